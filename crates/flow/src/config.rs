@@ -1,0 +1,76 @@
+//! The configuration of jobs (`flow.*`).
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::connector;
+use crate::document::DocumentContext;
+use crate::function::Functions;
+use crate::hook::Hooks;
+
+/// The settings of the section `flow`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct FlowConfig {
+    /// Threads that run jobs; 0 means one for each core. Default 0.
+    pub threads: usize,
+    /// Most jobs that run at a time, in all tenants. Default 1,000.
+    pub jobs_max: usize,
+    /// Jobs that have ended and are remembered, for each tenant; older ones are forgotten, and with them their ids.
+    /// Default 1,000.
+    pub ended_per_tenant_max: usize,
+    /// Bytes of records that all jobs together have read and not finished; sources stop reading beyond. They count in
+    /// `memory.budget_bytes`, too. Default 256 MiB.
+    pub in_flight_max_bytes: u64,
+    /// Bytes of records that one job has read and not finished. Default 64 MiB.
+    pub job_in_flight_max_bytes: u64,
+    /// Directory with the files that jobs may read and write, in a folder for each tenant. Without it, no job reads or
+    /// writes files. Default empty: none.
+    pub files_dir: PathBuf,
+    /// Hosts that jobs may send HTTP requests to: names, `*.` and a domain, addresses, networks such as `10.0.0.0/8`.
+    /// Default empty: all.
+    pub http_allowed_targets: Vec<String>,
+    /// File (PEM) of certificate authorities that are trusted for requests over TLS, beside the system's. Default empty:
+    /// the system's only.
+    pub http_ca_file: String,
+    /// Parameters by node name, which override those of documents. Default none.
+    pub params: BTreeMap<String, BTreeMap<String, Value>>,
+    /// Bundles by name: texts that documents include with `use`. Default none.
+    pub bundles: BTreeMap<String, String>,
+}
+
+impl Default for FlowConfig {
+    fn default() -> Self {
+        Self {
+            threads: 0,
+            jobs_max: 1_000,
+            ended_per_tenant_max: 1_000,
+            in_flight_max_bytes: 256 << 20,
+            job_in_flight_max_bytes: 64 << 20,
+            files_dir: PathBuf::new(),
+            http_allowed_targets: Vec::new(),
+            http_ca_file: String::new(),
+            params: BTreeMap::new(),
+            bundles: BTreeMap::new(),
+        }
+    }
+}
+
+impl FlowConfig {
+    /// The surroundings in which documents are read.
+    pub(crate) fn document_context(&self, functions: &Functions, hooks: &Hooks) -> DocumentContext {
+        DocumentContext {
+            catalogue: connector::catalogue(),
+            functions: functions.all().iter().map(|function| function.name).collect(),
+            hooks: hooks.all().iter().map(|hook| hook.name).collect(),
+            params: self.params.clone(),
+            bundles: self.bundles.clone(),
+            topics: None,
+            targets: None,
+        }
+    }
+}

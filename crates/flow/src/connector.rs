@@ -1,0 +1,233 @@
+//! Sources and sinks: how records enter a job and leave it.
+//!
+//! A connector is one file or folder: a [`NodeType`] that describes its keys, and a source or a sink. Neither may wait:
+//! what cannot be done now is answered "not yet", and the connector wakes its task once it can be.
+//!
+//! Not here: when sources are read (`runtime`), when their positions move (`delivery`).
+
+mod bells;
+mod blackhole;
+mod blocking;
+mod collect;
+mod entities;
+mod file;
+mod generator;
+mod http;
+mod list;
+mod stdout;
+mod stream;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use millstream_log::Log;
+use millstream_types::{MonotonicClock, TenantId, WallClock};
+use serde_json::{Value, json};
+
+pub(crate) use self::bells::Bells;
+pub(crate) use self::blocking::Blocking;
+pub(crate) use self::collect::Collected;
+pub(crate) use self::http::{HttpThread, Outgoing};
+use crate::Error;
+use crate::batch::Batch;
+use crate::delivery::SourcePosition;
+use crate::document::{Key, Node, NodeType, Role};
+use crate::expression::RecordError;
+use crate::memory::InFlightMemory;
+
+/// Every type of node that a document may name, in the order of the reference page.
+pub fn catalogue() -> Vec<NodeType> {
+    let connectors = [
+        stream::SOURCE,
+        file::SOURCE,
+        list::SOURCE,
+        generator::SOURCE,
+        stream::SINK,
+        entities::SINK,
+        file::SINK,
+        http::SINK,
+        collect::SINK,
+        stdout::SINK,
+        blackhole::SINK,
+    ];
+    connectors.into_iter().chain(crate::operator::catalogue()).collect()
+}
+
+/// A type of node as the API and the command line show it.
+pub fn describe_type(kind: &NodeType) -> Value {
+    let role = match kind.role {
+        Role::Source => "source",
+        Role::Transform => "transform",
+        Role::Sink => "sink",
+    };
+    let key =
+        |key: &Key| json!({"name": key.name, "required": key.is_required, "default": key.default, "doc": key.doc});
+    let keys: Vec<Value> = kind.keys.iter().map(key).collect();
+    json!({"name": kind.name, "role": role, "summary": kind.summary, "ends": kind.can_end, "keys": keys})
+}
+
+/// Wakes the task that a connector belongs to.
+pub(crate) type Waker = Arc<dyn Fn() + Send + Sync>;
+
+/// The services of the process that connectors use.
+#[derive(Clone)]
+pub(crate) struct Services {
+    pub(crate) log: Arc<dyn Log>,
+    pub(crate) wall: Arc<dyn WallClock>,
+    pub(crate) clock: Arc<dyn MonotonicClock>,
+    pub(crate) bells: Arc<Bells>,
+    pub(crate) blocking: Arc<Blocking>,
+    pub(crate) http: Arc<HttpThread>,
+    pub(crate) memory: InFlightMemory,
+    /// `flow.files_dir`.
+    pub(crate) files_dir: Option<Arc<Path>>,
+}
+
+/// The surroundings of one instance of a source or sink.
+pub(crate) struct ConnectorContext<'a> {
+    /// `None` in a test, whose connectors are lists.
+    pub(crate) services: Option<&'a Services>,
+    pub(crate) wall: &'a dyn WallClock,
+    pub(crate) tenant: &'a TenantId,
+    /// The name of the job.
+    pub(crate) job: &'a str,
+    /// The id of the job.
+    pub(crate) job_id: &'a str,
+    pub(crate) node: &'a Node,
+    /// The number of this instance among `instances`.
+    pub(crate) instance: u32,
+    pub(crate) instances: u32,
+    pub(crate) waker: Waker,
+    pub(crate) collected: &'a Arc<Collected>,
+    pub(crate) places: Option<&'a Arc<dyn Places>>,
+}
+
+/// Keeps the places of sources that have no log, for as long as their job is stored as running.
+pub(crate) trait Places: Send + Sync {
+    /// The number of records of the node that are finished.
+    fn records_read(&self, node: &str) -> u64;
+    /// Stores the number. Waits until it is durable; `false` if that failed.
+    fn store(&self, node: &str, records_read: u64) -> bool;
+}
+
+impl<'a> ConnectorContext<'a> {
+    /// The services of the process.
+    ///
+    /// # Errors
+    /// [`Error::Connector`] in a test.
+    pub(crate) fn services(&self) -> Result<&'a Services, Error> {
+        let Node { name, kind, .. } = self.node;
+        self.services.ok_or_else(|| Error::connector(name, format!("'{kind}' needs a server, and a test has none")))
+    }
+}
+
+/// The answer of a source that is asked for records.
+#[derive(Debug)]
+pub(crate) enum Polled {
+    /// Records, and the place of the source after them.
+    Batch(Batch, SourcePosition),
+    /// Records, some of which cannot be read: their errors, by ascending row.
+    WithErrors(Batch, Vec<RecordError>, SourcePosition),
+    /// Nothing yet. The source wakes its task, at the latest after this time.
+    NotYet(Option<Duration>),
+    /// There will be no more.
+    End,
+}
+
+/// The answer of a connector that is asked to start.
+#[derive(Debug)]
+pub(crate) enum Started {
+    Yes,
+    /// Not yet, for this reason; ask again later.
+    NotYet(String),
+}
+
+/// One instance of a source.
+pub(crate) trait Source: Send {
+    /// Prepares to read; asked again until it has started.
+    fn start(&mut self) -> Result<Started, Error>;
+    /// The records that [`Source::poll`] could return now, as far as a full batch is worth a short wait; `max_records` if
+    /// nothing is gained by waiting.
+    fn records_ready(&mut self, max_records: usize) -> usize {
+        max_records
+    }
+    /// The next records, at most `max_records`. Does not wait.
+    fn poll(&mut self, max_records: usize) -> Result<Polled, Error>;
+    /// Everything before these places is finished. `Some` asks for another call, also without news, after this time.
+    fn finished(&mut self, up_to: &[SourcePosition]) -> Option<Duration>;
+    /// `true` once the places of all calls of [`Source::finished`] are stored.
+    fn is_settled(&self) -> bool;
+    /// How far the source has read, for any thread; `None` for sources without a log.
+    fn progress(&self) -> Option<Arc<dyn SourceProgress>> {
+        None
+    }
+}
+
+/// How far one instance of a source with a log has read.
+pub(crate) trait SourceProgress: Send + Sync {
+    fn read_up_to(&self) -> ReadUpTo;
+}
+
+/// The finished part of a source's topic.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct ReadUpTo {
+    /// The next offsets of all partitions, summed.
+    pub(crate) offset: u64,
+    /// Records that are not finished, up to the ends of the partitions or the source's own end.
+    pub(crate) lag: u64,
+}
+
+/// The answer of a sink that is given a batch.
+#[derive(Debug)]
+pub(crate) enum Written {
+    /// Taken over: the sink drops the batch's claim once it is written for good.
+    Taken,
+    /// Not yet. The sink wakes its task, at the latest after this time.
+    NotYet(Option<Duration>),
+}
+
+/// One instance of a sink.
+pub(crate) trait Sink: Send {
+    /// Prepares to write; asked again until it has started.
+    fn start(&mut self) -> Result<Started, Error> {
+        Ok(Started::Yes)
+    }
+    /// Writes a batch, or asks for it again. Does not wait.
+    fn write(&mut self, batch: &Batch) -> Result<Written, Error>;
+    /// Reports a write that failed after it was taken.
+    fn check(&mut self) -> Result<(), Error> {
+        Ok(())
+    }
+}
+
+/// A source of the node's type.
+///
+/// # Errors
+/// [`Error::Plan`] for a type or value that the document's checks should have refused.
+pub(crate) fn source(context: &ConnectorContext<'_>) -> Result<Box<dyn Source>, Error> {
+    match context.node.kind.as_str() {
+        "stream" => stream::source(context),
+        "file" => file::source(context),
+        "list" => list::source(context),
+        "generator" => generator::source(context),
+        other => Err(Error::plan(&context.node.name, "type", format!("'{other}' is no source"))),
+    }
+}
+
+/// A sink of the node's type.
+///
+/// # Errors
+/// [`Error::Plan`] for a type or value that the document's checks should have refused.
+pub(crate) fn sink(context: &ConnectorContext<'_>) -> Result<Box<dyn Sink>, Error> {
+    match context.node.kind.as_str() {
+        "stream" => stream::sink(context),
+        "entities" => entities::sink(context),
+        "file" => file::sink(context),
+        "http" => http::sink(context),
+        "collect" => Ok(collect::sink(context)),
+        "stdout" => stdout::sink(context),
+        "blackhole" => Ok(blackhole::sink()),
+        other => Err(Error::plan(&context.node.name, "type", format!("'{other}' is no sink"))),
+    }
+}

@@ -1,0 +1,93 @@
+//! The connector `file`: JSON lines and CSV below `flow.files_dir`, plain or compressed.
+//!
+//! Files are opened, read and written by the threads of `Blocking`, one call for each file at a time.
+
+mod csv;
+mod lines;
+mod location;
+mod reader;
+mod sink;
+mod source;
+mod writer;
+
+pub(super) use self::sink::{SINK, sink};
+pub(super) use self::source::{SOURCE, source};
+use crate::document::{Key, KeyType};
+
+/// The longest line, and the longest CSV record.
+const LINE_MAX_BYTES: usize = 1 << 20;
+
+/// The form of a file's records.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum FileFormat {
+    JsonLines,
+    Csv,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Compression {
+    None,
+    Gzip,
+    Zstd,
+}
+
+const FORMATS: [&str; 2] = ["jsonl", "csv"];
+
+const FORMAT: Key = Key {
+    name: "format",
+    value: KeyType::OneOf(&FORMATS),
+    is_required: false,
+    default: None,
+    doc: "`jsonl`: an object on each line; `csv`: a header line, then records. The file's name tells it if left out.",
+};
+
+const COMPRESSION: Key = Key {
+    name: "compression",
+    value: KeyType::OneOf(&["none", "gzip", "zstd"]),
+    is_required: false,
+    default: None,
+    doc: "The file's name tells it if left out: `.gz` or `.zst`.",
+};
+
+/// The format and the compression that a node names, or else those that the file's name ends with.
+fn form_of(path: &str, format: Option<&str>, compression: Option<&str>) -> Result<(FileFormat, Compression), String> {
+    let lower = path.to_ascii_lowercase();
+    let (stem, by_name) = match lower.rsplit_once('.') {
+        Some((stem, "gz" | "gzip")) => (stem, Compression::Gzip),
+        Some((stem, "zst" | "zstd")) => (stem, Compression::Zstd),
+        _ => (lower.as_str(), Compression::None),
+    };
+    let compression = match compression {
+        Some("gzip") => Compression::Gzip,
+        Some("zstd") => Compression::Zstd,
+        Some(_) => Compression::None,
+        None => by_name,
+    };
+    let format = match (format, stem.rsplit_once('.')) {
+        (Some("csv"), _) | (None, Some((_, "csv"))) => FileFormat::Csv,
+        (Some(_), _) | (None, Some((_, "jsonl" | "ndjson" | "json"))) => FileFormat::JsonLines,
+        (None, _) => return Err(format!("the name '{path}' tells no format; write format: {}", FORMATS.join(" or "))),
+    };
+    Ok((format, compression))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_files_name_tells_its_form_unless_the_node_does() {
+        for (path, format, compression, expected) in [
+            ("a.jsonl", None, None, Some((FileFormat::JsonLines, Compression::None))),
+            ("a.CSV.gz", None, None, Some((FileFormat::Csv, Compression::Gzip))),
+            ("a.ndjson.zst", None, None, Some((FileFormat::JsonLines, Compression::Zstd))),
+            ("a.csv", Some("jsonl"), Some("gzip"), Some((FileFormat::JsonLines, Compression::Gzip))),
+            ("a.gz", Some("csv"), Some("none"), Some((FileFormat::Csv, Compression::None))),
+            ("data", Some("csv"), None, Some((FileFormat::Csv, Compression::None))),
+            ("data", None, None, None),
+            ("data.gz", None, None, None),
+        ] {
+            assert_eq!(form_of(path, format, compression).ok(), expected, "{path}");
+        }
+    }
+}

@@ -1,0 +1,244 @@
+//! The sink `http`: one batch at a time, whose requests go in lanes: records of one key share a lane, and keep their order.
+//!
+//! Invariant: a batch's claim is dropped once all its requests are answered 2xx; one that is given up fails it.
+
+use std::hash::{BuildHasher as _, BuildHasherDefault, DefaultHasher};
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper::Uri;
+use hyper::header::{HeaderMap, HeaderName, HeaderValue};
+use parking_lot::Mutex;
+use serde_json::Value;
+use tokio::task::{AbortHandle, JoinSet};
+
+use super::request::{KeyMaker, Per, PostRequest, requests};
+use super::sender::{SendError, Sender};
+use super::thread::HttpThread;
+use crate::Error;
+use crate::batch::Batch;
+use crate::connector::{ConnectorContext, Sink, Waker, Written};
+use crate::delivery::Ack;
+use crate::document::{Key, KeyType, NodeType, Role, duration_ms};
+use crate::object;
+
+pub(in crate::connector) const SINK: NodeType = NodeType {
+    name: "http",
+    role: Role::Sink,
+    summary: "Sends records to a server by POST, at least once, each request with the same `Idempotency-Key` in every attempt.",
+    keys: &[
+        Key {
+            name: "url",
+            value: KeyType::Url,
+            is_required: true,
+            default: None,
+            doc: "The address; its host must be among `flow.http_allowed_targets`, if there are any.",
+        },
+        Key {
+            name: "per",
+            value: KeyType::OneOf(&["batch", "record"]),
+            is_required: false,
+            default: Some("batch"),
+            doc: "`batch` sends an array of records, `record` each by itself.",
+        },
+        Key {
+            name: "headers",
+            value: KeyType::Checked(check_headers),
+            is_required: false,
+            default: None,
+            doc: "Further headers: an object of texts. They stand in the document for everybody who may read it.",
+        },
+        Key {
+            name: "timeout",
+            value: KeyType::Duration,
+            is_required: false,
+            default: Some("10s"),
+            doc: "Longest wait for an answer.",
+        },
+        Key {
+            name: "retries",
+            value: KeyType::Whole(0, 1_000),
+            is_required: false,
+            default: Some("10"),
+            doc: "Further attempts after 408, 429, 5xx and without an answer, with pauses from 100 ms up to 30 s.",
+        },
+        Key {
+            name: "concurrency",
+            value: KeyType::Whole(1, 64),
+            is_required: false,
+            default: Some("1"),
+            doc: "Requests of an instance that are on their way at a time. Records of one key are sent in order.",
+        },
+    ],
+    can_end: false,
+};
+
+fn check_headers(value: &Value) -> Result<(), String> {
+    read_headers(value).map(drop)
+}
+
+fn read_headers(value: &Value) -> Result<HeaderMap, String> {
+    let headers = value.as_object().ok_or("write an object such as {X-Site: north}")?;
+    headers
+        .iter()
+        .map(|(name, value)| {
+            let text = value.as_str().ok_or_else(|| format!("the value of '{name}' is no text; put it into quotes"))?;
+            let name = HeaderName::try_from(name).map_err(|_| format!("'{name}' is no name of a header"))?;
+            let value =
+                HeaderValue::try_from(text).map_err(|_| format!("the value of '{name}' has control characters"))?;
+            Ok((name, value))
+        })
+        .collect()
+}
+
+struct HttpSink {
+    node: String,
+    per: Per,
+    lanes: usize,
+    keys: KeyMaker,
+    sender: Arc<Sender>,
+    thread: Arc<HttpThread>,
+    waker: Waker,
+    /// The batch that is on its way; the task takes it out at its end.
+    sending: Arc<Mutex<Option<Batch>>>,
+    task: Option<AbortHandle>,
+    failure: Arc<Mutex<Option<Error>>>,
+}
+
+pub(in crate::connector) fn sink(context: &ConnectorContext<'_>) -> Result<Box<dyn Sink>, Error> {
+    let (config, node) = (&context.node.config, &context.node.name);
+    let text = |key: &str| config.get(key).and_then(Value::as_str);
+    let refuse = |key: &str, fault: String| Error::plan(node, &format!("config.{key}"), fault);
+    let url = text("url").unwrap_or_default();
+    let uri: Uri = url.parse().map_err(|error| refuse("url", format!("'{url}' is no URL: {error}")))?;
+    let thread = Arc::clone(&context.services()?.http);
+    thread
+        .outgoing
+        .targets
+        .check(uri.host().unwrap_or_default().trim_matches(['[', ']']))
+        .map_err(|fault| refuse("url", fault))?;
+    let headers = config.get("headers").map(read_headers).transpose().map_err(|fault| refuse("headers", fault))?;
+    let timeout = Duration::from_millis(text("timeout").and_then(duration_ms).unwrap_or(10_000));
+    let retries = config.get("retries").and_then(Value::as_u64).unwrap_or(10) as u32;
+    let sender = Sender::new(&thread.outgoing, uri, headers.unwrap_or_default(), timeout, retries);
+    let sender = sender.map_err(|fault| refuse("url", fault))?;
+    Ok(Box::new(HttpSink {
+        node: node.clone(),
+        per: if text("per") == Some("record") { Per::Record } else { Per::Batch },
+        lanes: config.get("concurrency").and_then(Value::as_u64).unwrap_or(1) as usize,
+        keys: KeyMaker {
+            job: format!("{}/{}", context.tenant, context.job),
+            submission: format!("{}/{}", context.tenant, context.job_id),
+            node: node.clone(),
+        },
+        sender: Arc::new(sender),
+        thread,
+        waker: Arc::clone(&context.waker),
+        sending: Arc::default(),
+        task: None,
+        failure: Arc::default(),
+    }))
+}
+
+/// Sends the requests of all lanes at the same time, those of one lane in order. The first failure ends all.
+async fn send_all(sender: &Arc<Sender>, lanes: Vec<Vec<PostRequest>>, node: &str) -> Result<(), Error> {
+    let mut running = JoinSet::new();
+    for lane in lanes {
+        let sender = Arc::clone(sender);
+        running.spawn(async move {
+            for request in lane {
+                if let Err(error) = sender.send(&request).await {
+                    return Err((error, request.records));
+                }
+            }
+            Ok(())
+        });
+    }
+    while let Some(ended) = running.join_next().await {
+        match ended {
+            Ok(Ok(())) => {}
+            Ok(Err((SendError { code, message }, record))) => {
+                return Err(Error::Record { node: node.to_owned(), code, record, message });
+            }
+            Err(error) => return Err(Error::connector(node, format!("a request broke off: {error}"))),
+        }
+    }
+    Ok(())
+}
+
+/// The rows in up to `count` parts. Rows of one key are in one part, in their order.
+fn lanes(batch: &Batch, count: usize) -> Vec<Batch> {
+    if count == 1 {
+        return vec![batch.clone()];
+    }
+    let hash = BuildHasherDefault::<DefaultHasher>::default();
+    let mut rows = vec![Vec::new(); count];
+    for row in 0..batch.len() {
+        let hashed = match batch.key(row) {
+            Some(key) => hash.hash_one(key),
+            // Rows of one source record stay together: they count on in the names of their requests.
+            None => hash.hash_one(batch.offset(row).0),
+        };
+        rows[(hashed % count as u64) as usize].push(row as u32);
+    }
+    rows.into_iter().filter(|rows| !rows.is_empty()).map(|rows| batch.select(rows)).collect()
+}
+
+impl Sink for HttpSink {
+    fn write(&mut self, batch: &Batch) -> Result<Written, Error> {
+        if self.sending.lock().is_some() {
+            return Ok(Written::NotYet(None));
+        }
+        self.check()?;
+        if let Some(row) = (0..batch.len()).find(|row| !batch.payload(*row).is_some_and(object::is_object)) {
+            let message = "the payload is not a JSON object; requests have only such records".to_owned();
+            let record = batch.place(row);
+            return Err(Error::Record { node: self.node.clone(), code: "invalid_json", record, message });
+        }
+        let lanes: Vec<_> = lanes(batch, self.lanes).iter().map(|lane| requests(lane, self.per, &self.keys)).collect();
+        let (sender, node, waker) = (Arc::clone(&self.sender), self.node.clone(), Arc::clone(&self.waker));
+        let (failure, sending) = (Arc::clone(&self.failure), Arc::clone(&self.sending));
+        *self.sending.lock() = Some(batch.clone());
+        let task = self.thread.run(async move {
+            if let Err(error) = send_all(&sender, lanes, &node).await {
+                sending.lock().iter().filter_map(Batch::ack).for_each(Ack::fail);
+                *failure.lock() = Some(error);
+            }
+            let sent = sending.lock().take();
+            drop(sent);
+            waker();
+        });
+        let task = task.map_err(|error| Error::connector(&self.node, format!("requests cannot be sent: {error}")))?;
+        self.task = Some(task);
+        Ok(Written::Taken)
+    }
+
+    fn check(&mut self) -> Result<(), Error> {
+        self.failure.lock().take().map_or(Ok(()), Err)
+    }
+}
+
+impl Drop for HttpSink {
+    fn drop(&mut self) {
+        // What is not answered is not written, and a later run sends it again.
+        self.sending.lock().iter().filter_map(Batch::ack).for_each(Ack::fail);
+        if let Some(task) = &self.task {
+            task.abort();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn headers_are_names_with_texts() {
+        assert_eq!(read_headers(&json!({"X-Site": "north"})).unwrap()["x-site"], "north");
+        for refused in [json!([]), json!({"a b": "x"}), json!({"a": 7}), json!({"a": "x\ny"})] {
+            assert!(read_headers(&refused).is_err(), "{refused}");
+        }
+    }
+}

@@ -1,0 +1,38 @@
+//! The connector `stream`: topics of the log as sources and sinks.
+
+mod progress;
+mod sink;
+mod source;
+mod start_at;
+
+use millstream_log::{Log, Topic};
+use millstream_types::{TopicKind, TopicName};
+use serde_json::Value;
+use std::sync::Arc;
+
+pub(super) use self::sink::{SINK, StreamSink, sink};
+pub(super) use self::source::{SOURCE, source};
+use super::ConnectorContext;
+use crate::Error;
+use crate::document::topic_named;
+
+/// The topic that a node's config names.
+fn topic_name(context: &ConnectorContext<'_>) -> Result<TopicName, Error> {
+    let text = context.node.config.get("topic").and_then(Value::as_str).unwrap_or_default();
+    let refuse = |message: String| Error::plan(&context.node.name, "config.topic", message);
+    let name = topic_named(text, context.tenant).map_err(|error| refuse(error.to_string()))?;
+    if name.kind() == TopicKind::Internal {
+        return Err(refuse(format!("topic '{name}' is Millstream's own; jobs do not read or write it")));
+    }
+    if name.tenant() != context.tenant {
+        let message = format!("topic '{name}' is of tenant '{}', and the job of '{}'", name.tenant(), context.tenant);
+        return Err(refuse(message));
+    }
+    Ok(name)
+}
+
+/// The topic, or the reason why a job that needs it waits.
+fn topic(log: &dyn Log, name: &TopicName) -> Result<Arc<Topic>, String> {
+    let waits = || format!("waits for topic '{name}', which does not exist; 'millstream topic create {name}' makes it");
+    log.topic(name).ok_or_else(waits)
+}

@@ -1,0 +1,247 @@
+//! The sink `stream`: appends records to a topic.
+//!
+//! Invariants
+//! - A batch's claim is dropped once all its records have the topic's level; a failed append fails it.
+//! - Records of one key keep their order: each batch is appended whole before the next one is taken.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use millstream_log::{AtomicAppend, Done, Error as LogError, Topic, TopicConfig, Writers};
+use millstream_types::{Header, PartitionId, Record, TopicName, TopicPartition, partition_of_key};
+use parking_lot::Mutex;
+use serde_json::Value;
+
+use super::{topic, topic_name};
+use crate::Error;
+use crate::batch::Batch;
+use crate::connector::{ConnectorContext, Services, Sink, Started, Waker, Written};
+use crate::document::{Key, KeyType, NodeType, Role};
+use crate::template::Template;
+
+pub(in crate::connector) const SINK: NodeType = NodeType {
+    name: "stream",
+    role: Role::Sink,
+    summary: "Appends each record to a topic of the log, with its key, time and headers.",
+    keys: &[
+        Key { name: "topic", value: KeyType::Topic, is_required: true, default: None, doc: "The topic to append to." },
+        Key {
+            name: "key",
+            value: KeyType::Template,
+            is_required: false,
+            default: None,
+            doc: "The key of the new records: a field, or a text with `{field}` in it. The source record's key if left out.",
+        },
+    ],
+    can_end: false,
+};
+
+/// Bytes that may wait for the log.
+const IN_FLIGHT_MAX_BYTES: usize = 8 << 20;
+/// Bytes of one append, and the record that goes beyond.
+const APPEND_MAX_BYTES: usize = 512 << 10;
+/// Pause before an append that the log had no room for is tried again.
+const RETRY: Duration = Duration::from_millis(20);
+
+pub(in crate::connector) struct StreamSink {
+    node: String,
+    services: Services,
+    name: TopicName,
+    key: Option<Template>,
+    /// The headers of every record; those of the source record if `None`.
+    headers: Option<Vec<(&'static str, String)>>,
+    /// The topic is created if it does not exist.
+    creates_topic: bool,
+    is_creating: Arc<AtomicBool>,
+    waker: Waker,
+    topic: Option<Arc<Topic>>,
+    /// Rows of the current batch that are appended already.
+    appended: usize,
+    in_flight_bytes: Arc<AtomicUsize>,
+    failure: Arc<Mutex<Option<LogError>>>,
+}
+
+pub(in crate::connector) fn sink(context: &ConnectorContext<'_>) -> Result<Box<dyn Sink>, Error> {
+    let key = context.node.config.get("key").and_then(Value::as_str).map(Template::read);
+    Ok(Box::new(StreamSink::new(context, topic_name(context)?, key)?))
+}
+
+impl StreamSink {
+    fn new(context: &ConnectorContext<'_>, name: TopicName, key: Option<Template>) -> Result<Self, Error> {
+        Ok(Self {
+            node: context.node.name.clone(),
+            services: context.services()?.clone(),
+            name,
+            key,
+            headers: None,
+            creates_topic: false,
+            is_creating: Arc::default(),
+            waker: Arc::clone(&context.waker),
+            topic: None,
+            appended: 0,
+            in_flight_bytes: Arc::default(),
+            failure: Arc::default(),
+        })
+    }
+
+    /// A sink that creates its topic if it does not exist, and gives every record the same headers.
+    pub(in crate::connector) fn of_own_topic(
+        context: &ConnectorContext<'_>,
+        name: TopicName,
+        key: Template,
+        headers: Vec<(&'static str, String)>,
+    ) -> Result<Self, Error> {
+        Ok(Self { headers: Some(headers), creates_topic: true, ..Self::new(context, name, Some(key))? })
+    }
+
+    fn create_topic(&self) {
+        if self.is_creating.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let (log, name, waker) = (Arc::clone(&self.services.log), self.name.clone(), Arc::clone(&self.waker));
+        let (is_creating, failure) = (Arc::clone(&self.is_creating), Arc::clone(&self.failure));
+        self.services.blocking.run(move || {
+            // Another instance may have created it meanwhile.
+            if let Err(error) = log.create_topic(&name, &TopicConfig::default())
+                && log.topic(&name).is_none()
+            {
+                *failure.lock() = Some(error);
+            }
+            is_creating.store(false, Ordering::Release);
+            waker();
+        });
+    }
+
+    fn failed(&self, error: &LogError) -> Error {
+        Error::connector(&self.node, format!("cannot append to topic '{}': {error}", self.name))
+    }
+
+    /// Appends rows of `batch` from `self.appended` on, up to the size of one append.
+    fn append(&mut self, batch: &Batch, topic: &Topic) -> Result<usize, LogError> {
+        let (mut size_bytes, mut end) = (0, self.appended);
+        while end < batch.len() && (end == self.appended || size_bytes < APPEND_MAX_BYTES) {
+            size_bytes += batch.payload(end).map_or(0, <[u8]>::len) + batch.key(end).map_or(0, <[u8]>::len);
+            end += 1;
+        }
+        let rows = self.appended..end;
+        let (mut keys, mut key_spans) = (String::new(), Vec::new());
+        if let Some(template) = &self.key {
+            key_spans.extend(rows.clone().map(|row| {
+                let start = keys.len();
+                let is_made = template.render_into(batch.payload(row).unwrap_or_default(), &mut keys);
+                is_made.then_some(start..keys.len())
+            }));
+        }
+        let fixed: Option<Vec<Header<'_>>> = self
+            .headers
+            .as_ref()
+            .map(|headers| headers.iter().map(|(key, value)| Header { key, value: Some(value.as_bytes()) }).collect());
+        let headers: Vec<Vec<Header<'_>>> = match fixed.is_some() || batch.is_without_headers() {
+            true => Vec::new(),
+            false => rows.clone().map(|row| batch.headers(row).collect()).collect(),
+        };
+        let mut parts: Vec<(TopicPartition, Vec<Record<'_>>)> = Vec::new();
+        for (index, row) in rows.enumerate() {
+            let key = match &self.key {
+                Some(_) => key_spans[index].clone().map(|span| keys[span].as_bytes()),
+                None => batch.key(row),
+            };
+            let record = Record {
+                timestamp_ms: batch.timestamp_ms(row),
+                key,
+                value: batch.payload(row),
+                headers: fixed.as_deref().unwrap_or_else(|| headers.get(index).map_or(&[], |headers| headers)),
+            };
+            let partition = self.partition(batch, key, topic.config.partitions);
+            match parts.iter_mut().find(|(id, _)| id.partition == partition) {
+                Some((_, records)) => records.push(record),
+                None => {
+                    let mut records = Vec::with_capacity(end - self.appended - index);
+                    records.push(record);
+                    parts.push((TopicPartition { topic: self.name.clone(), partition }, records));
+                }
+            }
+        }
+        self.in_flight_bytes.fetch_add(size_bytes, Ordering::AcqRel);
+        let done = self.done(batch, size_bytes);
+        let append = AtomicAppend { records: parts, positions: Vec::new() };
+        let appended = self.services.log.append_atomic(&append, topic.config.level, done);
+        if appended.is_err() {
+            self.in_flight_bytes.fetch_sub(size_bytes, Ordering::AcqRel);
+        }
+        appended.map(|()| end)
+    }
+
+    fn partition(&self, batch: &Batch, key: Option<&[u8]>, partitions: u32) -> PartitionId {
+        match (key, batch.partition()) {
+            (Some(key), _) => partition_of_key(key, partitions),
+            (None, from) => PartitionId(from.unwrap_or_default().0 % partitions),
+        }
+    }
+
+    fn done(&self, batch: &Batch, size_bytes: usize) -> Done<Vec<millstream_log::Appended>> {
+        let (ack, waker) = (batch.ack().cloned(), Arc::clone(&self.waker));
+        let (in_flight, failure) = (Arc::clone(&self.in_flight_bytes), Arc::clone(&self.failure));
+        Done::call(move |outcome| {
+            if let Err(error) = outcome {
+                if let Some(ack) = &ack {
+                    ack.fail();
+                }
+                *failure.lock() = Some(error);
+            }
+            let before = in_flight.fetch_sub(size_bytes, Ordering::AcqRel);
+            if before >= IN_FLIGHT_MAX_BYTES || failure.lock().is_some() {
+                waker();
+            }
+            drop(ack);
+        })
+    }
+}
+
+/// The log may take the same append a little later.
+fn is_temporary(error: &LogError) -> bool {
+    matches!(error, LogError::Overloaded { .. } | LogError::TooManyUnsynced { .. } | LogError::DiskFull { .. })
+}
+
+impl Sink for StreamSink {
+    fn start(&mut self) -> Result<Started, Error> {
+        let topic = match topic(&*self.services.log, &self.name) {
+            Ok(topic) => topic,
+            Err(_) if self.creates_topic => {
+                self.create_topic();
+                return Ok(Started::NotYet(format!("waits until topic '{}' is created", self.name)));
+            }
+            Err(reason) => return Ok(Started::NotYet(reason)),
+        };
+        if topic.config.writers == Writers::OwnersOnly {
+            let message = format!("topic '{}' is written by Millstream alone; name one of your own", self.name);
+            return Err(Error::connector(&self.node, message));
+        }
+        self.topic = Some(topic);
+        Ok(Started::Yes)
+    }
+
+    fn write(&mut self, batch: &Batch) -> Result<Written, Error> {
+        let Some(topic) = self.topic.clone() else { return Ok(Written::NotYet(Some(RETRY))) };
+        while self.appended < batch.len() {
+            if self.in_flight_bytes.load(Ordering::Acquire) >= IN_FLIGHT_MAX_BYTES {
+                return Ok(Written::NotYet(Some(RETRY)));
+            }
+            match self.append(batch, &topic) {
+                Ok(end) => self.appended = end,
+                Err(error) if is_temporary(&error) => return Ok(Written::NotYet(Some(RETRY))),
+                Err(error) => return Err(self.failed(&error)),
+            }
+        }
+        self.appended = 0;
+        Ok(Written::Taken)
+    }
+
+    fn check(&mut self) -> Result<(), Error> {
+        match self.failure.lock().take() {
+            Some(error) => Err(self.failed(&error)),
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,273 @@
+//! Makes the typed [`Document`] of a draft without findings. Defaults come from the model.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value};
+
+use super::canonical::hash;
+use super::catalogue::{Key, KeyType, Section};
+use super::draft::{DocumentDraft, DraftNode, DraftRoute, EdgeEnd, Target};
+use super::keys::{BATCH, HOOK_POINTS, JOB, PARALLELISM, RESOURCES, RESTART, ROUTE, SOURCE};
+use super::model::{
+    Action, BatchSettings, Delivery, Document, ErrorAnswer, Exchange, Hook, HookPoint, Mode, Node, NodeId, Parallelism,
+    RestartPolicy, Role, Route, RouteTarget, Scheduler, TestCase,
+};
+use super::quantity::{duration_ms, duration_range_ms};
+use super::scalar::plain;
+use super::tree::{Tree, TreeContent};
+
+/// The document of a draft, all rules of which hold.
+pub(super) fn assemble(draft: &DocumentDraft<'_>) -> Document {
+    let tree = draft.tree;
+    let json = tree.to_json();
+    let job = Settings { tree: Some(tree), section: &JOB };
+    Document {
+        id: tree.text_of("id").map(str::to_owned),
+        name: job.text("name"),
+        doc: tree.text_of("doc").map(str::to_owned),
+        labels: texts(tree.get("labels")),
+        mode: if job.text("mode") == "batch" { Mode::Batch } else { Mode::Streaming },
+        delivery: match job.text("delivery").as_str() {
+            "at_most_once" => Delivery::AtMostOnce,
+            _ => Delivery::AtLeastOnce,
+        },
+        restart: restart(tree.get("restart")),
+        exchange: if job.text("exchange") == "queue" { Exchange::Queue } else { Exchange::Fused },
+        scheduler: scheduler(tree.get("resources")),
+        nodes: draft
+            .nodes
+            .iter()
+            .enumerate()
+            .map(|(index, draft_node)| node(draft, NodeId(index), draft_node))
+            .collect(),
+        routes: draft.routes.iter().map(route).collect(),
+        hooks: elements(tree.get("hooks")).iter().map(|tree| hook(draft, tree)).collect(),
+        tests: elements(tree.get("tests")).iter().map(test).collect(),
+        hash: hash(&json),
+        json,
+    }
+}
+
+/// An object of the document with the defaults of its section.
+struct Settings<'a> {
+    tree: Option<&'a Tree>,
+    section: &'static Section,
+}
+
+impl Settings<'_> {
+    fn value(&self, key: &str) -> TreeContent {
+        let written = self.tree.and_then(|tree| tree.get(key)).map(|tree| tree.content.clone());
+        let default = || {
+            let default = self.section.all().find(|known| known.name == key)?.default?;
+            plain(default).ok()
+        };
+        written.or_else(default).unwrap_or(TreeContent::Null)
+    }
+
+    fn text(&self, key: &str) -> String {
+        match self.value(key) {
+            TreeContent::Text(text) => text,
+            _ => String::new(),
+        }
+    }
+
+    fn whole(&self, key: &str) -> u32 {
+        match self.value(key) {
+            TreeContent::Number(number) => {
+                number.as_u64().and_then(|number| u32::try_from(number).ok()).unwrap_or(u32::MAX)
+            }
+            _ => 0,
+        }
+    }
+
+    fn is_true(&self, key: &str) -> bool {
+        self.value(key) == TreeContent::Bool(true)
+    }
+
+    fn duration_ms(&self, key: &str) -> u64 {
+        duration_ms(&self.text(key)).unwrap_or_default()
+    }
+}
+
+fn scheduler(tree: Option<&Tree>) -> Scheduler {
+    let resources = Settings { tree, section: &RESOURCES };
+    if resources.text("scheduler") == "greedy" { Scheduler::Greedy } else { Scheduler::Balanced }
+}
+
+fn restart(tree: Option<&Tree>) -> RestartPolicy {
+    let restart = Settings { tree, section: &RESTART };
+    let (backoff_min_ms, backoff_max_ms) = duration_range_ms(&restart.text("backoff")).unwrap_or_default();
+    let max_attempts = if restart.text("policy") == "never" { 0 } else { restart.whole("max_attempts") };
+    RestartPolicy { max_attempts, backoff_min_ms, backoff_max_ms }
+}
+
+fn node(draft: &DocumentDraft<'_>, id: NodeId, node: &DraftNode<'_>) -> Node {
+    let tree = node.tree;
+    let batch = Settings { tree: tree.get("batch"), section: &BATCH };
+    let takes_what_comes = node.role != Role::Source && batch.tree.is_none_or(|batch| batch.get("size").is_none());
+    let source = Settings { tree: Some(tree), section: &SOURCE };
+    let mut params = values(draft.tree.get("params"));
+    params.extend(values(tree.get("params")));
+    params.extend(draft.context.params.get(node.name).cloned().unwrap_or_default());
+    Node {
+        name: node.name.to_owned(),
+        role: node.role,
+        kind: tree.text_of("type").unwrap_or_default().to_owned(),
+        doc: tree.text_of("doc").map(str::to_owned),
+        labels: texts(tree.get("labels")),
+        inputs: draft.edges.iter().filter(|(_, to)| *to == id).map(|(from, _)| *from).collect(),
+        config: config(node),
+        filter: tree.text_of("where").map(str::to_owned),
+        select: tree.text_of("select").map(str::to_owned),
+        function: tree.text_of("fn").map(str::to_owned),
+        is_batch_function: source.is_true("batch_fn"),
+        params,
+        key_by: tree.get("key_by").map_or_else(Vec::new, text_or_texts),
+        parallelism: parallelism(tree.get("parallelism")),
+        batch: BatchSettings {
+            size: if takes_what_comes { u32::MAX } else { batch.whole("size") },
+            timeout_ms: batch.duration_ms("timeout"),
+        },
+        max_in_flight: source.whole("max_in_flight"),
+        ack_timeout_ms: source.duration_ms("ack_timeout"),
+    }
+}
+
+/// The keys as written, and the defaults of those that are missing.
+fn config(node: &DraftNode<'_>) -> Map<String, Value> {
+    let written = node.tree.get("config").map_or(&[][..], Tree::members);
+    let mut config: Map<String, Value> =
+        written.iter().map(|member| (member.key.clone(), member.value.to_json())).collect();
+    for key in node.node_type.map_or(&[][..], |kind| kind.keys) {
+        if let Some(default) = default_of(key).filter(|_| !config.contains_key(key.name)) {
+            config.insert(key.name.to_owned(), default);
+        }
+    }
+    config
+}
+
+/// The default of a key as JSON.
+pub(super) fn default_of(key: &Key) -> Option<Value> {
+    let default = key.default?;
+    Some(match key.value {
+        KeyType::Whole(..) | KeyType::Bool | KeyType::Checked(_) | KeyType::Any | KeyType::Parallelism => {
+            let content = plain(default).unwrap_or_else(|_| TreeContent::Text(default.to_owned()));
+            match content {
+                TreeContent::Number(number) => Value::Number(number),
+                TreeContent::Bool(value) => Value::Bool(value),
+                _ => Value::from(default),
+            }
+        }
+        _ => Value::from(default),
+    })
+}
+
+fn parallelism(tree: Option<&Tree>) -> Parallelism {
+    match tree {
+        Some(Tree { content: TreeContent::Object(_), .. }) => {
+            let bounds = Settings { tree, section: &PARALLELISM };
+            Parallelism { min: bounds.whole("min").min(bounds.whole("max")), max: bounds.whole("max") }
+        }
+        _ => {
+            let node = tree.and_then(Tree::whole).and_then(|number| u32::try_from(number).ok()).unwrap_or(1);
+            Parallelism { min: node, max: node }
+        }
+    }
+}
+
+fn route(route: &DraftRoute<'_>) -> Route {
+    let tree = route.tree;
+    let settings = Settings { tree: Some(tree), section: &ROUTE };
+    Route {
+        from: route.from.as_ref().and_then(|from| from.node),
+        to: match &route.to {
+            Target::All => RouteTarget::All,
+            Target::None => RouteTarget::None,
+            Target::Nodes(ends) => RouteTarget::Nodes(nodes(ends)),
+        },
+        when: tree.text_of("when").map(str::to_owned),
+        stop: route.is_stop,
+        on_error: route.is_on_error,
+        drop_fields: tree.get("drop_fields").map_or_else(Vec::new, text_or_texts),
+        select: tree.text_of("select").map(str::to_owned),
+        predicate_errors_to: route.predicate_errors_to.as_ref().and_then(|to| to.node),
+        action: match tree.text_of("action") {
+            Some("retry") => Some(Action::Retry { max_attempts: settings.whole("max_attempts") }),
+            Some("drop") => Some(Action::Drop),
+            Some("dead_letter") => Some(Action::DeadLetter),
+            _ => None,
+        },
+    }
+}
+
+/// The nodes without duplicates, in their order.
+fn nodes(ends: &[EdgeEnd<'_>]) -> Vec<NodeId> {
+    let mut nodes = Vec::new();
+    for node in ends.iter().filter_map(|end| end.node) {
+        if !nodes.contains(&node) {
+            nodes.push(node);
+        }
+    }
+    nodes
+}
+
+fn hook(draft: &DocumentDraft<'_>, tree: &Tree) -> Hook {
+    const POINTS: [HookPoint; 8] = [
+        HookPoint::Ready,
+        HookPoint::Start,
+        HookPoint::BeforeBatch,
+        HookPoint::AfterRead,
+        HookPoint::AfterFunction,
+        HookPoint::AfterBatch,
+        HookPoint::Stop,
+        HookPoint::Error,
+    ];
+    let point = HOOK_POINTS.iter().position(|word| tree.text_of("on") == Some(word));
+    Hook {
+        task: tree.text_of("task").and_then(|task| draft.by_name.get(task)).copied(),
+        on: point.map_or(HookPoint::Error, |index| POINTS[index]),
+        call: tree.text_of("call").unwrap_or_default().to_owned(),
+        params: values(tree.get("params")),
+        answer: match tree.text_of("answer") {
+            Some("restart") => Some(ErrorAnswer::Restart),
+            Some("kill") => Some(ErrorAnswer::Kill),
+            Some("defer") => Some(ErrorAnswer::Defer),
+            _ => None,
+        },
+    }
+}
+
+fn test(tree: &Tree) -> TestCase {
+    let records = |key| -> BTreeMap<String, Vec<Value>> {
+        let nodes = tree.get(key).map_or(&[][..], Tree::members).iter();
+        nodes.map(|member| (member.key.clone(), member.value.elements().iter().map(Tree::to_json).collect())).collect()
+    };
+    let members = |key| tree.get(key).map_or(&[][..], Tree::members).iter();
+    TestCase {
+        name: tree.text_of("name").unwrap_or_default().to_owned(),
+        line: tree.place.line,
+        inject: records("inject"),
+        expect: records("expect"),
+        params: members("params").map(|member| (member.key.clone(), values(Some(&member.value)))).collect(),
+        trace: members("trace").map(|member| (member.key.clone(), text_or_texts(&member.value))).collect(),
+    }
+}
+
+fn elements(tree: Option<&Tree>) -> &[Tree] {
+    tree.map_or(&[], Tree::elements)
+}
+
+fn values(tree: Option<&Tree>) -> BTreeMap<String, Value> {
+    let members = tree.map_or(&[][..], Tree::members).iter();
+    members.map(|member| (member.key.clone(), member.value.to_json())).collect()
+}
+
+fn texts(tree: Option<&Tree>) -> BTreeMap<String, String> {
+    let members = tree.map_or(&[][..], Tree::members).iter();
+    members.filter_map(|member| Some((member.key.clone(), member.value.text()?.to_owned()))).collect()
+}
+
+fn text_or_texts(tree: &Tree) -> Vec<String> {
+    let one = tree.text().into_iter();
+    one.chain(tree.elements().iter().filter_map(Tree::text)).map(str::to_owned).collect()
+}

@@ -1,0 +1,106 @@
+//! The keys of nodes.
+
+use super::parts::BATCH;
+use super::{later, optional, required};
+use crate::document::catalogue::{Key, KeyType, Section};
+
+pub(in crate::document) static SOURCE: Section = Section {
+    name: "source",
+    path: "sources.<name>",
+    doc: "A node that makes records.",
+    keys: &[&TYPE, &WORK, &INSTANCES, &SOURCE_ONLY, &LATER],
+};
+
+pub(in crate::document) static TRANSFORM: Section = Section {
+    name: "transform",
+    path: "transforms.<name>",
+    doc: "A node between sources and sinks. `filter` needs `where`, `map` needs `select`, `function` needs `fn`.",
+    keys: &[&TYPE, &INPUTS, &WORK, &INSTANCES, &LATER],
+};
+
+pub(in crate::document) static SINK: Section = Section {
+    name: "sink",
+    path: "sinks.<name>",
+    doc: "A node at which records leave the job. The keys of work are applied before writing.",
+    keys: &[&TYPE, &INPUTS, &WORK, &INSTANCES, &LATER],
+};
+
+static TYPE: [Key; 4] = [
+    required("type", KeyType::Text, "The connector or operator."),
+    optional("doc", KeyType::Text, None, "A sentence for people."),
+    optional("labels", KeyType::Labels, None, "Stand on log lines and metrics of the node, beside those of the job."),
+    optional("config", KeyType::Config, None, "The keys of the type."),
+];
+
+static INPUTS: [Key; 1] = [optional("inputs", KeyType::Names, None, "The nodes whose records come in.")];
+
+static WORK: [Key; 6] = [
+    optional(
+        "where",
+        KeyType::Condition,
+        None,
+        "Records on which it is not true are dropped, before `fn` and `select`.",
+    ),
+    optional("fn", KeyType::Name, None, "A registered function from a record to records; it runs before `select`."),
+    optional(
+        "batch_fn",
+        KeyType::Bool,
+        Some("false"),
+        "The function takes a whole batch and returns a list of the same length.",
+    ),
+    optional("select", KeyType::SelectList, None, "The fields of the records that go on; `*` keeps all."),
+    optional(
+        "params",
+        KeyType::Params,
+        None,
+        "Parameters of the function, and `:name` in expressions. Those of the process configuration win.",
+    ),
+    optional("key_by", KeyType::Expressions, None, "All records with one value of the key go to one instance."),
+];
+
+static INSTANCES: [Key; 2] = [
+    optional(
+        "parallelism",
+        KeyType::Parallelism,
+        Some("1"),
+        "The number of instances: fixed, or between `min` and `max`.",
+    ),
+    optional(
+        "batch",
+        KeyType::Object(&BATCH),
+        None,
+        "An instance works on at most `size` records at a time; a source waits up to `timeout` until so many are there.",
+    ),
+];
+
+static SOURCE_ONLY: [Key; 2] = [
+    optional(
+        "max_in_flight",
+        KeyType::Whole(1, 10_000_000),
+        Some("10000"),
+        "Records that an instance has read and that are not finished yet.",
+    ),
+    optional(
+        "ack_timeout",
+        KeyType::Duration,
+        Some("60s"),
+        "The job starts again, and reads from its position, if the oldest record is not finished for so long after those before it. `0s` sets no limit; with `at_most_once` it has no effect.",
+    ),
+];
+
+static LATER: [Key; 10] = [
+    later(
+        "event_time",
+        "leave it out: it is for windows, which are not there yet; $timestamp is the time of a record in its topic",
+        "Event time and watermarks of a source.",
+    ),
+    later("schema", "leave it out, and use CAST where a type matters", "Types of fields."),
+    later("window", "leave it out", "A window."),
+    later("windows", "leave it out", "Windows."),
+    later("aggregates", "leave it out; live queries aggregate", "Values over the records of a window."),
+    later("triggers", "leave it out", "When a window fires."),
+    later("udf", "use a registered function by `fn`", "A function in Python or WASM."),
+    later("share", "leave it out: jobs share the workers evenly", "Share of the workers."),
+    later("requires", "leave it out: every process may run every node", "Tags of the processes that may run the node."),
+    later("on_worker_loss", "leave it out: workers are threads of one process", "The answer to the loss of a worker."),
+];

@@ -1,0 +1,210 @@
+//! The keys of the document's smaller objects.
+
+use super::{optional, required};
+use crate::document::catalogue::{Key, KeyType, Section};
+
+pub(in crate::document) static RESTART: Section = Section {
+    name: "restart",
+    path: "restart",
+    doc: "The answer to errors that no route and no hook took.",
+    keys: &[&RESTART_KEYS],
+};
+
+static RESTART_KEYS: [Key; 3] = [
+    optional(
+        "policy",
+        KeyType::OneOf(&["on_failure", "never"]),
+        Some("on_failure"),
+        "`never` fails the job at the first such error.",
+    ),
+    optional("max_attempts", KeyType::Whole(1, 1_000_000), Some("10"), "Restarts before the job is failed."),
+    optional(
+        "backoff",
+        KeyType::DurationRange,
+        Some("1s..1m"),
+        "The wait before a restart: the first, and the longest after doubling.",
+    ),
+];
+
+pub(in crate::document) static RESOURCES: Section = Section {
+    name: "resources",
+    path: "resources",
+    doc: "The job's part of the workers. Busy jobs get turns in equal measure, unless one of the tenant is greedy.",
+    keys: &[&RESOURCES_KEYS],
+};
+
+static RESOURCES_KEYS: [Key; 3] = [
+    optional(
+        "scheduler",
+        KeyType::OneOfSoFar(&["balanced", "greedy"], &["percentage"]),
+        Some("balanced"),
+        "`greedy`: while the job has work, it also gets 15 of 16 turns of the tenant's other jobs; the oldest greedy job of a tenant does. Other tenants lose nothing.",
+    ),
+    optional(
+        "placement",
+        KeyType::OneOfSoFar(&["spread"], &["colocated"]),
+        Some("spread"),
+        "`spread`: instances run on all threads of the process.",
+    ),
+    super::later(
+        "share",
+        "leave it out: busy jobs get turns in equal measure, and scheduler: greedy puts one job first",
+        "Share of the workers.",
+    ),
+];
+
+pub(in crate::document) static BATCH: Section =
+    Section { name: "batch", path: "*.batch", doc: "The batches on which an instance works.", keys: &[&BATCH_KEYS] };
+
+static BATCH_KEYS: [Key; 2] = [
+    optional(
+        "size",
+        KeyType::Whole(1, 1_000_000),
+        Some("1024"),
+        "Most records of a batch. Nodes other than sources take batches as they come if it is left out.",
+    ),
+    optional(
+        "timeout",
+        KeyType::Duration,
+        Some("5ms"),
+        "Longest wait of a source for a full batch, from the first record on. Other nodes never wait, and refuse it.",
+    ),
+];
+
+pub(in crate::document) static PARALLELISM: Section = Section {
+    name: "parallelism",
+    path: "*.parallelism",
+    doc: "Bounds of the number of instances, in place of a number.",
+    keys: &[&PARALLELISM_KEYS],
+};
+
+static PARALLELISM_KEYS: [Key; 2] = [
+    optional("min", KeyType::Whole(1, 1024), Some("1"), "The job starts with fewer, and says so in its status."),
+    required("max", KeyType::Whole(1, 1024), "Never exceeded."),
+];
+
+pub(in crate::document) static ROUTE: Section = Section {
+    name: "route",
+    path: "routes[]",
+    doc: "A rule about the successors of a record. All matching routes of a node are united; a node that has routes, none of \
+          which matches, sends nothing. Routes with `on_error` are a class of their own.",
+    keys: &[&ROUTE_KEYS],
+};
+
+static ROUTE_KEYS: [Key; 10] = [
+    required("from", KeyType::Name, "A node, or `all`."),
+    required("to", KeyType::Names, "Successors of the node, `all` or `none`."),
+    optional(
+        "when",
+        KeyType::Condition,
+        None,
+        "The route matches records on which this is true; all records if missing.",
+    ),
+    optional(
+        "stop",
+        KeyType::Bool,
+        Some("false"),
+        "Later routes are not looked at. Such routes stand before the others of their class.",
+    ),
+    optional(
+        "on_error",
+        KeyType::Bool,
+        Some("false"),
+        "The route is for records on which the node failed; it must stop.",
+    ),
+    optional("drop_fields", KeyType::Texts, None, "Fields that are removed before the record is sent on."),
+    optional("select", KeyType::SelectList, None, "On error routes: the record that is sent instead."),
+    optional("predicate_errors_to", KeyType::Name, None, "The destination of records on which `when` fails."),
+    optional(
+        "action",
+        KeyType::OneOf(&["retry", "drop", "dead_letter"]),
+        None,
+        "On error routes: `retry` reads the root again, `drop` ends the record, `dead_letter` sends and counts it.",
+    ),
+    optional("max_attempts", KeyType::Whole(1, 1_000_000), Some("3"), "Most readings of a root by `action: retry`."),
+];
+
+pub(in crate::document) static HOOK: Section = Section {
+    name: "hook",
+    path: "hooks[]",
+    doc: "A call at a point of an instance's life. Hooks of one point are called in the order of the list.",
+    keys: &[&HOOK_KEYS],
+};
+
+/// The points in the words of the document; the order is that of [`HookPoint`](crate::document::HookPoint).
+pub(in crate::document) const HOOK_POINTS: [&str; 8] =
+    ["ready?", "start", "before_batch", "after_read", "after_fn", "after_batch", "stop", "error"];
+
+static HOOK_KEYS: [Key; 5] = [
+    required("task", KeyType::Name, "A node, or `all`."),
+    required("on", KeyType::OneOf(&HOOK_POINTS), "The point."),
+    optional("call", KeyType::Name, None, "The name of a registered hook."),
+    optional("params", KeyType::Params, None, "Handed to the hook as they stand."),
+    optional(
+        "answer",
+        KeyType::OneOf(&["restart", "kill", "defer"]),
+        None,
+        "On `error`, in place of `call`: start the instance again from its positions (the whole job if queues lead to or from its nodes, or if it has files), kill the job, or let the next hook answer.",
+    ),
+];
+
+pub(in crate::document) static TEST: Section = Section {
+    name: "test",
+    path: "tests[]",
+    doc: "A test: records that enter nodes, and records that must come out. One thread runs it, with lists in place of connectors.",
+    keys: &[&TEST_KEYS],
+};
+
+static TEST_KEYS: [Key; 6] = [
+    required("name", KeyType::Text, "A sentence that states what is expected; unique among the tests."),
+    optional(
+        "inject",
+        KeyType::RecordsByNode,
+        None,
+        "Records that enter each node; those of a source are what its connector reads. Without this key, `list` sources run with their own records; all other sources are empty.",
+    ),
+    optional(
+        "expect",
+        KeyType::RecordsByNode,
+        None,
+        "Records that each node must have made, or a sink written: all of them, with the fields that are named. null stands for a missing field, too.",
+    ),
+    optional("params", KeyType::ParamsByNode, None, "Parameters by node, as the process configuration would set them."),
+    optional(
+        "trace",
+        KeyType::TextsByName,
+        None,
+        "Lines that each hook must have written, in order, by its name in `call`; a run of lines that repeats at once counts once.",
+    ),
+    super::later(
+        "tick",
+        "leave it out: time moves by itself while everything waits, and only windows, which are not there yet, need more",
+        "Time that passes after the records.",
+    ),
+];
+
+pub(in crate::document) static USE: Section = Section {
+    name: "use",
+    path: "use.<name>",
+    doc: "A bundle that is merged into the job. Its nodes are called `<name>.<node>`.",
+    keys: &[&USE_KEYS],
+};
+
+static USE_KEYS: [Key; 3] = [
+    required("bundle", KeyType::Name, "The name under which the bundle is registered."),
+    optional("inputs", KeyType::Names, None, "The nodes that `input` stands for inside the bundle."),
+    optional("params", KeyType::Params, None, "Values of the bundle's parameters."),
+];
+
+pub(in crate::document) static PARAMETER: Section =
+    Section { name: "parameter", path: "params.<name>", doc: "A parameter of a bundle.", keys: &[&PARAMETER_KEYS] };
+
+/// The types of parameters.
+pub(in crate::document) const PARAMETER_TYPES: [&str; 6] = ["text", "number", "whole", "boolean", "list", "object"];
+
+static PARAMETER_KEYS: [Key; 4] = [
+    required("type", KeyType::OneOf(&PARAMETER_TYPES), "The form of the value."),
+    optional("required", KeyType::Bool, Some("false"), "A use must give it."),
+    optional("default", KeyType::Any, None, "The value if a use gives none."),
+    optional("doc", KeyType::Text, None, "A sentence for people."),
+];

@@ -1,0 +1,272 @@
+//! A checked document: names are resolved, values have their types, defaults are filled in.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value};
+
+/// A checked job document.
+#[derive(Debug, Clone)]
+pub struct Document {
+    /// The job's id; the server makes one if the document has none.
+    pub id: Option<String>,
+    /// Runs of one name are a history; one of them runs at a time.
+    pub name: String,
+    /// A sentence for people.
+    pub doc: Option<String>,
+    /// Stand on every log line and metric of the job.
+    pub labels: BTreeMap<String, String>,
+    /// Ends by itself or not.
+    pub mode: Mode,
+    /// The promise for records after a crash.
+    pub delivery: Delivery,
+    /// The answer to errors that nothing else took.
+    pub restart: RestartPolicy,
+    /// The default for all edges.
+    pub exchange: Exchange,
+    /// The job's part of the workers.
+    pub scheduler: Scheduler,
+    /// Sources, transforms and sinks, in this order and otherwise in that of the document.
+    pub nodes: Vec<Node>,
+    /// In the order in which they are evaluated.
+    pub routes: Vec<Route>,
+    /// In the order in which they are called.
+    pub hooks: Vec<Hook>,
+    /// The tests of the job, for `millstream job test`.
+    pub tests: Vec<TestCase>,
+    /// SHA-256 over the canonical JSON (bundles merged, keys sorted, no white space), in hexadecimal.
+    pub hash: String,
+    /// The document as JSON, bundles merged, as it was written otherwise.
+    pub json: Value,
+}
+
+/// Index into [`Document::nodes`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct NodeId(pub usize);
+
+/// The way a job ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mode {
+    /// It runs until it is stopped.
+    Streaming,
+    /// It completes when all sources have ended.
+    Batch,
+}
+
+/// The promise for records after a crash.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Delivery {
+    /// Nothing repeats; a crash loses what is in flight.
+    AtMostOnce,
+    /// Nothing is lost; a crash may repeat records.
+    AtLeastOnce,
+}
+
+/// How records cross an edge.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Exchange {
+    /// In the same call, unless keys or parallelism force a queue.
+    Fused,
+    /// Through a bounded queue on every edge.
+    Queue,
+}
+
+/// The turns that a busy job gets beside others of its tenant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scheduler {
+    /// As many as each of them.
+    Balanced,
+    /// Most of theirs, too.
+    Greedy,
+}
+
+/// The restarts after an error that no route and no hook took.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RestartPolicy {
+    /// Restarts before the job is failed; 0 for `policy: never`.
+    pub max_attempts: u32,
+    /// The wait before the first restart; it doubles with each one.
+    pub backoff_min_ms: u64,
+    /// The longest wait before a restart.
+    pub backoff_max_ms: u64,
+}
+
+/// The part of a node in the graph.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// It has no inputs and makes records.
+    Source,
+    /// It has inputs and successors.
+    Transform,
+    /// It has inputs and no successors.
+    Sink,
+}
+
+/// A source, transform or sink.
+#[derive(Debug, Clone)]
+pub struct Node {
+    /// The node's name, unique in the job.
+    pub name: String,
+    /// The map of the document in which it stands.
+    pub role: Role,
+    /// The name of its [`NodeType`](super::NodeType).
+    pub kind: String,
+    /// A sentence for people.
+    pub doc: Option<String>,
+    /// Stand on the node's log lines and metrics, beside those of the job.
+    pub labels: BTreeMap<String, String>,
+    /// The direct predecessors, without duplicates.
+    pub inputs: Vec<NodeId>,
+    /// Checked against the keys of the node's type; defaults are filled in.
+    pub config: Map<String, Value>,
+    /// A condition; records on which it is not true are dropped before `function` and `select`.
+    pub filter: Option<String>,
+    /// A select list, applied after `function`.
+    pub select: Option<String>,
+    /// The name of a registered function.
+    pub function: Option<String>,
+    /// The function takes a whole batch and returns a list of the same length.
+    pub is_batch_function: bool,
+    /// Process configuration over the document.
+    pub params: BTreeMap<String, Value>,
+    /// Expressions; records of one key go to one instance.
+    pub key_by: Vec<String>,
+    /// The number of its instances.
+    pub parallelism: Parallelism,
+    /// The batches it works on.
+    pub batch: BatchSettings,
+    /// Sources: records read and not yet finished.
+    pub max_in_flight: u32,
+    /// Sources: time until the oldest record is read again if it is not finished; 0 for no limit.
+    pub ack_timeout_ms: u64,
+}
+
+/// Bounds of the number of instances.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Parallelism {
+    /// The job starts with fewer, and says so in its status.
+    pub min: u32,
+    /// Never exceeded.
+    pub max: u32,
+}
+
+/// An instance works when `size` records are there or `timeout_ms` has passed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BatchSettings {
+    /// Most records of a batch; larger ones are cut.
+    pub size: u32,
+    /// Sources: longest wait for a full batch.
+    pub timeout_ms: u64,
+}
+
+/// A rule about where the output of a node goes.
+#[derive(Debug, Clone)]
+pub struct Route {
+    /// `None` for `from: all`.
+    pub from: Option<NodeId>,
+    /// The nodes that get the record.
+    pub to: RouteTarget,
+    /// A condition; `None` is always true.
+    pub when: Option<String>,
+    /// No later route of the same class is evaluated once this one matches.
+    pub stop: bool,
+    /// The route is for records on which the node failed, and for no others.
+    pub on_error: bool,
+    /// Fields that are removed before the record is sent on.
+    pub drop_fields: Vec<String>,
+    /// Error routes: the select list of the record that is sent instead.
+    pub select: Option<String>,
+    /// The node that gets a record on which `when` fails.
+    pub predicate_errors_to: Option<NodeId>,
+    /// An action besides sending.
+    pub action: Option<Action>,
+}
+
+/// The destinations of a route.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RouteTarget {
+    /// The successors of the node, all of them.
+    All,
+    /// No successor: the record ends here.
+    None,
+    /// The successors that the route names.
+    Nodes(Vec<NodeId>),
+}
+
+/// An error route's action besides sending.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Action {
+    /// The record's root is read again, this many times at most.
+    Retry {
+        /// Readings of the root besides the first.
+        max_attempts: u32,
+    },
+    /// The record ends here, and counts as dropped.
+    Drop,
+    /// The record goes to the destinations, and counts as a dead letter.
+    DeadLetter,
+}
+
+/// A call at a point in an instance's life.
+#[derive(Debug, Clone)]
+pub struct Hook {
+    /// `None` for `task: all`.
+    pub task: Option<NodeId>,
+    /// The point at which it is called.
+    pub on: HookPoint,
+    /// The name of a registered hook; empty for a fixed answer.
+    pub call: String,
+    /// Handed to the hook as they stand.
+    pub params: BTreeMap<String, Value>,
+    /// `on: error` without `call`: a fixed answer.
+    pub answer: Option<ErrorAnswer>,
+}
+
+/// A point in an instance's life.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HookPoint {
+    /// `ready?`: before the start; false = ask again later.
+    Ready,
+    /// `start`: before the first batch; returned values become parameters.
+    Start,
+    /// `before_batch`.
+    BeforeBatch,
+    /// `after_read`: the batch is there.
+    AfterRead,
+    /// `after_fn`: condition, function and select list are done.
+    AfterFunction,
+    /// `after_batch`.
+    AfterBatch,
+    /// `stop`: after the last batch, always.
+    Stop,
+    /// `error`: the node failed and no error route took it.
+    Error,
+}
+
+/// The answer of an error hook.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ErrorAnswer {
+    /// The instance starts again, or the whole job if others have records of it, however often.
+    Restart,
+    /// The job is killed.
+    Kill,
+    /// The next hook answers.
+    Defer,
+}
+
+/// One entry of `tests`.
+#[derive(Debug, Clone)]
+pub struct TestCase {
+    /// Unique among the tests of the document.
+    pub name: String,
+    /// The line of the document in which it begins.
+    pub line: usize,
+    /// Records that enter each node.
+    pub inject: BTreeMap<String, Vec<Value>>,
+    /// Records that each node must have put out or taken in, with some of their fields.
+    pub expect: BTreeMap<String, Vec<Value>>,
+    /// Parameters by node name, as the process would set them.
+    pub params: BTreeMap<String, BTreeMap<String, Value>>,
+    /// The lines that each hook must have written, in order, by the name in `call`. A run of lines that repeats at once
+    /// counts once.
+    pub trace: BTreeMap<String, Vec<String>>,
+}

@@ -1,0 +1,120 @@
+//! Fields in expressions, as far as they are known.
+//!
+//! A select list without `*` says which fields a record has behind it. Filters keep them; functions, `explode` and sources
+//! make records whose fields nobody knows here.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::rc::Rc;
+
+use super::parameters::expressions;
+use crate::document::draft::DocumentDraft;
+use crate::document::finding::Findings;
+use crate::document::model::{NodeId, Role};
+
+/// The names of all fields of a record; `None` if they are not known.
+type Fields = Option<Rc<BTreeSet<String>>>;
+
+/// Names that have a meaning beside the fields of the record.
+const RESERVED: [&str; 7] = ["input", "error", "output_count", "window", "fired_by", "key", "headers"];
+
+/// A field that no record can have would be NULL for all of them.
+pub(super) fn unknown_field(draft: &DocumentDraft<'_>, findings: &mut Findings, rule: &'static str) {
+    let known = Known::of(draft);
+    for expression in expressions(draft) {
+        let Some(node) = expression.node.and_then(|node| draft.by_name.get(node.name)) else { continue };
+        let fields = match expression.key {
+            "where" | "key_by" => &known.inputs[node.0],
+            "select" if expression.node.is_some_and(|node| node.tree.get("fn").is_none()) => &known.inputs[node.0],
+            "when" => &known.outputs[node.0],
+            _ => continue,
+        };
+        let (Some(fields), Ok(parsed)) = (fields, expression.parsed(draft)) else { continue };
+        let is_unknown = |name: &&String| !fields.contains(*name) && !RESERVED.contains(&name.as_str());
+        for name in parsed.fields.iter().filter(is_unknown) {
+            let message = format!("the records here have no field '{name}'; add it to the select list before");
+            findings
+                .add(expression.tree.place, &expression.path, rule, message)
+                .named(name)
+                .near(name, fields.iter().map(String::as_str));
+        }
+    }
+}
+
+/// The fields of each node's records.
+struct Known {
+    inputs: Vec<Fields>,
+    outputs: Vec<Fields>,
+}
+
+impl Known {
+    /// Goes along the edges; nodes in a cycle and behind it are left unknown.
+    fn of(draft: &DocumentDraft<'_>) -> Self {
+        let count = draft.nodes.len();
+        let (mut waits, mut senders) = (vec![0usize; count], vec![Vec::new(); count]);
+        for (from, to) in &draft.edges {
+            waits[to.0] += 1;
+            senders[to.0].push(*from);
+        }
+        let selected = selected(draft);
+        let reshaped = reshaped(draft);
+        let mut known = Self { inputs: vec![None; count], outputs: vec![None; count] };
+        let mut ready: VecDeque<usize> = (0..count).filter(|node| waits[*node] == 0).collect();
+        while let Some(node) = ready.pop_front() {
+            if !reshaped.contains(&NodeId(node)) {
+                known.inputs[node] = known.united(&senders[node]);
+            }
+            known.outputs[node] = known.output(draft, node, selected.get(&node).cloned());
+            for successor in &draft.successors[node] {
+                waits[successor.0] -= 1;
+                if waits[successor.0] == 0 {
+                    ready.push_back(successor.0);
+                }
+            }
+        }
+        known
+    }
+
+    fn united(&self, senders: &[NodeId]) -> Fields {
+        let mut senders = senders.iter().map(|sender| self.outputs[sender.0].clone());
+        let first = senders.next()??;
+        senders.try_fold(first, |known, more| {
+            let more = more?;
+            Some(if Rc::ptr_eq(&known, &more) { known } else { Rc::new(known.union(&more).cloned().collect()) })
+        })
+    }
+
+    fn output(&self, draft: &DocumentDraft<'_>, node: usize, selected: Fields) -> Fields {
+        let tree = draft.nodes[node].tree;
+        if tree.get("select").is_some() {
+            return selected;
+        }
+        let keeps = tree.text_of("type") == Some("filter") && tree.get("fn").is_none();
+        self.inputs[node].clone().filter(|_| keeps)
+    }
+}
+
+/// The fields that select lists of nodes make.
+fn selected(draft: &DocumentDraft<'_>) -> BTreeMap<usize, Rc<BTreeSet<String>>> {
+    let lists = expressions(draft).into_iter().filter(|expression| expression.key == "select");
+    let fields = lists.filter_map(|expression| {
+        let node = draft.by_name.get(expression.node?.name)?;
+        Some((node.0, Rc::new(expression.parsed(draft).ok()?.selected?)))
+    });
+    fields.collect()
+}
+
+/// The nodes that also take records of another shape: of error routes and failed conditions.
+fn reshaped(draft: &DocumentDraft<'_>) -> BTreeSet<NodeId> {
+    let mut nodes: BTreeSet<NodeId> = BTreeSet::new();
+    for route in &draft.routes {
+        nodes.extend(route.predicate_errors_to.iter().filter_map(|to| to.node));
+        if route.is_on_error {
+            match &route.to {
+                crate::document::draft::Target::Nodes(ends) => nodes.extend(ends.iter().filter_map(|to| to.node)),
+                _ => nodes
+                    .extend((0..draft.nodes.len()).filter(|node| draft.nodes[*node].role != Role::Source).map(NodeId)),
+            }
+        }
+    }
+    nodes
+}

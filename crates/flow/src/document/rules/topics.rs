@@ -1,0 +1,46 @@
+//! Rules of the topics and hosts that nodes name.
+
+use hyper::Uri;
+
+use crate::document::catalogue::KeyType;
+use crate::document::draft::DocumentDraft;
+use crate::document::finding::{Findings, join};
+use crate::document::model::Role;
+use crate::document::topic::unwritable;
+use crate::document::value::url_fault;
+
+pub(super) fn topic_access(draft: &DocumentDraft<'_>, findings: &mut Findings, rule: &'static str) {
+    let Some(access) = &draft.context.topics else { return };
+    for node in &draft.nodes {
+        let keys = node.node_type.map_or(&[][..], |kind| kind.keys);
+        for key in keys.iter().filter(|key| matches!(key.value, KeyType::Topic)) {
+            let Some(tree) = node.tree.get("config").and_then(|config| config.get(key.name)) else { continue };
+            let Some(text) = tree.text() else { continue };
+            // The check of the value has found what no sink of any tenant may write.
+            if node.role == Role::Sink && unwritable(text, &access.tenant).is_some() {
+                continue;
+            }
+            if let Some(fault) = access.fault(text, node.role) {
+                let path = join(&join(&node.path, "config"), key.name);
+                findings.add(tree.place, &path, rule, fault).value(tree);
+            }
+        }
+    }
+}
+
+pub(super) fn target(draft: &DocumentDraft<'_>, findings: &mut Findings, rule: &'static str) {
+    let Some(targets) = &draft.context.targets else { return };
+    for node in &draft.nodes {
+        let keys = node.node_type.map_or(&[][..], |kind| kind.keys);
+        for key in keys.iter().filter(|key| matches!(key.value, KeyType::Url)) {
+            let Some(tree) = node.tree.get("config").and_then(|config| config.get(key.name)) else { continue };
+            let legal = tree.text().filter(|url| url_fault(url).is_none());
+            let url = legal.and_then(|url| url.parse::<Uri>().ok());
+            let Some(host) = url.as_ref().and_then(Uri::host) else { continue };
+            if let Err(fault) = targets.check(host.trim_matches(['[', ']'])) {
+                let path = join(&join(&node.path, "config"), key.name);
+                findings.add(tree.place, &path, rule, fault).value(tree);
+            }
+        }
+    }
+}

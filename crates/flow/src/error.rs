@@ -1,0 +1,93 @@
+//! The errors of jobs.
+
+use millstream_types::ErrorCode;
+
+use crate::document::Finding;
+
+/// The reason why a request about jobs failed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+#[expect(missing_docs, reason = "the message of each variant explains its fields")]
+pub enum Error {
+    /// The document breaks rules.
+    #[error("the document has {} fault{}: {}", .findings.len(), if .findings.len() == 1 { "" } else { "s" }, first(.findings))]
+    Invalid { findings: Vec<Finding> },
+    /// The job was submitted before, with another document.
+    #[error(
+        "job '{id}' was submitted with hash {stored}, and this document has hash {given}; send it under another id, or without one"
+    )]
+    HashDiffers { id: String, stored: String, given: String },
+    /// A job of that name runs.
+    #[error("job '{id}' called '{name}' is still {state}; stop it first, or give this one another name")]
+    NameTaken { id: String, name: String, state: &'static str },
+    #[error("job '{id}' does not exist; 'GET /api/jobs' lists those that do")]
+    UnknownJob { id: String },
+    /// No job ever had that name.
+    #[error("no job is called '{name}'; 'GET /api/jobs' lists the jobs with their names")]
+    UnknownName { name: String },
+    /// The job has ended, or has not begun its first run.
+    #[error("job '{id}' is {state}; records pass only the edges of a job that runs")]
+    NotRunning { id: String, state: &'static str },
+    /// No records pass between these nodes.
+    #[error("job '{id}' has no edge '{edge}'; use one of {}", .edges.join(" "))]
+    UnknownEdge { id: String, edge: String, edges: Vec<String> },
+    #[error("{open} taps are open, at most {limit} may be; close one, or try again later")]
+    TapsFull { open: usize, limit: usize },
+    /// The limit of running jobs is reached.
+    #[error("{running} jobs run, flow.jobs_max = {limit}; stop one, or raise the limit")]
+    JobsFull { running: usize, limit: usize },
+    /// A checked document cannot be planned.
+    #[error("{key} of node '{node}': {message}")]
+    Plan { node: String, key: String, message: String },
+    /// A source or sink cannot start or go on.
+    #[error("node '{node}': {message}")]
+    Connector { node: String, message: String },
+    /// A sink cannot write a record, and never will.
+    #[error("node '{node}', {record}: {message}")]
+    Record { node: String, code: &'static str, record: String, message: String },
+    /// The state of jobs cannot be read or stored.
+    #[error("the state of jobs cannot be kept")]
+    State(#[from] millstream_view::Error),
+    #[error(transparent)]
+    Log(#[from] millstream_log::Error),
+    /// A setting breaks a rule.
+    #[error("{setting} = {value}: {rule}")]
+    InvalidSetting { setting: &'static str, value: String, rule: &'static str },
+    /// A thread cannot be started.
+    #[error("a thread for jobs cannot be started")]
+    Thread(#[source] std::io::Error),
+    #[error("jobs have stopped, as the server is stopping; send the request again once it is back")]
+    Stopped,
+}
+
+impl Error {
+    pub(crate) fn plan(node: &str, key: &str, message: impl Into<String>) -> Self {
+        Self::Plan { node: node.to_owned(), key: key.to_owned(), message: message.into() }
+    }
+
+    pub(crate) fn connector(node: &str, message: impl Into<String>) -> Self {
+        Self::Connector { node: node.to_owned(), message: message.into() }
+    }
+
+    /// The class of the error.
+    pub fn code(&self) -> ErrorCode {
+        match self {
+            Self::Invalid { .. } | Self::Plan { .. } | Self::UnknownEdge { .. } | Self::InvalidSetting { .. } => {
+                ErrorCode::Invalid
+            }
+            Self::HashDiffers { .. } | Self::NameTaken { .. } => ErrorCode::Conflict,
+            Self::UnknownJob { .. } | Self::UnknownName { .. } | Self::NotRunning { .. } => ErrorCode::NotFound,
+            Self::JobsFull { .. } | Self::TapsFull { .. } => ErrorCode::Overloaded,
+            Self::Connector { .. } | Self::Record { .. } | Self::Thread(_) => ErrorCode::Internal,
+            Self::State(error) => error.code(),
+            Self::Log(error) => error.code(),
+            Self::Stopped => ErrorCode::Unavailable,
+        }
+    }
+}
+
+fn first(findings: &[Finding]) -> String {
+    findings.first().map_or_else(String::new, |finding| {
+        if finding.path.is_empty() { finding.message.clone() } else { format!("{}: {}", finding.path, finding.message) }
+    })
+}

@@ -1,0 +1,276 @@
+//! Conditions and select lists over the rows of a batch.
+//!
+//! A route's expressions see more than the record: `input.field` and `input` (the record as it entered the node),
+//! `error.code`, `error.message`, `error.node`, and `output_count`. A failed evaluation fails its row only.
+
+#[cfg(test)]
+mod bytes_and_columns;
+mod fields;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use millstream_columns::{
+    Compiler, Diagnostic, EvalError, Expr, Item, Operand, Parameters, ParserLimits, Predicate, SelectList, parser,
+};
+
+use self::fields::RowValues;
+pub(crate) use self::fields::{Fields, share};
+use crate::batch::{Batch, Column, ComputedMember, MemberName};
+
+/// The parameters of a node.
+pub type Params = BTreeMap<String, serde_json::Value>;
+
+/// The names that an expression may use beside the fields of its record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum FieldScope {
+    /// A node's own expressions: only the record and its metadata.
+    Record,
+    /// The expressions of a route.
+    Route,
+}
+
+/// A failure of one record.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RecordError {
+    /// The row of the batch that entered the node.
+    pub row: u32,
+    /// A stable name, such as `division_by_zero`.
+    pub code: &'static str,
+    /// The failure in words.
+    pub message: String,
+}
+
+/// The failure of one evaluation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum EvalFailure {
+    NotAnObject,
+    Eval(EvalError),
+}
+
+impl EvalFailure {
+    /// The failure of `row` in the expression `text`.
+    pub(crate) fn of_row(self, row: u32, text: &str) -> RecordError {
+        match self {
+            Self::NotAnObject => {
+                let message = "the payload is not a JSON object; expressions need one".to_owned();
+                RecordError { row, code: "invalid_json", message }
+            }
+            Self::Eval(error) => {
+                let code = match error {
+                    EvalError::DivisionByZero => "division_by_zero",
+                    EvalError::Overflow => "overflow",
+                    EvalError::Cast => "cast_failed",
+                    _ => "unreadable_value",
+                };
+                RecordError { row, code, message: format!("'{text}' has no value: {error}") }
+            }
+        }
+    }
+}
+
+/// The rows over which expressions are evaluated.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct RowFrame<'a> {
+    pub(crate) batch: &'a Batch,
+    /// The batch that entered the node, and the row in it that each row came from.
+    pub(crate) input: Option<(&'a Batch, &'a [u32])>,
+    /// The error of each row, on error routes.
+    pub(crate) errors: Option<(&'a str, &'a [RecordError])>,
+    pub(crate) now_ms: i64,
+}
+
+/// A condition, such as that of `where` and `when`.
+#[derive(Debug)]
+pub(crate) struct Condition {
+    text: String,
+    fields: Fields,
+    predicate: Predicate,
+}
+
+impl Condition {
+    /// # Errors
+    /// All errors in the text, in words.
+    pub(crate) fn parse(text: &str, scope: FieldScope, params: &Params) -> Result<Self, String> {
+        let read = parser::parametric_condition(text, &bound(params)?, &ParserLimits::default());
+        let mut compiler = Compiler::default();
+        let predicate = compiler.test(&read.map_err(|found| in_words(&found))?.parsed);
+        Ok(Self { text: text.to_owned(), fields: Fields::new(compiler, scope), predicate })
+    }
+
+    pub(crate) fn text(&self) -> &str {
+        &self.text
+    }
+
+    pub(crate) fn fields_mut(&mut self) -> &mut Fields {
+        &mut self.fields
+    }
+
+    /// `true` if every row that has passed has a JSON object, or nothing, as its payload.
+    pub(crate) fn checks_objects(&self) -> bool {
+        self.fields.needs_object
+    }
+
+    /// Tells for each row if the condition is TRUE.
+    pub(crate) fn each(&self, frame: RowFrame<'_>, mut tell: impl FnMut(usize, Result<bool, EvalFailure>)) {
+        self.fields.each(frame, |row, values| {
+            tell(
+                row,
+                values.and_then(|mut values| match self.predicate.truth(&mut values) {
+                    Ok(truth) => Ok(truth == Some(true)),
+                    Err(error) => Err(EvalFailure::Eval(error)),
+                }),
+            );
+        });
+    }
+}
+
+/// A select list: `*` or nothing, then named expressions.
+#[derive(Debug)]
+pub(crate) struct RecordProjection {
+    text: String,
+    fields: Fields,
+    star: Option<Star>,
+    items: Vec<(Arc<MemberName>, Operand)>,
+}
+
+/// `*`, without the members that a later name replaces or EXCEPT names.
+#[derive(Debug)]
+struct Star {
+    left_out: Vec<Arc<MemberName>>,
+    /// Their numbers in the fields.
+    numbers: Vec<usize>,
+}
+
+impl RecordProjection {
+    /// # Errors
+    /// All errors in the text, in words.
+    pub(crate) fn parse(text: &str, scope: FieldScope, params: &Params) -> Result<Self, String> {
+        let read = parser::select_list(text, &bound(params)?, &ParserLimits::default());
+        let SelectList { all, items } = read.map_err(|found| in_words(&found))?.parsed;
+        Ok(Self::compile(text, scope, all.map(|all| all.except), &items))
+    }
+
+    fn compile(text: &str, scope: FieldScope, except: Option<Vec<String>>, items: &[Item]) -> Self {
+        let mut compiler = Compiler::default();
+        let compile = |item: &Item| (MemberName::new(&item.name()), compiler.operand(&item.value));
+        let items: Vec<_> = items.iter().map(compile).collect();
+        let mut fields = Fields::new(compiler, scope);
+        let star = except.map(|except| {
+            let except = except.iter().map(|name| MemberName::new(name));
+            let left_out: Vec<_> = items.iter().map(|(name, _)| Arc::clone(name)).chain(except).collect();
+            let numbers = fields.add_members(left_out.iter().map(|name| name.text.as_str()));
+            Star { left_out, numbers }
+        });
+        Self { text: text.to_owned(), fields, star, items }
+    }
+
+    pub(crate) fn text(&self) -> &str {
+        &self.text
+    }
+
+    pub(crate) fn fields_mut(&mut self) -> &mut Fields {
+        &mut self.fields
+    }
+
+    /// Makes a row of each row; `keep` gets the row that each new one came from, and `fail` the failures.
+    pub(crate) fn apply(
+        &self,
+        frame: RowFrame<'_>,
+        mut keep: impl FnMut(usize),
+        mut fail: impl FnMut(usize, EvalFailure),
+    ) -> Batch {
+        let count = frame.batch.len();
+        let mut columns: Vec<Column> = self.items.iter().map(|_| Column::with_room(count)).collect();
+        let (mut kept, mut lose): (Vec<u32>, Vec<bool>) = (Vec::with_capacity(count), Vec::new());
+        self.fields.each(frame, |row, values| {
+            match values.and_then(|mut values| self.compute(&mut values, &mut columns).map(|()| values)) {
+                Ok(values) => {
+                    kept.push(row as u32);
+                    if let Some(star) = &self.star {
+                        lose.push(values.has_in_payload(&star.numbers));
+                    }
+                    keep(row);
+                }
+                Err(failure) => {
+                    columns.iter_mut().for_each(|column| column.truncate(kept.len()));
+                    fail(row, failure);
+                }
+            }
+        });
+        let names = self.items.iter().map(|(name, _)| Arc::clone(name));
+        let members = names.zip(columns).map(|(name, column)| ComputedMember { name, column: Arc::new(column) });
+        let left_out = self.star.as_ref().map(|star| (&star.left_out[..], &lose[..]));
+        match kept.len() == count {
+            true => frame.batch.with_members(left_out, members),
+            false => frame.batch.select(kept).with_members(left_out, members),
+        }
+    }
+
+    fn compute(&self, values: &mut RowValues<'_, '_>, columns: &mut [Column]) -> Result<(), EvalFailure> {
+        for ((_, operand), column) in self.items.iter().zip(columns) {
+            column.push(&operand.value(values).map_err(EvalFailure::Eval)?);
+        }
+        Ok(())
+    }
+}
+
+/// The expressions of `key_by`, as one key.
+#[derive(Debug)]
+pub(crate) struct KeyExpressions {
+    text: String,
+    fields: Fields,
+    operands: Vec<Operand>,
+}
+
+impl KeyExpressions {
+    /// # Errors
+    /// All errors in the first faulty text, in words.
+    pub(crate) fn parse(texts: &[String], params: &Params) -> Result<Self, String> {
+        let (limits, params) = (ParserLimits::default(), bound(params)?);
+        let parse = |text: &String| match parser::parametric_value(text, &params, &limits) {
+            Ok(read) => Ok(read.parsed),
+            Err(found) => Err(in_words(&found)),
+        };
+        let exprs: Vec<Expr> = texts.iter().map(parse).collect::<Result<_, _>>()?;
+        let mut compiler = Compiler::default();
+        let operands = exprs.iter().map(|expr| compiler.operand(expr)).collect();
+        Ok(Self { text: texts.join(", "), fields: Fields::new(compiler, FieldScope::Record), operands })
+    }
+
+    pub(crate) fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// Tells the key of each row as JSON text.
+    pub(crate) fn each(&self, batch: &Batch, mut tell: impl FnMut(usize, Result<&[u8], EvalFailure>)) {
+        let mut key = Vec::new();
+        let frame = RowFrame { batch, input: None, errors: None, now_ms: 0 };
+        self.fields.each(frame, |row, values| {
+            key.clear();
+            let written = values.and_then(|mut values| {
+                self.operands.iter().try_for_each(|operand| {
+                    operand.value(&mut values).map_err(EvalFailure::Eval)?.write_json(&mut key);
+                    key.push(b'\n');
+                    Ok(())
+                })
+            });
+            tell(row, written.map(|()| &key[..]));
+        });
+    }
+}
+
+fn in_words(found: &[Diagnostic]) -> String {
+    found.iter().map(Diagnostic::to_string).collect::<Vec<_>>().join("; ")
+}
+
+/// The parameters of a node, bound by name. Those that are no scalar or list are for functions only.
+fn bound(params: &Params) -> Result<Parameters, String> {
+    let mut bound = Parameters::default();
+    for (name, value) in params {
+        if !value.is_object() {
+            bound.set(name, value).map_err(|unfit| unfit.to_string())?;
+        }
+    }
+    Ok(bound)
+}

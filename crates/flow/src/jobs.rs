@@ -1,0 +1,449 @@
+//! The jobs of this process: what was submitted, what runs, and what became of the others.
+//!
+//! ```text
+//!  submit, stop, kill ──► JobsView (state topic `_jobs`) ──► Supervisor (one thread): starts runs, restarts them after
+//!                            ▲                                  errors, and stores how they end
+//!                            └──────────────────────────────────┘
+//! ```
+//!
+//! Always true
+//! - An id and its document are stored before anything runs, so the same submission is never run twice.
+//! - A job that is stored as running is started again when the process starts, unless its end was asked for.
+
+mod figures;
+mod places;
+mod record;
+mod store;
+mod supervisor;
+mod tap;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use millstream_types::{
+    MemoryBudget, MonotonicClock, PartitionId, Principal, Role, TenantId, TopicName, WallClock, iso_time,
+};
+use millstream_view::{ViewRuntime, Views, ViewsConfig};
+use serde_json::{Value, json};
+use tokio::sync::Semaphore;
+use uuid::Uuid;
+
+pub use self::figures::JobFigure;
+pub use self::record::JobState;
+use self::record::{JobKey, JobRecord};
+use self::store::{Answer, Command, JobsView};
+use self::supervisor::{Supervisor, SupervisorRequest};
+use self::tap::TAPS_MAX;
+pub use self::tap::Tap;
+use crate::Error;
+use crate::config::FlowConfig;
+use crate::connector::{Bells, Blocking, HttpThread, Outgoing, Services};
+use crate::document::{Document, DocumentContext, Finding, TopicAccess, json_schema};
+use crate::function::Functions;
+use crate::hook::Hooks;
+use crate::memory::InFlightMemory;
+use crate::runtime::Workers;
+use crate::test_run::{TestReport, TestRunner};
+
+const TOPIC: &str = "_jobs";
+/// Bytes of submissions that may wait, and of changes that may be missing from the checkpoint.
+const INBOX_MAX_BYTES: usize = 8 << 20;
+/// Most nodes with figures of their own in the metrics.
+const FIGURES_MAX: usize = 1_000;
+const PARTITION: PartitionId = PartitionId(0);
+
+/// The services that jobs run on.
+#[derive(Clone)]
+pub struct FlowRuntime {
+    /// The log and the owners of state.
+    pub views: ViewRuntime,
+    /// Time for timeouts and rates.
+    pub clock: Arc<dyn MonotonicClock>,
+    /// The memory of the process, which records in flight draw on.
+    pub memory: MemoryBudget,
+}
+
+/// All jobs of all tenants.
+pub struct Jobs {
+    views: Arc<Views<JobsView>>,
+    supervisor: Arc<Supervisor>,
+    services: Services,
+    workers: Arc<Workers>,
+    taps: Arc<Semaphore>,
+    context: DocumentContext,
+    tests: TestRunner,
+    config: FlowConfig,
+    wall: Arc<dyn WallClock>,
+}
+
+/// The answer to a submission.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Submission {
+    /// The id, unique in the tenant.
+    pub id: String,
+    /// The name, shared by all its runs.
+    pub name: String,
+    /// The hash of its document.
+    pub hash: String,
+    /// `false` if the same document was submitted under this id before.
+    pub is_new: bool,
+    /// The state of the job.
+    pub state: JobState,
+}
+
+/// The way in which a job is stopped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StopMode {
+    /// Finishes the records that were read.
+    Graceful,
+    /// Drops the records in flight; a later job of the same group reads them again.
+    Immediate,
+}
+
+impl Jobs {
+    /// Opens the state of jobs and starts those that were running. Blocks while state is rebuilt.
+    ///
+    /// # Errors
+    /// [`Error::State`] if the state cannot be read; [`Error::Thread`]; [`Error::InvalidSetting`].
+    pub fn open(
+        runtime: &FlowRuntime,
+        config: FlowConfig,
+        functions: Functions,
+        hooks: Hooks,
+    ) -> Result<Arc<Self>, Error> {
+        let FlowRuntime { views: ground, clock, memory } = runtime;
+        let views_config = ViewsConfig {
+            partitions: 1,
+            inbox_max_bytes: INBOX_MAX_BYTES,
+            dirty_max_bytes: INBOX_MAX_BYTES,
+            ..ViewsConfig::default()
+        };
+        let view = JobsView { jobs_max: config.jobs_max, ended_max: config.ended_per_tenant_max };
+        let views = Views::open(view, &TopicName::internal(TOPIC), &views_config, ground)?;
+        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        let threads = if config.threads == 0 { cores } else { config.threads };
+        let workers = Workers::start(threads, Arc::clone(clock)).map_err(Error::Thread)?;
+        let outgoing = Outgoing::of(&config.http_allowed_targets, &config.http_ca_file)?;
+        let targets = Arc::clone(&outgoing.targets);
+        let services = Services {
+            log: Arc::clone(&ground.log),
+            wall: Arc::clone(&ground.wall),
+            clock: Arc::clone(clock),
+            bells: Bells::start().map_err(Error::Thread)?,
+            blocking: Blocking::start().map_err(Error::Thread)?,
+            http: Arc::new(HttpThread::new(outgoing)),
+            memory: InFlightMemory::new(memory, config.in_flight_max_bytes, config.job_in_flight_max_bytes),
+            files_dir: Some(Arc::<std::path::Path>::from(config.files_dir.as_path()))
+                .filter(|dir| !dir.as_os_str().is_empty()),
+        };
+        let context = DocumentContext { targets: Some(targets), ..config.document_context(&functions, &hooks) };
+        let tests = TestRunner::new(functions.clone(), hooks.clone(), &config);
+        let supervisor = Supervisor::start(
+            Arc::clone(&views),
+            services.clone(),
+            Arc::clone(&workers),
+            functions,
+            hooks,
+            context.clone(),
+        )?;
+        let wall = Arc::clone(&ground.wall);
+        let taps = Arc::new(Semaphore::new(TAPS_MAX));
+        Ok(Arc::new(Self { views, supervisor, services, workers, taps, context, tests, config, wall }))
+    }
+
+    /// Checks a document of a job of `tenant` without storing it.
+    ///
+    /// # Errors
+    /// All its faults.
+    pub fn validate(&self, tenant: &TenantId, text: &str) -> Result<Document, Vec<Finding>> {
+        self.read(text, TopicAccess { tenant: tenant.clone(), may_read: true, may_write: true })
+    }
+
+    fn read(&self, text: &str, topics: TopicAccess) -> Result<Document, Vec<Finding>> {
+        Document::read(text, &DocumentContext { topics: Some(topics), ..self.context.clone() })
+    }
+
+    /// The JSON Schema of the documents that this process takes.
+    pub fn schema(&self) -> Value {
+        json_schema(&self.context.catalogue)
+    }
+
+    /// Runs the tests of a document in the calling thread, with batches of `batch` records instead of those that the
+    /// document asks for.
+    ///
+    /// # Errors
+    /// All faults of the document.
+    pub fn test(&self, text: &str, batch: Option<u32>) -> Result<TestReport, Vec<Finding>> {
+        self.tests.run(text, batch)
+    }
+
+    /// Stores a job in the caller's tenant and starts it. Durable on return.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`], [`Error::HashDiffers`], [`Error::NameTaken`], [`Error::JobsFull`], [`Error::Plan`].
+    pub async fn submit(&self, caller: &Principal, text: &str) -> Result<Submission, Error> {
+        let Principal { tenant, roles, .. } = caller;
+        let topics = TopicAccess {
+            tenant: tenant.clone(),
+            may_read: roles.has(Role::Reader),
+            may_write: roles.has(Role::Writer),
+        };
+        let document = self.read(text, topics).map_err(|findings| Error::Invalid { findings })?;
+        self.supervisor.check(&document)?;
+        let id = document.id.clone().unwrap_or_else(|| Uuid::new_v4().to_string());
+        let record = JobRecord {
+            tenant: tenant.to_string(),
+            id: id.clone(),
+            name: document.name.clone(),
+            labels: document.labels.clone(),
+            hash: document.hash.clone(),
+            document: document.json.clone(),
+            submitted_ms: self.wall.now_ms(),
+            ended_ms: None,
+            state: JobState::Running,
+            ending: None,
+            restarts: 0,
+            error: None,
+            places: BTreeMap::new(),
+        };
+        let key = record.key();
+        let (name, hash) = (record.name.clone(), record.hash.clone());
+        let submitted = |is_new, state| Submission { id: id.clone(), name, hash: hash.clone(), is_new, state };
+        match self.views.ask(PARTITION, Command::Submit(Box::new(record))).await? {
+            Answer::Stored => {
+                self.supervisor.request(SupervisorRequest::Start(key));
+                Ok(submitted(true, JobState::Running))
+            }
+            Answer::Same(state) => Ok(submitted(false, state)),
+            Answer::HashDiffers(stored) => Err(Error::HashDiffers { id, stored, given: hash }),
+            Answer::NameTaken(other) => {
+                Err(Error::NameTaken { id: other, name: document.name, state: JobState::Running.as_str() })
+            }
+            Answer::Full(running) => Err(Error::JobsFull { running, limit: self.config.jobs_max }),
+            Answer::Unknown => Err(Error::UnknownJob { id }),
+        }
+    }
+
+    fn record(&self, tenant: &TenantId, id: &str) -> Result<Arc<JobRecord>, Error> {
+        let key = JobKey::new(tenant, id);
+        let found = self.views.snapshot(PARTITION).state.get(&key).cloned();
+        found.ok_or_else(|| Error::UnknownJob { id: id.to_owned() })
+    }
+
+    /// The tenant's jobs, newest first, without their documents.
+    pub fn list(&self, tenant: &TenantId) -> Vec<Value> {
+        self.matching(tenant, |_| true)
+    }
+
+    /// The runs of that name, newest first.
+    ///
+    /// # Errors
+    /// [`Error::UnknownName`] if there are none.
+    pub fn by_name(&self, tenant: &TenantId, name: &str) -> Result<Vec<Value>, Error> {
+        let found = self.matching(tenant, |record| record.name == name);
+        if found.is_empty() { Err(Error::UnknownName { name: name.to_owned() }) } else { Ok(found) }
+    }
+
+    fn matching(&self, tenant: &TenantId, is_wanted: impl Fn(&JobRecord) -> bool) -> Vec<Value> {
+        let state = &self.views.snapshot(PARTITION).state;
+        let of_tenant = state.values().filter(|record| record.tenant == tenant.as_str() && is_wanted(record));
+        let mut found: Vec<&Arc<JobRecord>> = of_tenant.collect();
+        found.sort_by_key(|record| std::cmp::Reverse(record.submitted_ms));
+        found.into_iter().map(|record| self.render(record)).collect()
+    }
+
+    /// A job with its document and the figures of its nodes.
+    ///
+    /// # Errors
+    /// [`Error::UnknownJob`].
+    pub fn get(&self, tenant: &TenantId, id: &str) -> Result<Value, Error> {
+        let mut job = self.status(tenant, id)?;
+        job["document"] = self.record(tenant, id)?.document.clone();
+        Ok(job)
+    }
+
+    /// A job with the figures of its nodes, as far as this process has run it.
+    ///
+    /// # Errors
+    /// [`Error::UnknownJob`].
+    pub fn status(&self, tenant: &TenantId, id: &str) -> Result<Value, Error> {
+        let record = self.record(tenant, id)?;
+        let mut job = self.render(&record);
+        if let Some(run) = self.supervisor.run(&record.key()) {
+            job["nodes"] = run.describe_nodes().into();
+            job["turns"] = run.turns().into();
+        } else if let Some(metrics) = self.supervisor.metrics(&record.key()) {
+            job["nodes"] = metrics.describe_nodes(true).into();
+        }
+        Ok(job)
+    }
+
+    /// The nodes and edges of a job, with figures as far as this process has run it.
+    ///
+    /// # Errors
+    /// [`Error::UnknownJob`]; [`Error::Invalid`] or [`Error::Plan`] for a job of before that this process cannot run.
+    pub fn graph(&self, tenant: &TenantId, id: &str) -> Result<Value, Error> {
+        let record = self.record(tenant, id)?;
+        let key = record.key();
+        let (nodes, edges) = match (self.supervisor.run(&key), self.supervisor.metrics(&key)) {
+            (Some(run), _) => (run.describe_nodes(), run.metrics.describe_edges(true)),
+            (None, Some(metrics)) => (metrics.describe_nodes(true), metrics.describe_edges(true)),
+            (None, None) => {
+                let planned = self.supervisor.planned(&record)?;
+                (planned.describe_nodes(false), planned.describe_edges(false))
+            }
+        };
+        let job = self.render(&record);
+        let [at, id, name, state] = ["at", "id", "name", "state"].map(|key| &job[key]);
+        Ok(json!({"at": at, "id": id, "name": name, "state": state, "nodes": nodes, "edges": edges}))
+    }
+
+    /// The latest errors of a job, oldest first.
+    ///
+    /// # Errors
+    /// [`Error::UnknownJob`].
+    pub fn errors(&self, tenant: &TenantId, id: &str) -> Result<Value, Error> {
+        let record = self.record(tenant, id)?;
+        let mut errors = self.supervisor.errors(&record.key());
+        errors.extend(record.error.clone().filter(|error| !errors.contains(error)));
+        Ok(json!(errors))
+    }
+
+    /// The payloads that a `collect` sink of a running job has kept.
+    ///
+    /// # Errors
+    /// [`Error::UnknownJob`] also for a job that no longer runs.
+    pub fn collected(&self, tenant: &TenantId, id: &str, node: &str) -> Result<Vec<String>, Error> {
+        self.supervisor.collected(&JobKey::new(tenant, id), node).ok_or_else(|| Error::UnknownJob { id: id.to_owned() })
+    }
+
+    /// The lines that a hook of a job has written to its trace.
+    ///
+    /// # Errors
+    /// [`Error::UnknownJob`] also for a job that never ran in this process.
+    pub fn trace(&self, tenant: &TenantId, id: &str, hook: &str) -> Result<Vec<String>, Error> {
+        self.supervisor.trace(&JobKey::new(tenant, id), hook).ok_or_else(|| Error::UnknownJob { id: id.to_owned() })
+    }
+
+    /// Stops a job; it is over once [`Jobs::wait`] says so. Does nothing to a job that has ended. The request is durable on
+    /// return: if the process ends before the job does, the job is not started again.
+    ///
+    /// # Errors
+    /// [`Error::UnknownJob`]; [`Error::State`] if the request cannot be stored.
+    pub async fn stop(&self, tenant: &TenantId, id: &str, mode: StopMode) -> Result<(), Error> {
+        let key = self.record(tenant, id)?.key();
+        self.views.ask(PARTITION, Command::Ending(key.clone(), JobState::Stopped)).await?;
+        self.supervisor.request(SupervisorRequest::Stop(key, mode));
+        Ok(())
+    }
+
+    /// Kills a job at once and for good, like [`Jobs::stop`].
+    ///
+    /// # Errors
+    /// As for [`Jobs::stop`].
+    pub async fn kill(&self, tenant: &TenantId, id: &str) -> Result<(), Error> {
+        let key = self.record(tenant, id)?.key();
+        self.views.ask(PARTITION, Command::Ending(key.clone(), JobState::Killed)).await?;
+        self.supervisor.request(SupervisorRequest::Kill(key));
+        Ok(())
+    }
+
+    /// Waits until a job has ended, at most `timeout`; the job as it is then.
+    ///
+    /// # Errors
+    /// [`Error::UnknownJob`].
+    pub async fn wait(&self, tenant: &TenantId, id: &str, timeout: Duration) -> Result<Value, Error> {
+        let mut changes = self.supervisor.changes();
+        let ended = async {
+            while self.record(tenant, id)?.state == JobState::Running {
+                changes.changed().await.map_err(|_| Error::Stopped)?;
+            }
+            Ok(())
+        };
+        if let Ok(Err(error)) = tokio::time::timeout(timeout, ended).await {
+            return Err(error);
+        }
+        Ok(self.render(&*self.record(tenant, id)?))
+    }
+
+    fn render(&self, record: &JobRecord) -> Value {
+        let mut job = json!({
+            "at": iso_time(self.wall.now_ms()),
+            "id": record.id,
+            "name": record.name,
+            "labels": record.labels,
+            "hash": record.hash,
+            "state": record.state.as_str(),
+            "submitted": iso_time(record.submitted_ms),
+            "restarts": record.restarts,
+        });
+        if let Some(ended_ms) = record.ended_ms {
+            job["ended"] = iso_time(ended_ms).into();
+        }
+        if let Some(error) = &record.error {
+            job["error"] = json!(error);
+            job["reason"] = error.message.as_str().into();
+        }
+        if record.state == JobState::Running {
+            self.supervisor.describe(&record.key(), &mut job);
+            if let Some(ending) = record.ending {
+                job["reason"] = format!("is about to be {}", ending.as_str()).into();
+            }
+        }
+        if let Some(metrics) = self.supervisor.metrics(&record.key()) {
+            metrics.describe_totals(&mut job);
+        }
+        job
+    }
+
+    /// The wall time of jobs, milliseconds since 1970-01-01T00:00:00Z.
+    pub fn now_ms(&self) -> i64 {
+        self.wall.now_ms()
+    }
+
+    /// The number of jobs that are stored as running.
+    pub fn running_count(&self) -> usize {
+        self.views.snapshot(PARTITION).state.values().filter(|record| record.state == JobState::Running).count()
+    }
+
+    /// The number of jobs in each state, of all tenants; `starting` are those that wait.
+    pub fn state_counts(&self) -> BTreeMap<&'static str, u64> {
+        let words = ["starting", "running", "stopped", "completed", "killed", "failed"];
+        let mut counts = BTreeMap::from(words.map(|word| (word, 0)));
+        for record in self.views.snapshot(PARTITION).state.values() {
+            let word = match record.state {
+                JobState::Running if self.supervisor.waits(&record.key()) => "starting",
+                state => state.as_str(),
+            };
+            *counts.entry(word).or_default() += 1;
+        }
+        counts
+    }
+
+    /// The figures of the nodes of running jobs, at most `FIGURES_MAX`.
+    pub fn figures(&self) -> Vec<JobFigure> {
+        self.supervisor.figures(FIGURES_MAX)
+    }
+
+    /// Parts of the state that have failed.
+    pub fn failures(&self) -> Vec<millstream_view::Failure> {
+        self.views.failures()
+    }
+
+    /// Ends all runs and threads. Jobs stay stored as running.
+    pub fn shut_down(&self) {
+        self.supervisor.stop();
+        self.workers.stop();
+        self.services.bells.stop();
+        self.services.blocking.stop();
+        self.services.http.stop();
+        self.views.stop();
+    }
+}
+
+impl std::fmt::Debug for Jobs {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Jobs({} running)", self.running_count())
+    }
+}

@@ -1,0 +1,148 @@
+//! The view `_jobs`: all jobs, and the decisions on submissions and ends.
+
+use std::sync::Arc;
+
+use millstream_view::{DecodeError, Draft, Encoded, InState, View};
+
+use super::record::{JobKey, JobRecord, JobState};
+use crate::runtime::RunFailure;
+
+/// The view with the limits that decisions need.
+pub(super) struct JobsView {
+    pub(super) jobs_max: usize,
+    pub(super) ended_max: usize,
+}
+
+/// A new value of a job; `None` forgets it.
+pub(super) struct JobChange {
+    key: JobKey,
+    record: Option<Arc<JobRecord>>,
+}
+
+pub(super) enum Command {
+    /// Stores a new job as running.
+    Submit(Box<JobRecord>),
+    /// A running job is to end in this state. A kill is stronger than a stop.
+    Ending(JobKey, JobState),
+    /// A running job has ended.
+    End(JobKey, JobState, Option<RunFailure>),
+    /// A running job is started again after an error.
+    Restart(JobKey, RunFailure),
+    /// The source of this name has read so many records, which are finished.
+    Place(JobKey, String, u64),
+}
+
+#[derive(Debug)]
+pub(super) enum Answer {
+    Stored,
+    /// The id and the document are known; the job has this state.
+    Same(JobState),
+    /// The id is known with this other hash.
+    HashDiffers(String),
+    /// This job of that name runs.
+    NameTaken(String),
+    /// As many jobs run as are allowed.
+    Full(usize),
+    /// No running job has that key.
+    Unknown,
+}
+
+impl View for JobsView {
+    type State = imbl::OrdMap<JobKey, Arc<JobRecord>>;
+    type Storage = InState;
+    type Change = JobChange;
+    type Command = Command;
+    type Answer = Answer;
+
+    const NAME: &'static str = "jobs";
+
+    fn decide(&self, draft: &mut Draft<'_, Self>, command: Command) -> Answer {
+        match command {
+            Command::Submit(record) => self.submit(draft, *record),
+            Command::Ending(key, state) => change_running(draft, key, |record| {
+                if record.ending != Some(JobState::Killed) {
+                    record.ending = Some(state);
+                }
+            }),
+            Command::End(key, state, error) => {
+                let ended_ms = Some(draft.now_ms());
+                change_running(draft, key, |record| {
+                    (record.state, record.ended_ms, record.error, record.ending) = (state, ended_ms, error, None);
+                    record.places.clear();
+                })
+            }
+            Command::Restart(key, error) => change_running(draft, key, |record| {
+                record.restarts += 1;
+                record.error = Some(error);
+            }),
+            Command::Place(key, node, records) => change_running(draft, key, |record| {
+                record.places.insert(node, records);
+            }),
+        }
+    }
+
+    fn apply(state: &mut Self::State, change: &JobChange) {
+        match &change.record {
+            Some(record) => drop(state.insert(change.key.clone(), Arc::clone(record))),
+            None => drop(state.remove(&change.key)),
+        }
+    }
+
+    fn encode(change: &JobChange, key: &mut Vec<u8>, value: &mut Vec<u8>) -> Encoded {
+        change.key.encode(key);
+        let Some(record) = &change.record else { return Encoded::Tombstone };
+        record.encode(value);
+        Encoded::Value
+    }
+
+    fn decode(key: &[u8], value: Option<&[u8]>) -> Result<JobChange, DecodeError> {
+        let record = value.map(JobRecord::decode).transpose()?.map(Arc::new);
+        Ok(JobChange { key: JobKey::decode(key)?, record })
+    }
+}
+
+impl JobsView {
+    fn submit(&self, draft: &mut Draft<'_, Self>, record: JobRecord) -> Answer {
+        let key = record.key();
+        if let Some(known) = draft.state().get(&key) {
+            let is_same = known.hash == record.hash;
+            return if is_same { Answer::Same(known.state) } else { Answer::HashDiffers(known.hash.clone()) };
+        }
+        let running = || draft.state().values().filter(|known| known.state == JobState::Running);
+        let of_name = |known: &&Arc<JobRecord>| known.tenant == record.tenant && known.name == record.name;
+        if let Some(other) = running().find(of_name) {
+            return Answer::NameTaken(other.id.clone());
+        }
+        let count = running().count();
+        if count >= self.jobs_max {
+            return Answer::Full(count);
+        }
+        for forgotten in self.beyond_limit(draft, &record.tenant) {
+            draft.change(JobChange { key: forgotten, record: None });
+        }
+        draft.change(JobChange { key, record: Some(Arc::new(record)) });
+        Answer::Stored
+    }
+
+    /// The oldest ended jobs of a tenant that has too many.
+    fn beyond_limit(&self, draft: &Draft<'_, Self>, tenant: &str) -> Vec<JobKey> {
+        let is_ended = |known: &&Arc<JobRecord>| known.tenant == tenant && known.state != JobState::Running;
+        let mut ended: Vec<_> =
+            draft.state().values().filter(is_ended).map(|known| (known.ended_ms, known.key())).collect();
+        let count = ended.len().saturating_sub(self.ended_max);
+        ended.sort();
+        ended.into_iter().take(count).map(|(_, key)| key).collect()
+    }
+}
+
+fn change_running(draft: &mut Draft<'_, JobsView>, key: JobKey, edit: impl FnOnce(&mut JobRecord)) -> Answer {
+    match draft.state().get(&key).filter(|known| known.state == JobState::Running) {
+        None => Answer::Unknown,
+        Some(known) => {
+            let mut record = JobRecord::clone(known);
+            edit(&mut record);
+            draft.change(JobChange { key, record: Some(Arc::new(record)) });
+            Answer::Stored
+        }
+    }
+}

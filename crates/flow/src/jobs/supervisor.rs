@@ -1,0 +1,501 @@
+//! Starts the runs of jobs, starts them again after errors, and stores how they end.
+//!
+//! Owner: the thread `flow-jobs`. Others send it requests and read what runs.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use millstream_log::run_as_batch;
+use millstream_types::TenantId;
+use millstream_view::Views;
+use parking_lot::Mutex;
+use serde_json::Value;
+use tokio::sync::watch;
+
+use super::PARTITION;
+use super::figures::JobFigure;
+use super::places::JobPlaces;
+use super::record::{JobKey, JobState};
+use super::store::{Command, JobsView};
+use super::{StopMode, record::JobRecord};
+use crate::Error;
+use crate::connector::{Collected, Services};
+use crate::document::{Document, DocumentContext, ErrorAnswer, RestartPolicy};
+use crate::function::Functions;
+use crate::hook::{Hooks, Trace};
+use crate::plan::Plan;
+use crate::runtime::{JobMetrics, JobSetting, Run, RunFailure, RunOutcome, Workers};
+
+/// Time for what was read to be finished when the process stops.
+const DRAIN_MAX: Duration = Duration::from_secs(5);
+/// A run of this length forgives earlier errors.
+const HEALTHY_AFTER: Duration = Duration::from_secs(60);
+/// Sleep without a deadline.
+const SLEEP: Duration = Duration::from_secs(3600);
+/// Jobs whose figures, last errors and collected records stay readable after their end.
+const ENDED_MAX: usize = 100;
+
+pub(super) enum SupervisorRequest {
+    Start(JobKey),
+    Stop(JobKey, StopMode),
+    Kill(JobKey),
+    /// The run with this number has ended.
+    Ended(JobKey, u64, RunOutcome),
+    ShutDown,
+}
+
+/// A job that is stored as running.
+struct Active {
+    /// The number of the run.
+    number: u64,
+    run: Option<Arc<Run>>,
+    /// `None` before the first run.
+    metrics: Option<Arc<JobMetrics>>,
+    restart: RestartPolicy,
+    /// Attempts since the last healthy run.
+    attempts: u32,
+    started: Duration,
+    /// When the job is started again.
+    retry_at: Option<Duration>,
+    last_error: Option<RunFailure>,
+}
+
+/// The figures, errors and collected records of a job that has ended in this process.
+struct EndedRun {
+    key: JobKey,
+    metrics: Option<Arc<JobMetrics>>,
+    errors: Vec<RunFailure>,
+    collected: Arc<Collected>,
+    trace: Arc<Trace>,
+}
+
+pub(super) struct Supervisor {
+    requests: Sender<SupervisorRequest>,
+    active: Mutex<HashMap<JobKey, Active>>,
+    ended: Mutex<Vec<EndedRun>>,
+    changes: watch::Sender<u64>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+    views: Arc<Views<JobsView>>,
+    services: Services,
+    workers: Arc<Workers>,
+    functions: Functions,
+    hooks: Hooks,
+    context: DocumentContext,
+}
+
+impl Supervisor {
+    /// Starts the thread, which starts all jobs that are stored as running.
+    pub(super) fn start(
+        views: Arc<Views<JobsView>>,
+        services: Services,
+        workers: Arc<Workers>,
+        functions: Functions,
+        hooks: Hooks,
+        context: DocumentContext,
+    ) -> Result<Arc<Self>, Error> {
+        let (requests, received) = channel();
+        let supervisor = Arc::new(Self {
+            requests,
+            active: Mutex::default(),
+            ended: Mutex::default(),
+            changes: watch::Sender::new(0),
+            thread: Mutex::default(),
+            views,
+            services,
+            workers,
+            functions,
+            hooks,
+            context,
+        });
+        let running = supervisor.views.snapshot(PARTITION);
+        for record in running.state.values().filter(|record| record.state == JobState::Running) {
+            supervisor.request(SupervisorRequest::Start(record.key()));
+        }
+        let working = Arc::clone(&supervisor);
+        let thread = std::thread::Builder::new().name("flow-jobs".to_owned()).spawn(move || {
+            run_as_batch();
+            working.serve(&received);
+        });
+        *supervisor.thread.lock() = Some(thread.map_err(Error::Thread)?);
+        Ok(supervisor)
+    }
+
+    pub(super) fn request(&self, request: SupervisorRequest) {
+        if self.requests.send(request).is_err() {
+            tracing::debug!("a request about a job came after the end of all jobs");
+        }
+    }
+
+    /// Receives a value at every start of a run and every change of a job's stored state.
+    pub(super) fn changes(&self) -> watch::Receiver<u64> {
+        self.changes.subscribe()
+    }
+
+    /// The run of a job, if it runs now.
+    pub(super) fn run(&self, key: &JobKey) -> Option<Arc<Run>> {
+        self.active.lock().get(key)?.run.clone()
+    }
+
+    /// The figures of a job that runs, waits for its next run, or has ended in this process not long ago.
+    pub(super) fn metrics(&self, key: &JobKey) -> Option<Arc<JobMetrics>> {
+        if let Some(known) = self.active.lock().get(key) {
+            return known.metrics.clone();
+        }
+        let ended = self.ended.lock();
+        ended.iter().rfind(|ended| ended.key == *key).and_then(|ended| ended.metrics.clone())
+    }
+
+    /// The nodes and edges of a stored job, without figures.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] or [`Error::Plan`] for a document that this process cannot run.
+    pub(super) fn planned(&self, record: &JobRecord) -> Result<Arc<JobMetrics>, Error> {
+        let (document, _) = self.read(record)?;
+        let plan = Plan::new(&document, &self.functions, &self.hooks, self.workers.count() as u32)?;
+        Ok(JobMetrics::new(&plan, Arc::clone(&self.services.clock)))
+    }
+
+    /// The figures of the nodes of all runs, at most `max`.
+    pub(super) fn figures(&self, max: usize) -> Vec<JobFigure> {
+        let mut runs: Vec<Arc<Run>> = self.active.lock().values().filter_map(|known| known.run.clone()).collect();
+        runs.sort_by(|a, b| (&a.tenant, &a.job).cmp(&(&b.tenant, &b.job)));
+        runs.iter().flat_map(|run| JobFigure::of_run(run)).take(max).collect()
+    }
+
+    pub(super) fn errors(&self, key: &JobKey) -> Vec<RunFailure> {
+        match self.run(key) {
+            Some(run) => run.errors(),
+            None => {
+                let ended = self.ended.lock();
+                ended.iter().rfind(|ended| ended.key == *key).map(|ended| ended.errors.clone()).unwrap_or_default()
+            }
+        }
+    }
+
+    pub(super) fn collected(&self, key: &JobKey, node: &str) -> Option<Vec<String>> {
+        if let Some(run) = self.run(key) {
+            return Some(run.collected.records(node));
+        }
+        let ended = self.ended.lock();
+        ended.iter().rfind(|ended| ended.key == *key).map(|ended| ended.collected.records(node))
+    }
+
+    /// The lines that a hook of a job has written.
+    pub(super) fn trace(&self, key: &JobKey, hook: &str) -> Option<Vec<String>> {
+        if let Some(run) = self.run(key) {
+            return Some(run.trace.lines(hook));
+        }
+        let ended = self.ended.lock();
+        ended.iter().rfind(|ended| ended.key == *key).map(|ended| ended.trace.lines(hook))
+    }
+
+    /// `true` if a job that is stored as running waits for something.
+    pub(super) fn waits(&self, key: &JobKey) -> bool {
+        let run = self.run(key);
+        run.is_none_or(|run| run.waits_for().is_some())
+    }
+
+    /// Adds what is known of a running job: its lag, or the reason why it waits.
+    pub(super) fn describe(&self, key: &JobKey, job: &mut Value) {
+        let active = self.active.lock();
+        let Some(known) = active.get(key) else {
+            job["state"] = "starting".into();
+            return;
+        };
+        match (&known.run, known.retry_at) {
+            (Some(run), _) => {
+                if let Some(reason) = run.waits_for() {
+                    job["state"] = "starting".into();
+                    job["reason"] = reason.into();
+                } else if let Some(reason) = run.pauses_for() {
+                    job["reason"] = reason.into();
+                }
+                run.describe(job);
+            }
+            (None, Some(at)) => {
+                let wait_s = at.saturating_sub(self.services.clock.now()).as_millis().div_ceil(1000);
+                let (attempt, max) = (known.attempts, known.restart.max_attempts);
+                let error = known.last_error.as_ref().map(|error| error.message.as_str()).unwrap_or_default();
+                job["state"] = "starting".into();
+                job["reason"] = format!("waits {wait_s} s before restart {attempt} of {max}, after: {error}").into();
+            }
+            (None, None) => job["state"] = "starting".into(),
+        }
+    }
+
+    /// Checks that this program can run a document.
+    pub(super) fn check(&self, document: &Document) -> Result<(), Error> {
+        Plan::new(document, &self.functions, &self.hooks, self.workers.count() as u32).map(drop)
+    }
+
+    fn serve(self: &Arc<Self>, requests: &Receiver<SupervisorRequest>) {
+        loop {
+            match requests.recv_timeout(self.time_to_retry()) {
+                Ok(SupervisorRequest::Start(key)) => self.start_run(&key, 0),
+                Ok(SupervisorRequest::Stop(key, mode)) => self.end_run(&key, mode),
+                Ok(SupervisorRequest::Kill(key)) => self.end_run(&key, StopMode::Immediate),
+                Ok(SupervisorRequest::Ended(key, number, outcome)) => self.run_ended(&key, number, outcome),
+                Ok(SupervisorRequest::ShutDown) | Err(RecvTimeoutError::Disconnected) => return self.drain(requests),
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+            self.retry_due();
+        }
+    }
+
+    fn time_to_retry(&self) -> Duration {
+        let now = self.services.clock.now();
+        let active = self.active.lock();
+        let next = active.values().filter_map(|known| known.retry_at).min();
+        next.map_or(SLEEP, |at| at.saturating_sub(now))
+    }
+
+    fn retry_due(self: &Arc<Self>) {
+        let now = self.services.clock.now();
+        let is_due = |known: &Active| known.retry_at.is_some_and(|at| at <= now);
+        let due: Vec<(JobKey, u32)> = self
+            .active
+            .lock()
+            .iter()
+            .filter(|(_, known)| is_due(known))
+            .map(|(key, known)| (key.clone(), known.attempts))
+            .collect();
+        due.iter().for_each(|(key, attempts)| self.start_run(key, *attempts));
+    }
+
+    fn start_run(self: &Arc<Self>, key: &JobKey, attempts: u32) {
+        let record = self.views.snapshot(PARTITION).state.get(key).cloned();
+        let Some(record) = record.filter(|record| record.state == JobState::Running) else { return };
+        if let Some(ending) = record.ending {
+            self.active.lock().remove(key);
+            return self.store_end(key, ending, record.error.clone());
+        }
+        let (document, tenant) = match self.read(&record) {
+            Ok(read) => read,
+            Err(error) => return self.store_end(key, JobState::Failed, Some(self.failure_of(&error))),
+        };
+        let (number, metrics) =
+            self.active.lock().get(key).map_or((0, None), |known| (known.number + 1, known.metrics.clone()));
+        let known = Active {
+            number,
+            run: None,
+            metrics: metrics.clone(),
+            restart: document.restart,
+            attempts,
+            started: self.services.clock.now(),
+            retry_at: None,
+            last_error: None,
+        };
+        self.active.lock().insert(key.clone(), known);
+        let (requests, ended_key) = (self.requests.clone(), key.clone());
+        let setting = JobSetting {
+            tenant,
+            wall: Arc::clone(&self.services.wall),
+            clock: Arc::clone(&self.services.clock),
+            services: Some(self.services.clone()),
+            observer: None,
+            id: key.id.clone(),
+            places: Some(Arc::new(JobPlaces::new(Arc::clone(&self.views), key.clone()))),
+            workers: Arc::clone(&self.workers),
+            metrics,
+            functions: self.functions.clone(),
+            hooks: self.hooks.clone(),
+            fixed_params: self.context.params.clone(),
+            over: Box::new(move |outcome| {
+                // Without a receiver the process stops, and the job stays stored as running.
+                let _ = requests.send(SupervisorRequest::Ended(ended_key, number, outcome));
+            }),
+        };
+        match Run::start(&document, setting) {
+            Ok(run) => {
+                if let Some(known) = self.active.lock().get_mut(key) {
+                    known.metrics = Some(Arc::clone(&run.metrics));
+                    known.run = Some(run);
+                }
+                self.changes.send_modify(|count| *count += 1);
+                tracing::info!(job = key.id, name = record.name, tenant = key.tenant, "job runs");
+            }
+            Err(error) => {
+                self.take_active(key);
+                self.store_end(key, JobState::Failed, Some(self.failure_of(&error)));
+            }
+        }
+    }
+
+    fn read(&self, record: &JobRecord) -> Result<(Document, TenantId), Error> {
+        let document = Document::read(&record.document.to_string(), &self.context);
+        let document = document.map_err(|findings| Error::Invalid { findings })?;
+        let tenant = TenantId::new(&record.tenant).map_err(millstream_log::Error::from)?;
+        Ok((document, tenant))
+    }
+
+    fn failure_of(&self, error: &Error) -> RunFailure {
+        let node = match error {
+            Error::Plan { node, .. } | Error::Connector { node, .. } => node.clone(),
+            _ => String::new(),
+        };
+        RunFailure {
+            node,
+            instance: 0,
+            stage: "start".to_owned(),
+            code: "invalid".to_owned(),
+            message: error.to_string(),
+            record: None,
+            at: millstream_types::iso_time(self.services.wall.now_ms()),
+        }
+    }
+
+    /// The end that a stop or kill has asked for.
+    fn ending(&self, key: &JobKey) -> Option<JobState> {
+        self.views.snapshot(PARTITION).state.get(key)?.ending
+    }
+
+    /// Ends a job whose end is stored as asked for.
+    fn end_run(&self, key: &JobKey, mode: StopMode) {
+        let run = {
+            let mut active = self.active.lock();
+            let Some(known) = active.get_mut(key) else { return };
+            known.retry_at = None;
+            known.run.clone()
+        };
+        match (run, mode) {
+            (Some(run), StopMode::Graceful) => run.stop(),
+            (Some(run), StopMode::Immediate) => run.kill(),
+            (None, _) => {
+                self.take_active(key);
+                self.store_end(key, self.ending(key).unwrap_or(JobState::Stopped), None);
+            }
+        }
+    }
+
+    fn run_ended(&self, key: &JobKey, number: u64, outcome: RunOutcome) {
+        let is_current = self.active.lock().get(key).is_some_and(|known| known.number == number);
+        if !is_current {
+            return;
+        }
+        match outcome {
+            RunOutcome::Completed => self.finish(key, Some(JobState::Completed), None),
+            RunOutcome::Stopped => self.finish(key, None, None),
+            RunOutcome::Failed(failure, answer) => self.run_failed(key, failure, answer),
+        }
+    }
+
+    /// Removes an active job and ends its taps.
+    fn take_active(&self, key: &JobKey) -> Option<Active> {
+        let known = self.active.lock().remove(key)?;
+        if let Some(metrics) = &known.metrics {
+            metrics.close_taps();
+        }
+        Some(known)
+    }
+
+    /// Removes an active job and stores its end; without a state it is the one that was asked for.
+    fn finish(&self, key: &JobKey, state: Option<JobState>, error: Option<RunFailure>) {
+        let Some(known) = self.take_active(key) else { return };
+        if let Some(run) = &known.run {
+            let mut ended = self.ended.lock();
+            if ended.len() >= ENDED_MAX {
+                ended.remove(0);
+            }
+            ended.push(EndedRun {
+                key: key.clone(),
+                metrics: known.metrics.clone(),
+                errors: run.errors(),
+                collected: Arc::clone(&run.collected),
+                trace: Arc::clone(&run.trace),
+            });
+        }
+        let ending = || self.ending(key).unwrap_or(JobState::Stopped);
+        self.store_end(key, state.unwrap_or_else(ending), error);
+    }
+
+    fn run_failed(&self, key: &JobKey, failure: RunFailure, answer: ErrorAnswer) {
+        let now = self.services.clock.now();
+        tracing::warn!(job = key.id, node = failure.node, error = failure.message, "job failed");
+        if answer == ErrorAnswer::Kill {
+            return self.finish(key, Some(JobState::Killed), Some(failure));
+        }
+        let is_ending = self.ending(key).is_some();
+        let must_end = {
+            let mut active = self.active.lock();
+            let Some(known) = active.get_mut(key) else { return };
+            if now.saturating_sub(known.started) >= HEALTHY_AFTER {
+                known.attempts = 0;
+            }
+            known.attempts += 1;
+            let may_restart = answer == ErrorAnswer::Restart || known.attempts <= known.restart.max_attempts;
+            if !may_restart || is_ending {
+                true
+            } else {
+                let doublings = (known.attempts - 1).min(20);
+                let wait_ms = known.restart.backoff_min_ms.saturating_mul(1 << doublings);
+                let wait_ms = wait_ms.min(known.restart.backoff_max_ms.max(known.restart.backoff_min_ms));
+                known.retry_at = Some(now + Duration::from_millis(wait_ms));
+                known.last_error = Some(failure.clone());
+                known.run = None;
+                false
+            }
+        };
+        if must_end {
+            let is_kill = self.ending(key) == Some(JobState::Killed);
+            let state = if is_kill { JobState::Killed } else { JobState::Failed };
+            self.finish(key, Some(state), Some(failure));
+        } else {
+            self.store(Command::Restart(key.clone(), failure));
+        }
+    }
+
+    fn store_end(&self, key: &JobKey, state: JobState, error: Option<RunFailure>) {
+        tracing::info!(job = key.id, state = state.as_str(), "job has ended");
+        self.store(Command::End(key.clone(), state, error));
+    }
+
+    /// Stores a change and tells those who wait for one.
+    fn store(&self, command: Command) {
+        let stored = match self.views.submit(PARTITION, command) {
+            Ok(answer) => answer.blocking_recv().unwrap_or(Err(millstream_view::Error::Stopped)),
+            Err(error) => Err(error),
+        };
+        if let Err(error) = stored {
+            tracing::error!(error = &error as &dyn std::error::Error, "the state of a job is not stored");
+        }
+        self.changes.send_modify(|count| *count += 1);
+    }
+
+    /// Lets all runs finish what they have read, for a while; then ends them.
+    fn drain(&self, requests: &Receiver<SupervisorRequest>) {
+        let runs = |active: &HashMap<JobKey, Active>| -> Vec<Arc<Run>> {
+            active.values().filter_map(|known| known.run.clone()).collect()
+        };
+        runs(&self.active.lock()).iter().for_each(|run| run.stop());
+        let deadline = self.services.clock.now() + DRAIN_MAX;
+        while !runs(&self.active.lock()).is_empty() {
+            let left = deadline.saturating_sub(self.services.clock.now());
+            match requests.recv_timeout(left) {
+                Ok(SupervisorRequest::Ended(key, _, RunOutcome::Completed)) => {
+                    self.finish(&key, Some(JobState::Completed), None)
+                }
+                Ok(SupervisorRequest::Ended(key, ..)) => match self.ending(&key) {
+                    Some(ending) => self.finish(&key, Some(ending), None),
+                    None => drop(self.active.lock().remove(&key)),
+                },
+                // What they ask for is stored, and holds when the process starts again.
+                Ok(_) => {}
+                Err(_) => break,
+            }
+        }
+        runs(&self.active.lock()).iter().for_each(|run| run.kill());
+        self.active.lock().clear();
+    }
+
+    /// Ends the thread and all runs. Jobs stay stored as running.
+    pub(super) fn stop(&self) {
+        self.request(SupervisorRequest::ShutDown);
+        let thread = self.thread.lock().take();
+        if thread.is_some_and(|thread| thread.join().is_err()) {
+            tracing::error!("the thread that starts jobs panicked");
+        }
+    }
+}

@@ -1,0 +1,41 @@
+//! Jobs: stream processing as data.
+//!
+//! A job is a YAML or JSON document that names sources, transforms, sinks and the routes between them. It is checked as a
+//! whole before anything runs, then planned and run on a few worker threads, over records of the log.
+//!
+//! Not here: HTTP paths and the command line (`server`), expressions (`columns`), how state is kept (`view`).
+
+mod batch;
+mod config;
+mod connector;
+mod delivery;
+mod document;
+mod error;
+mod expression;
+mod function;
+mod hook;
+mod jobs;
+mod memory;
+mod object;
+mod operator;
+mod plan;
+mod route;
+mod runtime;
+mod template;
+mod test_run;
+
+pub use batch::{Batch, BatchWriter, Integers};
+pub use config::FlowConfig;
+pub use connector::{catalogue, describe_type};
+pub use document::{
+    Action, BatchSettings, Catalogue, Delivery, Document, DocumentContext, ErrorAnswer, Exchange, Finding, Hook,
+    HookPoint, Key, KeyType, Mode, Node, NodeId, NodeType, Parallelism, RestartPolicy, Role, Route, RouteTarget,
+    Scheduler, Section, TestCase, TopicAccess, duration_ms, json_schema, node_type_page, reference_page, size_bytes,
+};
+pub use error::Error;
+pub use expression::{Params, RecordError};
+pub use function::{FunctionOutput, Functions, NativeFunction};
+pub use hook::{HookAnswer, HookBatch, HookCall, Hooks, NativeHook};
+pub use jobs::{FlowRuntime, JobFigure, JobState, Jobs, StopMode, Submission, Tap};
+pub use runtime::TappedRecord;
+pub use test_run::{Difference, DifferenceKind, TestReport, TestResult, TestRunner};

@@ -1,0 +1,126 @@
+//! The work of one node on a batch: `where`, then `fn`, then `select`; or the explosion of a list.
+
+mod explode;
+
+pub(crate) use self::explode::EXPLODE;
+use self::explode::Explode;
+use crate::Error;
+use crate::batch::Batch;
+use crate::document::{Node, NodeType, Role};
+use crate::expression::{Condition, FieldScope, Fields, Params, RecordError, RecordProjection, RowFrame};
+use crate::function::{Functions, NativeFunction};
+
+pub(crate) fn catalogue() -> [NodeType; 4] {
+    let transform = |name, summary| NodeType { name, role: Role::Transform, summary, keys: &[], can_end: false };
+    [
+        transform("filter", "Passes the records on which `where` is true."),
+        transform("map", "Makes a new record of each, by `select`."),
+        transform("function", "Calls the registered function `fn` with each batch."),
+        EXPLODE,
+    ]
+}
+
+/// The compiled work of a node. It has no state, so that instances share it.
+#[derive(Debug, Default)]
+pub(crate) struct Operator {
+    filter: Option<Condition>,
+    function: Option<(NativeFunction, Params)>,
+    explode: Option<Explode>,
+    select: Option<RecordProjection>,
+}
+
+/// The result of a node's work on one batch.
+#[derive(Debug)]
+pub(crate) struct Output {
+    pub(crate) batch: Batch,
+    /// The input row of each row of `batch`; `None` if they are the same rows.
+    pub(crate) inputs: Option<Vec<u32>>,
+    pub(crate) failed: Vec<RecordError>,
+    /// The input rows that passed `where`; `None` if there is no condition.
+    pub(crate) accepted: Option<Vec<u32>>,
+}
+
+impl Operator {
+    /// # Errors
+    /// [`Error::Plan`] for what the document's checks should have found.
+    pub(crate) fn compile(node: &Node, functions: &Functions) -> Result<Self, Error> {
+        let refuse = |key: &str, message: String| Error::plan(&node.name, key, message);
+        let filter = node.filter.as_deref().map(|text| Condition::parse(text, FieldScope::Record, &node.params));
+        let select = node.select.as_deref().map(|text| RecordProjection::parse(text, FieldScope::Record, &node.params));
+        let function = node.function.as_deref().map(|name| {
+            let found = functions.get(name).map(|function| (function, node.params.clone()));
+            found.ok_or_else(|| refuse("fn", format!("function '{name}' is not registered")))
+        });
+        Ok(Self {
+            filter: filter.transpose().map_err(|message| refuse("where", message))?,
+            function: function.transpose()?,
+            explode: (node.kind == EXPLODE.name).then(|| Explode::new(&node.config)),
+            select: select.transpose().map_err(|message| refuse("select", message))?,
+        })
+    }
+
+    /// The fields of its expressions.
+    pub(crate) fn fields_mut(&mut self) -> impl Iterator<Item = &mut Fields> {
+        let filter = self.filter.as_mut().map(Condition::fields_mut);
+        filter.into_iter().chain(self.select.as_mut().map(RecordProjection::fields_mut))
+    }
+
+    /// Works on a batch. `started` are parameters for the function that a hook gave on start.
+    pub(crate) fn apply(&self, input: &Batch, started: Option<&Params>, now_ms: i64) -> Output {
+        let mut work = Output { batch: input.clone(), inputs: None, failed: Vec::new(), accepted: None };
+        if let Some(condition) = &self.filter {
+            work.filter(condition, now_ms);
+        }
+        if let Some((function, params)) = &self.function
+            && !work.batch.is_empty()
+        {
+            let output = function.apply(&work.batch, started.unwrap_or(params));
+            work.replace(output.batch, output.inputs, output.failed);
+        }
+        if let Some(explode) = &self.explode {
+            let (batch, inputs, failed) = explode.apply(&work.batch);
+            work.replace(batch, inputs, failed);
+        }
+        if let Some(projection) = &self.select {
+            work.project(projection, now_ms);
+        }
+        work
+    }
+}
+
+impl Output {
+    fn frame(&self, now_ms: i64) -> RowFrame<'_> {
+        RowFrame { batch: &self.batch, input: None, errors: None, now_ms }
+    }
+
+    fn filter(&mut self, condition: &Condition, now_ms: i64) {
+        let (mut kept, mut failed) = (Vec::with_capacity(self.batch.len()), Vec::new());
+        condition.each(self.frame(now_ms), |row, truth| match truth {
+            Ok(true) => kept.push(row as u32),
+            Ok(false) => {}
+            Err(failure) => failed.push(failure.of_row(row as u32, condition.text())),
+        });
+        self.accepted = Some(kept.clone());
+        let batch =
+            if kept.len() == self.batch.len() { self.batch.clone() } else { self.batch.select(kept.iter().copied()) };
+        self.replace(if condition.checks_objects() { batch.with_objects() } else { batch }, kept, failed);
+    }
+
+    fn project(&mut self, projection: &RecordProjection, now_ms: i64) {
+        let (mut kept, mut failed) = (Vec::with_capacity(self.batch.len()), Vec::new());
+        let batch = projection.apply(
+            self.frame(now_ms),
+            |row| kept.push(row as u32),
+            |row, failure| failed.push(failure.of_row(row as u32, projection.text())),
+        );
+        self.replace(batch, kept, failed);
+    }
+
+    /// Takes the result of a further step, whose rows are numbered by the step before it.
+    fn replace(&mut self, batch: Batch, inputs: Vec<u32>, failed: Vec<RecordError>) {
+        let row_of = |row: u32| self.inputs.as_ref().map_or(row, |rows| rows[row as usize]);
+        let inputs = if self.inputs.is_some() { inputs.into_iter().map(row_of).collect() } else { inputs };
+        self.failed.extend(failed.into_iter().map(|error| RecordError { row: row_of(error.row), ..error }));
+        (self.batch, self.inputs) = (batch, Some(inputs));
+    }
+}

@@ -1,0 +1,167 @@
+//! The plan of a job: compiled nodes, and the chains of nodes that run in one task.
+//!
+//! An edge is fused, so that records cross it by a call, unless keys, different numbers of instances or the document
+//! force a queue. The level of a node is the largest number of queues on a path to it. Only nodes of one level are
+//! fused, so queues lead from lower levels to higher ones and never in a circle.
+
+use crate::Error;
+use crate::document::{Document, ErrorAnswer, Exchange, HookPoint, Node, NodeId, Role};
+use crate::expression::{self, KeyExpressions, Params};
+use crate::function::Functions;
+use crate::hook::{Hooks, NativeHook};
+use crate::operator::Operator;
+use crate::route::Router;
+
+/// A job that is ready to run.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    pub(crate) nodes: Vec<PlanNode>,
+    pub(crate) chains: Vec<Chain>,
+}
+
+#[derive(Debug)]
+pub(crate) struct PlanNode {
+    pub(crate) node: Node,
+    pub(crate) operator: Operator,
+    pub(crate) router: Router,
+    pub(crate) key: Option<KeyExpressions>,
+    /// The hooks of the node and those of all nodes, in the order of the document.
+    pub(crate) hooks: Vec<PlanHook>,
+    /// Index into [`Plan::chains`].
+    pub(crate) chain: usize,
+}
+
+/// A hook with its code.
+#[derive(Debug, Clone)]
+pub(crate) struct PlanHook {
+    pub(crate) on: HookPoint,
+    /// `None` for an error hook with a fixed answer.
+    pub(crate) hook: Option<NativeHook>,
+    pub(crate) params: Params,
+    pub(crate) answer: Option<ErrorAnswer>,
+}
+
+/// Nodes that run in one task; there are several copies of the task.
+#[derive(Debug)]
+pub(crate) struct Chain {
+    pub(crate) nodes: Vec<NodeId>,
+    pub(crate) instances: u32,
+}
+
+impl Plan {
+    /// Plans a job for `workers` threads.
+    ///
+    /// # Errors
+    /// [`Error::Plan`] for what the document's checks should have found.
+    pub(crate) fn new(document: &Document, functions: &Functions, hooks: &Hooks, workers: u32) -> Result<Self, Error> {
+        let ids = || (0..document.nodes.len()).map(NodeId);
+        let routers: Vec<Router> = ids().map(|id| Router::compile(document, id)).collect::<Result<_, _>>()?;
+        let instances: Vec<u32> = document.nodes.iter().map(|node| instances(node, workers)).collect();
+        let edges: Vec<(usize, usize)> =
+            ids().flat_map(|from| routers[from.0].targets().into_iter().map(move |to| (from.0, to.0))).collect();
+        let must_queue = |(from, to): (usize, usize)| {
+            document.exchange == Exchange::Queue
+                || !document.nodes[to].key_by.is_empty()
+                || instances[from] != instances[to]
+        };
+        let levels = levels(document.nodes.len(), &edges, must_queue);
+        let fused = edges.iter().filter(|edge| !must_queue(**edge) && levels[edge.0] == levels[edge.1]);
+        let chain_of = connected(document.nodes.len(), fused.copied());
+        let count = chain_of.iter().max().map_or(0, |last| last + 1);
+        let chain = |number: usize| Chain {
+            nodes: ids().filter(|id| chain_of[id.0] == number).collect(),
+            instances: ids().find(|id| chain_of[id.0] == number).map_or(1, |id| instances[id.0]),
+        };
+        let chains = (0..count).map(chain).collect();
+        let nodes = document.nodes.iter().zip(routers).zip(&chain_of).enumerate();
+        let nodes = nodes.map(|(number, ((node, router), chain))| {
+            let key = (!node.key_by.is_empty()).then(|| KeyExpressions::parse(&node.key_by, &node.params)).transpose();
+            Ok(PlanNode {
+                operator: Operator::compile(node, functions)?,
+                router,
+                hooks: hooks_of(document, NodeId(number), hooks),
+                key: key.map_err(|message| Error::plan(&node.name, "key_by", message))?,
+                chain: *chain,
+                node: node.clone(),
+            })
+        });
+        let mut nodes: Vec<PlanNode> = nodes.collect::<Result<_, Error>>()?;
+        // Nodes of one chain see the same payloads: what one of them needs is found for all.
+        for number in 0..count {
+            let of_chain = nodes.iter_mut().filter(|node| node.chain == number);
+            expression::share(of_chain.flat_map(|node| node.operator.fields_mut().chain(node.router.fields_mut())));
+        }
+        Ok(Self { nodes, chains })
+    }
+
+    /// The nodes of a role in a chain.
+    pub(crate) fn nodes_in(&self, chain: usize, role: Role) -> impl Iterator<Item = NodeId> {
+        self.chains[chain].nodes.iter().copied().filter(move |id| self.nodes[id.0].node.role == role)
+    }
+}
+
+fn hooks_of(document: &Document, node: NodeId, known: &Hooks) -> Vec<PlanHook> {
+    let of_node = document.hooks.iter().filter(|hook| hook.task.is_none_or(|task| task == node));
+    of_node
+        .map(|hook| PlanHook {
+            on: hook.on,
+            hook: known.get(&hook.call),
+            params: hook.params.clone(),
+            answer: hook.answer,
+        })
+        .collect()
+}
+
+fn instances(node: &Node, workers: u32) -> u32 {
+    let min = node.parallelism.min.max(1);
+    workers.clamp(min, node.parallelism.max.max(min))
+}
+
+/// The largest number of queues on a path to each node.
+fn levels(count: usize, edges: &[(usize, usize)], must_queue: impl Fn((usize, usize)) -> bool) -> Vec<usize> {
+    let mut levels = vec![0; count];
+    // The graph has no circle, so that many rounds settle every path.
+    for _ in 0..count {
+        let mut has_changed = false;
+        for (from, to) in edges {
+            let level = levels[*from] + usize::from(must_queue((*from, *to)));
+            if levels[*to] < level {
+                levels[*to] = level;
+                has_changed = true;
+            }
+        }
+        if !has_changed {
+            break;
+        }
+    }
+    levels
+}
+
+/// The number of the connected part that each node belongs to, in the order of the first nodes.
+fn connected(count: usize, edges: impl Iterator<Item = (usize, usize)>) -> Vec<usize> {
+    let mut part: Vec<usize> = (0..count).collect();
+    for (from, to) in edges {
+        let (kept, merged) = (part[from].min(part[to]), part[from].max(part[to]));
+        part.iter_mut().filter(|number| **number == merged).for_each(|number| *number = kept);
+    }
+    let mut firsts = part.clone();
+    firsts.sort_unstable();
+    firsts.dedup();
+    part.iter().map(|number| firsts.binary_search(number).unwrap_or_default()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn queues_never_lead_back_into_a_chain() {
+        // 0 → 1 fused, 0 → 2 queued, 2 → 1 fused: node 1 must not share a chain with node 0.
+        let edges = [(0, 1), (0, 2), (2, 1)];
+        let must_queue = |edge| edge == (0, 2);
+        let levels = levels(3, &edges, must_queue);
+        assert_eq!(levels, [0, 1, 1]);
+        let fused = edges.iter().copied().filter(|edge| !must_queue(*edge) && levels[edge.0] == levels[edge.1]);
+        assert_eq!(connected(3, fused), [0, 1, 1]);
+    }
+}

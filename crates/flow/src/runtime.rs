@@ -1,0 +1,29 @@
+//! Runs planned jobs on a few threads that all jobs share.
+//!
+//! ```text
+//!  Run (a job) ── tasks: copies of its chains ──► Workers: turns, the same number for each busy job
+//!                   │  InstanceTask, Instance: source ► operators ► sinks by calls
+//!                   ├─ Inbox: bounded queue between chains; a full one stops its sender
+//!                   └─ JobMetrics: counters of nodes and edges, and the taps of edges
+//! ```
+//!
+//! Always true
+//! - A task that has nothing to do takes no turn until it is woken.
+//! - No turn waits for a disk, a socket or another task.
+
+mod counters;
+mod inbox;
+mod instance;
+mod instance_task;
+mod latency;
+mod metrics;
+mod reading;
+mod run;
+mod tap;
+mod workers;
+
+pub(crate) use self::metrics::{JobMetrics, NodeMetrics, TAPS_PER_JOB_MAX, TapRefusal};
+pub(crate) use self::run::{JobSetting, Observer, Run, RunFailure, RunOutcome};
+pub use self::tap::TappedRecord;
+pub(crate) use self::tap::{TAP_MAX_BYTES, TapReader};
+pub(crate) use self::workers::{TurnStep, Workers};

@@ -1,0 +1,519 @@
+//! One copy of a chain: reads its sources and its inbox, applies operators, writes to sinks and to other inboxes.
+//!
+//! Work is a queue of steps. A step that cannot be done now stays at the head, and nothing is read before the queue is
+//! empty, so records keep their order on every edge, and pressure reaches the sources.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::hash::{BuildHasher as _, BuildHasherDefault, DefaultHasher};
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::inbox::Inbox;
+use super::reading::{ReadBatch, ReadStep, ReadingSource, SourceState};
+use super::run::{Run, RunFailure};
+use super::workers::TurnOutcome;
+use crate::Error;
+use crate::batch::Batch;
+use crate::connector::{self, ConnectorContext, Sink, Started, Waker, Written};
+use crate::delivery::Tracker;
+use crate::document::{HookPoint, NodeId, Role};
+use crate::expression::{Params, RecordError};
+use crate::hook::{HookAnswer, HookBatch};
+use crate::operator::Output;
+use crate::plan::PlanNode;
+use crate::route::Routed;
+
+/// The inboxes of all instances, by chain and number.
+pub(super) type Neighbours = Arc<[Vec<Arc<Inbox>>]>;
+
+/// Batches that a turn takes in.
+const BATCHES_PER_TURN: usize = 4;
+/// Pause before a connector that waits for something is asked to start again.
+const START_RETRY: Duration = Duration::from_millis(500);
+
+pub(super) struct Instance {
+    run: Arc<Run>,
+    chain: usize,
+    number: u32,
+    inboxes: Neighbours,
+    waker: Waker,
+    sources: Vec<ReadingSource>,
+    /// The source that is asked next.
+    turn: usize,
+    sinks: BTreeMap<NodeId, WritingSink>,
+    work: VecDeque<WorkStep>,
+    /// Nodes whose `start` hooks were called, with the parameters of their functions.
+    started: BTreeMap<NodeId, Option<Params>>,
+}
+
+struct WritingSink {
+    sink: Box<dyn Sink>,
+    has_started: bool,
+}
+
+enum WorkStep {
+    /// A batch enters a node.
+    Enter(NodeId, Batch),
+    /// Records of a batch on which a node has failed.
+    Fail(NodeId, Batch, Vec<RecordError>),
+    /// A batch that entered a sink at this time leaves through it.
+    Write(NodeId, Batch, Duration),
+    /// A batch goes to an instance of another chain.
+    Send(usize, usize, NodeId, Batch),
+}
+
+/// The result of one attempt to go on.
+enum WorkState {
+    Made,
+    /// Not before the task is woken, or this time has passed.
+    Blocked(Option<Duration>),
+}
+
+impl Instance {
+    pub(super) fn new(
+        run: &Arc<Run>,
+        chain: usize,
+        number: u32,
+        inboxes: &Neighbours,
+        waker: Waker,
+    ) -> Result<Self, Error> {
+        let context = |id: NodeId| ConnectorContext {
+            services: run.services.as_ref(),
+            wall: &*run.wall,
+            tenant: &run.tenant,
+            job: &run.job,
+            job_id: &run.id,
+            node: &run.plan.nodes[id.0].node,
+            instance: number,
+            instances: run.plan.chains[chain].instances,
+            waker: Arc::clone(&waker),
+            collected: &run.collected,
+            places: run.places.as_ref(),
+        };
+        let read = |node: NodeId| {
+            let wakes = Arc::clone(&waker);
+            let tracker = Tracker::new(Arc::clone(&run.clock), move || wakes());
+            run.add_tracker(&tracker);
+            let source = connector::source(&context(node))?;
+            if let Some(progress) = source.progress() {
+                run.add_progress(node, progress);
+            }
+            Ok(ReadingSource::new(node, source, tracker))
+        };
+        let write =
+            |node: NodeId| Ok((node, WritingSink { sink: connector::sink(&context(node))?, has_started: false }));
+        Ok(Self {
+            sources: run.plan.nodes_in(chain, Role::Source).map(read).collect::<Result<_, Error>>()?,
+            sinks: run.plan.nodes_in(chain, Role::Sink).map(write).collect::<Result<_, Error>>()?,
+            run: Arc::clone(run),
+            chain,
+            number,
+            inboxes: Arc::clone(inboxes),
+            waker: Arc::clone(&waker),
+            turn: 0,
+            work: VecDeque::new(),
+            started: BTreeMap::new(),
+        })
+    }
+
+    fn planned(&self, node: NodeId) -> &PlanNode {
+        &self.run.plan.nodes[node.0]
+    }
+
+    fn failure(&self, stage: &str, error: &Error) -> Box<RunFailure> {
+        let (node, code, record, message) = match error {
+            Error::Connector { node, message } => (node.clone(), "connector", None, message.clone()),
+            Error::Record { node, code, record, message } => {
+                (node.clone(), *code, Some(record.clone()), message.clone())
+            }
+            other => (String::new(), "connector", None, other.to_string()),
+        };
+        Box::new(RunFailure {
+            node,
+            instance: self.number,
+            stage: stage.to_owned(),
+            code: code.to_owned(),
+            message,
+            record,
+            at: self.run.now(),
+        })
+    }
+
+    pub(super) fn take_turn(&mut self) -> Result<TurnOutcome, Box<RunFailure>> {
+        for sink in self.sinks.values_mut() {
+            if let Err(error) = sink.sink.check() {
+                return Err(self.failure("write", &error));
+            }
+        }
+        if !self.start().map_err(|error| self.failure("start", &error))? {
+            return Ok(TurnOutcome::Wait(Some(START_RETRY)));
+        }
+        let mut settled = self.settle();
+        for source in &self.sources {
+            settled = sooner(settled, source.time_to_ack(&self.run, self.number)?);
+        }
+        for _ in 0..BATCHES_PER_TURN {
+            if let WorkState::Blocked(timeout) = self.do_work()? {
+                return Ok(TurnOutcome::Wait(sooner(timeout, settled)));
+            }
+            let taken = self.take_in().map_err(|error| self.failure("read", &error))?;
+            if let WorkState::Blocked(timeout) = taken {
+                return Ok(TurnOutcome::Wait(sooner(timeout, settled)));
+            }
+        }
+        Ok(TurnOutcome::Again)
+    }
+
+    /// Starts what has not started; `false` if something must wait.
+    fn start(&mut self) -> Result<bool, Error> {
+        let mut all_started = true;
+        let run = &self.run;
+        let mut note = |node: NodeId, started: Started| {
+            let name = &run.plan.nodes[node.0].node.name;
+            match started {
+                Started::Yes => {
+                    run.set_wait(name, None);
+                    true
+                }
+                Started::NotYet(reason) => {
+                    run.set_wait(name, Some(reason));
+                    all_started = false;
+                    false
+                }
+            }
+        };
+        for (node, sink) in self.sinks.iter_mut().filter(|(_, sink)| !sink.has_started) {
+            sink.has_started = note(*node, sink.sink.start()?);
+        }
+        let starting = |source: &&mut ReadingSource| source.state == SourceState::Starting;
+        for source in self.sources.iter_mut().filter(starting) {
+            if run.is_stopping() {
+                source.state = SourceState::Ended;
+            } else if note(source.node, source.source.start()?) {
+                source.state = SourceState::Reading;
+            }
+        }
+        // A stopping job ends without what it still waits for.
+        Ok((self.start_hooks() && all_started) || self.run.is_stopping())
+    }
+
+    /// Calls the `ready?` and `start` hooks of nodes that have not started; `false` if one is not ready.
+    fn start_hooks(&mut self) -> bool {
+        let run = Arc::clone(&self.run);
+        let mut all_ready = true;
+        for id in &run.plan.chains[self.chain].nodes {
+            if self.started.contains_key(id) {
+                continue;
+            }
+            let planned = &run.plan.nodes[id.0];
+            let answers = run.call_hooks(planned, HookPoint::Ready, None);
+            if answers.contains(&HookAnswer::NotReady) {
+                run.set_wait(&planned.node.name, Some("waits for its hook 'ready?'".to_owned()));
+                all_ready = false;
+                continue;
+            }
+            run.set_wait(&planned.node.name, None);
+            let mut params: Option<Params> = None;
+            for answer in run.call_hooks(planned, HookPoint::Start, None) {
+                if let HookAnswer::Params(given) = answer {
+                    let fixed = run.fixed_params.get(&planned.node.name);
+                    let is_free = |name: &String| fixed.is_none_or(|fixed| !fixed.contains_key(name));
+                    let params = params.get_or_insert_with(|| planned.node.params.clone());
+                    params.extend(given.into_iter().filter(|(name, _)| is_free(name)));
+                }
+            }
+            self.started.insert(*id, params);
+        }
+        all_ready
+    }
+
+    /// Calls the `stop` hooks of nodes that have started.
+    pub(super) fn stop_hooks(&mut self) {
+        for id in std::mem::take(&mut self.started).keys() {
+            self.run.call_hooks(&self.run.plan.nodes[id.0], HookPoint::Stop, None);
+        }
+    }
+
+    /// `true` if a source of the instance counts as done.
+    pub(super) fn has_finished_a_source(&self) -> bool {
+        self.sources.iter().any(|source| source.state == SourceState::Done)
+    }
+
+    /// Ends the instance before it is made again. Its positions stay where they are.
+    pub(super) fn end(&mut self) {
+        for source in &self.sources {
+            // Before any batch is thrown away: a dropped batch would count as finished.
+            source.tracker.close();
+            self.run.remove_tracker(&source.tracker);
+        }
+        self.stop_hooks();
+    }
+
+    /// Moves the positions of sources, and reports those that are done.
+    fn settle(&mut self) -> Option<Duration> {
+        let (is_stopping, may_complete) = (self.run.is_stopping(), self.run.may_complete());
+        let mut retry = None;
+        let mut done = 0;
+        for source in self.sources.iter_mut().filter(|source| source.state != SourceState::Done) {
+            let finished = source.tracker.take_finished();
+            let finished = if self.run.is_at_most_once { &[][..] } else { &finished };
+            retry = sooner(retry, source.source.finished(finished));
+            if is_stopping {
+                source.state = SourceState::Ended;
+            }
+            let is_empty = source.tracker.in_flight_records() == 0;
+            if source.state == SourceState::Ended && may_complete && is_empty && source.source.is_settled() {
+                source.state = SourceState::Done;
+                done += 1;
+            }
+        }
+        (0..done).for_each(|_| self.run.source_is_done());
+        retry
+    }
+
+    /// Does the steps that are queued.
+    fn do_work(&mut self) -> Result<WorkState, Box<RunFailure>> {
+        while let Some(step) = self.work.pop_front() {
+            match step {
+                WorkStep::Enter(node, batch) => self.enter(node, batch)?,
+                WorkStep::Fail(node, batch, failed) => self.fail(node, &batch, failed)?,
+                WorkStep::Write(node, batch, begun) => {
+                    let Some(sink) = self.sinks.get_mut(&node) else { continue };
+                    match sink.sink.write(&batch) {
+                        Ok(Written::Taken) => self.run.metrics.counters(node).end(batch.len(), begun),
+                        Ok(Written::NotYet(timeout)) => {
+                            self.work.push_front(WorkStep::Write(node, batch, begun));
+                            return Ok(WorkState::Blocked(timeout));
+                        }
+                        Err(error) => {
+                            hold_position(&batch);
+                            if let Error::Record { code, .. } = &error {
+                                self.run.metrics.counters(node).refused(code);
+                            }
+                            return Err(self.failure("write", &error));
+                        }
+                    }
+                }
+                WorkStep::Send(chain, instance, node, batch) => {
+                    if let Err(batch) = self.inboxes[chain][instance].offer(node, batch, &self.waker) {
+                        self.work.push_front(WorkStep::Send(chain, instance, node, batch));
+                        return Ok(WorkState::Blocked(None));
+                    }
+                }
+            }
+        }
+        Ok(WorkState::Made)
+    }
+
+    /// Takes in one batch from the inbox or a source.
+    fn take_in(&mut self) -> Result<WorkState, Error> {
+        if let Some((node, batch)) = self.inboxes[self.chain][self.number as usize].take() {
+            self.work.push_back(WorkStep::Enter(node, batch));
+            return Ok(WorkState::Made);
+        }
+        let mut timeout = None;
+        for _ in 0..self.sources.len() {
+            let index = self.turn % self.sources.len();
+            self.turn = self.turn.wrapping_add(1);
+            match self.poll(index)? {
+                WorkState::Made => return Ok(WorkState::Made),
+                WorkState::Blocked(wait) => timeout = sooner(timeout, wait),
+            }
+        }
+        Ok(WorkState::Blocked(timeout))
+    }
+
+    fn poll(&mut self, index: usize) -> Result<WorkState, Error> {
+        let reading = &mut self.sources[index];
+        let node = reading.node;
+        match reading.read(&self.run)? {
+            ReadStep::Read(ReadBatch { batch, failed }) if failed.is_empty() => {
+                self.work.push_back(WorkStep::Enter(node, batch));
+                Ok(WorkState::Made)
+            }
+            ReadStep::Read(ReadBatch { batch, failed }) => {
+                let has_failed = |row: &u32| failed.binary_search_by_key(row, |error| error.row).is_ok();
+                let read = batch.select((0..batch.len() as u32).filter(|row| !has_failed(row)));
+                if !read.is_empty() {
+                    self.work.push_back(WorkStep::Enter(node, read.with_objects()));
+                }
+                self.work.push_back(WorkStep::Fail(node, batch, failed));
+                Ok(WorkState::Made)
+            }
+            ReadStep::NotYet(timeout) => Ok(WorkState::Blocked(timeout)),
+            ReadStep::End => {
+                reading.state = SourceState::Ended;
+                // It may be done at once.
+                (self.waker)();
+                Ok(WorkState::Blocked(None))
+            }
+        }
+    }
+
+    /// A node works on a batch.
+    fn enter(&mut self, node: NodeId, batch: Batch) -> Result<(), Box<RunFailure>> {
+        let now_ms = self.run.wall.now_ms();
+        let size = self.planned(node).node.batch.size.max(1);
+        if batch.len() > size as usize && self.planned(node).node.role != Role::Source {
+            let rows = batch.len() as u32;
+            for start in (0..rows).step_by(size as usize).rev() {
+                let part = batch.select(start..rows.min(start.saturating_add(size)));
+                self.work.push_front(WorkStep::Enter(node, part));
+            }
+            return Ok(());
+        }
+        let (planned, counters) = (&self.run.plan.nodes[node.0], self.run.metrics.counters(node));
+        let begun = counters.begin(batch.len());
+        let has_hooks = !planned.hooks.is_empty();
+        if has_hooks {
+            let seen = HookBatch { input: &batch, output: None, accepted: None };
+            self.run.call_hooks(planned, HookPoint::BeforeBatch, Some(seen));
+            self.run.call_hooks(planned, HookPoint::AfterRead, Some(seen));
+        }
+        let started = self.started.get(&node).and_then(Option::as_ref);
+        let output = planned.operator.apply(&batch, started, now_ms);
+        if has_hooks {
+            let seen = HookBatch { input: &batch, output: Some(&output.batch), accepted: output.accepted.as_deref() };
+            self.run.call_hooks(planned, HookPoint::AfterFunction, Some(seen));
+            self.run.call_hooks(planned, HookPoint::AfterBatch, Some(seen));
+        }
+        counters.failed(&output.failed);
+        if let Some(observer) = &self.run.observer {
+            observer.made(planned, &batch, &output);
+        }
+        if planned.node.role == Role::Sink {
+            let Output { batch: written, failed, .. } = output;
+            if let Some(error) = failed.first() {
+                return Err(self.record_failure(node, &batch, error));
+            }
+            if written.is_empty() {
+                counters.end(0, begun);
+            } else {
+                self.work.push_front(WorkStep::Write(node, written, begun));
+            }
+            return Ok(());
+        }
+        let made = output.batch.len();
+        let routed = planned.router.route(&batch, output, now_ms);
+        counters.end(made, begun);
+        self.follow(node, &batch, routed)
+    }
+
+    /// Sends a node's records on, and reports errors that no route took.
+    fn follow(&mut self, node: NodeId, input: &Batch, routed: Routed) -> Result<(), Box<RunFailure>> {
+        let Routed { sends, unrouted, unhandled, retried } = routed;
+        self.run.metrics.counters(node).unrouted(unrouted);
+        if let Some(error) = unhandled.first() {
+            return Err(self.record_failure(node, input, error));
+        }
+        if !retried.is_empty() {
+            self.read_again(input.roots(retried));
+        }
+        for (target, batch) in sends {
+            if !batch.is_empty() {
+                self.run.metrics.passes(node, target, &batch);
+                self.send(target, batch)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Source records enter their source node again.
+    fn read_again(&mut self, roots: Batch) {
+        let source = roots.source();
+        let chain = self.run.plan.nodes[source.0].chain;
+        if chain == self.chain {
+            self.work.push_back(WorkStep::Enter(source, roots));
+        } else {
+            let inboxes = &self.inboxes[chain];
+            inboxes[self.number as usize % inboxes.len()].put_back(source, roots);
+        }
+    }
+
+    fn record_failure(&self, node: NodeId, input: &Batch, error: &RecordError) -> Box<RunFailure> {
+        hold_position(input);
+        Box::new(RunFailure {
+            node: self.planned(node).node.name.clone(),
+            instance: self.number,
+            stage: "apply".to_owned(),
+            code: error.code.to_owned(),
+            message: error.message.clone(),
+            record: Some(input.place(error.row as usize)),
+            at: self.run.now(),
+        })
+    }
+
+    fn send(&mut self, target: NodeId, batch: Batch) -> Result<(), Box<RunFailure>> {
+        let planned = &self.run.plan.nodes[target.0];
+        let chain = planned.chain;
+        if chain == self.chain {
+            self.work.push_back(WorkStep::Enter(target, batch));
+            return Ok(());
+        }
+        let instances = self.inboxes[chain].len();
+        let Some(key) = &planned.key else {
+            let instance = self.instance_for(chain, &batch);
+            self.work.push_back(WorkStep::Send(chain, instance, target, batch));
+            return Ok(());
+        };
+        let mut rows: HashMap<usize, Vec<u32>> = HashMap::new();
+        let mut failed = Vec::new();
+        let hash = BuildHasherDefault::<DefaultHasher>::default();
+        key.each(&batch, |row, found| match found {
+            Ok(found) => {
+                let instance = (hash.hash_one(found) % instances as u64) as usize;
+                rows.entry(instance).or_default().push(row as u32);
+            }
+            Err(failure) => failed.push(failure.of_row(row as u32, key.text())),
+        });
+        for instance in 0..instances {
+            if let Some(rows) = rows.remove(&instance) {
+                self.work.push_back(WorkStep::Send(chain, instance, target, batch.select(rows)));
+            }
+        }
+        if failed.is_empty() { Ok(()) } else { self.fail(target, &batch, failed) }
+    }
+
+    /// Sends records on which a node has failed along its error routes.
+    fn fail(&mut self, node: NodeId, batch: &Batch, failed: Vec<RecordError>) -> Result<(), Box<RunFailure>> {
+        self.run.metrics.counters(node).failed(&failed);
+        let first = failed.first().cloned();
+        let planned = self.planned(node);
+        let output = Output { batch: batch.select([]), inputs: None, failed, accepted: None };
+        let routed = planned.router.route(batch, output, self.run.wall.now_ms());
+        // A source that reads the same record again fails again.
+        match first.filter(|_| planned.node.role == Role::Source && !routed.retried.is_empty()) {
+            Some(error) => Err(self.record_failure(node, batch, &error)),
+            None => self.follow(node, batch, routed),
+        }
+    }
+
+    /// The instance of another chain that gets an unkeyed batch. Batches of one partition stay together, so that records
+    /// of one key keep their order.
+    fn instance_for(&self, chain: usize, batch: &Batch) -> usize {
+        let inboxes = &self.inboxes[chain];
+        if inboxes.len() == self.inboxes[self.chain].len() {
+            return self.number as usize;
+        }
+        match batch.partition() {
+            Some(partition) => partition.0 as usize % inboxes.len(),
+            None => (0..inboxes.len()).min_by_key(|number| inboxes[*number].len()).unwrap_or_default(),
+        }
+    }
+}
+
+/// Keeps the source's position below a batch that failed. The batch is dropped before the run ends, and would count as
+/// finished.
+fn hold_position(batch: &Batch) {
+    if let Some(ack) = batch.ack() {
+        ack.fail();
+    }
+}
+
+/// The shorter of two waits; none is the longest.
+fn sooner(a: Option<Duration>, b: Option<Duration>) -> Option<Duration> {
+    match (a, b) {
+        (Some(a), Some(b)) => Some(a.min(b)),
+        (a, b) => a.or(b),
+    }
+}

@@ -1,0 +1,170 @@
+//! A source as its instance reads it: in full batches, within its bounds of records and memory, and against the clock.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use millstream_types::Grant;
+
+use super::run::{Run, RunFailure};
+use crate::Error;
+use crate::batch::Batch;
+use crate::connector::{Polled, Source};
+use crate::delivery::{OldestBatch, SourcePosition, Tracker};
+use crate::document::{BatchSettings, NodeId};
+use crate::expression::RecordError;
+use crate::memory::NoMemory;
+
+/// Pause before memory that others hold is asked for again.
+const MEMORY_RETRY: Duration = Duration::from_millis(100);
+/// Bytes of a record beside its key and payload.
+const RECORD_BYTES: u64 = 100;
+
+pub(super) struct ReadingSource {
+    pub(super) node: NodeId,
+    pub(super) source: Box<dyn Source>,
+    pub(super) tracker: Arc<Tracker>,
+    pub(super) state: SourceState,
+    /// The topic of its records, for errors.
+    topic: Option<Arc<str>>,
+    /// When records were seen that are too few for a full batch.
+    gathers_since: Option<Duration>,
+    /// A batch that waits for memory.
+    held: Option<(ReadBatch, SourcePosition)>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum SourceState {
+    Starting,
+    Reading,
+    /// There are no more records.
+    Ended,
+    /// Everything that was read is finished and stored.
+    Done,
+}
+
+/// Records that a source has read.
+pub(super) struct ReadBatch {
+    pub(super) batch: Batch,
+    /// The errors of those that cannot be read, by ascending row.
+    pub(super) failed: Vec<RecordError>,
+}
+
+/// The result of an attempt to read.
+pub(super) enum ReadStep {
+    Read(ReadBatch),
+    /// Not before the task is woken, or this time has passed.
+    NotYet(Option<Duration>),
+    End,
+}
+
+impl ReadingSource {
+    pub(super) fn new(node: NodeId, source: Box<dyn Source>, tracker: Arc<Tracker>) -> Self {
+        let state = SourceState::Starting;
+        Self { node, source, tracker, state, topic: None, gathers_since: None, held: None }
+    }
+
+    /// The next records, which are in flight from now on.
+    pub(super) fn read(&mut self, run: &Run) -> Result<ReadStep, Error> {
+        let node = &run.plan.nodes[self.node.0].node;
+        let has_room = self.tracker.in_flight_records() < u64::from(node.max_in_flight);
+        if self.state != SourceState::Reading || run.is_stopping() || !has_room {
+            return Ok(ReadStep::NotYet(None));
+        }
+        let is_new = self.held.is_none();
+        let (read, position) = match self.held.take() {
+            Some(held) => held,
+            None => {
+                if let Some(left) = self.gather(node.batch, run.clock.now()) {
+                    return Ok(ReadStep::NotYet(Some(left)));
+                }
+                match self.source.poll(node.batch.size as usize)? {
+                    Polled::Batch(batch, position) => (ReadBatch { batch, failed: Vec::new() }, position),
+                    Polled::WithErrors(batch, failed, position) => (ReadBatch { batch, failed }, position),
+                    Polled::NotYet(timeout) => return Ok(ReadStep::NotYet(timeout)),
+                    Polled::End => return Ok(ReadStep::End),
+                }
+            }
+        };
+        let Some(memory) = &run.memory else { return Ok(ReadStep::Read(self.begin(run, read, position, None))) };
+        match memory.take(memory_bytes(&read.batch)) {
+            Ok(grant) => {
+                run.set_pause(&node.name, None);
+                Ok(ReadStep::Read(self.begin(run, read, position, Some(grant))))
+            }
+            Err(NoMemory::Never(message)) => Err(Error::connector(&node.name, message)),
+            Err(NoMemory::NotNow(reason)) => {
+                if is_new {
+                    memory.count_wait();
+                }
+                run.set_pause(&node.name, Some(reason));
+                self.held = Some((read, position));
+                Ok(ReadStep::NotYet(Some(MEMORY_RETRY)))
+            }
+        }
+    }
+
+    /// Puts a batch in flight.
+    fn begin(&mut self, run: &Run, read: ReadBatch, position: SourcePosition, memory: Option<Grant>) -> ReadBatch {
+        let ReadBatch { batch, failed } = read;
+        if self.topic.is_none() {
+            self.topic = batch.topic().map(Arc::from);
+        }
+        let first = if batch.is_empty() { position.offset } else { batch.offset(0).0 };
+        let ack = self.tracker.begin(position, first, batch.len() as u32, memory);
+        if run.is_at_most_once {
+            self.source.finished(&[position]);
+        }
+        ReadBatch { batch: batch.read_by(self.node).held_by(ack), failed }
+    }
+
+    /// The time to wait for a full batch; `None` to read now.
+    fn gather(&mut self, batch: BatchSettings, now: Duration) -> Option<Duration> {
+        let ready = self.source.records_ready(batch.size as usize);
+        if (1..batch.size as usize).contains(&ready) {
+            let since = *self.gathers_since.get_or_insert(now);
+            let left = (since + Duration::from_millis(batch.timeout_ms)).saturating_sub(now);
+            if !left.is_zero() {
+                return Some(left);
+            }
+        }
+        self.gathers_since = None;
+        None
+    }
+
+    /// The time until the oldest records are read again; the failure if they are late.
+    pub(super) fn time_to_ack(&self, run: &Run, instance: u32) -> Result<Option<Duration>, Box<RunFailure>> {
+        let limit_ms = run.plan.nodes[self.node.0].node.ack_timeout_ms;
+        if run.is_at_most_once || limit_ms == 0 {
+            return Ok(None);
+        }
+        let Some(oldest) = self.tracker.oldest() else { return Ok(None) };
+        let left = Duration::from_millis(limit_ms).saturating_sub(oldest.age);
+        if left.is_zero() { Err(self.ack_failure(run, oldest, limit_ms, instance)) } else { Ok(Some(left)) }
+    }
+
+    fn ack_failure(&self, run: &Run, oldest: OldestBatch, limit_ms: u64, instance: u32) -> Box<RunFailure> {
+        let OldestBatch { partition, first, .. } = oldest;
+        let record = match &self.topic {
+            Some(topic) => format!("{topic}/{partition} {first}"),
+            None => format!("record {first}"),
+        };
+        let message = format!(
+            "the records from {record} on are not finished {limit_ms} ms after those before them, and are read again; \
+             see which sink waits, or raise ack_timeout"
+        );
+        Box::new(RunFailure {
+            node: run.plan.nodes[self.node.0].node.name.clone(),
+            instance,
+            stage: "ack".to_owned(),
+            code: "ack_timeout".to_owned(),
+            message,
+            record: Some(record),
+            at: run.now(),
+        })
+    }
+}
+
+fn memory_bytes(batch: &Batch) -> u64 {
+    let bytes = |row| (batch.payload(row).map_or(0, <[u8]>::len) + batch.key(row).map_or(0, <[u8]>::len)) as u64;
+    (0..batch.len()).map(|row| RECORD_BYTES + bytes(row)).sum()
+}

@@ -1,0 +1,467 @@
+//! One run of a job: its tasks, figures and end.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use millstream_types::{MonotonicClock, TenantId, WallClock, iso_time};
+use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::inbox::{BATCHES_MAX, Inbox};
+use super::instance::Neighbours;
+use super::instance_task::InstanceTask;
+use super::metrics::JobMetrics;
+use super::workers::{Task, Workers};
+use crate::Error;
+use crate::batch::Batch;
+use crate::connector::{Collected, Places, ReadUpTo, Services, SourceProgress, Waker};
+use crate::delivery::Tracker;
+use crate::document::{Delivery, Document, ErrorAnswer, HookPoint, Mode, NodeId, RestartPolicy, Role};
+use crate::expression::Params;
+use crate::function::Functions;
+use crate::hook::{HookAnswer, HookBatch, HookCall, Hooks, Trace};
+use crate::memory::JobMemory;
+use crate::operator::Output;
+use crate::plan::{Plan, PlanNode};
+
+/// Errors that a run remembers.
+const ERRORS_MAX: usize = 100;
+
+const RUNNING: u8 = 0;
+/// Sources read no more; the run ends once everything that was read is finished.
+const STOPPING: u8 = 1;
+const OVER: u8 = 2;
+
+/// An error that ended a run, or a record's error.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct RunFailure {
+    pub(crate) node: String,
+    pub(crate) instance: u32,
+    /// `start`, `read`, `apply`, `write` or `ack`.
+    pub(crate) stage: String,
+    pub(crate) code: String,
+    pub(crate) message: String,
+    /// Topic, partition and offset of the record, if it is about one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) record: Option<String>,
+    pub(crate) at: String,
+}
+
+/// The end of a run.
+#[derive(Debug, Clone)]
+pub(crate) enum RunOutcome {
+    Completed,
+    Stopped,
+    /// With the answer of the error hooks.
+    Failed(RunFailure, ErrorAnswer),
+}
+
+/// Receives the end of a run, once.
+pub(crate) type Over = Box<dyn FnOnce(RunOutcome) + Send>;
+
+/// Sees the work of all nodes.
+pub(crate) trait Observer: Send + Sync {
+    /// A node has made `output` of `input`; routes have not chosen among it yet.
+    fn made(&self, node: &PlanNode, input: &Batch, output: &Output);
+}
+
+/// The settings and services of a run.
+pub(crate) struct JobSetting {
+    pub(crate) tenant: TenantId,
+    pub(crate) id: String,
+    pub(crate) wall: Arc<dyn WallClock>,
+    pub(crate) clock: Arc<dyn MonotonicClock>,
+    /// `None` for tests, whose connectors are lists.
+    pub(crate) services: Option<Services>,
+    pub(crate) observer: Option<Arc<dyn Observer>>,
+    /// Keeps the places of sources without a log; `None` keeps none.
+    pub(crate) places: Option<Arc<dyn Places>>,
+    pub(crate) workers: Arc<Workers>,
+    /// The figures of the job's earlier runs, which this one goes on counting.
+    pub(crate) metrics: Option<Arc<JobMetrics>>,
+    pub(crate) functions: Functions,
+    pub(crate) hooks: Hooks,
+    /// `flow.params`: parameters that hooks do not override.
+    pub(crate) fixed_params: BTreeMap<String, Params>,
+    /// Called once, by a worker or by the caller of [`Run::kill`].
+    pub(crate) over: Over,
+}
+
+pub(crate) struct Run {
+    pub(crate) plan: Plan,
+    pub(crate) tenant: TenantId,
+    pub(crate) job: String,
+    pub(crate) id: String,
+    pub(crate) wall: Arc<dyn WallClock>,
+    pub(crate) clock: Arc<dyn MonotonicClock>,
+    pub(crate) services: Option<Services>,
+    pub(crate) observer: Option<Arc<dyn Observer>>,
+    pub(crate) places: Option<Arc<dyn Places>>,
+    /// `None` in a test, whose records are few.
+    pub(crate) memory: Option<JobMemory>,
+    pub(crate) is_at_most_once: bool,
+    pub(crate) collected: Arc<Collected>,
+    pub(crate) trace: Arc<Trace>,
+    pub(crate) fixed_params: BTreeMap<String, Params>,
+    pub(crate) metrics: Arc<JobMetrics>,
+    pub(crate) restart: RestartPolicy,
+    completes: bool,
+    instance_restarts: AtomicU64,
+    control: AtomicU8,
+    number: u64,
+    workers: Arc<Workers>,
+    tasks: OnceLock<Vec<Arc<Task>>>,
+    trackers: Mutex<Vec<Arc<Tracker>>>,
+    /// How far the sources with a log have read, an entry for each instance.
+    progress: Mutex<Vec<(NodeId, Arc<dyn SourceProgress>)>>,
+    inboxes: OnceLock<Neighbours>,
+    open_sources: AtomicUsize,
+    open_tasks: AtomicUsize,
+    turns: Arc<AtomicU64>,
+    /// Reasons why nodes have not started, by node.
+    waits: Mutex<BTreeMap<String, String>>,
+    /// Reasons why sources that have started do not read, by node.
+    pauses: Mutex<BTreeMap<String, String>>,
+    errors: Mutex<VecDeque<RunFailure>>,
+    over: Mutex<Option<Over>>,
+}
+
+impl Run {
+    /// Plans a job and starts its tasks.
+    ///
+    /// # Errors
+    /// [`Error::Plan`] if the document names what this program cannot do.
+    pub(crate) fn start(document: &Document, setting: JobSetting) -> Result<Arc<Self>, Error> {
+        let JobSetting {
+            tenant,
+            id,
+            wall,
+            clock,
+            services,
+            places,
+            observer,
+            workers,
+            metrics,
+            functions,
+            hooks,
+            fixed_params,
+            over,
+        } = setting;
+        let plan = Plan::new(document, &functions, &hooks, workers.count() as u32)?;
+        let metrics = metrics.unwrap_or_else(|| JobMetrics::new(&plan, Arc::clone(&clock)));
+        let sources = |chain: usize| plan.nodes_in(chain, Role::Source).count() * plan.chains[chain].instances as usize;
+        let open_sources = (0..plan.chains.len()).map(sources).sum();
+        let number = workers.new_job(&tenant, document.scheduler);
+        let run = Arc::new(Self {
+            tenant,
+            job: document.name.clone(),
+            id,
+            wall,
+            clock,
+            memory: services.as_ref().map(|services| services.memory.of_job()),
+            services,
+            observer,
+            places,
+            is_at_most_once: document.delivery == Delivery::AtMostOnce,
+            collected: Arc::default(),
+            trace: Arc::default(),
+            fixed_params,
+            metrics,
+            restart: document.restart,
+            completes: document.mode == Mode::Batch,
+            instance_restarts: AtomicU64::new(0),
+            control: AtomicU8::new(RUNNING),
+            number,
+            workers,
+            tasks: OnceLock::new(),
+            trackers: Mutex::default(),
+            progress: Mutex::default(),
+            inboxes: OnceLock::new(),
+            open_sources: AtomicUsize::new(open_sources),
+            open_tasks: AtomicUsize::new(0),
+            turns: Arc::default(),
+            waits: Mutex::default(),
+            pauses: Mutex::default(),
+            errors: Mutex::default(),
+            over: Mutex::new(Some(over)),
+            plan,
+        });
+        run.begin()?;
+        Ok(run)
+    }
+
+    fn begin(self: &Arc<Self>) -> Result<(), Error> {
+        let (mut tasks, mut inboxes) = (Vec::new(), Vec::new());
+        for chain in &self.plan.chains {
+            let of_chain = (0..chain.instances).map(|_| self.workers.new_task(self.number, &self.turns));
+            let of_chain: Vec<_> = of_chain.collect();
+            inboxes.push(of_chain.iter().map(|task| Arc::new(Inbox::new(waker(task)))).collect::<Vec<_>>());
+            tasks.push(of_chain);
+        }
+        let inboxes: Neighbours = inboxes.into();
+        let mut instances = Vec::new();
+        for (chain, of_chain) in tasks.iter().enumerate() {
+            for (number, task) in of_chain.iter().enumerate() {
+                let instance = InstanceTask::new(self, chain, number as u32, &inboxes, waker(task))?;
+                instances.push((Arc::clone(task), instance));
+            }
+        }
+        self.open_tasks.store(instances.len(), Ordering::Release);
+        let all = instances.iter().map(|(task, _)| Arc::clone(task)).collect();
+        let is_first = self.tasks.set(all).is_ok() && self.inboxes.set(inboxes).is_ok();
+        assert!(is_first, "a run begins once");
+        for (task, instance) in instances {
+            Workers::begin(&task, Box::new(instance));
+        }
+        Ok(())
+    }
+
+    pub(crate) fn remove_tracker(&self, tracker: &Arc<Tracker>) {
+        self.trackers.lock().retain(|known| !Arc::ptr_eq(known, tracker));
+    }
+
+    pub(crate) fn add_tracker(&self, tracker: &Arc<Tracker>) {
+        self.trackers.lock().push(Arc::clone(tracker));
+    }
+
+    pub(crate) fn add_progress(&self, node: NodeId, progress: Arc<dyn SourceProgress>) {
+        self.progress.lock().push((node, progress));
+    }
+
+    /// `true` once the run has ended.
+    pub(crate) fn is_over(&self) -> bool {
+        self.control.load(Ordering::Acquire) == OVER
+    }
+
+    /// `true` if sources read no more.
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.control.load(Ordering::Acquire) != RUNNING
+    }
+
+    /// `true` if a source that has ended may be counted as done.
+    pub(crate) fn may_complete(&self) -> bool {
+        self.completes || self.is_stopping()
+    }
+
+    /// Calls the hooks of a node for a point, in order.
+    pub(crate) fn call_hooks(
+        &self,
+        planned: &PlanNode,
+        point: HookPoint,
+        batch: Option<HookBatch<'_>>,
+    ) -> Vec<HookAnswer> {
+        let mut answers = Vec::new();
+        for known in planned.hooks.iter().filter(|known| known.on == point) {
+            let Some(hook) = known.hook else { continue };
+            let call = HookCall { point, node: &planned.node.name, params: &known.params, batch, error: None };
+            let mut lines = Vec::new();
+            answers.push((hook.call)(&call, &mut lines));
+            self.trace.add(hook.name, lines);
+        }
+        answers
+    }
+
+    /// The answer of the error hooks to a failure: the first that does not leave it to the next one.
+    pub(crate) fn answer_to(&self, failure: &RunFailure) -> ErrorAnswer {
+        let Some(planned) = self.plan.nodes.iter().find(|planned| planned.node.name == failure.node) else {
+            return ErrorAnswer::Defer;
+        };
+        for known in planned.hooks.iter().filter(|known| known.on == HookPoint::Error) {
+            let answer = match (known.answer, known.hook) {
+                (Some(answer), _) => answer,
+                (None, Some(hook)) => {
+                    let call = HookCall {
+                        point: HookPoint::Error,
+                        node: &failure.node,
+                        params: &known.params,
+                        batch: None,
+                        error: Some(&failure.message),
+                    };
+                    let mut lines = Vec::new();
+                    let answer = (hook.call)(&call, &mut lines);
+                    self.trace.add(hook.name, lines);
+                    match answer {
+                        HookAnswer::Error(answer) => answer,
+                        _ => ErrorAnswer::Defer,
+                    }
+                }
+                (None, None) => ErrorAnswer::Defer,
+            };
+            if answer != ErrorAnswer::Defer {
+                return answer;
+            }
+        }
+        ErrorAnswer::Defer
+    }
+
+    /// A source has ended, and everything it read is finished and stored.
+    pub(crate) fn source_is_done(&self) {
+        if self.open_sources.fetch_sub(1, Ordering::AcqRel) == 1 {
+            let outcome = if self.is_stopping() { RunOutcome::Stopped } else { RunOutcome::Completed };
+            self.end(outcome);
+        }
+    }
+
+    /// A task will take no more turns.
+    pub(crate) fn task_is_done(&self) {
+        if self.open_tasks.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.workers.forget(self.number);
+        }
+    }
+
+    /// Keeps the reason why a node has not started; `None` once it has.
+    pub(crate) fn set_wait(&self, node: &str, reason: Option<String>) {
+        let mut waits = self.waits.lock();
+        match reason {
+            Some(reason) => drop(waits.insert(node.to_owned(), reason)),
+            None => drop(waits.remove(node)),
+        }
+    }
+
+    /// Keeps the reason why a source does not read; `None` once it does.
+    pub(crate) fn set_pause(&self, node: &str, reason: Option<String>) {
+        let mut pauses = self.pauses.lock();
+        match reason {
+            Some(reason) => drop(pauses.insert(node.to_owned(), reason)),
+            None if pauses.is_empty() => {}
+            None => drop(pauses.remove(node)),
+        }
+    }
+
+    /// The first reason why a source does not read.
+    pub(crate) fn pauses_for(&self) -> Option<String> {
+        self.pauses.lock().iter().next().map(|(node, reason)| format!("{node} {reason}"))
+    }
+
+    /// The first reason why the job waits.
+    pub(crate) fn waits_for(&self) -> Option<String> {
+        self.waits.lock().iter().next().map(|(node, reason)| format!("{node} {reason}"))
+    }
+
+    pub(crate) fn remember(&self, failure: RunFailure) {
+        let mut errors = self.errors.lock();
+        if errors.len() >= ERRORS_MAX {
+            errors.pop_front();
+        }
+        errors.push_back(failure);
+    }
+
+    /// The latest errors, oldest first.
+    pub(crate) fn errors(&self) -> Vec<RunFailure> {
+        self.errors.lock().iter().cloned().collect()
+    }
+
+    /// Ends the run with an error, to which the error hooks have given this answer.
+    pub(crate) fn fail(&self, failure: RunFailure, answer: ErrorAnswer) {
+        self.remember(failure.clone());
+        self.end(RunOutcome::Failed(failure, answer));
+    }
+
+    /// Remembers the failure of an instance that is started again by itself.
+    pub(crate) fn instance_restarts(&self, failure: RunFailure) {
+        self.remember(failure);
+        self.instance_restarts.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Lets the run end once everything that was read is finished.
+    pub(crate) fn stop(&self) {
+        let _ = self.control.compare_exchange(RUNNING, STOPPING, Ordering::AcqRel, Ordering::Acquire);
+        self.wake_all();
+    }
+
+    /// Ends the run at once; what is in flight is read again by a later run.
+    pub(crate) fn kill(&self) {
+        self.end(RunOutcome::Stopped);
+    }
+
+    fn end(&self, outcome: RunOutcome) {
+        let Some(over) = self.over.lock().take() else { return };
+        // Before any batch is thrown away: a dropped batch would count as finished.
+        self.trackers.lock().iter().for_each(|tracker| tracker.close());
+        self.control.store(OVER, Ordering::Release);
+        self.wake_all();
+        over(outcome);
+    }
+
+    fn wake_all(&self) {
+        self.tasks.get().into_iter().flatten().for_each(Task::wake);
+    }
+
+    /// The time of now as text.
+    pub(crate) fn now(&self) -> String {
+        iso_time(self.wall.now_ms())
+    }
+
+    /// Turns that the tasks have taken.
+    pub(crate) fn turns(&self) -> u64 {
+        self.turns.load(Ordering::Relaxed)
+    }
+
+    /// How far a source with a log has read; `None` for other nodes.
+    pub(crate) fn read_up_to(&self, node: NodeId) -> Option<ReadUpTo> {
+        let progress = self.progress.lock();
+        let of_node = progress.iter().filter(|(id, _)| *id == node).map(|(_, progress)| progress.read_up_to());
+        of_node.reduce(|one, other| ReadUpTo { offset: one.offset + other.offset, lag: one.lag + other.lag })
+    }
+
+    /// The records behind the ends of all topics that the job reads; `None` if it reads none.
+    pub(crate) fn lag(&self) -> Option<u64> {
+        self.progress.lock().iter().map(|(_, progress)| progress.read_up_to().lag).reduce(|one, other| one + other)
+    }
+
+    /// The batches in the queue in front of a node, and their limit; `None` for a node without a queue.
+    pub(crate) fn queue(&self, node: NodeId) -> Option<QueueFill> {
+        let metrics = &self.metrics.nodes[node.0];
+        let inboxes = self.inboxes.get().filter(|_| metrics.has_queue)?;
+        let of_chain = &inboxes[metrics.chain];
+        let used = of_chain.iter().map(|inbox| inbox.len()).sum();
+        Some(QueueFill { used, bound: BATCHES_MAX * of_chain.len() })
+    }
+
+    /// Adds the figures of this run to those of its job.
+    pub(crate) fn describe(&self, job: &mut Value) {
+        job["instance_restarts"] = self.instance_restarts.load(Ordering::Relaxed).into();
+        if let Some(memory) = &self.memory {
+            (job["in_flight_bytes"], job["memory_waits"]) = (memory.used_bytes().into(), memory.waits().into());
+        }
+        if let Some(lag) = self.lag() {
+            job["lag"] = lag.into();
+        }
+    }
+
+    /// The nodes with their figures, in the order of the document.
+    pub(crate) fn describe_nodes(&self) -> Vec<Value> {
+        let mut nodes = self.metrics.describe_nodes(true);
+        let waits = self.waits.lock().clone();
+        for (number, node) in nodes.iter_mut().enumerate() {
+            let id = NodeId(number);
+            let queue = self.queue(id);
+            node["queue"] = queue.map_or(Value::Null, |queue| json!({"used": queue.used, "bound": queue.bound}));
+            if let Some(ReadUpTo { offset, lag }) = self.read_up_to(id) {
+                (node["offset"], node["lag"]) = (offset.into(), lag.into());
+            }
+            if let Some(reason) = waits.get(&self.metrics.nodes[number].name) {
+                node["waits"] = reason.as_str().into();
+            }
+        }
+        nodes
+    }
+}
+
+/// The batches in the queue in front of a node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct QueueFill {
+    pub(crate) used: usize,
+    pub(crate) bound: usize,
+}
+
+fn waker(task: &Arc<Task>) -> Waker {
+    let task = Arc::downgrade(task);
+    Arc::new(move || {
+        if let Some(task) = task.upgrade() {
+            task.wake();
+        }
+    })
+}

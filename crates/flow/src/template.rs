@@ -1,0 +1,110 @@
+//! Texts with `{field}` in them, filled from a record.
+
+use std::borrow::Cow;
+
+use serde_json::Value;
+
+use crate::object::Members;
+
+/// A parsed template. A text without braces names a field.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Template(Vec<Part>);
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Part {
+    Text(String),
+    Field(String),
+}
+
+impl Template {
+    pub(crate) fn read(text: &str) -> Self {
+        if !text.contains('{') {
+            return Self(vec![Part::Field(text.to_owned())]);
+        }
+        let (mut parts, mut rest) = (Vec::new(), text);
+        while let Some((before, after)) = rest.split_once('{') {
+            let Some((field, after)) = after.split_once('}') else { break };
+            if !before.is_empty() {
+                parts.push(Part::Text(before.to_owned()));
+            }
+            parts.push(Part::Field(field.to_owned()));
+            rest = after;
+        }
+        if !rest.is_empty() {
+            parts.push(Part::Text(rest.to_owned()));
+        }
+        Self(parts)
+    }
+
+    /// A template in which a text without braces stands for itself.
+    pub(crate) fn read_text(text: &str) -> Self {
+        if text.contains('{') { Self::read(text) } else { Self(vec![Part::Text(text.to_owned())]) }
+    }
+
+    /// The fields that the text is made of.
+    pub(crate) fn fields(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().filter_map(|part| match part {
+            Part::Field(field) => Some(field.as_str()),
+            Part::Text(_) => None,
+        })
+    }
+
+    /// The text for a JSON object; `None` if one of the fields is missing or null.
+    pub(crate) fn render(&self, object: &[u8]) -> Option<String> {
+        let mut text = String::new();
+        self.render_into(object, &mut text).then_some(text)
+    }
+
+    /// Appends the text for a JSON object; `false`, and nothing is appended, if one of the fields is missing or null.
+    pub(crate) fn render_into(&self, object: &[u8], text: &mut String) -> bool {
+        let start = text.len();
+        for part in &self.0 {
+            match part {
+                Part::Text(plain) => text.push_str(plain),
+                Part::Field(field) => match value_of(object, field) {
+                    Some(value) => text.push_str(&value),
+                    None => {
+                        text.truncate(start);
+                        return false;
+                    }
+                },
+            }
+        }
+        true
+    }
+}
+
+fn value_of<'a>(object: &'a [u8], field: &str) -> Option<Cow<'a, str>> {
+    let quoted = |name: &[u8]| name.len() == field.len() + 2 && &name[1..=field.len()] == field.as_bytes();
+    let (_, raw) = Members::of(object).find(|(name, _)| quoted(name))?;
+    match raw {
+        b"null" => None,
+        [b'"', inner @ .., b'"'] if !inner.contains(&b'\\') => Some(String::from_utf8_lossy(inner)),
+        [b'"', ..] => match serde_json::from_slice(raw) {
+            Ok(Value::String(text)) => Some(Cow::Owned(text)),
+            _ => None,
+        },
+        other => Some(String::from_utf8_lossy(other)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_template_is_filled_from_the_record() {
+        let object = br#"{"id": "a\"b", "n": 7, "plain": "x", "none": null}"#;
+        for (template, expected) in [
+            ("plain", Some("x")),
+            ("n", Some("7")),
+            ("urn:{id}:{n}.", Some("urn:a\"b:7.")),
+            ("{none}", None),
+            ("missing", None),
+        ] {
+            assert_eq!(Template::read(template).render(object).as_deref(), expected, "{template}");
+        }
+        assert_eq!(Template::read_text("plain").render(object).as_deref(), Some("plain"));
+        assert_eq!(Template::read_text("{plain}-{n}").fields().collect::<Vec<_>>(), ["plain", "n"]);
+    }
+}

@@ -1,0 +1,97 @@
+//! A catalogue with the types that the documents of these tests name, and the context around it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use millstream_flow::{DocumentContext, Key, KeyType, NodeType, Role, TopicAccess};
+use millstream_types::{AllowedTargets, TenantId};
+use serde_json::Value;
+
+const fn key(name: &'static str, value: KeyType) -> Key {
+    Key { name, value, is_required: false, default: None, doc: "" }
+}
+
+const fn required(name: &'static str, value: KeyType) -> Key {
+    Key { is_required: true, ..key(name, value) }
+}
+
+const fn with_default(name: &'static str, value: KeyType, default: &'static str) -> Key {
+    Key { default: Some(default), ..key(name, value) }
+}
+
+const fn node(name: &'static str, role: Role, keys: &'static [Key], can_end: bool) -> NodeType {
+    NodeType { name, role, summary: "", keys, can_end }
+}
+
+fn records(value: &Value) -> Result<(), String> {
+    match value.as_array() {
+        Some(records) if records.iter().all(Value::is_object) => Ok(()),
+        _ => Err("write a list of records".to_owned()),
+    }
+}
+
+fn record(value: &Value) -> Result<(), String> {
+    value.is_object().then_some(()).ok_or_else(|| "write an object of fields".to_owned())
+}
+
+static STREAM_IN: [Key; 3] = [
+    required("topic", KeyType::Topic),
+    key("group", KeyType::Text),
+    with_default("start", KeyType::OneOf(&["earliest", "latest"]), "latest"),
+];
+static STREAM_OUT: [Key; 3] =
+    [required("topic", KeyType::Topic), key("key", KeyType::Text), with_default("linger", KeyType::Duration, "5ms")];
+static LIST: [Key; 2] = [required("records", KeyType::Checked(records)), with_default("open", KeyType::Bool, "false")];
+static GENERATOR: [Key; 2] =
+    [required("record", KeyType::Checked(record)), with_default("rate", KeyType::Text, "unlimited")];
+static FILE: [Key; 2] = [required("path", KeyType::Text), with_default("max_size", KeyType::Size, "128MiB")];
+static HTTP: [Key; 3] = [
+    required("url", KeyType::Url),
+    with_default("retries", KeyType::Whole(0, 100), "5"),
+    key("headers", KeyType::Labels),
+];
+static ENTITIES: [Key; 3] =
+    [required("id", KeyType::Template), required("type", KeyType::Text), key("attrs", KeyType::Texts)];
+static EXPLODE: [Key; 2] = [required("field", KeyType::Text), key("as", KeyType::Text)];
+
+pub(crate) fn context() -> DocumentContext {
+    let (source, transform, sink) = (Role::Source, Role::Transform, Role::Sink);
+    DocumentContext {
+        catalogue: vec![
+            node("stream", source, &STREAM_IN, false),
+            node("list", source, &LIST, true),
+            node("generator", source, &GENERATOR, false),
+            node("file", source, &FILE, true),
+            node("filter", transform, &[], false),
+            node("map", transform, &[], false),
+            node("function", transform, &[], false),
+            node("explode", transform, &EXPLODE, false),
+            node("stream", sink, &STREAM_OUT, false),
+            node("file", sink, &FILE, false),
+            node("http", sink, &HTTP, false),
+            node("entities", sink, &ENTITIES, false),
+            node("stdout", sink, &[], false),
+            node("collect", sink, &[], false),
+            node("blackhole", sink, &[], false),
+            node("function", sink, &[], false),
+        ],
+        functions: vec!["bench.inc", "math.add", "math.multiply", "math.negate"],
+        hooks: vec!["params.set", "trace.point", "trace.accepted", "trace.emitted", "trace.rejected"],
+        params: BTreeMap::new(),
+        bundles: bundles(),
+        topics: Some(TopicAccess { tenant: TenantId::default(), may_read: true, may_write: true }),
+        targets: Some(Arc::new(
+            AllowedTargets::read("flow.http_allowed_targets", &["*.example.org".to_owned()]).unwrap(),
+        )),
+    }
+}
+
+fn bundles() -> BTreeMap<String, String> {
+    let texts = [
+        ("cleaning", include_str!("bundles/cleaning.yaml")),
+        ("weather", include_str!("bundles/weather.yaml")),
+        ("broken", include_str!("bundles/broken.yaml")),
+        ("no-yaml", "version: 1\n  kind: [Bundle"),
+    ];
+    texts.into_iter().map(|(name, text)| (name.to_owned(), text.to_owned())).collect()
+}

@@ -1,0 +1,14 @@
+//! Jobs that run over an embedded log in a temporary directory.
+#![allow(clippy::unwrap_used, missing_docs, reason = "a test that cannot go on has failed")]
+
+mod acks;
+mod delivery;
+mod entities;
+mod examples;
+mod files;
+mod http;
+mod lifecycle;
+mod node;
+mod observing;
+mod routes;
+mod test_runs;

@@ -1,0 +1,172 @@
+//! A node with a log and jobs, on a directory of the caller.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use millstream_flow::{Error, FlowConfig, FlowRuntime, Functions, Hooks, Jobs, StopMode, Submission, Tap};
+use millstream_log::{AckLevel, Embedded, Log, LogConfig, SystemFiles, TopicConfig, UpTo, reply};
+use millstream_types::{
+    MemoryBudget, MonotonicClock, Principal, Record, Roles, SystemClock, TenantId, TopicName, TopicPartition,
+};
+use millstream_view::{Checkpoints, Shards, ViewRuntime};
+use serde_json::Value;
+use tokio::runtime::Runtime;
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+pub(crate) struct Node {
+    pub(crate) log: Arc<Embedded>,
+    pub(crate) jobs: Arc<Jobs>,
+    pub(crate) tenant: TenantId,
+    runtime: Runtime,
+}
+
+/// The surroundings of jobs.
+pub(crate) struct Setup {
+    pub(crate) config: FlowConfig,
+    pub(crate) functions: Functions,
+    /// The time of jobs; the log has its own.
+    pub(crate) clock: Arc<dyn MonotonicClock>,
+    pub(crate) memory: MemoryBudget,
+}
+
+impl Default for Setup {
+    fn default() -> Self {
+        Self {
+            config: FlowConfig::default(),
+            functions: Functions::default(),
+            clock: Arc::new(SystemClock::default()),
+            memory: MemoryBudget::new("memory.budget_bytes", 1 << 30),
+        }
+    }
+}
+
+impl Node {
+    pub(crate) fn open(dir: &Path) -> Self {
+        Self::open_with(dir, FlowConfig::default(), Functions::default())
+    }
+
+    pub(crate) fn open_with(dir: &Path, config: FlowConfig, functions: Functions) -> Self {
+        Self::open_as(dir, Setup { config, functions, ..Setup::default() })
+    }
+
+    pub(crate) fn open_as(dir: &Path, setup: Setup) -> Self {
+        let Setup { config, functions, clock: jobs_clock, memory } = setup;
+        let clock = Arc::new(SystemClock::default());
+        let log_config = LogConfig { dir: dir.join("log"), ..LogConfig::default() };
+        let log = Embedded::open(log_config, Arc::new(SystemFiles), clock.clone(), clock.clone()).unwrap();
+        let views = ViewRuntime {
+            log: log.clone(),
+            checkpoints: Checkpoints::open(&dir.join("views")).unwrap(),
+            shards: Shards::start(1).unwrap(),
+            wall: clock,
+        };
+        let runtime = FlowRuntime { views, clock: jobs_clock, memory };
+        let jobs = Jobs::open(&runtime, config, functions, Hooks::default()).unwrap();
+        Self { log, jobs, tenant: TenantId::default(), runtime: Runtime::new().unwrap() }
+    }
+
+    pub(crate) fn close(self) {
+        self.jobs.shut_down();
+        self.log.close().unwrap();
+    }
+
+    pub(crate) fn submit(&self, document: &Value) -> Result<Submission, Error> {
+        self.submit_as(Roles::APPLICATION, document)
+    }
+
+    pub(crate) fn submit_as(&self, roles: Roles, document: &Value) -> Result<Submission, Error> {
+        let caller = Principal { tenant: self.tenant.clone(), name: "test".to_owned(), roles };
+        self.runtime.block_on(self.jobs.submit(&caller, &document.to_string()))
+    }
+
+    /// Submits a document that keeps the rules; the job's id.
+    pub(crate) fn run(&self, document: &Value) -> String {
+        self.submit(document).unwrap_or_else(|error| panic!("{error:?}\n{document:#}")).id
+    }
+
+    /// The job, once it has ended.
+    pub(crate) fn ended(&self, id: &str) -> Value {
+        let job = self.runtime.block_on(self.jobs.wait(&self.tenant, id, PATIENCE)).unwrap();
+        assert_ne!(job["state"], "running", "{job:#}");
+        job
+    }
+
+    pub(crate) fn stop(&self, id: &str, mode: StopMode) {
+        self.runtime.block_on(self.jobs.stop(&self.tenant, id, mode)).unwrap();
+    }
+
+    pub(crate) fn kill(&self, id: &str) -> Result<(), Error> {
+        self.runtime.block_on(self.jobs.kill(&self.tenant, id))
+    }
+
+    pub(crate) fn job(&self, id: &str) -> Value {
+        self.jobs.get(&self.tenant, id).unwrap()
+    }
+
+    pub(crate) fn tap(&self, id: &str, from: &str, to: &str, rate: f64) -> Result<Tap, Error> {
+        self.wait(self.jobs.tap(&self.tenant, id, from, to, rate))
+    }
+
+    /// Waits for a result, with a limit.
+    pub(crate) fn wait<T>(&self, work: impl Future<Output = T>) -> T {
+        self.runtime.block_on(async { tokio::time::timeout(PATIENCE, work).await.unwrap() })
+    }
+
+    /// The records of a `collect` sink.
+    pub(crate) fn collected(&self, id: &str, sink: &str) -> Vec<Value> {
+        // Before its first run a job has nothing.
+        let records = self.jobs.collected(&self.tenant, id, sink).unwrap_or_default();
+        records.iter().map(|record| serde_json::from_str(record).unwrap()).collect()
+    }
+
+    pub(crate) fn create(&self, topic: &str, partitions: u32) {
+        let name = TopicName::user(topic, &self.tenant).unwrap();
+        self.log.create_topic(&name, &TopicConfig { partitions, ..TopicConfig::default() }).unwrap();
+    }
+
+    /// Appends payloads under their keys, each to the partition of its key.
+    pub(crate) fn append(&self, topic: &str, records: &[(String, String)]) {
+        let name = TopicName::user(topic, &self.tenant).unwrap();
+        let partitions = self.log.topic(&name).unwrap().config.partitions;
+        for (key, value) in records {
+            let number = millstream_types::partition_of_key(key.as_bytes(), partitions).0;
+            let partition = self.log.partition(&TopicPartition::new(name.clone(), number)).unwrap();
+            let record = Record { key: Some(key.as_bytes()), value: Some(value.as_bytes()), ..Record::default() };
+            let (done, answer) = reply();
+            partition.append(&[record], AckLevel::Written, done).unwrap();
+            answer.wait().unwrap();
+        }
+    }
+
+    /// All keys and payloads of a topic, partition by partition.
+    pub(crate) fn read(&self, topic: &str) -> Vec<(String, Value)> {
+        let name = TopicName::user(topic, &self.tenant).unwrap();
+        let mut found = Vec::new();
+        for number in 0..self.log.topic(&name).unwrap().config.partitions {
+            let partition = self.log.partition(&TopicPartition::new(name.clone(), number)).unwrap();
+            let mut next = partition.offsets().first;
+            loop {
+                let batches = partition.read(next, 1 << 20, UpTo::Stable).unwrap();
+                let Some(last) = batches.last() else { break };
+                next = last.next_offset();
+                for record in batches.iter().flat_map(|batch| batch.records()) {
+                    let record = record.unwrap();
+                    let key = String::from_utf8_lossy(record.key.unwrap_or_default()).into_owned();
+                    found.push((key, serde_json::from_slice(record.value.unwrap_or(b"null")).unwrap()));
+                }
+            }
+        }
+        found
+    }
+}
+
+/// Waits until `holds`; says what was waited for if it takes too long.
+pub(crate) fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !holds() {
+        assert!(start.elapsed() < PATIENCE, "waited {PATIENCE:?} for {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
