@@ -1,0 +1,72 @@
+//! What listings, iterations and watches need of a bucket. All of it may block on the disk: it runs on the reading threads.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use millstream_log::Partition;
+use millstream_types::PartitionId;
+
+use super::{Bucket, Found, LOOKUP_PAUSE, LOOKUPS_MAX, Place, read_record};
+use crate::Error;
+use crate::key_merge::KeySource;
+use crate::record::Listed;
+
+impl Bucket {
+    /// The partitions of the topic, by number.
+    pub(crate) fn partitions(&self) -> &[Arc<dyn Partition>] {
+        &self.partitions
+    }
+
+    /// Runs `work`, which may block, on one of the threads that read from the disk.
+    ///
+    /// # Errors
+    /// [`Error::ReadsWaiting`] if too many wait for one; [`Error::Stopped`].
+    pub(crate) async fn on_reading_thread<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, Error> {
+        let pending = self.readers.submit(work).map_err(|full| Error::ReadsWaiting { waiting: full.waiting })?;
+        pending.await.map_err(|_| Error::Stopped)
+    }
+
+    /// Reads the value of `key` on the calling thread; `None` if there is none, or if it has expired. Leaves the cache as it
+    /// is, so that a scan drives nothing out of it.
+    pub(crate) fn read_blocking(&self, key: &[u8]) -> Result<Option<Found>, Error> {
+        let partition = self.partition_of(key);
+        let log = &self.partitions[partition.0 as usize];
+        let mut last = None;
+        for lookup in 1..=LOOKUPS_MAX {
+            let Some(Place { offset, .. }) = self.place(key) else { return Ok(None) };
+            if last == Some(offset) {
+                if lookup == LOOKUPS_MAX {
+                    return Err(self.damaged(partition, offset, "there is no record of that key"));
+                }
+                // A newer record may be in the log, and this one compacted away, before the owner has noted it.
+                std::thread::sleep(LOOKUP_PAUSE);
+            }
+            if let Some(stored) = read_record(&**log, offset, key)? {
+                return Ok(Some(Found { stored, version: offset }));
+            }
+            last = Some(offset);
+        }
+        Err(Error::ReadsWaiting { waiting: LOOKUPS_MAX })
+    }
+
+    /// `true` if the record of `key` at `offset` is its newest, and the key is a client's and has not expired.
+    pub(crate) fn is_live(&self, partition: PartitionId, key: &[u8], offset: u64) -> bool {
+        let table = &self.tables[partition.0 as usize];
+        let place = table.get(table.fingerprint(key));
+        place.is_some_and(|place| place.offset == offset && !place.is_hidden && !place.has_expired(self.now_ms()))
+    }
+}
+
+impl KeySource for Bucket {
+    fn list_keys(
+        &self,
+        partition: PartitionId,
+        start: &[u8],
+        visit: &mut dyn FnMut(&[u8], Listed) -> ControlFlow<()>,
+    ) -> Result<(), Error> {
+        self.list(partition, start, visit)
+    }
+}

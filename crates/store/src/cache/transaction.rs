@@ -1,0 +1,330 @@
+//! A transaction over keys of a cache: it holds the locks of their shards, and can take back what it did.
+
+use std::sync::atomic::Ordering;
+use std::thread;
+
+use bytes::Bytes;
+use parking_lot::MutexGuard;
+
+use super::item::Item;
+use super::listing::{self, Page};
+use super::shard::Shard;
+use super::time::Moment;
+use super::{Cache, EvictionPolicy};
+use crate::{Entry, Interrupted, Refusal, Transaction, Value};
+
+/// Shards that are tried for a fuller one, before a shard that holds little evicts its own keys.
+const FULLER_SHARD_TRIES: usize = 4;
+/// Times that a write looks for keys to evict while others hold the shards that may have some.
+const BUSY_TRIES: usize = 64;
+
+/// The locks of a transaction, taken in the order of the shards.
+pub(super) enum Locked<'a> {
+    One(usize, MutexGuard<'a, Shard>),
+    /// The set of their numbers, and the shards.
+    Many(u64, Vec<MutexGuard<'a, Shard>>),
+}
+
+impl Locked<'_> {
+    #[inline]
+    fn get(&mut self, number: usize) -> Option<&mut Shard> {
+        match self {
+            Self::One(own, shard) => (*own == number).then_some(&mut **shard),
+            Self::Many(set, shards) => {
+                let before = (*set & ((1 << number) - 1)).count_ones() as usize;
+                (*set >> number & 1 == 1).then(|| &mut *shards[before])
+            }
+        }
+    }
+}
+
+/// How one change is taken back.
+struct Change {
+    shard: usize,
+    tag: u32,
+    /// The version that the change stored, if it stored one.
+    stored: Option<u64>,
+    /// What was there before.
+    old: Option<Item>,
+}
+
+/// The changes of a transaction. The first one needs no allocation.
+#[derive(Default)]
+struct Changes {
+    first: Option<Change>,
+    others: Vec<Change>,
+}
+
+impl Changes {
+    fn push(&mut self, change: Change) {
+        match self.first {
+            None => self.first = Some(change),
+            Some(_) => self.others.push(change),
+        }
+    }
+
+    fn pop(&mut self) -> Option<Change> {
+        self.others.pop().or_else(|| self.first.take())
+    }
+}
+
+/// What became of the search for room.
+enum Evicted {
+    Some,
+    /// Nothing was found, but not all shards could be searched, since other transactions hold them.
+    Busy,
+    None,
+}
+
+/// Reads and writes of the keys of a cache that take effect together; see [`Cache::transact_all`].
+pub struct CacheTransaction<'a> {
+    cache: &'a Cache,
+    moment: Moment<'a>,
+    // Declared before the changes: old values are freed when the locks are gone.
+    locked: Locked<'a>,
+    changes: Changes,
+    refusal: Option<Refusal>,
+}
+
+impl<'a> CacheTransaction<'a> {
+    #[inline]
+    pub(super) fn new(cache: &'a Cache, locked: Locked<'a>) -> Self {
+        Self { cache, moment: cache.clock.moment(), locked, changes: Changes::default(), refusal: None }
+    }
+
+    /// The keys there are; some may have expired.
+    pub fn len(&mut self) -> usize {
+        (0..self.cache.shards.len()).map(|number| self.shard(number).slots.len()).sum()
+    }
+
+    /// True if there are no keys.
+    pub fn is_empty(&mut self) -> bool {
+        self.len() == 0
+    }
+
+    /// Deletes all keys.
+    pub fn clear(&mut self) {
+        for number in 0..self.cache.shards.len() {
+            while let Some(last) = self.shard(number).slots.len().checked_sub(1) {
+                self.remove(number, last as u32);
+            }
+        }
+    }
+
+    /// Some keys; see [`Cache::scan`].
+    pub fn scan(&mut self, cursor: u64, count: usize) -> (u64, Vec<Bytes>) {
+        let shards = self.cache.shards.len();
+        listing::scan(shards, cursor, count, |number, from, left, keys| {
+            let shard = self.locked.get(number).expect(LOCKED);
+            listing::page(shard, Page { from, left }, &self.moment, keys)
+        })
+    }
+
+    /// A key at random.
+    pub fn random_key(&mut self) -> Option<Bytes> {
+        let (cache, mut keys) = (self.cache, self.len());
+        while keys > 0 {
+            let mut nth = fastrand::usize(..keys);
+            let mut number = 0;
+            while nth >= self.shard(number).slots.len() {
+                nth -= self.shard(number).slots.len();
+                number += 1;
+            }
+            let shard = self.locked.get(number).expect(LOCKED);
+            if let Some(key) = listing::nth_live(shard, nth, &self.moment) {
+                return Some(key);
+            }
+            shard.settle(&cache.total_bytes);
+            keys -= 1;
+        }
+        None
+    }
+
+    /// # Panics
+    /// If the transaction was not begun with a key of this shard.
+    fn shard(&mut self, number: usize) -> &mut Shard {
+        self.locked.get(number).expect(LOCKED)
+    }
+
+    /// The shard, the tag and the slot of a key, if it is there.
+    fn find(&mut self, key: &[u8]) -> (usize, u32, Option<u32>) {
+        let (number, tag) = self.cache.place(key);
+        let shard = self.locked.get(number).expect(LOCKED);
+        let expiries = shard.counters.expiries;
+        let slot = shard.find_live(tag, key, &self.moment);
+        if shard.counters.expiries != expiries {
+            shard.settle(&self.cache.total_bytes);
+        }
+        (number, tag, slot)
+    }
+
+    fn remove(&mut self, number: usize, slot: u32) {
+        let cache = self.cache;
+        let shard = self.shard(number);
+        let tag = shard.slots[slot as usize].tag;
+        let old = Some(shard.remove(slot));
+        shard.settle(&cache.total_bytes);
+        self.changes.push(Change { shard: number, tag, stored: None, old });
+    }
+
+    fn try_put(&mut self, key: &[u8], value: Value) -> Result<(), Refusal> {
+        self.cache.check(key, &value)?;
+        let (number, tag, slot) = self.find(key);
+        if self.moment.has_passed(value.expires_ms) {
+            if let Some(slot) = slot {
+                self.remove(number, slot);
+            }
+            return Ok(());
+        }
+        let (slot, spare_bytes) = self.make_room(number, tag, slot, key, &value)?;
+        let Self { cache, moment, locked, changes, .. } = self;
+        let shard = locked.get(number).expect(LOCKED);
+        let version = shard.next_version(&cache.versions);
+        let item = Item::new(key, value, version);
+        let old = match slot {
+            Some(slot) => {
+                let old = shard.replace(slot, item);
+                shard.used(slot, &cache.eviction, moment);
+                Some(old)
+            }
+            None => {
+                shard.insert(tag, item, &cache.eviction, moment, spare_bytes);
+                None
+            }
+        };
+        shard.settle(&cache.total_bytes);
+        changes.push(Change { shard: number, tag, stored: Some(version), old });
+        Ok(())
+    }
+
+    /// Evicts until the value fits. Returns the slot of the key, if it is still there, and the bytes that are left.
+    fn make_room(
+        &mut self,
+        number: usize,
+        tag: u32,
+        mut slot: Option<u32>,
+        key: &[u8],
+        value: &Value,
+    ) -> Result<(Option<u32>, u64), Refusal> {
+        let (bytes, expires) = (Item::allocated_bytes(key, value), value.expires_ms.is_some());
+        let (max_bytes, mut tries) = (self.cache.max_bytes, 0);
+        loop {
+            let shard = self.locked.get(number).expect(LOCKED);
+            let cost = match slot {
+                Some(slot) => shard.replace_cost(slot, bytes, expires),
+                None => shard.insert_cost(bytes, expires) as i64,
+            };
+            let held = self.cache.total_bytes.load(Ordering::Relaxed);
+            let total = held.saturating_add_signed(cost);
+            if total <= max_bytes {
+                return Ok((slot, max_bytes - total));
+            }
+            match self.evict(number) {
+                Evicted::Some => slot = slot.and_then(|_| self.shard(number).find(tag, key)),
+                // Rather one value too many for a moment than a refusal by chance; but no second one.
+                Evicted::Busy if held <= max_bytes => return Ok((slot, 0)),
+                Evicted::Busy if tries < BUSY_TRIES => {
+                    tries += 1;
+                    thread::yield_now();
+                }
+                Evicted::Busy | Evicted::None if cost <= 0 => return Ok((slot, 0)),
+                Evicted::Busy | Evicted::None => return Err(Refusal::CacheFull { max_bytes }),
+            }
+        }
+    }
+
+    /// Evicts one key: of the shard `number`, or of a fuller one if it holds less than half of its share.
+    fn evict(&mut self, number: usize) -> Evicted {
+        let shards = self.cache.shards.len();
+        let half_share = self.cache.max_bytes / shards as u64 / 2;
+        if self.shard(number).held_bytes() < half_share {
+            let first = fastrand::usize(..shards);
+            for other in (first..first + FULLER_SHARD_TRIES.min(shards)).map(|other| other % shards) {
+                if self.evict_in(other, half_share) == Some(true) {
+                    return Evicted::Some;
+                }
+            }
+        }
+        let mut is_busy = false;
+        for other in (number..number + shards).map(|other| other % shards) {
+            match self.evict_in(other, 0) {
+                Some(true) => return Evicted::Some,
+                Some(false) => {}
+                None => is_busy = true,
+            }
+        }
+        if is_busy && self.cache.eviction.policy != EvictionPolicy::Noeviction { Evicted::Busy } else { Evicted::None }
+    }
+
+    /// Evicts one key of a shard that holds at least so much; `None` if another transaction has it. Never waits, so
+    /// that the order of locks does not matter.
+    fn evict_in(&mut self, number: usize, least_bytes: u64) -> Option<bool> {
+        let Self { cache, moment, locked, .. } = self;
+        let mut guard = None;
+        let shard = match locked.get(number) {
+            Some(shard) => shard,
+            None => &mut **guard.insert(cache.shards[number].try_lock()?),
+        };
+        let evicted = shard.held_bytes() >= least_bytes && shard.evict(&cache.eviction, moment);
+        shard.settle(&cache.total_bytes);
+        Some(evicted)
+    }
+
+    /// Takes back all changes. Evictions and expiries stay.
+    fn undo(&mut self) {
+        let Self { cache, moment, locked, changes, .. } = self;
+        while let Some(Change { shard, tag, stored, old }) = changes.pop() {
+            let shard = locked.get(shard).expect(LOCKED);
+            let slot = stored.and_then(|version| shard.find_version(tag, version));
+            match (slot, old) {
+                (Some(slot), Some(old)) => drop(shard.replace(slot, old)),
+                (Some(slot), None) => drop(shard.remove(slot)),
+                (None, Some(old)) => shard.insert(tag, old, &cache.eviction, moment, 0),
+                (None, None) => {}
+            }
+            shard.settle(&cache.total_bytes);
+        }
+    }
+}
+
+const LOCKED: &str = "a transaction uses only the keys that it was begun with";
+
+impl Transaction for CacheTransaction<'_> {
+    fn now_ms(&self) -> i64 {
+        self.moment.ms()
+    }
+
+    fn entry(&mut self, key: &[u8]) -> Option<Entry> {
+        let (number, _, slot) = self.find(key);
+        slot.map(|slot| self.shard(number).entry(slot))
+    }
+
+    fn get(&mut self, key: &[u8]) -> Result<Option<Value>, Interrupted> {
+        let (number, tag) = self.cache.place(key);
+        let Self { cache, moment, locked, .. } = self;
+        Ok(cache.get_in(locked.get(number).expect(LOCKED), tag, key, moment))
+    }
+
+    fn put(&mut self, key: &[u8], value: Value) -> Result<(), Interrupted> {
+        if self.refusal.is_none() {
+            self.refusal = self.try_put(key, value).err();
+        }
+        self.refusal.clone().map_or(Ok(()), |refusal| Err(refusal.into()))
+    }
+
+    fn delete(&mut self, key: &[u8]) -> bool {
+        let (number, _, slot) = self.find(key);
+        if let Some(slot) = slot {
+            self.remove(number, slot);
+        }
+        slot.is_some()
+    }
+}
+
+impl Drop for CacheTransaction<'_> {
+    fn drop(&mut self) {
+        if self.refusal.is_some() || thread::panicking() {
+            self.undo();
+        }
+    }
+}

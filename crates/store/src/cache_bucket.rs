@@ -1,0 +1,62 @@
+//! A cache bucket: a [`Cache`] with the settings of a bucket.
+
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use millstream_types::WallClock;
+
+use crate::{BucketConfig, Cache, CacheConfig, Error, StoreConfig};
+
+/// Bytes of a cache whose settings name none.
+const MAX_BYTES: u64 = 64 << 20;
+/// Largest value of a cache whose settings name none.
+const VALUE_MAX_BYTES: u64 = 16 << 20;
+
+/// A cache bucket.
+pub struct CacheBucket {
+    config: ArcSwap<BucketConfig>,
+    cache: Cache,
+    wall: Arc<dyn WallClock>,
+}
+
+impl std::fmt::Debug for CacheBucket {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "CacheBucket({:?})", self.cache)
+    }
+}
+
+impl CacheBucket {
+    /// An empty cache.
+    ///
+    /// # Errors
+    /// [`Error::Settings`] for a setting that cannot be.
+    pub fn new(name: &str, config: BucketConfig, store: &StoreConfig, wall: Arc<dyn WallClock>) -> Result<Self, Error> {
+        let defaults = CacheConfig::default();
+        let settings = CacheConfig {
+            max_bytes: config.quotas.max_bytes.unwrap_or(MAX_BYTES),
+            policy: config.policy,
+            pages_proportions: config.pages_proportions.clone().unwrap_or(defaults.pages_proportions),
+            key_max_bytes: store.key_max_bytes,
+            value_max_bytes: config.quotas.value_max_bytes.unwrap_or(VALUE_MAX_BYTES),
+            ..CacheConfig::default()
+        };
+        let cache = Cache::new(&settings, Arc::clone(&wall))
+            .map_err(|fault| Error::Settings { bucket: name.to_owned(), rule: fault.to_string() })?;
+        Ok(Self { config: ArcSwap::from_pointee(config), cache, wall })
+    }
+
+    /// The settings of the bucket.
+    pub fn config(&self) -> Arc<BucketConfig> {
+        self.config.load_full()
+    }
+
+    /// The keys and values.
+    pub fn cache(&self) -> &Cache {
+        &self.cache
+    }
+
+    /// The bucket's wall time, milliseconds since 1970-01-01T00:00:00Z.
+    pub fn now_ms(&self) -> i64 {
+        self.wall.now_ms()
+    }
+}

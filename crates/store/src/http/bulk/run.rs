@@ -1,0 +1,258 @@
+//! Runs the items of a bulk request at the owners of their partitions.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use axum::http::StatusCode;
+use futures_util::future::join_all;
+use millstream_http::Problem;
+use millstream_log::AckLevel;
+use millstream_types::PartitionId;
+use serde_json::{Map, Value as Json};
+
+use super::Line;
+use super::item::{Action, Expiry, Item, Put};
+use crate::http::key_line::KeyLine;
+use crate::http::problems::problem;
+use crate::{Bucket, Error, Interrupted, OwnerTransaction, Refusal, Stored, Transaction, Value};
+
+/// Most items and bytes of one transaction. Its writes fit one append.
+const TRANSACTION_ITEMS: usize = 512;
+const TRANSACTION_BYTES: usize = 1 << 20;
+/// Bytes of an item beside what it writes.
+const ITEM_BYTES: usize = 128;
+/// Bytes of the values that one request reads.
+const VALUES_MAX_BYTES: u64 = 8 << 20;
+
+/// The outcome of an item, as its transaction knows it.
+#[derive(Debug)]
+enum Outcome {
+    Found {
+        stored: Stored,
+        version: Option<u64>,
+        write: Option<usize>,
+    },
+    Missing,
+    /// Stored, by the write of that number in its transaction; an expiry that has passed leaves none.
+    Stored {
+        is_new: bool,
+        write: Option<usize>,
+    },
+    Deleted {
+        write: Option<usize>,
+    },
+    /// A condition does not hold.
+    Unmet {
+        is_there: bool,
+        version: Option<u64>,
+    },
+    Refused(Refusal),
+    /// The request has read as much as it may.
+    TooMuch,
+}
+
+/// The answer of all lines, in order.
+pub(super) async fn run(bucket: &Arc<Bucket>, lines: Vec<Line>, level: Option<AckLevel>) -> String {
+    let mut answers: Vec<(usize, String)> = Vec::with_capacity(lines.len());
+    let mut by_partition: BTreeMap<PartitionId, Vec<(usize, Item)>> = BTreeMap::new();
+    for (line, item) in lines {
+        match item {
+            Ok(item) => by_partition.entry(bucket.partition_of(&item.key)).or_default().push((line, item)),
+            Err(refusal) => answers.push((line, refused_line(line, &refusal))),
+        }
+    }
+    let values_max_bytes = VALUES_MAX_BYTES / by_partition.len().max(1) as u64;
+    let runs = by_partition
+        .into_iter()
+        .map(|(partition, items)| run_partition(bucket, partition, items, level, values_max_bytes));
+    answers.extend(join_all(runs).await.into_iter().flatten());
+    answers.sort_unstable_by_key(|(line, _)| *line);
+    answers.into_iter().map(|(_, answer)| answer).collect()
+}
+
+async fn run_partition(
+    bucket: &Arc<Bucket>,
+    partition: PartitionId,
+    items: Vec<(usize, Item)>,
+    level: Option<AckLevel>,
+    values_max_bytes: u64,
+) -> Vec<(usize, String)> {
+    let mut answers = Vec::with_capacity(items.len());
+    let mut left_bytes = values_max_bytes;
+    for (lines, items, size_bytes) in transactions(items) {
+        let items: Arc<[Item]> = items.into();
+        let (of_work, ttl_ms) = (Arc::clone(&items), bucket.config().ttl_ms);
+        let work = move |transaction: &mut OwnerTransaction<'_, '_>| work(transaction, &of_work, ttl_ms, left_bytes);
+        match bucket.transact(partition, level, size_bytes, work).await {
+            Ok(done) => {
+                for ((line, item), outcome) in lines.into_iter().zip(&items[..]).zip(done.output) {
+                    if let Outcome::Found { stored, .. } = &outcome {
+                        left_bytes = left_bytes.saturating_sub(stored.value.bytes.len() as u64);
+                    }
+                    answers.push((line, outcome.line(line, item, done.first)));
+                }
+            }
+            Err(error) => {
+                let refusal = problem(&error);
+                answers.extend(lines.into_iter().map(|line| (line, refused_line(line, &refusal))));
+            }
+        }
+    }
+    answers
+}
+
+/// The items of each transaction, with the numbers of their lines and their size.
+fn transactions(items: Vec<(usize, Item)>) -> Vec<(Vec<usize>, Vec<Item>, usize)> {
+    let mut all: Vec<(Vec<usize>, Vec<Item>, usize)> = Vec::new();
+    for (line, item) in items {
+        let size_bytes = ITEM_BYTES + item.size_bytes();
+        let has_room = |(_, items, held): &&mut (Vec<usize>, Vec<Item>, usize)| {
+            items.len() < TRANSACTION_ITEMS && *held + size_bytes <= TRANSACTION_BYTES
+        };
+        match all.last_mut().filter(has_room) {
+            Some((lines, items, held)) => {
+                lines.push(line);
+                items.push(item);
+                *held += size_bytes;
+            }
+            None => all.push((vec![line], vec![item], size_bytes)),
+        }
+    }
+    all
+}
+
+fn work(
+    transaction: &mut OwnerTransaction<'_, '_>,
+    items: &[Item],
+    ttl_ms: Option<u64>,
+    mut left_bytes: u64,
+) -> Result<Vec<Outcome>, Interrupted> {
+    // The values that are on the disk are read together.
+    let mut is_too_much = vec![false; items.len()];
+    for (item, is_too_much) in items.iter().zip(&mut is_too_much).filter(|(item, _)| item.action == Action::Get) {
+        let length = transaction.entry(&item.key).map_or(0, |entry| entry.length);
+        match left_bytes.checked_sub(length) {
+            Some(left) => {
+                left_bytes = left;
+                transaction.will_get(&item.key);
+            }
+            None => *is_too_much = true,
+        }
+    }
+    transaction.all_loaded()?;
+    let apply = |(item, is_too_much): (&Item, bool)| match is_too_much {
+        true => Ok(Outcome::TooMuch),
+        false => apply(transaction, item, ttl_ms),
+    };
+    items.iter().zip(is_too_much).map(apply).collect()
+}
+
+fn apply(transaction: &mut OwnerTransaction<'_, '_>, item: &Item, ttl_ms: Option<u64>) -> Result<Outcome, Interrupted> {
+    let key = &item.key;
+    let entry = transaction.entry(key);
+    let (is_there, version) = (entry.is_some(), entry.and_then(|entry| entry.version));
+    let is_unwanted = matches!(&item.action, Action::Put(put) if put.is_create) && is_there;
+    if is_unwanted || item.version.is_some_and(|wanted| version != Some(wanted)) {
+        return Ok(Outcome::Unmet { is_there, version });
+    }
+    match &item.action {
+        Action::Get => Ok(match transaction.stored(key)? {
+            Some(stored) => Outcome::Found { stored, version, write: transaction.write_of(key) },
+            None => Outcome::Missing,
+        }),
+        Action::Delete if transaction.delete(key) => Ok(Outcome::Deleted { write: transaction.write_of(key) }),
+        Action::Delete => Ok(Outcome::Missing),
+        Action::Put(put) => match transaction.put(key, put.value(transaction.now_ms(), ttl_ms)) {
+            Ok(()) => Ok(Outcome::Stored { is_new: !is_there, write: transaction.write_of(key) }),
+            // The others of the transaction go on.
+            Err(Interrupted::Refused(refusal)) => Ok(Outcome::Refused(refusal)),
+            Err(interrupted) => Err(interrupted),
+        },
+    }
+}
+
+impl Put {
+    fn value(&self, now_ms: i64, ttl_ms: Option<u64>) -> Value {
+        let expires_ms = match self.expiry {
+            Expiry::OfBucket => ttl_ms.map(|ttl_ms| now_ms.saturating_add_unsigned(ttl_ms)),
+            Expiry::After(ttl_ms) => Some(now_ms.saturating_add_unsigned(ttl_ms)),
+            Expiry::At(expires_ms) => Some(expires_ms),
+        };
+        Value { bytes: self.bytes.clone(), expires_ms, attributes: self.attributes.clone() }
+    }
+}
+
+impl Outcome {
+    /// The line of the answer. `first` is the version of the transaction's first write.
+    fn line(self, line: usize, item: &Item, first: u64) -> String {
+        let version_of = |write: Option<usize>| write.map(|write| first + write as u64);
+        match self {
+            Self::Found { stored, version, write } => {
+                let shown = KeyLine::of_stored(&item.key, &stored, version_of(write).or(version));
+                let json = shown.with_value(&stored, usize::MAX).json();
+                format!("{{\"line\":{line},\"status\":200,{}\n", json.strip_prefix('{').unwrap_or_default())
+            }
+            Self::Stored { is_new, write } => {
+                let status = if is_new { StatusCode::CREATED } else { StatusCode::OK };
+                told(line, status, version_of(write), None)
+            }
+            Self::Deleted { write } => told(line, StatusCode::NO_CONTENT, version_of(write), None),
+            Self::Missing => told(line, StatusCode::NOT_FOUND, None, Some("there is no such key".to_owned())),
+            Self::Unmet { is_there, version } => {
+                let found = match (is_there, version) {
+                    (false, _) => "is not there".to_owned(),
+                    (true, Some(version)) => format!("has version {version}"),
+                    (true, None) => "has just been written".to_owned(),
+                };
+                let error = format!("the condition does not hold: the key {found}; read it again and decide anew");
+                told(line, StatusCode::PRECONDITION_FAILED, version, Some(error))
+            }
+            Self::Refused(refusal) => refused_line(line, &problem(&Error::from(refusal))),
+            Self::TooMuch => {
+                let error = format!(
+                    "the values of one request have at most {VALUES_MAX_BYTES} bytes; ask for this one in another request"
+                );
+                told(line, StatusCode::PAYLOAD_TOO_LARGE, None, Some(error))
+            }
+        }
+    }
+}
+
+fn refused_line(line: usize, refusal: &Problem) -> String {
+    told(line, refusal.status(), None, Some(refusal.text()))
+}
+
+fn told(line: usize, status: StatusCode, version: Option<u64>, error: Option<String>) -> String {
+    let mut members = Map::new();
+    members.insert("line".to_owned(), line.into());
+    members.insert("status".to_owned(), status.as_u16().into());
+    members.extend(version.map(|version| ("version".to_owned(), version.into())));
+    members.extend(error.map(|error| ("error".to_owned(), error.into())));
+    format!("{}\n", Json::Object(members))
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+
+    #[test]
+    fn a_transaction_has_bounded_items_and_bytes() {
+        let item = |bytes: usize| {
+            let put =
+                Put { bytes: vec![0; bytes].into(), expiry: Expiry::OfBucket, attributes: None, is_create: false };
+            Item { key: Bytes::from_static(b"k"), version: None, action: Action::Put(put) }
+        };
+        let sizes = |items: Vec<Item>| -> Vec<usize> {
+            transactions(items.into_iter().enumerate().collect()).iter().map(|(lines, _, _)| lines.len()).collect()
+        };
+        assert_eq!(sizes(vec![item(0); 1_200]), [512, 512, 176]);
+        assert_eq!(sizes(vec![item(900 << 10), item(900 << 10), item(1), item(1)]), [1, 3]);
+        let lines: Vec<usize> = transactions((0..1_200).map(|line| (line, item(0))).collect())
+            .into_iter()
+            .flat_map(|(lines, ..)| lines)
+            .collect();
+        assert!(lines.into_iter().eq(0..1_200));
+    }
+}

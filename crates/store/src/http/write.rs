@@ -1,0 +1,286 @@
+//! Writes of a key: put, append, delete.
+
+use std::sync::Arc;
+
+use axum::http::header::{CONTENT_TYPE, ETAG};
+use axum::http::{HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
+use bytes::{Bytes, BytesMut};
+use millstream_http::{Answer, Problem, Request, Unread};
+use serde_json::json;
+
+use super::conditions::{Conditions, Unmet, etag};
+use super::incoming::{BodyCheck, Incoming, announced, check_announced, is_small, too_large};
+use super::parameters::Parameters;
+use super::problems::{bad_parameter, no_such_key, problem};
+use super::target::Target;
+use super::{BODY_MAX_BYTES, RECORD_VALUE_MAX_BYTES, multipart};
+use crate::{
+    Attributes, Bucket, ChunkWriter, Interrupted, OwnerTransaction, Splice, Store, Transaction, UploadId, Value,
+    commit, splice,
+};
+
+/// What a write does with its body.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Effect {
+    Replace,
+    Append,
+    /// Writes at this place of the value.
+    At(u64),
+}
+
+impl Effect {
+    fn at(self) -> Option<u64> {
+        match self {
+            Self::At(offset) => Some(offset),
+            Self::Replace | Self::Append => None,
+        }
+    }
+}
+
+/// The outcome of a write.
+pub(super) struct Written {
+    pub(super) is_new: bool,
+    pub(super) length: u64,
+    pub(super) expires_ms: Option<i64>,
+    /// Records of the transaction before that of the key.
+    pub(super) before: u64,
+}
+
+/// A write before its body.
+struct Draft {
+    target: Target,
+    parameters: Parameters,
+    effect: Effect,
+    conditions: Conditions,
+}
+
+/// `PUT /kv/{bucket}/{key}`
+pub(super) fn put(store: &Arc<Store>, request: &Request<'_>) -> Answer {
+    let start = || -> Result<Answer, Unread> {
+        let (target, parameters) = (Target::of(store, request)?, Parameters::of(request)?);
+        if let Some(id) = parameters.upload.clone() {
+            return multipart::put_part(&target, request, parameters, &id);
+        }
+        let effect = parameters.offset.map_or(Effect::Replace, Effect::At);
+        take_body(request, target, parameters, effect)
+    };
+    answer(start())
+}
+
+/// `POST /kv/{bucket}/{key}?append`, and `?uploads` and `?commit=` of multipart uploads
+pub(super) fn post(store: &Arc<Store>, request: &Request<'_>) -> Answer {
+    let start = || -> Result<Answer, Unread> {
+        let (target, parameters) = (Target::of(store, request)?, Parameters::of(request)?);
+        if parameters.is_append {
+            return take_body(request, target, parameters, Effect::Append);
+        }
+        if parameters.begins_upload {
+            return Ok(multipart::start(target, parameters));
+        }
+        if let Some(id) = parameters.commit.clone() {
+            return multipart::finish(&target, request, parameters, &id);
+        }
+        let rule = "POST appends, or begins or commits an upload";
+        Err(bad_parameter("append", "", rule)
+            .remedy("send 'POST …?append', '?uploads' or '?commit=ID', or PUT to replace the value")
+            .into())
+    };
+    answer(start())
+}
+
+fn answer(outcome: Result<Answer, Unread>) -> Answer {
+    outcome.unwrap_or_else(Answer::from)
+}
+
+/// Takes the body whole if it is small, otherwise as a stream.
+fn take_body(request: &Request<'_>, target: Target, parameters: Parameters, effect: Effect) -> Result<Answer, Unread> {
+    let conditions = Conditions::of(request.headers())?;
+    let check = BodyCheck::of(request.headers())?;
+    let draft = Draft { target, parameters, effect, conditions };
+    if is_small(request) {
+        let body = request.body_to_keep()?;
+        check.whole(&body)?;
+        return Ok(Answer::later(async move { write(draft, body).await.unwrap_or_else(IntoResponse::into_response) }));
+    }
+    // What can be told from the head is told before the client sends it all.
+    if let Some(length) = announced(request).filter(|length| *length > BODY_MAX_BYTES) {
+        return Err(too_large(length, BODY_MAX_BYTES).into());
+    }
+    check_announced(&draft.target.bucket, request)?;
+    let version = draft.target.bucket.version(&draft.target.key);
+    if let Some(unmet) = draft.conditions.unmet_by(version) {
+        return Err(unmet.problem(version).into());
+    }
+    Ok(Answer::stream(async move |body| {
+        let answer = async {
+            match Incoming::new(body, check).whole_if_small().await? {
+                Ok(body) => write(draft, body).await,
+                Err(incoming) => write_large(draft, incoming).await,
+            }
+        };
+        answer.await.unwrap_or_else(IntoResponse::into_response)
+    }))
+}
+
+/// Writes a body that fits a record.
+async fn write(draft: Draft, body: Bytes) -> Result<Response, Problem> {
+    let Draft { target: Target { bucket, key }, parameters, effect, conditions } = draft;
+    let ttl_ms = parameters.ttl_ms.or(bucket.config().ttl_ms);
+    let (of_key, attributes, size_bytes) = (key.clone(), parameters.attributes.clone(), key.len() + body.len());
+    let (upload, of_splice) = (bucket.upload(&key, UploadId::random()), Splice::Bytes(body.clone()));
+    transact(&bucket, &key, &parameters, conditions, size_bytes, move |transaction| {
+        let now_ms = transaction.now_ms();
+        let expires_ms = ttl_ms.map(|ttl_ms| now_ms.saturating_add_unsigned(ttl_ms));
+        let before = transaction.entry(&of_key);
+        let is_new = before.is_none();
+        let length = effect.at().unwrap_or_else(|| before.map_or(0, |entry| entry.length));
+        let length = length.saturating_add(body.len() as u64).max(before.map_or(0, |entry| entry.length));
+        let value = match effect {
+            Effect::Replace => Value { bytes: body.clone(), expires_ms, attributes: attributes.clone() },
+            Effect::Append | Effect::At(_) => {
+                let stored = transaction.stored(&of_key)?;
+                if length > RECORD_VALUE_MAX_BYTES || stored.as_ref().is_some_and(|stored| stored.large.is_some()) {
+                    let (at, attributes) = (effect.at(), attributes.clone());
+                    let done = splice(transaction, &upload, at, &of_splice, expires_ms, attributes)?;
+                    return Ok(Written {
+                        is_new,
+                        length: done.length,
+                        expires_ms: done.expires_ms,
+                        before: done.before,
+                    });
+                }
+                let before = stored.map(|stored| stored.value).unwrap_or_default();
+                merged(before, effect, &body, expires_ms, attributes.clone())
+            }
+        };
+        let (length, expires_ms) = (value.bytes.len() as u64, value.expires_ms);
+        transaction.put(&of_key, value)?;
+        Ok(Written { is_new, length, expires_ms, before: 0 })
+    })
+    .await
+}
+
+/// Writes a large body to parts as it arrives, and shows them once it is complete.
+async fn write_large(draft: Draft, incoming: Incoming) -> Result<Response, Problem> {
+    let Draft { target: Target { bucket, key }, parameters, effect, conditions } = draft;
+    let upload = bucket.upload(&key, UploadId::random());
+    let written = incoming.write(ChunkWriter::alone(&bucket, upload.clone()), BODY_MAX_BYTES).await?;
+    let ttl_ms = parameters.ttl_ms.or(bucket.config().ttl_ms);
+    let (piece, attributes) = (written.piece, parameters.attributes.clone());
+    let answer = transact(&bucket, &key, &parameters, conditions, 0, move |transaction| {
+        let expires_ms = ttl_ms.map(|ttl_ms| transaction.now_ms().saturating_add_unsigned(ttl_ms));
+        let is_new = transaction.entry(&upload.key).is_none();
+        let done = match effect {
+            Effect::Replace => commit(transaction, &upload, vec![piece], expires_ms, attributes.clone()),
+            Effect::Append | Effect::At(_) => {
+                let new = Splice::Part(piece);
+                splice(transaction, &upload, effect.at(), &new, expires_ms, attributes.clone())
+            }
+        }?;
+        Ok(Written { is_new, length: done.length, expires_ms: done.expires_ms, before: done.before })
+    });
+    let answer = answer.await?;
+    written.keep();
+    Ok(answer)
+}
+
+/// Runs a write of `key` if its conditions hold, and answers with its outcome.
+pub(super) async fn transact<W>(
+    bucket: &Bucket,
+    key: &Bytes,
+    parameters: &Parameters,
+    conditions: Conditions,
+    size_bytes: usize,
+    mut work: W,
+) -> Result<Response, Problem>
+where
+    W: FnMut(&mut OwnerTransaction<'_, '_>) -> Result<Written, Interrupted> + Send + 'static,
+{
+    let of_key = key.clone();
+    let checked = move |transaction: &mut OwnerTransaction<'_, '_>| -> Result<Result<Written, Unmet>, Interrupted> {
+        if let Err(unmet) = conditions.check(transaction, &of_key)? {
+            return Ok(Err(unmet));
+        }
+        Ok(Ok(work(transaction)?))
+    };
+    let partition = bucket.partition_of(key);
+    let done = bucket.transact(partition, parameters.level, size_bytes, checked).await;
+    let done = done.map_err(|error| problem(&error))?;
+    match done.output {
+        Ok(written) => Ok(written_answer(&written, done.first + written.before, parameters.is_minimal)),
+        Err(unmet) => Err(unmet.problem(bucket.version(key))),
+    }
+}
+
+/// The value after an append or a write at a place; it fits a record. What the request does not name stays as it was.
+fn merged(
+    before: Value,
+    effect: Effect,
+    body: &Bytes,
+    expires_ms: Option<i64>,
+    attributes: Option<Arc<Attributes>>,
+) -> Value {
+    let at = effect.at().map_or(before.bytes.len(), |offset| offset as usize);
+    let length = (at + body.len()).max(before.bytes.len());
+    let mut bytes = BytesMut::with_capacity(length);
+    bytes.extend_from_slice(&before.bytes);
+    bytes.resize(length, 0);
+    bytes[at..at + body.len()].copy_from_slice(body);
+    Value {
+        bytes: bytes.freeze(),
+        expires_ms: expires_ms.or(before.expires_ms),
+        attributes: attributes.or(before.attributes),
+    }
+}
+
+fn written_answer(written: &Written, version: u64, is_minimal: bool) -> Response {
+    let mut response = match (is_minimal, written.is_new) {
+        (true, _) => StatusCode::NO_CONTENT.into_response(),
+        (false, is_new) => {
+            let status = if is_new { StatusCode::CREATED } else { StatusCode::OK };
+            let Written { length, expires_ms, .. } = written;
+            let body = json!({"version": version, "length": length, "expires_ms": expires_ms}).to_string();
+            let mut response = (status, body).into_response();
+            response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+            response
+        }
+    };
+    response.headers_mut().insert(ETAG, etag(version));
+    response
+}
+
+/// `DELETE /kv/{bucket}/{key}`
+pub(super) fn delete(store: &Arc<Store>, request: &Request<'_>) -> Answer {
+    answer(start_delete(store, request))
+}
+
+fn start_delete(store: &Arc<Store>, request: &Request<'_>) -> Result<Answer, Unread> {
+    let target = Target::of(store, request)?;
+    let parameters = Parameters::of(request)?;
+    if let Some(id) = &parameters.upload {
+        return Ok(multipart::give_up(&target, &parameters, id)?);
+    }
+    let conditions = Conditions::of(request.headers())?;
+    Ok(Answer::later(async move {
+        remove(target, parameters, conditions).await.unwrap_or_else(IntoResponse::into_response)
+    }))
+}
+
+async fn remove(target: Target, parameters: Parameters, conditions: Conditions) -> Result<Response, Problem> {
+    let Target { bucket, key } = target;
+    let of_key = key.clone();
+    let work = move |transaction: &mut OwnerTransaction<'_, '_>| -> Result<Result<bool, Unmet>, Interrupted> {
+        if let Err(unmet) = conditions.check(transaction, &of_key)? {
+            return Ok(Err(unmet));
+        }
+        Ok(Ok(transaction.delete(&of_key)))
+    };
+    let partition = bucket.partition_of(&key);
+    let done = bucket.transact(partition, parameters.level, key.len(), work).await.map_err(|error| problem(&error))?;
+    match done.output {
+        Ok(true) => Ok(StatusCode::NO_CONTENT.into_response()),
+        Ok(false) => Err(no_such_key(&key)),
+        Err(unmet) => Err(unmet.problem(bucket.version(&key))),
+    }
+}

@@ -1,0 +1,62 @@
+//! The bytes behind a key: buckets over the log, and caches, spoken to by HTTP and the Redis protocol.
+//!
+//! A durable bucket is a compacted topic, `kv.<bucket>.<tenant>`. Its table knows the offset of each key's record; the
+//! value stays in the log. Every write is a [`Transaction`] on the thread of the partition's owner.
+//!
+//! ```text
+//!  transaction ─► owner: decide on the table and the writes on their way ─► one append ─► log
+//!  read ─► table: offset ─► cache, or the record in the log
+//!  listing ─► checkpoint, written up to the last answered write
+//! ```
+
+mod bucket;
+mod buckets;
+mod cache;
+mod cache_bucket;
+mod config;
+mod counters;
+mod error;
+mod http;
+mod key_merge;
+mod keys;
+mod parts;
+mod rate;
+mod read_cache;
+mod record;
+mod redis_host;
+pub mod resp;
+mod rift;
+mod stats;
+mod store;
+mod table;
+mod transaction;
+
+pub use bucket::{Bucket, Done, Found, Look, Needed, Snapshot};
+pub use cache::{
+    Cache, CacheConfig, CacheTransaction, EvictionPolicy, InvalidCacheConfig, Keyspace, PageStats, ShardStats,
+    UnknownPolicy,
+};
+pub use cache_bucket::CacheBucket;
+pub use config::{
+    Ack, BUCKET_PARTITIONS_MAX, BucketConfig, BucketKind, ExternalProvider, Quotas, RedisConfig, RiftUser, StatsConfig,
+    StoreConfig,
+};
+pub use counters::{CommandCounts, CommandFigures, DoorCounters};
+pub use error::Error;
+pub use http::routes;
+pub use keys::{Loaded, OwnerTransaction};
+pub use parts::{
+    CHUNK_BYTES, ChunkWriter, Manifest, PART_NUMBER_MAX, PartRecord, Piece, Source, Splice, Spliced, Upload, UploadId,
+    WrittenPart, add_part, begin, commit, splice,
+};
+pub use read_cache::CacheFigures;
+pub use record::{Listed, Stored};
+pub use redis_host::{Logins, RedisHost, database_of};
+pub use rift::{RiftAccess, routes as rift_routes};
+pub use stats::{
+    Categories, Provider, RegisterError, Scope, Sink, Statistics, answer as answer_statistics, routes as stats_routes,
+    show_metrics,
+};
+pub use store::{Opened, Store};
+pub use table::Totals;
+pub use transaction::{Attributes, Entry, Interrupted, Refusal, Transaction, Value};

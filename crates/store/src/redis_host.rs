@@ -1,0 +1,292 @@
+//! The databases of Redis clients: each is a bucket of the client's tenant, made when it is first used.
+//!
+//! Database N is the bucket `dbN`. It has one partition, so that commands over several keys and MULTI are exact. For
+//! other settings, or for a cache, make the bucket before.
+
+mod cache;
+mod durable;
+
+use std::net::SocketAddr;
+use std::sync::{Arc, OnceLock};
+use std::time::Instant;
+
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
+use millstream_types::{LoginProtocol, LoginSource, LoginThrottle, Principal, Role, TenantId};
+
+use self::cache::CacheDatabase;
+use self::durable::DurableDatabase;
+use crate::resp::{self, DatabaseInfo, Failure, Host, LoginError, ServerInfo, User};
+use crate::{BucketConfig, BucketKind, Error, Opened, Store};
+
+/// Databases of a client, as Redis has by default.
+const DATABASES: u32 = 16;
+
+/// Checks names and passwords of users.
+pub trait Logins: Send + Sync + 'static {
+    /// The user `name`, if the password is right. A client that gives a password only is called `default`.
+    fn log_in(&self, name: &str, password: &[u8]) -> Option<Arc<Principal>>;
+}
+
+/// The store as the host of Redis clients.
+pub struct RedisHost {
+    store: Arc<Store>,
+    /// `None` if clients need not log in.
+    logins: Option<Arc<dyn Logins>>,
+    throttle: Arc<LoginThrottle>,
+    version: &'static str,
+    run_id: String,
+    started: Instant,
+    port: OnceLock<u16>,
+}
+
+impl std::fmt::Debug for RedisHost {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "RedisHost({:?})", self.store)
+    }
+}
+
+impl RedisHost {
+    /// A host for the clients of a listener.
+    pub fn new(
+        store: Arc<Store>,
+        logins: Option<Arc<dyn Logins>>,
+        throttle: Arc<LoginThrottle>,
+        version: &'static str,
+    ) -> Self {
+        let run_id = (0..40).map(|_| char::from(b"0123456789abcdef"[fastrand::usize(..16)])).collect();
+        Self { store, logins, throttle, version, run_id, started: Instant::now(), port: OnceLock::new() }
+    }
+
+    /// Tells the port that clients connect to, once it is known.
+    pub fn listens_on(&self, port: u16) {
+        // It is told once.
+        let _ = self.port.set(port);
+    }
+
+    fn tenant(user: &User) -> Result<TenantId, Failure> {
+        TenantId::new(&user.tenant).map_err(Failure::general)
+    }
+}
+
+/// The name of the bucket behind a database.
+fn bucket_name(database: u32) -> String {
+    format!("db{database}")
+}
+
+/// The number of the database that a bucket is.
+pub fn database_of(bucket: &str) -> Option<u32> {
+    let number = bucket.strip_prefix("db")?.parse().ok()?;
+    (number < DATABASES && bucket_name(number) == bucket).then_some(number)
+}
+
+/// The settings of a database that is made when it is first used.
+fn database_config() -> BucketConfig {
+    BucketConfig { partitions: 1, ..BucketConfig::default() }
+}
+
+/// An error of the store as an error reply.
+fn failure(error: &Error) -> Failure {
+    match error {
+        Error::View(source) if source.is_full() => Failure(format!("MISCONF nothing is stored now: {source}").into()),
+        other => Failure::general(other),
+    }
+}
+
+impl Host for RedisHost {
+    fn default_user(&self) -> Option<User> {
+        let tenant = TenantId::DEFAULT.into();
+        self.logins.is_none().then(|| User { name: "default".into(), tenant, role: resp::Role::Admin })
+    }
+
+    fn login<'a>(
+        &'a self,
+        name: &'a str,
+        password: &'a [u8],
+        peer: SocketAddr,
+    ) -> BoxFuture<'a, Result<User, LoginError>> {
+        let outcome = || {
+            let Some(logins) = &self.logins else { return Err(LoginError::Wrong) };
+            if let Some(principal) = logins.log_in(name, password) {
+                let role = match principal.roles {
+                    roles if roles.has(Role::Admin) => resp::Role::Admin,
+                    roles if roles.has(Role::Writer) => resp::Role::Write,
+                    _ => resp::Role::Read,
+                };
+                let (name, tenant) = (principal.name.as_str().into(), principal.tenant.as_str().into());
+                return Ok(User { name, tenant, role });
+            }
+            let source = LoginSource { address: peer.ip(), protocol: LoginProtocol::Redis };
+            self.throttle.check(source).map_err(|throttled| LoginError::Failed(Failure::general(throttled)))?;
+            self.throttle.fail(source);
+            Err(LoginError::Wrong)
+        };
+        let outcome = outcome();
+        async move { outcome }.boxed()
+    }
+
+    fn users(&self, user: &User) -> Vec<User> {
+        vec![user.clone()]
+    }
+
+    fn databases(&self) -> u32 {
+        DATABASES
+    }
+
+    fn select(&self, user: &User, database: u32) -> Result<Arc<dyn resp::Bucket>, Failure> {
+        let (tenant, name) = (Self::tenant(user)?, bucket_name(database));
+        match self.store.find(&tenant, &name) {
+            Ok(Opened::Cache(bucket)) => Ok(Arc::new(CacheDatabase::new(bucket))),
+            Ok(Opened::Durable(bucket)) if bucket.config().partitions > 1 => {
+                let partitions = bucket.config().partitions;
+                Err(Failure::general(format!(
+                    "bucket '{name}' has {partitions} partitions; a database needs a bucket of one"
+                )))
+            }
+            Ok(Opened::Durable(_)) | Err(_) => {
+                Ok(Arc::new(DurableDatabase::new(Arc::clone(&self.store), tenant, name)))
+            }
+        }
+    }
+
+    fn now_ms(&self) -> i64 {
+        self.store.now_ms()
+    }
+
+    fn info(&self, user: &User) -> BoxFuture<'_, ServerInfo> {
+        let info = self.server_info(user);
+        async move { info }.boxed()
+    }
+
+    fn settings(&self, user: &User) -> Vec<(&'static str, String)> {
+        let first = Self::tenant(user).ok().and_then(|tenant| self.store.find(&tenant, &bucket_name(0)).ok());
+        let config = first.map_or_else(database_config, |opened| BucketConfig::clone(&opened.config()));
+        let is_durable = config.kind == BucketKind::Durable;
+        let sync = match config.ack {
+            crate::Ack::Synced => "always",
+            crate::Ack::Written => "everysec",
+            crate::Ack::Memory => "no",
+        };
+        vec![
+            ("appendonly", if is_durable { "yes" } else { "no" }.to_owned()),
+            ("appendfsync", sync.to_owned()),
+            ("save", String::new()),
+            ("maxmemory", config.quotas.max_bytes.unwrap_or(0).to_string()),
+            ("maxmemory-policy", if is_durable { "noeviction" } else { config.policy.as_str() }.to_owned()),
+            ("maxmemory-clients", "0".to_owned()),
+            ("databases", DATABASES.to_string()),
+            ("port", self.port.get().copied().unwrap_or_default().to_string()),
+            ("daemonize", "no".to_owned()),
+            ("replicaof", String::new()),
+        ]
+    }
+
+    /// As in Redis, a change lasts until the next start.
+    fn set(&self, user: &User, name: &str, value: &[u8]) -> Result<(), String> {
+        let text = String::from_utf8_lossy(value);
+        if self.settings(user).iter().any(|(known, current)| *known == name && *current == text) {
+            return Ok(());
+        }
+        let of_bucket = || format!("{name} is a setting of the bucket; change it by 'PUT /buckets/{}'", bucket_name(0));
+        let tenant = Self::tenant(user).map_err(|failure| failure.to_string())?;
+        let Ok(Opened::Durable(bucket)) = self.store.find(&tenant, &bucket_name(0)) else { return Err(of_bucket()) };
+        match name {
+            "maxmemory" => {
+                let bytes = memory_size(&text).ok_or("argument must be a memory value")?;
+                bucket.adjust(|config| config.quotas.max_bytes = (bytes > 0).then_some(bytes));
+            }
+            "appendfsync" => {
+                let ack = match &*text {
+                    "always" => crate::Ack::Synced,
+                    "everysec" => crate::Ack::Written,
+                    "no" => crate::Ack::Memory,
+                    _ => return Err("argument must be one of the following: everysec, always, no".to_owned()),
+                };
+                bucket.adjust(|config| config.ack = ack);
+            }
+            _ => return Err(of_bucket()),
+        }
+        Ok(())
+    }
+
+    fn shutdown(&self, _: &User) -> Result<(), Failure> {
+        Err(Failure::general("other listeners serve from this process; stop it by SIGTERM"))
+    }
+}
+
+impl RedisHost {
+    fn server_info(&self, user: &User) -> ServerInfo {
+        let mut info = ServerInfo {
+            version: self.version.to_owned(),
+            run_id: self.run_id.clone(),
+            process_id: std::process::id(),
+            tcp_port: self.port.get().copied().unwrap_or_default(),
+            uptime_seconds: self.started.elapsed().as_secs(),
+            is_durable: true,
+            memory_policy: "noeviction".to_owned(),
+            ..ServerInfo::default()
+        };
+        if let Some((resident, peak)) = memory_bytes() {
+            (info.memory_used_bytes, info.memory_peak_bytes) = (resident, peak);
+        }
+        let Ok(tenant) = Self::tenant(user) else { return info };
+        for ((_, name), opened) in self.store.all(Some(&tenant)) {
+            let Some(number) = database_of(&name) else { continue };
+            let database = match &opened {
+                Opened::Durable(bucket) => {
+                    let figures = bucket.cache_figures();
+                    info.hits += figures.hits;
+                    info.misses += figures.misses;
+                    DatabaseInfo { number, keys: bucket.totals().keys, expires: 0 }
+                }
+                Opened::Cache(bucket) => {
+                    for shard in bucket.cache().stats() {
+                        info.hits += shard.hits;
+                        info.misses += shard.misses;
+                        info.evicted_keys += shard.evictions;
+                        info.expired_keys += shard.expiries;
+                    }
+                    if number == 0 {
+                        info.is_durable = false;
+                        info.memory_max_bytes = bucket.cache().max_bytes();
+                        info.memory_policy = bucket.cache().policy().as_str().to_owned();
+                    }
+                    let keyspace = bucket.cache().keyspace();
+                    DatabaseInfo { number, keys: keyspace.keys, expires: keyspace.expiring_keys }
+                }
+            };
+            if database.keys > 0 {
+                info.databases.push(database);
+            }
+        }
+        info.databases.sort_by_key(|database| database.number);
+        info
+    }
+}
+
+/// Parses a number of bytes as Redis does: `1gb` is 2^30 and `1g` 10^9 of them.
+fn memory_size(text: &str) -> Option<u64> {
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let unit = match &text[digits.len()..].to_ascii_lowercase()[..] {
+        "" | "b" => 1,
+        "k" => 1_000,
+        "kb" => 1 << 10,
+        "m" => 1_000_000,
+        "mb" => 1 << 20,
+        "g" => 1_000_000_000,
+        "gb" => 1 << 30,
+        _ => return None,
+    };
+    digits.parse::<u64>().ok()?.checked_mul(unit)
+}
+
+/// Bytes that the process holds in memory now, and the most that it has held.
+fn memory_bytes() -> Option<(u64, u64)> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let bytes = |name: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(name))?;
+        let kib: u64 = line.trim().trim_end_matches("kB").trim().parse().ok()?;
+        Some(kib << 10)
+    };
+    bytes("VmRSS:").zip(bytes("VmHWM:"))
+}

@@ -1,0 +1,182 @@
+//! A database that is a durable bucket: its commands run at the owner of the bucket's only partition.
+
+use std::borrow::Cow;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
+use millstream_types::{PartitionId, TenantId};
+use parking_lot::Mutex;
+
+use super::{database_config, failure};
+use crate::keys::VALUE_MAX_BYTES;
+use crate::resp::{self, Execution, Failure, Keyspace, Page, Unit};
+use crate::{Ack, Bucket, Error, Needed, Opened, OwnerTransaction, Store, Transaction};
+
+const PARTITION: PartitionId = PartitionId(0);
+/// Redis's reply to commands that need memory.
+pub(super) const FULL: Failure = Failure(Cow::Borrowed("OOM command not allowed when used memory > 'maxmemory'."));
+/// Keys that FLUSHDB deletes in one transaction.
+const CLEARED_TOGETHER: usize = 1_000;
+
+/// A durable bucket behind a database number.
+#[derive(Clone)]
+pub(super) struct DurableDatabase {
+    store: Arc<Store>,
+    tenant: TenantId,
+    name: String,
+}
+
+impl DurableDatabase {
+    pub(super) fn new(store: Arc<Store>, tenant: TenantId, name: String) -> Self {
+        Self { store, tenant, name }
+    }
+
+    /// The bucket, if it is there.
+    fn existing(&self) -> Option<Arc<Bucket>> {
+        match self.store.find(&self.tenant, &self.name) {
+            Ok(Opened::Durable(bucket)) => Some(bucket),
+            _ => None,
+        }
+    }
+
+    /// The bucket, which is made if it is not there.
+    async fn bucket(&self) -> Result<Arc<Bucket>, Failure> {
+        if let Some(bucket) = self.existing() {
+            return Ok(bucket);
+        }
+        match self.store.ensure_bucket(&self.tenant, &self.name, database_config()).await {
+            Ok(Opened::Durable(bucket)) => Ok(bucket),
+            Ok(Opened::Cache(_)) => Err(Failure::general("the database has become a cache; select it again")),
+            Err(error) => Err(failure(&error)),
+        }
+    }
+
+    async fn run(self, unit: Unit) -> Result<Unit, Failure> {
+        let bucket = self.bucket().await?;
+        let size_bytes = unit.size_bytes();
+        // The unit comes back whatever becomes of the transaction.
+        let shared = Arc::new(Mutex::new(unit));
+        let runs = Arc::clone(&shared);
+        let work = move |transaction: &mut OwnerTransaction<'_, '_>| runs.lock().run(transaction);
+        let outcome = bucket.transact(PARTITION, None, size_bytes, work).await;
+        match outcome {
+            Ok(_) | Err(Error::Refused(_)) => Ok(std::mem::take(&mut *shared.lock())),
+            Err(error) => Err(failure(&error)),
+        }
+    }
+
+    /// Runs a unit that reads keys one by one, and reads from the disk as often as it needs.
+    async fn read(bucket: Arc<Bucket>, mut unit: Unit, needed: Needed) -> Result<Unit, Failure> {
+        let (mut needed, mut loaded) = (needed, Vec::new());
+        loop {
+            bucket.load(needed, &mut loaded).await.map_err(|error| failure(&error))?;
+            match bucket.snapshot(&loaded, |transaction| unit.run(transaction)) {
+                Ok(Ok(())) => return Ok(unit),
+                Ok(Err(more)) => needed = more,
+                Err(error) => return Err(failure(&error)),
+            }
+        }
+    }
+
+    /// The keys behind `after`, at most `limit`, on one of the threads for that.
+    async fn keys_behind(&self, after: Option<Bytes>, limit: usize) -> Result<Page, Failure> {
+        let Some(bucket) = self.existing() else { return Ok(Page::default()) };
+        let store = Arc::clone(&self.store);
+        let list = move || -> Result<Page, Error> {
+            let mut page = Page::default();
+            let start = after.map(|after| [&after[..], b"\0"].concat()).unwrap_or_default();
+            let now_ms = bucket.now_ms();
+            bucket.list(PARTITION, &start, |key, listed| {
+                if page.keys.len() == limit {
+                    page.after = page.keys.last().cloned();
+                    return ControlFlow::Break(());
+                }
+                let has_expired = listed.expires_ms.is_some_and(|expires_ms| expires_ms <= now_ms);
+                if key.first() != Some(&0) && !has_expired {
+                    page.keys.push(Bytes::copy_from_slice(key));
+                }
+                ControlFlow::Continue(())
+            })?;
+            Ok(page)
+        };
+        store.on_reader(list).await.and_then(|page| page).map_err(|error| failure(&error))
+    }
+
+    async fn delete_all(&self) -> Result<(), Failure> {
+        loop {
+            let page = self.keys_behind(None, CLEARED_TOGETHER).await?;
+            if page.keys.is_empty() {
+                return Ok(());
+            }
+            let bucket = self.bucket().await?;
+            let work = move |transaction: &mut OwnerTransaction<'_, '_>| {
+                Ok(page.keys.iter().filter(|key| transaction.delete(key)).count())
+            };
+            bucket.transact(PARTITION, None, 0, work).await.map_err(|error| failure(&error))?;
+        }
+    }
+}
+
+impl resp::Bucket for DurableDatabase {
+    fn execute(&self, mut unit: Unit) -> Execution {
+        let Some(bucket) = self.existing().filter(|_| unit.reads_keys_one_by_one()) else {
+            return Execution::Pending(self.clone().run(unit).boxed());
+        };
+        match bucket.snapshot(&[], |transaction| unit.run(transaction)) {
+            Ok(Ok(())) => Execution::Done(Ok(unit)),
+            Ok(Err(needed)) => Execution::Pending(Self::read(bucket, unit, needed).boxed()),
+            Err(error) => Execution::Done(Err(failure(&error))),
+        }
+    }
+
+    fn value_max_bytes(&self) -> u64 {
+        let of_bucket = self.existing().and_then(|bucket| bucket.config().quotas.value_max_bytes);
+        of_bucket.unwrap_or(VALUE_MAX_BYTES).min(VALUE_MAX_BYTES)
+    }
+
+    fn is_full(&self) -> Option<Failure> {
+        let bucket = self.existing()?;
+        let max_bytes = bucket.config().quotas.max_bytes?;
+        (bucket.totals().bytes > max_bytes).then_some(FULL)
+    }
+
+    fn synced(&self) -> BoxFuture<'_, Result<u32, Failure>> {
+        async {
+            let Some(bucket) = self.existing().filter(|bucket| bucket.config().ack != Ack::Synced) else {
+                return Ok(1);
+            };
+            bucket.sync(PARTITION).await.map_err(|error| failure(&error))?;
+            Ok(1)
+        }
+        .boxed()
+    }
+}
+
+impl Keyspace for DurableDatabase {
+    fn scan(&self, after: Option<Bytes>, limit: usize) -> BoxFuture<'_, Result<Page, Failure>> {
+        self.keys_behind(after, limit.max(1)).boxed()
+    }
+
+    fn count(&self) -> BoxFuture<'_, Result<u64, Failure>> {
+        async {
+            let Some(bucket) = self.existing() else { return Ok(0) };
+            bucket.count().await.map_err(|error| failure(&error))
+        }
+        .boxed()
+    }
+
+    fn random(&self) -> BoxFuture<'_, Result<Option<Bytes>, Failure>> {
+        async {
+            let Some(bucket) = self.existing() else { return Ok(None) };
+            bucket.random_key().await.map_err(|error| failure(&error))
+        }
+        .boxed()
+    }
+
+    fn clear(&self) -> BoxFuture<'_, Result<(), Failure>> {
+        self.delete_all().boxed()
+    }
+}

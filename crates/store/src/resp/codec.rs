@@ -1,0 +1,8 @@
+//! The Redis protocol on the wire: requests of clients, and replies.
+
+mod inline;
+mod reply;
+mod request;
+
+pub use reply::{Protocol, Reply};
+pub use request::{ProtocolError, RequestLimits, RequestParser};

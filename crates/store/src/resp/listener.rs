@@ -1,0 +1,242 @@
+//! The listener of Redis clients.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use bytes::BytesMut;
+use millstream_net::{Admitted, ConnectionLimits, Metrics, Protocol, Refusal, Shutdown};
+use millstream_types::Grant;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use crate::resp::host::Host;
+use crate::resp::session::{Progress, Session};
+use crate::resp::shared::Shared;
+
+/// Memory that an idle connection counts for: its buffers and its state.
+pub const CONNECTION_BYTES: u64 = 24 << 10;
+/// Free room in the receive buffer before each read.
+const READ_BYTES: usize = 16 << 10;
+/// A buffer that has grown beyond this is let go once it is empty.
+const KEPT_BUFFER_BYTES: usize = 64 << 10;
+
+/// Settings of the listener.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ListenerConfig {
+    /// Most bytes of requests that a connection may have sent without an answer; it is closed beyond. It also bounds
+    /// `proto-max-bulk-len`.
+    pub request_max_bytes: u64,
+    /// How long a client may not read its replies before it is closed.
+    pub write_timeout: Duration,
+}
+
+impl Default for ListenerConfig {
+    fn default() -> Self {
+        Self { request_max_bytes: 512 << 20, write_timeout: Duration::from_secs(60) }
+    }
+}
+
+/// Why a listener cannot begin.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum BindError {
+    /// Everybody in the network could do everything.
+    #[error("{address} can be reached from the network and clients need not log in; use 127.0.0.1 or turn logins on")]
+    OpenToTheNetwork {
+        /// The address.
+        address: SocketAddr,
+    },
+    /// The system refuses the address.
+    #[error("cannot listen for Redis clients on {address}")]
+    Bind {
+        /// The address.
+        address: SocketAddr,
+        /// The error of the system.
+        source: std::io::Error,
+    },
+}
+
+/// A bound address that does not serve yet.
+#[derive(Debug)]
+pub struct Listener {
+    listener: millstream_net::Listener,
+    shared: Arc<Shared>,
+    config: ListenerConfig,
+}
+
+impl Listener {
+    /// Binds `address`; port 0 takes any free port.
+    ///
+    /// # Errors
+    /// [`BindError`].
+    pub fn bind(address: SocketAddr, host: Arc<dyn Host>, config: ListenerConfig) -> Result<Self, BindError> {
+        if host.default_user().is_some() && !address.ip().to_canonical().is_loopback() {
+            return Err(BindError::OpenToTheNetwork { address });
+        }
+        let bind = |source| BindError::Bind { address, source };
+        let listener = millstream_net::Listener::bind("redis", address).map_err(bind)?;
+        Ok(Self { listener, shared: Shared::with_limit(host, config.request_max_bytes), config })
+    }
+
+    /// The address, with the real port.
+    pub fn address(&self) -> SocketAddr {
+        self.listener.address()
+    }
+
+    /// What the connections share: the engine tells it of keys that expire.
+    pub fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
+    /// Starts to accept connections.
+    ///
+    /// # Panics
+    /// If another listener for Redis clients counts into the same metrics.
+    pub fn serve(self, limits: ConnectionLimits, metrics: &Metrics) -> millstream_net::Serving {
+        let Self { listener, shared, config } = self;
+        listener.serve(Arc::new(RedisProtocol { shared, config }), limits, metrics).0
+    }
+}
+
+/// Serves each connection that the listener admits.
+struct RedisProtocol {
+    shared: Arc<Shared>,
+    config: ListenerConfig,
+}
+
+impl Protocol for RedisProtocol {
+    fn serve(self: Arc<Self>, socket: TcpStream, admitted: Admitted) -> impl Future<Output = ()> + Send {
+        // Before the task begins, so that numbers of connections are in the order of their arrival. A connection without a
+        // local address is closed already.
+        let session = socket.local_addr().map(|local| Session::new(&self.shared, admitted.peer, local));
+        async move {
+            let Ok(session) = session else { return };
+            let connection = Connection {
+                socket,
+                session,
+                input: BytesMut::with_capacity(READ_BYTES),
+                memory: ConnectionMemory { grant: admitted.memory, bytes: CONNECTION_BYTES },
+                config: self.config,
+            };
+            if let Err(end) = connection.serve(admitted.shutdown).await {
+                tracing::debug!(peer = %admitted.peer, why = %end, "redis: connection closed");
+            }
+        }
+    }
+
+    async fn turn_away(self: Arc<Self>, mut socket: TcpStream, _: (SocketAddr, Shutdown), refusal: Refusal) {
+        self.shared.statistics.rejected_connections.fetch_add(1, Relaxed);
+        // Clients know this text. One that does not take it is closed all the same.
+        let text = format!("-ERR max number of clients reached: {refusal}\r\n");
+        let _ = timeout(Duration::from_secs(1), socket.write_all(text.as_bytes())).await;
+    }
+}
+
+/// Why the server closes a connection.
+#[derive(Debug, thiserror::Error)]
+enum End {
+    #[error("{0}")]
+    Socket(#[from] std::io::Error),
+    #[error("the client did not read its replies for {} s", .0.as_secs())]
+    Slow(Duration),
+    #[error(
+        "the client sent {bytes} bytes of requests without an answer; store.redis.request_max_bytes is {max_bytes}"
+    )]
+    RequestTooLong { bytes: usize, max_bytes: u64 },
+    #[error("there is no memory for {bytes} bytes of requests and replies")]
+    NoMemory { bytes: u64 },
+}
+
+/// What a connection has taken of the memory of its listener.
+struct ConnectionMemory {
+    grant: Grant,
+    bytes: u64,
+}
+
+impl ConnectionMemory {
+    /// Takes memory for buffers of `bytes`, or gives it back.
+    fn set(&mut self, bytes: u64) -> Result<(), End> {
+        let bytes = bytes.max(CONNECTION_BYTES);
+        if bytes > self.bytes && !self.grant.grow(bytes - self.bytes) {
+            return Err(End::NoMemory { bytes });
+        }
+        if bytes < self.bytes {
+            self.grant.shrink(self.bytes - bytes);
+        }
+        self.bytes = bytes;
+        Ok(())
+    }
+}
+
+struct Connection {
+    socket: TcpStream,
+    session: Session,
+    input: BytesMut,
+    memory: ConnectionMemory,
+    config: ListenerConfig,
+}
+
+impl Connection {
+    async fn serve(mut self, shutdown: Shutdown) -> Result<(), End> {
+        let mut stopping = std::pin::pin!(shutdown.begun());
+        loop {
+            let progress = self.session.process(&mut self.input).await;
+            let is_alive = self.session.take_messages();
+            self.write().await?;
+            match progress {
+                Progress::Close => {
+                    // The client may still be sending: it shall read the last reply before it learns of the end.
+                    return Ok(self.socket.shutdown().await?);
+                }
+                _ if !is_alive => return Ok(()),
+                Progress::Write => continue,
+                Progress::Read => {}
+            }
+            self.make_room()?;
+            let woken = self.session.woken();
+            tokio::select! {
+                biased;
+                () = stopping.as_mut() => return Ok(()),
+                () = woken => {}
+                read = self.socket.read_buf(&mut self.input) => match read? {
+                    0 => return Ok(()),
+                    bytes => self.session.count_bytes(bytes, 0),
+                },
+            }
+        }
+    }
+
+    /// Sends the output of the session. A client that is killed meanwhile is not waited for.
+    async fn write(&mut self) -> Result<(), End> {
+        if self.session.output().is_empty() {
+            return Ok(());
+        }
+        let output = std::mem::take(self.session.output());
+        self.memory.set((self.input.capacity() + output.capacity()) as u64)?;
+        let limit = self.config.write_timeout;
+        timeout(limit, self.socket.write_all(&output)).await.map_err(|_| End::Slow(limit))??;
+        self.session.count_bytes(0, output.len());
+        if output.capacity() <= KEPT_BUFFER_BYTES && self.session.output().is_empty() {
+            let mut output = output;
+            output.clear();
+            *self.session.output() = output;
+        }
+        Ok(())
+    }
+
+    /// Makes room for the next read, within what a connection may take.
+    fn make_room(&mut self) -> Result<(), End> {
+        let max_bytes = self.config.request_max_bytes.saturating_add(READ_BYTES as u64);
+        if self.input.len() as u64 > max_bytes {
+            return Err(End::RequestTooLong { bytes: self.input.len(), max_bytes: self.config.request_max_bytes });
+        }
+        if self.input.is_empty() && self.input.capacity() > KEPT_BUFFER_BYTES {
+            self.input = BytesMut::new();
+        }
+        self.input.reserve(READ_BYTES);
+        self.memory.set((self.input.capacity() + self.session.output().capacity()) as u64)
+    }
+}

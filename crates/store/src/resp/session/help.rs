@@ -1,0 +1,66 @@
+//! The replies to HELP.
+
+use bytes::Bytes;
+
+use super::Session;
+use crate::resp::context::Outcome;
+
+/// Replies a line for the container, and two for each subcommand.
+pub(super) fn reply(session: &mut Session, container: &str, subcommands: &[(&str, &str)]) {
+    let mut reply = session.reply();
+    let head = format!("{container} <subcommand> [<arg> [value] [opt] ...]. Subcommands are:");
+    reply.array(3 + 2 * subcommands.len());
+    reply.simple(&head);
+    for (form, meaning) in subcommands.iter().chain(&[("HELP", "Print this help.")]) {
+        reply.simple(form);
+        reply.simple(&format!("    {meaning}"));
+    }
+}
+
+pub(crate) fn object(session: &mut Session, _: &[Bytes]) -> Outcome {
+    reply(
+        session,
+        "OBJECT",
+        &[
+            ("ENCODING <key>", "Return how Redis would keep the value of a key."),
+            ("FREQ <key>", "Return how often a key is used; it is not counted."),
+            ("IDLETIME <key>", "Return the time since the last use of a key; it is not kept."),
+            ("REFCOUNT <key>", "Return the number of references to a value."),
+        ],
+    );
+    Ok(())
+}
+
+pub(crate) fn memory(session: &mut Session, _: &[Bytes]) -> Outcome {
+    reply(
+        session,
+        "MEMORY",
+        &[("USAGE <key> [SAMPLES <count>]", "Return the memory of a key in bytes, as an estimate.")],
+    );
+    Ok(())
+}
+
+pub(crate) fn pubsub(session: &mut Session, _: &[Bytes]) -> Outcome {
+    reply(
+        session,
+        "PUBSUB",
+        &[
+            ("CHANNELS [<pattern>]", "Return the channels with subscribers."),
+            ("NUMPAT", "Return the number of patterns that clients listen to."),
+            ("NUMSUB [<channel> ...]", "Return the number of subscribers of channels."),
+        ],
+    );
+    Ok(())
+}
+
+pub(crate) fn function(session: &mut Session, _: &[Bytes]) -> Outcome {
+    reply(
+        session,
+        "FUNCTION",
+        &[
+            ("FLUSH [ASYNC|SYNC]", "Delete all functions; there are none."),
+            ("LIST", "Return all functions; there are none."),
+        ],
+    );
+    Ok(())
+}

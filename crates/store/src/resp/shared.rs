@@ -1,0 +1,135 @@
+//! What all connections of a listener share.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+use crate::resp::channels::Channels;
+use crate::resp::clients::Clients;
+use crate::resp::cursors::Cursors;
+use crate::resp::events::{EventClass, KeyEvent};
+use crate::resp::host::Host;
+use crate::resp::latency_monitor::LatencyMonitor;
+use crate::resp::settings::Settings;
+use crate::resp::slow_log::SlowLog;
+use crate::resp::statistics::Statistics;
+
+/// The state behind the connections of a listener for Redis clients.
+pub struct Shared {
+    pub(crate) host: Arc<dyn Host>,
+    pub(crate) clients: Clients,
+    pub(crate) settings: Settings,
+    pub(crate) statistics: Statistics,
+    pub(crate) latency: LatencyMonitor,
+    pub(crate) cursors: Cursors,
+    tenants: Mutex<HashMap<Arc<str>, Arc<TenantState>>>,
+}
+
+impl std::fmt::Debug for Shared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Shared").field("clients", &self.clients.count()).finish_non_exhaustive()
+    }
+}
+
+/// What the connections of one tenant share.
+#[derive(Debug, Default)]
+pub(crate) struct TenantState {
+    pub(crate) channels: Channels,
+    pub(crate) slow_log: SlowLog,
+    pub(crate) pause: Pause,
+}
+
+impl Shared {
+    /// The state of a listener that has no connections yet.
+    pub fn new(host: Arc<dyn Host>) -> Arc<Self> {
+        Self::with_limit(host, u64::MAX)
+    }
+
+    /// As [`Shared::new`], with a bound for `proto-max-bulk-len`.
+    pub(crate) fn with_limit(host: Arc<dyn Host>, bulk_max_bytes: u64) -> Arc<Self> {
+        Arc::new(Self {
+            host,
+            clients: Clients::default(),
+            settings: Settings::bounded(bulk_max_bytes),
+            statistics: Statistics::default(),
+            latency: LatencyMonitor::default(),
+            cursors: Cursors::default(),
+            tenants: Mutex::default(),
+        })
+    }
+
+    /// Publishes an event of a key that no command of a session has caused, such as `expired`.
+    pub fn notify(&self, tenant: &str, database: u32, event: &KeyEvent) {
+        if self.settings.classes().contains(event.class) {
+            let state = self.tenants.lock().get(tenant).cloned();
+            if let Some(state) = state {
+                self.publish(&state, database, event);
+            }
+        }
+    }
+
+    pub(crate) fn publish(&self, tenant: &TenantState, database: u32, KeyEvent { name, key, .. }: &KeyEvent) {
+        let classes = self.settings.classes().bits();
+        if classes & EventClass::Keyspace as u16 != 0 {
+            let channel = [format!("__keyspace@{database}__:").as_bytes(), key].concat();
+            tenant.channels.publish(&channel, name.as_bytes());
+        }
+        if classes & EventClass::Keyevent as u16 != 0 {
+            tenant.channels.publish(format!("__keyevent@{database}__:{name}").as_bytes(), key);
+        }
+    }
+
+    /// The state of a tenant, which stays: there are as many as have ever logged in here.
+    pub(crate) fn tenant(&self, tenant: &Arc<str>) -> Arc<TenantState> {
+        Arc::clone(self.tenants.lock().entry(Arc::clone(tenant)).or_default())
+    }
+
+    /// The sums over all tenants of channels and patterns with subscribers.
+    pub(crate) fn channel_counts(&self) -> (usize, usize) {
+        let tenants = self.tenants.lock();
+        let counts = tenants.values().map(|tenant| tenant.channels.counts());
+        counts.fold((0, 0), |sum, counts| (sum.0 + counts.0, sum.1 + counts.1))
+    }
+}
+
+/// A time in which commands of a tenant are held back.
+#[derive(Debug, Default)]
+pub(crate) struct Pause {
+    /// 0 if there is none.
+    all_until_ms: AtomicI64,
+    writes_until_ms: AtomicI64,
+    changed: Notify,
+}
+
+impl Pause {
+    pub(crate) fn begin(&self, until_ms: i64, only_writes: bool) {
+        let until = if only_writes { &self.writes_until_ms } else { &self.all_until_ms };
+        until.fetch_max(until_ms, Relaxed);
+    }
+
+    pub(crate) fn end(&self) {
+        self.all_until_ms.store(0, Relaxed);
+        self.writes_until_ms.store(0, Relaxed);
+        self.changed.notify_waiters();
+    }
+
+    /// Until when a command must wait; 0 if it need not.
+    pub(crate) fn until_ms(&self, writes: bool) -> i64 {
+        let all = self.all_until_ms.load(Relaxed);
+        if writes { all.max(self.writes_until_ms.load(Relaxed)) } else { all }
+    }
+
+    /// Resolves when the pause has been ended early.
+    pub(crate) async fn ended(&self) {
+        self.changed.notified().await;
+    }
+}
+
+/// A copy that holds no more memory than its own bytes, of something that is kept for long.
+pub(crate) fn owned(bytes: &[u8]) -> Bytes {
+    Bytes::copy_from_slice(bytes)
+}

@@ -1,0 +1,298 @@
+//! A unit: data commands of one connection that a bucket runs in one transaction.
+//!
+//! Pipelined commands are a unit so that one turn of the owner serves all of them; each of them succeeds or fails by itself.
+//! The commands of MULTI are a unit that takes effect as a whole.
+//!
+//! Invariants
+//! - A unit may be run again from its start: what it wrote into its buffers before is dropped.
+//! - A command that a limit of the bucket refuses answers an error and changes nothing. If it had changed a key already, the
+//!   whole transaction is given up, and the next run answers the error at once.
+
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+
+use crate::resp::codec::{Protocol, Reply};
+use crate::resp::command::{Command, CommandId, Flag, Run};
+use crate::resp::context::{Context, Fault};
+use crate::resp::events::{EventClasses, KeyEvent};
+use crate::resp::host::Failure;
+use crate::{Interrupted, Refusal, Transaction};
+
+/// Replies up to this size are gathered; the other commands of the unit wait until they have been sent.
+const REPLIES_BYTES: usize = 1 << 20;
+
+/// What all commands of a unit share.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Environment {
+    pub(crate) protocol: Protocol,
+    pub(crate) database: u32,
+    pub(crate) databases: u32,
+    pub(crate) value_max_bytes: u64,
+    pub(crate) classes: EventClasses,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Call {
+    id: CommandId,
+    first: u32,
+    count: u32,
+}
+
+/// How a command of a unit went.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct CallResult {
+    /// Where its reply ends.
+    pub(crate) end: usize,
+    pub(crate) took: Duration,
+}
+
+/// A key that WATCH has looked at.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Watched {
+    pub(crate) database: u32,
+    pub(crate) key: Bytes,
+    pub(crate) seen: Seen,
+}
+
+/// What WATCH has seen of a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Seen {
+    Missing,
+    Version(u64),
+    /// A write of somebody else is on its way to the log. Nobody can tell later whether it was the last one.
+    InFlight,
+}
+
+impl Seen {
+    fn look(transaction: &mut dyn Transaction, key: &[u8]) -> Self {
+        match transaction.entry(key).map(|entry| entry.version) {
+            None => Self::Missing,
+            Some(Some(version)) => Self::Version(version),
+            Some(None) => Self::InFlight,
+        }
+    }
+}
+
+/// What a unit is for.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) enum Purpose {
+    /// Commands that succeed or fail one by one.
+    #[default]
+    Pipeline,
+    /// Commands of MULTI, unless one of these keys has changed.
+    Exec(Vec<Watched>),
+    /// No commands: the versions of these keys are asked for.
+    Watch(Vec<Bytes>),
+}
+
+/// Data commands that a bucket runs in one transaction. See [`crate::resp::Bucket::execute`].
+#[derive(Debug, Default)]
+pub struct Unit {
+    pub(crate) environment: Environment,
+    pub(crate) purpose: Purpose,
+    pub(crate) arguments: Vec<Bytes>,
+    calls: Vec<Call>,
+    /// Calls that have run in earlier transactions.
+    done: usize,
+    /// Results of the calls behind `done`.
+    pub(crate) results: Vec<CallResult>,
+    pub(crate) replies: Vec<u8>,
+    pub(crate) events: Vec<KeyEvent>,
+    /// Calls that a limit refused after they had changed a key.
+    refused: Vec<(usize, Refusal)>,
+    must_run_again: bool,
+    /// A watched key has changed.
+    pub(crate) is_aborted: bool,
+    /// What WATCH has seen.
+    pub(crate) seen: Vec<Seen>,
+}
+
+impl Unit {
+    /// A unit that asks for the versions of keys.
+    pub(crate) fn watching(keys: Vec<Bytes>) -> Self {
+        Self { purpose: Purpose::Watch(keys), ..Self::default() }
+    }
+
+    /// Runs the commands in `transaction`, from the start of the unit each time.
+    ///
+    /// # Errors
+    /// [`Interrupted`]: the transaction must not take effect.
+    pub fn run(&mut self, transaction: &mut dyn Transaction) -> Result<(), Interrupted> {
+        self.results.clear();
+        self.replies.clear();
+        self.events.clear();
+        self.seen.clear();
+        self.is_aborted = false;
+        self.must_run_again = false;
+        match &self.purpose {
+            Purpose::Watch(keys) => {
+                self.seen.extend(keys.iter().map(|key| Seen::look(transaction, key)));
+                return Ok(());
+            }
+            Purpose::Exec(watched) if watched.iter().any(|watched| watched.has_changed(transaction)) => {
+                self.is_aborted = true;
+                return Ok(());
+            }
+            _ => {}
+        }
+        for index in self.done..self.calls.len() {
+            self.run_call(index, transaction)?;
+            if self.replies.len() > REPLIES_BYTES && self.purpose == Purpose::Pipeline {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn run_call(&mut self, index: usize, transaction: &mut dyn Transaction) -> Result<(), Interrupted> {
+        let call = self.calls[index];
+        let (start, events) = (self.replies.len(), self.events.len());
+        let began = Instant::now();
+        let refused = self.refused.iter().find(|(refused, _)| *refused == index).map(|(_, refusal)| refusal.clone());
+        let (outcome, has_written) = match refused {
+            Some(refusal) => (Err(Interrupted::Refused(refusal).into()), false),
+            None => self.attempt(call, transaction),
+        };
+        let error = match outcome {
+            Ok(()) => None,
+            Err(Fault::Error(text)) => Some(text),
+            Err(Fault::Interrupted(Interrupted::NotLoaded)) => return Err(Interrupted::NotLoaded),
+            Err(Fault::Interrupted(Interrupted::Refused(refusal))) if has_written => {
+                self.refused.push((index, refusal.clone()));
+                self.must_run_again = true;
+                return Err(refusal.into());
+            }
+            Err(Fault::Interrupted(Interrupted::Refused(refusal))) => Some(refusal_text(&refusal).into()),
+        };
+        if let Some(text) = error {
+            self.replies.truncate(start);
+            self.events.truncate(events);
+            Reply::new(&mut self.replies, self.environment.protocol).error(text.as_bytes());
+        }
+        self.results.push(CallResult { end: self.replies.len(), took: began.elapsed() });
+        Ok(())
+    }
+
+    /// Runs a command and tells whether it has changed a key.
+    fn attempt(&mut self, call: Call, transaction: &mut dyn Transaction) -> (Result<(), Fault>, bool) {
+        let Run::Data(run) = call.id.command().run else {
+            return (Err(Fault::error("ERR this command does not work on keys")), false);
+        };
+        let mut context = Context {
+            transaction,
+            reply: Reply::new(&mut self.replies, self.environment.protocol),
+            database: self.environment.database,
+            databases: self.environment.databases,
+            value_max_bytes: self.environment.value_max_bytes,
+            classes: self.environment.classes,
+            events: &mut self.events,
+            has_written: false,
+        };
+        let arguments = &self.arguments[call.first as usize..][..call.count as usize];
+        let outcome = run(&mut context, arguments);
+        (outcome, context.has_written)
+    }
+
+    /// Approximate size of the arguments, which bounds what waits for a bucket.
+    pub fn size_bytes(&self) -> usize {
+        self.arguments.iter().map(Bytes::len).sum::<usize>() + self.arguments.len() * size_of::<Bytes>()
+    }
+
+    /// Whether each command reads one key at most, so that nobody can tell if others wrote between them.
+    pub fn reads_keys_one_by_one(&self) -> bool {
+        let reads_one = |call: &Call| {
+            let command = call.id.command();
+            !command.has(Flag::Write) && command.key_places(call.count as usize).count() <= 1
+        };
+        !matches!(self.purpose, Purpose::Exec(_)) && self.pending().all(reads_one)
+    }
+
+    /// Whether no command may change a key, so that a bucket may serve the unit from a snapshot.
+    pub fn is_read_only(&self) -> bool {
+        self.pending().all(|call| !call.id.command().has(Flag::Write))
+    }
+
+    /// The keys of the commands that have not run, some of them several times.
+    pub fn keys(&self) -> impl Iterator<Item = &Bytes> {
+        let watched = match &self.purpose {
+            Purpose::Pipeline => [].iter(),
+            Purpose::Watch(keys) => keys.iter(),
+            Purpose::Exec(_) => [].iter(),
+        };
+        let exec = match &self.purpose {
+            Purpose::Exec(watched) => watched.iter(),
+            _ => [].iter(),
+        };
+        let calls = self.pending().flat_map(|call| {
+            let arguments = &self.arguments[call.first as usize..][..call.count as usize];
+            call.id.command().key_places(arguments.len()).map(|place| &arguments[place])
+        });
+        watched.chain(exec.map(|watched| &watched.key)).chain(calls)
+    }
+
+    fn pending(&self) -> impl Iterator<Item = &Call> {
+        self.calls[self.done..].iter()
+    }
+
+    /// Adds the arguments from `first` on as a command.
+    pub(crate) fn push(&mut self, id: CommandId, first: usize) {
+        let count = self.arguments.len() - first;
+        // A request has at most 2^20 arguments, and a unit a bounded number of requests.
+        let (first, count) = (first as u32, count as u32);
+        self.calls.push(Call { id, first, count });
+    }
+
+    /// Commands that have not run yet.
+    pub(crate) fn pending_count(&self) -> usize {
+        self.calls.len() - self.done
+    }
+
+    /// Whether the unit must be submitted once more before its replies count.
+    pub(crate) fn must_run_again(&self) -> bool {
+        self.must_run_again
+    }
+
+    /// The commands that the last run has answered, with their arguments and results.
+    pub(crate) fn answered(&self) -> impl Iterator<Item = (CommandId, &[Bytes], CallResult)> {
+        self.pending()
+            .zip(&self.results)
+            .map(|(call, result)| (call.id, &self.arguments[call.first as usize..][..call.count as usize], *result))
+    }
+
+    /// Counts the answered commands as done, and forgets everything once all are.
+    pub(crate) fn settle(&mut self) {
+        self.done += self.results.len();
+        self.results.clear();
+        self.replies.clear();
+        self.events.clear();
+        if self.done == self.calls.len() {
+            self.calls.clear();
+            self.arguments.clear();
+            self.refused.clear();
+            self.done = 0;
+        }
+    }
+}
+
+impl Watched {
+    fn has_changed(&self, transaction: &mut dyn Transaction) -> bool {
+        self.seen == Seen::InFlight || Seen::look(transaction, &self.key) != self.seen
+    }
+}
+
+/// The reply to a write that a limit refuses.
+fn refusal_text(refusal: &Refusal) -> String {
+    match refusal {
+        Refusal::CacheFull { .. } => Failure::OUT_OF_MEMORY.to_string(),
+        Refusal::BucketFull { .. } | Refusal::TooManyKeys { .. } => format!("OOM command not allowed: {refusal}"),
+        _ => format!("ERR {refusal}"),
+    }
+}
+
+impl Command {
+    /// Whether a bucket runs it.
+    pub(crate) fn is_data(&self) -> bool {
+        matches!(self.run, Run::Data(_))
+    }
+}

@@ -1,0 +1,85 @@
+//! A client of a session without a socket. Requests are lines, in Redis's quoting.
+
+use std::sync::Arc;
+
+use bytes::BytesMut;
+use millstream_store::resp::{Progress, Session, Shared};
+use tokio::runtime::Runtime;
+
+use crate::memory::{MemoryBucket, MemoryHost};
+
+/// A host, and what its sessions share.
+pub(crate) struct Server {
+    pub(crate) host: Arc<MemoryHost>,
+    pub(crate) shared: Arc<Shared>,
+    runtime: Arc<Runtime>,
+}
+
+impl Server {
+    pub(crate) fn new() -> Self {
+        Self::with(MemoryHost::stopped(false))
+    }
+
+    pub(crate) fn with(host: MemoryHost) -> Self {
+        let host = Arc::new(host);
+        let shared = Shared::new(Arc::clone(&host) as Arc<_>);
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        Self { host, shared, runtime: Arc::new(runtime) }
+    }
+
+    pub(crate) fn bucket(&self) -> &MemoryBucket {
+        &self.host.buckets[0]
+    }
+
+    pub(crate) fn client(&self) -> Client {
+        let session = Session::new(&self.shared, "10.1.2.3:40000".parse().unwrap(), "127.0.0.1:6379".parse().unwrap());
+        Client { session, input: BytesMut::new(), runtime: Arc::clone(&self.runtime), is_closed: false }
+    }
+}
+
+pub(crate) struct Client {
+    session: Session,
+    input: BytesMut,
+    runtime: Arc<Runtime>,
+    pub(crate) is_closed: bool,
+}
+
+impl Client {
+    /// Sends bytes and returns all that comes back, messages included.
+    pub(crate) fn send(&mut self, bytes: &[u8]) -> Vec<u8> {
+        self.input.extend_from_slice(bytes);
+        let mut received = Vec::new();
+        loop {
+            let progress = self.runtime.block_on(self.session.process(&mut self.input));
+            self.is_closed |= !self.session.take_messages();
+            received.append(self.session.output());
+            match progress {
+                Progress::Read => return received,
+                Progress::Write => {}
+                Progress::Close => {
+                    self.is_closed = true;
+                    return received;
+                }
+            }
+        }
+    }
+
+    /// Sends a line and returns the reply, with `\r\n` shown as a space.
+    pub(crate) fn ask(&mut self, line: &str) -> String {
+        let reply = String::from_utf8_lossy(&self.send(format!("{line}\r\n").as_bytes())).into_owned();
+        reply.trim_end().replace("\r\n", " ")
+    }
+
+    /// Checks the replies to lines, one after the other.
+    #[track_caller]
+    pub(crate) fn check(&mut self, dialogue: &[(&str, &str)]) {
+        for (line, expected) in dialogue {
+            assert_eq!(self.ask(line), *expected, "{line}");
+        }
+    }
+
+    /// Messages that have come without a request.
+    pub(crate) fn messages(&mut self) -> String {
+        self.ask("")
+    }
+}
