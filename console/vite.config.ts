@@ -10,7 +10,7 @@ export default defineConfig({
     assetsInlineLimit: 0,
   },
   server: {
-    proxy: { "/stats": server, "/v2": server, "/ngsi-ld": server, "/api": server },
+    proxy: { "/stats": server, "/v2": server, "/ngsi-ld": server, "/api": server, "/kv": server, "/buckets": server },
   },
   test: {
     include: ["src/**/*.test.ts"],

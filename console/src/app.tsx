@@ -6,8 +6,10 @@ import { clock } from "./format";
 import { History } from "./live/history";
 import { latest, type Remote, usePolled } from "./live/remote";
 import { EntitiesPage } from "./pages/entities";
+import { JobsPage } from "./pages/jobs";
 import { OverviewPage } from "./pages/overview";
 import { QueryPage } from "./pages/query";
+import { StorePage } from "./pages/store";
 import { Notice } from "./parts/notice";
 import { TenantPicker } from "./parts/tenant";
 import { ThemePicker } from "./parts/theme-picker";
@@ -15,7 +17,13 @@ import { follow, href, type PageName, usePlace } from "./route";
 
 const STATS_PERIOD_MS = 1_000;
 
-const TITLES: Record<PageName, string> = { overview: "Overview", entities: "Entities", query: "Query" };
+const TITLES: Record<PageName, string> = {
+  overview: "Overview",
+  entities: "Entities",
+  query: "Query",
+  jobs: "Jobs",
+  store: "Store",
+};
 
 export function App(): ComponentChildren {
   const place = usePlace();
@@ -71,6 +79,8 @@ export function App(): ComponentChildren {
         {place.page === "overview" && <OverviewPage stats={stats} samples={samples} params={place.params} />}
         {place.page === "entities" && <EntitiesPage params={place.params} />}
         {place.page === "query" && <QueryPage place={place} />}
+        {place.page === "jobs" && <JobsPage params={place.params} />}
+        {place.page === "store" && <StorePage params={place.params} />}
         {place.page === "unknown" && (
           <Notice tone="error" title="There is no such page">
             <a href={href("overview", { tenant })} onClick={follow}>
@@ -118,6 +128,8 @@ function NavIcon({ page }: { page: PageName }): ComponentChildren {
     overview: "M2 13h12M4 10V6M8 10V3M12 10V7",
     entities: "M8 14s5-4.5 5-8A5 5 0 0 0 3 6c0 3.5 5 8 5 8zM8 7.5a1.5 1.5 0 1 0 0-3 1.5 1.5 0 0 0 0 3z",
     query: "M3 4l4 4-4 4M8.5 12H13",
+    jobs: "M2 3h4v4H2zM10 9h4v4h-4zM6 5h3v6h1",
+    store: "M3 4c0-2 10-2 10 0v8c0 2-10 2-10 0zM3 4c0 2 10 2 10 0M3 8c0 2 10 2 10 0",
   };
   return (
     <svg viewBox="0 0 16 16" width="16" height="16" aria-hidden="true">

@@ -3,6 +3,8 @@ import { App } from "./app";
 import "./styles/base.css";
 import "./styles/parts.css";
 import "./styles/query.css";
+import "./styles/jobs.css";
+import "./styles/store.css";
 import "./styles/pages.css";
 
 const root = document.getElementById("app");

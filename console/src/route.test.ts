@@ -1,5 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { entitiesParams, entitiesPlace } from "./pages/entities-place";
+import { jobsParams, jobsPlace } from "./pages/jobs-place";
+import { storeParams, storePlace } from "./pages/store-place";
 import { href, placeOf } from "./route";
 
 describe("an address", () => {
@@ -8,19 +10,21 @@ describe("an address", () => {
     ["/entities", "entities"],
     ["/entities/", "entities"],
     ["/query?q=SELECT+*", "query"],
+    ["/jobs?job=j1", "jobs"],
+    ["/store?bucket=b", "store"],
     ["/elsewhere", "unknown"],
   ])("%s is the page %s", (address, page) => {
     expect(placeOf(new URL(address, "http://console")).page).toBe(page);
   });
 
-  it("leaves out what was not chosen", () => {
+  it("leaves out settings that were not chosen", () => {
     expect(href("query", { chart: "" }, { q: "" })).toBe("/query");
     expect(href("overview", { tenant: "" })).toBe("/");
   });
 });
 
 describe("the address of a query", () => {
-  it("keeps the text behind the #, whatever stands in it", () => {
+  it("keeps any text behind the #", () => {
     const text = "SELECT a\nFROM \"b\" WHERE c = '100 % #1 & ü'";
     const address = href("query", { chart: "a" }, { q: text });
     const { page, params, fragment } = placeOf(new URL(address, "http://console"));
@@ -29,7 +33,7 @@ describe("the address of a query", () => {
 });
 
 describe("the address of the entities page", () => {
-  it("brings back everything that was chosen", () => {
+  it("restores every choice", () => {
     const place = entitiesPlace(
       new URLSearchParams(
         "tenant=acme&type=T&id=a,b&page=3&limit=100&entity=urn:x&entity_type=T&history=temp&span=week&list=subscriptions&subscription=1a&map=hidden&at=40.7000,-73.9000,9.50",
@@ -50,4 +54,41 @@ describe("the address of the entities page", () => {
       expect(href("entities", entitiesParams(place))).toBe("/entities");
     },
   );
+});
+
+describe("the address of the page of jobs", () => {
+  it("restores every choice", () => {
+    const place = jobsPlace(
+      new URLSearchParams("tenant=acme&state=failed&name=hot&page=2&limit=25&job=j1&edge=in,out&rate=100"),
+    );
+    expect(place).toMatchObject({ tenant: "acme", state: "failed", name: "hot", page: 2, limit: 25, job: "j1" });
+    expect(place).toMatchObject({ edge: { from: "in", to: "out" }, rate: 100 });
+    expect(jobsPlace(new URLSearchParams(jobsParams(place)))).toEqual(place);
+  });
+
+  it.each(["state=x&page=0&limit=3&edge=in&rate=7", "edge=,out&rate=x", ""])(
+    "with nonsense (%s) is the plain page",
+    (query) => {
+      const place = jobsPlace(new URLSearchParams(query));
+      expect(place).toEqual(jobsPlace(new URLSearchParams()));
+      expect(href("jobs", jobsParams(place))).toBe("/jobs");
+    },
+  );
+});
+
+describe("the address of the page of the store", () => {
+  it("restores every choice, bytes that are no text too", () => {
+    const place = storePlace(
+      new URLSearchParams("tenant=acme&bucket=b&prefix=a%252F&view=all&start=%25ff&limit=25&key=a%252Fb%2525"),
+    );
+    expect(place).toMatchObject({ tenant: "acme", bucket: "b", prefix: "a%2F", view: "all", start: "%ff", limit: 25 });
+    expect(place.key).toBe("a%2Fb%25");
+    expect(storePlace(new URLSearchParams(storeParams(place)))).toEqual(place);
+  });
+
+  it.each(["view=x&limit=3", ""])("with nonsense (%s) is the plain page", (query) => {
+    const place = storePlace(new URLSearchParams(query));
+    expect(place).toEqual(storePlace(new URLSearchParams()));
+    expect(href("store", storeParams(place))).toBe("/store");
+  });
 });

@@ -1,12 +1,12 @@
 /**
  * The address bar is the state: which page, and everything the user chose on it.
  *
- * Three paths exist, and the server answers each with this same document, so that a reload or a shared link opens
+ * Five paths exist, and the server answers each with this same document, so that a reload or a shared link opens
  * what was on the screen.
  */
 import { useEffect, useState } from "preact/hooks";
 
-export const PAGES = { overview: "/", entities: "/entities", query: "/query" } as const;
+export const PAGES = { overview: "/", entities: "/entities", query: "/query", jobs: "/jobs", store: "/store" } as const;
 
 export type PageName = keyof typeof PAGES;
 

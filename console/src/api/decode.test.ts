@@ -4,7 +4,7 @@ import { array, DecodeError, dictionary, nullable, number, object, string, withD
 describe("a decoder", () => {
   const point = object({ name: string, at: array(number), note: nullable(string), weight: withDefault(number, 1) });
 
-  it("keeps what it knows and ignores what it does not", () => {
+  it("keeps known members and ignores unknown ones", () => {
     const value = { name: "a", at: [1, 2], note: null, weight: 3, newer: true };
     expect(point(value, "answer")).toEqual({ name: "a", at: [1, 2], note: null, weight: 3 });
   });

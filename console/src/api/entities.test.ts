@@ -28,16 +28,16 @@ describe("an entity", () => {
     expect(entity.attributes.get("humid")?.value).toBeNull();
   });
 
-  it("without a value for an attribute is not an answer", () => {
+  it("is refused if an attribute has no value", () => {
     expect(() => decodeEntity({ id: "a", type: "b", c: { type: "Number" } }, "answer")).toThrow("answer.c.value");
   });
 
-  it("was measured when its latest attribute was", () => {
+  it("has the time of its latest attribute", () => {
     expect(measuredAt(decodeEntity(station, "answer"))).toBe(Date.parse("2013-01-01T07:00:00Z"));
     expect(measuredAt(decodeEntity({ id: "a", type: "b" }, "answer"))).toBeNull();
   });
 
-  it("is where its GeoJSON point is", () => {
+  it("has the place of its GeoJSON point", () => {
     expect(locationOf(decodeEntity(station, "answer"))).toEqual([-74.17, 40.69]);
   });
 
@@ -52,7 +52,7 @@ describe("an entity", () => {
     expect(locationOf(withLocation(type, value))).toBeNull();
   });
 
-  it("is told from others by id and type together", () => {
+  it("is identified by id and type together", () => {
     expect(entityKey({ id: "a b", type: "c" })).not.toBe(entityKey({ id: "a", type: "b c" }));
   });
 });

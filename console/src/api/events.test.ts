@@ -17,11 +17,11 @@ function inPieces(text: string, size: number): ServerEvent[] {
 }
 
 describe("server-sent events", () => {
-  it("are the same however the stream was cut", () => {
+  it("do not depend on how the stream is split", () => {
     for (let size = 1; size <= STREAM.length; size += 1) expect(inPieces(STREAM, size)).toEqual(EVENTS);
   });
 
-  it("survive a character that is cut in half", async () => {
+  it("survive a split character", async () => {
     const bytes = new TextEncoder().encode(STREAM);
     const body = new ReadableStream<Uint8Array>({
       start(controller) {

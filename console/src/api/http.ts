@@ -71,9 +71,13 @@ export function findings(kind: Finding["kind"]): Decoder<Finding[]> {
 export interface Call {
   path: string;
   tenant: string;
-  method?: "GET" | "POST" | "PATCH" | "DELETE";
+  method?: "GET" | "POST" | "PUT" | "PATCH" | "DELETE";
   body?: unknown;
   accept?: string;
+  /** The version that a change depends on, as an entity tag. */
+  ifMatch?: string;
+  /** Asks the server even if the browser has an answer that is fresh. */
+  cache?: "no-store";
   signal?: AbortSignal;
 }
 
@@ -82,6 +86,8 @@ export async function send(call: Call): Promise<Response> {
   const headers = new Headers({ Accept: call.accept ?? "application/json" });
   if (call.tenant !== "") headers.set("Fiware-Service", call.tenant);
   const init: RequestInit = { method: call.method ?? "GET", headers };
+  if (call.ifMatch !== undefined) headers.set("If-Match", call.ifMatch);
+  if (call.cache !== undefined) init.cache = call.cache;
   if (call.signal) init.signal = call.signal;
   if (call.body !== undefined) {
     headers.set("Content-Type", "application/json");

@@ -2,6 +2,7 @@
 import { array, type Json, json, object, string, withDefault } from "./decode";
 import { readEvents } from "./events";
 import { ask, type Finding, findings, Refused, send, Unreachable } from "./http";
+import type { RangeRequest } from "../query/range";
 import { type Summary, summary, type WindowMeta, windowMeta } from "./query-meta";
 
 export type QueryEvent =
@@ -28,13 +29,18 @@ const checked = object({ hints: withDefault(findings("hint"), []) });
 const running = array(object<Running>({ id: string, text: string }));
 
 /** Asks `text` and yields what the server answers. Aborting `signal` ends the query without its summary. */
-export async function* askLive(tenant: string, text: string, signal: AbortSignal): AsyncGenerator<QueryEvent> {
+export async function* askLive(
+  tenant: string,
+  text: string,
+  range: RangeRequest,
+  signal: AbortSignal,
+): AsyncGenerator<QueryEvent> {
   const answer = await send({
     path: "/api/queries",
     tenant,
     method: "POST",
     // Rows that a slow page misses are counted; the query lives on.
-    body: { query: text, deliver: "sse", on_slow: "drop_oldest" },
+    body: { query: text, ...range, with_device: true, deliver: "sse", on_slow: "drop_oldest" },
     accept: "text/event-stream",
     signal,
   });

@@ -41,6 +41,8 @@ export interface WindowMeta {
   /** Of how many records it is. */
   records: number;
   sketches: Sketch[];
+  /** What of it is an estimate, in words. */
+  notes: string[];
 }
 
 /** What the server says of a query. */
@@ -63,6 +65,8 @@ export interface Summary {
   errors: Trouble[];
   /** Those behind the rows of a query without windows. */
   sketches: Sketch[];
+  /** What of these rows is an estimate, in words. */
+  notes: string[];
 }
 
 /** A setting that was given smaller than asked for. */
@@ -101,6 +105,7 @@ export const windowMeta: Decoder<WindowMeta> = object<WindowMeta>({
   emit_time_ms: number,
   records: withDefault(number, 0),
   sketches: withDefault(array(sketch), []),
+  notes: withDefault(array(string), []),
 });
 
 export const summary: Decoder<Summary> = object<Summary>({
@@ -117,4 +122,5 @@ export const summary: Decoder<Summary> = object<Summary>({
   clamped: withDefault(array(object<Clamped>({ setting: string, given: number })), []),
   errors: withDefault(array(object<Trouble>({ error: string, resolution: string })), []),
   sketches: withDefault(array(sketch), []),
+  notes: withDefault(array(string), []),
 });

@@ -8,7 +8,7 @@ function rows(...records: JsonObject[]): Row[] {
 }
 
 describe("bars", () => {
-  it("are of the last row of each thing, in the order in which the things came", () => {
+  it("show the last row of each group, in order of arrival", () => {
     const some = rows({ at: "b", n: 1, m: 9 }, { at: "a", n: -2 }, { at: "b", n: 3, m: "no number" });
     expect(barsOf(some, ["n", "m"], ["at"])).toEqual({
       groups: [
@@ -21,7 +21,7 @@ describe("bars", () => {
     });
   });
 
-  it("are of the newest rows where nothing tells them apart", () => {
+  it("show the newest rows if no column distinguishes them", () => {
     const many = rows(...Array.from({ length: GROUPS_MAX + 2 }, (_, n) => ({ n })));
     const { groups, hidden } = barsOf(many, ["n"], []);
     expect([groups[0]?.values, groups.length, hidden]).toEqual([[2], GROUPS_MAX, 2]);

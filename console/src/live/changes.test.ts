@@ -23,7 +23,7 @@ describe("a live table", () => {
     expect(observe(changed, [entity("a", 2)]).changes.get(cell)).toBe(1);
   });
 
-  it("does not call what is new a change", () => {
+  it("does not mark a new row as a change", () => {
     expect(observe(observe(NOTHING_SEEN, []), [entity("a", 1)]).changes.size).toBe(0);
     expect(changeClass(undefined)).toBe("");
   });

@@ -14,7 +14,7 @@ const TOLD = {
 };
 
 describe("a subscription", () => {
-  it("is read with what is missing left out", () => {
+  it("is read without its missing members", () => {
     const subscription = decodeSubscription(TOLD, "answer");
     expect(subscription).toMatchObject({
       description: "",

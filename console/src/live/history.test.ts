@@ -47,7 +47,7 @@ describe("a history", () => {
     expect(history.with(sample(2), 10)).toBe(history);
   });
 
-  it("begins anew after a silence longer than itself", () => {
+  it("begins anew after a silence longer than its span", () => {
     const history = History.empty.with(sample(1), 10).with(sample(2), 10 + 2 * HISTORY_S);
     expect(history.times_s.at(-1)).toBe(10 + 2 * HISTORY_S);
     expect(history.column("accepted").filter((value) => value !== null)).toEqual([2]);

@@ -7,8 +7,22 @@ function rows(...records: JsonObject[]): Row[] {
   return records.map((record, index) => ({ number: index + 1, at_ms: 1000 * (index + 1), window: null, record }));
 }
 
+describe("the device of a row", () => {
+  it("splits a chart before other columns, however many devices there are", () => {
+    const rows = Array.from({ length: 3 * LINES_MAX }, (_, index): Row => ({
+      number: index + 1,
+      at_ms: 1000 * index,
+      window: null,
+      record: { place: index % 2 === 0 ? "north" : "south", $key: `sensor-${String(index)}`, temp: index },
+    }));
+    expect(chartColumns(["place", "$key", "temp"], rows).categorical).toEqual(["$key", "place"]);
+    const lines = linesOf(rows, { columns: ["temp"], time: null, by: ["$key"] });
+    expect([lines.lines.length, lines.hidden]).toEqual([LINES_MAX, 2 * LINES_MAX]);
+  });
+});
+
 describe("columns that can be drawn", () => {
-  it("are told by their values, missing ones aside", () => {
+  it("are recognised by their values, except missing ones", () => {
     const some = rows(
       { $timestamp: 7, temp: 1, at: "2013-01-01T06:00:00Z", station: "EWR", mixed: 1, same: "x" },
       { temp: null, at: "2013-01-01T07:00:00Z", station: "JFK", mixed: "1", same: "x" },
@@ -21,7 +35,7 @@ describe("columns that can be drawn", () => {
     });
   });
 
-  it("do not split into more lines than can be told apart", () => {
+  it("do not split into more lines than the chart can distinguish", () => {
     const many = rows(...Array.from({ length: LINES_MAX + 1 }, (_, index) => ({ name: `n${index}` })));
     expect(chartColumns(["name"], many).categorical).toEqual([]);
   });
@@ -65,17 +79,17 @@ describe("results of windows", () => {
     { number: 4, at_ms: 3000, window: 2, record: { n: 4, origin: "JFK", mean: 22 } },
   ];
 
-  it("are told apart by text before numbers", () => {
+  it("are distinguished by text before numbers", () => {
     expect(keyColumns(["n", "origin", "mean"], byWindow(results))).toEqual(["origin"]);
   });
 
-  it("are told apart by as many columns as that takes", () => {
+  it("are distinguished by as many columns as necessary", () => {
     const some = rows({ a: "x", b: 1, n: 7 }, { a: "x", b: 2, n: 7 }, { a: "y", b: 1, n: 7 });
     expect(keyColumns(["a", "b", "n"], [some])).toEqual(["a", "b"]);
     expect(keyColumns(["a"], [some])).toEqual([]);
   });
 
-  it("of one row each need nothing to be told apart", () => {
+  it("of one row each need no distinguishing column", () => {
     expect(keyColumns(["n"], byWindow(results.slice(1, 3)))).toEqual([]);
   });
 

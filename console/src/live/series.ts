@@ -10,11 +10,14 @@ export interface ChartColumns {
   numeric: string[];
   /** Columns that hold moments: ISO 8601 text, or the record's own time. */
   temporal: string[];
-  /** Text columns with few enough different values to be a line each. */
+  /** Text columns with few enough different values to be a line each; the device before the others. */
   categorical: string[];
 }
 
 const ISO_TIME = /^\d{4}-\d\d-\d\d[T ]\d\d/;
+
+/** What the column is called that says which device sent a record; there may be any number of devices. */
+const DEVICE = ["$key", "device"];
 
 /** The server's name for a record's own time, in milliseconds since 1970. */
 const RECORD_TIME = "$timestamp";
@@ -29,7 +32,8 @@ export function chartColumns(columns: readonly string[], rows: readonly Row[]): 
     else if (values.every((value) => typeof value === "string" && ISO_TIME.test(value))) result.temporal.push(name);
     else if (values.every((value) => typeof value === "string")) {
       const different = new Set(values).size;
-      if (different > 1 && different <= LINES_MAX) result.categorical.push(name);
+      if (different > 1 && DEVICE.includes(name)) result.categorical.unshift(name);
+      else if (different > 1 && different <= LINES_MAX) result.categorical.push(name);
     }
   }
   return result;

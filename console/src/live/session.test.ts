@@ -18,6 +18,7 @@ const SUMMARY: Summary = {
   clamped: [],
   errors: [],
   sketches: [],
+  notes: [],
 };
 const META: QueryEvent = { kind: "meta", id: "q1", columns: [] };
 
@@ -77,9 +78,9 @@ describe("a live query", () => {
     expect((await afterRun(answering([{ ...META, columns: ["b"] }, rows]))).columns).toEqual(["b"]);
   });
 
-  it("knows of each row to which window it belongs, and tells of windows without rows", async () => {
+  it("knows the window of each row and shows windows without rows", async () => {
     const window = (number: number, emit_time_ms: number): WindowMeta => {
-      return { name: "tumbling time", number, size: 1000, emit_time_ms, records: 2, sketches: [] };
+      return { name: "tumbling time", number, size: 1000, emit_time_ms, records: 2, sketches: [], notes: [] };
     };
     const snapshot = await afterRun(
       answering([

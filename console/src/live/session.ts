@@ -8,6 +8,7 @@ import type { Json, JsonObject } from "../api/decode";
 import { type Finding, Refused } from "../api/http";
 import { askLive, kill, type QueryEvent } from "../api/queries";
 import type { Summary, WindowMeta } from "../api/query-meta";
+import type { RangeRequest } from "../query/range";
 import { FramePainter } from "./frame";
 import { Ring } from "./ring";
 
@@ -71,8 +72,8 @@ export interface Server {
   kill: (id: string) => Promise<void>;
 }
 
-export function serverOf(tenant: string): Server {
-  return { ask: (text, signal) => askLive(tenant, text, signal), kill: (id) => kill(tenant, id) };
+export function serverOf(tenant: string, range: RangeRequest): Server {
+  return { ask: (text, signal) => askLive(tenant, text, range, signal), kill: (id) => kill(tenant, id) };
 }
 
 export class QuerySession {

@@ -54,7 +54,7 @@ describe("a view", () => {
     }
   });
 
-  it("of nothing is the world, of one point its surroundings", () => {
+  it("without points is the world, with one point its surroundings", () => {
     expect(worldPixels(fitting([], SIZE).zoom)).toBeLessThan(2 * SIZE.width);
     expect(fitting([[2, 48]], SIZE).zoom).toBeLessThan(10);
   });

@@ -1,14 +1,18 @@
 /** Ask a question of data that has not arrived yet, and watch the answer. */
 import type { ComponentChildren } from "preact";
+import { useState } from "preact/hooks";
 import { useFindings } from "../live/findings";
 import { useKnown } from "../live/known";
 import { useSession } from "../live/use-session";
 import { Answer } from "../parts/answer";
 import { Editor } from "../parts/editor";
 import { ExampleCards } from "../parts/example-cards";
+import { Notice } from "../parts/notice";
 import { QueryActions } from "../parts/query-actions";
+import { QueryRange } from "../parts/query-range";
 import { QueryStatus } from "../parts/query-status";
 import { RunningQueries } from "../parts/running";
+import { rangeRequest } from "../query/range";
 import { go, href, type Place } from "../route";
 import { queryHref, useQueryText } from "./query-text";
 
@@ -21,14 +25,21 @@ export function QueryPage({ place }: { place: Place }): ComponentChildren {
   const found = useFindings(tenant, text);
   const findings = state.kind === "refused" && state.text === text ? state.findings : found;
   const known = useKnown(tenant, text, snapshot.columns);
+  const range = { from: params.get("from") ?? "", until: params.get("until") ?? "" };
+  const [unreadable, setUnreadable] = useState<string | null>(null);
   const runNow = (): void => {
-    run(text);
+    const request = rangeRequest(range, Date.now());
+    setUnreadable(typeof request === "string" ? request : null);
+    if (typeof request !== "string") run(text, request);
+  };
+  const choose = (change: Readonly<Record<string, string>>): void => {
+    go(href("query", { ...Object.fromEntries(params), ...change }, { q: text }), "amend");
   };
   return (
     <div class="page">
       <div class="page-head">
         <h1>Query</h1>
-        <p class="facts">Answers come from records that arrive from now on.</p>
+        <p class="facts">Answers come from records that arrive from now on, unless the query begins earlier.</p>
       </div>
       <section class="card query-card" aria-label="Question">
         <Editor text={text} findings={findings} known={known} onText={setText} onRun={runNow} />
@@ -40,17 +51,16 @@ export function QueryPage({ place }: { place: Place }): ComponentChildren {
           onRun={runNow}
           onStop={stop}
         />
+        <QueryRange range={range} onChange={choose} />
+        {unreadable !== null && (
+          <Notice tone="error" title="The query was not asked">
+            {unreadable}
+          </Notice>
+        )}
       </section>
       {state.kind === "idle" && <ExampleCards onTake={setText} />}
       <QueryStatus snapshot={snapshot} />
-      <Answer
-        tenant={tenant}
-        snapshot={snapshot}
-        params={params}
-        onChoose={(change) => {
-          go(href("query", { ...Object.fromEntries(params), ...change }, { q: text }), "amend");
-        }}
-      />
+      <Answer tenant={tenant} snapshot={snapshot} params={params} onChoose={choose} />
       <RunningQueries tenant={tenant} own={snapshot.id} />
     </div>
   );

@@ -14,7 +14,7 @@ describe("the axis of time", () => {
     expect(timeRange(1000, 1900, undefined)).toEqual([1000, 1900]);
   });
 
-  it("says as much as the distance between its ticks needs", () => {
+  it("labels its ticks as precisely as their distance needs", () => {
     const moment = new Date(2013, 0, 5, 6, 7, 8, 90).getTime() / 1000;
     expect(tickLabel(moment, 0.01)).toBe("06:07:08.090");
     expect(tickLabel(moment, 10)).toBe("06:07:08");

@@ -18,7 +18,9 @@ export function Drawer(props: {
       tabIndex={-1}
       aria-labelledby="drawer-title"
       onKeyDown={(event) => {
-        if (event.key === "Escape") onClose();
+        // A question that is asked from here takes its Escape itself.
+        const asked = event.target instanceof Element && event.target.closest("dialog") !== null;
+        if (event.key === "Escape" && !asked) onClose();
       }}
     >
       <header>

@@ -36,24 +36,26 @@ export function Paging(props: {
           ))}
         </select>
       </label>
-      <button
-        type="button"
-        disabled={page <= 1}
-        onClick={() => {
-          onChange({ page: page - 1 });
-        }}
-      >
-        Previous
-      </button>
-      <button
-        type="button"
-        disabled={page >= pages}
-        onClick={() => {
-          onChange({ page: page + 1 });
-        }}
-      >
-        Next
-      </button>
+      <div class="paging-steps">
+        <button
+          type="button"
+          disabled={page <= 1}
+          onClick={() => {
+            onChange({ page: page - 1 });
+          }}
+        >
+          Previous
+        </button>
+        <button
+          type="button"
+          disabled={page >= pages}
+          onClick={() => {
+            onChange({ page: page + 1 });
+          }}
+        >
+          Next
+        </button>
+      </div>
     </div>
   );
 }

@@ -30,7 +30,8 @@ function LiveFacts({ tenant, id, snapshot }: { tenant: string; id: string; snaps
 
 function Facts({ summary, snapshot: { window } }: { summary: Summary | null; snapshot: Snapshot }): ComponentChildren {
   const sketches = (window?.sketches ?? summary?.sketches ?? []).map(sketchText);
-  const regrets = summary === null ? [] : troubles(summary);
+  const notes = window?.notes ?? summary?.notes ?? [];
+  const regrets = [...notes, ...(summary === null ? [] : troubles(summary))];
   if (summary === null && window === null) return null;
   return (
     <section class="card facts-card" aria-label="About this answer">

@@ -75,7 +75,12 @@ function BarsOfRows(props: { rows: readonly Row[]; choice: ChartChoice; shape: S
 }
 
 function titleOf({ columns, by }: ChartChoice): string {
-  return by.length > 0 ? `${columns.join(", ")} by ${by.join(", ")}` : columns.join(", ");
+  return by.length > 0 ? `${columns.join(", ")} by ${by.map(columnText).join(", ")}` : columns.join(", ");
+}
+
+/** The key of a record of a device is that device. */
+function columnText(name: string): string {
+  return name === "$key" ? "device" : name;
 }
 
 function Choices(props: {
@@ -118,7 +123,10 @@ function Choices(props: {
       <Choice
         label="by"
         value={by.length > 0 ? by.join(",") : NONE}
-        options={[[NONE, "–"], ...options.by.map((names): [string, string] => [names.join(","), names.join(", ")])]}
+        options={[
+          [NONE, "–"],
+          ...options.by.map((names): [string, string] => [names.join(","), names.map(columnText).join(", ")]),
+        ]}
         onChange={(split) => {
           onChoose({ by: split });
         }}

@@ -15,18 +15,18 @@ describe("the chart of an answer", () => {
     expect(choice).toMatchObject({ kind: "line", columns: ["n"], time: null, by: ["origin"] });
   });
 
-  it("is bars for an answer that came at once, without the bars of what names them", () => {
+  it("is bars for an answer that came at once, labelled by the naming column", () => {
     const quantiles = rows(null, { Quantile: 0, Value: 7 }, { Quantile: 1, Value: 9 });
     const choice = chartChoice(["Quantile", "Value"], quantiles, "once", new URLSearchParams());
     expect(choice).toMatchObject({ kind: "bar", columns: ["Value"], by: ["Quantile"] });
   });
 
-  it("of single rows runs over the time that they tell", () => {
+  it("of single rows runs over their time column", () => {
     const single = rows(null, { at: "2013-01-01T06:00:00Z", temp: 1 }, { at: "2013-01-01T07:00:00Z", temp: 2 });
     expect(chartChoice(["at", "temp"], single, "rows", new URLSearchParams())).toMatchObject({ time: "at", by: [] });
   });
 
-  it("is as the address says, as far as that can be", () => {
+  it("follows the address as far as possible", () => {
     const params = new URLSearchParams({ as: "bar", chart: "mean,n,gone", by: NONE });
     const choice = chartChoice(["origin", "n", "mean"], GROUPS, "windows", params);
     expect(choice).toMatchObject({ kind: "bar", columns: ["n", "mean"], by: [] });
@@ -40,8 +40,8 @@ describe("the chart of an answer", () => {
 });
 
 describe("the shape of an answer", () => {
-  it("is told by its windows, or by all of it coming together at the end", () => {
-    const window = { name: "tumbling time", number: 1, size: 1, emit_time_ms: 1, records: 1, sketches: [] };
+  it("is windows, one result at the end, or rows", () => {
+    const window = { name: "tumbling time", number: 1, size: 1, emit_time_ms: 1, records: 1, sketches: [], notes: [] };
     expect(shapeOf({ state: { kind: "idle" }, window }, [])).toBe("windows");
     expect(shapeOf({ state: { kind: "ended", summary: null }, window: null }, GROUPS)).toBe("once");
     expect(shapeOf({ state: { kind: "live", id: "", since_ms: 0 }, window: null }, GROUPS)).toBe("rows");

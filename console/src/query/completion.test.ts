@@ -54,7 +54,7 @@ describe("the completion of a query", () => {
     },
   );
 
-  it("proposes all that may follow when asked", () => {
+  it("proposes everything that may follow when asked", () => {
     expect(at("SELECT * FROM STREAM() |", true)).toEqual(["WHERE", "GROUP BY", "ORDER BY", "WINDOWING", "LIMIT"]);
     expect(at("SELECT |", true)?.slice(0, 3)).toEqual(["temp", "temp_max", "origin"]);
   });

@@ -1,6 +1,7 @@
 /** What could stand at the caret of a query: keywords, functions, fields, streams. */
+import { AGGREGATES, FUNCTIONS } from "./functions";
 import { tokens, type Token } from "./text";
-import { FUNCTIONS, PSEUDO } from "./words";
+import { PSEUDO } from "./words";
 
 export type OptionKind = "field" | "record" | "function" | "keyword" | "stream";
 
@@ -32,9 +33,8 @@ const WORD_BEFORE = /(?:[$A-Za-z_][\w.]*|"[^"']*)$/;
 const WORD_AFTER = /^\w*/;
 
 const END_CLAUSES = ["ORDER BY", "WINDOWING", "LIMIT"];
-const OPERATORS = ["AND", "OR", "XOR", "IN", "NOT IN", "BETWEEN", "RLIKE", "IS NULL", "IS NOT NULL"];
-const LITERALS = ["NOT", "NULL", "TRUE", "FALSE", "NOW"];
-const AGGREGATES = new Set(["COUNT", "SUM", "AVG", "MIN", "MAX", "TOP", "QUANTILE", "FREQ", "CUMFREQ"]);
+const OPERATORS = ["AND", "OR", "XOR", "IN", "NOT IN", "BETWEEN", "LIKE", "RLIKE", "IS NULL", "IS NOT NULL"];
+const LITERALS = ["NOT", "CASE", "NULL", "TRUE", "FALSE", "NOW"];
 
 type Clause = "start" | "SELECT" | "FROM" | "WHERE" | "GROUP" | "HAVING" | "ORDER" | "WINDOWING" | "LIMIT";
 
@@ -108,7 +108,7 @@ function window(before: readonly Token[]): Option[] {
 
 function values(clause: Clause, text: string, known: Known): Option[] {
   const canAggregate = clause === "SELECT" || clause === "HAVING" || clause === "ORDER";
-  const functions = [...FUNCTIONS].filter(([name]) => canAggregate || !AGGREGATES.has(name));
+  const functions = [...FUNCTIONS].filter(([name]) => canAggregate || !AGGREGATES.includes(name));
   return [
     ...(clause === "SELECT" ? [] : aliases(text)),
     ...known.fields.map(({ path, detail }): Option => ({ kind: "field", text: path, detail })),
@@ -159,7 +159,7 @@ function endsValue(before: readonly Token[]): boolean {
     case "function":
       return false;
     case "keyword":
-      return ["NULL", "TRUE", "FALSE", "NOW", "ASC", "DESC"].includes(text.toUpperCase());
+      return ["NULL", "TRUE", "FALSE", "NOW", "END", "ASC", "DESC"].includes(text.toUpperCase());
     case "plain":
       if (text.endsWith("*")) return /^(?:SELECT|DISTINCT)$/i.test(before.at(-2)?.text ?? "");
       return /[\w)\]]$/.test(text);

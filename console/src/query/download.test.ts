@@ -17,7 +17,7 @@ describe("the file of an answer", () => {
     expect(fileText("json", [], [])).toBe("[]\n");
   });
 
-  it("says of which window a row is", () => {
+  it("names the window of each row", () => {
     expect(fileText("csv", ["n"], WINDOWS)).toBe("window,given,n\r\n7,1970-01-01T00:00:01.500Z,2\r\n");
     expect(JSON.parse(fileText("json", ["n"], WINDOWS))).toEqual([
       { window: 7, given: "1970-01-01T00:00:01.500Z", record: { n: 2 } },

@@ -48,13 +48,13 @@ describe("a sketch in words", () => {
     expect(sketchText({ ...NOTHING, ...change }).text).toBe(text);
   });
 
-  it("is named after what it is of", () => {
+  it("is named after its aggregate", () => {
     expect(sketchText({ ...NOTHING, of: "COUNT(DISTINCT a)" }).of).toBe("COUNT(DISTINCT a)");
   });
 });
 
 describe("a window in words", () => {
-  const window = { name: "tumbling time", number: 3, size: 5000, emit_time_ms: 0, records: 1, sketches: [] };
+  const window = { name: "tumbling time", number: 3, size: 5000, emit_time_ms: 0, records: 1, sketches: [], notes: [] };
   it.each([
     [window, "Window 3, every 5 s, of 1 record"],
     [{ ...window, size: 500 }, "Window 3, every 500 ms, of 1 record"],
@@ -80,13 +80,14 @@ describe("the summary of a query", () => {
     clamped: [],
     errors: [],
     sketches: [],
+    notes: [],
   };
 
-  it("has nothing to regret when all went well", () => {
+  it("has no remarks if nothing was left out", () => {
     expect(troubles(summary)).toEqual([]);
   });
 
-  it("says what was left out, and why", () => {
+  it("names each omission and its reason", () => {
     const lines = troubles({
       ...summary,
       dropped: 1,
@@ -102,7 +103,7 @@ describe("the summary of a query", () => {
     ]);
   });
 
-  it("tells the share that matched, as fine as it takes", () => {
+  it("shows the share of matches with enough digits", () => {
     expect(matchedText({ ...summary, matched: 1, records_seen: 3000 })).toBe("1 (0.033 %)");
     expect(matchedText(summary)).toBe("0");
     expect([percent(0.5), percent(0), percent(1)]).toEqual(["50 %", "0 %", "100 %"]);

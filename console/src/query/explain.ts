@@ -4,6 +4,7 @@ import { bytes, counted, duration, latency, short, whole } from "../format";
 
 const CAUSES: Readonly<Record<string, string>> = {
   duration: "its time was over",
+  until: "it had seen everything up to its end",
   size: "it had all the rows it asked for",
   killed: "it was stopped",
   limit: "it broke a limit",
@@ -88,7 +89,9 @@ export function troubles(summary: Summary): string[] {
   const lines: string[] = [];
   if (dropped > 0) lines.push(`${counted(dropped, "row")} left out by the server: this page was too slow`);
   if (evaluation_errors > 0)
-    lines.push(`${counted(evaluation_errors, "record")} could not be evaluated, and did not match`);
+    lines.push(
+      `${counted(evaluation_errors, "record")} had a value that could not be computed: NULL in its row, no match in a condition`,
+    );
   if (not_json > 0)
     lines.push(`${counted(not_json, "record")} of the stream ${not_json === 1 ? "was" : "were"} not JSON`);
   if (skipped > 0) lines.push(`${counted(skipped, "record")} gone before they could be read`);

@@ -12,14 +12,14 @@ function storageWith(text: string | null): Pick<Storage, "getItem" | "setItem"> 
 }
 
 describe("saved queries", () => {
-  it("come back as they were kept", () => {
+  it("are restored as they were saved", () => {
     const storage = storageWith(null);
     expect(loadSaved(storage)).toEqual([]);
     storeSaved(storage, [{ name: "a", text: "SELECT *" }]);
     expect(loadSaved(storage)).toEqual([{ name: "a", text: "SELECT *" }]);
   });
 
-  it.each(["{", "{}", '[{"name": 1}]'])("are none if what is kept is %s", (text) => {
+  it.each(["{", "{}", '[{"name": 1}]'])("are none if the stored text is %s", (text) => {
     expect(loadSaved(storageWith(text))).toEqual([]);
   });
 

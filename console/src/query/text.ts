@@ -1,6 +1,7 @@
 /** The text of a query as the editor sees it: coloured words, and the places that the server's findings point at. */
 import type { Finding } from "../api/http";
-import { ALIASES, FUNCTIONS, PLACED, RESERVED } from "./words";
+import { ALIASES, FUNCTIONS } from "./functions";
+import { PLACED, RESERVED } from "./words";
 
 export type TokenKind = "keyword" | "function" | "string" | "number" | "pseudo" | "plain";
 

@@ -24,7 +24,7 @@ afterAll(async () => {
 const open = (page: Page, path: string): Promise<void> => openPage(page, server, path);
 
 describe("the overview", () => {
-  it("counts what devices send while one watches", async () => {
+  it("counts the messages of devices while one watches", async () => {
     await withPage(browser, {}, async (page) => {
       await open(page, "/");
       const accepted = page.getByRole("group", { name: "Accepted", exact: true });
@@ -33,7 +33,7 @@ describe("the overview", () => {
         return Number(digits.replaceAll(",", ""));
       };
       // The server takes a sample twice a second: what has just been sent may not be in the first one shown.
-      await expect.poll(count, { timeout: 30_000, interval: 100 }).toBeGreaterThanOrEqual(STATIONS.length);
+      await expect.poll(count, { timeout: 100_000, interval: 100 }).toBeGreaterThanOrEqual(STATIONS.length);
       const before = await count();
       await server.measure(NEWARK, { origin: "EWR", temp: 40 });
       await eventually(count, before + 1);
@@ -58,7 +58,7 @@ describe("the overview", () => {
     });
   });
 
-  it("says of a tenant without data that it has none, and whose the server's figures are", async () => {
+  it("says that a tenant has no topics and that the server's figures are of all tenants", async () => {
     await withPage(browser, {}, async (page) => {
       await open(page, "/?tenant=nobody");
       await page.getByText("Tenant nobody has no topics").waitFor();
@@ -79,7 +79,7 @@ describe("the entities page", () => {
     });
   });
 
-  it("points out on the map what the pointer is on in the table, and the other way round", async () => {
+  it("marks the row under the pointer on the map, and the other way round", async () => {
     await withPage(browser, {}, async (page) => {
       // With Kennedy in the middle of the map.
       await open(page, `/entities?at=${KENNEDY.latitude},${KENNEDY.longitude},10`);
@@ -153,7 +153,7 @@ describe("the entities page", () => {
 });
 
 describe("everywhere", () => {
-  it("says that the server has stopped answering, and recovers when it is back", async () => {
+  it("says that the server does not answer, and recovers when it is back", async () => {
     await withPage(browser, {}, async (page) => {
       await open(page, "/entities");
       await page.getByRole("button", { name: "EWR" }).waitFor();
@@ -195,7 +195,7 @@ describe("everywhere", () => {
 
   it("fits a phone without scrolling sideways", async () => {
     await withPage(browser, { width: 390, height: 844 }, async (page) => {
-      for (const path of ["/", "/entities", "/query"]) {
+      for (const path of ["/", "/entities", "/query", "/jobs", "/store"]) {
         await open(page, path);
         const overflow = await page.evaluate(() => document.documentElement.scrollWidth - window.innerWidth);
         expect([path, overflow]).toEqual([path, 0]);
@@ -217,26 +217,27 @@ describe("everywhere", () => {
     });
   });
 
-  it("shows what is wrong with a tenant's name, and asks no more", async () => {
+  it("shows the fault in a tenant's name and sends no further requests", async () => {
     await withPage(browser, {}, async (page) => {
       const asked: number[] = [];
       page.on("response", (answer) => {
         if (answer.url().endsWith("/stats")) asked.push(answer.status());
       });
+      await page.clock.install();
       await page.goto(`${server.url}/?tenant=${encodeURIComponent("no such name!")}`);
       await page.getByRole("status", { name: "Server: Refused" }).waitFor();
       await page.getByRole("alert").filter({ hasText: "no such name!" }).waitFor();
       // Longer than the server is left alone between two questions.
-      await page.waitForTimeout(2_500);
-      expect(asked).toEqual([400]);
+      await page.clock.fastForward(60_000);
       const tenant = page.getByRole("combobox", { name: "Tenant" });
       await tenant.fill("default");
       await tenant.press("Enter");
       await page.getByRole("status", { name: "Server: Live" }).waitFor();
+      expect(asked.filter((status) => status === 400)).toHaveLength(1);
     });
   });
 
-  it("says so where there is no page", async () => {
+  it("says that a page does not exist", async () => {
     await withPage(browser, {}, async (page) => {
       await open(page, "/nonexist");
       await page.getByRole("alert").filter({ hasText: "There is no such page" }).waitFor();

@@ -16,7 +16,7 @@ export async function launchBrowser(): Promise<Browser> {
 
 /** Until `read` gives what is expected; a limit ends the wait of a test that would fail. */
 export async function eventually<T>(read: () => Promise<T>, expected: T): Promise<void> {
-  await expect.poll(read, { timeout: 30_000, interval: 100 }).toEqual(expected);
+  await expect.poll(read, { timeout: 100_000, interval: 100 }).toEqual(expected);
 }
 
 /** Opens a path of the console and waits until it shows that the server is there. */
@@ -42,6 +42,8 @@ export async function withPage(browser: Browser, look: Look, act: (page: Page) =
   });
   try {
     if (DIST !== undefined) await serveFrom(context, DIST);
+    // What never comes ends with the test, and not before.
+    context.setDefaultTimeout(100_000);
     const page = await context.newPage();
     const thrown: string[] = [];
     page.on("pageerror", (error) => thrown.push(error.message));
@@ -65,12 +67,15 @@ const MEDIA_TYPES: Readonly<Record<string, string>> = {
 
 /** Answers the console's own files from `dist`, all else from the server. */
 async function serveFrom(context: BrowserContext, dist: string): Promise<void> {
-  await context.route(/^[^?#]*:\d+\/(?:entities|query|icon\.svg|assets\/[^/]+)?(?:[?#]|$)/, async (route) => {
-    const path = new URL(route.request().url()).pathname;
-    const name = extname(path) === "" ? "index.html" : path.slice(1);
-    const contentType = MEDIA_TYPES[extname(name)] ?? "application/octet-stream";
-    await route.fulfill({ contentType, body: await readFile(join(dist, name)) });
-  });
+  await context.route(
+    /^[^?#]*:\d+\/(?:entities|query|jobs|store|icon\.svg|assets\/[^/]+)?(?:[?#]|$)/,
+    async (route) => {
+      const path = new URL(route.request().url()).pathname;
+      const name = extname(path) === "" ? "index.html" : path.slice(1);
+      const contentType = MEDIA_TYPES[extname(name)] ?? "application/octet-stream";
+      await route.fulfill({ contentType, body: await readFile(join(dist, name)) });
+    },
+  );
 }
 
 const AXE = createRequire(import.meta.url).resolve("axe-core/axe.min.js");

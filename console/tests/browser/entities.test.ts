@@ -91,7 +91,7 @@ describe("the list of subscriptions", () => {
     });
   });
 
-  it("tells how delivery goes, and pauses and resumes", async () => {
+  it("shows the state of delivery, pauses and resumes", async () => {
     const { port } = receiver.address() as AddressInfo;
     await server.subscribe("To the receiver", "Pump", `http://127.0.0.1:${port}/told`, "memory");
     await withPage(browser, { scheme: "dark" }, async (page) => {
@@ -120,7 +120,7 @@ describe("the list of subscriptions", () => {
     });
   });
 
-  it("shows why a receiver is not reached, and what waits for it", async () => {
+  it("shows why a receiver is not reached and how many notifications wait for it", async () => {
     // Nobody listens there: a port that has just been given up.
     const gone = createServer();
     await new Promise<void>((resolve) => gone.listen(0, "127.0.0.1", resolve));

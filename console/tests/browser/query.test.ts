@@ -35,7 +35,7 @@ describe("the query page", () => {
   it("shows rows as they arrive, draws them, and stops when told", async () => {
     await withPage(browser, {}, async (page) => {
       await open(page, "/query");
-      await run(page, "SELECT origin, temp FROM STREAM(60000, TIME) WHERE temp > 50");
+      await run(page, "SELECT origin, temp FROM STREAM(600000, TIME) WHERE temp > 50");
       await page.getByText("Waiting for the first record").waitFor();
       await server.measure(NEWARK, { origin: "EWR", temp: 20 });
       await server.measure(NEWARK, { origin: "EWR", temp: 64.25 });
@@ -50,14 +50,29 @@ describe("the query page", () => {
     });
   });
 
-  it("ends by itself when it has its rows, and says what it has seen", async () => {
+  it("ends by itself when it has its rows, and shows its counts", async () => {
     await withPage(browser, {}, async (page) => {
       await open(page, "/query");
-      await run(page, "SELECT * FROM STREAM(60000, TIME) WHERE origin = 'EWR' LIMIT 2");
+      await run(page, "SELECT * FROM STREAM(600000, TIME) WHERE origin = 'EWR' LIMIT 2");
       await page.getByText("Waiting for the first record").waitFor();
       for (const temp of [1, 2]) await server.measure(NEWARK, { origin: "EWR", temp });
       await page.getByText("because it had all the rows it asked for").waitFor();
       await page.getByRole("region", { name: "About this answer" }).getByText(/^2 \(/).waitFor();
+    });
+  });
+
+  it("queries the past, ends by itself and names the device of each row", async () => {
+    await withPage(browser, {}, async (page) => {
+      await open(page, "/query?from=yesterday");
+      await run(page, "SELECT $key AS device, temp FROM STREAM()");
+      await page.getByText('"yesterday" is no place to begin').waitFor();
+      await page.getByLabel("From").fill("earliest");
+      await page.getByLabel("Until").fill("now");
+      await page.getByRole("button", { name: "Run" }).click();
+      await page.getByText("because it had seen everything up to its end").waitFor();
+      const rows = page.getByRole("region", { name: "Rows" });
+      await rows.getByRole("cell", { name: NEWARK.id, exact: true }).first().waitFor();
+      expect(new URL(page.url()).search).toBe("?from=earliest&until=now");
     });
   });
 
@@ -97,7 +112,7 @@ describe("the query page", () => {
       await open(page, "/query");
       await run(
         page,
-        "SELECT origin, COUNT(*) AS n, SUM(v) AS total FROM STREAM(60000, TIME) WHERE v > 0\n" +
+        "SELECT origin, COUNT(*) AS n, SUM(v) AS total FROM STREAM(600000, TIME) WHERE v > 0\n" +
           "GROUP BY origin ORDER BY total DESC WINDOWING TUMBLING(3, RECORD)",
       );
       await page.getByText("Waiting for the first record").waitFor();
@@ -126,10 +141,27 @@ describe("the query page", () => {
     });
   });
 
-  it("hands out the rows as a file", async () => {
+  it("says in words what is an estimate", async () => {
+    const DIFFERENT = 40_000;
+    await server.fill(
+      "many",
+      Array.from({ length: DIFFERENT }, (_, id) => ({ id })),
+    );
+    await withPage(browser, {}, async (page) => {
+      await open(page, "/query?from=earliest&until=now");
+      const facts = page.getByRole("region", { name: "About this answer" });
+      await run(page, 'SELECT COUNT(DISTINCT id) AS n FROM "many"');
+      await facts.getByText(/^COUNT\(DISTINCT id\) is an estimate: it lies between \d+ and \d+\.?$/).waitFor();
+      await run(page, 'SELECT COUNT(DISTINCT id) AS n FROM "many" WHERE id < 100');
+      await facts.getByText("100, exact").waitFor();
+      expect(await facts.getByText("is an estimate").count()).toBe(0);
+    });
+  });
+
+  it("downloads the rows as a file", async () => {
     await withPage(browser, {}, async (page) => {
       await open(page, "/query");
-      await run(page, "SELECT origin, w FROM STREAM(60000, TIME) WHERE w > 0 LIMIT 2");
+      await run(page, "SELECT origin, w FROM STREAM(600000, TIME) WHERE w > 0 LIMIT 2");
       await page.getByText("Waiting for the first record").waitFor();
       for (const w of [1, 2]) await server.measure(NEWARK, { origin: "EWR", w });
       await page.getByText("because it had all the rows it asked for").waitFor();
@@ -173,7 +205,7 @@ describe("the query page", () => {
     });
   });
 
-  it("finds a mistake while one writes, and mends it with a click", async () => {
+  it("underlines a mistake while one types, and a click corrects it", async () => {
     await withPage(browser, {}, async (page) => {
       await open(page, "/query");
       const editor = page.getByLabel("Query", { exact: true });
@@ -185,11 +217,11 @@ describe("the query page", () => {
     });
   });
 
-  it("hints at a field that nobody has, and runs the query all the same", async () => {
+  it("hints at a field that no record has, and still runs the query", async () => {
     await withPage(browser, {}, async (page) => {
       await open(page, "/query");
       const editor = page.getByLabel("Query", { exact: true });
-      await editor.fill("SELECT origin,\n  humdi FROM STREAM(60000, TIME)");
+      await editor.fill("SELECT origin,\n  humdi FROM STREAM(600000, TIME)");
       const place = page.getByRole("button", { name: "Line 2, column 3" });
       await place.waitFor();
       await page.getByText("no record of 'telemetry.default' that was looked at has humdi").waitFor();
@@ -205,7 +237,7 @@ describe("the query page", () => {
       await page.getByText("Waiting for the first record").waitFor();
       await page.getByRole("button", { name: "Stop" }).click();
       await page.getByRole("button", { name: "humid", exact: true }).click();
-      expect(await editor.inputValue()).toBe("SELECT origin,\n  humid FROM STREAM(60000, TIME)");
+      expect(await editor.inputValue()).toBe("SELECT origin,\n  humid FROM STREAM(600000, TIME)");
       await place.waitFor({ state: "detached" });
     });
   });
@@ -234,7 +266,7 @@ describe("the query page", () => {
     });
   });
 
-  it("is handed on by its link, as it is", async () => {
+  it("is shared unchanged by its link", async () => {
     await withPage(browser, {}, async (page) => {
       await page.context().grantPermissions(["clipboard-read", "clipboard-write"]);
       await open(page, "/query?as=bar");
@@ -253,7 +285,7 @@ describe("the query page", () => {
   it("keeps the newest rows only, and says so", async () => {
     await withPage(browser, {}, async (page) => {
       await open(page, "/query");
-      await run(page, "SELECT n FROM STREAM(60000, TIME) WHERE n >= 0");
+      await run(page, "SELECT n FROM STREAM(600000, TIME) WHERE n >= 0");
       await page.getByText("Waiting for the first record").waitFor();
       const COUNT = 2_100;
       const each = async (from: number): Promise<void> => {

@@ -20,6 +20,12 @@ export const STATIONS = [NEWARK, KENNEDY];
 const PASSWORD = "a-password-for-tests";
 const TENANT = "default";
 
+/**
+ * A loopback address of this process alone, so that nobody takes a port while the server is away; the system gives
+ * ports of 127.0.0.1.
+ */
+const OWN_ADDRESS = `127.${0x80 | (process.pid >> 16)}.${(process.pid >> 8) & 0xff}.${process.pid & 0xff}:0`;
+
 export class Server {
   private constructor(
     private process: ChildProcess,
@@ -31,7 +37,7 @@ export class Server {
 
   static async start(): Promise<Server> {
     const dataDir = await mkdtemp(join(tmpdir(), "millstream-console-"));
-    const { process, listeners } = await launch(dataDir, "127.0.0.1:0", "127.0.0.1:0");
+    const { process, listeners } = await launch(dataDir, OWN_ADDRESS, OWN_ADDRESS);
     return new Server(process, dataDir, listener(listeners, "applications"), listener(listeners, "devices"));
   }
 
@@ -80,6 +86,13 @@ export class Server {
     if (answer.status !== 202) throw new Error(`POST /telemetry: ${answer.status} ${await answer.text()}`);
   }
 
+  /** Creates a topic that holds these values. */
+  async fill(topic: string, values: readonly unknown[]): Promise<void> {
+    await this.call("PUT", `/api/streams/${topic}`, {}, [201]);
+    const records = values.map((value) => ({ value }));
+    await this.call("POST", `/api/streams/${topic}/records`, records, [200]);
+  }
+
   /** Creates an entity from its normalized form. */
   async createEntity(entity: Readonly<Record<string, unknown>>): Promise<void> {
     await this.call("POST", "/v2/entities", entity, [201]);
@@ -95,6 +108,39 @@ export class Server {
     const subject = { entities: [{ idPattern: ".*", type }] };
     const notification = { http: { url }, delivery: { queue } };
     await this.call("POST", "/v2/subscriptions", { description, subject, notification }, [201]);
+  }
+
+  /** Creates a topic with one partition. */
+  async createTopic(topic: string): Promise<void> {
+    await this.call("PUT", `/api/streams/${topic}`, { partitions: 1 }, [200, 201]);
+  }
+
+  async append(topic: string, records: readonly Readonly<Record<string, unknown>>[]): Promise<void> {
+    await this.call("POST", `/api/streams/${topic}/records`, records, [200, 201]);
+  }
+
+  async submitJob(document: Readonly<Record<string, unknown>>): Promise<void> {
+    await this.call("POST", "/api/jobs", document, [201]);
+  }
+
+  /** Makes a bucket of the store, or changes it. */
+  async putBucket(bucket: string, settings: Readonly<Record<string, unknown>>): Promise<void> {
+    await this.call("PUT", `/buckets/${bucket}`, settings, [200, 201]);
+  }
+
+  async bucket(bucket: string): Promise<unknown> {
+    return (await fetch(`${this.url}/buckets/${bucket}`)).json();
+  }
+
+  /** Stores a value under a key, which is part of the path as it is. */
+  async putValue(
+    bucket: string,
+    key: string,
+    value: string | Buffer<ArrayBuffer>,
+    headers: Readonly<Record<string, string>> = {},
+  ): Promise<void> {
+    const answer = await fetch(`${this.url}/kv/${bucket}/${key}`, { method: "PUT", headers, body: value });
+    if (!answer.ok) throw new Error(`PUT ${key}: ${answer.status} ${await answer.text()}`);
   }
 
   private async call(method: string, path: string, body: unknown, expected: readonly number[]): Promise<void> {
@@ -118,7 +164,13 @@ async function launch(dataDir: string, applications: string, devices: string): P
   if (binary === undefined) throw new Error("MILLSTREAM_BIN must name the millstream binary to test with");
   const child = spawn(
     binary,
-    ["serve", "--data-dir", dataDir, "--listen-applications", applications, "--listen-devices-http", devices],
+    [
+      ...["serve", "--data-dir", dataDir, "--listen-applications", applications, "--listen-devices-http", devices],
+      // Free ports: another server may run on this machine.
+      ...["--listen-kafka", "127.0.0.1:0", "--listen-devices-mqtt", "127.0.0.1:0", "--listen-redis", "127.0.0.1:0"],
+      // A disk that stalls for a second must not refuse a message.
+      ...["--set", "connect.http.send_timeout_ms=60000"],
+    ],
     { stdio: ["ignore", "pipe", "pipe"] },
   );
   // However this process ends, the server does not outlive it.

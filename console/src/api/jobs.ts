@@ -1,0 +1,223 @@
+/** Jobs: their states, the figures of their nodes and edges, and the ways to end them. */
+import {
+  array,
+  type Decoder,
+  dictionary,
+  type Json,
+  json,
+  nullable,
+  number,
+  object,
+  string,
+  withDefault,
+} from "./decode";
+import { ask, send } from "./http";
+
+export const STATES = ["starting", "running", "stopped", "completed", "killed", "failed"] as const;
+export type JobState = (typeof STATES)[number];
+
+export interface Job {
+  id: string;
+  name: string;
+  state: JobState;
+  submitted: string;
+  ended: string | null;
+  restarts: number;
+  /** The reason why it waits or has failed. */
+  reason: string | null;
+  /** Null if the server has not run it since its own start. */
+  figures: JobFigures | null;
+}
+
+/** Since the job was submitted, or the server started. Sums over the sources (in), the sinks (out) and all nodes (errors). */
+export interface JobFigures {
+  records_in: number;
+  rate_in: number;
+  records_out: number;
+  rate_out: number;
+  errors: number;
+  /** Records of topics that are not processed yet; null if it reads no topic or does not run. */
+  lag: number | null;
+}
+
+export interface GraphNode {
+  name: string;
+  type: string;
+  role: "source" | "transform" | "sink";
+  doc: string | null;
+  instances: number;
+  /** The reason why it has not started. */
+  waits: string | null;
+  /** Null if the server has not run the job since its own start. */
+  figures: NodeFigures | null;
+}
+
+export interface NodeFigures {
+  records_in: number;
+  records_out: number;
+  rate_in: number;
+  rate_out: number;
+  errors: number;
+  errors_by_code: ReadonlyMap<string, number>;
+  /** Records that no route took. */
+  unrouted: number;
+  latency_ms: { p50: number | null; p99: number | null };
+  /** Batches that wait for it; null if records come by a call, or the job has ended. */
+  queue: { used: number; bound: number } | null;
+  /** Of a source that reads a topic, while the job runs. */
+  lag: number | null;
+}
+
+export interface GraphEdge {
+  from: string;
+  to: string;
+  exchange: string;
+  /** Records that have passed, and records a second over a minute; null as the figures of nodes. */
+  records: number | null;
+  rate: number | null;
+}
+
+export interface JobGraph {
+  nodes: GraphNode[];
+  edges: GraphEdge[];
+}
+
+export interface JobError {
+  node: string;
+  instance: number;
+  stage: string;
+  code: string;
+  message: string;
+  /** Topic, partition and offset, if it is about a record. */
+  record: string | null;
+  at: string;
+}
+
+const state: Decoder<JobState> = (value, path) => {
+  const text = string(value, path);
+  // A state of a newer server is shown as one that nothing can be done about.
+  return STATES.find((known) => known === text) ?? "failed";
+};
+
+const head = object({
+  id: string,
+  name: string,
+  state,
+  submitted: string,
+  ended: nullable(string),
+  restarts: withDefault(number, 0),
+  reason: nullable(string),
+});
+
+const jobFigures = object<JobFigures>({
+  records_in: number,
+  rate_in: number,
+  records_out: number,
+  rate_out: number,
+  errors: withDefault(number, 0),
+  lag: nullable(number),
+});
+
+export const decodeJob: Decoder<Job> = (value, path) => ({
+  ...head(value, path),
+  figures: ifItRan(value, path, jobFigures),
+});
+
+const node = object({
+  name: string,
+  type: string,
+  role: string,
+  doc: nullable(string),
+  instances: withDefault(number, 1),
+  waits: nullable(string),
+});
+
+const nodeFigures = object<NodeFigures>({
+  records_in: number,
+  records_out: number,
+  rate_in: number,
+  rate_out: number,
+  errors: withDefault(number, 0),
+  errors_by_code: withDefault(dictionary(number), new Map()),
+  unrouted: withDefault(number, 0),
+  latency_ms: withDefault(object({ p50: nullable(number), p99: nullable(number) }), { p50: null, p99: null }),
+  queue: nullable(object({ used: number, bound: number })),
+  lag: nullable(number),
+});
+
+const decodeNode: Decoder<GraphNode> = (value, path) => {
+  const { role, ...rest } = node(value, path);
+  return {
+    ...rest,
+    role: role === "source" || role === "sink" ? role : "transform",
+    figures: ifItRan(value, path, nodeFigures),
+  };
+};
+
+/** Only what has run has figures. */
+function ifItRan<T>(value: unknown, path: string, figures: Decoder<T>): T | null {
+  const { records_in } = object({ records_in: nullable(number) })(value, path);
+  return records_in === null ? null : figures(value, path);
+}
+
+export const decodeGraph: Decoder<JobGraph> = object<JobGraph>({
+  nodes: array(decodeNode),
+  edges: array(
+    object<GraphEdge>({
+      from: string,
+      to: string,
+      exchange: string,
+      records: nullable(number),
+      rate: nullable(number),
+    }),
+  ),
+});
+
+const decodeError = object<JobError>({
+  node: string,
+  instance: number,
+  stage: string,
+  code: string,
+  message: string,
+  record: nullable(string),
+  at: string,
+});
+
+/** The jobs of a tenant in `state`, or all of them, newest first. */
+export async function fetchJobs(tenant: string, state: string): Promise<Job[]> {
+  const query = state === "" ? "" : `?${new URLSearchParams({ state })}`;
+  return (await ask({ path: `/api/jobs${query}`, tenant }, array(decodeJob))).value;
+}
+
+/** A job and its graph, as they are now. */
+export async function fetchJob(tenant: string, id: string): Promise<{ job: Job; graph: JobGraph }> {
+  const [job, graph] = await Promise.all([
+    ask({ path: `${pathOf(id)}/status`, tenant }, decodeJob),
+    ask({ path: `${pathOf(id)}/graph`, tenant }, decodeGraph),
+  ]);
+  return { job: job.value, graph: graph.value };
+}
+
+/** The document of a job, which never changes. */
+export async function fetchDocument(tenant: string, id: string): Promise<Json> {
+  return (await ask({ path: pathOf(id), tenant }, object({ document: json }))).value.document;
+}
+
+/** The latest errors of a job, oldest first. */
+export async function fetchErrors(tenant: string, id: string): Promise<JobError[]> {
+  return (await ask({ path: `${pathOf(id)}/errors`, tenant }, array(decodeError))).value;
+}
+
+/** Ends a job once what it has read is finished. */
+export async function stopJob(tenant: string, id: string): Promise<void> {
+  await send({ path: `${pathOf(id)}/stop`, tenant, method: "POST", body: { mode: "graceful" } });
+}
+
+/** Ends a job at once and for good. */
+export async function killJob(tenant: string, id: string): Promise<void> {
+  await send({ path: pathOf(id), tenant, method: "DELETE" });
+}
+
+export function pathOf(id: string): string {
+  return `/api/jobs/${encodeURIComponent(id)}`;
+}

@@ -1,0 +1,63 @@
+/** The state of a job in one word, and the edges that carry its errors. */
+import type { GraphNode, Job } from "../api/jobs";
+import type { Json } from "../api/decode";
+
+export interface JobWord {
+  tone: "good" | "quiet" | "warning" | "error";
+  word: string;
+}
+
+export function jobWord({ state, reason }: Pick<Job, "state" | "reason">): JobWord {
+  switch (state) {
+    case "starting":
+      return reason === null ? { tone: "quiet", word: "Starting" } : { tone: "warning", word: "Waiting" };
+    case "running":
+      return { tone: "good", word: "Running" };
+    case "completed":
+      return { tone: "good", word: "Completed" };
+    case "stopped":
+      return { tone: "quiet", word: "Stopped" };
+    case "killed":
+      return { tone: "quiet", word: "Killed" };
+    case "failed":
+      return { tone: "error", word: "Failed" };
+  }
+}
+
+/** True unless the job has ended. */
+export function isAlive({ state }: Pick<Job, "state">): boolean {
+  return state === "starting" || state === "running";
+}
+
+/** True if a source reads a topic, and so has a lag while the job runs. */
+export function readsTopic({ nodes }: { nodes: readonly Pick<GraphNode, "role" | "type">[] }): boolean {
+  return nodes.some(({ role, type }) => role === "source" && type === "stream");
+}
+
+/** The edges, as `from,to`, that a document gives to error routes. */
+export function errorEdges(document: Json | null, edges: readonly { from: string; to: string }[]): Set<string> {
+  const carrying = new Set<string>();
+  for (const route of listOf(member(document, "routes"))) {
+    if (member(route, "on_error") !== true) continue;
+    const [from, to] = [member(route, "from"), listOf(member(route, "to"))];
+    for (const edge of edges) {
+      const leaves = from === "all" || from === edge.from;
+      // `to: all` names no edge alone: the same edges may carry other records.
+      if (leaves && to.includes(edge.to)) carrying.add(edgeKey(edge));
+    }
+  }
+  return carrying;
+}
+
+export function edgeKey({ from, to }: { from: string; to: string }): string {
+  return `${from},${to}`;
+}
+
+function member(value: Json | null | undefined, name: string): Json | undefined {
+  return typeof value === "object" && value !== null && !Array.isArray(value) ? value[name] : undefined;
+}
+
+function listOf(value: Json | undefined): Json[] {
+  if (value === undefined) return [];
+  return Array.isArray(value) ? value : [value];
+}

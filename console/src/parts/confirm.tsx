@@ -1,0 +1,84 @@
+/** A button for what cannot be taken back: it asks before it acts. Escape and "Cancel" leave everything as it was. */
+import type { ComponentChildren } from "preact";
+import { useEffect, useId, useRef, useState } from "preact/hooks";
+import { Notice, sentence } from "./notice";
+
+type Work = { kind: "none" } | { kind: "asking" } | { kind: "failed"; reason: string };
+
+export function ConfirmButton(props: {
+  label: string;
+  /** The question. */
+  title: string;
+  /** The consequences. */
+  children: ComponentChildren;
+  tone: "plain" | "stop";
+  act: () => Promise<void>;
+  onDone: () => void;
+}): ComponentChildren {
+  const { label, title, children, tone, act, onDone } = props;
+  const [open, setOpen] = useState(false);
+  const [work, setWork] = useState<Work>({ kind: "none" });
+  const dialog = useRef<HTMLDialogElement>(null);
+  const id = useId();
+  useEffect(() => {
+    if (open) dialog.current?.showModal();
+  }, [open]);
+  const confirm = async (): Promise<void> => {
+    setWork({ kind: "asking" });
+    try {
+      await act();
+      setOpen(false);
+      onDone();
+    } catch (cause) {
+      setWork({ kind: "failed", reason: cause instanceof Error ? cause.message : String(cause) });
+    }
+  };
+  const look = tone === "stop" ? "stop" : "";
+  return (
+    <>
+      <button
+        type="button"
+        class={look}
+        onClick={() => {
+          setWork({ kind: "none" });
+          setOpen(true);
+        }}
+      >
+        {label}
+      </button>
+      {open && (
+        <dialog
+          ref={dialog}
+          class="confirm"
+          aria-labelledby={id}
+          onClose={() => {
+            setOpen(false);
+          }}
+        >
+          <h2 id={id}>{title}</h2>
+          <p>{children}</p>
+          {work.kind === "failed" && (
+            <Notice tone="error" title="Nothing was done">
+              {sentence(work.reason)}
+            </Notice>
+          )}
+          <div class="confirm-buttons">
+            <button type="button" onClick={() => dialog.current?.close()}>
+              Cancel
+            </button>
+            <button
+              type="button"
+              class={look}
+              aria-disabled={work.kind === "asking"}
+              onClick={() => {
+                if (work.kind !== "asking") void confirm();
+              }}
+            >
+              {label}
+            </button>
+          </div>
+        </dialog>
+      )}
+    </>
+  );
+}
