@@ -1,5 +1,5 @@
-//! What the binary holds beside its code: the built console, as `console/dist` is when this is compiled, and what is known of
-//! the build itself.
+//! Contents of the binary beside its code: the built console, as `console/dist` is when this is compiled, and the
+//! known facts about the build itself.
 //!
 //! This crate alone is compiled again when the console or the commit is another one.
 
@@ -13,8 +13,7 @@ const GIT_HASH: &str = "MILLSTREAM_GIT_HASH";
 /// Seconds since 1970 that a build which is to be the same again says it was made at.
 const SOURCE_DATE_EPOCH: &str = "SOURCE_DATE_EPOCH";
 /// Libraries whose versions are told.
-const LIBRARIES: [&str; 10] =
-    ["axum", "fjall", "hyper", "jiff", "parquet", "rumqttc", "rustls", "serde_json", "tokio", "zstd"];
+const LIBRARIES: [&str; 9] = ["axum", "fjall", "hyper", "jiff", "parquet", "rustls", "serde_json", "tokio", "zstd"];
 const UNKNOWN: &str = "unknown";
 
 fn main() -> io::Result<()> {
@@ -121,7 +120,7 @@ fn libraries(lock: &Path) -> io::Result<String> {
     Ok(table)
 }
 
-/// What a command says, if it does what it is asked.
+/// Returns the output of a command, if it succeeds.
 fn said(command: &mut Command) -> Option<String> {
     let output = command.output().ok().filter(|output| output.status.success())?;
     let text = String::from_utf8(output.stdout).ok()?;

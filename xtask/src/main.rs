@@ -2,6 +2,7 @@
 
 mod brokers;
 mod jars;
+mod notices;
 
 use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
@@ -22,6 +23,8 @@ struct Arguments {
 enum Task {
     /// Starts a real Apache Kafka on loopback, for comparisons and tests; Ctrl-C ends it
     Kafka(KafkaArguments),
+    /// Writes the licence texts of the crates that the binary links; `millstream licenses` prints them
+    Notices(NoticesArguments),
     /// Fetches what the other two need and prints where it lies
     KafkaFetch,
     /// Runs one of Kafka's own command-line classes, for instance `org.apache.kafka.tools.ConsoleProducer`
@@ -30,6 +33,13 @@ enum Task {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true)]
         command: Vec<String>,
     },
+}
+
+#[derive(Debug, Args)]
+struct NoticesArguments {
+    /// Writes nothing; fails if the notices are out of date
+    #[arg(long)]
+    check: bool,
 }
 
 #[derive(Debug, Args)]
@@ -59,6 +69,7 @@ enum Count {
 fn main() -> anyhow::Result<()> {
     match Arguments::parse().task {
         Task::Kafka(arguments) => kafka(&arguments),
+        Task::Notices(arguments) => notices::run(arguments.check),
         Task::KafkaFetch => {
             println!("{}", Jars::fetched()?.dir().display());
             Ok(())

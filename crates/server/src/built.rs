@@ -1,8 +1,7 @@
-//! What is known of this build, put into the binary by the build script.
+//! Facts about this build, which the build script puts into the binary.
 
 use millstream_context::Build;
 
-/// This one.
 pub(crate) const BUILD: Build = Build {
     git_hash: env!("MILLSTREAM_BUILT_FROM"),
     built_at_s: env!("MILLSTREAM_BUILT_AT_S"),

@@ -1,34 +1,46 @@
-//! `/api/bullet`: the paths of Bullet's web service for its clients. A request is the query itself, as text or as JSON;
-//! refusals have the shape of results.
+//! `/api/bullet`: the paths of Bullet's web service for its clients. A request body is the query itself, as text or
+//! JSON, and refusals have the form of results.
 
 use std::sync::Arc;
 
+use anyhow::{Context as _, bail};
 use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use millstream_http::{
-    Access, AnswerMemory, Caller, Content, Event, EventSender, Payload, Problem, Query, Route, Routes, Shutdown,
-    event_stream,
+    Access, AnswerMemory, Caller, Content, Cors, Event, EventSender, Origins, Payload, Problem, Query, Route, Routes,
+    Shutdown, finished_event_stream,
 };
 use millstream_query::{Deliver, Delivery, Engine, QueryRequest, Subscription};
 use millstream_types::Role;
 use serde_json::json;
 
-use crate::queries::{ASK_LIMITS, EVENTS_WAITING_MAX, answer_once, problem};
+use crate::queries::{ASK_LIMITS, EVENTS_WAITING_MAX, answer_once};
+use crate::query_problem::problem;
 use crate::schema::{LOOK_LIMITS, Parameters, STREAM, Schemas};
 
-/// The routes.
-pub(crate) fn routes(engine: Arc<Engine>, schemas: &Arc<Schemas>) -> Routes {
+/// Time that a browser may cache the answer to a CORS preflight.
+const CORS_MAX_AGE_S: u32 = 86_400;
+
+/// Builds the routes of `/api/bullet`.
+///
+/// # Errors
+/// `query.bullet.cors_origin` is invalid.
+pub(crate) fn routes(engine: Arc<Engine>, schemas: &Arc<Schemas>) -> anyhow::Result<Routes> {
     let reader = Access::Role(Role::Reader);
     let post = |path, summary| {
         Route::post(path, reader, ASK_LIMITS, summary)
             .takes(Content::json(json!({"description": "A query as text or as a document."})))
-            .answers(422, "It is no query: `meta.errors` says where and why.")
+            .answers(422, "The text is not a valid query; `meta.errors` says where and why.")
     };
     let result = || Content::json(json!({"type": "object", "required": ["records", "meta"]}));
-    Routes::new("bullet")
-        .errors("/api/bullet", in_meta)
+    let routes = Routes::new("bullet").errors("/api/bullet", in_meta);
+    let routes = match cors(engine.bullet_cors_origin())? {
+        Some(cors) => routes.cors(cors),
+        None => routes,
+    };
+    let routes = routes
         .route(
             post("/api/bullet/queries/http-query", "Ask a query for one result at its end")
                 .answers_with(200, "All records and the meta.", result())
@@ -41,7 +53,7 @@ pub(crate) fn routes(engine: Arc<Engine>, schemas: &Arc<Schemas>) -> Routes {
         )
         .route(
             post("/api/bullet/queries/validate-query", "Check a query")
-                .answers(204, "It is one.")
+                .answers(204, "The query is valid.")
                 .to(validate, Arc::clone(&engine)),
         )
         .route(
@@ -49,14 +61,14 @@ pub(crate) fn routes(engine: Arc<Engine>, schemas: &Arc<Schemas>) -> Routes {
                 "/api/bullet/queries/ws-query",
                 reader,
                 LOOK_LIMITS,
-                "Bullet's WebSocket, which is not there yet",
+                "Bullet's WebSocket, which is not supported yet",
             )
-            .answers(501, "Always; it names what there is instead.")
+            .answers(501, "Always; the text names an alternative.")
             .to(no_stomp, ()),
         )
         .route(
-            post("/api/bullet/queries/async-query", "Bullet's asynchronous queries, which are not there yet")
-                .answers(501, "Always; it names what there is instead.")
+            post("/api/bullet/queries/async-query", "Bullet's asynchronous queries, which are not supported yet")
+                .answers(501, "Always; the text names an alternative.")
                 .to(no_responders, ()),
         )
         .route(
@@ -64,13 +76,13 @@ pub(crate) fn routes(engine: Arc<Engine>, schemas: &Arc<Schemas>) -> Routes {
                 "/api/bullet/admin/replay",
                 Access::Role(Role::Admin),
                 LOOK_LIMITS,
-                "Nothing: queries need none",
+                "Accepted without effect, because queries need none",
             )
-            .answers(202, "Live queries that are kept go on by themselves.")
+            .answers(202, "Kept live queries continue without it.")
             .to(replay, ()),
         )
         .route(
-            Route::get("/api/bullet/columns", reader, LOOK_LIMITS, "See what a query can select")
+            Route::get("/api/bullet/columns", reader, LOOK_LIMITS, "List the fields that a query can select")
                 .query("stream", STREAM)
                 .answers_with(200, "A JSON:API document of fields.", Content::json(json!({"type": "object"})))
                 .answers(404, "The topic does not exist.")
@@ -81,10 +93,31 @@ pub(crate) fn routes(engine: Arc<Engine>, schemas: &Arc<Schemas>) -> Routes {
                 .param("function", "Any name; there is one function, to ask.")
                 .answers_with(200, "All records and the meta.", result())
                 .to(ask, engine),
-        )
+        );
+    Ok(routes)
 }
 
-/// A refusal as a result without records.
+/// Returns the CORS rules for pages of other origins; `None` if those are not allowed.
+fn cors(origin: &str) -> anyhow::Result<Option<Cors>> {
+    let origins = match origin {
+        "" => return Ok(None),
+        "__ALL" => Origins::Any,
+        origin if origin.contains("://") => Origins::Of(vec![
+            HeaderValue::from_str(origin)
+                .with_context(|| format!("query.bullet.cors_origin = '{origin}' is no origin"))?,
+        ]),
+        other => bail!("query.bullet.cors_origin = '{other}' is no origin; use __ALL or scheme://host:port"),
+    };
+    let allowed_headers = HeaderValue::from_static("Authorization, Content-Type, Fiware-Service");
+    Ok(Some(Cors {
+        origins,
+        allowed_headers,
+        exposed_headers: HeaderValue::from_static(""),
+        max_age_s: CORS_MAX_AGE_S,
+    }))
+}
+
+/// Renders a refusal as a result without records.
 fn in_meta(problem: Problem) -> Response {
     let error = json!({"error": problem.detail(), "resolution": "change the query or the request as the error says"});
     (problem.status(), axum::Json(json!({"records": [], "meta": {"errors": [error]}}))).into_response()
@@ -113,17 +146,28 @@ async fn listen(
 ) -> Result<Response, Problem> {
     let request = QueryRequest { deliver: Deliver::Sse, is_of_bullet: true, ..QueryRequest::new(text(&body)?) };
     let subscription = engine.submit(&caller.tenant, request).await.map_err(problem)?;
-    let (sender, stream) = event_stream(EVENTS_WAITING_MAX, shutdown);
-    tokio::spawn(deliver(subscription, engine, sender));
+    let (sender, stream) = finished_event_stream(EVENTS_WAITING_MAX);
+    tokio::spawn(deliver(subscription, engine, sender, shutdown));
     Ok(stream.into_response())
 }
 
-/// Each result as `{"records": […], "meta": {…}}`, until the query ends or its client leaves, which ends it.
-async fn deliver(mut subscription: Subscription, engine: Arc<Engine>, sender: EventSender) {
+/// Sends the query's id, then each result as `{"records": […], "meta": {…}}`. The query ends by itself, or when its
+/// client leaves or the server stops.
+async fn deliver(mut subscription: Subscription, engine: Arc<Engine>, sender: EventSender, shutdown: Shutdown) {
+    let opening = subscription.meta().to_json_called(engine.bullet_names());
+    if sender.send(Event::new(None, None, &String::from_utf8_lossy(&opening))).await.is_err() {
+        return;
+    }
+    let (mut stopping, mut is_stopping) = (std::pin::pin!(shutdown.begun()), false);
     loop {
         let delivery = tokio::select! {
             delivery = subscription.next() => delivery,
             () = sender.ended() => return,
+            () = &mut stopping, if !is_stopping => {
+                is_stopping = true;
+                subscription.stop();
+                continue;
+            }
         };
         let (data, held) = match delivery {
             Some(Delivery::Rows(rows)) => {

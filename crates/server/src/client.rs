@@ -7,13 +7,15 @@ use bytes::{Bytes, BytesMut};
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::Incoming;
 use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST};
-use hyper::{Method, Request, Response, Uri};
+use hyper::{Method, Request, Response, StatusCode, Uri};
 use hyper_util::rt::TokioIo;
+use serde_json::Value;
 use tokio::net::TcpStream;
 
+const JSON: &str = "application/json";
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Where a running server is and who asks.
+/// The address of a running server, and the caller's tenant and token.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct Server {
     /// The server's applications listener
@@ -28,14 +30,43 @@ pub(crate) struct Server {
 }
 
 impl Server {
+    /// The server at `url`, without a token.
+    pub(crate) fn at(url: &str, tenant: &str) -> Self {
+        Self { server: url.to_owned(), token: None, tenant: tenant.to_owned() }
+    }
+
     /// The tenant in which requests act.
     pub(crate) fn tenant(&self) -> &str {
         &self.tenant
     }
 
-    /// [`Server::send`] with POST.
+    /// Calls [`Server::send`] with the method POST.
     pub(crate) async fn post(&self, path: &str, body: String, accept: &str) -> anyhow::Result<Response<Incoming>> {
         self.send(Method::POST, path, body, accept).await
+    }
+
+    /// The same server for a request in another tenant.
+    pub(crate) fn of_tenant(&self, tenant: &str) -> Self {
+        Self { tenant: tenant.to_owned(), ..self.clone() }
+    }
+
+    /// Asks once; the answer's JSON.
+    pub(crate) async fn ask(&self, method: Method, path: &str, body: String) -> anyhow::Result<Value> {
+        serde_json::from_slice(&self.answered(method, path, body).await?).context("the server sent no JSON")
+    }
+
+    /// Asks once; the answer's JSON, or `None` if there is nothing under the path (404).
+    pub(crate) async fn ask_if_any(&self, path: &str) -> anyhow::Result<Option<Value>> {
+        let answer = self.send(Method::GET, path, String::new(), JSON).await?;
+        if answer.status() == StatusCode::NOT_FOUND {
+            return Ok(None);
+        }
+        Ok(Some(serde_json::from_slice(&accepted(answer).await?).context("the server sent no JSON")?))
+    }
+
+    /// Asks once with a body of JSON; the body of the answer.
+    pub(crate) async fn answered(&self, method: Method, path: &str, body: String) -> anyhow::Result<Bytes> {
+        accepted(self.send(method, path, body, JSON).await?).await
     }
 
     /// Sends `body`, if there is any, as JSON; the answer has arrived up to its head.
@@ -45,6 +76,31 @@ impl Server {
         path: &str,
         body: String,
         accept: &str,
+    ) -> anyhow::Result<Response<Incoming>> {
+        self.send_typed(method, path, Bytes::from(body), JSON, accept).await
+    }
+
+    /// Sends `body`, if there is any, as `content_type`; the answer has arrived up to its head.
+    pub(crate) async fn send_typed(
+        &self,
+        method: Method,
+        path: &str,
+        body: Bytes,
+        content_type: &str,
+        accept: &str,
+    ) -> anyhow::Result<Response<Incoming>> {
+        let content_type = Some((CONTENT_TYPE.as_str(), content_type)).filter(|_| !body.is_empty());
+        let headers: Vec<_> = [(ACCEPT.as_str(), accept)].into_iter().chain(content_type).collect();
+        self.request(method, path, body, &headers).await
+    }
+
+    /// Sends a request with these headers; the answer has arrived up to its head.
+    pub(crate) async fn request(
+        &self,
+        method: Method,
+        path: &str,
+        body: Bytes,
+        headers: &[(&str, &str)],
     ) -> anyhow::Result<Response<Incoming>> {
         let uri: Uri = self.server.parse().with_context(|| format!("--server {} is no URL", self.server))?;
         let (Some(host), Some("http")) = (uri.host(), uri.scheme_str()) else {
@@ -57,25 +113,45 @@ impl Server {
             .with_context(|| format!("cannot connect to {address}; is 'millstream serve' running there?"))?;
         let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(socket)).await?;
         tokio::spawn(connection);
-        let mut request = Request::builder()
-            .method(method)
-            .uri(path)
-            .header(HOST, &address)
-            .header(ACCEPT, accept)
-            .header("Fiware-Service", &self.tenant);
-        if !body.is_empty() {
-            request = request.header(CONTENT_TYPE, "application/json");
+        let mut request =
+            Request::builder().method(method).uri(path).header(HOST, &address).header("Fiware-Service", &self.tenant);
+        for (name, value) in headers {
+            request = request.header(*name, *value);
         }
         if let Some(token) = &self.token {
             request = request.header(AUTHORIZATION, format!("Bearer {token}"));
         }
-        Ok(sender.send_request(request.body(Full::new(Bytes::from(body)))?).await?)
+        Ok(sender.send_request(request.body(Full::new(body))?).await?)
     }
 }
 
-/// One server-sent event.
+/// The body of an answer that is no refusal.
+pub(crate) async fn accepted(answer: Response<Incoming>) -> anyhow::Result<Bytes> {
+    let status = answer.status();
+    let body = answer.into_body().collect().await.context("the server broke off")?.to_bytes();
+    if !status.is_success() {
+        bail!("{}", refusal(status.as_u16(), &body));
+    }
+    Ok(body)
+}
+
+/// The sentence in a refusal: `description` in NGSI's errors, `error` in all others.
+pub(crate) fn refusal(status: u16, problem: &[u8]) -> String {
+    let problem: Value = serde_json::from_slice(problem).unwrap_or_default();
+    let sentence = problem["description"].as_str().or_else(|| problem["error"].as_str());
+    sentence.map_or_else(|| format!("refused with status {status}"), str::to_owned)
+}
+
+/// A part of a path or query, every character that means something there by its code.
+pub(crate) fn encoded(text: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.' | b':' | b',');
+    text.bytes().map(|byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") }).collect()
+}
+
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Event {
+    /// Empty if the event has none.
+    pub(crate) id: String,
     pub(crate) name: String,
     pub(crate) data: String,
 }
@@ -112,7 +188,64 @@ impl Events {
     }
 }
 
-/// What has arrived and was not taken. Each byte is looked at once, and moved only as the buffer grows.
+/// Reads the lines of JSON of a listing, page after page. The last line of a page has the target of the next as `next`.
+pub(crate) struct NdjsonLines<'a> {
+    server: &'a Server,
+    /// The target of the next page.
+    target: Option<String>,
+    page: Option<Incoming>,
+    waiting: BytesMut,
+}
+
+impl<'a> NdjsonLines<'a> {
+    pub(crate) fn pages(server: &'a Server, target: String) -> Self {
+        Self { server, target: Some(target), page: None, waiting: BytesMut::new() }
+    }
+
+    /// The next line; `None` behind the last page.
+    pub(crate) async fn next(&mut self) -> anyhow::Result<Option<Value>> {
+        loop {
+            let Some(page) = &mut self.page else {
+                let Some(target) = self.target.take() else { return Ok(None) };
+                let answer = self.server.request(Method::GET, &target, Bytes::new(), &[]).await?;
+                if !answer.status().is_success() {
+                    accepted(answer).await?;
+                    bail!("the server answered neither a listing nor a refusal");
+                }
+                self.page = Some(answer.into_body());
+                continue;
+            };
+            if let Some(end) = line_end(&self.waiting) {
+                let line = self.waiting.split_to(end + 1);
+                let line: Value = serde_json::from_slice(&line).context("the server sent no JSON")?;
+                if let Some(error) = line["error"].as_str() {
+                    bail!("{error}");
+                }
+                match line.get("next") {
+                    Some(next) => {
+                        self.target = next.as_str().map(str::to_owned);
+                        self.page = None;
+                    }
+                    None => return Ok(Some(line)),
+                }
+                continue;
+            }
+            let Some(frame) = page.frame().await else {
+                bail!("the listing was cut: its last line is missing; ask again");
+            };
+            if let Ok(data) = frame.context("the server broke off")?.into_data() {
+                self.waiting.extend_from_slice(&data);
+            }
+        }
+    }
+}
+
+/// The place of the first line break.
+fn line_end(bytes: &[u8]) -> Option<usize> {
+    bytes.iter().position(|byte| *byte == b'\n')
+}
+
+/// The bytes that have arrived and were not taken. Each byte is looked at once, and moved only as the buffer grows.
 #[derive(Default)]
 struct Waiting {
     bytes: BytesMut,
@@ -136,11 +269,14 @@ impl Waiting {
 
 /// The event in one block of lines; `None` if it is a comment only.
 fn parse_event(text: &str) -> Option<Event> {
+    let mut id = String::new();
     let mut name = String::from("message");
     let mut data: Option<String> = None;
     for line in text.lines() {
         if let Some(value) = line.strip_prefix("event: ") {
             value.clone_into(&mut name);
+        } else if let Some(value) = line.strip_prefix("id: ") {
+            value.clone_into(&mut id);
         } else if let Some(value) = line.strip_prefix("data: ") {
             let data = data.get_or_insert_default();
             if !data.is_empty() {
@@ -149,7 +285,7 @@ fn parse_event(text: &str) -> Option<Event> {
             data.push_str(value);
         }
     }
-    data.map(|data| Event { name, data })
+    data.map(|data| Event { id, name, data })
 }
 
 #[cfg(test)]
@@ -177,6 +313,6 @@ mod tests {
     fn comments_are_passed_over_and_lines_of_data_are_joined() {
         assert_eq!(parse_event(": still here\n"), None);
         let event = parse_event("id: 7\nevent: rows\ndata: {\ndata: }\n").unwrap();
-        assert_eq!(event, Event { name: "rows".into(), data: "{\n}".into() });
+        assert_eq!(event, Event { id: "7".into(), name: "rows".into(), data: "{\n}".into() });
     }
 }

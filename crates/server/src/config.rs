@@ -1,4 +1,4 @@
-//! The configuration: one typed tree, from defaults, file, environment and flags, in this order of increasing weight.
+//! The configuration: one typed tree. Defaults are overridden by the file, the file by the environment, and that by flags.
 //!
 //! Each crate owns its part; this file composes them. Unknown keys are refused and the nearest known one is named.
 
@@ -12,48 +12,51 @@ use figment::providers::{Env, Format as _, Serialized, Toml};
 use figment::value::{Dict, Value};
 use figment::{Figment, Profile, Provider};
 use millstream_types::{Grant, MemoryBudget};
+use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// The file that is read if it is there and `--config` names no other.
+/// The configuration file that is read if it exists and `--config` is not given.
 pub(crate) const DEFAULT_FILE: &str = "millstream.toml";
 /// `MILLSTREAM__LOG__SYNC_INTERVAL_MS` is `log.sync_interval_ms`.
 pub(crate) const ENVIRONMENT_PREFIX: &str = "MILLSTREAM__";
-/// Keys whose values are never shown.
-const SECRET_KEYS: [&str; 2] = ["token", "secret"];
 
-/// All settings.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+/// All settings of the server.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct Config {
-    /// Directory of everything that is kept. Default `data`.
+    /// Directory that holds all data. Default `data`.
     pub(crate) data_dir: PathBuf,
-    /// Where Millstream listens.
+    /// The listeners of the server.
     pub(crate) listen: Listen,
-    /// Who may call the applications' listener.
+    /// Rules for callers of the applications' listener.
     pub(crate) applications: Applications,
-    /// What connections to any HTTP listener may cost.
+    /// Limits of connections to any HTTP listener.
     pub(crate) http: millstream_http::ListenerLimits,
-    /// Memory.
+    /// Limits of the server's memory.
     pub(crate) memory: Memory,
-    /// Threads.
+    /// Numbers of threads for each purpose.
     pub(crate) threads: Threads,
-    /// What is written to standard error.
+    /// Format and level of the log lines on standard error.
     pub(crate) logging: Logging,
-    /// How long a shutdown waits for running requests, in milliseconds. Default 5,000.
+    /// Time that a shutdown waits for running requests, in milliseconds. Default 5,000.
     pub(crate) shutdown_timeout_ms: u64,
-    /// The log.
+    /// Settings of the embedded log.
     pub(crate) log: millstream_log::LogConfig,
-    /// Devices.
+    /// Settings of the connections of devices.
     pub(crate) connect: millstream_connect::ConnectConfig,
-    /// Entities.
+    /// Settings of entities and their subscriptions.
     pub(crate) context: millstream_context::ContextConfig,
-    /// What entities were over time.
+    /// Settings of the history of entities.
     pub(crate) history: millstream_history::HistoryConfig,
-    /// Live queries.
+    /// Settings of live queries on streams.
     pub(crate) query: millstream_query::Config,
+    /// Stream jobs.
+    pub(crate) flow: millstream_flow::FlowConfig,
+    /// Settings of the store of keys.
+    pub(crate) store: millstream_store::StoreConfig,
     /// Clients that speak Kafka's protocol.
     pub(crate) kafka: millstream_kafka::KafkaConfig,
-    /// How fast clients and tenants may write to the log and read from it.
+    /// Rates at which clients and tenants may write to the log and read from it.
     pub(crate) quota: millstream_types::QuotaConfig,
 }
 
@@ -73,24 +76,37 @@ impl Default for Config {
             context: millstream_context::ContextConfig::default(),
             history: millstream_history::HistoryConfig::default(),
             query: millstream_query::Config::default(),
+            flow: millstream_flow::FlowConfig::default(),
+            store: millstream_store::StoreConfig::default(),
             kafka: millstream_kafka::KafkaConfig::default(),
             quota: millstream_types::QuotaConfig::default(),
         }
     }
 }
 
-/// The listeners.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+/// The addresses of the listeners.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct Listen {
     /// Console, registry, entities, queries, metrics: HOST:PORT or `off`. Default 127.0.0.1:8000.
+    #[schemars(with = "String")]
     pub(crate) applications: Door,
     /// Devices over HTTP: HOST:PORT or `off`. Default 127.0.0.1:8080.
+    #[schemars(with = "String")]
     pub(crate) devices_http: Door,
     /// Devices over MQTT: HOST:PORT or `off`. Default 127.0.0.1:1883.
+    #[schemars(with = "String")]
     pub(crate) devices_mqtt: Door,
     /// Clients of the log that speak Kafka's protocol: HOST:PORT or `off`. Default 127.0.0.1:9092.
+    #[schemars(with = "String")]
     pub(crate) kafka: Door,
+    /// Clients of the store that speak the Redis protocol: HOST:PORT or `off`. Default 127.0.0.1:6379.
+    #[schemars(with = "String")]
+    pub(crate) redis: Door,
+    /// Logins a minute that may fail from one client address (IPv6: from a /64 network), over all listeners together;
+    /// further ones are refused unchecked. API tokens that are right and logins that were right before always pass. 0
+    /// sets no limit. Default 100.
+    pub(crate) login_failures_per_minute: u32,
 }
 
 impl Default for Listen {
@@ -100,6 +116,8 @@ impl Default for Listen {
             devices_http: Door::loopback(8080),
             devices_mqtt: Door::loopback(1883),
             kafka: Door::loopback(9092),
+            redis: Door::loopback(6379),
+            login_failures_per_minute: 100,
         }
     }
 }
@@ -107,7 +125,7 @@ impl Default for Listen {
 /// An address to listen on, or none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Door {
-    /// Nothing listens.
+    /// The listener is switched off.
     Off,
     /// Listens here; port 0 takes a free one.
     At(SocketAddr),
@@ -155,22 +173,27 @@ impl<'de> Deserialize<'de> for Door {
     }
 }
 
-/// Who may call the applications' listener.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+/// Rules for callers of the applications' listener.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct Applications {
-    /// API tokens. Without any, everybody may call, on loopback only. Clients that speak Kafka's protocol log in with a
-    /// token's name and its secret. Default none.
+    /// API tokens. Without any, only programs on this machine may call, and they need no token. Kafka clients log in
+    /// with a token's name and secret. Default none.
     pub(crate) tokens: Vec<millstream_http::ApiToken>,
+    /// Host names, without port, under which programs and browsers may call while there are no tokens,
+    /// beside `localhost` and IP addresses. Other names are refused because a web page could make its own
+    /// name mean 127.0.0.1. Default none.
+    pub(crate) hosts: Vec<String>,
 }
 
-/// Memory.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+/// Limits of the server's memory.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct Memory {
-    /// Bytes that queues, caches, connections, request bodies and answers may hold together. The log, its topics in memory
-    /// and the views have theirs set aside for them at start; connections, bodies, answers and the rows of live queries
-    /// draw on the rest. Entities, devices and keys come on top: they are data. Default 2 GiB.
+    /// Bytes of memory for queues, caches, connections, request bodies and answers together. The shares of the log, its
+    /// topics in memory and the views are reserved at start; connections, bodies, answers and rows of live queries share
+    /// the remainder. Entities, devices and keys are data and come on top. Raise it where requests are refused for lack
+    /// of memory. Default 2 GiB.
     pub(crate) budget_bytes: u64,
 }
 
@@ -180,18 +203,18 @@ impl Default for Memory {
     }
 }
 
-/// Threads.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+/// Numbers of threads for each purpose.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct Threads {
     /// Threads that own state; 0 takes as many as cores. Default 0.
     pub(crate) shards: usize,
     /// Threads that serve sockets; 0 takes as many as cores. Default 0.
-    pub(crate) rim: usize,
+    pub(crate) io: usize,
 }
 
-/// What is written to standard error.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+/// Format and level of the log lines on standard error.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct Logging {
     /// `text` or `json`. Default text.
@@ -206,17 +229,17 @@ impl Default for Logging {
     }
 }
 
-/// How a log line is written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+/// The format of a log line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum LogFormat {
-    /// For people.
+    /// Text for people to read.
     Text,
     /// One JSON object a line.
     Json,
 }
 
-/// Settings given on the command line, the weightiest source.
+/// Settings given on the command line; they override all others.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub(crate) struct Flags {
     /// Configuration file [default: millstream.toml, if it is there]
@@ -237,25 +260,27 @@ pub(crate) struct Flags {
     /// Listener of Kafka clients, or off [default: 127.0.0.1:9092]
     #[arg(long, value_name = "HOST:PORT")]
     pub(crate) listen_kafka: Option<Door>,
+    /// Listener of Redis clients, or off [default: 127.0.0.1:6379]
+    #[arg(long, value_name = "HOST:PORT")]
+    pub(crate) listen_redis: Option<Door>,
     /// Any setting, such as --set log.sync_interval_ms=20; may be repeated
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub(crate) settings: Vec<String>,
 }
 
-/// The settings in force and where each came from.
+/// The effective settings and the source of each.
 #[derive(Debug)]
 pub(crate) struct Loaded {
     pub(crate) config: Config,
-    sources: Figment,
+    pub(crate) sources: Figment,
 }
 
-/// Reads all sources.
+/// Reads the settings from all sources.
 pub(crate) fn load(flags: &Flags) -> anyhow::Result<Loaded> {
     let mut sources = Figment::from(Serialized::defaults(Config::default()));
     match &flags.config {
-        Some(path) if !path.is_file() => bail!("configuration file {} is not there; correct --config", path.display()),
-        Some(path) => sources = sources.merge(Toml::file_exact(path)),
-        None if Path::new(DEFAULT_FILE).is_file() => sources = sources.merge(Toml::file_exact(DEFAULT_FILE)),
+        Some(path) => sources = sources.merge(readable_toml(path)?),
+        None if Path::new(DEFAULT_FILE).is_file() => sources = sources.merge(readable_toml(Path::new(DEFAULT_FILE))?),
         None => {}
     }
     let sources =
@@ -268,7 +293,18 @@ pub(crate) fn load(flags: &Flags) -> anyhow::Result<Loaded> {
     Ok(loaded)
 }
 
-/// The flags as a source with a name of its own.
+/// A configuration file that can be read as text.
+fn readable_toml(path: &Path) -> anyhow::Result<figment::providers::Data<Toml>> {
+    if path.is_dir() {
+        bail!("configuration file {} is a directory; name a file with --config", path.display());
+    }
+    if let Err(cause) = std::fs::read_to_string(path) {
+        bail!("configuration file {} cannot be read: {cause}; correct --config or the file", path.display());
+    }
+    Ok(Toml::file_exact(path))
+}
+
+/// Names the flags as the source of their settings.
 struct CommandLine(Dict);
 
 impl Provider for CommandLine {
@@ -289,6 +325,7 @@ fn flags_as_dict(flags: &Flags) -> anyhow::Result<Dict> {
         ("listen.devices_http", flags.listen_devices_http.map(|door| door.to_string())),
         ("listen.devices_mqtt", flags.listen_devices_mqtt.map(|door| door.to_string())),
         ("listen.kafka", flags.listen_kafka.map(|door| door.to_string())),
+        ("listen.redis", flags.listen_redis.map(|door| door.to_string())),
     ];
     for (key, value) in named {
         if let Some(value) = value {
@@ -317,7 +354,7 @@ fn insert(into: &mut Dict, key: &str, value: Value) {
     }
 }
 
-/// The first problem, as a person needs it: key, value, rule, and where it was set.
+/// Describes the first problem: key, value, rule, and the source that sets it.
 fn explain(error: &figment::Error) -> String {
     let origin = error.metadata.as_ref().map_or_else(|| "the configuration".to_owned(), origin_of);
     let path = error.path.join(".");
@@ -332,11 +369,61 @@ fn explain(error: &figment::Error) -> String {
             let advice = nearest.map_or_else(String::new, |nearest| format!("; did you mean '{nearest}'?"));
             format!("'{whole}' in {origin} is no setting{advice} ('millstream config show' lists all)")
         }
-        kind => format!("setting '{path}' in {origin}: {kind}"),
+        Kind::InvalidType(found, expected) | Kind::InvalidValue(found, expected) => {
+            format!(
+                "setting '{path}' in {origin}{}: {} was expected, found {found}",
+                line_of(error),
+                in_words(expected)
+            )
+        }
+        Kind::Message(reason) if path.is_empty() => {
+            format!("{origin} is not a configuration in TOML: {}", reason.trim_end())
+        }
+        kind => format!("setting '{path}' in {origin}{}: {kind}", line_of(error)),
     }
 }
 
-/// Edits between two names (Levenshtein).
+/// Replaces Serde's and Rust's names of types by plain words.
+fn in_words(expected: &str) -> &str {
+    match expected {
+        "u8" | "u16" | "u32" | "u64" | "usize" => "a whole number of 0 or more",
+        "i8" | "i16" | "i32" | "i64" | "isize" => "a whole number",
+        "f32" | "f64" => "a number",
+        "a boolean" | "bool" => "true or false",
+        "a string" | "string" | "path string" => "a text in quotes",
+        "a sequence" => "a list in [ ]",
+        other => other,
+    }
+}
+
+/// `, line N` for the line of the file that sets the key; empty if the line is not found.
+fn line_of(error: &figment::Error) -> String {
+    let file = match error.metadata.as_ref().and_then(|metadata| metadata.source.as_ref()) {
+        Some(figment::Source::File(path)) => std::fs::read_to_string(path).ok(),
+        _ => None,
+    };
+    let line = file.and_then(|text| line_that_sets(&text, &error.path));
+    line.map_or_else(String::new, |line| format!(", line {line}"))
+}
+
+/// The number, from 1, of the first line of a TOML text that sets the key at `path`.
+fn line_that_sets(text: &str, path: &[String]) -> Option<usize> {
+    let wanted = path.join(".");
+    let mut table = String::new();
+    for (at, line) in text.lines().enumerate() {
+        let line = line.trim();
+        if let Some(name) = line.strip_prefix('[').filter(|_| !line.starts_with("[[")) {
+            table = name.split(']').next().unwrap_or_default().trim().to_owned() + ".";
+        } else if let Some((key, _)) = line.split_once('=')
+            && format!("{table}{}", key.trim()) == wanted
+        {
+            return Some(at + 1);
+        }
+    }
+    None
+}
+
+/// The Levenshtein distance of two names.
 fn distance(a: &str, b: &str) -> usize {
     let mut row: Vec<usize> = (0..=b.len()).collect();
     for (i, x) in a.bytes().enumerate() {
@@ -350,7 +437,7 @@ fn distance(a: &str, b: &str) -> usize {
     row[b.len()]
 }
 
-fn origin_of(metadata: &figment::Metadata) -> String {
+pub(crate) fn origin_of(metadata: &figment::Metadata) -> String {
     match &metadata.source {
         Some(figment::Source::File(path)) => path.display().to_string(),
         Some(figment::Source::Code(_)) | None if metadata.name.contains("environment") => "environment".to_owned(),
@@ -360,7 +447,7 @@ fn origin_of(metadata: &figment::Metadata) -> String {
 }
 
 impl Config {
-    /// Every queue and cache whose bytes are set aside at start, so that what was accepted never lacks them.
+    /// The queues and caches whose bytes are reserved at start, so that accepted data always finds room in them.
     fn set_aside(&self) -> Vec<(&'static str, u64)> {
         vec![
             ("log.pending_max_bytes", self.log.pending_max_bytes as u64),
@@ -384,7 +471,7 @@ impl Config {
         ]
     }
 
-    /// Whoever waits for a command is answered well before a connection would count as idle.
+    /// Limits the time that devices wait for a command, so that the answer comes before their connection counts as idle.
     fn limit_waits(&mut self) {
         let share_s = u32::try_from(self.http.idle_timeout_ms.saturating_mul(4) / 5_000).unwrap_or(u32::MAX).max(1);
         let ttd_max_s = &mut self.connect.http.ttd_max_s;
@@ -395,7 +482,7 @@ impl Config {
         if self.listen.kafka == Door::Off { 0 } else { self.kafka.requests_max_bytes as u64 }
     }
 
-    /// The budget, and what is set aside of it for as long as the server runs.
+    /// The memory budget, and its reserved parts, which are held as long as the server runs.
     pub(crate) fn memory_budget(&self) -> anyhow::Result<(MemoryBudget, Vec<Grant>)> {
         let budget = MemoryBudget::new("memory.budget_bytes", self.memory.budget_bytes);
         let parts = self.set_aside();
@@ -412,55 +499,6 @@ impl Config {
     }
 }
 
-impl Loaded {
-    /// Every setting, its value and where it came from, one a line.
-    pub(crate) fn show(&self) -> anyhow::Result<String> {
-        let mut lines = Vec::new();
-        self.walk("", &Value::serialize(&self.config)?, &mut lines);
-        let width = lines.iter().map(|(setting, _)| setting.len()).max().unwrap_or_default();
-        Ok(lines.into_iter().map(|(setting, origin)| format!("{setting:width$}  # {origin}\n")).collect())
-    }
-
-    fn walk(&self, path: &str, value: &Value, lines: &mut Vec<(String, String)>) {
-        if let Value::Dict(_, members) = value
-            && !members.is_empty()
-        {
-            for (name, member) in members {
-                let path = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
-                self.walk(&path, member, lines);
-            }
-            return;
-        }
-        let origin = self.sources.find_metadata(path).map_or_else(|| "default".to_owned(), origin_of);
-        lines.push((format!("{path} = {}", render(value)), origin));
-    }
-}
-
-/// A value as TOML writes it, secrets masked.
-fn render(value: &Value) -> String {
-    match value {
-        Value::String(_, text) => format!("{text:?}"),
-        Value::Char(_, c) => format!("{:?}", c.to_string()),
-        Value::Bool(_, b) => b.to_string(),
-        Value::Num(_, number) => match (number.to_i128(), number.to_u128(), number.to_f64()) {
-            (Some(n), _, _) => n.to_string(),
-            (None, Some(n), _) => n.to_string(),
-            (None, None, Some(n)) => n.to_string(),
-            (None, None, None) => "0".to_owned(),
-        },
-        Value::Empty(..) => "none".to_owned(),
-        Value::Array(_, items) => format!("[{}]", items.iter().map(render).collect::<Vec<_>>().join(", ")),
-        Value::Dict(_, members) if members.is_empty() => "{}".to_owned(),
-        Value::Dict(_, members) => {
-            let members = members.iter().map(|(name, value)| {
-                let shown = if SECRET_KEYS.contains(&name.as_str()) { "\"***\"".to_owned() } else { render(value) };
-                format!("{name} = {shown}")
-            });
-            format!("{{ {} }}", members.collect::<Vec<_>>().join(", "))
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -472,6 +510,47 @@ mod tests {
             config.http.idle_timeout_ms = idle_timeout_ms;
             config.limit_waits();
             assert_eq!(config.connect.http.ttd_max_s, ttd_max_s, "{idle_timeout_ms}");
+        }
+    }
+
+    #[test]
+    fn an_error_in_a_file_names_file_line_key_and_expected_value() {
+        let dir = tempfile::tempdir().unwrap();
+        let rows: [(&str, &[&str]); 7] = [
+            (
+                "[log]\n\nsync_interval_ms = \"soon\"\n",
+                &["log.sync_interval_ms", "line 3", "a whole number of 0 or more", "soon"],
+            ),
+            (
+                "[log]\nsync_interval_ms = -1\n",
+                &["log.sync_interval_ms", "line 2", "a whole number of 0 or more", "-1"],
+            ),
+            ("[listen]\nkafka = 5\n", &["listen.kafka", "line 2", "a text in quotes", "5"]),
+            ("[listen]\nkafka = \"nine\"\n", &["listen.kafka", "line 2", "HOST:PORT", "nine"]),
+            ("[log]\nsync_intervall_ms = 1\n", &["log.sync_intervall_ms", "did you mean 'sync_interval_ms'"]),
+            ("[log\n", &["is not a configuration in TOML", "line 1"]),
+            ("[[applications.tokens]]\nname = \"a\"\n", &["applications.tokens.0", "token"]),
+        ];
+        for (text, expected) in rows {
+            let path = dir.path().join("millstream.toml");
+            std::fs::write(&path, text).unwrap();
+            let flags = Flags { config: Some(path.clone()), ..Flags::default() };
+            let error = load(&flags).unwrap_err().to_string();
+            for part in expected.iter().chain([&path.to_str().unwrap()]) {
+                assert!(error.contains(part), "{text}: {error:?} does not say {part:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_read_is_named_with_the_reason() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("binary.toml"), [0xff, 0xfe, 0x00]).unwrap();
+        for (name, reason) in [("", "is a directory"), ("absent.toml", "No such file"), ("binary.toml", "UTF-8")] {
+            let path = dir.path().join(name);
+            let flags = Flags { config: Some(path.clone()), ..Flags::default() };
+            let error = load(&flags).unwrap_err().to_string();
+            assert!(error.contains(reason) && error.contains(path.to_str().unwrap()), "{error}");
         }
     }
 }

@@ -6,17 +6,17 @@ use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use axum::response::{IntoResponse, Response};
 use millstream_http::{Access, Content, Limits, Route, Routes};
 
-/// Name and bytes of each file of the built console; empty if it was not built before the binary.
+/// Name and bytes of each file of the built console; empty if the console was not built before the binary.
 const FILES: &[(&str, &[u8])] = include!(concat!(env!("OUT_DIR"), "/console_files.rs"));
 const INDEX: &str = "index.html";
-/// Pages of the console that a browser may ask for by address; all are the same document.
-const PAGES: [&str; 3] = ["/", "/entities", "/query"];
-/// Files below this path have a hash of their contents in their name.
+/// Paths of the console's pages, which share one document.
+const PAGES: [&str; 5] = ["/", "/entities", "/query", "/jobs", "/store"];
+/// Prefix of files whose names contain a content hash.
 const HASHED: &str = "assets/";
 const LIMITS: Limits =
     Limits { body_max_bytes: 0, body_max_setting: "none: these routes take no body", timeout: Duration::from_secs(10) };
 
-/// One file, ready to be sent.
+/// A file with its headers, ready to send.
 #[derive(Clone, Copy)]
 struct File {
     media_type: &'static str,
@@ -31,12 +31,11 @@ impl File {
     }
 }
 
-/// The document that is every page of the console, if the console was built; it says itself where there is none.
+/// Returns the document of all console pages; `None` if the console was not built.
 pub(crate) fn document() -> Option<&'static [u8]> {
     FILES.iter().find(|(name, _)| *name == INDEX).map(|(_, bytes)| *bytes)
 }
 
-/// Every page and file of the console.
 pub(crate) fn routes() -> Routes {
     let mut routes = Routes::new("console");
     let index = FILES.iter().find(|(name, _)| *name == INDEX).map(|(_, bytes)| File::new(INDEX, bytes));

@@ -1,38 +1,44 @@
-//! `millstream demo`: a server on a fresh directory, and a year of real weather sent to it over HTTP.
+//! `millstream demo`: starts a server on a fresh directory and sends a year of real weather to it.
 //!
-//! Nothing is short-cut: the stations are registered through the registry's API, log in with passwords and send at
-//! QoS 1 over sockets, as any device would.
+//! The demo uses the same interfaces as real devices: it registers the stations through the registry's API, and they
+//! log in with passwords and send at QoS 1 over sockets. A job over their telemetry runs beside them (`demo_job.rs`).
 
 use std::io::{IsTerminal as _, Write as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Context as _;
-use millstream_load::replay::{Progress, Replay, Speed, StationProgress};
+use millstream_load::replay::{ReplayProgress, Speed, StationProgress, WeatherReplay};
 use millstream_load::weather::Weather;
 use tokio::sync::watch;
 
+use crate::client;
 use crate::config::{self, Door, Flags, Loaded};
+use crate::demo_job;
+use crate::live_table;
 use crate::logging;
-use crate::serve::{Server, StopSignals, runtime};
+use crate::serve::{Server, StopSignals, keep_files_private, runtime};
 
 const WEATHER: &[u8] = include_bytes!("../../../examples/data/nyc-2013/weather.csv.gz");
 const AIRPORTS: &[u8] = include_bytes!("../../../examples/data/nyc-2013/airports.csv");
 /// A year in about ten minutes.
 const DEFAULT_SPEED: f64 = 52_560.0;
 const TENANT: &str = "default";
-/// The stations' password, on a server that listens on loopback only and forgets everything when it ends.
+/// Password of the stations; the server listens on loopback only, and its data is temporary.
 const PASSWORD: &str = "nyc-2013";
-/// How often the table is drawn on a terminal, and a line printed elsewhere.
+/// A query to paste: the warmest temperature of each station, every two seconds.
+const QUERY: &str = "SELECT $key, MAX(temp) AS warmest, AVG(humid) AS humidity FROM STREAM(20000, TIME) GROUP BY $key WINDOWING TUMBLING(2000, TIME)";
+/// Interval of table updates on a terminal, or of lines elsewhere.
 const DRAW_INTERVAL: Duration = Duration::from_millis(200);
 const LINE_INTERVAL: Duration = Duration::from_secs(5);
-/// What the table shows of an observation: member, heading.
-const COLUMNS: [(&str, &str); 5] = [
-    ("temp", "temp °F"),
-    ("humid", "humid %"),
-    ("wind_speed", "wind mph"),
-    ("precip", "rain in"),
-    ("pressure", "mbar"),
+/// Columns of the table: member of the observation, heading, and width. With them a line has less than the 80 characters
+/// of a usual terminal.
+const COLUMNS: [(&str, &str, usize); 5] = [
+    ("temp", "°F", 7),
+    ("humid", "humid %", 8),
+    ("wind_speed", "wind mph", 9),
+    ("precip", "rain in", 8),
+    ("pressure", "mbar", 7),
 ];
 
 #[derive(Debug, clap::Args)]
@@ -50,10 +56,13 @@ pub(crate) struct DemoArgs {
 pub(crate) fn run(arguments: &DemoArgs) -> anyhow::Result<()> {
     let scratch = tempfile::tempdir().context("cannot make a temporary directory")?;
     let mut flags = arguments.flags.clone();
-    let data_dir = flags.data_dir.get_or_insert_with(|| scratch.path().join("data")).clone();
+    flags.data_dir.get_or_insert_with(|| scratch.path().join("data"));
     flags.settings.insert(0, "logging.level=warn".to_owned());
     let Loaded { config, .. } = config::load(&flags)?;
+    let data_dir = config.data_dir.clone();
+    ensure_fresh(&data_dir)?;
     logging::start(&config.logging)?;
+    keep_files_private();
     let weather = embedded_weather(&scratch.path().join("weather"))?;
     let runtime = runtime(&config)?;
     runtime.block_on(async {
@@ -68,8 +77,20 @@ pub(crate) fn run(arguments: &DemoArgs) -> anyhow::Result<()> {
     })
 }
 
-/// The observations that the binary carries.
-fn embedded_weather(folder: &std::path::Path) -> anyhow::Result<Weather> {
+/// Refuses a directory with content, because the stations' year would be stored twice.
+fn ensure_fresh(data_dir: &Path) -> anyhow::Result<()> {
+    let is_fresh = std::fs::read_dir(data_dir).map_or(true, |mut entries| entries.next().is_none());
+    anyhow::ensure!(
+        is_fresh,
+        "the demo wants a fresh directory and {} is not empty; name another with --data-dir, or leave it out for a temporary \
+         one, which goes with the demo",
+        data_dir.display()
+    );
+    Ok(())
+}
+
+/// Unpacks the observations in the binary.
+fn embedded_weather(folder: &Path) -> anyhow::Result<Weather> {
     std::fs::create_dir_all(folder)?;
     std::fs::write(folder.join("weather.csv.gz"), WEATHER)?;
     std::fs::write(folder.join("airports.csv"), AIRPORTS)?;
@@ -101,9 +122,14 @@ async fn demonstrate(
         println!("  devices  mqtt://{address}");
     }
     println!("  data     {}\n", data_dir.display());
+    println!("Ask it something, in another terminal:\n");
+    println!("  millstream query --server {applications} '{QUERY}'\n");
+    println!("See the job that picks out the hot hours at {applications}/jobs, or by:\n");
+    println!("  millstream job list --server {applications}\n");
+    let console = client::Server::at(&applications, TENANT);
     let speed =
         if arguments.speed > 0.0 { Speed::ObservedSecondsPerSecond(arguments.speed) } else { Speed::AsFastAsPossible };
-    let replay = Replay {
+    let replay = WeatherReplay {
         weather,
         devices_url: devices,
         registry_url: applications,
@@ -113,7 +139,8 @@ async fn demonstrate(
         speed,
     };
     replay.register().await.context("cannot register the weather stations")?;
-    let (sender, progress) = watch::channel(Progress::default());
+    demo_job::submit(&console).await.context("cannot submit the job of the hot hours")?;
+    let (sender, progress) = watch::channel(ReplayProgress::default());
     let sending = async move { replay.run(&sender).await };
     let both = async { tokio::join!(sending, draw_until_done(progress)).0 };
     println!("\nAll {} observations were accepted.", grouped(both.await?.accepted));
@@ -125,26 +152,22 @@ async fn demonstrate(
 }
 
 /// Shows how far the replay has come until it sends no more.
-async fn draw_until_done(mut progress: watch::Receiver<Progress>) {
+async fn draw_until_done(mut progress: watch::Receiver<ReplayProgress>) {
     let terminal = std::io::stdout().is_terminal();
     let interval = if terminal { DRAW_INTERVAL } else { LINE_INTERVAL };
-    let mut lines_drawn = 0;
     loop {
         let is_last = progress.has_changed().is_err();
         let now = progress.borrow_and_update().clone();
-        let text = if terminal {
-            let table = table(&now);
-            let erase = if lines_drawn > 0 { format!("\x1b[{lines_drawn}A\x1b[J") } else { String::new() };
-            lines_drawn = table.lines().count();
-            erase + &table
+        // The demo continues without its terminal.
+        let _ = if terminal {
+            live_table::draw(&table(&now))
         } else {
-            format!("{} of {} observations\n", grouped(now.accepted), grouped(now.total))
+            let line = format!("{} of {} observations\n", grouped(now.accepted), grouped(now.total));
+            let mut out = std::io::stdout().lock();
+            out.write_all(line.as_bytes()).and_then(|()| out.flush())
         };
-        // A terminal that has gone away is no reason to end the demo.
-        let mut out = std::io::stdout().lock();
-        let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
-        drop(out);
         if is_last {
+            live_table::finish();
             return;
         }
         let _ = tokio::time::timeout(interval, ended(&mut progress)).await;
@@ -152,21 +175,21 @@ async fn draw_until_done(mut progress: watch::Receiver<Progress>) {
 }
 
 /// Resolves when the replay sends no more.
-async fn ended(progress: &mut watch::Receiver<Progress>) {
+async fn ended(progress: &mut watch::Receiver<ReplayProgress>) {
     while progress.changed().await.is_ok() {}
 }
 
-fn table(progress: &Progress) -> String {
-    const BAR: u64 = 40;
+fn table(progress: &ReplayProgress) -> String {
+    const BAR: u64 = 30;
     let filled = (progress.accepted * BAR).checked_div(progress.total).unwrap_or_default();
     let bar: String = (0..BAR).map(|at| if at < filled { '█' } else { '░' }).collect();
     let failures: u64 = progress.failures.values().sum();
-    let trouble = if failures > 0 { format!(", {failures} attempts repeated") } else { String::new() };
+    let trouble = if failures > 0 { format!(", {failures} retries") } else { String::new() };
     let mut text =
         format!("{bar} {} of {} observations{trouble}\n\n", grouped(progress.accepted), grouped(progress.total));
-    text.push_str(&format!("{:<5}{:<24}{:<22}", "", "station", "observed"));
-    for (_, heading) in COLUMNS {
-        text.push_str(&format!("{heading:>10}"));
+    text.push_str(&format!("{:<4}{:<20}{:<16}", "", "station", "observed (UTC)"));
+    for (_, heading, width) in COLUMNS {
+        text.push_str(&format!("{heading:>width$}"));
     }
     text.push('\n');
     for station in &progress.stations {
@@ -178,17 +201,19 @@ fn table(progress: &Progress) -> String {
 fn row(progress: &StationProgress) -> String {
     let station = &progress.station;
     let observed = progress.latest.as_ref().map_or("", |latest| latest.time.as_str());
-    let mut text = format!("{:<5}{:<24}{observed:<22}", station.code, station.name);
-    for (measure, _) in COLUMNS {
+    // To the minute: observations are of full hours.
+    let observed: String = observed.chars().take(16).map(|c| if c == 'T' { ' ' } else { c }).collect();
+    let mut text = format!("{:<4}{:<20}{observed:<16}", station.code, station.name);
+    for (measure, _, width) in COLUMNS {
         let value = progress.latest.as_ref().and_then(|latest| latest.measure(measure));
         let shown = value.map_or_else(|| "-".to_owned(), |value| format!("{value:.1}"));
-        text.push_str(&format!("{shown:>10}"));
+        text.push_str(&format!("{shown:>width$}"));
     }
     text.push('\n');
     text
 }
 
-/// 26115 as 26,115.
+/// Groups the digits, such as 26,115 for 26115.
 fn grouped(count: u64) -> String {
     let digits = count.to_string();
     let mut text = String::new();
@@ -212,5 +237,35 @@ mod tests {
         {
             assert_eq!(grouped(count), expected);
         }
+    }
+
+    #[test]
+    fn every_line_of_the_table_fits_on_a_terminal_of_80_columns() {
+        let dir = tempfile::tempdir().unwrap();
+        let weather = embedded_weather(dir.path()).unwrap();
+        let mut progress = ReplayProgress { total: 26_115, accepted: 26_115, ..ReplayProgress::default() };
+        progress.stations = weather
+            .stations()
+            .iter()
+            .map(|station| StationProgress { station: station.clone(), accepted: 0, latest: None })
+            .collect();
+        for observation in weather.observations() {
+            let of_station = progress.stations.iter_mut().find(|of| of.station.code == observation.station).unwrap();
+            of_station.latest = Some(observation.clone());
+            for line in table(&progress).lines() {
+                assert!(line.chars().count() < 80, "{line}");
+            }
+        }
+        let last = row(&progress.stations[1]);
+        assert!(last.starts_with("JFK John F Kennedy Intl 2013-12-30 23:00"), "{last}");
+    }
+
+    #[test]
+    fn a_directory_with_something_in_it_is_refused_by_name() {
+        let dir = tempfile::tempdir().unwrap();
+        assert!(ensure_fresh(dir.path()).is_ok() && ensure_fresh(&dir.path().join("absent")).is_ok());
+        std::fs::create_dir(dir.path().join("log")).unwrap();
+        let refusal = ensure_fresh(dir.path()).unwrap_err().to_string();
+        assert!(refusal.contains(dir.path().to_str().unwrap()) && refusal.contains("--data-dir"), "{refusal}");
     }
 }

@@ -1,5 +1,4 @@
-//! What topics hold and what groups still have to read, as few numbers however many topics, partitions and groups
-//! there are.
+//! Metrics of topics and consumer groups, with a limit on the number of series.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
@@ -7,31 +6,33 @@ use std::sync::{Arc, Weak};
 use millstream_http::Metrics;
 use millstream_kafka::group::tenant_and_id;
 use millstream_log::{Embedded, Log, PartitionStats};
-use millstream_types::{Kind, TenantId};
+use millstream_query::Engine;
+use millstream_types::{TenantId, TopicKind};
 use serde::Serialize;
 
-/// Topics that have numbers of their own among the counters; those behind them by name share one set.
+/// Limit of topics with their own series, in name order; the others share one.
 const TOPICS_MAX: usize = 500;
-/// Pairs of group and topic that have a number of their own among the counters, the largest lags first.
+/// Limit of (group, topic) pairs with their own series, largest lags first.
 const LAGS_MAX: usize = 1_000;
-/// The name under which the others are summed up; no topic or tenant can have it.
+/// Label of the shared series; it is not a valid name of a topic or tenant.
 const OTHERS: &str = "(others)";
 
-/// What one group still has to read of one topic.
+/// The lag of a group on a topic.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct Lag {
     #[serde(skip)]
     pub(crate) tenant: String,
     pub(crate) group: String,
     pub(crate) topic: String,
-    /// Offsets up to the stable ones, over all partitions.
+    /// Records up to the stable offsets, summed over all partitions.
     pub(crate) lag: u64,
 }
 
-/// The `limit` largest lags, of `tenant`'s groups or of all.
+/// Returns the `limit` largest lags of `tenant`'s groups, or of all groups.
 pub(crate) fn lags(log: &Embedded, tenant: Option<&TenantId>, limit: usize) -> Vec<Lag> {
     let topics = log.topics().into_iter().map(|topic| topic.name.clone());
-    let topics = topics.filter(|name| name.kind() != Kind::Internal && tenant.is_none_or(|own| own == name.tenant()));
+    let topics =
+        topics.filter(|name| name.kind() != TopicKind::Internal && tenant.is_none_or(|own| own == name.tenant()));
     let mut found = Vec::new();
     for topic in topics {
         let mut groups: BTreeMap<String, u64> = BTreeMap::new();
@@ -46,7 +47,7 @@ pub(crate) fn lags(log: &Embedded, tenant: Option<&TenantId>, limit: usize) -> V
     found
 }
 
-/// Shows topics and lags among the counters.
+/// Registers the metrics of topics and lags.
 pub(crate) fn show(log: &Arc<Embedded>, metrics: &Metrics) {
     let labels = ["tenant", "topic"];
     let help = "Bytes of a topic's batches, in segments and in memory.";
@@ -57,7 +58,7 @@ pub(crate) fn show(log: &Arc<Embedded>, metrics: &Metrics) {
     metrics.gauges_fn("millstream_topic_first_offsets", help, &labels, of_topics(log, |p| p.offsets.first.0));
     let help = "Stable offsets of a topic's partitions, summed up; their rate is that of its records.";
     metrics.gauges_fn("millstream_topic_stable_offsets", help, &labels, of_topics(log, |p| p.offsets.stable.0));
-    let help = "Offsets between a group's positions in a topic and the stable ones.";
+    let help = "Records between a group's positions in a topic and the stable offsets.";
     let log = Arc::downgrade(log);
     metrics.gauges_fn("millstream_group_lag", help, &["tenant", "group", "topic"], move || {
         let lags = log.upgrade().map(|log| lags(&log, None, LAGS_MAX)).unwrap_or_default();
@@ -65,7 +66,32 @@ pub(crate) fn show(log: &Arc<Embedded>, metrics: &Metrics) {
     });
 }
 
-/// One number for each topic, which is what `count` says of its partitions summed up.
+/// Registers the metrics of live queries.
+pub(crate) fn show_queries(engine: &Arc<Engine>, metrics: &Metrics) {
+    let gauge = |name: &str, help: &str, read: fn(&Engine) -> u64| {
+        let engine = Arc::downgrade(engine);
+        metrics.gauge_fn(name, help, move || engine.upgrade().map_or(0.0, |engine| read(&engine) as f64));
+    };
+    gauge("millstream_query_live", "Live queries of all tenants.", |engine| engine.live_count() as u64);
+    let help = "Live queries that still read past records; limit query.reading_past_max.";
+    gauge("millstream_query_reading_past", help, |engine| engine.reading_past() as u64);
+    let help =
+        "Records that live queries have read since the start; a record counts once, even if several queries read it.";
+    gauge("millstream_query_records_seen", help, Engine::records_seen);
+    let help = "Rows, or records of counts and groups, found for all live queries since the start.";
+    gauge("millstream_query_matched", help, Engine::matched);
+    let help = "Bytes of the counts, groups and sketches of live queries; limit query.states_max_bytes.";
+    gauge("millstream_query_states_bytes", help, Engine::states_bytes);
+    let help = "Bytes of results that wait for clients of live queries; limit query.queues_max_bytes.";
+    gauge("millstream_query_queues_bytes", help, Engine::queues_bytes);
+    let (help, engine) = ("Live queries that have ended since the start, by cause.", Arc::downgrade(engine));
+    metrics.gauges_fn("millstream_query_ended", help, &["cause"], move || {
+        let Some(engine) = engine.upgrade() else { return Vec::new() };
+        engine.ended().map(|(cause, ended)| (vec![cause.as_str().to_owned()], ended as f64)).collect()
+    });
+}
+
+/// Returns a gauge with one value per topic, the sum of `count` over its partitions.
 fn of_topics(
     log: &Arc<Embedded>,
     count: fn(&PartitionStats) -> u64,
@@ -100,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn however_many_topics_there_are_their_numbers_stay_few() {
+    fn the_metrics_of_topics_are_bounded() {
         let dir = tempfile::tempdir().unwrap();
         let clock = Arc::new(SystemClock::default());
         let config = LogConfig { dir: dir.path().join("log"), ..LogConfig::default() };

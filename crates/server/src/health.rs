@@ -1,4 +1,4 @@
-//! Whether the process lives, whether it can serve, and its counters.
+//! Liveness, readiness and metrics.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,25 +14,25 @@ const LIMITS: Limits =
     Limits { body_max_bytes: 0, body_max_setting: "none: these routes take no body", timeout: Duration::from_secs(5) };
 const PROMETHEUS_TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// Says why the process cannot serve, if it cannot.
+/// Returns `Err` with the reason while the process cannot serve.
 pub(crate) type Readiness = Arc<dyn Fn() -> Result<(), String> + Send + Sync>;
 
-/// `/healthz`, `/readyz`, `/metrics`.
+/// Builds the routes `/healthz`, `/readyz` and `/metrics`.
 pub(crate) fn routes(metrics: &Metrics, readiness: Readiness) -> Routes {
     Routes::new("health")
         .route(
-            Route::get("/healthz", Access::Public, LIMITS, "Whether the process lives")
+            Route::get("/healthz", Access::Public, LIMITS, "Check that the process is alive")
                 .answers_with(200, "It does.", Content::text())
                 .to(alive, ()),
         )
         .route(
-            Route::get("/readyz", Access::Public, LIMITS, "Whether requests can be served now")
+            Route::get("/readyz", Access::Public, LIMITS, "Check that the process can serve requests")
                 .answers_with(200, "They can.", Content::text())
-                .answers_with(503, "They cannot; the text says why.", Content::text())
+                .answers_with(503, "The process cannot serve requests; the text says why.", Content::text())
                 .to(ready, readiness),
         )
         .route(
-            // They name topics and groups of all tenants.
+            // The metrics name topics and groups of all tenants.
             Route::get("/metrics", Access::Operator(Role::Reader), LIMITS, "Counters in Prometheus' text format")
                 .answers_with(200, "All counters.", Content::text())
                 .to(counters, metrics.clone()),

@@ -1,4 +1,4 @@
-//! What a tenant keeps of its history stands in the registry, in the tenant's `ext`: a list of rules as in `history.rules`.
+//! Reads a tenant's history rules from its `ext` in the registry; the form is that of `history.rules`.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,17 +9,17 @@ use millstream_types::TenantId;
 use parking_lot::Mutex;
 use serde_json::Value;
 
-/// The member of a tenant's `ext`.
+/// Name of the member in `ext`.
 const MEMBER: &str = "history";
-/// Tenants whose rules are remembered; when it is full all are forgotten, and read again.
+/// Limit of cached tenants; a full cache is cleared.
 const REMEMBERED_MAX: usize = 10_000;
 
 type Rules = Option<Arc<Vec<HistoryRule>>>;
 
-/// Rules out of the registry, parsed once for each version of them.
+/// Rules of the registry, parsed once per version.
 pub(crate) struct RegistryRules {
     registry: Registry,
-    /// What `ext` says, and what was made of it.
+    /// The value in `ext`, and the rules parsed from it.
     parsed: Mutex<HashMap<TenantId, (Value, Rules)>>,
 }
 
@@ -45,7 +45,7 @@ impl TenantRules for RegistryRules {
     }
 }
 
-/// The rules; none, and a line in the log, if what stands there is none.
+/// Parses the rules; logs a warning and returns none if the value is invalid.
 fn parse(tenant: &TenantId, given: &Value) -> Rules {
     let rules = serde_json::from_value::<Vec<HistoryRule>>(given.clone()).map_err(|error| error.to_string());
     let checked = rules.and_then(|rules| match rules.iter().try_for_each(HistoryRule::validate) {

@@ -12,34 +12,34 @@ use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{EnvFilter, Registry, fmt, reload};
 
 use crate::config::{LogFormat, Logging};
+use crate::live_table::StderrAboveTable;
 use crate::sparing::Sparing;
 
-/// Which lines are written; one for the process, set when logging starts.
+/// Filter of log lines, set when logging starts.
 static FILTER: OnceLock<reload::Handle<EnvFilter, Registry>> = OnceLock::new();
 
-/// Starts logging for the whole process.
 pub(crate) fn start(logging: &Logging) -> anyhow::Result<()> {
     let levels = EnvFilter::try_new(&logging.level)
         .with_context(|| format!("logging.level = '{}': use error, warn, info, debug or trace", logging.level))?;
     let (filter, handle) = reload::Layer::new(levels);
     let lines = tracing_subscriber::registry().with(filter);
-    let writer = Sparing::new(std::io::stderr, logging.format, Arc::new(SystemClock::default()));
+    let writer = Sparing::new(|| StderrAboveTable, logging.format, Arc::new(SystemClock::default()));
     let started = match logging.format {
         LogFormat::Text => {
             let text = fmt::layer().with_writer(writer);
-            // Colours are for people; in a file they are noise.
+            // Colours are useful on a terminal only.
             let text = if std::io::stderr().is_terminal() { text } else { text.with_ansi(false) };
             lines.with(text).try_init()
         }
         LogFormat::Json => lines.with(fmt::layer().json().with_writer(writer)).try_init(),
     };
     started.map_err(|e| anyhow::anyhow!("cannot start logging: {e}"))?;
-    // Logging starts once.
+    // Logging starts only once.
     let _ = FILTER.set(handle);
     Ok(())
 }
 
-/// The level of the process's log, which an operator may change.
+/// Returns the log level, which an operator may change.
 pub(crate) fn level() -> Arc<dyn LogLevel> {
     Arc::new(ProcessLevel)
 }

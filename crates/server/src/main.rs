@@ -1,37 +1,62 @@
 //! The binary `millstream`: configuration, wiring, command line.
 
-mod bench;
+mod append_command;
 mod built;
 mod bullet;
 mod client;
 mod config;
+mod config_show;
 mod console;
 mod demo;
+mod demo_job;
+mod device_command;
+mod entity_command;
 mod figures;
 mod health;
 mod history_rules;
+mod job_client;
+mod job_command;
+mod job_document;
+mod job_graph_command;
+mod job_new_command;
+mod job_run_command;
+mod job_tap_command;
+mod job_test_command;
+mod jobs;
+mod kv_command;
+mod kv_transfer;
+mod live_table;
+mod log_command;
 mod logging;
+mod logins;
 mod mappings;
 mod queries;
 mod query_command;
+mod query_problem;
+mod redis;
 mod remedy;
 mod schema;
+mod send_command;
 mod serve;
 mod sparing;
 mod stats;
 mod streams;
+mod terminal;
 mod topic_command;
 mod writing;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, Parser, Subcommand};
 
 use crate::config::Flags;
 
 /// Most of what requests allocate is freed by another thread: an entity's new version by its owner, an answer by its socket's.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// Made by `cargo xtask notices`.
+const THIRD_PARTY_NOTICES: &str = include_str!("../third_party_notices.txt");
 
 /// One program for live device data: devices connect, their state is kept as entities, questions are asked of data as it arrives.
 #[derive(Debug, Parser)]
@@ -49,16 +74,39 @@ enum Command {
     Demo(demo::DemoArgs),
     /// Ask a live query and print its rows as they come
     Query(query_command::QueryArgs),
-    /// List, create, describe and delete topics; print their records
+    /// List, create, describe, change and delete topics; print and append records
     Topic(topic_command::TopicArgs),
+    /// Register, list, show and remove devices; set their passwords
+    Device(device_command::DeviceArgs),
+    /// Send a command to a device and print its answer
+    #[command(name = "command")]
+    Send(send_command::CommandArgs),
+    /// Begin, check, test, run, submit, list, show, tap, stop and kill jobs
+    Job(job_command::JobArgs),
+    /// List, show, set and delete entities
+    Entity(entity_command::EntityArgs),
+    /// Make, list and delete buckets; store, read, list, watch, import and export their keys
+    Kv(kv_command::KvArgs),
+    /// Look through the stored log while no server runs, and repair it
+    Log {
+        #[command(subcommand)]
+        command: log_command::LogCommand,
+    },
     /// Simulate devices
     Sim(millstream_load::sim::SimArgs),
     /// Measure this program on this machine
-    Bench(bench::BenchArgs),
+    Bench(millstream_bench::BenchArgs),
     /// Look at the configuration
     Config {
         #[command(subcommand)]
         command: ConfigCommand,
+    },
+    /// Print the licences of the software that this program contains
+    Licenses,
+    /// Print a script that completes commands and options in a shell, such as: source <(millstream completions bash)
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
     },
     /// Print the version
     Version,
@@ -67,7 +115,13 @@ enum Command {
 #[derive(Debug, Subcommand)]
 enum ConfigCommand {
     /// Print every setting in force and where it came from
-    Show(Flags),
+    Show {
+        #[command(flatten)]
+        flags: Flags,
+        /// Print what each setting means instead of where it came from
+        #[arg(long)]
+        explain: bool,
+    },
 }
 
 fn main() -> ExitCode {
@@ -87,14 +141,29 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Demo(arguments) => demo::run(&arguments),
         Command::Query(arguments) => query_command::run(&arguments),
         Command::Topic(arguments) => topic_command::run(&arguments),
+        Command::Device(arguments) => device_command::run(&arguments),
+        Command::Send(arguments) => send_command::run(&arguments),
+        Command::Job(arguments) => job_command::run(&arguments),
+        Command::Entity(arguments) => entity_command::run(&arguments),
+        Command::Kv(arguments) => kv_command::run(&arguments),
+        Command::Log { command } => log_command::run(&command),
         Command::Sim(arguments) => {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
             runtime.block_on(millstream_load::sim::run(arguments))?;
             Ok(())
         }
-        Command::Bench(arguments) => bench::run(&arguments),
-        Command::Config { command: ConfigCommand::Show(flags) } => {
-            print!("{}", config::load(&flags)?.show()?);
+        Command::Bench(arguments) => millstream_bench::run(&arguments),
+        Command::Config { command: ConfigCommand::Show { flags, explain } } => {
+            let loaded = config::load(&flags)?;
+            print!("{}", if explain { loaded.explain()? } else { loaded.show()? });
+            Ok(())
+        }
+        Command::Licenses => {
+            print!("{THIRD_PARTY_NOTICES}");
+            Ok(())
+        }
+        Command::Completions { shell } => {
+            clap_complete::generate(shell, &mut Arguments::command(), "millstream", &mut std::io::stdout().lock());
             Ok(())
         }
         Command::Version => {

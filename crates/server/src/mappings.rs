@@ -1,40 +1,39 @@
-//! How devices' measurements become entities stands in the registry, in the `ext` of tenants and devices: this is where the
-//! planes that keep the one and need the other are introduced to each other.
+//! Reads the mappings of devices to entities from the registry, where they are in the `ext` of tenants and devices.
+//! This connects the registry's plane with the plane that applies mappings.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use millstream_columns::Limits;
+use millstream_columns::ParserLimits;
 use millstream_connect::{Device, ExtRules, Registry, Tenant};
 use millstream_context::{Mapping, Mappings, TenantMappings};
 use millstream_types::TenantId;
 use parking_lot::Mutex;
 use serde_json::{Map, Value};
 
-/// Devices whose mapping is remembered, and tenants; when it is full all are forgotten, and read again when they next
-/// send.
+/// Limit of cached devices, and of tenants; a full cache is cleared.
 const DEVICES_MAX: usize = 100_000;
 const TENANTS_MAX: usize = 10_000;
 
-/// A mapping, or why there is none.
+/// A mapping, or the reason that there is none.
 type Read = Result<Arc<Mapping>, Arc<str>>;
 
-/// Mappings out of the registry, parsed once for each version of a tenant or device.
+/// Mappings of the registry, parsed once per version of a tenant or device.
 pub(crate) struct RegistryMappings {
     registry: Registry,
-    limits: Limits,
+    limits: ParserLimits,
     tenants: Mutex<HashMap<TenantId, OfTenant>>,
     devices: Mutex<HashMap<(TenantId, String), OfDevice>>,
 }
 
-/// What a tenant's `ext` says, and of which version of the tenant.
+/// The mappings in a tenant's `ext`, with the tenant's version.
 #[derive(Clone)]
 struct OfTenant {
     version: Arc<Tenant>,
     mappings: Result<Arc<TenantMappings>, Arc<str>>,
 }
 
-/// What a device's `ext` says, and of which version of the device and its tenant.
+/// The mapping in a device's `ext`, with the versions of device and tenant.
 struct OfDevice {
     version: Arc<Device>,
     of_tenant: Arc<Tenant>,
@@ -42,7 +41,7 @@ struct OfDevice {
 }
 
 impl RegistryMappings {
-    pub(crate) fn new(registry: Registry, limits: Limits) -> Self {
+    pub(crate) fn new(registry: Registry, limits: ParserLimits) -> Self {
         Self { registry, limits, tenants: Mutex::default(), devices: Mutex::default() }
     }
 
@@ -89,7 +88,7 @@ fn make_room<K, V>(known: &mut HashMap<K, V>, max: usize) {
 }
 
 /// Refuses mappings that could not be used, when their document is written.
-pub(crate) struct MappingRules(pub(crate) Limits);
+pub(crate) struct MappingRules(pub(crate) ParserLimits);
 
 impl ExtRules for MappingRules {
     fn check_tenant(&self, ext: &Map<String, Value>) -> Result<(), String> {
@@ -97,7 +96,7 @@ impl ExtRules for MappingRules {
     }
 
     fn check_device(&self, of_tenant: &Map<String, Value>, ext: &Map<String, Value>) -> Result<(), String> {
-        // What the tenant itself says wrongly is no fault of the device.
+        // An error in the tenant's mappings is not the device's.
         let tenant = TenantMappings::of_ext(of_tenant, &self.0).unwrap_or_default();
         tenant.check_device(ext, &self.0).map_err(|error| error.to_string())
     }

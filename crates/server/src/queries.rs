@@ -1,4 +1,4 @@
-//! `/api/queries`: live queries over HTTP. A thin door: what a query is and does stands in crate `query`.
+//! `/api/queries`: live queries over HTTP. The crate `query` defines and runs them.
 
 mod socket;
 
@@ -11,22 +11,26 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use millstream_http::{
-    Access, AnswerMemory, Caller, Content, Event, EventSender, Json, Limits, Path, Problem, Route, Routes, Shutdown,
-    event_stream,
+    Access, AnswerMemory, Caller, Content, Event, EventSender, Json, Limits, Path, Problem, Query, Route, Routes,
+    Shutdown, finished_event_stream,
 };
 use millstream_query::{
-    Asker, Deliver, Deliveries, Delivery, Diagnostic, Engine, Error, NoResultId, QueryId, QueryRequest, ResultId,
-    RowBatch, Subscription, WindowResult,
+    Deliver, Deliveries, Delivery, Engine, InvalidResultId, QueryId, QueryRequest, Requester, ResultId, RowBatch,
+    Subscription, WindowResult,
 };
 use millstream_types::Role;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use crate::query_problem::{place, problem};
 use crate::schema::Schemas;
 
-/// Rows batches that may wait in the socket's own queue; what waits beyond stays with the query and its bounds.
+/// Batches of rows that may wait in the socket's queue; further ones stay in the query's outbox.
 pub(crate) const EVENTS_WAITING_MAX: usize = 4;
-/// A query that waits for its one answer may take as long as its duration says, up to a day; the routes' text says so.
+/// Time that a client may stall if its query drops the oldest rows.
+pub(crate) const STALL_MAX: Duration = Duration::from_secs(3600);
+/// Limit for a query with a single answer, which may run as long as its duration, up to a day;
+/// the routes' texts mention it.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(24 * 3600);
 const BODY_MAX_SETTING: &str = "none: a request for a query has at most 128 KiB";
 pub(crate) const ASK_LIMITS: Limits =
@@ -34,13 +38,13 @@ pub(crate) const ASK_LIMITS: Limits =
 const LOOK_LIMITS: Limits =
     Limits { body_max_bytes: 0, body_max_setting: BODY_MAX_SETTING, timeout: Duration::from_secs(10) };
 
-/// What a client names that comes again: the id of the last event that it has.
+/// Header with the total number of queries.
+const TOTAL_COUNT: &str = "total-count";
+/// Header of a reconnecting client with the id of its last event.
 const LAST_EVENT_ID: &str = "last-event-id";
 
-/// Shared by all handlers.
 type Queries = Arc<Engine>;
 
-/// The routes.
 pub(crate) fn routes(engine: Queries, deliveries: &Arc<Deliveries>, schemas: &Arc<Schemas>) -> Routes {
     let reader = Access::Role(Role::Reader);
     let id = "The query's id.";
@@ -50,7 +54,7 @@ pub(crate) fn routes(engine: Queries, deliveries: &Arc<Deliveries>, schemas: &Ar
                 .takes(Content::json(json!({"type": "object", "required": ["query"]})))
                 .answers_with(
                     200,
-                    "With `deliver: wait` all rows and the meta at the end, after 24 hours at most: use `sse` to listen longer.",
+                    "With `deliver: wait`: all rows and the meta at the end, after 24 hours at most; use `sse` for longer queries.",
                     Content::json(json!({"type": "object"})),
                 )
                 .answers_with(
@@ -60,41 +64,48 @@ pub(crate) fn routes(engine: Queries, deliveries: &Arc<Deliveries>, schemas: &Ar
                 )
                 .answers_with(
                     201,
-                    "With `deliver: {topic: name}`: its id, its columns, and in which partition its results are. It takes the role writer, too.",
+                    "With `deliver: {topic: name}`: the query's id, its columns, and the partition of its results. The caller also needs the role writer.",
                     Content::json(json!({"type": "object", "required": ["id", "topic"]})),
                 )
-                .answers(422, "The text is no query: `errors` says where and why.")
-                .answers(429, "As many queries of the tenant live as may.")
-                .answers(503, "As many queries live as may.")
+                .answers(422, "The text is not a valid query; `errors` says where and why.")
+                .answers(429, "The tenant has reached its limit of live queries.")
+                .answers(503, "The server has reached its limit of live queries.")
                 .to(ask, (Arc::clone(&engine), Arc::clone(deliveries))),
         )
         .route(
             Route::post("/api/queries/validate", reader, ASK_LIMITS, "Check the text of a query")
                 .takes(Content::json(json!({"type": "object", "required": ["query"]})))
-                .answers(204, "It is a query.")
+                .answers(204, "The query is valid.")
                 .answers_with(
                     200,
-                    "It is a query, but `hints` says which of its fields no record has that was looked at, and what was probably meant.",
+                    "The query is valid, but `hints` lists fields that no inspected record has, with suggestions.",
                     Content::json(json!({"type": "object", "required": ["hints"]})),
                 )
-                .answers(422, "It is none: `errors` says where and why.")
+                .answers(422, "The text is not a valid query; `errors` says where and why.")
                 .to(validate, (Arc::clone(&engine), Arc::clone(schemas))),
         )
         .route(
             Route::get("/api/queries", reader, LOOK_LIMITS, "List the tenant's live queries")
-                .answers_with(200, "What can be told about each.", Content::json(json!({"type": "array"})))
+                .query("limit", "Queries on a page, 1 to 1000; 1000 if left out.")
+                .query("offset", "Queries to skip; 0 if left out.")
+                .answers_with(
+                    200,
+                    "The queries, oldest first; `Total-Count` has their number.",
+                    Content::json(json!({"type": "array"})),
+                )
+                .answers(400, "`limit` or `offset` is none.")
                 .to(list, Arc::clone(&engine)),
         )
         .route(
             Route::get("/api/queries/ws", reader, LOOK_LIMITS, "Ask many live queries over one WebSocket")
                 .answers(101, "A WebSocket: `{tag, query, …}` asks, `{kill: tag}` ends; `opening`, `records`, `end`, `problem` come back.")
-                .answers(400, "No WebSocket was asked for.")
+                .answers(400, "The request is not a WebSocket upgrade.")
                 .to(socket::open, Arc::clone(&engine)),
         )
         .route(
-            Route::get("/api/queries/{id}", reader, LOOK_LIMITS, "Look at a live query")
+            Route::get("/api/queries/{id}", reader, LOOK_LIMITS, "Describe a live query")
                 .param("id", id)
-                .answers_with(200, "What can be told about it.", Content::json(json!({"type": "object"})))
+                .answers_with(200, "The query's text, state and figures.", Content::json(json!({"type": "object"})))
                 .answers(404, "It does not exist or has ended.")
                 .to(look, Arc::clone(&engine)),
         )
@@ -103,19 +114,19 @@ pub(crate) fn routes(engine: Queries, deliveries: &Arc<Deliveries>, schemas: &Ar
                 .param("id", id)
                 .answers_with(
                     200,
-                    "Events as of `deliver: sse`: what nobody has read yet, and what comes; with `Last-Event-ID` what follows that event. After `end` the query is forgotten.",
+                    "Events as with `deliver: sse`: unread and new ones, or with `Last-Event-ID` those after that event. The query is deleted after `end`.",
                     Content::events(json!({"type": "object"})),
                 )
-                .answers(204, "`Last-Event-ID` is that of `end`: there is nothing more, and the query is forgotten.")
-                .answers(404, "It does not exist, or somebody has read its end.")
-                .answers(400, "`Last-Event-ID` is none of its events'.")
-                .answers(409, "It is not kept, or somebody else reads and does not name `Last-Event-ID`.")
+                .answers(204, "`Last-Event-ID` is that of `end`: there are no more events, and the query is deleted.")
+                .answers(404, "The query does not exist, or its end was read.")
+                .answers(400, "`Last-Event-ID` is not an event of this query.")
+                .answers(409, "The query is not kept, or it has another reader and the request has no `Last-Event-ID`.")
                 .to(results, Arc::clone(&engine)),
         )
         .route(
             Route::delete("/api/queries/{id}", reader, LOOK_LIMITS, "End a live query")
                 .param("id", id)
-                .answers(204, "It has ended; its client gets what was waiting. One that was kept and had ended is forgotten.")
+                .answers(204, "The query has ended; its client gets the waiting results. A kept query that had ended before is deleted.")
                 .answers(404, "It does not exist or has ended.")
                 .to(kill, engine),
         )
@@ -156,29 +167,30 @@ async fn results(
 }
 
 fn events(subscription: Subscription, shutdown: Shutdown) -> Response {
-    let (sender, stream) = event_stream(EVENTS_WAITING_MAX, shutdown);
-    tokio::spawn(deliver_events(subscription, sender));
+    let (sender, stream) = finished_event_stream(EVENTS_WAITING_MAX);
+    let stream = if subscription.drops_oldest() { stream.bearing_stalls(STALL_MAX) } else { stream };
+    tokio::spawn(deliver_events(subscription, sender, shutdown));
     stream.into_response()
 }
 
-/// Takes a query that goes on by itself; its results are records.
+/// Starts a query that writes its results to a topic.
 async fn answer_into_topic(
     deliveries: &Deliveries,
     caller: &Caller,
     request: QueryRequest,
 ) -> Result<Response, Problem> {
     if !caller.roles.has(Role::Writer) {
-        return Err(Problem::forbidden("results are appended to a topic, which you may not")
+        return Err(Problem::forbidden("delivery into a topic appends records, which these credentials do not allow")
             .value(&caller.name)
             .rule("delivery into a topic takes the roles reader and writer")
             .remedy("ask with 'deliver': 'sse', or with a token that has both roles"));
     }
-    let asker = Asker { tenant: &caller.tenant, client: &caller.name, correlation: None };
+    let asker = Requester { tenant: &caller.tenant, client: &caller.name, correlation: None };
     let told = deliveries.begin(asker, request).await.map_err(problem)?;
     Ok((StatusCode::CREATED, axum::Json(told)).into_response())
 }
 
-/// Waits for the end of a query: all that it gave, as one answer.
+/// Waits until the query ends and returns all results as one answer.
 pub(crate) async fn answer_once(
     engine: &Engine,
     caller: &Caller,
@@ -188,10 +200,7 @@ pub(crate) async fn answer_once(
 ) -> Result<Response, Problem> {
     let is_of_bullet = request.is_of_bullet;
     let subscription = engine.submit(&caller.tenant, request).await.map_err(problem)?;
-    let answer = tokio::select! {
-        answer = subscription.answer() => answer,
-        () = shutdown.begun() => return Err(problem(Error::Stopped)),
-    };
+    let answer = subscription.answer_until(shutdown.begun()).await.map_err(problem)?;
     memory.cover(answer.size_bytes())?;
     let json = HeaderValue::from_static("application/json");
     let answer = if is_of_bullet { answer.to_json_called(engine.bullet_names()) } else { answer.to_json() };
@@ -200,17 +209,25 @@ pub(crate) async fn answer_once(
     Ok(response)
 }
 
-/// Sends what a query gives until it ends or its client leaves, which ends it unless it is kept. Events of one that is kept
-/// have ids.
-async fn deliver_events(mut subscription: Subscription, sender: EventSender) {
+/// Sends results until the query ends or its client leaves. A query that is not kept ends with its client; when the
+/// server stops, it returns its last results. Events of a kept query have ids.
+async fn deliver_events(mut subscription: Subscription, sender: EventSender, shutdown: Shutdown) {
     let opening = event(subscription.begins_after(), "meta", &subscription.opening());
     if sender.send(opening).await.is_err() {
         return;
     }
+    let (mut stopping, mut is_stopping) = (std::pin::pin!(shutdown.begun()), false);
     loop {
         let delivery = tokio::select! {
             delivery = subscription.next_sent() => delivery,
             () = sender.ended() => return,
+            () = &mut stopping, if !is_stopping => {
+                is_stopping = true;
+                if subscription.stop() {
+                    continue;
+                }
+                return;
+            }
         };
         let event = match &delivery {
             Some((id, Delivery::Rows(rows))) => rows_event(*id, rows),
@@ -257,7 +274,7 @@ async fn validate(
     Json(text): Json<Text>,
 ) -> Result<Response, Problem> {
     engine.validate(&text.query).map_err(problem)?;
-    // A stream that cannot be looked at, or is not there yet, is told to whoever asks the query.
+    // The client learns from the query itself if the stream is missing or unreadable.
     let hints = schemas.hints(&caller.tenant, text.query).await.unwrap_or_default();
     if hints.is_empty() {
         return Ok(StatusCode::NO_CONTENT.into_response());
@@ -266,8 +283,34 @@ async fn validate(
     Ok(axum::Json(json!({ "hints": hints })).into_response())
 }
 
-async fn list(State(engine): State<Queries>, caller: Caller) -> Response {
-    axum::Json(engine.list(&caller.tenant)).into_response()
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Page {
+    #[serde(default = "Page::limit_max")]
+    limit: usize,
+    #[serde(default)]
+    offset: usize,
+}
+
+impl Page {
+    const fn limit_max() -> usize {
+        1000
+    }
+}
+
+async fn list(
+    State(engine): State<Queries>,
+    caller: Caller,
+    Query(Page { limit, offset }): Query<Page>,
+) -> Result<Response, Problem> {
+    if !(1..=Page::limit_max()).contains(&limit) {
+        let rule = format!("a page has 1 to {} queries", Page::limit_max());
+        let problem =
+            Problem::invalid(format!("limit={limit} is not a valid page size")).value(limit.to_string()).rule(rule);
+        return Err(problem.remedy("ask for more pages with 'offset'"));
+    }
+    let (page, total) = engine.page(&caller.tenant, offset, limit);
+    Ok(([(TOTAL_COUNT, total.to_string())], axum::Json(page)).into_response())
 }
 
 async fn look(State(engine): State<Queries>, caller: Caller, Path(id): Path<String>) -> Result<Response, Problem> {
@@ -287,27 +330,8 @@ fn parse_id(id: &str) -> Result<QueryId, Problem> {
 
 fn parse_result_id(after: &HeaderValue) -> Result<ResultId, Problem> {
     let after = String::from_utf8_lossy(after.as_bytes());
-    let refused = |rule: NoResultId| {
+    let refused = |rule: InvalidResultId| {
         Problem::invalid(format!("Last-Event-ID: '{after}' is no event's id")).value(&*after).rule(rule.to_string())
     };
     after.parse().map_err(refused)
-}
-
-/// A refusal; one of the text itself is 422 and points at the places.
-pub(crate) fn problem(error: Error) -> Problem {
-    let problem = Problem::from_error(error.code(), &error);
-    match error {
-        Error::Refused { diagnostics } => {
-            let errors: Vec<Value> = diagnostics.iter().map(place).collect();
-            problem.with_status(StatusCode::UNPROCESSABLE_ENTITY).member("errors", errors)
-        }
-        _ => problem,
-    }
-}
-
-/// A diagnostic with the length of what it points at.
-fn place(diagnostic: &Diagnostic) -> Value {
-    let mut place = serde_json::to_value(diagnostic).expect("a diagnostic has string keys only");
-    place["length"] = diagnostic.found.chars().count().max(1).into();
-    place
 }

@@ -1,30 +1,40 @@
-//! `millstream query`: asks a running server and prints rows as they come.
+//! `millstream query`: sends a query to a running server and prints its rows.
 
 use std::io::{IsTerminal as _, Write};
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use http_body_util::BodyExt as _;
+use hyper::Method;
+use millstream_types::{SystemClock, WallClock as _};
 use serde_json::{Map, Value, json};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::client::{Events, Server};
-use crate::streams::duration;
+use crate::streams::{Place, duration};
 
 /// Narrowest column of the table.
 const COLUMN_MIN_CHARS: usize = 8;
-/// Widest column of the table; longer values push the rest of their line.
+/// Widest column of the table; a longer value shifts the rest of its line.
 const COLUMN_MAX_CHARS: usize = 40;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct QueryArgs {
     /// The query, such as: SELECT temp FROM STREAM(30000, TIME) WHERE temp > 20 LIMIT 10
     query: String,
-    /// How rows are printed [default: table on a terminal, else ndjson]
+    /// Output format [default: table on a terminal, else ndjson]
     #[arg(long, value_enum)]
     output: Option<Output>,
-    /// How long it lives, such as 30s or 5m, unless its text says so [default: until it is ended]
+    /// Lifetime, such as 30s or 5m, unless the query's text sets it [default: until it is ended]
     #[arg(long = "for", value_name = "DURATION", value_parser = parse_duration)]
     duration: Option<Duration>,
+    /// Its first record: earliest, now, how long ago (2h, 7d), a time, or partition:offset pairs [default: now]
+    #[arg(long, value_name = "PLACE", value_parser = parse_place)]
+    from: Option<Value>,
+    /// End of a query over past records: now, never, how long ago, a time, or partition:offset pairs [default: now,
+    /// unless it has a lifetime]
+    #[arg(long, value_name = "PLACE", value_parser = parse_until)]
+    until: Option<Value>,
     #[command(flatten)]
     server: Server,
 }
@@ -48,42 +58,122 @@ fn parse_duration(text: &str) -> Result<Duration, &'static str> {
     duration(&text.into())
 }
 
+/// Parses a position in a stream into its request form.
+fn parse_place(text: &str) -> Result<Value, &'static str> {
+    if let Ok(ago) = duration(&text.into()) {
+        let ago_ms = i64::try_from(ago.as_millis()).unwrap_or(i64::MAX);
+        return Ok(json!({"time_ms": SystemClock::default().now_ms().saturating_sub(ago_ms)}));
+    }
+    let rule =
+        "use earliest, now, how long ago such as 2h, a time such as 2026-01-31T12:00:00Z, or partition:offset pairs";
+    match text.parse() {
+        _ if text == "now" => Ok(json!("now")),
+        Ok(Place::Earliest) => Ok(json!("earliest")),
+        Ok(Place::Latest) => Ok(json!("now")),
+        Ok(Place::Time(time_ms)) => Ok(json!({"time_ms": time_ms})),
+        Ok(Place::At(position)) => {
+            let offsets = position.0.iter().map(|(partition, offset)| (partition.to_string(), json!(offset.0)));
+            Ok(json!({"offsets": offsets.collect::<Map<_, _>>()}))
+        }
+        Err(_) => Err(rule),
+    }
+}
+
+fn parse_until(text: &str) -> Result<Value, &'static str> {
+    match text {
+        "never" => Ok(json!("never")),
+        "earliest" => {
+            Err("a query ends after it has begun; use now, never, how long ago, a time, or partition:offset pairs")
+        }
+        place => parse_place(place),
+    }
+}
+
 async fn ask(arguments: &QueryArgs) -> anyhow::Result<()> {
     let mut body = json!({"query": arguments.query, "deliver": "sse"});
     if let Some(duration) = arguments.duration {
         body["duration_ms"] = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX).into();
     }
+    for (member, place) in [("from", &arguments.from), ("until", &arguments.until)] {
+        if let Some(place) = place {
+            body[member] = place.clone();
+        }
+    }
+    let output =
+        arguments.output.unwrap_or(if std::io::stdout().is_terminal() { Output::Table } else { Output::Ndjson });
+    // The table shows the device of each row; other formats print rows unchanged.
+    body["with_device"] = (output == Output::Table).into();
+    let interrupted = signal(SignalKind::interrupt()).context("cannot listen for SIGINT")?;
     let answer = arguments.server.post("/api/queries", body.to_string(), "text/event-stream").await?;
     if !answer.status().is_success() {
         let status = answer.status();
         let problem = answer.into_body().collect().await?.to_bytes();
         bail!("{}", refusal(&arguments.query, status.as_u16(), &problem));
     }
-    let output =
-        arguments.output.unwrap_or(if std::io::stdout().is_terminal() { Output::Table } else { Output::Ndjson });
-    // It lives already: nothing that comes meanwhile is lost.
+    // The query is already live, so no rows are lost meanwhile.
     for hint in hints(arguments).await {
         eprintln!("{hint}");
     }
-    let mut printer = Printer { output, columns: Vec::new(), has_header: false, out: std::io::stdout() };
-    let mut events = Events::of(answer);
-    while let Some(event) = events.next().await? {
+    let printer = Printer { output, columns: Vec::new(), has_header: false, out: std::io::stdout() };
+    print_to_the_end(&arguments.server, Events::of(answer), printer, interrupted).await
+}
+
+/// Prints rows until the end. The first Ctrl-C ends the query and prints its last results;
+/// the second ends this program.
+async fn print_to_the_end(
+    server: &Server,
+    mut events: Events,
+    mut printer: Printer<std::io::Stdout>,
+    mut interrupted: Signal,
+) -> anyhow::Result<()> {
+    let (mut id, mut is_interrupted, mut noted) = (String::new(), false, Vec::new());
+    loop {
+        let event = tokio::select! {
+            event = events.next() => event?.context("the server ended the answer before the query had ended")?,
+            _ = interrupted.recv() => {
+                if std::mem::replace(&mut is_interrupted, true) {
+                    bail!("interrupted before the query had ended");
+                }
+                if !id.is_empty() {
+                    end_query(server, &id).await?;
+                }
+                continue;
+            }
+        };
         let data: Value = serde_json::from_str(&event.data).context("the server sent no JSON")?;
         match event.name.as_str() {
-            "meta" => printer.columns = named_columns(&data),
+            "meta" => {
+                printer.columns = named_columns(&data);
+                data["id"].as_str().unwrap_or_default().clone_into(&mut id);
+                if is_interrupted {
+                    end_query(server, &id).await?;
+                }
+            }
             "rows" => printer.print_all(&data)?,
-            "window" => printer.print_window(&data)?,
+            "window" => {
+                printer.print_window(&data)?;
+                let told = notes(&data["meta"]["window"]);
+                if told != noted {
+                    told.iter().for_each(|note| eprintln!("{note}"));
+                    noted = told;
+                }
+            }
             "end" => {
+                notes(&data).iter().for_each(|note| eprintln!("{note}"));
                 eprintln!("{}", summary(&data));
                 return Ok(());
             }
             _ => {}
         }
     }
-    bail!("the server ended the answer before the query had ended")
 }
 
-/// Which fields no record has that was looked at, and what was probably meant; nothing if that cannot be told.
+async fn end_query(server: &Server, id: &str) -> anyhow::Result<()> {
+    server.send(Method::DELETE, &format!("/api/queries/{id}"), String::new(), "*/*").await?;
+    Ok(())
+}
+
+/// Returns hints about fields that no inspected record has, with the likely names; none if the server cannot tell.
 async fn hints(arguments: &QueryArgs) -> Vec<String> {
     let body = json!({"query": arguments.query}).to_string();
     let Ok(answer) = arguments.server.post("/api/queries/validate", body, "application/json").await else {
@@ -95,13 +185,13 @@ async fn hints(arguments: &QueryArgs) -> Vec<String> {
     hints.map(|hint| format!("hint:{}", pointed_at(&arguments.query, hint))).collect()
 }
 
-/// The columns that the query names; none for `SELECT *`.
+/// Returns the columns that the query names; none for `SELECT *`.
 fn named_columns(meta: &Value) -> Vec<(String, usize)> {
     let names = meta["columns"].as_array().into_iter().flatten().filter_map(Value::as_str);
     names.map(|name| (name.to_owned(), name.len())).collect()
 }
 
-/// Why a query was refused, with the place in its text.
+/// Explains a refusal and points at the position in the query.
 fn refusal(query: &str, status: u16, problem: &[u8]) -> String {
     let problem: Value = serde_json::from_slice(problem).unwrap_or_default();
     let mut text = problem["detail"].as_str().map_or_else(|| format!("refused with status {status}"), str::to_owned);
@@ -111,7 +201,7 @@ fn refusal(query: &str, status: u16, problem: &[u8]) -> String {
     text
 }
 
-/// Something about a place in the text, with the place, and what was probably meant.
+/// Renders a diagnostic with its position and a suggestion.
 fn pointed_at(query: &str, error: &Value) -> String {
     let number = |name: &str| error[name].as_u64().and_then(|number| usize::try_from(number).ok()).unwrap_or(1).max(1);
     let (line, column, length) = (number("line"), number("column"), number("length"));
@@ -127,6 +217,12 @@ fn pointed_at(query: &str, error: &Value) -> String {
     text
 }
 
+/// Returns notes about estimated results.
+fn notes(meta: &Value) -> Vec<String> {
+    let notes = meta["notes"].as_array().into_iter().flatten().filter_map(Value::as_str);
+    notes.map(|note| format!("note: {note}")).collect()
+}
+
 fn summary(meta: &Value) -> String {
     let count = |name: &str| meta[name].as_u64().unwrap_or_default();
     format!(
@@ -139,7 +235,7 @@ fn summary(meta: &Value) -> String {
     )
 }
 
-/// Prints rows; the header goes out before the first of them.
+/// Prints rows, with the header before the first one.
 struct Printer<W> {
     output: Output,
     columns: Vec<(String, usize)>,
@@ -152,7 +248,7 @@ impl<W: Write> Printer<W> {
         data["records"].as_array().into_iter().flatten().try_for_each(|record| self.print(record))
     }
 
-    /// Prints the rows of a window; in the table below a line that sets them apart from those before.
+    /// Prints the rows of a window; the table gets a separator line.
     fn print_window(&mut self, data: &Value) -> std::io::Result<()> {
         if self.output == Output::Table {
             if let Some(Value::Object(first)) = data["records"].get(0) {
@@ -167,7 +263,7 @@ impl<W: Write> Printer<W> {
         self.print_all(data)
     }
 
-    /// Prints the names of the columns, once.
+    /// Prints the column names once.
     fn print_header(&mut self, first: &Map<String, Value>) -> std::io::Result<()> {
         if std::mem::replace(&mut self.has_header, true) {
             return Ok(());
@@ -205,7 +301,7 @@ impl<W: Write> Printer<W> {
         self.out.flush()
     }
 
-    /// Columns as the query names them, else as the first row has them; as wide as the first row needs.
+    /// Takes the columns from the query, or else from the first row, and their widths from the first row.
     fn settle_columns(&mut self, first: &Map<String, Value>) {
         if self.columns.is_empty() {
             self.columns = first.keys().map(|name| (name.clone(), name.len())).collect();
@@ -225,18 +321,18 @@ impl<W: Write> Printer<W> {
     }
 }
 
-/// Text with its control characters by their codes: what devices send must not command the terminal.
+/// Escapes control characters, so that device data cannot control the terminal.
 pub(crate) fn printable(text: &str) -> String {
     let shown = |c: char| if c.is_control() { c.escape_unicode().to_string() } else { c.to_string() };
     text.chars().map(shown).collect()
 }
 
-/// A value of a CSV line (RFC 4180): in quotes where it must be.
+/// Quotes a CSV value (RFC 4180) if needed.
 fn quoted(text: &str) -> String {
     if text.contains(['"', ',', '\n', '\r']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text.to_owned() }
 }
 
-/// A value as the table shows it: text without quotes, nothing for null.
+/// Formats a table value: strings without quotes, null as nothing.
 fn cell(value: &Value) -> String {
     match value {
         Value::Null => String::new(),
@@ -250,7 +346,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn csv_quotes_what_would_be_read_otherwise() {
+    fn csv_quotes_values_with_separators_quotes_and_line_breaks() {
         for (text, expected) in
             [("a", "a"), ("a,b", "\"a,b\""), ("say \"x\"", "\"say \"\"x\"\"\""), ("a\nb", "\"a\nb\"")]
         {
@@ -277,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_device_sends_does_not_command_the_terminal() {
+    fn control_characters_of_devices_do_not_reach_the_terminal() {
         assert_eq!(cell(&json!("a\u{1b}[2Jb\nc")), "a\\u{1b}[2Jb\\u{a}c");
         assert_eq!(cell(&json!("Zürich")), "Zürich");
     }

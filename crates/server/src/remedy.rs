@@ -1,9 +1,9 @@
-//! What to do about what the operating system has refused.
+//! Remedies for failures of the operating system.
 
 use std::io::{self, ErrorKind};
 use std::sync::Arc;
 
-/// A remedy for the cause of a failure, if it is one of the system's that a user can mend.
+/// Returns the remedy for a system failure that a user can fix.
 pub(crate) fn of(failure: &anyhow::Error) -> Option<&'static str> {
     failure.chain().find_map(|cause| {
         let shared = || cause.downcast_ref::<Arc<io::Error>>().map(|cause| &**cause);

@@ -1,4 +1,4 @@
-//! What the records of a stream look like, as seen when somebody asks: for completion, for tables.
+//! The observed schema of a stream, for completion and tables.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,15 +12,15 @@ use serde::Deserialize;
 use serde_json::json;
 use tokio::sync::Semaphore;
 
-use crate::queries::problem;
+use crate::query_problem::problem;
 
 pub(crate) const LOOK_LIMITS: Limits =
     Limits { body_max_bytes: 0, body_max_setting: "none: this route takes no body", timeout: Duration::from_secs(10) };
 
-/// What the parameter `stream` is.
-pub(crate) const STREAM: &str = "The topic; else the one that `STREAM()` is.";
+/// Description of the parameter `stream`.
+pub(crate) const STREAM: &str = "The topic; the default is the topic of `STREAM()`.";
 
-/// Looks at one stream at a time, on a thread that may wait for disks: however many ask, it takes at most one core.
+/// Inspects one stream at a time on a blocking thread, so all requests together use at most one core.
 pub(crate) struct Schemas {
     engine: Arc<Engine>,
     turn: Arc<Semaphore>,
@@ -36,7 +36,7 @@ impl Schemas {
         self.wait(move |engine| engine.schema(&tenant, stream.as_deref())).await.map_err(problem)
     }
 
-    /// What is odd about a text that is a query.
+    /// Returns warnings about the text of a query.
     pub(crate) async fn hints(&self, tenant: &TenantId, text: String) -> Result<Vec<Diagnostic>, Error> {
         let tenant = tenant.clone();
         self.wait(move |engine| engine.hints(&tenant, &text)).await
@@ -56,21 +56,26 @@ impl Schemas {
     }
 }
 
-/// The routes.
 pub(crate) fn routes(schemas: &Arc<Schemas>) -> Routes {
     let reader = Access::Role(Role::Reader);
-    let described = "Fields with path, types seen, share of records, examples; and how many records were looked at.";
+    let described =
+        "Fields with path, observed types, share of records and examples; and the number of inspected records.";
     let schema = || Content::json(json!({"type": "object", "required": ["stream", "records", "fields"]}));
     Routes::new("schema")
         .route(
-            Route::get("/api/streams/{stream}/schema", reader, LOOK_LIMITS, "See what a stream's records hold")
-                .param("stream", "The topic's name.")
-                .answers_with(200, described, schema())
-                .answers(404, "The topic does not exist.")
-                .to(of_stream, Arc::clone(schemas)),
+            Route::get(
+                "/api/streams/{stream}/schema",
+                reader,
+                LOOK_LIMITS,
+                "Describe the fields of a stream's records",
+            )
+            .param("stream", "The topic's name.")
+            .answers_with(200, described, schema())
+            .answers(404, "The topic does not exist.")
+            .to(of_stream, Arc::clone(schemas)),
         )
         .route(
-            Route::get("/api/queries/columns", reader, LOOK_LIMITS, "See what a query can select")
+            Route::get("/api/queries/columns", reader, LOOK_LIMITS, "List the fields that a query can select")
                 .query("stream", STREAM)
                 .answers_with(200, described, schema())
                 .answers(404, "The topic does not exist.")

@@ -6,15 +6,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use millstream_connect::{Connect, MqttServing};
+use millstream_connect::Connect;
 use millstream_context::Context;
-use millstream_history::{Base, History};
-use millstream_http::{Api, ApiTokens, Authenticator, Limits, Listener, LoopbackApplications, Metrics, Serving};
-use millstream_kafka::Logins;
+use millstream_flow::{FlowRuntime, Functions, Hooks, Jobs};
+use millstream_history::{Dependencies, History};
+use millstream_http::{
+    Api, ApiTokens, Authenticator, Identity, Limits, Listener, LoopbackApplications, Metrics, Reach, Serving,
+};
+use millstream_kafka::{Login, Logins};
 use millstream_log::{Embedded, Log, LogConfig, SystemFiles};
 use millstream_query::{Deliveries, Engine, Requests};
-use millstream_types::{Grant, MemoryBudget, Principal, Quotas, SystemClock, WallClock, iso_time};
-use millstream_view::{Checkpoints, Failure, Ground, Shards};
+use millstream_store::{RiftAccess, Statistics, Store};
+use millstream_types::{Grant, LoginThrottle, MemoryBudget, Quotas, SystemClock, WallClock, iso_time};
+use millstream_view::{Checkpoints, Failure, Shards, ViewRuntime};
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::JoinHandle;
@@ -25,22 +29,23 @@ use crate::mappings::{MappingRules, RegistryMappings};
 use crate::schema::Schemas;
 use crate::stats::{PlaneCounts, SAMPLE_INTERVAL, Sampler};
 use crate::streams::Streams;
-use crate::{bullet, console, figures, health, logging, queries, schema, stats, streams, writing};
+use crate::{bullet, console, figures, health, jobs, logging, logins, queries, redis, schema, stats, streams, writing};
 
 const DOCUMENT_LIMITS: Limits =
     Limits { body_max_bytes: 0, body_max_setting: "none: this route takes no body", timeout: Duration::from_secs(5) };
 
-/// A thread of the rim has 256 places for tasks that are ready; those beyond wait in the queue of all threads. It looks
-/// there every so many tasks. The runtime's own choice serves who found a place ten times as often as who did not:
-/// with 500 busy connections one half waits 4 ms for each answer and the other 60 ms.
-const TURNS_OF_A_THREADS_OWN: u32 = 2;
+/// Tasks that an I/O thread runs from its own queue before it takes one from the queue that all threads share. Its own
+/// queue holds 256 tasks; further ones go to the shared queue. Tokio's default runs tasks of the own queue ten times as
+/// often: of 500 busy connections one half waits 4 ms for each answer and the other 60 ms.
+const GLOBAL_QUEUE_INTERVAL: u32 = 2;
 
 /// `millstream serve`.
 pub(crate) fn run(config: &Config) -> anyhow::Result<()> {
     logging::start(&config.logging)?;
+    keep_files_private();
     raise_open_files(config);
     let runtime = runtime(config)?;
-    // Heard from here on: who reads where it listens may stop it at once.
+    // Before the addresses are printed: a program that reads them may stop the server at once.
     let mut stop = runtime.block_on(async { StopSignals::listen() })?;
     let server = runtime.block_on(Server::start(config))?;
     announce(&server);
@@ -49,7 +54,12 @@ pub(crate) fn run(config: &Config) -> anyhow::Result<()> {
     runtime.block_on(server.stop())
 }
 
-/// Connections need open files, of which processes begin with 1,024 as a rule.
+/// Lets only the user of this process read and write the files that it creates (0600, directories 0700).
+pub(crate) fn keep_files_private() {
+    rustix::process::umask(rustix::fs::Mode::from_bits_truncate(0o077));
+}
+
+/// Raises the limit of open files, which most processes start with at 1,024: each connection needs one.
 fn raise_open_files(config: &Config) {
     let connections_max =
         2 * config.http.connections_max + config.connect.mqtt.connections_max + config.kafka.connections_max;
@@ -63,12 +73,13 @@ fn raise_open_files(config: &Config) {
     }
 }
 
-/// Says where it listens, in one piece: whoever reads it may close its end once it has seen enough.
+/// Prints the addresses of the listeners in one write, because a reader may close its end after the first lines.
 fn announce(server: &Server) {
     let mut lines: Vec<_> =
         server.addresses().map(|(name, address)| format!("listening {name} http://{address}\n")).collect();
     lines.extend(server.kafka_address().map(|address| format!("listening kafka {address}\n")));
     lines.extend(server.mqtt_address().map(|address| format!("listening devices-mqtt mqtt://{address}\n")));
+    lines.extend(server.redis_address().map(|address| format!("listening redis redis://{address}\n")));
     let mut output = std::io::stdout().lock();
     let said = output.write_all(lines.concat().as_bytes()).and_then(|()| output.flush());
     if let Err(error) = said {
@@ -76,11 +87,11 @@ fn announce(server: &Server) {
     }
 }
 
-/// The threads that serve sockets.
+/// Starts the threads that serve sockets.
 pub(crate) fn runtime(config: &Config) -> anyhow::Result<Runtime> {
     let mut builder = tokio::runtime::Builder::new_multi_thread();
-    builder.enable_all().thread_name("rim").worker_threads(or_cores(config.threads.rim));
-    builder.global_queue_interval(TURNS_OF_A_THREADS_OWN);
+    builder.enable_all().thread_name("io").worker_threads(or_cores(config.threads.io));
+    builder.global_queue_interval(GLOBAL_QUEUE_INTERVAL);
     builder.build().context("cannot start the threads that serve sockets")
 }
 
@@ -89,14 +100,14 @@ fn or_cores(count: usize) -> usize {
     if count == 0 { cores } else { count }
 }
 
-/// SIGINT and SIGTERM, which no longer end the process by themselves.
+/// Receives SIGINT and SIGTERM in place of the system's default, which ends the process.
 pub(crate) struct StopSignals {
     interrupt: Signal,
     terminate: Signal,
 }
 
 impl StopSignals {
-    /// From here on no signal is missed.
+    /// Starts to listen; signals from now on are kept until they are received.
     pub(crate) fn listen() -> anyhow::Result<Self> {
         Ok(Self {
             interrupt: signal(SignalKind::interrupt()).context("cannot listen for SIGINT")?,
@@ -113,21 +124,22 @@ impl StopSignals {
     }
 }
 
-/// A running server.
 pub(crate) struct Server {
     listeners: Vec<(&'static str, Serving)>,
-    mqtt: Option<MqttServing>,
+    mqtt: Option<Serving>,
     kafka: Option<millstream_kafka::Serving>,
+    redis: Option<millstream_net::Serving>,
     sampling: JoinHandle<()>,
     writing: JoinHandle<()>,
     requests: JoinHandle<()>,
+    expiry: JoinHandle<()>,
     planes: Arc<Planes>,
-    /// Held as long as the planes.
+    /// The reserved parts of the memory budget, released after the planes have stopped.
     set_aside: Vec<Grant>,
     shutdown_timeout: Duration,
 }
 
-/// What keeps state behind the listeners.
+/// The log, the planes over it and what they share.
 struct Planes {
     log: Arc<Embedded>,
     checkpoints: Arc<Checkpoints>,
@@ -136,26 +148,34 @@ struct Planes {
     history: History,
     query: Arc<Engine>,
     deliveries: Arc<Deliveries>,
+    jobs: Arc<Jobs>,
+    store: Arc<Store>,
+    statistics: Arc<Statistics>,
     streams: Arc<Streams>,
     quotas: Arc<Quotas>,
 }
 
 impl Server {
-    /// Opens the data directory, rebuilds all state and starts to listen; ready for requests when it returns.
+    /// Opens the data directory, rebuilds all state and starts to listen. The server takes requests when this returns.
     pub(crate) async fn start(config: &Config) -> anyhow::Result<Self> {
         let clock = Arc::new(SystemClock::default());
         let metrics = Metrics::default();
         let (memory, set_aside) = config.memory_budget()?;
         show(&memory, &metrics);
+        let throttle = Arc::new(LoginThrottle::new(config.listen.login_failures_per_minute, clock.clone()));
+        logins::show(&throttle, &metrics);
         let (opened, counted, drawn) = (config.clone(), metrics.clone(), memory.clone());
         let planes = tokio::task::spawn_blocking({
-            let clock = clock.clone();
-            move || Planes::open(&opened, &clock, &counted, &drawn)
+            let (clock, throttle) = (clock.clone(), throttle.clone());
+            move || Planes::open(&opened, &clock, throttle, &counted, &drawn)
         });
         let planes = Arc::new(planes.await??);
         planes.show_failures(&metrics);
         let writing = writing::start(&planes.log);
         figures::show(&planes.log, &metrics);
+        figures::show_queries(&planes.query, &metrics);
+        millstream_store::show_metrics(&planes.store, &metrics);
+        jobs::show_metrics(&planes.jobs, &metrics);
         let counts = Arc::clone(&planes);
         let started_at = iso_time(clock.now_ms());
         let sampler = Sampler::new(
@@ -167,8 +187,13 @@ impl Server {
         );
         let mut listeners = Vec::new();
         if let Door::At(address) = config.listen.applications {
-            let api = planes.applications_api(&sampler, &metrics)?;
-            let listener = Listener::bind("applications", address, applications(config)?, config.http.clone()).await?;
+            let api = planes.applications_api(&sampler, &memory, &metrics)?;
+            let callers = applications(config, &throttle)?;
+            let callers = match config.store.rift {
+                true => Arc::new(RiftAccess::over(callers, Arc::clone(&planes.store))),
+                false => callers,
+            };
+            let listener = Listener::bind("applications", address, callers, config.http.clone()).await?;
             listeners.push(("applications", listener.drawing_on(&memory).serve(Arc::new(api), &metrics)));
         }
         if let Door::At(address) = config.listen.devices_http {
@@ -179,58 +204,99 @@ impl Server {
         }
         let mqtt = match config.listen.devices_mqtt {
             Door::Off => None,
-            Door::At(address) => Some(planes.connect.listen_mqtt(address, &memory).await?),
+            Door::At(address) => Some(planes.connect.listen_mqtt(address, &memory, &metrics)?),
         };
         let kafka = match config.listen.kafka {
             Door::Off => None,
             Door::At(address) => {
                 let logins = kafka_logins(config)?;
                 let listener = millstream_kafka::Listener::bind_with(address, config.kafka.clone(), logins).await?;
-                let listener = listener.drawing_on(&memory);
-                Some(listener.limited_by(Arc::clone(&planes.quotas)).serve(planes.log.clone(), planes.log.epoch()))
+                let listener = listener.drawing_on(&memory).throttled_by(throttle.clone());
+                let listener = listener.limited_by(Arc::clone(&planes.quotas));
+                Some(listener.serve(planes.log.clone(), planes.log.epoch(), &metrics).await)
             }
         };
+        let redis = match config.listen.redis {
+            Door::Off => None,
+            Door::At(address) => Some(redis::listen(address, config, &planes.store, &throttle, &memory, &metrics)?),
+        };
+        let statistics = Arc::clone(&planes.statistics);
         let sampling = tokio::spawn(async move {
             let mut ticks = tokio::time::interval(SAMPLE_INTERVAL);
             loop {
                 ticks.tick().await;
                 sampler.sample();
+                statistics.tick();
+                logins::log_failures(&throttle);
             }
         });
         planes.deliveries.resume();
         let requests = tokio::spawn(Requests::new(Arc::clone(&planes.deliveries)).run());
+        let expiry = tokio::spawn(Arc::clone(&planes.store).remove_expired());
         let shutdown_timeout = Duration::from_millis(config.shutdown_timeout_ms);
-        Ok(Self { listeners, mqtt, kafka, sampling, writing, requests, planes, set_aside, shutdown_timeout })
+        Ok(Self {
+            listeners,
+            mqtt,
+            kafka,
+            redis,
+            sampling,
+            writing,
+            requests,
+            expiry,
+            planes,
+            set_aside,
+            shutdown_timeout,
+        })
     }
 
-    /// The listeners, by name, with their real ports.
+    /// The names of the HTTP listeners and the addresses that they are bound to.
     pub(crate) fn addresses(&self) -> impl Iterator<Item = (&'static str, SocketAddr)> {
         self.listeners.iter().map(|(name, serving)| (*name, serving.address()))
     }
 
-    /// Where clients that speak Kafka's protocol connect, unless that listener is off.
+    /// The address of the listener for Kafka clients; `None` if it is off.
     pub(crate) fn kafka_address(&self) -> Option<SocketAddr> {
         self.kafka.as_ref().map(millstream_kafka::Serving::address)
     }
 
-    /// The listener of devices over MQTT, if there is one.
-    pub(crate) fn mqtt_address(&self) -> Option<SocketAddr> {
-        self.mqtt.as_ref().map(MqttServing::address)
+    /// The address of the listener for Redis clients; `None` if it is off.
+    pub(crate) fn redis_address(&self) -> Option<SocketAddr> {
+        self.redis.as_ref().map(millstream_net::Serving::address)
     }
 
-    /// Accepts no more, finishes what runs, writes checkpoints, syncs and closes the log.
+    /// The address of the listener for devices over MQTT; `None` if it is off.
+    pub(crate) fn mqtt_address(&self) -> Option<SocketAddr> {
+        self.mqtt.as_ref().map(Serving::address)
+    }
+
+    /// Stops accepting, finishes the running requests, writes checkpoints, syncs and closes the log.
     pub(crate) async fn stop(self) -> anyhow::Result<()> {
-        let Self { listeners, mqtt, kafka, sampling, writing, requests, planes, set_aside, shutdown_timeout } = self;
+        let Self {
+            listeners,
+            mqtt,
+            kafka,
+            redis,
+            sampling,
+            writing,
+            requests,
+            expiry,
+            planes,
+            set_aside,
+            shutdown_timeout,
+        } = self;
         let http = listeners.into_iter().map(|(_, serving)| serving.shut_down(shutdown_timeout));
         let mqtt = mqtt.into_iter().map(|serving| serving.shut_down(shutdown_timeout));
         let kafka = kafka.into_iter().map(|serving| serving.shut_down(shutdown_timeout));
+        let redis = redis.into_iter().map(|serving| serving.shut_down(shutdown_timeout));
         tokio::join!(
             futures_util::future::join_all(http),
             futures_util::future::join_all(mqtt),
-            futures_util::future::join_all(kafka)
+            futures_util::future::join_all(kafka),
+            futures_util::future::join_all(redis)
         );
         sampling.abort();
         requests.abort();
+        expiry.abort();
         let ending = Arc::clone(&planes);
         tokio::task::spawn_blocking(move || ending.query.stop()).await?;
         planes.deliveries.finish().await;
@@ -246,15 +312,17 @@ impl Planes {
     fn open(
         config: &Config,
         clock: &Arc<SystemClock>,
+        throttle: Arc<LoginThrottle>,
         metrics: &Metrics,
         memory: &MemoryBudget,
     ) -> anyhow::Result<Self> {
-        let log = LogConfig { dir: config.data_dir.join("log"), ..config.log.clone() };
+        let derived = [History::derived_topics(), Connect::derived_topics()].concat();
+        let log = LogConfig { dir: config.data_dir.join("log"), derived, ..config.log.clone() };
         let log = Embedded::open(log, Arc::new(SystemFiles), clock.clone(), clock.clone())?;
         let shards =
             Shards::start(or_cores(config.threads.shards)).context("cannot start the threads that own state")?;
         let checkpoints = Checkpoints::open(&config.data_dir.join("views"))?;
-        let ground = Ground {
+        let ground = ViewRuntime {
             log: log.clone() as Arc<dyn Log>,
             checkpoints: Arc::clone(&checkpoints),
             shards,
@@ -265,30 +333,53 @@ impl Planes {
             &ground,
             &config.connect,
             Arc::new(MappingRules(expressions.clone())),
+            throttle,
             clock.clone(),
             metrics,
         )?;
         let mappings = Arc::new(RegistryMappings::new(connect.registry().clone(), expressions));
         let context = Context::open(&ground, config.context.clone(), mappings, clock.clone(), metrics)?;
-        let base = Base {
+        let dependencies = Dependencies {
             log: ground.log.clone(),
             dir: &config.data_dir.join("history"),
             files: Arc::new(SystemFiles),
-            own: Arc::new(RegistryRules::new(connect.registry().clone())),
+            tenant_rules: Arc::new(RegistryRules::new(connect.registry().clone())),
             clock: clock.clone(),
             wall: clock.clone(),
         };
-        let history = History::open(&base, &config.history, metrics)?;
+        let history = History::open(&dependencies, &config.history, metrics)?;
         let query = Engine::start(ground.log.clone(), config.query.clone(), memory, clock.clone(), clock.clone())?;
         let quotas = Quotas::new(config.quota.clone(), clock.clone());
         let streams = Streams::start(log.clone(), clock.clone(), memory, quotas.clone())
             .context("cannot start the threads that read streams")?;
         let query = Arc::new(query);
         let deliveries = Deliveries::new(Arc::clone(&query), Arc::clone(&quotas));
-        Ok(Self { log, checkpoints, connect, context, history, query, deliveries, streams, quotas })
+        let store = Store::open(ground.clone(), config.store.clone(), clock.clone())?;
+        let statistics = Statistics::of_store(&store, &log, clock.clone()).map_err(anyhow::Error::msg)?;
+        let flow = FlowRuntime { views: ground, clock: clock.clone(), memory: memory.clone() };
+        let jobs = Jobs::open(&flow, config.flow.clone(), Functions::default(), Hooks::default())?;
+        Ok(Self {
+            log,
+            checkpoints,
+            connect,
+            context,
+            history,
+            query,
+            deliveries,
+            jobs,
+            store,
+            statistics,
+            streams,
+            quotas,
+        })
     }
 
-    fn applications_api(self: &Arc<Self>, sampler: &Arc<Sampler>, metrics: &Metrics) -> anyhow::Result<Api> {
+    fn applications_api(
+        self: &Arc<Self>,
+        sampler: &Arc<Sampler>,
+        memory: &MemoryBudget,
+        metrics: &Metrics,
+    ) -> anyhow::Result<Api> {
         let [registry, commands] = self.connect.application_routes();
         let schemas = Schemas::new(Arc::clone(&self.query));
         let api = Api::builder("applications", "Millstream", env!("CARGO_PKG_VERSION"))
@@ -298,12 +389,19 @@ impl Planes {
             .with(self.context.routes(crate::logging::level(), crate::built::BUILD))
             .with(self.history.routes())
             .with(queries::routes(Arc::clone(&self.query), &self.deliveries, &schemas))
-            .with(bullet::routes(Arc::clone(&self.query), &schemas))
+            .with(jobs::routes(&self.jobs, memory))
+            .with(millstream_store::routes(&self.store))
+            .with(bullet::routes(Arc::clone(&self.query), &schemas)?)
             .with(schema::routes(&schemas))
             .with(streams::routes(&self.streams))
-            .with(stats::routes(Arc::clone(sampler)))
+            .with(stats::routes(Arc::clone(sampler), &self.statistics))
+            .with(millstream_store::stats_routes(&self.statistics))
             .with(health::routes(metrics, self.readiness()))
             .with_openapi(DOCUMENT_LIMITS);
+        let api = match self.store.config().rift {
+            true => api.with(millstream_store::rift_routes(&self.store, &self.statistics)),
+            false => api,
+        };
         let api = match console::document() {
             Some(page) => api.with_stray_page(page),
             None => api,
@@ -330,12 +428,13 @@ impl Planes {
         })
     }
 
-    /// What has failed in the planes' views.
+    /// Returns the failures in the planes' views.
     fn failures(&self) -> Vec<Failure> {
-        self.connect.failures().into_iter().chain(self.context.failures()).collect()
+        let of_devices_and_entities = self.connect.failures().into_iter().chain(self.context.failures());
+        of_devices_and_entities.chain(self.jobs.failures()).chain(self.store.failures()).collect()
     }
 
-    /// Shows among the counters what has failed.
+    /// Registers the metrics of failed views and of the room on the disk.
     fn show_failures(self: &Arc<Self>, metrics: &Metrics) {
         let count = |of: fn(&Self) -> u64| {
             let planes = Arc::downgrade(self);
@@ -361,7 +460,8 @@ impl Planes {
             entities: context.entities,
             unmapped: context.unmapped_measurements,
             skipped_attributes: context.skipped_attributes,
-            updates: context.updates + context.measurements,
+            refused_updates: context.refused_topic_updates,
+            updates: context.updates + context.measurements + context.topic_updates,
             update_latency: context.update_latency,
             live_queries: self.query.live_count() as u64,
             records_seen: self.query.records_seen(),
@@ -369,9 +469,11 @@ impl Planes {
         }
     }
 
-    /// The listeners have stopped before. In the reverse order of [`Planes::open`].
+    /// Stops the planes in the reverse order of [`Planes::open`]. The listeners have stopped before.
     fn stop(&self) -> anyhow::Result<()> {
         self.streams.stop();
+        self.jobs.shut_down();
+        self.store.stop();
         self.query.stop();
         self.context.stop();
         self.history.stop();
@@ -381,7 +483,7 @@ impl Planes {
     }
 }
 
-/// Shows the budget and how much of it is used among the counters.
+/// Registers the metrics of the memory budget and its use.
 fn show(memory: &MemoryBudget, metrics: &Metrics) {
     let (limit_bytes, memory) = (memory.limit_bytes(), memory.clone());
     let budget_help = "Bytes that queues, caches, connections, bodies and answers may hold together.";
@@ -390,13 +492,17 @@ fn show(memory: &MemoryBudget, metrics: &Metrics) {
     metrics.gauge_fn("millstream_memory_used_bytes", used_help, move || memory.used_bytes() as f64);
 }
 
-/// Who may call the applications' listener.
-fn applications(config: &Config) -> anyhow::Result<Arc<dyn Authenticator>> {
+/// Returns the authenticator of the applications' listener.
+fn applications(config: &Config, throttle: &Arc<LoginThrottle>) -> anyhow::Result<Arc<dyn Authenticator>> {
     let tokens = &config.applications.tokens;
-    Ok(if tokens.is_empty() { Arc::new(LoopbackApplications::default()) } else { Arc::new(ApiTokens::new(tokens)?) })
+    Ok(if tokens.is_empty() {
+        Arc::new(LoopbackApplications::called(&config.applications.hosts))
+    } else {
+        Arc::new(ApiTokens::new(tokens)?.throttled_by(Arc::clone(throttle)))
+    })
 }
 
-/// Who may log in to the listener of Kafka clients: the holders of API tokens, if there are any.
+/// Returns the logins of the listener of Kafka clients: the holders of API tokens, if there are any.
 fn kafka_logins(config: &Config) -> anyhow::Result<Option<Arc<dyn Logins>>> {
     let tokens = &config.applications.tokens;
     Ok(if tokens.is_empty() { None } else { Some(Arc::new(TokenLogins(ApiTokens::new(tokens)?))) })
@@ -406,7 +512,8 @@ fn kafka_logins(config: &Config) -> anyhow::Result<Option<Arc<dyn Logins>>> {
 struct TokenLogins(ApiTokens);
 
 impl Logins for TokenLogins {
-    fn log_in(&self, name: &str, password: &str) -> Option<Arc<Principal>> {
-        self.0.holder(name, password)
+    fn log_in(&self, name: &str, password: &str) -> Option<Login> {
+        let Identity { principal, reach } = self.0.holder(name, password)?;
+        Some(Login { principal, in_every_tenant: reach == Reach::EveryTenant })
     }
 }

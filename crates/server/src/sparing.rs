@@ -1,6 +1,6 @@
-//! Log lines that may come as often as others send requests: of each kind only so many are written in a second.
+//! Limits the rate of log lines that requests can cause.
 //!
-//! A disk that fails, or a limit that is reached, fails every request; a line for each would fill another disk.
+//! A failing disk or a reached limit fails every request, and a line for each would fill the disk of the log file.
 
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -15,27 +15,27 @@ use tracing_subscriber::fmt::MakeWriter;
 
 use crate::config::LogFormat;
 
-/// Most warnings and errors of one kind, that is from one place in the program, in a second.
+/// Limit of warnings and errors per second and place in the program.
 const LINES_A_SECOND: u32 = 20;
 
-/// Writes lines, but of warnings and errors only [`LINES_A_SECOND`] of each kind; before the next line of a kind it says how
-/// many were left out. Others are written as they come.
+/// Writes log lines, with at most [`LINES_A_SECOND`] warnings and errors per place; the next line of a place reports
+/// the number of suppressed ones. Lines of lower levels are not limited.
 pub(crate) struct Sparing<W, C> {
     lines: W,
     format: LogFormat,
     clock: Arc<C>,
-    kinds: Mutex<HashMap<Identifier, Kind>>,
+    counts: Mutex<HashMap<Identifier, LineCount>>,
 }
 
 #[derive(Default)]
-struct Kind {
+struct LineCount {
     second: u64,
     written: u32,
     left_out: u64,
 }
 
-impl Kind {
-    /// How many have been left out since the last one that was written, if one more may be.
+impl LineCount {
+    /// Returns the number of lines suppressed since the last written one; `None` if this line is suppressed, too.
     fn admit(&mut self, second: u64) -> Option<u64> {
         if self.second != second {
             (self.second, self.written) = (second, 0);
@@ -51,7 +51,7 @@ impl Kind {
 
 impl<W, C> Sparing<W, C> {
     pub(crate) fn new(lines: W, format: LogFormat, clock: Arc<C>) -> Self {
-        Self { lines, format, clock, kinds: Mutex::default() }
+        Self { lines, format, clock, counts: Mutex::default() }
     }
 }
 
@@ -67,12 +67,12 @@ impl<'w, W: MakeWriter<'w>, C: MonotonicClock + WallClock> MakeWriter<'w> for Sp
             return self.make_writer();
         }
         let second = self.clock.now().as_secs();
-        let admitted = self.kinds.lock().entry(line.callsite()).or_default().admit(second);
+        let admitted = self.counts.lock().entry(line.callsite()).or_default().admit(second);
         let Some(left_out) = admitted else { return Line(None) };
         let mut writer = self.lines.make_writer_for(line);
         if left_out > 0 {
             let told = told(self.format, &iso_time(self.clock.now_ms()), line, left_out);
-            // Where lines cannot be written nobody is left to be told.
+            // There is no other place to report a failed write.
             drop(writeln!(writer, "{told}"));
         }
         Line(Some(writer))
@@ -80,7 +80,7 @@ impl<'w, W: MakeWriter<'w>, C: MonotonicClock + WallClock> MakeWriter<'w> for Sp
 }
 
 fn told(format: LogFormat, time: &str, line: &Metadata<'_>, left_out: u64) -> String {
-    const WHAT: &str = "lines like the next one were left out";
+    const WHAT: &str = "lines like the next one were suppressed";
     let (level, target) = (line.level(), line.target());
     match format {
         LogFormat::Text => format!("{time} {level:>5} {target}: {WHAT} left_out={left_out}"),
@@ -91,7 +91,7 @@ fn told(format: LogFormat, time: &str, line: &Metadata<'_>, left_out: u64) -> St
     }
 }
 
-/// Writes a line, or nothing.
+/// A log line, or nothing if it is suppressed.
 pub(crate) struct Line<W>(Option<W>);
 
 impl<W: Write> Write for Line<W> {
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn of_each_kind_so_many_are_written_and_the_others_counted() {
+    fn log_lines_of_each_kind_are_limited_and_the_others_counted() {
         let (lines, clock) = (Lines::default(), Arc::new(ManualClock::default()));
         let sparing = |format| {
             let lines = lines.clone();
@@ -156,7 +156,7 @@ mod tests {
             fail(1);
             let written = lines.take();
             assert_eq!(written.len(), 2);
-            assert!(written[0].ends_with("lines like the next one were left out left_out=30"), "{written:?}");
+            assert!(written[0].ends_with("lines like the next one were suppressed left_out=30"), "{written:?}");
             clock.advance(Duration::from_secs(1));
             fail(1);
             assert_eq!(lines.take().len(), 1);

@@ -1,29 +1,31 @@
-//! `/stats`: what the process does right now, for people and the console. Rates and latencies cover the last seconds.
+//! `/stats`: the current activity of the process, for people and the console. Rates and
+//! latencies cover the last seconds. With `categories`, it answers the store's tree of statistics instead.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::State;
+use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
-use millstream_http::{Access, Caller, Content, Limits, Reach, Route, Routes};
+use millstream_http::{Access, Caller, Content, Limits, Problem, Query, Reach, Route, Routes};
 use millstream_log::{Embedded, LogStats, SYNC_BUCKETS_US};
-use millstream_types::{Kind, LatencyCounts, MemoryBudget, MonotonicClock, Role, TenantId};
+use millstream_store::{Scope, Statistics, answer_statistics};
+use millstream_types::{LatencyCounts, MemoryBudget, MonotonicClock, Role, TenantId, TopicKind};
 use parking_lot::Mutex;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::figures::{self, Lag};
 
-/// How much of the past rates and latencies cover.
+/// Time span of rates and latencies.
 const WINDOW: Duration = Duration::from_secs(5);
-/// How often a sample is taken.
 pub(crate) const SAMPLE_INTERVAL: Duration = Duration::from_millis(500);
-/// Pairs of group and topic in one answer.
+/// Limit of (group, topic) pairs in an answer.
 const LAGS_MAX: usize = 100;
 const LIMITS: Limits =
     Limits { body_max_bytes: 0, body_max_setting: "none: this route takes no body", timeout: Duration::from_secs(5) };
 
-/// Counters of the planes, all since the start.
+/// Counters of the planes since the start.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct PlaneCounts {
     pub(crate) accepted: u64,
@@ -32,6 +34,7 @@ pub(crate) struct PlaneCounts {
     pub(crate) entities: u64,
     pub(crate) unmapped: u64,
     pub(crate) skipped_attributes: u64,
+    pub(crate) refused_updates: u64,
     pub(crate) updates: u64,
     pub(crate) update_latency: LatencyCounts,
     pub(crate) live_queries: u64,
@@ -45,7 +48,7 @@ struct Sample {
     planes: PlaneCounts,
 }
 
-/// Takes samples and tells what lies between them.
+/// Samples the counters and computes rates between samples.
 pub(crate) struct Sampler {
     log: Arc<Embedded>,
     planes: Box<dyn Fn() -> PlaneCounts + Send + Sync>,
@@ -71,7 +74,7 @@ impl Sampler {
         Arc::new(sampler)
     }
 
-    /// Takes a sample; forgets those that no window needs.
+    /// Takes a sample and drops those older than the window.
     pub(crate) fn sample(&self) {
         let sample = Sample { at: self.clock.now(), log: self.log.stats(), planes: (self.planes)() };
         let mut samples = self.samples.lock();
@@ -82,8 +85,8 @@ impl Sampler {
         }
     }
 
-    /// What there is to say to a caller of `tenant`: everything, but of topics only his own; of those that hold the state of
-    /// all tenants only who acts in all of them is told.
+    /// Returns the figures for a caller of `tenant`, with only the tenant's topics. Internal topics, which hold state
+    /// of all tenants, are shown only to callers that act in all tenants.
     fn stats(&self, tenant: &TenantId, reach: Reach) -> Stats {
         let samples = self.samples.lock();
         let (Some(first), Some(last)) = (samples.front(), samples.back()) else { return Stats::default() };
@@ -112,6 +115,7 @@ impl Sampler {
                 entities: is.entities,
                 unmapped_total: is.unmapped,
                 skipped_attributes_total: is.skipped_attributes,
+                refused_updates_total: is.refused_updates,
                 updates_total: is.updates,
                 updates_rate_per_s: rate(was.updates, is.updates),
                 latency_ms: Latency::between(&was.update_latency, &is.update_latency),
@@ -123,21 +127,39 @@ impl Sampler {
     }
 }
 
-/// `/stats`.
-pub(crate) fn routes(sampler: Arc<Sampler>) -> Routes {
+/// The query of `/stats`.
+#[derive(Debug, Deserialize)]
+struct Asked {
+    categories: Option<String>,
+}
+
+pub(crate) fn routes(sampler: Arc<Sampler>, statistics: &Arc<Statistics>) -> Routes {
     Routes::new("stats").route(
-        Route::get("/stats", Access::Role(Role::Reader), LIMITS, "What the process does right now")
+        Route::get("/stats", Access::Role(Role::Reader), LIMITS, "Show the current activity of the process")
+            .query(
+                "categories",
+                "Answers the tree of these categories instead: a sum of bits, -1 for all, or names separated by commas.",
+            )
             .answers_with(
                 200,
                 "Rates and latencies of the last seconds, totals, topics.",
                 Content::json(serde_json::json!({"type": "object"})),
             )
-            .to(stats, sampler),
+            .answers(400, "There are no such categories.")
+            .to(stats, (sampler, Arc::clone(statistics))),
     )
 }
 
-async fn stats(State(sampler): State<Arc<Sampler>>, caller: Caller) -> Response {
-    axum::Json(sampler.stats(&caller.tenant, caller.reach())).into_response()
+async fn stats(
+    State((sampler, statistics)): State<(Arc<Sampler>, Arc<Statistics>)>,
+    caller: Caller,
+    Query(asked): Query<Asked>,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    match asked.categories {
+        None => Ok(axum::Json(sampler.stats(&caller.tenant, caller.reach())).into_response()),
+        Some(categories) => answer_statistics(&statistics, &categories, &Scope::of(&caller), &headers).await,
+    }
 }
 
 #[derive(Debug, Default, Serialize)]
@@ -160,7 +182,7 @@ struct LogPart {
     sync_p50_ms: Option<f64>,
     sync_p99_ms: Option<f64>,
     topics: Vec<TopicPart>,
-    /// What groups still have to read, the largest first.
+    /// Lags of consumer groups, largest first.
     lags: Vec<Lag>,
 }
 
@@ -195,6 +217,7 @@ struct ContextPart {
     entities: u64,
     unmapped_total: u64,
     skipped_attributes_total: u64,
+    refused_updates_total: u64,
     updates_total: u64,
     updates_rate_per_s: f64,
     latency_ms: Latency,
@@ -227,7 +250,7 @@ impl Latency {
     }
 }
 
-/// The upper end of the bucket in which the quantile of recent syncs lies.
+/// Returns the upper bound of the histogram bucket with the quantile of recent syncs.
 fn sync_quantile_ms(before: &LogStats, now: &LogStats, quantile: f64) -> Option<f64> {
     let recent: Vec<u64> = now.sync_buckets.iter().zip(before.sync_buckets).map(|(now, before)| now - before).collect();
     let total: u64 = recent.iter().sum();
@@ -246,7 +269,7 @@ fn topics(log: &LogStats, tenant: &TenantId, reach: Reach) -> Vec<TopicPart> {
     for partition in &log.partitions {
         let name = &partition.partition.topic;
         let is_told = match name.kind() {
-            Kind::Internal => reach == Reach::EveryTenant,
+            TopicKind::Internal => reach == Reach::EveryTenant,
             _ => name.tenant() == tenant,
         };
         if !is_told {
@@ -274,11 +297,11 @@ fn topics(log: &LogStats, tenant: &TenantId, reach: Reach) -> Vec<TopicPart> {
     topics
 }
 
-fn kind_word(kind: Kind) -> &'static str {
-    kind.prefix().unwrap_or(if kind == Kind::Internal { "internal" } else { "user" })
+fn kind_word(kind: TopicKind) -> &'static str {
+    kind.prefix().unwrap_or(if kind == TopicKind::Internal { "internal" } else { "user" })
 }
 
-/// Resident memory of this process as the system counts it; 0 where it does not tell.
+/// Returns the resident memory of the process; 0 if the system does not report it.
 fn resident_bytes() -> u64 {
     const PAGE_BYTES: u64 = 4096;
     let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();

@@ -1,15 +1,15 @@
-//! `/api/streams`: topics and their records over HTTP. A thin door: what is kept, and how, stands in crate `log`.
+//! `/api/streams`: topics and their records over HTTP. The crate `log` stores them.
 //!
 //! ```text
 //!  POST …/records ──► parsed and checked whole ──► one atomic append ──► first and last offset by partition
 //!  GET  …         ◄── page, SSE or WebSocket ◄── bounded steps ◄── reader (a plain thread reads up to stable)
 //! ```
 //!
-//! Always true
-//! - A request's records are stored all or none.
-//! - A tail owes its client at most one step of records; while the client does not take them nothing is read.
-//! - A position handed out names, for every partition that is read, the next offset: going on there misses nothing and
-//!   repeats nothing.
+//! Invariants
+//! - The records of a request are stored all or none.
+//! - A tail buffers at most one step of records, and reads no more until its client takes them.
+//! - A returned position has the next offset of every partition that is read; a reader that continues
+//!   there misses and repeats nothing.
 
 mod append;
 mod filter;
@@ -22,8 +22,9 @@ mod tail;
 mod topics;
 mod units;
 
+pub(crate) use self::place::Place;
 pub(crate) use self::reader::PARTITIONS_MAX as TAIL_PARTITIONS_MAX;
-pub(crate) use self::tail::check_origin;
+pub(crate) use self::render::RecordJson;
 pub(crate) use self::units::duration;
 
 use std::sync::Arc;
@@ -32,16 +33,15 @@ use std::time::Duration;
 
 use axum::http::StatusCode;
 use millstream_http::{Access, Content, Limits, Problem, Reason, Route, Routes, Share, Workers};
-use millstream_log::{Embedded, Error, Log, Topic};
-use millstream_types::{ErrorCode, Kind, MemoryBudget, Quotas, Role, TenantId, TopicName, WallClock};
+use millstream_log::{Embedded, Error, Log, Topic, TopicConfig};
+use millstream_types::{ErrorCode, MemoryBudget, Quotas, Role, TenantId, TopicKind, TopicName, WallClock};
 use serde_json::json;
 use tokio::sync::{Semaphore, oneshot};
 
 /// Threads that parse large appends and read for tails.
 const THREADS: usize = 2;
-/// Steps and appends that may wait for one of them.
+/// Limit of steps and appends that wait for one of these threads.
 const WAITING_MAX: usize = 1024;
-/// Tails that may be open at a time.
 const TAILS_MAX: usize = 512;
 
 const NO_SETTING: &str = "none: send the records in several requests";
@@ -55,7 +55,7 @@ const CHANGE_LIMITS: Limits = Limits {
     timeout: Duration::from_secs(30),
 };
 
-/// What the handlers share.
+/// The state that all handlers share.
 pub(crate) struct Streams {
     log: Arc<Embedded>,
     wall: Arc<dyn WallClock>,
@@ -63,7 +63,7 @@ pub(crate) struct Streams {
     quotas: Arc<Quotas>,
     workers: Workers,
     tails: Arc<Semaphore>,
-    /// Where the next request's records without a key begin.
+    /// The partition at which the next request's keyless records start.
     turn: AtomicU32,
 }
 
@@ -79,24 +79,37 @@ impl Streams {
         Ok(Arc::new(Self { log, wall, memory, quotas, workers, tails, turn }))
     }
 
-    /// Ends the threads; tails that are still open end with them.
+    /// Stops the threads, which also ends open tails.
     pub(crate) fn stop(&self) {
         self.workers.stop();
     }
 
-    /// The topic that a path names, if the caller's tenant has it.
+    /// Returns the topic in a path, if it belongs to the caller's tenant.
     fn topic(&self, rendered: &str, tenant: &TenantId) -> Result<Arc<Topic>, Problem> {
         let name = self.name(rendered, tenant)?;
         self.log.topic(&name).ok_or_else(|| unknown(&name))
     }
 
-    /// The name in a path, if callers of `tenant` may know of it.
+    /// Returns the topic in a path for an append, which creates the topic of the tenant's entity updates.
+    async fn topic_to_append(&self, rendered: &str, tenant: &TenantId) -> Result<Arc<Topic>, Problem> {
+        let name = self.name(rendered, tenant)?;
+        match self.log.topic(&name) {
+            Some(topic) => Ok(topic),
+            None if name.kind() == TopicKind::ContextUpdate => {
+                let log = self.log.clone();
+                blocking(move || log.create_topic(&name, &TopicConfig::default())).await
+            }
+            None => Err(unknown(&name)),
+        }
+    }
+
+    /// Parses the topic name in a path, if callers of `tenant` may see the topic.
     fn name(&self, rendered: &str, tenant: &TenantId) -> Result<TopicName, Problem> {
         let name = TopicName::parse(rendered, tenant)?;
-        if name.kind() == Kind::Internal {
+        if name.kind() == TopicKind::Internal {
             return Err(Problem::forbidden(format!("topic '{name}' is Millstream's own"))
                 .value(&name)
-                .rule("topics that begin with '_' hold state of all tenants; nobody reads or writes them from outside")
+                .rule("it holds state of all tenants; nobody reads or writes it from outside")
                 .remedy("see 'GET /api/streams' for the topics there are"));
         }
         if name.tenant() != tenant {
@@ -111,12 +124,12 @@ impl Streams {
         Ok(name)
     }
 
-    /// Runs `work` on one of the plain threads.
+    /// Runs `work` on one of the blocking threads.
     async fn on_thread<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Result<T, Problem> {
         self.submit(work)?.await.map_err(|_| problem(&Error::Stopped))
     }
 
-    /// Queues `work` for one of the plain threads.
+    /// Queues `work` for one of the blocking threads.
     fn submit<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,
@@ -130,29 +143,33 @@ impl Streams {
     }
 }
 
-/// A refusal of the log.
+/// Converts an error of the log.
 fn problem(error: &Error) -> Problem {
     Problem::from_error(error.code(), error)
 }
 
 fn unknown(name: &TopicName) -> Problem {
-    Problem::new(Reason::Code(ErrorCode::NotFound), format!("topic '{name}' does not exist"))
-        .value(name)
-        .rule("a topic is created before it is used")
-        .remedy(format!("'PUT /api/streams/{name}' or 'millstream topic create {name}' creates it"))
+    let unknown = Problem::new(Reason::Code(ErrorCode::NotFound), format!("topic '{name}' does not exist")).value(name);
+    match name.kind() {
+        TopicKind::ContextUpdate => unknown
+            .rule("it is created with its first record")
+            .remedy(format!("append one: 'POST /api/streams/{name}/records'")),
+        _ => unknown
+            .rule("a topic is created before it is used")
+            .remedy(format!("'PUT /api/streams/{name}' or 'millstream topic create {name}' creates it")),
+    }
 }
 
-/// A parameter of the query that is none.
+/// Refuses an invalid query parameter.
 fn bad_parameter(name: &str, value: &str, rule: impl Into<std::borrow::Cow<'static, str>>) -> Problem {
     Problem::new(Reason::MalformedParameter, format!("parameter '{name}' cannot be taken")).value(value).rule(rule)
 }
 
-/// All of the log's work that waits for a disk and changes topics.
+/// Runs a topic change, which waits for the disk, on a blocking thread.
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T, Error> + Send + 'static) -> Result<T, Problem> {
     tokio::task::spawn_blocking(work).await.unwrap_or(Err(Error::Stopped)).map_err(|error| problem(&error))
 }
 
-/// The routes.
 pub(crate) fn routes(streams: &Arc<Streams>) -> Routes {
     let routes = Routes::new("streams").route(append_route(streams)).route(tail_route(streams));
     topic_routes(streams).into_iter().fold(routes, Routes::route)
@@ -177,14 +194,14 @@ fn append_route(streams: &Arc<Streams>) -> Route {
         "Append records, all or none",
     )
     .param("stream", STREAM)
-    .query("ack", "`memory`, `written` or `synced`; else the topic's level.")
-    .query("format", "`records` (the default), or `values`: each element is itself the value of a record without key.")
+    .query("ack", "`memory`, `written` or `synced`; the default is the topic's level.")
+    .query("format", "`records` (the default), or `values`: each element is the value of a record without key.")
     .takes(Content::ndjson(record.clone()))
     .takes(Content::json(json!({"type": "array", "items": record})))
     .answers_with(200, "Stored: first and last offset by partition.", Content::json(json!({"type": "object"})))
-    .answers(400, "One of them is no record: `line` or `element` says which. Nothing is stored.")
+    .answers(400, "An element is not a valid record; `line` or `element` has its position. Nothing is stored.")
     .answers(404, "The topic does not exist.")
-    .answers(429, "A limit of `quota.*` is used up; `Retry-After` says for how long. Nothing is stored.")
+    .answers(429, "A limit of `quota.*` is reached; retry after `Retry-After`. Nothing is stored.")
     .to(append::append, Arc::clone(streams))
 }
 
@@ -193,16 +210,16 @@ fn tail_route(streams: &Arc<Streams>) -> Route {
     Route::get("/api/streams/{stream}", reader, LOOK_LIMITS, "Read records: a page, SSE, or a WebSocket")
         .param("stream", STREAM)
         .query("from", "`earliest`, `latest`, an ISO time, or a position such as `0:17,1:4`. A page begins at `earliest`, else `latest`.")
-        .query("until", "`latest` (what there is now) or a position: ends there. Else it goes on.")
-        .query("partition", "Reads these only, such as `0`, `0,2` or `0-127`.")
+        .query("until", "`latest` (the current end) or a position at which the read ends; without it a tail continues.")
+        .query("partition", "Partitions to read, such as `0`, `0,2` or `0-127`; all if left out.")
         .query("limit", "Ends after so many records. A page has 100, at most 1000.")
-        .query("key", "Only records whose key is like this: `*` stands for any characters, `?` for one.")
-        .query("header.NAME", "Only records that have the header NAME with a value like this. All conditions must match.")
-        .header("Last-Event-ID", "The `id` of the last event that was taken; goes on right behind it.")
-        .answers_with(200, "One page, and `next`, where the following one begins.", Content::json(json!({"type": "object"})))
+        .query("key", "Pattern for the keys of records: `*` stands for any characters, `?` for one.")
+        .query("header.NAME", "Pattern for the header NAME of records. All conditions must match.")
+        .header("Last-Event-ID", "The `id` of the last received event; the read continues after it.")
+        .answers_with(200, "One page, and `next`, the position of the following page.", Content::json(json!({"type": "object"})))
         .answers_with(
             200,
-            "With `Accept: text/event-stream`: events `record`, `gap` (records are gone), `position` (nothing was wanted for long), `end`, `failed`.",
+            "With `Accept: text/event-stream`: events `record`, `gap` (records are gone), `position` (many records were skipped), `end`, `failed`.",
             Content::events(json!({"type": "object"})),
         )
         .answers(101, "A WebSocket: the same as JSON text, with `event` and `position` in each message.")
@@ -231,14 +248,14 @@ fn topic_routes(streams: &Arc<Streams>) -> [Route; 5] {
             .param("stream", STREAM)
             .takes(described())
             .answers_with(201, "Created.", described())
-            .answers_with(200, "It was there with this configuration.", described())
-            .answers(409, "It is there with another configuration.")
+            .answers_with(200, "The topic exists with this configuration.", described())
+            .answers(409, "The topic exists with another configuration.")
             .to(topics::create, Arc::clone(streams)),
         Route::patch("/api/streams/{stream}", admin, CHANGE_LIMITS, "Change a topic's configuration")
             .param("stream", STREAM)
             .takes(described())
             .answers_with(200, "Changed.", described())
-            .answers(400, "A setting that cannot be, or cannot be changed.")
+            .answers(400, "A setting is invalid or cannot be changed.")
             .answers(404, "The topic does not exist.")
             .to(topics::alter, Arc::clone(streams)),
         Route::delete("/api/streams/{stream}", admin, LOOK_LIMITS, "Delete a topic and its records")

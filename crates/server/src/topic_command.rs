@@ -5,15 +5,16 @@ use std::io::{self, IsTerminal as _, Write as _};
 use anyhow::{Context as _, bail};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use bytes::Bytes;
 use http_body_util::BodyExt as _;
 use hyper::Method;
 use millstream_types::{TenantId, TopicName};
 use serde_json::{Map, Value};
 
-use crate::client::{Events, Server};
+use crate::append_command::{self, AppendArgs};
+use crate::client::{Events, Server, encoded, refusal};
 use crate::query_command::printable;
 use crate::streams::TAIL_PARTITIONS_MAX;
+use crate::terminal::{self, aligned, cell, show};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct TopicArgs {
@@ -34,6 +35,16 @@ enum Action {
         /// The topic
         topic: String,
     },
+    /// Change a topic's settings
+    Alter {
+        /// The topic
+        topic: String,
+        /// Settings such as retention=7d, cleanup=compact or retention_bytes=none
+        #[arg(required = true, value_name = "KEY=VALUE", value_parser = setting)]
+        settings: Vec<(String, Value)>,
+    },
+    /// Append lines of standard input or of a file, as they come
+    Append(AppendArgs),
     /// Delete a topic and its records
     Delete {
         /// The topic
@@ -58,19 +69,20 @@ struct CreateArgs {
     /// Number of partitions [default: 4]
     #[arg(long, value_name = "COUNT")]
     partitions: Option<u32>,
-    /// How long records are kept, such as 7d or 12h; none keeps them for ever [default: 7d]
+    /// Time that records are kept, such as 7d or 12h; none keeps them for ever [default: 7d]
     #[arg(long, value_name = "DURATION")]
     retention: Option<String>,
     /// Bytes kept in each partition, such as 1GiB [default: no bound]
     #[arg(long, value_name = "SIZE")]
     retention_bytes: Option<String>,
-    /// What happens to old records: delete, compact (the last of each key stays), or compact,delete [default: delete]
+    /// Cleanup of old records: delete, compact (the last of each key stays), or compact,delete [default: delete]
     #[arg(long, value_name = "HOW")]
     cleanup: Option<String>,
-    /// Where records live: disk, or memory (a ring, gone with the server) [default: disk]
+    /// Place of the records: disk, or memory (a ring, gone with the server) [default: disk]
     #[arg(long, value_name = "WHERE")]
     storage: Option<String>,
-    /// What an acknowledged record survives: memory, written (kill -9) or synced (power loss) [default: synced]
+    /// Level of acknowledged records: memory, written (survives kill -9) or synced
+    /// (survives power loss) [default: synced]
     #[arg(long, value_name = "LEVEL")]
     level: Option<String>,
     /// none, gzip, snappy, lz4 or zstd [default: none]
@@ -103,39 +115,30 @@ struct TailArgs {
 }
 
 pub(crate) fn run(arguments: &TopicArgs) -> anyhow::Result<()> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let ended = runtime.block_on(async {
-        tokio::select! {
-            ended = act(arguments) => ended,
-            interrupted = tokio::signal::ctrl_c() => interrupted.context("cannot listen for SIGINT"),
-        }
-    });
-    match ended {
-        // Who reads the output has had enough.
-        Err(failure) if is_broken_pipe(&failure) => Ok(()),
-        ended => ended,
-    }
-}
-
-fn is_broken_pipe(failure: &anyhow::Error) -> bool {
-    failure.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+    terminal::run(act(arguments))
 }
 
 async fn act(arguments: &TopicArgs) -> anyhow::Result<()> {
     let server = &arguments.server;
     match &arguments.action {
-        Action::List => show(&table(&ask(server, Method::GET, "/api/streams", String::new()).await?)),
+        Action::List => show(&table(&server.ask(Method::GET, "/api/streams", String::new()).await?)),
         Action::Create(create) => {
             let path = path(server, &create.topic)?;
-            let created = ask(server, Method::PUT, &path, create.settings().to_string()).await?;
+            let created = server.ask(Method::PUT, &path, create.settings().to_string()).await?;
             show(&described(&created))
         }
         Action::Describe { topic } => {
             let path = format!("{}/info", path(server, topic)?);
-            show(&described(&ask(server, Method::GET, &path, String::new()).await?))
+            show(&described(&server.ask(Method::GET, &path, String::new()).await?))
         }
+        Action::Alter { topic, settings } => {
+            let changes: Map<_, _> = settings.iter().cloned().collect();
+            let body = Value::Object(changes).to_string();
+            show(&described(&server.ask(Method::PATCH, &path(server, topic)?, body).await?))
+        }
+        Action::Append(append) => append_command::append(server, &path(server, &append.topic)?, append).await,
         Action::Delete { topic } => {
-            answered(server, Method::DELETE, &path(server, topic)?, String::new()).await?;
+            server.answered(Method::DELETE, &path(server, topic)?, String::new()).await?;
             show(&format!("topic {topic} and its records are deleted\n"))
         }
         Action::Tail(tail) => {
@@ -179,6 +182,17 @@ impl TailArgs {
     }
 }
 
+/// A setting's name and value; `none` takes its bound away.
+fn setting(text: &str) -> Result<(String, Value), String> {
+    match text.split_once('=') {
+        Some((name, "none")) if name.starts_with("retention") => Ok((name.to_owned(), Value::Null)),
+        Some((name, value)) if !name.is_empty() => {
+            Ok((name.to_owned(), value.parse::<u64>().map_or_else(|_| value.into(), Value::from)))
+        }
+        _ => Err("use KEY=VALUE, such as retention=7d".to_owned()),
+    }
+}
+
 /// A header's name and a pattern for its value.
 fn header(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
@@ -193,40 +207,13 @@ fn path(server: &Server, topic: &str) -> anyhow::Result<String> {
     Ok(format!("/api/streams/{topic}"))
 }
 
-/// A value of the query, every character that means something there by its code.
-fn encoded(text: &str) -> String {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b':' | b',');
-    text.bytes().map(|byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") }).collect()
-}
-
-/// Asks once; the answer's JSON.
-async fn ask(server: &Server, method: Method, path: &str, body: String) -> anyhow::Result<Value> {
-    serde_json::from_slice(&answered(server, method, path, body).await?).context("the server sent no JSON")
-}
-
-/// Asks once; the body of the answer.
-async fn answered(server: &Server, method: Method, path: &str, body: String) -> anyhow::Result<Bytes> {
-    let answer = server.send(method, path, body, "application/json").await?;
-    let status = answer.status();
-    let body = answer.into_body().collect().await?.to_bytes();
-    if !status.is_success() {
-        bail!("{}", refusal(status.as_u16(), &body));
-    }
-    Ok(body)
-}
-
-fn refusal(status: u16, problem: &[u8]) -> String {
-    let problem: Value = serde_json::from_slice(problem).unwrap_or_default();
-    problem["error"].as_str().map_or_else(|| format!("refused with status {status}"), str::to_owned)
-}
-
 /// Prints all there is, of so many partitions at a time as one tail reads.
 async fn export(server: &Server, topic: &str, partition: Option<&str>) -> anyhow::Result<()> {
     let path = path(server, topic)?;
     let turns = match partition {
         Some(named) => vec![named.to_owned()],
         None => {
-            let described = ask(server, Method::GET, &format!("{path}/info"), String::new()).await?;
+            let described = server.ask(Method::GET, &format!("{path}/info"), String::new()).await?;
             let count = partitions(&described).count();
             let firsts = (0..count).step_by(TAIL_PARTITIONS_MAX as usize);
             firsts.map(|first| format!("{first}-{}", (first + TAIL_PARTITIONS_MAX as usize).min(count) - 1)).collect()
@@ -291,13 +278,6 @@ fn value(record: &str) -> anyhow::Result<Vec<u8>> {
     })
 }
 
-/// Writes text that ends with a line break.
-fn show(text: &str) -> anyhow::Result<()> {
-    let mut out = io::stdout().lock();
-    out.write_all(text.as_bytes())?;
-    Ok(out.flush()?)
-}
-
 fn table(topics: &Value) -> String {
     let head = ["TOPIC", "PARTITIONS", "STORAGE", "LEVEL", "CLEANUP", "RETENTION", "OFFSETS", "SIZE", "SEGMENTS"];
     let mut rows = vec![head.map(str::to_owned)];
@@ -338,7 +318,7 @@ fn described(topic: &Value) -> String {
     text + &aligned(&rows) + &groups(topic)
 }
 
-/// How far groups have read; nothing if none has.
+/// Formats the positions of the consumer groups; empty if there are none.
 fn groups(topic: &Value) -> String {
     let mut rows = vec![["GROUP", "PARTITION", "POSITION", "LAG"].map(str::to_owned)];
     for group in topic["groups"].as_array().into_iter().flatten() {
@@ -356,28 +336,6 @@ fn partitions(topic: &Value) -> impl Iterator<Item = &Value> {
 
 fn number(object: &Value, name: &str) -> u64 {
     object[name].as_u64().unwrap_or_default()
-}
-
-/// Text without quotes; a setting that is not set is `none`.
-fn cell(value: &Value) -> String {
-    match value {
-        Value::Null => "none".to_owned(),
-        Value::String(text) => printable(text),
-        other => other.to_string(),
-    }
-}
-
-/// Columns as wide as their widest cell.
-fn aligned<const COLUMNS: usize>(rows: &[[String; COLUMNS]]) -> String {
-    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or_default();
-    let widths: [usize; COLUMNS] = std::array::from_fn(width);
-    let mut text = String::new();
-    for row in rows {
-        let cells: Vec<String> = row.iter().zip(widths).map(|(cell, width)| format!("{cell:width$}")).collect();
-        text.push_str(cells.join("  ").trim_end());
-        text.push('\n');
-    }
-    text
 }
 
 /// Bytes in the largest binary unit of which there is at least one.

@@ -1,9 +1,8 @@
-//! Who writes the log's journal while sockets are served: their own threads.
+//! A task of the sockets' runtime that writes the log's journal.
 //!
-//! A message that its device wants acknowledged has to be in the journal first. To wake the log's thread for it, and to be
-//! woken by that, would cost as much as the message. So a task of the sockets' runtime writes once the thread that it
-//! runs on has nothing more to do or has gone through several dozen tasks; what these have appended is then written at
-//! once, and whoever waits for it is answered on the spot.
+//! A message must be in the journal before it is acknowledged. Waking the log's own thread for it, and being woken
+//! again, would cost as much as the message itself. So this task writes once its thread is idle or has run several
+//! dozen tasks; one write then covers the appends of these tasks, and their waiters are answered immediately.
 
 use std::sync::Arc;
 
@@ -11,7 +10,7 @@ use millstream_log::Embedded;
 use tokio::sync::Notify;
 use tokio::task::{JoinHandle, yield_now};
 
-/// Starts the task. Threads that are none of this runtime's leave writing to the log, as all do once the task has ended.
+/// Starts the task. Other runtimes' threads leave the writing to the log, as all threads do once the task has ended.
 pub(crate) fn start(log: &Arc<Embedded>) -> JoinHandle<()> {
     let waiting = Arc::new(Notify::new());
     let told = Arc::clone(&waiting);
@@ -26,7 +25,7 @@ pub(crate) fn start(log: &Arc<Embedded>) -> JoinHandle<()> {
     tokio::spawn(async move {
         loop {
             waiting.notified().await;
-            // Comes back when the tasks that are ready have had their turn.
+            // Resumes after the tasks that are ready have run.
             yield_now().await;
             log.write_accepted();
         }

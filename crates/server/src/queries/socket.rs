@@ -1,8 +1,9 @@
 //! `GET /api/queries/ws`: many live queries over one WebSocket.
 //!
-//! A query is a message such as `{"tag": "a", "query": "SELECT …", "on_slow": "drop_oldest"}`; what comes back carries its
-//! tag: once `opening` (or `problem`), then `records` as they match or each `window`, at last `end`. `{"kill": "a"}` ends it before its
-//! time. With the connection all its queries end that are not kept; `{"tag": "a", "attach": id}` reads on for one that is.
+//! A query is a message such as `{"tag": "a", "query": "SELECT …", "on_slow": "drop_oldest"}`, and its answers
+//! carry the tag: first `opening` or `problem`, then `records` or each `window`, at last `end`. `{"kill": "a"}`
+//! ends a query early. When the connection closes, all its queries end except kept ones; `{"tag": "a", "attach":
+//! id}` continues a kept one.
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
@@ -16,25 +17,25 @@ use axum::http::HeaderMap;
 use axum::response::Response;
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt as _, SinkExt as _, StreamExt as _};
-use millstream_http::{Caller, KEEP_ALIVE, Problem, Shutdown};
-use millstream_query::{Deliver, Delivery, Error, Many, QueryRequest, Subscription};
+use millstream_http::{Caller, KEEP_ALIVE, Problem, Shutdown, check_origin};
+use millstream_query::{Deliver, Delivery, Error, Multiplexer, QueryRequest, Subscription};
 use millstream_types::TenantId;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{Queries, place};
-use crate::streams::check_origin;
+use super::Queries;
+use crate::query_problem::place;
 
-/// Longest message of a client: as much as a request may have.
+/// Limit of a client's message, the same as that of a request body.
 const HEARD_MAX_BYTES: usize = super::ASK_LIMITS.body_max_bytes as usize;
-/// Queries of one connection that are on their way to be live; more are not read from it meanwhile.
+/// Limit of queries that are starting on one connection; beyond it the connection is not read.
 const SUBMITTING_MAX: usize = 256;
-/// Messages that are written before the socket is flushed and the client is heard again.
+/// Messages written between two flushes and reads of the socket.
 const MESSAGES_PER_FLUSH: usize = 256;
-/// The client takes what is written within this time, or is gone.
+/// Time that a client may stall, unless one of its queries drops the oldest rows.
 const SEND_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// What a client says.
+/// A message from the client.
 #[derive(Debug, Deserialize)]
 #[serde(untagged)]
 enum Said {
@@ -52,7 +53,7 @@ enum Said {
     },
 }
 
-/// A query on its way to be live, by the number of its tag.
+/// A starting query, with the number of its tag.
 type Submitting = Pin<Box<dyn Future<Output = (u32, Result<Subscription, Error>)> + Send>>;
 
 struct Connection {
@@ -61,10 +62,12 @@ struct Connection {
     socket: WebSocket,
     submitting: FuturesUnordered<Submitting>,
     /// By tags, the client's names for them.
-    queries: Many<Subscription>,
+    queries: Multiplexer<Subscription>,
+    /// The client takes what is written within this time, or is gone.
+    send_timeout: Duration,
 }
 
-/// The client is gone, or does not take what it is sent.
+/// The client left or stalled.
 struct Gone;
 
 pub(super) async fn open(
@@ -78,13 +81,15 @@ pub(super) async fn open(
         let problem = Problem::invalid(refusal.body_text()).value("upgrade").rule("RFC 6455");
         problem.remedy("use a WebSocket client, or POST /api/queries")
     })?;
-    check_origin(&headers)?;
+    check_origin(&headers, None)?;
     let tenant = caller.tenant.clone();
     let upgrade = upgrade.max_message_size(HEARD_MAX_BYTES).max_frame_size(HEARD_MAX_BYTES);
     Ok(upgrade.on_upgrade(async move |socket| {
-        let (submitting, queries) = (FuturesUnordered::new(), Many::default());
-        // Whoever is gone needs to be told nothing.
-        let _ = Connection { engine, tenant, socket, submitting, queries }.serve(shutdown).await;
+        let (submitting, queries) = (FuturesUnordered::new(), Multiplexer::default());
+        // A client that is gone needs no message.
+        let _ = Connection { engine, tenant, socket, submitting, queries, send_timeout: SEND_TIMEOUT }
+            .serve(shutdown)
+            .await;
     }))
 }
 
@@ -98,18 +103,28 @@ impl Connection {
                 Some((number, submitted)) = self.submitting.next() => self.begin(number, submitted).await?,
                 (number, delivery) = poll_fn(|cx| self.queries.poll_next(cx)) => self.deliver(number, delivery).await?,
                 _ = alive.tick() => self.write(Message::Ping(Default::default())).await?,
-                () = &mut stopping => {
-                    let frame = CloseFrame { code: close_code::AWAY, reason: "the server stops".into() };
-                    self.write(Message::Close(Some(frame))).await?;
-                    return self.flush().await;
-                }
+                () = &mut stopping => return self.stop().await,
             }
             self.write_ready().await?;
             self.flush().await?;
         }
     }
 
-    /// Writes what is ready without waiting, up to a bound.
+    /// Sends the last results of queries that are not kept, and closes the connection.
+    async fn stop(mut self) -> Result<(), Gone> {
+        let mut ending = self.queries.streams().filter(|query| query.stop()).count();
+        while ending > 0 {
+            let (number, delivery) = poll_fn(|cx| self.queries.poll_next(cx)).await;
+            let ends = |query: &Subscription| matches!(delivery, Delivery::End(_)) && query.stop();
+            ending -= usize::from(self.queries.get(self.queries.name(number)).is_some_and(ends));
+            self.deliver(number, delivery).await?;
+        }
+        let frame = CloseFrame { code: close_code::AWAY, reason: "the server stops".into() };
+        self.write(Message::Close(Some(frame))).await?;
+        self.flush().await
+    }
+
+    /// Writes ready results without waiting, up to a limit.
     async fn write_ready(&mut self) -> Result<(), Gone> {
         for _ in 0..MESSAGES_PER_FLUSH {
             if let Some((number, delivery)) = poll_fn(|cx| self.queries.poll_next(cx)).now_or_never() {
@@ -132,7 +147,7 @@ impl Connection {
         match serde_json::from_str(&text) {
             Ok(Said::Kill { kill }) => {
                 if let Some(query) = self.queries.get(&kill) {
-                    // It may have ended by itself.
+                    // The query may have ended meanwhile.
                     let _ = self.engine.kill(&self.tenant, query.id());
                 }
                 Ok(())
@@ -149,7 +164,7 @@ impl Connection {
         }
     }
 
-    /// Takes a tag: its number; `None` if it is in use, which is told.
+    /// Reserves a tag and returns its number; refuses a tag in use and returns `None`.
     async fn take_tag(&mut self, tag: &str) -> Result<Option<u32>, Gone> {
         let number = self.queries.reserve(tag);
         if number.is_none() {
@@ -190,6 +205,9 @@ impl Connection {
         match submitted {
             Ok(subscription) => {
                 let opening = json!({ "tag": self.queries.name(number), "opening": subscription.opening() });
+                if subscription.drops_oldest() {
+                    self.send_timeout = super::STALL_MAX;
+                }
                 self.queries.begin(number, subscription);
                 self.write(Message::text(opening.to_string())).await
             }
@@ -232,17 +250,17 @@ impl Connection {
     }
 
     async fn write(&mut self, message: Message) -> Result<(), Gone> {
-        in_time(self.socket.feed(message)).await
+        in_time(self.send_timeout, self.socket.feed(message)).await
     }
 
     async fn flush(&mut self) -> Result<(), Gone> {
-        in_time(self.socket.flush()).await
+        in_time(self.send_timeout, self.socket.flush()).await
     }
 }
 
-/// What is waited for while the client takes what was written before.
-async fn in_time(written: impl Future<Output = Result<(), axum::Error>>) -> Result<(), Gone> {
-    match tokio::time::timeout(SEND_TIMEOUT, written).await {
+/// Waits for a write within the time limit.
+async fn in_time(time: Duration, written: impl Future<Output = Result<(), axum::Error>>) -> Result<(), Gone> {
+    match tokio::time::timeout(time, written).await {
         Ok(Ok(())) => Ok(()),
         _ => Err(Gone),
     }

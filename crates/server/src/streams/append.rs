@@ -11,14 +11,14 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use millstream_http::{Caller, Path, Payload, Problem, Query, Reason};
 use millstream_log::{AckLevel, Appended, AtomicAppend, Log, Reply, Topic, Writers, reply};
-use millstream_types::{ErrorCode, Excess, Record, TopicPartition, Traffic, partition_of_key};
+use millstream_types::{ErrorCode, Excess, QuotaType, Record, TopicPartition, partition_of_key};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::received::{self, Format, Framing, Received};
 use super::{Streams, bad_parameter, problem, settings};
 
-/// A body of this size is parsed where it arrives; larger ones on a plain thread.
+/// Larger bodies are parsed on a blocking thread.
 const PARSE_INLINE_MAX_BYTES: usize = 32 << 10;
 
 #[derive(Debug, Deserialize)]
@@ -36,7 +36,7 @@ pub(super) async fn append(
     headers: HeaderMap,
     Payload(body): Payload,
 ) -> Result<Response, Problem> {
-    let topic = streams.topic(&stream, &caller.tenant)?;
+    let topic = streams.topic_to_append(&stream, &caller.tenant).await?;
     if topic.config.writers == Writers::OwnersOnly {
         return Err(Problem::forbidden(format!("topic '{}' takes no records from outside", topic.name))
             .value(&topic.name)
@@ -47,7 +47,7 @@ pub(super) async fn append(
     let format = format(&parameters)?;
     check_encoding(&headers)?;
     let framing = framing(&headers)?;
-    let admitted = streams.quotas.admit(Traffic::Produce, &caller.tenant, &caller.name, body.len() as u64);
+    let admitted = streams.quotas.admit(QuotaType::Produce, &caller.tenant, &caller.name, body.len() as u64);
     admitted.map_err(over_quota)?;
     let taken = if body.len() <= PARSE_INLINE_MAX_BYTES {
         take(&streams, &topic, &body, (framing, format, level))?
@@ -69,19 +69,16 @@ pub(super) async fn append(
     Ok(axum::Json(answer).into_response())
 }
 
-/// Too much has been appended for now.
+/// The refusal of an append beyond the quota.
 fn over_quota(Excess { setting, rate, wait }: Excess) -> Problem {
-    Problem::new(
-        Reason::Code(ErrorCode::RateLimited),
-        "more has been appended than the limit allows; nothing was stored",
-    )
-    .value(format!("{setting} = {rate}"))
-    .rule(format!("so many bytes a second; what was appended before takes {} ms more", wait.as_millis()))
-    .remedy("send the request again after that time, or have the limit raised")
-    .retry_after(wait)
+    Problem::new(Reason::Code(ErrorCode::RateLimited), "the append exceeds the rate limit; nothing was stored")
+        .value(format!("{setting} = {rate}"))
+        .rule(format!("bytes per second; the earlier appends take {} ms more", wait.as_millis()))
+        .remedy("send the request again after that time, or have the limit raised")
+        .retry_after(wait)
 }
 
-/// Records on their way.
+/// Records that are being appended.
 struct Taken {
     counts: BTreeMap<u32, usize>,
     reply: Reply<Vec<Appended>>,
@@ -118,11 +115,11 @@ fn take(
     let of_topic = |(partition, records)| (TopicPartition::new(topic.name.clone(), partition), records);
     let append = AtomicAppend { records: records.into_iter().map(of_topic).collect(), positions: Vec::new() };
     let (done, reply) = reply();
-    streams.log.append_atomic(&append, level, done).map_err(|error| problem(&error))?;
+    streams.log.append_atomic(&append, level, done.failing_on_full_disk()).map_err(|error| problem(&error))?;
     Ok(Taken { counts, reply })
 }
 
-/// What the topic asks of a record.
+/// Checks a record against the topic's settings.
 fn check(record: &Received<'_>, topic: &Topic) -> Result<(), Problem> {
     let refuse = |what, rule: String, remedy| Err(received::refused(record.at, record.text, what, rule, remedy));
     let partitions = topic.config.partitions;
@@ -155,7 +152,6 @@ fn format(parameters: &Parameters) -> Result<Format, Problem> {
     }
 }
 
-/// Refuses a body that was compressed for the way.
 fn check_encoding(headers: &HeaderMap) -> Result<(), Problem> {
     let given = headers.get(CONTENT_ENCODING).map(|value| String::from_utf8_lossy(value.as_bytes()));
     match given.filter(|encoding| !encoding.trim().eq_ignore_ascii_case("identity")) {

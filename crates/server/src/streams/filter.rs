@@ -1,19 +1,18 @@
-//! Which records of a topic a reader wants: by key, by headers, and not those that are void.
+//! Filters records by key and headers, and drops expired ones.
 
 use millstream_http::Wildcard;
-use millstream_types::{Kind, RecordView, TopicName, header};
+use millstream_types::{RecordView, TopicKind, TopicName, header};
 
-/// What every record has to have. All of it must match.
+/// Conditions that all must match.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Filter {
-    /// Patterns for the key.
     pub(super) keys: Vec<Wildcard>,
-    /// Names of headers, each with a pattern for its value.
+    /// Header names, each with a pattern for its value.
     pub(super) headers: Vec<(String, Wildcard)>,
 }
 
 impl Filter {
-    /// Whether a reader wants `record`.
+    /// Tells if the record matches.
     pub(super) fn wants(&self, record: &RecordView<'_>) -> bool {
         let fits = |pattern: &Wildcard, bytes: Option<&[u8]>| {
             bytes.and_then(|bytes| std::str::from_utf8(bytes).ok()).is_some_and(|text| pattern.fits(text))
@@ -25,12 +24,12 @@ impl Filter {
     }
 }
 
-/// Whether records of a topic may become void: those of devices say for how long they are good.
+/// Tells if records of the topic can expire; those of devices can have a time to live.
 pub(super) fn is_perishable(name: &TopicName) -> bool {
-    matches!(name.kind(), Kind::Telemetry | Kind::Event | Kind::Command | Kind::CommandResponse)
+    matches!(name.kind(), TopicKind::Telemetry | TopicKind::Event | TopicKind::Command | TopicKind::CommandResponse)
 }
 
-/// Whether a device's record was void at `now_ms`: its time to live has passed since it was created.
+/// Tells if a device's record had expired at `now_ms`, by its creation time and time to live.
 pub(super) fn is_void(record: &RecordView<'_>, now_ms: i64) -> bool {
     let number = |name| std::str::from_utf8(record.header(name)?).ok()?.parse::<i64>().ok();
     let Some(ttl_ms) = number(header::TTL) else { return false };
@@ -45,7 +44,7 @@ mod tests {
     use super::*;
 
     type Pairs<'a, T> = &'a [(&'a str, T)];
-    /// Headers, a time, and whether the record is void then.
+    /// Headers, a time, and whether the record has expired by then.
     type Dated<'a> = (Pairs<'a, Option<&'a [u8]>>, i64, bool);
 
     fn batch(key: Option<&[u8]>, headers: Pairs<'_, Option<&[u8]>>) -> RecordBatch {

@@ -1,4 +1,4 @@
-//! Where reading begins or ends: at an end, at a time, or at an offset for each partition.
+//! The start or end of a read: an end of the topic, a time, or an offset per partition.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,19 +9,18 @@ use millstream_types::Offset;
 const RULE: &str =
     "use earliest, latest, an ISO time such as 2026-01-31T12:00:00Z, or partition:offset pairs such as 0:17,1:4";
 
-/// A place in a topic.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Place {
+pub(crate) enum Place {
     Earliest,
     Latest,
-    /// The first records whose event time is at or after it, in milliseconds since 1970.
+    /// The first records with an event time at or after this, in milliseconds since 1970.
     Time(i64),
     At(Position),
 }
 
-/// The next offset to be read, by partition.
+/// The next offset to read, by partition.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(super) struct Position(pub(super) BTreeMap<u32, Offset>);
+pub(crate) struct Position(pub(crate) BTreeMap<u32, Offset>);
 
 impl FromStr for Place {
     type Err = &'static str;

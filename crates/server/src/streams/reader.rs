@@ -1,4 +1,5 @@
-//! Reads a topic's partitions in turn, up to what is stable, in bounded steps. For plain threads: it waits for disks.
+//! Reads a topic's partitions in turn, up to their stable offsets, in bounded steps. It runs on blocking threads,
+//! because it waits for disks.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -11,50 +12,50 @@ use super::filter::{Filter, is_perishable, is_void};
 use super::place::{Place, Position};
 use super::render;
 
-/// Rendered records that one step gives, and the one that goes beyond.
+/// Size of rendered records after which a step ends.
 pub(super) const STEP_BYTES: usize = 128 << 10;
-/// Bytes asked of the log at a time.
+/// Bytes of one read from the log.
 const READ_BYTES: usize = 128 << 10;
-/// Most partitions of a reader that gives a position of all of them with each record.
+/// Limit of partitions for a reader whose every record carries the positions of all of them.
 pub(crate) const PARTITIONS_MAX: u32 = 128;
-/// Records that a reader passes over before it says how far it has come.
+/// Records skipped before the reader reports its position.
 const PASSED_MAX: u64 = 10_000;
 
-/// What is asked for.
+/// The request of a read.
 #[derive(Debug, Clone)]
 pub(super) struct Wanted {
     pub(super) from: Place,
     pub(super) until: Option<Place>,
-    /// These partitions; all of them, those that are added later too, if empty.
+    /// The partitions to read; empty means all, including ones added later.
     pub(super) partitions: Vec<u32>,
     pub(super) limit: Option<u64>,
     pub(super) filter: Filter,
     pub(super) positions: Positions,
 }
 
-/// What carries a position.
+/// The items that carry a position.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Positions {
-    /// Each item: the client may go on behind any of them.
+    /// Every item, so that the client can continue after any of them.
     OfEachItem,
-    /// Only the reader itself, where it stands at last.
+    /// Only the final position of the reader.
     AtTheEnd,
 }
 
-/// A reader that stands somewhere in a topic.
+/// A reader at a position in a topic.
 pub(super) struct Reader {
     partitions: Vec<Tracked>,
-    /// Where more partitions come from.
+    /// Set if new partitions are read, too.
     growing: Option<Growing>,
     position: Position,
-    /// Whose turn it is.
+    /// Index of the partition to read next.
     turn: usize,
     left: Option<u64>,
     filter: Filter,
     positions: Positions,
-    /// Tells what is void, where records may be.
+    /// The clock for expiry, if records of the topic can expire.
     wall: Option<Arc<dyn WallClock>>,
-    /// Records that were not wanted since the last that was given.
+    /// Records skipped since the last returned one.
     passed: u64,
 }
 
@@ -65,38 +66,37 @@ struct Tracked {
     until: Option<Offset>,
 }
 
-/// A topic of which all partitions are read.
+/// A topic whose partitions are all read, including new ones.
 struct Growing {
     log: Arc<dyn Log>,
     topic: Arc<Topic>,
     bell: Arc<Bell>,
 }
 
-/// What a client gets.
+/// An item for the client.
 #[derive(Debug)]
 pub(super) struct Item {
     pub(super) kind: &'static str,
-    /// Where to go on behind it; empty if only the reader says so.
+    /// The position after this item; empty if only the reader reports it.
     pub(super) position: String,
-    /// A JSON object.
     pub(super) json: String,
 }
 
-/// What one step gave.
+/// The result of one step.
 #[derive(Debug, Default)]
 pub(super) struct Step {
     pub(super) items: Vec<Item>,
-    /// Nothing more is wanted.
+    /// True if the read is complete.
     pub(super) done: bool,
-    /// Bytes that were read, wanted or not; without any there is nothing more below the stable offsets.
+    /// Bytes read, including skipped records; 0 means that the reader has reached the stable offsets.
     pub(super) read_bytes: usize,
     bytes: usize,
 }
 
-/// Why a reader cannot begin.
+/// A reason that a reader cannot start.
 #[derive(Debug)]
 pub(super) enum Refused {
-    /// What was asked for, and the rule that it breaks.
+    /// The request and the rule that it violates.
     Wanted {
         name: &'static str,
         value: String,
@@ -112,7 +112,7 @@ impl From<Error> for Refused {
 }
 
 impl Reader {
-    /// Stands at the place that is asked for.
+    /// Opens a reader at the requested position.
     pub(super) fn open(
         log: &dyn Log,
         topic: &Topic,
@@ -140,7 +140,7 @@ impl Reader {
         Ok(reader)
     }
 
-    /// Rings `bell` when there may be more to read; of all partitions, if `wanted` is so.
+    /// Rings `bell` when there may be more to read, also for new partitions if `wanted` includes them.
     pub(super) fn watch(&mut self, bell: &Arc<Bell>, wanted: &Wanted, topic: Arc<Topic>, log: Arc<dyn Log>) {
         self.partitions.iter().for_each(|partition| partition.log.watch(bell));
         if wanted.partitions.is_empty() && wanted.until.is_none() {
@@ -149,7 +149,7 @@ impl Reader {
         }
     }
 
-    /// Takes up partitions that have been added to the topic: from their beginning, as nothing of them was there before.
+    /// Adds partitions that are new in the topic, from their first offset, because all of their records are new.
     fn grow(&mut self) -> Result<(), Error> {
         let Some(Growing { log, topic, bell }) = &self.growing else { return Ok(()) };
         let current = log.topic(&topic.name).filter(|current| current.id == topic.id);
@@ -164,12 +164,12 @@ impl Reader {
         Ok(())
     }
 
-    /// Where it stands.
     pub(super) fn position(&self) -> String {
         self.position.to_string()
     }
 
-    /// Reads on, each partition in turn. It may give nothing though there is more: nobody wants what was read.
+    /// Reads on, each partition in turn. A step may return no items although there is more to read, if
+    /// the filter drops all records.
     pub(super) fn step(&mut self) -> Result<Step, Error> {
         self.grow()?;
         let mut step = Step { done: self.is_done(), ..Step::default() };
@@ -219,7 +219,7 @@ impl Reader {
         }
     }
 
-    /// Gives a batch's records as far as they are wanted and the step has room.
+    /// Adds the matching records of a batch while the step has room.
     fn take(&mut self, index: usize, batch: &RecordBatch, step: &mut Step) -> Result<(), Error> {
         if step.bytes >= STEP_BYTES || self.left == Some(0) {
             return Ok(());
@@ -252,7 +252,7 @@ impl Reader {
                 self.passed += 1;
             }
         }
-        // Not reached before all of its records were given: behind them the batch may end with a gap.
+        // Set after all records were returned; the batch may end with an offset gap.
         let next = batch.next_offset().max(self.partitions[index].next);
         self.advance(index, next);
         Ok(())
@@ -279,7 +279,7 @@ impl Reader {
     }
 }
 
-/// The partitions that are read.
+/// Returns the numbers of the partitions to read.
 fn numbers(topic: &Topic, wanted: &Wanted) -> Result<Vec<u32>, Refused> {
     let count = topic.config.partitions;
     let numbers: Vec<u32> = match &wanted.partitions[..] {
@@ -305,7 +305,7 @@ fn numbers(topic: &Topic, wanted: &Wanted) -> Result<Vec<u32>, Refused> {
     Ok(numbers)
 }
 
-/// The offset at which `place` is in a partition.
+/// Returns the offset of `place` in a partition.
 fn offset(partition: &dyn Partition, number: u32, name: &'static str, place: &Place) -> Result<Offset, Refused> {
     let ends = partition.offsets();
     match place {
@@ -314,7 +314,7 @@ fn offset(partition: &dyn Partition, number: u32, name: &'static str, place: &Pl
         Place::Time(ms) => Ok(partition.offset_at(*ms)?.unwrap_or(ends.stable).min(ends.stable)),
         Place::At(position) => {
             let refuse = |rule| Refused::Wanted { name, value: position.to_string(), rule };
-            // It may have been added since.
+            // The partition may be newer than the position.
             let offset = position.0.get(&number).copied().unwrap_or(ends.first);
             if offset > ends.tail {
                 let rule = format!("partition {number} ends at {}; the topic may have been created anew", ends.tail);
@@ -326,7 +326,7 @@ fn offset(partition: &dyn Partition, number: u32, name: &'static str, place: &Pl
 }
 
 impl Item {
-    /// As a message that stands by itself: with its kind and its position.
+    /// Renders the item as a message with its kind and position.
     pub(super) fn message(&self) -> String {
         let head = json!({"event": self.kind, "position": self.position}).to_string();
         match (head.strip_suffix('}'), self.json.strip_prefix('{')) {
@@ -335,12 +335,12 @@ impl Item {
         }
     }
 
-    /// The last of a tail.
+    /// The last item of a tail.
     pub(super) fn end(position: String) -> Self {
         Self { kind: "end", position, json: json!({"cause": "all that was asked for has been sent"}).to_string() }
     }
 
-    /// A tail that cannot go on.
+    /// The item of a tail that failed.
     pub(super) fn failed(position: String, cause: String) -> Self {
         Self { kind: "failed", position, json: Value::from_iter([("cause", cause)]).to_string() }
     }
@@ -360,7 +360,7 @@ mod tests {
             .unwrap();
     }
 
-    /// Positions behind the records that a reader gives, once there are so many.
+    /// Returns the positions after the first `count` items of a reader.
     async fn positions(reader: &mut Reader, bell: &Bell, count: usize) -> Vec<String> {
         let mut positions = Vec::new();
         while positions.len() < count {
@@ -374,7 +374,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn partitions_that_are_added_are_read_from_their_beginning_by_who_is_there_and_who_comes_back() {
+    async fn added_partitions_are_read_from_their_beginning_by_current_and_returning_readers() {
         let dir = tempfile::tempdir().unwrap();
         let clock = Arc::new(SystemClock::default());
         let files = Arc::new(SystemFiles);

@@ -1,4 +1,4 @@
-//! Records as clients send them: NDJSON or a JSON array, each checked before any is stored.
+//! Parses records from clients, NDJSON or a JSON array; all are checked before any is stored.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -12,21 +12,21 @@ use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
-/// Most records in one request.
+/// Limit of records per request.
 pub(super) const RECORDS_MAX: usize = 50_000;
-/// How much of what was given a refusal repeats.
+/// Length of the input that a refusal quotes.
 const SHOWN_MAX_CHARS: usize = 200;
 
-/// What each element of the body is.
+/// The form of the body's elements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Format {
-    /// An object with key, value and so on.
+    /// Objects with key, value and further members.
     Records,
-    /// The value of a record without key.
+    /// Values of records without keys.
     Values,
 }
 
-/// How the elements follow each other.
+/// The way in which the body separates its elements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Framing {
     Ndjson,
@@ -34,7 +34,7 @@ pub(super) enum Framing {
 }
 
 impl Framing {
-    /// What an element is called in a refusal.
+    /// Returns the word for an element in refusals.
     const fn word(self) -> &'static str {
         match self {
             Self::Ndjson => "line",
@@ -43,14 +43,13 @@ impl Framing {
     }
 }
 
-/// Where in the body an element stands, counted from 1.
+/// Position of an element in the body, counted from 1.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct At {
     pub(super) framing: Framing,
     pub(super) number: usize,
 }
 
-/// A record that was received.
 #[derive(Debug)]
 pub(super) struct Received<'a> {
     pub(super) at: At,
@@ -63,12 +62,12 @@ pub(super) struct Received<'a> {
 }
 
 impl Received<'_> {
-    /// The headers as the log takes them.
+    /// Returns the headers in the log's form.
     pub(super) fn borrowed_headers(&self) -> Vec<Header<'_>> {
         self.headers.iter().map(|(key, value)| Header { key, value: value.as_deref() }).collect()
     }
 
-    /// Bytes of key, value and headers, which a topic's `record_max_bytes` bounds.
+    /// Returns the size of key, value and headers, which `record_max_bytes` limits.
     pub(super) fn size_bytes(&self) -> usize {
         let length = |part: &Option<Cow<'_, [u8]>>| part.as_ref().map_or(0, |bytes| bytes.len());
         let headers = self.headers.iter().map(|(name, value)| name.len() + value.as_ref().map_or(0, Vec::len));
@@ -76,7 +75,7 @@ impl Received<'_> {
     }
 }
 
-/// All records of a body.
+/// Parses all records of a body.
 pub(super) fn parse(body: &[u8], framing: Framing, format: Format) -> Result<Vec<Received<'_>>, Problem> {
     let mut records = Vec::new();
     for (at, text) in elements(body, framing)? {
@@ -96,7 +95,7 @@ pub(super) fn parse(body: &[u8], framing: Framing, format: Format) -> Result<Vec
     Ok(records)
 }
 
-/// The JSON texts of a body, and where they stand.
+/// Splits a body into JSON texts with their positions.
 fn elements(body: &[u8], framing: Framing) -> Result<Vec<(At, &str)>, Problem> {
     let text = std::str::from_utf8(body).map_err(|error| {
         Problem::new(Reason::MalformedBody, format!("the body is not UTF-8 from byte {} on", error.valid_up_to()))
@@ -122,7 +121,7 @@ fn elements(body: &[u8], framing: Framing) -> Result<Vec<(At, &str)>, Problem> {
     Ok(places.map(|(index, raw)| (At { framing, number: index + 1 }, raw.get())).collect())
 }
 
-/// An array of which no more is kept than is needed to see that it is too long.
+/// An array that is read only up to its limit.
 struct Capped<'a>(Vec<&'a RawValue>);
 
 impl<'de: 'a, 'a> Deserialize<'de> for Capped<'a> {
@@ -162,12 +161,12 @@ struct Given<'a> {
     headers: Map<String, Value>,
     timestamp: Option<Value>,
     partition: Option<u32>,
-    /// Where an exported record stood; where it is appended it gets another.
+    /// The offset of an exported record; a new append assigns another one.
     #[serde(rename = "offset")]
     _offset: Option<u64>,
 }
 
-/// Tells `null` from nothing.
+/// Distinguishes `null` from an absent member.
 fn given<'de: 'a, 'a, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'a RawValue>, D::Error> {
     <&RawValue>::deserialize(deserializer).map(Some)
 }
@@ -218,7 +217,7 @@ fn element(at: At, text: &str, format: Format) -> Result<Received<'_>, Problem> 
     Ok(record)
 }
 
-/// A header: text, null, `{"base64": …}`, or an array of these for a name that repeats.
+/// Parses a header: text, null, `{"base64": …}`, or an array of these for a repeated name.
 fn header(
     at: At,
     text: &str,
@@ -289,7 +288,7 @@ fn one_of(at: At, text: &str, fields: &str, rule: &'static str) -> Problem {
     refused(at, text, format!("it has not exactly one of {fields}"), rule, "correct it; nothing was stored")
 }
 
-/// The refusal of one element.
+/// Builds the refusal of one element.
 pub(super) fn refused(
     at: At,
     text: &str,

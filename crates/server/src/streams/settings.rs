@@ -1,4 +1,4 @@
-//! A topic's configuration as JSON, both ways.
+//! Converts a topic's configuration from and to JSON.
 
 use millstream_http::Problem;
 use millstream_log::{AckLevel, Cleanup, Storage, TopicConfig, Writers};
@@ -8,12 +8,12 @@ use serde_json::{Value, json};
 
 use super::units;
 
-/// Bytes per partition of a topic in memory that says no other.
+/// Default bytes per partition of a topic in memory.
 const RING_BYTES: usize = 16 << 20;
 const LEVELS: [(&str, AckLevel); 3] =
     [("memory", AckLevel::Memory), ("written", AckLevel::Written), ("synced", AckLevel::Synced)];
 
-/// What a request says about a topic; what it leaves out stays as it is.
+/// The settings in a request; absent ones stay unchanged.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Settings {
@@ -25,7 +25,7 @@ pub(super) struct Settings {
     /// `null` keeps records for ever.
     #[serde(default, deserialize_with = "given")]
     retention: Option<Value>,
-    /// `null` sets no bound.
+    /// `null` removes the limit.
     #[serde(default, deserialize_with = "given")]
     retention_bytes: Option<Value>,
     segment_bytes: Option<Value>,
@@ -35,13 +35,13 @@ pub(super) struct Settings {
     hold_max_bytes: Option<Value>,
 }
 
-/// Tells `null` from nothing.
+/// Distinguishes `null` from an absent member.
 fn given<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, D::Error> {
     Value::deserialize(deserializer).map(Some)
 }
 
 impl Settings {
-    /// `config` with what the request says.
+    /// Applies the request to `config`.
     pub(super) fn apply(self, mut config: TopicConfig) -> Result<TopicConfig, Problem> {
         config.partitions = self.partitions.unwrap_or(config.partitions);
         if let Some(storage) = &self.storage {
@@ -96,17 +96,17 @@ impl Settings {
     }
 }
 
-/// The level of that name.
+/// Returns the level with this name.
 pub(super) fn level(name: &str) -> Option<AckLevel> {
     LEVELS.iter().find(|(known, _)| *known == name).map(|(_, level)| *level)
 }
 
-/// The level's name.
+/// Returns the name of a level.
 pub(super) fn level_name(level: AckLevel) -> &'static str {
     LEVELS.iter().find(|(_, known)| *known == level).map_or("synced", |(name, _)| *name)
 }
 
-/// The configuration as a request could give it, and who may write.
+/// Renders the configuration in request form, plus the permitted writers.
 pub(super) fn show(config: &TopicConfig) -> Value {
     let (storage, storage_bytes) = match config.storage {
         Storage::Disk => ("disk", None),

@@ -1,4 +1,4 @@
-//! `GET /api/streams/{stream}`: a page, server-sent events, or a WebSocket, over one reader.
+//! `GET /api/streams/{stream}`: serves a page, server-sent events or a WebSocket from one reader.
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -8,11 +8,12 @@ use axum::extract::State;
 use axum::extract::ws::rejection::WebSocketUpgradeRejection;
 use axum::extract::ws::{CloseFrame, Message, WebSocket, WebSocketUpgrade, close_code};
 use axum::http::HeaderMap;
-use axum::http::header::{ACCEPT, HOST, ORIGIN, UPGRADE};
+use axum::http::header::{ACCEPT, UPGRADE};
 use axum::response::{IntoResponse, Response};
 use futures_util::FutureExt as _;
 use millstream_http::{
-    Caller, Event, EventSender, KEEP_ALIVE, Path, Problem, Query, Reason, Shutdown, Wildcard, event_stream,
+    Caller, Event, EventSender, KEEP_ALIVE, Path, Problem, Query, Reason, Shutdown, Wildcard, check_origin,
+    event_stream,
 };
 use millstream_log::{Bell, Error, PARTITIONS_MAX, Topic};
 use millstream_types::{ErrorCode, Grant};
@@ -23,25 +24,25 @@ use super::place::Place;
 use super::reader::{Item, Positions, Reader, Refused, STEP_BYTES, Step, Wanted};
 use super::{Streams, TAILS_MAX, bad_parameter, problem};
 
-/// Records of a page that asks for no number.
+/// Default number of records on a page.
 const PAGE_RECORDS: u64 = 100;
 const PAGE_RECORDS_MAX: u64 = 1_000;
-/// A page ends early once it has so many bytes, or once so many were looked at.
+/// A page ends early after this many bytes returned or read.
 const PAGE_BYTES: usize = 1 << 20;
 const PAGE_READ_BYTES: usize = 32 << 20;
-/// Steps that may wait in the socket's own queue.
+/// Limit of steps in the socket's queue.
 const STEPS_WAITING_MAX: usize = 1;
-/// What an open tail may hold: the step that is being read, and those that wait. What a single record takes beyond that is taken
-/// for as long as it waits.
+/// Memory reserved for an open tail: the step being read and the waiting ones. A larger record takes
+/// additional memory while it waits.
 const TAIL_BYTES: u64 = (STEP_BYTES * (STEPS_WAITING_MAX + 2)) as u64;
-/// What a page holds for each partition of its topic: where it stands there, and its place in `next`.
+/// Memory of a page per partition: the read position and its entry in `next`.
 const PAGE_PARTITION_BYTES: u64 = 128;
-/// A WebSocket's client takes a message within this time, or is gone.
+/// Time limit of a WebSocket write.
 const SEND_TIMEOUT: Duration = Duration::from_secs(30);
-/// What a WebSocket's client may say: nothing but control frames.
+/// Limit of a WebSocket client's message; clients send only control frames.
 const HEARD_MAX_BYTES: usize = 1 << 10;
 
-/// What a request asks for, not yet understood but for what it looks for.
+/// The parameters of a request, of which only the filters are parsed.
 #[derive(Debug, Default)]
 struct Parameters {
     from: Option<String>,
@@ -103,7 +104,8 @@ pub(super) async fn tail(
                 .rule("RFC 6455")
                 .remedy("use a WebSocket client, or leave the header Upgrade out")
         })?;
-        check_origin(&headers)?;
+        // Browsers let any page open a WebSocket to any host.
+        check_origin(&headers, None)?;
         let wanted = wanted(parameters, None, Positions::OfEachItem)?;
         let tail = Tail::open(&streams, topic, wanted).await?;
         let upgrade = upgrade.max_message_size(HEARD_MAX_BYTES).max_frame_size(HEARD_MAX_BYTES);
@@ -120,25 +122,12 @@ pub(super) async fn tail(
     Ok(events.into_response())
 }
 
-/// Any page in a browser may open a WebSocket to anywhere: it must come from this server.
-pub(crate) fn check_origin(headers: &HeaderMap) -> Result<(), Problem> {
-    let text = |name| headers.get(name).and_then(|value: &axum::http::HeaderValue| value.to_str().ok());
-    let Some(origin) = text(ORIGIN) else { return Ok(()) };
-    if origin.split_once("://").map(|(_, host)| host) == text(HOST) {
-        return Ok(());
-    }
-    Err(Problem::forbidden("a page of another origin opens no WebSocket here")
-        .value(origin)
-        .rule("the header Origin names this server, or is not sent")
-        .remedy("open it from a page of this server, or from a program"))
-}
-
 fn wanted(parameters: Parameters, resumed: Option<String>, positions: Positions) -> Result<Wanted, Problem> {
     let place = |name: &str, text: &str| text.parse::<Place>().map_err(|rule| bad_parameter(name, text, rule));
     let from = match (resumed.as_deref().filter(|id| !id.is_empty()), &parameters.from) {
         (Some(id), _) => place("Last-Event-ID", id)?,
         (None, Some(from)) => place("from", from)?,
-        // A page begins where there is something to show, a tail with what comes.
+        // A page starts with the earliest records, a tail with new ones.
         (None, None) if positions == Positions::AtTheEnd => Place::Earliest,
         (None, None) => Place::Latest,
     };
@@ -161,7 +150,7 @@ fn wanted(parameters: Parameters, resumed: Option<String>, positions: Positions)
     Ok(Wanted { from, until, partitions, limit, filter: parameters.filter, positions })
 }
 
-/// One partition, such as `2`, or a range of them, such as `0-127`; none that no topic can have.
+/// Parses a partition such as `2`, or a range such as `0-127`; returns `None` beyond the partition limit.
 fn partitions(text: &str) -> Option<RangeInclusive<u32>> {
     let (first, last) = text.split_once('-').unwrap_or((text, text));
     let range = first.parse().ok()?..=last.parse().ok()?;
@@ -198,14 +187,14 @@ async fn page(streams: &Arc<Streams>, topic: Arc<Topic>, mut wanted: Wanted) -> 
     Ok(([(axum::http::header::CONTENT_TYPE, "application/json")], body).into_response())
 }
 
-/// An open tail: a reader, and what it takes of the server.
+/// An open tail: a reader with its memory.
 struct Tail {
     streams: Arc<Streams>,
-    /// Away while a plain thread reads.
+    /// `None` while a blocking thread uses it.
     reader: Option<Reader>,
-    /// What that thread will give: nobody who stops waiting for it loses it.
+    /// The result of that thread; it is kept if the caller stops waiting.
     reading: Option<oneshot::Receiver<(Reader, Result<Step, Error>)>>,
-    /// Before the last step, and behind it.
+    /// The position before the last step.
     before: String,
     position: String,
     bell: Arc<Bell>,
@@ -247,7 +236,7 @@ impl Tail {
         Ok(Self { streams, reader: Some(reader), reading: None, before, position, bell, _place: place, _memory: grant })
     }
 
-    /// The next step. Nothing is lost when the caller stops waiting and asks again.
+    /// Returns the next step. A caller that stops waiting can call again without loss.
     async fn step(&mut self) -> Result<Step, Problem> {
         if let Some(mut reader) = self.reader.take() {
             let work = move || {
@@ -265,14 +254,14 @@ impl Tail {
         step.map_err(|error| problem(&error))
     }
 
-    /// What a step of so many bytes takes of the server beyond what each tail has.
+    /// Reserves memory for a step of so many bytes beyond the base of each tail.
     fn hold(&self, bytes: usize) -> Result<Option<Arc<Grant>>, Problem> {
         let more = bytes.saturating_sub(STEP_BYTES) as u64;
         if more == 0 {
             return Ok(None);
         }
         let memory = &self.streams.memory;
-        // As it was read, and as it leaves.
+        // Twice, for the step as read and as sent.
         let grant = memory.take(2 * more).ok_or_else(|| {
             Problem::new(Reason::Code(ErrorCode::Overloaded), "no memory for a record of this size")
                 .value(format!("{bytes} bytes"))
@@ -282,7 +271,7 @@ impl Tail {
         Ok(Some(Arc::new(grant)))
     }
 
-    /// What is told, with what it takes; if that is not to be had, why, and that this is the last.
+    /// Returns the items with their memory, or, if there is no memory, the failure as the last item.
     fn held<T>(
         &self,
         (items, last): (Vec<Item>, bool),
@@ -295,7 +284,7 @@ impl Tail {
         }
     }
 
-    /// The next items, and whether they are the last; waits until there are any.
+    /// Waits for the next items; also tells if they are the last.
     async fn next(&mut self) -> (Vec<Item>, bool) {
         loop {
             match self.step().await {
@@ -311,10 +300,10 @@ impl Tail {
         }
     }
 
-    /// Sends server-sent events until there is nothing more to send or nobody takes them.
+    /// Sends server-sent events until the tail ends or the client leaves.
     async fn send_events(mut self, sender: EventSender) {
         loop {
-            // Nothing is read for a client that has not taken what there was.
+            // Nothing is read while the client has not taken the previous step.
             sender.room().await;
             let next = tokio::select! {
                 next = self.next() => next,
@@ -332,7 +321,7 @@ impl Tail {
         }
     }
 
-    /// Sends messages until there is nothing more to send or nobody takes them.
+    /// Sends WebSocket messages until the tail ends or the client leaves.
     async fn send_messages(mut self, mut socket: WebSocket, shutdown: Shutdown) {
         let mut stopping = std::pin::pin!(shutdown.begun());
         let mut alive = tokio::time::interval(KEEP_ALIVE);
@@ -362,7 +351,7 @@ impl Tail {
             if last {
                 return close(socket, close_code::NORMAL, "").await;
             }
-            // A client that says good-bye is heard while there is much to send, too.
+            // The client's close frame is noticed even while there is much to send.
             if let Some(None | Some(Ok(Message::Close(_)) | Err(_))) = socket.recv().now_or_never() {
                 return;
             }
@@ -370,13 +359,13 @@ impl Tail {
     }
 }
 
-/// Whether the client has taken it.
+/// Tells if the client has taken the message.
 async fn send(socket: &mut WebSocket, message: Message) -> bool {
     matches!(tokio::time::timeout(SEND_TIMEOUT, socket.send(message)).await, Ok(Ok(())))
 }
 
 async fn close(mut socket: WebSocket, code: u16, reason: &'static str) {
     let frame = CloseFrame { code, reason: reason.into() };
-    // Whether the client hears it makes no difference.
+    // The client may be gone.
     let _ = send(&mut socket, Message::Close(Some(frame))).await;
 }

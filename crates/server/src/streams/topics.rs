@@ -1,4 +1,4 @@
-//! Topics: listed, described, created, changed, deleted.
+//! Lists, describes, creates, changes and deletes topics.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use axum::response::{IntoResponse, Response};
 use millstream_http::{Caller, Json, Path, Payload, Problem, parse_json};
 use millstream_kafka::group::tenant_and_id;
 use millstream_log::{Log, PartitionStats, Topic, TopicConfig};
-use millstream_types::{Kind, TenantId, TopicName};
+use millstream_types::{TenantId, TopicKind, TopicName};
 use serde_json::{Value, json};
 
 use super::settings::{self, Settings};
@@ -42,7 +42,7 @@ pub(super) async fn create(
     Payload(body): Payload,
 ) -> Result<Response, Problem> {
     let name = streams.name(&stream, &caller.tenant)?;
-    own(&name, &[Kind::User])?;
+    own(&name, &[TopicKind::User])?;
     let settings = if body.is_empty() { Settings::default() } else { parse_json(&body)? };
     let config = settings.apply(TopicConfig::default())?;
     let existed = streams.log.topic(&name).is_some();
@@ -59,7 +59,17 @@ pub(super) async fn alter(
     Json(settings): Json<Settings>,
 ) -> Result<Response, Problem> {
     let topic = streams.topic(&stream, &caller.tenant)?;
-    own(&topic.name, &[Kind::User, Kind::Telemetry, Kind::Event, Kind::Command, Kind::CommandResponse])?;
+    own(
+        &topic.name,
+        &[
+            TopicKind::User,
+            TopicKind::Telemetry,
+            TopicKind::Event,
+            TopicKind::Command,
+            TopicKind::CommandResponse,
+            TopicKind::ContextUpdate,
+        ],
+    )?;
     let config = settings.apply(topic.config.clone())?;
     let (log, name) = (streams.log.clone(), topic.name.clone());
     let topic = blocking(move || log.alter_topic(&name, &config)).await?;
@@ -71,25 +81,32 @@ pub(super) async fn delete(
     caller: Caller,
     Path(stream): Path<String>,
 ) -> Result<StatusCode, Problem> {
-    let topic = streams.topic(&stream, &caller.tenant)?;
-    own(&topic.name, &[Kind::User])?;
+    // A refused deletion does not explain how to create the topic.
+    let advise = |refusal: Problem| match refusal.status() {
+        StatusCode::NOT_FOUND => {
+            refusal.remedy("'GET /api/streams' or 'millstream topic list' shows the topics there are")
+        }
+        _ => refusal,
+    };
+    let topic = streams.topic(&stream, &caller.tenant).map_err(advise)?;
+    own(&topic.name, &[TopicKind::User])?;
     let log = streams.log.clone();
     blocking(move || log.delete_topic(&topic.name)).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
 fn visible(name: &TopicName, tenant: &TenantId) -> bool {
-    name.tenant() == tenant && name.kind() != Kind::Internal
+    name.tenant() == tenant && name.kind() != TopicKind::Internal
 }
 
-/// Refuses what the planes look after themselves.
-fn own(name: &TopicName, kinds: &[Kind]) -> Result<(), Problem> {
+/// Refuses topics that the planes manage themselves.
+fn own(name: &TopicName, kinds: &[TopicKind]) -> Result<(), Problem> {
     if kinds.contains(&name.kind()) {
         return Ok(());
     }
     Err(Problem::forbidden(format!("topic '{name}' belongs to Millstream, which makes and removes it itself"))
         .value(name)
-        .rule("topics with a name of your own are created, changed and deleted here; of telemetry.<tenant> and event.<tenant> settings are changed")
+        .rule("topics with a name of your own are created, changed and deleted here; of telemetry.<tenant>, event.<tenant>, context_update.<tenant> and those of commands settings are changed")
         .remedy("choose a name whose first word is none of telemetry, event, command, command_response, context, context_update, mqtt, kv"))
 }
 
@@ -99,7 +116,7 @@ fn described(streams: &Streams, topic: &Topic) -> Value {
     shown
 }
 
-/// The tenant's groups that have read the topic, by name, each with its position and lag in each partition.
+/// Returns the tenant's groups that have read the topic, by name, with position and lag per partition.
 fn groups(streams: &Streams, topic: &Topic) -> Vec<Value> {
     let mut groups: BTreeMap<String, (u64, Vec<Value>)> = BTreeMap::new();
     for read in streams.log.lags(&topic.name) {

@@ -1,4 +1,4 @@
-//! Durations and sizes as people write them: `7d`, `90m`, `1GiB`, `500MB`.
+//! Parses and formats durations and sizes such as `7d`, `90m`, `1GiB`, `500MB`.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ const SIZE_UNITS: [(&str, u64); 9] = [
     ("B", 1),
 ];
 
-/// A number of `units`; the refusal is the rule.
+/// Parses a number of `units`; the error is the rule.
 fn parse(given: &Value, units: &[(&str, u64)], rule: &'static str) -> Result<u64, &'static str> {
     let text = match given {
         Value::Number(number) => return number.as_u64().ok_or(rule),
@@ -33,17 +33,17 @@ fn parse(given: &Value, units: &[(&str, u64)], rule: &'static str) -> Result<u64
     count.checked_mul(scale).ok_or(rule)
 }
 
-/// A duration: milliseconds as a number, or text with a unit.
+/// Parses a duration: milliseconds as a number, or text with a unit.
 pub(crate) fn duration(given: &Value) -> Result<Duration, &'static str> {
     parse(given, &DURATION_UNITS, DURATION_RULE).map(Duration::from_millis)
 }
 
-/// A size: bytes as a number, or text with a unit.
+/// Parses a size: bytes as a number, or text with a unit.
 pub(super) fn bytes(given: &Value) -> Result<u64, &'static str> {
     parse(given, &SIZE_UNITS, SIZE_RULE)
 }
 
-/// The duration in the largest unit that shows all of it.
+/// Formats a duration in the largest unit that shows it exactly.
 pub(super) fn show_duration(duration: Duration) -> String {
     let ms = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
     let unit = DURATION_UNITS.iter().find(|(_, scale)| ms >= *scale && ms % scale == 0);

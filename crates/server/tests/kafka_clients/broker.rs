@@ -1,5 +1,5 @@
-//! What the clients talk to: `millstream serve`, or any broker that `MILLSTREAM_TEST_KAFKA=HOST:PORT` names. That the
-//! checks hold against a real Kafka (`cargo xtask kafka`), too, shows that they ask for what clients get there.
+//! The clients' peer: `millstream serve`, or any broker that `MILLSTREAM_TEST_KAFKA=HOST:PORT` names. The checks hold
+//! against a real Kafka (`cargo xtask kafka`), too, which shows that they ask for what clients get there.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::SocketAddr;
@@ -34,15 +34,20 @@ impl Broker {
         Self { address, own: Some((process, dir)) }
     }
 
+    /// `true` if the tests go to a broker that runs already.
+    pub(crate) fn is_another() -> bool {
+        std::env::var(OTHER_BROKER).is_ok()
+    }
+
     /// A broker of our own with this configuration; `None` if the tests go to another one.
     pub(crate) fn configured(settings: &str) -> Option<Self> {
-        if std::env::var(OTHER_BROKER).is_ok() {
+        if Self::is_another() {
             return None;
         }
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("settings.toml");
         std::fs::write(&file, settings).unwrap();
-        let process = Process::start_on(dir.path(), [0, 0], &["--config", file.to_str().unwrap()]);
+        let process = Process::start_on(dir.path(), &["--config", file.to_str().unwrap()]);
         Some(Self { address: process.kafka.to_string(), own: Some((process, dir)) })
     }
 
@@ -54,7 +59,7 @@ impl Broker {
     /// A server behind `relay`, to which it leads from now on. Its data stay in `dir`.
     pub(crate) fn start_behind(relay: &Relay, dir: &Path) -> Process {
         let advertised = format!("kafka.advertised={}", relay.address);
-        let process = Process::start_on(dir, [0, 0], &["--set", &advertised]);
+        let process = Process::start_on(dir, &["--set", &advertised]);
         relay.lead_to(process.kafka);
         process
     }
@@ -148,7 +153,14 @@ fn target() -> PathBuf {
     Path::new(env!("CARGO_BIN_EXE_millstream")).ancestors().nth(2).unwrap().to_owned()
 }
 
-/// What `scripts/setup-clients` has put there.
+/// Runs Kafka's own programs; `scripts/setup-clients` builds it beside the binary under test.
+pub(crate) fn xtask() -> PathBuf {
+    let path = Path::new(env!("CARGO_BIN_EXE_millstream")).with_file_name("xtask");
+    assert!(path.exists(), "{} is missing: run scripts/setup-clients", path.display());
+    path
+}
+
+/// Returns the path of a file that `scripts/setup-clients` installed.
 pub(crate) fn installed(path: &str) -> PathBuf {
     let path = target().join(path);
     assert!(path.exists(), "{} is missing: run scripts/setup-clients", path.display());
@@ -164,7 +176,9 @@ fn python() -> Command {
 
 /// A class by its whole name, or a file with the source of one.
 fn java(class: &str, arguments: &[&str]) -> Command {
-    let mut command = patient(installed("release/xtask").to_str().unwrap());
+    let mut command = patient(xtask().to_str().unwrap());
+    // A tool lives for a second: what the second compiler and more garbage collectors would prepare is never used.
+    command.env("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData");
     command.args(["kafka-tools", class]).args(arguments);
     command
 }

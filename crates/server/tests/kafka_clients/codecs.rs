@@ -6,7 +6,7 @@ use crate::broker::Broker;
 pub(crate) const CODECS: [&str; 5] = ["none", "gzip", "snappy", "lz4", "zstd"];
 
 #[test]
-fn what_one_client_has_compressed_is_read_by_all() {
+fn every_client_reads_records_that_another_has_compressed() {
     let broker = Broker::start();
     let topic = broker.topic("codecs");
     let common = ["--bootstrap-server", &*broker.address, "--topic", &*topic];

@@ -123,6 +123,16 @@ def commit(address, topic, group, *offsets):
     committing.close()
 
 
+def lag(address, topic, group, expected):
+    """The lag of a group in partition 0, as a client computes it."""
+    reading = Consumer({"bootstrap.servers": address, "group.id": group, "enable.auto.commit": False})
+    place = TopicPartition(topic, 0)
+    [committed] = reading.committed([place], timeout=checks.PATIENCE_S)
+    _, end = reading.get_watermark_offsets(place, timeout=checks.PATIENCE_S)
+    assert end - committed.offset == int(expected), (committed, end)
+    reading.close()
+
+
 def login(address, user, secret):
     return {
         "bootstrap.servers": address,
@@ -195,6 +205,7 @@ if __name__ == "__main__":
             "idempotent": idempotent,
             "admin": administer,
             "commit": commit,
+            "lag": lag,
             "roles": roles,
             "seek-by-time": seek_by_time,
         }

@@ -8,7 +8,7 @@ use crate::guide::{blocks, every_block};
 
 const GUIDE: &str = "docs/log.md";
 
-/// What a program says whose only dependency on where it runs is the broker's address.
+/// Returns the output of a program whose only dependency on its surroundings is the broker's address.
 fn printed(broker: &Broker, program: &str, run: impl FnOnce(&str) -> String) -> Vec<String> {
     let program = program.replace("127.0.0.1:9092", &broker.address);
     run(&program).lines().filter(|line| line.starts_with("o-")).map(str::to_owned).collect()

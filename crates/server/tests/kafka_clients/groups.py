@@ -11,11 +11,14 @@ import threading
 
 import kafka
 from confluent_kafka import Consumer, KafkaError, KafkaException
+from kafka.structs import MemberState
 
 import checks
 from confluent import create, produce
 
 SESSION_MS = 6_000
+# Longer than a rebalance takes; a poll ends earlier when there are records.
+JOIN_POLL_MS = 5_000
 
 
 class Member:
@@ -137,6 +140,17 @@ def told_by_lines():
     return told
 
 
+def polled(consumer):
+    """The next records of a kafka-python consumer, if any.
+
+    A join that completes between two of its polls is forgotten: the next poll joins anew, and if the member leads the
+    group, that starts another rebalance. On a busy machine short polls never come to an end with it, so only a member
+    that has joined polls shortly; it is to notice what it is told.
+    """
+    is_stable = consumer.group_metadata().state is MemberState.STABLE
+    return consumer.poll(50 if is_stable else JOIN_POLL_MS)
+
+
 def member_python(address, topic, group):
     """As `member`, by kafka-python."""
 
@@ -167,7 +181,7 @@ def member_python(address, topic, group):
                 print("committed", flush=True)
             except kafka.errors.KafkaError as refusal:
                 print("refused", type(refusal).__name__, flush=True)
-        for partition, messages in consumer.poll(50).items():
+        for partition, messages in polled(consumer).items():
             for message in messages:
                 print("value", message.value.decode(), flush=True)
             last = {partition: kafka.OffsetAndMetadata(messages[-1].offset + 1, "", -1)}

@@ -1,12 +1,23 @@
-//! What a group still has to read is told everywhere where topics are.
+//! The lag of a group is told everywhere where topics are.
 
 use serde_json::json;
 
 use crate::broker::Broker;
-use crate::process::millstream;
+use crate::process::{Process, millstream};
+
+/// The words of each line that the terminal shows of the topic `read`.
+fn described(process: &Process) -> Vec<Vec<String>> {
+    let described = millstream()
+        .args(["topic", "describe", "read"])
+        .env("MILLSTREAM_SERVER", process.applications_url())
+        .output()
+        .unwrap();
+    let lines = String::from_utf8(described.stdout).unwrap();
+    lines.lines().map(|line| line.split_whitespace().map(str::to_owned).collect()).collect()
+}
 
 #[test]
-fn the_lag_of_a_group_is_told_over_http_in_the_terminal_and_among_the_counters() {
+fn the_lag_of_a_group_is_shown_over_http_in_the_terminal_and_in_the_metrics() {
     let broker = Broker::start();
     let Some(process) = broker.process() else { return };
     for (partition, records) in [("0", "a\nb\nc\n"), ("1", "d\ne\n")] {
@@ -20,15 +31,9 @@ fn the_lag_of_a_group_is_told_over_http_in_the_terminal_and_among_the_counters()
     assert_eq!(info["groups"], json!([expected]));
     assert_eq!(info["partitions"][0]["stable"], 3);
 
-    let described = millstream()
-        .args(["topic", "describe", "read"])
-        .env("MILLSTREAM_SERVER", process.applications_url())
-        .output()
-        .unwrap();
-    let described = String::from_utf8(described.stdout).unwrap();
-    let rows: Vec<Vec<&str>> = described.lines().map(|line| line.split_whitespace().collect()).collect();
+    let described = described(process);
     for row in [["GROUP", "PARTITION", "POSITION", "LAG"], ["readers", "0", "1", "2"], ["readers", "1", "2", "0"]] {
-        assert!(rows.iter().any(|shown| *shown == row), "{row:?} in {described}");
+        assert!(described.iter().any(|shown| *shown == row), "{row:?} in {described:?}");
     }
 
     let stats = process.get_json("/stats");
@@ -40,4 +45,56 @@ fn the_lag_of_a_group_is_told_over_http_in_the_terminal_and_among_the_counters()
     ] {
         assert!(counters.lines().any(|shown| shown == line), "{line} in {counters}");
     }
+}
+
+#[test]
+fn after_kill_9_the_lag_counts_the_records_that_are_there() {
+    if Broker::is_another() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let process = Process::start(dir.path());
+    let broker = Broker::at(&process.kafka);
+    broker.kcat(&["-P", "-t", "read", "-p", "0"], "a\nb\n");
+    broker.script("confluent.py", &["commit", "read", "readers", "2"]);
+    process.kill();
+
+    let process = Process::start(dir.path());
+    let broker = Broker::at(&process.kafka);
+    let of_group = || process.get_json("/api/streams/read/info")["groups"][0]["lag"].clone();
+    assert_eq!(of_group(), 0, "nothing has come since");
+    broker.kcat(&["-P", "-t", "read", "-p", "0"], "c\n");
+    let stable = process.get_json("/api/streams/read/info")["partitions"][0]["stable"].as_u64().unwrap();
+    assert!(stable > 1 << 20, "the start has skipped offsets: {stable}");
+    assert_eq!(of_group(), 1);
+    assert_eq!(process.get_json("/stats")["log"]["lags"], json!([{"group": "readers", "topic": "read", "lag": 1}]));
+    let counters = process.get("/metrics").text();
+    let line = "millstream_group_lag{group=\"readers\",tenant=\"default\",topic=\"read\"} 1";
+    assert!(counters.lines().any(|shown| shown == line), "{counters}");
+    let described = described(&process);
+    assert!(described.iter().any(|shown| *shown == ["readers", "0", "2", "1"]), "{described:?}");
+    broker.script("confluent.py", &["lag", "read", "readers", "1"]);
+}
+
+#[test]
+fn kafkajs_resets_a_group_to_either_end_of_a_topic() {
+    let broker = Broker::start();
+    let topic = broker.topic("kafkajs-reset");
+    broker.kcat(&["-P", "-t", &topic, "-p", "0"], "a\nb\nc\n");
+    let address = &broker.address;
+    let program = format!(
+        r#"
+        import {{ Kafka, logLevel }} from "kafkajs";
+        const admin = new Kafka({{ brokers: ["{address}"], logLevel: logLevel.ERROR }}).admin();
+        await admin.connect();
+        for (const earliest of [true, false]) {{
+          await admin.resetOffsets({{ groupId: "reset", topic: "{topic}", earliest }});
+          const found = await admin.fetchOffsets({{ groupId: "reset", topics: ["{topic}"], resolveOffsets: true }});
+          const first = found[0].partitions.find((of) => of.partition === 0);
+          console.log(first.offset);
+        }}
+        await admin.disconnect();
+        "#
+    );
+    assert_eq!(broker.javascript(&program), "0\n3\n");
 }

@@ -21,19 +21,19 @@ fn guarded() -> Option<Broker> {
 }
 
 #[test]
-fn librdkafka_logs_in_and_does_what_its_role_may() {
+fn librdkafka_logs_in_and_has_the_permissions_of_its_role() {
     let Some(broker) = guarded() else { return };
     broker.script("confluent.py", &["roles", SECRET]);
 }
 
 #[test]
-fn kafka_python_logs_in_and_does_what_its_role_may() {
+fn kafka_python_logs_in_and_has_the_permissions_of_its_role() {
     let Some(broker) = guarded() else { return };
     broker.script("pure_python.py", &["roles", SECRET]);
 }
 
 #[test]
-fn javas_topic_command_logs_in_and_does_what_its_role_may() {
+fn javas_topic_command_logs_in_and_has_the_permissions_of_its_role() {
     let Some(broker) = guarded() else { return };
     let dir = tempfile::tempdir().unwrap();
     let settings = |user: &str, secret: &str| {

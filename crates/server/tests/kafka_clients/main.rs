@@ -8,6 +8,7 @@ mod documented;
 #[path = "../main_job/guide.rs"]
 mod guide;
 mod java;
+mod keys;
 mod lag;
 mod login;
 #[path = "../main_job/process.rs"]
@@ -15,7 +16,7 @@ mod login;
 mod process;
 mod relay;
 
-use broker::{Broker, installed};
+use broker::{Broker, xtask};
 use codecs::CODECS;
 use relay::Relay;
 
@@ -105,7 +106,7 @@ fn kafka_python_seeks_by_time() {
 
 #[test]
 fn a_group_processes_every_record_while_one_leaves_and_one_is_killed() {
-    let (broker, tools) = (Broker::start(), installed("release/xtask"));
+    let (broker, tools) = (Broker::start(), xtask());
     for client in ["librdkafka", "kafka-python", "java"] {
         broker.script("groups.py", &["leave-and-kill", client, tools.to_str().unwrap()]);
     }
@@ -128,6 +129,13 @@ fn a_client_over_its_rate_is_slowed_down_and_another_is_not() {
 }
 
 #[test]
+fn applications_and_devices_talk_under_honos_topic_names() {
+    let Some(broker) = Broker::configured("[kafka]\ndevice_topic_prefix = \"hono.\"\n") else { return };
+    let process = broker.process().unwrap();
+    broker.script("hono_names.py", &["both-ways", &process.applications_url(), &process.devices_url()]);
+}
+
+#[test]
 fn readers_get_to_the_end_after_the_server_was_killed() {
     let (relay, dir) = (Relay::start(0), tempfile::tempdir().unwrap());
     let server = Broker::start_behind(&relay, dir.path());
@@ -145,7 +153,7 @@ fn readers_get_to_the_end_after_the_server_was_killed() {
 const KILLS: usize = 3;
 
 #[test]
-fn whatever_clients_were_told_holds_although_the_server_is_killed_again_and_again() {
+fn answers_to_clients_hold_although_the_server_is_killed_again_and_again() {
     let (relay, dir) = (Relay::start(0), tempfile::tempdir().unwrap());
     let mut server = Some(Broker::start_behind(&relay, dir.path()));
     let kills = std::env::var("MILLSTREAM_KILLS").map_or(KILLS, |count| count.parse().unwrap());
@@ -156,7 +164,7 @@ fn whatever_clients_were_told_holds_although_the_server_is_killed_again_and_agai
 }
 
 #[test]
-fn librdkafka_repeats_what_was_stored_and_it_is_stored_once_and_in_order() {
+fn librdkafka_repeats_stored_batches_and_they_are_stored_once_and_in_order() {
     let (relay, dir) = (Relay::start(7), tempfile::tempdir().unwrap());
     let _server = Broker::start_behind(&relay, dir.path());
     Broker::at(&relay.address).script("transactions.py", &["idempotent-in-order"]);

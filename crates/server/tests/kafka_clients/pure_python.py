@@ -158,7 +158,7 @@ def roles(address, secret):
             assert not may and "AuthorizationFailed" in repr(refusal), f"{user}: {refusal!r}"
         producer.close()
     consumer = KafkaConsumer(topic, group_id="readers", auto_offset_reset="earliest", **of("reader"))
-    messages = checks.until("a record", lambda: consumer.poll(200))
+    messages = checks.until("a record", lambda: consumer.poll(1000))
     assert [message.value for of_one in messages.values() for message in of_one] == [b"value"], messages
     consumer.close()
     try:

@@ -18,7 +18,7 @@ pub(crate) struct Relay {
 }
 
 struct Shared {
-    /// Where the server is.
+    /// The address of the server.
     server: Mutex<Option<SocketAddr>>,
     /// Of so many answers to produce requests one is lost; 0 loses none.
     lose_every: usize,

@@ -56,7 +56,7 @@ fn bullets_paths_answer_in_the_shape_that_its_clients_know() {
 }
 
 #[test]
-fn rows_tell_when_they_were_received_and_members_of_the_meta_are_called_as_the_operator_wants() {
+fn rows_tell_when_they_were_received_and_members_of_the_meta_have_configured_names() {
     let dir = tempfile::tempdir().unwrap();
     let settings = [
         "query.bullet.stream=orders",
@@ -64,7 +64,7 @@ fn rows_tell_when_they_were_received_and_members_of_the_meta_are_called_as_the_o
         "query.bullet.meta_names={cause=\"End\",number=\"Number\",id=\"Query ID\"}",
     ];
     let settings: Vec<&str> = settings.iter().flat_map(|setting| ["--set", setting]).collect();
-    let process = Process::start_on(dir.path(), [0, 0], &settings);
+    let process = Process::start_on(dir.path(), &settings);
     let to = process.applications;
     assert_eq!(ask(to, "PUT", "/api/streams/orders", JSON, b"{\"partitions\": 1}").status, 201);
     let asked = |query: &'static str| {
@@ -93,9 +93,13 @@ fn rows_tell_when_they_were_received_and_members_of_the_meta_are_called_as_the_o
     until_one_lives(&process);
     append(&process, r#"[{"value": {"n": 1}}]"#);
     let mut line = String::new();
-    while !line.starts_with("data: ") {
+    // The first tells the query's id.
+    for _ in 0..2 {
         line.clear();
-        assert!(events.read_line(&mut line).unwrap() > 0);
+        while !line.starts_with("data: ") {
+            line.clear();
+            assert!(events.read_line(&mut line).unwrap() > 0);
+        }
     }
     let window: Value = serde_json::from_str(&line["data: ".len()..]).unwrap();
     assert_eq!((&window["records"], &window["meta"]["window"]["Number"]), (&json!([{"c": 1}]), &json!(1)));
@@ -117,7 +121,7 @@ fn until_one_lives(process: &Process) {
 fn q1_one_record_is_answered_at_once_and_none_when_the_time_is_over() {
     let dir = tempfile::tempdir().unwrap();
     let settings = ["--set", "query.bullet.stream=orders", "--set", "query.bullet.group_values_as_text=true"];
-    let process = Process::start_on(dir.path(), [0, 0], &settings);
+    let process = Process::start_on(dir.path(), &settings);
     let to = process.applications;
     assert_eq!(ask(to, "PUT", "/api/streams/orders", JSON, b"{\"partitions\": 2}").status, 201);
     let path = "/api/bullet/queries/http-query";
@@ -149,7 +153,7 @@ fn q1_one_record_is_answered_at_once_and_none_when_the_time_is_over() {
 }
 
 #[test]
-fn events_are_results_and_what_is_not_there_says_so() {
+fn events_carry_results_and_missing_features_say_so() {
     let dir = tempfile::tempdir().unwrap();
     let process = Process::start(dir.path());
     let to = process.applications;
@@ -167,10 +171,13 @@ fn events_are_results_and_what_is_not_there_says_so() {
             return serde_json::from_str::<Value>(data).unwrap();
         }
     };
+    let opening = result();
+    let id = process.get_json("/api/queries")[0]["id"].clone();
+    assert_eq!((&opening["records"], &opening["meta"]["id"]), (&json!([]), &id), "its client can end it from now on");
     let first = result();
     assert_eq!(first["records"], json!([{"c": 2, "s": 3}]));
     assert_eq!((&first["meta"]["window"]["number"], &first["meta"]["window"]["size"]), (&json!(1), &json!(2)));
-    let id = process.get_json("/api/queries")[0]["id"].as_str().unwrap().to_owned();
+    let id = id.as_str().unwrap();
     assert_eq!(ask(to, "DELETE", &format!("/api/queries/{id}"), &[], b"").status, 204);
     assert_eq!(result()["records"], json!([{"c": 1, "s": 3}]));
     let end = result();
@@ -191,7 +198,30 @@ fn events_are_results_and_what_is_not_there_says_so() {
 }
 
 #[test]
-fn what_a_stream_holds_is_told_to_each_kind_of_client() {
+fn pages_of_the_origin_that_the_operator_names_may_call_bullets_paths() {
+    let dir = tempfile::tempdir().unwrap();
+    let setting = ["--set", "query.bullet.cors_origin=https://ui.example:8443"];
+    let process = Process::start_on(dir.path(), &setting);
+    let path = "/api/bullet/queries/validate-query";
+    for (origin, allowed) in [("https://ui.example:8443", true), ("https://other.example", false)] {
+        let asks = [("Origin", origin), ("Access-Control-Request-Method", "POST")];
+        let answer = ask(process.applications, "OPTIONS", path, &asks, b"");
+        assert_eq!(answer.header("access-control-allow-origin"), Some(origin).filter(|_| allowed), "{answer:?}");
+        assert_eq!(
+            answer.header("access-control-allow-headers").is_some_and(|names| names.contains("Content-Type")),
+            allowed
+        );
+        let answer = ask(process.applications, "POST", path, &[("Origin", origin)], b"SELECT * FROM STREAM()");
+        assert_eq!(answer.status, if allowed { 204 } else { 403 }, "{}", answer.text());
+        assert_eq!(answer.header("access-control-allow-origin"), Some(origin).filter(|_| allowed));
+    }
+    let native = ask(process.applications, "GET", "/api/queries", &[("Origin", "https://ui.example:8443")], b"");
+    assert_eq!(native.header("access-control-allow-origin"), None);
+    process.stop();
+}
+
+#[test]
+fn each_kind_of_client_sees_the_schema_of_a_stream() {
     let dir = tempfile::tempdir().unwrap();
     let process = Process::start(dir.path());
     let to = process.applications;

@@ -1,4 +1,4 @@
-//! What the guides tell a stranger to paste.
+//! Tests of the commands that the guides tell a reader to paste.
 
 use std::path::Path;
 

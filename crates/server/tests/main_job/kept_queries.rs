@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader};
 use std::net::TcpStream;
 
-use millstream_load::asker;
+use millstream_load::websocket;
 use serde_json::{Value, json};
 
 use crate::process::{Live, Process, ask, open, until};
@@ -73,9 +73,9 @@ fn seen(process: &Process, id: &str, records: u64) {
 }
 
 #[test]
-fn results_of_kept_queries_reach_their_topic_whatever_kills_the_server_and_doubles_are_known_by_their_numbers() {
+fn results_of_kept_queries_survive_kills_and_duplicates_carry_the_same_number() {
     let dir = tempfile::tempdir().unwrap();
-    let start = || Process::start_on(dir.path(), [0, 0], &["--set", "query.keep_every_ms=30"]);
+    let start = || Process::start_on(dir.path(), &["--set", "query.keep_every_ms=30"]);
     let process = start();
     ask(process.applications, "PUT", "/api/streams/n", &JSON, br#"{"partitions": 4, "level": "synced"}"#);
     ask(process.applications, "PUT", "/api/streams/answers", &JSON, br#"{"partitions": 1, "level": "synced"}"#);
@@ -160,7 +160,7 @@ impl Events {
 }
 
 #[test]
-fn events_go_on_after_the_last_one_that_a_client_has_whatever_breaks_its_connection() {
+fn events_resume_after_a_clients_last_one_when_its_connection_breaks() {
     let dir = tempfile::tempdir().unwrap();
     let mut process = Process::start(dir.path());
     ask(process.applications, "PUT", "/api/streams/n", &JSON, br#"{"partitions": 1, "level": "synced"}"#);
@@ -235,19 +235,19 @@ fn events_go_on_after_the_last_one_that_a_client_has_whatever_breaks_its_connect
 }
 
 #[test]
-fn a_kept_query_comes_to_the_same_whatever_kills_the_server_and_each_record_counts_once() {
+fn a_kept_query_counts_each_record_once_across_kills_of_the_server() {
     let dir = tempfile::tempdir().unwrap();
-    let start = || Process::start_on(dir.path(), [0, 0], &["--set", "query.kept_end_again_ms=100"]);
+    let start = || Process::start_on(dir.path(), &["--set", "query.kept_end_again_ms=100"]);
     let process = start();
     ask(process.applications, "PUT", "/api/streams/n", &JSON, br#"{"partitions": 4, "level": "synced"}"#);
     let grouped = "SELECT id, COUNT(*) AS c, SUM(n) AS s, COUNT(DISTINCT n) AS d FROM \"n\" GROUP BY id ORDER BY id";
     let (client, sums) = Live::ask_for(&process, &json!({"query": grouped, "deliver": "sse", "keep": true}));
     let windows = "SELECT COUNT(*) AS c FROM \"n\" WINDOWING TUMBLING(500, RECORD)";
-    let (mut asker, mut hearer) = asker::open(process.applications, "/api/queries/ws").unwrap();
-    asker.send([&*json!({"tag": "w", "query": windows, "keep": true}).to_string()]).unwrap();
-    let counts = hearer.hear().unwrap().unwrap()["opening"]["id"].as_str().unwrap().to_owned();
+    let (mut sender, mut receiver) = websocket::open(process.applications, "/api/queries/ws").unwrap();
+    sender.send([&*json!({"tag": "w", "query": windows, "keep": true}).to_string()]).unwrap();
+    let counts = receiver.receive().unwrap().unwrap()["opening"]["id"].as_str().unwrap().to_owned();
     drop(client);
-    asker.close();
+    sender.close();
 
     let (process, sent) = appended_among_kills(process, start);
     seen(&process, &sums, sent);
@@ -267,12 +267,12 @@ fn a_kept_query_comes_to_the_same_whatever_kills_the_server_and_each_record_coun
     until("it is forgotten", || process.get(&format!("/api/queries/{sums}")).status == 404);
 
     // The windows that nobody has read are there, in their order; the WebSocket reads them on.
-    let (mut asker, mut hearer) = asker::open(process.applications, "/api/queries/ws").unwrap();
-    asker.send([&*json!({"tag": "w", "attach": counts}).to_string(), r#"{"tag": "x", "attach": "?"}"#]).unwrap();
-    assert_eq!(hearer.hear().unwrap().unwrap()["opening"]["id"], *counts);
+    let (mut sender, mut receiver) = websocket::open(process.applications, "/api/queries/ws").unwrap();
+    sender.send([&*json!({"tag": "w", "attach": counts}).to_string(), r#"{"tag": "x", "attach": "?"}"#]).unwrap();
+    assert_eq!(receiver.receive().unwrap().unwrap()["opening"]["id"], *counts);
     let (mut numbers, mut is_refused) = (Vec::new(), false);
     while numbers.len() < 4 || !is_refused {
-        let told = hearer.hear().unwrap().unwrap();
+        let told = receiver.receive().unwrap().unwrap();
         if told["tag"] == "x" {
             is_refused = true;
             assert!(told["problem"]["detail"].as_str().unwrap().contains("'?' is no query's id"), "{told}");
@@ -282,9 +282,9 @@ fn a_kept_query_comes_to_the_same_whatever_kills_the_server_and_each_record_coun
         numbers.push(told["window"]["meta"]["window"]["number"].as_u64().unwrap());
     }
     assert_eq!(numbers, [1, 2, 3, 4]);
-    asker.send([r#"{"kill": "w"}"#]).unwrap();
-    assert_eq!(hearer.hear().unwrap().unwrap()["window"]["records"], json!([{"c": 50}]));
-    assert_eq!(hearer.hear().unwrap().unwrap()["end"]["matched"], sent);
-    asker.close();
+    sender.send([r#"{"kill": "w"}"#]).unwrap();
+    assert_eq!(receiver.receive().unwrap().unwrap()["window"]["records"], json!([{"c": 50}]));
+    assert_eq!(receiver.receive().unwrap().unwrap()["end"]["matched"], sent);
+    sender.close();
     process.stop();
 }

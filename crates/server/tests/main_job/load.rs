@@ -2,17 +2,17 @@
 
 use std::time::Duration;
 
-use millstream_load::kafka::{Acks, Client, KafkaError, ProduceLoad, ReadLoad};
+use millstream_load::kafka::{Acks, KafkaClient, KafkaError, ProduceLoad, ReadLoad};
 
 use crate::process::Process;
 
 const PARTITIONS: u32 = 4;
 
 #[test]
-fn what_the_generator_counts_as_acknowledged_is_there_to_be_read() {
+fn records_that_the_generator_counts_as_acknowledged_can_be_read() {
     let dir = tempfile::tempdir().unwrap();
     let server = Process::start(dir.path());
-    let mut client = Client::connect(server.kafka).unwrap();
+    let mut client = KafkaClient::connect(server.kafka).unwrap();
     client.create_topic("load", PARTITIONS).unwrap();
     let again = client.create_topic("load", PARTITIONS).unwrap_err();
     assert!(matches!(again, KafkaError::Refused { request: "CreateTopics", code: 36, .. }), "{again}");

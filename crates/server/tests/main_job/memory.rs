@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::process::{Answer, Process, ask, millstream, open, until};
 
-/// What a connection counts as.
+/// The memory that each connection counts as.
 const CONNECTION_BYTES: u64 = 16 << 10;
 const JSON: [(&str, &str); 1] = [("Content-Type", "application/json")];
 
@@ -33,7 +33,7 @@ fn flags(settings: &[&str]) -> Vec<String> {
     settings.iter().flat_map(|setting| ["--set".to_owned(), (*setting).to_owned()]).collect()
 }
 
-/// What is set aside at start, as the refusal of a budget that is too small for it says.
+/// Returns the bytes that are set aside at start, as the refusal of a budget that is too small for it says.
 fn set_aside(settings: &[&str]) -> u64 {
     let flags = flags(&[settings, &["memory.budget_bytes=0"]].concat());
     let output = millstream().args(["config", "show"]).args(flags).current_dir(std::env::temp_dir()).output().unwrap();
@@ -45,10 +45,10 @@ fn set_aside(settings: &[&str]) -> u64 {
 fn start(dir: &std::path::Path, settings: &[&str], budget_bytes: u64) -> Process {
     let budget = format!("memory.budget_bytes={budget_bytes}");
     let flags = flags(&[settings, &[budget.as_str()]].concat());
-    Process::start_on(dir, [0, 0], &flags.iter().map(String::as_str).collect::<Vec<_>>())
+    Process::start_on(dir, &flags.iter().map(String::as_str).collect::<Vec<_>>())
 }
 
-/// What is used, this request's connection included; `None` if there is no room for that one.
+/// Returns the used bytes, this request's connection included; `None` if there is no room for that one.
 fn used(process: &Process) -> Option<u64> {
     let answer = process.get("/stats");
     (answer.status == 200).then(|| answer.json()["memory"]["used_bytes"].as_u64().unwrap())
@@ -67,7 +67,8 @@ fn post(process: &Process, id: &str, body_bytes: usize) -> Answer {
 /// Sends the head of a create.
 fn send_head(process: &Process, body_bytes: usize) -> TcpStream {
     let mut socket = TcpStream::connect(process.applications).unwrap();
-    let head = "POST /v2/entities HTTP/1.1\r\nhost: t\r\nconnection: close\r\ncontent-type: application/json\r\n";
+    let head =
+        "POST /v2/entities HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-type: application/json\r\n";
     write!(socket, "{head}content-length: {body_bytes}\r\n\r\n").unwrap();
     socket
 }
@@ -155,7 +156,7 @@ fn tails_of_large_records_end_where_there_is_no_memory_for_them_and_go_on_later(
 }
 
 const FREE_BYTES: u64 = 40 << 20;
-/// What the allocator may keep, and what is too small to be counted.
+/// Memory that the allocator may keep, and memory that is too small to be counted.
 const SLACK_BYTES: u64 = 96 << 20;
 const ROOMS: usize = 12;
 const ROOM_BYTES: usize = 800_000;
@@ -163,7 +164,7 @@ const ROOM_BYTES: usize = 800_000;
 /// Asks for the page of all rooms, and reads the answer's first line only.
 fn ask_slowly(process: &Process) -> (TcpStream, String) {
     let mut socket = TcpStream::connect(process.applications).unwrap();
-    write!(socket, "GET /v2/entities?limit=100 HTTP/1.1\r\nhost: t\r\nconnection: close\r\n\r\n").unwrap();
+    write!(socket, "GET /v2/entities?limit=100 HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").unwrap();
     let mut line = [0; 12];
     socket.read_exact(&mut line).unwrap();
     (socket, String::from_utf8(line.to_vec()).unwrap())
@@ -176,7 +177,7 @@ fn rest(mut socket: TcpStream) -> String {
 }
 
 #[test]
-fn pages_connections_and_updates_beyond_the_budget_are_answered_503_and_memory_stays_near_it() {
+fn requests_beyond_the_memory_budget_are_503_and_memory_stays_near_it() {
     let dir = tempfile::tempdir().unwrap();
     let set_aside = set_aside(&SMALL);
     let budget = set_aside + FREE_BYTES;
@@ -208,7 +209,7 @@ fn pages_connections_and_updates_beyond_the_budget_are_answered_503_and_memory_s
     let refusal = loop {
         let mut socket = TcpStream::connect(process.applications).unwrap();
         // Whoever is let in may say something; whoever is not is told why.
-        socket.write_all(b"GET /healthz HTTP/1.1\r\nhost: t\r\n\r\n").unwrap();
+        socket.write_all(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n").unwrap();
         let mut line = [0; 12];
         socket.read_exact(&mut line).unwrap();
         if line.ends_with(b"503") {
@@ -263,7 +264,7 @@ fn update_at_once(process: &Process, count: usize, value: &Value) -> Vec<Answer>
 fn updates_that_wait_for_their_owner_are_bounded_by_bytes_and_refused_by_name() {
     let dir = tempfile::tempdir().unwrap();
     let small = "context.inbox_max_bytes=4096";
-    let process = Process::start_on(dir.path(), [0, 0], &["--set", small]);
+    let process = Process::start_on(dir.path(), &["--set", small]);
     assert_eq!(post(&process, "busy", 1_000).status, 201);
     let value = json!("v".repeat(100_000));
     let mut refused = 0;

@@ -12,8 +12,8 @@ use serde_json::{Value, json};
 
 use crate::process::{Answer, Process, ask, status, try_ask, until};
 
-/// How often the server is killed in the middle; `MILLSTREAM_CONTEXT_KILLS` sets another number.
-const KILLS: u64 = 20;
+/// Number of times that the server is killed meanwhile; `MILLSTREAM_CONTEXT_KILLS` sets another number.
+const KILLS: u64 = 5;
 const WRITERS: usize = 4;
 const JSON: (&str, &str) = ("Content-Type", "application/json");
 
@@ -74,7 +74,7 @@ fn subscription(receiver: SocketAddr, pattern: &str) -> Value {
 /// Numbers that were acknowledged, by entity.
 type Acknowledged = Mutex<BTreeMap<String, Vec<u64>>>;
 
-/// Who changes entities: one at a time, or several by one batch.
+/// A client that changes entities: one at a time, or several by one batch.
 struct Writer {
     entities: Vec<String>,
     next: u64,
@@ -106,20 +106,20 @@ impl Writer {
     }
 }
 
-/// What a subscription that was acknowledged looks like; `None` if it was deleted.
+/// The content of an acknowledged subscription; `None` if it was deleted.
 type Shape = Option<u64>;
 
-/// Who makes, changes and deletes subscriptions: what is known of each, by its description.
+/// A client that makes, changes and deletes subscriptions: the known state of each, by its description.
 #[derive(Default)]
 struct Disturber {
     known: BTreeMap<String, Shape>,
-    /// What was asked for and not answered.
+    /// The change that was requested and not answered.
     under_way: Option<(String, Shape)>,
     next: u64,
 }
 
 impl Disturber {
-    /// How many subscriptions it leaves alive.
+    /// Number of subscriptions that it leaves alive.
     const KEPT: usize = 20;
 
     /// Does so until the server is gone.

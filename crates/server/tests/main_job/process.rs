@@ -1,9 +1,10 @@
 //! The real binary as a process, and a client of one request a connection.
 
 use std::io::{BufRead, BufReader, Read as _, Write as _};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -18,12 +19,18 @@ pub(crate) struct Process {
     pub(crate) kafka: SocketAddr,
     #[allow(dead_code, reason = "only the tests with MQTT clients connect to it")]
     pub(crate) mqtt: SocketAddr,
+    /// The address of the listener for Redis clients.
+    #[allow(dead_code, reason = "only the tests with Redis clients connect to it")]
+    pub(crate) redis: SocketAddr,
 }
 
-/// Two ports that nobody listens on.
-pub(crate) fn free_ports() -> [u16; 2] {
-    let held: [TcpListener; 2] = std::array::from_fn(|_| TcpListener::bind("127.0.0.1:0").unwrap());
-    held.map(|listener| listener.local_addr().unwrap().port())
+/// Two addresses that no other process listens on or calls from: each process has a loopback address of its own, while
+/// the system gives ports of 127.0.0.1.
+pub(crate) fn own_addresses() -> [SocketAddr; 2] {
+    static NEXT_PORT: AtomicU16 = AtomicU16::new(20_000);
+    let [_, high, middle, low] = std::process::id().to_be_bytes();
+    let address = [127, high | 0x80, middle, low];
+    [(); 2].map(|()| SocketAddr::from((address, NEXT_PORT.fetch_add(1, Ordering::Relaxed))))
 }
 
 pub(crate) fn millstream() -> Command {
@@ -40,24 +47,38 @@ pub(crate) fn terminate(server: &mut Child) {
 
 impl Process {
     pub(crate) fn start(data_dir: &Path) -> Self {
-        Self::start_on(data_dir, [0, 0], &[])
+        Self::start_on(data_dir, &[])
     }
 
-    /// Starts on these ports and returns once it listens.
-    pub(crate) fn start_on(data_dir: &Path, ports: [u16; 2], arguments: &[&str]) -> Self {
-        Self::start_by(millstream(), data_dir, ports, arguments)
+    /// Starts with these arguments and returns once it listens.
+    pub(crate) fn start_on(data_dir: &Path, arguments: &[&str]) -> Self {
+        Self::start_by(millstream(), data_dir, arguments)
     }
 
     /// The same, by a command to which the program's arguments are added.
-    pub(crate) fn start_by(mut program: Command, data_dir: &Path, ports: [u16; 2], arguments: &[&str]) -> Self {
+    pub(crate) fn start_by(program: Command, data_dir: &Path, arguments: &[&str]) -> Self {
+        Self::start_at(program, data_dir, [SocketAddr::from(([127, 0, 0, 1], 0)); 2], arguments)
+    }
+
+    /// The same, with the addresses for applications and for devices over HTTP.
+    pub(crate) fn start_at(
+        mut program: Command,
+        data_dir: &Path,
+        [applications, devices]: [SocketAddr; 2],
+        arguments: &[&str],
+    ) -> Self {
         let mut child = program
             .arg("serve")
             .arg("--data-dir")
             .arg(data_dir)
-            .args(["--listen-applications", &format!("127.0.0.1:{}", ports[0])])
-            .args(["--listen-devices-http", &format!("127.0.0.1:{}", ports[1])])
+            .args(["--listen-applications", &applications.to_string()])
+            .args(["--listen-devices-http", &devices.to_string()])
             .args(["--listen-kafka", "127.0.0.1:0", "--listen-devices-mqtt", "127.0.0.1:0"])
+            .args(["--listen-redis", "127.0.0.1:0"])
             .args(["--set", "logging.level=warn"])
+            // A disk that stalls under other tests must not refuse a message.
+            .args(["--set", "connect.http.send_timeout_ms=60000", "--set", "connect.mqtt.send_timeout_ms=60000"])
+            .args(["--set", "connect.http.request_timeout_ms=60000", "--set", "context.timeout_ms=60000"])
             .args(arguments)
             .current_dir(data_dir)
             .stdout(Stdio::piped())
@@ -73,13 +94,20 @@ impl Process {
         };
         let (applications, devices) = (listening("applications"), listening("devices-http"));
         let (kafka, mqtt) = (listening("kafka"), listening("devices-mqtt"));
-        Self { child, applications, devices, kafka, mqtt }
+        let redis = listening("redis");
+        Self { child, applications, devices, kafka, mqtt, redis }
     }
 
     /// `kill -9`.
     pub(crate) fn kill(mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
+    }
+
+    /// SIGTERM, without waiting.
+    pub(crate) fn tell_to_stop(&self) {
+        let told = Command::new("kill").args(["-TERM", &self.id().to_string()]).status().unwrap();
+        assert!(told.success());
     }
 
     /// SIGTERM; waits for an orderly end.
@@ -91,7 +119,7 @@ impl Process {
         self.child.id()
     }
 
-    /// What it takes of the machine's memory now.
+    /// Returns the resident memory of the process, in bytes.
     pub(crate) fn rss_bytes(&self) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.id())).unwrap();
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
@@ -124,7 +152,6 @@ impl Drop for Process {
     }
 }
 
-/// What was answered.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
@@ -258,6 +285,7 @@ fn read_chunk(reader: &mut BufReader<TcpStream>) -> Option<Vec<u8>> {
 /// A server-sent event.
 #[derive(Debug)]
 pub(crate) struct Event {
+    /// Empty for events without one.
     pub(crate) id: String,
     pub(crate) name: String,
     pub(crate) data: Value,
@@ -287,7 +315,8 @@ impl Events {
                 let (event, rest) = (event.to_owned(), rest.to_owned());
                 self.text = rest;
                 let field = |name: &str| event.lines().find_map(|line| line.strip_prefix(name)).map(str::to_owned);
-                if let (Some(id), Some(name), Some(data)) = (field("id: "), field("event: "), field("data: ")) {
+                if let (Some(name), Some(data)) = (field("event: "), field("data: ")) {
+                    let id = field("id: ").unwrap_or_default();
                     return Some(Event { id, name, data: serde_json::from_str(&data).unwrap() });
                 }
                 continue;

@@ -1,4 +1,4 @@
-//! How requests about live queries are refused: status, place, rule and remedy, over a real socket.
+//! Refusals of requests about live queries: status, place, rule and remedy, over a real socket.
 
 use serde_json::{Value, json};
 
@@ -7,11 +7,11 @@ use crate::process::{Live, Process, ask};
 const JSON: [(&str, &str); 1] = [("Content-Type", "application/json")];
 
 #[test]
-fn every_refusal_has_its_status_and_says_what_to_do() {
+fn every_refusal_has_its_status_and_a_remedy() {
     let dir = tempfile::tempdir().unwrap();
     let settings = ["query.live_per_tenant_max=2", "query.residual_ns_per_record_max=25", "query.limits.list_max=3"];
     let settings: Vec<&str> = settings.iter().flat_map(|setting| ["--set", setting]).collect();
-    let process = Process::start_on(dir.path(), [0, 0], &settings);
+    let process = Process::start_on(dir.path(), &settings);
     let to = process.applications;
     for (topic, level) in [("n", "written"), ("volatile", "memory")] {
         let body = json!({"partitions": 1, "level": level}).to_string();

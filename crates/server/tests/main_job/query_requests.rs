@@ -1,8 +1,8 @@
-//! What a request for a live query says besides its text: where it begins, and when it gives results.
+//! Parts of a request for a live query besides its text: its start, and the times of its results.
 
 use serde_json::{Value, json};
 
-use crate::process::{Process, ask};
+use crate::process::{Live, Process, ask};
 
 const JSON: [(&str, &str); 1] = [("Content-Type", "application/json")];
 
@@ -33,6 +33,39 @@ fn a_query_begins_in_the_past_where_its_request_says() {
         let refused = post(&json!({"query": "SELECT n FROM \"n\"", "from": from}));
         assert_eq!(refused.status, 400, "{}", refused.text());
         assert!(refused.text().contains(says), "{from}: {}", refused.text());
+    }
+    process.stop();
+}
+
+#[test]
+fn live_queries_are_listed_in_pages_and_counted_in_the_metrics() {
+    let dir = tempfile::tempdir().unwrap();
+    let process = Process::start(dir.path());
+    let to = process.applications;
+    assert_eq!(ask(to, "PUT", "/api/streams/n", &JSON, br#"{"partitions": 1}"#).status, 201);
+    let asked: Vec<_> = (0..5)
+        .map(|n| Live::ask_for(&process, &json!({"query": format!("SELECT {n} FROM \"n\""), "deliver": "sse"})))
+        .collect();
+    let ids = |path: &str| {
+        let answer = process.get(path);
+        assert_eq!((answer.status, answer.header("total-count")), (200, Some("5")), "{path}: {}", answer.text());
+        answer.json().as_array().unwrap().iter().map(|query| query["id"].clone()).collect::<Vec<_>>()
+    };
+    let all: Vec<Value> = asked.iter().map(|(_, id)| json!(id)).collect();
+    assert_eq!(ids("/api/queries"), all);
+    assert_eq!(ids("/api/queries?limit=2"), all[..2]);
+    assert_eq!(ids("/api/queries?limit=2&offset=3"), all[3..]);
+    assert!(ids("/api/queries?offset=9").is_empty());
+    let (_, ended) = asked.first().unwrap();
+    assert_eq!(ask(to, "DELETE", &format!("/api/queries/{ended}"), &[], b"").status, 204);
+    let metrics = process.get("/metrics").text();
+    for line in
+        ["millstream_query_live 4", "millstream_query_ended{cause=\"killed\"} 1", "millstream_query_records_seen 0"]
+    {
+        assert!(metrics.lines().any(|told| told == line), "{line}: {metrics}");
+    }
+    for wrong in ["limit=0", "limit=1001", "limit=x", "offset=-1", "page=2"] {
+        assert_eq!(process.get(&format!("/api/queries?{wrong}")).status, 400, "{wrong}");
     }
     process.stop();
 }

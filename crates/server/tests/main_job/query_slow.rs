@@ -1,16 +1,18 @@
 //! A client that stops reading its socket loses its own query, with the reason, and nobody else notices.
 
-use millstream_load::asker;
+use std::time::{Duration, Instant};
+
+use millstream_load::websocket;
 use serde_json::{Value, json};
 
-use crate::process::{Live, Process, ask};
+use crate::process::{Live, Process, ask, until};
 
 const JSON: [(&str, &str); 1] = [("Content-Type", "application/json")];
 const RECORDS: u64 = 50;
 
 /// A server whose clients may have little waiting, with a stream.
 fn start(dir: &std::path::Path) -> Process {
-    let process = Process::start_on(dir, [0, 0], &["--set", "query.queue_max_bytes=200000"]);
+    let process = Process::start_on(dir, &["--set", "query.queue_max_bytes=200000"]);
     ask(process.applications, "PUT", "/api/streams/n", &JSON, br#"{"partitions": 2}"#);
     process
 }
@@ -25,14 +27,19 @@ fn append_until_gone(process: &Process, id: &str) -> u64 {
     let mut sent = 0;
     while lives(process, id) {
         assert!(sent < 200_000, "{sent} records wait for somebody who does not read");
-        let record = |n: u64| json!({"key": format!("k{}", n % 7), "value": {"n": n, "text": "x".repeat(4000)}});
-        let records: Vec<Value> = (sent..sent + RECORDS).map(record).collect();
-        let body = Value::from(records).to_string();
-        let appended = ask(process.applications, "POST", "/api/streams/n/records", &JSON, body.as_bytes());
-        assert_eq!(appended.status, 200, "{}", appended.text());
-        sent += RECORDS;
+        sent += append(process, sent);
     }
     sent
+}
+
+/// Appends some records from this number on: how many.
+fn append(process: &Process, from: u64) -> u64 {
+    let record = |n: u64| json!({"key": format!("k{}", n % 7), "value": {"n": n, "text": "x".repeat(4000)}});
+    let records: Vec<Value> = (from..from + RECORDS).map(record).collect();
+    let body = Value::from(records).to_string();
+    let appended = ask(process.applications, "POST", "/api/streams/n/records", &JSON, body.as_bytes());
+    assert_eq!(appended.status, 200, "{}", appended.text());
+    RECORDS
 }
 
 fn numbers(rows: &[Value]) -> Vec<u64> {
@@ -41,7 +48,8 @@ fn numbers(rows: &[Value]) -> Vec<u64> {
     numbers
 }
 
-/// What the slow one is told once it reads again: what had reached its socket, and why there is no more.
+/// Checks the messages to the slow client once it reads again: the rows that had reached its socket, and the reason
+/// of the end.
 fn assert_reason(rows: &[Value], end: &Value, sent: u64) {
     assert_eq!(end["cause"], "limit", "{end}");
     let reason = end["errors"][0]["error"].as_str().unwrap();
@@ -52,7 +60,7 @@ fn assert_reason(rows: &[Value], end: &Value, sent: u64) {
 }
 
 #[test]
-fn who_does_not_read_its_events_loses_its_query_and_nobody_else_notices() {
+fn a_client_that_does_not_read_its_events_loses_only_its_own_query() {
     let dir = tempfile::tempdir().unwrap();
     let process = start(dir.path());
     let (slow, id) = Live::ask_for(&process, &json!({"query": "SELECT * FROM \"n\"", "deliver": "sse"}));
@@ -69,28 +77,59 @@ fn who_does_not_read_its_events_loses_its_query_and_nobody_else_notices() {
     process.stop();
 }
 
-fn seen(process: &Process, id: &str, records: u64) {
-    crate::process::until("all records have been seen", || {
-        process.get_json(&format!("/api/queries/{id}"))["matched"] == records
+#[test]
+fn a_slow_client_that_drops_its_oldest_rows_goes_on_with_the_latest() {
+    let dir = tempfile::tempdir().unwrap();
+    let settings = ["--set", "query.queue_max_bytes=200000", "--set", "http.head_timeout_ms=2000"];
+    let process = Process::start_on(dir.path(), &settings);
+    ask(process.applications, "PUT", "/api/streams/n", &JSON, br#"{"partitions": 2}"#);
+    let asked = json!({"query": "SELECT * FROM \"n\"", "deliver": "sse", "on_slow": "drop_oldest"});
+    let (slow, id) = Live::ask_for(&process, &asked);
+    let look = || process.get_json(&format!("/api/queries/{id}"));
+    let mut sent = 0;
+    while look()["dropped"] == 0 {
+        sent += append(&process, sent);
+    }
+    // Longer than a connection otherwise has whose client takes nothing.
+    let begun = Instant::now();
+    while begun.elapsed() < Duration::from_secs(6) {
+        sent += append(&process, sent);
+    }
+    seen(&process, &id, sent);
+    let reader = std::thread::spawn(move || slow.finish());
+    until("what waited has been taken", || {
+        sent += append(&process, sent);
+        reader.is_finished() || look()["matched"] == sent
     });
+    assert_eq!(ask(process.applications, "DELETE", &format!("/api/queries/{id}"), &[], b"").status, 204);
+    let (rows, end) = reader.join().unwrap();
+    assert_eq!(end["cause"], "killed", "{end}");
+    let rows = numbers(&rows);
+    assert_eq!(rows.len() as u64 + end["dropped"].as_u64().unwrap(), sent);
+    assert!(rows.last().is_some_and(|last| *last >= sent - RECORDS), "some of the last are among {} rows", rows.len());
+    process.stop();
+}
+
+fn seen(process: &Process, id: &str, records: u64) {
+    until("all records have been seen", || process.get_json(&format!("/api/queries/{id}"))["matched"] == records);
 }
 
 #[test]
-fn who_does_not_read_its_websocket_loses_its_query_and_nobody_else_notices() {
+fn a_client_that_does_not_read_its_websocket_loses_only_its_own_query() {
     let dir = tempfile::tempdir().unwrap();
     let process = start(dir.path());
     let open = |query: &str| {
-        let (mut asker, mut hearer) = asker::open(process.applications, "/api/queries/ws").unwrap();
-        asker.send([&*json!({"tag": "q", "query": query}).to_string()]).unwrap();
-        let opening = hearer.hear().unwrap().unwrap();
-        (asker, hearer, opening["opening"]["id"].as_str().unwrap().to_owned())
+        let (mut sender, mut receiver) = websocket::open(process.applications, "/api/queries/ws").unwrap();
+        sender.send([&*json!({"tag": "q", "query": query}).to_string()]).unwrap();
+        let opening = receiver.receive().unwrap().unwrap();
+        (sender, receiver, opening["opening"]["id"].as_str().unwrap().to_owned())
     };
-    let (slow_asker, mut slow, id) = open("SELECT * FROM \"n\"");
-    let (mut other_asker, mut other, other_id) = open("SELECT n FROM \"n\"");
+    let (slow_sender, mut slow, id) = open("SELECT * FROM \"n\"");
+    let (mut other_sender, mut other, other_id) = open("SELECT n FROM \"n\"");
     let reader = std::thread::spawn(move || {
         let mut rows = Vec::new();
         loop {
-            let mut told = other.hear().unwrap().unwrap();
+            let mut told = other.receive().unwrap().unwrap();
             match told["records"].as_array_mut() {
                 Some(records) => rows.append(records),
                 None => return (rows, told["end"].clone()),
@@ -99,21 +138,22 @@ fn who_does_not_read_its_websocket_loses_its_query_and_nobody_else_notices() {
     });
     let sent = append_until_gone(&process, &id);
     seen(&process, &other_id, sent);
-    other_asker.send([r#"{"kill": "q"}"#]).unwrap();
+    other_sender.send([r#"{"kill": "q"}"#]).unwrap();
     let (rows, end) = reader.join().unwrap();
     assert_eq!(numbers(&rows), (0..sent).collect::<Vec<_>>());
     assert_eq!((&end["cause"], &end["dropped"]), (&json!("killed"), &json!(0)));
 
     let mut rows = Vec::new();
     let end = loop {
-        let mut told = slow.hear().unwrap().expect("whoever reads again within half a minute still has its connection");
+        let mut told =
+            slow.receive().unwrap().expect("a client that reads again within half a minute still has its connection");
         match told["records"].as_array_mut() {
             Some(records) => rows.append(records),
             None => break told["end"].clone(),
         }
     };
     assert_reason(&rows, &end, sent);
-    slow_asker.close();
-    other_asker.close();
+    slow_sender.close();
+    other_sender.close();
     process.stop();
 }

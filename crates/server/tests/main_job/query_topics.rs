@@ -41,12 +41,12 @@ fn a_query_goes_on_without_its_client_and_tells_its_end_when_the_server_stops() 
 }
 
 #[test]
-fn who_may_not_write_cannot_have_results_appended() {
+fn results_are_appended_to_a_topic_only_for_the_role_writer() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("settings.toml");
     let token = "[[applications.tokens]]\nname = \"dashboard\"\ntoken = \"0123456789abcdef\"\nroles = [\"reader\"]\n";
     std::fs::write(&file, token).unwrap();
-    let process = Process::start_on(dir.path(), [0, 0], &["--config", file.to_str().unwrap()]);
+    let process = Process::start_on(dir.path(), &["--config", file.to_str().unwrap()]);
     let headers = [JSON, ("Authorization", "Bearer 0123456789abcdef")];
     let request = json!({"query": "SELECT * FROM STREAM()", "deliver": {"topic": "answers"}}).to_string();
     let refused = ask(process.applications, "POST", "/api/queries", &headers, request.as_bytes());

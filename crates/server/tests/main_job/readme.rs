@@ -4,21 +4,22 @@ use std::path::Path;
 use std::process::Command;
 
 use crate::guide::blocks;
-use crate::process::Process;
+use crate::process::{Process, until};
 
-/// What each block of a document prints when it is pasted, in order, where `process` runs.
-fn pasted(document: &str, process: &Process, dir: &Path) -> Vec<String> {
+/// Returns the output of each block of a document when it is pasted, in order, where `process` runs.
+pub(crate) fn pasted(document: &str, process: &Process, dir: &Path) -> Vec<String> {
     blocks(document, "sh").iter().map(|block| paste(block, process, dir)).collect()
 }
 
-/// What a block prints when it is pasted where `process` runs.
-fn paste(block: &str, process: &Process, dir: &Path) -> String {
+/// Returns the output of a block when it is pasted where `process` runs.
+pub(crate) fn paste(block: &str, process: &Process, dir: &Path) -> String {
     let bin = Path::new(env!("CARGO_BIN_EXE_millstream")).parent().unwrap().to_owned();
     let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
     let script = block
         .replace("127.0.0.1:8000", &process.applications.to_string())
         .replace("127.0.0.1:8080", &process.devices.to_string())
-        .replace("127.0.0.1:9092", &process.kafka.to_string());
+        .replace("127.0.0.1:9092", &process.kafka.to_string())
+        .replace("127.0.0.1:6379", &process.redis.to_string());
     let output = Command::new("bash")
         .args(["-euo", "pipefail", "-c", &script])
         .env("PATH", &path)
@@ -31,11 +32,28 @@ fn paste(block: &str, process: &Process, dir: &Path) -> String {
     out.into_owned()
 }
 
-#[test]
-fn the_commands_of_the_log_guide_run() {
+/// Follows a guide on a server and checks what its commands print.
+type Guide = fn(&Process, &Path);
+
+/// The guides that need a server with its defaults, and no other client than curl, kcat, redis-cli and the command line.
+const GUIDES: [Guide; 9] =
+    [readme, log, devices, queries, entities, history, subscriptions, store, crate::jobs::the_guide_to_jobs];
+
+/// Follows a guide on a server of its own.
+pub(crate) fn alone(guide: Guide) {
     let dir = tempfile::tempdir().unwrap();
     let process = Process::start(dir.path());
-    let outputs = pasted("docs/log.md", &process, dir.path());
+    guide(&process, dir.path());
+    process.stop();
+}
+
+#[test]
+fn the_guides_run_one_after_the_other_on_one_server() {
+    alone(|process, dir| GUIDES.iter().for_each(|guide| guide(process, dir)));
+}
+
+fn log(process: &Process, dir: &Path) {
+    let outputs = pasted("docs/log.md", process, dir);
     let [created, over_http, appended, values, page, filtered, events, terminal, kcat] = outputs.as_slice() else {
         panic!("docs/log.md has {} blocks", outputs.len())
     };
@@ -49,14 +67,15 @@ fn the_commands_of_the_log_guide_run() {
     assert!(terminal.lines().take(2).all(|line| line.starts_with("{\"partition\":")), "{terminal}");
     assert!(terminal.contains("{\"count\":"), "{terminal}");
     assert!(kcat.contains("o-1 bolt, offset 0 of partition ") && kcat.contains("parts [0] offset "), "{kcat}");
-    process.stop();
 }
 
 #[test]
-fn the_commands_of_the_guide_to_devices_over_http_run() {
-    let dir = tempfile::tempdir().unwrap();
-    let process = Process::start(dir.path());
-    let outputs = pasted("docs/connect-http.md", &process, dir.path());
+fn the_commands_of_the_log_guide_run() {
+    alone(log);
+}
+
+fn devices(process: &Process, dir: &Path) {
+    let outputs = pasted("docs/connect-http.md", process, dir);
     let [registered, sent, commanded, found, used] = outputs.as_slice() else {
         panic!("docs/connect-http.md has {} blocks", outputs.len())
     };
@@ -70,36 +89,107 @@ fn the_commands_of_the_guide_to_devices_over_http_run() {
     };
     assert_eq!(pages.iter().map(ids).collect::<Vec<_>>(), [vec!["lamp-1", "gateway-1"], vec!["gateway-1"]]);
     assert_eq!(used, "202 202 202 202 429 ");
-    process.stop();
 }
 
 #[test]
-fn the_commands_of_the_guide_to_queries_run() {
-    let dir = tempfile::tempdir().unwrap();
-    let process = Process::start(dir.path());
-    let outputs = pasted("docs/query.md", &process, dir.path());
-    let [rows, past, refused, schema, sums, answers, kept, checked] = outputs.as_slice() else {
+fn the_commands_of_the_guide_to_devices_over_http_run() {
+    alone(devices);
+}
+
+fn queries(process: &Process, dir: &Path) {
+    let outputs = pasted("docs/query.md", process, dir);
+    let [rows, past, refused, schema, sums, percentiles, answers, kept, checked] = outputs.as_slice() else {
         panic!("docs/query.md has {} blocks", outputs.len())
     };
     assert!(rows.ends_with("{\"item\":\"bolt\",\"count\":7}\n{\"item\":\"gear\",\"count\":12}\n"), "{rows}");
     assert!(past.starts_with(r#"{"records":[{"item":"bolt"},{"item":"nut"}]"#), "{past}");
+    assert!(past.ends_with("{\"orders\":3}\n"), "{past}");
     assert!(refused.contains("\"suggestion\":\"FROM\"") && refused.contains("\"column\":10"), "{refused}");
     assert!(schema.contains("\"path\":\"size.mm\"") && schema.contains("\"records\":3"), "{schema}");
     let kinds: Vec<&str> = answers.lines().map(|line| line.split([' ', ',']).nth(1).unwrap()).collect();
     assert_eq!(kinds, ["kind=opening", "kind=row", "kind=end"], "{answers}");
     assert!(answers.contains(",correlation-id=mine {\"item\":\"bolt\"}"), "{answers}");
     assert!(sums.ends_with("mm,orders,mean\n30,1,12\n8,2,8\n"), "{sums}");
+    let expected = "item,orders,median,p95\nbolt,2,7.0,7.0\ngear,2,12.0,12.0\nnut,2,9.0,10.0\n";
+    assert_eq!(percentiles, expected);
     assert!(kept.contains(r#"{"records":[{"item":"bolt","orders":1}]}"#), "{kept}");
     assert_eq!(checked, "204\n");
-    process.stop();
 }
 
 #[test]
-fn the_five_steps_of_the_readme_run() {
-    let dir = tempfile::tempdir().unwrap();
-    let process = Process::start(dir.path());
-    let steps = blocks("README.md", "sh").into_iter().take_while(|block| !block.contains("Bearer"));
-    let outputs: Vec<String> = steps.map(|block| paste(&block, &process, dir.path())).collect();
+fn the_commands_of_the_guide_to_queries_run() {
+    alone(queries);
+}
+
+fn entities(process: &Process, dir: &Path) {
+    let outputs = pasted("docs/context.md", process, dir);
+    let [shown] = outputs.as_slice() else { panic!("docs/context.md has {} blocks", outputs.len()) };
+    let entity: serde_json::Value = serde_json::from_str(shown.lines().last().unwrap()).unwrap();
+    assert_eq!((&entity["id"], &entity["temperature"]), (&"Room8".into(), &18.into()), "{shown}");
+    until("the other room", || {
+        let room = process.get("/v2/entities/Room7?options=keyValues");
+        room.status == 200 && room.json()["temperature"] == 22.5
+    });
+}
+
+#[test]
+fn the_commands_of_the_guide_to_entities_run() {
+    alone(entities);
+}
+
+fn history(process: &Process, dir: &Path) {
+    let outputs = pasted("docs/context-history.md", process, dir);
+    let history: serde_json::Value = serde_json::from_str(&outputs[0]).unwrap();
+    let values: Vec<&serde_json::Value> =
+        history["temperature"].as_array().unwrap().iter().map(|point| &point["value"]).collect();
+    assert_eq!(values, [21.5, 21.7], "{history}");
+}
+
+#[test]
+fn the_commands_of_the_guide_to_history_run() {
+    alone(history);
+}
+
+fn subscriptions(process: &Process, dir: &Path) {
+    let outputs = pasted("docs/context-subscriptions.md", process, dir);
+    assert!(outputs[0].starts_with("HTTP/1.1 201 Created") && outputs[0].contains("/v2/subscriptions/"), "{outputs:?}");
+}
+
+#[test]
+fn the_commands_of_the_guide_to_subscriptions_run() {
+    alone(subscriptions);
+}
+
+fn store(process: &Process, dir: &Path) {
+    let outputs = pasted("docs/store.md", process, dir);
+    let [value, deleted, conditions, expiry, appended, many, iterated, terminal, topic, redis] = outputs.as_slice()
+    else {
+        panic!("docs/store.md has {} blocks", outputs.len())
+    };
+    assert!(value.contains("x-meta-owner: web") && value.ends_with("\r\n\r\n{\"name\": \"Ann\"}"), "{value}");
+    assert!(deleted.ends_with("404\n"), "{deleted}");
+    assert_eq!(conditions.matches("\"length\":").count(), 2, "{conditions}");
+    assert!(conditions.contains("\"status\":412") && conditions.contains("If-Match does not hold"), "{conditions}");
+    assert!(expiry.contains("cache-control: max-age=1800") && expiry.contains("x-expires: "), "{expiry}");
+    assert!(appended.ends_with("FIRST second"), "{appended}");
+    let statuses: Vec<_> = many.lines().filter_map(|line| line.split("\"status\":").nth(1)?.get(..3)).collect();
+    assert_eq!(statuses, ["201", "201", "200", "404"], "{many}");
+    assert!(many.contains("{\"prefix\":\"parts/\"}\n") && many.contains("\"value_base64\":\"AAH/\""), "{many}");
+    assert!(many.ends_with("{\"next\":null}\n"), "{many}");
+    assert!(iterated.contains("\"next\":\"/kv/shop/_iterate?from="), "{iterated}");
+    assert!(terminal.contains("\nbuy bolts\n") && terminal.contains("1 keys are stored in notes\n"), "{terminal}");
+    assert!(terminal.contains("{\"event\":\"put\",") && terminal.contains("\nshop    durable "), "{terminal}");
+    assert!(topic.contains("\"ms-meta-owner\":\"web\"") && topic.contains("\nusers/ann at offset "), "{topic}");
+    assert!(redis.contains("\"kind\":\"cache\"") && redis.ends_with("OK\n1\nOK\nhello"), "{redis}");
+}
+
+#[test]
+fn the_commands_of_the_guide_to_the_store_run() {
+    alone(store);
+}
+
+fn readme(process: &Process, dir: &Path) {
+    let outputs = pasted("README.md", process, dir);
     let [registered, sent, entity, rows, console] = outputs.as_slice() else {
         panic!("README has {} blocks", outputs.len())
     };
@@ -108,19 +198,24 @@ fn the_five_steps_of_the_readme_run() {
     let entity: serde_json::Value = serde_json::from_str(entity).unwrap();
     assert_eq!((&entity["temp"], &entity["humid"]), (&21.5.into(), &40.into()));
     assert_eq!(rows.trim(), r#"{"temp":22.5}"#);
-    process.stop();
 }
 
 #[test]
-fn the_tokens_of_the_readme_let_every_kind_of_client_in() {
+fn the_five_steps_of_the_readme_run() {
+    alone(readme);
+}
+
+#[test]
+fn the_tokens_of_the_configuration_guide_let_every_kind_of_client_in() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("millstream.toml");
-    std::fs::write(&file, blocks("README.md", "toml").concat()).unwrap();
-    let process = Process::start_on(dir.path(), [0, 0], &["--config", file.to_str().unwrap()]);
+    std::fs::write(&file, blocks("docs/configuration.md", "toml").concat()).unwrap();
+    let process = Process::start_on(dir.path(), &["--config", file.to_str().unwrap()]);
     let [used] =
-        &blocks("README.md", "sh").into_iter().filter(|block| block.contains("Bearer")).collect::<Vec<_>>()[..]
+        &blocks("docs/configuration.md", "sh").into_iter().filter(|block| block.contains("Bearer")).collect::<Vec<_>>()
+            [..]
     else {
-        panic!("README shows how tokens are used")
+        panic!("the guide shows how tokens are used")
     };
     let printed = paste(used, &process, dir.path());
     assert!(printed.contains(r#""name":"orders""#) && printed.ends_with("bolt\n"), "{printed}");

@@ -4,26 +4,26 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use millstream_load::replay::{Progress, Replay, Speed};
+use millstream_load::replay::{ReplayProgress, Speed, WeatherReplay};
 use millstream_load::weather::Weather;
 use millstream_log::{Embedded, Log, LogConfig, SystemFiles, UpTo};
-use millstream_types::{BatchLimits, Kind, SystemClock, TenantId, TopicName, TopicPartition};
+use millstream_types::{BatchLimits, SystemClock, TenantId, TopicKind, TopicName, TopicPartition};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
-use crate::process::{Live, Process, free_ports, until};
+use crate::process::{Live, Process, millstream, own_addresses, until};
 
 pub(crate) const OBSERVATIONS: usize = 26_115;
-/// How often the server is killed in the middle of the replay; `MILLSTREAM_KILLS` sets another number.
-const KILLS: u32 = 20;
+/// Number of times that the server is killed during the replay; `MILLSTREAM_KILLS` sets another number.
+const KILLS: u32 = 5;
 
 fn weather() -> Weather {
     let folder: PathBuf = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/data/nyc-2013");
     Weather::read(&folder).unwrap()
 }
 
-pub(crate) fn replay(process: &Process) -> Replay {
-    Replay {
+pub(crate) fn replay(process: &Process) -> WeatherReplay {
+    WeatherReplay {
         weather: weather(),
         devices_url: process.devices_url(),
         registry_url: process.applications_url(),
@@ -38,15 +38,15 @@ fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
 }
 
-pub(crate) fn run(replay: &Replay) -> Progress {
-    let (sender, _receiver) = watch::channel(Progress::default());
+pub(crate) fn run(replay: &WeatherReplay) -> ReplayProgress {
+    let (sender, _receiver) = watch::channel(ReplayProgress::default());
     runtime().block_on(async {
         replay.register().await.unwrap();
         replay.run(&sender).await.unwrap()
     })
 }
 
-/// What the entity of a station should show in its `keyValues` form: its last observation, and for measures that the
+/// Returns the expected entity of a station in its `keyValues` form: its last observation, and for measures that the
 /// last one lacks the latest that had them.
 fn expected_entity(weather: &Weather, station: &str) -> BTreeMap<String, Value> {
     let mut expected = BTreeMap::new();
@@ -86,7 +86,7 @@ fn assert_entities_show_the_last_observations(process: &Process) {
 }
 
 /// All records of a topic of the tenant `default`, read from the data directory of a server that has stopped.
-pub(crate) fn records(data_dir: &Path, kind: Kind) -> Vec<(String, Value)> {
+pub(crate) fn records(data_dir: &Path, kind: TopicKind) -> Vec<(String, Value)> {
     let clock = Arc::new(SystemClock::default());
     let config = LogConfig { dir: data_dir.join("log"), ..LogConfig::default() };
     let log = Embedded::open(config, Arc::new(SystemFiles), clock.clone(), clock).unwrap();
@@ -139,21 +139,21 @@ fn a_year_of_weather_arrives_once_becomes_entities_and_answers_a_live_query() {
     assert_eq!((end["cause"].as_str(), end["matched"].as_u64()), (Some("size"), Some(expected.len() as u64)));
     assert_entities_show_the_last_observations(&process);
     process.stop();
-    let telemetry = records(dir.path(), Kind::Telemetry);
+    let telemetry = records(dir.path(), TopicKind::Telemetry);
     assert_eq!(telemetry.len(), OBSERVATIONS);
-    let changes = records(dir.path(), Kind::Context);
+    let changes = records(dir.path(), TopicKind::Context);
     assert_eq!(changes.len(), OBSERVATIONS, "each measurement is one change of its entity");
 }
 
 #[test]
 fn killed_in_the_middle_of_the_replay_nothing_accepted_is_missing_and_nothing_counted_twice() {
     let dir = tempfile::tempdir().unwrap();
-    let ports = free_ports();
-    let start = || Process::start_on(dir.path(), ports, &[]);
+    let addresses = own_addresses();
+    let start = || Process::start_at(millstream(), dir.path(), addresses, &[]);
     let kills = std::env::var("MILLSTREAM_KILLS").map_or(KILLS, |count| count.parse().unwrap());
     let mut process = start();
     let replay = replay(&process);
-    let (sender, mut watching) = watch::channel(Progress::default());
+    let (sender, mut watching) = watch::channel(ReplayProgress::default());
     let sending = std::thread::spawn(move || {
         runtime().block_on(async {
             replay.register().await.unwrap();
@@ -174,7 +174,7 @@ fn killed_in_the_middle_of_the_replay_nothing_accepted_is_missing_and_nothing_co
 
     let perhaps_twice: BTreeSet<(String, String)> = progress.perhaps_twice.into_iter().collect();
     let mut arrived: HashMap<(String, String), u32> = HashMap::new();
-    let telemetry = records(dir.path(), Kind::Telemetry);
+    let telemetry = records(dir.path(), TopicKind::Telemetry);
     for (station, observation) in &telemetry {
         *arrived.entry((station.clone(), observation["time"].as_str().unwrap().to_owned())).or_default() += 1;
     }
@@ -182,7 +182,7 @@ fn killed_in_the_middle_of_the_replay_nothing_accepted_is_missing_and_nothing_co
     for (observation, times) in &arrived {
         assert!(*times == 1 || perhaps_twice.contains(observation), "{observation:?} is there {times} times");
     }
-    let changes = records(dir.path(), Kind::Context);
+    let changes = records(dir.path(), TopicKind::Context);
     assert_eq!(changes.len(), telemetry.len(), "each record changed its entity once, over {kills} crashes");
 }
 
@@ -197,5 +197,5 @@ fn a_stopped_server_goes_on_where_it_was() {
     let process = Process::start(dir.path());
     assert_eq!(process.get_json("/v2/entities"), before);
     process.stop();
-    assert_eq!(records(dir.path(), Kind::Context).len(), OBSERVATIONS);
+    assert_eq!(records(dir.path(), TopicKind::Context).len(), OBSERVATIONS);
 }

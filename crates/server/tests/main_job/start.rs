@@ -1,11 +1,11 @@
-//! How the program starts, what it refuses to start with, and what it says then.
+//! Tests of the program's start, of its refusals to start, and of its messages.
 
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::{SocketAddr, TcpStream};
+use std::net::TcpStream;
 use std::process::{Command, Output};
 
-use crate::process::{Process, ask, free_ports, millstream, read_head, status, terminate, until};
+use crate::process::{Process, ask, millstream, own_addresses, read_head, status, terminate, until};
 
 fn run(arguments: &[&str]) -> Output {
     millstream().args(arguments).current_dir(std::env::temp_dir()).output().unwrap()
@@ -28,7 +28,7 @@ fn a_second_process_on_the_same_directory_is_told_who_has_it() {
 }
 
 #[test]
-fn a_file_in_place_of_the_data_directory_is_named_with_what_to_do() {
+fn a_file_in_place_of_the_data_directory_is_named_with_the_remedy() {
     let file = tempfile::NamedTempFile::new().unwrap();
     let path = file.path().to_str().unwrap();
     let said = refusal(&["serve", "--data-dir", path, "--listen-applications", "off", "--listen-devices-http", "off"]);
@@ -36,15 +36,51 @@ fn a_file_in_place_of_the_data_directory_is_named_with_what_to_do() {
 }
 
 #[test]
-fn a_server_whose_output_nobody_takes_serves_all_the_same() {
+fn the_licences_of_all_dependencies_are_printed() {
+    let printed = String::from_utf8(run(&["licenses"]).stdout).unwrap();
+    for part in ["tokio 1.", "hyper 1.", "Apache License", "Permission is hereby granted"] {
+        assert!(printed.contains(part), "{part} is missing");
+    }
+}
+
+#[test]
+fn completions_of_each_shell_know_the_commands() {
+    for shell in ["bash", "zsh", "fish"] {
+        let output = run(&["completions", shell]);
+        let script = String::from_utf8(output.stdout).unwrap();
+        assert!(output.status.success(), "{shell}");
+        for command in ["serve", "topic", "alter", "append", "device", "password", "command", "entity", "one-way"] {
+            assert!(script.contains(command), "{shell} does not know {command}");
+        }
+    }
+}
+
+#[test]
+fn only_the_servers_own_user_can_read_its_files() {
+    use std::os::unix::fs::PermissionsExt as _;
     let dir = tempfile::tempdir().unwrap();
-    let [port, _] = free_ports();
-    let address = SocketAddr::from(([127, 0, 0, 1], port));
+    Process::start(dir.path()).stop();
+    let (mut folders, mut files) = (vec![dir.path().to_owned()], 0);
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(&folder).unwrap().map(Result::unwrap) {
+            let metadata = entry.metadata().unwrap();
+            assert_eq!(metadata.permissions().mode() & 0o077, 0, "{} is open to others", entry.path().display());
+            if metadata.is_dir() { folders.push(entry.path()) } else { files += 1 }
+        }
+    }
+    assert!(files > 5, "{files} files were looked at");
+}
+
+#[test]
+fn a_server_whose_output_is_not_read_still_serves() {
+    let dir = tempfile::tempdir().unwrap();
+    let [address, _] = own_addresses();
     let mut server = millstream()
         .args(["serve", "--data-dir"])
         .arg(dir.path())
         .args(["--listen-applications", &address.to_string(), "--listen-devices-http", "127.0.0.1:0"])
         .args(["--listen-kafka", "127.0.0.1:0", "--listen-devices-mqtt", "127.0.0.1:0"])
+        .args(["--listen-redis", "127.0.0.1:0"])
         .current_dir(dir.path())
         .stdout(File::create("/dev/full").unwrap())
         .spawn()
@@ -56,11 +92,11 @@ fn a_server_whose_output_nobody_takes_serves_all_the_same() {
 }
 
 #[test]
-fn connections_leave_open_files_for_what_is_stored() {
+fn connections_leave_open_files_for_storage() {
     let dir = tempfile::tempdir().unwrap();
     let mut limited = Command::new("sh");
     limited.args(["-c", "ulimit -n 256 && exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_millstream")]);
-    let process = Process::start_by(limited, dir.path(), [0, 0], &["--set", "log.flush_interval_ms=20"]);
+    let process = Process::start_by(limited, dir.path(), &["--set", "log.flush_interval_ms=20"]);
     let mut kept = BufReader::new(TcpStream::connect(process.applications).unwrap());
     let doors = [process.applications, process.devices, process.kafka, process.mqtt];
     let idle: Vec<_> = doors.iter().cycle().take(300).map(|door| TcpStream::connect(door).unwrap()).collect();
@@ -78,7 +114,7 @@ fn connections_leave_open_files_for_what_is_stored() {
 /// The status of the answer to a request on a connection that stays open.
 fn ask_on(connection: &mut BufReader<TcpStream>, method: &str, path: &str, body: &str) -> u16 {
     let media = if method == "POST" { "application/x-ndjson" } else { "application/json" };
-    let head = format!("{method} {path} HTTP/1.1\r\nHost: h\r\nContent-Type: {media}\r\n");
+    let head = format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: {media}\r\n");
     let request = format!("{head}Content-Length: {}\r\n\r\n{body}", body.len());
     connection.get_mut().write_all(request.as_bytes()).unwrap();
     let (status, headers) = read_head(connection);
@@ -95,7 +131,9 @@ fn an_address_that_is_not_loopback_needs_callers_that_prove_who_they_are() {
     let said = refusal(&serve);
     assert!(said.contains("0.0.0.0:0") && said.contains("configure API tokens"), "{said}");
     let off = ["serve", "--data-dir", path, "--listen-devices-http", "off", "--listen-applications", "off"];
-    let said = refusal(&[&off[..], &["--listen-devices-mqtt", "off", "--listen-kafka", "0.0.0.0:0"]].concat());
+    let said = refusal(
+        &[&off[..], &["--listen-devices-mqtt", "off", "--listen-redis", "off", "--listen-kafka", "0.0.0.0:0"]].concat(),
+    );
     assert!(said.contains("'kafka' refuses to start on 0.0.0.0:0") && said.contains("loopback"), "{said}");
 }
 
@@ -169,7 +207,7 @@ fn rules_of_history_are_shown_and_one_that_cannot_be_followed_is_refused() {
         ["applications", "devices-http", "devices-mqtt", "kafka"].map(|door| format!("--listen-{door}=127.0.0.1:0"));
     let serve = ["serve", "--config", config, "--data-dir", data.to_str().unwrap()];
     let said = refusal(&serve.into_iter().chain(doors.iter().map(String::as_str)).collect::<Vec<_>>());
-    assert!(said.contains("sample_period_ms = 7000") && said.contains("a period is a whole part of a day"), "{said}");
+    assert!(said.contains("sample_period_ms = 7000") && said.contains("a period must divide a day"), "{said}");
 }
 
 #[test]
@@ -178,7 +216,7 @@ fn with_tokens_configured_a_caller_must_show_one_with_the_role() {
     let file = dir.path().join("settings.toml");
     let token = "[[applications.tokens]]\nname = \"dashboard\"\ntoken = \"0123456789abcdef\"\nroles = [\"reader\"]\n";
     std::fs::write(&file, token).unwrap();
-    let process = Process::start_on(dir.path(), [0, 0], &["--config", file.to_str().unwrap()]);
+    let process = Process::start_on(dir.path(), &["--config", file.to_str().unwrap()]);
     let bearer = ("Authorization", "Bearer 0123456789abcdef");
     let json = ("Content-Type", "application/json");
     assert_eq!(ask(process.applications, "GET", "/v2/entities", &[bearer], b"").status, 200);
@@ -217,7 +255,7 @@ fn with_tokens_configured_a_caller_must_show_one_with_the_role() {
 #[test]
 fn the_limits_that_a_refused_head_names_can_be_set() {
     let dir = tempfile::tempdir().unwrap();
-    let process = Process::start_on(dir.path(), [0, 0], &["--set", "http.uri_max_bytes=20"]);
+    let process = Process::start_on(dir.path(), &["--set", "http.uri_max_bytes=20"]);
     assert_eq!(process.get("/healthz").status, 200);
     let refused = process.get("/healthz?and-so-much-more");
     assert_eq!(refused.status, 414);
@@ -238,14 +276,21 @@ fn a_running_server_tells_how_it_is() {
     assert_eq!((lost.status, lost.header("content-type")), (404, Some("application/problem+json")));
     let metrics = process.get("/metrics");
     assert_eq!(metrics.header("content-type"), Some("text/plain; version=0.0.4; charset=utf-8"));
-    assert!(metrics.text().contains("millstream_http_connections"), "{}", metrics.text());
+    assert!(metrics.text().contains("millstream_connections"), "{}", metrics.text());
     let stats = process.get_json("/stats");
     assert_eq!(stats["version"], env!("CARGO_PKG_VERSION"));
     assert!(stats["rss_bytes"].as_u64().unwrap() > 0);
     let topics = stats["log"]["topics"].as_array().unwrap();
     assert!(topics.iter().any(|topic| topic["kind"] == "internal"), "who acts in all tenants is told of them");
+    let tree = process.get_json("/stats?categories=-1");
+    for member in ["commands", "io", "io_histograms", "procfs", "stats", "top", "backends"] {
+        assert!(tree[member].is_object() && tree[member]["error"].is_null(), "{member} in {tree}");
+    }
+    assert!(process.get_json("/stats?categories=procfs,top")["commands"].is_null());
+    assert_eq!(process.get("/stats?categories=256").status, 400);
+    assert_eq!(process.get("/get/photos/a").status, 404, "Rift's routes are off by default");
     let openapi = process.get_json("/openapi.json");
-    for path in ["/v2/entities", "/v1/tenants/{tenant}", "/api/queries", "/stats"] {
+    for path in ["/v2/entities", "/v1/tenants/{tenant}", "/api/queries", "/stats", "/stats/{category}", "/top"] {
         assert!(!openapi["paths"][path].is_null(), "{path} is not documented");
     }
     let orion = process.get_json("/version")["orion"].clone();

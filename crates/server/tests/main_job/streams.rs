@@ -153,7 +153,7 @@ fn one_bad_line_is_named_and_nothing_of_the_request_is_stored() {
 }
 
 #[test]
-fn every_other_refusal_says_what_was_given_the_rule_and_the_remedy() {
+fn every_other_refusal_names_the_value_the_rule_and_the_remedy() {
     let (_dir, process) = started();
     create(&process, "t", &json!({"partitions": 2}));
     process.get_json("/v2/entities");
@@ -240,7 +240,7 @@ fn every_other_refusal_says_what_was_given_the_rule_and_the_remedy() {
         ),
         ("PUT", "/u", &JSON, settings(r#"{"partitions": 0}"#), 400, "partitions = 0 of topic 'u'"),
         ("PUT", "/telemetry.default", &JSON, vec![], 403, "belongs to Millstream"),
-        ("PATCH", "/t", &JSON, settings(r#"{"cleanup": "compact"}"#), 400, "cleanup = compact of topic 't'"),
+        ("PATCH", "/t", &JSON, settings(r#"{"cleanup": "compress"}"#), 400, "setting 'cleanup' cannot be taken"),
         (
             "PATCH",
             "/t",
@@ -293,12 +293,14 @@ fn topics_are_listed_changed_and_deleted_and_state_is_not_among_them() {
     );
     let patched = ask(process.applications, "PATCH", "/api/streams/a", &JSON, br#"{"retention": "12h"}"#);
     assert_eq!((patched.status, &patched.json()["config"]["retention"]), (200, &json!("12h")));
+    let patched = ask(process.applications, "PATCH", "/api/streams/a", &JSON, br#"{"cleanup": "compact,delete"}"#);
+    assert_eq!((patched.status, &patched.json()["config"]["cleanup"]), (200, &json!("compact,delete")));
     assert_eq!(ask(process.applications, "DELETE", "/api/streams/a", &[], b"").status, 204);
     assert_eq!(process.get("/api/streams/a/info").status, 404);
     process.stop();
 }
 
-/// What was seen of each number: partition and offset.
+/// The partition and the offset at which each number was seen.
 type Seen = BTreeMap<u64, (u64, u64)>;
 
 fn note(seen: &mut Seen, record: &Value) {
@@ -360,7 +362,7 @@ fn pages_that_follow_each_other_give_every_record_once() {
 }
 
 #[test]
-fn only_records_are_given_whose_key_and_headers_are_as_asked() {
+fn only_records_with_the_requested_key_and_headers_are_given() {
     let (_dir, process) = started();
     create(&process, "n", &json!({"partitions": 4}));
     let lines: Vec<String> = (0..40)
@@ -391,7 +393,7 @@ fn only_records_are_given_whose_key_and_headers_are_as_asked() {
 }
 
 #[test]
-fn a_tail_that_nothing_is_for_says_how_far_it_has_come() {
+fn a_tail_without_matching_records_says_how_far_it_has_come() {
     let (_dir, process) = started();
     create(&process, "n", &json!({"partitions": 4}));
     append_numbers(&process, "n", 0..20_500);
@@ -413,7 +415,7 @@ fn a_tail_that_nothing_is_for_says_how_far_it_has_come() {
 }
 
 #[test]
-fn what_a_device_sent_and_is_void_by_now_is_not_given() {
+fn expired_messages_of_devices_are_not_given() {
     let (_dir, process) = started();
     let of_devices = "event.default";
     let lines = [
@@ -435,7 +437,7 @@ fn what_a_device_sent_and_is_void_by_now_is_not_given() {
 }
 
 #[test]
-fn a_tail_waits_for_what_is_appended_later_and_ends_when_its_topic_is_deleted() {
+fn a_tail_waits_for_new_records_and_ends_when_its_topic_is_deleted() {
     let (_dir, process) = started();
     create(&process, "n", &json!({"partitions": 2}));
     append_numbers(&process, "n", 0..5);
@@ -455,7 +457,7 @@ fn a_tail_waits_for_what_is_appended_later_and_ends_when_its_topic_is_deleted() 
 }
 
 #[test]
-fn records_that_are_gone_are_told_as_a_gap() {
+fn missing_records_are_reported_as_a_gap() {
     let (_dir, process) = started();
     create(&process, "ring", &json!({"partitions": 1, "storage": "memory", "storage_bytes": 2048, "level": "memory"}));
     for n in 0..40 {
@@ -556,7 +558,7 @@ fn a_websocket_gives_the_same_and_a_position_with_each_message() {
 }
 
 #[test]
-fn a_client_that_takes_nothing_costs_one_step_and_holds_up_nobody() {
+fn a_client_that_reads_nothing_holds_bounded_memory_and_delays_no_other() {
     let (_dir, process) = started();
     let used = || process.get_json("/stats")["memory"]["used_bytes"].as_u64().unwrap();
     let before = used();
@@ -605,10 +607,10 @@ fn the_first_line_of_a_tail_is_there_before_any_record() {
 }
 
 #[test]
-fn who_appends_more_than_the_limit_is_told_which_and_when_to_come_again() {
+fn an_append_over_the_quota_names_the_limit_and_when_to_retry() {
     let dir = tempfile::tempdir().unwrap();
     let limit = ["--set", "quota.client_produce_bytes_per_second=1024"];
-    let process = Process::start_on(dir.path(), [0, 0], &limit);
+    let process = Process::start_on(dir.path(), &limit);
     assert_eq!(create(&process, "orders", &json!({"partitions": 1})).status, 201);
     let record = json!({"value": "x".repeat(100 << 10)}).to_string();
     assert_eq!(append(&process, "orders/records", &record).status, 200);

@@ -5,11 +5,11 @@ use std::fs;
 
 use crate::process::{Process, until};
 
-/// How names of threads that work for seconds on end begin, as the system cuts them.
+/// The beginnings of names of threads that work for seconds on end, as the system cuts them.
 const PATIENT: [&str; 6] =
     ["log-writeback", "log-compaction", "checkpoint-", "fjall:", "history-follow", "history-files"];
 /// Some of those that do not.
-const PROMPT: [&str; 5] = ["log-appender", "log-sync", "shard-", "rim", "notify"];
+const PROMPT: [&str; 5] = ["log-appender", "log-sync", "shard-", "io", "notify"];
 
 #[test]
 fn threads_that_have_time_have_a_third_of_the_weight() {

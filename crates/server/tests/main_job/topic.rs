@@ -74,14 +74,14 @@ fn a_topic_is_created_described_and_listed() {
 }
 
 #[test]
-fn what_is_refused_is_said_in_one_line_and_fails() {
+fn a_refused_command_prints_one_line_and_fails() {
     let dir = tempfile::tempdir().unwrap();
     let process = Process::start(dir.path());
     printed(&process, &["create", "t"]);
     for (arguments, said) in [
         (&["create", "t", "--partitions", "9"][..], "topic 't' exists with another value of 'partitions'; alter that"),
         (&["create", "u", "--retention", "soon"], "setting 'retention' cannot be taken"),
-        (&["create", "_u"], "is Millstream's own"),
+        (&["create", "_registry"], "is Millstream's own"),
         (&["describe", "nope"], "'millstream topic create nope' creates it"),
         (&["tail", "nope"], "topic 'nope' does not exist"),
         (&["tail", "t", "--from", "yesterday"], "use earliest, latest, an ISO time"),
@@ -177,7 +177,7 @@ fn a_topic_of_more_partitions_than_one_tail_reads_is_paged_and_exported_whole() 
 }
 
 #[test]
-fn where_the_server_is_may_be_said_behind_the_command_and_topics_are_deleted() {
+fn the_servers_address_may_follow_the_command_and_topics_are_deleted() {
     let dir = tempfile::tempdir().unwrap();
     let process = Process::start(dir.path());
     let url = process.applications_url();
@@ -193,6 +193,8 @@ fn where_the_server_is_may_be_said_behind_the_command_and_topics_are_deleted() {
     let deleted = anywhere(&["delete", "mine", "--tenant", "acme", "--server", &url]);
     assert_eq!(deleted, "topic mine and its records are deleted\n");
     assert!(!anywhere(&["list", "--server", &url, "--tenant", "acme"]).contains("\nmine "));
-    assert!(refused(&process, &["delete", "mine"]).contains("topic 'mine' does not exist"));
+    let gone = refused(&process, &["delete", "mine"]);
+    assert!(gone.contains("topic 'mine' does not exist") && gone.contains("topic list"), "{gone}");
+    assert!(!gone.contains("creates it"), "{gone}");
     process.stop();
 }

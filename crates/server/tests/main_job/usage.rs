@@ -11,7 +11,7 @@ use crate::process::{Process, ask, millstream, status};
 const MESSAGE: &[u8] = b"0123456789";
 /// Messages that fit into the volume.
 const MESSAGES: u64 = 3_000;
-/// How often the server is killed meanwhile; `MILLSTREAM_KILLS` sets another number.
+/// Number of times that the server is killed meanwhile; `MILLSTREAM_KILLS` sets another number.
 const KILLS: u64 = 4;
 
 const JSON: [(&str, &str); 1] = [("Content-Type", "application/json")];

@@ -5,10 +5,12 @@ use std::net::SocketAddr;
 use std::path::Path;
 
 use millstream_load::weather::Observation;
-use millstream_types::Kind;
+use millstream_types::TopicKind;
 use serde_json::{Value, json};
 
+use crate::guide::blocks;
 use crate::process::{Answer, Process, ask, until};
+use crate::readme::{alone, paste};
 use crate::replay::{OBSERVATIONS, records, replay, run};
 
 const JSON: (&str, &str) = ("content-type", "application/json");
@@ -21,7 +23,7 @@ fn example(path: &str) -> String {
     std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path)).unwrap()
 }
 
-/// What an observation should make of its station's entity: name, value; nothing where nothing was measured.
+/// The attributes that an observation should give its station's entity: name, value; none where nothing was measured.
 fn expected(observation: &Observation) -> Vec<(&'static str, Value)> {
     let measure = |name: &str| observation.measure(name);
     let celsius = |name: &str| measure(name).map(|fahrenheit| (fahrenheit - 32.0) / 1.8);
@@ -89,7 +91,7 @@ fn a_year_of_weather_becomes_fiwares_weather_observed() {
 
     let observations: HashMap<(&str, &str), &Observation> =
         replay.weather.observations().iter().map(|seen| ((&*seen.station, &*seen.time), seen)).collect();
-    let changes = records(dir.path(), Kind::Context);
+    let changes = records(dir.path(), TopicKind::Context);
     assert_eq!(changes.len(), OBSERVATIONS, "each observation changes its entity once");
     let mut seen = 0;
     for (_, entity) in &changes {
@@ -126,7 +128,7 @@ fn send(process: &Process, block: &str) -> Answer {
 }
 
 #[test]
-fn the_guide_to_mappings_says_what_happens() {
+fn every_request_of_the_guide_to_mappings_has_the_answer_that_it_shows() {
     let dir = tempfile::tempdir().unwrap();
     let process = Process::start(dir.path());
     let guide = example("docs/context-mapping.md");
@@ -161,4 +163,18 @@ fn the_guide_to_mappings_says_what_happens() {
     }
     assert_eq!(compared, 2);
     process.stop();
+}
+
+#[test]
+fn the_commands_of_the_weather_example_run() {
+    alone(|process, dir| {
+        let document = example("examples/weather-observed/tenant.json");
+        std::fs::write(dir.join("tenant.json"), &document).unwrap();
+        let [block] = &blocks("examples/weather-observed/README.md", "sh")[..] else { panic!("one block") };
+        // The example starts a server on the usual ports; here one runs already, on others.
+        let rest = block.strip_prefix("millstream serve --data-dir data &\n").expect("it begins with the server");
+        let printed = paste(rest, process, dir);
+        let document: Value = serde_json::from_str(&document).unwrap();
+        assert_eq!(process.get_json("/v1/tenants/default")["ext"], document["ext"], "{printed}");
+    });
 }

@@ -1,5 +1,5 @@
-//! What a device was told is there after `kill -9`: events over HTTP, events and telemetry at QoS 1 over MQTT, and messages of the
-//! private space that are events or telemetry as well.
+//! Acknowledged messages outlive `kill -9`: events over HTTP, events and telemetry at QoS 1 over MQTT, and messages
+//! of the private space that are events or telemetry as well.
 
 use std::collections::HashSet;
 use std::hash::{BuildHasher as _, RandomState};
@@ -12,7 +12,7 @@ use crate::World;
 use crate::mqtt_client::{connect, publish};
 use crate::process::status;
 
-/// How often the server is killed in the middle of uploads; `MILLSTREAM_KILLS` sets another number.
+/// Number of times that the server is killed during uploads; `MILLSTREAM_KILLS` sets another number.
 const KILLS: usize = 4;
 /// Messages of an MQTT device that nothing has confirmed yet.
 const IN_FLIGHT: u64 = 8;

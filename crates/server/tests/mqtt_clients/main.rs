@@ -4,15 +4,13 @@
 
 mod acknowledged;
 mod commands;
-#[path = "../main_job/guide.rs"]
-mod guide;
-mod guides;
 #[path = "../../../connect/tests/connect/mqtt_client.rs"]
 #[allow(dead_code, reason = "the adapter's tests use more of it")]
 mod mqtt_client;
 #[path = "../main_job/process.rs"]
 #[allow(dead_code, reason = "the main job's tests use more of it")]
 mod process;
+mod refused_subscriptions;
 mod sessions;
 mod simulated;
 mod tour;
@@ -36,8 +34,12 @@ struct World {
 
 impl World {
     fn start() -> Self {
+        Self::start_by(process::millstream(), &[])
+    }
+
+    fn start_by(program: Command, arguments: &[&str]) -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let process = Process::start(dir.path());
+        let process = Process::start_by(program, dir.path(), arguments);
         let json = [("Content-Type", "application/json")];
         for (device, body) in [("gateway", "{}"), ("behind", r#"{"via":["gateway"]}"#), ("stranger", "{}")] {
             let path = format!("/v1/devices/default/{device}");
@@ -81,7 +83,7 @@ impl World {
         values
     }
 
-    /// Whether each of a client's messages is there, once.
+    /// Checks that each of a client's messages is there, once.
     fn expect_all(&self, begin: &str) {
         let mut expected: Vec<String> = (0..COUNT).map(|at| format!("{begin}-{at}")).collect();
         expected.sort_unstable();
@@ -204,7 +206,7 @@ fn paho_and_mqttjs_do_the_same_over_websocket() {
 }
 
 #[test]
-fn mosquitto_sub_hears_what_mosquitto_pub_says_at_all_three_qualities() {
+fn mosquitto_sub_gets_messages_of_mosquitto_pub_at_all_three_qualities() {
     let world = World::start();
     for version in ["311", "5"] {
         for qos in ["0", "1", "2"] {
@@ -227,7 +229,7 @@ fn mosquitto_sub_hears_what_mosquitto_pub_says_at_all_three_qualities() {
 }
 
 #[test]
-fn three_mosquitto_subs_share_what_one_mosquitto_pub_says() {
+fn three_mosquitto_subs_share_the_messages_of_one_mosquitto_pub() {
     let world = World::start();
     let mut readers: Vec<_> = (0..3)
         .map(|_| {

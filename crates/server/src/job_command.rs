@@ -1,0 +1,187 @@
+//! `millstream job`: jobs from the terminal, over the HTTP API of a running server. Only tests run in this process.
+
+use std::path::PathBuf;
+
+use hyper::Method;
+use serde_json::{Value, json};
+
+use crate::client::{Server, encoded};
+use crate::job_client::{count, path, rate, send_document};
+use crate::job_tap_command::{self, TapArgs};
+use crate::job_test_command::{self, TestArgs};
+use crate::terminal::{self, aligned, cell, show, show_lines};
+use crate::{job_graph_command, job_new_command, job_run_command};
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct JobArgs {
+    #[command(subcommand)]
+    action: JobAction,
+    #[command(flatten)]
+    server: Server,
+    /// Print JSON
+    #[arg(long, global = true)]
+    json: bool,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum JobAction {
+    /// Print a document to start from, with comments and tests
+    New {
+        /// The name of the job [default: starter]
+        name: Option<String>,
+    },
+    /// Submit a job and print its id
+    Submit {
+        /// The document, YAML or JSON; - reads standard input
+        file: PathBuf,
+    },
+    /// Check a document and print all its faults
+    Validate {
+        /// The document, YAML or JSON; - reads standard input
+        file: PathBuf,
+    },
+    /// Run the tests of documents, without a server
+    Test(TestArgs),
+    /// Submit a job and follow it until it ends; Ctrl-C stops it. The exit status is 1 if it fails
+    Run {
+        /// The document, YAML or JSON; - reads standard input
+        file: PathBuf,
+    },
+    /// List jobs, newest first
+    List {
+        /// Only jobs in this state, such as running or failed
+        #[arg(long)]
+        state: Option<String>,
+        /// Only jobs of this name
+        #[arg(long)]
+        name: Option<String>,
+    },
+    /// Show a job: its state and the figures of its nodes
+    #[command(visible_alias = "status")]
+    Show {
+        /// The job's id, or the name of its latest run
+        job: String,
+    },
+    /// Show a job as a tree of its nodes, with the records of its edges
+    Graph {
+        /// The job's id, or the name of its latest run
+        job: String,
+    },
+    /// Print samples of the records that pass an edge of a running job, one JSON object a line
+    Tap(TapArgs),
+    /// Stop a job; what it has read is finished first
+    Stop {
+        /// The job's id, or the name of its latest run
+        job: String,
+        /// Throw away what is in flight; a later run of the job reads it again
+        #[arg(long)]
+        immediate: bool,
+    },
+    /// Kill a job at once and for good
+    Kill {
+        /// The job's id, or the name of its latest run
+        job: String,
+    },
+    /// List the types of sources, transforms and sinks with their keys
+    Connectors,
+}
+
+pub(crate) fn run(arguments: &JobArgs) -> anyhow::Result<()> {
+    match &arguments.action {
+        // It stops its job when it is interrupted.
+        JobAction::Run { .. } => terminal::run_to_the_end(act(arguments)),
+        _ => terminal::run(act(arguments)),
+    }
+}
+
+async fn act(arguments: &JobArgs) -> anyhow::Result<()> {
+    let (server, is_json) = (&arguments.server, arguments.json);
+    match &arguments.action {
+        JobAction::New { name } => job_new_command::run(name.as_deref()),
+        JobAction::Run { file } => job_run_command::run(server, file, is_json).await,
+        JobAction::Submit { file } => {
+            let told = send_document(server, "/api/jobs", file).await?;
+            if is_json { show_lines([&told]) } else { show(&format!("{}\n", cell(&told["id"]))) }
+        }
+        JobAction::Validate { file } => {
+            let told = send_document(server, "/api/jobs/validate", file).await?;
+            let line = format!("{} is valid; hash {}\n", cell(&told["name"]), cell(&told["hash"]));
+            if is_json { show_lines([&told]) } else { show(&line) }
+        }
+        JobAction::Test(test) => job_test_command::run(test, is_json),
+        JobAction::List { state, name } => {
+            let given = [("state", state), ("name", name)];
+            let parts = given.iter().filter_map(|(key, value)| Some(format!("{key}={}", encoded(value.as_deref()?))));
+            let path = format!("/api/jobs?{}", parts.collect::<Vec<_>>().join("&"));
+            let jobs = server.ask(Method::GET, &path, String::new()).await?;
+            let jobs = jobs.as_array().map(Vec::as_slice).unwrap_or_default();
+            if is_json { show_lines(jobs) } else { show(&table(jobs)) }
+        }
+        JobAction::Show { job } => {
+            let job = server.ask(Method::GET, &path(server, job, "").await?, String::new()).await?;
+            if is_json { show_lines([&job]) } else { show(&described(&job)) }
+        }
+        JobAction::Graph { job } => {
+            let graph = server.ask(Method::GET, &path(server, job, "/graph").await?, String::new()).await?;
+            if is_json { show_lines([&graph]) } else { show(&job_graph_command::described(&graph)) }
+        }
+        JobAction::Tap(tap) => job_tap_command::run(server, tap).await,
+        JobAction::Stop { job, immediate } => {
+            let mode = if *immediate { "immediate" } else { "graceful" };
+            let path = path(server, job, "/stop").await?;
+            server.answered(Method::POST, &path, json!({ "mode": mode }).to_string()).await?;
+            show(&format!("job {job} stops\n"))
+        }
+        JobAction::Kill { job } => {
+            server.answered(Method::DELETE, &path(server, job, "").await?, String::new()).await?;
+            show(&format!("job {job} is killed\n"))
+        }
+        JobAction::Connectors => {
+            let types = server.ask(Method::GET, "/api/jobs/connectors", String::new()).await?;
+            let types = types.as_array().map(Vec::as_slice).unwrap_or_default();
+            if is_json { show_lines(types) } else { show(&connectors(types)) }
+        }
+    }
+}
+
+fn table(jobs: &[Value]) -> String {
+    let head = ["ID", "NAME", "STATE", "SUBMITTED", "IN", "OUT", "REASON"].map(str::to_owned);
+    let row = |job: &Value| {
+        let reason = job["reason"].as_str().map(crate::query_command::printable).unwrap_or_default();
+        let [id, name, state, submitted] = ["id", "name", "state", "submitted"].map(|key| cell(&job[key]));
+        [id, name, state, submitted, rate(&job["rate_in"]), rate(&job["rate_out"]), reason]
+    };
+    aligned(&std::iter::once(head).chain(jobs.iter().map(row)).collect::<Vec<_>>())
+}
+
+fn described(job: &Value) -> String {
+    let lines = ["id", "name", "state", "reason", "submitted", "ended", "restarts", "hash"];
+    let rows = lines.iter().filter(|key| !job[**key].is_null()).map(|key| [(*key).to_owned(), cell(&job[*key])]);
+    let mut text = aligned(&rows.collect::<Vec<_>>());
+    let head = ["NODE", "TYPE", "IN", "OUT", "RATE IN", "RATE OUT", "ERRORS", "UNROUTED"].map(str::to_owned);
+    let row = |node: &Value| {
+        let [name, kind] = ["name", "type"].map(|key| cell(&node[key]));
+        let [read, written, errors, unrouted] =
+            ["records_in", "records_out", "errors", "unrouted"].map(|key| count(&node[key]));
+        [name, kind, read, written, rate(&node["rate_in"]), rate(&node["rate_out"]), errors, unrouted]
+    };
+    if let Some(nodes) = job["nodes"].as_array() {
+        text.push('\n');
+        text.push_str(&aligned(&std::iter::once(head).chain(nodes.iter().map(row)).collect::<Vec<_>>()));
+    }
+    text
+}
+
+fn connectors(types: &[Value]) -> String {
+    let mut text = String::new();
+    for kind in types {
+        text.push_str(&format!("{} {}: {}\n", cell(&kind["role"]), cell(&kind["name"]), cell(&kind["summary"])));
+        let rows = kind["keys"].as_array().into_iter().flatten().map(|key| {
+            let default = key["default"].as_str().map_or_else(String::new, |default| format!(" Default {default}."));
+            let need = if key["required"] == true { "required" } else { "" };
+            [format!("  {}", cell(&key["name"])), need.to_owned(), format!("{}{default}", cell(&key["doc"]))]
+        });
+        text.push_str(&aligned(&rows.collect::<Vec<_>>()));
+    }
+    text
+}

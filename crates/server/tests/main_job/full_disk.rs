@@ -1,0 +1,172 @@
+//! A server on a file system that is really full, without a floor (`log.disk_free_min_bytes = 0`).
+//!
+//! The file system is a tmpfs in a mount namespace of the server's own, which a user namespace allows without root.
+//! A system that forbids user namespaces lets nothing be mounted: the test then says so and checks nothing. The log's
+//! own tests (`log/tests/failures.rs`) run the same cases everywhere, on a simulated disk.
+
+use std::fs::File;
+use std::io::{ErrorKind, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use crate::process::{Answer, Process, ask, millstream, until};
+
+const DISK: &str = "size=256m";
+/// Less than a turn of the log's segments needs, and enough to end one that has begun.
+const NEARLY_FULL_BYTES: u64 = 3 << 20;
+const JSON: (&str, &str) = ("Content-Type", "application/json");
+
+fn in_own_namespace() -> Command {
+    let mut command = Command::new("unshare");
+    command.args(["--map-root-user", "--mount"]);
+    command
+}
+
+fn start(dir: &Path) -> Process {
+    let mut program = in_own_namespace();
+    let script = format!("mount -t tmpfs -o {DISK} none \"$0\" && exec \"$@\"");
+    program.args(["sh", "-c", &script]).arg(dir).arg(env!("CARGO_BIN_EXE_millstream"));
+    let settings = ["--set", "log.disk_free_min_bytes=0", "--set", "connect.http.authentication_required=false"];
+    Process::start_by(program, dir, &settings)
+}
+
+/// A file on the server's disk that takes its room.
+struct Ballast {
+    path: PathBuf,
+    file: File,
+}
+
+impl Ballast {
+    fn create(process: &Process, dir: &Path) -> Self {
+        let path = PathBuf::from(format!("/proc/{}/root{}/ballast", process.id(), dir.display()));
+        Self { file: File::create(&path).unwrap(), path }
+    }
+
+    fn free_bytes(&self) -> u64 {
+        let told = Command::new("stat").args(["--file-system", "--format=%a %S"]).arg(&self.path).output().unwrap();
+        let told = String::from_utf8(told.stdout).unwrap();
+        let (blocks, block_bytes) = told.trim().split_once(' ').unwrap();
+        blocks.parse::<u64>().unwrap() * block_bytes.parse::<u64>().unwrap()
+    }
+
+    /// Takes all room but this much.
+    fn leave(&mut self, bytes: u64) {
+        const PIECE: [u8; 4096] = [7; 4096];
+        while self.free_bytes() > bytes {
+            for _ in 0..(self.free_bytes() - bytes).div_ceil(PIECE.len() as u64) {
+                match self.file.write_all(&PIECE) {
+                    Err(full) if full.kind() == ErrorKind::StorageFull => return,
+                    written => written.unwrap(),
+                }
+            }
+        }
+    }
+
+    fn make_room(self) {
+        std::fs::remove_file(&self.path).unwrap();
+    }
+}
+
+fn send(process: &Process) -> Answer {
+    ask(process.devices, "PUT", "/telemetry/mill/wheel", &[JSON, ("QoS-Level", "1")], br#"{"temp": 21.5}"#)
+}
+
+fn create(process: &Process, entity: &str) -> Answer {
+    let entity = format!(r#"{{"id": "{entity}", "type": "Room"}}"#);
+    ask(process.applications, "POST", "/v2/entities", &[JSON], entity.as_bytes())
+}
+
+fn warm(process: &Process, entity: &str) -> Answer {
+    let path = format!("/v2/entities/{entity}/attrs?options=keyValues");
+    ask(process.applications, "POST", &path, &[JSON], br#"{"temp": 21.5}"#)
+}
+
+fn put_key(process: &Process, key: &str) -> Answer {
+    ask(process.applications, "PUT", &format!("/kv/things/{key}"), &[], b"value")
+}
+
+fn with_input(mut command: Command, input: &str) -> Output {
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+    child.wait_with_output().unwrap()
+}
+
+fn append(process: &Process, value: &str) -> Output {
+    let mut command = millstream();
+    command.args(["topic", "append", "orders", "--format", "values"]);
+    command.env("MILLSTREAM_SERVER", process.applications_url());
+    with_input(command, value)
+}
+
+/// Produces a record, and does not try again.
+fn produce(process: &Process, value: &str) -> Output {
+    let mut kcat = Command::new("kcat");
+    kcat.args(["-P", "-b", &process.kafka.to_string(), "-t", "orders", "-p", "0", "-X", "retries=0"]);
+    with_input(kcat, value)
+}
+
+fn stored(process: &Process) -> String {
+    let headers = [("Accept", "text/event-stream")];
+    ask(process.applications, "GET", "/api/streams/orders?from=earliest&until=latest", &headers, b"").text()
+}
+
+#[test]
+fn on_a_full_file_system_without_a_floor_every_write_is_refused_at_once_and_goes_on_once_there_is_room() {
+    if !in_own_namespace().arg("true").status().is_ok_and(|status| status.success()) {
+        eprintln!("nothing is checked: this system forbids user namespaces ('unshare --map-root-user --mount true')");
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let process = start(dir.path());
+    for path in ["/v1/tenants/mill", "/v1/devices/mill/wheel"] {
+        assert_eq!(ask(process.applications, "POST", path, &[JSON], b"").status, 201, "{path}");
+    }
+    assert_eq!(ask(process.applications, "PUT", "/api/streams/orders", &[JSON], br#"{"partitions": 1}"#).status, 201);
+    assert_eq!(ask(process.applications, "PUT", "/buckets/things", &[], b"{}").status, 201);
+    assert_eq!((create(&process, "before").status, send(&process).status), (201, 202));
+    assert_eq!((put_key(&process, "before").status, put_key(&process, "gone").status), (201, 201));
+    for written in [append(&process, "\"appended before\""), produce(&process, "produced before")] {
+        assert!(written.status.success(), "{written:?}");
+    }
+
+    let mut ballast = Ballast::create(&process, dir.path());
+    ballast.leave(NEARLY_FULL_BYTES);
+    until("the shortage is known", || process.get("/readyz").status == 503);
+    ballast.leave(0);
+    let disk = format!("the disk of {}", dir.path().join("log").display());
+    let is_told = |text: &str| text.contains(&disk) && text.contains(" is full: ") && text.contains("make room");
+    let ready = process.get("/readyz");
+    assert!(ready.status == 503 && is_told(&ready.text()), "{}", ready.text());
+    let delete_key = || ask(process.applications, "DELETE", "/kv/things/gone", &[], b"");
+    let of_entities = [send(&process), create(&process, "after"), warm(&process, "before")];
+    let of_keys = [put_key(&process, "after"), put_key(&process, "before"), delete_key()];
+    for refused in of_entities.into_iter().chain(of_keys) {
+        assert!(refused.status == 503 && is_told(&refused.text()), "{} {}", refused.status, refused.text());
+    }
+    let refused = append(&process, "\"refused\"");
+    let told = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(!refused.status.success() && is_told(&told), "{told}");
+    let refused = produce(&process, "refused");
+    let told = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(!refused.status.success() && told.contains("Not enough in-sync replicas"), "{told}");
+    assert_eq!(process.get_json("/v2/entities?type=Room&attrs=id")[0]["id"], "before", "reads go on");
+    assert_eq!(process.get("/kv/things/before").body, b"value", "reads go on");
+    assert_eq!((process.get("/kv/things/gone").status, process.get("/kv/things/after").status), (200, 404));
+
+    ballast.make_room();
+    until("there is room again", || process.get("/readyz").status == 200);
+    assert_eq!((send(&process).status, create(&process, "after").status), (202, 201));
+    assert_eq!(warm(&process, "before").status, 204);
+    assert_eq!((put_key(&process, "after").status, delete_key().status), (201, 204));
+    assert_eq!((process.get("/kv/things/after").status, process.get("/kv/things/gone").status), (200, 404));
+    for written in [append(&process, "\"appended after\""), produce(&process, "produced after")] {
+        assert!(written.status.success(), "{written:?}");
+    }
+    let stored = stored(&process);
+    for value in ["appended before", "produced before", "appended after", "produced after"] {
+        assert!(stored.contains(value), "{value} in {stored}");
+    }
+    assert!(!stored.contains("refused"), "{stored}");
+    process.stop();
+}

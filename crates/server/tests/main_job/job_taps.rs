@@ -1,0 +1,174 @@
+//! Taps, figures and metrics of jobs, over HTTP.
+
+use serde_json::{Value, json};
+
+use crate::jobs::{JSON, append, create_topics, document, submit};
+use crate::process::{Events, Process, ask, until};
+
+/// Submits the job and appends the numbers 0 to 99, of which it writes 75.
+fn run(process: &Process, id: &str) {
+    create_topics(process);
+    let mut job = document();
+    job["id"] = id.into();
+    assert_eq!(submit(process, &job).status, 201);
+}
+
+fn node(described: &Value, name: &str) -> Value {
+    described["nodes"].as_array().unwrap().iter().find(|node| node["name"] == name).unwrap().clone()
+}
+
+#[test]
+fn a_tap_sends_the_records_of_an_edge_and_says_how_the_job_ended() {
+    let dir = tempfile::tempdir().unwrap();
+    let process = Process::start(dir.path());
+    run(&process, "d1");
+    let mut tap = Events::get(&process, "/api/jobs/d1/tap?edge=twice,out&rate=1000", &[]);
+    let opening = tap.next().unwrap();
+    assert_eq!((&*opening.name, &opening.data["job"], &opening.data["rate"]), ("open", &json!("d1"), &json!(1000.0)));
+    assert_eq!(opening.data["edge"], json!({"from": "twice", "to": "out"}));
+    append(&process, 0..3);
+    for n in [1, 2] {
+        let event = tap.next().unwrap();
+        let record = &event.data;
+        assert_eq!((&*event.name, &record["value"]), ("record", &json!({"n": n, "twice": 2 * n})), "{record:#}");
+        assert_eq!((&record["key"], &record["topic"]), (&json!(format!("k{n}")), &json!("numbers")), "{record:#}");
+        assert!(record["offset"].is_u64() && record["partition"].is_u64() && record["timestamp"].is_string());
+        assert!(record["seen"].as_u64() >= Some(n) && record["dropped"] == 0, "{record:#}");
+    }
+    assert_eq!(ask(process.applications, "POST", "/api/jobs/d1/stop", &[JSON], b"{}").status, 202);
+    let end = tap.next().unwrap();
+    assert_eq!((&*end.name, &end.data["reason"], &end.data["sent"]), ("end", &json!("stopped"), &json!(2)));
+    assert!(tap.next().is_none());
+    process.stop();
+}
+
+#[test]
+fn taps_are_refused_for_unknown_edges_rates_and_jobs() {
+    let dir = tempfile::tempdir().unwrap();
+    let process = Process::start(dir.path());
+    run(&process, "d1");
+    let refused = process.get("/api/jobs/d1/tap?edge=in,out");
+    assert_eq!(refused.status, 422, "{}", refused.text());
+    assert_eq!(refused.json()["edges"], json!(["in,some", "some,twice", "twice,out"]));
+    for (path, status) in [
+        ("d1/tap?edge=in,some&rate=0", 400),
+        ("d1/tap?edge=in,some&rate=1001", 400),
+        ("d1/tap?edge=in,some&rate=NaN", 400),
+        ("d1/tap?edge=in", 400),
+        ("d1/tap", 400),
+        ("none/tap?edge=in,some", 404),
+    ] {
+        let refused = process.get(&format!("/api/jobs/{path}"));
+        assert_eq!(refused.status, status, "{path}: {}", refused.text());
+    }
+    assert_eq!(ask(process.applications, "DELETE", "/api/jobs/d1", &[], b"").status, 204);
+    let refused = process.get("/api/jobs/d1/tap?edge=in,some");
+    assert!(refused.status == 404 && refused.text().contains("killed"), "{}", refused.text());
+    process.stop();
+}
+
+#[test]
+fn a_server_that_stops_ends_its_taps() {
+    let dir = tempfile::tempdir().unwrap();
+    let process = Process::start(dir.path());
+    run(&process, "d1");
+    let mut tap = Events::get(&process, "/api/jobs/d1/tap?edge=in,some", &[]);
+    assert_eq!(tap.next().unwrap().name, "open");
+    process.stop();
+    assert!(tap.next().is_none(), "the job has not ended, so there is no last event");
+}
+
+#[test]
+fn a_tap_needs_the_role_reader() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("settings.toml");
+    let token = "0123456789abcdef";
+    let text = format!("[[applications.tokens]]\nname = \"writer\"\ntoken = \"{token}\"\nroles = [\"writer\"]\n");
+    std::fs::write(&file, text).unwrap();
+    let process = Process::start_on(dir.path(), &["--config", file.to_str().unwrap()]);
+    let bearer = format!("Bearer {token}");
+    for path in ["/api/jobs/d1/tap?edge=in,some", "/api/jobs/d1/status", "/api/jobs/d1/graph", "/api/jobs/schema"] {
+        let answer = ask(process.applications, "GET", path, &[("Authorization", &bearer)], b"");
+        assert_eq!(answer.status, 403, "{path}: {}", answer.text());
+        assert_eq!(ask(process.applications, "GET", path, &[], b"").status, 401, "{path}");
+    }
+    process.stop();
+}
+
+#[test]
+fn status_graph_and_metrics_have_the_same_figures_and_a_job_that_ended_leaves_the_metrics() {
+    let dir = tempfile::tempdir().unwrap();
+    let process = Process::start(dir.path());
+    run(&process, "d1");
+    append(&process, 0..100);
+    until("all records are finished", || {
+        let status = process.get_json("/api/jobs/d1/status");
+        status["records_out"] == 75 && status["lag"] == 0
+    });
+    let (status, graph) = (process.get_json("/api/jobs/d1/status"), process.get_json("/api/jobs/d1/graph"));
+    assert!(status.get("document").is_none() && status["at"].is_string() && graph["at"].is_string(), "{status:#}");
+    for described in [&status, &graph, &process.get_json("/api/jobs/d1")] {
+        assert_eq!(described["state"], "running");
+        let [read, some] = ["in", "some"].map(|name| node(described, name));
+        assert_eq!([&read["records_in"], &read["lag"], &read["offset"]], [100, 0, 100], "{read:#}");
+        assert_eq!([&some["records_in"], &some["records_out"], &some["errors"]], [100, 75, 0], "{some:#}");
+        assert!(some["latency_ms"]["p99"].is_f64() && some["rate_in_1m"].is_f64(), "{some:#}");
+    }
+    let edges = graph["edges"].as_array().unwrap();
+    let routed: Vec<_> = edges.iter().map(|edge| edge["records"].as_u64().unwrap()).collect();
+    assert_eq!(routed, [100, 75, 75], "{graph:#}");
+    assert_eq!(edges[0]["exchange"], "fused");
+
+    let metrics = process.get("/metrics").text();
+    let of_node = |metric: &str, node: &str| format!("{metric}{{job=\"doubling\",node=\"{node}\",tenant=\"default\"}}");
+    for line in [
+        of_node("millstream_job_records_in", "some") + " 100",
+        of_node("millstream_job_records_out", "some") + " 75",
+        of_node("millstream_job_unrouted", "some") + " 0",
+        of_node("millstream_job_source_offset", "in") + " 100",
+        of_node("millstream_job_source_lag", "in") + " 0",
+        "millstream_jobs{state=\"running\"} 1".to_owned(),
+        "millstream_jobs{state=\"starting\"} 0".to_owned(),
+    ] {
+        assert!(metrics.lines().any(|found| found == line), "{line} in\n{metrics}");
+    }
+    for start in [
+        "millstream_job_batches_in{job=\"doubling\"",
+        "millstream_job_batches_out{job=\"doubling\"",
+        "millstream_job_batch_seconds{job=\"doubling\",node=\"twice\",quantile=\"0.99\"",
+    ] {
+        assert!(metrics.contains(start), "{start} in\n{metrics}");
+    }
+    assert_eq!(ask(process.applications, "DELETE", "/api/jobs/d1", &[], b"").status, 204);
+    let metrics = process.get("/metrics").text();
+    assert!(!metrics.contains("job=\"doubling\""), "{metrics}");
+    assert!(metrics.contains("millstream_jobs{state=\"killed\"} 1"), "{metrics}");
+    process.stop();
+}
+
+#[test]
+fn errors_count_by_code_in_the_metrics() {
+    let dir = tempfile::tempdir().unwrap();
+    let process = Process::start(dir.path());
+    create_topics(&process);
+    let mut job = document();
+    job["transforms"]["twice"]["select"] = "n, 10 / (n - 1) AS twice".into();
+    job["sinks"]["bad"] = json!({"type": "blackhole", "inputs": ["twice"]});
+    job["routes"] = json!([{"from": "twice", "on_error": true, "to": ["bad"], "stop": true}]);
+    assert_eq!(submit(&process, &job).status, 201);
+    append(&process, 0..3);
+    let line = "millstream_job_errors{code=\"division_by_zero\",job=\"doubling\",node=\"twice\",tenant=\"default\"} 1";
+    until("the error is counted", || process.get("/metrics").text().lines().any(|found| found == line));
+    process.stop();
+}
+
+#[test]
+fn the_schema_names_the_types_of_nodes() {
+    let dir = tempfile::tempdir().unwrap();
+    let process = Process::start(dir.path());
+    let schema = process.get_json("/api/jobs/schema");
+    assert_eq!(schema["$schema"], "https://json-schema.org/draft/2020-12/schema");
+    let sources = &schema["$defs"]["source"]["properties"]["type"]["enum"];
+    assert!(sources.as_array().is_some_and(|types| types.contains(&json!("stream"))), "{schema:#}");
+    process.stop();
+}

@@ -1,0 +1,168 @@
+//! Redis clients that are not ours, as their users run them; Redis's own test suite; and a Redis beside ours that must
+//! give the same replies. `scripts/setup-clients` installs them.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod compare;
+mod differential;
+mod generate;
+mod nginx;
+#[path = "../main_job/process.rs"]
+#[allow(dead_code, reason = "the main job's tests use more of it")]
+mod process;
+mod resp;
+mod server;
+mod suite;
+
+use std::path::Path;
+
+use server::{Server, beside, installed, long_checks_run, output, patient};
+
+fn python(server: &Server, script: &str) {
+    let mut python = patient(installed("venv/bin/python"));
+    // Nothing is written beside the sources.
+    python.env("PYTHONDONTWRITEBYTECODE", "1").arg(beside(script));
+    server.run(python);
+}
+
+fn javascript(server: &Server, script: &str) {
+    let mut node = patient("node");
+    node.env("REDIS_CLIENTS_HOME", installed("js")).arg(beside(script));
+    server.run(node);
+}
+
+#[test]
+fn redis_py_works_in_both_protocols() {
+    python(&Server::start(), "redis_py.py");
+}
+
+/// The tests that need none of the commands in `missing.conf`.
+#[test]
+fn redis_pys_own_tests_pass() {
+    if !long_checks_run() {
+        return;
+    }
+    let (server, list) = (Server::start(), beside("redis_py_tests.txt"));
+    let mut pytest = patient(installed("venv/bin/python"));
+    pytest.current_dir(installed("redis-py")).env("PYTHONDONTWRITEBYTECODE", "1");
+    pytest.args(["-m", "pytest", "-c", "/dev/null", "--rootdir=.", "-p", "no:cacheprovider", "-q", "--tb=short"]);
+    pytest.args(["--redis-url", &format!("redis://{}/0", server.address)]).arg(format!("@{}", list.display()));
+    let said = output(&mut pytest, "");
+    let count = std::fs::read_to_string(list).unwrap().lines().count();
+    let summary = said.lines().last().unwrap_or_default();
+    assert!(summary.starts_with(&format!("{count} passed")), "{said}");
+    assert!(!summary.contains("skipped"), "{said}");
+}
+
+#[test]
+fn ioredis_works() {
+    javascript(&Server::start(), "ioredis.mjs");
+}
+
+#[test]
+fn go_redis_works_in_both_protocols() {
+    if long_checks_run() {
+        Server::start().run(patient(installed("go_redis")));
+    }
+}
+
+#[test]
+fn jedis_works_in_both_protocols() {
+    if long_checks_run() {
+        let mut java = patient("java");
+        java.args(["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-XX:-UsePerfData", "-cp"]);
+        java.arg(installed("jars").join("*")).arg(beside("Jedis.java"));
+        Server::start().run(java);
+    }
+}
+
+#[test]
+fn djangos_own_cache_and_sessions_work() {
+    if long_checks_run() {
+        python(&Server::start(), "django_cache.py");
+    }
+}
+
+#[test]
+fn two_express_applications_share_sessions_by_connect_redis() {
+    if long_checks_run() {
+        javascript(&Server::start(), "sessions.mjs");
+    }
+}
+
+#[test]
+fn two_socket_io_servers_reach_each_others_clients() {
+    if long_checks_run() {
+        javascript(&Server::start(), "socket_io.mjs");
+    }
+}
+
+#[test]
+fn redis_cli_shows_replies_as_those_of_redis() {
+    let server = Server::start();
+    let session = [
+        ("SET cli:key \"two words\"", "OK"),
+        ("GET cli:key", "\"two words\""),
+        ("GET cli:none", "(nil)"),
+        ("INCRBY cli:count 42", "(integer) 42"),
+        ("MGET cli:count cli:none", "1) \"42\"\n2) (nil)"),
+        ("INCR cli:key", "(error) ERR value is not an integer or out of range"),
+        ("NOSUCH a b", "(error) ERR unknown command 'NOSUCH', with args beginning with: 'a' 'b' "),
+        ("MULTI", "OK"),
+        ("INCR cli:count", "QUEUED"),
+        ("EXEC", "1) (integer) 43"),
+    ];
+    let asked: String = session.iter().map(|(asked, _)| format!("{asked}\n")).collect();
+    for protocol in ["-2", "-3"] {
+        assert_eq!(server.redis_cli(&["FLUSHALL"], ""), "OK\n");
+        let expected: Vec<&str> = session.iter().flat_map(|(_, shown)| shown.lines()).collect();
+        let shown = server.redis_cli(&[protocol, "--no-raw"], &asked);
+        let shown: Vec<&str> = shown.lines().filter(|line| !line.is_empty()).collect();
+        assert_eq!(shown, expected);
+    }
+}
+
+#[test]
+fn redis_cli_loads_scans_and_measures_keys() {
+    let server = Server::start();
+    let loaded: String = (0..5000).map(|at| format!("SET load:{at} {at}\r\n")).collect();
+    let said = server.redis_cli(&["--pipe"], &loaded);
+    assert!(said.contains("errors: 0, replies: 5000"), "{said}");
+    let mut found: Vec<String> =
+        server.redis_cli(&["--scan", "--pattern", "load:*"], "").lines().map(str::to_owned).collect();
+    found.sort_unstable();
+    let mut expected: Vec<String> = (0..5000).map(|at| format!("load:{at}")).collect();
+    expected.sort_unstable();
+    assert_eq!(found, expected);
+    let biggest = server.redis_cli(&["--bigkeys"], "");
+    assert!(biggest.contains("Sampled 5000 keys") && biggest.contains("5000 strings with 18890 bytes"), "{biggest}");
+    let info = server.redis_cli(&["INFO", "keyspace"], "");
+    assert!(info.contains("db0:keys=5000,expires=0"), "{info}");
+}
+
+#[test]
+fn redis_benchmark_runs_and_sees_no_error() {
+    let server = Server::start();
+    let (host, port) = server.host_and_port();
+    for depth in ["1", "16"] {
+        let mut benchmark = patient(Path::new("redis-benchmark"));
+        benchmark.args([
+            "-h",
+            host,
+            "-p",
+            port,
+            "-t",
+            "ping,set,get,incr,mset",
+            "-n",
+            "2000",
+            "-c",
+            "20",
+            "-r",
+            "1000",
+        ]);
+        let said = output(benchmark.args(["-P", depth, "--csv"]), "");
+        let measured: Vec<&str> = said.lines().skip(1).filter_map(|line| line.split(',').next()).collect();
+        let expected = ["\"PING_INLINE\"", "\"PING_MBULK\"", "\"SET\"", "\"GET\"", "\"INCR\"", "\"MSET (10 keys)\""];
+        assert_eq!(measured, expected, "{said}");
+    }
+    assert_ne!(server.redis_cli(&["DBSIZE"], "").trim(), "0");
+}
