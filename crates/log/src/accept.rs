@@ -23,6 +23,9 @@ const URGENT_BYTES: usize = 256 << 10;
 /// A memory topic's ring holds at least this many batches, so making room drops only a part of it.
 const RING_BATCHES_MIN: usize = 8;
 const BATCH_MIN_BYTES: usize = 1 << 10;
+/// Largest batch of a compacted topic unless a single record is larger. Its records are read one by one, each with all of
+/// its batch.
+const COMPACTED_BATCH_BYTES: usize = 16 << 10;
 
 /// An earlier copy of a batch that a producer sends again. If the offsets of that copy are forgotten,
 /// `appended` is a later batch.
@@ -42,7 +45,7 @@ impl PartitionLog {
         let topic = self.topic.current();
         let batch_max_bytes = self.batch_max_bytes(&topic);
         let records_bytes = self.check_records(records, &topic)?;
-        let batches_max = 1 + 2 * (records_bytes / batch_max_bytes);
+        let batches_max = records.len().min(1 + 2 * (records_bytes / batch_max_bytes));
         let size_bytes = records_bytes + batches_max * APPEND_OVERHEAD_BYTES;
         self.check_append_size(size_bytes)?;
         let mut accept = self.lock();
@@ -388,7 +391,10 @@ impl PartitionLog {
     }
 
     fn batch_max_bytes(&self, topic: &Topic) -> usize {
-        let batch_max_bytes = self.shared.config.batch_max_bytes;
+        let batch_max_bytes = match topic.config.cleanup.compacts() {
+            true => self.shared.config.batch_max_bytes.min(COMPACTED_BATCH_BYTES),
+            false => self.shared.config.batch_max_bytes,
+        };
         match topic.config.storage {
             Storage::Disk => batch_max_bytes,
             Storage::Memory { max_bytes } => batch_max_bytes.min((max_bytes / RING_BATCHES_MIN).max(BATCH_MIN_BYTES)),

@@ -133,6 +133,25 @@ pub struct KnownProducer {
     pub transaction: Option<Offset>,
 }
 
+/// The result of [`Partition::read_one_cached`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum CachedRead {
+    /// The same as [`Partition::read_one`] returns.
+    Read(Option<StoredRecord>),
+    /// The disk must be read: call [`Partition::read_one`] from a plain thread.
+    OnDisk,
+}
+
+impl CachedRead {
+    /// The record; `None` if there is none, or if it was not read.
+    pub fn into_record(self) -> Option<StoredRecord> {
+        match self {
+            Self::Read(record) => record,
+            Self::OnDisk => None,
+        }
+    }
+}
+
 /// Stored batches as they are, with the aborted transactions that a reader must know.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct StoredBatches {
@@ -363,6 +382,12 @@ pub trait Partition: Send + Sync + 'static {
     /// # Errors
     /// [`Error::Corrupt`] instead of a damaged batch; [`Error::Batch`] if the batch does not inflate.
     fn read_one(&self, offset: Offset, up_to: UpTo) -> Result<Option<StoredRecord>, Error>;
+
+    /// As [`Partition::read_one`], but never waits for the disk: it may be called from an event loop.
+    ///
+    /// # Errors
+    /// Those of [`Partition::read_one`].
+    fn read_one_cached(&self, offset: Offset, up_to: UpTo) -> Result<CachedRead, Error>;
 
     /// Like [`Partition::read`], but omits nothing and lists the aborted transactions. For readers that filter by
     /// themselves, as Kafka's clients do.

@@ -6,11 +6,13 @@
 use std::any::Any;
 use std::fmt;
 use std::fs;
-use std::io::{self, IoSlice, Read};
+use std::io::{self, IoSlice, IoSliceMut, Read};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
+
+use rustix::io::{Errno, ReadWriteFlags};
 
 /// Most buffers that Linux accepts in one write (`IOV_MAX`).
 const PARTS_MAX: usize = 1024;
@@ -101,6 +103,14 @@ pub trait File: Send + Sync {
     /// # Errors
     /// The error of the operating system.
     fn read_at(&self, buf: &mut [u8], at: u64) -> io::Result<usize>;
+    /// Fills all of `buf` from `at` on without waiting for the disk. Returns `false`, with anything in `buf`, if the page
+    /// cache does not have all of it.
+    ///
+    /// # Errors
+    /// The error of the operating system.
+    fn read_cached_at(&self, buf: &mut [u8], at: u64) -> io::Result<bool> {
+        Ok(self.read_at(buf, at)? == buf.len())
+    }
     /// Writes all of `parts`, one after the other, from `at` on.
     ///
     /// # Errors
@@ -239,6 +249,15 @@ impl File for fs::File {
         Ok(filled)
     }
 
+    fn read_cached_at(&self, buf: &mut [u8], at: u64) -> io::Result<bool> {
+        match rustix::io::preadv2(self, &mut [IoSliceMut::new(buf)], at, ReadWriteFlags::NOWAIT) {
+            Ok(read) => Ok(read == buf.len()),
+            // Nothing is cached, or neither this kernel nor this file system can tell.
+            Err(Errno::AGAIN | Errno::INTR | Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
     fn write_at(&self, parts: &[IoSlice<'_>], at: u64) -> io::Result<()> {
         let mut at = at;
         let mut parts: Vec<IoSlice<'_>> = parts.iter().copied().filter(|part| !part.is_empty()).collect();
@@ -251,7 +270,7 @@ impl File for fs::File {
                     at += written as u64;
                     IoSlice::advance_slices(&mut left, written);
                 }
-                Err(rustix::io::Errno::INTR) => {}
+                Err(Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
             }
         }
@@ -291,6 +310,18 @@ mod tests {
         drop(held);
         lock().try_lock().unwrap();
         drop(copy);
+    }
+
+    #[test]
+    fn a_read_without_the_disk_gives_all_bytes_or_none() {
+        let file = tempfile::tempfile().unwrap();
+        write_in_pieces(&file, &[IoSlice::new(b"0123456789")], 0).unwrap();
+        let (mut some, mut beyond) = ([0; 4], [0; 11]);
+        // Whether a file system can do it is its own matter.
+        if File::read_cached_at(&file, &mut some, 3).unwrap() {
+            assert_eq!(&some, b"3456");
+        }
+        assert!(!File::read_cached_at(&file, &mut beyond, 0).unwrap());
     }
 
     #[test]

@@ -72,8 +72,8 @@ pub use ack::{AckLevel, Appended};
 pub use bell::{Bell, Board};
 pub use config::{DerivedTopic, LogConfig};
 pub use contract::{
-    AtomicAppend, Capabilities, CommittedPosition, EndTransaction, Hold, KnownProducer, Log, NO_EPOCH, Offsets, Owner,
-    POSITION_METADATA_MAX_BYTES, Partition, PositionCommit, StoredBatches, UpTo,
+    AtomicAppend, CachedRead, Capabilities, CommittedPosition, EndTransaction, Hold, KnownProducer, Log, NO_EPOCH,
+    Offsets, Owner, POSITION_METADATA_MAX_BYTES, Partition, PositionCommit, StoredBatches, UpTo,
 };
 pub use done::{Done, Reply, reply};
 pub use embedded::Embedded;

@@ -23,13 +23,13 @@ use crate::holds::Holds;
 use crate::last_stable::LastStableOffset;
 use crate::meta::PartitionRecord;
 use crate::producers::{ProducerLimits, Producers};
-use crate::segment::{Segment, SegmentPlace};
+use crate::segment::{ReadFrom, Segment, SegmentPlace};
 use crate::shared::EngineShared;
 use crate::tail_cache::{CachedBatch, TailCache};
 use crate::watchers::Watchers;
 use crate::{
-    AckLevel, Appended, Bell, Done, Error, Hold, KnownProducer, Located, Offsets, OpenTransaction, Partition, Storage,
-    Topic, UpTo, contract,
+    AckLevel, Appended, Bell, CachedRead, Done, Error, Hold, KnownProducer, Located, Offsets, OpenTransaction,
+    Partition, Storage, Topic, UpTo, contract,
 };
 
 /// Most records of one partition that are accepted and not synced. A start after a crash continues this far above the
@@ -432,7 +432,11 @@ impl Partition for PartitionLog {
     }
 
     fn read_one(&self, offset: Offset, up_to: UpTo) -> Result<Option<StoredRecord>, Error> {
-        self.read_single(offset, up_to)
+        Ok(self.read_single(offset, up_to, ReadFrom::Disk)?.into_record())
+    }
+
+    fn read_one_cached(&self, offset: Offset, up_to: UpTo) -> Result<CachedRead, Error> {
+        self.read_single(offset, up_to, ReadFrom::PageCache)
     }
 
     fn read_stored(&self, from: Offset, max_bytes: usize, up_to: UpTo) -> Result<contract::StoredBatches, Error> {

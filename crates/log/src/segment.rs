@@ -30,6 +30,7 @@ use std::time::Instant;
 use millstream_types::{BatchLimits, Offset, RecordBatch, TopicId, TopicPartition};
 use parking_lot::Mutex;
 
+pub(crate) use self::single_batch::{BatchRead, ReadFrom};
 use crate::block::{BLOCK_BYTES, BlockHeader, split_batches};
 use crate::buffers::Buffers;
 use crate::checksum_cache::ChecksumCache;
@@ -422,6 +423,11 @@ impl Segment {
         let batches = split_batches(bytes.slice(BLOCK_HEADER_BYTES..), limits);
         let batches = batches.ok_or_else(|| refuse("a block does not consist of batches"))?;
         Ok((header.appended_ms, batches))
+    }
+
+    /// `true` if the index is in memory.
+    fn has_blocks(&self) -> bool {
+        self.blocks.lock().is_some()
     }
 
     /// Passes the index entries to `look`; reads or rebuilds the index first if it is not in memory.

@@ -13,7 +13,9 @@ use std::thread;
 use millstream_log::conformance::read_one::read_each;
 use millstream_log::conformance::{ReadRecord, append_and_wait, read_all};
 use millstream_log::sim::{Rng, SimFiles};
-use millstream_log::{AckLevel, Cleanup, Embedded, Error, Log, LogConfig, Partition, SystemFiles, TopicConfig, UpTo};
+use millstream_log::{
+    AckLevel, CachedRead, Cleanup, Embedded, Error, Log, LogConfig, Partition, SystemFiles, TopicConfig, UpTo,
+};
 use millstream_types::{Compression, Offset, Record};
 use proptest::prelude::*;
 
@@ -136,6 +138,42 @@ fn a_read_in_a_block_that_was_met_reads_one_batch() {
     let each = (files.bytes_read() - before) / records.len() as u64;
     let batch_bytes = batch.size_bytes() as u64;
     assert!((batch_bytes..batch_bytes + 10).contains(&each), "{each} bytes for a record in a batch of {batch_bytes}");
+    log.close().unwrap();
+}
+
+#[test]
+fn a_read_without_the_disk_reads_a_batch_of_a_block_that_was_met_and_nothing_else() {
+    let (files, log, partition, records) = settled();
+    let read_cached = |record: &ReadRecord| partition.read_one_cached(record.offset, UpTo::Stable).unwrap();
+    let before = files.bytes_read();
+    assert!(records.iter().all(|record| read_cached(record) == CachedRead::OnDisk));
+    assert_eq!(files.bytes_read(), before);
+    read_each(&*partition, UpTo::Stable).unwrap();
+    for record in &records {
+        assert_eq!(ReadRecord::from(read_cached(record).into_record().unwrap().view()), *record);
+    }
+    log.close().unwrap();
+}
+
+#[test]
+fn the_batches_of_a_compacted_topic_are_small() {
+    let (files, clock) = (new_disk(), clock());
+    let config = LogConfig { dir: PathBuf::from("/data/log"), ..LogConfig::default() };
+    let log = Embedded::open(config, Arc::new(files), clock.clone(), clock).unwrap();
+    let longest = |cleanup| {
+        let topic = TopicConfig { partitions: 1, cleanup, ..TopicConfig::default() };
+        let partition = create(&log, &format!("t-{cleanup:?}").to_lowercase(), &topic).swap_remove(0);
+        let keys: Vec<_> = (0..100_u32).map(u32::to_be_bytes).collect();
+        let value = [b'x'; 1_000];
+        let records: Vec<_> =
+            keys.iter().map(|key| Record { key: Some(key), value: Some(&value), ..Record::default() }).collect();
+        append_and_wait(&*partition, &records, AckLevel::Written).unwrap();
+        let batches = partition.read(Offset(0), 1 << 20, UpTo::Tail).unwrap();
+        assert_eq!(batches.last().unwrap().next_offset(), Offset(100));
+        batches.iter().map(|batch| batch.size_bytes()).max().unwrap()
+    };
+    assert!(longest(Cleanup::Delete) > 64 << 10);
+    assert!(longest(Cleanup::Compact) <= 16 << 10);
     log.close().unwrap();
 }
 

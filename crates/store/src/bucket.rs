@@ -3,8 +3,8 @@
 //! A read looks a key up in the table and takes the value from the cache, or from the log at the key's offset. What it finds
 //! there must have that key; otherwise a newer write has landed meanwhile, and the key is looked up again.
 
+mod disk_read;
 mod scan;
-
 mod snapshot;
 
 use std::any::Any;
@@ -22,12 +22,13 @@ use millstream_view::{Failure, ViewRuntime, Views, ViewsConfig};
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
+use self::disk_read::{DiskRead, read_record};
 pub use self::snapshot::{Needed, Snapshot};
 use crate::counters::BucketCounts;
 use crate::keys::{Answer, Command, Keys, Loaded, OwnerTransaction};
 use crate::rate::WriteRate;
 use crate::read_cache::{CacheFigures, ReadCache};
-use crate::record::{Listed, Stored, is_own};
+use crate::record::{Listed, Stored};
 use crate::table::{Place, Table, Totals};
 use crate::{BucketConfig, Error, Interrupted, Refusal, StoreConfig, Value};
 
@@ -446,25 +447,22 @@ impl Bucket {
         Err(Error::ReadsWaiting { waiting: LOOKUPS_MAX })
     }
 
-    /// Reads the record of `key` at `offset` on one of the threads for that; `None` if the record has gone or has another key.
+    /// Reads the record of `key` at `offset`: at once where the page cache has it, otherwise on one of the threads for that.
+    /// `None` if the record has gone or has another key.
     pub(crate) async fn read_at(
         &self,
         partition: PartitionId,
         offset: u64,
         key: &[u8],
     ) -> Result<Option<Stored>, Error> {
-        let log = Arc::clone(&self.partitions[partition.0 as usize]);
-        let (cache, key) = (Arc::clone(&self.keys.cache), Bytes::copy_from_slice(key));
-        let (counts, begun) = (Arc::clone(&self.counts), Instant::now());
-        let work = move || {
-            let read = read_record(&*log, offset, &key).inspect_err(|_| counts.read_disk.failed())?;
-            // Chunks of large values would drive everything else out.
-            if let Some(stored) = read.as_ref().filter(|_| !is_own(&key)) {
-                counts.read_from_disk(&key, stored.value.bytes.len() as u64, begun);
-                cache.insert(partition, offset, &key, stored);
-            }
-            Ok(read)
-        };
+        let (log, read) =
+            (&self.partitions[partition.0 as usize], DiskRead { partition, offset, begun: Instant::now() });
+        if let Some(stored) = read.cached(&**log, key, &self.keys.cache, &self.counts)? {
+            return Ok(stored);
+        }
+        let (log, key) = (Arc::clone(log), Bytes::copy_from_slice(key));
+        let (cache, counts) = (Arc::clone(&self.keys.cache), Arc::clone(&self.counts));
+        let work = move || read.blocking(&*log, &key, &cache, &counts);
         let pending = self.readers.submit(work).map_err(|full| Error::ReadsWaiting { waiting: full.waiting })?;
         pending.await.map_err(|_| Error::Stopped)?
     }
@@ -630,21 +628,6 @@ fn done<T: 'static>(answer: Answer) -> Result<Done<T>, Error> {
         // It is asked until everything is loaded.
         Answer::NotLoaded { .. } => Err(Error::Stopped),
     }
-}
-
-/// Reads the record at `offset`; `None` if it has gone or has another key.
-fn read_record(log: &dyn Partition, offset: u64, key: &[u8]) -> Result<Option<Stored>, Error> {
-    let Some(record) = log.read_one(Offset(offset), UpTo::Tail)? else { return Ok(None) };
-    let (Some(found), Some(value)) = (&record.key, &record.value) else { return Ok(None) };
-    if found != key {
-        return Ok(None);
-    }
-    let stored = Stored::read(&record.view(), value.clone()).map_err(|fault| Error::Damaged {
-        partition: log.id().clone(),
-        offset,
-        what: fault.what,
-    })?;
-    Ok(Some(stored))
 }
 
 fn ensure_topic(topic: &TopicName, config: &BucketConfig, ground: &ViewRuntime) -> Result<(), Error> {

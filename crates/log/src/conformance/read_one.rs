@@ -3,7 +3,7 @@
 use millstream_types::{BatchBuilder, Compression, Epoch, Header, Offset, Producer, Record, TopicPartition};
 
 use super::{ReadRecord, Subject, answer, append_and_wait, new_topic, numbers, read_all, records};
-use crate::{AckLevel, EndTransaction, Error, Partition, Storage, TopicConfig, UpTo};
+use crate::{AckLevel, CachedRead, EndTransaction, Error, Partition, Storage, TopicConfig, UpTo};
 
 /// The records that [`Partition::read_one`] finds at the offsets from 0 to the one after the tail.
 ///
@@ -12,7 +12,10 @@ use crate::{AckLevel, EndTransaction, Error, Partition, Storage, TopicConfig, Up
 pub fn read_each(partition: &dyn Partition, up_to: UpTo) -> Result<Vec<ReadRecord>, Error> {
     let mut found = Vec::new();
     for offset in 0..=partition.offsets().tail.0 + 1 {
-        if let Some(record) = partition.read_one(Offset(offset), up_to)? {
+        let read = partition.read_one(Offset(offset), up_to)?;
+        let cached = partition.read_one_cached(Offset(offset), up_to)?;
+        assert!([CachedRead::OnDisk, CachedRead::Read(read.clone())].contains(&cached), "{cached:?} for {read:?}");
+        if let Some(record) = read {
             assert_eq!(record.offset, Offset(offset), "another record than the one asked for");
             found.push(ReadRecord::from(record.view()));
         }

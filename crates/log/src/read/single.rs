@@ -5,9 +5,9 @@ use std::sync::Arc;
 use millstream_types::{Offset, RecordBatch, StoredRecord};
 
 use crate::partition::PartitionLog;
-use crate::segment::Segment;
+use crate::segment::{BatchRead, ReadFrom, Segment};
 use crate::transactions::AbortedIndex;
-use crate::{Error, UpTo};
+use crate::{CachedRead, Error, UpTo};
 
 /// The source of a single record, chosen under the lock.
 enum BatchSource {
@@ -16,20 +16,25 @@ enum BatchSource {
 }
 
 impl PartitionLog {
-    /// Implements [`crate::Partition::read_one`] for the engine.
-    pub(crate) fn read_single(&self, offset: Offset, up_to: UpTo) -> Result<Option<StoredRecord>, Error> {
+    /// Implements [`crate::Partition::read_one`] and [`crate::Partition::read_one_cached`] for the engine.
+    pub(crate) fn read_single(&self, offset: Offset, up_to: UpTo, from: ReadFrom) -> Result<CachedRead, Error> {
         loop {
-            let Some((source, aborted)) = self.source_of(offset.0, up_to)? else { return Ok(None) };
-            let batch = match source {
-                BatchSource::Batch(batch) => Ok(Some(batch)),
-                BatchSource::Segment(segment) => match segment.batch_of(offset.0, &self.shared.limits) {
+            let Some((source, aborted)) = self.source_of(offset.0, up_to)? else { return Ok(CachedRead::Read(None)) };
+            let read = match source {
+                BatchSource::Batch(batch) => Ok(BatchRead::Found(batch)),
+                BatchSource::Segment(segment) => match segment.batch_of(offset.0, &self.shared.limits, from) {
                     // Compaction has replaced the segment, or retention has removed it.
                     Err(_) if segment.is_retired() => continue,
-                    found => found,
+                    read => read,
                 },
             };
-            let Some(batch) = batch? else { return Ok(None) };
-            return if self.is_shown(&batch, &aborted) { self.record_of(&batch, offset) } else { Ok(None) };
+            return match read? {
+                BatchRead::OnDisk => Ok(CachedRead::OnDisk),
+                BatchRead::Found(batch) if self.is_shown(&batch, &aborted) => {
+                    self.record_of(&batch, offset).map(CachedRead::Read)
+                }
+                BatchRead::Found(_) | BatchRead::Missing => Ok(CachedRead::Read(None)),
+            };
         }
     }
 
