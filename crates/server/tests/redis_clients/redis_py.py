@@ -146,7 +146,12 @@ def keyspace_events(client):
         subscriber.psubscribe("__key*__:py:watched", "__keyevent@*__:expired")
         until("the subscription", lambda: subscriber.get_message(timeout=1) is None and client.pubsub_numpat() == 2)
         client.set("py:watched", 1, px=20)
-        heard = [until("an event", lambda: subscriber.get_message(timeout=1)) for _ in range(4)]
+        heard = []
+        while len(heard) < 4:
+            event = until("an event", lambda: subscriber.get_message(timeout=1))
+            # Another key that has expired before is removed at any time.
+            if "py:watched" in (event["data"], event["channel"].partition(":")[2]):
+                heard.append(event)
         assert [(it["channel"], it["data"]) for it in heard[:2]] == [
             ("__keyspace@0__:py:watched", "set"),
             ("__keyspace@0__:py:watched", "expire"),
