@@ -14,7 +14,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use crate::jars::{Jars, no_java};
 
 const HEAP_MB: u32 = 350;
-/// How Kafka's own start script runs a broker.
+/// The options that Kafka's own start script gives the JVM of a broker.
 const JVM: [&str; 5] = [
     "-server",
     "-XX:+UseG1GC",
@@ -25,7 +25,7 @@ const JVM: [&str; 5] = [
 /// A cluster of three on a busy machine of two cores takes half a minute.
 const PATIENCE: Duration = Duration::from_secs(120);
 const POLL: Duration = Duration::from_millis(100);
-/// What a broker writes once it serves clients.
+/// The text that a broker writes once it serves clients.
 const STARTED: &str = "Kafka Server started";
 /// Any name of sixteen bytes in base64 does, as long as all brokers are given the same.
 const CLUSTER_ID: &str = "millstream-peer-kafkaA";
@@ -44,7 +44,7 @@ struct Broker {
     output: PathBuf,
 }
 
-/// Where a broker listens.
+/// The ports that a broker listens at.
 #[derive(Debug, Clone, Copy)]
 struct Ports {
     clients: u16,
@@ -70,7 +70,7 @@ impl Brokers {
         self.brokers.iter().map(|broker| (&*broker.address, broker.process.id()))
     }
 
-    /// What clients are given to find the cluster.
+    /// The addresses by which clients find the cluster.
     pub(crate) fn bootstrap(&self) -> String {
         self.brokers.iter().map(|broker| &*broker.address).collect::<Vec<_>>().join(",")
     }

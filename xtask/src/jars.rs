@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, bail};
 
-/// Which jars, of which versions. What was fetched for another text than this one is fetched again.
+/// The jars and their versions. Jars that were fetched for another text than this one are fetched again.
 const POM: &str = include_str!("../pom.xml");
 
 /// Heap of the command-line classes.
@@ -53,7 +53,7 @@ impl Jars {
     }
 }
 
-/// What to say when `java` did not start.
+/// The error for a `java` that did not start.
 pub(crate) fn no_java(error: std::io::Error) -> anyhow::Error {
     missing(error, "java", "default-jre-headless, 17 or newer")
 }

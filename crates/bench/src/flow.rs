@@ -46,7 +46,6 @@ pub(super) struct FlowArgs {
     html: Option<PathBuf>,
 }
 
-/// Parts of the suite.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum FlowPart {
     /// The job of six stages and its shapes, on generated records

@@ -29,7 +29,7 @@ const VALUES_MAX: usize = 1 << 16;
 /// The payload of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ChunkPayload<'a> {
-    /// The record has none.
+    /// The record has no payload.
     None,
     /// The payload is JSON; without white space around it.
     Json(&'a [u8]),
@@ -195,7 +195,7 @@ impl<'a, 'c> Chunk<'a, 'c> {
         self.columns.get(slot as usize)?.as_deref()
     }
 
-    /// Of these records those in which the field is NULL.
+    /// The records among `records` in which the field is NULL.
     pub fn nulls(&mut self, slot: u32, records: Selection) -> Selection {
         self.look_at(slot, records);
         self.column(slot).map_or(records, |column| column.nulls & records)

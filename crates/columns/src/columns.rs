@@ -105,8 +105,8 @@ impl<'c, 'a> ColumnsOf<'c, 'a> {
         })
     }
 
-    /// Appends the value of the expression with the index `place` to `out`, as JSON. A plain field keeps the bytes of the
-    /// payload.
+    /// Appends the value of the expression with the index `place` to
+    /// `out`, as JSON. A plain field keeps the bytes of the payload.
     ///
     /// # Errors
     /// [`EvalError`] if the expression has no value for this record.

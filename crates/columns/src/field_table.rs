@@ -9,7 +9,7 @@ use crate::{Field, PathTree};
 /// The fields of all queries of a stream.
 #[derive(Debug, Default)]
 pub struct FieldTable {
-    slots: Slab<Slot>,
+    slots: Slab<FieldSlot>,
     by_field: HashMap<Field, u32>,
     /// The field numbers of each query; most queries share a list.
     lists: Slab<List>,
@@ -21,7 +21,7 @@ pub struct FieldTable {
 }
 
 #[derive(Debug)]
-struct Slot {
+struct FieldSlot {
     field: Field,
     uses: usize,
 }
@@ -74,7 +74,7 @@ impl FieldTable {
             slot.uses += 1;
             return *number;
         }
-        let number = self.slots.insert(Slot { field: field.clone(), uses: 1 });
+        let number = self.slots.insert(FieldSlot { field: field.clone(), uses: 1 });
         self.by_field.insert(field.clone(), number);
         self.end = self.end.max(number as usize + 1);
         self.outdated = true;

@@ -57,7 +57,7 @@ impl From<MalformedJson> for ProjectionError {
 }
 
 impl Projection {
-    /// Compiles a select list.
+    /// Compiles a select list once, for any number of records.
     pub fn new(list: &SelectList) -> Self {
         let names: Vec<String> = list.items.iter().map(Item::name).collect();
         let dropped = list.all.as_ref().map(|all| {

@@ -33,7 +33,7 @@ pub struct Metadata<'a> {
 pub enum Headers<'a> {
     /// The headers of a stored record.
     Stored(RecordView<'a>),
-    /// Decoded headers.
+    /// A list of headers that are not part of a stored record.
     List(&'a [Header<'a>]),
 }
 

@@ -82,8 +82,8 @@ impl PathTree {
         pass.node(&self.root)
     }
 
-    /// As [`Self::find`], and checks that the payload is one JSON object and nothing else. Texts in it may have bytes that are
-    /// not UTF-8.
+    /// As [`Self::find`], and checks that the payload is one JSON object
+    /// and nothing else. Texts in it may have bytes that are not UTF-8.
     pub fn find_in_object<'a>(
         &self,
         payload: &'a [u8],

@@ -50,7 +50,7 @@ use crate::streams::Streams;
 
 pub(crate) use command::Command;
 pub use config::CommandsConfig;
-pub(crate) use delivery::Delivery;
+pub(crate) use delivery::CommandDelivery;
 use hub::Hub;
 use intake::Intake;
 pub(crate) use listener::{Once, Way, Whose};

@@ -16,7 +16,7 @@ use crate::credential_cache::CredentialCache;
 use crate::http::{self, HttpAdapter};
 use crate::ingest::Ingest;
 use crate::last_seen::LastSeen;
-use crate::login::Logins;
+use crate::login::DeviceLogins;
 use crate::management::Management;
 use crate::metrics::{AdapterMetrics, Totals};
 use crate::mqtt::{self, Guests, MqttAdapter, MqttParts, SessionStore};
@@ -31,7 +31,7 @@ use crate::{ConnectConfig, Error};
 pub struct Connect {
     registry: Registry,
     management: Management,
-    logins: Logins,
+    logins: DeviceLogins,
     ledger: Arc<Ledger>,
     last_seen: Arc<LastSeen>,
     adapter: Arc<HttpAdapter>,
@@ -111,9 +111,10 @@ impl Connect {
         let presence = Presence::open(ground, &config.presence_views(), &streams, mqtt::ADAPTER)?;
         let credential_cache = CredentialCache::new(config.logins_cached_max);
         let is_required = config.http.authentication_required;
-        let attempts = Logins::attempts(metrics);
+        let attempts = DeviceLogins::attempts(metrics);
         let wall = ground.wall.clone();
-        let logins = Logins::new(registry.clone(), credential_cache, checkers, wall, is_required, attempts, throttle);
+        let logins =
+            DeviceLogins::new(registry.clone(), credential_cache, checkers, wall, is_required, attempts, throttle);
         let totals = Arc::new(Totals::default());
         let ingest = Ingest {
             adapter: crate::adapter::HTTP_ADAPTER,

@@ -17,7 +17,7 @@ use crate::registry::Registry;
 use crate::stream::Stream;
 use crate::streams::TenantStreams;
 use crate::tenant_counter::{LABELLED_TENANTS_MAX, OTHERS, TenantCounter};
-use crate::usage::{Caller, Moment};
+use crate::usage::{ConnectingDevice, Moment};
 
 /// Media type of connection events.
 const EVENT_TYPE: &[u8] = b"application/vnd.eclipse-hono-dc-notification+json";
@@ -69,7 +69,7 @@ impl LiveDevices {
 }
 
 /// A connection; it is counted until it is dropped.
-pub(crate) struct Connection {
+pub(crate) struct DeviceConnection {
     of: Arc<Connections>,
     streams: Arc<TenantStreams>,
     gauge: Arc<Lives>,
@@ -111,7 +111,7 @@ impl Connections {
         who: &Principal,
         streams: &Arc<TenantStreams>,
         remote_id: &str,
-    ) -> Result<Connection, Problem> {
+    ) -> Result<DeviceConnection, Problem> {
         let tenant = &who.tenant;
         let now_ms = self.wall.now_ms();
         {
@@ -121,7 +121,7 @@ impl Connections {
             let stored = known.tenant.as_deref().ok_or_else(|| unknown_tenant(tenant))?;
             let device = known.devices.get(who.name.as_str()).ok_or_else(|| unknown_device(&who.name))?;
             let per_second_max = stored.value.resource_limits.device_connects_per_second_max(&device.value.ext);
-            let admitted = streams.usage.connect(stored, Caller { device: &who.name, per_second_max }, now);
+            let admitted = streams.usage.connect(stored, ConnectingDevice { device: &who.name, per_second_max }, now);
             admitted.map_err(|(limit, problem)| {
                 self.attempts.count(Some(tenant), limit.exceeded());
                 problem
@@ -130,7 +130,7 @@ impl Connections {
         self.attempts.count(Some(tenant), "succeeded");
         let gauge = self.gauges.of(tenant);
         gauge.connected.inc();
-        let connection = Connection {
+        let connection = DeviceConnection {
             of: Arc::clone(self),
             streams: streams.clone(),
             gauge,
@@ -168,7 +168,7 @@ impl Connections {
     }
 }
 
-impl Connection {
+impl DeviceConnection {
     fn tell(&self, cause: &str, now_ms: i64) {
         if !self.of.is_told {
             return;
@@ -192,7 +192,7 @@ impl Connection {
     }
 }
 
-impl Drop for Connection {
+impl Drop for DeviceConnection {
     fn drop(&mut self) {
         let now_ms = self.of.wall.now_ms();
         self.streams.usage.disconnect(now_ms);

@@ -48,7 +48,7 @@ pub(crate) type Fingerprint = [u8; 32];
 /// Bounded cache of checked logins.
 pub(crate) struct CredentialCache {
     key: [u8; 32],
-    shards: Vec<RwLock<Shard>>,
+    shards: Vec<RwLock<CacheShard>>,
     generation_max: usize,
 }
 
@@ -56,7 +56,7 @@ pub(crate) struct CredentialCache {
 type Generation = HashMap<Fingerprint, Arc<CachedLogin>, RandomState>;
 
 #[derive(Default)]
-struct Shard {
+struct CacheShard {
     young: Generation,
     old: Generation,
 }
@@ -103,7 +103,7 @@ impl CredentialCache {
         self.shards.iter().map(|shard| shard.read()).map(|shard| shard.young.len() + shard.old.len()).sum()
     }
 
-    fn shard(&self, fingerprint: &Fingerprint) -> &RwLock<Shard> {
+    fn shard(&self, fingerprint: &Fingerprint) -> &RwLock<CacheShard> {
         &self.shards[usize::from(fingerprint[0]) % SHARDS]
     }
 }

@@ -31,7 +31,7 @@ use crate::streams::TenantStreams;
 use crate::usage::Moment;
 
 pub(crate) use message::{Envelope, Message};
-use records::{Draft, write};
+use records::{RecordDraft, write};
 
 /// The admission of one adapter's messages.
 pub(crate) struct Ingest {
@@ -45,7 +45,7 @@ pub(crate) struct Ingest {
 }
 
 /// A run of messages that may be appended.
-pub(crate) struct Admitted<'a> {
+pub(crate) struct AdmittedRun<'a> {
     pub(crate) tenant: &'a TenantState,
     /// The id of the sending device.
     pub(crate) device: &'a str,
@@ -55,7 +55,7 @@ pub(crate) struct Admitted<'a> {
     pub(crate) records: &'a [Record<'a>],
 }
 
-impl Admitted<'_> {
+impl AdmittedRun<'_> {
     /// Appends the records. Returns the pending reply of the log; `None` at [`AckLevel::Memory`].
     pub(crate) fn append(&self, level: AckLevel) -> Result<Option<Reply<Appended>>, Error> {
         if level == AckLevel::Memory {
@@ -76,7 +76,7 @@ impl Ingest {
         run: &[M],
         streams: &TenantStreams,
         now: Moment,
-        take: impl FnOnce(&Admitted<'_>) -> Result<R, E>,
+        take: impl FnOnce(&AdmittedRun<'_>) -> Result<R, E>,
     ) -> Result<Result<R, E>, Problem> {
         let Envelope { caller, delivery, .. } = *envelope;
         let snapshot = self.registry.snapshot(&caller.tenant);
@@ -96,7 +96,7 @@ impl Ingest {
         let sampling = tenant.sampling(&caller.name);
         let trace = envelope.trace.map_or_else(|| sampling.begun(), |trace| Some(sampling.of_request(trace)));
         let trace = trace.map(|trace| trace.traceparent());
-        let draft = Draft {
+        let draft = RecordDraft {
             adapter: self.adapter,
             envelope,
             sender: &sender,
@@ -104,7 +104,7 @@ impl Ingest {
             traceparent: trace.as_ref().map(|text| &text[..]),
         };
         let taken =
-            write(&draft, run, |records| take(&Admitted { tenant, device: sender.id, ttd_s, partition, records }));
+            write(&draft, run, |records| take(&AdmittedRun { tenant, device: sender.id, ttd_s, partition, records }));
         if taken.is_ok() {
             admission.keep();
             if !envelope.is_will {

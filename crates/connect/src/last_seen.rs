@@ -32,7 +32,7 @@ const VERSION: u8 = 1;
 
 /// The stamps of all tenants.
 pub(crate) struct LastSeen {
-    parts: Arc<Parts>,
+    parts: Arc<LastSeenParts>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -41,7 +41,7 @@ pub(crate) struct Stamps {
     shards: Vec<RwLock<HashMap<Box<str>, AtomicI64, foldhash::fast::RandomState>>>,
 }
 
-struct Parts {
+struct LastSeenParts {
     views: Arc<Views<LastSeenView>>,
     registry: Registry,
     known: Mutex<HashMap<TenantId, Arc<Stamps>>>,
@@ -93,7 +93,7 @@ impl LastSeen {
         let topic = TopicName::internal("_millstream_last_seen");
         let views = Views::open(LastSeenView, &topic, config, ground).map_err(Error::Usage)?;
         let (known, is_stopping, changed) = (Mutex::default(), Mutex::new(false), Condvar::new());
-        let parts = Arc::new(Parts { views, registry: registry.clone(), known, is_stopping, changed });
+        let parts = Arc::new(LastSeenParts { views, registry: registry.clone(), known, is_stopping, changed });
         let working = parts.clone();
         let thread = std::thread::Builder::new().name("last-seen".to_owned()).spawn(move || working.run());
         let thread = thread.map_err(|source| Error::Thread(Arc::new(source)))?;
@@ -135,7 +135,7 @@ fn partition_of(views: &Views<LastSeenView>, tenant: &TenantId) -> PartitionId {
     views.partition_of(tenant.as_str().as_bytes())
 }
 
-impl Parts {
+impl LastSeenParts {
     fn run(&self) {
         let mut is_stopping = self.is_stopping.lock();
         while !*is_stopping {
@@ -165,13 +165,13 @@ impl Parts {
     }
 
     /// The stamps of a tenant that are not noted as they are, and the notes of devices that are gone.
-    fn changes(&self, tenant: &TenantId, stamps: &Stamps) -> Vec<Change> {
+    fn changes(&self, tenant: &TenantId, stamps: &Stamps) -> Vec<LastSeenChange> {
         let registry = self.registry.snapshot(tenant);
         let devices = registry.state.tenant(tenant).map(|known| &known.devices);
         let is_registered = |device: &str| devices.is_some_and(|devices| devices.contains_key(device));
         let views = self.views.snapshot(partition_of(&self.views, tenant));
         let noted = views.state.get(tenant);
-        let change = |device: Arc<str>, at_ms| Change { tenant: tenant.clone(), device, at_ms };
+        let change = |device: Arc<str>, at_ms| LastSeenChange { tenant: tenant.clone(), device, at_ms };
         let mut changes = Vec::new();
         for (device, at_ms) in stamps.all() {
             if !is_registered(&device) {
@@ -192,7 +192,7 @@ struct LastSeenView;
 
 /// When a device has last sent; `None` removes the note.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Change {
+struct LastSeenChange {
     tenant: TenantId,
     device: Arc<str>,
     at_ms: Option<i64>,
@@ -201,20 +201,20 @@ struct Change {
 impl View for LastSeenView {
     type State = imbl::HashMap<TenantId, Noted>;
     type Storage = InState;
-    type Change = Change;
-    type Command = Vec<Change>;
+    type Change = LastSeenChange;
+    type Command = Vec<LastSeenChange>;
     type Answer = ();
     const NAME: &'static str = "last seen";
 
-    fn decide(&self, draft: &mut Draft<'_, Self>, command: Vec<Change>) {
+    fn decide(&self, draft: &mut Draft<'_, Self>, command: Vec<LastSeenChange>) {
         command.into_iter().for_each(|change| draft.change(change));
     }
 
-    fn owned_bytes(command: &Vec<Change>) -> usize {
-        command.iter().map(|change| size_of::<Change>() + change.device.len()).sum()
+    fn owned_bytes(command: &Vec<LastSeenChange>) -> usize {
+        command.iter().map(|change| size_of::<LastSeenChange>() + change.device.len()).sum()
     }
 
-    fn apply(state: &mut Self::State, Change { tenant, device, at_ms }: &Change) {
+    fn apply(state: &mut Self::State, LastSeenChange { tenant, device, at_ms }: &LastSeenChange) {
         match at_ms {
             Some(at_ms) => drop(state.entry(tenant.clone()).or_default().insert(Arc::clone(device), *at_ms)),
             None => {
@@ -227,7 +227,7 @@ impl View for LastSeenView {
         }
     }
 
-    fn encode(change: &Change, key: &mut Vec<u8>, value: &mut Vec<u8>) -> Encoded {
+    fn encode(change: &LastSeenChange, key: &mut Vec<u8>, value: &mut Vec<u8>) -> Encoded {
         for part in [change.tenant.as_str(), "\0", &change.device] {
             key.extend_from_slice(part.as_bytes());
         }
@@ -237,7 +237,7 @@ impl View for LastSeenView {
         Encoded::Value
     }
 
-    fn decode(key: &[u8], value: Option<&[u8]>) -> Result<Change, DecodeError> {
+    fn decode(key: &[u8], value: Option<&[u8]>) -> Result<LastSeenChange, DecodeError> {
         let names = std::str::from_utf8(key).ok().and_then(|names| names.split_once('\0'));
         let names = names.and_then(|(tenant, device)| Some((TenantId::new(tenant).ok()?, Arc::from(device))));
         let (tenant, device) = names.ok_or_else(|| DecodeError::new("a key that names no device of a tenant"))?;
@@ -250,7 +250,7 @@ impl View for LastSeenView {
                 return Err(DecodeError::new(what));
             }
         };
-        Ok(Change { tenant, device, at_ms })
+        Ok(LastSeenChange { tenant, device, at_ms })
     }
 }
 
@@ -261,7 +261,7 @@ mod tests {
     use millstream_view::{Checkpoints, Shards};
 
     use super::*;
-    use crate::registry::{Command, Condition, Device};
+    use crate::registry::{Device, RegistryCommand, VersionCondition};
 
     #[tokio::test]
     async fn only_changed_stamps_are_noted_and_those_of_deleted_devices_are_forgotten() {
@@ -279,7 +279,11 @@ mod tests {
             let ask = |command| handle.block_on(registry.ask(&tenant, command)).unwrap();
             for device in ["a", "b"] {
                 let device = device.parse().unwrap();
-                ask(Command::CreateDevice { tenant: tenant.clone(), device, value: Arc::new(Device::default()) });
+                ask(RegistryCommand::CreateDevice {
+                    tenant: tenant.clone(),
+                    device,
+                    value: Arc::new(Device::default()),
+                });
             }
             let (stamps, parts) = (last_seen.of(&tenant), &last_seen.parts);
             let noted = || -> Vec<_> {
@@ -294,10 +298,10 @@ mod tests {
             assert_eq!(noted(), [("a".into(), 1), ("b".into(), 2)]);
             assert_eq!(parts.changes(&tenant, &stamps), []);
             stamps.stamp("b", 3);
-            let change = |device: &str, at_ms| Change { tenant: tenant.clone(), device: device.into(), at_ms };
+            let change = |device: &str, at_ms| LastSeenChange { tenant: tenant.clone(), device: device.into(), at_ms };
             assert_eq!(parts.changes(&tenant, &stamps), [change("b", Some(3))]);
-            let (device, condition) = ("a".parse().unwrap(), Condition::Always);
-            ask(Command::DeleteDevice { tenant: tenant.clone(), device, condition });
+            let (device, condition) = ("a".parse().unwrap(), VersionCondition::Always);
+            ask(RegistryCommand::DeleteDevice { tenant: tenant.clone(), device, condition });
             parts.note();
             assert_eq!((noted(), stamps.all()), (vec![("b".into(), 3)], vec![("b".into(), 3)]));
             last_seen.stop();

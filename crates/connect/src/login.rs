@@ -26,9 +26,9 @@ const CHALLENGE: HeaderValue = HeaderValue::from_static("Basic realm=\"millstrea
 
 /// Checks the logins of devices.
 #[derive(Clone)]
-pub(crate) struct Logins(Arc<Parts>);
+pub(crate) struct DeviceLogins(Arc<LoginParts>);
 
-struct Parts {
+struct LoginParts {
     registry: Registry,
     credential_cache: CredentialCache,
     workers: Workers,
@@ -57,7 +57,7 @@ struct Attempt {
     device: String,
 }
 
-impl Logins {
+impl DeviceLogins {
     pub(crate) fn new(
         registry: Registry,
         credential_cache: CredentialCache,
@@ -67,7 +67,7 @@ impl Logins {
         attempts: TenantCounter,
         throttle: Arc<LoginThrottle>,
     ) -> Self {
-        Self(Arc::new(Parts { registry, credential_cache, workers, wall, is_required, attempts, throttle }))
+        Self(Arc::new(LoginParts { registry, credential_cache, workers, wall, is_required, attempts, throttle }))
     }
 
     /// The counter of password checks, under Hono's name.
@@ -133,7 +133,7 @@ impl Logins {
     }
 }
 
-impl Authenticator for Logins {
+impl Authenticator for DeviceLogins {
     fn authenticate<'a>(&'a self, claim: Claim<'a>) -> Verdict<'a> {
         let Some(header) = claim.headers.get(AUTHORIZATION.as_str()) else {
             return Verdict::Now(self.0.without_login(&claim));
@@ -177,7 +177,7 @@ impl Credential {
     }
 }
 
-impl Parts {
+impl LoginParts {
     /// The cached login of this fingerprint, if its secret is still valid.
     fn remembered(&self, fingerprint: &Fingerprint) -> Option<Arc<CachedLogin>> {
         let known = self.credential_cache.get(fingerprint)?;
@@ -189,7 +189,7 @@ impl Parts {
         Some(renewed)
     }
 
-    /// See [`Logins::renewed`]. An equal hash means the same secret, even if other members have changed.
+    /// See [`DeviceLogins::renewed`]. An equal hash means the same secret, even if other members have changed.
     fn renewed(&self, verified: &Arc<CachedLogin>) -> Option<Arc<CachedLogin>> {
         if self.is_current(verified) {
             return Some(verified.clone());
@@ -241,7 +241,7 @@ impl Parts {
         self.find(given, fingerprint, source).map_err(|given| self.refused(&given, source))
     }
 
-    /// See [`Parts::attempt`]; an unknown login is not counted as a failure.
+    /// See [`LoginParts::attempt`]; an unknown login is not counted as a failure.
     fn find(&self, given: Basic, fingerprint: Fingerprint, source: LoginSource) -> Result<Attempt, Basic> {
         let snapshot = self.registry.snapshot(&given.tenant);
         let known = snapshot.state.tenant(&given.tenant);

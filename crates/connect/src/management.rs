@@ -41,7 +41,7 @@ const NO_BODY: Limits = Limits { body_max_bytes: 0, ..LIMITS };
 
 /// The shared state of the handlers.
 #[derive(Clone)]
-pub(crate) struct Management(Arc<Parts>);
+pub(crate) struct Management(Arc<ManagementParts>);
 
 /// The state of a handler.
 type Shared = State<Management>;
@@ -49,7 +49,7 @@ type Shared = State<Management>;
 /// The result of a handler.
 type Answered = Result<Response, Problem>;
 
-struct Parts {
+struct ManagementParts {
     registry: Registry,
     ext_rules: Arc<dyn ExtRules>,
     streams: Arc<Streams>,
@@ -72,7 +72,16 @@ impl Management {
         connections: Arc<Connections>,
     ) -> Self {
         let config = config.clone();
-        Self(Arc::new(Parts { registry, ext_rules, streams, connections, config, hashing, hashers, background }))
+        Self(Arc::new(ManagementParts {
+            registry,
+            ext_rules,
+            streams,
+            connections,
+            config,
+            hashing,
+            hashers,
+            background,
+        }))
     }
 
     /// The routes, for the listener of applications.

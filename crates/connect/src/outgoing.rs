@@ -14,7 +14,7 @@ pub(crate) type Headers<'a> = SmallVec<[Header<'a>; 8]>;
 
 /// A message, as an adapter has read it.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Outgoing<'a> {
+pub(crate) struct AdapterMessage<'a> {
     /// The type of the adapter, as in `orig_adapter`.
     pub(crate) adapter: &'static str,
     pub(crate) delivery: Delivery,
@@ -27,12 +27,12 @@ pub(crate) struct Outgoing<'a> {
     pub(crate) is_retained: bool,
     pub(crate) payload: &'a [u8],
     /// The command that it responds to.
-    pub(crate) reply: Option<Reply<'a>>,
+    pub(crate) reply: Option<DeviceReply<'a>>,
 }
 
 /// A device's response to a command.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Reply<'a> {
+pub(crate) struct DeviceReply<'a> {
     pub(crate) tenant: &'a str,
     pub(crate) correlation_id: &'a str,
     /// The status, as it was sent.
@@ -69,7 +69,7 @@ impl Numbers {
     }
 }
 
-impl<'a> Outgoing<'a> {
+impl<'a> AdapterMessage<'a> {
     pub(crate) fn headers(&self, sender: &Sender<'a>, numbers: &'a Numbers) -> Headers<'a> {
         let mut headers = Headers::new();
         let content_type = self.content_type.or_else(|| sender.default_type()).unwrap_or(DEFAULT_TYPE);
@@ -114,7 +114,7 @@ impl<'a> Outgoing<'a> {
         headers.extend(own.map(|(key, value)| Header { key, value: Some(value.as_bytes()) }));
     }
 
-    /// The record, with the headers that [`Outgoing::headers`] has written.
+    /// The record, with the headers that [`AdapterMessage::headers`] has written.
     pub(crate) fn record(&self, sender: &Sender<'a>, numbers: &Numbers, headers: &'a [Header<'a>]) -> Record<'a> {
         let (key, value) = (Some(sender.id.as_bytes()), Some(self.payload));
         Record { timestamp_ms: numbers.now_ms, key, value, headers }
@@ -156,7 +156,7 @@ mod tests {
         let (device, tenant) = (Device::default(), Stored::new(Arc::new(Tenant::default()), 0));
         let sender = Sender::of("d", &device, &tenant);
         let numbers = Numbers::at(0).with_times(Some(1), Some(1));
-        let whole = Outgoing {
+        let whole = AdapterMessage {
             adapter: "hono-mqtt",
             delivery: Delivery::Response,
             address: "c///s/R/200",
@@ -165,7 +165,7 @@ mod tests {
             traceparent: Some(b"00"),
             is_retained: true,
             payload: b"",
-            reply: Some(Reply { tenant: "T", correlation_id: "C", status: "200" }),
+            reply: Some(DeviceReply { tenant: "T", correlation_id: "C", status: "200" }),
         };
         let headers = whole.headers(&sender, &numbers);
         let given = headers.iter().map(|header| (header.key.to_owned(), Value::from(1)));

@@ -132,7 +132,7 @@ impl Presence {
     fn change(&self, name: &Name, is_here: bool) -> Told {
         let streams = self.streams.known(&name.0);
         let tell = streams.map(|streams| streams.partition(Stream::Event, &name.1).id().clone());
-        Told { change: Change { name: name.clone(), is_here }, tell }
+        Told { change: PresenceChange { name: name.clone(), is_here }, tell }
     }
 
     pub(crate) fn failures(&self) -> Vec<Failure> {
@@ -151,21 +151,21 @@ struct PresenceView {
 
 /// A device starts or stops to listen.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Change {
+struct PresenceChange {
     name: Name,
     is_here: bool,
 }
 
 /// A change and the event stream that reports it; `None` if the tenant was deleted.
 struct Told {
-    change: Change,
+    change: PresenceChange,
     tell: Option<TopicPartition>,
 }
 
 impl View for PresenceView {
     type State = imbl::HashSet<Name>;
     type Storage = InState;
-    type Change = Change;
+    type Change = PresenceChange;
     type Command = Told;
     type Answer = ();
     const NAME: &'static str = "presence";
@@ -184,7 +184,7 @@ impl View for PresenceView {
         told.change.name.0.as_str().len() + told.change.name.1.len()
     }
 
-    fn apply(state: &mut Self::State, change: &Change) {
+    fn apply(state: &mut Self::State, change: &PresenceChange) {
         if change.is_here {
             state.insert(change.name.clone());
         } else {
@@ -192,7 +192,7 @@ impl View for PresenceView {
         }
     }
 
-    fn encode(change: &Change, into: &mut Vec<u8>, value: &mut Vec<u8>) -> Encoded {
+    fn encode(change: &PresenceChange, into: &mut Vec<u8>, value: &mut Vec<u8>) -> Encoded {
         into.extend_from_slice(&key(&change.name));
         if !change.is_here {
             return Encoded::Tombstone;
@@ -201,13 +201,13 @@ impl View for PresenceView {
         Encoded::Value
     }
 
-    fn decode(key: &[u8], value: Option<&[u8]>) -> Result<Change, DecodeError> {
+    fn decode(key: &[u8], value: Option<&[u8]>) -> Result<PresenceChange, DecodeError> {
         let names = std::str::from_utf8(key).ok().and_then(|names| names.split_once('\0'));
         let name = names.and_then(|(tenant, device)| Some((TenantId::new(tenant).ok()?, Arc::from(device))));
         let name = name.ok_or_else(|| DecodeError::new("a key that names no device of a tenant"))?;
         match value {
-            None => Ok(Change { name, is_here: false }),
-            Some([VERSION]) => Ok(Change { name, is_here: true }),
+            None => Ok(PresenceChange { name, is_here: false }),
+            Some([VERSION]) => Ok(PresenceChange { name, is_here: true }),
             Some(other) => {
                 let version = other.first().copied().unwrap_or_default();
                 Err(DecodeError::new(format!("a listening device, version {version}, known is {VERSION}")))
@@ -221,7 +221,7 @@ fn key((tenant, device): &Name) -> Vec<u8> {
 }
 
 /// The event has no payload, so it does not count as volume.
-fn event(adapter: &str, change: &Change, now_ms: i64) -> Publish {
+fn event(adapter: &str, change: &PresenceChange, now_ms: i64) -> Publish {
     let created = now_ms.to_string();
     let headers = [
         (header::DEVICE_ID, change.name.1.as_bytes()),

@@ -31,7 +31,7 @@ pub(crate) struct Amount {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct TooFast {
-    pub(crate) unit: Unit,
+    pub(crate) unit: RateUnit,
     pub(crate) per_second: u64,
     /// Time after which the same amount passes.
     pub(crate) wait: Duration,
@@ -39,7 +39,7 @@ pub(crate) struct TooFast {
 
 /// The unit that a rate counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Unit {
+pub(crate) enum RateUnit {
     Messages,
     Bytes,
     Connects,
@@ -101,8 +101,8 @@ impl RateLimit {
                 after.map_err(|wait| TooFast { unit, per_second, wait })
             }
         };
-        let messages = after(self.messages, Unit::Messages, amount.messages.into(), rates.messages)?;
-        let bytes = after(self.bytes, Unit::Bytes, amount.bytes, rates.bytes)?;
+        let messages = after(self.messages, RateUnit::Messages, amount.messages.into(), rates.messages)?;
+        let bytes = after(self.bytes, RateUnit::Bytes, amount.bytes, rates.bytes)?;
         *self = Self { messages, bytes };
         Ok(())
     }
@@ -114,7 +114,7 @@ impl RateLimit {
     pub(crate) fn take_connect(&mut self, now: Duration, per_second: Option<u64>) -> Result<(), TooFast> {
         let one = Amount { messages: 1, bytes: 0 };
         let taken = self.take(now, one, Rates { messages: per_second, bytes: None });
-        taken.map_err(|too_fast| TooFast { unit: Unit::Connects, ..too_fast })
+        taken.map_err(|too_fast| TooFast { unit: RateUnit::Connects, ..too_fast })
     }
 
     fn rested(self) -> Fine {
@@ -179,15 +179,19 @@ mod tests {
                 .map_err(|too_fast| (too_fast.unit, too_fast.wait))
         };
         take(0, 2, 999).unwrap();
-        assert_eq!(take(0, 1, 2), Err((Unit::Bytes, at(1))));
+        assert_eq!(take(0, 1, 2), Err((RateUnit::Bytes, at(1))));
         take(0, 1, 1).unwrap();
         take(0, 1, 0).unwrap();
-        assert_eq!(take(999, 2, 1_000), Err((Unit::Bytes, at(1))));
+        assert_eq!(take(999, 2, 1_000), Err((RateUnit::Bytes, at(1))));
         take(1_000, 2, 1_000).unwrap();
-        assert_eq!(take(1_500, 1, 3_000), Err((Unit::Bytes, at(500))), "one that is larger waits for a rest");
-        assert_eq!(take(2_000, 2, 3_000), Err((Unit::Bytes, at(2_000))), "and two that are so together are not one");
+        assert_eq!(take(1_500, 1, 3_000), Err((RateUnit::Bytes, at(500))), "one that is larger waits for a rest");
+        assert_eq!(
+            take(2_000, 2, 3_000),
+            Err((RateUnit::Bytes, at(2_000))),
+            "and two that are so together are not one"
+        );
         take(2_000, 1, 3_000).unwrap();
-        assert_eq!(take(3_999, 1, 1), Err((Unit::Bytes, at(2))), "then all that it took is waited for");
+        assert_eq!(take(3_999, 1, 1), Err((RateUnit::Bytes, at(2))), "then all that it took is waited for");
         take(4_001, 1, 1).unwrap();
     }
 
@@ -212,10 +216,16 @@ mod tests {
         let mut rate_limit = RateLimit::default();
         let rates = Rates { messages: Some(2), bytes: Some(10) };
         for _ in 0..5 {
-            assert_eq!(rate_limit.take(at(0), Amount { messages: 2, bytes: 11 }, rates).unwrap_err().unit, Unit::Bytes);
+            assert_eq!(
+                rate_limit.take(at(0), Amount { messages: 2, bytes: 11 }, rates).unwrap_err().unit,
+                RateUnit::Bytes
+            );
         }
         rate_limit.take(at(0), Amount { messages: 2, bytes: 10 }, rates).unwrap();
-        assert_eq!(rate_limit.take(at(0), Amount { messages: 1, bytes: 0 }, rates).unwrap_err().unit, Unit::Messages);
+        assert_eq!(
+            rate_limit.take(at(0), Amount { messages: 1, bytes: 0 }, rates).unwrap_err().unit,
+            RateUnit::Messages
+        );
     }
 
     #[test]
@@ -225,7 +235,7 @@ mod tests {
             sender_limits.of(&number.to_string(), at(0)).take_connect(at(0), Some(1)).unwrap();
         }
         let again = sender_limits.of("0", at(0)).take_connect(at(0), Some(1));
-        assert_eq!(again, Err(TooFast { unit: Unit::Connects, per_second: 1, wait: SECOND }));
+        assert_eq!(again, Err(TooFast { unit: RateUnit::Connects, per_second: 1, wait: SECOND }));
         sender_limits.of("new", SECOND).take_connect(SECOND, Some(1)).unwrap();
         assert_eq!(sender_limits.of.len(), 1);
     }

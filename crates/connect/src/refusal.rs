@@ -8,7 +8,7 @@ use millstream_http::{Problem, Reason};
 use millstream_types::{ErrorCode, TenantId, TopicPartition, iso_time};
 
 use crate::period::Allowance;
-use crate::rate_limit::{TooFast, Unit};
+use crate::rate_limit::{RateUnit, TooFast};
 
 pub(crate) fn other_tenant(named: &str, own: &TenantId) -> Problem {
     Problem::forbidden("the path names another tenant than the login")
@@ -131,9 +131,9 @@ fn used_up(detail: &'static str, rule: &str, allowance: Allowance, now_ms: i64) 
 pub(crate) fn too_fast(who: &'static str, name: &str, exceeded: TooFast) -> Problem {
     let TooFast { unit, per_second, wait } = exceeded;
     let (does, what) = match unit {
-        Unit::Messages => ("sends more messages in a second", "messages"),
-        Unit::Bytes => ("sends more bytes in a second", "bytes"),
-        Unit::Connects => ("connects more often in a second", "connects"),
+        RateUnit::Messages => ("sends more messages in a second", "messages"),
+        RateUnit::Bytes => ("sends more bytes in a second", "bytes"),
+        RateUnit::Connects => ("connects more often in a second", "connects"),
     };
     let rule = match who {
         "device" => format!(

@@ -27,7 +27,7 @@ use millstream_view::{Snapshot, ViewRuntime, Views, ViewsConfig};
 use tokio::sync::Semaphore;
 
 pub(crate) use access::{Act, check_device, check_tenant, has_broker, is_declared, may, needs_consumer};
-pub(crate) use command::{Command, Outcome, Refusal};
+pub(crate) use command::{RegistryCommand, RegistryOutcome, RegistryRefusal};
 pub(crate) use credential::{
     Credential, CredentialDraft, GivenCredential, GivenSecret, Secret, SecretDraft, SecretOrigin, UnknownSecret,
 };
@@ -36,9 +36,9 @@ pub use device::Device;
 pub use ext_rules::ExtRules;
 pub use id::{AuthId, DeviceId, ID_MAX_CHARS, IdError};
 pub(crate) use limits::{check_limits, check_rates};
-pub(crate) use mapping::{Mapping, Route};
+pub(crate) use mapping::{Mapping, PrivateRoute};
 pub(crate) use state::{Login, Table, TenantState};
-pub(crate) use stored::{Condition, Stored, Version};
+pub(crate) use stored::{Stored, Version, VersionCondition};
 pub(crate) use tenant::Adapter;
 pub use tenant::Tenant;
 use view::RegistryView;
@@ -65,9 +65,9 @@ impl std::fmt::Debug for Registry {
 
 /// The reason for which a change of the registry failed.
 #[derive(Debug)]
-pub(crate) enum Failure {
+pub(crate) enum RegistryFailure {
     /// A rule of the registry forbids the change.
-    Refused(Refusal),
+    Refused(RegistryRefusal),
     /// The owner did not answer the request.
     View(millstream_view::Error),
 }
@@ -79,7 +79,7 @@ impl Registry {
         let views = Views::open(RegistryView, &TopicName::internal(TOPIC), &config, ground)?;
         let registry = Self { views, deletions: Arc::new(Semaphore::new(1)) };
         if registry.counts().0 == 0 {
-            let command = Command::CreateTenant { tenant: TenantId::default(), value: Arc::default() };
+            let command = RegistryCommand::CreateTenant { tenant: TenantId::default(), value: Arc::default() };
             let partition = registry.views.partition_of(TenantId::DEFAULT.as_bytes());
             let answer = registry.views.submit(partition, command)?.blocking_recv();
             // Nobody else is there yet who could have created it before.
@@ -151,15 +151,19 @@ impl Registry {
     }
 
     /// Hands a change to its tenant's owner and waits until it is durable.
-    pub(crate) async fn ask(&self, tenant: &TenantId, command: Command) -> Result<Outcome, Failure> {
+    pub(crate) async fn ask(
+        &self,
+        tenant: &TenantId,
+        command: RegistryCommand,
+    ) -> Result<RegistryOutcome, RegistryFailure> {
         let partition = self.views.partition_of(tenant.as_str().as_bytes());
-        self.views.ask(partition, command).await.map_err(Failure::View)?.map_err(Failure::Refused)
+        self.views.ask(partition, command).await.map_err(RegistryFailure::View)?.map_err(RegistryFailure::Refused)
     }
 
     /// Repeats [`Registry::ask`] until everything that `command` names is deleted.
-    pub(crate) async fn delete_all(&self, tenant: &TenantId, command: Command) -> Result<(), Failure> {
+    pub(crate) async fn delete_all(&self, tenant: &TenantId, command: RegistryCommand) -> Result<(), RegistryFailure> {
         let turn = self.deletions.acquire().await;
-        while self.ask(tenant, command.clone()).await? == Outcome::MoreToDelete {}
+        while self.ask(tenant, command.clone()).await? == RegistryOutcome::MoreToDelete {}
         drop(turn);
         Ok(())
     }

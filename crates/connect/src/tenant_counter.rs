@@ -16,9 +16,9 @@ const UNKNOWN: &str = "UNKNOWN";
 
 /// A counter that has a value for each tenant and each outcome.
 #[derive(Clone)]
-pub(crate) struct TenantCounter(Arc<Parts>);
+pub(crate) struct TenantCounter(Arc<CounterParts>);
 
-struct Parts {
+struct CounterParts {
     metrics: Metrics,
     name: &'static str,
     help: &'static str,
@@ -41,7 +41,7 @@ impl TenantCounter {
         labels: &[(&'static str, &'static str)],
     ) -> Self {
         let labels = (outcome, labels.to_vec());
-        Self(Arc::new(Parts { metrics: metrics.clone(), name, help, labels, known: Mutex::default() }))
+        Self(Arc::new(CounterParts { metrics: metrics.clone(), name, help, labels, known: Mutex::default() }))
     }
 
     /// Counts an event with this outcome. `tenant` is `None` if it is not registered.
@@ -56,7 +56,7 @@ impl TenantCounter {
     }
 }
 
-impl Parts {
+impl CounterParts {
     fn counter(&self, tenant: &str, outcome: &'static str) -> Counter {
         let (name, always) = &self.labels;
         let labels: Vec<(&str, &str)> =

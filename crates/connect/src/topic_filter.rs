@@ -5,14 +5,14 @@ pub(crate) const LEVELS_MAX: usize = 128;
 
 /// A filter as a client subscribes to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Filter<'a> {
+pub(crate) struct TopicFilter<'a> {
     /// The group that shares the messages, if it is a shared subscription.
     pub(crate) group: Option<&'a str>,
     /// The pattern that topics are compared with.
     pub(crate) pattern: &'a str,
 }
 
-impl<'a> Filter<'a> {
+impl<'a> TopicFilter<'a> {
     /// `None` if it is no valid filter.
     pub(crate) fn parse(text: &'a str) -> Option<Self> {
         let (group, pattern) = match text.strip_prefix("$share/") {
@@ -93,10 +93,10 @@ mod tests {
 
     #[test]
     fn a_shared_filter_names_its_group_and_its_pattern() {
-        assert_eq!(Filter::parse("a/#"), Some(Filter { group: None, pattern: "a/#" }));
-        assert_eq!(Filter::parse("$share/g/a/#"), Some(Filter { group: Some("g"), pattern: "a/#" }));
+        assert_eq!(TopicFilter::parse("a/#"), Some(TopicFilter { group: None, pattern: "a/#" }));
+        assert_eq!(TopicFilter::parse("$share/g/a/#"), Some(TopicFilter { group: Some("g"), pattern: "a/#" }));
         for wrong in ["$share/g", "$share//a", "$share/g/", "$share/+/a", "$share/g/a#"] {
-            assert_eq!(Filter::parse(wrong), None, "{wrong}");
+            assert_eq!(TopicFilter::parse(wrong), None, "{wrong}");
         }
     }
 

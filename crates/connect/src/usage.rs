@@ -17,14 +17,14 @@ use millstream_types::TenantId;
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 
 use crate::period::{Allowance, Rule};
-use crate::rate_limit::{Amount, RateLimit, SenderRateLimits, TooFast, Unit};
+use crate::rate_limit::{Amount, RateLimit, RateUnit, SenderRateLimits, TooFast};
 use crate::refusal::{no_time_left, too_fast, volume_used_up};
 use crate::registry::{Stored, Tenant, Version};
 use crate::sender::Sender;
 use crate::tenant_counter::TenantCounter;
 
 pub(crate) use ledger::{Ledger, derived_topic};
-use note::{End, Note};
+use note::{Note, PartitionEnd};
 
 /// The usage of one tenant.
 pub(crate) struct Usage {
@@ -72,8 +72,8 @@ struct Connected {
 pub(crate) enum Limit {
     DataVolume,
     ConnectionDuration,
-    DeviceRate(Unit),
-    TenantRate(Unit),
+    DeviceRate(RateUnit),
+    TenantRate(RateUnit),
 }
 
 impl Limit {
@@ -81,12 +81,12 @@ impl Limit {
         match self {
             Self::DataVolume => "data-volume",
             Self::ConnectionDuration => "connection-duration",
-            Self::DeviceRate(Unit::Messages) => "device-rate",
-            Self::DeviceRate(Unit::Bytes) => "device-byte-rate",
-            Self::DeviceRate(Unit::Connects) => "device-connect-rate",
-            Self::TenantRate(Unit::Messages) => "tenant-rate",
-            Self::TenantRate(Unit::Bytes) => "tenant-byte-rate",
-            Self::TenantRate(Unit::Connects) => "tenant-connect-rate",
+            Self::DeviceRate(RateUnit::Messages) => "device-rate",
+            Self::DeviceRate(RateUnit::Bytes) => "device-byte-rate",
+            Self::DeviceRate(RateUnit::Connects) => "device-connect-rate",
+            Self::TenantRate(RateUnit::Messages) => "tenant-rate",
+            Self::TenantRate(RateUnit::Bytes) => "tenant-byte-rate",
+            Self::TenantRate(RateUnit::Connects) => "tenant-connect-rate",
         }
     }
 
@@ -109,7 +109,7 @@ pub(crate) struct Moment {
 
 /// The connecting device and its connect rate.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Caller<'a> {
+pub(crate) struct ConnectingDevice<'a> {
     pub(crate) device: &'a str,
     /// Connects a second that the device may make.
     pub(crate) per_second_max: Option<u64>,
@@ -223,7 +223,7 @@ impl Usage {
     fn check_connect_rate(
         &self,
         stored: &Stored<Tenant>,
-        caller: Caller<'_>,
+        caller: ConnectingDevice<'_>,
         now: Duration,
     ) -> Result<(), (Limit, Problem)> {
         let of_all = stored.value.resource_limits.connects_per_second_max();
@@ -263,7 +263,7 @@ impl Usage {
     pub(crate) fn connect(
         &self,
         stored: &Stored<Tenant>,
-        caller: Caller<'_>,
+        caller: ConnectingDevice<'_>,
         now: Moment,
     ) -> Result<(), (Limit, Problem)> {
         let now_ms = now.wall_ms;
@@ -313,7 +313,7 @@ impl Usage {
         let partitions = self.partitions.lock().clone();
         let (start_ms, bytes, ends) = {
             let volume = self.volume.write();
-            let ends = partitions.iter().map(|partition| End::of(&**partition)).collect();
+            let ends = partitions.iter().map(|partition| PartitionEnd::of(&**partition)).collect();
             (volume.current.allowance.start_ms, volume.bytes.load(Ordering::Relaxed), ends)
         };
         let mut connected = self.connected.lock();

@@ -28,7 +28,7 @@ use millstream_columns::{PathStep, Value};
 use millstream_types::{BatchError, Header, Offset, PartitionId, RecordBatch};
 
 use self::base::Base;
-pub(crate) use self::base::{FieldSet, Found};
+pub(crate) use self::base::{FieldPlaces, FieldSet};
 pub(crate) use self::column::Column;
 use self::origin::Origin;
 pub(crate) use self::origin::SourceBatch;
@@ -36,7 +36,7 @@ pub use self::shape::Integers;
 pub(crate) use self::shape::{ComputedMember, MemberName, MemberSource};
 use self::shape::{Rendered, Shape};
 pub use self::writer::BatchWriter;
-use crate::delivery::Ack;
+use crate::delivery::BatchAck;
 use crate::document::NodeId;
 
 /// Rows with their payloads and origins. Cheap to clone.
@@ -48,7 +48,7 @@ pub struct Batch {
     view: Arc<View>,
     /// Every payload is known to be a JSON object.
     has_objects: bool,
-    ack: Option<Ack>,
+    ack: Option<BatchAck>,
     /// The source node, and how often its records were read again after errors.
     root: Root,
 }
@@ -92,8 +92,8 @@ impl View {
 }
 
 impl Batch {
-    /// The records of stored batches of one partition from `from` on. One batch is not copied; several are, once, into one
-    /// buffer.
+    /// The records of stored batches of one partition from `from` on.
+    /// One batch is not copied; several are, once, into one buffer.
     ///
     /// # Errors
     /// [`BatchError`] if a record cannot be decoded.
@@ -269,7 +269,7 @@ impl Batch {
     }
 
     /// The same rows without the payloads that are no JSON objects. The batch is dense.
-    fn with_only_objects(self, found: &Found) -> Self {
+    fn with_only_objects(self, found: &FieldPlaces) -> Self {
         if self.has_objects || (0..self.len()).all(|row| !found.is_odd(row)) {
             return self;
         }
@@ -289,19 +289,19 @@ impl Batch {
     }
 
     /// Finds the fields of a set in the payloads of the rows. Fields of a shape are not among them: see [`Self::member`].
-    pub(crate) fn find(&self, set: &Arc<FieldSet>) -> Arc<Found> {
+    pub(crate) fn find(&self, set: &Arc<FieldSet>) -> Arc<FieldPlaces> {
         self.base.find(set, self.view.rows.as_deref(), self.has_objects)
     }
 
     /// The bytes of a field that was found in the payload of a row.
     #[inline]
-    pub(crate) fn found(&self, found: &Found, row: usize, slot: usize) -> Option<&[u8]> {
+    pub(crate) fn found(&self, found: &FieldPlaces, row: usize, slot: usize) -> Option<&[u8]> {
         found.span(self.view.row(row), slot).map(|span| self.base.part(span))
     }
 
     /// `true` if the row has a payload that is not a JSON object. `found` is of this batch.
     #[inline]
-    pub(crate) fn is_odd(&self, found: &Found, row: usize) -> bool {
+    pub(crate) fn is_odd(&self, found: &FieldPlaces, row: usize) -> bool {
         found.is_odd(self.view.row(row))
     }
 
@@ -345,7 +345,7 @@ impl Batch {
         self.root.source
     }
 
-    /// How often the source records were read again after errors.
+    /// The number of times that the source records were read again after errors.
     pub(crate) fn attempts(&self) -> u32 {
         self.root.attempts
     }
@@ -366,13 +366,13 @@ impl Batch {
     }
 
     /// The same rows, which hold back the position of their source until they are written or dropped.
-    pub(crate) fn held_by(mut self, ack: Ack) -> Self {
+    pub(crate) fn held_by(mut self, ack: BatchAck) -> Self {
         self.ack = Some(ack);
         self
     }
 
     /// The claim on the position of the source; `None` for sources that need none.
-    pub(crate) fn ack(&self) -> Option<&Ack> {
+    pub(crate) fn ack(&self) -> Option<&BatchAck> {
         self.ack.as_ref()
     }
 

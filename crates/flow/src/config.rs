@@ -20,8 +20,8 @@ pub struct FlowConfig {
     pub threads: usize,
     /// Most jobs that run at a time, in all tenants. Default 1,000.
     pub jobs_max: usize,
-    /// Jobs that have ended and are remembered, for each tenant; older ones are forgotten, and with them their ids.
-    /// Default 1,000.
+    /// Jobs that have ended and are remembered, for each tenant; older
+    /// ones are forgotten, and with them their ids. Default 1,000.
     pub ended_per_tenant_max: usize,
     /// Bytes of records that all jobs together have read and not finished; sources stop reading beyond. They count in
     /// `memory.budget_bytes`, too. Default 256 MiB.
@@ -31,11 +31,11 @@ pub struct FlowConfig {
     /// Directory with the files that jobs may read and write, in a folder for each tenant. Without it, no job reads or
     /// writes files. Default empty: none.
     pub files_dir: PathBuf,
-    /// Hosts that jobs may send HTTP requests to: names, `*.` and a domain, addresses, networks such as `10.0.0.0/8`.
-    /// Default empty: all.
+    /// Hosts that jobs may send HTTP requests to: names, `*.` and a domain,
+    /// addresses, networks such as `10.0.0.0/8`. Default empty: all.
     pub http_allowed_targets: Vec<String>,
-    /// File (PEM) of certificate authorities that are trusted for requests over TLS, beside the system's. Default empty:
-    /// the system's only.
+    /// File (PEM) of certificate authorities that are trusted for requests
+    /// over TLS, beside the system's. Default empty: the system's only.
     pub http_ca_file: String,
     /// Parameters by node name, which override those of documents. Default none.
     pub params: BTreeMap<String, BTreeMap<String, Value>>,

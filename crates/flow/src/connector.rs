@@ -28,7 +28,7 @@ use serde_json::{Value, json};
 pub(crate) use self::bells::Bells;
 pub(crate) use self::blocking::Blocking;
 pub(crate) use self::collect::Collected;
-pub(crate) use self::http::{HttpThread, Outgoing};
+pub(crate) use self::http::{HttpAccess, HttpThread};
 use crate::Error;
 use crate::batch::Batch;
 use crate::delivery::SourcePosition;
@@ -115,7 +115,7 @@ impl<'a> ConnectorContext<'a> {
     /// The services of the process.
     ///
     /// # Errors
-    /// [`Error::Connector`] in a test.
+    /// [`Error::Connector`] in a test, which has no services.
     pub(crate) fn services(&self) -> Result<&'a Services, Error> {
         let Node { name, kind, .. } = self.node;
         self.services.ok_or_else(|| Error::connector(name, format!("'{kind}' needs a server, and a test has none")))
@@ -158,13 +158,13 @@ pub(crate) trait Source: Send {
     fn finished(&mut self, up_to: &[SourcePosition]) -> Option<Duration>;
     /// `true` once the places of all calls of [`Source::finished`] are stored.
     fn is_settled(&self) -> bool;
-    /// How far the source has read, for any thread; `None` for sources without a log.
+    /// The progress of the source, for any thread; `None` for sources without a log.
     fn progress(&self) -> Option<Arc<dyn SourceProgress>> {
         None
     }
 }
 
-/// How far one instance of a source with a log has read.
+/// The progress of one instance of a source with a log.
 pub(crate) trait SourceProgress: Send + Sync {
     fn read_up_to(&self) -> ReadUpTo;
 }

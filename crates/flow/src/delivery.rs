@@ -111,7 +111,7 @@ impl Tracker {
         from: u64,
         records: u32,
         memory: Option<Grant>,
-    ) -> Ack {
+    ) -> BatchAck {
         let mut state = self.state.lock();
         let number = state.first + state.in_flight.len() as u64;
         state.records += u64::from(records);
@@ -119,7 +119,7 @@ impl Tracker {
             state.first_since = self.clock.now();
         }
         state.in_flight.push_back(InFlightBatch { position, from, records, memory, is_finished: false });
-        Ack(Arc::new(BatchClaim { tracker: Arc::clone(self), number }))
+        BatchAck(Arc::new(BatchClaim { tracker: Arc::clone(self), number }))
     }
 
     /// Records that were read and are not finished.
@@ -154,14 +154,14 @@ impl Tracker {
 
 /// A claim on a source's position, shared by all descendants of one batch.
 #[derive(Clone)]
-pub(crate) struct Ack(Arc<BatchClaim>);
+pub(crate) struct BatchAck(Arc<BatchClaim>);
 
 struct BatchClaim {
     tracker: Arc<Tracker>,
     number: u64,
 }
 
-impl Ack {
+impl BatchAck {
     /// Marks the batch as never finished: its source's position stays where it is.
     pub(crate) fn fail(&self) {
         self.0.tracker.close();
@@ -178,7 +178,7 @@ impl Drop for BatchClaim {
     }
 }
 
-impl fmt::Debug for Ack {
+impl fmt::Debug for BatchAck {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Ack({})", self.0.number)
     }

@@ -9,7 +9,7 @@ use crate::document::Finding;
 #[non_exhaustive]
 #[expect(missing_docs, reason = "the message of each variant explains its fields")]
 pub enum Error {
-    /// The document breaks rules.
+    /// The document breaks rules, one or more.
     #[error("the document has {} fault{}: {}", .findings.len(), if .findings.len() == 1 { "" } else { "s" }, first(.findings))]
     Invalid { findings: Vec<Finding> },
     /// The job was submitted before, with another document.

@@ -37,7 +37,7 @@ pub struct RecordError {
     pub row: u32,
     /// A stable name, such as `division_by_zero`.
     pub code: &'static str,
-    /// The failure in words.
+    /// The failure in words, for the job's list of errors.
     pub message: String,
 }
 

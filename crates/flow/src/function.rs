@@ -17,7 +17,7 @@ pub struct FunctionOutput {
     pub batch: Batch,
     /// The input row of each row of `batch`, ascending.
     pub inputs: Vec<u32>,
-    /// Records that failed.
+    /// The records that failed, each with its error.
     pub failed: Vec<RecordError>,
 }
 
@@ -81,8 +81,8 @@ impl Functions {
 }
 
 impl NativeFunction {
-    /// Calls the function. After a panic it is called again for each record, so that only those fail on which it
-    /// panics.
+    /// Calls the function. After a panic it is called again for
+    /// each record, so that only those fail on which it panics.
     pub(crate) fn apply(&self, input: &Batch, params: &Params) -> FunctionOutput {
         if let Ok(output) = catch_unwind(AssertUnwindSafe(|| (self.call)(input, params))) {
             return output;

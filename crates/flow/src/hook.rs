@@ -27,7 +27,7 @@ pub struct HookCall<'a> {
     pub params: &'a Params,
     /// The batch, between `before_batch` and `after_batch`.
     pub batch: Option<HookBatch<'a>>,
-    /// The error, for `error`.
+    /// The message of the error, at the point `error` only.
     pub error: Option<&'a str>,
 }
 
@@ -51,7 +51,7 @@ pub enum HookAnswer {
     NotReady,
     /// For `start`: parameters of the node's function.
     Params(Params),
-    /// For `error`.
+    /// For `error`: the treatment of the failed instance.
     Error(ErrorAnswer),
 }
 

@@ -32,13 +32,13 @@ use uuid::Uuid;
 pub use self::figures::JobFigure;
 pub use self::record::JobState;
 use self::record::{JobKey, JobRecord};
-use self::store::{Answer, Command, JobsView};
+use self::store::{JobAnswer, JobCommand, JobsView};
 use self::supervisor::{Supervisor, SupervisorRequest};
 use self::tap::TAPS_MAX;
 pub use self::tap::Tap;
 use crate::Error;
 use crate::config::FlowConfig;
-use crate::connector::{Bells, Blocking, HttpThread, Outgoing, Services};
+use crate::connector::{Bells, Blocking, HttpAccess, HttpThread, Services};
 use crate::document::{Document, DocumentContext, Finding, TopicAccess, json_schema};
 use crate::function::Functions;
 use crate::hook::Hooks;
@@ -124,7 +124,7 @@ impl Jobs {
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let threads = if config.threads == 0 { cores } else { config.threads };
         let workers = Workers::start(threads, Arc::clone(clock)).map_err(Error::Thread)?;
-        let outgoing = Outgoing::of(&config.http_allowed_targets, &config.http_ca_file)?;
+        let outgoing = HttpAccess::of(&config.http_allowed_targets, &config.http_ca_file)?;
         let targets = Arc::clone(&outgoing.targets);
         let services = Services {
             log: Arc::clone(&ground.log),
@@ -155,7 +155,7 @@ impl Jobs {
     /// Checks a document of a job of `tenant` without storing it.
     ///
     /// # Errors
-    /// All its faults.
+    /// All faults of the document.
     pub fn validate(&self, tenant: &TenantId, text: &str) -> Result<Document, Vec<Finding>> {
         self.read(text, TopicAccess { tenant: tenant.clone(), may_read: true, may_write: true })
     }
@@ -169,8 +169,8 @@ impl Jobs {
         json_schema(&self.context.catalogue)
     }
 
-    /// Runs the tests of a document in the calling thread, with batches of `batch` records instead of those that the
-    /// document asks for.
+    /// Runs the tests of a document in the calling thread, with batches
+    /// of `batch` records instead of those that the document asks for.
     ///
     /// # Errors
     /// All faults of the document.
@@ -210,18 +210,18 @@ impl Jobs {
         let key = record.key();
         let (name, hash) = (record.name.clone(), record.hash.clone());
         let submitted = |is_new, state| Submission { id: id.clone(), name, hash: hash.clone(), is_new, state };
-        match self.views.ask(PARTITION, Command::Submit(Box::new(record))).await? {
-            Answer::Stored => {
+        match self.views.ask(PARTITION, JobCommand::Submit(Box::new(record))).await? {
+            JobAnswer::Stored => {
                 self.supervisor.request(SupervisorRequest::Start(key));
                 Ok(submitted(true, JobState::Running))
             }
-            Answer::Same(state) => Ok(submitted(false, state)),
-            Answer::HashDiffers(stored) => Err(Error::HashDiffers { id, stored, given: hash }),
-            Answer::NameTaken(other) => {
+            JobAnswer::Same(state) => Ok(submitted(false, state)),
+            JobAnswer::HashDiffers(stored) => Err(Error::HashDiffers { id, stored, given: hash }),
+            JobAnswer::NameTaken(other) => {
                 Err(Error::NameTaken { id: other, name: document.name, state: JobState::Running.as_str() })
             }
-            Answer::Full(running) => Err(Error::JobsFull { running, limit: self.config.jobs_max }),
-            Answer::Unknown => Err(Error::UnknownJob { id }),
+            JobAnswer::Full(running) => Err(Error::JobsFull { running, limit: self.config.jobs_max }),
+            JobAnswer::Unknown => Err(Error::UnknownJob { id }),
         }
     }
 
@@ -256,7 +256,7 @@ impl Jobs {
     /// A job with its document and the figures of its nodes.
     ///
     /// # Errors
-    /// [`Error::UnknownJob`].
+    /// [`Error::UnknownJob`] if the tenant has no such job.
     pub fn get(&self, tenant: &TenantId, id: &str) -> Result<Value, Error> {
         let mut job = self.status(tenant, id)?;
         job["document"] = self.record(tenant, id)?.document.clone();
@@ -266,7 +266,7 @@ impl Jobs {
     /// A job with the figures of its nodes, as far as this process has run it.
     ///
     /// # Errors
-    /// [`Error::UnknownJob`].
+    /// [`Error::UnknownJob`] if the tenant has no such job.
     pub fn status(&self, tenant: &TenantId, id: &str) -> Result<Value, Error> {
         let record = self.record(tenant, id)?;
         let mut job = self.render(&record);
@@ -302,7 +302,7 @@ impl Jobs {
     /// The latest errors of a job, oldest first.
     ///
     /// # Errors
-    /// [`Error::UnknownJob`].
+    /// [`Error::UnknownJob`] if the tenant has no such job.
     pub fn errors(&self, tenant: &TenantId, id: &str) -> Result<Value, Error> {
         let record = self.record(tenant, id)?;
         let mut errors = self.supervisor.errors(&record.key());
@@ -333,7 +333,7 @@ impl Jobs {
     /// [`Error::UnknownJob`]; [`Error::State`] if the request cannot be stored.
     pub async fn stop(&self, tenant: &TenantId, id: &str, mode: StopMode) -> Result<(), Error> {
         let key = self.record(tenant, id)?.key();
-        self.views.ask(PARTITION, Command::Ending(key.clone(), JobState::Stopped)).await?;
+        self.views.ask(PARTITION, JobCommand::Ending(key.clone(), JobState::Stopped)).await?;
         self.supervisor.request(SupervisorRequest::Stop(key, mode));
         Ok(())
     }
@@ -341,10 +341,10 @@ impl Jobs {
     /// Kills a job at once and for good, like [`Jobs::stop`].
     ///
     /// # Errors
-    /// As for [`Jobs::stop`].
+    /// The same as those of [`Jobs::stop`].
     pub async fn kill(&self, tenant: &TenantId, id: &str) -> Result<(), Error> {
         let key = self.record(tenant, id)?.key();
-        self.views.ask(PARTITION, Command::Ending(key.clone(), JobState::Killed)).await?;
+        self.views.ask(PARTITION, JobCommand::Ending(key.clone(), JobState::Killed)).await?;
         self.supervisor.request(SupervisorRequest::Kill(key));
         Ok(())
     }
@@ -352,7 +352,7 @@ impl Jobs {
     /// Waits until a job has ended, at most `timeout`; the job as it is then.
     ///
     /// # Errors
-    /// [`Error::UnknownJob`].
+    /// [`Error::UnknownJob`] if the tenant has no such job.
     pub async fn wait(&self, tenant: &TenantId, id: &str, timeout: Duration) -> Result<Value, Error> {
         let mut changes = self.supervisor.changes();
         let ended = async {

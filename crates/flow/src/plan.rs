@@ -27,7 +27,7 @@ pub(crate) struct PlanNode {
     pub(crate) key: Option<KeyExpressions>,
     /// The hooks of the node and those of all nodes, in the order of the document.
     pub(crate) hooks: Vec<PlanHook>,
-    /// Index into [`Plan::chains`].
+    /// The index of its chain in [`Plan::chains`].
     pub(crate) chain: usize,
 }
 

@@ -46,7 +46,7 @@ pub struct TestRunner {
 pub struct TestReport {
     /// The name of the job.
     pub job: String,
-    /// In the order of the document.
+    /// The results of the tests, in the order of the document.
     pub tests: Vec<TestResult>,
 }
 
@@ -79,13 +79,13 @@ impl TestRunner {
     /// Reads and checks a document.
     ///
     /// # Errors
-    /// All its faults.
+    /// All faults of the document.
     pub fn read(&self, text: &str) -> Result<Document, Vec<Finding>> {
         Document::read(text, &self.context)
     }
 
-    /// Runs all tests of a document in the calling thread, with batches of `batch` records instead of those that the
-    /// document asks for.
+    /// Runs all tests of a document in the calling thread, with batches
+    /// of `batch` records instead of those that the document asks for.
     ///
     /// # Errors
     /// All faults of the document.

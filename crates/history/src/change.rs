@@ -113,11 +113,11 @@ impl<'de> Visitor<'de> for &mut ChangeVisitor<'_, '_, 'de> {
         let change = &mut *self.change;
         // Id and type are the first members.
         while change.attributes.len() < self.names.len()
-            && let Some(Text(name)) = members.next_key()?
+            && let Some(CowText(name)) = members.next_key()?
         {
             match &*name {
-                "id" => change.id = members.next_value::<Text<'de>>()?.0,
-                "type" => change.kind = members.next_value::<Text<'de>>()?.0,
+                "id" => change.id = members.next_value::<CowText<'de>>()?.0,
+                "type" => change.kind = members.next_value::<CowText<'de>>()?.0,
                 _ if self.names.contains(&name) => {
                     let attribute: Attribute<'de> = members.next_value()?;
                     change.attributes.push(attribute.changed(name).map_err(serde::de::Error::custom)?);
@@ -132,7 +132,7 @@ impl<'de> Visitor<'de> for &mut ChangeVisitor<'_, '_, 'de> {
 
 /// Text that is copied only if it has escapes.
 #[derive(Deserialize, PartialEq, Eq, Hash)]
-struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
+struct CowText<'a>(#[serde(borrow)] Cow<'a, str>);
 
 #[derive(Deserialize)]
 struct Attribute<'a> {

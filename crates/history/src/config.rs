@@ -89,12 +89,12 @@ impl HistoryConfig {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct HistoryRule {
-    /// Tenants. Default `*`.
+    /// A pattern for names of tenants. Default `*`.
     pub tenant: String,
-    /// Types of entities. Default `*`.
+    /// A pattern for types of entities. Default `*`.
     #[serde(rename = "type")]
     pub kind: String,
-    /// Attributes. Default `*`.
+    /// A pattern for names of attributes. Default `*`.
     pub attribute: String,
     /// `false` drops their changes. Default: taken from a later rule, else they are kept.
     pub keep: Option<bool>,

@@ -123,7 +123,7 @@ impl Mean {
 /// Returns the number of points that a row stands for.
 fn weight(row: &PointRow) -> u64 {
     #[derive(Deserialize)]
-    struct Metadata {
+    struct AverageMetadata {
         #[serde(rename = "averagedFrom")]
         samples: Samples,
     }
@@ -132,8 +132,9 @@ fn weight(row: &PointRow) -> u64 {
         value: u64,
     }
     let text = row.metadata.as_ref().and_then(|metadata| metadata.as_utf8().ok());
-    let said =
-        text.filter(|text| text.contains(AVERAGED_FROM)).and_then(|text| serde_json::from_str::<Metadata>(text).ok());
+    let said = text
+        .filter(|text| text.contains(AVERAGED_FROM))
+        .and_then(|text| serde_json::from_str::<AverageMetadata>(text).ok());
     said.map_or(1, |metadata| metadata.samples.value.max(1))
 }
 

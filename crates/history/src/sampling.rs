@@ -85,13 +85,13 @@ mod tests {
     const MINUTE_MS: i64 = 60_000;
 
     /// A compactor without a thread; the tests call its steps.
-    struct World {
+    struct SamplingWorld {
         compactor: Compactor,
         clock: Arc<ManualClock>,
         dir: tempfile::TempDir,
     }
 
-    impl World {
+    impl SamplingWorld {
         fn new(rules: Vec<HistoryRule>) -> Self {
             let dir = tempfile::tempdir().unwrap();
             let system = Arc::new(SystemClock::default());
@@ -244,7 +244,7 @@ mod tests {
             (&[(9, 101, true), (9, 500, false), (1, 5, false)], Some(vec![9, 9])),
             (&[(9, 101, false), (1, 5, false)], Some(vec![9])),
         ] {
-            let mut world = World::new(Vec::new());
+            let mut world = SamplingWorld::new(Vec::new());
             let added = files.iter().zip(1..).map(|((bytes, age, is_sampled), number)| FileRecord {
                 sampled: if *is_sampled { plan.clone() } else { Vec::new() },
                 ..record(number, 0, *bytes, 1_000 - age)
@@ -261,7 +261,7 @@ mod tests {
 
     #[test]
     fn a_rule_of_longer_periods_samples_again_and_one_of_shorter_ones_reads_nothing() {
-        let mut world = World::new(vec![rule("*", DAY_MS, 10 * MINUTE_MS)]);
+        let mut world = SamplingWorld::new(vec![rule("*", DAY_MS, 10 * MINUTE_MS)]);
         world.add((0..120).map(|minute| row(0, 1, minute * MINUTE_MS, minute as usize, "1")).collect());
         assert_eq!(world.sample(), 0, "nothing is old");
         world.pass(DAY_MS + 1);
@@ -281,7 +281,7 @@ mod tests {
     #[test]
     fn steps_of_age_thin_more_and_more() {
         let steps = vec![rule("*", DAY_MS, MINUTE_MS), rule("*", 10 * DAY_MS, 60 * MINUTE_MS)];
-        let mut world = World::new(steps);
+        let mut world = SamplingWorld::new(steps);
         world.add((0..3_600).map(|second| row(0, 1, second * 1_000, second as usize, "1")).collect());
         for (days, left) in [(1, 60), (5, 60), (5, 1), (30, 1)] {
             world.pass(days * DAY_MS + 1);
@@ -293,7 +293,7 @@ mod tests {
     /// The job reads files in pieces, and its output is dropped if an input file is replaced.
     #[test]
     fn large_files_are_sampled_in_pieces_and_not_if_they_go_meanwhile() {
-        let mut world = World::new(vec![rule("*", DAY_MS, MINUTE_MS)]);
+        let mut world = SamplingWorld::new(vec![rule("*", DAY_MS, MINUTE_MS)]);
         let rows = 3 * PIECE_ROWS as i64;
         let step = DAY_MS / rows;
         let large = || (0..rows).map(|n| row(0, 1, n * step, n as usize, "1")).collect::<Vec<_>>();
@@ -316,19 +316,19 @@ mod tests {
     }
 
     #[derive(Debug, Clone)]
-    enum Step {
+    enum SamplingStep {
         /// Entity, attribute, day, minute and value; value 0 is a deletion.
         Write(Vec<(u8, u8, i64, i64, u8)>),
         Pass(i64),
         Sample,
     }
 
-    fn step() -> impl Strategy<Value = Step> {
+    fn step() -> impl Strategy<Value = SamplingStep> {
         let point = (0_u8..2, 0_u8..3, 0_i64..2, 0_i64..1_440, 0_u8..12);
         prop_oneof![
-            3 => prop::collection::vec(point, 1..40).prop_map(Step::Write),
-            2 => (1_i64..72).prop_map(Step::Pass),
-            2 => Just(Step::Sample),
+            3 => prop::collection::vec(point, 1..40).prop_map(SamplingStep::Write),
+            2 => (1_i64..72).prop_map(SamplingStep::Pass),
+            2 => Just(SamplingStep::Sample),
         ]
     }
 
@@ -359,14 +359,14 @@ mod tests {
             const MINUTES: [i64; 2] = [10, 120];
             let all = HistoryRule { attribute: "a0".into(), sample: Some(Sample::All), ..HistoryRule::default() };
             let of_age = |days: i64, minutes: i64| rule("*", days * DAY_MS, minutes * MINUTE_MS);
-            let mut world = World::new(vec![all, of_age(1, MINUTES[0]), of_age(4, MINUTES[1])]);
+            let mut world = SamplingWorld::new(vec![all, of_age(1, MINUTES[0]), of_age(4, MINUTES[1])]);
             let mut written: Vec<PointRow> = Vec::new();
-            let last = [Step::Pass(24 * 5), Step::Sample];
+            let last = [SamplingStep::Pass(24 * 5), SamplingStep::Sample];
             for step in steps.into_iter().chain(last) {
                 match step {
-                    Step::Pass(hours) => world.pass(hours * 60 * MINUTE_MS + 1),
-                    Step::Sample => drop(world.sample()),
-                    Step::Write(points) => {
+                    SamplingStep::Pass(hours) => world.pass(hours * 60 * MINUTE_MS + 1),
+                    SamplingStep::Sample => drop(world.sample()),
+                    SamplingStep::Write(points) => {
                         let mut days: BTreeMap<i64, Vec<PointRow>> = BTreeMap::new();
                         for (entity, attribute, day, minute, kind) in points {
                             let value = if kind == 0 { DELETED.to_owned() } else { kind.to_string() };

@@ -16,8 +16,8 @@ const PROGRESS_BYTES: usize = 64 << 10;
 
 /// A body whose pieces are taken one after the other. The client sends no more than the connection's buffer ahead of them.
 ///
-/// The deadline of the request follows the progress: every 64 KiB move it to the route's timeout from then, and so does the
-/// end of the body.
+/// The deadline of the request follows the progress: every 64 KiB move
+/// it to the route's timeout from then, and so does the end of the body.
 pub struct BodyStream {
     body: Body,
     context: Arc<RequestContext>,

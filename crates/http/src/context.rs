@@ -177,7 +177,7 @@ fn parse_timeout(text: &str) -> Option<Duration> {
 pub struct MoreTime(Arc<Extension>);
 
 struct Extension {
-    /// The original deadline.
+    /// The deadline without any extension.
     first: Instant,
     /// Time by which the handler has extended the deadline, ms.
     granted_ms: AtomicU64,

@@ -131,7 +131,7 @@ impl From<Problem> for Polled {
     }
 }
 
-/// Polls for an answer.
+/// Polls for an answer; a panic in the handler becomes a problem.
 pub(crate) fn poll(later: Pin<&mut (dyn LaterAnswer + '_)>, cx: &mut Context<'_>) -> Poll<Response> {
     guarded(|| Polled(later.poll(cx))).0
 }

@@ -57,7 +57,6 @@ macro_rules! from_path_for_one {
 }
 from_path_for_one!(String, u16, u32, u64, usize, i64);
 
-/// A path without parameters.
 impl FromPath for () {
     fn from_path(_: &Params<'_>) -> Result<Self, Problem> {
         Ok(())

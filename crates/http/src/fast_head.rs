@@ -78,8 +78,8 @@ struct Whole<'p, 'b> {
 }
 
 impl Pipeline {
-    /// Serves the request at the beginning of `bytes` and appends its answer to `out`. `started` is the time at which
-    /// the bytes arrived.
+    /// Serves the request at the beginning of `bytes` and appends its
+    /// answer to `out`. `started` is the time at which the bytes arrived.
     fn serve_first(&self, bytes: &[u8], peer: SocketAddr, started: Instant, out: &mut Vec<u8>) -> ReadOutcome<'_> {
         let mut room = [const { MaybeUninit::uninit() }; HEADERS_MAX];
         let mut parsed = httparse::Request::new(&mut []);

@@ -48,12 +48,12 @@ impl<'a> From<&'a HeaderMap> for Headers<'a> {
     }
 }
 
-/// Request line and headers.
+/// The request line and the headers of a request.
 #[derive(Clone, Copy)]
 pub(crate) struct RequestHead<'a> {
     pub(crate) method: &'a Method,
     pub(crate) version: Version,
-    /// Path and query.
+    /// The path and the query, as sent.
     pub(crate) target: &'a str,
     pub(crate) path: &'a str,
     pub(crate) headers: Headers<'a>,

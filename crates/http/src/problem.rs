@@ -129,10 +129,10 @@ impl Reason {
 
 /// A refusal of a request.
 #[derive(Clone)]
-pub struct Problem(Box<Parts>);
+pub struct Problem(Box<ProblemParts>);
 
 #[derive(Clone)]
-struct Parts {
+struct ProblemParts {
     reason: Reason,
     status: StatusCode,
     detail: Cow<'static, str>,
@@ -148,7 +148,7 @@ struct Parts {
 impl Problem {
     /// Makes a refusal for `reason`; `detail` is one sentence for people.
     pub fn new(reason: Reason, detail: impl Into<Cow<'static, str>>) -> Self {
-        Self(Box::new(Parts {
+        Self(Box::new(ProblemParts {
             reason,
             status: reason.status(),
             detail: detail.into(),

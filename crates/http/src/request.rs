@@ -121,7 +121,7 @@ pub(crate) enum Body<'a> {
 /// A handler of requests, whichever way they were read.
 pub(crate) type Handler = Box<dyn Fn(&Request<'_>) -> Answer + Send + Sync>;
 
-/// A request after authentication.
+/// A request whose caller is authenticated, unless its route is public.
 pub struct Request<'a> {
     pub(crate) head: RequestHead<'a>,
     pub(crate) params: &'a PathParams,
@@ -180,7 +180,7 @@ impl<'a> Request<'a> {
         T::from_path(&Params { params: self.params, path: self.head.path })
     }
 
-    /// The whole body.
+    /// The whole body, borrowed for the time of the request.
     ///
     /// # Errors
     /// [`Unread`] if it is still to be read, or if it cannot be read.
@@ -209,7 +209,7 @@ impl<'a> Request<'a> {
         self.body_wait
     }
 
-    /// The authenticated caller.
+    /// The authenticated caller of a route that is not public.
     ///
     /// # Errors
     /// A [`Problem`] on a public route, which has none.

@@ -51,11 +51,11 @@ impl fmt::Debug for ApiToken {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum RoleName {
-    /// [`Role::Reader`].
+    /// `reader`: [`Role::Reader`], for entities, streams and queries.
     Reader,
-    /// [`Role::Writer`].
+    /// `writer`: [`Role::Writer`], for entities, records and commands.
     Writer,
-    /// [`Role::Admin`].
+    /// `admin`: [`Role::Admin`], for tenants, devices, credentials, topics and jobs.
     Admin,
 }
 

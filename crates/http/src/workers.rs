@@ -18,7 +18,7 @@ type Job = Box<dyn FnOnce() + Send>;
 
 /// A pool of threads that ends when it is stopped or dropped.
 pub struct Workers {
-    queue: Arc<Queue>,
+    queue: Arc<WorkerQueue>,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
@@ -45,7 +45,7 @@ impl Share {
     }
 }
 
-struct Queue {
+struct WorkerQueue {
     state: Mutex<State>,
     changed: Condvar,
     max_waiting: usize,
@@ -77,7 +77,7 @@ impl Workers {
     /// An I/O error if the system cannot start a thread.
     pub fn start(name: &str, threads: usize, max_waiting: usize, share: Share) -> std::io::Result<Self> {
         let state = Mutex::new(State { jobs: VecDeque::new(), stopping: false });
-        let queue = Arc::new(Queue { state, changed: Condvar::new(), max_waiting });
+        let queue = Arc::new(WorkerQueue { state, changed: Condvar::new(), max_waiting });
         let workers = Self { queue, threads: Mutex::new(Vec::new()) };
         for number in 0..threads.max(1) {
             let queue = workers.queue.clone();
@@ -138,7 +138,7 @@ impl Workers {
     }
 }
 
-impl Queue {
+impl WorkerQueue {
     fn work(&self) {
         while let Some(job) = self.next() {
             if catch_unwind(AssertUnwindSafe(job)).is_err() {

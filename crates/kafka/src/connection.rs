@@ -15,7 +15,7 @@ use crate::dispatch::{ApiTable, PendingResponse};
 use crate::error::ConnectionError;
 use crate::frame::{FrameReader, RequestPermit};
 use crate::network_send::NetworkSend;
-use crate::request_context::Connection;
+use crate::request_context::ClientConnection;
 use crate::response::Response;
 
 /// Answers are gathered up to this size before they are written.
@@ -30,7 +30,7 @@ struct InFlight {
 /// Serves a client until it closes the connection, the connection fails, its login is refused, or the listener stops.
 pub(crate) async fn serve(
     socket: TcpStream,
-    connection: Arc<Connection>,
+    connection: Arc<ClientConnection>,
     broker: Arc<Broker>,
     apis: Arc<ApiTable>,
     memory: Grant,
@@ -71,7 +71,7 @@ async fn take_all(
     mut frames: FrameReader,
     broker: Arc<Broker>,
     apis: &ApiTable,
-    connection: Arc<Connection>,
+    connection: Arc<ClientConnection>,
     queue: mpsc::Sender<InFlight>,
 ) -> Result<EndReason, ConnectionError> {
     let mut stopping = std::pin::pin!(broker.shutdown.clone().begun());

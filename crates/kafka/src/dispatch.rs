@@ -9,7 +9,7 @@ use kafka_protocol::messages::{ApiKey, DescribeAclsRequest, FetchRequest, FetchR
 use kafka_protocol::protocol::{Decodable, Request};
 
 use crate::error::ConnectionError;
-use crate::request_context::{Connection, RequestContext};
+use crate::request_context::{ClientConnection, RequestContext};
 use crate::response::{LENGTH_BYTES, Response, encode, put_length, start};
 use crate::supported_apis::{ApiVersionRange, SupportedApis};
 use crate::{
@@ -126,10 +126,10 @@ impl ApiTable {
     }
 
     /// Begins the request in `frame`. All work that depends on the order of arrival is done when this
-    /// returns. For `oversized_bytes` see [`crate::frame::Frame`].
+    /// returns. For `oversized_bytes` see [`crate::frame::RequestFrame`].
     pub(crate) fn begin(
         &self,
-        connection: &Arc<Connection>,
+        connection: &Arc<ClientConnection>,
         frame: Bytes,
         oversized_bytes: Option<usize>,
     ) -> Result<PendingResponse, ConnectionError> {

@@ -17,7 +17,7 @@ use crate::broker::{Broker, ROOM_UNIT_BYTES};
 use crate::error::ConnectionError;
 use crate::oversized_produce::OversizedProduce;
 use crate::read_buffer::ReadBuffer;
-use crate::request_context::Connection;
+use crate::request_context::ClientConnection;
 use crate::response::LENGTH_BYTES;
 
 /// Size of key, version and correlation id, with which every request begins.
@@ -35,7 +35,7 @@ const PACE_PARTS: u32 = 6;
 
 /// One request, and its share of the request memory until it is answered.
 #[derive(Debug)]
-pub(crate) struct Frame {
+pub(crate) struct RequestFrame {
     pub(crate) bytes: Bytes,
     pub(crate) room: RequestPermit,
     /// The original size of a request that exceeded the limit and whose records were dropped.
@@ -54,21 +54,26 @@ pub(crate) struct RequestPermit {
 pub(crate) struct FrameReader {
     buffer: ReadBuffer,
     broker: Arc<Broker>,
-    connection: Arc<Connection>,
+    connection: Arc<ClientConnection>,
     /// The room for requests of this connection, in units of [`ROOM_UNIT_BYTES`]; small before a login.
     share: Arc<Semaphore>,
     has_whole_share: bool,
 }
 
 impl FrameReader {
-    pub(crate) fn new(socket: OwnedReadHalf, broker: Arc<Broker>, connection: Arc<Connection>, memory: Grant) -> Self {
+    pub(crate) fn new(
+        socket: OwnedReadHalf,
+        broker: Arc<Broker>,
+        connection: Arc<ClientConnection>,
+        memory: Grant,
+    ) -> Self {
         let share = Arc::new(Semaphore::new(LOGIN_MAX_BYTES / ROOM_UNIT_BYTES));
         Self { buffer: ReadBuffer::new(socket, memory), broker, connection, share, has_whole_share: false }
     }
 
     /// The next request; `None` if the client has closed the connection. `busy` says if a request is being answered: then
     /// the connection is not idle.
-    pub(crate) async fn next(&mut self, busy: impl Fn() -> bool) -> Result<Option<Frame>, ConnectionError> {
+    pub(crate) async fn next(&mut self, busy: impl Fn() -> bool) -> Result<Option<RequestFrame>, ConnectionError> {
         let idle_ms = self.broker.config.idle_timeout_ms;
         while self.buffer.bytes().len() < LENGTH_BYTES {
             match timeout(Duration::from_millis(idle_ms), self.buffer.fill(LENGTH_BYTES)).await {
@@ -93,11 +98,15 @@ impl FrameReader {
             return Ok(None);
         }
         self.buffer.advance(LENGTH_BYTES);
-        Ok(Some(Frame { bytes: self.buffer.split_to(size), room, oversized_bytes: None }))
+        Ok(Some(RequestFrame { bytes: self.buffer.split_to(size), room, oversized_bytes: None }))
     }
 
     /// Reads a request over the limit without its records, so that it can be answered.
-    async fn read_oversized(&mut self, size_bytes: i64, limit_bytes: usize) -> Result<Option<Frame>, ConnectionError> {
+    async fn read_oversized(
+        &mut self,
+        size_bytes: i64,
+        limit_bytes: usize,
+    ) -> Result<Option<RequestFrame>, ConnectionError> {
         let limit_ms = self.broker.config.request_timeout_ms;
         self.buffer.advance(LENGTH_BYTES);
         let oversized_bytes = usize::try_from(size_bytes).unwrap_or(usize::MAX);
@@ -109,7 +118,7 @@ impl FrameReader {
             return Err(ConnectionError::Oversized { size_bytes, limit_bytes });
         };
         let Some(room) = self.room(bytes.len().min(limit_bytes), true).await else { return Ok(None) };
-        Ok(Some(Frame { bytes, room, oversized_bytes: Some(oversized_bytes) }))
+        Ok(Some(RequestFrame { bytes, room, oversized_bytes: Some(oversized_bytes) }))
     }
 
     /// Waits for room for a request of `size` bytes; `None` if the listener is gone.

@@ -13,7 +13,7 @@ use tokio::task::JoinSet;
 use crate::broker::{Broker, SharedResources};
 use crate::dispatch::ApiTable;
 use crate::login::Logins;
-use crate::request_context::Connection;
+use crate::request_context::ClientConnection;
 use crate::{Error, KafkaConfig, connection};
 
 /// Memory that an idle connection counts for: its read buffer and its state.
@@ -144,7 +144,7 @@ impl Protocol for KafkaProtocol {
     ) -> impl Future<Output = ()> + Send {
         // Before the task begins: pending logins are listed in the order in which connections are accepted. A connection
         // without a local address is closed already.
-        let connection = socket.local_addr().map(|local| Arc::new(Connection::new(peer, local, &self.broker)));
+        let connection = socket.local_addr().map(|local| Arc::new(ClientConnection::new(peer, local, &self.broker)));
         async move {
             let Ok(connection) = connection else { return };
             let (broker, apis) = (Arc::clone(&self.broker), Arc::clone(&self.apis));

@@ -27,7 +27,7 @@ const WATCHED_MAX: usize = 100_000;
 const EXCESS_MAX: Duration = Duration::from_secs(60);
 
 /// One connection, as handlers see it.
-pub(crate) struct Connection {
+pub(crate) struct ClientConnection {
     pub(crate) peer: SocketAddr,
     pub(crate) local: SocketAddr,
     /// Rings when a partition that this connection waits for has moved. Requests are answered one after the other,
@@ -38,7 +38,7 @@ pub(crate) struct Connection {
     has_shaken_hands: AtomicBool,
     /// A login of this connection was refused.
     is_refused: AtomicBool,
-    session: Mutex<Session>,
+    session: Mutex<LoginSession>,
     /// The connection's entry in the list of pending logins.
     pending_login: Mutex<Option<PendingLogin>>,
     /// No request is read from it until then.
@@ -48,14 +48,14 @@ pub(crate) struct Connection {
 
 /// The principal and tenant of a connection.
 #[derive(Clone)]
-struct Session {
+struct LoginSession {
     /// `None` before the login, if logins are required.
     principal: Option<Arc<Principal>>,
     /// The broker as its tenant sees it.
     broker: Arc<Broker>,
 }
 
-impl Session {
+impl LoginSession {
     /// The session without logins: an application of the tenant `default` that may act in all tenants.
     fn anonymous(broker: &Arc<Broker>) -> Self {
         let principal = Principal { tenant: TenantId::default(), name: String::new(), roles: Roles::APPLICATION };
@@ -64,11 +64,13 @@ impl Session {
     }
 }
 
-impl Connection {
+impl ClientConnection {
     pub(crate) fn new(peer: SocketAddr, local: SocketAddr, broker: &Arc<Broker>) -> Self {
         let (session, pending_login) = match broker.logins {
-            None => (Session::anonymous(broker), None),
-            Some(_) => (Session { principal: None, broker: Arc::clone(broker) }, Some(broker.pending_logins.begin())),
+            None => (LoginSession::anonymous(broker), None),
+            Some(_) => {
+                (LoginSession { principal: None, broker: Arc::clone(broker) }, Some(broker.pending_logins.begin()))
+            }
         };
         Self {
             peer,
@@ -105,7 +107,7 @@ impl Connection {
     /// From the next request on it speaks for `principal`.
     pub(crate) fn log_in(&self, Login { principal, in_every_tenant }: Login, broker: &Broker) {
         let broker = broker.of(&principal.tenant, in_every_tenant);
-        *self.session.lock() = Session { principal: Some(principal), broker };
+        *self.session.lock() = LoginSession { principal: Some(principal), broker };
         *self.pending_login.lock() = None;
     }
 
@@ -165,7 +167,7 @@ impl Connection {
 #[derive(Clone)]
 pub(crate) struct RequestContext {
     pub(crate) broker: Arc<Broker>,
-    pub(crate) connection: Arc<Connection>,
+    pub(crate) connection: Arc<ClientConnection>,
     /// The client id of the request header; empty if there is none.
     pub(crate) client_id: StrBytes,
     /// The version of the request, and so of its answer.

@@ -26,8 +26,8 @@ impl JsonClient {
         Ok(Self { socket: BufReader::new(socket), address })
     }
 
-    /// Sends `body` to `path`, or no body for `Value::Null`, and returns the body of the response; `Value::Null` if it is
-    /// empty.
+    /// Sends `body` to `path`, or no body for `Value::Null`, and
+    /// returns the body of the response; `Value::Null` if it is empty.
     ///
     /// # Errors
     /// The connection fails, the status is not 2xx, or the body is not JSON.

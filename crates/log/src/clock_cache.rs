@@ -29,8 +29,8 @@ impl<K: Copy + Eq + Hash, V: Clone> ClockCache<K, V> {
         Some(entry.value.clone())
     }
 
-    /// Adds an entry unless its key is there, or it is too heavy by itself. Returns the entries that made room: drop
-    /// them without the lock.
+    /// Adds an entry unless its key is there, or it is too heavy by itself.
+    /// Returns the entries that made room: drop them without the lock.
     pub(crate) fn insert(&mut self, key: K, value: V, weight: usize) -> Vec<V> {
         let mut removed = Vec::new();
         if weight > self.max_weight || self.entries.contains_key(&key) {

@@ -19,8 +19,8 @@ pub struct LogConfig {
     /// derived from the data directory.
     #[serde(skip)]
     pub dir: PathBuf,
-    /// The topics that a start may set aside if they are damaged. Not a setting: the planes that own them name them.
-    /// Default none.
+    /// The topics that a start may set aside if they are damaged. Not
+    /// a setting: the planes that own them name them. Default none.
     #[serde(skip)]
     pub derived: Vec<DerivedTopic>,
     /// Size of one journal file, in bytes; an append must fit into one. Default 10 MiB.
@@ -74,7 +74,7 @@ pub struct LogConfig {
 /// A topic whose owner builds it anew if it is missing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DerivedTopic {
-    /// Name of the topic.
+    /// The name of the derived topic.
     pub name: TopicName,
     /// The topic that it is a copy of; it is set aside only while that one is intact. `None` if it is rebuilt from
     /// topics that lose old records by themselves.

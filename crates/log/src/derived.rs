@@ -18,7 +18,7 @@ type StoredTopic = (Topic, Vec<PartitionRecord>);
 /// Checks the segments of the derived topics and takes damaged ones out of `meta` and `frames`.
 ///
 /// # Errors
-/// [`Error::Io`], [`Error::UnknownVersion`].
+/// [`Error::Io`] if a segment cannot be read, [`Error::UnknownVersion`] if it has a later format.
 pub(crate) fn set_damaged_aside(
     files: &dyn Files,
     layout: &Layout,

@@ -101,8 +101,8 @@ impl Journal {
         Ok(())
     }
 
-    /// Takes a free file; waits for one. `None` if `give_up` returns `true`. Calls `woken` after each wait, without a
-    /// lock.
+    /// Takes a free file; waits for one. `None` if `give_up` returns
+    /// `true`. Calls `woken` after each wait, without a lock.
     fn take(&self, give_up: impl Fn() -> bool, mut woken: impl FnMut()) -> Result<Option<Arc<JournalFile>>, Error> {
         let mut pool = self.pool.lock();
         loop {

@@ -60,7 +60,7 @@ pub fn check(files: &dyn Files, dir: &Path) -> Result<Vec<Damage>, Error> {
 /// Removes the damaged parts of the log in `dir` and returns them. A later start reads the rest.
 ///
 /// # Errors
-/// Those of [`check`], for the same reasons.
+/// The errors of [`check`], for the same reasons.
 pub fn repair(files: &dyn Files, dir: &Path) -> Result<Vec<Damage>, Error> {
     let layout = Layout::new(dir);
     let _lock = lock(files, &layout)?;

@@ -24,7 +24,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use self::disk::{Disk, Operation};
+use self::disk::{Disk, DiskOperation};
 pub use self::power_loss::PowerLoss;
 pub use self::rng::Rng;
 use crate::{File, Files, Lock};
@@ -129,8 +129,8 @@ impl SimFiles {
         let operation = disk.begin()?;
         let changed = change(&mut disk);
         match operation {
-            Operation::Whole => changed,
-            Operation::Last => Err(disk::power_is_off()),
+            DiskOperation::Whole => changed,
+            DiskOperation::Last => Err(disk::power_is_off()),
         }
     }
 
@@ -184,8 +184,8 @@ impl Files for SimFiles {
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {
         let mut disk = self.disk.lock();
         match disk.begin()? {
-            Operation::Whole => disk.sync_dir(dir),
-            Operation::Last => Err(disk::power_is_off()),
+            DiskOperation::Whole => disk.sync_dir(dir),
+            DiskOperation::Last => Err(disk::power_is_off()),
         }
     }
 
@@ -238,8 +238,8 @@ impl File for SimFile {
         std::thread::yield_now();
         let mut disk = self.files.disk.lock();
         match operation {
-            Operation::Whole => disk.sync_ends(self.node, moment),
-            Operation::Last => Err(disk::power_is_off()),
+            DiskOperation::Whole => disk.sync_ends(self.node, moment),
+            DiskOperation::Last => Err(disk::power_is_off()),
         }
     }
 

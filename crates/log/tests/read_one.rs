@@ -72,6 +72,15 @@ proptest! {
     }
 }
 
+/// Ends readers even if the test panics.
+struct SetWhenDropped<'a>(&'a AtomicBool);
+
+impl Drop for SetWhenDropped<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Release);
+    }
+}
+
 #[test]
 fn records_are_read_alone_while_their_segments_are_replaced_and_removed() {
     for cleanup in [Cleanup::Compact, Cleanup::CompactDelete] {
@@ -97,6 +106,7 @@ fn records_are_read_alone_while_their_segments_are_replaced_and_removed() {
                     })
                 })
                 .collect();
+            let end = SetWhenDropped(&done);
             for round in 0..150 {
                 put_all(&*bench.partition, b"abcde", 100);
                 bench.log.flush().unwrap();
@@ -105,7 +115,7 @@ fn records_are_read_alone_while_their_segments_are_replaced_and_removed() {
                 }
             }
             bench.until("few records", || bench.read().len() < 100);
-            done.store(true, Ordering::Release);
+            drop(end);
             assert!(readers.into_iter().all(|reader| reader.join().unwrap() > 0));
         });
         bench.log.close().unwrap();

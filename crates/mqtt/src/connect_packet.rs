@@ -59,17 +59,17 @@ pub struct Connect<'a> {
 /// The message that is published when the client goes without a normal DISCONNECT.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Will<'a> {
-    /// Its quality of service.
+    /// The quality of service that the will is published at.
     pub qos: Qos,
     /// True if the server keeps it as the topic's retained message.
     pub retain: bool,
     /// Seconds between the end of the connection and the will.
     pub delay_s: u32,
-    /// The topic, without wildcards.
+    /// The topic that the will is published to; it has no wildcards.
     pub topic: &'a str,
-    /// Its MQTT 5 properties.
+    /// The MQTT 5 properties of the will; empty in MQTT 3.1.1.
     pub properties: PublishProperties<'a>,
-    /// The message itself.
+    /// The payload of the will; it may be empty.
     pub payload: &'a [u8],
 }
 

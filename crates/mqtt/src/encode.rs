@@ -26,7 +26,7 @@ pub struct Outgoing<'a> {
     pub dup: bool,
     /// True for a retained message.
     pub retain: bool,
-    /// Its quality of service.
+    /// The quality of service that it is sent at.
     pub qos: Qos,
     /// The packet id; 0 at QoS 0.
     pub id: u16,
@@ -40,7 +40,7 @@ pub struct Outgoing<'a> {
     pub subscription_ids: &'a [u32],
     /// Properties that pass through as they came.
     pub properties: &'a [u8],
-    /// The message itself.
+    /// The payload of the message; it may be empty.
     pub payload: &'a [u8],
 }
 

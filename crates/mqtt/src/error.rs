@@ -12,7 +12,7 @@ pub enum Error {
     /// A packet that breaks a rule with a reason code of its own.
     #[error("{why}")]
     Refused {
-        /// A code of [`crate::reason`].
+        /// The code of [`crate::reason`] to answer with.
         reason: u8,
         /// The offending value and the rule.
         why: String,
@@ -40,11 +40,11 @@ pub enum WriteError {
     /// A field or the packet is longer than its length can say.
     #[error("{what} has {size_bytes} bytes; MQTT allows at most {limit_bytes}")]
     TooLong {
-        /// Names the field.
+        /// The field with its article, such as "a filter".
         what: &'static str,
-        /// Its size.
+        /// The size of the field or packet.
         size_bytes: usize,
-        /// The largest size.
+        /// The largest size that the encoding allows.
         limit_bytes: usize,
     },
     /// MQTT 3.1.1 has no login with a password alone.

@@ -13,25 +13,25 @@ const PUBLISH: Allowed =
 /// A packet of a client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Packet<'a> {
-    /// CONNECT.
+    /// CONNECT: the client opens the connection (section 3.1).
     Connect(Box<Connect<'a>>),
-    /// PUBLISH.
+    /// PUBLISH: a message (section 3.3).
     Publish(Publish<'a>),
-    /// PUBACK.
+    /// PUBACK: the answer to a message at QoS 1 (section 3.4).
     PubAck(Ack),
-    /// PUBREC.
+    /// PUBREC: the first answer to a message at QoS 2 (section 3.5).
     PubRec(Ack),
-    /// PUBREL.
+    /// PUBREL: the client releases its message at QoS 2 (section 3.6).
     PubRel(Ack),
-    /// PUBCOMP.
+    /// PUBCOMP: the last answer to a message at QoS 2 (section 3.7).
     PubComp(Ack),
-    /// SUBSCRIBE.
+    /// SUBSCRIBE: the client asks for the messages of filters (section 3.8).
     Subscribe(Subscribe<'a>),
-    /// UNSUBSCRIBE.
+    /// UNSUBSCRIBE: the client gives filters up (section 3.10).
     Unsubscribe(Unsubscribe<'a>),
-    /// PINGREQ.
+    /// PINGREQ: the client shows that it is alive (section 3.12).
     PingReq,
-    /// DISCONNECT.
+    /// DISCONNECT: the client ends the connection (section 3.14).
     Disconnect(Disconnect),
     /// AUTH: part of an authentication in several steps.
     Auth,

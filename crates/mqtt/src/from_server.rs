@@ -56,7 +56,7 @@ const DISCONNECT_V5: &[u8] = &[
 pub enum Packet<'a> {
     /// CONNACK: the answer to CONNECT.
     ConnAck(ConnAck<'a>),
-    /// PUBLISH: a message.
+    /// PUBLISH: a message for one or more subscriptions.
     Publish(Publish<'a>),
     /// PUBACK: the answer to a message at QoS 1.
     PubAck(Ack),
@@ -107,7 +107,7 @@ pub struct ConnAck<'a> {
     pub has_shared_subscriptions: bool,
     /// The client id that the server chose.
     pub assigned_client_id: Option<&'a str>,
-    /// The reason in words.
+    /// The reason of the code in words; MQTT 5 only.
     pub reason_text: Option<&'a str>,
 }
 
@@ -123,9 +123,9 @@ pub struct FiltersAck<'a> {
 /// The content of a server's DISCONNECT packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Disconnect<'a> {
-    /// A code of [`reason`].
+    /// The code of [`reason`] for which the server ends the connection.
     pub reason: u8,
-    /// The reason in words.
+    /// The reason of the code in words, if the server gives one.
     pub reason_text: Option<&'a str>,
 }
 

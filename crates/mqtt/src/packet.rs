@@ -30,7 +30,7 @@ pub enum Version {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[allow(clippy::enum_variant_names, reason = "the names of the standard")]
 pub enum Qos {
-    /// QoS 0: not acknowledged.
+    /// QoS 0: sent once and not acknowledged.
     AtMostOnce,
     /// QoS 1: acknowledged by PUBACK.
     AtLeastOnce,
@@ -39,7 +39,7 @@ pub enum Qos {
 }
 
 impl Qos {
-    /// From its number.
+    /// The quality of service with this number: 0, 1 or 2.
     ///
     /// # Errors
     /// The number is above 2.
@@ -61,15 +61,15 @@ pub struct Publish<'a> {
     pub dup: bool,
     /// True if the server keeps it as the topic's retained message.
     pub retain: bool,
-    /// Its quality of service.
+    /// The quality of service that it was sent at.
     pub qos: Qos,
     /// Empty if an alias stands for it.
     pub topic: &'a str,
     /// The packet id; 0 at QoS 0.
     pub id: u16,
-    /// Its MQTT 5 properties.
+    /// The MQTT 5 properties of the message; empty in MQTT 3.1.1.
     pub properties: PublishProperties<'a>,
-    /// The message itself.
+    /// The payload of the message; it may be empty.
     pub payload: &'a [u8],
 }
 
@@ -98,7 +98,7 @@ pub struct Ack {
 /// Filters that a client wants messages of.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Subscribe<'a> {
-    /// The packet id.
+    /// The packet id, which SUBACK repeats; never 0.
     pub id: u16,
     /// 0 if there is none.
     pub subscription_id: u32,
@@ -115,27 +115,27 @@ pub struct SubscribeOptions {
     pub no_local: bool,
     /// True if messages keep the retain flag of their publisher.
     pub retain_as_published: bool,
-    /// See [`RetainHandling`].
+    /// The retained messages that the subscription brings.
     pub retain_handling: RetainHandling,
 }
 
 /// The retain handling option: it says when a subscription brings retained messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RetainHandling {
-    /// At each subscription.
+    /// Retained messages are sent at each subscription.
     Send,
     /// Only if the subscription is new.
     SendIfNew,
-    /// Never.
+    /// Retained messages are not sent at subscription.
     DoNotSend,
 }
 
 /// Filters that a client wants no longer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unsubscribe<'a> {
-    /// The packet id.
+    /// The packet id, which UNSUBACK repeats; never 0.
     pub id: u16,
-    /// At least one filter.
+    /// The filters that the client gives up; at least one.
     pub filters: Vec<&'a str>,
 }
 

@@ -10,11 +10,11 @@ pub const PAYLOAD_FORMAT: u8 = 0x01;
 pub const MESSAGE_EXPIRY: u8 = 0x02;
 /// Media type of the payload.
 pub const CONTENT_TYPE: u8 = 0x03;
-/// Topic for a response.
+/// Topic to which the receiver sends a response.
 pub const RESPONSE_TOPIC: u8 = 0x08;
 /// Bytes that link a response to its request.
 pub const CORRELATION_DATA: u8 = 0x09;
-/// Number of the subscription.
+/// Number that the client gave the subscription: 1 to 268,435,455.
 pub const SUBSCRIPTION_ID: u8 = 0x0B;
 /// Seconds that a session outlives its connection.
 pub const SESSION_EXPIRY: u8 = 0x11;
@@ -32,11 +32,11 @@ pub const REQUEST_PROBLEMS: u8 = 0x17;
 pub const WILL_DELAY: u8 = 0x18;
 /// 1 if the client wants response information.
 pub const REQUEST_RESPONSE: u8 = 0x19;
-/// A reason in words.
+/// The reason of a code in words, for logs.
 pub const REASON_TEXT: u8 = 0x1F;
 /// Response information of the server.
 pub const RESPONSE_INFORMATION: u8 = 0x1A;
-/// Another server to use.
+/// The server that the client uses instead of this one.
 pub const SERVER_REFERENCE: u8 = 0x1C;
 /// Most messages in flight that the sender of this takes.
 pub const RECEIVE_MAXIMUM: u8 = 0x21;
@@ -61,7 +61,7 @@ pub const SHARED_SUBSCRIPTIONS_AVAILABLE: u8 = 0x2A;
 
 /// The typed value of a property.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Value<'a> {
+pub(crate) enum PropertyValue<'a> {
     Number(u32),
     Text(&'a str),
     Binary(&'a [u8]),
@@ -71,7 +71,7 @@ pub(crate) enum Value<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Property<'a> {
     pub(crate) id: u8,
-    pub(crate) value: Value<'a>,
+    pub(crate) value: PropertyValue<'a>,
     /// The encoded bytes as they were sent.
     pub(crate) bytes: &'a [u8],
 }
@@ -79,17 +79,17 @@ pub(crate) struct Property<'a> {
 impl<'a> Property<'a> {
     #[inline]
     pub(crate) fn number(&self) -> u32 {
-        if let Value::Number(number) = self.value { number } else { 0 }
+        if let PropertyValue::Number(number) = self.value { number } else { 0 }
     }
 
     #[inline]
     pub(crate) fn text(&self) -> &'a str {
-        if let Value::Text(text) = self.value { text } else { "" }
+        if let PropertyValue::Text(text) = self.value { text } else { "" }
     }
 
     #[inline]
     pub(crate) fn binary(&self) -> &'a [u8] {
-        if let Value::Binary(bytes) = self.value { bytes } else { &[] }
+        if let PropertyValue::Binary(bytes) = self.value { bytes } else { &[] }
     }
 }
 
@@ -97,7 +97,7 @@ impl<'a> Property<'a> {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Allowed {
     mask: u64,
-    /// Those that may stand several times.
+    /// The bits of the properties that may stand several times.
     repeated: u64,
 }
 
@@ -112,7 +112,7 @@ impl Allowed {
         Self { mask, repeated: 1 << USER }
     }
 
-    /// And this one, several times.
+    /// The set with `id` added, which may stand several times.
     pub(crate) const fn and_repeated(self, id: u8) -> Self {
         Self { mask: self.mask | 1 << id, repeated: self.repeated | 1 << id }
     }
@@ -166,7 +166,7 @@ pub fn subscription_ids(bytes: &[u8]) -> impl Iterator<Item = u32> + Clone {
 #[inline]
 pub fn user_properties(bytes: &[u8]) -> impl Iterator<Item = (&str, &str)> + Clone {
     all(bytes).filter_map(|property| match property.value {
-        Value::Pair(name, value) => Some((name, value)),
+        PropertyValue::Pair(name, value) => Some((name, value)),
         _ => None,
     })
 }
@@ -190,23 +190,23 @@ fn one<'a>(reader: &mut Reader<'a>) -> Result<Property<'a>, Error> {
         | WILDCARDS_AVAILABLE
         | SUBSCRIPTION_IDS_AVAILABLE
         | SHARED_SUBSCRIPTIONS_AVAILABLE => match reader.u8()? {
-            value @ (0 | 1) => Value::Number(value.into()),
+            value @ (0 | 1) => PropertyValue::Number(value.into()),
             _ => return Err(Error::Protocol("a property that is 0 or 1 has another value")),
         },
-        SERVER_KEEP_ALIVE => Value::Number(reader.u16()?.into()),
+        SERVER_KEEP_ALIVE => PropertyValue::Number(reader.u16()?.into()),
         RECEIVE_MAXIMUM | ALIAS => match reader.u16()? {
             0 => return Err(Error::Protocol("a receive maximum or topic alias of 0")),
-            value => Value::Number(value.into()),
+            value => PropertyValue::Number(value.into()),
         },
-        ALIAS_MAXIMUM => Value::Number(reader.u16()?.into()),
-        MESSAGE_EXPIRY | SESSION_EXPIRY | WILL_DELAY => Value::Number(reader.u32()?),
+        ALIAS_MAXIMUM => PropertyValue::Number(reader.u16()?.into()),
+        MESSAGE_EXPIRY | SESSION_EXPIRY | WILL_DELAY => PropertyValue::Number(reader.u32()?),
         PACKET_MAXIMUM => match reader.u32()? {
             0 => return Err(Error::Protocol("a maximum packet size of 0")),
-            value => Value::Number(value),
+            value => PropertyValue::Number(value),
         },
         SUBSCRIPTION_ID => match reader.varint()? {
             0 => return Err(Error::Protocol("subscription identifier 0")),
-            value => Value::Number(value),
+            value => PropertyValue::Number(value),
         },
         CONTENT_TYPE
         | RESPONSE_TOPIC
@@ -214,9 +214,9 @@ fn one<'a>(reader: &mut Reader<'a>) -> Result<Property<'a>, Error> {
         | AUTHENTICATION_METHOD
         | REASON_TEXT
         | RESPONSE_INFORMATION
-        | SERVER_REFERENCE => Value::Text(reader.text()?),
-        CORRELATION_DATA | AUTHENTICATION_DATA => Value::Binary(reader.binary()?),
-        USER => Value::Pair(reader.text()?, reader.text()?),
+        | SERVER_REFERENCE => PropertyValue::Text(reader.text()?),
+        CORRELATION_DATA | AUTHENTICATION_DATA => PropertyValue::Binary(reader.binary()?),
+        USER => PropertyValue::Pair(reader.text()?, reader.text()?),
         _ => return Err(Error::Malformed("an unknown property")),
     };
     Ok(Property { id, value, bytes: &from[..from.len() - reader.0.len()] })

@@ -1,6 +1,6 @@
 //! Reason codes of MQTT 5 (section 2.4). Codes from 0x80 on are refusals.
 
-/// Done as asked.
+/// The request is done as asked.
 pub const SUCCESS: u8 = 0x00;
 /// UNSUBACK: there was no such subscription.
 pub const NO_SUBSCRIPTION_EXISTED: u8 = 0x11;
@@ -50,5 +50,5 @@ pub const QUOTA: u8 = 0x97;
 pub const QOS: u8 = 0x9B;
 /// Use another server for now.
 pub const ANOTHER_SERVER: u8 = 0x9C;
-/// Connections come too fast.
+/// Connections come faster than the server allows.
 pub const CONNECTION_RATE: u8 = 0x9F;

@@ -73,7 +73,7 @@ pub fn subscribe(out: &mut Vec<u8>, version: Version, given: &Subscribe<'_>) -> 
     packet(out, 0x82, &body)
 }
 
-/// Writes UNSUBSCRIBE.
+/// Writes UNSUBSCRIBE with at least one filter.
 ///
 /// # Errors
 /// There is no filter, or a field is too long. `out` is as before.
@@ -88,7 +88,7 @@ pub fn unsubscribe(out: &mut Vec<u8>, version: Version, given: &Unsubscribe<'_>)
     packet(out, 0xA2, &body)
 }
 
-/// Writes PINGREQ.
+/// Writes PINGREQ, which the server answers with PINGRESP.
 #[inline]
 pub fn ping(out: &mut Vec<u8>) {
     out.extend_from_slice(&[0xC0, 0]);

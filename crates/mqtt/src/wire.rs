@@ -104,7 +104,7 @@ fn varint(bytes: &[u8]) -> Result<Option<(u32, usize)>, Error> {
 /// A whole packet, still to be parsed.
 #[derive(Debug, Clone, Copy)]
 pub struct Frame<'a> {
-    /// Kind and flags.
+    /// The packet's kind in the upper four bits, its flags in the lower four.
     pub first_byte: u8,
     /// The bytes behind the head.
     pub body: &'a [u8],

@@ -211,7 +211,7 @@ impl Connections {
         let id = open.next;
         open.next += 1;
         self.gauge.inc();
-        let (slot, serving) = (Slot { connections: self.clone(), id }, serve(stream));
+        let (slot, serving) = (CountedConnection { connections: self.clone(), id }, serve(stream));
         let task = tokio::spawn(async move {
             serving.await;
             drop(slot);
@@ -242,12 +242,12 @@ impl Connections {
 }
 
 /// A connection that counts until its task ends, however it ends.
-struct Slot {
+struct CountedConnection {
     connections: Arc<Connections>,
     id: u64,
 }
 
-impl Drop for Slot {
+impl Drop for CountedConnection {
     fn drop(&mut self) {
         self.connections.gauge.dec();
         let mut open = self.connections.open.lock();

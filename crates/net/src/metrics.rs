@@ -182,11 +182,11 @@ impl<F: Fn() -> Vec<(&'static str, u64)> + Send + Sync> Collector for PullingCou
 /// Observations since the start by size.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct HistogramCounts {
-    /// Upper bounds, ascending.
+    /// The upper bounds of the buckets, ascending.
     pub bounds: Vec<f64>,
     /// Observations up to each bound and above the one before; then those above all bounds.
     pub counts: Vec<u64>,
-    /// Sum of the observations.
+    /// The sum of all observations, in the unit of the bounds.
     pub sum: f64,
 }
 

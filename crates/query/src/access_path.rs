@@ -5,7 +5,7 @@
 //! filter without an access path is evaluated for every record.
 use millstream_columns::{Comparison, Operand, Pattern, Predicate, Value};
 
-use crate::index::{GRAM_BYTES, Hold, Interval, Key, sortable};
+use crate::index::{GRAM_BYTES, Hold, Interval, ValueKey, sortable};
 use crate::literals::{RequiredLiteral, required};
 
 /// Most places of one filter.
@@ -29,11 +29,11 @@ pub(crate) enum AccessPath {
 
 /// A filter that fewer of a million records have to be shown to counts as found by the index.
 const FOUND_BELOW: u64 = 100_000;
-/// Of a million records, all.
+/// The scale of estimates: a filter that is shown all records counts as a million.
 pub(crate) const MILLION: u64 = 1_000_000;
 
 impl AccessPath {
-    /// To how many of a million records the filter has to be shown; `cost` tells how many a place finds.
+    /// The number of records in a million that the filter has to be shown; `cost` tells how many a probe finds.
     pub(crate) fn shown_to(&self, cost: &impl Fn(&IndexProbe) -> u64) -> u64 {
         match self {
             Self::Anything => MILLION,
@@ -57,7 +57,7 @@ struct AccessPathPlanner<'c, C> {
 }
 
 impl<C: Fn(&IndexProbe) -> u64> AccessPathPlanner<'_, C> {
-    /// Of a test that is to be TRUE, or FALSE.
+    /// The access path for records on which `test` is `truth`.
     fn test(&self, test: &Predicate, truth: bool) -> AccessPath {
         match test {
             Predicate::Not(part) => self.test(part, !truth),
@@ -122,8 +122,8 @@ fn at(field: usize, hold: Hold) -> AccessPath {
 }
 
 fn keys<'v>(values: impl IntoIterator<Item = &'v Value<'v>>) -> Hold {
-    let mut keys: Vec<Key> = Vec::new();
-    for key in values.into_iter().filter_map(Key::of) {
+    let mut keys: Vec<ValueKey> = Vec::new();
+    for key in values.into_iter().filter_map(ValueKey::of) {
         if !keys.contains(&key) {
             keys.push(key);
         }

@@ -7,7 +7,7 @@ use crate::filter_id::FilterId;
 use crate::index::{FieldIndex, Hold};
 use crate::prefilter::Prefilter;
 
-/// Of so many records one is looked at closely, to learn which values are rare.
+/// One record in this many is looked at closely, to learn which values are rare.
 const LEARNED_OF: usize = 64;
 /// The cost of one more indexed field, in the unit of [`FieldIndex::cost`].
 const NEW_FIELD_COST: u64 = 200;

@@ -19,17 +19,17 @@ use millstream_columns::{Chunk, ConditionId, FieldTable, Operand, Predicate, Sel
 use crate::access_path::{AccessPath, IndexProbe, cover};
 use crate::candidates::CandidateFinder;
 use crate::compiled::Compiled;
-use crate::conditions::Conditions;
+use crate::conditions::StreamConditions;
 use crate::few::{Few, Lists};
 use crate::filter_id::FilterId;
-use crate::index::{Hold, Key};
+use crate::index::{Hold, ValueKey};
 
 /// The number of a query within its stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct EntryId(NonZeroU32);
 
 impl EntryId {
-    /// Of the place in the table of entries; from 1, so that it takes no room not to have one.
+    /// The id of the entry at `place` in the table. Counted from 1, so that `Option<EntryId>` takes no more room.
     fn of(place: u32) -> Self {
         Self(NonZeroU32::MIN.saturating_add(place))
     }
@@ -60,7 +60,7 @@ pub(crate) struct Catalogue<T> {
     filters: Slab<CatalogueFilter>,
     /// Filters by the hashes of their queries; of several with one hash the first.
     by_hash: HashTable<FilterId>,
-    conditions: Conditions,
+    conditions: StreamConditions,
     pub(crate) fields: FieldTable,
     pub(crate) candidate_finder: CandidateFinder,
     /// The filters without an access path.
@@ -99,7 +99,7 @@ pub(crate) struct CatalogueFilter {
 #[derive(Debug)]
 enum IndexPlacement {
     /// Under one value of a field, as most do, and all conditions are its own.
-    Under(u32, Key),
+    Under(u32, ValueKey),
     UnindexedFilter(Box<UnindexedFilter>),
 }
 
@@ -160,7 +160,7 @@ impl<T> Default for Catalogue<T> {
             outputs: Slab::default(),
             filters: Slab::default(),
             by_hash: HashTable::new(),
-            conditions: Conditions::default(),
+            conditions: StreamConditions::default(),
             fields: FieldTable::default(),
             candidate_finder: CandidateFinder::default(),
             everywhere: Vec::new(),

@@ -226,7 +226,7 @@ struct Stamp {
     windows: u64,
     waiting: usize,
     ended: bool,
-    /// Of results that have to arrive somewhere: which have, and how many there have been.
+    /// The progress of a query whose results go into a topic: the results that have arrived there.
     gone: SinkOffset,
     through: u64,
     /// For results that are sent to clients: the last number, the last one dropped, and the number of results sent.

@@ -29,9 +29,9 @@ pub(crate) enum Row {
     /// The payload, with a member that tells when it was received.
     StampedPayload,
     /// A value that cannot be computed is NULL.
-    Columns(Box<[Column]>),
+    Columns(Box<[RowMember]>),
     /// As `Columns`, and then the members of the payload.
-    ColumnsAndPayload(Box<[Column]>),
+    ColumnsAndPayload(Box<[RowMember]>),
     /// For aggregating queries: the values of a record for its groups.
     Inputs(Box<[Operand]>),
     /// For raw queries with sorted results.
@@ -47,13 +47,13 @@ pub(crate) struct SortedRow {
 
 /// A member of a row.
 #[derive(Debug, PartialEq)]
-pub(crate) struct Column {
+pub(crate) struct RowMember {
     pub(crate) value: Operand,
     /// The member's name as in JSON: `"name":`, after a comma unless it is the first.
     pub(crate) prefix: Vec<u8>,
 }
 
-impl Column {
+impl RowMember {
     /// The member called `name` at this place of the row.
     pub(crate) fn new(compiler: &mut Compiler, position: usize, value: &Expr, name: &str) -> Self {
         let mut prefix = if position == 0 { Vec::new() } else { b",".to_vec() };
@@ -77,7 +77,7 @@ impl Compiled {
                 Row::Inputs(plan.inputs().into_iter().map(|input| compiler.operand(input)).collect())
             }
             Select::Items(items) | Select::WithAll(items) => {
-                let column = |(i, item): (usize, &Item)| Column::new(&mut compiler, i, &item.value, &item.name());
+                let column = |(i, item): (usize, &Item)| RowMember::new(&mut compiler, i, &item.value, &item.name());
                 let columns = items.iter().enumerate().map(column).collect();
                 if plan.select.holds_payload() { Row::ColumnsAndPayload(columns) } else { Row::Columns(columns) }
             }

@@ -11,7 +11,7 @@ use millstream_columns::{Chunk, ConditionId, Field, FieldTable, HashWriter, Pred
 
 /// All conditions of a stream.
 #[derive(Debug, Default)]
-pub(crate) struct Conditions {
+pub(crate) struct StreamConditions {
     all: Slab<SharedCondition>,
     by_hash: HashTable<Hashed>,
 }
@@ -31,7 +31,7 @@ struct Hashed {
     id: ConditionId,
 }
 
-impl Conditions {
+impl StreamConditions {
     /// The condition that is `test` with these fields, for one more filter.
     pub(crate) fn acquire(&mut self, test: &Predicate, fields: &[Field], table: &mut FieldTable) -> ConditionId {
         let (test, fields) = by_itself(test, fields);
@@ -118,7 +118,7 @@ mod tests {
 
     #[test]
     fn a_condition_is_one_wherever_it_stands_as_long_as_a_filter_has_it() {
-        let (mut conditions, mut table) = (Conditions::default(), FieldTable::default());
+        let (mut conditions, mut table) = (StreamConditions::default(), FieldTable::default());
         let mut ids = |filter: &str| -> Vec<ConditionId> {
             let query = Compiled::new(
                 &parse(&format!("SELECT * FROM STREAM() WHERE {filter}"), &ParserLimits::default()).unwrap(),

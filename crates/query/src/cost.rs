@@ -19,7 +19,7 @@ const TEST_NS: u64 = 20;
 const PATTERN_NS: u64 = 150;
 /// One value of a list.
 const VALUE_NS: u64 = 5;
-/// The price of a filter: of each of its conditions, as equal ones of several filters are evaluated once and paid once.
+/// The cost of a filter, by condition: equal conditions of several filters are evaluated once and count once.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct QueryCost(Box<[ConditionCost]>);
 
@@ -31,7 +31,7 @@ struct ConditionCost {
 }
 
 impl QueryCost {
-    /// Of a query with this filter; `None` if it costs nothing.
+    /// The cost of a query with this filter; `None` if it costs nothing.
     pub(crate) fn of(query: &Compiled, filter: Option<&Expr>) -> Option<Self> {
         let nothing_known = FieldIndex::default();
         let cost = |place: &crate::access_path::IndexProbe| nothing_known.cost(&place.hold);

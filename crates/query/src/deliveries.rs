@@ -10,7 +10,7 @@ use serde::Serialize;
 use tokio::task::JoinSet;
 
 use crate::durable_state::ResultRecipient;
-use crate::sink::{Sink, trouble};
+use crate::sink::{TopicSink, trouble};
 use crate::{Deliver, Engine, Error, QueryId, QueryRequest, RecordSource};
 
 /// Time for the ends of queries to reach their topics when the server stops.
@@ -163,13 +163,13 @@ impl Deliveries {
         }
     }
 
-    fn sink(&self, asker: Requester<'_>, topic: &TopicName, key: String) -> Result<Sink, Error> {
+    fn sink(&self, asker: Requester<'_>, topic: &TopicName, key: String) -> Result<TopicSink, Error> {
         let unreadable = |source| Error::Log { stream: topic.clone(), source: Box::new(source) };
         let log = self.engine.log();
         let config = log.topic(topic).ok_or_else(|| Error::UnknownStream { stream: topic.clone() })?.config.clone();
         let number = partition_of_key(key.as_bytes(), config.partitions);
         let partition = log.partition(&TopicPartition::new(topic.clone(), number.0)).map_err(unreadable)?;
-        Ok(Sink {
+        Ok(TopicSink {
             partition,
             level: config.level,
             wall: self.engine.wall(),

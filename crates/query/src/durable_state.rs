@@ -78,7 +78,7 @@ impl DurableState {
     /// The number of the client that asked the query.
     pub(crate) const FIRST_CLIENT: u64 = 1;
 
-    /// Of a query that begins.
+    /// The state of a query that begins.
     pub(crate) fn begin(request: QueryRequest, addressee: Option<ResultRecipient>) -> Self {
         Self {
             request,

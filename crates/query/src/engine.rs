@@ -38,8 +38,7 @@ use crate::{
 ///
 /// ```text
 ///   log: partitions ──read──► threads: match ──rows──► outbox of each query ──► Subscription
-///                                ▲ add, remove
-///                             Engine::submit, kill, deadlines, limits
+///                                ▲ queries are added and removed: Engine::submit, kill, deadlines, limits
 /// ```
 pub struct Engine {
     log: Arc<dyn Log>,
@@ -79,7 +78,8 @@ impl Engine {
     /// Starts the threads; queries that a former process has kept go on. Rows that wait for their client draw on `memory`.
     ///
     /// # Errors
-    /// [`Error::MetaName`]; [`Error::Thread`] if the system gives none; [`Error::Log`], [`Error::Batch`] if it cannot be read what was kept.
+    /// [`Error::MetaName`]; [`Error::Thread`] if the system gives no thread;
+    /// [`Error::Log`] and [`Error::Batch`] if the kept queries cannot be read.
     pub fn start(
         log: Arc<dyn Log>,
         config: Config,
@@ -524,7 +524,7 @@ impl Engine {
         Ok(at_most(asked, most, "query.duration_max_ms", clamped))
     }
 
-    /// After how many rows the query ends; `None` for never.
+    /// The number of rows after which the query ends; `None` for never.
     fn rows_max(
         &self,
         plan: &QueryPlan,

@@ -2,7 +2,7 @@
 
 use millstream_columns::{Chunk, ChunkPayload, ChunkRow, Operand, Value, write_input};
 
-use crate::compiled::{Column, Compiled, Row};
+use crate::compiled::{Compiled, Row, RowMember};
 use crate::plan::RECEIVE_TIMESTAMP;
 use crate::rows::write_opaque;
 
@@ -57,10 +57,10 @@ fn write_inputs(inputs: &[Operand], of: &mut ChunkRow<'_, '_, '_>, out: &mut Vec
 }
 
 /// An object that is not closed yet.
-fn write_columns(columns: &[Column], of: &mut ChunkRow<'_, '_, '_>, out: &mut Vec<u8>) -> bool {
+fn write_columns(columns: &[RowMember], of: &mut ChunkRow<'_, '_, '_>, out: &mut Vec<u8>) -> bool {
     let mut has_failed = false;
     out.push(b'{');
-    for Column { value, prefix } in columns {
+    for RowMember { value, prefix } in columns {
         out.extend_from_slice(prefix);
         let written = match value {
             Operand::Field(field) => of.chunk.write_value(of.slots[*field], of.record, out),

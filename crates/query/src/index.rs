@@ -22,7 +22,7 @@ pub(crate) const GRAM_BYTES: usize = 4;
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Hold {
     /// A value with one of these hashes.
-    Keys(Box<[Key]>),
+    Keys(Box<[ValueKey]>),
     /// A number in the interval.
     Numbers(Interval<i64>),
     /// A text in the interval.
@@ -37,7 +37,7 @@ pub(crate) enum Hold {
 
 /// A value by its kind and hash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Key {
+pub(crate) struct ValueKey {
     pub(crate) kind: KeyKind,
     pub(crate) hash: u64,
 }
@@ -50,7 +50,7 @@ pub(crate) enum KeyKind {
     Text,
 }
 
-impl Key {
+impl ValueKey {
     /// The key of a value that something can be equal to.
     pub(crate) fn of(value: &Value<'_>) -> Option<Self> {
         let kind = match value {
@@ -156,7 +156,7 @@ impl FieldIndex {
         }
     }
 
-    fn key_cost(&self, key: Key) -> u64 {
+    fn key_cost(&self, key: ValueKey) -> u64 {
         let assumed = if key.kind == KeyKind::Boolean { 500_000 } else { 100 };
         self.frequencies.millionths(key.hash).unwrap_or(assumed) + self.equal.of(key.hash).len() as u64
     }
@@ -192,7 +192,7 @@ impl FieldIndex {
             Value::Double(value) => Some(*value),
             _ => None,
         };
-        if let Some(key) = Key::of(value).filter(|key| self.kinds[key.kind as usize] > 0) {
+        if let Some(key) = ValueKey::of(value).filter(|key| self.kinds[key.kind as usize] > 0) {
             self.equal.of(key.hash).for_each(&mut *hit);
         }
         if let Some(number) = number {
@@ -222,7 +222,7 @@ mod tests {
     #[test]
     fn the_rarer_value_costs_less() {
         let index = FieldIndex::default();
-        let key = |text: &str| Hold::Keys(Key::of(&Value::Text(text.to_owned().into())).into_iter().collect());
+        let key = |text: &str| Hold::Keys(ValueKey::of(&Value::Text(text.to_owned().into())).into_iter().collect());
         for i in 0..10_000 {
             index.learn(&Value::Text(if i % 2 == 0 { "often".into() } else { format!("rare-{i}").into() }));
         }

@@ -12,7 +12,7 @@ use crate::clocks::Clocks;
 use crate::compiled::Compiled;
 use crate::cost::QueryCost;
 use crate::durable_state::{DurableState, PartitionPositions, note, share};
-use crate::moment::Moment;
+use crate::moment::ClockTime;
 use crate::outbox::{Delivery, Outbox, PutOutcome, ResultCounts};
 use crate::progress::{PartitionShare, ReadProgress};
 use crate::stream::Stream;
@@ -33,9 +33,9 @@ pub(crate) struct LiveQuery {
     /// The number under which its stream has it; 0 for none.
     pub(crate) entry: AtomicU32,
     pub(crate) received_ms: i64,
-    pub(crate) received: Moment,
+    pub(crate) received: ClockTime,
     /// When it ends, by the monotonic clock.
-    pub(crate) deadline: Option<Moment>,
+    pub(crate) deadline: Option<ClockTime>,
     pub(crate) clamped: Box<[Clamped]>,
     pub(crate) outbox: Outbox,
     /// The running aggregate; `None` for queries that emit raw rows.

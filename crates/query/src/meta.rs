@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::query_id::QueryId;
 use crate::{MetaNames, SketchMeta};
 
-/// Why a query has ended.
+/// The reason for which a query has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Cause {
@@ -105,13 +105,13 @@ pub struct Meta {
     pub text: String,
     /// The topic that the query reads.
     pub stream: String,
-    /// When it was received, milliseconds since 1970-01-01T00:00:00Z.
+    /// The time of its reception, milliseconds since 1970-01-01T00:00:00Z.
     pub received_ms: i64,
-    /// When it ended; `None` while it lives.
+    /// The time of its end in the same unit; `None` while it lives.
     pub finished_ms: Option<i64>,
     /// Microseconds from its reception to its end, or to now.
     pub elapsed_us: u64,
-    /// Why it ended; `None` while it lives.
+    /// The reason for its end; `None` while it lives.
     pub cause: Option<Cause>,
     /// The number of records that it has seen.
     pub records_seen: u64,

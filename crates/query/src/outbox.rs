@@ -32,7 +32,7 @@ pub enum Delivery {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum PutOutcome {
     Taken,
-    /// These were the last ones that the query asked for.
+    /// These rows were the last ones that the query asked for.
     Full,
     /// The client is too slow for them.
     TooSlow,
@@ -55,7 +55,7 @@ pub(crate) enum After {
 
 pub(crate) struct Outbox {
     pub(crate) common: Arc<TenantOutboxes>,
-    /// After how many rows it is full; never at the largest number.
+    /// The number of rows at which it is full; never at the largest number.
     rows_max: u64,
     on_slow: OnSlow,
     state: Mutex<State>,

@@ -42,7 +42,7 @@ pub struct QueryPlan {
     /// The times of results, and the records in each. `None` emits one result of all records at the end; raw rows without a
     /// sort order are emitted at once.
     pub window: Option<Window>,
-    /// Of a raw query without window: after how many rows it ends; these are sorted. Otherwise how many rows a result has at most.
+    /// A raw query without window ends after this many rows, which are sorted. For others it is the most rows of a result.
     pub limit: Option<u64>,
     /// Adds the receive time to rows that are whole payloads and objects. No text can ask for it.
     pub stamped: bool,

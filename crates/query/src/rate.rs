@@ -9,7 +9,7 @@ const SECOND: Duration = Duration::from_secs(1);
 
 /// The most of something in a second; 0 sets no bound.
 #[derive(Debug, Clone, Copy)]
-struct RateLimit {
+struct PerSecondLimit {
     max: u64,
     unit: &'static str,
     setting: &'static str,
@@ -18,28 +18,29 @@ struct RateLimit {
 /// The limits for one second.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RateLimits {
-    rows: RateLimit,
-    bytes: RateLimit,
+    rows: PerSecondLimit,
+    bytes: PerSecondLimit,
 }
 
 impl RateLimits {
     /// The limits of one query.
     pub(crate) fn of_query(config: &Config) -> Self {
-        let rows = RateLimit { max: config.rows_per_second_max, unit: "rows", setting: "query.rows_per_second_max" };
+        let rows =
+            PerSecondLimit { max: config.rows_per_second_max, unit: "rows", setting: "query.rows_per_second_max" };
         let bytes =
-            RateLimit { max: config.bytes_per_second_max, unit: "bytes", setting: "query.bytes_per_second_max" };
+            PerSecondLimit { max: config.bytes_per_second_max, unit: "bytes", setting: "query.bytes_per_second_max" };
         Self { rows, bytes }
     }
 
-    /// Of all queries of a tenant.
+    /// The limits of all queries of a tenant together.
     pub(crate) fn of_tenant(config: &Config) -> Self {
         let (rows, bytes) = (config.rows_per_second_per_tenant_max, config.bytes_per_second_per_tenant_max);
-        let rows = RateLimit {
+        let rows = PerSecondLimit {
             max: rows,
             unit: "rows of the tenant's queries",
             setting: "query.rows_per_second_per_tenant_max",
         };
-        let bytes = RateLimit {
+        let bytes = PerSecondLimit {
             max: bytes,
             unit: "bytes of the tenant's queries",
             setting: "query.bytes_per_second_per_tenant_max",
@@ -85,7 +86,7 @@ impl RateCounter {
     }
 }
 
-fn too_fast(given: u64, RateLimit { max, unit, setting }: RateLimit, took: Duration) -> Trouble {
+fn too_fast(given: u64, PerSecondLimit { max, unit, setting }: PerSecondLimit, took: Duration) -> Trouble {
     Trouble {
         error: format!("rate limit exceeded: {given} {unit} within {} ms, {setting} = {max}", took.as_millis()),
         resolution: "select fewer records or fields, count or group them, or have the limit raised".to_owned(),

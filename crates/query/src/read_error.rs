@@ -5,7 +5,7 @@ use millstream_types::{BatchError, TopicName};
 
 use crate::Error;
 
-/// Why a stream cannot be read on.
+/// The reason for which a stream cannot be read on.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ReadError {
     #[error(transparent)]

@@ -29,7 +29,7 @@ pub struct QueryRequest {
     /// Lifetime of the query in ms, unless its text has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub duration_ms: Option<u64>,
-    /// After how many rows it ends; the smaller one counts if the text has a LIMIT too.
+    /// The number of rows after which the query ends; the smaller one counts if the text has a LIMIT too.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<u64>,
     /// Adds the sending device as `$key` to whole records of telemetry and events (`SELECT *`). Default false.

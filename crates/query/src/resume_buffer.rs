@@ -91,7 +91,7 @@ pub(crate) struct StoredResumeBuffer {
 }
 
 impl ResumeBuffer {
-    /// Of a query that begins in this epoch of the log.
+    /// The empty buffer of a query that begins in this epoch of the log.
     pub(crate) fn begin(epoch: Epoch) -> Self {
         let last = ResultId { epoch: epoch.0, number: 0 };
         Self { ids: VecDeque::new(), last, gone: ResultId::default(), sent: 0, sent_bytes: 0, client: 0 }
@@ -140,7 +140,7 @@ impl ResumeBuffer {
         self.sent
     }
 
-    /// The next one is sent, which takes so many bytes: its number.
+    /// Marks the next result, of `size_bytes` bytes, as sent, and returns its number.
     pub(crate) fn send(&mut self, size_bytes: usize) -> ResultId {
         let id = self.ids.get(self.sent).copied().unwrap_or(self.last);
         self.sent += 1;

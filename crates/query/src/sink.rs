@@ -36,7 +36,7 @@ const WINDOW: &str = "window";
 const PROBLEM: &str = "problem";
 
 /// A topic as one query's results go into it.
-pub(crate) struct Sink {
+pub(crate) struct TopicSink {
     pub(crate) partition: Arc<dyn Partition>,
     pub(crate) level: AckLevel,
     pub(crate) wall: Arc<dyn WallClock>,
@@ -100,7 +100,7 @@ impl Batch {
     }
 }
 
-impl Sink {
+impl TopicSink {
     /// Appends the results of a query until its end. If they cannot be appended, the query ends with that reason.
     pub(crate) async fn deliver(self, mut subscription: Subscription) {
         let is_patient = subscription.must_arrive();

@@ -42,7 +42,7 @@ pub(crate) struct SinkPosition {
 }
 
 impl SinkPosition {
-    /// Moves on behind a delivery of so many records; the number of the first of them.
+    /// Moves on behind a delivery of `records` records, and returns the number of the first one.
     pub(crate) fn pass(&mut self, records: u64) -> u64 {
         let number = OPENING + 1 + self.records;
         self.deliveries += 1;

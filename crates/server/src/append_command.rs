@@ -52,7 +52,7 @@ enum InputFormat {
 
 /// Lines that go into one request.
 #[derive(Debug, Default)]
-struct Lines {
+struct LineBatch {
     body: Vec<u8>,
     /// Number of the first line, counted from 1.
     first: u64,
@@ -87,8 +87,8 @@ pub(crate) async fn append(server: &Server, path: &str, arguments: &AppendArgs) 
 }
 
 /// Appends the lines of one request, all or none; their count.
-async fn send(server: &Server, path: &str, lines: anyhow::Result<Lines>) -> anyhow::Result<usize> {
-    let Lines { body, first, count } = lines?;
+async fn send(server: &Server, path: &str, lines: anyhow::Result<LineBatch>) -> anyhow::Result<usize> {
+    let LineBatch { body, first, count } = lines?;
     let answer = server.send_typed(Method::POST, path, Bytes::from(body), "application/x-ndjson", "*/*").await?;
     accepted(answer).await.with_context(|| format!("lines counted from line {first} on"))?;
     Ok(count)
@@ -99,9 +99,9 @@ fn read(
     mut input: BufReader<Box<dyn Read + Send>>,
     format: InputFormat,
     key: Option<&str>,
-    to: &mpsc::Sender<anyhow::Result<Lines>>,
+    to: &mpsc::Sender<anyhow::Result<LineBatch>>,
 ) -> anyhow::Result<()> {
-    let mut lines = Lines { first: 1, ..Lines::default() };
+    let mut lines = LineBatch { first: 1, ..LineBatch::default() };
     let (mut line, mut number) = (Vec::new(), 0);
     loop {
         line.clear();
@@ -121,7 +121,7 @@ fn read(
         }
         let is_full = lines.body.len() >= REQUEST_BYTES || lines.count >= REQUEST_RECORDS;
         if lines.count > 0 && (is_full || taken == 0 || input.buffer().is_empty()) {
-            let next = Lines { first: number + 1, ..Lines::default() };
+            let next = LineBatch { first: number + 1, ..LineBatch::default() };
             if to.blocking_send(Ok(std::mem::replace(&mut lines, next))).is_err() {
                 return Ok(());
             }

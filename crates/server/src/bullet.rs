@@ -18,7 +18,7 @@ use serde_json::json;
 
 use crate::queries::{ASK_LIMITS, EVENTS_WAITING_MAX, answer_once};
 use crate::query_problem::problem;
-use crate::schema::{LOOK_LIMITS, Parameters, STREAM, Schemas};
+use crate::schema::{LOOK_LIMITS, STREAM, SchemaParameters, Schemas};
 
 /// Time that a browser may cache the answer to a CORS preflight.
 const CORS_MAX_AGE_S: u32 = 86_400;
@@ -211,7 +211,7 @@ async fn replay() -> StatusCode {
 async fn columns(
     State(schemas): State<Arc<Schemas>>,
     caller: Caller,
-    Query(Parameters { stream }): Query<Parameters>,
+    Query(SchemaParameters { stream }): Query<SchemaParameters>,
 ) -> Result<Response, Problem> {
     let columns = schemas.look(&caller.tenant, stream).await?.bullet_columns();
     let json_api = HeaderValue::from_static("application/vnd.api+json");

@@ -149,7 +149,7 @@ pub(crate) fn encoded(text: &str) -> String {
 }
 
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Event {
+pub(crate) struct ServerEvent {
     /// Empty if the event has none.
     pub(crate) id: String,
     pub(crate) name: String,
@@ -159,16 +159,16 @@ pub(crate) struct Event {
 /// Reads server-sent events from an answer.
 pub(crate) struct Events {
     body: Incoming,
-    waiting: Waiting,
+    waiting: EventBuffer,
 }
 
 impl Events {
     pub(crate) fn of(answer: Response<Incoming>) -> Self {
-        Self { body: answer.into_body(), waiting: Waiting::default() }
+        Self { body: answer.into_body(), waiting: EventBuffer::default() }
     }
 
     /// The next event; `None` at the end of the answer.
-    pub(crate) async fn next(&mut self) -> anyhow::Result<Option<Event>> {
+    pub(crate) async fn next(&mut self) -> anyhow::Result<Option<ServerEvent>> {
         loop {
             while let Some(block) = self.waiting.next_block() {
                 let text = std::str::from_utf8(&block).context("event is not UTF-8")?;
@@ -247,13 +247,13 @@ fn line_end(bytes: &[u8]) -> Option<usize> {
 
 /// The bytes that have arrived and were not taken. Each byte is looked at once, and moved only as the buffer grows.
 #[derive(Default)]
-struct Waiting {
+struct EventBuffer {
     bytes: BytesMut,
     /// No block ends before here.
     searched: usize,
 }
 
-impl Waiting {
+impl EventBuffer {
     /// The lines up to the next empty one, and that; `None` if they have not all arrived.
     fn next_block(&mut self) -> Option<BytesMut> {
         let end = self.bytes[self.searched..].windows(2).position(|two| two == b"\n\n");
@@ -268,7 +268,7 @@ impl Waiting {
 }
 
 /// The event in one block of lines; `None` if it is a comment only.
-fn parse_event(text: &str) -> Option<Event> {
+fn parse_event(text: &str) -> Option<ServerEvent> {
     let mut id = String::new();
     let mut name = String::from("message");
     let mut data: Option<String> = None;
@@ -285,7 +285,7 @@ fn parse_event(text: &str) -> Option<Event> {
             data.push_str(value);
         }
     }
-    data.map(|data| Event { id, name, data })
+    data.map(|data| ServerEvent { id, name, data })
 }
 
 #[cfg(test)]
@@ -295,7 +295,7 @@ mod tests {
     /// Looking at all that waits whenever more arrives would take minutes for this.
     #[test]
     fn an_event_of_many_pieces_is_looked_through_once() {
-        let mut waiting = Waiting::default();
+        let mut waiting = EventBuffer::default();
         let piece = [b'x'; 1_000];
         for _ in 0..50_000 {
             waiting.bytes.extend_from_slice(&piece);
@@ -313,6 +313,6 @@ mod tests {
     fn comments_are_passed_over_and_lines_of_data_are_joined() {
         assert_eq!(parse_event(": still here\n"), None);
         let event = parse_event("id: 7\nevent: rows\ndata: {\ndata: }\n").unwrap();
-        assert_eq!(event, Event { id: "7".into(), name: "rows".into(), data: "{\n}".into() });
+        assert_eq!(event, ServerEvent { id: "7".into(), name: "rows".into(), data: "{\n}".into() });
     }
 }

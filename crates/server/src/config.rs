@@ -50,7 +50,7 @@ pub(crate) struct Config {
     pub(crate) history: millstream_history::HistoryConfig,
     /// Settings of live queries on streams.
     pub(crate) query: millstream_query::Config,
-    /// Stream jobs.
+    /// Settings of the jobs on streams.
     pub(crate) flow: millstream_flow::FlowConfig,
     /// Settings of the store of keys.
     pub(crate) store: millstream_store::StoreConfig,

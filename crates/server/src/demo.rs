@@ -31,8 +31,8 @@ const QUERY: &str = "SELECT $key, MAX(temp) AS warmest, AVG(humid) AS humidity F
 /// Interval of table updates on a terminal, or of lines elsewhere.
 const DRAW_INTERVAL: Duration = Duration::from_millis(200);
 const LINE_INTERVAL: Duration = Duration::from_secs(5);
-/// Columns of the table: member of the observation, heading, and width. With them a line has less than the 80 characters
-/// of a usual terminal.
+/// Columns of the table: member of the observation, heading, and width.
+/// With them a line has less than the 80 characters of a usual terminal.
 const COLUMNS: [(&str, &str, usize); 5] = [
     ("temp", "°F", 7),
     ("humid", "humid %", 8),

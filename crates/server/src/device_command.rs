@@ -15,7 +15,7 @@ const PAGE: u64 = 200;
 #[derive(Debug, clap::Args)]
 pub(crate) struct DeviceArgs {
     #[command(subcommand)]
-    action: Action,
+    action: DeviceAction,
     #[command(flatten)]
     server: Server,
     /// Print JSON, one object a line
@@ -24,7 +24,7 @@ pub(crate) struct DeviceArgs {
 }
 
 #[derive(Debug, clap::Subcommand)]
-enum Action {
+enum DeviceAction {
     /// Register a device
     Add {
         /// The device's id
@@ -68,7 +68,7 @@ pub(crate) fn run(arguments: &DeviceArgs) -> anyhow::Result<()> {
 async fn act(arguments: &DeviceArgs) -> anyhow::Result<()> {
     let (server, is_json) = (&arguments.server, arguments.json);
     match &arguments.action {
-        Action::Add { device, via, password } => {
+        DeviceAction::Add { device, via, password } => {
             let body = if via.is_empty() { json!({}) } else { json!({ "via": via }) };
             server.answered(Method::POST, &path(server, "devices", device), body.to_string()).await?;
             if let Some(password) = password {
@@ -78,20 +78,20 @@ async fn act(arguments: &DeviceArgs) -> anyhow::Result<()> {
             }
             done(is_json, device, "is registered")
         }
-        Action::List => list(server, is_json).await,
-        Action::Show { device } => {
+        DeviceAction::List => list(server, is_json).await,
+        DeviceAction::Show { device } => {
             let mut known = server.ask(Method::GET, &path(server, "devices", device), String::new()).await?;
             let credentials = server.ask(Method::GET, &path(server, "credentials", device), String::new()).await?;
             known["id"] = device.as_str().into();
             known["credentials"] = credentials;
             if is_json { show_lines([&known]) } else { show(&described(device, &known)) }
         }
-        Action::Password { device, password, auth_id } => {
+        DeviceAction::Password { device, password, auth_id } => {
             let password = password.clone().map_or_else(typed_password, Ok)?;
             set_password(server, device, auth_id.as_deref().unwrap_or(device), &password).await?;
             done(is_json, device, "has a new password")
         }
-        Action::Remove { device } => {
+        DeviceAction::Remove { device } => {
             server.answered(Method::DELETE, &path(server, "devices", device), String::new()).await?;
             done(is_json, device, "and its credentials are removed")
         }

@@ -9,7 +9,7 @@ use crate::terminal::{self, aligned, cell, show, show_lines};
 #[derive(Debug, clap::Args)]
 pub(crate) struct EntityArgs {
     #[command(subcommand)]
-    action: Action,
+    action: EntityAction,
     #[command(flatten)]
     server: Server,
     /// Print JSON, one entity a line
@@ -18,7 +18,7 @@ pub(crate) struct EntityArgs {
 }
 
 #[derive(Debug, clap::Subcommand)]
-enum Action {
+enum EntityAction {
     /// List entities
     List {
         /// Only entities whose attributes match, such as 'temperature>20;room==kitchen'
@@ -80,7 +80,7 @@ fn attribute(text: &str) -> Result<(String, Value), String> {
 async fn act(arguments: &EntityArgs) -> anyhow::Result<()> {
     let (server, is_json) = (&arguments.server, arguments.json);
     match &arguments.action {
-        Action::List { filter, kind, limit, offset } => {
+        EntityAction::List { filter, kind, limit, offset } => {
             let mut path = format!("/v2/entities?options=keyValues&limit={limit}&offset={offset}");
             for (name, value) in [("q", filter), ("type", kind)] {
                 if let Some(value) = value {
@@ -91,11 +91,11 @@ async fn act(arguments: &EntityArgs) -> anyhow::Result<()> {
             let entities = entities.as_array().map(Vec::as_slice).unwrap_or_default();
             if is_json { show_lines(entities) } else { show(&table(entities)) }
         }
-        Action::Show { id, kind } => {
+        EntityAction::Show { id, kind } => {
             let entity = server.ask(Method::GET, &path(id, kind.as_deref()), String::new()).await?;
             if is_json { show_lines([&entity]) } else { show(&described(&entity)) }
         }
-        Action::Set { id, attributes, kind } => {
+        EntityAction::Set { id, attributes, kind } => {
             let mut entity: Map<String, Value> = attributes.iter().cloned().collect();
             entity.insert("id".to_owned(), id.as_str().into());
             if let Some(kind) = kind {
@@ -105,7 +105,7 @@ async fn act(arguments: &EntityArgs) -> anyhow::Result<()> {
             server.answered(Method::POST, "/v2/op/update?options=keyValues", body.to_string()).await?;
             done(is_json, id, "is set")
         }
-        Action::Delete { id, kind } => {
+        EntityAction::Delete { id, kind } => {
             server.answered(Method::DELETE, &path(id, kind.as_deref()), String::new()).await?;
             done(is_json, id, "is deleted")
         }

@@ -235,7 +235,7 @@ async fn test(
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Filter {
+struct JobFilter {
     state: Option<String>,
     name: Option<String>,
     label: Option<String>,
@@ -244,7 +244,7 @@ struct Filter {
 async fn list_jobs(
     State(jobs): State<AllJobs>,
     caller: Caller,
-    Query(filter): Query<Filter>,
+    Query(filter): Query<JobFilter>,
 ) -> Result<Response, Problem> {
     let label = filter.label.as_deref().map(|label| {
         let rule = "a label is NAME=VALUE";

@@ -17,13 +17,13 @@ use crate::terminal::{self, LineOutput, aligned, cell, show};
 #[derive(Debug, clap::Args)]
 pub(crate) struct KvArgs {
     #[command(subcommand)]
-    action: Action,
+    action: KvAction,
     #[command(flatten)]
     server: Server,
 }
 
 #[derive(Debug, clap::Subcommand)]
-enum Action {
+enum KvAction {
     /// Make a bucket, or change the settings of one
     Make {
         /// The bucket
@@ -145,21 +145,21 @@ pub(crate) fn run(arguments: &KvArgs) -> anyhow::Result<()> {
 async fn act(arguments: &KvArgs) -> anyhow::Result<()> {
     let server = &arguments.server;
     match &arguments.action {
-        Action::Make { bucket, settings } => show(&described(&make(server, bucket, settings).await?)),
-        Action::Buckets => show(&table(&server.ask(Method::GET, "/buckets", String::new()).await?)),
-        Action::Put(put) => self::put(server, put).await,
-        Action::Get { bucket, key, output } => get(server, &key_path(bucket, key), output.as_deref()).await,
-        Action::Del { bucket, key, if_version } => {
+        KvAction::Make { bucket, settings } => show(&described(&make(server, bucket, settings).await?)),
+        KvAction::Buckets => show(&table(&server.ask(Method::GET, "/buckets", String::new()).await?)),
+        KvAction::Put(put) => self::put(server, put).await,
+        KvAction::Get { bucket, key, output } => get(server, &key_path(bucket, key), output.as_deref()).await,
+        KvAction::Del { bucket, key, if_version } => {
             let version = if_version.map(|version| format!("\"{version}\""));
             let headers: Vec<_> = version.iter().map(|version| ("If-Match", version.as_str())).collect();
             accepted(server.request(Method::DELETE, &key_path(bucket, key), Bytes::new(), &headers).await?).await?;
             show(&format!("{} is deleted\n", printable(key)))
         }
-        Action::Ls(list) => self::list(server, list).await,
-        Action::Watch(watch) => self::watch(server, watch).await,
-        Action::Import(import) => kv_transfer::import(server, import).await,
-        Action::Export(export) => kv_transfer::export(server, export).await,
-        Action::RmBucket { bucket } => {
+        KvAction::Ls(list) => self::list(server, list).await,
+        KvAction::Watch(watch) => self::watch(server, watch).await,
+        KvAction::Import(import) => kv_transfer::import(server, import).await,
+        KvAction::Export(export) => kv_transfer::export(server, export).await,
+        KvAction::RmBucket { bucket } => {
             server.answered(Method::DELETE, &bucket_path(bucket), String::new()).await?;
             show(&format!("bucket {} and all that it held are deleted\n", printable(bucket)))
         }

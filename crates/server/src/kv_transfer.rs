@@ -50,7 +50,7 @@ pub(crate) struct ExportArgs {
 
 /// Lines that go into one request.
 #[derive(Debug, Default)]
-struct Lines {
+struct LineBatch {
     body: Vec<u8>,
     /// The number of each line in the input.
     numbers: Vec<u64>,
@@ -60,7 +60,7 @@ struct Lines {
 
 /// The outcome of an import so far.
 #[derive(Debug, Default)]
-struct Outcome {
+struct ImportCounts {
     stored: u64,
     refused: u64,
 }
@@ -89,7 +89,7 @@ pub(crate) async fn import(server: &Server, arguments: &ImportArgs) -> anyhow::R
             let _the_command_has_ended = sender.blocking_send(Err(failure));
         }
     });
-    let mut outcome = Outcome::default();
+    let mut outcome = ImportCounts::default();
     while let Some(lines) = requests.recv().await {
         let stored = outcome.stored;
         let sent = send(server, &path, lines, &bar, &mut outcome).await;
@@ -97,7 +97,7 @@ pub(crate) async fn import(server: &Server, arguments: &ImportArgs) -> anyhow::R
         bar.set_message(format!("{} keys", HumanCount(outcome.stored)));
     }
     bar.finish_and_clear();
-    let Outcome { stored, refused } = outcome;
+    let ImportCounts { stored, refused } = outcome;
     if refused > 0 {
         bail!("{stored} keys are stored in {}, {refused} lines are refused", arguments.bucket);
     }
@@ -107,11 +107,11 @@ pub(crate) async fn import(server: &Server, arguments: &ImportArgs) -> anyhow::R
 async fn send(
     server: &Server,
     path: &str,
-    lines: anyhow::Result<Lines>,
+    lines: anyhow::Result<LineBatch>,
     bar: &ProgressBar,
-    outcome: &mut Outcome,
+    outcome: &mut ImportCounts,
 ) -> anyhow::Result<()> {
-    let Lines { body, numbers, input_bytes } = lines?;
+    let LineBatch { body, numbers, input_bytes } = lines?;
     let answer = server.send_typed(Method::POST, path, Bytes::from(body), "application/x-ndjson", "*/*").await?;
     let answer = accepted(answer).await?;
     for line in answer.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
@@ -132,8 +132,11 @@ async fn send(
 }
 
 /// Sends lines when there is a request's worth, and when the input has no more for now.
-fn read(mut input: BufReader<Box<dyn Read + Send>>, to: &mpsc::Sender<anyhow::Result<Lines>>) -> anyhow::Result<()> {
-    let mut lines = Lines::default();
+fn read(
+    mut input: BufReader<Box<dyn Read + Send>>,
+    to: &mpsc::Sender<anyhow::Result<LineBatch>>,
+) -> anyhow::Result<()> {
+    let mut lines = LineBatch::default();
     let (mut line, mut number) = (Vec::new(), 0);
     loop {
         line.clear();

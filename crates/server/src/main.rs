@@ -63,11 +63,11 @@ const THIRD_PARTY_NOTICES: &str = include_str!("../third_party_notices.txt");
 #[command(name = "millstream", version, propagate_version = true)]
 struct Arguments {
     #[command(subcommand)]
-    command: Command,
+    command: CliCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum Command {
+enum CliCommand {
     /// Run the server until it is told to stop (SIGINT, SIGTERM)
     Serve(Flags),
     /// Start a server on a fresh directory and replay a year of New York weather through it
@@ -135,38 +135,38 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(command: Command) -> anyhow::Result<()> {
+fn run(command: CliCommand) -> anyhow::Result<()> {
     match command {
-        Command::Serve(flags) => serve::run(&config::load(&flags)?.config),
-        Command::Demo(arguments) => demo::run(&arguments),
-        Command::Query(arguments) => query_command::run(&arguments),
-        Command::Topic(arguments) => topic_command::run(&arguments),
-        Command::Device(arguments) => device_command::run(&arguments),
-        Command::Send(arguments) => send_command::run(&arguments),
-        Command::Job(arguments) => job_command::run(&arguments),
-        Command::Entity(arguments) => entity_command::run(&arguments),
-        Command::Kv(arguments) => kv_command::run(&arguments),
-        Command::Log { command } => log_command::run(&command),
-        Command::Sim(arguments) => {
+        CliCommand::Serve(flags) => serve::run(&config::load(&flags)?.config),
+        CliCommand::Demo(arguments) => demo::run(&arguments),
+        CliCommand::Query(arguments) => query_command::run(&arguments),
+        CliCommand::Topic(arguments) => topic_command::run(&arguments),
+        CliCommand::Device(arguments) => device_command::run(&arguments),
+        CliCommand::Send(arguments) => send_command::run(&arguments),
+        CliCommand::Job(arguments) => job_command::run(&arguments),
+        CliCommand::Entity(arguments) => entity_command::run(&arguments),
+        CliCommand::Kv(arguments) => kv_command::run(&arguments),
+        CliCommand::Log { command } => log_command::run(&command),
+        CliCommand::Sim(arguments) => {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
             runtime.block_on(millstream_load::sim::run(arguments))?;
             Ok(())
         }
-        Command::Bench(arguments) => millstream_bench::run(&arguments),
-        Command::Config { command: ConfigCommand::Show { flags, explain } } => {
+        CliCommand::Bench(arguments) => millstream_bench::run(&arguments),
+        CliCommand::Config { command: ConfigCommand::Show { flags, explain } } => {
             let loaded = config::load(&flags)?;
             print!("{}", if explain { loaded.explain()? } else { loaded.show()? });
             Ok(())
         }
-        Command::Licenses => {
+        CliCommand::Licenses => {
             print!("{THIRD_PARTY_NOTICES}");
             Ok(())
         }
-        Command::Completions { shell } => {
+        CliCommand::Completions { shell } => {
             clap_complete::generate(shell, &mut Arguments::command(), "millstream", &mut std::io::stdout().lock());
             Ok(())
         }
-        Command::Version => {
+        CliCommand::Version => {
             println!("millstream {}", env!("CARGO_PKG_VERSION"));
             Ok(())
         }

@@ -22,19 +22,19 @@ type Read = Result<Arc<Mapping>, Arc<str>>;
 pub(crate) struct RegistryMappings {
     registry: Registry,
     limits: ParserLimits,
-    tenants: Mutex<HashMap<TenantId, OfTenant>>,
-    devices: Mutex<HashMap<(TenantId, String), OfDevice>>,
+    tenants: Mutex<HashMap<TenantId, CachedTenant>>,
+    devices: Mutex<HashMap<(TenantId, String), CachedDevice>>,
 }
 
 /// The mappings in a tenant's `ext`, with the tenant's version.
 #[derive(Clone)]
-struct OfTenant {
+struct CachedTenant {
     version: Arc<Tenant>,
     mappings: Result<Arc<TenantMappings>, Arc<str>>,
 }
 
 /// The mapping in a device's `ext`, with the versions of device and tenant.
-struct OfDevice {
+struct CachedDevice {
     version: Arc<Device>,
     of_tenant: Arc<Tenant>,
     mapping: Read,
@@ -45,7 +45,7 @@ impl RegistryMappings {
         Self { registry, limits, tenants: Mutex::default(), devices: Mutex::default() }
     }
 
-    fn of_tenant(&self, tenant: &TenantId) -> OfTenant {
+    fn of_tenant(&self, tenant: &TenantId) -> CachedTenant {
         let version = self.registry.tenant(tenant).unwrap_or_default();
         let mut known = self.tenants.lock();
         if let Some(known) = known.get(tenant).filter(|known| Arc::ptr_eq(&known.version, &version)) {
@@ -53,7 +53,7 @@ impl RegistryMappings {
         }
         let mappings = TenantMappings::of_ext(version.ext(), &self.limits);
         let mappings = mappings.map(Arc::new).map_err(|error| error.to_string().into());
-        let of_tenant = OfTenant { version, mappings };
+        let of_tenant = CachedTenant { version, mappings };
         make_room(&mut known, TENANTS_MAX);
         known.insert(tenant.clone(), of_tenant.clone());
         of_tenant
@@ -62,21 +62,21 @@ impl RegistryMappings {
 
 impl Mappings for RegistryMappings {
     fn mapping(&self, tenant: &TenantId, device: &str) -> Read {
-        let OfTenant { version: of_tenant, mappings } = self.of_tenant(tenant);
+        let CachedTenant { version: of_tenant, mappings } = self.of_tenant(tenant);
         let mappings = mappings?;
         let Some(version) = self.registry.device(tenant, device).filter(|device| !device.ext.is_empty()) else {
             return Ok(mappings.default_mapping());
         };
         let key = (tenant.clone(), device.to_owned());
         let is_current =
-            |known: &&OfDevice| Arc::ptr_eq(&known.version, &version) && Arc::ptr_eq(&known.of_tenant, &of_tenant);
+            |known: &&CachedDevice| Arc::ptr_eq(&known.version, &version) && Arc::ptr_eq(&known.of_tenant, &of_tenant);
         if let Some(known) = self.devices.lock().get(&key).filter(is_current) {
             return known.mapping.clone();
         }
         let mapping: Read = mappings.of_device(&version.ext, &self.limits).map_err(|error| error.to_string().into());
         let mut devices = self.devices.lock();
         make_room(&mut devices, DEVICES_MAX);
-        devices.insert(key, OfDevice { version, of_tenant, mapping: mapping.clone() });
+        devices.insert(key, CachedDevice { version, of_tenant, mapping: mapping.clone() });
         mapping
     }
 }

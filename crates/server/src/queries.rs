@@ -285,14 +285,14 @@ async fn validate(
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Page {
-    #[serde(default = "Page::limit_max")]
+struct PageParameters {
+    #[serde(default = "PageParameters::limit_max")]
     limit: usize,
     #[serde(default)]
     offset: usize,
 }
 
-impl Page {
+impl PageParameters {
     const fn limit_max() -> usize {
         1000
     }
@@ -301,10 +301,10 @@ impl Page {
 async fn list(
     State(engine): State<Queries>,
     caller: Caller,
-    Query(Page { limit, offset }): Query<Page>,
+    Query(PageParameters { limit, offset }): Query<PageParameters>,
 ) -> Result<Response, Problem> {
-    if !(1..=Page::limit_max()).contains(&limit) {
-        let rule = format!("a page has 1 to {} queries", Page::limit_max());
+    if !(1..=PageParameters::limit_max()).contains(&limit) {
+        let rule = format!("a page has 1 to {} queries", PageParameters::limit_max());
         let problem =
             Problem::invalid(format!("limit={limit} is not a valid page size")).value(limit.to_string()).rule(rule);
         return Err(problem.remedy("ask for more pages with 'offset'"));

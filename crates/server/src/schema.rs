@@ -85,7 +85,7 @@ pub(crate) fn routes(schemas: &Arc<Schemas>) -> Routes {
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Parameters {
+pub(crate) struct SchemaParameters {
     pub(crate) stream: Option<String>,
 }
 
@@ -100,7 +100,7 @@ async fn of_stream(
 async fn of_queries(
     State(schemas): State<Arc<Schemas>>,
     caller: Caller,
-    Query(Parameters { stream }): Query<Parameters>,
+    Query(SchemaParameters { stream }): Query<SchemaParameters>,
 ) -> Result<Response, Problem> {
     Ok(axum::Json(&*schemas.look(&caller.tenant, stream).await?).into_response())
 }

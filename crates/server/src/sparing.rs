@@ -56,10 +56,10 @@ impl<W, C> Sparing<W, C> {
 }
 
 impl<'w, W: MakeWriter<'w>, C: MonotonicClock + WallClock> MakeWriter<'w> for Sparing<W, C> {
-    type Writer = Line<W::Writer>;
+    type Writer = LimitedLine<W::Writer>;
 
     fn make_writer(&'w self) -> Self::Writer {
-        Line(Some(self.lines.make_writer()))
+        LimitedLine(Some(self.lines.make_writer()))
     }
 
     fn make_writer_for(&'w self, line: &Metadata<'_>) -> Self::Writer {
@@ -68,14 +68,14 @@ impl<'w, W: MakeWriter<'w>, C: MonotonicClock + WallClock> MakeWriter<'w> for Sp
         }
         let second = self.clock.now().as_secs();
         let admitted = self.counts.lock().entry(line.callsite()).or_default().admit(second);
-        let Some(left_out) = admitted else { return Line(None) };
+        let Some(left_out) = admitted else { return LimitedLine(None) };
         let mut writer = self.lines.make_writer_for(line);
         if left_out > 0 {
             let told = told(self.format, &iso_time(self.clock.now_ms()), line, left_out);
             // There is no other place to report a failed write.
             drop(writeln!(writer, "{told}"));
         }
-        Line(Some(writer))
+        LimitedLine(Some(writer))
     }
 }
 
@@ -92,9 +92,9 @@ fn told(format: LogFormat, time: &str, line: &Metadata<'_>, left_out: u64) -> St
 }
 
 /// A log line, or nothing if it is suppressed.
-pub(crate) struct Line<W>(Option<W>);
+pub(crate) struct LimitedLine<W>(Option<W>);
 
-impl<W: Write> Write for Line<W> {
+impl<W: Write> Write for LimitedLine<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.0.as_mut().map_or(Ok(bytes.len()), |lines| lines.write(bytes))
     }

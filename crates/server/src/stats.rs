@@ -42,7 +42,7 @@ pub(crate) struct PlaneCounts {
     pub(crate) matched: u64,
 }
 
-struct Sample {
+struct CounterSample {
     at: Duration,
     log: LogStats,
     planes: PlaneCounts,
@@ -53,7 +53,7 @@ pub(crate) struct Sampler {
     log: Arc<Embedded>,
     planes: Box<dyn Fn() -> PlaneCounts + Send + Sync>,
     clock: Arc<dyn MonotonicClock>,
-    samples: Mutex<VecDeque<Sample>>,
+    samples: Mutex<VecDeque<CounterSample>>,
     started: Duration,
     started_at: String,
     memory: MemoryBudget,
@@ -76,7 +76,7 @@ impl Sampler {
 
     /// Takes a sample and drops those older than the window.
     pub(crate) fn sample(&self) {
-        let sample = Sample { at: self.clock.now(), log: self.log.stats(), planes: (self.planes)() };
+        let sample = CounterSample { at: self.clock.now(), log: self.log.stats(), planes: (self.planes)() };
         let mut samples = self.samples.lock();
         let window_start = sample.at.saturating_sub(WINDOW);
         samples.push_back(sample);
@@ -127,9 +127,9 @@ impl Sampler {
     }
 }
 
-/// The query of `/stats`.
+/// The parameters of the query of `/stats`.
 #[derive(Debug, Deserialize)]
-struct Asked {
+struct StatsParameters {
     categories: Option<String>,
 }
 
@@ -153,7 +153,7 @@ pub(crate) fn routes(sampler: Arc<Sampler>, statistics: &Arc<Statistics>) -> Rou
 async fn stats(
     State((sampler, statistics)): State<(Arc<Sampler>, Arc<Statistics>)>,
     caller: Caller,
-    Query(asked): Query<Asked>,
+    Query(asked): Query<StatsParameters>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     match asked.categories {

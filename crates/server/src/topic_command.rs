@@ -19,13 +19,13 @@ use crate::terminal::{self, aligned, cell, show};
 #[derive(Debug, clap::Args)]
 pub(crate) struct TopicArgs {
     #[command(subcommand)]
-    action: Action,
+    action: TopicAction,
     #[command(flatten)]
     server: Server,
 }
 
 #[derive(Debug, clap::Subcommand)]
-enum Action {
+enum TopicAction {
     /// List the tenant's topics
     List,
     /// Create a topic
@@ -121,31 +121,31 @@ pub(crate) fn run(arguments: &TopicArgs) -> anyhow::Result<()> {
 async fn act(arguments: &TopicArgs) -> anyhow::Result<()> {
     let server = &arguments.server;
     match &arguments.action {
-        Action::List => show(&table(&server.ask(Method::GET, "/api/streams", String::new()).await?)),
-        Action::Create(create) => {
+        TopicAction::List => show(&table(&server.ask(Method::GET, "/api/streams", String::new()).await?)),
+        TopicAction::Create(create) => {
             let path = path(server, &create.topic)?;
             let created = server.ask(Method::PUT, &path, create.settings().to_string()).await?;
             show(&described(&created))
         }
-        Action::Describe { topic } => {
+        TopicAction::Describe { topic } => {
             let path = format!("{}/info", path(server, topic)?);
             show(&described(&server.ask(Method::GET, &path, String::new()).await?))
         }
-        Action::Alter { topic, settings } => {
+        TopicAction::Alter { topic, settings } => {
             let changes: Map<_, _> = settings.iter().cloned().collect();
             let body = Value::Object(changes).to_string();
             show(&described(&server.ask(Method::PATCH, &path(server, topic)?, body).await?))
         }
-        Action::Append(append) => append_command::append(server, &path(server, &append.topic)?, append).await,
-        Action::Delete { topic } => {
+        TopicAction::Append(append) => append_command::append(server, &path(server, &append.topic)?, append).await,
+        TopicAction::Delete { topic } => {
             server.answered(Method::DELETE, &path(server, topic)?, String::new()).await?;
             show(&format!("topic {topic} and its records are deleted\n"))
         }
-        Action::Tail(tail) => {
+        TopicAction::Tail(tail) => {
             let path = format!("{}?{}", path(server, &tail.topic)?, tail.query());
             follow(server, &path, tail.raw).await
         }
-        Action::Export { topic, partition } => export(server, topic, partition.as_deref()).await,
+        TopicAction::Export { topic, partition } => export(server, topic, partition.as_deref()).await,
     }
 }
 

@@ -15,7 +15,7 @@ use crate::{MonotonicClock, SystemClock};
 const CLIENTS_MAX: usize = 10_000;
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// By which protocol a client logs in.
+/// The protocol by which a client logs in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum LoginProtocol {
     /// HTTP, of applications and of devices.
@@ -24,7 +24,7 @@ pub enum LoginProtocol {
     Mqtt,
     /// Kafka's protocol, with SASL logins.
     Kafka,
-    /// The Redis protocol.
+    /// The Redis protocol, with `AUTH` or `HELLO`.
     Redis,
 }
 
@@ -227,14 +227,14 @@ impl LoginThrottle {
     }
 
     /// Returns the time until one more failure fits into the bucket; `None` if it fits now.
-    fn wait(&self, state: &Client, now: Duration) -> Option<Duration> {
+    fn wait(&self, state: &ThrottledClient, now: Duration) -> Option<Duration> {
         let wait = (state.paid_off_at + self.cost()).saturating_sub(now + MINUTE);
         (!wait.is_zero()).then_some(wait)
     }
 }
 
 #[derive(Default)]
-struct Client {
+struct ThrottledClient {
     /// The client's key in [`Clients::by_use`].
     used: u64,
     /// The time at which all failures are paid off.
@@ -252,13 +252,13 @@ struct Tally {
 /// At most [`CLIENTS_MAX`] clients, in the order of their last use.
 #[derive(Default)]
 struct Clients {
-    by_network: HashMap<ClientNetwork, Client>,
+    by_network: HashMap<ClientNetwork, ThrottledClient>,
     by_use: BTreeMap<u64, ClientNetwork>,
     uses: u64,
 }
 
 impl Clients {
-    fn seen(&mut self, network: ClientNetwork) -> Option<&mut Client> {
+    fn seen(&mut self, network: ClientNetwork) -> Option<&mut ThrottledClient> {
         let client = self.by_network.get_mut(&network)?;
         self.uses += 1;
         self.by_use.remove(&client.used);
@@ -267,7 +267,7 @@ impl Clients {
         Some(client)
     }
 
-    fn seen_or_new(&mut self, network: ClientNetwork) -> &mut Client {
+    fn seen_or_new(&mut self, network: ClientNetwork) -> &mut ThrottledClient {
         if !self.by_network.contains_key(&network)
             && self.by_network.len() >= CLIENTS_MAX
             && let Some((_, oldest)) = self.by_use.pop_first()
@@ -282,7 +282,7 @@ impl Clients {
         client
     }
 
-    fn retain(&mut self, mut keep: impl FnMut(ClientNetwork, &mut Client) -> bool) {
+    fn retain(&mut self, mut keep: impl FnMut(ClientNetwork, &mut ThrottledClient) -> bool) {
         let by_use = &mut self.by_use;
         self.by_network.retain(|network, client| {
             let is_kept = keep(*network, client);

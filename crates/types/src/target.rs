@@ -22,7 +22,7 @@ struct Network {
 /// A text that is no target.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InvalidTarget {
-    /// The text.
+    /// The text as it stands in the setting.
     pub value: String,
     /// The rule that it breaks, in words.
     pub rule: &'static str,

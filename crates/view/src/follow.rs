@@ -40,7 +40,7 @@ pub struct SourceRecord<'a> {
     pub topic: &'a Topic,
     /// The partition of the topic.
     pub partition: PartitionId,
-    /// The record.
+    /// The record itself, with its offset.
     pub record: &'a RecordView<'a>,
 }
 

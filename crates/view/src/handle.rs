@@ -63,7 +63,7 @@ impl<V: View> Views<V> {
     /// As [`Views::open`], for a view that its plane looks at, too.
     ///
     /// # Errors
-    /// Those of [`Views::open`].
+    /// The same as those of [`Views::open`].
     pub fn open_shared(
         view: Arc<V>,
         topic: &TopicName,
@@ -168,9 +168,9 @@ impl<V: View> Views<V> {
         self.owners.iter().map(|owner| owner.snapshot()).collect()
     }
 
-    /// Calls `visit` with the keys of `partition` from `start` on, in order, and their entries in the checkpoint, until it
-    /// breaks. Every answered change is among them, as the checkpoint is written first. Blocks on the disk: call it from
-    /// a plain thread.
+    /// Calls `visit` with the keys of `partition` from `start` on, in order, and their
+    /// entries in the checkpoint, until it breaks. Every answered change is among them, as
+    /// the checkpoint is written first. Blocks on the disk: call it from a plain thread.
     ///
     /// # Errors
     /// [`Error::Checkpoint`], [`Error::CheckpointBehind`] if the checkpoint cannot be written or read; [`Error::Stopped`].

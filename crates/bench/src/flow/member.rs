@@ -1,7 +1,7 @@
 //! Finds members of JSON objects by hand, as a loop without an engine would.
 
-/// The values of two members of a flat JSON object, as written; `None` for those that are missing. Looks no further than the
-/// second.
+/// The values of two members of a flat JSON object, as written; `None`
+/// for those that are missing. Looks no further than the second.
 pub(super) fn find_two<'a>(object: &'a [u8], names: [&[u8]; 2]) -> [Option<&'a [u8]>; 2] {
     let (mut found, mut at) = ([None; 2], 0);
     while found.contains(&None) {

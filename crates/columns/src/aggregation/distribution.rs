@@ -15,11 +15,11 @@ type Double = KllFloat<f64>;
 /// The kind of a distribution's result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DistributionKind {
-    /// Values at ranks.
+    /// The values at given ranks, from 0 to 1.
     Quantile,
-    /// Counts between points.
+    /// The counts of values between neighbouring points.
     Frequency,
-    /// Counts up to points.
+    /// The counts of values up to each point.
     CumulativeFrequency,
 }
 
@@ -153,7 +153,7 @@ fn range(start: Option<&f64>, end: Option<&f64>) -> String {
     format!("{start} to {end})")
 }
 
-/// To six decimals, if it has so many.
+/// The point rounded to six decimals, unless that overflows.
 fn rounded(point: f64) -> f64 {
     let rounded = (point * 1e6).round() / 1e6;
     if rounded.is_finite() { rounded } else { point }

@@ -9,7 +9,7 @@ use crate::Value;
 
 /// The end of the records that counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum End {
+pub(crate) enum RecordEnd {
     First,
     Last,
 }
@@ -24,7 +24,7 @@ pub(crate) struct Placed {
 impl Placed {
     /// Keeps the one of `kept` and the record's value that is nearer to the end. `inputs` are the value and its place. NULL, lists
     /// and maps do not count.
-    pub(crate) fn take(kept: &mut Option<Box<Self>>, end: End, inputs: &[Value<'_>]) {
+    pub(crate) fn take(kept: &mut Option<Box<Self>>, end: RecordEnd, inputs: &[Value<'_>]) {
         let [value, place @ ..] = inputs else { return };
         if matches!(value, Value::Null | Value::Nested(_) | Value::List(_)) {
             return;
@@ -50,7 +50,7 @@ impl Placed {
         }
     }
 
-    pub(crate) fn merge(kept: &mut Option<Box<Self>>, end: End, other: Option<&Self>) {
+    pub(crate) fn merge(kept: &mut Option<Box<Self>>, end: RecordEnd, other: Option<&Self>) {
         if let Some(other) = other
             && kept.as_ref().is_none_or(|kept| kept.is_beaten_by(end, other.place))
         {
@@ -58,10 +58,10 @@ impl Placed {
         }
     }
 
-    fn is_beaten_by(&self, end: End, place: [i64; 3]) -> bool {
+    fn is_beaten_by(&self, end: RecordEnd, place: [i64; 3]) -> bool {
         match end {
-            End::First => place < self.place,
-            End::Last => place > self.place,
+            RecordEnd::First => place < self.place,
+            RecordEnd::Last => place > self.place,
         }
     }
 

@@ -8,7 +8,7 @@ use datasketches::error::Error;
 
 use super::deviation::Deviation;
 use super::distinct::Distinct;
-use super::ends::{End, Placed};
+use super::ends::{Placed, RecordEnd};
 use super::key::{Nested, cut, damaged, read_bytes, write_tuple};
 use super::number::{Number, Total};
 use super::quantile::Quantile;
@@ -33,7 +33,7 @@ pub enum FigureKind {
     StandardDeviation,
     /// The first value by the place of its record, which the inputs after it tell: time, partition, offset.
     First,
-    /// The last value, likewise.
+    /// The last value, by the same places as for [`FigureKind::First`].
     Last,
     /// The number at this rank.
     Quantile(f64),
@@ -162,8 +162,8 @@ impl Figure {
             Self::Min(least) => values.iter().for_each(|value| Extreme::take(least, value, Ordering::Less)),
             Self::Max(greatest) => values.iter().for_each(|value| Extreme::take(greatest, value, Ordering::Greater)),
             Self::StandardDeviation(deviation) => number().into_iter().for_each(|number| deviation.add(number)),
-            Self::First(kept) => Placed::take(kept, End::First, values),
-            Self::Last(kept) => Placed::take(kept, End::Last, values),
+            Self::First(kept) => Placed::take(kept, RecordEnd::First, values),
+            Self::Last(kept) => Placed::take(kept, RecordEnd::Last, values),
             Self::Quantile(quantile) => values.iter().for_each(|value| quantile.add(value)),
             Self::CountDistinct(distinct) => {
                 if values != [Value::Null] {
@@ -186,8 +186,8 @@ impl Figure {
             (Self::CountDistinct(a), Self::CountDistinct(b)) => a.merge(b),
             (Self::Quantile(a), Self::Quantile(b)) => a.merge(b),
             (Self::StandardDeviation(a), Self::StandardDeviation(b)) => a.merge(b),
-            (Self::First(a), Self::First(b)) => Placed::merge(a, End::First, b.as_deref()),
-            (Self::Last(a), Self::Last(b)) => Placed::merge(a, End::Last, b.as_deref()),
+            (Self::First(a), Self::First(b)) => Placed::merge(a, RecordEnd::First, b.as_deref()),
+            (Self::Last(a), Self::Last(b)) => Placed::merge(a, RecordEnd::Last, b.as_deref()),
             (mine, other) => debug_assert!(false, "{mine:?} and {other:?} are of one query"),
         }
     }

@@ -24,13 +24,13 @@ pub(crate) struct Groups {
     lg_groups: u8,
     figures: Figures,
     live: TupleSketch<Figures>,
-    merged: Option<CompactTupleSketch<Group>>,
+    merged: Option<CompactTupleSketch<GroupFigures>>,
     key: Vec<u8>,
 }
 
 /// The figures of one group.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Group {
+pub(crate) struct GroupFigures {
     key: Vec<u8>,
     figures: Vec<Figure>,
 }
@@ -120,15 +120,15 @@ pub(crate) struct GroupRecord<'k, 'v> {
 }
 
 impl SummaryPolicy for Figures {
-    type Summary = Group;
+    type Summary = GroupFigures;
 
-    fn create(&self) -> Group {
-        Group { key: Vec::new(), figures: self.fresh() }
+    fn create(&self) -> GroupFigures {
+        GroupFigures { key: Vec::new(), figures: self.fresh() }
     }
 }
 
 impl SummaryUpdatePolicy<GroupRecord<'_, '_>> for Figures {
-    fn update(&self, group: &mut Group, seen: GroupRecord<'_, '_>) {
+    fn update(&self, group: &mut GroupFigures, seen: GroupRecord<'_, '_>) {
         if group.key.is_empty() {
             group.key = seen.key.to_vec();
         }
@@ -138,12 +138,12 @@ impl SummaryUpdatePolicy<GroupRecord<'_, '_>> for Figures {
 }
 
 impl SummaryCombinePolicy for Figures {
-    fn combine(&self, group: &mut Group, other: &Group) {
+    fn combine(&self, group: &mut GroupFigures, other: &GroupFigures) {
         Self::merge(&mut group.figures, &other.figures);
     }
 }
 
-impl TupleSummaryValue for Group {
+impl TupleSummaryValue for GroupFigures {
     fn serialize_size(&self) -> usize {
         self.size_bytes()
     }
@@ -162,7 +162,7 @@ impl TupleSummaryValue for Group {
     }
 }
 
-impl Group {
+impl GroupFigures {
     fn size_bytes(&self) -> usize {
         size_of::<Self>()
             + 2 * ALLOCATION_BYTES
@@ -198,9 +198,9 @@ impl Groups {
 
     fn union(
         &self,
-        merged: [Option<&CompactTupleSketch<Group>>; 2],
+        merged: [Option<&CompactTupleSketch<GroupFigures>>; 2],
         live: &TupleSketch<Figures>,
-    ) -> CompactTupleSketch<Group> {
+    ) -> CompactTupleSketch<GroupFigures> {
         let union = TupleUnionBuilder::new(self.figures.clone()).lg_k(self.lg_groups).build();
         let mut union = union.expect("the size of a sketch is within its family's bounds");
         const ONE_SEED: &str = "all sketches are made with the one seed";
@@ -212,7 +212,7 @@ impl Groups {
     }
 
     /// All together, never more than the nominal number of groups.
-    fn result(&self) -> CompactTupleSketch<Group> {
+    fn result(&self) -> CompactTupleSketch<GroupFigures> {
         self.union([self.merged.as_ref(), None], &self.live)
     }
 
@@ -265,7 +265,7 @@ impl Groups {
 
     /// Resumes from the bytes of a stored state.
     pub(crate) fn resume(&mut self, bytes: &[u8]) -> Result<(), Error> {
-        let merged = CompactTupleSketch::<Group>::deserialize(bytes)?;
+        let merged = CompactTupleSketch::<GroupFigures>::deserialize(bytes)?;
         if merged.iter().any(|entry| entry.summary().figures.len() != self.figures.of.len()) {
             return Err(super::key::damaged("the figures of another query"));
         }

@@ -80,7 +80,7 @@ pub(crate) fn read_tuple(bytes: &[u8]) -> Result<Vec<Value<'_>>, Error> {
 /// The first `count` values of bytes that go on otherwise, and the rest.
 ///
 /// # Errors
-/// They do not begin with so many values.
+/// The bytes do not begin with `count` values.
 pub fn read_values(bytes: &[u8], count: usize) -> Result<(Vec<Value<'_>>, &[u8]), Error> {
     let mut rest = bytes;
     let values = (0..count).map(|_| read_value(&mut rest)).collect::<Result<_, _>>()?;
@@ -126,7 +126,7 @@ pub(crate) fn owned(value: Value<'_>) -> Value<'static> {
 
 const TOO_SHORT: &str = "bytes that end too early";
 
-/// The next so many bytes.
+/// The next `length` bytes of the input.
 pub(crate) fn read_bytes(input: &mut SketchSlice<'_>, length: u64) -> Result<Vec<u8>, Error> {
     let rest = input.remaining();
     let taken = usize::try_from(length).ok().and_then(|length| rest.get(..length));

@@ -44,7 +44,7 @@ impl Quantile {
         values.as_ref().and_then(|values| values.first()).map_or(Value::Null, |value| Value::Double(**value))
     }
 
-    /// By which share of all values the rank may err, if it may.
+    /// The share of all values by which the rank may err, if it may.
     pub(crate) fn rank_error(&self) -> Option<f64> {
         self.values.is_estimation_mode().then(|| self.values.normalized_rank_error())
     }

@@ -17,12 +17,12 @@ pub enum AggregateShape {
     },
     /// The most frequent combinations of all inputs.
     Top {
-        /// The number of combinations.
+        /// The largest number of combinations that are reported.
         k: u64,
         /// The smallest count that is reported.
         threshold: u64,
     },
-    /// The rows of records themselves, the first so many.
+    /// The rows of the records themselves, up to `rows_max`.
     Raw {
         /// The number of rows that are kept.
         rows_max: usize,

@@ -35,10 +35,10 @@ pub struct SketchMeta {
     /// The number of values it has seen.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub items_seen: Option<u64>,
-    /// By which share of all values a rank may err, with 99 % confidence.
+    /// The share of all values by which a rank may err, with 99 % confidence.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rank_error: Option<f64>,
-    /// By how much a count may be too high.
+    /// The number by which a count may be too high.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub count_error: Option<u64>,
     /// The number of distinct values that are counted.
@@ -56,7 +56,7 @@ pub struct Bounds {
 }
 
 impl Bounds {
-    /// Those with 1, 2 and 3 standard deviations.
+    /// The bounds with 1, 2 and 3 standard deviations.
     pub(crate) fn by_deviations(bounds: impl Fn(NumStdDev) -> (f64, f64)) -> [Self; 3] {
         [NumStdDev::One, NumStdDev::Two, NumStdDev::Three].map(|deviations| {
             let (lower, upper) = bounds(deviations);

@@ -113,7 +113,7 @@ impl AggregateState {
         self.records += other.records;
     }
 
-    /// Of how many groups it is.
+    /// The number of groups in the state; 0 if the shape has no groups.
     pub fn groups(&self) -> u64 {
         match &self.accumulator {
             Accumulator::Groups { groups, .. } => groups.len() as u64,

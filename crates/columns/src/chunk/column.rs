@@ -13,7 +13,7 @@ pub(super) struct Column<'a> {
     values: Vec<Value<'a>>,
     /// The records that have been looked at.
     pub(super) known: Selection,
-    /// Of these: where the value cannot be read.
+    /// The known records whose value cannot be read.
     pub(super) failed: Selection,
     pub(super) nulls: Selection,
     pub(super) booleans: Selection,

@@ -79,7 +79,7 @@ impl<'n> Numbers<'n> {
         }
     }
 
-    /// Of a field that has been looked at.
+    /// The numbers of a field that has been looked at.
     pub(super) fn of_field(slot: u32, chunk: &'n Chunk<'_, '_>) -> Self {
         chunk.column(slot).map_or(Self::nothing(), |column| Self {
             integers: column.integers,
@@ -167,7 +167,7 @@ fn pairs<T: Copy>(
     }
 }
 
-/// Of two integers an integer, of other numbers a double.
+/// The result of an operator: an integer for two integers, else a double.
 fn arithmetic(operator: Operator, left: &Numbers<'_>, right: &Numbers<'_>) -> Numbers<'static> {
     let mut result = Numbers::nothing();
     let others = |one: &Numbers<'_>, other: &Numbers<'_>| one.others & (other.others | other.numbers());

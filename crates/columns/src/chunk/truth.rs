@@ -21,14 +21,14 @@ impl Truth {
         Self { yes: self.no, no: self.yes, failed: self.failed }
     }
 
-    /// Of the condition that this one is NULL.
+    /// The truth of the condition that this one is NULL.
     #[inline]
     pub fn is_null(self, records: Selection) -> Self {
         let values = self.yes | self.no;
         Self { yes: records - values - self.failed, no: values, failed: self.failed }
     }
 
-    /// This for its records, `other` for its own.
+    /// The union of the truth of two separate sets of records.
     #[inline]
     pub fn joined(self, other: Self) -> Self {
         Self { yes: self.yes | other.yes, no: self.no | other.no, failed: self.failed | other.failed }

@@ -17,9 +17,9 @@ pub enum FunctionGroup {
     Times,
     /// Functions of lists and maps.
     Containers,
-    /// Functions of any value.
+    /// Functions that take a value of any type.
     Types,
-    /// Aggregates over many records.
+    /// Aggregates, which compute one value of many records.
     Aggregates,
 }
 
@@ -65,7 +65,7 @@ pub struct FunctionRow {
 pub const EXAMPLE_RECORD: &str =
     r#"{"n":7,"d":21.456,"name":"Ann Lee","tags":["x","y"],"size":{"mm":8},"t":1709202030500}"#;
 
-/// All functions and aggregates.
+/// All functions and aggregates, in the order of [`FunctionGroup::ALL`].
 pub fn functions() -> &'static [FunctionRow] {
     &ROWS
 }

@@ -8,8 +8,8 @@ use crate::suggest::nearest;
 use crate::{Comparison, Expr, Function, Literal, Type};
 
 impl ExpressionParser<'_, '_> {
-    /// `CASE WHEN condition THEN value … END`, or `CASE value WHEN value THEN value … END`, which is the same with
-    /// equalities as conditions.
+    /// `CASE WHEN condition THEN value … END`, or `CASE value WHEN value
+    /// THEN value … END`, which is the same with equalities as conditions.
     pub(super) fn case(&mut self) -> Result<Expr, ParseError> {
         self.cursor.need_word("CASE")?;
         let mark = self.cursor.mark();

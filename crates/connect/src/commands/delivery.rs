@@ -52,14 +52,14 @@ impl Notes {
 
 /// A command that a listener holds. Dropping it without a verdict releases the command.
 #[derive(Debug)]
-pub(crate) struct Delivery {
+pub(crate) struct CommandDelivery {
     command: Arc<Command>,
     request_id: Option<String>,
     notes: Arc<Notes>,
     is_open: bool,
 }
 
-impl Delivery {
+impl CommandDelivery {
     pub(super) fn new(command: Arc<Command>, notes: Arc<Notes>, request_ids: &RequestIds) -> Self {
         let correlation_id = command.correlation_id.as_deref().filter(|_| command.wants_response);
         let id = correlation_id.map(|id| request_ids.issue(&command.tenant, &command.device, id).to_string());
@@ -101,7 +101,7 @@ impl Delivery {
     }
 }
 
-impl Drop for Delivery {
+impl Drop for CommandDelivery {
     fn drop(&mut self) {
         if self.is_open {
             self.notes.add(Note::Said(Arc::clone(&self.command), Verdict::Released));

@@ -9,7 +9,7 @@ use millstream_view::{Follow, SourcePartition, SourceRecord, Views};
 use super::command::Arrived;
 use super::listeners::Devices;
 use super::outcome::Outcome;
-use super::view::{Ask, CommandView, Item};
+use super::view::{Ask, CommandView, StreamItem};
 use crate::registry::Registry;
 use crate::streams::Streams;
 
@@ -22,7 +22,7 @@ pub(crate) struct Intake {
 }
 
 impl Follow<CommandView> for Intake {
-    type Item = Item;
+    type Item = StreamItem;
 
     fn follows(&self, topic: &Topic) -> bool {
         let tenant = topic.name.tenant();
@@ -31,7 +31,7 @@ impl Follow<CommandView> for Intake {
             && self.streams.response_partition(tenant, "").is_ok()
     }
 
-    fn items(&self, SourceRecord { topic, record, .. }: SourceRecord<'_>, found: &mut Vec<(PartitionId, Item)>) {
+    fn items(&self, SourceRecord { topic, record, .. }: SourceRecord<'_>, found: &mut Vec<(PartitionId, StreamItem)>) {
         let tenant = topic.name.tenant();
         let mut arrived = Arrived::read(tenant, topic.id, record, self.payload_max_bytes);
         if arrived.fault.is_none() && self.registry.enabled(tenant, &arrived.command.device).is_none() {
@@ -42,10 +42,10 @@ impl Follow<CommandView> for Intake {
             tracing::error!(%tenant, %error, "the topic for responses cannot be made");
             TopicPartition::new(TopicName::reserved(TopicKind::CommandResponse, tenant), 0)
         });
-        found.push((owner(&self.views, tenant, device), Item { arrived, tell }));
+        found.push((owner(&self.views, tenant, device), StreamItem { arrived, tell }));
     }
 
-    fn command(&self, source: SourcePartition, next: Offset, mut items: Vec<(Offset, Item)>) -> Ask {
+    fn command(&self, source: SourcePartition, next: Offset, mut items: Vec<(Offset, StreamItem)>) -> Ask {
         items.iter_mut().for_each(|(_, item)| item.arrived.command.position.source = source);
         Ask::Take { source, next, items }
     }

@@ -10,7 +10,7 @@ use millstream_types::TenantId;
 use tokio::sync::mpsc::error::TrySendError;
 
 use super::command::Command;
-use super::delivery::{Delivery, Notes};
+use super::delivery::{CommandDelivery, Notes};
 use super::gateways::LastGateways;
 use super::listener::{Way, Whose};
 use super::request_id::RequestIds;
@@ -54,7 +54,7 @@ pub(super) enum Offered {
 }
 
 #[derive(Debug)]
-struct Listener {
+struct CommandListener {
     id: u64,
     via: Option<Arc<str>>,
     way: Way,
@@ -63,8 +63,8 @@ struct Listener {
 /// The newest listener of each list is last.
 #[derive(Debug)]
 pub(super) struct Listeners {
-    exact: HashMap<Arc<str>, Vec<Listener>>,
-    behind: HashMap<Arc<str>, Vec<Listener>>,
+    exact: HashMap<Arc<str>, Vec<CommandListener>>,
+    behind: HashMap<Arc<str>, Vec<CommandListener>>,
     last: LastGateways,
 }
 
@@ -84,7 +84,7 @@ impl Listeners {
         if let Way::Once(_) = way {
             list.retain(|listener| !matches!(listener.way, Way::Once(_)));
         }
-        list.push(Listener { id, via, way });
+        list.push(CommandListener { id, via, way });
     }
 
     pub(super) fn remove(&mut self, id: u64, whose: &Whose) {
@@ -144,7 +144,7 @@ impl Offer<'_> {
     }
 
     /// Hands the command to the newest listener of `list` that takes it and removes closed listeners.
-    fn to(&self, list: &mut Vec<Listener>) -> Offered {
+    fn to(&self, list: &mut Vec<CommandListener>) -> Offered {
         let mut offered = Offered::Nobody;
         let mut index = list.len();
         while index > 0 {
@@ -153,7 +153,7 @@ impl Offer<'_> {
             if listener.id <= self.newer_than || listener.via.as_ref().is_some_and(|via| !self.may_go_via(via)) {
                 continue;
             }
-            let delivery = Delivery::new(Arc::clone(self.command), Arc::clone(self.notes), self.request_ids);
+            let delivery = CommandDelivery::new(Arc::clone(self.command), Arc::clone(self.notes), self.request_ids);
             let (back, is_gone) = match &listener.way {
                 Way::Stream(stream) => match stream.try_send(delivery) {
                     Ok(()) => return Offered::Taken,

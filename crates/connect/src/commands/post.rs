@@ -20,7 +20,7 @@ use super::command::{
 };
 use super::listeners::Devices;
 use super::outcome::{End, Outcome};
-use super::waiters::{CannotWait, Progress, Waiter};
+use super::waiters::{CannotWait, CommandProgress, Waiter};
 use super::{Commands, Response};
 use crate::refusal::{not_taken, unknown_device};
 use crate::registry::DeviceId;
@@ -35,7 +35,7 @@ const CORRELATION: HeaderName = HeaderName::from_static(CORRELATION_ID);
 /// The query parameters of a request to send a command.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
-struct Parameters {
+struct CommandParameters {
     command: String,
     timeout_ms: Option<u64>,
     #[serde(default)]
@@ -45,7 +45,7 @@ struct Parameters {
 }
 
 /// A checked request to send a command.
-struct Wanted {
+struct CommandRequest {
     tenant: TenantId,
     device: DeviceId,
     name: String,
@@ -92,7 +92,11 @@ impl Commands {
         Routes::new("commands").route(route.to(post, Arc::clone(self)))
     }
 
-    fn wanted(&self, (tenant, device): (String, String), parameters: Parameters) -> Result<Wanted, Problem> {
+    fn wanted(
+        &self,
+        (tenant, device): (String, String),
+        parameters: CommandParameters,
+    ) -> Result<CommandRequest, Problem> {
         let tenant = TenantId::new(&tenant)?;
         let device: DeviceId = device
             .parse()
@@ -100,7 +104,7 @@ impl Commands {
         if self.registry.enabled(&tenant, device.as_str()).is_none() {
             return Err(unknown_device(device.as_str()));
         }
-        let Parameters { command: name, timeout_ms, one_way: is_one_way, ttl_s, correlation_id } = parameters;
+        let CommandParameters { command: name, timeout_ms, one_way: is_one_way, ttl_s, correlation_id } = parameters;
         if !is_name(&name) {
             return Err(bad("command", &name)
                 .rule(format!("a command's name has 1 to {NAME_MAX_BYTES} bytes, none of them a control, + or #")));
@@ -117,11 +121,11 @@ impl Commands {
             return Err(bad("correlation-id", &correlation_id).rule(rule));
         }
         let timeout = Duration::from_millis(timeout_ms);
-        Ok(Wanted { tenant, device, name, is_one_way, timeout, ttl_ms, correlation_id })
+        Ok(CommandRequest { tenant, device, name, is_one_way, timeout, ttl_ms, correlation_id })
     }
 
-    fn wait(&self, wanted: &Wanted) -> Result<Waiter, Problem> {
-        let Wanted { tenant, device, correlation_id, .. } = wanted;
+    fn wait(&self, wanted: &CommandRequest) -> Result<Waiter, Problem> {
+        let CommandRequest { tenant, device, correlation_id, .. } = wanted;
         self.hub.waiters.wait(tenant, correlation_id, device.as_str()).map_err(|why| match why {
             CannotWait::Taken => Problem::new(
                 Reason::Code(ErrorCode::Conflict),
@@ -144,8 +148,8 @@ impl Commands {
     }
 
     /// Appends the command's record and returns once it is durable.
-    async fn append(&self, wanted: &Wanted, given: &[Header<'_>], payload: &[u8]) -> Result<(), Problem> {
-        let Wanted { tenant, device, .. } = wanted;
+    async fn append(&self, wanted: &CommandRequest, given: &[Header<'_>], payload: &[u8]) -> Result<(), Problem> {
+        let CommandRequest { tenant, device, .. } = wanted;
         let device = device.as_str();
         let mut headers = vec![
             Header { key: header::DEVICE_ID, value: Some(device.as_bytes()) },
@@ -180,7 +184,7 @@ impl Commands {
 async fn post(
     State(commands): State<Arc<Commands>>,
     Path(path): Path<(String, String)>,
-    Query(parameters): Query<Parameters>,
+    Query(parameters): Query<CommandParameters>,
     trace: TraceContext,
     given: HeaderMap,
     Payload(payload): Payload,
@@ -200,9 +204,9 @@ async fn post(
     wanted.answer(&progress).unwrap_or_else(|| Err(wanted.no_answer(&progress)))
 }
 
-impl Wanted {
+impl CommandRequest {
     /// The reply to the request, once it is known.
-    fn answer(&self, progress: &Progress) -> Option<Result<HttpResponse, Problem>> {
+    fn answer(&self, progress: &CommandProgress) -> Option<Result<HttpResponse, Problem>> {
         if let Some(response) = &progress.response {
             return Some(Ok(self.responded(response)));
         }
@@ -249,7 +253,7 @@ impl Wanted {
         self.problem(reason, outcome.end.name(), outcome.why.clone()).with_status(status).remedy(remedy)
     }
 
-    fn no_answer(&self, progress: &Progress) -> Problem {
+    fn no_answer(&self, progress: &CommandProgress) -> Problem {
         let (outcome, detail) = if progress.outcome.is_some() {
             (End::Accepted.name(), "the device has the command and has not answered in time")
         } else if progress.waits {
@@ -289,8 +293,8 @@ mod tests {
 
     use super::*;
 
-    fn wanted(is_one_way: bool) -> Wanted {
-        Wanted {
+    fn wanted(is_one_way: bool) -> CommandRequest {
+        CommandRequest {
             tenant: TenantId::default(),
             device: "d".parse().unwrap(),
             name: "on".to_owned(),
@@ -301,8 +305,8 @@ mod tests {
         }
     }
 
-    fn progress(waits: bool, outcome: Option<Outcome>) -> Progress {
-        Progress { waits, outcome, response: None }
+    fn progress(waits: bool, outcome: Option<Outcome>) -> CommandProgress {
+        CommandProgress { waits, outcome, response: None }
     }
 
     #[test]
@@ -349,7 +353,7 @@ mod tests {
             }
         }
         let response = Response { device: "d".into(), status: 404, content_type: None, payload: Bytes::new() };
-        let known = Progress { response: Some(response), ..Progress::default() };
+        let known = CommandProgress { response: Some(response), ..CommandProgress::default() };
         let answer = wanted(false).answer(&known).unwrap().unwrap();
         assert_eq!(answer.status(), StatusCode::OK);
         assert_eq!(answer.headers()["hono-cmd-status"], "404");

@@ -15,7 +15,7 @@ use millstream_view::{DecodeError, Encoded, SourcePartition};
 use serde::{Deserialize, Serialize};
 
 use super::command::{Command, RecordPosition};
-use super::state::Change;
+use super::state::CommandChange;
 
 /// Version of the value format; later versions are refused.
 const VERSION: u8 = 1;
@@ -37,14 +37,14 @@ struct Described {
     expires_ms: Option<i64>,
 }
 
-pub(super) fn encode(change: &Change, key: &mut Vec<u8>, value: &mut Vec<u8>) -> Encoded {
+pub(super) fn encode(change: &CommandChange, key: &mut Vec<u8>, value: &mut Vec<u8>) -> Encoded {
     match change {
-        Change::Waits(command) => {
+        CommandChange::Waits(command) => {
             encode_key(&command.tenant, &command.device, command.position, key);
             encode_value(command, value);
             Encoded::Value
         }
-        Change::Gone { tenant, device, position } => {
+        CommandChange::Gone { tenant, device, position } => {
             encode_key(tenant, device, *position, key);
             Encoded::Tombstone
         }
@@ -78,11 +78,13 @@ fn encode_value(command: &Command, value: &mut Vec<u8>) {
     value.extend_from_slice(&command.payload);
 }
 
-pub(super) fn decode(key: &[u8], value: Option<&[u8]>) -> Result<Change, DecodeError> {
+pub(super) fn decode(key: &[u8], value: Option<&[u8]>) -> Result<CommandChange, DecodeError> {
     let (tenant, device, position) = decode_key(key)?;
     match value {
-        None => Ok(Change::Gone { tenant, device, position }),
-        Some(value) => decode_value((tenant, device, position), value).map(|command| Change::Waits(Arc::new(command))),
+        None => Ok(CommandChange::Gone { tenant, device, position }),
+        Some(value) => {
+            decode_value((tenant, device, position), value).map(|command| CommandChange::Waits(Arc::new(command)))
+        }
     }
 }
 
@@ -170,13 +172,13 @@ mod tests {
         };
         for (command, written) in [(sample(), VALUE_1), (least, LEAST_1)] {
             let (mut key, mut value) = (Vec::new(), Vec::new());
-            assert_eq!(encode(&Change::Waits(Arc::new(command.clone())), &mut key, &mut value), Encoded::Value);
+            assert_eq!(encode(&CommandChange::Waits(Arc::new(command.clone())), &mut key, &mut value), Encoded::Value);
             assert_eq!(key, KEY_1);
             assert_eq!(value, written, "{}", String::from_utf8_lossy(&value));
-            let Change::Waits(read) = decode(KEY_1, Some(written)).unwrap() else { panic!("a tombstone") };
+            let CommandChange::Waits(read) = decode(KEY_1, Some(written)).unwrap() else { panic!("a tombstone") };
             assert_eq!(*read, command);
         }
-        let Change::Gone { tenant, device, position } = decode(KEY_1, None).unwrap() else { panic!("a value") };
+        let CommandChange::Gone { tenant, device, position } = decode(KEY_1, None).unwrap() else { panic!("a value") };
         assert_eq!((tenant, device, position), (sample().tenant, sample().device, sample().position));
     }
 

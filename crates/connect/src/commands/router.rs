@@ -18,7 +18,7 @@ use super::routes::{Routes, RoutingContext};
 const SHARDS: u32 = 16;
 
 pub(crate) struct Router {
-    shards: Vec<Mutex<Shard>>,
+    shards: Vec<Mutex<RouterShard>>,
     devices: Arc<dyn Devices>,
     notes: Arc<Notes>,
     request_ids: RequestIds,
@@ -26,7 +26,7 @@ pub(crate) struct Router {
 }
 
 #[derive(Debug, Default)]
-struct Shard {
+struct RouterShard {
     tenants: HashMap<TenantId, Routes>,
     expiries: BTreeMap<(i64, RecordPosition), Arc<Command>>,
 }
@@ -37,7 +37,7 @@ impl Router {
         Self { shards, devices, notes, request_ids, newest_listener: AtomicU64::new(0) }
     }
 
-    fn shard(&self, tenant: &TenantId) -> &Mutex<Shard> {
+    fn shard(&self, tenant: &TenantId) -> &Mutex<RouterShard> {
         &self.shards[partition_of_key(tenant.as_str().as_bytes(), SHARDS).0 as usize]
     }
 
@@ -148,7 +148,7 @@ impl Drop for Listening {
     }
 }
 
-impl Shard {
+impl RouterShard {
     fn tidy(&mut self, tenant: &TenantId) {
         if self.tenants.get(tenant).is_some_and(Routes::is_empty) {
             self.tenants.remove(tenant);

@@ -12,7 +12,7 @@ use serde_json::json;
 use tokio::sync::{mpsc, oneshot};
 
 use super::command::{Command, RecordPosition};
-use super::delivery::{Delivery, Note, Notes};
+use super::delivery::{CommandDelivery, Note, Notes};
 use super::listener::{Once, Way, Whose};
 use super::listeners::Devices;
 use super::outcome::{End, Outcome};
@@ -47,18 +47,18 @@ impl TestDevices {
 }
 
 enum Receiver {
-    Once(oneshot::Receiver<Delivery>),
-    Stream(mpsc::Receiver<Delivery>),
+    Once(oneshot::Receiver<CommandDelivery>),
+    Stream(mpsc::Receiver<CommandDelivery>),
 }
 
-struct Listener {
+struct TestListener {
     listening: Listening,
     receiver: Receiver,
     /// Takes nothing until it is told to.
     is_lazy: bool,
 }
 
-impl Listener {
+impl TestListener {
     fn via(&self) -> Option<&str> {
         match &self.listening.whose {
             Whose::Device { via, .. } => via.as_deref(),
@@ -74,7 +74,7 @@ impl Listener {
         matches!(&self.listening.whose, Whose::Device { device: named, .. } if **named == *device) || !self.is_exact()
     }
 
-    fn take(&mut self) -> Option<Delivery> {
+    fn take(&mut self) -> Option<CommandDelivery> {
         match &mut self.receiver {
             Receiver::Once(once) => once.try_recv().ok(),
             Receiver::Stream(stream) => stream.try_recv().ok(),
@@ -82,7 +82,7 @@ impl Listener {
     }
 }
 
-struct World {
+struct RouterWorld {
     known: Arc<TestDevices>,
     notes: Arc<Notes>,
     router: Arc<Router>,
@@ -92,14 +92,14 @@ struct World {
     /// The newest listener when a command came back last.
     returned: HashMap<RecordPosition, u64>,
     newest: u64,
-    listeners: Vec<Listener>,
-    hands: Vec<Delivery>,
+    listeners: Vec<TestListener>,
+    hands: Vec<CommandDelivery>,
     delivered: HashSet<RecordPosition>,
     last_first: HashMap<String, RecordPosition>,
     last_gateway: HashMap<String, String>,
 }
 
-impl World {
+impl RouterWorld {
     fn new() -> Self {
         let (known, notes) = (Arc::new(TestDevices::default()), Arc::new(Notes::default()));
         for (device, via, groups) in [("d0", &["g0"][..], &[][..]), ("d1", &["g0", "g1"], &[]), ("d2", &[], &["group"])]
@@ -160,7 +160,7 @@ impl World {
         };
         let listening = self.router.listen(&TenantId::default(), whose, way, self.now_ms);
         self.newest = listening.id;
-        self.listeners.push(Listener { listening, receiver, is_lazy });
+        self.listeners.push(TestListener { listening, receiver, is_lazy });
         self.look();
     }
 
@@ -203,7 +203,7 @@ impl World {
         }
     }
 
-    fn take_in_hand(&mut self, delivery: Delivery) {
+    fn take_in_hand(&mut self, delivery: CommandDelivery) {
         let command = delivery.command();
         let (position, device) = (command.position, command.device.to_string());
         let others = self.hands.iter().filter(|other| *other.command().device == *device);
@@ -218,7 +218,7 @@ impl World {
     }
 
     /// Checks that the listener was the right one for this delivery.
-    fn check_delivery(&self, index: usize, delivery: &Delivery) {
+    fn check_delivery(&self, index: usize, delivery: &CommandDelivery) {
         let (got, command) = (&self.listeners[index], delivery.command());
         let device = &*command.device;
         let after = self.returned.get(&command.position).copied().unwrap_or(0);
@@ -263,7 +263,7 @@ impl World {
 }
 
 #[derive(Debug, Clone)]
-enum Step {
+enum RouterStep {
     Send { device: usize, ttl_ms: Option<i64> },
     Listen { device: Option<usize>, via: Option<usize>, room: Option<usize>, is_lazy: bool },
     Leave(usize),
@@ -279,32 +279,32 @@ enum Step {
 const DEVICES: [&str; 3] = ["d0", "d1", "d2"];
 const GATEWAYS: [&str; 3] = ["g0", "g1", "g2"];
 
-fn step() -> impl Strategy<Value = Step> {
+fn step() -> impl Strategy<Value = RouterStep> {
     let ttl = prop::option::of(1..50_i64);
     prop_oneof![
-        6 => (0..3_usize, ttl).prop_map(|(device, ttl_ms)| Step::Send { device, ttl_ms }),
+        6 => (0..3_usize, ttl).prop_map(|(device, ttl_ms)| RouterStep::Send { device, ttl_ms }),
         4 => (prop::option::weighted(0.7, 0..3_usize), prop::option::of(0..3_usize), prop::option::of(1..3_usize), prop::bool::weighted(0.2))
-            .prop_map(|(device, via, room, is_lazy)| Step::Listen { device, via, room, is_lazy }),
-        2 => any::<usize>().prop_map(Step::Leave),
-        1 => any::<usize>().prop_map(Step::Take),
-        4 => any::<usize>().prop_map(Step::Accept),
-        2 => any::<usize>().prop_map(Step::Release),
-        1 => any::<usize>().prop_map(Step::Reject),
-        1 => (0..3_usize, 0..3_usize).prop_map(|(device, gateway)| Step::Seen { device, gateway }),
+            .prop_map(|(device, via, room, is_lazy)| RouterStep::Listen { device, via, room, is_lazy }),
+        2 => any::<usize>().prop_map(RouterStep::Leave),
+        1 => any::<usize>().prop_map(RouterStep::Take),
+        4 => any::<usize>().prop_map(RouterStep::Accept),
+        2 => any::<usize>().prop_map(RouterStep::Release),
+        1 => any::<usize>().prop_map(RouterStep::Reject),
+        1 => (0..3_usize, 0..3_usize).prop_map(|(device, gateway)| RouterStep::Seen { device, gateway }),
         1 => (0..3_usize, prop::bool::weighted(0.8), prop::collection::vec(0..3_usize, 0..3))
-            .prop_map(|(device, is_enabled, via)| Step::Register { device, is_enabled, via }),
-        2 => (1..30_i64).prop_map(Step::Pass),
+            .prop_map(|(device, is_enabled, via)| RouterStep::Register { device, is_enabled, via }),
+        2 => (1..30_i64).prop_map(RouterStep::Pass),
     ]
 }
 
-fn run(world: &mut World, step: &Step) {
+fn run(world: &mut RouterWorld, step: &RouterStep) {
     let pick = |index: usize, count: usize| (count > 0).then(|| index % count);
     match step {
-        Step::Send { device, ttl_ms } => {
+        RouterStep::Send { device, ttl_ms } => {
             world.send(DEVICES[*device], *ttl_ms);
             world.check_device(DEVICES[*device]);
         }
-        Step::Listen { device, via, room, is_lazy } => {
+        RouterStep::Listen { device, via, room, is_lazy } => {
             let via = via.map(|via| Arc::from(GATEWAYS[via]));
             match device.map(|device| DEVICES[device]) {
                 Some(device) => {
@@ -318,12 +318,12 @@ fn run(world: &mut World, step: &Step) {
                 }
             }
         }
-        Step::Leave(index) => {
+        RouterStep::Leave(index) => {
             if let Some(index) = pick(*index, world.listeners.len()) {
                 world.listeners.remove(index);
             }
         }
-        Step::Take(index) => {
+        RouterStep::Take(index) => {
             if let Some(index) = pick(*index, world.listeners.len())
                 && let Some(delivery) = world.listeners[index].take()
             {
@@ -331,27 +331,27 @@ fn run(world: &mut World, step: &Step) {
             }
             world.router.retry(world.now_ms);
         }
-        Step::Accept(index) | Step::Release(index) | Step::Reject(index) => {
+        RouterStep::Accept(index) | RouterStep::Release(index) | RouterStep::Reject(index) => {
             let Some(index) = pick(*index, world.hands.len()) else { return };
             let delivery = world.hands.remove(index);
             let device = delivery.command().device.clone();
             match step {
-                Step::Accept(_) => delivery.accept(),
-                Step::Reject(_) => delivery.reject(400, "no"),
+                RouterStep::Accept(_) => delivery.accept(),
+                RouterStep::Reject(_) => delivery.reject(400, "no"),
                 _ => delivery.release(),
             }
             world.look();
             world.check_device(&device);
         }
-        Step::Seen { device, gateway } => {
+        RouterStep::Seen { device, gateway } => {
             world.router.seen_behind(&TenantId::default(), DEVICES[*device], GATEWAYS[*gateway]);
             world.last_gateway.insert(DEVICES[*device].to_owned(), GATEWAYS[*gateway].to_owned());
         }
-        Step::Register { device, is_enabled, via } => {
+        RouterStep::Register { device, is_enabled, via } => {
             let via: Vec<&str> = via.iter().map(|gateway| GATEWAYS[*gateway]).collect();
             world.known.set(DEVICES[*device], *is_enabled, &via, &[]);
         }
-        Step::Pass(ms) => {
+        RouterStep::Pass(ms) => {
             world.now_ms += ms;
             world.router.expire(world.now_ms);
         }
@@ -362,7 +362,7 @@ fn run(world: &mut World, step: &Step) {
 proptest! {
     #[test]
     fn each_command_ends_once_in_order_and_reaches_only_permitted_listeners(steps in prop::collection::vec(step(), 0..120)) {
-        let mut world = World::new();
+        let mut world = RouterWorld::new();
         steps.iter().for_each(|step| run(&mut world, step));
         world.hands.clear();
         world.look();
@@ -387,7 +387,7 @@ fn by_itself(device: &str) -> Whose {
 
 #[test]
 fn the_latest_request_gets_the_command_and_the_others_are_told_at_once() {
-    let mut world = World::new();
+    let mut world = RouterWorld::new();
     world.listen(by_itself("d0"), None, true);
     world.listen(by_itself("d0"), None, true);
     let Receiver::Once(first) = &mut world.listeners[0].receiver else { panic!("a stream") };
@@ -404,7 +404,7 @@ fn the_latest_request_gets_the_command_and_the_others_are_told_at_once() {
 
 #[test]
 fn a_command_without_time_is_released_at_once_and_one_with_time_waits_for_the_next_listener() {
-    let mut world = World::new();
+    let mut world = RouterWorld::new();
     world.send("d0", None);
     world.send("d0", Some(10));
     assert_eq!(world.ends[&world.commands[0].position].end, End::Released);
@@ -420,7 +420,7 @@ fn a_command_without_time_is_released_at_once_and_one_with_time_waits_for_the_ne
 
 #[test]
 fn a_command_for_a_full_listener_is_released_or_retried() {
-    let mut world = World::new();
+    let mut world = RouterWorld::new();
     world.listen(Whose::Behind { gateway: "g0".into() }, Some(1), true);
     world.send("d0", None);
     world.send("d1", None);
@@ -434,7 +434,7 @@ fn a_command_for_a_full_listener_is_released_or_retried() {
 
 #[test]
 fn a_device_that_is_gone_when_its_command_is_to_be_delivered_rejects_it() {
-    let mut world = World::new();
+    let mut world = RouterWorld::new();
     world.send("d0", Some(10));
     world.known.set("d0", false, &[], &[]);
     world.listen(by_itself("d0"), Some(1), false);

@@ -29,7 +29,7 @@ enum Phase {
 }
 
 #[derive(Debug)]
-struct Entry {
+struct RoutedCommand {
     command: Arc<Command>,
     phase: Phase,
     /// Only newer listeners than this one get the command.
@@ -38,14 +38,14 @@ struct Entry {
 
 /// The commands that wait for one device.
 #[derive(Debug, Default)]
-struct Queue {
-    entries: BTreeMap<RecordPosition, Entry>,
+struct CommandQueue {
+    entries: BTreeMap<RecordPosition, RoutedCommand>,
     in_hand: Option<RecordPosition>,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct Routes {
-    queues: HashMap<Arc<str>, Queue>,
+    queues: HashMap<Arc<str>, CommandQueue>,
     pub(super) listeners: Listeners,
     /// Devices whose listener was full at the last hand-over.
     full: HashSet<Arc<str>>,
@@ -61,7 +61,7 @@ pub(super) struct RoutingContext<'a> {
 }
 
 impl RoutingContext<'_> {
-    fn end(&self, entry: &mut Entry, outcome: Outcome) {
+    fn end(&self, entry: &mut RoutedCommand, outcome: Outcome) {
         entry.phase = Phase::Ended;
         self.notes.add(Note::Ends(Arc::clone(&entry.command), outcome));
     }
@@ -75,7 +75,7 @@ impl Routes {
     pub(super) fn arrive(&mut self, command: &Arc<Command>, context: &RoutingContext<'_>) {
         let device = Arc::clone(&command.device);
         let queue = self.queues.entry(Arc::clone(&device)).or_default();
-        let entry = Entry { command: Arc::clone(command), phase: Phase::Waits, newer_than: 0 };
+        let entry = RoutedCommand { command: Arc::clone(command), phase: Phase::Waits, newer_than: 0 };
         queue.entries.insert(command.position, entry);
         self.hand_over(&device, context);
         let entry = self.queues.get(&device).and_then(|queue| queue.entries.get(&command.position));
@@ -89,7 +89,7 @@ impl Routes {
         match whose {
             Whose::Device { device, .. } => self.hand_over(device, context),
             Whose::Behind { .. } => {
-                let first = |queue: &Queue| queue.entries.values().next().map(|entry| entry.command.received_ms);
+                let first = |queue: &CommandQueue| queue.entries.values().next().map(|entry| entry.command.received_ms);
                 let mut waiting: Vec<_> = self.queues.iter().map(|(device, queue)| (first(queue), device)).collect();
                 waiting.sort_unstable();
                 let devices: Vec<Arc<str>> = waiting.into_iter().map(|(_, device)| Arc::clone(device)).collect();

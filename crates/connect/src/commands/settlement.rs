@@ -31,7 +31,7 @@ pub(crate) struct Settlement {
 }
 
 /// An outcome that its owner has not confirmed yet.
-struct Flight {
+struct PendingOutcome {
     command: Arc<Command>,
     outcome: Outcome,
     answer: millstream_view::Answer<CommandView>,
@@ -55,7 +55,7 @@ impl Settlement {
         }
         self.read_notes();
         self.hand_over(&mut flights);
-        for Flight { answer, .. } in flights {
+        for PendingOutcome { answer, .. } in flights {
             // Durable outcomes are already applied; the next start resumes commands whose append fails now.
             let _ = answer.blocking_recv();
         }
@@ -85,14 +85,14 @@ impl Settlement {
         }
     }
 
-    fn hand_over(&mut self, flights: &mut Vec<Flight>) {
+    fn hand_over(&mut self, flights: &mut Vec<PendingOutcome>) {
         for (command, outcome) in std::mem::take(&mut self.ends) {
             let handed = self.streams.response_partition(&command.tenant, &command.device).map(|tell| {
                 let ask = Ask::End { command: Arc::clone(&command), outcome: outcome.clone(), tell };
                 self.views.submit(owner(&self.views, &command.tenant, &command.device), ask)
             });
             match handed {
-                Ok(Ok(answer)) => flights.push(Flight { command, outcome, answer }),
+                Ok(Ok(answer)) => flights.push(PendingOutcome { command, outcome, answer }),
                 Ok(Err(error)) => self.again(command, outcome, &error),
                 Err(error) => self.again(command, outcome, &error.into()),
             }
@@ -100,7 +100,7 @@ impl Settlement {
     }
 
     /// Returns the flight if its append is still open.
-    fn landed(&mut self, mut flight: Flight) -> Option<Flight> {
+    fn landed(&mut self, mut flight: PendingOutcome) -> Option<PendingOutcome> {
         match flight.answer.try_recv() {
             Err(tokio::sync::oneshot::error::TryRecvError::Empty) => Some(flight),
             Ok(Err(error)) => {

@@ -10,11 +10,11 @@ use super::command::{Command, RecordPosition};
 /// The waiting commands of all tenants of a partition.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct State {
-    tenants: imbl::HashMap<TenantId, OfTenant>,
+    tenants: imbl::HashMap<TenantId, TenantCommands>,
 }
 
 #[derive(Debug, Clone, Default)]
-struct OfTenant {
+struct TenantCommands {
     devices: imbl::HashMap<Arc<str>, imbl::OrdMap<RecordPosition, Arc<Command>>>,
     /// Approximate memory of the tenant's commands together.
     size_bytes: usize,
@@ -22,22 +22,22 @@ struct OfTenant {
 
 /// A command starts to wait or is removed.
 #[derive(Debug, Clone)]
-pub(crate) enum Change {
+pub(crate) enum CommandChange {
     Waits(Arc<Command>),
     Gone { tenant: TenantId, device: Arc<str>, position: RecordPosition },
 }
 
 impl State {
-    pub(crate) fn apply(&mut self, change: &Change) {
+    pub(crate) fn apply(&mut self, change: &CommandChange) {
         match change {
-            Change::Waits(command) => {
+            CommandChange::Waits(command) => {
                 let known = self.tenants.entry(command.tenant.clone()).or_default();
                 let queue = known.devices.entry(Arc::clone(&command.device)).or_default();
                 let before =
                     queue.insert(command.position, Arc::clone(command)).map_or(0, |before| before.size_bytes());
                 known.size_bytes = known.size_bytes + command.size_bytes() - before;
             }
-            Change::Gone { tenant, device, position } => {
+            CommandChange::Gone { tenant, device, position } => {
                 let Some(known) = self.tenants.get_mut(tenant) else { return };
                 let Some(queue) = known.devices.get_mut(device) else { return };
                 known.size_bytes -= queue.remove(position).map_or(0, |before| before.size_bytes());

@@ -15,14 +15,14 @@ use tempfile::TempDir;
 use tokio::sync::oneshot;
 
 use super::notice::NOTICE_TYPE;
-use super::{CommandsConfig, Delivery, Listening, Once, Way, Whose};
+use super::{CommandDelivery, CommandsConfig, Listening, Once, Way, Whose};
 use crate::registry::{self, Device};
 use crate::{Connect, ConnectConfig};
 
 /// Longest wait for an expected event; a test that waits longer fails.
 const LONG: Duration = Duration::from_secs(120);
 
-struct World {
+struct CommandsWorld {
     log: Arc<Embedded>,
     connect: Connect,
     clock: Arc<ManualClock>,
@@ -31,7 +31,7 @@ struct World {
 /// A notice: its headers but for the time, and its body.
 type Notice = (Vec<(String, String)>, Value);
 
-impl World {
+impl CommandsWorld {
     fn open(dir: &Path, config: CommandsConfig) -> Self {
         let clock = Arc::new(ManualClock::at(1_000_000));
         let real = Arc::new(SystemClock::default());
@@ -54,8 +54,11 @@ impl World {
         let world = Self::open(dir, CommandsConfig { waiting_max_per_device: 2, ..CommandsConfig::default() });
         for device in ["d", "e"] {
             let (tenant, value) = (TenantId::default(), Arc::new(Device::default()));
-            let command =
-                registry::Command::CreateDevice { tenant: tenant.clone(), device: device.parse().unwrap(), value };
+            let command = registry::RegistryCommand::CreateDevice {
+                tenant: tenant.clone(),
+                device: device.parse().unwrap(),
+                value,
+            };
             let asked = world.connect.registry().ask(&tenant, command);
             tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(asked).unwrap();
         }
@@ -114,7 +117,7 @@ impl World {
         notices
     }
 
-    fn listen(&self, device: &str) -> (Listening, oneshot::Receiver<Delivery>) {
+    fn listen(&self, device: &str) -> (Listening, oneshot::Receiver<CommandDelivery>) {
         let (sender, receiver) = oneshot::channel();
         let whose = Whose::Device { device: device.into(), via: None };
         (self.connect.commands.listen(&TenantId::default(), whose, Way::Once(Once::new(sender))), receiver)
@@ -164,7 +167,7 @@ fn outcome(notice: &Notice) -> (&str, &str) {
 #[test]
 fn a_command_that_nobody_listens_for_is_released_with_one_notice_in_honos_form() {
     let dir = tempfile::tempdir().unwrap();
-    let world = World::new(dir.path());
+    let world = CommandsWorld::new(dir.path());
     let metadata = ("delivery-failure-notification-metadata-order", "7");
     world.send("e", "c1", &[("response-required", "true"), metadata]);
     let notices = world.notices_before_another(1);
@@ -186,7 +189,7 @@ fn a_command_that_nobody_listens_for_is_released_with_one_notice_in_honos_form()
 #[test]
 fn invalid_commands_and_commands_over_a_limit_are_rejected() {
     let dir = tempfile::tempdir().unwrap();
-    let world = World::new(dir.path());
+    let world = CommandsWorld::new(dir.path());
     let wait = ("ttl", "60000");
     let sent = [
         ("nobody", "c1", wait),
@@ -212,11 +215,11 @@ fn of_id(notice: &Notice) -> (String, String) {
 #[test]
 fn a_command_waits_for_its_device_over_a_restart_and_is_taken_once() {
     let dir = tempfile::tempdir().unwrap();
-    let world = World::new(dir.path());
+    let world = CommandsWorld::new(dir.path());
     world.send("e", "c1", &[("ttl", "60000"), ("response-required", "true"), ("content-type", "application/json")]);
     world.send("e", "c2", &[("ttl", "60000")]);
     world.stop();
-    let world = World::open(dir.path(), CommandsConfig::default());
+    let world = CommandsWorld::open(dir.path(), CommandsConfig::default());
     for (id, is_answered) in [("c1", true), ("c2", false)] {
         let (_listening, receiver) = world.listen("e");
         let delivery = receiver.blocking_recv().unwrap();
@@ -229,7 +232,7 @@ fn a_command_waits_for_its_device_over_a_restart_and_is_taken_once() {
         delivery.accept();
     }
     world.stop();
-    let world = World::open(dir.path(), CommandsConfig::default());
+    let world = CommandsWorld::open(dir.path(), CommandsConfig::default());
     let (_listening, mut receiver) = world.listen("e");
     assert!(world.notices_before_another(0).is_empty());
     assert_eq!(receiver.try_recv().unwrap_err(), oneshot::error::TryRecvError::Empty);
@@ -239,17 +242,17 @@ fn a_command_waits_for_its_device_over_a_restart_and_is_taken_once() {
 #[test]
 fn a_command_that_was_in_hand_in_a_crash_is_released_once_or_delivered_again() {
     let dir = tempfile::tempdir().unwrap();
-    let world = World::new(dir.path());
+    let world = CommandsWorld::new(dir.path());
     let (_of_d, in_hand_of_d) = world.listen("d");
     let (_of_e, in_hand_of_e) = world.listen("e");
     world.send("d", "c1", &[]);
     world.send("e", "c2", &[("ttl", "60000")]);
     let in_hand = [in_hand_of_d.blocking_recv().unwrap(), in_hand_of_e.blocking_recv().unwrap()];
     let crashed = world.crash(dir.path());
-    in_hand.into_iter().for_each(Delivery::accept);
+    in_hand.into_iter().for_each(CommandDelivery::accept);
     world.stop();
 
-    let world = World::open(crashed.path(), CommandsConfig::default());
+    let world = CommandsWorld::open(crashed.path(), CommandsConfig::default());
     let (_listening, receiver) = world.listen("e");
     let delivery = receiver.blocking_recv().unwrap();
     assert_eq!(delivery.command().correlation_id.as_deref(), Some("c2"));
@@ -259,7 +262,7 @@ fn a_command_that_was_in_hand_in_a_crash_is_released_once_or_delivered_again() {
     let told = notices[0].1["error"].as_str().unwrap();
     assert!(told.contains("the server ended before it was known"), "{told}");
     world.stop();
-    let world = World::open(crashed.path(), CommandsConfig::default());
+    let world = CommandsWorld::open(crashed.path(), CommandsConfig::default());
     assert_eq!(world.notices_before_another(2).len(), 1, "no second end");
     world.stop();
 }
@@ -267,7 +270,7 @@ fn a_command_that_was_in_hand_in_a_crash_is_released_once_or_delivered_again() {
 #[test]
 fn a_command_whose_time_is_over_expires() {
     let dir = tempfile::tempdir().unwrap();
-    let world = World::new(dir.path());
+    let world = CommandsWorld::new(dir.path());
     world.send("e", "c1", &[("ttl", "5000")]);
     let (listening, receiver) = world.listen("e");
     receiver.blocking_recv().unwrap().release();

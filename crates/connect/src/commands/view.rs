@@ -9,7 +9,7 @@ use millstream_view::{DecodeError, Draft, Encoded, InState, SourcePartition, Vie
 use super::command::{Arrived, Command};
 use super::notice::notice;
 use super::outcome::Outcome;
-use super::state::{Change, State};
+use super::state::{CommandChange, State};
 use super::{CommandsConfig, record};
 
 pub(crate) struct CommandView {
@@ -41,7 +41,7 @@ impl Limits {
 }
 
 /// A record of a command stream and the destination of its notice.
-pub(crate) struct Item {
+pub(crate) struct StreamItem {
     pub(crate) arrived: Arrived,
     pub(crate) tell: TopicPartition,
 }
@@ -51,7 +51,7 @@ pub(crate) enum Ask {
     Take {
         source: SourcePartition,
         next: Offset,
-        items: Vec<(Offset, Item)>,
+        items: Vec<(Offset, StreamItem)>,
     },
     /// Ends a command with this outcome.
     End {
@@ -81,7 +81,7 @@ pub(crate) trait ChangeSink: Send + Sync {
 impl View for CommandView {
     type State = State;
     type Storage = InState;
-    type Change = Change;
+    type Change = CommandChange;
     type Command = Ask;
     type Answer = DurableChange;
     const NAME: &'static str = "commands";
@@ -104,15 +104,15 @@ impl View for CommandView {
         self.sink.landed(answer);
     }
 
-    fn apply(state: &mut State, change: &Change) {
+    fn apply(state: &mut State, change: &CommandChange) {
         state.apply(change);
     }
 
-    fn encode(change: &Change, key: &mut Vec<u8>, value: &mut Vec<u8>) -> Encoded {
+    fn encode(change: &CommandChange, key: &mut Vec<u8>, value: &mut Vec<u8>) -> Encoded {
         record::encode(change, key, value)
     }
 
-    fn decode(key: &[u8], value: Option<&[u8]>) -> Result<Change, DecodeError> {
+    fn decode(key: &[u8], value: Option<&[u8]>) -> Result<CommandChange, DecodeError> {
         record::decode(key, value)
     }
 }
@@ -123,11 +123,11 @@ impl CommandView {
         draft: &mut Draft<'_, Self>,
         source: SourcePartition,
         next: Offset,
-        items: Vec<(Offset, Item)>,
+        items: Vec<(Offset, StreamItem)>,
     ) -> DurableChange {
         let applied = draft.applied(source);
         let (mut waiting, mut refused) = (Vec::new(), Vec::new());
-        for (_, Item { arrived, tell }) in items.into_iter().filter(|(offset, _)| *offset >= applied) {
+        for (_, StreamItem { arrived, tell }) in items.into_iter().filter(|(offset, _)| *offset >= applied) {
             let Arrived { mut command, ttl_ms, fault } = arrived;
             command.received_ms = draft.now_ms();
             let ttl_ms = ttl_ms.map(|ttl_ms| ttl_ms.min(self.limits.ttl_max_ms));
@@ -136,7 +136,7 @@ impl CommandView {
             let command = Arc::new(command);
             match fault {
                 None => {
-                    draft.change(Change::Waits(Arc::clone(&command)));
+                    draft.change(CommandChange::Waits(Arc::clone(&command)));
                     waiting.push(command);
                 }
                 Some(outcome) => {
@@ -182,7 +182,7 @@ fn end(
     if draft.state().get(tenant, device, position).is_none() {
         return DurableChange::Ended(None);
     }
-    draft.change(Change::Gone { tenant: tenant.clone(), device: Arc::clone(device), position });
+    draft.change(CommandChange::Gone { tenant: tenant.clone(), device: Arc::clone(device), position });
     tell_end(draft, command, &outcome, tell);
     DurableChange::Ended(Some((Arc::clone(command), outcome)))
 }

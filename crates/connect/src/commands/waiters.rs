@@ -13,7 +13,7 @@ use super::response::Response;
 
 /// The progress of a command.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Progress {
+pub(crate) struct CommandProgress {
     /// It waits for its device; no listener is connected.
     pub(crate) waits: bool,
     pub(crate) outcome: Option<Outcome>,
@@ -41,14 +41,14 @@ pub(crate) struct Waiters {
 #[derive(Debug)]
 struct WaitingRequest {
     device: Arc<str>,
-    progress: watch::Sender<Progress>,
+    progress: watch::Sender<CommandProgress>,
 }
 
 /// A registered waiter; dropping it ends the registration.
 pub(crate) struct Waiter {
     of: Arc<Waiters>,
     name: Name,
-    pub(crate) progress: watch::Receiver<Progress>,
+    pub(crate) progress: watch::Receiver<CommandProgress>,
 }
 
 impl Drop for Waiter {
@@ -78,7 +78,7 @@ impl Waiters {
         if known.len() >= self.max {
             return Err(CannotWait::Full);
         }
-        let (sender, progress) = watch::channel(Progress::default());
+        let (sender, progress) = watch::channel(CommandProgress::default());
         known.insert(name.clone(), WaitingRequest { device: device.into(), progress: sender });
         Ok(Waiter { of: Arc::clone(self), name, progress })
     }
@@ -99,13 +99,13 @@ impl Waiters {
         self.tell(tenant, correlation_id, &device, |progress| progress.response = Some(response));
     }
 
-    fn tell_of(&self, command: &Command, change: impl FnOnce(&mut Progress)) {
+    fn tell_of(&self, command: &Command, change: impl FnOnce(&mut CommandProgress)) {
         if let Some(id) = &command.correlation_id {
             self.tell(&command.tenant, id, &command.device, change);
         }
     }
 
-    fn tell(&self, tenant: &TenantId, id: &str, device: &str, change: impl FnOnce(&mut Progress)) {
+    fn tell(&self, tenant: &TenantId, id: &str, device: &str, change: impl FnOnce(&mut CommandProgress)) {
         let known = self.known.lock();
         if known.is_empty() {
             return;

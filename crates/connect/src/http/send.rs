@@ -75,7 +75,7 @@ impl<'a> NamedDevice<'a> {
 pub(super) struct Figures {
     pub(super) delivery: Delivery,
     pub(super) payload_bytes: usize,
-    /// By the monotonic clock.
+    /// The arrival of the request, by the monotonic clock.
     pub(super) started: Duration,
 }
 
@@ -189,8 +189,8 @@ impl HttpAdapter {
         problem.into_response()
     }
 
-    /// Waits for the log's reply to a message, passes an answer to a command on, and waits for a command if the sender
-    /// wants one.
+    /// Waits for the log's reply to a message, passes an answer to a
+    /// command on, and waits for a command if the sender wants one.
     async fn finish(
         &self,
         offered: Result<(Arc<TenantStreams>, Offered), Problem>,

@@ -13,7 +13,7 @@ use tokio::sync::oneshot;
 
 use super::HttpAdapter;
 use crate::adapter::UNAUTHENTICATED;
-use crate::commands::{Commands, Delivery, Listening, Once, Way, Whose};
+use crate::commands::{CommandDelivery, Commands, Listening, Once, Way, Whose};
 use crate::metrics::{Direction, ProcessingOutcome, TenantMetrics};
 use crate::registry::TenantState;
 
@@ -24,7 +24,7 @@ const TARGET_DEVICE: HeaderName = HeaderName::from_static("hono-cmd-target-devic
 /// A device that waits for a command; dropping it ends the wait and releases a command that arrived meanwhile.
 pub(super) struct Waiting {
     listening: [Option<Listening>; 2],
-    inbox: oneshot::Receiver<Delivery>,
+    inbox: oneshot::Receiver<CommandDelivery>,
     ttd: Duration,
 }
 
@@ -51,7 +51,7 @@ impl Waiting {
 
     /// Waits for the command; `None` if none comes in time, if a later request of the device takes the place of this
     /// one, or if the server stops.
-    pub(super) async fn command(mut self, more_time: &MoreTime) -> Option<Delivery> {
+    pub(super) async fn command(mut self, more_time: &MoreTime) -> Option<CommandDelivery> {
         tokio::select! {
             biased;
             delivered = &mut self.inbox => return delivered.ok(),
@@ -66,7 +66,12 @@ impl Waiting {
 impl HttpAdapter {
     /// Counts a command and makes the answer that carries it to `caller`. Rejects the command and returns `None` if
     /// it does not fit into HTTP headers.
-    pub(super) fn command_answer(&self, delivery: Delivery, caller: &str, meter: &TenantMetrics) -> Option<Response> {
+    pub(super) fn command_answer(
+        &self,
+        delivery: CommandDelivery,
+        caller: &str,
+        meter: &TenantMetrics,
+    ) -> Option<Response> {
         let command = delivery.command();
         let took_ms = self.wall.now_ms().saturating_sub(command.received_ms);
         let took = Duration::from_millis(u64::try_from(took_ms).unwrap_or(0));
@@ -86,7 +91,7 @@ impl HttpAdapter {
     }
 }
 
-fn headers(delivery: &Delivery, caller: &str) -> Result<HeaderMap, String> {
+fn headers(delivery: &CommandDelivery, caller: &str) -> Result<HeaderMap, String> {
     let command = delivery.command();
     let target = (*command.device != *caller && caller != UNAUTHENTICATED).then_some(&*command.device);
     let mut headers = HeaderMap::new();

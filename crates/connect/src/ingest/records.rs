@@ -4,11 +4,11 @@ use millstream_types::Record;
 use smallvec::SmallVec;
 
 use super::message::{Envelope, Message};
-use crate::outgoing::{Headers, Numbers, Outgoing, Reply};
+use crate::outgoing::{AdapterMessage, DeviceReply, Headers, Numbers};
 use crate::sender::Sender;
 
 /// The parts that all records of a run are made from.
-pub(super) struct Draft<'a> {
+pub(super) struct RecordDraft<'a> {
     pub(super) adapter: &'static str,
     pub(super) envelope: &'a Envelope<'a>,
     pub(super) sender: &'a Sender<'a>,
@@ -17,7 +17,7 @@ pub(super) struct Draft<'a> {
 }
 
 /// Makes the records of `run`, in order, and hands them to `take`.
-pub(super) fn write<M: Message, R>(draft: &Draft<'_>, run: &[M], take: impl FnOnce(&[Record<'_>]) -> R) -> R {
+pub(super) fn write<M: Message, R>(draft: &RecordDraft<'_>, run: &[M], take: impl FnOnce(&[Record<'_>]) -> R) -> R {
     let alike = || run.chunk_by(|a, b| draft.envelope.are_alike(a, b));
     let headers: SmallVec<[Headers<'_>; 1]> = alike().map(|messages| draft.headers(&messages[0])).collect();
     let mut records: SmallVec<[Record<'_>; 1]> = SmallVec::with_capacity(run.len());
@@ -28,19 +28,19 @@ pub(super) fn write<M: Message, R>(draft: &Draft<'_>, run: &[M], take: impl FnOn
     take(&records)
 }
 
-impl<'a> Draft<'a> {
+impl<'a> RecordDraft<'a> {
     fn headers<M: Message>(&self, message: &'a M) -> Headers<'a> {
         let mut headers = self.outgoing(message).headers(self.sender, self.numbers);
         let properties = message.user_properties();
         if properties.clone().next().is_some() {
-            Outgoing::add_user_properties(&mut headers, properties);
+            AdapterMessage::add_user_properties(&mut headers, properties);
         }
         headers
     }
 
-    fn outgoing<M: Message>(&self, message: &'a M) -> Outgoing<'a> {
+    fn outgoing<M: Message>(&self, message: &'a M) -> AdapterMessage<'a> {
         let Envelope { caller, delivery, address, reply, .. } = *self.envelope;
-        Outgoing {
+        AdapterMessage {
             adapter: self.adapter,
             delivery,
             address,
@@ -49,7 +49,7 @@ impl<'a> Draft<'a> {
             traceparent: self.traceparent,
             is_retained: message.is_retained(),
             payload: message.payload(),
-            reply: reply.map(|(request_id, status)| Reply {
+            reply: reply.map(|(request_id, status)| DeviceReply {
                 tenant: caller.tenant.as_str(),
                 correlation_id: &request_id.correlation_id,
                 status,
@@ -71,14 +71,14 @@ mod tests {
     use crate::stream::Delivery;
 
     #[derive(Debug, Clone)]
-    struct Item {
+    struct TestMessage {
         payload: Vec<u8>,
         content_type: Option<&'static str>,
         is_retained: bool,
         properties: Vec<(&'static str, &'static str)>,
     }
 
-    impl Message for Item {
+    impl Message for TestMessage {
         fn payload(&self) -> &[u8] {
             &self.payload
         }
@@ -96,18 +96,23 @@ mod tests {
         }
     }
 
-    fn item() -> impl Strategy<Value = Item> {
+    fn item() -> impl Strategy<Value = TestMessage> {
         let payload = prop::collection::vec(any::<u8>(), 0..3);
         let content_type = prop::sample::select(vec![None, Some("text/plain")]);
         let property = prop::sample::select(vec![("site", "north"), ("site", "south"), ("device_id", "other")]);
         let properties = prop::collection::vec(property, 0..3);
         (payload, content_type, any::<bool>(), properties).prop_map(
-            |(payload, content_type, is_retained, properties)| Item { payload, content_type, is_retained, properties },
+            |(payload, content_type, is_retained, properties)| TestMessage {
+                payload,
+                content_type,
+                is_retained,
+                properties,
+            },
         )
     }
 
     /// The records of `runs` as text, in order.
-    fn records<'a>(runs: impl Iterator<Item = &'a [Item]>) -> Vec<String> {
+    fn records<'a>(runs: impl Iterator<Item = &'a [TestMessage]>) -> Vec<String> {
         let (device, tenant) = (Device::default(), Stored::new(Arc::new(Tenant::default()), 0));
         let roles = Roles::NONE.with(Role::Device);
         let caller = Principal { tenant: TenantId::default(), name: "d".to_owned(), roles };
@@ -124,8 +129,13 @@ mod tests {
             is_will: false,
         };
         let (sender, numbers) = (Sender::of("d", &device, &tenant), Numbers::at(7).with_times(None, Some(9)));
-        let draft =
-            Draft { adapter: "hono-mqtt", envelope: &envelope, sender: &sender, numbers: &numbers, traceparent: None };
+        let draft = RecordDraft {
+            adapter: "hono-mqtt",
+            envelope: &envelope,
+            sender: &sender,
+            numbers: &numbers,
+            traceparent: None,
+        };
         let text = |records: &[Record<'_>]| records.iter().map(|record| format!("{record:?}")).collect::<Vec<_>>();
         runs.flat_map(|run| write(&draft, run, text)).collect()
     }

@@ -10,16 +10,16 @@ use serde_json::Value;
 /// A field has this value.
 #[derive(Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Filter {
+pub(super) struct FieldFilter {
     field: String,
     #[serde(default, rename = "op")]
-    _op: Operator,
+    _op: FilterOperator,
     value: Value,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
-enum Operator {
+enum FilterOperator {
     #[default]
     Eq,
 }
@@ -27,7 +27,7 @@ enum Operator {
 /// A field is sorted by.
 #[derive(Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Order {
+pub(super) struct SortField {
     pub(super) field: String,
     #[serde(default)]
     pub(super) direction: Direction,
@@ -41,7 +41,7 @@ pub(super) enum Direction {
     Desc,
 }
 
-impl Filter {
+impl FieldFilter {
     pub(super) fn parse(text: &str) -> Result<Self, Problem> {
         let rule = r#"filterJson is like {"field":"/ext/id","op":"eq","value":"x*"}, its value text, a number or a truth value"#;
         let filter: Self = parse(text, rule)?;
@@ -62,7 +62,7 @@ impl Filter {
     }
 }
 
-impl Order {
+impl SortField {
     pub(super) fn parse(text: &str) -> Result<Self, Problem> {
         let rule = r#"sortJson is like {"field":"/ext/id","direction":"desc"}, direction asc or desc"#;
         let order: Self = parse(text, rule)?;
@@ -130,7 +130,7 @@ mod tests {
             (r#"{"field":"/ext/a~1b","value":"?"}"#, true),
             (r#"{"field":"/ext/c","value":"*"}"#, false),
         ] {
-            assert_eq!(Filter::parse(filter).unwrap().matches(&resource), is_match, "{filter}");
+            assert_eq!(FieldFilter::parse(filter).unwrap().matches(&resource), is_match, "{filter}");
         }
     }
 

@@ -11,7 +11,8 @@ use super::request::{JsonBody, OfDevice};
 use super::{Answered, LIMITS, Management, NO_BODY, Shared, shown};
 use crate::password::PasswordHash;
 use crate::registry::{
-    Command, Condition, CredentialDraft, Failure, GivenCredential, GivenSecret, Refusal, SecretDraft, SecretOrigin,
+    CredentialDraft, GivenCredential, GivenSecret, RegistryCommand, RegistryFailure, RegistryRefusal, SecretDraft,
+    SecretOrigin, VersionCondition,
 };
 
 const PATH: &str = "/v1/credentials/{tenant}/{device}";
@@ -45,10 +46,10 @@ pub(super) fn routes(management: &Management) -> Vec<Route> {
 async fn read(State(management): Shared, OfDevice(tenant, device): OfDevice) -> Answered {
     let snapshot = management.0.registry.snapshot(&tenant);
     let Some(known) = snapshot.state.tenant(&tenant) else {
-        return Err(Failure::Refused(Refusal::UnknownTenant { tenant }).into());
+        return Err(RegistryFailure::Refused(RegistryRefusal::UnknownTenant { tenant }).into());
     };
     let Some(owner) = known.devices.get(&device) else {
-        return Err(Failure::Refused(Refusal::UnknownDevice { tenant, device }).into());
+        return Err(RegistryFailure::Refused(RegistryRefusal::UnknownDevice { tenant, device }).into());
     };
     Ok(match known.credentials.get(&device) {
         Some(stored) => shown(stored.version, stored.value.iter().map(|credential| credential.shown()).collect()),
@@ -59,7 +60,7 @@ async fn read(State(management): Shared, OfDevice(tenant, device): OfDevice) -> 
 async fn replace(
     State(management): Shared,
     OfDevice(tenant, device): OfDevice,
-    condition: Condition,
+    condition: VersionCondition,
     JsonBody(given): JsonBody<Vec<GivenCredential>>,
 ) -> Answered {
     let given = given.ok_or_else(|| {
@@ -72,7 +73,7 @@ async fn replace(
     for credential in given {
         value.push(management.credential(credential).await?);
     }
-    let command = Command::ReplaceCredentials { tenant: tenant.clone(), device, value, condition };
+    let command = RegistryCommand::ReplaceCredentials { tenant: tenant.clone(), device, value, condition };
     management.change(&tenant, command).await
 }
 

@@ -10,11 +10,14 @@ use millstream_types::{Role, TenantId};
 use serde_json::json;
 
 use super::refusal::bad_ext;
-use super::request::{JsonBody, OfDevice, OfTenant};
-use super::search::{Item, Of, Search, documented};
+use super::request::{JsonBody, OfDevice, TenantPath};
+use super::search::{Of, Search, SearchItem, documented};
 use super::tenants::{as_json, stored, with_id};
 use super::{Answered, LIMITS, Management, NO_BODY, Shared, created, id_schema, list_schema, object_schema, shown};
-use crate::registry::{Command, Condition, Device, DeviceId, Failure, Refusal, Stored, check_device, check_rates};
+use crate::registry::{
+    Device, DeviceId, RegistryCommand, RegistryFailure, RegistryRefusal, Stored, VersionCondition, check_device,
+    check_rates,
+};
 use crate::timestamp::Timestamp;
 
 const OF_TENANT: &str = "/v1/devices/{tenant}";
@@ -77,7 +80,7 @@ pub(super) fn of_device(route: RouteDraft) -> RouteDraft {
     route.param("tenant", TENANT).param("device", DEVICE).tenant_in("tenant")
 }
 
-async fn create_any(State(management): Shared, OfTenant(tenant): OfTenant, given: JsonBody<Device>) -> Answered {
+async fn create_any(State(management): Shared, TenantPath(tenant): TenantPath, given: JsonBody<Device>) -> Answered {
     management.create_device(tenant, DeviceId::random(), given.or_default()).await
 }
 
@@ -88,10 +91,10 @@ async fn create(State(management): Shared, OfDevice(tenant, device): OfDevice, g
 async fn read(State(management): Shared, OfDevice(tenant, device): OfDevice) -> Answered {
     let snapshot = management.0.registry.snapshot(&tenant);
     let Some(known) = snapshot.state.tenant(&tenant) else {
-        return Err(Failure::Refused(Refusal::UnknownTenant { tenant }).into());
+        return Err(RegistryFailure::Refused(RegistryRefusal::UnknownTenant { tenant }).into());
     };
     let Some(stored) = known.devices.get(&device) else {
-        return Err(Failure::Refused(Refusal::UnknownDevice { tenant, device }).into());
+        return Err(RegistryFailure::Refused(RegistryRefusal::UnknownDevice { tenant, device }).into());
     };
     Ok(shown(stored.version, management.with_status(stored, &tenant, device.as_str())?))
 }
@@ -119,14 +122,14 @@ impl Management {
 
 async fn search(
     State(management): Shared,
-    OfTenant(tenant): OfTenant,
+    TenantPath(tenant): TenantPath,
     Query(query): Query<Vec<(String, String)>>,
     memory: AnswerMemory,
 ) -> Answered {
     let search = Search::read(query, Of::Devices)?;
     let snapshot = management.0.registry.snapshot(&tenant);
     let Some(known) = snapshot.state.tenant(&tenant).cloned() else {
-        return Err(Failure::Refused(Refusal::UnknownTenant { tenant }).into());
+        return Err(RegistryFailure::Refused(RegistryRefusal::UnknownTenant { tenant }).into());
     };
     let count = known.devices.len();
     let shows = management.clone();
@@ -137,7 +140,7 @@ async fn search(
         let items = devices.map(|(id, stored)| {
             let id = id.as_str();
             let with_status = || shows.with_status(stored, &tenant, id);
-            Item { id, shown: move || with_id(id, with_status()?) }
+            SearchItem { id, shown: move || with_id(id, with_status()?) }
         });
         search.find(items, memory)
     };
@@ -147,22 +150,26 @@ async fn search(
 async fn replace(
     State(management): Shared,
     OfDevice(tenant, device): OfDevice,
-    condition: Condition,
+    condition: VersionCondition,
     given: JsonBody<Device>,
 ) -> Answered {
     let value: Arc<Device> = Arc::new(given.or_default());
     management.check_device(&tenant, &value)?;
-    let command = Command::ReplaceDevice { tenant: tenant.clone(), device, value, condition };
+    let command = RegistryCommand::ReplaceDevice { tenant: tenant.clone(), device, value, condition };
     management.change(&tenant, command).await
 }
 
-async fn delete(State(management): Shared, OfDevice(tenant, device): OfDevice, condition: Condition) -> Answered {
-    let command = Command::DeleteDevice { tenant: tenant.clone(), device, condition };
+async fn delete(
+    State(management): Shared,
+    OfDevice(tenant, device): OfDevice,
+    condition: VersionCondition,
+) -> Answered {
+    let command = RegistryCommand::DeleteDevice { tenant: tenant.clone(), device, condition };
     management.change(&tenant, command).await
 }
 
-async fn delete_all(State(management): Shared, OfTenant(tenant): OfTenant) -> Answered {
-    management.0.registry.delete_all(&tenant, Command::DeleteDevices { tenant: tenant.clone() }).await?;
+async fn delete_all(State(management): Shared, TenantPath(tenant): TenantPath) -> Answered {
+    management.0.registry.delete_all(&tenant, RegistryCommand::DeleteDevices { tenant: tenant.clone() }).await?;
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
@@ -178,7 +185,8 @@ impl Management {
     async fn create_device(&self, tenant: TenantId, device: DeviceId, value: Device) -> Answered {
         self.check_device(&tenant, &value)?;
         let location = format!("/v1/devices/{tenant}/{device}");
-        let command = Command::CreateDevice { tenant: tenant.clone(), device: device.clone(), value: Arc::new(value) };
+        let command =
+            RegistryCommand::CreateDevice { tenant: tenant.clone(), device: device.clone(), value: Arc::new(value) };
         let outcome = self.0.registry.ask(&tenant, command).await?;
         stored(outcome, |version| created(&location, device.as_str(), version))
     }

@@ -3,26 +3,26 @@
 use axum::http::HeaderMap;
 use axum::http::header::IF_MATCH;
 
-use crate::registry::{Condition, Version};
+use crate::registry::{Version, VersionCondition};
 
 pub(crate) fn entity_tag(version: Version) -> String {
     format!("\"{version}\"")
 }
 
 /// The condition of `If-Match`. Unknown and weak tags match nothing.
-pub(crate) fn condition(headers: &HeaderMap) -> Condition {
+pub(crate) fn condition(headers: &HeaderMap) -> VersionCondition {
     let mut given = headers.get_all(IF_MATCH).iter().peekable();
     if given.peek().is_none() {
-        return Condition::Always;
+        return VersionCondition::Always;
     }
     let tags: Vec<&str> =
         given.flat_map(|value| value.to_str().unwrap_or_default().split(',')).map(str::trim).collect();
     if tags.contains(&"*") {
-        return Condition::Always;
+        return VersionCondition::Always;
     }
     let version =
         |tag: &str| Version::parse(tag.strip_prefix('"').and_then(|tag| tag.strip_suffix('"')).unwrap_or(tag));
-    Condition::OneOf(tags.into_iter().filter_map(version).collect())
+    VersionCondition::OneOf(tags.into_iter().filter_map(version).collect())
 }
 
 #[cfg(test)]
@@ -47,6 +47,6 @@ mod tests {
             let condition = condition(&headers);
             assert_eq!((condition.holds(one), condition.holds(two)), (holds_for_one, holds_for_two), "{given}");
         }
-        assert_eq!(condition(&HeaderMap::new()), Condition::Always);
+        assert_eq!(condition(&HeaderMap::new()), VersionCondition::Always);
     }
 }

@@ -5,55 +5,61 @@ use millstream_types::ErrorCode;
 
 use super::etag::entity_tag;
 use crate::password::HashError;
-use crate::registry::{Failure, IdError, Refusal, UnknownSecret};
+use crate::registry::{IdError, RegistryFailure, RegistryRefusal, UnknownSecret};
 
-impl From<Failure> for Problem {
-    fn from(failure: Failure) -> Self {
+impl From<RegistryFailure> for Problem {
+    fn from(failure: RegistryFailure) -> Self {
         match failure {
-            Failure::Refused(refusal) => refused(refusal),
-            Failure::View(error) => Self::from_error(error.code(), &error),
+            RegistryFailure::Refused(refusal) => refused(refusal),
+            RegistryFailure::View(error) => Self::from_error(error.code(), &error),
         }
     }
 }
 
-fn refused(refusal: Refusal) -> Problem {
+fn refused(refusal: RegistryRefusal) -> Problem {
     let problem = |code, detail: &'static str| Problem::new(Reason::Code(code), detail);
     match refusal {
-        Refusal::TenantExists { tenant } => problem(ErrorCode::Conflict, "the tenant exists")
+        RegistryRefusal::TenantExists { tenant } => problem(ErrorCode::Conflict, "the tenant exists")
             .value(tenant)
             .rule("POST creates what is not there")
             .remedy("use PUT to replace it, or another id"),
-        Refusal::DeviceExists { device } => problem(ErrorCode::Conflict, "the device exists")
+        RegistryRefusal::DeviceExists { device } => problem(ErrorCode::Conflict, "the device exists")
             .value(device)
             .rule("POST creates what is not there")
             .remedy("use PUT to replace it, or another id"),
-        Refusal::UnknownTenant { tenant } => problem(ErrorCode::NotFound, "there is no such tenant")
+        RegistryRefusal::UnknownTenant { tenant } => problem(ErrorCode::NotFound, "there is no such tenant")
             .value(&tenant)
             .rule("a tenant is created before it is used")
             .remedy(format!("POST /v1/tenants/{tenant} first")),
-        Refusal::UnknownDevice { tenant, device } => problem(ErrorCode::NotFound, "there is no such device")
+        RegistryRefusal::UnknownDevice { tenant, device } => problem(ErrorCode::NotFound, "there is no such device")
             .value(&device)
             .rule("a device is registered before it is used")
             .remedy(format!("POST /v1/devices/{tenant}/{device} first")),
-        Refusal::OtherVersion { actual } => problem(ErrorCode::PreconditionFailed, "the resource has another version")
-            .value(entity_tag(actual))
-            .rule("If-Match names the current version; nothing was changed")
-            .remedy("read the resource again and repeat the change on what is there now"),
-        Refusal::TooManyDevices { limit } => problem(ErrorCode::Forbidden, "the tenant has as many devices as it may")
-            .value(limit)
-            .rule("registration-limits.max-devices of the tenant")
-            .remedy("delete devices, or raise the limit"),
-        Refusal::TooManyCredentials { given, limit } => {
+        RegistryRefusal::OtherVersion { actual } => {
+            problem(ErrorCode::PreconditionFailed, "the resource has another version")
+                .value(entity_tag(actual))
+                .rule("If-Match names the current version; nothing was changed")
+                .remedy("read the resource again and repeat the change on what is there now")
+        }
+        RegistryRefusal::TooManyDevices { limit } => {
+            problem(ErrorCode::Forbidden, "the tenant has as many devices as it may")
+                .value(limit)
+                .rule("registration-limits.max-devices of the tenant")
+                .remedy("delete devices, or raise the limit")
+        }
+        RegistryRefusal::TooManyCredentials { given, limit } => {
             problem(ErrorCode::Forbidden, "the tenant does not allow so many credentials for a device")
                 .value(given)
                 .rule(format!("registration-limits.max-credentials-per-device of the tenant = {limit}"))
                 .remedy("send fewer credentials, or raise the limit")
         }
-        Refusal::AuthIdTaken { auth_id } => problem(ErrorCode::Conflict, "another device logs in with this auth-id")
-            .value(auth_id)
-            .rule("type and auth-id belong to one device of the tenant")
-            .remedy("choose another auth-id, or remove it from the other device first"),
-        Refusal::UnknownSecret(UnknownSecret { id, auth_id }) => {
+        RegistryRefusal::AuthIdTaken { auth_id } => {
+            problem(ErrorCode::Conflict, "another device logs in with this auth-id")
+                .value(auth_id)
+                .rule("type and auth-id belong to one device of the tenant")
+                .remedy("choose another auth-id, or remove it from the other device first")
+        }
+        RegistryRefusal::UnknownSecret(UnknownSecret { id, auth_id }) => {
             Problem::invalid(format!("the credential '{auth_id}' has no stored secret with this id"))
                 .value(id)
                 .rule("an id keeps a secret that is stored; a new one has none")

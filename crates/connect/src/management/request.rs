@@ -9,12 +9,12 @@ use serde::de::DeserializeOwned;
 
 use super::etag::condition;
 use super::refusal::bad_id;
-use crate::registry::{Condition, DeviceId};
+use crate::registry::{DeviceId, VersionCondition};
 
 /// The tenant of a path.
-pub(super) struct OfTenant(pub(super) TenantId);
+pub(super) struct TenantPath(pub(super) TenantId);
 
-impl<S: Sync> FromRequestParts<S> for OfTenant {
+impl<S: Sync> FromRequestParts<S> for TenantPath {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
@@ -36,7 +36,7 @@ impl<S: Sync> FromRequestParts<S> for OfDevice {
 }
 
 /// Reads the condition from the header `If-Match`.
-impl<S: Sync> FromRequestParts<S> for Condition {
+impl<S: Sync> FromRequestParts<S> for VersionCondition {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {

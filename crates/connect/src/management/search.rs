@@ -10,7 +10,7 @@ use millstream_http::{AnswerMemory, Json, Problem, Reason, RouteDraft};
 use millstream_types::ErrorCode;
 use serde_json::{Value, json};
 
-use super::condition::{Filter, Order, bad, compare};
+use super::condition::{FieldFilter, SortField, bad, compare};
 use super::{Answered, Management};
 
 const PAGE_SIZE_DEFAULT: usize = 30;
@@ -25,8 +25,8 @@ const CANDIDATE_BYTES: usize = 96;
 pub(super) struct Search {
     size: usize,
     offset: usize,
-    filters: Vec<Filter>,
-    orders: Vec<Order>,
+    filters: Vec<FieldFilter>,
+    orders: Vec<SortField>,
     pub(super) is_gateway: Option<bool>,
 }
 
@@ -37,20 +37,20 @@ pub(super) enum Of {
 }
 
 /// A resource that may match: its id, and itself as JSON with its id, made when it is needed.
-pub(super) struct Item<'a, F> {
+pub(super) struct SearchItem<'a, F> {
     pub(super) id: &'a str,
     pub(super) shown: F,
 }
 
 struct Candidate<'a, F> {
-    item: Item<'a, F>,
+    item: SearchItem<'a, F>,
     /// The fields that are sorted by.
     keys: Vec<Option<Value>>,
 }
 
 /// A page, and how many match in all.
 #[derive(Debug)]
-pub(super) struct Found {
+pub(super) struct SearchPage {
     total: usize,
     result: Vec<Value>,
     memory: AnswerMemory,
@@ -75,8 +75,8 @@ impl Search {
             match (name.as_str(), of) {
                 ("pageSize", _) => search.size = number(&name, &value, PAGE_SIZE_MAX)?,
                 ("pageOffset", _) => search.offset = number(&name, &value, usize::MAX)?,
-                ("filterJson", _) => search.filters.push(Filter::parse(&value)?),
-                ("sortJson", _) => search.orders.push(Order::parse(&value)?),
+                ("filterJson", _) => search.filters.push(FieldFilter::parse(&value)?),
+                ("sortJson", _) => search.orders.push(SortField::parse(&value)?),
                 ("isGateway", Of::Devices) => search.is_gateway = Some(truth(&name, &value)?),
                 _ => {
                     return Err(bad("a search has no such parameter", &name)
@@ -90,9 +90,9 @@ impl Search {
 
     pub(super) fn find<'a, F: Fn() -> Result<Value, Problem>>(
         &self,
-        items: impl Iterator<Item = Item<'a, F>>,
+        items: impl Iterator<Item = SearchItem<'a, F>>,
         mut memory: AnswerMemory,
-    ) -> Result<Found, Problem> {
+    ) -> Result<SearchPage, Problem> {
         let mut candidates = Vec::new();
         let mut taken_bytes = 0;
         for item in items {
@@ -106,13 +106,13 @@ impl Search {
         candidates.sort_unstable_by(|a, b| self.order(&a.keys, &b.keys).then_with(|| a.item.id.cmp(b.item.id)));
         let page = candidates.iter().skip(self.offset).take(self.size);
         let result = page.map(|candidate| (candidate.item.shown)()).collect::<Result<_, _>>()?;
-        Ok(Found { total: candidates.len(), result, memory })
+        Ok(SearchPage { total: candidates.len(), result, memory })
     }
 
     /// The fields that `item` is sorted by, if it matches.
     fn keys<F: Fn() -> Result<Value, Problem>>(
         &self,
-        item: &Item<'_, F>,
+        item: &SearchItem<'_, F>,
     ) -> Result<Option<Vec<Option<Value>>>, Problem> {
         if self.filters.is_empty() && self.orders.is_empty() {
             return Ok(Some(Vec::new()));
@@ -132,7 +132,7 @@ impl Search {
     }
 }
 
-impl Found {
+impl SearchPage {
     /// The answer; a refusal if nothing matches.
     pub(super) fn answer(self) -> Answered {
         if self.total == 0 {
@@ -152,7 +152,7 @@ impl Management {
     pub(super) async fn search(
         &self,
         count: usize,
-        search: impl FnOnce() -> Result<Found, Problem> + Send + 'static,
+        search: impl FnOnce() -> Result<SearchPage, Problem> + Send + 'static,
     ) -> Answered {
         if count <= SMALL_MAX {
             return search()?.answer();

@@ -9,13 +9,14 @@ use millstream_http::{Access, AnswerMemory, Problem, Query, Reason, Route};
 use millstream_types::{ErrorCode, Role, TenantId};
 
 use super::refusal::bad_ext;
-use super::request::{JsonBody, OfTenant};
-use super::search::{Item, Of, Search, documented};
+use super::request::{JsonBody, TenantPath};
+use super::search::{Of, Search, SearchItem, documented};
 use super::{
     Answered, LIMITS, Management, NO_BODY, Shared, created, id_schema, list_schema, object_schema, replaced, shown,
 };
 use crate::registry::{
-    Adapter, Command, Condition, DeviceId, Failure, Outcome, Refusal, Tenant, Version, check_limits, check_tenant,
+    Adapter, DeviceId, RegistryCommand, RegistryFailure, RegistryOutcome, RegistryRefusal, Tenant, Version,
+    VersionCondition, check_limits, check_tenant,
 };
 
 const PATH: &str = "/v1/tenants/{tenant}";
@@ -71,7 +72,7 @@ async fn create_any(State(management): Shared, given: JsonBody<Tenant>) -> Answe
     management.create_tenant(tenant, given.or_default()).await
 }
 
-async fn create(State(management): Shared, OfTenant(tenant): OfTenant, given: JsonBody<Tenant>) -> Answered {
+async fn create(State(management): Shared, TenantPath(tenant): TenantPath, given: JsonBody<Tenant>) -> Answered {
     management.create_tenant(tenant, given.or_default()).await
 }
 
@@ -87,7 +88,7 @@ async fn search(
         let snapshots = registry.snapshots();
         let items = snapshots.iter().flat_map(|snapshot| snapshot.state.tenants()).map(|(id, stored)| {
             let id = id.as_str();
-            Item { id, shown: move || with_id(id, as_json(&*stored.value)?) }
+            SearchItem { id, shown: move || with_id(id, as_json(&*stored.value)?) }
         });
         search.find(items, memory)
     };
@@ -100,28 +101,28 @@ pub(super) fn with_id(id: &str, mut resource: serde_json::Value) -> Result<serde
     Ok(resource)
 }
 
-async fn read(State(management): Shared, OfTenant(tenant): OfTenant) -> Answered {
+async fn read(State(management): Shared, TenantPath(tenant): TenantPath) -> Answered {
     let snapshot = management.0.registry.snapshot(&tenant);
     let stored = snapshot.state.tenant(&tenant).and_then(|known| known.tenant.as_deref());
-    let stored = stored.ok_or(Failure::Refused(Refusal::UnknownTenant { tenant }))?;
+    let stored = stored.ok_or(RegistryFailure::Refused(RegistryRefusal::UnknownTenant { tenant }))?;
     Ok(shown(stored.version, as_json(&*stored.value)?))
 }
 
 async fn replace(
     State(management): Shared,
-    OfTenant(tenant): OfTenant,
-    condition: Condition,
+    TenantPath(tenant): TenantPath,
+    condition: VersionCondition,
     given: JsonBody<Tenant>,
 ) -> Answered {
     let value: Arc<Tenant> = Arc::new(given.or_default());
     management.check_tenant(&value)?;
     management.check_clash(&tenant, &value)?;
-    let command = Command::ReplaceTenant { tenant: tenant.clone(), value, condition };
+    let command = RegistryCommand::ReplaceTenant { tenant: tenant.clone(), value, condition };
     management.change(&tenant, command).await
 }
 
-async fn delete(State(management): Shared, OfTenant(tenant): OfTenant, condition: Condition) -> Answered {
-    let command = Command::DeleteTenant { tenant: tenant.clone(), condition };
+async fn delete(State(management): Shared, TenantPath(tenant): TenantPath, condition: VersionCondition) -> Answered {
+    let command = RegistryCommand::DeleteTenant { tenant: tenant.clone(), condition };
     management.0.registry.delete_all(&tenant, command).await?;
     Ok(StatusCode::NO_CONTENT.into_response())
 }
@@ -134,7 +135,7 @@ impl Management {
     async fn create_tenant(&self, tenant: TenantId, value: Tenant) -> Answered {
         self.check_tenant(&value)?;
         self.check_clash(&tenant, &value)?;
-        let command = Command::CreateTenant { tenant: tenant.clone(), value: Arc::new(value) };
+        let command = RegistryCommand::CreateTenant { tenant: tenant.clone(), value: Arc::new(value) };
         let outcome = self.0.registry.ask(&tenant, command).await?;
         if let Err(error) = self.0.streams.of(&tenant).await {
             // The first message tries again, and tells its sender if it fails again.
@@ -161,11 +162,11 @@ impl Management {
     }
 
     /// Hands a change that replaces or deletes one resource to the registry.
-    pub(super) async fn change(&self, tenant: &TenantId, command: Command) -> Answered {
+    pub(super) async fn change(&self, tenant: &TenantId, command: RegistryCommand) -> Answered {
         match self.0.registry.ask(tenant, command).await? {
-            Outcome::Stored(version) => Ok(replaced(version)),
-            Outcome::Deleted => Ok(StatusCode::NO_CONTENT.into_response()),
-            Outcome::MoreToDelete => Err(Problem::internal("a change of one resource left more to delete")),
+            RegistryOutcome::Stored(version) => Ok(replaced(version)),
+            RegistryOutcome::Deleted => Ok(StatusCode::NO_CONTENT.into_response()),
+            RegistryOutcome::MoreToDelete => Err(Problem::internal("a change of one resource left more to delete")),
         }
     }
 }
@@ -189,9 +190,9 @@ fn check_adapters(adapters: &[Adapter]) -> Result<(), Problem> {
 }
 
 /// Answers a change that stores a resource.
-pub(super) fn stored(outcome: Outcome, answer: impl FnOnce(Version) -> Response) -> Answered {
+pub(super) fn stored(outcome: RegistryOutcome, answer: impl FnOnce(Version) -> Response) -> Answered {
     match outcome {
-        Outcome::Stored(version) => Ok(answer(version)),
+        RegistryOutcome::Stored(version) => Ok(answer(version)),
         other => Err(Problem::internal(format!("a creation ended as {other:?}"))),
     }
 }

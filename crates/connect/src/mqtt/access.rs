@@ -3,7 +3,7 @@
 use super::client::Client;
 use super::disconnect::DisconnectCause;
 use crate::registry::{Act, has_broker, is_declared, may};
-use crate::topic_filter::{Filter, why_not_published};
+use crate::topic_filter::{TopicFilter, why_not_published};
 use millstream_mqtt::reason;
 
 /// Why there is no private space.
@@ -26,7 +26,7 @@ impl Client {
         let tenant = snapshot.state.tenant(&self.who.tenant).and_then(|known| known.tenant.as_deref());
         let filters = broker_client.link.with(|session| session.filters.keys().cloned().collect::<Vec<_>>());
         let is_allowed =
-            |text: &str| Filter::parse(text).is_some_and(|filter| self.allows(Act::Subscribe, filter.pattern));
+            |text: &str| TopicFilter::parse(text).is_some_and(|filter| self.allows(Act::Subscribe, filter.pattern));
         // A connection that has lost its session ends by that.
         tenant.is_some_and(|stored| has_broker(&stored.value.ext))
             && filters.is_ok_and(|filters| filters.iter().all(|filter| is_allowed(filter)))

@@ -18,7 +18,7 @@ use crate::adapter::UNAUTHENTICATED;
 use crate::commands::Commands;
 use crate::connections::Connections;
 use crate::ingest::Ingest;
-use crate::login::Logins;
+use crate::login::DeviceLogins;
 use crate::metrics::{AdapterMetrics, Totals};
 use crate::presence::Presence;
 use crate::refusal::{login_needed, unknown_tenant};
@@ -34,7 +34,7 @@ const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
 /// The state that all connections share.
 pub(crate) struct MqttAdapter {
     pub(crate) registry: Registry,
-    pub(crate) logins: Logins,
+    pub(crate) logins: DeviceLogins,
     pub(crate) streams: Arc<Streams>,
     pub(crate) commands: Arc<Commands>,
     pub(crate) presence: Arc<Presence>,
@@ -73,7 +73,7 @@ impl Drop for ConnectionSlot {
 #[derive(Clone)]
 pub(crate) struct MqttParts {
     pub(crate) registry: Registry,
-    pub(crate) logins: Logins,
+    pub(crate) logins: DeviceLogins,
     pub(crate) streams: Arc<Streams>,
     pub(crate) commands: Arc<Commands>,
     pub(crate) presence: Arc<Presence>,

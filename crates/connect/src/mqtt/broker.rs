@@ -41,10 +41,10 @@ use group::Share;
 use ids::SessionId;
 use message::MessageView;
 pub(crate) use message::RetainedMap;
-pub(crate) use queue::Entry;
+pub(crate) use queue::QueueEntry;
 use queue::QueueLimits;
 use session::Online;
-pub(crate) use session::{Next, Session, Subscription};
+pub(crate) use session::{Next, Session, SessionSubscription};
 use state::{Found, State};
 
 use super::session_store::TenantStore;
@@ -98,7 +98,7 @@ pub(crate) enum NoSession {
 }
 
 /// A connection's session; given up when dropped.
-pub(crate) struct Link {
+pub(crate) struct SessionLink {
     pub(crate) broker: Arc<Broker>,
     pub(crate) client: Arc<str>,
     pub(crate) bell: Arc<Notify>,
@@ -120,7 +120,7 @@ pub(crate) enum Detached {
 
 impl Broker {
     /// A session for a connection, and whether it was there before.
-    pub(crate) async fn attach(self: &Arc<Self>, claim: &Claim<'_>) -> Result<(Link, bool), NoSession> {
+    pub(crate) async fn attach(self: &Arc<Self>, claim: &Claim<'_>) -> Result<(SessionLink, bool), NoSession> {
         let (link, is_present, ended) = self.take_up(claim)?;
         if let Some(ended) = ended {
             self.end(ended);
@@ -132,7 +132,7 @@ impl Broker {
         Ok((link, is_present))
     }
 
-    fn take_up(self: &Arc<Self>, claim: &Claim<'_>) -> Result<(Link, bool, Option<Session>), NoSession> {
+    fn take_up(self: &Arc<Self>, claim: &Claim<'_>) -> Result<(SessionLink, bool, Option<Session>), NoSession> {
         let mut state = self.state.lock();
         let state = &mut *state;
         if state.is_gone {
@@ -167,7 +167,7 @@ impl Broker {
         state.take_back(done, back);
         state.clients.insert(Arc::clone(claim.client), id);
         let (broker, client) = (Arc::clone(self), Arc::clone(claim.client));
-        let link = Link { broker, client, bell, device: claim.device.into(), id, turn };
+        let link = SessionLink { broker, client, bell, device: claim.device.into(), id, turn };
         Ok((link, kept.is_some(), ended))
     }
 
@@ -221,7 +221,7 @@ async fn read(partition: &Arc<dyn Partition>, from: Offset) -> Result<Vec<Record
     read.await.unwrap_or(Err(millstream_log::Error::Stopped))
 }
 
-impl Link {
+impl SessionLink {
     /// Does something with the session, if it is still this connection's.
     pub(crate) fn with<R>(&self, work: impl FnOnce(&mut Session) -> R) -> Result<R, Detached> {
         self.with_state(|state, id| {

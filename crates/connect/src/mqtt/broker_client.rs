@@ -4,12 +4,12 @@ use std::collections::HashMap;
 
 use millstream_mqtt::reason;
 
-use super::broker::{Detached, Link, Subscription};
+use super::broker::{Detached, SessionLink, SessionSubscription};
 use super::disconnect::DisconnectCause;
 
 /// A client's session in the broker, with its outgoing topic aliases.
 pub(super) struct BrokerClient {
-    pub(super) link: Link,
+    pub(super) link: SessionLink,
     pub(super) alias_max: u16,
     /// True if the session outlives the connection.
     pub(super) is_durable: bool,
@@ -29,7 +29,7 @@ impl From<Detached> for DisconnectCause {
 }
 
 impl BrokerClient {
-    pub(super) fn new(link: Link, alias_max: u16, is_durable: bool) -> Self {
+    pub(super) fn new(link: SessionLink, alias_max: u16, is_durable: bool) -> Self {
         Self { link, alias_max, is_durable, aliases: HashMap::new() }
     }
 
@@ -50,5 +50,5 @@ impl BrokerClient {
 pub(super) struct PendingSubscribe {
     pub(super) is_changed: bool,
     /// Patterns that bring what is retained.
-    pub(super) retained: Vec<(Box<str>, Subscription)>,
+    pub(super) retained: Vec<(Box<str>, SessionSubscription)>,
 }

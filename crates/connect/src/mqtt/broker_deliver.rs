@@ -8,7 +8,7 @@ use millstream_mqtt::from_client::Packet;
 use millstream_mqtt::{AckKind, Outgoing, Version, reason};
 
 use super::broker::message::Message;
-use super::broker::{Entry, Next};
+use super::broker::{Next, QueueEntry};
 use super::broker_client::BrokerClient;
 use super::client::Client;
 use super::disconnect::DisconnectCause;
@@ -131,7 +131,7 @@ impl Client {
 struct Sending {
     id: u16,
     dup: bool,
-    entry: Entry,
+    entry: QueueEntry,
     message: Arc<Message>,
 }
 

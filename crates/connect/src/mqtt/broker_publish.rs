@@ -12,7 +12,7 @@ use millstream_types::Record;
 
 use super::ADAPTER;
 use super::access::forbidden;
-use super::broker::message::{Draft, expires};
+use super::broker::message::{MessageDraft, expires};
 use super::client::Client;
 use super::disconnect::DisconnectCause;
 use super::incoming::IncomingPublish;
@@ -182,7 +182,7 @@ impl Client {
         let now_ms = self.adapter.wall.now_ms();
         let mut upstream = upstream.into_iter();
         let ones = run.iter().map(|item| {
-            let parts = Parts::of(item, now_ms);
+            let parts = PublishParts::of(item, now_ms);
             let draft = self.draft(item, &parts, &broker_client.link.client, routed.is_some());
             StoredPublish {
                 record: draft.to_publish(now_ms),
@@ -206,10 +206,10 @@ impl Client {
         let broker = &broker_client.link.broker;
         let now_ms = self.adapter.wall.now_ms();
         let is_routed = !matches!(elsewhere, StreamAppend::No);
-        let parts: Vec<Parts> = run.iter().map(|item| Parts::of(item, now_ms)).collect();
+        let parts: Vec<PublishParts> = run.iter().map(|item| PublishParts::of(item, now_ms)).collect();
         let draft = |(item, parts)| self.draft(item, parts, &broker_client.link.client, is_routed);
-        let drafts: Vec<Draft<'_>> = run.iter().zip(&parts).map(draft).collect();
-        let headers: Vec<_> = drafts.iter().map(Draft::headers).collect();
+        let drafts: Vec<MessageDraft<'_>> = run.iter().zip(&parts).map(draft).collect();
+        let headers: Vec<_> = drafts.iter().map(MessageDraft::headers).collect();
         let records: Vec<Record<'_>> =
             drafts.iter().zip(&headers).map(|(draft, headers)| draft.record(now_ms, headers)).collect();
         let acks = run.iter().map(|item| (acknowledged_by(item.publish.qos), item.publish.id));
@@ -267,11 +267,11 @@ impl Client {
     fn draft<'a>(
         &'a self,
         item: &'a IncomingPublish<'_>,
-        parts: &'a Parts,
+        parts: &'a PublishParts,
         client: &'a str,
         is_routed: bool,
-    ) -> Draft<'a> {
-        Draft {
+    ) -> MessageDraft<'a> {
+        MessageDraft {
             is_routed,
             topic: item.topic.as_str(),
             payload: item.publish.payload,
@@ -293,12 +293,12 @@ fn acknowledged_by(qos: Qos) -> AckKind {
 }
 
 /// Parts of a message that differ from the client's packet.
-struct Parts {
+struct PublishParts {
     properties: Vec<u8>,
     expires: String,
 }
 
-impl Parts {
+impl PublishParts {
     fn of(item: &IncomingPublish<'_>, now_ms: i64) -> Self {
         let properties = item.publish.properties;
         let expires = expires(properties.expiry_s, now_ms);

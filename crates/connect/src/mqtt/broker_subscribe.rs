@@ -1,12 +1,12 @@
 //! A client subscribes and unsubscribes at its tenant's broker.
 
-use super::broker::{RetainedMap, Subscription};
+use super::broker::{RetainedMap, SessionSubscription};
 use super::broker_client::PendingSubscribe;
 use super::client::Client;
 use super::disconnect::DisconnectCause;
 use super::pending::Waits;
 use crate::registry::Act;
-use crate::topic_filter::{Filter, is_reserved};
+use crate::topic_filter::{TopicFilter, is_reserved};
 use millstream_mqtt::to_client::{suback, unsuback};
 use millstream_mqtt::{Qos, RetainHandling, SubscribeOptions, reason};
 
@@ -45,7 +45,7 @@ impl Client {
         wanted: &mut PendingSubscribe,
     ) -> Result<u8, DisconnectCause> {
         let Some(broker_client) = &self.broker_client else { return Ok(reason::NOT_AUTHORISED) };
-        let Some(filter) = Filter::parse(text) else { return Ok(reason::BAD_FILTER) };
+        let Some(filter) = TopicFilter::parse(text) else { return Ok(reason::BAD_FILTER) };
         if is_reserved(filter.pattern) {
             return Ok(reason::BAD_FILTER);
         }
@@ -58,7 +58,7 @@ impl Client {
         }
         // A message exactly once belongs to one session for good; who shares has it at least once.
         let qos = if is_shared { options.qos.min(Qos::AtLeastOnce) } else { options.qos };
-        let what = Subscription {
+        let what = SessionSubscription {
             qos,
             no_local: options.no_local,
             retain_as_published: options.retain_as_published,
@@ -129,8 +129,9 @@ impl Client {
         wanted: &PendingSubscribe,
     ) -> Result<(), DisconnectCause> {
         let Some(broker_client) = &self.broker_client else { return Ok(()) };
-        let each =
-            |(pattern, what): &(Box<str>, Subscription)| broker_client.link.send_retained(retained, pattern, what);
+        let each = |(pattern, what): &(Box<str>, SessionSubscription)| {
+            broker_client.link.send_retained(retained, pattern, what)
+        };
         Ok(wanted.retained.iter().try_for_each(each)?)
     }
 

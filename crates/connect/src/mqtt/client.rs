@@ -23,7 +23,7 @@ use super::last_will::LastWill;
 use super::pending::Pending;
 use super::topic::is_about_commands;
 use super::will::PendingWill;
-use crate::connections::{Connection, Unauthenticated};
+use crate::connections::{DeviceConnection, Unauthenticated};
 use crate::credential_cache::CachedLogin;
 use crate::metrics::TenantMetrics;
 use crate::streams::TenantStreams;
@@ -54,7 +54,7 @@ pub(super) struct Client {
     pub(super) broker_client: Option<BrokerClient>,
     aliases: Vec<Option<Arc<str>>>,
     pub(super) pending: VecDeque<Pending>,
-    /// Monotonic time at which what is being worked off came.
+    /// Monotonic time at which the packets that are being handled arrived.
     pub(super) now: Duration,
     /// Number of messages in [`Client::pending`].
     pub(super) waiting: usize,
@@ -69,7 +69,7 @@ pub(super) struct Client {
     /// Ids of messages exactly once that have come over this connection, and that the client has not let go of; of MQTT 5,
     /// in which it was told how many there may be.
     pub(super) open: HashSet<u16>,
-    /// Ids of messages exactly once that the client has got, and of those that it has forgotten, in what is being read.
+    /// Ids in the packets that are being read: of messages at QoS 2 that the client has, and of those that it has forgotten.
     pub(super) received: Vec<u16>,
     pub(super) forgotten: Vec<u16>,
     /// The client's DISCONNECT, if it has sent one.
@@ -86,7 +86,7 @@ type IncomingPublishes<'a> = SmallVec<[IncomingPublish<'a>; 1]>;
 /// The counts that hold a client while it is connected.
 #[allow(dead_code, reason = "what counts ends when it is dropped")]
 pub(super) enum Counted {
-    Device(ConnectionSlot, Connection),
+    Device(ConnectionSlot, DeviceConnection),
     Anonymous(Unauthenticated),
 }
 

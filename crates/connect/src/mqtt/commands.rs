@@ -13,9 +13,9 @@ use tokio::sync::mpsc;
 use super::broker::LimitReached;
 use super::client::Client;
 use super::command_filter::{CommandFilter, CommandTarget};
-use super::deliveries::{Deliveries, Flight, Subscribed};
+use super::deliveries::{Deliveries, SentCommand, Subscribed};
 use super::disconnect::DisconnectCause;
-use crate::commands::{Delivery, Listening, Way, Whose};
+use crate::commands::{CommandDelivery, Listening, Way, Whose};
 use crate::metrics::{Direction, ProcessingOutcome};
 use crate::sender::DeviceAddress;
 
@@ -28,7 +28,7 @@ enum CommandOutcome {
 
 impl Client {
     /// Says what has become of a command, and counts it.
-    fn say(&self, delivery: Delivery, said: CommandOutcome) {
+    fn say(&self, delivery: CommandDelivery, said: CommandOutcome) {
         let command = delivery.command();
         let fate = match said {
             CommandOutcome::Accepted => ProcessingOutcome::Forwarded,
@@ -82,7 +82,12 @@ impl Client {
         qos as u8
     }
 
-    fn listen(&self, who: &Principal, filter: &CommandFilter, outbox: &mpsc::Sender<Delivery>) -> Vec<Listening> {
+    fn listen(
+        &self,
+        who: &Principal,
+        filter: &CommandFilter,
+        outbox: &mpsc::Sender<CommandDelivery>,
+    ) -> Vec<Listening> {
         let own: Arc<str> = who.name.as_str().into();
         let whose = match filter.whom(&own) {
             CommandTarget::All => {
@@ -122,7 +127,7 @@ impl Client {
         }
     }
 
-    fn send_command(&mut self, delivery: Delivery, out: &mut Vec<u8>) -> Result<(), DisconnectCause> {
+    fn send_command(&mut self, delivery: CommandDelivery, out: &mut Vec<u8>) -> Result<(), DisconnectCause> {
         let command = delivery.command();
         let known = self.commands.as_ref().and_then(|known| known.covering(command));
         let Some(Subscribed { filter, qos, .. }) = known else {
@@ -163,7 +168,7 @@ impl Client {
         publish(out, self.version, &message);
         let sent = self.adapter.monotonic.now();
         if let Some(commands) = &mut self.commands {
-            commands.flights.push(Flight { id, sent, delivery: Some(delivery) });
+            commands.flights.push(SentCommand { id, sent, delivery: Some(delivery) });
         }
         Ok(())
     }
@@ -208,7 +213,7 @@ impl Client {
     /// Accepts the commands at most once that were written: nothing more is ever known of them.
     pub(super) fn flushed(&mut self) {
         let Some(commands) = &mut self.commands else { return };
-        let done: Vec<Flight> = commands.flights.extract_if(.., |flight| flight.id == 0).collect();
+        let done: Vec<SentCommand> = commands.flights.extract_if(.., |flight| flight.id == 0).collect();
         for delivery in done.into_iter().filter_map(|flight| flight.delivery) {
             self.say(delivery, CommandOutcome::Accepted);
         }
@@ -239,10 +244,10 @@ impl Client {
         self.release_commands(|_| true);
     }
 
-    fn release_commands(&mut self, is_it: impl Fn(&Flight) -> bool) {
+    fn release_commands(&mut self, is_it: impl Fn(&SentCommand) -> bool) {
         let Some(commands) = &mut self.commands else { return };
         let late = commands.flights.iter_mut().filter(|flight| is_it(flight));
-        let late: Vec<Delivery> = late.filter_map(|flight| flight.delivery.take()).collect();
+        let late: Vec<CommandDelivery> = late.filter_map(|flight| flight.delivery.take()).collect();
         late.into_iter().for_each(|delivery| self.say(delivery, CommandOutcome::Released));
     }
 }

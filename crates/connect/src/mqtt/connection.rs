@@ -17,7 +17,7 @@ use super::broker_deliver::More;
 use super::client::Client;
 use super::disconnect::DisconnectCause;
 use super::framed_io::{FramedIo, Read};
-use super::handshake::{Admitted, admit};
+use super::handshake::{AdmittedClient, admit};
 use super::signals::Signals;
 use super::wake_flag::WakeFlag;
 
@@ -38,9 +38,10 @@ pub(super) async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
     let (buffers, packet_max_bytes) = (adapter.buffers.clone(), adapter.config.packet_max_bytes);
     let mut io = FramedIo::new(socket, buffers, packet_max_bytes);
     match Box::pin(admit(&mut io, &adapter, peer.ip(), is_full)).await {
-        Ok(Some(Admitted { client, keep_alive_s })) => {
+        Ok(Some(AdmittedClient { client, keep_alive_s })) => {
             let heard = client.now;
-            let mut connection = Connection { io, client, signals, keep_alive_s, heard, reader: WakeFlag::default() };
+            let mut connection =
+                ClientConnection { io, client, signals, keep_alive_s, heard, reader: WakeFlag::default() };
             let fault = connection.run().await.err();
             connection.client.turn_to_will(fault.as_ref()).await;
             connection.client.execute_will(fault.as_ref());
@@ -65,7 +66,7 @@ pub(super) async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
 }
 
 /// Events that wake a connection.
-enum Event {
+enum ConnectionEvent {
     RegistryChanged,
     /// The log has answered for messages.
     Settled,
@@ -80,7 +81,7 @@ enum Event {
     Read(Read),
 }
 
-struct Connection<S> {
+struct ClientConnection<S> {
     io: FramedIo<S>,
     client: Client,
     signals: Signals,
@@ -91,7 +92,7 @@ struct Connection<S> {
     reader: WakeFlag,
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
+impl<S: AsyncRead + AsyncWrite + Unpin> ClientConnection<S> {
     fn name(&self) -> &str {
         &self.client.who.name
     }
@@ -139,10 +140,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                             return Poll::Ready(Err(DisconnectCause::ShuttingDown));
                         }
                         if changed.as_mut().poll(cx).is_ready() {
-                            return Poll::Ready(Ok(Event::RegistryChanged));
+                            return Poll::Ready(Ok(ConnectionEvent::RegistryChanged));
                         }
-                        let is_rung = rung.as_mut().poll(cx).map(|()| Ok(Event::Rung));
-                        if is_rung.is_ready() { is_rung } else { timer.as_mut().poll(cx).map(|()| Ok(Event::Due)) }
+                        let is_rung = rung.as_mut().poll(cx).map(|()| Ok(ConnectionEvent::Rung));
+                        if is_rung.is_ready() {
+                            is_rung
+                        } else {
+                            timer.as_mut().poll(cx).map(|()| Ok(ConnectionEvent::Due))
+                        }
                     };
                     if looks.is_multiple_of(LOOKS)
                         && let Poll::Ready(event) = rare.poll(cx, &mut look)
@@ -153,7 +158,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                     if worked.is_ready() { worked } else { rare.poll(cx, &mut look) }
                 });
                 match event.await? {
-                    Event::RegistryChanged => {
+                    ConnectionEvent::RegistryChanged => {
                         recheck(&mut self.client)?;
                         // The secret may end sooner than before.
                         let due = tokio::time::Instant::now() + self.rest();
@@ -162,16 +167,16 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                         }
                         break;
                     }
-                    Event::Rung => break,
+                    ConnectionEvent::Rung => break,
                     // While it was not read, it could not be heard.
-                    Event::Settled if !was_reading => {
+                    ConnectionEvent::Settled if !was_reading => {
                         self.heard = self.client.adapter.monotonic.now();
                         self.io.excuse();
                     }
-                    Event::Settled | Event::HeldBack | Event::Sent => {}
-                    Event::Due => self.due()?,
-                    Event::Read(Read::Some) => self.heard = self.client.now,
-                    Event::Read(Read::End) => return Ok(()),
+                    ConnectionEvent::Settled | ConnectionEvent::HeldBack | ConnectionEvent::Sent => {}
+                    ConnectionEvent::Due => self.due()?,
+                    ConnectionEvent::Read(Read::Some) => self.heard = self.client.now,
+                    ConnectionEvent::Read(Read::End) => return Ok(()),
                 }
             }
         }
@@ -207,23 +212,23 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     }
 
     /// Tells the client what the log or a command brings, or reads what it sends.
-    fn poll_work(&mut self, cx: &mut Context<'_>) -> Poll<Result<Event, DisconnectCause>> {
+    fn poll_work(&mut self, cx: &mut Context<'_>) -> Poll<Result<ConnectionEvent, DisconnectCause>> {
         let is_reading = self.is_reading();
         let Self { io, client, reader, .. } = self;
         if let Poll::Ready(settled) = client.poll_verdicts(cx, &mut io.out) {
-            return Poll::Ready(settled.map(|()| Event::Settled));
+            return Poll::Ready(settled.map(|()| ConnectionEvent::Settled));
         }
         if let Poll::Ready(sent) = client.poll_commands(cx, &mut io.out) {
-            return Poll::Ready(sent.map(|()| Event::Sent));
+            return Poll::Ready(sent.map(|()| ConnectionEvent::Sent));
         }
         if !is_reading {
             return Poll::Pending;
         }
         if client.hold_back() {
-            return Poll::Ready(Ok(Event::HeldBack));
+            return Poll::Ready(Ok(ConnectionEvent::HeldBack));
         }
         let mut take = |bytes: &[u8], out: &mut Vec<u8>| client.take(bytes, out);
-        reader.poll(cx, |cx| io.poll_read(cx, &mut take)).map_ok(Event::Read)
+        reader.poll(cx, |cx| io.poll_read(cx, &mut take)).map_ok(ConnectionEvent::Read)
     }
 
     /// Sends what waits for the client, a burst at most.

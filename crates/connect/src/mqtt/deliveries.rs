@@ -8,16 +8,16 @@ use millstream_types::Principal;
 use tokio::sync::mpsc;
 
 use super::command_filter::{CommandFilter, CommandTarget};
-use crate::commands::{Command, Delivery, Listening};
+use crate::commands::{Command, CommandDelivery, Listening};
 use crate::presence::Present;
 
-/// A client's subscriptions to commands, and what is on its way to it. Dropped, it takes none any longer, and what it
-/// has not acknowledged is released.
+/// A client's subscriptions to commands, and the commands on their way to it. Dropping it ends the subscriptions and
+/// releases the commands that the client has not acknowledged.
 pub(super) struct Deliveries {
     pub(super) subscribed: Vec<Subscribed>,
-    pub(super) outbox: mpsc::Sender<Delivery>,
-    pub(super) inbox: mpsc::Receiver<Delivery>,
-    pub(super) flights: Vec<Flight>,
+    pub(super) outbox: mpsc::Sender<CommandDelivery>,
+    pub(super) inbox: mpsc::Receiver<CommandDelivery>,
+    pub(super) flights: Vec<SentCommand>,
     last_id: u16,
 }
 
@@ -32,13 +32,13 @@ pub(super) struct Subscribed {
 }
 
 /// A command that was sent.
-pub(super) struct Flight {
+pub(super) struct SentCommand {
     /// The packet id; 0 at QoS 0.
     pub(super) id: u16,
     /// Monotonic time at which it was sent.
     pub(super) sent: Duration,
     /// `None` once it was withdrawn: the client may still acknowledge it, so its id is not free.
-    pub(super) delivery: Option<Delivery>,
+    pub(super) delivery: Option<CommandDelivery>,
 }
 
 impl Deliveries {

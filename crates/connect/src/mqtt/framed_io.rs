@@ -22,7 +22,7 @@ thread_local! {
     static SCRATCH: RefCell<Box<[u8]>> = RefCell::new(vec![0; READ_BYTES].into_boxed_slice());
 }
 
-/// Takes bytes, writes what is to be answered, and says how many it has taken.
+/// Takes bytes, appends the answers to the buffer, and returns the number of bytes that it has taken.
 pub(super) trait Take: FnMut(&[u8], &mut Vec<u8>) -> Result<usize, DisconnectCause> {}
 
 impl<T: FnMut(&[u8], &mut Vec<u8>) -> Result<usize, DisconnectCause>> Take for T {}
@@ -34,7 +34,7 @@ pub(super) struct FramedIo<S> {
     held: Vec<u8>,
     /// The time at which the beginning of a packet came.
     begun: Option<Instant>,
-    /// Room in the budget for what is held, and how much it is.
+    /// Room in the budget for the held bytes, and its size.
     grant: Option<(Grant, usize)>,
     buffers: MemoryBudget,
     packet_max_bytes: usize,
@@ -89,7 +89,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> FramedIo<S> {
         })
     }
 
-    /// Hands what is held to `take` again.
+    /// Hands the held bytes to `take` again.
     pub(super) fn take_held(&mut self, take: &mut impl Take) -> Result<(), DisconnectCause> {
         if self.held.is_empty() {
             return Ok(());

@@ -23,7 +23,7 @@ use crate::streams::TenantStreams;
 use crate::topic_filter::is_reserved;
 
 /// A client that was let in.
-pub(super) struct Admitted {
+pub(super) struct AdmittedClient {
     pub(super) client: Client,
     /// The keep alive in force; 0 is none.
     pub(super) keep_alive_s: u16,
@@ -46,7 +46,7 @@ struct Hello {
 }
 
 /// A refused CONNECT: reason code of MQTT 5, and the text.
-struct Refusal(u8, String);
+struct ConnectRefusal(u8, String);
 
 /// Waits for CONNECT and answers it. `None` if the client was turned away, and told why.
 pub(super) async fn admit<S: AsyncRead + AsyncWrite + Unpin>(
@@ -54,7 +54,7 @@ pub(super) async fn admit<S: AsyncRead + AsyncWrite + Unpin>(
     adapter: &Arc<MqttAdapter>,
     address: IpAddr,
     is_full: bool,
-) -> Result<Option<Admitted>, DisconnectCause> {
+) -> Result<Option<AdmittedClient>, DisconnectCause> {
     let limit = Duration::from_millis(adapter.config.connect_timeout_ms);
     let mut hello = match timeout(limit, hello(io, adapter)).await.map_err(|_| DisconnectCause::NoConnect { limit })? {
         Ok(hello) => hello,
@@ -73,11 +73,11 @@ pub(super) async fn admit<S: AsyncRead + AsyncWrite + Unpin>(
     }
     let judged = match timeout(limit, judge(&hello, adapter, address, is_full, is_unnamed)).await {
         Ok(judged) => judged,
-        Err(_) => Err(Refusal(reason::BUSY, "the login was not checked in time; try again later".to_owned())),
+        Err(_) => Err(ConnectRefusal(reason::BUSY, "the login was not checked in time; try again later".to_owned())),
     };
     let (mut client, session_present) = match judged {
         Ok(judged) => judged,
-        Err(Refusal(code, why)) => {
+        Err(ConnectRefusal(code, why)) => {
             tracing::debug!(client_id = hello.client_id, code, why, "mqtt: turned away");
             if let Some(outcome) = outcome(code) {
                 adapter.connections.refused(hello.user.as_deref(), outcome);
@@ -116,7 +116,7 @@ pub(super) async fn admit<S: AsyncRead + AsyncWrite + Unpin>(
     }
     // Without a private space a will elsewhere has no effect, as with Hono.
     client.will = hello.will.take().filter(|will| is_reserved(&will.topic) || client.broker_client.is_some());
-    Ok(Some(Admitted { client, keep_alive_s }))
+    Ok(Some(AdmittedClient { client, keep_alive_s }))
 }
 
 async fn hello<S: AsyncRead + AsyncWrite + Unpin>(
@@ -175,11 +175,11 @@ async fn judge(
     address: IpAddr,
     is_full: bool,
     is_unnamed: bool,
-) -> Result<(Client, bool), Refusal> {
-    let refuse = |code, why: &str| Err(Refusal(code, why.to_owned()));
+) -> Result<(Client, bool), ConnectRefusal> {
+    let refuse = |code, why: &str| Err(ConnectRefusal(code, why.to_owned()));
     if is_full {
         let why = format!("connect.mqtt.connections_max = {} clients are connected", adapter.config.connections_max);
-        return Err(Refusal(reason::ANOTHER_SERVER, why));
+        return Err(ConnectRefusal(reason::ANOTHER_SERVER, why));
     }
     if hello.has_authentication_method {
         return refuse(reason::BAD_AUTHENTICATION_METHOD, "devices log in with user name and password");
@@ -201,18 +201,18 @@ async fn judge(
             StatusCode::SERVICE_UNAVAILABLE => reason::BUSY,
             _ => reason::UNAVAILABLE,
         };
-        Refusal(code, problem.text())
+        ConnectRefusal(code, problem.text())
     })?;
     let who = Arc::clone(&verified.identity.principal);
-    adapter.check(&who).map_err(|problem| Refusal(reason::NOT_AUTHORISED, problem.text()))?;
+    adapter.check(&who).map_err(|problem| ConnectRefusal(reason::NOT_AUTHORISED, problem.text()))?;
     let Some(seat) = adapter.admit(&who, &hello.client_id) else {
         adapter.connections.refused(Some(user), "tenant-connections-exceeded");
         return refuse(reason::QUOTA, "the tenant has as many connections as max-connections allows");
     };
     let streams = adapter.streams.of(&verified.tenant).await;
-    let streams = streams.map_err(|error| Refusal(reason::UNAVAILABLE, error.to_string()))?;
+    let streams = streams.map_err(|error| ConnectRefusal(reason::UNAVAILABLE, error.to_string()))?;
     let connection = adapter.connections.open(&who, &streams, &hello.client_id);
-    let connection = connection.map_err(|problem| Refusal(reason::QUOTA, problem.text()))?;
+    let connection = connection.map_err(|problem| ConnectRefusal(reason::QUOTA, problem.text()))?;
     let (known, counted) = (Some((verified, Arc::clone(&streams))), Counted::Device(seat, connection));
     let mut client = Client::new(Arc::clone(adapter), who, known, (hello.version, takes), counted);
     let Some((broker_client, is_present)) = broker_client(hello, adapter, &client, &streams).await? else {
@@ -220,12 +220,14 @@ async fn judge(
     };
     client.broker_client = Some(broker_client);
     if let Some(will) = hello.will.as_ref().filter(|will| !is_reserved(&will.topic)) {
-        client
-            .may_publish(&will.topic)
-            .map_err(|fault| Refusal(fault.reason().unwrap_or(reason::NOT_AUTHORISED), format!("the will: {fault}")))?;
+        client.may_publish(&will.topic).map_err(|fault| {
+            ConnectRefusal(fault.reason().unwrap_or(reason::NOT_AUTHORISED), format!("the will: {fault}"))
+        })?;
     }
     // Another connection may have taken the session over already.
-    client.resume_reserved().map_err(|fault| Refusal(fault.reason().unwrap_or(reason::BUSY), fault.to_string()))?;
+    client
+        .resume_reserved()
+        .map_err(|fault| ConnectRefusal(fault.reason().unwrap_or(reason::BUSY), fault.to_string()))?;
     Ok((client, is_present))
 }
 
@@ -247,12 +249,12 @@ async fn broker_client(
     adapter: &MqttAdapter,
     client: &Client,
     streams: &TenantStreams,
-) -> Result<Option<(BrokerClient, bool)>, Refusal> {
+) -> Result<Option<(BrokerClient, bool)>, ConnectRefusal> {
     let snapshot = adapter.registry.snapshot(&client.who.tenant);
     let tenant = snapshot.state.tenant(&client.who.tenant).and_then(|known| known.tenant.clone());
     let Some(tenant) = tenant.filter(|stored| has_broker(&stored.value.ext)) else { return Ok(None) };
     let broker = adapter.brokers.of(&client.who.tenant, tenant.born).await;
-    let broker = broker.map_err(|error| Refusal(reason::UNAVAILABLE, error.to_string()))?;
+    let broker = broker.map_err(|error| ConnectRefusal(reason::UNAVAILABLE, error.to_string()))?;
     streams.usage.follow(&broker.partition);
     let claim = Claim {
         client: &hello.client_id.as_str().into(),
@@ -264,16 +266,16 @@ async fn broker_client(
     let (link, is_present) = broker.attach(&claim).await.map_err(|refusal| match refusal {
         NoSession::OfAnother => {
             let why = format!("client id '{}' belongs to another device; choose one of your own", claim.client);
-            Refusal(reason::BAD_CLIENT_ID, why)
+            ConnectRefusal(reason::BAD_CLIENT_ID, why)
         }
         NoSession::TooMany => {
             let why = format!("connect.mqtt.broker.sessions_max = {}", adapter.config.broker.sessions_max);
-            Refusal(reason::QUOTA, why)
+            ConnectRefusal(reason::QUOTA, why)
         }
         NoSession::NotKept => {
-            Refusal(reason::UNAVAILABLE, "the session could not be written down; connect again later".to_owned())
+            ConnectRefusal(reason::UNAVAILABLE, "the session could not be written down; connect again later".to_owned())
         }
-        NoSession::Gone => Refusal(reason::BUSY, "the tenant's topic was deleted; connect again".to_owned()),
+        NoSession::Gone => ConnectRefusal(reason::BUSY, "the tenant's topic was deleted; connect again".to_owned()),
     })?;
     let alias_max = hello.alias_max.min(adapter.config.aliases_max);
     let is_durable = hello.session_expiry_s.min(adapter.config.broker.session_expiry_max_s) > 0;

@@ -1,7 +1,7 @@
 //! The will of a client: the message to publish when its connection ends without DISCONNECT.
 
 use super::ADAPTER;
-use super::broker::message::{Draft, expires};
+use super::broker::message::{MessageDraft, expires};
 use super::incoming::{IncomingPublish, Topic};
 use millstream_mqtt::property::{MESSAGE_EXPIRY, WILL_DELAY, without};
 use millstream_mqtt::{Publish, PublishProperties, Qos, Will};
@@ -47,8 +47,8 @@ impl LastWill {
         device: &'a str,
         expires: &'a str,
         is_routed: bool,
-    ) -> Draft<'a> {
-        Draft {
+    ) -> MessageDraft<'a> {
+        MessageDraft {
             is_routed,
             topic: &self.topic,
             payload: &self.payload,

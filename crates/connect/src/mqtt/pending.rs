@@ -22,11 +22,11 @@ pub(super) struct Pending {
 pub(super) enum Waits {
     /// Messages on the topics of Hono.
     Upstream(SmallVec<[Sent; 1]>),
-    /// Messages in the private space: how each is acknowledged, and what they are elsewhere.
+    /// Messages in the private space: the acknowledgement of each, and their copies for telemetry and events.
     Broker { acks: Vec<(AckKind, u16)>, routed: Option<Box<RoutedBatch>> },
     /// The same, published by the tenant's owner, which may have something to say of each; those at most once have no id.
     Owned { acks: Vec<(AckKind, u16)>, routed: Option<Box<RoutedBatch>> },
-    /// A subscription, and what of it is to bring what is retained.
+    /// A subscription, and those of its filters that bring retained messages.
     Subscribed { id: u16, codes: Vec<u8>, wanted: PendingSubscribe },
     /// An unsubscription, with a code for each filter.
     Unsubscribed { id: u16, codes: Vec<u8> },
@@ -34,7 +34,7 @@ pub(super) enum Waits {
     Received(Vec<u16>),
     /// Ids that the client has forgotten.
     Forgotten(Vec<u16>),
-    /// Nothing that came: what comes next would be refused.
+    /// No request: the client waits for room in the log, as its next messages would be refused.
     Room,
 }
 

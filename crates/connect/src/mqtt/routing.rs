@@ -12,9 +12,9 @@ use super::incoming::IncomingPublish;
 use super::publish::{PublishContext, split};
 use super::session_store::{self, Upstream};
 use super::topic::PropertyBag;
-use crate::ingest::Admitted;
+use crate::ingest::AdmittedRun;
 use crate::refusal::larger_than_set;
-use crate::registry::{Mapping, Route};
+use crate::registry::{Mapping, PrivateRoute};
 use crate::sender::DeviceAddress;
 use crate::stream::{Delivery, Stream};
 
@@ -49,7 +49,7 @@ impl RoutedBatch {
 }
 
 /// The route of a message to telemetry or events, if a rule takes its topic.
-pub(super) fn route_of<'a>(mapping: &Mapping, item: &'a IncomingPublish<'_>) -> Option<Route<'a>> {
+pub(super) fn route_of<'a>(mapping: &Mapping, item: &'a IncomingPublish<'_>) -> Option<PrivateRoute<'a>> {
     if says_nothing(item) { None } else { mapping.route(item.topic.as_str()) }
 }
 
@@ -61,7 +61,7 @@ pub(super) fn says_nothing(item: &IncomingPublish<'_>) -> bool {
 /// The context of a message that a rule takes. An event that is published at most once is not waited for.
 pub(super) fn publish_context<'a>(
     who: &'a Principal,
-    route: Route<'a>,
+    route: PrivateRoute<'a>,
     item: &'a IncomingPublish<'_>,
     bag: &'a PropertyBag<'a>,
 ) -> PublishContext<'a> {
@@ -92,7 +92,7 @@ pub(super) fn check<'a>(
 }
 
 /// Records, as the tenant's owner appends them.
-pub(super) fn to_own(admitted: &Admitted<'_>) -> Vec<Upstream> {
+pub(super) fn to_own(admitted: &AdmittedRun<'_>) -> Vec<Upstream> {
     let owned = |record: &Record<'_>| Publish {
         timestamp_ms: record.timestamp_ms,
         key: record.key.map(Into::into),

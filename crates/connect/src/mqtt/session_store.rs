@@ -14,8 +14,8 @@ use std::sync::Arc;
 use millstream_types::{TenantId, TopicName, TopicPartition};
 use millstream_view::{DecodeError, Draft, Encoded, Failure, InState, Snapshot, View, ViewRuntime, Views, ViewsConfig};
 
-pub(crate) use command::{Command, Keep, PublishOutcome, StoreAnswer, StoredPublish, Upstream};
-pub(crate) use state::{Change, Progress, SessionRecord, State, StoredFilter, StoredReserved, TenantSessions};
+pub(crate) use command::{Keep, PublishOutcome, SessionCommand, StoreAnswer, StoredPublish, Upstream};
+pub(crate) use state::{Progress, SessionChange, SessionRecord, State, StoredFilter, StoredReserved, TenantSessions};
 pub(crate) use verdict::StoreReply;
 
 use super::broker::BrokerConfig;
@@ -31,28 +31,28 @@ pub(crate) struct SessionView {
 impl View for SessionView {
     type State = State;
     type Storage = InState;
-    type Change = Change;
-    type Command = Command;
+    type Change = SessionChange;
+    type Command = SessionCommand;
     type Answer = StoreAnswer;
     const NAME: &'static str = "mqtt";
 
-    fn decide(&self, draft: &mut Draft<'_, Self>, command: Command) -> StoreAnswer {
+    fn decide(&self, draft: &mut Draft<'_, Self>, command: SessionCommand) -> StoreAnswer {
         command::decide(draft, command, self.retained_max_bytes)
     }
 
-    fn owned_bytes(command: &Command) -> usize {
+    fn owned_bytes(command: &SessionCommand) -> usize {
         command.owned_bytes()
     }
 
-    fn apply(state: &mut State, change: &Change) {
+    fn apply(state: &mut State, change: &SessionChange) {
         state.apply(change);
     }
 
-    fn encode(change: &Change, key: &mut Vec<u8>, value: &mut Vec<u8>) -> Encoded {
+    fn encode(change: &SessionChange, key: &mut Vec<u8>, value: &mut Vec<u8>) -> Encoded {
         record::encode(change, key, value)
     }
 
-    fn decode(key: &[u8], value: Option<&[u8]>) -> Result<Change, DecodeError> {
+    fn decode(key: &[u8], value: Option<&[u8]>) -> Result<SessionChange, DecodeError> {
         record::decode(key, value)
     }
 }
@@ -96,7 +96,11 @@ impl SessionStore {
     }
 
     /// Hands a command to the owner of `tenant` and waits until it is durable.
-    pub(crate) async fn ask(&self, tenant: &TenantId, command: Command) -> Result<StoreAnswer, millstream_view::Error> {
+    pub(crate) async fn ask(
+        &self,
+        tenant: &TenantId,
+        command: SessionCommand,
+    ) -> Result<StoreAnswer, millstream_view::Error> {
         self.0.ask(self.0.partition_of(tenant.as_str().as_bytes()), command).await
     }
 
@@ -115,7 +119,7 @@ impl TenantStore {
     /// Hands a command to the tenant's owner; the answer comes once it is durable.
     pub(crate) fn submit(
         &self,
-        command: impl FnOnce(TenantId) -> Command,
+        command: impl FnOnce(TenantId) -> SessionCommand,
     ) -> Result<millstream_view::Answer<SessionView>, millstream_view::Error> {
         self.store.0.submit(self.store.0.partition_of(self.tenant.as_str().as_bytes()), command(self.tenant.clone()))
     }

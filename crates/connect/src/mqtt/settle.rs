@@ -19,7 +19,7 @@ use crate::metrics::ProcessingOutcome as Counted;
 use crate::refusal::not_accepted_in_time;
 
 impl Client {
-    /// Keeps what has to be answered for.
+    /// Keeps a request until the log's verdict on it arrives.
     pub(super) fn pend(&mut self, verdict: StoreReply, waits: Waits) {
         self.waiting += waits.count();
         self.owned += usize::from(matches!(waits, Waits::Owned { .. }));

@@ -20,7 +20,7 @@ use super::session_store::Upstream;
 use super::topic::PropertyBag;
 use crate::ingest::{fits_apart, outcome_of};
 use crate::metrics::ProcessingOutcome;
-use crate::registry::{Mapping, Route};
+use crate::registry::{Mapping, PrivateRoute};
 use crate::stream::Delivery;
 
 /// The state of the records for telemetry or events.
@@ -62,7 +62,7 @@ impl Client {
     fn offer_routed(
         &mut self,
         run: &[IncomingPublish<'_>],
-        route: Route<'_>,
+        route: PrivateRoute<'_>,
         out: &mut Vec<u8>,
     ) -> Result<(), DisconnectCause> {
         let Some(first) = run.first() else { return Ok(()) };

@@ -18,7 +18,7 @@ use super::publish::{PublishContext, Sent, split};
 use super::session_store::StoreReply;
 use super::topic::{OnError, TopicKind};
 use crate::commands::RequestId;
-use crate::ingest::{Admitted, fits_apart};
+use crate::ingest::{AdmittedRun, fits_apart};
 use crate::outgoing::status_of_reply;
 use crate::refusal::{bad_reply_status, bad_request_id, not_taken, unknown_tenant};
 use crate::sender::DeviceAddress;
@@ -180,7 +180,7 @@ impl Client {
         &mut self,
         run: &[IncomingPublish<'_>],
         context: &PublishContext<'_>,
-        take: impl FnOnce(&Admitted<'_>) -> Result<R, millstream_log::Error>,
+        take: impl FnOnce(&AdmittedRun<'_>) -> Result<R, millstream_log::Error>,
     ) -> Result<R, Problem> {
         let streams = self.streams.as_ref().ok_or_else(|| unknown_tenant(&self.who.tenant))?;
         let taken = self.adapter.ingest.offer(&context.envelope(), run, streams, self.moment(), take)?;

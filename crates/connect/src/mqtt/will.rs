@@ -15,7 +15,7 @@ use super::topic::PropertyBag;
 use crate::ingest::{Envelope, Ingest, outcome_of};
 use crate::metrics::{ProcessingOutcome, TenantMetrics};
 use crate::refusal::unknown_tenant;
-use crate::registry::Route;
+use crate::registry::PrivateRoute;
 use crate::streams::TenantStreams;
 use crate::usage::Moment;
 
@@ -47,7 +47,7 @@ impl PendingWill {
 
     fn pass_routed(
         &self,
-        route: Route<'_>,
+        route: PrivateRoute<'_>,
         now: Moment,
         publish: impl FnOnce(Option<Upstream>) -> bool,
     ) -> Result<(), Problem> {

@@ -7,8 +7,8 @@ use millstream_view::Draft;
 use serde::Serialize;
 
 use super::credential::{Credential, CredentialDraft, Credentials, UnknownSecret};
-use super::state::{Change, TenantState};
-use super::stored::{Condition, Stored, Version};
+use super::state::{RegistryChange, TenantState};
+use super::stored::{Stored, Version, VersionCondition};
 use super::{AuthId, Device, DeviceId, Tenant};
 
 /// The view of the registry. How its state is stored is in `view.rs`.
@@ -19,7 +19,7 @@ pub(crate) const DELETED_AT_ONCE_MAX: usize = 4_000;
 
 /// A request for a change.
 #[derive(Debug, Clone)]
-pub(crate) enum Command {
+pub(crate) enum RegistryCommand {
     CreateTenant {
         tenant: TenantId,
         value: Arc<Tenant>,
@@ -27,12 +27,12 @@ pub(crate) enum Command {
     ReplaceTenant {
         tenant: TenantId,
         value: Arc<Tenant>,
-        condition: Condition,
+        condition: VersionCondition,
     },
     /// Deletes the tenant with its devices, or only [`DELETED_AT_ONCE_MAX`] of its devices if there are more.
     DeleteTenant {
         tenant: TenantId,
-        condition: Condition,
+        condition: VersionCondition,
     },
     CreateDevice {
         tenant: TenantId,
@@ -43,12 +43,12 @@ pub(crate) enum Command {
         tenant: TenantId,
         device: DeviceId,
         value: Arc<Device>,
-        condition: Condition,
+        condition: VersionCondition,
     },
     DeleteDevice {
         tenant: TenantId,
         device: DeviceId,
-        condition: Condition,
+        condition: VersionCondition,
     },
     /// Deletes the tenant's devices, [`DELETED_AT_ONCE_MAX`] at most.
     DeleteDevices {
@@ -58,12 +58,12 @@ pub(crate) enum Command {
         tenant: TenantId,
         device: DeviceId,
         value: Vec<CredentialDraft>,
-        condition: Condition,
+        condition: VersionCondition,
     },
 }
 
-impl Command {
-    /// Bytes that it owns beside itself, about: those of what it stores.
+impl RegistryCommand {
+    /// Approximate bytes on the heap: those of the resources that it stores.
     pub(crate) fn owned_bytes(&self) -> usize {
         match self {
             Self::CreateTenant { value, .. } | Self::ReplaceTenant { value, .. } => json_bytes(&**value),
@@ -80,7 +80,7 @@ fn json_bytes(value: &impl Serialize) -> usize {
 
 /// The result of an accepted command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Outcome {
+pub(crate) enum RegistryOutcome {
     /// The resource now has this version.
     Stored(Version),
     Deleted,
@@ -90,7 +90,7 @@ pub(crate) enum Outcome {
 
 /// The reason for which a command changed nothing.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Refusal {
+pub(crate) enum RegistryRefusal {
     TenantExists { tenant: TenantId },
     DeviceExists { device: DeviceId },
     UnknownTenant { tenant: TenantId },
@@ -103,77 +103,81 @@ pub(crate) enum Refusal {
 }
 
 /// The result of a command.
-pub(crate) type RegistryResult = Result<Outcome, Refusal>;
+pub(crate) type RegistryResult = Result<RegistryOutcome, RegistryRefusal>;
 
-pub(crate) fn decide(draft: &mut Draft<'_, RegistryView>, command: Command) -> RegistryResult {
+pub(crate) fn decide(draft: &mut Draft<'_, RegistryView>, command: RegistryCommand) -> RegistryResult {
     match command {
-        Command::CreateTenant { tenant, value } => create_tenant(draft, tenant, value),
-        Command::ReplaceTenant { tenant, value, condition } => {
+        RegistryCommand::CreateTenant { tenant, value } => create_tenant(draft, tenant, value),
+        RegistryCommand::ReplaceTenant { tenant, value, condition } => {
             let stored = known(draft, &tenant)?.checked(&condition)?.replaced_by(value, draft.now_ms());
             let version = stored.version;
-            draft.change(Change::Tenant(tenant, Some(Arc::new(stored))));
-            Ok(Outcome::Stored(version))
+            draft.change(RegistryChange::Tenant(tenant, Some(Arc::new(stored))));
+            Ok(RegistryOutcome::Stored(version))
         }
-        Command::DeleteTenant { tenant, condition } => {
+        RegistryCommand::DeleteTenant { tenant, condition } => {
             known(draft, &tenant)?.checked(&condition)?;
             let outcome = delete_devices(draft, &tenant)?;
-            if outcome == Outcome::Deleted {
-                draft.change(Change::Tenant(tenant, None));
+            if outcome == RegistryOutcome::Deleted {
+                draft.change(RegistryChange::Tenant(tenant, None));
             }
             Ok(outcome)
         }
-        Command::CreateDevice { tenant, device, value } => create_device(draft, tenant, device, value),
-        Command::ReplaceDevice { tenant, device, value, condition } => {
+        RegistryCommand::CreateDevice { tenant, device, value } => create_device(draft, tenant, device, value),
+        RegistryCommand::ReplaceDevice { tenant, device, value, condition } => {
             let now_ms = draft.now_ms();
             let stored =
                 known(draft, &tenant)?.device(&tenant, &device)?.checked(&condition)?.replaced_by(value, now_ms);
             let version = stored.version;
-            draft.change(Change::Device(tenant, device, Some(Arc::new(stored))));
-            Ok(Outcome::Stored(version))
+            draft.change(RegistryChange::Device(tenant, device, Some(Arc::new(stored))));
+            Ok(RegistryOutcome::Stored(version))
         }
-        Command::DeleteDevice { tenant, device, condition } => {
+        RegistryCommand::DeleteDevice { tenant, device, condition } => {
             known(draft, &tenant)?.device(&tenant, &device)?.checked(&condition)?;
             delete_device(draft, &tenant, device);
-            Ok(Outcome::Deleted)
+            Ok(RegistryOutcome::Deleted)
         }
-        Command::DeleteDevices { tenant } => delete_devices(draft, &tenant),
-        Command::ReplaceCredentials { tenant, device, value, condition } => {
+        RegistryCommand::DeleteDevices { tenant } => delete_devices(draft, &tenant),
+        RegistryCommand::ReplaceCredentials { tenant, device, value, condition } => {
             replace_credentials(draft, tenant, device, value, &condition)
         }
     }
 }
 
-fn known<'a>(draft: &'a Draft<'_, RegistryView>, tenant: &TenantId) -> Result<&'a TenantState, Refusal> {
-    draft.state().tenant(tenant).ok_or_else(|| Refusal::UnknownTenant { tenant: tenant.clone() })
+fn known<'a>(draft: &'a Draft<'_, RegistryView>, tenant: &TenantId) -> Result<&'a TenantState, RegistryRefusal> {
+    draft.state().tenant(tenant).ok_or_else(|| RegistryRefusal::UnknownTenant { tenant: tenant.clone() })
 }
 
 impl TenantState {
-    fn checked(&self, condition: &Condition) -> Result<&Stored<Tenant>, Refusal> {
+    fn checked(&self, condition: &VersionCondition) -> Result<&Stored<Tenant>, RegistryRefusal> {
         // `State::tenant` gives only those that have one.
         let tenant = self.tenant.as_deref().expect("a tenant that was found is there");
         tenant.checked(condition)
     }
 
-    fn device(&self, tenant: &TenantId, device: &DeviceId) -> Result<&Arc<Stored<Device>>, Refusal> {
-        let unknown = || Refusal::UnknownDevice { tenant: tenant.clone(), device: device.clone() };
+    fn device(&self, tenant: &TenantId, device: &DeviceId) -> Result<&Arc<Stored<Device>>, RegistryRefusal> {
+        let unknown = || RegistryRefusal::UnknownDevice { tenant: tenant.clone(), device: device.clone() };
         self.devices.get(device).ok_or_else(unknown)
     }
 }
 
 impl<T> Stored<T> {
-    fn checked(&self, condition: &Condition) -> Result<&Self, Refusal> {
-        if condition.holds(self.version) { Ok(self) } else { Err(Refusal::OtherVersion { actual: self.version }) }
+    fn checked(&self, condition: &VersionCondition) -> Result<&Self, RegistryRefusal> {
+        if condition.holds(self.version) {
+            Ok(self)
+        } else {
+            Err(RegistryRefusal::OtherVersion { actual: self.version })
+        }
     }
 }
 
 fn create_tenant(draft: &mut Draft<'_, RegistryView>, tenant: TenantId, value: Arc<Tenant>) -> RegistryResult {
     if draft.state().tenant(&tenant).is_some() {
-        return Err(Refusal::TenantExists { tenant });
+        return Err(RegistryRefusal::TenantExists { tenant });
     }
     let stored = Stored::new(value, draft.now_ms());
     let version = stored.version;
-    draft.change(Change::Tenant(tenant, Some(Arc::new(stored))));
-    Ok(Outcome::Stored(version))
+    draft.change(RegistryChange::Tenant(tenant, Some(Arc::new(stored))));
+    Ok(RegistryOutcome::Stored(version))
 }
 
 fn create_device(
@@ -184,24 +188,24 @@ fn create_device(
 ) -> RegistryResult {
     let known = known(draft, &tenant)?;
     if known.devices.contains_key(&device) {
-        return Err(Refusal::DeviceExists { device });
+        return Err(RegistryRefusal::DeviceExists { device });
     }
-    let limits = known.checked(&Condition::Always)?.value.registration_limits;
+    let limits = known.checked(&VersionCondition::Always)?.value.registration_limits;
     if let Some(limit) = limits.devices_max().filter(|limit| known.devices.len() >= *limit) {
-        return Err(Refusal::TooManyDevices { limit });
+        return Err(RegistryRefusal::TooManyDevices { limit });
     }
     let stored = Stored::new(value, draft.now_ms());
     let version = stored.version;
-    draft.change(Change::Device(tenant, device, Some(Arc::new(stored))));
-    Ok(Outcome::Stored(version))
+    draft.change(RegistryChange::Device(tenant, device, Some(Arc::new(stored))));
+    Ok(RegistryOutcome::Stored(version))
 }
 
 fn delete_device(draft: &mut Draft<'_, RegistryView>, tenant: &TenantId, device: DeviceId) {
     let has_credentials = draft.state().tenant(tenant).is_some_and(|known| known.credentials.contains_key(&device));
     if has_credentials {
-        draft.change(Change::Credentials(tenant.clone(), device.clone(), None));
+        draft.change(RegistryChange::Credentials(tenant.clone(), device.clone(), None));
     }
-    draft.change(Change::Device(tenant.clone(), device, None));
+    draft.change(RegistryChange::Device(tenant.clone(), device, None));
 }
 
 fn delete_devices(draft: &mut Draft<'_, RegistryView>, tenant: &TenantId) -> RegistryResult {
@@ -211,7 +215,7 @@ fn delete_devices(draft: &mut Draft<'_, RegistryView>, tenant: &TenantId) -> Reg
     for device in doomed {
         delete_device(draft, tenant, device);
     }
-    Ok(if is_all { Outcome::Deleted } else { Outcome::MoreToDelete })
+    Ok(if is_all { RegistryOutcome::Deleted } else { RegistryOutcome::MoreToDelete })
 }
 
 fn replace_credentials(
@@ -219,7 +223,7 @@ fn replace_credentials(
     tenant: TenantId,
     device: DeviceId,
     drafts: Vec<CredentialDraft>,
-    condition: &Condition,
+    condition: &VersionCondition,
 ) -> RegistryResult {
     let now_ms = draft.now_ms();
     let known = known(draft, &tenant)?;
@@ -227,18 +231,18 @@ fn replace_credentials(
     let before = known.credentials.get(&device);
     let actual = before.map_or(owner.born, |before| before.version);
     if !condition.holds(actual) {
-        return Err(Refusal::OtherVersion { actual });
+        return Err(RegistryRefusal::OtherVersion { actual });
     }
-    let limits = known.checked(&Condition::Always)?.value.registration_limits;
+    let limits = known.checked(&VersionCondition::Always)?.value.registration_limits;
     if let Some(limit) = limits.credentials_max().filter(|limit| drafts.len() > *limit) {
-        return Err(Refusal::TooManyCredentials { given: drafts.len(), limit });
+        return Err(RegistryRefusal::TooManyCredentials { given: drafts.len(), limit });
     }
     let value = Arc::new(complete(known, &device, drafts, before.map(|before| &*before.value))?);
     let stored =
         before.map_or_else(|| Stored::new(value.clone(), now_ms), |old| old.replaced_by(value.clone(), now_ms));
     let version = stored.version;
-    draft.change(Change::Credentials(tenant, device, Some(Arc::new(stored))));
-    Ok(Outcome::Stored(version))
+    draft.change(RegistryChange::Credentials(tenant, device, Some(Arc::new(stored))));
+    Ok(RegistryOutcome::Stored(version))
 }
 
 fn complete(
@@ -246,14 +250,14 @@ fn complete(
     device: &DeviceId,
     drafts: Vec<CredentialDraft>,
     stored: Option<&Credentials>,
-) -> Result<Credentials, Refusal> {
+) -> Result<Credentials, RegistryRefusal> {
     let complete = |draft: CredentialDraft| {
         if known.login(draft.auth_id.as_str()).is_some_and(|login| login.device != *device) {
-            return Err(Refusal::AuthIdTaken { auth_id: draft.auth_id });
+            return Err(RegistryRefusal::AuthIdTaken { auth_id: draft.auth_id });
         }
         let is_same = |old: &&Arc<Credential>| old.kind == draft.kind && old.auth_id == draft.auth_id;
         let old = stored.and_then(|stored| stored.iter().find(is_same)).cloned();
-        draft.complete(old.as_deref()).map(Arc::new).map_err(Refusal::UnknownSecret)
+        draft.complete(old.as_deref()).map(Arc::new).map_err(RegistryRefusal::UnknownSecret)
     };
     drafts.into_iter().map(complete).collect()
 }

@@ -41,7 +41,7 @@ struct Rule {
 
 /// The additional destination of a message of the private space.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Route<'a> {
+pub(crate) struct PrivateRoute<'a> {
     pub(crate) stream: Stream,
     /// The sending device, if it is not the publisher.
     pub(crate) device: Option<&'a str>,
@@ -56,13 +56,13 @@ impl Mapping {
 
     /// The route of a message on `topic`; `None` if no rule matches. A rule with a device level matches only topics in
     /// which that level is present and not empty.
-    pub(crate) fn route<'a>(&self, topic: &'a str) -> Option<Route<'a>> {
+    pub(crate) fn route<'a>(&self, topic: &'a str) -> Option<PrivateRoute<'a>> {
         self.0.iter().find_map(|rule| rule.route(topic))
     }
 }
 
 impl Rule {
-    fn route<'a>(&self, topic: &'a str) -> Option<Route<'a>> {
+    fn route<'a>(&self, topic: &'a str) -> Option<PrivateRoute<'a>> {
         if !covers(&self.pattern, topic) {
             return None;
         }
@@ -70,7 +70,7 @@ impl Rule {
             None => None,
             Some(level) => Some(topic.split('/').nth(level).filter(|device| !device.is_empty())?),
         };
-        Some(Route { stream: self.stream, device })
+        Some(PrivateRoute { stream: self.stream, device })
     }
 }
 
@@ -170,7 +170,7 @@ mod tests {
             ("other", None),
         ] {
             let route = mapping.route(topic);
-            assert_eq!(route, expected.map(|(stream, device)| Route { stream, device }), "{topic}");
+            assert_eq!(route, expected.map(|(stream, device)| PrivateRoute { stream, device }), "{topic}");
         }
     }
 

@@ -50,7 +50,7 @@ pub(crate) struct Login {
 
 /// A resource's new value; `None` removes it.
 #[derive(Debug, Clone)]
-pub(crate) enum Change {
+pub(crate) enum RegistryChange {
     Tenant(TenantId, Option<Arc<Stored<Tenant>>>),
     Device(TenantId, DeviceId, Option<Arc<Stored<Device>>>),
     Credentials(TenantId, DeviceId, Option<Arc<Stored<Credentials>>>),
@@ -66,16 +66,17 @@ impl State {
         self.tenants.iter().filter_map(|(id, known)| Some((id, known.tenant.as_deref()?)))
     }
 
-    pub(crate) fn apply(&mut self, change: &Change) {
-        let (Change::Tenant(id, _) | Change::Device(id, ..) | Change::Credentials(id, ..)) = change;
+    pub(crate) fn apply(&mut self, change: &RegistryChange) {
+        let (RegistryChange::Tenant(id, _) | RegistryChange::Device(id, ..) | RegistryChange::Credentials(id, ..)) =
+            change;
         let known = self.tenants.entry(id.clone()).or_default();
         match change {
-            Change::Tenant(_, tenant) => {
+            RegistryChange::Tenant(_, tenant) => {
                 known.mapping = tenant.as_ref().and_then(|stored| Mapping::of(&stored.value.ext));
                 known.tenant.clone_from(tenant);
             }
-            Change::Device(_, device, value) => known.set_device(device, value.as_ref()),
-            Change::Credentials(_, device, value) => known.set_credentials(device, value.as_ref()),
+            RegistryChange::Device(_, device, value) => known.set_device(device, value.as_ref()),
+            RegistryChange::Credentials(_, device, value) => known.set_credentials(device, value.as_ref()),
         }
         if known.tenant.is_none() && known.devices.is_empty() && known.credentials.is_empty() {
             self.tenants.remove(id);

@@ -52,14 +52,14 @@ impl<T> Stored<T> {
 
 /// The versions of a resource that a change applies to.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Condition {
+pub(crate) enum VersionCondition {
     /// The change applies to every version.
     Always,
     /// The change applies to each of these versions.
     OneOf(Vec<Version>),
 }
 
-impl Condition {
+impl VersionCondition {
     pub(crate) fn holds(&self, version: Version) -> bool {
         match self {
             Self::Always => true,

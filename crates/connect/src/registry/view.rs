@@ -15,8 +15,8 @@ use serde::de::DeserializeOwned;
 
 use super::DeviceId;
 pub(crate) use super::command::RegistryView;
-use super::command::{Command, RegistryResult, decide};
-use super::state::{Change, State};
+use super::command::{RegistryCommand, RegistryResult, decide};
+use super::state::{RegistryChange, State};
 
 /// Version of the value format; later versions are refused.
 const VERSION: u8 = 1;
@@ -27,49 +27,49 @@ const CREDENTIALS: u8 = 3;
 impl View for RegistryView {
     type State = State;
     type Storage = InState;
-    type Change = Change;
-    type Command = Command;
+    type Change = RegistryChange;
+    type Command = RegistryCommand;
     type Answer = RegistryResult;
     const NAME: &'static str = "registry";
 
-    fn decide(&self, draft: &mut Draft<'_, Self>, command: Command) -> RegistryResult {
+    fn decide(&self, draft: &mut Draft<'_, Self>, command: RegistryCommand) -> RegistryResult {
         decide(draft, command)
     }
 
-    fn owned_bytes(command: &Command) -> usize {
+    fn owned_bytes(command: &RegistryCommand) -> usize {
         command.owned_bytes()
     }
 
-    fn apply(state: &mut State, change: &Change) {
+    fn apply(state: &mut State, change: &RegistryChange) {
         state.apply(change);
     }
 
-    fn encode(change: &Change, key: &mut Vec<u8>, value: &mut Vec<u8>) -> Encoded {
+    fn encode(change: &RegistryChange, key: &mut Vec<u8>, value: &mut Vec<u8>) -> Encoded {
         match change {
-            Change::Tenant(tenant, stored) => {
+            RegistryChange::Tenant(tenant, stored) => {
                 key.push(TENANT);
                 key.extend_from_slice(tenant.as_str().as_bytes());
                 encode_value(stored.as_deref(), value)
             }
-            Change::Device(tenant, device, stored) => {
+            RegistryChange::Device(tenant, device, stored) => {
                 encode_device_key(DEVICE, tenant, device, key);
                 encode_value(stored.as_deref(), value)
             }
-            Change::Credentials(tenant, device, stored) => {
+            RegistryChange::Credentials(tenant, device, stored) => {
                 encode_device_key(CREDENTIALS, tenant, device, key);
                 encode_value(stored.as_deref(), value)
             }
         }
     }
 
-    fn decode(key: &[u8], value: Option<&[u8]>) -> Result<Change, DecodeError> {
+    fn decode(key: &[u8], value: Option<&[u8]>) -> Result<RegistryChange, DecodeError> {
         let (kind, name) = key.split_first().ok_or_else(|| DecodeError::new("an empty key"))?;
         let name = std::str::from_utf8(name).map_err(|_| DecodeError::new("a key that is not UTF-8"))?;
         match *kind {
-            TENANT => Ok(Change::Tenant(tenant(name)?, decode_value(value)?)),
-            DEVICE => decode_device_key(name).and_then(|(t, d)| Ok(Change::Device(t, d, decode_value(value)?))),
+            TENANT => Ok(RegistryChange::Tenant(tenant(name)?, decode_value(value)?)),
+            DEVICE => decode_device_key(name).and_then(|(t, d)| Ok(RegistryChange::Device(t, d, decode_value(value)?))),
             CREDENTIALS => {
-                decode_device_key(name).and_then(|(t, d)| Ok(Change::Credentials(t, d, decode_value(value)?)))
+                decode_device_key(name).and_then(|(t, d)| Ok(RegistryChange::Credentials(t, d, decode_value(value)?)))
             }
             other => Err(DecodeError::new(format!("registry record of kind {other}"))),
         }

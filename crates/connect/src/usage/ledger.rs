@@ -15,7 +15,7 @@ use millstream_types::{BatchLimits, Header, Offset, RecordView, TenantId, TopicN
 use millstream_view::{ViewRuntime, Views, ViewsConfig};
 use parking_lot::{Condvar, Mutex, RwLock};
 
-use super::note::{Change, Note, NoteView};
+use super::note::{Note, NoteChange, NoteView};
 use super::{Connected, Current, Usage, Volume, refusals};
 use crate::Error;
 use crate::adapter::MAPPED;
@@ -45,11 +45,11 @@ fn topic() -> TopicName {
 
 /// The usage of all tenants.
 pub(crate) struct Ledger {
-    parts: Arc<Parts>,
+    parts: Arc<LedgerParts>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
-struct Parts {
+struct LedgerParts {
     views: Arc<Views<NoteView>>,
     registry: Registry,
     wall: Arc<dyn WallClock>,
@@ -68,7 +68,7 @@ impl Ledger {
         metrics: &Metrics,
     ) -> Result<Arc<Self>, Error> {
         let views = Views::open(NoteView, &topic(), config, ground).map_err(Error::Usage)?;
-        let parts = Arc::new(Parts {
+        let parts = Arc::new(LedgerParts {
             views,
             registry: registry.clone(),
             wall: ground.wall.clone(),
@@ -119,7 +119,7 @@ impl Ledger {
     }
 }
 
-impl Parts {
+impl LedgerParts {
     fn restore(
         &self,
         tenant: &TenantId,
@@ -172,7 +172,7 @@ impl Parts {
     /// Submits a note for each tenant whose usage changed.
     fn note(&self) {
         let all: Vec<Arc<Usage>> = self.known.lock().values().cloned().collect();
-        let mut changes: HashMap<_, Vec<Change>> = HashMap::new();
+        let mut changes: HashMap<_, Vec<NoteChange>> = HashMap::new();
         let mut noted = Vec::new();
         for usage in all {
             let change = self.change(&usage);
@@ -198,11 +198,11 @@ impl Parts {
     }
 
     /// The note of a tenant, or its removal if the tenant was deleted.
-    fn change(&self, usage: &Usage) -> Change {
+    fn change(&self, usage: &Usage) -> NoteChange {
         let tenant = &usage.tenant;
         let snapshot = self.registry.snapshot(tenant);
         let stored = snapshot.state.tenant(tenant).and_then(|known| known.tenant.as_deref());
-        Change(tenant.clone(), stored.map(|stored| Arc::new(usage.cut(stored, self.wall.now_ms()))))
+        NoteChange(tenant.clone(), stored.map(|stored| Arc::new(usage.cut(stored, self.wall.now_ms()))))
     }
 }
 

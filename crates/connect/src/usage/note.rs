@@ -22,19 +22,19 @@ pub(super) struct Note {
     pub(super) volume_bytes: u64,
     pub(super) connected_start_ms: i64,
     pub(super) connected_ms: u64,
-    pub(super) ends: Vec<End>,
+    pub(super) ends: Vec<PartitionEnd>,
 }
 
 /// The end of one partition. Offsets are never reused, so all records behind it are newer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct End {
+pub(super) struct PartitionEnd {
     /// The unique id of the topic, not its name.
     topic: String,
     partition: u32,
     next: u64,
 }
 
-impl End {
+impl PartitionEnd {
     pub(super) fn of(partition: &dyn Partition) -> Self {
         let TopicPartition { partition: number, .. } = partition.id();
         Self { topic: partition.topic().id.to_string(), partition: number.0, next: partition.offsets().tail.0 }
@@ -44,7 +44,7 @@ impl End {
 impl Note {
     /// The first offset of `partition` that the note does not include.
     pub(super) fn end_of(&self, partition: &dyn Partition) -> Offset {
-        let here = End::of(partition);
+        let here = PartitionEnd::of(partition);
         let known = self.ends.iter().find(|end| (&end.topic, end.partition) == (&here.topic, here.partition));
         Offset(known.map_or(0, |end| end.next))
     }
@@ -54,17 +54,17 @@ pub(super) struct NoteView;
 
 /// A tenant's note; `None` removes it.
 #[derive(Debug, Clone)]
-pub(super) struct Change(pub(super) TenantId, pub(super) Option<Arc<Note>>);
+pub(super) struct NoteChange(pub(super) TenantId, pub(super) Option<Arc<Note>>);
 
 impl View for NoteView {
     type State = imbl::HashMap<TenantId, Arc<Note>>;
     type Storage = InState;
-    type Change = Change;
-    type Command = Vec<Change>;
+    type Change = NoteChange;
+    type Command = Vec<NoteChange>;
     type Answer = ();
     const NAME: &'static str = "usage";
 
-    fn decide(&self, draft: &mut Draft<'_, Self>, command: Vec<Change>) {
+    fn decide(&self, draft: &mut Draft<'_, Self>, command: Vec<NoteChange>) {
         for change in command {
             if change.1.is_some() || draft.state().contains_key(&change.0) {
                 draft.change(change);
@@ -72,14 +72,14 @@ impl View for NoteView {
         }
     }
 
-    fn apply(state: &mut Self::State, change: &Change) {
+    fn apply(state: &mut Self::State, change: &NoteChange) {
         match change {
-            Change(tenant, Some(note)) => drop(state.insert(tenant.clone(), note.clone())),
-            Change(tenant, None) => drop(state.remove(tenant)),
+            NoteChange(tenant, Some(note)) => drop(state.insert(tenant.clone(), note.clone())),
+            NoteChange(tenant, None) => drop(state.remove(tenant)),
         }
     }
 
-    fn encode(change: &Change, key: &mut Vec<u8>, value: &mut Vec<u8>) -> Encoded {
+    fn encode(change: &NoteChange, key: &mut Vec<u8>, value: &mut Vec<u8>) -> Encoded {
         key.extend_from_slice(change.0.as_str().as_bytes());
         let Some(note) = &change.1 else { return Encoded::Tombstone };
         value.push(VERSION);
@@ -87,13 +87,13 @@ impl View for NoteView {
         Encoded::Value
     }
 
-    fn decode(key: &[u8], value: Option<&[u8]>) -> Result<Change, DecodeError> {
+    fn decode(key: &[u8], value: Option<&[u8]>) -> Result<NoteChange, DecodeError> {
         let tenant = std::str::from_utf8(key).ok().and_then(|name| TenantId::new(name).ok());
         let tenant = tenant.ok_or_else(|| DecodeError::new("a key that is no tenant"))?;
         match value.map(<[u8]>::split_first) {
-            None => Ok(Change(tenant, None)),
+            None => Ok(NoteChange(tenant, None)),
             Some(Some((&VERSION, json))) => serde_json::from_slice(json)
-                .map(|note| Change(tenant, Some(Arc::new(note))))
+                .map(|note| NoteChange(tenant, Some(Arc::new(note))))
                 .map_err(|error| DecodeError::new(format!("a note of usage that cannot be read: {error}"))),
             Some(other) => {
                 let version = other.map_or(0, |(version, _)| *version);

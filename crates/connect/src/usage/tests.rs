@@ -44,7 +44,7 @@ fn send(usage: &Usage, stored: &Stored<Tenant>, bytes: u64, hours: i64) -> bool 
 
 fn connect(usage: &Usage, stored: &Stored<Tenant>, hours: i64) -> Result<(), (Limit, Problem)> {
     let now = Moment { wall_ms: hours * HOUR_MS, monotonic: Duration::from_millis((hours * HOUR_MS) as u64) };
-    usage.connect(stored, Caller { device: "d", per_second_max: None }, now)
+    usage.connect(stored, ConnectingDevice { device: "d", per_second_max: None }, now)
 }
 
 #[test]
@@ -146,7 +146,7 @@ fn devices_and_tenants_connect_as_often_as_they_may() {
     let (usage, stored) = (usage(), tenant(json!({"max-connects-per-second": 3})));
     let connect = |device, per_second_max, ms| {
         let now = Moment { wall_ms: 1, monotonic: Duration::from_millis(ms) };
-        let connected = usage.connect(&stored, Caller { device, per_second_max }, now);
+        let connected = usage.connect(&stored, ConnectingDevice { device, per_second_max }, now);
         connected.map_err(|(limit, problem)| (limit.name(), problem.text()))
     };
     connect("a", Some(1), 0).unwrap();

@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use crate::model::entity::{Attribute, DATE_EXPIRES, Entity};
 use crate::model::json::{push_number, push_string};
-use crate::model::update::{Difference, Differs};
+use crate::model::update::{AttributeDifference, Differs};
 
 /// The request that caused a change.
 #[derive(Debug, Clone, Default)]
@@ -33,14 +33,14 @@ pub(crate) struct ChangeOrigin {
 pub(crate) fn text(
     before: Option<&Entity>,
     entity: &Entity,
-    differences: &[Difference],
+    differences: &[AttributeDifference],
     asked: &[Arc<str>],
     origin: &ChangeOrigin,
 ) -> Vec<u8> {
     let mut out = String::with_capacity(384);
     push_head(entity, origin, &mut out);
     out.push_str(",\"attrs\":[");
-    for Difference { name, what } in differences {
+    for AttributeDifference { name, what } in differences {
         let known = before.and_then(|entity| entity.attribute(name));
         let (action, differs, previous) = match what {
             Differs::Added => ("append", "value", None),

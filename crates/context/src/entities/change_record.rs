@@ -8,13 +8,13 @@ use crate::entities::change_details::{self, ChangeOrigin};
 use crate::entities::change_topics::{self, ALTERATION_TYPE, CHANGE_DETAILS, CHANGED_ATTRIBUTES, SERVICE_PATH};
 use crate::model::entity::Entity;
 use crate::model::render;
-use crate::model::update::{Difference, Differs};
+use crate::model::update::{AttributeDifference, Differs};
 
 /// The change record of a new version: the differences and the requested attributes.
 pub(crate) fn of(
     before: Option<&Entity>,
     after: &Entity,
-    (differences, asked): (&[Difference], &[Arc<str>]),
+    (differences, asked): (&[AttributeDifference], &[Arc<str>]),
     origin: &ChangeOrigin,
     timestamp_ms: i64,
 ) -> Publish {
@@ -31,8 +31,8 @@ pub(crate) fn of(
 /// The change record of a removed entity.
 pub(crate) fn of_removal(before: &Entity, alteration: &str, origin: &ChangeOrigin, timestamp_ms: i64) -> Publish {
     let changed: Vec<Arc<str>> = before.attributes.iter().map(|attribute| attribute.name.clone()).collect();
-    let gone = |name: &Arc<str>| Difference { name: name.clone(), what: Differs::Removed };
-    let differences: Vec<Difference> = changed.iter().map(gone).collect();
+    let gone = |name: &Arc<str>| AttributeDifference { name: name.clone(), what: Differs::Removed };
+    let differences: Vec<AttributeDifference> = changed.iter().map(gone).collect();
     let details = change_details::text(Some(before), before, &differences, &[], origin);
     record(before, alteration, changed, details, timestamp_ms)
 }

@@ -25,7 +25,7 @@ use crate::entities::view::{
 use crate::index::Built;
 use crate::model::entity::{Entity, Key, Metadata};
 use crate::model::request_body::{BodyAttribute, BodyEntity, DEFAULT_ENTITY_KIND};
-use crate::model::update::{self, Difference, Differs, UpdateMode, UpdateOutcome};
+use crate::model::update::{self, AttributeDifference, Differs, UpdateMode, UpdateOutcome};
 use crate::refusal::{ErrorName, Refusal};
 
 /// Largest size of a change beside its values: keys, and what records take in an append.
@@ -173,7 +173,7 @@ struct RequestedAttributes<'a> {
 
 /// The attributes whose value differs but whose observation time is that of the value before,
 /// because the request has none.
-fn kept_times(after: &Entity, differences: &[Difference], timed: &[Arc<str>]) -> Vec<Arc<str>> {
+fn kept_times(after: &Entity, differences: &[AttributeDifference], timed: &[Arc<str>]) -> Vec<Arc<str>> {
     let has_time = |name: &str| {
         after.attribute(name).is_some_and(|attribute| attribute.metadata.iter().any(Metadata::is_observation_time))
     };

@@ -13,7 +13,7 @@ use crate::entities::condition::Versions;
 use crate::entities::topic_update::RecordUpdate;
 use crate::index::Built;
 use crate::mapping::mapping_errors::MappingErrors;
-use crate::model::content::Content;
+use crate::model::content::AttributeContent;
 use crate::model::entity::{Attribute, Entity, Key};
 use crate::model::request_body::{BodyAttribute, BodyEntity};
 use crate::model::update::UpdateMode;
@@ -132,7 +132,8 @@ impl WriteAction {
         &self,
         find: impl FnOnce(&str, Option<&str>) -> Option<Arc<Entity>>,
     ) -> Result<(), Refusal> {
-        let given = || self.attributes().iter().filter(|given| matches!(given.content, Content::NoPlace { .. }));
+        let given =
+            || self.attributes().iter().filter(|given| matches!(given.content, AttributeContent::NoPlace { .. }));
         if given().next().is_none() {
             return Ok(());
         }

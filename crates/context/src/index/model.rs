@@ -12,19 +12,19 @@ use crate::index::{Built, IndexValue};
 use crate::model::entity::{Attribute, Entity, Key, ListPosition};
 
 #[derive(Debug, Clone)]
-enum Step {
+enum IndexStep {
     Put { id: u8, created_us: i64, modified_ms: i64, attributes: Vec<(u8, u8)> },
     Remove { id: u8 },
     Index { count: usize },
 }
 
-fn step() -> impl Strategy<Value = Step> {
+fn step() -> impl Strategy<Value = IndexStep> {
     let attributes = prop::collection::vec((0..4_u8, 0..6_u8), 0..4);
     prop_oneof![
         6 => (0..12_u8, 0..3_i64, 0..50_i64, attributes)
-            .prop_map(|(id, created_us, modified_ms, attributes)| Step::Put { id, created_us, modified_ms, attributes }),
-        2 => (0..12_u8).prop_map(|id| Step::Remove { id }),
-        1 => (1..5_usize).prop_map(|count| Step::Index { count }),
+            .prop_map(|(id, created_us, modified_ms, attributes)| IndexStep::Put { id, created_us, modified_ms, attributes }),
+        2 => (0..12_u8).prop_map(|id| IndexStep::Remove { id }),
+        1 => (1..5_usize).prop_map(|count| IndexStep::Index { count }),
     ]
 }
 
@@ -102,7 +102,7 @@ proptest! {
         let (mut state, mut model): (State, BTreeMap<Key, Arc<Entity>>) = (State::default(), BTreeMap::new());
         for step in steps {
             match step {
-                Step::Put { id, created_us, modified_ms, attributes } => {
+                IndexStep::Put { id, created_us, modified_ms, attributes } => {
                     let mut entity = Entity::new(key(id), created_us);
                     entity.modified_ms = modified_ms;
                     for given in attributes {
@@ -115,11 +115,11 @@ proptest! {
                     state.put(&tenant, entity.clone());
                     model.insert((*entity.key).clone(), entity);
                 }
-                Step::Remove { id } => {
+                IndexStep::Remove { id } => {
                     state.remove(&tenant, &key(id));
                     model.remove(&*key(id));
                 }
-                Step::Index { count } => {
+                IndexStep::Index { count } => {
                     let built = state.of(&tenant).map_or(Built::Whole, |entities| entities.next_built("a", count));
                     state.index(&tenant, &"a".into(), &built);
                 }

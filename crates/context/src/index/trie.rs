@@ -29,12 +29,12 @@ pub(crate) struct Trie<T>(TrieNode<T>);
 enum TrieNode<T> {
     #[default]
     Empty,
-    Leaf(Arc<[Slot<T>]>),
+    Leaf(Arc<[TrieSlot<T>]>),
     Branch(Arc<[TrieNode<T>; WIDTH]>),
 }
 
 #[derive(Debug, Clone)]
-struct Slot<T> {
+struct TrieSlot<T> {
     hash: u64,
     item: T,
 }
@@ -52,7 +52,7 @@ impl<T: Keyed> Trie<T> {
 
     /// Inserts or replaces the item with this hash and returns the item before.
     pub(crate) fn put(&mut self, hash: u64, item: T) -> Option<T> {
-        self.0.put(0, Slot { hash, item })
+        self.0.put(0, TrieSlot { hash, item })
     }
 
     /// Removes the item with this key and hash.
@@ -62,7 +62,7 @@ impl<T: Keyed> Trie<T> {
 }
 
 impl<T: Keyed> TrieNode<T> {
-    fn leaf(&self, hash: u64) -> &[Slot<T>] {
+    fn leaf(&self, hash: u64) -> &[TrieSlot<T>] {
         let (mut node, mut shift) = (self, 0);
         while let Self::Branch(children) = node {
             node = &children[child(hash, shift)];
@@ -74,7 +74,7 @@ impl<T: Keyed> TrieNode<T> {
         }
     }
 
-    fn put(&mut self, shift: u32, slot: Slot<T>) -> Option<T> {
+    fn put(&mut self, shift: u32, slot: TrieSlot<T>) -> Option<T> {
         let slots = match self {
             Self::Branch(children) => {
                 return Arc::make_mut(children)[child(slot.hash, shift)].put(shift + BITS, slot);
@@ -115,7 +115,7 @@ impl<T: Keyed> TrieNode<T> {
             Self::Leaf(slots) => {
                 let Some(gone) = position(slots, hash, key) else { return };
                 let others = slots.iter().enumerate().filter(|(at, _)| *at != gone);
-                let others: Arc<[Slot<T>]> = others.map(|(_, slot)| slot.clone()).collect();
+                let others: Arc<[TrieSlot<T>]> = others.map(|(_, slot)| slot.clone()).collect();
                 *self = if others.is_empty() { Self::Empty } else { Self::Leaf(others) };
             }
             Self::Branch(children) => {
@@ -134,7 +134,7 @@ fn child(hash: u64, shift: u32) -> usize {
     (hash >> shift) as usize % WIDTH
 }
 
-fn position<T: Keyed>(slots: &[Slot<T>], hash: u64, key: &T::Key) -> Option<usize> {
+fn position<T: Keyed>(slots: &[TrieSlot<T>], hash: u64, key: &T::Key) -> Option<usize> {
     slots.iter().position(|slot| slot.hash == hash && slot.item.key() == key)
 }
 

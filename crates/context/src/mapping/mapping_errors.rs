@@ -39,9 +39,9 @@ pub(crate) struct MappingErrors {
 /// The records that the errors are about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SourceRecords {
-    /// Telemetry.
+    /// Records of `telemetry.<tenant>`, which mappings turn into updates.
     Measurements,
-    /// Records of `context_update.<tenant>`.
+    /// Records of `context_update.<tenant>`, which are updates themselves.
     Updates,
 }
 

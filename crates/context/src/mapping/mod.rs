@@ -15,7 +15,7 @@ use millstream_columns::{Columns, ColumnsOf, ParserLimits};
 use millstream_types::{RecordView, TenantId};
 use serde_json::{Map, Value};
 
-use crate::model::content::{Content, KindAndValue, kind_of};
+use crate::model::content::{AttributeContent, KindAndValue, kind_of};
 use crate::model::entity::{Attribute, DATE_EXPIRES, Items};
 use crate::model::json;
 use crate::model::request_body::attribute_of_mapping;
@@ -94,7 +94,7 @@ impl Mapping {
         for (name, value) in written.constants {
             let at = |refusal: Refusal| format!("static.{name}: {}", refusal.description);
             let given = attribute_of_mapping(&name, value).map_err(at)?;
-            if matches!(given.content, Content::Operator { .. }) {
+            if matches!(given.content, AttributeContent::Operator { .. }) {
                 flaws.push(format!("static.{name} is an update operator: a mapping has values; write one"));
             }
             constants.extend(update::create(given).map_err(at)?);

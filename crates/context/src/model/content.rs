@@ -9,12 +9,12 @@ use crate::model::datetime;
 use crate::model::entity::{Attribute, DATE_EXPIRES};
 use crate::model::geometry;
 use crate::model::json;
-use crate::model::operator::Operator;
+use crate::model::operator::UpdateOperator;
 use crate::model::scalar::is_date;
 use crate::refusal::{ErrorName, Refusal};
 
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Content {
+pub(crate) enum AttributeContent {
     /// Type and value; the value as canonical JSON text.
     Whole { kind: Arc<str>, value: Arc<str> },
     /// A location type with a value that is no geometry. Allowed as plain data if the attribute ignores its type.
@@ -22,19 +22,19 @@ pub(crate) enum Content {
     /// The value alone; the attribute keeps its type.
     Value(Value),
     /// An update operator; the attribute keeps its type unless `kind` is given.
-    Operator { kind: Option<Arc<str>>, operator: Operator },
+    Operator { kind: Option<Arc<str>>, operator: UpdateOperator },
 }
 
 /// A type and a value as canonical JSON text.
 pub(crate) type KindAndValue = (Arc<str>, Arc<str>);
 
-impl Content {
+impl AttributeContent {
     pub(crate) fn size_bytes(&self) -> usize {
         match self {
             Self::Whole { kind, value } => kind.len() + value.len(),
             Self::NoPlace { kind, value, why } => kind.len() + value.len() + why.len(),
             Self::Value(value) => json::text(value).len(),
-            Self::Operator { .. } => size_of::<Operator>(),
+            Self::Operator { .. } => size_of::<UpdateOperator>(),
         }
     }
 

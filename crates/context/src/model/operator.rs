@@ -9,7 +9,7 @@ use crate::model::datetime;
 use crate::refusal::Refusal;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Operator {
+pub(crate) enum UpdateOperator {
     Inc(Number),
     Mul(Number),
     Min(Value),
@@ -37,7 +37,7 @@ pub(crate) fn is_operator(value: &Value) -> bool {
     value.as_object().is_some_and(|members| members.keys().any(|name| name.starts_with('$')))
 }
 
-impl Operator {
+impl UpdateOperator {
     /// Parses an operator; `what` names the attribute.
     pub(crate) fn read(what: &str, value: Value) -> Result<Self, Refusal> {
         let wrong = |why: String| Refusal::bad(format!("the value of {what}: {why}"));
@@ -235,7 +235,7 @@ mod tests {
     use super::*;
 
     fn check(operator: Value, known: Option<Value>, expected: Result<Option<Value>, &str>) {
-        let read = Operator::read("attribute 'a'", operator.clone()).unwrap();
+        let read = UpdateOperator::read("attribute 'a'", operator.clone()).unwrap();
         let made = match known.clone() {
             Some(known) => read.of(known, false).map(Some),
             None => read.of_nothing(false),
@@ -293,7 +293,7 @@ mod tests {
         ] {
             check(operator, None, Ok(expected));
         }
-        let max = Operator::read("a", json!({"$max": "1969-01-01T00:00:00.000Z"})).unwrap();
+        let max = UpdateOperator::read("a", json!({"$max": "1969-01-01T00:00:00.000Z"})).unwrap();
         assert_eq!(max.of_nothing(true).unwrap(), Some(json!("1970-01-01T00:00:00.000Z")));
     }
 
@@ -307,7 +307,7 @@ mod tests {
             (json!({"$pull": 1}), json!({})),
             (json!({"$set": {"a": 1}}), json!("text")),
         ] {
-            let read = Operator::read("a", operator.clone()).unwrap();
+            let read = UpdateOperator::read("a", operator.clone()).unwrap();
             assert!(read.of(known, false).is_err(), "{operator}");
         }
         for operator in [
@@ -331,7 +331,7 @@ mod tests {
             json!({"$set": 1, "$unset": {"a": 1}}),
         ] {
             assert!(is_operator(&operator));
-            let refusal = Operator::read("attribute 'a'", operator.clone()).unwrap_err();
+            let refusal = UpdateOperator::read("attribute 'a'", operator.clone()).unwrap_err();
             assert!(refusal.description.contains("attribute 'a'"), "{operator}: {refusal:?}");
         }
     }

@@ -7,12 +7,12 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use crate::model::content::{Content, canonical, kind_of};
+use crate::model::content::{AttributeContent, canonical, kind_of};
 use crate::model::entity::{Attribute, DATE_EXPIRES, DATE_TIME, IGNORE_TYPE, Items, Metadata, metadata_bytes};
 use crate::model::geometry;
 use crate::model::json;
 use crate::model::names::shared;
-use crate::model::operator::{Operator, is_operator};
+use crate::model::operator::{UpdateOperator, is_operator};
 use crate::model::scalar::is_date;
 use crate::model::syntax::{check_attribute_name, check_identifier, check_nesting, check_text};
 use crate::refusal::{ErrorName, Refusal};
@@ -79,7 +79,7 @@ impl BodyMetadata {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct BodyAttribute {
     pub(crate) name: Arc<str>,
-    pub(crate) content: Content,
+    pub(crate) content: AttributeContent,
     pub(crate) metadata: BodyMetadata,
 }
 
@@ -87,7 +87,7 @@ impl BodyAttribute {
     /// Refuses an invalid location, unless `known`, the current attribute, keeps its metadata and ignores its type.
     pub(crate) fn check_place(&self, known: Option<&Attribute>) -> Result<(), Refusal> {
         match &self.content {
-            Content::NoPlace { why, .. } if !known.is_some_and(Attribute::ignores_type) => {
+            AttributeContent::NoPlace { why, .. } if !known.is_some_and(Attribute::ignores_type) => {
                 Err(Refusal::bad(format!("{}: {why}; correct it", AttributeLabel(&self.name))))
             }
             _ => Ok(()),
@@ -181,12 +181,12 @@ fn value_of(name: &str, value: Value, rule: TextRule) -> Result<BodyAttribute, R
         check_text(&what, &value)?;
     }
     let content = if is_operator(&value) {
-        Content::Operator { kind: None, operator: Operator::read(&what.to_string(), value)? }
+        AttributeContent::Operator { kind: None, operator: UpdateOperator::read(&what.to_string(), value)? }
     } else if name == DATE_EXPIRES {
         // Its type is known, so an invalid value is an error of the request alone.
         content(name, None, value, rule, PlaceRule::Needed)?
     } else {
-        Content::Value(value)
+        AttributeContent::Value(value)
     };
     Ok(BodyAttribute { name: shared(name), content, metadata: BodyMetadata::Keep })
 }
@@ -282,7 +282,7 @@ fn normalized(name: &str, value: Value, how: BodyOptions) -> Result<BodyAttribut
             if rule == TextRule::Checked {
                 check_text(&what, &value)?;
             }
-            Content::Whole { kind, value: json::text(&value) }
+            AttributeContent::Whole { kind, value: json::text(&value) }
         }
         kind => content(name, kind, value, rule, may_ignore_type(metadata.as_deref(), how))?,
     };
@@ -323,23 +323,23 @@ fn content(
     value: Value,
     rule: TextRule,
     place: PlaceRule,
-) -> Result<Content, Refusal> {
+) -> Result<AttributeContent, Refusal> {
     let what = AttributeLabel(name);
     if rule == TextRule::Checked {
         check_text(&what, &value)?;
     }
     let kind = if name == DATE_EXPIRES { Some(kind_of_end(kind)?) } else { kind };
     if is_operator(&value) {
-        return Ok(Content::Operator { kind, operator: Operator::read(&what.to_string(), value)? });
+        return Ok(AttributeContent::Operator { kind, operator: UpdateOperator::read(&what.to_string(), value)? });
     }
     if name == DATE_EXPIRES && value.is_null() {
         return Err(Refusal::bad("dateExpires is null: give it a point in time, or delete it to keep the entity"));
     }
     let kind = kind.unwrap_or_else(|| shared(kind_of(&value)));
     match canonical(&kind, &value) {
-        Ok(value) => Ok(Content::Whole { kind, value }),
+        Ok(value) => Ok(AttributeContent::Whole { kind, value }),
         Err(why) if place == PlaceRule::UnlessIgnored && geometry::is_geo(&kind) => {
-            Ok(Content::NoPlace { kind, value: json::text(&value), why })
+            Ok(AttributeContent::NoPlace { kind, value: json::text(&value), why })
         }
         Err(why) => Err(Refusal::bad(format!("{what}: {why}; correct it"))),
     }
@@ -446,7 +446,7 @@ mod tests {
         fn a_number_in_an_update_keeps_its_value(number in any::<f64>().prop_filter("JSON", |n| n.is_finite()), whole in any::<i64>()) {
             for given in [number.to_string(), format!("{number:e}"), whole.to_string()] {
                 let read = attributes(format!(r#"{{"t":{{"value":{given}}}}}"#).as_bytes(), BodyOptions::NORMALIZED).unwrap();
-                let Content::Whole { value, .. } = &read[0].content else { panic!("{given}: {read:?}") };
+                let AttributeContent::Whole { value, .. } = &read[0].content else { panic!("{given}: {read:?}") };
                 prop_assert_eq!(value.parse::<f64>().unwrap(), given.parse::<f64>().unwrap(), "{}", given);
             }
         }

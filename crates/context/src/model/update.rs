@@ -109,7 +109,7 @@ fn merged(known: &[Metadata], given: Items) -> Items {
 
 /// The difference of an attribute between two versions of an entity.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Difference {
+pub(crate) struct AttributeDifference {
     pub(crate) name: Arc<str>,
     pub(crate) what: Differs,
 }
@@ -124,7 +124,7 @@ pub(crate) enum Differs {
 }
 
 /// Finds the differences of `after` from the version before and sets the times of attributes. No other code sets them.
-pub(crate) fn settle(before: Option<&Entity>, after: &mut Entity, now_ms: i64) -> Vec<Difference> {
+pub(crate) fn settle(before: Option<&Entity>, after: &mut Entity, now_ms: i64) -> Vec<AttributeDifference> {
     after.modified_ms = now_ms;
     after.version = before.map_or(0, |before| before.version + 1);
     let of_before = before.map_or(&[][..], |entity| &entity.attributes);
@@ -143,10 +143,10 @@ pub(crate) fn settle(before: Option<&Entity>, after: &mut Entity, now_ms: i64) -
         };
         attribute.created_ms = known.map_or(now_ms, |known| known.created_ms);
         attribute.modified_ms = now_ms;
-        differences.push(Difference { name: attribute.name.clone(), what });
+        differences.push(AttributeDifference { name: attribute.name.clone(), what });
     }
     let gone = of_before.iter().filter(|known| after.attribute(&known.name).is_none());
-    differences.extend(gone.map(|known| Difference { name: known.name.clone(), what: Differs::Removed }));
+    differences.extend(gone.map(|known| AttributeDifference { name: known.name.clone(), what: Differs::Removed }));
     differences
 }
 

@@ -14,7 +14,7 @@ use tracing::level_filters::LevelFilter;
 
 use crate::refusal::Refusal;
 use crate::requests::handler::{HandlerResult, json_answer, scoped};
-use crate::requests::parameters::Parameters;
+use crate::requests::parameters::RequestParameters;
 use crate::requests::service::{NgsiRequest, Service};
 
 const LOG: &str = "/admin/log";
@@ -155,7 +155,7 @@ fn flag(text: &str) -> Result<bool, Refusal> {
     text.parse().map_err(|_| Refusal::bad(format!("deprecate = '{text}': it must be true or false; correct it")))
 }
 
-fn size(given: &Parameters, name: &str) -> Result<Option<u64>, Refusal> {
+fn size(given: &RequestParameters, name: &str) -> Result<Option<u64>, Refusal> {
     let Some(text) = given.value(name) else { return Ok(None) };
     match text.parse::<u64>().ok().filter(|bytes| *bytes > 0) {
         Some(bytes) => Ok(Some(bytes)),

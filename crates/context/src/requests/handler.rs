@@ -18,7 +18,7 @@ use crate::query::Order;
 use crate::query::filter::EntityFilter;
 use crate::refusal::{Refusal, RequestFailure};
 use crate::requests::list::{self, RenderOptions};
-use crate::requests::parameters::Parameters;
+use crate::requests::parameters::RequestParameters;
 use crate::requests::service::{NgsiRequest, RequestContent, Service, Unready};
 use crate::statistics::timing::RequestPhase;
 
@@ -84,7 +84,7 @@ pub(crate) fn listing(route: RouteDraft) -> RouteDraft {
 pub(crate) async fn answer_list(
     service: &Arc<Service>,
     ask: &NgsiRequest,
-    given: &Parameters,
+    given: &RequestParameters,
     (filter, order, selection): (EntityFilter, Order, AttributeSelection),
     memory: AnswerMemory,
 ) -> HandlerResult {
@@ -121,7 +121,7 @@ pub(crate) async fn answer_list(
     Ok(response)
 }
 
-pub(crate) fn target(id: &str, given: &Parameters) -> Result<EntityTarget, Refusal> {
+pub(crate) fn target(id: &str, given: &RequestParameters) -> Result<EntityTarget, Refusal> {
     check_identifier("entity id", id)?;
     Ok(EntityTarget { id: id.into(), kind: given.kind()? })
 }

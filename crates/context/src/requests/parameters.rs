@@ -68,12 +68,12 @@ const OPTIONS: [&str; 12] = [
 
 /// The query parameters that the route supports; others are ignored.
 #[derive(Debug)]
-pub(crate) struct Parameters {
+pub(crate) struct RequestParameters {
     values: Vec<(String, String)>,
     options: Vec<String>,
 }
 
-impl Parameters {
+impl RequestParameters {
     /// Parses `query`. `parameters` and `options` are those of the route.
     pub(crate) fn read(query: Option<&str>, parameters: &[&str], options: &[&str]) -> Result<Self, Refusal> {
         let mut read = Self { values: Vec::new(), options: Vec::new() };
@@ -379,7 +379,8 @@ mod tests {
 
     #[test]
     fn each_request_checks_the_parameters_that_it_takes() {
-        let read = |query| Parameters::read(Some(query), &["id", "type", "limit", "offset"], &["count", "keyValues"]);
+        let read =
+            |query| RequestParameters::read(Some(query), &["id", "type", "limit", "offset"], &["count", "keyValues"]);
         let given = read("id=a,b,a&limit=5&offset=7&options=count,keyValues&type=T%3A1").unwrap();
         assert_eq!(given.identifiers("id").unwrap(), ["a", "b"]);
         assert_eq!(given.kind().unwrap().as_deref(), Some("T:1"));

@@ -24,7 +24,7 @@ use crate::requests::handler::{
     HandlerResult, READER, ServiceState, TOTAL_COUNT, WRITER, answer_list, entity_schema, json_answer, listing,
     not_modified, of_one, reads, scoped, tagged, target, writes,
 };
-use crate::requests::parameters::{LIST_PARAMETERS, Parameters};
+use crate::requests::parameters::{LIST_PARAMETERS, RequestParameters};
 use crate::requests::service::{JsonText, NgsiRequest, Service};
 use crate::requests::type_routes;
 use crate::requests::value_routes;
@@ -268,7 +268,7 @@ async fn set_attributes(
     service: &Arc<Service>,
     ask: &NgsiRequest,
     id: &str,
-    given: &Parameters,
+    given: &RequestParameters,
     (JsonText(body), manner): (JsonText, UpdateMode),
 ) -> HandlerResult {
     let target = target(id, given)?;

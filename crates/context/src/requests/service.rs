@@ -28,7 +28,7 @@ use crate::model::entity::Entity;
 use crate::refusal::{Refusal, RequestFailure};
 use crate::requests::deprecations::Deprecations;
 use crate::requests::op_update;
-use crate::requests::parameters::{self, Parameters, Paths};
+use crate::requests::parameters::{self, Paths, RequestParameters};
 use crate::statistics::observers::Observers;
 use crate::statistics::request_observer::CORRELATOR;
 use crate::statistics::stats::ContextCounters;
@@ -147,8 +147,8 @@ impl NgsiRequest {
     }
 
     /// The query parameters; `parameters` and `options` are those of the route.
-    pub(crate) fn parameters(&self, parameters: &[&str], options: &[&str]) -> Result<Parameters, Refusal> {
-        Parameters::read(self.query.as_deref(), parameters, options)
+    pub(crate) fn parameters(&self, parameters: &[&str], options: &[&str]) -> Result<RequestParameters, Refusal> {
+        RequestParameters::read(self.query.as_deref(), parameters, options)
     }
 
     /// The origin of the change, for notifications.

@@ -14,7 +14,7 @@ use crate::model::syntax::check_identifier;
 use crate::query::filter::TotalCount;
 use crate::refusal::{ErrorName, Refusal, RequestFailure};
 use crate::requests::handler::{HandlerResult, READER, ServiceState, TOTAL_COUNT, json_answer, scoped};
-use crate::requests::parameters::Parameters;
+use crate::requests::parameters::RequestParameters;
 use crate::requests::service::{NgsiRequest, Service};
 use crate::statistics::timing::RequestPhase;
 
@@ -41,7 +41,7 @@ async fn of_tenant(service: &Service, ask: &NgsiRequest) -> Result<BTreeMap<Arc<
     Ok(service.in_background(work).await?)
 }
 
-fn detail(given: &Parameters) -> Detail {
+fn detail(given: &RequestParameters) -> Detail {
     if given.has_option("noAttrDetail") { Detail::NoAttributeTypes } else { Detail::Whole }
 }
 

@@ -11,7 +11,7 @@ use crate::statistics::alarms::Alarm;
 use crate::statistics::observers::Observers;
 use crate::statistics::request_counts::RequestCounts;
 use crate::statistics::timing::RequestPhase;
-use crate::statistics::traffic::Exchange;
+use crate::statistics::traffic::RequestOutcome;
 
 /// Identifies a request in the logs of all systems that it passes; the client's own or a new one.
 pub(crate) const CORRELATOR: HeaderName = HeaderName::from_static("fiware-correlator");
@@ -43,7 +43,7 @@ impl Observer for RequestObserver {
 
     fn ended(&self, mark: Mark, answer: &Ended<'_>) {
         let Ended { status, request_bytes, answer_bytes, .. } = *answer;
-        let exchange = Exchange { request_bytes, answer_bytes, is_error: status >= 400 };
+        let exchange = RequestOutcome { request_bytes, answer_bytes, is_error: status >= 400 };
         self.observers.traffic.came(mark.number, exchange, answer.took);
         self.observers.answered();
         self.counts.ended(answer);

@@ -60,7 +60,7 @@ struct Flow {
 
 /// Sizes and outcome of a request.
 #[derive(Clone, Copy)]
-pub(crate) struct Exchange {
+pub(crate) struct RequestOutcome {
     pub(crate) request_bytes: u64,
     pub(crate) answer_bytes: u64,
     pub(crate) is_error: bool,
@@ -120,7 +120,7 @@ impl ServiceTraffic {
         number
     }
 
-    pub(crate) fn came(&self, number: u32, exchange: Exchange, took: Duration) {
+    pub(crate) fn came(&self, number: u32, exchange: RequestOutcome, took: Duration) {
         if let Some(place) = self.known.load().places.get(number as usize) {
             place.incoming.add(exchange);
             place.service_ns.fetch_add(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
@@ -128,7 +128,7 @@ impl ServiceTraffic {
     }
 
     /// Counts an attempt to deliver a notification of a subscription with this service path.
-    pub(crate) fn went(&self, tenant: &TenantId, path: &str, exchange: Exchange) {
+    pub(crate) fn went(&self, tenant: &TenantId, path: &str, exchange: RequestOutcome) {
         let number = self.place_of(tenant, path.as_bytes());
         if let Some(place) = self.known.load().places.get(number as usize) {
             place.outgoing.add(exchange);
@@ -220,7 +220,7 @@ impl ServiceMetrics {
 }
 
 impl Flow {
-    fn add(&self, exchange: Exchange) {
+    fn add(&self, exchange: RequestOutcome) {
         self.count.fetch_add(1, Ordering::Relaxed);
         for (counter, by) in [
             (&self.request_bytes, exchange.request_bytes),
@@ -287,7 +287,7 @@ impl TrafficCounts {
 mod tests {
     use super::*;
 
-    const SMALL: Exchange = Exchange { request_bytes: 2, answer_bytes: 3, is_error: false };
+    const SMALL: RequestOutcome = RequestOutcome { request_bytes: 2, answer_bytes: 3, is_error: false };
 
     #[test]
     fn all_spellings_of_a_service_path_count_as_one_and_a_malformed_one_does_not_count() {

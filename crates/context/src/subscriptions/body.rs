@@ -6,7 +6,8 @@ use serde_json::{Map, Value, json};
 
 use super::member::Member;
 use super::subscription::{
-    Alterations, Condition, DeliveryOptions, Format, Identity, NotificationContent, Quiet, Retry, Subscription,
+    Alterations, DeliveryOptions, Format, Identity, NotificationContent, Quiet, Retry, Subscription,
+    SubscriptionCondition,
 };
 use super::target::{NotificationTarget, TARGETS};
 use crate::ignored::IgnoredMembers;
@@ -35,7 +36,7 @@ pub(crate) fn compile(identity: Identity, mut document: Map<String, Value>) -> R
     let mut subject = required(&mut top, "subject")?;
     let entities = entities(&mut subject, &mut ignored)?;
     let condition = match subject.object_with("condition", &CONDITION)? {
-        None => Condition::default(),
+        None => SubscriptionCondition::default(),
         Some(given) => condition(given, &mut ignored)?,
     };
     subject.ignore_rest(&mut ignored);
@@ -177,7 +178,7 @@ fn entity(at: usize, mut item: Value, ignored: &mut IgnoredMembers) -> Result<Se
     Selector::of_json(&item)
 }
 
-fn condition(mut given: Member, ignored: &mut IgnoredMembers) -> Result<Condition, Refusal> {
+fn condition(mut given: Member, ignored: &mut IgnoredMembers) -> Result<SubscriptionCondition, Refusal> {
     let attrs = names(&mut given, "attrs")?;
     let expression = match given.object_with("expression", &CRITERIA)? {
         None => None,
@@ -198,7 +199,7 @@ fn condition(mut given: Member, ignored: &mut IgnoredMembers) -> Result<Conditio
     };
     let ignores_metadata = !given.flag("notifyOnMetadataChange")?.unwrap_or(true);
     given.ignore_rest(ignored);
-    Ok(Condition { attrs, expression, alterations, ignores_metadata })
+    Ok(SubscriptionCondition { attrs, expression, alterations, ignores_metadata })
 }
 
 fn alterations(given: &Member, kinds: &[String]) -> Result<Alterations, Refusal> {

@@ -20,19 +20,19 @@ use super::address::Address;
 use super::attempt::Failed;
 use super::http_receiver::HttpReceiver;
 use super::mqtt_receiver::MqttReceiver;
-use super::notification::{Lane, Message, Notification};
+use super::notification::{Lane, Notification, NotificationMessage};
 use super::outcomes::Outcomes;
 use super::outgoing::Outgoing;
 use super::queue::{Count, DeliveryQueue, Destination, QueueLimits};
 use super::reports::Reports;
 use super::stats::NotificationCounters;
 use super::subscription::{Retry, Subscription};
-use super::target::{Broker, NotificationTarget};
+use super::target::{NotificationBroker, NotificationTarget};
 use super::view::{DeliveryOutcome, DeliveryReport, SubscriptionCommand, SubscriptionView};
 use crate::config::NotificationsConfig;
 use crate::statistics::alarms::Alarm;
 use crate::statistics::observers::Observers;
-use crate::statistics::traffic::Exchange;
+use crate::statistics::traffic::RequestOutcome;
 
 /// Notifications that a subscription keeps when all queues together exceed their limit.
 const KEPT_MIN: usize = 16;
@@ -45,7 +45,7 @@ type Owner = (TenantId, Arc<str>);
 /// The status of the reply and the bytes of its body, if there is a reply.
 type Attempt = Result<Option<(u16, u64)>, Failed>;
 
-pub(crate) struct Delivery {
+pub(crate) struct NotificationDelivery {
     shared: Arc<DeliveryState>,
     runtime: Mutex<Option<Runtime>>,
 }
@@ -61,7 +61,7 @@ pub(crate) struct DeliveryState {
     queues: Mutex<HashMap<Owner, DeliveryQueue>>,
     total_bytes: AtomicUsize,
     http: Mutex<HashMap<Arc<Address>, Arc<HttpReceiver>>>,
-    mqtt: Mutex<HashMap<Broker, Arc<MqttReceiver>>>,
+    mqtt: Mutex<HashMap<NotificationBroker, Arc<MqttReceiver>>>,
     /// Subscriptions with a timer for the end of throttling.
     timers: Mutex<HashSet<Owner>>,
     reports: Reports,
@@ -71,7 +71,7 @@ pub(crate) struct DeliveryState {
     lanes: AtomicUsize,
 }
 
-impl Delivery {
+impl NotificationDelivery {
     pub(crate) fn start(
         config: NotificationsConfig,
         outgoing: Arc<Outgoing>,
@@ -232,7 +232,7 @@ impl Delivery {
     }
 }
 
-impl Drop for Delivery {
+impl Drop for NotificationDelivery {
     fn drop(&mut self) {
         self.stop();
     }
@@ -433,11 +433,11 @@ impl DeliveryState {
     /// Records an attempt in counters and alarms.
     fn note(&self, subscription: &Subscription, notification: &Notification, attempt: &Attempt) {
         let request_bytes = match &notification.message {
-            Message::Http(request) => request.body().len(),
-            Message::Mqtt { payload, .. } => payload.len(),
-            Message::Impossible { .. } => return,
+            NotificationMessage::Http(request) => request.body().len(),
+            NotificationMessage::Mqtt { payload, .. } => payload.len(),
+            NotificationMessage::Impossible { .. } => return,
         };
-        let broker = |broker: &Broker| format!("{}:{}", broker.address.host, broker.address.port);
+        let broker = |broker: &NotificationBroker| format!("{}:{}", broker.address.host, broker.address.port);
         let (alarm, whom): (_, Cow<'_, str>) = match &subscription.target {
             NotificationTarget::Http(http) => (Alarm::Notification, http.url.raw().into()),
             NotificationTarget::Mqtt(mqtt) => (Alarm::MqttConnection, broker(&mqtt.broker).into()),
@@ -447,27 +447,27 @@ impl DeliveryState {
             Err(failed) => self.observers.alarms.raise(alarm, &whom, &failed.reason),
         };
         let answer_bytes = attempt.as_ref().ok().copied().flatten().map_or(0, |(_, bytes)| bytes);
-        let exchange = Exchange { request_bytes: request_bytes as u64, answer_bytes, is_error: attempt.is_err() };
+        let exchange = RequestOutcome { request_bytes: request_bytes as u64, answer_bytes, is_error: attempt.is_err() };
         self.observers.traffic.went(&subscription.tenant, &subscription.path, exchange);
     }
 
     async fn attempt(&self, subscription: &Subscription, notification: &Notification) -> Attempt {
         let timeout_ms = |given: Option<u64>| Duration::from_millis(given.unwrap_or(self.config.timeout_ms));
         match (&*notification.message.to(&subscription.target), &subscription.target) {
-            (Message::Http(request), target) => {
+            (NotificationMessage::Http(request), target) => {
                 let timeout =
                     timeout_ms(if let NotificationTarget::Http(http) = target { http.timeout_ms } else { None });
                 self.http_receiver(&request.address).send(request, timeout).await.map(Some)
             }
-            (Message::Mqtt { topic, payload }, NotificationTarget::Mqtt(target)) => {
+            (NotificationMessage::Mqtt { topic, payload }, NotificationTarget::Mqtt(target)) => {
                 let receiver = self.mqtt_receiver(&target.broker);
                 let sent = receiver.send((topic, payload), (target.qos, target.retain), timeout_ms(None));
                 sent.await.map(|()| None)
             }
-            (Message::Mqtt { .. }, NotificationTarget::Http(_)) => {
+            (NotificationMessage::Mqtt { .. }, NotificationTarget::Http(_)) => {
                 Err(Failed::unknown("the subscription has another target now"))
             }
-            (Message::Impossible { why }, _) => Err(Failed { is_untaken: false, reason: why.clone() }),
+            (NotificationMessage::Impossible { why }, _) => Err(Failed { is_untaken: false, reason: why.clone() }),
         }
     }
 
@@ -482,7 +482,7 @@ impl DeliveryState {
         new
     }
 
-    fn mqtt_receiver(&self, broker: &Broker) -> Arc<MqttReceiver> {
+    fn mqtt_receiver(&self, broker: &NotificationBroker) -> Arc<MqttReceiver> {
         let mut receivers = self.mqtt.lock();
         let new = || Arc::new(MqttReceiver::new(broker.clone(), self.outgoing.clone(), self.config.message_max_bytes));
         receivers.entry(broker.clone()).or_insert_with(new).clone()

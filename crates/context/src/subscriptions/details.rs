@@ -37,7 +37,7 @@ pub(crate) struct Details<'a> {
 #[derive(Debug, Deserialize)]
 pub(crate) struct Detail<'a>(
     #[serde(borrow)] pub(crate) Cow<'a, str>,
-    pub(crate) Action,
+    pub(crate) AttributeAction,
     pub(crate) Differs,
     #[serde(default, borrow)] pub(crate) Option<(Cow<'a, str>, &'a RawValue)>,
 );
@@ -45,13 +45,13 @@ pub(crate) struct Detail<'a>(
 /// The action on an attribute.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum Action {
+pub(crate) enum AttributeAction {
     Update,
     Append,
     Delete,
 }
 
-impl Action {
+impl AttributeAction {
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Update => "update",
@@ -90,7 +90,7 @@ mod tests {
         assert_eq!((&*read.kind, read.created_ms, read.modified_ms), ("Room", 5, 6));
         assert_eq!((&*read.correlator, read.token, read.is_forced), ("c\"1", Some(u64::MAX), true));
         let Detail(name, action, difference, previous) = &read.attrs[0];
-        assert_eq!((&**name, *action, *difference), ("a", Action::Update, Differs::Value));
+        assert_eq!((&**name, *action, *difference), ("a", AttributeAction::Update, Differs::Value));
         let (kind, value) = previous.as_ref().unwrap();
         assert_eq!((&**kind, value.get()), ("Number", "1"));
         assert_eq!(read.attrs.len(), 3);

@@ -40,7 +40,7 @@ struct IdleConnections {
 }
 
 /// The state of one attempt.
-struct Exchange<'a> {
+struct DeliveryAttempt<'a> {
     socket: &'a Socket,
     request: &'a [u8],
     /// Bytes of the request that the system has accepted.
@@ -69,7 +69,7 @@ impl HttpReceiver {
                 Some((socket, since)) => (socket, Some(since)),
                 None => (self.connect(until).await?, None),
             };
-            let mut exchange = Exchange {
+            let mut exchange = DeliveryAttempt {
                 socket: &socket,
                 request: request.bytes(),
                 sent_bytes: 0,
@@ -134,7 +134,7 @@ impl IdleConnections {
     }
 }
 
-impl Exchange<'_> {
+impl DeliveryAttempt<'_> {
     /// Sends the request and reads its reply; the error describes a failure.
     async fn run(&mut self) -> Result<HttpResponse, String> {
         while self.sent_bytes < self.request.len() {
@@ -191,7 +191,7 @@ mod tests {
         let socket = Socket::from(sender.connect(address).await.unwrap());
         let url = HttpUrl::read(&format!("http://{address}/n")).unwrap();
         let request = HttpRequest::write(&url, "POST", &[("a", "b")], &"x".repeat(64 << 20));
-        let mut exchange = Exchange {
+        let mut exchange = DeliveryAttempt {
             socket: &socket,
             request: request.bytes(),
             sent_bytes: 0,

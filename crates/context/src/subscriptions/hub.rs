@@ -2,13 +2,13 @@
 
 use parking_lot::RwLock;
 
-use super::delivery::Delivery;
+use super::delivery::NotificationDelivery;
 use super::effect::{Effect, EffectSink, QueueDisposal};
-use super::index::Index;
+use super::index::SubscriptionIndex;
 
 pub(crate) struct Hub {
-    pub(crate) index: RwLock<Index>,
-    pub(crate) delivery: Delivery,
+    pub(crate) index: RwLock<SubscriptionIndex>,
+    pub(crate) delivery: NotificationDelivery,
 }
 
 impl EffectSink for Hub {

@@ -21,7 +21,7 @@ const ANY: &str = ".*";
 
 /// The active subscriptions of all tenants.
 #[derive(Debug, Default)]
-pub(crate) struct Index {
+pub(crate) struct SubscriptionIndex {
     tenants: HashMap<TenantId, Filed>,
     /// Counts of each tenant that has had a subscription since the start of the process.
     tallies: HashMap<TenantId, SubscriptionCounts>,
@@ -56,7 +56,7 @@ enum Id<'a> {
     Like(&'a str),
 }
 
-impl Index {
+impl SubscriptionIndex {
     /// Adds a subscription in place of the one with its id.
     pub(crate) fn put(&mut self, subscription: &Arc<Subscription>) {
         let is_known = self.take_out(&subscription.tenant, &subscription.id);

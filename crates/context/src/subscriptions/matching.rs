@@ -1,7 +1,7 @@
 //! The full check of a subscription's condition against a change.
 
 use super::change::{Alteration, ChangeRecord};
-use super::subscription::{Condition, Subscription};
+use super::subscription::{Subscription, SubscriptionCondition};
 
 impl Subscription {
     /// The change fires the subscription.
@@ -15,7 +15,7 @@ impl Subscription {
     }
 }
 
-impl Condition {
+impl SubscriptionCondition {
     fn allows(&self, change: &ChangeRecord<'_>) -> bool {
         let wanted = self.alterations;
         let named = |name: &str| self.attrs.is_empty() || self.attrs.iter().any(|attribute| attribute == name);

@@ -65,7 +65,7 @@ use crate::flow_control::{FlowControl, Flows};
 use crate::state_topic::create_state_topic;
 use crate::statistics::observers::Observers;
 use crate::tokens::Tokens;
-use delivery::Delivery;
+use delivery::NotificationDelivery;
 use effect::{Effect, EffectSink};
 use hub::Hub;
 use index::SubscriptionCounts;
@@ -140,8 +140,9 @@ impl Subscriptions {
         let counters = Arc::new(NotificationCounters::new(metrics));
         let outgoing = Arc::new(Outgoing::of(&notifications)?);
         let (wall, shared) = (ground.wall.clone(), outgoing.clone());
-        let delivery = Delivery::start(notifications.clone(), shared, wall, counters.clone(), observers.clone())
-            .map_err(|source| Error::Thread(Arc::new(source)))?;
+        let delivery =
+            NotificationDelivery::start(notifications.clone(), shared, wall, counters.clone(), observers.clone())
+                .map_err(|source| Error::Thread(Arc::new(source)))?;
         let hub = Arc::new(Hub { index: RwLock::default(), delivery });
         show_queues(&hub, metrics);
         let name = TopicName::internal(STATE_TOPIC);

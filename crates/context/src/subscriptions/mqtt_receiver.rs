@@ -17,7 +17,7 @@ use tokio::sync::Mutex;
 use super::attempt::Failed;
 use super::outgoing::Outgoing;
 use super::socket::Socket;
-use super::target::Broker;
+use super::target::NotificationBroker;
 
 /// Largest packet from a broker, which sends acknowledgements only.
 const READ_MAX_BYTES: usize = 1_024;
@@ -26,7 +26,7 @@ const TRUSTED: Duration = Duration::from_secs(1);
 
 /// A receiver: one broker and login.
 pub(crate) struct MqttReceiver {
-    broker: Broker,
+    broker: NotificationBroker,
     outgoing: Arc<Outgoing>,
     message_max_bytes: usize,
     connection: Mutex<Option<BrokerConnection>>,
@@ -40,7 +40,7 @@ struct BrokerConnection {
 }
 
 impl MqttReceiver {
-    pub(crate) fn new(broker: Broker, outgoing: Arc<Outgoing>, message_max_bytes: usize) -> Self {
+    pub(crate) fn new(broker: NotificationBroker, outgoing: Arc<Outgoing>, message_max_bytes: usize) -> Self {
         Self { broker, outgoing, message_max_bytes, connection: Mutex::default() }
     }
 
@@ -251,7 +251,7 @@ mod tests {
         let address = Address { host: "127.0.0.1".to_owned(), port, is_tls: false };
         let login = Some(("user".to_owned(), password.to_owned()));
         let outgoing = Arc::new(Outgoing::of(&NotificationsConfig::default()).unwrap());
-        let receiver = MqttReceiver::new(Broker { address, login }, outgoing, 1 << 20);
+        let receiver = MqttReceiver::new(NotificationBroker { address, login }, outgoing, 1 << 20);
         tokio::select! {
             sent = receiver.send(("t", payload), (qos, false), TIMEOUT) => sent,
             () = async { serve(listener, answers).await; std::future::pending().await } => unreachable!(),

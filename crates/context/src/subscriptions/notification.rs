@@ -43,7 +43,7 @@ pub(crate) struct Notification {
     #[serde(default, skip_serializing_if = "Lane::is_first")]
     pub(crate) lane: Lane,
     pub(crate) made_ms: i64,
-    pub(crate) message: Message,
+    pub(crate) message: NotificationMessage,
     /// Ends with the notification, for flow control.
     #[serde(skip)]
     pub(crate) token: Token,
@@ -51,7 +51,7 @@ pub(crate) struct Notification {
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "StoredMessage")]
-pub(crate) enum Message {
+pub(crate) enum NotificationMessage {
     Http(HttpRequest),
     /// Goes to the current broker of the subscription.
     Mqtt {
@@ -72,7 +72,7 @@ enum StoredMessage {
     Impossible { why: String },
 }
 
-impl From<StoredMessage> for Message {
+impl From<StoredMessage> for NotificationMessage {
     fn from(stored: StoredMessage) -> Self {
         match stored {
             StoredMessage::Http { method, url: text, headers, body } => match HttpUrl::read(&text) {
@@ -85,7 +85,7 @@ impl From<StoredMessage> for Message {
     }
 }
 
-impl Message {
+impl NotificationMessage {
     /// A message for a broker; `Impossible` if the topic is invalid.
     pub(crate) fn mqtt(topic: String, payload: String) -> Self {
         match why_no_topic(&topic) {
@@ -147,9 +147,9 @@ impl Notification {
 
     pub(crate) fn size_bytes(&self) -> usize {
         let texts = match &self.message {
-            Message::Http(request) => request.bytes().len(),
-            Message::Mqtt { topic, payload } => topic.len() + payload.len(),
-            Message::Impossible { why } => why.len(),
+            NotificationMessage::Http(request) => request.bytes().len(),
+            NotificationMessage::Mqtt { topic, payload } => topic.len() + payload.len(),
+            NotificationMessage::Impossible { why } => why.len(),
         };
         size_of::<Self>() + texts
     }

@@ -6,8 +6,8 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
 use super::change::ChangeRecord;
 use super::http_request::{HttpRequest, HttpUrl};
-use super::notification::{Lane, Message, Notification, STORED_MAX_BYTES};
-use super::shape::{Scope, body, has_nothing_new, patched, service, whole_body};
+use super::notification::{Lane, Notification, NotificationMessage, STORED_MAX_BYTES};
+use super::shape::{MacroScope, body, has_nothing_new, patched, service, whole_body};
 use super::subscription::Subscription;
 use super::target::{Http, Mqtt, NotificationTarget, PayloadTemplate};
 use super::template::MacroTemplate;
@@ -48,7 +48,7 @@ impl Occasion<'_> {
             return Some(made);
         }
         let why = format!("the message would have more than {max_bytes} bytes");
-        Some(Notification { message: Message::Impossible { why }, ..made })
+        Some(Notification { message: NotificationMessage::Impossible { why }, ..made })
     }
 
     /// The subscription wants only changed attributes, and none of its own has changed.
@@ -60,8 +60,8 @@ impl Occasion<'_> {
         has_nothing_new(&subscription.content, self.change, patch)
     }
 
-    fn scope(&self) -> Scope<'_> {
-        Scope { change: self.change, token: self.token }
+    fn scope(&self) -> MacroScope<'_> {
+        MacroScope { change: self.change, token: self.token }
     }
 
     /// Body, its media type, and the name of its format.
@@ -95,18 +95,18 @@ impl Occasion<'_> {
         if self.custom { template.fill(&self.scope()) } else { template.raw().to_owned() }
     }
 
-    fn mqtt(&self, subscription: &Subscription, target: &Mqtt) -> Option<Message> {
+    fn mqtt(&self, subscription: &Subscription, target: &Mqtt) -> Option<NotificationMessage> {
         let topic = self.filled(&target.topic);
         let (payload, ..) = self.content(subscription)?;
-        Some(Message::mqtt(topic, payload))
+        Some(NotificationMessage::mqtt(topic, payload))
     }
 
-    fn http(&self, subscription: &Subscription, target: &Http, number: usize) -> Option<Message> {
+    fn http(&self, subscription: &Subscription, target: &Http, number: usize) -> Option<NotificationMessage> {
         let url = match &target.fixed {
             Some(url) => Cow::Borrowed(url),
             None => {
                 let text = self.url(target);
-                let Some(url) = HttpUrl::read(&text) else { return Some(Message::no_url(&text)) };
+                let Some(url) = HttpUrl::read(&text) else { return Some(NotificationMessage::no_url(&text)) };
                 Cow::Owned(url)
             }
         };
@@ -114,7 +114,7 @@ impl Occasion<'_> {
         let correlator = format!("{}; cbnotif={number}", root(self.change));
         let mut headers = self.headers(media, format, &correlator);
         if !self.custom {
-            return Some(Message::Http(HttpRequest::write(&url, "POST", &headers, &body)));
+            return Some(NotificationMessage::Http(HttpRequest::write(&url, "POST", &headers, &body)));
         }
         let scope = self.scope();
         for (name, value) in &target.headers {
@@ -122,7 +122,7 @@ impl Occasion<'_> {
                 set(&mut headers, name, value);
             }
         }
-        Some(Message::Http(HttpRequest::write(&url, target.method.as_str(), &headers, &body)))
+        Some(NotificationMessage::Http(HttpRequest::write(&url, target.method.as_str(), &headers, &body)))
     }
 
     fn url(&self, target: &Http) -> String {

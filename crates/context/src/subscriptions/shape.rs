@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use super::change::{Alteration, ChangeRecord};
-use super::details::{Action, Detail};
+use super::details::{AttributeAction, Detail};
 use super::subscription::{Format, NotificationContent};
 use super::target::Patch;
 use super::template::MacroValues;
@@ -163,7 +163,7 @@ fn built_in_metadata(change: &ChangeRecord<'_>, attribute: &Attribute, name: &st
     let detail = || change.details.attrs.iter().find(|detail| *detail.0 == *attribute.name);
     match name {
         "previousValue" => match detail() {
-            Some(Detail(_, Action::Append, ..)) => None,
+            Some(Detail(_, AttributeAction::Append, ..)) => None,
             Some(Detail(_, _, _, Some((kind, value)))) => {
                 Some(Metadata { name: name.into(), kind: (&**kind).into(), value: value.get().into() })
             }
@@ -182,12 +182,12 @@ fn built_in_metadata(change: &ChangeRecord<'_>, attribute: &Attribute, name: &st
 }
 
 /// The names that macros can use.
-pub(crate) struct Scope<'a> {
+pub(crate) struct MacroScope<'a> {
     pub(crate) change: &'a ChangeRecord<'a>,
     pub(crate) token: Option<&'a str>,
 }
 
-impl MacroValues for Scope<'_> {
+impl MacroValues for MacroScope<'_> {
     fn json(&self, name: &str) -> Option<Cow<'_, str>> {
         if let Some((attribute, item)) = name.strip_prefix("metadata.").and_then(|rest| rest.split_once('.')) {
             let attribute = self.change.entity()?.attribute(attribute)?;
@@ -230,7 +230,7 @@ fn quoted(text: &str) -> Cow<'static, str> {
 }
 
 /// The entity after the patch.
-pub(crate) fn patched(patch: &Patch, entity: &Entity, scope: &Scope<'_>) -> Entity {
+pub(crate) fn patched(patch: &Patch, entity: &Entity, scope: &MacroScope<'_>) -> Entity {
     let mut entity = entity.clone();
     let mut key = Key::clone(&entity.key);
     if let Some(id) = &patch.id {

@@ -26,7 +26,7 @@ pub(crate) struct Subscription {
     pub(crate) document: Map<String, Value>,
     pub(crate) since: Since,
     pub(crate) entities: Vec<Selector>,
-    pub(crate) condition: Condition,
+    pub(crate) condition: SubscriptionCondition,
     pub(crate) content: NotificationContent,
     pub(crate) target: NotificationTarget,
     pub(crate) throttling_ms: i64,
@@ -67,7 +67,7 @@ impl Default for Quiet {
 
 /// The condition of a subscription.
 #[derive(Debug, Default)]
-pub(crate) struct Condition {
+pub(crate) struct SubscriptionCondition {
     /// One of these must differ; an empty list means any attribute.
     pub(crate) attrs: Vec<String>,
     pub(crate) expression: Option<Criteria>,

@@ -53,7 +53,7 @@ pub(crate) struct Http {
 
 #[derive(Debug)]
 pub(crate) struct Mqtt {
-    pub(crate) broker: Broker,
+    pub(crate) broker: NotificationBroker,
     pub(crate) topic: MacroTemplate,
     pub(crate) qos: u8,
     pub(crate) retain: bool,
@@ -62,7 +62,7 @@ pub(crate) struct Mqtt {
 
 /// An MQTT broker with a login.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(crate) struct Broker {
+pub(crate) struct NotificationBroker {
     pub(crate) address: Address,
     pub(crate) login: Option<(String, String)>,
 }
@@ -240,7 +240,7 @@ impl Mqtt {
         };
         let address = broker_address(&url)?;
         let payload = if is_custom { PayloadTemplate::read(given)? } else { PayloadTemplate::Plain };
-        Ok(Self { broker: Broker { address, login }, topic, qos, retain, payload })
+        Ok(Self { broker: NotificationBroker { address, login }, topic, qos, retain, payload })
     }
 }
 

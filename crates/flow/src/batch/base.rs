@@ -67,7 +67,7 @@ pub(super) struct Base {
     bytes: Bytes,
     pub(super) rows: Vec<BaseRow>,
     /// The latest field sets last.
-    found: Mutex<Vec<(Arc<FieldSet>, Arc<Found>)>>,
+    found: Mutex<Vec<(Arc<FieldSet>, Arc<FieldPlaces>)>>,
 }
 
 impl Base {
@@ -86,7 +86,7 @@ impl Base {
         (start <= end).then(|| &self.bytes[start as usize..end as usize])
     }
 
-    /// The bytes of a place in [`Found`].
+    /// The bytes of a place in [`FieldPlaces`].
     #[inline]
     pub(super) fn part(&self, span: Range<u32>) -> &[u8] {
         &self.bytes[span.start as usize..span.end as usize]
@@ -109,14 +109,14 @@ impl Base {
 
     /// Finds the fields of a set in `rows`, all if `None`, unless they are found already. The payloads are checked unless
     /// they are known to be objects.
-    pub(super) fn find(&self, set: &Arc<FieldSet>, rows: Option<&[u32]>, are_objects: bool) -> Arc<Found> {
+    pub(super) fn find(&self, set: &Arc<FieldSet>, rows: Option<&[u32]>, are_objects: bool) -> Arc<FieldPlaces> {
         let mut known = self.found.lock();
         let is_same = |other: &Arc<FieldSet>| Arc::ptr_eq(other, set) || other.paths == set.paths;
         let place = known.iter().position(|(other, _)| is_same(other));
         let mut found = match place {
             Some(place) if known[place].1.covers(rows) => return Arc::clone(&known[place].1),
-            Some(place) => Found::clone(&known.remove(place).1),
-            None => Found::new(self.rows.len(), set.len()),
+            Some(place) => FieldPlaces::clone(&known.remove(place).1),
+            None => FieldPlaces::new(self.rows.len(), set.len()),
         };
         match rows {
             Some(rows) => found.add(self, set, rows.iter().map(|row| *row as usize), are_objects),
@@ -136,7 +136,7 @@ impl Base {
 
 /// The places of the fields of a set in payloads, by row and slot.
 #[derive(Debug, Clone)]
-pub(crate) struct Found {
+pub(crate) struct FieldPlaces {
     slots: usize,
     spans: Vec<Span>,
     /// Rows that were looked at.
@@ -157,7 +157,7 @@ impl Span {
     const NONE: Self = Self { start: 1, end: 0 };
 }
 
-impl Found {
+impl FieldPlaces {
     fn new(rows: usize, slots: usize) -> Self {
         Self {
             slots,

@@ -45,8 +45,8 @@ impl Origin {
         Base::new(self.buffer.clone(), records.map(row).collect())
     }
 
-    /// The records of stored batches of one partition from `from` on. One batch is not copied; several are, once, into one
-    /// buffer.
+    /// The records of stored batches of one partition from `from` on.
+    /// One batch is not copied; several are, once, into one buffer.
     pub(super) fn of_log(
         topic: &Arc<str>,
         partition: PartitionId,

@@ -8,6 +8,6 @@ mod sender;
 mod sink;
 mod thread;
 
-pub(crate) use self::outgoing::Outgoing;
+pub(crate) use self::outgoing::HttpAccess;
 pub(super) use self::sink::{SINK, sink};
 pub(crate) use self::thread::HttpThread;

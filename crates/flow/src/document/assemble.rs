@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 use super::canonical::hash;
 use super::catalogue::{Key, KeyType, Section};
-use super::draft::{DocumentDraft, DraftNode, DraftRoute, EdgeEnd, Target};
+use super::draft::{DocumentDraft, DraftNode, DraftRoute, EdgeEnd, RouteTargetDraft};
 use super::keys::{BATCH, HOOK_POINTS, JOB, PARALLELISM, RESOURCES, RESTART, ROUTE, SOURCE};
 use super::model::{
     Action, BatchSettings, Delivery, Document, ErrorAnswer, Exchange, Hook, HookPoint, Mode, Node, NodeId, Parallelism,
@@ -16,7 +16,7 @@ use super::quantity::{duration_ms, duration_range_ms};
 use super::scalar::plain;
 use super::tree::{Tree, TreeContent};
 
-/// The document of a draft, all rules of which hold.
+/// The document of a draft that keeps every rule.
 pub(super) fn assemble(draft: &DocumentDraft<'_>) -> Document {
     let tree = draft.tree;
     let json = tree.to_json();
@@ -181,9 +181,9 @@ fn route(route: &DraftRoute<'_>) -> Route {
     Route {
         from: route.from.as_ref().and_then(|from| from.node),
         to: match &route.to {
-            Target::All => RouteTarget::All,
-            Target::None => RouteTarget::None,
-            Target::Nodes(ends) => RouteTarget::Nodes(nodes(ends)),
+            RouteTargetDraft::All => RouteTarget::All,
+            RouteTargetDraft::None => RouteTarget::None,
+            RouteTargetDraft::Nodes(ends) => RouteTarget::Nodes(nodes(ends)),
         },
         when: tree.text_of("when").map(str::to_owned),
         stop: route.is_stop,

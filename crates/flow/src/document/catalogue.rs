@@ -12,13 +12,13 @@ use super::topic::TopicAccess;
 /// A connector or operator that a node's `type` may name. Each connector declares one as a constant beside its code.
 #[derive(Debug, Clone, Copy)]
 pub struct NodeType {
-    /// The name in `type`.
+    /// The name that a document writes in `type`.
     pub name: &'static str,
     /// The map of the document in which it may stand.
     pub role: Role,
     /// One sentence for `millstream job connectors` and the reference page.
     pub summary: &'static str,
-    /// The keys of `config`.
+    /// The keys that the node's `config` may have.
     pub keys: &'static [Key],
     /// A source that can end, so that it may stand in a job of mode `batch`.
     pub can_end: bool,
@@ -52,7 +52,7 @@ pub enum KeyType {
     Duration,
     /// A size such as `"16MiB"`.
     Size,
-    /// One of these words.
+    /// A text that is one of these words.
     OneOf(&'static [&'static str]),
     /// A list whose elements are texts.
     Texts,
@@ -80,7 +80,7 @@ pub enum KeyType {
     SelectList,
     /// An expression, or a list of them, parsed likewise.
     Expressions,
-    /// An object of texts.
+    /// An object whose values are texts.
     Labels,
     /// An object of any values, by parameter.
     Params,
@@ -100,7 +100,7 @@ pub enum KeyType {
     Object(&'static Section),
     /// A list of such objects.
     ListOf(&'static Section),
-    /// Such objects by name.
+    /// An object of such objects, by their names.
     MapOf(&'static Section),
     /// The key is known, and not available in this version; the remedy in words.
     NotAvailable(&'static str),

@@ -191,7 +191,6 @@ fn is_node(section: &Section) -> bool {
     role_of(section).is_some()
 }
 
-/// The rule of [`KeyType::Name`].
 pub(super) fn is_name(name: &str) -> bool {
     let is_legal = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
     name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')

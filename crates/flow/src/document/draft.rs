@@ -62,13 +62,13 @@ pub(super) struct DraftRoute<'a> {
     /// `None` if `from` is missing.
     pub(super) from: Option<EdgeEnd<'a>>,
     pub(super) is_from_all: bool,
-    pub(super) to: Target<'a>,
+    pub(super) to: RouteTargetDraft<'a>,
     pub(super) predicate_errors_to: Option<EdgeEnd<'a>>,
     pub(super) is_stop: bool,
     pub(super) is_on_error: bool,
 }
 
-pub(super) enum Target<'a> {
+pub(super) enum RouteTargetDraft<'a> {
     All,
     None,
     Nodes(Vec<EdgeEnd<'a>>),
@@ -185,9 +185,9 @@ impl<'a> DocumentDraft<'a> {
                 is_from_all: from.as_ref().is_some_and(|from| from.name == "all"),
                 from,
                 to: match tree.get("to") {
-                    Some(to) if is_word(to, "all") => Target::All,
-                    Some(to) if is_word(to, "none") => Target::None,
-                    to => Target::Nodes(to.map_or_else(Vec::new, |to| self.ends(to, &to_path))),
+                    Some(to) if is_word(to, "all") => RouteTargetDraft::All,
+                    Some(to) if is_word(to, "none") => RouteTargetDraft::None,
+                    to => RouteTargetDraft::Nodes(to.map_or_else(Vec::new, |to| self.ends(to, &to_path))),
                 },
                 predicate_errors_to: errors_to.and_then(|to| self.end(to, &join(&path, "predicate_errors_to"))),
                 is_stop: tree.get("stop").is_some_and(Tree::is_true),

@@ -38,7 +38,7 @@ pub(super) struct ExpressionFault {
     pub(super) suggestion: Option<String>,
 }
 
-/// Most bytes that the parameters of one expression come to, each as often as it is named.
+/// Most bytes of the parameters of one expression together; each counts as often as it is named.
 pub(super) const PARAMETERS_MAX_BYTES: usize = 64 << 10;
 
 /// Parses a text with the values of its parameters. A parameter without a value counts as NULL here.

@@ -4,18 +4,18 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
-/// A checked job document.
+/// A job document that keeps every rule.
 #[derive(Debug, Clone)]
 pub struct Document {
     /// The job's id; the server makes one if the document has none.
     pub id: Option<String>,
     /// Runs of one name are a history; one of them runs at a time.
     pub name: String,
-    /// A sentence for people.
+    /// A description of the job for people; it has no effect.
     pub doc: Option<String>,
-    /// Stand on every log line and metric of the job.
+    /// Labels that stand on every log line and metric of the job.
     pub labels: BTreeMap<String, String>,
-    /// Ends by itself or not.
+    /// The mode: the job ends by itself, or runs until it is stopped.
     pub mode: Mode,
     /// The promise for records after a crash.
     pub delivery: Delivery,
@@ -27,9 +27,9 @@ pub struct Document {
     pub scheduler: Scheduler,
     /// Sources, transforms and sinks, in this order and otherwise in that of the document.
     pub nodes: Vec<Node>,
-    /// In the order in which they are evaluated.
+    /// The routes, in the order in which they are evaluated.
     pub routes: Vec<Route>,
-    /// In the order in which they are called.
+    /// The hooks, in the order in which they are called.
     pub hooks: Vec<Hook>,
     /// The tests of the job, for `millstream job test`.
     pub tests: Vec<TestCase>,
@@ -39,7 +39,7 @@ pub struct Document {
     pub json: Value,
 }
 
-/// Index into [`Document::nodes`].
+/// The index of a node in [`Document::nodes`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NodeId(pub usize);
 
@@ -61,12 +61,12 @@ pub enum Delivery {
     AtLeastOnce,
 }
 
-/// How records cross an edge.
+/// The way that records cross an edge.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Exchange {
-    /// In the same call, unless keys or parallelism force a queue.
+    /// Records cross in the same call, unless keys or parallelism force a queue.
     Fused,
-    /// Through a bounded queue on every edge.
+    /// Records cross every edge through a bounded queue.
     Queue,
 }
 
@@ -75,7 +75,7 @@ pub enum Exchange {
 pub enum Scheduler {
     /// As many as each of them.
     Balanced,
-    /// Most of theirs, too.
+    /// Most of the turns of the other jobs, too.
     Greedy,
 }
 
@@ -110,9 +110,9 @@ pub struct Node {
     pub role: Role,
     /// The name of its [`NodeType`](super::NodeType).
     pub kind: String,
-    /// A sentence for people.
+    /// A description of the node for people; it has no effect.
     pub doc: Option<String>,
-    /// Stand on the node's log lines and metrics, beside those of the job.
+    /// Labels that stand on the node's log lines and metrics, beside those of the job.
     pub labels: BTreeMap<String, String>,
     /// The direct predecessors, without duplicates.
     pub inputs: Vec<NodeId>,
@@ -126,7 +126,7 @@ pub struct Node {
     pub function: Option<String>,
     /// The function takes a whole batch and returns a list of the same length.
     pub is_batch_function: bool,
-    /// Process configuration over the document.
+    /// The values of parameters: those of the process configuration override those of the document.
     pub params: BTreeMap<String, Value>,
     /// Expressions; records of one key go to one instance.
     pub key_by: Vec<String>,
@@ -143,9 +143,9 @@ pub struct Node {
 /// Bounds of the number of instances.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Parallelism {
-    /// The job starts with fewer, and says so in its status.
+    /// The least number of instances, also if there are fewer workers.
     pub min: u32,
-    /// Never exceeded.
+    /// The most instances that the job ever has of the node.
     pub max: u32,
 }
 
@@ -177,7 +177,7 @@ pub struct Route {
     pub select: Option<String>,
     /// The node that gets a record on which `when` fails.
     pub predicate_errors_to: Option<NodeId>,
-    /// An action besides sending.
+    /// An action besides sending; error routes only.
     pub action: Option<Action>,
 }
 
@@ -215,7 +215,7 @@ pub struct Hook {
     pub on: HookPoint,
     /// The name of a registered hook; empty for a fixed answer.
     pub call: String,
-    /// Handed to the hook as they stand.
+    /// Parameters that are handed to the hook as they stand.
     pub params: BTreeMap<String, Value>,
     /// `on: error` without `call`: a fixed answer.
     pub answer: Option<ErrorAnswer>,
@@ -247,16 +247,16 @@ pub enum HookPoint {
 pub enum ErrorAnswer {
     /// The instance starts again, or the whole job if others have records of it, however often.
     Restart,
-    /// The job is killed.
+    /// The job is killed and not restarted.
     Kill,
-    /// The next hook answers.
+    /// The hook leaves the answer to the next hook.
     Defer,
 }
 
-/// One entry of `tests`.
+/// One entry of the document's `tests`.
 #[derive(Debug, Clone)]
 pub struct TestCase {
-    /// Unique among the tests of the document.
+    /// The name, unique among the tests of the document.
     pub name: String,
     /// The line of the document in which it begins.
     pub line: usize,
@@ -266,7 +266,7 @@ pub struct TestCase {
     pub expect: BTreeMap<String, Vec<Value>>,
     /// Parameters by node name, as the process would set them.
     pub params: BTreeMap<String, BTreeMap<String, Value>>,
-    /// The lines that each hook must have written, in order, by the name in `call`. A run of lines that repeats at once
-    /// counts once.
+    /// The lines that each hook must have written, in order, by the
+    /// name in `call`. A run of lines that repeats at once counts once.
     pub trace: BTreeMap<String, Vec<String>>,
 }

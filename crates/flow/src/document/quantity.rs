@@ -4,7 +4,7 @@
 const DURATIONS: [(&str, u64); 5] = [("ms", 1), ("s", 1_000), ("m", 60_000), ("h", 3_600_000), ("d", 86_400_000)];
 /// The units of sizes, in bytes.
 const SIZES: [(&str, u64); 4] = [("B", 1), ("KiB", 1 << 10), ("MiB", 1 << 20), ("GiB", 1 << 30)];
-/// Longest duration.
+/// The longest duration that a document may name: 366 days.
 const DURATION_MAX_MS: u64 = 366 * 86_400_000;
 /// The rule for durations, for messages.
 pub(super) const DURATION_RULE: &str = "a whole number and one of the units ms, s, m, h, d, up to 366d, such as 10s";

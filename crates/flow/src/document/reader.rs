@@ -17,7 +17,7 @@ pub(super) const TEXT_MAX_BYTES: usize = 1 << 20;
 pub(super) const DEPTH_MAX: usize = 64;
 /// The message for anchors and aliases.
 const NO_ANCHORS: &str = "anchors (&name) and aliases (*name) are not read; write the value again";
-/// Most values, keys included.
+/// Most values that a document may have, keys included.
 const VALUES_MAX: usize = 200_000;
 
 /// Reads `text`, which is the source with this number; `None` after a finding that leaves nothing to check.

@@ -20,7 +20,7 @@ use super::finding::Findings;
 
 /// A rule that a document must keep.
 pub(super) struct DocumentRule {
-    /// The name in findings.
+    /// The code by which findings name the rule.
     pub(super) name: &'static str,
     /// The rule as a sentence.
     pub(super) doc: &'static str,

@@ -2,8 +2,8 @@
 
 use serde::de::IgnoredAny;
 
-/// The text with pairs of surrogates as one escape of YAML, if it is JSON that has some. Columns after a pair in the same
-/// line are two less.
+/// The text with pairs of surrogates as one escape of YAML, if it is JSON
+/// that has some. Columns after a pair in the same line are two less.
 pub(super) fn replaced(text: &str) -> Option<String> {
     if !is_like_json(text) || !text.contains("\\u") || serde_json::from_str::<IgnoredAny>(text).is_err() {
         return None;

@@ -7,9 +7,9 @@ use serde_json::{Map, Number, Value};
 pub(super) struct TextPosition {
     /// 0 for the document, n for the n-th bundle that was merged into it.
     pub(super) source: usize,
-    /// From 1.
+    /// The line, counted from 1.
     pub(super) line: usize,
-    /// In characters, from 1.
+    /// The column in characters, counted from 1.
     pub(super) column: usize,
 }
 
@@ -27,7 +27,7 @@ pub(super) enum TreeContent {
     Number(Number),
     Text(String),
     List(Vec<Tree>),
-    /// In the order of the text; no key twice.
+    /// The members in the order of the text; no key stands twice.
     Object(Vec<TreeMember>),
 }
 

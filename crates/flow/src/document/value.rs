@@ -147,7 +147,7 @@ impl<'a> Check<'a> {
         }
     }
 
-    /// An object, each value of which is right.
+    /// Checks that the value is an object whose values all pass `is_right`.
     fn members(&mut self, wanted: &str, each: &str, is_right: fn(&Tree) -> bool) {
         if !matches!(self.value.content, TreeContent::Object(_)) {
             return self.form(false, wanted);

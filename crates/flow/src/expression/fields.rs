@@ -5,7 +5,7 @@ use std::sync::Arc;
 use millstream_columns::{Compiler, EvalError, Field, PathStep, PathTree, Row, Value};
 
 use super::{EvalFailure, FieldScope, RowFrame};
-use crate::batch::{Batch, Column, FieldSet, Found, MemberSource};
+use crate::batch::{Batch, Column, FieldPlaces, FieldSet, MemberSource};
 
 /// Fields that the expressions of a chain look for together. A chain with more looks for those of each expression.
 const SHARED_MAX: usize = 32;
@@ -16,7 +16,7 @@ pub(crate) struct Fields {
     sources: Vec<FieldSource>,
     /// Paths of members of the record's payload.
     payload: Paths,
-    /// Of the record that entered the node.
+    /// Paths of members of the record that entered the node.
     input: Paths,
     /// A payload that is no JSON object is a failure.
     pub(super) needs_object: bool,
@@ -145,7 +145,7 @@ impl Fields {
 /// The places of some fields in a batch.
 #[derive(Default)]
 struct Located<'a> {
-    found: Option<Arc<Found>>,
+    found: Option<Arc<FieldPlaces>>,
     places: Vec<FieldPlace<'a>>,
 }
 

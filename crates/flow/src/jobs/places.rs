@@ -6,7 +6,7 @@ use millstream_view::Views;
 
 use super::PARTITION;
 use super::record::JobKey;
-use super::store::{Answer, Command, JobsView};
+use super::store::{JobAnswer, JobCommand, JobsView};
 use crate::connector::Places;
 
 pub(super) struct JobPlaces {
@@ -27,8 +27,8 @@ impl Places for JobPlaces {
     }
 
     fn store(&self, node: &str, records_read: u64) -> bool {
-        let command = Command::Place(self.key.clone(), node.to_owned(), records_read);
+        let command = JobCommand::Place(self.key.clone(), node.to_owned(), records_read);
         let Ok(answer) = self.views.submit(PARTITION, command) else { return false };
-        matches!(answer.blocking_recv(), Ok(Ok(Answer::Stored | Answer::Unknown)))
+        matches!(answer.blocking_recv(), Ok(Ok(JobAnswer::Stored | JobAnswer::Unknown)))
     }
 }

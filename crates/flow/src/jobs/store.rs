@@ -19,7 +19,7 @@ pub(super) struct JobChange {
     record: Option<Arc<JobRecord>>,
 }
 
-pub(super) enum Command {
+pub(super) enum JobCommand {
     /// Stores a new job as running.
     Submit(Box<JobRecord>),
     /// A running job is to end in this state. A kill is stronger than a stop.
@@ -28,12 +28,12 @@ pub(super) enum Command {
     End(JobKey, JobState, Option<RunFailure>),
     /// A running job is started again after an error.
     Restart(JobKey, RunFailure),
-    /// The source of this name has read so many records, which are finished.
+    /// The source of this name has finished this number of records.
     Place(JobKey, String, u64),
 }
 
 #[derive(Debug)]
-pub(super) enum Answer {
+pub(super) enum JobAnswer {
     Stored,
     /// The id and the document are known; the job has this state.
     Same(JobState),
@@ -51,31 +51,31 @@ impl View for JobsView {
     type State = imbl::OrdMap<JobKey, Arc<JobRecord>>;
     type Storage = InState;
     type Change = JobChange;
-    type Command = Command;
-    type Answer = Answer;
+    type Command = JobCommand;
+    type Answer = JobAnswer;
 
     const NAME: &'static str = "jobs";
 
-    fn decide(&self, draft: &mut Draft<'_, Self>, command: Command) -> Answer {
+    fn decide(&self, draft: &mut Draft<'_, Self>, command: JobCommand) -> JobAnswer {
         match command {
-            Command::Submit(record) => self.submit(draft, *record),
-            Command::Ending(key, state) => change_running(draft, key, |record| {
+            JobCommand::Submit(record) => self.submit(draft, *record),
+            JobCommand::Ending(key, state) => change_running(draft, key, |record| {
                 if record.ending != Some(JobState::Killed) {
                     record.ending = Some(state);
                 }
             }),
-            Command::End(key, state, error) => {
+            JobCommand::End(key, state, error) => {
                 let ended_ms = Some(draft.now_ms());
                 change_running(draft, key, |record| {
                     (record.state, record.ended_ms, record.error, record.ending) = (state, ended_ms, error, None);
                     record.places.clear();
                 })
             }
-            Command::Restart(key, error) => change_running(draft, key, |record| {
+            JobCommand::Restart(key, error) => change_running(draft, key, |record| {
                 record.restarts += 1;
                 record.error = Some(error);
             }),
-            Command::Place(key, node, records) => change_running(draft, key, |record| {
+            JobCommand::Place(key, node, records) => change_running(draft, key, |record| {
                 record.places.insert(node, records);
             }),
         }
@@ -102,26 +102,26 @@ impl View for JobsView {
 }
 
 impl JobsView {
-    fn submit(&self, draft: &mut Draft<'_, Self>, record: JobRecord) -> Answer {
+    fn submit(&self, draft: &mut Draft<'_, Self>, record: JobRecord) -> JobAnswer {
         let key = record.key();
         if let Some(known) = draft.state().get(&key) {
             let is_same = known.hash == record.hash;
-            return if is_same { Answer::Same(known.state) } else { Answer::HashDiffers(known.hash.clone()) };
+            return if is_same { JobAnswer::Same(known.state) } else { JobAnswer::HashDiffers(known.hash.clone()) };
         }
         let running = || draft.state().values().filter(|known| known.state == JobState::Running);
         let of_name = |known: &&Arc<JobRecord>| known.tenant == record.tenant && known.name == record.name;
         if let Some(other) = running().find(of_name) {
-            return Answer::NameTaken(other.id.clone());
+            return JobAnswer::NameTaken(other.id.clone());
         }
         let count = running().count();
         if count >= self.jobs_max {
-            return Answer::Full(count);
+            return JobAnswer::Full(count);
         }
         for forgotten in self.beyond_limit(draft, &record.tenant) {
             draft.change(JobChange { key: forgotten, record: None });
         }
         draft.change(JobChange { key, record: Some(Arc::new(record)) });
-        Answer::Stored
+        JobAnswer::Stored
     }
 
     /// The oldest ended jobs of a tenant that has too many.
@@ -135,14 +135,14 @@ impl JobsView {
     }
 }
 
-fn change_running(draft: &mut Draft<'_, JobsView>, key: JobKey, edit: impl FnOnce(&mut JobRecord)) -> Answer {
+fn change_running(draft: &mut Draft<'_, JobsView>, key: JobKey, edit: impl FnOnce(&mut JobRecord)) -> JobAnswer {
     match draft.state().get(&key).filter(|known| known.state == JobState::Running) {
-        None => Answer::Unknown,
+        None => JobAnswer::Unknown,
         Some(known) => {
             let mut record = JobRecord::clone(known);
             edit(&mut record);
             draft.change(JobChange { key, record: Some(Arc::new(record)) });
-            Answer::Stored
+            JobAnswer::Stored
         }
     }
 }

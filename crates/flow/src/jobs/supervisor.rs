@@ -19,7 +19,7 @@ use super::PARTITION;
 use super::figures::JobFigure;
 use super::places::JobPlaces;
 use super::record::{JobKey, JobState};
-use super::store::{Command, JobsView};
+use super::store::{JobCommand, JobsView};
 use super::{StopMode, record::JobRecord};
 use crate::Error;
 use crate::connector::{Collected, Services};
@@ -33,7 +33,7 @@ use crate::runtime::{JobMetrics, JobSetting, Run, RunFailure, RunOutcome, Worker
 const DRAIN_MAX: Duration = Duration::from_secs(5);
 /// A run of this length forgives earlier errors.
 const HEALTHY_AFTER: Duration = Duration::from_secs(60);
-/// Sleep without a deadline.
+/// The sleep while no job has a deadline.
 const SLEEP: Duration = Duration::from_secs(3600);
 /// Jobs whose figures, last errors and collected records stay readable after their end.
 const ENDED_MAX: usize = 100;
@@ -443,17 +443,17 @@ impl Supervisor {
             let state = if is_kill { JobState::Killed } else { JobState::Failed };
             self.finish(key, Some(state), Some(failure));
         } else {
-            self.store(Command::Restart(key.clone(), failure));
+            self.store(JobCommand::Restart(key.clone(), failure));
         }
     }
 
     fn store_end(&self, key: &JobKey, state: JobState, error: Option<RunFailure>) {
         tracing::info!(job = key.id, state = state.as_str(), "job has ended");
-        self.store(Command::End(key.clone(), state, error));
+        self.store(JobCommand::End(key.clone(), state, error));
     }
 
     /// Stores a change and tells those who wait for one.
-    fn store(&self, command: Command) {
+    fn store(&self, command: JobCommand) {
         let stored = match self.views.submit(PARTITION, command) {
             Ok(answer) => answer.blocking_recv().unwrap_or(Err(millstream_view::Error::Stopped)),
             Err(error) => Err(error),

@@ -59,11 +59,12 @@ impl Jobs {
         TAPS_MAX - self.taps.available_permits()
     }
 
-    /// Opens a tap on the edge between two nodes of a job, which takes `rate` records a second. Waits a moment for a job
-    /// that was just submitted.
+    /// Opens a tap on the edge between two nodes of a job, which takes `rate`
+    /// records a second. Waits a moment for a job that was just submitted.
     ///
     /// # Errors
-    /// [`Error::UnknownJob`], [`Error::NotRunning`], [`Error::UnknownEdge`], [`Error::TapsFull`].
+    /// [`Error::UnknownJob`], [`Error::NotRunning`] and [`Error::UnknownEdge`] if there is no such edge now;
+    /// [`Error::TapsFull`] if too many taps are open.
     pub async fn tap(&self, tenant: &TenantId, id: &str, from: &str, to: &str, rate: f64) -> Result<Tap, Error> {
         let metrics = self.started(tenant, id).await?;
         let full = |open, limit| Error::TapsFull { open, limit };

@@ -502,8 +502,8 @@ impl Instance {
     }
 }
 
-/// Keeps the source's position below a batch that failed. The batch is dropped before the run ends, and would count as
-/// finished.
+/// Keeps the source's position below a batch that failed. The batch
+/// is dropped before the run ends, and would count as finished.
 fn hold_position(batch: &Batch) {
     if let Some(ack) = batch.ack() {
         ack.fail();

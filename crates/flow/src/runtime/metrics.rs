@@ -103,7 +103,7 @@ impl JobMetrics {
     /// Opens a tap on an edge that takes `rate` records a second.
     ///
     /// # Errors
-    /// [`TapRefusal`], with the reason.
+    /// [`TapRefusal`] if there is no such edge, too many taps are open, or the run has ended.
     pub(crate) fn tap(&self, from: &str, to: &str, rate: f64) -> Result<TapReader, TapRefusal> {
         let node = self.nodes.iter().find(|node| node.name == from);
         let edge = node.and_then(|node| node.edges.iter().find(|edge| self.nodes[edge.to.0].name == to));

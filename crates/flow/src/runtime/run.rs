@@ -114,7 +114,7 @@ pub(crate) struct Run {
     workers: Arc<Workers>,
     tasks: OnceLock<Vec<Arc<Task>>>,
     trackers: Mutex<Vec<Arc<Tracker>>>,
-    /// How far the sources with a log have read, an entry for each instance.
+    /// The progress of the sources with a log, an entry for each instance.
     progress: Mutex<Vec<(NodeId, Arc<dyn SourceProgress>)>>,
     inboxes: OnceLock<Neighbours>,
     open_sources: AtomicUsize,
@@ -399,7 +399,7 @@ impl Run {
         self.turns.load(Ordering::Relaxed)
     }
 
-    /// How far a source with a log has read; `None` for other nodes.
+    /// The progress of a source with a log; `None` for other nodes.
     pub(crate) fn read_up_to(&self, node: NodeId) -> Option<ReadUpTo> {
         let progress = self.progress.lock();
         let of_node = progress.iter().filter(|(id, _)| *id == node).map(|(_, progress)| progress.read_up_to());

@@ -31,7 +31,7 @@ pub(crate) enum TurnOutcome {
     Again,
     /// Nothing to do until the task is woken, or this time has passed.
     Wait(Option<Duration>),
-    /// The task is over.
+    /// The task is over and gets no further turn.
     Ended,
 }
 

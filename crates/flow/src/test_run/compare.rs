@@ -17,15 +17,15 @@ const SEARCHED_MAX: usize = 1_000;
 /// The member of an expected record that names the record's key.
 const KEY: &str = "$key";
 
-/// A difference between what a test expects and what has come out.
+/// A difference between the records that a test expects and those that came out.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Difference {
-    /// The kind of difference.
+    /// The kind of the difference, for programs that read the report.
     pub kind: DifferenceKind,
     /// The node about which it is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node: Option<String>,
-    /// The difference in words.
+    /// The difference in words, for people who read the report.
     pub message: String,
     /// The record that the test expects.
     #[serde(skip_serializing_if = "Option::is_none")]

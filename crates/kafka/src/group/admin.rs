@@ -15,7 +15,7 @@ use kafka_protocol::protocol::StrBytes;
 use millstream_types::Role;
 
 use super::coordinator::{Caller, GroupCoordinator};
-use super::machine::{Group, GroupState};
+use super::machine::{ConsumerGroup, GroupState};
 use super::membership::{code, text};
 use super::positions::to_client;
 
@@ -110,7 +110,7 @@ impl GroupCoordinator {
     }
 }
 
-fn describe(group: &Group) -> DescribedGroup {
+fn describe(group: &ConsumerGroup) -> DescribedGroup {
     let members = group.members().iter().map(|(id, member)| {
         DescribedGroupMember::default()
             .with_member_id(text(id.clone()))

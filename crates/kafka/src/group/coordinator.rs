@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, oneshot};
 
 use super::GroupConfig;
-use super::machine::{CallResult, Group, GroupState, JoinError, JoinResult, SyncResult};
+use super::machine::{CallResult, ConsumerGroup, GroupState, JoinError, JoinResult, SyncResult};
 use super::member::CallId;
 use crate::namespace::Namespace;
 
@@ -80,7 +80,7 @@ enum WaitingCall {
 
 /// A group and the calls that wait in it.
 pub(crate) struct GroupEntry {
-    pub(crate) group: Group,
+    pub(crate) group: ConsumerGroup,
     waiting: HashMap<CallId, WaitingCall>,
 }
 
@@ -238,7 +238,7 @@ impl GroupCoordinator {
             return Err(ResponseError::GroupMaxSizeReached);
         }
         let new = || {
-            let group = Group::new(self.config.clone(), self.now());
+            let group = ConsumerGroup::new(self.config.clone(), self.now());
             Arc::new(Mutex::new(GroupEntry { group, waiting: HashMap::new() }))
         };
         let entry = groups.entry(group.to_owned()).or_insert_with(new).clone();
@@ -260,12 +260,12 @@ impl GroupCoordinator {
     }
 
     /// Applies `look` to each group in memory.
-    pub(crate) fn look<T>(&self, mut look: impl FnMut(&str, &Group) -> T) -> Vec<T> {
+    pub(crate) fn look<T>(&self, mut look: impl FnMut(&str, &ConsumerGroup) -> T) -> Vec<T> {
         let groups: Vec<_> = self.groups.lock().iter().map(|(name, entry)| (name.clone(), entry.clone())).collect();
         groups.iter().map(|(name, entry)| look(name, &entry.lock().group)).collect()
     }
 
-    /// Removes a group that [`Group::end`] has ended.
+    /// Removes a group that [`ConsumerGroup::end`] has ended.
     pub(crate) fn remove_dead(&self, group: &str) {
         let mut groups = self.groups.lock();
         if groups.get(group).is_some_and(|entry| entry.lock().group.state() == GroupState::Dead) {

@@ -65,7 +65,7 @@ pub(crate) struct MemberIdentity<'a> {
 
 /// A consumer group. See the module for its states.
 #[derive(Debug, Clone)]
-pub(crate) struct Group {
+pub(crate) struct ConsumerGroup {
     config: GroupConfig,
     state: GroupState,
     generation: i32,
@@ -85,7 +85,7 @@ pub(crate) struct Group {
     empty_since: Duration,
 }
 
-impl Group {
+impl ConsumerGroup {
     pub(crate) fn new(config: GroupConfig, now: Duration) -> Self {
         Self {
             config,
@@ -431,7 +431,7 @@ impl Group {
         }
     }
 
-    /// As [`Group::may_commit`], in a transaction, which may also come from outside the group. A rebalance waits until the
+    /// As [`ConsumerGroup::may_commit`], in a transaction, which may also come from outside the group. A rebalance waits until the
     /// transaction ends, so that it finds nothing half done.
     pub(crate) fn may_commit_in_transaction(
         &mut self,
@@ -466,7 +466,7 @@ impl Group {
         self.try_complete(now, out);
     }
 
-    /// Does what has become due by `now`.
+    /// Runs the timers that are due by `now`.
     pub(crate) fn tick(&mut self, now: Duration, out: &mut Vec<CallResult>) {
         self.pending.retain(|_, lapses| *lapses > now);
         let is_dead = |member: &Member| !member.is_waiting() && member.expires <= now;
@@ -489,7 +489,7 @@ impl Group {
         }
     }
 
-    /// When [`Group::tick`] has something to do next.
+    /// When [`ConsumerGroup::tick`] has something to do next.
     pub(crate) fn next_due(&self) -> Option<Duration> {
         let sessions = self.members.values().filter(|member| !member.is_waiting()).map(|member| member.expires);
         sessions.chain(self.pending.values().copied()).chain(self.deadline).min()

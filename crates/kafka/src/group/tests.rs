@@ -13,7 +13,7 @@ use bytes::Bytes;
 use kafka_protocol::error::ResponseError;
 
 use super::GroupConfig;
-use super::machine::{CallResult, Group, GroupState, JoinError, JoinResult, MemberIdentity, SyncResult};
+use super::machine::{CallResult, ConsumerGroup, GroupState, JoinError, JoinResult, MemberIdentity, SyncResult};
 use super::member::{CallId, JoinRequest};
 
 const SESSION: Duration = Duration::from_secs(10);
@@ -21,7 +21,7 @@ const REBALANCE: Duration = Duration::from_secs(30);
 
 /// A group with a clock, and the answers that it has given.
 struct Bench {
-    group: Group,
+    group: ConsumerGroup,
     now: Duration,
     next: CallId,
     joins: BTreeMap<CallId, Result<JoinResult, JoinError>>,
@@ -61,7 +61,7 @@ fn speaker(member_id: &str, generation: i32) -> MemberIdentity<'_> {
 impl Bench {
     fn new(config: GroupConfig) -> Self {
         let (joins, syncs) = (BTreeMap::new(), BTreeMap::new());
-        Self { group: Group::new(config, Duration::ZERO), now: Duration::ZERO, next: 0, joins, syncs }
+        Self { group: ConsumerGroup::new(config, Duration::ZERO), now: Duration::ZERO, next: 0, joins, syncs }
     }
 
     fn take(&mut self, out: Vec<CallResult>) {

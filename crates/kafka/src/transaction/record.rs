@@ -23,7 +23,7 @@ pub(crate) enum RecordError {
 }
 
 #[derive(Serialize, Deserialize)]
-struct Stored {
+struct StoredTransaction {
     producer_id: i64,
     producer_epoch: i16,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -66,7 +66,7 @@ pub(crate) fn encode(transaction: &Transaction) -> Vec<u8> {
         partitions.entry(topic.to_string()).or_default().push(partition.0);
     }
     let positions = |of: &BTreeMap<_, PositionCommit>| of.values().map(to_stored).collect();
-    let stored = Stored {
+    let stored = StoredTransaction {
         producer_id: transaction.producer.id,
         producer_epoch: transaction.producer.epoch,
         previous: transaction.previous.map(|previous| (previous.id, previous.epoch)),
@@ -93,7 +93,7 @@ pub(crate) fn decode(tenant: &TenantId, value: &[u8]) -> Result<Transaction, Rec
     if *version != VERSION {
         return Err(RecordError::Version { version: *version });
     }
-    let stored: Stored = serde_json::from_slice(json).map_err(|error| content(&error))?;
+    let stored: StoredTransaction = serde_json::from_slice(json).map_err(|error| content(&error))?;
     let name = |topic: &str| TopicName::parse(topic, tenant).map_err(|error| content(&error));
     let mut transaction = Transaction::new(stored.producer_id, stored.timeout_ms, stored.since_ms);
     transaction.producer.epoch = stored.producer_epoch;

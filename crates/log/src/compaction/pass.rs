@@ -183,8 +183,8 @@ impl CompactionPass<'_> {
         Ok(false)
     }
 
-    /// Merges the sources into one segment; `None` if nothing is left. `verdicts` is empty unless the topic is compacted
-    /// by live bytes.
+    /// Merges the sources into one segment; `None` if nothing is left.
+    /// `verdicts` is empty unless the topic is compacted by live bytes.
     fn rewrite(
         &mut self,
         sources: &[Arc<Segment>],

@@ -8,7 +8,7 @@ use crate::{AckLevel, CachedRead, EndTransaction, Error, Partition, Storage, Top
 /// The records that [`Partition::read_one`] finds at the offsets from 0 to the one after the tail.
 ///
 /// # Errors
-/// The errors of [`Partition::read_one`].
+/// Those of [`Partition::read_one`], from the first read that fails.
 pub fn read_each(partition: &dyn Partition, up_to: UpTo) -> Result<Vec<ReadRecord>, Error> {
     let mut found = Vec::new();
     for offset in 0..=partition.offsets().tail.0 + 1 {

@@ -19,7 +19,7 @@ enum DiskNode {
 
 /// An operation: an ordinary one, or the one during which the power goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Operation {
+pub(super) enum DiskOperation {
     Whole,
     Last,
 }
@@ -180,16 +180,16 @@ impl Disk {
     // --- Operations.
 
     /// Counts an operation that changes something.
-    pub(super) fn begin(&mut self) -> io::Result<Operation> {
+    pub(super) fn begin(&mut self) -> io::Result<DiskOperation> {
         if self.off {
             return Err(power_is_off());
         }
         self.operations += 1;
         if self.off_at.is_some_and(|at| self.operations >= at) {
             self.off = true;
-            return Ok(Operation::Last);
+            return Ok(DiskOperation::Last);
         }
-        Ok(Operation::Whole)
+        Ok(DiskOperation::Whole)
     }
 
     fn tick(&mut self) -> u64 {

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Counters; values share them by hash.
 const COUNTERS: usize = 4096;
-/// After so many values all counts are halved, so that the stream's past fades.
+/// Number of values after which all counts are halved, so that the stream's past fades.
 const HALVED_AT: u32 = 1 << 20;
 /// Number of samples below which a frequency means nothing.
 const TELLING: u32 = 64;
@@ -30,7 +30,7 @@ impl Frequencies {
         }
     }
 
-    /// Of a million values so many are this one, at most about; `None` if too few have been seen.
+    /// The share of this value in millionths, estimated from above; `None` if too few values have been seen.
     pub(crate) fn millionths(&self, hash: u64) -> Option<u64> {
         let total = self.total.load(Ordering::Relaxed);
         let counts = self.counts.get().filter(|_| total >= TELLING)?;

@@ -1,6 +1,6 @@
 //! The windows of a query: the times of its results and their records.
 
-/// When a result is given, and whether it is of the records since the last one or of all.
+/// The times of results, and the records in each: those since the last result, or all.
 ///
 /// Results are numbered from 1; those by time are never skipped, even if they are empty.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,7 +21,7 @@ pub enum Extent {
 }
 
 impl Window {
-    /// After how much a result is given.
+    /// The distance between two results.
     pub fn emit(self) -> Extent {
         match self {
             Self::Tumbling(emit) | Self::Additive(emit) => emit,

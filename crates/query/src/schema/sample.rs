@@ -11,9 +11,9 @@ use crate::live::LiveStream;
 use crate::read_error::ReadError;
 use crate::stream_batch::readable;
 
-/// At most at so many places of a partition besides its end.
+/// Most places of a partition, besides its end, that are sampled.
 const PLACES_MAX: usize = 8;
-/// Fewer records are not looked for at one place: each may be a visit to the disk.
+/// Fewest records that are read at one place, because each place may cost a disk access.
 const OF_PLACE_MIN: usize = 32;
 /// Bytes that one read returns.
 const READ_BYTES: usize = 64 << 10;

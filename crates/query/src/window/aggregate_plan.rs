@@ -6,7 +6,7 @@ use millstream_columns::{
     Predicate, SketchSizes, Statistic, Summary, Value, order_values, read_values, write_text,
 };
 
-use crate::compiled::Column;
+use crate::compiled::RowMember;
 use crate::plan::QueryPlan;
 use crate::rows::{RowBatch, Rows as EncodedRows};
 
@@ -29,7 +29,7 @@ enum RowForm {
     /// The rows of the state, with these column names.
     Named(Vec<Vec<u8>>),
     /// One for each group, computed of its keys and figures.
-    Computed { columns: Vec<Column>, having: Option<Predicate>, order_by: Vec<(Operand, bool)> },
+    Computed { columns: Vec<RowMember>, having: Option<Predicate>, order_by: Vec<(Operand, bool)> },
 }
 
 impl AggregatePlan {
@@ -96,7 +96,7 @@ impl AggregatePlan {
         rows.into_iter().map(|(_, row)| row)
     }
 
-    /// After how many rows it has all that it wants, if rows of records are its one result.
+    /// The number of rows after which the query is complete, if rows of records are its one result.
     pub(crate) fn raw_rows_max(&self) -> Option<u64> {
         matches!(self.shape, AggregateShape::Raw { .. }).then_some(self.rows_max as u64)
     }
@@ -122,7 +122,7 @@ impl AggregatePlan {
                 }
             }
             RowForm::Computed { columns, .. } => {
-                for Column { value, prefix } in columns {
+                for RowMember { value, prefix } in columns {
                     out.extend_from_slice(prefix);
                     let value = value.value_of_given(group, now_ms);
                     has_failed |= value.is_err();
@@ -157,7 +157,7 @@ fn computed(plan: &QueryPlan) -> RowForm {
     let mut compiler = Compiler::of_given(given);
     let items = plan.items().iter().enumerate();
     RowForm::Computed {
-        columns: items.map(|(i, item)| Column::new(&mut compiler, i, &item.value, &item.name())).collect(),
+        columns: items.map(|(i, item)| RowMember::new(&mut compiler, i, &item.value, &item.name())).collect(),
         having: plan.having.as_ref().map(|having| compiler.test(having)),
         order_by: plan.order_by.iter().map(|order| (compiler.operand(&order.by), order.descending)).collect(),
     }

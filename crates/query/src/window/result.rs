@@ -22,14 +22,14 @@ pub struct WindowMeta {
     pub name: String,
     /// The number of the window within its query, from 1.
     pub number: u64,
-    /// After how much it ends: milliseconds, or records that match.
+    /// The length of the window: milliseconds, or records that match.
     pub size: u64,
-    /// When it was given, milliseconds since 1970-01-01T00:00:00Z.
+    /// The time at which the result was emitted, milliseconds since 1970-01-01T00:00:00Z.
     pub emit_time_ms: i64,
-    /// When it was due, if it was due at some time.
+    /// The time at which the result was due, in the same unit; `None` for windows by records.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expected_emit_time_ms: Option<i64>,
-    /// Of how many records it is.
+    /// The number of records in the window.
     pub records: u64,
     /// The meta of the sketches behind the result.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -17,7 +17,7 @@ use crate::rows::RowBatch;
 /// because their sketches grow slowly.
 const MEASURE_AFTER_ROWS: u64 = 1024;
 
-/// Of the windows by time that ended while the process was down so many are given.
+/// Most results that are emitted for windows by time that ended while the process was down.
 const MISSED_MAX: u64 = 1000;
 
 /// The states of one query.
@@ -89,9 +89,9 @@ pub(crate) struct AddOutcome {
 /// The last result of a query.
 #[derive(Debug)]
 pub(crate) enum FinalResult {
-    /// Of a query without window.
+    /// The rows of a query without window.
     Rows(RowBatch),
-    /// Of a window that was running.
+    /// The result of the window that was running.
     Window(Box<WindowResult>),
 }
 
@@ -150,7 +150,7 @@ impl RunningWindow {
         added
     }
 
-    /// Adds rows to the one result until it has so many.
+    /// Adds rows to the one result until it has `rows_max` of them.
     fn add_until(&self, rows_max: u64, rows: &RowBatch) -> AddOutcome {
         let mut added = AddOutcome::default();
         let part = &mut *self.parts[0].lock();
@@ -321,7 +321,7 @@ impl RunningWindow {
         rows
     }
 
-    /// Of how many rows of results some value could not be computed, since it was asked last.
+    /// The number of result rows, since the last call, with a value that could not be computed.
     pub(crate) fn take_failed(&self) -> u64 {
         self.failed.swap(0, Ordering::Relaxed)
     }

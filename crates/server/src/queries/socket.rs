@@ -56,7 +56,7 @@ enum Said {
 /// A starting query, with the number of its tag.
 type Submitting = Pin<Box<dyn Future<Output = (u32, Result<Subscription, Error>)> + Send>>;
 
-struct Connection {
+struct QuerySocket {
     engine: Queries,
     tenant: TenantId,
     socket: WebSocket,
@@ -87,13 +87,13 @@ pub(super) async fn open(
     Ok(upgrade.on_upgrade(async move |socket| {
         let (submitting, queries) = (FuturesUnordered::new(), Multiplexer::default());
         // A client that is gone needs no message.
-        let _ = Connection { engine, tenant, socket, submitting, queries, send_timeout: SEND_TIMEOUT }
+        let _ = QuerySocket { engine, tenant, socket, submitting, queries, send_timeout: SEND_TIMEOUT }
             .serve(shutdown)
             .await;
     }))
 }
 
-impl Connection {
+impl QuerySocket {
     async fn serve(mut self, shutdown: Shutdown) -> Result<(), Gone> {
         let mut stopping = std::pin::pin!(shutdown.begun());
         let mut alive = tokio::time::interval(KEEP_ALIVE);

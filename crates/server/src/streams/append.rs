@@ -23,7 +23,7 @@ const PARSE_INLINE_MAX_BYTES: usize = 32 << 10;
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Parameters {
+pub(super) struct AppendParameters {
     ack: Option<String>,
     format: Option<String>,
 }
@@ -32,7 +32,7 @@ pub(super) async fn append(
     State(streams): State<Arc<Streams>>,
     caller: Caller,
     Path(stream): Path<String>,
-    Query(parameters): Query<Parameters>,
+    Query(parameters): Query<AppendParameters>,
     headers: HeaderMap,
     Payload(body): Payload,
 ) -> Result<Response, Problem> {
@@ -139,12 +139,12 @@ fn check(record: &Received<'_>, topic: &Topic) -> Result<(), Problem> {
     Ok(())
 }
 
-fn level(parameters: &Parameters, topic: &Topic) -> Result<AckLevel, Problem> {
+fn level(parameters: &AppendParameters, topic: &Topic) -> Result<AckLevel, Problem> {
     let Some(ack) = &parameters.ack else { return Ok(topic.config.level) };
     settings::level(ack).ok_or_else(|| bad_parameter("ack", ack, "use memory, written or synced"))
 }
 
-fn format(parameters: &Parameters) -> Result<Format, Problem> {
+fn format(parameters: &AppendParameters) -> Result<Format, Problem> {
     match parameters.format.as_deref() {
         None | Some("records") => Ok(Format::Records),
         Some("values") => Ok(Format::Values),

@@ -5,13 +5,13 @@ use millstream_types::{RecordView, TopicKind, TopicName, header};
 
 /// Conditions that all must match.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Filter {
+pub(super) struct RecordFilter {
     pub(super) keys: Vec<Wildcard>,
     /// Header names, each with a pattern for its value.
     pub(super) headers: Vec<(String, Wildcard)>,
 }
 
-impl Filter {
+impl RecordFilter {
     /// Tells if the record matches.
     pub(super) fn wants(&self, record: &RecordView<'_>) -> bool {
         let fits = |pattern: &Wildcard, bytes: Option<&[u8]>| {
@@ -73,14 +73,14 @@ mod tests {
             (&[], &[("absent", "*")], false),
         ];
         for (keys, headers, expected) in table {
-            let filter = Filter {
+            let filter = RecordFilter {
                 keys: keys.iter().map(|key| Wildcard::from(*key)).collect(),
                 headers: headers.iter().map(|(name, value)| ((*name).to_owned(), Wildcard::from(*value))).collect(),
             };
             let record = named.records().next().unwrap().unwrap();
             assert_eq!(filter.wants(&record), expected, "{filter:?}");
         }
-        let any_key = Filter { keys: vec![Wildcard::from("*")], headers: vec![] };
+        let any_key = RecordFilter { keys: vec![Wildcard::from("*")], headers: vec![] };
         for key in [None, Some(&b"\xff"[..])] {
             let nameless = batch(key, &[]);
             assert!(!any_key.wants(&nameless.records().next().unwrap().unwrap()), "{key:?}");

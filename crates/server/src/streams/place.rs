@@ -15,12 +15,12 @@ pub(crate) enum Place {
     Latest,
     /// The first records with an event time at or after this, in milliseconds since 1970.
     Time(i64),
-    At(Position),
+    At(ReadPosition),
 }
 
 /// The next offset to read, by partition.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(crate) struct Position(pub(crate) BTreeMap<u32, Offset>);
+pub(crate) struct ReadPosition(pub(crate) BTreeMap<u32, Offset>);
 
 impl FromStr for Place {
     type Err = &'static str;
@@ -39,7 +39,7 @@ impl FromStr for Place {
     }
 }
 
-impl FromStr for Position {
+impl FromStr for ReadPosition {
     type Err = &'static str;
 
     fn from_str(text: &str) -> Result<Self, &'static str> {
@@ -55,7 +55,7 @@ impl FromStr for Position {
     }
 }
 
-impl fmt::Display for Position {
+impl fmt::Display for ReadPosition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut separator = "";
         for (partition, offset) in &self.0 {
@@ -72,7 +72,7 @@ mod tests {
 
     #[test]
     fn places_read_as_they_are_written() {
-        let position = Position(BTreeMap::from([(0, Offset(17)), (1, Offset(4))]));
+        let position = ReadPosition(BTreeMap::from([(0, Offset(17)), (1, Offset(4))]));
         assert_eq!(position.to_string(), "0:17,1:4");
         for (text, place) in [
             ("earliest", Place::Earliest),

@@ -8,8 +8,8 @@ use millstream_log::{Bell, Error, Log, Partition, Topic, UpTo};
 use millstream_types::{BatchLimits, Offset, RecordBatch, RecordView, TopicPartition, WallClock};
 use serde_json::{Value, json};
 
-use super::filter::{Filter, is_perishable, is_void};
-use super::place::{Place, Position};
+use super::filter::{RecordFilter, is_perishable, is_void};
+use super::place::{Place, ReadPosition};
 use super::render;
 
 /// Size of rendered records after which a step ends.
@@ -23,13 +23,13 @@ const PASSED_MAX: u64 = 10_000;
 
 /// The request of a read.
 #[derive(Debug, Clone)]
-pub(super) struct Wanted {
+pub(super) struct ReadRequest {
     pub(super) from: Place,
     pub(super) until: Option<Place>,
     /// The partitions to read; empty means all, including ones added later.
     pub(super) partitions: Vec<u32>,
     pub(super) limit: Option<u64>,
-    pub(super) filter: Filter,
+    pub(super) filter: RecordFilter,
     pub(super) positions: Positions,
 }
 
@@ -47,11 +47,11 @@ pub(super) struct Reader {
     partitions: Vec<Tracked>,
     /// Set if new partitions are read, too.
     growing: Option<Growing>,
-    position: Position,
+    position: ReadPosition,
     /// Index of the partition to read next.
     turn: usize,
     left: Option<u64>,
-    filter: Filter,
+    filter: RecordFilter,
     positions: Positions,
     /// The clock for expiry, if records of the topic can expire.
     wall: Option<Arc<dyn WallClock>>,
@@ -75,7 +75,7 @@ struct Growing {
 
 /// An item for the client.
 #[derive(Debug)]
-pub(super) struct Item {
+pub(super) struct TailItem {
     pub(super) kind: &'static str,
     /// The position after this item; empty if only the reader reports it.
     pub(super) position: String,
@@ -84,8 +84,8 @@ pub(super) struct Item {
 
 /// The result of one step.
 #[derive(Debug, Default)]
-pub(super) struct Step {
-    pub(super) items: Vec<Item>,
+pub(super) struct ReadStep {
+    pub(super) items: Vec<TailItem>,
     /// True if the read is complete.
     pub(super) done: bool,
     /// Bytes read, including skipped records; 0 means that the reader has reached the stable offsets.
@@ -116,13 +116,13 @@ impl Reader {
     pub(super) fn open(
         log: &dyn Log,
         topic: &Topic,
-        wanted: &Wanted,
+        wanted: &ReadRequest,
         wall: &Arc<dyn WallClock>,
     ) -> Result<Self, Refused> {
         let mut reader = Self {
             partitions: Vec::new(),
             growing: None,
-            position: Position::default(),
+            position: ReadPosition::default(),
             turn: 0,
             left: wanted.limit,
             filter: wanted.filter.clone(),
@@ -141,7 +141,7 @@ impl Reader {
     }
 
     /// Rings `bell` when there may be more to read, also for new partitions if `wanted` includes them.
-    pub(super) fn watch(&mut self, bell: &Arc<Bell>, wanted: &Wanted, topic: Arc<Topic>, log: Arc<dyn Log>) {
+    pub(super) fn watch(&mut self, bell: &Arc<Bell>, wanted: &ReadRequest, topic: Arc<Topic>, log: Arc<dyn Log>) {
         self.partitions.iter().for_each(|partition| partition.log.watch(bell));
         if wanted.partitions.is_empty() && wanted.until.is_none() {
             log.watch_topics(bell);
@@ -170,9 +170,9 @@ impl Reader {
 
     /// Reads on, each partition in turn. A step may return no items although there is more to read, if
     /// the filter drops all records.
-    pub(super) fn step(&mut self) -> Result<Step, Error> {
+    pub(super) fn step(&mut self) -> Result<ReadStep, Error> {
         self.grow()?;
-        let mut step = Step { done: self.is_done(), ..Step::default() };
+        let mut step = ReadStep { done: self.is_done(), ..ReadStep::default() };
         for _ in 0..self.partitions.len() {
             if step.done || step.bytes >= STEP_BYTES {
                 break;
@@ -193,7 +193,7 @@ impl Reader {
         self.left == Some(0) || self.partitions.iter().all(ended)
     }
 
-    fn read(&mut self, index: usize, step: &mut Step) -> Result<(), Error> {
+    fn read(&mut self, index: usize, step: &mut ReadStep) -> Result<(), Error> {
         let partition = &self.partitions[index];
         let from = partition.next;
         if partition.until.is_some_and(|until| from >= until) {
@@ -220,7 +220,7 @@ impl Reader {
     }
 
     /// Adds the matching records of a batch while the step has room.
-    fn take(&mut self, index: usize, batch: &RecordBatch, step: &mut Step) -> Result<(), Error> {
+    fn take(&mut self, index: usize, batch: &RecordBatch, step: &mut ReadStep) -> Result<(), Error> {
         if step.bytes >= STEP_BYTES || self.left == Some(0) {
             return Ok(());
         }
@@ -268,19 +268,19 @@ impl Reader {
         self.position.0.insert(partition.number, next);
     }
 
-    fn give(&mut self, step: &mut Step, kind: &'static str, json: String) {
+    fn give(&mut self, step: &mut ReadStep, kind: &'static str, json: String) {
         self.passed = 0;
         let position = match self.positions {
             Positions::OfEachItem => self.position.to_string(),
             Positions::AtTheEnd => String::new(),
         };
         step.bytes += position.len() + json.len();
-        step.items.push(Item { kind, position, json });
+        step.items.push(TailItem { kind, position, json });
     }
 }
 
 /// Returns the numbers of the partitions to read.
-fn numbers(topic: &Topic, wanted: &Wanted) -> Result<Vec<u32>, Refused> {
+fn numbers(topic: &Topic, wanted: &ReadRequest) -> Result<Vec<u32>, Refused> {
     let count = topic.config.partitions;
     let numbers: Vec<u32> = match &wanted.partitions[..] {
         [] => (0..count).collect(),
@@ -325,7 +325,7 @@ fn offset(partition: &dyn Partition, number: u32, name: &'static str, place: &Pl
     }
 }
 
-impl Item {
+impl TailItem {
     /// Renders the item as a message with its kind and position.
     pub(super) fn message(&self) -> String {
         let head = json!({"event": self.kind, "position": self.position}).to_string();
@@ -388,15 +388,15 @@ mod tests {
         let wall: Arc<dyn WallClock> = clock;
         let name = TopicName::user("grow", &TenantId::default()).unwrap();
         let topic = log.create_topic(&name, &TopicConfig { partitions: 1, ..TopicConfig::default() }).unwrap();
-        let wanted = |from: &str, partitions| Wanted {
+        let wanted = |from: &str, partitions| ReadRequest {
             from: from.parse().unwrap(),
             until: None,
             partitions,
             limit: None,
-            filter: Filter::default(),
+            filter: RecordFilter::default(),
             positions: Positions::OfEachItem,
         };
-        let open = |wanted: &Wanted| {
+        let open = |wanted: &ReadRequest| {
             let bell = Arc::new(Bell::of_consumer());
             let mut reader = Reader::open(&*log, &log.topic(&name).unwrap(), wanted, &wall).unwrap();
             reader.watch(&bell, wanted, topic.clone(), log.clone());

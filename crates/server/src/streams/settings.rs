@@ -16,7 +16,7 @@ const LEVELS: [(&str, AckLevel); 3] =
 /// The settings in a request; absent ones stay unchanged.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Settings {
+pub(super) struct TopicSettings {
     partitions: Option<u32>,
     storage: Option<String>,
     storage_bytes: Option<Value>,
@@ -40,7 +40,7 @@ fn given<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, D:
     Value::deserialize(deserializer).map(Some)
 }
 
-impl Settings {
+impl TopicSettings {
     /// Applies the request to `config`.
     pub(super) fn apply(self, mut config: TopicConfig) -> Result<TopicConfig, Problem> {
         config.partitions = self.partitions.unwrap_or(config.partitions);

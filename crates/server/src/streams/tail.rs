@@ -19,9 +19,9 @@ use millstream_log::{Bell, Error, PARTITIONS_MAX, Topic};
 use millstream_types::{ErrorCode, Grant};
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
-use super::filter::Filter;
+use super::filter::RecordFilter;
 use super::place::Place;
-use super::reader::{Item, Positions, Reader, Refused, STEP_BYTES, Step, Wanted};
+use super::reader::{Positions, ReadRequest, ReadStep, Reader, Refused, STEP_BYTES, TailItem};
 use super::{Streams, TAILS_MAX, bad_parameter, problem};
 
 /// Default number of records on a page.
@@ -44,15 +44,15 @@ const HEARD_MAX_BYTES: usize = 1 << 10;
 
 /// The parameters of a request, of which only the filters are parsed.
 #[derive(Debug, Default)]
-struct Parameters {
+struct TailParameters {
     from: Option<String>,
     until: Option<String>,
     partition: Option<String>,
     limit: Option<String>,
-    filter: Filter,
+    filter: RecordFilter,
 }
 
-impl Parameters {
+impl TailParameters {
     fn read(query: Vec<(String, String)>) -> Result<Self, Problem> {
         let mut parameters = Self::default();
         for (name, value) in query {
@@ -96,7 +96,7 @@ pub(super) async fn tail(
     upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
 ) -> Result<Response, Problem> {
     let topic = streams.topic(&stream, &caller.tenant)?;
-    let parameters = Parameters::read(query)?;
+    let parameters = TailParameters::read(query)?;
     if headers.contains_key(UPGRADE) {
         let upgrade = upgrade.map_err(|refusal| {
             Problem::invalid(refusal.body_text())
@@ -122,7 +122,7 @@ pub(super) async fn tail(
     Ok(events.into_response())
 }
 
-fn wanted(parameters: Parameters, resumed: Option<String>, positions: Positions) -> Result<Wanted, Problem> {
+fn wanted(parameters: TailParameters, resumed: Option<String>, positions: Positions) -> Result<ReadRequest, Problem> {
     let place = |name: &str, text: &str| text.parse::<Place>().map_err(|rule| bad_parameter(name, text, rule));
     let from = match (resumed.as_deref().filter(|id| !id.is_empty()), &parameters.from) {
         (Some(id), _) => place("Last-Event-ID", id)?,
@@ -147,7 +147,7 @@ fn wanted(parameters: Parameters, resumed: Option<String>, positions: Positions)
         return Err(bad_parameter("partition", parameters.partition.as_deref().unwrap_or_default(), rule));
     }
     let partitions = ranges.into_iter().flatten().collect();
-    Ok(Wanted { from, until, partitions, limit, filter: parameters.filter, positions })
+    Ok(ReadRequest { from, until, partitions, limit, filter: parameters.filter, positions })
 }
 
 /// Parses a partition such as `2`, or a range such as `0-127`; returns `None` beyond the partition limit.
@@ -157,7 +157,7 @@ fn partitions(text: &str) -> Option<RangeInclusive<u32>> {
     (!range.is_empty() && *range.end() < PARTITIONS_MAX).then_some(range)
 }
 
-async fn page(streams: &Arc<Streams>, topic: Arc<Topic>, mut wanted: Wanted) -> Result<Response, Problem> {
+async fn page(streams: &Arc<Streams>, topic: Arc<Topic>, mut wanted: ReadRequest) -> Result<Response, Problem> {
     let limit = wanted.limit.unwrap_or(PAGE_RECORDS);
     if limit > PAGE_RECORDS_MAX {
         let rule = format!("a page has at most {PAGE_RECORDS_MAX} records; 'next' says where the following one begins");
@@ -193,7 +193,7 @@ struct Tail {
     /// `None` while a blocking thread uses it.
     reader: Option<Reader>,
     /// The result of that thread; it is kept if the caller stops waiting.
-    reading: Option<oneshot::Receiver<(Reader, Result<Step, Error>)>>,
+    reading: Option<oneshot::Receiver<(Reader, Result<ReadStep, Error>)>>,
     /// The position before the last step.
     before: String,
     position: String,
@@ -203,7 +203,7 @@ struct Tail {
 }
 
 impl Tail {
-    async fn open(streams: &Arc<Streams>, topic: Arc<Topic>, wanted: Wanted) -> Result<Self, Problem> {
+    async fn open(streams: &Arc<Streams>, topic: Arc<Topic>, wanted: ReadRequest) -> Result<Self, Problem> {
         let too_many = |detail: &'static str, rule: String| {
             Problem::new(Reason::Code(ErrorCode::Overloaded), detail)
                 .value(TAILS_MAX - streams.tails.available_permits())
@@ -237,7 +237,7 @@ impl Tail {
     }
 
     /// Returns the next step. A caller that stops waiting can call again without loss.
-    async fn step(&mut self) -> Result<Step, Problem> {
+    async fn step(&mut self) -> Result<ReadStep, Problem> {
         if let Some(mut reader) = self.reader.take() {
             let work = move || {
                 let step = reader.step();
@@ -274,28 +274,28 @@ impl Tail {
     /// Returns the items with their memory, or, if there is no memory, the failure as the last item.
     fn held<T>(
         &self,
-        (items, last): (Vec<Item>, bool),
-        told: impl Fn(&[Item]) -> (T, usize),
+        (items, last): (Vec<TailItem>, bool),
+        told: impl Fn(&[TailItem]) -> (T, usize),
     ) -> (T, Option<Arc<Grant>>, bool) {
         let (sent, bytes) = told(&items);
         match self.hold(bytes) {
             Ok(grant) => (sent, grant, last),
-            Err(refusal) => (told(&[Item::failed(self.before.clone(), refusal.text())]).0, None, true),
+            Err(refusal) => (told(&[TailItem::failed(self.before.clone(), refusal.text())]).0, None, true),
         }
     }
 
     /// Waits for the next items; also tells if they are the last.
-    async fn next(&mut self) -> (Vec<Item>, bool) {
+    async fn next(&mut self) -> (Vec<TailItem>, bool) {
         loop {
             match self.step().await {
                 Ok(mut step) if step.done => {
-                    step.items.push(Item::end(self.position.clone()));
+                    step.items.push(TailItem::end(self.position.clone()));
                     return (step.items, true);
                 }
                 Ok(step) if step.items.is_empty() && step.read_bytes == 0 => self.bell.rung().await,
                 Ok(step) if step.items.is_empty() => {}
                 Ok(step) => return (step.items, false),
-                Err(refusal) => return (vec![Item::failed(self.position.clone(), refusal.text())], true),
+                Err(refusal) => return (vec![TailItem::failed(self.position.clone(), refusal.text())], true),
             }
         }
     }
@@ -336,7 +336,7 @@ impl Tail {
                 () = &mut stopping => return close(socket, close_code::AWAY, "the server stops").await,
             };
             let (messages, _held, last) = self.held(next, |items| {
-                let messages: Vec<_> = items.iter().map(Item::message).collect();
+                let messages: Vec<_> = items.iter().map(TailItem::message).collect();
                 let bytes = messages.iter().map(String::len).sum();
                 (messages, bytes)
             });

@@ -12,7 +12,7 @@ use millstream_log::{Log, PartitionStats, Topic, TopicConfig};
 use millstream_types::{TenantId, TopicKind, TopicName};
 use serde_json::{Value, json};
 
-use super::settings::{self, Settings};
+use super::settings::{self, TopicSettings};
 use super::{Streams, blocking};
 
 type Figures = HashMap<TopicName, Vec<PartitionStats>>;
@@ -43,7 +43,7 @@ pub(super) async fn create(
 ) -> Result<Response, Problem> {
     let name = streams.name(&stream, &caller.tenant)?;
     own(&name, &[TopicKind::User])?;
-    let settings = if body.is_empty() { Settings::default() } else { parse_json(&body)? };
+    let settings = if body.is_empty() { TopicSettings::default() } else { parse_json(&body)? };
     let config = settings.apply(TopicConfig::default())?;
     let existed = streams.log.topic(&name).is_some();
     let log = streams.log.clone();
@@ -56,7 +56,7 @@ pub(super) async fn alter(
     State(streams): State<Arc<Streams>>,
     caller: Caller,
     Path(stream): Path<String>,
-    Json(settings): Json<Settings>,
+    Json(settings): Json<TopicSettings>,
 ) -> Result<Response, Problem> {
     let topic = streams.topic(&stream, &caller.tenant)?;
     own(

@@ -20,7 +20,7 @@ const ZSTD_LEVEL: i32 = 3;
 const ZSTD_WINDOW_LOG_MIN: u32 = 23;
 
 thread_local! {
-    /// To create a context takes longer than to inflate a small batch.
+    /// Kept for each thread, because creating a context takes longer than inflating a small batch.
     static ZSTD: RefCell<Option<zstd::bulk::Decompressor<'static>>> = const { RefCell::new(None) };
 }
 

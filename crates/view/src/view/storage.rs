@@ -49,8 +49,8 @@ pub trait Storage<V: View>: Sized + Send + Sync + 'static {
     /// The state after the appends in flight.
     fn rewind<'a>(landed: &V::State, in_flight: impl Iterator<Item = &'a Self::Held>) -> V::State;
 
-    /// Applies a record of the state topic, whose key without its prefix is `key`. Returns the value for the
-    /// checkpoint.
+    /// Applies a record of the state topic, whose key without its
+    /// prefix is `key`. Returns the value for the checkpoint.
     ///
     /// # Errors
     /// [`DecodeError`] for a record of a later version, or of another view.

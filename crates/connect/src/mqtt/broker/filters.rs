@@ -4,10 +4,10 @@ use millstream_types::MemoryBudget;
 
 use super::counts::LimitReached;
 use super::ids::SubscriberId;
-use super::session::{Session, Subscription};
+use super::session::{Session, SessionSubscription};
 use super::state::Subscriber;
-use super::{Detached, Link};
-use crate::topic_filter::Filter;
+use super::{Detached, SessionLink};
+use crate::topic_filter::TopicFilter;
 
 /// Approximate memory of a subscription beside its filter: it is in its session and in the trie.
 const SUBSCRIPTION_BYTES: usize = 256;
@@ -52,18 +52,18 @@ impl Session {
     }
 }
 
-impl Link {
+impl SessionLink {
     /// Subscribes to `filter`; true if that is new. The inner error is the limit that is reached.
     pub(crate) fn subscribe(
         &self,
         filter: &str,
-        mut what: Subscription,
+        mut what: SessionSubscription,
     ) -> Result<Result<bool, LimitReached>, Detached> {
         let most = self.broker.config.subscriptions_max;
         // It gets no message that was sent before, whether or not that has been dispatched.
         what.began = self.broker.partition.offsets().tail.0;
         let subscribed = self.with_state(|state, id| {
-            let (Some(session), Some(parsed)) = (state.sessions.get_mut(&id), Filter::parse(filter)) else {
+            let (Some(session), Some(parsed)) = (state.sessions.get_mut(&id), TopicFilter::parse(filter)) else {
                 return None;
             };
             let known_since = session.filters.get(filter).map(|known| known.began);

@@ -4,17 +4,17 @@
 use std::collections::{BTreeSet, HashMap};
 
 use super::ids::{GroupId, SessionId};
-use super::queue::Queue;
-use super::session::{Session, Subscription};
+use super::queue::MessageQueue;
+use super::session::{Session, SessionSubscription};
 
 /// The sessions that share the messages of a filter.
 #[derive(Debug, Default)]
-pub(super) struct Group {
+pub(super) struct SharedGroup {
     /// The filter as it is subscribed to, with the group's name.
     pub(super) filter: Box<str>,
-    pub(super) members: Vec<(SessionId, Subscription)>,
-    pub(super) queue: Queue,
-    /// Who was told last of a message.
+    pub(super) members: Vec<(SessionId, SessionSubscription)>,
+    pub(super) queue: MessageQueue,
+    /// The member that was told last of a message.
     pub(super) turn: usize,
     pub(super) from: u64,
     pub(super) done: BTreeSet<u64>,
@@ -31,7 +31,7 @@ pub(super) enum Share {
     Nothing,
 }
 
-impl Group {
+impl SharedGroup {
     /// True if the message at `offset` is still to be delivered.
     pub(super) fn wants(&self, offset: u64) -> bool {
         offset >= self.from && !self.done.contains(&offset)

@@ -8,10 +8,10 @@ use millstream_types::{MemoryBudget, Offset, TenantId};
 use super::ids::{SessionId, SubscriberId};
 use super::session::Session;
 use super::state::{State, Subscriber};
-use super::{Broker, Detached, Link};
-use crate::mqtt::session_store::{Command, Keep, StoreReply, StoredPublish, TenantSessions};
+use super::{Broker, Detached, SessionLink};
+use crate::mqtt::session_store::{Keep, SessionCommand, StoreReply, StoredPublish, TenantSessions};
 use crate::mqtt::will::PendingWill;
-use crate::topic_filter::Filter;
+use crate::topic_filter::TopicFilter;
 use crate::usage::Moment;
 
 /// Messages of others after which it is kept anew that an idle session has passed them.
@@ -43,7 +43,7 @@ impl State {
             state.clients.insert(Arc::clone(client), id);
             state.sessions.insert(id, session);
             for (filter, what) in &filters {
-                match Filter::parse(filter) {
+                match TopicFilter::parse(filter) {
                     Some(parsed) if parsed.group.is_some() => {
                         let progress = kept.and_then(|kept| kept.groups.get(&**filter)).map(|progress| &**progress);
                         from = from.min(progress.map_or(what.began, |progress| progress.from));
@@ -63,7 +63,7 @@ impl State {
 }
 
 impl Broker {
-    /// Keeps what has changed, ends sessions whose time is over, and publishes wills that are due.
+    /// Stores changed sessions, ends sessions that have expired, and publishes wills that are due.
     pub(super) fn tick(self: &Arc<Self>) {
         let (now_ms, now) = (self.wall.now_ms(), self.monotonic.now());
         let mut state = self.state.lock();
@@ -85,10 +85,10 @@ impl Broker {
         drop(state);
         for (filter, progress) in groups {
             let group = filter.into();
-            self.keep_in_passing(|tenant| Command::KeepGroup { tenant, group, progress: Some(progress) });
+            self.keep_in_passing(|tenant| SessionCommand::KeepGroup { tenant, group, progress: Some(progress) });
         }
         for (client, keep) in moved {
-            self.keep_in_passing(|tenant| Command::Keep { tenant, client, keep });
+            self.keep_in_passing(|tenant| SessionCommand::Keep { tenant, client, keep });
         }
         for session in ended {
             self.end(session);
@@ -102,7 +102,7 @@ impl Broker {
     pub(super) fn end_groups(&self, filters: impl IntoIterator<Item = Box<str>>) {
         for filter in filters {
             let group = filter.into();
-            self.keep_in_passing(|tenant| Command::KeepGroup { tenant, group, progress: None });
+            self.keep_in_passing(|tenant| SessionCommand::KeepGroup { tenant, group, progress: None });
         }
     }
 
@@ -114,7 +114,7 @@ impl Broker {
         self.end_groups(std::mem::take(&mut session.groups_over));
         if session.is_durable() {
             let client = Arc::clone(&session.client);
-            self.keep_in_passing(|tenant| Command::End { tenant, client });
+            self.keep_in_passing(|tenant| SessionCommand::End { tenant, client });
         }
     }
 
@@ -127,7 +127,7 @@ impl Broker {
             let retain = draft.retain.then(|| Arc::new(draft.to_message()));
             let one = StoredPublish { record: draft.to_publish(now_ms), upstream, retain, once: None };
             let (client, stream) = (Arc::clone(client), self.tenant_store.stream.clone());
-            self.keep_in_passing(|tenant| Command::Publish { tenant, client, stream, messages: vec![one] })
+            self.keep_in_passing(|tenant| SessionCommand::Publish { tenant, client, stream, messages: vec![one] })
         });
         if let Err(problem) = passed {
             tracing::debug!(%client, device, why = problem.text(), "mqtt: a will is not published");
@@ -135,7 +135,7 @@ impl Broker {
     }
 
     /// Hands over a command that nobody waits for; true if it was taken.
-    fn keep_in_passing(&self, command: impl FnOnce(TenantId) -> Command) -> bool {
+    fn keep_in_passing(&self, command: impl FnOnce(TenantId) -> SessionCommand) -> bool {
         let submitted = self.tenant_store.submit(command);
         match submitted {
             // A receiver that is dropped would withdraw it.
@@ -149,23 +149,23 @@ impl Broker {
     }
 }
 
-impl Link {
-    /// Asks for the session's filters to be kept, if it is one that is kept, and for what is retained.
+impl SessionLink {
+    /// Stores the filters of a durable session, and asks for the retained messages.
     pub(crate) fn keep_filters(&self) -> Result<Option<StoreReply>, Detached> {
         let session = self.with(|session| session.is_durable().then(|| session.record()))?;
         if session.is_none() {
             return Ok(None);
         }
         let keep = Keep { session, ..Keep::default() };
-        Ok(Some(self.ask(|tenant, client| Command::Keep { tenant, client, keep })))
+        Ok(Some(self.ask(|tenant, client| SessionCommand::Keep { tenant, client, keep })))
     }
 
-    /// Asks for what is retained.
+    /// Asks for the tenant's retained messages.
     pub(crate) fn retained(&self) -> StoreReply {
-        self.ask(|tenant, _| Command::Retained { tenant })
+        self.ask(|tenant, _| SessionCommand::Retained { tenant })
     }
 
-    /// Asks for how far the session has come to be kept, if it is one that is kept, and ids to be forgotten.
+    /// Stores the progress of a durable session, and forgets the ids.
     pub(crate) fn keep_progress(&self, forgotten: &[u16]) -> Result<Option<StoreReply>, Detached> {
         let progress = self.with_state(|state, id| {
             let next = state.next;
@@ -173,7 +173,7 @@ impl Link {
         })?;
         let Some(progress) = progress else { return Ok(None) };
         let keep = Keep { progress: Some(progress), forgotten: forgotten.to_vec(), session: None };
-        Ok(Some(self.ask(|tenant, client| Command::Keep { tenant, client, keep })))
+        Ok(Some(self.ask(|tenant, client| SessionCommand::Keep { tenant, client, keep })))
     }
 
     /// True if the client's message exactly once with this id is taken, durably, and not forgotten.
@@ -183,13 +183,13 @@ impl Link {
         snapshot.state.tenant(&tenant_store.tenant).is_some_and(|known| known.has_arrived(&self.client, id))
     }
 
-    /// Publishes messages together with what is kept of them.
+    /// Publishes messages, and stores their retained values and ids in the same append.
     pub(crate) fn publish(&self, messages: Vec<StoredPublish>) -> StoreReply {
         let stream = self.broker.tenant_store.stream.clone();
-        self.ask(|tenant, client| Command::Publish { tenant, client, stream, messages })
+        self.ask(|tenant, client| SessionCommand::Publish { tenant, client, stream, messages })
     }
 
-    fn ask(&self, command: impl FnOnce(TenantId, Arc<str>) -> Command) -> StoreReply {
+    fn ask(&self, command: impl FnOnce(TenantId, Arc<str>) -> SessionCommand) -> StoreReply {
         StoreReply::of(self.broker.tenant_store.submit(|tenant| command(tenant, Arc::clone(&self.client))))
     }
 
@@ -204,7 +204,7 @@ impl Link {
         let Ok(Some((session, progress))) = kept else { return Ok(()) };
         let keep = Keep { session: Some(session), progress: Some(progress), forgotten: Vec::new() };
         let client = Arc::clone(&self.client);
-        let answer = self.broker.tenant_store.submit(|tenant| Command::Keep { tenant, client, keep })?;
+        let answer = self.broker.tenant_store.submit(|tenant| SessionCommand::Keep { tenant, client, keep })?;
         answer.await.unwrap_or(Err(millstream_view::Error::Stopped)).map(drop)
     }
 
@@ -235,12 +235,12 @@ impl Link {
         });
         if was_durable == Ok(true) && expiry_s == 0 {
             let client = Arc::clone(&self.client);
-            self.broker.keep_in_passing(|tenant| Command::End { tenant, client });
+            self.broker.keep_in_passing(|tenant| SessionCommand::End { tenant, client });
         }
     }
 }
 
-impl Drop for Link {
+impl Drop for SessionLink {
     fn drop(&mut self) {
         let now_ms = self.broker.wall.now_ms();
         // Another connection has it already, or nobody can.
@@ -262,7 +262,7 @@ impl Drop for Link {
         match left {
             Ok(Some(Ok(keep))) => {
                 let client = Arc::clone(&self.client);
-                self.broker.keep_in_passing(|tenant| Command::Keep { tenant, client, keep });
+                self.broker.keep_in_passing(|tenant| SessionCommand::Keep { tenant, client, keep });
             }
             Ok(Some(Err(session))) => self.broker.end(session),
             Ok(None) | Err(_) => {}

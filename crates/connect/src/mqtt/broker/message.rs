@@ -32,7 +32,7 @@ pub(crate) type RetainedMap = imbl::OrdMap<Arc<str>, Arc<Message>>;
 
 /// A message that is to be published. Borrows everything.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Draft<'a> {
+pub(crate) struct MessageDraft<'a> {
     pub(crate) topic: &'a str,
     pub(crate) payload: &'a [u8],
     pub(crate) qos: Qos,
@@ -57,7 +57,7 @@ pub(crate) fn expires(expiry_s: Option<u32>, now_ms: i64) -> String {
     end.map(|end| end.to_string()).unwrap_or_default()
 }
 
-impl<'a> Draft<'a> {
+impl<'a> MessageDraft<'a> {
     /// The record, as a view appends it.
     pub(crate) fn to_publish(self, now_ms: i64) -> Publish {
         Publish {
@@ -116,7 +116,7 @@ impl<'a> Draft<'a> {
         parts
     }
 
-    /// The record; `headers` are those of [`Draft::headers`].
+    /// The record; `headers` are those of [`MessageDraft::headers`].
     pub(crate) fn record<'b>(&self, now_ms: i64, headers: &'b [Header<'b>]) -> Record<'b>
     where
         'a: 'b,
@@ -220,7 +220,7 @@ mod tests {
     #[test]
     fn a_message_is_read_from_its_record_as_it_was_published() {
         for (qos, retain, expires) in [(Qos::AtMostOnce, false, ""), (Qos::ExactlyOnce, true, "1700000000000")] {
-            let draft = Draft {
+            let draft = MessageDraft {
                 topic: "a/b",
                 payload: b"x",
                 qos,

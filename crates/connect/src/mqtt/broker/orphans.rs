@@ -9,7 +9,7 @@ use super::Broker;
 use super::brokers::Brokers;
 use super::ids::SessionId;
 use super::session::Session;
-use crate::mqtt::session_store::{Command, SessionStore, StoreAnswer, TenantSessions};
+use crate::mqtt::session_store::{SessionCommand, SessionStore, StoreAnswer, TenantSessions};
 use crate::registry::{Registry, Version};
 
 const STILL_KEPT: &str = "what is registered no more is still kept";
@@ -17,9 +17,9 @@ const STILL_KEPT: &str = "what is registered no more is still kept";
 /// The part of a tenant's state that has lost its owner.
 #[derive(Debug, PartialEq, Eq)]
 enum Orphans {
-    /// All that there is of it.
+    /// All state of the tenant, which exists no more.
     All,
-    /// All that is of another one that had its name before.
+    /// The state of an earlier tenant with the same name.
     Former { born: Version },
     /// The sessions of these clients.
     Sessions(Vec<Arc<str>>),
@@ -47,7 +47,8 @@ impl Brokers {
                     Some(broker) => broker.abandon(|session| clients.contains(&session.client)),
                     None => {
                         for client in clients {
-                            self.ask(&tenant, Command::End { tenant: tenant.clone(), client: client.clone() }).await;
+                            self.ask(&tenant, SessionCommand::End { tenant: tenant.clone(), client: client.clone() })
+                                .await;
                         }
                     }
                 },
@@ -57,17 +58,17 @@ impl Brokers {
     }
 
     async fn forget(&self, tenant: &TenantId) {
-        while let Some(StoreAnswer::More) = self.ask(tenant, Command::Forget { tenant: tenant.clone() }).await {}
+        while let Some(StoreAnswer::More) = self.ask(tenant, SessionCommand::Forget { tenant: tenant.clone() }).await {}
     }
 
-    async fn ask(&self, tenant: &TenantId, command: Command) -> Option<StoreAnswer> {
+    async fn ask(&self, tenant: &TenantId, command: SessionCommand) -> Option<StoreAnswer> {
         let answer = self.parts.store.ask(tenant, command).await;
         answer.inspect_err(|error| tracing::warn!(%error, %tenant, "{STILL_KEPT}")).ok()
     }
 
-    /// Has everything forgotten that is of another tenant of this name.
+    /// Makes the store forget the state of earlier tenants of this name.
     pub(super) async fn own(&self, tenant: &TenantId, born: Version) -> Result<(), millstream_view::Error> {
-        let own = || self.parts.store.ask(tenant, Command::Own { tenant: tenant.clone(), born });
+        let own = || self.parts.store.ask(tenant, SessionCommand::Own { tenant: tenant.clone(), born });
         while let StoreAnswer::More = own().await? {}
         Ok(())
     }

@@ -11,7 +11,7 @@ use super::message::Message;
 
 /// A message that somebody gets.
 #[derive(Debug, Clone)]
-pub(crate) struct Entry {
+pub(crate) struct QueueEntry {
     /// The offset in the stream; `None` if it is handed over by value.
     pub(crate) offset: Option<u64>,
     /// The QoS of this delivery.
@@ -46,8 +46,8 @@ pub(crate) struct QueueLimits {
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Queue {
-    entries: VecDeque<Entry>,
+pub(crate) struct MessageQueue {
+    entries: VecDeque<QueueEntry>,
     bytes: u64,
     /// Entries that are promised at most once.
     fleeting: usize,
@@ -58,7 +58,7 @@ pub(crate) struct Queue {
     room_entries: usize,
 }
 
-impl Queue {
+impl MessageQueue {
     pub(crate) fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
@@ -68,12 +68,12 @@ impl Queue {
         self.entries.len()
     }
 
-    pub(crate) fn front(&self) -> Option<&Entry> {
+    pub(crate) fn front(&self) -> Option<&QueueEntry> {
         self.entries.front()
     }
 
     /// Takes an entry; returns how many messages are lost by it: this one, or older ones that make room.
-    pub(crate) fn push(&mut self, mut entry: Entry, limits: &QueueLimits) -> u64 {
+    pub(crate) fn push(&mut self, mut entry: QueueEntry, limits: &QueueLimits) -> u64 {
         let is_fleeting = entry.qos == Qos::AtMostOnce;
         if is_fleeting && (self.fleeting >= limits.live || entry.message.is_none()) {
             return 1;
@@ -97,7 +97,7 @@ impl Queue {
         lost
     }
 
-    pub(crate) fn pop(&mut self) -> Option<Entry> {
+    pub(crate) fn pop(&mut self) -> Option<QueueEntry> {
         let entry = self.entries.pop_front()?;
         self.count(&entry, false);
         self.give_room();
@@ -125,14 +125,14 @@ impl Queue {
     }
 
     /// Puts back what was taken, in order.
-    pub(crate) fn put_back(&mut self, entry: Entry) {
+    pub(crate) fn put_back(&mut self, entry: QueueEntry) {
         self.count(&entry, true);
         let at = self.entries.partition_point(|known| known.offset < entry.offset);
         self.entries.insert(at, entry);
     }
 
     /// Takes out what is shared in a group.
-    pub(crate) fn take_shared(&mut self) -> Vec<Entry> {
+    pub(crate) fn take_shared(&mut self) -> Vec<QueueEntry> {
         let (shared, own): (VecDeque<_>, _) =
             std::mem::take(&mut self.entries).into_iter().partition(|entry| entry.group.is_some());
         self.entries = own;
@@ -180,7 +180,7 @@ impl Queue {
         true
     }
 
-    fn count(&mut self, entry: &Entry, is_more: bool) {
+    fn count(&mut self, entry: &QueueEntry, is_more: bool) {
         let step = |count: &mut usize, by: bool| match (by, is_more) {
             (true, true) => *count += 1,
             (true, false) => *count -= 1,

@@ -4,21 +4,21 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use super::message::{Message, RetainedMap};
-use super::queue::Entry;
-use super::session::Subscription;
-use super::{Detached, Link};
+use super::queue::QueueEntry;
+use super::session::SessionSubscription;
+use super::{Detached, SessionLink};
 use crate::topic_filter::covers;
 
-impl Link {
+impl SessionLink {
     /// Sends what is retained on the topics of `pattern`.
     pub(crate) fn send_retained(
         &self,
         retained: &RetainedMap,
         pattern: &str,
-        what: &Subscription,
+        what: &SessionSubscription,
     ) -> Result<(), Detached> {
         let limits = self.broker.limits();
-        let entries = matching(retained, pattern).map(|message| Entry {
+        let entries = matching(retained, pattern).map(|message| QueueEntry {
             offset: None,
             qos: message.qos.min(what.qos),
             group: None,

@@ -10,7 +10,7 @@ use tokio::sync::Notify;
 
 use super::ids::GroupId;
 use super::message::Message;
-use super::queue::{Entry, Queue, QueueLimits};
+use super::queue::{MessageQueue, QueueEntry, QueueLimits};
 use crate::mqtt::session_store::{Progress, SessionRecord, StoredFilter, StoredReserved};
 use crate::mqtt::will::PendingWill;
 
@@ -29,7 +29,7 @@ pub(crate) struct Online {
 
 /// One subscription of a session.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Subscription {
+pub(crate) struct SessionSubscription {
     pub(crate) qos: Qos,
     pub(crate) no_local: bool,
     pub(crate) retain_as_published: bool,
@@ -55,7 +55,7 @@ pub(crate) enum Stage {
 pub(crate) struct Flight {
     pub(crate) id: u16,
     pub(crate) stage: Stage,
-    pub(crate) entry: Entry,
+    pub(crate) entry: QueueEntry,
 }
 
 /// The session of one client, connected or away.
@@ -67,12 +67,12 @@ pub(crate) struct Session {
     pub(crate) online: Option<Online>,
     /// Seconds that it outlives its connection: 0 ends it with that, [`u32::MAX`] never.
     pub(crate) expiry_s: u32,
-    pub(crate) filters: HashMap<Box<str>, Subscription>,
+    pub(crate) filters: HashMap<Box<str>, SessionSubscription>,
     /// Memory that the filters take.
     pub(super) filters_room: Option<Grant>,
     /// Subscriptions to commands and errors, which its connections make again; the latest is last.
     pub(crate) reserved: Vec<(Box<str>, Qos)>,
-    queue: Queue,
+    queue: MessageQueue,
     flights: VecDeque<Flight>,
     /// Messages that were in flight when the last connection ended.
     repeats: VecDeque<Flight>,
@@ -84,14 +84,14 @@ pub(crate) struct Session {
     /// The offset below which all messages are done, and the done ones above it.
     from: u64,
     done: BTreeSet<u64>,
-    /// Groups that it is a member of, what it has done of theirs, and what returns to them.
+    /// The groups that it is a member of; then the offsets it has done for them, and the entries that it returns to them.
     pub(super) groups: Vec<GroupId>,
     shared_done: Vec<(GroupId, u64)>,
-    shared_back: Vec<Entry>,
+    shared_back: Vec<QueueEntry>,
     /// Filters of groups that have ended with it.
     pub(super) groups_over: Vec<Box<str>>,
     /// Retained messages that a subscription has brought.
-    standing: VecDeque<Entry>,
+    standing: VecDeque<QueueEntry>,
     /// When its connection ended, milliseconds since 1970-01-01T00:00:00Z.
     pub(crate) ended_ms: Option<i64>,
     /// The will and the monotonic time at which it is published, unless the session is taken up before.
@@ -104,7 +104,7 @@ pub(crate) struct Session {
 #[derive(Debug)]
 pub(crate) enum Next {
     /// A message; 0 is no id.
-    Message { id: u16, dup: bool, entry: Entry, message: Arc<Message> },
+    Message { id: u16, dup: bool, entry: QueueEntry, message: Arc<Message> },
     /// The client may forget this id.
     Release(u16),
     /// Messages have to be read first.
@@ -152,7 +152,7 @@ impl Session {
     }
 
     /// Takes a message; returns how many are lost by it.
-    pub(crate) fn offer(&mut self, mut entry: Entry, limits: &QueueLimits) -> u64 {
+    pub(crate) fn offer(&mut self, mut entry: QueueEntry, limits: &QueueLimits) -> u64 {
         match &self.online {
             Some(online) => online.bell.notify_one(),
             None if entry.qos == Qos::AtMostOnce => return 0,
@@ -178,7 +178,7 @@ impl Session {
         self.queue.rest();
         let again = self.flights.drain(..).chain(self.repeats.drain(..));
         let (shared, own): (VecDeque<_>, _) = again.partition(|flight| flight.entry.group.is_some());
-        self.shared_back.extend(shared.into_iter().map(|flight| Entry { message: None, ..flight.entry }));
+        self.shared_back.extend(shared.into_iter().map(|flight| QueueEntry { message: None, ..flight.entry }));
         self.repeats = own;
         for flight in &mut self.repeats {
             // A message that was handed over by value cannot be found again.
@@ -372,7 +372,7 @@ impl Session {
     }
 
     /// Takes a message from one of its groups.
-    pub(super) fn adopt(&mut self, entry: Entry) {
+    pub(super) fn adopt(&mut self, entry: QueueEntry) {
         self.queue.put_back(entry);
     }
 
@@ -383,12 +383,12 @@ impl Session {
     }
 
     /// Takes the messages that it has done for its groups, and those that return to them.
-    pub(super) fn take_shared(&mut self) -> (Vec<(GroupId, u64)>, Vec<Entry>) {
+    pub(super) fn take_shared(&mut self) -> (Vec<(GroupId, u64)>, Vec<QueueEntry>) {
         (std::mem::take(&mut self.shared_done), std::mem::take(&mut self.shared_back))
     }
 
     /// Takes the retained messages for a subscription; returns how many are lost because more wait than may.
-    pub(crate) fn stand(&mut self, entries: impl Iterator<Item = Entry>, limits: &QueueLimits) -> u64 {
+    pub(crate) fn stand(&mut self, entries: impl Iterator<Item = QueueEntry>, limits: &QueueLimits) -> u64 {
         let room = limits.messages.saturating_sub(self.standing.len());
         let mut lost = 0;
         for (at, entry) in entries.enumerate() {
@@ -452,7 +452,7 @@ impl Session {
         session.expiry_s = record.expiry_s;
         session.ended_ms = record.ended_ms;
         for known in &record.filters {
-            let what = Subscription {
+            let what = SessionSubscription {
                 qos: Qos::of(known.qos).unwrap_or(Qos::AtMostOnce),
                 no_local: known.no_local,
                 retain_as_published: known.retain_as_published,
@@ -486,7 +486,7 @@ impl Session {
 
 impl Flight {
     fn released(offset: u64) -> Self {
-        let entry = Entry {
+        let entry = QueueEntry {
             offset: Some(offset),
             qos: Qos::ExactlyOnce,
             group: None,

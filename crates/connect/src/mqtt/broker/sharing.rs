@@ -1,29 +1,40 @@
 //! The groups of a broker: members join and leave, take messages in turn and return those that they have not acknowledged.
 
-use super::group::{Group, Share};
+use super::group::{Share, SharedGroup};
 use super::ids::{GroupId, SessionId, SubscriberId};
-use super::queue::Entry;
-use super::session::{DONE_MAX, Session, Subscription};
+use super::queue::QueueEntry;
+use super::session::{DONE_MAX, Session, SessionSubscription};
 use super::state::{State, Subscriber};
 use crate::mqtt::session_store::Progress;
-use crate::topic_filter::Filter;
+use crate::topic_filter::TopicFilter;
 use millstream_mqtt::Qos;
 
 impl State {
     /// Makes `id` a member of the group that shares `filter`, which begins at `from` if it is new.
-    pub(super) fn join(&mut self, id: SessionId, filter: &str, what: &Subscription, progress: Option<&Progress>) {
-        let Some(pattern) = Filter::parse(filter).map(|parsed| parsed.pattern) else { return };
+    pub(super) fn join(
+        &mut self,
+        id: SessionId,
+        filter: &str,
+        what: &SessionSubscription,
+        progress: Option<&Progress>,
+    ) {
+        let Some(pattern) = TopicFilter::parse(filter).map(|parsed| parsed.pattern) else { return };
         let known = self.groups.iter().find(|(_, group)| *group.filter == *filter).map(|(group, _)| *group);
         let group_id = known.unwrap_or_else(|| {
             self.last += 1;
             let from = progress.map_or(what.began, |progress| progress.from);
             let done = progress.into_iter().flat_map(|progress| progress.done.iter().copied()).collect();
-            let group = Group { filter: filter.into(), from, done, ..Group::default() };
+            let group = SharedGroup { filter: filter.into(), from, done, ..SharedGroup::default() };
             let group_id = GroupId(self.last);
             self.groups.insert(group_id, group);
             // The group decides what it wants; a member may have joined later.
-            let all =
-                Subscription { qos: Qos::ExactlyOnce, no_local: false, retain_as_published: true, id: 0, began: from };
+            let all = SessionSubscription {
+                qos: Qos::ExactlyOnce,
+                no_local: false,
+                retain_as_published: true,
+                id: 0,
+                began: from,
+            };
             self.trie.insert(pattern, Subscriber { who: SubscriberId::Group(group_id), what: all });
             group_id
         });
@@ -51,7 +62,7 @@ impl State {
             return None;
         }
         let group = self.groups.remove(&group_id)?;
-        if let Some(parsed) = Filter::parse(&group.filter) {
+        if let Some(parsed) = TopicFilter::parse(&group.filter) {
             self.trie.remove(parsed.pattern, |subscriber| subscriber.who == SubscriberId::Group(group_id));
         }
         Some(group.filter)
@@ -106,7 +117,7 @@ impl State {
     }
 
     /// Takes back what a member has not acknowledged, and notes what one has.
-    pub(super) fn take_back(&mut self, done: Vec<(GroupId, u64)>, back: Vec<Entry>) {
+    pub(super) fn take_back(&mut self, done: Vec<(GroupId, u64)>, back: Vec<QueueEntry>) {
         for (group_id, offset) in done {
             if let Some(group) = self.groups.get_mut(&group_id) {
                 group.is_done(offset);
@@ -164,7 +175,7 @@ mod tests {
         let mut session = Session::new(&Arc::from("c"), "d");
         session.attach(Online { turn: 1, bell: Arc::default(), window: 4 });
         state.sessions.insert(ONE, session);
-        let what = Subscription { qos, no_local: false, retain_as_published: false, id: 0, began: 0 };
+        let what = SessionSubscription { qos, no_local: false, retain_as_published: false, id: 0, began: 0 };
         state.join(ONE, FILTER, &what, None);
         let group_id = *state.groups.keys().next().unwrap();
         (state, group_id)

@@ -6,13 +6,13 @@ use std::sync::Arc;
 use millstream_mqtt::Qos;
 use millstream_types::MemoryBudget;
 
-use super::group::{Group, Share};
+use super::group::{Share, SharedGroup};
 use super::ids::{GroupId, SessionId, SubscriberId};
 use super::message::{Message, MessageView};
-use super::queue::{Entry, QueueLimits};
-use super::session::{Session, Subscription};
+use super::queue::{QueueEntry, QueueLimits};
+use super::session::{Session, SessionSubscription};
 use super::trie::Trie;
-use crate::topic_filter::Filter;
+use crate::topic_filter::TopicFilter;
 
 /// Messages that are read from the log for one client at a time.
 const LOADED_MAX: usize = 64;
@@ -27,15 +27,15 @@ pub(super) struct State {
     pub(super) next: u64,
     /// The topic is gone; everybody has to go.
     pub(super) is_gone: bool,
-    pub(super) groups: HashMap<GroupId, Group>,
-    hits: Vec<(SubscriberId, Subscription)>,
+    pub(super) groups: HashMap<GroupId, SharedGroup>,
+    hits: Vec<(SubscriberId, SessionSubscription)>,
 }
 
 /// One subscription, as the trie knows it.
 #[derive(Debug)]
 pub(super) struct Subscriber {
     pub(super) who: SubscriberId,
-    pub(super) what: Subscription,
+    pub(super) what: SessionSubscription,
 }
 
 /// A message that was looked for, and itself if it is still there.
@@ -55,7 +55,7 @@ impl State {
 
     /// Ends a subscription. The filter of its group, if nobody is left in that.
     pub(super) fn forget_filter(&mut self, id: SessionId, filter: &str) -> Option<Box<str>> {
-        let parsed = Filter::parse(filter)?;
+        let parsed = TopicFilter::parse(filter)?;
         if parsed.group.is_some() {
             return self.leave(id, filter);
         }
@@ -157,14 +157,14 @@ impl<'a> SharedCopy<'a> {
 fn entry(
     offset: u64,
     message: &MessageView<'_>,
-    subscriptions: &[(SubscriberId, Subscription)],
+    subscriptions: &[(SubscriberId, SessionSubscription)],
     client: &str,
     kept: &mut SharedCopy<'_>,
-) -> Option<Entry> {
+) -> Option<QueueEntry> {
     let is_own = message.client == client;
     let wanted = || subscriptions.iter().map(|(_, what)| what).filter(|what| !(what.no_local && is_own));
     let qos = wanted().map(|what| what.qos).max()?.min(message.qos);
-    Some(Entry {
+    Some(QueueEntry {
         offset: Some(offset),
         qos,
         group: None,

@@ -5,15 +5,15 @@ use std::collections::HashMap;
 /// Patterns and what belongs to each.
 #[derive(Debug)]
 pub(crate) struct Trie<T> {
-    root: Node<T>,
+    root: FilterNode<T>,
 }
 
 #[derive(Debug)]
-struct Node<T> {
+struct FilterNode<T> {
     /// Patterns that go on with a level of its own name.
-    named: HashMap<Box<str>, Node<T>>,
+    named: HashMap<Box<str>, FilterNode<T>>,
     /// The filters that go on with `+`.
-    any: Option<Box<Node<T>>>,
+    any: Option<Box<FilterNode<T>>>,
     /// Entries of filters that end here with `#`.
     rest: Vec<T>,
     /// Entries of filters that end here.
@@ -22,11 +22,11 @@ struct Node<T> {
 
 impl<T> Default for Trie<T> {
     fn default() -> Self {
-        Self { root: Node::default() }
+        Self { root: FilterNode::default() }
     }
 }
 
-impl<T> Default for Node<T> {
+impl<T> Default for FilterNode<T> {
     fn default() -> Self {
         Self { named: HashMap::new(), any: None, rest: Vec::new(), here: Vec::new() }
     }
@@ -70,7 +70,7 @@ impl<T> Trie<T> {
     }
 }
 
-impl<T> Node<T> {
+impl<T> FilterNode<T> {
     fn is_empty(&self) -> bool {
         self.named.is_empty() && self.any.is_none() && self.rest.is_empty() && self.here.is_empty()
     }

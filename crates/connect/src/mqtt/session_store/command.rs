@@ -6,7 +6,7 @@ use millstream_types::{TenantId, TopicPartition};
 use millstream_view::{Draft, Publish};
 
 use super::SessionView;
-use super::state::{Change, Progress, SessionRecord, TenantSessions};
+use super::state::{Progress, SessionChange, SessionRecord, TenantSessions};
 use crate::mqtt::broker::RetainedMap;
 use crate::mqtt::broker::message::Message;
 use crate::registry::Version;
@@ -37,20 +37,20 @@ pub(crate) struct Keep {
     pub(crate) forgotten: Vec<u16>,
 }
 
-pub(crate) enum Command {
+pub(crate) enum SessionCommand {
     /// Publish these messages of a client.
     Publish { tenant: TenantId, client: Arc<str>, stream: TopicPartition, messages: Vec<StoredPublish> },
-    /// Keep what is said of a client's session; answered with what is retained.
+    /// Store the given parts of a client's session; the answer has the retained messages.
     Keep { tenant: TenantId, client: Arc<str>, keep: Keep },
-    /// Keep how far a group has come, or forget it.
+    /// Store the progress of a group, or forget it.
     KeepGroup { tenant: TenantId, group: Arc<str>, progress: Option<Progress> },
     /// Forget the session of a client.
     End { tenant: TenantId, client: Arc<str> },
     /// Return the retained messages of a tenant.
     Retained { tenant: TenantId },
-    /// Forget all of a tenant, or as much as one append takes.
+    /// Forget all state of a tenant, or as much as one append takes.
     Forget { tenant: TenantId },
-    /// Forget what is of another tenant that had the name before, or as much as one append takes.
+    /// Forget the state of earlier tenants with this name, or as much as one append takes.
     Own { tenant: TenantId, born: Version },
 }
 
@@ -74,7 +74,7 @@ pub(crate) enum StoreAnswer {
     More,
 }
 
-impl Command {
+impl SessionCommand {
     pub(crate) fn owned_bytes(&self) -> usize {
         match self {
             Self::Publish { messages, .. } => messages.iter().map(StoredPublish::owned_bytes).sum(),
@@ -102,54 +102,58 @@ fn size_bytes(record: &Publish) -> usize {
     record.key.as_ref().map_or(0, Vec::len) + record.value.as_ref().map_or(0, Vec::len) + headers.sum::<usize>()
 }
 
-pub(super) fn decide(draft: &mut Draft<'_, SessionView>, command: Command, retained_max_bytes: u64) -> StoreAnswer {
+pub(super) fn decide(
+    draft: &mut Draft<'_, SessionView>,
+    command: SessionCommand,
+    retained_max_bytes: u64,
+) -> StoreAnswer {
     match command {
-        Command::Publish { tenant, client, stream, messages } => {
+        SessionCommand::Publish { tenant, client, stream, messages } => {
             let fates =
                 messages.into_iter().map(|one| publish(draft, (&tenant, &client, &stream), one, retained_max_bytes));
             StoreAnswer::Published(fates.collect())
         }
-        Command::Keep { tenant, client, keep } => {
+        SessionCommand::Keep { tenant, client, keep } => {
             let is_known = known(draft, &tenant).is_some_and(|known| known.sessions.contains_key(&client));
             if let Some(session) = keep.session {
-                draft.change(Change::Session(tenant.clone(), client.clone(), Some(Arc::new(session))));
+                draft.change(SessionChange::Session(tenant.clone(), client.clone(), Some(Arc::new(session))));
             } else if !is_known {
                 // Its session has ended meanwhile.
                 return retained(draft, &tenant);
             }
             if let Some(progress) = keep.progress {
-                draft.change(Change::Progress(tenant.clone(), client.clone(), Some(Arc::new(progress))));
+                draft.change(SessionChange::Progress(tenant.clone(), client.clone(), Some(Arc::new(progress))));
             }
             for id in keep.forgotten {
-                draft.change(Change::Arrived(tenant.clone(), client.clone(), id, false));
+                draft.change(SessionChange::Arrived(tenant.clone(), client.clone(), id, false));
             }
             retained(draft, &tenant)
         }
-        Command::End { tenant, client } => {
+        SessionCommand::End { tenant, client } => {
             let Some(known) = known(draft, &tenant) else { return StoreAnswer::Done };
             let has_progress = known.progress.contains_key(&client);
             let ids: Vec<u16> = known.arrived(&client).collect();
             if known.sessions.contains_key(&client) {
-                draft.change(Change::Session(tenant.clone(), client.clone(), None));
+                draft.change(SessionChange::Session(tenant.clone(), client.clone(), None));
             }
             if has_progress {
-                draft.change(Change::Progress(tenant.clone(), client.clone(), None));
+                draft.change(SessionChange::Progress(tenant.clone(), client.clone(), None));
             }
             for id in ids {
-                draft.change(Change::Arrived(tenant.clone(), client.clone(), id, false));
+                draft.change(SessionChange::Arrived(tenant.clone(), client.clone(), id, false));
             }
             StoreAnswer::Done
         }
-        Command::KeepGroup { tenant, group, progress } => {
+        SessionCommand::KeepGroup { tenant, group, progress } => {
             let is_there = known(draft, &tenant).is_some_and(|known| known.groups.contains_key(&group));
             if is_there || progress.is_some() {
-                draft.change(Change::Group(tenant, group, progress.map(Arc::new)));
+                draft.change(SessionChange::Group(tenant, group, progress.map(Arc::new)));
             }
             StoreAnswer::Done
         }
-        Command::Retained { tenant } => retained(draft, &tenant),
-        Command::Forget { tenant } => forget(draft, &tenant),
-        Command::Own { tenant, born } => {
+        SessionCommand::Retained { tenant } => retained(draft, &tenant),
+        SessionCommand::Forget { tenant } => forget(draft, &tenant),
+        SessionCommand::Own { tenant, born } => {
             let former = known(draft, &tenant).and_then(|known| known.born).filter(|former| *former != born);
             if former.is_some()
                 && let more @ StoreAnswer::More = forget(draft, &tenant)
@@ -158,7 +162,7 @@ pub(super) fn decide(draft: &mut Draft<'_, SessionView>, command: Command, retai
             }
             // Records from before tenants had owners belong to the current tenant of that name.
             if known(draft, &tenant).is_none_or(|known| known.born.is_none()) {
-                draft.change(Change::Born(tenant, Some(born)));
+                draft.change(SessionChange::Born(tenant, Some(born)));
             }
             StoreAnswer::Done
         }
@@ -167,7 +171,7 @@ pub(super) fn decide(draft: &mut Draft<'_, SessionView>, command: Command, retai
 
 fn forget(draft: &mut Draft<'_, SessionView>, tenant: &TenantId) -> StoreAnswer {
     let all = known(draft, tenant).into_iter().flat_map(|known| known.removals(tenant));
-    let removals: Vec<Change> = all.take(FORGOTTEN_MAX).collect();
+    let removals: Vec<SessionChange> = all.take(FORGOTTEN_MAX).collect();
     removals.into_iter().for_each(|change| draft.change(change));
     if known(draft, tenant).is_some() { StoreAnswer::More } else { StoreAnswer::Done }
 }
@@ -201,11 +205,11 @@ fn publish(
         }
         let is_there = known(draft, tenant).is_some_and(|known| known.retained.contains_key(&topic));
         if !is_removal || is_there {
-            draft.change(Change::Retained(tenant.clone(), topic, (!is_removal).then_some(message)));
+            draft.change(SessionChange::Retained(tenant.clone(), topic, (!is_removal).then_some(message)));
         }
     }
     if let Some(id) = one.once.filter(|_| is_kept) {
-        draft.change(Change::Arrived(tenant.clone(), Arc::clone(client), id, true));
+        draft.change(SessionChange::Arrived(tenant.clone(), Arc::clone(client), id, true));
     }
     draft.publish(stream.clone(), one.record);
     if let Some((to, record)) = one.upstream {
@@ -238,7 +242,7 @@ fn make_room(
         .map(|(topic, _)| Arc::clone(topic))
         .collect();
     for topic in void {
-        draft.change(Change::Retained(tenant.clone(), topic, None));
+        draft.change(SessionChange::Retained(tenant.clone(), topic, None));
     }
     fits(draft)
 }

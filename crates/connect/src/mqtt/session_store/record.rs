@@ -19,7 +19,7 @@ use millstream_view::{DecodeError, Encoded};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::state::Change;
+use super::state::SessionChange;
 use crate::mqtt::broker::message::Message;
 
 /// Version of the value format; a later one is refused.
@@ -31,7 +31,7 @@ const ARRIVED: u8 = 4;
 const GROUP: u8 = 5;
 const BORN: u8 = 6;
 
-pub(super) fn encode(change: &Change, key: &mut Vec<u8>, value: &mut Vec<u8>) -> Encoded {
+pub(super) fn encode(change: &SessionChange, key: &mut Vec<u8>, value: &mut Vec<u8>) -> Encoded {
     let mut name = |kind, tenant: &TenantId, name: &str| {
         key.push(kind);
         key.extend_from_slice(tenant.as_str().as_bytes());
@@ -39,7 +39,7 @@ pub(super) fn encode(change: &Change, key: &mut Vec<u8>, value: &mut Vec<u8>) ->
         key.extend_from_slice(name.as_bytes());
     };
     match change {
-        Change::Retained(tenant, topic, message) => {
+        SessionChange::Retained(tenant, topic, message) => {
             name(RETAINED, tenant, topic);
             let Some(message) = message else { return Encoded::Tombstone };
             value.extend_from_slice(&[VERSION, message.qos as u8]);
@@ -49,23 +49,23 @@ pub(super) fn encode(change: &Change, key: &mut Vec<u8>, value: &mut Vec<u8>) ->
             value.extend_from_slice(&message.payload);
             Encoded::Value
         }
-        Change::Session(tenant, client, session) => {
+        SessionChange::Session(tenant, client, session) => {
             name(SESSION, tenant, client);
             encode_json(session.as_deref(), value)
         }
-        Change::Progress(tenant, client, progress) => {
+        SessionChange::Progress(tenant, client, progress) => {
             name(PROGRESS, tenant, client);
             encode_json(progress.as_deref(), value)
         }
-        Change::Group(tenant, filter, progress) => {
+        SessionChange::Group(tenant, filter, progress) => {
             name(GROUP, tenant, filter);
             encode_json(progress.as_deref(), value)
         }
-        Change::Born(tenant, born) => {
+        SessionChange::Born(tenant, born) => {
             name(BORN, tenant, "");
             encode_json(born.as_ref(), value)
         }
-        Change::Arrived(tenant, client, id, is_there) => {
+        SessionChange::Arrived(tenant, client, id, is_there) => {
             name(ARRIVED, tenant, client);
             key.push(0);
             key.extend_from_slice(&id.to_be_bytes());
@@ -85,7 +85,7 @@ fn encode_json<T: Serialize>(stored: Option<&T>, value: &mut Vec<u8>) -> Encoded
     Encoded::Value
 }
 
-pub(super) fn decode(key: &[u8], value: Option<&[u8]>) -> Result<Change, DecodeError> {
+pub(super) fn decode(key: &[u8], value: Option<&[u8]>) -> Result<SessionChange, DecodeError> {
     let (kind, name) = key.split_first().ok_or_else(|| DecodeError::new("an empty key"))?;
     let (tenant, name) = cut(name)?;
     let tenant = TenantId::new(text(tenant)?).map_err(|error| DecodeError::new(error.to_string()))?;
@@ -94,18 +94,18 @@ pub(super) fn decode(key: &[u8], value: Option<&[u8]>) -> Result<Change, DecodeE
         RETAINED => {
             let topic: Arc<str> = text(name)?.into();
             let message = value.map(|value| decode_message(&topic, value)).transpose()?;
-            Ok(Change::Retained(tenant, topic, message.map(Arc::new)))
+            Ok(SessionChange::Retained(tenant, topic, message.map(Arc::new)))
         }
-        SESSION => Ok(Change::Session(tenant, text(name)?.into(), decode_json(value)?)),
-        PROGRESS => Ok(Change::Progress(tenant, text(name)?.into(), decode_json(value)?)),
+        SESSION => Ok(SessionChange::Session(tenant, text(name)?.into(), decode_json(value)?)),
+        PROGRESS => Ok(SessionChange::Progress(tenant, text(name)?.into(), decode_json(value)?)),
         ARRIVED => {
             let (client, id) =
                 name.split_last_chunk::<2>().ok_or_else(|| DecodeError::new("a key without packet id"))?;
             let client = client.strip_suffix(&[0]).ok_or_else(|| DecodeError::new("a key without packet id"))?;
-            Ok(Change::Arrived(tenant, text(client)?.into(), u16::from_be_bytes(*id), value.is_some()))
+            Ok(SessionChange::Arrived(tenant, text(client)?.into(), u16::from_be_bytes(*id), value.is_some()))
         }
-        GROUP => Ok(Change::Group(tenant, text(name)?.into(), decode_json(value)?)),
-        BORN => Ok(Change::Born(tenant, decode_json(value)?.map(|born| *born))),
+        GROUP => Ok(SessionChange::Group(tenant, text(name)?.into(), decode_json(value)?)),
+        BORN => Ok(SessionChange::Born(tenant, decode_json(value)?.map(|born| *born))),
         other => Err(DecodeError::new(format!("record of kind {other} of private spaces"))),
     }
 }

@@ -78,7 +78,7 @@ pub(crate) struct Progress {
 
 /// A key's new value; `None` removes it.
 #[derive(Debug, Clone)]
-pub(crate) enum Change {
+pub(crate) enum SessionChange {
     Retained(TenantId, Arc<str>, Option<Arc<Message>>),
     Session(TenantId, Arc<str>, Option<Arc<SessionRecord>>),
     Progress(TenantId, Arc<str>, Option<Arc<Progress>>),
@@ -98,13 +98,13 @@ impl State {
         self.tenants.iter()
     }
 
-    pub(crate) fn apply(&mut self, change: &Change) {
-        let (Change::Retained(tenant, ..)
-        | Change::Session(tenant, ..)
-        | Change::Progress(tenant, ..)
-        | Change::Group(tenant, ..)
-        | Change::Arrived(tenant, ..)
-        | Change::Born(tenant, ..)) = change;
+    pub(crate) fn apply(&mut self, change: &SessionChange) {
+        let (SessionChange::Retained(tenant, ..)
+        | SessionChange::Session(tenant, ..)
+        | SessionChange::Progress(tenant, ..)
+        | SessionChange::Group(tenant, ..)
+        | SessionChange::Arrived(tenant, ..)
+        | SessionChange::Born(tenant, ..)) = change;
         let known = self.tenants.entry(tenant.clone()).or_default();
         known.apply(change);
         if known.is_empty() {
@@ -127,9 +127,9 @@ impl TenantSessions {
             && self.groups.is_empty()
     }
 
-    fn apply(&mut self, change: &Change) {
+    fn apply(&mut self, change: &SessionChange) {
         match change {
-            Change::Retained(_, topic, message) => {
+            SessionChange::Retained(_, topic, message) => {
                 let before = match message {
                     Some(message) => self.retained.insert(Arc::clone(topic), Arc::clone(message)),
                     None => self.retained.remove(topic),
@@ -137,24 +137,29 @@ impl TenantSessions {
                 let size = |message: Option<&Arc<Message>>| message.map_or(0, |message| message.size_bytes() as u64);
                 self.retained_bytes = self.retained_bytes + size(message.as_ref()) - size(before.as_ref());
             }
-            Change::Session(_, client, value) => set(&mut self.sessions, client, value.as_ref()),
-            Change::Group(_, group, value) => set(&mut self.groups, group, value.as_ref()),
-            Change::Progress(_, client, value) => set(&mut self.progress, client, value.as_ref()),
-            Change::Arrived(_, client, id, true) => drop(self.arrived.insert((Arc::clone(client), *id))),
-            Change::Arrived(_, client, id, false) => drop(self.arrived.remove(&(Arc::clone(client), *id))),
-            Change::Born(_, born) => self.born = *born,
+            SessionChange::Session(_, client, value) => set(&mut self.sessions, client, value.as_ref()),
+            SessionChange::Group(_, group, value) => set(&mut self.groups, group, value.as_ref()),
+            SessionChange::Progress(_, client, value) => set(&mut self.progress, client, value.as_ref()),
+            SessionChange::Arrived(_, client, id, true) => drop(self.arrived.insert((Arc::clone(client), *id))),
+            SessionChange::Arrived(_, client, id, false) => drop(self.arrived.remove(&(Arc::clone(client), *id))),
+            SessionChange::Born(_, born) => self.born = *born,
         }
     }
 
     /// Changes that remove all of it; whose it was goes last.
-    pub(crate) fn removals(&self, tenant: &TenantId) -> impl Iterator<Item = Change> {
-        let retained = self.retained.keys().map(|topic| Change::Retained(tenant.clone(), Arc::clone(topic), None));
-        let sessions = self.sessions.keys().map(|client| Change::Session(tenant.clone(), Arc::clone(client), None));
-        let progress = self.progress.keys().map(|client| Change::Progress(tenant.clone(), Arc::clone(client), None));
-        let groups = self.groups.keys().map(|group| Change::Group(tenant.clone(), Arc::clone(group), None));
-        let arrived =
-            self.arrived.iter().map(|(client, id)| Change::Arrived(tenant.clone(), Arc::clone(client), *id, false));
-        let born = self.born.map(|_| Change::Born(tenant.clone(), None));
+    pub(crate) fn removals(&self, tenant: &TenantId) -> impl Iterator<Item = SessionChange> {
+        let retained =
+            self.retained.keys().map(|topic| SessionChange::Retained(tenant.clone(), Arc::clone(topic), None));
+        let sessions =
+            self.sessions.keys().map(|client| SessionChange::Session(tenant.clone(), Arc::clone(client), None));
+        let progress =
+            self.progress.keys().map(|client| SessionChange::Progress(tenant.clone(), Arc::clone(client), None));
+        let groups = self.groups.keys().map(|group| SessionChange::Group(tenant.clone(), Arc::clone(group), None));
+        let arrived = self
+            .arrived
+            .iter()
+            .map(|(client, id)| SessionChange::Arrived(tenant.clone(), Arc::clone(client), *id, false));
+        let born = self.born.map(|_| SessionChange::Born(tenant.clone(), None));
         retained.chain(sessions).chain(progress).chain(groups).chain(arrived).chain(born)
     }
 
@@ -186,19 +191,19 @@ mod tests {
     use super::*;
     use crate::mqtt::session_store::record::encode;
 
-    fn change() -> impl Strategy<Value = Change> {
+    fn change() -> impl Strategy<Value = SessionChange> {
         let name = prop::sample::select(vec!["a", "b/c"]);
         (0..6_u8, 0..2_u8, name, prop::option::of(0..40_u64)).prop_map(|(kind, tenant, name, value)| {
             let tenant = TenantId::new(["acme", "other"][usize::from(tenant)]).unwrap();
             let name = Arc::from(name);
             let progress = |from| Arc::new(Progress { from, done: vec![from + 2], released: Vec::new() });
             match kind {
-                0 => Change::Retained(tenant, Arc::clone(&name), value.map(|size| retained(&name, size))),
-                1 => Change::Session(tenant, name, value.map(session)),
-                2 => Change::Progress(tenant, name, value.map(progress)),
-                3 => Change::Group(tenant, name, value.map(progress)),
-                4 => Change::Born(tenant, value.and_then(|born| Version::parse(&format!("{born:016x}")))),
-                _ => Change::Arrived(tenant, name, 7, value.is_some()),
+                0 => SessionChange::Retained(tenant, Arc::clone(&name), value.map(|size| retained(&name, size))),
+                1 => SessionChange::Session(tenant, name, value.map(session)),
+                2 => SessionChange::Progress(tenant, name, value.map(progress)),
+                3 => SessionChange::Group(tenant, name, value.map(progress)),
+                4 => SessionChange::Born(tenant, value.and_then(|born| Version::parse(&format!("{born:016x}")))),
+                _ => SessionChange::Arrived(tenant, name, 7, value.is_some()),
             }
         })
     }
@@ -226,7 +231,7 @@ mod tests {
         })
     }
 
-    fn state<'a>(changes: impl IntoIterator<Item = &'a Change>) -> State {
+    fn state<'a>(changes: impl IntoIterator<Item = &'a SessionChange>) -> State {
         let mut state = State::default();
         changes.into_iter().for_each(|change| state.apply(change));
         state

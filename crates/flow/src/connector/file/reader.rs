@@ -225,7 +225,7 @@ fn too_long() -> String {
     format!("the line is longer than {LINE_MAX_BYTES} bytes; split the record")
 }
 
-/// At most 200 characters.
+/// The first 200 characters of `text`, so that a message stays readable.
 fn shortened(text: &str) -> String {
     text.chars().take(200).collect()
 }

@@ -25,7 +25,7 @@ pub(super) struct WritePlan {
     pub(super) location: Location,
     pub(super) format: FileFormat,
     pub(super) compression: Compression,
-    /// CSV: the columns.
+    /// The columns of a CSV file; empty for other formats.
     pub(super) columns: Vec<String>,
 }
 
@@ -130,9 +130,9 @@ fn end_of_lines(file: &mut File) -> io::Result<u64> {
 }
 
 /// The end of the last part that `decode` can read.
-fn end_of_parts(file: &mut File, decode: impl Fn(&mut Counted) -> io::Result<u64>) -> io::Result<u64> {
+fn end_of_parts(file: &mut File, decode: impl Fn(&mut CountingReader) -> io::Result<u64>) -> io::Result<u64> {
     let size_bytes = file.metadata()?.len();
-    let mut reader = Counted { reader: BufReader::new(file.try_clone()?), used_bytes: 0 };
+    let mut reader = CountingReader { reader: BufReader::new(file.try_clone()?), used_bytes: 0 };
     reader.reader.seek(SeekFrom::Start(0))?;
     let mut whole_bytes = 0;
     while whole_bytes < size_bytes && decode(&mut reader).is_ok() && reader.used_bytes > whole_bytes {
@@ -142,12 +142,12 @@ fn end_of_parts(file: &mut File, decode: impl Fn(&mut Counted) -> io::Result<u64
 }
 
 /// A reader that counts the bytes that were used.
-struct Counted {
+struct CountingReader {
     reader: BufReader<File>,
     used_bytes: u64,
 }
 
-impl Read for Counted {
+impl Read for CountingReader {
     fn read(&mut self, room: &mut [u8]) -> io::Result<usize> {
         let read_bytes = self.reader.read(room)?;
         self.used_bytes += read_bytes as u64;
@@ -155,7 +155,7 @@ impl Read for Counted {
     }
 }
 
-impl BufRead for Counted {
+impl BufRead for CountingReader {
     fn fill_buf(&mut self) -> io::Result<&[u8]> {
         self.reader.fill_buf()
     }

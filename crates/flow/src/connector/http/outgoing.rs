@@ -20,14 +20,14 @@ use crate::Error;
 const ALLOWED: &str = "flow.http_allowed_targets";
 const CA_FILE: &str = "flow.http_ca_file";
 
-pub(crate) struct Outgoing {
+pub(crate) struct HttpAccess {
     pub(crate) targets: Arc<AllowedTargets>,
     authorities: Vec<CertificateDer<'static>>,
     /// Built with the first HTTPS target: the system has many authorities.
     tls: OnceLock<Result<ClientConfig, String>>,
 }
 
-impl Outgoing {
+impl HttpAccess {
     /// # Errors
     /// [`Error::InvalidSetting`] names the setting, its value and the rule.
     pub(crate) fn of(allowed: &[String], ca_file: &str) -> Result<Self, Error> {
@@ -115,7 +115,7 @@ mod tests {
             (vec![], empty.display().to_string(), CA_FILE),
             (vec![], dir.path().join("absent.pem").display().to_string(), CA_FILE),
         ] {
-            let error = Outgoing::of(&targets, &file).err().unwrap();
+            let error = HttpAccess::of(&targets, &file).err().unwrap();
             assert!(matches!(&error, Error::InvalidSetting { setting: named, .. } if *named == setting), "{error}");
         }
     }

@@ -19,9 +19,9 @@ pub(super) enum Per {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct PostRequest {
     pub(super) body: Bytes,
-    /// The value of `Idempotency-Key`.
+    /// The value of the header `Idempotency-Key`.
     pub(super) key: String,
-    /// The records, for errors.
+    /// The records of the request, as its errors name them.
     pub(super) records: String,
 }
 

@@ -12,7 +12,7 @@ use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 
-use super::outgoing::{AllowedResolver, Outgoing};
+use super::outgoing::{AllowedResolver, HttpAccess};
 use super::request::PostRequest;
 
 const BACKOFF_FIRST: Duration = Duration::from_millis(100);
@@ -52,14 +52,14 @@ impl Sender {
     /// # Errors
     /// TLS cannot be set up.
     pub(super) fn new(
-        outgoing: &Outgoing,
+        outgoing: &HttpAccess,
         uri: Uri,
         headers: HeaderMap,
         timeout: Duration,
         retries: u32,
     ) -> Result<Self, String> {
         let is_tls = uri.scheme_str() == Some("https");
-        let tls = if is_tls { outgoing.tls()? } else { Outgoing::no_tls()? };
+        let tls = if is_tls { outgoing.tls()? } else { HttpAccess::no_tls()? };
         let mut http = HttpConnector::new_with_resolver(AllowedResolver(Arc::clone(&outgoing.targets)));
         http.enforce_http(false);
         let builder = HttpsConnectorBuilder::new().with_tls_config(tls);

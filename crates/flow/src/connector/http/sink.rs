@@ -18,7 +18,7 @@ use super::thread::HttpThread;
 use crate::Error;
 use crate::batch::Batch;
 use crate::connector::{ConnectorContext, Sink, Waker, Written};
-use crate::delivery::Ack;
+use crate::delivery::BatchAck;
 use crate::document::{Key, KeyType, NodeType, Role, duration_ms};
 use crate::object;
 
@@ -201,7 +201,7 @@ impl Sink for HttpSink {
         *self.sending.lock() = Some(batch.clone());
         let task = self.thread.run(async move {
             if let Err(error) = send_all(&sender, lanes, &node).await {
-                sending.lock().iter().filter_map(Batch::ack).for_each(Ack::fail);
+                sending.lock().iter().filter_map(Batch::ack).for_each(BatchAck::fail);
                 *failure.lock() = Some(error);
             }
             let sent = sending.lock().take();
@@ -221,7 +221,7 @@ impl Sink for HttpSink {
 impl Drop for HttpSink {
     fn drop(&mut self) {
         // What is not answered is not written, and a later run sends it again.
-        self.sending.lock().iter().filter_map(Batch::ack).for_each(Ack::fail);
+        self.sending.lock().iter().filter_map(Batch::ack).for_each(BatchAck::fail);
         if let Some(task) = &self.task {
             task.abort();
         }

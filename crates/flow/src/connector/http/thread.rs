@@ -7,16 +7,16 @@ use parking_lot::Mutex;
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::AbortHandle;
 
-use super::outgoing::Outgoing;
+use super::outgoing::HttpAccess;
 
 /// The thread, and the rules for its requests.
 pub(crate) struct HttpThread {
-    pub(super) outgoing: Outgoing,
+    pub(super) outgoing: HttpAccess,
     runtime: Mutex<Option<Runtime>>,
 }
 
 impl HttpThread {
-    pub(crate) fn new(outgoing: Outgoing) -> Self {
+    pub(crate) fn new(outgoing: HttpAccess) -> Self {
         Self { outgoing, runtime: Mutex::default() }
     }
 

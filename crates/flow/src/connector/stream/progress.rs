@@ -1,4 +1,4 @@
-//! How far a source has read its partitions.
+//! The progress of a source: how far it has read its partitions.
 
 use std::sync::Arc;
 

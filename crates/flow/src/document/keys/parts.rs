@@ -199,7 +199,7 @@ static USE_KEYS: [Key; 3] = [
 pub(in crate::document) static PARAMETER: Section =
     Section { name: "parameter", path: "params.<name>", doc: "A parameter of a bundle.", keys: &[&PARAMETER_KEYS] };
 
-/// The types of parameters.
+/// The types that a bundle may give its parameters.
 pub(in crate::document) const PARAMETER_TYPES: [&str; 6] = ["text", "number", "whole", "boolean", "list", "object"];
 
 static PARAMETER_KEYS: [Key; 4] = [

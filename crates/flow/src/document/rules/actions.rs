@@ -1,6 +1,6 @@
 //! Rules of what a route does besides choosing successors.
 
-use crate::document::draft::{DocumentDraft, DraftRoute, Target};
+use crate::document::draft::{DocumentDraft, DraftRoute, RouteTargetDraft};
 use crate::document::finding::{Findings, join};
 use crate::document::model::Role;
 
@@ -44,7 +44,7 @@ pub(super) fn retry(draft: &DocumentDraft<'_>, findings: &mut Findings, rule: &'
     let is_at_most_once = draft.tree.text_of("delivery") == Some("at_most_once");
     for (route, action) in with_action(draft, "retry") {
         let path = join(&route.path, "action");
-        if !matches!(route.to, Target::None) {
+        if !matches!(route.to, RouteTargetDraft::None) {
             let message = "a route that retries sends nothing on; write to: none".to_owned();
             findings.add(action.place, &path, rule, message).value(action);
         }
@@ -58,11 +58,12 @@ pub(super) fn retry(draft: &DocumentDraft<'_>, findings: &mut Findings, rule: &'
 }
 
 pub(super) fn action_target(draft: &DocumentDraft<'_>, findings: &mut Findings, rule: &'static str) {
-    for (route, action) in with_action(draft, "drop").filter(|(route, _)| !matches!(route.to, Target::None)) {
+    for (route, action) in with_action(draft, "drop").filter(|(route, _)| !matches!(route.to, RouteTargetDraft::None)) {
         let message = "a route that drops sends nothing on; write to: none, or remove action".to_owned();
         findings.add(action.place, &join(&route.path, "action"), rule, message).value(action);
     }
-    for (route, action) in with_action(draft, "dead_letter").filter(|(route, _)| !matches!(route.to, Target::Nodes(_)))
+    for (route, action) in
+        with_action(draft, "dead_letter").filter(|(route, _)| !matches!(route.to, RouteTargetDraft::Nodes(_)))
     {
         let message = "dead letters need a destination; name a successor in to".to_owned();
         findings.add(action.place, &join(&route.path, "action"), rule, message).value(action);

@@ -110,7 +110,9 @@ fn reshaped(draft: &DocumentDraft<'_>) -> BTreeSet<NodeId> {
         nodes.extend(route.predicate_errors_to.iter().filter_map(|to| to.node));
         if route.is_on_error {
             match &route.to {
-                crate::document::draft::Target::Nodes(ends) => nodes.extend(ends.iter().filter_map(|to| to.node)),
+                crate::document::draft::RouteTargetDraft::Nodes(ends) => {
+                    nodes.extend(ends.iter().filter_map(|to| to.node))
+                }
                 _ => nodes
                     .extend((0..draft.nodes.len()).filter(|node| draft.nodes[*node].role != Role::Source).map(NodeId)),
             }

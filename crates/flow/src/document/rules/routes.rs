@@ -2,14 +2,14 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use crate::document::draft::{DocumentDraft, DraftRoute, EdgeEnd, Target};
+use crate::document::draft::{DocumentDraft, DraftRoute, EdgeEnd, RouteTargetDraft};
 use crate::document::finding::{Findings, join};
 use crate::document::model::{NodeId, Role};
 
 impl<'a> DraftRoute<'a> {
     fn destinations(&self) -> &[EdgeEnd<'a>] {
         match &self.to {
-            Target::Nodes(ends) => ends,
+            RouteTargetDraft::Nodes(ends) => ends,
             _ => &[],
         }
     }
@@ -17,8 +17,8 @@ impl<'a> DraftRoute<'a> {
     /// `to: all`, `to: none`, others that stop, others: the order in which they stand.
     fn rank(&self) -> u8 {
         match (&self.to, self.is_stop) {
-            (Target::All, _) => 0,
-            (Target::None, _) => 1,
+            (RouteTargetDraft::All, _) => 0,
+            (RouteTargetDraft::None, _) => 1,
             (_, true) => 2,
             (_, false) => 3,
         }
@@ -96,7 +96,7 @@ pub(super) fn route_from_sink(draft: &DocumentDraft<'_>, findings: &mut Findings
 
 pub(super) fn route_stop(draft: &DocumentDraft<'_>, findings: &mut Findings, rule: &'static str) {
     for route in draft.routes.iter().filter(|route| !route.is_stop && !route.is_on_error && route.rank() < 2) {
-        let word = if matches!(route.to, Target::All) { "all" } else { "none" };
+        let word = if matches!(route.to, RouteTargetDraft::All) { "all" } else { "none" };
         let message = format!("the route goes to {word} and does not stop; add stop: true");
         findings.add(route.tree.place, &join(&route.path, "stop"), rule, message);
     }

@@ -23,7 +23,7 @@ use super::*;
 use crate::group::{Caller, GroupCoordinator};
 use ResponseError as E;
 
-struct Node {
+struct TestNode {
     log: Arc<Embedded>,
     coordinator: Arc<GroupCoordinator>,
     clock: Arc<ManualClock>,
@@ -48,7 +48,7 @@ fn caller(tenant: &str) -> Caller {
     }
 }
 
-impl Node {
+impl TestNode {
     fn on(files: SimFiles, clock: Arc<ManualClock>) -> Self {
         Self::with(config(), files, clock)
     }
@@ -193,7 +193,7 @@ impl Node {
 
 #[tokio::test]
 async fn a_member_commits_and_finds_its_position_again_after_a_restart() {
-    let node = Node::start();
+    let node = TestNode::start();
     let (member, generation) = node.member("default").await;
     let member = (&*member, generation);
     assert_eq!(node.commit(member, 0, 2, "page 7").await, 0);
@@ -210,7 +210,7 @@ async fn a_member_commits_and_finds_its_position_again_after_a_restart() {
 
 #[tokio::test]
 async fn members_go_on_under_their_ids_after_a_restart() {
-    let node = Node::start();
+    let node = TestNode::start();
     let (member, generation) = node.member("default").await;
     let member = (&*member, generation);
     assert_eq!(node.commit(member, 0, 1, "").await, 0);
@@ -229,7 +229,7 @@ async fn members_go_on_under_their_ids_after_a_restart() {
 
 #[tokio::test]
 async fn a_stale_member_stores_nothing() {
-    let node = Node::start();
+    let node = TestNode::start();
     let (member, generation) = node.member("default").await;
     assert_eq!(node.commit((&member, generation), 0, 1, "").await, 0);
     assert_eq!(node.join(&member, "default").await.generation_id, generation + 1);
@@ -241,7 +241,7 @@ async fn a_stale_member_stores_nothing() {
 
 #[tokio::test]
 async fn invalid_positions_are_refused_with_codes_that_clients_know() {
-    let node = Node::start();
+    let node = TestNode::start();
     let nobody = ("", -1);
     assert_eq!(node.commit(nobody, 2, 0, "").await, E::UnknownTopicOrPartition.code());
     assert_eq!(node.commit(nobody, 0, 1, &"x".repeat(4097)).await, E::OffsetMetadataTooLarge.code());
@@ -251,8 +251,8 @@ async fn invalid_positions_are_refused_with_codes_that_clients_know() {
 
 #[tokio::test]
 async fn a_committed_offset_is_kept_even_if_it_is_out_of_range() {
-    let mut node = Node::start();
-    let lag = |node: &Node| node.log.lags(&orders()).first().map(|found| (found.position.0, found.lag));
+    let mut node = TestNode::start();
+    let lag = |node: &TestNode| node.log.lags(&orders()).first().map(|found| (found.position.0, found.lag));
     for (offset, lag_records) in [(-1, None), (-2, None), (99, Some((99, 0))), (i64::MAX, Some((i64::MAX as u64, 0)))] {
         assert_eq!(node.commit(("", -1), 0, offset, "").await, 0, "{offset}");
         assert_eq!(node.fetch("default", Some(vec![0])).await, [(0, offset, String::new())]);
@@ -264,7 +264,7 @@ async fn a_committed_offset_is_kept_even_if_it_is_out_of_range() {
 
 #[tokio::test]
 async fn offsets_that_a_start_after_a_crash_has_skipped_are_no_lag() {
-    let node = Node::start();
+    let node = TestNode::start();
     assert_eq!(node.commit(("", -1), 0, 3, "").await, 0);
     assert_eq!(node.commit(("", -1), 1, 0, "").await, 0);
     let node = node.crash().crash();
@@ -280,7 +280,7 @@ async fn offsets_that_a_start_after_a_crash_has_skipped_are_no_lag() {
 
 #[tokio::test]
 async fn the_same_group_of_another_tenant_is_another_group() {
-    let node = Node::start();
+    let node = TestNode::start();
     let (member, generation) = node.member("default").await;
     node.commit((&member, generation), 0, 2, "").await;
     assert_eq!(node.fetch("acme", None).await, []);
@@ -296,7 +296,7 @@ async fn the_same_group_of_another_tenant_is_another_group() {
 
 #[tokio::test]
 async fn groups_are_listed_by_state_described_and_deleted_when_they_are_empty() {
-    let node = Node::start();
+    let node = TestNode::start();
     assert_eq!(node.state(5).await, (0, "Dead".to_owned()));
     assert_eq!(node.state(6).await.0, E::GroupIdNotFound.code());
     assert_eq!(node.delete().await, E::GroupIdNotFound.code());
@@ -319,7 +319,7 @@ async fn groups_are_listed_by_state_described_and_deleted_when_they_are_empty() 
 
 #[tokio::test]
 async fn positions_are_deleted_one_by_one_only_while_nobody_is_there() {
-    let node = Node::start();
+    let node = TestNode::start();
     let request = || {
         let partition = OffsetDeleteRequestPartition::default().with_partition_index(0);
         let topic =
@@ -339,7 +339,7 @@ async fn positions_are_deleted_one_by_one_only_while_nobody_is_there() {
 
 #[tokio::test]
 async fn positions_of_a_group_that_is_long_empty_expire() {
-    let node = Node::start();
+    let node = TestNode::start();
     let (member, generation) = node.member("default").await;
     node.commit((&member, generation), 0, 2, "").await;
     node.clock.advance(config().offsets_retention * 2);
@@ -357,7 +357,7 @@ async fn positions_of_a_group_that_is_long_empty_expire() {
 
 #[tokio::test]
 async fn a_join_waits_without_a_thread_until_the_timer_removes_the_dead() {
-    let node = Arc::new(Node::start());
+    let node = Arc::new(TestNode::start());
     let (member, generation) = node.member("default").await;
     let first = node.join("", "default").await;
     let waits = tokio::spawn({
@@ -379,12 +379,12 @@ async fn a_join_waits_without_a_thread_until_the_timer_removes_the_dead() {
 
 #[tokio::test]
 async fn a_group_without_a_name_and_one_too_many_are_refused() {
-    let node = Node::start();
+    let node = TestNode::start();
     let request = HeartbeatRequest::default();
     assert_eq!(node.coordinator.heartbeat(request, &caller("default")).await.error_code, E::InvalidGroupId.code());
     let small = GroupConfig { groups_max: 1, ..config() };
     let coordinator = GroupCoordinator::new(node.log.clone(), small, node.clock.clone(), node.clock.clone());
-    let node = Node { coordinator, ..node };
+    let node = TestNode { coordinator, ..node };
     node.member("default").await;
     assert_eq!(node.join("", "acme").await.error_code, E::GroupMaxSizeReached.code());
 }

@@ -3,7 +3,7 @@
 use super::*;
 
 /// A client's own view: its membership may have ended long ago, or its generation may be over.
-struct Client {
+struct TestClient {
     id: String,
     generation: i32,
     join: Option<CallId>,
@@ -11,21 +11,21 @@ struct Client {
     instance: Option<String>,
 }
 
-impl Client {
+impl TestClient {
     fn speaker(&self) -> MemberIdentity<'_> {
         MemberIdentity { member_id: &self.id, instance: self.instance.as_deref(), generation: self.generation }
     }
 }
 
-struct World {
+struct GroupWorld {
     bench: Bench,
-    clients: Vec<Client>,
+    clients: Vec<TestClient>,
     rng: fastrand::Rng,
     /// Number of rounds that found a stable generation.
     stable_rounds: usize,
 }
 
-impl World {
+impl GroupWorld {
     fn step(&mut self) {
         let before = self.bench.group.generation();
         match self.rng.u32(0..100) {
@@ -49,7 +49,7 @@ impl World {
         let instance = self.rng.bool().then(|| format!("instance-{number}"));
         let new_id = format!("member-{number}");
         let join = self.bench.join(JoinRequest { instance: instance.clone(), ..join_of("", &new_id) });
-        self.clients.push(Client { id: new_id, generation: -1, join: Some(join), sync: None, instance });
+        self.clients.push(TestClient { id: new_id, generation: -1, join: Some(join), sync: None, instance });
     }
 
     /// A static member has restarted and forgotten its id.
@@ -59,7 +59,7 @@ impl World {
         let new_id = format!("member-{}", self.clients.len());
         let join = self.bench.join(JoinRequest { instance: Some(instance.clone()), ..join_of("", &new_id) });
         let instance = Some(instance);
-        self.clients.push(Client { id: new_id, generation: -1, join: Some(join), sync: None, instance });
+        self.clients.push(TestClient { id: new_id, generation: -1, join: Some(join), sync: None, instance });
     }
 
     fn any(&mut self) -> Option<usize> {
@@ -162,7 +162,7 @@ fn at_most_one_generation_is_current_and_only_its_members_commit() {
         let delay = Duration::from_millis(if seed % 2 == 0 { 0 } else { 100 });
         let config = GroupConfig { initial_rebalance_delay: delay, ..config() };
         let rng = fastrand::Rng::with_seed(seed);
-        let mut world = World { bench: Bench::new(config), clients: Vec::new(), rng, stable_rounds: 0 };
+        let mut world = GroupWorld { bench: Bench::new(config), clients: Vec::new(), rng, stable_rounds: 0 };
         (0..300).for_each(|_| world.step());
         stable_rounds += world.stable_rounds;
 

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::*;
 
-struct World {
+struct TransactionWorld {
     of: Transaction,
     now_ms: i64,
     /// All that was ever answered to a take-over, the last one the current owner's.
@@ -17,7 +17,7 @@ struct World {
     refused: usize,
 }
 
-impl World {
+impl TransactionWorld {
     fn step(&mut self) {
         let who = if self.rng.u8(0..4) == 0 { *self.rng.choice(&self.producers).unwrap() } else { self.owner() };
         let number = self.rng.u32(0..6);
@@ -117,7 +117,7 @@ fn only_its_producer_changes_a_transaction_and_no_epoch_is_reused() {
         let first = ProducerIdAndEpoch { id: 7, epoch };
         let of = Transaction { producer: first, ..fresh() };
         let (producers, fenced) = (vec![first], Vec::new());
-        let mut world = World { of, now_ms: 0, producers, fenced, next_id: 7, rng, ended: 0, refused: 0 };
+        let mut world = TransactionWorld { of, now_ms: 0, producers, fenced, next_id: 7, rng, ended: 0, refused: 0 };
         (0..300).for_each(|_| world.step());
         (ended, refused) = (ended + world.ended, refused + world.refused);
     }

@@ -74,7 +74,7 @@ impl MqttResponder {
 
 struct CommandSubscription {
     connection: MqttConnection,
-    /// Timeout of a write.
+    /// The longest time that a write may take.
     limit: Duration,
     replies: Replies,
 }

@@ -19,8 +19,8 @@ fn message() -> Arc<Message> {
     })
 }
 
-pub(in crate::mqtt::broker) fn entry(offset: u64, qos: Qos, size_bytes: u32) -> Entry {
-    Entry {
+pub(in crate::mqtt::broker) fn entry(offset: u64, qos: Qos, size_bytes: u32) -> QueueEntry {
+    QueueEntry {
         offset: Some(offset),
         qos,
         group: None,
@@ -34,7 +34,7 @@ pub(in crate::mqtt::broker) fn entry(offset: u64, qos: Qos, size_bytes: u32) -> 
 
 #[test]
 fn a_full_queue_drops_qos_0_messages_and_reads_the_others_from_the_log_again() {
-    let mut queue = Queue::default();
+    let mut queue = MessageQueue::default();
     let lost: u64 = (0..5).map(|at| queue.push(entry(at, Qos::AtMostOnce, 1), &limits())).sum();
     assert_eq!((lost, queue.len()), (2, 3));
     assert_eq!(queue.push(entry(5, Qos::AtLeastOnce, 1), &limits()), 0);
@@ -50,7 +50,7 @@ fn a_full_queue_drops_qos_0_messages_and_reads_the_others_from_the_log_again() {
 
 #[test]
 fn the_oldest_make_room_and_one_that_is_larger_than_all_of_it_stays_alone() {
-    let mut queue = Queue::default();
+    let mut queue = MessageQueue::default();
     let lost: Vec<u64> = (0..8).map(|at| queue.push(entry(at, Qos::AtLeastOnce, 1), &limits())).collect();
     assert_eq!(lost, [0, 0, 0, 0, 0, 0, 1, 1]);
     assert_eq!(queue.front().unwrap().offset, Some(2));
@@ -62,7 +62,7 @@ fn the_oldest_make_room_and_one_that_is_larger_than_all_of_it_stays_alone() {
 fn a_queue_takes_room_from_the_budget_and_without_room_the_oldest_goes() {
     let room = MemoryBudget::new("room", (2 * ROOM_ENTRIES * ENTRY_BYTES) as u64);
     let limits = QueueLimits { messages: 1_000, bytes: 1 << 20, live: 3, room: room.clone() };
-    let (mut queue, mut other) = (Queue::default(), Queue::default());
+    let (mut queue, mut other) = (MessageQueue::default(), MessageQueue::default());
     let lost: u64 = (0..200).map(|at| queue.push(entry(at, Qos::AtLeastOnce, 1), &limits)).sum();
     assert_eq!((lost, queue.len()), (72, 2 * ROOM_ENTRIES));
     assert_eq!(other.push(entry(1, Qos::AtLeastOnce, 1), &limits), 1, "no room at all");
@@ -73,7 +73,7 @@ fn a_queue_takes_room_from_the_budget_and_without_room_the_oldest_goes() {
 proptest! {
     #[test]
     fn random_steps_keep_the_counters_of_a_queue_equal_to_its_content(steps in prop::collection::vec((0..6_u8, 0..60_u32), 1..60)) {
-        let mut queue = Queue::default();
+        let mut queue = MessageQueue::default();
         for (at, (step, size)) in steps.into_iter().enumerate() {
             match step {
                 0 | 1 => drop(queue.push(entry(at as u64, Qos::AtLeastOnce, size), &limits())),
