@@ -7,8 +7,8 @@
 //! - the end of the server by SIGKILL in the middle of writes ([`kill`]);
 //! - a rising rate until it is too much, and 70 % of that for long ([`ramp`]).
 //!
-//! Rounds alternate between ours and the peer, so that what the machine does beside falls on both; the round of the median
-//! ratio is shown.
+//! Rounds alternate between ours and the peer, so that what the machine does beside falls on both; the round of
+//! the median ratio is shown.
 
 mod bare_reads;
 mod engine;
@@ -55,7 +55,6 @@ enum StorePeer {
     Redis,
 }
 
-/// Parts of the suite.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum StorePart {
     /// Writes over HTTP at each ack level, and by the engine
@@ -66,7 +65,7 @@ enum StorePart {
     Cache,
     /// Durable keys over the Redis protocol
     Durable,
-    /// Updates while compaction runs
+    /// Updates of durable keys while compaction runs
     Updates,
     /// kill -9 in the middle of writes
     Kill,

@@ -1,7 +1,7 @@
 //! A durable bucket: transactions at the owners, and reads beside them.
 //!
-//! A read looks a key up in the table and takes the value from the cache, or from the log at the key's offset. What it finds
-//! there must have that key; otherwise a newer write has landed meanwhile, and the key is looked up again.
+//! A read looks a key up in the table and takes the value from the cache, or from the log at the key's offset. What it
+//! finds there must have that key; otherwise a newer write has landed meanwhile, and the key is looked up again.
 
 mod disk_read;
 mod scan;
@@ -25,12 +25,12 @@ use tokio::sync::Semaphore;
 use self::disk_read::{DiskRead, read_record};
 pub use self::snapshot::{Needed, Snapshot};
 use crate::counters::BucketCounts;
-use crate::keys::{Answer, Command, Keys, Loaded, OwnerTransaction};
+use crate::keys::{Keys, Loaded, OwnerTransaction, TransactionAnswer, TransactionCommand};
 use crate::rate::WriteRate;
 use crate::read_cache::{CacheFigures, ReadCache};
-use crate::record::{Listed, Stored};
+use crate::record::{Listed, StoredValue};
 use crate::table::{Place, Table, Totals};
-use crate::{BucketConfig, Error, Interrupted, Refusal, StoreConfig, Value};
+use crate::{BucketConfig, Error, Interrupted, StoreConfig, Value, WriteRefusal};
 
 /// Largest record of a bucket, which is as much as one append of an owner takes.
 const RECORD_MAX_BYTES: usize = 4 << 20;
@@ -49,7 +49,7 @@ const COMMAND_BYTES: usize = 256;
 /// Memory of a chunk of a large value on its way to the owner.
 const CHUNK_IN_FLIGHT_BYTES: usize = 512 << 10;
 
-/// A durable bucket.
+/// A durable bucket: a compacted topic, and a table of its keys for each partition.
 pub struct Bucket {
     topic: TopicName,
     partition_count: u32,
@@ -79,17 +79,17 @@ impl std::fmt::Debug for Bucket {
 /// The outcome of a transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Done<T> {
-    /// What the transaction returned.
+    /// The value that the transaction's closure returned.
     pub output: T,
     /// The version of the first key that was written; each further key has the next version.
     pub first: u64,
 }
 
-/// A value that was found.
+/// A value with its version, as a read finds it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Found {
+pub struct FoundValue {
     /// The value as its record holds it.
-    pub stored: Stored,
+    pub stored: StoredValue,
     /// Its version, the offset of the record.
     pub version: u64,
 }
@@ -99,8 +99,8 @@ pub struct Found {
 pub enum Look {
     /// There is no such key, or it has expired.
     Missing,
-    /// The value.
-    Found(Found),
+    /// The key is there, and its value was in memory.
+    Found(FoundValue),
     /// The value must be read by [`Bucket::read`].
     OnDisk,
 }
@@ -233,13 +233,13 @@ impl Bucket {
         let Some(per_second) = self.keys.quotas.load().writes_per_second else { return Ok(()) };
         self.rate.admit(per_second, writes, self.wall.now_ms()).map_err(|wait| {
             let wait_ms = wait.as_nanos().div_ceil(1_000_000) as u64;
-            Refusal::TooManyWrites { per_second, wait_ms }.into()
+            WriteRefusal::TooManyWrites { per_second, wait_ms }.into()
         })
     }
 
-    /// Runs `work` at the owner of `partition`, as one write by the bucket's rate. It may run several times, each time from
-    /// its beginning, and only its last run takes effect. `size_bytes` is what it holds. The answer comes at `level`, or at
-    /// the bucket's own.
+    /// Runs `work` at the owner of `partition`, as one write by the bucket's rate. It may run several times, each time
+    /// from its beginning, and only its last run takes effect. `size_bytes` is what it holds. The answer comes at
+    /// `level`, or at the bucket's own.
     ///
     /// # Errors
     /// [`Error::Refused`] by a limit; [`Error::View`], [`Error::Log`] if the owner refuses or fails.
@@ -264,7 +264,8 @@ impl Bucket {
         done
     }
 
-    /// As [`Bucket::transact`], for a transaction that only reads, or whose writes [`Bucket::admit_writes`] has admitted.
+    /// As [`Bucket::transact`], for a transaction that only reads, or
+    /// whose writes [`Bucket::admit_writes`] has admitted.
     ///
     /// # Errors
     /// Those of [`Bucket::transact`], but for the rate.
@@ -281,23 +282,29 @@ impl Bucket {
     {
         let command = self.command(partition, level, size_bytes, work);
         let answer = self.ask(command).await?;
-        let is_full = matches!(&answer, Answer::Refused { refusal, .. } if refusal.is_of_quota());
+        let is_full = matches!(&answer, TransactionAnswer::Refused { refusal, .. } if refusal.is_of_quota());
         // Keys that have expired take room until they are removed.
         if !is_full || !self.remove_all_expired().await {
             return done(answer);
         }
         match answer {
-            Answer::Refused { command, .. } => done(self.ask(command).await?),
+            TransactionAnswer::Refused { command, .. } => done(self.ask(command).await?),
             answer => done(answer),
         }
     }
 
-    fn command<T, W>(&self, partition: PartitionId, level: Option<AckLevel>, size_bytes: usize, mut work: W) -> Command
+    fn command<T, W>(
+        &self,
+        partition: PartitionId,
+        level: Option<AckLevel>,
+        size_bytes: usize,
+        mut work: W,
+    ) -> TransactionCommand
     where
         T: Send + 'static,
         W: FnMut(&mut OwnerTransaction<'_, '_>) -> Result<T, Interrupted> + Send + 'static,
     {
-        Command {
+        TransactionCommand {
             partition,
             work: Box::new(move |transaction| Ok(Box::new(work(transaction)?) as Box<dyn Any + Send>)),
             loaded: Vec::new(),
@@ -307,11 +314,11 @@ impl Bucket {
     }
 
     /// Asks the owner until all values that the work wants are loaded.
-    async fn ask(&self, mut command: Command) -> Result<Answer, Error> {
+    async fn ask(&self, mut command: TransactionCommand) -> Result<TransactionAnswer, Error> {
         let partition = command.partition;
         loop {
             match self.views.ask(partition, command).await? {
-                Answer::NotLoaded { command: again, missing } => {
+                TransactionAnswer::NotLoaded { command: again, missing } => {
                     command = again;
                     // Those of other keys stay, as its next run asks for them again.
                     command.loaded.retain(|loaded| missing.iter().all(|(key, _)| *key != loaded.key));
@@ -346,7 +353,7 @@ impl Bucket {
     /// Stores `value` under `key` and returns its version.
     ///
     /// # Errors
-    /// Those of [`Bucket::transact`].
+    /// The same errors as [`Bucket::transact`].
     pub async fn put(&self, key: &[u8], value: Value, level: Option<AckLevel>) -> Result<u64, Error> {
         let (partition, size_bytes) = (self.partition_of(key), key.len() + value.bytes.len());
         let key = Bytes::copy_from_slice(key);
@@ -405,14 +412,14 @@ impl Bucket {
         for _ in 0..LOOKUPS_MAX {
             let Some(Place { offset, .. }) = self.place(key) else { return Ok(Look::Missing) };
             if let Some(stored) = self.keys.cache.get(partition, offset, key) {
-                return Ok(Look::Found(Found { stored, version: offset }));
+                return Ok(Look::Found(FoundValue { stored, version: offset }));
             }
             let log = &self.partitions[partition.0 as usize];
             if !log.reads_from_memory(Offset(offset)) {
                 return Ok(Look::OnDisk);
             }
             if let Some(stored) = read_record(&**log, offset, key)? {
-                return Ok(Look::Found(Found { stored, version: offset }));
+                return Ok(Look::Found(FoundValue { stored, version: offset }));
             }
         }
         Ok(Look::OnDisk)
@@ -422,7 +429,7 @@ impl Bucket {
     ///
     /// # Errors
     /// [`Error::Damaged`], [`Error::Log`] if the record cannot be read; [`Error::ReadsWaiting`].
-    pub async fn read(&self, key: &[u8]) -> Result<Option<Found>, Error> {
+    pub async fn read(&self, key: &[u8]) -> Result<Option<FoundValue>, Error> {
         let partition = self.partition_of(key);
         let mut last = None;
         for lookup in 1..=LOOKUPS_MAX {
@@ -437,7 +444,7 @@ impl Bucket {
                 return Err(self.damaged(partition, offset, "there is no record of that key"));
             }
             if let Some(stored) = self.read_at(partition, offset, key).await? {
-                return Ok(Some(Found { stored, version: offset }));
+                return Ok(Some(FoundValue { stored, version: offset }));
             }
             if last == Some(offset) {
                 self.on_reading_thread(|| std::thread::sleep(LOOKUP_PAUSE)).await?;
@@ -454,7 +461,7 @@ impl Bucket {
         partition: PartitionId,
         offset: u64,
         key: &[u8],
-    ) -> Result<Option<Stored>, Error> {
+    ) -> Result<Option<StoredValue>, Error> {
         let (log, read) =
             (&self.partitions[partition.0 as usize], DiskRead { partition, offset, begun: Instant::now() });
         if let Some(stored) = read.cached(&**log, key, &self.keys.cache, &self.counts)? {
@@ -474,7 +481,7 @@ impl Bucket {
     }
 
     /// Reads the record of a key of the store's own.
-    pub(crate) async fn read_own(&self, partition: PartitionId, key: &[u8]) -> Result<Option<Stored>, Error> {
+    pub(crate) async fn read_own(&self, partition: PartitionId, key: &[u8]) -> Result<Option<StoredValue>, Error> {
         for _ in 0..LOOKUPS_MAX {
             let Some(Place { offset, .. }) = self.own_place(partition, key) else { return Ok(None) };
             if let Some(stored) = self.read_at(partition, offset, key).await? {
@@ -487,8 +494,8 @@ impl Bucket {
         Err(Error::ReadsWaiting { waiting: LOOKUPS_MAX })
     }
 
-    /// Calls `visit` with the keys of `partition` from `start` on, in order, until it breaks. Every answered write is among
-    /// them, and keys that have expired are too. Blocks on the disk: call it from a plain thread.
+    /// Calls `visit` with the keys of `partition` from `start` on, in order, until it breaks. Every answered write is
+    /// among them, and keys that have expired are too. Blocks on the disk: call it from a plain thread.
     ///
     /// # Errors
     /// [`Error::View`] if the checkpoint cannot be read.
@@ -509,11 +516,11 @@ impl Bucket {
         damage.map_or(Ok(()), |what| Err(self.damaged(partition, 0, &what)))
     }
 
-    /// Removes keys that have expired from one part of one partition's table; `turn` counts the parts of all partitions.
-    /// Returns the number of keys that it removed.
+    /// Removes keys that have expired from one part of one partition's table; `turn` counts the parts of all
+    /// partitions. Returns the number of keys that it removed.
     ///
     /// # Errors
-    /// Those of [`Bucket::transact`].
+    /// The same errors as [`Bucket::transact`].
     pub async fn remove_expired(&self, turn: usize, limit: usize) -> Result<usize, Error> {
         Ok(self.take_expired(turn, limit).await?.len())
     }
@@ -521,7 +528,7 @@ impl Bucket {
     /// As [`Bucket::remove_expired`]; returns the keys.
     ///
     /// # Errors
-    /// Those of [`Bucket::transact`].
+    /// The same errors as [`Bucket::transact`].
     pub(crate) async fn take_expired(&self, turn: usize, limit: usize) -> Result<Vec<Bytes>, Error> {
         let parts = self.tables[0].parts();
         let number = turn / parts % self.tables.len();
@@ -559,7 +566,7 @@ impl Bucket {
     /// Number of keys, after those that have expired are removed.
     ///
     /// # Errors
-    /// Those of [`Bucket::transact`].
+    /// The same errors as [`Bucket::transact`].
     pub async fn count(&self) -> Result<u64, Error> {
         for turn in 0..self.expiry_turns() {
             while self.take_expired(turn, EXPIRED_MAX).await?.len() == EXPIRED_MAX {}
@@ -570,7 +577,7 @@ impl Bucket {
     /// Resolves once everything that was written to `partition` before is synced to disk.
     ///
     /// # Errors
-    /// Those of [`Bucket::transact`].
+    /// The same errors as [`Bucket::transact`].
     pub async fn sync(&self, partition: PartitionId) -> Result<(), Error> {
         // An answer at a level covers everything before it, so a record that says nothing is enough.
         let work = |transaction: &mut OwnerTransaction<'_, '_>| {
@@ -617,16 +624,16 @@ impl Bucket {
 }
 
 /// The outcome of a transaction whose work returns a `T`.
-fn done<T: 'static>(answer: Answer) -> Result<Done<T>, Error> {
+fn done<T: 'static>(answer: TransactionAnswer) -> Result<Done<T>, Error> {
     match answer {
-        Answer::Done { output, first, .. } => {
+        TransactionAnswer::Done { output, first, .. } => {
             // The work returns nothing else.
             let output = *output.downcast::<T>().map_err(|_| Error::Stopped)?;
             Ok(Done { output, first })
         }
-        Answer::Refused { refusal, .. } => Err(refusal.into()),
+        TransactionAnswer::Refused { refusal, .. } => Err(refusal.into()),
         // It is asked until everything is loaded.
-        Answer::NotLoaded { .. } => Err(Error::Stopped),
+        TransactionAnswer::NotLoaded { .. } => Err(Error::Stopped),
     }
 }
 

@@ -5,7 +5,7 @@ use millstream_view::{DecodeError, Draft, Encoded, InState, View};
 
 use crate::BucketConfig;
 
-/// Version of a record.
+/// Version of the record format; the first byte of each record's value.
 const VERSION: u8 = 1;
 /// Separates tenant and bucket in a key; neither has such a byte.
 const SEPARATOR: u8 = 0;
@@ -18,7 +18,7 @@ pub(crate) struct Buckets;
 
 /// New settings of a bucket, or its end.
 #[derive(Debug)]
-pub(crate) struct Change {
+pub(crate) struct BucketChange {
     pub(crate) id: BucketId,
     pub(crate) config: Option<BucketConfig>,
 }
@@ -26,23 +26,23 @@ pub(crate) struct Change {
 impl View for Buckets {
     type State = imbl::OrdMap<BucketId, BucketConfig>;
     type Storage = InState;
-    type Change = Change;
-    type Command = Change;
+    type Change = BucketChange;
+    type Command = BucketChange;
     type Answer = ();
     const NAME: &'static str = "buckets";
 
-    fn decide(&self, draft: &mut Draft<'_, Self>, command: Change) {
+    fn decide(&self, draft: &mut Draft<'_, Self>, command: BucketChange) {
         draft.change(command);
     }
 
-    fn apply(state: &mut Self::State, change: &Change) {
+    fn apply(state: &mut Self::State, change: &BucketChange) {
         match &change.config {
             Some(config) => drop(state.insert(change.id.clone(), config.clone())),
             None => drop(state.remove(&change.id)),
         }
     }
 
-    fn encode(change: &Change, key: &mut Vec<u8>, value: &mut Vec<u8>) -> Encoded {
+    fn encode(change: &BucketChange, key: &mut Vec<u8>, value: &mut Vec<u8>) -> Encoded {
         key.extend_from_slice(change.id.0.as_str().as_bytes());
         key.push(SEPARATOR);
         key.extend_from_slice(change.id.1.as_bytes());
@@ -53,7 +53,7 @@ impl View for Buckets {
         Encoded::Value
     }
 
-    fn decode(key: &[u8], value: Option<&[u8]>) -> Result<Change, DecodeError> {
+    fn decode(key: &[u8], value: Option<&[u8]>) -> Result<BucketChange, DecodeError> {
         let text = std::str::from_utf8(key).map_err(|_| DecodeError::new("a bucket's name is no text"))?;
         let (tenant, bucket) =
             text.split_once('\0').ok_or_else(|| DecodeError::new(format!("'{text}' names no bucket")))?;
@@ -66,7 +66,7 @@ impl View for Buckets {
             }
             Some(other) => return Err(DecodeError::new(format!("settings of version {:?}", other.first()))),
         };
-        Ok(Change { id: (tenant, bucket.to_owned()), config })
+        Ok(BucketChange { id: (tenant, bucket.to_owned()), config })
     }
 }
 
@@ -74,7 +74,7 @@ impl View for Buckets {
 mod tests {
     use super::*;
 
-    fn encoded(change: &Change) -> (Vec<u8>, Vec<u8>) {
+    fn encoded(change: &BucketChange) -> (Vec<u8>, Vec<u8>) {
         let (mut key, mut value) = (Vec::new(), Vec::new());
         Buckets::encode(change, &mut key, &mut value);
         (key, value)
@@ -83,7 +83,7 @@ mod tests {
     #[test]
     fn settings_of_version_1_are_written_byte_for_byte() {
         let id = (TenantId::default(), "photos".to_owned());
-        let (key, value) = encoded(&Change { id: id.clone(), config: Some(BucketConfig::default()) });
+        let (key, value) = encoded(&BucketChange { id: id.clone(), config: Some(BucketConfig::default()) });
         assert_eq!(key, b"default\0photos");
         let expected = "\u{1}{\"kind\":\"durable\",\"partitions\":4,\"ack\":\"synced\",\"cache_bytes\":16777216,\"policy\":\"allkeys-lru\"}";
         assert_eq!(String::from_utf8(value.clone()).unwrap(), expected);

@@ -1,8 +1,8 @@
 //! A cache bucket: keys and values in memory, in a table that forgets when it is full.
 //!
-//! It never touches the log and is empty after a start. The table is cut into shards, each under a lock that is held for
-//! the time of a lookup; a transaction locks the shards of its keys in the order of their numbers and takes effect while
-//! it has them. So it is served by the thread of the socket.
+//! It never touches the log and is empty after a start. The table is cut into shards, each under a lock that is held
+//! for the time of a lookup; a transaction locks the shards of its keys in the order of their numbers and takes effect
+//! while it has them. So it is served by the thread of the socket.
 //!
 //! Invariants
 //! - The bytes held, which are what has been allocated for keys, values and tables, exceed the budget by at most one
@@ -39,12 +39,12 @@ pub use config::{CacheConfig, EvictionPolicy, InvalidCacheConfig, UnknownPolicy}
 pub use stats::{Keyspace, PageStats, ShardStats};
 pub use transaction::CacheTransaction;
 
-use crate::{Refusal, Transaction, Value};
+use crate::{Transaction, Value, WriteRefusal};
 use eviction::Eviction;
-use item::Item;
+use item::CachedItem;
 use pages::Pages;
-use shard::Shard;
-use time::{Clock, Moment, Tick};
+use shard::CacheShard;
+use time::{Clock, Tick, TransactionTime};
 use transaction::Locked;
 
 /// Expired keys that a sweep removes before it lets others have the shard.
@@ -78,7 +78,7 @@ impl<T> std::ops::Deref for Apart<T> {
 /// # Ok::<(), millstream_store::InvalidCacheConfig>(())
 /// ```
 pub struct Cache {
-    shards: Box<[Apart<Mutex<Shard>>]>,
+    shards: Box<[Apart<Mutex<CacheShard>>]>,
     hash: RandomState,
     clock: Clock,
     eviction: Eviction,
@@ -106,7 +106,7 @@ impl Cache {
             _ => None,
         };
         Ok(Self {
-            shards: (0..shards).map(|_| Apart(Mutex::new(Shard::new(pages())))).collect(),
+            shards: (0..shards).map(|_| Apart(Mutex::new(CacheShard::new(pages())))).collect(),
             hash: RandomState::default(),
             clock: Clock::new(clock),
             eviction: Eviction::new(config),
@@ -156,8 +156,8 @@ impl Cache {
 
     /// Deletes all keys at one moment. The counters of the shards go on.
     pub fn clear(&self) {
-        let mut guards: Vec<MutexGuard<'_, Shard>> = self.shards.iter().map(|shard| shard.lock()).collect();
-        let clear = |shard: &mut MutexGuard<'_, Shard>| {
+        let mut guards: Vec<MutexGuard<'_, CacheShard>> = self.shards.iter().map(|shard| shard.lock()).collect();
+        let clear = |shard: &mut MutexGuard<'_, CacheShard>| {
             let cleared = shard.clear();
             shard.settle(&self.total_bytes);
             cleared
@@ -170,8 +170,8 @@ impl Cache {
 
     /// Removes up to `max_keys` keys that have expired. Returns how many: if as many, there may be more.
     ///
-    /// The owner's background thread calls it at least some times a second, since it also keeps the time that is noted
-    /// of each use.
+    /// The owner's background thread calls it at least some times a second, since it also keeps the time that
+    /// is noted of each use.
     pub fn sweep(&self, max_keys: usize) -> usize {
         let moment = self.clock.moment();
         moment.ms();
@@ -198,12 +198,13 @@ impl Cache {
         swept
     }
 
-    /// Some keys from `cursor` on, about `count` of them, and the cursor of the next call; 0 begins, and 0 ends. A key that
-    /// is there from the first call to the last is returned at least once, one that comes or goes meanwhile perhaps.
+    /// Some keys from `cursor` on, about `count` of them, and the cursor of the next call; 0 begins, and
+    /// 0 ends. A key that is there from the first call to the last is returned at least once, one that
+    /// comes or goes meanwhile perhaps.
     pub fn scan(&self, cursor: u64, count: usize) -> (u64, Vec<Bytes>) {
         let moment = self.clock.moment();
         listing::scan(self.shards.len(), cursor, count, |number, from, left, keys| {
-            listing::page(&self.shards[number].lock(), listing::Page { from, left }, &moment, keys)
+            listing::page(&self.shards[number].lock(), listing::ShardScan { from, left }, &moment, keys)
         })
     }
 
@@ -227,7 +228,7 @@ impl Cache {
         self.total_bytes.load(Ordering::Relaxed)
     }
 
-    /// The budget of [`held_bytes`](Self::held_bytes).
+    /// The budget of [`held_bytes`](Self::held_bytes), as the configuration set it.
     pub fn max_bytes(&self) -> u64 {
         self.max_bytes
     }
@@ -242,7 +243,7 @@ impl Cache {
         self.shards.iter().map(|shard| ShardStats::of(&shard.lock())).collect()
     }
 
-    /// The keys in total.
+    /// Counts the keys of all shards, and those that expire.
     pub fn keyspace(&self) -> Keyspace {
         let (mut keyspace, mut sum_ms) = (Keyspace::default(), 0_i128);
         for shard in &self.shards {
@@ -289,7 +290,7 @@ impl Cache {
     }
 
     #[inline]
-    fn get_in(&self, shard: &mut Shard, tag: u32, key: &[u8], moment: &Moment<'_>) -> Option<Value> {
+    fn get_in(&self, shard: &mut CacheShard, tag: u32, key: &[u8], moment: &TransactionTime<'_>) -> Option<Value> {
         let expiries = shard.counters.expiries;
         let value = shard.get(tag, key, &self.eviction, moment);
         if shard.counters.expiries != expiries {
@@ -299,16 +300,16 @@ impl Cache {
     }
 
     /// Checks a write against the limits.
-    fn check(&self, key: &[u8], value: &Value) -> Result<(), Refusal> {
+    fn check(&self, key: &[u8], value: &Value) -> Result<(), WriteRefusal> {
         if key.is_empty() || key.len() > self.key_max_bytes || key[0] == 0 {
-            return Err(Refusal::Key { length: key.len(), max_bytes: self.key_max_bytes });
+            return Err(WriteRefusal::Key { length: key.len(), max_bytes: self.key_max_bytes });
         }
         // Rounded up, a value of half the budget still fits; what does not is the fault of its attributes.
-        let allocated = Item::allocated_bytes(key, value);
+        let allocated = CachedItem::allocated_bytes(key, value);
         let fits = allocated <= self.max_bytes / 4 * 3;
         let length = if fits { value.bytes.len() as u64 } else { allocated };
         if length > self.value_max_bytes {
-            return Err(Refusal::ValueTooLarge { length, max_bytes: self.value_max_bytes });
+            return Err(WriteRefusal::ValueTooLarge { length, max_bytes: self.value_max_bytes });
         }
         Ok(())
     }

@@ -12,7 +12,7 @@ const MAX_BYTES: u64 = 64 << 20;
 /// Largest value of a cache whose settings name none.
 const VALUE_MAX_BYTES: u64 = 16 << 20;
 
-/// A cache bucket.
+/// A cache bucket: its settings, and the [`Cache`] that holds its keys in memory.
 pub struct CacheBucket {
     config: ArcSwap<BucketConfig>,
     cache: Cache,
@@ -26,7 +26,7 @@ impl std::fmt::Debug for CacheBucket {
 }
 
 impl CacheBucket {
-    /// An empty cache.
+    /// Makes an empty cache with the budget and policy of `config`.
     ///
     /// # Errors
     /// [`Error::Settings`] for a setting that cannot be.
@@ -50,7 +50,7 @@ impl CacheBucket {
         self.config.load_full()
     }
 
-    /// The keys and values.
+    /// The cache that holds the bucket's keys and values.
     pub fn cache(&self) -> &Cache {
         &self.cache
     }

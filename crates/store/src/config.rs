@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::EvictionPolicy;
 
-/// Settings of the store.
+/// Settings of the store (`store` in the configuration file).
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct StoreConfig {
@@ -26,10 +26,11 @@ pub struct StoreConfig {
     pub inbox_max_bytes: usize,
     /// Clients that speak the Redis protocol.
     pub redis: RedisConfig,
-    /// Time between two looks for keys that have expired, to remove them, in milliseconds. They are gone for readers at once.
-    /// Default 100.
+    /// Time between two looks for keys that have expired, to remove them, in milliseconds. They are gone for
+    /// readers at once. Default 100.
     pub expiry_interval_ms: u64,
-    /// Age from which on an upload that is neither committed nor given up is removed, in milliseconds. Default 86,400,000: a day.
+    /// Age from which on an upload that is neither committed nor given up is removed, in
+    /// milliseconds. Default 86,400,000: a day.
     pub upload_max_age_ms: u64,
     /// Statistics of the store (`/stats/{category}`).
     pub stats: StatsConfig,
@@ -43,11 +44,13 @@ pub struct StoreConfig {
 pub struct StatsConfig {
     /// Most keys in the list of the hottest keys. Default 50.
     pub top_length: usize,
-    /// Bytes of memory for the counters of a bucket's hottest keys, in each of two periods; 0 counts none. Default 64 KiB.
+    /// Bytes of memory for the counters of a bucket's hottest keys, in each of two periods; 0
+    /// counts none. Default 64 KiB.
     pub top_events_bytes: usize,
     /// Period of the hottest keys and of the past copies of the histograms, in seconds. Default 60.
     pub period_s: u64,
-    /// Time that a provider of this program has for its part, in milliseconds; without it, it is cut off. Default 1,000.
+    /// Time that a provider of this program has for its part, in milliseconds; without it, it
+    /// is cut off. Default 1,000.
     pub deadline_ms: u64,
     /// Other programs that have a part in the statistics.
     pub external: Vec<ExternalProvider>,
@@ -65,8 +68,8 @@ impl Default for StatsConfig {
 pub struct ExternalProvider {
     /// Its name in the statistics, and in `/stats/{name}`.
     pub name: String,
-    /// Its place: `http://127.0.0.1:PORT/PATH`, or the absolute path of a Unix socket that sends JSON to each connection and
-    /// closes it.
+    /// Its place: `http://127.0.0.1:PORT/PATH`, or the absolute path of a Unix socket that sends JSON to
+    /// each connection and closes it.
     pub url: String,
     /// Time that it has for an answer, in milliseconds; without one, it is cut off. Default 500.
     #[serde(default = "external_deadline_ms")]
@@ -85,7 +88,7 @@ pub(crate) enum ExternalPlace {
 }
 
 impl ExternalProvider {
-    /// Reads the place.
+    /// Reads the address and path, or the socket, out of `url`.
     ///
     /// # Errors
     /// The rule that it breaks, with the value.
@@ -133,7 +136,7 @@ impl Default for StoreConfig {
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct RedisConfig {
-    /// Most connections. Default 10,000.
+    /// Most connections that are open at a time. Default 10,000.
     pub connections_max: usize,
     /// Most bytes of requests of a connection that are not answered yet; it is closed beyond. Default 64 MiB.
     pub request_max_bytes: u64,
@@ -147,15 +150,15 @@ impl Default for RedisConfig {
     }
 }
 
-/// How durable a write is when it is answered.
+/// The durability of a write when it is answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Ack {
     /// Accepted in memory; a crash of the process may lose it.
     Memory,
-    /// Survives `kill -9`.
+    /// Written to the log; it survives `kill -9`, and a loss of power may lose it.
     Written,
-    /// Survives power loss.
+    /// Synced to disk; it survives a loss of power.
     #[default]
     Synced,
 }
@@ -210,7 +213,7 @@ pub struct Quotas {
     /// Most bytes of keys and values. Default none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_bytes: Option<u64>,
-    /// Most keys. Default none.
+    /// Most keys that the bucket holds. Default none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_keys: Option<u64>,
     /// Largest value, in bytes. Default none.
@@ -244,7 +247,8 @@ pub struct BucketConfig {
     pub cache_bytes: u64,
     /// The keys of a cache bucket that make room for new ones. Default `allkeys-lru`.
     pub policy: EvictionPolicy,
-    /// Sizes of the pages of the policy `slru`, from the hottest to the coldest, relative to each other. Default 1, 2, 4.
+    /// Sizes of the pages of the policy `slru`, from the hottest to the coldest, relative to each
+    /// other. Default 1, 2, 4.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pages_proportions: Option<Vec<u32>>,
     /// Users of Rift's routes; if there are any, these routes serve only them. Default none.
@@ -276,7 +280,7 @@ impl fmt::Debug for RiftUser {
 const RIFT_USERS_MAX: usize = 100;
 
 impl RiftUser {
-    /// The name of everyone.
+    /// The name that stands for everyone, without a signature.
     pub const EVERYONE: &'static str = "*";
 
     /// `true` if the user's requests need no signature.
@@ -326,7 +330,7 @@ impl Default for BucketConfig {
 }
 
 impl BucketConfig {
-    /// Checks the settings.
+    /// Checks that the settings fit the bucket's kind and their limits.
     ///
     /// # Errors
     /// The rule that is broken, with the value.

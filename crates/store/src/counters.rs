@@ -1,7 +1,7 @@
 //! Counters of the store, for statistics and metrics.
 //!
-//! Counting is a few relaxed additions. Reads from memory are only sampled: one of [`SAMPLED_ONE_IN`] is timed and counts for
-//! all of these, so their times, sizes and hottest keys are estimates, while their number is exact.
+//! Counting is a few relaxed additions. Reads from memory are only sampled: one of [`SAMPLED_ONE_IN`] is timed and
+//! counts for all of these, so their times, sizes and hottest keys are estimates, while their number is exact.
 
 mod commands;
 mod operations;
@@ -21,7 +21,7 @@ pub(crate) const SAMPLED_ONE_IN: u64 = 16;
 /// The counters of one bucket.
 #[derive(Debug)]
 pub(crate) struct BucketCounts {
-    /// Reads that memory answered.
+    /// Reads that were answered from memory, without the disk.
     pub(crate) read_memory: OperationCounts,
     /// Reads of a record from the disk.
     pub(crate) read_disk: OperationCounts,

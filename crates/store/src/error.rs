@@ -2,7 +2,7 @@
 
 use millstream_types::{ErrorCode, NameError};
 
-use crate::Refusal;
+use crate::WriteRefusal;
 
 /// The reason why a request to the store failed.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -11,7 +11,7 @@ use crate::Refusal;
 pub enum Error {
     /// A limit of the bucket refuses the write.
     #[error(transparent)]
-    Refused(#[from] Refusal),
+    Refused(#[from] WriteRefusal),
     /// The owner of the partition refused the write, or failed.
     #[error(transparent)]
     View(#[from] millstream_view::Error),
@@ -21,7 +21,7 @@ pub enum Error {
     /// The name of a bucket is not legal.
     #[error(transparent)]
     Name(#[from] NameError),
-    /// No such bucket.
+    /// The tenant has no bucket of this name.
     #[error("bucket '{bucket}' does not exist; 'PUT /buckets/{bucket}' makes it")]
     UnknownBucket { bucket: String },
     /// The bucket is a cache, and the request needs the log.
@@ -57,13 +57,13 @@ impl Error {
     /// The kind of failure, which each protocol maps to its own code.
     pub fn code(&self) -> ErrorCode {
         match self {
-            Self::Refused(Refusal::ValueTooLarge { .. } | Refusal::InParts { .. } | Refusal::TooManyPieces { .. }) => {
-                ErrorCode::TooLarge
-            }
-            Self::Refused(Refusal::NoUpload { .. }) => ErrorCode::NotFound,
-            Self::Refused(Refusal::Manifest { .. }) => ErrorCode::Corrupt,
-            Self::Refused(Refusal::Key { .. }) | Self::Name(_) | Self::Settings { .. } => ErrorCode::Invalid,
-            Self::Refused(Refusal::TooManyWrites { .. }) => ErrorCode::RateLimited,
+            Self::Refused(
+                WriteRefusal::ValueTooLarge { .. } | WriteRefusal::InParts { .. } | WriteRefusal::TooManyPieces { .. },
+            ) => ErrorCode::TooLarge,
+            Self::Refused(WriteRefusal::NoUpload { .. }) => ErrorCode::NotFound,
+            Self::Refused(WriteRefusal::Manifest { .. }) => ErrorCode::Corrupt,
+            Self::Refused(WriteRefusal::Key { .. }) | Self::Name(_) | Self::Settings { .. } => ErrorCode::Invalid,
+            Self::Refused(WriteRefusal::TooManyWrites { .. }) => ErrorCode::RateLimited,
             Self::Refused(_) | Self::IsCache { .. } | Self::TooManyBuckets { .. } | Self::Fixed { .. } => {
                 ErrorCode::Conflict
             }

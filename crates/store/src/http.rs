@@ -1,7 +1,7 @@
 //! The store over HTTP: `/kv/{bucket}/{key}` and `/buckets/{bucket}`.
 //!
-//! A key is the rest of the path, percent-decoded; it may have slashes and any bytes. Names that begin with `_` are routes of
-//! the bucket, so a key that begins with one is written `%5F…`.
+//! A key is the rest of the path, percent-decoded; it may have slashes and any bytes. Names that begin with `_` are
+//! routes of the bucket, so a key that begins with one is written `%5F…`.
 
 mod body;
 mod bucket_routes;

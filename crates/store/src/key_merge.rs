@@ -1,7 +1,7 @@
 //! The keys of all partitions in one order, with the keys below a delimiter folded into their common prefix.
 //!
-//! Each partition is read ahead by a bounded number of keys. A common prefix is skipped by a seek, so that it costs the same
-//! whatever lies below it.
+//! Each partition is read ahead by a bounded number of keys. A common prefix is skipped by a seek, so that it costs the
+//! same whatever lies below it.
 
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
@@ -36,7 +36,7 @@ pub(crate) trait KeySource {
 /// The keys that a listing asks for.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Selection {
-    /// Keys begin with this.
+    /// Only keys that begin with this are listed.
     pub(crate) prefix: Vec<u8>,
     /// The first key; it need not be there.
     pub(crate) start: Vec<u8>,
@@ -46,7 +46,7 @@ pub(crate) struct Selection {
 
 /// A step of a listing.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Step {
+pub(crate) enum MergeStep {
     Key(Vec<u8>, Listed),
     /// The common prefix of keys, with the delimiter at its end.
     Prefix(Vec<u8>),
@@ -55,7 +55,7 @@ pub(crate) enum Step {
     End,
 }
 
-/// A listing in progress.
+/// Merges the keys of all partitions into one order.
 #[derive(Debug)]
 pub(crate) struct KeyMerge {
     selection: Selection,
@@ -88,23 +88,23 @@ impl KeyMerge {
     }
 
     /// The next key or common prefix, without keys that have expired at `now_ms`.
-    pub(crate) fn step(&mut self, source: &impl KeySource, now_ms: i64) -> Result<Step, Error> {
+    pub(crate) fn step(&mut self, source: &impl KeySource, now_ms: i64) -> Result<MergeStep, Error> {
         for cursor in &mut self.cursors {
             if cursor.ahead.is_empty() && !cursor.is_at_end {
                 cursor.read_ahead(source, &self.selection.prefix, now_ms)?;
                 if cursor.ahead.is_empty() && !cursor.is_at_end {
-                    return Ok(Step::PassedOver);
+                    return Ok(MergeStep::PassedOver);
                 }
             }
         }
         let fronts = self.cursors.iter().enumerate().filter_map(|(at, cursor)| Some((&cursor.ahead.front()?.0, at)));
-        let Some(at) = fronts.min().map(|(_, at)| at) else { return Ok(Step::End) };
-        let Some((key, listed)) = self.cursors[at].ahead.pop_front() else { return Ok(Step::End) };
-        let Some(common) = self.common_prefix(&key) else { return Ok(Step::Key(key, listed)) };
+        let Some(at) = fronts.min().map(|(_, at)| at) else { return Ok(MergeStep::End) };
+        let Some((key, listed)) = self.cursors[at].ahead.pop_front() else { return Ok(MergeStep::End) };
+        let Some(common) = self.common_prefix(&key) else { return Ok(MergeStep::Key(key, listed)) };
         let common = common.to_vec();
         let behind = successor(&common);
         self.cursors.iter_mut().for_each(|cursor| cursor.skip_to(behind.as_deref()));
-        Ok(Step::Prefix(common))
+        Ok(MergeStep::Prefix(common))
     }
 
     fn common_prefix<'a>(&self, key: &'a [u8]) -> Option<&'a [u8]> {
@@ -205,7 +205,7 @@ mod tests {
         }
     }
 
-    /// What a listing is to give: a scan of all keys that knows nothing of partitions and seeks.
+    /// The expected listing: a scan of all keys that knows nothing of partitions and seeks.
     fn expected(keys: &Expiries, selection: &Selection) -> Vec<Vec<u8>> {
         let mut found: Vec<Vec<u8>> = Vec::new();
         for (key, expires_ms) in keys.range(selection.start.clone()..) {
@@ -234,10 +234,10 @@ mod tests {
             let mut left = limit;
             selection.start = loop {
                 match merge.step(source, NOW_MS).unwrap() {
-                    Step::Key(key, _) | Step::Prefix(key) if left == 0 => break key,
-                    Step::Key(key, _) | Step::Prefix(key) => all.push(key),
-                    Step::PassedOver => continue,
-                    Step::End => return all,
+                    MergeStep::Key(key, _) | MergeStep::Prefix(key) if left == 0 => break key,
+                    MergeStep::Key(key, _) | MergeStep::Prefix(key) => all.push(key),
+                    MergeStep::PassedOver => continue,
+                    MergeStep::End => return all,
                 }
                 left -= 1;
             };
@@ -273,8 +273,8 @@ mod tests {
         let keys: Expiries = (0..100_000).map(|number| (format!("a/{number:06}").into_bytes(), None)).collect();
         let source = vec![keys, Expiries::from([(b"b".to_vec(), None)])];
         let mut visited = 0;
-        struct Counted<'a>(&'a Vec<Expiries>, std::cell::Cell<usize>);
-        impl KeySource for Counted<'_> {
+        struct CountingSource<'a>(&'a Vec<Expiries>, std::cell::Cell<usize>);
+        impl KeySource for CountingSource<'_> {
             fn list_keys(
                 &self,
                 partition: PartitionId,
@@ -287,12 +287,12 @@ mod tests {
                 })
             }
         }
-        let counted = Counted(&source, std::cell::Cell::new(0));
+        let counted = CountingSource(&source, std::cell::Cell::new(0));
         let selection = Selection { delimiter: Some(b"/".to_vec()), ..Selection::default() };
         let mut merge = KeyMerge::new(2, selection);
-        assert_eq!(merge.step(&counted, NOW_MS).unwrap(), Step::Prefix(b"a/".to_vec()));
-        assert_eq!(merge.step(&counted, NOW_MS).unwrap(), Step::Key(b"b".to_vec(), listed(None)));
-        assert_eq!(merge.step(&counted, NOW_MS).unwrap(), Step::End);
+        assert_eq!(merge.step(&counted, NOW_MS).unwrap(), MergeStep::Prefix(b"a/".to_vec()));
+        assert_eq!(merge.step(&counted, NOW_MS).unwrap(), MergeStep::Key(b"b".to_vec(), listed(None)));
+        assert_eq!(merge.step(&counted, NOW_MS).unwrap(), MergeStep::End);
         visited += counted.1.get();
         assert!(visited < 200, "{visited} keys were read");
     }

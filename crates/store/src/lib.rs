@@ -31,7 +31,7 @@ mod store;
 mod table;
 mod transaction;
 
-pub use bucket::{Bucket, Done, Found, Look, Needed, Snapshot};
+pub use bucket::{Bucket, Done, FoundValue, Look, Needed, Snapshot};
 pub use cache::{
     Cache, CacheConfig, CacheTransaction, EvictionPolicy, InvalidCacheConfig, Keyspace, PageStats, ShardStats,
     UnknownPolicy,
@@ -50,13 +50,13 @@ pub use parts::{
     WrittenPart, add_part, begin, commit, splice,
 };
 pub use read_cache::CacheFigures;
-pub use record::{Listed, Stored};
+pub use record::{Listed, StoredValue};
 pub use redis_host::{Logins, RedisHost, database_of};
 pub use rift::{RiftAccess, routes as rift_routes};
 pub use stats::{
-    Categories, Provider, RegisterError, Scope, Sink, Statistics, answer as answer_statistics, routes as stats_routes,
-    show_metrics,
+    Categories, FigureSink, Provider, RegisterError, Scope, Statistics, answer as answer_statistics,
+    routes as stats_routes, show_metrics,
 };
 pub use store::{Opened, Store};
 pub use table::Totals;
-pub use transaction::{Attributes, Entry, Interrupted, Refusal, Transaction, Value};
+pub use transaction::{Attributes, Interrupted, KeyEntry, Transaction, Value, WriteRefusal};

@@ -1,6 +1,7 @@
 //! Large values: their bytes lie in parts, and a manifest under the key makes them visible at once.
 //!
-//! All these keys are the store's own. They lie in the partition of the value's key, and numbers in them are big endian:
+//! All these keys are the store's own. They lie in the partition of the value's key, and numbers
+//! in them are big endian:
 //!
 //! | key | record |
 //! | --- | --- |
@@ -35,7 +36,7 @@ pub use self::manifest::{Manifest, Piece, Source};
 pub use self::part_records::{PartRecord, add_part};
 use crate::record::{OWN, is_own};
 
-/// Bytes of a chunk.
+/// Most bytes of a chunk, the record that holds a stretch of a part.
 pub const CHUNK_BYTES: usize = 512 << 10;
 /// Largest number of a part of a multipart upload; the smallest is 1.
 pub const PART_NUMBER_MAX: u32 = 10_000;
@@ -47,7 +48,7 @@ const ID_BYTES: usize = 16;
 pub struct UploadId(pub(crate) [u8; ID_BYTES]);
 
 impl UploadId {
-    /// A new one.
+    /// Makes an id out of 128 random bits.
     pub fn random() -> Self {
         Self(fastrand::u128(..).to_be_bytes())
     }

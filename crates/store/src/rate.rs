@@ -7,7 +7,8 @@ const SECOND_NS: i64 = 1_000_000_000;
 /// Idle time that may be used up in a burst.
 const BURST_NS: i64 = SECOND_NS;
 
-/// What the writes of a bucket have used of its rate: the time at which they are paid off, at most a second in the past.
+/// The part of its rate that the writes of a bucket have used: the time at which they are paid off, at most
+/// a second in the past.
 #[derive(Debug)]
 pub(crate) struct WriteRate {
     paid_at_ns: AtomicI64,
@@ -20,8 +21,8 @@ impl Default for WriteRate {
 }
 
 impl WriteRate {
-    /// Admits `writes` together at `now_ms`, if a bucket of `per_second` has room for them. More than a second's worth are
-    /// admitted after a second without any.
+    /// Admits `writes` together at `now_ms`, if a bucket of `per_second` has room for them. More than a second's worth
+    /// are admitted after a second without any.
     ///
     /// # Errors
     /// The time to wait; then nothing is charged.

@@ -1,5 +1,5 @@
-//! The values of a bucket that were read or written lately. It resists scans: a value that is read once leaves before those
-//! that are read again.
+//! The values of a bucket that were read or written lately. It resists scans: a value that is read once leaves before
+//! those that are read again.
 //!
 //! A value is found by the offset of its record, which never holds another one. So nothing here is ever out of date.
 
@@ -12,7 +12,7 @@ use quick_cache::Weighter;
 use quick_cache::sync::Cache;
 
 use crate::Value;
-use crate::record::Stored;
+use crate::record::StoredValue;
 
 /// Largest value that is kept when it is written. Larger ones are kept once they are read.
 const WRITTEN_MAX_BYTES: usize = 4 << 10;
@@ -24,7 +24,7 @@ const ENTRY_BYTES: u64 = 120;
 #[derive(Debug, Clone)]
 struct Cached {
     key: Bytes,
-    stored: Stored,
+    stored: StoredValue,
 }
 
 #[derive(Debug, Clone)]
@@ -44,16 +44,16 @@ pub(crate) struct ReadCache {
     misses: AtomicU64,
 }
 
-/// Figures of a cache.
+/// Hits, misses and size of a bucket's read cache.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CacheFigures {
     /// Reads that the cache answered.
     pub hits: u64,
     /// Reads that it did not.
     pub misses: u64,
-    /// Values in the cache.
+    /// Number of values in the cache.
     pub values: u64,
-    /// Bytes that they take.
+    /// Bytes that the cached values take.
     pub bytes: u64,
     /// Most bytes that they may take.
     pub max_bytes: u64,
@@ -75,7 +75,7 @@ impl ReadCache {
     }
 
     /// The value of the record of `key` at `offset`.
-    pub(crate) fn get(&self, partition: PartitionId, offset: u64, key: &[u8]) -> Option<Stored> {
+    pub(crate) fn get(&self, partition: PartitionId, offset: u64, key: &[u8]) -> Option<StoredValue> {
         let cached = self.cache.get(&(partition.0, offset)).filter(|cached| cached.key == key);
         let count = if cached.is_some() { &self.hits } else { &self.misses };
         count.fetch_add(1, Ordering::Relaxed);
@@ -83,22 +83,21 @@ impl ReadCache {
     }
 
     /// Keeps a value that was read or written. Copies it, as it may be a part of something larger.
-    pub(crate) fn insert(&self, partition: PartitionId, offset: u64, key: &[u8], stored: &Stored) {
+    pub(crate) fn insert(&self, partition: PartitionId, offset: u64, key: &[u8], stored: &StoredValue) {
         let bytes = &stored.value.bytes;
         if bytes.len() as u64 > self.cache.capacity() / SHARE_MAX {
             return;
         }
         let value = Value { bytes: Bytes::copy_from_slice(bytes), ..stored.value.clone() };
-        let stored = Stored { value, ..*stored };
+        let stored = StoredValue { value, ..*stored };
         self.cache.insert((partition.0, offset), Arc::new(Cached { key: Bytes::copy_from_slice(key), stored }));
     }
 
     /// `true` if a write of this value is to be inserted.
-    pub(crate) fn takes_writes_of(&self, stored: Option<&Stored>) -> bool {
+    pub(crate) fn takes_writes_of(&self, stored: Option<&StoredValue>) -> bool {
         self.cache.capacity() > 0 && stored.is_some_and(|stored| stored.value.bytes.len() <= WRITTEN_MAX_BYTES)
     }
 
-    /// Its figures now.
     pub(crate) fn figures(&self) -> CacheFigures {
         CacheFigures {
             hits: self.hits.load(Ordering::Relaxed),

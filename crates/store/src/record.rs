@@ -37,7 +37,7 @@ pub(crate) const OWN: u8 = 0;
 
 /// A value as its record holds it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Stored {
+pub struct StoredValue {
     /// The value; its bytes are a manifest if the value is large.
     pub value: Value,
     /// Bytes of a value that lies in parts.
@@ -46,8 +46,8 @@ pub struct Stored {
     pub written_ms: i64,
 }
 
-impl Stored {
-    /// Bytes of the value.
+impl StoredValue {
+    /// Length of the value in bytes, whether it lies in the record or in parts.
     pub fn length(&self) -> u64 {
         self.large.unwrap_or(self.value.bytes.len() as u64)
     }
@@ -127,12 +127,12 @@ pub(crate) fn is_own(key: &[u8]) -> bool {
     key.first() == Some(&OWN)
 }
 
-/// What the checkpoint knows of a key, for listings.
+/// A key's entry in the checkpoint, as listings read it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Listed {
     /// The offset of the record, which is the version.
     pub version: u64,
-    /// Bytes of the value.
+    /// Length of the value in bytes.
     pub length: u64,
     /// When the key expires: milliseconds since 1970-01-01T00:00:00Z.
     pub expires_ms: Option<i64>,
@@ -140,14 +140,14 @@ pub struct Listed {
     pub written_ms: i64,
     /// `true` if the value lies in parts.
     pub is_large: bool,
-    /// The media type.
+    /// The media type that the client gave, if any.
     pub content_type: Option<String>,
-    /// The tags.
+    /// The tags, in the client's order.
     pub tags: Vec<String>,
 }
 
 impl Listed {
-    pub(crate) fn of(stored: &Stored, version: u64) -> Self {
+    pub(crate) fn of(stored: &StoredValue, version: u64) -> Self {
         let attributes = stored.value.attributes.as_deref();
         Self {
             version,
@@ -160,8 +160,8 @@ impl Listed {
         }
     }
 
-    /// Version 1, offset, length, expiry or 0, time of the write (8 bytes each, big endian), 1 if large, length of the content
-    /// type (2 bytes), content type, tags separated by commas.
+    /// Version 1, offset, length, expiry or 0, time of the write (8 bytes each, big endian), 1 if large, length of the
+    /// content type (2 bytes), content type, tags separated by commas.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let content_type = self.content_type.as_deref().unwrap_or_default();
         let tags = self.tags.join(",");
@@ -223,7 +223,7 @@ mod tests {
 
     use super::*;
 
-    fn stored() -> Stored {
+    fn stored() -> StoredValue {
         let attributes = Attributes {
             content_type: Some("image/png".to_owned()),
             time_ms: Some(7),
@@ -235,7 +235,7 @@ mod tests {
             expires_ms: Some(1_700_000_000_000),
             attributes: Some(Arc::new(attributes)),
         };
-        Stored { value, large: Some(9), written_ms: 5 }
+        StoredValue { value, large: Some(9), written_ms: 5 }
     }
 
     #[test]
@@ -265,7 +265,7 @@ mod tests {
         builder.push(&Record { timestamp_ms: 5, key: Some(b"k"), value: Some(b"data"), headers: &headers });
         let batch = builder.seal(Offset(0), Epoch(0), Compression::None);
         let record = batch.records().next().unwrap().unwrap();
-        assert_eq!(Stored::read(&record, Bytes::from_static(b"data")).unwrap(), written);
+        assert_eq!(StoredValue::read(&record, Bytes::from_static(b"data")).unwrap(), written);
     }
 
     #[test]

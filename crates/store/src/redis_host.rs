@@ -16,7 +16,7 @@ use millstream_types::{LoginProtocol, LoginSource, LoginThrottle, Principal, Rol
 
 use self::cache::CacheDatabase;
 use self::durable::DurableDatabase;
-use crate::resp::{self, DatabaseInfo, Failure, Host, LoginError, ServerInfo, User};
+use crate::resp::{self, DatabaseInfo, ErrorReply, Host, LoginError, ServerInfo, User};
 use crate::{BucketConfig, BucketKind, Error, Opened, Store};
 
 /// Databases of a client, as Redis has by default.
@@ -64,8 +64,8 @@ impl RedisHost {
         let _ = self.port.set(port);
     }
 
-    fn tenant(user: &User) -> Result<TenantId, Failure> {
-        TenantId::new(&user.tenant).map_err(Failure::general)
+    fn tenant(user: &User) -> Result<TenantId, ErrorReply> {
+        TenantId::new(&user.tenant).map_err(ErrorReply::general)
     }
 }
 
@@ -86,17 +86,19 @@ fn database_config() -> BucketConfig {
 }
 
 /// An error of the store as an error reply.
-fn failure(error: &Error) -> Failure {
+fn failure(error: &Error) -> ErrorReply {
     match error {
-        Error::View(source) if source.is_full() => Failure(format!("MISCONF nothing is stored now: {source}").into()),
-        other => Failure::general(other),
+        Error::View(source) if source.is_full() => {
+            ErrorReply(format!("MISCONF nothing is stored now: {source}").into())
+        }
+        other => ErrorReply::general(other),
     }
 }
 
 impl Host for RedisHost {
     fn default_user(&self) -> Option<User> {
         let tenant = TenantId::DEFAULT.into();
-        self.logins.is_none().then(|| User { name: "default".into(), tenant, role: resp::Role::Admin })
+        self.logins.is_none().then(|| User { name: "default".into(), tenant, role: resp::UserRole::Admin })
     }
 
     fn login<'a>(
@@ -109,15 +111,15 @@ impl Host for RedisHost {
             let Some(logins) = &self.logins else { return Err(LoginError::Wrong) };
             if let Some(principal) = logins.log_in(name, password) {
                 let role = match principal.roles {
-                    roles if roles.has(Role::Admin) => resp::Role::Admin,
-                    roles if roles.has(Role::Writer) => resp::Role::Write,
-                    _ => resp::Role::Read,
+                    roles if roles.has(Role::Admin) => resp::UserRole::Admin,
+                    roles if roles.has(Role::Writer) => resp::UserRole::Write,
+                    _ => resp::UserRole::Read,
                 };
                 let (name, tenant) = (principal.name.as_str().into(), principal.tenant.as_str().into());
                 return Ok(User { name, tenant, role });
             }
             let source = LoginSource { address: peer.ip(), protocol: LoginProtocol::Redis };
-            self.throttle.check(source).map_err(|throttled| LoginError::Failed(Failure::general(throttled)))?;
+            self.throttle.check(source).map_err(|throttled| LoginError::Failed(ErrorReply::general(throttled)))?;
             self.throttle.fail(source);
             Err(LoginError::Wrong)
         };
@@ -133,13 +135,13 @@ impl Host for RedisHost {
         DATABASES
     }
 
-    fn select(&self, user: &User, database: u32) -> Result<Arc<dyn resp::Bucket>, Failure> {
+    fn select(&self, user: &User, database: u32) -> Result<Arc<dyn resp::Bucket>, ErrorReply> {
         let (tenant, name) = (Self::tenant(user)?, bucket_name(database));
         match self.store.find(&tenant, &name) {
             Ok(Opened::Cache(bucket)) => Ok(Arc::new(CacheDatabase::new(bucket))),
             Ok(Opened::Durable(bucket)) if bucket.config().partitions > 1 => {
                 let partitions = bucket.config().partitions;
-                Err(Failure::general(format!(
+                Err(ErrorReply::general(format!(
                     "bucket '{name}' has {partitions} partitions; a database needs a bucket of one"
                 )))
             }
@@ -209,8 +211,8 @@ impl Host for RedisHost {
         Ok(())
     }
 
-    fn shutdown(&self, _: &User) -> Result<(), Failure> {
-        Err(Failure::general("other listeners serve from this process; stop it by SIGTERM"))
+    fn shutdown(&self, _: &User) -> Result<(), ErrorReply> {
+        Err(ErrorReply::general("other listeners serve from this process; stop it by SIGTERM"))
     }
 }
 

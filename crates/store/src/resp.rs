@@ -1,8 +1,8 @@
 //! The Redis protocol: a bucket behind each database number.
 //!
-//! A [`Session`] is a connection without its socket. It asks a [`Host`] for logins and buckets, and gives a [`Bucket`] the
-//! commands of a client as [`Unit`]s, each of which runs in one [`crate::Transaction`]. Replies, errors and limits are those
-//! of Redis 7.0 for strings and keys; types that there are not are unknown commands.
+//! A [`RespSession`] is a connection without its socket. It asks a [`Host`] for logins and buckets, and gives a
+//! [`Bucket`] the commands of a client as [`CommandUnit`]s, each of which runs in one [`crate::Transaction`]. Replies,
+//! errors and limits are those of Redis 7.0 for strings and keys; types that there are not are unknown commands.
 //!
 //! Not here: the engine and the caches (buckets), expiry and eviction (theirs), users (the host's).
 
@@ -33,10 +33,12 @@ mod statistics;
 mod strings;
 mod unit;
 
-pub use codec::{Protocol, ProtocolError, Reply, RequestLimits, RequestParser};
+pub use codec::{ProtocolError, ReplyWriter, RequestLimits, RequestParser, RespVersion};
 pub use events::{EventClass, EventClasses, KeyEvent};
-pub use host::{Bucket, DatabaseInfo, Execution, Failure, Host, Keyspace, LoginError, Page, Role, ServerInfo, User};
+pub use host::{
+    Bucket, DatabaseInfo, ErrorReply, Execution, Host, KeyPage, Keyspace, LoginError, ServerInfo, User, UserRole,
+};
 pub use listener::{BindError, CONNECTION_BYTES, Listener, ListenerConfig};
-pub use session::{Progress, Session};
+pub use session::{RespSession, SessionProgress};
 pub use shared::Shared;
-pub use unit::Unit;
+pub use unit::CommandUnit;

@@ -1,7 +1,7 @@
 //! The routes of Rift, Elliptics' HTTP proxy, with its shapes of answers, over the same buckets as `/kv`.
 //!
-//! What it does not carry over: redirects to a data file, tags, directories of buckets. Parameters that it does not know are
-//! passed over, as Rift did. Values that lie in parts are read by `/kv` only.
+//! Not carried over: redirects to a data file, tags, directories of buckets. Parameters that it does not
+//! know are passed over, as Rift did. Values that lie in parts are read by `/kv` only.
 
 mod access;
 mod read;
@@ -142,17 +142,16 @@ fn bytes_answer(bytes: Bytes) -> Response {
     response
 }
 
-/// What a request is about.
-struct Target {
+/// The bucket and key that a request names.
+struct RiftTarget {
     bucket: Arc<Bucket>,
-    /// The bucket's name.
     name: String,
     key: Bytes,
     /// The server's name, as the client calls it.
     server: String,
 }
 
-impl Target {
+impl RiftTarget {
     fn of(store: &Store, request: &Request<'_>) -> Result<Self, Problem> {
         let name = request.param(0)?.into_owned();
         let bucket = store.bucket(&request.caller()?.tenant, &name).map_err(|error| problem(&error))?;

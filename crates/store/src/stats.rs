@@ -46,7 +46,7 @@ pub use self::metrics::show_metrics;
 pub use self::routes::routes;
 use crate::{StatsConfig, Store};
 
-/// Most providers.
+/// Most providers that may be registered.
 const PROVIDERS_MAX: usize = 256;
 /// Time of a provider that sets none.
 const DEADLINE: Duration = Duration::from_secs(1);
@@ -59,25 +59,25 @@ pub trait Provider: Send + Sync + 'static {
     /// The categories that include it.
     fn categories(&self) -> Categories;
 
-    /// Time that [`Provider::collect`] has.
+    /// The time that [`Provider::collect`] may take. Default 1 second.
     fn deadline(&self) -> Duration {
         DEADLINE
     }
 
-    /// Fills its part. It runs on a thread of its own, never twice at once, and may block until the deadline; after that its
-    /// part is given up and says so.
-    fn collect(&self, sink: &mut Sink);
+    /// Fills its part. It runs on a thread of its own, never twice at once, and may block until the deadline; after
+    /// that its part is given up and says so.
+    fn collect(&self, sink: &mut FigureSink);
 }
 
 /// Takes the figures of one provider.
 #[derive(Debug)]
-pub struct Sink {
+pub struct FigureSink {
     asked: Categories,
     tenant: Option<TenantId>,
     members: Map<String, Value>,
 }
 
-impl Sink {
+impl FigureSink {
     fn new(asked: Categories, scope: &Scope) -> Self {
         Self { asked, tenant: scope.tenant.clone(), members: Map::new() }
     }
@@ -111,7 +111,7 @@ impl Sink {
 /// A provider that cannot be registered.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RegisterError {
-    /// The name is taken.
+    /// Another provider is registered under this name.
     #[error("a provider of statistics '{0}' is registered; remove it first, or choose another name")]
     Registered(String),
     /// The name is one of the members that every answer has.
@@ -128,7 +128,7 @@ struct Registered {
     running: Arc<tokio::sync::Mutex<()>>,
 }
 
-/// All providers of statistics.
+/// The registered providers of statistics, and the answers made of their figures.
 pub struct Statistics {
     providers: RwLock<BTreeMap<String, Arc<Registered>>>,
     wall: Arc<dyn WallClock>,
@@ -148,7 +148,7 @@ impl Default for Statistics {
 }
 
 impl Statistics {
-    /// Statistics without providers.
+    /// Makes statistics to which no provider is registered yet.
     pub fn with_clock(wall: Arc<dyn WallClock>) -> Self {
         Self { providers: RwLock::default(), wall, periods: None }
     }
@@ -156,7 +156,7 @@ impl Statistics {
     /// Statistics of the store and the process, with the external providers of the configuration.
     ///
     /// # Errors
-    /// The fault in `store.stats.external`.
+    /// The fault in the setting `store.stats.external`, with its value.
     pub fn of_store(store: &Arc<Store>, log: &Arc<Embedded>, wall: Arc<dyn WallClock>) -> Result<Arc<Self>, String> {
         let config = &store.config().stats;
         let periods = Periods::start(store, config);
@@ -180,10 +180,10 @@ impl Statistics {
         }
     }
 
-    /// Adds a provider.
+    /// Registers a provider under its own name.
     ///
     /// # Errors
-    /// [`RegisterError`]
+    /// [`RegisterError`] if the name cannot be used, or there are too many providers.
     pub fn register(&self, provider: impl Provider) -> Result<(), RegisterError> {
         if answer::RESERVED.contains(&provider.name()) || Categories::named(provider.name()).is_some() {
             return Err(RegisterError::Reserved(provider.name().to_owned()));
@@ -194,12 +194,12 @@ impl Statistics {
     /// Adds a provider that is one function.
     ///
     /// # Errors
-    /// [`RegisterError`]
+    /// [`RegisterError`] if the name cannot be used, or there are too many providers.
     pub fn register_fn(
         &self,
         name: &str,
         categories: Categories,
-        collect: impl Fn(&mut Sink) + Send + Sync + 'static,
+        collect: impl Fn(&mut FigureSink) + Send + Sync + 'static,
     ) -> Result<(), RegisterError> {
         self.register(ByFunction { name: name.to_owned(), categories, collect })
     }
@@ -247,7 +247,8 @@ impl Statistics {
         tree.insert("timestamp".to_owned(), json!({"tv_sec": now_ms / 1_000, "tv_usec": now_ms % 1_000 * 1_000}));
         tree.insert("string_timestamp".to_owned(), iso_time(now_ms).into());
         tree.insert("monitor_status".to_owned(), "enabled".into());
-        let parts = join_all(wanted.into_iter().map(|registered| collected(registered, Sink::new(categories, scope))));
+        let parts =
+            join_all(wanted.into_iter().map(|registered| collected(registered, FigureSink::new(categories, scope))));
         tree.extend(parts.await);
         Value::Object(tree)
     }
@@ -285,7 +286,7 @@ impl Periods {
 }
 
 /// The part of a provider, or the reason why there is none.
-async fn collected(registered: Arc<Registered>, mut sink: Sink) -> (String, Value) {
+async fn collected(registered: Arc<Registered>, mut sink: FigureSink) -> (String, Value) {
     let (name, deadline) = (registered.provider.name().to_owned(), registered.provider.deadline());
     let working = async {
         let running = Arc::clone(&registered.running).lock_owned().await;
@@ -317,7 +318,7 @@ struct ByFunction<F> {
     collect: F,
 }
 
-impl<F: Fn(&mut Sink) + Send + Sync + 'static> Provider for ByFunction<F> {
+impl<F: Fn(&mut FigureSink) + Send + Sync + 'static> Provider for ByFunction<F> {
     fn name(&self) -> &str {
         &self.name
     }
@@ -326,7 +327,7 @@ impl<F: Fn(&mut Sink) + Send + Sync + 'static> Provider for ByFunction<F> {
         self.categories
     }
 
-    fn collect(&self, sink: &mut Sink) {
+    fn collect(&self, sink: &mut FigureSink) {
         (self.collect)(sink);
     }
 }
@@ -350,7 +351,7 @@ impl Provider for Timed {
         self.deadline
     }
 
-    fn collect(&self, sink: &mut Sink) {
+    fn collect(&self, sink: &mut FigureSink) {
         self.provider.collect(sink);
     }
 }
@@ -364,13 +365,13 @@ fn built_in(
     fn part(
         name: &str,
         categories: Categories,
-        collect: impl Fn(&mut Sink) + Send + Sync + 'static,
+        collect: impl Fn(&mut FigureSink) + Send + Sync + 'static,
     ) -> Box<dyn Provider> {
         Box::new(ByFunction { name: name.to_owned(), categories, collect })
     }
-    let of = |collect: fn(&Store, &mut Sink)| {
+    let of = |collect: fn(&Store, &mut FigureSink)| {
         let store = Arc::downgrade(store);
-        move |sink: &mut Sink| {
+        move |sink: &mut FigureSink| {
             if let Some(store) = store.upgrade() {
                 collect(&store, sink);
             }
@@ -386,7 +387,7 @@ fn built_in(
         part("stats", Categories::STATS, of(commands::named)),
         part("io", Categories::IO, {
             let of_store = of(commands::io);
-            move |sink: &mut Sink| {
+            move |sink: &mut FigureSink| {
                 of_store(sink);
                 if let Some(log) = io.upgrade() {
                     backends::log_figures(&log, sink);
@@ -462,7 +463,7 @@ mod tests {
             Duration::from_millis(20)
         }
 
-        fn collect(&self, sink: &mut Sink) {
+        fn collect(&self, sink: &mut FigureSink) {
             // Ends once the test has dropped the other end.
             let _ = self.0.lock().recv();
             sink.set("is_free", true);

@@ -13,7 +13,7 @@ use millstream_view::{Failure, ViewRuntime, Views, ViewsConfig};
 use tokio::sync::Mutex;
 
 use crate::bucket::EXPIRED_MAX;
-use crate::buckets::{BucketId, Buckets, Change};
+use crate::buckets::{BucketChange, BucketId, Buckets};
 use crate::counters::DoorCounters;
 use crate::{Bucket, BucketConfig, BucketKind, CacheBucket, Error, StoreConfig};
 
@@ -30,9 +30,9 @@ type ExpiryListener = Box<dyn Fn(&TenantId, &str, &[Bytes]) + Send + Sync>;
 /// A bucket of either kind.
 #[derive(Debug, Clone)]
 pub enum Opened {
-    /// A durable bucket.
+    /// A durable bucket, whose keys are in the log.
     Durable(Arc<Bucket>),
-    /// A cache bucket.
+    /// A cache bucket, whose keys are in memory only.
     Cache(Arc<CacheBucket>),
 }
 
@@ -46,7 +46,7 @@ impl Opened {
     }
 }
 
-/// All buckets.
+/// The buckets of all tenants; see [`Store::find`].
 pub struct Store {
     settings: Arc<Views<Buckets>>,
     open: ArcSwap<HashMap<BucketId, Opened>>,
@@ -66,9 +66,9 @@ impl std::fmt::Debug for Store {
 }
 
 impl Store {
-    /// Opens all buckets. Blocks while their tables are filled. Expiry goes by the wall clock of `ground`, but never back:
-    /// a key that has expired stays gone when the clock is set back, also over a restart: the clock then begins at the
-    /// time of the newest value, unless that lies more than a day ahead.
+    /// Opens all buckets. Blocks while their tables are filled. Expiry goes by the wall clock of `ground`, but never
+    /// back: a key that has expired stays gone when the clock is set back, also over a restart: the clock then begins
+    /// at the time of the newest value, unless that lies more than a day ahead.
     ///
     /// # Errors
     /// [`Error`] if a bucket cannot be opened.
@@ -130,7 +130,7 @@ impl Store {
     /// The bucket of that name.
     ///
     /// # Errors
-    /// [`Error::UnknownBucket`]
+    /// [`Error::UnknownBucket`] if the tenant has no such bucket.
     pub fn find(&self, tenant: &TenantId, name: &str) -> Result<Opened, Error> {
         let open = self.open.load();
         let found = open.get(&(tenant.clone(), name.to_owned()));
@@ -140,7 +140,7 @@ impl Store {
     /// The durable bucket of that name.
     ///
     /// # Errors
-    /// [`Error::UnknownBucket`], [`Error::IsCache`]
+    /// [`Error::UnknownBucket`] if there is none; [`Error::IsCache`] if it is a cache.
     pub fn bucket(&self, tenant: &TenantId, name: &str) -> Result<Arc<Bucket>, Error> {
         match self.find(tenant, name)? {
             Opened::Durable(bucket) => Ok(bucket),
@@ -169,7 +169,7 @@ impl Store {
     /// Runs `work`, which may block on the disk, on one of the threads for that.
     ///
     /// # Errors
-    /// [`Error::ReadsWaiting`], [`Error::Stopped`]
+    /// [`Error::ReadsWaiting`] if too many reads wait; [`Error::Stopped`] if the store stops.
     pub async fn on_reader<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Result<T, Error> {
         let pending = self.readers.submit(work).map_err(|full| Error::ReadsWaiting { waiting: full.waiting })?;
         pending.await.map_err(|_| Error::Stopped)
@@ -178,7 +178,7 @@ impl Store {
     /// The bucket of that name, which is made if it is not there.
     ///
     /// # Errors
-    /// Those of [`Store::put_bucket`].
+    /// The same errors as [`Store::put_bucket`].
     pub async fn ensure_bucket(
         self: &Arc<Self>,
         tenant: &TenantId,
@@ -195,7 +195,8 @@ impl Store {
     /// Makes a bucket, or changes the settings of one. Returns it, and `true` if it is new.
     ///
     /// # Errors
-    /// [`Error::Name`], [`Error::Settings`], [`Error::Fixed`], [`Error::TooManyBuckets`]; those of the log and the owners.
+    /// [`Error::Name`], [`Error::Settings`], [`Error::Fixed`], [`Error::TooManyBuckets`]; those of
+    /// the log and the owners.
     pub async fn put_bucket(
         self: &Arc<Self>,
         tenant: &TenantId,
@@ -237,7 +238,7 @@ impl Store {
             }
             None => {}
         }
-        self.settings.ask(PARTITION, Change { id: id.clone(), config: Some(config.clone()) }).await?;
+        self.settings.ask(PARTITION, BucketChange { id: id.clone(), config: Some(config.clone()) }).await?;
         let store = Arc::clone(self);
         let (is_new, of_id) = (known.is_none(), id.clone());
         let open = move || match known {
@@ -271,7 +272,7 @@ impl Store {
             Ok(store.ground.checkpoints.remove(&bucket.topic().to_string())?)
         };
         tokio::task::spawn_blocking(end).await.map_err(|_| Error::Stopped)??;
-        self.settings.ask(PARTITION, Change { id, config: None }).await?;
+        self.settings.ask(PARTITION, BucketChange { id, config: None }).await?;
         Ok(())
     }
 

@@ -1,7 +1,7 @@
 //! The table of a partition's keys: where the record of each key is, in 32 bytes.
 //!
-//! A key itself is not in the table. 96 bits of two keyed hashes (SipHash, with keys of this process) stand for it, so that
-//! nobody can choose keys that meet in one entry; among 10^9 keys two meet with a probability of 10^-11.
+//! A key itself is not in the table. 96 bits of two keyed hashes (SipHash, with keys of this process) stand for it, so
+//! that nobody can choose keys that meet in one entry; among 10^9 keys two meet with a probability of 10^-11.
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
@@ -28,12 +28,12 @@ pub(crate) struct Fingerprint {
     low: u32,
 }
 
-/// What the table knows of a key.
+/// A key's entry in the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Place {
     /// The offset of the record, which is the version.
     pub(crate) offset: u64,
-    /// Bytes of the value.
+    /// Length of the value in bytes.
     pub(crate) length: u64,
     /// When the key expires: milliseconds since 1970-01-01T00:00:00Z.
     pub(crate) expires_ms: Option<i64>,
@@ -57,7 +57,7 @@ impl Place {
 
 /// A place as the table packs it.
 #[derive(Debug, Clone, Copy)]
-struct Slot {
+struct TableSlot {
     high: u64,
     offset: u64,
     /// Expiry (44 bits) and the low bits of the length (20).
@@ -66,7 +66,7 @@ struct Slot {
     low_length_flags: u64,
 }
 
-impl Slot {
+impl TableSlot {
     fn new(fingerprint: Fingerprint, place: &Place) -> Self {
         let expiry = place.expires_ms.map_or(0, |ms| (ms.max(1) as u64).min(EXPIRY_MAX_MS));
         let length = place.length.min(LENGTH_MAX);
@@ -108,7 +108,7 @@ pub struct Totals {
 /// The places of a partition's keys. Its owner alone changes it.
 #[derive(Debug)]
 pub(crate) struct Table {
-    parts: Box<[RwLock<HashTable<Slot>>]>,
+    parts: Box<[RwLock<HashTable<TableSlot>>]>,
     /// No key of a part expires before this time.
     soonest_ms: Box<[AtomicI64]>,
     hashes: [RandomState; 2],
@@ -137,7 +137,7 @@ impl Table {
         Fingerprint { high: high.hash_one(key), low: low.hash_one(key) as u32 }
     }
 
-    fn part(&self, fingerprint: Fingerprint) -> &RwLock<HashTable<Slot>> {
+    fn part(&self, fingerprint: Fingerprint) -> &RwLock<HashTable<TableSlot>> {
         &self.parts[Self::number(fingerprint)]
     }
 
@@ -148,13 +148,13 @@ impl Table {
     /// The place of a key.
     pub(crate) fn get(&self, fingerprint: Fingerprint) -> Option<Place> {
         let part = self.part(fingerprint).read();
-        part.find(fingerprint.high, |slot| slot.is(fingerprint)).map(Slot::place)
+        part.find(fingerprint.high, |slot| slot.is(fingerprint)).map(TableSlot::place)
     }
 
     /// Sets the place of `key`.
     pub(crate) fn insert(&self, key: &[u8], place: Place) {
         let fingerprint = self.fingerprint(key);
-        let slot = Slot::new(fingerprint, &place);
+        let slot = TableSlot::new(fingerprint, &place);
         let before = {
             let mut part = self.part(fingerprint).write();
             if let Some(expires_ms) = slot.place().expires_ms {
@@ -171,7 +171,6 @@ impl Table {
         self.count(key, before, Some(slot.place()));
     }
 
-    /// Removes `key`.
     pub(crate) fn remove(&self, key: &[u8]) {
         let fingerprint = self.fingerprint(key);
         let removed = {
@@ -182,7 +181,7 @@ impl Table {
     }
 
     fn count(&self, key: &[u8], before: Option<Place>, after: Option<Place>) {
-        let change = Difference::between(key, before, after);
+        let change = TotalsDelta::between(key, before, after);
         self.keys.fetch_add(change.keys as u64, Ordering::Relaxed);
         self.bytes.fetch_add(change.bytes as u64, Ordering::Relaxed);
     }
@@ -216,7 +215,7 @@ impl Table {
         let (mut offsets, mut next_ms) = (Vec::new(), i64::MAX);
         // Nobody changes the part meanwhile.
         let part = self.parts[part].read();
-        for place in part.iter().map(Slot::place) {
+        for place in part.iter().map(TableSlot::place) {
             match place.expires_ms {
                 Some(expires_ms) if expires_ms > now_ms => next_ms = next_ms.min(expires_ms),
                 Some(expires_ms) if offsets.len() == limit => next_ms = next_ms.min(expires_ms),
@@ -237,21 +236,21 @@ impl Table {
         let first = fastrand::usize(..self.parts.len());
         (0..self.parts.len()).map(|step| (first + step) % self.parts.len()).find_map(|part| {
             let part = self.parts[part].read();
-            let live = || part.iter().map(Slot::place).filter(is_live);
+            let live = || part.iter().map(TableSlot::place).filter(is_live);
             let found = live().nth(fastrand::usize(..part.len().clamp(1, 64))).or_else(|| live().next());
             found.map(|place| place.offset)
         })
     }
 }
 
-/// What a change of a key adds to the totals; negative if it takes away.
+/// The difference that a change of a key makes to the totals; negative if it takes away.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Difference {
+pub(crate) struct TotalsDelta {
     pub(crate) keys: i64,
     pub(crate) bytes: i64,
 }
 
-impl Difference {
+impl TotalsDelta {
     pub(crate) fn between(key: &[u8], before: Option<Place>, after: Option<Place>) -> Self {
         let keys = |place: Option<Place>| place.map_or(0, |place| i64::from(!place.is_hidden));
         let bytes = |place: Option<Place>| place.map_or(0, |place| place.counted_bytes(key.len()) as i64);
@@ -259,14 +258,14 @@ impl Difference {
     }
 }
 
-impl std::ops::AddAssign for Difference {
+impl std::ops::AddAssign for TotalsDelta {
     fn add_assign(&mut self, other: Self) {
         self.keys += other.keys;
         self.bytes += other.bytes;
     }
 }
 
-impl std::ops::SubAssign for Difference {
+impl std::ops::SubAssign for TotalsDelta {
     fn sub_assign(&mut self, other: Self) {
         self.keys -= other.keys;
         self.bytes -= other.bytes;
@@ -281,7 +280,7 @@ mod tests {
 
     #[test]
     fn a_key_takes_32_bytes() {
-        assert_eq!(size_of::<Slot>(), 32);
+        assert_eq!(size_of::<TableSlot>(), 32);
     }
 
     fn place() -> impl Strategy<Value = Place> {

@@ -26,7 +26,7 @@ impl Value {
     }
 }
 
-/// What clients over HTTP store beside the bytes of a value.
+/// The attributes that clients over HTTP store beside the bytes of a value.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Attributes {
     /// The media type, as the client gave it.
@@ -39,12 +39,12 @@ pub struct Attributes {
     pub tags: Vec<String>,
 }
 
-/// What the index knows of a key: everything but its value.
+/// A key's entry in the index: everything but its value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Entry {
+pub struct KeyEntry {
     /// The version, which is the record's offset in a durable bucket; `None` while its write is on the way to the log.
     pub version: Option<u64>,
-    /// Bytes of the value.
+    /// Length of the value in bytes.
     pub length: u64,
     /// When the key expires: milliseconds since 1970-01-01T00:00:00Z.
     pub expires_ms: Option<i64>,
@@ -56,17 +56,17 @@ pub enum Interrupted {
     /// A value is on the disk. It has been noted which; the transaction will run again.
     NotLoaded,
     /// A quota or limit of the bucket refuses the write.
-    Refused(Refusal),
+    Refused(WriteRefusal),
 }
 
 /// A write that a limit of its bucket refuses.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum Refusal {
+pub enum WriteRefusal {
     /// The key is empty, too long, or begins with a zero byte.
     #[error("a key has 1 to {max_bytes} bytes and does not begin with a zero byte; this one has {length}")]
     Key {
-        /// Bytes of the key.
+        /// Length of the key in bytes.
         length: usize,
         /// Most bytes of a key (`store.key_max_bytes`).
         max_bytes: usize,
@@ -74,9 +74,9 @@ pub enum Refusal {
     /// The value is larger than the bucket allows.
     #[error("the value has {length} bytes; the bucket takes at most {max_bytes} (value_max_bytes)")]
     ValueTooLarge {
-        /// Bytes of the value.
+        /// Length of the value in bytes.
         length: u64,
-        /// The bucket's limit.
+        /// The bucket's limit, `value_max_bytes`, in bytes.
         max_bytes: u64,
     },
     /// The bucket would hold more bytes than it may.
@@ -84,21 +84,21 @@ pub enum Refusal {
     BucketFull {
         /// Bytes of the keys and values that it holds.
         held: u64,
-        /// The bucket's quota.
+        /// The bucket's quota, `max_bytes`, in bytes.
         max_bytes: u64,
     },
     /// The bucket would hold more keys than it may.
     #[error("the bucket holds {held} keys and may hold {max_keys} (max_keys); deletes still work")]
     TooManyKeys {
-        /// Keys that it holds.
+        /// Number of keys that the bucket holds.
         held: u64,
-        /// The bucket's quota.
+        /// The bucket's quota of keys, `max_keys`.
         max_keys: u64,
     },
     /// The bucket's rate of writes is used up.
     #[error("the bucket takes {per_second} writes a second (writes_per_second); try again in {wait_ms} ms")]
     TooManyWrites {
-        /// The bucket's rate.
+        /// The bucket's rate, in writes a second.
         per_second: u32,
         /// The time to wait, in milliseconds.
         wait_ms: u64,
@@ -106,7 +106,7 @@ pub enum Refusal {
     /// The value lies in parts, and this command takes whole values only.
     #[error("the value has {length} bytes in parts; read it over HTTP")]
     InParts {
-        /// Bytes of the value.
+        /// Length of the value in bytes.
         length: u64,
     },
     /// A write in a transaction that only reads.
@@ -131,7 +131,7 @@ pub enum Refusal {
     /// A large value was patched or appended to too often.
     #[error("the value would consist of {pieces} pieces of {uploads} uploads, more than its manifest holds")]
     TooManyPieces {
-        /// Pieces of the value.
+        /// Number of pieces that the value would have.
         pieces: usize,
         /// Uploads that they come from.
         uploads: usize,
@@ -139,26 +139,26 @@ pub enum Refusal {
     /// The manifest of a large value cannot be read.
     #[error("the manifest of the value cannot be read: {what}")]
     Manifest {
-        /// What is wrong with it.
+        /// The fault of the manifest, as a sentence.
         what: String,
     },
     /// A cache bucket is full and its policy evicts nothing that it holds.
     #[error("the cache holds {max_bytes} bytes (maxmemory) and its policy evicts nothing")]
     CacheFull {
-        /// The bucket's byte budget.
+        /// The byte budget of the bucket's cache.
         max_bytes: u64,
     },
 }
 
-impl Refusal {
+impl WriteRefusal {
     /// `true` if the bucket holds as much as it may.
     pub(crate) fn is_of_quota(&self) -> bool {
         matches!(self, Self::BucketFull { .. } | Self::TooManyKeys { .. })
     }
 }
 
-impl From<Refusal> for Interrupted {
-    fn from(refusal: Refusal) -> Self {
+impl From<WriteRefusal> for Interrupted {
+    fn from(refusal: WriteRefusal) -> Self {
         Self::Refused(refusal)
     }
 }
@@ -169,7 +169,7 @@ pub trait Transaction {
     fn now_ms(&self) -> i64;
 
     /// The entry of `key`; `None` if there is none, or if it has expired.
-    fn entry(&mut self, key: &[u8]) -> Option<Entry>;
+    fn entry(&mut self, key: &[u8]) -> Option<KeyEntry>;
 
     /// The value of `key`; `None` if there is none, or if it has expired.
     ///

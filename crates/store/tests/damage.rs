@@ -1,5 +1,5 @@
-//! A flipped bit in a sealed segment: reads of its keys tell the place, other keys are served, and the removal of expired
-//! keys goes on around it.
+//! A flipped bit in a sealed segment: reads of its keys tell the place, other keys are served, and the removal of
+//! expired keys goes on around it.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 #[path = "crash/world.rs"]

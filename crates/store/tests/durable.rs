@@ -1,4 +1,5 @@
-//! A durable bucket against a plain map: writes, conditions, expiry, restarts and lost checkpoints, under a clock that jumps.
+//! A durable bucket against a plain map: writes, conditions, expiry, restarts and lost checkpoints,
+//! under a clock that jumps.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::collections::BTreeMap;

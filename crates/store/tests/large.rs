@@ -12,8 +12,8 @@ use futures_util::{StreamExt, TryStreamExt};
 use millstream_http::{Share, Workers};
 use millstream_log::{Embedded, Log, LogConfig, SystemFiles};
 use millstream_store::{
-    Bucket, BucketConfig, CHUNK_BYTES, ChunkWriter, Error, Manifest, OwnerTransaction, PartRecord, Quotas, Refusal,
-    Splice, StoreConfig, Transaction, UploadId, Value, add_part, begin, commit, splice,
+    Bucket, BucketConfig, CHUNK_BYTES, ChunkWriter, Error, Manifest, OwnerTransaction, PartRecord, Quotas, Splice,
+    StoreConfig, Transaction, UploadId, Value, WriteRefusal, add_part, begin, commit, splice,
 };
 use millstream_types::{ManualClock, PartitionId, SteadyClock, SystemClock, TenantId, TopicName, WallClock};
 use millstream_view::{Checkpoints, Shards, ViewRuntime};
@@ -225,7 +225,7 @@ fn an_upload_is_visible_once_it_is_committed_also_after_a_restart() {
         let refused = world.part(&key, id, 2, b"other").await.unwrap_err();
         let (stored, sent) = (crc32c::crc32c(&parts[1]), crc32c::crc32c(b"other"));
         let Error::Refused(refusal) = refused else { panic!("{refused}") };
-        assert_eq!(refusal, Refusal::OtherPart { number: 2, stored, sent });
+        assert_eq!(refusal, WriteRefusal::OtherPart { number: 2, stored, sent });
         assert_eq!(world.read("firmware", None).await, None);
         // The two parts that were refused or there already.
         assert_eq!(world.bucket.remove_parts(DAY_MS).await.unwrap(), 2);
@@ -244,7 +244,7 @@ fn an_upload_is_visible_once_it_is_committed_also_after_a_restart() {
         world.commit(&key, id).await.unwrap();
         assert!(world.read("firmware", None).await.unwrap() == parts.concat());
         let refused = world.commit(&key, id).await.unwrap_err();
-        assert!(matches!(refused, Error::Refused(Refusal::NoUpload { .. })), "{refused}");
+        assert!(matches!(refused, Error::Refused(WriteRefusal::NoUpload { .. })), "{refused}");
         // The other upload goes after a day, and not before.
         world.part(&key, other, 1, b"late").await.unwrap();
         wall.0.fetch_add(DAY_MS as i64 / 2, Ordering::SeqCst);
@@ -253,7 +253,7 @@ fn an_upload_is_visible_once_it_is_committed_also_after_a_restart() {
         wall.0.fetch_add(DAY_MS as i64, Ordering::SeqCst);
         assert_eq!(world.bucket.remove_parts(DAY_MS).await.unwrap(), 2, "a chunk and a part's record");
         let refused = world.part(&key, other, 2, b"too late").await.unwrap_err();
-        assert!(matches!(refused, Error::Refused(Refusal::NoUpload { .. })), "{refused}");
+        assert!(matches!(refused, Error::Refused(WriteRefusal::NoUpload { .. })), "{refused}");
         assert!(world.read("firmware", None).await.unwrap() == parts.concat());
     });
     assert_eq!(world.own_keys(), BTreeMap::from([('n', 3), ('p', 5), ('v', 1)]));
@@ -292,7 +292,7 @@ fn parts_count_against_the_quota_and_what_they_took_comes_back() {
                 break;
             }
         }
-        assert!(matches!(outcome, Err(Error::Refused(Refusal::BucketFull { .. }))), "{outcome:?}");
+        assert!(matches!(outcome, Err(Error::Refused(WriteRefusal::BucketFull { .. }))), "{outcome:?}");
         drop(writer);
         world.bucket.remove_parts(DAY_MS).await.unwrap();
         assert_eq!(world.bucket.totals().bytes, 0);

@@ -1,5 +1,5 @@
-//! Synced writes by the engine in this process, beside a loop with the same bytes, writes, syncs and files: what the store
-//! adds to the disk's time, sockets and clients not counted.
+//! Synced writes by the engine in this process, beside a loop with the same bytes, writes, syncs and files: what the
+//! store adds to the disk's time, sockets and clients not counted.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,5 +1,5 @@
-//! kill -9 in the middle of writes that must be synced: after a start, every key whose write was acknowledged must be there with
-//! its value.
+//! kill -9 in the middle of writes that must be synced: after a start, every key whose write was acknowledged must
+//! be there with its value.
 
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -20,12 +20,12 @@ const BUCKET: &str = "kill";
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A keep-alive connection with one request in flight.
-struct Connection {
+struct KeepAliveConnection {
     socket: BufReader<TcpStream>,
     line: String,
 }
 
-impl Connection {
+impl KeepAliveConnection {
     fn open(address: SocketAddr) -> io::Result<Self> {
         let socket = TcpStream::connect(address)?;
         socket.set_nodelay(true)?;
@@ -81,7 +81,7 @@ struct Writes {
 /// Stores values over a connection, each number once, until the server has gone.
 fn write_until_it_ends(address: SocketAddr, values: &Values, next: &AtomicU64) -> Writes {
     let mut writes = Writes::default();
-    let Ok(mut connection) = Connection::open(address) else { return writes };
+    let Ok(mut connection) = KeepAliveConnection::open(address) else { return writes };
     let mut request = Vec::new();
     loop {
         let number = next.fetch_add(1, Ordering::Relaxed);
@@ -101,7 +101,7 @@ fn write_until_it_ends(address: SocketAddr, values: &Values, next: &AtomicU64) -
 }
 
 fn lost(address: SocketAddr, values: &Values, acknowledged: &[u64]) -> anyhow::Result<Lost> {
-    let mut connection = Connection::open(address)?;
+    let mut connection = KeepAliveConnection::open(address)?;
     let mut lost = Lost::default();
     for &number in acknowledged {
         let request = format!("GET /kv/{BUCKET}/{} HTTP/1.1\r\nHost: localhost\r\n\r\n", key(number));

@@ -137,8 +137,9 @@ impl StoreBench {
     }
 }
 
-/// The least that a log must write for these values: one frame and one sync for all that were in flight together, and each
-/// value once more in a segment. A short run of ours may leave some of that for later; `ratio_to_bare_journal_alone` is without it.
+/// The least that a log must write for these values: one frame and one sync for all that were in flight
+/// together, and each value once more in a segment. A short run of ours may leave some of that for
+/// later; `ratio_to_bare_journal_alone` is without it.
 fn writes_of(run: &HttpRun, value_bytes: u64) -> LogWrites {
     let groups = run.requested.answered.div_ceil(CONNECTIONS as u64);
     LogWrites { bytes: value_bytes, frames: groups, syncs: groups, segment_bytes: value_bytes }

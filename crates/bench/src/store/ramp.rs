@@ -20,8 +20,8 @@ const BUCKET: &str = "ramp";
 const ANSWERED_SHARE: f64 = 0.97;
 /// Aim for the knee of writes that need not be synced.
 const MEMORY_AIM_PER_S: f64 = 40_000.0;
-/// Latency below which 98 of 100 requests must be answered in a step that holds: for that aim, and for writes that must be
-/// synced that of the published knee.
+/// Latency below which 98 of 100 requests must be answered in a step that holds: for that aim, and for writes that must
+/// be synced that of the published knee.
 const MEMORY_P98_MAX_MS: f64 = 10.0;
 const SYNCED_P98_MAX_MS: f64 = PUBLISHED.1;
 /// Most steps; each rate is a multiple of the one before.
@@ -35,12 +35,12 @@ const PAUSE_AIM_MS: f64 = 100.0;
 const RSS_GROWTH_AIM: f64 = 1.1;
 
 /// A step of the ramp.
-struct Step {
+struct RampStep {
     offered_per_s: f64,
     run: HttpRun,
 }
 
-impl Step {
+impl RampStep {
     fn holds(&self, p98_max_ms: f64) -> bool {
         let requested = &self.run.requested;
         let is_answered = requested.rate_per_s() >= self.offered_per_s * ANSWERED_SHARE;
@@ -65,7 +65,8 @@ impl StoreBench {
         self.steady(&server, &puts("synced"), knee_per_s * STEADY_SHARE, findings)
     }
 
-    /// Raises the rate until a step does not hold, and returns the last rate that did. A first rate that is too high is halved.
+    /// Raises the rate until a step does not hold, and returns the last rate that did. A first rate that
+    /// is too high is halved.
     fn ramp(
         &self,
         server: &StoreServer,
@@ -84,7 +85,7 @@ impl StoreBench {
             let run = server.load(load, until, |_, _, request| {
                 puts.push(request);
             })?;
-            let step = Step { offered_per_s, run };
+            let step = RampStep { offered_per_s, run };
             steps.push(json!({
                 "offered_per_s": offered_per_s,
                 "answered_per_s": step.run.requested.rate_per_s(),
@@ -107,7 +108,7 @@ impl StoreBench {
             }
             has_failed = false;
         }
-        let Some(Step { offered_per_s, run }) = knee else {
+        let Some(RampStep { offered_per_s, run }) = knee else {
             bail!("{ack}: no step of the ramp holds: {}", json!(steps));
         };
         let own = json!({

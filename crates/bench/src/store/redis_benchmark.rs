@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::peer_process::find;
 
-/// Connections of each load.
+/// Connections that each load keeps open.
 pub(super) const CLIENTS: usize = 50;
 /// Different keys of 16 bytes.
 pub(super) const KEYS: u64 = 100_000;

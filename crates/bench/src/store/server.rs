@@ -40,7 +40,6 @@ impl StoreServer {
         Ok(Self { process, applications, redis })
     }
 
-    /// Makes a bucket.
     pub(super) fn put_bucket(&self, name: &str, settings: &Value) -> anyhow::Result<()> {
         JsonClient::connect(self.applications)?.send("PUT", &format!("/buckets/{name}"), settings)?;
         Ok(())

@@ -1,5 +1,5 @@
-//! Compressible values of 1 KiB under random keys: inserted, then updated for long, so that compaction has work. The last part
-//! of the updates is compared with the first.
+//! Compressible values of 1 KiB under random keys: inserted, then updated for long, so that compaction has work. The
+//! last part of the updates is compared with the first.
 
 use std::cell::{Cell, RefCell};
 use std::path::Path;

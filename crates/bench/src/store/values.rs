@@ -1,4 +1,5 @@
-//! Keys and values that look random to the store and follow from their number alone, so that what is read can be checked.
+//! Keys and values that look random to the store and follow from their number alone, so that what
+//! is read can be checked.
 
 use std::io::Write as _;
 use std::ops::RangeInclusive;
@@ -28,7 +29,7 @@ const WORDS: [&str; 16] = [
     "gateway",
 ];
 
-/// A source of values.
+/// Values of random sizes, cut from a pool of bytes.
 pub(super) struct Values {
     pool: Vec<u8>,
     sizes: RangeInclusive<usize>,

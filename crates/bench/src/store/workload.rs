@@ -23,7 +23,7 @@ pub(super) struct StoreWorkload {
     pub(super) update_keys: u64,
     /// Time of the updates, in [`StoreWorkload::SLICES`] parts.
     pub(super) update_time: Duration,
-    /// Kills of the server.
+    /// Times that the server is killed in a run.
     pub(super) kills: usize,
     /// Time of writes before a kill.
     pub(super) kill_after: Duration,

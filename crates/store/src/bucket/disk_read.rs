@@ -8,7 +8,7 @@ use millstream_types::{Offset, PartitionId, StoredRecord};
 use crate::Error;
 use crate::counters::BucketCounts;
 use crate::read_cache::ReadCache;
-use crate::record::{Stored, is_own};
+use crate::record::{StoredValue, is_own};
 
 /// A read of a value that no memory of the bucket holds.
 #[derive(Clone, Copy)]
@@ -26,7 +26,7 @@ impl DiskRead {
         key: &[u8],
         cache: &ReadCache,
         counts: &BucketCounts,
-    ) -> Result<Option<Option<Stored>>, Error> {
+    ) -> Result<Option<Option<StoredValue>>, Error> {
         let read = match log.read_one_cached(Offset(self.offset), UpTo::Tail) {
             Ok(CachedRead::OnDisk) => return Ok(None),
             Ok(CachedRead::Read(record)) => stored_of(log, self.offset, key, record),
@@ -42,18 +42,18 @@ impl DiskRead {
         key: &[u8],
         cache: &ReadCache,
         counts: &BucketCounts,
-    ) -> Result<Option<Stored>, Error> {
+    ) -> Result<Option<StoredValue>, Error> {
         self.noted(read_record(log, self.offset, key), key, cache, counts)
     }
 
     /// Counts the read, and keeps what was found for the next one.
     fn noted(
         self,
-        read: Result<Option<Stored>, Error>,
+        read: Result<Option<StoredValue>, Error>,
         key: &[u8],
         cache: &ReadCache,
         counts: &BucketCounts,
-    ) -> Result<Option<Stored>, Error> {
+    ) -> Result<Option<StoredValue>, Error> {
         let read = read.inspect_err(|_| counts.read_disk.failed())?;
         // Chunks of large values would drive everything else out.
         if let Some(stored) = read.as_ref().filter(|_| !is_own(key)) {
@@ -65,7 +65,7 @@ impl DiskRead {
 }
 
 /// Reads the record at `offset`; `None` if it has gone or has another key.
-pub(super) fn read_record(log: &dyn Partition, offset: u64, key: &[u8]) -> Result<Option<Stored>, Error> {
+pub(super) fn read_record(log: &dyn Partition, offset: u64, key: &[u8]) -> Result<Option<StoredValue>, Error> {
     stored_of(log, offset, key, log.read_one(Offset(offset), UpTo::Tail)?)
 }
 
@@ -74,13 +74,13 @@ fn stored_of(
     offset: u64,
     key: &[u8],
     record: Option<StoredRecord>,
-) -> Result<Option<Stored>, Error> {
+) -> Result<Option<StoredValue>, Error> {
     let Some(record) = record else { return Ok(None) };
     let (Some(found), Some(value)) = (&record.key, &record.value) else { return Ok(None) };
     if found != key {
         return Ok(None);
     }
-    let stored = Stored::read(&record.view(), value.clone()).map_err(|fault| Error::Damaged {
+    let stored = StoredValue::read(&record.view(), value.clone()).map_err(|fault| Error::Damaged {
         partition: log.id().clone(),
         offset,
         what: fault.what,

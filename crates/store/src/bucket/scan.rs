@@ -1,4 +1,5 @@
-//! What listings, iterations and watches need of a bucket. All of it may block on the disk: it runs on the reading threads.
+//! The reads of a bucket for listings, iterations and watches. All of it may block on the disk: it
+//! runs on the reading threads.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -6,7 +7,7 @@ use std::sync::Arc;
 use millstream_log::Partition;
 use millstream_types::PartitionId;
 
-use super::{Bucket, Found, LOOKUP_PAUSE, LOOKUPS_MAX, Place, read_record};
+use super::{Bucket, FoundValue, LOOKUP_PAUSE, LOOKUPS_MAX, Place, read_record};
 use crate::Error;
 use crate::key_merge::KeySource;
 use crate::record::Listed;
@@ -29,9 +30,9 @@ impl Bucket {
         pending.await.map_err(|_| Error::Stopped)
     }
 
-    /// Reads the value of `key` on the calling thread; `None` if there is none, or if it has expired. Leaves the cache as it
-    /// is, so that a scan drives nothing out of it.
-    pub(crate) fn read_blocking(&self, key: &[u8]) -> Result<Option<Found>, Error> {
+    /// Reads the value of `key` on the calling thread; `None` if there is none, or if it has expired. Leaves the cache
+    /// as it is, so that a scan drives nothing out of it.
+    pub(crate) fn read_blocking(&self, key: &[u8]) -> Result<Option<FoundValue>, Error> {
         let partition = self.partition_of(key);
         let log = &self.partitions[partition.0 as usize];
         let mut last = None;
@@ -45,7 +46,7 @@ impl Bucket {
                 std::thread::sleep(LOOKUP_PAUSE);
             }
             if let Some(stored) = read_record(&**log, offset, key)? {
-                return Ok(Some(Found { stored, version: offset }));
+                return Ok(Some(FoundValue { stored, version: offset }));
             }
             last = Some(offset);
         }

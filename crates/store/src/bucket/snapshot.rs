@@ -4,10 +4,10 @@ use bytes::Bytes;
 
 use super::Bucket;
 use crate::keys::Loaded;
-use crate::{Entry, Error, Interrupted, Look, Refusal, Stored, Transaction, Value};
+use crate::{Error, Interrupted, KeyEntry, Look, StoredValue, Transaction, Value, WriteRefusal};
 
-/// A transaction that only reads, and does not wait for the owner: it sees every answered write. Each key is read by itself,
-/// so what one owner wrote together may be seen in parts.
+/// A transaction that only reads, and does not wait for the owner: it sees every answered write. Each key is read by
+/// itself, so what one owner wrote together may be seen in parts.
 pub struct Snapshot<'a> {
     bucket: &'a Bucket,
     now_ms: i64,
@@ -22,7 +22,7 @@ impl std::fmt::Debug for Snapshot<'_> {
     }
 }
 
-/// What a read needs before it can run again.
+/// The keys that must be loaded before a read can run again.
 #[derive(Debug)]
 pub struct Needed(Vec<Bytes>);
 
@@ -49,7 +49,7 @@ impl Bucket {
     /// Reads what a snapshot needs.
     ///
     /// # Errors
-    /// Those of [`Bucket::read`].
+    /// The same errors as [`Bucket::read`].
     pub async fn load(&self, needed: Needed, loaded: &mut Vec<Loaded>) -> Result<(), Error> {
         for key in needed.0 {
             if let Some(found) = self.read(&key).await? {
@@ -65,7 +65,7 @@ impl Bucket {
             && let Some(version) = self.version(key)
             && let Some(known) = loaded.iter().find(|known| known.key == key && known.offset == version)
         {
-            return Ok(Look::Found(crate::Found { stored: known.stored.clone(), version }));
+            return Ok(Look::Found(crate::FoundValue { stored: known.stored.clone(), version }));
         }
         Ok(looked)
     }
@@ -76,17 +76,17 @@ impl Transaction for Snapshot<'_> {
         self.now_ms
     }
 
-    fn entry(&mut self, key: &[u8]) -> Option<Entry> {
+    fn entry(&mut self, key: &[u8]) -> Option<KeyEntry> {
         let place = self.bucket.place(key)?;
-        Some(Entry { version: Some(place.offset), length: place.length, expires_ms: place.expires_ms })
+        Some(KeyEntry { version: Some(place.offset), length: place.length, expires_ms: place.expires_ms })
     }
 
     fn get(&mut self, key: &[u8]) -> Result<Option<Value>, Interrupted> {
         match self.bucket.loaded_or_look(self.loaded, key) {
             Ok(Look::Missing) => Ok(None),
             Ok(Look::Found(found)) => match found.stored {
-                Stored { large: Some(length), .. } => Err(Refusal::InParts { length }.into()),
-                Stored { value, .. } => Ok(Some(value)),
+                StoredValue { large: Some(length), .. } => Err(WriteRefusal::InParts { length }.into()),
+                StoredValue { value, .. } => Ok(Some(value)),
             },
             Ok(Look::OnDisk) => {
                 self.missing.push(Bytes::copy_from_slice(key));
@@ -100,11 +100,11 @@ impl Transaction for Snapshot<'_> {
     }
 
     fn put(&mut self, _: &[u8], _: Value) -> Result<(), Interrupted> {
-        Err(Refusal::ReadOnly.into())
+        Err(WriteRefusal::ReadOnly.into())
     }
 
     fn delete(&mut self, _: &[u8]) -> bool {
-        self.failure = Some(Refusal::ReadOnly.into());
+        self.failure = Some(WriteRefusal::ReadOnly.into());
         false
     }
 }

@@ -1,8 +1,8 @@
 //! Key and value of an item in one allocation.
 //!
-//! What a client sends is a slice of a large buffer, which a cache must not keep alive; so it is copied. `Bytes` over an
-//! owner needs a counter beside the bytes: up to a size the owner is an array that lies in the same allocation as the
-//! counter. A clone, and so a read, then allocates nothing.
+//! A value from a client is a slice of a large buffer, which a cache must not keep alive; so it is copied. `Bytes` over
+//! an owner needs a counter beside the bytes: up to a size the owner is an array that lies in the same allocation as
+//! the counter. A clone, and so a read, then allocates nothing.
 
 use bytes::Bytes;
 
@@ -61,7 +61,7 @@ macro_rules! size_classes {
 
 size_classes!(32 48 64 80 96 112 128 160 192 224 256 320 384 448 512 640 768 896 1024);
 
-/// What allocators take for a large block: four sizes between each power of two and the next.
+/// The size that allocators take for a large block: four sizes between each power of two and the next.
 fn rounded_up(length: usize) -> usize {
     length.next_multiple_of(1 << (length.ilog2() - 2))
 }

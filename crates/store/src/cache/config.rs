@@ -28,10 +28,10 @@ pub struct CacheConfig {
     pub key_max_bytes: usize,
     /// Most bytes of a value. No value is larger than half of `max_bytes`. Default 16 MiB.
     pub value_max_bytes: u64,
-    /// How slowly the access counter of the LFU policies grows: with 10, a million hits saturate it. Default 10.
+    /// The slowness of the access counter of the LFU policies: with 10, a million hits saturate it. Default 10.
     pub lfu_log_factor: u32,
-    /// Minutes without a hit after which the access counter of the LFU policies falls by one; 0 means that it never
-    /// falls. Default 1.
+    /// Minutes without a hit after which the access counter of the LFU policies falls by one; 0 means that
+    /// it never falls. Default 1.
     pub lfu_decay_minutes: u32,
 }
 
@@ -56,13 +56,13 @@ pub enum InvalidCacheConfig {
     /// The budget is too small for the tables alone.
     #[error("max_bytes = {max_bytes} of a cache is below the least, {MIN_BYTES}; raise it")]
     MaxBytes {
-        /// The budget asked for.
+        /// The budget of the rejected configuration, in bytes.
         max_bytes: u64,
     },
     /// The pages of `slru` have no sizes.
     #[error("pages_proportions = {proportions:?} of a cache is not 1 to {MAX_PAGES} numbers from 1 on; try [1, 2, 4]")]
     Pages {
-        /// The proportions asked for.
+        /// The proportions of the rejected configuration, hottest page first.
         proportions: Vec<u32>,
     },
     /// A limit of zero, or a key that is longer than any.
@@ -70,9 +70,9 @@ pub enum InvalidCacheConfig {
     Limit {
         /// The name of the setting.
         setting: &'static str,
-        /// The value asked for.
+        /// The value of the rejected configuration.
         value: u64,
-        /// The largest value.
+        /// The largest value that the setting takes.
         max: u64,
     },
 }
@@ -105,7 +105,7 @@ impl CacheConfig {
     }
 }
 
-/// Which keys a full cache evicts. The names are those of Redis's `maxmemory-policy`; `slru` is Elliptics' own.
+/// The keys that a full cache evicts. The names are those of Redis's `maxmemory-policy`; `slru` is Elliptics' own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum EvictionPolicy {
@@ -116,7 +116,7 @@ pub enum EvictionPolicy {
     AllkeysLru,
     /// The key that is used least often, among five at random.
     AllkeysLfu,
-    /// A key at random.
+    /// A random key, whether it expires or not.
     AllkeysRandom,
     /// As `allkeys-lru`, among the keys that expire.
     VolatileLru,
@@ -132,7 +132,7 @@ pub enum EvictionPolicy {
 }
 
 impl EvictionPolicy {
-    /// All policies.
+    /// All policies, in the order of their declaration.
     pub const ALL: [Self; 9] = [
         Self::Noeviction,
         Self::AllkeysLru,

@@ -1,4 +1,4 @@
-//! Which key goes when the cache is full, and what is noted of each use for that choice.
+//! Eviction: chooses the key that goes when the cache is full, by what is noted of each use.
 //!
 //! A slot has 32 bits for it. With the LFU policies they are the minute of the last use (16 bits) and a counter that
 //! grows with the logarithm of the uses and falls with idle minutes, as in Redis; with all others the tick of the last
@@ -7,8 +7,8 @@
 use fastrand::Rng;
 
 use super::config::{CacheConfig, EvictionPolicy};
-use super::shard::Shard;
-use super::time::{Moment, Tick};
+use super::shard::CacheShard;
+use super::time::{Tick, TransactionTime};
 
 /// Keys among which the LRU and LFU policies choose the worst.
 const SAMPLES: usize = 5;
@@ -29,12 +29,12 @@ impl Eviction {
         Self { policy: config.policy, log_factor, decay_minutes }
     }
 
-    /// What is noted of a new key.
+    /// The access word of a new key.
     pub(super) fn first_access(&self, tick: Tick) -> u32 {
         if self.policy.counts_accesses() { lfu(tick, LFU_FIRST) } else { tick.0 }
     }
 
-    /// What is noted of a key that is used again.
+    /// The access word of a key that is used again.
     #[inline]
     pub(super) fn next_access(&self, access: u32, tick: Tick, rng: &mut Rng) -> u32 {
         if !self.policy.counts_accesses() {
@@ -69,10 +69,10 @@ fn lfu(tick: Tick, count: u8) -> u32 {
     (u32::from(tick.minute()) << 8) | u32::from(count)
 }
 
-impl Shard {
-    /// Makes room: removes the key that expired first or, if none has, the policy's choice. Returns `false` if there is
-    /// none.
-    pub(super) fn evict(&mut self, eviction: &Eviction, moment: &Moment<'_>) -> bool {
+impl CacheShard {
+    /// Makes room: removes the key that expired first or, if none has, the policy's choice. Returns
+    /// `false` if there is none.
+    pub(super) fn evict(&mut self, eviction: &Eviction, moment: &TransactionTime<'_>) -> bool {
         if self.remove_expired(moment).is_some() {
             return true;
         }

@@ -3,7 +3,7 @@
 //! The first is the one that expires next. Since all are in one array, one of them at random is found at once as well.
 //! Each slot knows its place in the heap, so that a key whose expiry changes or goes is found without a search.
 
-use super::item::{NEVER, Slot};
+use super::item::{CacheSlot, NEVER};
 
 const CHILDREN: usize = 4;
 
@@ -32,7 +32,7 @@ impl Expiries {
 
     /// When the slot's key expires.
     #[inline]
-    pub(super) fn of(&self, slot: &Slot) -> Option<i64> {
+    pub(super) fn of(&self, slot: &CacheSlot) -> Option<i64> {
         if slot.expiry == NEVER { None } else { Some(self.heap[slot.expiry as usize].at_ms) }
     }
 
@@ -47,7 +47,7 @@ impl Expiries {
     }
 
     /// Sets or removes the expiry of a slot.
-    pub(super) fn set(&mut self, slots: &mut [Slot], slot: u32, at_ms: Option<i64>) {
+    pub(super) fn set(&mut self, slots: &mut [CacheSlot], slot: u32, at_ms: Option<i64>) {
         match (slots[slot as usize].expiry, at_ms) {
             (NEVER, None) => {}
             (NEVER, Some(at_ms)) => {
@@ -103,12 +103,12 @@ impl Expiries {
     }
 
     /// Moves what is in `place` to where it belongs.
-    fn restore(&mut self, slots: &mut [Slot], place: usize) {
+    fn restore(&mut self, slots: &mut [CacheSlot], place: usize) {
         let place = self.rise(slots, place);
         self.sink(slots, place);
     }
 
-    fn rise(&mut self, slots: &mut [Slot], mut place: usize) -> usize {
+    fn rise(&mut self, slots: &mut [CacheSlot], mut place: usize) -> usize {
         let moving = self.heap[place];
         while place > 0 {
             let parent = (place - 1) / CHILDREN;
@@ -122,7 +122,7 @@ impl Expiries {
         place
     }
 
-    fn sink(&mut self, slots: &mut [Slot], mut place: usize) {
+    fn sink(&mut self, slots: &mut [CacheSlot], mut place: usize) {
         let moving = self.heap[place];
         loop {
             let first = place * CHILDREN + 1;
@@ -137,7 +137,7 @@ impl Expiries {
         self.put(slots, place, moving);
     }
 
-    fn put(&mut self, slots: &mut [Slot], place: usize, expiry: Expiry) {
+    fn put(&mut self, slots: &mut [CacheSlot], place: usize, expiry: Expiry) {
         self.heap[place] = expiry;
         slots[expiry.slot as usize].expiry = place as u32;
     }
@@ -147,7 +147,7 @@ impl Expiries {
 mod tests {
     use proptest::prelude::*;
 
-    use super::super::item::Item;
+    use super::super::item::CachedItem;
     use super::*;
     use crate::Value;
 
@@ -156,7 +156,7 @@ mod tests {
         fn the_first_is_the_next_to_expire_and_each_slot_knows_its_own(
             steps in prop::collection::vec((0_u32..40, prop::option::of(0_i64..100)), 1..300),
         ) {
-            let mut slots: Vec<_> = (0..40).map(|tag| Slot::new(tag, Item::new(b"k", Value::of("v"), 1))).collect();
+            let mut slots: Vec<_> = (0..40).map(|tag| CacheSlot::new(tag, CachedItem::new(b"k", Value::of("v"), 1))).collect();
             let (mut expiries, mut model) = (Expiries::default(), vec![None; slots.len()]);
             for (slot, at_ms) in steps {
                 let adds = model[slot as usize].is_none() && at_ms.is_some();

@@ -1,16 +1,16 @@
 //! Finds the slot of a key by the key's hash: a table of words that is probed one word after the other.
 //!
-//! A word holds 32 bits of the hash (the *tag*) and the number of the slot. Its *home* is the bucket that the tag's upper
-//! bits name, so that the buckets stand in the order of the tags whatever the table's size; a walk over the tags
-//! therefore goes on where it was after the table has grown or shrunk. Invariant: no bucket between a word and its home
-//! is empty.
+//! A word holds 32 bits of the hash (the *tag*) and the number of the slot. Its *home* is the bucket that the
+//! tag's upper bits name, so that the buckets stand in the order of the tags whatever the table's size; a walk
+//! over the tags therefore goes on where it was after the table has grown or shrunk. Invariant: no bucket between
+//! a word and its home is empty.
 
 const EMPTY: u64 = u64::MAX;
 const MIN_BUCKETS: usize = 16;
 
 /// The table; see the head of this file.
 #[derive(Debug, Default)]
-pub(super) struct Index {
+pub(super) struct SlotIndex {
     /// A power of two of them, or none.
     words: Box<[u64]>,
     len: usize,
@@ -24,7 +24,7 @@ fn tag(word: u64) -> u32 {
     (word >> 32) as u32
 }
 
-impl Index {
+impl SlotIndex {
     /// The bytes that the table has allocated.
     pub(super) fn allocated_bytes(&self) -> u64 {
         (self.words.len() * size_of::<u64>()) as u64
@@ -168,7 +168,7 @@ mod tests {
     proptest! {
         #[test]
         fn it_finds_what_a_map_finds(steps in prop::collection::vec((tags(), any::<bool>()), 0..400)) {
-            let (mut index, mut model) = (Index::default(), BTreeMap::<u32, u32>::new());
+            let (mut index, mut model) = (SlotIndex::default(), BTreeMap::<u32, u32>::new());
             for (number, (tag, insert)) in steps.into_iter().enumerate() {
                 let slot = number as u32;
                 match (model.get(&slot_of(&model, tag)).copied(), insert) {
@@ -204,7 +204,7 @@ mod tests {
             come in prop::collection::btree_set(tags(), 0..200),
             at_once in 1_usize..9,
         ) {
-            let mut index = Index::default();
+            let mut index = SlotIndex::default();
             let come: Vec<_> = come.difference(&stay).copied().collect();
             let stay: Vec<_> = stay.into_iter().collect();
             stay.iter().enumerate().for_each(|(slot, tag)| index.insert(*tag, slot as u32));

@@ -6,14 +6,14 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::block;
-use crate::{Attributes, Entry, Value};
+use crate::{Attributes, KeyEntry, Value};
 
 /// No place in the list of expiries.
 pub(super) const NEVER: u32 = u32::MAX;
 
 /// A key with its value.
 #[derive(Debug)]
-pub(super) struct Item {
+pub(super) struct CachedItem {
     /// Key and value, one behind the other.
     block: Bytes,
     attributes: Option<Arc<Attributes>>,
@@ -22,7 +22,7 @@ pub(super) struct Item {
     pub(super) expires_ms: Option<i64>,
 }
 
-impl Item {
+impl CachedItem {
     #[inline]
     pub(super) fn new(key: &[u8], value: Value, version: u64) -> Self {
         let Value { bytes, expires_ms, attributes } = value;
@@ -41,7 +41,7 @@ impl Item {
 /// An item in its place in a shard. A read touches the one cache line of its slot, and the item's block.
 #[derive(Debug)]
 #[repr(align(64))]
-pub(super) struct Slot {
+pub(super) struct CacheSlot {
     block: Bytes,
     attributes: Option<Arc<Attributes>>,
     pub(super) version: u64,
@@ -54,19 +54,19 @@ pub(super) struct Slot {
     pub(super) expiry: u32,
 }
 
-impl Slot {
+impl CacheSlot {
     /// The slot of `item`, without its expiry.
     #[inline]
-    pub(super) fn new(tag: u32, item: Item) -> Self {
-        let Item { block, attributes, key_bytes, version, expires_ms: _ } = item;
+    pub(super) fn new(tag: u32, item: CachedItem) -> Self {
+        let CachedItem { block, attributes, key_bytes, version, expires_ms: _ } = item;
         Self { block, attributes, version, tag, key_bytes, access: 0, expiry: NEVER }
     }
 
     /// The item of the slot.
     #[inline]
-    pub(super) fn into_item(self, expires_ms: Option<i64>) -> Item {
+    pub(super) fn into_item(self, expires_ms: Option<i64>) -> CachedItem {
         let Self { block, attributes, version, key_bytes, .. } = self;
-        Item { block, attributes, key_bytes, version, expires_ms }
+        CachedItem { block, attributes, key_bytes, version, expires_ms }
     }
 
     #[inline]
@@ -84,9 +84,9 @@ impl Slot {
         Value { bytes, expires_ms, attributes: self.attributes.clone() }
     }
 
-    pub(super) fn entry(&self, expires_ms: Option<i64>) -> Entry {
+    pub(super) fn entry(&self, expires_ms: Option<i64>) -> KeyEntry {
         let length = self.block.len() as u64 - u64::from(self.key_bytes);
-        Entry { version: Some(self.version), length, expires_ms }
+        KeyEntry { version: Some(self.version), length, expires_ms }
     }
 
     /// The bytes that the item has allocated; the slot itself is not among them.
@@ -114,7 +114,7 @@ mod tests {
 
     #[test]
     fn a_slot_is_one_cache_line() {
-        assert_eq!((size_of::<Slot>(), align_of::<Slot>()), (64, 64));
+        assert_eq!((size_of::<CacheSlot>(), align_of::<CacheSlot>()), (64, 64));
     }
 
     #[test]
@@ -128,9 +128,9 @@ mod tests {
         };
         let plain = Value::of("value");
         let with = Value { attributes: Some(Arc::new(attributes)), ..plain.clone() };
-        let extra = Item::allocated_bytes(b"key", &with) - Item::allocated_bytes(b"key", &plain);
+        let extra = CachedItem::allocated_bytes(b"key", &with) - CachedItem::allocated_bytes(b"key", &plain);
         assert_eq!(extra, (16 + size_of::<Attributes>() + 10 + 3 + 2 * 24 + 8 + 2 * 24) as u64);
-        let slot = Slot::new(0, Item::new(b"key", with.clone(), 1));
-        assert_eq!(slot.allocated_bytes(), Item::allocated_bytes(b"key", &with));
+        let slot = CacheSlot::new(0, CachedItem::new(b"key", with.clone(), 1));
+        assert_eq!(slot.allocated_bytes(), CachedItem::allocated_bytes(b"key", &with));
     }
 }

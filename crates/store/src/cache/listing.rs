@@ -4,14 +4,14 @@
 
 use bytes::Bytes;
 
-use super::shard::Shard;
-use super::time::Moment;
+use super::shard::CacheShard;
+use super::time::TransactionTime;
 
 /// Buckets of the index that are visited for each key that is asked for, as in Redis.
 const BUCKETS_A_KEY: usize = 10;
 
-/// A part of one shard.
-pub(super) struct Page {
+/// A scan of one shard: the hash to begin at, and the keys still asked for.
+pub(super) struct ShardScan {
     pub(super) from: u64,
     /// Keys that are asked for.
     pub(super) left: usize,
@@ -41,7 +41,7 @@ pub(super) fn scan(
 }
 
 /// Adds keys of a shard that have not expired. Returns the hash to go on from.
-pub(super) fn page(shard: &Shard, page: Page, moment: &Moment<'_>, keys: &mut Vec<Bytes>) -> u64 {
+pub(super) fn page(shard: &CacheShard, page: ShardScan, moment: &TransactionTime<'_>, keys: &mut Vec<Bytes>) -> u64 {
     let (mut from, wanted) = (page.from, keys.len() + page.left);
     for _ in 0..BUCKETS_A_KEY {
         from = shard.walk(from, page.left, |number, slot| {
@@ -57,7 +57,7 @@ pub(super) fn page(shard: &Shard, page: Page, moment: &Moment<'_>, keys: &mut Ve
 }
 
 /// The key in a slot; one that has expired is removed.
-pub(super) fn nth_live(shard: &mut Shard, slot: usize, moment: &Moment<'_>) -> Option<Bytes> {
+pub(super) fn nth_live(shard: &mut CacheShard, slot: usize, moment: &TransactionTime<'_>) -> Option<Bytes> {
     if moment.has_passed(shard.expires_ms(slot as u32)) {
         shard.remove_expired(moment);
         return None;

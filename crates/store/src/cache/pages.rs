@@ -4,23 +4,22 @@
 //! one page colder. The coldest page has what the hotter ones leave of the budget, and gives up its oldest when the
 //! cache is full.
 
-use super::item::Slot;
+use super::item::CacheSlot;
 
 const NONE: u32 = u32::MAX;
 
 #[derive(Debug, Clone, Copy)]
-struct Link {
+struct SlotLink {
     newer: u32,
     older: u32,
     page: u8,
 }
 
-/// One list.
+/// One list of slots, linked from its newest to its oldest.
 #[derive(Debug, Clone)]
-pub(super) struct Page {
+pub(super) struct SlruPage {
     newest: u32,
     oldest: u32,
-    /// Slots in the list.
     pub(super) keys: u64,
     /// Bytes of the slots and what they have allocated.
     pub(super) bytes: u64,
@@ -31,10 +30,10 @@ pub(super) struct Page {
 /// The lists; see the head of this file.
 #[derive(Debug)]
 pub(super) struct Pages {
-    /// By slot.
-    links: Vec<Link>,
+    /// One link for each slot, at the slot's index.
+    links: Vec<SlotLink>,
     /// From the hottest to the coldest.
-    pages: Vec<Page>,
+    pages: Vec<SlruPage>,
 }
 
 impl Pages {
@@ -43,23 +42,24 @@ impl Pages {
         let total: u64 = proportions.iter().map(|proportion| u64::from(*proportion)).sum();
         let page = |proportion: &u32| {
             let share = u128::from(max_bytes) * u128::from(*proportion) / u128::from(total);
-            Page { newest: NONE, oldest: NONE, keys: 0, bytes: 0, max_bytes: share as u64 }
+            SlruPage { newest: NONE, oldest: NONE, keys: 0, bytes: 0, max_bytes: share as u64 }
         };
         Self { links: Vec::new(), pages: proportions.iter().map(page).collect() }
     }
 
     /// Empty pages of the same sizes.
     pub(super) fn emptied(&self) -> Self {
-        let empty = |page: &Page| Page { newest: NONE, oldest: NONE, keys: 0, bytes: 0, max_bytes: page.max_bytes };
+        let empty =
+            |page: &SlruPage| SlruPage { newest: NONE, oldest: NONE, keys: 0, bytes: 0, max_bytes: page.max_bytes };
         Self { links: Vec::new(), pages: self.pages.iter().map(empty).collect() }
     }
 
     /// From the hottest to the coldest.
-    pub(super) fn pages(&self) -> &[Page] {
+    pub(super) fn pages(&self) -> &[SlruPage] {
         &self.pages
     }
 
-    pub(super) const LINK_BYTES: u64 = size_of::<Link>() as u64;
+    pub(super) const LINK_BYTES: u64 = size_of::<SlotLink>() as u64;
 
     /// The bytes that the links have allocated.
     pub(super) fn allocated_bytes(&self) -> u64 {
@@ -76,13 +76,13 @@ impl Pages {
     }
 
     /// A new slot, the last one, enters the coldest page.
-    pub(super) fn enter(&mut self, slots: &[Slot]) {
-        self.links.push(Link { newer: NONE, older: NONE, page: 0 });
+    pub(super) fn enter(&mut self, slots: &[CacheSlot]) {
+        self.links.push(SlotLink { newer: NONE, older: NONE, page: 0 });
         self.attach(slots, slots.len() as u32 - 1, self.pages.len() - 1);
     }
 
     /// A hit moves the slot one page hotter.
-    pub(super) fn hit(&mut self, slots: &[Slot], slot: u32) {
+    pub(super) fn hit(&mut self, slots: &[CacheSlot], slot: u32) {
         let page = usize::from(self.links[slot as usize].page);
         if page == 0 && self.pages[0].newest == slot {
             return;
@@ -93,7 +93,7 @@ impl Pages {
     }
 
     /// A slot has got another value. `old_bytes` is what it had allocated before.
-    pub(super) fn resized(&mut self, slots: &[Slot], slot: u32, old_bytes: u64) {
+    pub(super) fn resized(&mut self, slots: &[CacheSlot], slot: u32, old_bytes: u64) {
         let page = usize::from(self.links[slot as usize].page);
         let bytes = &mut self.pages[page].bytes;
         *bytes = *bytes - old_bytes + slots[slot as usize].allocated_bytes();
@@ -106,11 +106,11 @@ impl Pages {
     }
 
     /// Takes `slot` out of the lists. The last slot will get its number.
-    pub(super) fn swap_remove(&mut self, slots: &[Slot], slot: u32) {
+    pub(super) fn swap_remove(&mut self, slots: &[CacheSlot], slot: u32) {
         self.detach(slots, slot);
         let last = self.links.len() as u32 - 1;
         if slot != last {
-            let Link { newer, older, page } = self.links[last as usize];
+            let SlotLink { newer, older, page } = self.links[last as usize];
             let page = &mut self.pages[usize::from(page)];
             *if newer == NONE { &mut page.newest } else { &mut self.links[newer as usize].older } = slot;
             *if older == NONE { &mut page.oldest } else { &mut self.links[older as usize].newer } = slot;
@@ -119,7 +119,7 @@ impl Pages {
     }
 
     /// The oldest slots of each page that overflows, from `page` on, move one page colder.
-    fn overflow(&mut self, slots: &[Slot], page: usize) {
+    fn overflow(&mut self, slots: &[CacheSlot], page: usize) {
         for page in page..self.pages.len() - 1 {
             while self.pages[page].bytes > self.pages[page].max_bytes {
                 let oldest = self.pages[page].oldest;
@@ -129,17 +129,17 @@ impl Pages {
         }
     }
 
-    fn attach(&mut self, slots: &[Slot], slot: u32, page: usize) {
+    fn attach(&mut self, slots: &[CacheSlot], slot: u32, page: usize) {
         let list = &mut self.pages[page];
         let older = std::mem::replace(&mut list.newest, slot);
         list.keys += 1;
         list.bytes += bytes(slots, slot);
         *if older == NONE { &mut list.oldest } else { &mut self.links[older as usize].newer } = slot;
-        self.links[slot as usize] = Link { newer: NONE, older, page: page as u8 };
+        self.links[slot as usize] = SlotLink { newer: NONE, older, page: page as u8 };
     }
 
-    fn detach(&mut self, slots: &[Slot], slot: u32) {
-        let Link { newer, older, page } = self.links[slot as usize];
+    fn detach(&mut self, slots: &[CacheSlot], slot: u32) {
+        let SlotLink { newer, older, page } = self.links[slot as usize];
         let list = &mut self.pages[usize::from(page)];
         list.keys -= 1;
         list.bytes -= bytes(slots, slot);
@@ -148,28 +148,28 @@ impl Pages {
     }
 }
 
-fn bytes(slots: &[Slot], slot: u32) -> u64 {
-    size_of::<Slot>() as u64 + slots[slot as usize].allocated_bytes()
+fn bytes(slots: &[CacheSlot], slot: u32) -> u64 {
+    size_of::<CacheSlot>() as u64 + slots[slot as usize].allocated_bytes()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::item::Item;
+    use super::super::item::CachedItem;
     use super::*;
     use crate::Value;
 
     /// Slots of equal size, and pages that hold so many of them.
-    fn pages(capacities: &[u32]) -> (Vec<Slot>, Pages) {
-        let bytes = size_of::<Slot>() as u64 + slot(0).allocated_bytes();
+    fn pages(capacities: &[u32]) -> (Vec<CacheSlot>, Pages) {
+        let bytes = size_of::<CacheSlot>() as u64 + slot(0).allocated_bytes();
         let all: u32 = capacities.iter().sum();
         (Vec::new(), Pages::new(capacities, bytes * u64::from(all)))
     }
 
-    fn slot(tag: u32) -> Slot {
-        Slot::new(tag, Item::new(b"k", Value::of("v"), 1))
+    fn slot(tag: u32) -> CacheSlot {
+        CacheSlot::new(tag, CachedItem::new(b"k", Value::of("v"), 1))
     }
 
-    fn enter(slots: &mut Vec<Slot>, pages: &mut Pages, count: u32) {
+    fn enter(slots: &mut Vec<CacheSlot>, pages: &mut Pages, count: u32) {
         for _ in 0..count {
             slots.push(slot(slots.len() as u32));
             pages.enter(slots);
@@ -177,8 +177,8 @@ mod tests {
     }
 
     /// The tags in each page, from the newest to the oldest, and in reverse from the oldest to the newest.
-    fn lists(slots: &[Slot], pages: &Pages) -> Vec<Vec<u32>> {
-        let list = |page: &Page| {
+    fn lists(slots: &[CacheSlot], pages: &Pages) -> Vec<Vec<u32>> {
+        let list = |page: &SlruPage| {
             let (mut found, mut at) = (Vec::new(), page.newest);
             while at != NONE {
                 found.push(at);
@@ -237,7 +237,7 @@ mod tests {
         enter(&mut slots, &mut pages, 2);
         pages.hit(&slots, 0);
         let old = slots[0].allocated_bytes();
-        slots[0] = Slot::new(0, Item::new(b"k", Value::of(vec![0; 500]), 1));
+        slots[0] = CacheSlot::new(0, CachedItem::new(b"k", Value::of(vec![0; 500]), 1));
         pages.resized(&slots, 0, old);
         assert_eq!(lists(&slots, &pages), [vec![], vec![], vec![0, 1]]);
         pages.hit(&slots, 0);

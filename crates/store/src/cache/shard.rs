@@ -1,4 +1,5 @@
-//! One part of a cache's keys, under one lock: the slots of the keys, dense in one array, and the tables that find them.
+//! One part of a cache's keys, under one lock: the slots of the keys, dense in one array, and
+//! the tables that find them.
 //!
 //! Invariants
 //! - Each slot is in the index; in the heap of expiries if it expires; in one page if the policy is `slru`.
@@ -12,13 +13,13 @@ use fastrand::Rng;
 
 use super::eviction::Eviction;
 use super::expiry::Expiries;
-use super::index::Index;
-use super::item::{Item, NEVER, Slot};
+use super::index::SlotIndex;
+use super::item::{CacheSlot, CachedItem, NEVER};
 use super::pages::Pages;
-use super::time::Moment;
-use crate::{Entry, Value};
+use super::time::TransactionTime;
+use crate::{KeyEntry, Value};
 
-const SLOT_BYTES: u64 = size_of::<Slot>() as u64;
+const SLOT_BYTES: u64 = size_of::<CacheSlot>() as u64;
 /// The clock is read once in so many uses of a shard's keys.
 const USES_A_TICK: u64 = 64;
 /// Versions that a shard takes from the cache's counter at once, so that shards don't compete for it.
@@ -26,7 +27,7 @@ const VERSIONS_AT_ONCE: u64 = 1_024;
 /// Slots that an array has at least.
 const MIN_SLOTS: usize = 8;
 
-/// What has happened in a shard since it was made.
+/// The counters of a shard since it was made.
 #[derive(Debug, Default, Clone, Copy)]
 pub(super) struct Counters {
     pub(super) hits: u64,
@@ -37,9 +38,9 @@ pub(super) struct Counters {
 
 /// The part of the keys; see the head of this file.
 #[derive(Debug)]
-pub(super) struct Shard {
-    index: Index,
-    pub(super) slots: Vec<Slot>,
+pub(super) struct CacheShard {
+    index: SlotIndex,
+    pub(super) slots: Vec<CacheSlot>,
     pub(super) expiries: Expiries,
     pub(super) pages: Option<Pages>,
     pub(super) rng: Rng,
@@ -51,10 +52,10 @@ pub(super) struct Shard {
     uses: u64,
 }
 
-impl Shard {
+impl CacheShard {
     pub(super) fn new(pages: Option<Pages>) -> Self {
         Self {
-            index: Index::default(),
+            index: SlotIndex::default(),
             slots: Vec::new(),
             expiries: Expiries::default(),
             pages,
@@ -79,7 +80,7 @@ impl Shard {
 
     /// The slot of a key; one that has expired is removed.
     #[inline]
-    pub(super) fn find_live(&mut self, tag: u32, key: &[u8], moment: &Moment<'_>) -> Option<u32> {
+    pub(super) fn find_live(&mut self, tag: u32, key: &[u8], moment: &TransactionTime<'_>) -> Option<u32> {
         let slot = self.find(tag, key)?;
         if self.slots[slot as usize].expiry == NEVER || !moment.has_passed(self.expires_ms(slot)) {
             return Some(slot);
@@ -96,7 +97,13 @@ impl Shard {
 
     /// Reads a key: a hit, or a miss.
     #[inline]
-    pub(super) fn get(&mut self, tag: u32, key: &[u8], eviction: &Eviction, moment: &Moment<'_>) -> Option<Value> {
+    pub(super) fn get(
+        &mut self,
+        tag: u32,
+        key: &[u8],
+        eviction: &Eviction,
+        moment: &TransactionTime<'_>,
+    ) -> Option<Value> {
         let Some(slot) = self.find_live(tag, key, moment) else {
             self.counters.misses += 1;
             return None;
@@ -106,13 +113,13 @@ impl Shard {
         Some(self.slots[slot as usize].value(self.expires_ms(slot)))
     }
 
-    pub(super) fn entry(&self, slot: u32) -> Entry {
+    pub(super) fn entry(&self, slot: u32) -> KeyEntry {
         self.slots[slot as usize].entry(self.expires_ms(slot))
     }
 
     /// Notes that a key was used.
     #[inline]
-    pub(super) fn used(&mut self, slot: u32, eviction: &Eviction, moment: &Moment<'_>) {
+    pub(super) fn used(&mut self, slot: u32, eviction: &Eviction, moment: &TransactionTime<'_>) {
         self.uses += 1;
         if self.uses.is_multiple_of(USES_A_TICK) {
             moment.ms();
@@ -157,9 +164,16 @@ impl Shard {
         (self.slots.capacity() / 8).max(MIN_SLOTS)
     }
 
-    /// Adds an item whose key is not there. If the array of slots must grow, it may take `spare_bytes` more than it
-    /// must.
-    pub(super) fn insert(&mut self, tag: u32, item: Item, eviction: &Eviction, moment: &Moment<'_>, spare_bytes: u64) {
+    /// Adds an item whose key is not there. If the array of slots must grow, it may take
+    /// `spare_bytes` more than it must.
+    pub(super) fn insert(
+        &mut self,
+        tag: u32,
+        item: CachedItem,
+        eviction: &Eviction,
+        moment: &TransactionTime<'_>,
+        spare_bytes: u64,
+    ) {
         if self.slots.len() == self.slots.capacity() {
             let (least, half) = (self.least_growth(), self.slots.capacity() / 2);
             let extra = half.saturating_sub(least) as u64 * self.slot_bytes();
@@ -172,7 +186,7 @@ impl Shard {
         let slot = self.slots.len() as u32;
         assert!(slot < NEVER, "a shard holds fewer than 2^32 - 1 keys");
         let expires_ms = item.expires_ms;
-        self.slots.push(Slot::new(tag, item));
+        self.slots.push(CacheSlot::new(tag, item));
         self.item_bytes += self.slots[slot as usize].allocated_bytes();
         self.index.insert(tag, slot);
         self.expiries.set(&mut self.slots, slot, expires_ms);
@@ -184,11 +198,11 @@ impl Shard {
 
     /// Gives a slot another item of the same key. Returns the old one.
     #[inline]
-    pub(super) fn replace(&mut self, slot: u32, item: Item) -> Item {
+    pub(super) fn replace(&mut self, slot: u32, item: CachedItem) -> CachedItem {
         let old_expires_ms = self.expires_ms(slot);
         let expires_ms = item.expires_ms;
         let at = &mut self.slots[slot as usize];
-        let mut new = Slot::new(at.tag, item);
+        let mut new = CacheSlot::new(at.tag, item);
         (new.access, new.expiry) = (at.access, at.expiry);
         let new_bytes = new.allocated_bytes();
         let old = std::mem::replace(at, new);
@@ -202,7 +216,7 @@ impl Shard {
     }
 
     /// Removes the key in a slot; the last slot gets its number.
-    pub(super) fn remove(&mut self, slot: u32) -> Item {
+    pub(super) fn remove(&mut self, slot: u32) -> CachedItem {
         let expires_ms = self.expires_ms(slot);
         self.expiries.set(&mut self.slots, slot, None);
         if let Some(pages) = &mut self.pages {
@@ -226,7 +240,7 @@ impl Shard {
     }
 
     /// Removes the key that has expired before all others.
-    pub(super) fn remove_expired(&mut self, moment: &Moment<'_>) -> Option<Item> {
+    pub(super) fn remove_expired(&mut self, moment: &TransactionTime<'_>) -> Option<CachedItem> {
         let (slot, at_ms) = self.expiries.first()?;
         if !moment.has_passed(Some(at_ms)) {
             return None;
@@ -244,8 +258,8 @@ impl Shard {
         (std::mem::take(&mut self.slots), tables, pages)
     }
 
-    /// Visits the keys of some of the index's buckets; see [`Index::walk`].
-    pub(super) fn walk(&self, from: u64, buckets: usize, mut visit: impl FnMut(u32, &Slot)) -> u64 {
+    /// Visits the keys of some of the index's buckets; see [`SlotIndex::walk`].
+    pub(super) fn walk(&self, from: u64, buckets: usize, mut visit: impl FnMut(u32, &CacheSlot)) -> u64 {
         self.index.walk(from, buckets, |slot| visit(slot, &self.slots[slot as usize]))
     }
 
@@ -271,7 +285,7 @@ impl Shard {
     /// Checks the invariants, and that the held bytes are the sum of the allocations.
     #[cfg(test)]
     pub(super) fn check(&self) {
-        let items: u64 = self.slots.iter().map(Slot::allocated_bytes).sum();
+        let items: u64 = self.slots.iter().map(CacheSlot::allocated_bytes).sum();
         assert_eq!(self.item_bytes, items);
         assert_eq!(self.settled_bytes, self.held_bytes());
         for (number, slot) in self.slots.iter().enumerate() {

@@ -2,14 +2,14 @@
 
 use serde::Serialize;
 
-use super::shard::Shard;
+use super::shard::CacheShard;
 
 /// Statistics of one shard. Counters run from the start of the cache.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct ShardStats {
     /// Reads that found their key.
     pub hits: u64,
-    /// Reads that did not.
+    /// Reads that found no key, or an expired one.
     pub misses: u64,
     /// Keys removed to make room, those that had expired not among them.
     pub evictions: u64,
@@ -28,12 +28,12 @@ pub struct ShardStats {
 /// Statistics of one page of a shard.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct PageStats {
-    /// Keys in the page.
+    /// Number of keys in the page.
     pub keys: u64,
     /// Bytes of their items and slots.
     pub bytes: u64,
-    /// Bytes at which the page pushes its oldest keys to the next colder one; the coldest page has what the others
-    /// leave.
+    /// Bytes at which the page pushes its oldest keys to the next colder one; the coldest page
+    /// has what the others leave.
     pub max_bytes: u64,
 }
 
@@ -49,7 +49,7 @@ pub struct Keyspace {
 }
 
 impl ShardStats {
-    pub(super) fn of(shard: &Shard) -> Self {
+    pub(super) fn of(shard: &CacheShard) -> Self {
         let counters = shard.counters;
         let pages = shard.pages.iter().flat_map(|pages| pages.pages());
         Self {

@@ -187,22 +187,22 @@ fn an_empty_cache_holds_nothing_and_the_tables_shrink_with_it() {
 fn limits_are_told_with_the_value_and_the_limit() {
     let config = CacheConfig { max_bytes: 64 << 10, key_max_bytes: 10, value_max_bytes: 100, ..CacheConfig::default() };
     let cache = Fixture::with(config.clone());
-    let key = |length| Err(Refusal::Key { length, max_bytes: 10 }.into());
+    let key = |length| Err(WriteRefusal::Key { length, max_bytes: 10 }.into());
     for refused in ["", "\0key", "\0", "12345678901"] {
         assert_eq!(cache.put(refused, "v"), key(refused.len()));
     }
     assert_eq!(cache.put("1234567890", vec![0; 100]), Ok(()));
-    let large = Refusal::ValueTooLarge { length: 101, max_bytes: 100 };
+    let large = WriteRefusal::ValueTooLarge { length: 101, max_bytes: 100 };
     assert_eq!(cache.put("key", vec![0; 101]), Err(large.into()));
 
     let cache = Fixture::with(CacheConfig { value_max_bytes: 1 << 20, ..config });
-    let large = Refusal::ValueTooLarge { length: 40_000, max_bytes: 32 << 10 };
+    let large = WriteRefusal::ValueTooLarge { length: 40_000, max_bytes: 32 << 10 };
     assert_eq!(cache.put("key", vec![0; 40_000]), Err(large.into()));
     assert_eq!(cache.put("key", vec![0; 32_768]), Ok(()));
     let tags = vec!["x".repeat(60_000)];
     let attributes = Some(Arc::new(Attributes { tags, ..Attributes::default() }));
     let refused = cache.put_value("key", Value { attributes, ..Value::of("small") });
-    assert!(matches!(refused, Err(Interrupted::Refused(Refusal::ValueTooLarge { length: 60_000.., .. }))));
+    assert!(matches!(refused, Err(Interrupted::Refused(WriteRefusal::ValueTooLarge { length: 60_000.., .. }))));
     cache.check();
 }
 

@@ -28,8 +28,8 @@ impl Clock {
     }
 
     #[inline]
-    pub(super) fn moment(&self) -> Moment<'_> {
-        Moment { clock: self, ms: Cell::new(None) }
+    pub(super) fn moment(&self) -> TransactionTime<'_> {
+        TransactionTime { clock: self, ms: Cell::new(None) }
     }
 
     fn read(&self) -> i64 {
@@ -44,13 +44,13 @@ impl Clock {
 }
 
 /// The time of one transaction, the same from its first look at the clock to its end.
-pub(super) struct Moment<'a> {
+pub(super) struct TransactionTime<'a> {
     clock: &'a Clock,
     ms: Cell<Option<i64>>,
 }
 
-impl Moment<'_> {
-    /// Milliseconds since 1970-01-01T00:00:00Z.
+impl TransactionTime<'_> {
+    /// Reads the clock on the first call; milliseconds since 1970-01-01T00:00:00Z.
     #[inline]
     pub(super) fn ms(&self) -> i64 {
         let now_ms = self.ms.get().unwrap_or_else(|| self.clock.read());
@@ -87,7 +87,7 @@ impl Tick {
         u64::from(self.since(earlier)) * TICK_MS as u64
     }
 
-    /// Whole minutes, modulo 2^16.
+    /// Whole minutes since the start of the cache, modulo 2^16.
     pub(super) fn minute(self) -> u16 {
         (self.0 / TICKS_A_MINUTE) as u16
     }

@@ -6,12 +6,12 @@ use std::thread;
 use bytes::Bytes;
 use parking_lot::MutexGuard;
 
-use super::item::Item;
-use super::listing::{self, Page};
-use super::shard::Shard;
-use super::time::Moment;
+use super::item::CachedItem;
+use super::listing::{self, ShardScan};
+use super::shard::CacheShard;
+use super::time::TransactionTime;
 use super::{Cache, EvictionPolicy};
-use crate::{Entry, Interrupted, Refusal, Transaction, Value};
+use crate::{Interrupted, KeyEntry, Transaction, Value, WriteRefusal};
 
 /// Shards that are tried for a fuller one, before a shard that holds little evicts its own keys.
 const FULLER_SHARD_TRIES: usize = 4;
@@ -20,14 +20,14 @@ const BUSY_TRIES: usize = 64;
 
 /// The locks of a transaction, taken in the order of the shards.
 pub(super) enum Locked<'a> {
-    One(usize, MutexGuard<'a, Shard>),
+    One(usize, MutexGuard<'a, CacheShard>),
     /// The set of their numbers, and the shards.
-    Many(u64, Vec<MutexGuard<'a, Shard>>),
+    Many(u64, Vec<MutexGuard<'a, CacheShard>>),
 }
 
 impl Locked<'_> {
     #[inline]
-    fn get(&mut self, number: usize) -> Option<&mut Shard> {
+    fn get(&mut self, number: usize) -> Option<&mut CacheShard> {
         match self {
             Self::One(own, shard) => (*own == number).then_some(&mut **shard),
             Self::Many(set, shards) => {
@@ -38,37 +38,37 @@ impl Locked<'_> {
     }
 }
 
-/// How one change is taken back.
-struct Change {
+/// The state of one key before a change, by which the change is taken back.
+struct UndoRecord {
     shard: usize,
     tag: u32,
     /// The version that the change stored, if it stored one.
     stored: Option<u64>,
-    /// What was there before.
-    old: Option<Item>,
+    /// The item that the change replaced or removed.
+    old: Option<CachedItem>,
 }
 
 /// The changes of a transaction. The first one needs no allocation.
 #[derive(Default)]
-struct Changes {
-    first: Option<Change>,
-    others: Vec<Change>,
+struct UndoLog {
+    first: Option<UndoRecord>,
+    others: Vec<UndoRecord>,
 }
 
-impl Changes {
-    fn push(&mut self, change: Change) {
+impl UndoLog {
+    fn push(&mut self, change: UndoRecord) {
         match self.first {
             None => self.first = Some(change),
             Some(_) => self.others.push(change),
         }
     }
 
-    fn pop(&mut self) -> Option<Change> {
+    fn pop(&mut self) -> Option<UndoRecord> {
         self.others.pop().or_else(|| self.first.take())
     }
 }
 
-/// What became of the search for room.
+/// The outcome of the search for room.
 enum Evicted {
     Some,
     /// Nothing was found, but not all shards could be searched, since other transactions hold them.
@@ -79,17 +79,17 @@ enum Evicted {
 /// Reads and writes of the keys of a cache that take effect together; see [`Cache::transact_all`].
 pub struct CacheTransaction<'a> {
     cache: &'a Cache,
-    moment: Moment<'a>,
+    moment: TransactionTime<'a>,
     // Declared before the changes: old values are freed when the locks are gone.
     locked: Locked<'a>,
-    changes: Changes,
-    refusal: Option<Refusal>,
+    changes: UndoLog,
+    refusal: Option<WriteRefusal>,
 }
 
 impl<'a> CacheTransaction<'a> {
     #[inline]
     pub(super) fn new(cache: &'a Cache, locked: Locked<'a>) -> Self {
-        Self { cache, moment: cache.clock.moment(), locked, changes: Changes::default(), refusal: None }
+        Self { cache, moment: cache.clock.moment(), locked, changes: UndoLog::default(), refusal: None }
     }
 
     /// The keys there are; some may have expired.
@@ -102,7 +102,7 @@ impl<'a> CacheTransaction<'a> {
         self.len() == 0
     }
 
-    /// Deletes all keys.
+    /// Deletes all keys of the cache as part of the transaction.
     pub fn clear(&mut self) {
         for number in 0..self.cache.shards.len() {
             while let Some(last) = self.shard(number).slots.len().checked_sub(1) {
@@ -111,16 +111,16 @@ impl<'a> CacheTransaction<'a> {
         }
     }
 
-    /// Some keys; see [`Cache::scan`].
+    /// Lists some keys from a cursor on; see [`Cache::scan`].
     pub fn scan(&mut self, cursor: u64, count: usize) -> (u64, Vec<Bytes>) {
         let shards = self.cache.shards.len();
         listing::scan(shards, cursor, count, |number, from, left, keys| {
             let shard = self.locked.get(number).expect(LOCKED);
-            listing::page(shard, Page { from, left }, &self.moment, keys)
+            listing::page(shard, ShardScan { from, left }, &self.moment, keys)
         })
     }
 
-    /// A key at random.
+    /// A random key that has not expired; `None` if there is none.
     pub fn random_key(&mut self) -> Option<Bytes> {
         let (cache, mut keys) = (self.cache, self.len());
         while keys > 0 {
@@ -142,7 +142,7 @@ impl<'a> CacheTransaction<'a> {
 
     /// # Panics
     /// If the transaction was not begun with a key of this shard.
-    fn shard(&mut self, number: usize) -> &mut Shard {
+    fn shard(&mut self, number: usize) -> &mut CacheShard {
         self.locked.get(number).expect(LOCKED)
     }
 
@@ -164,10 +164,10 @@ impl<'a> CacheTransaction<'a> {
         let tag = shard.slots[slot as usize].tag;
         let old = Some(shard.remove(slot));
         shard.settle(&cache.total_bytes);
-        self.changes.push(Change { shard: number, tag, stored: None, old });
+        self.changes.push(UndoRecord { shard: number, tag, stored: None, old });
     }
 
-    fn try_put(&mut self, key: &[u8], value: Value) -> Result<(), Refusal> {
+    fn try_put(&mut self, key: &[u8], value: Value) -> Result<(), WriteRefusal> {
         self.cache.check(key, &value)?;
         let (number, tag, slot) = self.find(key);
         if self.moment.has_passed(value.expires_ms) {
@@ -180,7 +180,7 @@ impl<'a> CacheTransaction<'a> {
         let Self { cache, moment, locked, changes, .. } = self;
         let shard = locked.get(number).expect(LOCKED);
         let version = shard.next_version(&cache.versions);
-        let item = Item::new(key, value, version);
+        let item = CachedItem::new(key, value, version);
         let old = match slot {
             Some(slot) => {
                 let old = shard.replace(slot, item);
@@ -193,7 +193,7 @@ impl<'a> CacheTransaction<'a> {
             }
         };
         shard.settle(&cache.total_bytes);
-        changes.push(Change { shard: number, tag, stored: Some(version), old });
+        changes.push(UndoRecord { shard: number, tag, stored: Some(version), old });
         Ok(())
     }
 
@@ -205,8 +205,8 @@ impl<'a> CacheTransaction<'a> {
         mut slot: Option<u32>,
         key: &[u8],
         value: &Value,
-    ) -> Result<(Option<u32>, u64), Refusal> {
-        let (bytes, expires) = (Item::allocated_bytes(key, value), value.expires_ms.is_some());
+    ) -> Result<(Option<u32>, u64), WriteRefusal> {
+        let (bytes, expires) = (CachedItem::allocated_bytes(key, value), value.expires_ms.is_some());
         let (max_bytes, mut tries) = (self.cache.max_bytes, 0);
         loop {
             let shard = self.locked.get(number).expect(LOCKED);
@@ -228,7 +228,7 @@ impl<'a> CacheTransaction<'a> {
                     thread::yield_now();
                 }
                 Evicted::Busy | Evicted::None if cost <= 0 => return Ok((slot, 0)),
-                Evicted::Busy | Evicted::None => return Err(Refusal::CacheFull { max_bytes }),
+                Evicted::Busy | Evicted::None => return Err(WriteRefusal::CacheFull { max_bytes }),
             }
         }
     }
@@ -273,7 +273,7 @@ impl<'a> CacheTransaction<'a> {
     /// Takes back all changes. Evictions and expiries stay.
     fn undo(&mut self) {
         let Self { cache, moment, locked, changes, .. } = self;
-        while let Some(Change { shard, tag, stored, old }) = changes.pop() {
+        while let Some(UndoRecord { shard, tag, stored, old }) = changes.pop() {
             let shard = locked.get(shard).expect(LOCKED);
             let slot = stored.and_then(|version| shard.find_version(tag, version));
             match (slot, old) {
@@ -294,7 +294,7 @@ impl Transaction for CacheTransaction<'_> {
         self.moment.ms()
     }
 
-    fn entry(&mut self, key: &[u8]) -> Option<Entry> {
+    fn entry(&mut self, key: &[u8]) -> Option<KeyEntry> {
         let (number, _, slot) = self.find(key);
         slot.map(|slot| self.shard(number).entry(slot))
     }

@@ -25,9 +25,9 @@ pub struct CommandCounts {
 /// The figures of one command since the start.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CommandFigures {
-    /// Commands that succeeded.
+    /// Number of commands that succeeded.
     pub successes: u64,
-    /// Commands that failed.
+    /// Number of commands that did not succeed.
     pub failures: u64,
     /// Bytes that the client sent and received with them.
     pub bytes: u64,
@@ -36,7 +36,7 @@ pub struct CommandFigures {
 }
 
 impl CommandCounts {
-    /// Counts a command.
+    /// Counts a command with the bytes that it moved and the time that it took.
     pub fn count(&self, is_success: bool, bytes: u64, took: Duration) {
         let outcome = if is_success { &self.successes } else { &self.failures };
         outcome.fetch_add(1, Ordering::Relaxed);

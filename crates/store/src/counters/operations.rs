@@ -24,7 +24,7 @@ impl Default for Grid {
 }
 
 impl Grid {
-    /// What was counted since `earlier`.
+    /// The counts since `earlier` was taken.
     pub(crate) fn since(&self, earlier: &Self) -> Self {
         Self(array::from_fn(|row| array::from_fn(|column| self.0[row][column].saturating_sub(earlier.0[row][column]))))
     }
@@ -67,13 +67,11 @@ impl Default for OperationCounts {
 }
 
 impl OperationCounts {
-    /// Counts a success.
     pub(crate) fn succeeded(&self, took: Duration, bytes: u64) {
         self.successes.fetch_add(1, Ordering::Relaxed);
         self.measured(took, bytes, 1);
     }
 
-    /// Counts a failure.
     pub(crate) fn failed(&self) {
         self.failures.fetch_add(1, Ordering::Relaxed);
     }
@@ -88,7 +86,6 @@ impl OperationCounts {
         self.grid[row][column].fetch_add(weight, Ordering::Relaxed);
     }
 
-    /// The histogram now.
     pub(crate) fn grid(&self) -> Grid {
         Grid(array::from_fn(|row| array::from_fn(|column| self.grid[row][column].load(Ordering::Relaxed))))
     }

@@ -17,7 +17,7 @@ pub(crate) struct HotKey {
     pub(crate) key: Bytes,
     /// Bytes of the values that were read.
     pub(crate) bytes: u64,
-    /// Reads.
+    /// Number of reads of the key in the period.
     pub(crate) frequency: u64,
 }
 
@@ -78,7 +78,6 @@ impl TopKeys {
         }
     }
 
-    /// Begins a new period.
     pub(crate) fn next_period(&self) {
         let mut periods = self.periods.lock();
         periods.swap(0, 1);

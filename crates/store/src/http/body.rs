@@ -43,14 +43,14 @@ pub(super) fn segments(ranges: &[Range<u64>], size: u64, headers: &mut HeaderMap
 }
 
 /// The body of an answer with a large value.
-pub(super) struct Content {
+pub(super) struct ValueBody {
     pub(super) bucket: Arc<Bucket>,
     pub(super) key: Bytes,
     pub(super) manifest: Manifest,
     pub(super) segments: Vec<Segment>,
 }
 
-impl Content {
+impl ValueBody {
     /// Makes this the body of `response`. It is read as its client takes it.
     pub(super) fn send(self, response: &mut Response) {
         let Self { bucket, key, manifest, segments } = self;

@@ -1,8 +1,9 @@
 //! `POST /kv/{bucket}/_bulk`: many reads and writes in one request, each with an outcome of its own.
 //!
-//! The items of a partition go to its owner in order, in few transactions; partitions run side by side. So the items of one key
-//! take effect in order, and one append serves many. Nothing is promised across items: some may succeed and others not.
-//! Several writes of one key may become one record with the last value; then they have its version in common.
+//! The items of a partition go to its owner in order, in few transactions; partitions run side by side. So the
+//! items of one key take effect in order, and one append serves many. Nothing is promised across items: some
+//! may succeed and others not. Several writes of one key may become one record with the last value; then they
+//! have its version in common.
 
 mod item;
 mod run;
@@ -17,7 +18,7 @@ use millstream_log::AckLevel;
 use millstream_types::Role;
 use serde_json::json;
 
-use self::item::Item;
+use self::item::BulkItem;
 use super::problems::{bad_parameter, problem};
 use super::query::parameters;
 use super::{BUCKET, TIMEOUT};
@@ -87,10 +88,10 @@ fn level(query: Option<&str>) -> Result<Option<AckLevel>, Problem> {
 }
 
 /// A line of the body by its number, counted from 1.
-type Line = (usize, Result<Item, Problem>);
+type NumberedItem = (usize, Result<BulkItem, Problem>);
 
 /// Parses the lines of a body. What is wrong with one is its own outcome.
-fn parse(body: &[u8], check_key: impl Fn(&[u8]) -> Result<(), Problem>) -> Result<Vec<Line>, Problem> {
+fn parse(body: &[u8], check_key: impl Fn(&[u8]) -> Result<(), Problem>) -> Result<Vec<NumberedItem>, Problem> {
     let lines = body.split(|byte| *byte == b'\n').enumerate();
     let filled = lines.filter(|(_, line)| !line.trim_ascii().is_empty());
     let mut items = Vec::new();
@@ -101,7 +102,7 @@ fn parse(body: &[u8], check_key: impl Fn(&[u8]) -> Result<(), Problem>) -> Resul
                 .rule(format!("a request has at most {LINES_MAX}"))
                 .remedy("send them in several requests"));
         }
-        let item = Item::parse(line).and_then(|item| check_key(&item.key).map(|()| item));
+        let item = BulkItem::parse(line).and_then(|item| check_key(&item.key).map(|()| item));
         items.push((at + 1, item));
     }
     Ok(items)

@@ -8,8 +8,8 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use millstream_http::{Answer, Problem, Request, Unread};
 
-use super::conditions::{Conditions, etag};
-use super::parameters::{Parameters, text};
+use super::conditions::{Preconditions, etag};
+use super::parameters::{WriteParameters, text};
 use super::problems::{bad_parameter, no_such_key, problem};
 use super::target::cached_target;
 use crate::{CacheBucket, Error, Interrupted, Store, Value};
@@ -33,7 +33,7 @@ pub(super) fn or(
 
 /// `GET /kv/{bucket}/{key}`
 pub(super) fn get(bucket: &CacheBucket, key: Bytes, request: &Request<'_>) -> Result<Answer, Unread> {
-    let conditions = Conditions::of(request.headers())?;
+    let conditions = Preconditions::of(request.headers())?;
     let (value, version) = bucket.cache().transact(&[&key], |transaction| {
         let version = transaction.entry(&key).and_then(|entry| entry.version);
         (transaction.get(&key), version)
@@ -58,7 +58,7 @@ pub(super) fn get(bucket: &CacheBucket, key: Bytes, request: &Request<'_>) -> Re
 
 /// `PUT /kv/{bucket}/{key}`
 pub(super) fn put(bucket: &CacheBucket, key: Bytes, request: &Request<'_>) -> Result<Answer, Unread> {
-    let (parameters, conditions) = (Parameters::of(request)?, Conditions::of(request.headers())?);
+    let (parameters, conditions) = (WriteParameters::of(request)?, Preconditions::of(request.headers())?);
     if parameters.offset.is_some() {
         let problem = bad_parameter("offset", "", "a cache bucket takes whole values");
         return Err(problem.remedy("use a durable bucket, or SETRANGE of the Redis protocol").into());
@@ -99,7 +99,7 @@ pub(super) fn put(bucket: &CacheBucket, key: Bytes, request: &Request<'_>) -> Re
 
 /// `DELETE /kv/{bucket}/{key}`
 pub(super) fn delete(bucket: &CacheBucket, key: Bytes, request: &Request<'_>) -> Result<Answer, Unread> {
-    let conditions = Conditions::of(request.headers())?;
+    let conditions = Preconditions::of(request.headers())?;
     let outcome = bucket.cache().transact(&[&key], |transaction| {
         let version = transaction.entry(&key).and_then(|entry| entry.version);
         match conditions.unmet_by(version) {

@@ -8,7 +8,7 @@ use super::parameters::{text, time_ms};
 use super::problems::bad_parameter;
 use crate::{Interrupted, OwnerTransaction, Transaction};
 
-/// Versions in a header.
+/// The versions that `If-Match` or `If-None-Match` lists.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Versions {
     /// `*`
@@ -48,7 +48,7 @@ pub(super) fn etag(version: u64) -> HeaderValue {
 
 /// The conditions of a request.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Conditions {
+pub(super) struct Preconditions {
     pub(super) if_match: Option<Versions>,
     pub(super) if_none_match: Option<Versions>,
     timestamp_before_ms: Option<i64>,
@@ -70,7 +70,7 @@ pub(super) struct Unmet {
     time_ms: Option<i64>,
 }
 
-impl Conditions {
+impl Preconditions {
     pub(super) fn of(headers: Headers<'_>) -> Result<Self, Problem> {
         let versions = |name: &str| text(headers, name).map(Versions::parse);
         let timestamp_before_ms = match text(headers, "x-if-timestamp-before") {

@@ -8,9 +8,8 @@ use millstream_http::{BodyStream, Headers, Problem, Request};
 
 use super::parameters::text;
 use super::problems::{bad_parameter, problem};
-use crate::{Bucket, CHUNK_BYTES, ChunkWriter, Quotas, Refusal, WrittenPart};
+use crate::{Bucket, CHUNK_BYTES, ChunkWriter, Quotas, WriteRefusal, WrittenPart};
 
-/// Bytes of an MD5.
 const MD5_BYTES: usize = 16;
 
 /// The length that a request announces for its body; `None` if it does not.
@@ -28,7 +27,7 @@ pub(super) fn check_announced(bucket: &Bucket, request: &Request<'_>) -> Result<
     let Quotas { value_max_bytes, .. } = bucket.config().quotas;
     match (announced(request), value_max_bytes) {
         (Some(length), Some(max_bytes)) if length > max_bytes => {
-            Err(problem(&Refusal::ValueTooLarge { length, max_bytes }.into()))
+            Err(problem(&WriteRefusal::ValueTooLarge { length, max_bytes }.into()))
         }
         _ => Ok(()),
     }
@@ -83,7 +82,7 @@ impl BodyCheck {
 pub(super) struct Incoming {
     body: BodyStream,
     check: BodyCheck,
-    /// Bytes of its beginning.
+    /// The beginning of the body, as far as it was read to find out its size.
     first: BytesMut,
 }
 

@@ -12,7 +12,7 @@ use serde_json::json;
 use super::key_line::{KeyLine, VALUE_SHOWN_MAX_BYTES};
 use super::pages::{PIECE_BYTES, PIECE_KEYS, Pages, answer, next_line};
 use super::parameters::time_ms;
-use super::position::Position;
+use super::position::PartitionOffsets;
 use super::problems::{bad_parameter, problem};
 use super::query::{encoded, parameters};
 use super::records::{change, readable, undecodable};
@@ -44,7 +44,7 @@ pub(super) fn route(store: &Arc<Store>) -> Route {
 
 /// The parameters of an iteration.
 #[derive(Debug)]
-struct Asked {
+struct IterateQuery {
     from_ms: Option<i64>,
     to_ms: Option<i64>,
     from: Option<(u32, u64)>,
@@ -52,7 +52,7 @@ struct Asked {
     with_values: bool,
 }
 
-impl Asked {
+impl IterateQuery {
     fn read(query: Option<&str>) -> Result<Self, Problem> {
         let mut asked = Self { from_ms: None, to_ms: None, from: None, limit: LIMIT, with_values: false };
         for parameter in parameters(query) {
@@ -61,7 +61,7 @@ impl Asked {
                 "ts_from" => asked.from_ms = Some(time_ms("ts_from", &text)?),
                 "ts_to" => asked.to_ms = Some(time_ms("ts_to", &text)?),
                 "from" => {
-                    let position = text.parse::<Position>().ok();
+                    let position = text.parse::<PartitionOffsets>().ok();
                     let [pair] = *position.as_ref().map(|position| &position.0[..]).unwrap_or_default() else {
                         return Err(bad_parameter("from", &text, "it is one partition:offset pair such as 0:17"));
                     };
@@ -101,7 +101,7 @@ async fn iterate(
     RawQuery(query): RawQuery,
 ) -> Result<Response, Problem> {
     let bucket = store.bucket(&caller.tenant, &name).map_err(|error| problem(&error))?;
-    let asked = Asked::read(query.as_deref())?;
+    let asked = IterateQuery::read(query.as_deref())?;
     let ends: Vec<u64> = bucket.partitions().iter().map(|partition| partition.offsets().tail.0).collect();
     let (partition, next) = match asked.from {
         Some((partition, _)) if partition as usize >= ends.len() => {
@@ -115,11 +115,10 @@ async fn iterate(
     answer(Iteration { bucket, name, asked, ends, partition, next, left }).await
 }
 
-/// An iteration in progress.
 struct Iteration {
     bucket: Arc<Bucket>,
     name: String,
-    asked: Asked,
+    asked: IterateQuery,
     /// The ends of the partitions when it began.
     ends: Vec<u64>,
     partition: u32,
@@ -233,11 +232,11 @@ mod tests {
 
     #[test]
     fn the_target_of_the_next_page_asks_for_the_same() {
-        let asked = Asked::read(Some("ts_from=1970-01-01T00:00:01Z&ts_to=2000&limit=7&values=true")).unwrap();
+        let asked = IterateQuery::read(Some("ts_from=1970-01-01T00:00:01Z&ts_to=2000&limit=7&values=true")).unwrap();
         assert!(!asked.covers(999) && asked.covers(1_000) && asked.covers(1_999) && !asked.covers(2_000));
         let next = asked.next("things", 2, 17);
         assert_eq!(next, "/kv/things/_iterate?from=2:17&ts_from=1000&ts_to=2000&values=true&limit=7");
-        let again = Asked::read(next.split_once('?').map(|(_, query)| query)).unwrap();
+        let again = IterateQuery::read(next.split_once('?').map(|(_, query)| query)).unwrap();
         assert_eq!((again.from, again.limit, again.with_values), (Some((2, 17)), 7, true));
     }
 
@@ -249,7 +248,7 @@ mod tests {
             ("from=0:1,1:2", "one partition:offset pair"),
             ("prefix=a", "ts_from, ts_to, from, limit and values"),
         ] {
-            let refused = Asked::read(Some(query)).unwrap_err();
+            let refused = IterateQuery::read(Some(query)).unwrap_err();
             assert!(refused.text().contains(rule), "{query}: {}", refused.text());
         }
     }

@@ -10,7 +10,7 @@ use millstream_types::iso_time;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use crate::{Listed, Stored};
+use crate::{Listed, StoredValue};
 
 /// Largest value that a line holds. A larger one is left out, and `value_omitted` is true.
 pub(super) const VALUE_SHOWN_MAX_BYTES: usize = 64 << 10;
@@ -55,7 +55,7 @@ impl<'a> KeyLine<'a> {
         Self { key, key_base64, ..Self::default() }
     }
 
-    /// What a listing knows of a key.
+    /// The line of a key as a listing knows it.
     pub(super) fn of_listed(key: &'a [u8], listed: &'a Listed) -> Self {
         Self {
             version: Some(listed.version),
@@ -68,8 +68,8 @@ impl<'a> KeyLine<'a> {
         }
     }
 
-    /// What a record holds beside the value.
-    pub(super) fn of_stored(key: &'a [u8], stored: &'a Stored, version: Option<u64>) -> Self {
+    /// The line of a key as its record has it, without the value.
+    pub(super) fn of_stored(key: &'a [u8], stored: &'a StoredValue, version: Option<u64>) -> Self {
         let mut line = Self {
             version,
             length: Some(stored.length()),
@@ -86,7 +86,7 @@ impl<'a> KeyLine<'a> {
     }
 
     /// Adds the value if it has at most `max_bytes`.
-    pub(super) fn with_value(mut self, stored: &'a Stored, max_bytes: usize) -> Self {
+    pub(super) fn with_value(mut self, stored: &'a StoredValue, max_bytes: usize) -> Self {
         let bytes = &stored.value.bytes;
         if stored.large.is_some() || bytes.len() > max_bytes {
             self.value_omitted = true;
@@ -147,10 +147,11 @@ mod tests {
             tags: vec!["a".to_owned()],
         };
         let value = Value { bytes: Bytes::from_static(b"x\"y"), expires_ms: Some(2_000), attributes: None };
-        let bare = Stored { value, large: None, written_ms: 1_000 };
-        let full = Stored { value: Value { attributes: Some(Arc::new(attributes)), ..bare.value.clone() }, ..bare };
-        let binary = Stored { value: Value::of(&b"\xff"[..]), ..bare };
-        let large = Stored { large: Some(9), ..binary.clone() };
+        let bare = StoredValue { value, large: None, written_ms: 1_000 };
+        let full =
+            StoredValue { value: Value { attributes: Some(Arc::new(attributes)), ..bare.value.clone() }, ..bare };
+        let binary = StoredValue { value: Value::of(&b"\xff"[..]), ..bare };
+        let large = StoredValue { large: Some(9), ..binary.clone() };
         for (line, expected) in [
             (KeyLine::of_key(b"k"), r#"{"key":"k"}"#),
             (

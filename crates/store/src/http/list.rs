@@ -13,7 +13,7 @@ use super::pages::{PIECE_BYTES, PIECE_KEYS, Pages, answer, next_line};
 use super::problems::{bad_parameter, problem};
 use super::query::{encoded, parameters};
 use super::{BUCKET, READ_LIMITS};
-use crate::key_merge::{KeyMerge, Selection, Step};
+use crate::key_merge::{KeyMerge, MergeStep, Selection};
 use crate::{Bucket, Error, Store};
 
 /// Keys of a page that names no limit.
@@ -41,13 +41,13 @@ pub(super) fn route(store: &Arc<Store>) -> Route {
 
 /// The parameters of a listing.
 #[derive(Debug)]
-struct Asked {
+struct ListQuery {
     selection: Selection,
     limit: u64,
     with_values: bool,
 }
 
-impl Asked {
+impl ListQuery {
     fn read(query: Option<&str>) -> Result<Self, Problem> {
         let mut asked = Self { selection: Selection::default(), limit: LIMIT, with_values: false };
         for parameter in parameters(query) {
@@ -90,17 +90,16 @@ async fn list(
     RawQuery(query): RawQuery,
 ) -> Result<Response, Problem> {
     let bucket = store.bucket(&caller.tenant, &name).map_err(|error| problem(&error))?;
-    let asked = Asked::read(query.as_deref())?;
+    let asked = ListQuery::read(query.as_deref())?;
     let merge = KeyMerge::new(bucket.partitions().len() as u32, asked.selection.clone());
     let left = asked.limit;
     answer(Listing { bucket, name, asked, merge, left }).await
 }
 
-/// A listing in progress.
 struct Listing {
     bucket: Arc<Bucket>,
     name: String,
-    asked: Asked,
+    asked: ListQuery,
     merge: KeyMerge,
     /// Keys and prefixes that the page may still have.
     left: u64,
@@ -115,18 +114,18 @@ impl Pages for Listing {
         let now_ms = self.bucket.now_ms();
         for _ in 0..PIECE_KEYS {
             let line = match self.merge.step(&*self.bucket, now_ms)? {
-                Step::PassedOver => return Ok(true),
-                Step::End => {
+                MergeStep::PassedOver => return Ok(true),
+                MergeStep::End => {
                     lines.push_str(&next_line(None));
                     return Ok(false);
                 }
-                Step::Key(start, _) | Step::Prefix(start) if self.left == 0 => {
+                MergeStep::Key(start, _) | MergeStep::Prefix(start) if self.left == 0 => {
                     lines.push_str(&next_line(Some(self.asked.next(&self.name, &start))));
                     return Ok(false);
                 }
-                Step::Prefix(prefix) => prefix_json(&prefix),
-                Step::Key(key, listed) if !self.asked.with_values => KeyLine::of_listed(&key, &listed).json(),
-                Step::Key(key, _) => match self.bucket.read_blocking(&key)? {
+                MergeStep::Prefix(prefix) => prefix_json(&prefix),
+                MergeStep::Key(key, listed) if !self.asked.with_values => KeyLine::of_listed(&key, &listed).json(),
+                MergeStep::Key(key, _) => match self.bucket.read_blocking(&key)? {
                     Some(found) => KeyLine::of_stored(&key, &found.stored, Some(found.version))
                         .with_value(&found.stored, VALUE_SHOWN_MAX_BYTES)
                         .json(),
@@ -151,11 +150,11 @@ mod tests {
 
     #[test]
     fn the_target_of_the_next_page_asks_for_the_same() {
-        let asked = Asked::read(Some("prefix=a%20b/&start=x&limit=7&delimiter=/&values=true")).unwrap();
+        let asked = ListQuery::read(Some("prefix=a%20b/&start=x&limit=7&delimiter=/&values=true")).unwrap();
         assert_eq!(asked.selection.prefix, b"a b/");
         let next = asked.next("things", b"a b/\xff");
         assert_eq!(next, "/kv/things?start=a%20b/%FF&prefix=a%20b/&delimiter=/&values=true&limit=7");
-        let again = Asked::read(next.split_once('?').map(|(_, query)| query)).unwrap();
+        let again = ListQuery::read(next.split_once('?').map(|(_, query)| query)).unwrap();
         assert_eq!(again.selection.start, b"a b/\xff");
         assert_eq!((again.limit, again.with_values, again.selection.prefix), (7, true, b"a b/".to_vec()));
     }
@@ -169,7 +168,7 @@ mod tests {
             ("prefx=a", "prefix, start, limit, delimiter and values"),
             (&format!("delimiter={}", "x".repeat(65)), "at most 64 bytes"),
         ] {
-            let refused = Asked::read(Some(query)).unwrap_err();
+            let refused = ListQuery::read(Some(query)).unwrap_err();
             assert!(refused.text().contains(rule), "{query}: {}", refused.text());
         }
     }

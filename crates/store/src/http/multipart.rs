@@ -12,20 +12,20 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::PART_MAX_BYTES;
-use super::conditions::Conditions;
+use super::conditions::Preconditions;
 use super::incoming::{BodyCheck, Incoming, announced, check_announced, is_small, too_large};
-use super::parameters::{PART_REMEDY, PART_RULE, Parameters};
+use super::parameters::{PART_REMEDY, PART_RULE, WriteParameters};
 use super::problems::{bad_parameter, problem};
-use super::target::Target;
+use super::target::KeyTarget;
 use super::write::{Written, transact};
 use crate::{
-    Bucket, ChunkWriter, OwnerTransaction, PART_NUMBER_MAX, PartRecord, Refusal, Transaction, Upload, UploadId,
+    Bucket, ChunkWriter, OwnerTransaction, PART_NUMBER_MAX, PartRecord, Transaction, Upload, UploadId, WriteRefusal,
     WrittenPart, add_part, begin, commit,
 };
 
 /// `POST …?uploads`: begins an upload.
-pub(super) fn start(target: Target, parameters: Parameters) -> Answer {
-    let Target { bucket, key } = target;
+pub(super) fn start(target: KeyTarget, parameters: WriteParameters) -> Answer {
+    let KeyTarget { bucket, key } = target;
     Answer::later(async move {
         let upload = bucket.upload(&key, UploadId::random());
         let (id, partition) = (upload.id, bucket.partition_of(&key));
@@ -40,8 +40,8 @@ pub(super) fn start(target: Target, parameters: Parameters) -> Answer {
 }
 
 /// `GET …?uploads`: lists the open uploads of the key.
-pub(super) fn list(target: Target) -> Answer {
-    let Target { bucket, key } = target;
+pub(super) fn list(target: KeyTarget) -> Answer {
+    let KeyTarget { bucket, key } = target;
     Answer::later(async move {
         let shown = |(id, begun_ms): (UploadId, i64)| json!({"upload": id.to_string(), "begun": iso_time(begun_ms)});
         match bucket.uploads_of(&key).await {
@@ -52,7 +52,7 @@ pub(super) fn list(target: Target) -> Answer {
 }
 
 /// `DELETE …?upload=ID`: gives an upload up.
-pub(super) fn give_up(target: &Target, parameters: &Parameters, id: &str) -> Result<Answer, Problem> {
+pub(super) fn give_up(target: &KeyTarget, parameters: &WriteParameters, id: &str) -> Result<Answer, Problem> {
     let (bucket, level) = (Arc::clone(&target.bucket), parameters.level);
     let upload = open_upload(target, id)?;
     Ok(Answer::later(async move {
@@ -66,9 +66,9 @@ pub(super) fn give_up(target: &Target, parameters: &Parameters, id: &str) -> Res
 
 /// `PUT …?upload=ID&part=N`: writes a part.
 pub(super) fn put_part(
-    target: &Target,
+    target: &KeyTarget,
     request: &Request<'_>,
-    parameters: Parameters,
+    parameters: WriteParameters,
     id: &str,
 ) -> Result<Answer, Unread> {
     let Some(number) = parameters.part.filter(|number| (1..=PART_NUMBER_MAX).contains(number)) else {
@@ -111,7 +111,7 @@ async fn add(
     bucket: &Bucket,
     upload: Upload,
     number: u32,
-    parameters: &Parameters,
+    parameters: &WriteParameters,
     written: WrittenPart,
 ) -> Result<Response, Problem> {
     let part = PartRecord::of(&written.piece).ok_or_else(|| Problem::internal("a part without a checksum"))?;
@@ -139,9 +139,9 @@ struct NamedPart {
 
 /// `POST …?commit=ID`: makes the parts the value. The body may list them.
 pub(super) fn finish(
-    target: &Target,
+    target: &KeyTarget,
     request: &Request<'_>,
-    parameters: Parameters,
+    parameters: WriteParameters,
     id: &str,
 ) -> Result<Answer, Unread> {
     if !is_small(request) {
@@ -155,7 +155,7 @@ pub(super) fn finish(
         .into());
     }
     let upload = open_upload(target, id)?;
-    let conditions = Conditions::of(request.headers())?;
+    let conditions = Preconditions::of(request.headers())?;
     let body = request.body_to_keep()?;
     BodyCheck::of(request.headers())?.whole(&body)?;
     let named: Option<Vec<NamedPart>> = if body.is_empty() { None } else { Some(parse_json(&body)?) };
@@ -169,8 +169,8 @@ pub(super) fn finish(
 async fn commit_parts(
     bucket: &Arc<Bucket>,
     upload: Upload,
-    parameters: &Parameters,
-    conditions: Conditions,
+    parameters: &WriteParameters,
+    conditions: Preconditions,
     named: Option<Vec<NamedPart>>,
 ) -> Result<Response, Problem> {
     let known = bucket.parts_of(&upload).await.map_err(|error| problem(&error))?;
@@ -231,13 +231,13 @@ fn chosen(known: &[(u32, PartRecord)], named: Option<Vec<NamedPart>>) -> Result<
     Ok(parts)
 }
 
-fn open_upload(target: &Target, id: &str) -> Result<Upload, Problem> {
+fn open_upload(target: &KeyTarget, id: &str) -> Result<Upload, Problem> {
     let upload = UploadId::parse(id).map(|id| target.bucket.upload(&target.key, id));
     upload.filter(|upload| target.bucket.is_open(upload)).ok_or_else(|| no_upload(id))
 }
 
 fn no_upload(id: &str) -> Problem {
-    let error = crate::Error::from(Refusal::NoUpload { upload: id.to_owned() });
+    let error = crate::Error::from(WriteRefusal::NoUpload { upload: id.to_owned() });
     Problem::new(Reason::Code(ErrorCode::NotFound), error.to_string())
         .value(id)
         .rule("an upload belongs to one key and is open until it is committed, given up or too old (store.upload_max_age_ms)")

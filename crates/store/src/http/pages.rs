@@ -1,8 +1,8 @@
 //! Long answers of NDJSON, made a piece at a time on the reading threads while the client takes them.
 //!
-//! A piece is bounded in bytes and in keys passed over, and the next is begun when the client has taken it. So a long answer
-//! takes constant memory, and each piece gives its thread back to the reads that wait. The last line of a complete answer is
-//! `{"next": …}`, or an `{"error": …}`; an answer without it was cut.
+//! A piece is bounded in bytes and in keys passed over, and the next is begun when the client has taken it. So a long
+//! answer takes constant memory, and each piece gives its thread back to the reads that wait. The last line of a
+//! complete answer is `{"next": …}`, or an `{"error": …}`; an answer without it was cut.
 
 use std::convert::Infallible;
 use std::sync::Arc;

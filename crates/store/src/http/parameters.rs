@@ -18,7 +18,7 @@ pub(super) const PART_REMEDY: &str = "number the parts in the order that their b
 
 /// The parameters of a write.
 #[derive(Debug, Default)]
-pub(super) struct Parameters {
+pub(super) struct WriteParameters {
     pub(super) level: Option<AckLevel>,
     pub(super) ttl_ms: Option<u64>,
     pub(super) offset: Option<u64>,
@@ -35,7 +35,7 @@ pub(super) struct Parameters {
     pub(super) attributes: Option<Arc<Attributes>>,
 }
 
-impl Parameters {
+impl WriteParameters {
     /// Reads the parameters of a request.
     pub(super) fn of(request: &Request<'_>) -> Result<Self, Problem> {
         let mut parameters = Self::default();

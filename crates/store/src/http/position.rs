@@ -7,16 +7,16 @@ const RULE: &str = "it is partition:offset pairs such as 0:17,1:4, as an event's
 
 /// The next offset to read, by partition.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(super) struct Position(pub(super) Vec<(u32, u64)>);
+pub(super) struct PartitionOffsets(pub(super) Vec<(u32, u64)>);
 
-impl Position {
+impl PartitionOffsets {
     /// The next offset of a partition, if the position names it.
     pub(super) fn offset(&self, partition: u32) -> Option<u64> {
         self.0.iter().find(|(number, _)| *number == partition).map(|(_, offset)| *offset)
     }
 }
 
-impl FromStr for Position {
+impl FromStr for PartitionOffsets {
     type Err = &'static str;
 
     fn from_str(text: &str) -> Result<Self, &'static str> {
@@ -33,7 +33,7 @@ impl FromStr for Position {
     }
 }
 
-impl fmt::Display for Position {
+impl fmt::Display for PartitionOffsets {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut separator = "";
         for (partition, offset) in &self.0 {
@@ -50,12 +50,12 @@ mod tests {
 
     #[test]
     fn positions_read_as_they_are_written() {
-        let position = Position(vec![(0, 17), (1, 4)]);
+        let position = PartitionOffsets(vec![(0, 17), (1, 4)]);
         assert_eq!(position.to_string(), "0:17,1:4");
         assert_eq!("0:17,1:4".parse(), Ok(position.clone()));
         assert_eq!((position.offset(1), position.offset(2)), (Some(4), None));
         for wrong in ["", "0", "0:x", "0:1,", "-1:0", "0:1,0:2"] {
-            assert!(wrong.parse::<Position>().is_err(), "{wrong}");
+            assert!(wrong.parse::<PartitionOffsets>().is_err(), "{wrong}");
         }
     }
 }

@@ -6,44 +6,44 @@ use axum::http::StatusCode;
 use millstream_http::{Problem, Reason};
 use millstream_types::ErrorCode;
 
-use crate::{Error, Refusal};
+use crate::{Error, WriteRefusal};
 
 /// Converts an error of the store.
 pub(crate) fn problem(error: &Error) -> Problem {
     let problem = Problem::from_error(error.code(), error);
     match error {
-        Error::Refused(Refusal::BucketFull { held, max_bytes }) => problem
+        Error::Refused(WriteRefusal::BucketFull { held, max_bytes }) => problem
             .with_status(StatusCode::INSUFFICIENT_STORAGE)
             .value(held)
             .rule(format!("the bucket's max_bytes is {max_bytes}"))
             .remedy("delete keys, or raise max_bytes by 'PUT /buckets/{bucket}'"),
-        Error::Refused(Refusal::TooManyKeys { held, max_keys }) => problem
+        Error::Refused(WriteRefusal::TooManyKeys { held, max_keys }) => problem
             .with_status(StatusCode::INSUFFICIENT_STORAGE)
             .value(held)
             .rule(format!("the bucket's max_keys is {max_keys}"))
             .remedy("delete keys, or raise max_keys by 'PUT /buckets/{bucket}'"),
-        Error::Refused(Refusal::ValueTooLarge { length, max_bytes }) => problem
+        Error::Refused(WriteRefusal::ValueTooLarge { length, max_bytes }) => problem
             .value(length)
             .rule(format!("the bucket's value_max_bytes is {max_bytes}"))
             .remedy("store less, or raise value_max_bytes by 'PUT /buckets/{bucket}'"),
-        Error::Refused(Refusal::TooManyWrites { per_second, wait_ms }) => problem
+        Error::Refused(WriteRefusal::TooManyWrites { per_second, wait_ms }) => problem
             .value(per_second)
             .rule(format!("the bucket's writes_per_second is {per_second}"))
             .remedy("wait as Retry-After tells, or raise writes_per_second by 'PUT /buckets/{bucket}'")
             .retry_after(Duration::from_millis(*wait_ms)),
-        Error::Refused(Refusal::OtherPart { number, sent, .. }) => problem
+        Error::Refused(WriteRefusal::OtherPart { number, sent, .. }) => problem
             .value(format!("{sent:08x}"))
             .rule(format!("part {number} is sent once, or again with the same bytes"))
             .remedy("send it under another number, or give the upload up by 'DELETE …?upload=ID'"),
-        Error::Refused(Refusal::TooManyPieces { pieces, .. }) => problem
+        Error::Refused(WriteRefusal::TooManyPieces { pieces, .. }) => problem
             .value(pieces)
             .rule("a value has at most 16,384 pieces of 1,024 uploads; each append and each write at a place adds some")
             .remedy("read the value and store it anew by PUT"),
-        Error::Refused(Refusal::NoUpload { upload }) => problem
+        Error::Refused(WriteRefusal::NoUpload { upload }) => problem
             .value(upload)
             .rule("an upload is open until it is committed, given up or too old (store.upload_max_age_ms)")
             .remedy("begin a new one by 'POST …?uploads'"),
-        Error::Refused(Refusal::Key { length, .. }) => problem
+        Error::Refused(WriteRefusal::Key { length, .. }) => problem
             .value(length)
             .rule("store.key_max_bytes bounds keys; a zero byte at their beginning is the store's own")
             .remedy("choose another key"),

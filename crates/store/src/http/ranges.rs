@@ -5,9 +5,9 @@ use std::ops::Range;
 /// Most ranges of an answer; a request for more gets the whole value.
 const RANGES_MAX: usize = 16;
 
-/// What a request asks for of a value.
+/// The ranges of a value that a request asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Wanted {
+pub(super) enum RangeRequest {
     /// The whole value: there is no `Range` header, or one that is passed over.
     Whole,
     /// These ranges, at least one, none of them empty, and no two that overlap.
@@ -16,9 +16,9 @@ pub(super) enum Wanted {
     Unsatisfiable,
 }
 
-impl Wanted {
-    /// Reads a `Range` header for a value of `size` bytes. One of another unit, one that is malformed and one with too many
-    /// ranges are passed over. Ranges that overlap become one, and all are then in the order of the value.
+impl RangeRequest {
+    /// Reads a `Range` header for a value of `size` bytes. One of another unit, one that is malformed and one with too
+    /// many ranges are passed over. Ranges that overlap become one, and all are then in the order of the value.
     pub(super) fn parse(header: &str, size: u64) -> Self {
         let Some((unit, set)) = header.split_once('=') else { return Self::Whole };
         if !unit.trim().eq_ignore_ascii_case("bytes") {
@@ -83,8 +83,8 @@ mod tests {
     #[test]
     #[allow(clippy::single_range_in_vec_init, reason = "one range is one of the cases")]
     fn a_header_names_ranges_of_the_value() {
-        let (whole, none) = (Wanted::Whole, Wanted::Unsatisfiable);
-        let ranges = |ranges: &[Range<u64>]| Wanted::Ranges(ranges.to_vec());
+        let (whole, none) = (RangeRequest::Whole, RangeRequest::Unsatisfiable);
+        let ranges = |ranges: &[Range<u64>]| RangeRequest::Ranges(ranges.to_vec());
         let sixteen = (0..16).map(|n| format!("{}-{}", n * 3, n * 3)).collect::<Vec<_>>().join(",");
         for (header, size, expected) in [
             ("bytes=0-0", 100, ranges(&[0..1])),
@@ -115,10 +115,10 @@ mod tests {
             ("items=0-1", 100, whole.clone()),
             (&format!("bytes={sixteen},99-99"), 100, whole),
         ] {
-            assert_eq!(Wanted::parse(header, size), expected, "{header} of {size}");
+            assert_eq!(RangeRequest::parse(header, size), expected, "{header} of {size}");
         }
         assert!(
-            matches!(Wanted::parse(&format!("bytes={sixteen}"), 100), Wanted::Ranges(ranges) if ranges.len() == 16)
+            matches!(RangeRequest::parse(&format!("bytes={sixteen}"), 100), RangeRequest::Ranges(ranges) if ranges.len() == 16)
         );
     }
 
@@ -129,12 +129,12 @@ mod tests {
             size in 0..50_u64,
         ) {
             let specs: Vec<String> = asked.iter().map(|(a, b)| format!("{}-{}", a.min(b), a.max(b))).collect();
-            let wanted = Wanted::parse(&format!("bytes={}", specs.join(",")), size);
+            let wanted = RangeRequest::parse(&format!("bytes={}", specs.join(",")), size);
             let covered = |at: u64| asked.iter().any(|(a, b)| (a.min(b)..=a.max(b)).contains(&&at));
             let ranges = match wanted {
-                Wanted::Ranges(ranges) => ranges,
+                RangeRequest::Ranges(ranges) => ranges,
                 other => {
-                    prop_assert_eq!(other, Wanted::Unsatisfiable);
+                    prop_assert_eq!(other, RangeRequest::Unsatisfiable);
                     Vec::new()
                 }
             };

@@ -12,34 +12,34 @@ use bytes::Bytes;
 use millstream_http::{Answer, AnswerMemory, Problem, Reason, Request};
 use millstream_types::{ErrorCode, iso_time};
 
-use super::body::{Content, Segment, segments};
-use super::conditions::{Conditions, etag};
+use super::body::{Segment, ValueBody, segments};
+use super::conditions::{Preconditions, etag};
 use super::multipart;
 use super::parameters::text;
 use super::problems::{no_such_key, problem};
-use super::ranges::Wanted;
-use super::target::Target;
-use crate::{Bucket, CHUNK_BYTES, Found, Look, Manifest, Refusal, Store, Stored};
+use super::ranges::RangeRequest;
+use super::target::KeyTarget;
+use crate::{Bucket, CHUNK_BYTES, FoundValue, Look, Manifest, Store, StoredValue, WriteRefusal};
 
 /// Memory of an answer that is sent while it is read: chunks that are read ahead or being sent.
 const STREAM_BYTES: usize = 3 * CHUNK_BYTES;
 
-/// What a read asks for beside the key.
-struct Asked {
-    conditions: Conditions,
+/// The conditions and ranges that a read asks for, from its headers.
+struct ReadRequest {
+    conditions: Preconditions,
     modified_since: Option<SystemTime>,
     unmodified_since: Option<SystemTime>,
     range: Option<String>,
     if_range: Option<String>,
 }
 
-impl Asked {
+impl ReadRequest {
     fn of(request: &Request<'_>) -> Result<Self, Problem> {
         let headers = request.headers();
         let time = |name| text(headers, name).and_then(|value| httpdate::parse_http_date(value).ok());
         let owned = |name| text(headers, name).map(ToOwned::to_owned);
         Ok(Self {
-            conditions: Conditions::of(headers)?,
+            conditions: Preconditions::of(headers)?,
             modified_since: time("if-modified-since"),
             unmodified_since: time("if-unmodified-since"),
             // Ranges are a matter of GET alone (RFC 9110, section 14.2).
@@ -55,12 +55,12 @@ pub(super) fn get(store: &Arc<Store>, request: &Request<'_>) -> Answer {
 }
 
 fn start(store: &Arc<Store>, request: &Request<'_>) -> Result<Answer, Problem> {
-    let target = Target::of(store, request)?;
+    let target = KeyTarget::of(store, request)?;
     if request.query() == Some("uploads") {
         return Ok(multipart::list(target));
     }
-    let Target { bucket, key } = target;
-    let asked = Asked::of(request)?;
+    let KeyTarget { bucket, key } = target;
+    let asked = ReadRequest::of(request)?;
     let (is_large, found) = match bucket.look(&key).map_err(|error| problem(&error))? {
         Look::Missing => return Err(no_such_key(&key)),
         Look::Found(found) => (found.stored.large.is_some(), Some(found)),
@@ -81,13 +81,13 @@ fn start(store: &Arc<Store>, request: &Request<'_>) -> Result<Answer, Problem> {
     }
 }
 
-async fn read(bucket: &Bucket, key: &[u8]) -> Result<Found, Problem> {
+async fn read(bucket: &Bucket, key: &[u8]) -> Result<FoundValue, Problem> {
     bucket.read(key).await.map_err(|error| problem(&error))?.ok_or_else(|| no_such_key(key))
 }
 
 /// Answers with a value that is at hand.
-fn answer_small(found: Found, asked: &Asked, now_ms: i64) -> Response {
-    let Found { stored, version } = found;
+fn answer_small(found: FoundValue, asked: &ReadRequest, now_ms: i64) -> Response {
+    let FoundValue { stored, version } = found;
     if stored.large.is_some() {
         return Problem::new(Reason::Code(ErrorCode::Overloaded), "the value was replaced while it was read")
             .rule("a read shows one version of a value")
@@ -115,27 +115,27 @@ fn answer_small(found: Found, asked: &Asked, now_ms: i64) -> Response {
 async fn answer_large(
     bucket: &Arc<Bucket>,
     key: &Bytes,
-    asked: &Asked,
+    asked: &ReadRequest,
     mut memory: AnswerMemory,
 ) -> Result<Response, Problem> {
     let found = read(bucket, key).await?;
     if found.stored.large.is_none() {
         return Ok(answer_small(found, asked, bucket.now_ms()));
     }
-    let Found { stored, version } = found;
+    let FoundValue { stored, version } = found;
     let manifest = Manifest::decode(&stored.value.bytes);
-    let manifest = manifest.map_err(|what| problem(&Refusal::Manifest { what }.into()))?;
+    let manifest = manifest.map_err(|what| problem(&WriteRefusal::Manifest { what }.into()))?;
     let (mut response, segments) = head(&stored, version, asked, bucket.now_ms());
     if !segments.is_empty() {
         memory.cover(STREAM_BYTES)?;
-        Content { bucket: Arc::clone(bucket), key: key.clone(), manifest, segments }.send(&mut response);
+        ValueBody { bucket: Arc::clone(bucket), key: key.clone(), manifest, segments }.send(&mut response);
         memory.hold_for(&mut response);
     }
     Ok(response)
 }
 
 /// The answer without its body, and the segments of that; there are none if the answer is complete as it is.
-fn head(stored: &Stored, version: u64, asked: &Asked, now_ms: i64) -> (Response, Vec<Segment>) {
+fn head(stored: &StoredValue, version: u64, asked: &ReadRequest, now_ms: i64) -> (Response, Vec<Segment>) {
     let written_at = written_at(stored);
     if let Some(unmet) = asked.conditions.unmet_by_read(version) {
         return (unmet.problem(Some(version)).into_response(), Vec::new());
@@ -157,9 +157,9 @@ fn head(stored: &Stored, version: u64, asked: &Asked, now_ms: i64) -> (Response,
     }
     let size = stored.length();
     let range = asked.range.as_deref().filter(|_| is_same(asked.if_range.as_deref(), written_at, version));
-    let wanted = range.map_or(Wanted::Whole, |range| Wanted::parse(range, size));
+    let wanted = range.map_or(RangeRequest::Whole, |range| RangeRequest::parse(range, size));
     match wanted {
-        Wanted::Unsatisfiable => {
+        RangeRequest::Unsatisfiable => {
             let value = asked.range.as_deref().unwrap_or_default();
             let mut response = Problem::invalid("the value has no byte of this range")
                 .with_status(StatusCode::RANGE_NOT_SATISFIABLE)
@@ -171,8 +171,8 @@ fn head(stored: &Stored, version: u64, asked: &Asked, now_ms: i64) -> (Response,
             response.headers_mut().insert(ETAG, etag(version));
             (response, Vec::new())
         }
-        Wanted::Whole => ((StatusCode::OK, headers).into_response(), vec![Segment::Value(0..size)]),
-        Wanted::Ranges(ranges) => {
+        RangeRequest::Whole => ((StatusCode::OK, headers).into_response(), vec![Segment::Value(0..size)]),
+        RangeRequest::Ranges(ranges) => {
             let content = match &ranges[..] {
                 [only] => {
                     headers.extend(content_range(format!("bytes {}-{}/{size}", only.start, only.end - 1)));
@@ -190,7 +190,7 @@ fn content_range(text: String) -> Option<(HeaderName, HeaderValue)> {
 }
 
 /// `true` if the client has the value (RFC 9110, sections 13.1.2 and 13.1.3).
-fn is_current(asked: &Asked, written_at: SystemTime, version: u64) -> bool {
+fn is_current(asked: &ReadRequest, written_at: SystemTime, version: u64) -> bool {
     match (&asked.conditions.if_none_match, asked.modified_since) {
         (Some(versions), _) => versions.have(Some(version)),
         (None, Some(since)) => written_at <= since,
@@ -206,11 +206,11 @@ fn is_same(if_range: Option<&str>, written_at: SystemTime, version: u64) -> bool
 }
 
 /// The time of the write, in whole seconds as HTTP gives it.
-fn written_at(stored: &Stored) -> SystemTime {
+fn written_at(stored: &StoredValue) -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_secs(stored.written_ms.max(0) as u64 / 1_000)
 }
 
-fn headers(stored: &Stored, version: u64, now_ms: i64) -> HeaderMap {
+fn headers(stored: &StoredValue, version: u64, now_ms: i64) -> HeaderMap {
     let mut headers = HeaderMap::new();
     let attributes = stored.value.attributes.as_deref();
     let content_type = attributes.and_then(|attributes| attributes.content_type.as_deref());
@@ -249,22 +249,22 @@ mod tests {
 
     const SIZE: usize = 100;
 
-    fn found() -> Found {
+    fn found() -> FoundValue {
         let bytes: Vec<u8> = (0..SIZE as u8).collect();
         // 2020-09-13T12:26:40Z
-        let stored = Stored { value: crate::Value::of(bytes), large: None, written_ms: 1_600_000_000_999 };
-        Found { stored, version: 17 }
+        let stored = StoredValue { value: crate::Value::of(bytes), large: None, written_ms: 1_600_000_000_999 };
+        FoundValue { stored, version: 17 }
     }
 
-    fn asked(headers: &[(&str, &str)]) -> Asked {
+    fn asked(headers: &[(&str, &str)]) -> ReadRequest {
         let mut map = HeaderMap::new();
         for (name, value) in headers {
             map.insert(HeaderName::try_from(*name).unwrap(), HeaderValue::try_from(*value).unwrap());
         }
         let owned = |name: &str| map.get(name).map(|value| value.to_str().unwrap().to_owned());
         let time = |name: &str| owned(name).map(|text| httpdate::parse_http_date(&text).unwrap());
-        Asked {
-            conditions: Conditions::of((&map).into()).unwrap(),
+        ReadRequest {
+            conditions: Preconditions::of((&map).into()).unwrap(),
             modified_since: time("if-modified-since"),
             unmodified_since: time("if-unmodified-since"),
             range: owned("range"),

@@ -10,13 +10,13 @@ use percent_encoding::percent_decode_str;
 use super::problems::problem;
 use crate::{Bucket, CacheBucket, Opened, Store};
 
-/// The subject of a request.
-pub(super) struct Target {
+/// The bucket and key that a request names.
+pub(super) struct KeyTarget {
     pub(super) bucket: Arc<Bucket>,
     pub(super) key: Bytes,
 }
 
-impl Target {
+impl KeyTarget {
     /// Finds the durable bucket of the request and reads its key.
     pub(super) fn of(store: &Store, request: &Request<'_>) -> Result<Self, Problem> {
         let bucket = store.bucket(&request.caller()?.tenant, &request.param(0)?).map_err(|error| problem(&error))?;

@@ -1,7 +1,7 @@
 //! `GET /kv/{bucket}/_watch`: writes and deletes as they land, as server-sent events.
 //!
-//! A watch follows the bucket's topic up to stable, so what it tells survives what the bucket's ack level survives. Each event
-//! has the position of the whole watch as its id: who comes back with it misses and repeats nothing.
+//! A watch follows the bucket's topic up to stable, so what it tells survives what the bucket's ack level survives.
+//! Each event has the position of the whole watch as its id: who comes back with it misses and repeats nothing.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use millstream_types::{ErrorCode, Role};
 use serde_json::{Value, json};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use self::follower::{Follower, Item, Start};
+use self::follower::{Follower, Start, WatchEvent};
 use super::parameters::time_ms;
 use super::problems::{bad_parameter, problem};
 use super::query::parameters;
@@ -57,13 +57,13 @@ struct Watches {
 
 /// The parameters of a watch.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Asked {
+struct WatchQuery {
     prefix: Vec<u8>,
     from: Start,
     with_values: bool,
 }
 
-impl Asked {
+impl WatchQuery {
     fn read(query: Option<&str>, last_event_id: Option<&str>) -> Result<Self, Problem> {
         let mut asked = Self { prefix: Vec::new(), from: Start::Latest, with_values: false };
         for parameter in parameters(query) {
@@ -105,7 +105,7 @@ async fn watch(
 ) -> Result<Response, Problem> {
     let bucket = watches.store.bucket(&caller.tenant, &name).map_err(|error| problem(&error))?;
     let id = headers.get("last-event-id").map(|id| String::from_utf8_lossy(id.as_bytes()));
-    let asked = Asked::read(query.as_deref(), id.as_deref())?;
+    let asked = WatchQuery::read(query.as_deref(), id.as_deref())?;
     let permit = Arc::clone(&watches.open).try_acquire_owned().map_err(|_| too_many())?;
     let of_thread = Arc::clone(&bucket);
     let bell = Arc::new(Bell::default());
@@ -125,7 +125,6 @@ fn too_many() -> Problem {
         .remedy("close a watch, or try again later")
 }
 
-/// An open watch.
 struct Watch {
     bucket: Arc<Bucket>,
     /// `None` while a reading thread has it.
@@ -152,7 +151,7 @@ impl Watch {
     }
 
     /// Waits for the next events; `true` if they are the last.
-    async fn next(&mut self) -> (Vec<Item>, bool) {
+    async fn next(&mut self) -> (Vec<WatchEvent>, bool) {
         loop {
             let Some(mut follower) = self.follower.take() else { return (Vec::new(), true) };
             let position = follower.position();
@@ -171,7 +170,7 @@ impl Watch {
                 }
                 Ok((_, Err(error))) | Err(error) => {
                     let json = Value::from_iter([("cause", problem(&error).text())]).to_string();
-                    return (vec![Item { kind: "failed", position, json }], true);
+                    return (vec![WatchEvent { kind: "failed", position, json }], true);
                 }
             }
         }
@@ -180,12 +179,12 @@ impl Watch {
 
 #[cfg(test)]
 mod tests {
-    use super::super::position::Position;
+    use super::super::position::PartitionOffsets;
     use super::*;
 
     #[test]
     fn a_watch_begins_where_it_is_asked_to_or_where_it_was_cut() {
-        let position = || Start::At(Position(vec![(0, 17), (1, 4)]));
+        let position = || Start::At(PartitionOffsets(vec![(0, 17), (1, 4)]));
         for (query, id, expected) in [
             (None, None, Start::Latest),
             (Some("from=earliest"), None, Start::Earliest),
@@ -194,16 +193,16 @@ mod tests {
             (Some("from=earliest"), Some("0:17,1:4"), position()),
             (Some("from=earliest"), Some(""), Start::Earliest),
         ] {
-            assert_eq!(Asked::read(query, id).unwrap().from, expected, "{query:?} {id:?}");
+            assert_eq!(WatchQuery::read(query, id).unwrap().from, expected, "{query:?} {id:?}");
         }
-        let asked = Asked::read(Some("prefix=a%2F&values"), None).unwrap();
-        assert_eq!(asked, Asked { prefix: b"a/".to_vec(), from: Start::Latest, with_values: true });
+        let asked = WatchQuery::read(Some("prefix=a%2F&values"), None).unwrap();
+        assert_eq!(asked, WatchQuery { prefix: b"a/".to_vec(), from: Start::Latest, with_values: true });
         for (query, id, rule) in [
             (Some("from=first"), None, "latest, earliest"),
             (None, Some("x"), "latest, earliest"),
             (Some("key=a"), None, "prefix, from and values"),
         ] {
-            let refused = Asked::read(query, id).unwrap_err();
+            let refused = WatchQuery::read(query, id).unwrap_err();
             assert!(refused.text().contains(rule), "{query:?}: {}", refused.text());
         }
     }

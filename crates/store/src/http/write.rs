@@ -9,18 +9,18 @@ use bytes::{Bytes, BytesMut};
 use millstream_http::{Answer, Problem, Request, Unread};
 use serde_json::json;
 
-use super::conditions::{Conditions, Unmet, etag};
+use super::conditions::{Preconditions, Unmet, etag};
 use super::incoming::{BodyCheck, Incoming, announced, check_announced, is_small, too_large};
-use super::parameters::Parameters;
+use super::parameters::WriteParameters;
 use super::problems::{bad_parameter, no_such_key, problem};
-use super::target::Target;
+use super::target::KeyTarget;
 use super::{BODY_MAX_BYTES, RECORD_VALUE_MAX_BYTES, multipart};
 use crate::{
     Attributes, Bucket, ChunkWriter, Interrupted, OwnerTransaction, Splice, Store, Transaction, UploadId, Value,
     commit, splice,
 };
 
-/// What a write does with its body.
+/// The effect of a write's body on the value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Effect {
     Replace,
@@ -48,17 +48,17 @@ pub(super) struct Written {
 }
 
 /// A write before its body.
-struct Draft {
-    target: Target,
-    parameters: Parameters,
+struct WriteDraft {
+    target: KeyTarget,
+    parameters: WriteParameters,
     effect: Effect,
-    conditions: Conditions,
+    conditions: Preconditions,
 }
 
 /// `PUT /kv/{bucket}/{key}`
 pub(super) fn put(store: &Arc<Store>, request: &Request<'_>) -> Answer {
     let start = || -> Result<Answer, Unread> {
-        let (target, parameters) = (Target::of(store, request)?, Parameters::of(request)?);
+        let (target, parameters) = (KeyTarget::of(store, request)?, WriteParameters::of(request)?);
         if let Some(id) = parameters.upload.clone() {
             return multipart::put_part(&target, request, parameters, &id);
         }
@@ -71,7 +71,7 @@ pub(super) fn put(store: &Arc<Store>, request: &Request<'_>) -> Answer {
 /// `POST /kv/{bucket}/{key}?append`, and `?uploads` and `?commit=` of multipart uploads
 pub(super) fn post(store: &Arc<Store>, request: &Request<'_>) -> Answer {
     let start = || -> Result<Answer, Unread> {
-        let (target, parameters) = (Target::of(store, request)?, Parameters::of(request)?);
+        let (target, parameters) = (KeyTarget::of(store, request)?, WriteParameters::of(request)?);
         if parameters.is_append {
             return take_body(request, target, parameters, Effect::Append);
         }
@@ -94,10 +94,15 @@ fn answer(outcome: Result<Answer, Unread>) -> Answer {
 }
 
 /// Takes the body whole if it is small, otherwise as a stream.
-fn take_body(request: &Request<'_>, target: Target, parameters: Parameters, effect: Effect) -> Result<Answer, Unread> {
-    let conditions = Conditions::of(request.headers())?;
+fn take_body(
+    request: &Request<'_>,
+    target: KeyTarget,
+    parameters: WriteParameters,
+    effect: Effect,
+) -> Result<Answer, Unread> {
+    let conditions = Preconditions::of(request.headers())?;
     let check = BodyCheck::of(request.headers())?;
-    let draft = Draft { target, parameters, effect, conditions };
+    let draft = WriteDraft { target, parameters, effect, conditions };
     if is_small(request) {
         let body = request.body_to_keep()?;
         check.whole(&body)?;
@@ -124,8 +129,8 @@ fn take_body(request: &Request<'_>, target: Target, parameters: Parameters, effe
 }
 
 /// Writes a body that fits a record.
-async fn write(draft: Draft, body: Bytes) -> Result<Response, Problem> {
-    let Draft { target: Target { bucket, key }, parameters, effect, conditions } = draft;
+async fn write(draft: WriteDraft, body: Bytes) -> Result<Response, Problem> {
+    let WriteDraft { target: KeyTarget { bucket, key }, parameters, effect, conditions } = draft;
     let ttl_ms = parameters.ttl_ms.or(bucket.config().ttl_ms);
     let (of_key, attributes, size_bytes) = (key.clone(), parameters.attributes.clone(), key.len() + body.len());
     let (upload, of_splice) = (bucket.upload(&key, UploadId::random()), Splice::Bytes(body.clone()));
@@ -162,8 +167,8 @@ async fn write(draft: Draft, body: Bytes) -> Result<Response, Problem> {
 }
 
 /// Writes a large body to parts as it arrives, and shows them once it is complete.
-async fn write_large(draft: Draft, incoming: Incoming) -> Result<Response, Problem> {
-    let Draft { target: Target { bucket, key }, parameters, effect, conditions } = draft;
+async fn write_large(draft: WriteDraft, incoming: Incoming) -> Result<Response, Problem> {
+    let WriteDraft { target: KeyTarget { bucket, key }, parameters, effect, conditions } = draft;
     let upload = bucket.upload(&key, UploadId::random());
     let written = incoming.write(ChunkWriter::alone(&bucket, upload.clone()), BODY_MAX_BYTES).await?;
     let ttl_ms = parameters.ttl_ms.or(bucket.config().ttl_ms);
@@ -189,8 +194,8 @@ async fn write_large(draft: Draft, incoming: Incoming) -> Result<Response, Probl
 pub(super) async fn transact<W>(
     bucket: &Bucket,
     key: &Bytes,
-    parameters: &Parameters,
-    conditions: Conditions,
+    parameters: &WriteParameters,
+    conditions: Preconditions,
     size_bytes: usize,
     mut work: W,
 ) -> Result<Response, Problem>
@@ -256,19 +261,23 @@ pub(super) fn delete(store: &Arc<Store>, request: &Request<'_>) -> Answer {
 }
 
 fn start_delete(store: &Arc<Store>, request: &Request<'_>) -> Result<Answer, Unread> {
-    let target = Target::of(store, request)?;
-    let parameters = Parameters::of(request)?;
+    let target = KeyTarget::of(store, request)?;
+    let parameters = WriteParameters::of(request)?;
     if let Some(id) = &parameters.upload {
         return Ok(multipart::give_up(&target, &parameters, id)?);
     }
-    let conditions = Conditions::of(request.headers())?;
+    let conditions = Preconditions::of(request.headers())?;
     Ok(Answer::later(async move {
         remove(target, parameters, conditions).await.unwrap_or_else(IntoResponse::into_response)
     }))
 }
 
-async fn remove(target: Target, parameters: Parameters, conditions: Conditions) -> Result<Response, Problem> {
-    let Target { bucket, key } = target;
+async fn remove(
+    target: KeyTarget,
+    parameters: WriteParameters,
+    conditions: Preconditions,
+) -> Result<Response, Problem> {
+    let KeyTarget { bucket, key } = target;
     let of_key = key.clone();
     let work = move |transaction: &mut OwnerTransaction<'_, '_>| -> Result<Result<bool, Unmet>, Interrupted> {
         if let Err(unmet) = conditions.check(transaction, &of_key)? {

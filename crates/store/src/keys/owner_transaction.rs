@@ -5,10 +5,10 @@ use std::collections::HashMap;
 use bytes::Bytes;
 use millstream_types::PartitionId;
 
-use super::{Index, Keys};
-use crate::record::Stored;
-use crate::table::{Difference, Place};
-use crate::{Entry, Interrupted, Refusal, Transaction, Value};
+use super::{KeyIndex, Keys};
+use crate::record::StoredValue;
+use crate::table::{Place, TotalsDelta};
+use crate::{Interrupted, KeyEntry, Transaction, Value, WriteRefusal};
 
 /// Largest value of one record, with room for key and headers.
 pub(crate) const VALUE_MAX_BYTES: u64 = (4 << 20) - (64 << 10);
@@ -23,27 +23,27 @@ const NOBODYS_KEY: &[u8] = b"\0w";
 pub struct Loaded {
     pub(crate) key: Bytes,
     pub(crate) offset: u64,
-    pub(crate) stored: Stored,
+    pub(crate) stored: StoredValue,
 }
 
 /// A write that the transaction makes if it succeeds.
 #[derive(Debug)]
 pub(crate) struct Write {
     pub(crate) key: Bytes,
-    pub(crate) stored: Option<Stored>,
+    pub(crate) stored: Option<StoredValue>,
 }
 
 /// Reads and writes of one partition's keys, which take effect together.
 pub struct OwnerTransaction<'a, 's> {
     keys: &'a Keys,
     partition: PartitionId,
-    state: &'s Index,
+    state: &'s KeyIndex,
     loaded: &'a [Loaded],
     now_ms: i64,
     /// One for each key, the newest.
     writes: Vec<Write>,
     by_key: HashMap<Bytes, usize>,
-    added: Difference,
+    added: TotalsDelta,
     missing: Vec<(Bytes, u64)>,
 }
 
@@ -54,10 +54,10 @@ impl std::fmt::Debug for OwnerTransaction<'_, '_> {
 }
 
 /// The state of a key inside a transaction.
-enum Found<'a> {
+enum KeyState<'a> {
     /// Written, and not yet in the log.
-    Written(&'a Stored),
-    /// In the log.
+    Written(&'a StoredValue),
+    /// The newest write is in the log, at this place.
     Landed(Place),
 }
 
@@ -65,12 +65,12 @@ impl<'a, 's> OwnerTransaction<'a, 's> {
     pub(crate) fn new(
         keys: &'a Keys,
         partition: PartitionId,
-        state: &'s Index,
+        state: &'s KeyIndex,
         loaded: &'a [Loaded],
         now_ms: i64,
     ) -> Self {
         let (writes, missing, by_key) = (Vec::new(), Vec::new(), HashMap::new());
-        Self { keys, partition, state, loaded, now_ms, writes, by_key, added: Difference::default(), missing }
+        Self { keys, partition, state, loaded, now_ms, writes, by_key, added: TotalsDelta::default(), missing }
     }
 
     pub(crate) fn into_writes(self) -> Vec<Write> {
@@ -90,38 +90,38 @@ impl<'a, 's> OwnerTransaction<'a, 's> {
     }
 
     /// Returns the key's newest value or place, whether it has expired or not.
-    fn newest(&self, key: &[u8]) -> Option<Found<'_>> {
+    fn newest(&self, key: &[u8]) -> Option<KeyState<'_>> {
         if let Some(at) = self.write_of(key) {
-            return self.writes[at].stored.as_ref().map(Found::Written);
+            return self.writes[at].stored.as_ref().map(KeyState::Written);
         }
         if let Some(newest) = self.state.on_their_way.get(key) {
-            return newest.stored.as_ref().map(Found::Written);
+            return newest.stored.as_ref().map(KeyState::Written);
         }
         let table = &self.state.table;
-        table.get(table.fingerprint(key)).map(Found::Landed)
+        table.get(table.fingerprint(key)).map(KeyState::Landed)
     }
 
     /// The place of `key` as the quotas count it, expired or not.
     fn counted(&self, key: &[u8]) -> Option<Place> {
         self.newest(key).map(|found| match found {
-            Found::Written(stored) => stored.place(key, u64::MAX),
-            Found::Landed(place) => place,
+            KeyState::Written(stored) => stored.place(key, u64::MAX),
+            KeyState::Landed(place) => place,
         })
     }
 
-    /// What is stored under `key`, as its record holds it; `None` if there is nothing, or if it has expired.
+    /// The value under `key`, as its record holds it; `None` if there is nothing, or if it has expired.
     ///
     /// # Errors
     /// [`Interrupted::NotLoaded`] if it must be read from the disk first.
-    pub fn stored(&mut self, key: &[u8]) -> Result<Option<Stored>, Interrupted> {
+    pub fn stored(&mut self, key: &[u8]) -> Result<Option<StoredValue>, Interrupted> {
         let now_ms = self.now_ms;
         let place = match self.newest(key) {
             None => return Ok(None),
-            Some(Found::Written(stored)) => {
+            Some(KeyState::Written(stored)) => {
                 let has_expired = stored.value.expires_ms.is_some_and(|expires_ms| expires_ms <= now_ms);
                 return Ok((!has_expired).then(|| stored.clone()));
             }
-            Some(Found::Landed(place)) => place,
+            Some(KeyState::Landed(place)) => place,
         };
         if place.has_expired(now_ms) {
             return Ok(None);
@@ -146,7 +146,7 @@ impl<'a, 's> OwnerTransaction<'a, 's> {
     /// Ends early if a value that was noted must be read first.
     ///
     /// # Errors
-    /// [`Interrupted::NotLoaded`]
+    /// [`Interrupted::NotLoaded`] if a value that was noted is not in memory.
     pub fn all_loaded(&self) -> Result<(), Interrupted> {
         if self.missing.is_empty() { Ok(()) } else { Err(Interrupted::NotLoaded) }
     }
@@ -155,15 +155,15 @@ impl<'a, 's> OwnerTransaction<'a, 's> {
     ///
     /// # Errors
     /// [`Interrupted::Refused`] by a limit or quota.
-    pub fn store(&mut self, key: &[u8], stored: Stored) -> Result<(), Interrupted> {
+    pub fn store(&mut self, key: &[u8], stored: StoredValue) -> Result<(), Interrupted> {
         if stored.value.expires_ms.is_some_and(|expires_ms| expires_ms <= self.now_ms) {
             self.delete(key);
             return Ok(());
         }
         let after = stored.place(key, u64::MAX);
-        let added = Difference::between(key, self.counted(key), Some(after));
+        let added = TotalsDelta::between(key, self.counted(key), Some(after));
         if stored.large.is_none() && stored.length() > VALUE_MAX_BYTES {
-            return Err(Refusal::ValueTooLarge { length: stored.length(), max_bytes: VALUE_MAX_BYTES }.into());
+            return Err(WriteRefusal::ValueTooLarge { length: stored.length(), max_bytes: VALUE_MAX_BYTES }.into());
         }
         self.check_quotas(added, stored.length())?;
         self.write(key, Some(stored), added);
@@ -172,7 +172,7 @@ impl<'a, 's> OwnerTransaction<'a, 's> {
 
     /// Writes a record that changes nothing: the deletion of a key that nobody can have.
     pub(crate) fn touch(&mut self) {
-        self.write(NOBODYS_KEY, None, Difference::default());
+        self.write(NOBODYS_KEY, None, TotalsDelta::default());
     }
 
     /// Number of keys written so far.
@@ -190,10 +190,10 @@ impl<'a, 's> OwnerTransaction<'a, 's> {
         has_expired
     }
 
-    fn check_quotas(&self, added: Difference, length: u64) -> Result<(), Refusal> {
+    fn check_quotas(&self, added: TotalsDelta, length: u64) -> Result<(), WriteRefusal> {
         let quotas = **self.keys.quotas.load();
         if let Some(max_bytes) = quotas.value_max_bytes.filter(|max_bytes| length > *max_bytes) {
-            return Err(Refusal::ValueTooLarge { length, max_bytes });
+            return Err(WriteRefusal::ValueTooLarge { length, max_bytes });
         }
         if quotas.max_bytes.is_none() && quotas.max_keys.is_none() {
             return Ok(());
@@ -203,16 +203,16 @@ impl<'a, 's> OwnerTransaction<'a, 's> {
         let held_keys = landed.keys.saturating_add_signed(to_come.keys).saturating_add_signed(self.added.keys);
         match (quotas.max_bytes, quotas.max_keys) {
             (Some(max_bytes), _) if added.bytes > 0 && held_bytes + added.bytes as u64 > max_bytes => {
-                Err(Refusal::BucketFull { held: held_bytes, max_bytes })
+                Err(WriteRefusal::BucketFull { held: held_bytes, max_bytes })
             }
             (_, Some(max_keys)) if added.keys > 0 && held_keys + added.keys as u64 > max_keys => {
-                Err(Refusal::TooManyKeys { held: held_keys, max_keys })
+                Err(WriteRefusal::TooManyKeys { held: held_keys, max_keys })
             }
             _ => Ok(()),
         }
     }
 
-    fn write(&mut self, key: &[u8], stored: Option<Stored>, added: Difference) {
+    fn write(&mut self, key: &[u8], stored: Option<StoredValue>, added: TotalsDelta) {
         self.added += added;
         match self.write_of(key) {
             Some(at) => self.writes[at].stored = stored,
@@ -240,20 +240,20 @@ impl Transaction for OwnerTransaction<'_, '_> {
         self.now_ms
     }
 
-    fn entry(&mut self, key: &[u8]) -> Option<Entry> {
+    fn entry(&mut self, key: &[u8]) -> Option<KeyEntry> {
         let now_ms = self.now_ms;
         let (place, version) = match self.newest(key)? {
-            Found::Written(stored) => (stored.place(key, 0), None),
-            Found::Landed(place) => (place, Some(place.offset)),
+            KeyState::Written(stored) => (stored.place(key, 0), None),
+            KeyState::Landed(place) => (place, Some(place.offset)),
         };
         let Place { length, expires_ms, .. } = place;
-        (!place.has_expired(now_ms)).then_some(Entry { version, length, expires_ms })
+        (!place.has_expired(now_ms)).then_some(KeyEntry { version, length, expires_ms })
     }
 
     fn get(&mut self, key: &[u8]) -> Result<Option<Value>, Interrupted> {
         let Some(stored) = self.stored(key)? else { return Ok(None) };
         match stored.large {
-            Some(length) => Err(Refusal::InParts { length }.into()),
+            Some(length) => Err(WriteRefusal::InParts { length }.into()),
             None => Ok(Some(stored.value)),
         }
     }
@@ -261,12 +261,12 @@ impl Transaction for OwnerTransaction<'_, '_> {
     fn put(&mut self, key: &[u8], value: Value) -> Result<(), Interrupted> {
         self.keys.check_key(key)?;
         let written_ms = self.now_ms;
-        self.store(key, Stored { value, large: None, written_ms })
+        self.store(key, StoredValue { value, large: None, written_ms })
     }
 
     fn delete(&mut self, key: &[u8]) -> bool {
         let Some(before) = self.counted(key) else { return false };
-        let added = Difference::between(key, Some(before), None);
+        let added = TotalsDelta::between(key, Some(before), None);
         self.write(key, None, added);
         !before.has_expired(self.now_ms)
     }

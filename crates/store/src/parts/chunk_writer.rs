@@ -12,7 +12,7 @@ use super::commit::{begin, require_open, store_own};
 use super::{CHUNK_BYTES, Piece, Source, Upload, UploadState, chunk_key, chunks_prefix};
 use crate::bucket::Bucket;
 use crate::keys::OwnerTransaction;
-use crate::{Error, Refusal};
+use crate::{Error, WriteRefusal};
 
 /// Chunks of one part that are on their way to the owner.
 const IN_FLIGHT_MAX: usize = 2;
@@ -97,7 +97,7 @@ impl ChunkWriter {
         self.crc = crc32c::crc32c_append(self.crc, &bytes);
         let value_max_bytes = self.unfinished.bucket.config().quotas.value_max_bytes;
         if let Some(max_bytes) = value_max_bytes.filter(|max_bytes| self.size > *max_bytes) {
-            return Err(Refusal::ValueTooLarge { length: self.size, max_bytes }.into());
+            return Err(WriteRefusal::ValueTooLarge { length: self.size, max_bytes }.into());
         }
         while !bytes.is_empty() {
             self.buffer.reserve(CHUNK_BYTES - self.buffer.len());
@@ -147,7 +147,7 @@ impl ChunkWriter {
     /// Writes what is left, and waits for all of it.
     ///
     /// # Errors
-    /// Those of [`ChunkWriter::write`].
+    /// The same errors as [`ChunkWriter::write`].
     pub async fn finish(mut self) -> Result<WrittenPart, Error> {
         if !self.buffer.is_empty() || self.is_to_open {
             self.send().await?;

@@ -6,9 +6,9 @@ use bytes::Bytes;
 
 use super::{CHUNK_BYTES, Manifest, Piece, Source, Upload, UploadId, UploadState, chunk_key};
 use crate::keys::OwnerTransaction;
-use crate::record::Stored;
+use crate::record::StoredValue;
 use crate::table::LENGTH_MAX;
-use crate::{Attributes, Interrupted, Refusal, Transaction, Value};
+use crate::{Attributes, Interrupted, Transaction, Value, WriteRefusal};
 
 /// Version of the record of an upload, its only byte.
 const UPLOAD_VERSION: &[u8] = &[1];
@@ -31,12 +31,12 @@ impl Splice {
     }
 }
 
-/// What a transaction made of a large value.
+/// The large value after a transaction has changed it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Spliced {
-    /// Bytes of the value.
+    /// Bytes of the value after the transaction.
     pub length: u64,
-    /// When the key expires.
+    /// When the key expires: milliseconds since 1970-01-01T00:00:00Z.
     pub expires_ms: Option<i64>,
     /// Records of the transaction before that of the key, whose offset is the version.
     pub before: u64,
@@ -45,15 +45,18 @@ pub struct Spliced {
 /// Opens an upload. Its value gets `attributes`, unless the commit brings others.
 ///
 /// # Errors
-/// [`Interrupted::Refused`] by a quota.
+/// [`Interrupted::Refused`] if a quota of the bucket is used up.
 pub fn begin(
     transaction: &mut OwnerTransaction<'_, '_>,
     upload: &Upload,
     attributes: Option<Arc<Attributes>>,
 ) -> Result<(), Interrupted> {
     let bytes = Bytes::from_static(UPLOAD_VERSION);
-    let stored =
-        Stored { value: Value { bytes, expires_ms: None, attributes }, large: None, written_ms: transaction.now_ms() };
+    let stored = StoredValue {
+        value: Value { bytes, expires_ms: None, attributes },
+        large: None,
+        written_ms: transaction.now_ms(),
+    };
     transaction.store(&upload.record(UploadState::Open), stored)
 }
 
@@ -61,7 +64,7 @@ pub fn begin(
 pub(super) fn require_open(transaction: &mut OwnerTransaction<'_, '_>, upload: &Upload) -> Result<(), Interrupted> {
     match transaction.entry(&upload.record(UploadState::Open)) {
         Some(_) => Ok(()),
-        None => Err(Refusal::NoUpload { upload: upload.id.to_string() }.into()),
+        None => Err(WriteRefusal::NoUpload { upload: upload.id.to_string() }.into()),
     }
 }
 
@@ -72,13 +75,13 @@ pub(super) fn store_own(
     bytes: Bytes,
 ) -> Result<(), Interrupted> {
     let written_ms = transaction.now_ms();
-    transaction.store(key, Stored { value: Value::of(bytes), large: None, written_ms })
+    transaction.store(key, StoredValue { value: Value::of(bytes), large: None, written_ms })
 }
 
 /// Makes the parts of an open upload the value of its key.
 ///
 /// # Errors
-/// [`Refusal::NoUpload`]; [`Interrupted::Refused`] by a quota.
+/// [`WriteRefusal::NoUpload`]; [`Interrupted::Refused`] by a quota.
 pub fn commit(
     transaction: &mut OwnerTransaction<'_, '_>,
     upload: &Upload,
@@ -96,11 +99,11 @@ pub fn commit(
     show(transaction, upload, &Manifest { pieces }, Value { bytes: Bytes::new(), expires_ms, attributes })
 }
 
-/// Writes `new` into the value of the upload's key at `at`, or behind its end. The upload is open if `new` is one of its
-/// parts; otherwise its id is used if the value has no upload yet. What is `None` stays as it was.
+/// Writes `new` into the value of the upload's key at `at`, or behind its end. The upload is open if `new` is one of
+/// its parts; otherwise its id is used if the value has no upload yet. What is `None` stays as it was.
 ///
 /// # Errors
-/// [`Refusal::NoUpload`], [`Refusal::TooManyPieces`]; [`Interrupted::Refused`] by a quota.
+/// [`WriteRefusal::NoUpload`], [`WriteRefusal::TooManyPieces`]; [`Interrupted::Refused`] by a quota.
 pub fn splice(
     transaction: &mut OwnerTransaction<'_, '_>,
     upload: &Upload,
@@ -111,10 +114,10 @@ pub fn splice(
 ) -> Result<Spliced, Interrupted> {
     let before = transaction.stored(&upload.key)?;
     let mut manifest = match &before {
-        Some(Stored { value, large: Some(_), .. }) => {
-            Manifest::decode(&value.bytes).map_err(|what| Refusal::Manifest { what })?
+        Some(StoredValue { value, large: Some(_), .. }) => {
+            Manifest::decode(&value.bytes).map_err(|what| WriteRefusal::Manifest { what })?
         }
-        Some(Stored { value, large: None, .. }) if !value.bytes.is_empty() => {
+        Some(StoredValue { value, large: None, .. }) if !value.bytes.is_empty() => {
             Manifest { pieces: vec![write_part(transaction, upload.id, &value.bytes)?] }
         }
         _ => Manifest::default(),
@@ -122,7 +125,7 @@ pub fn splice(
     let at = at.unwrap_or_else(|| manifest.size());
     let length = at.saturating_add(new.length());
     if length > LENGTH_MAX {
-        return Err(Refusal::ValueTooLarge { length, max_bytes: LENGTH_MAX }.into());
+        return Err(WriteRefusal::ValueTooLarge { length, max_bytes: LENGTH_MAX }.into());
     }
     let piece = match new {
         Splice::Bytes(bytes) => {
@@ -150,12 +153,12 @@ fn show(
 ) -> Result<Spliced, Interrupted> {
     if !manifest.fits() {
         let (pieces, uploads) = (manifest.pieces.len(), manifest.uploads().len());
-        return Err(Refusal::TooManyPieces { pieces, uploads }.into());
+        return Err(WriteRefusal::TooManyPieces { pieces, uploads }.into());
     }
     let (length, expires_ms, before) = (manifest.size(), value.expires_ms, transaction.written() as u64);
     let value = Value { bytes: manifest.encode(), ..value };
     let written_ms = transaction.now_ms();
-    transaction.store(&upload.key, Stored { value, large: Some(length), written_ms })?;
+    transaction.store(&upload.key, StoredValue { value, large: Some(length), written_ms })?;
     for id in manifest.uploads() {
         let used = Upload { id, ..upload.clone() };
         store_own(transaction, &used.record(UploadState::InUse), Bytes::from_static(UPLOAD_VERSION))?;

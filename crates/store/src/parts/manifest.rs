@@ -1,8 +1,8 @@
 //! The manifest of a large value: the pieces that it consists of, in order.
 //!
-//! Version 1: `01`, number of uploads (2 bytes), their ids (16 bytes each), number of pieces (4 bytes), then of each piece:
-//! the index of its upload (2 bytes; `ffff` for zeros), slot (4), bytes of the part that are skipped (8), size (8), 1 if its
-//! CRC32C is known (1), CRC32C (4). Numbers are big endian.
+//! Version 1: `01`, number of uploads (2 bytes), their ids (16 bytes each), number of pieces (4 bytes), then of each
+//! piece: the index of its upload (2 bytes; `ffff` for zeros), slot (4), bytes of the part that are skipped (8), size
+//! (8), 1 if its CRC32C is known (1), CRC32C (4). Numbers are big endian.
 
 use std::ops::Range;
 
@@ -19,7 +19,7 @@ pub(super) const PIECES_MAX: usize = 16_384;
 /// Most uploads of a value.
 pub(super) const UPLOADS_MAX: usize = 1_024;
 
-/// Where the bytes of a piece come from.
+/// The source of a piece's bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Source {
     /// A part, from `skip` bytes on.
@@ -31,16 +31,16 @@ pub enum Source {
         /// Bytes at the part's beginning that do not belong to the value.
         skip: u64,
     },
-    /// Nothing was written here.
+    /// A gap that was never written; it reads as zero bytes.
     Zeros,
 }
 
 /// A stretch of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Piece {
-    /// Where its bytes are.
+    /// The part that holds the bytes, or zeros for a gap.
     pub source: Source,
-    /// Bytes of the piece.
+    /// Length of the piece in bytes.
     pub size: u64,
     /// CRC32C of its bytes; `None` for a piece of a part.
     pub crc: Option<u32>,
@@ -74,7 +74,7 @@ pub(super) enum Stretch {
 }
 
 impl Manifest {
-    /// Bytes of the value.
+    /// Length of the value in bytes: the sum of its pieces.
     pub fn size(&self) -> u64 {
         self.pieces.iter().fold(0, |size, piece| size.saturating_add(piece.size))
     }
@@ -136,7 +136,7 @@ impl Manifest {
         wanted.into_iter().flat_map(stretches_of)
     }
 
-    /// Writes the manifest.
+    /// Encodes the manifest as the value of its record.
     pub fn encode(&self) -> Bytes {
         let uploads = self.uploads();
         let mut bytes = BytesMut::with_capacity(7 + uploads.len() * 16 + self.pieces.len() * PIECE_BYTES);
@@ -165,7 +165,7 @@ impl Manifest {
     /// Reads a manifest; says what is wrong with one that is none.
     ///
     /// # Errors
-    /// What is wrong, as a sentence.
+    /// The error names the fault, as a sentence.
     pub fn decode(bytes: &[u8]) -> Result<Self, String> {
         let mut rest = bytes;
         let short = || format!("a manifest of {} bytes is too short", bytes.len());

@@ -12,19 +12,19 @@ use super::removal::LISTED_MAX;
 use super::{ID_BYTES, Piece, Source, Upload, UploadId, UploadState, part_key, parts_prefix};
 use crate::bucket::Bucket;
 use crate::keys::OwnerTransaction;
-use crate::{Error, Interrupted, Refusal};
+use crate::{Error, Interrupted, WriteRefusal};
 
 const VERSION: u8 = 1;
 /// Records that are read at a time.
 const READS: usize = 8;
 
-/// A finished part.
+/// A part of an upload whose bytes are all in the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PartRecord {
     pub(super) slot: u32,
-    /// Bytes of the part.
+    /// Length of the part in bytes.
     pub size: u64,
-    /// CRC32C of its bytes.
+    /// CRC32C of the part's bytes.
     pub crc: u32,
 }
 
@@ -65,7 +65,7 @@ impl PartRecord {
 /// Adds a finished part to an open upload. Returns `false` if that part is there already, with the same bytes.
 ///
 /// # Errors
-/// [`Refusal::NoUpload`], [`Refusal::OtherPart`] for a part that is there with other bytes.
+/// [`WriteRefusal::NoUpload`], [`WriteRefusal::OtherPart`] for a part that is there with other bytes.
 pub fn add_part(
     transaction: &mut OwnerTransaction<'_, '_>,
     upload: &Upload,
@@ -77,7 +77,7 @@ pub fn add_part(
     let known = transaction.stored(&key)?.and_then(|known| PartRecord::decode(&known.value.bytes));
     match known {
         Some(known) if (known.size, known.crc) == (part.size, part.crc) => Ok(false),
-        Some(known) => Err(Refusal::OtherPart { number, stored: known.crc, sent: part.crc }.into()),
+        Some(known) => Err(WriteRefusal::OtherPart { number, stored: known.crc, sent: part.crc }.into()),
         None => {
             store_own(transaction, &key, part.encode())?;
             Ok(true)
@@ -125,7 +125,7 @@ impl Bucket {
     /// The open uploads of `key` and when each began, milliseconds since 1970-01-01T00:00:00Z.
     ///
     /// # Errors
-    /// Those of [`Bucket::list`].
+    /// The same errors as [`Bucket::list`].
     pub async fn uploads_of(self: &Arc<Self>, key: &Bytes) -> Result<Vec<(UploadId, i64)>, Error> {
         let record = self.upload(key, UploadId([0; ID_BYTES])).record(UploadState::Open);
         let (prefix, partition) = (record.slice(..record.len() - ID_BYTES), self.partition_of(key));

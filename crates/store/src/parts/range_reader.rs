@@ -19,8 +19,8 @@ const AHEAD: usize = 2;
 static ZEROS: [u8; CHUNK_BYTES] = [0; CHUNK_BYTES];
 
 impl Bucket {
-    /// Reads `range` of the value of `key` with that manifest, chunk by chunk and at most two ahead. It ends with an error if
-    /// the value is replaced or deleted meanwhile and its parts have been removed.
+    /// Reads `range` of the value of `key` with that manifest, chunk by chunk and at most two ahead. It ends with an
+    /// error if the value is replaced or deleted meanwhile and its parts have been removed.
     pub fn read_range(
         self: &Arc<Self>,
         key: &[u8],

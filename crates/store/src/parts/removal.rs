@@ -1,5 +1,5 @@
-//! Removes the parts that no value needs: of uploads that are given up or too old, and of values that were replaced, deleted or
-//! have expired.
+//! Removes the parts that no value needs: of uploads that are given up or too old, and of values that were
+//! replaced, deleted or have expired.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -24,11 +24,11 @@ const PAUSE: Duration = Duration::from_millis(5);
 const CHUNK: u8 = b'p';
 
 impl Bucket {
-    /// Gives an open upload up: nothing can be added to it or committed, and its parts are removed later. Returns `false` if it
-    /// was not open.
+    /// Gives an open upload up: nothing can be added to it or committed, and its parts are removed later. Returns
+    /// `false` if it was not open.
     ///
     /// # Errors
-    /// Those of [`Bucket::transact`].
+    /// The same errors as [`Bucket::transact`].
     pub async fn give_up(&self, upload: &Upload, level: Option<AckLevel>) -> Result<bool, Error> {
         let of_work = upload.clone();
         let work = move |transaction: &mut OwnerTransaction<'_, '_>| {
@@ -41,8 +41,8 @@ impl Bucket {
         Ok(self.transact(upload.partition, level, 0, work).await?.output)
     }
 
-    /// Removes the parts that no value needs; those of an open upload once it is older than `max_age_ms`. Returns the number of
-    /// records that it removed.
+    /// Removes the parts that no value needs; those of an open upload once it is older than `max_age_ms`. Returns the
+    /// number of records that it removed.
     ///
     /// # Errors
     /// Those of [`Bucket::transact`] and [`Bucket::list`].

@@ -12,12 +12,13 @@ use parking_lot::Mutex;
 
 use super::{database_config, failure};
 use crate::keys::VALUE_MAX_BYTES;
-use crate::resp::{self, Execution, Failure, Keyspace, Page, Unit};
+use crate::resp::{self, CommandUnit, ErrorReply, Execution, KeyPage, Keyspace};
 use crate::{Ack, Bucket, Error, Needed, Opened, OwnerTransaction, Store, Transaction};
 
 const PARTITION: PartitionId = PartitionId(0);
 /// Redis's reply to commands that need memory.
-pub(super) const FULL: Failure = Failure(Cow::Borrowed("OOM command not allowed when used memory > 'maxmemory'."));
+pub(super) const FULL: ErrorReply =
+    ErrorReply(Cow::Borrowed("OOM command not allowed when used memory > 'maxmemory'."));
 /// Keys that FLUSHDB deletes in one transaction.
 const CLEARED_TOGETHER: usize = 1_000;
 
@@ -43,18 +44,18 @@ impl DurableDatabase {
     }
 
     /// The bucket, which is made if it is not there.
-    async fn bucket(&self) -> Result<Arc<Bucket>, Failure> {
+    async fn bucket(&self) -> Result<Arc<Bucket>, ErrorReply> {
         if let Some(bucket) = self.existing() {
             return Ok(bucket);
         }
         match self.store.ensure_bucket(&self.tenant, &self.name, database_config()).await {
             Ok(Opened::Durable(bucket)) => Ok(bucket),
-            Ok(Opened::Cache(_)) => Err(Failure::general("the database has become a cache; select it again")),
+            Ok(Opened::Cache(_)) => Err(ErrorReply::general("the database has become a cache; select it again")),
             Err(error) => Err(failure(&error)),
         }
     }
 
-    async fn run(self, unit: Unit) -> Result<Unit, Failure> {
+    async fn run(self, unit: CommandUnit) -> Result<CommandUnit, ErrorReply> {
         let bucket = self.bucket().await?;
         let size_bytes = unit.size_bytes();
         // The unit comes back whatever becomes of the transaction.
@@ -69,7 +70,7 @@ impl DurableDatabase {
     }
 
     /// Runs a unit that reads keys one by one, and reads from the disk as often as it needs.
-    async fn read(bucket: Arc<Bucket>, mut unit: Unit, needed: Needed) -> Result<Unit, Failure> {
+    async fn read(bucket: Arc<Bucket>, mut unit: CommandUnit, needed: Needed) -> Result<CommandUnit, ErrorReply> {
         let (mut needed, mut loaded) = (needed, Vec::new());
         loop {
             bucket.load(needed, &mut loaded).await.map_err(|error| failure(&error))?;
@@ -82,11 +83,11 @@ impl DurableDatabase {
     }
 
     /// The keys behind `after`, at most `limit`, on one of the threads for that.
-    async fn keys_behind(&self, after: Option<Bytes>, limit: usize) -> Result<Page, Failure> {
-        let Some(bucket) = self.existing() else { return Ok(Page::default()) };
+    async fn keys_behind(&self, after: Option<Bytes>, limit: usize) -> Result<KeyPage, ErrorReply> {
+        let Some(bucket) = self.existing() else { return Ok(KeyPage::default()) };
         let store = Arc::clone(&self.store);
-        let list = move || -> Result<Page, Error> {
-            let mut page = Page::default();
+        let list = move || -> Result<KeyPage, Error> {
+            let mut page = KeyPage::default();
             let start = after.map(|after| [&after[..], b"\0"].concat()).unwrap_or_default();
             let now_ms = bucket.now_ms();
             bucket.list(PARTITION, &start, |key, listed| {
@@ -105,7 +106,7 @@ impl DurableDatabase {
         store.on_reader(list).await.and_then(|page| page).map_err(|error| failure(&error))
     }
 
-    async fn delete_all(&self) -> Result<(), Failure> {
+    async fn delete_all(&self) -> Result<(), ErrorReply> {
         loop {
             let page = self.keys_behind(None, CLEARED_TOGETHER).await?;
             if page.keys.is_empty() {
@@ -121,7 +122,7 @@ impl DurableDatabase {
 }
 
 impl resp::Bucket for DurableDatabase {
-    fn execute(&self, mut unit: Unit) -> Execution {
+    fn execute(&self, mut unit: CommandUnit) -> Execution {
         let Some(bucket) = self.existing().filter(|_| unit.reads_keys_one_by_one()) else {
             return Execution::Pending(self.clone().run(unit).boxed());
         };
@@ -137,13 +138,13 @@ impl resp::Bucket for DurableDatabase {
         of_bucket.unwrap_or(VALUE_MAX_BYTES).min(VALUE_MAX_BYTES)
     }
 
-    fn is_full(&self) -> Option<Failure> {
+    fn is_full(&self) -> Option<ErrorReply> {
         let bucket = self.existing()?;
         let max_bytes = bucket.config().quotas.max_bytes?;
         (bucket.totals().bytes > max_bytes).then_some(FULL)
     }
 
-    fn synced(&self) -> BoxFuture<'_, Result<u32, Failure>> {
+    fn synced(&self) -> BoxFuture<'_, Result<u32, ErrorReply>> {
         async {
             let Some(bucket) = self.existing().filter(|bucket| bucket.config().ack != Ack::Synced) else {
                 return Ok(1);
@@ -156,11 +157,11 @@ impl resp::Bucket for DurableDatabase {
 }
 
 impl Keyspace for DurableDatabase {
-    fn scan(&self, after: Option<Bytes>, limit: usize) -> BoxFuture<'_, Result<Page, Failure>> {
+    fn scan(&self, after: Option<Bytes>, limit: usize) -> BoxFuture<'_, Result<KeyPage, ErrorReply>> {
         self.keys_behind(after, limit.max(1)).boxed()
     }
 
-    fn count(&self) -> BoxFuture<'_, Result<u64, Failure>> {
+    fn count(&self) -> BoxFuture<'_, Result<u64, ErrorReply>> {
         async {
             let Some(bucket) = self.existing() else { return Ok(0) };
             bucket.count().await.map_err(|error| failure(&error))
@@ -168,7 +169,7 @@ impl Keyspace for DurableDatabase {
         .boxed()
     }
 
-    fn random(&self) -> BoxFuture<'_, Result<Option<Bytes>, Failure>> {
+    fn random(&self) -> BoxFuture<'_, Result<Option<Bytes>, ErrorReply>> {
         async {
             let Some(bucket) = self.existing() else { return Ok(None) };
             bucket.random_key().await.map_err(|error| failure(&error))
@@ -176,7 +177,7 @@ impl Keyspace for DurableDatabase {
         .boxed()
     }
 
-    fn clear(&self) -> BoxFuture<'_, Result<(), Failure>> {
+    fn clear(&self) -> BoxFuture<'_, Result<(), ErrorReply>> {
         self.delete_all().boxed()
     }
 }

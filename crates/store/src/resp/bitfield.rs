@@ -11,12 +11,12 @@ use crate::resp::strings::grown;
 
 /// The width of an integer, and whether it has a sign.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Kind {
+struct IntegerType {
     signed: bool,
     bits: u32,
 }
 
-/// What becomes of a number that its field cannot hold.
+/// The treatment of a number that its field cannot hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Overflow {
     Wrap,
@@ -25,21 +25,21 @@ enum Overflow {
 }
 
 #[derive(Debug, Clone, Copy)]
-enum Action {
+enum FieldAction {
     Get,
     Set(i64),
     Add(i64),
 }
 
 #[derive(Debug)]
-struct Operation {
-    kind: Kind,
+struct FieldOperation {
+    kind: IntegerType,
     offset: u64,
-    action: Action,
+    action: FieldAction,
     overflow: Overflow,
 }
 
-impl Kind {
+impl IntegerType {
     fn parse(argument: &[u8]) -> Result<Self, Fault> {
         let kind = match argument {
             [b'i', bits @ ..] => Some((true, bits, 64)),
@@ -100,7 +100,7 @@ impl Kind {
     }
 }
 
-fn parse(context: &Context<'_>, arguments: &[Bytes], read_only: bool) -> Result<Vec<Operation>, Fault> {
+fn parse(context: &Context<'_>, arguments: &[Bytes], read_only: bool) -> Result<Vec<FieldOperation>, Fault> {
     let (mut operations, mut overflow, mut rest) = (Vec::new(), Overflow::Wrap, arguments);
     while let [name, after @ ..] = rest {
         if is(name, "overflow") {
@@ -119,24 +119,24 @@ fn parse(context: &Context<'_>, arguments: &[Bytes], read_only: bool) -> Result<
         if !(is_set || is_add || is(name, "get")) || after.len() < count {
             return Err(Fault::SYNTAX);
         }
-        let kind = Kind::parse(&after[0])?;
+        let kind = IntegerType::parse(&after[0])?;
         let offset = offset(context, &after[1], kind)?;
         let action = match (is_set, is_add) {
-            (true, _) => Action::Set(integer_argument(&after[2])?),
-            (_, true) => Action::Add(integer_argument(&after[2])?),
-            _ => Action::Get,
+            (true, _) => FieldAction::Set(integer_argument(&after[2])?),
+            (_, true) => FieldAction::Add(integer_argument(&after[2])?),
+            _ => FieldAction::Get,
         };
-        operations.push(Operation { kind, offset, action, overflow });
+        operations.push(FieldOperation { kind, offset, action, overflow });
         rest = &after[count..];
     }
-    if read_only && operations.iter().any(|operation| !matches!(operation.action, Action::Get)) {
+    if read_only && operations.iter().any(|operation| !matches!(operation.action, FieldAction::Get)) {
         return Err(Fault::error("ERR BITFIELD_RO only supports the GET subcommand"));
     }
     Ok(operations)
 }
 
 /// An offset in bits, or behind `#` in fields of this kind. The whole field must lie inside the longest value.
-fn offset(context: &Context<'_>, argument: &[u8], kind: Kind) -> Result<u64, Fault> {
+fn offset(context: &Context<'_>, argument: &[u8], kind: IntegerType) -> Result<u64, Fault> {
     const BAD: Fault = Fault::error("ERR bit offset is not an integer or out of range");
     let (number, unit) = match argument {
         [b'#', number @ ..] => (number, u64::from(kind.bits)),
@@ -158,8 +158,8 @@ pub(crate) fn bitfield_ro(context: &mut Context<'_>, arguments: &[Bytes]) -> Out
     run(context, &arguments[1], &operations)
 }
 
-fn run(context: &mut Context<'_>, key: &Bytes, operations: &[Operation]) -> Outcome {
-    let writes = operations.iter().filter(|operation| !matches!(operation.action, Action::Get));
+fn run(context: &mut Context<'_>, key: &Bytes, operations: &[FieldOperation]) -> Outcome {
+    let writes = operations.iter().filter(|operation| !matches!(operation.action, FieldAction::Get));
     let end = writes.map(|operation| (operation.offset + u64::from(operation.kind.bits)).div_ceil(8)).max();
     let old = if end.is_some() { context.get(key)? } else { context.read(key)? };
     let Some(end) = end else {
@@ -175,15 +175,15 @@ fn run(context: &mut Context<'_>, key: &Bytes, operations: &[Operation]) -> Outc
     // The value grows to the end of the fields to be written, even if none of them is.
     let has_grown = bytes.len() > old.bytes.len();
     context.reply.array(operations.len());
-    for Operation { kind, offset, action, overflow } in operations {
+    for FieldOperation { kind, offset, action, overflow } in operations {
         let present = kind.read(&bytes, *offset);
         let (new, answer) = match action {
-            Action::Get => (None, Some(present)),
-            Action::Set(value) => {
+            FieldAction::Get => (None, Some(present)),
+            FieldAction::Set(value) => {
                 let new = kind.fit(kind.of_argument(*value), *overflow);
                 (new, new.map(|_| present))
             }
-            Action::Add(increment) => {
+            FieldAction::Add(increment) => {
                 let new = kind.fit(i128::from(present) + i128::from(*increment), *overflow);
                 (new, new)
             }
@@ -206,7 +206,7 @@ fn run(context: &mut Context<'_>, key: &Bytes, operations: &[Operation]) -> Outc
     Ok(())
 }
 
-impl Kind {
+impl IntegerType {
     /// The number that SET is given. Redis takes a negative one for an unsigned field as its 64 bits.
     fn of_argument(self, value: i64) -> i128 {
         if self.signed { value.into() } else { value.cast_unsigned().into() }

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use parking_lot::Mutex;
 
-use crate::resp::clients::Client;
-use crate::resp::codec::{Protocol, Reply};
+use crate::resp::clients::ConnectedClient;
+use crate::resp::codec::{ReplyWriter, RespVersion};
 use crate::resp::glob;
 
 /// The subscribers of channels and patterns.
@@ -16,35 +16,35 @@ pub(crate) struct Channels(Mutex<Tables>);
 
 #[derive(Debug, Default)]
 struct Tables {
-    channels: HashMap<Bytes, Vec<Arc<Client>>>,
-    patterns: HashMap<Bytes, Vec<Arc<Client>>>,
+    channels: HashMap<Bytes, Vec<Arc<ConnectedClient>>>,
+    patterns: HashMap<Bytes, Vec<Arc<ConnectedClient>>>,
 }
 
-/// Whether a subscription is for one channel or for all that match a pattern.
+/// A subscription is for one channel, or for all channels that match a pattern.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum SubscriptionKind {
     Channel,
     Pattern,
 }
 
 impl Tables {
-    fn of(&mut self, kind: Kind) -> &mut HashMap<Bytes, Vec<Arc<Client>>> {
+    fn of(&mut self, kind: SubscriptionKind) -> &mut HashMap<Bytes, Vec<Arc<ConnectedClient>>> {
         match kind {
-            Kind::Channel => &mut self.channels,
-            Kind::Pattern => &mut self.patterns,
+            SubscriptionKind::Channel => &mut self.channels,
+            SubscriptionKind::Pattern => &mut self.patterns,
         }
     }
 }
 
 impl Channels {
     /// Adds a subscription that is not there yet.
-    pub(crate) fn add(&self, kind: Kind, name: &Bytes, client: &Arc<Client>) {
+    pub(crate) fn add(&self, kind: SubscriptionKind, name: &Bytes, client: &Arc<ConnectedClient>) {
         // A slice of the receive buffer would hold all of it.
         let name = Bytes::copy_from_slice(name);
         self.0.lock().of(kind).entry(name).or_default().push(Arc::clone(client));
     }
 
-    pub(crate) fn remove(&self, kind: Kind, name: &[u8], client: &Arc<Client>) {
+    pub(crate) fn remove(&self, kind: SubscriptionKind, name: &[u8], client: &Arc<ConnectedClient>) {
         let mut tables = self.0.lock();
         let table = tables.of(kind);
         if let Some(subscribers) = table.get_mut(name) {
@@ -102,13 +102,13 @@ struct Encoded {
 }
 
 impl Encoded {
-    fn of(&mut self, protocol: Protocol, parts: &[&[u8]]) -> &[u8] {
+    fn of(&mut self, protocol: RespVersion, parts: &[&[u8]]) -> &[u8] {
         let bytes = match protocol {
-            Protocol::V2 => &mut self.two,
-            Protocol::V3 => &mut self.three,
+            RespVersion::V2 => &mut self.two,
+            RespVersion::V3 => &mut self.three,
         };
         if bytes.is_empty() {
-            let mut reply = Reply::new(bytes, protocol);
+            let mut reply = ReplyWriter::new(bytes, protocol);
             reply.push(parts.len());
             parts.iter().for_each(|part| reply.bulk(part));
         }

@@ -9,16 +9,16 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use crate::resp::codec::Protocol;
+use crate::resp::codec::RespVersion;
 use crate::resp::command::CommandId;
 
-/// Messages that may wait for a client that does not read them; then it is closed, as Redis does by
-/// `client-output-buffer-limit pubsub`.
+/// Messages that may wait for a client that does not read them; then it is closed, as
+/// Redis does by `client-output-buffer-limit pubsub`.
 pub(crate) const MESSAGES_MAX_BYTES: usize = 32 << 20;
 
 /// A connection, as others see it.
 #[derive(Debug)]
-pub(crate) struct Client {
+pub(crate) struct ConnectedClient {
     pub(crate) id: u64,
     pub(crate) peer: SocketAddr,
     pub(crate) local: SocketAddr,
@@ -36,7 +36,7 @@ pub(crate) struct Client {
     wake: Notify,
 }
 
-/// What a client has told about itself, or been given.
+/// The properties that a client has told about itself, or been given.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct About {
     pub(crate) name: Bytes,
@@ -65,9 +65,9 @@ impl Subscriptions {
     }
 }
 
-impl Client {
-    pub(crate) fn protocol(&self) -> Protocol {
-        if self.protocol.load(Relaxed) == 3 { Protocol::V3 } else { Protocol::V2 }
+impl ConnectedClient {
+    pub(crate) fn protocol(&self) -> RespVersion {
+        if self.protocol.load(Relaxed) == 3 { RespVersion::V3 } else { RespVersion::V2 }
     }
 
     /// Closes the connection once it is looked at next.
@@ -155,16 +155,16 @@ impl Client {
     }
 }
 
-/// All connections, by number.
+/// All open connections, by their client id.
 #[derive(Debug, Default)]
 pub(crate) struct Clients {
     last_id: AtomicU64,
-    open: Mutex<BTreeMap<u64, Arc<Client>>>,
+    open: Mutex<BTreeMap<u64, Arc<ConnectedClient>>>,
 }
 
 impl Clients {
-    pub(crate) fn open(&self, peer: SocketAddr, local: SocketAddr, now_ms: i64) -> Arc<Client> {
-        let client = Arc::new(Client {
+    pub(crate) fn open(&self, peer: SocketAddr, local: SocketAddr, now_ms: i64) -> Arc<ConnectedClient> {
+        let client = Arc::new(ConnectedClient {
             id: self.last_id.fetch_add(1, Relaxed) + 1,
             peer,
             local,
@@ -192,13 +192,13 @@ impl Clients {
         self.open.lock().len()
     }
 
-    /// Connections opened so far.
+    /// Connections opened since the start, closed ones included.
     pub(crate) fn total(&self) -> u64 {
         self.last_id.load(Relaxed)
     }
 
     /// The connections of a tenant, in the order of their numbers.
-    pub(crate) fn of_tenant(&self, tenant: &Arc<str>) -> Vec<Arc<Client>> {
+    pub(crate) fn of_tenant(&self, tenant: &Arc<str>) -> Vec<Arc<ConnectedClient>> {
         let open = self.open.lock();
         open.values().filter(|client| client.about.lock().tenant.as_ref() == Some(tenant)).cloned().collect()
     }

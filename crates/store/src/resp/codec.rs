@@ -4,5 +4,5 @@ mod inline;
 mod reply;
 mod request;
 
-pub use reply::{Protocol, Reply};
+pub use reply::{ReplyWriter, RespVersion};
 pub use request::{ProtocolError, RequestLimits, RequestParser};

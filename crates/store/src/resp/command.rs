@@ -9,12 +9,12 @@ use bytes::Bytes;
 pub(crate) use registry::{CommandId, Registry};
 
 use crate::resp::context::{Context, Outcome};
-use crate::resp::session::{Session, Waiting};
+use crate::resp::session::{RespSession, WaitingCommand};
 
 /// A command, or a subcommand of a container.
 #[derive(Debug)]
-pub(crate) struct Command {
-    /// In small letters.
+pub(crate) struct RedisCommand {
+    /// The name in small letters.
     pub(crate) name: &'static str,
     /// Number of arguments with the name; the least number if it is negative.
     pub(crate) arity: i8,
@@ -30,16 +30,16 @@ pub(crate) struct Command {
     pub(crate) run: Run,
 }
 
-/// What carries a command out.
+/// The function that carries a command out.
 pub(crate) enum Run {
     /// Works on keys, inside a transaction.
     Data(fn(&mut Context<'_>, &[Bytes]) -> Outcome),
     /// Works on the session, at once.
-    Session(fn(&mut Session, &[Bytes]) -> Outcome),
+    Session(fn(&mut RespSession, &[Bytes]) -> Outcome),
     /// Works on the session, which may have to wait.
-    Waiting(Waiting),
-    /// Has subcommands.
-    Container(&'static [Command]),
+    Waiting(WaitingCommand),
+    /// Has subcommands, which do the work.
+    Container(&'static [RedisCommand]),
 }
 
 impl std::fmt::Debug for Run {
@@ -60,7 +60,7 @@ macro_rules! words {
         pub(crate) enum $name { $($(#[$about])* $variant,)* }
 
         impl $name {
-            /// As clients write it.
+            /// The word that COMMAND and ACL CAT show.
             pub(crate) fn word(self) -> &'static str {
                 match self { $(Self::$variant => $word,)* }
             }
@@ -71,19 +71,14 @@ macro_rules! words {
 words! {
     /// A property of a command.
     Flag {
-        /// May change keys.
         Write = "write",
         /// Reads keys and changes none.
         ReadOnly = "readonly",
-        /// May need memory.
         DenyOom = "denyoom",
-        /// For operators.
         Admin = "admin",
-        /// Publish and subscribe.
         PubSub = "pubsub",
         /// Not for scripts, of which there are none.
         NoScript = "noscript",
-        /// May wait for something.
         Blocking = "blocking",
         /// Answered while data is loaded.
         Loading = "loading",
@@ -93,11 +88,9 @@ words! {
         SkipSlowLog = "skip_slowlog",
         /// Takes constant time, or nearly so.
         Fast = "fast",
-        /// Needs no login.
         NoAuth = "no_auth",
         /// Answered while a script runs.
         AllowBusy = "allow_busy",
-        /// Refused in MULTI.
         NoMulti = "no_multi",
     }
 }
@@ -154,7 +147,7 @@ words! {
     }
 }
 
-impl Command {
+impl RedisCommand {
     pub(crate) fn has(&self, flag: Flag) -> bool {
         self.flags.contains(&flag)
     }
@@ -178,7 +171,7 @@ impl Command {
         }
     }
 
-    pub(crate) fn subcommands(&self) -> &'static [Command] {
+    pub(crate) fn subcommands(&self) -> &'static [RedisCommand] {
         match self.run {
             Run::Container(subcommands) => subcommands,
             _ => &[],
@@ -205,7 +198,7 @@ macro_rules! commands {
         $($command:literal $arity:literal [$($flag:ident)*] $keys:tt [$($category:ident)*] $run:expr,
           $since:literal $complexity:literal $summary:literal;)*
     }) => {
-        $visibility static $name: &[$crate::resp::command::Command] = &[$($crate::resp::command::Command {
+        $visibility static $name: &[$crate::resp::command::RedisCommand] = &[$($crate::resp::command::RedisCommand {
             name: $command,
             arity: $arity,
             flags: &[$($crate::resp::command::Flag::$flag,)*],

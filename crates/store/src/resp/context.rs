@@ -1,18 +1,17 @@
-//! What a data command works with: the keys, the reply, and the events that its changes cause.
+//! The context of a data command: the keys, the reply, and the events that its changes cause.
 
 use std::borrow::Cow;
 
 use bytes::Bytes;
 
-use crate::resp::codec::Reply;
+use crate::resp::codec::ReplyWriter;
 use crate::resp::events::{EventClass, EventClasses, KeyEvent};
 use crate::resp::number::integer;
-use crate::{Entry, Interrupted, Transaction, Value};
+use crate::{Interrupted, KeyEntry, Transaction, Value};
 
 /// Why a command has no reply of its own.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// The transaction ended early.
     Interrupted(Interrupted),
     /// The reply is this error.
     Error(Cow<'static, str>),
@@ -47,20 +46,20 @@ impl From<String> for Fault {
 
 pub(crate) type Outcome = Result<(), Fault>;
 
-/// A running command.
+/// A data command while it runs: its transaction, its reply and its limits.
 pub(crate) struct Context<'a> {
     pub(crate) transaction: &'a mut dyn Transaction,
-    pub(crate) reply: Reply<'a>,
-    /// Number of the database.
+    pub(crate) reply: ReplyWriter<'a>,
+    /// Number of the database that the client has selected.
     pub(crate) database: u32,
-    /// Number of databases.
+    /// Number of databases of the tenant.
     pub(crate) databases: u32,
     /// Longest value that a command may build.
     pub(crate) value_max_bytes: u64,
     /// Classes of events that somebody may listen to.
     pub(crate) classes: EventClasses,
     pub(crate) events: &'a mut Vec<KeyEvent>,
-    /// Whether the command has changed a key.
+    /// `true` if the command has changed a key.
     pub(crate) has_written: bool,
 }
 
@@ -69,7 +68,7 @@ impl Context<'_> {
         self.transaction.now_ms()
     }
 
-    pub(crate) fn entry(&mut self, key: &[u8]) -> Option<Entry> {
+    pub(crate) fn entry(&mut self, key: &[u8]) -> Option<KeyEntry> {
         self.transaction.entry(key)
     }
 
@@ -120,12 +119,12 @@ impl Context<'_> {
     }
 }
 
-/// An integer argument.
+/// Reads an integer argument of 64 bits.
 pub(crate) fn integer_argument(argument: &[u8]) -> Result<i64, Fault> {
     integer(argument).ok_or(Fault::NOT_AN_INTEGER)
 }
 
-/// Whether `argument` is the keyword `word`, in letters of either case.
+/// `true` if `argument` is the keyword `word`, in letters of either case.
 pub(crate) fn is(argument: &[u8], word: &str) -> bool {
     argument.eq_ignore_ascii_case(word.as_bytes())
 }

@@ -1,9 +1,9 @@
 //! The cursors of SCAN.
 //!
-//! Redis clients take a cursor for an unsigned 64-bit number, and a page ends at a key. So the listener keeps a bounded table
-//! from numbers to keys. A number is a hash of its position: a client that asks twice for the same page gets the same cursor
-//! twice, and a table of 2^16 positions lasts for as many scans at once. A cursor that has fallen out of the table is an
-//! error that says so; the scan must start again.
+//! Redis clients take a cursor for an unsigned 64-bit number, and a page ends at a key. So the listener keeps a bounded
+//! table from numbers to keys. A number is a hash of its position: a client that asks twice for the same page gets the
+//! same cursor twice, and a table of 2^16 positions lasts for as many scans at once. A cursor that has fallen out of
+//! the table is an error that says so; the scan must start again.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::BuildHasher as _;
@@ -13,14 +13,14 @@ use parking_lot::Mutex;
 
 use crate::resp::shared::owned;
 
-/// Positions that are remembered.
+/// Most positions that are remembered; the oldest go first.
 const CURSORS_MAX: usize = 1 << 16;
 /// Bytes of the keys that are remembered.
 const KEYS_MAX_BYTES: usize = 16 << 20;
 
-/// Where a scan goes on: behind this key of a database of a tenant.
+/// A scan goes on behind this key of a database of a tenant.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-struct Position {
+struct ScanPosition {
     tenant: std::sync::Arc<str>,
     database: u32,
     after: Bytes,
@@ -32,7 +32,7 @@ pub(crate) struct Cursors(Mutex<Table>);
 
 #[derive(Debug, Default)]
 struct Table {
-    positions: HashMap<u64, Position>,
+    positions: HashMap<u64, ScanPosition>,
     oldest_first: VecDeque<u64>,
     key_bytes: usize,
     hasher: foldhash::quality::RandomState,
@@ -41,7 +41,7 @@ struct Table {
 impl Cursors {
     /// The cursor of a position. It is not 0.
     pub(crate) fn number(&self, tenant: &std::sync::Arc<str>, database: u32, after: &[u8]) -> u64 {
-        let position = Position { tenant: tenant.clone(), database, after: owned(after) };
+        let position = ScanPosition { tenant: tenant.clone(), database, after: owned(after) };
         let mut table = self.0.lock();
         let mut number = table.hasher.hash_one(&position).max(1);
         loop {

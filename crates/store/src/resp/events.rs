@@ -75,7 +75,7 @@ impl EventClasses {
         Some(Self(classes))
     }
 
-    /// Whether events of `class` are published at all: also a channel must be chosen by `K` or `E`.
+    /// `true` if events of `class` are published at all: also a channel must be chosen by `K` or `E`.
     pub fn contains(self, class: EventClass) -> bool {
         self.0 & class as u16 != 0 && self.0 & (EventClass::Keyspace as u16 | EventClass::Keyevent as u16) != 0
     }
@@ -104,11 +104,11 @@ impl fmt::Display for EventClasses {
 /// Something that has happened to a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeyEvent {
-    /// Its class.
+    /// The class by which `notify-keyspace-events` selects it.
     pub class: EventClass,
     /// Its name, such as `set` or `expired`.
     pub name: &'static str,
-    /// The key.
+    /// The key that has changed, expired or been evicted.
     pub key: Bytes,
 }
 

@@ -6,20 +6,16 @@ use crate::Value;
 use crate::resp::context::{Context, Fault, Outcome, integer_argument, shown};
 use crate::resp::events::EventClass;
 
-/// What a number says about the time of expiry.
+/// The unit of a time of expiry: from now on, or since 1970-01-01T00:00:00Z.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Unit {
-    /// Seconds from now.
+pub(crate) enum TimeUnit {
     Seconds,
-    /// Milliseconds from now.
     Milliseconds,
-    /// Seconds since 1970-01-01T00:00:00Z.
     UnixSeconds,
-    /// Milliseconds since 1970-01-01T00:00:00Z.
     UnixMilliseconds,
 }
 
-impl Unit {
+impl TimeUnit {
     /// The unit of an option of SET and GETEX.
     pub(crate) fn named(option: &[u8]) -> Option<Self> {
         match option.to_ascii_lowercase().as_slice() {
@@ -37,19 +33,19 @@ pub(crate) struct Deadline;
 
 impl Deadline {
     /// Milliseconds since 1970-01-01T00:00:00Z; the time may have passed.
-    pub(crate) fn any(number: &[u8], unit: Unit, now_ms: i64, command: &str) -> Result<i64, Fault> {
+    pub(crate) fn any(number: &[u8], unit: TimeUnit, now_ms: i64, command: &str) -> Result<i64, Fault> {
         let number = integer_argument(number)?;
         let deadline = match unit {
-            Unit::Seconds => number.checked_mul(1_000).and_then(|ms| now_ms.checked_add(ms)),
-            Unit::Milliseconds => now_ms.checked_add(number),
-            Unit::UnixSeconds => number.checked_mul(1_000),
-            Unit::UnixMilliseconds => Some(number),
+            TimeUnit::Seconds => number.checked_mul(1_000).and_then(|ms| now_ms.checked_add(ms)),
+            TimeUnit::Milliseconds => now_ms.checked_add(number),
+            TimeUnit::UnixSeconds => number.checked_mul(1_000),
+            TimeUnit::UnixMilliseconds => Some(number),
         };
         deadline.ok_or_else(|| invalid(command))
     }
 
     /// As [`Deadline::any`], for a number that must be positive.
-    pub(crate) fn positive(number: &[u8], unit: Unit, now_ms: i64, command: &str) -> Result<i64, Fault> {
+    pub(crate) fn positive(number: &[u8], unit: TimeUnit, now_ms: i64, command: &str) -> Result<i64, Fault> {
         if integer_argument(number)? <= 0 {
             return Err(invalid(command));
         }
@@ -62,31 +58,31 @@ fn invalid(command: &str) -> Fault {
 }
 
 pub(crate) fn expire(context: &mut Context<'_>, arguments: &[Bytes]) -> Outcome {
-    expire_by(context, arguments, Unit::Seconds, "expire")
+    expire_by(context, arguments, TimeUnit::Seconds, "expire")
 }
 
 pub(crate) fn pexpire(context: &mut Context<'_>, arguments: &[Bytes]) -> Outcome {
-    expire_by(context, arguments, Unit::Milliseconds, "pexpire")
+    expire_by(context, arguments, TimeUnit::Milliseconds, "pexpire")
 }
 
 pub(crate) fn expireat(context: &mut Context<'_>, arguments: &[Bytes]) -> Outcome {
-    expire_by(context, arguments, Unit::UnixSeconds, "expireat")
+    expire_by(context, arguments, TimeUnit::UnixSeconds, "expireat")
 }
 
 pub(crate) fn pexpireat(context: &mut Context<'_>, arguments: &[Bytes]) -> Outcome {
-    expire_by(context, arguments, Unit::UnixMilliseconds, "pexpireat")
+    expire_by(context, arguments, TimeUnit::UnixMilliseconds, "pexpireat")
 }
 
 /// When an expiry may be set.
 #[derive(Debug, Default)]
-struct Conditions {
+struct ExpiryConditions {
     if_none: bool,
     if_any: bool,
     if_later: bool,
     if_earlier: bool,
 }
 
-impl Conditions {
+impl ExpiryConditions {
     fn parse(arguments: &[Bytes]) -> Result<Self, Fault> {
         let mut conditions = Self::default();
         for option in arguments {
@@ -117,9 +113,9 @@ impl Conditions {
     }
 }
 
-fn expire_by(context: &mut Context<'_>, arguments: &[Bytes], unit: Unit, command: &str) -> Outcome {
+fn expire_by(context: &mut Context<'_>, arguments: &[Bytes], unit: TimeUnit, command: &str) -> Outcome {
     let [_, key, number, options @ ..] = arguments else { return Err(Fault::arity(command)) };
-    let conditions = Conditions::parse(options)?;
+    let conditions = ExpiryConditions::parse(options)?;
     let deadline = Deadline::any(number, unit, context.now_ms(), command)?;
     let allowed = context.entry(key).is_some_and(|entry| conditions.allow(entry.expires_ms, deadline));
     if allowed {

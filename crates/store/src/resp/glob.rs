@@ -1,6 +1,7 @@
 //! Patterns of key and channel names, matched as Redis matches them.
 
-/// Whether `text` matches `pattern`: `*` any bytes, `?` any one byte, `[abc]`, `[^abc]`, `[a-z]`, `\x` the byte x itself.
+/// `true` if `text` matches `pattern`: `*` any bytes, `?` any one byte, `[abc]`, `[^abc]`, `[a-z]`,
+/// `\x` the byte x itself.
 pub(crate) fn matches(pattern: &[u8], text: &[u8]) -> bool {
     matches_with(pattern, text, false)
 }
@@ -10,8 +11,8 @@ pub(crate) fn matches_ignoring_case(pattern: &[u8], text: &[u8]) -> bool {
     matches_with(pattern, text, true)
 }
 
-/// Goes back to the last `*` only: an earlier one could not match what the last one does not. So time is at most the product
-/// of both lengths, also for patterns made to be slow.
+/// Goes back to the last `*` only: an earlier one could not match what the last one does not. So time is at most the
+/// product of both lengths, also for patterns made to be slow.
 fn matches_with(pattern: &[u8], text: &[u8], ignore_case: bool) -> bool {
     let (mut at_pattern, mut at_text) = (0, 0);
     // Where to go on if what follows the last star does not match here.
@@ -59,7 +60,8 @@ fn one(pattern: &[u8], byte: u8, ignore_case: bool) -> Option<usize> {
     }
 }
 
-/// Whether `byte` is in the class behind a `[`, and the length of the class with its `]`, which may be missing at the end.
+/// `true` if `byte` is in the class behind a `[`, and the length of the class with its `]`, which may
+/// be missing at the end.
 fn in_class(class: &[u8], byte: u8, ignore_case: bool) -> (usize, bool) {
     let fold = |byte: u8| if ignore_case { byte.to_ascii_lowercase() } else { byte };
     let (negated, mut rest) = match class {

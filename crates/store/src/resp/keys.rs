@@ -126,7 +126,7 @@ pub(crate) fn object_encoding(context: &mut Context<'_>, arguments: &[Bytes]) ->
     Ok(())
 }
 
-/// How Redis would keep a value that was set as a whole.
+/// The encoding in which Redis would keep a value that was set as a whole.
 fn encoding(bytes: &[u8]) -> &'static str {
     match bytes.len() {
         ..=INTEGER_MAX_BYTES if integer(bytes).is_some() => "int",

@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use crate::resp::context::{Context, Fault, Outcome, integer_argument, is};
 
-/// What LCS replies.
+/// The options of LCS, which select its reply.
 #[derive(Debug, Default)]
 struct Options {
     only_length: bool,
@@ -64,20 +64,20 @@ impl Lengths {
 
 /// A run of bytes that both strings have: where it ends in each (exclusive), and its length.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Run {
+struct CommonRun {
     a_end: usize,
     b_end: usize,
     length: usize,
 }
 
 /// The runs of the longest common subsequence, the last one first.
-fn runs(a: &[u8], b: &[u8], lengths: &Lengths) -> Vec<Run> {
-    let (mut i, mut j, mut runs) = (a.len(), b.len(), Vec::<Run>::new());
+fn runs(a: &[u8], b: &[u8], lengths: &Lengths) -> Vec<CommonRun> {
+    let (mut i, mut j, mut runs) = (a.len(), b.len(), Vec::<CommonRun>::new());
     while i > 0 && j > 0 {
         if a[i - 1] == b[j - 1] {
             match runs.last_mut() {
                 Some(run) if run.a_end - run.length == i && run.b_end - run.length == j => run.length += 1,
-                _ => runs.push(Run { a_end: i, b_end: j, length: 1 }),
+                _ => runs.push(CommonRun { a_end: i, b_end: j, length: 1 }),
             }
             (i, j) = (i - 1, j - 1);
         } else if lengths.at(i - 1, j) > lengths.at(i, j - 1) {
@@ -113,13 +113,13 @@ pub(crate) fn lcs(context: &mut Context<'_>, arguments: &[Bytes]) -> Outcome {
     Ok(())
 }
 
-fn reply_ranges(context: &mut Context<'_>, runs: &[Run], options: &Options, length: u32) {
-    let long_enough = |run: &&Run| run.length as u64 >= options.match_min_length;
+fn reply_ranges(context: &mut Context<'_>, runs: &[CommonRun], options: &Options, length: u32) {
+    let long_enough = |run: &&CommonRun| run.length as u64 >= options.match_min_length;
     let reply = &mut context.reply;
     reply.map(2);
     reply.bulk(b"matches");
     reply.array(runs.iter().filter(long_enough).count());
-    for Run { a_end, b_end, length } in runs.iter().filter(long_enough) {
+    for CommonRun { a_end, b_end, length } in runs.iter().filter(long_enough) {
         reply.array(if options.with_match_length { 3 } else { 2 });
         for end in [a_end, b_end] {
             reply.array(2);

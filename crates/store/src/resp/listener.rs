@@ -13,7 +13,7 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use crate::resp::host::Host;
-use crate::resp::session::{Progress, Session};
+use crate::resp::session::{RespSession, SessionProgress};
 use crate::resp::shared::Shared;
 
 /// Memory that an idle connection counts for: its buffers and its state.
@@ -23,13 +23,13 @@ const READ_BYTES: usize = 16 << 10;
 /// A buffer that has grown beyond this is let go once it is empty.
 const KEPT_BUFFER_BYTES: usize = 64 << 10;
 
-/// Settings of the listener.
+/// Settings of the listener for Redis clients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ListenerConfig {
-    /// Most bytes of requests that a connection may have sent without an answer; it is closed beyond. It also bounds
-    /// `proto-max-bulk-len`.
+    /// Most bytes of requests that a connection may have sent without an answer; it is closed
+    /// beyond. It also bounds `proto-max-bulk-len`.
     pub request_max_bytes: u64,
-    /// How long a client may not read its replies before it is closed.
+    /// The time for which a client may not read its replies before it is closed.
     pub write_timeout: Duration,
 }
 
@@ -46,13 +46,13 @@ pub enum BindError {
     /// Everybody in the network could do everything.
     #[error("{address} can be reached from the network and clients need not log in; use 127.0.0.1 or turn logins on")]
     OpenToTheNetwork {
-        /// The address.
+        /// The address that was to be bound.
         address: SocketAddr,
     },
     /// The system refuses the address.
     #[error("cannot listen for Redis clients on {address}")]
     Bind {
-        /// The address.
+        /// The address that was to be bound.
         address: SocketAddr,
         /// The error of the system.
         source: std::io::Error,
@@ -71,7 +71,7 @@ impl Listener {
     /// Binds `address`; port 0 takes any free port.
     ///
     /// # Errors
-    /// [`BindError`].
+    /// [`BindError`] if the address is refused or cannot be bound.
     pub fn bind(address: SocketAddr, host: Arc<dyn Host>, config: ListenerConfig) -> Result<Self, BindError> {
         if host.default_user().is_some() && !address.ip().to_canonical().is_loopback() {
             return Err(BindError::OpenToTheNetwork { address });
@@ -86,12 +86,12 @@ impl Listener {
         self.listener.address()
     }
 
-    /// What the connections share: the engine tells it of keys that expire.
+    /// The state that the connections share: the engine tells it of keys that expire.
     pub fn shared(&self) -> &Arc<Shared> {
         &self.shared
     }
 
-    /// Starts to accept connections.
+    /// Starts to accept connections, within `limits`.
     ///
     /// # Panics
     /// If another listener for Redis clients counts into the same metrics.
@@ -111,10 +111,10 @@ impl Protocol for RedisProtocol {
     fn serve(self: Arc<Self>, socket: TcpStream, admitted: Admitted) -> impl Future<Output = ()> + Send {
         // Before the task begins, so that numbers of connections are in the order of their arrival. A connection without a
         // local address is closed already.
-        let session = socket.local_addr().map(|local| Session::new(&self.shared, admitted.peer, local));
+        let session = socket.local_addr().map(|local| RespSession::new(&self.shared, admitted.peer, local));
         async move {
             let Ok(session) = session else { return };
-            let connection = Connection {
+            let connection = RespConnection {
                 socket,
                 session,
                 input: BytesMut::with_capacity(READ_BYTES),
@@ -135,9 +135,9 @@ impl Protocol for RedisProtocol {
     }
 }
 
-/// Why the server closes a connection.
+/// The reason why the server closes a connection.
 #[derive(Debug, thiserror::Error)]
-enum End {
+enum CloseReason {
     #[error("{0}")]
     Socket(#[from] std::io::Error),
     #[error("the client did not read its replies for {} s", .0.as_secs())]
@@ -150,7 +150,7 @@ enum End {
     NoMemory { bytes: u64 },
 }
 
-/// What a connection has taken of the memory of its listener.
+/// The memory that a connection has taken from its listener.
 struct ConnectionMemory {
     grant: Grant,
     bytes: u64,
@@ -158,10 +158,10 @@ struct ConnectionMemory {
 
 impl ConnectionMemory {
     /// Takes memory for buffers of `bytes`, or gives it back.
-    fn set(&mut self, bytes: u64) -> Result<(), End> {
+    fn set(&mut self, bytes: u64) -> Result<(), CloseReason> {
         let bytes = bytes.max(CONNECTION_BYTES);
         if bytes > self.bytes && !self.grant.grow(bytes - self.bytes) {
-            return Err(End::NoMemory { bytes });
+            return Err(CloseReason::NoMemory { bytes });
         }
         if bytes < self.bytes {
             self.grant.shrink(self.bytes - bytes);
@@ -171,29 +171,29 @@ impl ConnectionMemory {
     }
 }
 
-struct Connection {
+struct RespConnection {
     socket: TcpStream,
-    session: Session,
+    session: RespSession,
     input: BytesMut,
     memory: ConnectionMemory,
     config: ListenerConfig,
 }
 
-impl Connection {
-    async fn serve(mut self, shutdown: Shutdown) -> Result<(), End> {
+impl RespConnection {
+    async fn serve(mut self, shutdown: Shutdown) -> Result<(), CloseReason> {
         let mut stopping = std::pin::pin!(shutdown.begun());
         loop {
             let progress = self.session.process(&mut self.input).await;
             let is_alive = self.session.take_messages();
             self.write().await?;
             match progress {
-                Progress::Close => {
+                SessionProgress::Close => {
                     // The client may still be sending: it shall read the last reply before it learns of the end.
                     return Ok(self.socket.shutdown().await?);
                 }
                 _ if !is_alive => return Ok(()),
-                Progress::Write => continue,
-                Progress::Read => {}
+                SessionProgress::Write => continue,
+                SessionProgress::Read => {}
             }
             self.make_room()?;
             let woken = self.session.woken();
@@ -210,14 +210,14 @@ impl Connection {
     }
 
     /// Sends the output of the session. A client that is killed meanwhile is not waited for.
-    async fn write(&mut self) -> Result<(), End> {
+    async fn write(&mut self) -> Result<(), CloseReason> {
         if self.session.output().is_empty() {
             return Ok(());
         }
         let output = std::mem::take(self.session.output());
         self.memory.set((self.input.capacity() + output.capacity()) as u64)?;
         let limit = self.config.write_timeout;
-        timeout(limit, self.socket.write_all(&output)).await.map_err(|_| End::Slow(limit))??;
+        timeout(limit, self.socket.write_all(&output)).await.map_err(|_| CloseReason::Slow(limit))??;
         self.session.count_bytes(0, output.len());
         if output.capacity() <= KEPT_BUFFER_BYTES && self.session.output().is_empty() {
             let mut output = output;
@@ -228,10 +228,13 @@ impl Connection {
     }
 
     /// Makes room for the next read, within what a connection may take.
-    fn make_room(&mut self) -> Result<(), End> {
+    fn make_room(&mut self) -> Result<(), CloseReason> {
         let max_bytes = self.config.request_max_bytes.saturating_add(READ_BYTES as u64);
         if self.input.len() as u64 > max_bytes {
-            return Err(End::RequestTooLong { bytes: self.input.len(), max_bytes: self.config.request_max_bytes });
+            return Err(CloseReason::RequestTooLong {
+                bytes: self.input.len(),
+                max_bytes: self.config.request_max_bytes,
+            });
         }
         if self.input.is_empty() && self.input.capacity() > KEPT_BUFFER_BYTES {
             self.input = BytesMut::new();

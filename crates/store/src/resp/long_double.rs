@@ -27,8 +27,8 @@ pub(crate) struct LongDouble {
 impl LongDouble {
     pub(crate) const ZERO: Self = Self { negative: false, mantissa: 0, exponent: 0 };
 
-    /// Reads decimal text such as `-1.5e3`, or hexadecimal text such as `0x1.8p3`, rounded to the nearest value. `None` if it is not a number, or not a finite one
-    /// that can be represented.
+    /// Reads decimal text such as `-1.5e3`, or hexadecimal text such as `0x1.8p3`, rounded to the nearest value. `None`
+    /// if it is not a number, or not a finite one that can be represented.
     pub(crate) fn parse(text: &[u8]) -> Option<Self> {
         if text.len() > TEXT_MAX_BYTES {
             return None;

@@ -1,7 +1,7 @@
 //! A connection without its socket: requests go in, replies come out.
 //!
-//! Data commands that arrive together are gathered into a [`Unit`] that the bucket runs in one transaction. Every other
-//! command ends the unit, is carried out once the unit has been answered, and so sees what it did.
+//! Data commands that arrive together are gathered into a [`CommandUnit`] that the bucket runs in one transaction.
+//! Every other command ends the unit, is carried out once the unit has been answered, and so sees what it did.
 //!
 //! ```text
 //!   input ──► parser ──► data commands ──► Unit ──► Bucket::execute ──► replies ─┐
@@ -32,15 +32,15 @@ use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
 
-use crate::resp::clients::Client;
-use crate::resp::codec::{Protocol, Reply, RequestLimits, RequestParser};
+use crate::resp::clients::ConnectedClient;
+use crate::resp::codec::{ReplyWriter, RequestLimits, RequestParser, RespVersion};
 use crate::resp::command::{CommandId, Flag, Run};
 use crate::resp::context::{Fault, Outcome};
 use crate::resp::events::KeyEvent;
-use crate::resp::host::{Bucket, Execution, Failure, User};
-use crate::resp::latency_monitor::Sample;
+use crate::resp::host::{Bucket, ErrorReply, Execution, User};
+use crate::resp::latency_monitor::LatencySample;
 use crate::resp::shared::{Shared, TenantState};
-use crate::resp::unit::{Environment, Unit, Watched};
+use crate::resp::unit::{CommandUnit, Environment, Watched};
 
 /// Replies are written once they have this size.
 const OUTPUT_BYTES: usize = 64 << 10;
@@ -49,7 +49,7 @@ const UNIT_COMMANDS_MAX: usize = 1_024;
 
 /// Commands that may have to wait for something.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Waiting {
+pub(crate) enum WaitingCommand {
     Auth,
     Hello,
     Select,
@@ -67,9 +67,9 @@ pub(crate) enum Waiting {
     Exec,
 }
 
-/// What the connection must do next.
+/// The next step of the connection after its requests were processed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Progress {
+pub enum SessionProgress {
     /// Send the output, then read more.
     Read,
     /// Send the output, then process again: there is more to do.
@@ -78,27 +78,27 @@ pub enum Progress {
     Close,
 }
 
-/// Which replies a client wants.
+/// The replies that a client wants, by CLIENT REPLY.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ReplyMode {
     On,
     Off,
-    /// Not the next one.
+    /// Leaves out the next reply only.
     Skip,
 }
 
 /// The state of a connection.
-pub struct Session {
+pub struct RespSession {
     shared: Arc<Shared>,
-    client: Arc<Client>,
+    client: Arc<ConnectedClient>,
     user: Option<User>,
     tenant: Option<Arc<TenantState>>,
     database: u32,
     /// The bucket of the database, or why there is none.
-    bucket: Result<Arc<dyn Bucket>, Failure>,
-    protocol: Protocol,
+    bucket: Result<Arc<dyn Bucket>, ErrorReply>,
+    protocol: RespVersion,
     parser: RequestParser,
-    unit: Unit,
+    unit: CommandUnit,
     /// A unit that must be answered before anything else is done.
     unit_is_closed: bool,
     /// A command that waits for the unit.
@@ -107,7 +107,7 @@ pub struct Session {
     refusal: Option<Cow<'static, str>>,
     /// A request broke the protocol: the connection closes once the error is answered.
     is_broken: bool,
-    queue: Option<multi::Queue>,
+    queue: Option<multi::MultiQueue>,
     watched: Vec<Watched>,
     /// A command of EXEC runs that is not part of its unit.
     in_exec: bool,
@@ -118,16 +118,16 @@ pub struct Session {
     buffered_bytes: usize,
 }
 
-impl std::fmt::Debug for Session {
+impl std::fmt::Debug for RespSession {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Session")
+        f.debug_struct("RespSession")
             .field("client", &self.client.id)
             .field("database", &self.database)
             .finish_non_exhaustive()
     }
 }
 
-impl Session {
+impl RespSession {
     /// The session of a connection that has just been accepted.
     pub fn new(shared: &Arc<Shared>, peer: SocketAddr, local: SocketAddr) -> Self {
         let client = shared.clients.open(peer, local, shared.host.now_ms());
@@ -137,10 +137,10 @@ impl Session {
             user: None,
             tenant: None,
             database: 0,
-            bucket: Err(Failure("NOAUTH Authentication required.".into())),
-            protocol: Protocol::V2,
+            bucket: Err(ErrorReply("NOAUTH Authentication required.".into())),
+            protocol: RespVersion::V2,
             parser: RequestParser::default(),
-            unit: Unit::default(),
+            unit: CommandUnit::default(),
             unit_is_closed: false,
             held: None,
             refusal: None,
@@ -159,15 +159,15 @@ impl Session {
         session
     }
 
-    /// Carries out the requests in `input`. What they answer is in [`Session::output`].
-    pub async fn process(&mut self, input: &mut BytesMut) -> Progress {
+    /// Carries out the requests in `input`. What they answer is in [`RespSession::output`].
+    pub async fn process(&mut self, input: &mut BytesMut) -> SessionProgress {
         self.client.last_ms.store(self.shared.host.now_ms(), Relaxed);
         loop {
             if self.is_closing || self.client.is_killed.load(Relaxed) {
-                return Progress::Close;
+                return SessionProgress::Close;
             }
             if self.out.len() >= OUTPUT_BYTES {
-                return Progress::Write;
+                return SessionProgress::Write;
             }
             if self.unit_is_closed {
                 self.run_unit().await;
@@ -182,7 +182,7 @@ impl Session {
                 self.run_alone(command, &arguments).await;
             } else if !self.take_request(input) {
                 if self.unit.pending_count() == 0 {
-                    return Progress::Read;
+                    return SessionProgress::Read;
                 }
                 self.unit_is_closed = true;
             }
@@ -247,8 +247,8 @@ impl Session {
         self.client.id
     }
 
-    fn reply(&mut self) -> Reply<'_> {
-        Reply::new(&mut self.out, self.protocol)
+    fn reply(&mut self) -> ReplyWriter<'_> {
+        ReplyWriter::new(&mut self.out, self.protocol)
     }
 
     fn now_ms(&self) -> i64 {
@@ -283,7 +283,7 @@ impl Session {
                 unit.settle();
                 self.unit = unit;
             }
-            Err(Failure(text)) => {
+            Err(ErrorReply(text)) => {
                 for _ in 0..pending {
                     self.error(&text);
                 }
@@ -292,7 +292,7 @@ impl Session {
     }
 
     /// Runs a unit. It is submitted again while limits refuse single commands of it.
-    async fn execute(&mut self, mut unit: Unit) -> Result<Unit, Failure> {
+    async fn execute(&mut self, mut unit: CommandUnit) -> Result<CommandUnit, ErrorReply> {
         let bucket = self.bucket.clone()?;
         unit.environment = self.environment();
         self.wait_for_pause(!unit.is_read_only()).await;
@@ -308,7 +308,7 @@ impl Session {
     }
 
     /// Counts the commands of a unit that have run, notes the slow ones, and publishes the events.
-    fn account(&mut self, unit: &Unit) {
+    fn account(&mut self, unit: &CommandUnit) {
         let mut start = 0;
         for (command, arguments, result) in unit.answered() {
             self.count(command, arguments, result.took, &unit.replies[start..result.end]);
@@ -323,7 +323,7 @@ impl Session {
         let took_ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
         if settings.latency_threshold_ms().is_some_and(|threshold_ms| took_ms >= threshold_ms) {
             let event = if command.command().has(Flag::Fast) { "fast-command" } else { "command" };
-            self.shared.latency.add(event, Sample { time_s: self.now_ms() / 1_000, took_ms });
+            self.shared.latency.add(event, LatencySample { time_s: self.now_ms() / 1_000, took_ms });
         }
         let is_slow = settings.slower_than_us().is_some_and(|limit| took.as_micros() >= limit.into());
         if is_slow
@@ -361,8 +361,8 @@ impl Session {
         } else {
             let began = Instant::now();
             let outcome = match command.command().run {
-                Run::Waiting(Waiting::Exec) => self.exec().await,
-                Run::Waiting(Waiting::Watch) => self.watch(arguments).await,
+                Run::Waiting(WaitingCommand::Exec) => self.exec().await,
+                Run::Waiting(WaitingCommand::Watch) => self.watch(arguments).await,
                 _ => self.run(command, arguments).await,
             };
             self.finish(command, arguments, outcome, start, began.elapsed());
@@ -385,21 +385,21 @@ impl Session {
             Run::Container(_) => commands::all(self, arguments),
             Run::Data(_) => Err(Fault::error("ERR this command works on keys")),
             Run::Waiting(waiting) => match waiting {
-                Waiting::Auth => self.auth(arguments).await,
-                Waiting::Hello => self.hello(arguments).await,
-                Waiting::Select => self.select(arguments),
-                Waiting::Reset => self.reset(),
-                Waiting::Info => self.info(arguments).await,
-                Waiting::Wait => self.wait(arguments),
-                Waiting::WaitAof => self.wait_aof(arguments).await,
-                Waiting::Keys => self.keys(arguments).await,
-                Waiting::Scan => self.scan(arguments).await,
-                Waiting::DbSize => self.dbsize().await,
-                Waiting::RandomKey => self.random_key().await,
-                Waiting::FlushDb => self.flush_db(arguments).await,
-                Waiting::FlushAll => self.flush_all(arguments).await,
+                WaitingCommand::Auth => self.auth(arguments).await,
+                WaitingCommand::Hello => self.hello(arguments).await,
+                WaitingCommand::Select => self.select(arguments),
+                WaitingCommand::Reset => self.reset(),
+                WaitingCommand::Info => self.info(arguments).await,
+                WaitingCommand::Wait => self.wait(arguments),
+                WaitingCommand::WaitAof => self.wait_aof(arguments).await,
+                WaitingCommand::Keys => self.keys(arguments).await,
+                WaitingCommand::Scan => self.scan(arguments).await,
+                WaitingCommand::DbSize => self.dbsize().await,
+                WaitingCommand::RandomKey => self.random_key().await,
+                WaitingCommand::FlushDb => self.flush_db(arguments).await,
+                WaitingCommand::FlushAll => self.flush_all(arguments).await,
                 // They never get into a queue.
-                Waiting::Watch | Waiting::Exec => Err(Fault::error("ERR not allowed in MULTI")),
+                WaitingCommand::Watch | WaitingCommand::Exec => Err(Fault::error("ERR not allowed in MULTI")),
             },
         }
     }
@@ -440,13 +440,13 @@ impl Session {
     }
 }
 
-impl From<Failure> for Fault {
-    fn from(Failure(text): Failure) -> Self {
+impl From<ErrorReply> for Fault {
+    fn from(ErrorReply(text): ErrorReply) -> Self {
         Self::Error(text)
     }
 }
 
-impl Drop for Session {
+impl Drop for RespSession {
     fn drop(&mut self) {
         self.unsubscribe_all();
         self.shared.clients.close(self.client.id);

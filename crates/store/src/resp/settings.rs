@@ -7,22 +7,22 @@ use crate::resp::number::{integer, unsigned};
 
 /// Longest argument of a request at first, as in Redis.
 const BULK_MAX_BYTES: u64 = 512 << 20;
-/// Least value of `proto-max-bulk-len`.
+/// Least value that `proto-max-bulk-len` takes, in bytes.
 const BULK_LEAST_BYTES: u64 = 1 << 20;
 
 /// Settings of the protocol. They are read for every batch, so each is an atomic number.
 #[derive(Debug)]
-pub(crate) struct Settings {
+pub(crate) struct ProtocolSettings {
     bulk_limit_bytes: u64,
     bulk_max_bytes: AtomicU64,
-    /// Negative: nothing is slow.
+    /// Microseconds; no command is slow if it is negative.
     slower_than_us: AtomicI64,
     slow_log_length: AtomicU64,
     latency_threshold_ms: AtomicU64,
     classes: AtomicU16,
 }
 
-impl Settings {
+impl ProtocolSettings {
     /// The settings at the start; an argument of a request has at most `bulk_limit_bytes` whatever is set.
     pub(crate) fn bounded(bulk_limit_bytes: u64) -> Self {
         Self {
@@ -62,9 +62,9 @@ impl Setting {
 
 /// A value that a setting has been checked to take.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Change(Setting, i64);
+pub(crate) struct SettingChange(Setting, i64);
 
-impl Settings {
+impl ProtocolSettings {
     /// Longest argument of a request.
     pub(crate) fn bulk_max_bytes(&self) -> u64 {
         self.bulk_max_bytes.load(Relaxed).min(self.bulk_limit_bytes)
@@ -99,7 +99,7 @@ impl Settings {
     }
 
     /// Checks a value without changing anything.
-    pub(crate) fn check(setting: Setting, value: &[u8]) -> Result<Change, &'static str> {
+    pub(crate) fn check(setting: Setting, value: &[u8]) -> Result<SettingChange, &'static str> {
         let number = match setting {
             Setting::Classes => EventClasses::parse(value)
                 .map(|classes| i64::from(classes.bits()))
@@ -120,10 +120,10 @@ impl Settings {
                 number
             }
         };
-        Ok(Change(setting, number))
+        Ok(SettingChange(setting, number))
     }
 
-    pub(crate) fn apply(&self, Change(setting, number): Change) {
+    pub(crate) fn apply(&self, SettingChange(setting, number): SettingChange) {
         match setting {
             Setting::BulkMaxBytes => self.bulk_max_bytes.store(number.cast_unsigned(), Relaxed),
             Setting::SlowerThan => self.slower_than_us.store(number, Relaxed),

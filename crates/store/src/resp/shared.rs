@@ -1,4 +1,4 @@
-//! What all connections of a listener share.
+//! The state that all connections of a listener share.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::resp::cursors::Cursors;
 use crate::resp::events::{EventClass, KeyEvent};
 use crate::resp::host::Host;
 use crate::resp::latency_monitor::LatencyMonitor;
-use crate::resp::settings::Settings;
+use crate::resp::settings::ProtocolSettings;
 use crate::resp::slow_log::SlowLog;
 use crate::resp::statistics::Statistics;
 
@@ -22,7 +22,7 @@ use crate::resp::statistics::Statistics;
 pub struct Shared {
     pub(crate) host: Arc<dyn Host>,
     pub(crate) clients: Clients,
-    pub(crate) settings: Settings,
+    pub(crate) settings: ProtocolSettings,
     pub(crate) statistics: Statistics,
     pub(crate) latency: LatencyMonitor,
     pub(crate) cursors: Cursors,
@@ -35,7 +35,7 @@ impl std::fmt::Debug for Shared {
     }
 }
 
-/// What the connections of one tenant share.
+/// The state that the connections of one tenant share.
 #[derive(Debug, Default)]
 pub(crate) struct TenantState {
     pub(crate) channels: Channels,
@@ -54,7 +54,7 @@ impl Shared {
         Arc::new(Self {
             host,
             clients: Clients::default(),
-            settings: Settings::bounded(bulk_max_bytes),
+            settings: ProtocolSettings::bounded(bulk_max_bytes),
             statistics: Statistics::default(),
             latency: LatencyMonitor::default(),
             cursors: Cursors::default(),

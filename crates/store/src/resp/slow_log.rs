@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use parking_lot::Mutex;
 
-use crate::resp::clients::Client;
+use crate::resp::clients::ConnectedClient;
 use crate::resp::shared::owned;
 
 /// Arguments that an entry keeps.
@@ -36,7 +36,14 @@ struct Entries {
 }
 
 impl SlowLog {
-    pub(crate) fn add(&self, arguments: &[Bytes], took: Duration, time_ms: i64, client: &Client, length: usize) {
+    pub(crate) fn add(
+        &self,
+        arguments: &[Bytes],
+        took: Duration,
+        time_ms: i64,
+        client: &ConnectedClient,
+        length: usize,
+    ) {
         let mut entries = self.0.lock();
         let id = entries.next_id;
         entries.next_id += 1;

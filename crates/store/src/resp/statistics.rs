@@ -1,4 +1,4 @@
-//! How often commands ran, how long they took, and which errors they answered.
+//! Statistics of commands: how often they ran, how long they took, and which errors they answered.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -13,14 +13,14 @@ const HISTOGRAM_BUCKETS: usize = 32;
 /// Codes of errors that are counted apart.
 const ERROR_CODES_MAX: usize = 128;
 
-/// Counters of one command.
+/// The counters of one command, for INFO commandstats and latencystats.
 #[derive(Debug, Default)]
 pub(crate) struct CommandCounters {
     pub(crate) calls: AtomicU64,
     pub(crate) microseconds: AtomicU64,
-    /// Refused before they ran.
+    /// Calls that were refused before they ran.
     pub(crate) rejected: AtomicU64,
-    /// Answered an error.
+    /// Calls that ran and answered an error.
     pub(crate) failed: AtomicU64,
     pub(crate) histogram: [AtomicU64; HISTOGRAM_BUCKETS],
 }
@@ -98,7 +98,7 @@ impl Statistics {
         self.errors.lock().clone()
     }
 
-    /// Commands that ran.
+    /// Calls of all commands together.
     pub(crate) fn calls(&self) -> u64 {
         self.commands.iter().map(|counters| counters.calls.load(Relaxed)).sum()
     }

@@ -5,7 +5,7 @@ use bytes::{Bytes, BytesMut};
 use crate::Value;
 use crate::resp::context::{Context, Fault, Outcome, integer_argument, is};
 use crate::resp::events::EventClass;
-use crate::resp::expiry::{Deadline, Unit};
+use crate::resp::expiry::{Deadline, TimeUnit};
 
 pub(crate) fn get(context: &mut Context<'_>, arguments: &[Bytes]) -> Outcome {
     let value = context.read(&arguments[1])?;
@@ -13,26 +13,26 @@ pub(crate) fn get(context: &mut Context<'_>, arguments: &[Bytes]) -> Outcome {
     Ok(())
 }
 
-/// When SET writes.
+/// The condition under which SET writes: NX, XX or IFEQ.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Condition {
+enum SetCondition {
     Missing,
     Present,
     Equals(Bytes),
 }
 
-/// What SET and GETEX do to the expiry of a key.
+/// The change that SET and GETEX make to the expiry of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ExpiryChange {
     Keep,
     Remove,
-    Set(Unit),
+    Set(TimeUnit),
 }
 
-/// What SET and GETEX are told beside key and value.
+/// The options of SET and GETEX, behind key and value.
 #[derive(Debug, Default)]
 struct Options {
-    condition: Option<Condition>,
+    condition: Option<SetCondition>,
     get: bool,
     expiry: Option<ExpiryChange>,
     /// The number behind a unit of time.
@@ -58,9 +58,9 @@ impl Options {
             } else {
                 let condition = match () {
                     () if !is_set => return Err(Fault::SYNTAX),
-                    () if is(option, "nx") => Condition::Missing,
-                    () if is(option, "xx") => Condition::Present,
-                    () if is(option, "ifeq") => Condition::Equals(rest.next().ok_or(Fault::SYNTAX)?.clone()),
+                    () if is(option, "nx") => SetCondition::Missing,
+                    () if is(option, "xx") => SetCondition::Present,
+                    () if is(option, "ifeq") => SetCondition::Equals(rest.next().ok_or(Fault::SYNTAX)?.clone()),
                     () => return Err(Fault::SYNTAX),
                 };
                 if options.condition.as_ref().is_some_and(|other| *other != condition) {
@@ -81,7 +81,7 @@ impl Options {
 }
 
 fn expiry_change(option: &[u8], is_set: bool) -> Option<ExpiryChange> {
-    match Unit::named(option) {
+    match TimeUnit::named(option) {
         Some(unit) => Some(ExpiryChange::Set(unit)),
         None if is_set && is(option, "keepttl") => Some(ExpiryChange::Keep),
         None if !is_set && is(option, "persist") => Some(ExpiryChange::Remove),
@@ -98,14 +98,14 @@ pub(crate) fn set(context: &mut Context<'_>, arguments: &[Bytes]) -> Outcome {
     }
     let options = Options::parse(options, true)?;
     let mut expires_ms = options.expires_ms(context, "set")?;
-    let needs_old = options.get || matches!(options.condition, Some(Condition::Equals(_)));
+    let needs_old = options.get || matches!(options.condition, Some(SetCondition::Equals(_)));
     let old = if needs_old { context.get(key)? } else { None };
     let entry = context.entry(key);
     let may_write = match &options.condition {
         None => true,
-        Some(Condition::Missing) => entry.is_none(),
-        Some(Condition::Present) => entry.is_some(),
-        Some(Condition::Equals(expected)) => old.as_ref().is_some_and(|old| old.bytes == *expected),
+        Some(SetCondition::Missing) => entry.is_none(),
+        Some(SetCondition::Present) => entry.is_some(),
+        Some(SetCondition::Equals(expected)) => old.as_ref().is_some_and(|old| old.bytes == *expected),
     };
     if may_write {
         if options.expiry == Some(ExpiryChange::Keep) {
@@ -141,14 +141,14 @@ pub(crate) fn setnx(context: &mut Context<'_>, arguments: &[Bytes]) -> Outcome {
 }
 
 pub(crate) fn setex(context: &mut Context<'_>, arguments: &[Bytes]) -> Outcome {
-    set_for(context, arguments, Unit::Seconds, "setex")
+    set_for(context, arguments, TimeUnit::Seconds, "setex")
 }
 
 pub(crate) fn psetex(context: &mut Context<'_>, arguments: &[Bytes]) -> Outcome {
-    set_for(context, arguments, Unit::Milliseconds, "psetex")
+    set_for(context, arguments, TimeUnit::Milliseconds, "psetex")
 }
 
-fn set_for(context: &mut Context<'_>, arguments: &[Bytes], unit: Unit, command: &'static str) -> Outcome {
+fn set_for(context: &mut Context<'_>, arguments: &[Bytes], unit: TimeUnit, command: &'static str) -> Outcome {
     let expires_ms = Deadline::positive(&arguments[2], unit, context.now_ms(), command)?;
     store(context, &arguments[1], arguments[3].clone(), Some(expires_ms))?;
     context.event(EventClass::Generic, "expire", &arguments[1]);
@@ -259,8 +259,8 @@ pub(crate) fn getrange(context: &mut Context<'_>, arguments: &[Bytes]) -> Outcom
     Ok(())
 }
 
-/// The first and last place that `start` and `end` mean in something of `length`; negative ones count from its end. `None` if
-/// nothing is between them.
+/// The first and last place that `start` and `end` mean in something of `length`; negative ones count from its end.
+/// `None` if nothing is between them.
 pub(crate) fn range(start: i64, end: i64, length: usize) -> Option<(usize, usize)> {
     // Both may lie before the first place, and are not moved to it then.
     if start < 0 && end < 0 && start > end { None } else { clamped_range(start, end, length) }

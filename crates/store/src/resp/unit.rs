@@ -1,7 +1,7 @@
 //! A unit: data commands of one connection that a bucket runs in one transaction.
 //!
-//! Pipelined commands are a unit so that one turn of the owner serves all of them; each of them succeeds or fails by itself.
-//! The commands of MULTI are a unit that takes effect as a whole.
+//! Pipelined commands are a unit so that one turn of the owner serves all of them; each of them succeeds or fails by
+//! itself. The commands of MULTI are a unit that takes effect as a whole.
 //!
 //! Invariants
 //! - A unit may be run again from its start: what it wrote into its buffers before is dropped.
@@ -12,20 +12,20 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
-use crate::resp::codec::{Protocol, Reply};
-use crate::resp::command::{Command, CommandId, Flag, Run};
+use crate::resp::codec::{ReplyWriter, RespVersion};
+use crate::resp::command::{CommandId, Flag, RedisCommand, Run};
 use crate::resp::context::{Context, Fault};
 use crate::resp::events::{EventClasses, KeyEvent};
-use crate::resp::host::Failure;
-use crate::{Interrupted, Refusal, Transaction};
+use crate::resp::host::ErrorReply;
+use crate::{Interrupted, Transaction, WriteRefusal};
 
 /// Replies up to this size are gathered; the other commands of the unit wait until they have been sent.
 const REPLIES_BYTES: usize = 1 << 20;
 
-/// What all commands of a unit share.
+/// The settings that all commands of a unit share.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Environment {
-    pub(crate) protocol: Protocol,
+    pub(crate) protocol: RespVersion,
     pub(crate) database: u32,
     pub(crate) databases: u32,
     pub(crate) value_max_bytes: u64,
@@ -39,10 +39,10 @@ struct Call {
     count: u32,
 }
 
-/// How a command of a unit went.
+/// The result of a command of a unit.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct CallResult {
-    /// Where its reply ends.
+    /// End of the command's reply in the replies of the unit.
     pub(crate) end: usize,
     pub(crate) took: Duration,
 }
@@ -55,7 +55,7 @@ pub(crate) struct Watched {
     pub(crate) seen: Seen,
 }
 
-/// What WATCH has seen of a key.
+/// The state of a key as WATCH has seen it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Seen {
     Missing,
@@ -74,7 +74,7 @@ impl Seen {
     }
 }
 
-/// What a unit is for.
+/// The purpose of a unit, which decides how it takes effect.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) enum Purpose {
     /// Commands that succeed or fail one by one.
@@ -88,7 +88,7 @@ pub(crate) enum Purpose {
 
 /// Data commands that a bucket runs in one transaction. See [`crate::resp::Bucket::execute`].
 #[derive(Debug, Default)]
-pub struct Unit {
+pub struct CommandUnit {
     pub(crate) environment: Environment,
     pub(crate) purpose: Purpose,
     pub(crate) arguments: Vec<Bytes>,
@@ -100,15 +100,15 @@ pub struct Unit {
     pub(crate) replies: Vec<u8>,
     pub(crate) events: Vec<KeyEvent>,
     /// Calls that a limit refused after they had changed a key.
-    refused: Vec<(usize, Refusal)>,
+    refused: Vec<(usize, WriteRefusal)>,
     must_run_again: bool,
     /// A watched key has changed.
     pub(crate) is_aborted: bool,
-    /// What WATCH has seen.
+    /// The states of the keys that WATCH named, in their order.
     pub(crate) seen: Vec<Seen>,
 }
 
-impl Unit {
+impl CommandUnit {
     /// A unit that asks for the versions of keys.
     pub(crate) fn watching(keys: Vec<Bytes>) -> Self {
         Self { purpose: Purpose::Watch(keys), ..Self::default() }
@@ -168,7 +168,7 @@ impl Unit {
         if let Some(text) = error {
             self.replies.truncate(start);
             self.events.truncate(events);
-            Reply::new(&mut self.replies, self.environment.protocol).error(text.as_bytes());
+            ReplyWriter::new(&mut self.replies, self.environment.protocol).error(text.as_bytes());
         }
         self.results.push(CallResult { end: self.replies.len(), took: began.elapsed() });
         Ok(())
@@ -181,7 +181,7 @@ impl Unit {
         };
         let mut context = Context {
             transaction,
-            reply: Reply::new(&mut self.replies, self.environment.protocol),
+            reply: ReplyWriter::new(&mut self.replies, self.environment.protocol),
             database: self.environment.database,
             databases: self.environment.databases,
             value_max_bytes: self.environment.value_max_bytes,
@@ -199,7 +199,7 @@ impl Unit {
         self.arguments.iter().map(Bytes::len).sum::<usize>() + self.arguments.len() * size_of::<Bytes>()
     }
 
-    /// Whether each command reads one key at most, so that nobody can tell if others wrote between them.
+    /// `true` if each command reads one key at most, so that nobody can tell if others wrote between them.
     pub fn reads_keys_one_by_one(&self) -> bool {
         let reads_one = |call: &Call| {
             let command = call.id.command();
@@ -208,7 +208,7 @@ impl Unit {
         !matches!(self.purpose, Purpose::Exec(_)) && self.pending().all(reads_one)
     }
 
-    /// Whether no command may change a key, so that a bucket may serve the unit from a snapshot.
+    /// `true` if no command may change a key, so that a bucket may serve the unit from a snapshot.
     pub fn is_read_only(&self) -> bool {
         self.pending().all(|call| !call.id.command().has(Flag::Write))
     }
@@ -248,7 +248,7 @@ impl Unit {
         self.calls.len() - self.done
     }
 
-    /// Whether the unit must be submitted once more before its replies count.
+    /// `true` if the unit must be submitted once more before its replies count.
     pub(crate) fn must_run_again(&self) -> bool {
         self.must_run_again
     }
@@ -282,16 +282,18 @@ impl Watched {
 }
 
 /// The reply to a write that a limit refuses.
-fn refusal_text(refusal: &Refusal) -> String {
+fn refusal_text(refusal: &WriteRefusal) -> String {
     match refusal {
-        Refusal::CacheFull { .. } => Failure::OUT_OF_MEMORY.to_string(),
-        Refusal::BucketFull { .. } | Refusal::TooManyKeys { .. } => format!("OOM command not allowed: {refusal}"),
+        WriteRefusal::CacheFull { .. } => ErrorReply::OUT_OF_MEMORY.to_string(),
+        WriteRefusal::BucketFull { .. } | WriteRefusal::TooManyKeys { .. } => {
+            format!("OOM command not allowed: {refusal}")
+        }
         _ => format!("ERR {refusal}"),
     }
 }
 
-impl Command {
-    /// Whether a bucket runs it.
+impl RedisCommand {
+    /// `true` if a bucket runs the command.
     pub(crate) fn is_data(&self) -> bool {
         matches!(self.run, Run::Data(_))
     }

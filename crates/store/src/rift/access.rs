@@ -16,9 +16,9 @@ const CHALLENGE: HeaderValue = HeaderValue::from_static(SCHEME);
 
 /// Authenticates the callers of a listener that serves Rift's routes.
 ///
-/// A bucket with users of its own (`rift_access`) takes their signatures, and anyone without one if it lists `*`. All else,
-/// and every other route, is the listener's own authenticator's. A listener without credentials keeps its checks (this machine
-/// only, no pages of other sites) in any case.
+/// A bucket with users of its own (`rift_access`) takes their signatures, and anyone without one if it lists `*`. All
+/// else, and every other route, is the listener's own authenticator's. A listener without credentials keeps its checks
+/// (this machine only, no pages of other sites) in any case.
 pub struct RiftAccess {
     listener: Arc<dyn Authenticator>,
     store: Arc<Store>,
@@ -36,7 +36,8 @@ impl RiftAccess {
         Self { listener, store }
     }
 
-    /// The tenant and settings of the bucket that the request is about; `None` if it is another route or an unknown bucket.
+    /// The tenant and settings of the bucket that the request is about; `None` if it is another
+    /// route or an unknown bucket.
     fn bucket(&self, claim: &Claim<'_>, is_signed: bool) -> Result<Option<(TenantId, Arc<BucketConfig>)>, Problem> {
         let route = claim.path.split('/').nth(1).unwrap_or_default();
         if !ROUTES.contains(&route) {

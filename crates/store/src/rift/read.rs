@@ -12,16 +12,16 @@ use millstream_types::{ErrorCode, PartitionId};
 use serde_json::{Value, json};
 
 use super::reply::{id, json_answer, placed, time};
-use super::{Target, bytes_answer, number};
+use super::{RiftTarget, bytes_answer, number};
 use crate::http::problem;
-use crate::{Bucket, Error, Found, Look, Refusal, Store};
+use crate::{Bucket, Error, FoundValue, Look, Store, WriteRefusal};
 
 /// Most keys of a listing, which has no paging.
 const LISTED_MAX: usize = 100_000;
 
 /// The part of a value that a request wants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Wanted {
+enum RiftRange {
     All,
     /// From an offset on; size 0 is all to the end.
     Slice {
@@ -33,11 +33,11 @@ enum Wanted {
         first: u64,
         last: Option<u64>,
     },
-    /// The last bytes.
+    /// So many bytes at the end of the value.
     Last(u64),
 }
 
-impl Wanted {
+impl RiftRange {
     fn of(request: &Request<'_>) -> Result<Self, Problem> {
         let (offset, size) = (number(request, "offset")?, number(request, "size")?);
         if offset > 0 || size > 0 {
@@ -47,7 +47,8 @@ impl Wanted {
         Ok(header.and_then(Self::range).unwrap_or(Self::All))
     }
 
-    /// Reads the header `Range`. `None`, which is the whole value, for several ranges, and for what is none (RFC 9110, 14.2).
+    /// Reads the header `Range`. `None`, which is the whole value, for several ranges, and for what
+    /// is none (RFC 9110, 14.2).
     fn range(header: &str) -> Option<Self> {
         let (first, last) = header.trim().strip_prefix("bytes=")?.trim().split_once('-')?;
         if first.is_empty() {
@@ -78,8 +79,8 @@ impl Wanted {
 
 /// `GET /get/{bucket}/{key}`
 pub(super) fn get(store: &Arc<Store>, request: &Request<'_>) -> Result<Answer, Problem> {
-    let target = Target::of(store, request)?;
-    let wanted = Wanted::of(request)?;
+    let target = RiftTarget::of(store, request)?;
+    let wanted = RiftRange::of(request)?;
     let since = request.header("if-modified-since").and_then(|value| std::str::from_utf8(value).ok());
     let since = since.and_then(|value| httpdate::parse_http_date(value.trim()).ok());
     found(target, move |_, found| value(&found, wanted, since))
@@ -87,7 +88,7 @@ pub(super) fn get(store: &Arc<Store>, request: &Request<'_>) -> Result<Answer, P
 
 /// `GET /download-info/{bucket}/{key}`
 pub(super) fn info(store: &Arc<Store>, request: &Request<'_>) -> Result<Answer, Problem> {
-    let target = Target::of(store, request)?;
+    let target = RiftTarget::of(store, request)?;
     found(target, |target, found| {
         let partition = target.bucket.partition_of(&target.key);
         let stored = &found.stored;
@@ -97,12 +98,12 @@ pub(super) fn info(store: &Arc<Store>, request: &Request<'_>) -> Result<Answer, 
 
 /// Answers by the value of a key, at once if it is in memory.
 fn found(
-    target: Target,
-    answer: impl Fn(&Target, Found) -> Result<Response, Problem> + Send + 'static,
+    target: RiftTarget,
+    answer: impl Fn(&RiftTarget, FoundValue) -> Result<Response, Problem> + Send + 'static,
 ) -> Result<Answer, Problem> {
-    let whole = |found: Found| match found.stored.large {
+    let whole = |found: FoundValue| match found.stored.large {
         None => Ok(found),
-        Some(length) => Err(problem(&Error::Refused(Refusal::InParts { length }))),
+        Some(length) => Err(problem(&Error::Refused(WriteRefusal::InParts { length }))),
     };
     match target.bucket.look(&target.key).map_err(|error| problem(&error))? {
         Look::Missing => Err(target.no_such_key()),
@@ -115,7 +116,7 @@ fn found(
     }
 }
 
-fn value(found: &Found, wanted: Wanted, since: Option<SystemTime>) -> Result<Response, Problem> {
+fn value(found: &FoundValue, wanted: RiftRange, since: Option<SystemTime>) -> Result<Response, Problem> {
     let (bytes, written_ms) = (&found.stored.value.bytes, found.stored.written_ms);
     let length = bytes.len() as u64;
     let written = SystemTime::UNIX_EPOCH + Duration::from_secs(written_ms.max(0) as u64 / 1_000);
@@ -204,7 +205,7 @@ mod tests {
             (0, 5, 0, Some(0..0)),
             (1, 5, 0, None),
         ] {
-            let within = Wanted::Slice { offset, size }.within(length);
+            let within = RiftRange::Slice { offset, size }.within(length);
             assert_eq!(within, expected, "offset {offset}, size {size} of {length}");
         }
     }
@@ -226,7 +227,7 @@ mod tests {
             ("bytes=a-b", Some(0..10)),
             ("lines=0-3", Some(0..10)),
         ] {
-            let wanted = Wanted::range(header).unwrap_or(Wanted::All);
+            let wanted = RiftRange::range(header).unwrap_or(RiftRange::All);
             assert_eq!(wanted.within(10), expected, "{header}");
         }
     }

@@ -8,7 +8,7 @@ use millstream_types::{PartitionId, iso_time};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha512};
 
-use super::Target;
+use super::RiftTarget;
 use super::signature::hex_of;
 
 /// The id of a key: SHA-512 of the bucket's name, a zero byte and the key, in hexadecimal.
@@ -16,8 +16,14 @@ pub(super) fn id(bucket: &str, key: &[u8]) -> String {
     hex_of(&Sha512::new().chain_update(bucket).chain_update([0_u8]).chain_update(key).finalize())
 }
 
-/// Where a value lies. There is one copy, and its group is the number of the partition.
-pub(super) fn placed(target: &Target, partition: PartitionId, version: u64, value: &Bytes, written_ms: i64) -> Value {
+/// The place of a value. There is one copy, and its group is the number of the partition.
+pub(super) fn placed(
+    target: &RiftTarget,
+    partition: PartitionId,
+    version: u64,
+    value: &Bytes,
+    written_ms: i64,
+) -> Value {
     json!({
         "info": [{
             "id": id(&target.name, &target.key),
@@ -56,7 +62,7 @@ mod tests {
         );
     }
 
-    /// Computed by Python: `hashlib.sha512(b"photos\0a").hexdigest()`.
+    /// The expected id is computed by Python: `hashlib.sha512(b"photos\0a").hexdigest()`.
     #[test]
     fn an_id_is_that_of_elliptics() {
         let expected = "2d7977021e6194a28d60ac0bf450d76398766e96d46a61078cf7707cb4b15bec4a64db2da4856dbf925a35c696e2437778be6c4945dd69ded711a1472d5bcb09";

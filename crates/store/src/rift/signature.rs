@@ -55,7 +55,7 @@ fn hmac_sha512(secret: &[u8], text: &[u8]) -> [u8; 64] {
     Sha512::new().chain_update(key.map(|byte| byte ^ 0x5c)).chain_update(inner).finalize().into()
 }
 
-/// Bytes in hexadecimal.
+/// Writes bytes as small hexadecimal digits.
 pub(super) fn hex_of(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     let digits = bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]);

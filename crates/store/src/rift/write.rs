@@ -9,13 +9,13 @@ use bytes::{Bytes, BytesMut};
 use millstream_http::{Answer, Problem, Request, Unread};
 
 use super::reply::{json_answer, placed};
-use super::{Target, VALUE_MAX_BYTES, number};
+use super::{RiftTarget, VALUE_MAX_BYTES, number};
 use crate::http::problem;
-use crate::{Interrupted, OwnerTransaction, Refusal, Store, Transaction, Value};
+use crate::{Interrupted, OwnerTransaction, Store, Transaction, Value, WriteRefusal};
 
 /// `POST /upload/{bucket}/{key}`
 pub(super) fn upload(store: &Arc<Store>, request: &Request<'_>) -> Result<Answer, Unread> {
-    let target = Target::of(store, request)?;
+    let target = RiftTarget::of(store, request)?;
     let offset = number(request, "offset")?;
     let body = request.body_to_keep()?;
     Ok(Answer::later(
@@ -23,7 +23,7 @@ pub(super) fn upload(store: &Arc<Store>, request: &Request<'_>) -> Result<Answer
     ))
 }
 
-async fn store_value(target: Target, offset: u64, body: Bytes) -> Result<Response, Problem> {
+async fn store_value(target: RiftTarget, offset: u64, body: Bytes) -> Result<Response, Problem> {
     let (begun, bucket) = (Instant::now(), &target.bucket);
     let (partition, ttl_ms, received) = (bucket.partition_of(&target.key), bucket.config().ttl_ms, body.len());
     let key = target.key.clone();
@@ -52,10 +52,10 @@ async fn store_value(target: Target, offset: u64, body: Bytes) -> Result<Respons
 }
 
 /// `before` with `body` at `offset`; a gap is filled with zeros.
-fn patched(before: &[u8], offset: u64, body: &[u8]) -> Result<Bytes, Refusal> {
+fn patched(before: &[u8], offset: u64, body: &[u8]) -> Result<Bytes, WriteRefusal> {
     let length = offset.saturating_add(body.len() as u64).max(before.len() as u64);
     if length > VALUE_MAX_BYTES {
-        return Err(Refusal::ValueTooLarge { length, max_bytes: VALUE_MAX_BYTES });
+        return Err(WriteRefusal::ValueTooLarge { length, max_bytes: VALUE_MAX_BYTES });
     }
     let mut bytes = BytesMut::with_capacity(length as usize);
     bytes.extend_from_slice(before);
@@ -66,11 +66,11 @@ fn patched(before: &[u8], offset: u64, body: &[u8]) -> Result<Bytes, Refusal> {
 
 /// `POST /delete/{bucket}/{key}`
 pub(super) fn delete(store: &Arc<Store>, request: &Request<'_>) -> Result<Answer, Unread> {
-    let target = Target::of(store, request)?;
+    let target = RiftTarget::of(store, request)?;
     Ok(Answer::later(async move { remove(target).await.unwrap_or_else(IntoResponse::into_response) }))
 }
 
-async fn remove(target: Target) -> Result<Response, Problem> {
+async fn remove(target: RiftTarget) -> Result<Response, Problem> {
     let key = target.key.clone();
     let work = move |transaction: &mut OwnerTransaction<'_, '_>| Ok(transaction.delete(&key));
     let partition = target.bucket.partition_of(&target.key);
@@ -96,7 +96,7 @@ mod tests {
             assert_eq!(patched(before, offset, body).unwrap(), expected);
         }
         let refused = patched(b"a", VALUE_MAX_BYTES, b"X").unwrap_err();
-        assert_eq!(refused, Refusal::ValueTooLarge { length: VALUE_MAX_BYTES + 1, max_bytes: VALUE_MAX_BYTES });
+        assert_eq!(refused, WriteRefusal::ValueTooLarge { length: VALUE_MAX_BYTES + 1, max_bytes: VALUE_MAX_BYTES });
         assert!(patched(b"a", u64::MAX, b"X").is_err());
     }
 }

@@ -30,7 +30,7 @@ impl Scope {
     /// The figures of all tenants.
     pub const EVERY_TENANT: Self = Self { tenant: None };
 
-    /// What `caller` may see.
+    /// The tenants that `caller` may see: its own, or all.
     pub fn of(caller: &Caller) -> Self {
         Self { tenant: (caller.reach() == Reach::OneTenant).then(|| caller.tenant.clone()) }
     }

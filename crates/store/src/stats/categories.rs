@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// A set of categories.
+/// A set of categories of statistics, as a bit mask.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Categories(i32);
 
@@ -20,23 +20,23 @@ const NAMES: [(&str, Categories); 10] = [
 ];
 
 impl Categories {
-    /// Everything.
+    /// All categories: every bit is set.
     pub const ALL: Self = Self(-1);
     /// Values in memory, by bucket.
     pub const CACHE: Self = Self(1);
-    /// Queues and peers.
+    /// Figures of the queues and peers.
     pub const IO: Self = Self(2);
-    /// Counters by command.
+    /// Counters of operations, by command.
     pub const COMMANDS: Self = Self(4);
     /// Histograms over time and size.
     pub const IO_HISTOGRAMS: Self = Self(8);
-    /// Buckets and their partitions.
+    /// Figures of buckets and their partitions.
     pub const BACKEND: Self = Self(16);
     /// Timers, gauges and counters by name.
     pub const STATS: Self = Self(32);
-    /// Process and host.
+    /// Figures of the process and the host.
     pub const PROCFS: Self = Self(64);
-    /// The hottest keys.
+    /// The keys that are read most.
     pub const TOP: Self = Self(128);
 
     /// These categories and those of `other`.

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 
 use serde_json::{Map, Value, json};
 
-use super::Sink;
+use super::FigureSink;
 use super::histograms::OPERATIONS;
 use crate::Store;
 use crate::counters::{BucketCounts, OperationCounts};
@@ -24,7 +24,7 @@ impl Sum {
     }
 }
 
-fn sums(store: &Store, sink: &Sink) -> Vec<(&'static str, &'static str, Sum)> {
+fn sums(store: &Store, sink: &FigureSink) -> Vec<(&'static str, &'static str, Sum)> {
     let buckets = store.buckets(sink.tenant());
     let sum = |of: fn(&BucketCounts) -> &OperationCounts| {
         buckets.iter().fold(Sum::default(), |sum, (_, bucket)| {
@@ -41,7 +41,7 @@ fn sums(store: &Store, sink: &Sink) -> Vec<(&'static str, &'static str, Sum)> {
 }
 
 /// Operations of the buckets by place, then the commands of each protocol.
-pub(super) fn commands(store: &Store, sink: &mut Sink) {
+pub(super) fn commands(store: &Store, sink: &mut FigureSink) {
     let (mut successes, mut failures) = (0, 0);
     let mut tree = json!({});
     for (operation, place, sum) in sums(store, sink) {
@@ -74,7 +74,7 @@ fn protocols(store: &Store) -> Value {
 }
 
 /// The same as counters, gauges and timers with one name each.
-pub(super) fn named(store: &Store, sink: &mut Sink) {
+pub(super) fn named(store: &Store, sink: &mut FigureSink) {
     for (operation, place, sum) in sums(store, sink) {
         let name = format!("{place}.{}", operation.to_uppercase());
         sink.set(&format!("{name}.count"), sum.successes);
@@ -90,7 +90,7 @@ pub(super) fn named(store: &Store, sink: &mut Sink) {
 }
 
 /// The queues of the store.
-pub(super) fn io(store: &Store, sink: &mut Sink) {
+pub(super) fn io(store: &Store, sink: &mut FigureSink) {
     let waiting = store.reads_waiting();
     sink.set("blocking", json!({"current_size": waiting, "max_size": store.config().reads_waiting_max}));
     sink.set("blocked", waiting >= store.config().reads_waiting_max);

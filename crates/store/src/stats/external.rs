@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use super::{Categories, Provider, Sink};
+use super::{Categories, FigureSink, Provider};
 use crate::ExternalProvider;
 use crate::config::ExternalPlace;
 
-/// Largest answer.
+/// Largest answer of an external provider.
 const ANSWER_MAX_BYTES: usize = 1 << 20;
 
 /// A program that has a part in the statistics.
@@ -96,7 +96,7 @@ impl Provider for External {
         self.deadline
     }
 
-    fn collect(&self, sink: &mut Sink) {
+    fn collect(&self, sink: &mut FigureSink) {
         // It may tell figures of any tenant.
         if !sink.sees_every_tenant() {
             sink.set("error", "shown only to callers that act in every tenant");
@@ -122,7 +122,7 @@ mod tests {
 
     fn collected(url: String, deadline_ms: u64) -> Value {
         let provider = External::new(&ExternalProvider { name: "other".to_owned(), url, deadline_ms }).unwrap();
-        let mut sink = Sink::new(Categories::ALL, &Scope::EVERY_TENANT);
+        let mut sink = FigureSink::new(Categories::ALL, &Scope::EVERY_TENANT);
         provider.collect(&mut sink);
         Value::Object(sink.members)
     }
@@ -183,7 +183,7 @@ mod tests {
     fn only_callers_in_every_tenant_see_other_programs() {
         let settings =
             ExternalProvider { name: "other".to_owned(), url: "/nowhere.sock".to_owned(), deadline_ms: 1_000 };
-        let mut sink = Sink::new(Categories::ALL, &Scope { tenant: Some(millstream_types::TenantId::default()) });
+        let mut sink = FigureSink::new(Categories::ALL, &Scope { tenant: Some(millstream_types::TenantId::default()) });
         External::new(&settings).unwrap().collect(&mut sink);
         assert_eq!(sink.members["error"], "shown only to callers that act in every tenant");
     }

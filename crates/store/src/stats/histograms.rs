@@ -6,7 +6,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
-use super::Sink;
+use super::FigureSink;
 use crate::counters::{BucketCounts, Grid, OperationCounts, SIZE_BOUNDS, TIME_BOUNDS_US};
 use crate::{Bucket, Store};
 
@@ -45,14 +45,14 @@ impl Histograms {
         }
     }
 
-    /// What was counted in each of the last periods, newest first.
+    /// The counts of the last periods, newest first.
     fn past(&self) -> Vec<Grids> {
         let kept = self.0.lock();
         let pairs = kept.iter().zip(kept.iter().skip(1)).rev();
         pairs.map(|(before, after)| std::array::from_fn(|at| after[at].since(&before[at]))).collect()
     }
 
-    pub(super) fn collect(&self, store: &Store, sink: &mut Sink) {
+    pub(super) fn collect(&self, store: &Store, sink: &mut FigureSink) {
         sink.set("time_bounds_us", TIME_BOUNDS_US.to_vec());
         sink.set("size_bounds_bytes", SIZE_BOUNDS.to_vec());
         let buckets = store.buckets(sink.tenant());

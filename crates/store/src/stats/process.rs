@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::Sink;
+use super::FigureSink;
 
 /// Fields of `/proc/self/stat` by their place after the name of the program (proc(5), from field 3 on).
 const STAT_FIELDS: [(&str, usize); 9] = [
@@ -17,7 +17,7 @@ const STAT_FIELDS: [(&str, usize); 9] = [
     ("rsslim", 22),
 ];
 
-pub(super) fn procfs(sink: &mut Sink) {
+pub(super) fn procfs(sink: &mut FigureSink) {
     sink.set("vm", part("/proc/meminfo", vm));
     sink.set("io", part("/proc/self/io", io));
     sink.set("stat", part("/proc/self/stat", stat));
@@ -111,7 +111,7 @@ mod tests {
 
     #[test]
     fn this_process_and_a_missing_file_are_told() {
-        let mut sink = Sink::new(Categories::PROCFS, &Scope::EVERY_TENANT);
+        let mut sink = FigureSink::new(Categories::PROCFS, &Scope::EVERY_TENANT);
         procfs(&mut sink);
         assert!(sink.members["stat"]["threads_num"].as_u64().unwrap() > 0, "{:?}", sink.members);
         assert!(sink.members["vm"]["total"].as_u64().unwrap() > 0, "{:?}", sink.members);

@@ -2,10 +2,10 @@
 
 use serde_json::json;
 
-use super::Sink;
+use super::FigureSink;
 use crate::Store;
 
-pub(super) fn top(store: &Store, length: usize, period_s: u64, sink: &mut Sink) {
+pub(super) fn top(store: &Store, length: usize, period_s: u64, sink: &mut FigureSink) {
     let mut all = Vec::new();
     for ((tenant, name), bucket) in store.buckets(sink.tenant()) {
         let hot = bucket.counts().top_keys.top(length);

@@ -2,8 +2,8 @@
 //!
 //! Each seed is one disk through several lives: writes at all ack levels, conditions, appends, deletes, expiry under a
 //! clock that jumps, listings (which write the checkpoint), and compaction of tiny segments, all at once. At each crash
-//! the checkpoint store is replaced: by its newest copy, an older one, a torn one, a mixture, garbage, or none. What must
-//! hold is said in `oracle.rs`.
+//! the checkpoint store is replaced: by its newest copy, an older one, a torn one, a mixture, garbage, or none. What
+//! must hold is said in `oracle.rs`.
 //!
 //! A seed decides what is sent and when the power goes, not how threads interleave: a seed that fails may pass when it
 //! is run again. Each run takes fresh seeds and prints them. `MILLSTREAM_CRASH_POINTS=1000` runs a thousand lives,

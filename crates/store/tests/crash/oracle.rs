@@ -1,9 +1,9 @@
 //! The knowledge about the keys of all lives on one disk, and the rules for a recovered bucket.
 //!
-//! One client at a time writes a key. So a recovered key has the state after its last write that was acknowledged at the
-//! level which the crash leaves, or after a later one: whole, with the version that was answered, and never an earlier one.
-//! A key that expired stays gone unless its clock was set back before the crash and nobody has removed it. No version is
-//! answered twice in a partition.
+//! One client at a time writes a key. So a recovered key has the state after its last write that was acknowledged at
+//! the level which the crash leaves, or after a later one: whole, with the version that was answered, and never an
+//! earlier one. A key that expired stays gone unless its clock was set back before the crash and nobody has removed it.
+//! No version is answered twice in a partition.
 
 use std::collections::{BTreeMap, HashMap};
 

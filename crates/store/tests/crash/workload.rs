@@ -1,5 +1,5 @@
-//! The work of one life until the power goes: clients that each write keys of their own, a reader of all keys, a listing,
-//! and the removal of expired keys.
+//! The work of one life until the power goes: clients that each write keys of their own, a reader of all keys, a
+//! listing, and the removal of expired keys.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -167,7 +167,8 @@ impl Client<'_> {
         self.oracle.lock().history(key).last().unwrap().clone()
     }
 
-    /// Runs a transaction that leaves one of `maybe`, and notes what is known of it. Returns `false` if there was no answer.
+    /// Runs a transaction that leaves one of `maybe`, and notes what is known of it. Returns `false`
+    /// if there was no answer.
     fn transact(
         &mut self,
         key: &[u8],

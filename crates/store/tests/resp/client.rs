@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::BytesMut;
-use millstream_store::resp::{Progress, Session, Shared};
+use millstream_store::resp::{RespSession, SessionProgress, Shared};
 use tokio::runtime::Runtime;
 
 use crate::memory::{MemoryBucket, MemoryHost};
@@ -32,13 +32,14 @@ impl Server {
     }
 
     pub(crate) fn client(&self) -> Client {
-        let session = Session::new(&self.shared, "10.1.2.3:40000".parse().unwrap(), "127.0.0.1:6379".parse().unwrap());
+        let session =
+            RespSession::new(&self.shared, "10.1.2.3:40000".parse().unwrap(), "127.0.0.1:6379".parse().unwrap());
         Client { session, input: BytesMut::new(), runtime: Arc::clone(&self.runtime), is_closed: false }
     }
 }
 
 pub(crate) struct Client {
-    session: Session,
+    session: RespSession,
     input: BytesMut,
     runtime: Arc<Runtime>,
     pub(crate) is_closed: bool,
@@ -54,9 +55,9 @@ impl Client {
             self.is_closed |= !self.session.take_messages();
             received.append(self.session.output());
             match progress {
-                Progress::Read => return received,
-                Progress::Write => {}
-                Progress::Close => {
+                SessionProgress::Read => return received,
+                SessionProgress::Write => {}
+                SessionProgress::Close => {
                     self.is_closed = true;
                     return received;
                 }

@@ -1,5 +1,5 @@
-//! A host whose buckets are maps in memory. Each value must be loaded once before a transaction may read it, so every unit
-//! that reads runs several times.
+//! A host whose buckets are maps in memory. Each value must be loaded once before a transaction may read it, so every
+//! unit that reads runs several times.
 
 use std::collections::{BTreeMap, HashSet};
 use std::net::SocketAddr;
@@ -11,9 +11,10 @@ use bytes::Bytes;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use millstream_store::resp::{
-    Bucket, DatabaseInfo, Execution, Failure, Host, Keyspace, LoginError, Page, Role, ServerInfo, Unit, User,
+    Bucket, CommandUnit, DatabaseInfo, ErrorReply, Execution, Host, KeyPage, Keyspace, LoginError, ServerInfo, User,
+    UserRole,
 };
-use millstream_store::{Entry, Interrupted, Refusal, Transaction, Value};
+use millstream_store::{Interrupted, KeyEntry, Transaction, Value, WriteRefusal};
 use millstream_types::{SystemClock, WallClock};
 
 /// Databases of the host.
@@ -82,7 +83,7 @@ impl MemoryBucket {
         }
     }
 
-    fn run(&self, unit: &mut Unit) {
+    fn run(&self, unit: &mut CommandUnit) {
         let mut table = self.table.lock().unwrap();
         let now_ms = self.clock.now_ms();
         let mut loaded = HashSet::new();
@@ -136,12 +137,12 @@ impl Transaction for MemoryTransaction<'_> {
         self.now_ms
     }
 
-    fn entry(&mut self, key: &[u8]) -> Option<Entry> {
+    fn entry(&mut self, key: &[u8]) -> Option<KeyEntry> {
         let (value, version) = match self.changes.get(key) {
             Some(changed) => (changed.as_ref()?, None),
             None => self.base.entries.get(key).map(|stored| (&stored.value, Some(stored.version)))?,
         };
-        let entry = Entry { version, length: value.bytes.len() as u64, expires_ms: value.expires_ms };
+        let entry = KeyEntry { version, length: value.bytes.len() as u64, expires_ms: value.expires_ms };
         self.is_live(value).then_some(entry)
     }
 
@@ -161,11 +162,11 @@ impl Transaction for MemoryTransaction<'_> {
 
     fn put(&mut self, key: &[u8], value: Value) -> Result<(), Interrupted> {
         if key.is_empty() {
-            return Err(Refusal::Key { length: 0, max_bytes: 1_024 }.into());
+            return Err(WriteRefusal::Key { length: 0, max_bytes: 1_024 }.into());
         }
         let held = (self.base.entries.len() + self.changes.len()) as u64;
         if self.entry(key).is_none() && held >= self.max_keys {
-            return Err(Refusal::TooManyKeys { held, max_keys: self.max_keys }.into());
+            return Err(WriteRefusal::TooManyKeys { held, max_keys: self.max_keys }.into());
         }
         let value = self.is_live(&value).then_some(value);
         self.changes.insert(Bytes::copy_from_slice(key), value);
@@ -189,7 +190,7 @@ impl MemoryBucket {
 }
 
 impl Keyspace for MemoryBucket {
-    fn scan(&self, after: Option<Bytes>, limit: usize) -> BoxFuture<'_, Result<Page, Failure>> {
+    fn scan(&self, after: Option<Bytes>, limit: usize) -> BoxFuture<'_, Result<KeyPage, ErrorReply>> {
         let now_ms = self.clock.now_ms();
         let table = self.table.lock().unwrap();
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
@@ -198,29 +199,29 @@ impl Keyspace for MemoryBucket {
         let last = page.last().map(|(key, _)| (*key).clone()).filter(|_| range.next().is_some());
         let live = |stored: &Stored| stored.value.expires_ms.is_none_or(|expires_ms| expires_ms > now_ms);
         let keys = page.into_iter().filter(|(_, stored)| live(stored)).map(|(key, _)| key.clone()).collect();
-        std::future::ready(Ok(Page { keys, after: last })).boxed()
+        std::future::ready(Ok(KeyPage { keys, after: last })).boxed()
     }
 
-    fn count(&self) -> BoxFuture<'_, Result<u64, Failure>> {
+    fn count(&self) -> BoxFuture<'_, Result<u64, ErrorReply>> {
         std::future::ready(Ok(self.live().len() as u64)).boxed()
     }
 
-    fn random(&self) -> BoxFuture<'_, Result<Option<Bytes>, Failure>> {
+    fn random(&self) -> BoxFuture<'_, Result<Option<Bytes>, ErrorReply>> {
         let live = self.live();
         let chosen = fastrand::usize(..live.len().max(1));
         std::future::ready(Ok(live.get(chosen).map(|(key, _)| key.clone()))).boxed()
     }
 
-    fn clear(&self) -> BoxFuture<'_, Result<(), Failure>> {
+    fn clear(&self) -> BoxFuture<'_, Result<(), ErrorReply>> {
         self.table.lock().unwrap().entries.clear();
         std::future::ready(Ok(())).boxed()
     }
 }
 
 impl Bucket for MemoryBucket {
-    fn execute(&self, mut unit: Unit) -> Execution {
+    fn execute(&self, mut unit: CommandUnit) -> Execution {
         if self.is_broken.load(Relaxed) {
-            return Execution::Done(Err(Failure::general("the log is closed")));
+            return Execution::Done(Err(ErrorReply::general("the log is closed")));
         }
         self.run(&mut unit);
         // Both ways are taken, so that sessions are tested with both.
@@ -234,11 +235,11 @@ impl Bucket for MemoryBucket {
         512 << 20
     }
 
-    fn is_full(&self) -> Option<Failure> {
-        self.is_full.load(Relaxed).then_some(Failure::OUT_OF_MEMORY)
+    fn is_full(&self) -> Option<ErrorReply> {
+        self.is_full.load(Relaxed).then_some(ErrorReply::OUT_OF_MEMORY)
     }
 
-    fn synced(&self) -> BoxFuture<'_, Result<u32, Failure>> {
+    fn synced(&self) -> BoxFuture<'_, Result<u32, ErrorReply>> {
         std::future::ready(Ok(1)).boxed()
     }
 }
@@ -270,13 +271,13 @@ impl MemoryHost {
     }
 }
 
-fn user(name: &str, tenant: &str, role: Role) -> User {
+fn user(name: &str, tenant: &str, role: UserRole) -> User {
     User { name: name.into(), tenant: tenant.into(), role }
 }
 
 impl Host for MemoryHost {
     fn default_user(&self) -> Option<User> {
-        (!self.needs_login).then(|| user("default", "public", Role::Admin))
+        (!self.needs_login).then(|| user("default", "public", UserRole::Admin))
     }
 
     fn login<'a>(
@@ -285,18 +286,18 @@ impl Host for MemoryHost {
         password: &'a [u8],
         _: SocketAddr,
     ) -> BoxFuture<'a, Result<User, LoginError>> {
-        let known = self.users(&user("", "", Role::Read)).into_iter().find(|user| &*user.name == name);
+        let known = self.users(&user("", "", UserRole::Read)).into_iter().find(|user| &*user.name == name);
         let found = known.filter(|_| password == b"secret").ok_or(LoginError::Wrong);
         std::future::ready(found).boxed()
     }
 
     fn users(&self, _: &User) -> Vec<User> {
         let mut users = vec![
-            user("reader", "public", Role::Read),
-            user("writer", "public", Role::Write),
-            user("other", "elsewhere", Role::Admin),
+            user("reader", "public", UserRole::Read),
+            user("writer", "public", UserRole::Write),
+            user("other", "elsewhere", UserRole::Admin),
         ];
-        users.push(self.default_user().unwrap_or_else(|| user("default", "public", Role::Admin)));
+        users.push(self.default_user().unwrap_or_else(|| user("default", "public", UserRole::Admin)));
         users
     }
 
@@ -304,10 +305,10 @@ impl Host for MemoryHost {
         DATABASES as u32
     }
 
-    fn select(&self, _: &User, database: u32) -> Result<Arc<dyn Bucket>, Failure> {
+    fn select(&self, _: &User, database: u32) -> Result<Arc<dyn Bucket>, ErrorReply> {
         match self.buckets.get(database as usize) {
             Some(bucket) => Ok(Arc::clone(bucket) as Arc<dyn Bucket>),
-            None => Err(Failure::general("DB index is out of range")),
+            None => Err(ErrorReply::general("DB index is out of range")),
         }
     }
 
@@ -343,7 +344,7 @@ impl Host for MemoryHost {
         Ok(())
     }
 
-    fn shutdown(&self, _: &User) -> Result<(), Failure> {
-        Err(Failure::general("not in a test"))
+    fn shutdown(&self, _: &User) -> Result<(), ErrorReply> {
+        Err(ErrorReply::general("not in a test"))
     }
 }

@@ -1,4 +1,4 @@
-//! What each policy evicts.
+//! Each policy evicts the keys that it should.
 
 use super::*;
 
@@ -13,8 +13,8 @@ fn value(n: usize) -> Vec<u8> {
     vec![n as u8; VALUE_BYTES]
 }
 
-/// A cache of one shard, full with keys from 0 on, each a second after the one before. Returns how many. `ttl_ms` is their
-/// time to live from the same moment on.
+/// A cache of one shard, full with keys from 0 on, each a second after the one before. Returns how many. `ttl_ms` is
+/// their time to live from the same moment on.
 fn full(policy: EvictionPolicy, ttl_ms: impl Fn(usize) -> Option<i64>) -> (Fixture, usize) {
     let cache = Fixture::new(policy, ONE_SHARD_BYTES);
     for n in 0.. {
@@ -64,7 +64,7 @@ fn a_full_cache_takes_what_its_policy_makes_room_for_and_refuses_the_remainder()
         if !evicts_others {
             let max_bytes = cache.max_bytes();
             let refused = cache.put("more", value(0));
-            assert_eq!(refused, Err(Refusal::CacheFull { max_bytes }.into()), "{policy:?}");
+            assert_eq!(refused, Err(WriteRefusal::CacheFull { max_bytes }.into()), "{policy:?}");
             // A value of the same size in place of another one still fits, and room is room.
             assert_eq!(cache.put(key(1), value(7)), Ok(()), "{policy:?}");
             assert_eq!(cache.put(key(1), Bytes::new()), Ok(()), "{policy:?}");

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use super::*;
 
 #[derive(Debug, Clone)]
-enum Step {
+enum ModelStep {
     Put {
         key: u8,
         bytes: usize,
@@ -37,20 +37,20 @@ enum Step {
     Clear,
 }
 
-fn steps() -> impl Strategy<Value = Vec<Step>> {
+fn steps() -> impl Strategy<Value = Vec<ModelStep>> {
     let bytes = || prop_oneof![4 => 0_usize..200, 1 => 200_usize..6_000];
     let ttl_ms = prop_oneof![2 => Just(None), 1 => (-1_i64..100).prop_map(Some)];
     let step = prop_oneof![
-        12 => (any::<u8>(), bytes(), ttl_ms).prop_map(|(key, bytes, ttl_ms)| Step::Put { key, bytes, ttl_ms }),
-        6 => any::<u8>().prop_map(|key| Step::Get { key }),
-        2 => any::<u8>().prop_map(|key| Step::Entry { key }),
-        4 => any::<u8>().prop_map(|key| Step::Delete { key }),
+        12 => (any::<u8>(), bytes(), ttl_ms).prop_map(|(key, bytes, ttl_ms)| ModelStep::Put { key, bytes, ttl_ms }),
+        6 => any::<u8>().prop_map(|key| ModelStep::Get { key }),
+        2 => any::<u8>().prop_map(|key| ModelStep::Entry { key }),
+        4 => any::<u8>().prop_map(|key| ModelStep::Delete { key }),
         2 => (prop::collection::vec(any::<u8>(), 0..8), bytes(), any::<bool>())
-            .prop_map(|(keys, bytes, is_refused)| Step::Many { keys, bytes, is_refused }),
-        2 => (0_u64..60).prop_map(|ms| Step::Advance { ms }),
-        1 => (0_usize..100).prop_map(|max_keys| Step::Sweep { max_keys }),
+            .prop_map(|(keys, bytes, is_refused)| ModelStep::Many { keys, bytes, is_refused }),
+        2 => (0_u64..60).prop_map(|ms| ModelStep::Advance { ms }),
+        1 => (0_usize..100).prop_map(|max_keys| ModelStep::Sweep { max_keys }),
     ];
-    let steps = prop_oneof![60 => step, 1 => Just(Step::Clear)];
+    let steps = prop_oneof![60 => step, 1 => Just(ModelStep::Clear)];
     prop::collection::vec(steps, 1..400)
 }
 
@@ -81,7 +81,7 @@ impl Model {
 }
 
 /// Runs the steps on the cache and the model. If the cache may evict, a key may be gone, but never have another value.
-fn run(cache: &Fixture, steps: Vec<Step>, may_evict: bool) {
+fn run(cache: &Fixture, steps: Vec<ModelStep>, may_evict: bool) {
     let mut model = Model::default();
     let agrees = |found: Option<&Value>, expected: Option<&Value>| {
         assert!(found == expected || may_evict && found.is_none(), "{found:?} instead of {expected:?}");
@@ -89,28 +89,28 @@ fn run(cache: &Fixture, steps: Vec<Step>, may_evict: bool) {
     for step in steps {
         let now_ms = cache.now_ms();
         match step {
-            Step::Put { key, bytes, ttl_ms } => {
+            ModelStep::Put { key, bytes, ttl_ms } => {
                 let value = model.value(bytes, ttl_ms.map(|ttl| now_ms + ttl));
                 match cache.put_value([b'k', key], value.clone()) {
                     Ok(()) => drop(model.values.insert(key, value)),
                     Err(error) => assert!(may_evict, "{error:?}"),
                 }
             }
-            Step::Get { key } => agrees(cache.get(&[b'k', key]).as_ref(), model.get(key, now_ms)),
-            Step::Entry { key } => {
+            ModelStep::Get { key } => agrees(cache.get(&[b'k', key]).as_ref(), model.get(key, now_ms)),
+            ModelStep::Entry { key } => {
                 let entry = cache.transact(&[&[b'k', key]], |keys| keys.entry(&[b'k', key]));
                 let (found, expected) = (entry.map(|at| (at.length, at.expires_ms)), model.get(key, now_ms));
                 let expected = expected.map(|value| (value.bytes.len() as u64, value.expires_ms));
                 assert!(found == expected || may_evict && found.is_none(), "{found:?} instead of {expected:?}");
             }
-            Step::Delete { key } => {
+            ModelStep::Delete { key } => {
                 let (found, expected) = (cache.delete([b'k', key]), model.delete(key, now_ms));
                 assert!(found == expected || may_evict && !found);
             }
-            Step::Many { keys, bytes, is_refused } => many(cache, &mut model, &keys, bytes, is_refused),
-            Step::Advance { ms } => cache.advance(ms),
-            Step::Sweep { max_keys } => assert!(cache.sweep(max_keys) <= max_keys),
-            Step::Clear => {
+            ModelStep::Many { keys, bytes, is_refused } => many(cache, &mut model, &keys, bytes, is_refused),
+            ModelStep::Advance { ms } => cache.advance(ms),
+            ModelStep::Sweep { max_keys } => assert!(cache.sweep(max_keys) <= max_keys),
+            ModelStep::Clear => {
                 cache.clear();
                 model.values.clear();
             }

@@ -3,7 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::*;
-use crate::Entry;
+use crate::KeyEntry;
 
 const KEYS: [&[u8]; 4] = [b"replaced", b"deleted", b"new", b"twice"];
 
@@ -19,7 +19,7 @@ fn filled() -> Fixture {
 }
 
 /// Values and versions of all keys.
-fn state(cache: &Fixture) -> Vec<Option<(Value, Entry)>> {
+fn state(cache: &Fixture) -> Vec<Option<(Value, KeyEntry)>> {
     let of = |keys: &mut dyn Transaction, key: &[u8]| keys.get(key).unwrap().zip(keys.entry(key));
     cache.transact(&KEYS, |keys| KEYS.iter().map(|key| of(keys, key)).collect())
 }
@@ -54,7 +54,7 @@ fn a_transaction_sees_its_own_writes() {
 fn a_refused_write_takes_back_all_others() {
     let cache = filled();
     let before = state(&cache);
-    let large = Refusal::ValueTooLarge { length: 1_001, max_bytes: 1_000 };
+    let large = WriteRefusal::ValueTooLarge { length: 1_001, max_bytes: 1_000 };
     let result = cache.transact(&KEYS, |keys| {
         change(keys);
         assert_eq!(keys.put(b"new", Value::of(vec![0; 1_001])), Err(large.clone().into()));
@@ -95,7 +95,7 @@ fn a_full_cache_without_eviction_takes_back_what_it_cannot_finish() {
         grow(all, "key-2", 1_700)?;
         grow(all, "key-3", 100_000)
     });
-    assert_eq!(result, Err(Refusal::CacheFull { max_bytes: 8 << 20 }.into()));
+    assert_eq!(result, Err(WriteRefusal::CacheFull { max_bytes: 8 << 20 }.into()));
     assert_eq!(keys.map(|key| cache.read(key).unwrap()), [const { Bytes::from_static(&[1; 1_000]) }; 3]);
     assert_eq!((cache.len(), cache.total().evictions), (count, 0));
     cache.check();

@@ -46,7 +46,7 @@ impl TextOrNumber {
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Line {
+struct BulkLine {
     op: Op,
     key: Option<String>,
     key_base64: Option<String>,
@@ -67,15 +67,15 @@ struct Line {
 
 /// A read or write of one key.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Item {
+pub(super) struct BulkItem {
     pub(super) key: Bytes,
     /// The version that the key must have.
     pub(super) version: Option<u64>,
-    pub(super) action: Action,
+    pub(super) action: BulkAction,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Action {
+pub(super) enum BulkAction {
     Get,
     Put(Put),
     Delete,
@@ -91,7 +91,6 @@ pub(super) struct Put {
     pub(super) is_create: bool,
 }
 
-/// When a key expires.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Expiry {
     /// As the bucket has it.
@@ -102,10 +101,10 @@ pub(super) enum Expiry {
     At(i64),
 }
 
-impl Item {
+impl BulkItem {
     pub(super) fn parse(line: &[u8]) -> Result<Self, Problem> {
         let shown = || String::from_utf8_lossy(line).trim().chars().take(SHOWN_MAX_CHARS).collect::<String>();
-        let line: Line = serde_json::from_slice(line).map_err(|error| {
+        let line: BulkLine = serde_json::from_slice(line).map_err(|error| {
             refused("the line cannot be taken", shown(), json_fault(&error))
                 .remedy("send an object with 'op' (get, put or delete) and 'key'; see this route in /openapi.json")
         })?;
@@ -117,9 +116,9 @@ impl Item {
             return Err(refused("the line has members that its op does not take", shown(), rule));
         }
         let action = match op {
-            Op::Get => Action::Get,
-            Op::Delete => Action::Delete,
-            Op::Put => Action::Put(line.put(&shown)?),
+            Op::Get => BulkAction::Get,
+            Op::Delete => BulkAction::Delete,
+            Op::Put => BulkAction::Put(line.put(&shown)?),
         };
         Ok(Self { key, version: line.version, action })
     }
@@ -129,13 +128,13 @@ impl Item {
         let of_attributes = |attributes: &Arc<Attributes>| attributes_bytes(attributes);
         self.key.len()
             + match &self.action {
-                Action::Put(put) => put.bytes.len() + put.attributes.as_ref().map_or(0, of_attributes),
-                Action::Get | Action::Delete => 0,
+                BulkAction::Put(put) => put.bytes.len() + put.attributes.as_ref().map_or(0, of_attributes),
+                BulkAction::Get | BulkAction::Delete => 0,
             }
     }
 }
 
-impl Line {
+impl BulkLine {
     fn has_value(&self) -> bool {
         let texts = [&self.value, &self.value_base64, &self.content_type];
         texts.into_iter().any(Option::is_some)
@@ -239,27 +238,30 @@ mod tests {
 
     #[test]
     fn lines_are_reads_and_writes() {
-        let item = |action| Item { key: Bytes::from_static(b"k"), version: None, action };
+        let item = |action| BulkItem { key: Bytes::from_static(b"k"), version: None, action };
         let create = Put { is_create: true, ..put(b"v", Expiry::OfBucket) };
         for (line, expected) in [
-            (r#"{"op":"get","key":"k"}"#, item(Action::Get)),
-            (r#"{"op":"delete","key_base64":"aw==","version":7}"#, Item { version: Some(7), ..item(Action::Delete) }),
-            (r#"{"op":"put","key":"k","value":""}"#, item(Action::Put(put(b"", Expiry::OfBucket)))),
+            (r#"{"op":"get","key":"k"}"#, item(BulkAction::Get)),
+            (
+                r#"{"op":"delete","key_base64":"aw==","version":7}"#,
+                BulkItem { version: Some(7), ..item(BulkAction::Delete) },
+            ),
+            (r#"{"op":"put","key":"k","value":""}"#, item(BulkAction::Put(put(b"", Expiry::OfBucket)))),
             (
                 r#"{"op":"put","key":"k","value_base64":"/w==","ttl":"5m"}"#,
-                item(Action::Put(put(b"\xff", Expiry::After(300_000)))),
+                item(BulkAction::Put(put(b"\xff", Expiry::After(300_000)))),
             ),
-            (r#"{"op":"put","key":"k","value":"v","ttl":200}"#, item(Action::Put(put(b"v", Expiry::After(200))))),
+            (r#"{"op":"put","key":"k","value":"v","ttl":200}"#, item(BulkAction::Put(put(b"v", Expiry::After(200))))),
             (
                 r#"{"op":"put","key":"k","value":"v","expires":"1970-01-01T00:00:01Z"}"#,
-                item(Action::Put(put(b"v", Expiry::At(1_000)))),
+                item(BulkAction::Put(put(b"v", Expiry::At(1_000)))),
             ),
-            (r#"{"op":"put","key":"k","value":"v","create":true}"#, item(Action::Put(create))),
+            (r#"{"op":"put","key":"k","value":"v","create":true}"#, item(BulkAction::Put(create))),
         ] {
-            assert_eq!(Item::parse(line.as_bytes()).unwrap(), expected, "{line}");
+            assert_eq!(BulkItem::parse(line.as_bytes()).unwrap(), expected, "{line}");
         }
         let line = r#"{"op":"put","key":"k","value":"","content_type":"text/plain","tags":["b","a"],"metadata":{"Owner":"ann"},"timestamp":5}"#;
-        let Action::Put(put) = Item::parse(line.as_bytes()).unwrap().action else { panic!("it is a put") };
+        let BulkAction::Put(put) = BulkItem::parse(line.as_bytes()).unwrap().action else { panic!("it is a put") };
         let expected = Attributes {
             content_type: Some("text/plain".to_owned()),
             time_ms: Some(5),
@@ -293,7 +295,7 @@ mod tests {
             (&large, "at most 983040 bytes"),
             (&tags, "at most 16 KiB"),
         ] {
-            let refused = Item::parse(line.as_bytes()).unwrap_err().text();
+            let refused = BulkItem::parse(line.as_bytes()).unwrap_err().text();
             assert!(refused.contains(rule), "{}: {refused}", &line[..line.len().min(80)]);
         }
     }

@@ -10,11 +10,11 @@ use millstream_log::AckLevel;
 use millstream_types::PartitionId;
 use serde_json::{Map, Value as Json};
 
-use super::Line;
-use super::item::{Action, Expiry, Item, Put};
+use super::NumberedItem;
+use super::item::{BulkAction, BulkItem, Expiry, Put};
 use crate::http::key_line::KeyLine;
 use crate::http::problems::problem;
-use crate::{Bucket, Error, Interrupted, OwnerTransaction, Refusal, Stored, Transaction, Value};
+use crate::{Bucket, Error, Interrupted, OwnerTransaction, StoredValue, Transaction, Value, WriteRefusal};
 
 /// Most items and bytes of one transaction. Its writes fit one append.
 const TRANSACTION_ITEMS: usize = 512;
@@ -26,9 +26,9 @@ const VALUES_MAX_BYTES: u64 = 8 << 20;
 
 /// The outcome of an item, as its transaction knows it.
 #[derive(Debug)]
-enum Outcome {
+enum ItemOutcome {
     Found {
-        stored: Stored,
+        stored: StoredValue,
         version: Option<u64>,
         write: Option<usize>,
     },
@@ -46,15 +46,15 @@ enum Outcome {
         is_there: bool,
         version: Option<u64>,
     },
-    Refused(Refusal),
+    Refused(WriteRefusal),
     /// The request has read as much as it may.
     TooMuch,
 }
 
 /// The answer of all lines, in order.
-pub(super) async fn run(bucket: &Arc<Bucket>, lines: Vec<Line>, level: Option<AckLevel>) -> String {
+pub(super) async fn run(bucket: &Arc<Bucket>, lines: Vec<NumberedItem>, level: Option<AckLevel>) -> String {
     let mut answers: Vec<(usize, String)> = Vec::with_capacity(lines.len());
-    let mut by_partition: BTreeMap<PartitionId, Vec<(usize, Item)>> = BTreeMap::new();
+    let mut by_partition: BTreeMap<PartitionId, Vec<(usize, BulkItem)>> = BTreeMap::new();
     for (line, item) in lines {
         match item {
             Ok(item) => by_partition.entry(bucket.partition_of(&item.key)).or_default().push((line, item)),
@@ -73,20 +73,20 @@ pub(super) async fn run(bucket: &Arc<Bucket>, lines: Vec<Line>, level: Option<Ac
 async fn run_partition(
     bucket: &Arc<Bucket>,
     partition: PartitionId,
-    items: Vec<(usize, Item)>,
+    items: Vec<(usize, BulkItem)>,
     level: Option<AckLevel>,
     values_max_bytes: u64,
 ) -> Vec<(usize, String)> {
     let mut answers = Vec::with_capacity(items.len());
     let mut left_bytes = values_max_bytes;
     for (lines, items, size_bytes) in transactions(items) {
-        let items: Arc<[Item]> = items.into();
+        let items: Arc<[BulkItem]> = items.into();
         let (of_work, ttl_ms) = (Arc::clone(&items), bucket.config().ttl_ms);
         let work = move |transaction: &mut OwnerTransaction<'_, '_>| work(transaction, &of_work, ttl_ms, left_bytes);
         match bucket.transact(partition, level, size_bytes, work).await {
             Ok(done) => {
                 for ((line, item), outcome) in lines.into_iter().zip(&items[..]).zip(done.output) {
-                    if let Outcome::Found { stored, .. } = &outcome {
+                    if let ItemOutcome::Found { stored, .. } = &outcome {
                         left_bytes = left_bytes.saturating_sub(stored.value.bytes.len() as u64);
                     }
                     answers.push((line, outcome.line(line, item, done.first)));
@@ -102,11 +102,11 @@ async fn run_partition(
 }
 
 /// The items of each transaction, with the numbers of their lines and their size.
-fn transactions(items: Vec<(usize, Item)>) -> Vec<(Vec<usize>, Vec<Item>, usize)> {
-    let mut all: Vec<(Vec<usize>, Vec<Item>, usize)> = Vec::new();
+fn transactions(items: Vec<(usize, BulkItem)>) -> Vec<(Vec<usize>, Vec<BulkItem>, usize)> {
+    let mut all: Vec<(Vec<usize>, Vec<BulkItem>, usize)> = Vec::new();
     for (line, item) in items {
         let size_bytes = ITEM_BYTES + item.size_bytes();
-        let has_room = |(_, items, held): &&mut (Vec<usize>, Vec<Item>, usize)| {
+        let has_room = |(_, items, held): &&mut (Vec<usize>, Vec<BulkItem>, usize)| {
             items.len() < TRANSACTION_ITEMS && *held + size_bytes <= TRANSACTION_BYTES
         };
         match all.last_mut().filter(has_room) {
@@ -123,13 +123,13 @@ fn transactions(items: Vec<(usize, Item)>) -> Vec<(Vec<usize>, Vec<Item>, usize)
 
 fn work(
     transaction: &mut OwnerTransaction<'_, '_>,
-    items: &[Item],
+    items: &[BulkItem],
     ttl_ms: Option<u64>,
     mut left_bytes: u64,
-) -> Result<Vec<Outcome>, Interrupted> {
+) -> Result<Vec<ItemOutcome>, Interrupted> {
     // The values that are on the disk are read together.
     let mut is_too_much = vec![false; items.len()];
-    for (item, is_too_much) in items.iter().zip(&mut is_too_much).filter(|(item, _)| item.action == Action::Get) {
+    for (item, is_too_much) in items.iter().zip(&mut is_too_much).filter(|(item, _)| item.action == BulkAction::Get) {
         let length = transaction.entry(&item.key).map_or(0, |entry| entry.length);
         match left_bytes.checked_sub(length) {
             Some(left) => {
@@ -140,32 +140,36 @@ fn work(
         }
     }
     transaction.all_loaded()?;
-    let apply = |(item, is_too_much): (&Item, bool)| match is_too_much {
-        true => Ok(Outcome::TooMuch),
+    let apply = |(item, is_too_much): (&BulkItem, bool)| match is_too_much {
+        true => Ok(ItemOutcome::TooMuch),
         false => apply(transaction, item, ttl_ms),
     };
     items.iter().zip(is_too_much).map(apply).collect()
 }
 
-fn apply(transaction: &mut OwnerTransaction<'_, '_>, item: &Item, ttl_ms: Option<u64>) -> Result<Outcome, Interrupted> {
+fn apply(
+    transaction: &mut OwnerTransaction<'_, '_>,
+    item: &BulkItem,
+    ttl_ms: Option<u64>,
+) -> Result<ItemOutcome, Interrupted> {
     let key = &item.key;
     let entry = transaction.entry(key);
     let (is_there, version) = (entry.is_some(), entry.and_then(|entry| entry.version));
-    let is_unwanted = matches!(&item.action, Action::Put(put) if put.is_create) && is_there;
+    let is_unwanted = matches!(&item.action, BulkAction::Put(put) if put.is_create) && is_there;
     if is_unwanted || item.version.is_some_and(|wanted| version != Some(wanted)) {
-        return Ok(Outcome::Unmet { is_there, version });
+        return Ok(ItemOutcome::Unmet { is_there, version });
     }
     match &item.action {
-        Action::Get => Ok(match transaction.stored(key)? {
-            Some(stored) => Outcome::Found { stored, version, write: transaction.write_of(key) },
-            None => Outcome::Missing,
+        BulkAction::Get => Ok(match transaction.stored(key)? {
+            Some(stored) => ItemOutcome::Found { stored, version, write: transaction.write_of(key) },
+            None => ItemOutcome::Missing,
         }),
-        Action::Delete if transaction.delete(key) => Ok(Outcome::Deleted { write: transaction.write_of(key) }),
-        Action::Delete => Ok(Outcome::Missing),
-        Action::Put(put) => match transaction.put(key, put.value(transaction.now_ms(), ttl_ms)) {
-            Ok(()) => Ok(Outcome::Stored { is_new: !is_there, write: transaction.write_of(key) }),
+        BulkAction::Delete if transaction.delete(key) => Ok(ItemOutcome::Deleted { write: transaction.write_of(key) }),
+        BulkAction::Delete => Ok(ItemOutcome::Missing),
+        BulkAction::Put(put) => match transaction.put(key, put.value(transaction.now_ms(), ttl_ms)) {
+            Ok(()) => Ok(ItemOutcome::Stored { is_new: !is_there, write: transaction.write_of(key) }),
             // The others of the transaction go on.
-            Err(Interrupted::Refused(refusal)) => Ok(Outcome::Refused(refusal)),
+            Err(Interrupted::Refused(refusal)) => Ok(ItemOutcome::Refused(refusal)),
             Err(interrupted) => Err(interrupted),
         },
     }
@@ -182,9 +186,9 @@ impl Put {
     }
 }
 
-impl Outcome {
+impl ItemOutcome {
     /// The line of the answer. `first` is the version of the transaction's first write.
-    fn line(self, line: usize, item: &Item, first: u64) -> String {
+    fn line(self, line: usize, item: &BulkItem, first: u64) -> String {
         let version_of = |write: Option<usize>| write.map(|write| first + write as u64);
         match self {
             Self::Found { stored, version, write } => {
@@ -242,9 +246,9 @@ mod tests {
         let item = |bytes: usize| {
             let put =
                 Put { bytes: vec![0; bytes].into(), expiry: Expiry::OfBucket, attributes: None, is_create: false };
-            Item { key: Bytes::from_static(b"k"), version: None, action: Action::Put(put) }
+            BulkItem { key: Bytes::from_static(b"k"), version: None, action: BulkAction::Put(put) }
         };
-        let sizes = |items: Vec<Item>| -> Vec<usize> {
+        let sizes = |items: Vec<BulkItem>| -> Vec<usize> {
             transactions(items.into_iter().enumerate().collect()).iter().map(|(lines, _, _)| lines.len()).collect()
         };
         assert_eq!(sizes(vec![item(0); 1_200]), [512, 512, 176]);

@@ -1,4 +1,5 @@
-//! Reads the partitions of a bucket in turn, in bounded steps. It may block on the disk, so it runs on the reading threads.
+//! Reads the partitions of a bucket in turn, in bounded steps. It may block on the disk, so it
+//! runs on the reading threads.
 
 use std::sync::Arc;
 
@@ -9,7 +10,7 @@ use serde_json::json;
 
 use crate::Error;
 use crate::http::key_line::{KeyLine, VALUE_SHOWN_MAX_BYTES};
-use crate::http::position::Position;
+use crate::http::position::PartitionOffsets;
 use crate::http::problems::{bad_parameter, problem};
 use crate::http::records::{change, readable, undecodable};
 
@@ -27,22 +28,22 @@ pub(super) enum Start {
     Latest,
     /// Writes at this time or later: milliseconds since 1970-01-01T00:00:00Z.
     Time(i64),
-    At(Position),
+    At(PartitionOffsets),
 }
 
 /// An event for the client.
 #[derive(Debug)]
-pub(super) struct Item {
+pub(super) struct WatchEvent {
     pub(super) kind: &'static str,
-    /// The position after it.
+    /// The `id` of the event: the position after it.
     pub(super) position: String,
     pub(super) json: String,
 }
 
-/// The outcome of one step.
+/// The events that one step has read.
 #[derive(Debug, Default)]
-pub(super) struct Step {
-    pub(super) items: Vec<Item>,
+pub(super) struct WatchBatch {
+    pub(super) items: Vec<WatchEvent>,
     /// `false` if there was nothing to read.
     pub(super) has_read: bool,
     bytes: usize,
@@ -120,12 +121,12 @@ impl Follower {
 
     pub(super) fn position(&self) -> String {
         let offsets = self.partitions.iter().enumerate().map(|(number, (_, next))| (number as u32, next.0));
-        Position(offsets.collect()).to_string()
+        PartitionOffsets(offsets.collect()).to_string()
     }
 
     /// Reads on, each partition in turn.
-    pub(super) fn step(&mut self) -> Result<Step, Error> {
-        let mut step = Step::default();
+    pub(super) fn step(&mut self) -> Result<WatchBatch, Error> {
+        let mut step = WatchBatch::default();
         for _ in 0..self.partitions.len() {
             if step.bytes >= STEP_BYTES {
                 break;
@@ -140,7 +141,7 @@ impl Follower {
         Ok(step)
     }
 
-    fn read(&mut self, number: usize, step: &mut Step) -> Result<(), Error> {
+    fn read(&mut self, number: usize, step: &mut WatchBatch) -> Result<(), Error> {
         let (log, from) = (Arc::clone(&self.partitions[number].0), self.partitions[number].1);
         let stable = log.offsets().stable;
         match log.read(from, READ_BYTES, UpTo::Stable) {
@@ -161,7 +162,13 @@ impl Follower {
     }
 
     /// Takes the records of a batch while the step has room.
-    fn take(&mut self, number: usize, log: &dyn Partition, batch: &RecordBatch, step: &mut Step) -> Result<(), Error> {
+    fn take(
+        &mut self,
+        number: usize,
+        log: &dyn Partition,
+        batch: &RecordBatch,
+        step: &mut WatchBatch,
+    ) -> Result<(), Error> {
         if step.bytes >= STEP_BYTES {
             return Ok(());
         }
@@ -198,10 +205,10 @@ impl Follower {
         Ok(())
     }
 
-    fn give(&mut self, step: &mut Step, kind: &'static str, json: String) {
+    fn give(&mut self, step: &mut WatchBatch, kind: &'static str, json: String) {
         self.passed_over = 0;
         let position = self.position();
         step.bytes += position.len() + json.len();
-        step.items.push(Item { kind, position, json });
+        step.items.push(WatchEvent { kind, position, json });
     }
 }

@@ -6,7 +6,8 @@ use bytes::Bytes;
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct UnbalancedQuotes;
 
-/// Splits `line` at white space. `"…"` knows `\n \r \t \b \a \xHH` and `\` before any other character; `'…'` knows `\'`.
+/// Splits `line` at white space. `"…"` knows `\n \r \t \b \a \xHH` and `\` before any
+/// other character; `'…'` knows `\'`.
 pub(super) fn split(line: &[u8], arguments: &mut Vec<Bytes>) -> Result<(), UnbalancedQuotes> {
     let mut rest = line;
     loop {

@@ -7,15 +7,15 @@ use crate::resp::number::Double;
 
 /// The version of the protocol that a client speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Protocol {
+pub enum RespVersion {
     /// RESP2, which every connection begins with.
     #[default]
     V2,
-    /// RESP3, after `HELLO 3`.
+    /// RESP3, which a client asks for by `HELLO 3`.
     V3,
 }
 
-impl Protocol {
+impl RespVersion {
     /// Its number, as HELLO has it.
     pub fn number(self) -> u8 {
         match self {
@@ -27,28 +27,28 @@ impl Protocol {
 
 /// Writes replies to a buffer, without a buffer of its own.
 #[derive(Debug)]
-pub struct Reply<'a> {
+pub struct ReplyWriter<'a> {
     out: &'a mut Vec<u8>,
-    protocol: Protocol,
+    protocol: RespVersion,
 }
 
-impl<'a> Reply<'a> {
+impl<'a> ReplyWriter<'a> {
     /// Writes behind what `out` holds.
-    pub fn new(out: &'a mut Vec<u8>, protocol: Protocol) -> Self {
+    pub fn new(out: &'a mut Vec<u8>, protocol: RespVersion) -> Self {
         Self { out, protocol }
     }
 
-    /// The version it writes.
-    pub fn protocol(&self) -> Protocol {
+    /// The protocol version in which replies are written.
+    pub fn protocol(&self) -> RespVersion {
         self.protocol
     }
 
-    /// Bytes written so far; [`Reply::truncate`] goes back to it.
+    /// Bytes written so far; [`ReplyWriter::truncate`] goes back to it.
     pub fn len(&self) -> usize {
         self.out.len()
     }
 
-    /// Whether nothing has been written.
+    /// `true` if nothing has been written.
     pub fn is_empty(&self) -> bool {
         self.out.is_empty()
     }
@@ -84,7 +84,7 @@ impl<'a> Reply<'a> {
         self.end();
     }
 
-    /// A number.
+    /// Writes a number of 64 bits.
     pub fn integer(&mut self, number: i64) {
         self.head(b':', number);
     }
@@ -94,7 +94,7 @@ impl<'a> Reply<'a> {
         self.head(b':', count);
     }
 
-    /// Any bytes.
+    /// Writes a bulk string, which may hold any bytes.
     pub fn bulk(&mut self, bytes: &[u8]) {
         self.head(b'$', bytes.len());
         self.out.extend_from_slice(bytes);
@@ -108,7 +108,7 @@ impl<'a> Reply<'a> {
         });
     }
 
-    /// Bytes, or nothing.
+    /// Writes a bulk string, or null for `None`.
     pub fn bulk_or_null(&mut self, bytes: Option<&[u8]>) {
         match bytes {
             Some(bytes) => self.bulk(bytes),
@@ -118,7 +118,7 @@ impl<'a> Reply<'a> {
 
     /// Text with its format, for people to read.
     pub fn verbatim(&mut self, text: &str) {
-        if self.protocol == Protocol::V2 {
+        if self.protocol == RespVersion::V2 {
             return self.bulk(text.as_bytes());
         }
         self.head(b'=', text.len() + 4);
@@ -127,35 +127,35 @@ impl<'a> Reply<'a> {
         self.end();
     }
 
-    /// No value.
+    /// Writes null: a null bulk string in RESP2.
     pub fn null(&mut self) {
         self.raw(match self.protocol {
-            Protocol::V2 => b"$-1\r\n",
-            Protocol::V3 => b"_\r\n",
+            RespVersion::V2 => b"$-1\r\n",
+            RespVersion::V3 => b"_\r\n",
         });
     }
 
     /// No array, as EXEC answers after a watched key has changed.
     pub fn null_array(&mut self) {
         self.raw(match self.protocol {
-            Protocol::V2 => b"*-1\r\n",
-            Protocol::V3 => b"_\r\n",
+            RespVersion::V2 => b"*-1\r\n",
+            RespVersion::V3 => b"_\r\n",
         });
     }
 
     /// True or false; 1 or 0 in RESP2.
     pub fn boolean(&mut self, value: bool) {
         match self.protocol {
-            Protocol::V2 => self.integer(i64::from(value)),
-            Protocol::V3 => self.raw(if value { b"#t\r\n" } else { b"#f\r\n" }),
+            RespVersion::V2 => self.integer(i64::from(value)),
+            RespVersion::V3 => self.raw(if value { b"#t\r\n" } else { b"#f\r\n" }),
         }
     }
 
-    /// A floating-point number.
+    /// Writes a floating-point number; a bulk string in RESP2.
     pub fn double(&mut self, value: f64) {
         match self.protocol {
-            Protocol::V2 => self.bulk_of(Double(value)),
-            Protocol::V3 => {
+            RespVersion::V2 => self.bulk_of(Double(value)),
+            RespVersion::V3 => {
                 let _ = write!(self.out, ",{}\r\n", Double(value));
             }
         }
@@ -163,7 +163,7 @@ impl<'a> Reply<'a> {
 
     /// A number of any size, in decimal digits.
     pub fn big_number(&mut self, digits: &str) {
-        if self.protocol == Protocol::V2 {
+        if self.protocol == RespVersion::V2 {
             return self.bulk(digits.as_bytes());
         }
         self.out.push(b'(');
@@ -179,24 +179,24 @@ impl<'a> Reply<'a> {
     /// `len` pairs of replies follow: a map, or an array of twice the length in RESP2.
     pub fn map(&mut self, len: usize) {
         match self.protocol {
-            Protocol::V2 => self.array(2 * len),
-            Protocol::V3 => self.head(b'%', len),
+            RespVersion::V2 => self.array(2 * len),
+            RespVersion::V3 => self.head(b'%', len),
         }
     }
 
     /// `len` replies follow as the items of a set; an array in RESP2.
     pub fn set(&mut self, len: usize) {
         match self.protocol {
-            Protocol::V2 => self.array(len),
-            Protocol::V3 => self.head(b'~', len),
+            RespVersion::V2 => self.array(len),
+            RespVersion::V3 => self.head(b'~', len),
         }
     }
 
     /// `len` replies follow as a message that answers no request; an array in RESP2.
     pub fn push(&mut self, len: usize) {
         match self.protocol {
-            Protocol::V2 => self.array(len),
-            Protocol::V3 => self.head(b'>', len),
+            RespVersion::V2 => self.array(len),
+            RespVersion::V3 => self.head(b'>', len),
         }
     }
 
@@ -227,7 +227,7 @@ mod tests {
 
     #[test]
     fn each_kind_of_reply_in_both_versions() {
-        type Write = fn(&mut Reply<'_>);
+        type Write = fn(&mut ReplyWriter<'_>);
         let cases: &[(Write, &str, &str)] = &[
             (|reply| reply.simple("PONG"), "+PONG\r\n", "+PONG\r\n"),
             (|reply| reply.error(b"ERR a\r\nb\r\n"), "-ERR a  b\r\n", "-ERR a  b\r\n"),
@@ -252,9 +252,9 @@ mod tests {
             (|reply| reply.push(3), "*3\r\n", ">3\r\n"),
         ];
         for (write, two, three) in cases {
-            for (protocol, expected) in [(Protocol::V2, two), (Protocol::V3, three)] {
+            for (protocol, expected) in [(RespVersion::V2, two), (RespVersion::V3, three)] {
                 let mut out = Vec::new();
-                write(&mut Reply::new(&mut out, protocol));
+                write(&mut ReplyWriter::new(&mut out, protocol));
                 assert_eq!(String::from_utf8(out).unwrap(), **expected, "{protocol:?}");
             }
         }

@@ -1,7 +1,7 @@
 //! Requests from a byte stream: arrays of bulk strings, and lines.
 //!
-//! The parser keeps how far it has come in a request that is not whole yet, so no byte is looked at twice. Arguments of an
-//! array are slices of the receive buffer: copy a small one to keep it for long.
+//! The parser keeps how far it has come in a request that is not whole yet, so no byte is looked at twice. Arguments of
+//! an array are slices of the receive buffer: copy a small one to keep it for long.
 
 use std::ops::Range;
 
@@ -47,12 +47,12 @@ pub enum ProtocolError {
     UnauthenticatedLength,
 }
 
-/// What a client may send.
+/// The limits of a client's requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RequestLimits {
     /// Longest argument in bytes (`proto-max-bulk-len`).
     pub bulk_max_bytes: u64,
-    /// Whether the client has logged in, or need not. Others may send 10 arguments of 16 KiB.
+    /// `true` if the client has logged in, or need not. Others may send 10 arguments of 16 KiB.
     pub authenticated: bool,
 }
 
@@ -72,8 +72,8 @@ pub struct RequestParser {
 }
 
 impl RequestParser {
-    /// Takes the next request out of `buffer`, appends its arguments to `arguments` and returns its length in bytes; `None`
-    /// until it is whole. A request has at least one argument: empty lines and arrays are skipped.
+    /// Takes the next request out of `buffer`, appends its arguments to `arguments` and returns its length in bytes;
+    /// `None` until it is whole. A request has at least one argument: empty lines and arrays are skipped.
     ///
     /// # Errors
     /// [`ProtocolError`], after which the stream cannot be read on.

@@ -1,11 +1,11 @@
 //! The rows of commands that work on keys and their values.
 
-use super::{Command, Run, commands};
-use crate::resp::session::{Waiting, help};
+use super::{RedisCommand, Run, commands};
+use crate::resp::session::{WaitingCommand, help};
 use crate::resp::{bitfield, bitmaps, counters, expiry, keys, lcs, strings};
 
 /// All tables of this file.
-pub(super) const TABLES: &[&[Command]] = &[STRINGS, BITMAPS, GENERIC];
+pub(super) const TABLES: &[&[RedisCommand]] = &[STRINGS, BITMAPS, GENERIC];
 
 commands! {
     static STRINGS: String = {
@@ -91,7 +91,7 @@ commands! {
             "1.2.0" "O(1)" "Sets the expiry of a key to a Unix time.";
         "expiretime" 2 [ReadOnly Fast] (1, 1, 1) [Keyspace] Run::Data(expiry::expiretime),
             "7.0.0" "O(1)" "Returns the Unix time at which a key expires.";
-        "keys" 2 [ReadOnly] (0, 0, 0) [Keyspace Dangerous] Run::Waiting(Waiting::Keys),
+        "keys" 2 [ReadOnly] (0, 0, 0) [Keyspace Dangerous] Run::Waiting(WaitingCommand::Keys),
             "1.0.0" "O(N)" "Lists the keys that match a pattern.";
         "object" -2 [] (0, 0, 0) [] Run::Container(OBJECT),
             "2.2.3" "O(N)" "Looks into keys.";
@@ -105,13 +105,13 @@ commands! {
             "7.0.0" "O(1)" "Returns the Unix time in milliseconds at which a key expires.";
         "pttl" 2 [ReadOnly Fast] (1, 1, 1) [Keyspace] Run::Data(expiry::pttl),
             "2.6.0" "O(1)" "Returns the milliseconds until a key expires.";
-        "randomkey" 1 [ReadOnly] (0, 0, 0) [Keyspace] Run::Waiting(Waiting::RandomKey),
+        "randomkey" 1 [ReadOnly] (0, 0, 0) [Keyspace] Run::Waiting(WaitingCommand::RandomKey),
             "1.0.0" "O(1)" "Returns a key by chance.";
         "rename" 3 [Write] (1, 2, 1) [Keyspace] Run::Data(keys::rename),
             "1.0.0" "O(1)" "Renames a key and replaces the new one.";
         "renamenx" 3 [Write Fast] (1, 2, 1) [Keyspace] Run::Data(keys::renamenx),
             "1.0.0" "O(1)" "Renames a key if the new name is free.";
-        "scan" -2 [ReadOnly] (0, 0, 0) [Keyspace] Run::Waiting(Waiting::Scan),
+        "scan" -2 [ReadOnly] (0, 0, 0) [Keyspace] Run::Waiting(WaitingCommand::Scan),
             "2.8.0" "O(1)" "Lists keys page by page.";
         "touch" -2 [ReadOnly Fast] (1, -1, 1) [Keyspace] Run::Data(keys::exists),
             "3.2.1" "O(N)" "Counts the keys that are there.";
@@ -121,9 +121,9 @@ commands! {
             "1.0.0" "O(1)" "Returns the type of a value.";
         "unlink" -2 [Write Fast] (1, -1, 1) [Keyspace] Run::Data(keys::del),
             "4.0.0" "O(1)" "Deletes keys.";
-        "wait" 3 [NoScript] (0, 0, 0) [Connection] Run::Waiting(Waiting::Wait),
+        "wait" 3 [NoScript] (0, 0, 0) [Connection] Run::Waiting(WaitingCommand::Wait),
             "3.0.0" "O(1)" "Waits for replicas, of which there are none.";
-        "waitaof" 4 [NoScript] (0, 0, 0) [Connection] Run::Waiting(Waiting::WaitAof),
+        "waitaof" 4 [NoScript] (0, 0, 0) [Connection] Run::Waiting(WaitingCommand::WaitAof),
             "7.2.0" "O(1)" "Waits until the writes of this connection are synced to disk.";
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
-use super::{Command, keys_and_values, serving};
+use super::{RedisCommand, keys_and_values, serving};
 
 /// Longest name of a command.
 const NAME_MAX_BYTES: usize = 32;
@@ -13,17 +13,17 @@ const NAME_MAX_BYTES: usize = 32;
 pub(crate) struct CommandId(u16);
 
 #[derive(Debug)]
-struct Entry {
-    command: &'static Command,
+struct RegisteredCommand {
+    command: &'static RedisCommand,
     /// `client|list`; the name itself if it is no subcommand.
     full_name: String,
     children: HashMap<&'static [u8], CommandId, foldhash::fast::FixedState>,
 }
 
-/// All commands.
+/// The commands and subcommands of the tables, found by name or by id.
 #[derive(Debug)]
 pub(crate) struct Registry {
-    entries: Vec<Entry>,
+    entries: Vec<RegisteredCommand>,
     by_name: HashMap<&'static [u8], CommandId, foldhash::fast::FixedState>,
 }
 
@@ -44,9 +44,9 @@ impl Registry {
         registry
     }
 
-    fn add(&mut self, command: &'static Command, full_name: String) -> CommandId {
+    fn add(&mut self, command: &'static RedisCommand, full_name: String) -> CommandId {
         let id = CommandId(u16::try_from(self.entries.len()).unwrap_or(u16::MAX));
-        self.entries.push(Entry { command, full_name, children: HashMap::default() });
+        self.entries.push(RegisteredCommand { command, full_name, children: HashMap::default() });
         id
     }
 
@@ -63,12 +63,12 @@ impl Registry {
         }
     }
 
-    /// The commands, without subcommands.
+    /// The commands, without their subcommands.
     pub(crate) fn commands() -> impl Iterator<Item = CommandId> {
         Self::all().filter(|id| !id.full_name().contains('|'))
     }
 
-    /// The commands and subcommands.
+    /// The commands, each followed by its subcommands.
     pub(crate) fn all() -> impl Iterator<Item = CommandId> {
         (0..).map(CommandId).take(REGISTRY.entries.len())
     }
@@ -84,7 +84,7 @@ impl CommandId {
         u16::try_from(index).ok().filter(|_| index < REGISTRY.entries.len()).map(Self)
     }
 
-    pub(crate) fn command(self) -> &'static Command {
+    pub(crate) fn command(self) -> &'static RedisCommand {
         REGISTRY.entries[self.index()].command
     }
 

@@ -1,31 +1,31 @@
 //! The rows of commands that work on the connection or the server.
 
-use super::{Command, Run};
+use super::{RedisCommand, Run};
 use crate::resp::keys;
 use crate::resp::session::{
-    Waiting, acl, client, commands, config, connection, help, latency, multi, pubsub, server, slowlog,
+    WaitingCommand, acl, client, commands, config, connection, help, latency, multi, pubsub, server, slowlog,
 };
 
 /// All tables of this file.
-pub(super) const TABLES: &[&[Command]] = &[CONNECTION, SERVER, PUBSUB, TRANSACTIONS, CLUSTER];
+pub(super) const TABLES: &[&[RedisCommand]] = &[CONNECTION, SERVER, PUBSUB, TRANSACTIONS, CLUSTER];
 
 super::commands! {
     static CONNECTION: Connection = {
-        "auth" -2 [NoScript Loading Stale Fast NoAuth AllowBusy] (0, 0, 0) [Connection] Run::Waiting(Waiting::Auth),
+        "auth" -2 [NoScript Loading Stale Fast NoAuth AllowBusy] (0, 0, 0) [Connection] Run::Waiting(WaitingCommand::Auth),
             "1.0.0" "O(N)" "Logs in.";
         "client" -2 [] (0, 0, 0) [] Run::Container(CLIENT),
             "2.4.0" "O(N)" "Looks at connections and changes them.";
         "echo" 2 [Loading Stale Fast] (0, 0, 0) [Connection] Run::Session(connection::echo),
             "1.0.0" "O(1)" "Returns its argument.";
-        "hello" -1 [NoScript Loading Stale Fast NoAuth AllowBusy] (0, 0, 0) [Connection] Run::Waiting(Waiting::Hello),
+        "hello" -1 [NoScript Loading Stale Fast NoAuth AllowBusy] (0, 0, 0) [Connection] Run::Waiting(WaitingCommand::Hello),
             "6.0.0" "O(1)" "Chooses the version of the protocol.";
         "ping" -1 [Fast] (0, 0, 0) [Connection] Run::Session(connection::ping),
             "1.0.0" "O(1)" "Answers PONG.";
         "quit" -1 [NoScript Loading Stale Fast NoAuth AllowBusy] (0, 0, 0) [Connection] Run::Session(connection::quit),
             "1.0.0" "O(1)" "Closes the connection.";
-        "reset" 1 [NoScript Loading Stale Fast NoAuth AllowBusy] (0, 0, 0) [Connection] Run::Waiting(Waiting::Reset),
+        "reset" 1 [NoScript Loading Stale Fast NoAuth AllowBusy] (0, 0, 0) [Connection] Run::Waiting(WaitingCommand::Reset),
             "6.2.0" "O(1)" "Makes the connection as new.";
-        "select" 2 [Loading Stale Fast] (0, 0, 0) [Connection] Run::Waiting(Waiting::Select),
+        "select" 2 [Loading Stale Fast] (0, 0, 0) [Connection] Run::Waiting(WaitingCommand::Select),
             "1.0.0" "O(1)" "Changes the database.";
     }
 }
@@ -79,17 +79,17 @@ super::commands! {
             "2.8.13" "O(N)" "Describes commands.";
         "config" -2 [] (0, 0, 0) [] Run::Container(CONFIG),
             "2.0.0" "O(N)" "Reads and changes settings.";
-        "dbsize" 1 [ReadOnly Fast] (0, 0, 0) [Keyspace] Run::Waiting(Waiting::DbSize),
+        "dbsize" 1 [ReadOnly Fast] (0, 0, 0) [Keyspace] Run::Waiting(WaitingCommand::DbSize),
             "1.0.0" "O(1)" "Counts the keys of the database.";
         "debug" -2 [Admin NoScript Loading Stale] (0, 0, 0) [] Run::Session(server::debug),
             "1.0.0" "O(N)" "Refused.";
-        "flushall" -1 [Write] (0, 0, 0) [Keyspace Dangerous] Run::Waiting(Waiting::FlushAll),
+        "flushall" -1 [Write] (0, 0, 0) [Keyspace Dangerous] Run::Waiting(WaitingCommand::FlushAll),
             "1.0.0" "O(N)" "Deletes the keys of all databases.";
-        "flushdb" -1 [Write] (0, 0, 0) [Keyspace Dangerous] Run::Waiting(Waiting::FlushDb),
+        "flushdb" -1 [Write] (0, 0, 0) [Keyspace Dangerous] Run::Waiting(WaitingCommand::FlushDb),
             "1.0.0" "O(N)" "Deletes the keys of the database.";
         "function" -2 [] (0, 0, 0) [] Run::Container(FUNCTION),
             "7.0.0" "O(1)" "Looks at functions, of which there are none.";
-        "info" -1 [Loading Stale] (0, 0, 0) [Dangerous] Run::Waiting(Waiting::Info),
+        "info" -1 [Loading Stale] (0, 0, 0) [Dangerous] Run::Waiting(WaitingCommand::Info),
             "1.0.0" "O(1)" "Describes the server.";
         "latency" -2 [] (0, 0, 0) [] Run::Container(LATENCY),
             "2.8.13" "O(N)" "Looks at slow events.";
@@ -257,13 +257,13 @@ super::commands! {
     static TRANSACTIONS: Transactions = {
         "discard" 1 [NoScript Loading Stale Fast AllowBusy] (0, 0, 0) [Transaction] Run::Session(multi::discard),
             "2.0.0" "O(N)" "Leaves MULTI and forgets the queued commands.";
-        "exec" 1 [NoScript Loading Stale SkipSlowLog] (0, 0, 0) [Transaction] Run::Waiting(Waiting::Exec),
+        "exec" 1 [NoScript Loading Stale SkipSlowLog] (0, 0, 0) [Transaction] Run::Waiting(WaitingCommand::Exec),
             "1.2.0" "O(N)" "Runs the queued commands as one.";
         "multi" 1 [NoScript Loading Stale Fast AllowBusy] (0, 0, 0) [Transaction] Run::Session(multi::multi),
             "1.2.0" "O(1)" "Queues the commands that follow.";
         "unwatch" 1 [NoScript Loading Stale Fast AllowBusy] (0, 0, 0) [Transaction] Run::Session(multi::unwatch),
             "2.2.0" "O(1)" "Forgets watched keys.";
-        "watch" -2 [NoScript Loading Stale Fast AllowBusy] (1, -1, 1) [Transaction] Run::Waiting(Waiting::Watch),
+        "watch" -2 [NoScript Loading Stale Fast AllowBusy] (1, -1, 1) [Transaction] Run::Waiting(WaitingCommand::Watch),
             "2.2.0" "O(1)" "Makes EXEC depend on keys being unchanged.";
     }
 }

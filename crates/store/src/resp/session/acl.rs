@@ -2,13 +2,13 @@
 
 use bytes::Bytes;
 
-use super::Session;
+use super::RespSession;
 use super::dispatch::required_role;
 use crate::resp::command::{Category, Registry, Run};
 use crate::resp::context::{Fault, Outcome, is, shown};
-use crate::resp::host::{Role, User};
+use crate::resp::host::{User, UserRole};
 
-pub(crate) fn help(session: &mut Session, _: &[Bytes]) -> Outcome {
+pub(crate) fn help(session: &mut RespSession, _: &[Bytes]) -> Outcome {
     super::help::reply(
         session,
         "ACL",
@@ -25,13 +25,13 @@ pub(crate) fn help(session: &mut Session, _: &[Bytes]) -> Outcome {
     Ok(())
 }
 
-pub(crate) fn who_am_i(session: &mut Session, _: &[Bytes]) -> Outcome {
+pub(crate) fn who_am_i(session: &mut RespSession, _: &[Bytes]) -> Outcome {
     let name = session.user.as_ref().map(|user| user.name.clone());
     session.reply().bulk_or_null(name.as_ref().map(|name| name.as_bytes()));
     Ok(())
 }
 
-pub(crate) fn cat(session: &mut Session, arguments: &[Bytes]) -> Outcome {
+pub(crate) fn cat(session: &mut RespSession, arguments: &[Bytes]) -> Outcome {
     let names: Vec<&str> = match &arguments[2..] {
         [] => Category::ALL.iter().map(|category| category.word()).collect(),
         [name] => {
@@ -48,7 +48,7 @@ pub(crate) fn cat(session: &mut Session, arguments: &[Bytes]) -> Outcome {
     Ok(())
 }
 
-impl Role {
+impl UserRole {
     /// The commands that the role may run, as a rule of access control.
     fn rule(self) -> &'static str {
         match self {
@@ -59,18 +59,18 @@ impl Role {
     }
 }
 
-impl Session {
+impl RespSession {
     fn users(&self) -> Vec<User> {
         self.user.as_ref().map(|user| self.shared.host.users(user)).unwrap_or_default()
     }
 
-    /// Whether a user needs no password.
+    /// `true` if a user needs no password.
     fn is_open(&self, user: &User) -> bool {
         self.shared.host.default_user().is_some_and(|default| default.name == user.name)
     }
 }
 
-pub(crate) fn list(session: &mut Session, _: &[Bytes]) -> Outcome {
+pub(crate) fn list(session: &mut RespSession, _: &[Bytes]) -> Outcome {
     let users = session.users();
     let lines = users.iter().map(|user| {
         let password = if session.is_open(user) { "nopass " } else { "" };
@@ -83,7 +83,7 @@ pub(crate) fn list(session: &mut Session, _: &[Bytes]) -> Outcome {
     Ok(())
 }
 
-pub(crate) fn users(session: &mut Session, _: &[Bytes]) -> Outcome {
+pub(crate) fn users(session: &mut RespSession, _: &[Bytes]) -> Outcome {
     let users = session.users();
     let mut reply = session.reply();
     reply.array(users.len());
@@ -91,7 +91,7 @@ pub(crate) fn users(session: &mut Session, _: &[Bytes]) -> Outcome {
     Ok(())
 }
 
-pub(crate) fn get_user(session: &mut Session, arguments: &[Bytes]) -> Outcome {
+pub(crate) fn get_user(session: &mut RespSession, arguments: &[Bytes]) -> Outcome {
     let user = session.users().into_iter().find(|user| *user.name.as_bytes() == *arguments[2]);
     let Some(user) = user else {
         session.reply().null();
@@ -115,7 +115,7 @@ pub(crate) fn get_user(session: &mut Session, arguments: &[Bytes]) -> Outcome {
     Ok(())
 }
 
-pub(crate) fn dry_run(session: &mut Session, arguments: &[Bytes]) -> Outcome {
+pub(crate) fn dry_run(session: &mut RespSession, arguments: &[Bytes]) -> Outcome {
     let user = session.users().into_iter().find(|user| *user.name.as_bytes() == *arguments[2]);
     let user = user.ok_or_else(|| Fault::from(format!("ERR User '{}' not found", shown(&arguments[2]))))?;
     let wanted = &arguments[3..];
@@ -134,7 +134,7 @@ pub(crate) fn dry_run(session: &mut Session, arguments: &[Bytes]) -> Outcome {
     Ok(())
 }
 
-pub(crate) fn log(session: &mut Session, arguments: &[Bytes]) -> Outcome {
+pub(crate) fn log(session: &mut RespSession, arguments: &[Bytes]) -> Outcome {
     match &arguments[2..] {
         [reset] if is(reset, "reset") => session.reply().ok(),
         _ => session.reply().array(0),
@@ -142,7 +142,7 @@ pub(crate) fn log(session: &mut Session, arguments: &[Bytes]) -> Outcome {
     Ok(())
 }
 
-pub(crate) fn managed(_: &mut Session, _: &[Bytes]) -> Outcome {
+pub(crate) fn managed(_: &mut RespSession, _: &[Bytes]) -> Outcome {
     Err(Fault::error(
         "ERR users are tokens of the server and are not managed over this protocol; change its configuration",
     ))

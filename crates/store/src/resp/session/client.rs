@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::{ReplyMode, Session};
-use crate::resp::clients::Client;
+use super::{ReplyMode, RespSession};
+use crate::resp::clients::ConnectedClient;
 use crate::resp::context::{Fault, Outcome, integer_argument, is, shown};
 use crate::resp::number::integer;
 use crate::resp::shared::owned;
 
-pub(crate) fn help(session: &mut Session, _: &[Bytes]) -> Outcome {
+pub(crate) fn help(session: &mut RespSession, _: &[Bytes]) -> Outcome {
     super::help::reply(
         session,
         "CLIENT",
@@ -34,13 +34,13 @@ pub(crate) fn help(session: &mut Session, _: &[Bytes]) -> Outcome {
     Ok(())
 }
 
-pub(crate) fn id(session: &mut Session, _: &[Bytes]) -> Outcome {
+pub(crate) fn id(session: &mut RespSession, _: &[Bytes]) -> Outcome {
     let id = session.client.id.cast_signed();
     session.reply().integer(id);
     Ok(())
 }
 
-pub(crate) fn get_name(session: &mut Session, _: &[Bytes]) -> Outcome {
+pub(crate) fn get_name(session: &mut RespSession, _: &[Bytes]) -> Outcome {
     let name = session.client.about.lock().name.clone();
     session.reply().bulk_or_null((!name.is_empty()).then_some(&name[..]));
     Ok(())
@@ -58,14 +58,14 @@ fn check_word(word: &[u8], what: &str) -> Outcome {
     Err(Fault::from(format!("ERR {what} cannot contain spaces, newlines or special characters.")))
 }
 
-pub(crate) fn set_name(session: &mut Session, arguments: &[Bytes]) -> Outcome {
+pub(crate) fn set_name(session: &mut RespSession, arguments: &[Bytes]) -> Outcome {
     check_name(&arguments[2])?;
     session.client.about.lock().name = owned(&arguments[2]);
     session.reply().ok();
     Ok(())
 }
 
-pub(crate) fn set_info(session: &mut Session, arguments: &[Bytes]) -> Outcome {
+pub(crate) fn set_info(session: &mut RespSession, arguments: &[Bytes]) -> Outcome {
     let (attribute, value) = (&arguments[2], &arguments[3]);
     let is_name = is(attribute, "lib-name");
     if !is_name && !is(attribute, "lib-ver") {
@@ -81,7 +81,7 @@ pub(crate) fn set_info(session: &mut Session, arguments: &[Bytes]) -> Outcome {
     Ok(())
 }
 
-pub(crate) fn info(session: &mut Session, _: &[Bytes]) -> Outcome {
+pub(crate) fn info(session: &mut RespSession, _: &[Bytes]) -> Outcome {
     let line = session.client.line(session.now_ms(), session.buffered_bytes);
     session.reply().verbatim(&(line + "\n"));
     Ok(())
@@ -89,13 +89,13 @@ pub(crate) fn info(session: &mut Session, _: &[Bytes]) -> Outcome {
 
 /// The kinds of clients that there are: nobody replicates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum ClientType {
     Normal,
     PubSub,
     Replication,
 }
 
-impl Kind {
+impl ClientType {
     fn parse(name: &[u8]) -> Result<Self, Fault> {
         match name.to_ascii_lowercase().as_slice() {
             b"normal" => Ok(Self::Normal),
@@ -105,25 +105,25 @@ impl Kind {
         }
     }
 
-    fn of(client: &Client) -> Self {
+    fn of(client: &ConnectedClient) -> Self {
         if client.subscriptions.lock().count() > 0 { Self::PubSub } else { Self::Normal }
     }
 }
 
-impl Session {
+impl RespSession {
     /// The connections that this one may see.
-    fn others(&self) -> Vec<Arc<Client>> {
+    fn others(&self) -> Vec<Arc<ConnectedClient>> {
         self.user.as_ref().map(|user| self.shared.clients.of_tenant(&user.tenant)).unwrap_or_default()
     }
 }
 
-pub(crate) fn list(session: &mut Session, arguments: &[Bytes]) -> Outcome {
+pub(crate) fn list(session: &mut RespSession, arguments: &[Bytes]) -> Outcome {
     let mut clients = session.others();
     match &arguments[2..] {
         [] => {}
         [option, kind] if is(option, "type") => {
-            let kind = Kind::parse(kind)?;
-            clients.retain(|client| Kind::of(client) == kind);
+            let kind = ClientType::parse(kind)?;
+            clients.retain(|client| ClientType::of(client) == kind);
         }
         [option, ids @ ..] if is(option, "id") && !ids.is_empty() => {
             let ids = ids.iter().map(|id| integer(id).ok_or(Fault::error("ERR Invalid client ID")));
@@ -144,19 +144,19 @@ pub(crate) fn list(session: &mut Session, arguments: &[Bytes]) -> Outcome {
     Ok(())
 }
 
-/// Which connections CLIENT KILL closes.
+/// The connections that CLIENT KILL closes.
 #[derive(Debug, Default)]
-struct Filter {
+struct KillFilter {
     id: Option<u64>,
-    kind: Option<Kind>,
+    kind: Option<ClientType>,
     peer: Option<Bytes>,
     local: Option<Bytes>,
     user: Option<Bytes>,
     with_self: bool,
 }
 
-impl Filter {
-    fn parse(session: &Session, options: &[Bytes]) -> Result<Self, Fault> {
+impl KillFilter {
+    fn parse(session: &RespSession, options: &[Bytes]) -> Result<Self, Fault> {
         let mut filter = Self::default();
         let mut rest = options;
         while let [option, after @ ..] = rest {
@@ -166,7 +166,7 @@ impl Filter {
                     let id = integer(value).and_then(|id| u64::try_from(id).ok()).filter(|id| *id > 0);
                     filter.id = Some(id.ok_or(Fault::error("ERR client-id should be greater than 0"))?);
                 }
-                b"type" => filter.kind = Some(Kind::parse(value)?),
+                b"type" => filter.kind = Some(ClientType::parse(value)?),
                 b"addr" => filter.peer = Some(value.clone()),
                 b"laddr" => filter.local = Some(value.clone()),
                 b"user" => {
@@ -185,10 +185,10 @@ impl Filter {
         Ok(filter)
     }
 
-    fn matches(&self, client: &Client) -> bool {
+    fn matches(&self, client: &ConnectedClient) -> bool {
         let is = |address: &std::net::SocketAddr, wanted: &Bytes| *address.to_string().as_bytes() == **wanted;
         self.id.is_none_or(|id| client.id == id)
-            && self.kind.is_none_or(|kind| Kind::of(client) == kind)
+            && self.kind.is_none_or(|kind| ClientType::of(client) == kind)
             && self.peer.as_ref().is_none_or(|peer| is(&client.peer, peer))
             && self.local.as_ref().is_none_or(|local| is(&client.local, local))
             && self
@@ -198,11 +198,11 @@ impl Filter {
     }
 }
 
-pub(crate) fn kill(session: &mut Session, arguments: &[Bytes]) -> Outcome {
+pub(crate) fn kill(session: &mut RespSession, arguments: &[Bytes]) -> Outcome {
     let (filter, by_address) = match &arguments[2..] {
         // The older form names an address and may close the connection itself.
-        [address] => (Filter { peer: Some(address.clone()), with_self: true, ..Filter::default() }, true),
-        options => (Filter::parse(session, options)?, false),
+        [address] => (KillFilter { peer: Some(address.clone()), with_self: true, ..KillFilter::default() }, true),
+        options => (KillFilter::parse(session, options)?, false),
     };
     let mut killed = 0;
     for client in session.others() {
@@ -232,19 +232,19 @@ fn on_or_off(argument: &[u8]) -> Result<bool, Fault> {
     }
 }
 
-pub(crate) fn no_evict(session: &mut Session, arguments: &[Bytes]) -> Outcome {
+pub(crate) fn no_evict(session: &mut RespSession, arguments: &[Bytes]) -> Outcome {
     session.client.about.lock().no_evict = on_or_off(&arguments[2])?;
     session.reply().ok();
     Ok(())
 }
 
-pub(crate) fn no_touch(session: &mut Session, arguments: &[Bytes]) -> Outcome {
+pub(crate) fn no_touch(session: &mut RespSession, arguments: &[Bytes]) -> Outcome {
     session.client.about.lock().no_touch = on_or_off(&arguments[2])?;
     session.reply().ok();
     Ok(())
 }
 
-pub(crate) fn reply(session: &mut Session, arguments: &[Bytes]) -> Outcome {
+pub(crate) fn reply(session: &mut RespSession, arguments: &[Bytes]) -> Outcome {
     session.reply_mode = match arguments[2].to_ascii_lowercase().as_slice() {
         b"on" => ReplyMode::On,
         b"off" => ReplyMode::Off,
@@ -258,7 +258,7 @@ pub(crate) fn reply(session: &mut Session, arguments: &[Bytes]) -> Outcome {
     Ok(())
 }
 
-pub(crate) fn pause(session: &mut Session, arguments: &[Bytes]) -> Outcome {
+pub(crate) fn pause(session: &mut RespSession, arguments: &[Bytes]) -> Outcome {
     let only_writes = match &arguments[3..] {
         [] => false,
         [mode] if is(mode, "all") => false,
@@ -277,7 +277,7 @@ pub(crate) fn pause(session: &mut Session, arguments: &[Bytes]) -> Outcome {
     Ok(())
 }
 
-pub(crate) fn unpause(session: &mut Session, _: &[Bytes]) -> Outcome {
+pub(crate) fn unpause(session: &mut RespSession, _: &[Bytes]) -> Outcome {
     if let Some(tenant) = &session.tenant {
         tenant.pause.end();
     }
@@ -286,7 +286,7 @@ pub(crate) fn unpause(session: &mut Session, _: &[Bytes]) -> Outcome {
 }
 
 /// No command waits for a key, so there is nobody to wake.
-pub(crate) fn unblock(session: &mut Session, arguments: &[Bytes]) -> Outcome {
+pub(crate) fn unblock(session: &mut RespSession, arguments: &[Bytes]) -> Outcome {
     match &arguments[3..] {
         [] => {}
         [how] if is(how, "timeout") || is(how, "error") => {}
@@ -297,12 +297,12 @@ pub(crate) fn unblock(session: &mut Session, arguments: &[Bytes]) -> Outcome {
     Ok(())
 }
 
-pub(crate) fn get_redir(session: &mut Session, _: &[Bytes]) -> Outcome {
+pub(crate) fn get_redir(session: &mut RespSession, _: &[Bytes]) -> Outcome {
     session.reply().integer(-1);
     Ok(())
 }
 
-pub(crate) fn tracking(session: &mut Session, arguments: &[Bytes]) -> Outcome {
+pub(crate) fn tracking(session: &mut RespSession, arguments: &[Bytes]) -> Outcome {
     if on_or_off(&arguments[2])? {
         return Err(Fault::error("ERR keys are not tracked for clients; use keyspace events instead"));
     }
@@ -310,13 +310,13 @@ pub(crate) fn tracking(session: &mut Session, arguments: &[Bytes]) -> Outcome {
     Ok(())
 }
 
-pub(crate) fn caching(_: &mut Session, _: &[Bytes]) -> Outcome {
+pub(crate) fn caching(_: &mut RespSession, _: &[Bytes]) -> Outcome {
     Err(Fault::error(
         "ERR CLIENT CACHING can be called only when the client is in tracking mode with OPTIN or OPTOUT mode enabled",
     ))
 }
 
-pub(crate) fn tracking_info(session: &mut Session, _: &[Bytes]) -> Outcome {
+pub(crate) fn tracking_info(session: &mut RespSession, _: &[Bytes]) -> Outcome {
     let mut reply = session.reply();
     reply.map(3);
     reply.bulk(b"flags");

@@ -2,13 +2,13 @@
 
 use bytes::Bytes;
 
-use super::Session;
-use crate::resp::codec::Reply;
-use crate::resp::command::{Category, Command, CommandId, Flag, Registry};
+use super::RespSession;
+use crate::resp::codec::ReplyWriter;
+use crate::resp::command::{Category, CommandId, Flag, RedisCommand, Registry};
 use crate::resp::context::{Fault, Outcome, is};
 use crate::resp::glob;
 
-pub(crate) fn help(session: &mut Session, _: &[Bytes]) -> Outcome {
+pub(crate) fn help(session: &mut RespSession, _: &[Bytes]) -> Outcome {
     super::help::reply(
         session,
         "COMMAND",
@@ -25,17 +25,17 @@ pub(crate) fn help(session: &mut Session, _: &[Bytes]) -> Outcome {
     Ok(())
 }
 
-pub(crate) fn all(session: &mut Session, _: &[Bytes]) -> Outcome {
+pub(crate) fn all(session: &mut RespSession, _: &[Bytes]) -> Outcome {
     reply_info(session, Registry::commands().map(Some).collect());
     Ok(())
 }
 
-pub(crate) fn count(session: &mut Session, _: &[Bytes]) -> Outcome {
+pub(crate) fn count(session: &mut RespSession, _: &[Bytes]) -> Outcome {
     session.reply().count(Registry::commands().count());
     Ok(())
 }
 
-pub(crate) fn info(session: &mut Session, arguments: &[Bytes]) -> Outcome {
+pub(crate) fn info(session: &mut RespSession, arguments: &[Bytes]) -> Outcome {
     match &arguments[2..] {
         [] => return all(session, arguments),
         names => reply_info(session, names.iter().map(|name| Registry::find_full(name)).collect()),
@@ -43,7 +43,7 @@ pub(crate) fn info(session: &mut Session, arguments: &[Bytes]) -> Outcome {
     Ok(())
 }
 
-fn reply_info(session: &mut Session, commands: Vec<Option<CommandId>>) {
+fn reply_info(session: &mut RespSession, commands: Vec<Option<CommandId>>) {
     let mut reply = session.reply();
     reply.array(commands.len());
     for command in commands {
@@ -54,7 +54,7 @@ fn reply_info(session: &mut Session, commands: Vec<Option<CommandId>>) {
     }
 }
 
-fn command_info(reply: &mut Reply<'_>, id: CommandId) {
+fn command_info(reply: &mut ReplyWriter<'_>, id: CommandId) {
     let command = id.command();
     reply.array(10);
     reply.bulk(id.full_name().as_bytes());
@@ -74,7 +74,7 @@ fn command_info(reply: &mut Reply<'_>, id: CommandId) {
 }
 
 /// The keys as one range behind a fixed place, which all commands here have.
-fn key_specifications(reply: &mut Reply<'_>, command: &Command) {
+fn key_specifications(reply: &mut ReplyWriter<'_>, command: &RedisCommand) {
     let (first, last, step) = command.keys;
     if first == 0 {
         return reply.array(0);
@@ -107,8 +107,8 @@ fn key_specifications(reply: &mut Reply<'_>, command: &Command) {
     }
 }
 
-/// What a command does to its keys.
-fn key_flags(command: &Command) -> &'static [&'static str] {
+/// The flags by which COMMAND says what a command does to its keys.
+fn key_flags(command: &RedisCommand) -> &'static [&'static str] {
     match command.name {
         _ if !command.has(Flag::Write) => &["RO", "access"],
         "del" | "unlink" => &["RM", "delete"],
@@ -120,7 +120,7 @@ fn key_flags(command: &Command) -> &'static [&'static str] {
     }
 }
 
-pub(crate) fn list(session: &mut Session, arguments: &[Bytes]) -> Outcome {
+pub(crate) fn list(session: &mut RespSession, arguments: &[Bytes]) -> Outcome {
     let names = Registry::all().map(CommandId::full_name);
     let names: Vec<&str> = match &arguments[2..] {
         [] => names.collect(),
@@ -145,7 +145,7 @@ pub(crate) fn list(session: &mut Session, arguments: &[Bytes]) -> Outcome {
     Ok(())
 }
 
-pub(crate) fn docs(session: &mut Session, arguments: &[Bytes]) -> Outcome {
+pub(crate) fn docs(session: &mut RespSession, arguments: &[Bytes]) -> Outcome {
     let commands: Vec<CommandId> = match &arguments[2..] {
         [] => Registry::commands().collect(),
         names => names.iter().filter_map(|name| Registry::find_full(name)).collect(),
@@ -156,7 +156,7 @@ pub(crate) fn docs(session: &mut Session, arguments: &[Bytes]) -> Outcome {
     Ok(())
 }
 
-fn command_docs(reply: &mut Reply<'_>, id: CommandId) {
+fn command_docs(reply: &mut ReplyWriter<'_>, id: CommandId) {
     let command = id.command();
     let children = id.children().count();
     reply.bulk(id.full_name().as_bytes());
@@ -177,7 +177,7 @@ fn command_docs(reply: &mut Reply<'_>, id: CommandId) {
     }
 }
 
-pub(crate) fn get_keys(session: &mut Session, arguments: &[Bytes]) -> Outcome {
+pub(crate) fn get_keys(session: &mut RespSession, arguments: &[Bytes]) -> Outcome {
     let (_, keys) = keys_of(&arguments[2..])?;
     let mut reply = session.reply();
     reply.array(keys.len());
@@ -185,7 +185,7 @@ pub(crate) fn get_keys(session: &mut Session, arguments: &[Bytes]) -> Outcome {
     Ok(())
 }
 
-pub(crate) fn get_keys_and_flags(session: &mut Session, arguments: &[Bytes]) -> Outcome {
+pub(crate) fn get_keys_and_flags(session: &mut RespSession, arguments: &[Bytes]) -> Outcome {
     let (command, keys) = keys_of(&arguments[2..])?;
     let mut reply = session.reply();
     reply.array(keys.len());
@@ -201,7 +201,7 @@ pub(crate) fn get_keys_and_flags(session: &mut Session, arguments: &[Bytes]) -> 
     Ok(())
 }
 
-fn keys_of(arguments: &[Bytes]) -> Result<(&'static Command, Vec<Bytes>), Fault> {
+fn keys_of(arguments: &[Bytes]) -> Result<(&'static RedisCommand, Vec<Bytes>), Fault> {
     let found = Registry::find(&arguments[0]).ok_or(Fault::error("ERR Invalid command specified"))?;
     let command = arguments.get(1).and_then(|name| found.child(name)).unwrap_or(found).command();
     if command.keys.0 == 0 {

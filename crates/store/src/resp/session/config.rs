@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 
-use super::Session;
+use super::RespSession;
 use crate::resp::context::{Fault, Outcome, shown};
 use crate::resp::glob;
-use crate::resp::settings::{Setting, Settings};
+use crate::resp::settings::{ProtocolSettings, Setting};
 
-pub(crate) fn help(session: &mut Session, _: &[Bytes]) -> Outcome {
+pub(crate) fn help(session: &mut RespSession, _: &[Bytes]) -> Outcome {
     super::help::reply(
         session,
         "CONFIG",
@@ -23,7 +23,7 @@ pub(crate) fn help(session: &mut Session, _: &[Bytes]) -> Outcome {
     Ok(())
 }
 
-impl Session {
+impl RespSession {
     /// All settings, with those of the host.
     fn all_settings(&self) -> BTreeMap<&'static str, String> {
         let own = Setting::ALL.iter().map(|(name, setting)| (*name, self.shared.settings.get(*setting)));
@@ -33,7 +33,7 @@ impl Session {
     }
 }
 
-pub(crate) fn get(session: &mut Session, arguments: &[Bytes]) -> Outcome {
+pub(crate) fn get(session: &mut RespSession, arguments: &[Bytes]) -> Outcome {
     let mut settings = session.all_settings();
     let patterns = &arguments[2..];
     settings.retain(|name, _| patterns.iter().any(|pattern| glob::matches_ignoring_case(pattern, name.as_bytes())));
@@ -46,7 +46,7 @@ pub(crate) fn get(session: &mut Session, arguments: &[Bytes]) -> Outcome {
     Ok(())
 }
 
-pub(crate) fn set(session: &mut Session, arguments: &[Bytes]) -> Outcome {
+pub(crate) fn set(session: &mut RespSession, arguments: &[Bytes]) -> Outcome {
     if !arguments.len().is_multiple_of(2) {
         return Err(Fault::arity("config|set"));
     }
@@ -60,7 +60,7 @@ pub(crate) fn set(session: &mut Session, arguments: &[Bytes]) -> Outcome {
         }
         match Setting::named(&name) {
             Some(setting) => {
-                changes.push(Settings::check(setting, &pair[1]).map_err(|why| failed(&name, why))?);
+                changes.push(ProtocolSettings::check(setting, &pair[1]).map_err(|why| failed(&name, why))?);
             }
             None if name == "databases" => return Err(failed(&name, "can't set immutable config")),
             None if known.contains_key(&*name) => host_changes.push((name.clone(), &pair[1])),
@@ -96,12 +96,12 @@ fn failed(name: &str, why: &str) -> Fault {
     Fault::from(format!("ERR CONFIG SET failed (possibly related to argument '{name}') - {why}"))
 }
 
-pub(crate) fn reset_statistics(session: &mut Session, _: &[Bytes]) -> Outcome {
+pub(crate) fn reset_statistics(session: &mut RespSession, _: &[Bytes]) -> Outcome {
     session.shared.statistics.reset();
     session.reply().ok();
     Ok(())
 }
 
-pub(crate) fn rewrite(_: &mut Session, _: &[Bytes]) -> Outcome {
+pub(crate) fn rewrite(_: &mut RespSession, _: &[Bytes]) -> Outcome {
     Err(Fault::error("ERR The server is running without a config file"))
 }

@@ -2,18 +2,18 @@
 
 use bytes::Bytes;
 
-use super::Session;
-use crate::resp::codec::Protocol;
+use super::RespSession;
+use crate::resp::codec::RespVersion;
 use crate::resp::context::{Fault, Outcome};
 
-pub(crate) fn ping(session: &mut Session, arguments: &[Bytes]) -> Outcome {
+pub(crate) fn ping(session: &mut RespSession, arguments: &[Bytes]) -> Outcome {
     let listens = session.client.subscriptions.lock().count() > 0;
     let message = match &arguments[1..] {
         [] => None,
         [message] => Some(message),
         _ => return Err(Fault::arity("ping")),
     };
-    let is_message = listens && session.protocol == Protocol::V2;
+    let is_message = listens && session.protocol == RespVersion::V2;
     let mut reply = session.reply();
     match message {
         // A client that listens can tell it from the messages of channels.
@@ -28,12 +28,12 @@ pub(crate) fn ping(session: &mut Session, arguments: &[Bytes]) -> Outcome {
     Ok(())
 }
 
-pub(crate) fn echo(session: &mut Session, arguments: &[Bytes]) -> Outcome {
+pub(crate) fn echo(session: &mut RespSession, arguments: &[Bytes]) -> Outcome {
     session.reply().bulk(&arguments[1]);
     Ok(())
 }
 
-pub(crate) fn quit(session: &mut Session, _: &[Bytes]) -> Outcome {
+pub(crate) fn quit(session: &mut RespSession, _: &[Bytes]) -> Outcome {
     session.reply().ok();
     session.is_closing = true;
     Ok(())

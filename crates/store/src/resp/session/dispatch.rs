@@ -5,11 +5,11 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use bytes::Bytes;
 
-use super::{ReplyMode, Session, UNIT_COMMANDS_MAX};
-use crate::resp::codec::Protocol;
+use super::{ReplyMode, RespSession, UNIT_COMMANDS_MAX};
+use crate::resp::codec::RespVersion;
 use crate::resp::command::{CommandId, Flag, Registry, Run};
 use crate::resp::context::shown;
-use crate::resp::host::{Failure, Role};
+use crate::resp::host::{ErrorReply, UserRole};
 
 /// Bytes of the name of an unknown command, and of its arguments, that an error shows.
 const SHOWN_BYTES: usize = 128;
@@ -20,8 +20,9 @@ struct Rejection {
     text: Cow<'static, str>,
 }
 
-impl Session {
-    /// Adds the request, the arguments of the unit from `first` on, to the unit, holds it for afterwards, queues or refuses it.
+impl RespSession {
+    /// Adds the request, the arguments of the unit from `first` on, to the unit, holds it for
+    /// afterwards, queues or refuses it.
     pub(super) fn dispatch(&mut self, first: usize) {
         let command = match self.check(&self.unit.arguments[first..]) {
             Ok(command) => command,
@@ -98,10 +99,10 @@ impl Session {
         }
         // What is queued needs memory, too.
         let needs_memory = entry.has(Flag::DenyOom) || (self.queue.is_some() && !runs_in_multi(command));
-        if needs_memory && let Some(Failure(text)) = self.bucket.as_ref().ok().and_then(|bucket| bucket.is_full()) {
+        if needs_memory && let Some(ErrorReply(text)) = self.bucket.as_ref().ok().and_then(|bucket| bucket.is_full()) {
             return rejection(Some(command), text);
         }
-        let only_messages = self.protocol == Protocol::V2 && self.client.subscriptions.lock().count() > 0;
+        let only_messages = self.protocol == RespVersion::V2 && self.client.subscriptions.lock().count() > 0;
         if only_messages && !runs_while_subscribed(name) {
             let text = format!(
                 "ERR Can't execute '{name}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this \
@@ -114,18 +115,18 @@ impl Session {
 }
 
 /// The least role that may run a command.
-pub(super) fn required_role(command: CommandId) -> Role {
+pub(super) fn required_role(command: CommandId) -> UserRole {
     let entry = command.command();
     if entry.has(Flag::Admin) {
-        Role::Admin
+        UserRole::Admin
     } else if entry.has(Flag::Write) || entry.name == "publish" {
-        Role::Write
+        UserRole::Write
     } else {
-        Role::Read
+        UserRole::Read
     }
 }
 
-/// Whether a command is carried out although commands are queued.
+/// `true` if a command is carried out although commands are queued.
 fn runs_in_multi(command: CommandId) -> bool {
     matches!(command.full_name(), "exec" | "discard" | "multi" | "watch" | "quit" | "reset")
 }

@@ -2,11 +2,11 @@
 
 use bytes::Bytes;
 
-use super::Session;
+use super::RespSession;
 use crate::resp::context::Outcome;
 
 /// Replies a line for the container, and two for each subcommand.
-pub(super) fn reply(session: &mut Session, container: &str, subcommands: &[(&str, &str)]) {
+pub(super) fn reply(session: &mut RespSession, container: &str, subcommands: &[(&str, &str)]) {
     let mut reply = session.reply();
     let head = format!("{container} <subcommand> [<arg> [value] [opt] ...]. Subcommands are:");
     reply.array(3 + 2 * subcommands.len());
@@ -17,7 +17,7 @@ pub(super) fn reply(session: &mut Session, container: &str, subcommands: &[(&str
     }
 }
 
-pub(crate) fn object(session: &mut Session, _: &[Bytes]) -> Outcome {
+pub(crate) fn object(session: &mut RespSession, _: &[Bytes]) -> Outcome {
     reply(
         session,
         "OBJECT",
@@ -31,7 +31,7 @@ pub(crate) fn object(session: &mut Session, _: &[Bytes]) -> Outcome {
     Ok(())
 }
 
-pub(crate) fn memory(session: &mut Session, _: &[Bytes]) -> Outcome {
+pub(crate) fn memory(session: &mut RespSession, _: &[Bytes]) -> Outcome {
     reply(
         session,
         "MEMORY",
@@ -40,7 +40,7 @@ pub(crate) fn memory(session: &mut Session, _: &[Bytes]) -> Outcome {
     Ok(())
 }
 
-pub(crate) fn pubsub(session: &mut Session, _: &[Bytes]) -> Outcome {
+pub(crate) fn pubsub(session: &mut RespSession, _: &[Bytes]) -> Outcome {
     reply(
         session,
         "PUBSUB",
@@ -53,7 +53,7 @@ pub(crate) fn pubsub(session: &mut Session, _: &[Bytes]) -> Outcome {
     Ok(())
 }
 
-pub(crate) fn function(session: &mut Session, _: &[Bytes]) -> Outcome {
+pub(crate) fn function(session: &mut RespSession, _: &[Bytes]) -> Outcome {
     reply(
         session,
         "FUNCTION",

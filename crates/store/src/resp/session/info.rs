@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use bytes::Bytes;
 
-use super::Session;
+use super::RespSession;
 use super::login::REDIS_VERSION;
 use crate::resp::command::Registry;
 use crate::resp::context::{Fault, Outcome, is};
@@ -27,7 +27,7 @@ const SECTIONS: [(&str, bool); 12] = [
     ("keyspace", true),
 ];
 
-impl Session {
+impl RespSession {
     pub(super) async fn info(&mut self, arguments: &[Bytes]) -> Outcome {
         let Some(user) = self.user.clone() else { return Err(Fault::error("NOAUTH Authentication required.")) };
         let info = self.shared.host.info(&user).await;

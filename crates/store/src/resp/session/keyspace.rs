@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::Session;
+use super::RespSession;
 use crate::resp::context::{Fault, Outcome, integer_argument, is};
 use crate::resp::glob;
-use crate::resp::host::{Bucket, Failure};
+use crate::resp::host::{Bucket, ErrorReply};
 use crate::resp::number::unsigned;
 
 /// Keys that KEYS asks for at a time.
@@ -20,8 +20,8 @@ const SCAN_COUNT_MAX: usize = 100_000;
 /// Longest wait of WAIT and WAITAOF whose limit is 0, which means none.
 const WAIT_MAX: Duration = Duration::from_secs(3_600);
 
-impl Session {
-    fn bucket(&self) -> Result<Arc<dyn Bucket>, Failure> {
+impl RespSession {
+    fn bucket(&self) -> Result<Arc<dyn Bucket>, ErrorReply> {
         self.bucket.clone()
     }
 

@@ -4,12 +4,12 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use bytes::Bytes;
 
-use super::Session;
+use super::RespSession;
 use crate::resp::command::{CommandId, Registry};
 use crate::resp::context::{Outcome, shown};
-use crate::resp::latency_monitor::Sample;
+use crate::resp::latency_monitor::LatencySample;
 
-pub(crate) fn help(session: &mut Session, _: &[Bytes]) -> Outcome {
+pub(crate) fn help(session: &mut RespSession, _: &[Bytes]) -> Outcome {
     super::help::reply(
         session,
         "LATENCY",
@@ -24,13 +24,13 @@ pub(crate) fn help(session: &mut Session, _: &[Bytes]) -> Outcome {
     Ok(())
 }
 
-pub(crate) fn latest(session: &mut Session, _: &[Bytes]) -> Outcome {
+pub(crate) fn latest(session: &mut RespSession, _: &[Bytes]) -> Outcome {
     let events = session.shared.latency.events();
     let mut reply = session.reply();
     reply.array(events.len());
     for (name, event) in events {
         // An event begins with a sample.
-        let last = event.samples.back().copied().unwrap_or(Sample { time_s: 0, took_ms: 0 });
+        let last = event.samples.back().copied().unwrap_or(LatencySample { time_s: 0, took_ms: 0 });
         reply.array(4);
         reply.bulk(name.as_bytes());
         reply.integer(last.time_s);
@@ -40,11 +40,11 @@ pub(crate) fn latest(session: &mut Session, _: &[Bytes]) -> Outcome {
     Ok(())
 }
 
-pub(crate) fn history(session: &mut Session, arguments: &[Bytes]) -> Outcome {
+pub(crate) fn history(session: &mut RespSession, arguments: &[Bytes]) -> Outcome {
     let event = session.shared.latency.events().remove(&*shown(&arguments[2])).unwrap_or_default();
     let mut reply = session.reply();
     reply.array(event.samples.len());
-    for Sample { time_s, took_ms } in event.samples {
+    for LatencySample { time_s, took_ms } in event.samples {
         reply.array(2);
         reply.integer(time_s);
         reply.integer(took_ms.cast_signed());
@@ -52,13 +52,13 @@ pub(crate) fn history(session: &mut Session, arguments: &[Bytes]) -> Outcome {
     Ok(())
 }
 
-pub(crate) fn reset(session: &mut Session, arguments: &[Bytes]) -> Outcome {
+pub(crate) fn reset(session: &mut RespSession, arguments: &[Bytes]) -> Outcome {
     let forgotten = session.shared.latency.reset(&arguments[2..]);
     session.reply().count(forgotten);
     Ok(())
 }
 
-pub(crate) fn doctor(session: &mut Session, _: &[Bytes]) -> Outcome {
+pub(crate) fn doctor(session: &mut RespSession, _: &[Bytes]) -> Outcome {
     let mut text = String::new();
     for (name, event) in session.shared.latency.events() {
         let (count, longest_ms) = (event.samples.len(), event.longest_ms);
@@ -71,7 +71,7 @@ pub(crate) fn doctor(session: &mut Session, _: &[Bytes]) -> Outcome {
     Ok(())
 }
 
-pub(crate) fn histogram(session: &mut Session, arguments: &[Bytes]) -> Outcome {
+pub(crate) fn histogram(session: &mut RespSession, arguments: &[Bytes]) -> Outcome {
     let wanted: Vec<CommandId> = match &arguments[2..] {
         [] => Registry::all().collect(),
         names => names.iter().filter_map(|name| Registry::find_full(name)).collect(),

@@ -5,10 +5,10 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use bytes::Bytes;
 
-use super::{ReplyMode, Session};
-use crate::resp::codec::Protocol;
+use super::{ReplyMode, RespSession};
+use crate::resp::codec::RespVersion;
 use crate::resp::context::{Fault, Outcome, integer_argument, is};
-use crate::resp::host::{Failure, LoginError, User};
+use crate::resp::host::{ErrorReply, LoginError, User};
 use crate::resp::number::integer;
 use crate::resp::shared::owned;
 
@@ -17,7 +17,7 @@ const DEFAULT_USER: &str = "default";
 /// The version that HELLO and INFO tell as Redis's: that whose behaviour the commands have.
 pub(super) const REDIS_VERSION: &str = "7.0.15";
 
-impl Session {
+impl RespSession {
     /// Makes `user` the one that the connection speaks for. Another tenant's channels are left.
     pub(super) fn log_in(&mut self, user: User) {
         if self.user.as_ref().is_none_or(|old| old.tenant != user.tenant) {
@@ -79,8 +79,8 @@ impl Session {
         let protocol = match arguments.get(1) {
             None => self.protocol,
             Some(version) => match integer(version) {
-                Some(2) => Protocol::V2,
-                Some(3) => Protocol::V3,
+                Some(2) => RespVersion::V2,
+                Some(3) => RespVersion::V3,
                 Some(_) => return Err(NO_PROTOCOL),
                 None => return Err(Fault::error("ERR Protocol version is not an integer or out of range")),
             },
@@ -142,7 +142,7 @@ impl Session {
         reply.array(0);
     }
 
-    fn speak(&mut self, protocol: Protocol) {
+    fn speak(&mut self, protocol: RespVersion) {
         self.protocol = protocol;
         self.client.protocol.store(protocol.number(), Relaxed);
     }
@@ -167,10 +167,10 @@ impl Session {
         self.unsubscribe_all();
         self.reply_mode = ReplyMode::On;
         self.database = 0;
-        self.speak(Protocol::V2);
+        self.speak(RespVersion::V2);
         *self.client.about.lock() = crate::resp::clients::About::default();
         (self.user, self.tenant) = (None, None);
-        self.bucket = Err(Failure("NOAUTH Authentication required.".into()));
+        self.bucket = Err(ErrorReply("NOAUTH Authentication required.".into()));
         if let Some(user) = self.shared.host.default_user() {
             self.log_in(user);
         }

@@ -1,19 +1,19 @@
 //! MULTI, EXEC and WATCH.
 //!
-//! The data commands of a queue are one unit, so they take effect together or not at all. Commands that do not work on keys
-//! (PUBLISH, PING) run after it, and each reply has its place. Commands over all keys (DBSIZE, FLUSHDB) are not part of
-//! a transaction: the queue is cut before and after them, and only each piece takes effect together.
+//! The data commands of a queue are one unit, so they take effect together or not at all. Commands that do not work on
+//! keys (PUBLISH, PING) run after it, and each reply has its place. Commands over all keys (DBSIZE, FLUSHDB) are not
+//! part of a transaction: the queue is cut before and after them, and only each piece takes effect together.
 
 use std::time::Instant;
 
 use bytes::Bytes;
 
-use super::{ReplyMode, Session, Waiting};
+use super::{ReplyMode, RespSession, WaitingCommand};
 use crate::resp::command::{CommandId, Flag, Run};
 use crate::resp::context::{Fault, Outcome};
-use crate::resp::host::Failure;
+use crate::resp::host::ErrorReply;
 use crate::resp::shared::owned;
-use crate::resp::unit::{Purpose, Unit, Watched};
+use crate::resp::unit::{CommandUnit, Purpose, Watched};
 
 /// Bytes of the commands that a client may queue.
 const QUEUE_MAX_BYTES: usize = 64 << 20;
@@ -22,26 +22,26 @@ const ARGUMENT_BYTES: usize = 32;
 /// Keys that a client may watch.
 const WATCHED_MAX: usize = 1 << 16;
 
-/// The commands behind MULTI.
+/// The commands that a client has queued since MULTI.
 #[derive(Debug, Default)]
-pub(crate) struct Queue {
+pub(crate) struct MultiQueue {
     commands: Vec<(CommandId, Vec<Bytes>)>,
     bytes: usize,
     /// A command was refused, so EXEC will be.
     pub(crate) has_failed: bool,
 }
 
-pub(crate) fn multi(session: &mut Session, _: &[Bytes]) -> Outcome {
+pub(crate) fn multi(session: &mut RespSession, _: &[Bytes]) -> Outcome {
     if session.queue.is_some() {
         return Err(Fault::error("ERR MULTI calls can not be nested"));
     }
-    session.queue = Some(Queue::default());
+    session.queue = Some(MultiQueue::default());
     session.show_queue();
     session.reply().ok();
     Ok(())
 }
 
-pub(crate) fn discard(session: &mut Session, _: &[Bytes]) -> Outcome {
+pub(crate) fn discard(session: &mut RespSession, _: &[Bytes]) -> Outcome {
     if session.queue.take().is_none() {
         return Err(Fault::error("ERR DISCARD without MULTI"));
     }
@@ -51,13 +51,13 @@ pub(crate) fn discard(session: &mut Session, _: &[Bytes]) -> Outcome {
     Ok(())
 }
 
-pub(crate) fn unwatch(session: &mut Session, _: &[Bytes]) -> Outcome {
+pub(crate) fn unwatch(session: &mut RespSession, _: &[Bytes]) -> Outcome {
     session.watched.clear();
     session.reply().ok();
     Ok(())
 }
 
-impl Session {
+impl RespSession {
     pub(super) fn enqueue(&mut self, command: CommandId, arguments: Vec<Bytes>) {
         let Some(queue) = &mut self.queue else { return };
         queue.bytes += arguments.iter().map(|argument| argument.len() + ARGUMENT_BYTES).sum::<usize>();
@@ -96,7 +96,7 @@ impl Session {
         if self.watched.len() + keys.len() > WATCHED_MAX {
             return Err(Fault::from(format!("ERR a client may watch at most {WATCHED_MAX} keys; use UNWATCH")));
         }
-        let unit = self.execute(Unit::watching(keys.clone())).await?;
+        let unit = self.execute(CommandUnit::watching(keys.clone())).await?;
         let seen = keys.into_iter().zip(unit.seen).map(|(key, seen)| Watched { database, key, seen });
         self.watched.extend(seen);
         self.reply().ok();
@@ -111,7 +111,7 @@ impl Session {
             return Err(Fault::error("EXECABORT Transaction discarded because of previous errors."));
         }
         let needs_memory = queue.commands.iter().any(|(command, _)| command.command().has(Flag::DenyOom));
-        if needs_memory && let Some(Failure(text)) = self.bucket.as_ref().ok().and_then(|bucket| bucket.is_full()) {
+        if needs_memory && let Some(ErrorReply(text)) = self.bucket.as_ref().ok().and_then(|bucket| bucket.is_full()) {
             return Err(Fault::from(format!("EXECABORT Transaction discarded because of: {text}")));
         }
         if watched.iter().any(|watched| watched.database != self.database) {
@@ -146,7 +146,7 @@ impl Session {
         watched: Vec<Watched>,
         replies: &mut [Vec<u8>],
     ) -> Result<bool, Fault> {
-        let (mut unit, mut places) = (Unit::default(), Vec::new());
+        let (mut unit, mut places) = (CommandUnit::default(), Vec::new());
         for (place, (command, arguments)) in
             piece.iter().enumerate().filter(|(_, (command, _))| command.command().is_data())
         {
@@ -189,6 +189,6 @@ impl Session {
 }
 
 fn is_over_all_keys(command: CommandId) -> bool {
-    use Waiting::{DbSize, FlushAll, FlushDb, Keys, RandomKey, Scan, Select};
+    use WaitingCommand::{DbSize, FlushAll, FlushDb, Keys, RandomKey, Scan, Select};
     matches!(command.command().run, Run::Waiting(DbSize | FlushAll | FlushDb | Keys | RandomKey | Scan | Select))
 }

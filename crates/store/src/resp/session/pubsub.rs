@@ -2,31 +2,31 @@
 
 use bytes::Bytes;
 
-use super::Session;
-use crate::resp::channels::Kind;
+use super::RespSession;
+use crate::resp::channels::SubscriptionKind;
 use crate::resp::context::{Fault, Outcome};
 use crate::resp::shared::owned;
 
 /// Channels and patterns that a client may listen to.
 const SUBSCRIPTIONS_MAX: usize = 1 << 16;
 
-pub(crate) fn subscribe(session: &mut Session, arguments: &[Bytes]) -> Outcome {
-    session.begin_listening(Kind::Channel, &arguments[1..])
+pub(crate) fn subscribe(session: &mut RespSession, arguments: &[Bytes]) -> Outcome {
+    session.begin_listening(SubscriptionKind::Channel, &arguments[1..])
 }
 
-pub(crate) fn psubscribe(session: &mut Session, arguments: &[Bytes]) -> Outcome {
-    session.begin_listening(Kind::Pattern, &arguments[1..])
+pub(crate) fn psubscribe(session: &mut RespSession, arguments: &[Bytes]) -> Outcome {
+    session.begin_listening(SubscriptionKind::Pattern, &arguments[1..])
 }
 
-pub(crate) fn unsubscribe(session: &mut Session, arguments: &[Bytes]) -> Outcome {
-    session.end_listening(Kind::Channel, &arguments[1..])
+pub(crate) fn unsubscribe(session: &mut RespSession, arguments: &[Bytes]) -> Outcome {
+    session.end_listening(SubscriptionKind::Channel, &arguments[1..])
 }
 
-pub(crate) fn punsubscribe(session: &mut Session, arguments: &[Bytes]) -> Outcome {
-    session.end_listening(Kind::Pattern, &arguments[1..])
+pub(crate) fn punsubscribe(session: &mut RespSession, arguments: &[Bytes]) -> Outcome {
+    session.end_listening(SubscriptionKind::Pattern, &arguments[1..])
 }
 
-pub(crate) fn publish(session: &mut Session, arguments: &[Bytes]) -> Outcome {
+pub(crate) fn publish(session: &mut RespSession, arguments: &[Bytes]) -> Outcome {
     let tenant = session.tenant.clone().ok_or(NOT_LOGGED_IN)?;
     let receivers = tenant.channels.publish(&arguments[1], &arguments[2]);
     // A client that listens to the channel itself gets the message before the reply; in MULTI behind all replies.
@@ -39,7 +39,7 @@ pub(crate) fn publish(session: &mut Session, arguments: &[Bytes]) -> Outcome {
 
 const NOT_LOGGED_IN: Fault = Fault::error("NOAUTH Authentication required.");
 
-pub(crate) fn channels(session: &mut Session, arguments: &[Bytes]) -> Outcome {
+pub(crate) fn channels(session: &mut RespSession, arguments: &[Bytes]) -> Outcome {
     if arguments.len() > 3 {
         return Err(Fault::error(
             "ERR unknown subcommand or wrong number of arguments for 'channels'. Try PUBSUB HELP.",
@@ -52,7 +52,7 @@ pub(crate) fn channels(session: &mut Session, arguments: &[Bytes]) -> Outcome {
     Ok(())
 }
 
-pub(crate) fn subscriber_counts(session: &mut Session, arguments: &[Bytes]) -> Outcome {
+pub(crate) fn subscriber_counts(session: &mut RespSession, arguments: &[Bytes]) -> Outcome {
     let tenant = session.tenant.clone().ok_or(NOT_LOGGED_IN)?;
     let mut reply = session.reply();
     reply.array((arguments.len() - 2) * 2);
@@ -63,23 +63,27 @@ pub(crate) fn subscriber_counts(session: &mut Session, arguments: &[Bytes]) -> O
     Ok(())
 }
 
-pub(crate) fn pattern_count(session: &mut Session, _: &[Bytes]) -> Outcome {
+pub(crate) fn pattern_count(session: &mut RespSession, _: &[Bytes]) -> Outcome {
     let (_, patterns) = session.tenant.as_ref().ok_or(NOT_LOGGED_IN)?.channels.counts();
     session.reply().count(patterns);
     Ok(())
 }
 
-impl Session {
-    fn begin_listening(&mut self, kind: Kind, names: &[Bytes]) -> Outcome {
+impl RespSession {
+    fn begin_listening(&mut self, kind: SubscriptionKind, names: &[Bytes]) -> Outcome {
         let tenant = self.tenant.clone().ok_or(NOT_LOGGED_IN)?;
-        let word: &[u8] = if kind == Kind::Channel { b"subscribe" } else { b"psubscribe" };
+        let word: &[u8] = if kind == SubscriptionKind::Channel { b"subscribe" } else { b"psubscribe" };
         if self.client.subscriptions.lock().count() + names.len() > SUBSCRIPTIONS_MAX {
             return Err(Fault::from(format!("ERR a client may have at most {SUBSCRIPTIONS_MAX} subscriptions")));
         }
         for name in names {
             let (is_new, count) = {
                 let mut subscriptions = self.client.subscriptions.lock();
-                let set = if kind == Kind::Channel { &mut subscriptions.channels } else { &mut subscriptions.patterns };
+                let set = if kind == SubscriptionKind::Channel {
+                    &mut subscriptions.channels
+                } else {
+                    &mut subscriptions.patterns
+                };
                 (set.insert(owned(name)), subscriptions.count())
             };
             // The confirmation is written before any message can come.
@@ -91,15 +95,15 @@ impl Session {
         Ok(())
     }
 
-    fn end_listening(&mut self, kind: Kind, names: &[Bytes]) -> Outcome {
-        let word: &[u8] = if kind == Kind::Channel { b"unsubscribe" } else { b"punsubscribe" };
+    fn end_listening(&mut self, kind: SubscriptionKind, names: &[Bytes]) -> Outcome {
+        let word: &[u8] = if kind == SubscriptionKind::Channel { b"unsubscribe" } else { b"punsubscribe" };
         // Messages that came before are told before.
         if !self.in_exec {
             self.client.take_messages(&mut self.out);
         }
         let all = || {
             let subscriptions = self.client.subscriptions.lock();
-            let set = if kind == Kind::Channel { &subscriptions.channels } else { &subscriptions.patterns };
+            let set = if kind == SubscriptionKind::Channel { &subscriptions.channels } else { &subscriptions.patterns };
             set.iter().cloned().collect::<Vec<_>>()
         };
         let all = if names.is_empty() { all() } else { Vec::new() };
@@ -111,7 +115,11 @@ impl Session {
         for name in names {
             let (was_there, count) = {
                 let mut subscriptions = self.client.subscriptions.lock();
-                let set = if kind == Kind::Channel { &mut subscriptions.channels } else { &mut subscriptions.patterns };
+                let set = if kind == SubscriptionKind::Channel {
+                    &mut subscriptions.channels
+                } else {
+                    &mut subscriptions.patterns
+                };
                 (set.remove(name), subscriptions.count())
             };
             if was_there && let Some(tenant) = &self.tenant {
@@ -134,7 +142,13 @@ impl Session {
     pub(super) fn unsubscribe_all(&mut self) {
         let Some(tenant) = &self.tenant else { return };
         let subscriptions = std::mem::take(&mut *self.client.subscriptions.lock());
-        subscriptions.channels.iter().for_each(|name| tenant.channels.remove(Kind::Channel, name, &self.client));
-        subscriptions.patterns.iter().for_each(|name| tenant.channels.remove(Kind::Pattern, name, &self.client));
+        subscriptions
+            .channels
+            .iter()
+            .for_each(|name| tenant.channels.remove(SubscriptionKind::Channel, name, &self.client));
+        subscriptions
+            .patterns
+            .iter()
+            .for_each(|name| tenant.channels.remove(SubscriptionKind::Pattern, name, &self.client));
     }
 }

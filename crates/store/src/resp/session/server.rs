@@ -2,11 +2,11 @@
 
 use bytes::Bytes;
 
-use super::Session;
+use super::RespSession;
 use super::login::REDIS_VERSION;
 use crate::resp::context::{Fault, Outcome, is};
 
-pub(crate) fn time(session: &mut Session, _: &[Bytes]) -> Outcome {
+pub(crate) fn time(session: &mut RespSession, _: &[Bytes]) -> Outcome {
     let now_ms = session.now_ms();
     let mut reply = session.reply();
     reply.array(2);
@@ -16,7 +16,7 @@ pub(crate) fn time(session: &mut Session, _: &[Bytes]) -> Outcome {
 }
 
 /// The log has its own replication, which clients of this protocol do not see.
-pub(crate) fn role(session: &mut Session, _: &[Bytes]) -> Outcome {
+pub(crate) fn role(session: &mut RespSession, _: &[Bytes]) -> Outcome {
     let mut reply = session.reply();
     reply.array(3);
     reply.bulk(b"master");
@@ -25,27 +25,27 @@ pub(crate) fn role(session: &mut Session, _: &[Bytes]) -> Outcome {
     Ok(())
 }
 
-pub(crate) fn lolwut(session: &mut Session, _: &[Bytes]) -> Outcome {
+pub(crate) fn lolwut(session: &mut RespSession, _: &[Bytes]) -> Outcome {
     session.reply().verbatim(&format!("Redis ver. {REDIS_VERSION}\n"));
     Ok(())
 }
 
-pub(crate) fn debug(_: &mut Session, _: &[Bytes]) -> Outcome {
+pub(crate) fn debug(_: &mut RespSession, _: &[Bytes]) -> Outcome {
     Err(Fault::error(
         "ERR DEBUG command not allowed. If the enable-debug-command option is set to \"local\", you can run it from a local \
          connection, otherwise you need to set this option in the configuration file, and then restart the server.",
     ))
 }
 
-pub(crate) fn cluster(_: &mut Session, _: &[Bytes]) -> Outcome {
+pub(crate) fn cluster(_: &mut RespSession, _: &[Bytes]) -> Outcome {
     Err(Fault::error("ERR This instance has cluster support disabled"))
 }
 
-pub(crate) fn swapdb(_: &mut Session, _: &[Bytes]) -> Outcome {
+pub(crate) fn swapdb(_: &mut RespSession, _: &[Bytes]) -> Outcome {
     Err(Fault::error("ERR databases are buckets and cannot be swapped; copy their keys instead"))
 }
 
-pub(crate) fn shutdown(session: &mut Session, arguments: &[Bytes]) -> Outcome {
+pub(crate) fn shutdown(session: &mut RespSession, arguments: &[Bytes]) -> Outcome {
     let known = ["nosave", "save", "now", "force"];
     if !arguments[1..].iter().all(|option| known.iter().any(|known| is(option, known))) {
         return Err(Fault::SYNTAX);
@@ -58,7 +58,7 @@ pub(crate) fn shutdown(session: &mut Session, arguments: &[Bytes]) -> Outcome {
 }
 
 /// There are no functions, and tools that clean a server up ask for it.
-pub(crate) fn function_flush(session: &mut Session, arguments: &[Bytes]) -> Outcome {
+pub(crate) fn function_flush(session: &mut RespSession, arguments: &[Bytes]) -> Outcome {
     match &arguments[2..] {
         [] => {}
         [mode] if is(mode, "sync") || is(mode, "async") => {}
@@ -68,7 +68,7 @@ pub(crate) fn function_flush(session: &mut Session, arguments: &[Bytes]) -> Outc
     Ok(())
 }
 
-pub(crate) fn function_list(session: &mut Session, _: &[Bytes]) -> Outcome {
+pub(crate) fn function_list(session: &mut RespSession, _: &[Bytes]) -> Outcome {
     session.reply().array(0);
     Ok(())
 }

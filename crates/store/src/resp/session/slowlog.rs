@@ -2,14 +2,14 @@
 
 use bytes::Bytes;
 
-use super::Session;
+use super::RespSession;
 use crate::resp::context::{Fault, Outcome};
 use crate::resp::number::integer;
 
 /// Entries that SLOWLOG GET returns, if it is not told.
 const LATEST: usize = 10;
 
-pub(crate) fn help(session: &mut Session, _: &[Bytes]) -> Outcome {
+pub(crate) fn help(session: &mut RespSession, _: &[Bytes]) -> Outcome {
     super::help::reply(
         session,
         "SLOWLOG",
@@ -25,7 +25,7 @@ pub(crate) fn help(session: &mut Session, _: &[Bytes]) -> Outcome {
     Ok(())
 }
 
-pub(crate) fn get(session: &mut Session, arguments: &[Bytes]) -> Outcome {
+pub(crate) fn get(session: &mut RespSession, arguments: &[Bytes]) -> Outcome {
     let count = match &arguments[2..] {
         [] => LATEST,
         [count] => match integer(count) {
@@ -52,13 +52,13 @@ pub(crate) fn get(session: &mut Session, arguments: &[Bytes]) -> Outcome {
     Ok(())
 }
 
-pub(crate) fn len(session: &mut Session, _: &[Bytes]) -> Outcome {
+pub(crate) fn len(session: &mut RespSession, _: &[Bytes]) -> Outcome {
     let length = session.tenant.as_ref().map_or(0, |tenant| tenant.slow_log.len());
     session.reply().count(length);
     Ok(())
 }
 
-pub(crate) fn reset(session: &mut Session, _: &[Bytes]) -> Outcome {
+pub(crate) fn reset(session: &mut RespSession, _: &[Bytes]) -> Outcome {
     if let Some(tenant) = &session.tenant {
         tenant.slow_log.clear();
     }
