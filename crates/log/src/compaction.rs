@@ -88,6 +88,8 @@ pub(crate) fn run(shared: &EngineShared, queues: &Queues) {
                 shared.end(&error);
                 None
             }
+            // Retention or a trim has removed a source meanwhile. The next pass begins with those that are left.
+            Err(CompactionFailure::Damaged(_)) if job.sources.iter().any(|source| source.is_retired()) => None,
             Err(CompactionFailure::Damaged(error)) if partition.topic.check_exists().is_ok() => {
                 let (topic, number) = (&partition.id.topic, partition.id.partition);
                 tracing::error!(%topic, partition = %number, %error, "compaction stops for this partition until a restart");

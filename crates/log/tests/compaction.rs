@@ -5,7 +5,7 @@
 mod support;
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -413,4 +413,35 @@ proptest! {
         prop_assert!(log.topic(&name("t")).is_some());
         log.close().unwrap();
     }
+}
+
+#[test]
+fn compaction_goes_on_after_a_trim_of_what_a_pass_reads() {
+    let (files, clock) = (new_disk(), clock());
+    // A pass rests for a quarter of a second after each MiB.
+    let config = LogConfig {
+        dir: PathBuf::from("/data/log"),
+        compaction_bytes_per_second: 4 << 20,
+        cache_bytes: 0,
+        ..LogConfig::default()
+    };
+    let log = Embedded::open(config, Arc::new(files.clone()), clock.clone(), clock.clone()).unwrap();
+    let topic = TopicConfig { cleanup: Cleanup::CompactDelete, segment_bytes: 64 << 10, ..compacted() };
+    let partition = create(&log, "t", &topic).swap_remove(0);
+    let bench = Bench { files, clock, log, partition };
+    let image = "i".repeat(8 << 10);
+    for number in 0..384 {
+        bench.put(&format!("{}", number % 128), Some(&image));
+    }
+    let read_bytes = bench.files.bytes_read();
+    bench.until("a pass rests", || bench.files.bytes_read() > read_bytes + (1 << 20));
+    bench.partition.trim(bench.partition.offsets().stable).unwrap();
+    bench.until("removed segments", || bench.segment_bytes() < 128 << 10);
+    let churned = bench.partition.offsets().stable;
+    let is_compacted = |_| {
+        bench.churn(20);
+        bench.partition.read_one(churned, UpTo::Stable).unwrap().is_none()
+    };
+    assert!((0..500).any(is_compacted), "compaction has stopped");
+    bench.log.close().unwrap();
 }

@@ -110,8 +110,9 @@ fn records_are_read_alone_while_their_segments_are_replaced_and_removed() {
             for round in 0..150 {
                 put_all(&*bench.partition, b"abcde", 100);
                 bench.log.flush().unwrap();
-                if round == 100 && cleanup.expires() {
-                    bench.partition.trim(Offset(300)).unwrap();
+                // Often while a pass reads what is removed; compaction goes on all the same.
+                if round > 0 && cleanup.expires() {
+                    bench.partition.trim(Offset(round * 3)).unwrap();
                 }
             }
             bench.until("few records", || bench.read().len() < 100);
