@@ -54,13 +54,15 @@ impl<'a> Replay<'a> {
     /// Reads a piece; whether there may be more.
     pub(crate) fn step(&mut self, now_ms: i64, finished: &mut Vec<FinishedQuery>) -> Result<bool, ReadError> {
         let (id, end) = (self.partition.id().partition, self.end);
-        let batches = match self.next < end {
+        let mut batches = match self.next < end {
             true => self.partition.read(self.next, self.read_max_bytes, UpTo::Tail)?,
             false => Vec::new(),
         };
+        // Nothing may be left between `next` and the end: the marker of a transaction, or records that were compacted away.
+        batches.truncate(batches.partition_point(|batch| batch.base_offset() < end));
         let progress = self.progress.clone();
         let _piece = progress.piece();
-        for batch in batches.iter().filter(|batch| batch.base_offset() < end) {
+        for batch in &batches {
             let next = self.next;
             self.meet(next.max(batch.base_offset()));
             let run = |batch: &RecordBatch| self.matcher.run_within(batch, id, next..end, now_ms);

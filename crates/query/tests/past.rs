@@ -9,9 +9,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use common::fixture::{Ending, Fixture, disk, fixture, memory, rows, two_threads, until};
-use millstream_log::{AckLevel, Done, Log, TopicConfig};
+use millstream_log::{AckLevel, Done, EndTransaction, Log, TopicConfig, reply};
 use millstream_query::{Cause, Config, Deliver, Error, OnSlow, QueryRequest, Start, Until};
-use millstream_types::{Offset, Record, TopicPartition, partition_of_key};
+use millstream_types::{BatchBuilder, Compression, Epoch, Offset, Producer, Record, TopicPartition, partition_of_key};
 use serde_json::Value;
 
 const KEYS: usize = 13;
@@ -173,6 +173,32 @@ async fn the_past_is_read_as_fast_as_the_client_reads_and_by_few_at_once() {
     until("some are there", || gone.meta().matched > 0).await;
     drop(gone);
     assert_eq!(fixture.engine.live_count(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_past_ends_though_nothing_can_be_read_right_before_its_end_and_more_follows() {
+    let config = Config { queue_max_bytes: 8_000, read_max_bytes: 1_000, ..two_threads() };
+    let fixture = fixture(&disk(), config);
+    (0..3_000).for_each(|n| fixture.send("k", &[payload(n)]));
+    let number = partition_of_key(b"k", 4).0;
+    let partition = fixture.log.partition(&TopicPartition::new(fixture.topic.clone(), number)).unwrap();
+    let mut aborted = BatchBuilder::default();
+    aborted.push(&Record { value: Some(b"{}"), ..Record::default() });
+    aborted.set_producer(Producer { id: 7, epoch: 0, base_sequence: 0 });
+    aborted.set_transactional();
+    let aborted = aborted.seal(Offset(0), Epoch(0), Compression::None);
+    partition.append_batch(aborted, AckLevel::Synced, Done::ignore()).unwrap();
+    let end = EndTransaction { producer_id: 7, partitions: vec![partition.id().clone()], ..EndTransaction::default() };
+    let (done, ended) = reply();
+    fixture.log.end_transaction(&end, AckLevel::Synced, done).unwrap();
+    tokio::task::block_in_place(|| ended.wait()).unwrap();
+
+    let past = QueryRequest { until: Some(Until::Now), ..since(Start::Earliest, "SELECT * FROM STREAM() LIMIT 9000") };
+    let past = fixture.submit(past).await;
+    until("its client is behind", || past.meta().matched > 0).await;
+    fixture.send("k", &[payload(3_000)]);
+    let answer = tokio::time::timeout(Duration::from_secs(60), past.answer()).await.unwrap();
+    assert_eq!(rows(&answer).len(), 3_000);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
