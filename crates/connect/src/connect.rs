@@ -1,10 +1,10 @@
 //! The device plane, as `server` opens, serves and stops it.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use millstream_http::{Authenticator, Metrics, Routes, Serving, Share, Workers};
+use millstream_net::Endpoints;
 use millstream_types::{LatencyCounts, LoginThrottle, MemoryBudget, MonotonicClock};
 use millstream_view::ViewRuntime;
 
@@ -198,16 +198,22 @@ impl Connect {
         Arc::new(self.logins.clone())
     }
 
-    /// Listens for devices over MQTT on `address`; port 0 takes any free port.
-    /// Incomplete packets take their bytes from `memory`.
+    /// Listens for devices over MQTT; port 0 takes any free port.
+    /// Incomplete packets and connections with TLS take their bytes from `memory`.
     ///
     /// # Errors
     /// [`Error::Bind`] if the system refuses.
     ///
     /// # Panics
     /// Outside of an async runtime, and if another MQTT listener counts into the same metrics.
-    pub fn listen_mqtt(&self, address: SocketAddr, memory: &MemoryBudget, metrics: &Metrics) -> Result<Serving, Error> {
-        mqtt::listen(address, MqttAdapter::new(self.mqtt.clone(), memory), &self.mqtt_guests, metrics)
+    pub fn listen_mqtt(
+        &self,
+        endpoints: Endpoints,
+        memory: &MemoryBudget,
+        metrics: &Metrics,
+    ) -> Result<Serving, Error> {
+        let adapter = MqttAdapter::new(self.mqtt.clone(), memory);
+        mqtt::listen(endpoints, adapter, &self.mqtt_guests, (memory, metrics))
     }
 
     /// Current figures of the plane.

@@ -7,12 +7,11 @@ use axum::http::{HeaderName, HeaderValue, Method};
 
 use crate::head::Headers;
 
-use crate::log_rate_limit::LogRateLimit;
 use crate::openapi::{Operation, document};
 use crate::path_params::{PATH_PARAMS_MAX, PathParams};
 use crate::route::Endpoint;
 use crate::{Access, Content, Cors, Error, ErrorStyle, Limits, Observer, Route, Routes, TraceContext};
-use millstream_net::{Counter, Histogram, Metrics};
+use millstream_net::{Counter, Histogram, LogRateLimit, Metrics};
 
 /// Upper bounds of the latency histogram, seconds.
 const LATENCY_BOUNDS_S: [f64; 14] =

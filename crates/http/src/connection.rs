@@ -15,7 +15,7 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
-use tokio::net::TcpStream;
+use millstream_net::TransportStream;
 use tokio::time::{Instant, sleep_until};
 
 use crate::activity::ConnectionActivity;
@@ -26,7 +26,7 @@ use crate::request_body::RequestBody;
 use crate::socket::MonitoredSocket;
 
 /// Serves a connection until it ends or its peer is too slow. A stopping listener waits only for answers.
-pub(crate) async fn serve(socket: TcpStream, peer: SocketAddr, pipeline: Arc<Pipeline>) {
+pub(crate) async fn serve(socket: TransportStream, peer: SocketAddr, pipeline: Arc<Pipeline>) {
     let activity = Arc::new(ConnectionActivity::new());
     let (rest, dismissed) = (Bytes::new(), false);
     let mut socket = MonitoredSocket {

@@ -66,7 +66,6 @@ mod head;
 mod hyper_head;
 mod limits;
 mod listener;
-mod log_rate_limit;
 mod memory;
 mod observer;
 mod openapi;
@@ -85,7 +84,7 @@ mod trace;
 mod wildcard;
 mod workers;
 
-pub use millstream_net::{Counter, Gauge, Histogram, Labels, Metrics, Serving};
+pub use millstream_net::{Counter, Endpoints, Gauge, Histogram, Labels, Metrics, Serving};
 
 pub use access::Access;
 pub use api::{Api, ApiBuilder};

@@ -4,10 +4,12 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use millstream_net::{Admitted, ConnectionLimits, Metrics, Protocol, Refusal, Serving};
+use millstream_net::{
+    Admitted, ApplicationProtocol, BindError, ConnectionLimits, Endpoints, Metrics, Protocol, Refusal, Serving,
+    TransportStream,
+};
 use millstream_types::{ErrorCode, MemoryBudget};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use crate::context::Shutdown;
@@ -18,7 +20,7 @@ use crate::{Api, Authenticator, Error, ListenerLimits, Problem, Reason, connecti
 /// Time that a refused client has to read the refusal.
 const FAREWELL_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// A bound address that does not accept connections yet.
+/// Bound addresses that do not accept connections yet.
 pub struct Listener {
     listener: millstream_net::Listener,
     authenticator: Arc<dyn Authenticator>,
@@ -33,26 +35,27 @@ impl std::fmt::Debug for Listener {
 }
 
 impl Listener {
-    /// Binds `address`; port 0 takes any free port.
+    /// Binds the addresses; port 0 takes any free port.
     ///
     /// # Errors
-    /// [`Error::OpenToTheNetwork`] if callers need not prove who they are and the address is not loopback;
+    /// [`Error::OpenToTheNetwork`] if callers need not prove who they are and an address is not loopback;
     /// [`Error::Bind`] if the system refuses.
     pub async fn bind(
         name: &'static str,
-        address: SocketAddr,
+        endpoints: Endpoints,
         authenticator: Arc<dyn Authenticator>,
         limits: ListenerLimits,
     ) -> Result<Self, Error> {
-        if let Some(remedy) = authenticator.open_remedy().filter(|_| !address.ip().to_canonical().is_loopback()) {
+        let endpoints = endpoints.speaking(ApplicationProtocol::Http1);
+        if let Some((remedy, address)) = authenticator.open_remedy().zip(endpoints.exposed()) {
             return Err(Error::OpenToTheNetwork { listener: name, address, remedy });
         }
-        let bind = |source| Error::Bind { listener: name, address, source };
-        let listener = millstream_net::Listener::bind(name, address).map_err(bind)?;
+        let bind = |BindError { address, source }| Error::Bind { listener: name, address, source };
+        let listener = millstream_net::Listener::bind(name, endpoints).map_err(bind)?;
         Ok(Self { listener, authenticator, limits, memory: None })
     }
 
-    /// The bound address with its actual port.
+    /// The plain address, or else the one with TLS, with its real port.
     pub fn address(&self) -> SocketAddr {
         self.listener.address()
     }
@@ -85,14 +88,14 @@ impl Listener {
 }
 
 impl Protocol for Pipeline {
-    async fn serve(self: Arc<Self>, socket: TcpStream, Admitted { peer, memory, .. }: Admitted) {
+    async fn serve(self: Arc<Self>, socket: TransportStream, Admitted { peer, memory, .. }: Admitted) {
         connection::serve(socket, peer, self).await;
         drop(memory);
     }
 
     async fn turn_away(
         self: Arc<Self>,
-        socket: TcpStream,
+        socket: TransportStream,
         _: (SocketAddr, millstream_net::Shutdown),
         refusal: Refusal,
     ) {
@@ -104,6 +107,10 @@ impl Protocol for Pipeline {
                     .remedy("try again later, or raise the limit")
             }
             Refusal::NoMemory { bytes, budget } => no_memory("a connection", bytes, &budget),
+            Refusal::NotTls => Problem::invalid("the request came without TLS")
+                .value("http")
+                .rule("this port takes HTTPS only")
+                .remedy("use https:// in the URL"),
         };
         // A peer that does not read in time loses the text.
         let _ = timeout(FAREWELL_TIMEOUT, refuse(socket, &problem)).await;
@@ -112,7 +119,7 @@ impl Protocol for Pipeline {
 
 /// Sends the refusal, then reads until the peer has closed. Closing first could reset the connection before
 /// the peer reads the text.
-async fn refuse(mut socket: TcpStream, problem: &Problem) -> std::io::Result<()> {
+async fn refuse(mut socket: TransportStream, problem: &Problem) -> std::io::Result<()> {
     socket.write_all(problem.closing_answer().as_bytes()).await?;
     socket.shutdown().await?;
     let mut rest = [0; 4096];

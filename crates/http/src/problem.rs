@@ -302,11 +302,14 @@ impl Problem {
         self.body().to_string()
     }
 
-    /// A complete 503 answer that closes its connection.
+    /// A complete answer that closes its connection.
     pub(crate) fn closing_answer(&self) -> String {
-        let body = self.json();
-        let head = "HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/problem+json\r\nretry-after: 1\r\nconnection: close";
-        format!("{head}\r\ncontent-length: {}\r\n\r\n{body}", body.len())
+        let (status, body) = (self.0.status, self.json());
+        let retry = if status == StatusCode::SERVICE_UNAVAILABLE { "retry-after: 1\r\n" } else { "" };
+        format!(
+            "HTTP/1.1 {status}\r\ncontent-type: application/problem+json\r\n{retry}connection: close\r\ncontent-length: {}\r\n\r\n{body}",
+            body.len()
+        )
     }
 
     fn body(&self) -> Value {

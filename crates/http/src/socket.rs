@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
+use millstream_net::TransportStream;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
 
 use crate::Problem;
 use crate::activity::ConnectionActivity;
@@ -19,7 +19,7 @@ const UNESCAPED: &[u8] = b"<>\"`";
 
 /// A socket that records its reads and writes in the connection's activity.
 pub(crate) struct MonitoredSocket {
-    pub(crate) socket: TcpStream,
+    pub(crate) socket: TransportStream,
     /// Bytes that were read before hyper took over.
     pub(crate) rest: Bytes,
     /// The next bytes belong to a request line.
@@ -83,7 +83,7 @@ impl MonitoredSocket {
         self.dismissed = true;
         if !self.activity.is_write_blocked() {
             // If the socket's buffer is full, the connection ends without the text.
-            let _ = self.socket.try_write(problem.closing_answer().as_bytes());
+            let _ = Pin::new(&mut self.socket).poll_write(cx, problem.closing_answer().as_bytes());
             let _ = Pin::new(&mut self.socket).poll_shutdown(cx);
         }
     }

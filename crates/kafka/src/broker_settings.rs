@@ -11,10 +11,7 @@ use crate::group::GroupConfig;
 pub(crate) type BrokerSetting = (&'static str, i8, fn(&Broker) -> String);
 
 pub(crate) const BROKER_SETTINGS: [BrokerSetting; 29] = [
-    ("advertised.listeners", TYPE_STRING, |broker| match broker.config.advertised.as_str() {
-        "" => String::new(),
-        address => format!("{}://{address}", protocol(broker)),
-    }),
+    ("advertised.listeners", TYPE_STRING, advertised_listeners),
     ("auto.create.topics.enable", TYPE_BOOLEAN, |broker| broker.config.auto_create_topics.to_string()),
     ("broker.id", TYPE_INT, |_| NODE_ID.to_string()),
     ("compression.type", TYPE_STRING, |_| "producer".to_owned()),
@@ -49,8 +46,14 @@ pub(crate) const BROKER_SETTINGS: [BrokerSetting; 29] = [
     ("unclean.leader.election.enable", TYPE_BOOLEAN, |_| "false".to_owned()),
 ];
 
-fn protocol(broker: &Broker) -> &'static str {
-    if broker.logins.is_some() { "SASL_PLAINTEXT" } else { "PLAINTEXT" }
+fn advertised_listeners(broker: &Broker) -> String {
+    let (plain, tls) = match broker.logins {
+        Some(_) => ("SASL_PLAINTEXT", "SASL_SSL"),
+        None => ("PLAINTEXT", "SSL"),
+    };
+    let listeners = [(plain, &broker.config.advertised), (tls, &broker.config.advertised_tls)];
+    let set = listeners.into_iter().filter(|(_, address)| !address.is_empty());
+    set.map(|(protocol, address)| format!("{protocol}://{address}")).collect::<Vec<_>>().join(",")
 }
 
 fn topic() -> TopicConfig {

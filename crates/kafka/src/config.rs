@@ -13,6 +13,9 @@ pub struct KafkaConfig {
     /// HOST:PORT at which clients are told to reach this broker. Set it behind a proxy or in a container. Default empty:
     /// the address to which each client has connected.
     pub advertised: String,
+    /// The same for clients that have connected with TLS. Default empty: the server name that each client has asked for, or else
+    /// the address to which it has connected.
+    pub advertised_tls: String,
     /// Creates a topic that does not exist when a client asks for it, if the client allows that. Default true.
     pub auto_create_topics: bool,
     /// Prefix of the names of devices' topics (`telemetry.`, `event.`, `command.`, `command_response.`) for Kafka clients:
@@ -53,6 +56,7 @@ impl Default for KafkaConfig {
     fn default() -> Self {
         Self {
             advertised: String::new(),
+            advertised_tls: String::new(),
             auto_create_topics: true,
             device_topic_prefix: String::new(),
             connections_max: 2_000,
@@ -102,19 +106,22 @@ impl KafkaConfig {
             let rule = "use letters, digits, '.', '_' and '-' that begin no name of Millstream's own, such as hono., or leave it empty";
             return refuse("kafka.device_topic_prefix", self.device_topic_prefix.clone(), rule);
         }
-        if !self.advertised.is_empty() && self.advertised_address().is_none() {
-            let rule = "use HOST:PORT, such as broker.example.org:9092, or leave it empty";
-            return refuse("kafka.advertised", self.advertised.clone(), rule);
+        let advertised = [("kafka.advertised", &self.advertised), ("kafka.advertised_tls", &self.advertised_tls)];
+        for (setting, value) in advertised {
+            if !value.is_empty() && host_and_port(value).is_none() {
+                let rule = "use HOST:PORT, such as broker.example.org:9092, or leave it empty";
+                return refuse(setting, value.clone(), rule);
+            }
         }
         Ok(())
     }
+}
 
-    /// Host and port of [`KafkaConfig::advertised`], unless it is empty.
-    pub(crate) fn advertised_address(&self) -> Option<(String, u16)> {
-        let (host, port) = self.advertised.rsplit_once(':')?;
-        let host = host.trim_start_matches('[').trim_end_matches(']');
-        (!host.is_empty()).then_some((host.to_owned(), port.parse().ok()?))
-    }
+/// Host and port of an advertised address, unless it is empty.
+pub(crate) fn host_and_port(advertised: &str) -> Option<(String, u16)> {
+    let (host, port) = advertised.rsplit_once(':')?;
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    (!host.is_empty()).then_some((host.to_owned(), port.parse().ok()?))
 }
 
 #[cfg(test)]
@@ -125,7 +132,7 @@ mod tests {
     fn the_defaults_are_valid_and_an_invalid_setting_is_refused_with_its_rule() {
         KafkaConfig::default().validate().unwrap();
         type Change = fn(&mut KafkaConfig);
-        let table: [(Change, &str); 8] = [
+        let table: [(Change, &str); 9] = [
             (|c| c.transaction_partitions_max = 0, "kafka.transaction_partitions_max = 0: "),
             (|c| c.transaction_timeout_max_ms = 0, "kafka.transaction_timeout_max_ms = 0: "),
             (|c| c.login_timeout_ms = 0, "kafka.login_timeout_ms = 0: "),
@@ -134,6 +141,7 @@ mod tests {
             (|c| c.in_flight_max = 0, "kafka.in_flight_max = 0: "),
             (|c| c.device_topic_prefix = "kv.".to_owned(), "kafka.device_topic_prefix = kv.: "),
             (|c| c.advertised = "nowhere".to_owned(), "kafka.advertised = nowhere: "),
+            (|c| c.advertised_tls = ":9093".to_owned(), "kafka.advertised_tls = :9093: "),
         ];
         for (change, expected) in table {
             let mut config = KafkaConfig::default();
@@ -141,7 +149,6 @@ mod tests {
             let refusal = config.validate().unwrap_err().to_string();
             assert!(refusal.contains(expected), "{refusal}");
         }
-        let config = KafkaConfig { advertised: "[::1]:9092".to_owned(), ..KafkaConfig::default() };
-        assert_eq!(config.advertised_address(), Some(("::1".to_owned(), 9092)));
+        assert_eq!(host_and_port("[::1]:9092"), Some(("::1".to_owned(), 9092)));
     }
 }

@@ -4,9 +4,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use millstream_net::{TransportStream, TransportWriteHalf};
 use millstream_types::Grant;
-use tokio::net::TcpStream;
-use tokio::net::tcp::OwnedWriteHalf;
 use tokio::sync::mpsc;
 use tokio::time::{sleep_until, timeout};
 
@@ -29,14 +28,12 @@ struct InFlight {
 
 /// Serves a client until it closes the connection, the connection fails, its login is refused, or the listener stops.
 pub(crate) async fn serve(
-    socket: TcpStream,
+    socket: TransportStream,
     connection: Arc<ClientConnection>,
     broker: Arc<Broker>,
     apis: Arc<ApiTable>,
     memory: Grant,
 ) -> Result<(), ConnectionError> {
-    // Without it small answers wait for the peer's delayed acknowledgement. A socket that refuses it is about to fail.
-    let _ = socket.set_nodelay(true);
     let (reading, writing) = socket.into_split();
     let (queue, waiting) = mpsc::channel(broker.config.in_flight_max);
     let limit_ms = broker.config.request_timeout_ms;
@@ -102,7 +99,7 @@ async fn take_all(
 
 /// Writes the responses in order. Responses that are ready at the same time leave in one write.
 async fn answer_all(
-    mut socket: OwnedWriteHalf,
+    mut socket: TransportWriteHalf,
     mut waiting: mpsc::Receiver<InFlight>,
     limit_ms: u64,
 ) -> Result<(), ConnectionError> {

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Buf, Bytes};
+use millstream_net::TransportReadHalf;
 use millstream_types::Grant;
-use tokio::net::tcp::OwnedReadHalf;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout, timeout_at};
 
@@ -62,7 +62,7 @@ pub(crate) struct FrameReader {
 
 impl FrameReader {
     pub(crate) fn new(
-        socket: OwnedReadHalf,
+        socket: TransportReadHalf,
         broker: Arc<Broker>,
         connection: Arc<ClientConnection>,
         memory: Grant,

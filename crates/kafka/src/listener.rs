@@ -5,21 +5,23 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use millstream_log::Log;
-use millstream_net::{Admitted, ConnectionLimits, Metrics, Protocol, Refusal, Shutdown};
+use millstream_net::{
+    Admitted, BindError, BoundAddresses, ConnectionLimits, Endpoints, Metrics, Protocol, Refusal, Shutdown,
+    TransportStream,
+};
 use millstream_types::{Epoch, LoginThrottle, MemoryBudget, Quotas};
-use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
 use crate::broker::{Broker, SharedResources};
 use crate::dispatch::ApiTable;
 use crate::login::Logins;
-use crate::request_context::ClientConnection;
+use crate::request_context::{ClientConnection, ReachedAddress};
 use crate::{Error, KafkaConfig, connection};
 
 /// Memory that an idle connection counts for: its read buffer and its state.
 const CONNECTION_BYTES: u64 = 24 << 10;
 
-/// A bound address that does not serve yet.
+/// Bound addresses that are not served yet.
 #[derive(Debug)]
 pub struct Listener {
     listener: millstream_net::Listener,
@@ -28,34 +30,34 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// Binds `address` without logins: every client may do everything. Port 0 takes any free port.
+    /// Binds the addresses without logins: every client may do everything. Port 0 takes any free port.
     ///
     /// # Errors
-    /// As [`Listener::bind_with`]; [`Error::OpenToTheNetwork`] if the address is not loopback.
-    pub async fn bind(address: SocketAddr, config: KafkaConfig) -> Result<Self, Error> {
-        Self::bind_with(address, config, None).await
+    /// As [`Listener::bind_with`]; [`Error::OpenToTheNetwork`] if an address is not loopback.
+    pub async fn bind(endpoints: Endpoints, config: KafkaConfig) -> Result<Self, Error> {
+        Self::bind_with(endpoints, config, None).await
     }
 
-    /// Binds `address`, where clients log in by SASL/PLAIN if there are `logins`, and each request takes a role.
+    /// Binds the addresses, where clients log in by SASL/PLAIN if there are `logins`, and each request takes a role.
     ///
     /// # Errors
-    /// [`Error::OpenToTheNetwork`] if the address is not loopback and there are no logins; [`Error::InvalidSetting`];
+    /// [`Error::OpenToTheNetwork`] if an address is not loopback and there are no logins; [`Error::InvalidSetting`];
     /// [`Error::Bind`] if the system refuses.
     pub async fn bind_with(
-        address: SocketAddr,
+        endpoints: Endpoints,
         config: KafkaConfig,
         logins: Option<Arc<dyn Logins>>,
     ) -> Result<Self, Error> {
         config.validate()?;
-        if logins.is_none() && !address.ip().to_canonical().is_loopback() {
+        if let Some(address) = endpoints.exposed().filter(|_| logins.is_none()) {
             return Err(Error::OpenToTheNetwork { address });
         }
-        let bind = |source| Error::Bind { address, source };
-        let listener = millstream_net::Listener::bind("kafka", address).map_err(bind)?;
+        let bind = |BindError { address, source }| Error::Bind { address, source };
+        let listener = millstream_net::Listener::bind("kafka", endpoints).map_err(bind)?;
         Ok(Self { listener, config, resources: SharedResources { logins, ..SharedResources::default() } })
     }
 
-    /// The address, with the real port.
+    /// The plain address, or else the one with TLS, with its real port.
     pub fn address(&self) -> SocketAddr {
         self.listener.address()
     }
@@ -118,9 +120,14 @@ pub struct Serving {
 }
 
 impl Serving {
-    /// The address, with the real port.
+    /// The plain address, or else the one with TLS, with its real port.
     pub fn address(&self) -> SocketAddr {
         self.serving.address()
+    }
+
+    /// All addresses, with their real ports.
+    pub fn addresses(&self) -> BoundAddresses {
+        self.serving.addresses()
     }
 
     /// Stops accepting connections and requests, lets running requests finish for at most `drain`, then aborts the remaining
@@ -139,12 +146,16 @@ struct KafkaProtocol {
 impl Protocol for KafkaProtocol {
     fn serve(
         self: Arc<Self>,
-        socket: TcpStream,
+        socket: TransportStream,
         Admitted { peer, memory, .. }: Admitted,
     ) -> impl Future<Output = ()> + Send {
         // Before the task begins: pending logins are listed in the order in which connections are accepted. A connection
         // without a local address is closed already.
-        let connection = socket.local_addr().map(|local| Arc::new(ClientConnection::new(peer, local, &self.broker)));
+        let connection = socket.local_addr().map(|local| {
+            let server_name = socket.server_name().map(str::to_owned);
+            let reached = ReachedAddress { address: local, is_tls: socket.is_tls(), server_name };
+            Arc::new(ClientConnection::new(peer, reached, &self.broker))
+        });
         async move {
             let Ok(connection) = connection else { return };
             let (broker, apis) = (Arc::clone(&self.broker), Arc::clone(&self.apis));
@@ -155,7 +166,7 @@ impl Protocol for KafkaProtocol {
     }
 
     /// Closes the connection: Kafka's protocol has no answer without a request.
-    async fn turn_away(self: Arc<Self>, _: TcpStream, (peer, _): (SocketAddr, Shutdown), refusal: Refusal) {
+    async fn turn_away(self: Arc<Self>, _: TransportStream, (peer, _): (SocketAddr, Shutdown), refusal: Refusal) {
         tracing::warn!(%peer, why = %refusal, "kafka: closed at once");
     }
 }

@@ -22,7 +22,7 @@ use tokio::time::timeout;
 
 use crate::broker::{Broker, SharedResources};
 use crate::dispatch::ApiTable;
-use crate::request_context::ClientConnection;
+use crate::request_context::{ClientConnection, ReachedAddress};
 use crate::{KafkaConfig, Listener};
 
 /// Number of requests that have begun and are kept for mutation.
@@ -162,7 +162,11 @@ fn any_request_is_begun_or_refused_without_a_panic_and_without_much_memory() {
     let (config, resources) = (KafkaConfig::default(), SharedResources::default());
     let broker = Broker::new(log.clone(), log.epoch(), config, resources, apis.supported(), Shutdown::never());
     let nowhere = "127.0.0.1:1".parse().unwrap();
-    let connection = Arc::new(ClientConnection::new(nowhere, nowhere, &broker));
+    let connection = Arc::new(ClientConnection::new(
+        nowhere,
+        ReachedAddress { address: nowhere, is_tls: false, server_name: None },
+        &broker,
+    ));
     let mut maker = Maker::new(1, &apis);
     let before_bytes = asked_for_bytes();
     for round in 0..mutations() {

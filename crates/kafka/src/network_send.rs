@@ -1,14 +1,18 @@
 //! The bytes of one or more responses: encoded bytes in memory, and stored batches that are sent from
-//! their file without a copy.
+//! their file, without a copy unless TLS encrypts them.
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
 
 use bytes::{Buf, Bytes};
 use millstream_log::Extent;
+use millstream_net::TransportWriteHalf;
 use millstream_types::Grant;
 use tokio::io::{AsyncWriteExt, Interest};
-use tokio::net::tcp::OwnedWriteHalf;
+use tokio::net::TcpStream;
+
+/// Size of the pieces in which a file is copied to a connection with TLS.
+const COPY_BYTES: usize = 64 << 10;
 
 /// A contiguous piece of the bytes to send.
 #[derive(Debug, Clone)]
@@ -79,7 +83,7 @@ impl NetworkSend {
     ///
     /// # Errors
     /// The system's error; `UnexpectedEof` if a file has become shorter.
-    pub(crate) async fn send(&mut self, socket: &mut OwnedWriteHalf) -> io::Result<()> {
+    pub(crate) async fn send(&mut self, socket: &mut TransportWriteHalf) -> io::Result<()> {
         while let Some(first) = self.parts.front() {
             let sent = match first {
                 SendBuffer::Bytes(_) => socket.write_buf(&mut InMemory(self)).await?,
@@ -111,19 +115,36 @@ impl NetworkSend {
     }
 }
 
-/// Sends part of a file region; returns the number of bytes sent. The bytes are not copied. They were in the page cache a
-/// moment ago, so this rarely waits for the disk.
-async fn send_extent(socket: &OwnedWriteHalf, extent: &Extent) -> io::Result<usize> {
+/// Sends part of a file region; returns the number of bytes sent.
+/// They were in the page cache a moment ago, so this rarely waits for the disk.
+async fn send_extent(socket: &mut TransportWriteHalf, extent: &Extent) -> io::Result<usize> {
+    let sent = match socket.as_tcp() {
+        Some(socket) => send_file(socket, extent).await?,
+        None => send_copy(socket, extent).await?,
+    };
+    match sent {
+        0 => Err(io::Error::new(io::ErrorKind::UnexpectedEof, "a segment is shorter than its records")),
+        sent => Ok(sent),
+    }
+}
+
+/// Has the system send from its page cache.
+async fn send_file(socket: &TcpStream, extent: &Extent) -> io::Result<usize> {
     let file = extent.descriptor().ok_or(io::ErrorKind::Unsupported)?;
-    let socket = socket.as_ref();
     let sent = socket.async_io(Interest::WRITABLE, || {
         let mut at = extent.at();
         Ok(rustix::fs::sendfile(socket, file, Some(&mut at), extent.size_bytes())?)
     });
-    match sent.await? {
-        0 => Err(io::Error::new(io::ErrorKind::UnexpectedEof, "a segment is shorter than its records")),
-        sent => Ok(sent),
-    }
+    sent.await
+}
+
+/// Reads a piece into memory and writes that.
+async fn send_copy(socket: &mut TransportWriteHalf, extent: &Extent) -> io::Result<usize> {
+    let file = extent.descriptor().ok_or(io::ErrorKind::Unsupported)?;
+    let mut piece = vec![0; extent.size_bytes().min(COPY_BYTES)];
+    let read = rustix::io::pread(file, &mut piece, extent.at())?;
+    socket.write_all(&piece[..read]).await?;
+    Ok(read)
 }
 
 /// The buffers before the first one that is not in memory.
@@ -164,14 +185,15 @@ impl Buf for InMemory<'_> {
 /// The bytes that a client receives over a real socket.
 #[cfg(test)]
 pub(crate) fn sent(mut parts: NetworkSend) -> Vec<u8> {
+    use millstream_net::TransportStream;
     use tokio::io::AsyncReadExt;
-    use tokio::net::{TcpListener, TcpStream};
+    use tokio::net::TcpListener;
 
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().unwrap();
     runtime.block_on(async {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let mut client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
-        let (_reading, mut writing) = listener.accept().await.unwrap().0.into_split();
+        let (_reading, mut writing) = TransportStream::from(listener.accept().await.unwrap().0).into_split();
         let sending = async move {
             let size = parts.size_bytes();
             parts.send(&mut writing).await.unwrap();
@@ -188,6 +210,8 @@ pub(crate) fn sent(mut parts: NetworkSend) -> Vec<u8> {
 mod tests {
     use std::io::Write as _;
     use std::sync::Arc;
+
+    use millstream_net::TransportStream;
 
     use super::*;
 
@@ -233,7 +257,7 @@ mod tests {
         let error = runtime.block_on(async {
             let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
             let _client = tokio::net::TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
-            let (_reading, mut writing) = listener.accept().await.unwrap().0.into_split();
+            let (_reading, mut writing) = TransportStream::from(listener.accept().await.unwrap().0).into_split();
             let mut parts = NetworkSend::default();
             parts.push(SendBuffer::Extent(Extent::new(file, 0, 10)));
             parts.send(&mut writing).await.unwrap_err()

@@ -1,9 +1,9 @@
 //! The read buffer of one socket: bytes arrive in it and are taken from its front.
 
 use bytes::{Buf, Bytes, BytesMut};
+use millstream_net::TransportReadHalf;
 use millstream_types::Grant;
 use tokio::io::AsyncReadExt;
-use tokio::net::tcp::OwnedReadHalf;
 
 use crate::error::ConnectionError;
 
@@ -13,7 +13,7 @@ const READ_MAX_BYTES: usize = 128 << 10;
 
 /// The socket's read half and the bytes that arrived from it.
 pub(crate) struct ReadBuffer {
-    socket: OwnedReadHalf,
+    socket: TransportReadHalf,
     /// Bytes that nobody has taken yet. The memory is reused once the requests in it are dropped.
     bytes: BytesMut,
     read_bytes: usize,
@@ -22,7 +22,7 @@ pub(crate) struct ReadBuffer {
 }
 
 impl ReadBuffer {
-    pub(crate) fn new(socket: OwnedReadHalf, memory: Grant) -> Self {
+    pub(crate) fn new(socket: TransportReadHalf, memory: Grant) -> Self {
         Self { socket, bytes: BytesMut::new(), read_bytes: READ_MIN_BYTES, memory }
     }
 

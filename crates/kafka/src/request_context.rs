@@ -15,6 +15,7 @@ use tokio::time::Instant;
 
 use crate::api_error::ApiError;
 use crate::broker::Broker;
+use crate::config::host_and_port;
 use crate::error::ConnectionError;
 use crate::group;
 use crate::login::Login;
@@ -26,10 +27,19 @@ const WATCHED_MAX: usize = 100_000;
 /// Time by which an account may exceed its limit through requests on several connections.
 const EXCESS_MAX: Duration = Duration::from_secs(60);
 
+/// The address that a client has connected to.
+#[derive(Debug)]
+pub(crate) struct ReachedAddress {
+    pub(crate) address: SocketAddr,
+    pub(crate) is_tls: bool,
+    /// The host name that the certificate was to have.
+    pub(crate) server_name: Option<String>,
+}
+
 /// One connection, as handlers see it.
 pub(crate) struct ClientConnection {
     pub(crate) peer: SocketAddr,
-    pub(crate) local: SocketAddr,
+    reached: ReachedAddress,
     /// Rings when a partition that this connection waits for has moved. Requests are answered one after the other,
     /// so there is one listener.
     pub(crate) bell: Arc<Bell>,
@@ -65,7 +75,7 @@ impl LoginSession {
 }
 
 impl ClientConnection {
-    pub(crate) fn new(peer: SocketAddr, local: SocketAddr, broker: &Arc<Broker>) -> Self {
+    pub(crate) fn new(peer: SocketAddr, reached: ReachedAddress, broker: &Arc<Broker>) -> Self {
         let (session, pending_login) = match broker.logins {
             None => (LoginSession::anonymous(broker), None),
             Some(_) => {
@@ -74,7 +84,7 @@ impl ClientConnection {
         };
         Self {
             peer,
-            local,
+            reached,
             bell: Arc::new(Bell::of_consumer()),
             watched: Mutex::default(),
             has_shaken_hands: AtomicBool::new(false),
@@ -246,9 +256,12 @@ impl RequestContext {
 
     /// Host and port under which this client is to reach this broker.
     pub(crate) fn address(&self) -> (StrBytes, i32) {
-        let (host, port) = self.broker.config.advertised_address().unwrap_or_else(|| {
-            let local = self.connection.local;
-            (local.ip().to_canonical().to_string(), local.port())
+        let ReachedAddress { address, is_tls, server_name } = &self.connection.reached;
+        let config = &self.broker.config;
+        let advertised = if *is_tls { &config.advertised_tls } else { &config.advertised };
+        let (host, port) = host_and_port(advertised).unwrap_or_else(|| {
+            let host = server_name.clone().unwrap_or_else(|| address.ip().to_canonical().to_string());
+            (host, address.port())
         });
         (StrBytes::from_string(host), i32::from(port))
     }

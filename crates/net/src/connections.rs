@@ -14,6 +14,8 @@ use tokio::task::AbortHandle;
 
 use crate::Shutdown;
 use crate::metrics::{Counter, Gauge, Metrics};
+use crate::tls::{ClientCertificate, HandshakeEnd, TLS_CONNECTION_BYTES, TlsHandshake};
+use crate::transport::TransportStream;
 
 /// Refused connections that may be told why at the same time; more are closed without a word.
 const TURNED_AWAY_MAX: usize = 64;
@@ -25,7 +27,7 @@ pub struct ConnectionLimits {
     pub connections_max: usize,
     /// The setting behind `connections_max`, for refusals.
     pub setting: &'static str,
-    /// Memory that each connection takes from `memory`.
+    /// Memory that each connection takes from `memory`; one with TLS takes 24 KiB more.
     pub connection_bytes: u64,
     /// The budget that connections take their memory from.
     pub memory: MemoryBudget,
@@ -38,6 +40,8 @@ pub struct Admitted {
     pub peer: SocketAddr,
     /// The memory of the connection; it may be enlarged.
     pub memory: Grant,
+    /// The certificate that the client has shown in its TLS handshake, verified against `tls.client_ca`.
+    pub client_certificate: Option<Arc<ClientCertificate>>,
     /// Begins when the connection shall end in order.
     pub shutdown: Shutdown,
 }
@@ -59,6 +63,8 @@ pub enum Refusal {
         /// The budget that does not have them.
         budget: MemoryBudget,
     },
+    /// The client speaks without TLS on an address with TLS.
+    NotTls,
 }
 
 impl fmt::Display for Refusal {
@@ -69,14 +75,15 @@ impl fmt::Display for Refusal {
                 let (setting, limit) = (budget.setting(), budget.limit_bytes());
                 write!(f, "{setting} = {limit} has no room for the {bytes} bytes of a connection")
             }
+            Self::NotTls => f.write_str("this port takes TLS only; connect with TLS, or to the port without it"),
         }
     }
 }
 
 /// A protocol over streams of type `S`.
-pub trait Protocol<S = TcpStream>: Send + Sync + 'static {
-    /// Serves a connection to its end. It is called in the order in which connections are accepted; the future runs in a
-    /// task of its own and is dropped when the drain is over.
+pub trait Protocol<S = TransportStream>: Send + Sync + 'static {
+    /// Serves a connection to its end. It is called in the order in which connections are accepted, or in which their TLS
+    /// handshakes end; the future runs in a task of its own and is dropped when the drain is over.
     fn serve(self: Arc<Self>, stream: S, admitted: Admitted) -> impl Future<Output = ()> + Send;
 
     /// Tells a client why it may not come in, if the protocol can, within a time of its own.
@@ -131,35 +138,85 @@ impl<P> Door<P> {
         S: Send + 'static,
         P: Protocol<S>,
     {
-        if !self.is_open() {
-            return;
-        }
         let inside = self.0.clone();
-        let shutdown = inside.shutdown.clone();
-        let limits = &self.0.limits;
-        let memory = limits.memory.take(limits.connection_bytes);
-        let Some(memory) = memory else {
-            let refusal = Refusal::NoMemory { bytes: limits.connection_bytes, budget: limits.memory.clone() };
-            return self.turn_away(stream, peer, refusal);
-        };
-        let admitted = Admitted { peer, memory, shutdown };
-        let serve = |stream| inside.protocol.clone().serve(stream, admitted);
-        if let Err(stream) = self.0.connections.spawn(limits.connections_max, stream, serve) {
-            let refusal = Refusal::Full { setting: limits.setting, limit: limits.connections_max };
-            self.turn_away(stream, peer, refusal);
+        let refused = self.enter(stream, peer, self.0.limits.connection_bytes, |stream, admitted| {
+            inside.protocol.clone().serve(stream, admitted)
+        });
+        if let Err((stream, refusal)) = refused {
+            self.turn_away(peer, refusal, |protocol, shutdown, refusal| {
+                protocol.turn_away(stream, (peer, shutdown), refusal)
+            });
         }
     }
 
-    fn turn_away<S>(&self, stream: S, peer: SocketAddr, refusal: Refusal)
+    /// The same for a connection that begins with a TLS handshake. It counts and takes memory from the handshake on.
+    pub(crate) fn admit_tls(&self, socket: TcpStream, peer: SocketAddr, handshake: &Arc<TlsHandshake>)
     where
-        S: Send + 'static,
-        P: Protocol<S>,
+        P: Protocol,
+    {
+        let (inside, shaking) = (self.0.clone(), handshake.clone());
+        let bytes = self.0.limits.connection_bytes + TLS_CONNECTION_BYTES;
+        let refused = self.enter(socket, peer, bytes, move |socket, mut admitted| async move {
+            match shaking.run(socket, peer, &admitted.shutdown).await {
+                HandshakeEnd::Secured(stream, certificate) => {
+                    admitted.client_certificate = certificate;
+                    inside.protocol.clone().serve(stream, admitted).await;
+                }
+                HandshakeEnd::NotTls(socket) => {
+                    let door = Self(inside);
+                    door.turn_away(peer, Refusal::NotTls, |protocol, shutdown, refusal| {
+                        protocol.turn_away(TransportStream::from(socket), (peer, shutdown), refusal)
+                    });
+                }
+                HandshakeEnd::Failed => {}
+            }
+        });
+        if let Err((socket, refusal)) = refused {
+            let shaking = handshake.clone();
+            self.turn_away(peer, refusal, |protocol, shutdown, refusal| async move {
+                if let HandshakeEnd::Secured(stream, _) = shaking.run(socket, peer, &shutdown).await {
+                    protocol.turn_away(stream, (peer, shutdown), refusal).await;
+                }
+            });
+        }
+    }
+
+    /// Takes `bytes` of memory and a place among the connections, and serves in a task; gives the stream back with the
+    /// reason if there is no room. A listener that stops drops it.
+    fn enter<S, F>(
+        &self,
+        stream: S,
+        peer: SocketAddr,
+        bytes: u64,
+        serve: impl FnOnce(S, Admitted) -> F,
+    ) -> Result<(), (S, Refusal)>
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        if !self.is_open() {
+            return Ok(());
+        }
+        let limits = &self.0.limits;
+        let Some(memory) = limits.memory.take(bytes) else {
+            return Err((stream, Refusal::NoMemory { bytes, budget: limits.memory.clone() }));
+        };
+        let admitted = Admitted { peer, memory, shutdown: self.0.shutdown.clone(), client_certificate: None };
+        self.0
+            .connections
+            .spawn(limits.connections_max, stream, |stream| serve(stream, admitted))
+            .map_err(|stream| (stream, Refusal::Full { setting: limits.setting, limit: limits.connections_max }))
+    }
+
+    /// Counts a refusal, and has `tell` tell the client if few others are being told.
+    fn turn_away<F>(&self, peer: SocketAddr, refusal: Refusal, tell: impl FnOnce(Arc<P>, Shutdown, Refusal) -> F)
+    where
+        F: Future<Output = ()> + Send + 'static,
     {
         let inside = &self.0;
         inside.connections.refused.inc();
         tracing::debug!(listener = inside.name, %peer, why = %refusal, "a connection is refused");
         if let Ok(permit) = inside.turned_away.clone().try_acquire_owned() {
-            let telling = inside.protocol.clone().turn_away(stream, (peer, inside.shutdown.clone()), refusal);
+            let telling = tell(inside.protocol.clone(), inside.shutdown.clone(), refusal);
             tokio::spawn(async move {
                 telling.await;
                 drop(permit);

@@ -15,14 +15,25 @@
 //! those that are left. A [`Protocol`] owns what passes over a connection. A connection that comes another way (a
 //! WebSocket of an HTTP listener, for example) enters through a [`Door`] and counts as the others do.
 //!
-//! Not here: logins, what the bytes mean, TLS.
+//! An address may take TLS: each connection then begins with a handshake of bounded time, with the certificates that
+//! [`ServerTls`] has at that moment, and a protocol sees the same [`TransportStream`] as without.
+//!
+//! Not here: logins, what the bytes mean.
 
 mod connections;
+mod endpoints;
 mod listener;
+mod log_rate_limit;
 mod metrics;
 mod shutdown;
+mod tls;
+mod transport;
 
 pub use connections::{Admitted, ConnectionLimits, Door, Protocol, Refusal};
+pub use endpoints::{BindError, BoundAddresses, Endpoints};
 pub use listener::{Listener, Serving};
+pub use log_rate_limit::LogRateLimit;
 pub use metrics::{Counter, Gauge, Histogram, HistogramCounts, Labels, Metrics};
 pub use shutdown::Shutdown;
+pub use tls::{ApplicationProtocol, ClientAuth, ClientCertificate, ServerTls, TlsConfig, TlsError};
+pub use transport::{TransportReadHalf, TransportStream, TransportWriteHalf};

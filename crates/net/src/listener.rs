@@ -1,4 +1,4 @@
-//! The listener: an address, a loop that accepts, and an end in order.
+//! The listener: its addresses, a loop for each that accepts, and an end in order.
 
 use std::io;
 use std::net::SocketAddr;
@@ -6,12 +6,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use millstream_types::with_room;
-use tokio::net::{TcpListener, TcpSocket};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
 use crate::connections::{ConnectionLimits, Connections, Door, Protocol};
+use crate::endpoints::{BindError, BoundAddresses, Endpoints};
+use crate::tls::{ApplicationProtocol, ServerTls, TlsHandshake};
+use crate::transport::TransportStream;
 use crate::{Metrics, Shutdown};
 
 /// The rest after a failed accept (no file descriptor left, for example).
@@ -20,38 +23,44 @@ const ACCEPT_REST: Duration = Duration::from_millis(50);
 /// place is not refused but tries again after a second.
 const BACKLOG: u32 = 8_192;
 
-/// A bound address that does not serve yet.
+/// Bound addresses that are not served yet.
 #[derive(Debug)]
 pub struct Listener {
     name: &'static str,
-    socket: TcpListener,
-    address: SocketAddr,
+    plain: Option<TcpListener>,
+    tls: Option<(TcpListener, ServerTls)>,
+    application: ApplicationProtocol,
+    addresses: BoundAddresses,
     stop: watch::Sender<bool>,
     shutdown: Shutdown,
 }
 
 impl Listener {
-    /// Binds `address`; port 0 takes any free port. `name` labels metrics and log lines.
+    /// Binds the addresses; port 0 takes any free port. `name` labels metrics and log lines.
     ///
     /// # Errors
-    /// The error of the system, if it refuses the address.
+    /// [`BindError`] for the first address that the system refuses.
     ///
     /// # Panics
-    /// Outside of an async runtime.
-    pub fn bind(name: &'static str, address: SocketAddr) -> io::Result<Self> {
-        let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
-        // A port is free as soon as its listener has gone, though its connections still end.
-        socket.set_reuseaddr(true)?;
-        socket.bind(address)?;
-        let socket = socket.listen(BACKLOG)?;
-        let address = socket.local_addr()?;
+    /// Outside of an async runtime, and without any address.
+    pub fn bind(name: &'static str, endpoints: Endpoints) -> Result<Self, BindError> {
+        let Endpoints { plain, tls, application } = endpoints;
+        let bind = |address| bind(address).map_err(|source| BindError { address, source });
+        let plain = plain.map(bind).transpose()?;
+        let tls = tls.map(|(address, tls)| bind(address).map(|socket| (socket, tls))).transpose()?;
+        let addresses = BoundAddresses {
+            plain: plain.as_ref().map(|(_, address)| *address),
+            tls: tls.as_ref().map(|((_, address), _)| *address),
+        };
+        assert!(addresses.plain.or(addresses.tls).is_some(), "a listener has an address");
+        let (plain, tls) = (plain.map(|(socket, _)| socket), tls.map(|((socket, _), tls)| (socket, tls)));
         let (stop, shutdown) = Shutdown::channel();
-        Ok(Self { name, socket, address, stop, shutdown })
+        Ok(Self { name, plain, tls, application, addresses, stop, shutdown })
     }
 
-    /// The address, with the real port.
+    /// The plain address, or else the one with TLS, with its real port.
     pub fn address(&self) -> SocketAddr {
-        self.address
+        self.addresses.first()
     }
 
     /// The signal that every connection of this listener gets.
@@ -69,16 +78,37 @@ impl Listener {
         limits: ConnectionLimits,
         metrics: &Metrics,
     ) -> (Serving, Door<P>) {
-        let Self { name, socket, address, stop, shutdown } = self;
+        let Self { name, plain, tls, application, addresses, stop, shutdown } = self;
         let connections = Arc::new(Connections::new(name, metrics));
         let door = Door::new(name, protocol, limits, connections.clone(), shutdown.clone());
-        tracing::info!(listener = name, %address, "listening");
-        let accepting = tokio::spawn(accept(socket, door.clone(), shutdown));
-        (Serving { name, address, stop, connections, accepting: Some(accepting) }, door)
+        tracing::info!(listener = name, plain = ?addresses.plain, tls = ?addresses.tls, "listening");
+        let mut accepting = Vec::new();
+        if let Some(socket) = plain {
+            let door = door.clone();
+            let admit = move |socket: TcpStream, peer| door.admit(TransportStream::from(socket), peer);
+            accepting.push(tokio::spawn(accept(socket, admit, shutdown.clone())));
+        }
+        if let Some((socket, tls)) = tls {
+            let (door, handshake) = (door.clone(), Arc::new(TlsHandshake::new(name, tls, application, metrics)));
+            let admit = move |socket, peer| door.admit_tls(socket, peer, &handshake);
+            accepting.push(tokio::spawn(accept(socket, admit, shutdown)));
+        }
+        (Serving { name, addresses, stop, connections, accepting }, door)
     }
 }
 
-async fn accept<P: Protocol>(socket: TcpListener, door: Door<P>, shutdown: Shutdown) {
+/// Binds one address; returns it with its real port.
+fn bind(address: SocketAddr) -> io::Result<(TcpListener, SocketAddr)> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+    // A port is free as soon as its listener has gone, though its connections still end.
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    let socket = socket.listen(BACKLOG)?;
+    let address = socket.local_addr()?;
+    Ok((socket, address))
+}
+
+async fn accept(socket: TcpListener, admit: impl Fn(TcpStream, SocketAddr), shutdown: Shutdown) {
     let mut stopping = std::pin::pin!(shutdown.begun());
     loop {
         let accepted = tokio::select! {
@@ -91,7 +121,7 @@ async fn accept<P: Protocol>(socket: TcpListener, door: Door<P>, shutdown: Shutd
                 // Without it small answers wait for the peer's delayed acknowledgement. A socket that refuses it is about to
                 // fail.
                 let _ = socket.set_nodelay(true);
-                door.admit(socket, peer);
+                admit(socket, peer);
             }
             Err(error) => {
                 tracing::warn!(%error, "a connection could not be accepted");
@@ -105,16 +135,21 @@ async fn accept<P: Protocol>(socket: TcpListener, door: Door<P>, shutdown: Shutd
 #[derive(Debug)]
 pub struct Serving {
     name: &'static str,
-    address: SocketAddr,
+    addresses: BoundAddresses,
     stop: watch::Sender<bool>,
     connections: Arc<Connections>,
-    accepting: Option<JoinHandle<()>>,
+    accepting: Vec<JoinHandle<()>>,
 }
 
 impl Serving {
-    /// The address, with the real port.
+    /// The plain address, or else the one with TLS, with its real port.
     pub fn address(&self) -> SocketAddr {
-        self.address
+        self.addresses.first()
+    }
+
+    /// All addresses, with their real ports.
+    pub fn addresses(&self) -> BoundAddresses {
+        self.addresses
     }
 
     /// Connections that are open now.
@@ -126,7 +161,7 @@ impl Serving {
     /// Returns how many these were.
     pub async fn shut_down(mut self, drain: Duration) -> usize {
         self.stop.send_replace(true);
-        if let Some(accepting) = self.accepting.take() {
+        for accepting in self.accepting.drain(..) {
             // The task ends by itself at this signal; it could only fail by a panic, which has been reported.
             let _ = accepting.await;
         }

@@ -107,7 +107,7 @@ async fn dropping_the_listener_aborts_its_connections_and_frees_the_address() {
     assert_eq!(ask(&mut client).await.unwrap(), b'A');
     drop(serving);
     assert_eq!(read_to_end(client).await, "");
-    while Listener::bind("capitals", address).is_err() {
+    while Listener::bind("capitals", address.into()).is_err() {
         tokio::task::yield_now().await;
     }
 }

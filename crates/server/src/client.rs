@@ -1,5 +1,6 @@
 //! A client of one request: what the command line asks a running server.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
@@ -10,7 +11,10 @@ use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST};
 use hyper::{Method, Request, Response, StatusCode, Uri};
 use hyper_util::rt::TokioIo;
 use serde_json::Value;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
+
+use crate::client_tls;
 
 const JSON: &str = "application/json";
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -24,6 +28,9 @@ pub(crate) struct Server {
     /// API token; needed where tokens are configured
     #[arg(long, global = true, value_name = "TOKEN", env = "MILLSTREAM_TOKEN", hide_env_values = true)]
     token: Option<String>,
+    /// Authorities to trust beside those of the system, in PEM, where the URL begins with https://
+    #[arg(long, global = true, value_name = "FILE", env = "MILLSTREAM_CA")]
+    ca: Option<PathBuf>,
     /// Tenant
     #[arg(long, global = true, value_name = "TENANT", default_value = "default")]
     tenant: String,
@@ -32,7 +39,7 @@ pub(crate) struct Server {
 impl Server {
     /// The server at `url`, without a token.
     pub(crate) fn at(url: &str, tenant: &str) -> Self {
-        Self { server: url.to_owned(), token: None, tenant: tenant.to_owned() }
+        Self { server: url.to_owned(), token: None, ca: None, tenant: tenant.to_owned() }
     }
 
     /// The tenant in which requests act.
@@ -103,16 +110,16 @@ impl Server {
         headers: &[(&str, &str)],
     ) -> anyhow::Result<Response<Incoming>> {
         let uri: Uri = self.server.parse().with_context(|| format!("--server {} is no URL", self.server))?;
-        let (Some(host), Some("http")) = (uri.host(), uri.scheme_str()) else {
-            bail!("--server {}: use http://HOST:PORT", self.server);
+        let (host, is_tls) = match (uri.host(), uri.scheme_str()) {
+            (Some(host), Some("http")) => (host, false),
+            (Some(host), Some("https")) => (host, true),
+            _ => bail!("--server {}: use http://HOST:PORT or https://HOST:PORT", self.server),
         };
-        let address = format!("{host}:{}", uri.port_u16().unwrap_or(80));
+        let address = format!("{host}:{}", uri.port_u16().unwrap_or(if is_tls { 443 } else { 80 }));
         let socket = tokio::time::timeout(CONNECT_TIMEOUT, TcpStream::connect(&address))
             .await
             .with_context(|| format!("no answer from {address} within {CONNECT_TIMEOUT:?}"))?
             .with_context(|| format!("cannot connect to {address}; is 'millstream serve' running there?"))?;
-        let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(socket)).await?;
-        tokio::spawn(connection);
         let mut request =
             Request::builder().method(method).uri(path).header(HOST, &address).header("Fiware-Service", &self.tenant);
         for (name, value) in headers {
@@ -121,8 +128,22 @@ impl Server {
         if let Some(token) = &self.token {
             request = request.header(AUTHORIZATION, format!("Bearer {token}"));
         }
-        Ok(sender.send_request(request.body(Full::new(body))?).await?)
+        let request = request.body(Full::new(body))?;
+        match is_tls {
+            true => exchange(client_tls::connect(socket, host, self.ca.as_deref()).await?, request).await,
+            false => exchange(socket, request).await,
+        }
     }
+}
+
+/// Sends a request over a fresh connection.
+async fn exchange<S>(stream: S, request: Request<Full<Bytes>>) -> anyhow::Result<Response<Incoming>>
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
+    tokio::spawn(connection);
+    Ok(sender.send_request(request).await?)
 }
 
 /// The body of an answer that is no refusal.

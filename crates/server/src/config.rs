@@ -2,8 +2,6 @@
 //!
 //! Each crate owns its part; this file composes them. Unknown keys are refused and the nearest known one is named.
 
-use std::fmt;
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
@@ -13,7 +11,9 @@ use figment::value::{Dict, Value};
 use figment::{Figment, Profile, Provider};
 use millstream_types::{Grant, MemoryBudget};
 use schemars::JsonSchema;
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::{Deserialize, Serialize};
+
+use crate::listen::{Door, Listen};
 
 /// The configuration file that is read if it exists and `--config` is not given.
 pub(crate) const DEFAULT_FILE: &str = "millstream.toml";
@@ -28,6 +28,8 @@ pub(crate) struct Config {
     pub(crate) data_dir: PathBuf,
     /// The listeners of the server.
     pub(crate) listen: Listen,
+    /// Certificates and rules of the addresses with TLS.
+    pub(crate) tls: millstream_net::TlsConfig,
     /// Rules for callers of the applications' listener.
     pub(crate) applications: Applications,
     /// Limits of connections to any HTTP listener.
@@ -65,6 +67,7 @@ impl Default for Config {
         Self {
             data_dir: PathBuf::from("data"),
             listen: Listen::default(),
+            tls: millstream_net::TlsConfig::default(),
             applications: Applications::default(),
             http: millstream_http::ListenerLimits::default(),
             memory: Memory::default(),
@@ -81,95 +84,6 @@ impl Default for Config {
             kafka: millstream_kafka::KafkaConfig::default(),
             quota: millstream_types::QuotaConfig::default(),
         }
-    }
-}
-
-/// The addresses of the listeners.
-#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-pub(crate) struct Listen {
-    /// Console, registry, entities, queries, metrics: HOST:PORT or `off`. Default 127.0.0.1:8000.
-    #[schemars(with = "String")]
-    pub(crate) applications: Door,
-    /// Devices over HTTP: HOST:PORT or `off`. Default 127.0.0.1:8080.
-    #[schemars(with = "String")]
-    pub(crate) devices_http: Door,
-    /// Devices over MQTT: HOST:PORT or `off`. Default 127.0.0.1:1883.
-    #[schemars(with = "String")]
-    pub(crate) devices_mqtt: Door,
-    /// Clients of the log that speak Kafka's protocol: HOST:PORT or `off`. Default 127.0.0.1:9092.
-    #[schemars(with = "String")]
-    pub(crate) kafka: Door,
-    /// Clients of the store that speak the Redis protocol: HOST:PORT or `off`. Default 127.0.0.1:6379.
-    #[schemars(with = "String")]
-    pub(crate) redis: Door,
-    /// Logins a minute that may fail from one client address (IPv6: from a /64 network), over all listeners together;
-    /// further ones are refused unchecked. API tokens that are right and logins that were right before always pass. 0
-    /// sets no limit. Default 100.
-    pub(crate) login_failures_per_minute: u32,
-}
-
-impl Default for Listen {
-    fn default() -> Self {
-        Self {
-            applications: Door::loopback(8000),
-            devices_http: Door::loopback(8080),
-            devices_mqtt: Door::loopback(1883),
-            kafka: Door::loopback(9092),
-            redis: Door::loopback(6379),
-            login_failures_per_minute: 100,
-        }
-    }
-}
-
-/// An address to listen on, or none.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Door {
-    /// The listener is switched off.
-    Off,
-    /// Listens here; port 0 takes a free one.
-    At(SocketAddr),
-}
-
-impl Door {
-    fn loopback(port: u16) -> Self {
-        Self::At(SocketAddr::from(([127, 0, 0, 1], port)))
-    }
-}
-
-impl std::str::FromStr for Door {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        if text == "off" {
-            return Ok(Self::Off);
-        }
-        let address = text.replace("localhost:", "127.0.0.1:");
-        address
-            .parse()
-            .map(Self::At)
-            .map_err(|_| format!("'{text}' is no address: use HOST:PORT, such as 127.0.0.1:8000, or off"))
-    }
-}
-
-impl fmt::Display for Door {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Off => f.write_str("off"),
-            Self::At(address) => address.fmt(f),
-        }
-    }
-}
-
-impl Serialize for Door {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
-
-impl<'de> Deserialize<'de> for Door {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
     }
 }
 
@@ -263,6 +177,27 @@ pub(crate) struct Flags {
     /// Listener of Redis clients, or off [default: 127.0.0.1:6379]
     #[arg(long, value_name = "HOST:PORT")]
     pub(crate) listen_redis: Option<Door>,
+    /// Listener of applications and console with TLS, or off [default: off]
+    #[arg(long, value_name = "HOST:PORT")]
+    pub(crate) listen_applications_tls: Option<Door>,
+    /// Listener of devices over HTTP with TLS, or off [default: off]
+    #[arg(long, value_name = "HOST:PORT")]
+    pub(crate) listen_devices_http_tls: Option<Door>,
+    /// Listener of devices over MQTT with TLS, or off [default: off]
+    #[arg(long, value_name = "HOST:PORT")]
+    pub(crate) listen_devices_mqtt_tls: Option<Door>,
+    /// Listener of Kafka clients with TLS, or off [default: off]
+    #[arg(long, value_name = "HOST:PORT")]
+    pub(crate) listen_kafka_tls: Option<Door>,
+    /// Listener of Redis clients with TLS, or off [default: off]
+    #[arg(long, value_name = "HOST:PORT")]
+    pub(crate) listen_redis_tls: Option<Door>,
+    /// The server's certificate for TLS, in PEM
+    #[arg(long, value_name = "FILE")]
+    pub(crate) tls_certificate: Option<PathBuf>,
+    /// The private key of that certificate, in PEM
+    #[arg(long, value_name = "FILE")]
+    pub(crate) tls_key: Option<PathBuf>,
     /// Any setting, such as --set log.sync_interval_ms=20; may be repeated
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub(crate) settings: Vec<String>,
@@ -319,13 +254,22 @@ impl Provider for CommandLine {
 
 fn flags_as_dict(flags: &Flags) -> anyhow::Result<Dict> {
     let mut all = Dict::new();
+    let path = |path: &Option<PathBuf>| path.as_deref().map(|path| path.display().to_string());
+    let door = |door: Option<Door>| door.map(|door| door.to_string());
     let named = [
-        ("data_dir", flags.data_dir.as_deref().map(Path::display).map(|path| path.to_string())),
-        ("listen.applications", flags.listen_applications.map(|door| door.to_string())),
-        ("listen.devices_http", flags.listen_devices_http.map(|door| door.to_string())),
-        ("listen.devices_mqtt", flags.listen_devices_mqtt.map(|door| door.to_string())),
-        ("listen.kafka", flags.listen_kafka.map(|door| door.to_string())),
-        ("listen.redis", flags.listen_redis.map(|door| door.to_string())),
+        ("data_dir", path(&flags.data_dir)),
+        ("listen.applications", door(flags.listen_applications)),
+        ("listen.devices_http", door(flags.listen_devices_http)),
+        ("listen.devices_mqtt", door(flags.listen_devices_mqtt)),
+        ("listen.kafka", door(flags.listen_kafka)),
+        ("listen.redis", door(flags.listen_redis)),
+        ("listen.applications_tls", door(flags.listen_applications_tls)),
+        ("listen.devices_http_tls", door(flags.listen_devices_http_tls)),
+        ("listen.devices_mqtt_tls", door(flags.listen_devices_mqtt_tls)),
+        ("listen.kafka_tls", door(flags.listen_kafka_tls)),
+        ("listen.redis_tls", door(flags.listen_redis_tls)),
+        ("tls.certificate", path(&flags.tls_certificate)),
+        ("tls.key", path(&flags.tls_key)),
     ];
     for (key, value) in named {
         if let Some(value) = value {
@@ -479,7 +423,11 @@ impl Config {
     }
 
     fn kafka_requests_max_bytes(&self) -> u64 {
-        if self.listen.kafka == Door::Off { 0 } else { self.kafka.requests_max_bytes as u64 }
+        if self.listen.kafka == Door::Off && self.listen.kafka_tls == Door::Off {
+            0
+        } else {
+            self.kafka.requests_max_bytes as u64
+        }
     }
 
     /// The memory budget, and its reserved parts, which are held as long as the server runs.

@@ -4,6 +4,7 @@
 //! log in with passwords and send at QoS 1 over sockets. A job over their telemetry runs beside them (`demo_job.rs`).
 
 use std::io::{IsTerminal as _, Write as _};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -13,8 +14,9 @@ use millstream_load::weather::Weather;
 use tokio::sync::watch;
 
 use crate::client;
-use crate::config::{self, Door, Flags, Loaded};
+use crate::config::{self, Flags, Loaded};
 use crate::demo_job;
+use crate::listen::Door;
 use crate::live_table;
 use crate::logging;
 use crate::serve::{Server, StopSignals, keep_files_private, runtime};
@@ -97,6 +99,11 @@ fn embedded_weather(folder: &Path) -> anyhow::Result<Weather> {
     Ok(Weather::read(folder)?)
 }
 
+/// The address of a listener without TLS; `None` if that is off.
+fn plain_address(server: &Server, name: &str) -> Option<SocketAddr> {
+    server.addresses().into_iter().find(|listener| listener.name == name)?.addresses.plain
+}
+
 async fn demonstrate(
     server: &Server,
     arguments: &DemoArgs,
@@ -105,9 +112,8 @@ async fn demonstrate(
     data_dir: PathBuf,
 ) -> anyhow::Result<()> {
     let url = |name: &str| {
-        let found = server.addresses().find(|(listener, _)| *listener == name);
-        found
-            .map(|(_, address)| format!("http://{address}"))
+        plain_address(server, name)
+            .map(|address| format!("http://{address}"))
             .with_context(|| format!("the demo needs the listener of {name}; do not turn it off"))
     };
     anyhow::ensure!(*applications != Door::Off, "the demo needs the listener of applications; do not turn it off");
@@ -115,10 +121,10 @@ async fn demonstrate(
     println!("Millstream demo: a year of weather at three airports of New York, replayed over HTTP\n");
     println!("  console  {applications}/");
     println!("  devices  {devices}/telemetry");
-    if let Some(address) = server.kafka_address() {
+    if let Some(address) = plain_address(server, "kafka") {
         println!("  kafka    {address}");
     }
-    if let Some(address) = server.mqtt_address() {
+    if let Some(address) = plain_address(server, "devices-mqtt") {
         println!("  devices  mqtt://{address}");
     }
     println!("  data     {}\n", data_dir.display());

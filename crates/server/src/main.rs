@@ -4,6 +4,7 @@ mod append_command;
 mod built;
 mod bullet;
 mod client;
+mod client_tls;
 mod config;
 mod config_show;
 mod console;
@@ -25,6 +26,7 @@ mod job_test_command;
 mod jobs;
 mod kv_command;
 mod kv_transfer;
+mod listen;
 mod live_table;
 mod log_command;
 mod logging;
@@ -42,6 +44,7 @@ mod sparing;
 mod stats;
 mod streams;
 mod terminal;
+mod tls_command;
 mod topic_command;
 mod writing;
 
@@ -101,6 +104,11 @@ enum CliCommand {
         #[command(subcommand)]
         command: ConfigCommand,
     },
+    /// Make certificates for a try of TLS
+    Tls {
+        #[command(subcommand)]
+        command: tls_command::TlsCommand,
+    },
     /// Print the licences of the software that this program contains
     Licenses,
     /// Print a script that completes commands and options in a shell, such as: source <(millstream completions bash)
@@ -158,6 +166,7 @@ fn run(command: CliCommand) -> anyhow::Result<()> {
             print!("{}", if explain { loaded.explain()? } else { loaded.show()? });
             Ok(())
         }
+        CliCommand::Tls { command } => tls_command::run(&command),
         CliCommand::Licenses => {
             print!("{THIRD_PARTY_NOTICES}");
             Ok(())

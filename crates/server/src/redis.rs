@@ -1,20 +1,19 @@
 //! The listener for clients of the store that speak the Redis protocol.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use millstream_http::{ApiTokens, Metrics};
-use millstream_net::{ConnectionLimits, Serving};
+use millstream_net::{ConnectionLimits, Endpoints, Serving};
 use millstream_store::resp::{CONNECTION_BYTES, EventClass, KeyEvent, Listener, ListenerConfig};
 use millstream_store::{Logins, RedisHost, Store, database_of};
 use millstream_types::{LoginThrottle, MemoryBudget, Principal};
 
 use crate::config::Config;
 
-/// Starts to listen on `address`.
+/// Starts to listen at all of the addresses.
 pub(crate) fn listen(
-    address: SocketAddr,
+    endpoints: Endpoints,
     config: &Config,
     store: &Arc<Store>,
     throttle: &Arc<LoginThrottle>,
@@ -36,7 +35,7 @@ pub(crate) fn listen(
         memory: memory.clone(),
         connection_bytes: CONNECTION_BYTES,
     };
-    let listener = Listener::bind(address, host.clone(), of_listener)?;
+    let listener = Listener::bind(endpoints, host.clone(), of_listener)?;
     host.listens_on(listener.address().port());
     let clients = Arc::downgrade(listener.shared());
     store.on_expiry(move |tenant, bucket, keys| {

@@ -1,7 +1,6 @@
 //! The server: opens everything in order, serves until told to stop, closes everything in the reverse order.
 
 use std::io::Write as _;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,6 +14,7 @@ use millstream_http::{
 };
 use millstream_kafka::{Login, Logins};
 use millstream_log::{Embedded, Log, LogConfig, SystemFiles};
+use millstream_net::BoundAddresses;
 use millstream_query::{Deliveries, Engine, Requests};
 use millstream_store::{RiftAccess, Statistics, Store};
 use millstream_types::{Grant, LoginThrottle, MemoryBudget, Quotas, SystemClock, WallClock, iso_time};
@@ -23,8 +23,9 @@ use tokio::runtime::Runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::JoinHandle;
 
-use crate::config::{Config, Door};
+use crate::config::Config;
 use crate::history_rules::RegistryRules;
+use crate::listen::ListenerEndpoints;
 use crate::mappings::{MappingRules, RegistryMappings};
 use crate::schema::Schemas;
 use crate::stats::{PlaneCounts, SAMPLE_INTERVAL, Sampler};
@@ -75,11 +76,7 @@ fn raise_open_files(config: &Config) {
 
 /// Prints the addresses of the listeners in one write, because a reader may close its end after the first lines.
 fn announce(server: &Server) {
-    let mut lines: Vec<_> =
-        server.addresses().map(|(name, address)| format!("listening {name} http://{address}\n")).collect();
-    lines.extend(server.kafka_address().map(|address| format!("listening kafka {address}\n")));
-    lines.extend(server.mqtt_address().map(|address| format!("listening devices-mqtt mqtt://{address}\n")));
-    lines.extend(server.redis_address().map(|address| format!("listening redis redis://{address}\n")));
+    let lines: Vec<_> = server.addresses().iter().map(|listener| listener.lines()).collect();
     let mut output = std::io::stdout().lock();
     let said = output.write_all(lines.concat().as_bytes()).and_then(|()| output.flush());
     if let Err(error) = said {
@@ -124,6 +121,24 @@ impl StopSignals {
     }
 }
 
+/// A listener and its addresses.
+pub(crate) struct ListeningAt {
+    pub(crate) name: &'static str,
+    /// The beginning of a URL, without and with TLS.
+    schemes: [&'static str; 2],
+    pub(crate) addresses: BoundAddresses,
+}
+
+impl ListeningAt {
+    /// A line for each address.
+    fn lines(&self) -> String {
+        let Self { name, schemes: [plain, tls], addresses } = self;
+        let plain = addresses.plain.map(|address| format!("listening {name} {plain}{address}\n"));
+        let tls = addresses.tls.map(|address| format!("listening {name}-tls {tls}{address}\n"));
+        plain.into_iter().chain(tls).collect()
+    }
+}
+
 pub(crate) struct Server {
     listeners: Vec<(&'static str, Serving)>,
     mqtt: Option<Serving>,
@@ -133,6 +148,8 @@ pub(crate) struct Server {
     writing: JoinHandle<()>,
     requests: JoinHandle<()>,
     expiry: JoinHandle<()>,
+    /// Watches the files of TLS.
+    certificates: Option<JoinHandle<()>>,
     planes: Arc<Planes>,
     /// The reserved parts of the memory budget, released after the planes have stopped.
     set_aside: Vec<Grant>,
@@ -160,6 +177,8 @@ impl Server {
     pub(crate) async fn start(config: &Config) -> anyhow::Result<Self> {
         let clock = Arc::new(SystemClock::default());
         let metrics = Metrics::default();
+        // First of all: files that cannot be used are told of before anything is opened.
+        let endpoints = ListenerEndpoints::of(&config.listen, &config.tls, &clock, &metrics)?;
         let (memory, set_aside) = config.memory_budget()?;
         show(&memory, &metrics);
         let throttle = Arc::new(LoginThrottle::new(config.listen.login_failures_per_minute, clock.clone()));
@@ -186,40 +205,42 @@ impl Server {
             Box::new(move || counts.counts()),
         );
         let mut listeners = Vec::new();
-        if let Door::At(address) = config.listen.applications {
+        if !endpoints.applications.is_empty() {
             let api = planes.applications_api(&sampler, &memory, &metrics)?;
             let callers = applications(config, &throttle)?;
             let callers = match config.store.rift {
                 true => Arc::new(RiftAccess::over(callers, Arc::clone(&planes.store))),
                 false => callers,
             };
-            let listener = Listener::bind("applications", address, callers, config.http.clone()).await?;
+            let listener = Listener::bind("applications", endpoints.applications, callers, config.http.clone()).await?;
             listeners.push(("applications", listener.drawing_on(&memory).serve(Arc::new(api), &metrics)));
         }
-        if let Door::At(address) = config.listen.devices_http {
+        if !endpoints.devices_http.is_empty() {
             let api = planes.devices_api(&metrics)?;
             let authenticator = planes.connect.device_authenticator();
-            let listener = Listener::bind("devices-http", address, authenticator, config.http.clone()).await?;
+            let listener =
+                Listener::bind("devices-http", endpoints.devices_http, authenticator, config.http.clone()).await?;
             listeners.push(("devices-http", listener.drawing_on(&memory).serve(Arc::new(api), &metrics)));
         }
-        let mqtt = match config.listen.devices_mqtt {
-            Door::Off => None,
-            Door::At(address) => Some(planes.connect.listen_mqtt(address, &memory, &metrics)?),
+        let mqtt = match endpoints.devices_mqtt {
+            none if none.is_empty() => None,
+            endpoints => Some(planes.connect.listen_mqtt(endpoints, &memory, &metrics)?),
         };
-        let kafka = match config.listen.kafka {
-            Door::Off => None,
-            Door::At(address) => {
+        let kafka = match endpoints.kafka {
+            none if none.is_empty() => None,
+            endpoints => {
                 let logins = kafka_logins(config)?;
-                let listener = millstream_kafka::Listener::bind_with(address, config.kafka.clone(), logins).await?;
+                let listener = millstream_kafka::Listener::bind_with(endpoints, config.kafka.clone(), logins).await?;
                 let listener = listener.drawing_on(&memory).throttled_by(throttle.clone());
                 let listener = listener.limited_by(Arc::clone(&planes.quotas));
                 Some(listener.serve(planes.log.clone(), planes.log.epoch(), &metrics).await)
             }
         };
-        let redis = match config.listen.redis {
-            Door::Off => None,
-            Door::At(address) => Some(redis::listen(address, config, &planes.store, &throttle, &memory, &metrics)?),
+        let redis = match endpoints.redis {
+            none if none.is_empty() => None,
+            endpoints => Some(redis::listen(endpoints, config, &planes.store, &throttle, &memory, &metrics)?),
         };
+        let certificates = endpoints.tls.map(|tls| tokio::spawn(tls.watch()));
         let statistics = Arc::clone(&planes.statistics);
         let sampling = tokio::spawn(async move {
             let mut ticks = tokio::time::interval(SAMPLE_INTERVAL);
@@ -243,30 +264,21 @@ impl Server {
             writing,
             requests,
             expiry,
+            certificates,
             planes,
             set_aside,
             shutdown_timeout,
         })
     }
 
-    /// The names of the HTTP listeners and the addresses that they are bound to.
-    pub(crate) fn addresses(&self) -> impl Iterator<Item = (&'static str, SocketAddr)> {
-        self.listeners.iter().map(|(name, serving)| (*name, serving.address()))
-    }
-
-    /// The address of the listener for Kafka clients; `None` if it is off.
-    pub(crate) fn kafka_address(&self) -> Option<SocketAddr> {
-        self.kafka.as_ref().map(millstream_kafka::Serving::address)
-    }
-
-    /// The address of the listener for Redis clients; `None` if it is off.
-    pub(crate) fn redis_address(&self) -> Option<SocketAddr> {
-        self.redis.as_ref().map(millstream_net::Serving::address)
-    }
-
-    /// The address of the listener for devices over MQTT; `None` if it is off.
-    pub(crate) fn mqtt_address(&self) -> Option<SocketAddr> {
-        self.mqtt.as_ref().map(Serving::address)
+    /// All listeners, in the order in which they are told of.
+    pub(crate) fn addresses(&self) -> Vec<ListeningAt> {
+        let http = self.listeners.iter().map(|(name, serving)| (*name, ["http://", "https://"], serving.addresses()));
+        let kafka = self.kafka.as_ref().map(|serving| ("kafka", ["", ""], serving.addresses()));
+        let mqtt = self.mqtt.as_ref().map(|serving| ("devices-mqtt", ["mqtt://", "mqtts://"], serving.addresses()));
+        let redis = self.redis.as_ref().map(|serving| ("redis", ["redis://", "rediss://"], serving.addresses()));
+        let all = http.chain(kafka).chain(mqtt).chain(redis);
+        all.map(|(name, schemes, addresses)| ListeningAt { name, schemes, addresses }).collect()
     }
 
     /// Stops accepting, finishes the running requests, writes checkpoints, syncs and closes the log.
@@ -280,6 +292,7 @@ impl Server {
             writing,
             requests,
             expiry,
+            certificates,
             planes,
             set_aside,
             shutdown_timeout,
@@ -297,6 +310,7 @@ impl Server {
         sampling.abort();
         requests.abort();
         expiry.abort();
+        certificates.inspect(JoinHandle::abort);
         let ending = Arc::clone(&planes);
         tokio::task::spawn_blocking(move || ending.query.stop()).await?;
         planes.deliveries.finish().await;

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use millstream_mqtt::reason;
 use millstream_mqtt::to_client::disconnect;
+use millstream_net::Refusal;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::sleep;
 
@@ -27,17 +28,17 @@ const REST_MAX: Duration = Duration::from_secs(3_600);
 /// to say does not keep its connection from all else.
 const LOOKS: u32 = 16;
 
-/// Serves a client until it goes or commits a fault. With `is_full` it is turned away as soon as it has said its name.
+/// Serves a client until it goes or commits a fault. With a `refusal` it is turned away as soon as it has said its name.
 pub(super) async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
     socket: S,
     peer: SocketAddr,
     adapter: Arc<MqttAdapter>,
     signals: Signals,
-    is_full: bool,
+    refusal: Option<Refusal>,
 ) {
     let (buffers, packet_max_bytes) = (adapter.buffers.clone(), adapter.config.packet_max_bytes);
     let mut io = FramedIo::new(socket, buffers, packet_max_bytes);
-    match Box::pin(admit(&mut io, &adapter, peer.ip(), is_full)).await {
+    match Box::pin(admit(&mut io, &adapter, peer.ip(), refusal.as_ref())).await {
         Ok(Some(AdmittedClient { client, keep_alive_s })) => {
             let heard = client.now;
             let mut connection =

@@ -53,7 +53,7 @@ pub(super) async fn admit<S: AsyncRead + AsyncWrite + Unpin>(
     io: &mut FramedIo<S>,
     adapter: &Arc<MqttAdapter>,
     address: IpAddr,
-    is_full: bool,
+    refusal: Option<&millstream_net::Refusal>,
 ) -> Result<Option<AdmittedClient>, DisconnectCause> {
     let limit = Duration::from_millis(adapter.config.connect_timeout_ms);
     let mut hello = match timeout(limit, hello(io, adapter)).await.map_err(|_| DisconnectCause::NoConnect { limit })? {
@@ -71,7 +71,7 @@ pub(super) async fn admit<S: AsyncRead + AsyncWrite + Unpin>(
     if let Some(assigned) = &assigned {
         hello.client_id.clone_from(assigned);
     }
-    let judged = match timeout(limit, judge(&hello, adapter, address, is_full, is_unnamed)).await {
+    let judged = match timeout(limit, judge(&hello, adapter, address, refusal, is_unnamed)).await {
         Ok(judged) => judged,
         Err(_) => Err(ConnectRefusal(reason::BUSY, "the login was not checked in time; try again later".to_owned())),
     };
@@ -173,13 +173,16 @@ async fn judge(
     hello: &Hello,
     adapter: &Arc<MqttAdapter>,
     address: IpAddr,
-    is_full: bool,
+    refusal: Option<&millstream_net::Refusal>,
     is_unnamed: bool,
 ) -> Result<(Client, bool), ConnectRefusal> {
     let refuse = |code, why: &str| Err(ConnectRefusal(code, why.to_owned()));
-    if is_full {
-        let why = format!("connect.mqtt.connections_max = {} clients are connected", adapter.config.connections_max);
-        return Err(ConnectRefusal(reason::ANOTHER_SERVER, why));
+    if let Some(refusal) = refusal {
+        let code = match refusal {
+            millstream_net::Refusal::NotTls => reason::NOT_AUTHORISED,
+            millstream_net::Refusal::Full { .. } | millstream_net::Refusal::NoMemory { .. } => reason::ANOTHER_SERVER,
+        };
+        return Err(ConnectRefusal(code, refusal.to_string()));
     }
     if hello.has_authentication_method {
         return refuse(reason::BAD_AUTHENTICATION_METHOD, "devices log in with user name and password");

@@ -1,9 +1,8 @@
 //! The listener of devices over MQTT.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 
-use millstream_net::{ConnectionLimits, Listener, Metrics, Serving};
+use millstream_net::{BindError, ConnectionLimits, Endpoints, Listener, Metrics, Serving};
 use millstream_types::MemoryBudget;
 use tokio::sync::watch;
 
@@ -13,16 +12,16 @@ use super::signals::Signals;
 use super::websocket::Guests;
 use crate::Error;
 
-/// Binds `address` (port 0 takes any free port) and starts to serve. Devices log in unless their tenant itself says that they
+/// Binds the addresses (port 0 takes any free port) and starts to serve. Devices log in unless their tenant itself says that they
 /// need not, so any address may be listened on. Clients that come through the HTTP listener are `guests`.
 pub(crate) fn listen(
-    address: SocketAddr,
+    endpoints: Endpoints,
     adapter: Arc<MqttAdapter>,
     guests: &Guests,
-    metrics: &Metrics,
+    (memory, metrics): (&MemoryBudget, &Metrics),
 ) -> Result<Serving, Error> {
-    let bind = |source| Error::Bind { address, source: Arc::new(source) };
-    let listener = Listener::bind("devices-mqtt", address).map_err(bind)?;
+    let bind = |BindError { address, source }| Error::Bind { address, source: Arc::new(source) };
+    let listener = Listener::bind("devices-mqtt", endpoints).map_err(bind)?;
     let (changed, registry) = watch::channel(0);
     tokio::spawn(Arc::clone(&adapter).watch_registry(changed));
     let signals = Signals { shutdown: listener.shutdown().clone(), registry: registry.clone() };
@@ -34,8 +33,9 @@ pub(crate) fn listen(
     let limits = ConnectionLimits {
         connections_max: adapter.config.connections_max,
         setting: "connect.mqtt.connections_max",
+        // Without TLS a connection takes memory for what it sends and receives only.
         connection_bytes: 0,
-        memory: MemoryBudget::new("memory.budget_bytes", u64::MAX),
+        memory: memory.clone(),
     };
     let (serving, door) = listener.serve(Arc::new(Mqtt { adapter, registry }), limits, metrics);
     guests.open(door);

@@ -26,11 +26,11 @@ impl Mqtt {
 
 impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> Protocol<S> for Mqtt {
     async fn serve(self: Arc<Self>, stream: S, Admitted { peer, shutdown, .. }: Admitted) {
-        serve(stream, peer, self.adapter.clone(), self.signals(shutdown), false).await;
+        serve(stream, peer, self.adapter.clone(), self.signals(shutdown), None).await;
     }
 
     /// A client says who it is before it can be told that there is no room.
-    async fn turn_away(self: Arc<Self>, stream: S, (peer, shutdown): (SocketAddr, Shutdown), _: Refusal) {
-        serve(stream, peer, self.adapter.clone(), self.signals(shutdown), true).await;
+    async fn turn_away(self: Arc<Self>, stream: S, (peer, shutdown): (SocketAddr, Shutdown), refusal: Refusal) {
+        serve(stream, peer, self.adapter.clone(), self.signals(shutdown), Some(refusal)).await;
     }
 }

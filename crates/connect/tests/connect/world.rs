@@ -85,13 +85,13 @@ impl World {
         let applications = api("applications").with(registry).with(commands).build(&metrics).unwrap();
         let devices = connect.device_routes().into_iter().fold(api("devices"), |api, routes| api.with(routes));
         let devices = devices.build(&metrics).unwrap();
-        let any = "127.0.0.1:0".parse().unwrap();
+        let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
         let limits = ListenerLimits::default;
         let open = Arc::new(LoopbackApplications::default());
-        let door = Listener::bind("applications", any, open, limits()).await.unwrap();
-        let gate = Listener::bind("devices", any, connect.device_authenticator(), limits()).await.unwrap();
+        let door = Listener::bind("applications", any.into(), open, limits()).await.unwrap();
+        let gate = Listener::bind("devices", any.into(), connect.device_authenticator(), limits()).await.unwrap();
         let memory = MemoryBudget::new("memory.budget_bytes", 1 << 30);
-        let mqtt = connect.listen_mqtt(any, &memory, &metrics).unwrap();
+        let mqtt = connect.listen_mqtt(any.into(), &memory, &metrics).unwrap();
         Self {
             log,
             connect,

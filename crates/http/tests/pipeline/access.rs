@@ -232,6 +232,6 @@ async fn a_listener_open_to_the_network_refuses_to_start_without_authentication(
     }
     let listener = Listener::bind("applications", "0.0.0.0:0".parse().unwrap(), tokens(), limits()).await.unwrap();
     assert_ne!(listener.address().port(), 0, "the real port is reported");
-    let taken = Listener::bind("second", listener.address(), tokens(), limits()).await.unwrap_err();
+    let taken = Listener::bind("second", listener.address().into(), tokens(), limits()).await.unwrap_err();
     assert!(matches!(&taken, Error::Bind { .. }) && taken.to_string().contains("free the port"), "{taken}");
 }

@@ -6,10 +6,9 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use bytes::BytesMut;
-use millstream_net::{Admitted, ConnectionLimits, Metrics, Protocol, Refusal, Shutdown};
+use millstream_net::{Admitted, ConnectionLimits, Endpoints, Metrics, Protocol, Refusal, Shutdown, TransportStream};
 use millstream_types::Grant;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use crate::resp::host::Host;
@@ -59,7 +58,7 @@ pub enum BindError {
     },
 }
 
-/// A bound address that does not serve yet.
+/// Bound addresses that are not served yet.
 #[derive(Debug)]
 pub struct Listener {
     listener: millstream_net::Listener,
@@ -68,20 +67,20 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// Binds `address`; port 0 takes any free port.
+    /// Binds the addresses; port 0 takes any free port.
     ///
     /// # Errors
-    /// [`BindError`] if the address is refused or cannot be bound.
-    pub fn bind(address: SocketAddr, host: Arc<dyn Host>, config: ListenerConfig) -> Result<Self, BindError> {
-        if host.default_user().is_some() && !address.ip().to_canonical().is_loopback() {
+    /// [`BindError`] if an address is refused or cannot be bound.
+    pub fn bind(endpoints: Endpoints, host: Arc<dyn Host>, config: ListenerConfig) -> Result<Self, BindError> {
+        if let Some(address) = endpoints.exposed().filter(|_| host.default_user().is_some()) {
             return Err(BindError::OpenToTheNetwork { address });
         }
-        let bind = |source| BindError::Bind { address, source };
-        let listener = millstream_net::Listener::bind("redis", address).map_err(bind)?;
+        let bind = |millstream_net::BindError { address, source }| BindError::Bind { address, source };
+        let listener = millstream_net::Listener::bind("redis", endpoints).map_err(bind)?;
         Ok(Self { listener, shared: Shared::with_limit(host, config.request_max_bytes), config })
     }
 
-    /// The address, with the real port.
+    /// The plain address, or else the one with TLS, with its real port.
     pub fn address(&self) -> SocketAddr {
         self.listener.address()
     }
@@ -108,7 +107,7 @@ struct RedisProtocol {
 }
 
 impl Protocol for RedisProtocol {
-    fn serve(self: Arc<Self>, socket: TcpStream, admitted: Admitted) -> impl Future<Output = ()> + Send {
+    fn serve(self: Arc<Self>, socket: TransportStream, admitted: Admitted) -> impl Future<Output = ()> + Send {
         // Before the task begins, so that numbers of connections are in the order of their arrival. A connection without a
         // local address is closed already.
         let session = socket.local_addr().map(|local| RespSession::new(&self.shared, admitted.peer, local));
@@ -127,10 +126,15 @@ impl Protocol for RedisProtocol {
         }
     }
 
-    async fn turn_away(self: Arc<Self>, mut socket: TcpStream, _: (SocketAddr, Shutdown), refusal: Refusal) {
+    async fn turn_away(self: Arc<Self>, mut socket: TransportStream, _: (SocketAddr, Shutdown), refusal: Refusal) {
         self.shared.statistics.rejected_connections.fetch_add(1, Relaxed);
-        // Clients know this text. One that does not take it is closed all the same.
-        let text = format!("-ERR max number of clients reached: {refusal}\r\n");
+        // Clients know the text of the others. One that does not take it is closed all the same.
+        let text = match refusal {
+            Refusal::NotTls => format!("-ERR {refusal}\r\n"),
+            Refusal::Full { .. } | Refusal::NoMemory { .. } => {
+                format!("-ERR max number of clients reached: {refusal}\r\n")
+            }
+        };
         let _ = timeout(Duration::from_secs(1), socket.write_all(text.as_bytes())).await;
     }
 }
@@ -172,7 +176,7 @@ impl ConnectionMemory {
 }
 
 struct RespConnection {
-    socket: TcpStream,
+    socket: TransportStream,
     session: RespSession,
     input: BytesMut,
     memory: ConnectionMemory,

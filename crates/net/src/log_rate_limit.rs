@@ -1,4 +1,4 @@
-//! Bounds the log lines that a flood of requests can cause.
+//! Bounds the log lines that a flood of requests or connections can cause.
 
 use std::time::Duration;
 
@@ -9,8 +9,9 @@ use tokio::time::Instant;
 const LINES_MAX: u32 = 10;
 const PERIOD: Duration = Duration::from_secs(1);
 
+/// Admits ten log lines a second and counts those that are left out.
 #[derive(Debug, Default)]
-pub(crate) struct LogRateLimit(Mutex<State>);
+pub struct LogRateLimit(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
@@ -21,7 +22,7 @@ struct State {
 
 impl LogRateLimit {
     /// Admits a line and returns the number of lines left out before it; `None` if the line is left out.
-    pub(crate) fn admit(&self, now: Instant) -> Option<u64> {
+    pub fn admit(&self, now: Instant) -> Option<u64> {
         let mut state = self.0.lock();
         if state.began.is_none_or(|began| now.saturating_duration_since(began) >= PERIOD) {
             (state.began, state.written) = (Some(now), 0);

@@ -1,0 +1,70 @@
+//! An authority that signs certificates for tests.
+
+use std::path::{Path, PathBuf};
+
+use rcgen::{
+    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair, date_time_ymd,
+};
+
+/// An authority that clients may trust.
+pub(crate) struct Authority(CertifiedIssuer<'static, KeyPair>);
+
+/// A certificate and its key, in PEM.
+pub(crate) struct Signed {
+    pub(crate) certificate: String,
+    pub(crate) key: String,
+}
+
+impl Authority {
+    pub(crate) fn new(name: &str) -> Self {
+        let mut params = CertificateParams::default();
+        params.distinguished_name.push(DnType::CommonName, name);
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        Self(CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap())
+    }
+
+    pub(crate) fn pem(&self) -> String {
+        self.0.pem()
+    }
+
+    /// A server's certificate for these names.
+    pub(crate) fn server(&self, names: &[&str]) -> Signed {
+        self.sign(names, |params| params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth])
+    }
+
+    /// A certificate of a client with this name.
+    pub(crate) fn client(&self, name: &str) -> Signed {
+        self.sign(&[], |params| {
+            params.distinguished_name.push(DnType::CommonName, name);
+            params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+        })
+    }
+
+    /// A certificate of either kind that has ended in 2001.
+    pub(crate) fn expired(&self, names: &[&str]) -> Signed {
+        self.sign(names, |params| {
+            (params.not_before, params.not_after) = (date_time_ymd(2000, 1, 1), date_time_ymd(2001, 1, 1));
+        })
+    }
+
+    fn sign(&self, names: &[&str], change: impl FnOnce(&mut CertificateParams)) -> Signed {
+        let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+        let mut params = CertificateParams::new(names).unwrap();
+        change(&mut params);
+        let key = KeyPair::generate().unwrap();
+        Signed { certificate: params.signed_by(&key, &self.0).unwrap().pem(), key: key.serialize_pem() }
+    }
+}
+
+impl Signed {
+    /// Writes `NAME.crt` and `NAME.key`, each by a rename, as tools do that renew certificates.
+    pub(crate) fn write(&self, dir: &Path, name: &str) -> [PathBuf; 2] {
+        [("crt", &self.certificate), ("key", &self.key)].map(|(extension, text)| {
+            let path = dir.join(format!("{name}.{extension}"));
+            let new = dir.join(format!("{name}.{extension}.new"));
+            std::fs::write(&new, text).unwrap();
+            std::fs::rename(&new, &path).unwrap();
+            path
+        })
+    }
+}

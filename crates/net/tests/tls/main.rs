@@ -1,0 +1,8 @@
+//! TLS of a listener, with a client of rustls.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod authority;
+mod certificates;
+mod handshakes;
+mod server;
+mod streams;

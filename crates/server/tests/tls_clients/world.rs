@@ -1,0 +1,152 @@
+//! A server with TLS on every listener, and what its clients need.
+
+use std::collections::HashMap;
+use std::io::{BufRead as _, BufReader};
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+
+use crate::authority::{Authority, Signed};
+
+/// Beyond what any check waits for; a client that hangs is ended.
+const PATIENCE: Duration = Duration::from_secs(60);
+const LISTENERS: [&str; 5] = ["applications", "devices-http", "devices-mqtt", "kafka", "redis"];
+
+/// A running `millstream serve`; killed when dropped.
+pub(crate) struct World {
+    child: Child,
+    addresses: HashMap<String, SocketAddr>,
+    pub(crate) dir: TempDir,
+    pub(crate) authority: Authority,
+}
+
+impl World {
+    /// A server that is called `localhost`, with these arguments besides.
+    pub(crate) fn start(arguments: &[&str]) -> Self {
+        let authority = Authority::new("tests");
+        let signed = authority.server(&["localhost"]);
+        Self::start_with(authority, &signed, arguments)
+    }
+
+    /// The same with another certificate.
+    pub(crate) fn start_with(authority: Authority, signed: &Signed, arguments: &[&str]) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("ca.crt"), authority.pem()).unwrap();
+        let [certificate, key] = signed.write(dir.path(), "server");
+        let mut command = Command::new(env!("CARGO_BIN_EXE_millstream"));
+        command.arg("serve").arg("--data-dir").arg(dir.path().join("data")).current_dir(dir.path());
+        for listener in LISTENERS {
+            command.args([format!("--listen-{listener}"), "127.0.0.1:0".to_owned()]);
+            command.args([format!("--listen-{listener}-tls"), "127.0.0.1:0".to_owned()]);
+        }
+        command.arg("--tls-certificate").arg(certificate).arg("--tls-key").arg(key);
+        command.args(["--set", "connect.http.send_timeout_ms=60000", "--set", "connect.mqtt.send_timeout_ms=60000"]);
+        let log = std::fs::File::create(dir.path().join("log")).unwrap();
+        let mut child = command.args(arguments).stdout(Stdio::piped()).stderr(log).spawn().unwrap();
+        let mut addresses = HashMap::new();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        while addresses.len() < 2 * LISTENERS.len() {
+            let line = lines.next().unwrap_or_else(|| panic!("{}", read_log(&dir))).unwrap();
+            let (name, url) = line.strip_prefix("listening ").and_then(|rest| rest.split_once(' ')).unwrap();
+            addresses.insert(name.to_owned(), url.rsplit("//").next().unwrap().parse().unwrap());
+        }
+        Self { child, addresses, dir, authority }
+    }
+
+    pub(crate) fn port(&self, listener: &str) -> String {
+        self.addresses[listener].port().to_string()
+    }
+
+    /// A file of the server's directory.
+    pub(crate) fn file(&self, name: &str) -> String {
+        self.dir.path().join(name).to_str().unwrap().to_owned()
+    }
+
+    /// The file of the authority.
+    pub(crate) fn ca(&self) -> String {
+        self.file("ca.crt")
+    }
+
+    /// The file of an authority that has signed nothing here.
+    pub(crate) fn foreign_ca(&self) -> String {
+        std::fs::write(self.file("foreign.crt"), Authority::new("foreign").pem()).unwrap();
+        self.file("foreign.crt")
+    }
+
+    /// The URL of a path on a listener with TLS.
+    pub(crate) fn url(&self, listener: &str, path: &str) -> String {
+        format!("https://localhost:{}{path}", self.port(&format!("{listener}-tls")))
+    }
+
+    /// Registers a device with a password over HTTPS.
+    pub(crate) fn register(&self, device: &str) {
+        let credentials =
+            format!(r#"[{{"type":"hashed-password","auth-id":"{device}","secrets":[{{"pwd-plain":"pw"}}]}}]"#);
+        let json = ["-H", "Content-Type: application/json"];
+        for (method, path, body) in [("POST", "devices", "{}"), ("PUT", "credentials", credentials.as_str())] {
+            let url = self.url("applications", &format!("/v1/{path}/default/{device}"));
+            let arguments = ["-sS", "--fail-with-body", "--cacert", &self.ca(), "-X", method, "-d", body, &url];
+            succeeded(&run("curl", &[&arguments[..], &json].concat(), ""));
+        }
+    }
+
+    /// Waits until the log has a line with all of these parts.
+    pub(crate) fn logs(&self, parts: &[&str]) {
+        let deadline = Instant::now() + PATIENCE;
+        while !read_log(&self.dir).lines().any(|line| parts.iter().all(|part| line.contains(part))) {
+            assert!(Instant::now() < deadline, "no line with {parts:?} in\n{}", read_log(&self.dir));
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// A record's values in a topic, from its beginning.
+    pub(crate) fn records(&self, topic: &str) -> String {
+        let url = self.url("applications", &format!("/api/streams/{topic}?from=earliest&until=latest"));
+        succeeded(&run("curl", &["-sS", "--cacert", &self.ca(), "-H", "Accept: text/event-stream", &url], ""))
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn read_log(dir: &TempDir) -> String {
+    String::from_utf8_lossy(&std::fs::read(dir.path().join("log")).unwrap()).into_owned()
+}
+
+/// Runs a program of `scripts/setup-clients` with this text as its input.
+pub(crate) fn run(program: &str, arguments: &[&str], input: &str) -> Output {
+    let mut command = Command::new("timeout");
+    command.args(["--signal=KILL", &PATIENCE.as_secs().to_string(), program]).args(arguments);
+    let mut file = tempfile::tempfile().unwrap();
+    std::io::Write::write_all(&mut file, input.as_bytes()).unwrap();
+    std::io::Seek::rewind(&mut file).unwrap();
+    command.stdin(file).output().unwrap()
+}
+
+/// The output of a program that must have ended well.
+pub(crate) fn succeeded(output: &Output) -> String {
+    assert!(output.status.success(), "{}: {}", output.status, said(output));
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// The output and complaints of a program that must have failed.
+pub(crate) fn failed(output: &Output) -> String {
+    assert!(!output.status.success(), "{}", said(output));
+    said(output)
+}
+
+pub(crate) fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
+}
+
+/// The path of a file that `Signed::write` has made.
+pub(crate) fn path(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
