@@ -208,6 +208,11 @@ impl Bucket {
         self.keys.cache.figures()
     }
 
+    /// Number of keys that have an expiry.
+    pub(crate) fn expiring_keys(&self) -> u64 {
+        self.tables.iter().map(|table| table.expiring_keys()).sum()
+    }
+
     pub(crate) fn counts(&self) -> &BucketCounts {
         &self.counts
     }
@@ -328,7 +333,12 @@ impl Bucket {
                         }
                     }
                 }
-                answer => return Ok(answer),
+                answer => {
+                    if let TransactionAnswer::Done { written, .. } = &answer {
+                        self.counts.changes.fetch_add(written.len() as u64, Ordering::Relaxed);
+                    }
+                    return Ok(answer);
+                }
             }
         }
     }

@@ -262,15 +262,13 @@ impl Cache {
     /// Milliseconds since `key` was last used, to the interval of the sweep; `None` if there is no such key, or if the
     /// [policy counts accesses](EvictionPolicy::counts_accesses). Does not count as a use.
     pub fn idle_ms(&self, key: &[u8]) -> Option<u64> {
-        let idle = |access, now: Tick| (!self.eviction.policy.counts_accesses()).then(|| now.ms_since(Tick(access)));
-        self.access(key, idle)
+        self.access(key, |access, now| self.eviction.idle_ms(access, now))
     }
 
     /// The logarithmic access counter of `key`; `None` if there is no such key, or if the policy does not
     /// [count accesses](EvictionPolicy::counts_accesses). Does not count as a use.
     pub fn frequency(&self, key: &[u8]) -> Option<u8> {
-        let count = |access, now| self.eviction.policy.counts_accesses().then(|| self.eviction.count(access, now));
-        self.access(key, count)
+        self.access(key, |access, now| self.eviction.frequency(access, now))
     }
 
     fn access<T>(&self, key: &[u8], of: impl FnOnce(u32, Tick) -> Option<T>) -> Option<T> {

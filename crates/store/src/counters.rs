@@ -27,6 +27,8 @@ pub(crate) struct BucketCounts {
     pub(crate) read_disk: OperationCounts,
     /// Transactions at the owners, each from its command to its answer.
     pub(crate) write: OperationCounts,
+    /// Changes of keys that the log has taken.
+    pub(crate) changes: AtomicU64,
     /// Looks for a key that is not there.
     pub(crate) missing: AtomicU64,
     /// Expired keys that were removed.
@@ -41,6 +43,7 @@ impl BucketCounts {
             read_memory: OperationCounts::default(),
             read_disk: OperationCounts::default(),
             write: OperationCounts::default(),
+            changes: AtomicU64::new(0),
             missing: AtomicU64::new(0),
             expired: AtomicU64::new(0),
             top_keys: TopKeys::new(top_max_bytes),

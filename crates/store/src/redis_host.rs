@@ -7,6 +7,7 @@ mod cache;
 mod durable;
 
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
@@ -190,6 +191,9 @@ impl Host for RedisHost {
             return Ok(());
         }
         let of_bucket = || format!("{name} is a setting of the bucket; change it by 'PUT /buckets/{}'", bucket_name(0));
+        if matches!(name, "daemonize" | "databases" | "port" | "replicaof") {
+            return Err("can't set immutable config".to_owned());
+        }
         let tenant = Self::tenant(user).map_err(|failure| failure.to_string())?;
         let Ok(Opened::Durable(bucket)) = self.store.find(&tenant, &bucket_name(0)) else { return Err(of_bucket()) };
         match name {
@@ -236,10 +240,14 @@ impl RedisHost {
             let Some(number) = database_of(&name) else { continue };
             let database = match &opened {
                 Opened::Durable(bucket) => {
-                    let figures = bucket.cache_figures();
-                    info.hits += figures.hits;
-                    info.misses += figures.misses;
-                    DatabaseInfo { number, keys: bucket.totals().keys, expires: 0 }
+                    let counts = bucket.counts();
+                    let load = |counter: &AtomicU64| counter.load(Relaxed);
+                    info.changes += load(&counts.changes);
+                    info.hits += load(&counts.read_memory.successes) + load(&counts.read_disk.successes);
+                    info.misses += load(&counts.missing);
+                    info.expired_keys += load(&counts.expired);
+                    let (keys, expires) = (bucket.totals().keys, bucket.expiring_keys());
+                    DatabaseInfo { number, keys, expires, average_ttl_ms: None }
                 }
                 Opened::Cache(bucket) => {
                     for shard in bucket.cache().stats() {
@@ -254,7 +262,8 @@ impl RedisHost {
                         info.memory_policy = bucket.cache().policy().as_str().to_owned();
                     }
                     let keyspace = bucket.cache().keyspace();
-                    DatabaseInfo { number, keys: keyspace.keys, expires: keyspace.expiring_keys }
+                    let average_ttl_ms = Some(keyspace.average_ttl_ms);
+                    DatabaseInfo { number, keys: keyspace.keys, expires: keyspace.expiring_keys, average_ttl_ms }
                 }
             };
             if database.keys > 0 {

@@ -12,14 +12,16 @@ use parking_lot::RwLock;
 /// Parts of the table, each with a lock of its own. A part is small enough that its growth holds up nobody.
 const PARTS: usize = 64;
 
-const EXPIRY_BITS: u32 = 44;
 const LENGTH_LOW_BITS: u32 = 20;
 /// Largest length of a value: 2^44 - 1 bytes.
 pub(crate) const LENGTH_MAX: u64 = (1 << 44) - 1;
-const EXPIRY_MAX_MS: u64 = (1 << EXPIRY_BITS) - 1;
+const EXPIRY_LOW_BITS: u32 = 44;
+/// The latest expiry that is told apart: the year 37648.
+const EXPIRY_MAX_MS: u64 = (1 << 50) - 1;
 
 const LARGE: u64 = 1;
 const HIDDEN: u64 = 2;
+const FLAG_BITS: u32 = 2;
 
 /// The hashes that stand for a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,9 +62,9 @@ impl Place {
 struct TableSlot {
     high: u64,
     offset: u64,
-    /// Expiry (44 bits) and the low bits of the length (20).
+    /// The low bits of the expiry (44) and of the length (20).
     expiry_length: u64,
-    /// Low hash (32), high bits of the length (24), flags (8).
+    /// Low hash (32), the high bits of the length (24) and of the expiry (6), flags (2).
     low_length_flags: u64,
 }
 
@@ -75,7 +77,10 @@ impl TableSlot {
             high: fingerprint.high,
             offset: place.offset,
             expiry_length: expiry << LENGTH_LOW_BITS | length & ((1 << LENGTH_LOW_BITS) - 1),
-            low_length_flags: u64::from(fingerprint.low) << 32 | length >> LENGTH_LOW_BITS << 8 | flags,
+            low_length_flags: u64::from(fingerprint.low) << 32
+                | length >> LENGTH_LOW_BITS << 8
+                | expiry >> EXPIRY_LOW_BITS << FLAG_BITS
+                | flags,
         }
     }
 
@@ -84,7 +89,8 @@ impl TableSlot {
     }
 
     fn place(&self) -> Place {
-        let expiry = self.expiry_length >> LENGTH_LOW_BITS;
+        let expiry_high = self.low_length_flags >> FLAG_BITS & 0x3f;
+        let expiry = expiry_high << EXPIRY_LOW_BITS | self.expiry_length >> LENGTH_LOW_BITS;
         let length_high = self.low_length_flags >> 8 & 0x00ff_ffff;
         Place {
             offset: self.offset,
@@ -113,6 +119,7 @@ pub(crate) struct Table {
     soonest_ms: Box<[AtomicI64]>,
     hashes: [RandomState; 2],
     keys: AtomicU64,
+    expiring_keys: AtomicU64,
     bytes: AtomicU64,
     newest_ms: AtomicI64,
 }
@@ -124,6 +131,7 @@ impl Default for Table {
             soonest_ms: (0..PARTS).map(|_| AtomicI64::new(i64::MAX)).collect(),
             hashes: [RandomState::new(), RandomState::new()],
             keys: AtomicU64::new(0),
+            expiring_keys: AtomicU64::new(0),
             bytes: AtomicU64::new(0),
             newest_ms: AtomicI64::new(i64::MIN),
         }
@@ -184,6 +192,16 @@ impl Table {
         let change = TotalsDelta::between(key, before, after);
         self.keys.fetch_add(change.keys as u64, Ordering::Relaxed);
         self.bytes.fetch_add(change.bytes as u64, Ordering::Relaxed);
+        let expiring = |place: Option<Place>| place.is_some_and(|place| !place.is_hidden && place.expires_ms.is_some());
+        let change = i64::from(expiring(after)) - i64::from(expiring(before));
+        if change != 0 {
+            self.expiring_keys.fetch_add(change as u64, Ordering::Relaxed);
+        }
+    }
+
+    /// Keys that expire, without the store's own.
+    pub(crate) fn expiring_keys(&self) -> u64 {
+        self.expiring_keys.load(Ordering::Relaxed)
     }
 
     /// Keys and bytes in the table.
@@ -310,11 +328,13 @@ mod tests {
             }
             let visible = places.iter().filter(|place| !place.is_hidden).count() as u64;
             prop_assert_eq!(table.totals().keys, visible);
+            let expires = |place: &&Place| !place.is_hidden && place.expires_ms.is_some();
+            prop_assert_eq!(table.expiring_keys(), places.iter().filter(expires).count() as u64);
             for number in 0..places.len() {
                 table.remove(&key(number));
                 table.remove(&key(number));
             }
-            prop_assert_eq!(table.totals(), Totals::default());
+            prop_assert_eq!((table.totals(), table.expiring_keys()), (Totals::default(), 0));
         }
     }
 

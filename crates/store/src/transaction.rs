@@ -185,4 +185,14 @@ pub trait Transaction {
 
     /// Deletes `key`. Returns `false` if it was not there.
     fn delete(&mut self, key: &[u8]) -> bool;
+
+    /// Milliseconds since `key` was last used; `None` if there is no such key, or if the bucket does not note its uses.
+    fn idle_ms(&mut self, _key: &[u8]) -> Option<u64> {
+        None
+    }
+
+    /// The logarithmic access counter of `key`; `None` if there is no such key, or if the bucket does not count accesses.
+    fn frequency(&mut self, _key: &[u8]) -> Option<u8> {
+        None
+    }
 }

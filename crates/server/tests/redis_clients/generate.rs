@@ -23,6 +23,8 @@ const KEYS: usize = 24;
 /// Nothing expires within a run but what is told to expire at once.
 const TTL_UNIT_S: u64 = 1000;
 const TTL_UNITS: u64 = 1_000_000;
+/// A time of expiry far ahead, in seconds.
+const FAR_S: u64 = 33_177_117_420;
 
 /// The commands of a seed.
 pub(crate) struct Generator {
@@ -218,7 +220,7 @@ impl Generator {
 
     fn of_keys(&mut self) -> Command {
         let (key, other) = (self.key(), self.key());
-        match self.below(14) {
+        match self.below(16) {
             0 => words("DEL", [key]),
             1 => words("UNLINK", [key, other, self.key()]),
             2 => words("EXISTS", [key, other, self.key()]),
@@ -232,6 +234,8 @@ impl Generator {
             10 => command(&["DBSIZE"]),
             11 => words("OBJECT", [bytes("ENCODING"), key]),
             12 => words("ECHO", [self.value()]),
+            13 => words("COPY", [key, other, bytes("DB"), bytes(self.below(2))]),
+            14 => words("COPY", [key, other, bytes("REPLACE"), bytes("DB"), bytes(self.below(2))]),
             _ => command(&["PING"]),
         }
     }
@@ -297,7 +301,7 @@ impl Generator {
             let field = [bytes(kind), bytes(&place)];
             match if is_read_only { 0 } else { self.below(3) } {
                 0 => bitfield.extend([&[bytes("GET")], &field[..]].concat()),
-                1 => bitfield.extend([&[bytes("SET")], &field[..], &[self.integer()]].concat()),
+                1 => bitfield.extend([&[bytes("SET")], &field[..], &[self.integer_to_set()]].concat()),
                 _ => bitfield.extend([&[bytes("INCRBY")], &field[..], &[self.integer()]].concat()),
             }
         }
@@ -334,6 +338,9 @@ impl Generator {
             "GETEX k1 EX 1000 PERSIST",
             "COPY k1 k1",
             "COPY k1 k2 WRONG",
+            "COPY k1 k2 DB",
+            "COPY k1 k2 DB 99",
+            "COPY k1 k2 DB x",
             "RENAME never k1",
             "SCAN x",
             "SCAN 0 COUNT 0",
@@ -398,6 +405,15 @@ impl Generator {
         if self.below(4) == 0 { bytes(self.pick(&edges)) } else { bytes(self.random.i32(-1000..1000)) }
     }
 
+    /// An integer for SET of BITFIELD. Redis 7.0 takes the least of all for larger than a narrow field holds, and saturates
+    /// it to the largest that it does hold; here it becomes the least.
+    fn integer_to_set(&mut self) -> Vec<u8> {
+        match self.integer() {
+            least if least == i64::MIN.to_string().as_bytes() => bytes(i64::MIN / 2),
+            integer => integer,
+        }
+    }
+
     /// The index of a byte or bit, from the start or from the end.
     fn place(&mut self) -> Vec<u8> {
         let edges = ["0", "-1", "1000000", "-1000000", "9223372036854775807"];
@@ -417,11 +433,16 @@ impl Generator {
     }
 
     fn at_s(&mut self) -> Vec<u8> {
-        bytes(self.now_s + self.ttl_units())
+        bytes(self.at())
     }
 
     fn at_ms(&mut self) -> Vec<u8> {
-        bytes((self.now_s + self.ttl_units()) * 1000)
+        bytes(self.at() * 1000)
+    }
+
+    /// A time to come in seconds, one in ten of them in the year 3021.
+    fn at(&mut self) -> u64 {
+        if self.below(10) == 0 { FAR_S } else { self.now_s + self.ttl_units() }
     }
 
     /// A time that is over, in any unit.

@@ -55,6 +55,16 @@ impl Eviction {
         (access as u8).saturating_sub(periods.min(u32::from(u8::MAX)) as u8)
     }
 
+    /// Milliseconds since the last use, if the policy notes it.
+    pub(super) fn idle_ms(&self, access: u32, tick: Tick) -> Option<u64> {
+        (!self.policy.counts_accesses()).then(|| tick.ms_since(Tick(access)))
+    }
+
+    /// The access counter, if the policy has one.
+    pub(super) fn frequency(&self, access: u32, tick: Tick) -> Option<u8> {
+        self.policy.counts_accesses().then(|| self.count(access, tick))
+    }
+
     /// The larger, the better a key is to evict.
     fn rank(&self, access: u32, tick: Tick) -> u32 {
         if self.policy.counts_accesses() {

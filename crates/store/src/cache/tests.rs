@@ -206,12 +206,18 @@ fn limits_are_told_with_the_value_and_the_limit() {
     cache.check();
 }
 
+/// The idle time and the access counter of `key`, inside a transaction.
+fn uses(cache: &Fixture) -> (Option<u64>, Option<u8>) {
+    cache.transact(&[b"key"], |keys| (keys.idle_ms(b"key"), keys.frequency(b"key")))
+}
+
 #[test]
 fn idle_time_counts_from_the_last_read_or_write() {
     let cache = Fixture::new(EvictionPolicy::VolatileLru, 4 << 20);
     cache.put("key", "v").unwrap();
     cache.advance(1_600);
     assert_eq!((cache.idle_ms(b"key"), cache.frequency(b"key")), (Some(1_600), None));
+    assert_eq!(uses(&cache), (Some(1_600), None));
     cache.read("key");
     assert_eq!(cache.idle_ms(b"key"), Some(0));
     cache.advance(3_200);
@@ -225,6 +231,7 @@ fn the_access_counter_is_told_where_the_policy_has_one() {
     let cache = Fixture::new(EvictionPolicy::VolatileLfu, 4 << 20);
     cache.put("key", "v").unwrap();
     assert_eq!((cache.frequency(b"key"), cache.idle_ms(b"key")), (Some(5), None));
+    assert_eq!(uses(&cache), (None, Some(5)));
     (0..1_000).for_each(|_| drop(cache.read("key")));
     let frequency = cache.frequency(b"key").unwrap();
     assert!((10..40).contains(&frequency), "{frequency}");

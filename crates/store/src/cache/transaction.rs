@@ -9,7 +9,7 @@ use parking_lot::MutexGuard;
 use super::item::CachedItem;
 use super::listing::{self, ShardScan};
 use super::shard::CacheShard;
-use super::time::TransactionTime;
+use super::time::{Tick, TransactionTime};
 use super::{Cache, EvictionPolicy};
 use crate::{Interrupted, KeyEntry, Transaction, Value, WriteRefusal};
 
@@ -156,6 +156,13 @@ impl<'a> CacheTransaction<'a> {
             shard.settle(&self.cache.total_bytes);
         }
         (number, tag, slot)
+    }
+
+    /// The note of a key's uses, and the time now. Does not count as a use.
+    fn access(&mut self, key: &[u8]) -> Option<(u32, Tick)> {
+        let (number, _, slot) = self.find(key);
+        let access = self.shard(number).slots[slot? as usize].access;
+        Some((access, self.moment.tick()))
     }
 
     fn remove(&mut self, number: usize, slot: u32) {
@@ -318,6 +325,16 @@ impl Transaction for CacheTransaction<'_> {
             self.remove(number, slot);
         }
         slot.is_some()
+    }
+
+    fn idle_ms(&mut self, key: &[u8]) -> Option<u64> {
+        let (access, now) = self.access(key)?;
+        self.cache.eviction.idle_ms(access, now)
+    }
+
+    fn frequency(&mut self, key: &[u8]) -> Option<u8> {
+        let (access, now) = self.access(key)?;
+        self.cache.eviction.frequency(access, now)
     }
 }
 

@@ -192,6 +192,14 @@ impl Clients {
         self.open.lock().len()
     }
 
+    /// Closes the connections whose last request came before `since_ms`, but for those that listen to channels.
+    pub(crate) fn kill_idle(&self, since_ms: i64) {
+        let open = self.open.lock();
+        let is_idle = |client: &&Arc<ConnectedClient>| client.last_ms.load(Relaxed) < since_ms;
+        let is_listening = |client: &ConnectedClient| client.subscriptions.lock().count() > 0;
+        open.values().filter(is_idle).filter(|client| !is_listening(client)).for_each(|client| client.kill());
+    }
+
     /// Connections opened since the start, closed ones included.
     pub(crate) fn total(&self) -> u64 {
         self.last_id.load(Relaxed)

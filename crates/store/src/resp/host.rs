@@ -191,6 +191,8 @@ pub struct ServerInfo {
     pub memory_policy: String,
     /// `true` if writes are kept on disk.
     pub is_durable: bool,
+    /// Changes of keys that the log has taken since the start.
+    pub changes: u64,
     /// Reads that found their key.
     pub hits: u64,
     /// Reads that found no key.
@@ -216,4 +218,6 @@ pub struct DatabaseInfo {
     pub keys: u64,
     /// Number of keys with an expiry.
     pub expires: u64,
+    /// The mean of the time that these have left, in milliseconds; `None` if the bucket does not know it.
+    pub average_ttl_ms: Option<u64>,
 }

@@ -86,26 +86,36 @@ fn move_value(context: &mut Context<'_>, from: &Bytes, to: &Bytes) -> Outcome {
     Ok(())
 }
 
-/// COPY inside the database of the client; the session refuses another one.
+/// The options of COPY, parsed.
+pub(crate) struct CopyOptions {
+    pub(crate) replace: bool,
+    /// The database of the copy.
+    pub(crate) database: u32,
+}
+
+impl CopyOptions {
+    /// Parses what follows the keys, for a client whose database is `own` out of `databases`.
+    pub(crate) fn parse(options: &[Bytes], own: u32, databases: u32) -> Result<Self, Fault> {
+        let (mut parsed, mut rest) = (Self { replace: false, database: own }, options.iter());
+        while let Some(option) = rest.next() {
+            if is(option, "replace") {
+                parsed.replace = true;
+            } else if is(option, "db") {
+                let number = integer_argument(rest.next().ok_or(Fault::SYNTAX)?)?;
+                let database = u32::try_from(number).ok().filter(|database| *database < databases);
+                parsed.database = database.ok_or(Fault::error("ERR DB index is out of range"))?;
+            } else {
+                return Err(Fault::SYNTAX);
+            }
+        }
+        Ok(parsed)
+    }
+}
+
+/// COPY inside the database of the client; the session carries out one to another database.
 pub(crate) fn copy(context: &mut Context<'_>, arguments: &[Bytes]) -> Outcome {
     let [_, from, to, options @ ..] = arguments else { return Err(Fault::arity("copy")) };
-    let (mut replace, mut rest) = (false, options.iter());
-    while let Some(option) = rest.next() {
-        if is(option, "replace") {
-            replace = true;
-        } else if is(option, "db") {
-            let number = rest.next().ok_or(Fault::SYNTAX)?;
-            let number = integer_argument(number)?;
-            if !(0..i64::from(context.databases)).contains(&number) {
-                return Err(Fault::error("ERR DB index is out of range"));
-            }
-            if number != i64::from(context.database) {
-                return Err(Fault::error("ERR COPY to another database is not supported; copy inside one database"));
-            }
-        } else {
-            return Err(Fault::SYNTAX);
-        }
-    }
+    let CopyOptions { replace, .. } = CopyOptions::parse(options, context.database, context.databases)?;
     if from == to {
         return Err(Fault::error("ERR source and destination objects are the same"));
     }
@@ -150,22 +160,34 @@ pub(crate) fn object_refcount(context: &mut Context<'_>, arguments: &[Bytes]) ->
 }
 
 pub(crate) fn object_freq(context: &mut Context<'_>, arguments: &[Bytes]) -> Outcome {
-    if context.entry(&arguments[2]).is_none() {
+    let key = &arguments[2];
+    if context.entry(key).is_none() {
         context.reply.null();
         return Ok(());
     }
-    Err(Fault::error(
+    let frequency = context.transaction.frequency(key).ok_or(Fault::error(
         "ERR An LFU maxmemory policy is not selected, access frequency not tracked. Please note that when switching \
          between policies at runtime LRU and LFU data will take some time to adjust.",
-    ))
+    ))?;
+    context.reply.integer(frequency.into());
+    Ok(())
 }
 
 pub(crate) fn object_idletime(context: &mut Context<'_>, arguments: &[Bytes]) -> Outcome {
-    if context.entry(&arguments[2]).is_none() {
+    let key = &arguments[2];
+    if context.entry(key).is_none() {
         context.reply.null();
         return Ok(());
     }
-    Err(Fault::error("ERR idle time not tracked: the time of the last access is not kept with a key"))
+    let counts_accesses = context.transaction.frequency(key).is_some();
+    let idle_ms = context.transaction.idle_ms(key).ok_or(Fault::error(if counts_accesses {
+        "ERR An LFU maxmemory policy is selected, idle time not tracked. Please note that when switching between policies at \
+         runtime LRU and LFU data will take some time to adjust."
+    } else {
+        "ERR idle time not tracked: a durable bucket does not keep the time of the last access"
+    }))?;
+    context.reply.integer((idle_ms / 1_000).cast_signed());
+    Ok(())
 }
 
 pub(crate) fn memory_usage(context: &mut Context<'_>, arguments: &[Bytes]) -> Outcome {

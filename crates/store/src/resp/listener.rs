@@ -1,8 +1,8 @@
 //! The listener of Redis clients.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use bytes::BytesMut;
@@ -21,6 +21,9 @@ pub const CONNECTION_BYTES: u64 = 24 << 10;
 const READ_BYTES: usize = 16 << 10;
 /// A buffer that has grown beyond this is let go once it is empty.
 const KEPT_BUFFER_BYTES: usize = 64 << 10;
+
+/// The time between two looks for idle connections.
+const IDLE_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Settings of the listener for Redis clients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -96,7 +99,18 @@ impl Listener {
     /// If another listener for Redis clients counts into the same metrics.
     pub fn serve(self, limits: ConnectionLimits, metrics: &Metrics) -> millstream_net::Serving {
         let Self { listener, shared, config } = self;
+        tokio::spawn(close_idle(Arc::downgrade(&shared)));
         listener.serve(Arc::new(RedisProtocol { shared, config }), limits, metrics).0
+    }
+}
+
+/// Closes idle connections until the listener is gone.
+async fn close_idle(shared: Weak<Shared>) {
+    let mut ticks = tokio::time::interval(IDLE_CHECK_INTERVAL);
+    loop {
+        ticks.tick().await;
+        let Some(shared) = shared.upgrade() else { return };
+        shared.close_idle();
     }
 }
 

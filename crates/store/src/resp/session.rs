@@ -13,6 +13,7 @@ pub(crate) mod client;
 pub(crate) mod commands;
 pub(crate) mod config;
 pub(crate) mod connection;
+mod copy;
 mod dispatch;
 pub(crate) mod help;
 mod info;
@@ -292,8 +293,12 @@ impl RespSession {
     }
 
     /// Runs a unit. It is submitted again while limits refuse single commands of it.
-    async fn execute(&mut self, mut unit: CommandUnit) -> Result<CommandUnit, ErrorReply> {
+    async fn execute(&mut self, unit: CommandUnit) -> Result<CommandUnit, ErrorReply> {
         let bucket = self.bucket.clone()?;
+        self.execute_in(&*bucket, unit).await
+    }
+
+    async fn execute_in(&mut self, bucket: &dyn Bucket, mut unit: CommandUnit) -> Result<CommandUnit, ErrorReply> {
         unit.environment = self.environment();
         self.wait_for_pause(!unit.is_read_only()).await;
         loop {
@@ -350,7 +355,7 @@ impl RespSession {
         if command.full_name() != "client|unpause" {
             self.wait_for_pause(command.command().has(Flag::Write)).await;
         }
-        if command.command().is_data() {
+        if self.runs_in_unit(command, arguments) {
             // After CLIENT REPLY SKIP a data command stands alone.
             let first = self.unit.arguments.len();
             self.unit.arguments.extend_from_slice(arguments);
@@ -383,7 +388,8 @@ impl RespSession {
         match command.command().run {
             Run::Session(run) => run(self, arguments),
             Run::Container(_) => commands::all(self, arguments),
-            Run::Data(_) => Err(Fault::error("ERR this command works on keys")),
+            // All others are run by a unit.
+            Run::Data(_) => self.copy_elsewhere(arguments).await,
             Run::Waiting(waiting) => match waiting {
                 WaitingCommand::Auth => self.auth(arguments).await,
                 WaitingCommand::Hello => self.hello(arguments).await,

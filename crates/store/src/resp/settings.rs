@@ -19,6 +19,8 @@ pub(crate) struct ProtocolSettings {
     slower_than_us: AtomicI64,
     slow_log_length: AtomicU64,
     latency_threshold_ms: AtomicU64,
+    /// With 0 connections stay open.
+    idle_timeout_s: AtomicU64,
     classes: AtomicU16,
 }
 
@@ -31,6 +33,7 @@ impl ProtocolSettings {
             slower_than_us: AtomicI64::new(10_000),
             slow_log_length: AtomicU64::new(128),
             latency_threshold_ms: AtomicU64::new(0),
+            idle_timeout_s: AtomicU64::new(0),
             classes: AtomicU16::new(0),
         }
     }
@@ -43,16 +46,18 @@ pub(crate) enum Setting {
     SlowerThan,
     SlowLogLength,
     LatencyThreshold,
+    IdleTimeout,
     Classes,
 }
 
 impl Setting {
-    pub(crate) const ALL: [(&str, Self); 5] = [
+    pub(crate) const ALL: [(&str, Self); 6] = [
         ("latency-monitor-threshold", Self::LatencyThreshold),
         ("notify-keyspace-events", Self::Classes),
         ("proto-max-bulk-len", Self::BulkMaxBytes),
         ("slowlog-log-slower-than", Self::SlowerThan),
         ("slowlog-max-len", Self::SlowLogLength),
+        ("timeout", Self::IdleTimeout),
     ];
 
     pub(crate) fn named(name: &str) -> Option<Self> {
@@ -80,6 +85,12 @@ impl ProtocolSettings {
         Some(self.latency_threshold_ms.load(Relaxed)).filter(|threshold_ms| *threshold_ms > 0)
     }
 
+    /// Milliseconds after which a connection without requests is closed; `None` if it stays open.
+    pub(crate) fn idle_timeout_ms(&self) -> Option<i64> {
+        let timeout_s = self.idle_timeout_s.load(Relaxed).cast_signed();
+        (timeout_s > 0).then(|| timeout_s * 1_000)
+    }
+
     pub(crate) fn slow_log_length(&self) -> usize {
         usize::try_from(self.slow_log_length.load(Relaxed)).unwrap_or(usize::MAX)
     }
@@ -94,6 +105,7 @@ impl ProtocolSettings {
             Setting::SlowerThan => self.slower_than_us.load(Relaxed).to_string(),
             Setting::SlowLogLength => self.slow_log_length.load(Relaxed).to_string(),
             Setting::LatencyThreshold => self.latency_threshold_ms.load(Relaxed).to_string(),
+            Setting::IdleTimeout => self.idle_timeout_s.load(Relaxed).to_string(),
             Setting::Classes => self.classes().to_string(),
         }
     }
@@ -119,6 +131,13 @@ impl ProtocolSettings {
                 }
                 number
             }
+            Setting::IdleTimeout => {
+                let seconds = integer(value).ok_or("argument couldn't be parsed into an integer")?;
+                if !(0..=i64::from(i32::MAX)).contains(&seconds) {
+                    return Err("argument must be between 0 and 2147483647 inclusive");
+                }
+                seconds
+            }
         };
         Ok(SettingChange(setting, number))
     }
@@ -129,6 +148,7 @@ impl ProtocolSettings {
             Setting::SlowerThan => self.slower_than_us.store(number, Relaxed),
             Setting::SlowLogLength => self.slow_log_length.store(number.cast_unsigned(), Relaxed),
             Setting::LatencyThreshold => self.latency_threshold_ms.store(number.cast_unsigned(), Relaxed),
+            Setting::IdleTimeout => self.idle_timeout_s.store(number.cast_unsigned(), Relaxed),
             Setting::Classes => self.classes.store(u16::try_from(number).unwrap_or_default(), Relaxed),
         }
     }

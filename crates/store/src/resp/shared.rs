@@ -83,6 +83,14 @@ impl Shared {
         }
     }
 
+    /// Closes the connections that have sent nothing for longer than `timeout` allows. As in Redis, subscribers stay
+    /// open however long they are silent.
+    pub fn close_idle(&self) {
+        if let Some(timeout_ms) = self.settings.idle_timeout_ms() {
+            self.clients.kill_idle(self.host.now_ms() - timeout_ms);
+        }
+    }
+
     /// The state of a tenant, which stays: there are as many as have ever logged in here.
     pub(crate) fn tenant(&self, tenant: &Arc<str>) -> Arc<TenantState> {
         Arc::clone(self.tenants.lock().entry(Arc::clone(tenant)).or_default())

@@ -17,7 +17,7 @@ use crate::resp::command::{CommandId, Flag, RedisCommand, Run};
 use crate::resp::context::{Context, Fault};
 use crate::resp::events::{EventClasses, KeyEvent};
 use crate::resp::host::ErrorReply;
-use crate::{Interrupted, Transaction, WriteRefusal};
+use crate::{Interrupted, Transaction, Value, WriteRefusal};
 
 /// Replies up to this size are gathered; the other commands of the unit wait until they have been sent.
 const REPLIES_BYTES: usize = 1 << 20;
@@ -84,6 +84,10 @@ pub(crate) enum Purpose {
     Exec(Vec<Watched>),
     /// No commands: the versions of these keys are asked for.
     Watch(Vec<Bytes>),
+    /// No commands: the value of this key is asked for.
+    Read(Bytes),
+    /// No commands: a value is stored under this key, unless the key is there and shall not be replaced.
+    Store { key: Bytes, value: Value, replace: bool },
 }
 
 /// Data commands that a bucket runs in one transaction. See [`crate::resp::Bucket::execute`].
@@ -106,12 +110,23 @@ pub struct CommandUnit {
     pub(crate) is_aborted: bool,
     /// The states of the keys that WATCH named, in their order.
     pub(crate) seen: Vec<Seen>,
+    /// The value that [`Purpose::Read`] has found.
+    pub(crate) value: Option<Value>,
+    /// `true` if [`Purpose::Store`] has stored its value.
+    pub(crate) is_stored: bool,
+    /// Why the bucket refuses what a unit without commands is for.
+    refusal: Option<WriteRefusal>,
 }
 
 impl CommandUnit {
-    /// A unit that asks for the versions of keys.
-    pub(crate) fn watching(keys: Vec<Bytes>) -> Self {
-        Self { purpose: Purpose::Watch(keys), ..Self::default() }
+    /// A unit of one purpose and no commands.
+    pub(crate) fn with_purpose(purpose: Purpose) -> Self {
+        Self { purpose, ..Self::default() }
+    }
+
+    /// The error reply to what the bucket refuses of a unit without commands.
+    pub(crate) fn refusal(&self) -> Option<ErrorReply> {
+        self.refusal.as_ref().map(|refusal| ErrorReply(refusal_text(refusal).into()))
     }
 
     /// Runs the commands in `transaction`, from the start of the unit each time.
@@ -134,6 +149,7 @@ impl CommandUnit {
                 self.is_aborted = true;
                 return Ok(());
             }
+            Purpose::Read(_) | Purpose::Store { .. } => return self.run_alone(transaction),
             _ => {}
         }
         for index in self.done..self.calls.len() {
@@ -141,6 +157,25 @@ impl CommandUnit {
             if self.replies.len() > REPLIES_BYTES && self.purpose == Purpose::Pipeline {
                 break;
             }
+        }
+        Ok(())
+    }
+
+    /// Reads or stores the value that a unit without commands is for.
+    fn run_alone(&mut self, transaction: &mut dyn Transaction) -> Result<(), Interrupted> {
+        self.is_stored = false;
+        let outcome = match &self.purpose {
+            Purpose::Read(key) => transaction.get(key).map(|value| self.value = value),
+            Purpose::Store { key, value, replace } if *replace || transaction.entry(key).is_none() => {
+                transaction.put(key, value.clone()).map(|()| self.is_stored = true)
+            }
+            _ => Ok(()),
+        };
+        match outcome {
+            // Nothing has been written that would have to be given up.
+            Err(Interrupted::Refused(refusal)) => self.refusal = Some(refusal),
+            Err(Interrupted::NotLoaded) => return Err(Interrupted::NotLoaded),
+            Ok(()) => {}
         }
         Ok(())
     }
@@ -196,7 +231,8 @@ impl CommandUnit {
 
     /// Approximate size of the arguments, which bounds what waits for a bucket.
     pub fn size_bytes(&self) -> usize {
-        self.arguments.iter().map(Bytes::len).sum::<usize>() + self.arguments.len() * size_of::<Bytes>()
+        let stored = if let Purpose::Store { value, .. } = &self.purpose { value.bytes.len() } else { 0 };
+        stored + self.arguments.iter().map(Bytes::len).sum::<usize>() + self.arguments.len() * size_of::<Bytes>()
     }
 
     /// `true` if each command reads one key at most, so that nobody can tell if others wrote between them.
@@ -205,20 +241,20 @@ impl CommandUnit {
             let command = call.id.command();
             !command.has(Flag::Write) && command.key_places(call.count as usize).count() <= 1
         };
-        !matches!(self.purpose, Purpose::Exec(_)) && self.pending().all(reads_one)
+        !matches!(self.purpose, Purpose::Exec(_) | Purpose::Store { .. }) && self.pending().all(reads_one)
     }
 
     /// `true` if no command may change a key, so that a bucket may serve the unit from a snapshot.
     pub fn is_read_only(&self) -> bool {
-        self.pending().all(|call| !call.id.command().has(Flag::Write))
+        !matches!(self.purpose, Purpose::Store { .. }) && self.pending().all(|call| !call.id.command().has(Flag::Write))
     }
 
     /// The keys of the commands that have not run, some of them several times.
     pub fn keys(&self) -> impl Iterator<Item = &Bytes> {
-        let watched = match &self.purpose {
-            Purpose::Pipeline => [].iter(),
-            Purpose::Watch(keys) => keys.iter(),
-            Purpose::Exec(_) => [].iter(),
+        let named: &[Bytes] = match &self.purpose {
+            Purpose::Pipeline | Purpose::Exec(_) => &[],
+            Purpose::Watch(keys) => &keys[..],
+            Purpose::Read(key) | Purpose::Store { key, .. } => std::slice::from_ref(key),
         };
         let exec = match &self.purpose {
             Purpose::Exec(watched) => watched.iter(),
@@ -228,7 +264,7 @@ impl CommandUnit {
             let arguments = &self.arguments[call.first as usize..][..call.count as usize];
             call.id.command().key_places(arguments.len()).map(|place| &arguments[place])
         });
-        watched.chain(exec.map(|watched| &watched.key)).chain(calls)
+        named.iter().chain(exec.map(|watched| &watched.key)).chain(calls)
     }
 
     fn pending(&self) -> impl Iterator<Item = &Call> {

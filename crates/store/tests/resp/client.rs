@@ -79,6 +79,11 @@ impl Client {
         }
     }
 
+    /// `true` if the connection shall close. Sends no request.
+    pub(crate) fn look_closed(&mut self) -> bool {
+        !self.session.take_messages()
+    }
+
     /// Messages that have come without a request.
     pub(crate) fn messages(&mut self) -> String {
         self.ask("")

@@ -321,7 +321,7 @@ impl Host for MemoryHost {
         let databases = numbered.map(|(number, bucket)| {
             let live = bucket.live();
             let expires = live.iter().filter(|(_, value)| value.expires_ms.is_some()).count() as u64;
-            DatabaseInfo { number: number as u32, keys: live.len() as u64, expires }
+            DatabaseInfo { number: number as u32, keys: live.len() as u64, expires, average_ttl_ms: None }
         });
         let info = ServerInfo { version: "test".to_owned(), databases: databases.collect(), ..ServerInfo::default() };
         std::future::ready(info).boxed()

@@ -133,11 +133,11 @@ commands! {
         "encoding" 3 [ReadOnly] (2, 2, 1) [Keyspace] Run::Data(keys::object_encoding),
             "2.2.3" "O(1)" "Tells how Redis would keep a value.";
         "freq" 3 [ReadOnly] (2, 2, 1) [Keyspace] Run::Data(keys::object_freq),
-            "4.0.0" "O(1)" "Tells how often a key is used, which is not counted.";
+            "4.0.0" "O(1)" "Tells how often a key of a cache is used.";
         "help" 2 [Loading Stale] (0, 0, 0) [Keyspace] Run::Session(help::object),
             "6.2.0" "O(1)" "Lists the subcommands.";
         "idletime" 3 [ReadOnly] (2, 2, 1) [Keyspace] Run::Data(keys::object_idletime),
-            "2.2.3" "O(1)" "Tells when a key was used, which is not kept.";
+            "2.2.3" "O(1)" "Tells how long a key of a cache has not been used.";
         "refcount" 3 [ReadOnly] (2, 2, 1) [Keyspace] Run::Data(keys::object_refcount),
             "2.2.3" "O(1)" "Tells how often a value is referred to.";
     }

@@ -42,7 +42,7 @@ impl RespSession {
             let arguments = self.unit.arguments.split_off(first);
             return self.enqueue(command, arguments);
         }
-        if command.command().is_data() && self.reply_mode != ReplyMode::Skip {
+        if self.runs_in_unit(command, &self.unit.arguments[first..]) && self.reply_mode != ReplyMode::Skip {
             self.unit.push(command, first);
             self.unit_is_closed = self.unit.pending_count() >= UNIT_COMMANDS_MAX;
         } else {

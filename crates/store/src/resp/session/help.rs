@@ -23,8 +23,8 @@ pub(crate) fn object(session: &mut RespSession, _: &[Bytes]) -> Outcome {
         "OBJECT",
         &[
             ("ENCODING <key>", "Return how Redis would keep the value of a key."),
-            ("FREQ <key>", "Return how often a key is used; it is not counted."),
-            ("IDLETIME <key>", "Return the time since the last use of a key; it is not kept."),
+            ("FREQ <key>", "Return how often a key of a cache with an LFU policy is used."),
+            ("IDLETIME <key>", "Return the seconds since the last use of a key of a cache with another policy."),
             ("REFCOUNT <key>", "Return the number of references to a value."),
         ],
     );

@@ -71,6 +71,8 @@ impl RespSession {
                 &[
                     ("loading", &0),
                     ("async_loading", &0),
+                    // There are no dumps, so all changes are since the last one.
+                    ("rdb_changes_since_last_save", &info.changes),
                     ("rdb_bgsave_in_progress", &0),
                     ("rdb_last_bgsave_status", &"ok"),
                     ("aof_enabled", &u8::from(info.is_durable)),
@@ -97,7 +99,11 @@ impl RespSession {
             "keyspace" => {
                 for database in info.databases.iter().filter(|database| database.keys > 0) {
                     let (number, keys, expires) = (database.number, database.keys, database.expires);
-                    let _ = write!(text, "db{number}:keys={keys},expires={expires},avg_ttl=0\r\n");
+                    let _ = write!(text, "db{number}:keys={keys},expires={expires}");
+                    if let Some(average_ttl_ms) = database.average_ttl_ms {
+                        let _ = write!(text, ",avg_ttl={average_ttl_ms}");
+                    }
+                    text.push_str("\r\n");
                 }
             }
             _ => {}

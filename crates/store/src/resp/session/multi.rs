@@ -1,8 +1,9 @@
 //! MULTI, EXEC and WATCH.
 //!
 //! The data commands of a queue are one unit, so they take effect together or not at all. Commands that do not work on
-//! keys (PUBLISH, PING) run after it, and each reply has its place. Commands over all keys (DBSIZE, FLUSHDB) are not
-//! part of a transaction: the queue is cut before and after them, and only each piece takes effect together.
+//! keys (PUBLISH, PING) run after it, and each reply has its place. Commands over all keys (DBSIZE, FLUSHDB) and COPY to
+//! another database are not part of a transaction: the queue is cut before and after them, and each piece takes effect
+//! by itself, as a whole.
 
 use std::time::Instant;
 
@@ -96,7 +97,7 @@ impl RespSession {
         if self.watched.len() + keys.len() > WATCHED_MAX {
             return Err(Fault::from(format!("ERR a client may watch at most {WATCHED_MAX} keys; use UNWATCH")));
         }
-        let unit = self.execute(CommandUnit::watching(keys.clone())).await?;
+        let unit = self.execute(CommandUnit::with_purpose(Purpose::Watch(keys.clone()))).await?;
         let seen = keys.into_iter().zip(unit.seen).map(|(key, seen)| Watched { database, key, seen });
         self.watched.extend(seen);
         self.reply().ok();
@@ -121,7 +122,10 @@ impl RespSession {
         let mut replies = vec![Vec::new(); queue.commands.len()];
         let mut rest = (0, &queue.commands[..]);
         while !rest.1.is_empty() || watched.is_some() {
-            let count = rest.1.iter().position(|(command, _)| is_over_all_keys(*command)).unwrap_or(rest.1.len());
+            let cuts = |(command, arguments): &(CommandId, Vec<Bytes>)| {
+                is_over_all_keys(*command) || self.copies_elsewhere(*command, arguments)
+            };
+            let count = rest.1.iter().position(cuts).unwrap_or(rest.1.len());
             let (piece, after) = rest.1.split_at(count);
             let watched = watched.take().unwrap_or_default();
             if !self.exec_piece(piece, watched, &mut replies[rest.0..]).await? {
@@ -139,7 +143,7 @@ impl RespSession {
         Ok(())
     }
 
-    /// Runs commands among which none is over all keys. Returns `false` if a watched key has changed.
+    /// Runs commands among which none cuts the queue. Returns `false` if a watched key has changed.
     async fn exec_piece(
         &mut self,
         piece: &[(CommandId, Vec<Bytes>)],
