@@ -409,6 +409,8 @@ impl Config {
             ("connect.commands.state_inbox_max_bytes", self.connect.commands.state_inbox_max_bytes as u64),
             ("context.dirty_max_bytes", self.context.dirty_max_bytes as u64),
             ("context.inbox_max_bytes", self.context.inbox_max_bytes as u64),
+            ("store.dirty_max_bytes", self.store.dirty_max_bytes as u64),
+            ("store.inbox_max_bytes", self.store.inbox_max_bytes as u64),
             ("history.recent_max_bytes", self.history.recent_max_bytes as u64),
             ("history.index_cache_bytes", self.history.index_cache_bytes as u64),
             ("kafka.requests_max_bytes", self.kafka_requests_max_bytes()),

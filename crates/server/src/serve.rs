@@ -368,7 +368,7 @@ impl Planes {
             .context("cannot start the threads that read streams")?;
         let query = Arc::new(query);
         let deliveries = Deliveries::new(Arc::clone(&query), Arc::clone(&quotas));
-        let store = Store::open(ground.clone(), config.store.clone(), clock.clone())?;
+        let store = Store::open(ground.clone(), config.store.clone(), clock.clone(), memory)?;
         let statistics = Statistics::of_store(&store, &log, clock.clone()).map_err(anyhow::Error::msg)?;
         let flow = FlowRuntime { views: ground, clock: clock.clone(), memory: memory.clone() };
         let jobs = Jobs::open(&flow, config.flow.clone(), Functions::default(), Hooks::default())?;

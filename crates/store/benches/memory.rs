@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use millstream_http::{Share, Workers};
 use millstream_log::{AckLevel, Embedded, Log, LogConfig, SystemFiles};
-use millstream_store::{Bucket, BucketConfig, OwnerTransaction, StoreConfig, Transaction, Value};
-use millstream_types::{ErrorCode, PartitionId, SystemClock, TenantId, TopicName};
+use millstream_store::{Bucket, BucketConfig, OwnerTransaction, StoreConfig, StoreMemory, Transaction, Value};
+use millstream_types::{ErrorCode, MemoryBudget, PartitionId, SystemClock, TenantId, TopicName};
 use millstream_view::{Checkpoints, Shards, ViewRuntime};
 
 const PARTITIONS: u32 = 4;
@@ -45,8 +45,10 @@ impl World {
         };
         let readers = Arc::new(Workers::start("read", 2, 1_024, Share::Equal).unwrap());
         let settings = BucketConfig { partitions: PARTITIONS, cache_bytes: 0, ..BucketConfig::default() };
+        let budget = MemoryBudget::new("memory.budget_bytes", 1 << 30);
+        let memory = StoreMemory::new(&StoreConfig::default(), &budget).of_new("things", &settings).unwrap();
         let started = Instant::now();
-        let bucket = Bucket::open(topic(), settings, &StoreConfig::default(), &ground, &readers).unwrap();
+        let bucket = Bucket::open(topic(), settings, &StoreConfig::default(), &ground, &readers, memory).unwrap();
         let took = started.elapsed();
         (Self { log, ground, readers, bucket }, took)
     }

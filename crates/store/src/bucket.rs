@@ -17,7 +17,7 @@ use arc_swap::ArcSwap;
 use bytes::Bytes;
 use millstream_http::Workers;
 use millstream_log::{AckLevel, Cleanup, Partition, TopicConfig, UpTo, Writers};
-use millstream_types::{ErrorCode, Offset, PartitionId, TopicName, TopicPartition, WallClock, partition_of_key};
+use millstream_types::{ErrorCode, Grant, Offset, PartitionId, TopicName, TopicPartition, WallClock, partition_of_key};
 use millstream_view::{Failure, ViewRuntime, Views, ViewsConfig};
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
@@ -30,7 +30,7 @@ use crate::rate::WriteRate;
 use crate::read_cache::{CacheFigures, ReadCache};
 use crate::record::{Listed, StoredValue};
 use crate::table::{Place, Table, Totals};
-use crate::{BucketConfig, Error, Interrupted, StoreConfig, Value, WriteRefusal};
+use crate::{BucketConfig, BucketMemory, Error, Interrupted, StoreConfig, Value, WriteRefusal};
 
 /// Largest record of a bucket, which is as much as one append of an owner takes.
 const RECORD_MAX_BYTES: usize = 4 << 20;
@@ -46,8 +46,6 @@ pub(crate) const EXPIRED_MAX: usize = 1_000;
 const EXPIRY_PAUSE_MS: i64 = 1_000;
 /// Bytes of a command beside what its work holds.
 const COMMAND_BYTES: usize = 256;
-/// Memory of a chunk of a large value on its way to the owner.
-const CHUNK_IN_FLIGHT_BYTES: usize = 512 << 10;
 
 /// A durable bucket: a compacted topic, and a table of its keys for each partition.
 pub struct Bucket {
@@ -63,7 +61,7 @@ pub struct Bucket {
     rate: WriteRate,
     /// When expired keys were last looked for because a quota was used up.
     expiry_ms: AtomicI64,
-    /// Room for chunks of large values on their way to the owners: half of the inboxes.
+    /// Room for chunks of large values on their way to the owners of all buckets.
     pub(crate) chunks: Arc<Semaphore>,
     /// Keys of the store's own whose writers have given up: open uploads, and beginnings of chunks.
     pub(crate) abandoned: Mutex<Vec<(PartitionId, Bytes)>>,
@@ -116,19 +114,23 @@ impl Bucket {
         store: &StoreConfig,
         ground: &ViewRuntime,
         readers: &Arc<Workers>,
+        memory: BucketMemory,
     ) -> Result<Self, Error> {
         ensure_topic(&topic, &config, ground)?;
         let keys = Arc::new(Keys {
             name: topic.to_string(),
             quotas: ArcSwap::from_pointee(config.quotas),
             key_max_bytes: store.key_max_bytes,
-            cache: Arc::new(ReadCache::new(config.cache_bytes)),
+            cache: Arc::new(ReadCache::new(memory.values)),
             tables: std::sync::OnceLock::new(),
         });
         let views_config = ViewsConfig {
             partitions: config.partitions,
             inbox_max_bytes: store.inbox_max_bytes,
             inbox_setting: "store.inbox_max_bytes",
+            inbox_memory: memory.queues.inboxes,
+            dirty_max_bytes: store.dirty_max_bytes,
+            dirty_memory: memory.queues.changes,
             append_max_bytes: RECORD_MAX_BYTES,
             ..ViewsConfig::default()
         };
@@ -143,7 +145,6 @@ impl Bucket {
         let (readers, wall) = (Arc::clone(readers), Arc::clone(&ground.wall));
         let (partition_count, config) = (config.partitions, ArcSwap::from_pointee(config));
         let (rate, expiry_ms) = (WriteRate::default(), AtomicI64::new(i64::MIN));
-        let chunks = Arc::new(Semaphore::new((store.inbox_max_bytes / 2 / CHUNK_IN_FLIGHT_BYTES).max(1)));
         let counts = Arc::new(BucketCounts::new(store.stats.top_events_bytes));
         Ok(Self {
             topic,
@@ -157,7 +158,7 @@ impl Bucket {
             wall,
             rate,
             expiry_ms,
-            chunks,
+            chunks: memory.queues.chunks,
             abandoned: Mutex::default(),
             counts,
         })
@@ -173,14 +174,15 @@ impl Bucket {
         self.config.load_full()
     }
 
-    /// Puts changed settings into force. Kind and partitions stay as they are.
+    /// Puts changed settings into force, with `more` memory if the values in memory may take more. Kind and partitions stay
+    /// as they are.
     ///
     /// # Errors
     /// [`Error::Log`] if the topic cannot take the ack level.
-    pub fn configure(&self, config: BucketConfig, ground: &ViewRuntime) -> Result<(), Error> {
+    pub fn configure(&self, config: BucketConfig, more: Grant, ground: &ViewRuntime) -> Result<(), Error> {
         ensure_topic(&self.topic, &config, ground)?;
         self.keys.quotas.store(Arc::new(config.quotas));
-        self.keys.cache.resize(config.cache_bytes);
+        self.keys.cache.resize(config.cache_bytes, more);
         self.config.store(Arc::new(config));
         Ok(())
     }

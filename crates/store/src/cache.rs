@@ -36,6 +36,7 @@ use millstream_types::WallClock;
 use parking_lot::{Mutex, MutexGuard};
 
 pub use config::{CacheConfig, EvictionPolicy, InvalidCacheConfig, UnknownPolicy};
+pub(crate) use config::{DEFAULT_BYTES, MIN_BYTES};
 pub use stats::{Keyspace, PageStats, ShardStats};
 pub use transaction::CacheTransaction;
 

@@ -3,12 +3,11 @@
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-use millstream_types::WallClock;
+use millstream_types::{Grant, WallClock};
 
-use crate::{BucketConfig, Cache, CacheConfig, Error, StoreConfig};
+use crate::cache::{DEFAULT_BYTES, MIN_BYTES};
+use crate::{BucketConfig, BucketMemory, Cache, CacheConfig, Error, InvalidCacheConfig, StoreConfig};
 
-/// Bytes of a cache whose settings name none.
-const MAX_BYTES: u64 = 64 << 20;
 /// Largest value of a cache whose settings name none.
 const VALUE_MAX_BYTES: u64 = 16 << 20;
 
@@ -16,6 +15,8 @@ const VALUE_MAX_BYTES: u64 = 16 << 20;
 pub struct CacheBucket {
     config: ArcSwap<BucketConfig>,
     cache: Cache,
+    /// As many bytes as the cache may hold.
+    _memory: Grant,
     wall: Arc<dyn WallClock>,
 }
 
@@ -26,23 +27,39 @@ impl std::fmt::Debug for CacheBucket {
 }
 
 impl CacheBucket {
-    /// Makes an empty cache with the budget and policy of `config`.
+    /// Makes an empty cache with the policy of `config` and the size of `memory`, at least the smallest there can be.
     ///
     /// # Errors
     /// [`Error::Settings`] for a setting that cannot be.
-    pub fn new(name: &str, config: BucketConfig, store: &StoreConfig, wall: Arc<dyn WallClock>) -> Result<Self, Error> {
+    pub fn new(
+        name: &str,
+        config: BucketConfig,
+        store: &StoreConfig,
+        memory: BucketMemory,
+        wall: Arc<dyn WallClock>,
+    ) -> Result<Self, Error> {
+        let settings =
+            CacheConfig { max_bytes: memory.values.bytes().max(MIN_BYTES), ..Self::check(name, &config, store)? };
+        let cache = Cache::new(&settings, Arc::clone(&wall)).map_err(|rule| refused(name, &rule))?;
+        Ok(Self { config: ArcSwap::from_pointee(config), cache, _memory: memory.values, wall })
+    }
+
+    /// The settings of the cache, checked.
+    ///
+    /// # Errors
+    /// [`Error::Settings`] for a setting that cannot be.
+    pub(crate) fn check(name: &str, config: &BucketConfig, store: &StoreConfig) -> Result<CacheConfig, Error> {
         let defaults = CacheConfig::default();
         let settings = CacheConfig {
-            max_bytes: config.quotas.max_bytes.unwrap_or(MAX_BYTES),
+            max_bytes: config.quotas.max_bytes.unwrap_or(DEFAULT_BYTES),
             policy: config.policy,
             pages_proportions: config.pages_proportions.clone().unwrap_or(defaults.pages_proportions),
             key_max_bytes: store.key_max_bytes,
             value_max_bytes: config.quotas.value_max_bytes.unwrap_or(VALUE_MAX_BYTES),
             ..CacheConfig::default()
         };
-        let cache = Cache::new(&settings, Arc::clone(&wall))
-            .map_err(|fault| Error::Settings { bucket: name.to_owned(), rule: fault.to_string() })?;
-        Ok(Self { config: ArcSwap::from_pointee(config), cache, wall })
+        settings.validate().map_err(|rule| refused(name, &rule))?;
+        Ok(settings)
     }
 
     /// The settings of the bucket.
@@ -59,4 +76,8 @@ impl CacheBucket {
     pub fn now_ms(&self) -> i64 {
         self.wall.now_ms()
     }
+}
+
+fn refused(name: &str, rule: &InvalidCacheConfig) -> Error {
+    Error::Settings { bucket: name.to_owned(), rule: rule.to_string() }
 }

@@ -22,8 +22,12 @@ pub struct StoreConfig {
     pub read_threads: usize,
     /// Most reads that wait for one of these threads; further ones are refused. Default 16,384.
     pub reads_waiting_max: usize,
-    /// Bytes of writes that wait for the owners of one bucket; further ones are refused. Default 32 MiB.
+    /// Bytes of writes of all buckets together that wait for their owners; further ones are refused. Set aside of
+    /// `memory.budget_bytes` at start. Default 32 MiB.
     pub inbox_max_bytes: usize,
+    /// Bytes of changes of all buckets together that may be in flight or missing from the checkpoint before writes wait. A
+    /// batch of writes takes 8 MiB of it while it is decided. Set aside of `memory.budget_bytes` at start. Default 128 MiB.
+    pub dirty_max_bytes: usize,
     /// Clients that speak the Redis protocol.
     pub redis: RedisConfig,
     /// Time between two looks for keys that have expired, to remove them, in milliseconds. They are gone for
@@ -123,6 +127,7 @@ impl Default for StoreConfig {
             read_threads: 0,
             reads_waiting_max: 16_384,
             inbox_max_bytes: 32 << 20,
+            dirty_max_bytes: 128 << 20,
             redis: RedisConfig::default(),
             expiry_interval_ms: 100,
             upload_max_age_ms: 86_400_000,

@@ -36,6 +36,19 @@ pub enum Error {
     /// There are as many buckets as there may be.
     #[error("there are {limit} buckets, as many as store.buckets_max allows; delete one or raise the limit")]
     TooManyBuckets { limit: usize },
+    /// The memory budget has too little left for the values of a bucket.
+    #[error(
+        "{setting} = {size_bytes} of bucket '{bucket}' needs {more_bytes} bytes more of memory, of which {left_bytes} are left to buckets ({budget} = {budget_bytes})"
+    )]
+    NoMemory {
+        bucket: String,
+        setting: &'static str,
+        size_bytes: u64,
+        more_bytes: u64,
+        left_bytes: u64,
+        budget: &'static str,
+        budget_bytes: u64,
+    },
     /// The record of a key is not there although the index knows it.
     #[error("the record of a key is missing in partition {partition} at offset {offset}: {what}")]
     Damaged { partition: millstream_types::TopicPartition, offset: u64, what: String },
@@ -64,9 +77,11 @@ impl Error {
             Self::Refused(WriteRefusal::Manifest { .. }) => ErrorCode::Corrupt,
             Self::Refused(WriteRefusal::Key { .. }) | Self::Name(_) | Self::Settings { .. } => ErrorCode::Invalid,
             Self::Refused(WriteRefusal::TooManyWrites { .. }) => ErrorCode::RateLimited,
-            Self::Refused(_) | Self::IsCache { .. } | Self::TooManyBuckets { .. } | Self::Fixed { .. } => {
-                ErrorCode::Conflict
-            }
+            Self::Refused(_)
+            | Self::IsCache { .. }
+            | Self::TooManyBuckets { .. }
+            | Self::NoMemory { .. }
+            | Self::Fixed { .. } => ErrorCode::Conflict,
             Self::View(source) => source.code(),
             Self::Log(source) => source.code(),
             Self::UnknownBucket { .. } => ErrorCode::NotFound,

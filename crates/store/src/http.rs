@@ -15,7 +15,6 @@ mod list;
 mod multipart;
 mod pages;
 mod parameters;
-mod position;
 mod problems;
 mod query;
 mod ranges;

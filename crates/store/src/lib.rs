@@ -19,6 +19,7 @@ mod error;
 mod http;
 mod key_merge;
 mod keys;
+mod memory;
 mod parts;
 mod rate;
 mod read_cache;
@@ -45,6 +46,7 @@ pub use counters::{CommandCounts, CommandFigures, DoorCounters};
 pub use error::Error;
 pub use http::routes;
 pub use keys::{Loaded, OwnerTransaction};
+pub use memory::{BucketMemory, StoreMemory};
 pub use parts::{
     CHUNK_BYTES, ChunkWriter, Manifest, PART_NUMBER_MAX, PartRecord, Piece, Source, Splice, Spliced, Upload, UploadId,
     WrittenPart, add_part, begin, commit, splice,

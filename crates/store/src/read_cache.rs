@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
-use millstream_types::PartitionId;
+use millstream_types::{Grant, PartitionId};
+use parking_lot::Mutex;
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
 
@@ -40,6 +41,8 @@ impl Weighter<(u32, u64), Arc<Cached>> for Weight {
 #[derive(Debug)]
 pub(crate) struct ReadCache {
     cache: Cache<(u32, u64), Arc<Cached>, Weight>,
+    /// As many bytes as the cache may hold.
+    memory: Mutex<Grant>,
     hits: AtomicU64,
     misses: AtomicU64,
 }
@@ -60,18 +63,21 @@ pub struct CacheFigures {
 }
 
 impl ReadCache {
-    /// A cache of at most `max_bytes`; 0 keeps nothing.
-    pub(crate) fn new(max_bytes: u64) -> Self {
+    /// A cache that fills `memory`; without any it keeps nothing.
+    pub(crate) fn new(memory: Grant) -> Self {
+        let max_bytes = memory.bytes();
         let values = (max_bytes / 1_024).clamp(16, 1 << 24) as usize;
         let cache = Cache::with_weighter(values, max_bytes, Weight);
-        Self { cache, hits: AtomicU64::new(0), misses: AtomicU64::new(0) }
+        Self { cache, memory: Mutex::new(memory), hits: AtomicU64::new(0), misses: AtomicU64::new(0) }
     }
 
-    /// Changes the size of the cache.
-    pub(crate) fn resize(&self, max_bytes: u64) {
-        if max_bytes != self.cache.capacity() {
-            self.cache.set_capacity(max_bytes);
-        }
+    /// Changes the size of the cache to `max_bytes`, with `more` memory if it grows.
+    pub(crate) fn resize(&self, max_bytes: u64, more: Grant) {
+        let mut memory = self.memory.lock();
+        memory.merge(more);
+        let max_bytes = max_bytes.min(memory.bytes());
+        self.cache.set_capacity(max_bytes);
+        memory.resize(max_bytes);
     }
 
     /// The value of the record of `key` at `offset`.
@@ -104,7 +110,7 @@ impl ReadCache {
             misses: self.misses.load(Ordering::Relaxed),
             values: self.cache.len() as u64,
             bytes: self.cache.weight(),
-            max_bytes: self.cache.capacity(),
+            max_bytes: self.memory.lock().bytes(),
         }
     }
 }

@@ -16,7 +16,7 @@ use futures_util::future::BoxFuture;
 use millstream_types::{LoginProtocol, LoginSource, LoginThrottle, Principal, Role, TenantId};
 
 use self::cache::CacheDatabase;
-use self::durable::DurableDatabase;
+use self::durable::{DurableDatabase, FULL};
 use crate::resp::{self, DatabaseInfo, ErrorReply, Host, LoginError, ServerInfo, User};
 use crate::{BucketConfig, BucketKind, Error, Opened, Store};
 
@@ -92,6 +92,7 @@ fn failure(error: &Error) -> ErrorReply {
         Error::View(source) if source.is_full() => {
             ErrorReply(format!("MISCONF nothing is stored now: {source}").into())
         }
+        Error::NoMemory { .. } => FULL,
         other => ErrorReply::general(other),
     }
 }

@@ -8,14 +8,14 @@ use std::time::{Duration, Instant};
 use arc_swap::{ArcSwap, ArcSwapOption};
 use bytes::Bytes;
 use millstream_http::{Share, Workers};
-use millstream_types::{MonotonicClock, PartitionId, SteadyClock, TenantId, TopicName, WallClock};
+use millstream_types::{MemoryBudget, MonotonicClock, PartitionId, SteadyClock, TenantId, TopicName, WallClock};
 use millstream_view::{Failure, ViewRuntime, Views, ViewsConfig};
 use tokio::sync::Mutex;
 
 use crate::bucket::EXPIRED_MAX;
 use crate::buckets::{BucketChange, BucketId, Buckets};
 use crate::counters::DoorCounters;
-use crate::{Bucket, BucketConfig, BucketKind, CacheBucket, Error, StoreConfig};
+use crate::{Bucket, BucketConfig, BucketKind, BucketMemory, CacheBucket, Error, StoreConfig, StoreMemory};
 
 const TOPIC: &str = "_buckets";
 const PARTITION: PartitionId = PartitionId(0);
@@ -56,6 +56,7 @@ pub struct Store {
     ground: ViewRuntime,
     readers: Arc<Workers>,
     config: StoreConfig,
+    memory: StoreMemory,
     doors: Arc<DoorCounters>,
 }
 
@@ -70,12 +71,16 @@ impl Store {
     /// back: a key that has expired stays gone when the clock is set back, also over a restart: the clock then begins
     /// at the time of the newest value, unless that lies more than a day ahead.
     ///
+    /// The values of buckets in memory draw on `budget`, of which what is set aside at start has been taken. If it has too
+    /// little left, each bucket opens with its part of what is left.
+    ///
     /// # Errors
     /// [`Error`] if a bucket cannot be opened.
     pub fn open(
         mut ground: ViewRuntime,
         config: StoreConfig,
         monotonic: Arc<dyn MonotonicClock>,
+        budget: &MemoryBudget,
     ) -> Result<Arc<Self>, Error> {
         let wall = Arc::new(NotBefore { wall: ground.wall, least_ms: AtomicI64::new(i64::MIN) });
         ground.wall = Arc::new(SteadyClock::new(wall.clone(), monotonic));
@@ -85,9 +90,12 @@ impl Store {
         let threads = if config.read_threads == 0 { 2 * cores } else { config.read_threads };
         let readers = Workers::start("store-read", threads, config.reads_waiting_max, Share::Equal);
         let readers = Arc::new(readers.map_err(|_| Error::Stopped)?);
+        let memory = StoreMemory::new(&config, budget);
+        let known = settings.snapshot(PARTITION);
         let mut open = HashMap::new();
-        for (id, settings) in &settings.snapshot(PARTITION).state {
-            open.insert(id.clone(), open_bucket(id, settings.clone(), &config, &ground, &readers)?);
+        let configs: Vec<_> = known.state.values().collect();
+        for ((id, settings), memory) in known.state.iter().zip(memory.at_start(&configs)) {
+            open.insert(id.clone(), open_bucket(id, settings.clone(), &config, &ground, &readers, memory)?);
         }
         let durable = open.values().filter_map(|opened| match opened {
             Opened::Durable(bucket) => Some(bucket.newest_ms()),
@@ -103,6 +111,7 @@ impl Store {
             ground,
             readers,
             config,
+            memory,
             doors: Arc::default(),
         }))
     }
@@ -195,8 +204,8 @@ impl Store {
     /// Makes a bucket, or changes the settings of one. Returns it, and `true` if it is new.
     ///
     /// # Errors
-    /// [`Error::Name`], [`Error::Settings`], [`Error::Fixed`], [`Error::TooManyBuckets`]; those of
-    /// the log and the owners.
+    /// [`Error::Name`], [`Error::Settings`], [`Error::Fixed`], [`Error::TooManyBuckets`], [`Error::NoMemory`]; those of the
+    /// log and the owners.
     pub async fn put_bucket(
         self: &Arc<Self>,
         tenant: &TenantId,
@@ -238,13 +247,28 @@ impl Store {
             }
             None => {}
         }
+        let held_bytes = match &known {
+            None => 0,
+            Some(Opened::Durable(known)) => known.cache_figures().max_bytes,
+            // Its settings are those that it has.
+            Some(Opened::Cache(_)) => u64::MAX,
+        };
+        if config.kind == BucketKind::Cache {
+            CacheBucket::check(name, &config, &self.config)?;
+        }
+        let more = self.memory.grow(name, &config, held_bytes)?;
         self.settings.ask(PARTITION, BucketChange { id: id.clone(), config: Some(config.clone()) }).await?;
         let store = Arc::clone(self);
         let (is_new, of_id) = (known.is_none(), id.clone());
         let open = move || match known {
-            Some(Opened::Durable(known)) => known.configure(config, &store.ground).map(|()| Opened::Durable(known)),
+            Some(Opened::Durable(known)) => {
+                known.configure(config, more, &store.ground).map(|()| Opened::Durable(known))
+            }
             Some(known) => Ok(known),
-            None => open_bucket(&of_id, config, &store.config, &store.ground, &store.readers),
+            None => {
+                let memory = store.memory.of_bucket(more);
+                open_bucket(&of_id, config, &store.config, &store.ground, &store.readers, memory)
+            }
         };
         let bucket = tokio::task::spawn_blocking(open).await.map_err(|_| Error::Stopped)??;
         let mut all = HashMap::clone(&self.open.load());
@@ -384,15 +408,16 @@ fn open_bucket(
     config: &StoreConfig,
     ground: &ViewRuntime,
     readers: &Arc<Workers>,
+    memory: BucketMemory,
 ) -> Result<Opened, Error> {
     match settings.kind {
         BucketKind::Cache => {
-            let bucket = CacheBucket::new(&id.1, settings, config, Arc::clone(&ground.wall))?;
+            let bucket = CacheBucket::new(&id.1, settings, config, memory, Arc::clone(&ground.wall))?;
             Ok(Opened::Cache(Arc::new(bucket)))
         }
         BucketKind::Durable => {
             let topic = TopicName::bucket(&id.1, &id.0)?;
-            Ok(Opened::Durable(Arc::new(Bucket::open(topic, settings, config, ground, readers)?)))
+            Ok(Opened::Durable(Arc::new(Bucket::open(topic, settings, config, ground, readers, memory)?)))
         }
     }
 }

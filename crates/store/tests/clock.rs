@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use millstream_log::{Embedded, Log, LogConfig, SystemFiles};
 use millstream_store::{BucketConfig, Store, StoreConfig, Value};
-use millstream_types::{ManualClock, SystemClock, TenantId};
+use millstream_types::{ManualClock, MemoryBudget, SystemClock, TenantId};
 use millstream_view::{Checkpoints, Shards, ViewRuntime};
 
 /// 2026-01-01T00:00:00Z
@@ -27,7 +27,8 @@ fn live(dir: &Path, wall_ms: i64, work: impl AsyncFnOnce(&Arc<Store>, &ManualClo
         shards: shards.clone(),
         wall: clock.clone(),
     };
-    let store = Store::open(ground, StoreConfig::default(), clock.clone()).unwrap();
+    let budget = MemoryBudget::new("memory.budget_bytes", 1 << 30);
+    let store = Store::open(ground, StoreConfig::default(), clock.clone(), &budget).unwrap();
     tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(work(&store, &clock));
     store.stop();
     drop(store);

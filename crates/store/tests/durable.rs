@@ -10,8 +10,10 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use millstream_http::{Share, Workers};
 use millstream_log::{Embedded, Log, LogConfig, SystemFiles};
-use millstream_store::{Bucket, BucketConfig, OwnerTransaction, StoreConfig, Transaction, Value};
-use millstream_types::{ManualClock, PartitionId, SteadyClock, SystemClock, TenantId, TopicName, WallClock};
+use millstream_store::{Bucket, BucketConfig, OwnerTransaction, StoreConfig, StoreMemory, Transaction, Value};
+use millstream_types::{
+    ManualClock, MemoryBudget, PartitionId, SteadyClock, SystemClock, TenantId, TopicName, WallClock,
+};
 use millstream_view::{Checkpoints, Shards, ViewRuntime};
 use proptest::prelude::*;
 
@@ -53,7 +55,9 @@ impl World {
         let topic = TopicName::bucket("things", &TenantId::default()).unwrap();
         // A cache that holds a few values only, so that most are read from the log.
         let settings = BucketConfig { partitions: PARTITIONS, cache_bytes: 2_000, ..BucketConfig::default() };
-        let bucket = Bucket::open(topic, settings, &StoreConfig::default(), &ground, &readers).unwrap();
+        let budget = MemoryBudget::new("memory.budget_bytes", 1 << 30);
+        let memory = StoreMemory::new(&StoreConfig::default(), &budget).of_new("things", &settings).unwrap();
+        let bucket = Bucket::open(topic, settings, &StoreConfig::default(), &ground, &readers, memory).unwrap();
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         Self { log, ground, readers, bucket, runtime }
     }

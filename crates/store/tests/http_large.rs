@@ -76,7 +76,8 @@ impl World {
             shards: Shards::start(1).unwrap(),
             wall: clock.clone(),
         };
-        let open = move || Store::open(ground, StoreConfig::default(), clock).unwrap();
+        let of_store = MemoryBudget::new("memory.budget_bytes", 1 << 30);
+        let open = move || Store::open(ground, StoreConfig::default(), clock, &of_store).unwrap();
         let store = tokio::task::spawn_blocking(open).await.unwrap();
         let metrics = Metrics::default();
         let api = Api::builder("store", "Store", "1").with(routes(&store)).build(&metrics).unwrap();

@@ -13,9 +13,11 @@ use millstream_http::{Share, Workers};
 use millstream_log::{Embedded, Log, LogConfig, SystemFiles};
 use millstream_store::{
     Bucket, BucketConfig, CHUNK_BYTES, ChunkWriter, Error, Manifest, OwnerTransaction, PartRecord, Quotas, Splice,
-    StoreConfig, Transaction, UploadId, Value, WriteRefusal, add_part, begin, commit, splice,
+    StoreConfig, StoreMemory, Transaction, UploadId, Value, WriteRefusal, add_part, begin, commit, splice,
 };
-use millstream_types::{ManualClock, PartitionId, SteadyClock, SystemClock, TenantId, TopicName, WallClock};
+use millstream_types::{
+    ManualClock, MemoryBudget, PartitionId, SteadyClock, SystemClock, TenantId, TopicName, WallClock,
+};
 use millstream_view::{Checkpoints, Shards, ViewRuntime};
 use proptest::prelude::*;
 
@@ -54,7 +56,9 @@ impl World {
         let readers = Arc::new(Workers::start("read", 1, 1_024, Share::Equal).unwrap());
         let topic = TopicName::bucket("things", &TenantId::default()).unwrap();
         let settings = BucketConfig { partitions: PARTITIONS, quotas, ..BucketConfig::default() };
-        let bucket = Bucket::open(topic, settings, &StoreConfig::default(), &ground, &readers).unwrap();
+        let budget = MemoryBudget::new("memory.budget_bytes", 1 << 30);
+        let memory = StoreMemory::new(&StoreConfig::default(), &budget).of_new("things", &settings).unwrap();
+        let bucket = Bucket::open(topic, settings, &StoreConfig::default(), &ground, &readers, memory).unwrap();
         Self { log, ground, readers, bucket: Arc::new(bucket) }
     }
 

@@ -1,8 +1,8 @@
 //! The memory that queues, caches and bodies draw on together.
 //!
 //! The largest shares of the log and the views are set aside at start, which fails if they do not fit. Connections,
-//! bodies, answers, fetched records and live queries take from the remainder while they last, and are refused when
-//! nothing is left. Tables that are bounded by a count lie beside the budget.
+//! bodies, answers, fetched records, live queries and the values of buckets in memory take from the remainder while they
+//! last, and are refused when nothing is left. Tables that are bounded by a count lie beside the budget.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -43,9 +43,20 @@ impl MemoryBudget {
         self.add(bytes).then(|| Grant { budget: self.clone(), bytes })
     }
 
+    /// A grant of nothing, to grow later.
+    pub fn empty_grant(&self) -> Grant {
+        Grant { budget: self.clone(), bytes: 0 }
+    }
+
     /// The bytes taken now, never above the limit.
     pub fn used_bytes(&self) -> u64 {
         self.0.used_bytes.load(Ordering::Relaxed)
+    }
+
+    /// The bytes that may still be taken: what is left here, or in the budget that this is a share of, if that is less.
+    pub fn left_bytes(&self) -> u64 {
+        let left = self.limit_bytes().saturating_sub(self.used_bytes());
+        self.0.whole.as_ref().map_or(left, |whole| whole.left_bytes().min(left))
     }
 
     /// The limit of the budget in bytes.
@@ -89,6 +100,29 @@ pub struct Grant {
 }
 
 impl Grant {
+    /// The bytes that it has.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Takes or returns so much that the grant has `bytes`. `false` if they do not fit; then the grant is unchanged.
+    pub fn resize(&mut self, bytes: u64) -> bool {
+        if bytes <= self.bytes {
+            self.shrink(self.bytes - bytes);
+            return true;
+        }
+        self.grow(bytes - self.bytes)
+    }
+
+    /// Adds the bytes of another grant of the same budget.
+    ///
+    /// # Panics
+    /// If it is of another budget.
+    pub fn merge(&mut self, mut other: Self) {
+        assert!(Arc::ptr_eq(&self.budget.0, &other.budget.0), "both grants are of one budget");
+        self.bytes += std::mem::take(&mut other.bytes);
+    }
+
     /// Takes `bytes` more. `false` if they do not fit; then the grant is unchanged.
     pub fn grow(&mut self, bytes: u64) -> bool {
         let fits = self.budget.add(bytes);
@@ -147,6 +181,20 @@ mod tests {
         drop(most);
         assert!(share.take(21).is_none());
         drop(rest);
+        assert_eq!((share.used_bytes(), whole.used_bytes()), (0, 0));
+    }
+
+    #[test]
+    fn grants_of_one_budget_are_resized_and_merged_without_loss() {
+        let whole = MemoryBudget::new("whole", 100);
+        let share = whole.share("share", 80);
+        let mut grant = share.empty_grant();
+        assert!(grant.resize(50) && !grant.resize(81) && grant.resize(40));
+        grant.merge(share.take(30).unwrap());
+        assert_eq!((grant.bytes(), share.left_bytes(), whole.left_bytes()), (70, 10, 30));
+        let most = whole.take(25).unwrap();
+        assert_eq!(share.left_bytes(), 5, "the whole has less");
+        drop((grant, most));
         assert_eq!((share.used_bytes(), whole.used_bytes()), (0, 0));
     }
 

@@ -3,9 +3,18 @@
 use std::collections::HashMap;
 
 use bytes::Bytes;
-use millstream_types::{Epoch, Offset};
+use millstream_types::{Epoch, Grant, Offset};
 
 use crate::view::StateRecord;
+
+/// Memory of a record beside key and value: its slot in the map.
+pub(crate) const RECORD_BYTES: usize = 96;
+
+/// The memory of these records until they are written.
+pub(crate) fn memory_bytes(records: &[StateRecord]) -> u64 {
+    let sizes = records.iter().map(|(key, value)| RECORD_BYTES + key.len() + value.as_ref().map_or(0, Bytes::len));
+    sizes.sum::<usize>() as u64
+}
 
 /// The newest change of each key since the last checkpoint.
 #[derive(Default)]
@@ -15,6 +24,8 @@ pub(crate) struct Dirty {
     /// Bytes that are being written to the checkpoint.
     writing_bytes: usize,
     pub(crate) reflected: Option<(Epoch, Offset)>,
+    /// Returned once the changes are written or given up.
+    memory: Option<Grant>,
     /// Set after a failed write: a later write would lack the changes of the failed one.
     abandoned: bool,
 }
@@ -29,6 +40,15 @@ impl Dirty {
             self.records.insert(key, value);
         }
         self.reflected = Some((epoch, next));
+    }
+
+    /// Keeps the memory of changes for as long as they are held.
+    pub(crate) fn hold(&mut self, memory: Grant) {
+        match &mut self.memory {
+            _ if self.abandoned => {}
+            Some(held) => held.merge(memory),
+            None => self.memory = Some(memory),
+        }
     }
 
     /// Bytes held for the checkpoint, including those being written.

@@ -33,6 +33,11 @@ pub enum Error {
         "commands of {waiting_bytes} bytes wait for {partition}, which lets at most {limit_bytes} bytes wait, its part of {setting}; slow down and try again, or raise that"
     )]
     InboxFull { partition: TopicPartition, waiting_bytes: usize, limit_bytes: usize, setting: &'static str },
+    /// The memory that the commands of several views share is used up.
+    #[error(
+        "a command of {size_bytes} bytes for {partition} has to be refused: {used_bytes} bytes wait in all, and {setting} is {limit_bytes}; slow down and try again, or raise that"
+    )]
+    NoMemory { partition: TopicPartition, size_bytes: usize, used_bytes: u64, limit_bytes: u64, setting: &'static str },
     /// The partition's owner has ended after a failed append; the outcome of changes in flight is unknown.
     #[error("the owner of {partition} has ended: {source}")]
     OwnerEnded { partition: TopicPartition, source: Arc<millstream_log::Error> },
@@ -76,7 +81,7 @@ impl Error {
     /// The kind of failure, which each protocol maps to its own code.
     pub fn code(&self) -> ErrorCode {
         match self {
-            Self::Overloaded { .. } | Self::InboxFull { .. } => ErrorCode::Overloaded,
+            Self::Overloaded { .. } | Self::InboxFull { .. } | Self::NoMemory { .. } => ErrorCode::Overloaded,
             Self::Log(source) => source.code(),
             Self::Panicked { .. } | Self::Checkpoint { .. } | Self::CheckpointBehind { .. } => ErrorCode::Internal,
             Self::ChangesTooLarge { .. } => ErrorCode::TooLarge,
@@ -91,7 +96,7 @@ impl Error {
     pub fn is_full(&self) -> bool {
         let is_disk = |source: &millstream_log::Error| matches!(source, millstream_log::Error::DiskFull { .. });
         match self {
-            Self::Overloaded { .. } | Self::InboxFull { .. } => true,
+            Self::Overloaded { .. } | Self::InboxFull { .. } | Self::NoMemory { .. } => true,
             Self::Log(source) => is_disk(source),
             _ => false,
         }

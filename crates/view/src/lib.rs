@@ -32,6 +32,7 @@ mod state_record;
 #[cfg(test)]
 mod tally;
 mod view;
+mod waiting;
 
 pub use checkpoint::Checkpoints;
 pub use config::ViewsConfig;

@@ -4,10 +4,10 @@
 //! from the log alone and the damaged copy is removed.
 
 use millstream_log::{Partition, UpTo};
-use millstream_types::{BatchLimits, Offset, Position, TopicId, TopicPartition};
+use millstream_types::{BatchLimits, MemoryBudget, Offset, Position, TopicId, TopicPartition};
 
 use crate::checkpoint::{Checkpoint, NOT_WRITTEN};
-use crate::dirty::Dirty;
+use crate::dirty::{Dirty, memory_bytes};
 use crate::state_record::{replay, restore};
 use crate::view::{Snapshot, StateRecord, View};
 use crate::{DecodeError, Error, Sources};
@@ -23,6 +23,7 @@ pub(crate) struct Loading<'a> {
     pub(crate) checkpoint: &'a Checkpoint,
     /// Bytes of changes after which loading writes the checkpoint.
     pub(crate) dirty_max_bytes: usize,
+    pub(crate) dirty_memory: &'a MemoryBudget,
 }
 
 impl Loading<'_> {
@@ -104,7 +105,12 @@ impl Loading<'_> {
                     records.push(replay(snapshot, &record).map_err(|e| self.state_record(record.offset, e))?);
                 }
                 snapshot.next = snapshot.next.max(batch.last_offset().next());
+                let memory = self.dirty_memory.take(memory_bytes(&records));
                 dirty.take(records, batch.epoch(), snapshot.next);
+                match memory {
+                    Some(memory) => dirty.hold(memory),
+                    None => self.write_checkpoint(dirty),
+                }
             }
             if dirty.held_bytes() > self.dirty_max_bytes {
                 self.write_checkpoint(dirty);

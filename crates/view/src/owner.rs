@@ -10,6 +10,8 @@
 //!   that depends on a change in flight waits for that change too.
 //! - After a failed append nothing is decided any more: the outcome of the appends in flight is
 //!   unknown, and `ahead` is void.
+//! - A command has memory until it is decided; its changes have memory from before their decision until the checkpoint
+//!   has them.
 
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
@@ -20,32 +22,21 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use arc_swap::ArcSwap;
 use millstream_log::{AckLevel, Appended, AtomicAppend, Bell, Done, Log, Partition};
-use millstream_types::{ErrorCode, Header, Record, TopicId, TopicPartition, WallClock};
+use millstream_types::{ErrorCode, Grant, Header, Record, TopicId, TopicPartition, WallClock};
 use parking_lot::{Condvar, Mutex};
-use tokio::sync::oneshot;
 
 use crate::change_batch::{AppendLimits, ChangeBatch, EncodedChanges};
 use crate::checkpoint::{Checkpoint, NOT_WRITTEN};
-use crate::dirty::Dirty;
+use crate::dirty::{Dirty, RECORD_BYTES, memory_bytes};
 use crate::failure::{FailedPart, Failure, Failures, panic_text};
 use crate::load::Loading;
 use crate::shard::{ShardQueue, ShardTask, TurnOutcome};
 use crate::view::{Headers, Snapshot, Storage, View};
+use crate::waiting::{Envelope, Reply, WaitingCommands};
 use crate::{Error, Sources, ViewsConfig};
 
-/// Receives the answer of a command.
-pub(crate) type Reply<V> = oneshot::Sender<Result<<V as View>::Answer, Error>>;
-
-struct Envelope<V: View> {
-    command: V::Command,
-    reply: Reply<V>,
-    size_bytes: usize,
-}
-
 struct CommandInbox<V: View> {
-    commands: VecDeque<Envelope<V>>,
-    /// Size of the waiting commands.
-    waiting_bytes: usize,
+    waiting: WaitingCommands<V>,
     landed: Vec<(u64, Result<Vec<Appended>, millstream_log::Error>)>,
     /// Accepted commands without an answer, including waiting ones.
     open: usize,
@@ -61,6 +52,7 @@ struct InFlightAppend<V: View> {
     last: Option<Appended>,
     /// Size of its state records and published records.
     size_bytes: usize,
+    memory: Grant,
     has_records: bool,
     held: <V::Storage as Storage<V>>::Held,
     sources: Sources,
@@ -125,7 +117,9 @@ impl<V: View> Owner<V> {
         let topic = parts.partition.topic();
         let (id, topic, level) = (parts.partition.id().clone(), topic.id, topic.config.level);
         let dirty_max_bytes = parts.config.dirty_max_bytes;
-        let loading = Loading { id: &id, topic, partition: &*parts.partition, checkpoint, dirty_max_bytes };
+        let dirty_memory = &parts.config.dirty_memory;
+        let loading =
+            Loading { id: &id, topic, partition: &*parts.partition, checkpoint, dirty_max_bytes, dirty_memory };
         let (loaded, dirty) = loading.run::<V>()?;
         let core = OwnerCore {
             ahead: loaded.state.clone(),
@@ -144,17 +138,16 @@ impl<V: View> Owner<V> {
             view: parts.view,
             log: parts.log,
             wall: parts.wall,
-            config: parts.config,
             queue: parts.queue,
             scheduled: AtomicBool::new(false),
             inbox: Mutex::new(CommandInbox {
-                commands: VecDeque::new(),
-                waiting_bytes: 0,
+                waiting: WaitingCommands::new(&parts.config),
                 landed: Vec::new(),
                 open: 0,
                 stalled: None,
                 stopping: false,
             }),
+            config: parts.config,
             idle: Condvar::new(),
             core: Mutex::new(core),
             snapshot: ArcSwap::from_pointee(loaded),
@@ -183,19 +176,7 @@ impl<V: View> Owner<V> {
             if let Some(full) = &inbox.stalled {
                 return Err((Error::Log(Arc::clone(full)), command));
             }
-            let (waiting, limit) = (inbox.commands.len(), self.config.inbox_max_commands);
-            if waiting >= limit {
-                return Err((Error::Overloaded { partition: self.id.clone(), waiting, limit }, command));
-            }
-            let (waiting_bytes, limit_bytes) = (inbox.waiting_bytes, self.config.inbox_max_bytes);
-            let size_bytes = size_of::<Envelope<V>>() + V::owned_bytes(&command);
-            if waiting > 0 && waiting_bytes + size_bytes > limit_bytes {
-                let (partition, setting) = (self.id.clone(), self.config.inbox_setting);
-                let full = Error::InboxFull { partition, waiting_bytes, limit_bytes, setting };
-                return Err((full, command));
-            }
-            inbox.waiting_bytes += size_bytes;
-            inbox.commands.push_back(Envelope { command, reply, size_bytes });
+            inbox.waiting.push(command, reply, &self.config, &self.id)?;
             inbox.open += 1;
         }
         self.schedule();
@@ -295,9 +276,13 @@ impl<V: View> Owner<V> {
         let next = flight.last.map_or(before.next, |appended| appended.last.next());
         self.snapshot.store(Arc::new(Snapshot { state, sources: flight.sources, next }));
         if let Some(appended) = flight.last {
+            let mut memory = flight.memory;
+            memory.resize(memory_bytes(&records).min(memory.bytes()));
+            let of_all = &self.config.dirty_memory;
             let mut dirty = self.dirty.lock();
             dirty.take(records, appended.epoch, next);
-            if dirty.held_bytes() > self.config.dirty_max_bytes {
+            dirty.hold(memory);
+            if dirty.held_bytes() > self.config.dirty_max_bytes || of_all.used_bytes() > of_all.limit_bytes() / 2 {
                 self.checkpoint_due.ring();
             }
         }
@@ -340,23 +325,20 @@ impl<V: View> Owner<V> {
         if core.flights.len() >= self.config.flights_max || held_bytes > self.config.dirty_max_bytes {
             return VecDeque::new();
         }
-        let mut inbox = self.inbox.lock();
-        let count = inbox.commands.len().min(self.config.batch_max_commands);
-        let taken: VecDeque<_> = inbox.commands.drain(..count).collect();
-        inbox.waiting_bytes -= taken.iter().map(|envelope| envelope.size_bytes).sum::<usize>();
-        taken
+        self.inbox.lock().waiting.take(self.config.batch_max_commands)
     }
 
-    /// Puts commands back at the front of the inbox.
-    fn return_commands(&self, mut commands: VecDeque<Envelope<V>>) {
-        let mut inbox = self.inbox.lock();
-        inbox.waiting_bytes += commands.iter().map(|envelope| envelope.size_bytes).sum::<usize>();
-        commands.append(&mut inbox.commands);
-        inbox.commands = commands;
+    /// Takes memory for the changes of a batch; `None` if others have it until the checkpoint has their changes. An owner
+    /// that stops does not wait for it, as on a full disk no checkpoint is written.
+    fn take_memory(&self) -> Option<Grant> {
+        let memory = &self.config.dirty_memory;
+        let batch_bytes = 2 * self.config.append_max_bytes as u64;
+        let taken = memory.take(batch_bytes.min(memory.limit_bytes()));
+        taken.or_else(|| self.inbox.lock().stopping.then(|| memory.empty_grant()))
     }
 
     /// Decides commands in order until an append is full, and sends their changes.
-    fn decide(&self, core: &mut OwnerCore<V>, mut commands: VecDeque<Envelope<V>>) -> TurnOutcome {
+    fn decide(&self, core: &mut OwnerCore<V>, mut commands: VecDeque<Envelope<V>>, memory: Grant) -> TurnOutcome {
         let now_ms = self.wall.now_ms();
         let limits = AppendLimits {
             partition: &self.id,
@@ -367,10 +349,11 @@ impl<V: View> Owner<V> {
         let mut changes = ChangeBatch::<V>::new();
         let mut level = None;
         let mut answers = Vec::with_capacity(commands.len());
-        let mut closed = 0;
+        let (mut closed, mut decided_bytes) = (0, 0);
         while changes.size_bytes() < self.config.append_max_bytes
-            && let Some(Envelope { command, reply, .. }) = commands.pop_front()
+            && let Some(Envelope { command, reply, size_bytes }) = commands.pop_front()
         {
+            decided_bytes += size_bytes;
             if reply.is_closed() {
                 closed += 1;
                 continue;
@@ -393,9 +376,9 @@ impl<V: View> Owner<V> {
                 }
             }
         }
-        self.return_commands(commands);
+        self.inbox.lock().waiting.put_back(commands, decided_bytes);
         self.close(closed);
-        self.depart(core, changes, answers, level.unwrap_or(self.level), now_ms)
+        self.depart(core, changes, memory, answers, level.unwrap_or(self.level), now_ms)
     }
 
     /// Reports a panic in the decision of a command, which is a mistake in the program.
@@ -410,12 +393,15 @@ impl<V: View> Owner<V> {
         &self,
         core: &mut OwnerCore<V>,
         changes: ChangeBatch<V>,
+        mut memory: Grant,
         answers: Vec<(V::Answer, Reply<V>)>,
         level: AckLevel,
         now_ms: i64,
     ) -> TurnOutcome {
         let size_bytes = changes.size_bytes();
         let (changes, encoded) = changes.finish();
+        // Only a batch of very many tiny records needs more than it has, and it can do without.
+        memory.resize(size_bytes as u64 + (encoded.records.len() * RECORD_BYTES) as u64);
         let id = core.next_flight;
         core.next_flight += 1;
         let has_records = !encoded.records.is_empty();
@@ -425,6 +411,7 @@ impl<V: View> Owner<V> {
             landed: unchanged,
             last: None,
             size_bytes,
+            memory,
             has_records,
             held: V::Storage::hold(&core.ahead, changes, &encoded.records),
             sources: core.sources.clone(),
@@ -530,11 +517,7 @@ impl<V: View> Owner<V> {
 
     /// Refuses the waiting commands of an owner that has ended.
     fn refuse_waiting(&self, failure: &Arc<millstream_log::Error>) {
-        let waiting = {
-            let mut inbox = self.inbox.lock();
-            inbox.waiting_bytes = 0;
-            std::mem::take(&mut inbox.commands)
-        };
+        let waiting = self.inbox.lock().waiting.take_all();
         let count = waiting.len();
         for envelope in waiting {
             let _ = envelope.reply.send(Err(self.ended(failure)));
@@ -562,7 +545,14 @@ impl<V: View> ShardTask for Owner<V> {
             if commands.is_empty() {
                 return TurnOutcome::Rest;
             }
-            if self.decide(&mut core, commands) == TurnOutcome::Retry {
+            let Some(memory) = self.take_memory() else {
+                self.inbox.lock().waiting.put_back(commands, 0);
+                if self.dirty.lock().held_bytes() > 0 {
+                    self.checkpoint_due.ring();
+                }
+                return TurnOutcome::Retry;
+            };
+            if self.decide(&mut core, commands, memory) == TurnOutcome::Retry {
                 return TurnOutcome::Retry;
             }
             self.settle(&mut core);

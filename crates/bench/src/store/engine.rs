@@ -6,7 +6,7 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use millstream_log::{Embedded, LogConfig, SystemFiles};
 use millstream_store::{Bucket, BucketConfig, Store, StoreConfig};
-use millstream_types::{SystemClock, TenantId};
+use millstream_types::{MemoryBudget, SystemClock, TenantId};
 use millstream_view::{Checkpoints, Shards, ViewRuntime};
 use tokio::runtime::Runtime;
 
@@ -34,7 +34,8 @@ impl StoreEngine {
             shards: Shards::start(1)?,
             wall: clock.clone(),
         };
-        let store = Store::open(ground, StoreConfig::default(), clock)?;
+        let budget = MemoryBudget::new("memory.budget_bytes", 2 << 30);
+        let store = Store::open(ground, StoreConfig::default(), clock, &budget)?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let tenant = TenantId::default();
         let config = BucketConfig { cache_bytes: 0, partitions: PARTITIONS, ..BucketConfig::default() };

@@ -1,10 +1,8 @@
 //! The start or end of a read: an end of the topic, a time, or an offset per partition.
 
-use std::collections::BTreeMap;
-use std::fmt;
 use std::str::FromStr;
 
-use millstream_types::Offset;
+use millstream_types::PartitionOffsets;
 
 const RULE: &str =
     "use earliest, latest, an ISO time such as 2026-01-31T12:00:00Z, or partition:offset pairs such as 0:17,1:4";
@@ -15,12 +13,8 @@ pub(crate) enum Place {
     Latest,
     /// The first records with an event time at or after this, in milliseconds since 1970.
     Time(i64),
-    At(ReadPosition),
+    At(PartitionOffsets),
 }
-
-/// The next offset to read, by partition.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(crate) struct ReadPosition(pub(crate) BTreeMap<u32, Offset>);
 
 impl FromStr for Place {
     type Err = &'static str;
@@ -39,47 +33,18 @@ impl FromStr for Place {
     }
 }
 
-impl FromStr for ReadPosition {
-    type Err = &'static str;
-
-    fn from_str(text: &str) -> Result<Self, &'static str> {
-        let mut offsets = BTreeMap::new();
-        for pair in text.split(',') {
-            let (partition, offset) = pair.split_once(':').ok_or(RULE)?;
-            let (partition, offset) = (partition.parse().map_err(|_| RULE)?, offset.parse().map_err(|_| RULE)?);
-            if offsets.insert(partition, Offset(offset)).is_some() {
-                return Err("it names a partition twice");
-            }
-        }
-        Ok(Self(offsets))
-    }
-}
-
-impl fmt::Display for ReadPosition {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut separator = "";
-        for (partition, offset) in &self.0 {
-            write!(f, "{separator}{partition}:{offset}")?;
-            separator = ",";
-        }
-        Ok(())
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn places_read_as_they_are_written() {
-        let position = ReadPosition(BTreeMap::from([(0, Offset(17)), (1, Offset(4))]));
-        assert_eq!(position.to_string(), "0:17,1:4");
         for (text, place) in [
             ("earliest", Place::Earliest),
             ("latest", Place::Latest),
             ("2000-02-29T12:00:00.120Z", Place::Time(951_825_600_120)),
             ("2000-02-29T14:00:00+02:00", Place::Time(951_825_600_000)),
-            ("0:17,1:4", Place::At(position)),
+            ("0:17,1:4", Place::At("0:17,1:4".parse().unwrap())),
         ] {
             assert_eq!(text.parse(), Ok(place), "{text}");
         }

@@ -5,11 +5,11 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use millstream_log::{Bell, Error, Log, Partition, Topic, UpTo};
-use millstream_types::{BatchLimits, Offset, RecordBatch, RecordView, TopicPartition, WallClock};
+use millstream_types::{BatchLimits, Offset, PartitionOffsets, RecordBatch, RecordView, TopicPartition, WallClock};
 use serde_json::{Value, json};
 
 use super::filter::{RecordFilter, is_perishable, is_void};
-use super::place::{Place, ReadPosition};
+use super::place::Place;
 use super::render;
 
 /// Size of rendered records after which a step ends.
@@ -47,7 +47,7 @@ pub(super) struct Reader {
     partitions: Vec<Tracked>,
     /// Set if new partitions are read, too.
     growing: Option<Growing>,
-    position: ReadPosition,
+    position: PartitionOffsets,
     /// Index of the partition to read next.
     turn: usize,
     left: Option<u64>,
@@ -122,7 +122,7 @@ impl Reader {
         let mut reader = Self {
             partitions: Vec::new(),
             growing: None,
-            position: ReadPosition::default(),
+            position: PartitionOffsets::default(),
             turn: 0,
             left: wanted.limit,
             filter: wanted.filter.clone(),

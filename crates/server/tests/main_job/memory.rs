@@ -12,7 +12,7 @@ const CONNECTION_BYTES: u64 = 16 << 10;
 const JSON: [(&str, &str); 1] = [("Content-Type", "application/json")];
 
 /// Smaller shares than the defaults, so that what is not bounded would be seen.
-const SMALL: [&str; 13] = [
+const SMALL: [&str; 15] = [
     "log.journal_max_bytes=50331648",
     "log.pending_max_bytes=8388608",
     "log.cache_bytes=4194304",
@@ -22,6 +22,8 @@ const SMALL: [&str; 13] = [
     "connect.registry_inbox_max_bytes=1048576",
     "context.dirty_max_bytes=16777216",
     "context.inbox_max_bytes=4194304",
+    "store.dirty_max_bytes=16777216",
+    "store.inbox_max_bytes=4194304",
     "kafka.requests_max_bytes=8388608",
     // Whoever is slow on purpose is not to be cut off meanwhile.
     "http.head_timeout_ms=600000",

@@ -4,6 +4,7 @@
 mod beside;
 mod damage;
 mod kills;
+mod memory;
 #[path = "../main_job/process.rs"]
 #[allow(dead_code, reason = "the main job's tests use more of it")]
 mod process;

@@ -6,7 +6,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Smallest budget of a cache, in bytes.
-const MIN_BYTES: u64 = 64 << 10;
+pub(crate) const MIN_BYTES: u64 = 64 << 10;
+/// Budget of a cache whose settings name none, in bytes.
+pub(crate) const DEFAULT_BYTES: u64 = 64 << 20;
 /// A shard is worth its lock and its rounding from this size on.
 const SHARD_MIN_BYTES: u64 = 256 << 10;
 /// Sets of shards are words of 64 bits.
@@ -38,7 +40,7 @@ pub struct CacheConfig {
 impl Default for CacheConfig {
     fn default() -> Self {
         Self {
-            max_bytes: 64 << 20,
+            max_bytes: DEFAULT_BYTES,
             policy: EvictionPolicy::default(),
             pages_proportions: vec![1, 2, 4],
             key_max_bytes: 1_024,

@@ -32,6 +32,7 @@ pub(super) fn routes(store: &Arc<Store>) -> [Route; 4] {
             .answers_with(201, "Made.", described())
             .answers(400, "A setting cannot be taken.")
             .answers(409, "A setting that never changes would.")
+            .answers(507, "The memory budget has too little left; nothing is made or changed.")
             .to(put, Arc::clone(store)),
         Route::delete("/buckets/{bucket}", admin, READ_LIMITS, "Delete a bucket with all that it holds")
             .param("bucket", BUCKET)

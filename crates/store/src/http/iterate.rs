@@ -6,13 +6,12 @@ use axum::extract::{RawQuery, State};
 use axum::response::Response;
 use millstream_http::{Access, Caller, Content, Path, Problem, Route};
 use millstream_log::{Partition, UpTo};
-use millstream_types::{Offset, PartitionId, RecordView, Role};
+use millstream_types::{Offset, PartitionId, PartitionOffsets, RecordView, Role};
 use serde_json::json;
 
 use super::key_line::{KeyLine, VALUE_SHOWN_MAX_BYTES};
 use super::pages::{PIECE_BYTES, PIECE_KEYS, Pages, answer, next_line};
 use super::parameters::time_ms;
-use super::position::PartitionOffsets;
 use super::problems::{bad_parameter, problem};
 use super::query::{encoded, parameters};
 use super::records::{change, readable, undecodable};
@@ -61,11 +60,11 @@ impl IterateQuery {
                 "ts_from" => asked.from_ms = Some(time_ms("ts_from", &text)?),
                 "ts_to" => asked.to_ms = Some(time_ms("ts_to", &text)?),
                 "from" => {
-                    let position = text.parse::<PartitionOffsets>().ok();
-                    let [pair] = *position.as_ref().map(|position| &position.0[..]).unwrap_or_default() else {
+                    let mut pairs = text.parse().unwrap_or_else(|_| PartitionOffsets::default()).0.into_iter();
+                    let (Some((partition, offset)), None) = (pairs.next(), pairs.next()) else {
                         return Err(bad_parameter("from", &text, "it is one partition:offset pair such as 0:17"));
                     };
-                    asked.from = Some(pair);
+                    asked.from = Some((partition, offset.0));
                 }
                 "limit" => asked.limit = parameter.limit()?,
                 "values" => asked.with_values = parameter.switch()?,

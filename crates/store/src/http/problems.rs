@@ -47,6 +47,13 @@ pub(crate) fn problem(error: &Error) -> Problem {
             .value(length)
             .rule("store.key_max_bytes bounds keys; a zero byte at their beginning is the store's own")
             .remedy("choose another key"),
+        Error::NoMemory { setting, size_bytes, more_bytes, left_bytes, budget, .. } => problem
+            .with_status(StatusCode::INSUFFICIENT_STORAGE)
+            .rule("buckets leave a quarter of what is not set aside at start to connections and requests")
+            .remedy(format!(
+                "set {setting} to at most {}, delete a bucket, or raise {budget}",
+                (size_bytes - more_bytes).saturating_add(*left_bytes)
+            )),
         Error::UnknownBucket { bucket } => problem
             .value(bucket)
             .rule("a bucket is made before it is used")

@@ -179,12 +179,13 @@ impl Watch {
 
 #[cfg(test)]
 mod tests {
-    use super::super::position::PartitionOffsets;
+    use millstream_types::{Offset, PartitionOffsets};
+
     use super::*;
 
     #[test]
     fn a_watch_begins_where_it_is_asked_to_or_where_it_was_cut() {
-        let position = || Start::At(PartitionOffsets(vec![(0, 17), (1, 4)]));
+        let position = || Start::At(PartitionOffsets([(0, Offset(17)), (1, Offset(4))].into()));
         for (query, id, expected) in [
             (None, None, Start::Latest),
             (Some("from=earliest"), None, Start::Earliest),

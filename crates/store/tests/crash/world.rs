@@ -9,8 +9,10 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use millstream_http::{Share, Workers};
 use millstream_log::sim::SimFiles;
 use millstream_log::{AckLevel, Cleanup, Embedded, Files, Log, LogConfig, TopicConfig, Writers};
-use millstream_store::{Bucket, BucketConfig, Listed, StoreConfig, Totals};
-use millstream_types::{ManualClock, PartitionId, SteadyClock, SystemClock, TenantId, TopicName, WallClock};
+use millstream_store::{Bucket, BucketConfig, Listed, StoreConfig, StoreMemory, Totals};
+use millstream_types::{
+    ManualClock, MemoryBudget, PartitionId, SteadyClock, SystemClock, TenantId, TopicName, WallClock,
+};
 use millstream_view::{Checkpoints, Shards, ViewRuntime};
 
 pub(crate) const PARTITIONS: u32 = 2;
@@ -183,5 +185,7 @@ fn open_bucket(ground: &ViewRuntime, readers: &Arc<Workers>) -> Result<Bucket, S
     };
     ground.log.create_topic(&topic(), &config).map_err(|error| error.to_string())?;
     let settings = BucketConfig { partitions: PARTITIONS, cache_bytes: 4_000, ..BucketConfig::default() };
-    Bucket::open(topic(), settings, &StoreConfig::default(), ground, readers).map_err(|error| error.to_string())
+    let budget = MemoryBudget::new("memory.budget_bytes", 1 << 30);
+    let memory = StoreMemory::new(&StoreConfig::default(), &budget).of_new("things", &settings).unwrap();
+    Bucket::open(topic(), settings, &StoreConfig::default(), ground, readers, memory).map_err(|error| error.to_string())
 }

@@ -11,7 +11,7 @@ use millstream_log::{Embedded, Log, LogConfig, SystemFiles};
 use millstream_store::{
     BucketConfig, RiftAccess, Statistics, Store, StoreConfig, rift_routes, routes, show_metrics, stats_routes,
 };
-use millstream_types::{SystemClock, TenantId};
+use millstream_types::{MemoryBudget, SystemClock, TenantId};
 use millstream_view::{Checkpoints, Shards, ViewRuntime};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -76,7 +76,8 @@ impl World {
             shards: shards.clone(),
             wall: clock.clone(),
         };
-        let store = Store::open(ground, config, clock.clone()).unwrap();
+        let budget = MemoryBudget::new("memory.budget_bytes", 1 << 30);
+        let store = Store::open(ground, config, clock.clone(), &budget).unwrap();
         let statistics = Statistics::of_store(&store, &log, clock).unwrap();
         let metrics = Metrics::default();
         show_metrics(&store, &metrics);

@@ -5,12 +5,11 @@ use std::sync::Arc;
 
 use millstream_http::Problem;
 use millstream_log::{Bell, Partition, UpTo};
-use millstream_types::{Offset, RecordBatch};
+use millstream_types::{Offset, PartitionOffsets, RecordBatch};
 use serde_json::json;
 
 use crate::Error;
 use crate::http::key_line::{KeyLine, VALUE_SHOWN_MAX_BYTES};
-use crate::http::position::PartitionOffsets;
 use crate::http::problems::{bad_parameter, problem};
 use crate::http::records::{change, readable, undecodable};
 
@@ -96,7 +95,7 @@ impl Follower {
         bell: &Arc<Bell>,
     ) -> Result<Self, Refused> {
         if let Start::At(position) = from
-            && let Some((number, _)) = position.0.iter().find(|(number, _)| *number as usize >= partitions.len())
+            && let Some(number) = position.0.keys().find(|number| **number as usize >= partitions.len())
         {
             return Err(Refused::Position { value: number.to_string(), rule: "the bucket has no such partition" });
         }
@@ -107,7 +106,7 @@ impl Follower {
                 Start::Earliest => ends.first,
                 Start::Latest => ends.stable,
                 Start::Time(ms) => log.offset_at(*ms)?.unwrap_or(ends.stable).min(ends.stable),
-                Start::At(position) => position.offset(number as u32).map_or(ends.first, Offset),
+                Start::At(position) => position.0.get(&(number as u32)).copied().unwrap_or(ends.first),
             };
             if next > ends.tail {
                 let rule = "the partition ends before this offset";
@@ -120,7 +119,7 @@ impl Follower {
     }
 
     pub(super) fn position(&self) -> String {
-        let offsets = self.partitions.iter().enumerate().map(|(number, (_, next))| (number as u32, next.0));
+        let offsets = self.partitions.iter().enumerate().map(|(number, (_, next))| (number as u32, *next));
         PartitionOffsets(offsets.collect()).to_string()
     }
 
