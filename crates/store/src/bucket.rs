@@ -4,6 +4,7 @@
 //! finds there must have that key; otherwise a newer write has landed meanwhile, and the key is looked up again.
 
 mod disk_read;
+mod newer;
 mod scan;
 mod snapshot;
 
@@ -11,7 +12,7 @@ use std::any::Any;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
@@ -38,8 +39,6 @@ const RECORD_MAX_BYTES: usize = 4 << 20;
 const LIVE_PERCENT: u8 = 50;
 /// Times that a read looks a key up again because a newer write has landed meanwhile.
 const LOOKUPS_MAX: usize = 200;
-/// Time that a read leaves the owner to note a newer write.
-const LOOKUP_PAUSE: Duration = Duration::from_millis(5);
 /// Expired keys that are removed together.
 pub(crate) const EXPIRED_MAX: usize = 1_000;
 /// Time between two searches for expired keys because a quota is used up.
@@ -443,25 +442,17 @@ impl Bucket {
     /// [`Error::Damaged`], [`Error::Log`] if the record cannot be read; [`Error::ReadsWaiting`].
     pub async fn read(&self, key: &[u8]) -> Result<Option<FoundValue>, Error> {
         let partition = self.partition_of(key);
-        let mut last = None;
-        for lookup in 1..=LOOKUPS_MAX {
+        for _ in 0..LOOKUPS_MAX {
             match self.look(key)? {
                 Look::Missing => return Ok(None),
                 Look::Found(found) => return Ok(Some(found)),
                 Look::OnDisk => {}
             }
             let Some(Place { offset, .. }) = self.place(key) else { return Ok(None) };
-            // A newer record may be in the log, and this one compacted away, before the owner has noted it.
-            if last == Some(offset) && lookup == LOOKUPS_MAX {
-                return Err(self.damaged(partition, offset, "there is no record of that key"));
-            }
             if let Some(stored) = self.read_at(partition, offset, key).await? {
                 return Ok(Some(FoundValue { stored, version: offset }));
             }
-            if last == Some(offset) {
-                self.on_reading_thread(|| std::thread::sleep(LOOKUP_PAUSE)).await?;
-            }
-            last = Some(offset);
+            self.wait_for_newer(partition, offset, || self.place(key)).await?;
         }
         Err(Error::ReadsWaiting { waiting: LOOKUPS_MAX })
     }
@@ -499,9 +490,7 @@ impl Bucket {
             if let Some(stored) = self.read_at(partition, offset, key).await? {
                 return Ok(Some(stored));
             }
-            if self.own_place(partition, key).is_some_and(|place| place.offset == offset) {
-                return Err(self.damaged(partition, offset, "there is no record of that key"));
-            }
+            self.wait_for_newer(partition, offset, || self.own_place(partition, key)).await?;
         }
         Err(Error::ReadsWaiting { waiting: LOOKUPS_MAX })
     }

@@ -71,7 +71,11 @@ impl Error {
     pub fn code(&self) -> ErrorCode {
         match self {
             Self::Refused(
-                WriteRefusal::ValueTooLarge { .. } | WriteRefusal::InParts { .. } | WriteRefusal::TooManyPieces { .. },
+                WriteRefusal::ValueTooLarge { .. }
+                | WriteRefusal::TransactionTooLarge { .. }
+                | WriteRefusal::RepliesTooLarge { .. }
+                | WriteRefusal::InParts { .. }
+                | WriteRefusal::TooManyPieces { .. },
             ) => ErrorCode::TooLarge,
             Self::Refused(WriteRefusal::NoUpload { .. }) => ErrorCode::NotFound,
             Self::Refused(WriteRefusal::Manifest { .. }) => ErrorCode::Corrupt,

@@ -103,6 +103,20 @@ pub enum WriteRefusal {
         /// The time to wait, in milliseconds.
         wait_ms: u64,
     },
+    /// The writes of the transaction do not fit one append.
+    #[error("the writes of one transaction have {bytes} bytes and may have {max_bytes}; write less at once")]
+    TransactionTooLarge {
+        /// Bytes of the writes, with what each of them takes beside key and value.
+        bytes: usize,
+        /// Most bytes of a transaction's writes.
+        max_bytes: usize,
+    },
+    /// The commands of a transaction answer too much.
+    #[error("the replies of one transaction have more than {max_bytes} bytes; read less at once")]
+    RepliesTooLarge {
+        /// Most bytes of the replies together.
+        max_bytes: usize,
+    },
     /// The value lies in parts, and this command takes whole values only.
     #[error("the value has {length} bytes in parts; read it over HTTP")]
     InParts {

@@ -5,7 +5,8 @@
 //! own tests (`log/tests/failures.rs`) run the same cases everywhere, on a simulated disk.
 
 use std::fs::File;
-use std::io::{ErrorKind, Write as _};
+use std::io::{BufRead as _, BufReader, ErrorKind, Write as _};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
@@ -85,6 +86,15 @@ fn put_key(process: &Process, key: &str) -> Answer {
     ask(process.applications, "PUT", &format!("/kv/things/{key}"), &[], b"value")
 }
 
+/// A command of a Redis client, as a line; answers the first line of the reply.
+fn redis(process: &Process, line: &str) -> String {
+    let mut socket = TcpStream::connect(process.redis).unwrap();
+    socket.write_all(format!("{line}\r\n").as_bytes()).unwrap();
+    let mut reply = String::new();
+    BufReader::new(socket).read_line(&mut reply).unwrap();
+    reply
+}
+
 fn with_input(mut command: Command, input: &str) -> Output {
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
@@ -126,6 +136,7 @@ fn on_a_full_file_system_without_a_floor_every_write_is_refused_at_once_and_goes
     assert_eq!(ask(process.applications, "PUT", "/buckets/things", &[], b"{}").status, 201);
     assert_eq!((create(&process, "before").status, send(&process).status), (201, 202));
     assert_eq!((put_key(&process, "before").status, put_key(&process, "gone").status), (201, 201));
+    assert_eq!([redis(&process, "SET before 1"), redis(&process, "SET gone 1")], ["+OK\r\n"; 2]);
     for written in [append(&process, "\"appended before\""), produce(&process, "produced before")] {
         assert!(written.status.success(), "{written:?}");
     }
@@ -144,6 +155,12 @@ fn on_a_full_file_system_without_a_floor_every_write_is_refused_at_once_and_goes
     for refused in of_entities.into_iter().chain(of_keys) {
         assert!(refused.status == 503 && is_told(&refused.text()), "{} {}", refused.status, refused.text());
     }
+    for line in ["SET after 1", "INCR before", "DEL gone"] {
+        let refused = redis(&process, line);
+        assert!(refused.starts_with("-MISCONF nothing is stored now: ") && is_told(&refused), "{line}: {refused}");
+    }
+    assert_eq!(redis(&process, "STRLEN before"), ":1\r\n", "reads go on");
+    assert_eq!(redis(&process, "EXISTS gone after"), ":1\r\n");
     let refused = append(&process, "\"refused\"");
     let told = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert!(!refused.status.success() && is_told(&told), "{told}");
@@ -160,6 +177,8 @@ fn on_a_full_file_system_without_a_floor_every_write_is_refused_at_once_and_goes
     assert_eq!(warm(&process, "before").status, 204);
     assert_eq!((put_key(&process, "after").status, delete_key().status), (201, 204));
     assert_eq!((process.get("/kv/things/after").status, process.get("/kv/things/gone").status), (200, 404));
+    assert_eq!([redis(&process, "SET after 1"), redis(&process, "INCR before")], ["+OK\r\n", ":2\r\n"]);
+    assert_eq!([redis(&process, "DEL gone"), redis(&process, "EXISTS before gone after")], [":1\r\n", ":2\r\n"]);
     for written in [append(&process, "\"appended after\""), produce(&process, "produced after")] {
         assert!(written.status.success(), "{written:?}");
     }

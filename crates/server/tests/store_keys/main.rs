@@ -4,11 +4,17 @@
 mod beside;
 mod damage;
 mod kills;
+mod large_file;
 mod memory;
 #[path = "../main_job/process.rs"]
 #[allow(dead_code, reason = "the main job's tests use more of it")]
 mod process;
+mod redis_clients;
+mod redis_kills;
 mod refusals;
+#[path = "../redis_clients/resp.rs"]
+#[allow(dead_code, reason = "the comparison with Redis uses more of it")]
+mod resp;
 mod rows;
 mod rules;
 mod sockets;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use millstream_log::Partition;
 use millstream_types::PartitionId;
 
-use super::{Bucket, FoundValue, LOOKUP_PAUSE, LOOKUPS_MAX, Place, read_record};
+use super::{Bucket, FoundValue, LOOKUPS_MAX, Place, read_record};
 use crate::Error;
 use crate::key_merge::KeySource;
 use crate::record::Listed;
@@ -35,20 +35,12 @@ impl Bucket {
     pub(crate) fn read_blocking(&self, key: &[u8]) -> Result<Option<FoundValue>, Error> {
         let partition = self.partition_of(key);
         let log = &self.partitions[partition.0 as usize];
-        let mut last = None;
-        for lookup in 1..=LOOKUPS_MAX {
+        for _ in 0..LOOKUPS_MAX {
             let Some(Place { offset, .. }) = self.place(key) else { return Ok(None) };
-            if last == Some(offset) {
-                if lookup == LOOKUPS_MAX {
-                    return Err(self.damaged(partition, offset, "there is no record of that key"));
-                }
-                // A newer record may be in the log, and this one compacted away, before the owner has noted it.
-                std::thread::sleep(LOOKUP_PAUSE);
-            }
             if let Some(stored) = read_record(&**log, offset, key)? {
                 return Ok(Some(FoundValue { stored, version: offset }));
             }
-            last = Some(offset);
+            self.wait_for_newer_blocking(partition, offset, || self.place(key))?;
         }
         Err(Error::ReadsWaiting { waiting: LOOKUPS_MAX })
     }

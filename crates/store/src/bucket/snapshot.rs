@@ -23,7 +23,7 @@ impl std::fmt::Debug for Snapshot<'_> {
 }
 
 /// The keys that must be loaded before a read can run again.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Needed(Vec<Bytes>);
 
 impl Bucket {

@@ -12,6 +12,10 @@ use crate::{Interrupted, KeyEntry, Transaction, Value, WriteRefusal};
 
 /// Largest value of one record, with room for key and headers.
 pub(crate) const VALUE_MAX_BYTES: u64 = (4 << 20) - (64 << 10);
+/// Most bytes of the writes of a transaction that stores values, with room for their headers in one append.
+const TRANSACTION_MAX_BYTES: usize = (4 << 20) - (32 << 10);
+/// Bytes of a write beside key and value, at most: those of its record and of its expiry.
+const WRITE_BYTES: usize = 128;
 /// Writes of a transaction from which on they are found by a map.
 const WRITES_BY_MAP: usize = 16;
 
@@ -43,6 +47,8 @@ pub struct OwnerTransaction<'a, 's> {
     /// One for each key, the newest.
     writes: Vec<Write>,
     by_key: HashMap<Bytes, usize>,
+    /// Bytes of the writes.
+    written_bytes: usize,
     added: TotalsDelta,
     missing: Vec<(Bytes, u64)>,
 }
@@ -70,7 +76,8 @@ impl<'a, 's> OwnerTransaction<'a, 's> {
         now_ms: i64,
     ) -> Self {
         let (writes, missing, by_key) = (Vec::new(), Vec::new(), HashMap::new());
-        Self { keys, partition, state, loaded, now_ms, writes, by_key, added: TotalsDelta::default(), missing }
+        let (written_bytes, added) = (0, TotalsDelta::default());
+        Self { keys, partition, state, loaded, now_ms, writes, by_key, written_bytes, added, missing }
     }
 
     pub(crate) fn into_writes(self) -> Vec<Write> {
@@ -166,6 +173,10 @@ impl<'a, 's> OwnerTransaction<'a, 's> {
             return Err(WriteRefusal::ValueTooLarge { length: stored.length(), max_bytes: VALUE_MAX_BYTES }.into());
         }
         self.check_quotas(added, stored.length())?;
+        let bytes = self.bytes_with(key, Some(&stored));
+        if bytes > TRANSACTION_MAX_BYTES {
+            return Err(WriteRefusal::TransactionTooLarge { bytes, max_bytes: TRANSACTION_MAX_BYTES }.into());
+        }
         self.write(key, Some(stored), added);
         Ok(())
     }
@@ -212,8 +223,15 @@ impl<'a, 's> OwnerTransaction<'a, 's> {
         }
     }
 
+    /// Bytes of all writes once `key` is written.
+    fn bytes_with(&self, key: &[u8], stored: Option<&StoredValue>) -> usize {
+        let replaced = self.write_of(key).map_or(0, |at| write_bytes(key, self.writes[at].stored.as_ref()));
+        self.written_bytes - replaced + write_bytes(key, stored)
+    }
+
     fn write(&mut self, key: &[u8], stored: Option<StoredValue>, added: TotalsDelta) {
         self.added += added;
+        self.written_bytes = self.bytes_with(key, stored.as_ref());
         match self.write_of(key) {
             Some(at) => self.writes[at].stored = stored,
             None => {
@@ -233,6 +251,10 @@ impl<'a, 's> OwnerTransaction<'a, 's> {
             }
         }
     }
+}
+
+fn write_bytes(key: &[u8], stored: Option<&StoredValue>) -> usize {
+    WRITE_BYTES + key.len() + stored.map_or(0, |stored| stored.value.bytes.len())
 }
 
 impl Transaction for OwnerTransaction<'_, '_> {

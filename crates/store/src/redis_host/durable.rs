@@ -57,14 +57,24 @@ impl DurableDatabase {
 
     async fn run(self, unit: CommandUnit) -> Result<CommandUnit, ErrorReply> {
         let bucket = self.bucket().await?;
-        let size_bytes = unit.size_bytes();
+        let (size_bytes, is_read_only) = (unit.size_bytes(), unit.is_read_only());
         // The unit comes back whatever becomes of the transaction.
         let shared = Arc::new(Mutex::new(unit));
         let runs = Arc::clone(&shared);
         let work = move |transaction: &mut OwnerTransaction<'_, '_>| runs.lock().run(transaction);
-        let outcome = bucket.transact(PARTITION, None, size_bytes, work).await;
+        let outcome = match is_read_only {
+            true => bucket.transact_admitted(PARTITION, None, size_bytes, work).await,
+            false => bucket.transact(PARTITION, None, size_bytes, work).await,
+        };
+        let mut unit = std::mem::take(&mut *shared.lock());
         match outcome {
-            Ok(_) | Err(Error::Refused(_)) => Ok(std::mem::take(&mut *shared.lock())),
+            Ok(_) => Ok(unit),
+            Err(Error::Refused(_)) if unit.knows_its_refusal() => Ok(unit),
+            Err(Error::View(millstream_view::Error::ChangesTooLarge { .. })) if unit.halve() => Ok(unit),
+            // An owner takes no questions while the disk is full. Next to nothing lands meanwhile, so the keys are read one by one.
+            Err(Error::View(full)) if is_read_only && full.is_full() => {
+                Self::read(bucket, unit, Needed::default()).await
+            }
             Err(error) => Err(failure(&error)),
         }
     }

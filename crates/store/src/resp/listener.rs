@@ -258,6 +258,7 @@ impl RespConnection {
             self.input = BytesMut::new();
         }
         self.input.reserve(READ_BYTES);
-        self.memory.set((self.input.capacity() + self.session.output().capacity()) as u64)
+        let queued = self.session.queued_bytes();
+        self.memory.set((self.input.capacity() + self.session.output().capacity() + queued) as u64)
     }
 }

@@ -41,7 +41,7 @@ use crate::resp::events::KeyEvent;
 use crate::resp::host::{Bucket, ErrorReply, Execution, User};
 use crate::resp::latency_monitor::LatencySample;
 use crate::resp::shared::{Shared, TenantState};
-use crate::resp::unit::{CommandUnit, Environment, Watched};
+use crate::resp::unit::{CommandUnit, Environment, Watched, refusal_text};
 
 /// Replies are written once they have this size.
 const OUTPUT_BYTES: usize = 64 << 10;
@@ -306,7 +306,10 @@ impl RespSession {
                 Execution::Done(unit) => unit?,
                 Execution::Pending(unit) => unit.await?,
             };
-            if !unit.must_run_again() {
+            if let Some(refusal) = unit.rejection.take() {
+                return Err(ErrorReply(refusal_text(&refusal).into()));
+            }
+            if !unit.take_must_run_again() {
                 return Ok(unit);
             }
         }

@@ -6,6 +6,7 @@ use crate::Value;
 use crate::resp::context::{Context, Fault, Outcome, integer_argument, is};
 use crate::resp::events::EventClass;
 use crate::resp::expiry::{Deadline, TimeUnit};
+use crate::resp::unit::REPLIES_MAX_BYTES;
 
 pub(crate) fn get(context: &mut Context<'_>, arguments: &[Bytes]) -> Outcome {
     let value = context.read(&arguments[1])?;
@@ -197,10 +198,16 @@ pub(crate) fn getex(context: &mut Context<'_>, arguments: &[Bytes]) -> Outcome {
 }
 
 pub(crate) fn mget(context: &mut Context<'_>, arguments: &[Bytes]) -> Outcome {
+    let start = context.reply.len();
     context.reply.array(arguments.len() - 1);
     for key in &arguments[1..] {
         let value = context.read(key)?;
         context.reply.bulk_or_null(value.as_ref().map(|value| &value.bytes[..]));
+        if context.reply.len() - start > REPLIES_MAX_BYTES {
+            return Err(Fault::from(format!(
+                "ERR the values have more than {REPLIES_MAX_BYTES} bytes together; ask for fewer keys at once"
+            )));
+        }
     }
     Ok(())
 }

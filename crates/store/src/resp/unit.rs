@@ -7,6 +7,7 @@
 //! - A unit may be run again from its start: what it wrote into its buffers before is dropped.
 //! - A command that a limit of the bucket refuses answers an error and changes nothing. If it had changed a key already, the
 //!   whole transaction is given up, and the next run answers the error at once.
+//! - Pipelined commands whose writes do not fit one append are run in several; the commands of MULTI are then refused together.
 
 use std::time::{Duration, Instant};
 
@@ -21,6 +22,8 @@ use crate::{Interrupted, Transaction, Value, WriteRefusal};
 
 /// Replies up to this size are gathered; the other commands of the unit wait until they have been sent.
 const REPLIES_BYTES: usize = 1 << 20;
+/// Most bytes that one command, or all commands of MULTI together, may answer.
+pub(crate) const REPLIES_MAX_BYTES: usize = 64 << 20;
 
 /// The settings that all commands of a unit share.
 #[derive(Debug, Clone, Copy, Default)]
@@ -99,6 +102,8 @@ pub struct CommandUnit {
     calls: Vec<Call>,
     /// Calls that have run in earlier transactions.
     done: usize,
+    /// The next run ends before this call.
+    end: Option<usize>,
     /// Results of the calls behind `done`.
     pub(crate) results: Vec<CallResult>,
     pub(crate) replies: Vec<u8>,
@@ -106,6 +111,8 @@ pub struct CommandUnit {
     /// Calls that a limit refused after they had changed a key.
     refused: Vec<(usize, WriteRefusal)>,
     must_run_again: bool,
+    /// Why nothing of the commands of MULTI has taken effect.
+    pub(crate) rejection: Option<WriteRefusal>,
     /// A watched key has changed.
     pub(crate) is_aborted: bool,
     /// The states of the keys that WATCH named, in their order.
@@ -140,6 +147,7 @@ impl CommandUnit {
         self.seen.clear();
         self.is_aborted = false;
         self.must_run_again = false;
+        self.rejection = None;
         match &self.purpose {
             Purpose::Watch(keys) => {
                 self.seen.extend(keys.iter().map(|key| Seen::look(transaction, key)));
@@ -152,10 +160,17 @@ impl CommandUnit {
             Purpose::Read(_) | Purpose::Store { .. } => return self.run_alone(transaction),
             _ => {}
         }
-        for index in self.done..self.calls.len() {
+        for index in self.done..self.end.unwrap_or(self.calls.len()) {
             self.run_call(index, transaction)?;
-            if self.replies.len() > REPLIES_BYTES && self.purpose == Purpose::Pipeline {
+            let replies_bytes = self.replies.len();
+            if replies_bytes > REPLIES_BYTES && self.purpose == Purpose::Pipeline {
                 break;
+            }
+            if replies_bytes > REPLIES_MAX_BYTES {
+                self.replies = Vec::new();
+                let refusal = WriteRefusal::RepliesTooLarge { max_bytes: REPLIES_MAX_BYTES };
+                self.rejection = Some(refusal.clone());
+                return Err(refusal.into());
             }
         }
         Ok(())
@@ -193,6 +208,9 @@ impl CommandUnit {
             Ok(()) => None,
             Err(Fault::Error(text)) => Some(text),
             Err(Fault::Interrupted(Interrupted::NotLoaded)) => return Err(Interrupted::NotLoaded),
+            Err(Fault::Interrupted(Interrupted::Refused(refusal))) if self.is_parted(index, &refusal) => {
+                return Err(refusal.into());
+            }
             Err(Fault::Interrupted(Interrupted::Refused(refusal))) if has_written => {
                 self.refused.push((index, refusal.clone()));
                 self.must_run_again = true;
@@ -207,6 +225,35 @@ impl CommandUnit {
         }
         self.results.push(CallResult { end: self.replies.len(), took: began.elapsed() });
         Ok(())
+    }
+
+    /// Has the commands before this one run first, if the writes of all of them together are too large. The commands of MULTI
+    /// cannot be parted: all are refused. Returns `false` if the refusal is of this command alone.
+    fn is_parted(&mut self, index: usize, refusal: &WriteRefusal) -> bool {
+        if !matches!(refusal, WriteRefusal::TransactionTooLarge { .. }) {
+            return false;
+        }
+        match self.purpose {
+            Purpose::Exec(_) => self.rejection = Some(refusal.clone()),
+            _ if index > self.done => {
+                self.end = Some(index);
+                self.must_run_again = true;
+            }
+            _ => return false,
+        }
+        true
+    }
+
+    /// Has the first half of the commands run first, after the log has refused the writes of all of them as too large. Returns
+    /// `false` if they cannot be parted.
+    pub(crate) fn halve(&mut self) -> bool {
+        let pending = self.end.unwrap_or(self.calls.len()) - self.done;
+        if self.purpose != Purpose::Pipeline || pending < 2 {
+            return false;
+        }
+        self.end = Some(self.done + pending / 2);
+        self.must_run_again = true;
+        true
     }
 
     /// Runs a command and tells whether it has changed a key.
@@ -284,9 +331,14 @@ impl CommandUnit {
         self.calls.len() - self.done
     }
 
-    /// `true` if the unit must be submitted once more before its replies count.
-    pub(crate) fn must_run_again(&self) -> bool {
-        self.must_run_again
+    /// Whether the unit must be submitted once more before its replies count. It is told once.
+    pub(crate) fn take_must_run_again(&mut self) -> bool {
+        std::mem::take(&mut self.must_run_again)
+    }
+
+    /// Whether the unit knows why a limit has refused its last run.
+    pub(crate) fn knows_its_refusal(&self) -> bool {
+        self.must_run_again || self.rejection.is_some()
     }
 
     /// The commands that the last run has answered, with their arguments and results.
@@ -299,6 +351,7 @@ impl CommandUnit {
     /// Counts the answered commands as done, and forgets everything once all are.
     pub(crate) fn settle(&mut self) {
         self.done += self.results.len();
+        self.end = None;
         self.results.clear();
         self.replies.clear();
         self.events.clear();
@@ -318,7 +371,7 @@ impl Watched {
 }
 
 /// The reply to a write that a limit refuses.
-fn refusal_text(refusal: &WriteRefusal) -> String {
+pub(crate) fn refusal_text(refusal: &WriteRefusal) -> String {
     match refusal {
         WriteRefusal::CacheFull { .. } => ErrorReply::OUT_OF_MEMORY.to_string(),
         WriteRefusal::BucketFull { .. } | WriteRefusal::TooManyKeys { .. } => {

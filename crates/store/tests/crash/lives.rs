@@ -76,6 +76,7 @@ impl Lives<'_> {
         if complete {
             self.files.crash_after(u64::MAX >> 1);
             if !self.files.is_off() {
+                println!("all writes are answered");
                 self.oracle.lock().check_now(&world.bucket, &world.all(&runtime));
             }
         }
@@ -99,6 +100,7 @@ impl Lives<'_> {
     fn start(&mut self) -> World {
         loop {
             let found = self.stores.replace(&mut self.rng);
+            println!("start: checkpoint {found:?}, what has {:?} is left", self.level);
             *self.seen.stores.entry(found).or_default() += 1;
             if self.rng.chance(30) {
                 self.files.crash_after(1 + self.rng.below(CHANGES_PER_START));

@@ -10,6 +10,7 @@
 //! `MILLSTREAM_CRASH_SEED=7` only those of seed 7.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod ahead;
 mod lives;
 mod oracle;
 #[path = "../../../view/tests/crash/stores.rs"]

@@ -8,10 +8,11 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use millstream_http::{Share, Workers};
 use millstream_log::sim::SimFiles;
-use millstream_log::{AckLevel, Cleanup, Embedded, Files, Log, LogConfig, TopicConfig, Writers};
+use millstream_log::{AckLevel, Cleanup, Embedded, Files, Log, LogConfig, TopicConfig, UpTo, Writers};
 use millstream_store::{Bucket, BucketConfig, Listed, StoreConfig, StoreMemory, Totals};
 use millstream_types::{
-    ManualClock, MemoryBudget, PartitionId, SteadyClock, SystemClock, TenantId, TopicName, WallClock,
+    ManualClock, MemoryBudget, Offset, PartitionId, SteadyClock, SystemClock, TenantId, TopicName, TopicPartition,
+    WallClock,
 };
 use millstream_view::{Checkpoints, Shards, ViewRuntime};
 
@@ -130,6 +131,12 @@ impl World {
         files.files().iter().filter(|(path, _)| is_replaced(path)).count() as u64
     }
 
+    /// `true` if the log still has the record at `offset`.
+    pub(crate) fn has_record(&self, partition: PartitionId, offset: u64) -> bool {
+        let log = self.log.partition(&TopicPartition::new(topic(), partition.0)).unwrap();
+        log.read_one(Offset(offset), UpTo::Tail).unwrap().is_some()
+    }
+
     /// Every key that the listing has, with what the listing and a read tell of it.
     pub(crate) fn all(&self, runtime: &tokio::runtime::Runtime) -> BTreeMap<Vec<u8>, Kept> {
         let mut all = BTreeMap::new();
@@ -142,7 +149,9 @@ impl World {
             };
             self.bucket.list(PartitionId(number), b"", take).unwrap();
             for (key, entry) in listed {
-                let found = runtime.block_on(self.bucket.read(&key)).unwrap();
+                let found = runtime.block_on(self.bucket.read(&key));
+                let found =
+                    found.unwrap_or_else(|failure| panic!("{} at {}: {failure}", key.escape_ascii(), entry.version));
                 let Listed { version, length, expires_ms, .. } = entry;
                 let has_expired = expires_ms.is_some_and(|expires_ms| expires_ms <= self.bucket.now_ms());
                 assert_eq!(found.is_none(), has_expired, "{key:?}: listing and read differ");

@@ -60,6 +60,8 @@ pub(crate) struct MemoryBucket {
     table: Mutex<Table>,
     clock: Arc<Clock>,
     pub(crate) max_keys: AtomicU64,
+    /// Most bytes of the values that one transaction stores.
+    pub(crate) transaction_max_bytes: AtomicUsize,
     /// Nothing runs any more.
     pub(crate) is_broken: AtomicBool,
     /// Set by `maxmemory 1`: commands that need memory are refused.
@@ -76,6 +78,7 @@ impl MemoryBucket {
             table: Mutex::default(),
             clock,
             max_keys: AtomicU64::new(u64::MAX),
+            transaction_max_bytes: AtomicUsize::new(usize::MAX),
             is_broken: AtomicBool::new(false),
             is_full: AtomicBool::new(false),
             runs: AtomicUsize::new(0),
@@ -90,7 +93,9 @@ impl MemoryBucket {
         loop {
             self.runs.fetch_add(1, Relaxed);
             let (base, max_keys) = (&*table, self.max_keys.load(Relaxed));
-            let mut transaction = MemoryTransaction { base, changes: BTreeMap::new(), now_ms, loaded, max_keys };
+            let max_bytes = self.transaction_max_bytes.load(Relaxed);
+            let mut transaction =
+                MemoryTransaction { base, changes: BTreeMap::new(), now_ms, loaded, max_keys, max_bytes };
             let outcome = unit.run(&mut transaction);
             let changes = std::mem::take(&mut transaction.changes);
             loaded = transaction.loaded;
@@ -124,6 +129,7 @@ struct MemoryTransaction<'a> {
     now_ms: i64,
     loaded: HashSet<Bytes>,
     max_keys: u64,
+    max_bytes: usize,
 }
 
 impl MemoryTransaction<'_> {
@@ -167,6 +173,11 @@ impl Transaction for MemoryTransaction<'_> {
         let held = (self.base.entries.len() + self.changes.len()) as u64;
         if self.entry(key).is_none() && held >= self.max_keys {
             return Err(WriteRefusal::TooManyKeys { held, max_keys: self.max_keys }.into());
+        }
+        let written = self.changes.values().flatten().map(|written| written.bytes.len()).sum::<usize>();
+        let (bytes, max_bytes) = (written + value.bytes.len(), self.max_bytes);
+        if bytes > max_bytes {
+            return Err(WriteRefusal::TransactionTooLarge { bytes, max_bytes }.into());
         }
         let value = self.is_live(&value).then_some(value);
         self.changes.insert(Bytes::copy_from_slice(key), value);

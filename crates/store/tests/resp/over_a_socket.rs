@@ -75,6 +75,36 @@ async fn too_many_connections_and_too_long_requests_are_refused() {
 }
 
 #[tokio::test]
+async fn commands_that_wait_for_exec_count_as_memory_of_their_connection() {
+    const SETS: usize = 40;
+    let serving = listen(10);
+    let value = vec![b'x'; 1_000_000];
+    let set = [b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$1000000\r\n", &value[..], b"\r\n"].concat();
+    let mut first = TcpStream::connect(serving.address()).await.unwrap();
+    ask(&mut first, b"multi\r\n", b"+OK\r\n").await;
+    for _ in 0..SETS {
+        ask(&mut first, &set, b"+QUEUED\r\n").await;
+    }
+    // There is no room for as much again.
+    let mut second = TcpStream::connect(serving.address()).await.unwrap();
+    ask(&mut second, b"multi\r\n", b"+OK\r\n").await;
+    let (mut reply, mut queued) = ([0; 9], 0);
+    while second.write_all(&set).await.is_ok()
+        && timeout(LIMIT, second.read_exact(&mut reply)).await.expect("in time").is_ok()
+    {
+        queued += 1;
+        assert!(queued < SETS, "nobody counts the queues");
+    }
+    ask(&mut first, b"discard\r\n", b"+OK\r\n").await;
+    let mut third = TcpStream::connect(serving.address()).await.unwrap();
+    ask(&mut third, b"multi\r\n", b"+OK\r\n").await;
+    for _ in 0..SETS {
+        ask(&mut third, &set, b"+QUEUED\r\n").await;
+    }
+    serving.shut_down(LIMIT).await;
+}
+
+#[tokio::test]
 async fn without_logins_only_loopback_is_listened_on() {
     let host = Arc::new(MemoryHost::new(false));
     let bound = Listener::bind("0.0.0.0:0".parse().unwrap(), host, ListenerConfig::default());

@@ -53,6 +53,44 @@ fn a_write_that_a_limit_refuses_changes_nothing_and_stops_nobody() {
 }
 
 #[test]
+fn pipelined_writes_that_are_too_large_together_are_stored_by_several_transactions() {
+    let server = Server::new();
+    let mut client = server.client();
+    server.bucket().transaction_max_bytes.store(1_000, Relaxed);
+    let set = |number: usize| format!("set k{number} {}\r\n", "x".repeat(300));
+    let pipeline: String = (0..10).map(set).chain(["del k3\r\nget k3\r\nstrlen k9\r\n".to_owned()]).collect();
+    let expected = "+OK\r\n".repeat(10) + ":1\r\n$-1\r\n:300\r\n";
+    assert_eq!(String::from_utf8(client.send(pipeline.as_bytes())).unwrap(), expected);
+    assert_eq!(server.bucket().commits.load(Relaxed), 4, "three values fit");
+
+    // A command that is too large by itself is refused, and those around it are not.
+    let large = format!("mset a {0} b {0}\r\n", "x".repeat(501));
+    let replies = String::from_utf8(client.send(format!("{}{large}{}", set(1), set(2)).as_bytes())).unwrap();
+    let refusal = "-ERR the writes of one transaction have 1002 bytes and may have 1000; write less at once\r\n";
+    assert_eq!(replies, format!("+OK\r\n{refusal}+OK\r\n"));
+    client.check(&[("exists a b", ":0"), ("multi", "+OK"), ("incr n", "+QUEUED")]);
+    client.send((20..30).map(set).collect::<String>().as_bytes());
+    assert_eq!(client.ask("exec"), refusal.replace("1002", "1201").trim_end());
+    client.check(&[("exists n k20 k29", ":0"), ("set n 1", "+OK"), ("get n", "$1 1")]);
+}
+
+#[test]
+fn a_transaction_and_a_command_answer_a_bounded_number_of_bytes() {
+    let server = Server::new();
+    let mut client = server.client();
+    client.ask(&format!("setrange big {} x", (1 << 20) - 1));
+    client.check(&[("multi", "+OK"), ("incr n", "+QUEUED")]);
+    client.send("get big\r\n".repeat(64).as_bytes());
+    let refusal = "-ERR the replies of one transaction have more than 67108864 bytes; read less at once";
+    client.check(&[("exec", refusal), ("exists n", ":0"), ("multi", "+OK"), ("incr n", "+QUEUED")]);
+    client.send("get big\r\n".repeat(63).as_bytes());
+    assert!(client.send(b"exec\r\n").len() > 63 << 20);
+    let refusal = "-ERR the values have more than 67108864 bytes together; ask for fewer keys at once";
+    client.check(&[("get n", "$1 1"), (&format!("mget{}", " big".repeat(64)), refusal), ("strlen big", ":1048576")]);
+    assert!(client.send(format!("mget{}\r\n", " big".repeat(63)).as_bytes()).len() > 63 << 20);
+}
+
+#[test]
 fn queued_commands_take_effect_together() {
     let server = Server::new();
     let (mut client, mut other) = (server.client(), server.client());

@@ -80,11 +80,16 @@ impl RespSession {
         }
     }
 
+    /// Bytes of the commands that wait for EXEC.
+    pub(crate) fn queued_bytes(&self) -> usize {
+        self.queue.as_ref().map_or(0, |queue| queue.bytes)
+    }
+
     /// Tells CLIENT LIST about the queue.
     pub(super) fn show_queue(&self) {
         let mut about = self.client.about.lock();
         about.queued = self.queue.as_ref().map(|queue| queue.commands.len());
-        about.queued_bytes = self.queue.as_ref().map_or(0, |queue| queue.bytes);
+        about.queued_bytes = self.queued_bytes();
     }
 
     pub(super) async fn watch(&mut self, arguments: &[Bytes]) -> Outcome {
