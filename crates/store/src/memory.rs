@@ -97,8 +97,8 @@ impl StoreMemory {
 
     /// Takes memory for the buckets that a start finds. If there is too little, each gets the same part of what it asks for.
     pub(crate) fn at_start(&self, all: &[&BucketConfig]) -> Vec<BucketMemory> {
-        let left_bytes = self.left_bytes();
-        let asked_bytes = all.iter().map(|config| values_bytes(config)).fold(0, u64::saturating_add);
+        let left_bytes = u128::from(self.left_bytes());
+        let asked_bytes: u128 = all.iter().map(|config| u128::from(values_bytes(config))).sum();
         if asked_bytes > left_bytes {
             let (setting, budget_bytes) = (self.budget.setting(), self.budget.limit_bytes());
             tracing::warn!(
@@ -110,7 +110,7 @@ impl StoreMemory {
         }
         let part = |bytes: u64| match asked_bytes {
             asked if asked <= left_bytes => bytes,
-            asked => (u128::from(bytes) * u128::from(left_bytes) / u128::from(asked)) as u64,
+            asked => (u128::from(bytes) * left_bytes / asked) as u64,
         };
         let take = |config| self.values.take(part(values_bytes(config))).unwrap_or_else(|| self.values.empty_grant());
         all.iter().map(|config| self.of_bucket(take(config))).collect()
@@ -160,7 +160,7 @@ mod tests {
         };
         assert_eq!(bytes(&[100, 200]), [100, 200]);
         assert_eq!(bytes(&[100, 500, 0, 300]), [33, 166, 0, 100]);
-        assert_eq!(bytes(&[u64::MAX, u64::MAX]), [300, 300]);
+        assert_eq!(bytes(&[u64::MAX, u64::MAX]), [150, 150]);
         assert_eq!(bytes(&[]), [0; 0]);
     }
 }

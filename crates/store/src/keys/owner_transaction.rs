@@ -47,7 +47,7 @@ pub struct OwnerTransaction<'a, 's> {
     /// One for each key, the newest.
     writes: Vec<Write>,
     by_key: HashMap<Bytes, usize>,
-    /// Bytes of the writes.
+    /// Bytes of the writes, each with `WRITE_BYTES` for its record.
     written_bytes: usize,
     added: TotalsDelta,
     missing: Vec<(Bytes, u64)>,
