@@ -85,7 +85,7 @@ mod tests {
         let id = (TenantId::default(), "photos".to_owned());
         let (key, value) = encoded(&BucketChange { id: id.clone(), config: Some(BucketConfig::default()) });
         assert_eq!(key, b"default\0photos");
-        let expected = "\u{1}{\"kind\":\"durable\",\"partitions\":4,\"ack\":\"synced\",\"cache_bytes\":16777216,\"policy\":\"allkeys-lru\"}";
+        let expected = "\u{1}{\"kind\":\"durable\",\"partitions\":4,\"ack\":\"synced\",\"cache_bytes\":2097152,\"policy\":\"allkeys-lru\"}";
         assert_eq!(String::from_utf8(value.clone()).unwrap(), expected);
         let read = Buckets::decode(&key, Some(&value)).unwrap();
         assert_eq!((read.id, read.config), (id, Some(BucketConfig::default())));

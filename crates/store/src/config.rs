@@ -248,7 +248,7 @@ pub struct BucketConfig {
     /// Limits of what the bucket holds.
     #[serde(flatten)]
     pub quotas: Quotas,
-    /// Bytes of memory for values of a durable bucket that were read or written lately; 0 keeps none. Default 16 MiB.
+    /// Bytes of memory for values of a durable bucket that were read or written lately; 0 keeps none. Default 2 MiB.
     pub cache_bytes: u64,
     /// The keys of a cache bucket that make room for new ones. Default `allkeys-lru`.
     pub policy: EvictionPolicy,
@@ -326,7 +326,7 @@ impl Default for BucketConfig {
             ack: Ack::Synced,
             ttl_ms: None,
             quotas: Quotas::default(),
-            cache_bytes: 16 << 20,
+            cache_bytes: 2 << 20,
             policy: EvictionPolicy::default(),
             pages_proportions: None,
             rift_access: Vec::new(),
