@@ -97,8 +97,10 @@ fn a_bucket_that_does_not_fit_is_refused_and_not_made_and_a_deleted_one_makes_ro
     assert_eq!(process.get_json("/buckets").as_array().map(Vec::len), Some(1));
     let topics = process.get("/api/streams").text();
     assert!(!topics.contains("kv.more"), "{topics}");
+    assert_eq!(make(&process, "rest", &json!({"cache_bytes": 7 * MIB})).status, 201);
     assert_eq!(redis(&process, "SET a b"), "-OOM command not allowed when used memory > 'maxmemory'.");
     assert_eq!(process.get("/buckets/db0").status, 404);
+    assert_eq!(ask(process.applications, "DELETE", "/buckets/rest", &[], b"").status, 204);
     until_used(&process, set_aside + 40 * MIB);
 
     assert_eq!(make(&process, "more", &json!({"cache_bytes": MIB})).status, 201);
@@ -117,12 +119,12 @@ fn a_bucket_that_does_not_fit_is_refused_and_not_made_and_a_deleted_one_makes_ro
     assert_eq!(ask(process.applications, "DELETE", "/buckets/large", &[], b"").status, 204);
     until_used(&process, set_aside);
     assert_eq!(redis(&process, "SET a b"), "+OK");
-    until_used(&process, set_aside + 16 * MIB);
+    until_used(&process, set_aside + 2 * MIB);
     process.stop();
     let process = start(dir.path(), Some(budget));
     assert_eq!(process.get("/buckets/large").status, 404);
     assert_eq!(redis(&process, "STRLEN a"), ":1");
-    until_used(&process, set_aside + 16 * MIB);
+    until_used(&process, set_aside + 2 * MIB);
     process.stop();
 }
 
