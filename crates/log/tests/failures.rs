@@ -102,7 +102,7 @@ fn a_disk_that_gets_full_refuses_appends_and_takes_them_again_once_there_is_room
     let atomic = AtomicAppend { records: vec![entry], positions: Vec::new() };
     assert_full(log.append_atomic(&atomic, AckLevel::Memory, Done::ignore()));
     assert_full(log.create_topic(&name("more"), &TopicConfig::default()));
-    // What has been accepted is brought to the segments, and whoever makes room by deleting can.
+    // Accepted records reach the segments, and deletions that make room still work.
     log.flush().unwrap();
     log.delete_topic(&name("other")).unwrap();
     assert_full(log.check_writing());

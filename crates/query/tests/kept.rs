@@ -106,7 +106,7 @@ async fn a_returning_client_gets_the_results_after_its_last_one() {
             ids.push(id);
         }
         assert!(ids.is_sorted_by(|a, b| a < b), "{ids:?}");
-        // The connection is not known to be broken: whoever names what it has takes its place.
+        // The connection is not known to be broken: a client that names the rows that it has takes its place.
         let again =
             |fixture: &Fixture, after| fixture.engine.attach_after(&fixture.tenant, id, after).unwrap().unwrap();
         let mut second = again(&fixture, ids[3]);

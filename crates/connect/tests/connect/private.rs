@@ -496,7 +496,7 @@ async fn row_a_will_is_published_after_its_delay_unless_the_client_returns() {
         assert_eq!((message.text(), message.qos, message.retain), (("will/now", "gone"), 1, false));
         puback(&mut watcher, &message).await;
     }
-    // A delay of an hour within a session of two: whoever comes back has never been gone.
+    // A delay of an hour within a session of two: a client that comes back in time has never been gone.
     let hour = [0x18, 0, 0, 0x0E, 0x10];
     let kept = [0x11, 0, 0, 0x1C, 0x20];
     let late = Hello { will: will("will/late", &hour), properties: &kept, clean: false, ..hello(5, "l") };

@@ -216,7 +216,7 @@ impl Lives {
                 self.lose_power(loss);
             }
         }
-        // Of a disk without power nothing more is written; this ends the threads and answers whoever waits.
+        // A disk without power takes no further write; this ends the threads and answers waiting writers.
         drop(log.close());
     }
 

@@ -1,4 +1,4 @@
-//! What a certificate says: its names as text (RFC 4514), and the moment it ends.
+//! Fields of a certificate: subject and issuer as text (RFC 4514), and the end of its validity.
 //!
 //! Reads the few elements of DER that lead there. The signature and all rules are checked elsewhere, by webpki.
 

@@ -158,7 +158,7 @@ impl FailureReason {
     }
 }
 
-/// The reason of a failure, and a sentence for whoever runs the server.
+/// The reason of a failure, and a sentence for the operator.
 fn explain(error: &io::Error) -> (FailureReason, String) {
     let Some(cause) = error.get_ref().and_then(|cause| cause.downcast_ref::<rustls::Error>()) else {
         return (FailureReason::Closed, format!("the client closed the connection: {error}"));

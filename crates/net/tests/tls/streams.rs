@@ -1,4 +1,4 @@
-//! What passes over a connection with TLS.
+//! Bytes over a connection with TLS.
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::time::timeout;

@@ -1,4 +1,4 @@
-//! A tenant whose telemetry is not to be kept for nobody: whoever reads it from outside is a consumer, as long as he reads.
+//! A tenant whose telemetry is not to be kept for nobody: an outside reader is a consumer while it reads.
 
 use std::any::Any;
 use std::process::{Command, Stdio};

@@ -210,7 +210,7 @@ fn requests_beyond_the_memory_budget_are_503_and_memory_stays_near_it() {
     let mut idle = Vec::new();
     let refusal = loop {
         let mut socket = TcpStream::connect(process.applications).unwrap();
-        // Whoever is let in may say something; whoever is not is told why.
+        // A client that is let in is answered; one that is not is told the reason.
         socket.write_all(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n").unwrap();
         let mut line = [0; 12];
         socket.read_exact(&mut line).unwrap();

@@ -5,7 +5,7 @@ use crate::resp::{Command, Reply};
 /// Two servers that execute a command at other moments tell other times.
 const TOLERANCE_MS: u64 = 10_000;
 
-/// How the replies to a command are compared.
+/// The rule by which the replies to a command are compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Rule {
     /// Byte for byte.

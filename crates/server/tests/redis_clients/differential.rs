@@ -14,7 +14,7 @@ use crate::generate::{Generator, Step};
 use crate::resp::{Command, Connection, Reply, command, encode, shown};
 use crate::server::{Redis, Server};
 
-/// How many commands `make test` compares; `MILLSTREAM_REDIS_COMMANDS` sets another number.
+/// Number of commands that `make test` compares; `MILLSTREAM_REDIS_COMMANDS` sets another number.
 const COMMANDS: usize = 20_000;
 /// Each seed starts with empty servers; odd ones speak RESP3.
 const COMMANDS_A_SEED: usize = 10_000;
@@ -31,7 +31,7 @@ struct Difference {
     /// The commands up to the one with the difference.
     steps: Vec<Step>,
     replies: [String; 2],
-    /// Whether these commands show it again on empty servers, so that none of them can be left out.
+    /// `true` if these commands alone show the difference on empty servers, and all of them are needed.
     is_shortest: bool,
 }
 

@@ -5,7 +5,7 @@ use fastrand::Rng;
 
 use crate::resp::{Command, command};
 
-/// What both servers are told to do.
+/// One step of the sequence that both servers execute.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Step {
     /// A command on the connection that the replies are compared of.
@@ -45,7 +45,7 @@ impl Generator {
         self.random.usize(..count)
     }
 
-    /// What comes next, mostly one step.
+    /// The next steps: mostly one, more where they belong together.
     pub(crate) fn next(&mut self) -> Vec<Step> {
         if let Some(left) = self.queueing {
             self.queueing = left.checked_sub(1);

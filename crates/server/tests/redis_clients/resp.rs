@@ -40,7 +40,7 @@ pub(crate) fn shown(command: &Command) -> String {
 pub(crate) struct Reply {
     /// The first line, without its end: `+OK`, `:1`, `$5`, `*2`, `_`.
     pub(crate) head: Vec<u8>,
-    /// What follows the head of a string that has a length.
+    /// The bytes of a string that has a length.
     pub(crate) bulk: Option<Vec<u8>>,
     /// The elements of an array, set, map or push.
     pub(crate) elements: Vec<Reply>,

@@ -27,7 +27,7 @@ const RACE: &str = "race";
 /// Its tests measure times, so one file runs at a time.
 static RUNNING: Mutex<()> = Mutex::new(());
 
-/// What came of a test.
+/// The result of one test of the suite.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Outcome {
     Passed,
@@ -107,7 +107,7 @@ struct Skip {
     name: String,
 }
 
-/// What is left out of a file of the suite.
+/// The tests of one file of the suite that are left out.
 fn skips(file: &str) -> Vec<Skip> {
     let name = file.trim_start_matches("unit/").replace('/', "_");
     let list = std::fs::read_to_string(beside(&format!("skips/{name}.txt"))).unwrap_or_default();
@@ -141,7 +141,7 @@ fn alone(file: &str, address: &str, name: &str) -> Run {
     Run::of(file, address, &["--durable", "--only", name])
 }
 
-/// Whether the server knows a command.
+/// Returns `true` if the server knows a command.
 fn knows(address: &str, name: &str) -> bool {
     let reply = Connection::open(address).unwrap().ask(&command(&[name])).unwrap();
     !reply.head.starts_with(b"-ERR unknown command")

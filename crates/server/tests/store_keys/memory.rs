@@ -43,7 +43,7 @@ fn until_used(process: &Process, bytes: u64) {
     until("the memory to be taken or returned", || used(process) == bytes);
 }
 
-/// What is set aside at start.
+/// The bytes that the server sets aside at its start.
 fn set_aside() -> u64 {
     let dir = tempfile::tempdir().unwrap();
     let process = start(dir.path(), None);
@@ -171,7 +171,7 @@ fn writers_of_all_buckets_that_fit_stay_near_the_budget() {
     const VALUE_BYTES: usize = 256 << 10;
     const WRITES: usize = 48;
     const FREE_BYTES: u64 = 48 * MIB;
-    /// What is taken beside the budget: tables, checkpoints and what the allocator keeps.
+    /// Memory beside the budget: tables, checkpoints, and pages that the allocator keeps.
     const SLACK_BYTES: u64 = 96 * MIB;
     let dir = tempfile::tempdir().unwrap();
     let process = start(dir.path(), Some(set_aside() + FREE_BYTES));

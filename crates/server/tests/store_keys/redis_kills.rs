@@ -24,7 +24,7 @@ const ALONE: u64 = 5;
 /// A value that is longer than most, so that segments are written.
 const FILL: usize = 700;
 
-/// What a client knows of its writes. Each write has a number, greater than all before it.
+/// The writes of a client and their replies. Each write has a number, greater than all before it.
 #[derive(Debug, Clone)]
 struct Known {
     sent: u64,

@@ -331,12 +331,12 @@ impl CommandUnit {
         self.calls.len() - self.done
     }
 
-    /// Whether the unit must be submitted once more before its replies count. It is told once.
+    /// Returns `true`, once, if the unit must be submitted again before its replies count.
     pub(crate) fn take_must_run_again(&mut self) -> bool {
         std::mem::take(&mut self.must_run_again)
     }
 
-    /// Whether the unit knows why a limit has refused its last run.
+    /// Returns `true` if the unit knows the reason for which a limit has refused its last run.
     pub(crate) fn knows_its_refusal(&self) -> bool {
         self.must_run_again || self.rejection.is_some()
     }

@@ -37,12 +37,12 @@ struct Lives<'a> {
     wall: Arc<Wall>,
     oracle: Mutex<Oracle>,
     seen: &'a mut Seen,
-    /// What the last crash has left.
+    /// The ack level of the writes that the last crash has left.
     level: AckLevel,
     medium: Medium,
 }
 
-/// What the disk does with a sync.
+/// The way in which the disk treats a sync.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Medium {
     Honest,

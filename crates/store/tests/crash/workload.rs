@@ -220,7 +220,7 @@ impl Client<'_> {
         true
     }
 
-    /// What was answered is read at once.
+    /// Checks that a read returns the write that was just answered.
     fn check_read(&self, key: &[u8], version: u64, expected: (Vec<u8>, Option<i64>)) {
         match self.runtime.block_on(self.bucket.read(key)) {
             Ok(Some(found)) => {
