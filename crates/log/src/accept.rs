@@ -58,16 +58,15 @@ impl PartitionLog {
         if records_bytes <= batch_max_bytes {
             accept.builder.push_all(records);
         } else {
-            self.push_divided(&mut accept, &topic, records);
+            self.push_divided(&mut accept, &topic, records, self.shared.next_order());
         }
         self.accepted(accept, &topic, first, size_bytes, level, done);
         Ok(())
     }
 
-    /// Appends records that need several batches. The batches share one order, hence one journal frame, so a crash
+    /// Appends records in as many batches as they need. The batches share one order, hence one journal frame, so a crash
     /// keeps the whole append or none of it.
-    fn push_divided(&self, accept: &mut Accept, topic: &Topic, records: &[Record<'_>]) {
-        let order = self.shared.next_order();
+    fn push_divided(&self, accept: &mut Accept, topic: &Topic, records: &[Record<'_>], order: u64) {
         let batch_max_bytes = self.batch_max_bytes(topic);
         for record in records {
             if accept.builder.size_bytes() + record_bytes(record) > batch_max_bytes && !accept.builder.is_empty() {
@@ -277,13 +276,12 @@ impl PartitionLog {
         }
     }
 
-    /// Appends one partition's share of an atomic append as a batch of its own, at the order of the append. The
-    /// caller has sealed the open batch.
+    /// Appends one partition's share of an atomic append in batches of its own, at the order of the append. The caller has
+    /// sealed the open batch.
     pub(crate) fn accept_part(&self, accept: &mut Accept, records: &[Record<'_>], order: u64) {
         let topic = self.topic.current();
-        records.iter().for_each(|record| accept.builder.push(record));
+        self.push_divided(accept, &topic, records, order);
         accept.next += records.len() as u64;
-        self.seal_as(accept, &topic, order);
         self.set_tail(accept.next);
         self.shared.counters.appended(records.len() as u64);
         match topic.config.storage {

@@ -14,7 +14,8 @@ use millstream_log::conformance::read_one::read_each;
 use millstream_log::conformance::{ReadRecord, append_and_wait, read_all};
 use millstream_log::sim::{Rng, SimFiles};
 use millstream_log::{
-    AckLevel, CachedRead, Cleanup, Embedded, Error, Log, LogConfig, Partition, SystemFiles, TopicConfig, UpTo,
+    AckLevel, AtomicAppend, CachedRead, Cleanup, Embedded, Error, Log, LogConfig, Partition, SystemFiles, TopicConfig,
+    UpTo, reply,
 };
 use millstream_types::{Compression, Offset, Record};
 use proptest::prelude::*;
@@ -179,8 +180,12 @@ fn the_batches_of_a_compacted_topic_are_small() {
         let records: Vec<_> =
             keys.iter().map(|key| Record { key: Some(key), value: Some(&value), ..Record::default() }).collect();
         append_and_wait(&*partition, &records, AckLevel::Written).unwrap();
+        let append = AtomicAppend { records: vec![(partition.id().clone(), records)], positions: Vec::new() };
+        let (done, answer) = reply();
+        log.append_atomic(&append, AckLevel::Written, done).unwrap();
+        assert_eq!(answer.wait().unwrap()[0].last, Offset(199));
         let batches = partition.read(Offset(0), 1 << 20, UpTo::Tail).unwrap();
-        assert_eq!(batches.last().unwrap().next_offset(), Offset(100));
+        assert_eq!(batches.last().unwrap().next_offset(), Offset(200));
         batches.iter().map(|batch| batch.size_bytes()).max().unwrap()
     };
     assert!(longest(Cleanup::Delete) > 64 << 10);
