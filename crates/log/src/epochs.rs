@@ -29,20 +29,24 @@ impl Epochs {
         &self.0
     }
 
-    /// Begins `epoch` at `start`; the previous one ended at `end`. Drops obsolete entries: those below
-    /// `first`, and those without offsets.
+    /// Begins `epoch` at `start`; the previous one ended at `end`. Drops entries that tell nothing: those whose next
+    /// epoch began at `first` or below, as a position there is refused anyhow, and those without offsets that begin
+    /// at the end of another.
     pub(crate) fn begin(&mut self, epoch: Epoch, start: u64, end: u64, first: u64) {
         if let Some(last) = self.0.last_mut() {
             assert!(last.epoch < epoch && last.start <= end && end <= start, "epochs and their offsets ascend");
             last.end = end;
         }
-        let mut before = None;
-        self.0.retain(|entry| {
-            let tells = entry.end > first && (entry.end > entry.start || before != Some(entry.start));
-            before = Some(entry.end);
-            tells
-        });
-        self.0.push(EpochEntry { epoch, start, end: start });
+        let next_starts = self.0.iter().skip(1).map(|next| next.start).chain([start]).collect::<Vec<_>>();
+        let mut kept: Vec<EpochEntry> = Vec::with_capacity(self.0.len() + 1);
+        for (entry, next_start) in self.0.drain(..).zip(next_starts) {
+            let is_told_before = entry.end == entry.start && kept.last().is_some_and(|last| last.end == entry.start);
+            if next_start > first && !is_told_before {
+                kept.push(entry);
+            }
+        }
+        kept.push(EpochEntry { epoch, start, end: start });
+        self.0 = kept;
     }
 
     pub(crate) fn start(&self) -> u64 {
@@ -100,5 +104,22 @@ mod tests {
         }
         epochs.begin(Epoch(5), 130, 130, 120);
         assert_eq!(epochs.entries().iter().map(|entry| entry.epoch.0).collect::<Vec<_>>(), [4, 5]);
+    }
+
+    #[test]
+    fn an_epoch_that_lost_all_or_is_trimmed_up_to_its_loss_is_known() {
+        for kept in [0, 10] {
+            let mut epochs = Epochs::default();
+            epochs.begin(Epoch(1), 0, 0, 0);
+            epochs.begin(Epoch(2), 100, kept, kept);
+            epochs.begin(Epoch(3), 120, 120, kept);
+            for (epoch, end) in [(1, kept), (2, 120), (3, 130)] {
+                assert_eq!(epochs.end_of(Epoch(epoch), 130), Some(end), "epoch {epoch}, {kept} left of the first");
+            }
+            assert_eq!(epochs.behind_gap(kept), 100);
+            epochs.begin(Epoch(4), 130, 130, 100);
+            assert_eq!(epochs.end_of(Epoch(1), 140), Some(100), "what is below the first offset is refused before");
+            assert_eq!(epochs.entries()[0].epoch, Epoch(2));
+        }
     }
 }

@@ -260,12 +260,12 @@ fn a_directory_has_one_owner_at_a_time() {
     open(&files, &clock).unwrap().close().unwrap();
 }
 
-/// A log whose partition 0 of "t" holds three synced records and had a fourth that the power has taken.
-fn after_a_loss() -> (SimFiles, Arc<Embedded>, Position) {
+/// A log whose partition 0 of "t" holds the synced records `kept` and had one more that the power has taken.
+fn after_a_loss(kept: &[&str]) -> (SimFiles, Arc<Embedded>, Position) {
     let (files, clock) = (new_disk(), clock());
     let log = open(&files, &clock).unwrap();
     let partition = &create(&log, "t", &TopicConfig::default())[0];
-    for value in ["a", "b", "c"] {
+    for value in kept {
         append(&**partition, value.as_bytes(), AckLevel::Synced).unwrap();
     }
     files.crash_after(1);
@@ -279,7 +279,7 @@ fn after_a_loss() -> (SimFiles, Arc<Embedded>, Position) {
 
 #[test]
 fn a_lost_offset_is_not_given_again_and_a_reader_passes_the_gap() {
-    let (_files, log, seen) = after_a_loss();
+    let (_files, log, seen) = after_a_loss(&["a", "b", "c"]);
     let partition = &partitions(&log, "t")[0];
     let appended = append(&**partition, b"d", AckLevel::Synced).unwrap();
     assert!(appended.first >= seen.offset && appended.epoch > seen.epoch);
@@ -293,15 +293,27 @@ fn a_lost_offset_is_not_given_again_and_a_reader_passes_the_gap() {
 
 #[test]
 fn a_reader_that_has_seen_a_lost_record_is_told_where_to_go_on() {
-    let (_files, log, seen) = after_a_loss();
-    let partition = &partitions(&log, "t")[0];
-    match partition.resume(seen) {
-        Err(Error::PositionLost { position, restart, .. }) => assert_eq!((position, restart), (seen, Offset(3))),
-        other => panic!("not refused as lost: {other:?}"),
+    let check = |log: &Embedded, seen, end| {
+        let partition = &partitions(log, "t")[0];
+        match partition.resume(seen) {
+            Err(Error::PositionLost { position, restart, .. }) => assert_eq!((position, restart), (seen, end)),
+            other => panic!("behind {end} the position {seen:?} is not refused as lost: {other:?}"),
+        }
+        assert_eq!(partition.resume(Position { offset: end, ..seen }).unwrap(), end, "behind what is left");
+    };
+    for kept in [&["a", "b", "c"][..], &[]] {
+        let end = Offset(kept.len() as u64);
+        let (files, log, seen) = after_a_loss(kept);
+        check(&log, seen, end);
+        // Nor is it forgotten that what was kept is trimmed, nor by the next start.
+        partitions(&log, "t")[0].trim(end).unwrap();
+        check(&log, seen, end);
+        log.close().unwrap();
+        drop(log);
+        let log = open(&files, &clock()).unwrap();
+        check(&log, seen, end);
+        log.close().unwrap();
     }
-    let behind_what_is_left = Position { offset: Offset(3), ..seen };
-    assert_eq!(partition.resume(behind_what_is_left).unwrap(), Offset(3));
-    log.close().unwrap();
 }
 
 #[test]
