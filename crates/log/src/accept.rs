@@ -23,9 +23,9 @@ const URGENT_BYTES: usize = 256 << 10;
 /// A memory topic's ring holds at least this many batches, so making room drops only a part of it.
 const RING_BATCHES_MIN: usize = 8;
 const BATCH_MIN_BYTES: usize = 1 << 10;
-/// Largest batch of a compacted topic unless a single record is larger. Its records are read one by one, each with all of
-/// its batch.
-const COMPACTED_BATCH_BYTES: usize = 16 << 10;
+/// Largest batch of a topic with [`crate::TopicConfig::compaction_live_percent`] unless a single record is larger. Its
+/// records are read one by one, each with all of its batch.
+const SINGLE_READS_BATCH_BYTES: usize = 4 << 10;
 
 /// An earlier copy of a batch that a producer sends again. If the offsets of that copy are forgotten,
 /// `appended` is a later batch.
@@ -389,9 +389,9 @@ impl PartitionLog {
     }
 
     fn batch_max_bytes(&self, topic: &Topic) -> usize {
-        let batch_max_bytes = match topic.config.cleanup.compacts() {
-            true => self.shared.config.batch_max_bytes.min(COMPACTED_BATCH_BYTES),
-            false => self.shared.config.batch_max_bytes,
+        let batch_max_bytes = match topic.config.compaction_live_percent {
+            Some(_) => self.shared.config.batch_max_bytes.min(SINGLE_READS_BATCH_BYTES),
+            None => self.shared.config.batch_max_bytes,
         };
         match topic.config.storage {
             Storage::Disk => batch_max_bytes,

@@ -106,7 +106,8 @@ pub struct TopicConfig {
     pub compaction_lag_max: Option<Duration>,
     /// Share of live bytes, in percent, below which compaction rewrites a segment. Superseded records of other segments
     /// stay, and each tombstone stays until no older segment can hold a record of its key. For keys with values of
-    /// very different sizes or lifetimes. `None` rewrites every segment that loses a record. Default none.
+    /// very different sizes or lifetimes, read one by one: the log divides what is appended into batches of 4 KiB.
+    /// `None` rewrites every segment that loses a record. Default none.
     pub compaction_live_percent: Option<u8>,
     /// `true` gives records the time of their append instead of the producer's. Default false.
     pub append_time: bool,

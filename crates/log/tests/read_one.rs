@@ -168,13 +168,15 @@ fn a_read_without_the_disk_reads_a_batch_of_a_block_that_was_met_and_nothing_els
 }
 
 #[test]
-fn the_batches_of_a_compacted_topic_are_small() {
+fn the_batches_of_a_topic_whose_records_are_read_one_by_one_are_small() {
     let (files, clock) = (new_disk(), clock());
     let config = LogConfig { dir: PathBuf::from("/data/log"), ..LogConfig::default() };
     let log = Embedded::open(config, Arc::new(files), clock.clone(), clock).unwrap();
-    let longest = |cleanup| {
-        let topic = TopicConfig { partitions: 1, cleanup, ..TopicConfig::default() };
-        let partition = create(&log, &format!("t-{cleanup:?}").to_lowercase(), &topic).swap_remove(0);
+    let longest = |compaction_live_percent: Option<u8>| {
+        let cleanup = Cleanup::Compact;
+        let topic = TopicConfig { partitions: 1, cleanup, compaction_live_percent, ..TopicConfig::default() };
+        let name = format!("t-{}", compaction_live_percent.unwrap_or_default());
+        let partition = create(&log, &name, &topic).swap_remove(0);
         let keys: Vec<_> = (0..100_u32).map(u32::to_be_bytes).collect();
         let value = [b'x'; 1_000];
         let records: Vec<_> =
@@ -188,8 +190,8 @@ fn the_batches_of_a_compacted_topic_are_small() {
         assert_eq!(batches.last().unwrap().next_offset(), Offset(200));
         batches.iter().map(|batch| batch.size_bytes()).max().unwrap()
     };
-    assert!(longest(Cleanup::Delete) > 64 << 10);
-    assert!(longest(Cleanup::Compact) <= 16 << 10);
+    assert!(longest(None) > 64 << 10);
+    assert!(longest(Some(50)) <= 4 << 10);
     log.close().unwrap();
 }
 

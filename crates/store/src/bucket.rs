@@ -99,7 +99,10 @@ pub enum Look {
     /// The key is there, and its value was in memory.
     Found(FoundValue),
     /// The value must be read by [`Bucket::read`].
-    OnDisk,
+    OnDisk {
+        /// The version that the key has now.
+        version: u64,
+    },
 }
 
 impl Bucket {
@@ -412,7 +415,7 @@ impl Bucket {
                 self.counts.missing.fetch_add(1, Ordering::Relaxed);
             }
             // The read that follows is counted.
-            Ok(Look::OnDisk) => {}
+            Ok(Look::OnDisk { .. }) => {}
             Err(_) => self.counts.read_memory.failed(),
         }
         looked
@@ -420,20 +423,22 @@ impl Bucket {
 
     fn look_uncounted(&self, key: &[u8]) -> Result<Look, Error> {
         let partition = self.partition_of(key);
+        let mut version = 0;
         for _ in 0..LOOKUPS_MAX {
             let Some(Place { offset, .. }) = self.place(key) else { return Ok(Look::Missing) };
-            if let Some(stored) = self.keys.cache.get(partition, offset, key) {
-                return Ok(Look::Found(FoundValue { stored, version: offset }));
+            version = offset;
+            if let Some(stored) = self.keys.cache.get(partition, version, key) {
+                return Ok(Look::Found(FoundValue { stored, version }));
             }
             let log = &self.partitions[partition.0 as usize];
-            if !log.reads_from_memory(Offset(offset)) {
-                return Ok(Look::OnDisk);
+            if !log.reads_from_memory(Offset(version)) {
+                break;
             }
-            if let Some(stored) = read_record(&**log, offset, key)? {
-                return Ok(Look::Found(FoundValue { stored, version: offset }));
+            if let Some(stored) = read_record(&**log, version, key)? {
+                return Ok(Look::Found(FoundValue { stored, version }));
             }
         }
-        Ok(Look::OnDisk)
+        Ok(Look::OnDisk { version })
     }
 
     /// Reads the value of `key`; `None` if there is none, or if it has expired.
@@ -443,16 +448,15 @@ impl Bucket {
     pub async fn read(&self, key: &[u8]) -> Result<Option<FoundValue>, Error> {
         let partition = self.partition_of(key);
         for _ in 0..LOOKUPS_MAX {
-            match self.look(key)? {
+            let version = match self.look(key)? {
                 Look::Missing => return Ok(None),
                 Look::Found(found) => return Ok(Some(found)),
-                Look::OnDisk => {}
+                Look::OnDisk { version } => version,
+            };
+            if let Some(stored) = self.read_at(partition, version, key).await? {
+                return Ok(Some(FoundValue { stored, version }));
             }
-            let Some(Place { offset, .. }) = self.place(key) else { return Ok(None) };
-            if let Some(stored) = self.read_at(partition, offset, key).await? {
-                return Ok(Some(FoundValue { stored, version: offset }));
-            }
-            self.wait_for_newer(partition, offset, || self.place(key)).await?;
+            self.wait_for_newer(partition, version, || self.place(key)).await?;
         }
         Err(Error::ReadsWaiting { waiting: LOOKUPS_MAX })
     }
@@ -466,7 +470,7 @@ impl Bucket {
         key: &[u8],
     ) -> Result<Option<StoredValue>, Error> {
         let (log, read) =
-            (&self.partitions[partition.0 as usize], DiskRead { partition, offset, begun: Instant::now() });
+            (&self.partitions[partition.0 as usize], DiskRead { partition, offset, begun: BucketCounts::sample() });
         if let Some(stored) = read.cached(&**log, key, &self.keys.cache, &self.counts)? {
             return Ok(stored);
         }

@@ -1,7 +1,7 @@
 //! Counters of the store, for statistics and metrics.
 //!
-//! Counting is a few relaxed additions. Reads from memory are only sampled: one of [`SAMPLED_ONE_IN`] is timed and
-//! counts for all of these, so their times, sizes and hottest keys are estimates, while their number is exact.
+//! Counting is a few relaxed additions. Reads are only sampled: one of [`SAMPLED_ONE_IN`] is timed and counts for all of
+//! these, so their times, sizes and hottest keys are estimates, while their number is exact.
 
 mod commands;
 mod operations;
@@ -15,7 +15,7 @@ pub use self::commands::{CommandCounts, CommandFigures, DoorCounters};
 pub(crate) use self::operations::{Grid, OperationCounts, SIZE_BOUNDS, TIME_BOUNDS_US};
 pub(crate) use self::top_keys::TopKeys;
 
-/// Reads from memory for each one that is timed.
+/// Reads for each one that is timed.
 pub(crate) const SAMPLED_ONE_IN: u64 = 16;
 
 /// The counters of one bucket.
@@ -57,16 +57,19 @@ impl BucketCounts {
 
     /// Counts a read that memory answered.
     pub(crate) fn found_in_memory(&self, key: &[u8], bytes: u64, begun: Option<Instant>) {
-        self.read_memory.successes.fetch_add(1, Ordering::Relaxed);
-        if let Some(begun) = begun {
-            self.read_memory.measured(begun.elapsed(), bytes, SAMPLED_ONE_IN);
-            self.top_keys.used(key, bytes, SAMPLED_ONE_IN);
-        }
+        self.found(&self.read_memory, key, bytes, begun);
     }
 
     /// Counts a read from the disk.
-    pub(crate) fn read_from_disk(&self, key: &[u8], bytes: u64, begun: Instant) {
-        self.read_disk.succeeded(begun.elapsed(), bytes);
-        self.top_keys.used(key, bytes, 1);
+    pub(crate) fn read_from_disk(&self, key: &[u8], bytes: u64, begun: Option<Instant>) {
+        self.found(&self.read_disk, key, bytes, begun);
+    }
+
+    fn found(&self, reads: &OperationCounts, key: &[u8], bytes: u64, begun: Option<Instant>) {
+        reads.successes.fetch_add(1, Ordering::Relaxed);
+        if let Some(begun) = begun {
+            reads.measured(begun.elapsed(), bytes, SAMPLED_ONE_IN);
+            self.top_keys.used(key, bytes, SAMPLED_ONE_IN);
+        }
     }
 }

@@ -67,7 +67,7 @@ impl StoreEngine {
         let mut numbers = Vec::new();
         for number in 0..count {
             match self.bucket.look(key(number).as_bytes())? {
-                Look::OnDisk => numbers.push(number),
+                Look::OnDisk { .. } => numbers.push(number),
                 Look::Found(_) => {}
                 Look::Missing => anyhow::bail!("key {} is not there after the restart", key(number)),
             }

@@ -15,7 +15,7 @@ use crate::record::{StoredValue, is_own};
 pub(super) struct DiskRead {
     pub(super) partition: PartitionId,
     pub(super) offset: u64,
-    pub(super) begun: Instant,
+    pub(super) begun: Option<Instant>,
 }
 
 impl DiskRead {

@@ -61,8 +61,7 @@ impl Bucket {
 
     fn loaded_or_look(&self, loaded: &[Loaded], key: &[u8]) -> Result<Look, Error> {
         let looked = self.look(key)?;
-        if looked == Look::OnDisk
-            && let Some(version) = self.version(key)
+        if let Look::OnDisk { version } = looked
             && let Some(known) = loaded.iter().find(|known| known.key == key && known.offset == version)
         {
             return Ok(Look::Found(crate::FoundValue { stored: known.stored.clone(), version }));
@@ -88,7 +87,7 @@ impl Transaction for Snapshot<'_> {
                 StoredValue { large: Some(length), .. } => Err(WriteRefusal::InParts { length }.into()),
                 StoredValue { value, .. } => Ok(Some(value)),
             },
-            Ok(Look::OnDisk) => {
+            Ok(Look::OnDisk { .. }) => {
                 self.missing.push(Bytes::copy_from_slice(key));
                 Err(Interrupted::NotLoaded)
             }

@@ -3,13 +3,13 @@
 //! When there is no room for a new key, the key with the least traffic leaves, and the new one inherits its counts. So
 //! eviction never makes a key's figures too low, and a key with much traffic is always among them.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use bytes::Bytes;
 use parking_lot::Mutex;
 
-/// Bytes of a counter beside its key.
-const COUNTER_BYTES: usize = 96;
+/// Bytes of a counter beside its key, which is held once: in the map, with its place in the order.
+const COUNTER_BYTES: usize = 160;
 
 /// A key with its traffic.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,7 +21,7 @@ pub(crate) struct HotKey {
     pub(crate) frequency: u64,
 }
 
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 struct Traffic {
     bytes: u64,
     frequency: u64,
@@ -30,6 +30,8 @@ struct Traffic {
 #[derive(Debug, Default)]
 struct Period {
     keys: HashMap<Bytes, Traffic, foldhash::fast::RandomState>,
+    /// The same, the least traffic first.
+    by_traffic: BTreeSet<(Traffic, Bytes)>,
     held_bytes: usize,
 }
 
@@ -39,22 +41,32 @@ impl Period {
         if cost > max_bytes {
             return;
         }
-        let mut inherited = Traffic::default();
-        if !self.keys.contains_key(key) {
-            while self.held_bytes + cost > max_bytes {
-                let least = self.keys.iter().min_by_key(|(_, traffic)| (traffic.bytes, traffic.frequency));
-                let Some((least, traffic)) = least.map(|(key, traffic)| (key.clone(), *traffic)) else { break };
-                self.keys.remove(&least);
-                self.held_bytes -= COUNTER_BYTES + least.len();
-                inherited = traffic;
+        let mut counted = match self.keys.get_key_value(key) {
+            Some((key, traffic)) => {
+                let before = (*traffic, key.clone());
+                self.by_traffic.remove(&before);
+                before
             }
-            self.held_bytes += cost;
-            self.keys.insert(Bytes::copy_from_slice(key), inherited);
+            None => (self.make_room(cost, max_bytes), Bytes::copy_from_slice(key)),
+        };
+        counted.0.bytes += bytes * weight;
+        counted.0.frequency += weight;
+        self.keys.insert(counted.1.clone(), counted.0);
+        self.by_traffic.insert(counted);
+    }
+
+    /// Takes `cost` bytes for a new key and returns the traffic that it inherits.
+    fn make_room(&mut self, cost: usize, max_bytes: usize) -> Traffic {
+        let mut inherited = Traffic::default();
+        while self.held_bytes + cost > max_bytes
+            && let Some((traffic, least)) = self.by_traffic.pop_first()
+        {
+            self.keys.remove(&least);
+            self.held_bytes -= COUNTER_BYTES + least.len();
+            inherited = traffic;
         }
-        if let Some(traffic) = self.keys.get_mut(key) {
-            traffic.bytes += bytes * weight;
-            traffic.frequency += weight;
-        }
+        self.held_bytes += cost;
+        inherited
     }
 }
 

@@ -64,7 +64,7 @@ fn start(store: &Arc<Store>, request: &Request<'_>) -> Result<Answer, Problem> {
     let (is_large, found) = match bucket.look(&key).map_err(|error| problem(&error))? {
         Look::Missing => return Err(no_such_key(&key)),
         Look::Found(found) => (found.stored.large.is_some(), Some(found)),
-        Look::OnDisk => (bucket.is_large(&key), None),
+        Look::OnDisk { .. } => (bucket.is_large(&key), None),
     };
     match (is_large, found) {
         (false, Some(found)) => Ok(Answer::Ready(answer_small(found, &asked, bucket.now_ms()))),

@@ -108,7 +108,7 @@ fn found(
     match target.bucket.look(&target.key).map_err(|error| problem(&error))? {
         Look::Missing => Err(target.no_such_key()),
         Look::Found(found) => answer(&target, whole(found)?).map(Answer::Ready),
-        Look::OnDisk => Ok(Answer::later(async move {
+        Look::OnDisk { .. } => Ok(Answer::later(async move {
             let read = target.bucket.read(&target.key).await.map_err(|error| problem(&error));
             let found = read.and_then(|read| read.ok_or_else(|| target.no_such_key())).and_then(whole);
             found.and_then(|found| answer(&target, found)).unwrap_or_else(IntoResponse::into_response)
