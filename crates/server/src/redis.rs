@@ -1,13 +1,14 @@
 //! The listener for clients of the store that speak the Redis protocol.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use bytes::Bytes;
 use millstream_http::{ApiTokens, Metrics};
 use millstream_net::{ConnectionLimits, Endpoints, Serving};
-use millstream_store::resp::{CONNECTION_BYTES, EventClass, KeyEvent, Listener, ListenerConfig};
-use millstream_store::{Logins, RedisHost, Store, database_of};
-use millstream_types::{LoginThrottle, MemoryBudget, Principal};
+use millstream_store::resp::{self, CONNECTION_BYTES, EventClass, KeyEvent, Listener, ListenerConfig};
+use millstream_store::{KeyLoss, KeyLossListener, Logins, RedisHost, Store, database_of};
+use millstream_types::{LoginThrottle, MemoryBudget, Principal, TenantId};
 
 use crate::config::Config;
 
@@ -38,14 +39,34 @@ pub(crate) fn listen(
     let listener = Listener::bind(endpoints, host.clone(), of_listener)?;
     host.listens_on(listener.address().port());
     let clients = Arc::downgrade(listener.shared());
-    store.on_expiry(move |tenant, bucket, keys| {
-        let (Some(clients), Some(database)) = (clients.upgrade(), database_of(bucket)) else { return };
-        for key in keys {
-            let event = KeyEvent { class: EventClass::Expired, name: "expired", key: key.clone() };
-            clients.notify(tenant.as_str(), database, &event);
-        }
-    });
+    store.on_key_loss(KeyEvents(clients));
     Ok(listener.serve(limits, metrics))
+}
+
+/// Keyspace events of keys that buckets remove by themselves.
+struct KeyEvents(Weak<resp::Shared>);
+
+impl KeyEvents {
+    fn event(loss: KeyLoss) -> (EventClass, &'static str) {
+        match loss {
+            KeyLoss::Expired => (EventClass::Expired, "expired"),
+            KeyLoss::Evicted => (EventClass::Evicted, "evicted"),
+        }
+    }
+}
+
+impl KeyLossListener for KeyEvents {
+    fn wants(&self, loss: KeyLoss) -> bool {
+        self.0.upgrade().is_some_and(|clients| clients.publishes(Self::event(loss).0))
+    }
+
+    fn lost(&self, tenant: &TenantId, bucket: &str, loss: KeyLoss, keys: &[Bytes]) {
+        let (Some(clients), Some(database)) = (self.0.upgrade(), database_of(bucket)) else { return };
+        let (class, name) = Self::event(loss);
+        for key in keys {
+            clients.notify(tenant.as_str(), database, &KeyEvent { class, name, key: key.clone() });
+        }
+    }
 }
 
 /// API tokens as names and passwords. A client that gives a password only is called `default`: the token is enough.

@@ -17,7 +17,9 @@ mod expiry;
 mod index;
 mod item;
 mod listing;
+mod loss;
 mod pages;
+mod settings;
 mod shard;
 mod stats;
 #[cfg(test)]
@@ -28,7 +30,7 @@ mod transaction;
 use std::fmt;
 use std::hash::BuildHasher;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 
 use bytes::Bytes;
 use foldhash::quality::RandomState;
@@ -37,13 +39,15 @@ use parking_lot::{Mutex, MutexGuard};
 
 pub use config::{CacheConfig, EvictionPolicy, InvalidCacheConfig, UnknownPolicy};
 pub(crate) use config::{DEFAULT_BYTES, MIN_BYTES};
+pub(crate) use listing::CachedKey;
+pub use loss::{KeyLoss, LossListener};
 pub use stats::{Keyspace, PageStats, ShardStats};
 pub use transaction::CacheTransaction;
 
 use crate::{Transaction, Value, WriteRefusal};
 use eviction::Eviction;
 use item::CachedItem;
-use pages::Pages;
+use loss::Losses;
 use shard::CacheShard;
 use time::{Clock, Tick, TransactionTime};
 use transaction::Locked;
@@ -82,10 +86,12 @@ pub struct Cache {
     shards: Box<[Apart<Mutex<CacheShard>>]>,
     hash: RandomState,
     clock: Clock,
-    eviction: Eviction,
-    max_bytes: u64,
+    /// The policy, by its place in [`EvictionPolicy::ALL`]. Each shard has it, too, with what it needs.
+    policy: AtomicU8,
+    max_bytes: AtomicU64,
     key_max_bytes: usize,
-    value_max_bytes: u64,
+    value_max_bytes: AtomicU64,
+    losses: Losses,
     /// The shard where the next sweep begins.
     next_swept: AtomicUsize,
     /// The held bytes of all shards.
@@ -102,18 +108,16 @@ impl Cache {
     pub fn new(config: &CacheConfig, clock: Arc<dyn WallClock>) -> Result<Self, InvalidCacheConfig> {
         config.validate()?;
         let shards = config.shards();
-        let pages = || match config.policy {
-            EvictionPolicy::Slru => Some(Pages::new(&config.pages_proportions, config.max_bytes / shards as u64)),
-            _ => None,
-        };
+        let shard = || CacheShard::new(Eviction::new(config), config.pages(shards));
         Ok(Self {
-            shards: (0..shards).map(|_| Apart(Mutex::new(CacheShard::new(pages())))).collect(),
+            shards: (0..shards).map(|_| Apart(Mutex::new(shard()))).collect(),
             hash: RandomState::default(),
             clock: Clock::new(clock),
-            eviction: Eviction::new(config),
-            max_bytes: config.max_bytes,
+            policy: AtomicU8::new(config.policy as u8),
+            max_bytes: AtomicU64::new(config.max_bytes),
             key_max_bytes: config.key_max_bytes,
-            value_max_bytes: config.value_max_bytes.min(config.max_bytes / 2),
+            value_max_bytes: AtomicU64::new(config.value_max_bytes.min(config.max_bytes / 2)),
+            losses: Losses::default(),
             next_swept: AtomicUsize::new(0),
             total_bytes: Apart(AtomicU64::new(0)),
             versions: Apart(AtomicU64::new(1)),
@@ -124,7 +128,12 @@ impl Cache {
     pub fn get(&self, key: &[u8]) -> Option<Value> {
         let (number, tag) = self.place(key);
         let moment = self.clock.moment();
-        self.get_in(&mut self.shards[number].lock(), tag, key, &moment)
+        let mut shard = self.shards[number].lock();
+        let value = self.get_in(&mut shard, tag, key, &moment);
+        let lost = shard.take_lost();
+        drop(shard);
+        self.tell(lost);
+        value
     }
 
     /// Runs `f` over `keys`. It reads and writes them, and no others, as if nobody else did meanwhile. If a write is
@@ -184,7 +193,9 @@ impl Cache {
                 let mut shard = self.shards[number].lock();
                 items.extend(std::iter::from_fn(|| shard.remove_expired(&moment)).take(at_once));
                 shard.settle(&self.total_bytes);
+                let lost = shard.take_lost();
                 drop(shard);
+                self.tell(lost);
                 let removed = items.drain(..).count();
                 swept += removed;
                 if swept == max_keys {
@@ -230,13 +241,15 @@ impl Cache {
     }
 
     /// The budget of [`held_bytes`](Self::held_bytes), as the configuration set it.
+    #[inline]
     pub fn max_bytes(&self) -> u64 {
-        self.max_bytes
+        self.max_bytes.load(Ordering::Relaxed)
     }
 
     /// The policy by which keys are evicted.
+    #[inline]
     pub fn policy(&self) -> EvictionPolicy {
-        self.eviction.policy
+        EvictionPolicy::ALL[usize::from(self.policy.load(Ordering::Relaxed))]
     }
 
     /// The statistics of each shard.
@@ -263,22 +276,22 @@ impl Cache {
     /// Milliseconds since `key` was last used, to the interval of the sweep; `None` if there is no such key, or if the
     /// [policy counts accesses](EvictionPolicy::counts_accesses). Does not count as a use.
     pub fn idle_ms(&self, key: &[u8]) -> Option<u64> {
-        self.access(key, |access, now| self.eviction.idle_ms(access, now))
+        self.access(key, |eviction, access, now| eviction.idle_ms(access, now))
     }
 
     /// The logarithmic access counter of `key`; `None` if there is no such key, or if the policy does not
     /// [count accesses](EvictionPolicy::counts_accesses). Does not count as a use.
     pub fn frequency(&self, key: &[u8]) -> Option<u8> {
-        self.access(key, |access, now| self.eviction.frequency(access, now))
+        self.access(key, |eviction, access, now| eviction.frequency(access, now))
     }
 
-    fn access<T>(&self, key: &[u8], of: impl FnOnce(u32, Tick) -> Option<T>) -> Option<T> {
+    fn access<T>(&self, key: &[u8], of: impl FnOnce(&Eviction, u32, Tick) -> Option<T>) -> Option<T> {
         let (number, tag) = self.place(key);
         let moment = self.clock.moment();
         moment.ms();
         let shard = self.shards[number].lock();
         let slot = shard.find(tag, key).filter(|slot| !moment.has_passed(shard.expires_ms(*slot)))?;
-        of(shard.slots[slot as usize].access, moment.tick())
+        of(&shard.eviction, shard.slots[slot as usize].access, moment.tick())
     }
 
     /// The shard of a key, and the part of its hash that the shard's index knows it by.
@@ -291,7 +304,7 @@ impl Cache {
     #[inline]
     fn get_in(&self, shard: &mut CacheShard, tag: u32, key: &[u8], moment: &TransactionTime<'_>) -> Option<Value> {
         let expiries = shard.counters.expiries;
-        let value = shard.get(tag, key, &self.eviction, moment);
+        let value = shard.get(tag, key, moment);
         if shard.counters.expiries != expiries {
             shard.settle(&self.total_bytes);
         }
@@ -305,10 +318,11 @@ impl Cache {
         }
         // Rounded up, a value of half the budget still fits; what does not is the fault of its attributes.
         let allocated = CachedItem::allocated_bytes(key, value);
-        let fits = allocated <= self.max_bytes / 4 * 3;
+        let fits = allocated <= self.max_bytes() / 4 * 3;
         let length = if fits { value.bytes.len() as u64 } else { allocated };
-        if length > self.value_max_bytes {
-            return Err(WriteRefusal::ValueTooLarge { length, max_bytes: self.value_max_bytes });
+        let max_bytes = self.value_max_bytes.load(Ordering::Relaxed);
+        if length > max_bytes {
+            return Err(WriteRefusal::ValueTooLarge { length, max_bytes });
         }
         Ok(())
     }
@@ -316,7 +330,7 @@ impl Cache {
 
 impl fmt::Debug for Cache {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (shards, max_bytes) = (self.shards.len(), self.max_bytes);
+        let (shards, max_bytes) = (self.shards.len(), self.max_bytes());
         f.debug_struct("Cache").field("shards", &shards).field("max_bytes", &max_bytes).finish_non_exhaustive()
     }
 }

@@ -36,6 +36,9 @@ pub struct StoreConfig {
     /// Age from which on an upload that is neither committed nor given up is removed, in
     /// milliseconds. Default 86,400,000: a day.
     pub upload_max_age_ms: u64,
+    /// Time for which the parts of a large value that was replaced or deleted wait for those who still read it, in
+    /// milliseconds. What is read for longer is cut. Default 3,600,000: an hour.
+    pub part_hold_max_ms: u64,
     /// Statistics of the store (`/stats/{category}`).
     pub stats: StatsConfig,
     /// Serves the routes of Elliptics' proxy Rift, such as `/get/{bucket}/{key}`, beside `/kv`. Default false.
@@ -131,6 +134,7 @@ impl Default for StoreConfig {
             redis: RedisConfig::default(),
             expiry_interval_ms: 100,
             upload_max_age_ms: 86_400_000,
+            part_hold_max_ms: 3_600_000,
             stats: StatsConfig::default(),
             rift: false,
         }
@@ -351,6 +355,12 @@ impl BucketConfig {
             () if quotas.max_keys == Some(0) => zero("max_keys"),
             () if quotas.value_max_bytes == Some(0) => zero("value_max_bytes"),
             () if quotas.writes_per_second == Some(0) => zero("writes_per_second"),
+            () if self.kind == BucketKind::Cache
+                && (quotas.max_keys.is_some() || quotas.writes_per_second.is_some()) =>
+            {
+                Err("max_keys and writes_per_second are limits of a durable bucket; max_bytes is that of a cache"
+                    .to_owned())
+            }
             () if self.rift_access.len() > RIFT_USERS_MAX => {
                 Err(format!("rift_access has {} users; a bucket has at most {RIFT_USERS_MAX}", self.rift_access.len()))
             }

@@ -13,6 +13,7 @@ mod bucket;
 mod buckets;
 mod cache;
 mod cache_bucket;
+mod cached_keys;
 mod config;
 mod counters;
 mod error;
@@ -20,6 +21,7 @@ mod http;
 mod key_merge;
 mod keys;
 mod memory;
+mod part_holds;
 mod parts;
 mod rate;
 mod read_cache;
@@ -34,8 +36,8 @@ mod transaction;
 
 pub use bucket::{Bucket, Done, FoundValue, Look, Needed, Snapshot};
 pub use cache::{
-    Cache, CacheConfig, CacheTransaction, EvictionPolicy, InvalidCacheConfig, Keyspace, PageStats, ShardStats,
-    UnknownPolicy,
+    Cache, CacheConfig, CacheTransaction, EvictionPolicy, InvalidCacheConfig, KeyLoss, Keyspace, LossListener,
+    PageStats, ShardStats, UnknownPolicy,
 };
 pub use cache_bucket::CacheBucket;
 pub use config::{
@@ -48,8 +50,8 @@ pub use http::routes;
 pub use keys::{Loaded, OwnerTransaction};
 pub use memory::{BucketMemory, StoreMemory};
 pub use parts::{
-    CHUNK_BYTES, ChunkWriter, Manifest, PART_NUMBER_MAX, PartRecord, Piece, Source, Splice, Spliced, Upload, UploadId,
-    WrittenPart, add_part, begin, commit, splice,
+    CHUNK_BYTES, ChunkWriter, Manifest, OpenedValue, PART_NUMBER_MAX, PartRecord, Piece, RangeReader, Source, Splice,
+    Spliced, Upload, UploadId, WrittenPart, add_part, begin, commit, splice,
 };
 pub use read_cache::CacheFigures;
 pub use record::{Listed, StoredValue};
@@ -59,6 +61,6 @@ pub use stats::{
     Categories, FigureSink, Provider, RegisterError, Scope, Statistics, answer as answer_statistics,
     routes as stats_routes, show_metrics,
 };
-pub use store::{Opened, Store};
+pub use store::{KeyLossListener, Opened, Store};
 pub use table::Totals;
 pub use transaction::{Attributes, Interrupted, KeyEntry, Transaction, Value, WriteRefusal};

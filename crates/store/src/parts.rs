@@ -17,6 +17,7 @@
 //! - A commit writes the manifest and, behind it in the same transaction, the `'v'` records of all its uploads. So such a
 //!   record is in use as long as the key's record is older than it.
 //! - An upload becomes `'d'` in a transaction before any of its records goes. From then on nothing can be added or committed.
+//! - The records of an upload stay while a reader holds it, for a bounded time (`part_holds.rs`).
 
 mod chunk_writer;
 mod commit;
@@ -34,6 +35,7 @@ pub use self::chunk_writer::{ChunkWriter, WrittenPart};
 pub use self::commit::{Splice, Spliced, begin, commit, splice};
 pub use self::manifest::{Manifest, Piece, Source};
 pub use self::part_records::{PartRecord, add_part};
+pub use self::range_reader::{OpenedValue, RangeReader};
 use crate::record::{OWN, is_own};
 
 /// Most bytes of a chunk, the record that holds a stretch of a part.

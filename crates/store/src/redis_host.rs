@@ -18,7 +18,7 @@ use millstream_types::{LoginProtocol, LoginSource, LoginThrottle, Principal, Rol
 use self::cache::CacheDatabase;
 use self::durable::{DurableDatabase, FULL};
 use crate::resp::{self, DatabaseInfo, ErrorReply, Host, LoginError, ServerInfo, User};
-use crate::{BucketConfig, BucketKind, Error, Opened, Store};
+use crate::{BucketConfig, BucketKind, CacheBucket, Error, EvictionPolicy, Opened, Store, UnknownPolicy};
 
 /// Databases of a client, as Redis has by default.
 const DATABASES: u32 = 16;
@@ -164,6 +164,10 @@ impl Host for RedisHost {
 
     fn settings(&self, user: &User) -> Vec<(&'static str, String)> {
         let first = Self::tenant(user).ok().and_then(|tenant| self.store.find(&tenant, &bucket_name(0)).ok());
+        let memory_bytes = match &first {
+            Some(Opened::Cache(bucket)) => Some(bucket.cache().max_bytes()),
+            _ => None,
+        };
         let config = first.map_or_else(database_config, |opened| BucketConfig::clone(&opened.config()));
         let is_durable = config.kind == BucketKind::Durable;
         let sync = match config.ack {
@@ -175,7 +179,7 @@ impl Host for RedisHost {
             ("appendonly", if is_durable { "yes" } else { "no" }.to_owned()),
             ("appendfsync", sync.to_owned()),
             ("save", String::new()),
-            ("maxmemory", config.quotas.max_bytes.unwrap_or(0).to_string()),
+            ("maxmemory", memory_bytes.or(config.quotas.max_bytes).unwrap_or(0).to_string()),
             ("maxmemory-policy", if is_durable { "noeviction" } else { config.policy.as_str() }.to_owned()),
             ("maxmemory-clients", "0".to_owned()),
             ("databases", DATABASES.to_string()),
@@ -196,7 +200,11 @@ impl Host for RedisHost {
             return Err("can't set immutable config".to_owned());
         }
         let tenant = Self::tenant(user).map_err(|failure| failure.to_string())?;
-        let Ok(Opened::Durable(bucket)) = self.store.find(&tenant, &bucket_name(0)) else { return Err(of_bucket()) };
+        let bucket = match self.store.find(&tenant, &bucket_name(0)) {
+            Ok(Opened::Durable(bucket)) => bucket,
+            Ok(Opened::Cache(bucket)) => return self.set_of_cache(&bucket, name, &text),
+            Err(_) => return Err(of_bucket()),
+        };
         match name {
             "maxmemory" => {
                 let bytes = memory_size(&text).ok_or("argument must be a memory value")?;
@@ -222,6 +230,25 @@ impl Host for RedisHost {
 }
 
 impl RedisHost {
+    /// Changes a setting of a cache that is database 0.
+    fn set_of_cache(&self, bucket: &CacheBucket, name: &str, text: &str) -> Result<(), String> {
+        let bucket_name = bucket_name(0);
+        let adjust = |change: &dyn Fn(&mut BucketConfig)| {
+            self.store.adjust_cache(&bucket_name, bucket, change).map_err(|refusal| refusal.to_string())
+        };
+        match name {
+            "maxmemory" => match memory_size(text).ok_or("argument must be a memory value")? {
+                0 => Err("a cache bucket has a size, of which 0 is none; name a number of bytes".to_owned()),
+                bytes => adjust(&|config| config.quotas.max_bytes = Some(bytes)),
+            },
+            "maxmemory-policy" => {
+                let policy: EvictionPolicy = text.parse().map_err(|unknown: UnknownPolicy| unknown.to_string())?;
+                adjust(&|config| config.policy = policy)
+            }
+            _ => Err(format!("{name} is no setting of a cache bucket")),
+        }
+    }
+
     fn server_info(&self, user: &User) -> ServerInfo {
         let mut info = ServerInfo {
             version: self.version.to_owned(),

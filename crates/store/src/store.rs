@@ -15,7 +15,9 @@ use tokio::sync::Mutex;
 use crate::bucket::EXPIRED_MAX;
 use crate::buckets::{BucketChange, BucketId, Buckets};
 use crate::counters::DoorCounters;
-use crate::{Bucket, BucketConfig, BucketKind, BucketMemory, CacheBucket, Error, StoreConfig, StoreMemory};
+use crate::{
+    Bucket, BucketConfig, BucketKind, BucketMemory, CacheBucket, Error, KeyLoss, LossListener, StoreConfig, StoreMemory,
+};
 
 const TOPIC: &str = "_buckets";
 const PARTITION: PartitionId = PartitionId(0);
@@ -24,8 +26,35 @@ const PARTS_INTERVAL: Duration = Duration::from_secs(60);
 /// A value from a time further ahead does not set the clock: keys would expire early for long.
 const AHEAD_MAX_MS: i64 = 24 * 3_600_000;
 
-/// Hears of the tenant, bucket and keys that have expired.
-type ExpiryListener = Box<dyn Fn(&TenantId, &str, &[Bytes]) + Send + Sync>;
+/// Hears of keys that buckets remove by themselves.
+pub trait KeyLossListener: Send + Sync {
+    /// `true` if somebody wants to know of such losses. It is asked for each key, so it must be cheap.
+    fn wants(&self, loss: KeyLoss) -> bool;
+
+    /// Tells of keys of a bucket that are gone.
+    fn lost(&self, tenant: &TenantId, bucket: &str, loss: KeyLoss, keys: &[Bytes]);
+}
+
+/// The listener of all buckets, once there is one.
+type SharedListener = Arc<ArcSwapOption<Box<dyn KeyLossListener>>>;
+
+/// Tells the store's listener of the keys that a cache loses.
+struct CacheLosses {
+    id: BucketId,
+    heard: SharedListener,
+}
+
+impl LossListener for CacheLosses {
+    fn wants(&self, loss: KeyLoss) -> bool {
+        self.heard.load().as_ref().is_some_and(|listener| listener.wants(loss))
+    }
+
+    fn lost(&self, loss: KeyLoss, keys: &[Bytes]) {
+        if let Some(listener) = &*self.heard.load() {
+            listener.lost(&self.id.0, &self.id.1, loss, keys);
+        }
+    }
+}
 
 /// A bucket of either kind.
 #[derive(Debug, Clone)]
@@ -52,7 +81,7 @@ pub struct Store {
     open: ArcSwap<HashMap<BucketId, Opened>>,
     /// Held while a bucket is made, changed or deleted.
     changing: Mutex<()>,
-    expiry_heard: ArcSwapOption<ExpiryListener>,
+    losses: SharedListener,
     ground: ViewRuntime,
     readers: Arc<Workers>,
     config: StoreConfig,
@@ -92,10 +121,10 @@ impl Store {
         let readers = Arc::new(readers.map_err(|_| Error::Stopped)?);
         let memory = StoreMemory::new(&config, budget);
         let known = settings.snapshot(PARTITION);
-        let mut open = HashMap::new();
+        let (mut open, losses) = (HashMap::new(), SharedListener::default());
         let configs: Vec<_> = known.state.values().collect();
         for ((id, settings), memory) in known.state.iter().zip(memory.at_start(&configs)) {
-            open.insert(id.clone(), open_bucket(id, settings.clone(), &config, &ground, &readers, memory)?);
+            open.insert(id.clone(), open_bucket(id, settings.clone(), &config, &ground, &readers, memory, &losses)?);
         }
         let durable = open.values().filter_map(|opened| match opened {
             Opened::Durable(bucket) => Some(bucket.newest_ms()),
@@ -107,7 +136,7 @@ impl Store {
             settings,
             open,
             changing: Mutex::new(()),
-            expiry_heard: ArcSwapOption::empty(),
+            losses,
             ground,
             readers,
             config,
@@ -235,9 +264,6 @@ impl Store {
                 if before.kind != config.kind {
                     return fixed("kind", format!("{:?}", before.kind).to_lowercase());
                 }
-                if before.kind == BucketKind::Cache && *before != config {
-                    return fixed("as a cache", "settings".to_owned());
-                }
                 if before.partitions != config.partitions {
                     return fixed("partitions", before.partitions.to_string());
                 }
@@ -250,11 +276,12 @@ impl Store {
         let held_bytes = match &known {
             None => 0,
             Some(Opened::Durable(known)) => known.cache_figures().max_bytes,
-            // Its settings are those that it has.
-            Some(Opened::Cache(_)) => u64::MAX,
+            Some(Opened::Cache(known)) => known.memory_bytes(),
         };
-        if config.kind == BucketKind::Cache {
-            CacheBucket::check(name, &config, &self.config)?;
+        match &known {
+            Some(Opened::Cache(known)) => known.check_change(name, &config, &self.config)?,
+            _ if config.kind == BucketKind::Cache => drop(CacheBucket::check(name, &config, &self.config)?),
+            _ => {}
         }
         let more = self.memory.grow(name, &config, held_bytes)?;
         self.settings.ask(PARTITION, BucketChange { id: id.clone(), config: Some(config.clone()) }).await?;
@@ -264,10 +291,14 @@ impl Store {
             Some(Opened::Durable(known)) => {
                 known.configure(config, more, &store.ground).map(|()| Opened::Durable(known))
             }
-            Some(known) => Ok(known),
+            Some(Opened::Cache(known)) => {
+                let change = |settings: &mut BucketConfig| *settings = config;
+                let changed = known.change(&of_id.1, &store.config, &store.memory, Some(more), change);
+                changed.map(|()| Opened::Cache(known))
+            }
             None => {
                 let memory = store.memory.of_bucket(more);
-                open_bucket(&of_id, config, &store.config, &store.ground, &store.readers, memory)
+                open_bucket(&of_id, config, &store.config, &store.ground, &store.readers, memory, &store.losses)
             }
         };
         let bucket = tokio::task::spawn_blocking(open).await.map_err(|_| Error::Stopped)??;
@@ -300,9 +331,22 @@ impl Store {
         Ok(())
     }
 
-    /// Calls `hear` with the tenant, bucket and keys that have expired, once they are removed.
-    pub fn on_expiry(&self, hear: impl Fn(&TenantId, &str, &[Bytes]) + Send + Sync + 'static) {
-        self.expiry_heard.store(Some(Arc::new(Box::new(hear))));
+    /// Changes settings of a cache until the next start, or until [`Store::put_bucket`]. The kind stays as it is.
+    ///
+    /// # Errors
+    /// [`Error::Settings`] for a setting that cannot be; [`Error::NoMemory`].
+    pub(crate) fn adjust_cache(
+        &self,
+        name: &str,
+        bucket: &CacheBucket,
+        change: impl FnOnce(&mut BucketConfig),
+    ) -> Result<(), Error> {
+        bucket.change(name, &self.config, &self.memory, None, change)
+    }
+
+    /// Tells `listener` of keys that have expired or were evicted, once they are gone.
+    pub fn on_key_loss(&self, listener: impl KeyLossListener + 'static) {
+        self.losses.store(Some(Arc::new(Box::new(listener))));
     }
 
     /// Removes expired keys for as long as the store runs.
@@ -313,7 +357,7 @@ impl Store {
             for (id, opened) in self.all(None) {
                 match opened {
                     Opened::Durable(bucket) => self.remove_expired_of(&id, &bucket).await,
-                    Opened::Cache(bucket) => while bucket.cache().sweep(EXPIRED_MAX) == EXPIRED_MAX {},
+                    Opened::Cache(bucket) => while bucket.sweep(EXPIRED_MAX) == EXPIRED_MAX {},
                 }
             }
             if parts_looked_at.elapsed() > PARTS_INTERVAL {
@@ -334,10 +378,10 @@ impl Store {
                         return;
                     }
                 };
-                if let Some(hear) = &*self.expiry_heard.load()
+                if let Some(listener) = &*self.losses.load()
                     && !keys.is_empty()
                 {
-                    hear(&id.0, &id.1, &keys);
+                    listener.lost(&id.0, &id.1, KeyLoss::Expired, &keys);
                 }
                 if keys.len() < EXPIRED_MAX {
                     break;
@@ -409,10 +453,12 @@ fn open_bucket(
     ground: &ViewRuntime,
     readers: &Arc<Workers>,
     memory: BucketMemory,
+    losses: &SharedListener,
 ) -> Result<Opened, Error> {
     match settings.kind {
         BucketKind::Cache => {
-            let bucket = CacheBucket::new(&id.1, settings, config, memory, Arc::clone(&ground.wall))?;
+            let losses = Arc::new(CacheLosses { id: id.clone(), heard: Arc::clone(losses) });
+            let bucket = CacheBucket::new(&id.1, settings, config, memory, Arc::clone(&ground.wall), losses)?;
             Ok(Opened::Cache(Arc::new(bucket)))
         }
         BucketKind::Durable => {

@@ -12,7 +12,7 @@ use md5::{Digest, Md5};
 use millstream_http::{Api, Listener, ListenerLimits, LoopbackApplications, Metrics, Serving};
 use millstream_log::{Embedded, Log, LogConfig, SystemFiles};
 use millstream_store::{CHUNK_BYTES, Store, StoreConfig, routes};
-use millstream_types::{MemoryBudget, SystemClock};
+use millstream_types::{MemoryBudget, SystemClock, TenantId};
 use millstream_view::{Checkpoints, Shards, ViewRuntime};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -67,9 +67,13 @@ impl Answer {
 
 impl World {
     async fn open(dir: &Path) -> Self {
+        Self::with(dir, StoreConfig::default()).await
+    }
+
+    async fn with(dir: &Path, config: StoreConfig) -> Self {
         let clock = Arc::new(SystemClock::default());
-        let config = LogConfig { dir: dir.join("log"), ..LogConfig::default() };
-        let log = Embedded::open(config, Arc::new(SystemFiles), clock.clone(), clock.clone()).unwrap();
+        let of_log = LogConfig { dir: dir.join("log"), ..LogConfig::default() };
+        let log = Embedded::open(of_log, Arc::new(SystemFiles), clock.clone(), clock.clone()).unwrap();
         let ground = ViewRuntime {
             log: log.clone() as Arc<dyn Log>,
             checkpoints: Checkpoints::open(&dir.join("views")).unwrap(),
@@ -77,7 +81,7 @@ impl World {
             wall: clock.clone(),
         };
         let of_store = MemoryBudget::new("memory.budget_bytes", 1 << 30);
-        let open = move || Store::open(ground, StoreConfig::default(), clock, &of_store).unwrap();
+        let open = move || Store::open(ground, config, clock, &of_store).unwrap();
         let store = tokio::task::spawn_blocking(open).await.unwrap();
         let metrics = Metrics::default();
         let api = Api::builder("store", "Store", "1").with(routes(&store)).build(&metrics).unwrap();
@@ -339,5 +343,89 @@ async fn ranges_of_small_and_large_values_are_answered_alike() {
         let expected = [heads[0].as_bytes(), &value[..2], heads[1].as_bytes(), &value[50..60], end.as_bytes()];
         assert!(several.body == expected.concat(), "{key}: {}", String::from_utf8_lossy(&several.body));
     }
+    world.close().await;
+}
+
+/// A client that has read the head of an answer and no more of its body than came with it.
+struct SlowReader {
+    socket: TcpStream,
+    head: String,
+    body: Vec<u8>,
+}
+
+impl SlowReader {
+    async fn begin(world: &World, line: &str, headers: &str) -> Self {
+        let mut socket = TcpStream::connect(world.address).await.unwrap();
+        let request = format!("{line} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n{headers}\r\n");
+        socket.write_all(request.as_bytes()).await.unwrap();
+        let mut read = Vec::new();
+        let end = loop {
+            assert!(socket.read_buf(&mut read).await.unwrap() > 0);
+            if let Some(at) = read.windows(4).position(|window| window == b"\r\n\r\n") {
+                break at + 4;
+            }
+        };
+        let head = String::from_utf8(read[..end].to_vec()).unwrap();
+        Self { socket, head, body: read[end..].to_vec() }
+    }
+
+    /// Reads until the connection ends.
+    async fn body(mut self) -> Vec<u8> {
+        // A body that is cut may end with a reset.
+        let _ = self.socket.read_to_end(&mut self.body).await;
+        self.body
+    }
+}
+
+/// Removes parts that nobody needs, and returns their number.
+async fn removed_parts(world: &World) -> usize {
+    let bucket = world.store.bucket(&TenantId::default(), "things").unwrap();
+    bucket.remove_parts(86_400_000).await.unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_slow_reader_gets_the_whole_value_that_it_began_to_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let world = World::open(dir.path()).await;
+    // More than the buffers of a connection hold.
+    let value = bytes(24 << 20, 3);
+    let chunks = value.len() / CHUNK_BYTES;
+    for (line, answer) in [("PUT /kv/things/film", 200), ("DELETE /kv/things/film", 204)] {
+        world.ask("PUT /kv/things/film", "", &value).await;
+        let whole = SlowReader::begin(&world, "GET /kv/things/film", "").await;
+        let ranges = "range: bytes=0-9,1000000-20999999\r\n";
+        let some = SlowReader::begin(&world, "GET /kv/things/film", ranges).await;
+        assert!(whole.head.starts_with("HTTP/1.1 200") && some.head.starts_with("HTTP/1.1 206"), "{}", some.head);
+        world.ask(line, "", b"").await.expect(answer);
+        assert_eq!(removed_parts(&world).await, 0, "{line}: the readers hold the parts");
+        assert!(whole.body().await == value, "{line}");
+        // Behind the last range comes the end of the multipart body: two dashes, 32 digits, two dashes.
+        let some = some.body().await;
+        let last = &some[..some.len() - "\r\n----\r\n".len() - 32];
+        assert!(last.ends_with(&value[1_000_000..21_000_000]), "{line}");
+        // Once they have gone, the parts go.
+        let deadline = std::time::Instant::now() + Duration::from_secs(60);
+        let mut removed = 0;
+        while removed < chunks {
+            assert!(std::time::Instant::now() < deadline, "{removed} of {chunks} parts are removed");
+            removed += removed_parts(&world).await;
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        assert_eq!(removed, chunks, "{line}");
+    }
+    world.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_reader_that_takes_longer_than_parts_wait_gets_a_cut_body_and_never_other_bytes() {
+    let dir = tempfile::tempdir().unwrap();
+    let world = World::with(dir.path(), StoreConfig { part_hold_max_ms: 0, ..StoreConfig::default() }).await;
+    let value = bytes(24 << 20, 3);
+    world.ask("PUT /kv/things/film", "", &value).await.expect(201);
+    let reader = SlowReader::begin(&world, "GET /kv/things/film", "").await;
+    world.ask("DELETE /kv/things/film", "", b"").await.expect(204);
+    assert_eq!(removed_parts(&world).await, value.len() / CHUNK_BYTES);
+    let body = reader.body().await;
+    assert!(body.len() < value.len() && body == value[..body.len()], "{} bytes", body.len());
     world.close().await;
 }

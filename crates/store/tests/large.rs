@@ -8,12 +8,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use bytes::Bytes;
-use futures_util::{StreamExt, TryStreamExt};
+use futures_util::{Stream, StreamExt, TryStreamExt};
 use millstream_http::{Share, Workers};
 use millstream_log::{Embedded, Log, LogConfig, SystemFiles};
 use millstream_store::{
-    Bucket, BucketConfig, CHUNK_BYTES, ChunkWriter, Error, Manifest, OwnerTransaction, PartRecord, Quotas, Splice,
-    StoreConfig, StoreMemory, Transaction, UploadId, Value, WriteRefusal, add_part, begin, commit, splice,
+    Bucket, BucketConfig, CHUNK_BYTES, ChunkWriter, Error, OpenedValue, OwnerTransaction, PartRecord, Quotas,
+    RangeReader, Splice, StoreConfig, StoreMemory, Transaction, UploadId, Value, WriteRefusal, add_part, begin, commit,
+    splice,
 };
 use millstream_types::{
     ManualClock, MemoryBudget, PartitionId, SteadyClock, SystemClock, TenantId, TopicName, WallClock,
@@ -44,6 +45,10 @@ struct World {
 
 impl World {
     fn open(dir: &Path, wall: &Arc<SetByHand>, quotas: Quotas) -> Self {
+        Self::with(dir, wall, quotas, &StoreConfig::default())
+    }
+
+    fn with(dir: &Path, wall: &Arc<SetByHand>, quotas: Quotas, store: &StoreConfig) -> Self {
         let clock = Arc::new(SystemClock::default());
         let config = LogConfig { dir: dir.join("log"), ..LogConfig::default() };
         let log = Embedded::open(config, Arc::new(SystemFiles), clock.clone(), clock).unwrap();
@@ -57,8 +62,8 @@ impl World {
         let topic = TopicName::bucket("things", &TenantId::default()).unwrap();
         let settings = BucketConfig { partitions: PARTITIONS, quotas, ..BucketConfig::default() };
         let budget = MemoryBudget::new("memory.budget_bytes", 1 << 30);
-        let memory = StoreMemory::new(&StoreConfig::default(), &budget).of_new("things", &settings).unwrap();
-        let bucket = Bucket::open(topic, settings, &StoreConfig::default(), &ground, &readers, memory).unwrap();
+        let memory = StoreMemory::new(store, &budget).of_new("things", &settings).unwrap();
+        let bucket = Bucket::open(topic, settings, store, &ground, &readers, memory).unwrap();
         Self { log, ground, readers, bucket: Arc::new(bucket) }
     }
 
@@ -121,14 +126,15 @@ impl World {
 
     /// A range of a value; `None` if there is no such key.
     async fn read(&self, key: &str, range: Option<Range<u64>>) -> Option<Vec<u8>> {
-        let found = self.bucket.read(key.as_bytes()).await.unwrap()?;
-        let range = range.unwrap_or(0..found.stored.length());
-        if found.stored.large.is_none() {
-            return Some(found.stored.value.bytes[range.start as usize..range.end as usize].to_vec());
-        }
-        let manifest = Manifest::decode(&found.stored.value.bytes).unwrap();
-        assert_eq!(Some(manifest.size()), found.stored.large);
-        let pieces = self.bucket.read_range(key.as_bytes(), &manifest, range);
+        let (found, reader) = match self.bucket.open_value(key.as_bytes()).await.unwrap()? {
+            OpenedValue::Small(found) => {
+                let range = range.unwrap_or(0..found.stored.length());
+                return Some(found.stored.value.bytes[range.start as usize..range.end as usize].to_vec());
+            }
+            OpenedValue::Large(found, reader) => (found, reader),
+        };
+        assert_eq!(Some(reader.size()), found.stored.large);
+        let pieces = reader.range(range.unwrap_or(0..reader.size()));
         let pieces: Vec<Bytes> = pieces.try_collect().await.unwrap();
         assert!(pieces.iter().all(|piece| piece.len() <= CHUNK_BYTES));
         Some(pieces.concat())
@@ -391,20 +397,67 @@ proptest! {
     }
 }
 
+/// Opens a large value and reads its first chunk.
+async fn begun(world: &World, value: &[u8]) -> (RangeReader, impl Stream<Item = Result<Bytes, Error>> + Unpin + use<>) {
+    let Some(OpenedValue::Large(_, reader)) = world.bucket.open_value(b"k").await.unwrap() else {
+        panic!("the value is large");
+    };
+    let mut pieces = Box::pin(reader.range(1..reader.size()));
+    assert!(pieces.next().await.unwrap().unwrap() == value[1..CHUNK_BYTES]);
+    (reader, pieces)
+}
+
 #[test]
-fn a_reader_takes_chunks_one_after_the_other() {
+fn a_reader_gets_the_value_it_began_to_read_whatever_becomes_of_the_key() {
     let (dir, wall, runtime) = (tempfile::tempdir().unwrap(), wall(), runtime());
     let world = World::open(dir.path(), &wall, Quotas::default());
     runtime.block_on(async {
         let value = bytes(4 * CHUNK_BYTES, 1);
+        for (number, end) in ["delete", "put", "splice", "expire"].into_iter().enumerate() {
+            world.put("k", &value).await;
+            let (reader, pieces) = begun(&world, &value).await;
+            match end {
+                "delete" => assert!(world.delete("k").await),
+                "put" => drop(world.bucket.put(b"k", Value::of("small"), None).await.unwrap()),
+                // The new version shares parts with the old one, and is deleted after it.
+                "splice" => {
+                    world.splice("k", Some(0), b"other").await;
+                    assert!(world.delete("k").await);
+                }
+                _ => {
+                    let expired = Value { expires_ms: Some(world.bucket.now_ms() + 1), ..Value::of("x") };
+                    world.bucket.put(b"k", expired, None).await.unwrap();
+                    wall.0.fetch_add(10, Ordering::SeqCst);
+                }
+            }
+            for _ in 0..3 {
+                assert_eq!(world.bucket.remove_parts(DAY_MS).await.unwrap(), 0, "{end}: the reader holds them");
+            }
+            let rest: Vec<Bytes> = pieces.try_collect().await.unwrap();
+            assert!(rest.concat() == value[CHUNK_BYTES..], "{end}");
+            // A further range of the same reader, and then nobody.
+            let again: Vec<Bytes> = reader.range(0..9).try_collect().await.unwrap();
+            assert!(again.concat() == value[..9], "{end}");
+            drop(reader);
+            assert!(world.bucket.remove_parts(DAY_MS).await.unwrap() >= 4, "{number}: {end}");
+            assert_eq!(world.own_keys(), BTreeMap::new(), "{end}");
+        }
+    });
+    world.close();
+}
+
+#[test]
+fn parts_wait_for_a_reader_for_a_bounded_time() {
+    let (dir, wall, runtime) = (tempfile::tempdir().unwrap(), wall(), runtime());
+    let store = StoreConfig { part_hold_max_ms: 0, ..StoreConfig::default() };
+    let world = World::with(dir.path(), &wall, Quotas::default(), &store);
+    runtime.block_on(async {
+        let value = bytes(6 * CHUNK_BYTES, 1);
         world.put("k", &value).await;
-        let found = world.bucket.read(b"k").await.unwrap().unwrap();
-        let manifest = Manifest::decode(&found.stored.value.bytes).unwrap();
-        let mut pieces = std::pin::pin!(world.bucket.read_range(b"k", &manifest, 1..manifest.size()));
-        assert!(pieces.next().await.unwrap().unwrap() == value[1..CHUNK_BYTES]);
-        // A value that goes while it is read ends the stream with an error, and never with other bytes.
+        let (_reader, pieces) = begun(&world, &value).await;
         world.delete("k").await;
-        world.bucket.remove_parts(DAY_MS).await.unwrap();
+        assert_eq!(world.bucket.remove_parts(DAY_MS).await.unwrap(), 6);
+        // The stream ends with an error, and never with other bytes.
         let rest: Result<Vec<Bytes>, Error> = pieces.try_collect().await;
         assert!(matches!(rest, Err(Error::Damaged { .. })), "{rest:?}");
     });

@@ -2,10 +2,12 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod beside;
+mod caches;
 mod damage;
 mod kills;
 mod large_file;
 mod memory;
+mod no_room;
 #[path = "../main_job/process.rs"]
 #[allow(dead_code, reason = "the main job's tests use more of it")]
 mod process;

@@ -37,10 +37,14 @@ impl Row {
 const NUMBER: &str = "it is a number of bytes";
 const SPAN: &str = "at least 1 millisecond";
 
-fn rows() -> Vec<Row> {
+/// The rows; `upload` has part 1, and `empty` no parts.
+fn rows(upload: &str, empty: &str) -> Vec<Row> {
     let long = "k".repeat(1_025);
     let condition = ["", "nothing is stored unless every condition holds", "read the key again"];
     let key = ["", "store.key_max_bytes", "choose another key"];
+    let beyond = ["", "a value has at most 17592186044415 bytes", "nearer to the beginning"];
+    let (of_upload, of_empty) = (format!("/kv/parts/kept?upload={upload}"), format!("/kv/parts/kept?commit={empty}"));
+    let part = ["", "1 to 10,000", ""];
     vec![
         row("key over its length", "PUT", format!("/kv/things/{long}"), 400, key),
         row("key over its length", "GET", format!("/kv/things/{long}"), 400, key).body(""),
@@ -66,8 +70,8 @@ fn rows() -> Vec<Row> {
         row("ttl in weeks", "PUT", "/kv/things/kept?ttl=2w", 400, ["2w", SPAN, "leave it out"]),
         row("offset that is none", "PUT", "/kv/things/kept?offset=x", 400, ["x", NUMBER, ""]),
         row("offset before the value", "PUT", "/kv/things/kept?offset=-1", 400, ["-1", NUMBER, ""]),
-        row("offset beyond the largest value", "PUT", "/kv/things/kept?offset=4611686018427387904", 413, ["", "", ""]),
-        row("offset at the end of numbers", "PUT", "/kv/things/kept?offset=18446744073709551615", 413, ["", "", ""]),
+        row("offset beyond the largest value", "PUT", "/kv/things/kept?offset=4611686018427387904", 413, beyond),
+        row("offset at the end of numbers", "PUT", "/kv/things/kept?offset=18446744073709551615", 413, beyond),
         row("failed If-Match", "PUT", "/kv/things/kept", 412, condition).header("If-Match", "\"999\""),
         row("failed If-Match", "DELETE", "/kv/things/kept", 412, condition).header("If-Match", "\"999\"").body(""),
         row("failed If-Match", "POST", "/kv/things/kept?append", 412, condition).header("If-Match", "\"999\""),
@@ -93,7 +97,36 @@ fn rows() -> Vec<Row> {
             ["nowhere", "made before it is used", "PUT /buckets/nowhere"],
         ),
         row("unknown bucket", "GET", "/kv/nowhere/a", 404, ["nowhere", "", "PUT /buckets/nowhere"]).body(""),
+        row(
+            "part twice with other bytes",
+            "PUT",
+            format!("{of_upload}&part=1"),
+            409,
+            [CRC_OF_NEW, "part 1 is sent once, or again with the same bytes", "another number"],
+        ),
+        row("part of number 0", "PUT", format!("{of_upload}&part=0"), 400, part),
+        row("part beyond the last", "PUT", format!("{of_upload}&part=10001"), 400, part),
+        row(
+            "part of no upload",
+            "PUT",
+            "/kv/parts/kept?upload=abc&part=1",
+            404,
+            ["abc", "committed, given up", "?uploads"],
+        ),
+        row("commit without parts", "POST", of_empty.clone(), 400, ["", "", ""]).body(""),
+        row("commit of a part that is not there", "POST", of_empty, 400, ["", "", ""]).body(r#"[{"part": 4}]"#),
+        row("commit of no upload", "POST", "/kv/parts/kept?commit=abc", 404, ["abc", "", "?uploads"]).body(""),
+        row(
+            "range that cannot be",
+            "GET",
+            "/kv/things/kept",
+            416,
+            ["bytes=4-", "the value has 4 bytes", "the whole value"],
+        )
+        .header("Range", "bytes=4-")
+        .body(""),
         row("bucket with a dot", "PUT", "/buckets/a.b", 400, ["a.b", "", ""]).body("{}"),
+        row("key of a bucket with a dot", "PUT", "/kv/a.b/key", 404, ["a.b", "", ""]),
         row("bucket that begins with '_'", "PUT", "/buckets/_a", 400, ["_a", "", ""]).body("{}"),
         row("bucket with a space", "PUT", "/buckets/a%20b", 400, ["a b", "", ""]).body("{}"),
         row("bucket without partitions", "PUT", "/buckets/new", 400, ["new", "", ""]).body(r#"{"partitions": 0}"#),
@@ -112,6 +145,9 @@ fn rows() -> Vec<Row> {
             .body(""),
     ]
 }
+
+/// CRC32C of `new`, which the rows send.
+const CRC_OF_NEW: &str = "d743fc2e";
 
 const BUCKETS: [(&str, &str); 4] = [
     ("things", "{}"),
@@ -155,8 +191,15 @@ fn each_row_of_bad_input_is_told_with_value_rule_and_remedy_and_nothing_is_store
         make(&process, name, settings);
         assert_eq!(put(process.applications, &format!("/kv/{name}/kept"), &[], b"kept").status, 201);
     }
+    make(&process, "parts", "{}");
+    let begin = || {
+        let begun = ask(process.applications, "POST", "/kv/parts/kept?uploads", &[], b"");
+        begun.json()["upload"].as_str().unwrap().to_owned()
+    };
+    let (upload, empty) = (begin(), begin());
+    assert_eq!(put(process.applications, &format!("/kv/parts/kept?upload={upload}&part=1"), &[], b"part").status, 200);
     let before = stored(&process);
-    for row in rows() {
+    for row in rows(&upload, &empty) {
         let headers: Vec<(&str, &str)> = row.headers.iter().map(|(name, value)| (*name, value.as_str())).collect();
         let refused = ask(process.applications, row.method, &row.path, &headers, &row.body);
         assert_eq!(refused.status, row.status, "{}: {}", row.name, refused.text());
@@ -167,7 +210,10 @@ fn each_row_of_bad_input_is_told_with_value_rule_and_remedy_and_nothing_is_store
         assert_eq!(other.status, 201, "{}: {}", row.name, other.text());
         assert_eq!(process.get("/kv/things/other").body, row.name.as_bytes());
         assert_eq!(ask(process.applications, "DELETE", "/kv/things/other", &[], b"").status, 204);
+        assert_eq!(process.get("/kv/parts/kept").status, 404, "{}: nothing shows before a commit", row.name);
     }
+    let committed = ask(process.applications, "POST", &format!("/kv/parts/kept?commit={upload}"), &[], b"");
+    assert_eq!((committed.status, process.get("/kv/parts/kept").body), (201, b"part".to_vec()), "{}", committed.text());
     process.stop();
 }
 

@@ -2,9 +2,12 @@
 //! they are the same requests, and end with the same error.
 #![no_main]
 
+mod resp;
+
 use bytes::{Bytes, BytesMut};
 use libfuzzer_sys::fuzz_target;
-use millstream_store::resp::{ProtocolError, RequestLimits, RequestParser};
+
+use crate::resp::{ProtocolError, RequestLimits, RequestParser};
 
 fn parse(stream: &[u8], piece: usize, authenticated: bool) -> (Vec<Vec<Bytes>>, Option<ProtocolError>) {
     let limits = RequestLimits { bulk_max_bytes: 1 << 20, authenticated };

@@ -4,8 +4,9 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use millstream_log::Partition;
-use millstream_types::PartitionId;
+use bytes::Bytes;
+use millstream_log::{Partition, UpTo};
+use millstream_types::{Offset, PartitionId};
 
 use super::{Bucket, FoundValue, LOOKUPS_MAX, Place, read_record};
 use crate::Error;
@@ -43,6 +44,26 @@ impl Bucket {
             self.wait_for_newer_blocking(partition, offset, || self.place(key))?;
         }
         Err(Error::ReadsWaiting { waiting: LOOKUPS_MAX })
+    }
+
+    /// Any key; `None` if there is none.
+    ///
+    /// # Errors
+    /// [`Error::Log`] if a record cannot be read; [`Error::ReadsWaiting`].
+    pub async fn random_key(&self) -> Result<Option<Bytes>, Error> {
+        let first = fastrand::usize(..self.tables.len());
+        let now_ms = self.wall.now_ms();
+        for step in 0..self.tables.len() {
+            let number = (first + step) % self.tables.len();
+            let Some(offset) = self.tables[number].random(now_ms) else { continue };
+            let log = Arc::clone(&self.partitions[number]);
+            let read = move || log.read_one(Offset(offset), UpTo::Tail);
+            let pending = self.readers.submit(read).map_err(|full| Error::ReadsWaiting { waiting: full.waiting })?;
+            if let Some(record) = pending.await.map_err(|_| Error::Stopped)?? {
+                return Ok(record.key);
+            }
+        }
+        Ok(None)
     }
 
     /// `true` if the record of `key` at `offset` is its newest, and the key is a client's and has not expired.

@@ -5,12 +5,16 @@ use std::str::FromStr;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::pages::Pages;
+
 /// Smallest budget of a cache, in bytes.
 pub(crate) const MIN_BYTES: u64 = 64 << 10;
 /// Budget of a cache whose settings name none, in bytes.
 pub(crate) const DEFAULT_BYTES: u64 = 64 << 20;
 /// A shard is worth its lock and its rounding from this size on.
 const SHARD_MIN_BYTES: u64 = 256 << 10;
+/// A shard of a cache that shrinks keeps this much, for its tables and a few keys.
+pub(super) const SHARD_LEAST_BYTES: u64 = 16 << 10;
 /// Sets of shards are words of 64 bits.
 const MAX_SHARDS: u64 = 64;
 const MAX_PAGES: usize = 16;
@@ -61,6 +65,16 @@ pub enum InvalidCacheConfig {
         /// The budget of the rejected configuration, in bytes.
         max_bytes: u64,
     },
+    /// The budget is too small for the tables of a cache that was larger.
+    #[error(
+        "max_bytes = {max_bytes} is below {least_bytes}, the least of a cache that was made so much larger; delete the bucket and make it again"
+    )]
+    Shrunk {
+        /// The budget of the rejected configuration, in bytes.
+        max_bytes: u64,
+        /// The least that it may be, in bytes.
+        least_bytes: u64,
+    },
     /// The pages of `slru` have no sizes.
     #[error("pages_proportions = {proportions:?} of a cache is not 1 to {MAX_PAGES} numbers from 1 on; try [1, 2, 4]")]
     Pages {
@@ -98,6 +112,12 @@ impl CacheConfig {
         };
         limit("key_max_bytes", self.key_max_bytes as u64, u64::from(u16::MAX))?;
         limit("value_max_bytes", self.value_max_bytes, u64::from(u32::MAX))
+    }
+
+    /// Empty pages for one of so many shards, if the policy has any.
+    pub(super) fn pages(&self, shards: usize) -> Option<Pages> {
+        let pages = || Pages::new(&self.pages_proportions, self.max_bytes / shards as u64);
+        (self.policy == EvictionPolicy::Slru).then(pages)
     }
 
     /// The number of shards, a power of two.

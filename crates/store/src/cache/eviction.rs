@@ -7,6 +7,8 @@
 use fastrand::Rng;
 
 use super::config::{CacheConfig, EvictionPolicy};
+use super::loss::KeyLoss;
+use super::pages::Pages;
 use super::shard::CacheShard;
 use super::time::{Tick, TransactionTime};
 
@@ -16,7 +18,7 @@ const SAMPLES: usize = 5;
 const LFU_FIRST: u8 = 5;
 
 /// The policy and its settings.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 pub(super) struct Eviction {
     pub(super) policy: EvictionPolicy,
     log_factor: u32,
@@ -66,7 +68,7 @@ impl Eviction {
     }
 
     /// The larger, the better a key is to evict.
-    fn rank(&self, access: u32, tick: Tick) -> u32 {
+    pub(super) fn rank(&self, access: u32, tick: Tick) -> u32 {
         if self.policy.counts_accesses() {
             u32::from(u8::MAX - self.count(access, tick))
         } else {
@@ -82,30 +84,52 @@ fn lfu(tick: Tick, count: u8) -> u32 {
 impl CacheShard {
     /// Makes room: removes the key that expired first or, if none has, the policy's choice. Returns
     /// `false` if there is none.
-    pub(super) fn evict(&mut self, eviction: &Eviction, moment: &TransactionTime<'_>) -> bool {
+    pub(super) fn evict(&mut self, moment: &TransactionTime<'_>) -> bool {
         if self.remove_expired(moment).is_some() {
             return true;
         }
-        let Some(slot) = self.victim(eviction, moment.tick()) else { return false };
+        let Some(slot) = self.victim(moment.tick()) else { return false };
+        self.note_loss(KeyLoss::Evicted, slot);
         self.remove(slot);
-        self.counters.evictions += 1;
         true
     }
 
-    fn victim(&mut self, eviction: &Eviction, tick: Tick) -> Option<u32> {
+    /// Puts another policy into force. `pages` are empty ones of the new sizes, if the policy has any.
+    ///
+    /// What is noted of uses stays if the new policy notes the same; otherwise every key counts as just written.
+    pub(super) fn set_eviction(&mut self, eviction: Eviction, pages: Option<Pages>, tick: Tick) {
+        if self.eviction.policy.counts_accesses() != eviction.policy.counts_accesses() {
+            let first = eviction.first_access(tick);
+            self.slots.iter_mut().for_each(|slot| slot.access = first);
+        }
+        self.eviction = eviction;
+        self.pages = match (self.pages.take(), pages) {
+            (Some(old), Some(new)) => Some(old.resized_as(&self.slots, new)),
+            (None, Some(new)) => {
+                let mut oldest_first: Vec<u32> = (0..self.slots.len() as u32).collect();
+                let rank = |slot: &u32| std::cmp::Reverse(eviction.rank(self.slots[*slot as usize].access, tick));
+                oldest_first.sort_by_key(rank);
+                Some(new.filled(&self.slots, self.slots.capacity(), oldest_first))
+            }
+            (_, None) => None,
+        };
+    }
+
+    fn victim(&mut self, tick: Tick) -> Option<u32> {
         use EvictionPolicy as Policy;
-        match eviction.policy {
+        match self.eviction.policy {
             Policy::Noeviction => None,
             Policy::VolatileTtl => self.expiries.first().map(|(slot, _)| slot),
             Policy::Slru => self.pages.as_ref().and_then(|pages| pages.victim()),
             Policy::AllkeysRandom => self.any_key(),
             Policy::VolatileRandom => self.any_that_expires(),
-            Policy::AllkeysLru | Policy::AllkeysLfu => self.worst_of(eviction, tick, Self::any_key),
-            Policy::VolatileLru | Policy::VolatileLfu => self.worst_of(eviction, tick, Self::any_that_expires),
+            Policy::AllkeysLru | Policy::AllkeysLfu => self.worst_of(tick, Self::any_key),
+            Policy::VolatileLru | Policy::VolatileLfu => self.worst_of(tick, Self::any_that_expires),
         }
     }
 
-    fn worst_of(&mut self, eviction: &Eviction, tick: Tick, any: fn(&mut Self) -> Option<u32>) -> Option<u32> {
+    fn worst_of(&mut self, tick: Tick, any: fn(&mut Self) -> Option<u32>) -> Option<u32> {
+        let eviction = self.eviction;
         let mut worst = any(self)?;
         let mut worst_rank = eviction.rank(self.slots[worst as usize].access, tick);
         for _ in 1..SAMPLES {

@@ -71,11 +71,20 @@ impl CacheSlot {
 
     #[inline]
     pub(super) fn is_of(&self, key: &[u8]) -> bool {
-        &self.block[..self.key_bytes as usize] == key
+        self.key_slice() == key
     }
 
     pub(super) fn key(&self) -> Bytes {
         self.block.slice(..self.key_bytes as usize)
+    }
+
+    #[inline]
+    pub(super) fn key_slice(&self) -> &[u8] {
+        &self.block[..self.key_bytes as usize]
+    }
+
+    pub(super) fn attributes(&self) -> Option<Arc<Attributes>> {
+        self.attributes.clone()
     }
 
     #[inline]

@@ -54,6 +54,36 @@ impl Pages {
         Self { links: Vec::new(), pages: self.pages.iter().map(empty).collect() }
     }
 
+    /// These pages, which are empty, with all slots in the coldest one, the oldest first.
+    pub(super) fn filled(mut self, slots: &[CacheSlot], capacity: usize, oldest_first: Vec<u32>) -> Self {
+        self.links.reserve_exact(capacity);
+        self.links.resize(slots.len(), SlotLink { newer: NONE, older: NONE, page: 0 });
+        let coldest = self.pages.len() - 1;
+        oldest_first.into_iter().for_each(|slot| self.attach(slots, slot, coldest));
+        self
+    }
+
+    /// These pages with the sizes of `new`, which are empty. If there are as many, each slot stays in its page unless that
+    /// overflows; otherwise all go to the coldest one in their order.
+    pub(super) fn resized_as(mut self, slots: &[CacheSlot], new: Self) -> Self {
+        if new.pages.len() == self.pages.len() {
+            for (page, new) in self.pages.iter_mut().zip(&new.pages) {
+                page.max_bytes = new.max_bytes;
+            }
+            self.overflow(slots, 0);
+            return self;
+        }
+        let mut coldest_first = Vec::with_capacity(slots.len());
+        for page in self.pages.iter().rev() {
+            let mut at = page.oldest;
+            while at != NONE {
+                coldest_first.push(at);
+                at = self.links[at as usize].newer;
+            }
+        }
+        new.filled(slots, self.links.capacity(), coldest_first)
+    }
+
     /// From the hottest to the coldest.
     pub(super) fn pages(&self) -> &[SlruPage] {
         &self.pages

@@ -9,12 +9,14 @@
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use bytes::Bytes;
 use fastrand::Rng;
 
 use super::eviction::Eviction;
 use super::expiry::Expiries;
 use super::index::SlotIndex;
 use super::item::{CacheSlot, CachedItem, NEVER};
+use super::loss::{KeyLoss, Losses, LostKeys};
 use super::pages::Pages;
 use super::time::TransactionTime;
 use crate::{KeyEntry, Value};
@@ -43,8 +45,12 @@ pub(super) struct CacheShard {
     pub(super) slots: Vec<CacheSlot>,
     pub(super) expiries: Expiries,
     pub(super) pages: Option<Pages>,
+    pub(super) eviction: Eviction,
     pub(super) rng: Rng,
     pub(super) counters: Counters,
+    pub(super) losses: Losses,
+    /// Losses that are still to be told.
+    lost: LostKeys,
     item_bytes: u64,
     /// The held bytes as they are part of the cache's total.
     settled_bytes: u64,
@@ -53,14 +59,17 @@ pub(super) struct CacheShard {
 }
 
 impl CacheShard {
-    pub(super) fn new(pages: Option<Pages>) -> Self {
+    pub(super) fn new(eviction: Eviction, pages: Option<Pages>) -> Self {
         Self {
             index: SlotIndex::default(),
             slots: Vec::new(),
             expiries: Expiries::default(),
             pages,
+            eviction,
             rng: Rng::new(),
             counters: Counters::default(),
+            losses: Losses::default(),
+            lost: LostKeys::new(),
             item_bytes: 0,
             settled_bytes: 0,
             versions: 0..0,
@@ -85,8 +94,8 @@ impl CacheShard {
         if self.slots[slot as usize].expiry == NEVER || !moment.has_passed(self.expires_ms(slot)) {
             return Some(slot);
         }
+        self.note_loss(KeyLoss::Expired, slot);
         self.remove(slot);
-        self.counters.expiries += 1;
         None
     }
 
@@ -97,19 +106,13 @@ impl CacheShard {
 
     /// Reads a key: a hit, or a miss.
     #[inline]
-    pub(super) fn get(
-        &mut self,
-        tag: u32,
-        key: &[u8],
-        eviction: &Eviction,
-        moment: &TransactionTime<'_>,
-    ) -> Option<Value> {
+    pub(super) fn get(&mut self, tag: u32, key: &[u8], moment: &TransactionTime<'_>) -> Option<Value> {
         let Some(slot) = self.find_live(tag, key, moment) else {
             self.counters.misses += 1;
             return None;
         };
         self.counters.hits += 1;
-        self.used(slot, eviction, moment);
+        self.used(slot, moment);
         Some(self.slots[slot as usize].value(self.expires_ms(slot)))
     }
 
@@ -119,13 +122,13 @@ impl CacheShard {
 
     /// Notes that a key was used.
     #[inline]
-    pub(super) fn used(&mut self, slot: u32, eviction: &Eviction, moment: &TransactionTime<'_>) {
+    pub(super) fn used(&mut self, slot: u32, moment: &TransactionTime<'_>) {
         self.uses += 1;
         if self.uses.is_multiple_of(USES_A_TICK) {
             moment.ms();
         }
         let at = &mut self.slots[slot as usize];
-        at.access = eviction.next_access(at.access, moment.tick(), &mut self.rng);
+        at.access = self.eviction.next_access(at.access, moment.tick(), &mut self.rng);
         if let Some(pages) = &mut self.pages {
             pages.hit(&self.slots, slot);
         }
@@ -166,14 +169,7 @@ impl CacheShard {
 
     /// Adds an item whose key is not there. If the array of slots must grow, it may take
     /// `spare_bytes` more than it must.
-    pub(super) fn insert(
-        &mut self,
-        tag: u32,
-        item: CachedItem,
-        eviction: &Eviction,
-        moment: &TransactionTime<'_>,
-        spare_bytes: u64,
-    ) {
+    pub(super) fn insert(&mut self, tag: u32, item: CachedItem, moment: &TransactionTime<'_>, spare_bytes: u64) {
         if self.slots.len() == self.slots.capacity() {
             let (least, half) = (self.least_growth(), self.slots.capacity() / 2);
             let extra = half.saturating_sub(least) as u64 * self.slot_bytes();
@@ -193,7 +189,7 @@ impl CacheShard {
         if let Some(pages) = &mut self.pages {
             pages.enter(&self.slots);
         }
-        self.slots[slot as usize].access = eviction.first_access(moment.tick());
+        self.slots[slot as usize].access = self.eviction.first_access(moment.tick());
     }
 
     /// Gives a slot another item of the same key. Returns the old one.
@@ -245,8 +241,26 @@ impl CacheShard {
         if !moment.has_passed(Some(at_ms)) {
             return None;
         }
-        self.counters.expiries += 1;
+        self.note_loss(KeyLoss::Expired, slot);
         Some(self.remove(slot))
+    }
+
+    /// Counts a key that goes by itself, and notes it if somebody wants to know.
+    pub(super) fn note_loss(&mut self, loss: KeyLoss, slot: u32) {
+        match loss {
+            KeyLoss::Expired => self.counters.expiries += 1,
+            KeyLoss::Evicted => self.counters.evictions += 1,
+        }
+        if self.losses.are_wanted(loss) {
+            // A slice of the slot would keep the value, too.
+            self.lost.push((loss, Bytes::copy_from_slice(self.slots[slot as usize].key_slice())));
+        }
+    }
+
+    /// The losses that were noted since the last call.
+    #[inline]
+    pub(super) fn take_lost(&mut self) -> LostKeys {
+        std::mem::take(&mut self.lost)
     }
 
     /// Removes all keys; the counters stay. What is returned frees them when it is dropped.

@@ -2,7 +2,9 @@
 
 mod eviction;
 mod listing;
+mod losses;
 mod model;
+mod settings;
 mod threads;
 mod transactions;
 
@@ -75,7 +77,7 @@ impl Fixture {
 
     /// Checks the invariants of all shards, and that no more is held than may be.
     fn check(&self) {
-        self.check_within(self.max_bytes);
+        self.check_within(self.max_bytes());
     }
 
     fn check_within(&self, max_bytes: u64) {

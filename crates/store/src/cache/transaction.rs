@@ -6,8 +6,10 @@ use std::thread;
 use bytes::Bytes;
 use parking_lot::MutexGuard;
 
+use super::eviction::Eviction;
 use super::item::CachedItem;
 use super::listing::{self, ShardScan};
+use super::loss::ToldAfterwards;
 use super::shard::CacheShard;
 use super::time::{Tick, TransactionTime};
 use super::{Cache, EvictionPolicy};
@@ -26,6 +28,14 @@ pub(super) enum Locked<'a> {
 }
 
 impl Locked<'_> {
+    #[inline]
+    fn each(&mut self, mut visit: impl FnMut(&mut CacheShard)) {
+        match self {
+            Self::One(_, shard) => visit(shard),
+            Self::Many(_, shards) => shards.iter_mut().for_each(|shard| visit(shard)),
+        }
+    }
+
     #[inline]
     fn get(&mut self, number: usize) -> Option<&mut CacheShard> {
         match self {
@@ -80,16 +90,18 @@ enum Evicted {
 pub struct CacheTransaction<'a> {
     cache: &'a Cache,
     moment: TransactionTime<'a>,
-    // Declared before the changes: old values are freed when the locks are gone.
+    // Declared before the changes: old values are freed, and losses told, when the locks are gone.
     locked: Locked<'a>,
     changes: UndoLog,
+    lost: ToldAfterwards<'a>,
     refusal: Option<WriteRefusal>,
 }
 
 impl<'a> CacheTransaction<'a> {
     #[inline]
     pub(super) fn new(cache: &'a Cache, locked: Locked<'a>) -> Self {
-        Self { cache, moment: cache.clock.moment(), locked, changes: UndoLog::default(), refusal: None }
+        let lost = ToldAfterwards { cache, lost: Vec::new() };
+        Self { cache, moment: cache.clock.moment(), locked, changes: UndoLog::default(), lost, refusal: None }
     }
 
     /// The keys there are; some may have expired.
@@ -159,10 +171,11 @@ impl<'a> CacheTransaction<'a> {
     }
 
     /// The note of a key's uses, and the time now. Does not count as a use.
-    fn access(&mut self, key: &[u8]) -> Option<(u32, Tick)> {
+    fn access(&mut self, key: &[u8]) -> Option<(Eviction, u32, Tick)> {
         let (number, _, slot) = self.find(key);
-        let access = self.shard(number).slots[slot? as usize].access;
-        Some((access, self.moment.tick()))
+        let shard = self.shard(number);
+        let (eviction, access) = (shard.eviction, shard.slots[slot? as usize].access);
+        Some((eviction, access, self.moment.tick()))
     }
 
     fn remove(&mut self, number: usize, slot: u32) {
@@ -191,11 +204,11 @@ impl<'a> CacheTransaction<'a> {
         let old = match slot {
             Some(slot) => {
                 let old = shard.replace(slot, item);
-                shard.used(slot, &cache.eviction, moment);
+                shard.used(slot, moment);
                 Some(old)
             }
             None => {
-                shard.insert(tag, item, &cache.eviction, moment, spare_bytes);
+                shard.insert(tag, item, moment, spare_bytes);
                 None
             }
         };
@@ -214,7 +227,7 @@ impl<'a> CacheTransaction<'a> {
         value: &Value,
     ) -> Result<(Option<u32>, u64), WriteRefusal> {
         let (bytes, expires) = (CachedItem::allocated_bytes(key, value), value.expires_ms.is_some());
-        let (max_bytes, mut tries) = (self.cache.max_bytes, 0);
+        let (max_bytes, mut tries) = (self.cache.max_bytes(), 0);
         loop {
             let shard = self.locked.get(number).expect(LOCKED);
             let cost = match slot {
@@ -243,7 +256,7 @@ impl<'a> CacheTransaction<'a> {
     /// Evicts one key: of the shard `number`, or of a fuller one if it holds less than half of its share.
     fn evict(&mut self, number: usize) -> Evicted {
         let shards = self.cache.shards.len();
-        let half_share = self.cache.max_bytes / shards as u64 / 2;
+        let half_share = self.cache.max_bytes() / shards as u64 / 2;
         if self.shard(number).held_bytes() < half_share {
             let first = fastrand::usize(..shards);
             for other in (first..first + FULLER_SHARD_TRIES.min(shards)).map(|other| other % shards) {
@@ -260,20 +273,21 @@ impl<'a> CacheTransaction<'a> {
                 None => is_busy = true,
             }
         }
-        if is_busy && self.cache.eviction.policy != EvictionPolicy::Noeviction { Evicted::Busy } else { Evicted::None }
+        if is_busy && self.cache.policy() != EvictionPolicy::Noeviction { Evicted::Busy } else { Evicted::None }
     }
 
     /// Evicts one key of a shard that holds at least so much; `None` if another transaction has it. Never waits, so
     /// that the order of locks does not matter.
     fn evict_in(&mut self, number: usize, least_bytes: u64) -> Option<bool> {
-        let Self { cache, moment, locked, .. } = self;
+        let Self { cache, moment, locked, lost, .. } = self;
         let mut guard = None;
         let shard = match locked.get(number) {
             Some(shard) => shard,
             None => &mut **guard.insert(cache.shards[number].try_lock()?),
         };
-        let evicted = shard.held_bytes() >= least_bytes && shard.evict(&cache.eviction, moment);
+        let evicted = shard.held_bytes() >= least_bytes && shard.evict(moment);
         shard.settle(&cache.total_bytes);
+        lost.lost.append(&mut shard.take_lost());
         Some(evicted)
     }
 
@@ -286,7 +300,7 @@ impl<'a> CacheTransaction<'a> {
             match (slot, old) {
                 (Some(slot), Some(old)) => drop(shard.replace(slot, old)),
                 (Some(slot), None) => drop(shard.remove(slot)),
-                (None, Some(old)) => shard.insert(tag, old, &cache.eviction, moment, 0),
+                (None, Some(old)) => shard.insert(tag, old, moment, 0),
                 (None, None) => {}
             }
             shard.settle(&cache.total_bytes);
@@ -328,13 +342,13 @@ impl Transaction for CacheTransaction<'_> {
     }
 
     fn idle_ms(&mut self, key: &[u8]) -> Option<u64> {
-        let (access, now) = self.access(key)?;
-        self.cache.eviction.idle_ms(access, now)
+        let (eviction, access, now) = self.access(key)?;
+        eviction.idle_ms(access, now)
     }
 
     fn frequency(&mut self, key: &[u8]) -> Option<u8> {
-        let (access, now) = self.access(key)?;
-        self.cache.eviction.frequency(access, now)
+        let (eviction, access, now) = self.access(key)?;
+        eviction.frequency(access, now)
     }
 }
 
@@ -343,5 +357,7 @@ impl Drop for CacheTransaction<'_> {
         if self.refusal.is_some() || thread::panicking() {
             self.undo();
         }
+        let Self { locked, lost, .. } = self;
+        locked.each(|shard| lost.lost.append(&mut shard.take_lost()));
     }
 }

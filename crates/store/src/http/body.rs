@@ -1,7 +1,6 @@
 //! The body of a read: ranges of the value, and the text between them if there are several (RFC 9110, section 14.6).
 
 use std::ops::Range;
-use std::sync::Arc;
 
 use axum::body::Body;
 use axum::http::header::{CONTENT_LENGTH, CONTENT_TYPE};
@@ -10,7 +9,7 @@ use axum::response::Response;
 use bytes::Bytes;
 use futures_util::stream::{self, StreamExt};
 
-use crate::{Bucket, Error, Manifest};
+use crate::{Error, RangeReader};
 
 /// A stretch of a body.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -44,21 +43,19 @@ pub(super) fn segments(ranges: &[Range<u64>], size: u64, headers: &mut HeaderMap
 
 /// The body of an answer with a large value.
 pub(super) struct ValueBody {
-    pub(super) bucket: Arc<Bucket>,
-    pub(super) key: Bytes,
-    pub(super) manifest: Manifest,
+    pub(super) reader: RangeReader,
     pub(super) segments: Vec<Segment>,
 }
 
 impl ValueBody {
     /// Makes this the body of `response`. It is read as its client takes it.
     pub(super) fn send(self, response: &mut Response) {
-        let Self { bucket, key, manifest, segments } = self;
+        let Self { reader, segments } = self;
         let length: u64 = segments.iter().map(Segment::length).sum();
         response.headers_mut().insert(CONTENT_LENGTH, HeaderValue::from(length));
         let pieces = stream::iter(segments).flat_map(move |segment| match segment {
             Segment::Text(text) => stream::once(std::future::ready(Ok::<_, Error>(text))).left_stream(),
-            Segment::Value(range) => bucket.read_range(&key, &manifest, range).right_stream(),
+            Segment::Value(range) => reader.range(range).right_stream(),
         });
         *response.body_mut() = Body::from_stream(pieces);
     }

@@ -3,9 +3,10 @@
 //! The items of a partition go to its owner in order, in few transactions; partitions run side by side. So the
 //! items of one key take effect in order, and one append serves many. Nothing is promised across items: some
 //! may succeed and others not. Several writes of one key may become one record with the last value; then they
-//! have its version in common.
+//! have its version in common. Reads that no write goes with are served beside the owner.
 
 mod item;
+mod reads;
 mod run;
 
 use std::sync::Arc;

@@ -4,13 +4,12 @@ use std::sync::Arc;
 
 use axum::extract::{RawQuery, State};
 use axum::response::Response;
-use millstream_http::{Access, Caller, Content, Path, Problem, Route};
+use millstream_http::{Access, Caller, Path, Problem, Route};
 use millstream_log::{Partition, UpTo};
 use millstream_types::{Offset, PartitionId, PartitionOffsets, RecordView, Role};
-use serde_json::json;
 
 use super::key_line::{KeyLine, VALUE_SHOWN_MAX_BYTES};
-use super::pages::{PIECE_BYTES, PIECE_KEYS, Pages, answer, next_line};
+use super::pages::{PIECE_BYTES, PIECE_KEYS, PageQuery, Pages, answer, next_line};
 use super::parameters::time_ms;
 use super::problems::{bad_parameter, problem};
 use super::query::{encoded, parameters};
@@ -18,27 +17,24 @@ use super::records::{change, readable, undecodable};
 use super::{BUCKET, READ_LIMITS};
 use crate::{Bucket, Error, Store};
 
-/// Keys of a page that names no limit.
-const LIMIT: u64 = 1_000;
 /// Bytes of one read from the log.
 const READ_BYTES: usize = 64 << 10;
 
 pub(super) fn route(store: &Arc<Store>) -> Route {
-    Route::get("/kv/{bucket}/_iterate", Access::Role(Role::Reader), READ_LIMITS, "List keys by the time of their write")
-        .param("bucket", BUCKET)
-        .query("ts_from", "Keys that were written at this time or later. ISO 8601 or milliseconds.")
-        .query("ts_to", "Keys that were written before this time. ISO 8601 or milliseconds.")
-        .query("from", "The place at which to begin, such as `0:17`: partition 0, offset 17.")
-        .query("limit", "Most keys of the page. Default 1000.")
-        .query("values", "`true`: with values of at most 64 KiB; larger ones are left out (`value_omitted`).")
-        .answers_with(
-            200,
-            "A line for each key that is there, by partition and offset, as in a listing and with `partition`; `version` is the offset. The last line has `next`: the target of the next page, or null. An answer without it was cut.",
-            Content::ndjson(json!({"type": "object"})),
-        )
-        .answers(400, "A parameter cannot be taken.")
-        .answers(404, "The bucket does not exist.")
-        .to(iterate, Arc::clone(store))
+    let draft = Route::get(
+        "/kv/{bucket}/_iterate",
+        Access::Role(Role::Reader),
+        READ_LIMITS,
+        "List keys by the time of their write",
+    )
+    .param("bucket", BUCKET)
+    .query("ts_from", "Keys that were written at this time or later. ISO 8601 or milliseconds.")
+    .query("ts_to", "Keys that were written before this time. ISO 8601 or milliseconds.")
+    .query("from", "The place at which to begin, such as `0:17`: partition 0, offset 17.");
+    let lines = "A line for each key that is there, by partition and offset, as in a listing and with `partition`; `version` \
+                 is the offset. The last line has `next`: the target of the next page, or null. An answer without it was \
+                 cut.";
+    PageQuery::describe(draft, lines).to(iterate, Arc::clone(store))
 }
 
 /// The parameters of an iteration.
@@ -47,13 +43,12 @@ struct IterateQuery {
     from_ms: Option<i64>,
     to_ms: Option<i64>,
     from: Option<(u32, u64)>,
-    limit: u64,
-    with_values: bool,
+    page: PageQuery,
 }
 
 impl IterateQuery {
     fn read(query: Option<&str>) -> Result<Self, Problem> {
-        let mut asked = Self { from_ms: None, to_ms: None, from: None, limit: LIMIT, with_values: false };
+        let mut asked = Self { from_ms: None, to_ms: None, from: None, page: PageQuery::default() };
         for parameter in parameters(query) {
             let text = parameter.text();
             match &*parameter.name {
@@ -66,8 +61,7 @@ impl IterateQuery {
                     };
                     asked.from = Some((partition, offset.0));
                 }
-                "limit" => asked.limit = parameter.limit()?,
-                "values" => asked.with_values = parameter.switch()?,
+                _ if asked.page.take(&parameter)? => {}
                 _ => return Err(parameter.unknown("this route takes ts_from, ts_to, from, limit and values")),
             }
         }
@@ -86,10 +80,7 @@ impl IterateQuery {
                 target += &format!("&{name}={time_ms}");
             }
         }
-        if self.with_values {
-            target += "&values=true";
-        }
-        target + &format!("&limit={}", self.limit)
+        self.page.added_to(&target)
     }
 }
 
@@ -110,8 +101,8 @@ async fn iterate(
         Some((partition, offset)) => (partition, Some(offset)),
         None => (0, None),
     };
-    let left = asked.limit;
-    answer(Iteration { bucket, name, asked, ends, partition, next, left }).await
+    let left = asked.page.limit;
+    answer(store, Iteration { bucket, name, asked, ends, partition, next, left }).await
 }
 
 struct Iteration {
@@ -127,10 +118,6 @@ struct Iteration {
 }
 
 impl Pages for Iteration {
-    fn bucket(&self) -> &Arc<Bucket> {
-        &self.bucket
-    }
-
     fn piece(&mut self, lines: &mut String) -> Result<bool, Error> {
         let mut visited = 0;
         while visited < PIECE_KEYS && lines.len() < PIECE_BYTES {
@@ -220,7 +207,7 @@ impl Iteration {
         }
         let Some((key, Some(stored))) = change(log, record)? else { return Ok(None) };
         let line = KeyLine::of_stored(key, &stored, None).at(self.partition, record.offset.0);
-        let shown = if self.asked.with_values { line.with_value(&stored, VALUE_SHOWN_MAX_BYTES) } else { line };
+        let shown = if self.asked.page.with_values { line.with_value(&stored, VALUE_SHOWN_MAX_BYTES) } else { line };
         Ok(Some(shown.json()))
     }
 }
@@ -236,7 +223,7 @@ mod tests {
         let next = asked.next("things", 2, 17);
         assert_eq!(next, "/kv/things/_iterate?from=2:17&ts_from=1000&ts_to=2000&values=true&limit=7");
         let again = IterateQuery::read(next.split_once('?').map(|(_, query)| query)).unwrap();
-        assert_eq!((again.from, again.limit, again.with_values), (Some((2, 17)), 7, true));
+        assert_eq!((again.from, again.page), (Some((2, 17)), PageQuery { limit: 7, with_values: true }));
     }
 
     #[test]

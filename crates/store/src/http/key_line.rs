@@ -68,6 +68,11 @@ impl<'a> KeyLine<'a> {
         }
     }
 
+    /// Leaves out the time of the write, which caches do not note.
+    pub(super) fn untimed(self) -> Self {
+        Self { written: None, ..self }
+    }
+
     /// The line of a key as its record has it, without the value.
     pub(super) fn of_stored(key: &'a [u8], stored: &'a StoredValue, version: Option<u64>) -> Self {
         let mut line = Self {

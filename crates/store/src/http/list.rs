@@ -1,66 +1,58 @@
 //! `GET /kv/{bucket}`: the keys of a bucket in order.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use axum::extract::{RawQuery, State};
 use axum::response::Response;
-use millstream_http::{Access, Caller, Content, Path, Problem, Route};
-use millstream_types::Role;
-use serde_json::json;
+use millstream_http::{Access, Caller, Path, Problem, Route};
+use millstream_types::{PartitionId, Role};
 
 use super::key_line::{KeyLine, VALUE_SHOWN_MAX_BYTES, prefix_json};
-use super::pages::{PIECE_BYTES, PIECE_KEYS, Pages, answer, next_line};
+use super::pages::{PIECE_BYTES, PIECE_KEYS, PageQuery, Pages, answer, next_line};
 use super::problems::{bad_parameter, problem};
 use super::query::{encoded, parameters};
 use super::{BUCKET, READ_LIMITS};
-use crate::key_merge::{KeyMerge, MergeStep, Selection};
-use crate::{Bucket, Error, Store};
+use crate::cached_keys::CachedKeys;
+use crate::key_merge::{KeyMerge, KeySource, MergeStep, Selection};
+use crate::{Bucket, Error, Listed, Opened, Store, StoredValue};
 
-/// Keys of a page that names no limit.
-const LIMIT: u64 = 1_000;
 /// Most bytes of a delimiter.
 const DELIMITER_MAX_BYTES: usize = 64;
 
 pub(super) fn route(store: &Arc<Store>) -> Route {
-    Route::get("/kv/{bucket}", Access::Role(Role::Reader), READ_LIMITS, "List keys in order")
+    let draft = Route::get("/kv/{bucket}", Access::Role(Role::Reader), READ_LIMITS, "List keys in order")
         .param("bucket", BUCKET)
         .query("prefix", "Keys that begin with this only, percent-encoded.")
         .query("start", "The first key, percent-encoded; it need not be there.")
-        .query("limit", "Most keys and common prefixes of the page. Default 1000.")
-        .query("delimiter", "Keys that have this behind the prefix are given once, as their common prefix up to it.")
-        .query("values", "`true`: with values of at most 64 KiB; larger ones are left out (`value_omitted`).")
-        .answers_with(
-            200,
-            "A line for each key, in the order of the keys' bytes: `key` or `key_base64`, `version`, `length`, `written`, `expires`, `content_type`, `tags`; with values also `timestamp`, `metadata`, `value` or `value_base64`. A common prefix is `prefix` or `prefix_base64`. The last line has `next`: the target of the next page, or null. An answer without it was cut.",
-            Content::ndjson(json!({"type": "object"})),
-        )
-        .answers(400, "A parameter cannot be taken.")
-        .answers(404, "The bucket does not exist.")
-        .to(list, Arc::clone(store))
+        .query("delimiter", "Keys that have this behind the prefix are given once, as their common prefix up to it.");
+    let lines = "A line for each key, in the order of the keys' bytes: `key` or `key_base64`, `version`, `length`, \
+                 `written` (not of a cache), `expires`, `content_type`, `tags`; with values also `timestamp`, `metadata`, \
+                 `value` or `value_base64`. A common prefix is `prefix` or `prefix_base64`. The last line has \
+                 `next`: the target of the next page, or null. An answer without it was cut.";
+    PageQuery::describe(draft, lines).to(list, Arc::clone(store))
 }
 
 /// The parameters of a listing.
 #[derive(Debug)]
 struct ListQuery {
     selection: Selection,
-    limit: u64,
-    with_values: bool,
+    page: PageQuery,
 }
 
 impl ListQuery {
     fn read(query: Option<&str>) -> Result<Self, Problem> {
-        let mut asked = Self { selection: Selection::default(), limit: LIMIT, with_values: false };
+        let mut asked = Self { selection: Selection::default(), page: PageQuery::default() };
         for parameter in parameters(query) {
             match &*parameter.name {
                 "prefix" => asked.selection.prefix = parameter.bytes,
                 "start" => asked.selection.start = parameter.bytes,
-                "limit" => asked.limit = parameter.limit()?,
                 "delimiter" if parameter.bytes.is_empty() => asked.selection.delimiter = None,
                 "delimiter" if parameter.bytes.len() > DELIMITER_MAX_BYTES => {
                     return Err(bad_parameter("delimiter", &parameter.text(), "it has at most 64 bytes"));
                 }
                 "delimiter" => asked.selection.delimiter = Some(parameter.bytes),
-                "values" => asked.with_values = parameter.switch()?,
+                _ if asked.page.take(&parameter)? => {}
                 _ => return Err(parameter.unknown("this route takes prefix, start, limit, delimiter and values")),
             }
         }
@@ -76,10 +68,7 @@ impl ListQuery {
         if let Some(delimiter) = &self.selection.delimiter {
             target += &format!("&delimiter={}", encoded(delimiter));
         }
-        if self.with_values {
-            target += "&values=true";
-        }
-        target + &format!("&limit={}", self.limit)
+        self.page.added_to(&target)
     }
 }
 
@@ -89,15 +78,83 @@ async fn list(
     Path(name): Path<String>,
     RawQuery(query): RawQuery,
 ) -> Result<Response, Problem> {
-    let bucket = store.bucket(&caller.tenant, &name).map_err(|error| problem(&error))?;
+    let opened = store.find(&caller.tenant, &name).map_err(|error| problem(&error))?;
     let asked = ListQuery::read(query.as_deref())?;
-    let merge = KeyMerge::new(bucket.partitions().len() as u32, asked.selection.clone());
-    let left = asked.limit;
-    answer(Listing { bucket, name, asked, merge, left }).await
+    let keys = match opened {
+        Opened::Durable(bucket) => ListedKeys::Durable(bucket),
+        Opened::Cache(bucket) => {
+            let limit = asked.selection.delimiter.is_none().then_some(asked.page.limit);
+            ListedKeys::Cache(CachedKeys::new(bucket, &asked.selection.prefix, limit))
+        }
+    };
+    let merge = KeyMerge::new(keys.partitions(), asked.selection.clone());
+    let left = asked.page.limit;
+    answer(store, Listing { keys, name, asked, merge, left }).await
+}
+
+/// The keys of a bucket of either kind.
+enum ListedKeys {
+    Durable(Arc<Bucket>),
+    Cache(CachedKeys),
+}
+
+impl KeySource for ListedKeys {
+    fn list_keys(
+        &self,
+        partition: PartitionId,
+        start: &[u8],
+        visit: &mut dyn FnMut(&[u8], Listed) -> ControlFlow<()>,
+    ) -> Result<(), Error> {
+        match self {
+            Self::Durable(bucket) => bucket.list_keys(partition, start, visit),
+            Self::Cache(keys) => keys.list_keys(partition, start, visit),
+        }
+    }
+}
+
+impl ListedKeys {
+    fn partitions(&self) -> u32 {
+        match self {
+            Self::Durable(bucket) => bucket.partitions().len() as u32,
+            Self::Cache(_) => 1,
+        }
+    }
+
+    fn now_ms(&self) -> i64 {
+        match self {
+            Self::Durable(bucket) => bucket.now_ms(),
+            Self::Cache(keys) => keys.bucket().now_ms(),
+        }
+    }
+
+    /// The line of a key.
+    fn line(&self, key: &[u8], listed: &Listed) -> String {
+        let line = KeyLine::of_listed(key, listed);
+        match self {
+            Self::Durable(_) => line.json(),
+            Self::Cache(_) => line.untimed().json(),
+        }
+    }
+
+    /// The line of a key with its value; `None` if it was deleted since the listing came by.
+    fn line_with_value(&self, key: &[u8]) -> Result<Option<String>, Error> {
+        let shown = |stored: &StoredValue, version| -> String {
+            let line = KeyLine::of_stored(key, stored, Some(version)).with_value(stored, VALUE_SHOWN_MAX_BYTES);
+            if matches!(self, Self::Cache(_)) { line.untimed().json() } else { line.json() }
+        };
+        Ok(match self {
+            Self::Durable(bucket) => bucket.read_blocking(key)?.map(|found| shown(&found.stored, found.version)),
+            Self::Cache(keys) => keys
+                .bucket()
+                .cache()
+                .peek(key)
+                .map(|(value, version)| shown(&StoredValue { value, large: None, written_ms: 0 }, version)),
+        })
+    }
 }
 
 struct Listing {
-    bucket: Arc<Bucket>,
+    keys: ListedKeys,
     name: String,
     asked: ListQuery,
     merge: KeyMerge,
@@ -106,14 +163,10 @@ struct Listing {
 }
 
 impl Pages for Listing {
-    fn bucket(&self) -> &Arc<Bucket> {
-        &self.bucket
-    }
-
     fn piece(&mut self, lines: &mut String) -> Result<bool, Error> {
-        let now_ms = self.bucket.now_ms();
+        let now_ms = self.keys.now_ms();
         for _ in 0..PIECE_KEYS {
-            let line = match self.merge.step(&*self.bucket, now_ms)? {
+            let line = match self.merge.step(&self.keys, now_ms)? {
                 MergeStep::PassedOver => return Ok(true),
                 MergeStep::End => {
                     lines.push_str(&next_line(None));
@@ -124,12 +177,9 @@ impl Pages for Listing {
                     return Ok(false);
                 }
                 MergeStep::Prefix(prefix) => prefix_json(&prefix),
-                MergeStep::Key(key, listed) if !self.asked.with_values => KeyLine::of_listed(&key, &listed).json(),
-                MergeStep::Key(key, _) => match self.bucket.read_blocking(&key)? {
-                    Some(found) => KeyLine::of_stored(&key, &found.stored, Some(found.version))
-                        .with_value(&found.stored, VALUE_SHOWN_MAX_BYTES)
-                        .json(),
-                    // It was deleted since the listing came by.
+                MergeStep::Key(key, listed) if !self.asked.page.with_values => self.keys.line(&key, &listed),
+                MergeStep::Key(key, _) => match self.keys.line_with_value(&key)? {
+                    Some(line) => line,
                     None => continue,
                 },
             };
@@ -156,7 +206,7 @@ mod tests {
         assert_eq!(next, "/kv/things?start=a%20b/%FF&prefix=a%20b/&delimiter=/&values=true&limit=7");
         let again = ListQuery::read(next.split_once('?').map(|(_, query)| query)).unwrap();
         assert_eq!(again.selection.start, b"a b/\xff");
-        assert_eq!((again.limit, again.with_values, again.selection.prefix), (7, true, b"a b/".to_vec()));
+        assert_eq!((again.page, again.selection.prefix), (asked.page, b"a b/".to_vec()));
     }
 
     #[test]

@@ -12,51 +12,93 @@ use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use futures_util::stream;
-use millstream_http::Problem;
-use serde_json::Value;
+use millstream_http::{Content, Problem, RouteDraft};
+use serde_json::{Value, json};
 
 use super::problems::problem;
-use crate::{Bucket, Error};
+use super::query::Parameter;
+use crate::{Error, Store};
 
 /// Bytes after which a piece ends.
 pub(super) const PIECE_BYTES: usize = 64 << 10;
 /// Keys or records after which a piece ends, shown or passed over.
 pub(super) const PIECE_KEYS: usize = 1_024;
 
+/// Keys of a page that names no limit.
+const LIMIT: u64 = 1_000;
+
+/// The parameters that routes with pages have in common.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct PageQuery {
+    /// Most lines of the page.
+    pub(super) limit: u64,
+    pub(super) with_values: bool,
+}
+
+impl Default for PageQuery {
+    fn default() -> Self {
+        Self { limit: LIMIT, with_values: false }
+    }
+}
+
+impl PageQuery {
+    /// Takes a parameter. Returns `false` if it is none of these.
+    pub(super) fn take(&mut self, parameter: &Parameter<'_>) -> Result<bool, Problem> {
+        match &*parameter.name {
+            "limit" => self.limit = parameter.limit()?,
+            "values" => self.with_values = parameter.switch()?,
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    /// The target of another page, which has a query already, with these parameters.
+    pub(super) fn added_to(&self, target: &str) -> String {
+        let values = if self.with_values { "&values=true" } else { "" };
+        format!("{target}{values}&limit={}", self.limit)
+    }
+
+    /// Describes the parameters and the answer of a route, of which `lines` tells the lines.
+    pub(super) fn describe(draft: RouteDraft, lines: &'static str) -> RouteDraft {
+        draft
+            .query("limit", "Most lines of the page before the last. Default 1000.")
+            .query("values", "`true`: with values of at most 64 KiB; larger ones are left out (`value_omitted`).")
+            .answers_with(200, lines, Content::ndjson(json!({"type": "object"})))
+            .answers(400, "A parameter cannot be taken.")
+            .answers(404, "The bucket does not exist.")
+    }
+}
+
 /// An answer that is made piece by piece.
 pub(super) trait Pages: Send + 'static {
-    /// The bucket that it reads.
-    fn bucket(&self) -> &Arc<Bucket>;
-
-    /// Adds the next piece to `lines`, or the last line. Returns `false` when the answer is complete.
+    /// Adds the next piece to `lines`, or the last line. Returns `false` when the answer is complete. It may block.
     fn piece(&mut self, lines: &mut String) -> Result<bool, Error>;
 }
 
 /// Answers with all pieces. What fails before the first is a refusal.
-pub(super) async fn answer<P: Pages>(pages: P) -> Result<Response, Problem> {
-    let (first, pages) = next(pages).await.map_err(|error| problem(&error))?;
-    let pieces = stream::unfold((Some(first), pages), |(ready, pages)| async move {
+pub(super) async fn answer<P: Pages>(store: Arc<Store>, pages: P) -> Result<Response, Problem> {
+    let (first, pages) = next(&store, pages).await.map_err(|error| problem(&error))?;
+    let pieces = stream::unfold((Some(first), pages, store), |(ready, pages, store)| async move {
         let (piece, pages) = match (ready, pages) {
             (Some(piece), pages) => (piece, pages),
-            (None, Some(pages)) => next(pages).await.unwrap_or_else(|error| (error_line(&error), None)),
+            (None, Some(pages)) => next(&store, pages).await.unwrap_or_else(|error| (error_line(&error), None)),
             (None, None) => return None,
         };
-        Some((Ok::<_, Infallible>(piece), (None, pages)))
+        Some((Ok::<_, Infallible>(piece), (None, pages, store)))
     });
     let headers = [(CONTENT_TYPE, "application/x-ndjson"), (CACHE_CONTROL, "no-store")];
     Ok((headers, Body::from_stream(pieces)).into_response())
 }
 
 /// The next piece that is not empty, and the rest of the answer if it is not complete.
-async fn next<P: Pages>(mut pages: P) -> Result<(Bytes, Option<P>), Error> {
+async fn next<P: Pages>(store: &Store, mut pages: P) -> Result<(Bytes, Option<P>), Error> {
     loop {
-        let bucket = Arc::clone(pages.bucket());
         let work = move || {
             let mut lines = String::new();
             let goes_on = pages.piece(&mut lines);
             (pages, lines, goes_on)
         };
-        let (made, lines, goes_on) = bucket.on_reading_thread(work).await?;
+        let (made, lines, goes_on) = store.on_reader(work).await?;
         match goes_on? {
             false => return Ok((lines.into(), None)),
             true if !lines.is_empty() => return Ok((lines.into(), Some(made))),

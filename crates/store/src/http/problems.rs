@@ -6,6 +6,7 @@ use axum::http::StatusCode;
 use millstream_http::{Problem, Reason};
 use millstream_types::ErrorCode;
 
+use crate::table::LENGTH_MAX;
 use crate::{Error, WriteRefusal};
 
 /// Converts an error of the store.
@@ -22,6 +23,10 @@ pub(crate) fn problem(error: &Error) -> Problem {
             .value(held)
             .rule(format!("the bucket's max_keys is {max_keys}"))
             .remedy("delete keys, or raise max_keys by 'PUT /buckets/{bucket}'"),
+        Error::Refused(WriteRefusal::ValueTooLarge { length, max_bytes: LENGTH_MAX }) => problem
+            .value(length)
+            .rule(format!("a value has at most {LENGTH_MAX} bytes"))
+            .remedy("write nearer to the beginning of the value"),
         Error::Refused(WriteRefusal::ValueTooLarge { length, max_bytes }) => problem
             .value(length)
             .rule(format!("the bucket's value_max_bytes is {max_bytes}"))

@@ -19,7 +19,7 @@ use super::parameters::text;
 use super::problems::{no_such_key, problem};
 use super::ranges::RangeRequest;
 use super::target::KeyTarget;
-use crate::{Bucket, CHUNK_BYTES, FoundValue, Look, Manifest, Store, StoredValue, WriteRefusal};
+use crate::{Bucket, CHUNK_BYTES, FoundValue, Look, OpenedValue, Store, StoredValue};
 
 /// Memory of an answer that is sent while it is read: chunks that are read ahead or being sent.
 const STREAM_BYTES: usize = 3 * CHUNK_BYTES;
@@ -118,17 +118,15 @@ async fn answer_large(
     asked: &ReadRequest,
     mut memory: AnswerMemory,
 ) -> Result<Response, Problem> {
-    let found = read(bucket, key).await?;
-    if found.stored.large.is_none() {
-        return Ok(answer_small(found, asked, bucket.now_ms()));
-    }
-    let FoundValue { stored, version } = found;
-    let manifest = Manifest::decode(&stored.value.bytes);
-    let manifest = manifest.map_err(|what| problem(&WriteRefusal::Manifest { what }.into()))?;
+    let opened = bucket.open_value(key).await.map_err(|error| problem(&error))?;
+    let (FoundValue { stored, version }, reader) = match opened.ok_or_else(|| no_such_key(key))? {
+        OpenedValue::Small(found) => return Ok(answer_small(found, asked, bucket.now_ms())),
+        OpenedValue::Large(found, reader) => (found, reader),
+    };
     let (mut response, segments) = head(&stored, version, asked, bucket.now_ms());
     if !segments.is_empty() {
         memory.cover(STREAM_BYTES)?;
-        ValueBody { bucket: Arc::clone(bucket), key: key.clone(), manifest, segments }.send(&mut response);
+        ValueBody { reader, segments }.send(&mut response);
         memory.hold_for(&mut response);
     }
     Ok(response)

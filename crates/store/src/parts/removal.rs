@@ -1,5 +1,5 @@
 //! Removes the parts that no value needs: of uploads that are given up or too old, and of values that were
-//! replaced, deleted or have expired.
+//! replaced, deleted or have expired. Parts that a reader holds wait for it.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -102,13 +102,14 @@ impl Bucket {
             UploadState::InUse if self.place(&upload.key).is_none_or(|place| place.offset > entry.version) => {
                 self.doom_replaced(upload).await?;
             }
-            UploadState::Doomed => {
+            UploadState::Doomed if !self.part_holds.has(upload.id.0, self.part_hold_max) => {
                 let chunks = self.remove_all(upload.partition, &chunks_prefix(upload.id, None)).await?;
                 let parts = self.remove_all(upload.partition, &parts_prefix(upload.id)).await?;
                 self.remove(upload.partition, vec![upload.record(UploadState::Doomed)]).await?;
                 return Ok(chunks + parts);
             }
-            UploadState::Open | UploadState::InUse => {}
+            // Its readers have it until they end.
+            UploadState::Doomed | UploadState::Open | UploadState::InUse => {}
         }
         Ok(0)
     }

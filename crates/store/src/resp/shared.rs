@@ -62,6 +62,11 @@ impl Shared {
         })
     }
 
+    /// `true` if events of `class` are published.
+    pub fn publishes(&self, class: EventClass) -> bool {
+        self.settings.classes().contains(class)
+    }
+
     /// Publishes an event of a key that no command of a session has caused, such as `expired`.
     pub fn notify(&self, tenant: &str, database: u32, event: &KeyEvent) {
         if self.settings.classes().contains(event.class) {

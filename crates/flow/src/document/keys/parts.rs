@@ -79,8 +79,13 @@ pub(in crate::document) static PARALLELISM: Section = Section {
 };
 
 static PARALLELISM_KEYS: [Key; 2] = [
-    optional("min", KeyType::Whole(1, 1024), Some("1"), "The job starts with fewer, and says so in its status."),
-    required("max", KeyType::Whole(1, 1024), "Never exceeded."),
+    optional(
+        "min",
+        KeyType::Whole(1, 1024),
+        Some("1"),
+        "The fewest. Within the bounds, a job has as many instances as there are threads (`flow.threads`).",
+    ),
+    required("max", KeyType::Whole(1, 1024), "The most."),
 ];
 
 pub(in crate::document) static ROUTE: Section = Section {

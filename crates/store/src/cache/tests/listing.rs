@@ -81,3 +81,50 @@ fn every_key_may_be_the_one_at_random_and_none_that_has_expired() {
     assert!(counts.values().all(|count| (40..200).contains(count)), "{counts:?}");
     cache.check();
 }
+
+proptest! {
+    #[test]
+    fn the_first_keys_are_those_of_a_plain_map(
+        keys in prop::collection::btree_set("[ab/]{1,4}", 0..120),
+        start in "[ab/]{0,3}",
+        prefix in "[ab]{0,2}",
+        keys_max in 1_usize..40,
+    ) {
+        let cache = Fixture::new(EvictionPolicy::AllkeysLru, 4 << 20);
+        for (number, key) in keys.iter().enumerate() {
+            match number % 5 {
+                0 => cache.put_for(key, "gone", 5).unwrap(),
+                _ => cache.put(key, key.clone()).unwrap(),
+            }
+        }
+        cache.advance(5);
+        let live = keys.iter().enumerate().filter(|(number, _)| number % 5 != 0).map(|(_, key)| key);
+        let mut expected: Vec<&String> = live.filter(|key| **key >= start && key.starts_with(&prefix)).collect();
+        let is_cut = expected.len() > keys_max;
+        expected.truncate(keys_max);
+        let first = cache.first_keys(start.as_bytes(), prefix.as_bytes(), keys_max, usize::MAX);
+        prop_assert_eq!(first.is_cut, is_cut);
+        let found: Vec<(&[u8], u64)> = first.keys.iter().map(|(key, found)| (&key[..], found.entry.length)).collect();
+        let expected: Vec<(&[u8], u64)> = expected.iter().map(|key| (key.as_bytes(), key.len() as u64)).collect();
+        prop_assert_eq!(found, expected);
+        // Nothing of it was a use.
+        prop_assert_eq!(cache.total().hits, 0);
+    }
+}
+
+#[test]
+fn a_listing_takes_a_bounded_number_of_bytes_at_a_time() {
+    let cache = Fixture::new(EvictionPolicy::AllkeysLru, 4 << 20);
+    for number in 0..1_000 {
+        cache.put(format!("key-{number:04}"), "x").unwrap();
+    }
+    let first = cache.first_keys(b"", b"", 1_000, 10 * (128 + 8));
+    assert!(first.is_cut);
+    assert!(
+        first.keys.keys().map(|key| &key[..]).eq((0..10)
+            .map(|n| format!("key-{n:04}").into_bytes())
+            .collect::<Vec<_>>()
+            .iter()
+            .map(|key| &key[..]))
+    );
+}

@@ -12,6 +12,7 @@ use serde_json::{Map, Value as Json};
 
 use super::NumberedItem;
 use super::item::{BulkAction, BulkItem, Expiry, Put};
+use super::reads;
 use crate::http::key_line::KeyLine;
 use crate::http::problems::problem;
 use crate::{Bucket, Error, Interrupted, OwnerTransaction, StoredValue, Transaction, Value, WriteRefusal};
@@ -26,7 +27,7 @@ const VALUES_MAX_BYTES: u64 = 8 << 20;
 
 /// The outcome of an item, as its transaction knows it.
 #[derive(Debug)]
-enum ItemOutcome {
+pub(super) enum ItemOutcome {
     Found {
         stored: StoredValue,
         version: Option<u64>,
@@ -80,29 +81,54 @@ async fn run_partition(
     let mut answers = Vec::with_capacity(items.len());
     let mut left_bytes = values_max_bytes;
     for (lines, items, size_bytes) in transactions(items) {
-        let items: Arc<[BulkItem]> = items.into();
-        let (of_work, ttl_ms) = (Arc::clone(&items), bucket.config().ttl_ms);
-        let work = move |transaction: &mut OwnerTransaction<'_, '_>| work(transaction, &of_work, ttl_ms, left_bytes);
-        match bucket.transact(partition, level, size_bytes, work).await {
-            Ok(done) => {
-                for ((line, item), outcome) in lines.into_iter().zip(&items[..]).zip(done.output) {
-                    if let ItemOutcome::Found { stored, .. } = &outcome {
-                        left_bytes = left_bytes.saturating_sub(stored.value.bytes.len() as u64);
-                    }
-                    answers.push((line, outcome.line(line, item, done.first)));
-                }
+        let (first, outcomes) = run_together(bucket, partition, items.clone(), size_bytes, level, left_bytes).await;
+        for ((line, item), outcome) in lines.into_iter().zip(&items[..]).zip(outcomes) {
+            if let Ok(ItemOutcome::Found { stored, .. }) = &outcome {
+                left_bytes = left_bytes.saturating_sub(stored.value.bytes.len() as u64);
             }
-            Err(error) => {
-                let refusal = problem(&error);
-                answers.extend(lines.into_iter().map(|line| (line, refused_line(line, &refusal))));
-            }
+            let answer = outcome.map(|outcome| outcome.line(line, item, first));
+            answers.push((line, answer.unwrap_or_else(|refusal| refused_line(line, &refusal))));
         }
     }
     answers
 }
 
+/// Runs items in one transaction, or beside the owner if none of them writes. Returns the version of the first write and
+/// the outcome of each item.
+async fn run_together(
+    bucket: &Arc<Bucket>,
+    partition: PartitionId,
+    items: Arc<[BulkItem]>,
+    size_bytes: usize,
+    level: Option<AckLevel>,
+    left_bytes: u64,
+) -> (u64, Vec<Result<ItemOutcome, Problem>>) {
+    let is_written = items.iter().any(|item| item.action != BulkAction::Get);
+    let refusal = if is_written {
+        let (of_work, ttl_ms) = (Arc::clone(&items), bucket.config().ttl_ms);
+        let work = move |transaction: &mut OwnerTransaction<'_, '_>| work(transaction, &of_work, ttl_ms, left_bytes);
+        match bucket.transact(partition, level, size_bytes, work).await {
+            Ok(done) => return (done.first, done.output.into_iter().map(Ok).collect()),
+            // None of them is stored, and the owner takes no further ones now. The keys can be read all the same.
+            Err(Error::View(full)) if full.is_full() => Some(problem(&Error::View(full))),
+            Err(error) => {
+                let refusal = problem(&error);
+                return (0, items.iter().map(|_| Err(refusal.clone())).collect());
+            }
+        }
+    } else {
+        None
+    };
+    let outcomes = reads::read(bucket, &items, left_bytes).await.into_iter().map(|read| match (read, &refusal) {
+        (Some(read), _) => read.map_err(|error| problem(&error)),
+        (None, Some(refusal)) => Err(refusal.clone()),
+        (None, None) => Ok(ItemOutcome::Missing),
+    });
+    (0, outcomes.collect())
+}
+
 /// The items of each transaction, with the numbers of their lines and their size.
-fn transactions(items: Vec<(usize, BulkItem)>) -> Vec<(Vec<usize>, Vec<BulkItem>, usize)> {
+fn transactions(items: Vec<(usize, BulkItem)>) -> impl Iterator<Item = (Vec<usize>, Arc<[BulkItem]>, usize)> {
     let mut all: Vec<(Vec<usize>, Vec<BulkItem>, usize)> = Vec::new();
     for (line, item) in items {
         let size_bytes = ITEM_BYTES + item.size_bytes();
@@ -118,7 +144,7 @@ fn transactions(items: Vec<(usize, BulkItem)>) -> Vec<(Vec<usize>, Vec<BulkItem>
             None => all.push((vec![line], vec![item], size_bytes)),
         }
     }
-    all
+    all.into_iter().map(|(lines, items, size_bytes)| (lines, items.into(), size_bytes))
 }
 
 fn work(
@@ -249,14 +275,12 @@ mod tests {
             BulkItem { key: Bytes::from_static(b"k"), version: None, action: BulkAction::Put(put) }
         };
         let sizes = |items: Vec<BulkItem>| -> Vec<usize> {
-            transactions(items.into_iter().enumerate().collect()).iter().map(|(lines, _, _)| lines.len()).collect()
+            transactions(items.into_iter().enumerate().collect()).map(|(lines, _, _)| lines.len()).collect()
         };
         assert_eq!(sizes(vec![item(0); 1_200]), [512, 512, 176]);
         assert_eq!(sizes(vec![item(900 << 10), item(900 << 10), item(1), item(1)]), [1, 3]);
-        let lines: Vec<usize> = transactions((0..1_200).map(|line| (line, item(0))).collect())
-            .into_iter()
-            .flat_map(|(lines, ..)| lines)
-            .collect();
+        let lines: Vec<usize> =
+            transactions((0..1_200).map(|line| (line, item(0))).collect()).flat_map(|(lines, ..)| lines).collect();
         assert!(lines.into_iter().eq(0..1_200));
     }
 }

@@ -73,6 +73,8 @@ pub(crate) fn set(session: &mut RespSession, arguments: &[Bytes]) -> Outcome {
         }
         names.push(name);
     }
+    // A smaller size evicts, by the policy that is set together with it.
+    host_changes.sort_by_key(|(name, _)| name == "maxmemory");
     // The host may still refuse a value, so its settings come first, and are put back if a later one is refused.
     let mut done: Vec<&str> = Vec::new();
     for (name, value) in &host_changes {

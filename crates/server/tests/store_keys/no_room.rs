@@ -1,0 +1,51 @@
+//! Reads while the disk has no room: the server begins with a floor that no disk has.
+
+use serde_json::Value;
+
+use crate::process::{Process, ask, until};
+use crate::{make, put, start};
+
+fn bulk(process: &Process, lines: &[&str]) -> Vec<Value> {
+    let body = lines.join("\n");
+    let answer = ask(process.applications, "POST", "/kv/things/_bulk", &[], body.as_bytes());
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    answer.text().lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+#[test]
+fn reads_of_a_bulk_request_are_served_on_a_full_disk_and_its_writes_are_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let process = start(dir.path());
+    make(&process, "things", "{}");
+    let keys: Vec<String> = (0..40).map(|number| format!("key-{number}")).collect();
+    for key in &keys {
+        assert_eq!(put(process.applications, &format!("/kv/things/{key}"), &[], key.as_bytes()).status, 201);
+    }
+    process.stop();
+
+    let process = Process::start_on(dir.path(), &["--set", "log.disk_free_min_bytes=1152921504606846976"]);
+    until("the shortage is told", || put(process.applications, "/kv/things/new", &[], b"x").status == 503);
+    let gets: Vec<String> = keys.iter().map(|key| format!(r#"{{"op": "get", "key": "{key}"}}"#)).collect();
+    let mut lines: Vec<&str> = gets.iter().map(String::as_str).collect();
+    lines.push(r#"{"op": "get", "key": "none"}"#);
+    lines.push(r#"{"op": "get", "key": "key-0", "version": 999999}"#);
+    let answers = bulk(&process, &lines);
+    for (key, answer) in keys.iter().zip(&answers) {
+        assert_eq!((&answer["status"], answer["value"].as_str()), (&Value::from(200), Some(key.as_str())), "{answer}");
+        assert!(answer["version"].is_u64() && answer["written"].is_string(), "{answer}");
+    }
+    assert_eq!([&answers[40]["status"], &answers[41]["status"]], [404, 412]);
+
+    // Beside writes of the same keys, which are refused with the reason.
+    let mut mixed = vec![r#"{"op": "put", "key": "key-0", "value": "other"}"#, r#"{"op": "delete", "key": "key-1"}"#];
+    mixed.extend(gets.iter().map(String::as_str));
+    let answers = bulk(&process, &mixed);
+    for refused in &answers[..2] {
+        assert_eq!(refused["status"], 503, "{refused}");
+        assert!(refused["error"].as_str().unwrap().contains("disk"), "{refused}");
+    }
+    for (key, answer) in keys.iter().zip(&answers[2..]) {
+        assert_eq!(answer["value"].as_str(), Some(key.as_str()), "{answer}");
+    }
+    process.stop();
+}
