@@ -6,13 +6,16 @@ export CARGO_TARGET_DIR ?= $(HOME)/.cache/millstream/target
 export PATH := $(HOME)/.cache/millstream/tools/bin:$(PATH)
 MILLSTREAM := $(CARGO_TARGET_DIR)/release/millstream
 
-.PHONY: demo test test-all build console setup
+.PHONY: demo test test-all build dist console setup
 
 demo: build ## Replay a year of weather through the whole of Millstream: console in the browser, live table here.
 	$(MILLSTREAM) demo $(ARGS)
 
 build: console ## The binary with the console in it.
 	cargo build --release --locked --bin millstream
+
+dist: ## What is installed without a compiler, into dist/: archive, Debian package, image.
+	scripts/dist
 
 console: setup
 	scripts/build-console
@@ -24,6 +27,7 @@ test: ## The whole gate.
 	scripts/setup test
 	scripts/test
 
+test-all: export MILLSTREAM_DIST_ALL := 1
 test-all: ## The gate, with everything that takes long.
 	scripts/setup test
 	scripts/fuzz store requests 60

@@ -48,8 +48,10 @@ mod tls_command;
 mod topic_command;
 mod writing;
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
+use anyhow::Context as _;
 use clap::{CommandFactory as _, Parser, Subcommand};
 
 use crate::config::Flags;
@@ -116,6 +118,11 @@ enum CliCommand {
         /// The shell
         shell: clap_complete::Shell,
     },
+    /// Write a manual page for each command into a directory, such as /usr/local/share/man/man1
+    Man {
+        /// The directory, which is made if it is missing
+        directory: PathBuf,
+    },
     /// Print the version
     Version,
 }
@@ -174,6 +181,11 @@ fn run(command: CliCommand) -> anyhow::Result<()> {
         CliCommand::Completions { shell } => {
             clap_complete::generate(shell, &mut Arguments::command(), "millstream", &mut std::io::stdout().lock());
             Ok(())
+        }
+        CliCommand::Man { directory } => {
+            let cannot = || format!("cannot write manual pages into {}", directory.display());
+            std::fs::create_dir_all(&directory).with_context(cannot)?;
+            clap_mangen::generate_to(Arguments::command(), &directory).with_context(cannot)
         }
         CliCommand::Version => {
             println!("millstream {}", env!("CARGO_PKG_VERSION"));

@@ -56,6 +56,25 @@ fn completions_of_each_shell_know_the_commands() {
 }
 
 #[test]
+fn manual_pages_tell_the_commands_and_their_options() {
+    let dir = tempfile::tempdir().unwrap();
+    let pages = dir.path().join("man1");
+    assert!(run(&["man", pages.to_str().unwrap()]).status.success());
+    for (page, part) in [
+        ("millstream.1", r"millstream\-serve(1)"),
+        ("millstream-serve.1", r"\-\-data\-dir"),
+        ("millstream-topic-alter.1", ".SH SYNOPSIS"),
+    ] {
+        let text = std::fs::read_to_string(pages.join(page)).unwrap();
+        assert!(text.contains(part), "{page} lacks {part}");
+    }
+
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let said = refusal(&["man", file.path().to_str().unwrap()]);
+    assert!(said.contains("cannot write manual pages into") && said.contains("move it away"), "{said}");
+}
+
+#[test]
 fn only_the_servers_own_user_can_read_its_files() {
     use std::os::unix::fs::PermissionsExt as _;
     let dir = tempfile::tempdir().unwrap();
