@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use millstream_http::{Authenticator, Metrics, Routes, Serving, Share, Workers};
-use millstream_net::Endpoints;
+use millstream_net::{ClientTrust, Endpoints};
 use millstream_types::{LatencyCounts, LoginThrottle, MemoryBudget, MonotonicClock};
 use millstream_view::ViewRuntime;
 
@@ -16,12 +16,13 @@ use crate::credential_cache::CredentialCache;
 use crate::http::{self, HttpAdapter};
 use crate::ingest::Ingest;
 use crate::last_seen::LastSeen;
-use crate::login::DeviceLogins;
+use crate::login::{DeviceLogins, DeviceLoginsParts};
 use crate::management::Management;
 use crate::metrics::{AdapterMetrics, Totals};
 use crate::mqtt::{self, Guests, MqttAdapter, MqttParts, SessionStore};
 use crate::password::PasswordHashing;
 use crate::presence::Presence;
+use crate::provisioning::Provisioning;
 use crate::registry::{ExtRules, Registry};
 use crate::streams::Streams;
 use crate::usage::Ledger;
@@ -37,6 +38,7 @@ pub struct Connect {
     adapter: Arc<HttpAdapter>,
     mqtt: MqttParts,
     mqtt_guests: Guests,
+    provisioning: Arc<Provisioning>,
     pub(crate) commands: Arc<Commands>,
 }
 
@@ -111,10 +113,18 @@ impl Connect {
         let presence = Presence::open(ground, &config.presence_views(), &streams, mqtt::ADAPTER)?;
         let credential_cache = CredentialCache::new(config.logins_cached_max);
         let is_required = config.http.authentication_required;
-        let attempts = DeviceLogins::attempts(metrics);
         let wall = ground.wall.clone();
-        let logins =
-            DeviceLogins::new(registry.clone(), credential_cache, checkers, wall, is_required, attempts, throttle);
+        let provisioning = Provisioning::new(registry.clone(), streams.clone(), wall.clone());
+        let logins = DeviceLoginsParts {
+            registry: registry.clone(),
+            credential_cache,
+            workers: checkers,
+            wall,
+            is_required,
+            provisioning: provisioning.clone(),
+            throttle,
+        };
+        let logins = DeviceLogins::new(logins, metrics);
         let totals = Arc::new(Totals::default());
         let ingest = Ingest {
             adapter: crate::adapter::HTTP_ADAPTER,
@@ -128,6 +138,7 @@ impl Connect {
             ingest,
             streams: streams.clone(),
             commands: commands.clone(),
+            provisioning: provisioning.clone(),
             meters,
             totals: totals.clone(),
             wall: ground.wall.clone(),
@@ -160,6 +171,7 @@ impl Connect {
             connections,
             registry: registry.clone(),
             logins: logins.clone(),
+            provisioning: provisioning.clone(),
             streams: streams.clone(),
             commands: commands.clone(),
             presence,
@@ -173,7 +185,7 @@ impl Connect {
             store: SessionStore::open(ground, &config.mqtt.broker).map_err(Error::Registry)?,
         };
         let mqtt_guests = Guests::default();
-        Ok(Self { registry, management, logins, ledger, last_seen, adapter, mqtt, mqtt_guests, commands })
+        Ok(Self { registry, management, logins, ledger, last_seen, adapter, mqtt, mqtt_guests, provisioning, commands })
     }
 
     /// Returns the registry of tenants, devices and credentials.
@@ -196,6 +208,22 @@ impl Connect {
     /// Authenticates the callers of the device listener.
     pub fn device_authenticator(&self) -> Arc<dyn Authenticator> {
         Arc::new(self.logins.clone())
+    }
+
+    /// The authorities of the tenants' devices, for the handshakes of the devices' listeners with TLS.
+    pub fn device_trust(&self) -> Arc<dyn ClientTrust> {
+        Arc::new(self.logins.clone())
+    }
+
+    /// Tells applications of devices that registered themselves and that they have not been told of, from the last process
+    /// or because it failed. Await it beside the rest; it does not end.
+    pub fn keep_telling_of_devices(&self) -> impl Future<Output = ()> + Send + 'static {
+        Arc::clone(&self.provisioning).keep_telling()
+    }
+
+    #[cfg(test)]
+    pub(crate) fn provisioning(&self) -> Arc<Provisioning> {
+        Arc::clone(&self.provisioning)
     }
 
     /// Listens for devices over MQTT; port 0 takes any free port.

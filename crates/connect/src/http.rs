@@ -24,6 +24,7 @@ pub use config::HttpAdapterConfig;
 use crate::commands::Commands;
 use crate::ingest::Ingest;
 use crate::metrics::{AdapterMetrics, Totals};
+use crate::provisioning::Provisioning;
 use crate::registry::Registry;
 use crate::stream::Stream;
 use crate::streams::Streams;
@@ -34,6 +35,7 @@ pub(crate) struct HttpAdapter {
     pub(crate) ingest: Ingest,
     pub(crate) streams: Arc<Streams>,
     pub(crate) commands: Arc<Commands>,
+    pub(crate) provisioning: Arc<Provisioning>,
     pub(crate) meters: Arc<AdapterMetrics>,
     pub(crate) totals: Arc<Totals>,
     pub(crate) wall: Arc<dyn WallClock>,

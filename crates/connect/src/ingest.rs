@@ -146,6 +146,14 @@ impl Ingest {
         Sender::find(tenant, target, Origin { adapter: self.adapter, tenant: &caller.tenant, device: &caller.name })
     }
 
+    /// The device of `target`, if it is unknown and `caller` is a gateway that may register it.
+    pub(crate) fn to_provision<'a>(&self, target: DeviceAddress<'a>, caller: &Principal) -> Option<&'a str> {
+        let snapshot = self.registry.snapshot(&caller.tenant);
+        let known = snapshot.state.tenant(&caller.tenant)?;
+        let origin = Origin { adapter: self.adapter, tenant: &caller.tenant, device: &caller.name };
+        Sender::to_provision(known, target, origin)
+    }
+
     /// Notes the time of the device's message, and the gateway that has sent it.
     fn seen(&self, device: &str, caller: &Principal, streams: &TenantStreams, now: Moment) {
         streams.stamps.stamp(device, now.wall_ms);

@@ -1,8 +1,14 @@
-//! Checks device logins: `auth-id@tenant` and a password, sent by HTTP Basic with each request or once over MQTT.
+//! Checks device logins: a client certificate, a JSON Web Token, or `auth-id@tenant` and a password. HTTP sends the last two
+//! with each request, MQTT once. A certificate is looked at first; one that no tenant trusts is no login, and the others count.
 //!
 //! A cached login costs one registry look-up. A new login with a fast hash is checked on the calling thread. A slow
 //! hash is checked on worker threads behind a bounded queue, so a storm of logins does not delay devices that are
 //! already logged in.
+
+mod certificate;
+mod password;
+mod refusal;
+mod token;
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -10,16 +16,22 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use axum::http::HeaderValue;
 use axum::http::header::AUTHORIZATION;
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD as BASE64;
-use millstream_http::{Authenticator, Claim, Full, Identity, Metrics, Problem, Reach, Reason, Verdict, Workers};
+use millstream_http::{Authenticator, Claim, Identity, Metrics, Problem, Reach, Verdict, Workers};
+use millstream_net::{ClientCertificate, ClientTrust};
 use millstream_types::{
-    ErrorCode, LoginProtocol, LoginSource, LoginThrottle, NameError, Principal, Role, Roles, TenantId, WallClock,
+    LoginProtocol, LoginSource, LoginThrottle, NameError, Principal, Role, Roles, TenantId, WallClock,
 };
+
+use certificate::CertificateVerdict;
+use password::Basic;
+use refusal::{LoginRefusal, RefusalLog};
+use token::of_client_id;
 
 use crate::adapter::{HTTP_ADAPTER, UNAUTHENTICATED};
 use crate::credential_cache::{CachedLogin, CredentialCache, Fingerprint};
-use crate::registry::{Credential, Login, Registry, Secret, Version};
+use crate::jwt::is_token;
+use crate::provisioning::{NewDevice, Provisioning};
+use crate::registry::{Anchor, Credential, Login, Registry, Secret};
 use crate::tenant_counter::TenantCounter;
 
 const CHALLENGE: HeaderValue = HeaderValue::from_static("Basic realm=\"millstream\", charset=\"UTF-8\"");
@@ -35,43 +47,60 @@ struct LoginParts {
     wall: Arc<dyn WallClock>,
     is_required: bool,
     attempts: TenantCounter,
+    refusals: RefusalLog,
+    provisioning: Arc<Provisioning>,
     throttle: Arc<LoginThrottle>,
 }
 
-/// User name and password of a device.
-#[derive(Clone)]
-struct Basic {
-    tenant: TenantId,
-    auth_id: String,
-    password: Vec<u8>,
+/// A login that was found right and is not remembered yet.
+struct NewLogin {
+    login: Login,
+    secret: usize,
+    anchor: Option<Anchor>,
+    proof_ends_ms: i64,
 }
 
-/// A login whose password is not checked yet.
-struct Attempt {
-    given: Basic,
-    source: LoginSource,
-    fingerprint: Fingerprint,
-    version: Version,
-    born: Version,
-    credential: Arc<Credential>,
-    device: String,
+/// The parts of an MQTT CONNECT that a device logs in with.
+#[derive(Clone, Copy)]
+pub(crate) struct MqttClaim<'a> {
+    pub(crate) certificate: Option<&'a Arc<ClientCertificate>>,
+    pub(crate) user: Option<&'a str>,
+    pub(crate) password: &'a [u8],
+    pub(crate) client_id: &'a str,
+    pub(crate) address: IpAddr,
+}
+
+/// The parts that [`DeviceLogins`] is made of.
+pub(crate) struct DeviceLoginsParts {
+    pub(crate) registry: Registry,
+    pub(crate) credential_cache: CredentialCache,
+    pub(crate) workers: Workers,
+    pub(crate) wall: Arc<dyn WallClock>,
+    pub(crate) is_required: bool,
+    pub(crate) provisioning: Arc<Provisioning>,
+    pub(crate) throttle: Arc<LoginThrottle>,
 }
 
 impl DeviceLogins {
-    pub(crate) fn new(
-        registry: Registry,
-        credential_cache: CredentialCache,
-        workers: Workers,
-        wall: Arc<dyn WallClock>,
-        is_required: bool,
-        attempts: TenantCounter,
-        throttle: Arc<LoginThrottle>,
-    ) -> Self {
-        Self(Arc::new(LoginParts { registry, credential_cache, workers, wall, is_required, attempts, throttle }))
+    pub(crate) fn new(parts: DeviceLoginsParts, metrics: &Metrics) -> Self {
+        let DeviceLoginsParts { registry, credential_cache, workers, wall, is_required, provisioning, throttle } =
+            parts;
+        let (attempts, refusals) = (Self::attempts(metrics), RefusalLog::new(metrics));
+        Self(Arc::new(LoginParts {
+            registry,
+            credential_cache,
+            workers,
+            wall,
+            is_required,
+            attempts,
+            refusals,
+            provisioning,
+            throttle,
+        }))
     }
 
-    /// The counter of password checks, under Hono's name.
-    pub(crate) fn attempts(metrics: &Metrics) -> TenantCounter {
+    /// The counter of login checks, under Hono's name.
+    fn attempts(metrics: &Metrics) -> TenantCounter {
         let help = "Logins that were checked; those that are remembered are not among them.";
         TenantCounter::new(metrics, "hono_authentication_attempts_total", help, "outcome", &[])
     }
@@ -89,60 +118,130 @@ impl DeviceLogins {
         self.0.workers.stop();
     }
 
-    /// Logs in an MQTT connection with user name and password. A throttled client gets a problem with status 429.
-    pub(crate) async fn log_in(
-        &self,
-        user: &str,
-        password: &[u8],
-        address: IpAddr,
-    ) -> Result<Arc<CachedLogin>, Problem> {
-        // No HTTP header begins with this prefix, so a header never has the fingerprint of an MQTT login.
-        let claim = [b"mqtt\0", &(user.len() as u64).to_be_bytes()[..], user.as_bytes(), password].concat();
-        let fingerprint = self.0.credential_cache.fingerprint(&claim);
+    /// Logs in an MQTT connection by certificate, token or password. A throttled client gets a problem with status 429.
+    pub(crate) async fn log_in(&self, claim: MqttClaim<'_>) -> Result<Arc<CachedLogin>, Problem> {
+        let source = LoginSource { address: claim.address, protocol: LoginProtocol::Mqtt };
+        let has_other = claim.user.is_some() || !claim.password.is_empty();
+        if let Some(certificate) = claim.certificate {
+            match self.0.by_certificate(certificate, source) {
+                CertificateVerdict::LoggedIn(verified) => return Ok(self.told(verified).await),
+                CertificateVerdict::NotTrusted(_) | CertificateVerdict::Throttled(_) if has_other => {}
+                CertificateVerdict::NotTrusted(refusal) | CertificateVerdict::Refused(refusal) => {
+                    return Err(self.0.refuse(refusal, source));
+                }
+                CertificateVerdict::Throttled(problem) => return Err(problem),
+                CertificateVerdict::Unknown(device) => return self.provision(device, certificate, source).await,
+            }
+        }
+        // No HTTP header begins with these prefixes, so a header never has the fingerprint of an MQTT login.
+        if is_token(claim.password) {
+            let shown = [b"mqtt-jwt\0", claim.client_id.as_bytes(), b"\0", claim.password].concat();
+            let fingerprint = self.0.credential_cache.fingerprint(&shown);
+            let token = std::str::from_utf8(claim.password).unwrap_or_default();
+            return self.0.token_login(token, || of_client_id(claim.client_id), fingerprint, source);
+        }
+        let (user, password) = (claim.user.unwrap_or_default(), claim.password);
+        let shown = [b"mqtt\0", &(user.len() as u64).to_be_bytes()[..], user.as_bytes(), password].concat();
+        let fingerprint = self.0.credential_cache.fingerprint(&shown);
         if let Some(verified) = self.0.remembered(&fingerprint) {
             return Ok(verified);
         }
-        let source = LoginSource { address, protocol: LoginProtocol::Mqtt };
         let attempt = self.0.attempt(|| Basic::of(user, password), fingerprint, source)?;
         if let Some(verified) = self.0.check(&attempt, Credential::fast) {
             return Ok(verified);
         }
-        if attempt.credential.slow().next().is_none() {
+        if attempt.login.credential.slow().next().is_none() {
             return Err(self.0.refused(&attempt.given, source));
         }
         self.check_slowly(attempt).await
+    }
+
+    /// Registers the device of a certificate and logs it in.
+    async fn provision(
+        &self,
+        device: NewDevice,
+        certificate: &ClientCertificate,
+        source: LoginSource,
+    ) -> Result<Arc<CachedLogin>, Problem> {
+        let tenant = device.tenant.clone();
+        self.0.provisioning.device_of_certificate(device).await.inspect_err(|problem| {
+            if problem.status().is_client_error() {
+                self.0.throttle.fail(source);
+            }
+            self.0.refusals.not_registered(&tenant, certificate.subject(), problem, source.address);
+        })?;
+        match self.0.by_certificate(certificate, source) {
+            CertificateVerdict::LoggedIn(verified) => Ok(verified),
+            CertificateVerdict::NotTrusted(refusal) | CertificateVerdict::Refused(refusal) => {
+                Err(self.0.refuse(refusal, source))
+            }
+            CertificateVerdict::Throttled(problem) => Err(problem),
+            CertificateVerdict::Unknown(_) => Err(Problem::internal("a device that was registered is unknown")),
+        }
+    }
+
+    /// Makes up for the event of a device whose registration applications have not been told of.
+    async fn told(&self, verified: Arc<CachedLogin>) -> Arc<CachedLogin> {
+        let device = &verified.identity.principal.name;
+        if self.0.provisioning.is_untold(&verified.tenant, device) {
+            self.0.provisioning.tell(&verified.tenant, device).await;
+        }
+        verified
+    }
+
+    /// True if an authority of a tenant makes the certificate count now.
+    pub(crate) fn is_trusted(&self, certificate: &ClientCertificate) -> bool {
+        self.0.trusts(certificate, self.0.wall.now_ms().div_euclid(1_000))
     }
 
     /// Renews a cached login against the current registry; `None` if its secret was removed, changed or has expired.
     pub(crate) fn renewed(&self, verified: &Arc<CachedLogin>) -> Option<Arc<CachedLogin>> {
         self.0.renewed(verified)
     }
+}
 
-    async fn check_slowly(&self, attempt: Attempt) -> Result<Arc<CachedLogin>, Problem> {
-        let parts = self.0.clone();
-        let (given, source) = (attempt.given.clone(), attempt.source);
-        let verdict = self.0.workers.submit(move || parts.check(&attempt, Credential::slow)).map_err(|full| {
-            self.0.attempts.count(Some(&given.tenant), "unavailable");
-            overloaded(full)
-        })?;
-        match verdict.await {
-            Ok(Some(verified)) => Ok(verified),
-            Ok(None) => Err(self.0.refused(&given, source)),
-            Err(_) => Err(Problem::internal("the threads that check logins have ended")),
-        }
+impl ClientTrust for DeviceLogins {
+    fn asks_for_certificates(&self) -> bool {
+        self.0.registry.has_anchors()
+    }
+
+    fn trusts(&self, certificate: &ClientCertificate, now_s: i64) -> bool {
+        self.0.trusts(certificate, now_s)
     }
 }
 
 impl Authenticator for DeviceLogins {
     fn authenticate<'a>(&'a self, claim: Claim<'a>) -> Verdict<'a> {
-        let Some(header) = claim.headers.get(AUTHORIZATION.as_str()) else {
+        let source = LoginSource { address: claim.peer.ip(), protocol: LoginProtocol::Http };
+        let header = claim.headers.get(AUTHORIZATION.as_str());
+        if let Some(certificate) = claim.client_certificate {
+            match self.0.by_certificate(certificate, source) {
+                CertificateVerdict::LoggedIn(verified) => return self.admitted(verified),
+                CertificateVerdict::NotTrusted(_) | CertificateVerdict::Throttled(_) if header.is_some() => {}
+                CertificateVerdict::NotTrusted(refusal) => {
+                    let otherwise = self.0.without_login(&claim);
+                    return Verdict::Now(otherwise.map_err(|_| self.0.refuse(refusal, source)));
+                }
+                CertificateVerdict::Refused(refusal) => return Verdict::Now(Err(self.0.refuse(refusal, source))),
+                CertificateVerdict::Throttled(problem) => return Verdict::Now(Err(problem)),
+                CertificateVerdict::Unknown(device) => {
+                    return Verdict::Later(Box::pin(async move {
+                        let verified = self.provision(device, certificate, source).await?;
+                        Ok(verified.identity.clone())
+                    }));
+                }
+            }
+        }
+        let Some(header) = header else {
             return Verdict::Now(self.0.without_login(&claim));
         };
+        if let Some(token) = split_scheme(header, b"bearer ") {
+            return Verdict::Now(self.0.http_token(token, &claim, source));
+        }
         let fingerprint = self.0.credential_cache.fingerprint(header);
         if let Some(verified) = self.0.remembered(&fingerprint) {
             return Verdict::Now(Ok(verified.identity.clone()));
         }
-        let source = LoginSource { address: claim.peer.ip(), protocol: LoginProtocol::Http };
         let attempt = match self.0.attempt(|| Basic::parse(header), fingerprint, source) {
             Ok(attempt) => attempt,
             Err(problem) => return Verdict::Now(Err(problem)),
@@ -150,7 +249,7 @@ impl Authenticator for DeviceLogins {
         if let Some(verified) = self.0.check(&attempt, Credential::fast) {
             return Verdict::Now(Ok(verified.identity.clone()));
         }
-        if attempt.credential.slow().next().is_none() {
+        if attempt.login.credential.slow().next().is_none() {
             return Verdict::Now(Err(self.0.refused(&attempt.given, source)));
         }
         Verdict::Later(Box::pin(async move {
@@ -164,16 +263,13 @@ impl Authenticator for DeviceLogins {
     }
 }
 
-/// Secrets with their index in the credential.
-type Secrets<'a> = Box<dyn Iterator<Item = usize> + 'a>;
-
-impl Credential {
-    fn fast(&self) -> Secrets<'_> {
-        Box::new((0..self.secrets.len()).filter(|at| !self.secrets[*at].password.is_slow()))
-    }
-
-    fn slow(&self) -> Secrets<'_> {
-        Box::new((0..self.secrets.len()).filter(|at| self.secrets[*at].password.is_slow()))
+impl DeviceLogins {
+    /// The verdict for a device that has logged in by certificate.
+    fn admitted(&self, verified: Arc<CachedLogin>) -> Verdict<'_> {
+        if self.0.provisioning.is_untold(&verified.tenant, &verified.identity.principal.name) {
+            return Verdict::Later(Box::pin(async move { Ok(self.told(verified).await.identity.clone()) }));
+        }
+        Verdict::Now(Ok(verified.identity.clone()))
     }
 }
 
@@ -189,19 +285,24 @@ impl LoginParts {
         Some(renewed)
     }
 
-    /// See [`DeviceLogins::renewed`]. An equal hash means the same secret, even if other members have changed.
+    /// See [`DeviceLogins::renewed`]. An equal hash or key means the same secret, even if other members have changed.
     fn renewed(&self, verified: &Arc<CachedLogin>) -> Option<Arc<CachedLogin>> {
         if self.is_current(verified) {
             return Some(verified.clone());
         }
+        let now_ms = self.wall.now_ms();
         let snapshot = self.registry.snapshot(&verified.tenant);
-        let login = snapshot.state.tenant(&verified.tenant)?.login(verified.auth_id.as_str())?;
-        let Login { version, born, credential, .. } = login;
-        if !credential.enabled || *born != verified.born {
+        let known = snapshot.state.tenant(&verified.tenant)?;
+        let Login { version, born, credential, .. } =
+            known.login(verified.credential.kind, verified.auth_id.as_str())?;
+        if !credential.enabled || *born != verified.born || now_ms > verified.proof_ends_ms {
             return None;
         }
-        let (old, now_ms) = (&verified.credential.secrets[verified.secret], self.wall.now_ms());
-        let is_it = |secret: &Secret| secret.password == old.password && secret.is_valid_at(now_ms);
+        if !verified.is_vouched_for(&known.anchors) {
+            return None;
+        }
+        let old = &verified.credential.secrets[verified.secret];
+        let is_it = |secret: &Secret| secret.material == old.material && secret.is_valid_at(now_ms);
         let secret = credential.secrets.iter().position(is_it)?;
         Some(Arc::new(CachedLogin {
             tenant: verified.tenant.clone(),
@@ -210,86 +311,84 @@ impl LoginParts {
             born: *born,
             credential: credential.clone(),
             secret,
+            anchor: verified.anchor.clone(),
+            proof_ends_ms: verified.proof_ends_ms,
             identity: verified.identity.clone(),
             seen_at: AtomicU64::new(snapshot.next.0),
         }))
     }
 
-    /// True if the credentials have not changed since the check and the secret has not expired.
+    /// True if the credentials and the trust anchor have not changed since the check, and nothing has expired.
     fn is_current(&self, verified: &CachedLogin) -> bool {
         let snapshot = self.registry.snapshot(&verified.tenant);
         if verified.seen_at.load(Ordering::Relaxed) != snapshot.next.0 {
-            let known = snapshot.state.tenant(&verified.tenant);
-            let login = known.and_then(|known| known.login(verified.auth_id.as_str()));
-            if login.is_none_or(|login| login.version != verified.version) {
+            let Some(known) = snapshot.state.tenant(&verified.tenant) else { return false };
+            let login = known.login(verified.credential.kind, verified.auth_id.as_str());
+            let is_same = login.is_some_and(|login| login.version == verified.version);
+            if !is_same || !verified.is_vouched_for(&known.anchors) {
                 return false;
             }
             verified.seen_at.store(snapshot.next.0, Ordering::Relaxed);
         }
-        verified.credential.secrets[verified.secret].is_valid_at(self.wall.now_ms())
+        verified.is_valid_at(self.wall.now_ms())
     }
 
-    /// Finds the credential for a new login, unless too many logins from its address have failed.
-    fn attempt(
-        &self,
-        read: impl FnOnce() -> Result<Basic, Problem>,
-        fingerprint: Fingerprint,
-        source: LoginSource,
-    ) -> Result<Attempt, Problem> {
-        self.throttle.check(source)?;
-        let given = read().inspect_err(|_| self.throttle.fail(source))?;
-        self.find(given, fingerprint, source).map_err(|given| self.refused(&given, source))
-    }
-
-    /// See [`LoginParts::attempt`]; an unknown login is not counted as a failure.
-    fn find(&self, given: Basic, fingerprint: Fingerprint, source: LoginSource) -> Result<Attempt, Basic> {
-        let snapshot = self.registry.snapshot(&given.tenant);
-        let known = snapshot.state.tenant(&given.tenant);
-        let login = known.and_then(|known| known.login(&given.auth_id)).filter(|login| login.credential.enabled);
-        let Some(login) = login else { return Err(given) };
-        let (version, born, credential) = (login.version, login.born, login.credential.clone());
-        let device = login.device.as_str().to_owned();
-        Ok(Attempt { source, fingerprint, version, born, credential, device, given })
-    }
-
-    /// Checks the password against the given secrets and caches a correct login.
-    fn check(&self, attempt: &Attempt, secrets: fn(&Credential) -> Secrets<'_>) -> Option<Arc<CachedLogin>> {
-        // The same login may have been checked while this one waited.
-        if let Some(verified) = self.remembered(&attempt.fingerprint) {
-            return Some(verified);
-        }
-        let now_ms = self.wall.now_ms();
-        let is_right = |at: &usize| {
-            let secret = &attempt.credential.secrets[*at];
-            secret.is_valid_at(now_ms) && secret.password.matches(&attempt.given.password)
-        };
-        let secret = secrets(&attempt.credential).find(is_right)?;
+    /// Remembers a login that was found right; `None` if its credentials have changed in the meantime.
+    fn enter(&self, tenant: &TenantId, found: NewLogin, fingerprint: Fingerprint) -> Option<Arc<CachedLogin>> {
+        let NewLogin { login, secret, anchor, proof_ends_ms } = found;
+        let Login { device, version, born, credential } = login;
         let roles = Roles::NONE.with(Role::Device);
-        let tenant = attempt.given.tenant.clone();
-        let principal = Principal { tenant: tenant.clone(), name: attempt.device.clone(), roles };
+        let principal = Principal { tenant: tenant.clone(), name: device.as_str().to_owned(), roles };
         let verified = Arc::new(CachedLogin {
-            tenant,
-            auth_id: attempt.credential.auth_id.clone(),
-            version: attempt.version,
-            born: attempt.born,
-            credential: attempt.credential.clone(),
+            tenant: tenant.clone(),
+            auth_id: credential.auth_id.clone(),
+            version,
+            born,
+            credential,
             secret,
+            anchor,
+            proof_ends_ms,
             identity: Identity { principal: Arc::new(principal), reach: Reach::OneTenant },
             seen_at: AtomicU64::new(u64::MAX),
         });
-        // The credentials may have changed while the password was hashed.
         let verified = self.renewed(&verified)?;
         self.attempts.count(Some(&verified.tenant), "succeeded");
-        self.credential_cache.insert(attempt.fingerprint, verified.clone());
+        self.credential_cache.insert(fingerprint, verified.clone());
         Some(verified)
     }
 
-    /// Counts a failed login and makes its problem.
-    fn refused(&self, given: &Basic, source: LoginSource) -> Problem {
+    /// Logs in the device of a token in a request's header.
+    fn http_token(&self, token: &[u8], claim: &Claim<'_>, source: LoginSource) -> Result<Identity, Problem> {
+        let named = || {
+            let name = |parameter| claim.param(parameter).ok().flatten().filter(|name| !name.is_empty());
+            Some((name("tenant")?.into_owned(), name("device")?.into_owned()))
+        };
+        let path = claim.path.as_bytes();
+        let fingerprint = self.credential_cache.fingerprint_of([b"bearer\0", path, b"\0", token].into_iter());
+        let token = std::str::from_utf8(token).unwrap_or_default();
+        self.token_login(token, named, fingerprint, source).map(|verified| verified.identity.clone())
+    }
+
+    /// Logs in the device of a token, unless too many logins from its address have failed.
+    fn token_login(
+        &self,
+        token: &str,
+        otherwise: impl FnOnce() -> Option<(String, String)>,
+        fingerprint: Fingerprint,
+        source: LoginSource,
+    ) -> Result<Arc<CachedLogin>, Problem> {
+        if let Some(verified) = self.remembered(&fingerprint) {
+            return Ok(verified);
+        }
+        self.throttle.check(source)?;
+        self.by_token(token, otherwise, fingerprint).map_err(|refusal| self.refuse(refusal, source))
+    }
+
+    /// Counts a refused certificate or token as a failed login, and makes its problem.
+    fn refuse(&self, refusal: LoginRefusal, source: LoginSource) -> Problem {
         self.throttle.fail(source);
-        let is_known = self.registry.snapshot(&given.tenant).state.tenant(&given.tenant).is_some();
-        self.attempts.count(is_known.then_some(&given.tenant), "unauthorized");
-        wrong(&given.user())
+        self.attempts.count(refusal.tenant.as_ref(), "unauthorized");
+        self.refusals.refuse(refusal, source.address)
     }
 
     /// Admits a request without credentials if the tenant in its path allows that.
@@ -307,36 +406,12 @@ impl LoginParts {
         let Some(tenant) = allowed else {
             return Err(Problem::unauthenticated(CHALLENGE, "a device logs in with each request")
                 .value("no Authorization header")
-                .rule("Authorization: Basic with auth-id@tenant and a password")
-                .remedy("send that header"));
+                .rule("Authorization: Basic with auth-id@tenant and a password, Bearer with a JSON Web Token, or a client certificate")
+                .remedy("send one of them"));
         };
         let roles = Roles::NONE.with(Role::Device);
         let principal = Principal { tenant, name: UNAUTHENTICATED.to_owned(), roles };
         Ok(Identity { principal: Arc::new(principal), reach: Reach::OneTenant })
-    }
-}
-
-impl Basic {
-    /// Reads the header's value (RFC 7617).
-    fn parse(header: &[u8]) -> Result<Self, Problem> {
-        let text = split_scheme(header).and_then(|token| BASE64.decode(token).ok());
-        let Some((user, password)) = text.as_deref().and_then(split_password) else {
-            return Err(Problem::unauthenticated(CHALLENGE, "the Authorization header is no HTTP Basic login")
-                .value(String::from_utf8_lossy(header.split(|byte| *byte == b' ').next().unwrap_or_default()))
-                .rule("Basic, then base64 of auth-id@tenant:password")
-                .remedy("send that header"));
-        };
-        Self::of(user, password)
-    }
-
-    fn of(user: &str, password: &[u8]) -> Result<Self, Problem> {
-        let auth_id = user.rsplit_once('@').map_or(user, |(auth_id, _)| auth_id);
-        let tenant = tenant_of(user).map_err(|_| wrong(user))?;
-        Ok(Self { tenant, auth_id: auth_id.to_owned(), password: password.to_owned() })
-    }
-
-    fn user(&self) -> String {
-        format!("{}@{}", self.auth_id, self.tenant)
     }
 }
 
@@ -345,27 +420,8 @@ pub(crate) fn tenant_of(user: &str) -> Result<TenantId, NameError> {
     TenantId::new(user.rsplit_once('@').map_or(TenantId::DEFAULT, |(_, tenant)| tenant))
 }
 
-fn split_scheme(header: &[u8]) -> Option<&[u8]> {
-    let (scheme, token) = header.split_at_checked(6)?;
-    scheme.eq_ignore_ascii_case(b"basic ").then(|| token.trim_ascii())
-}
-
-fn split_password(text: &[u8]) -> Option<(&str, &[u8])> {
-    let colon = text.iter().position(|byte| *byte == b':')?;
-    Some((std::str::from_utf8(&text[..colon]).ok()?, &text[colon + 1..]))
-}
-
-/// All reasons give the same text, so that an attacker learns nothing from it.
-fn wrong(user: &str) -> Problem {
-    Problem::unauthenticated(CHALLENGE, "tenant, auth-id and password do not fit")
-        .value(user)
-        .rule("auth-id@tenant names an enabled credential of a device, with a secret that is valid now")
-        .remedy("check user name and password, or the device's credentials in the registry")
-}
-
-fn overloaded(full: Full) -> Problem {
-    Problem::new(Reason::Code(ErrorCode::Overloaded), "overloaded: too many logins wait to be checked")
-        .value(full.waiting)
-        .rule(format!("connect.logins_max_waiting = {}", full.waiting))
-        .remedy("try again later")
+/// The token behind the scheme, which is given in lower case with the space behind it.
+fn split_scheme<'a>(header: &'a [u8], wanted: &[u8]) -> Option<&'a [u8]> {
+    let (scheme, token) = header.split_at_checked(wanted.len())?;
+    scheme.eq_ignore_ascii_case(wanted).then(|| token.trim_ascii())
 }

@@ -3,10 +3,12 @@
 //! Every change is answered when it is durable and visible to all adapters. `If-Match` makes it conditional on the
 //! version that the client has seen.
 
+mod auth_id;
 mod condition;
 mod credentials;
 mod devices;
 mod etag;
+mod material;
 mod refusal;
 mod request;
 mod search;

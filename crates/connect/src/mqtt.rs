@@ -39,6 +39,7 @@ mod last_will;
 mod listener;
 mod pending;
 mod protocol;
+mod provisioning;
 mod publish;
 mod routing;
 mod session_store;

@@ -54,6 +54,14 @@ pub(crate) fn unknown_device(device: &str) -> Problem {
         .remedy("register or enable it in the registry")
 }
 
+/// Refuses a device that cannot be registered at its first login or message. `name` is its id, or its certificate's subject.
+pub(crate) fn not_provisioned(name: &str, why: String) -> Problem {
+    Problem::forbidden(format!("the device is unknown and cannot be registered: {why}"))
+        .value(name)
+        .rule("an unknown device is registered if its id is legal and free, and the tenant's limits allow another one")
+        .remedy("register it at /v1/devices, or correct the tenant's trusted-ca or registration-limits")
+}
+
 pub(crate) fn unknown_tenant(tenant: &TenantId) -> Problem {
     Problem::new(Reason::Code(ErrorCode::NotFound), "the tenant has just been deleted")
         .value(tenant)

@@ -14,10 +14,13 @@ mod id;
 mod limits;
 mod mapping;
 mod object;
+mod public_key;
 mod sampling;
 mod state;
 mod stored;
+mod template;
 mod tenant;
+mod trusted_ca;
 mod view;
 
 use std::sync::Arc;
@@ -27,9 +30,11 @@ use millstream_view::{Snapshot, ViewRuntime, Views, ViewsConfig};
 use tokio::sync::Semaphore;
 
 pub(crate) use access::{Act, check_device, check_tenant, has_broker, is_declared, may, needs_consumer};
+pub(crate) use certificate::read_certificate;
 pub(crate) use command::{RegistryCommand, RegistryOutcome, RegistryRefusal};
 pub(crate) use credential::{
-    Credential, CredentialDraft, GivenCredential, GivenSecret, Secret, SecretDraft, SecretOrigin, UnknownSecret,
+    CertificateSecret, Credential, CredentialDraft, CredentialType, GivenCredential, GivenSecret, Secret, SecretDraft,
+    SecretMaterial, SecretOrigin, SharedKey, UnknownSecret,
 };
 pub use defaults::Defaults;
 pub use device::Device;
@@ -37,10 +42,13 @@ pub use ext_rules::ExtRules;
 pub use id::{AuthId, DeviceId, ID_MAX_CHARS, IdError};
 pub(crate) use limits::{check_limits, check_rates};
 pub(crate) use mapping::{Mapping, PrivateRoute};
+pub(crate) use public_key::{KeyKind, PublicKey};
 pub(crate) use state::{Login, Table, TenantState};
 pub(crate) use stored::{Stored, Version, VersionCondition};
 pub(crate) use tenant::Adapter;
 pub use tenant::Tenant;
+use trusted_ca::TrustedCa;
+pub(crate) use trusted_ca::{Anchor, DeviceProvisioning};
 use view::RegistryView;
 
 /// Commands decided in one append: each may carry a body of [`crate::management::BODY_MAX_BYTES`], and all together
@@ -62,6 +70,9 @@ impl std::fmt::Debug for Registry {
         self.views.fmt(f)
     }
 }
+
+/// The state of an owner at one moment.
+pub(crate) type RegistrySnapshot = Snapshot<RegistryView>;
 
 /// The reason for which a change of the registry failed.
 #[derive(Debug)]
@@ -120,19 +131,19 @@ impl Registry {
 
     /// All tenants, in no order.
     pub(crate) fn tenants(&self) -> Vec<TenantId> {
-        let ids = |snapshot: Arc<Snapshot<RegistryView>>| -> Vec<TenantId> {
+        let ids = |snapshot: Arc<RegistrySnapshot>| -> Vec<TenantId> {
             snapshot.state.tenants().map(|(tenant, _)| tenant.clone()).collect()
         };
         self.views.snapshots().into_iter().flat_map(ids).collect()
     }
 
     /// The state that `tenant` is part of, as it is now.
-    pub(crate) fn snapshot(&self, tenant: &TenantId) -> Arc<Snapshot<RegistryView>> {
+    pub(crate) fn snapshot(&self, tenant: &TenantId) -> Arc<RegistrySnapshot> {
         self.views.snapshot(self.views.partition_of(tenant.as_str().as_bytes()))
     }
 
     /// The states of all owners, as they are now.
-    pub(crate) fn snapshots(&self) -> Vec<Arc<Snapshot<RegistryView>>> {
+    pub(crate) fn snapshots(&self) -> Vec<Arc<RegistrySnapshot>> {
         self.views.snapshots()
     }
 
@@ -144,10 +155,39 @@ impl Registry {
     /// Names a unique property of `value` that a tenant other than `tenant` already has. Two tenants created at the
     /// same time may both pass, because they may belong to different owners.
     pub(crate) fn clash(&self, tenant: &TenantId, value: &Tenant) -> Option<String> {
-        self.views.snapshots().iter().find_map(|snapshot| {
-            let mut others = snapshot.state.tenants().filter(|(other, _)| *other != tenant);
-            others.find_map(|(_, other)| value.clash(&other.value))
-        })
+        let subjects: Vec<String> = value.trusted_ca.iter().filter_map(TrustedCa::subject).collect();
+        let mut others = self.trusting(&subjects.iter().map(String::as_str).collect::<Vec<_>>());
+        others.extend(value.alias.as_ref().and_then(|alias| self.of_alias(alias)));
+        let mut others = others.iter().filter(|other| *other != tenant).filter_map(|other| self.tenant(other));
+        others.find_map(|other| value.clash(&other))
+    }
+
+    /// True if a tenant has a trust anchor, so that its devices may log in by certificate.
+    pub(crate) fn has_anchors(&self) -> bool {
+        self.views.snapshots().iter().any(|snapshot| snapshot.state.has_anchors())
+    }
+
+    /// Tenants with a trust anchor that has one of these subjects.
+    pub(crate) fn trusting(&self, subjects: &[&str]) -> Vec<TenantId> {
+        let mut found: Vec<TenantId> = Vec::new();
+        for snapshot in self.views.snapshots() {
+            for tenant in subjects.iter().flat_map(|subject| snapshot.state.trusting(subject)) {
+                if !found.contains(tenant) {
+                    found.push(tenant.clone());
+                }
+            }
+        }
+        found
+    }
+
+    /// The tenant with this id or alias.
+    pub(crate) fn called(&self, name: &str) -> Option<TenantId> {
+        let by_id = TenantId::new(name).ok().filter(|tenant| self.tenant(tenant).is_some());
+        by_id.or_else(|| self.of_alias(name))
+    }
+
+    fn of_alias(&self, alias: &str) -> Option<TenantId> {
+        self.views.snapshots().iter().find_map(|snapshot| snapshot.state.of_alias(alias).cloned())
     }
 
     /// Hands a change to its tenant's owner and waits until it is durable.

@@ -67,6 +67,17 @@ impl<'a> Sender<'a> {
         Ok(sender(device))
     }
 
+    /// The named device, if it is unknown and the caller is a gateway that may register it.
+    pub(crate) fn to_provision(known: &TenantState, target: DeviceAddress<'a>, origin: Origin<'_>) -> Option<&'a str> {
+        let DeviceAddress::Named { tenant, device } = target else { return None };
+        let is_own = tenant.is_none_or(|tenant| tenant == origin.tenant.as_str());
+        let is_unknown = !device.is_empty() && !known.devices.contains_key(device);
+        let gateway = known.devices.get(origin.device).map(|stored| &*stored.value);
+        let may = gateway.is_some_and(|gateway| gateway.enabled && gateway.may_provision());
+        let allows = known.tenant.as_deref().is_some_and(|stored| stored.value.allows(origin.adapter));
+        (is_own && is_unknown && may && allows).then_some(device)
+    }
+
     /// A device that sends for itself.
     #[cfg(test)]
     pub(crate) fn of(id: &'a str, device: &'a Device, registered: &'a Stored<Tenant>) -> Self {

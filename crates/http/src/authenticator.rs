@@ -10,6 +10,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use axum::http::Method;
+use millstream_net::ClientCertificate;
 use millstream_types::{Principal, Roles, TenantId};
 
 use crate::browser_guard::AllowedHosts;
@@ -31,6 +32,8 @@ pub struct Claim<'a> {
     pub headers: Headers<'a>,
     /// The other end of the connection.
     pub peer: SocketAddr,
+    /// The certificate that the client has shown in its TLS handshake; the listener decides what it is worth.
+    pub client_certificate: Option<&'a Arc<ClientCertificate>>,
     pub(crate) cors: Option<&'a Cors>,
     pub(crate) params: &'a PathParams,
     pub(crate) tenant_param: Option<&'a str>,

@@ -5,7 +5,6 @@
 //! Each connection has one timer that fires every few seconds and checks the connection's activity;
 //! a request sets no timer.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use axum::http::header::DATE;
@@ -19,6 +18,7 @@ use millstream_net::TransportStream;
 use tokio::time::{Instant, sleep_until};
 
 use crate::activity::ConnectionActivity;
+use crate::context::ConnectionPeer;
 use crate::date::date_header;
 use crate::fast_head::{self, AfterFastHead};
 use crate::pipeline::Pipeline;
@@ -26,7 +26,8 @@ use crate::request_body::RequestBody;
 use crate::socket::MonitoredSocket;
 
 /// Serves a connection until it ends or its peer is too slow. A stopping listener waits only for answers.
-pub(crate) async fn serve(socket: TransportStream, peer: SocketAddr, pipeline: Arc<Pipeline>) {
+pub(crate) async fn serve(socket: TransportStream, client: ConnectionPeer, pipeline: Arc<Pipeline>) {
+    let peer = client.peer;
     let activity = Arc::new(ConnectionActivity::new());
     let (rest, dismissed) = (Bytes::new(), false);
     let mut socket = MonitoredSocket {
@@ -38,17 +39,17 @@ pub(crate) async fn serve(socket: TransportStream, peer: SocketAddr, pipeline: A
         dismissed,
     };
     if pipeline.api.has_fast_routes {
-        match fast_head::serve(&mut socket, peer, (activity.clone(), &pipeline)).await {
+        match fast_head::serve(&mut socket, &client, (activity.clone(), &pipeline)).await {
             AfterFastHead::Closed => return,
             AfterFastHead::Hyper(rest) => socket.rest = rest,
         }
     }
     let watched = TokioIo::new(socket);
     let service = service_fn(|request: Request<Incoming>| {
-        let (pipeline, activity) = (&pipeline, &activity);
+        let (pipeline, activity, client) = (&pipeline, &activity, &client);
         async move {
             let request = request.map(|body| RequestBody::new(body, activity.clone()));
-            let mut answer = pipeline.handle(peer, activity, request).await;
+            let mut answer = pipeline.handle(client, activity, request).await;
             answer.headers_mut().insert(DATE, date_header(Instant::now()));
             Ok::<_, std::convert::Infallible>(answer)
         }

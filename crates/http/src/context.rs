@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
+use millstream_net::ClientCertificate;
 use millstream_types::{MemoryBudget, Principal};
 use tokio::time::Instant;
 
@@ -18,6 +19,14 @@ use crate::{AnswerMemory, Identity, Limits, Problem, Reach, Reason, TraceContext
 /// The header with which a client shortens the deadline: milliseconds, or a number with `ms`, `s` or `m`.
 pub const REQUEST_TIMEOUT_HEADER: &str = "request-timeout";
 
+/// The other end of a connection.
+#[derive(Debug, Clone)]
+pub(crate) struct ConnectionPeer {
+    pub(crate) peer: SocketAddr,
+    /// The certificate that it has shown in its TLS handshake.
+    pub(crate) certificate: Option<Arc<ClientCertificate>>,
+}
+
 /// The state of one request, shared by the pipeline and the handler's extractors.
 pub(crate) struct RequestContext {
     pub(crate) identity: OnceLock<Identity>,
@@ -25,7 +34,7 @@ pub(crate) struct RequestContext {
     pub(crate) trace: TraceContext,
     pub(crate) params: PathParams,
     pub(crate) limits: Limits,
-    pub(crate) peer: SocketAddr,
+    pub(crate) client: ConnectionPeer,
     pub(crate) shutdown: Shutdown,
     pub(crate) memory: Option<MemoryBudget>,
 }
@@ -234,6 +243,10 @@ impl Shutdown {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Peer(pub SocketAddr);
 
+/// Extractor for the certificate that the client has shown in its TLS handshake.
+#[derive(Debug, Clone)]
+pub struct ShownCertificate(pub Option<Arc<ClientCertificate>>);
+
 impl<S: Sync> FromRequestParts<S> for Deadline {
     type Rejection = Problem;
 
@@ -271,7 +284,15 @@ impl<S: Sync> FromRequestParts<S> for Peer {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
-        Ok(Self(context(parts)?.peer))
+        Ok(Self(context(parts)?.client.peer))
+    }
+}
+
+impl<S: Sync> FromRequestParts<S> for ShownCertificate {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
+        Ok(Self(context(parts)?.client.certificate.clone()))
     }
 }
 

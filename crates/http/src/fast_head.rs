@@ -9,7 +9,6 @@ mod connection;
 mod response;
 
 use std::mem::MaybeUninit;
-use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,7 +22,7 @@ use tokio::time::Instant;
 
 use crate::api::{MountedRoute, RouteMatch};
 use crate::authenticator::Verdict;
-use crate::context::RequestTime;
+use crate::context::{ConnectionPeer, RequestTime};
 use crate::exchange::{Exchange, RequestOrigin, guarded};
 use crate::head::{Headers, RequestHead};
 use crate::memory::{ANSWER_FREE_BYTES, ResponseMemory};
@@ -75,12 +74,19 @@ struct Whole<'p, 'b> {
     /// Bytes of head and body.
     size: usize,
     origin: RequestOrigin,
+    client: &'p ConnectionPeer,
 }
 
 impl Pipeline {
     /// Serves the request at the beginning of `bytes` and appends its
     /// answer to `out`. `started` is the time at which the bytes arrived.
-    fn serve_first(&self, bytes: &[u8], peer: SocketAddr, started: Instant, out: &mut Vec<u8>) -> ReadOutcome<'_> {
+    fn serve_first<'p>(
+        &'p self,
+        bytes: &[u8],
+        client: &'p ConnectionPeer,
+        started: Instant,
+        out: &mut Vec<u8>,
+    ) -> ReadOutcome<'p> {
         let mut room = [const { MaybeUninit::uninit() }; HEADERS_MAX];
         let mut parsed = httparse::Request::new(&mut []);
         let head_bytes = match parsed.parse_with_uninit_headers(bytes, &mut room) {
@@ -110,12 +116,12 @@ impl Pipeline {
         let Some(body) = bytes.get(head_bytes..size) else { return ReadOutcome::Partial };
         let headers = Headers::from(&*parsed.headers);
         let head = RequestHead { method: &method, version: Version::HTTP_11, target, path, headers };
-        let origin = RequestOrigin { peer, started, trace: TraceContext::of(headers) };
-        self.serve_whole(Whole { route, handler, params, head, body, size, origin }, out)
+        let origin = RequestOrigin { peer: client.peer, started, trace: TraceContext::of(headers) };
+        self.serve_whole(Whole { route, handler, params, head, body, size, origin, client }, out)
     }
 
     fn serve_whole<'p>(&'p self, request: Whole<'p, '_>, out: &mut Vec<u8>) -> ReadOutcome<'p> {
-        let Whole { route, handler, params, head, body, size, origin } = request;
+        let Whole { route, handler, params, head, body, size, origin, client } = request;
         let mut conclude = |exchange: Exchange<'_>, response: Response| {
             let held = response::write_answer(self, exchange, response, origin.started, out);
             ReadOutcome::Answered(size, held)
@@ -134,7 +140,7 @@ impl Pipeline {
             exchange.observed = identity.and_then(|identity| observe(route, identity, head, origin, body_bytes));
             exchange
         };
-        let identity = match self.identify_now(route, head, &params, origin.peer) {
+        let identity = match self.identify_now(route, head, &params, client) {
             None => return ReadOutcome::ForHyper,
             Some(Ok(identity)) => identity,
             Some(Err(problem)) => return conclude(begin(None), problem.into_response()),
@@ -175,10 +181,10 @@ impl Pipeline {
         route: &MountedRoute,
         head: RequestHead<'_>,
         params: &PathParams,
-        peer: SocketAddr,
+        client: &ConnectionPeer,
     ) -> Option<Result<Option<Identity>, Problem>> {
         let Some(role) = route.access.role() else { return Some(Ok(None)) };
-        let Verdict::Now(verdict) = self.authenticate(route, head, params, peer) else { return None };
+        let Verdict::Now(verdict) = self.authenticate(route, head, params, client) else { return None };
         Some(verdict.and_then(|identity| authorize(route.access, role, &identity).map(|()| Some(identity))))
     }
 }

@@ -3,7 +3,6 @@
 //! A handler of extractors gets the request as axum knows it. Any other handler is called with the head alone, and again
 //! with the body if it asks for that, whole or as a stream.
 
-use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -20,7 +19,7 @@ use tokio::time::Instant;
 use crate::activity::ConnectionActivity;
 use crate::api::{Group, MountedRoute, PathEntry, RouteMatch};
 use crate::authenticator::Verdict;
-use crate::context::RequestContext;
+use crate::context::{ConnectionPeer, RequestContext};
 use crate::exchange::{Exchange, RequestOrigin, count, finish, wait};
 use crate::extract;
 use crate::head::RequestHead;
@@ -42,16 +41,20 @@ impl Pipeline {
     /// Answers one request of the connection that `activity` tracks.
     pub(crate) async fn handle(
         &self,
-        peer: SocketAddr,
+        client: &ConnectionPeer,
         activity: &Arc<ConnectionActivity>,
         request: HyperRequest<RequestBody>,
     ) -> axum::http::Response<ResponseBody> {
         let (parts, body) = request.into_parts();
-        let origin = RequestOrigin { peer, started: activity.begin_request(), trace: TraceContext::of(&parts.headers) };
+        let origin = RequestOrigin {
+            peer: client.peer,
+            started: activity.begin_request(),
+            trace: TraceContext::of(&parts.headers),
+        };
         match self.api.find(&parts.method, parts.uri.path()) {
             RouteMatch::Route(route, params) => {
                 let mut exchange = Exchange::new(route, RequestHead::of(&parts), origin);
-                let response = self.answer(&mut exchange, params, origin, (parts, body)).await;
+                let response = self.answer(&mut exchange, params, (origin, client), (parts, body)).await;
                 let mut response = exchange.conclude(response);
                 let held = response.extensions_mut().remove::<ResponseMemory>();
                 if let Some(StallMax(time)) = response.extensions_mut().remove() {
@@ -97,7 +100,7 @@ impl Pipeline {
         &self,
         exchange: &mut Exchange<'_>,
         params: PathParams,
-        origin: RequestOrigin,
+        (origin, client): (RequestOrigin, &ConnectionPeer),
         (parts, body): (Parts, RequestBody),
     ) -> Response {
         let route = exchange.route();
@@ -113,7 +116,7 @@ impl Pipeline {
             trace: origin.trace,
             params,
             limits: route.limits,
-            peer: origin.peer,
+            client: client.clone(),
             shutdown: self.shutdown.clone(),
             memory: self.memory.clone(),
         });
@@ -135,7 +138,7 @@ impl Pipeline {
     ) -> Result<Response, Problem> {
         let announced = body.size_hint().exact();
         if let Some(role) = route.access.role() {
-            let verdict = match self.authenticate(route, RequestHead::of(&parts), &context.params, context.peer) {
+            let verdict = match self.authenticate(route, RequestHead::of(&parts), &context.params, &context.client) {
                 Verdict::Now(verdict) => verdict,
                 Verdict::Later(verdict) => verdict.await,
             };

@@ -12,7 +12,7 @@ use millstream_types::{ErrorCode, MemoryBudget};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
 
-use crate::context::Shutdown;
+use crate::context::{ConnectionPeer, Shutdown};
 use crate::memory::{CONNECTION_BYTES, no_memory};
 use crate::pipeline::Pipeline;
 use crate::{Api, Authenticator, Error, ListenerLimits, Problem, Reason, connection};
@@ -88,8 +88,9 @@ impl Listener {
 }
 
 impl Protocol for Pipeline {
-    async fn serve(self: Arc<Self>, socket: TransportStream, Admitted { peer, memory, .. }: Admitted) {
-        connection::serve(socket, peer, self).await;
+    async fn serve(self: Arc<Self>, socket: TransportStream, admitted: Admitted) {
+        let Admitted { peer, memory, client_certificate: certificate, .. } = admitted;
+        connection::serve(socket, ConnectionPeer { peer, certificate }, self).await;
         drop(memory);
     }
 

@@ -6,7 +6,6 @@
 //!
 //! Routes, metrics and styles are resolved at start, so a request looks up nothing by name.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use axum::body::HttpBody;
@@ -17,7 +16,7 @@ use tokio::time::Instant;
 
 use crate::api::{Api, MountedRoute};
 use crate::authenticator::{Authenticator, Claim, Verdict};
-use crate::context::{REQUEST_TIMEOUT_HEADER, RequestTime, Shutdown};
+use crate::context::{ConnectionPeer, REQUEST_TIMEOUT_HEADER, RequestTime, Shutdown};
 use crate::exchange::RequestOrigin;
 use crate::extract::body_too_large;
 use crate::head::RequestHead;
@@ -57,14 +56,15 @@ impl Pipeline {
         route: &'a MountedRoute,
         head: RequestHead<'a>,
         params: &'a PathParams,
-        peer: SocketAddr,
+        client: &'a ConnectionPeer,
     ) -> Verdict<'a> {
         self.authenticator.authenticate(Claim {
             method: head.method,
             path: head.path,
             query: head.target.get(head.path.len() + 1..),
             headers: head.headers,
-            peer,
+            peer: client.peer,
+            client_certificate: client.certificate.as_ref(),
             cors: route.group.cors.as_ref(),
             params,
             tenant_param: route.tenant_param,

@@ -40,7 +40,7 @@ pub struct Admitted {
     pub peer: SocketAddr,
     /// The memory of the connection; it may be enlarged.
     pub memory: Grant,
-    /// The certificate that the client has shown in its TLS handshake, verified against `tls.client_ca`.
+    /// The certificate that the client has shown in its TLS handshake.
     pub client_certificate: Option<Arc<ClientCertificate>>,
     /// Begins when the connection shall end in order.
     pub shutdown: Shutdown,
@@ -132,14 +132,16 @@ impl<P> Door<P> {
         !self.0.shutdown.has_begun()
     }
 
-    /// Begins to serve a connection in a task of its own, or turns it away. A listener that stops closes it.
-    pub fn admit<S>(&self, stream: S, peer: SocketAddr)
+    /// Begins to serve a connection in a task of its own, or turns it away. A listener that stops closes it. The client
+    /// has shown `client_certificate` on its way here.
+    pub fn admit<S>(&self, stream: S, peer: SocketAddr, client_certificate: Option<Arc<ClientCertificate>>)
     where
         S: Send + 'static,
         P: Protocol<S>,
     {
         let inside = self.0.clone();
-        let refused = self.enter(stream, peer, self.0.limits.connection_bytes, |stream, admitted| {
+        let refused = self.enter(stream, peer, self.0.limits.connection_bytes, |stream, mut admitted| {
+            admitted.client_certificate = client_certificate;
             inside.protocol.clone().serve(stream, admitted)
         });
         if let Err((stream, refusal)) = refused {

@@ -11,6 +11,8 @@ pub struct Endpoints {
     pub(crate) plain: Option<SocketAddr>,
     pub(crate) tls: Option<(SocketAddr, ServerTls)>,
     pub(crate) application: ApplicationProtocol,
+    /// Clients log in by certificate.
+    pub(crate) is_login: bool,
 }
 
 impl From<SocketAddr> for Endpoints {
@@ -39,6 +41,13 @@ impl Endpoints {
     #[must_use]
     pub fn speaking(self, application: ApplicationProtocol) -> Self {
         Self { application, ..self }
+    }
+
+    /// Asks TLS clients for a certificate whenever the trust of the server's TLS does (see
+    /// [`ServerTls::set_client_trust`]); the protocol checks who has signed it.
+    #[must_use]
+    pub fn logging_in_by_certificate(self) -> Self {
+        Self { is_login: true, ..self }
     }
 
     /// True if there is no address.

@@ -35,5 +35,8 @@ pub use listener::{Listener, Serving};
 pub use log_rate_limit::LogRateLimit;
 pub use metrics::{Counter, Gauge, Histogram, HistogramCounts, Labels, Metrics};
 pub use shutdown::Shutdown;
-pub use tls::{ApplicationProtocol, ClientAuth, ClientCertificate, ServerTls, TlsConfig, TlsError};
+pub use tls::{
+    ApplicationProtocol, CertificateFields, ClientAuth, ClientCertificate, ClientTrust, NameError, ServerTls,
+    TlsConfig, TlsError, TrustAnchor, Untrusted, normalized_name,
+};
 pub use transport::{TransportReadHalf, TransportStream, TransportWriteHalf};

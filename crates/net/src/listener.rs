@@ -30,6 +30,7 @@ pub struct Listener {
     plain: Option<TcpListener>,
     tls: Option<(TcpListener, ServerTls)>,
     application: ApplicationProtocol,
+    is_login: bool,
     addresses: BoundAddresses,
     stop: watch::Sender<bool>,
     shutdown: Shutdown,
@@ -44,7 +45,7 @@ impl Listener {
     /// # Panics
     /// Outside of an async runtime, and without any address.
     pub fn bind(name: &'static str, endpoints: Endpoints) -> Result<Self, BindError> {
-        let Endpoints { plain, tls, application } = endpoints;
+        let Endpoints { plain, tls, application, is_login } = endpoints;
         let bind = |address| bind(address).map_err(|source| BindError { address, source });
         let plain = plain.map(bind).transpose()?;
         let tls = tls.map(|(address, tls)| bind(address).map(|socket| (socket, tls))).transpose()?;
@@ -55,7 +56,7 @@ impl Listener {
         assert!(addresses.plain.or(addresses.tls).is_some(), "a listener has an address");
         let (plain, tls) = (plain.map(|(socket, _)| socket), tls.map(|((socket, _), tls)| (socket, tls)));
         let (stop, shutdown) = Shutdown::channel();
-        Ok(Self { name, plain, tls, application, addresses, stop, shutdown })
+        Ok(Self { name, plain, tls, application, is_login, addresses, stop, shutdown })
     }
 
     /// The plain address, or else the one with TLS, with its real port.
@@ -78,18 +79,19 @@ impl Listener {
         limits: ConnectionLimits,
         metrics: &Metrics,
     ) -> (Serving, Door<P>) {
-        let Self { name, plain, tls, application, addresses, stop, shutdown } = self;
+        let Self { name, plain, tls, application, is_login, addresses, stop, shutdown } = self;
         let connections = Arc::new(Connections::new(name, metrics));
         let door = Door::new(name, protocol, limits, connections.clone(), shutdown.clone());
         tracing::info!(listener = name, plain = ?addresses.plain, tls = ?addresses.tls, "listening");
         let mut accepting = Vec::new();
         if let Some(socket) = plain {
             let door = door.clone();
-            let admit = move |socket: TcpStream, peer| door.admit(TransportStream::from(socket), peer);
+            let admit = move |socket: TcpStream, peer| door.admit(TransportStream::from(socket), peer, None);
             accepting.push(tokio::spawn(accept(socket, admit, shutdown.clone())));
         }
         if let Some((socket, tls)) = tls {
-            let (door, handshake) = (door.clone(), Arc::new(TlsHandshake::new(name, tls, application, metrics)));
+            let (door, handshake) =
+                (door.clone(), Arc::new(TlsHandshake::new(name, tls, (application, is_login), metrics)));
             let admit = move |socket, peer| door.admit_tls(socket, peer, &handshake);
             accepting.push(tokio::spawn(accept(socket, admit, shutdown)));
         }

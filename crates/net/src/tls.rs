@@ -5,11 +5,15 @@
 //!
 //! Not here: the stream of an open connection (`transport.rs`), limits of connections (`connections.rs`).
 
+mod anchor;
 mod certificate;
+mod client_verifier;
 mod config;
+mod der;
 mod error;
 mod files;
 mod handshake;
+mod name;
 mod server_names;
 
 use std::fmt;
@@ -22,11 +26,15 @@ use tokio::time::sleep;
 
 use crate::metrics::{Counter, Metrics};
 
-pub use certificate::ClientCertificate;
+pub use anchor::{TrustAnchor, Untrusted};
+pub use certificate::{CertificateFields, ClientCertificate};
+pub use client_verifier::ClientTrust;
 pub use config::{ClientAuth, TlsConfig};
 pub use error::TlsError;
 pub(crate) use handshake::{HandshakeEnd, TlsHandshake};
+pub use name::{NameError, normalized_name};
 
+use client_verifier::TrustSlot;
 use files::{FileStamp, LoadedTls};
 
 /// Memory that a connection takes for TLS: its state, and a record that has come in part. An idle one has 8 KiB.
@@ -51,6 +59,7 @@ pub struct ServerTls(Arc<SharedTls>);
 struct SharedTls {
     config: TlsConfig,
     loaded: ArcSwap<LoadedTls>,
+    trust: TrustSlot,
     /// The files as they were before they were read for the first time.
     first_stamps: Vec<FileStamp>,
     clock: Arc<dyn WallClock>,
@@ -74,12 +83,13 @@ impl ServerTls {
     /// If another `ServerTls` counts into the same metrics.
     pub fn load(config: TlsConfig, clock: Arc<dyn WallClock>, metrics: &Metrics) -> Result<Self, TlsError> {
         let first_stamps = files::stamps(&config);
-        let loaded = LoadedTls::read(&config)?;
+        let trust = TrustSlot::default();
+        let loaded = LoadedTls::read(&config, &trust)?;
         let help = "Times that changed TLS files came into force (replaced), or could not be used (refused).";
         let reloads = |outcome| metrics.counter("millstream_tls_reloads_total", help, &[("outcome", outcome)]);
         let (replaced, refused) = (reloads("replaced"), reloads("refused"));
         let inside =
-            SharedTls { config, loaded: ArcSwap::from_pointee(loaded), first_stamps, clock, replaced, refused };
+            SharedTls { config, loaded: ArcSwap::from_pointee(loaded), trust, first_stamps, clock, replaced, refused };
         let tls = Self(Arc::new(inside));
         let shown = tls.clone();
         let help = "Time at which the first of the server's certificates ends, in seconds since 1970.";
@@ -88,6 +98,13 @@ impl ServerTls {
         });
         tls.warn_of_expired();
         Ok(tls)
+    }
+
+    /// Sets the trust of the listeners whose clients log in by certificate; later calls have no effect. Before the first one
+    /// they ask for certificates only because of `tls.client_ca`.
+    pub fn set_client_trust(&self, trust: Arc<dyn ClientTrust>) {
+        // The first one stays.
+        let _ = self.0.trust.0.set(trust);
     }
 
     /// Reads the files again whenever they change. Files that cannot be used are told in the log and change nothing.
@@ -114,7 +131,7 @@ impl ServerTls {
     }
 
     fn read_again(&self) {
-        match LoadedTls::read(&self.0.config) {
+        match LoadedTls::read(&self.0.config, &self.0.trust) {
             Ok(loaded) => {
                 self.0.loaded.store(Arc::new(loaded));
                 self.0.replaced.inc();

@@ -165,8 +165,10 @@ impl ListenerEndpoints {
         };
         Ok(Self {
             applications: endpoints("listen.applications", listen.applications, listen.applications_tls),
-            devices_http: endpoints("listen.devices_http", listen.devices_http, listen.devices_http_tls),
-            devices_mqtt: endpoints("listen.devices_mqtt", listen.devices_mqtt, listen.devices_mqtt_tls),
+            devices_http: endpoints("listen.devices_http", listen.devices_http, listen.devices_http_tls)
+                .logging_in_by_certificate(),
+            devices_mqtt: endpoints("listen.devices_mqtt", listen.devices_mqtt, listen.devices_mqtt_tls)
+                .logging_in_by_certificate(),
             kafka: endpoints("listen.kafka", listen.kafka, listen.kafka_tls),
             redis: endpoints("listen.redis", listen.redis, listen.redis_tls),
             tls,

@@ -148,6 +148,8 @@ pub(crate) struct Server {
     writing: JoinHandle<()>,
     requests: JoinHandle<()>,
     expiry: JoinHandle<()>,
+    /// Tells applications of devices that registered themselves.
+    telling: JoinHandle<()>,
     /// Watches the files of TLS.
     certificates: Option<JoinHandle<()>>,
     planes: Arc<Planes>,
@@ -189,6 +191,10 @@ impl Server {
             move || Planes::open(&opened, &clock, throttle, &counted, &drawn)
         });
         let planes = Arc::new(planes.await??);
+        if let Some(tls) = &endpoints.tls {
+            tls.set_client_trust(planes.connect.device_trust());
+        }
+        let telling = tokio::spawn(planes.connect.keep_telling_of_devices());
         planes.show_failures(&metrics);
         let writing = writing::start(&planes.log);
         figures::show(&planes.log, &metrics);
@@ -264,6 +270,7 @@ impl Server {
             writing,
             requests,
             expiry,
+            telling,
             certificates,
             planes,
             set_aside,
@@ -292,6 +299,7 @@ impl Server {
             writing,
             requests,
             expiry,
+            telling,
             certificates,
             planes,
             set_aside,
@@ -310,6 +318,7 @@ impl Server {
         sampling.abort();
         requests.abort();
         expiry.abort();
+        telling.abort();
         certificates.inspect(JoinHandle::abort);
         let ending = Arc::clone(&planes);
         tokio::task::spawn_blocking(move || ending.query.stop()).await?;

@@ -160,6 +160,8 @@ impl HttpAdapter {
                     }));
                 }
                 Ok(Err(error)) => return Ok(self.refused(caller, not_taken(&error), figures).into()),
+                // A gateway registers the device by its message.
+                Err(_) if self.ingest.to_provision(named.target(), caller).is_some() => {}
                 Err(problem) => return Ok(self.refused(caller, problem, figures).into()),
             }
         }
@@ -237,13 +239,16 @@ impl HttpAdapter {
         Duration::from_millis(self.config.send_timeout_ms)
     }
 
-    /// Resolves the tenant's topics and hands the message to its partition.
+    /// Resolves the tenant's topics and hands the message to its partition. Registers a device that its gateway may register.
     async fn resolve_and_offer(
         &self,
         message: &HttpMessage<Bytes, String>,
         target: DeviceAddress<'_>,
         caller: &Principal,
     ) -> Result<(Arc<TenantStreams>, Offered), Problem> {
+        if let Some(device) = self.ingest.to_provision(target, caller) {
+            self.provisioning.edge_device(&caller.tenant, &caller.name, device).await?;
+        }
         let mut streams = self.resolve(target, caller).await?;
         let mut offered = self.offer(message, target, caller, &streams)?;
         if let Err(Error::UnknownTopic { .. }) = offered {

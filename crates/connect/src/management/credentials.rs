@@ -2,17 +2,17 @@
 
 use axum::extract::State;
 use millstream_http::{Access, Content, Problem, Route};
-use millstream_types::Role;
+use millstream_types::{Role, TenantId};
 use serde_json::{Value, json};
 
+use super::auth_id::NamedCredential;
 use super::devices::of_device;
-use super::refusal::{bad_hash, hashing_is_full};
+use super::material::rule_of_new;
 use super::request::{JsonBody, OfDevice};
 use super::{Answered, LIMITS, Management, NO_BODY, Shared, shown};
-use crate::password::PasswordHash;
 use crate::registry::{
-    CredentialDraft, GivenCredential, GivenSecret, RegistryCommand, RegistryFailure, RegistryRefusal, SecretDraft,
-    SecretOrigin, VersionCondition,
+    CredentialDraft, CredentialType, GivenCredential, GivenSecret, RegistryCommand, RegistryFailure, RegistryRefusal,
+    SecretDraft, SecretOrigin, VersionCondition,
 };
 
 const PATH: &str = "/v1/credentials/{tenant}/{device}";
@@ -68,6 +68,7 @@ async fn replace(
             .rule("the body is the array of all credentials of the device")
             .remedy("send [] to remove all")
     })?;
+    let given = management.named(&tenant, given)?;
     management.check_credentials(&given)?;
     let mut value = Vec::with_capacity(given.len());
     for credential in given {
@@ -78,7 +79,14 @@ async fn replace(
 }
 
 impl Management {
-    fn check_credentials(&self, given: &[GivenCredential]) -> Result<(), Problem> {
+    /// Finds the auth-ids, of which some are made of certificates.
+    fn named(&self, tenant: &TenantId, given: Vec<GivenCredential>) -> Result<Vec<NamedCredential>, Problem> {
+        let snapshot = self.0.registry.snapshot(tenant);
+        let anchors = snapshot.state.tenant(tenant).map(|known| &*known.anchors).unwrap_or_default();
+        given.into_iter().map(|credential| NamedCredential::of(credential, anchors)).collect()
+    }
+
+    fn check_credentials(&self, given: &[NamedCredential]) -> Result<(), Problem> {
         let limit = self.0.config.secrets_max_per_device;
         let secrets: usize = given.iter().map(|credential| credential.secrets.len()).sum();
         if secrets > limit {
@@ -89,7 +97,7 @@ impl Management {
         }
         for (number, credential) in given.iter().enumerate() {
             let is_twin =
-                |other: &GivenCredential| other.kind == credential.kind && other.auth_id == credential.auth_id;
+                |other: &NamedCredential| other.kind == credential.kind && other.auth_id == credential.auth_id;
             if given[..number].iter().any(is_twin) {
                 return Err(Problem::invalid("two credentials have the same type and auth-id")
                     .value(&credential.auth_id)
@@ -101,58 +109,30 @@ impl Management {
         Ok(())
     }
 
-    async fn credential(&self, given: GivenCredential) -> Result<CredentialDraft, Problem> {
-        let GivenCredential { kind, auth_id, enabled, ext, secrets: given } = given;
+    async fn credential(&self, given: NamedCredential) -> Result<CredentialDraft, Problem> {
+        let NamedCredential { kind, auth_id, enabled, ext, secrets: given } = given;
         let mut secrets = Vec::with_capacity(given.len());
         for secret in given {
-            secrets.push(self.secret(secret).await?);
+            secrets.push(self.secret(kind, secret).await?);
         }
         Ok(CredentialDraft { kind, auth_id, enabled, ext, secrets })
     }
 
-    async fn secret(&self, mut given: GivenSecret) -> Result<SecretDraft, Problem> {
+    async fn secret(&self, kind: CredentialType, mut given: GivenSecret) -> Result<SecretDraft, Problem> {
         check_secret(&given)?;
-        let password = self.password(&mut given).await?;
-        let origin = match (given.id, password) {
-            (Some(id), password) => SecretOrigin::Stored(id, password),
-            (None, Some(password)) => SecretOrigin::New(password),
+        let material = self.material(kind, &mut given).await?;
+        let origin = match (given.id, material) {
+            (Some(id), material) => SecretOrigin::Stored(id, material),
+            (None, Some(material)) => SecretOrigin::New(material),
             (None, None) => {
-                return Err(Problem::invalid("a new secret has no password")
-                    .rule("a secret without id has pwd-plain, or pwd-hash with its hash-function and salt")
+                let what = if kind == CredentialType::HashedPassword { "password" } else { "key" };
+                return Err(Problem::invalid(format!("a new secret has no {what}"))
+                    .rule(rule_of_new(kind))
                     .remedy("add one of them, or the id of the secret to be kept"));
             }
         };
         let GivenSecret { enabled, not_before, not_after, comment, .. } = given;
         Ok(SecretDraft { origin, enabled, not_before, not_after, comment })
-    }
-
-    /// The hash that a secret comes with, or that of its plain password.
-    async fn password(&self, given: &mut GivenSecret) -> Result<Option<PasswordHash>, Problem> {
-        let function = given.hash_function.take();
-        match (given.pwd_plain.take(), given.pwd_hash.take()) {
-            (None, None) => Ok(None),
-            (Some(_), Some(_)) => Err(Problem::invalid("a secret has both pwd-plain and pwd-hash")
-                .rule("a password is given either plain or hashed")
-                .remedy("leave one of them out")),
-            (Some(plain), None) => self.hash(plain).await.map(Some),
-            (None, Some(hash)) => {
-                let function = function.as_deref().unwrap_or("sha-256");
-                let limit = self.0.config.bcrypt_max_cost;
-                PasswordHash::given(function, hash, given.salt.take(), limit)
-                    .map(Some)
-                    .map_err(|error| bad_hash(&error))
-            }
-        }
-    }
-
-    async fn hash(&self, plain: String) -> Result<PasswordHash, Problem> {
-        let hashing = self.0.hashing.clone();
-        let hash = self.0.hashers.submit(move || hashing.hash(plain.as_bytes())).map_err(hashing_is_full)?;
-        match hash.await {
-            Ok(Ok(hash)) => Ok(hash),
-            Ok(Err(error)) => Err(Problem::internal(error)),
-            Err(_) => Err(Problem::internal("the threads that hash passwords have ended")),
-        }
     }
 }
 

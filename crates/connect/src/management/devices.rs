@@ -112,6 +112,10 @@ impl Management {
             "updated": Timestamp(stored.updated_ms),
             "connected": self.0.connections.live.has(tenant, device),
         });
+        if let Some(provisioned) = stored.provisioned {
+            status["auto-provisioned"] = json!(true);
+            status["auto-provisioning-notification-sent"] = json!(provisioned.is_told);
+        }
         if let Some(at_ms) = self.0.streams.last_seen.at_ms(tenant, device, stored.created_ms) {
             status["last-seen"] = json!(Timestamp(at_ms));
         }
@@ -175,6 +179,7 @@ async fn delete_all(State(management): Shared, TenantPath(tenant): TenantPath) -
 
 impl Management {
     fn check_device(&self, tenant: &TenantId, value: &Device) -> Result<(), Problem> {
+        value.check()?;
         check_device(&value.ext)?;
         check_rates(&value.ext)?;
         // A device of an unknown tenant is refused by its owner.

@@ -21,6 +21,7 @@ use crate::ingest::Ingest;
 use crate::login::DeviceLogins;
 use crate::metrics::{AdapterMetrics, Totals};
 use crate::presence::Presence;
+use crate::provisioning::Provisioning;
 use crate::refusal::{login_needed, unknown_tenant};
 use crate::registry::Registry;
 use crate::sender::DeviceAddress;
@@ -35,6 +36,7 @@ const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
 pub(crate) struct MqttAdapter {
     pub(crate) registry: Registry,
     pub(crate) logins: DeviceLogins,
+    pub(crate) provisioning: Arc<Provisioning>,
     pub(crate) streams: Arc<Streams>,
     pub(crate) commands: Arc<Commands>,
     pub(crate) presence: Arc<Presence>,
@@ -74,6 +76,7 @@ impl Drop for ConnectionSlot {
 pub(crate) struct MqttParts {
     pub(crate) registry: Registry,
     pub(crate) logins: DeviceLogins,
+    pub(crate) provisioning: Arc<Provisioning>,
     pub(crate) streams: Arc<Streams>,
     pub(crate) commands: Arc<Commands>,
     pub(crate) presence: Arc<Presence>,
@@ -93,6 +96,7 @@ impl MqttAdapter {
         let MqttParts {
             registry,
             logins,
+            provisioning,
             streams,
             commands,
             presence,
@@ -117,6 +121,7 @@ impl MqttAdapter {
         Arc::new(Self {
             registry,
             logins,
+            provisioning,
             streams,
             commands,
             presence,

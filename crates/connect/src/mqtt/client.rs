@@ -21,6 +21,7 @@ use super::error_filter::ErrorFilter;
 use super::incoming::{IncomingPublish, Topic};
 use super::last_will::LastWill;
 use super::pending::Pending;
+use super::provisioning::ProvisioningGateway;
 use super::topic::is_about_commands;
 use super::will::PendingWill;
 use crate::connections::{DeviceConnection, Unauthenticated};
@@ -42,6 +43,8 @@ pub(super) struct Client {
     pub(super) streams: Option<Arc<TenantStreams>>,
     /// The tenant that an anonymous client has to switch to before its next packet is handled.
     pub(super) turns_to: Option<TenantId>,
+    /// Set for a gateway that may register devices.
+    pub(super) provisions: Option<ProvisioningGateway>,
     /// The tenant's topics have to be resolved again.
     pub(super) are_streams_stale: bool,
     pub(super) meter: Arc<TenantMetrics>,
@@ -109,12 +112,13 @@ impl Client {
         let meter = adapter.meters.of(&who.tenant);
         let now = adapter.monotonic.now();
         let (login, streams) = known.unzip();
-        Self {
+        let mut client = Self {
             adapter,
             who,
             login,
             streams,
             turns_to: None,
+            provisions: None,
             are_streams_stale: false,
             meter,
             version,
@@ -137,12 +141,17 @@ impl Client {
             will: None,
             has_logged_limit: false,
             _counted: counted,
-        }
+        };
+        client.look_at_authority();
+        client
     }
 
     /// True if the client has sent as much as it may before it is acknowledged, or more than the log keeps up with.
     pub(super) fn is_full(&self) -> bool {
-        self.is_held_back || self.turns_to.is_some() || self.waiting >= usize::from(self.adapter.config.in_flight_max)
+        self.is_held_back
+            || self.turns_to.is_some()
+            || self.is_provisioning()
+            || self.waiting >= usize::from(self.adapter.config.in_flight_max)
     }
 
     /// Works through the packets at hand; answers how many bytes it has taken.
@@ -168,6 +177,9 @@ impl Client {
             let Framed::Whole(frame) = frame(&bytes[taken..], self.adapter.config.packet_max_bytes)? else { break };
             let packet = decode(frame, self.version)?;
             if self.login.is_none() && self.has_to_turn(&packet)? {
+                break;
+            }
+            if self.provisions.is_some() && self.has_to_provision(&packet)? {
                 break;
             }
             taken += frame.size;
@@ -306,11 +318,10 @@ impl Client {
         self.answer_unsubscription(given.id, codes, out)
     }
 
-    /// Time until the secret of the login expires; `None` without a login or if the secret does not end.
+    /// Time until the login expires with its secret, certificate or token; `None` without a login or if it does not end.
     pub(super) fn secret_lasts(&self) -> Option<Duration> {
-        let login = self.login.as_ref()?;
-        let end = login.credential.secrets[login.secret].not_after?;
-        let left_ms = end.0.saturating_add(1).saturating_sub(self.adapter.wall.now_ms());
+        let end_ms = self.login.as_ref()?.ends_ms()?;
+        let left_ms = end_ms.saturating_add(1).saturating_sub(self.adapter.wall.now_ms());
         Some(Duration::from_millis(u64::try_from(left_ms).unwrap_or(0)))
     }
 

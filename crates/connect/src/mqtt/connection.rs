@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use millstream_mqtt::reason;
 use millstream_mqtt::to_client::disconnect;
-use millstream_net::Refusal;
+use millstream_net::{ClientCertificate, Refusal};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::sleep;
 
@@ -31,14 +31,14 @@ const LOOKS: u32 = 16;
 /// Serves a client until it goes or commits a fault. With a `refusal` it is turned away as soon as it has said its name.
 pub(super) async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
     socket: S,
-    peer: SocketAddr,
+    (peer, certificate): (SocketAddr, Option<Arc<ClientCertificate>>),
     adapter: Arc<MqttAdapter>,
     signals: Signals,
     refusal: Option<Refusal>,
 ) {
     let (buffers, packet_max_bytes) = (adapter.buffers.clone(), adapter.config.packet_max_bytes);
     let mut io = FramedIo::new(socket, buffers, packet_max_bytes);
-    match Box::pin(admit(&mut io, &adapter, peer.ip(), refusal.as_ref())).await {
+    match Box::pin(admit(&mut io, &adapter, (peer.ip(), certificate.as_ref()), refusal.as_ref())).await {
         Ok(Some(AdmittedClient { client, keep_alive_s })) => {
             let heard = client.now;
             let mut connection =
@@ -201,10 +201,17 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ClientConnection<S> {
             if self.client.turns_to.is_some() && self.client.pending.is_empty() {
                 self.client.turn().await?;
             }
+            if self.client.is_provisioning() && self.client.pending.is_empty() {
+                self.client.provision().await;
+            }
             if self.io.has_held() && !self.client.is_full() && !self.client.hold_back() {
                 let client = &mut self.client;
                 self.io.take_held(&mut |bytes: &[u8], out: &mut Vec<u8>| client.take(bytes, out))?;
-                if !self.io.out.is_empty() || self.client.end.is_some() || self.client.turns_to.is_some() {
+                if !self.io.out.is_empty()
+                    || self.client.end.is_some()
+                    || self.client.turns_to.is_some()
+                    || self.client.is_provisioning()
+                {
                     continue;
                 }
             }
@@ -344,8 +351,12 @@ fn recheck(client: &mut Client) -> Result<(), DisconnectCause> {
         return refuse("the device may no longer use the private space as it does".to_owned());
     }
     let Some(renewed) = client.adapter.logins.renewed(login) else {
-        return refuse("the secret that the device has logged in with has gone, changed or expired".to_owned());
+        return refuse(
+            "the secret, certificate or token that the device has logged in with has expired, or no longer counts"
+                .to_owned(),
+        );
     };
     client.login = Some(renewed);
+    client.look_at_authority();
     Ok(())
 }

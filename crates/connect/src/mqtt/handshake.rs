@@ -8,6 +8,7 @@ use axum::http::StatusCode;
 use millstream_mqtt::from_client::{Packet, decode};
 use millstream_mqtt::to_client::{connack, connack_refusal};
 use millstream_mqtt::{ConnackParts, Connect, Framed, Version, frame, reason};
+use millstream_net::ClientCertificate;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::timeout;
 
@@ -18,6 +19,7 @@ use super::client::{Client, Counted, Takes};
 use super::disconnect::DisconnectCause;
 use super::framed_io::{FramedIo, Read};
 use super::last_will::LastWill;
+use crate::login::MqttClaim;
 use crate::registry::has_broker;
 use crate::streams::TenantStreams;
 use crate::topic_filter::is_reserved;
@@ -52,7 +54,7 @@ struct ConnectRefusal(u8, String);
 pub(super) async fn admit<S: AsyncRead + AsyncWrite + Unpin>(
     io: &mut FramedIo<S>,
     adapter: &Arc<MqttAdapter>,
-    address: IpAddr,
+    (address, certificate): (IpAddr, Option<&Arc<ClientCertificate>>),
     refusal: Option<&millstream_net::Refusal>,
 ) -> Result<Option<AdmittedClient>, DisconnectCause> {
     let limit = Duration::from_millis(adapter.config.connect_timeout_ms);
@@ -71,7 +73,7 @@ pub(super) async fn admit<S: AsyncRead + AsyncWrite + Unpin>(
     if let Some(assigned) = &assigned {
         hello.client_id.clone_from(assigned);
     }
-    let judged = match timeout(limit, judge(&hello, adapter, address, refusal, is_unnamed)).await {
+    let judged = match timeout(limit, judge(&hello, adapter, (address, certificate), refusal, is_unnamed)).await {
         Ok(judged) => judged,
         Err(_) => Err(ConnectRefusal(reason::BUSY, "the login was not checked in time; try again later".to_owned())),
     };
@@ -172,7 +174,7 @@ impl Hello {
 async fn judge(
     hello: &Hello,
     adapter: &Arc<MqttAdapter>,
-    address: IpAddr,
+    (address, certificate): (IpAddr, Option<&Arc<ClientCertificate>>),
     refusal: Option<&millstream_net::Refusal>,
     is_unnamed: bool,
 ) -> Result<(Client, bool), ConnectRefusal> {
@@ -185,21 +187,33 @@ async fn judge(
         return Err(ConnectRefusal(code, refusal.to_string()));
     }
     if hello.has_authentication_method {
-        return refuse(reason::BAD_AUTHENTICATION_METHOD, "devices log in with user name and password");
+        return refuse(
+            reason::BAD_AUTHENTICATION_METHOD,
+            "devices log in with user name and password, a token or a certificate",
+        );
     }
     if is_unnamed {
         return refuse(reason::BAD_CLIENT_ID, "a client that wants its session kept needs a client id");
     }
     let takes = Takes { packet_max_bytes: hello.packet_max_bytes, messages: usize::from(hello.receive_max) };
-    let Some(user) = &hello.user else {
-        if !adapter.config.authentication_required {
+    let user = hello.user.as_deref();
+    if user.is_none() && hello.password.is_empty() {
+        let is_open = !adapter.config.authentication_required;
+        let is_trusted = || certificate.is_some_and(|certificate| adapter.logins.is_trusted(certificate));
+        if is_open && !is_trusted() {
             return Ok((Client::anonymous(Arc::clone(adapter), (hello.version, takes)), false));
         }
-        return refuse(reason::BAD_LOGIN, "log in with the user name auth-id@tenant and a password");
-    };
-    let verified = adapter.logins.log_in(user, &hello.password, address).await.map_err(|problem| {
+        if certificate.is_none() {
+            let why = "log in with the user name auth-id@tenant and a password, a JSON Web Token as password, or a \
+                       client certificate";
+            return refuse(reason::BAD_LOGIN, why);
+        }
+    }
+    let claim = MqttClaim { certificate, user, password: &hello.password, client_id: &hello.client_id, address };
+    let verified = adapter.logins.log_in(claim).await.map_err(|problem| {
         let code = match problem.status() {
             StatusCode::UNAUTHORIZED => reason::BAD_LOGIN,
+            StatusCode::FORBIDDEN => reason::NOT_AUTHORISED,
             StatusCode::TOO_MANY_REQUESTS => reason::CONNECTION_RATE,
             StatusCode::SERVICE_UNAVAILABLE => reason::BUSY,
             _ => reason::UNAVAILABLE,
@@ -209,7 +223,7 @@ async fn judge(
     let who = Arc::clone(&verified.identity.principal);
     adapter.check(&who).map_err(|problem| ConnectRefusal(reason::NOT_AUTHORISED, problem.text()))?;
     let Some(seat) = adapter.admit(&who, &hello.client_id) else {
-        adapter.connections.refused(Some(user), "tenant-connections-exceeded");
+        adapter.connections.refused(user, "tenant-connections-exceeded");
         return refuse(reason::QUOTA, "the tenant has as many connections as max-connections allows");
     };
     let streams = adapter.streams.of(&verified.tenant).await;

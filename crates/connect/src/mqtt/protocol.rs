@@ -25,12 +25,14 @@ impl Mqtt {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> Protocol<S> for Mqtt {
-    async fn serve(self: Arc<Self>, stream: S, Admitted { peer, shutdown, .. }: Admitted) {
-        serve(stream, peer, self.adapter.clone(), self.signals(shutdown), None).await;
+    async fn serve(self: Arc<Self>, stream: S, admitted: Admitted) {
+        let Admitted { peer, shutdown, client_certificate, memory } = admitted;
+        serve(stream, (peer, client_certificate), self.adapter.clone(), self.signals(shutdown), None).await;
+        drop(memory);
     }
 
     /// A client says who it is before it can be told that there is no room.
     async fn turn_away(self: Arc<Self>, stream: S, (peer, shutdown): (SocketAddr, Shutdown), refusal: Refusal) {
-        serve(stream, peer, self.adapter.clone(), self.signals(shutdown), Some(refusal)).await;
+        serve(stream, (peer, None), self.adapter.clone(), self.signals(shutdown), Some(refusal)).await;
     }
 }

@@ -12,7 +12,7 @@ use axum::extract::ws::{Message, WebSocket, WebSocketUpgrade};
 use axum::response::Response;
 use bytes::Bytes;
 use futures_util::{Sink, Stream};
-use millstream_http::{Access, Limits, Peer, Problem, Reason, Route, Routes};
+use millstream_http::{Access, Limits, Peer, Problem, Reason, Route, Routes, ShownCertificate};
 use millstream_net::Door;
 use millstream_types::ErrorCode;
 use parking_lot::Mutex;
@@ -66,6 +66,7 @@ pub(crate) fn routes(guests: &Guests, packet_max_bytes: usize, limits: Limits) -
 async fn open(
     State(state): State<Arc<WebSocketRoute>>,
     Peer(peer): Peer,
+    ShownCertificate(certificate): ShownCertificate,
     upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
 ) -> Result<Response, Problem> {
     let refuse = |why: String| {
@@ -88,7 +89,7 @@ async fn open(
     let most = state.packet_max_bytes;
     let upgrade = upgrade.max_message_size(most).max_frame_size(most).read_buffer_size(READ_BYTES).write_buffer_size(0);
     Ok(upgrade.on_upgrade(async move |socket| {
-        door.admit(WebSocketStream { socket, rest: Bytes::new() }, peer);
+        door.admit(WebSocketStream { socket, rest: Bytes::new() }, peer, certificate);
     }))
 }
 

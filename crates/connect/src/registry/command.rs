@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::credential::{Credential, CredentialDraft, Credentials, UnknownSecret};
 use super::state::{RegistryChange, TenantState};
-use super::stored::{Stored, Version, VersionCondition};
+use super::stored::{Provisioned, Stored, Version, VersionCondition};
 use super::{AuthId, Device, DeviceId, Tenant};
 
 /// The view of the registry. How its state is stored is in `view.rs`.
@@ -39,6 +39,18 @@ pub(crate) enum RegistryCommand {
         device: DeviceId,
         value: Arc<Device>,
     },
+    /// Creates a device that no application has registered, and a credential for it.
+    ProvisionDevice {
+        tenant: TenantId,
+        device: DeviceId,
+        value: Arc<Device>,
+        credential: Option<CredentialDraft>,
+    },
+    /// Marks that applications were told of such a device.
+    MarkTold {
+        tenant: TenantId,
+        device: DeviceId,
+    },
     ReplaceDevice {
         tenant: TenantId,
         device: DeviceId,
@@ -68,8 +80,14 @@ impl RegistryCommand {
         match self {
             Self::CreateTenant { value, .. } | Self::ReplaceTenant { value, .. } => json_bytes(&**value),
             Self::CreateDevice { value, .. } | Self::ReplaceDevice { value, .. } => json_bytes(&**value),
+            Self::ProvisionDevice { value, credential, .. } => {
+                json_bytes(&**value) + credential.as_ref().map_or(0, CredentialDraft::size_bytes)
+            }
             Self::ReplaceCredentials { value, .. } => value.iter().map(CredentialDraft::size_bytes).sum(),
-            Self::DeleteTenant { .. } | Self::DeleteDevice { .. } | Self::DeleteDevices { .. } => 0,
+            Self::DeleteTenant { .. }
+            | Self::DeleteDevice { .. }
+            | Self::DeleteDevices { .. }
+            | Self::MarkTold { .. } => 0,
         }
     }
 }
@@ -89,16 +107,25 @@ pub(crate) enum RegistryOutcome {
 }
 
 /// The reason for which a command changed nothing.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum RegistryRefusal {
+    #[error("the tenant {tenant} exists")]
     TenantExists { tenant: TenantId },
+    #[error("the device {device} exists")]
     DeviceExists { device: DeviceId },
+    #[error("there is no tenant {tenant}")]
     UnknownTenant { tenant: TenantId },
+    #[error("there is no device {device} in the tenant {tenant}")]
     UnknownDevice { tenant: TenantId, device: DeviceId },
+    #[error("the resource has the version {actual}")]
     OtherVersion { actual: Version },
+    #[error("registration-limits.max-devices of the tenant = {limit} is reached")]
     TooManyDevices { limit: usize },
+    #[error("{given} credentials; registration-limits.max-credentials-per-device of the tenant = {limit}")]
     TooManyCredentials { given: usize, limit: usize },
+    #[error("another device logs in as {auth_id}")]
     AuthIdTaken { auth_id: AuthId },
+    #[error("{} has no stored secret {}", .0.auth_id, .0.id)]
     UnknownSecret(UnknownSecret),
 }
 
@@ -122,7 +149,18 @@ pub(crate) fn decide(draft: &mut Draft<'_, RegistryView>, command: RegistryComma
             }
             Ok(outcome)
         }
-        RegistryCommand::CreateDevice { tenant, device, value } => create_device(draft, tenant, device, value),
+        RegistryCommand::CreateDevice { tenant, device, value } => create_device(draft, tenant, device, value, None),
+        RegistryCommand::ProvisionDevice { tenant, device, value, credential } => {
+            provision_device(draft, tenant, device, value, credential)
+        }
+        RegistryCommand::MarkTold { tenant, device } => {
+            let known = known(draft, &tenant)?.device(&tenant, &device)?;
+            let provisioned = Some(Provisioned { is_told: true });
+            let stored = Stored { provisioned, ..Stored::clone(known) };
+            let version = stored.version;
+            draft.change(RegistryChange::Device(tenant, device, Some(Arc::new(stored))));
+            Ok(RegistryOutcome::Stored(version))
+        }
         RegistryCommand::ReplaceDevice { tenant, device, value, condition } => {
             let now_ms = draft.now_ms();
             let stored =
@@ -185,6 +223,7 @@ fn create_device(
     tenant: TenantId,
     device: DeviceId,
     value: Arc<Device>,
+    provisioned: Option<Provisioned>,
 ) -> RegistryResult {
     let known = known(draft, &tenant)?;
     if known.devices.contains_key(&device) {
@@ -194,10 +233,31 @@ fn create_device(
     if let Some(limit) = limits.devices_max().filter(|limit| known.devices.len() >= *limit) {
         return Err(RegistryRefusal::TooManyDevices { limit });
     }
-    let stored = Stored::new(value, draft.now_ms());
+    let stored = Stored { provisioned, ..Stored::new(value, draft.now_ms()) };
     let version = stored.version;
     draft.change(RegistryChange::Device(tenant, device, Some(Arc::new(stored))));
     Ok(RegistryOutcome::Stored(version))
+}
+
+fn provision_device(
+    draft: &mut Draft<'_, RegistryView>,
+    tenant: TenantId,
+    device: DeviceId,
+    value: Arc<Device>,
+    credential: Option<CredentialDraft>,
+) -> RegistryResult {
+    let credentials = match credential {
+        None => None,
+        // Refused before anything is changed.
+        Some(credential) => Some(complete(known(draft, &tenant)?, &device, vec![credential], None)?),
+    };
+    let (owner, id) = (tenant.clone(), device.clone());
+    let outcome = create_device(draft, owner, id, value, Some(Provisioned { is_told: false }))?;
+    if let Some(credentials) = credentials {
+        let stored = Stored::new(Arc::new(credentials), draft.now_ms());
+        draft.change(RegistryChange::Credentials(tenant, device, Some(Arc::new(stored))));
+    }
+    Ok(outcome)
 }
 
 fn delete_device(draft: &mut Draft<'_, RegistryView>, tenant: &TenantId, device: DeviceId) {
@@ -252,7 +312,7 @@ fn complete(
     stored: Option<&Credentials>,
 ) -> Result<Credentials, RegistryRefusal> {
     let complete = |draft: CredentialDraft| {
-        if known.login(draft.auth_id.as_str()).is_some_and(|login| login.device != *device) {
+        if known.login(draft.kind, draft.auth_id.as_str()).is_some_and(|login| login.device != *device) {
             return Err(RegistryRefusal::AuthIdTaken { auth_id: draft.auth_id });
         }
         let is_same = |old: &&Arc<Credential>| old.kind == draft.kind && old.auth_id == draft.auth_id;

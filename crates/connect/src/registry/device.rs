@@ -1,12 +1,13 @@
 //! A device, as its owner describes it.
 
+use millstream_http::Problem;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::object::{Object, yes};
 use super::{Defaults, DeviceId};
 
-/// The registered description of a device. Members that have no effect yet are checked and kept.
+/// The registered description of a device. Members that nothing acts on are kept if they were stored once, and refused in requests.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "DeviceDocument")]
 pub struct Device {
@@ -118,7 +119,42 @@ impl Default for Device {
     }
 }
 
+/// The authority of gateways that may register the devices behind them.
+const PROVISIONS: &str = "auto-provisioning-enabled";
+
 impl Device {
+    /// A device that no application has registered: behind a gateway, or a gateway that may register others, or neither.
+    pub(crate) fn provisioned(via: Option<DeviceId>, is_gateway: bool) -> Self {
+        let authorities = is_gateway.then(|| PROVISIONS.to_owned()).into_iter().collect();
+        Self { via: via.into_iter().collect(), authorities, ..Self::default() }
+    }
+
+    /// True if the device may register devices by sending for them.
+    pub(crate) fn may_provision(&self) -> bool {
+        self.authorities.iter().any(|authority| authority == PROVISIONS)
+    }
+
+    /// Refuses members that nothing would act on.
+    pub(crate) fn check(&self) -> Result<(), Problem> {
+        let refuse = |detail: &'static str, value: &str, rule: &'static str, remedy: &'static str| {
+            Err(Problem::invalid(detail).value(value).rule(rule).remedy(remedy))
+        };
+        if let Some(unknown) = self.authorities.iter().find(|authority| *authority != PROVISIONS) {
+            let rule = "authorities has auto-provisioning-enabled, with which a gateway may register devices, and nothing else";
+            return refuse("there is no such authority", unknown, rule, "leave it out");
+        }
+        if let Some(endpoint) = &self.command_endpoint {
+            let rule = "command-endpoint is not supported; commands go to devices that listen for them";
+            return refuse("commands are not posted to a URI", &endpoint.uri, rule, "leave command-endpoint out");
+        }
+        let mappers = [&self.downstream_message_mapper, &self.upstream_message_mapper];
+        if let Some(mapper) = mappers.into_iter().flatten().next() {
+            let rule = "message mappers are not supported; messages pass as they are, and a job can rewrite them";
+            return refuse("no service rewrites messages", mapper, rule, "leave the mapper out, and use a job");
+        }
+        Ok(())
+    }
+
     /// True if `gateway`, which has the id `id`, may act for this device.
     pub(crate) fn is_behind(&self, id: &str, gateway: &Self) -> bool {
         self.via.iter().any(|via| via.as_str() == id)

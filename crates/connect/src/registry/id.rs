@@ -5,10 +5,13 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
+use millstream_net::{NameError, normalized_name};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// Longest device id and auth-id, characters.
 pub const ID_MAX_CHARS: usize = 256;
+/// Longest subject of a certificate that is an auth-id.
+const SUBJECT_MAX_CHARS: usize = 1_024;
 
 /// The error for a name that breaks its rule.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -67,12 +70,6 @@ macro_rules! id {
                 serializer.serialize_str(&self.0)
             }
         }
-
-        impl<'de> Deserialize<'de> for $name {
-            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
-            }
-        }
     };
 }
 
@@ -83,11 +80,33 @@ id!(
     "- _ . :"
 );
 id!(
-    /// The name under which a device logs in.
+    /// The name under which a device logs in. That of a certificate may be its subject, as RFC 2253 writes it.
     AuthId,
     "auth-id",
     "- _ = ."
 );
+
+impl<'de> Deserialize<'de> for DeviceId {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+impl<'de> Deserialize<'de> for AuthId {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Self::of_certificate(&String::deserialize(deserializer)?).map_err(serde::de::Error::custom)
+    }
+}
+
+impl AuthId {
+    /// Reads the auth-id of a certificate: the subject, which is brought into one form, or an id that a template yields.
+    pub(crate) fn of_certificate(text: &str) -> Result<Self, NameError> {
+        if text.len() > SUBJECT_MAX_CHARS {
+            return text.parse().map_err(|_: IdError| NameError::too_long(text));
+        }
+        text.parse().or_else(|_: IdError| normalized_name(text).map(|name| Self(name.into())))
+    }
+}
 
 impl DeviceId {
     /// Makes a random name that no device has.
@@ -111,8 +130,14 @@ mod tests {
             assert!(refusal.contains(illegal) && refusal.contains("use 1 to 256"), "{refusal}");
         }
         assert!("CN=x.y_z-1".parse::<AuthId>().is_ok());
-        for illegal in ["", "a:b", "a@b", "a b"] {
+        for illegal in ["", "a:b", "a@b", "a b", "CN=a,O=b"] {
             assert!(illegal.parse::<AuthId>().is_err(), "{illegal}");
+        }
+        assert_eq!(AuthId::of_certificate("cn=a, O=b").unwrap().as_str(), "CN=a,O=b");
+        assert_eq!(AuthId::of_certificate("sensor-7").unwrap().as_str(), "sensor-7");
+        let long = format!("CN={}", "x".repeat(1_100));
+        for illegal in ["", "a b", "X=a,O=b", &long] {
+            assert!(AuthId::of_certificate(illegal).is_err(), "{illegal}");
         }
     }
 }

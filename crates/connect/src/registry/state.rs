@@ -10,9 +10,10 @@ use imbl::shared_ptr::DefaultSharedPtr;
 use millstream_types::TenantId;
 
 use super::Mapping;
-use super::credential::{Credential, Credentials};
+use super::credential::{Credential, CredentialType, Credentials};
 use super::sampling::SamplingMode;
 use super::stored::{Stored, Version};
+use super::trusted_ca::{Anchor, TrustedCa};
 use super::{AuthId, Device, DeviceId, Tenant};
 
 /// A table that versions share. Senders do not choose its keys, so a fast hash is safe for the look-up of each message.
@@ -22,6 +23,9 @@ pub(crate) type Table<K, V> = GenericHashMap<K, V, foldhash::fast::RandomState, 
 #[derive(Debug, Clone, Default)]
 pub(crate) struct State {
     tenants: Table<TenantId, TenantState>,
+    /// Tenants by the subjects of their trust anchors.
+    trusting: Table<Box<str>, Vec<TenantId>>,
+    aliases: Table<Box<str>, TenantId>,
 }
 
 /// One tenant with its devices and credentials.
@@ -30,7 +34,10 @@ pub(crate) struct TenantState {
     pub(crate) tenant: Option<Arc<Stored<Tenant>>>,
     pub(crate) devices: Table<DeviceId, Arc<Stored<Device>>>,
     pub(crate) credentials: Table<DeviceId, Arc<Stored<Credentials>>>,
-    logins: Table<AuthId, Login>,
+    /// The logins of each type of credential, in the order of [`CredentialType::ALL`].
+    logins: [Table<AuthId, Login>; CredentialType::ALL.len()],
+    /// The tenant's `trusted-ca`, ready for logins.
+    pub(crate) anchors: Arc<[Anchor]>,
     /// Devices that other devices name in `via`, with the number of those devices.
     gateways: Table<DeviceId, usize>,
     /// The tenant's rules for messages of its private space, if it has any.
@@ -72,22 +79,76 @@ impl State {
         let known = self.tenants.entry(id.clone()).or_default();
         match change {
             RegistryChange::Tenant(_, tenant) => {
+                let anchors = tenant.iter().flat_map(|stored| &stored.value.trusted_ca);
+                let before = std::mem::replace(&mut known.anchors, anchors.filter_map(TrustedCa::anchor).collect());
+                let after = Arc::clone(&known.anchors);
+                let alias =
+                    |stored: &Option<Arc<Stored<Tenant>>>| stored.as_ref().and_then(|it| it.value.alias.clone());
+                let (old_alias, new_alias) = (alias(&known.tenant), alias(tenant));
                 known.mapping = tenant.as_ref().and_then(|stored| Mapping::of(&stored.value.ext));
                 known.tenant.clone_from(tenant);
+                self.index_tenant(id, (&before, &after), (old_alias, new_alias));
             }
             RegistryChange::Device(_, device, value) => known.set_device(device, value.as_ref()),
             RegistryChange::Credentials(_, device, value) => known.set_credentials(device, value.as_ref()),
         }
-        if known.tenant.is_none() && known.devices.is_empty() && known.credentials.is_empty() {
+        let is_empty =
+            |known: &TenantState| known.tenant.is_none() && known.devices.is_empty() && known.credentials.is_empty();
+        if self.tenants.get(id).is_some_and(is_empty) {
             self.tenants.remove(id);
+        }
+    }
+
+    /// Tenants with a trust anchor of this subject.
+    pub(crate) fn trusting(&self, subject: &str) -> &[TenantId] {
+        self.trusting.get(subject).map_or(&[], Vec::as_slice)
+    }
+
+    /// True if a tenant has a trust anchor.
+    pub(crate) fn has_anchors(&self) -> bool {
+        !self.trusting.is_empty()
+    }
+
+    /// The tenant with this alias.
+    pub(crate) fn of_alias(&self, alias: &str) -> Option<&TenantId> {
+        self.aliases.get(alias)
+    }
+
+    /// Enters a tenant under its anchors and its alias in place of those before.
+    fn index_tenant(
+        &mut self,
+        tenant: &TenantId,
+        (before, after): (&[Anchor], &[Anchor]),
+        (old_alias, new_alias): (Option<String>, Option<String>),
+    ) {
+        for anchor in before {
+            let subject = anchor.trust.subject();
+            if let Some(tenants) = self.trusting.get_mut(subject) {
+                tenants.retain(|known| known != tenant);
+                if tenants.is_empty() {
+                    self.trusting.remove(subject);
+                }
+            }
+        }
+        for anchor in after {
+            let tenants = self.trusting.entry(anchor.trust.subject().into()).or_default();
+            if !tenants.contains(tenant) {
+                tenants.push(tenant.clone());
+            }
+        }
+        if let Some(alias) = old_alias.filter(|alias| self.aliases.get(&**alias) == Some(tenant)) {
+            self.aliases.remove(&*alias);
+        }
+        if let Some(alias) = new_alias {
+            self.aliases.insert(alias.into(), tenant.clone());
         }
     }
 }
 
 impl TenantState {
-    /// The credential that devices present under `auth_id` with a password.
-    pub(crate) fn login(&self, auth_id: &str) -> Option<&Login> {
-        self.logins.get(auth_id)
+    /// The credential of this type that a device logs in with under `auth_id`.
+    pub(crate) fn login(&self, kind: CredentialType, auth_id: &str) -> Option<&Login> {
+        self.logins[kind as usize].get(auth_id)
     }
 
     /// True if traces of `device` are recorded. A setting for an auth-id applies to its device.
@@ -127,14 +188,15 @@ impl TenantState {
             None => self.credentials.remove(device),
         };
         for credential in before.iter().flat_map(|before| before.value.iter()) {
-            if self.logins.get(&credential.auth_id).is_some_and(|login| login.device == *device) {
-                self.logins.remove(&credential.auth_id);
+            let logins = &mut self.logins[credential.kind as usize];
+            if logins.get(&credential.auth_id).is_some_and(|login| login.device == *device) {
+                logins.remove(&credential.auth_id);
             }
         }
         for (credential, stored) in value.into_iter().flat_map(|stored| stored.value.iter().map(move |c| (c, stored))) {
             let (version, born) = (stored.version, stored.born);
             let login = Login { device: device.clone(), version, born, credential: credential.clone() };
-            self.logins.insert(credential.auth_id.clone(), login);
+            self.logins[credential.kind as usize].insert(credential.auth_id.clone(), login);
         }
     }
 }

@@ -28,25 +28,48 @@ impl fmt::Display for Version {
 }
 
 /// A resource of the registry.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Stored<T> {
     pub(crate) version: Version,
     /// The version at creation. It is also the version of the credentials until they are first set.
     pub(crate) born: Version,
     pub(crate) created_ms: i64,
     pub(crate) updated_ms: i64,
+    /// Set if a device was registered at its first login or message.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) provisioned: Option<Provisioned>,
     pub(crate) value: Arc<T>,
+}
+
+/// The state of a registration that no application has made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Provisioned {
+    /// True once the event that tells applications of it is in the log.
+    pub(crate) is_told: bool,
+}
+
+impl<T> Clone for Stored<T> {
+    fn clone(&self) -> Self {
+        Self { value: self.value.clone(), ..*self }
+    }
 }
 
 impl<T> Stored<T> {
     pub(crate) fn new(value: Arc<T>, now_ms: i64) -> Self {
         let version = Version::random();
-        Self { version, born: version, created_ms: now_ms, updated_ms: now_ms, value }
+        Self { version, born: version, created_ms: now_ms, updated_ms: now_ms, provisioned: None, value }
     }
 
     /// The next version of this resource.
     pub(crate) fn replaced_by(&self, value: Arc<T>, now_ms: i64) -> Self {
-        Self { version: Version::random(), updated_ms: now_ms, value, born: self.born, created_ms: self.created_ms }
+        Self {
+            version: Version::random(),
+            updated_ms: now_ms,
+            value,
+            born: self.born,
+            created_ms: self.created_ms,
+            provisioned: self.provisioned,
+        }
     }
 }
 

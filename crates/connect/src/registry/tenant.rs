@@ -1,17 +1,15 @@
 //! A tenant, as its operator describes it.
 
-use millstream_http::Problem;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::Defaults;
-use super::certificate::{is_certificate, is_public_key};
 use super::limits::{RegistrationLimits, ResourceLimits};
 use super::object::{Object, yes};
 use super::sampling::Tracing;
-use crate::timestamp::Timestamp;
+use super::trusted_ca::TrustedCa;
 
-/// A tenant document. Members without effect yet are checked and kept.
+/// A tenant as its document describes it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Tenant {
@@ -65,75 +63,6 @@ impl Adapter {
     /// Largest payload of a message, if it is lower than the adapter's own limit.
     pub(crate) fn payload_max_bytes(&self) -> Option<u64> {
         self.ext.get("max-payload-bytes")?.as_u64()
-    }
-}
-
-/// A certificate authority whose clients are the tenant's devices.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case", deny_unknown_fields)]
-pub(crate) struct TrustedCa {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    id: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) subject_dn: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    cert: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    public_key: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    algorithm: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    not_before: Option<Timestamp>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    not_after: Option<Timestamp>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    auth_id_template: Option<String>,
-    #[serde(default)]
-    auto_provisioning_enabled: bool,
-    #[serde(default)]
-    auto_provision_as_gateway: bool,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    auto_provisioning_device_id_template: Option<String>,
-    #[serde(default)]
-    ocsp_revocation_enabled: bool,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    ocsp_responder_uri: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    ocsp_responder_cert: Option<String>,
-    #[serde(default)]
-    ocsp_nonce_enabled: bool,
-}
-
-impl TrustedCa {
-    /// Refuses an invalid certificate authority.
-    pub(crate) fn check(&self) -> Result<(), Problem> {
-        let refuse = |value: &str, rule| {
-            let shown: String = value.chars().take(64).collect();
-            Err(Problem::invalid("an entry of trusted-ca is no certificate authority")
-                .value(shown)
-                .rule(rule)
-                .remedy("send {\"cert\": \"...\"} with the authority's certificate as base64 of its DER, or as PEM"))
-        };
-        if let Some(cert) = self.cert.as_deref().filter(|cert| !is_certificate(cert)) {
-            return refuse(cert, "cert is an X.509 certificate");
-        }
-        if let Some(key) = self.public_key.as_deref().filter(|key| !is_public_key(key)) {
-            return refuse(key, "public-key is base64 of the DER of a public key (SubjectPublicKeyInfo)");
-        }
-        if let Some(algorithm) = self.algorithm.as_deref().filter(|name| !matches!(*name, "RSA" | "EC")) {
-            return refuse(algorithm, "algorithm is RSA or EC");
-        }
-        let has_key = self.public_key.is_some() && self.not_before.is_some() && self.not_after.is_some();
-        if self.cert.is_none() && !(self.subject_dn.is_some() && has_key) {
-            let rule = "an entry has cert, or subject-dn, public-key, not-before and not-after";
-            return refuse(self.subject_dn.as_deref().unwrap_or("no cert"), rule);
-        }
-        Ok(())
-    }
-
-    /// The name that must be unique among tenants: the subject, else the certificate.
-    fn name(&self) -> Option<&String> {
-        self.subject_dn.as_ref().or(self.cert.as_ref())
     }
 }
 
@@ -194,8 +123,8 @@ impl Tenant {
         if self.trust_anchor_group.is_some() && self.trust_anchor_group == other.trust_anchor_group {
             return None;
         }
-        let subjects = self.trusted_ca.iter().filter_map(TrustedCa::name);
-        let mut shared = subjects.filter(|dn| other.trusted_ca.iter().any(|ca| ca.name() == Some(*dn)));
+        let subjects = self.trusted_ca.iter().filter_map(TrustedCa::subject);
+        let mut shared = subjects.filter(|dn| other.trusted_ca.iter().any(|ca| ca.subject().as_ref() == Some(dn)));
         shared.next().map(|dn| format!("certificate authority '{dn}'"))
     }
 }

@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     /// State records as version 1 has written them; they must be read for ever.
-    const VERSION_1: [(&[u8], &str); 3] = [
+    const VERSION_1: [(&[u8], &str); 5] = [
         (
             b"\x01acme",
             r#"{"version":1,"born":1,"created_ms":5,"updated_ms":6,"value":{"enabled":true,"ext":{"a":1},"adapters":[{"type":"hono-http","enabled":true,"device-authentication-required":true}],"resource-limits":{"max-connections":-1,"max-ttl":60,"max-ttl-telemetry-qos0":-1,"max-ttl-telemetry-qos1":-1,"max-ttl-command-response":-1}}}"#,
@@ -129,6 +129,14 @@ mod tests {
         (
             b"\x03acme\0d:1",
             r#"{"version":3,"born":3,"created_ms":5,"updated_ms":6,"value":[{"type":"hashed-password","auth_id":"a=1","enabled":true,"secrets":[{"id":"00ff","enabled":true,"not_before":"2026-01-01T00:00:00Z","comment":"c","password":{"function":"sha-512","hash":"AQ==","salt":"Ag=="}},{"id":"01ff","enabled":false,"password":{"function":"argon2id","hash":"$argon2id$"}}]}]}"#,
+        ),
+        (
+            b"\x02acme\0d:2",
+            r#"{"version":4,"born":4,"created_ms":5,"updated_ms":6,"provisioned":{"is_told":false},"value":{"enabled":true,"via":["g"],"authorities":["auto-provisioning-enabled"]}}"#,
+        ),
+        (
+            b"\x03acme\0d:2",
+            r#"{"version":5,"born":5,"created_ms":5,"updated_ms":6,"value":[{"type":"x509-cert","auth_id":"CN=a,O=b","enabled":true,"secrets":[{"id":"02ff","enabled":true,"certificate":{}}]},{"type":"rpk","auth_id":"k","enabled":true,"secrets":[{"id":"03ff","enabled":true,"public_key":"MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAE8Vr5GXurDac9lbm/g8ufnw0e4RoxF3oCvZJAVgFUE6g8JUsJ5p2wsK4eH8ZGOIvnhXLjfCNxRgeW15oiB3StOg=="}]},{"type":"psk","auth_id":"p","enabled":true,"secrets":[{"id":"04ff","enabled":true,"shared_key":"c2VjcmV0"}]}]}"#,
         ),
     ];
 

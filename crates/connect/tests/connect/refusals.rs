@@ -64,7 +64,8 @@ async fn logins_that_are_not_right_are_refused_with_a_challenge() {
     let none = "enabled credential";
     for (header, value, rule) in [
         (None, "no Authorization header", "auth-id@tenant"),
-        (Some("Bearer abc".to_owned()), "Bearer", "HTTP Basic"),
+        (Some("Bearer abc".to_owned()), "JWT", "typ JWT, a known alg"),
+        (Some("Digest abc".to_owned()), "Digest", "neither HTTP Basic nor Bearer"),
         (Some("Basic ???".to_owned()), "Basic", "HTTP Basic"),
         (Some("Basic YWJj".to_owned()), "Basic", "base64 of auth-id@tenant:password"),
         (Some(basic("d@T", "PW")), "d@T", none),

@@ -3,7 +3,6 @@
 
 use std::cell::RefCell;
 use std::future::poll_fn;
-use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -16,6 +15,7 @@ use tokio::time::{Instant, sleep_until};
 use super::response::write_answer;
 use super::{PART_MAX, Pending, READ_BYTES, ReadOutcome};
 use crate::activity::ConnectionActivity;
+use crate::context::ConnectionPeer;
 use crate::exchange;
 use crate::memory::ResponseMemory;
 use crate::pipeline::Pipeline;
@@ -42,7 +42,7 @@ pub(crate) enum AfterFastHead {
 struct FastConnection<'a> {
     socket: &'a mut MonitoredSocket,
     pipeline: &'a Pipeline,
-    peer: SocketAddr,
+    client: &'a ConnectionPeer,
     activity: Arc<ConnectionActivity>,
     /// Answers that the peer has not read yet.
     unsent: Vec<u8>,
@@ -65,7 +65,7 @@ struct FastConnection<'a> {
 /// Serves a connection until hyper has to read a request or the listener stops.
 pub(crate) async fn serve<'a>(
     socket: &'a mut MonitoredSocket,
-    peer: SocketAddr,
+    client: &'a ConnectionPeer,
     (activity, pipeline): (Arc<ConnectionActivity>, &'a Pipeline),
 ) -> AfterFastHead {
     let mut look = pin!(sleep_until(activity.look(&pipeline.limits)));
@@ -74,7 +74,7 @@ pub(crate) async fn serve<'a>(
     let mut connection = FastConnection {
         socket,
         pipeline,
-        peer,
+        client,
         activity,
         unsent,
         unsent_memory,
@@ -261,7 +261,7 @@ impl FastConnection<'_> {
         let mut at = 0;
         // Bytes behind a waiting request are parsed later.
         while at < bytes.len() && !self.is_leaving {
-            match self.pipeline.serve_first(&bytes[at..], self.peer, now, answers) {
+            match self.pipeline.serve_first(&bytes[at..], self.client, now, answers) {
                 ReadOutcome::Answered(size, held) => {
                     at += size;
                     self.unsent_memory.extend(held);

@@ -17,7 +17,8 @@ pub struct TlsConfig {
     /// Directory of further certificates, `NAME.crt` with `NAME.key`. A client gets the one for the server name that it asks
     /// for, and else that of `tls.certificate`. Default empty: none.
     pub certificates_dir: PathBuf,
-    /// File of the authorities that sign the certificates of clients. Default empty: clients are not asked for any.
+    /// File of the authorities that sign the certificates of clients. Default empty: clients are not asked for any, but for
+    /// devices as soon as a tenant has authorities of its own.
     pub client_ca: PathBuf,
     /// With `tls.client_ca`: `required` refuses clients without a certificate, `optional` admits them. Default required.
     pub client_auth: ClientAuth,

@@ -7,12 +7,13 @@ use std::time::SystemTime;
 use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::pem::{self, PemObject as _};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::ClientCertVerifier;
+use rustls::server::{ResolvesServerCert, WebPkiClientVerifier};
 use rustls::sign::CertifiedKey;
 use rustls::{RootCertStore, ServerConfig};
 
 use super::certificate::valid_until_s;
+use super::client_verifier::{LoginVerifier, TrustSlot};
 use super::server_names::CertificatesByName;
 use super::{ApplicationProtocol, ClientAuth, TlsConfig, TlsError};
 
@@ -23,38 +24,62 @@ const CLIENT_CA: &str = "tls.client_ca";
 
 /// Everything that was read from the files at one time.
 pub(super) struct LoadedTls {
-    http1: Arc<ServerConfig>,
-    unnamed: Arc<ServerConfig>,
+    common: ByApplication,
+    /// For listeners whose clients log in by certificate.
+    logins: ByApplication,
     /// The last second of the certificate that ends first, since 1970.
     pub(super) valid_until_s: i64,
 }
 
-impl LoadedTls {
-    pub(super) fn read(config: &TlsConfig) -> Result<Self, TlsError> {
-        let provider = Arc::new(ring::default_provider());
-        let certificates = certificates(config, &provider)?;
-        let valid_until_s = certificates.keys().filter_map(|key| valid_until_s(key.cert.first()?)).min();
-        let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
+/// The settings of a handshake for each protocol.
+struct ByApplication {
+    http1: Arc<ServerConfig>,
+    unnamed: Arc<ServerConfig>,
+}
+
+impl ByApplication {
+    /// The sessions of clients that were checked in different ways are resumed apart, each with a key of its own.
+    fn new(
+        certificates: &Arc<CertificatesByName>,
+        verifier: Option<Arc<dyn ClientCertVerifier>>,
+        provider: &Arc<CryptoProvider>,
+    ) -> Result<Self, TlsError> {
+        let builder = ServerConfig::builder_with_provider(Arc::clone(provider))
             .with_safe_default_protocol_versions()
             .map_err(TlsError::Setup)?;
-        let builder = match client_verifier(config, provider)? {
+        let builder = match verifier {
             Some(verifier) => builder.with_client_cert_verifier(verifier),
             None => builder.with_no_client_auth(),
         };
-        let mut unnamed = builder.with_cert_resolver(Arc::new(certificates));
+        let mut unnamed = builder.with_cert_resolver(Arc::clone(certificates) as Arc<dyn ResolvesServerCert>);
         // Clients come back without the costly part of the handshake, as long as the files stay the same. The server keeps
         // nothing for them.
         unnamed.ticketer = ring::Ticketer::new().map_err(TlsError::Setup)?;
         let mut http1 = unnamed.clone();
         http1.alpn_protocols = vec![b"http/1.1".to_vec()];
-        let (http1, unnamed) = (Arc::new(http1), Arc::new(unnamed));
-        Ok(Self { http1, unnamed, valid_until_s: valid_until_s.unwrap_or(i64::MAX / 1_000) })
+        Ok(Self { http1: Arc::new(http1), unnamed: Arc::new(unnamed) })
+    }
+}
+
+impl LoadedTls {
+    pub(super) fn read(config: &TlsConfig, trust: &TrustSlot) -> Result<Self, TlsError> {
+        let provider = Arc::new(ring::default_provider());
+        let certificates = certificates(config, &provider)?;
+        let valid_until_s = certificates.keys().filter_map(|key| valid_until_s(key.cert.first()?)).min();
+        let client_ca = client_verifier(config, Arc::clone(&provider))?;
+        let certificates = Arc::new(certificates);
+        let common = ByApplication::new(&certificates, client_ca.clone(), &provider)?;
+        let verifier = LoginVerifier { trust: trust.clone(), client_ca, provider: Arc::clone(&provider) };
+        let logins = ByApplication::new(&certificates, Some(Arc::new(verifier)), &provider)?;
+        Ok(Self { common, logins, valid_until_s: valid_until_s.unwrap_or(i64::MAX / 1_000) })
     }
 
-    pub(super) fn server_config(&self, application: ApplicationProtocol) -> Arc<ServerConfig> {
+    /// For a listener of this protocol; `is_login` if its clients log in by certificate.
+    pub(super) fn server_config(&self, application: ApplicationProtocol, is_login: bool) -> Arc<ServerConfig> {
+        let configs = if is_login { &self.logins } else { &self.common };
         Arc::clone(match application {
-            ApplicationProtocol::Http1 => &self.http1,
-            ApplicationProtocol::Unnamed => &self.unnamed,
+            ApplicationProtocol::Http1 => &configs.http1,
+            ApplicationProtocol::Unnamed => &configs.unnamed,
         })
     }
 }

@@ -28,6 +28,7 @@ pub(crate) struct TlsHandshake {
     listener: &'static str,
     tls: ServerTls,
     application: ApplicationProtocol,
+    is_login: bool,
     succeeded: Counter,
     failed: [Counter; FailureReason::ALL.len()],
     log_limit: LogRateLimit,
@@ -47,7 +48,7 @@ impl TlsHandshake {
     pub(crate) fn new(
         listener: &'static str,
         tls: ServerTls,
-        application: ApplicationProtocol,
+        (application, is_login): (ApplicationProtocol, bool),
         metrics: &Metrics,
     ) -> Self {
         let help = "TLS handshakes that ended well.";
@@ -57,7 +58,7 @@ impl TlsHandshake {
             let labels = [("listener", listener), ("reason", reason.as_str())];
             metrics.counter("millstream_tls_handshake_failures_total", help, &labels)
         });
-        Self { listener, tls, application, succeeded, failed, log_limit: LogRateLimit::default() }
+        Self { listener, tls, application, is_login, succeeded, failed, log_limit: LogRateLimit::default() }
     }
 
     /// Waits for the handshake. The client of a failed one is told why, as far as TLS can.
@@ -71,8 +72,10 @@ impl TlsHandshake {
         match shaken {
             Ok(Ok(Ok(stream))) => {
                 self.succeeded.inc();
-                let shown = stream.get_ref().1.peer_certificates();
-                let certificate = shown.and_then(ClientCertificate::new).map(Arc::new);
+                let session = stream.get_ref().1;
+                let shown = session.peer_certificates();
+                let certificate = shown.and_then(|chain| ClientCertificate::new(chain, session.server_name()));
+                let certificate = certificate.map(Arc::new);
                 if let Some(certificate) = &certificate {
                     tracing::debug!(listener = self.listener, %peer, subject = certificate.subject(), "client certificate");
                 }
@@ -104,7 +107,7 @@ impl TlsHandshake {
         if first[0] != HANDSHAKE_RECORD {
             return Ok(Err(socket));
         }
-        let acceptor = TlsAcceptor::from(self.tls.0.loaded.load().server_config(self.application));
+        let acceptor = TlsAcceptor::from(self.tls.0.loaded.load().server_config(self.application, self.is_login));
         let limit = |session: &mut rustls::ServerConnection| session.set_buffer_limit(Some(SEND_BUFFER_BYTES));
         acceptor.accept_with(socket, limit).await.map(Ok)
     }

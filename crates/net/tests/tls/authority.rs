@@ -47,6 +47,15 @@ impl Authority {
         })
     }
 
+    /// A certificate of a client with this name that has ended in 2001.
+    #[allow(dead_code, reason = "not every test that takes this file uses it")]
+    pub(crate) fn expired_client(&self, name: &str) -> Signed {
+        self.sign(&[], |params| {
+            params.distinguished_name.push(DnType::CommonName, name);
+            (params.not_before, params.not_after) = (date_time_ymd(2000, 1, 1), date_time_ymd(2001, 1, 1));
+        })
+    }
+
     fn sign(&self, names: &[&str], change: impl FnOnce(&mut CertificateParams)) -> Signed {
         let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
         let mut params = CertificateParams::new(names).unwrap();

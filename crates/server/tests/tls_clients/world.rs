@@ -105,7 +105,10 @@ impl World {
     /// A record's values in a topic, from its beginning.
     pub(crate) fn records(&self, topic: &str) -> String {
         let url = self.url("applications", &format!("/api/streams/{topic}?from=earliest&until=latest"));
-        succeeded(&run("curl", &["-sS", "--cacert", &self.ca(), "-H", "Accept: text/event-stream", &url], ""))
+        let tenant = format!("Fiware-Service: {}", topic.split_once('.').map_or("default", |(_, tenant)| tenant));
+        let headers = ["-H", "Accept: text/event-stream", "-H", &tenant];
+        let get = ["-sS", "--fail-with-body", "--cacert", &self.ca(), &url];
+        succeeded(&run("curl", &[&get[..], &headers].concat(), ""))
     }
 }
 
