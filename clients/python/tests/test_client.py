@@ -12,7 +12,7 @@ from millstream import AuthenticationError, ConflictError, ConnectionFailed, Not
 TOKENS = """
 [[applications.tokens]]
 name = "shop"
-token = "a-secret-0123456789"
+token = "a-whisper-0123456789"
 tenant = "acme"
 roles = ["reader", "writer"]
 """
@@ -22,22 +22,22 @@ async def test_a_token_says_who_one_is_and_shows_nowhere(face: Face, caplog: pyt
     caplog.set_level(logging.DEBUG)
     server = Server(configuration=TOKENS)
     try:
-        client = face.client(server, token="a-secret-0123456789", tenant="acme")
+        client = face.client(server, token="a-whisper-0123456789", tenant="acme")
         await face.done(client.entities.upsert({"id": "r", "type": "Room"}))
         assert [entity["id"] for entity in await face.all(client.entities.list())] == ["r"]
         with pytest.raises(PermissionDeniedError):
             await face.done(client.streams.create("orders"))
-        for token in (None, "another-secret-0123456789"):
+        for token in (None, "another-whisper-0123456789"):
             stranger = face.client(server, token=token)
             with pytest.raises(AuthenticationError) as refused:
                 await face.done(stranger.entities.get("r"))
-            assert "secret" not in str(refused.value)
+            assert "whisper" not in str(refused.value)
             await face.done(stranger.close())
         assert repr(client) == f"{face.kind.__name__}('{server.url}')"
         await face.done(client.close())
     finally:
         server.stop()
-    assert "secret" not in caplog.text
+    assert "whisper" not in caplog.text
 
 
 async def test_tenants_see_their_own(face: Face, server: Server, name: str) -> None:

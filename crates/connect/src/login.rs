@@ -19,7 +19,7 @@ use axum::http::header::AUTHORIZATION;
 use millstream_http::{Authenticator, Claim, Identity, Metrics, Problem, Reach, Verdict, Workers};
 use millstream_net::{ClientCertificate, ClientTrust};
 use millstream_types::{
-    LoginProtocol, LoginSource, LoginThrottle, NameError, Principal, Role, Roles, TenantId, WallClock,
+    AccessScope, LoginProtocol, LoginSource, LoginThrottle, NameError, Principal, Role, Roles, TenantId, WallClock,
 };
 
 use certificate::CertificateVerdict;
@@ -338,7 +338,12 @@ impl LoginParts {
         let NewLogin { login, secret, anchor, proof_ends_ms } = found;
         let Login { device, version, born, credential } = login;
         let roles = Roles::NONE.with(Role::Device);
-        let principal = Principal { tenant: tenant.clone(), name: device.as_str().to_owned(), roles };
+        let principal = Principal {
+            tenant: tenant.clone(),
+            name: device.as_str().to_owned(),
+            roles,
+            scope: AccessScope::default(),
+        };
         let verified = Arc::new(CachedLogin {
             tenant: tenant.clone(),
             auth_id: credential.auth_id.clone(),
@@ -348,7 +353,7 @@ impl LoginParts {
             secret,
             anchor,
             proof_ends_ms,
-            identity: Identity { principal: Arc::new(principal), reach: Reach::OneTenant },
+            identity: Identity { principal: Arc::new(principal), reach: Reach::OneTenant, revocation: None },
             seen_at: AtomicU64::new(u64::MAX),
         });
         let verified = self.renewed(&verified)?;
@@ -410,8 +415,8 @@ impl LoginParts {
                 .remedy("send one of them"));
         };
         let roles = Roles::NONE.with(Role::Device);
-        let principal = Principal { tenant, name: UNAUTHENTICATED.to_owned(), roles };
-        Ok(Identity { principal: Arc::new(principal), reach: Reach::OneTenant })
+        let principal = Principal { tenant, name: UNAUTHENTICATED.to_owned(), roles, scope: AccessScope::default() };
+        Ok(Identity { principal: Arc::new(principal), reach: Reach::OneTenant, revocation: None })
     }
 }
 

@@ -1,5 +1,6 @@
 //! The callers of a route.
 
+use axum::http::Method;
 use millstream_types::Role;
 
 /// The callers that may use a route.
@@ -16,6 +17,11 @@ pub enum Access {
 }
 
 impl Access {
+    /// `true` for requests that change something and take the role of an administrator.
+    pub(crate) fn administers(self, method: &Method) -> bool {
+        self.role() == Some(Role::Admin) && !method.is_safe()
+    }
+
     pub(crate) const fn role(self) -> Option<Role> {
         match self {
             Self::Public => None,

@@ -77,6 +77,8 @@ pub(crate) struct MountedRoute {
     pub(crate) access: Access,
     pub(crate) limits: Limits,
     pub(crate) tenant_param: Option<&'static str>,
+    pub(crate) keeps_to_scope: bool,
+    pub(crate) is_audited: bool,
     pub(crate) stream_memory_bytes: Option<u64>,
     pub(crate) endpoint: Endpoint,
     pub(crate) group: Arc<Group>,
@@ -231,6 +233,7 @@ impl ApiBuilder {
                     method: &route.method,
                     path: &route.path,
                     access: route.access,
+                    keeps_to_scope: route.keeps_to_scope,
                     limits: &route.limits,
                     docs: &route.docs,
                 });
@@ -295,10 +298,33 @@ impl Api {
             return Err(duplicate());
         }
         let metrics = metrics(&route);
-        let Route { method, path, access, limits, tenant_param, stream_memory_bytes, endpoint, .. } = route;
+        let Route {
+            method,
+            path,
+            access,
+            limits,
+            tenant_param,
+            keeps_to_scope,
+            is_audited,
+            stream_memory_bytes,
+            endpoint,
+            ..
+        } = route;
+        let is_audited = is_audited || access.administers(&method);
         self.has_fast_routes |= matches!(endpoint, Endpoint::Handler(_));
         let group = group.clone();
-        let served = MountedRoute { path, access, limits, tenant_param, stream_memory_bytes, endpoint, group, metrics };
+        let served = MountedRoute {
+            path,
+            access,
+            limits,
+            tenant_param,
+            keeps_to_scope,
+            is_audited,
+            stream_memory_bytes,
+            endpoint,
+            group,
+            metrics,
+        };
         self.entries[at].methods.push((method, Arc::new(served)));
         Ok(at)
     }

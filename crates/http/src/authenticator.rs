@@ -10,8 +10,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use axum::http::Method;
-use millstream_net::ClientCertificate;
-use millstream_types::{Principal, Roles, TenantId};
+use millstream_net::{ClientCertificate, Revocation};
+use millstream_types::{AccessScope, Principal, Roles, TenantId};
 
 use crate::browser_guard::AllowedHosts;
 use crate::head::Headers;
@@ -79,6 +79,8 @@ pub struct Identity {
     pub principal: Arc<Principal>,
     /// The tenants in which it has the same roles.
     pub reach: Reach,
+    /// Ends the login before its connection ends; `None` for credentials that last as long as the process.
+    pub revocation: Option<Revocation>,
 }
 
 /// A verdict that must be awaited.
@@ -124,20 +126,21 @@ impl LoopbackApplications {
         Self { default: anonymous(TenantId::default()), hosts: AllowedHosts::new(hosts) }
     }
 
-    fn identity(&self, tenant: Option<TenantId>) -> Identity {
-        tenant.map_or_else(|| self.default.clone(), anonymous)
+    pub(crate) fn identify(&self, claim: &Claim<'_>) -> Result<Identity, Problem> {
+        self.hosts.check(claim.method, claim.headers, claim.cors)?;
+        Ok(claim.tenant()?.map_or_else(|| self.default.clone(), anonymous))
     }
 }
 
 fn anonymous(tenant: TenantId) -> Identity {
-    let principal = Principal { tenant, name: "anonymous".to_owned(), roles: Roles::APPLICATION };
-    Identity { principal: Arc::new(principal), reach: Reach::EveryTenant }
+    let principal =
+        Principal { tenant, name: "anonymous".to_owned(), roles: Roles::APPLICATION, scope: AccessScope::default() };
+    Identity { principal: Arc::new(principal), reach: Reach::EveryTenant, revocation: None }
 }
 
 impl Authenticator for LoopbackApplications {
     fn authenticate<'a>(&'a self, claim: Claim<'a>) -> Verdict<'a> {
-        let checked = self.hosts.check(claim.method, claim.headers, claim.cors);
-        Verdict::Now(checked.and_then(|()| claim.tenant()).map(|tenant| self.identity(tenant)))
+        Verdict::Now(self.identify(&claim))
     }
 
     fn open_remedy(&self) -> Option<&'static str> {

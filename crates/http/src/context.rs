@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
-use millstream_net::ClientCertificate;
+use millstream_net::{ClientCertificate, Revocation};
 use millstream_types::{MemoryBudget, Principal};
 use tokio::time::Instant;
 
@@ -223,19 +223,38 @@ impl MoreTime {
     }
 }
 
-/// Extractor that tells a long answer when the listener stops.
+/// Extractor that tells a long answer when to end: the listener stops, or the caller's login has ended.
 #[derive(Debug, Clone)]
-pub struct Shutdown(pub(crate) millstream_net::Shutdown);
+pub struct Shutdown {
+    listener: millstream_net::Shutdown,
+    login: Option<Revocation>,
+}
 
 impl Shutdown {
-    /// Resolves when the listener has begun to stop.
-    pub async fn begun(self) {
-        self.0.begun().await;
+    pub(crate) fn of_listener(listener: millstream_net::Shutdown) -> Self {
+        Self { listener, login: None }
     }
 
-    /// Returns `true` if the listener has begun to stop.
+    /// The signal for a request of this caller.
+    fn of_caller(&self, caller: Option<&Identity>) -> Self {
+        let login = caller.and_then(|identity| identity.revocation.clone());
+        Self { listener: self.listener.clone(), login }
+    }
+
+    /// Resolves when the listener has begun to stop or the login has ended.
+    pub async fn begun(self) {
+        match self.login {
+            None => self.listener.begun().await,
+            Some(login) => tokio::select! {
+                () = self.listener.begun() => {}
+                () = login.revoked() => {}
+            },
+        }
+    }
+
+    /// Returns `true` if the listener has begun to stop or the login has ended.
     pub fn has_begun(&self) -> bool {
-        self.0.has_begun()
+        self.listener.has_begun() || self.login.as_ref().is_some_and(Revocation::is_revoked)
     }
 }
 
@@ -260,7 +279,7 @@ impl<S: Sync> FromRequestParts<S> for MoreTime {
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
         let context = context(parts)?;
-        Ok(context.time.extension(&context.shutdown))
+        Ok(context.time.extension(&context.shutdown.of_caller(context.identity.get())))
     }
 }
 
@@ -276,7 +295,8 @@ impl<S: Sync> FromRequestParts<S> for Shutdown {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
-        Ok(context(parts)?.shutdown.clone())
+        let context = context(parts)?;
+        Ok(context.shutdown.of_caller(context.identity.get()))
     }
 }
 
@@ -313,7 +333,7 @@ mod tests {
         let started = Instant::now();
         let time = RequestTime::new(started, Duration::from_secs(2), None).unwrap();
         let (first, second) = (Duration::from_secs(100), Duration::from_secs(50));
-        let more = time.extension(&Shutdown(millstream_net::Shutdown::never()));
+        let more = time.extension(&Shutdown::of_listener(millstream_net::Shutdown::never()));
         more.at_least(first);
         let due = time.due();
         assert!(due + Duration::from_millis(1) >= started + first && due <= Instant::now() + first);

@@ -13,6 +13,7 @@ use axum::response::{IntoResponse, Response};
 use tokio::time::{Instant, timeout_at};
 
 use crate::api::{Group, MountedRoute, RouteMetrics};
+use crate::audit::AuditedRequest;
 use crate::context::RequestTime;
 use crate::head::RequestHead;
 use crate::observer::ObservedRequest;
@@ -37,6 +38,7 @@ pub(crate) struct Exchange<'p> {
     /// The page that sends the request, if the route's group has a rule for pages.
     page: Option<HeaderValue>,
     pub(crate) observed: Option<ObservedRequest>,
+    pub(crate) audited: Option<AuditedRequest>,
     is_answered: bool,
 }
 
@@ -44,7 +46,16 @@ impl<'p> Exchange<'p> {
     pub(crate) fn new(route: &'p Arc<MountedRoute>, head: RequestHead<'_>, origin: RequestOrigin) -> Self {
         let echo = route.group.echo(head.headers, origin.trace);
         let page = route.group.page(head.headers);
-        Self { route, method: head.method.clone(), origin, echo, page, observed: None, is_answered: false }
+        Self {
+            route,
+            method: head.method.clone(),
+            origin,
+            echo,
+            page,
+            observed: None,
+            audited: None,
+            is_answered: false,
+        }
     }
 
     pub(crate) fn route(&self) -> &'p Arc<MountedRoute> {
@@ -66,6 +77,9 @@ impl<'p> Exchange<'p> {
             cors.write_answer(self.page.as_ref(), None, response.headers_mut());
         }
         count(metrics, &response, self.origin);
+        if let Some(audited) = self.audited.take() {
+            audited.end(&mut response);
+        }
         if let Some(observed) = self.observed.take() {
             observed.end(&self.method, path, &response, self.origin.started);
         }

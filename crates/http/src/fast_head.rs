@@ -110,6 +110,9 @@ impl Pipeline {
         let size = head_bytes + body_bytes;
         let RouteMatch::Route(route, params) = self.api.find(&method, path) else { return ReadOutcome::ForHyper };
         let Endpoint::Handler(handler) = &route.endpoint else { return ReadOutcome::ForHyper };
+        if route.is_audited {
+            return ReadOutcome::ForHyper;
+        }
         if size > READ_BYTES || body_bytes as u64 > route.limits.body_max_bytes {
             return ReadOutcome::ForHyper;
         }
@@ -185,7 +188,7 @@ impl Pipeline {
     ) -> Option<Result<Option<Identity>, Problem>> {
         let Some(role) = route.access.role() else { return Some(Ok(None)) };
         let Verdict::Now(verdict) = self.authenticate(route, head, params, client) else { return None };
-        Some(verdict.and_then(|identity| authorize(route.access, role, &identity).map(|()| Some(identity))))
+        Some(verdict.and_then(|identity| authorize(route, role, &identity).map(|()| Some(identity))))
     }
 }
 

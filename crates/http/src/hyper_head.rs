@@ -18,6 +18,7 @@ use tokio::time::Instant;
 
 use crate::activity::ConnectionActivity;
 use crate::api::{Group, MountedRoute, PathEntry, RouteMatch};
+use crate::audit::AuditedRequest;
 use crate::authenticator::Verdict;
 use crate::context::{ConnectionPeer, RequestContext};
 use crate::exchange::{Exchange, RequestOrigin, count, finish, wait};
@@ -120,9 +121,9 @@ impl Pipeline {
             shutdown: self.shutdown.clone(),
             memory: self.memory.clone(),
         });
-        let observed = &mut exchange.observed;
+        let reports = (&mut exchange.observed, &mut exchange.audited);
         let work = async {
-            let worked = self.work(route, &context, origin, (parts, body), observed).await;
+            let worked = self.work(route, &context, origin, (parts, body), reports).await;
             worked.unwrap_or_else(IntoResponse::into_response)
         };
         wait(pin!(work), &context.time).await
@@ -134,7 +135,7 @@ impl Pipeline {
         context: &Arc<RequestContext>,
         origin: RequestOrigin,
         (mut parts, body): (Parts, RequestBody),
-        observer: &mut Option<ObservedRequest>,
+        (observed, audited): (&mut Option<ObservedRequest>, &mut Option<AuditedRequest>),
     ) -> Result<Response, Problem> {
         let announced = body.size_hint().exact();
         if let Some(role) = route.access.role() {
@@ -143,8 +144,10 @@ impl Pipeline {
                 Verdict::Later(verdict) => verdict.await,
             };
             let identity = verdict?;
-            authorize(route.access, role, &identity)?;
-            *observer = observe(route, &identity, RequestHead::of(&parts), origin, announced.unwrap_or_default());
+            let audit = self.audit.as_ref();
+            *audited = audit.and_then(|audit| audit.begin(route, &identity, RequestHead::of(&parts), origin.peer));
+            authorize(route, role, &identity)?;
+            *observed = observe(route, &identity, RequestHead::of(&parts), origin, announced.unwrap_or_default());
             // The context is new, so its identity is still unset.
             let _ = context.identity.set(identity);
         }

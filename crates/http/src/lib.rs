@@ -51,6 +51,7 @@
 mod access;
 mod activity;
 mod api;
+mod audit;
 mod authenticator;
 mod body_stream;
 mod browser_guard;
@@ -88,6 +89,7 @@ pub use millstream_net::{Counter, Endpoints, Gauge, Histogram, Labels, Metrics, 
 
 pub use access::Access;
 pub use api::{Api, ApiBuilder};
+pub use audit::AuditedObject;
 pub use authenticator::{Authenticator, Claim, Identity, LaterVerdict, LoopbackApplications, Reach, Verdict};
 pub use body_stream::BodyStream;
 pub use browser_guard::check_origin;
@@ -107,7 +109,7 @@ pub use request::{Answer, LaterAnswer, Request, StreamHandler, Unread};
 pub use route::{HandlerFuture, Route, RouteDraft, Routes};
 pub use sse::{Event, EventSender, EventStream, KEEP_ALIVE, NotSent, event_stream, finished_event_stream};
 pub use tenant::TENANT_HEADERS;
-pub use tokens::{ApiToken, ApiTokens, EVERY_TENANT, RoleName, TOKEN_MIN_CHARS};
+pub use tokens::{ApiToken, ApiTokens, EVERY_TENANT, RegisteredToken, RoleName, TOKEN_MIN_CHARS};
 pub use trace::{TRACEPARENT_BYTES, TraceContext, UUID_BYTES};
 pub use wildcard::Wildcard;
 pub use workers::{Full, Share, Workers};

@@ -8,10 +8,11 @@ use millstream_net::{
     Admitted, ApplicationProtocol, BindError, ConnectionLimits, Endpoints, Metrics, Protocol, Refusal, Serving,
     TransportStream,
 };
-use millstream_types::{ErrorCode, MemoryBudget};
+use millstream_types::{AuditTrail, ErrorCode, MemoryBudget};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
 
+use crate::audit::ListenerAudit;
 use crate::context::{ConnectionPeer, Shutdown};
 use crate::memory::{CONNECTION_BYTES, no_memory};
 use crate::pipeline::Pipeline;
@@ -26,6 +27,7 @@ pub struct Listener {
     authenticator: Arc<dyn Authenticator>,
     limits: ListenerLimits,
     memory: Option<MemoryBudget>,
+    audit: Option<ListenerAudit>,
 }
 
 impl std::fmt::Debug for Listener {
@@ -52,7 +54,7 @@ impl Listener {
         }
         let bind = |BindError { address, source }| Error::Bind { listener: name, address, source };
         let listener = millstream_net::Listener::bind(name, endpoints).map_err(bind)?;
-        Ok(Self { listener, authenticator, limits, memory: None })
+        Ok(Self { listener, authenticator, limits, memory: None, audit: None })
     }
 
     /// The plain address, or else the one with TLS, with its real port.
@@ -68,12 +70,19 @@ impl Listener {
         self
     }
 
+    /// Keeps requests of administration in `trail`, as those of the listener `name`.
+    #[must_use]
+    pub fn audited_by(mut self, name: &'static str, trail: Arc<dyn AuditTrail>) -> Self {
+        self.audit = Some(ListenerAudit { trail, listener: name });
+        self
+    }
+
     /// Starts to accept connections on the bound address.
     ///
     /// # Panics
     /// If a listener of the same name counts into the same metrics.
     pub fn serve(self, api: Arc<Api>, metrics: &Metrics) -> Serving {
-        let Self { listener, authenticator, limits, memory } = self;
+        let Self { listener, authenticator, limits, memory, audit } = self;
         let budget = memory.clone().unwrap_or_else(|| MemoryBudget::new("memory.budget_bytes", u64::MAX));
         let connection_limits = ConnectionLimits {
             connections_max: limits.connections_max,
@@ -81,8 +90,8 @@ impl Listener {
             connection_bytes: CONNECTION_BYTES,
             memory: budget,
         };
-        let shutdown = Shutdown(listener.shutdown().clone());
-        let pipeline = Pipeline { api, authenticator, limits, memory, shutdown };
+        let shutdown = Shutdown::of_listener(listener.shutdown().clone());
+        let pipeline = Pipeline { api, authenticator, limits, memory, audit, shutdown };
         listener.serve(Arc::new(pipeline), connection_limits, metrics).0
     }
 }

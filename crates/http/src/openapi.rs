@@ -96,6 +96,8 @@ pub(crate) struct Operation<'a> {
     pub(crate) method: &'a Method,
     pub(crate) path: &'a str,
     pub(crate) access: Access,
+    /// Callers that are limited to topics or types are admitted.
+    pub(crate) keeps_to_scope: bool,
     pub(crate) limits: &'a Limits,
     pub(crate) docs: &'a Docs,
 }
@@ -150,6 +152,9 @@ impl Operation<'_> {
         };
         object.insert("security".into(), json!([{scheme: []}]));
         object.insert("x-role".into(), json!(role));
+        if self.keeps_to_scope {
+            object.insert("x-keeps-to-scope".into(), json!(true));
+        }
         Value::Object(object)
     }
 

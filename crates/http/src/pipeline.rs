@@ -15,6 +15,7 @@ use millstream_types::{Grant, MemoryBudget, Role, Roles};
 use tokio::time::Instant;
 
 use crate::api::{Api, MountedRoute};
+use crate::audit::ListenerAudit;
 use crate::authenticator::{Authenticator, Claim, Verdict};
 use crate::context::{ConnectionPeer, REQUEST_TIMEOUT_HEADER, RequestTime, Shutdown};
 use crate::exchange::RequestOrigin;
@@ -31,6 +32,7 @@ pub(crate) struct Pipeline {
     pub(crate) authenticator: Arc<dyn Authenticator>,
     pub(crate) limits: ListenerLimits,
     pub(crate) memory: Option<MemoryBudget>,
+    pub(crate) audit: Option<ListenerAudit>,
     pub(crate) shutdown: Shutdown,
 }
 
@@ -161,8 +163,9 @@ fn is_chunked(coding: &[u8]) -> bool {
     coding.trim_ascii().eq_ignore_ascii_case(b"chunked")
 }
 
-/// Refuses a caller without the role that the route wants.
-pub(crate) fn authorize(access: Access, role: Role, identity: &Identity) -> Result<(), Problem> {
+/// Refuses a caller without the role that the route wants, or limited to a part of its tenant that the route does not
+/// keep to.
+pub(crate) fn authorize(route: &MountedRoute, role: Role, identity: &Identity) -> Result<(), Problem> {
     let principal = &identity.principal;
     if !principal.roles.has(role) {
         let wanted = format!("{role:?}").to_lowercase();
@@ -171,11 +174,20 @@ pub(crate) fn authorize(access: Access, role: Role, identity: &Identity) -> Resu
             .rule(format!("this route is for callers with role '{wanted}'"))
             .remedy("use credentials that have it"));
     }
-    if matches!(access, Access::Operator(_)) && identity.reach == Reach::OneTenant {
+    if matches!(route.access, Access::Operator(_)) && identity.reach == Reach::OneTenant {
         return Err(Problem::forbidden(format!("'{}' acts in tenant '{}' only", principal.name, principal.tenant))
             .value(&principal.tenant)
             .rule("this route concerns every tenant")
             .remedy("use a token that is good for tenant '*'"));
+    }
+    if principal.scope.is_limited() && !route.keeps_to_scope {
+        return Err(Problem::forbidden(format!(
+            "'{}' is limited to a part of tenant '{}'",
+            principal.name, principal.tenant
+        ))
+        .value(&route.path)
+        .rule("a token with topics or types is good for routes of those topics and entities only")
+        .remedy("use a token without such limits"));
     }
     Ok(())
 }

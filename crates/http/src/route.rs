@@ -25,6 +25,8 @@ pub struct Route {
     pub(crate) limits: Limits,
     pub(crate) docs: Docs,
     pub(crate) tenant_param: Option<&'static str>,
+    pub(crate) keeps_to_scope: bool,
+    pub(crate) is_audited: bool,
     /// Most bytes of a body that the handler holds, if it takes bodies as streams.
     pub(crate) stream_memory_bytes: Option<u64>,
     pub(crate) endpoint: Endpoint,
@@ -46,6 +48,8 @@ pub struct RouteDraft {
     limits: Limits,
     docs: Docs,
     tenant_param: Option<&'static str>,
+    keeps_to_scope: bool,
+    is_audited: bool,
     stream_memory_bytes: Option<u64>,
 }
 
@@ -60,6 +64,8 @@ impl Route {
             limits,
             docs: Docs::new(summary),
             tenant_param: None,
+            keeps_to_scope: false,
+            is_audited: false,
             stream_memory_bytes: None,
         }
     }
@@ -131,6 +137,20 @@ impl RouteDraft {
         self
     }
 
+    /// Admits callers with a limited [`AccessScope`](millstream_types::AccessScope), to which the handler keeps. Other
+    /// routes refuse them.
+    pub fn keeps_to_scope(mut self) -> Self {
+        self.keeps_to_scope = true;
+        self
+    }
+
+    /// Keeps requests in the listener's audit trail. Requests that change something and take the role of an administrator
+    /// are in it without this.
+    pub fn audited(mut self) -> Self {
+        self.is_audited = true;
+        self
+    }
+
     /// Charges a request for at most `memory_bytes` of its body, as the handler takes larger bodies as streams
     /// ([`Answer::Stream`]) and never holds more of one.
     pub fn streams(mut self, memory_bytes: u64) -> Self {
@@ -156,8 +176,20 @@ impl RouteDraft {
     }
 
     fn ending_in(self, endpoint: Endpoint) -> Route {
-        let Self { method, path, access, limits, docs, tenant_param, stream_memory_bytes } = self;
-        Route { method, path, access, limits, docs, tenant_param, stream_memory_bytes, endpoint }
+        let Self { method, path, access, limits, docs, tenant_param, keeps_to_scope, is_audited, stream_memory_bytes } =
+            self;
+        Route {
+            method,
+            path,
+            access,
+            limits,
+            docs,
+            tenant_param,
+            keeps_to_scope,
+            is_audited,
+            stream_memory_bytes,
+            endpoint,
+        }
     }
 
     fn parameter(mut self, place: ParameterPlace, name: &'static str, text: &'static str) -> Self {

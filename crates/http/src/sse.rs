@@ -223,7 +223,7 @@ mod tests {
 
     #[tokio::test]
     async fn the_memory_of_an_event_is_returned_when_the_next_event_is_polled() {
-        let (sender, mut stream) = event_stream(2, Shutdown(millstream_net::Shutdown::never()));
+        let (sender, mut stream) = event_stream(2, Shutdown::of_listener(millstream_net::Shutdown::never()));
         let memory = MemoryBudget::new("memory.budget_bytes", 100);
         let grant = memory.take(70).map(Arc::new);
         sender.try_send(Event::new(None, None, "{}").holding(grant)).unwrap();

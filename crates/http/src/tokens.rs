@@ -1,19 +1,26 @@
-//! API tokens: bearer secrets from the configuration, each with a tenant and roles.
+//! API tokens: bearer secrets, each with a tenant and roles, from the configuration or made while the server runs.
 //!
-//! Only SHA-256 hashes are kept. A presented token is hashed and compared with every entry in constant time, so neither
-//! the response time nor a memory dump reveals a token.
+//! Only SHA-256 hashes are kept. A presented token is hashed and compared with every configured entry in constant time, so
+//! neither the response time nor a memory dump reveals a token. A slow hash would add nothing: secrets that the server
+//! makes are random numbers of 256 bits, which nobody guesses however fast the hash is.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use axum::http::HeaderValue;
 use axum::http::header::AUTHORIZATION;
-use millstream_types::{LoginProtocol, LoginSource, LoginThrottle, Principal, Role, Roles, TenantId};
+use millstream_net::{Revocation, Revoker};
+use millstream_types::{
+    AccessScope, LoginProtocol, LoginSource, LoginThrottle, Principal, Role, Roles, SystemClock, TenantId, WallClock,
+};
+use parking_lot::RwLock;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use crate::{Authenticator, Claim, Error, Identity, Problem, Reach, Verdict};
+use crate::{Authenticator, Claim, Error, Identity, LoopbackApplications, Problem, Reach, Verdict};
 
 /// Shortest secret; a shorter one could be guessed.
 pub const TOKEN_MIN_CHARS: usize = 16;
@@ -69,16 +76,52 @@ impl From<RoleName> for Role {
     }
 }
 
-/// Authenticates callers by their API tokens.
-#[derive(Debug)]
+/// A token that was made while the server ran.
+#[derive(Debug, Clone)]
+pub struct RegisteredToken {
+    /// The caller's name, which no other token has.
+    pub name: String,
+    /// SHA-256 of the secret, by which it is found.
+    pub hash: [u8; 32],
+    /// The tenant it is good for; `None` for all.
+    pub tenant: Option<TenantId>,
+    /// The caller's roles in that tenant.
+    pub roles: Vec<RoleName>,
+    /// The part of the tenant for which it is good.
+    pub scope: AccessScope,
+    /// Wall time from which on it is refused, milliseconds since 1970-01-01T00:00:00Z.
+    pub expires_ms: Option<i64>,
+}
+
+/// Authenticates callers by their API tokens: those of the configuration, which never change, and registered ones, which are
+/// added and removed while the server runs.
+///
+/// Without any token the callers are [`LoopbackApplications`]. From the first token on, until the process ends, a token
+/// is required, even if it is removed again: nobody opens a server by removing its tokens.
 pub struct ApiTokens {
-    entries: Vec<TokenEntry>,
+    configured: Vec<TokenEntry>,
+    /// By the hash of the secret. The map's own hashes are seeded at random, so a lookup's time tells nothing.
+    registered: RwLock<HashMap<[u8; 32], TokenEntry>>,
+    are_required: AtomicBool,
+    without: LoopbackApplications,
+    /// Ends what callers without a token have begun.
+    open: (Revoker, Revocation),
     throttle: Arc<LoginThrottle>,
+    wall: Arc<dyn WallClock>,
+}
+
+impl fmt::Debug for ApiTokens {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ApiTokens({:?}, {} registered)", self.configured, self.registered.read().len())
+    }
 }
 
 struct TokenEntry {
     hash: [u8; 32],
     identity: Identity,
+    expires_ms: Option<i64>,
+    /// Ends the logins with the token when it is dropped; `None` for a token of the configuration.
+    revoker: Option<Revoker>,
 }
 
 impl fmt::Debug for TokenEntry {
@@ -93,16 +136,26 @@ impl ApiTokens {
     /// # Errors
     /// [`Error::InvalidToken`] for a secret that is too short or given twice, an illegal tenant, or no role.
     pub fn new(tokens: &[ApiToken]) -> Result<Self, Error> {
-        let mut entries: Vec<TokenEntry> = Vec::with_capacity(tokens.len());
+        let mut configured: Vec<TokenEntry> = Vec::with_capacity(tokens.len());
         for token in tokens {
-            let entry = TokenEntry::new(token)?;
-            if let Some(twin) = entries.iter().find(|other| other.hash == entry.hash) {
-                let rule = format!("has the same secret as '{}'; give each its own", twin.identity.principal.name);
+            let entry = TokenEntry::configured(token)?;
+            if let Some(twin) = configured.iter().find(|other| other.hash == entry.hash) {
+                let rule = format!("has the same secret as '{}'; give each its own", twin.name());
                 return Err(Error::InvalidToken { name: token.name.clone(), rule });
             }
-            entries.push(entry);
+            configured.push(entry);
         }
-        Ok(Self { entries, throttle: Arc::default() })
+        let open = Revoker::default();
+        let revocation = open.revocation();
+        Ok(Self {
+            are_required: AtomicBool::new(!configured.is_empty()),
+            configured,
+            registered: RwLock::default(),
+            without: LoopbackApplications::default(),
+            open: (open, revocation),
+            throttle: Arc::default(),
+            wall: Arc::new(SystemClock::default()),
+        })
     }
 
     /// Limits requests with a wrong token by `throttle`; without it there is no limit. A
@@ -112,44 +165,105 @@ impl ApiTokens {
         Self { throttle, ..self }
     }
 
+    /// Takes the time at which tokens expire from `wall`.
+    #[must_use]
+    pub fn timed_by(self, wall: Arc<dyn WallClock>) -> Self {
+        Self { wall, ..self }
+    }
+
+    /// Accepts callers of `without` while there has been no token.
+    #[must_use]
+    pub fn or_else(self, without: LoopbackApplications) -> Self {
+        Self { without, ..self }
+    }
+
+    /// `true` once there has been a token: then every caller needs one.
+    pub fn are_required(&self) -> bool {
+        self.are_required.load(Ordering::Acquire)
+    }
+
+    /// The signal that callers without a token must end; `None` once every caller needs a token.
+    pub fn open_access(&self) -> Option<Revocation> {
+        (!self.are_required()).then(|| self.open.1.clone())
+    }
+
+    /// `true` if the configuration has a token of this name.
+    pub fn is_configured(&self, name: &str) -> bool {
+        self.configured.iter().any(|entry| entry.name() == name)
+    }
+
+    /// Accepts a registered token from now on.
+    pub fn add(&self, token: RegisteredToken) {
+        let entry = TokenEntry::registered(token);
+        self.registered.write().insert(entry.hash, entry);
+        self.are_required.store(true, Ordering::Release);
+        self.open.0.revoke();
+    }
+
+    /// Refuses a registered token from now on, and ends the logins that use it.
+    pub fn remove(&self, hash: &[u8; 32]) {
+        drop(self.registered.write().remove(hash));
+    }
+
+    /// Ends the logins whose tokens have expired.
+    pub fn end_expired(&self) {
+        let now_ms = self.wall.now_ms();
+        for entry in self.registered.read().values().filter(|entry| !entry.is_valid(now_ms)) {
+            if let Some(revoker) = &entry.revoker {
+                revoker.revoke();
+            }
+        }
+    }
+
     /// Returns the holder of the token with this name and secret, in the token's own tenant (`default` for a token of
     /// all tenants). For protocols in which clients log in with name and password.
     pub fn holder(&self, name: &str, secret: &str) -> Option<Identity> {
-        let entry = self.find(secret.as_bytes())?;
-        (entry.identity.principal.name == name).then(|| entry.identity.clone())
+        self.holder_of(secret).filter(|holder| holder.principal.name == name)
     }
 
     /// Returns the holder of the token with this secret, as [`ApiTokens::holder`] does, whatever its name.
     pub fn holder_of(&self, secret: &str) -> Option<Identity> {
-        self.find(secret.as_bytes()).map(|entry| entry.identity.clone())
+        self.find(secret.as_bytes())
     }
 
-    fn find(&self, secret: &[u8]) -> Option<&TokenEntry> {
-        let hash: [u8; 32] = Sha256::digest(secret).into();
+    /// Returns the holder of the token with the hash of its secret, for a caller that proves the secret in another way.
+    pub fn holder_of_hash(&self, hash: &[u8; 32]) -> Option<Identity> {
         // All entries are compared, even after a match.
-        self.entries.iter().fold(None, |found, entry| if same(&entry.hash, &hash) { Some(entry) } else { found })
+        let configured = self.configured.iter().fold(None, |found, entry| match same(&entry.hash, hash) {
+            true => Some(entry.identity.clone()),
+            false => found,
+        });
+        configured.or_else(|| {
+            let registered = self.registered.read();
+            let entry = registered.get(hash).filter(|entry| entry.is_valid(self.wall.now_ms()));
+            entry.map(|entry| entry.identity.clone())
+        })
+    }
+
+    fn find(&self, secret: &[u8]) -> Option<Identity> {
+        self.holder_of_hash(&Sha256::digest(secret).into())
     }
 
     fn identify(&self, claim: &Claim<'_>) -> Result<Identity, Problem> {
         let Some(header) = claim.headers.get(AUTHORIZATION.as_str()) else {
             return Err(Problem::unauthenticated(CHALLENGE, "this listener wants an API token")
                 .rule("each request carries Authorization: Bearer <token>")
-                .remedy("send a configured token"));
+                .remedy("send the secret of an API token"));
         };
         let Some(secret) = bearer(header) else {
             self.count_failure(claim)?;
             return Err(Problem::unauthenticated(CHALLENGE, "the Authorization header is not a bearer token")
                 .rule("Authorization: Bearer <token>")
-                .remedy("send a configured token"));
+                .remedy("send the secret of an API token"));
         };
-        let Some(entry) = self.find(secret) else {
+        let Some(identity) = self.find(secret) else {
             self.count_failure(claim)?;
             let challenge = HeaderValue::from_static("Bearer realm=\"millstream\", error=\"invalid_token\"");
-            return Err(Problem::unauthenticated(challenge, "the API token is not known")
-                .rule("only configured tokens are taken")
-                .remedy("check the token, or add it to the configuration"));
+            return Err(Problem::unauthenticated(challenge, "the API token is not known, was revoked or has expired")
+                .rule("only tokens of the configuration and those that 'POST /api/tokens' made are taken")
+                .remedy("check the token, or have an admin make a new one"));
         };
-        entry.in_tenant(claim.tenant()?)
+        in_tenant(identity, claim.tenant()?)
     }
 
     fn count_failure(&self, claim: &Claim<'_>) -> Result<(), Problem> {
@@ -161,7 +275,7 @@ impl ApiTokens {
 }
 
 impl TokenEntry {
-    fn new(token: &ApiToken) -> Result<Self, Error> {
+    fn configured(token: &ApiToken) -> Result<Self, Error> {
         let refuse = |rule: String| Err(Error::InvalidToken { name: token.name.clone(), rule });
         if token.token.chars().count() < TOKEN_MIN_CHARS {
             return refuse(format!("is shorter than {TOKEN_MIN_CHARS} characters; choose a longer one"));
@@ -169,43 +283,69 @@ impl TokenEntry {
         if token.roles.is_empty() {
             return refuse("has no role; give it one or more of reader, writer, admin".to_owned());
         }
-        let (tenant, reach) = if token.tenant == EVERY_TENANT {
-            (TenantId::default(), Reach::EveryTenant)
-        } else {
-            match TenantId::new(&token.tenant) {
-                Ok(tenant) => (tenant, Reach::OneTenant),
+        let tenant = match &*token.tenant {
+            EVERY_TENANT => None,
+            tenant => match TenantId::new(tenant) {
+                Ok(tenant) => Some(tenant),
                 Err(error) => return refuse(error.to_string()),
-            }
+            },
         };
-        let roles = token.roles.iter().fold(Roles::NONE, |roles, role| roles.with((*role).into()));
-        let principal = Arc::new(Principal { tenant, name: token.name.clone(), roles });
-        Ok(Self { hash: Sha256::digest(token.token.as_bytes()).into(), identity: Identity { principal, reach } })
+        let hash = Sha256::digest(token.token.as_bytes()).into();
+        let (name, roles, scope) = (token.name.clone(), token.roles.clone(), AccessScope::default());
+        let token = RegisteredToken { name, hash, tenant, roles, scope, expires_ms: None };
+        Ok(Self::new(token, None))
     }
 
-    /// The caller in the requested tenant, or else in the token's own.
-    fn in_tenant(&self, wanted: Option<TenantId>) -> Result<Identity, Problem> {
-        let own = &self.identity.principal;
-        let Some(tenant) = wanted.filter(|tenant| *tenant != own.tenant) else { return Ok(self.identity.clone()) };
-        match self.identity.reach {
-            Reach::EveryTenant => {
-                let principal = Principal { tenant, name: own.name.clone(), roles: own.roles };
-                Ok(Identity { principal: Arc::new(principal), reach: Reach::EveryTenant })
-            }
-            Reach::OneTenant => Err(Problem::forbidden(format!("token '{}' is not good for this tenant", own.name))
-                .value(&tenant)
-                .rule(format!("it is good for tenant '{}'", own.tenant))
-                .remedy("name that tenant, or use a token of the requested tenant")),
+    fn registered(token: RegisteredToken) -> Self {
+        Self::new(token, Some(Revoker::default()))
+    }
+
+    fn new(token: RegisteredToken, revoker: Option<Revoker>) -> Self {
+        let RegisteredToken { name, hash, tenant, roles, scope, expires_ms } = token;
+        let reach = if tenant.is_some() { Reach::OneTenant } else { Reach::EveryTenant };
+        let roles = roles.into_iter().fold(Roles::NONE, |roles, role| roles.with(role.into()));
+        let principal = Arc::new(Principal { tenant: tenant.unwrap_or_default(), name, roles, scope });
+        let revocation = revoker.as_ref().map(Revoker::revocation);
+        Self { hash, identity: Identity { principal, reach, revocation }, expires_ms, revoker }
+    }
+
+    fn name(&self) -> &str {
+        &self.identity.principal.name
+    }
+
+    fn is_valid(&self, now_ms: i64) -> bool {
+        self.expires_ms.is_none_or(|expires_ms| now_ms < expires_ms)
+    }
+}
+
+/// The caller in the requested tenant, or else in the token's own.
+fn in_tenant(identity: Identity, wanted: Option<TenantId>) -> Result<Identity, Problem> {
+    let own = &identity.principal;
+    let Some(tenant) = wanted.filter(|tenant| *tenant != own.tenant) else { return Ok(identity) };
+    match identity.reach {
+        Reach::EveryTenant => {
+            let principal = Principal { tenant, ..Principal::clone(own) };
+            Ok(Identity { principal: Arc::new(principal), ..identity })
         }
+        Reach::OneTenant => Err(Problem::forbidden(format!("token '{}' is not good for this tenant", own.name))
+            .value(&tenant)
+            .rule(format!("it is good for tenant '{}'", own.tenant))
+            .remedy("name that tenant, or use a token of the requested tenant")),
     }
 }
 
 impl Authenticator for ApiTokens {
     fn authenticate<'a>(&'a self, claim: Claim<'a>) -> Verdict<'a> {
-        Verdict::Now(self.identify(&claim))
+        match self.open_access() {
+            None => Verdict::Now(self.identify(&claim)),
+            Some(open) => {
+                Verdict::Now(self.without.identify(&claim).map(|caller| Identity { revocation: Some(open), ..caller }))
+            }
+        }
     }
 
     fn open_remedy(&self) -> Option<&'static str> {
-        None
+        if self.are_required() { None } else { self.without.open_remedy() }
     }
 }
 
@@ -221,6 +361,8 @@ fn same(a: &[u8; 32], b: &[u8; 32]) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use millstream_types::ManualClock;
+
     use super::*;
 
     #[test]
@@ -245,5 +387,33 @@ mod tests {
         check(&[ApiToken { roles: vec![], ..good.clone() }], "no role");
         check(&[good.clone(), good.clone()], "same secret");
         assert!(!format!("{good:?}").contains("sixteen"));
+    }
+
+    #[test]
+    fn a_registered_token_is_good_until_it_expires_or_is_removed_and_a_login_is_required_from_then_on() {
+        let wall = Arc::new(ManualClock::at(0));
+        let tokens = ApiTokens::new(&[]).unwrap().timed_by(wall.clone());
+        assert!(!tokens.are_required() && tokens.open_remedy().is_some());
+        let registered = |name: &str, expires_ms| RegisteredToken {
+            name: name.to_owned(),
+            hash: Sha256::digest(name).into(),
+            tenant: None,
+            roles: vec![RoleName::Admin],
+            scope: AccessScope::default(),
+            expires_ms,
+        };
+        tokens.add(registered("short", Some(1_000)));
+        tokens.add(registered("long", None));
+        assert!(tokens.are_required() && tokens.open_remedy().is_none());
+        let ends = |name: &str| tokens.holder(name, name).unwrap().revocation.unwrap();
+        let (short, long) = (ends("short"), ends("long"));
+        tokens.end_expired();
+        assert!(!short.is_revoked());
+        wall.advance(std::time::Duration::from_secs(1));
+        assert!(tokens.holder_of("short").is_none());
+        tokens.end_expired();
+        assert!(short.is_revoked() && !long.is_revoked());
+        tokens.remove(&Sha256::digest("long").into());
+        assert!(long.is_revoked() && tokens.holder_of("long").is_none() && tokens.are_required());
     }
 }

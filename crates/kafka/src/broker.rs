@@ -7,8 +7,8 @@ use kafka_protocol::ResponseError;
 use millstream_log::{Error as LogError, Log, Partition, Topic};
 use millstream_net::Shutdown;
 use millstream_types::{
-    Epoch, LoginThrottle, MemoryBudget, QuotaConfig, Quotas, SystemClock, TenantId, TopicId, TopicKind, TopicName,
-    TopicPartition,
+    AuditTrail, Epoch, LoginThrottle, MemoryBudget, Principal, QuotaConfig, Quotas, SystemClock, TopicId, TopicKind,
+    TopicName, TopicPartition,
 };
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
@@ -45,12 +45,13 @@ pub(crate) struct Broker {
     pub(crate) transactions: Arc<transaction::TransactionCoordinator>,
     epoch: Epoch,
     producers: Arc<AtomicU32>,
-    /// The accepted logins; `None` if everybody may do everything.
+    /// The accepted logins; `None` if there never are any.
     pub(crate) logins: Option<Arc<dyn Logins>>,
     /// Limits the failed logins of each client address.
     pub(crate) throttle: Arc<LoginThrottle>,
     pub(crate) pending_logins: Arc<PendingLogins>,
     pub(crate) quotas: Arc<Quotas>,
+    pub(crate) audit: Option<Arc<dyn AuditTrail>>,
     /// The memory budget for connections and fetched records.
     pub(crate) memory: MemoryBudget,
     /// The topics that this view of the broker serves, and their names for clients.
@@ -63,6 +64,8 @@ pub(crate) struct SharedResources {
     pub(crate) logins: Option<Arc<dyn Logins>>,
     pub(crate) throttle: Arc<LoginThrottle>,
     pub(crate) quotas: Arc<Quotas>,
+    /// Keeps changes of topics; `None` keeps none.
+    pub(crate) audit: Option<Arc<dyn AuditTrail>>,
     pub(crate) memory: MemoryBudget,
 }
 
@@ -71,7 +74,7 @@ impl Default for SharedResources {
     fn default() -> Self {
         let quotas = Quotas::new(QuotaConfig::default(), Arc::new(SystemClock::default()));
         let memory = MemoryBudget::new("memory.budget_bytes", u64::MAX);
-        Self { logins: None, throttle: Arc::default(), quotas, memory }
+        Self { logins: None, throttle: Arc::default(), quotas, audit: None, memory }
     }
 }
 
@@ -80,7 +83,7 @@ impl Broker {
         log: Arc<dyn Log>,
         epoch: Epoch,
         config: KafkaConfig,
-        SharedResources { logins, throttle, quotas, memory }: SharedResources,
+        SharedResources { logins, throttle, quotas, audit, memory }: SharedResources,
         supported_apis: SupportedApis,
         shutdown: Shutdown,
     ) -> Arc<Self> {
@@ -105,6 +108,7 @@ impl Broker {
             throttle,
             pending_logins,
             quotas,
+            audit,
             memory,
             namespace,
         })
@@ -115,9 +119,15 @@ impl Broker {
         self.room.available_permits() < self.config.requests_max_bytes / ROOM_UNIT_BYTES / 4
     }
 
-    /// The same broker, as clients of `tenant` see it.
-    pub(crate) fn of(&self, tenant: &TenantId, in_every_tenant: bool) -> Arc<Self> {
-        Arc::new(Self { namespace: self.namespace.of(tenant, in_every_tenant), ..self.clone() })
+    /// The same broker, as `principal` sees it.
+    pub(crate) fn of(&self, principal: &Principal, in_every_tenant: bool) -> Arc<Self> {
+        let namespace = self.namespace.of(&principal.tenant, in_every_tenant).limited_to(&principal.scope);
+        Arc::new(Self { namespace, ..self.clone() })
+    }
+
+    /// `true` if clients must log in.
+    pub(crate) fn requires_logins(&self) -> bool {
+        self.logins.as_ref().is_some_and(|logins| logins.open_access().is_none())
     }
 
     /// The topic that a client means by `name`; it need not exist.
@@ -130,6 +140,10 @@ impl Broker {
         if !self.namespace.sees(&topic) {
             return Err(ApiError::unknown_topic(name));
         }
+        if !self.namespace.admits(&topic) {
+            let why = format!("topic '{name}' is not among those that the API token is limited to");
+            return Err(ApiError::new(ResponseError::TopicAuthorizationFailed, why));
+        }
         Ok(topic)
     }
 
@@ -141,13 +155,13 @@ impl Broker {
 
     /// The topic of that id, if the client may see it.
     pub(crate) fn topic_by_id(&self, id: TopicId) -> Option<Arc<Topic>> {
-        self.log.topic_by_id(id).filter(|topic| self.namespace.sees(&topic.name))
+        self.log.topic_by_id(id).filter(|topic| self.namespace.shows(&topic.name))
     }
 
     /// All topics that the client may see, by name.
     pub(crate) fn topics(&self) -> Vec<Arc<Topic>> {
         let mut topics = self.log.topics();
-        topics.retain(|topic| self.namespace.sees(&topic.name));
+        topics.retain(|topic| self.namespace.shows(&topic.name));
         topics
     }
 

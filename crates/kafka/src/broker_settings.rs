@@ -6,6 +6,7 @@ use millstream_log::{Cleanup, TopicConfig};
 use crate::broker::{Broker, NODE_ID};
 use crate::config_type::{TYPE_BOOLEAN, TYPE_INT, TYPE_LONG, TYPE_STRING};
 use crate::group::GroupConfig;
+use crate::sasl_state;
 
 /// Name, type and value of one setting.
 pub(crate) type BrokerSetting = (&'static str, i8, fn(&Broker) -> String);
@@ -39,17 +40,22 @@ pub(crate) const BROKER_SETTINGS: [BrokerSetting; 29] = [
     ("num.partitions", TYPE_INT, |_| topic().partitions.to_string()),
     ("offset.metadata.max.bytes", TYPE_INT, |_| millstream_log::POSITION_METADATA_MAX_BYTES.to_string()),
     ("offsets.retention.minutes", TYPE_INT, |_| (group().offsets_retention.as_secs() / 60).to_string()),
-    ("sasl.enabled.mechanisms", TYPE_STRING, |broker| if broker.logins.is_some() { "PLAIN" } else { "" }.to_owned()),
+    ("sasl.enabled.mechanisms", TYPE_STRING, |broker| sasl_mechanisms(broker)),
     ("socket.request.max.bytes", TYPE_INT, |broker| broker.config.request_max_bytes.to_string()),
     ("transaction.max.timeout.ms", TYPE_INT, |broker| broker.config.transaction_timeout_max_ms.to_string()),
     ("transactional.id.expiration.ms", TYPE_INT, |broker| broker.config.transactional_id_expiration_ms.to_string()),
     ("unclean.leader.election.enable", TYPE_BOOLEAN, |_| "false".to_owned()),
 ];
 
+fn sasl_mechanisms(broker: &Broker) -> String {
+    let mechanisms: Vec<_> = sasl_state::mechanisms().collect();
+    if broker.requires_logins() { mechanisms.join(",") } else { String::new() }
+}
+
 fn advertised_listeners(broker: &Broker) -> String {
-    let (plain, tls) = match broker.logins {
-        Some(_) => ("SASL_PLAINTEXT", "SASL_SSL"),
-        None => ("PLAINTEXT", "SSL"),
+    let (plain, tls) = match broker.requires_logins() {
+        true => ("SASL_PLAINTEXT", "SASL_SSL"),
+        false => ("PLAINTEXT", "SSL"),
     };
     let listeners = [(plain, &broker.config.advertised), (tls, &broker.config.advertised_tls)];
     let set = listeners.into_iter().filter(|(_, address)| !address.is_empty());

@@ -397,10 +397,14 @@ async fn altered(
     replace: bool,
     validate_only: bool,
 ) -> Result<(), ApiError> {
-    context.check(Role::Admin)?;
-    let broker = Arc::clone(&context.broker);
-    let altered = tokio::task::spawn_blocking(move || alter(&broker, &resource, replace, validate_only)).await;
-    altered.unwrap_or_else(|e| Err(ApiError::failed(&e)))
+    let (broker, name) = (Arc::clone(&context.broker), resource.resource_name.clone());
+    let altered = match context.check(Role::Admin) {
+        Ok(()) => tokio::task::spawn_blocking(move || alter(&broker, &resource, replace, validate_only)).await,
+        Err(refusal) => Ok(Err(refusal)),
+    };
+    let altered = altered.unwrap_or_else(|e| Err(ApiError::failed(&e)));
+    context.audit(if replace { "AlterConfigs" } else { "IncrementalAlterConfigs" }, &name, &altered);
+    altered
 }
 
 /// With `replace`, settings that the request does not name return to their defaults.

@@ -45,6 +45,7 @@ pub(crate) async fn serve(
         // Only an error ends it first: without one it ends once the queue is closed.
         answered = answering.as_mut() => return answered,
         fault = connection.login_overdue() => return Err(fault),
+        fault = connection.login_ended() => return Err(fault),
     };
     match taken {
         // The client is gone; there is nobody to answer.

@@ -44,6 +44,7 @@ pub(crate) async fn create_topics(request: CreateTopicsRequest, context: Request
             let created = tokio::task::spawn_blocking(move || create(&broker, &topic, request.validate_only)).await;
             created.unwrap_or_else(|e| Err(ApiError::failed(&e)))
         };
+        context.audit("CreateTopics", &name, &created);
         results.push(describe(name, created));
     }
     CreateTopicsResponse::default().with_topics(results)
@@ -125,11 +126,14 @@ pub(crate) async fn create_partitions(
     for asked in request.topics {
         let broker = Arc::clone(&context.broker);
         let result = CreatePartitionsTopicResult::default().with_name(asked.name.clone());
+        let name = asked.name.clone();
         let grown = match context.check(Role::Admin) {
             Ok(()) => tokio::task::spawn_blocking(move || grow(&broker, &asked, request.validate_only)).await,
             Err(refusal) => Ok(Err(refusal)),
         };
-        results.push(match grown.unwrap_or_else(|e| Err(ApiError::failed(&e))) {
+        let grown = grown.unwrap_or_else(|e| Err(ApiError::failed(&e)));
+        context.audit("CreatePartitions", &name, &grown);
+        results.push(match grown {
             Ok(()) => result,
             Err(refusal) => result.with_error_code(refusal.code()).with_error_message(refusal.message()),
         });

@@ -19,7 +19,10 @@ pub(crate) async fn delete_records(request: DeleteRecordsRequest, context: Reque
         let mut partitions = Vec::with_capacity(topic.partitions.len());
         for asked in &topic.partitions {
             let result = DeleteRecordsPartitionResult::default().with_partition_index(asked.partition_index);
-            partitions.push(match delete(&context, &topic.name, asked).await {
+            let deleted = delete(&context, &topic.name, asked).await;
+            let object = format!("{}-{} before {}", topic.name.as_str(), asked.partition_index, asked.offset);
+            context.audit("DeleteRecords", &object, &deleted);
+            partitions.push(match deleted {
                 Ok(first) => result.with_low_watermark(first.0.cast_signed()),
                 Err(refusal) => {
                     let (topic, why) = (topic.name.as_str(), &refusal.why);

@@ -19,11 +19,14 @@ pub(crate) async fn delete_topics(request: DeleteTopicsRequest, context: Request
     for topic in asked {
         let broker = Arc::clone(&context.broker);
         let result = DeletableTopicResult::default().with_name(topic.name.clone()).with_topic_id(topic.topic_id);
+        let named = topic.name.as_ref().map_or_else(|| topic.topic_id.to_string(), |name| name.to_string());
         let deleted = match context.check(Role::Admin) {
             Ok(()) => tokio::task::spawn_blocking(move || delete(&broker, &topic)).await,
             Err(refusal) => Ok(Err(refusal)),
         };
-        responses.push(match deleted.unwrap_or_else(|e| Err(ApiError::failed(&e))) {
+        let deleted = deleted.unwrap_or_else(|e| Err(ApiError::failed(&e)));
+        context.audit("DeleteTopics", &named, &deleted);
+        responses.push(match deleted {
             Ok(()) => result,
             Err(refusal) => result.with_error_code(refusal.code()).with_error_message(refusal.message()),
         });

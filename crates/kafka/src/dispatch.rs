@@ -133,6 +133,9 @@ impl ApiTable {
         frame: Bytes,
         oversized_bytes: Option<usize>,
     ) -> Result<PendingResponse, ConnectionError> {
+        if connection.has_login_ended() {
+            return Err(ConnectionError::LoginEnded);
+        }
         let (principal, broker) = connection.session();
         let mut start = frame.clone();
         let (key, version, correlation_id) = match (start.try_get_i16(), start.try_get_i16(), start.try_get_i32()) {

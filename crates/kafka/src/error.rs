@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 pub enum Error {
     /// A listener that asks for no authentication may listen on loopback only.
     #[error(
-        "listener 'kafka' refuses to start on {address}: an address other than loopback needs authentication; configure API tokens (applications.tokens), or listen on 127.0.0.1"
+        "listener 'kafka' refuses to start on {address}: an address other than loopback needs authentication; make an API token on loopback (millstream token create) or configure one (applications.tokens), or listen on 127.0.0.1"
     )]
     OpenToTheNetwork {
         /// The address that was to be bound.
@@ -41,7 +41,7 @@ pub(crate) enum ConnectionError {
     #[error("a request of {size_bytes} bytes exceeds kafka.request_max_bytes = {limit_bytes}")]
     Oversized { size_bytes: i64, limit_bytes: usize },
     #[error(
-        "a request of {size_bytes} bytes before a login exceeds {limit_bytes} bytes; log in first (security.protocol=SASL_PLAINTEXT, sasl.mechanism=PLAIN)"
+        "a request of {size_bytes} bytes before a login exceeds {limit_bytes} bytes; log in first (security.protocol=SASL_PLAINTEXT, or SASL_SSL over TLS)"
     )]
     OversizedBeforeLogin { size_bytes: i64, limit_bytes: usize },
     #[error("no login within kafka.login_timeout_ms = {limit_ms}")]
@@ -55,9 +55,11 @@ pub(crate) enum ConnectionError {
     #[error("api key {key} version {version} is not served")]
     Unsupported { key: i16, version: i16 },
     #[error(
-        "a request of api key {key} before a login; set security.protocol=SASL_PLAINTEXT and sasl.mechanism=PLAIN, with name and secret of an API token"
+        "a request of api key {key} before a login; set security.protocol=SASL_PLAINTEXT (SASL_SSL over TLS) and sasl.mechanism=SCRAM-SHA-256, SCRAM-SHA-512 or PLAIN, with name and secret of an API token"
     )]
     NotLoggedIn { key: i16 },
+    #[error("the login has ended: its API token was revoked or has expired, or logins are required by now")]
+    LoginEnded,
     #[error("{setting} = {rate} is used up for {wait_ms} ms more, over other connections; this request was not begun")]
     OverQuota { setting: &'static str, rate: u64, wait_ms: u128 },
     #[error("request of api key {key} version {version} is malformed: {why}")]

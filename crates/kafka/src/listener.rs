@@ -9,7 +9,7 @@ use millstream_net::{
     Admitted, BindError, BoundAddresses, ConnectionLimits, Endpoints, Metrics, Protocol, Refusal, Shutdown,
     TransportStream,
 };
-use millstream_types::{Epoch, LoginThrottle, MemoryBudget, Quotas};
+use millstream_types::{AuditTrail, Epoch, LoginThrottle, MemoryBudget, Quotas};
 use tokio::task::JoinSet;
 
 use crate::broker::{Broker, SharedResources};
@@ -38,10 +38,10 @@ impl Listener {
         Self::bind_with(endpoints, config, None).await
     }
 
-    /// Binds the addresses, where clients log in by SASL/PLAIN if there are `logins`, and each request takes a role.
+    /// Binds the addresses, where clients log in by SASL if `logins` are required, and each request takes a role.
     ///
     /// # Errors
-    /// [`Error::OpenToTheNetwork`] if an address is not loopback and there are no logins; [`Error::InvalidSetting`];
+    /// [`Error::OpenToTheNetwork`] if an address is not loopback and no logins are required; [`Error::InvalidSetting`];
     /// [`Error::Bind`] if the system refuses.
     pub async fn bind_with(
         endpoints: Endpoints,
@@ -49,7 +49,8 @@ impl Listener {
         logins: Option<Arc<dyn Logins>>,
     ) -> Result<Self, Error> {
         config.validate()?;
-        if let Some(address) = endpoints.exposed().filter(|_| logins.is_none()) {
+        let is_open = logins.as_ref().is_none_or(|logins| logins.open_access().is_some());
+        if let Some(address) = endpoints.exposed().filter(|_| is_open) {
             return Err(Error::OpenToTheNetwork { address });
         }
         let bind = |BindError { address, source }| Error::Bind { address, source };
@@ -72,6 +73,12 @@ impl Listener {
     #[must_use]
     pub fn throttled_by(self, throttle: Arc<LoginThrottle>) -> Self {
         Self { resources: SharedResources { throttle, ..self.resources }, ..self }
+    }
+
+    /// Keeps changes of topics in `trail`.
+    #[must_use]
+    pub fn audited_by(self, trail: Arc<dyn AuditTrail>) -> Self {
+        Self { resources: SharedResources { audit: Some(trail), ..self.resources }, ..self }
     }
 
     /// Takes memory for connections and fetched records from `memory`; without it there is no limit. The caller reserves the

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use kafka_protocol::ResponseError;
-use millstream_types::{NameError, TENANT_MAX_CHARS, TenantId, TopicKind, TopicName};
+use millstream_types::{AccessScope, NameError, TENANT_MAX_CHARS, TenantId, TopicKind, TopicName};
 
 use crate::api_error::ApiError;
 
@@ -21,6 +21,8 @@ pub(crate) struct Namespace {
     pub(crate) tenant: TenantId,
     /// The client also sees topics of other tenants whose names say their tenant.
     pub(crate) in_every_tenant: bool,
+    /// The topics of these tenants that the client may use.
+    scope: AccessScope,
     /// The prefix of the names of devices' topics; usually empty.
     device_prefix: Arc<str>,
 }
@@ -28,12 +30,22 @@ pub(crate) struct Namespace {
 impl Namespace {
     /// The topics of the tenant `default`, for connections without a login.
     pub(crate) fn new(device_prefix: &str) -> Self {
-        Self { tenant: TenantId::default(), in_every_tenant: false, device_prefix: device_prefix.into() }
+        Self {
+            tenant: TenantId::default(),
+            in_every_tenant: false,
+            scope: AccessScope::default(),
+            device_prefix: device_prefix.into(),
+        }
     }
 
     /// The same names, as clients of `tenant` see them.
     pub(crate) fn of(&self, tenant: &TenantId, in_every_tenant: bool) -> Self {
-        Self { tenant: tenant.clone(), in_every_tenant, device_prefix: Arc::clone(&self.device_prefix) }
+        Self { tenant: tenant.clone(), in_every_tenant, ..self.clone() }
+    }
+
+    /// The same names, for clients that may use a part of the topics.
+    pub(crate) fn limited_to(self, scope: &AccessScope) -> Self {
+        Self { scope: scope.clone(), ..self }
     }
 
     /// Finds the topic that the client means by `name`. It need not exist, and the client need not see it.
@@ -69,6 +81,16 @@ impl Namespace {
             TopicKind::User => *topic.tenant() == self.tenant && self.prefixed(topic.name()).is_none(),
             _ => self.in_every_tenant || *topic.tenant() == self.tenant,
         }
+    }
+
+    /// True if the client may use `topic`, once it sees it.
+    pub(crate) fn admits(&self, topic: &TopicName) -> bool {
+        !self.scope.is_limited() || self.scope.has_topic(&topic.to_string())
+    }
+
+    /// True if lists show `topic` to the client.
+    pub(crate) fn shows(&self, topic: &TopicName) -> bool {
+        self.sees(topic) && self.admits(topic)
     }
 
     /// The device topic that `name` means, if it starts with the prefix.

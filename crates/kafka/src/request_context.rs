@@ -9,8 +9,12 @@ use std::time::Duration;
 use kafka_protocol::ResponseError;
 use kafka_protocol::protocol::StrBytes;
 use millstream_log::{Bell, Partition};
-use millstream_types::{Excess, MemoryBudget, Principal, QuotaType, Role, Roles, TenantId, TopicId};
+use millstream_net::Revocation;
+use millstream_types::{
+    AccessScope, AuditEvent, Excess, MemoryBudget, Principal, QuotaType, Role, Roles, TenantId, TopicId,
+};
 use parking_lot::Mutex;
+use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::api_error::ApiError;
@@ -20,9 +24,13 @@ use crate::error::ConnectionError;
 use crate::group;
 use crate::login::Login;
 use crate::pending_login::PendingLogin;
+use crate::sasl_state::SaslState;
 
 /// Largest number of partitions that wake one connection; a client that fetches more waits for its full time.
 const WATCHED_MAX: usize = 100_000;
+
+/// Longest name of an object in the audit trail.
+const AUDITED_OBJECT_MAX_CHARS: usize = 256;
 
 /// Time by which an account may exceed its limit through requests on several connections.
 const EXCESS_MAX: Duration = Duration::from_secs(60);
@@ -44,11 +52,12 @@ pub(crate) struct ClientConnection {
     /// so there is one listener.
     pub(crate) bell: Arc<Bell>,
     watched: Mutex<HashSet<(TopicId, u32)>>,
-    /// The SASL handshake is done.
-    has_shaken_hands: AtomicBool,
+    pub(crate) sasl: Mutex<SaslState>,
     /// A login of this connection was refused.
     is_refused: AtomicBool,
     session: Mutex<LoginSession>,
+    /// Tells the one who waits for the end of a login that there is another.
+    login_changed: Notify,
     /// The connection's entry in the list of pending logins.
     pending_login: Mutex<Option<PendingLogin>>,
     /// No request is read from it until then.
@@ -61,25 +70,35 @@ pub(crate) struct ClientConnection {
 struct LoginSession {
     /// `None` before the login, if logins are required.
     principal: Option<Arc<Principal>>,
+    /// Ends the login; `None` if it lasts as long as the process.
+    revocation: Option<Revocation>,
     /// The broker as its tenant sees it.
     broker: Arc<Broker>,
 }
 
 impl LoginSession {
     /// The session without logins: an application of the tenant `default` that may act in all tenants.
-    fn anonymous(broker: &Arc<Broker>) -> Self {
-        let principal = Principal { tenant: TenantId::default(), name: String::new(), roles: Roles::APPLICATION };
-        let broker = broker.of(&principal.tenant, true);
-        Self { principal: Some(Arc::new(principal)), broker }
+    fn anonymous(broker: &Arc<Broker>, revocation: Option<Revocation>) -> Self {
+        let principal = Principal {
+            tenant: TenantId::default(),
+            name: String::new(),
+            roles: Roles::APPLICATION,
+            scope: AccessScope::default(),
+        };
+        let broker = broker.of(&principal, true);
+        Self { principal: Some(Arc::new(principal)), revocation, broker }
     }
 }
 
 impl ClientConnection {
     pub(crate) fn new(peer: SocketAddr, reached: ReachedAddress, broker: &Arc<Broker>) -> Self {
-        let (session, pending_login) = match broker.logins {
-            None => (LoginSession::anonymous(broker), None),
-            Some(_) => {
-                (LoginSession { principal: None, broker: Arc::clone(broker) }, Some(broker.pending_logins.begin()))
+        let open_access = broker.logins.as_ref().map(|logins| logins.open_access());
+        let (session, pending_login) = match open_access {
+            None => (LoginSession::anonymous(broker, None), None),
+            Some(Some(revocation)) => (LoginSession::anonymous(broker, Some(revocation)), None),
+            Some(None) => {
+                let session = LoginSession { principal: None, revocation: None, broker: Arc::clone(broker) };
+                (session, Some(broker.pending_logins.begin()))
             }
         };
         Self {
@@ -87,21 +106,14 @@ impl ClientConnection {
             reached,
             bell: Arc::new(Bell::of_consumer()),
             watched: Mutex::default(),
-            has_shaken_hands: AtomicBool::new(false),
+            sasl: Mutex::default(),
             is_refused: AtomicBool::new(false),
             session: Mutex::new(session),
+            login_changed: Notify::new(),
             pending_login: Mutex::new(pending_login),
             muted_until: Mutex::new(None),
             peer_was_kept_waiting: AtomicBool::new(false),
         }
-    }
-
-    pub(crate) fn shake_hands(&self) {
-        self.has_shaken_hands.store(true, Ordering::Relaxed);
-    }
-
-    pub(crate) fn has_shaken_hands(&self) -> bool {
-        self.has_shaken_hands.load(Ordering::Relaxed)
     }
 
     /// Ends the connection after a refused login: no more requests are read, and it closes when those
@@ -115,10 +127,30 @@ impl ClientConnection {
     }
 
     /// From the next request on it speaks for `principal`.
-    pub(crate) fn log_in(&self, Login { principal, in_every_tenant }: Login, broker: &Broker) {
-        let broker = broker.of(&principal.tenant, in_every_tenant);
-        *self.session.lock() = LoginSession { principal: Some(principal), broker };
+    pub(crate) fn log_in(&self, Login { principal, in_every_tenant, revocation }: Login, broker: &Broker) {
+        let broker = broker.of(&principal, in_every_tenant);
+        *self.session.lock() = LoginSession { principal: Some(principal), revocation, broker };
         *self.pending_login.lock() = None;
+        self.login_changed.notify_one();
+    }
+
+    /// True if the credentials of the login were withdrawn, or a login is required by now.
+    pub(crate) fn has_login_ended(&self) -> bool {
+        self.session.lock().revocation.as_ref().is_some_and(Revocation::is_revoked)
+    }
+
+    /// Completes when the credentials of the login are withdrawn.
+    pub(crate) async fn login_ended(&self) -> ConnectionError {
+        loop {
+            let revocation = self.session.lock().revocation.clone();
+            match revocation {
+                None => self.login_changed.notified().await,
+                Some(revocation) => tokio::select! {
+                    () = revocation.revoked() => return ConnectionError::LoginEnded,
+                    () = self.login_changed.notified() => {}
+                },
+            }
+        }
     }
 
     pub(crate) fn is_logged_in(&self) -> bool {
@@ -207,6 +239,24 @@ impl RequestContext {
         let name = self.principal.as_ref().map_or("", |principal| &principal.name);
         let role = format!("{role:?}").to_lowercase();
         Err(ApiError::new(error, format!("user '{name}' has not the role {role}, which this takes")))
+    }
+
+    /// Keeps a change of topics, or the attempt, in the audit trail.
+    pub(crate) fn audit<T>(&self, action: &'static str, object: &str, outcome: &Result<T, ApiError>) {
+        let (Some(trail), Some(principal)) = (&self.broker.audit, &self.principal) else { return };
+        let name = if principal.name.is_empty() { "anonymous" } else { &principal.name };
+        let outcome = match outcome {
+            Ok(_) => "done".to_owned(),
+            Err(refusal) => format!("refused ({:?})", refusal.error),
+        };
+        trail.record(AuditEvent {
+            tenant: Some(principal.tenant.clone()),
+            caller: format!("{name} ({})", self.connection.peer.ip()),
+            listener: "kafka",
+            action: action.to_owned(),
+            object: object.chars().take(AUDITED_OBJECT_MAX_CHARS).collect(),
+            outcome,
+        });
     }
 
     /// Charges `bytes` to the client's and its tenant's account. If one of them exceeds its limit, nothing is read from this

@@ -1,7 +1,8 @@
-//! SaslHandshake and SaslAuthenticate with the mechanism PLAIN.
+//! SaslHandshake and SaslAuthenticate with the mechanisms PLAIN, SCRAM-SHA-256 and SCRAM-SHA-512.
 //!
 //! ```text
 //!   SaslHandshake(PLAIN) ─► SaslAuthenticate(name, password) ─► a principal: its tenant, its roles
+//!   SaslHandshake(SCRAM) ─► SaslAuthenticate(name, nonce) ─► SaslAuthenticate(proof) ─► the same
 //! ```
 //!
 //! A listener with logins serves nothing else before them. Without logins every client is an application of the tenant
@@ -16,36 +17,54 @@ use kafka_protocol::messages::{
 use kafka_protocol::protocol::StrBytes;
 use millstream_types::{LoginProtocol, LoginSource};
 
+use crate::login::{Login, Logins};
 use crate::request_context::RequestContext;
+use crate::sasl_state::{SaslState, mechanisms};
+use crate::scram::{ClientFirst, ScramExchange, ScramMechanism};
 
-/// The only supported SASL mechanism.
-const PLAIN: &str = "PLAIN";
 /// The delay of a failed login: Kafka's default of `connection.failed.authentication.delay.ms`.
 const FAILED_LOGIN_DELAY: Duration = Duration::from_millis(100);
+const UNKNOWN: &str = "no API token has this name and this secret";
 
 /// SaslHandshake. Clients on librdkafka 2.0 log in only if version 0 is offered, and use version 1 all the same. After a
 /// handshake of version 0 the credentials would arrive without a request header, which is not supported.
 pub(crate) fn handshake(request: &SaslHandshakeRequest, context: &RequestContext) -> SaslHandshakeResponse {
-    let response = SaslHandshakeResponse::default().with_mechanisms(vec![StrBytes::from_static_str(PLAIN)]);
-    let error = if context.broker.logins.is_none() {
+    let response =
+        SaslHandshakeResponse::default().with_mechanisms(mechanisms().map(StrBytes::from_static_str).collect());
+    let error = if !context.broker.requires_logins() {
         ResponseError::IllegalSaslState
     } else if context.version == 0 {
         ResponseError::UnsupportedVersion
-    } else if request.mechanism.as_str() != PLAIN {
-        ResponseError::UnsupportedSaslMechanism
     } else {
-        context.connection.shake_hands();
-        return response;
+        match SaslState::named(&request.mechanism) {
+            Some(begun) => {
+                *context.connection.sasl.lock() = begun;
+                return response;
+            }
+            None => ResponseError::UnsupportedSaslMechanism,
+        }
     };
     response.with_error_code(error.code())
 }
 
 pub(crate) fn authenticate(request: &SaslAuthenticateRequest, context: &RequestContext) -> SaslAuthenticateResponse {
-    let Some(logins) = context.broker.logins.as_ref().filter(|_| context.connection.has_shaken_hands()) else {
-        let why = "SaslHandshake with the mechanism PLAIN comes first";
-        return refusal(ResponseError::IllegalSaslState, why.to_owned());
+    let state = std::mem::take(&mut *context.connection.sasl.lock());
+    let Some(logins) = context.broker.logins.as_deref() else {
+        return refusal(ResponseError::IllegalSaslState, "this listener takes no logins".to_owned());
     };
-    let Some((name, password)) = name_and_password(&request.auth_bytes) else {
+    match state {
+        SaslState::Initial => {
+            let why = "SaslHandshake with the mechanism PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512 comes first";
+            refusal(ResponseError::IllegalSaslState, why.to_owned())
+        }
+        SaslState::Plain => plain(&request.auth_bytes, context, logins),
+        SaslState::Scram(mechanism) => scram_first(mechanism, &request.auth_bytes, context, logins),
+        SaslState::ScramProof(exchange, login) => scram_proof(*exchange, login, &request.auth_bytes, context),
+    }
+}
+
+fn plain(message: &[u8], context: &RequestContext, logins: &dyn Logins) -> SaslAuthenticateResponse {
+    let Some((name, password)) = name_and_password(message) else {
         let why = "the mechanism PLAIN takes a name and a password; the name to act under, if given, is the same name";
         return failed(context, why);
     };
@@ -54,11 +73,45 @@ pub(crate) fn authenticate(request: &SaslAuthenticateRequest, context: &RequestC
             context.connection.log_in(login, &context.broker);
             SaslAuthenticateResponse::default()
         }
-        None => {
-            tracing::debug!(peer = %context.connection.peer, user = name, "kafka: a login was refused");
-            failed(context, "no API token has this name and this secret")
-        }
+        None => unknown(context, name),
     }
+}
+
+fn scram_first(
+    mechanism: ScramMechanism,
+    message: &[u8],
+    context: &RequestContext,
+    logins: &dyn Logins,
+) -> SaslAuthenticateResponse {
+    let Some(first) = ClientFirst::parse(message) else {
+        return failed(context, "SCRAM begins with n,,n=NAME,r=NONCE; channel binding is not supported");
+    };
+    // As in Kafka, an unknown name is told at once.
+    let Some((credential, login)) = logins.scram(&first.name, mechanism) else { return unknown(context, &first.name) };
+    let (exchange, answer) = ScramExchange::begin(mechanism, &first, credential);
+    *context.connection.sasl.lock() = SaslState::ScramProof(Box::new(exchange), login);
+    SaslAuthenticateResponse::default().with_auth_bytes(answer.into_bytes().into())
+}
+
+fn scram_proof(
+    exchange: ScramExchange,
+    login: Login,
+    message: &[u8],
+    context: &RequestContext,
+) -> SaslAuthenticateResponse {
+    let name = login.principal.name.clone();
+    match exchange.finish(message) {
+        Some(answer) => {
+            context.connection.log_in(login, &context.broker);
+            SaslAuthenticateResponse::default().with_auth_bytes(answer.into_bytes().into())
+        }
+        None => unknown(context, &name),
+    }
+}
+
+fn unknown(context: &RequestContext, name: &str) -> SaslAuthenticateResponse {
+    tracing::debug!(peer = %context.connection.peer, user = name, "kafka: a login was refused");
+    failed(context, UNKNOWN)
 }
 
 /// Refuses a login, counts it, and lets its connection be closed. A client that has failed too often is

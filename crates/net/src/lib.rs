@@ -25,6 +25,7 @@ mod endpoints;
 mod listener;
 mod log_rate_limit;
 mod metrics;
+mod revocation;
 mod shutdown;
 mod tls;
 mod transport;
@@ -34,6 +35,7 @@ pub use endpoints::{BindError, BoundAddresses, Endpoints};
 pub use listener::{Listener, Serving};
 pub use log_rate_limit::LogRateLimit;
 pub use metrics::{Counter, Gauge, Histogram, HistogramCounts, Labels, Metrics};
+pub use revocation::{Revocation, Revoker};
 pub use shutdown::Shutdown;
 pub use tls::{
     ApplicationProtocol, CertificateFields, ClientAuth, ClientCertificate, ClientTrust, NameError, ServerTls,

@@ -88,16 +88,24 @@ impl Default for Config {
 }
 
 /// Rules for callers of the applications' listener.
-#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct Applications {
-    /// API tokens. Without any, only programs on this machine may call, and they need no token. Kafka clients log in
-    /// with a token's name and secret. Default none.
+    /// API tokens, beside those that are made while the server runs. Without any, only programs on this machine may call,
+    /// and they need no token. Kafka clients log in with a token's name and secret. Default none.
     pub(crate) tokens: Vec<millstream_http::ApiToken>,
     /// Host names, without port, under which programs and browsers may call while there are no tokens,
     /// beside `localhost` and IP addresses. Other names are refused because a web page could make its own
     /// name mean 127.0.0.1. Default none.
     pub(crate) hosts: Vec<String>,
+    /// Days that events of the audit trail are kept, in the topic `_audit`; at least 1. Default 90.
+    pub(crate) audit_retention_days: u16,
+}
+
+impl Default for Applications {
+    fn default() -> Self {
+        Self { tokens: Vec::new(), hosts: Vec::new(), audit_retention_days: 90 }
+    }
 }
 
 /// Limits of the server's memory.

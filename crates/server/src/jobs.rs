@@ -8,11 +8,12 @@ pub(crate) use self::metrics::show as show_metrics;
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::Extension;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use millstream_flow::{Error, Finding, Jobs, StopMode, catalogue};
-use millstream_http::{Access, Caller, Content, Limits, Path, Payload, Problem, Query, Route, Routes};
+use millstream_http::{Access, AuditedObject, Caller, Content, Limits, Path, Payload, Problem, Query, Route, Routes};
 use millstream_types::{ErrorCode, MemoryBudget, Role};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -52,6 +53,7 @@ fn submit_routes(jobs: &AllJobs) -> [Route; 3] {
     let writer = Access::Role(Role::Writer);
     [
         Route::post("/api/jobs", writer, SUBMIT_LIMITS, "Submit a job: a YAML or JSON document")
+            .audited()
             .takes(object())
             .takes(Content::text())
             .answers_with(201, "The job is stored and starts: its id, name and hash.", object())
@@ -142,6 +144,7 @@ fn end_routes(jobs: &AllJobs) -> [Route; 2] {
     let (id, unknown) = ("The job's id.", "No job has that id.");
     [
         Route::post("/api/jobs/{id}/stop", writer, SUBMIT_LIMITS, "Stop a job")
+            .audited()
             .param("id", id)
             .takes(Content::json(
                 json!({"type": "object", "properties": {"mode": {"enum": ["graceful", "immediate"]}}}),
@@ -153,6 +156,7 @@ fn end_routes(jobs: &AllJobs) -> [Route; 2] {
             .answers(404, unknown)
             .to(stop, Arc::clone(jobs)),
         Route::delete("/api/jobs/{id}", writer, LOOK_LIMITS, "Kill a job for good")
+            .audited()
             .param("id", id)
             .answers(204, "The job is killed; the same document under this id is never run again.")
             .answers(404, unknown)
@@ -200,7 +204,8 @@ async fn submit(State(jobs): State<AllJobs>, caller: Caller, Payload(body): Payl
         "hash": submission.hash,
         "state": submission.state.as_str(),
     });
-    Ok((status, axum::Json(told)).into_response())
+    let made = Extension(AuditedObject(format!("/api/jobs/{}", submission.id)));
+    Ok((status, made, axum::Json(told)).into_response())
 }
 
 async fn validate(State(jobs): State<AllJobs>, caller: Caller, Payload(body): Payload) -> Result<Response, Problem> {

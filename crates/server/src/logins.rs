@@ -5,6 +5,8 @@ use std::sync::Arc;
 use millstream_http::Metrics;
 use millstream_types::{FailedLogins, LoginProtocol, LoginThrottle};
 
+use crate::audit::Audit;
+
 /// Shows among the counters how many logins have failed.
 pub(crate) fn show(throttle: &Arc<LoginThrottle>, metrics: &Metrics) {
     let counts = |read: fn(&LoginThrottle, LoginProtocol) -> u64| {
@@ -17,9 +19,11 @@ pub(crate) fn show(throttle: &Arc<LoginThrottle>, metrics: &Metrics) {
     metrics.counters_fn("millstream_logins_throttled_total", help, "protocol", counts(LoginThrottle::throttled));
 }
 
-/// Logs the failed logins of each client address, at most once a minute.
-pub(crate) fn log_failures(throttle: &LoginThrottle) {
-    for FailedLogins { client, protocol, failed, throttled } in throttle.take_reports() {
+/// Logs the failed logins of each client address, at most once a minute, and keeps them in the audit trail.
+pub(crate) fn log_failures(throttle: &LoginThrottle, audit: &Audit) {
+    for report in throttle.take_reports() {
+        audit.record_failed_logins(&report);
+        let FailedLogins { client, protocol, failed, throttled } = report;
         let protocol = protocol.as_str();
         tracing::warn!(%client, protocol, failed, throttled, "logins have failed");
     }

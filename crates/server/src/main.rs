@@ -1,6 +1,7 @@
 //! The binary `millstream`: configuration, wiring, command line.
 
 mod append_command;
+mod audit;
 mod built;
 mod bullet;
 mod client;
@@ -45,6 +46,8 @@ mod stats;
 mod streams;
 mod terminal;
 mod tls_command;
+mod token_command;
+mod tokens;
 mod topic_command;
 mod writing;
 
@@ -97,6 +100,8 @@ enum CliCommand {
         #[command(subcommand)]
         command: log_command::LogCommand,
     },
+    /// Make, list and revoke API tokens
+    Token(token_command::TokenArgs),
     /// Simulate devices
     Sim(millstream_load::sim::SimArgs),
     /// Measure this program on this machine
@@ -161,6 +166,7 @@ fn run(command: CliCommand) -> anyhow::Result<()> {
         CliCommand::Job(arguments) => job_command::run(&arguments),
         CliCommand::Entity(arguments) => entity_command::run(&arguments),
         CliCommand::Kv(arguments) => kv_command::run(&arguments),
+        CliCommand::Token(arguments) => token_command::run(&arguments),
         CliCommand::Log { command } => log_command::run(&command),
         CliCommand::Sim(arguments) => {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;

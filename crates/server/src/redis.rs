@@ -4,27 +4,27 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
-use millstream_http::{ApiTokens, Metrics};
+use millstream_http::Metrics;
 use millstream_net::{ConnectionLimits, Endpoints, Serving};
 use millstream_store::resp::{self, CONNECTION_BYTES, EventClass, KeyEvent, Listener, ListenerConfig};
 use millstream_store::{KeyLoss, KeyLossListener, Logins, RedisHost, Store, database_of};
-use millstream_types::{LoginThrottle, MemoryBudget, Principal, TenantId};
+use millstream_types::{LoginThrottle, MemoryBudget, TenantId};
 
 use crate::config::Config;
+use crate::tokens::Tokens;
 
 /// Starts to listen at all of the addresses.
 pub(crate) fn listen(
     endpoints: Endpoints,
     config: &Config,
+    tokens: &Arc<Tokens>,
     store: &Arc<Store>,
     throttle: &Arc<LoginThrottle>,
     memory: &MemoryBudget,
     metrics: &Metrics,
 ) -> anyhow::Result<Serving> {
     let settings = &config.store.redis;
-    let tokens = &config.applications.tokens;
-    let logins: Option<Arc<dyn Logins>> =
-        if tokens.is_empty() { None } else { Some(Arc::new(TokenLogins(ApiTokens::new(tokens)?))) };
+    let logins: Arc<dyn Logins> = tokens.clone();
     let host = Arc::new(RedisHost::new(Arc::clone(store), logins, Arc::clone(throttle), env!("CARGO_PKG_VERSION")));
     let of_listener = ListenerConfig {
         request_max_bytes: settings.request_max_bytes,
@@ -66,19 +66,5 @@ impl KeyLossListener for KeyEvents {
         for key in keys {
             clients.notify(tenant.as_str(), database, &KeyEvent { class, name, key: key.clone() });
         }
-    }
-}
-
-/// API tokens as names and passwords. A client that gives a password only is called `default`: the token is enough.
-struct TokenLogins(ApiTokens);
-
-impl Logins for TokenLogins {
-    fn log_in(&self, name: &str, password: &[u8]) -> Option<Arc<Principal>> {
-        let password = std::str::from_utf8(password).ok()?;
-        let identity = match name {
-            "default" => self.0.holder_of(password),
-            _ => self.0.holder(name, password),
-        };
-        identity.map(|identity| identity.principal)
     }
 }

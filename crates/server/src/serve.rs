@@ -9,10 +9,8 @@ use millstream_connect::Connect;
 use millstream_context::Context;
 use millstream_flow::{FlowRuntime, Functions, Hooks, Jobs};
 use millstream_history::{Dependencies, History};
-use millstream_http::{
-    Api, ApiTokens, Authenticator, Identity, Limits, Listener, LoopbackApplications, Metrics, Reach, Serving,
-};
-use millstream_kafka::{Login, Logins};
+use millstream_http::{Api, Authenticator, Limits, Listener, Metrics, Serving};
+use millstream_kafka::Logins;
 use millstream_log::{Embedded, Log, LogConfig, SystemFiles};
 use millstream_net::BoundAddresses;
 use millstream_query::{Deliveries, Engine, Requests};
@@ -23,14 +21,19 @@ use tokio::runtime::Runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::JoinHandle;
 
-use crate::config::Config;
+use crate::audit::Audit;
+use crate::config::{Applications, Config};
 use crate::history_rules::RegistryRules;
 use crate::listen::ListenerEndpoints;
 use crate::mappings::{MappingRules, RegistryMappings};
 use crate::schema::Schemas;
 use crate::stats::{PlaneCounts, SAMPLE_INTERVAL, Sampler};
 use crate::streams::Streams;
-use crate::{bullet, console, figures, health, jobs, logging, logins, queries, redis, schema, stats, streams, writing};
+use crate::tokens::Tokens;
+use crate::{
+    audit, bullet, console, figures, health, jobs, logging, logins, queries, redis, schema, stats, streams, tokens,
+    writing,
+};
 
 const DOCUMENT_LIMITS: Limits =
     Limits { body_max_bytes: 0, body_max_setting: "none: this route takes no body", timeout: Duration::from_secs(5) };
@@ -146,6 +149,7 @@ pub(crate) struct Server {
     redis: Option<millstream_net::Serving>,
     sampling: JoinHandle<()>,
     writing: JoinHandle<()>,
+    auditing: (Arc<Audit>, JoinHandle<()>),
     requests: JoinHandle<()>,
     expiry: JoinHandle<()>,
     /// Tells applications of devices that registered themselves.
@@ -172,6 +176,7 @@ struct Planes {
     statistics: Arc<Statistics>,
     streams: Arc<Streams>,
     quotas: Arc<Quotas>,
+    tokens: Arc<Tokens>,
 }
 
 impl Server {
@@ -197,6 +202,8 @@ impl Server {
         let telling = tokio::spawn(planes.connect.keep_telling_of_devices());
         planes.show_failures(&metrics);
         let writing = writing::start(&planes.log);
+        let (audit, auditing) = Audit::start(&planes.log, &clock);
+        audit::show(&audit, &metrics);
         figures::show(&planes.log, &metrics);
         figures::show_queries(&planes.query, &metrics);
         millstream_store::show_metrics(&planes.store, &metrics);
@@ -213,12 +220,13 @@ impl Server {
         let mut listeners = Vec::new();
         if !endpoints.applications.is_empty() {
             let api = planes.applications_api(&sampler, &memory, &metrics)?;
-            let callers = applications(config, &throttle)?;
-            let callers = match config.store.rift {
+            let callers: Arc<dyn Authenticator> = planes.tokens.logins.clone();
+            let callers: Arc<dyn Authenticator> = match config.store.rift {
                 true => Arc::new(RiftAccess::over(callers, Arc::clone(&planes.store))),
                 false => callers,
             };
             let listener = Listener::bind("applications", endpoints.applications, callers, config.http.clone()).await?;
+            let listener = listener.audited_by("applications", audit.clone());
             listeners.push(("applications", listener.drawing_on(&memory).serve(Arc::new(api), &metrics)));
         }
         if !endpoints.devices_http.is_empty() {
@@ -235,26 +243,31 @@ impl Server {
         let kafka = match endpoints.kafka {
             none if none.is_empty() => None,
             endpoints => {
-                let logins = kafka_logins(config)?;
-                let listener = millstream_kafka::Listener::bind_with(endpoints, config.kafka.clone(), logins).await?;
+                let logins: Arc<dyn Logins> = planes.tokens.clone();
+                let listener =
+                    millstream_kafka::Listener::bind_with(endpoints, config.kafka.clone(), Some(logins)).await?;
                 let listener = listener.drawing_on(&memory).throttled_by(throttle.clone());
-                let listener = listener.limited_by(Arc::clone(&planes.quotas));
+                let listener = listener.limited_by(Arc::clone(&planes.quotas)).audited_by(audit.clone());
                 Some(listener.serve(planes.log.clone(), planes.log.epoch(), &metrics).await)
             }
         };
         let redis = match endpoints.redis {
             none if none.is_empty() => None,
-            endpoints => Some(redis::listen(endpoints, config, &planes.store, &throttle, &memory, &metrics)?),
+            endpoints => {
+                Some(redis::listen(endpoints, config, &planes.tokens, &planes.store, &throttle, &memory, &metrics)?)
+            }
         };
         let certificates = endpoints.tls.map(|tls| tokio::spawn(tls.watch()));
-        let statistics = Arc::clone(&planes.statistics);
+        let (statistics, tokens) = (Arc::clone(&planes.statistics), Arc::clone(&planes.tokens));
+        let events = Arc::clone(&audit);
         let sampling = tokio::spawn(async move {
             let mut ticks = tokio::time::interval(SAMPLE_INTERVAL);
             loop {
                 ticks.tick().await;
                 sampler.sample();
                 statistics.tick();
-                logins::log_failures(&throttle);
+                tokens.logins.end_expired();
+                logins::log_failures(&throttle, &events);
             }
         });
         planes.deliveries.resume();
@@ -268,6 +281,7 @@ impl Server {
             redis,
             sampling,
             writing,
+            auditing: (audit, auditing),
             requests,
             expiry,
             telling,
@@ -297,6 +311,7 @@ impl Server {
             redis,
             sampling,
             writing,
+            auditing: (audit, auditing),
             requests,
             expiry,
             telling,
@@ -316,6 +331,8 @@ impl Server {
             futures_util::future::join_all(redis)
         );
         sampling.abort();
+        audit.close();
+        auditing.await?;
         requests.abort();
         expiry.abort();
         telling.abort();
@@ -351,6 +368,9 @@ impl Planes {
             shards,
             wall: clock.clone(),
         };
+        let Applications { tokens, hosts, audit_retention_days } = &config.applications;
+        Audit::open(&log, *audit_retention_days)?;
+        let tokens = Tokens::open(&ground, tokens, hosts, Arc::clone(&throttle))?;
         let expressions = config.query.limits.clone();
         let connect = Connect::open(
             &ground,
@@ -394,6 +414,7 @@ impl Planes {
             statistics,
             streams,
             quotas,
+            tokens,
         })
     }
 
@@ -417,6 +438,7 @@ impl Planes {
             .with(bullet::routes(Arc::clone(&self.query), &schemas)?)
             .with(schema::routes(&schemas))
             .with(streams::routes(&self.streams))
+            .with(tokens::routes(&self.tokens))
             .with(stats::routes(Arc::clone(sampler), &self.statistics))
             .with(millstream_store::stats_routes(&self.statistics))
             .with(health::routes(metrics, self.readiness()))
@@ -454,7 +476,8 @@ impl Planes {
     /// Returns the failures in the planes' views.
     fn failures(&self) -> Vec<Failure> {
         let of_devices_and_entities = self.connect.failures().into_iter().chain(self.context.failures());
-        of_devices_and_entities.chain(self.jobs.failures()).chain(self.store.failures()).collect()
+        let of_jobs_and_keys = self.jobs.failures().into_iter().chain(self.store.failures());
+        of_devices_and_entities.chain(of_jobs_and_keys).chain(self.tokens.failures()).collect()
     }
 
     /// Registers the metrics of failed views and of the room on the disk.
@@ -501,6 +524,7 @@ impl Planes {
         self.context.stop();
         self.history.stop();
         self.connect.stop();
+        self.tokens.stop();
         self.checkpoints.sync()?;
         self.log.close().context("the log was not closed cleanly; the next start recovers what is durable")
     }
@@ -513,30 +537,4 @@ fn show(memory: &MemoryBudget, metrics: &Metrics) {
     metrics.gauge_fn("millstream_memory_budget_bytes", budget_help, move || limit_bytes as f64);
     let used_help = "Bytes of the memory budget that are taken or set aside.";
     metrics.gauge_fn("millstream_memory_used_bytes", used_help, move || memory.used_bytes() as f64);
-}
-
-/// Returns the authenticator of the applications' listener.
-fn applications(config: &Config, throttle: &Arc<LoginThrottle>) -> anyhow::Result<Arc<dyn Authenticator>> {
-    let tokens = &config.applications.tokens;
-    Ok(if tokens.is_empty() {
-        Arc::new(LoopbackApplications::called(&config.applications.hosts))
-    } else {
-        Arc::new(ApiTokens::new(tokens)?.throttled_by(Arc::clone(throttle)))
-    })
-}
-
-/// Returns the logins of the listener of Kafka clients: the holders of API tokens, if there are any.
-fn kafka_logins(config: &Config) -> anyhow::Result<Option<Arc<dyn Logins>>> {
-    let tokens = &config.applications.tokens;
-    Ok(if tokens.is_empty() { None } else { Some(Arc::new(TokenLogins(ApiTokens::new(tokens)?))) })
-}
-
-/// API tokens as names and passwords.
-struct TokenLogins(ApiTokens);
-
-impl Logins for TokenLogins {
-    fn log_in(&self, name: &str, password: &str) -> Option<Login> {
-        let Identity { principal, reach } = self.0.holder(name, password)?;
-        Some(Login { principal, in_every_tenant: reach == Reach::EveryTenant })
-    }
 }

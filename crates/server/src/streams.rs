@@ -34,9 +34,11 @@ use std::time::Duration;
 use axum::http::StatusCode;
 use millstream_http::{Access, Content, Limits, Problem, Reason, Route, Routes, Share, Workers};
 use millstream_log::{Embedded, Error, Log, Topic, TopicConfig};
-use millstream_types::{ErrorCode, MemoryBudget, Quotas, Role, TenantId, TopicKind, TopicName, WallClock};
+use millstream_types::{ErrorCode, MemoryBudget, Principal, Quotas, Role, TopicKind, TopicName, WallClock};
 use serde_json::json;
 use tokio::sync::{Semaphore, oneshot};
+
+use crate::audit;
 
 /// Threads that parse large appends and read for tails.
 const THREADS: usize = 2;
@@ -84,15 +86,15 @@ impl Streams {
         self.workers.stop();
     }
 
-    /// Returns the topic in a path, if it belongs to the caller's tenant.
-    fn topic(&self, rendered: &str, tenant: &TenantId) -> Result<Arc<Topic>, Problem> {
-        let name = self.name(rendered, tenant)?;
+    /// Returns the topic in a path, if the caller may use it.
+    fn topic(&self, rendered: &str, caller: &Principal) -> Result<Arc<Topic>, Problem> {
+        let name = self.name(rendered, caller)?;
         self.log.topic(&name).ok_or_else(|| unknown(&name))
     }
 
     /// Returns the topic in a path for an append, which creates the topic of the tenant's entity updates.
-    async fn topic_to_append(&self, rendered: &str, tenant: &TenantId) -> Result<Arc<Topic>, Problem> {
-        let name = self.name(rendered, tenant)?;
+    async fn topic_to_append(&self, rendered: &str, caller: &Principal) -> Result<Arc<Topic>, Problem> {
+        let name = self.name(rendered, caller)?;
         match self.log.topic(&name) {
             Some(topic) => Ok(topic),
             None if name.kind() == TopicKind::ContextUpdate => {
@@ -103,9 +105,13 @@ impl Streams {
         }
     }
 
-    /// Parses the topic name in a path, if callers of `tenant` may see the topic.
-    fn name(&self, rendered: &str, tenant: &TenantId) -> Result<TopicName, Problem> {
+    /// Parses the topic name in a path, if the caller may use the topic.
+    fn name(&self, rendered: &str, caller: &Principal) -> Result<TopicName, Problem> {
+        let tenant = &caller.tenant;
         let name = TopicName::parse(rendered, tenant)?;
+        if is_audit(&name) && caller.roles.has(Role::Admin) {
+            return Ok(name);
+        }
         if name.kind() == TopicKind::Internal {
             return Err(Problem::forbidden(format!("topic '{name}' is Millstream's own"))
                 .value(&name)
@@ -120,6 +126,16 @@ impl Streams {
                     "send the header 'Fiware-Service: {}' with credentials of that tenant",
                     name.tenant()
                 )));
+        }
+        if caller.scope.is_limited() && !caller.scope.has_topic(&name.to_string()) {
+            let rule = match caller.scope.topics() {
+                [] => "it is good for no topic".to_owned(),
+                topics => format!("it is good for topics that begin with {}", topics.join(" or ")),
+            };
+            return Err(Problem::forbidden(format!("token '{}' is limited to other topics", caller.name))
+                .value(&name)
+                .rule(rule)
+                .remedy("name such a topic, or use a token without this limit"));
         }
         Ok(name)
     }
@@ -141,6 +157,11 @@ impl Streams {
                 .remedy("send the request again a little later")
         })
     }
+}
+
+/// `true` for the audit trail, which admins read.
+fn is_audit(name: &TopicName) -> bool {
+    *name == TopicName::internal(audit::TOPIC)
 }
 
 /// Converts an error of the log.
@@ -193,6 +214,7 @@ fn append_route(streams: &Arc<Streams>) -> Route {
         APPEND_LIMITS,
         "Append records, all or none",
     )
+    .keeps_to_scope()
     .param("stream", STREAM)
     .query("ack", "`memory`, `written` or `synced`; the default is the topic's level.")
     .query("format", "`records` (the default), or `values`: each element is the value of a record without key.")
@@ -208,6 +230,7 @@ fn append_route(streams: &Arc<Streams>) -> Route {
 fn tail_route(streams: &Arc<Streams>) -> Route {
     let reader = Access::Role(Role::Reader);
     Route::get("/api/streams/{stream}", reader, LOOK_LIMITS, "Read records: a page, SSE, or a WebSocket")
+        .keeps_to_scope()
         .param("stream", STREAM)
         .query("from", "`earliest`, `latest`, an ISO time, or a position such as `0:17,1:4`. A page begins at `earliest`, else `latest`.")
         .query("until", "`latest` (the current end) or a position at which the read ends; without it a tail continues.")
@@ -233,6 +256,7 @@ fn topic_routes(streams: &Arc<Streams>) -> [Route; 5] {
     let described = || Content::json(json!({"type": "object"}));
     [
         Route::get("/api/streams", reader, LOOK_LIMITS, "List the tenant's topics")
+            .keeps_to_scope()
             .answers_with(
                 200,
                 "Each with its configuration and its partitions.",
@@ -240,11 +264,13 @@ fn topic_routes(streams: &Arc<Streams>) -> [Route; 5] {
             )
             .to(topics::list, Arc::clone(streams)),
         Route::get("/api/streams/{stream}/info", reader, LOOK_LIMITS, "Describe a topic")
+            .keeps_to_scope()
             .param("stream", STREAM)
             .answers_with(200, "Its configuration, its partitions, and how far groups have read them.", described())
             .answers(404, "The topic does not exist.")
             .to(topics::describe, Arc::clone(streams)),
         Route::put("/api/streams/{stream}", admin, CHANGE_LIMITS, "Create a topic")
+            .keeps_to_scope()
             .param("stream", STREAM)
             .takes(described())
             .answers_with(201, "Created.", described())
@@ -252,6 +278,7 @@ fn topic_routes(streams: &Arc<Streams>) -> [Route; 5] {
             .answers(409, "The topic exists with another configuration.")
             .to(topics::create, Arc::clone(streams)),
         Route::patch("/api/streams/{stream}", admin, CHANGE_LIMITS, "Change a topic's configuration")
+            .keeps_to_scope()
             .param("stream", STREAM)
             .takes(described())
             .answers_with(200, "Changed.", described())
@@ -259,6 +286,7 @@ fn topic_routes(streams: &Arc<Streams>) -> [Route; 5] {
             .answers(404, "The topic does not exist.")
             .to(topics::alter, Arc::clone(streams)),
         Route::delete("/api/streams/{stream}", admin, LOOK_LIMITS, "Delete a topic and its records")
+            .keeps_to_scope()
             .param("stream", STREAM)
             .answers(StatusCode::NO_CONTENT.as_u16(), "Deleted.")
             .answers(404, "The topic does not exist.")

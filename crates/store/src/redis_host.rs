@@ -13,6 +13,7 @@ use std::time::Instant;
 
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
+use millstream_net::Revocation;
 use millstream_types::{LoginProtocol, LoginSource, LoginThrottle, Principal, Role, TenantId};
 
 use self::cache::CacheDatabase;
@@ -25,15 +26,18 @@ const DATABASES: u32 = 16;
 
 /// Checks names and passwords of users.
 pub trait Logins: Send + Sync + 'static {
-    /// The user `name`, if the password is right. A client that gives a password only is called `default`.
-    fn log_in(&self, name: &str, password: &[u8]) -> Option<Arc<Principal>>;
+    /// The signal that ends connections without a login; `None` if every client must log in.
+    fn open_access(&self) -> Option<Revocation>;
+
+    /// The user `name`, if the password is right, and the signal that ends the login. A client that gives a password only
+    /// is called `default`.
+    fn log_in(&self, name: &str, password: &[u8]) -> Option<(Arc<Principal>, Option<Revocation>)>;
 }
 
 /// The store as the host of Redis clients.
 pub struct RedisHost {
     store: Arc<Store>,
-    /// `None` if clients need not log in.
-    logins: Option<Arc<dyn Logins>>,
+    logins: Arc<dyn Logins>,
     throttle: Arc<LoginThrottle>,
     version: &'static str,
     run_id: String,
@@ -51,7 +55,7 @@ impl RedisHost {
     /// A host for the clients of a listener.
     pub fn new(
         store: Arc<Store>,
-        logins: Option<Arc<dyn Logins>>,
+        logins: Arc<dyn Logins>,
         throttle: Arc<LoginThrottle>,
         version: &'static str,
     ) -> Self {
@@ -99,8 +103,8 @@ fn failure(error: &Error) -> ErrorReply {
 
 impl Host for RedisHost {
     fn default_user(&self) -> Option<User> {
-        let tenant = TenantId::DEFAULT.into();
-        self.logins.is_none().then(|| User { name: "default".into(), tenant, role: resp::UserRole::Admin })
+        let (name, tenant, role) = ("default".into(), TenantId::DEFAULT.into(), resp::UserRole::Admin);
+        self.logins.open_access().map(|open| User { name, tenant, role, revocation: Some(open) })
     }
 
     fn login<'a>(
@@ -110,15 +114,18 @@ impl Host for RedisHost {
         peer: SocketAddr,
     ) -> BoxFuture<'a, Result<User, LoginError>> {
         let outcome = || {
-            let Some(logins) = &self.logins else { return Err(LoginError::Wrong) };
-            if let Some(principal) = logins.log_in(name, password) {
+            if let Some((principal, revocation)) = self.logins.log_in(name, password) {
+                if principal.scope.is_limited() {
+                    let why = "NOPERM this API token is limited to topics or entity types; use one without such limits";
+                    return Err(LoginError::Failed(ErrorReply(why.into())));
+                }
                 let role = match principal.roles {
                     roles if roles.has(Role::Admin) => resp::UserRole::Admin,
                     roles if roles.has(Role::Writer) => resp::UserRole::Write,
                     _ => resp::UserRole::Read,
                 };
                 let (name, tenant) = (principal.name.as_str().into(), principal.tenant.as_str().into());
-                return Ok(User { name, tenant, role });
+                return Ok(User { name, tenant, role, revocation });
             }
             let source = LoginSource { address: peer.ip(), protocol: LoginProtocol::Redis };
             self.throttle.check(source).map_err(|throttled| LoginError::Failed(ErrorReply::general(throttled)))?;

@@ -6,6 +6,8 @@
 //!
 //! Not here: storage of records (`log`), their meaning (`connect`, `context`, `query`), their transport (`http`).
 
+mod access_scope;
+mod audit;
 mod batch;
 mod calendar;
 mod clock;
@@ -25,6 +27,8 @@ mod record;
 mod service_path;
 mod target;
 
+pub use access_scope::AccessScope;
+pub use audit::{AuditEvent, AuditTrail};
 pub use batch::{
     BATCH_HEADER_BYTES, BatchBuilder, BatchError, BatchIter, BatchLimits, HeaderIter, Marker, Producer, RecordBatch,
     RecordFault, RecordIter, StoredRecord,

@@ -13,7 +13,8 @@ pub const TOPIC_NAME_MAX_CHARS: usize = 249;
 
 /// The topics of Millstream itself. Other names that begin with `_` belong to users, such
 /// as those of Schema Registry.
-pub const INTERNAL_TOPICS: [&str; 13] = [
+pub const INTERNAL_TOPICS: [&str; 15] = [
+    "_audit",
     "_buckets",
     "_commands",
     "_context",
@@ -25,6 +26,7 @@ pub const INTERNAL_TOPICS: [&str; 13] = [
     "_queries",
     "_registry",
     "_subscriptions",
+    "_tokens",
     "_transactions",
     "_usage",
 ];

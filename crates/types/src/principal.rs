@@ -1,6 +1,6 @@
 //! The caller of a request and its roles.
 
-use crate::TenantId;
+use crate::{AccessScope, TenantId};
 
 /// A permission of a caller within a tenant. No role includes another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -47,6 +47,8 @@ pub struct Principal {
     pub name: String,
     /// The roles of the caller in `tenant`.
     pub roles: Roles,
+    /// The part of `tenant` for which it has them.
+    pub scope: AccessScope,
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Context as _, ensure};
 use millstream_flow::{FlowConfig, FlowRuntime, Hooks, Jobs};
 use millstream_log::{Embedded, LogConfig, SystemFiles};
-use millstream_types::{MemoryBudget, Principal, Roles, SystemClock, TenantId};
+use millstream_types::{AccessScope, MemoryBudget, Principal, Roles, SystemClock, TenantId};
 use millstream_view::{Checkpoints, Shards, ViewRuntime};
 use serde_json::Value;
 use tokio::runtime::Runtime;
@@ -55,7 +55,12 @@ impl FlowEngine {
 
     /// Submits a job and returns its id.
     pub(super) fn start(&self, document: &Value) -> anyhow::Result<String> {
-        let caller = Principal { tenant: self.tenant.clone(), name: "bench".to_owned(), roles: Roles::APPLICATION };
+        let caller = Principal {
+            tenant: self.tenant.clone(),
+            name: "bench".to_owned(),
+            roles: Roles::APPLICATION,
+            scope: AccessScope::default(),
+        };
         let submitted = self.runtime.block_on(self.jobs.submit(&caller, &document.to_string()));
         Ok(submitted.map_err(|error| anyhow::anyhow!("the job was refused: {error:?}\n{document:#}"))?.id)
     }

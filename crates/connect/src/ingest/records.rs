@@ -62,7 +62,7 @@ impl<'a> RecordDraft<'a> {
 mod tests {
     use std::sync::Arc;
 
-    use millstream_types::{Principal, Role, Roles, TenantId};
+    use millstream_types::{AccessScope, Principal, Role, Roles, TenantId};
     use proptest::prelude::*;
 
     use super::*;
@@ -115,7 +115,8 @@ mod tests {
     fn records<'a>(runs: impl Iterator<Item = &'a [TestMessage]>) -> Vec<String> {
         let (device, tenant) = (Device::default(), Stored::new(Arc::new(Tenant::default()), 0));
         let roles = Roles::NONE.with(Role::Device);
-        let caller = Principal { tenant: TenantId::default(), name: "d".to_owned(), roles };
+        let caller =
+            Principal { tenant: TenantId::default(), name: "d".to_owned(), roles, scope: AccessScope::default() };
         let envelope = Envelope {
             caller: &caller,
             target: DeviceAddress::Caller,

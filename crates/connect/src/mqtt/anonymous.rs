@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use millstream_mqtt::from_client::Packet;
 use millstream_mqtt::{Version, reason};
-use millstream_types::{Principal, Role, Roles, TenantId};
+use millstream_types::{AccessScope, Principal, Role, Roles, TenantId};
 
 use super::adapter::MqttAdapter;
 use super::client::{Client, Counted, Takes};
@@ -19,7 +19,12 @@ use crate::sender::DeviceAddress;
 
 /// The principal of an anonymous client of `tenant`.
 fn anonymous(tenant: TenantId) -> Principal {
-    Principal { tenant, name: UNAUTHENTICATED.to_owned(), roles: Roles::NONE.with(Role::Device) }
+    Principal {
+        tenant,
+        name: UNAUTHENTICATED.to_owned(),
+        roles: Roles::NONE.with(Role::Device),
+        scope: AccessScope::default(),
+    }
 }
 
 impl Client {

@@ -116,7 +116,7 @@ impl WriteAction {
     }
 
     /// The entity's type, if the request names one.
-    fn kind(&self) -> Option<&str> {
+    pub(crate) fn kind(&self) -> Option<&str> {
         match self {
             Self::Create(given) | Self::Upsert { given, .. } => given.kind.as_deref(),
             Self::Set { target, .. }

@@ -25,6 +25,7 @@ pub(crate) fn add(routes: Routes, service: &Arc<Service>, limits: Limits) -> Rou
     let query =
         listing(scoped(Route::post("/v2/op/query", READER, limits, "Query entities by a body"))).takes(object());
     let update = scoped(Route::post("/v2/op/update", WRITER, limits, "Change several entities"))
+        .keeps_to_scope()
         .query("options", "keyValues: bare values; overrideMetadata: metadata is replaced; forcedUpdate: told anyway.")
         .takes(object())
         .answers(204, "Done.");

@@ -68,12 +68,16 @@ pub(crate) fn scoped(route: RouteDraft) -> RouteDraft {
 }
 
 pub(crate) fn of_one(route: RouteDraft) -> RouteDraft {
-    scoped(route).param("id", "The entity's id.").query("type", "Its type, if several entities have the id.")
+    scoped(route)
+        .keeps_to_scope()
+        .param("id", "The entity's id.")
+        .query("type", "Its type, if several entities have the id.")
 }
 
 /// Parameters and responses of all routes that list entities.
 pub(crate) fn listing(route: RouteDraft) -> RouteDraft {
     route
+        .keeps_to_scope()
         .query("limit", "Entities on a page, 0 to 1000; 20 if left out.")
         .query("offset", "Entities to pass over; 0 if left out.")
         .query("orderBy", "Attributes, id, type or geo:distance, '!' before a name reverses it.")
@@ -88,6 +92,7 @@ pub(crate) async fn answer_list(
     (filter, order, selection): (EntityFilter, Order, AttributeSelection),
     memory: AnswerMemory,
 ) -> HandlerResult {
+    ask.check_selectors(&filter.selectors)?;
     let asked = list::ListRequest {
         snapshots: service.views.snapshots(),
         tenant: ask.tenant.clone(),

@@ -69,6 +69,7 @@ fn of_entities(routes: Routes, service: &Arc<Service>, limits: Limits) -> Routes
         .query("attrs", "Attributes to show, in this order; also dateCreated, dateModified, servicePath and *.")
         .query("metadata", "Metadata to show; also dateCreated, dateModified and *.");
     let create = scoped(Route::post(ENTITIES, WRITER, limits, "Create an entity"))
+        .keeps_to_scope()
         .query("options", "keyValues: bare values; upsert: update it if it exists.")
         .takes(Content::json(entity_schema()))
         .answers(201, "Created; Location names it.")

@@ -10,7 +10,7 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use bytes::Bytes;
 use millstream_http::{Caller, Payload, Problem, Request, TraceContext, Unread, Workers};
-use millstream_types::{ErrorCode, MonotonicClock, TenantId, TopicPartition, WallClock};
+use millstream_types::{AccessScope, ErrorCode, MonotonicClock, Principal, TenantId, TopicPartition, WallClock};
 use millstream_view::{Error, Views};
 use tokio::time::sleep;
 
@@ -25,6 +25,7 @@ use crate::entities::view::{EntityCommand, EntityReply, EntityView, WriteAction,
 use crate::flow_control::{Flow, Flows};
 use crate::maintenance::Maintenance;
 use crate::model::entity::Entity;
+use crate::query::{NameFilter, Selector};
 use crate::refusal::{Refusal, RequestFailure};
 use crate::requests::deprecations::Deprecations;
 use crate::requests::op_update;
@@ -97,6 +98,8 @@ struct Stopping;
 /// The parsed headers and query of a request. An extractor; refuses errors that do not depend on the route.
 pub(crate) struct NgsiRequest {
     pub(crate) tenant: TenantId,
+    /// The entity types that the caller may use.
+    scope: AccessScope,
     headers: HeaderMap,
     query: Option<Box<str>>,
     trace: TraceContext,
@@ -109,7 +112,7 @@ impl<S: Sync> FromRequestParts<S> for NgsiRequest {
         let caller = Caller::from_request_parts(parts, state).await?;
         let trace = TraceContext::from_request_parts(parts, state).await?;
         let target = (parts.uri.path(), parts.uri.query());
-        Self::new(caller.tenant.clone(), parts.headers.clone(), target, trace)
+        Self::new(&caller, parts.headers.clone(), target, trace)
     }
 }
 
@@ -128,13 +131,12 @@ impl NgsiRequest {
                 headers.append(known, value);
             }
         }
-        let tenant = request.caller()?.tenant.clone();
-        Self::new(tenant, headers, (request.path(), request.query()), request.trace())
+        Self::new(request.caller()?, headers, (request.path(), request.query()), request.trace())
     }
 
     /// Checks the rules that do not depend on the route.
     fn new(
-        tenant: TenantId,
+        caller: &Principal,
         headers: HeaderMap,
         (path, query): (&str, Option<&str>),
         trace: TraceContext,
@@ -143,7 +145,8 @@ impl NgsiRequest {
         if !parameters::is_of_value(path) {
             parameters::check_accept(&headers)?;
         }
-        Ok(Self { tenant, headers, query: query.map(Into::into), trace })
+        let (tenant, scope) = (caller.tenant.clone(), caller.scope.clone());
+        Ok(Self { tenant, scope, headers, query: query.map(Into::into), trace })
     }
 
     /// The query parameters; `parameters` and `options` are those of the route.
@@ -188,6 +191,35 @@ impl NgsiRequest {
 
     pub(crate) fn headers(&self) -> &HeaderMap {
         &self.headers
+    }
+
+    /// Refuses entities of a type that the caller may not use. A caller limited to types names the type of each entity that
+    /// it writes, so that the request alone shows whether it may.
+    pub(crate) fn check_type(&self, kind: Option<&str>) -> Result<(), Problem> {
+        if !self.scope.is_limited() || kind.is_some_and(|kind| self.scope.has_type(kind)) {
+            return Ok(());
+        }
+        let (refusal, rule) = (Problem::forbidden("the API token is limited to other entities"), self.scope.types());
+        let rule = match rule {
+            [] => "it is good for no entity".to_owned(),
+            types => format!("it is good for entities whose type begins with {}", types.join(" or ")),
+        };
+        let named = kind.map_or("no type", |kind| kind).to_owned();
+        Err(refusal.value(named).rule(rule).remedy("name such a type, by 'type' in the URL or the body"))
+    }
+
+    /// Refuses a list that may have entities of types that the caller may not use.
+    pub(crate) fn check_selectors(&self, selectors: &[Selector]) -> Result<(), Problem> {
+        if !self.scope.is_limited() {
+            return Ok(());
+        }
+        if selectors.is_empty() {
+            return self.check_type(None);
+        }
+        selectors.iter().try_for_each(|selector| match &selector.kinds {
+            NameFilter::Of(kinds) if !kinds.is_empty() => kinds.iter().try_for_each(|kind| self.check_type(Some(kind))),
+            _ => self.check_type(None),
+        })
     }
 
     /// The service paths of a read.
@@ -279,6 +311,7 @@ impl Service {
         action: WriteAction,
     ) -> Result<EntityReply, RequestFailure> {
         let started = self.clock.now();
+        ask.check_type(action.kind())?;
         let path = parameters::write_path(&ask.headers)?;
         self.check_places(&ask.tenant, &path, &action)?;
         self.deprecations.note(&ask.tenant, &action);
@@ -307,6 +340,7 @@ impl Service {
         ask: &NgsiRequest,
         asked: Vec<BatchItem>,
     ) -> Result<(), RequestFailure> {
+        asked.iter().try_for_each(|(_, action)| ask.check_type(action.kind()))?;
         let path = parameters::write_path(&ask.headers)?;
         if Versions::of_write(&ask.headers).is_some() {
             return Err(
@@ -385,13 +419,15 @@ impl Service {
     }
 
     /// The only entity with this id and, if given, this type.
-    pub(crate) fn read(&self, ask: &NgsiRequest, id: &str, kind: Option<&str>) -> Result<Arc<Entity>, Refusal> {
+    pub(crate) fn read(&self, ask: &NgsiRequest, id: &str, kind: Option<&str>) -> Result<Arc<Entity>, RequestFailure> {
         let paths = ask.paths()?;
         let snapshot = self.views.snapshot(self.views.partition_of(&partition_key(&ask.tenant, id)));
         let same = snapshot.state.of(&ask.tenant).into_iter().flat_map(|entities| entities.with_id(id));
         let now_ms = self.wall.now_ms();
         let here = same.filter(|entity| paths.have(&entity.key.path) && !entity.has_expired(now_ms));
-        decide::only(here, id, kind).cloned()
+        let entity = decide::only(here, id, kind)?;
+        ask.check_type(Some(&entity.key.kind))?;
+        Ok(entity.clone())
     }
 
     /// Refuses invalid locations before an owner gets a command: only a stored attribute may ignore its type.

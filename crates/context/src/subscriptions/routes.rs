@@ -50,6 +50,7 @@ pub(super) fn add(routes: Routes, subscriptions: &Arc<Subscriptions>, config: &C
         .query("options", "count: the total in Fiware-Total-TotalCount.")
         .answers_with(200, "A page.", Content::json(json!({"type": "array", "items": {"type": "object"}})));
     let create = Route::post(SUBSCRIPTIONS, writer, limits, "Create a subscription")
+        .audited()
         .header("Fiware-Service", service)
         .header("Fiware-ServicePath", "The path of the entities; with '/#' at its end also those below.")
         .takes(schema())
@@ -60,10 +61,12 @@ pub(super) fn add(routes: Routes, subscriptions: &Arc<Subscriptions>, config: &C
         .param("id", which)
         .answers_with(200, "The subscription.", schema());
     let patch = Route::patch(SUBSCRIPTION, writer, limits, "Change fields of a subscription")
+        .audited()
         .param("id", which)
         .takes(schema())
         .answers(204, "Changed.");
     let delete = Route::delete(SUBSCRIPTION, writer, limits, "Delete a subscription")
+        .audited()
         .param("id", which)
         .answers(204, "It is gone.");
     routes

@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 use millstream_flow::{Error, FlowConfig, FlowRuntime, Functions, Hooks, Jobs, StopMode, Submission, Tap};
 use millstream_log::{AckLevel, Embedded, Log, LogConfig, SystemFiles, TopicConfig, UpTo, reply};
 use millstream_types::{
-    MemoryBudget, MonotonicClock, Principal, Record, Roles, SystemClock, TenantId, TopicName, TopicPartition,
+    AccessScope, MemoryBudget, MonotonicClock, Principal, Record, Roles, SystemClock, TenantId, TopicName,
+    TopicPartition,
 };
 use millstream_view::{Checkpoints, Shards, ViewRuntime};
 use serde_json::Value;
@@ -77,7 +78,8 @@ impl Node {
     }
 
     pub(crate) fn submit_as(&self, roles: Roles, document: &Value) -> Result<Submission, Error> {
-        let caller = Principal { tenant: self.tenant.clone(), name: "test".to_owned(), roles };
+        let caller =
+            Principal { tenant: self.tenant.clone(), name: "test".to_owned(), roles, scope: AccessScope::default() };
         self.runtime.block_on(self.jobs.submit(&caller, &document.to_string()))
     }
 

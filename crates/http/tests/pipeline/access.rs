@@ -8,7 +8,7 @@ use millstream_http::{
     Access, ApiToken, ApiTokens, Authenticator, Caller, Claim, Error, Identity, Listener, ListenerLimits,
     LoopbackApplications, Problem, Reach, RoleName, Route, Routes, Verdict,
 };
-use millstream_types::{LoginProtocol, LoginThrottle, ManualClock, Principal, Role, Roles, TenantId};
+use millstream_types::{AccessScope, LoginProtocol, LoginThrottle, ManualClock, Principal, Role, Roles, TenantId};
 
 use crate::server::{LIMITS, Server};
 
@@ -194,8 +194,9 @@ impl Authenticator for Devices {
                 return Err(Problem::unauthenticated(challenge, "devices log in").remedy("send credentials"));
             }
             let roles = Roles::NONE.with(Role::Device);
-            let principal = Principal { tenant: TenantId::default(), name: "d1".to_owned(), roles };
-            Ok(Identity { principal: Arc::new(principal), reach: Reach::OneTenant })
+            let principal =
+                Principal { tenant: TenantId::default(), name: "d1".to_owned(), roles, scope: AccessScope::default() };
+            Ok(Identity { principal: Arc::new(principal), reach: Reach::OneTenant, revocation: None })
         }))
     }
 

@@ -12,7 +12,7 @@ use millstream_http::{
     Access, Answer, Authenticator, Claim, Identity, LaterAnswer, Limits, ListenerLimits, Problem, Reach, Request,
     Route, Routes, Unread, Verdict,
 };
-use millstream_types::{Principal, Role, Roles, TenantId};
+use millstream_types::{AccessScope, Principal, Role, Roles, TenantId};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
@@ -24,8 +24,9 @@ struct OneCaller;
 impl OneCaller {
     fn judge(authorization: Option<&[u8]>) -> Result<Identity, Problem> {
         let roles = Roles::NONE.with(Role::Device);
-        let principal = Principal { tenant: TenantId::default(), name: "d".to_owned(), roles };
-        let identity = Identity { principal: Arc::new(principal), reach: Reach::OneTenant };
+        let principal =
+            Principal { tenant: TenantId::default(), name: "d".to_owned(), roles, scope: AccessScope::default() };
+        let identity = Identity { principal: Arc::new(principal), reach: Reach::OneTenant, revocation: None };
         let is_good = matches!(authorization, Some(b"good" | b"slow"));
         is_good.then_some(identity).ok_or_else(|| Problem::unauthenticated(HeaderValue::from_static("Any"), "no"))
     }

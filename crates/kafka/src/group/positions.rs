@@ -306,6 +306,9 @@ fn to_partition(topic: &str, partition: i32, caller: &Caller) -> Result<TopicPar
     if !caller.namespace.sees(&topic) {
         return Err(ResponseError::UnknownTopicOrPartition);
     }
+    if !caller.namespace.admits(&topic) {
+        return Err(ResponseError::TopicAuthorizationFailed);
+    }
     let partition = u32::try_from(partition).map_err(|_| ResponseError::UnknownTopicOrPartition)?;
     Ok(TopicPartition::new(topic, partition))
 }
@@ -326,7 +329,7 @@ fn fetched(number: i32, found: Option<(&CommittedPosition, i64)>) -> OffsetFetch
 
 fn by_topic(found: &[CommittedPosition], caller: &Caller) -> Vec<(String, Vec<i32>)> {
     let mut topics: Vec<(String, Vec<i32>)> = Vec::new();
-    for found in found {
+    for found in found.iter().filter(|found| caller.namespace.admits(&found.partition.topic)) {
         let (name, number) = (caller.namespace.render(&found.partition.topic), found.partition.partition.0 as i32);
         match topics.last_mut() {
             Some((last, numbers)) if *last == name => numbers.push(number),

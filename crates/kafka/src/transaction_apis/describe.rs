@@ -99,7 +99,7 @@ fn shown(id: TransactionalId, transaction: &Transaction, namespace: &Namespace) 
 
 fn by_topic<'t>(partitions: impl IntoIterator<Item = &'t TopicPartition>, namespace: &Namespace) -> Vec<TopicData> {
     let mut topics: BTreeMap<String, Vec<i32>> = BTreeMap::new();
-    for partition in partitions {
+    for partition in partitions.into_iter().filter(|partition| namespace.admits(&partition.topic)) {
         topics.entry(namespace.render(&partition.topic)).or_default().push(partition.partition.0.cast_signed());
     }
     let data = topics.into_iter().map(|(name, numbers)| {

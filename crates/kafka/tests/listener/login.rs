@@ -13,10 +13,12 @@ use kafka_protocol::messages::{
     SaslAuthenticateResponse, SaslHandshakeRequest,
 };
 use kafka_protocol::protocol::StrBytes;
-use millstream_kafka::{KafkaConfig, Listener, Login, Logins, Serving};
+use millstream_kafka::{KafkaConfig, Listener, Login, Logins, ScramCredential, ScramMechanism, Serving};
 use millstream_log::{Embedded, Log, TopicConfig};
-use millstream_net::Metrics;
-use millstream_types::{Compression, LoginProtocol, LoginThrottle, ManualClock, Principal, Role, Roles, TenantId};
+use millstream_net::{Metrics, Revocation};
+use millstream_types::{
+    AccessScope, AuditTrail, Compression, LoginProtocol, LoginThrottle, ManualClock, Principal, Role, Roles, TenantId,
+};
 use tempfile::TempDir;
 use tokio::io::AsyncWriteExt;
 
@@ -29,22 +31,36 @@ const SECRET: &str = "open sesame";
 struct Users;
 
 impl Logins for Users {
+    fn open_access(&self) -> Option<Revocation> {
+        None
+    }
+
     fn log_in(&self, name: &str, password: &str) -> Option<Login> {
-        let (tenant, roles) = match name {
-            "reader" => ("default", Roles::NONE.with(Role::Reader)),
-            "writer" => ("default", Roles::NONE.with(Role::Writer)),
-            "admin" => ("default", Roles::NONE.with(Role::Admin)),
-            "acme" => ("acme", Roles::APPLICATION),
-            "operator" => ("default", Roles::APPLICATION),
-            _ => return None,
-        };
-        let principal = Principal { tenant: TenantId::new(tenant).unwrap(), name: name.to_owned(), roles };
-        let login = Login { principal: Arc::new(principal), in_every_tenant: name == "operator" };
-        (password == SECRET).then_some(login)
+        user(name).filter(|_| password == SECRET)
+    }
+
+    fn scram(&self, name: &str, mechanism: ScramMechanism) -> Option<(ScramCredential, Login)> {
+        Some((ScramCredential::derive(mechanism, SECRET), user(name)?))
     }
 }
 
-struct Guarded {
+fn user(name: &str) -> Option<Login> {
+    let (tenant, roles) = match name {
+        "reader" => ("default", Roles::NONE.with(Role::Reader)),
+        "writer" => ("default", Roles::NONE.with(Role::Writer)),
+        "admin" => ("default", Roles::NONE.with(Role::Admin)),
+        "limited" => ("default", Roles::APPLICATION),
+        "acme" => ("acme", Roles::APPLICATION),
+        "operator" => ("default", Roles::APPLICATION),
+        _ => return None,
+    };
+    let limits = if name == "limited" { vec!["ord".to_owned()] } else { Vec::new() };
+    let scope = AccessScope::new(&limits, &[]);
+    let principal = Principal { tenant: TenantId::new(tenant).unwrap(), name: name.to_owned(), roles, scope };
+    Some(Login { principal: Arc::new(principal), in_every_tenant: name == "operator", revocation: None })
+}
+
+pub(crate) struct Guarded {
     log: Arc<Embedded>,
     serving: Serving,
     _dir: TempDir,
@@ -52,7 +68,7 @@ struct Guarded {
 
 impl Guarded {
     /// On an address that is not loopback, which takes logins.
-    async fn start() -> Self {
+    pub(crate) async fn start() -> Self {
         Self::start_with(KafkaConfig::default()).await
     }
 
@@ -61,11 +77,19 @@ impl Guarded {
     }
 
     async fn start_throttled(config: KafkaConfig, throttle: Arc<LoginThrottle>) -> Self {
+        Self::start_changed(config, |listener| listener.throttled_by(throttle)).await
+    }
+
+    pub(crate) async fn start_audited(trail: Arc<dyn AuditTrail>) -> Self {
+        Self::start_changed(KafkaConfig::default(), |listener| listener.audited_by(trail)).await
+    }
+
+    async fn start_changed(config: KafkaConfig, change: impl FnOnce(Listener) -> Listener) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let log = open(dir.path());
         let everywhere = "0.0.0.0:0".parse().unwrap();
         let listener = Listener::bind_with(everywhere, config, Some(Arc::new(Users))).await.unwrap();
-        let serving = listener.throttled_by(throttle).serve(log.clone(), log.epoch(), &Metrics::default()).await;
+        let serving = change(listener).serve(log.clone(), log.epoch(), &Metrics::default()).await;
         let orders = millstream_types::TopicName::parse("orders", &TenantId::default()).unwrap();
         log.create_topic(&orders, &TopicConfig::default()).unwrap();
         let elsewhere = millstream_types::TopicName::parse("elsewhere", &TenantId::default()).unwrap();
@@ -77,13 +101,13 @@ impl Guarded {
         Client::connect(std::net::SocketAddr::from(([127, 0, 0, 1], self.serving.address().port()))).await
     }
 
-    async fn log_in(&self, user: &str) -> Client {
+    pub(crate) async fn log_in(&self, user: &str) -> Client {
         let mut client = self.connect().await;
         assert_eq!(log_in(&mut client, &format!("\0{user}\0{SECRET}")).await, 0);
         client
     }
 
-    async fn stop(self) {
+    pub(crate) async fn stop(self) {
         self.serving.shut_down(std::time::Duration::from_secs(5)).await;
         self.log.close().unwrap();
     }
@@ -138,7 +162,10 @@ async fn only_login_requests_are_served_before_a_login() {
     let other = SaslHandshakeRequest::default().with_mechanism(StrBytes::from_static_str("GSSAPI"));
     let told = client.ask(&other, 1).await;
     assert_eq!(told.error_code, ResponseError::UnsupportedSaslMechanism.code());
-    assert_eq!(told.mechanisms.iter().map(|name| &**name).collect::<Vec<_>>(), ["PLAIN"]);
+    assert_eq!(
+        told.mechanisms.iter().map(|name| &**name).collect::<Vec<_>>(),
+        ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
+    );
     let too_early = SaslAuthenticateRequest::default().with_auth_bytes("\0admin\0open sesame".into());
     assert_eq!(client.ask(&too_early, 2).await.error_code, ResponseError::IllegalSaslState.code());
     client.send(&MetadataRequest::default(), 9).await;
@@ -349,7 +376,7 @@ async fn an_operator_of_all_tenants_sees_the_topics_whose_names_say_their_tenant
     guarded.stop().await;
 }
 
-async fn commit(client: &mut Client, topic: &str, offset: i64) -> i16 {
+pub(crate) async fn commit(client: &mut Client, topic: &str, offset: i64) -> i16 {
     let partition = OffsetCommitRequestPartition::default().with_committed_offset(offset);
     let topic = OffsetCommitRequestTopic::default().with_name(name(topic)).with_partitions(vec![partition]);
     let request = OffsetCommitRequest::default()
@@ -357,4 +384,31 @@ async fn commit(client: &mut Client, topic: &str, offset: i64) -> i16 {
         .with_generation_id_or_member_epoch(-1)
         .with_topics(vec![topic]);
     client.ask(&request, 8).await.topics[0].partitions[0].error_code
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_that_is_limited_to_topics_is_refused_all_others() {
+    let guarded = Guarded::start().await;
+    let mut limited = guarded.log_in("limited").await;
+    let denied = ResponseError::TopicAuthorizationFailed.code();
+    let all = limited.ask(&MetadataRequest::default().with_topics(None), 9).await;
+    let names: Vec<_> = all.topics.iter().map(|topic| topic.name.as_ref().unwrap().to_string()).collect();
+    assert_eq!(names, ["orders"], "lists show no other topics");
+    let elsewhere = vec![MetadataRequestTopic::default().with_name(Some(name("elsewhere")))];
+    let named = limited.ask(&MetadataRequest::default().with_topics(Some(elsewhere)), 9).await;
+    assert_eq!(named.topics[0].error_code, denied);
+    for (topic, error) in [("orders", 0), ("elsewhere", denied)] {
+        let produced = limited.produce(topic, -1, batch(&["x"], Compression::None)).await;
+        assert_eq!(produced.error_code, error, "{topic}");
+        assert_eq!(limited.fetch(topic, 0).await.error_code, error, "{topic}");
+        assert_eq!(commit(&mut limited, topic, 1).await, error, "{topic}");
+    }
+    for (topic, error) in [("ordinals", 0), ("made", denied)] {
+        let topic = CreatableTopic::default().with_name(name(topic)).with_num_partitions(1).with_replication_factor(1);
+        let created = limited.ask(&CreateTopicsRequest::default().with_topics(vec![topic]), 7).await;
+        assert_eq!(created.topics[0].error_code, error);
+    }
+    let deleted = limited.ask(&DeleteTopicsRequest::default().with_topic_names(vec![name("elsewhere")]), 5).await;
+    assert_eq!(deleted.responses[0].error_code, denied);
+    guarded.stop().await;
 }

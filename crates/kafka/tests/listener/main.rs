@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod admin;
+mod authorisation;
 mod client;
 mod device_names;
 mod groups;

@@ -36,7 +36,7 @@ pub(super) async fn append(
     headers: HeaderMap,
     Payload(body): Payload,
 ) -> Result<Response, Problem> {
-    let topic = streams.topic_to_append(&stream, &caller.tenant).await?;
+    let topic = streams.topic_to_append(&stream, &caller).await?;
     if topic.config.writers == Writers::OwnersOnly {
         return Err(Problem::forbidden(format!("topic '{}' takes no records from outside", topic.name))
             .value(&topic.name)

@@ -12,7 +12,7 @@ use axum::http::header::{ACCEPT, UPGRADE};
 use axum::response::{IntoResponse, Response};
 use futures_util::FutureExt as _;
 use millstream_http::{
-    Caller, Event, EventSender, KEEP_ALIVE, Path, Problem, Query, Reason, Shutdown, Wildcard, check_origin,
+    Caller, Event, EventSender, KEEP_ALIVE, Path, Problem, Query, Reach, Reason, Shutdown, Wildcard, check_origin,
     event_stream,
 };
 use millstream_log::{Bell, Error, PARTITIONS_MAX, Topic};
@@ -22,7 +22,8 @@ use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use super::filter::RecordFilter;
 use super::place::Place;
 use super::reader::{Positions, ReadRequest, ReadStep, Reader, Refused, STEP_BYTES, TailItem};
-use super::{Streams, TAILS_MAX, bad_parameter, problem};
+use super::{Streams, TAILS_MAX, bad_parameter, is_audit, problem};
+use crate::audit;
 
 /// Default number of records on a page.
 const PAGE_RECORDS: u64 = 100;
@@ -95,8 +96,12 @@ pub(super) async fn tail(
     headers: HeaderMap,
     upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
 ) -> Result<Response, Problem> {
-    let topic = streams.topic(&stream, &caller.tenant)?;
-    let parameters = TailParameters::read(query)?;
+    let topic = streams.topic(&stream, &caller)?;
+    let mut parameters = TailParameters::read(query)?;
+    if is_audit(&topic.name) && caller.reach() == Reach::OneTenant {
+        let own = (audit::TENANT_HEADER.to_owned(), Wildcard::from(caller.tenant.as_str()));
+        parameters.filter.headers.push(own);
+    }
     if headers.contains_key(UPGRADE) {
         let upgrade = upgrade.map_err(|refusal| {
             Problem::invalid(refusal.body_text())

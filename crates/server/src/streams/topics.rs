@@ -9,7 +9,7 @@ use axum::response::{IntoResponse, Response};
 use millstream_http::{Caller, Json, Path, Payload, Problem, parse_json};
 use millstream_kafka::group::tenant_and_id;
 use millstream_log::{Log, PartitionStats, Topic, TopicConfig};
-use millstream_types::{TenantId, TopicKind, TopicName};
+use millstream_types::{Principal, TopicKind, TopicName};
 use serde_json::{Value, json};
 
 use super::settings::{self, TopicSettings};
@@ -18,8 +18,8 @@ use super::{Streams, blocking};
 type Figures = HashMap<TopicName, Vec<PartitionStats>>;
 
 pub(super) async fn list(State(streams): State<Arc<Streams>>, caller: Caller) -> Response {
-    let mut figures = figures(&streams, |name| visible(name, &caller.tenant));
-    let topics = streams.log.topics().into_iter().filter(|topic| visible(&topic.name, &caller.tenant));
+    let mut figures = figures(&streams, |name| visible(name, &caller));
+    let topics = streams.log.topics().into_iter().filter(|topic| visible(&topic.name, &caller));
     let mut shown: Vec<Value> =
         topics.map(|topic| show(&topic, figures.remove(&topic.name).unwrap_or_default())).collect();
     shown.sort_by(|one, other| one["name"].as_str().cmp(&other["name"].as_str()));
@@ -31,7 +31,7 @@ pub(super) async fn describe(
     caller: Caller,
     Path(stream): Path<String>,
 ) -> Result<Response, Problem> {
-    let topic = streams.topic(&stream, &caller.tenant)?;
+    let topic = streams.topic(&stream, &caller)?;
     Ok(axum::Json(described(&streams, &topic)).into_response())
 }
 
@@ -41,7 +41,7 @@ pub(super) async fn create(
     Path(stream): Path<String>,
     Payload(body): Payload,
 ) -> Result<Response, Problem> {
-    let name = streams.name(&stream, &caller.tenant)?;
+    let name = streams.name(&stream, &caller)?;
     own(&name, &[TopicKind::User])?;
     let settings = if body.is_empty() { TopicSettings::default() } else { parse_json(&body)? };
     let config = settings.apply(TopicConfig::default())?;
@@ -58,7 +58,7 @@ pub(super) async fn alter(
     Path(stream): Path<String>,
     Json(settings): Json<TopicSettings>,
 ) -> Result<Response, Problem> {
-    let topic = streams.topic(&stream, &caller.tenant)?;
+    let topic = streams.topic(&stream, &caller)?;
     own(
         &topic.name,
         &[
@@ -88,15 +88,16 @@ pub(super) async fn delete(
         }
         _ => refusal,
     };
-    let topic = streams.topic(&stream, &caller.tenant).map_err(advise)?;
+    let topic = streams.topic(&stream, &caller).map_err(advise)?;
     own(&topic.name, &[TopicKind::User])?;
     let log = streams.log.clone();
     blocking(move || log.delete_topic(&topic.name)).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
-fn visible(name: &TopicName, tenant: &TenantId) -> bool {
-    name.tenant() == tenant && name.kind() != TopicKind::Internal
+fn visible(name: &TopicName, caller: &Principal) -> bool {
+    let is_own = *name.tenant() == caller.tenant && name.kind() != TopicKind::Internal;
+    is_own && (!caller.scope.is_limited() || caller.scope.has_topic(&name.to_string()))
 }
 
 /// Refuses topics that the planes manage themselves.

@@ -81,6 +81,13 @@ impl Broker {
         output(kcat, input)
     }
 
+    /// As [`Broker::kcat`]; what it says if it fails.
+    pub(crate) fn try_kcat(&self, arguments: &[&str], input: &str) -> Result<String, String> {
+        let mut kcat = patient("kcat");
+        kcat.args(["-q", "-b", &self.address]).args(arguments);
+        try_output(kcat, input)
+    }
+
     /// Runs a case of one of the Python scripts beside this file.
     pub(crate) fn script(&self, script: &str, case: &[&str]) {
         let said = output(self.scripted(script, case), "");
@@ -142,9 +149,7 @@ impl Broker {
 
     /// As [`Broker::java`], for what may fail: then what it complains of.
     pub(crate) fn try_java(&self, class: &str, arguments: &[&str]) -> Result<String, String> {
-        let Output { status, stdout, stderr } = run(&mut java(&in_tools(class), arguments), "");
-        let said = String::from_utf8_lossy(&stdout).into_owned();
-        if status.success() { Ok(said) } else { Err(said + &String::from_utf8_lossy(&stderr)) }
+        try_output(java(&in_tools(class), arguments), "")
     }
 }
 
@@ -199,6 +204,13 @@ fn run(command: &mut Command, input: &str) -> Output {
     let mut child = command.spawn().unwrap();
     child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
     child.wait_with_output().unwrap()
+}
+
+/// What the command prints, or what it complains of if it fails.
+fn try_output(mut command: Command, input: &str) -> Result<String, String> {
+    let Output { status, stdout, stderr } = run(&mut command, input);
+    let said = String::from_utf8_lossy(&stdout).into_owned();
+    if status.success() { Ok(said) } else { Err(said + &String::from_utf8_lossy(&stderr)) }
 }
 
 fn output(mut command: Command, input: &str) -> String {

@@ -1,6 +1,7 @@
 //! Logins and roles with clients that are not ours.
 
 use crate::broker::Broker;
+use crate::process::ask;
 
 const SECRET: &str = "correct-horse-battery";
 
@@ -27,6 +28,42 @@ fn librdkafka_logs_in_and_has_the_permissions_of_its_role() {
 }
 
 #[test]
+fn librdkafka_logs_in_by_scram_with_the_secret_of_a_configured_and_of_a_made_token() {
+    let Some(broker) = guarded() else { return };
+    let process = broker.process().unwrap();
+    let bearer = format!("Bearer {SECRET}-admin");
+    let headers = [("Authorization", &*bearer), ("Content-Type", "application/json")];
+    let body = br#"{"name": "made,=", "roles": ["reader", "writer"]}"#;
+    assert_eq!(ask(process.applications, "POST", "/api/tokens", &headers, body).status, 400);
+    let body = br#"{"name": "made", "roles": ["reader", "writer"], "topics": ["scram-"]}"#;
+    let made = ask(process.applications, "POST", "/api/tokens", &headers, body);
+    let secret = made.json()["token"].as_str().unwrap().to_owned();
+    let topic = |name: &str| ask(process.applications, "PUT", &format!("/api/streams/{name}"), &headers, b"{}");
+    assert_eq!((topic("scram-in").status, topic("scram-out").status, topic("other").status), (201, 201, 201));
+    let kcat = |mechanism: &str, user: &str, password: &str, more: &[&str]| {
+        let (mechanism, user) = (format!("sasl.mechanism={mechanism}"), format!("sasl.username={user}"));
+        let password = format!("sasl.password={password}");
+        let login = ["-X", "security.protocol=sasl_plaintext", "-X", &mechanism, "-X", &user, "-X", &password];
+        let input = if more.contains(&"-P") { "a bolt\n" } else { "" };
+        broker.try_kcat(&[&login[..], &["-m", "10"], more].concat(), input)
+    };
+    for mechanism in ["SCRAM-SHA-256", "SCRAM-SHA-512"] {
+        kcat(mechanism, "made", &secret, &["-P", "-t", "scram-in", "-p", "0"]).unwrap();
+        let writer = format!("{SECRET}-writer");
+        kcat(mechanism, "writer", &writer, &["-P", "-t", "scram-out", "-p", "0"]).unwrap();
+        assert!(kcat(mechanism, "made", "mst_wrong-0123456789", &["-L"]).is_err());
+        assert!(kcat(mechanism, "nobody", &secret, &["-L"]).is_err());
+        // The token is limited to topics that begin with scram-.
+        let told = kcat(mechanism, "made", &secret, &["-L", "-t", "other"]).unwrap();
+        assert!(told.contains("Topic authorization failed"), "{told}");
+    }
+    let read = kcat("SCRAM-SHA-512", "made", &secret, &["-C", "-t", "scram-in", "-p", "0", "-o", "beginning", "-e"]);
+    assert_eq!(read.unwrap(), "a bolt\na bolt\n");
+    assert_eq!(ask(process.applications, "DELETE", "/api/tokens/made", &headers[..1], b"").status, 204);
+    assert!(kcat("SCRAM-SHA-256", "made", &secret, &["-L"]).is_err());
+}
+
+#[test]
 fn kafka_python_logs_in_and_has_the_permissions_of_its_role() {
     let Some(broker) = guarded() else { return };
     broker.script("pure_python.py", &["roles", SECRET]);
@@ -36,15 +73,20 @@ fn kafka_python_logs_in_and_has_the_permissions_of_its_role() {
 fn javas_topic_command_logs_in_and_has_the_permissions_of_its_role() {
     let Some(broker) = guarded() else { return };
     let dir = tempfile::tempdir().unwrap();
-    let settings = |user: &str, secret: &str| {
-        let file = dir.path().join(format!("{user}.properties"));
-        let module = "org.apache.kafka.common.security.plain.PlainLoginModule";
+    let settings_by = |mechanism: &str, user: &str, secret: &str| {
+        let file = dir.path().join(format!("{user}-{mechanism}.properties"));
+        let module = match mechanism {
+            "PLAIN" => "org.apache.kafka.common.security.plain.PlainLoginModule",
+            _ => "org.apache.kafka.common.security.scram.ScramLoginModule",
+        };
         let login = format!("{module} required username=\"{user}\" password=\"{secret}\";");
-        let text =
-            format!("security.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\nsasl.jaas.config={login}\nretries=0\n");
+        let text = format!(
+            "security.protocol=SASL_PLAINTEXT\nsasl.mechanism={mechanism}\nsasl.jaas.config={login}\nretries=0\n"
+        );
         std::fs::write(&file, text).unwrap();
         file.to_str().unwrap().to_owned()
     };
+    let settings = |user: &str, secret: &str| settings_by("PLAIN", user, secret);
     let (admin, reader) =
         (settings("admin", &format!("{SECRET}-admin")), settings("reader", &format!("{SECRET}-reader")));
     let wrong = settings("wrong", SECRET);
@@ -59,4 +101,11 @@ fn javas_topic_command_logs_in_and_has_the_permissions_of_its_role() {
     let list = ["--bootstrap-server", &*broker.address, "--command-config", &*reader, "--list"];
     let listed = broker.java("TopicCommand", &list, "");
     assert!(listed.lines().any(|topic| topic == "guarded"), "{listed}");
+    for mechanism in ["SCRAM-SHA-256", "SCRAM-SHA-512"] {
+        let scram = settings_by(mechanism, "reader", &format!("{SECRET}-reader"));
+        let list = ["--bootstrap-server", &*broker.address, "--command-config", &*scram, "--list"];
+        assert_eq!(broker.java("TopicCommand", &list, ""), listed, "{mechanism}");
+        let wrong = settings_by(mechanism, "admin", SECRET);
+        assert!(run(&wrong).unwrap_err().contains("SaslAuthenticationException"), "{mechanism}");
+    }
 }

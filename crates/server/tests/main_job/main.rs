@@ -1,6 +1,8 @@
 //! The main job, end to end: real devices' data over HTTP into a real process, entities and live answers out of it.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod audit;
+mod authorisation;
 mod bullet;
 mod commands;
 mod consumers;
@@ -37,6 +39,7 @@ mod store_keys;
 mod streams;
 mod terminal;
 mod threads;
+mod tokens;
 mod topic;
 mod usage;
 mod weather_observed;

@@ -241,9 +241,9 @@ fn with_tokens_configured_a_caller_must_show_one_with_the_role() {
     assert_eq!(ask(process.applications, "GET", "/v2/entities", &[bearer], b"").status, 200);
     // NGSI has names of its own for them, the registry has problem details.
     for (method, path, headers, status, error, says) in [
-        ("GET", "/v2/entities", &[json][..], 401, "Unauthorized", "send a configured token"),
+        ("GET", "/v2/entities", &[json][..], 401, "Unauthorized", "send the secret of an API token"),
         ("POST", "/v2/entities", &[json, bearer], 403, "Forbidden", "callers with role 'writer'"),
-        ("GET", "/v1/tenants/default", &[], 401, "", "send a configured token"),
+        ("GET", "/v1/tenants/default", &[], 401, "", "send the secret of an API token"),
         ("POST", "/v1/tenants", &[json, bearer], 403, "", "callers with role 'admin'"),
         ("PUT", "/v1/devices/default/d", &[json, bearer], 403, "", "callers with role 'admin'"),
         ("DELETE", "/v1/tenants/default", &[bearer], 403, "", "callers with role 'admin'"),

@@ -33,13 +33,18 @@ fn kcat_logs_in_over_sasl_ssl() {
     std::fs::write(&file, format!("[[applications.tokens]]\nname = \"shop\"\ntoken = \"{token}\"\n{roles}\n")).unwrap();
     let world = World::start(&["--config", file.to_str().unwrap()]);
     let (broker, ca) = (format!("localhost:{}", world.port("kafka-tls")), format!("ssl.ca.location={}", world.ca()));
-    let with = |password: &str, more: &[&str]| {
-        let password = format!("sasl.password={password}");
-        let login = ["-X", "sasl.mechanism=PLAIN", "-X", "sasl.username=shop", "-X", &password];
+    let by = |mechanism: &str, password: &str, more: &[&str]| {
+        let (mechanism, password) = (format!("sasl.mechanism={mechanism}"), format!("sasl.password={password}"));
+        let login = ["-X", &mechanism, "-X", "sasl.username=shop", "-X", &password];
         let ssl = ["-b", &broker, "-X", "security.protocol=sasl_ssl", "-X", &ca, "-m", "10"];
         run("kcat", &[&ssl[..], &login, more].concat(), "a bolt")
     };
+    let with = |password: &str, more: &[&str]| by("PLAIN", password, more);
     succeeded(&with(token, &["-P", "-t", "orders"]));
     assert_eq!(succeeded(&with(token, &["-C", "-t", "orders", "-e", "-q"])), "a bolt\n");
     failed(&with("wrong-0123456789-wrong", &["-L"]));
+    for mechanism in ["SCRAM-SHA-256", "SCRAM-SHA-512"] {
+        assert_eq!(succeeded(&by(mechanism, token, &["-C", "-t", "orders", "-e", "-q"])), "a bolt\n", "{mechanism}");
+        failed(&by(mechanism, "wrong-0123456789-wrong", &["-L"]));
+    }
 }

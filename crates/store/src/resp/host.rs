@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
+use millstream_net::Revocation;
 
 use crate::resp::unit::CommandUnit;
 
@@ -36,7 +37,7 @@ pub enum UserRole {
 }
 
 /// Somebody who has logged in.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct User {
     /// The name, as ACL WHOAMI answers it.
     pub name: Arc<str>,
@@ -44,6 +45,8 @@ pub struct User {
     pub tenant: Arc<str>,
     /// The rights of the user in the tenant.
     pub role: UserRole,
+    /// Ends the login, and with it the connection; `None` if it lasts as long as the connection.
+    pub revocation: Option<Revocation>,
 }
 
 /// The reason why a login failed.

@@ -32,6 +32,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
+use millstream_net::Revocation;
 
 use crate::resp::clients::ConnectedClient;
 use crate::resp::codec::{ReplyWriter, RequestLimits, RequestParser, RespVersion};
@@ -164,7 +165,7 @@ impl RespSession {
     pub async fn process(&mut self, input: &mut BytesMut) -> SessionProgress {
         self.client.last_ms.store(self.shared.host.now_ms(), Relaxed);
         loop {
-            if self.is_closing || self.client.is_killed.load(Relaxed) {
+            if self.is_closing || self.client.is_killed.load(Relaxed) || self.has_login_ended() {
                 return SessionProgress::Close;
             }
             if self.out.len() >= OUTPUT_BYTES {
@@ -221,13 +222,28 @@ impl RespSession {
     /// Resolves when messages of channels wait, or the connection shall close.
     pub fn woken(&self) -> impl Future<Output = ()> + Send + use<> {
         let client = Arc::clone(&self.client);
-        async move { client.woken().await }
+        let revocation = self.user.as_ref().and_then(|user| user.revocation.clone());
+        async move {
+            match revocation {
+                None => client.woken().await,
+                Some(revocation) => tokio::select! {
+                    () = client.woken() => {}
+                    () = revocation.revoked() => {}
+                },
+            }
+        }
+    }
+
+    /// `true` if the credentials of the user were withdrawn, or a login is required by now.
+    fn has_login_ended(&self) -> bool {
+        let revocation = self.user.as_ref().and_then(|user| user.revocation.as_ref());
+        revocation.is_some_and(Revocation::is_revoked)
     }
 
     /// Moves waiting messages to the output. Returns `false` if the connection shall close.
     pub fn take_messages(&mut self) -> bool {
         self.client.take_messages(&mut self.out);
-        !self.client.is_killed.load(Relaxed)
+        !self.client.is_killed.load(Relaxed) && !self.has_login_ended()
     }
 
     /// Counts bytes of the socket.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::http::HeaderValue;
 use millstream_http::{Authenticator, Claim, Identity, Problem, Reach, Reason, Verdict};
-use millstream_types::{ErrorCode, Principal, Role, Roles, TenantId};
+use millstream_types::{AccessScope, ErrorCode, Principal, Role, Roles, TenantId};
 
 use super::signature::{is_signature, signed_text};
 use crate::{BucketConfig, Error, RiftUser, Store};
@@ -96,8 +96,8 @@ fn identity(user: &RiftUser, tenant: TenantId) -> Identity {
     if user.may_administer() {
         roles = roles.with(Role::Admin);
     }
-    let principal = Principal { tenant, name: user.user.clone(), roles };
-    Identity { principal: Arc::new(principal), reach: Reach::OneTenant }
+    let principal = Principal { tenant, name: user.user.clone(), roles, scope: AccessScope::default() };
+    Identity { principal: Arc::new(principal), reach: Reach::OneTenant, revocation: None }
 }
 
 impl Authenticator for RiftAccess {

@@ -283,7 +283,7 @@ impl MemoryHost {
 }
 
 fn user(name: &str, tenant: &str, role: UserRole) -> User {
-    User { name: name.into(), tenant: tenant.into(), role }
+    User { name: name.into(), tenant: tenant.into(), role, revocation: None }
 }
 
 impl Host for MemoryHost {

@@ -1,0 +1,30 @@
+//! The mechanisms of SASL, and the progress of a connection's login.
+
+use crate::login::Login;
+use crate::scram::{ScramExchange, ScramMechanism};
+
+const PLAIN: &str = "PLAIN";
+
+/// The progress of a connection's login.
+#[derive(Debug, Default)]
+pub(crate) enum SaslState {
+    /// A handshake chooses a mechanism first.
+    #[default]
+    Initial,
+    Plain,
+    Scram(ScramMechanism),
+    /// The client's proof comes next.
+    ScramProof(Box<ScramExchange>, Login),
+}
+
+impl SaslState {
+    pub(crate) fn named(mechanism: &str) -> Option<Self> {
+        let scram = || ScramMechanism::ALL.into_iter().find(|known| known.as_str() == mechanism);
+        if mechanism == PLAIN { Some(Self::Plain) } else { scram().map(Self::Scram) }
+    }
+}
+
+/// The names of all mechanisms.
+pub(crate) fn mechanisms() -> impl Iterator<Item = &'static str> {
+    [PLAIN].into_iter().chain(ScramMechanism::ALL.map(ScramMechanism::as_str))
+}

@@ -1,0 +1,256 @@
+//! Every kind of request by role: it is refused without its role. A new kind needs a row here.
+
+use std::sync::Arc;
+
+use kafka_protocol::ResponseError;
+use kafka_protocol::messages::add_partitions_to_txn_request::AddPartitionsToTxnTopic;
+use kafka_protocol::messages::alter_configs_request::AlterConfigsResource as WholeResource;
+use kafka_protocol::messages::create_partitions_request::CreatePartitionsTopic;
+use kafka_protocol::messages::create_topics_request::CreatableTopic;
+use kafka_protocol::messages::delete_records_request::{DeleteRecordsPartition, DeleteRecordsTopic};
+use kafka_protocol::messages::incremental_alter_configs_request::AlterConfigsResource;
+use kafka_protocol::messages::offset_delete_request::{OffsetDeleteRequestPartition, OffsetDeleteRequestTopic};
+use kafka_protocol::messages::offset_fetch_request::OffsetFetchRequestTopic;
+use kafka_protocol::messages::txn_offset_commit_request::{
+    TxnOffsetCommitRequestPartition, TxnOffsetCommitRequestTopic,
+};
+use kafka_protocol::messages::{
+    AddOffsetsToTxnRequest, AddPartitionsToTxnRequest, AlterConfigsRequest, ApiKey, ApiVersionsRequest,
+    CreatePartitionsRequest, CreateTopicsRequest, DeleteGroupsRequest, DeleteRecordsRequest, DeleteTopicsRequest,
+    DescribeGroupsRequest, EndTxnRequest, GroupId, HeartbeatRequest, IncrementalAlterConfigsRequest,
+    InitProducerIdRequest, JoinGroupRequest, LeaveGroupRequest, ListGroupsRequest, OffsetDeleteRequest,
+    OffsetFetchRequest, SyncGroupRequest, TransactionalId, TxnOffsetCommitRequest,
+};
+use kafka_protocol::protocol::StrBytes;
+use millstream_types::{AuditEvent, AuditTrail, Compression};
+use parking_lot::Mutex;
+
+use crate::client::{Client, batch, name};
+use crate::login::{Guarded, commit};
+
+/// The roles that a kind of request takes.
+#[derive(Clone, Copy, PartialEq)]
+enum Needs {
+    Nothing,
+    Reader,
+    Writer,
+    Admin,
+    ReaderAndWriter,
+}
+
+const TABLE: [(ApiKey, Needs); 40] = [
+    (ApiKey::ApiVersions, Needs::Nothing),
+    (ApiKey::SaslHandshake, Needs::Nothing),
+    (ApiKey::SaslAuthenticate, Needs::Nothing),
+    (ApiKey::Metadata, Needs::Nothing),
+    (ApiKey::ListOffsets, Needs::Nothing),
+    (ApiKey::DescribeConfigs, Needs::Nothing),
+    (ApiKey::DescribeCluster, Needs::Nothing),
+    (ApiKey::FindCoordinator, Needs::Nothing),
+    (ApiKey::ListTransactions, Needs::Nothing),
+    (ApiKey::DescribeTransactions, Needs::Nothing),
+    (ApiKey::DescribeProducers, Needs::Nothing),
+    (ApiKey::DescribeLogDirs, Needs::Nothing),
+    (ApiKey::DescribeTopicPartitions, Needs::Nothing),
+    (ApiKey::ListConfigResources, Needs::Nothing),
+    (ApiKey::DescribeAcls, Needs::Nothing),
+    (ApiKey::CreateAcls, Needs::Nothing),
+    (ApiKey::DeleteAcls, Needs::Nothing),
+    (ApiKey::Produce, Needs::Writer),
+    (ApiKey::InitProducerId, Needs::Writer),
+    (ApiKey::AddPartitionsToTxn, Needs::Writer),
+    (ApiKey::EndTxn, Needs::Writer),
+    (ApiKey::AddOffsetsToTxn, Needs::ReaderAndWriter),
+    (ApiKey::TxnOffsetCommit, Needs::ReaderAndWriter),
+    (ApiKey::Fetch, Needs::Reader),
+    (ApiKey::JoinGroup, Needs::Reader),
+    (ApiKey::SyncGroup, Needs::Reader),
+    (ApiKey::Heartbeat, Needs::Reader),
+    (ApiKey::LeaveGroup, Needs::Reader),
+    (ApiKey::OffsetCommit, Needs::Reader),
+    (ApiKey::OffsetFetch, Needs::Reader),
+    (ApiKey::ListGroups, Needs::Reader),
+    (ApiKey::DescribeGroups, Needs::Reader),
+    (ApiKey::OffsetDelete, Needs::Admin),
+    (ApiKey::DeleteGroups, Needs::Admin),
+    (ApiKey::CreateTopics, Needs::Admin),
+    (ApiKey::CreatePartitions, Needs::Admin),
+    (ApiKey::DeleteTopics, Needs::Admin),
+    (ApiKey::DeleteRecords, Needs::Admin),
+    (ApiKey::AlterConfigs, Needs::Admin),
+    (ApiKey::IncrementalAlterConfigs, Needs::Admin),
+];
+
+fn text(value: &'static str) -> StrBytes {
+    StrBytes::from_static_str(value)
+}
+
+/// Sends a request of that kind; the first error code of its answer.
+async fn code(client: &mut Client, key: ApiKey) -> i16 {
+    let group = GroupId(text("g"));
+    let id = TransactionalId(text("t"));
+    match key {
+        ApiKey::Produce => client.produce("orders", -1, batch(&["x"], Compression::None)).await.error_code,
+        ApiKey::Fetch => client.fetch("orders", 0).await.error_code,
+        ApiKey::OffsetCommit => commit(client, "orders", 0).await,
+        ApiKey::InitProducerId => {
+            client.ask(&InitProducerIdRequest::default().with_transactional_id(None), 4).await.error_code
+        }
+        ApiKey::AddPartitionsToTxn => {
+            let topic = AddPartitionsToTxnTopic::default().with_name(name("orders")).with_partitions(vec![0]);
+            let request = AddPartitionsToTxnRequest::default()
+                .with_v3_and_below_transactional_id(id)
+                .with_v3_and_below_topics(vec![topic]);
+            let answer = client.ask(&request, 3).await;
+            answer.results_by_topic_v3_and_below[0].results_by_partition[0].partition_error_code
+        }
+        ApiKey::EndTxn => client.ask(&EndTxnRequest::default().with_transactional_id(id), 3).await.error_code,
+        ApiKey::AddOffsetsToTxn => {
+            let request = AddOffsetsToTxnRequest::default().with_transactional_id(id).with_group_id(group);
+            client.ask(&request, 3).await.error_code
+        }
+        ApiKey::TxnOffsetCommit => {
+            let partition = TxnOffsetCommitRequestPartition::default().with_committed_offset(0);
+            let topic =
+                TxnOffsetCommitRequestTopic::default().with_name(name("orders")).with_partitions(vec![partition]);
+            let request = TxnOffsetCommitRequest::default()
+                .with_transactional_id(id)
+                .with_group_id(group)
+                .with_topics(vec![topic]);
+            client.ask(&request, 3).await.topics[0].partitions[0].error_code
+        }
+        ApiKey::JoinGroup => {
+            let request = JoinGroupRequest::default()
+                .with_group_id(group)
+                .with_session_timeout_ms(10_000)
+                .with_protocol_type(text("consumer"));
+            client.ask(&request, 9).await.error_code
+        }
+        ApiKey::SyncGroup => client.ask(&SyncGroupRequest::default().with_group_id(group), 5).await.error_code,
+        ApiKey::Heartbeat => client.ask(&HeartbeatRequest::default().with_group_id(group), 4).await.error_code,
+        ApiKey::LeaveGroup => client.ask(&LeaveGroupRequest::default().with_group_id(group), 4).await.error_code,
+        ApiKey::OffsetFetch => {
+            let topic = OffsetFetchRequestTopic::default().with_name(name("orders")).with_partition_indexes(vec![0]);
+            let request = OffsetFetchRequest::default().with_group_id(group).with_topics(Some(vec![topic]));
+            client.ask(&request, 7).await.error_code
+        }
+        ApiKey::ListGroups => client.ask(&ListGroupsRequest::default(), 4).await.error_code,
+        ApiKey::DescribeGroups => {
+            client.ask(&DescribeGroupsRequest::default().with_groups(vec![group]), 5).await.groups[0].error_code
+        }
+        ApiKey::OffsetDelete => {
+            let partition = OffsetDeleteRequestPartition::default().with_partition_index(0);
+            let topic = OffsetDeleteRequestTopic::default().with_name(name("orders")).with_partitions(vec![partition]);
+            client
+                .ask(&OffsetDeleteRequest::default().with_group_id(group).with_topics(vec![topic]), 0)
+                .await
+                .error_code
+        }
+        ApiKey::DeleteGroups => {
+            client.ask(&DeleteGroupsRequest::default().with_groups_names(vec![group]), 2).await.results[0].error_code
+        }
+        ApiKey::CreateTopics => {
+            let topic =
+                CreatableTopic::default().with_name(name("made")).with_num_partitions(1).with_replication_factor(1);
+            client.ask(&CreateTopicsRequest::default().with_topics(vec![topic]), 7).await.topics[0].error_code
+        }
+        ApiKey::CreatePartitions => {
+            let topic = CreatePartitionsTopic::default().with_name(name("orders")).with_count(1).with_assignments(None);
+            client.ask(&CreatePartitionsRequest::default().with_topics(vec![topic]), 2).await.results[0].error_code
+        }
+        ApiKey::DeleteTopics => {
+            let request = DeleteTopicsRequest::default().with_topic_names(vec![name("made")]);
+            client.ask(&request, 5).await.responses[0].error_code
+        }
+        ApiKey::DeleteRecords => {
+            let partition = DeleteRecordsPartition::default().with_offset(0);
+            let topic = DeleteRecordsTopic::default().with_name(name("orders")).with_partitions(vec![partition]);
+            let answer = client.ask(&DeleteRecordsRequest::default().with_topics(vec![topic]), 2).await;
+            answer.topics[0].partitions[0].error_code
+        }
+        ApiKey::AlterConfigs => {
+            let resource = WholeResource::default().with_resource_type(2).with_resource_name(text("orders"));
+            let request = AlterConfigsRequest::default().with_resources(vec![resource]);
+            client.ask(&request, 2).await.responses[0].error_code
+        }
+        ApiKey::IncrementalAlterConfigs => {
+            let resource = AlterConfigsResource::default().with_resource_type(2).with_resource_name(text("orders"));
+            let request = IncrementalAlterConfigsRequest::default().with_resources(vec![resource]);
+            client.ask(&request, 1).await.responses[0].error_code
+        }
+        other => panic!("no request of kind {other:?} is written here"),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_kind_of_request_is_refused_without_its_role_and_not_with_it() {
+    let guarded = Guarded::start().await;
+    let offered = guarded.log_in("reader").await.ask(&ApiVersionsRequest::default(), 3).await;
+    for api in &offered.api_keys {
+        assert!(TABLE.iter().any(|(key, _)| *key as i16 == api.api_key), "api key {} has no row", api.api_key);
+    }
+    assert_eq!(offered.api_keys.len(), TABLE.len());
+    let denied = [
+        ResponseError::TopicAuthorizationFailed,
+        ResponseError::GroupAuthorizationFailed,
+        ResponseError::ClusterAuthorizationFailed,
+        ResponseError::TransactionalIdAuthorizationFailed,
+    ]
+    .map(|error| error.code());
+    for (user, roles) in [
+        ("reader", &[Needs::Reader][..]),
+        ("writer", &[Needs::Writer]),
+        ("admin", &[Needs::Admin]),
+        ("operator", &[Needs::Reader, Needs::Writer, Needs::Admin, Needs::ReaderAndWriter]),
+    ] {
+        let mut client = guarded.log_in(user).await;
+        for (key, needs) in TABLE.into_iter().filter(|(_, needs)| *needs != Needs::Nothing) {
+            let code = code(&mut client, key).await;
+            assert_eq!(denied.contains(&code), !roles.contains(&needs), "{key:?} by {user}: {code}");
+        }
+    }
+    guarded.stop().await;
+}
+
+/// Keeps the events in memory.
+#[derive(Default)]
+struct Events(Mutex<Vec<AuditEvent>>);
+
+impl AuditTrail for Events {
+    fn record(&self, event: AuditEvent) {
+        self.0.lock().push(event);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn changes_of_topics_and_refused_attempts_are_told_to_the_audit_trail() {
+    let events = Arc::new(Events::default());
+    let guarded = Guarded::start_audited(events.clone()).await;
+    let changes = [
+        (ApiKey::CreateTopics, "made"),
+        (ApiKey::DeleteTopics, "made"),
+        (ApiKey::CreatePartitions, "orders"),
+        (ApiKey::DeleteRecords, "orders-0 before 0"),
+        (ApiKey::AlterConfigs, "orders"),
+        (ApiKey::IncrementalAlterConfigs, "orders"),
+    ];
+    for user in ["reader", "admin"] {
+        let mut client = guarded.log_in(user).await;
+        code(&mut client, ApiKey::Fetch).await;
+        for (key, _) in changes {
+            code(&mut client, key).await;
+        }
+    }
+    let told = events.0.lock().clone();
+    assert_eq!(told.len(), 2 * changes.len());
+    for (event, (key, object)) in told.iter().zip(changes.iter().chain(&changes)) {
+        assert_eq!((&*event.action, &*event.object, event.listener), (&*format!("{key:?}"), *object, "kafka"));
+        assert_eq!(event.tenant.as_ref().unwrap().as_str(), "default");
+    }
+    let (of_reader, of_admin) = told.split_at(changes.len());
+    assert!(of_reader.iter().all(|event| event.caller == "reader (127.0.0.1)"));
+    assert!(of_reader.iter().all(|event| event.outcome == "refused (TopicAuthorizationFailed)"), "{of_reader:?}");
+    let outcomes: Vec<&str> = of_admin.iter().map(|event| &*event.outcome).collect();
+    assert_eq!(outcomes, ["done", "done", "refused (InvalidPartitions)", "done", "done", "done"]);
+    guarded.stop().await;
+}

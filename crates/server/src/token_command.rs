@@ -1,0 +1,102 @@
+//! `millstream token`: API tokens, from the terminal, over the HTTP API of a running server.
+
+use hyper::Method;
+use serde_json::{Map, Value};
+
+use crate::client::{Server, encoded};
+use crate::terminal::{self, aligned, cell, show};
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct TokenArgs {
+    #[command(subcommand)]
+    action: TokenAction,
+    #[command(flatten)]
+    server: Server,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum TokenAction {
+    /// Make a token and print its secret, which is shown this once
+    Create(CreateArgs),
+    /// List the tokens that were made, without secrets
+    List,
+    /// Revoke a token: it is refused at once, and connections that use it end
+    Revoke {
+        /// The token's name
+        name: String,
+    },
+}
+
+#[derive(Debug, clap::Args)]
+struct CreateArgs {
+    /// The token's name, by which Kafka and Redis clients log in
+    name: String,
+    /// Its roles: reader, writer, admin; may be repeated
+    #[arg(long = "role", value_name = "ROLE", required = true)]
+    roles: Vec<String>,
+    /// Good for all tenants instead of that of --tenant
+    #[arg(long)]
+    every_tenant: bool,
+    /// Only topics whose names begin like this, such as telemetry.; may be repeated
+    #[arg(long = "topics", value_name = "PREFIX")]
+    topics: Vec<String>,
+    /// Only entities whose types begin like this; may be repeated
+    #[arg(long = "types", value_name = "PREFIX")]
+    types: Vec<String>,
+    /// Time after which it is refused, such as 30d [default: never]
+    #[arg(long, value_name = "DURATION")]
+    lifetime: Option<String>,
+}
+
+pub(crate) fn run(arguments: &TokenArgs) -> anyhow::Result<()> {
+    terminal::run(act(arguments))
+}
+
+async fn act(arguments: &TokenArgs) -> anyhow::Result<()> {
+    let server = &arguments.server;
+    match &arguments.action {
+        TokenAction::Create(create) => {
+            let made = server.ask(Method::POST, "/api/tokens", create.body(server.tenant()).to_string()).await?;
+            show(&format!("{}\n", cell(&made["token"])))
+        }
+        TokenAction::List => show(&table(&server.ask(Method::GET, "/api/tokens", String::new()).await?)),
+        TokenAction::Revoke { name } => {
+            server.answered(Method::DELETE, &format!("/api/tokens/{}", encoded(name)), String::new()).await?;
+            show(&format!("token {name} is revoked\n"))
+        }
+    }
+}
+
+impl CreateArgs {
+    fn body(&self, tenant: &str) -> Value {
+        let tenant = if self.every_tenant { "*" } else { tenant };
+        let mut body = Map::new();
+        body.insert("name".to_owned(), self.name.clone().into());
+        body.insert("tenant".to_owned(), tenant.into());
+        body.insert("roles".to_owned(), self.roles.clone().into());
+        for (member, prefixes) in [("topics", &self.topics), ("types", &self.types)] {
+            if !prefixes.is_empty() {
+                body.insert(member.to_owned(), prefixes.clone().into());
+            }
+        }
+        if let Some(lifetime) = &self.lifetime {
+            body.insert("lifetime".to_owned(), lifetime.clone().into());
+        }
+        Value::Object(body)
+    }
+}
+
+fn table(tokens: &Value) -> String {
+    let head = ["NAME", "TENANT", "ROLES", "LIMITS", "EXPIRES"].map(str::to_owned);
+    let list = |value: &Value| value.as_array().map(|all| all.iter().map(cell).collect::<Vec<_>>().join(","));
+    let rows = tokens.as_array().into_iter().flatten().map(|token| {
+        let limits = [("topics", list(&token["topics"])), ("types", list(&token["types"]))];
+        let limits: Vec<String> =
+            limits.into_iter().filter_map(|(name, prefixes)| Some(format!("{name}={}", prefixes?))).collect();
+        let limits = if limits.is_empty() { "-".to_owned() } else { limits.join(" ") };
+        let expires = token["expires"].as_str().unwrap_or("never").to_owned();
+        let roles = list(&token["roles"]).unwrap_or_default();
+        [cell(&token["name"]), cell(&token["tenant"]), roles, limits, expires]
+    });
+    aligned(&std::iter::once(head).chain(rows).collect::<Vec<_>>())
+}

@@ -1,0 +1,350 @@
+//! API tokens that are made and revoked while the server runs, on every listener.
+
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::process::{Answer, Events, Process, ask, millstream, until};
+
+/// Asks with a token, if there is one.
+pub(crate) fn call(to: SocketAddr, token: &str, method: &str, path: &str, body: &Value) -> Answer {
+    let bearer = format!("Bearer {token}");
+    let mut headers = vec![("Content-Type", "application/json")];
+    headers.extend((!token.is_empty()).then_some(("Authorization", &*bearer)));
+    let body = if body.is_null() { Vec::new() } else { body.to_string().into_bytes() };
+    if body.is_empty() {
+        headers.remove(0);
+    }
+    ask(to, method, path, &headers, &body)
+}
+
+fn status(process: &Process, token: &str, method: &str, path: &str, body: &Value) -> u16 {
+    call(process.applications, token, method, path, body).status
+}
+
+/// Makes a token; its secret.
+pub(crate) fn make(process: &Process, token: &str, new: &Value) -> String {
+    let made = call(process.applications, token, "POST", "/api/tokens", new);
+    assert_eq!(made.status, 201, "{}", made.text());
+    assert_eq!(made.header("cache-control"), Some("no-store"));
+    made.json()["token"].as_str().unwrap().to_owned()
+}
+
+pub(crate) fn every_role(name: &str, tenant: &str) -> Value {
+    json!({"name": name, "tenant": tenant, "roles": ["reader", "writer", "admin"]})
+}
+
+/// Prints what the command prints.
+fn token_command(process: &Process, token: &str, arguments: &[&str]) -> String {
+    let mut command = millstream();
+    command.args(["token", "--server", &process.applications_url()]).args(arguments);
+    if !token.is_empty() {
+        command.env("MILLSTREAM_TOKEN", token);
+    }
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// A connection over which requests go and answers come.
+pub(crate) struct Raw(pub(crate) TcpStream);
+
+impl Raw {
+    fn connect(to: SocketAddr) -> Self {
+        let socket = TcpStream::connect(to).unwrap();
+        socket.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        Self(socket)
+    }
+
+    /// Asks over Kafka's protocol with a header of version 1. Returns the answer behind its correlation id; `None` if the
+    /// connection is closed instead.
+    fn kafka(&mut self, key: i16, version: i16, body: &[u8]) -> Option<Vec<u8>> {
+        let mut request = [key.to_be_bytes(), version.to_be_bytes()].concat();
+        request.extend([0, 0, 0, 7, 0xff, 0xff]);
+        request.extend(body);
+        self.0.write_all(&(request.len() as i32).to_be_bytes()).ok()?;
+        self.0.write_all(&request).ok()?;
+        let mut length = [0; 4];
+        self.0.read_exact(&mut length).ok()?;
+        let mut answer = vec![0; u32::from_be_bytes(length) as usize];
+        self.0.read_exact(&mut answer).ok()?;
+        Some(answer.split_off(4))
+    }
+
+    /// Logs in over Kafka's protocol with PLAIN; the error code.
+    fn kafka_login(&mut self, name: &str, secret: &str) -> i16 {
+        let shaken = self.kafka(17, 1, b"\x00\x05PLAIN").unwrap();
+        assert_eq!(shaken[..2], [0, 0]);
+        let login = format!("\0{name}\0{secret}");
+        let body = [&(login.len() as i32).to_be_bytes(), login.as_bytes()].concat();
+        let answer = self.kafka(36, 0, &body).unwrap();
+        i16::from_be_bytes([answer[0], answer[1]])
+    }
+
+    /// `true` if Kafka's Metadata (version 1, of all topics) is answered.
+    fn kafka_serves(&mut self) -> bool {
+        self.kafka(3, 1, &[0xff; 4]).is_some()
+    }
+
+    /// Sends commands of Redis's protocol; the first line of the answer, which is empty if the connection is closed.
+    pub(crate) fn redis(&mut self, arguments: &[&str]) -> String {
+        let mut request = format!("*{}\r\n", arguments.len());
+        arguments.iter().for_each(|argument| request.push_str(&format!("${}\r\n{argument}\r\n", argument.len())));
+        if self.0.write_all(request.as_bytes()).is_err() {
+            return String::new();
+        }
+        let (mut line, mut byte) = (String::new(), [0]);
+        while !line.ends_with("\r\n") && matches!(self.0.read(&mut byte), Ok(1)) {
+            line.push(char::from(byte[0]));
+        }
+        line.trim_end().to_owned()
+    }
+
+    fn is_closed(&mut self) -> bool {
+        matches!(self.0.read(&mut [0]), Ok(0) | Err(_))
+    }
+}
+
+#[test]
+fn the_first_token_closes_every_listener_and_a_revoked_one_ends_what_it_has_begun() {
+    let dir = tempfile::tempdir().unwrap();
+    let process = Process::start(dir.path());
+    let put = |token: &str, path: &str| status(&process, token, "PUT", path, &json!({"partitions": 1}));
+    assert_eq!(put("", "/api/streams/orders"), 201, "nobody needs a token before there is one");
+    let events = [("Accept", "text/event-stream")];
+    let mut open_tail = Events::get(&process, "/api/streams/orders", &events);
+    let (mut open_kafka, mut open_redis) = (Raw::connect(process.kafka), Raw::connect(process.redis));
+    assert!(open_kafka.kafka_serves());
+    assert_eq!(open_redis.redis(&["PING"]), "+PONG");
+    let root = token_command(
+        &process,
+        "",
+        &["create", "root", "--every-tenant", "--role", "admin", "--role", "reader", "--role", "writer"],
+    );
+    let root = root.trim_end();
+    assert!(root.starts_with("mst_") && root.len() == 47, "{root}");
+    assert!(open_tail.next().is_none(), "a reader without a token is told to go");
+    assert!(!open_kafka.kafka_serves());
+    assert_eq!(open_redis.redis(&["PING"]), "");
+    assert_eq!(status(&process, "", "GET", "/api/streams", &Value::Null), 401);
+    assert_eq!(status(&process, root, "GET", "/api/streams", &Value::Null), 200);
+
+    let shop = make(&process, root, &every_role("shop", "default"));
+    let bearer = format!("Bearer {shop}");
+    let mut tail = Events::get(&process, "/api/streams/orders", &[events[0], ("Authorization", &bearer)]);
+    let (mut kafka, mut idle_kafka) = (Raw::connect(process.kafka), Raw::connect(process.kafka));
+    assert_eq!((kafka.kafka_login("shop", &shop), idle_kafka.kafka_login("shop", &shop)), (0, 0));
+    let (mut redis, mut listening) = (Raw::connect(process.redis), Raw::connect(process.redis));
+    assert_eq!(redis.redis(&["AUTH", "shop", &shop]), "+OK");
+    assert_eq!(redis.redis(&["SET", "a", "1"]), "+OK");
+    assert_eq!(listening.redis(&["AUTH", &shop]), "+OK");
+    assert_eq!(listening.redis(&["SUBSCRIBE", "news"]), "*3");
+    assert!(kafka.kafka_serves());
+    assert_eq!(status(&process, &shop, "GET", "/api/streams", &Value::Null), 200);
+
+    assert_eq!(token_command(&process, root, &["revoke", "shop"]), "token shop is revoked\n");
+    assert_eq!(status(&process, &shop, "GET", "/api/streams", &Value::Null), 401);
+    assert!(tail.next().is_none());
+    assert!(!kafka.kafka_serves() && idle_kafka.is_closed());
+    assert_eq!(redis.redis(&["GET", "a"]), "");
+    let mut rest = Vec::new();
+    listening.0.read_to_end(&mut rest).unwrap();
+    assert_ne!(Raw::connect(process.kafka).kafka_login("shop", &shop), 0);
+    assert!(Raw::connect(process.redis).redis(&["AUTH", "shop", &shop]).starts_with("-WRONGPASS"));
+    process.stop();
+}
+
+#[test]
+fn tokens_survive_a_crash_and_revoked_ones_stay_revoked() {
+    let dir = tempfile::tempdir().unwrap();
+    let process = Process::start(dir.path());
+    let root = make(&process, "", &every_role("root", "*"));
+    let gone = make(&process, &root, &every_role("gone", "acme"));
+    let kept =
+        make(&process, &root, &json!({"name": "kept", "tenant": "acme", "roles": ["reader"], "lifetime": "365d"}));
+    assert_eq!(status(&process, &root, "DELETE", "/api/tokens/gone", &Value::Null), 204);
+    process.kill();
+    let process = Process::start(dir.path());
+    assert_eq!(status(&process, "", "GET", "/api/tokens", &Value::Null), 401, "it does not open again");
+    assert_eq!(status(&process, &gone, "GET", "/api/streams", &Value::Null), 401);
+    assert_eq!(status(&process, &kept, "GET", "/api/streams", &Value::Null), 200);
+    assert_eq!(Raw::connect(process.kafka).kafka_login("kept", &kept), 0);
+    let listed = call(process.applications, &root, "GET", "/api/tokens", &Value::Null);
+    let names: Vec<_> = listed.json().as_array().unwrap().iter().map(|token| token["name"].clone()).collect();
+    assert_eq!(names, ["kept", "root"]);
+    let log = std::fs::read_dir(dir.path().join("log")).unwrap().count();
+    assert!(log > 0);
+    for secret in [&root, &gone, &kept] {
+        assert!(!listed.text().contains(&**secret));
+        let found = std::process::Command::new("grep").args(["-raq", secret]).arg(dir.path()).status().unwrap();
+        assert_eq!(found.code(), Some(1), "no file has a secret");
+    }
+    // All tokens gone: nobody comes in until a restart, on loopback.
+    for name in ["kept", "root"] {
+        assert_eq!(status(&process, &root, "DELETE", &format!("/api/tokens/{name}"), &Value::Null), 204);
+    }
+    assert_eq!(status(&process, "", "GET", "/api/tokens", &Value::Null), 401);
+    process.stop();
+    let process = Process::start(dir.path());
+    assert_eq!(status(&process, "", "GET", "/api/tokens", &Value::Null), 200);
+    process.stop();
+}
+
+#[test]
+fn an_admin_of_a_tenant_manages_the_tokens_of_that_tenant_only() {
+    let dir = tempfile::tempdir().unwrap();
+    let process = Process::start(dir.path());
+    let root = make(&process, "", &every_role("root", "*"));
+    let acme = make(&process, &root, &every_role("acme-admin", "acme"));
+    make(&process, &acme, &json!({"name": "acme-reader", "roles": ["reader"]}));
+    make(&process, &root, &json!({"name": "other", "tenant": "other", "roles": ["reader"]}));
+    for tenant in ["*", "other"] {
+        let refused = call(process.applications, &acme, "POST", "/api/tokens", &every_role("more", tenant));
+        assert!(refused.status == 403 && refused.text().contains("tenant 'acme'"), "{}", refused.text());
+    }
+    let listed = |token: &str| -> Vec<String> {
+        let listed = call(process.applications, token, "GET", "/api/tokens", &Value::Null).json();
+        listed.as_array().unwrap().iter().map(|one| format!("{} {}", one["name"], one["tenant"])).collect()
+    };
+    assert_eq!(listed(&acme), ["\"acme-admin\" \"acme\"", "\"acme-reader\" \"acme\""]);
+    assert_eq!(listed(&root).len(), 4);
+    for name in ["other", "root", "nobody"] {
+        assert_eq!(status(&process, &acme, "DELETE", &format!("/api/tokens/{name}"), &Value::Null), 404, "{name}");
+    }
+    assert_eq!(status(&process, &acme, "DELETE", "/api/tokens/acme-reader", &Value::Null), 204);
+    let reader = make(&process, &root, &json!({"name": "r", "tenant": "acme", "roles": ["reader"]}));
+    for (method, path) in [("GET", "/api/tokens"), ("DELETE", "/api/tokens/acme-admin")] {
+        assert_eq!(status(&process, &reader, method, path, &Value::Null), 403, "{method} {path}");
+    }
+    let table = token_command(&process, &root, &["list"]);
+    assert!(table.lines().any(|line| line.split_whitespace().eq(["r", "acme", "reader", "-", "never"])), "{table}");
+    process.stop();
+}
+
+#[test]
+fn tokens_that_cannot_be_are_refused_with_value_rule_and_remedy() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = dir.path().join("settings.toml");
+    let token = "[[applications.tokens]]\nname = \"config\"\ntoken = \"0123456789abcdef\"\ntenant = \"*\"\nroles = [\"admin\"]\n";
+    std::fs::write(&config, token).unwrap();
+    let process = Process::start_on(dir.path(), &["--config", config.to_str().unwrap()]);
+    let root = "0123456789abcdef";
+    let with = |member: &str, value: Value| {
+        let mut new = every_role("new", "acme");
+        new[member] = value;
+        new
+    };
+    let (many, long) = (vec!["x"; 101], "x".repeat(257));
+    for (new, status, parts) in [
+        (with("name", json!("a b")), 400, &["a b", "1 to 100 of the characters"][..]),
+        (with("name", json!("")), 400, &["1 to 100"]),
+        (with("name", json!("config")), 409, &["config", "names of tokens differ", "choose another name"]),
+        (with("roles", json!([])), 400, &["reader, writer, admin"]),
+        (with("roles", json!(["root"])), 400, &["root"]),
+        (with("tenant", json!("a b")), 400, &["a b", "tenant id"]),
+        (with("topics", json!([])), 400, &["topics", "leave it out"]),
+        (with("types", json!([""])), 400, &["types", "1 to 256"]),
+        (with("topics", json!(many)), 400, &["101", "1 to 100 prefixes"]),
+        (with("topics", json!([long])), 400, &["1 to 256 characters"]),
+        (with("expires", json!("2020-01-01T00:00:00Z")), 400, &["2020-01-01", "a time to come"]),
+        (with("expires", json!("tomorrow")), 400, &["tomorrow", "a time to come"]),
+        (with("lifetime", json!("1y")), 400, &["1y", "such as 7d"]),
+        (with("lifetime", json!("0d")), 400, &["0d", "30d"]),
+        (with("lifetime", json!("99999999999d")), 400, &["99999999999d", "30d"]),
+        (with("token", json!("my own secret")), 400, &["token"]),
+    ] {
+        let refused = call(process.applications, root, "POST", "/api/tokens", &new);
+        let said = refused.text();
+        assert_eq!(refused.status, status, "{new}: {said}");
+        assert!(parts.iter().all(|part| said.contains(part)), "{new}: {said}");
+    }
+    let told = call(process.applications, root, "DELETE", "/api/tokens/config", &Value::Null);
+    assert!(told.status == 404 && told.text().contains("remove it from the file"), "{}", told.text());
+    assert_eq!(call(process.applications, root, "GET", "/api/tokens", &Value::Null).json(), json!([]));
+    process.stop();
+}
+
+#[test]
+fn a_token_is_refused_and_its_connections_end_when_its_lifetime_is_over() {
+    let dir = tempfile::tempdir().unwrap();
+    let process = Process::start(dir.path());
+    let root = make(&process, "", &every_role("root", "*"));
+    let brief = make(&process, &root, &json!({"name": "brief", "roles": ["reader", "writer"], "lifetime": "3s"}));
+    let mut kafka = Raw::connect(process.kafka);
+    assert_eq!(kafka.kafka_login("brief", &brief), 0);
+    until("the token to expire", || status(&process, &brief, "GET", "/api/streams", &Value::Null) == 401);
+    assert!(kafka.is_closed());
+    let listed = call(process.applications, &root, "GET", "/api/tokens", &Value::Null).text();
+    assert!(listed.contains("\"brief\""), "it is listed until it is revoked: {listed}");
+    process.stop();
+}
+
+#[test]
+fn a_token_that_is_limited_to_topics_or_types_has_these_and_nothing_else() {
+    let dir = tempfile::tempdir().unwrap();
+    let process = Process::start(dir.path());
+    let root = make(&process, "", &every_role("root", "*"));
+    let limited = |name: &str, member: &str, prefixes: Value| {
+        let mut new = every_role(name, "default");
+        new[member] = prefixes;
+        make(&process, &root, &new)
+    };
+    let (topics, types) = (limited("t", "topics", json!(["ord"])), limited("e", "types", json!(["Room"])));
+    let (nothing, made) = (Value::Null, json!({"partitions": 1}));
+    assert_eq!(status(&process, &root, "PUT", "/api/streams/secret", &made), 201);
+    let room = |id: &str, kind: &str| json!({"id": id, "type": kind, "t": {"value": 1, "type": "Number"}});
+    assert_eq!(status(&process, &root, "POST", "/v2/entities", &room("car", "Car")), 201);
+    let records = json!([{"value": 1}]);
+    let update = |kind: &str| json!({"actionType": "append", "entities": [room("r3", kind)]});
+    let typed = |kind: &str| json!({"entities": [{"idPattern": ".*", "type": kind}]});
+    let value = json!({"t": {"value": 2, "type": "Number"}});
+    for (token, method, path, body, expected) in [
+        (&topics, "PUT", "/api/streams/orders", &made, 201),
+        (&topics, "PUT", "/api/streams/bolts", &made, 403),
+        (&topics, "POST", "/api/streams/orders/records", &records, 200),
+        (&topics, "POST", "/api/streams/secret/records", &records, 403),
+        (&topics, "GET", "/api/streams/orders", &nothing, 200),
+        (&topics, "GET", "/api/streams/secret", &nothing, 403),
+        (&topics, "GET", "/api/streams/secret/info", &nothing, 403),
+        (&topics, "DELETE", "/api/streams/secret", &nothing, 403),
+        (&topics, "GET", "/v2/entities?type=Room", &nothing, 403),
+        (&topics, "GET", "/v2/subscriptions", &nothing, 403),
+        (&topics, "GET", "/api/jobs", &nothing, 403),
+        (&topics, "GET", "/api/tokens", &nothing, 403),
+        (&topics, "GET", "/api/queries", &nothing, 403),
+        (&topics, "GET", "/buckets", &nothing, 403),
+        (&types, "GET", "/api/streams/orders", &nothing, 403),
+        (&types, "POST", "/v2/entities", &room("r1", "Room"), 201),
+        (&types, "POST", "/v2/entities", &room("r2", "RoomOfServers"), 201),
+        (&types, "POST", "/v2/entities", &room("c", "Car"), 403),
+        (&types, "POST", "/v2/entities", &json!({"id": "x"}), 403),
+        (&types, "GET", "/v2/entities", &nothing, 403),
+        (&types, "GET", "/v2/entities?type=Room", &nothing, 200),
+        (&types, "GET", "/v2/entities?type=Room,Car", &nothing, 403),
+        (&types, "GET", "/v2/entities?typePattern=Room", &nothing, 403),
+        (&types, "GET", "/v2/entities/r1", &nothing, 200),
+        (&types, "GET", "/v2/entities/car", &nothing, 403),
+        (&types, "GET", "/v2/entities/car/attrs/t/value", &nothing, 403),
+        (&types, "PATCH", "/v2/entities/r1/attrs?type=Room", &value, 204),
+        (&types, "PATCH", "/v2/entities/r1/attrs", &value, 403),
+        (&types, "PATCH", "/v2/entities/car/attrs?type=Car", &value, 403),
+        (&types, "DELETE", "/v2/entities/car", &nothing, 403),
+        (&types, "DELETE", "/v2/entities/r2?type=RoomOfServers", &nothing, 204),
+        (&types, "POST", "/v2/op/update", &update("Room"), 204),
+        (&types, "POST", "/v2/op/update", &update("Car"), 403),
+        (&types, "POST", "/v2/op/query", &typed("Room"), 200),
+        (&types, "POST", "/v2/op/query", &typed("Car"), 403),
+        (&types, "POST", "/v2/op/query", &json!({"attrs": ["t"]}), 403),
+        (&types, "GET", "/v2/types", &nothing, 403),
+    ] {
+        let answer = call(process.applications, token, method, path, body);
+        assert_eq!(answer.status, expected, "{method} {path}: {}", answer.text());
+    }
+    let seen = call(process.applications, &topics, "GET", "/api/streams", &Value::Null).json();
+    let names: Vec<_> = seen.as_array().unwrap().iter().map(|topic| topic["name"].clone()).collect();
+    assert_eq!(names, ["orders"]);
+    assert!(Raw::connect(process.redis).redis(&["AUTH", "t", &topics]).starts_with("-NOPERM"));
+    process.stop();
+}
