@@ -63,8 +63,8 @@ class Service(unittest.TestCase):
         return subprocess.run(self.command(*words), capture_output=True, text=True).stdout.strip()
 
     def install(self, package):
-        shutil.copy(package, self.root / "root/millstream.deb")
-        self.inside("dpkg", "--install", "/root/millstream.deb")
+        shutil.copy(package, self.root / "var/tmp/millstream.deb")
+        self.inside("dpkg", "--install", "/var/tmp/millstream.deb")
 
     def serving(self, but=None):
         """Returns the service's process, another one than `but`, once it answers."""

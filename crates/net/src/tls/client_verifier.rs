@@ -55,7 +55,7 @@ impl ClientCertVerifier for LoginVerifier {
         self.client_ca.as_ref().is_some_and(|verifier| verifier.client_auth_mandatory())
     }
 
-    /// No names, so that a client shows its certificate whoever has signed it.
+    /// An empty list, because clients show only a certificate of a listed authority, and any may count here.
     fn root_hint_subjects(&self) -> &[DistinguishedName] {
         &[]
     }

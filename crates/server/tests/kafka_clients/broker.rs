@@ -206,7 +206,7 @@ fn run(command: &mut Command, input: &str) -> Output {
     child.wait_with_output().unwrap()
 }
 
-/// What the command prints, or what it complains of if it fails.
+/// Runs the command with this input. Returns its output, with that of errors if it fails.
 fn try_output(mut command: Command, input: &str) -> Result<String, String> {
     let Output { status, stdout, stderr } = run(&mut command, input);
     let said = String::from_utf8_lossy(&stdout).into_owned();

@@ -96,7 +96,7 @@ impl CacheShard {
 
     /// Puts another policy into force. `pages` are empty ones of the new sizes, if the policy has any.
     ///
-    /// What is noted of uses stays if the new policy notes the same; otherwise every key counts as just written.
+    /// The keys keep their notes of uses if the new policy takes the same; otherwise each counts as just written.
     pub(super) fn set_eviction(&mut self, eviction: Eviction, pages: Option<Pages>, tick: Tick) {
         if self.eviction.policy.counts_accesses() != eviction.policy.counts_accesses() {
             let first = eviction.first_access(tick);
