@@ -26,7 +26,7 @@ mod pass;
 mod plan;
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::compaction_queue::{CompactedSegments, CompactionJob};
 use crate::partition::{Accept, PartitionLog};
@@ -38,6 +38,8 @@ use crate::{Error, TopicConfig};
 
 /// A pass rests each time it has read and written this much.
 const SLICE_BYTES: u64 = 1 << 20;
+/// For each of these that is new in the partition, a pass goes as fast once more: writers must not outrun it for good.
+const BACKLOG_BYTES: u64 = 1 << 30;
 
 /// The reason why a pass has no result.
 enum CompactionFailure {
@@ -54,18 +56,28 @@ struct Throttle<'a> {
     shared: &'a EngineShared,
     queues: &'a Queues,
     partition: &'a PartitionLog,
+    bytes_per_second: u64,
     spent_bytes: u64,
+    /// The end of the last rest.
+    rested: Instant,
 }
 
-impl Throttle<'_> {
+impl<'a> Throttle<'a> {
+    fn new(shared: &'a EngineShared, queues: &'a Queues, job: &'a CompactionJob) -> Self {
+        let bytes_per_second =
+            shared.config.compaction_bytes_per_second.saturating_mul(1 + job.dirty_bytes / BACKLOG_BYTES);
+        Self { shared, queues, partition: &job.partition, bytes_per_second, spent_bytes: 0, rested: Instant::now() }
+    }
+
     /// Counts bytes that were read or written, and rests when due.
     fn spend(&mut self, bytes: u64) -> Result<(), CompactionFailure> {
         self.spent_bytes += bytes;
         let mut stopped = self.shared.ended().is_some() || self.partition.topic.check_exists().is_err();
         if self.spent_bytes >= SLICE_BYTES {
-            let nanos = self.spent_bytes.saturating_mul(1_000_000_000) / self.shared.config.compaction_bytes_per_second;
+            let nanos = self.spent_bytes.saturating_mul(1_000_000_000) / self.bytes_per_second;
             self.spent_bytes = 0;
-            stopped |= self.queues.compaction.rest(Duration::from_nanos(nanos));
+            stopped |= self.queues.compaction.rest(Duration::from_nanos(nanos).saturating_sub(self.rested.elapsed()));
+            self.rested = Instant::now();
         }
         stopped |= self.shared.space.is_short();
         if stopped { Err(CompactionFailure::Cancelled) } else { Ok(()) }

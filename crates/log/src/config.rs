@@ -67,7 +67,8 @@ pub struct LogConfig {
     /// Share of a partition's closed segments, in percent of their bytes, that must be uncompacted for a
     /// compaction to start. Default 50.
     pub compaction_dirty_percent: u64,
-    /// Bytes per second that compaction reads and writes at most. Default 64 MiB.
+    /// Bytes per second that compaction reads and writes at most, and as much again for each GiB that is new in the
+    /// partition. Default 64 MiB.
     pub compaction_bytes_per_second: u64,
 }
 

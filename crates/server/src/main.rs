@@ -147,6 +147,8 @@ enum ConfigCommand {
 fn main() -> ExitCode {
     match run(Arguments::parse().command) {
         Ok(()) => ExitCode::SUCCESS,
+        // The reader of the output has had enough.
+        Err(failure) if terminal::is_broken_pipe(&failure) => ExitCode::SUCCESS,
         Err(failure) => {
             let remedy = remedy::of(&failure).map(|remedy| format!("; {remedy}"));
             eprintln!("millstream: {failure:#}{}", remedy.unwrap_or_default());
@@ -176,26 +178,21 @@ fn run(command: CliCommand) -> anyhow::Result<()> {
         CliCommand::Bench(arguments) => millstream_bench::run(&arguments),
         CliCommand::Config { command: ConfigCommand::Show { flags, explain } } => {
             let loaded = config::load(&flags)?;
-            print!("{}", if explain { loaded.explain()? } else { loaded.show()? });
-            Ok(())
+            terminal::show(&if explain { loaded.explain()? } else { loaded.show()? })
         }
         CliCommand::Tls { command } => tls_command::run(&command),
-        CliCommand::Licenses => {
-            print!("{THIRD_PARTY_NOTICES}");
-            Ok(())
-        }
+        CliCommand::Licenses => terminal::show(THIRD_PARTY_NOTICES),
         CliCommand::Completions { shell } => {
-            clap_complete::generate(shell, &mut Arguments::command(), "millstream", &mut std::io::stdout().lock());
-            Ok(())
+            // The generator panics where it cannot write, such as into a pipe whose reader has gone.
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Arguments::command(), "millstream", &mut script);
+            terminal::show(&String::from_utf8(script)?)
         }
         CliCommand::Man { directory } => {
             let cannot = || format!("cannot write manual pages into {}", directory.display());
             std::fs::create_dir_all(&directory).with_context(cannot)?;
             clap_mangen::generate_to(Arguments::command(), &directory).with_context(cannot)
         }
-        CliCommand::Version => {
-            println!("millstream {}", env!("CARGO_PKG_VERSION"));
-            Ok(())
-        }
+        CliCommand::Version => terminal::show(&format!("millstream {}\n", env!("CARGO_PKG_VERSION"))),
     }
 }

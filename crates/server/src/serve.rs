@@ -17,6 +17,7 @@ use millstream_query::{Deliveries, Engine, Requests};
 use millstream_store::{RiftAccess, Statistics, Store};
 use millstream_types::{Grant, LoginThrottle, MemoryBudget, Quotas, SystemClock, WallClock, iso_time};
 use millstream_view::{Checkpoints, Failure, Shards, ViewRuntime};
+use sd_notify::NotifyState;
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::JoinHandle;
@@ -53,8 +54,10 @@ pub(crate) fn run(config: &Config) -> anyhow::Result<()> {
     let mut stop = runtime.block_on(async { StopSignals::listen() })?;
     let server = runtime.block_on(Server::start(config))?;
     announce(&server);
+    tell_service_manager(NotifyState::Ready);
     runtime.block_on(stop.received());
     tracing::info!("stopping");
+    tell_service_manager(NotifyState::Stopping);
     runtime.block_on(server.stop())
 }
 
@@ -84,6 +87,13 @@ fn announce(server: &Server) {
     let said = output.write_all(lines.concat().as_bytes()).and_then(|()| output.flush());
     if let Err(error) = said {
         tracing::warn!(%error, "cannot say on standard output where the server listens");
+    }
+}
+
+/// Tells systemd, if it has started this process as `Type=notify` (sd_notify(3)).
+fn tell_service_manager(state: NotifyState<'_>) {
+    if let Err(error) = sd_notify::notify(&[state]) {
+        tracing::warn!(%error, "cannot tell the service manager how far the server is");
     }
 }
 

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::query_command::printable;
 
-/// Runs a subcommand until it is done or interrupted. A reader of its output that has had enough ends it in order.
+/// Runs a subcommand until it is done or interrupted.
 pub(crate) fn run(work: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<()> {
     run_to_the_end(async {
         tokio::select! {
@@ -20,13 +20,11 @@ pub(crate) fn run(work: impl Future<Output = anyhow::Result<()>>) -> anyhow::Res
 /// The same for a subcommand that listens for interrupts itself.
 pub(crate) fn run_to_the_end(work: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    match runtime.block_on(work) {
-        Err(failure) if is_broken_pipe(&failure) => Ok(()),
-        ended => ended,
-    }
+    runtime.block_on(work)
 }
 
-fn is_broken_pipe(failure: &anyhow::Error) -> bool {
+/// True of what a write says after the reader of the output has gone.
+pub(crate) fn is_broken_pipe(failure: &anyhow::Error) -> bool {
     failure.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }
 

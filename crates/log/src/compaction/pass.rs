@@ -37,7 +37,7 @@ pub(super) fn run(
     queues: &Queues,
     job: &CompactionJob,
 ) -> Result<CompactedSegments, CompactionFailure> {
-    let throttle = Throttle { shared, queues, partition: &job.partition, spent_bytes: 0 };
+    let throttle = Throttle::new(shared, queues, job);
     let keys = KeyMap::new(shared.config.compaction_map_bytes);
     let mut pass = CompactionPass { shared, job, throttle, keys, horizon: 0, dated: Vec::new() };
     let mapped_to = pass.map_keys()?;
@@ -195,6 +195,10 @@ impl CompactionPass<'_> {
         let mut builder = BatchBuilder::default();
         for (index, source) in sources.iter().enumerate() {
             let verdict = verdicts.get(index);
+            if let Some(verdict) = verdict.filter(|verdict| verdict.leaves_nothing()) {
+                self.horizon = self.horizon.max(verdict.spent_to());
+                continue;
+            }
             let mut number = 0;
             for block in source.blocks().map_err(CompactionFailure::Damaged)? {
                 let (appended_ms, batches) = self.read(source, &block)?;

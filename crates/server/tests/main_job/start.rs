@@ -44,6 +44,38 @@ fn the_licences_of_all_dependencies_are_printed() {
 }
 
 #[test]
+fn a_reader_that_goes_away_ends_a_command_in_order() {
+    for arguments in [&["licenses"][..], &["completions", "bash"], &["config", "show", "--explain"], &["version"]] {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let output = millstream().args(arguments).stdout(writer).output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.success() && said.is_empty(), "{arguments:?}: {} {said}", output.status);
+    }
+}
+
+#[test]
+fn the_service_manager_is_told_when_requests_are_taken_and_when_the_server_stops() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("notify");
+    let socket = std::os::unix::net::UnixDatagram::bind(&path).unwrap();
+    socket.set_read_timeout(Some(std::time::Duration::from_secs(60))).unwrap();
+    let mut program = millstream();
+    program.env("NOTIFY_SOCKET", &path);
+    let process = Process::start_by(program, dir.path(), &[]);
+    let told = || {
+        let mut bytes = [0; 64];
+        let length = socket.recv(&mut bytes).unwrap();
+        String::from_utf8(bytes[..length].to_vec()).unwrap()
+    };
+    assert_eq!(told().trim(), "READY=1");
+    assert_eq!(process.get("/readyz").status, 200);
+    process.tell_to_stop();
+    assert_eq!(told().trim(), "STOPPING=1");
+    process.stop();
+}
+
+#[test]
 fn completions_of_each_shell_know_the_commands() {
     for shell in ["bash", "zsh", "fish"] {
         let output = run(&["completions", shell]);

@@ -12,7 +12,7 @@
 
 use std::sync::Arc;
 
-use millstream_types::RecordView;
+use millstream_types::{RecordBatch, RecordView};
 
 use super::{CompactionFailure, CompactionPass};
 use crate::compaction::keys::{KeyFilter, KeyHash};
@@ -35,6 +35,10 @@ pub(super) struct SourceVerdict {
     total_bytes: u64,
     /// Bytes of the dead and spent records.
     removable_bytes: u64,
+    /// The offset after the last spent tombstone.
+    spent_to: u64,
+    /// A rewrite keeps a record, or may keep a marker.
+    keeps_some: bool,
     has_aborted: bool,
     /// A tombstone hides a record, or is mapped for the first time: if the segment is rewritten, its tombstones get
     /// the time of this pass.
@@ -63,6 +67,15 @@ impl SourceVerdict {
 
     pub(super) fn renews(&self) -> bool {
         self.renews
+    }
+
+    /// `true` if a rewrite leaves nothing of the source, which then need not be read again.
+    pub(super) fn leaves_nothing(&self) -> bool {
+        !self.keeps_some
+    }
+
+    pub(super) fn spent_to(&self) -> u64 {
+        self.spent_to
     }
 
     /// `true` if the source must be rewritten, or is worth it. Nothing
@@ -94,6 +107,32 @@ struct LiveScan {
     mapped_to: u64,
     hidden: KeyFilter,
     removed: KeyFilter,
+    dead_keys: DeadKeys,
+}
+
+/// Keys of the superseded records of one source, as far as memory allows.
+struct DeadKeys {
+    hashes: Vec<KeyHash>,
+    max: usize,
+    all_fit: bool,
+}
+
+impl DeadKeys {
+    fn new(max_bytes: usize) -> Self {
+        Self { hashes: Vec::new(), max: max_bytes / size_of::<KeyHash>(), all_fit: true }
+    }
+
+    fn clear(&mut self) {
+        self.hashes.clear();
+        self.all_fit = true;
+    }
+
+    fn note(&mut self, key: KeyHash) {
+        self.all_fit &= self.hashes.len() < self.max;
+        if self.all_fit {
+            self.hashes.push(key);
+        }
+    }
 }
 
 impl CompactionPass<'_> {
@@ -104,18 +143,24 @@ impl CompactionPass<'_> {
         live_percent: u8,
         mapped_to: u64,
     ) -> Result<Vec<SourceVerdict>, CompactionFailure> {
-        let filter = || KeyFilter::new(self.shared.config.compaction_map_bytes / FILTER_PARTS);
-        let mut scan = LiveScan { mapped_to, hidden: filter(), removed: filter() };
+        let part_bytes = self.shared.config.compaction_map_bytes / FILTER_PARTS;
+        let filter = || KeyFilter::new(part_bytes);
+        let mut scan =
+            LiveScan { mapped_to, hidden: filter(), removed: filter(), dead_keys: DeadKeys::new(part_bytes) };
         let mut verdicts = Vec::with_capacity(sources.len());
         for source in sources {
             let mut verdict = SourceVerdict { dead: DeadRecords::clone(&source.dead()), ..SourceVerdict::default() };
-            self.each_record(source, |pass, record, number, appended_ms| match record {
+            scan.dead_keys.clear();
+            let has_markers = self.each_record(source, |pass, record, number, appended_ms| match record {
                 Some(record) => pass.judge_record(&mut scan, &mut verdict, record, number, appended_ms),
                 None => verdict.has_aborted = true,
             })?;
+            verdict.keeps_some |= has_markers;
             let may_be_rewritten = verdict.changes(live_percent)
                 || plan::may_be_merged(source.size_bytes(), self.job.config.segment_bytes);
-            if may_be_rewritten && !verdict.dead.is_empty() {
+            if may_be_rewritten && scan.dead_keys.all_fit {
+                scan.dead_keys.hashes.iter().for_each(|key| scan.removed.insert(key));
+            } else if may_be_rewritten {
                 self.each_record(source, |pass, record, number, _| {
                     let key = record.and_then(|record| record.key).filter(|_| verdict.dead.contains(number));
                     key.into_iter().for_each(|key| scan.removed.insert(&pass.keys.hash(key)));
@@ -136,12 +181,16 @@ impl CompactionPass<'_> {
     ) {
         let bytes = weight(record);
         verdict.total_bytes += bytes;
-        let Some(key) = record.key else { return };
+        let Some(key) = record.key else {
+            verdict.keeps_some = true;
+            return;
+        };
         let (key, offset): (KeyHash, u64) = (self.keys.hash(key), record.offset.0);
         if verdict.dead.contains(number) || self.keys.is_superseded(&key, offset) {
             verdict.dead.insert(number);
             verdict.removable_bytes += bytes;
             scan.hidden.insert(&key);
+            scan.dead_keys.note(key);
         } else if record.value.is_none() {
             let hides = scan.hidden.may_contain(&key);
             let is_mapped = offset < self.job.mapped_to.min(scan.mapped_to);
@@ -149,22 +198,28 @@ impl CompactionPass<'_> {
             verdict.uncovers |= scan.removed.may_contain(&key);
             if is_mapped && !hides && is_older(appended_ms, self.job.config.delete_retention, self.job.now_ms) {
                 verdict.spent.insert(number);
+                verdict.spent_to = offset + 1;
                 verdict.removable_bytes += bytes;
+            } else {
+                verdict.keeps_some = true;
             }
+        } else {
+            verdict.keeps_some = true;
         }
     }
 
     /// Passes each record of `source` that is not a marker to `look`, with its number in the segment and the time
-    /// from which its age counts; `None` for each record of an aborted transaction.
+    /// from which its age counts; `None` for each record of an aborted transaction. `true` if there are markers.
     fn each_record(
         &mut self,
         source: &Segment,
         mut look: impl FnMut(&Self, Option<&RecordView<'_>>, u64, i64),
-    ) -> Result<(), CompactionFailure> {
-        let mut number = 0;
+    ) -> Result<bool, CompactionFailure> {
+        let (mut number, mut has_markers) = (0, false);
         for block in source.blocks().map_err(CompactionFailure::Damaged)? {
             let (appended_ms, batches) = self.read(source, &block)?;
             let aborted = self.job.aborted.within(block.first, block.end);
+            has_markers |= batches.iter().any(RecordBatch::is_control);
             for batch in batches.iter().filter(|batch| !batch.is_control()) {
                 let is_aborted = aborted.holds(batch);
                 let undecodable = |e| CompactionFailure::Damaged(self.undecodable(e));
@@ -176,7 +231,7 @@ impl CompactionPass<'_> {
                 }
             }
         }
-        Ok(())
+        Ok(has_markers)
     }
 }
 
