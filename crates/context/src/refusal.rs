@@ -3,7 +3,7 @@
 use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
-use millstream_http::{Problem, Reason};
+use millstream_http::{ErrorStyle, Problem, Reason};
 use millstream_types::ErrorCode;
 use serde_json::json;
 
@@ -93,7 +93,7 @@ impl IntoResponse for Refusal {
     }
 }
 
-/// An NGSI error, or a problem of the HTTP layer, which that layer logs and renders by [`style`].
+/// An NGSI error, or a problem of the HTTP layer, which that layer logs and renders by [`STYLE`].
 #[derive(Debug)]
 pub(crate) enum RequestFailure {
     Refused(Refusal),
@@ -127,8 +127,25 @@ impl IntoResponse for RequestFailure {
     }
 }
 
+/// The form of all refusals of NGSI's routes.
+pub(crate) const STYLE: ErrorStyle = ErrorStyle {
+    render: rendered,
+    media_type: "application/json",
+    schema_name: "NgsiError",
+    schema: || {
+        json!({
+            "type": "object",
+            "required": ["error", "description"],
+            "properties": {
+                "error": {"type": "string", "description": "The name of the error, such as NotFound."},
+                "description": {"type": "string", "description": "The refused value, the rule and the remedy."},
+            },
+        })
+    },
+};
+
 /// Renders a problem of the HTTP layer as an NGSI error.
-pub(crate) fn style(problem: Problem) -> Response {
+fn rendered(problem: Problem) -> Response {
     let (status, name) = match problem.reason() {
         // Orion answers 400 for an unknown path.
         Reason::UnknownRoute => (StatusCode::BAD_REQUEST, "BadRequest"),
@@ -197,7 +214,7 @@ mod tests {
             (Reason::Code(Unsupported), 501, "NotImplemented"),
         ] {
             let problem = Problem::new(reason, "it failed").value("7").rule("the rule").remedy("the remedy");
-            let response = style(problem);
+            let response = rendered(problem);
             assert_eq!(response.status().as_u16(), status, "{reason:?}");
             let bytes = axum::body::to_bytes(response.into_body(), 1_024).await.unwrap();
             let expected = json!({"error": name, "description": "it failed ('7'); the rule; the remedy"});

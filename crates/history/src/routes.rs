@@ -8,7 +8,8 @@ use axum::http::header::{CONTENT_RANGE, CONTENT_TYPE};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use millstream_http::{
-    Access, AnswerMemory, Caller, Content, Deadline, Limits, Path, Problem, Query, Reason, Route, RouteDraft, Routes,
+    Access, AnswerMemory, Caller, Content, Deadline, ErrorStyle, Limits, Path, Problem, Query, Reason, Route,
+    RouteDraft, Routes,
 };
 use millstream_types::{ErrorCode, Role, iso_time};
 use serde_json::json;
@@ -52,7 +53,7 @@ pub(crate) fn routes(service: &Arc<HistoryService>) -> Routes {
         .param("name", "The attribute's name.")
         .query("type", "The entity's type, if the id exists in several types.");
     Routes::new("history")
-        .errors("/ngsi-ld", style)
+        .errors("/ngsi-ld", STYLE)
         .route(
             scoped(timed(list.query("attrs", "Attributes, separated by commas; all if left out.")))
                 .to(list_entities, service.clone()),
@@ -88,6 +89,12 @@ fn timed(route: RouteDraft) -> RouteDraft {
         .header("Accept", "application/json, or text/csv.")
         .answers_with(200, "The complete answer.", Content::json(json!({"type": ["array", "object"]})))
         .answers_with(206, "A part of it; Content-Range names the time that it covers.", Content::json(json!({})))
+        .answers_with(200, "As rows.", Content::bytes("text/csv"))
+        .answers_with(206, "As rows.", Content::bytes("text/csv"))
+        .answers(404, "Nothing of that name has a history here.")
+        .answers(406, "`Accept` has neither `application/json` nor `text/csv`.")
+        .answers(409, "The id names several entities; name the type.")
+        .answers(413, "The answer would be too large; ask for less. Or the request has a body.")
 }
 
 async fn list_entities(
@@ -196,8 +203,26 @@ fn answer(answered: TemporalResponse) -> Response {
     response
 }
 
-/// Renders problems in NGSI-LD form.
-fn style(problem: Problem) -> Response {
+/// The form of problems in NGSI-LD.
+const STYLE: ErrorStyle = ErrorStyle {
+    render: rendered,
+    media_type: "application/problem+json",
+    schema_name: "NgsiLdError",
+    schema: || {
+        json!({
+            "type": "object",
+            "required": ["type", "title", "status", "detail"],
+            "properties": {
+                "type": {"type": "string", "format": "uri"},
+                "title": {"type": "string", "description": "The name of the error, the end of its type."},
+                "status": {"type": "integer"},
+                "detail": {"type": "string", "description": "The refused value, the rule and the remedy."},
+            },
+        })
+    },
+};
+
+fn rendered(problem: Problem) -> Response {
     let name = match problem.reason() {
         Reason::UnknownRoute => "OperationNotSupported",
         Reason::Code(ErrorCode::NotFound) => "ResourceNotFound",

@@ -9,6 +9,7 @@ use crate::head::Headers;
 
 use crate::openapi::{Operation, document};
 use crate::path_params::{PATH_PARAMS_MAX, PathParams};
+use crate::problem::PROBLEM_STYLE;
 use crate::route::Endpoint;
 use crate::{Access, Content, Cors, Error, ErrorStyle, Limits, Observer, Route, Routes, TraceContext};
 use millstream_net::{Counter, Histogram, LogRateLimit, Metrics};
@@ -24,10 +25,11 @@ pub struct Api {
     scopes: Vec<(&'static str, Arc<Group>)>,
     rest: Arc<Group>,
     pub(crate) unmatched: RouteMetrics,
-    /// The HTML page for browsers at unknown paths.
-    pub(crate) stray_page: Option<&'static [u8]>,
+    /// The HTML page for browsers at unknown paths, and its policy.
+    pub(crate) stray_page: Option<(&'static [u8], HeaderValue)>,
     /// `true` if the fast head can serve a route.
     pub(crate) has_fast_routes: bool,
+    checks_statuses: bool,
     document: Arc<str>,
 }
 
@@ -80,6 +82,8 @@ pub(crate) struct MountedRoute {
     pub(crate) keeps_to_scope: bool,
     pub(crate) is_audited: bool,
     pub(crate) stream_memory_bytes: Option<u64>,
+    /// The documented statuses; `None` if they are not checked.
+    pub(crate) statuses: Option<Vec<u16>>,
     pub(crate) endpoint: Endpoint,
     pub(crate) group: Arc<Group>,
     pub(crate) metrics: RouteMetrics,
@@ -102,6 +106,7 @@ impl Api {
             groups: Vec::new(),
             document_at: None,
             stray_page: None,
+            checks_statuses: false,
         }
     }
 
@@ -163,7 +168,8 @@ pub struct ApiBuilder {
     version: String,
     groups: Vec<Routes>,
     document_at: Option<Limits>,
-    stray_page: Option<&'static [u8]>,
+    stray_page: Option<(&'static [u8], HeaderValue)>,
+    checks_statuses: bool,
 }
 
 impl ApiBuilder {
@@ -173,9 +179,16 @@ impl ApiBuilder {
         self
     }
 
-    /// Sends this page to a client that asks for HTML at an unknown path, with status 404; other clients get a problem.
-    pub fn with_stray_page(mut self, html: &'static [u8]) -> Self {
-        self.stray_page = Some(html);
+    /// Sends this page under this `Content-Security-Policy` to a client that asks for HTML at an unknown path, with status
+    /// 404; other clients get a problem.
+    pub fn with_stray_page(mut self, html: &'static [u8], policy: HeaderValue) -> Self {
+        self.stray_page = Some((html, policy));
+        self
+    }
+
+    /// Answers 500 in place of a status that a route does not document. For tests.
+    pub fn checking_statuses(mut self, checks_statuses: bool) -> Self {
+        self.checks_statuses = checks_statuses;
         self
     }
 
@@ -214,6 +227,7 @@ impl ApiBuilder {
             unmatched: RouteMetrics::new(metrics, [("api", self.name), ("route", "(none)"), ("method", "(any)")]),
             stray_page: self.stray_page,
             has_fast_routes: false,
+            checks_statuses: self.checks_statuses,
             document,
         };
         for routes in self.groups {
@@ -230,6 +244,7 @@ impl ApiBuilder {
                 check_documented(group.name, route)?;
                 operations.push(Operation {
                     group: group.name,
+                    style: group.style.as_ref().unwrap_or(&PROBLEM_STYLE),
                     method: &route.method,
                     path: &route.path,
                     access: route.access,
@@ -308,8 +323,9 @@ impl Api {
             is_audited,
             stream_memory_bytes,
             endpoint,
-            ..
+            docs,
         } = route;
+        let statuses = self.checks_statuses.then(|| docs.statuses(access));
         let is_audited = is_audited || access.administers(&method);
         self.has_fast_routes |= matches!(endpoint, Endpoint::Handler(_));
         let group = group.clone();
@@ -321,6 +337,7 @@ impl Api {
             keeps_to_scope,
             is_audited,
             stream_memory_bytes,
+            statuses,
             endpoint,
             group,
             metrics,

@@ -71,6 +71,7 @@ impl<'p> Exchange<'p> {
     pub(crate) fn conclude(mut self, response: Response) -> Response {
         self.is_answered = true;
         let MountedRoute { group, path, metrics, .. } = &**self.route;
+        let response = documented(self.route, response);
         let mut response = finish(response, group, &self.method, path, self.origin);
         response.headers_mut().extend(self.echo.take());
         if let Some(cors) = &group.cors {
@@ -96,6 +97,14 @@ impl Drop for Exchange<'_> {
     }
 }
 
+/// Replaces an answer whose status the route does not document by a fault, if the API checks statuses.
+fn documented(route: &MountedRoute, response: Response) -> Response {
+    let status = response.status().as_u16();
+    let Some(known) = route.statuses.as_ref().filter(|known| !known.contains(&status)) else { return response };
+    Problem::internal(format!("the route answers {status} and documents {known:?}; add it where the route is declared"))
+        .into_response()
+}
+
 /// Renders a problem in the group's style and logs the request.
 pub(crate) fn finish(
     mut response: Response,
@@ -106,12 +115,13 @@ pub(crate) fn finish(
 ) -> Response {
     let problem = response.extensions_mut().remove::<Problem>();
     if let (Some(style), Some(problem)) = (group.style, &problem) {
-        response = style(problem.clone());
+        response = (style.render)(problem.clone());
         problem.write_headers(&mut response);
     }
     let status = response.status().as_u16();
     tracing::debug!(%method, route, status, trace = %origin.trace, peer = %origin.peer, "request");
-    if status >= 500 {
+    // A feature that is not there is no failure, and clients must not fill the log with it.
+    if status >= 500 && status != 501 {
         let detail = || problem.as_ref().map(Problem::text).unwrap_or_default();
         let cause = problem.as_ref().and_then(Problem::cause).unwrap_or_default();
         let trace = origin.trace;

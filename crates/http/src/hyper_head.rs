@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use axum::body::{Body, HttpBody};
 use axum::extract::DefaultBodyLimit;
-use axum::http::header::{ACCEPT, ALLOW};
+use axum::http::header::{ACCEPT, ALLOW, CONTENT_SECURITY_POLICY};
 use axum::http::request::Parts;
 use axum::http::{HeaderValue, Method, Request as HyperRequest, StatusCode};
 use axum::response::{Html, IntoResponse, Response};
@@ -67,9 +67,12 @@ impl Pipeline {
                 self.unmatched(other_method(path, &parts), &path.group, &parts, origin, activity)
             }
             RouteMatch::NotFound(group) => {
-                let page = self.api.stray_page.filter(|_| self.api.is_rest(group) && wants_page(&parts));
+                let page = self.api.stray_page.as_ref().filter(|_| self.api.is_rest(group) && wants_page(&parts));
                 let answer = match page {
-                    Some(page) => (StatusCode::NOT_FOUND, Html(page)).into_response(),
+                    Some((page, policy)) => {
+                        (StatusCode::NOT_FOUND, [(CONTENT_SECURITY_POLICY, policy.clone())], Html(*page))
+                            .into_response()
+                    }
                     None => unknown_route(&parts).into_response(),
                 };
                 self.unmatched(answer, group, &parts, origin, activity)

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use axum::http::Method;
 use serde_json::{Map, Value, json};
 
-use crate::{Access, Limits};
+use crate::pipeline_answers::{PipelineAnswer, pipeline_answers};
+use crate::{Access, ErrorStyle, Limits};
 
 /// A documented body: its media type and its JSON Schema.
 #[derive(Debug, Clone)]
@@ -67,6 +68,12 @@ impl Docs {
         }
         path_params.iter().find(|name| !documented(name)).map(|name| format!("the path parameter '{name}'"))
     }
+
+    /// All statuses that a route with this access may answer, those of the pipeline included.
+    pub(crate) fn statuses(&self, access: Access) -> Vec<u16> {
+        let own = self.answers.iter().map(|answer| answer.status);
+        own.chain(pipeline_answers(access, !self.bodies.is_empty()).map(|answer| answer.status)).collect()
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -81,6 +88,7 @@ pub(crate) struct Parameter {
     pub(crate) place: ParameterPlace,
     pub(crate) name: &'static str,
     pub(crate) text: &'static str,
+    pub(crate) is_required: bool,
 }
 
 #[derive(Debug)]
@@ -93,6 +101,7 @@ pub(crate) struct ResponseDoc {
 /// One method and path of the document.
 pub(crate) struct Operation<'a> {
     pub(crate) group: &'static str,
+    pub(crate) style: &'a ErrorStyle,
     pub(crate) method: &'a Method,
     pub(crate) path: &'a str,
     pub(crate) access: Access,
@@ -102,32 +111,70 @@ pub(crate) struct Operation<'a> {
     pub(crate) docs: &'a Docs,
 }
 
+const DESCRIPTION: &str = "Any request may carry Request-Timeout (milliseconds, or a number with ms, s or m), which \
+shortens its deadline, and traceparent. A route for GET answers HEAD, and every path OPTIONS; another method is refused \
+with 405 and Allow, an unknown path with 404.";
+
 /// Renders the document. Paths are sorted, so that it changes only with a route.
 pub(crate) fn document(title: &str, version: &str, operations: &[Operation<'_>]) -> Value {
     let mut paths: BTreeMap<String, BTreeMap<String, Value>> = BTreeMap::new();
+    let (mut schemas, mut responses) = (BTreeMap::new(), BTreeMap::new());
     for operation in operations {
         let path = operation.path.replace("{*", "{");
         let method = operation.method.as_str().to_ascii_lowercase();
         paths.entry(path).or_default().insert(method, operation.render());
+        let style = operation.style;
+        schemas.entry(style.schema_name).or_insert_with(style.schema);
+        for answer in operation.pipeline_answers() {
+            responses
+                .entry(style.response_name(answer.status))
+                .or_insert_with(|| style.response(answer.status, answer.text));
+        }
     }
     json!({
         "openapi": "3.1.0",
-        "info": {"title": title, "version": version, "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"}},
+        "info": {
+            "title": title, "version": version, "description": DESCRIPTION,
+            "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
+        },
         "paths": paths,
         "components": {
-            "schemas": {"Problem": problem_schema()},
-            "responses": {
-                "Problem": {
-                    "description": "Refused: what was given, the rule it breaks and the remedy (RFC 9457).",
-                    "content": {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}},
-                },
-            },
+            "schemas": schemas,
+            "responses": responses,
             "securitySchemes": {
                 "apiToken": {"type": "http", "scheme": "bearer"},
                 "deviceCredentials": {"type": "http", "scheme": "basic"},
             },
         },
     })
+}
+
+impl ErrorStyle {
+    /// The name under which the document has the pipeline's refusal with this status.
+    fn response_name(&self, status: u16) -> String {
+        format!("{}{status}", self.schema_name)
+    }
+
+    fn content(&self) -> (String, Value) {
+        let schema = json!({"$ref": format!("#/components/schemas/{}", self.schema_name)});
+        (self.media_type.to_owned(), json!({"schema": schema}))
+    }
+
+    fn response(&self, status: u16, text: &str) -> Value {
+        let mut response = json!({"description": text, "content": Map::from_iter([self.content()])});
+        add_headers(status, &mut response);
+        response
+    }
+}
+
+/// Adds the headers that refusals with this status carry.
+fn add_headers(status: u16, response: &mut Value) {
+    let (name, text, is_required) = match status {
+        401 => ("WWW-Authenticate", "How to log in.", true),
+        429 | 503 => ("Retry-After", "Seconds after which the same request may succeed.", false),
+        _ => return,
+    };
+    response["headers"] = json!({name: {"description": text, "required": is_required, "schema": {"type": "string"}}});
 }
 
 impl Operation<'_> {
@@ -167,31 +214,42 @@ impl Operation<'_> {
         })
     }
 
+    fn pipeline_answers(&self) -> impl Iterator<Item = &'static PipelineAnswer> {
+        pipeline_answers(self.access, !self.docs.bodies.is_empty())
+    }
+
     /// The route's own answers and the pipeline's refusals.
     fn answers(&self) -> Value {
         let mut answers: BTreeMap<u16, Value> = BTreeMap::new();
-        let takes_body = !self.docs.bodies.is_empty();
-        let checks_caller = self.access != Access::Public;
-        for (status, applies) in [(401, checks_caller), (403, checks_caller), (413, takes_body), (503, true)] {
-            if applies {
-                answers.insert(status, json!({"$ref": "#/components/responses/Problem"}));
-            }
-        }
         for answer in &self.docs.answers {
-            answers.insert(answer.status, answer.render());
+            let known = answers.entry(answer.status).or_insert_with(|| self.own_answer(answer.status));
+            answer.add_to(known);
+        }
+        for answer in self.pipeline_answers() {
+            let reference = format!("#/components/responses/{}", self.style.response_name(answer.status));
+            answers.entry(answer.status).or_insert_with(|| json!({"$ref": reference}));
         }
         answers.into_iter().map(|(status, answer)| (status.to_string(), answer)).collect::<Map<_, _>>().into()
+    }
+
+    /// An answer with this status, before its documentation is added. A refusal has the body of its group.
+    fn own_answer(&self, status: u16) -> Value {
+        match status {
+            ..400 => json!({"description": ""}),
+            400.. => self.style.response(status, ""),
+        }
     }
 }
 
 impl Parameter {
     fn render(&self) -> Value {
-        let (place, required) = match self.place {
-            ParameterPlace::Path => ("path", true),
-            ParameterPlace::Query => ("query", false),
-            ParameterPlace::Header => ("header", false),
+        let place = match self.place {
+            ParameterPlace::Path => "path",
+            ParameterPlace::Query => "query",
+            ParameterPlace::Header => "header",
         };
-        json!({"name": self.name, "in": place, "required": required, "description": self.text, "schema": {"type": "string"}})
+        let Self { name, text, is_required, .. } = self;
+        json!({"name": name, "in": place, "required": is_required, "description": text, "schema": {"type": "string"}})
     }
 }
 
@@ -202,27 +260,14 @@ impl Content {
 }
 
 impl ResponseDoc {
-    fn render(&self) -> Value {
-        match &self.content {
-            Some(content) => json!({"description": self.text, "content": Map::from_iter([content.render()])}),
-            None => json!({"description": self.text}),
+    /// Adds the text and the body to what other lines of the route say about the status.
+    fn add_to(&self, answer: &mut Value) {
+        let known = answer["description"].as_str().unwrap_or_default();
+        let text = if known.is_empty() { self.text.to_owned() } else { format!("{known} {}", self.text) };
+        answer["description"] = json!(text);
+        if let Some(content) = &self.content {
+            let (media_type, body) = content.render();
+            answer["content"][media_type] = body;
         }
     }
-}
-
-fn problem_schema() -> Value {
-    json!({
-        "type": "object",
-        "required": ["type", "title", "status", "detail", "error"],
-        "properties": {
-            "type": {"type": "string", "format": "uri"},
-            "title": {"type": "string"},
-            "status": {"type": "integer"},
-            "detail": {"type": "string"},
-            "value": {"type": "string", "description": "What was given."},
-            "rule": {"type": "string", "description": "The rule that it breaks."},
-            "remedy": {"type": "string", "description": "What to do about it."},
-            "error": {"type": "string", "description": "All of it in one text."},
-        },
-    })
 }

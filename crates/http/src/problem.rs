@@ -17,8 +17,26 @@ use serde_json::{Map, Value, json};
 /// Media type of problem details.
 pub const PROBLEM_JSON: HeaderValue = HeaderValue::from_static("application/problem+json");
 
-/// Renders all problems of a group of routes, those of the pipeline included.
-pub type ErrorStyle = fn(Problem) -> Response;
+/// The form of all problems of a group of routes, those of the pipeline included.
+#[derive(Debug, Clone, Copy)]
+pub struct ErrorStyle {
+    /// Renders a problem.
+    pub render: fn(Problem) -> Response,
+    /// The media type of the bodies that `render` makes.
+    pub media_type: &'static str,
+    /// The name of their schema in the OpenAPI document.
+    pub schema_name: &'static str,
+    /// Their JSON Schema.
+    pub schema: fn() -> Value,
+}
+
+/// Problem details, the form of problems in groups without a style of their own.
+pub(crate) static PROBLEM_STYLE: ErrorStyle = ErrorStyle {
+    render: Problem::into_response,
+    media_type: "application/problem+json",
+    schema_name: "Problem",
+    schema: problem_schema,
+};
 
 /// The kind of a refusal. Errors of other crates arrive as their [`ErrorCode`]; the others are HTTP's own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -343,6 +361,24 @@ pub fn deadline_passed(waited: Duration) -> Problem {
         .value(format!("{waited_ms} ms"))
         .rule("the request may or may not have taken effect")
         .remedy("check whether it has before you send it again, or allow more time")
+}
+
+/// The schema of problem details, the body of refusals that have no other.
+fn problem_schema() -> Value {
+    json!({
+        "type": "object",
+        "required": ["type", "title", "status", "detail", "error"],
+        "properties": {
+            "type": {"type": "string", "format": "uri"},
+            "title": {"type": "string"},
+            "status": {"type": "integer"},
+            "detail": {"type": "string"},
+            "value": {"type": "string", "description": "What was given."},
+            "rule": {"type": "string", "description": "The rule that it breaks."},
+            "remedy": {"type": "string", "description": "What to do about it."},
+            "error": {"type": "string", "description": "All of it in one text."},
+        },
+    })
 }
 
 impl IntoResponse for Problem {

@@ -107,6 +107,12 @@ impl RouteDraft {
         self.parameter(ParameterPlace::Query, name, text)
     }
 
+    /// Documents a parameter of the query without which the route refuses a request.
+    pub fn required_query(mut self, name: &'static str, text: &'static str) -> Self {
+        self.docs.parameters.push(Parameter { place: ParameterPlace::Query, name, text, is_required: true });
+        self
+    }
+
     /// Documents a header of the request.
     pub fn header(self, name: &'static str, text: &'static str) -> Self {
         self.parameter(ParameterPlace::Header, name, text)
@@ -118,14 +124,16 @@ impl RouteDraft {
         self
     }
 
-    /// Documents an answer without a body. Every route needs one answer; the pipeline's
-    /// refusals are added by themselves.
+    /// Documents an answer, one without a body below status 400, above with the body of the group's [`ErrorStyle`]. Every
+    /// route needs one answer. The pipeline's refusals (400, 401, 403, 408, 413, 414, 415, 429, 431, 500, 501, 503) are
+    /// added as the route's access and bodies imply them; a route repeats one only to say more. A server that
+    /// [checks statuses](crate::ApiBuilder::checking_statuses) answers 500 in place of one that is not documented.
     pub fn answers(mut self, status: u16, text: &'static str) -> Self {
         self.docs.answers.push(ResponseDoc { status, text, content: None });
         self
     }
 
-    /// Documents an answer with a body.
+    /// Documents an answer with a body of its own. Several answers of one status are documented as one.
     pub fn answers_with(mut self, status: u16, text: &'static str, content: Content) -> Self {
         self.docs.answers.push(ResponseDoc { status, text, content: Some(content) });
         self
@@ -193,7 +201,7 @@ impl RouteDraft {
     }
 
     fn parameter(mut self, place: ParameterPlace, name: &'static str, text: &'static str) -> Self {
-        self.docs.parameters.push(Parameter { place, name, text });
+        self.docs.parameters.push(Parameter { place, name, text, is_required: place == ParameterPlace::Path });
         self
     }
 }

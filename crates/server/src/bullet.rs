@@ -9,8 +9,8 @@ use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use millstream_http::{
-    Access, AnswerMemory, Caller, Content, Cors, Event, EventSender, Origins, Payload, Problem, Query, Route, Routes,
-    Shutdown, finished_event_stream,
+    Access, AnswerMemory, Caller, Content, Cors, ErrorStyle, Event, EventSender, Origins, Payload, Problem, Query,
+    Route, Routes, Shutdown, finished_event_stream,
 };
 use millstream_query::{Deliver, Delivery, Engine, QueryRequest, Subscription};
 use millstream_types::Role;
@@ -32,10 +32,11 @@ pub(crate) fn routes(engine: Arc<Engine>, schemas: &Arc<Schemas>) -> anyhow::Res
     let post = |path, summary| {
         Route::post(path, reader, ASK_LIMITS, summary)
             .takes(Content::json(json!({"description": "A query as text or as a document."})))
+            .answers(404, "The topic does not exist.")
             .answers(422, "The text is not a valid query; `meta.errors` says where and why.")
     };
     let result = || Content::json(json!({"type": "object", "required": ["records", "meta"]}));
-    let routes = Routes::new("bullet").errors("/api/bullet", in_meta);
+    let routes = Routes::new("bullet").errors("/api/bullet", STYLE);
     let routes = match cors(engine.bullet_cors_origin())? {
         Some(cors) => routes.cors(cors),
         None => routes,
@@ -84,7 +85,7 @@ pub(crate) fn routes(engine: Arc<Engine>, schemas: &Arc<Schemas>) -> anyhow::Res
         .route(
             Route::get("/api/bullet/columns", reader, LOOK_LIMITS, "List the fields that a query can select")
                 .query("stream", STREAM)
-                .answers_with(200, "A JSON:API document of fields.", Content::json(json!({"type": "object"})))
+                .answers_with(200, "A JSON:API document of fields.", Content::bytes("application/vnd.api+json"))
                 .answers(404, "The topic does not exist.")
                 .to(columns, Arc::clone(schemas)),
         )
@@ -117,7 +118,30 @@ fn cors(origin: &str) -> anyhow::Result<Option<Cors>> {
     }))
 }
 
-/// Renders a refusal as a result without records.
+/// The form of refusals: results without records.
+const STYLE: ErrorStyle = ErrorStyle {
+    render: in_meta,
+    media_type: "application/json",
+    schema_name: "BulletError",
+    schema: || {
+        let error = json!({
+            "type": "object",
+            "required": ["error", "resolution"],
+            "properties": {"error": {"type": "string"}, "resolution": {"type": "string"}},
+        });
+        let meta = json!({
+            "type": "object",
+            "required": ["errors"],
+            "properties": {"errors": {"type": "array", "items": error}},
+        });
+        json!({
+            "type": "object",
+            "required": ["records", "meta"],
+            "properties": {"records": {"type": "array", "maxItems": 0}, "meta": meta},
+        })
+    },
+};
+
 fn in_meta(problem: Problem) -> Response {
     let error = json!({"error": problem.detail(), "resolution": "change the query or the request as the error says"});
     (problem.status(), axum::Json(json!({"records": [], "meta": {"errors": [error]}}))).into_response()

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use axum::http::HeaderValue;
+use axum::http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
 use axum::response::{IntoResponse, Response};
 use millstream_http::{Access, Content, Limits, Route, Routes};
 
@@ -13,6 +14,11 @@ const INDEX: &str = "index.html";
 const PAGES: [&str; 5] = ["/", "/entities", "/query", "/jobs", "/store"];
 /// Prefix of files whose names contain a content hash.
 const HASHED: &str = "assets/";
+/// Scripts, connections and forms go to this server alone, and no other page frames the console. Only styles may be inline.
+pub(crate) const POLICY: HeaderValue = HeaderValue::from_static(
+    "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; font-src 'self' data:; \
+     connect-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'",
+);
 const LIMITS: Limits =
     Limits { body_max_bytes: 0, body_max_setting: "none: these routes take no body", timeout: Duration::from_secs(10) };
 
@@ -60,7 +66,9 @@ fn route(path: &str, file: File) -> Route {
 }
 
 async fn send(axum::extract::State(file): axum::extract::State<File>) -> Response {
-    ([(CONTENT_TYPE, file.media_type), (CACHE_CONTROL, file.cache)], file.bytes).into_response()
+    let about = [(CONTENT_TYPE, file.media_type), (CACHE_CONTROL, file.cache)];
+    let kept_in = [(CONTENT_SECURITY_POLICY, POLICY), (X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"))];
+    (about, kept_in, file.bytes).into_response()
 }
 
 fn media_type(name: &str) -> &'static str {

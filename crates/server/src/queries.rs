@@ -67,6 +67,7 @@ pub(crate) fn routes(engine: Queries, deliveries: &Arc<Deliveries>, schemas: &Ar
                     "With `deliver: {topic: name}`: the query's id, its columns, and the partition of its results. The caller also needs the role writer.",
                     Content::json(json!({"type": "object", "required": ["id", "topic"]})),
                 )
+                .answers(404, "The topic does not exist.")
                 .answers(422, "The text is not a valid query; `errors` says where and why.")
                 .answers(429, "The tenant has reached its limit of live queries.")
                 .answers(503, "The server has reached its limit of live queries.")
@@ -81,6 +82,7 @@ pub(crate) fn routes(engine: Queries, deliveries: &Arc<Deliveries>, schemas: &Ar
                     "The query is valid, but `hints` lists fields that no inspected record has, with suggestions.",
                     Content::json(json!({"type": "object", "required": ["hints"]})),
                 )
+                .answers(404, "The topic does not exist.")
                 .answers(422, "The text is not a valid query; `errors` says where and why.")
                 .to(validate, (Arc::clone(&engine), Arc::clone(schemas))),
         )

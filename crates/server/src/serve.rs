@@ -232,7 +232,10 @@ impl Server {
             let api = planes.applications_api(&sampler, &memory, &metrics)?;
             let callers: Arc<dyn Authenticator> = planes.tokens.logins.clone();
             let callers: Arc<dyn Authenticator> = match config.store.rift {
-                true => Arc::new(RiftAccess::over(callers, Arc::clone(&planes.store))),
+                true => {
+                    let callers = RiftAccess::over(callers, Arc::clone(&planes.store));
+                    Arc::new(callers.throttled_by(throttle.clone()))
+                }
                 false => callers,
             };
             let listener = Listener::bind("applications", endpoints.applications, callers, config.http.clone()).await?;
@@ -357,6 +360,11 @@ impl Server {
     }
 }
 
+/// `true` if a test of a debug build wants a fault in place of a status that is not documented.
+fn checks_statuses() -> bool {
+    cfg!(debug_assertions) && std::env::var_os("MILLSTREAM_CHECK_STATUSES").is_some()
+}
+
 impl Planes {
     /// Opens the log, then every plane over it. Blocks while state is rebuilt.
     fn open(
@@ -452,13 +460,14 @@ impl Planes {
             .with(stats::routes(Arc::clone(sampler), &self.statistics))
             .with(millstream_store::stats_routes(&self.statistics))
             .with(health::routes(metrics, self.readiness()))
-            .with_openapi(DOCUMENT_LIMITS);
+            .with_openapi(DOCUMENT_LIMITS)
+            .checking_statuses(checks_statuses());
         let api = match self.store.config().rift {
             true => api.with(millstream_store::rift_routes(&self.store, &self.statistics)),
             false => api,
         };
         let api = match console::document() {
-            Some(page) => api.with_stray_page(page),
+            Some(page) => api.with_stray_page(page, console::POLICY),
             None => api,
         };
         Ok(api.build(metrics)?)
@@ -469,7 +478,7 @@ impl Planes {
         for routes in self.connect.device_routes() {
             api = api.with(routes);
         }
-        Ok(api.build(metrics)?)
+        Ok(api.with_openapi(DOCUMENT_LIMITS).checking_statuses(checks_statuses()).build(metrics)?)
     }
 
     fn readiness(self: &Arc<Self>) -> health::Readiness {

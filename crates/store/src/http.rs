@@ -59,6 +59,8 @@ const SETTINGS_LIMITS: Limits = Limits {
 const BUCKET: &str = "The bucket's name.";
 const KEY: &str = "The key, percent-encoded; it may have slashes. Write `%5F` for `_` at its beginning.";
 
+const NEEDS_DURABLE: &str = "The bucket is a cache, and this takes a durable one.";
+
 /// The routes of the store.
 pub fn routes(store: &Arc<Store>) -> Routes {
     let routes = Routes::new("store").observed(CountedRoutes::over(store.doors()));
@@ -78,7 +80,8 @@ fn conditional(draft: RouteDraft) -> RouteDraft {
         .header("If-Match", "Versions, one of which the key must have; `*` is any. A missing key has none.")
         .header("If-None-Match", "Versions that the key must not have; `*`: it must not be there.")
         .header("X-If-Timestamp-Before", "Time; refused if the stored time stamp is later. ISO 8601 or milliseconds.")
-        .answers(404, "The bucket does not exist.")
+        .answers(404, "The bucket, or the upload that is named, does not exist.")
+        .answers(409, NEEDS_DURABLE)
         .answers_with(
             412,
             "A condition does not hold; the body has the versions.",
@@ -122,6 +125,7 @@ fn read_route(store: &Arc<Store>) -> Route {
         .answers(412, "`If-Match` or `If-Unmodified-Since` does not hold.")
         .answers(416, "The value has no byte of the range.")
         .answers(404, "The bucket or the key does not exist.")
+        .answers(409, NEEDS_DURABLE)
         .answered_by(move |request| cached::or(&store, request, cached::get, || read::get(&store, request)))
 }
 
@@ -138,7 +142,7 @@ fn put_route(store: &Arc<Store>) -> Route {
         .answers_with(201, "Stored under a new key.", Content::json(json!({"type": "object"})))
         .answers(204, "Stored, without a body.")
         .answers(400, "`Content-MD5` is not that of the body, or a parameter cannot be taken.")
-        .answers(409, "The part is there with other bytes; both checksums are named.")
+        .answers(409, "Or the part is there with other bytes; both checksums are named.")
         .streams(BODY_HELD_BYTES)
         .answered_by(move |request| cached::or(&store, request, cached::put, || write::put(&store, request)))
 }
@@ -179,6 +183,6 @@ fn delete_route(store: &Arc<Store>) -> Route {
     conditional(documented(draft))
         .query("upload", "Gives up this upload instead of deleting the key.")
         .answers(204, "Deleted, or given up.")
-        .answers(404, "The bucket or the key does not exist.")
+        .answers(404, "Or the key does not exist.")
         .answered_by(move |request| cached::or(&store, request, cached::delete, || write::delete(&store, request)))
 }

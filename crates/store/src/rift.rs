@@ -58,6 +58,7 @@ fn documented(draft: RouteDraft) -> RouteDraft {
         .header("Authorization", "`riftv1 USER:HEX`, the signature, if the bucket has users of its own.")
         .answers(403, "The user is unknown, the signature is wrong, or the user lacks the right.")
         .answers(404, "The bucket or the key does not exist.")
+        .answers(409, "The bucket is a cache, and this takes a durable one.")
 }
 
 fn object() -> Content {
@@ -70,6 +71,7 @@ fn upload(store: &Arc<Store>) -> Route {
         .query("offset", "Writes the body at this place of the value; 0, the default, replaces the value.")
         .takes(Content::bytes("application/octet-stream"))
         .answers_with(200, "Where the value lies.", object())
+        .answers(507, "The bucket is full; deletes still work.")
         .answered_by(move |request| write::upload(&store, request).unwrap_or_else(Answer::from))
 }
 
@@ -81,7 +83,7 @@ fn get(store: &Arc<Store>) -> Route {
         .header("Range", "One range of bytes.")
         .header("If-Modified-Since", "Answered 304 if the value was not written since.")
         .answers_with(200, "The value.", Content::bytes("application/octet-stream"))
-        .answers(206, "A range of the value.")
+        .answers_with(206, "A range of the value.", Content::bytes("application/octet-stream"))
         .answers(304, "The client has the value.")
         .answers(416, "The value has no such bytes.")
         .answered_by(move |request| read::get(&store, request).unwrap_or_else(Answer::from))
@@ -108,6 +110,7 @@ fn list(store: &Arc<Store>) -> Route {
         .param("bucket", "The bucket's name.")
         .answers_with(200, "Id, key and time of the write of each key.", object())
         .answers(404, "The bucket does not exist.")
+        .answers(409, "The bucket is a cache, and this takes a durable one.")
         .answers(413, "The bucket has too many keys for one answer.")
         .answered_by(move |request| read::list(&store, request).unwrap_or_else(Answer::from))
 }

@@ -8,7 +8,7 @@ use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response as HttpResponse};
 use millstream_http::{
-    Access, Content, Json, Limits, Path, Payload, Problem, Query, Reason, Route, Routes, TraceContext,
+    Access, Content, Json, Limits, Path, Payload, Problem, Query, Reason, Route, Routes, TraceContext, sandbox,
 };
 use millstream_log::{AckLevel, reply};
 use millstream_types::{ErrorCode, Header, Record, Role, TenantId, header};
@@ -70,7 +70,7 @@ impl Commands {
             .param("tenant", "The tenant of the device.")
             .param("device", "The device.")
             .tenant_in("tenant")
-            .query("command", "The command's name. Required.")
+            .required_query("command", "The command's name.")
             .query("timeout-ms", "How long to wait for the device's answer, milliseconds; 10,000 if left out.")
             .query("one-way", "true: no answer is wanted.")
             .query("ttl-s", "How long the command may wait for its device, seconds; not at all if left out.")
@@ -229,7 +229,9 @@ impl CommandRequest {
             (CMD_STATUS, HeaderValue::from(response.status)),
             (CORRELATION, self.correlation()),
         ];
-        (headers, response.payload.clone()).into_response()
+        let mut answer = (headers, response.payload.clone()).into_response();
+        sandbox(answer.headers_mut());
+        answer
     }
 
     fn taken(&self, outcome: &str) -> HttpResponse {

@@ -13,7 +13,9 @@ use crate::model::render::AttributeSelection;
 use crate::query::Order;
 use crate::query::filter::EntityFilter;
 use crate::refusal::Refusal;
-use crate::requests::handler::{HandlerResult, READER, ServiceState, WRITER, answer_list, listing, scoped};
+use crate::requests::handler::{
+    HandlerResult, READER, ServiceState, WRITER, answer_list, listing, scoped, taking, updating,
+};
 use crate::requests::op_query::OpQuery;
 use crate::requests::service::{JsonText, NgsiRequest, Service};
 use crate::statistics::timing::RequestPhase;
@@ -23,15 +25,19 @@ const NOTIFIED_FORMAT: &str = "ngsiv2-attrsformat";
 pub(crate) fn add(routes: Routes, service: &Arc<Service>, limits: Limits) -> Routes {
     let object = || Content::json(json!({"type": "object"}));
     let query =
-        listing(scoped(Route::post("/v2/op/query", READER, limits, "Query entities by a body"))).takes(object());
+        taking(listing(scoped(Route::post("/v2/op/query", READER, limits, "Query entities by a body"))), [object()]);
     let update = scoped(Route::post("/v2/op/update", WRITER, limits, "Change several entities"))
         .keeps_to_scope()
-        .query("options", "keyValues: bare values; overrideMetadata: metadata is replaced; forcedUpdate: told anyway.")
-        .takes(object())
+        .query("options", "keyValues: bare values; overrideMetadata: metadata is replaced; forcedUpdate: told anyway.");
+    let update = updating(update, [object()])
+        .answers(404, "One of the entities or attributes does not exist.")
+        .answers(409, "An id names several entities.")
         .answers(204, "Done.");
     let notify = scoped(Route::post("/v2/op/notify", WRITER, limits, "Take a notification as an update"))
-        .query("options", "forcedUpdate: told anyway.")
-        .takes(object())
+        .query("options", "forcedUpdate: told anyway.");
+    let notify = updating(notify, [object()])
+        .answers(404, "One of the entities does not exist.")
+        .answers(409, "An id names several entities.")
         .answers(200, "Done.");
     routes
         .route(query.to(query_entities, service.clone()))

@@ -62,16 +62,50 @@ pub(crate) fn writes<P: FromPath, C: RequestContent, F: Future<Output = HandlerR
 }
 
 pub(crate) fn scoped(route: RouteDraft) -> RouteDraft {
-    route
+    checked(route)
         .header("Fiware-Service", "The tenant: letters, digits, underscores; 'default' if left out.")
         .header("Fiware-ServicePath", "A path within the tenant; reads also take '/a/#' and lists.")
 }
 
+/// Documents the refusal that [`NgsiRequest`] makes on every route.
+pub(crate) fn checked(route: RouteDraft) -> RouteDraft {
+    route.answers(406, "`Accept` has no media type in which this is answered.")
+}
+
+/// Parameters and responses of all routes of one entity.
 pub(crate) fn of_one(route: RouteDraft) -> RouteDraft {
     scoped(route)
         .keeps_to_scope()
         .param("id", "The entity's id.")
         .query("type", "Its type, if several entities have the id.")
+        .answers(404, "There is no such entity or attribute.")
+        .answers(409, "Several entities have the id; name the type.")
+}
+
+/// Documents a conditional read.
+pub(crate) fn cacheable(route: RouteDraft) -> RouteDraft {
+    route
+        .header("If-None-Match", "Versions (`ETag`) that the client has; answered 304 if one is current.")
+        .answers(304, "The client has this version.")
+}
+
+/// Documents a write under a condition.
+pub(crate) fn conditional(route: RouteDraft) -> RouteDraft {
+    route
+        .header("If-Match", "Versions (`ETag`), one of which the entity must have.")
+        .answers(412, "The entity has another version; nothing was changed.")
+}
+
+/// Documents a body of one of these kinds, which is read whole.
+pub(crate) fn taking(route: RouteDraft, contents: impl IntoIterator<Item = Content>) -> RouteDraft {
+    contents.into_iter().fold(route, RouteDraft::takes).answers(411, "`Content-Length` is missing or 0.")
+}
+
+/// Documents a write of entities from a body.
+pub(crate) fn updating(route: RouteDraft, contents: impl IntoIterator<Item = Content>) -> RouteDraft {
+    taking(route, contents)
+        .answers(413, "The body is over its limit, the entity would be, or the tenant may have no entities.")
+        .answers(422, "It does not fit the entity as it is, in part or in whole.")
 }
 
 /// Parameters and responses of all routes that list entities.
@@ -83,6 +117,8 @@ pub(crate) fn listing(route: RouteDraft) -> RouteDraft {
         .query("orderBy", "Attributes, id, type or geo:distance, '!' before a name reverses it.")
         .query("options", "keyValues, values, unique: other forms; count: the total; explain: how it is found.")
         .answers_with(200, "A page.", Content::json(json!({"type": "array", "items": entity_schema()})))
+        .answers(413, "The page would be over `context.page_max_bytes`; ask for less.")
+        .answers(422, "The geometry cannot be computed.")
 }
 
 pub(crate) async fn answer_list(

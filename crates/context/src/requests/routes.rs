@@ -18,11 +18,11 @@ use crate::model::request_body;
 use crate::model::syntax::{check_attribute_name, check_identifier};
 use crate::model::update::UpdateMode;
 use crate::query::filter::{EntityFilter, TotalCount};
-use crate::refusal::{Refusal, style};
+use crate::refusal::{Refusal, STYLE};
 use crate::requests::batch_routes;
 use crate::requests::handler::{
-    HandlerResult, READER, ServiceState, TOTAL_COUNT, WRITER, answer_list, entity_schema, json_answer, listing,
-    not_modified, of_one, reads, scoped, tagged, target, writes,
+    HandlerResult, READER, ServiceState, TOTAL_COUNT, WRITER, answer_list, cacheable, checked, conditional,
+    entity_schema, json_answer, listing, not_modified, of_one, reads, scoped, tagged, target, updating, writes,
 };
 use crate::requests::parameters::{LIST_PARAMETERS, RequestParameters};
 use crate::requests::service::{JsonText, NgsiRequest, Service};
@@ -42,7 +42,7 @@ const NOT_IN_URLS: &AsciiSet = &CONTROLS.add(b'%').add(b'\\').add(b'^').add(b'`'
 
 pub(crate) fn routes(service: &Arc<Service>, config: &ContextConfig) -> Routes {
     let limits = config.limits();
-    let entities = Routes::new("entities").errors("/v2", style).echo(CORRELATOR).trailing_slash();
+    let entities = Routes::new("entities").errors("/v2", STYLE).echo(CORRELATOR).trailing_slash();
     let entities = of_entities(entities, service, limits);
     let entities = match config.cors().ok().flatten() {
         Some(cors) => entities.cors(cors),
@@ -70,15 +70,16 @@ fn of_entities(routes: Routes, service: &Arc<Service>, limits: Limits) -> Routes
         .query("metadata", "Metadata to show; also dateCreated, dateModified and *.");
     let create = scoped(Route::post(ENTITIES, WRITER, limits, "Create an entity"))
         .keeps_to_scope()
-        .query("options", "keyValues: bare values; upsert: update it if it exists.")
-        .takes(Content::json(entity_schema()))
+        .query("options", "keyValues: bare values; upsert: update it if it exists.");
+    let create = updating(create, [Content::json(entity_schema())])
         .answers(201, "Created; Location names it.")
         .answers(204, "With upsert: created or updated; Location names it.");
-    let read = of_one(Route::get(ENTITY, READER, limits, "Read an entity"))
+    let read = cacheable(of_one(Route::get(ENTITY, READER, limits, "Read an entity")))
         .query("attrs", "Attributes to show.")
         .query("options", "keyValues: bare values.")
         .answers_with(200, "The entity.", Content::json(entity_schema()));
-    let delete = of_one(Route::delete(ENTITY, WRITER, limits, "Delete an entity")).answers(204, "It is gone.");
+    let delete = of_one(Route::delete(ENTITY, WRITER, limits, "Delete an entity"));
+    let delete = conditional(delete).answers(204, "It is gone.");
     routes
         .route(list.to(list_entities, service.clone()))
         .route(create.answered_by(writes(service, create_entity)))
@@ -87,32 +88,29 @@ fn of_entities(routes: Routes, service: &Arc<Service>, limits: Limits) -> Routes
 }
 
 fn of_attributes(routes: Routes, service: &Arc<Service>, limits: Limits) -> Routes {
-    let read = of_one(Route::get(ATTRIBUTES, READER, limits, "Read an entity's attributes"))
+    let read = cacheable(of_one(Route::get(ATTRIBUTES, READER, limits, "Read an entity's attributes")))
         .query("attrs", "Attributes to show.")
         .query("options", "keyValues: bare values.")
         .answers_with(200, "The attributes.", Content::json(entity_schema()));
     let write = |method, summary| {
-        of_one(Route::on(method, ATTRIBUTES, WRITER, limits, summary))
-            .query(
-                "options",
-                "keyValues: bare values; overrideMetadata: metadata is replaced; append (POST): strictly.",
-            )
-            .takes(Content::json(entity_schema()))
-            .answers(204, "Done.")
+        let route = of_one(Route::on(method, ATTRIBUTES, WRITER, limits, summary)).query(
+            "options",
+            "keyValues: bare values; overrideMetadata: metadata is replaced; append (POST): strictly.",
+        );
+        updating(conditional(route), [Content::json(entity_schema())]).answers(204, "Done.")
     };
     let one = |method, access, limits, summary| {
         of_one(Route::on(method, ATTRIBUTE, access, limits, summary)).param("name", "The attribute's name.")
     };
-    let read_one = one(Method::GET, READER, limits, "Read an attribute").answers_with(
+    let read_one = cacheable(one(Method::GET, READER, limits, "Read an attribute")).answers_with(
         200,
         "The attribute.",
         Content::json(attribute_schema()),
     );
     let put_one = one(Method::PUT, WRITER, limits, "Set an attribute")
-        .query("options", "overrideMetadata: metadata is replaced.")
-        .takes(Content::json(attribute_schema()))
-        .answers(204, "Set.");
-    let delete_one = one(Method::DELETE, WRITER, limits, "Remove an attribute").answers(204, "Removed.");
+        .query("options", "overrideMetadata: metadata is replaced.");
+    let put_one = updating(conditional(put_one), [Content::json(attribute_schema())]).answers(204, "Set.");
+    let delete_one = conditional(one(Method::DELETE, WRITER, limits, "Remove an attribute")).answers(204, "Removed.");
     routes
         .route(read.answered_by(reads(service, read_attributes)))
         .route(write(Method::POST, "Update or append attributes").answered_by(writes(service, post_attributes)))
@@ -125,7 +123,7 @@ fn of_attributes(routes: Routes, service: &Arc<Service>, limits: Limits) -> Rout
 
 /// The entry points and the empty list of registrations.
 fn of_entry(routes: Routes, limits: Limits) -> Routes {
-    let entry = Route::get(ENTRY, READER, limits, "Name the entry points").answers_with(
+    let entry = checked(Route::get(ENTRY, READER, limits, "Name the entry points")).answers_with(
         200,
         "Their URLs.",
         Content::json(json!({"type": "object", "additionalProperties": {"type": "string"}})),

@@ -27,7 +27,8 @@ pub(crate) fn add(routes: Routes, service: &Arc<Service>, limits: Limits) -> Rou
     let one = scoped(Route::get("/v2/types/{type}", READER, limits, "Read one type"))
         .param("type", "Its name.")
         .query("options", "noAttrDetail: no types of attributes.")
-        .answers_with(200, "The type.", Content::json(json!({"type": "object"})));
+        .answers_with(200, "The type.", Content::json(json!({"type": "object"})))
+        .answers(404, "No entity has the type.");
     routes.route(list.to(list_types, service.clone())).route(one.to(read_type, service.clone()))
 }
 

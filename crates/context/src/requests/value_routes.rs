@@ -16,7 +16,10 @@ use crate::model::request_body;
 use crate::model::request_body::TextRule;
 use crate::model::syntax::check_attribute_name;
 use crate::refusal::{ErrorName, Refusal};
-use crate::requests::handler::{HandlerResult, READER, WRITER, not_modified, of_one, reads, tag_of, target, writes};
+use crate::requests::handler::{
+    HandlerResult, READER, WRITER, cacheable, conditional, not_modified, of_one, reads, tag_of, target, updating,
+    writes,
+};
 use crate::requests::parameters::is_text;
 use crate::requests::service::{NgsiRequest, Service, ValueText};
 use crate::statistics::timing::RequestPhase;
@@ -29,14 +32,12 @@ pub(crate) fn add(routes: Routes, service: &Arc<Service>, limits: Limits) -> Rou
     let on = |method, access, limits, summary| {
         of_one(Route::on(method, VALUE, access, limits, summary)).param("name", "The attribute's name.")
     };
-    let read = on(Method::GET, READER, limits, "Read an attribute's value")
+    let read = cacheable(on(Method::GET, READER, limits, "Read an attribute's value"))
         .answers_with(200, "An object or an array.", Content::json(serde_json::json!({})))
         .answers_with(200, "Any value, as text.", Content::text());
-    let put = on(Method::PUT, WRITER, limits, "Set an attribute's value")
-        .query("options", "forcedUpdate: told anyway.")
-        .takes(Content::json(serde_json::json!({})))
-        .takes(Content::text())
-        .answers(204, "Set.");
+    let put =
+        on(Method::PUT, WRITER, limits, "Set an attribute's value").query("options", "forcedUpdate: told anyway.");
+    let put = updating(conditional(put), [Content::json(serde_json::json!({})), Content::text()]).answers(204, "Set.");
     routes.route(read.answered_by(reads(service, read_value))).route(put.answered_by(writes(service, put_value)))
 }
 

@@ -22,7 +22,7 @@ use crate::ContextConfig;
 use crate::model::request_body;
 use crate::query::filter::TotalCount;
 use crate::refusal::{ErrorName, Refusal, RequestFailure};
-use crate::requests::handler::{HandlerResult, TOTAL_COUNT};
+use crate::requests::handler::{HandlerResult, TOTAL_COUNT, checked, taking};
 use crate::requests::parameters::{Paths, illegal_path};
 use crate::requests::service::{JsonText, NgsiRequest};
 use crate::statistics::timing::RequestPhase;
@@ -34,6 +34,8 @@ const ID_DIGITS: usize = 24;
 /// The default paths of a subscription.
 const ALL_PATHS: &str = "/#";
 
+const UNKNOWN: &str = "The tenant has no such subscription in this path.";
+
 type SubscriptionsState = State<Arc<Subscriptions>>;
 
 pub(super) fn add(routes: Routes, subscriptions: &Arc<Subscriptions>, config: &ContextConfig) -> Routes {
@@ -42,33 +44,38 @@ pub(super) fn add(routes: Routes, subscriptions: &Arc<Subscriptions>, config: &C
     let schema = || Content::json(json!({"type": "object", "additionalProperties": true}));
     let service = "The tenant: letters, digits, underscores; 'default' if left out.";
     let which = "The subscription's id.";
-    let list = Route::get(SUBSCRIPTIONS, reader, limits, "List subscriptions, oldest first")
+    let list = checked(Route::get(SUBSCRIPTIONS, reader, limits, "List subscriptions, oldest first"))
         .header("Fiware-Service", service)
         .header("Fiware-ServicePath", "Only subscriptions with exactly this path.")
         .query("limit", "Subscriptions on a page, 0 to 1000; 20 if left out.")
         .query("offset", "Subscriptions to pass over; 0 if left out.")
         .query("options", "count: the total in Fiware-Total-TotalCount.")
         .answers_with(200, "A page.", Content::json(json!({"type": "array", "items": {"type": "object"}})));
-    let create = Route::post(SUBSCRIPTIONS, writer, limits, "Create a subscription")
+    let create = checked(Route::post(SUBSCRIPTIONS, writer, limits, "Create a subscription"))
         .audited()
         .header("Fiware-Service", service)
-        .header("Fiware-ServicePath", "The path of the entities; with '/#' at its end also those below.")
-        .takes(schema())
+        .header("Fiware-ServicePath", "The path of the entities; with '/#' at its end also those below.");
+    let create = taking(create, [schema()])
+        .answers(422, "The geometry of its expression cannot be computed.")
         .answers(201, "Created and at work; Location names it.")
         .answers(429, "The tenant has as many as it may.");
-    let read = Route::get(SUBSCRIPTION, reader, limits, "Read a subscription")
+    let read = checked(Route::get(SUBSCRIPTION, reader, limits, "Read a subscription"))
         .header("Fiware-ServicePath", "Only a subscription with exactly this path; '/#' for any.")
         .param("id", which)
-        .answers_with(200, "The subscription.", schema());
-    let patch = Route::patch(SUBSCRIPTION, writer, limits, "Change fields of a subscription")
+        .answers_with(200, "The subscription.", schema())
+        .answers(404, UNKNOWN);
+    let patch = checked(Route::patch(SUBSCRIPTION, writer, limits, "Change fields of a subscription"))
         .audited()
         .param("id", which)
-        .takes(schema())
+        .answers(404, UNKNOWN);
+    let patch = taking(patch, [schema()])
+        .answers(422, "The geometry of its expression cannot be computed.")
         .answers(204, "Changed.");
-    let delete = Route::delete(SUBSCRIPTION, writer, limits, "Delete a subscription")
+    let delete = checked(Route::delete(SUBSCRIPTION, writer, limits, "Delete a subscription"))
         .audited()
         .param("id", which)
-        .answers(204, "It is gone.");
+        .answers(204, "It is gone.")
+        .answers(404, UNKNOWN);
     routes
         .route(list.to(list_all, subscriptions.clone()))
         .route(create.to(create_one, subscriptions.clone()))

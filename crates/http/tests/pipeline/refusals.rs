@@ -3,7 +3,8 @@
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use millstream_http::{
-    Access, Api, Content, Cors, Error, Json, Metrics, Origins, Path, Payload, Problem, Query, Reason, Route, Routes,
+    Access, Api, Content, Cors, Error, ErrorStyle, Json, Metrics, Origins, Path, Payload, Problem, Query, Reason,
+    Route, Routes,
 };
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -186,7 +187,14 @@ async fn cross_origin_calls_are_allowed_where_a_group_says_so() {
     server.stop().await;
 }
 
-/// Renders errors like a context broker.
+/// Errors like those of a context broker.
+const STYLE: ErrorStyle = ErrorStyle {
+    render: style,
+    media_type: "application/json",
+    schema_name: "BrokerError",
+    schema: || json!({"type": "object", "required": ["error", "description"]}),
+};
+
 fn style(problem: Problem) -> Response {
     let (status, name) = match problem.reason() {
         Reason::UnknownRoute => (StatusCode::BAD_REQUEST, "BadRequest"),
@@ -199,7 +207,7 @@ fn style(problem: Problem) -> Response {
 
 #[tokio::test]
 async fn a_group_renders_the_refusals_of_the_rim_in_its_own_style() {
-    let server = Server::of(things().errors("/things", style)).await;
+    let server = Server::of(things().errors("/things", STYLE)).await;
     let check = async |head: &str, body: &str, status: u16, error: &str| {
         let answer = server.ask(head, body).await;
         assert_eq!((answer.status, answer.json()["error"].as_str()), (status, Some(error)), "{head}: {answer:?}");
@@ -219,7 +227,7 @@ async fn a_group_renders_the_refusals_of_the_rim_in_its_own_style() {
 #[tokio::test]
 async fn a_group_echoes_a_header_on_every_answer_or_begins_one() {
     let name = axum::http::HeaderName::from_static("x-correlator");
-    let group = Routes::new("things").errors("/things", style).echo(name);
+    let group = Routes::new("things").errors("/things", STYLE).echo(name);
     let route = Route::get("/things", Access::Public, LIMITS, "List").answers(200, "Things.").to(async || "", ());
     let server = Server::of(group.route(route)).await;
     for (request, status) in [("GET /things", 200), ("GET /things/1", 400), ("PUT /things", 405)] {
@@ -262,9 +270,23 @@ async fn the_openapi_document_shows_every_route_with_limits_and_roles() {
     assert_eq!(answer.json()["openapi"], "3.1.0");
     let (references, document) = (answer.body.matches("$ref").count(), answer.json());
     assert!(references > 5);
-    for target in ["/components/responses/Problem", "/components/schemas/Problem"] {
+    for target in ["/components/responses/Problem503", "/components/schemas/Problem"] {
         assert!(document.pointer(target).is_some(), "{target}");
     }
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_status_that_a_route_does_not_document_becomes_a_fault_where_statuses_are_checked() {
+    let route = |path: &str, documented: u16| {
+        let draft = Route::get(path, Access::Public, LIMITS, "List").answers(documented, "Things.");
+        draft.to(async || StatusCode::CONFLICT, ())
+    };
+    let routes = things().route(route("/documented", 409)).route(route("/undocumented", 200));
+    let server = Server::checking_statuses(routes).await;
+    assert_eq!(server.ask("GET /documented HTTP/1.1", "").await.status, 409);
+    assert_eq!(server.ask("GET /undocumented HTTP/1.1", "").await.status, 500);
+    assert_eq!(server.ask("GET /undocumented HTTP/1.1\r\nrequest-timeout: never", "").await.status, 400);
     server.stop().await;
 }
 

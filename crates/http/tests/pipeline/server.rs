@@ -41,10 +41,21 @@ impl Server {
         Self::on(listener.drawing_on(memory), [routes])
     }
 
+    /// Answers 500 in place of a status that a route does not document.
+    pub(crate) async fn checking_statuses(routes: Routes) -> Self {
+        let anybody = Arc::new(LoopbackApplications::default());
+        let listener = Listener::bind("test", "127.0.0.1:0".parse().unwrap(), anybody, ListenerLimits::default());
+        Self::serving(listener.await.unwrap(), [routes], true)
+    }
+
     pub(crate) fn on(listener: Listener, groups: impl IntoIterator<Item = Routes>) -> Self {
+        Self::serving(listener, groups, false)
+    }
+
+    fn serving(listener: Listener, groups: impl IntoIterator<Item = Routes>, checks_statuses: bool) -> Self {
         let metrics = Metrics::default();
         let api = groups.into_iter().fold(Api::builder("test", "Things", "1.2.3"), |api, routes| api.with(routes));
-        let api = api.with_openapi(LIMITS).build(&metrics).unwrap();
+        let api = api.with_openapi(LIMITS).checking_statuses(checks_statuses).build(&metrics).unwrap();
         let address = listener.address();
         Self { serving: listener.serve(Arc::new(api), &metrics), metrics, address }
     }

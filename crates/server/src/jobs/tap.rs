@@ -35,7 +35,7 @@ pub(super) fn route(taps: Arc<Taps>) -> Route {
     let reader = Access::Role(Role::Reader);
     Route::get("/api/jobs/{id}/tap", reader, LOOK_LIMITS, "Watch samples of the records that pass an edge of a job")
         .param("id", "The job's id.")
-        .query("edge", "Two nodes with a comma between them, such as `readings,celsius`.")
+        .required_query("edge", "Two nodes with a comma between them, such as `readings,celsius`.")
         .query("rate", "Records a second, 0.1 to 1000; 10 if left out. Further records pass unseen.")
         .answers_with(
             200,

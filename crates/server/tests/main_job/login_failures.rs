@@ -1,9 +1,10 @@
 //! Failed logins: one limit over all listeners, counted and logged.
 
 use std::fs::{File, read_to_string};
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpStream};
 
 use crate::process::{Process, ask, millstream, until};
+use crate::tokens::Raw;
 
 #[test]
 fn failed_logins_of_an_address_are_limited_counted_and_logged_over_all_listeners() {
@@ -27,12 +28,17 @@ fn failed_logins_of_an_address_are_limited_counted_and_logged_over_all_listeners
     assert!(refused.text().contains("listen.login_failures_per_minute = 2"), "{}", refused.text());
     assert_eq!(status(process.devices, "POST", "/telemetry", device), 429);
     assert_eq!(status(process.applications, "GET", "/v2/entities", right), 200);
+    let mut redis = Raw(TcpStream::connect(process.redis).unwrap());
+    let refused = redis.redis(&["AUTH", "o", "wrong-secret-0123"]);
+    assert!(refused.contains("too many logins from 127.0.0.1 have failed"), "{refused}");
+    assert_eq!(redis.redis(&["AUTH", "o", "0123456789abcdef"]), "+OK");
     let metrics = ask(process.applications, "GET", "/metrics", &[("Authorization", right)], b"").text();
     for line in [
         "# TYPE millstream_login_failures_total counter",
         "millstream_login_failures_total{protocol=\"http\"} 2",
         "millstream_login_failures_total{protocol=\"kafka\"} 0",
         "millstream_logins_throttled_total{protocol=\"http\"} 2",
+        "millstream_logins_throttled_total{protocol=\"redis\"} 1",
     ] {
         assert!(metrics.lines().any(|told| told == line), "{line}: {metrics}");
     }

@@ -323,6 +323,12 @@ fn a_running_server_tells_how_it_is() {
     let lost = ask(process.applications, "GET", "/nonexist", &[("Accept", "text/html,*/*;q=0.8")], b"");
     assert_eq!((lost.status, lost.header("content-type")), (404, Some("text/html; charset=utf-8")));
     assert!(lost.text().contains("<title>Millstream"), "the console says that there is no such page");
+    for page in [lost, process.get("/")] {
+        let policy = page.header("content-security-policy").unwrap();
+        for rule in ["default-src 'none'", "script-src 'self';", "connect-src 'self';", "frame-ancestors 'none'"] {
+            assert!(policy.contains(rule), "{rule} in {policy}");
+        }
+    }
     let lost = ask(process.applications, "GET", "/nonexist", &[("Accept", "application/json")], b"");
     assert_eq!((lost.status, lost.header("content-type")), (404, Some("application/problem+json")));
     let metrics = process.get("/metrics");

@@ -22,7 +22,7 @@ use serde_json::json;
 use self::item::BulkItem;
 use super::problems::{bad_parameter, problem};
 use super::query::parameters;
-use super::{BUCKET, TIMEOUT};
+use super::{BUCKET, NEEDS_DURABLE, TIMEOUT};
 use crate::{Ack, Store};
 
 /// Most lines of a request.
@@ -55,6 +55,7 @@ pub(super) fn route(store: &Arc<Store>) -> Route {
         )
         .answers(400, "A parameter cannot be taken, or there are too many lines. Nothing is done.")
         .answers(404, "The bucket does not exist.")
+        .answers(409, NEEDS_DURABLE)
         .to(bulk, Arc::clone(store))
 }
 

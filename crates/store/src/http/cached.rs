@@ -6,7 +6,7 @@ use axum::http::StatusCode;
 use axum::http::header::{CONTENT_TYPE, ETAG};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
-use millstream_http::{Answer, Problem, Request, Unread};
+use millstream_http::{Answer, Problem, Request, Unread, sandbox};
 
 use super::conditions::{Preconditions, etag};
 use super::parameters::{WriteParameters, text};
@@ -48,8 +48,13 @@ pub(super) fn get(bucket: &CacheBucket, key: Bytes, request: &Request<'_>) -> Re
         true => StatusCode::NOT_MODIFIED.into_response(),
         false => {
             let content_type = value.attributes.as_ref().and_then(|attributes| attributes.content_type.clone());
+            let is_chosen = content_type.is_some();
             let content_type = content_type.unwrap_or_else(|| "application/octet-stream".to_owned());
-            ([(CONTENT_TYPE, content_type)], value.bytes).into_response()
+            let mut response = ([(CONTENT_TYPE, content_type)], value.bytes).into_response();
+            if is_chosen {
+                sandbox(response.headers_mut());
+            }
+            response
         }
     };
     response.headers_mut().insert(ETAG, etag(version));

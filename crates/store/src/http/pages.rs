@@ -15,6 +15,7 @@ use futures_util::stream;
 use millstream_http::{Content, Problem, RouteDraft};
 use serde_json::{Value, json};
 
+use super::NEEDS_DURABLE;
 use super::problems::problem;
 use super::query::Parameter;
 use crate::{Error, Store};
@@ -66,6 +67,7 @@ impl PageQuery {
             .answers_with(200, lines, Content::ndjson(json!({"type": "object"})))
             .answers(400, "A parameter cannot be taken.")
             .answers(404, "The bucket does not exist.")
+            .answers(409, NEEDS_DURABLE)
     }
 }
 

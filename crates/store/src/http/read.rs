@@ -9,7 +9,7 @@ use axum::http::header::{ACCEPT_RANGES, AGE, CACHE_CONTROL, CONTENT_RANGE, CONTE
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
-use millstream_http::{Answer, AnswerMemory, Problem, Reason, Request};
+use millstream_http::{Answer, AnswerMemory, Problem, Reason, Request, sandbox};
 use millstream_types::{ErrorCode, iso_time};
 
 use super::body::{Segment, ValueBody, segments};
@@ -214,6 +214,9 @@ fn headers(stored: &StoredValue, version: u64, now_ms: i64) -> HeaderMap {
     let content_type = attributes.and_then(|attributes| attributes.content_type.as_deref());
     let of_text = |text: &str| HeaderValue::try_from(text).ok();
     let content_type = content_type.and_then(of_text);
+    if content_type.is_some() {
+        sandbox(&mut headers);
+    }
     headers.insert(CONTENT_TYPE, content_type.unwrap_or(HeaderValue::from_static("application/octet-stream")));
     headers.insert(ETAG, etag(version));
     headers.insert(ACCEPT_RANGES, HeaderValue::from_static("bytes"));

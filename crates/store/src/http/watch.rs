@@ -20,7 +20,7 @@ use self::follower::{Follower, Start, WatchEvent};
 use super::parameters::time_ms;
 use super::problems::{bad_parameter, problem};
 use super::query::parameters;
-use super::{BUCKET, READ_LIMITS};
+use super::{BUCKET, NEEDS_DURABLE, READ_LIMITS};
 use crate::{Bucket, Store};
 
 mod follower;
@@ -44,6 +44,7 @@ pub(super) fn route(store: &Arc<Store>) -> Route {
         )
         .answers(400, "A parameter cannot be taken.")
         .answers(404, "The bucket does not exist.")
+        .answers(409, NEEDS_DURABLE)
         .answers(503, "As many watches are open as may.")
         .to(watch, Watches { store: Arc::clone(store), open: Arc::new(Semaphore::new(WATCHES_MAX)) })
 }

@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use axum::http::HeaderValue;
 use millstream_http::{Authenticator, Claim, Identity, Problem, Reach, Reason, Verdict};
-use millstream_types::{AccessScope, ErrorCode, Principal, Role, Roles, TenantId};
+use millstream_types::{
+    AccessScope, ErrorCode, LoginProtocol, LoginSource, LoginThrottle, Principal, Role, Roles, TenantId,
+};
 
 use super::signature::{is_signature, signed_text};
 use crate::{BucketConfig, Error, RiftUser, Store};
@@ -22,6 +24,7 @@ const CHALLENGE: HeaderValue = HeaderValue::from_static(SCHEME);
 pub struct RiftAccess {
     listener: Arc<dyn Authenticator>,
     store: Arc<Store>,
+    throttle: Arc<LoginThrottle>,
 }
 
 impl std::fmt::Debug for RiftAccess {
@@ -33,7 +36,14 @@ impl std::fmt::Debug for RiftAccess {
 impl RiftAccess {
     /// Authenticates by the users of buckets, else by `listener`.
     pub fn over(listener: Arc<dyn Authenticator>, store: Arc<Store>) -> Self {
-        Self { listener, store }
+        Self { listener, store, throttle: Arc::default() }
+    }
+
+    /// Limits requests with a wrong signature by `throttle`; without it there is no limit. A right signature is always
+    /// accepted.
+    #[must_use]
+    pub fn throttled_by(self, throttle: Arc<LoginThrottle>) -> Self {
+        Self { throttle, ..self }
     }
 
     /// The tenant and settings of the bucket that the request is about; `None` if it is another
@@ -63,7 +73,13 @@ impl RiftAccess {
         }
         if let Some(signature) = signature {
             let (name, hex) = signature.trim().split_once(':').unwrap_or((signature.trim(), ""));
-            return signed_by(users, name, hex, claim).map(|user| Some(identity(user, tenant)));
+            let user = signed_by(users, name, hex, claim).or_else(|refusal| {
+                let source = LoginSource { address: claim.peer.ip(), protocol: LoginProtocol::Http };
+                self.throttle.check(source)?;
+                self.throttle.fail(source);
+                Err(refusal)
+            });
+            return user.map(|user| Some(identity(user, tenant)));
         }
         if header.is_some() && !is_open {
             return Ok(None);

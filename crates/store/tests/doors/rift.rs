@@ -3,7 +3,7 @@
 use millstream_store::{BucketConfig, RiftUser, StoreConfig};
 use serde_json::json;
 
-use crate::world::{TOKEN, run};
+use crate::world::{LOGIN_FAILURES_PER_MINUTE, TOKEN, run};
 
 // Signatures that Python's hmac computed: hmac.new(secret, text, hashlib.sha512).hexdigest().
 /// Secret `ann-secret`, text `POST\n/upload/signed/k?offset=0&size=9\nx-ell-note:hi\n`.
@@ -163,6 +163,28 @@ fn a_bucket_with_users_takes_their_signatures_only() {
         check(world, &cases).await;
         let shown = world.get("/buckets/signed").await;
         assert!(shown.text().contains("\"ann\"") && !shown.text().contains("ann-secret"), "{}", shown.text());
+    });
+}
+
+#[test]
+fn an_address_with_too_many_wrong_signatures_gets_429_and_right_ones_pass() {
+    run(false, rift(), async |world| {
+        world.bucket("default", "signed", with_users(vec![user("ann", "ann-secret", 2)])).await;
+        let [wrong, right] = ["wrong-signature", ANN_GET].map(|hex| format!("riftv1 ann:{hex}"));
+        let mut checked = 0;
+        loop {
+            let answer = world.ask("GET /get/signed/k", &[("authorization", &wrong)], b"").await;
+            if answer.status == 429 {
+                assert!(answer.header("retry-after").is_some() && answer.text().contains("= 20"), "{}", answer.text());
+                break;
+            }
+            assert_eq!(answer.status, 403);
+            checked += 1;
+            assert!(checked < 200, "the limit is never reached");
+        }
+        assert!(checked >= LOGIN_FAILURES_PER_MINUTE, "{checked}");
+        let answer = world.ask("GET /get/signed/k", &[("authorization", &right)], b"").await;
+        assert_eq!(answer.status, 404, "the signature is right and the key is not there");
     });
 }
 

@@ -11,13 +11,15 @@ use millstream_log::{Embedded, Log, LogConfig, SystemFiles};
 use millstream_store::{
     BucketConfig, RiftAccess, Statistics, Store, StoreConfig, rift_routes, routes, show_metrics, stats_routes,
 };
-use millstream_types::{MemoryBudget, SystemClock, TenantId};
+use millstream_types::{LoginThrottle, MemoryBudget, SystemClock, TenantId};
 use millstream_view::{Checkpoints, Shards, ViewRuntime};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
 /// The token of a reader and writer of the default tenant.
 pub(crate) const TOKEN: &str = "0123456789abcdef";
+
+pub(crate) const LOGIN_FAILURES_PER_MINUTE: u32 = 20;
 
 pub(crate) struct World {
     _dir: tempfile::TempDir,
@@ -78,6 +80,7 @@ impl World {
         };
         let budget = MemoryBudget::new("memory.budget_bytes", 1 << 30);
         let store = Store::open(ground, config, clock.clone(), &budget).unwrap();
+        let throttle = Arc::new(LoginThrottle::new(LOGIN_FAILURES_PER_MINUTE, clock.clone()));
         let statistics = Statistics::of_store(&store, &log, clock).unwrap();
         let metrics = Metrics::default();
         show_metrics(&store, &metrics);
@@ -87,7 +90,7 @@ impl World {
             false => Arc::new(LoopbackApplications::default()),
             true => Arc::new(ApiTokens::new(&[token()]).unwrap()),
         };
-        let callers = Arc::new(RiftAccess::over(listener, Arc::clone(&store)));
+        let callers = Arc::new(RiftAccess::over(listener, Arc::clone(&store)).throttled_by(throttle));
         let listener = Listener::bind("test", "127.0.0.1:0".parse().unwrap(), callers, ListenerLimits::default());
         let listener = listener.await.unwrap();
         let address = listener.address();
