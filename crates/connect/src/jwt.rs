@@ -1,18 +1,14 @@
-//! JSON Web Tokens of devices (RFC 7519): reading, signatures, and the rules for their time.
+//! JSON Web Tokens of devices: the claims that name a device, and the rules for their time.
 //!
 //! A token is a claim until [`DeviceToken::is_signed_by`] has found a key of the device that verifies it.
 
-use base64::Engine as _;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use millstream_http::{JsonWebToken, JwtError};
 use millstream_types::iso_time;
-use ring::signature::{self, UnparsedPublicKey, VerificationAlgorithm};
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::registry::{KeyKind, PublicKey};
+use crate::registry::PublicKey;
 
-/// Longest token; RFC 7519 sets no limit.
-const TOKEN_MAX_BYTES: usize = 8 << 10;
 /// The clocks of devices may differ by this time.
 const SKEW_S: i64 = 600;
 /// Longest time from `iat` to `exp`, without the skew.
@@ -20,49 +16,13 @@ const LIFE_MAX_S: i64 = 24 * 3_600;
 /// The audience of tokens whose claims name tenant and auth-id.
 const AUDIENCE: &str = "hono-adapter";
 
-/// The signature algorithms, with their names in tokens.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-enum SignatureAlgorithm {
-    RS256,
-    RS384,
-    RS512,
-    PS256,
-    PS384,
-    PS512,
-    ES256,
-    ES384,
-}
-
-impl SignatureAlgorithm {
-    /// The check of a signature with a key of this kind; `None` if the kind does not fit.
-    fn with(self, key: KeyKind) -> Option<&'static dyn VerificationAlgorithm> {
-        Some(match (self, key) {
-            (Self::RS256, KeyKind::Rsa) => &signature::RSA_PKCS1_2048_8192_SHA256,
-            (Self::RS384, KeyKind::Rsa) => &signature::RSA_PKCS1_2048_8192_SHA384,
-            (Self::RS512, KeyKind::Rsa) => &signature::RSA_PKCS1_2048_8192_SHA512,
-            (Self::PS256, KeyKind::Rsa) => &signature::RSA_PSS_2048_8192_SHA256,
-            (Self::PS384, KeyKind::Rsa) => &signature::RSA_PSS_2048_8192_SHA384,
-            (Self::PS512, KeyKind::Rsa) => &signature::RSA_PSS_2048_8192_SHA512,
-            (Self::ES256, KeyKind::P256) => &signature::ECDSA_P256_SHA256_FIXED,
-            (Self::ES384, KeyKind::P384) => &signature::ECDSA_P384_SHA384_FIXED,
-            _ => return None,
-        })
-    }
-}
-
 /// The reason for which a token is refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum TokenError {
-    #[error("it is not three parts in base64url with a header and claims in JSON")]
-    Malformed,
-    #[error("it has {bytes} bytes; at most {TOKEN_MAX_BYTES} are taken")]
-    TooLong { bytes: usize },
-    #[error("its alg is {alg}; use RS256, RS384, RS512, PS256, PS384, PS512, ES256 or ES384")]
-    Algorithm { alg: String },
+    #[error(transparent)]
+    Form(#[from] JwtError),
     #[error("its header has no typ JWT")]
     Type,
-    #[error("its header has crit, which no extension here fulfils")]
-    Critical,
     #[error("it lacks the claim {0}, a number of seconds since 1970")]
     Missing(&'static str),
     #[error("exp {exp} is not after iat {iat}")]
@@ -73,13 +33,6 @@ pub(crate) enum TokenError {
     TooEarly { from: String },
     #[error("it has expired at {exp}")]
     Expired { exp: String },
-}
-
-#[derive(Deserialize)]
-struct Header {
-    alg: String,
-    typ: Option<String>,
-    crit: Option<Value>,
 }
 
 #[derive(Deserialize)]
@@ -96,41 +49,21 @@ struct Claims {
 /// A token whose signature is not checked yet.
 #[derive(Debug)]
 pub(crate) struct DeviceToken<'a> {
-    algorithm: SignatureAlgorithm,
-    signed: &'a str,
-    signature: Vec<u8>,
+    token: JsonWebToken<'a>,
     /// Tenant and auth-id that its claims name, if it is meant for adapters.
     pub(crate) named: Option<(String, String)>,
     /// The last moment at which it counts, with the skew, in milliseconds since 1970.
     pub(crate) ends_ms: i64,
 }
 
-/// True if a password looks like a token and cannot be meant otherwise.
-pub(crate) fn is_token(password: &[u8]) -> bool {
-    let Ok(text) = std::str::from_utf8(password) else { return false };
-    let header = text.split_once('.').and_then(|(header, _)| part::<Header>(header));
-    text.split('.').count() == 3 && header.is_some()
-}
-
 impl<'a> DeviceToken<'a> {
     /// Reads a token and checks its times at `now_ms`.
     pub(crate) fn read(text: &'a str, now_ms: i64) -> Result<Self, TokenError> {
-        if text.len() > TOKEN_MAX_BYTES {
-            return Err(TokenError::TooLong { bytes: text.len() });
-        }
-        let (signed, signature) = text.rsplit_once('.').ok_or(TokenError::Malformed)?;
-        let (header, claims) = signed.split_once('.').ok_or(TokenError::Malformed)?;
-        let Header { alg, typ, crit } = part(header).ok_or(TokenError::Malformed)?;
-        let algorithm =
-            serde_json::from_value(Value::String(alg.clone())).map_err(|_| TokenError::Algorithm { alg })?;
-        if !typ.is_some_and(|typ| typ.eq_ignore_ascii_case("JWT")) {
+        let token = JsonWebToken::read(text)?;
+        if !token.typ.as_ref().is_some_and(|typ| typ.eq_ignore_ascii_case("JWT")) {
             return Err(TokenError::Type);
         }
-        if crit.is_some() {
-            return Err(TokenError::Critical);
-        }
-        let claims: Claims = part(claims).ok_or(TokenError::Malformed)?;
-        let signature = URL_SAFE_NO_PAD.decode(signature).map_err(|_| TokenError::Malformed)?;
+        let claims: Claims = token.claims()?;
         let ends_ms = claims.end_ms(now_ms)?;
         let is_for_adapters = match &claims.aud {
             Value::String(audience) => audience == AUDIENCE,
@@ -138,14 +71,12 @@ impl<'a> DeviceToken<'a> {
             _ => false,
         };
         let named = claims.tid.zip(claims.sub).filter(|_| is_for_adapters);
-        Ok(Self { algorithm, signed, signature, named, ends_ms })
+        Ok(Self { token, named, ends_ms })
     }
 
     /// True if the key has signed the token.
     pub(crate) fn is_signed_by(&self, key: &PublicKey) -> bool {
-        let Some(algorithm) = self.algorithm.with(key.kind()) else { return false };
-        let key = UnparsedPublicKey::new(algorithm, key.key());
-        key.verify(self.signed.as_bytes(), &self.signature).is_ok()
+        self.token.is_signed_by(key.kind(), key.key())
     }
 }
 
@@ -180,14 +111,10 @@ fn seconds(value: f64) -> i64 {
     value.clamp(-FAR_S, FAR_S) as i64
 }
 
-/// A part of a token: base64url of JSON.
-fn part<T: for<'de> Deserialize<'de>>(text: &str) -> Option<T> {
-    serde_json::from_slice(&URL_SAFE_NO_PAD.decode(text).ok()?).ok()
-}
-
 #[cfg(test)]
 mod tests {
-    use base64::engine::general_purpose::STANDARD;
+    use base64::Engine as _;
+    use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
     use ring::rand::SystemRandom;
     use ring::signature::{
         ECDSA_P256_SHA256_FIXED_SIGNING, ECDSA_P384_SHA384_FIXED_SIGNING, EcdsaKeyPair, EcdsaSigningAlgorithm,
@@ -239,7 +166,7 @@ mod tests {
             ("RS256", &small, &small, false),
         ] {
             let text = signer.token(&json!({"alg": alg, "typ": "JWT"}), &claims);
-            assert!(is_token(text.as_bytes()));
+            assert!(JsonWebToken::is_one(text.as_bytes()));
             let token = DeviceToken::read(&text, NOW_S * 1_000).unwrap();
             assert_eq!(token.is_signed_by(&key.public_key()), expected, "{alg}");
             assert_eq!(token.named, Some(("acme".to_owned(), "d".to_owned())));
@@ -283,7 +210,7 @@ mod tests {
             assert_eq!(token.named, None, "no audience");
         }
         for text in ["", "a", "a.b.c", "e30.e30.", &"x".repeat(9_000)] {
-            assert!(!is_token(text.as_bytes()) && DeviceToken::read(text, 0).is_err(), "{text}");
+            assert!(!JsonWebToken::is_one(text.as_bytes()) && DeviceToken::read(text, 0).is_err(), "{text}");
         }
     }
 }

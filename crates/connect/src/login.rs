@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use axum::http::HeaderValue;
 use axum::http::header::AUTHORIZATION;
-use millstream_http::{Authenticator, Claim, Identity, Metrics, Problem, Reach, Verdict, Workers};
+use millstream_http::{Authenticator, Claim, Identity, JsonWebToken, Metrics, Problem, Reach, Verdict, Workers};
 use millstream_net::{ClientCertificate, ClientTrust};
 use millstream_types::{
     AccessScope, LoginProtocol, LoginSource, LoginThrottle, NameError, Principal, Role, Roles, TenantId, WallClock,
@@ -29,7 +29,6 @@ use token::of_client_id;
 
 use crate::adapter::{HTTP_ADAPTER, UNAUTHENTICATED};
 use crate::credential_cache::{CachedLogin, CredentialCache, Fingerprint};
-use crate::jwt::is_token;
 use crate::provisioning::{NewDevice, Provisioning};
 use crate::registry::{Anchor, Credential, Login, Registry, Secret};
 use crate::tenant_counter::TenantCounter;
@@ -134,7 +133,7 @@ impl DeviceLogins {
             }
         }
         // No HTTP header begins with these prefixes, so a header never has the fingerprint of an MQTT login.
-        if is_token(claim.password) {
+        if JsonWebToken::is_one(claim.password) {
             let shown = [b"mqtt-jwt\0", claim.client_id.as_bytes(), b"\0", claim.password].concat();
             let fingerprint = self.0.credential_cache.fingerprint(&shown);
             let token = std::str::from_utf8(claim.password).unwrap_or_default();

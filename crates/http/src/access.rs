@@ -1,13 +1,18 @@
 //! The callers of a route.
 
 use axum::http::Method;
+use axum::http::header::AUTHORIZATION;
 use millstream_types::Role;
+
+use crate::Headers;
 
 /// The callers that may use a route.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Access {
     /// Anyone, without authentication; the handler gets no caller.
     Public,
+    /// Anyone; a caller that shows credentials is authenticated, and refused if they are wrong.
+    OptionalLogin,
     /// Callers with this role in the tenant of the request.
     Role(Role),
     /// Callers with this role in every tenant, for routes that affect the whole installation.
@@ -22,9 +27,19 @@ impl Access {
         self.role() == Some(Role::Admin) && !method.is_safe()
     }
 
+    /// `true` if a request with these headers is authenticated.
+    pub(crate) fn authenticates(self, headers: Headers<'_>) -> bool {
+        match self {
+            Self::Public => false,
+            Self::OptionalLogin => headers.get(AUTHORIZATION.as_str()).is_some(),
+            Self::Role(_) | Self::Operator(_) | Self::Device => true,
+        }
+    }
+
+    /// The role that callers need; `None` if they need none.
     pub(crate) const fn role(self) -> Option<Role> {
         match self {
-            Self::Public => None,
+            Self::Public | Self::OptionalLogin => None,
             Self::Role(role) | Self::Operator(role) => Some(role),
             Self::Device => Some(Role::Device),
         }

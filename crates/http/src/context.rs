@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use axum::extract::FromRequestParts;
+use axum::extract::{FromRequestParts, OptionalFromRequestParts};
 use axum::http::request::Parts;
 use millstream_net::{ClientCertificate, Revocation};
 use millstream_types::{MemoryBudget, Principal};
@@ -103,7 +103,8 @@ pub(crate) fn context(parts: &Parts) -> Result<&Arc<RequestContext>, Problem> {
     parts.extensions.get().ok_or_else(|| Problem::internal("the handler is not served through Api"))
 }
 
-/// Extractor for the authenticated caller; public routes have none and refuse it.
+/// Extractor for the authenticated caller; public routes have none and refuse it. Routes with
+/// [`Access::OptionalLogin`](crate::Access::OptionalLogin) take it as an `Option`.
 #[derive(Debug, Clone)]
 pub struct Caller(Identity);
 
@@ -133,6 +134,14 @@ impl<S: Sync> FromRequestParts<S> for Caller {
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
         let identity = context(parts)?.identity.get();
         identity.cloned().map(Self).ok_or_else(|| Problem::internal("a public route asks for its caller"))
+    }
+}
+
+impl<S: Sync> OptionalFromRequestParts<S> for Caller {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Option<Self>, Problem> {
+        Ok(context(parts)?.identity.get().cloned().map(Self))
     }
 }
 

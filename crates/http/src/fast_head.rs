@@ -178,7 +178,7 @@ impl Pipeline {
         }
     }
 
-    /// The authorized caller, who is `None` on a public route; `None` if the verdict must be awaited.
+    /// The authorized caller, who is `None` on a route that needs none; `None` if the verdict must be awaited.
     fn identify_now(
         &self,
         route: &MountedRoute,
@@ -186,9 +186,11 @@ impl Pipeline {
         params: &PathParams,
         client: &ConnectionPeer,
     ) -> Option<Result<Option<Identity>, Problem>> {
-        let Some(role) = route.access.role() else { return Some(Ok(None)) };
+        if !route.access.authenticates(head.headers) {
+            return Some(Ok(None));
+        }
         let Verdict::Now(verdict) = self.authenticate(route, head, params, client) else { return None };
-        Some(verdict.and_then(|identity| authorize(route, role, &identity).map(|()| Some(identity))))
+        Some(verdict.and_then(|identity| authorize(route, &identity).map(|()| Some(identity))))
     }
 }
 

@@ -141,7 +141,7 @@ impl Pipeline {
         (observed, audited): (&mut Option<ObservedRequest>, &mut Option<AuditedRequest>),
     ) -> Result<Response, Problem> {
         let announced = body.size_hint().exact();
-        if let Some(role) = route.access.role() {
+        if route.access.authenticates(RequestHead::of(&parts).headers) {
             let verdict = match self.authenticate(route, RequestHead::of(&parts), &context.params, &context.client) {
                 Verdict::Now(verdict) => verdict,
                 Verdict::Later(verdict) => verdict.await,
@@ -149,7 +149,7 @@ impl Pipeline {
             let identity = verdict?;
             let audit = self.audit.as_ref();
             *audited = audit.and_then(|audit| audit.begin(route, &identity, RequestHead::of(&parts), origin.peer));
-            authorize(route, role, &identity)?;
+            authorize(route, &identity)?;
             *observed = observe(route, &identity, RequestHead::of(&parts), origin, announced.unwrap_or_default());
             // The context is new, so its identity is still unset.
             let _ = context.identity.set(identity);

@@ -65,6 +65,7 @@ mod extract;
 mod fast_head;
 mod head;
 mod hyper_head;
+mod jwt;
 mod limits;
 mod listener;
 mod memory;
@@ -100,6 +101,7 @@ pub use cors::{Cors, Origins};
 pub use error::Error;
 pub use extract::{FromPath, Json, Params, Path, Payload, Query, check_json_type, json_fault, parse_json};
 pub use head::Headers;
+pub use jwt::{JsonWebToken, JwtError, KeyKind, SignatureAlgorithm};
 pub use limits::{Limits, ListenerLimits};
 pub use listener::Listener;
 pub use memory::{AnswerMemory, CONNECTION_BYTES};
@@ -112,7 +114,10 @@ pub use route::{HandlerFuture, Route, RouteDraft, Routes};
 pub use sandbox::sandbox;
 pub use sse::{Event, EventSender, EventStream, KEEP_ALIVE, NotSent, event_stream, finished_event_stream};
 pub use tenant::TENANT_HEADERS;
-pub use tokens::{ApiToken, ApiTokens, EVERY_TENANT, RegisteredToken, RoleName, TOKEN_MIN_CHARS};
+pub use tokens::{
+    ApiToken, ApiTokens, EVERY_TENANT, IssuedToken, IssuedVerdict, RegisteredToken, RoleName, TOKEN_MIN_CHARS,
+    TokenCheck, TokenIssuer,
+};
 pub use trace::{TRACEPARENT_BYTES, TraceContext, UUID_BYTES};
 pub use wildcard::Wildcard;
 pub use workers::{Full, Share, Workers};

@@ -193,6 +193,10 @@ impl Operation<'_> {
         object.insert("responses".into(), self.answers());
         let (scheme, role) = match self.access {
             Access::Public => return Value::Object(object),
+            Access::OptionalLogin => {
+                object.insert("security".into(), json!([{}, {"apiToken": []}]));
+                return Value::Object(object);
+            }
             Access::Role(role) => ("apiToken", format!("{role:?}").to_lowercase()),
             Access::Operator(role) => ("apiToken", format!("{role:?} in every tenant").to_lowercase()),
             Access::Device => ("deviceCredentials", "device".to_owned()),

@@ -4,23 +4,28 @@
 //! neither the response time nor a memory dump reveals a token. A slow hash would add nothing: secrets that the server
 //! makes are random numbers of 256 bits, which nobody guesses however fast the hash is.
 
+mod issued;
+
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use axum::http::HeaderValue;
-use axum::http::header::AUTHORIZATION;
+use axum::http::header::{AUTHORIZATION, WWW_AUTHENTICATE};
+use axum::http::{HeaderValue, StatusCode};
 use millstream_net::{Revocation, Revoker};
 use millstream_types::{
-    AccessScope, LoginProtocol, LoginSource, LoginThrottle, Principal, Role, Roles, SystemClock, TenantId, WallClock,
+    AccessScope, ErrorCode, LoginProtocol, LoginSource, LoginThrottle, Principal, RefusedLogin, Role, Roles,
+    SystemClock, TenantId, WallClock,
 };
 use parking_lot::RwLock;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use crate::{Authenticator, Claim, Error, Identity, LoopbackApplications, Problem, Reach, Verdict};
+use self::issued::IssuedTokens;
+pub use self::issued::{IssuedToken, IssuedVerdict, TokenCheck, TokenIssuer};
+use crate::{Authenticator, Claim, Error, Identity, LoopbackApplications, Problem, Reach, Reason, Verdict};
 
 /// Shortest secret; a shorter one could be guessed.
 pub const TOKEN_MIN_CHARS: usize = 16;
@@ -28,6 +33,7 @@ pub const TOKEN_MIN_CHARS: usize = 16;
 pub const EVERY_TENANT: &str = "*";
 
 const CHALLENGE: HeaderValue = HeaderValue::from_static("Bearer realm=\"millstream\"");
+const WRONG_TOKEN: HeaderValue = HeaderValue::from_static("Bearer realm=\"millstream\", error=\"invalid_token\"");
 
 /// One API token, as it is configured.
 #[derive(Clone, Serialize, Deserialize, JsonSchema)]
@@ -66,6 +72,11 @@ pub enum RoleName {
     Admin,
 }
 
+impl RoleName {
+    /// All roles of applications, in the order of the enum.
+    pub const ALL: [Self; 3] = [Self::Reader, Self::Writer, Self::Admin];
+}
+
 impl From<RoleName> for Role {
     fn from(name: RoleName) -> Self {
         match name {
@@ -94,7 +105,7 @@ pub struct RegisteredToken {
 }
 
 /// Authenticates callers by their API tokens: those of the configuration, which never change, and registered ones, which are
-/// added and removed while the server runs.
+/// added and removed while the server runs. Beside them it takes the tokens of an identity provider, if there is one.
 ///
 /// Without any token the callers are [`LoopbackApplications`]. From the first token on, until the process ends, a token
 /// is required, even if it is removed again: nobody opens a server by removing its tokens.
@@ -102,6 +113,7 @@ pub struct ApiTokens {
     configured: Vec<TokenEntry>,
     /// By the hash of the secret. The map's own hashes are seeded at random, so a lookup's time tells nothing.
     registered: RwLock<HashMap<[u8; 32], TokenEntry>>,
+    issued: Option<IssuedTokens>,
     are_required: AtomicBool,
     without: LoopbackApplications,
     /// Ends what callers without a token have begun.
@@ -151,6 +163,7 @@ impl ApiTokens {
             are_required: AtomicBool::new(!configured.is_empty()),
             configured,
             registered: RwLock::default(),
+            issued: None,
             without: LoopbackApplications::default(),
             open: (open, revocation),
             throttle: Arc::default(),
@@ -171,13 +184,19 @@ impl ApiTokens {
         Self { wall, ..self }
     }
 
+    /// Accepts tokens of this issuer, too. Every caller needs a token then.
+    #[must_use]
+    pub fn issued_by(self, issuer: Arc<dyn TokenIssuer>) -> Self {
+        Self { issued: Some(IssuedTokens::of(issuer)), are_required: AtomicBool::new(true), ..self }
+    }
+
     /// Accepts callers of `without` while there has been no token.
     #[must_use]
     pub fn or_else(self, without: LoopbackApplications) -> Self {
         Self { without, ..self }
     }
 
-    /// `true` once there has been a token: then every caller needs one.
+    /// `true` once there has been a token, or if there is an issuer of tokens: then every caller needs one.
     pub fn are_required(&self) -> bool {
         self.are_required.load(Ordering::Acquire)
     }
@@ -213,17 +232,36 @@ impl ApiTokens {
                 revoker.revoke();
             }
         }
+        if let Some(issued) = &self.issued {
+            issued.end_expired(now_ms);
+        }
     }
 
-    /// Returns the holder of the token with this name and secret, in the token's own tenant (`default` for a token of
-    /// all tenants). For protocols in which clients log in with name and password.
-    pub fn holder(&self, name: &str, secret: &str) -> Option<Identity> {
-        self.holder_of(secret).filter(|holder| holder.principal.name == name)
-    }
-
-    /// Returns the holder of the token with this secret, as [`ApiTokens::holder`] does, whatever its name.
-    pub fn holder_of(&self, secret: &str) -> Option<Identity> {
-        self.find(secret.as_bytes())
+    /// Returns the holder of the token with this secret, in the token's own tenant (`default` for a token of all
+    /// tenants). For protocols in which clients log in with name and password: an API token has the name, if one is
+    /// given; a token of an issuer says itself who its holder is.
+    ///
+    /// # Errors
+    /// [`RefusedLogin`] says whether the secret is wrong or could not be checked.
+    pub async fn log_in(&self, name: Option<&str>, secret: &str) -> Result<Identity, RefusedLogin> {
+        let hash = Sha256::digest(secret).into();
+        if let Some(holder) = self.holder_of_hash(&hash) {
+            let is_named = name.is_none_or(|name| holder.principal.name == name);
+            return if is_named { Ok(holder) } else { Err(RefusedLogin::Unknown) };
+        }
+        let Some(issued) = &self.issued else { return Err(RefusedLogin::Unknown) };
+        if let Some(holder) = issued.holder(&hash, self.wall.now_ms()) {
+            return Ok(holder);
+        }
+        let verdict = match issued.check(secret) {
+            None => return Err(RefusedLogin::Unknown),
+            Some(TokenCheck::Now(verdict)) => verdict,
+            Some(TokenCheck::Later(verdict)) => verdict.await,
+        };
+        self.admit(hash, verdict).map_err(|problem| match is_wrong(&problem) {
+            true => RefusedLogin::Wrong(problem.text()),
+            false => RefusedLogin::Unchecked(problem.text()),
+        })
     }
 
     /// Returns the holder of the token with the hash of its secret, for a caller that proves the secret in another way.
@@ -240,30 +278,75 @@ impl ApiTokens {
         })
     }
 
-    fn find(&self, secret: &[u8]) -> Option<Identity> {
-        self.holder_of_hash(&Sha256::digest(secret).into())
+    /// Remembers the token of this hash if the verdict is good. Returns its holder.
+    fn admit(&self, hash: [u8; 32], verdict: IssuedVerdict) -> Result<Identity, Problem> {
+        let token = verdict?;
+        let holder = self.issued.as_ref().and_then(|issued| issued.add(hash, token));
+        holder.ok_or_else(|| {
+            Problem::new(Reason::Code(ErrorCode::Overloaded), "too many tokens of the identity provider are in use")
+                .remedy("try again when connections have ended")
+        })
     }
 
-    fn identify(&self, claim: &Claim<'_>) -> Result<Identity, Problem> {
+    fn identify<'a>(&'a self, claim: Claim<'a>) -> Verdict<'a> {
+        let secret = match self.secret(&claim) {
+            Ok(secret) => secret,
+            Err(problem) => return Verdict::Now(Err(problem)),
+        };
+        let hash = Sha256::digest(secret).into();
+        let known = self.holder_of_hash(&hash);
+        let issued = || self.issued.as_ref()?.holder(&hash, self.wall.now_ms());
+        if let Some(identity) = known.or_else(issued) {
+            return Verdict::Now(claim.tenant().and_then(|tenant| in_tenant(identity, tenant)));
+        }
+        let text = std::str::from_utf8(secret).ok();
+        match text.zip(self.issued.as_ref()).and_then(|(text, issued)| issued.check(text)) {
+            None => Verdict::Now(Err(self.unknown(&claim))),
+            Some(TokenCheck::Now(verdict)) => Verdict::Now(self.conclude(&claim, hash, verdict)),
+            Some(TokenCheck::Later(verdict)) => {
+                Verdict::Later(Box::pin(async move { self.conclude(&claim, hash, verdict.await) }))
+            }
+        }
+    }
+
+    /// The outcome of a request with a token of the issuer.
+    fn conclude(&self, claim: &Claim<'_>, hash: [u8; 32], verdict: IssuedVerdict) -> Result<Identity, Problem> {
+        match self.admit(hash, verdict) {
+            Ok(identity) => in_tenant(identity, claim.tenant()?),
+            Err(problem) => {
+                if is_wrong(&problem) {
+                    self.count_failure(claim)?;
+                }
+                let is_challenged = problem.status() == StatusCode::UNAUTHORIZED;
+                Err(if is_challenged { problem.header(WWW_AUTHENTICATE, WRONG_TOKEN) } else { problem })
+            }
+        }
+    }
+
+    /// The refusal of a secret that is no token's.
+    fn unknown(&self, claim: &Claim<'_>) -> Problem {
+        if let Err(throttled) = self.count_failure(claim) {
+            return throttled;
+        }
+        Problem::unauthenticated(WRONG_TOKEN, "the API token is not known, was revoked or has expired")
+            .rule("only tokens of the configuration and those that 'POST /api/tokens' made are taken")
+            .remedy("check the token, or have an admin make a new one")
+    }
+
+    /// The secret in the request's header.
+    fn secret<'a>(&self, claim: &Claim<'a>) -> Result<&'a [u8], Problem> {
         let Some(header) = claim.headers.get(AUTHORIZATION.as_str()) else {
             return Err(Problem::unauthenticated(CHALLENGE, "this listener wants an API token")
                 .rule("each request carries Authorization: Bearer <token>")
                 .remedy("send the secret of an API token"));
         };
-        let Some(secret) = bearer(header) else {
-            self.count_failure(claim)?;
-            return Err(Problem::unauthenticated(CHALLENGE, "the Authorization header is not a bearer token")
-                .rule("Authorization: Bearer <token>")
-                .remedy("send the secret of an API token"));
-        };
-        let Some(identity) = self.find(secret) else {
-            self.count_failure(claim)?;
-            let challenge = HeaderValue::from_static("Bearer realm=\"millstream\", error=\"invalid_token\"");
-            return Err(Problem::unauthenticated(challenge, "the API token is not known, was revoked or has expired")
-                .rule("only tokens of the configuration and those that 'POST /api/tokens' made are taken")
-                .remedy("check the token, or have an admin make a new one"));
-        };
-        in_tenant(identity, claim.tenant()?)
+        if let Some(secret) = bearer(header) {
+            return Ok(secret);
+        }
+        self.count_failure(claim)?;
+        Err(Problem::unauthenticated(CHALLENGE, "the Authorization header is not a bearer token")
+            .rule("Authorization: Bearer <token>")
+            .remedy("send the secret of an API token"))
     }
 
     fn count_failure(&self, claim: &Claim<'_>) -> Result<(), Problem> {
@@ -313,6 +396,11 @@ impl TokenEntry {
         &self.identity.principal.name
     }
 
+    /// `true` if somebody else holds the login.
+    fn is_in_use(&self) -> bool {
+        self.revoker.as_ref().is_some_and(|revoker| revoker.holders() > 1)
+    }
+
     fn is_valid(&self, now_ms: i64) -> bool {
         self.expires_ms.is_none_or(|expires_ms| now_ms < expires_ms)
     }
@@ -337,7 +425,7 @@ fn in_tenant(identity: Identity, wanted: Option<TenantId>) -> Result<Identity, P
 impl Authenticator for ApiTokens {
     fn authenticate<'a>(&'a self, claim: Claim<'a>) -> Verdict<'a> {
         match self.open_access() {
-            None => Verdict::Now(self.identify(&claim)),
+            None => self.identify(claim),
             Some(open) => {
                 Verdict::Now(self.without.identify(&claim).map(|caller| Identity { revocation: Some(open), ..caller }))
             }
@@ -347,6 +435,11 @@ impl Authenticator for ApiTokens {
     fn open_remedy(&self) -> Option<&'static str> {
         if self.are_required() { None } else { self.without.open_remedy() }
     }
+}
+
+/// `true` if the token was checked and is no good, `false` if it could not be checked.
+fn is_wrong(problem: &Problem) -> bool {
+    problem.status().is_client_error()
 }
 
 fn bearer(header: &[u8]) -> Option<&[u8]> {
@@ -365,6 +458,11 @@ mod tests {
 
     use super::*;
 
+    fn holder(tokens: &ApiTokens, name: Option<&str>, secret: &str) -> Option<Identity> {
+        let login = tokens.log_in(name, secret);
+        futures_util::FutureExt::now_or_never(login).expect("no issuer is asked").ok()
+    }
+
     #[test]
     fn tokens_that_cannot_work_are_refused_without_telling_the_secret() {
         let good = ApiToken {
@@ -379,9 +477,9 @@ mod tests {
             assert!(refusal.contains("grafana") && refusal.contains(rule) && !refusal.contains("sixteen"), "{refusal}");
         };
         let tokens = ApiTokens::new(std::slice::from_ref(&good)).unwrap();
-        assert_eq!(tokens.holder("grafana", "sixteen-chars-ok").unwrap().principal.tenant.as_str(), "acme");
-        assert!(tokens.holder("grafana", "sixteen-chars-no").is_none());
-        assert!(tokens.holder("other", "sixteen-chars-ok").is_none());
+        assert_eq!(holder(&tokens, Some("grafana"), "sixteen-chars-ok").unwrap().principal.tenant.as_str(), "acme");
+        assert!(holder(&tokens, Some("grafana"), "sixteen-chars-no").is_none());
+        assert!(holder(&tokens, Some("other"), "sixteen-chars-ok").is_none());
         check(&[ApiToken { token: "sixteen".into(), ..good.clone() }], "16 characters");
         check(&[ApiToken { tenant: "a b".into(), ..good.clone() }], "not a tenant id");
         check(&[ApiToken { roles: vec![], ..good.clone() }], "no role");
@@ -405,15 +503,15 @@ mod tests {
         tokens.add(registered("short", Some(1_000)));
         tokens.add(registered("long", None));
         assert!(tokens.are_required() && tokens.open_remedy().is_none());
-        let ends = |name: &str| tokens.holder(name, name).unwrap().revocation.unwrap();
+        let ends = |name: &str| holder(&tokens, Some(name), name).unwrap().revocation.unwrap();
         let (short, long) = (ends("short"), ends("long"));
         tokens.end_expired();
         assert!(!short.is_revoked());
         wall.advance(std::time::Duration::from_secs(1));
-        assert!(tokens.holder_of("short").is_none());
+        assert!(holder(&tokens, None, "short").is_none());
         tokens.end_expired();
         assert!(short.is_revoked() && !long.is_revoked());
         tokens.remove(&Sha256::digest("long").into());
-        assert!(long.is_revoked() && tokens.holder_of("long").is_none() && tokens.are_required());
+        assert!(long.is_revoked() && holder(&tokens, None, "long").is_none() && tokens.are_required());
     }
 }

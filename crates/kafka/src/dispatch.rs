@@ -48,10 +48,7 @@ impl ApiTable {
                 let answer = sasl::handshake(&request, &context);
                 ok(async move { answer })
             }),
-            api(0, 2, |request, context| {
-                let answer = sasl::authenticate(&request, &context);
-                ok(sasl::delayed_if_failed(answer))
-            }),
+            api(0, 2, |request, context| ok(sasl::answer(request, context))),
             api(3, 11, produce::produce),
             fetch_api(4, 16),
             api(1, 10, |request, context| ok(list_offsets::list_offsets(request, context))),

@@ -65,5 +65,5 @@ mod unsupported_api;
 pub use config::KafkaConfig;
 pub use error::Error;
 pub use listener::{Listener, Serving};
-pub use login::{Login, Logins};
+pub use login::{Login, LoginCheck, Logins};
 pub use scram::{ScramCredential, ScramMechanism};

@@ -1,10 +1,11 @@
 //! The logins that the listener accepts: a trait that the server implements.
 
 use std::fmt;
+use std::pin::Pin;
 use std::sync::Arc;
 
 use millstream_net::Revocation;
-use millstream_types::Principal;
+use millstream_types::{Principal, RefusedLogin};
 
 use crate::{ScramCredential, ScramMechanism};
 
@@ -19,13 +20,16 @@ pub struct Login {
     pub revocation: Option<Revocation>,
 }
 
+/// The check of a password, which may wait for somebody who knows.
+pub type LoginCheck<'a> = Pin<Box<dyn Future<Output = Result<Login, RefusedLogin>> + Send + 'a>>;
+
 /// Checks the credentials of users.
 pub trait Logins: Send + Sync + 'static {
     /// The signal that ends connections without a login; `None` if every client must log in.
     fn open_access(&self) -> Option<Revocation>;
 
-    /// The user `name`, if the password is right.
-    fn log_in(&self, name: &str, password: &str) -> Option<Login>;
+    /// The user `name`, if the password is right; without a name, the user whose token the password is.
+    fn log_in<'a>(&'a self, name: Option<&'a str>, password: &'a str) -> LoginCheck<'a>;
 
     /// The user `name`, and the keys for the check that it knows its password.
     fn scram(&self, name: &str, mechanism: ScramMechanism) -> Option<(ScramCredential, Login)>;

@@ -1,7 +1,8 @@
-//! SaslHandshake and SaslAuthenticate with the mechanisms PLAIN, SCRAM-SHA-256 and SCRAM-SHA-512.
+//! SaslHandshake and SaslAuthenticate with the mechanisms PLAIN, OAUTHBEARER, SCRAM-SHA-256 and SCRAM-SHA-512.
 //!
 //! ```text
 //!   SaslHandshake(PLAIN) ─► SaslAuthenticate(name, password) ─► a principal: its tenant, its roles
+//!   SaslHandshake(OAUTHBEARER) ─► SaslAuthenticate(token) ─► the same
 //!   SaslHandshake(SCRAM) ─► SaslAuthenticate(name, nonce) ─► SaslAuthenticate(proof) ─► the same
 //! ```
 //!
@@ -15,7 +16,7 @@ use kafka_protocol::messages::{
     SaslAuthenticateRequest, SaslAuthenticateResponse, SaslHandshakeRequest, SaslHandshakeResponse,
 };
 use kafka_protocol::protocol::StrBytes;
-use millstream_types::{LoginProtocol, LoginSource};
+use millstream_types::{LoginProtocol, LoginSource, RefusedLogin};
 
 use crate::login::{Login, Logins};
 use crate::request_context::RequestContext;
@@ -47,33 +48,62 @@ pub(crate) fn handshake(request: &SaslHandshakeRequest, context: &RequestContext
     response.with_error_code(error.code())
 }
 
-pub(crate) fn authenticate(request: &SaslAuthenticateRequest, context: &RequestContext) -> SaslAuthenticateResponse {
+async fn authenticate(request: SaslAuthenticateRequest, context: RequestContext) -> SaslAuthenticateResponse {
+    let context = &context;
     let state = std::mem::take(&mut *context.connection.sasl.lock());
     let Some(logins) = context.broker.logins.as_deref() else {
         return refusal(ResponseError::IllegalSaslState, "this listener takes no logins".to_owned());
     };
     match state {
         SaslState::Initial => {
-            let why = "SaslHandshake with the mechanism PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512 comes first";
-            refusal(ResponseError::IllegalSaslState, why.to_owned())
+            let known: Vec<_> = mechanisms().collect();
+            let why = format!("SaslHandshake with one of the mechanisms {} comes first", known.join(", "));
+            refusal(ResponseError::IllegalSaslState, why)
         }
-        SaslState::Plain => plain(&request.auth_bytes, context, logins),
+        SaslState::Plain => plain(&request.auth_bytes, context, logins).await,
+        SaslState::OAuthBearer => oauth_bearer(&request.auth_bytes, context, logins).await,
         SaslState::Scram(mechanism) => scram_first(mechanism, &request.auth_bytes, context, logins),
         SaslState::ScramProof(exchange, login) => scram_proof(*exchange, login, &request.auth_bytes, context),
     }
 }
 
-fn plain(message: &[u8], context: &RequestContext, logins: &dyn Logins) -> SaslAuthenticateResponse {
+async fn plain(message: &[u8], context: &RequestContext, logins: &dyn Logins) -> SaslAuthenticateResponse {
     let Some((name, password)) = name_and_password(message) else {
         let why = "the mechanism PLAIN takes a name and a password; the name to act under, if given, is the same name";
         return failed(context, why);
     };
-    match logins.log_in(name, password) {
-        Some(login) => {
+    log_in(Some(name), password, context, logins).await
+}
+
+async fn oauth_bearer(message: &[u8], context: &RequestContext, logins: &dyn Logins) -> SaslAuthenticateResponse {
+    match bearer_token(message) {
+        Some(token) => log_in(None, token, context, logins).await,
+        None => failed(context, "the mechanism OAUTHBEARER takes n,, and auth=Bearer TOKEN (RFC 7628)"),
+    }
+}
+
+/// Logs in with a password, or with a token alone.
+async fn log_in(
+    name: Option<&str>,
+    secret: &str,
+    context: &RequestContext,
+    logins: &dyn Logins,
+) -> SaslAuthenticateResponse {
+    match logins.log_in(name, secret).await {
+        Ok(login) => {
             context.connection.log_in(login, &context.broker);
             SaslAuthenticateResponse::default()
         }
-        None => unknown(context, name),
+        Err(RefusedLogin::Unknown) => unknown(context, name.unwrap_or_default()),
+        Err(RefusedLogin::Wrong(why)) => {
+            let user = name.unwrap_or_default();
+            tracing::debug!(peer = %context.connection.peer, user, %why, "kafka: a login was refused");
+            failed(context, &why)
+        }
+        Err(RefusedLogin::Unchecked(why)) => {
+            context.connection.refuse();
+            refusal(ResponseError::SaslAuthenticationFailed, why)
+        }
     }
 }
 
@@ -135,12 +165,21 @@ fn refusal(error: ResponseError, why: String) -> SaslAuthenticateResponse {
     SaslAuthenticateResponse::default().with_error_code(error.code()).with_error_message(message)
 }
 
-/// Delays the answer to a failed login, so that a client that retries at once does so less often.
-pub(crate) async fn delayed_if_failed(answer: SaslAuthenticateResponse) -> SaslAuthenticateResponse {
+/// Answers SaslAuthenticate, a failed login with a delay, so that a client that retries at once does so less often.
+pub(crate) async fn answer(request: SaslAuthenticateRequest, context: RequestContext) -> SaslAuthenticateResponse {
+    let answer = authenticate(request, context).await;
     if answer.error_code == ResponseError::SaslAuthenticationFailed.code() {
         tokio::time::sleep(FAILED_LOGIN_DELAY).await;
     }
     answer
+}
+
+/// Parses `n,[a=name to act under],` and, between characters 1, `auth=Bearer token` among pairs (RFC 7628).
+fn bearer_token(message: &[u8]) -> Option<&str> {
+    let mut parts = std::str::from_utf8(message).ok()?.split('\x01');
+    parts.next().filter(|header| header.starts_with("n,") && header.ends_with(','))?;
+    let (scheme, token) = parts.find_map(|pair| pair.strip_prefix("auth="))?.split_once(' ')?;
+    Some(token.trim()).filter(|token| scheme.eq_ignore_ascii_case("bearer") && !token.is_empty())
 }
 
 /// Parses `[name to act under] NUL name NUL password` (RFC 4616).
@@ -160,6 +199,22 @@ mod tests {
         assert_eq!(name_and_password(b"ops\0ops\0secret"), Some(("ops", "secret")));
         for bad in [&b"ops\0secret"[..], b"other\0ops\0secret", b"\0ops\0secret\0more", b"\0\xff\0secret", b""] {
             assert_eq!(name_and_password(bad), None, "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn a_bearer_message_has_a_token_and_may_have_extensions() {
+        for (message, token) in [
+            (&b"n,,\x01auth=Bearer t.o.k\x01\x01"[..], Some("t.o.k")),
+            (b"n,a=ops,\x01host=h\x01auth=bearer t\x01x=y\x01\x01", Some("t")),
+            (b"n,,\x01auth=Basic t\x01\x01", None),
+            (b"n,,\x01auth=Bearer \x01\x01", None),
+            (b"p=tls-exporter,,\x01auth=Bearer t\x01\x01", None),
+            (b"\x01auth=Bearer t\x01\x01", None),
+            (b"n,,\x01\x01", None),
+            (b"\xff", None),
+        ] {
+            assert_eq!(bearer_token(message), token, "{message:?}");
         }
     }
 }

@@ -4,6 +4,7 @@ use crate::login::Login;
 use crate::scram::{ScramExchange, ScramMechanism};
 
 const PLAIN: &str = "PLAIN";
+const OAUTHBEARER: &str = "OAUTHBEARER";
 
 /// The progress of a connection's login.
 #[derive(Debug, Default)]
@@ -12,6 +13,8 @@ pub(crate) enum SaslState {
     #[default]
     Initial,
     Plain,
+    /// The client shows a token alone.
+    OAuthBearer,
     Scram(ScramMechanism),
     /// The client's proof comes next.
     ScramProof(Box<ScramExchange>, Login),
@@ -20,11 +23,15 @@ pub(crate) enum SaslState {
 impl SaslState {
     pub(crate) fn named(mechanism: &str) -> Option<Self> {
         let scram = || ScramMechanism::ALL.into_iter().find(|known| known.as_str() == mechanism);
-        if mechanism == PLAIN { Some(Self::Plain) } else { scram().map(Self::Scram) }
+        match mechanism {
+            PLAIN => Some(Self::Plain),
+            OAUTHBEARER => Some(Self::OAuthBearer),
+            _ => scram().map(Self::Scram),
+        }
     }
 }
 
 /// The names of all mechanisms.
 pub(crate) fn mechanisms() -> impl Iterator<Item = &'static str> {
-    [PLAIN].into_iter().chain(ScramMechanism::ALL.map(ScramMechanism::as_str))
+    [PLAIN, OAUTHBEARER].into_iter().chain(ScramMechanism::ALL.map(ScramMechanism::as_str))
 }

@@ -22,6 +22,11 @@ impl Revoker {
         Revocation(self.0.subscribe())
     }
 
+    /// Number of signals that somebody holds.
+    pub fn holders(&self) -> usize {
+        self.0.receiver_count()
+    }
+
     /// Gives the signal to all holders.
     pub fn revoke(&self) {
         self.0.send_replace(true);

@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Context as _, bail};
 use bytes::{Bytes, BytesMut};
 use http_body_util::{BodyExt as _, Full};
-use hyper::body::Incoming;
+use hyper::body::{Body, Incoming};
 use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST};
 use hyper::{Method, Request, Response, StatusCode, Uri};
 use hyper_util::rt::TokioIo;
@@ -14,7 +14,7 @@ use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 
-use crate::client_tls;
+use crate::client_tls::Authorities;
 
 const JSON: &str = "application/json";
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -130,16 +130,20 @@ impl Server {
         }
         let request = request.body(Full::new(body))?;
         match is_tls {
-            true => exchange(client_tls::connect(socket, host, self.ca.as_deref()).await?, request).await,
+            true => {
+                let authorities = Authorities::read("--ca", self.ca.as_deref())?;
+                exchange(authorities.connect(socket, host).await?, request).await
+            }
             false => exchange(socket, request).await,
         }
     }
 }
 
 /// Sends a request over a fresh connection.
-async fn exchange<S>(stream: S, request: Request<Full<Bytes>>) -> anyhow::Result<Response<Incoming>>
+pub(crate) async fn exchange<S, B>(stream: S, request: Request<B>) -> anyhow::Result<Response<Incoming>>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    B: Body<Data: Send, Error: std::error::Error + Send + Sync> + Send + 'static,
 {
     let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
     tokio::spawn(connection);

@@ -14,6 +14,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::listen::{Door, Listen};
+use crate::oidc::OidcConfig;
 
 /// The configuration file that is read if it exists and `--config` is not given.
 pub(crate) const DEFAULT_FILE: &str = "millstream.toml";
@@ -32,6 +33,8 @@ pub(crate) struct Config {
     pub(crate) tls: millstream_net::TlsConfig,
     /// Rules for callers of the applications' listener.
     pub(crate) applications: Applications,
+    /// An OpenID Connect provider whose access tokens log applications and people in.
+    pub(crate) oidc: OidcConfig,
     /// Limits of connections to any HTTP listener.
     pub(crate) http: millstream_http::ListenerLimits,
     /// Limits of the server's memory.
@@ -69,6 +72,7 @@ impl Default for Config {
             listen: Listen::default(),
             tls: millstream_net::TlsConfig::default(),
             applications: Applications::default(),
+            oidc: OidcConfig::default(),
             http: millstream_http::ListenerLimits::default(),
             memory: Memory::default(),
             threads: Threads::default(),
@@ -233,6 +237,7 @@ pub(crate) fn load(flags: &Flags) -> anyhow::Result<Loaded> {
     let loaded = Loaded { config, sources };
     loaded.config.memory_budget()?;
     loaded.config.quota.validate().map_err(anyhow::Error::msg)?;
+    loaded.config.oidc.validate()?;
     Ok(loaded)
 }
 

@@ -9,7 +9,7 @@ use millstream_connect::Connect;
 use millstream_context::Context;
 use millstream_flow::{FlowRuntime, Functions, Hooks, Jobs};
 use millstream_history::{Dependencies, History};
-use millstream_http::{Api, Authenticator, Limits, Listener, Metrics, Serving};
+use millstream_http::{Api, Authenticator, Limits, Listener, Metrics, Serving, TokenIssuer};
 use millstream_kafka::Logins;
 use millstream_log::{Embedded, Log, LogConfig, SystemFiles};
 use millstream_net::BoundAddresses;
@@ -27,13 +27,14 @@ use crate::config::{Applications, Config};
 use crate::history_rules::RegistryRules;
 use crate::listen::ListenerEndpoints;
 use crate::mappings::{MappingRules, RegistryMappings};
+use crate::oidc::OidcProvider;
 use crate::schema::Schemas;
 use crate::stats::{PlaneCounts, SAMPLE_INTERVAL, Sampler};
 use crate::streams::Streams;
 use crate::tokens::Tokens;
 use crate::{
-    audit, bullet, console, figures, health, jobs, logging, logins, queries, redis, schema, stats, streams, tokens,
-    writing,
+    audit, bullet, console, figures, health, jobs, logging, login_route, logins, queries, redis, schema, stats,
+    streams, tokens, writing,
 };
 
 const DOCUMENT_LIMITS: Limits =
@@ -164,6 +165,8 @@ pub(crate) struct Server {
     expiry: JoinHandle<()>,
     /// Tells applications of devices that registered themselves.
     telling: JoinHandle<()>,
+    /// Asks the identity provider for its keys.
+    asking: Option<JoinHandle<()>>,
     /// Watches the files of TLS.
     certificates: Option<JoinHandle<()>>,
     planes: Arc<Planes>,
@@ -187,6 +190,7 @@ struct Planes {
     streams: Arc<Streams>,
     quotas: Arc<Quotas>,
     tokens: Arc<Tokens>,
+    oidc: Option<Arc<OidcProvider>>,
 }
 
 impl Server {
@@ -196,19 +200,21 @@ impl Server {
         let metrics = Metrics::default();
         // First of all: files that cannot be used are told of before anything is opened.
         let endpoints = ListenerEndpoints::of(&config.listen, &config.tls, &clock, &metrics)?;
+        let oidc = OidcProvider::open(&config.oidc, clock.clone())?;
         let (memory, set_aside) = config.memory_budget()?;
         show(&memory, &metrics);
         let throttle = Arc::new(LoginThrottle::new(config.listen.login_failures_per_minute, clock.clone()));
         logins::show(&throttle, &metrics);
         let (opened, counted, drawn) = (config.clone(), metrics.clone(), memory.clone());
         let planes = tokio::task::spawn_blocking({
-            let (clock, throttle) = (clock.clone(), throttle.clone());
-            move || Planes::open(&opened, &clock, throttle, &counted, &drawn)
+            let (clock, logins) = (clock.clone(), (throttle.clone(), oidc));
+            move || Planes::open(&opened, &clock, logins, &counted, &drawn)
         });
         let planes = Arc::new(planes.await??);
         if let Some(tls) = &endpoints.tls {
             tls.set_client_trust(planes.connect.device_trust());
         }
+        let asking = planes.oidc.clone().map(|provider| tokio::spawn(provider.run()));
         let telling = tokio::spawn(planes.connect.keep_telling_of_devices());
         planes.show_failures(&metrics);
         let writing = writing::start(&planes.log);
@@ -298,6 +304,7 @@ impl Server {
             requests,
             expiry,
             telling,
+            asking,
             certificates,
             planes,
             set_aside,
@@ -328,6 +335,7 @@ impl Server {
             requests,
             expiry,
             telling,
+            asking,
             certificates,
             planes,
             set_aside,
@@ -349,6 +357,7 @@ impl Server {
         requests.abort();
         expiry.abort();
         telling.abort();
+        asking.inspect(JoinHandle::abort);
         certificates.inspect(JoinHandle::abort);
         let ending = Arc::clone(&planes);
         tokio::task::spawn_blocking(move || ending.query.stop()).await?;
@@ -370,7 +379,7 @@ impl Planes {
     fn open(
         config: &Config,
         clock: &Arc<SystemClock>,
-        throttle: Arc<LoginThrottle>,
+        (throttle, oidc): (Arc<LoginThrottle>, Option<Arc<OidcProvider>>),
         metrics: &Metrics,
         memory: &MemoryBudget,
     ) -> anyhow::Result<Self> {
@@ -388,7 +397,8 @@ impl Planes {
         };
         let Applications { tokens, hosts, audit_retention_days } = &config.applications;
         Audit::open(&log, *audit_retention_days)?;
-        let tokens = Tokens::open(&ground, tokens, hosts, Arc::clone(&throttle))?;
+        let issuer = oidc.clone().map(|provider| provider as Arc<dyn TokenIssuer>);
+        let tokens = Tokens::open(&ground, tokens, hosts, issuer, Arc::clone(&throttle))?;
         let expressions = config.query.limits.clone();
         let connect = Connect::open(
             &ground,
@@ -433,6 +443,7 @@ impl Planes {
             streams,
             quotas,
             tokens,
+            oidc,
         })
     }
 
@@ -457,6 +468,7 @@ impl Planes {
             .with(schema::routes(&schemas))
             .with(streams::routes(&self.streams))
             .with(tokens::routes(&self.tokens))
+            .with(login_route::routes(&self.tokens, self.oidc.as_ref()))
             .with(stats::routes(Arc::clone(sampler), &self.statistics))
             .with(millstream_store::stats_routes(&self.statistics))
             .with(health::routes(metrics, self.readiness()))

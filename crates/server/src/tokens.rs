@@ -1,4 +1,5 @@
-//! API tokens that are made while the server runs: one view for all tenants, and the logins of three listeners.
+//! API tokens that are made while the server runs: one view for all tenants, and the logins of three listeners, which an
+//! identity provider's tokens share.
 //!
 //! ```text
 //!   POST, DELETE /api/tokens ──► TokensView (state topic `_tokens`) ──► once durable ──► ApiTokens ──► HTTP, Kafka, Redis
@@ -16,10 +17,12 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use millstream_http::{ApiToken, ApiTokens, Identity, LoopbackApplications, Reach, RoleName};
-use millstream_kafka::{Login, ScramCredential, ScramMechanism};
+use futures_util::future::BoxFuture;
+use millstream_http::{ApiToken, ApiTokens, Identity, LoopbackApplications, Reach, RoleName, TokenIssuer};
+use millstream_kafka::{Login, LoginCheck, ScramCredential, ScramMechanism};
 use millstream_net::Revocation;
-use millstream_types::{LoginThrottle, PartitionId, Principal, TenantId, TopicName, WallClock};
+use millstream_store::UserLogin;
+use millstream_types::{LoginThrottle, PartitionId, RefusedLogin, TenantId, TopicName, WallClock};
 use millstream_view::{Error, Failure, ViewRuntime, Views, ViewsConfig};
 use ring::digest::{SHA256, digest};
 use ring::rand::{SecureRandom as _, SystemRandom};
@@ -67,12 +70,16 @@ impl Tokens {
         ground: &ViewRuntime,
         tokens: &[ApiToken],
         hosts: &[String],
+        issuer: Option<Arc<dyn TokenIssuer>>,
         throttle: Arc<LoginThrottle>,
     ) -> anyhow::Result<Arc<Self>> {
         let wall = Arc::clone(&ground.wall);
         let without = LoopbackApplications::called(hosts);
         let logins = ApiTokens::new(tokens)?.throttled_by(throttle).timed_by(Arc::clone(&wall)).or_else(without);
-        let logins = Arc::new(logins);
+        let logins = Arc::new(match issuer {
+            Some(issuer) => logins.issued_by(issuer),
+            None => logins,
+        });
         let configured = tokens.iter().map(|token| ConfiguredScram {
             name: token.name.clone(),
             hash: hash(&token.token),
@@ -152,8 +159,8 @@ impl millstream_kafka::Logins for Tokens {
         self.logins.open_access()
     }
 
-    fn log_in(&self, name: &str, password: &str) -> Option<Login> {
-        self.logins.holder(name, password).map(login)
+    fn log_in<'a>(&'a self, name: Option<&'a str>, password: &'a str) -> LoginCheck<'a> {
+        Box::pin(async move { self.logins.log_in(name, password).await.map(login) })
     }
 
     fn scram(&self, name: &str, mechanism: ScramMechanism) -> Option<(ScramCredential, Login)> {
@@ -179,12 +186,12 @@ impl millstream_store::Logins for Tokens {
         self.logins.open_access()
     }
 
-    fn log_in(&self, name: &str, password: &[u8]) -> Option<(Arc<Principal>, Option<Revocation>)> {
-        let password = std::str::from_utf8(password).ok()?;
-        let identity = match name {
-            "default" => self.logins.holder_of(password),
-            _ => self.logins.holder(name, password),
-        };
-        identity.map(|identity| (identity.principal, identity.revocation))
+    fn log_in<'a>(&'a self, name: &'a str, password: &'a [u8]) -> BoxFuture<'a, Result<UserLogin, RefusedLogin>> {
+        let name = Some(name).filter(|name| *name != "default");
+        Box::pin(async move {
+            let password = std::str::from_utf8(password).map_err(|_| RefusedLogin::Unknown)?;
+            let Identity { principal, revocation, .. } = self.logins.log_in(name, password).await?;
+            Ok((principal, revocation))
+        })
     }
 }

@@ -55,7 +55,7 @@ pub use parts::{
 };
 pub use read_cache::CacheFigures;
 pub use record::{Listed, StoredValue};
-pub use redis_host::{Logins, RedisHost, database_of};
+pub use redis_host::{Logins, RedisHost, UserLogin, database_of};
 pub use rift::{RiftAccess, routes as rift_routes};
 pub use stats::{
     Categories, FigureSink, Provider, RegisterError, Scope, Statistics, answer as answer_statistics,

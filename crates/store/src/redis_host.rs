@@ -14,7 +14,7 @@ use std::time::Instant;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use millstream_net::Revocation;
-use millstream_types::{LoginProtocol, LoginSource, LoginThrottle, Principal, Role, TenantId};
+use millstream_types::{LoginProtocol, LoginSource, LoginThrottle, Principal, RefusedLogin, Role, TenantId};
 
 use self::cache::CacheDatabase;
 use self::durable::{DurableDatabase, FULL};
@@ -24,14 +24,17 @@ use crate::{BucketConfig, BucketKind, CacheBucket, Error, EvictionPolicy, Opened
 /// Databases of a client, as Redis has by default.
 const DATABASES: u32 = 16;
 
+/// A user, and the signal that ends its login; `None` if it lasts as long as the process.
+pub type UserLogin = (Arc<Principal>, Option<Revocation>);
+
 /// Checks names and passwords of users.
 pub trait Logins: Send + Sync + 'static {
     /// The signal that ends connections without a login; `None` if every client must log in.
     fn open_access(&self) -> Option<Revocation>;
 
-    /// The user `name`, if the password is right, and the signal that ends the login. A client that gives a password only
-    /// is called `default`.
-    fn log_in(&self, name: &str, password: &[u8]) -> Option<(Arc<Principal>, Option<Revocation>)>;
+    /// The user `name`, if the password is right, and the signal that ends the login.
+    /// A client that gives a password only is called `default`.
+    fn log_in<'a>(&'a self, name: &'a str, password: &'a [u8]) -> BoxFuture<'a, Result<UserLogin, RefusedLogin>>;
 }
 
 /// The store as the host of Redis clients.
@@ -101,6 +104,21 @@ fn failure(error: &Error) -> ErrorReply {
     }
 }
 
+/// The user of a connection that has logged in.
+fn user_of((principal, revocation): UserLogin) -> Result<User, LoginError> {
+    if principal.scope.is_limited() {
+        let why = "NOPERM this API token is limited to topics or entity types; use one without such limits";
+        return Err(LoginError::Failed(ErrorReply(why.into())));
+    }
+    let role = match principal.roles {
+        roles if roles.has(Role::Admin) => resp::UserRole::Admin,
+        roles if roles.has(Role::Writer) => resp::UserRole::Write,
+        _ => resp::UserRole::Read,
+    };
+    let (name, tenant) = (principal.name.as_str().into(), principal.tenant.as_str().into());
+    Ok(User { name, tenant, role, revocation })
+}
+
 impl Host for RedisHost {
     fn default_user(&self) -> Option<User> {
         let (name, tenant, role) = ("default".into(), TenantId::DEFAULT.into(), resp::UserRole::Admin);
@@ -113,27 +131,23 @@ impl Host for RedisHost {
         password: &'a [u8],
         peer: SocketAddr,
     ) -> BoxFuture<'a, Result<User, LoginError>> {
-        let outcome = || {
-            if let Some((principal, revocation)) = self.logins.log_in(name, password) {
-                if principal.scope.is_limited() {
-                    let why = "NOPERM this API token is limited to topics or entity types; use one without such limits";
-                    return Err(LoginError::Failed(ErrorReply(why.into())));
+        async move {
+            match self.logins.log_in(name, password).await {
+                Ok(login) => user_of(login),
+                Err(RefusedLogin::Unchecked(why)) => Err(LoginError::Failed(ErrorReply::general(why))),
+                Err(refused) => {
+                    let source = LoginSource { address: peer.ip(), protocol: LoginProtocol::Redis };
+                    let throttled = |throttled| LoginError::Failed(ErrorReply::general(throttled));
+                    self.throttle.check(source).map_err(throttled)?;
+                    self.throttle.fail(source);
+                    Err(match refused {
+                        RefusedLogin::Wrong(why) => LoginError::Failed(ErrorReply(format!("WRONGPASS {why}").into())),
+                        _ => LoginError::Wrong,
+                    })
                 }
-                let role = match principal.roles {
-                    roles if roles.has(Role::Admin) => resp::UserRole::Admin,
-                    roles if roles.has(Role::Writer) => resp::UserRole::Write,
-                    _ => resp::UserRole::Read,
-                };
-                let (name, tenant) = (principal.name.as_str().into(), principal.tenant.as_str().into());
-                return Ok(User { name, tenant, role, revocation });
             }
-            let source = LoginSource { address: peer.ip(), protocol: LoginProtocol::Redis };
-            self.throttle.check(source).map_err(|throttled| LoginError::Failed(ErrorReply::general(throttled)))?;
-            self.throttle.fail(source);
-            Err(LoginError::Wrong)
-        };
-        let outcome = outcome();
-        async move { outcome }.boxed()
+        }
+        .boxed()
     }
 
     fn users(&self, user: &User) -> Vec<User> {

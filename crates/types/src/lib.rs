@@ -38,7 +38,9 @@ pub use clock::{ManualClock, MonotonicClock, SteadyClock, SystemClock, WallClock
 pub use compression::Compression;
 pub use error::ErrorCode;
 pub use latency::{LatencyCounts, LatencyHistogram};
-pub use login_throttle::{ClientNetwork, FailedLogins, LoginProtocol, LoginSource, LoginThrottle, Throttled};
+pub use login_throttle::{
+    ClientNetwork, FailedLogins, LoginProtocol, LoginSource, LoginThrottle, RefusedLogin, Throttled,
+};
 pub use memory::{Grant, MemoryBudget};
 pub use name::{INTERNAL_TOPICS, NameError, TENANT_MAX_CHARS, TOPIC_NAME_MAX_CHARS, TenantId, TopicKind, TopicName};
 pub use offset::{Epoch, Offset, PartitionId, Position, TopicId, TopicPartition};

@@ -43,6 +43,17 @@ impl LoginProtocol {
     }
 }
 
+/// The refusal of a login with name and password.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RefusedLogin {
+    /// Nobody has this name and this password.
+    Unknown,
+    /// The password is wrong for this reason.
+    Wrong(String),
+    /// The password cannot be checked now, for this reason; the client may try again.
+    Unchecked(String),
+}
+
 /// The origin of a login attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LoginSource {

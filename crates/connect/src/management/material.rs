@@ -2,14 +2,14 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use millstream_http::Problem;
+use millstream_http::{KeyKind, Problem};
 
 use super::Management;
 use super::auth_id::{misplaced, no_certificate};
 use super::refusal::{bad_hash, hashing_is_full};
 use crate::password::PasswordHash;
 use crate::registry::{
-    CertificateSecret, CredentialType, GivenSecret, KeyKind, PublicKey, SecretMaterial, SharedKey, read_certificate,
+    CertificateSecret, CredentialType, GivenSecret, PublicKey, SecretMaterial, SharedKey, read_certificate,
 };
 
 /// Longest shared key; DTLS clients have 16 to 64 bytes.

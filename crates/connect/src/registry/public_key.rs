@@ -2,6 +2,7 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use millstream_http::KeyKind;
 use serde::{Deserialize, Serialize};
 
 use super::certificate::der;
@@ -16,15 +17,6 @@ const CURVES: [(&[u8], KeyKind); 3] = [
     (&[0x2B, 0x81, 4, 0, 0x22], KeyKind::P384),
     (&[0x2B, 0x81, 4, 0, 0x23], KeyKind::P521),
 ];
-
-/// The kind of a public key.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum KeyKind {
-    Rsa,
-    P256,
-    P384,
-    P521,
-}
 
 /// A public key of RSA or of an elliptic curve.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -13,11 +13,12 @@ use kafka_protocol::messages::{
     SaslAuthenticateResponse, SaslHandshakeRequest,
 };
 use kafka_protocol::protocol::StrBytes;
-use millstream_kafka::{KafkaConfig, Listener, Login, Logins, ScramCredential, ScramMechanism, Serving};
+use millstream_kafka::{KafkaConfig, Listener, Login, LoginCheck, Logins, ScramCredential, ScramMechanism, Serving};
 use millstream_log::{Embedded, Log, TopicConfig};
 use millstream_net::{Metrics, Revocation};
 use millstream_types::{
-    AccessScope, AuditTrail, Compression, LoginProtocol, LoginThrottle, ManualClock, Principal, Role, Roles, TenantId,
+    AccessScope, AuditTrail, Compression, LoginProtocol, LoginThrottle, ManualClock, Principal, RefusedLogin, Role,
+    Roles, TenantId,
 };
 use tempfile::TempDir;
 use tokio::io::AsyncWriteExt;
@@ -35,8 +36,8 @@ impl Logins for Users {
         None
     }
 
-    fn log_in(&self, name: &str, password: &str) -> Option<Login> {
-        user(name).filter(|_| password == SECRET)
+    fn log_in<'a>(&'a self, name: Option<&'a str>, password: &'a str) -> LoginCheck<'a> {
+        Box::pin(async move { name.and_then(user).filter(|_| password == SECRET).ok_or(RefusedLogin::Unknown) })
     }
 
     fn scram(&self, name: &str, mechanism: ScramMechanism) -> Option<(ScramCredential, Login)> {
@@ -164,7 +165,7 @@ async fn only_login_requests_are_served_before_a_login() {
     assert_eq!(told.error_code, ResponseError::UnsupportedSaslMechanism.code());
     assert_eq!(
         told.mechanisms.iter().map(|name| &**name).collect::<Vec<_>>(),
-        ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
+        ["PLAIN", "OAUTHBEARER", "SCRAM-SHA-256", "SCRAM-SHA-512"]
     );
     let too_early = SaslAuthenticateRequest::default().with_auth_bytes("\0admin\0open sesame".into());
     assert_eq!(client.ask(&too_early, 2).await.error_code, ResponseError::IllegalSaslState.code());

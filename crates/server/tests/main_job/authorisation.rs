@@ -6,7 +6,8 @@ use std::net::{SocketAddr, TcpStream};
 use serde_json::Value;
 
 use crate::process::{Process, open};
-use crate::tokens::{Raw, every_role, make};
+use crate::raw::Raw;
+use crate::tokens::{every_role, make};
 
 const METHODS: [&str; 5] = ["get", "post", "put", "patch", "delete"];
 
@@ -16,6 +17,8 @@ struct Operation {
     path: String,
     /// `None` if it is public.
     role: Option<String>,
+    /// It serves everybody, and refuses credentials that are wrong.
+    takes_login: bool,
     is_of_every_tenant: bool,
     keeps_to_scope: bool,
     takes_body: bool,
@@ -32,6 +35,7 @@ fn operations(process: &Process) -> Vec<Operation> {
                 method: method.to_uppercase(),
                 path: path.clone(),
                 role: role.map(|role| role.split(' ').next().unwrap().to_owned()),
+                takes_login: declared["security"][0].as_object().is_some_and(serde_json::Map::is_empty),
                 is_of_every_tenant: role.is_some_and(|role| role.ends_with("in every tenant")),
                 keeps_to_scope: declared["x-keeps-to-scope"] == Value::Bool(true),
                 takes_body: declared.get("requestBody").is_some(),
@@ -68,7 +72,7 @@ impl Operation {
     }
 
     fn admits(&self, caller: &TestCaller, is_own_tenant: bool) -> bool {
-        let Some(role) = &self.role else { return true };
+        let Some(role) = &self.role else { return !self.takes_login || is_own_tenant || caller.is_of_every_tenant };
         let has_role = role == caller.role;
         let reaches = caller.is_of_every_tenant || (is_own_tenant && !self.is_of_every_tenant);
         has_role && reaches

@@ -29,6 +29,7 @@ mod query_shutdown;
 mod query_slow;
 mod query_socket;
 mod query_topics;
+mod raw;
 mod readme;
 mod ready;
 mod repair;

@@ -1,12 +1,12 @@
 //! API tokens that are made and revoked while the server runs, on every listener.
 
-use std::io::{Read as _, Write as _};
-use std::net::{SocketAddr, TcpStream};
-use std::time::Duration;
+use std::io::Read as _;
+use std::net::SocketAddr;
 
 use serde_json::{Value, json};
 
 use crate::process::{Answer, Events, Process, ask, millstream, until};
+use crate::raw::Raw;
 
 /// Asks with a token, if there is one.
 pub(crate) fn call(to: SocketAddr, token: &str, method: &str, path: &str, body: &Value) -> Answer {
@@ -46,65 +46,6 @@ fn token_command(process: &Process, token: &str, arguments: &[&str]) -> String {
     let output = command.output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).unwrap()
-}
-
-/// A connection over which requests go and answers come.
-pub(crate) struct Raw(pub(crate) TcpStream);
-
-impl Raw {
-    fn connect(to: SocketAddr) -> Self {
-        let socket = TcpStream::connect(to).unwrap();
-        socket.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
-        Self(socket)
-    }
-
-    /// Asks over Kafka's protocol with a header of version 1. Returns the answer behind its correlation id; `None` if the
-    /// connection is closed instead.
-    fn kafka(&mut self, key: i16, version: i16, body: &[u8]) -> Option<Vec<u8>> {
-        let mut request = [key.to_be_bytes(), version.to_be_bytes()].concat();
-        request.extend([0, 0, 0, 7, 0xff, 0xff]);
-        request.extend(body);
-        self.0.write_all(&(request.len() as i32).to_be_bytes()).ok()?;
-        self.0.write_all(&request).ok()?;
-        let mut length = [0; 4];
-        self.0.read_exact(&mut length).ok()?;
-        let mut answer = vec![0; u32::from_be_bytes(length) as usize];
-        self.0.read_exact(&mut answer).ok()?;
-        Some(answer.split_off(4))
-    }
-
-    /// Logs in over Kafka's protocol with PLAIN; the error code.
-    fn kafka_login(&mut self, name: &str, secret: &str) -> i16 {
-        let shaken = self.kafka(17, 1, b"\x00\x05PLAIN").unwrap();
-        assert_eq!(shaken[..2], [0, 0]);
-        let login = format!("\0{name}\0{secret}");
-        let body = [&(login.len() as i32).to_be_bytes(), login.as_bytes()].concat();
-        let answer = self.kafka(36, 0, &body).unwrap();
-        i16::from_be_bytes([answer[0], answer[1]])
-    }
-
-    /// `true` if Kafka's Metadata (version 1, of all topics) is answered.
-    fn kafka_serves(&mut self) -> bool {
-        self.kafka(3, 1, &[0xff; 4]).is_some()
-    }
-
-    /// Sends commands of Redis's protocol; the first line of the answer, which is empty if the connection is closed.
-    pub(crate) fn redis(&mut self, arguments: &[&str]) -> String {
-        let mut request = format!("*{}\r\n", arguments.len());
-        arguments.iter().for_each(|argument| request.push_str(&format!("${}\r\n{argument}\r\n", argument.len())));
-        if self.0.write_all(request.as_bytes()).is_err() {
-            return String::new();
-        }
-        let (mut line, mut byte) = (String::new(), [0]);
-        while !line.ends_with("\r\n") && matches!(self.0.read(&mut byte), Ok(1)) {
-            line.push(char::from(byte[0]));
-        }
-        line.trim_end().to_owned()
-    }
-
-    fn is_closed(&mut self) -> bool {
-        matches!(self.0.read(&mut [0]), Ok(0) | Err(_))
-    }
 }
 
 #[test]
@@ -153,6 +94,31 @@ fn the_first_token_closes_every_listener_and_a_revoked_one_ends_what_it_has_begu
     listening.0.read_to_end(&mut rest).unwrap();
     assert_ne!(Raw::connect(process.kafka).kafka_login("shop", &shop), 0);
     assert!(Raw::connect(process.redis).redis(&["AUTH", "shop", &shop]).starts_with("-WRONGPASS"));
+    process.stop();
+}
+
+#[test]
+fn the_login_route_tells_everybody_whether_a_token_is_needed_and_a_caller_who_it_is() {
+    let dir = tempfile::tempdir().unwrap();
+    let process = Process::start(dir.path());
+    let login = |token: &str| call(process.applications, token, "GET", "/api/login", &Value::Null);
+    assert_eq!(login("").json(), json!({"required": false, "oidc": null, "caller": null}));
+    let root = make(&process, "", &every_role("root", "*"));
+    let reader = make(&process, &root, &json!({"name": "r", "tenant": "acme", "roles": ["reader"], "topics": ["y"]}));
+    assert_eq!(login("").json(), json!({"required": true, "oidc": null, "caller": null}));
+    for (token, caller) in [
+        (&root, json!({"name": "root", "tenant": "*", "roles": ["reader", "writer", "admin"]})),
+        (&reader, json!({"name": "r", "tenant": "acme", "roles": ["reader"]})),
+    ] {
+        let answer = login(token);
+        assert_eq!(answer.json(), json!({"required": true, "oidc": null, "caller": caller}));
+        assert_eq!(answer.header("cache-control"), Some("no-store"));
+    }
+    let wrong = login("mst_wrong");
+    assert_eq!(wrong.status, 401);
+    assert!(wrong.text().contains("not known") && wrong.header("www-authenticate").is_some(), "{}", wrong.text());
+    let basic = ask(process.applications, "GET", "/api/login", &[("Authorization", "Basic YTpi")], b"");
+    assert!(basic.status == 401 && basic.text().contains("not a bearer token"), "{}", basic.text());
     process.stop();
 }
 

@@ -1,0 +1,64 @@
+//! A client of Kafka's and Redis's protocols, as far as logins need them.
+
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+/// A connection over which requests go and answers come.
+pub(crate) struct Raw(pub(crate) TcpStream);
+
+impl Raw {
+    pub(crate) fn connect(to: SocketAddr) -> Self {
+        let socket = TcpStream::connect(to).unwrap();
+        socket.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        Self(socket)
+    }
+
+    /// Asks over Kafka's protocol with a header of version 1. Returns the answer behind its correlation id; `None` if the
+    /// connection is closed instead.
+    fn kafka(&mut self, key: i16, version: i16, body: &[u8]) -> Option<Vec<u8>> {
+        let mut request = [key.to_be_bytes(), version.to_be_bytes()].concat();
+        request.extend([0, 0, 0, 7, 0xff, 0xff]);
+        request.extend(body);
+        self.0.write_all(&(request.len() as i32).to_be_bytes()).ok()?;
+        self.0.write_all(&request).ok()?;
+        let mut length = [0; 4];
+        self.0.read_exact(&mut length).ok()?;
+        let mut answer = vec![0; u32::from_be_bytes(length) as usize];
+        self.0.read_exact(&mut answer).ok()?;
+        Some(answer.split_off(4))
+    }
+
+    /// Logs in over Kafka's protocol with PLAIN; the error code.
+    pub(crate) fn kafka_login(&mut self, name: &str, secret: &str) -> i16 {
+        let shaken = self.kafka(17, 1, b"\x00\x05PLAIN").unwrap();
+        assert_eq!(shaken[..2], [0, 0]);
+        let login = format!("\0{name}\0{secret}");
+        let body = [&(login.len() as i32).to_be_bytes(), login.as_bytes()].concat();
+        let answer = self.kafka(36, 0, &body).unwrap();
+        i16::from_be_bytes([answer[0], answer[1]])
+    }
+
+    /// `true` if Kafka's Metadata (version 1, of all topics) is answered.
+    pub(crate) fn kafka_serves(&mut self) -> bool {
+        self.kafka(3, 1, &[0xff; 4]).is_some()
+    }
+
+    /// Sends commands of Redis's protocol; the first line of the answer, which is empty if the connection is closed.
+    pub(crate) fn redis(&mut self, arguments: &[&str]) -> String {
+        let mut request = format!("*{}\r\n", arguments.len());
+        arguments.iter().for_each(|argument| request.push_str(&format!("${}\r\n{argument}\r\n", argument.len())));
+        if self.0.write_all(request.as_bytes()).is_err() {
+            return String::new();
+        }
+        let (mut line, mut byte) = (String::new(), [0]);
+        while !line.ends_with("\r\n") && matches!(self.0.read(&mut byte), Ok(1)) {
+            line.push(char::from(byte[0]));
+        }
+        line.trim_end().to_owned()
+    }
+
+    pub(crate) fn is_closed(&mut self) -> bool {
+        matches!(self.0.read(&mut [0]), Ok(0) | Err(_))
+    }
+}
