@@ -5,7 +5,7 @@
 //! again, so that deferred work counts.
 
 mod aims;
-mod case;
+pub(crate) mod case;
 pub(super) mod many;
 mod peer;
 pub(super) mod scale;

@@ -8,6 +8,7 @@
 //! - `context`: entities, their queries, subscriptions and history, against `millstream serve`.
 //! - `query`: live queries by the published tests of Bullet and beyond, against `millstream serve`.
 //! - `flow`: jobs, run in this process, beside bare loops; devices beside a job, against `millstream serve`.
+//! - `tls`: handshakes beside nginx, messages over TLS beside those without.
 //! - `store`: values behind keys, over HTTP and the Redis protocol against `millstream serve` and, if asked for, Redis in turn.
 //!
 //! Every suite ends in the same report: a table on standard output, and the same figures as JSON if asked for.
@@ -29,6 +30,7 @@ mod query;
 mod reader;
 mod server_process;
 mod store;
+mod tls;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -64,6 +66,8 @@ enum Suite {
     /// Values behind keys: writes over HTTP beside a loop that writes the same bytes, reads beside a loop of pread, caches and
     /// durable keys over the Redis protocol, updates beside compaction, kill -9 in the middle of writes
     Store(store::StoreArgs),
+    /// TLS: the server's CPU time for a handshake, beside nginx, and for a message, beside one without TLS
+    Tls(RunArgs),
 }
 
 #[derive(Debug, Args)]
@@ -180,6 +184,7 @@ pub fn run(arguments: &BenchArgs) -> anyhow::Result<()> {
         Suite::Query(arguments) => (query::measure(arguments)?, &arguments.run),
         Suite::Flow(arguments) => (flow::measure(arguments)?, &arguments.run),
         Suite::Store(arguments) => (store::measure(arguments)?, &arguments.run),
+        Suite::Tls(run) => (tls::measure(run.length())?, run),
     };
     print!("{report}");
     if let Some(path) = &run.json {

@@ -1,5 +1,6 @@
 //! `millstream serve` as a child process: this binary, the default configuration, an empty directory.
 
+use std::ffi::OsStr;
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::process::{Child, Stdio};
@@ -25,6 +26,10 @@ pub(crate) struct ServerProcess {
     pub(crate) mqtt_url: String,
     /// Address HOST:PORT for clients of the Redis protocol.
     pub(crate) redis: String,
+    /// URL of the devices' HTTP listener over TLS; empty without TLS.
+    pub(crate) devices_tls_url: String,
+    /// URL of the devices' MQTT listener over TLS; empty without TLS.
+    pub(crate) mqtt_tls_url: String,
 }
 
 impl ServerProcess {
@@ -35,6 +40,25 @@ impl ServerProcess {
 
     /// Starts a server on the server core of `cores`.
     pub(crate) fn start_on(dir: &Path, cores: &Cores) -> anyhow::Result<Self> {
+        Self::start_with(dir, cores, &[])
+    }
+
+    /// Starts a server that devices also reach over TLS, with this certificate and key.
+    pub(crate) fn start_with_tls(dir: &Path, cores: &Cores, certificate: &Path, key: &Path) -> anyhow::Result<Self> {
+        let listeners = ["--listen-devices-http-tls", "127.0.0.1:0", "--listen-devices-mqtt-tls", "127.0.0.1:0"];
+        let arguments = listeners.map(OsStr::new).into_iter().chain([
+            OsStr::new("--tls-certificate"),
+            certificate.as_os_str(),
+            OsStr::new("--tls-key"),
+            key.as_os_str(),
+            // openssl resets each connection as soon as it has shaken hands, of which the log tells.
+            OsStr::new("--set"),
+            OsStr::new("logging.level=error"),
+        ]);
+        Self::start_with(dir, cores, &arguments.collect::<Vec<_>>())
+    }
+
+    fn start_with(dir: &Path, cores: &Cores, arguments: &[&OsStr]) -> anyhow::Result<Self> {
         let program = std::env::current_exe().context("cannot tell where this program lies")?;
         let mut command = cores.server_command(&program);
         for (name, _) in std::env::vars_os() {
@@ -46,19 +70,24 @@ impl ServerProcess {
         command.current_dir(dir).arg("serve").arg("--data-dir").arg(dir.join("data"));
         command.args(["--listen-applications", "127.0.0.1:0", "--listen-devices-http", "127.0.0.1:0"]);
         command.args(["--listen-kafka", "127.0.0.1:0", "--listen-devices-mqtt", "127.0.0.1:0"]);
-        command.args(["--listen-redis", "127.0.0.1:0"]);
+        command.args(["--listen-redis", "127.0.0.1:0"]).args(arguments);
         let child = command.stdout(Stdio::piped()).spawn();
         let mut child = child.with_context(|| format!("cannot start {}", program.display()))?;
         let output = child.stdout.take().context("the server has no standard output")?;
         // Dropping it ends the process if it does not start.
         let [applications_url, devices_url, kafka, mqtt_url, redis] = Default::default();
-        let mut server = Self { child, applications_url, devices_url, kafka, mqtt_url, redis };
+        let [devices_tls_url, mqtt_tls_url] = Default::default();
+        let mut server =
+            Self { child, applications_url, devices_url, kafka, mqtt_url, redis, devices_tls_url, mqtt_tls_url };
         for line in BufReader::new(output).lines() {
             match line?.strip_prefix("listening ").and_then(|rest| rest.split_once(' ')) {
                 Some(("applications", url)) => url.clone_into(&mut server.applications_url),
                 Some(("devices-http", url)) => url.clone_into(&mut server.devices_url),
                 Some(("kafka", address)) => address.clone_into(&mut server.kafka),
                 Some(("devices-mqtt", url)) => url.clone_into(&mut server.mqtt_url),
+                // They come before that of Redis.
+                Some(("devices-http-tls", url)) => url.clone_into(&mut server.devices_tls_url),
+                Some(("devices-mqtt-tls", url)) => url.clone_into(&mut server.mqtt_tls_url),
                 Some(("redis", url)) => url.trim_start_matches("redis://").clone_into(&mut server.redis),
                 _ => {}
             }

@@ -113,6 +113,25 @@ impl Network {
     }
 }
 
+/// A URL as log lines and messages show it: without user, password, query and fragment, which may be secret.
+///
+/// ```
+/// use millstream_types::url_without_secrets;
+/// assert_eq!(url_without_secrets("https://user:password@example.org/in?token=x"), "https://example.org/in?…");
+/// ```
+pub fn url_without_secrets(url: &str) -> String {
+    let (scheme, rest) = url.split_once("://").unwrap_or_default();
+    let rest = if scheme.is_empty() { url } else { rest };
+    let (place, mark) = match rest.find(['?', '#']) {
+        Some(at) => (&rest[..at], "?…"),
+        None => (rest, ""),
+    };
+    let (authority, path) = place.split_at(place.find('/').unwrap_or(place.len()));
+    let host = authority.rsplit('@').next().unwrap_or_default();
+    let separator = if scheme.is_empty() { "" } else { "://" };
+    format!("{scheme}{separator}{host}{path}{mark}")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -156,6 +175,21 @@ mod tests {
     fn host_names_are_checked_without_a_lookup_and_an_empty_list_allows_all() {
         assert_eq!(targets(&["a"]).unwrap().check("b"), Err(refused("b")));
         assert_eq!(targets(&[]).unwrap().check("b"), Ok(()));
+    }
+
+    #[test]
+    fn a_url_is_shown_without_its_secrets() {
+        for (url, shown) in [
+            ("http://a:1/n", "http://a:1/n"),
+            ("http://user:pass@word@[::1]:1/n@m", "http://[::1]:1/n@m"),
+            ("https://a?token=x/y@z", "https://a?…"),
+            ("https://a/#x", "https://a/?…"),
+            ("mqtt://user:password@a:1", "mqtt://a:1"),
+            ("user:password@a", "a"),
+            ("", ""),
+        ] {
+            assert_eq!(url_without_secrets(url), shown, "{url}");
+        }
     }
 
     #[test]

@@ -59,12 +59,12 @@ pub(super) const CASES: [Case; 7] = [
 
 /// One run: the report of the generator and the figures of the kernel.
 #[derive(Debug, Clone)]
-pub(super) struct CaseRun {
-    pub(super) report: SimReport,
+pub(crate) struct CaseRun {
+    pub(crate) report: SimReport,
     /// Accepted while CPU time was counted.
     accepted: f64,
     cpu_s: f64,
-    pub(super) rss_mib: f64,
+    pub(crate) rss_mib: f64,
 }
 
 /// Values at the end of the warm-up: the server's CPU time and the number of accepted messages.
@@ -75,11 +75,11 @@ struct Begin {
 }
 
 impl CaseRun {
-    pub(super) fn per_core_per_s(&self) -> Option<f64> {
+    pub(crate) fn per_core_per_s(&self) -> Option<f64> {
         self.is_known().then(|| self.accepted / self.cpu_s)
     }
 
-    pub(super) fn cpu_s_per_million(&self) -> Option<f64> {
+    pub(crate) fn cpu_s_per_million(&self) -> Option<f64> {
         self.is_known().then(|| self.cpu_s / self.accepted * 1e6)
     }
 
@@ -89,7 +89,7 @@ impl CaseRun {
 }
 
 /// Runs a case against the server with this process id.
-pub(super) async fn run(pid: u32, args: &SimArgs) -> anyhow::Result<CaseRun> {
+pub(crate) async fn run(pid: u32, args: &SimArgs) -> anyhow::Result<CaseRun> {
     process::rest(pid)?;
     let mut begin = None;
     let look = |progress: sim::SimProgress| {

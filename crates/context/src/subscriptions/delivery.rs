@@ -3,14 +3,13 @@
 //! Each lane of a queue with notifications is a task that ends when the lane is empty. Lanes share only the few
 //! connections to their receiver: a receiver that does not answer delays its own queue and these.
 
-use std::borrow::Cow;
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
-use millstream_types::{TenantId, WallClock};
+use millstream_types::{TenantId, WallClock, url_without_secrets};
 use millstream_view::Views;
 use parking_lot::Mutex;
 use tokio::runtime::{Builder, Runtime};
@@ -437,14 +436,23 @@ impl DeliveryState {
             NotificationMessage::Mqtt { payload, .. } => payload.len(),
             NotificationMessage::Impossible { .. } => return,
         };
-        let broker = |broker: &NotificationBroker| format!("{}:{}", broker.address.host, broker.address.port);
-        let (alarm, whom): (_, Cow<'_, str>) = match &subscription.target {
-            NotificationTarget::Http(http) => (Alarm::Notification, http.url.raw().into()),
-            NotificationTarget::Mqtt(mqtt) => (Alarm::MqttConnection, broker(&mqtt.broker).into()),
+        let alarm = match &subscription.target {
+            NotificationTarget::Http(_) => Alarm::Notification,
+            NotificationTarget::Mqtt(_) => Alarm::MqttConnection,
         };
+        let whom = || match &subscription.target {
+            NotificationTarget::Http(http) => url_without_secrets(http.url.raw()),
+            NotificationTarget::Mqtt(mqtt) => {
+                let Address { host, port, .. } = &mqtt.broker.address;
+                format!("{host}:{port}")
+            }
+        };
+        let alarms = &self.observers.alarms;
         match attempt {
-            Ok(_) => self.observers.alarms.release(alarm, &whom),
-            Err(failed) => self.observers.alarms.raise(alarm, &whom, &failed.reason),
+            // Names nobody: nearly always there is no alarm.
+            Ok(_) if !alarms.has_any(alarm) => false,
+            Ok(_) => alarms.release(alarm, &whom()),
+            Err(failed) => alarms.raise(alarm, &whom(), &failed.reason),
         };
         let answer_bytes = attempt.as_ref().ok().copied().flatten().map_or(0, |(_, bytes)| bytes);
         let exchange = RequestOutcome { request_bytes: request_bytes as u64, answer_bytes, is_error: attempt.is_err() };

@@ -1,29 +1,27 @@
 //! A device's connection to an MQTT server.
 
-use std::io;
 use std::time::Duration;
 
 use bytes::{Buf as _, BytesMut};
 use millstream_mqtt::from_server::{Packet, decode};
 use millstream_mqtt::{Framed, Version, frame};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use super::unexpected;
 use crate::RequestFailure;
+use crate::client::ServerTarget;
+use crate::transport::{ClientStream, connect};
 
 /// Room for a read. Most packets of a server are short.
 const READ_BYTES: usize = 256;
 /// Longest packet that a device reads.
 const PACKET_MAX_BYTES: usize = 16 << 20;
-/// Timeout of opening a connection.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// An open connection after a successful CONNECT.
 #[derive(Debug)]
 pub(crate) struct MqttConnection {
-    stream: TcpStream,
+    stream: ClientStream,
     /// Bytes that have arrived and are not parsed yet.
     heard: BytesMut,
 }
@@ -33,11 +31,8 @@ impl MqttConnection {
     ///
     /// # Errors
     /// The failure; [`RequestFailure::Refused`] if the server refuses this client.
-    pub(crate) async fn open(address: &str, hello: &[u8], limit: Duration) -> Result<Self, RequestFailure> {
-        let connecting = timeout(CONNECT_TIMEOUT, TcpStream::connect(address)).await;
-        let stream =
-            connecting.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())).map_err(RequestFailure::Connect)?;
-        stream.set_nodelay(true).map_err(RequestFailure::Connect)?;
+    pub(crate) async fn open(target: &ServerTarget, hello: &[u8], limit: Duration) -> Result<Self, RequestFailure> {
+        let stream = connect(target).await?;
         let mut connection = Self { stream, heard: BytesMut::new() };
         connection.send(hello, limit).await?;
         let answered = connection.hear(|packet| match packet {
@@ -50,8 +45,11 @@ impl MqttConnection {
     }
 
     pub(crate) async fn send(&mut self, bytes: &[u8], limit: Duration) -> Result<(), RequestFailure> {
-        let written = timeout(limit, self.stream.write_all(bytes)).await.map_err(|_| RequestFailure::Timeout(limit))?;
-        written.map_err(lost)
+        let written = timeout(limit, async {
+            self.stream.write_all(bytes).await?;
+            self.stream.flush().await
+        });
+        written.await.map_err(|_| RequestFailure::Timeout(limit))?.map_err(lost)
     }
 
     /// Waits for the next packet and hands it to `read`. Cancel-safe.

@@ -42,6 +42,9 @@ pub struct SimArgs {
     /// URL to which devices send [default: http://127.0.0.1:8080 or mqtt://127.0.0.1:1883].
     #[arg(long, value_name = "URL")]
     pub devices_url: Option<String>,
+    /// File (PEM) of the authority of the certificate of a --devices-url with https:// or mqtts://.
+    #[arg(long, value_name = "FILE")]
+    pub ca: Option<PathBuf>,
     /// Tenant of all simulated devices.
     #[arg(long, default_value = "default")]
     pub tenant: String,
@@ -254,7 +257,7 @@ impl SimArgs {
             Protocol::Http => Scheme::Http,
             Protocol::Mqtt => Scheme::Mqtt,
         };
-        ServerTarget::parse("devices-url", scheme, self.devices_url(), self.timeout)
+        ServerTarget::parse_with_ca("devices-url", scheme, self.devices_url(), self.timeout, self.ca.as_deref())
     }
 
     /// Server for the requests: the devices' listener, or the applications' listener for commands. The latter needs extra time
@@ -445,6 +448,10 @@ mod tests {
         );
         let http = parse("--protocol mqtt --devices-url http://127.0.0.1").target().unwrap_err();
         assert!(http.to_string().contains("only mqtt:// is spoken"), "{http}");
+        let secured = parse("--protocol mqtt --devices-url mqtts://a").target().unwrap_err();
+        assert!(secured.to_string().contains("--ca"), "{secured}");
+        let unreadable = parse("--protocol mqtt --devices-url mqtts://a --ca absent.crt").target().unwrap_err();
+        assert!(unreadable.to_string().starts_with("--ca = \"absent.crt\""), "{unreadable}");
         let both = ["sim", "--template", "1", "--payload-bytes", "3"];
         let matches = SimCommand::command().try_get_matches_from(both);
         assert!(matches.and_then(|matches| SimCommand::from_arg_matches(&matches)).is_err());

@@ -204,7 +204,7 @@ impl MqttDevice {
         let limit = target.request_timeout;
         if self.connection.is_none() {
             let connect_packet = &self.publishers.publishers[self.number].connect_packet;
-            self.connection = Some(MqttConnection::open(&target.address, connect_packet, limit).await?);
+            self.connection = Some(MqttConnection::open(target, connect_packet, limit).await?);
         }
         if let Some(connection) = &mut self.connection {
             connection.send(&self.out, limit).await?;

@@ -188,10 +188,12 @@ fn refused_by_client(alert: AlertDescription) -> (FailureReason, String) {
     let why = match alert {
         AlertDescription::CertificateExpired => "the client refuses the server's certificate: it has expired",
         AlertDescription::UnknownCA => "the client does not trust the authority of the server's certificate",
+        AlertDescription::CertificateUnknown => {
+            "the client refuses the server's certificate and does not say why: look at its authority, dates and names"
+        }
         AlertDescription::BadCertificate
         | AlertDescription::UnsupportedCertificate
         | AlertDescription::CertificateRevoked
-        | AlertDescription::CertificateUnknown
         | AlertDescription::AccessDenied => {
             "the client refuses the server's certificate: its name may be another than the one that the client asks for"
         }

@@ -34,6 +34,8 @@ mod readme;
 mod ready;
 mod repair;
 mod replay;
+mod secret_search;
+mod secrets;
 mod settings;
 mod start;
 mod store_keys;

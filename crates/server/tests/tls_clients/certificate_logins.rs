@@ -1,11 +1,12 @@
 //! Devices that log in by client certificate: curl over HTTPS, mosquitto over MQTTS, paho over a WebSocket with TLS.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::authority::{Authority, Signed};
-use crate::world::{World, failed, path, run, said, succeeded};
+use crate::clients::{beside, installed};
+use crate::world::{World, failed, path, run, said, succeeded, trusting};
 
 /// A certificate and its key in files.
 struct Files([PathBuf; 2]);
@@ -16,28 +17,7 @@ impl Files {
     }
 }
 
-/// The body of a tenant that trusts this authority, with more members in the entry.
-fn trusting(authority: &Authority, more: &str, of_tenant: &str) -> String {
-    let cert = authority.pem().replace('\n', "\\n");
-    format!(r#"{{"trusted-ca":[{{"cert":"{cert}"{more}}}]{of_tenant}}}"#)
-}
-
 impl World {
-    /// A request to the registry, which has to succeed.
-    fn registry(&self, method: &str, path: &str, body: &str) -> String {
-        let (url, ca) = (self.url("applications", &format!("/v1/{path}")), self.ca());
-        let json = "Content-Type: application/json";
-        let arguments = ["-sS", "--fail-with-body", "--cacert", &ca, "-X", method, "-d", body, "-H", json, &url];
-        succeeded(&run("curl", &arguments, ""))
-    }
-
-    /// Registers a device that logs in by a certificate with this subject.
-    fn register_subject(&self, tenant: &str, device: &str, subject: &str) {
-        self.registry("POST", &format!("devices/{tenant}/{device}"), "{}");
-        let credentials = format!(r#"[{{"type":"x509-cert","auth-id":"{subject}","secrets":[{{}}]}}]"#);
-        self.registry("PUT", &format!("credentials/{tenant}/{device}"), &credentials);
-    }
-
     /// Status and body of a message that curl sends with this certificate, to a host name of the server.
     fn post(&self, host: &str, files: &Files, more: &[&str]) -> String {
         let port = self.port("devices-http-tls");
@@ -57,12 +37,10 @@ impl World {
     }
 
     fn paho(&self, files: &Files, message: &str) -> Output {
-        let python =
-            Path::new(env!("CARGO_BIN_EXE_millstream")).ancestors().nth(2).unwrap().join("mqtt/venv/bin/python");
-        assert!(python.exists(), "{} is missing: run scripts/setup-clients", python.display());
-        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/tls_clients/paho_certificate.py");
+        let (python, script) = (installed("mqtt/venv/bin/python"), beside("paho_tls.py"));
         let (port, ca, [certificate, key]) = (self.port("devices-http-tls"), self.ca(), &files.0);
-        let arguments = ["-B", path(&script), "localhost", &port, &ca, path(certificate), path(key), message];
+        let (certificate, key) = (path(certificate), path(key));
+        let arguments = ["-B", path(&script), "websockets", "localhost", &port, &ca, message, certificate, key];
         run(path(&python), &arguments, "")
     }
 }

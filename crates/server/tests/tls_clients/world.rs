@@ -18,7 +18,7 @@ const LISTENERS: [&str; 5] = ["applications", "devices-http", "devices-mqtt", "k
 /// A running `millstream serve`; killed when dropped.
 pub(crate) struct World {
     child: Child,
-    addresses: HashMap<String, SocketAddr>,
+    pub(crate) addresses: HashMap<String, SocketAddr>,
     pub(crate) dir: TempDir,
     pub(crate) authority: Authority,
 }
@@ -93,6 +93,40 @@ impl World {
         }
     }
 
+    /// A request to the registry, which has to succeed.
+    pub(crate) fn registry(&self, method: &str, path: &str, body: &str) -> String {
+        let (url, ca) = (self.url("applications", &format!("/v1/{path}")), self.ca());
+        let json = "Content-Type: application/json";
+        let arguments = ["-sS", "--fail-with-body", "--cacert", &ca, "-X", method, "-d", body, "-H", json, &url];
+        succeeded(&run("curl", &arguments, ""))
+    }
+
+    /// Makes a tenant that trusts certificates of this authority.
+    pub(crate) fn trust(&self, tenant: &str, authority: &Authority) {
+        self.registry("POST", &format!("tenants/{tenant}"), &trusting(authority, "", ""));
+    }
+
+    /// Registers a device that logs in by a certificate with this subject.
+    pub(crate) fn register_subject(&self, tenant: &str, device: &str, subject: &str) {
+        self.registry("POST", &format!("devices/{tenant}/{device}"), "{}");
+        let credentials = format!(r#"[{{"type":"x509-cert","auth-id":"{subject}","secrets":[{{}}]}}]"#);
+        self.registry("PUT", &format!("credentials/{tenant}/{device}"), &credentials);
+    }
+
+    /// The value of a metric; 0 if there is none of this name with these labels.
+    pub(crate) fn metric(&self, name: &str) -> u64 {
+        let url = format!("http://{}/metrics", self.addresses["applications"]);
+        let text = succeeded(&run("curl", &["-sS", "--fail-with-body", &url], ""));
+        let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        value.map_or(0, |value| value.parse::<f64>().unwrap() as u64)
+    }
+
+    /// The number of handshakes of a listener that have failed for this reason.
+    pub(crate) fn failed_handshakes(&self, listener: &str, reason: &str) -> u64 {
+        let labels = format!("{{listener=\"{listener}\",reason=\"{reason}\"}}");
+        self.metric(&format!("millstream_tls_handshake_failures_total{labels}"))
+    }
+
     /// Waits until the log has a line with all of these parts.
     pub(crate) fn logs(&self, parts: &[&str]) {
         let deadline = Instant::now() + PATIENCE;
@@ -117,6 +151,12 @@ impl Drop for World {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// The body of a tenant that trusts this authority, with more members in the entry.
+pub(crate) fn trusting(authority: &Authority, more: &str, of_tenant: &str) -> String {
+    let cert = authority.pem().replace('\n', "\\n");
+    format!(r#"{{"trusted-ca":[{{"cert":"{cert}"{more}}}]{of_tenant}}}"#)
 }
 
 fn read_log(dir: &TempDir) -> String {

@@ -14,6 +14,9 @@ const ARGUMENTS_MAX: usize = 32;
 /// Bytes that an entry keeps of an argument.
 const ARGUMENT_MAX_BYTES: usize = 128;
 
+/// Stands for an argument that nobody may see.
+const REDACTED: &[u8] = b"(redacted)";
+
 /// A command that took long.
 #[derive(Debug, Clone)]
 pub(crate) struct SlowCommand {
@@ -48,7 +51,7 @@ impl SlowLog {
         let id = entries.next_id;
         entries.next_id += 1;
         let (peer, client_name) = (client.peer.to_string(), client.about.lock().name.clone());
-        let arguments = shortened(arguments);
+        let arguments = shortened(&without_secrets(arguments));
         entries.newest_first.push_front(SlowCommand { id, time_ms, took, arguments, peer, client_name });
         entries.newest_first.truncate(length);
     }
@@ -64,6 +67,24 @@ impl SlowLog {
     pub(crate) fn clear(&self) {
         self.0.lock().newest_first.clear();
     }
+}
+
+/// The arguments with names and passwords of logins hidden, as Redis hides them.
+fn without_secrets(arguments: &[Bytes]) -> Vec<Bytes> {
+    let is = |at: usize, word: &str| arguments.get(at).is_some_and(|given| given.eq_ignore_ascii_case(word.as_bytes()));
+    let hidden = if is(0, "auth") {
+        1..arguments.len()
+    } else if is(0, "hello") {
+        let login = (1..arguments.len()).find(|at| is(*at, "auth"));
+        login.map_or(0..0, |at| at + 1..at + 3)
+    } else {
+        0..0
+    };
+    let shown = |(at, argument): (usize, &Bytes)| match hidden.contains(&at) {
+        true => Bytes::from_static(REDACTED),
+        false => argument.clone(),
+    };
+    arguments.iter().enumerate().map(shown).collect()
 }
 
 /// The arguments as Redis keeps them: at most 32 of them, of 128 bytes each.
@@ -88,6 +109,23 @@ fn shortened(arguments: &[Bytes]) -> Vec<Bytes> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_and_passwords_of_logins_are_hidden() {
+        for (given, shown) in [
+            ("AUTH secret", "AUTH (redacted)"),
+            ("auth user secret", "auth (redacted) (redacted)"),
+            ("HELLO 3 AUTH user secret SETNAME auth", "HELLO 3 AUTH (redacted) (redacted) SETNAME auth"),
+            ("hello 3 setname a auth user", "hello 3 setname a auth (redacted)"),
+            ("hello 3", "hello 3"),
+            ("SET auth secret", "SET auth secret"),
+            ("", ""),
+        ] {
+            let arguments: Vec<Bytes> = given.split_ascii_whitespace().map(|word| word.to_owned().into()).collect();
+            let words: Vec<_> = shown.split_ascii_whitespace().map(str::as_bytes).collect();
+            assert_eq!(without_secrets(&arguments), words, "{given}");
+        }
+    }
 
     #[test]
     fn long_commands_are_shortened_as_in_redis() {

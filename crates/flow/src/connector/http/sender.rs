@@ -11,6 +11,7 @@ use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
+use millstream_types::url_without_secrets;
 
 use super::outgoing::{AllowedResolver, HttpAccess};
 use super::request::PostRequest;
@@ -29,6 +30,8 @@ type HttpClient = Client<HttpsConnector<HttpConnector<AllowedResolver>>, Full<By
 pub(super) struct Sender {
     client: HttpClient,
     uri: Uri,
+    /// The URL for log lines and messages.
+    shown: String,
     headers: HeaderMap,
     timeout: Duration,
     retries: u32,
@@ -67,7 +70,8 @@ impl Sender {
             .pool_timer(TokioTimer::new())
             .pool_idle_timeout(IDLE_MAX)
             .build(builder.https_or_http().enable_http1().wrap_connector(http));
-        Ok(Self { client, uri, headers, timeout, retries })
+        let shown = url_without_secrets(&uri.to_string());
+        Ok(Self { client, uri, shown, headers, timeout, retries })
     }
 
     /// Sends a request until it is taken.
@@ -84,7 +88,7 @@ impl Sender {
                 let message = format!("{}; given up after {attempts} attempts", failure.message);
                 return Err(SendError { message, ..failure });
             }
-            tracing::debug!(url = %self.uri, attempts, error = failure.message, "a request is sent again");
+            tracing::debug!(url = self.shown, attempts, error = failure.message, "a request is sent again");
             tokio::time::sleep(wait.unwrap_or_default().max(backoff).min(BACKOFF_LONGEST)).await;
             backoff = (backoff * 2).min(BACKOFF_LONGEST);
         }
@@ -92,7 +96,7 @@ impl Sender {
 
     async fn attempt(&self, request: &PostRequest) -> Result<(), Attempt> {
         let unreached = |why: String| {
-            let message = format!("POST {} has no answer: {why}", self.uri);
+            let message = format!("POST {} has no answer: {why}", self.shown);
             Attempt::Failed(SendError { code: "http_unreachable", message }, None)
         };
         let asked = async {
@@ -109,7 +113,7 @@ impl Sender {
             return Ok(());
         }
         let excerpt: String = String::from_utf8_lossy(&body).chars().take(EXCERPT_MAX_CHARS).collect();
-        let message = format!("POST {} is answered {}: {excerpt}", self.uri, head.status);
+        let message = format!("POST {} is answered {}: {excerpt}", self.shown, head.status);
         let error = SendError { code: "http_status", message };
         if head.status.is_server_error()
             || matches!(head.status, StatusCode::TOO_MANY_REQUESTS | StatusCode::REQUEST_TIMEOUT)

@@ -56,7 +56,7 @@ impl MqttResponder {
         let user = format!("{id}@{}", self.args.tenant);
         let login = (self.args.auth == Auth::Basic).then_some((&*user, &*self.args.password));
         let hello = connect_packet(&id, KEEP_ALIVE, login).map_err(unwritten)?;
-        let mut connection = MqttConnection::open(&self.target.address, &hello, limit).await?;
+        let mut connection = MqttConnection::open(&self.target, &hello, limit).await?;
         let mut out = Vec::new();
         let filters = vec![(FILTER, SubscribeOptions::at(self.qos))];
         let subscribe = Subscribe { id: 1, subscription_id: 0, filters };
