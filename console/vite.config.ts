@@ -10,7 +10,9 @@ export default defineConfig({
     assetsInlineLimit: 0,
   },
   server: {
-    proxy: { "/stats": server, "/v2": server, "/ngsi-ld": server, "/api": server, "/kv": server, "/buckets": server },
+    proxy: Object.fromEntries(
+      ["/stats", "/v1", "/v2", "/ngsi-ld", "/api", "/kv", "/buckets"].map((path) => [path, server]),
+    ),
   },
   test: {
     include: ["src/**/*.test.ts"],

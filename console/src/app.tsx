@@ -5,11 +5,13 @@ import { fetchStats, type Stats } from "./api/stats";
 import { clock } from "./format";
 import { History } from "./live/history";
 import { latest, type Remote, usePolled } from "./live/remote";
+import { DevicesPage } from "./pages/devices";
 import { EntitiesPage } from "./pages/entities";
 import { JobsPage } from "./pages/jobs";
 import { OverviewPage } from "./pages/overview";
 import { QueryPage } from "./pages/query";
 import { StorePage } from "./pages/store";
+import { TopicsPage } from "./pages/topics";
 import { Notice } from "./parts/notice";
 import { TenantPicker } from "./parts/tenant";
 import { ThemePicker } from "./parts/theme-picker";
@@ -19,7 +21,9 @@ const STATS_PERIOD_MS = 1_000;
 
 const TITLES: Record<PageName, string> = {
   overview: "Overview",
+  devices: "Devices",
   entities: "Entities",
+  topics: "Topics",
   query: "Query",
   jobs: "Jobs",
   store: "Store",
@@ -77,7 +81,9 @@ export function App(): ComponentChildren {
       </header>
       <main id="main" tabIndex={-1}>
         {place.page === "overview" && <OverviewPage stats={stats} samples={samples} params={place.params} />}
+        {place.page === "devices" && <DevicesPage params={place.params} />}
         {place.page === "entities" && <EntitiesPage params={place.params} />}
+        {place.page === "topics" && <TopicsPage params={place.params} />}
         {place.page === "query" && <QueryPage place={place} />}
         {place.page === "jobs" && <JobsPage params={place.params} />}
         {place.page === "store" && <StorePage params={place.params} />}
@@ -127,6 +133,8 @@ function NavIcon({ page }: { page: PageName }): ComponentChildren {
   const paths: Record<PageName, string> = {
     overview: "M2 13h12M4 10V6M8 10V3M12 10V7",
     entities: "M8 14s5-4.5 5-8A5 5 0 0 0 3 6c0 3.5 5 8 5 8zM8 7.5a1.5 1.5 0 1 0 0-3 1.5 1.5 0 0 0 0 3z",
+    devices: "M4.5 2h7v12h-7zM7 12h2M1.5 5.5v5M14.5 5.5v5",
+    topics: "M2 4h9M2 8h12M2 12h7M13 3v2M11 11v2",
     query: "M3 4l4 4-4 4M8.5 12H13",
     jobs: "M2 3h4v4H2zM10 9h4v4h-4zM6 5h3v6h1",
     store: "M3 4c0-2 10-2 10 0v8c0 2-10 2-10 0zM3 4c0 2 10 2 10 0M3 8c0 2 10 2 10 0",

@@ -5,6 +5,8 @@ import "./styles/parts.css";
 import "./styles/query.css";
 import "./styles/jobs.css";
 import "./styles/store.css";
+import "./styles/records.css";
+import "./styles/devices.css";
 import "./styles/pages.css";
 
 const root = document.getElementById("app");

@@ -1,7 +1,9 @@
 import { describe, expect, it } from "vitest";
 import { entitiesParams, entitiesPlace } from "./pages/entities-place";
 import { jobsParams, jobsPlace } from "./pages/jobs-place";
+import { devicesParams, devicesPlace } from "./pages/devices-place";
 import { storeParams, storePlace } from "./pages/store-place";
+import { topicsParams, topicsPlace } from "./pages/topics-place";
 import { href, placeOf } from "./route";
 
 describe("an address", () => {
@@ -12,6 +14,8 @@ describe("an address", () => {
     ["/query?q=SELECT+*", "query"],
     ["/jobs?job=j1", "jobs"],
     ["/store?bucket=b", "store"],
+    ["/devices?device=d", "devices"],
+    ["/topics?topic=t", "topics"],
     ["/elsewhere", "unknown"],
   ])("%s is the page %s", (address, page) => {
     expect(placeOf(new URL(address, "http://console")).page).toBe(page);
@@ -90,5 +94,34 @@ describe("the address of the page of the store", () => {
     const place = storePlace(new URLSearchParams(query));
     expect(place).toEqual(storePlace(new URLSearchParams()));
     expect(href("store", storeParams(place))).toBe("/store");
+  });
+});
+
+describe("the address of the page of devices", () => {
+  it("restores every choice", () => {
+    const query = "tenant=acme&search=lamp&kind=gateways&state=disabled&order=seen&page=2&limit=200&device=d%3A1";
+    const place = devicesPlace(new URLSearchParams(query));
+    expect(place).toMatchObject({ text: "lamp", kind: "gateways", state: "disabled", order: "seen", device: "d:1" });
+    expect(place).toMatchObject({ tenant: "acme", page: 2, limit: 200 });
+    expect(devicesPlace(new URLSearchParams(devicesParams(place)))).toEqual(place);
+  });
+
+  it.each(["kind=x&state=x&order=x&page=0&limit=250", ""])("with nonsense (%s) is the plain page", (query) => {
+    expect(href("devices", devicesParams(devicesPlace(new URLSearchParams(query))))).toBe("/devices");
+  });
+});
+
+describe("the address of the page of topics", () => {
+  it("restores every choice", () => {
+    const query =
+      "tenant=acme&search=o&topic=orders&partition=3&key=o-*&text=bolt&at=0:17,1:4&side=before&limit=25&mode=tail&record=3:7";
+    const place = topicsPlace(new URLSearchParams(query));
+    expect(place).toMatchObject({ topic: "orders", partition: "3", key: "o-*", text: "bolt", at: "0:17,1:4" });
+    expect(place).toMatchObject({ side: "before", limit: 25, mode: "tail", record: "3:7" });
+    expect(topicsPlace(new URLSearchParams(topicsParams(place)))).toEqual(place);
+  });
+
+  it.each(["partition=x&side=x&limit=3&mode=x&record=7", ""])("with nonsense (%s) is the plain page", (query) => {
+    expect(href("topics", topicsParams(topicsPlace(new URLSearchParams(query))))).toBe("/topics");
   });
 });

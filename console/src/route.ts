@@ -1,12 +1,20 @@
 /**
  * The address bar is the state: which page, and everything the user chose on it.
  *
- * Five paths exist, and the server answers each with this same document, so that a reload or a shared link opens
+ * Seven paths exist, and the server answers each with this same document, so that a reload or a shared link opens
  * what was on the screen.
  */
 import { useEffect, useState } from "preact/hooks";
 
-export const PAGES = { overview: "/", entities: "/entities", query: "/query", jobs: "/jobs", store: "/store" } as const;
+export const PAGES = {
+  overview: "/",
+  devices: "/devices",
+  entities: "/entities",
+  topics: "/topics",
+  query: "/query",
+  jobs: "/jobs",
+  store: "/store",
+} as const;
 
 export type PageName = keyof typeof PAGES;
 

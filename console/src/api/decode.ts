@@ -36,6 +36,11 @@ export const number: Decoder<number> = (value, path) => {
   throw new DecodeError(path, "a number", value);
 };
 
+export const boolean: Decoder<boolean> = (value, path) => {
+  if (typeof value === "boolean") return value;
+  throw new DecodeError(path, "true or false", value);
+};
+
 /** Any JSON value. Only for what `JSON.parse` has produced. */
 export const json: Decoder<Json> = (value, path) => {
   if (value === undefined) throw new DecodeError(path, "a value", value);

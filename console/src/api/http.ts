@@ -8,6 +8,8 @@ import { array, type Decoder, nullable, number, object, string, withDefault } fr
 
 /** How long an ordinary request may take before the page says that the server is stalled. */
 const ANSWER_MAX_MS = 5_000;
+/** How long a change may take: it may have to wait for a disk. */
+const CHANGE_MAX_MS = 30_000;
 
 /** One thing the server found, and where in the text that was sent. */
 export interface Finding {
@@ -23,10 +25,10 @@ export interface Finding {
 }
 
 export class Unreachable extends Error {
-  constructor(cause: unknown) {
+  constructor(cause: unknown, limit_ms = ANSWER_MAX_MS) {
     super(
       cause instanceof DOMException && cause.name === "TimeoutError"
-        ? `no answer within ${ANSWER_MAX_MS / 1000} s`
+        ? `no answer within ${limit_ms / 1000} s`
         : "the server cannot be reached",
       { cause },
     );
@@ -73,6 +75,9 @@ export interface Call {
   tenant: string;
   method?: "GET" | "POST" | "PUT" | "PATCH" | "DELETE";
   body?: unknown;
+  /** A body that is sent as it is, instead of `body`, with its type. */
+  content?: string;
+  contentType?: string;
   accept?: string;
   /** The version that a change depends on, as an entity tag. */
   ifMatch?: string;
@@ -93,6 +98,8 @@ export async function send(call: Call): Promise<Response> {
     headers.set("Content-Type", "application/json");
     init.body = JSON.stringify(call.body);
   }
+  if (call.content !== undefined) init.body = call.content;
+  if (call.contentType !== undefined) headers.set("Content-Type", call.contentType);
   let answer: Response;
   try {
     answer = await fetch(call.path, init);
@@ -103,15 +110,37 @@ export async function send(call: Call): Promise<Response> {
   return answer;
 }
 
-/** Sends `call` and decodes its JSON answer, all within {@link ANSWER_MAX_MS}. */
+/** Sends `call` and decodes its JSON answer, all in the time that {@link timeLimitOf} gives it. */
 export async function ask<T>(call: Call, decoder: Decoder<T>): Promise<{ value: T; headers: Headers }> {
-  const limit = AbortSignal.timeout(ANSWER_MAX_MS);
-  const signal = call.signal ? AbortSignal.any([call.signal, limit]) : limit;
-  const answer = await send({ ...call, signal });
-  const text = await answer.text().catch((cause: unknown) => {
-    throw new Unreachable(cause);
+  return inTime(call, async (answer) => {
+    const text = await answer.text().catch((cause: unknown) => {
+      throw new Unreachable(cause);
+    });
+    return { value: decoder(parse(text), "answer"), headers: answer.headers };
   });
-  return { value: decoder(parse(text), "answer"), headers: answer.headers };
+}
+
+/** Sends a change whose answer has nothing to read but its headers. */
+export async function change(call: Call & { method: "POST" | "PUT" | "PATCH" | "DELETE" }): Promise<Headers> {
+  return inTime(call, async (answer) => {
+    await answer.body?.cancel();
+    return answer.headers;
+  });
+}
+
+function timeLimitOf({ method }: Call): number {
+  return method === undefined || method === "GET" ? ANSWER_MAX_MS : CHANGE_MAX_MS;
+}
+
+async function inTime<T>(call: Call, read: (answer: Response) => Promise<T>): Promise<T> {
+  const limit_ms = timeLimitOf(call);
+  const limit = AbortSignal.timeout(limit_ms);
+  const signal = call.signal ? AbortSignal.any([call.signal, limit]) : limit;
+  try {
+    return await read(await send({ ...call, signal }));
+  } catch (cause) {
+    throw cause instanceof Unreachable ? new Unreachable(cause.cause, limit_ms) : cause;
+  }
 }
 
 function parse(text: string): unknown {
@@ -127,7 +156,9 @@ async function refused(answer: Response): Promise<Refused> {
   const body = parse(await answer.text().catch(() => ""));
   try {
     const { title, detail, error, description, errors } = refusal(body, "answer");
-    return new Refused(answer.status, detail ?? description ?? title ?? error ?? plain, errors);
+    // The member `error` of problem details says it all in one text: detail, value, rule and remedy.
+    const whole = detail !== null && errors.length === 0 ? error : null;
+    return new Refused(answer.status, whole ?? detail ?? description ?? title ?? error ?? plain, errors);
   } catch {
     return new Refused(answer.status, plain, []);
   }

@@ -8,6 +8,7 @@ import { type StoreMover, storeParams, type StorePlace } from "../pages/store-pl
 import { follow, href } from "../route";
 import { ackOf, hitRatio, percent } from "./buckets-view";
 import { ConfirmButton } from "./confirm";
+import { FirstSteps } from "./command";
 import { DraftInput } from "./draft-input";
 import { KeyDrawer } from "./key-drawer";
 import { KeyPaging, KeyTable } from "./key-table";
@@ -220,13 +221,8 @@ function Nothing({ place }: { place: StorePlace }): ComponentChildren {
     );
   }
   return (
-    <div class="first-job">
-      <Notice tone="quiet" title="There are no keys yet">
-        Store the first one:
-      </Notice>
-      <pre>
-        <code>{`echo hello | millstream kv put ${place.bucket} greeting`}</code>
-      </pre>
-    </div>
+    <FirstSteps title="There are no keys yet" command={`echo hello | millstream kv put ${place.bucket} greeting`}>
+      Store the first one:
+    </FirstSteps>
   );
 }

@@ -6,8 +6,9 @@ import { bytes, short, whole } from "../format";
 import { latest, usePolled } from "../live/remote";
 import { type StoreMover, storeParams, type StorePlace } from "../pages/store-place";
 import { follow, href } from "../route";
+import { FirstSteps } from "./command";
 import { MakeBucket } from "./make-bucket";
-import { Notice, RemoteNotice } from "./notice";
+import { RemoteNotice } from "./notice";
 
 const PERIOD_MS = 2_000;
 
@@ -138,14 +139,12 @@ export function ackOf({ settings }: Bucket): string | null {
 
 function Nothing(): ComponentChildren {
   return (
-    <div class="first-job">
-      <Notice tone="quiet" title="There are no buckets yet">
-        A bucket holds keys and bytes under each. Make the first one here or from a terminal; a Redis client makes its
-        own by its first command.
-      </Notice>
-      <pre>
-        <code>{"millstream kv make things\necho hello | millstream kv put things greeting"}</code>
-      </pre>
-    </div>
+    <FirstSteps
+      title="There are no buckets yet"
+      command={"millstream kv make things\necho hello | millstream kv put things greeting"}
+    >
+      A bucket holds keys and bytes under each. Make the first one here or from a terminal; a Redis client makes its own
+      by its first command.
+    </FirstSteps>
   );
 }

@@ -1,7 +1,7 @@
 /** How far consumer groups have read a topic, partition by partition. */
 import type { ComponentChildren } from "preact";
 import { useCallback } from "preact/hooks";
-import { fetchGroups } from "../api/topics";
+import { fetchGroups, type Group } from "../api/topics";
 import { whole } from "../format";
 import { latest, usePolled } from "../live/remote";
 import { RemoteNotice } from "./notice";
@@ -16,6 +16,10 @@ export function Groups({ topic, tenant }: { topic: string; tenant: string }): Co
   const groups = latest(remote);
   if (groups === null) return <RemoteNotice remote={remote} what="the groups that read it" />;
   if (groups.length === 0) return <p class="facts">No consumer group has read it.</p>;
+  return <GroupTable topic={topic} groups={groups} />;
+}
+
+export function GroupTable({ topic, groups }: { topic: string; groups: readonly Group[] }): ComponentChildren {
   return (
     <table aria-label={`Groups that read ${topic}`}>
       <thead>

@@ -4,6 +4,7 @@ import { useCallback } from "preact/hooks";
 import { fetchJobs, type Job, STATES } from "../api/jobs";
 import { latest, usePolled } from "../live/remote";
 import type { JobsMover, JobsPlace } from "../pages/jobs-place";
+import { FirstSteps } from "./command";
 import { DraftInput } from "./draft-input";
 import { JobTable } from "./job-table";
 import { Notice, RemoteNotice } from "./notice";
@@ -107,13 +108,8 @@ function Nothing({ place }: { place: JobsPlace }): ComponentChildren {
   }
   if (place.page > 1) return <Notice tone="quiet" title="This page is beyond the last job" />;
   return (
-    <div class="first-job">
-      <Notice tone="quiet" title="There are no jobs yet">
-        A job reads records, works on them and writes them, all the time. Write the first document and submit it:
-      </Notice>
-      <pre>
-        <code>{"millstream job new > job.yaml\nmillstream job submit job.yaml"}</code>
-      </pre>
-    </div>
+    <FirstSteps title="There are no jobs yet" command={"millstream job new > job.yaml\nmillstream job submit job.yaml"}>
+      A job reads records, works on them and writes them, all the time. Write the first document and submit it:
+    </FirstSteps>
   );
 }

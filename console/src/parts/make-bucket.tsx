@@ -1,9 +1,9 @@
 /** A button that asks for the name and the settings of a bucket, and makes it. */
 import type { ComponentChildren } from "preact";
-import { useEffect, useId, useRef, useState } from "preact/hooks";
+import { useState } from "preact/hooks";
 import { sizeOf, spanOf } from "../amount";
 import { type Bucket, makeBucket, type NewBucket } from "../api/store";
-import { Notice, sentence } from "./notice";
+import { Field, FormDialog } from "./form-dialog";
 
 const POLICIES = [
   "allkeys-lru",
@@ -25,77 +25,33 @@ export function MakeBucket(props: {
   onMade: (name: string) => void;
 }): ComponentChildren {
   const { tenant, known, onMade } = props;
-  const [open, setOpen] = useState(false);
-  const dialog = useRef<HTMLDialogElement>(null);
-  const id = useId();
-  useEffect(() => {
-    if (open) dialog.current?.showModal();
-  }, [open]);
   return (
-    <>
-      <button
-        type="button"
-        class="primary"
-        onClick={() => {
-          setOpen(true);
-        }}
-      >
-        Make a bucket
-      </button>
-      {open && (
-        <dialog
-          ref={dialog}
-          class="confirm make-bucket"
-          aria-labelledby={id}
-          onClose={() => {
-            setOpen(false);
-          }}
-        >
-          <h2 id={id}>Make a bucket</h2>
-          <BucketForm
-            onCancel={() => dialog.current?.close()}
-            make={async (name, settings) => {
-              // The same request to a bucket that is there would change its settings.
-              if (known.some((bucket) => bucket.name === name)) {
-                throw new Error(`there is a bucket '${name}' already; choose another name`);
-              }
-              await makeBucket(tenant, name, settings);
-              setOpen(false);
-              onMade(name);
-            }}
-          />
-        </dialog>
-      )}
-    </>
+    <FormDialog
+      label="Make a bucket"
+      tone="primary"
+      submit="Make"
+      refusal="The bucket was not made"
+      act={async (form) => {
+        const { name, settings } = bucketOf(
+          new Map([...form].map(([field, value]) => [field, typeof value === "string" ? value.trim() : ""])),
+        );
+        // The same request to a bucket that is there would change its settings.
+        if (known.some((bucket) => bucket.name === name)) {
+          throw new Error(`there is a bucket '${name}' already; choose another name`);
+        }
+        await makeBucket(tenant, name, settings);
+        onMade(name);
+      }}
+    >
+      <BucketFields />
+    </FormDialog>
   );
 }
 
-function BucketForm(props: {
-  make: (name: string, settings: NewBucket) => Promise<void>;
-  onCancel: () => void;
-}): ComponentChildren {
-  const { make, onCancel } = props;
+function BucketFields(): ComponentChildren {
   const [kind, setKind] = useState(DURABLE);
-  const [work, setWork] = useState<"none" | "asking" | { reason: string }>("none");
-  const submit = async (data: FormData): Promise<void> => {
-    setWork("asking");
-    try {
-      const { name, settings } = bucketOf(
-        new Map([...data].map(([field, value]) => [field, typeof value === "string" ? value.trim() : ""])),
-      );
-      await make(name, settings);
-    } catch (cause) {
-      setWork({ reason: cause instanceof Error ? cause.message : String(cause) });
-    }
-  };
   return (
-    <form
-      class="make-bucket-form"
-      onSubmit={(event) => {
-        event.preventDefault();
-        if (work !== "asking") void submit(new FormData(event.currentTarget));
-      }}
-    >
+    <>
       <Field label="Name">
         <input name="name" required spellcheck={false} autocomplete="off" autocapitalize="off" />
       </Field>
@@ -147,32 +103,7 @@ function BucketForm(props: {
       <Field label="Largest value">
         <input name="value_max_bytes" placeholder="no limit, or 64 KiB" autocomplete="off" />
       </Field>
-      {typeof work === "object" && (
-        <Notice tone="error" title="The bucket was not made">
-          {sentence(work.reason)}
-        </Notice>
-      )}
-      <div class="confirm-buttons">
-        <button type="button" onClick={onCancel}>
-          Cancel
-        </button>
-        <button type="submit" class="primary" aria-disabled={work === "asking"}>
-          Make
-        </button>
-      </div>
-    </form>
-  );
-}
-
-function Field(props: { label: string; hint?: string; children: ComponentChildren }): ComponentChildren {
-  return (
-    <label>
-      <span>
-        {props.label}
-        {props.hint !== undefined && <small> {props.hint}</small>}
-      </span>
-      {props.children}
-    </label>
+    </>
   );
 }
 

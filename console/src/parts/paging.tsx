@@ -12,9 +12,11 @@ export function Paging(props: {
   total: number;
   /** One, and several. */
   nouns: readonly [string, string];
+  /** How many a page may have; those of entities if left out. */
+  limits?: readonly number[];
   onChange: (change: { page: number; limit?: number }) => void;
 }): ComponentChildren {
-  const { page, limit, shown, total, nouns, onChange } = props;
+  const { page, limit, shown, total, nouns, limits = LIMITS, onChange } = props;
   const pages = Math.max(1, Math.ceil(total / limit));
   const first = (page - 1) * limit + 1;
   const all = counted(total, ...nouns);
@@ -29,7 +31,7 @@ export function Paging(props: {
             onChange({ limit: Number(event.currentTarget.value), page: 1 });
           }}
         >
-          {LIMITS.map((choice) => (
+          {limits.map((choice) => (
             <option key={choice} value={choice}>
               {choice}
             </option>

@@ -1,9 +1,10 @@
 /** Whose data the page shows. Tenants cannot be listed by every caller, so a name can be typed as well as picked. */
 import type { ComponentChildren } from "preact";
+import { TENANT_DEFAULT } from "../api/devices";
 import { DraftInput } from "./draft-input";
 import { go, href, type Place } from "../route";
 
-export const TENANT_DEFAULT = "default";
+export { TENANT_DEFAULT };
 
 export function TenantPicker({ place, known }: { place: Place; known: readonly string[] }): ComponentChildren {
   const tenant = place.params.get("tenant") ?? "";

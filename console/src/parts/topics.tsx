@@ -1,8 +1,8 @@
 /** The log's topics; each opens to show its partitions. Which are open stands in the address bar. */
 import type { ComponentChildren } from "preact";
-import { useEffect, useState } from "preact/hooks";
 import type { Partition, Topic } from "../api/stats";
 import { bytes, short, whole } from "../format";
+import { useRates } from "../live/rates";
 import { go, href } from "../route";
 import { Groups } from "./groups";
 import { Notice } from "./notice";
@@ -143,38 +143,4 @@ function TopicRows(props: {
 
 function internal(topic: Topic): boolean {
   return topic.name.startsWith("_");
-}
-
-interface Seen {
-  at_ms: number;
-  topics: readonly Topic[];
-  rates: ReadonlyMap<string, number>;
-}
-
-/** Records per second of each topic, from how far its tails moved between the last two answers. */
-function useRates(topics: readonly Topic[]): ReadonlyMap<string, number> {
-  const [seen, setSeen] = useState<Seen>({ at_ms: 0, topics: [], rates: new Map() });
-  useEffect(() => {
-    setSeen((before) => {
-      const at_ms = performance.now();
-      return { at_ms, topics, rates: ratesBetween(before.topics, topics, (at_ms - before.at_ms) / 1000) };
-    });
-  }, [topics]);
-  return seen.rates;
-}
-
-export function ratesBetween(
-  before: readonly Topic[],
-  after: readonly Topic[],
-  elapsed_s: number,
-): Map<string, number> {
-  const tails = (topics: readonly Topic[]): Map<string, number> =>
-    new Map(topics.map(({ name, partitions }) => [name, partitions.reduce((sum, { tail }) => sum + tail, 0)]));
-  const earlier = tails(before);
-  const rates = new Map<string, number>();
-  for (const [name, tail] of tails(after)) {
-    const from = earlier.get(name);
-    if (from !== undefined && elapsed_s > 0) rates.set(name, Math.max(0, tail - from) / elapsed_s);
-  }
-  return rates;
 }

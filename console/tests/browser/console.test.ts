@@ -195,7 +195,7 @@ describe("everywhere", () => {
 
   it("fits a phone without scrolling sideways", async () => {
     await withPage(browser, { width: 390, height: 844 }, async (page) => {
-      for (const path of ["/", "/entities", "/query", "/jobs", "/store"]) {
+      for (const path of ["/", "/devices", "/entities", "/topics", "/query", "/jobs", "/store"]) {
         await open(page, path);
         const overflow = await page.evaluate(() => document.documentElement.scrollWidth - window.innerWidth);
         expect([path, overflow]).toEqual([path, 0]);

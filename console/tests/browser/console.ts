@@ -68,7 +68,7 @@ const MEDIA_TYPES: Readonly<Record<string, string>> = {
 /** Answers the console's own files from `dist`, all else from the server. */
 async function serveFrom(context: BrowserContext, dist: string): Promise<void> {
   await context.route(
-    /^[^?#]*:\d+\/(?:entities|query|jobs|store|icon\.svg|assets\/[^/]+)?(?:[?#]|$)/,
+    /^[^?#]*:\d+\/(?:devices|entities|topics|query|jobs|store|icon\.svg|assets\/[^/]+)?(?:[?#]|$)/,
     async (route) => {
       const path = new URL(route.request().url()).pathname;
       const name = extname(path) === "" ? "index.html" : path.slice(1);

@@ -32,13 +32,17 @@ export class Server {
     private readonly dataDir: string,
     /** Where the console is. */
     readonly url: string,
-    private readonly devicesUrl: string,
+    /** Where devices send over HTTP. */
+    readonly devicesUrl: string,
+    /** Where devices connect by MQTT, as host and port; another port after a restart. */
+    readonly mqtt: URL,
   ) {}
 
   static async start(): Promise<Server> {
     const dataDir = await mkdtemp(join(tmpdir(), "millstream-console-"));
     const { process, listeners } = await launch(dataDir, OWN_ADDRESS, OWN_ADDRESS);
-    return new Server(process, dataDir, listener(listeners, "applications"), listener(listeners, "devices"));
+    const [applications, devices] = [listener(listeners, "applications"), listener(listeners, "devices-http")];
+    return new Server(process, dataDir, applications, devices, new URL(listener(listeners, "devices-mqtt")));
   }
 
   /** Ends the process as a power cut would, and keeps the directory. */
@@ -158,7 +162,10 @@ interface Launched {
   listeners: ReadonlyMap<string, string>;
 }
 
-/** Resolves when both listeners have been announced. */
+/** HTTP for applications and devices, Kafka, MQTT and Redis. */
+const LISTENERS = 5;
+
+/** Resolves when all listeners have been announced. */
 async function launch(dataDir: string, applications: string, devices: string): Promise<Launched> {
   const binary = process.env.MILLSTREAM_BIN;
   if (binary === undefined) throw new Error("MILLSTREAM_BIN must name the millstream binary to test with");
@@ -181,9 +188,9 @@ async function launch(dataDir: string, applications: string, devices: string): P
   child.stderr.on("data", (piece: Buffer) => said.push(piece.toString()));
   const listeners = new Map<string, string>();
   for await (const line of createInterface({ input: child.stdout })) {
-    const [, name, url] = /^listening (\S+) (http:\/\/\S+)$/.exec(line) ?? [];
+    const [, name, url] = /^listening (\S+) (\S+)$/.exec(line) ?? [];
     if (name !== undefined && url !== undefined) listeners.set(name, url);
-    if (listeners.size === 2) {
+    if (listeners.size === LISTENERS) {
       // Nobody reads on: what the server prints from here must not block it.
       child.stdout.resume();
       return { process: child, listeners };

@@ -204,6 +204,16 @@ impl Context {
         self.mapping_errors.last(tenant)
     }
 
+    /// The last error of each of the tenant's devices since the start of the process, the newest first; of at most 1,000.
+    pub fn mapping_errors_by_device(&self, tenant: &TenantId) -> Vec<MappingError> {
+        self.mapping_errors.by_device(tenant)
+    }
+
+    /// The last error in a device's measurements since the start of the process, unless many others have erred since.
+    pub fn mapping_error_of_device(&self, tenant: &TenantId, device: &str) -> Option<MappingError> {
+        self.mapping_errors.of_device(tenant, device)
+    }
+
     /// The last refused update from a record of `context_update.<tenant>` since the start of the process.
     pub fn update_error(&self, tenant: &TenantId) -> Option<MappingError> {
         self.update_errors.last(tenant)

@@ -396,9 +396,7 @@ impl Log for Embedded {
         let current = entry.state.current();
         if let Some((setting, value)) = config.fixed_difference(&current.config) {
             let rule = match setting {
-                "partitions" => {
-                    "partitions are only added, by Kafka's tools (kafka-topics.sh --alter --topic NAME --partitions COUNT); or create another topic"
-                }
+                "partitions" => "partitions are only added; or create another topic",
                 _ => "it cannot be altered; create another topic",
             };
             return Err(Error::InvalidConfig { topic: name.clone(), setting, value, rule });

@@ -11,7 +11,7 @@ use millstream_http::{Access, Content, Limits, Route, Routes};
 const FILES: &[(&str, &[u8])] = include!(concat!(env!("OUT_DIR"), "/console_files.rs"));
 const INDEX: &str = "index.html";
 /// Paths of the console's pages, which share one document.
-const PAGES: [&str; 5] = ["/", "/entities", "/query", "/jobs", "/store"];
+const PAGES: [&str; 7] = ["/", "/devices", "/entities", "/topics", "/query", "/jobs", "/store"];
 /// Prefix of files whose names contain a content hash.
 const HASHED: &str = "assets/";
 /// Scripts, connections and forms go to this server alone, and no other page frames the console. Only styles may be inline.

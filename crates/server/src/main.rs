@@ -33,6 +33,7 @@ mod log_command;
 mod logging;
 mod login_route;
 mod logins;
+mod mapping_errors;
 mod mappings;
 mod oidc;
 mod queries;

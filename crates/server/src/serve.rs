@@ -33,7 +33,7 @@ use crate::stats::{PlaneCounts, SAMPLE_INTERVAL, Sampler};
 use crate::streams::Streams;
 use crate::tokens::Tokens;
 use crate::{
-    audit, bullet, console, figures, health, jobs, logging, login_route, logins, queries, redis, schema, stats,
+    audit, bullet, console, figures, health, jobs, logging, login_route, logins, mapping_errors, queries, redis, schema, stats,
     streams, tokens, writing,
 };
 
@@ -460,6 +460,7 @@ impl Planes {
             .with(registry)
             .with(commands)
             .with(self.context.routes(crate::logging::level(), crate::built::BUILD))
+            .with(mapping_errors::routes(self.mapping_errors()))
             .with(self.history.routes())
             .with(queries::routes(Arc::clone(&self.query), &self.deliveries, &schemas))
             .with(jobs::routes(&self.jobs, memory))
@@ -483,6 +484,14 @@ impl Planes {
             None => api,
         };
         Ok(api.build(metrics)?)
+    }
+
+    fn mapping_errors(self: &Arc<Self>) -> mapping_errors::FindErrors {
+        let planes = Arc::clone(self);
+        Arc::new(move |tenant, device| match device {
+            Some(device) => planes.context.mapping_error_of_device(tenant, device).into_iter().collect(),
+            None => planes.context.mapping_errors_by_device(tenant),
+        })
     }
 
     fn devices_api(&self, metrics: &Metrics) -> anyhow::Result<Api> {

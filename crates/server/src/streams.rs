@@ -237,6 +237,7 @@ fn tail_route(streams: &Arc<Streams>) -> Route {
         .query("partition", "Partitions to read, such as `0`, `0,2` or `0-127`; all if left out.")
         .query("limit", "Ends after so many records. A page has 100, at most 1000.")
         .query("key", "Pattern for the keys of records: `*` stands for any characters, `?` for one.")
+        .query("contains", "Text that the value has in it, as it is stored; upper and lower case differ.")
         .query("header.NAME", "Pattern for the header NAME of records. All conditions must match.")
         .header("Last-Event-ID", "The `id` of the last received event; the read continues after it.")
         .answers_with(200, "One page, and `next`, the position of the following page.", Content::json(json!({"type": "object"})))
@@ -281,7 +282,7 @@ fn topic_routes(streams: &Arc<Streams>) -> [Route; 5] {
             .keeps_to_scope()
             .param("stream", STREAM)
             .takes(described())
-            .answers_with(200, "Changed.", described())
+            .answers_with(200, "Changed. `partitions` stands alone in its request.", described())
             .answers(400, "A setting is invalid or cannot be changed.")
             .answers(404, "The topic does not exist.")
             .to(topics::alter, Arc::clone(streams)),

@@ -53,8 +53,8 @@ impl Follow<EntityView> for Telemetry {
             }
             Err(why) => {
                 self.counters.unmapped.inc();
-                let trouble = || (device_of(record).unwrap_or_default(), why.to_string());
-                self.mapping_errors.tell(tenant, self.wall.now_ms(), trouble);
+                let device = device_of(record).unwrap_or_default();
+                self.mapping_errors.tell(tenant, self.wall.now_ms(), device, || why.to_string());
             }
         }
     }
@@ -80,7 +80,7 @@ impl Telemetry {
         let Mapped { id, kind, attributes, left_out } = mapping.apply(measured)?;
         for why in left_out {
             self.counters.skipped.inc();
-            self.mapping_errors.tell(tenant, self.wall.now_ms(), || (device, why));
+            self.mapping_errors.tell(tenant, self.wall.now_ms(), device, || why);
         }
         let tell = self.topics.partition(tenant, &id).map_err(|error| error.to_string())?;
         let key = Arc::new(Key { id, kind, path: ROOT_PATH.into() });
@@ -137,13 +137,12 @@ impl EntityView {
     fn leave_out(&self, place: &(TenantId, Arc<Key>), attribute: &Attribute, known: &Attribute, now_ms: i64) {
         let (tenant, key) = place;
         self.counters.skipped.inc();
-        self.mapping_errors.tell(tenant, now_ms, || {
-            let what = format!(
+        self.mapping_errors.tell(tenant, now_ms, "", || {
+            format!(
                 "attribute '{}' would be a second location of entity '{}' beside '{}': one is allowed; give others the \
                  metadata ignoreType = true, or delete what is out of use",
                 attribute.name, key.id, known.name
-            );
-            ("", what)
+            )
         });
     }
 }

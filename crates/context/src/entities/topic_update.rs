@@ -80,11 +80,11 @@ impl Follow<EntityView> for UpdateTopics {
             Ok(updates) => found.extend(updates),
             Err(refusal) => {
                 self.counters.topic_updates_refused.inc();
-                self.update_errors.tell(tenant, self.wall.now_ms(), || {
+                self.update_errors.tell(tenant, self.wall.now_ms(), "", || {
                     let at = place(&TopicPartition::new(topic.name.clone(), partition.0), record.offset);
                     let value = String::from_utf8_lossy(record.value.unwrap_or_default());
                     let excerpt: String = value.chars().take(EXCERPT_MAX_CHARS).collect();
-                    ("", format!("{at}, value '{excerpt}': {}", refusal.description))
+                    format!("{at}, value '{excerpt}': {}", refusal.description)
                 });
             }
         }
@@ -172,10 +172,10 @@ pub(crate) fn apply(
                 Ok(_) => view.counters.topic_updates.inc(),
                 Err(refusal) => {
                     view.counters.topic_updates_refused.inc();
-                    view.update_errors.tell(&tenant, draft.now_ms(), || {
+                    view.update_errors.tell(&tenant, draft.now_ms(), "", || {
                         let topic = TopicName::reserved(TopicKind::ContextUpdate, &tenant);
                         let at = place(&TopicPartition::new(topic, source.partition.0), offset);
-                        ("", format!("{at}, entity '{named}': {}", refusal.description))
+                        format!("{at}, entity '{named}': {}", refusal.description)
                     });
                 }
             }

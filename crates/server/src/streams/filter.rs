@@ -1,14 +1,17 @@
-//! Filters records by key and headers, and drops expired ones.
+//! Filters records by key, headers and the bytes of their value, and drops expired ones.
 
+use memchr::memmem::Finder;
 use millstream_http::Wildcard;
 use millstream_types::{RecordView, TopicKind, TopicName, header};
 
 /// Conditions that all must match.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct RecordFilter {
     pub(super) keys: Vec<Wildcard>,
     /// Header names, each with a pattern for its value.
     pub(super) headers: Vec<(String, Wildcard)>,
+    /// Texts that stand in the value as it is stored.
+    pub(super) texts: Vec<Finder<'static>>,
 }
 
 impl RecordFilter {
@@ -20,7 +23,10 @@ impl RecordFilter {
         let has = |(name, pattern): &(String, Wildcard)| {
             record.headers().any(|header| header.key == name && fits(pattern, header.value))
         };
-        self.keys.iter().all(|pattern| fits(pattern, record.key)) && self.headers.iter().all(has)
+        let holds = |text: &Finder<'_>| record.value.is_some_and(|value| text.find(value).is_some());
+        self.keys.iter().all(|pattern| fits(pattern, record.key))
+            && self.headers.iter().all(has)
+            && self.texts.iter().all(holds)
     }
 }
 
@@ -76,11 +82,12 @@ mod tests {
             let filter = RecordFilter {
                 keys: keys.iter().map(|key| Wildcard::from(*key)).collect(),
                 headers: headers.iter().map(|(name, value)| ((*name).to_owned(), Wildcard::from(*value))).collect(),
+                texts: Vec::new(),
             };
             let record = named.records().next().unwrap().unwrap();
             assert_eq!(filter.wants(&record), expected, "{filter:?}");
         }
-        let any_key = RecordFilter { keys: vec![Wildcard::from("*")], headers: vec![] };
+        let any_key = RecordFilter { keys: vec![Wildcard::from("*")], ..RecordFilter::default() };
         for key in [None, Some(&b"\xff"[..])] {
             let nameless = batch(key, &[]);
             assert!(!any_key.wants(&nameless.records().next().unwrap().unwrap()), "{key:?}");

@@ -11,6 +11,7 @@ use axum::http::HeaderMap;
 use axum::http::header::{ACCEPT, UPGRADE};
 use axum::response::{IntoResponse, Response};
 use futures_util::FutureExt as _;
+use memchr::memmem::Finder;
 use millstream_http::{
     Caller, Event, EventSender, KEEP_ALIVE, Path, Problem, Query, Reach, Reason, Shutdown, Wildcard, check_origin,
     event_stream,
@@ -66,12 +67,17 @@ impl TailParameters {
                     parameters.filter.keys.push(Wildcard::from(&*value));
                     continue;
                 }
+                "contains" if !value.is_empty() => {
+                    parameters.filter.texts.push(Finder::new(&value).into_owned());
+                    continue;
+                }
+                "contains" => return Err(bad_parameter("contains", "", "give a text of at least one character")),
                 other => {
                     let Some(header) = other.strip_prefix("header.").filter(|header| !header.is_empty()) else {
                         return Err(bad_parameter(
                             other,
                             &value,
-                            "use from, until, partition, limit, key or header.NAME",
+                            "use from, until, partition, limit, key, contains or header.NAME",
                         ));
                     };
                     parameters.filter.headers.push((header.to_owned(), Wildcard::from(&*value)));

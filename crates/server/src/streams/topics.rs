@@ -72,7 +72,12 @@ pub(super) async fn alter(
     )?;
     let config = settings.apply(topic.config.clone())?;
     let (log, name) = (streams.log.clone(), topic.name.clone());
-    let topic = blocking(move || log.alter_topic(&name, &config)).await?;
+    let topic = if config.partitions == topic.config.partitions {
+        blocking(move || log.alter_topic(&name, &config)).await?
+    } else {
+        check_growth(&topic, &config)?;
+        blocking(move || log.add_partitions(&name, config.partitions)).await?
+    };
     Ok(axum::Json(described(&streams, &topic)).into_response())
 }
 
@@ -98,6 +103,24 @@ pub(super) async fn delete(
 fn visible(name: &TopicName, caller: &Principal) -> bool {
     let is_own = *name.tenant() == caller.tenant && name.kind() != TopicKind::Internal;
     is_own && (!caller.scope.is_limited() || caller.scope.has_topic(&name.to_string()))
+}
+
+/// Refuses other partitions of Millstream's topics, and other settings beside partitions: the two are stored one after
+/// the other, and a request is done whole or not at all.
+fn check_growth(topic: &Topic, config: &TopicConfig) -> Result<(), Problem> {
+    if topic.name.kind() != TopicKind::User {
+        return Err(Problem::forbidden(format!("topic '{}' keeps its partitions", topic.name))
+            .value(config.partitions)
+            .rule("partitions are added to topics with a name of your own")
+            .remedy("leave partitions out"));
+    }
+    if (TopicConfig { partitions: topic.config.partitions, ..config.clone() }) != topic.config {
+        return Err(Problem::invalid("partitions are not changed together with other settings")
+            .value(config.partitions)
+            .rule("a change of partitions is a request of its own")
+            .remedy("send two requests, one of them with partitions only"));
+    }
+    Ok(())
 }
 
 /// Refuses topics that the planes manage themselves.

@@ -19,6 +19,7 @@ mod kept_queries;
 mod kv_command;
 mod load;
 mod login_failures;
+mod mapping_errors;
 mod memory;
 mod notifications;
 mod process;

@@ -164,7 +164,7 @@ fn every_other_refusal_names_the_value_the_rule_and_the_remedy() {
     let acme = [("Content-Type", "application/json"), ("Fiware-Service", "acme")];
     type Headers<'a> = &'a [(&'a str, &'a str)];
     type Refusal<'a> = (&'a str, &'a str, Headers<'a>, Vec<u8>, u16, &'a str);
-    let table: [Refusal<'_>; 32] = [
+    let table: [Refusal<'_>; 34] = [
         ("POST", "/t/records", &NDJSON, vec![], 400, "the body holds no record"),
         ("POST", "/t/records", &NDJSON, b"\xff".to_vec(), 400, "the body is not UTF-8 from byte 0 on"),
         ("POST", "/t/records", &JSON, settings("{}"), 400, "the body cannot be taken: invalid type: object"),
@@ -226,8 +226,9 @@ fn every_other_refusal_names_the_value_the_rule_and_the_remedy() {
             &[],
             vec![],
             400,
-            "'colour' cannot be taken ('red'); use from, until, partition, limit, key",
+            "'colour' cannot be taken ('red'); use from, until, partition, limit, key, contains",
         ),
+        ("GET", "/t?contains=", &[], vec![], 400, "'contains' cannot be taken; give a text of at least one character"),
         ("GET", "/t?limit=1&limit=2", &[], vec![], 400, "'limit' cannot be taken ('2'); give it once"),
         ("PUT", "/t", &JSON, settings(r#"{"partitions": 3}"#), 409, "exists with another value of 'partitions'"),
         (
@@ -249,7 +250,8 @@ fn every_other_refusal_names_the_value_the_rule_and_the_remedy() {
             400,
             "storage = memory (16777216 bytes a partition)",
         ),
-        ("PATCH", "/t", &JSON, settings(r#"{"partitions": 8}"#), 400, "kafka-topics.sh --alter --topic NAME"),
+        ("PATCH", "/t", &JSON, settings(r#"{"partitions": 8, "level": "written"}"#), 400, "send two requests"),
+        ("PATCH", "/t", &JSON, settings(r#"{"partitions": 1}"#), 400, "partitions can be added and not removed"),
         (
             "PATCH",
             "/t",
@@ -293,6 +295,14 @@ fn topics_are_listed_changed_and_deleted_and_state_is_not_among_them() {
     );
     let patched = ask(process.applications, "PATCH", "/api/streams/a", &JSON, br#"{"retention": "12h"}"#);
     assert_eq!((patched.status, &patched.json()["config"]["retention"]), (200, &json!("12h")));
+    let grown = ask(process.applications, "PATCH", "/api/streams/a", &JSON, br#"{"partitions": 3}"#);
+    assert_eq!((grown.status, &grown.json()["config"]["partitions"]), (200, &json!(3)));
+    assert_eq!(process.get_json("/api/streams/a/info")["partitions"].as_array().unwrap().len(), 3);
+    assert_eq!(process.get_json("/api/streams/a?until=latest")["records"].as_array().unwrap().len(), 10);
+    append(&process, "context_update.default/records", r#"{"value": {}}"#);
+    let kept =
+        ask(process.applications, "PATCH", "/api/streams/context_update.default", &JSON, br#"{"partitions": 9}"#);
+    assert!(kept.status == 403 && kept.text().contains("keeps its partitions"), "{}", kept.text());
     let patched = ask(process.applications, "PATCH", "/api/streams/a", &JSON, br#"{"cleanup": "compact,delete"}"#);
     assert_eq!((patched.status, &patched.json()["config"]["cleanup"]), (200, &json!("compact,delete")));
     assert_eq!(ask(process.applications, "DELETE", "/api/streams/a", &[], b"").status, 204);
@@ -389,6 +399,36 @@ fn only_records_with_the_requested_key_and_headers_are_given() {
         assert_eq!(socket.next().unwrap()["value"], n);
     }
     socket.close();
+    process.stop();
+}
+
+#[test]
+fn only_records_whose_value_has_the_text_in_it_are_given() {
+    let (_dir, process) = started();
+    create(&process, "n", &json!({"partitions": 1}));
+    let lines = [
+        r#"{"key":"a","value":{"door":"open"}}"#,
+        r#"{"key":"b","value_text":"The door is OPEN"}"#,
+        r#"{"key":"c","value":null}"#,
+        r#"{"key":"d","value_base64":"/29wZW7/"}"#,
+        r#"{"key":"open","value":{"door":"shut"}}"#,
+    ];
+    append(&process, "n/records", &lines.join("\n"));
+    for (query, keys) in [
+        ("contains=open", &["a", "d"][..]),
+        ("contains=door&contains=OPEN", &["b"]),
+        ("contains=door&key=o*", &["open"]),
+        ("contains=%22door%22%3A%22open%22", &["a"]),
+        ("contains=window", &[]),
+    ] {
+        let page = process.get_json(&format!("/api/streams/n?{query}&until=latest"));
+        let found: Vec<&str> = page["records"].as_array().unwrap().iter().map(|r| r["key"].as_str().unwrap()).collect();
+        assert_eq!((found.as_slice(), page["next"].as_str()), (keys, Some("0:5")), "{query}");
+    }
+    let headers = [("Accept", "text/event-stream")];
+    let mut events = Events::get(&process, "/api/streams/n?from=earliest&until=latest&contains=OPEN", &headers);
+    let [record, end] = [events.next().unwrap(), events.next().unwrap()];
+    assert_eq!((record.id.as_str(), end.name.as_str(), end.id.as_str()), ("0:2", "end", "0:5"));
     process.stop();
 }
 

@@ -1,0 +1,60 @@
+/** Commands for a terminal, and other text that people copy; and lists that are empty, with the commands that fill them. */
+import type { ComponentChildren } from "preact";
+import { useEffect, useRef, useState } from "preact/hooks";
+import { Notice } from "./notice";
+
+/** How long the button says that it has done its work. */
+const TOLD_MS = 2_000;
+
+const TEXTS = { nothing: "Copy", copied: "Copied", selected: "Press Ctrl+C" } as const;
+
+/** One or more lines for a terminal, with a button that copies them. `label` names them to those who cannot see. */
+export function Command({ text, label = "Command" }: { text: string; label?: string }): ComponentChildren {
+  const code = useRef<HTMLElement>(null);
+  const [told, setTold] = useState<keyof typeof TEXTS>("nothing");
+  useEffect(() => {
+    if (told === "nothing") return;
+    const timer = window.setTimeout(() => {
+      setTold("nothing");
+    }, TOLD_MS);
+    return () => {
+      clearTimeout(timer);
+    };
+  }, [told]);
+  const copy = async (): Promise<void> => {
+    try {
+      await navigator.clipboard.writeText(text);
+      setTold("copied");
+    } catch {
+      // Browsers lend the clipboard to secure pages only.
+      if (code.current !== null) getSelection()?.selectAllChildren(code.current);
+      setTold("selected");
+    }
+  };
+  return (
+    <div class="command" role="group" aria-label={label}>
+      <pre tabIndex={0}>
+        <code ref={code}>{text}</code>
+      </pre>
+      <button type="button" aria-label={`${TEXTS[told]}: ${label}`} onClick={() => void copy()}>
+        {TEXTS[told]}
+      </button>
+      <span class="unseen" role="status">
+        {told === "nothing" ? "" : TEXTS[told]}
+      </span>
+    </div>
+  );
+}
+
+/** An empty list: what belongs into it, and the commands that make the first one. */
+export function FirstSteps(props: { title: string; children: ComponentChildren; command?: string }): ComponentChildren {
+  const { title, children, command } = props;
+  return (
+    <div class="first-steps">
+      <Notice tone="quiet" title={title}>
+        {children}
+      </Notice>
+      {command !== undefined && <Command text={command} />}
+    </div>
+  );
+}
