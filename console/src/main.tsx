@@ -7,6 +7,7 @@ import "./styles/jobs.css";
 import "./styles/store.css";
 import "./styles/records.css";
 import "./styles/devices.css";
+import "./styles/forms.css";
 import "./styles/pages.css";
 
 const root = document.getElementById("app");

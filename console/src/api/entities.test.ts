@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { decodeEntity, entityKey, locationOf, measuredAt } from "./entities";
+import { decodeEntity, entityKey, escapePattern, isSortable, locationOf, measuredAt } from "./entities";
 
 const station = {
   id: "urn:ngsi-ld:Device:EWR",
@@ -54,5 +54,27 @@ describe("an entity", () => {
 
   it("is identified by id and type together", () => {
     expect(entityKey({ id: "a b", type: "c" })).not.toBe(entityKey({ id: "a", type: "b c" }));
+  });
+});
+
+describe("a list of entities", () => {
+  it.each(["a.b", "a+b*", "(x|y)", "[0-9]{2}", "^start$", "back\\slash", "urn:ngsi-ld:Room:1"])(
+    "finds the text %s and nothing else by its pattern",
+    (text) => {
+      const pattern = new RegExp(escapePattern(text));
+      expect(pattern.test(`before ${text} behind`)).toBe(true);
+      expect(pattern.test(text.slice(1))).toBe(false);
+    },
+  );
+
+  it.each([
+    ["temperature", true],
+    ["temp!", true],
+    ["!temp", false],
+    ["a,b", false],
+    ["dateModified", false],
+    ["geo:distance", false],
+  ])("can be sorted by the attribute %s: %s", (name, expected) => {
+    expect(isSortable(name)).toBe(expected);
   });
 });

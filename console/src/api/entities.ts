@@ -1,5 +1,16 @@
 /** NGSI-v2 entities, read in their normalized form. */
-import { array, type Decoder, dictionary, type Json, json, object, plainObject, string, withDefault } from "./decode";
+import {
+  array,
+  type Decoder,
+  dictionary,
+  type Json,
+  json,
+  number,
+  object,
+  plainObject,
+  string,
+  withDefault,
+} from "./decode";
 import { ask } from "./http";
 
 export interface Metadata {
@@ -28,9 +39,14 @@ export interface Page {
 
 export interface Selection {
   tenant: string;
-  /** Comma lists; empty means all. */
+  /** Empty means all, here and below. */
   type: string;
-  id: string;
+  /** A text that the id contains. */
+  idPart: string;
+  /** A condition in NGSI's simple query language. */
+  q: string;
+  /** The attribute that sorts, with a `!` before it for the reverse order; empty: by creation. */
+  order: string;
   limit: number;
   offset: number;
 }
@@ -60,7 +76,9 @@ export async function fetchPage(selection: Selection): Promise<Page> {
     options: "count",
   });
   if (selection.type !== "") query.set("type", selection.type);
-  if (selection.id !== "") query.set("id", selection.id);
+  if (selection.idPart !== "") query.set("idPattern", escapePattern(selection.idPart));
+  if (selection.q !== "") query.set("q", selection.q);
+  if (selection.order !== "") query.set("orderBy", selection.order);
   const call = { path: `/v2/entities?${query}`, tenant: selection.tenant };
   const { value: entities, headers } = await ask(call, array(decodeEntity));
   const total = Number(headers.get("Fiware-Total-Count") ?? Number.NaN);
@@ -70,6 +88,33 @@ export async function fetchPage(selection: Selection): Promise<Page> {
 export async function fetchEntity(tenant: string, id: string, type: string): Promise<Entity> {
   const query = type === "" ? "" : `?${new URLSearchParams({ type })}`;
   return (await ask({ path: `/v2/entities/${encodeURIComponent(id)}${query}`, tenant }, decodeEntity)).value;
+}
+
+/** A type of entities, and how many there are of it. */
+export interface EntityType {
+  type: string;
+  count: number;
+}
+
+const TYPES_MAX = 1_000;
+
+export async function fetchTypes(tenant: string): Promise<EntityType[]> {
+  const query = new URLSearchParams({ limit: String(TYPES_MAX), options: "noAttrDetail" });
+  const types = array(object<EntityType>({ type: string, count: number }));
+  return (await ask({ path: `/v2/types?${query}`, tenant }, types)).value;
+}
+
+/** The pattern that a text contains `text` by: every character stands for itself. */
+export function escapePattern(text: string): string {
+  return text.replace(/[\\^$.|?*+()[\]{}]/g, "\\$&");
+}
+
+/** Names that the server means otherwise in `orderBy`: it splits at commas, `!` reverses, and built-ins win. */
+const UNSORTABLE = /^!|,|^(?:dateCreated|dateModified|dateExpires|servicePath|alterationType|geo:distance)$/;
+
+/** True if the server sorts by the attribute `name` exactly: it sorts by values, not by metadata. */
+export function isSortable(name: string): boolean {
+  return !UNSORTABLE.test(name);
 }
 
 /** Id and type together name an entity of a tenant. */

@@ -11,7 +11,7 @@ import {
   string,
   withDefault,
 } from "./decode";
-import { ask, send } from "./http";
+import { ask, change } from "./http";
 
 export const STATUSES = ["active", "inactive", "oneshot", "expired", "failed"] as const;
 export type Status = (typeof STATUSES)[number];
@@ -34,8 +34,18 @@ export interface Queue {
   held: boolean;
 }
 
+/** Counts of notifications that are over. */
+export interface Ended {
+  delivered: number;
+  /** Could not be delivered in the time that they had. */
+  givenUp: number;
+}
+
 export interface Delivery {
+  /** Notifications that were made, whatever became of them. */
   timesSent: number;
+  /** Null for subscriptions that are older than these counters. */
+  ended: Ended | null;
   /** Failures in a row. */
   failsCounter: number;
   maxFailsLimit: number | null;
@@ -87,7 +97,9 @@ const queue = object<Queue>({
 });
 
 const delivery = object<Delivery>({
+  // Counters are absent while they are 0.
   timesSent: withDefault(number, 0),
+  ended: nullable(object<Ended>({ delivered: number, givenUp: number })),
   failsCounter: withDefault(number, 0),
   maxFailsLimit: nullable(number),
   lastNotification: nullable(string),
@@ -163,7 +175,22 @@ export async function fetchSubscription(tenant: string, id: string): Promise<Sub
 
 /** Lets a subscription sleep, wakes it, or arms it for one notification. */
 export async function setStatus(tenant: string, id: string, to: "active" | "inactive" | "oneshot"): Promise<void> {
-  await send({ path: pathOf(id), tenant, method: "PATCH", body: { status: to } });
+  await changeSubscription(tenant, id, { status: to });
+}
+
+/** Creates a subscription and answers its id. */
+export async function createSubscription(tenant: string, body: JsonObject): Promise<string> {
+  const headers = await change({ path: "/v2/subscriptions", tenant, method: "POST", body });
+  return headers.get("Location")?.split("/").at(-1) ?? "";
+}
+
+/** Replaces the members that `body` names, each as a whole. */
+export async function changeSubscription(tenant: string, id: string, body: JsonObject): Promise<void> {
+  await change({ path: pathOf(id), tenant, method: "PATCH", body });
+}
+
+export async function deleteSubscription(tenant: string, id: string): Promise<void> {
+  await change({ path: pathOf(id), tenant, method: "DELETE" });
 }
 
 function pathOf(id: string): string {

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { decodeSubscription, type Delivery, type Status } from "../api/subscriptions";
-import { deliveryState, ruleText, subjectText } from "./delivery";
+import { deliveryState, ruleText, subjectText, unaccounted } from "./delivery";
 
 const TOLD = {
   id: "01a20190ee92b7923fd1a31d",
@@ -29,6 +29,18 @@ describe("a subscription", () => {
     const plain = { ...TOLD, subject: { entities: [{ id: "r1", type: "Room" }, { idPattern: "^r" }] } };
     expect(subjectText(decodeSubscription(plain, "answer"))).toBe("r1 (Room); any type with id /^r/ on every change");
     expect(ruleText({ id: null, idPattern: null, type: null, typePattern: "R.*" })).toBe("type /R.*/");
+  });
+
+  it("tells how its notifications ended, or that this is unknown", () => {
+    expect(decodeSubscription(TOLD, "answer").delivery.ended).toBeNull();
+    const queue = { length: 2, bytes: 9, dropped: 1, held: false };
+    const notification = { ...TOLD.notification, timesSent: 9, queue, ended: { delivered: 4, givenUp: 1 } };
+    const { delivery } = decodeSubscription({ ...TOLD, notification }, "answer");
+    expect(delivery.ended).toEqual({ delivered: 4, givenUp: 1 });
+    expect(unaccounted(delivery)).toBe(1);
+    expect(unaccounted({ ...delivery, ended: null })).toBeNull();
+    // One that ends between the two counts is not less than nothing.
+    expect(unaccounted({ ...delivery, timesSent: 7 })).toBe(0);
   });
 
   it.each<[Status, Partial<Delivery>, string, string]>([

@@ -56,3 +56,13 @@ export function subjectText({ entities, conditionAttrs, expression }: Subscripti
   });
   return `${who} ${what}${only.length > 0 ? `, if ${only.join(", ")}` : ""}`;
 }
+
+/**
+ * Notifications of which nothing is known: they are on their way, or were in memory when the server ended. Null if the
+ * server does not count how they end.
+ */
+export function unaccounted({ timesSent, ended, queue }: Delivery): number | null {
+  if (ended === null) return null;
+  const known = ended.delivered + ended.givenUp + (queue?.length ?? 0) + (queue?.dropped ?? 0);
+  return Math.max(0, timesSent - known);
+}

@@ -14,7 +14,12 @@ export interface EntitiesPlace {
   /** The id of the subscription that is open. */
   subscription: string | null;
   type: string;
+  /** A text that the ids contain. */
   id: string;
+  /** A condition in NGSI's simple query language. */
+  q: string;
+  /** As in `orderBy`: an attribute, with a `!` before it for the reverse order; empty: by creation. */
+  order: string;
   /** From 1. */
   page: number;
   limit: number;
@@ -40,6 +45,8 @@ export function entitiesPlace(params: URLSearchParams): EntitiesPlace {
     subscription: params.get("subscription"),
     type: params.get("type") ?? "",
     id: params.get("id") ?? "",
+    q: params.get("q") ?? "",
+    order: params.get("order") ?? "",
     page: Number.isInteger(page) && page > 0 ? page : 1,
     limit: LIMITS.find((choice) => choice === limit) ?? LIMIT_DEFAULT,
     selected: id === null ? null : { id, type: params.get("entity_type") ?? "" },
@@ -57,6 +64,8 @@ export function entitiesParams(place: EntitiesPlace): Record<string, string> {
     subscription: place.subscription ?? "",
     type: place.type,
     id: place.id,
+    q: place.q,
+    order: place.order,
     page: place.page === 1 ? "" : String(place.page),
     limit: place.limit === LIMIT_DEFAULT ? "" : String(place.limit),
     entity: place.selected?.id ?? "",

@@ -6,12 +6,15 @@ export function DraftInput(props: {
   value: string;
   placeholder: string;
   /** The id of the list of suggestions. */
-  list: string;
+  list?: string;
+  title?: string;
+  /** The id of what says that the text is wrong. */
+  error?: string | undefined;
   /** How long typing must pause before the text is handed over; without it, only Enter or leaving does. */
   settle_ms?: number;
   onCommit: (value: string) => void;
 }): ComponentChildren {
-  const { value, placeholder, list, settle_ms, onCommit } = props;
+  const { value, placeholder, list, title, error, settle_ms, onCommit } = props;
   const [draft, setDraft] = useState<string | null>(null);
   const timer = useRef(0);
   useEffect(
@@ -30,6 +33,9 @@ export function DraftInput(props: {
       value={draft ?? value}
       placeholder={placeholder}
       list={list}
+      title={title}
+      aria-invalid={error === undefined ? undefined : "true"}
+      aria-describedby={error}
       spellcheck={false}
       autocomplete="off"
       autocapitalize="off"

@@ -1,7 +1,7 @@
 /** A live table of entities, a map beside it, and one entity in detail. */
 import type { ComponentChildren } from "preact";
 import { useCallback, useEffect, useMemo, useRef, useState } from "preact/hooks";
-import { type Entity, entityKey, fetchPage, locationOf } from "../api/entities";
+import { type Entity, entityKey, type EntityType, fetchPage, fetchTypes, locationOf } from "../api/entities";
 import { useChanges } from "../live/changes";
 import { latest, usePolled } from "../live/remote";
 import { type Item, WorldMap } from "../map/map";
@@ -9,16 +9,21 @@ import type { View } from "../map/projection";
 import { entitiesParams, type EntitiesPlace, type Mover } from "../pages/entities-place";
 import { go, href } from "../route";
 import { EntityDrawer } from "./entity-drawer";
+import { NoEntities } from "./no-entities";
 import { EntityFilters } from "./entity-filters";
 import { EntityTable } from "./entity-table";
-import { Notice, RemoteNotice } from "./notice";
+import { MakeEntity } from "./make-entity";
+import { MappingNotice } from "./mapping-notice";
+import { RemoteNotice } from "./notice";
 import { Paging } from "./paging";
 import { shortId } from "./value";
 
 const PERIOD_MS = 1_000;
 /** How long dragging must pause before the address bar follows. */
 const SETTLE_MS = 300;
+const TYPES_PERIOD_MS = 5_000;
 const NONE: readonly Entity[] = [];
+const NO_TYPES: readonly EntityType[] = [];
 
 export function EntitiesView(props: {
   place: EntitiesPlace;
@@ -27,15 +32,28 @@ export function EntitiesView(props: {
   onMove: Mover;
 }): ComponentChildren {
   const { place, lists, onMove } = props;
-  const { tenant, type, id, page, limit } = place;
+  const { tenant, type, id, q, order, page, limit } = place;
+  const [asked, setAsked] = useState(0);
   const remote = usePolled(
     useCallback(
-      () => fetchPage({ tenant, type, id, limit, offset: (page - 1) * limit }),
-      [tenant, type, id, page, limit],
+      () =>
+        fetchPage({ tenant, type, idPart: id, q, order, limit, offset: (page - 1) * limit }).then((found) => ({
+          ...found,
+          // Another number asks again at once.
+          asked,
+        })),
+      [tenant, type, id, q, order, page, limit, asked],
     ),
     PERIOD_MS,
   );
+  const found = usePolled(
+    useCallback(() => fetchTypes(tenant).then((types) => ({ types, asked })), [tenant, asked]),
+    TYPES_PERIOD_MS,
+  );
+  const types = latest(found)?.types ?? NO_TYPES;
   const known = latest(remote);
+  // The server names the parameter that it refuses.
+  const refusal = remote.kind === "refused" && q !== "" && /^q\b/.test(remote.reason) ? remote.reason : null;
   const entities = known?.entities ?? NONE;
   const changes = useChanges(entities);
   const [hovered, setHovered] = useState<string | null>(null);
@@ -54,24 +72,41 @@ export function EntitiesView(props: {
         {lists}
         <EntityFilters
           place={place}
-          entities={entities}
+          types={types}
+          refusal={refusal}
           onChange={(change) => {
             onMove({ ...change, page: 1 }, "amend");
           }}
           onMap={(map) => {
             onMove({ map }, "amend");
           }}
-        />
+        >
+          <MakeEntity
+            tenant={tenant}
+            types={types.map((known) => known.type)}
+            onMade={(selected) => {
+              setAsked((before) => before + 1);
+              onMove({ selected, history: "" }, "step");
+            }}
+          />
+        </EntityFilters>
       </div>
+      <MappingNotice tenant={tenant} />
       {remote.kind === "stalled" && <RemoteNotice remote={remote} what="entities" />}
       <div class={place.map === "hidden" && place.selected === null ? "entities-body wide" : "entities-body"}>
         <section class="card entities-list" aria-label="Entities">
-          {remote.kind !== "stalled" && <RemoteNotice remote={remote} what="entities" />}
-          {remote.kind === "live" && entities.length === 0 && <Nothing place={place} />}
+          {remote.kind !== "stalled" && refusal === null && <RemoteNotice remote={remote} what="entities" />}
+          {((remote.kind === "live" && entities.length === 0) || refusal !== null) && (
+            <NoEntities place={place} refused={refusal !== null} total={known?.total ?? 0} onMove={onMove} />
+          )}
           {entities.length > 0 && (
             <EntityTable
               entities={entities}
               changes={changes}
+              order={order}
+              onOrder={(next) => {
+                onMove({ order: next, page: 1 }, "amend");
+              }}
               hovered={hovered}
               selected={selected}
               onHover={setHovered}
@@ -118,6 +153,10 @@ export function EntitiesView(props: {
               onClose={() => {
                 onMove({ selected: null, history: "" }, "step");
               }}
+              onDeleted={() => {
+                setAsked((before) => before + 1);
+                onMove({ selected: null, history: "" }, "amend");
+              }}
             />
           )}
         </div>
@@ -158,20 +197,4 @@ function useView(place: EntitiesPlace): [View | null, (view: View | null) => voi
     }, SETTLE_MS);
   }, []);
   return [view, moved];
-}
-
-function Nothing({ place }: { place: EntitiesPlace }): ComponentChildren {
-  if (place.type !== "" || place.id !== "") {
-    return (
-      <Notice tone="quiet" title="No entity matches">
-        Change the filters above to see others.
-      </Notice>
-    );
-  }
-  if (place.page > 1) return <Notice tone="quiet" title="This page is beyond the last entity" />;
-  return (
-    <Notice tone="quiet" title="There are no entities yet">
-      Every device that sends a measurement becomes one, with an attribute for each member it sends.
-    </Notice>
-  );
 }

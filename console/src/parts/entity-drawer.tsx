@@ -1,19 +1,22 @@
-/** One entity in detail: every attribute with its type, time, metadata and history, kept up to date while it is open. */
+/** One entity in detail, kept up to date while it is open: its attributes can be changed, added and deleted, and so can it. */
 import type { ComponentChildren } from "preact";
-import { useCallback, useMemo } from "preact/hooks";
-import { type Attribute, type Entity, fetchEntity, measuredAt, pointOf } from "../api/entities";
-import { ago } from "../format";
+import { useCallback, useMemo, useState } from "preact/hooks";
+import { type Entity, fetchEntity, measuredAt } from "../api/entities";
+import { deleteEntity } from "../api/entity-changes";
+import { ago, counted } from "../format";
 import type { SpanName } from "../live/attribute-history";
 import { cellKey, changeClass, type Changes, useChanges } from "../live/changes";
 import { latest, usePolled } from "../live/remote";
-import { AttributeHistory } from "./attribute-history";
+import { AddAttribute } from "./attribute-form";
+import { ConfirmButton } from "./confirm";
 import { Drawer } from "./drawer";
+import { EntityAttribute } from "./entity-attribute";
 import { RemoteNotice } from "./notice";
-import { shortId, textOf } from "./value";
+import { shortId } from "./value";
 
 const PERIOD_MS = 1_000;
 
-/** Of which attribute the history is open (empty: of none), and how far back it goes. */
+/** The attribute whose history is open (empty: none), and how far back it goes. */
 export interface HistoryChoice {
   attribute: string;
   span: SpanName;
@@ -26,13 +29,17 @@ export function EntityDrawer(props: {
   history: HistoryChoice;
   onHistory: (history: HistoryChoice) => void;
   onClose: () => void;
+  /** The entity is gone. */
+  onDeleted: () => void;
 }): ComponentChildren {
-  const { tenant, id, type, history, onHistory, onClose } = props;
+  const { tenant, id, type, history, onHistory, onClose, onDeleted } = props;
+  const [asked, setAsked] = useState(0);
   const remote = usePolled(
-    useCallback(() => fetchEntity(tenant, id, type), [tenant, id, type]),
+    // Another number asks again at once.
+    useCallback(() => fetchEntity(tenant, id, type).then((entity) => ({ entity, asked })), [tenant, id, type, asked]),
     PERIOD_MS,
   );
-  const entity = latest(remote);
+  const entity = latest(remote)?.entity ?? null;
   const changes = useChanges(useMemo(() => (entity === null ? [] : [entity]), [entity]));
   const subtitle = (
     <>
@@ -43,11 +50,24 @@ export function EntityDrawer(props: {
     <Drawer title={shortId(id)} subtitle={subtitle} onClose={onClose}>
       <RemoteNotice remote={remote} what="this entity" />
       {entity !== null && (
-        <Details tenant={tenant} entity={entity} changes={changes} history={history} onHistory={onHistory} />
+        <Details
+          tenant={tenant}
+          entity={entity}
+          changes={changes}
+          history={history}
+          onHistory={onHistory}
+          onChanged={() => {
+            setAsked((before) => before + 1);
+          }}
+          onDeleted={onDeleted}
+        />
       )}
     </Drawer>
   );
 }
+
+/** The open form: it changes an attribute or adds one. */
+type Form = { kind: "none" } | { kind: "edit"; name: string } | { kind: "add" };
 
 function Details(props: {
   tenant: string;
@@ -55,9 +75,20 @@ function Details(props: {
   changes: Changes;
   history: HistoryChoice;
   onHistory: (history: HistoryChoice) => void;
+  onChanged: () => void;
+  onDeleted: () => void;
 }): ComponentChildren {
-  const { tenant, entity, changes, history, onHistory } = props;
+  const { tenant, entity, changes, history, onHistory, onChanged, onDeleted } = props;
+  const [form, setForm] = useState<Form>({ kind: "none" });
   const measured = measuredAt(entity);
+  const whose = { tenant, id: entity.id, type: entity.type };
+  const close = (): void => {
+    setForm({ kind: "none" });
+  };
+  const changed = (): void => {
+    close();
+    onChanged();
+  };
   return (
     <>
       <p class="drawer-facts">
@@ -66,69 +97,53 @@ function Details(props: {
           : `Measured ${ago(measured, Date.now())}, at ${new Date(measured).toISOString()}`}
       </p>
       <dl class="attributes">
-        {[...entity.attributes].map(([name, attribute]) => {
-          const open = name === history.attribute;
-          return (
-            <div key={name}>
-              <dt>
-                <button
-                  type="button"
-                  class="disclosure"
-                  aria-expanded={open}
-                  title="History"
-                  onClick={() => {
-                    onHistory({ ...history, attribute: open ? "" : name });
-                  }}
-                >
-                  {name}
-                </button>
-                <small>{attribute.type}</small>
-              </dt>
-              <dd class={changeClass(changes.get(cellKey(entity, name)))}>
-                <AttributeValue attribute={attribute} />
-                <MetadataLines attribute={attribute} entityMeasured={measured} />
-              </dd>
-              {open && (
-                <dd class="wide">
-                  <AttributeHistory
-                    whose={{ tenant, id: entity.id, type: entity.type, attribute: name }}
-                    isNumber={typeof attribute.value === "number"}
-                    span={history.span}
-                    onSpan={(span) => {
-                      onHistory({ attribute: name, span });
-                    }}
-                  />
-                </dd>
-              )}
-            </div>
-          );
-        })}
+        {[...entity.attributes].map(([name, attribute]) => (
+          <EntityAttribute
+            key={name}
+            whose={whose}
+            name={name}
+            attribute={attribute}
+            measured={measured}
+            changed={changeClass(changes.get(cellKey(entity, name)))}
+            history={name === history.attribute}
+            form={form.kind === "edit" && form.name === name}
+            span={history.span}
+            onHistory={(open) => {
+              onHistory({ ...history, attribute: open ? name : "" });
+            }}
+            onForm={(open) => {
+              setForm(open ? { kind: "edit", name } : { kind: "none" });
+            }}
+            onSpan={(span) => {
+              onHistory({ attribute: name, span });
+            }}
+            onChanged={changed}
+          />
+        ))}
       </dl>
+      {form.kind === "add" && <AddAttribute whose={whose} onDone={changed} onCancel={close} />}
+      <div class="drawer-actions">
+        {form.kind !== "add" && (
+          <button
+            type="button"
+            onClick={() => {
+              setForm({ kind: "add" });
+            }}
+          >
+            Add attribute
+          </button>
+        )}
+        <ConfirmButton
+          label="Delete entity"
+          title={`Delete ${shortId(entity.id)}?`}
+          tone="stop"
+          act={() => deleteEntity(whose)}
+          onDone={onDeleted}
+        >
+          The entity <code>{entity.id}</code> and its {counted(entity.attributes.size, "attribute")} will be gone. Its
+          history stays. A device that sends again makes it anew.
+        </ConfirmButton>
+      </div>
     </>
   );
-}
-
-function AttributeValue({ attribute }: { attribute: Attribute }): ComponentChildren {
-  const text = textOf(attribute.value);
-  const point = pointOf(attribute);
-  if (point === null) return <span>{text}</span>;
-  const [longitude, latitude] = point;
-  return (
-    <span title={text}>
-      {latitude.toFixed(5)}, {longitude.toFixed(5)}
-    </span>
-  );
-}
-
-/** Metadata, without a `TimeInstant` that says the same as that of the whole entity. */
-function MetadataLines(props: { attribute: Attribute; entityMeasured: number | null }): ComponentChildren {
-  const { attribute, entityMeasured } = props;
-  return [...attribute.metadata].map(([name, { value }]) => {
-    if (name === "TimeInstant" && typeof value === "string" && Date.parse(value) === entityMeasured) return null;
-    return (
-      <small key={name}>
-        {name}: {textOf(value)}
-      </small>
-    );
-  });
 }

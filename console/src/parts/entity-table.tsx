@@ -1,8 +1,9 @@
 /** Entities as rows, their attributes as columns. A cell that changes is lit for a moment. */
 import type { ComponentChildren } from "preact";
-import { type Entity, entityKey, measuredAt } from "../api/entities";
+import { type Entity, entityKey, isSortable, measuredAt } from "../api/entities";
 import { ago } from "../format";
 import { cellKey, changeClass, type Changes } from "../live/changes";
+import { SortHeader } from "./sort-header";
 import { alignment, Id, Value } from "./value";
 
 /** More columns than this are left to the detail view. */
@@ -11,14 +12,17 @@ const COLUMNS_MAX = 16;
 export interface EntityTableProps {
   entities: readonly Entity[];
   changes: Changes;
+  /** As in `orderBy`. */
+  order: string;
   hovered: string | null;
   selected: string | null;
   onHover: (key: string | null) => void;
   onSelect: (key: string) => void;
+  onOrder: (order: string) => void;
 }
 
 export function EntityTable(props: EntityTableProps): ComponentChildren {
-  const { entities, changes, hovered, selected, onHover, onSelect } = props;
+  const { entities, changes, order, hovered, selected, onHover, onSelect, onOrder } = props;
   const { shown, hidden } = attributeColumns(entities);
   const now = Date.now();
   const severalTypes = new Set(entities.map((entity) => entity.type)).size > 1;
@@ -32,14 +36,34 @@ export function EntityTable(props: EntityTableProps): ComponentChildren {
       >
         <thead>
           <tr>
-            <th scope="col">Entity</th>
-            {severalTypes && <th scope="col">Type</th>}
-            <th scope="col">Measured</th>
-            {shown.map((name) => (
-              <th key={name} scope="col" class={columnAlignment(entities, name)}>
-                {name}
-              </th>
-            ))}
+            <SortHeader by="id" order={order} onOrder={onOrder}>
+              Entity
+            </SortHeader>
+            {severalTypes && (
+              <SortHeader by="type" order={order} onOrder={onOrder}>
+                Type
+              </SortHeader>
+            )}
+            <th scope="col" title="The server sorts by values, and this is metadata">
+              Measured
+            </th>
+            {shown.map((name) =>
+              isSortable(name) ? (
+                <SortHeader
+                  key={name}
+                  by={name}
+                  order={order}
+                  class={columnAlignment(entities, name)}
+                  onOrder={onOrder}
+                >
+                  {name}
+                </SortHeader>
+              ) : (
+                <th key={name} scope="col" class={columnAlignment(entities, name)}>
+                  {name}
+                </th>
+              ),
+            )}
             {hidden > 0 && <th scope="col">+{hidden} more</th>}
           </tr>
         </thead>

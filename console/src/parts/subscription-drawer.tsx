@@ -1,18 +1,29 @@
-/** One subscription in detail: how delivery goes, what it says, and the switch that lets it sleep. */
+/** One subscription in detail: how delivery goes, what it says, and what can be done about it. */
 import type { ComponentChildren } from "preact";
 import { useCallback, useState } from "preact/hooks";
-import { fetchSubscription, setStatus, type Subscription } from "../api/subscriptions";
-import { bytes, counted, duration, whole } from "../format";
-import { deliveryState, subjectText } from "../live/delivery";
+import { deleteSubscription, fetchSubscription, setStatus, type Subscription } from "../api/subscriptions";
+import { deliveryState } from "../live/delivery";
 import { latest, usePolled } from "../live/remote";
+import { ConfirmButton } from "./confirm";
 import { Drawer } from "./drawer";
 import { Notice, RemoteNotice, sentence } from "./notice";
-import { DeliveryBadge, When } from "./subscription-table";
+import { SubscriptionFacts } from "./subscription-facts";
+import { EditSubscription } from "./subscription-forms";
+import { DeliveryBadge } from "./subscription-table";
 
 const PERIOD_MS = 1_000;
 
-export function SubscriptionDrawer(props: { tenant: string; id: string; onClose: () => void }): ComponentChildren {
-  const { tenant, id, onClose } = props;
+export function SubscriptionDrawer(props: {
+  tenant: string;
+  id: string;
+  /** Types of entities that there are. */
+  types: string[];
+  onClose: () => void;
+  /** Something that the list shows has changed. */
+  onChanged: () => void;
+  onDeleted: () => void;
+}): ComponentChildren {
+  const { tenant, id, types, onClose, onChanged, onDeleted } = props;
   const [changes, setChanges] = useState(0);
   const remote = usePolled(
     // Another number asks again at once.
@@ -20,6 +31,10 @@ export function SubscriptionDrawer(props: { tenant: string; id: string; onClose:
     PERIOD_MS,
   );
   const subscription = latest(remote)?.found ?? null;
+  const changed = (): void => {
+    setChanges((before) => before + 1);
+    onChanged();
+  };
   return (
     <Drawer
       title={subscription === null || subscription.description === "" ? "Subscription" : subscription.description}
@@ -29,14 +44,22 @@ export function SubscriptionDrawer(props: { tenant: string; id: string; onClose:
       <RemoteNotice remote={remote} what="this subscription" />
       {subscription !== null && (
         <>
-          <Switch
-            tenant={tenant}
-            subscription={subscription}
-            onChanged={() => {
-              setChanges((before) => before + 1);
-            }}
-          />
-          <Facts subscription={subscription} />
+          <Switch tenant={tenant} subscription={subscription} onChanged={changed}>
+            <EditSubscription tenant={tenant} types={types} subscription={subscription} onChanged={changed} />
+          </Switch>
+          <SubscriptionFacts subscription={subscription} />
+          <div class="drawer-actions">
+            <ConfirmButton
+              label="Delete subscription"
+              title="Delete this subscription?"
+              tone="stop"
+              act={() => deleteSubscription(tenant, id)}
+              onDone={onDeleted}
+            >
+              {subscription.target} hears of no further change, and what waits for it is dropped. To stop for a while,
+              pause it.
+            </ConfirmButton>
+          </div>
         </>
       )}
     </Drawer>
@@ -57,8 +80,14 @@ const ACTIONS: Readonly<Record<Subscription["status"], readonly [Target, string]
   expired: [],
 };
 
-function Switch(props: { tenant: string; subscription: Subscription; onChanged: () => void }): ComponentChildren {
-  const { tenant, subscription, onChanged } = props;
+function Switch(props: {
+  tenant: string;
+  subscription: Subscription;
+  onChanged: () => void;
+  /** Further buttons. */
+  children: ComponentChildren;
+}): ComponentChildren {
+  const { tenant, subscription, onChanged, children } = props;
   const { id, status } = subscription;
   const [work, setWork] = useState<{ kind: "none" } | { kind: "asking" } | { kind: "failed"; reason: string }>({
     kind: "none",
@@ -95,6 +124,7 @@ function Switch(props: { tenant: string; subscription: Subscription; onChanged: 
             {label}
           </button>
         ))}
+        {children}
       </div>
       {work.kind === "failed" && (
         <Notice tone="error" title="The subscription was not changed">
@@ -102,61 +132,5 @@ function Switch(props: { tenant: string; subscription: Subscription; onChanged: 
         </Notice>
       )}
     </>
-  );
-}
-
-function Facts({ subscription }: { subscription: Subscription }): ComponentChildren {
-  const { targetKind, target, throttling, expires, delivery, whole: all } = subscription;
-  const { timesSent, lastNotification, lastSuccess, lastSuccessCode, lastFailure, lastFailureReason, queue } = delivery;
-  const now = Date.now();
-  return (
-    <>
-      <dl class="fact-list plain">
-        <Fact name="About">{subjectText(subscription)}</Fact>
-        <Fact name="Tells">
-          {target} <span class="quiet">({targetKind})</span>
-        </Fact>
-        <Fact name="Sent">
-          {counted(timesSent, "notification")}, the last <When at={lastNotification} now={now} />
-        </Fact>
-        <Fact name="Last success">
-          <When at={lastSuccess} now={now} />
-          {lastSuccessCode !== null && `, status ${lastSuccessCode}`}
-        </Fact>
-        <Fact name="Last failure">
-          <When at={lastFailure} now={now} />
-          {lastFailureReason !== null && `: ${lastFailureReason}`}
-        </Fact>
-        <Fact name="Failures in a row">
-          {whole(delivery.failsCounter)}
-          {delivery.maxFailsLimit !== null && `; gives up after ${whole(delivery.maxFailsLimit)}`}
-        </Fact>
-        {queue !== null && (
-          <Fact name="Queue">
-            {counted(queue.length, "notification")}, {bytes(queue.bytes)}; {whole(queue.dropped)} dropped
-            {queue.held && "; the latest change is held back by throttling"}
-          </Fact>
-        )}
-        {throttling !== null && throttling > 0 && <Fact name="At most">one every {duration(throttling)}</Fact>}
-        {expires !== null && (
-          <Fact name="Expires">
-            <When at={expires} now={now} />
-          </Fact>
-        )}
-      </dl>
-      <details class="as-json">
-        <summary>As JSON</summary>
-        <pre tabIndex={0}>{JSON.stringify(all, null, 2)}</pre>
-      </details>
-    </>
-  );
-}
-
-function Fact({ name, children }: { name: string; children: ComponentChildren }): ComponentChildren {
-  return (
-    <div>
-      <dt>{name}</dt>
-      <dd>{children}</dd>
-    </div>
   );
 }

@@ -1,6 +1,6 @@
 /** Subscriptions as rows: what each is about, whom it tells, and how that goes. */
 import type { ComponentChildren } from "preact";
-import type { Subscription } from "../api/subscriptions";
+import type { Delivery, Subscription } from "../api/subscriptions";
 import { ago, bytes, whole } from "../format";
 import { deliveryState, subjectText } from "../live/delivery";
 
@@ -20,14 +20,20 @@ export function SubscriptionTable(props: {
             <th scope="col">Delivery</th>
             <th scope="col">About</th>
             <th scope="col">Tells</th>
-            <th scope="col" class="number">
-              Sent
+            <th scope="col" class="number" title="Notifications that its changes have led to">
+              Made
+            </th>
+            <th scope="col" class="number" title="Taken by the receiver">
+              Delivered
+            </th>
+            <th scope="col" class="number" title="Still to be delivered">
+              Waiting
+            </th>
+            <th scope="col" class="number" title="Given up after their time, or dropped from the queue">
+              Lost
             </th>
             <th scope="col">Last success</th>
             <th scope="col">Last failure</th>
-            <th scope="col" class="number">
-              Queue
-            </th>
           </tr>
         </thead>
         <tbody>
@@ -87,16 +93,36 @@ function Row(props: {
         {target}
       </td>
       <td class="number">{whole(delivery.timesSent)}</td>
+      <td class="number">
+        <Count count={delivery.ended?.delivered ?? null} />
+      </td>
+      <td class="number" title={delivery.queue === null ? undefined : bytes(delivery.queue.bytes)}>
+        {whole(delivery.queue?.length ?? 0)}
+      </td>
+      <td class="number">
+        <Count count={lost(delivery)} />
+      </td>
       <td>
         <When at={delivery.lastSuccess} now={now} />
       </td>
       <td title={delivery.lastFailureReason ?? undefined}>
         <When at={delivery.lastFailure} now={now} />
       </td>
-      <td class="number" title={delivery.queue === null ? undefined : bytes(delivery.queue.bytes)}>
-        {delivery.queue === null ? <span class="absent">–</span> : whole(delivery.queue.length)}
-      </td>
     </tr>
+  );
+}
+
+/** Null if the server does not count what was given up. */
+function lost({ ended, queue }: Delivery): number | null {
+  return ended === null ? null : ended.givenUp + (queue?.dropped ?? 0);
+}
+
+function Count({ count }: { count: number | null }): ComponentChildren {
+  if (count !== null) return <>{whole(count)}</>;
+  return (
+    <span class="absent" aria-label="unknown" title="Unknown: the subscription is older than the counter">
+      –
+    </span>
   );
 }
 

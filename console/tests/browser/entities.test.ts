@@ -1,144 +1,367 @@
-/** What an entity was, and who is told when it changes: in a real browser against a real server. */
-import { createServer } from "node:http";
-import type { AddressInfo } from "node:net";
-import type { Browser, Page } from "playwright-core";
+/** A person finds entities, changes them, creates and deletes them: in a real browser against a real server. */
+import type { Browser, Locator, Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { accessibilityFaults, eventually, launchBrowser, openPage, withPage } from "./console";
-import { Server } from "./server";
-
-const PUMP = "pump1";
+import { NEWARK, Server } from "./server";
 
 let server: Server;
 let browser: Browser;
-let heard = 0;
-const receiver = createServer((request, response) => {
-  heard += 1;
-  request.resume().on("end", () => response.end());
-});
 
 beforeAll(async () => {
   server = await Server.start();
   browser = await launchBrowser();
-  await new Promise<void>((resolve) => receiver.listen(0, "127.0.0.1", resolve));
-  await server.createEntity({
-    id: PUMP,
-    type: "Pump",
-    pressure: { type: "Number", value: 2 },
-    state: { type: "Text", value: "off" },
-  });
 });
 
 afterAll(async () => {
-  receiver.closeAllConnections();
-  receiver.close();
   // Either may be missing if the other could not be started.
   await Promise.all([(browser as Browser | undefined)?.close(), (server as Server | undefined)?.stop()]);
 });
 
 const open = (page: Page, path: string): Promise<void> => openPage(page, server, path);
 
-describe("the history of an attribute", () => {
-  it("is a line of numbers that goes on while one looks, and can be opened again by its address", async () => {
+/** The answer to `GET path`, or its status if it is refused. */
+async function told(path: string): Promise<unknown> {
+  const answer = await fetch(server.url + path);
+  return answer.ok ? answer.json() : answer.status;
+}
+
+const entity = (id: string): Promise<unknown> => told(`/v2/entities/${id}?options=keyValues`);
+
+/** The ids in the rows of the table, from the top. */
+const ids = (page: Page): Promise<string[]> =>
+  page.getByRole("region", { name: "Entities" }).getByRole("rowheader").allTextContents();
+
+describe("the list of entities", () => {
+  const COUNT = 30;
+  const number = (index: number): string => String(index).padStart(2, "0");
+
+  beforeAll(async () => {
+    for (let index = 0; index < COUNT; index += 1) {
+      // Every second one has the same level.
+      const level = { type: "Number", value: index % 2 === 0 ? 100 : index };
+      await server.createEntity({ id: `tank.${number(index)}`, type: "Tank", level });
+    }
+    await server.createEntity({ id: "tankX07", type: "Pipe", level: { type: "Text", value: "high" } });
+  });
+
+  it("is narrowed by a part of the id, whose characters stand for themselves, and by a type", async () => {
     await withPage(browser, {}, async (page) => {
-      await server.setValue(PUMP, "pressure", 3.5);
       await open(page, "/entities");
-      await page.getByRole("button", { name: PUMP }).click();
-      const detail = page.getByRole("complementary", { name: PUMP });
-      await detail.getByRole("button", { name: "pressure" }).click();
-      await detail.getByRole("img", { name: "Values: pressure 3.5" }).waitFor();
-      await server.setValue(PUMP, "pressure", 4.25);
-      await detail.getByRole("img", { name: "Values: pressure 4.25" }).waitFor();
+      await page.getByText(`of ${COUNT + 1} entities`).waitFor();
+      const part = page.getByRole("textbox", { name: "Id contains" });
+      await part.fill("k.07");
+      await eventually(() => ids(page), ["tank.07"]);
+      await part.fill("07");
+      await eventually(() => ids(page), ["tank.07", "tankX07"]);
+      await page.getByRole("combobox", { name: "Type" }).selectOption("Pipe (1)");
+      await eventually(() => ids(page), ["tankX07"]);
+      expect(new URL(page.url()).searchParams.get("type")).toBe("Pipe");
+      await part.fill("[");
+      await page.getByText("No entity matches").waitFor();
+      await page.getByRole("button", { name: "show all", exact: true }).click();
+      await page.getByText(`of ${COUNT + 1} entities`).waitFor();
+    });
+  });
+
+  it("takes a condition, and shows beside its box why the server refuses one", async () => {
+    await withPage(browser, { scheme: "dark" }, async (page) => {
+      await open(page, "/entities");
+      const box = page.getByRole("textbox", { name: "Condition" });
+      await box.fill("level>");
+      await page.getByRole("alert").filter({ hasText: "nothing stands right of '>'" }).waitFor();
+      expect(await box.getAttribute("aria-invalid")).toBe("true");
       expect(await accessibilityFaults(page)).toEqual([]);
+      await box.fill("level>26;level<100");
+      await eventually(() => ids(page), ["tank.27", "tank.29"]);
+      expect(await page.getByRole("alert").count()).toBe(0);
       await page.reload();
-      await detail.getByRole("img", { name: "Values: pressure 4.25" }).waitFor();
+      await eventually(() => ids(page), ["tank.27", "tank.29"]);
     });
   });
 
-  it("of a long time is the mean, the least and the greatest of each period", async () => {
+  it("is sorted by the server over all pages, which neither overlap nor leave gaps", async () => {
     await withPage(browser, {}, async (page) => {
-      for (const pressure of [1, 9, 5]) await server.setValue(PUMP, "pressure", pressure);
-      await open(page, `/entities?entity=${PUMP}&entity_type=Pump&history=pressure`);
-      const history = page.getByRole("group", { name: "History of pressure" });
-      await history.getByRole("combobox", { name: "History" }).selectOption("last 365 days");
-      await history
-        .getByRole("img", { name: /^Mean, least and greatest: mean [\d.]+, least 1, greatest 9$/ })
-        .waitFor();
-      expect(new URL(page.url()).searchParams.get("span")).toBe("year");
+      await open(page, "/entities?type=Tank&limit=25");
+      const head = page.getByRole("columnheader", { name: "level" });
+      await head.getByRole("button").click();
+      await eventually(async () => (await ids(page)).at(0), "tank.01");
+      expect(await head.getAttribute("aria-sort")).toBe("ascending");
+      const even = Array.from({ length: COUNT / 2 }, (_, index) => `tank.${number(2 * index)}`);
+      const odd = even.map((_, index) => `tank.${number(2 * index + 1)}`);
+      const up = [...odd, ...even];
+      await eventually(() => ids(page), up.slice(0, 25));
+      await page.getByRole("button", { name: "Next" }).click();
+      await eventually(() => ids(page), up.slice(25));
+      // Equal ones stand in the order of their creation both ways.
+      await head.getByRole("button").click();
+      await eventually(() => ids(page), [...even, ...odd.reverse()].slice(0, 25));
+      expect(await head.getAttribute("aria-sort")).toBe("descending");
+      await page.getByText(`1–25 of ${COUNT} entities`).waitFor();
+      await page.reload();
+      await eventually(async () => (await ids(page)).at(0), "tank.00");
+      await head.getByRole("button").click();
+      await eventually(async () => (await ids(page)).slice(0, 2), ["tank.00", "tank.01"]);
+      expect(new URL(page.url()).searchParams.get("order")).toBeNull();
+      expect(await page.getByRole("columnheader", { name: "Measured" }).getByRole("button").count()).toBe(0);
     });
   });
 
-  it("of other values is a list of changes, the newest first", async () => {
+  it("leads from a page beyond the last one back to it", async () => {
     await withPage(browser, {}, async (page) => {
-      for (const state of ["on", "fault"]) await server.setValue(PUMP, "state", state);
-      await open(page, `/entities?entity=${PUMP}&entity_type=Pump`);
-      const detail = page.getByRole("complementary", { name: PUMP });
-      await detail.getByRole("button", { name: "state" }).click();
-      const changes = detail.getByRole("list", { name: "Changes, newest first" }).getByRole("listitem");
-      await eventually(() => changes.locator("span").allTextContents(), ["fault", "on", "off"]);
-      expect(await accessibilityFaults(page)).toEqual([]);
-      await detail.getByRole("button", { name: "state" }).click();
-      await eventually(() => changes.count(), 0);
+      await open(page, "/entities?type=Tank&limit=25&page=9");
+      await page.getByRole("button", { name: "Go to the last page" }).click();
+      await page.getByText(`26–${COUNT} of ${COUNT} entities`).waitFor();
     });
   });
 });
 
-describe("the list of subscriptions", () => {
-  it("says that there are none", async () => {
+describe("an entity in detail", () => {
+  const ROOM = "room1";
+  const path = `/entities?entity=${ROOM}&entity_type=Room`;
+
+  beforeAll(async () => {
+    await server.createEntity({
+      id: ROOM,
+      type: "Room",
+      temperature: { type: "Number", value: 20, metadata: { unitCode: { type: "Text", value: "CEL" } } },
+      name: { type: "Text", value: "kitchen" },
+      occupied: { type: "Boolean", value: false },
+      range: { type: "StructuredValue", value: { low: 1 } },
+      location: { type: "geo:json", value: { type: "Point", coordinates: [-3.7, 40.4] } },
+    });
+  });
+
+  /** The open form that changes an attribute. */
+  async function edit(page: Page, attribute: string): Promise<Locator> {
+    await page.getByRole("button", { name: `Edit ${attribute}` }).click();
+    return page.getByRole("form", { name: `Change ${attribute}` });
+  }
+
+  it("has its values changed, each as its kind asks", async () => {
+    await withPage(browser, {}, async (page) => {
+      await open(page, path);
+      const save = async (form: Locator): Promise<void> => {
+        await form.getByRole("button", { name: "Save" }).click();
+        await form.waitFor({ state: "detached" });
+      };
+      let form = await edit(page, "temperature");
+      await form.getByRole("textbox", { name: "Value" }).fill("21.5");
+      expect(await accessibilityFaults(page)).toEqual([]);
+      await save(form);
+      await page.getByRole("definition").getByText("21.5").waitFor();
+      form = await edit(page, "name");
+      await form.getByRole("textbox", { name: "Value" }).fill("living room");
+      await form.getByRole("textbox", { name: "Type" }).fill("Label");
+      await save(form);
+      form = await edit(page, "occupied");
+      await form.getByRole("combobox", { name: "Value" }).selectOption("true");
+      await save(form);
+      form = await edit(page, "range");
+      await form.getByRole("textbox", { name: "Value" }).fill('{"low": 2, "high": [3, null]}');
+      await save(form);
+      form = await edit(page, "location");
+      await form.getByRole("textbox", { name: "Latitude" }).fill("41");
+      await form.getByRole("textbox", { name: "Longitude" }).fill("-3.5");
+      await save(form);
+      expect(await entity(ROOM)).toEqual({
+        id: ROOM,
+        type: "Room",
+        temperature: 21.5,
+        name: "living room",
+        occupied: true,
+        range: { low: 2, high: [3, null] },
+        location: { type: "Point", coordinates: [-3.5, 41] },
+      });
+      expect(await told(`/v2/entities/${ROOM}?attrs=temperature,name`)).toMatchObject({
+        temperature: { type: "Number", metadata: { unitCode: { value: "CEL" } } },
+        name: { type: "Label" },
+      });
+    });
+  });
+
+  it("keeps its value when the text is wrong, and says why: what is no JSON here, what NGSI forbids the server", async () => {
+    await withPage(browser, { scheme: "dark" }, async (page) => {
+      await open(page, path);
+      const before = await entity(ROOM);
+      let form = await edit(page, "range");
+      await form.getByRole("textbox", { name: "Value" }).fill("{low}");
+      await form.getByRole("button", { name: "Save" }).click();
+      await form.getByRole("alert").filter({ hasText: "This is not JSON" }).waitFor();
+      // Escape leaves the form, and not the entity.
+      await page.keyboard.press("Escape");
+      await form.waitFor({ state: "detached" });
+      form = await edit(page, "name");
+      await form.getByRole("textbox", { name: "Value" }).fill("a<b");
+      await form.getByRole("button", { name: "Save" }).click();
+      await form.getByRole("alert").filter({ hasText: "TextUnrestricted" }).waitFor();
+      expect(await form.getByRole("textbox", { name: "Value" }).getAttribute("aria-invalid")).toBe("true");
+      expect(await accessibilityFaults(page)).toEqual([]);
+      expect(await entity(ROOM)).toEqual(before);
+      await form.getByRole("textbox", { name: "Type" }).fill("TextUnrestricted");
+      await form.getByRole("button", { name: "Save" }).click();
+      await form.waitFor({ state: "detached" });
+      expect(await entity(ROOM)).toMatchObject({ name: "a<b" });
+    });
+  });
+
+  it("gets another attribute, once, and loses it after a question", async () => {
+    await withPage(browser, { width: 390, height: 844 }, async (page) => {
+      await open(page, path);
+      await page.getByRole("button", { name: "Add attribute" }).click();
+      const form = page.getByRole("form", { name: "Add an attribute" });
+      await form.getByRole("textbox", { name: "Name" }).fill("occupied");
+      await form.getByRole("textbox", { name: "Value" }).fill("7");
+      await form.getByRole("button", { name: "Add" }).click();
+      await form.getByRole("alert").waitFor();
+      expect(await form.getByRole("textbox", { name: "Name" }).getAttribute("aria-invalid")).toBe("true");
+      await form.getByRole("textbox", { name: "Name" }).fill("seats");
+      await form.getByRole("button", { name: "Add" }).click();
+      await form.waitFor({ state: "detached" });
+      expect(await entity(ROOM)).toMatchObject({ seats: 7, occupied: true });
+
+      const change = await edit(page, "seats");
+      await change.getByRole("button", { name: "Delete attribute" }).click();
+      const question = page.getByRole("dialog", { name: "Delete seats?" });
+      await question.getByRole("button", { name: "Cancel" }).click();
+      expect(await entity(ROOM)).toMatchObject({ seats: 7 });
+      await change.getByRole("button", { name: "Delete attribute" }).click();
+      await question.getByRole("button", { name: "Delete attribute" }).click();
+      await page.getByRole("button", { name: "Edit seats" }).waitFor({ state: "detached" });
+      expect(await entity(ROOM)).not.toHaveProperty("seats");
+    });
+  });
+
+  it("is deleted after a question, and gone from the list", async () => {
+    await server.createEntity({ id: "doomed", type: "Room" });
+    await withPage(browser, {}, async (page) => {
+      await open(page, "/entities?type=Room");
+      await page.getByRole("button", { name: "doomed" }).click();
+      const detail = page.getByRole("complementary", { name: "doomed" });
+      await detail.getByRole("button", { name: "Delete entity" }).click();
+      const question = page.getByRole("dialog", { name: "Delete doomed?" });
+      expect(await accessibilityFaults(page)).toEqual([]);
+      await page.keyboard.press("Escape");
+      await question.waitFor({ state: "detached" });
+      expect(await entity("doomed")).toMatchObject({ id: "doomed" });
+      await detail.getByRole("button", { name: "Delete entity" }).click();
+      await question.getByRole("button", { name: "Delete entity" }).click();
+      await detail.waitFor({ state: "detached" });
+      expect(await entity("doomed")).toBe(404);
+      await eventually(() => ids(page), [ROOM]);
+    });
+  });
+});
+
+describe("a new entity", () => {
+  it("is created field by field, and what the server refuses is said at its field", async () => {
+    await withPage(browser, { scheme: "dark" }, async (page) => {
+      await open(page, "/entities");
+      await page.getByRole("button", { name: "New entity" }).click();
+      const form = page.getByRole("dialog", { name: "New entity" });
+      const id = form.getByRole("textbox", { name: "Id" });
+      await id.fill("hall 1");
+      await form.getByRole("combobox", { name: "Type" }).first().fill("Hall");
+      await form.getByRole("textbox", { name: "Name" }).fill("seats");
+      await form.getByRole("textbox", { name: "Value" }).fill("120");
+      await form.getByRole("button", { name: "Add an attribute" }).click();
+      const second = form.getByRole("group", { name: "Attribute 2" });
+      await second.getByRole("combobox", { name: "Kind" }).selectOption("Place");
+      await second.getByRole("textbox", { name: "Latitude" }).fill("40.5");
+      await second.getByRole("textbox", { name: "Longitude" }).fill("-3.25");
+      await second.getByRole("textbox", { name: "Name" }).fill("location");
+      await form.getByRole("button", { name: "Create" }).click();
+      await form.getByRole("alert").filter({ hasText: "'hall 1' is no identifier" }).waitFor();
+      expect(await id.getAttribute("aria-invalid")).toBe("true");
+      expect(await accessibilityFaults(page)).toEqual([]);
+      await id.fill("tank.00");
+      await form.getByRole("combobox", { name: "Type" }).first().fill("Tank");
+      await form.getByRole("button", { name: "Create" }).click();
+      await form.getByRole("alert").filter({ hasText: "exists already" }).waitFor();
+      expect(await id.getAttribute("aria-invalid")).toBe("true");
+      await id.fill("hall1");
+      await form.getByRole("combobox", { name: "Type" }).first().fill("Hall");
+      await form.getByRole("button", { name: "Create" }).click();
+      await page.getByRole("complementary", { name: "hall1" }).waitFor();
+      expect(await entity("hall1")).toEqual({
+        id: "hall1",
+        type: "Hall",
+        seats: 120,
+        location: { type: "Point", coordinates: [-3.25, 40.5] },
+      });
+    });
+  });
+
+  it("is created from JSON that somebody pastes", async () => {
     await withPage(browser, {}, async (page) => {
       await open(page, "/entities");
-      await page.getByRole("navigation", { name: "Lists" }).getByRole("link", { name: "Subscriptions" }).click();
-      await page.getByText("There are no subscriptions yet").waitFor();
+      await page.getByRole("button", { name: "New entity" }).click();
+      const form = page.getByRole("dialog", { name: "New entity" });
+      await form.getByRole("button", { name: "JSON" }).click();
+      const text = form.getByRole("textbox", { name: "Entity as JSON" });
+      await text.fill('{"id": "pasted", "state": "a=b"');
+      await form.getByRole("button", { name: "Create" }).click();
+      await form.getByRole("alert").filter({ hasText: "This is not JSON" }).waitFor();
+      await text.fill('{"id": "pasted", "state": "a=b"}');
+      await form.getByRole("button", { name: "Create" }).click();
+      await form.getByRole("alert").filter({ hasText: "attribute 'state' contains 'a=b'" }).waitFor();
+      await text.fill('{"id": "pasted", "state": "on", "level": {"value": 3, "type": "Level"}}');
+      await form.getByRole("button", { name: "Create" }).click();
+      await page.getByRole("complementary", { name: "pasted" }).waitFor();
+      expect(await told("/v2/entities/pasted")).toEqual({
+        id: "pasted",
+        type: "Thing",
+        state: { type: "Text", value: "on", metadata: {} },
+        level: { type: "Level", value: 3, metadata: {} },
+      });
     });
   });
 
-  it("shows the state of delivery, pauses and resumes", async () => {
-    const { port } = receiver.address() as AddressInfo;
-    await server.subscribe("To the receiver", "Pump", `http://127.0.0.1:${port}/told`, "memory");
-    await withPage(browser, { scheme: "dark" }, async (page) => {
-      await open(page, "/entities?list=subscriptions");
-      const row = page.getByRole("row").filter({ hasText: "To the receiver" });
-      await row.getByText("Quiet").waitFor();
-      await server.setValue(PUMP, "pressure", 11);
-      await row.getByText("Delivering").waitFor();
-      await row.getByRole("cell", { name: "Pump on every change" }).waitFor();
-      expect(heard).toBe(1);
-
-      await row.getByRole("button", { name: "To the receiver" }).click();
-      const detail = page.getByRole("complementary", { name: "To the receiver" });
-      await detail.getByText("1 notification, the last").waitFor();
-      await detail.getByText("status 200").waitFor();
+  it("is what an empty list asks for, with a command that makes one", async () => {
+    await withPage(browser, {}, async (page) => {
+      await open(page, "/entities?tenant=nobody");
+      await page.getByText("There are no entities yet").waitFor();
+      const command = page.getByRole("group", { name: "Command" });
+      await command.getByText(`--server ${server.url} --tenant nobody`).first().waitFor();
       expect(await accessibilityFaults(page)).toEqual([]);
-      await detail.getByRole("button", { name: "Pause" }).click();
-      await detail.getByText("Paused").waitFor();
-      await server.setValue(PUMP, "pressure", 12);
-      await detail.getByRole("button", { name: "Resume" }).click();
-      await detail.getByText("Delivering").waitFor();
-      await server.setValue(PUMP, "pressure", 13);
-      await detail.getByText("2 notifications, the last").waitFor();
-      await page.keyboard.press("Escape");
-      await detail.waitFor({ state: "detached" });
     });
   });
+});
 
-  it("shows why a receiver is not reached and how many notifications wait for it", async () => {
-    // Nobody listens there: a port that has just been given up.
-    const gone = createServer();
-    await new Promise<void>((resolve) => gone.listen(0, "127.0.0.1", resolve));
-    const { port } = gone.address() as AddressInfo;
-    await new Promise((resolve) => gone.close(resolve));
-    await server.subscribe("To nobody", "Pump", `http://127.0.0.1:${port}/`, "durable");
-    await withPage(browser, { width: 390, height: 844 }, async (page) => {
-      await server.setValue(PUMP, "pressure", 21);
-      await open(page, "/entities?list=subscriptions");
-      const overflow = await page.evaluate(() => document.documentElement.scrollWidth - window.innerWidth);
-      expect(overflow).toBe(0);
-      await page.getByRole("row").filter({ hasText: "To nobody" }).getByText("Failing").waitFor();
-      await page.getByRole("button", { name: "To nobody" }).click();
-      const detail = page.getByRole("complementary", { name: "To nobody" });
-      await detail.getByRole("definition").filter({ hasText: "no connection" }).waitFor();
-      await detail.getByText(/^1 notification, [\d.]+ (?:B|KiB); 0 dropped$/).waitFor();
-      await page.reload();
-      await detail.getByRole("definition").filter({ hasText: "no connection" }).waitFor();
+it.each(["light", "dark"] as const)(
+  "every form can be used without seeing or pointing, in %s colours",
+  async (scheme) => {
+    await server.createEntity({ id: `form.${scheme}`, type: "Form", a: { type: "Text", value: "b" } });
+    await withPage(browser, { scheme }, async (page) => {
+      await open(page, `/entities?entity=form.${scheme}&entity_type=Form`);
+      await page.getByRole("button", { name: "Edit a" }).click();
+      expect(await accessibilityFaults(page)).toEqual([]);
+      await page.getByRole("button", { name: "Add attribute" }).click();
+      expect(await accessibilityFaults(page)).toEqual([]);
+      await page.getByRole("button", { name: "New entity" }).click();
+      expect(await accessibilityFaults(page)).toEqual([]);
+      await page.getByRole("button", { name: "JSON" }).click();
+      expect(await accessibilityFaults(page)).toEqual([]);
+    });
+  },
+);
+
+describe("measurements that become no entity", () => {
+  it("are counted, with the reason and the remedy for each device", async () => {
+    await server.register(NEWARK);
+    await withPage(browser, {}, async (page) => {
+      await open(page, "/entities");
+      await server.sendText(NEWARK, "no JSON");
+      const notice = page.getByRole("group").filter({ hasText: "became no entity" });
+      await notice.getByText("1 measurement of 1 device became no entity").click();
+      await notice
+        .getByRole("listitem")
+        .filter({ hasText: "EWR" })
+        .getByText("The payload is no JSON object")
+        .waitFor();
+      await notice.getByText("let the device send one").waitFor();
+      expect(await accessibilityFaults(page)).toEqual([]);
+      await server.sendText(NEWARK, "[1]");
+      await notice.getByText("2 measurements of 1 device").waitFor();
     });
   });
 });

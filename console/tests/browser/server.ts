@@ -81,11 +81,16 @@ export class Server {
 
   /** Sends one measurement as the device would, and waits until it is accepted. */
   async measure(device: Device, payload: Readonly<Record<string, unknown>>): Promise<void> {
+    await this.sendText(device, JSON.stringify(payload));
+  }
+
+  /** Sends any text as a measurement. */
+  async sendText(device: Device, body: string): Promise<void> {
     const login = Buffer.from(`${device.id}@${TENANT}:${PASSWORD}`).toString("base64");
     const answer = await fetch(`${this.devicesUrl}/telemetry`, {
       method: "POST",
       headers: { Authorization: `Basic ${login}`, "Content-Type": "application/json", "QoS-Level": "1" },
-      body: JSON.stringify(payload),
+      body,
     });
     if (answer.status !== 202) throw new Error(`POST /telemetry: ${answer.status} ${await answer.text()}`);
   }

@@ -20,13 +20,13 @@ pub const PROBLEM_JSON: HeaderValue = HeaderValue::from_static("application/prob
 /// The form of all problems of a group of routes, those of the pipeline included.
 #[derive(Debug, Clone, Copy)]
 pub struct ErrorStyle {
-    /// Renders a problem.
+    /// Renders a problem as an answer with its status.
     pub render: fn(Problem) -> Response,
     /// The media type of the bodies that `render` makes.
     pub media_type: &'static str,
     /// The name of their schema in the OpenAPI document.
     pub schema_name: &'static str,
-    /// Their JSON Schema.
+    /// The JSON Schema of these bodies.
     pub schema: fn() -> Value,
 }
 

@@ -14,7 +14,7 @@ use serde_json::json;
 
 use crate::schema::LOOK_LIMITS;
 
-/// Devices in an answer.
+/// Most devices that one answer lists.
 const LISTED_MAX: usize = 100;
 
 /// Returns the errors of a tenant's devices, or of one of them.

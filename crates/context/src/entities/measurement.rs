@@ -27,6 +27,9 @@ use crate::statistics::stats::ContextCounters;
 /// Metadata item with the measuring time.
 const TIME_INSTANT: &str = "TimeInstant";
 
+/// How a device without an entity gets one.
+const REMEDY: &str = "an entity is made of an object; let the device send one, such as {\"temperature\": 21.5}";
+
 /// The follower of the telemetry topics.
 pub(crate) struct Telemetry {
     pub(crate) views: Arc<Views<EntityView>>,
@@ -105,11 +108,11 @@ impl From<String> for Unread<'_> {
 impl fmt::Display for Unread<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Empty => f.write_str("there is no payload"),
+            Self::Empty => write!(f, "there is no payload: {REMEDY}"),
             Self::NoObject(payload) => {
                 let why = serde_json::from_slice::<Map<String, Value>>(payload).err();
                 let why = why.map_or_else(|| "it has none of its members".to_owned(), |error| error.to_string());
-                write!(f, "the payload is no JSON object: {why}")
+                write!(f, "the payload is no JSON object: {why}; {REMEDY}")
             }
             Self::Other(why) => f.write_str(why),
         }

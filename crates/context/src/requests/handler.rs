@@ -82,7 +82,7 @@ pub(crate) fn of_one(route: RouteDraft) -> RouteDraft {
         .answers(409, "Several entities have the id; name the type.")
 }
 
-/// Documents a conditional read.
+/// Documents a read that answers 304 to a client that has the version.
 pub(crate) fn cacheable(route: RouteDraft) -> RouteDraft {
     route
         .header("If-None-Match", "Versions (`ETag`) that the client has; answered 304 if one is current.")

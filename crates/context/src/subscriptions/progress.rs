@@ -24,16 +24,27 @@ pub(crate) struct SubscriptionProgress {
     /// Notifications that were dropped: the queue was full, or the subscription became inactive.
     #[serde(skip_serializing_if = "is_zero")]
     pub(crate) dropped: u64,
+    /// The ends of its notifications; `None` for subscriptions that are older than these counters.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) ended: Option<EndedCounts>,
     /// Failed notifications of a durable queue that wait for a retry: each counts once,
     /// however often the server starts.
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     pub(crate) failed: BTreeSet<ChangePosition>,
 }
 
+/// Notifications that are over, without the dropped ones.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct EndedCounts {
+    pub(crate) delivered: u64,
+    pub(crate) given_up: u64,
+}
+
 impl SubscriptionProgress {
     /// The state of a new subscription.
     pub(crate) fn new(status: Status) -> Self {
-        Self { status, ..Self::default() }
+        Self { status, ended: Some(EndedCounts::default()), ..Self::default() }
     }
 
     /// Counts a notification whose first attempt failed; returns false if it was already counted. `waits` if
@@ -46,6 +57,21 @@ impl SubscriptionProgress {
         self.last_failure_ms = Some(at_ms);
         self.last_failure_reason = reason;
         true
+    }
+
+    pub(crate) fn deliver(&mut self, at_ms: i64, code: Option<u16>) {
+        self.fails = 0;
+        self.last_success_ms = Some(at_ms);
+        self.last_success_code = code;
+        if let Some(ended) = &mut self.ended {
+            ended.delivered += 1;
+        }
+    }
+
+    pub(crate) fn give_up(&mut self) {
+        if let Some(ended) = &mut self.ended {
+            ended.given_up += 1;
+        }
     }
 
     pub(crate) fn is_at_work(&self) -> bool {

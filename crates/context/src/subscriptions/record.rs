@@ -167,6 +167,10 @@ mod tests {
                 r#"{"status":"inactive","times_sent":9,"last_notification_ms":5,"last_success_ms":null,"last_success_code":null,"last_failure_ms":7,"last_failure_reason":null,"fails":1,"dropped":8}"#,
             ),
             (
+                b"p".to_vec(),
+                r#"{"status":"active","times_sent":9,"last_notification_ms":5,"last_success_ms":6,"last_success_code":200,"last_failure_ms":null,"last_failure_reason":null,"fails":0,"ended":{"delivered":7,"given_up":2}}"#,
+            ),
+            (
                 b"h".to_vec(),
                 r#"{"place":{"topic":7,"partition":0,"offset":1},"made_ms":8,"message":{"Mqtt":{"topic":"t","payload":"{}"}}}"#,
             ),

@@ -3,7 +3,7 @@
 use millstream_types::iso_time;
 use serde_json::{Map, Value, json};
 
-use super::progress::SubscriptionProgress;
+use super::progress::{EndedCounts, SubscriptionProgress};
 use super::subscription::Subscription;
 use crate::model::datetime;
 
@@ -83,6 +83,9 @@ fn notification(subscription: &Subscription, progress: &SubscriptionProgress, wa
         if let Some(value) = value {
             shown.insert(name.to_owned(), value);
         }
+    }
+    if let Some(EndedCounts { delivered, given_up }) = progress.ended {
+        shown.insert("ended".to_owned(), json!({"delivered": delivered, "givenUp": given_up}));
     }
     if subscription.delivery.is_durable || waiting.count > 0 || progress.dropped > 0 || waiting.is_held {
         let (QueueStatus { count, bytes, is_held }, dropped) = (waiting, progress.dropped);

@@ -337,13 +337,11 @@ fn settle_all(draft: &mut Drafted<'_>, settled: Vec<DeliveryReport>) -> Vec<Effe
             }
             continue;
         }
-        if let DeliveryOutcome::Delivered { at_ms, code } = end {
-            progress.fails = 0;
-            progress.last_success_ms = Some(at_ms);
-            progress.last_success_code = code;
-        }
-        if matches!(end, DeliveryOutcome::Dropped) {
-            progress.dropped += 1;
+        match end {
+            DeliveryOutcome::Delivered { at_ms, code } => progress.deliver(at_ms, code),
+            DeliveryOutcome::GivenUp => progress.give_up(),
+            DeliveryOutcome::Dropped => progress.dropped += 1,
+            DeliveryOutcome::Failed { .. } => {}
         }
         if is_waiting {
             progress.failed.remove(&place);

@@ -52,8 +52,12 @@ async fn counters_status_and_throttling_are_kept_by_the_subscription() {
     let latest = || ts(receiver.received().into_iter().filter(|one| one.path() == "/latest").collect());
     until("the latest is sent when the time is up", || latest().last() == Some(&5)).await;
     assert_eq!(latest()[0], 1);
-    let found = until_shown(&served, &all, |shown| shown["notification"]["lastSuccessCode"] == 200).await;
-    assert_eq!(found["notification"]["timesSent"], 5);
+    let ended = json!({"delivered": 5, "givenUp": 0});
+    let found = until_shown(&served, &all, |shown| shown["notification"]["ended"] == ended).await;
+    assert_eq!(
+        (&found["notification"]["timesSent"], &found["notification"]["lastSuccessCode"]),
+        (&json!(5), &json!(200))
+    );
     assert!(found["notification"]["lastNotification"].is_string() && found["notification"]["lastSuccess"].is_string());
     assert_eq!((found["notification"].get("failsCounter"), found["notification"].get("queue")), (None, None));
     assert_eq!(
@@ -225,6 +229,8 @@ async fn notifications_that_expire_behind_a_failing_one_end_their_subscription()
         };
         let found = until_shown(&served, &id, all).await;
         assert_eq!(found["notification"]["timesSent"], CHANGES);
+        let ended = &found["notification"]["ended"];
+        assert!(ended["delivered"] == 0 && ended["givenUp"].as_u64().unwrap() > 0, "{found}");
         let reason = found["notification"]["lastFailureReason"].as_str().unwrap();
         assert!(reason.contains("maxAge = 1 s") || reason.contains("connect"), "{found}");
     }

@@ -40,6 +40,7 @@ mod secrets;
 mod settings;
 mod start;
 mod store_keys;
+mod stream_filters;
 mod streams;
 mod terminal;
 mod threads;

@@ -11,17 +11,17 @@ use crate::process::{Answer, Events, Process, ask, open, until};
 const NDJSON: [(&str, &str); 1] = [("Content-Type", "application/x-ndjson")];
 const JSON: [(&str, &str); 1] = [("Content-Type", "application/json")];
 
-fn started() -> (tempfile::TempDir, Process) {
+pub(super) fn started() -> (tempfile::TempDir, Process) {
     let dir = tempfile::tempdir().unwrap();
     let process = Process::start(dir.path());
     (dir, process)
 }
 
-fn create(process: &Process, name: &str, config: &Value) -> Answer {
+pub(super) fn create(process: &Process, name: &str, config: &Value) -> Answer {
     ask(process.applications, "PUT", &format!("/api/streams/{name}"), &JSON, config.to_string().as_bytes())
 }
 
-fn append(process: &Process, path: &str, body: &str) -> Answer {
+pub(super) fn append(process: &Process, path: &str, body: &str) -> Answer {
     ask(process.applications, "POST", &format!("/api/streams/{path}"), &NDJSON, body.as_bytes())
 }
 
@@ -372,67 +372,6 @@ fn pages_that_follow_each_other_give_every_record_once() {
 }
 
 #[test]
-fn only_records_with_the_requested_key_and_headers_are_given() {
-    let (_dir, process) = started();
-    create(&process, "n", &json!({"partitions": 4}));
-    let lines: Vec<String> = (0..40)
-        .map(|n| {
-            json!({"key": format!("d-{}", n % 8), "value": n, "headers": {"qos": (n % 2).to_string()}}).to_string()
-        })
-        .collect();
-    append(&process, "n/records", &lines.join("\n"));
-    let values = |query: &str| {
-        let page = process.get_json(&format!("/api/streams/n?{query}"));
-        let values = page["records"].as_array().unwrap().iter().map(|record| record["value"].as_u64().unwrap());
-        (values.collect::<Vec<_>>(), page["next"].as_str().unwrap().to_owned())
-    };
-    let (of_one, end) = values("key=d-3");
-    assert_eq!(of_one, [3, 11, 19, 27, 35]);
-    assert_eq!(values("key=d-3&header.qos=0").0, [0; 0]);
-    assert_eq!(values("key=d-?&header.qos=1").0.len(), 20);
-    assert_eq!(values(&format!("key=d-3&from={end}")).0, [0; 0], "what was passed over is behind the position");
-    let (first, next) = values("key=d-3&limit=2");
-    assert_eq!((first, values(&format!("key=d-3&from={next}")).0), (vec![3, 11], vec![19, 27, 35]));
-
-    let mut socket = Socket::open(&process, "/api/streams/n?from=earliest&key=d-5&header.qos=*", &[]).unwrap();
-    for n in [5, 13, 21, 29, 37] {
-        assert_eq!(socket.next().unwrap()["value"], n);
-    }
-    socket.close();
-    process.stop();
-}
-
-#[test]
-fn only_records_whose_value_has_the_text_in_it_are_given() {
-    let (_dir, process) = started();
-    create(&process, "n", &json!({"partitions": 1}));
-    let lines = [
-        r#"{"key":"a","value":{"door":"open"}}"#,
-        r#"{"key":"b","value_text":"The door is OPEN"}"#,
-        r#"{"key":"c","value":null}"#,
-        r#"{"key":"d","value_base64":"/29wZW7/"}"#,
-        r#"{"key":"open","value":{"door":"shut"}}"#,
-    ];
-    append(&process, "n/records", &lines.join("\n"));
-    for (query, keys) in [
-        ("contains=open", &["a", "d"][..]),
-        ("contains=door&contains=OPEN", &["b"]),
-        ("contains=door&key=o*", &["open"]),
-        ("contains=%22door%22%3A%22open%22", &["a"]),
-        ("contains=window", &[]),
-    ] {
-        let page = process.get_json(&format!("/api/streams/n?{query}&until=latest"));
-        let found: Vec<&str> = page["records"].as_array().unwrap().iter().map(|r| r["key"].as_str().unwrap()).collect();
-        assert_eq!((found.as_slice(), page["next"].as_str()), (keys, Some("0:5")), "{query}");
-    }
-    let headers = [("Accept", "text/event-stream")];
-    let mut events = Events::get(&process, "/api/streams/n?from=earliest&until=latest&contains=OPEN", &headers);
-    let [record, end] = [events.next().unwrap(), events.next().unwrap()];
-    assert_eq!((record.id.as_str(), end.name.as_str(), end.id.as_str()), ("0:2", "end", "0:5"));
-    process.stop();
-}
-
-#[test]
 fn a_tail_without_matching_records_says_how_far_it_has_come() {
     let (_dir, process) = started();
     create(&process, "n", &json!({"partitions": 4}));
@@ -512,10 +451,10 @@ fn missing_records_are_reported_as_a_gap() {
 }
 
 /// A WebSocket's client, as far as a test needs it.
-struct Socket(BufReader<TcpStream>);
+pub(super) struct Socket(BufReader<TcpStream>);
 
 impl Socket {
-    fn open(process: &Process, path: &str, more: &[(&str, &str)]) -> Result<Self, u16> {
+    pub(super) fn open(process: &Process, path: &str, more: &[(&str, &str)]) -> Result<Self, u16> {
         let mut headers = vec![
             ("Upgrade", "websocket"),
             ("Sec-WebSocket-Version", "13"),
@@ -533,7 +472,7 @@ impl Socket {
     }
 
     /// The next message of text; `None` once the server closes.
-    fn next(&mut self) -> Option<Value> {
+    pub(super) fn next(&mut self) -> Option<Value> {
         loop {
             let mut head = [0; 2];
             self.0.read_exact(&mut head).unwrap();
@@ -554,7 +493,7 @@ impl Socket {
     }
 
     /// Says good-bye.
-    fn close(mut self) {
+    pub(super) fn close(mut self) {
         self.0.get_mut().write_all(&[0x88, 0x80, 0, 0, 0, 0]).unwrap();
         let mut rest = Vec::new();
         self.0.read_to_end(&mut rest).unwrap();

@@ -39,8 +39,7 @@ impl RiftAccess {
         Self { listener, store, throttle: Arc::default() }
     }
 
-    /// Limits requests with a wrong signature by `throttle`; without it there is no limit. A right signature is always
-    /// accepted.
+    /// Limits requests with a wrong signature by `throttle`; without it there is no limit. Right signatures always pass.
     #[must_use]
     pub fn throttled_by(self, throttle: Arc<LoginThrottle>) -> Self {
         Self { throttle, ..self }
