@@ -1,21 +1,27 @@
-/** The frame around every page: where one can go, whose data one sees, and whether the server is there. */
+/** The frame around every page: who one is, where one can go, whose data one sees, and whether the server is there. */
 import type { ComponentChildren } from "preact";
-import { useCallback, useEffect, useState } from "preact/hooks";
+import { useCallback, useEffect, useMemo, useState } from "preact/hooks";
+import { type Login, ownTenant } from "./api/login";
+import { CALLBACK_PATH } from "./api/oidc";
 import { fetchStats, type Stats } from "./api/stats";
 import { clock } from "./format";
 import { History } from "./live/history";
 import { latest, type Remote, usePolled } from "./live/remote";
+import { useLogin } from "./live/use-login";
+import { AccessPage } from "./pages/access";
 import { DevicesPage } from "./pages/devices";
 import { EntitiesPage } from "./pages/entities";
 import { JobsPage } from "./pages/jobs";
+import { LoginPage } from "./pages/login";
 import { OverviewPage } from "./pages/overview";
 import { QueryPage } from "./pages/query";
 import { StorePage } from "./pages/store";
 import { TopicsPage } from "./pages/topics";
-import { Notice } from "./parts/notice";
-import { TenantPicker } from "./parts/tenant";
+import { Account } from "./parts/account";
+import { Notice, sentence } from "./parts/notice";
+import { TENANT_DEFAULT, TenantPicker } from "./parts/tenant";
 import { ThemePicker } from "./parts/theme-picker";
-import { follow, href, type PageName, usePlace } from "./route";
+import { follow, go, href, PAGES, type PageName, type Place, usePlace } from "./route";
 
 const STATS_PERIOD_MS = 1_000;
 
@@ -27,10 +33,32 @@ const TITLES: Record<PageName, string> = {
   query: "Query",
   jobs: "Jobs",
   store: "Store",
+  access: "Access",
 };
 
 export function App(): ComponentChildren {
-  const place = usePlace();
+  const { state, logOut } = useLogin();
+  switch (state.kind) {
+    case "asking":
+      return null;
+    case "failed":
+      return (
+        <main class="page">
+          <Notice tone="error" title="The server does not answer">
+            {sentence(state.reason)} This page goes on trying.
+          </Notice>
+        </main>
+      );
+    case "needed":
+      return <LoginPage key={state.reason} login={state.login} reason={state.reason} />;
+    case "in":
+      return <Console login={state.login} logOut={logOut} />;
+  }
+}
+
+function Console({ login, logOut }: { login: Login; logOut: () => void }): ComponentChildren {
+  const own = ownTenant(login.caller);
+  const place = usePlaceOf(own);
   const tenant = place.params.get("tenant") ?? "";
   const stats = usePolled(
     useCallback(() => fetchStats(tenant), [tenant]),
@@ -58,7 +86,7 @@ export function App(): ComponentChildren {
       <header class="bar">
         <a class="brand" href={href("overview", { tenant })} onClick={follow}>
           <img src="/icon.svg" alt="" width="24" height="24" />
-          Millstream
+          <span>Millstream</span>
         </a>
         <nav aria-label="Pages">
           {(Object.keys(TITLES) as PageName[]).map((page) => (
@@ -75,27 +103,82 @@ export function App(): ComponentChildren {
         </nav>
         <div class="bar-end">
           <ServerState stats={stats} />
-          <TenantPicker place={place} known={latest(stats)?.log.topics.map((topic) => topic.tenant) ?? []} />
+          <TenantPicker place={place} own={own} known={latest(stats)?.log.topics.map((topic) => topic.tenant) ?? []} />
           <ThemePicker />
+          {login.caller !== null && <Account caller={login.caller} logOut={logOut} />}
         </div>
       </header>
       <main id="main" tabIndex={-1}>
-        {place.page === "overview" && <OverviewPage stats={stats} samples={samples} params={place.params} />}
-        {place.page === "devices" && <DevicesPage params={place.params} />}
-        {place.page === "entities" && <EntitiesPage params={place.params} />}
-        {place.page === "topics" && <TopicsPage params={place.params} />}
-        {place.page === "query" && <QueryPage place={place} />}
-        {place.page === "jobs" && <JobsPage params={place.params} />}
-        {place.page === "store" && <StorePage params={place.params} />}
-        {place.page === "unknown" && (
-          <Notice tone="error" title="There is no such page">
-            <a href={href("overview", { tenant })} onClick={follow}>
-              Go to the overview
-            </a>
-          </Notice>
+        {own !== null && !isOf(tenant, own) ? (
+          <OtherTenant place={place} tenant={tenant} own={own} />
+        ) : (
+          <PageOf place={place} login={login} stats={stats} samples={samples} />
         )}
       </main>
     </>
+  );
+}
+
+function PageOf(props: { place: Place; login: Login; stats: Remote<Stats>; samples: History }): ComponentChildren {
+  const { place, login, stats, samples } = props;
+  const { page, params } = place;
+  switch (page) {
+    case "overview":
+      return <OverviewPage stats={stats} samples={samples} params={params} />;
+    case "devices":
+      return <DevicesPage params={params} />;
+    case "entities":
+      return <EntitiesPage params={params} />;
+    case "topics":
+      return <TopicsPage params={params} />;
+    case "query":
+      return <QueryPage place={place} />;
+    case "jobs":
+      return <JobsPage params={params} />;
+    case "store":
+      return <StorePage params={params} />;
+    case "access":
+      return <AccessPage params={params} login={login} />;
+    case "unknown":
+      return (
+        <Notice tone="error" title="There is no such page">
+          <a href={href("overview", { tenant: params.get("tenant") ?? "" })} onClick={follow}>
+            Go to the overview
+          </a>
+        </Notice>
+      );
+  }
+}
+
+/** The place in the address bar. A caller of one tenant is always in that tenant unless the address names another. */
+function usePlaceOf(own: string | null): Place {
+  const place = usePlace();
+  useEffect(() => {
+    if (location.pathname === CALLBACK_PATH) go(PAGES.overview, "amend");
+  }, [place]);
+  return useMemo(() => {
+    if (own === null || own === TENANT_DEFAULT || (place.params.get("tenant") ?? "") !== "") return place;
+    const params = new URLSearchParams(place.params);
+    params.set("tenant", own);
+    return { ...place, params };
+  }, [place, own]);
+}
+
+function isOf(tenant: string, own: string): boolean {
+  return (tenant === "" ? TENANT_DEFAULT : tenant) === own;
+}
+
+function OtherTenant({ place, tenant, own }: { place: Place; tenant: string; own: string }): ComponentChildren {
+  const page = place.page === "unknown" ? "overview" : place.page;
+  return (
+    <div class="page">
+      <Notice tone="warning" title={`This address is of tenant ${tenant}`}>
+        Your login is good for tenant {own}.{" "}
+        <a href={href(page, { tenant: own === TENANT_DEFAULT ? "" : own })} onClick={follow}>
+          Show this page of {own}
+        </a>
+      </Notice>
+    </div>
   );
 }
 
@@ -117,7 +200,8 @@ function ServerState({ stats }: { stats: Remote<Stats> }): ComponentChildren {
       case "stalled":
         return ["warning", "Stalled", `${stats.reason}; last answer at ${clock(stats.since)}`];
       case "refused":
-        return ["warning", "Refused", stats.reason];
+        // The server is there; its figures are for others.
+        return stats.status === 403 ? ["quiet", "Connected", stats.reason] : ["warning", "Refused", stats.reason];
       case "failed":
         return ["error", "Offline", stats.reason];
     }
@@ -137,6 +221,7 @@ function NavIcon({ page }: { page: PageName }): ComponentChildren {
     topics: "M2 4h9M2 8h12M2 12h7M13 3v2M11 11v2",
     query: "M3 4l4 4-4 4M8.5 12H13",
     jobs: "M2 3h4v4H2zM10 9h4v4h-4zM6 5h3v6h1",
+    access: "M5.5 9.5a3 3 0 1 1 2.8-4H14v2.5h-2V10H9.5V8H8.3a3 3 0 0 1-2.8 1.5zM5.5 6.5h.01",
     store: "M3 4c0-2 10-2 10 0v8c0 2-10 2-10 0zM3 4c0 2 10 2 10 0M3 8c0 2 10 2 10 0",
   };
   return (

@@ -8,6 +8,7 @@ import "./styles/store.css";
 import "./styles/records.css";
 import "./styles/devices.css";
 import "./styles/forms.css";
+import "./styles/access.css";
 import "./styles/pages.css";
 
 const root = document.getElementById("app");

@@ -1,4 +1,5 @@
 import { describe, expect, it } from "vitest";
+import { accessParams, accessPlace } from "./pages/access-place";
 import { entitiesParams, entitiesPlace } from "./pages/entities-place";
 import { jobsParams, jobsPlace } from "./pages/jobs-place";
 import { devicesParams, devicesPlace } from "./pages/devices-place";
@@ -16,6 +17,7 @@ describe("an address", () => {
     ["/store?bucket=b", "store"],
     ["/devices?device=d", "devices"],
     ["/topics?topic=t", "topics"],
+    ["/access", "access"],
     ["/elsewhere", "unknown"],
   ])("%s is the page %s", (address, page) => {
     expect(placeOf(new URL(address, "http://console")).page).toBe(page);
@@ -123,5 +125,19 @@ describe("the address of the page of topics", () => {
 
   it.each(["partition=x&side=x&limit=3&mode=x&record=7", ""])("with nonsense (%s) is the plain page", (query) => {
     expect(href("topics", topicsParams(topicsPlace(new URLSearchParams(query))))).toBe("/topics");
+  });
+});
+
+describe("the address of the page of access", () => {
+  it("restores every choice", () => {
+    const place = accessPlace(new URLSearchParams("tenant=acme&page=2&tokens=3&limit=100&name=shop"));
+    expect(place).toEqual({ tenant: "acme", page: 2, tokens: 3, limit: 100, name: "shop" });
+    expect(accessPlace(new URLSearchParams(accessParams(place)))).toEqual(place);
+  });
+
+  it.each(["page=0&tokens=x&limit=250", ""])("with nonsense (%s) is the plain page", (query) => {
+    const place = accessPlace(new URLSearchParams(query));
+    expect(place).toEqual(accessPlace(new URLSearchParams()));
+    expect(href("access", accessParams(place))).toBe("/access");
   });
 });

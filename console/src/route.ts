@@ -1,7 +1,7 @@
 /**
  * The address bar is the state: which page, and everything the user chose on it.
  *
- * Seven paths exist, and the server answers each with this same document, so that a reload or a shared link opens
+ * Each page has a path, and the server answers it with this same document, so that a reload or a shared link opens
  * what was on the screen.
  */
 import { useEffect, useState } from "preact/hooks";
@@ -14,6 +14,7 @@ export const PAGES = {
   query: "/query",
   jobs: "/jobs",
   store: "/store",
+  access: "/access",
 } as const;
 
 export type PageName = keyof typeof PAGES;

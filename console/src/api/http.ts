@@ -4,6 +4,7 @@
  * The three ways to fail stay apart: no answer ({@link Unreachable}), a refusal ({@link Refused}), and an answer
  * that is not what the API promises (`DecodeError`).
  */
+import { credentials } from "./credential";
 import { array, type Decoder, nullable, number, object, string, withDefault } from "./decode";
 
 /** How long an ordinary request may take before the page says that the server is stalled. */
@@ -84,9 +85,14 @@ export interface Call {
   /** Asks the server even if the browser has an answer that is fresh. */
   cache?: "no-store";
   signal?: AbortSignal;
+  /** The login to send instead of the one that is kept; null for none. */
+  bearer?: string | null;
 }
 
-/** Sends `call`; a refusal is thrown, anything else is the caller's to read. The body has no time limit of its own. */
+/**
+ * Sends `call` with the login that is kept; a refusal is thrown, anything else is the caller's to read. The body has no time
+ * limit of its own. A login that the server does not take is forgotten, and the console asks for another.
+ */
 export async function send(call: Call): Promise<Response> {
   const headers = new Headers({ Accept: call.accept ?? "application/json" });
   if (call.tenant !== "") headers.set("Fiware-Service", call.tenant);
@@ -100,14 +106,28 @@ export async function send(call: Call): Promise<Response> {
   }
   if (call.content !== undefined) init.body = call.content;
   if (call.contentType !== undefined) headers.set("Content-Type", call.contentType);
-  let answer: Response;
-  try {
-    answer = await fetch(call.path, init);
-  } catch (cause) {
-    throw new Unreachable(cause);
+  const bearer = call.bearer === undefined ? await credentials.bearer() : call.bearer;
+  let answer = await sendAs(bearer, call.path, init, headers);
+  if (answer.status === 401 && call.bearer === undefined) {
+    const better = await credentials.better(bearer);
+    if (better !== null) answer = await sendAs(better, call.path, init, headers);
+    if (answer.status === 401) {
+      const refusal = await refused(answer);
+      credentials.lose(better ?? bearer, refusal.message);
+      throw refusal;
+    }
   }
   if (!answer.ok) throw await refused(answer);
   return answer;
+}
+
+async function sendAs(bearer: string | null, path: string, init: RequestInit, headers: Headers): Promise<Response> {
+  if (bearer !== null) headers.set("Authorization", `Bearer ${bearer}`);
+  try {
+    return await fetch(path, init);
+  } catch (cause) {
+    throw new Unreachable(cause);
+  }
 }
 
 /** Sends `call` and decodes its JSON answer, all in the time that {@link timeLimitOf} gives it. */

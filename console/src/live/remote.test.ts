@@ -19,7 +19,7 @@ describe("when asking fails", () => {
   });
 
   it.each([400, 401, 403])("a refusal with %i is not an absent server", (status) => {
-    expect(afterFailure(live, new Refused(status, "no", []))).toEqual({ kind: "refused", reason: "no" });
+    expect(afterFailure(live, new Refused(status, "no", []))).toEqual({ kind: "refused", reason: "no", status });
   });
 
   it("an absent answer stays absent", () => {

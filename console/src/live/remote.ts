@@ -8,7 +8,7 @@ export type Remote<T> =
   /** The server has stopped answering; `value` is the last that it said, at `since`. */
   | { kind: "stalled"; value: T; since: number; reason: string }
   /** The server answers, and will say the same again: the question itself is wrong, or not this caller's to ask. */
-  | { kind: "refused"; reason: string }
+  | { kind: "refused"; reason: string; status: number }
   /** Nothing is known. */
   | { kind: "failed"; reason: string };
 
@@ -18,7 +18,9 @@ const FINAL_STATUSES: readonly number[] = [400, 401, 403];
 /** The state after one more attempt that failed: an unreachable server leaves what was known on the screen. */
 export function afterFailure<T>(before: Remote<T>, cause: unknown): Remote<T> {
   const reason = cause instanceof Error ? cause.message : String(cause);
-  if (cause instanceof Refused && FINAL_STATUSES.includes(cause.status)) return { kind: "refused", reason };
+  if (cause instanceof Refused && FINAL_STATUSES.includes(cause.status)) {
+    return { kind: "refused", reason, status: cause.status };
+  }
   if (!(cause instanceof Unreachable)) return { kind: "failed", reason };
   if (before.kind === "live") return { kind: "stalled", value: before.value, since: before.at, reason };
   return before.kind === "stalled" ? { ...before, reason } : { kind: "failed", reason };

@@ -6,7 +6,20 @@ import { go, href, type Place } from "../route";
 
 export { TENANT_DEFAULT };
 
-export function TenantPicker({ place, known }: { place: Place; known: readonly string[] }): ComponentChildren {
+export function TenantPicker(props: {
+  place: Place;
+  /** The tenant to which the caller is limited; null: none. */
+  own: string | null;
+  known: readonly string[];
+}): ComponentChildren {
+  const { place, own, known } = props;
+  if (own !== null) {
+    return (
+      <span class="tenant" title="Your login is good for this tenant">
+        <span>Tenant</span> <b>{own}</b>
+      </span>
+    );
+  }
   const tenant = place.params.get("tenant") ?? "";
   const names = [...new Set([TENANT_DEFAULT, ...known.filter((name) => name !== "")])].sort();
   const choose = (name: string): void => {

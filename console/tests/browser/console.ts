@@ -5,6 +5,8 @@ import { extname, join } from "node:path";
 import type { AxeResults } from "axe-core";
 import { type Browser, type BrowserContext, chromium, type Page } from "playwright-core";
 import { expect } from "vitest";
+import { CALLBACK_PATH } from "../../src/api/oidc";
+import { PAGES } from "../../src/route";
 import type { Server } from "./server";
 
 export async function launchBrowser(): Promise<Browser> {
@@ -29,11 +31,13 @@ export interface Look {
   width?: number;
   height?: number;
   scheme?: "light" | "dark";
+  /** The origins that the console may ask beside its own. */
+  asks?: readonly string[];
 }
 
 /**
- * Opens a page for `act` and closes it. Whatever the page throws fails the test; failed requests do not, because some
- * tests cause them.
+ * Opens a page for `act` and closes it. Whatever the page throws fails the test, and so do requests to other servers and
+ * what the content security policy refuses; failed requests do not, because some tests cause them.
  */
 export async function withPage(browser: Browser, look: Look, act: (page: Page) => Promise<void>): Promise<void> {
   const context = await browser.newContext({
@@ -47,6 +51,18 @@ export async function withPage(browser: Browser, look: Look, act: (page: Page) =
     const page = await context.newPage();
     const thrown: string[] = [];
     page.on("pageerror", (error) => thrown.push(error.message));
+    page.on("console", (message) => {
+      if (message.text().includes("Content Security Policy")) thrown.push(message.text());
+    });
+    const allowed = new Set(look.asks);
+    let home: string | null = null;
+    page.on("request", (request) => {
+      const { origin, protocol } = new URL(request.url());
+      // The first page that is opened is one of the console.
+      home ??= origin;
+      if (new URL(page.url()).origin !== home || request.isNavigationRequest() || protocol === "blob:") return;
+      if (origin !== home && !allowed.has(origin)) thrown.push(`asked ${request.url()}`);
+    });
     await act(page);
     if (thrown.length > 0) throw new Error(`the page threw: ${thrown.join("; ")}`);
   } finally {
@@ -65,24 +81,31 @@ const MEDIA_TYPES: Readonly<Record<string, string>> = {
   ".svg": "image/svg+xml",
 };
 
-/** Answers the console's own files from `dist`, all else from the server. */
+/** Answers the console's own files from `dist`, with the server's headers for pages, all else from the server. */
 async function serveFrom(context: BrowserContext, dist: string): Promise<void> {
+  const pages = new Set<string>([...Object.values(PAGES), CALLBACK_PATH]);
+  const isFile = ({ pathname }: URL): boolean => pathname === "/icon.svg" || pathname.startsWith("/assets/");
   await context.route(
-    /^[^?#]*:\d+\/(?:devices|entities|topics|query|jobs|store|icon\.svg|assets\/[^/]+)?(?:[?#]|$)/,
+    (url) => pages.has(url.pathname) || isFile(url),
     async (route) => {
-      const path = new URL(route.request().url()).pathname;
-      const name = extname(path) === "" ? "index.html" : path.slice(1);
+      const url = new URL(route.request().url());
+      const name = isFile(url) ? url.pathname.slice(1) : "index.html";
       const contentType = MEDIA_TYPES[extname(name)] ?? "application/octet-stream";
-      await route.fulfill({ contentType, body: await readFile(join(dist, name)) });
+      const body = await readFile(join(dist, name));
+      // What says how long the server's own document is does not fit this one.
+      const headers = isFile(url) ? {} : (await route.fetch()).headers();
+      delete headers["content-length"];
+      await route.fulfill({ status: 200, headers: { ...headers, "content-type": contentType }, body });
     },
   );
 }
 
-const AXE = createRequire(import.meta.url).resolve("axe-core/axe.min.js");
+const AXE = await readFile(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
 
 /** What axe finds wrong with the page for people who cannot see or point: one line a rule, with the first place. */
 export async function accessibilityFaults(page: Page): Promise<string[]> {
-  await page.addScriptTag({ path: AXE });
+  // Not by a script tag, which the console's content security policy refuses.
+  await page.evaluate(AXE);
   const results = await page.evaluate(() =>
     (globalThis as unknown as { axe: { run: () => Promise<AxeResults> } }).axe.run(),
   );

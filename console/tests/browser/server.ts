@@ -1,7 +1,7 @@
 /** A real server with a directory of its own, and a few devices that speak to it over HTTP. */
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
-import { mkdtemp, rm } from "node:fs/promises";
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
@@ -36,13 +36,20 @@ export class Server {
     readonly devicesUrl: string,
     /** Where devices connect by MQTT, as host and port; another port after a restart. */
     readonly mqtt: URL,
+    /** What requests of the tests carry; empty where no login is needed. */
+    private readonly token: string,
   ) {}
 
-  static async start(): Promise<Server> {
+  /**
+   * Starts a server that needs no login, or one with the token of an operator. `settings` are tables of a configuration
+   * file.
+   */
+  static async start(operator = "", settings = ""): Promise<Server> {
     const dataDir = await mkdtemp(join(tmpdir(), "millstream-console-"));
+    await writeFile(settingsOf(dataDir), settings + tokenOf(operator));
     const { process, listeners } = await launch(dataDir, OWN_ADDRESS, OWN_ADDRESS);
     const [applications, devices] = [listener(listeners, "applications"), listener(listeners, "devices-http")];
-    return new Server(process, dataDir, applications, devices, new URL(listener(listeners, "devices-mqtt")));
+    return new Server(process, dataDir, applications, devices, new URL(listener(listeners, "devices-mqtt")), operator);
   }
 
   /** Ends the process as a power cut would, and keeps the directory. */
@@ -65,6 +72,7 @@ export class Server {
       await ended;
     }
     await rm(this.dataDir, { recursive: true, force: true });
+    await rm(settingsOf(this.dataDir), { force: true });
   }
 
   async register(device: Device): Promise<void> {
@@ -141,6 +149,25 @@ export class Server {
     return (await fetch(`${this.url}/buckets/${bucket}`)).json();
   }
 
+  /** Makes an API token and returns its secret. */
+  async makeToken(token: Readonly<Record<string, unknown>>): Promise<string> {
+    const answer = await this.call("POST", "/api/tokens", token, [201]);
+    return ((await answer.json()) as { token: string }).token;
+  }
+
+  async revokeToken(name: string): Promise<void> {
+    await this.call("DELETE", `/api/tokens/${name}`, undefined, [204]);
+  }
+
+  async makeTenant(tenant: string, settings: Readonly<Record<string, unknown>>): Promise<void> {
+    await this.call("POST", `/v1/tenants/${tenant}`, settings, [201]);
+  }
+
+  /** What the registry holds of a tenant. */
+  async tenant(tenant: string): Promise<unknown> {
+    return (await this.call("GET", `/v1/tenants/${tenant}`, undefined, [200, 404])).json();
+  }
+
   /** Stores a value under a key, which is part of the path as it is. */
   async putValue(
     bucket: string,
@@ -152,13 +179,27 @@ export class Server {
     if (!answer.ok) throw new Error(`PUT ${key}: ${answer.status} ${await answer.text()}`);
   }
 
-  private async call(method: string, path: string, body: unknown, expected: readonly number[]): Promise<void> {
-    const headers = { "Content-Type": "application/json" };
-    const answer = await fetch(this.url + path, { method, headers, body: JSON.stringify(body) });
-    if (!expected.includes(answer.status)) {
-      throw new Error(`${method} ${path}: ${answer.status} ${await answer.text()}`);
-    }
+  private async call(method: string, path: string, body: unknown, expected: readonly number[]): Promise<Response> {
+    const headers = new Headers({ "Content-Type": "application/json" });
+    if (this.token !== "") headers.set("Authorization", `Bearer ${this.token}`);
+    const init = body === undefined ? { method, headers } : { method, headers, body: JSON.stringify(body) };
+    const answer = await fetch(this.url + path, init);
+    if (expected.includes(answer.status)) return answer;
+    throw new Error(`${method} ${path}: ${answer.status} ${await answer.text()}`);
   }
+}
+
+/** Where the settings of a server lie: beside its data, which are its own. */
+function settingsOf(dataDir: string): string {
+  return `${dataDir}.toml`;
+}
+
+/** The table of an API token that may do everything; empty without one. */
+function tokenOf(operator: string): string {
+  if (operator === "") return "";
+  const token = { name: "operator", token: operator, tenant: "*", roles: ["reader", "writer", "admin"] };
+  const lines = Object.entries(token).map(([key, value]) => `${key} = ${JSON.stringify(value)}`);
+  return ["", "[[applications.tokens]]", ...lines, ""].join("\n");
 }
 
 interface Launched {
@@ -182,6 +223,7 @@ async function launch(dataDir: string, applications: string, devices: string): P
       ...["--listen-kafka", "127.0.0.1:0", "--listen-devices-mqtt", "127.0.0.1:0", "--listen-redis", "127.0.0.1:0"],
       // A disk that stalls for a second must not refuse a message.
       ...["--set", "connect.http.send_timeout_ms=60000"],
+      ...["--config", settingsOf(dataDir)],
     ],
     { stdio: ["ignore", "pipe", "pipe"] },
   );

@@ -33,18 +33,13 @@ beforeAll(async () => {
   server = await Server.start();
   browser = await launchBrowser();
   await new Promise<void>((resolve) => receiver.listen(0, "127.0.0.1", resolve));
-  await server.createEntity({
-    id: PUMP,
-    type: "Pump",
-    pressure: { type: "Number", value: 2 },
-    state: { type: "Text", value: "off" },
-  });
+  const [pressure, state] = [{ value: 2 }, { value: "off" }];
+  await server.createEntity({ id: PUMP, type: "Pump", pressure, state });
 });
 
 afterAll(async () => {
   receiver.closeAllConnections();
   receiver.close();
-  // Either may be missing if the other could not be started.
   await Promise.all([(browser as Browser | undefined)?.close(), (server as Server | undefined)?.stop()]);
 });
 
@@ -121,9 +116,7 @@ describe("the list of subscriptions", () => {
       await page.getByRole("button", { name: "To nobody" }).click();
       const detail = page.getByRole("complementary", { name: "To nobody" });
       await detail.getByRole("definition").filter({ hasText: "no connection" }).waitFor();
-      await fact(detail, "Waiting")
-        .getByText(/^1 notification, [\d.]+ (?:B|KiB)$/)
-        .waitFor();
+      await fact(detail, "Waiting").getByText("1 notification, ").waitFor();
       await eventually(() => fact(detail, "Delivered").textContent(), "0");
       await page.reload();
       await detail.getByRole("definition").filter({ hasText: "no connection" }).waitFor();

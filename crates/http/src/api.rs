@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use axum::http::header::ORIGIN;
-use axum::http::{HeaderName, HeaderValue, Method};
+use axum::http::{HeaderName, HeaderValue, Method, StatusCode};
+use axum::response::{IntoResponse, Response};
 
 use crate::head::Headers;
 
@@ -25,8 +26,8 @@ pub struct Api {
     scopes: Vec<(&'static str, Arc<Group>)>,
     rest: Arc<Group>,
     pub(crate) unmatched: RouteMetrics,
-    /// The HTML page for browsers at unknown paths, and its policy.
-    pub(crate) stray_page: Option<(&'static [u8], HeaderValue)>,
+    /// The HTML page for browsers at unknown paths.
+    pub(crate) stray_page: Option<StrayPage>,
     /// `true` if the fast head can serve a route.
     pub(crate) has_fast_routes: bool,
     checks_statuses: bool,
@@ -168,8 +169,24 @@ pub struct ApiBuilder {
     version: String,
     groups: Vec<Routes>,
     document_at: Option<Limits>,
-    stray_page: Option<(&'static [u8], HeaderValue)>,
+    stray_page: Option<StrayPage>,
     checks_statuses: bool,
+}
+
+/// Makes the page for browsers at unknown paths.
+#[derive(Clone)]
+pub(crate) struct StrayPage(Arc<dyn Fn() -> Response + Send + Sync>);
+
+impl StrayPage {
+    pub(crate) fn answer(&self) -> Response {
+        (StatusCode::NOT_FOUND, (self.0)()).into_response()
+    }
+}
+
+impl std::fmt::Debug for StrayPage {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("StrayPage")
+    }
 }
 
 impl ApiBuilder {
@@ -179,10 +196,10 @@ impl ApiBuilder {
         self
     }
 
-    /// Sends this page under this `Content-Security-Policy` to a client that asks for HTML at an unknown path, with status
-    /// 404; other clients get a problem.
-    pub fn with_stray_page(mut self, html: &'static [u8], policy: HeaderValue) -> Self {
-        self.stray_page = Some((html, policy));
+    /// Sends this page, with its headers and status 404, to a client that asks for HTML at an unknown path; other clients
+    /// get a problem.
+    pub fn with_stray_page(mut self, page: impl Fn() -> Response + Send + Sync + 'static) -> Self {
+        self.stray_page = Some(StrayPage(Arc::new(page)));
         self
     }
 

@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use axum::body::{Body, HttpBody};
 use axum::extract::DefaultBodyLimit;
-use axum::http::header::{ACCEPT, ALLOW, CONTENT_SECURITY_POLICY};
+use axum::http::header::{ACCEPT, ALLOW};
 use axum::http::request::Parts;
 use axum::http::{HeaderValue, Method, Request as HyperRequest, StatusCode};
-use axum::response::{Html, IntoResponse, Response};
+use axum::response::{IntoResponse, Response};
 use http_body_util::Limited;
 use tokio::time::Instant;
 
@@ -69,10 +69,7 @@ impl Pipeline {
             RouteMatch::NotFound(group) => {
                 let page = self.api.stray_page.as_ref().filter(|_| self.api.is_rest(group) && wants_page(&parts));
                 let answer = match page {
-                    Some((page, policy)) => {
-                        (StatusCode::NOT_FOUND, [(CONTENT_SECURITY_POLICY, policy.clone())], Html(*page))
-                            .into_response()
-                    }
+                    Some(page) => page.answer(),
                     None => unknown_route(&parts).into_response(),
                 };
                 self.unmatched(answer, group, &parts, origin, activity)

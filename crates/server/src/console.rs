@@ -1,9 +1,16 @@
 //! The web console, served from the binary.
+//!
+//! A browser runs only the console's own scripts and styles, and lets them ask this server and the origins of the identity
+//! provider alone: a flaw in the console cannot load another site's code, or send a login there.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use axum::extract::State;
 use axum::http::HeaderValue;
-use axum::http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
+use axum::http::header::{
+    CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
+};
 use axum::response::{IntoResponse, Response};
 use millstream_http::{Access, Content, Limits, Route, Routes};
 
@@ -11,16 +18,14 @@ use millstream_http::{Access, Content, Limits, Route, Routes};
 const FILES: &[(&str, &[u8])] = include!(concat!(env!("OUT_DIR"), "/console_files.rs"));
 const INDEX: &str = "index.html";
 /// Paths of the console's pages, which share one document.
-const PAGES: [&str; 7] = ["/", "/devices", "/entities", "/topics", "/query", "/jobs", "/store"];
+const PAGES: [&str; 9] = ["/", "/devices", "/entities", "/topics", "/query", "/jobs", "/store", "/access", "/login"];
 /// Prefix of files whose names contain a content hash.
 const HASHED: &str = "assets/";
-/// Scripts, connections and forms go to this server alone, and no other page frames the console. Only styles may be inline.
-pub(crate) const POLICY: HeaderValue = HeaderValue::from_static(
-    "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; font-src 'self' data:; \
-     connect-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'",
-);
 const LIMITS: Limits =
     Limits { body_max_bytes: 0, body_max_setting: "none: these routes take no body", timeout: Duration::from_secs(10) };
+
+/// Returns the origins that the console may ask beside the server's own: those of the identity provider.
+pub(crate) type ProviderOrigins = Arc<dyn Fn() -> Vec<String> + Send + Sync>;
 
 /// A file with its headers, ready to send.
 #[derive(Clone, Copy)]
@@ -37,38 +42,61 @@ impl File {
     }
 }
 
-/// Returns the document of all console pages; `None` if the console was not built.
-pub(crate) fn document() -> Option<&'static [u8]> {
-    FILES.iter().find(|(name, _)| *name == INDEX).map(|(_, bytes)| *bytes)
+/// Makes the answer for browsers at paths that are no page; `None` if the console was not built.
+pub(crate) fn stray_page(origins: &ProviderOrigins) -> Option<impl Fn() -> Response + Send + Sync + use<>> {
+    let (file, origins) = (index()?, Arc::clone(origins));
+    Some(move || answer(file, &origins()))
 }
 
-pub(crate) fn routes() -> Routes {
+pub(crate) fn routes(origins: &ProviderOrigins) -> Routes {
     let mut routes = Routes::new("console");
-    let index = FILES.iter().find(|(name, _)| *name == INDEX).map(|(_, bytes)| File::new(INDEX, bytes));
-    let page = index.unwrap_or(File {
+    let page = index().unwrap_or(File {
         media_type: "text/plain; charset=utf-8",
         cache: "no-cache",
         bytes: b"This binary was built without the console: 'make build' builds both.\n",
     });
     for path in PAGES {
-        routes = routes.route(route(path, page));
+        routes = routes.route(route(path, page, origins));
     }
     for (name, bytes) in FILES.iter().filter(|(name, _)| *name != INDEX) {
-        routes = routes.route(route(&format!("/{name}"), File::new(name, bytes)));
+        routes = routes.route(route(&format!("/{name}"), File::new(name, bytes), origins));
     }
     routes
 }
 
-fn route(path: &str, file: File) -> Route {
-    Route::get(path, Access::Public, LIMITS, "A file of the console")
-        .answers_with(200, "The file.", Content::bytes(file.media_type))
-        .to(send, file)
+fn index() -> Option<File> {
+    FILES.iter().find(|(name, _)| *name == INDEX).map(|(_, bytes)| File::new(INDEX, bytes))
 }
 
-async fn send(axum::extract::State(file): axum::extract::State<File>) -> Response {
-    let about = [(CONTENT_TYPE, file.media_type), (CACHE_CONTROL, file.cache)];
-    let kept_in = [(CONTENT_SECURITY_POLICY, POLICY), (X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"))];
-    (about, kept_in, file.bytes).into_response()
+fn route(path: &str, file: File, origins: &ProviderOrigins) -> Route {
+    Route::get(path, Access::Public, LIMITS, "A file of the console")
+        .answers_with(200, "The file.", Content::bytes(file.media_type))
+        .to(send, (file, Arc::clone(origins)))
+}
+
+async fn send(State((file, origins)): State<(File, ProviderOrigins)>) -> Response {
+    answer(file, &origins())
+}
+
+fn answer(file: File, origins: &[String]) -> Response {
+    let headers = [
+        (CONTENT_TYPE, HeaderValue::from_static(file.media_type)),
+        (CACHE_CONTROL, HeaderValue::from_static(file.cache)),
+        (CONTENT_SECURITY_POLICY, content_security_policy(origins)),
+        (X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
+        (REFERRER_POLICY, HeaderValue::from_static("no-referrer")),
+    ];
+    (headers, file.bytes).into_response()
+}
+
+/// Pictures of stored values are shown from memory (`blob:`).
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob:; font-src 'self'; \
+                      form-action 'self'; base-uri 'none'; object-src 'none'; frame-ancestors 'none'; connect-src 'self'";
+
+fn content_security_policy(origins: &[String]) -> HeaderValue {
+    let is_origin = |origin: &&String| !origin.contains([' ', ';', ',']);
+    let policy = origins.iter().filter(is_origin).fold(POLICY.to_owned(), |policy, origin| policy + " " + origin);
+    HeaderValue::try_from(policy).unwrap_or(HeaderValue::from_static(POLICY))
 }
 
 fn media_type(name: &str) -> &'static str {

@@ -85,6 +85,15 @@ impl OidcProvider {
         self.known.borrow().endpoints.clone()
     }
 
+    /// The origins that the console asks when somebody logs in: the issuer's, and that of the address for tokens.
+    pub(crate) fn origins(&self) -> Vec<String> {
+        let token_endpoint = self.endpoints().token_endpoint;
+        let urls = [Some(&self.config.issuer), token_endpoint.as_ref()].into_iter().flatten();
+        let mut origins: Vec<String> = urls.filter_map(|url| origin(url)).collect();
+        origins.dedup();
+        origins
+    }
+
     /// Keeps the provider's keys, for as long as the server runs.
     pub(crate) async fn run(self: Arc<Self>) {
         loop {
@@ -211,6 +220,12 @@ impl OidcProvider {
             }
         }
     }
+}
+
+/// The scheme, host and port of a URL.
+fn origin(url: &str) -> Option<String> {
+    let uri: hyper::Uri = url.parse().ok()?;
+    Some(format!("{}://{}", uri.scheme_str()?, uri.authority()?))
 }
 
 impl TokenIssuer for OidcProvider {

@@ -455,8 +455,10 @@ impl Planes {
     ) -> anyhow::Result<Api> {
         let [registry, commands] = self.connect.application_routes();
         let schemas = Schemas::new(Arc::clone(&self.query));
+        let oidc = self.oidc.clone();
+        let origins: console::ProviderOrigins = Arc::new(move || oidc.iter().flat_map(|oidc| oidc.origins()).collect());
         let api = Api::builder("applications", "Millstream", env!("CARGO_PKG_VERSION"))
-            .with(console::routes())
+            .with(console::routes(&origins))
             .with(registry)
             .with(commands)
             .with(self.context.routes(crate::logging::level(), crate::built::BUILD))
@@ -479,8 +481,8 @@ impl Planes {
             true => api.with(millstream_store::rift_routes(&self.store, &self.statistics)),
             false => api,
         };
-        let api = match console::document() {
-            Some(page) => api.with_stray_page(page, console::POLICY),
+        let api = match console::stray_page(&origins) {
+            Some(page) => api.with_stray_page(page),
             None => api,
         };
         Ok(api.build(metrics)?)

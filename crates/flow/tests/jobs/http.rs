@@ -234,7 +234,7 @@ fn requests_of_several_keys_are_on_their_way_at_a_time_and_those_of_one_key_in_o
 }
 
 #[test]
-fn a_server_whose_authority_the_settings_name_is_trusted() {
+fn a_server_whose_authority_the_settings_name_is_trusted_and_no_other() {
     let dir = tempfile::tempdir().unwrap();
     let openssl = |arguments: &[&str]| {
         let output = Command::new("openssl").args(arguments).current_dir(dir.path()).output();
@@ -266,12 +266,19 @@ fn a_server_whose_authority_the_settings_name_is_trusted() {
         }
     });
     let job = job(&json!({"url": format!("https://{address}/"), "retries": 0}));
-    for (ca_file, state) in [(String::new(), "failed"), (dir.path().join("ca.pem").display().to_string(), "completed")]
-    {
-        let config = FlowConfig { http_ca_file: ca_file, ..FlowConfig::default() };
-        let node = Node::open_with(&dir.path().join(state), config, Functions::default());
+    let foreign = ["req", "-x509", "-days", "2", "-subj", "/CN=Other", "-keyout", "other.key", "-out", "other.pem"];
+    openssl(&[&foreign[..], &new_key].concat());
+    for (ca_file, state) in [("", "failed"), ("other.pem", "failed"), ("ca.pem", "completed")] {
+        let file = dir.path().join(ca_file).display().to_string();
+        let http_ca_file = if ca_file.is_empty() { String::new() } else { file };
+        let config = FlowConfig { http_ca_file, ..FlowConfig::default() };
+        let node = Node::open_with(&dir.path().join(format!("data-{ca_file}")), config, Functions::default());
         let ended = node.ended(&node.run(&job));
-        assert_eq!(ended["state"], state, "{ended:#}");
+        assert_eq!(ended["state"], state, "{ca_file}: {ended:#}");
+        if state == "failed" {
+            assert_eq!(ended["error"]["code"], "http_unreachable", "{ca_file}: {ended:#}");
+            assert!(ended["reason"].as_str().unwrap().contains("UnknownIssuer"), "{ca_file}: {ended:#}");
+        }
         node.close();
     }
 }

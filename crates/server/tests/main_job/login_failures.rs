@@ -4,7 +4,7 @@ use std::fs::{File, read_to_string};
 use std::net::{SocketAddr, TcpStream};
 
 use crate::process::{Process, ask, millstream, until};
-use crate::tokens::Raw;
+use crate::raw::Raw;
 
 #[test]
 fn failed_logins_of_an_address_are_limited_counted_and_logged_over_all_listeners() {

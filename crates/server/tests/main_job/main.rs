@@ -5,6 +5,7 @@ mod audit;
 mod authorisation;
 mod bullet;
 mod commands;
+mod console_files;
 mod consumers;
 mod context_updates;
 mod demo;

@@ -325,7 +325,7 @@ fn a_running_server_tells_how_it_is() {
     assert!(lost.text().contains("<title>Millstream"), "the console says that there is no such page");
     for page in [lost, process.get("/")] {
         let policy = page.header("content-security-policy").unwrap();
-        for rule in ["default-src 'none'", "script-src 'self';", "connect-src 'self';", "frame-ancestors 'none'"] {
+        for rule in ["default-src 'none'", "script-src 'self';", "connect-src 'self'", "frame-ancestors 'none'"] {
             assert!(policy.contains(rule), "{rule} in {policy}");
         }
     }

@@ -1,0 +1,182 @@
+/** Logging in with API tokens, and what each of them may see; in a real browser against a real server. */
+import type { Browser, Page } from "playwright-core";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { accessibilityFaults, eventually, launchBrowser, openPage, withPage } from "./console";
+import { Server } from "./server";
+
+const OPERATOR = "the-operators-token-0123456789";
+
+let server: Server;
+let browser: Browser;
+
+beforeAll(async () => {
+  server = await Server.start(OPERATOR);
+  browser = await launchBrowser();
+});
+
+afterAll(async () => {
+  // Either may be missing if the other could not be started.
+  await Promise.all([(browser as Browser | undefined)?.close(), (server as Server | undefined)?.stop()]);
+});
+
+async function logIn(page: Page, secret: string): Promise<void> {
+  await page.getByLabel("API token", { exact: true }).fill(secret);
+  await page.getByRole("button", { name: "Log in", exact: true }).click();
+}
+
+/** Opens a path and logs in with a token that the server takes. */
+async function openAs(page: Page, secret: string, path: string): Promise<void> {
+  await page.goto(server.url + path);
+  await logIn(page, secret);
+  await page.getByRole("navigation", { name: "Pages" }).waitFor();
+}
+
+const refusal = (page: Page, text: string | RegExp) => page.getByRole("alert").filter({ hasText: text });
+
+describe("the login page", () => {
+  it.each(["light", "dark"] as const)("can be read and used by everybody, in %s colours", async (scheme) => {
+    await withPage(browser, { scheme }, async (page) => {
+      await page.goto(server.url);
+      await page.getByRole("heading", { name: "Log in", level: 1 }).waitFor();
+      await eventually(() => page.title(), "Log in · Millstream");
+      expect(await accessibilityFaults(page)).toEqual([]);
+      await page.getByText("No token yet?").click();
+      await page.getByText(`--server ${server.url}`).waitFor();
+      await page.getByRole("button", { name: "Show the token" }).click();
+      await logIn(page, "a wrong token");
+      await refusal(page, "A token has no spaces").waitFor();
+      await logIn(page, "a-wrong-token-0123456789");
+      await refusal(page, "The API token is not known, was revoked or has expired").waitFor();
+      expect(await accessibilityFaults(page)).toEqual([]);
+    });
+  });
+
+  it("hides the token, shows it when asked, and fits a phone", async () => {
+    await withPage(browser, { width: 390, height: 844 }, async (page) => {
+      await page.goto(server.url);
+      const field = page.getByLabel("API token", { exact: true });
+      await field.fill(OPERATOR);
+      expect(await field.getAttribute("type")).toBe("password");
+      await page.getByRole("button", { name: "Show the token" }).click();
+      expect([await field.getAttribute("type"), await field.inputValue()]).toEqual(["text", OPERATOR]);
+      await page.getByText("No token yet?").click();
+      expect(await page.evaluate(() => document.documentElement.scrollWidth - window.innerWidth)).toBe(0);
+    });
+  });
+});
+
+describe("a login", () => {
+  it("opens the page that was asked for, lasts over a reload, and ends with its tab or by hand", async () => {
+    await withPage(browser, {}, async (page) => {
+      const asked: string[] = [];
+      page.on("request", (request) => asked.push(request.url()));
+      await openAs(page, OPERATOR, "/jobs?state=failed");
+      await page.getByRole("status", { name: "Server: Live" }).waitFor();
+      await page.getByText("No job matches").waitFor();
+      await page.reload();
+      await page.getByText("No job matches").waitFor();
+
+      const other = await page.context().newPage();
+      await other.goto(server.url);
+      await other.getByRole("heading", { name: "Log in" }).waitFor();
+
+      await page.getByRole("button", { name: "operator" }).click();
+      const account = page.getByRole("group", { name: "operator" });
+      await account.getByText("reader, writer, admin").waitFor();
+      expect(await accessibilityFaults(page)).toEqual([]);
+      await account.getByRole("button", { name: "Log out" }).click();
+      await page.getByRole("heading", { name: "Log in" }).waitFor();
+      expect(await page.getByRole("alert").count()).toBe(0);
+      await page.reload();
+      await page.getByRole("heading", { name: "Log in" }).waitFor();
+      expect(asked.filter((url) => url.includes(OPERATOR))).toEqual([]);
+    });
+  });
+
+  it("carries live queries, too", async () => {
+    await server.fill("orders", [{ item: "bolt" }]);
+    await withPage(browser, {}, async (page) => {
+      await openAs(page, OPERATOR, "/query");
+      await page.getByRole("textbox", { name: "Query" }).fill('SELECT item FROM "orders"');
+      await page.getByRole("button", { name: "Run" }).click();
+      await page.getByText("Waiting for the first record").waitFor();
+      await server.append("orders", [{ value: { item: "nut" } }]);
+      await page.getByRole("region", { name: "Rows" }).getByRole("cell", { name: "nut" }).waitFor();
+    });
+  });
+
+  it("that is revoked while one watches brings the login page back, with the reason", async () => {
+    const secret = await server.makeToken({ name: "short", tenant: "*", roles: ["reader"] });
+    await withPage(browser, {}, async (page) => {
+      await openAs(page, secret, "/entities");
+      await page.getByText("There are no entities yet").waitFor();
+      await server.revokeToken("short");
+      await page.getByRole("heading", { name: "Log in" }).waitFor();
+      await refusal(page, "The API token is not known, was revoked or has expired").waitFor();
+      await logIn(page, OPERATOR);
+      await page.getByText("There are no entities yet").waitFor();
+    });
+  });
+
+  it("of one tenant sees that tenant, and says so where an address is of another", async () => {
+    const secret = await server.makeToken({ name: "acme-reader", tenant: "acme", roles: ["reader"] });
+    await withPage(browser, {}, async (page) => {
+      await openAs(page, secret, "/");
+      await page.getByRole("status", { name: "Server: Live" }).waitFor();
+      await page.getByRole("heading", { name: "Topics tenant acme" }).waitFor();
+      expect(await page.getByRole("combobox", { name: "Tenant" }).count()).toBe(0);
+      await page.getByRole("navigation", { name: "Pages" }).getByRole("link", { name: "Access" }).click();
+      await page.getByText("Tenant acme is not in the registry").waitFor();
+      await refusal(page, "Cannot show tokens").filter({ hasText: "role 'admin'" }).waitFor();
+      expect(await page.getByRole("button", { name: "Make a token" }).count()).toBe(0);
+      expect(await accessibilityFaults(page)).toEqual([]);
+
+      await page.goto(`${server.url}/entities?tenant=other`);
+      await refusal(page, "This address is of tenant other").waitFor();
+      await page.getByRole("link", { name: "Show this page of acme" }).click();
+      await page.getByText("There are no entities yet").waitFor();
+    });
+  });
+
+  it("whose roles do not allow something is told why", async () => {
+    const secret = await server.makeToken({ name: "only-writer", tenant: "*", roles: ["writer"] });
+    await withPage(browser, {}, async (page) => {
+      await openAs(page, secret, "/entities");
+      await refusal(page, "Cannot show entities").filter({ hasText: "role 'reader'" }).waitFor();
+    });
+  });
+});
+
+describe("a server without tokens", () => {
+  it("asks nobody for a login until the first token is made, and the console goes on with that", async () => {
+    const open = await Server.start();
+    try {
+      await withPage(browser, {}, async (page) => {
+        await openPage(page, open, "/access");
+        await page.getByText("Nobody needs a login yet").waitFor();
+        await page.getByText("No tokens have been made").waitFor();
+        expect(await accessibilityFaults(page)).toEqual([]);
+        await page.getByRole("button", { name: "Make a token" }).click();
+        const form = page.getByRole("dialog", { name: "Make a token" });
+        await form.getByLabel("Name").fill("first");
+        expect(await accessibilityFaults(page)).toEqual([]);
+        await form.getByRole("button", { name: "Make" }).click();
+        const made = page.getByRole("dialog", { name: "Token first" });
+        const secret = await made.locator("code").first().textContent();
+        expect(secret).toMatch(/^mst_/);
+        // The console asks with it from now on.
+        await page.getByRole("status", { name: "Server: Live" }).waitFor();
+        await eventually(() => page.getByText("Nobody needs a login yet").count(), 0);
+        await made.getByRole("button", { name: "Done" }).click();
+        await page.getByRole("button", { name: "first", exact: true }).waitFor();
+        await page.getByRole("row").filter({ hasText: "first" }).getByText("reader, writer, admin").waitFor();
+      });
+      await withPage(browser, {}, async (page) => {
+        await page.goto(open.url);
+        await page.getByRole("heading", { name: "Log in" }).waitFor();
+      });
+    } finally {
+      await open.stop();
+    }
+  });
+});

@@ -1,0 +1,36 @@
+//! The files of the console, as browsers get them.
+
+use crate::process::{Process, ask};
+
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob:; font-src 'self'; \
+                      form-action 'self'; base-uri 'none'; object-src 'none'; frame-ancestors 'none'; connect-src 'self'";
+
+#[test]
+fn every_page_and_file_of_the_console_has_the_headers_that_keep_a_browser_to_this_server() {
+    let dir = tempfile::tempdir().unwrap();
+    let process = Process::start(dir.path());
+    let index = process.get("/").text();
+    let assets = index.split('"').filter(|part| part.starts_with("/assets/") || *part == "/icon.svg");
+    let paths: Vec<&str> = ["/", "/entities", "/query", "/jobs", "/store", "/access", "/login", "/no-such-page"]
+        .into_iter()
+        .chain(assets)
+        .collect();
+    assert!(paths.len() > 9, "the console is built before this test, with a script and a style: {index}");
+    for path in paths {
+        let answer = ask(process.applications, "GET", path, &[("Accept", "text/html,*/*")], b"");
+        assert_eq!(answer.status, if path == "/no-such-page" { 404 } else { 200 }, "{path}");
+        for (name, value) in [
+            ("content-security-policy", POLICY),
+            ("x-content-type-options", "nosniff"),
+            ("referrer-policy", "no-referrer"),
+        ] {
+            assert_eq!(answer.header(name), Some(value), "{path}");
+        }
+        if path.starts_with("/assets/") {
+            assert_eq!(answer.header("cache-control"), Some("public, max-age=31536000, immutable"), "{path}");
+        } else {
+            assert_eq!(answer.header("cache-control"), Some("no-cache"), "{path}");
+        }
+    }
+    process.stop();
+}
