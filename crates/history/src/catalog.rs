@@ -21,6 +21,7 @@ use crate::Error;
 use crate::catalog_content::{CatalogContent, EncodedRecord, borrowed};
 use crate::catalog_record::{CatalogKey, CatalogValue, Erasure, FileRecord, PositionRecord};
 use crate::file_reader::OpenFile;
+use crate::held_files::ReplacedFiles;
 use crate::layout::{self, EXTENSION};
 
 const TOPIC: &str = "_history";
@@ -30,7 +31,7 @@ const COPY: &str = "_history_copy";
 pub(crate) struct DataFile {
     pub(crate) record: FileRecord,
     pub(crate) path: PathBuf,
-    files: Arc<dyn Files>,
+    replaced_files: Arc<ReplacedFiles>,
     replaced: AtomicBool,
     /// The open file with its index, while the cache holds it.
     pub(crate) open: Mutex<Option<Arc<OpenFile>>>,
@@ -39,7 +40,7 @@ pub(crate) struct DataFile {
 impl DataFile {
     /// Opens the file and reads its index.
     pub(crate) fn read_index(&self) -> Result<Arc<OpenFile>, Error> {
-        OpenFile::open(&*self.files, &self.path).map(Arc::new)
+        OpenFile::open(self.replaced_files.files(), &self.path).map(Arc::new)
     }
 }
 
@@ -51,10 +52,8 @@ impl std::fmt::Debug for DataFile {
 
 impl Drop for DataFile {
     fn drop(&mut self) {
-        if self.replaced.load(Ordering::Acquire)
-            && let Err(error) = self.files.remove(&self.path)
-        {
-            tracing::warn!(path = %self.path.display(), %error, "cannot remove a history file; the next start removes it");
+        if self.replaced.load(Ordering::Acquire) {
+            self.replaced_files.remove(std::mem::take(&mut self.path));
         }
     }
 }
@@ -202,6 +201,7 @@ pub(crate) fn derived_topics() -> [DerivedTopic; 2] {
 pub(crate) struct FileCatalog {
     pub(crate) root: PathBuf,
     pub(crate) files: Arc<dyn Files>,
+    pub(crate) replaced_files: Arc<ReplacedFiles>,
     log: Arc<dyn Log>,
     /// Those of the two topics.
     partitions: [Arc<dyn Partition>; 2],
@@ -220,7 +220,9 @@ impl FileCatalog {
         let content = one_content(&partitions)?;
         let (root, log) = (root.to_owned(), log.clone());
         let (table, sources, next_number) = (FileTable::default(), SourcePositions::default(), content.next_number);
-        let mut catalog = Self { root, files, log, partitions, table, sources, next_number, is_in_doubt: false };
+        let replaced_files = ReplacedFiles::new(files.clone());
+        let mut catalog =
+            Self { root, files, replaced_files, log, partitions, table, sources, next_number, is_in_doubt: false };
         let named = catalog.take_content(content);
         let missing = catalog.compare_with_disk(named)?;
         Ok((catalog, missing))
@@ -281,8 +283,8 @@ impl FileCatalog {
 
     fn add(&mut self, record: FileRecord) {
         let path = self.path(&record);
-        let (files, replaced) = (self.files.clone(), AtomicBool::new(false));
-        self.table.add(Arc::new(DataFile { record, path, files, replaced, open: Mutex::default() }));
+        let (replaced_files, replaced) = (self.replaced_files.clone(), AtomicBool::new(false));
+        self.table.add(Arc::new(DataFile { record, path, replaced_files, replaced, open: Mutex::default() }));
     }
 
     /// Returns the path of a file.

@@ -30,6 +30,7 @@ mod file_reader;
 mod file_writer;
 mod flush;
 mod follow;
+mod held_files;
 mod index_cache;
 mod layout;
 mod memtable;
@@ -53,5 +54,6 @@ mod top_n;
 
 pub use config::{HistoryConfig, HistoryRule, Sample};
 pub use error::Error;
+pub use held_files::{HeldFile, HeldFiles};
 pub use plane::{Dependencies, History, HistoryStats};
 pub use rules::{NoTenantRules, TenantRules};

@@ -1,7 +1,7 @@
 //! The entry point of the crate: opens history, provides its routes and stops it.
 
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
@@ -16,6 +16,7 @@ use crate::catalog::FileCatalog;
 use crate::compactor::{Compactor, CompactorLimits};
 use crate::config::HistoryConfig;
 use crate::follow::ChangeFollower;
+use crate::held_files::{HeldFiles, ReplacedFiles};
 use crate::index_cache::IndexCache;
 use crate::read::ReadLimits;
 use crate::rules::{RuleSet, TenantRules};
@@ -26,6 +27,8 @@ use crate::{Error, routes};
 /// The running history of all tenants.
 pub struct History {
     service: Arc<HistoryService>,
+    dir: PathBuf,
+    replaced_files: Arc<ReplacedFiles>,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
@@ -97,6 +100,7 @@ impl History {
         let rules =
             Arc::new(RuleSet { general: config.rules.clone(), tenant_rules: dependencies.tenant_rules.clone() });
         let sources = catalog.sources.clone();
+        let replaced_files = catalog.replaced_files.clone();
         let memtable_max_bytes = config.recent_max_bytes / 2;
         let directories: BTreeSet<_> = catalog.table.directories().map(|(directory, _)| directory.clone()).collect();
         let compactor = Compactor {
@@ -144,7 +148,8 @@ impl History {
         if config.enabled {
             threads.push(spawn("history-follow", Box::new(move || follower.run()))?);
         }
-        let history = Self { service, threads: Mutex::new(threads) };
+        let dir = dependencies.dir.to_owned();
+        let history = Self { service, dir, replaced_files, threads: Mutex::new(threads) };
         history.show(metrics);
         Ok(history)
     }
@@ -152,6 +157,13 @@ impl History {
     /// Returns the routes under `/ngsi-ld/v1/temporal`.
     pub fn routes(&self) -> Routes {
         routes::routes(&self.service)
+    }
+
+    /// Returns a function that keeps all files in place, also those that merges and rules replace from its call on, until
+    /// the hold is dropped.
+    pub fn file_holds(&self) -> impl Fn() -> HeldFiles + Send + Sync + 'static + use<> {
+        let (replaced, dir) = (self.replaced_files.clone(), self.dir.clone());
+        move || replaced.hold(&dir)
     }
 
     /// Returns the failures that last until they are repaired.

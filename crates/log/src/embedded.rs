@@ -48,6 +48,16 @@ pub struct Embedded {
     lock: Mutex<Option<Lock>>,
 }
 
+/// The first epoch of a copy lies this far above the last one of its original.
+const COPY_EPOCHS: u32 = 1 << 16;
+
+/// The relation of a start to the log that it finds.
+enum Lineage {
+    Same,
+    /// The directory is a copy of a log that may go on elsewhere.
+    New,
+}
+
 struct EngineThreads {
     appender: JoinHandle<()>,
     syncer: JoinHandle<()>,
@@ -68,6 +78,31 @@ impl Embedded {
         monotonic: Arc<dyn MonotonicClock>,
         wall: Arc<dyn WallClock>,
     ) -> Result<Arc<Self>, Error> {
+        Self::open_as(Lineage::Same, config, files, monotonic, wall)
+    }
+
+    /// Opens a copy of a log for the first time. The original goes on, so the copy becomes a log of its own: its epochs
+    /// lie far above those that the original may still begin, and a position of the original that lies beyond the copy
+    /// is refused.
+    ///
+    /// # Errors
+    /// Those of [`Embedded::open`].
+    pub fn open_copy(
+        config: LogConfig,
+        files: Arc<dyn Files>,
+        monotonic: Arc<dyn MonotonicClock>,
+        wall: Arc<dyn WallClock>,
+    ) -> Result<Arc<Self>, Error> {
+        Self::open_as(Lineage::New, config, files, monotonic, wall)
+    }
+
+    fn open_as(
+        lineage: Lineage,
+        config: LogConfig,
+        files: Arc<dyn Files>,
+        monotonic: Arc<dyn MonotonicClock>,
+        wall: Arc<dyn WallClock>,
+    ) -> Result<Arc<Self>, Error> {
         config.validate()?;
         let layout = Layout::new(&config.dir);
         create_dirs(&*files, &layout)?;
@@ -83,8 +118,11 @@ impl Embedded {
         let mut frames = if meta.clean { Vec::new() } else { recovery::read_journal(&existing, &meta)? };
         derived::set_damaged_aside(&*files, &layout, &config.derived, &mut meta, &mut frames)?;
         let sequence = frames.last().map_or(meta.journal.sequence, |frame| frame.stamp.sequence);
-        let epoch = Epoch(meta.epoch.0 + 1);
-        let shared = EngineShared::new(config, files, layout, monotonic, wall, epoch, meta.salt, journal);
+        let (epoch, salt) = match lineage {
+            Lineage::Same => (Epoch(meta.epoch.0 + 1), meta.salt),
+            Lineage::New => (Epoch(meta.epoch.0 + COPY_EPOCHS), fresh_salt()),
+        };
+        let shared = EngineShared::new(config, files, layout, monotonic, wall, epoch, salt, journal);
         let shared = Arc::new(shared);
         let queues = Arc::new(Queues::default());
         queues.sync.set_place(JournalPlace { sequence, slot: 0, at: 0 });
@@ -218,7 +256,7 @@ impl Embedded {
     }
 
     /// Writes a part to the journal; returns once it and everything before it is durable.
-    fn control(&self, part: Option<&FramePart>, effects: Vec<CatalogChange>) -> Result<(), Error> {
+    pub(crate) fn control(&self, part: Option<&FramePart>, effects: Vec<CatalogChange>) -> Result<(), Error> {
         let mut encoded = Vec::new();
         part.iter().for_each(|part| part.put(&mut encoded));
         let (sender, receiver) = sync_channel(1);
@@ -294,10 +332,14 @@ fn lock(files: &dyn Files, layout: &Layout) -> Result<Lock, Error> {
     }
 }
 
+/// A secret salt: no record can look like a frame.
+fn fresh_salt() -> u64 {
+    uuid::Uuid::new_v4().as_u64_pair().0
+}
+
 fn fresh_meta() -> Meta {
     Meta {
-        // A secret salt: no record can look like a frame.
-        salt: uuid::Uuid::new_v4().as_u64_pair().0,
+        salt: fresh_salt(),
         epoch: Epoch(0),
         clean: true,
         journal: JournalPlace { sequence: 0, slot: 0, at: 0 },

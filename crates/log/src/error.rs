@@ -145,6 +145,9 @@ pub enum Error {
     /// The operating system returned an error.
     #[error("cannot {action} {}", .path.display())]
     Io { action: &'static str, path: PathBuf, source: Arc<io::Error> },
+    /// The files of an image were released.
+    #[error("the disk has no room left, so the files that a backup held were released; make room and begin again")]
+    ImageReleased,
     /// The log is closed or closing.
     #[error("the log has stopped")]
     Stopped,
@@ -192,7 +195,9 @@ impl Error {
             | Self::TooManyTransactions { .. }
             | Self::MemoryTopicsFull { .. } => ErrorCode::Overloaded,
             Self::Corrupt { .. } | Self::CorruptFile { .. } | Self::UnknownVersion { .. } => ErrorCode::Corrupt,
-            Self::InUse { .. } | Self::Stopped | Self::WritingEnded { .. } => ErrorCode::Unavailable,
+            Self::InUse { .. } | Self::Stopped | Self::WritingEnded { .. } | Self::ImageReleased => {
+                ErrorCode::Unavailable
+            }
             Self::Io { .. } => ErrorCode::Internal,
         }
     }

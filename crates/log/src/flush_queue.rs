@@ -1,11 +1,15 @@
 //! Requests to the writeback thread.
 
+use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 
+use bytes::Bytes;
+
 use crate::Error;
+use crate::meta::Meta;
 
 /// Smallest amount that is worth one sync of a segment. A turn is due once each segment of the last turn would get as
 /// much. Smaller turns block the journal for a shorter time and need less memory.
@@ -24,12 +28,34 @@ struct State {
     behind_bytes: u64,
     /// A turn is due at this many bytes.
     worth_bytes: u64,
-    asked: Vec<SyncSender<Result<(), Error>>>,
+    asked: FlushCallers,
     stop: bool,
 }
 
+/// The parts of an image of the log beside the segments.
+#[derive(Clone)]
+pub(crate) struct ImageParts {
+    pub(crate) meta: Arc<Meta>,
+    /// A journal file with the frames behind `meta`.
+    pub(crate) journal: Bytes,
+}
+
+/// The threads that wait for a turn.
+#[derive(Default)]
+pub(crate) struct FlushCallers {
+    pub(crate) turns: Vec<SyncSender<Result<(), Error>>>,
+    /// Those that want an image of the log after it.
+    pub(crate) images: Vec<SyncSender<Result<ImageParts, Error>>>,
+}
+
+impl FlushCallers {
+    fn is_empty(&self) -> bool {
+        self.turns.is_empty() && self.images.is_empty()
+    }
+}
+
 pub(crate) enum FlushRequest {
-    Flush(Vec<SyncSender<Result<(), Error>>>),
+    Flush(FlushCallers),
     Stop,
 }
 
@@ -69,8 +95,18 @@ impl FlushQueue {
 
     /// Requests a turn now; `sender` gets its result.
     pub(crate) fn ask(&self, sender: SyncSender<Result<(), Error>>) {
-        self.state.lock().asked.push(sender);
+        self.state.lock().asked.turns.push(sender);
         self.arrived.notify_one();
+    }
+
+    /// Requests a turn now, and an image of the log as of its end. After [`FlushQueue::stop`] `sender` is dropped.
+    pub(crate) fn ask_image(&self, sender: SyncSender<Result<ImageParts, Error>>) {
+        let mut state = self.state.lock();
+        // Nobody would take it any more: the caller's receiver ends.
+        if !state.stop {
+            state.asked.images.push(sender);
+            self.arrived.notify_one();
+        }
     }
 
     pub(crate) fn stop(&self) {

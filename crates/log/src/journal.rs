@@ -23,6 +23,8 @@ use crate::wire::WireReader;
 use crate::{Error, File, Files};
 
 pub(crate) const FIRST_FRAME_AT: u64 = FRAME_ALIGN;
+/// The slot of the only journal file of an image.
+pub(crate) const IMAGE_SLOT: u64 = 1;
 /// A longer round is split into several frames.
 const FRAME_BYTES: u64 = 4 << 20;
 const ZEROS_BYTES: usize = 1 << 20;
@@ -196,6 +198,11 @@ impl Journal {
         }
         drop(pool);
         self.freed.notify_all();
+    }
+
+    /// The files in use, the oldest first.
+    pub(crate) fn in_use(&self) -> Vec<Arc<JournalFile>> {
+        self.pool.lock().used.iter().cloned().collect()
     }
 
     /// Wakes the appender if it waits for a file, so that it checks whether it still should.

@@ -78,21 +78,27 @@ pub(crate) struct Meta {
 impl Meta {
     /// Replaces `meta` and its copy durably.
     pub(crate) fn write(&self, files: &dyn Files, layout: &Layout) -> Result<(), Error> {
-        let body = self.encode();
-        let mut own = Vec::new();
-        own.put_u64(body.len() as u64);
-        own.put_u32(crc32c::crc32c(&body));
-        let header = FileKind::Meta.header(&own);
+        let bytes = self.file_bytes();
         let path = layout.new_meta();
         for place in [layout.meta(), layout.meta_copy()] {
             let file = files.create(&path).map_err(|e| Error::io("create", &path, e))?;
-            file.write_at(&[IoSlice::new(&header), IoSlice::new(&body)], 0)
-                .map_err(|e| Error::io("write", &path, e))?;
+            file.write_at(&[IoSlice::new(&bytes)], 0).map_err(|e| Error::io("write", &path, e))?;
             file.sync().map_err(|e| Error::io("sync", &path, e))?;
             files.rename(&path, &place).map_err(|e| Error::io("rename", &path, e))?;
             files.sync_dir(layout.dir()).map_err(|e| Error::io("sync", layout.dir(), e))?;
         }
         Ok(())
+    }
+
+    /// The bytes of the file, header included.
+    pub(crate) fn file_bytes(&self) -> Vec<u8> {
+        let body = self.encode();
+        let mut own = Vec::new();
+        own.put_u64(body.len() as u64);
+        own.put_u32(crc32c::crc32c(&body));
+        let mut bytes = FileKind::Meta.header(&own).to_vec();
+        bytes.extend_from_slice(&body);
+        bytes
     }
 
     /// Reads `meta`, or its copy if `meta` is damaged; `None` if neither exists.

@@ -4,6 +4,7 @@
 //! says that the missing one had been synced: then stored bytes have changed and the log refuses to open.
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -34,32 +35,28 @@ pub(crate) fn read_journal(files: &[Arc<JournalFile>], meta: &Meta) -> Result<Ve
 /// Like [`read_journal`], but returns the damage beside the frames before it.
 pub(crate) fn read_up_to_damage(files: &[Arc<JournalFile>], meta: &Meta) -> Result<(Vec<Frame>, Option<Error>), Error> {
     let scan = JournalScan { files, salt: meta.salt, epoch: meta.epoch };
-    let begins = scan.first_frames()?;
     let mut frames = Vec::new();
-    let mut expected = meta.journal.sequence + 1;
-    let mut cursor = files.iter().find(|file| file.slot == meta.journal.slot).map(|file| (file, meta.journal.at));
-    loop {
-        if let Some((file, at)) = cursor
-            && let Some((frame, end)) = scan.frame(file, at)?
-            && frame.stamp.sequence == expected
-        {
-            frames.push(frame);
-            expected += 1;
-            cursor = Some((file, end));
-            continue;
-        }
-        // The appender continues in another file when a frame does not fit.
-        match begins.iter().find(|(sequence, _)| *sequence == expected) {
-            Some(&(_, file)) if cursor.is_none_or(|(last, at)| last.slot != file.slot || at != FIRST_FRAME_AT) => {
-                cursor = Some((file, FIRST_FRAME_AT));
-            }
-            _ => break,
-        }
-    }
+    let (expected, cursor) = scan.follow(meta, |_, _, frame| {
+        frames.push(frame);
+        Ok(())
+    })?;
     match scan.check_nothing_durable_is_missing(expected, cursor) {
         Err(damage @ Error::CorruptFile { .. }) => Ok((frames, Some(damage))),
         checked => checked.map(|()| (frames, None)),
     }
+}
+
+/// Copies the frames after `meta` as they lie, padding included, while the appender goes on: up to the first frame that
+/// is not complete. Returns the sequence of the last one, too.
+pub(crate) fn copy_frames(files: &[Arc<JournalFile>], meta: &Meta) -> Result<(Vec<u8>, u64), Error> {
+    let scan = JournalScan { files, salt: meta.salt, epoch: meta.epoch };
+    let mut copied = Vec::new();
+    let (next, _) = scan.follow(meta, |file, place, _| {
+        let start = copied.len();
+        copied.resize(start + (place.end - place.start) as usize, 0);
+        read(file, &mut copied[start..], place.start).map(drop)
+    })?;
+    Ok((copied, next - 1))
 }
 
 /// Finds the frames of the last start after `sequence`, in any file, with their positions.
@@ -87,7 +84,41 @@ struct JournalScan<'a> {
     epoch: Epoch,
 }
 
+/// A file of the journal and the position of the next frame in it.
+type JournalCursor<'a> = Option<(&'a Arc<JournalFile>, u64)>;
+
 impl<'a> JournalScan<'a> {
+    /// Passes on each frame after `meta` with its file and place, up to the first that is missing or damaged. Returns
+    /// that one's sequence, and the position after the last frame.
+    fn follow(
+        &self,
+        meta: &Meta,
+        mut take: impl FnMut(&JournalFile, Range<u64>, Frame) -> Result<(), Error>,
+    ) -> Result<(u64, JournalCursor<'a>), Error> {
+        let begins = self.first_frames()?;
+        let mut expected = meta.journal.sequence + 1;
+        let mut cursor =
+            self.files.iter().find(|file| file.slot == meta.journal.slot).map(|file| (file, meta.journal.at));
+        loop {
+            if let Some((file, at)) = cursor
+                && let Some((frame, end)) = self.frame(file, at)?
+                && frame.stamp.sequence == expected
+            {
+                take(file, at..end, frame)?;
+                expected += 1;
+                cursor = Some((file, end));
+                continue;
+            }
+            // The appender continues in another file when a frame does not fit.
+            match begins.iter().find(|(sequence, _)| *sequence == expected) {
+                Some(&(_, file)) if cursor.is_none_or(|(last, at)| last.slot != file.slot || at != FIRST_FRAME_AT) => {
+                    cursor = Some((file, FIRST_FRAME_AT));
+                }
+                _ => return Ok((expected, cursor)),
+            }
+        }
+    }
+
     /// The sequence of the first frame of each file.
     fn first_frames(&self) -> Result<Vec<(u64, &'a Arc<JournalFile>)>, Error> {
         let mut begins = Vec::new();
@@ -115,11 +146,7 @@ impl<'a> JournalScan<'a> {
         Ok(frame.map(|frame| (frame, at + (length as u64).next_multiple_of(FRAME_ALIGN))))
     }
 
-    fn check_nothing_durable_is_missing(
-        &self,
-        expected: u64,
-        cursor: Option<(&Arc<JournalFile>, u64)>,
-    ) -> Result<(), Error> {
+    fn check_nothing_durable_is_missing(&self, expected: u64, cursor: JournalCursor<'_>) -> Result<(), Error> {
         let mut damaged = None;
         for file in self.files {
             let begins_well = self.frame(file, FIRST_FRAME_AT)?.is_some();

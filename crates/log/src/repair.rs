@@ -216,7 +216,7 @@ fn look(
     Ok(rewrites)
 }
 
-fn lost(topic: &Topic, partition: usize, offsets: &std::ops::Range<u64>) -> String {
+pub(crate) fn lost(topic: &Topic, partition: usize, offsets: &std::ops::Range<u64>) -> String {
     match offsets.end.saturating_sub(offsets.start) {
         0 => "nothing by itself".to_owned(),
         count => format!(

@@ -9,6 +9,7 @@ use parking_lot::{Mutex, MutexGuard};
 use crate::backpressure::Backpressure;
 use crate::block::BLOCK_MAX_BYTES;
 use crate::buffers::Buffers;
+use crate::image_holds::ImageHolds;
 use crate::journal::Journal;
 use crate::layout::Layout;
 use crate::segment_cache::SegmentCache;
@@ -33,6 +34,7 @@ pub(crate) struct EngineShared {
     pub(crate) backpressure: Backpressure,
     pub(crate) space: DiskSpace,
     pub(crate) counters: LogCounters,
+    pub(crate) images: ImageHolds,
     /// Held while an atomic append enters its partitions, and while the appender collects from all of them, so that a
     /// round has all of an atomic append or nothing. Lock order: before any partition.
     gate: Mutex<()>,
@@ -71,6 +73,7 @@ impl EngineShared {
             backpressure,
             space,
             counters: LogCounters::default(),
+            images: ImageHolds::default(),
             gate: Mutex::new(()),
             order: AtomicU64::new(0),
             closed: AtomicBool::new(false),

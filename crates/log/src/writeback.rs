@@ -17,15 +17,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::catalog::{TopicCatalog, TopicEntry};
-use crate::flush_queue::FlushRequest;
+use crate::flush_queue::{FlushRequest, ImageParts};
 use crate::group_commit::JournalRound;
+use crate::journal::{FIRST_FRAME_AT, IMAGE_SLOT};
+use crate::layout::FileKind;
 use crate::meta::{JournalPlace, Meta, PartitionRecord};
 use crate::partition::PartitionLog;
 use crate::queues::Queues;
 use crate::segment::Segment;
 use crate::shared::EngineShared;
 use crate::tail_cache::CachedBatch;
-use crate::{Error, Topic, compaction, retention, syncer};
+use crate::{Error, Topic, compaction, recovery, retention, syncer};
 
 /// A full disk is checked again after this time.
 const LOOK_AGAIN: Duration = Duration::from_millis(250);
@@ -38,19 +40,27 @@ pub(crate) fn run(mut writeback: Writeback) -> Result<(), Error> {
         let is_short = writeback.shared.space.is_short();
         let turn = writeback.queues.flush.wait(if is_short { interval.min(LOOK_AGAIN) } else { interval });
         let clean = matches!(turn, FlushRequest::Stop);
+        let wants_image = matches!(&turn, FlushRequest::Flush(asked) if !asked.images.is_empty());
         let result = match writeback.shared.ended() {
             Some(error) => Err(error),
-            None => writeback.turn(clean),
+            None => writeback.turn(clean, wants_image),
         };
         let result = result.map_err(|cause| match cause {
             // Nothing was written.
             Error::DiskFull { .. } => cause,
             _ => writeback.shared.end(&cause),
         });
-        let FlushRequest::Flush(asked) = turn else { return result };
-        for sender in asked {
-            // A receiver that is gone needs no answer.
-            drop(sender.try_send(result.clone()));
+        let FlushRequest::Flush(asked) = turn else { return result.map(drop) };
+        // A receiver that is gone needs no answer.
+        for sender in asked.turns {
+            drop(sender.try_send(result.as_ref().map(drop).map_err(Error::clone)));
+        }
+        if !asked.images.is_empty() {
+            // Only this thread frees journal files and removes segments: what the turn's `meta` needs is still there.
+            let parts = result.and_then(|meta| writeback.image_parts(meta));
+            for sender in asked.images {
+                drop(sender.try_send(parts.clone()));
+            }
         }
     }
 }
@@ -64,18 +74,46 @@ pub(crate) struct Writeback {
     cached: VecDeque<(Arc<PartitionLog>, usize, usize)>,
     cached_bytes: usize,
     vouched: JournalPlace,
-    /// Directories of deleted topics that compaction still uses.
+    /// Directories of deleted topics that compaction or an image still uses.
     postponed: Vec<PathBuf>,
+    /// Files of retired segments, to be removed once no image holds them.
+    retired: Vec<PathBuf>,
 }
 
 impl Writeback {
     pub(crate) fn new(shared: Arc<EngineShared>, queues: Arc<Queues>, catalog: Arc<TopicCatalog>) -> Self {
         let vouched = queues.sync.place();
-        Self { shared, queues, catalog, cached: VecDeque::new(), cached_bytes: 0, vouched, postponed: Vec::new() }
+        Self {
+            shared,
+            queues,
+            catalog,
+            cached: VecDeque::new(),
+            cached_bytes: 0,
+            vouched,
+            postponed: Vec::new(),
+            retired: Vec::new(),
+        }
     }
 
-    /// Runs one turn. [`Error::DiskFull`] means that it did nothing.
-    fn turn(&mut self, clean: bool) -> Result<(), Error> {
+    /// Takes the frames behind the `meta` that the last turn has written.
+    fn image_parts(&self, meta: Option<Meta>) -> Result<ImageParts, Error> {
+        let meta = meta.ok_or(Error::Stopped)?;
+        // `meta` may have effects of frames up to here, and needs them then.
+        let durable = self.queues.sync.place().sequence;
+        let (frames, last) = recovery::copy_frames(&self.shared.journal.in_use(), &meta)?;
+        if last < durable {
+            let (path, what) = (self.shared.layout.journal_dir(), "a synced frame cannot be read");
+            return Err(Error::CorruptFile { path, at: 0, what });
+        }
+        let mut journal = FileKind::Journal.header(&IMAGE_SLOT.to_le_bytes()).to_vec();
+        journal.resize(FIRST_FRAME_AT as usize, 0);
+        journal.extend_from_slice(&frames);
+        Ok(ImageParts { meta: Arc::new(meta), journal: journal.into() })
+    }
+
+    /// Runs one turn. Returns the `meta` that it wrote, which it always does if `wants_meta`. [`Error::DiskFull`] means
+    /// that it did nothing.
+    fn turn(&mut self, clean: bool, wants_meta: bool) -> Result<Option<Meta>, Error> {
         self.check_space()?;
         if !clean {
             match self.shared.journal.ensure_free() {
@@ -96,18 +134,18 @@ impl Writeback {
         let now_ms = self.shared.wall.now_ms();
         let outcome = self.queues.compaction.take_outcome();
         expired.extend(outcome.into_iter().flat_map(|outcome| compaction::put_in_place(outcome, now_ms)));
-        if flushed || clean || place != self.vouched || !expired.is_empty() || !garbage.is_empty() {
-            self.vouch(&topics, place, clean)?;
-        }
+        let has_changed = flushed || place != self.vouched || !expired.is_empty() || !garbage.is_empty();
+        let vouches = has_changed || clean || wants_meta;
+        let meta = vouches.then(|| self.vouch(&topics, place, clean)).transpose()?;
         syncer::settle(&self.shared, &self.queues, &self.catalog, taken_over);
         self.queues.sync.vouched();
-        self.remove(&expired, &garbage)?;
+        self.remove(&expired, garbage)?;
         self.shared.journal.free_up_to(place.sequence);
         self.evict(&topics);
         if !clean {
             self.compact(&topics);
         }
-        Ok(())
+        Ok(meta)
     }
 
     /// Submits the next compaction job, if one is due.
@@ -126,7 +164,7 @@ impl Writeback {
         self.check_space()?;
         let topics = self.catalog.topics();
         self.flush(&topics, &[])?;
-        self.vouch(&topics, self.queues.sync.place(), false)?;
+        self.vouch(&topics, self.queues.sync.place(), false).map(drop)?;
         self.evict(&topics);
         Ok(())
     }
@@ -239,7 +277,7 @@ impl Writeback {
         Ok(expired)
     }
 
-    fn vouch(&mut self, topics: &[Arc<TopicEntry>], place: JournalPlace, clean: bool) -> Result<(), Error> {
+    fn vouch(&mut self, topics: &[Arc<TopicEntry>], place: JournalPlace, clean: bool) -> Result<Meta, Error> {
         let record = |topic: &Arc<TopicEntry>| {
             let partitions = topic.partitions.iter().map(|partition| partition_record(partition, clean));
             (Topic::clone(&topic.state.current()), partitions.collect())
@@ -254,30 +292,40 @@ impl Writeback {
         };
         meta.write(&*self.shared.files, &self.shared.layout)?;
         self.vouched = place;
-        Ok(())
+        Ok(meta)
     }
 
-    fn remove(&mut self, expired: &[Arc<Segment>], garbage: &[PathBuf]) -> Result<(), Error> {
+    /// Removes files that `meta` does not name any more, unless an image holds them. On a disk that is nearly full
+    /// images lose their files.
+    fn remove(&mut self, expired: &[Arc<Segment>], garbage: Vec<PathBuf>) -> Result<(), Error> {
+        for segment in expired {
+            segment.retire();
+            self.retired.extend([segment.path().to_owned(), segment.index_path().to_owned()]);
+        }
+        let holds_room = !self.retired.is_empty() || !garbage.is_empty();
+        if holds_room && self.shared.space.is_short() {
+            self.shared.images.release_all();
+        }
+        if self.shared.images.are_held() {
+            self.postponed.extend(garbage);
+            return Ok(());
+        }
         let files = &self.shared.files;
-        let gone = |e: std::io::Error, path| match e.kind() {
+        let gone = |e: std::io::Error, path: &Path| match e.kind() {
             std::io::ErrorKind::NotFound => Ok(()),
             _ => Err(Error::io("remove", path, e)),
         };
-        for segment in expired {
-            segment.retire();
-            for path in [segment.path(), segment.index_path()] {
-                files.remove(path).or_else(|e| gone(e, path))?;
-            }
+        for path in self.retired.drain(..) {
+            files.remove(&path).or_else(|e| gone(e, &path))?;
         }
         for dir in garbage {
-            let dir: &Path = dir;
-            if self.queues.compaction.is_busy_in(&self.shared.layout, dir) {
-                self.postponed.push(dir.to_owned());
+            if self.queues.compaction.is_busy_in(&self.shared.layout, &dir) {
+                self.postponed.push(dir);
                 continue;
             }
             // Only once nothing holds a file open does the disk have its space again.
-            self.shared.segment_cache.close_in(dir);
-            files.remove_dir_all(dir).or_else(|e| gone(e, dir))?;
+            self.shared.segment_cache.close_in(&dir);
+            files.remove_dir_all(&dir).or_else(|e| gone(e, &dir))?;
         }
         Ok(())
     }

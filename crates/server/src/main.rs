@@ -2,6 +2,8 @@
 
 mod append_command;
 mod audit;
+mod backup_command;
+mod backups;
 mod built;
 mod bullet;
 mod client;
@@ -9,6 +11,7 @@ mod client_tls;
 mod config;
 mod config_show;
 mod console;
+mod data_dir;
 mod demo;
 mod demo_job;
 mod device_command;
@@ -41,6 +44,7 @@ mod query_command;
 mod query_problem;
 mod redis;
 mod remedy;
+mod restore_command;
 mod schema;
 mod send_command;
 mod serve;
@@ -103,6 +107,10 @@ enum CliCommand {
         #[command(subcommand)]
         command: log_command::LogCommand,
     },
+    /// Copy a running server's data into a directory; list and check such backups
+    Backup(backup_command::BackupArgs),
+    /// Put a backup into an empty data directory
+    Restore(restore_command::RestoreArgs),
     /// Make, list and revoke API tokens
     Token(token_command::TokenArgs),
     /// Simulate devices
@@ -172,6 +180,8 @@ fn run(command: CliCommand) -> anyhow::Result<()> {
         CliCommand::Entity(arguments) => entity_command::run(&arguments),
         CliCommand::Kv(arguments) => kv_command::run(&arguments),
         CliCommand::Token(arguments) => token_command::run(&arguments),
+        CliCommand::Backup(arguments) => backup_command::run(&arguments),
+        CliCommand::Restore(arguments) => restore_command::run(&arguments),
         CliCommand::Log { command } => log_command::run(&command),
         CliCommand::Sim(arguments) => {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;

@@ -23,6 +23,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::JoinHandle;
 
 use crate::audit::Audit;
+use crate::backups::Backups;
 use crate::config::{Applications, Config};
 use crate::history_rules::RegistryRules;
 use crate::listen::ListenerEndpoints;
@@ -33,8 +34,8 @@ use crate::stats::{PlaneCounts, SAMPLE_INTERVAL, Sampler};
 use crate::streams::Streams;
 use crate::tokens::Tokens;
 use crate::{
-    audit, bullet, console, figures, health, jobs, logging, login_route, logins, mapping_errors, queries, redis, schema, stats,
-    streams, tokens, writing,
+    audit, backups, bullet, console, data_dir, figures, health, jobs, logging, login_route, logins, mapping_errors,
+    queries, redis, schema, stats, streams, tokens, writing,
 };
 
 const DOCUMENT_LIMITS: Limits =
@@ -191,6 +192,7 @@ struct Planes {
     quotas: Arc<Quotas>,
     tokens: Arc<Tokens>,
     oidc: Option<Arc<OidcProvider>>,
+    backups: Arc<Backups>,
 }
 
 impl Server {
@@ -278,6 +280,7 @@ impl Server {
         };
         let certificates = endpoints.tls.map(|tls| tokio::spawn(tls.watch()));
         let (statistics, tokens) = (Arc::clone(&planes.statistics), Arc::clone(&planes.tokens));
+        let backups = Arc::clone(&planes.backups);
         let events = Arc::clone(&audit);
         let sampling = tokio::spawn(async move {
             let mut ticks = tokio::time::interval(SAMPLE_INTERVAL);
@@ -287,6 +290,11 @@ impl Server {
                 statistics.tick();
                 tokens.logins.end_expired();
                 logins::log_failures(&throttle, &events);
+                let idle = backups.take_idle();
+                if !idle.is_empty() {
+                    // Removes the files that they held.
+                    tokio::task::spawn_blocking(move || drop(idle));
+                }
             }
         });
         planes.deliveries.resume();
@@ -383,6 +391,7 @@ impl Planes {
         metrics: &Metrics,
         memory: &MemoryBudget,
     ) -> anyhow::Result<Self> {
+        data_dir::check_finished(&config.data_dir)?;
         let derived = [History::derived_topics(), Connect::derived_topics()].concat();
         let log = LogConfig { dir: config.data_dir.join("log"), derived, ..config.log.clone() };
         let log = Embedded::open(log, Arc::new(SystemFiles), clock.clone(), clock.clone())?;
@@ -429,6 +438,7 @@ impl Planes {
         let statistics = Statistics::of_store(&store, &log, clock.clone()).map_err(anyhow::Error::msg)?;
         let flow = FlowRuntime { views: ground, clock: clock.clone(), memory: memory.clone() };
         let jobs = Jobs::open(&flow, config.flow.clone(), Functions::default(), Hooks::default())?;
+        let backups = Backups::new(log.clone(), Box::new(history.file_holds()), clock.clone(), clock.clone());
         Ok(Self {
             log,
             checkpoints,
@@ -444,6 +454,7 @@ impl Planes {
             quotas,
             tokens,
             oidc,
+            backups,
         })
     }
 
@@ -472,6 +483,7 @@ impl Planes {
             .with(streams::routes(&self.streams))
             .with(tokens::routes(&self.tokens))
             .with(login_route::routes(&self.tokens, self.oidc.as_ref()))
+            .with(backups::routes(&self.backups))
             .with(stats::routes(Arc::clone(sampler), &self.statistics))
             .with(millstream_store::stats_routes(&self.statistics))
             .with(health::routes(metrics, self.readiness()))

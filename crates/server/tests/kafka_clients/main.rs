@@ -208,6 +208,29 @@ fn transactions_go_on_after_the_server_was_killed() {
 }
 
 #[test]
+fn transactions_go_on_on_a_server_that_was_restored_from_a_backup() {
+    for how in ["commit", "abort"] {
+        let (relay, dir) = (Relay::start(0), tempfile::tempdir().unwrap());
+        let [data, backups, restored] = ["data", "backups", "restored"].map(|name| dir.path().join(name));
+        std::fs::create_dir(&data).unwrap();
+        let mut server = Some(Broker::start_behind(&relay, &data));
+        let broker = Broker::at(&relay.address);
+        let topic = broker.topic("transactions-restored");
+        broker.script_around("transactions.py", &["restart", &topic, how], 1, || {
+            let running = server.take().unwrap();
+            let mut backup = process::millstream();
+            backup.args(["backup", "--server", &running.applications_url(), "--to"]).arg(&backups);
+            let mut restore = process::millstream();
+            restore.arg("restore").arg("--from").arg(&backups).arg("--data-dir").arg(&restored);
+            assert!(backup.status().unwrap().success());
+            running.kill();
+            assert!(restore.status().unwrap().success());
+            server = Some(Broker::start_behind(&relay, &restored));
+        });
+    }
+}
+
+#[test]
 fn kafka_python_commits_and_aborts_transactions() {
     Broker::start().script("pure_python.py", &["transactions"]);
 }

@@ -3,6 +3,8 @@
 
 mod audit;
 mod authorisation;
+mod backup;
+mod backup_faults;
 mod bullet;
 mod commands;
 mod console_files;

@@ -51,6 +51,11 @@ impl Raw {
         if self.0.write_all(request.as_bytes()).is_err() {
             return String::new();
         }
+        self.redis_line()
+    }
+
+    /// The next line of an answer.
+    pub(crate) fn redis_line(&mut self) -> String {
         let (mut line, mut byte) = (String::new(), [0]);
         while !line.ends_with("\r\n") && matches!(self.0.read(&mut byte), Ok(1)) {
             line.push(char::from(byte[0]));

@@ -36,8 +36,8 @@ pub(crate) fn paste(block: &str, process: &Process, dir: &Path) -> String {
 type Guide = fn(&Process, &Path);
 
 /// The guides that need a server with its defaults, and no other client than curl, kcat, redis-cli and the command line.
-const GUIDES: [Guide; 9] =
-    [readme, log, devices, queries, entities, history, subscriptions, store, crate::jobs::the_guide_to_jobs];
+const GUIDES: [Guide; 10] =
+    [readme, log, devices, queries, entities, history, subscriptions, store, crate::jobs::the_guide_to_jobs, backup];
 
 /// Follows a guide on a server of its own.
 pub(crate) fn alone(guide: Guide) {
@@ -50,6 +50,18 @@ pub(crate) fn alone(guide: Guide) {
 #[test]
 fn the_guides_run_one_after_the_other_on_one_server() {
     alone(|process, dir| GUIDES.iter().for_each(|guide| guide(process, dir)));
+}
+
+fn backup(process: &Process, dir: &Path) {
+    let outputs = pasted("docs/backup.md", process, dir);
+    let [taken, restored] = outputs.as_slice() else { panic!("docs/backup.md has {} blocks", outputs.len()) };
+    assert!(taken.contains(" is complete: ") && taken.ends_with(": all of it reads\n"), "{taken}");
+    assert!(restored.contains(" is restored; start the server with"), "{restored}");
+}
+
+#[test]
+fn the_commands_of_the_guide_to_backups_run() {
+    alone(backup);
 }
 
 fn log(process: &Process, dir: &Path) {

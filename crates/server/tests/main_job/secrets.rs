@@ -16,8 +16,8 @@ use ring::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair as 
 use serde_json::{Value, json};
 
 use crate::process::{Answer, Process, ask, millstream, until};
-use crate::secret_search::{Kept, Secret, search};
 use crate::raw::Raw;
+use crate::secret_search::{Kept, Secret, search};
 use crate::tokens::{call, make};
 
 /// The prefix of an EC public key on P-256 in DER (SubjectPublicKeyInfo).
