@@ -1,5 +1,6 @@
 import { render } from "preact";
 import { App } from "./app";
+import { showStoredTheme } from "./theme";
 import "./styles/base.css";
 import "./styles/parts.css";
 import "./styles/query.css";
@@ -11,5 +12,6 @@ import "./styles/forms.css";
 import "./styles/access.css";
 import "./styles/pages.css";
 
+showStoredTheme();
 const root = document.getElementById("app");
 if (root !== null) render(<App />, root);

@@ -11,6 +11,11 @@ function stored(): Theme {
   return THEMES.find((theme) => theme === value) ?? "system";
 }
 
+/** Shows the colours that were chosen before anything is drawn. */
+export function showStoredTheme(): void {
+  document.documentElement.dataset.theme = stored();
+}
+
 export function useTheme(): [Theme, (theme: Theme) => void] {
   const [theme, setTheme] = useState(stored);
   useEffect(() => {

@@ -6,128 +6,27 @@
 //! - The connection's driving task ends with the connection.
 
 use std::io;
-use std::path::Path;
 use std::time::Duration;
 
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::{Body, Incoming};
 use hyper::client::conn::http1::{self, SendRequest};
-use hyper::header::{HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
-use hyper::{Request, Response, StatusCode, Uri};
+use hyper::header::{HeaderMap, HeaderName, RETRY_AFTER};
+use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use tokio::task::AbortHandle;
 use tokio::time::timeout;
 
-use crate::transport::{ClientTls, connect};
-use crate::{Error, RequestFailure};
+use crate::RequestFailure;
+use crate::target::ServerTarget;
+use crate::transport::connect;
 
 /// Longest response that is read; a longer one counts as a lost connection.
 const ANSWER_MAX_BYTES: usize = 1 << 20;
 
 /// Header with the quality of service of telemetry.
 pub(crate) const QOS_LEVEL: HeaderName = HeaderName::from_static("qos-level");
-
-/// URL scheme of a server.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Scheme {
-    Http,
-    Mqtt,
-}
-
-impl Scheme {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Http => "http",
-            Self::Mqtt => "mqtt",
-        }
-    }
-
-    fn default_port(self) -> u16 {
-        match self {
-            Self::Http => 80,
-            Self::Mqtt => 1883,
-        }
-    }
-
-    /// The scheme of the same protocol over TLS, and its port.
-    fn secured(self) -> (&'static str, u16) {
-        match self {
-            Self::Http => ("https", 443),
-            Self::Mqtt => ("mqtts", 8883),
-        }
-    }
-}
-
-/// Address of a server and the timeout of its requests.
-#[derive(Debug, Clone)]
-pub(crate) struct ServerTarget {
-    pub(crate) address: String,
-    host: HeaderValue,
-    /// Time from sending a request to its complete response.
-    pub(crate) request_timeout: Duration,
-    /// The handshake that begins a connection, if the server is called by TLS.
-    pub(crate) tls: Option<ClientTls>,
-}
-
-impl ServerTarget {
-    /// The server behind a `SCHEME://host:port` URL that was given with `option`.
-    pub(crate) fn parse(
-        option: &'static str,
-        scheme: Scheme,
-        url: &str,
-        request_timeout: Duration,
-    ) -> Result<Self, Error> {
-        Self::read(option, (scheme.name(), scheme.default_port()), url, request_timeout)
-    }
-
-    /// The same, also over TLS to a server whose authority is in the file `ca`.
-    pub(crate) fn parse_with_ca(
-        option: &'static str,
-        scheme: Scheme,
-        url: &str,
-        request_timeout: Duration,
-        ca: Option<&Path>,
-    ) -> Result<Self, Error> {
-        let (name, port) = scheme.secured();
-        if url.split_once("://").is_none_or(|(given, _)| given != name) {
-            return Self::parse(option, scheme, url, request_timeout);
-        }
-        let target = Self::read(option, (name, port), url, request_timeout)?;
-        let Some(ca) = ca else {
-            let rule = format!("{name}:// needs the authority of the server's certificate; name its file with --ca");
-            return Err(Error::Option { option, value: url.to_owned(), rule });
-        };
-        let host = target.address.rsplit_once(':').map_or("", |(host, _)| host);
-        let tls = ClientTls::new(host, ca)?;
-        Ok(Self { tls: Some(tls), ..target })
-    }
-
-    fn read(
-        option: &'static str,
-        (name, default_port): (&str, u16),
-        url: &str,
-        request_timeout: Duration,
-    ) -> Result<Self, Error> {
-        let refuse = |rule: String| Error::Option { option, value: url.to_owned(), rule };
-        let uri: Uri = url.parse().map_err(|_| refuse(format!("expected a URL such as {name}://127.0.0.1:8080")))?;
-        let host = uri.host().ok_or_else(|| refuse(format!("the URL names no host; expected {name}://HOST:PORT")))?;
-        if uri.scheme_str() != Some(name) {
-            return Err(refuse(format!("only {name}:// is spoken; use {name}://HOST:PORT")));
-        }
-        if !matches!(uri.path(), "" | "/") || uri.query().is_some() {
-            return Err(refuse(format!("the URL must not have a path; use {name}://HOST:PORT only")));
-        }
-        let address = format!("{host}:{}", uri.port_u16().unwrap_or(default_port));
-        let host =
-            HeaderValue::from_str(&address).map_err(|_| refuse("the host is not legal in a header".to_owned()))?;
-        Ok(Self { address, host, request_timeout, tls: None })
-    }
-
-    pub(crate) fn host(&self) -> HeaderValue {
-        self.host.clone()
-    }
-}
 
 /// A response with its whole body.
 #[derive(Debug)]

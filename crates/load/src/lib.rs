@@ -41,6 +41,7 @@ pub mod report;
 mod requests;
 pub mod sim;
 mod table;
+mod target;
 mod transport;
 pub mod weather;
 pub mod websocket;

@@ -12,7 +12,8 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256, Sha512};
 
 use crate::Error;
-use crate::client::{HttpConnection, HttpResponse, ServerTarget};
+use crate::client::{HttpConnection, HttpResponse};
+use crate::target::ServerTarget;
 
 /// Highest cost that the registry accepts by default.
 const BCRYPT_COST: u32 = 10;

@@ -19,9 +19,10 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::Error;
-use crate::client::{HttpConnection, HttpResponse, QOS_LEVEL, Scheme, ServerTarget};
+use crate::client::{HttpConnection, HttpResponse, QOS_LEVEL};
 use crate::failure::{FailureKind, RequestFailure};
 use crate::registry::{RegistryClient, SecretForm, authorization};
+use crate::target::{Scheme, ServerTarget};
 use crate::weather::{Observation, Station, Weather};
 
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);

@@ -1,62 +1,22 @@
 //! The stream of a generator's connection: plain TCP, or TLS over it.
 
 use std::io;
-use std::path::Path;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use rustls::crypto::ring;
-use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{CertificateDer, ServerName};
-use rustls::{ClientConfig, RootCertStore};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
-use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-use crate::client::ServerTarget;
-use crate::{Error, RequestFailure};
+use crate::RequestFailure;
+use crate::target::{ClientTls, ServerTarget};
 
 /// Timeout of opening a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Timeout of a TLS handshake. Thousands of devices may shake hands at once.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(30);
-
-/// The handshake with a server of this name, whose authority was read from a file.
-#[derive(Clone)]
-pub(crate) struct ClientTls {
-    connector: TlsConnector,
-    name: ServerName<'static>,
-}
-
-impl std::fmt::Debug for ClientTls {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("ClientTls").field(&self.name).finish()
-    }
-}
-
-impl ClientTls {
-    /// # Errors
-    /// [`Error::Option`] if the file has no certificates, or the host is no server name.
-    pub(crate) fn new(host: &str, ca: &Path) -> Result<Self, Error> {
-        let refuse =
-            |rule: &str| Error::Option { option: "ca", value: ca.display().to_string(), rule: rule.to_owned() };
-        let unusable = "it must be a readable file of certificates in PEM";
-        let mut roots = RootCertStore::empty();
-        for certificate in CertificateDer::pem_file_iter(ca).map_err(|_| refuse(unusable))? {
-            roots.add(certificate.map_err(|_| refuse(unusable))?).map_err(|_| refuse(unusable))?;
-        }
-        let bare = host.trim_matches(['[', ']']).to_owned();
-        let name = ServerName::try_from(bare).map_err(|_| refuse("the URL of the server has no name to check"))?;
-        let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()));
-        let builder = builder.with_safe_default_protocol_versions().map_err(|error| refuse(&error.to_string()))?;
-        let config = builder.with_root_certificates(roots).with_no_client_auth();
-        Ok(Self { connector: TlsConnector::from(Arc::new(config)), name })
-    }
-}
 
 /// An open stream to a server.
 #[derive(Debug)]

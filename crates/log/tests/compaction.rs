@@ -7,9 +7,9 @@ mod support;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use millstream_log::conformance::read_all;
 use millstream_log::sim::PowerLoss;
@@ -102,8 +102,11 @@ fn records_older_than_the_largest_compaction_lag_are_compacted_for_any_gain() {
         bench.put(&format!("key-{key}"), Some(&"x".repeat(100)));
     }
     bench.clock.advance(2 * HOUR);
-    bench.churn(20);
-    bench.until("clean at first", || bench.read().len() < 120);
+    // At rest up to a third may be dirty, and what the open segment has.
+    bench.until("clean at first", || {
+        bench.churn(1);
+        bench.read().len() < 120
+    });
     let first = bench.put("key-0", Some("newer")).first;
     let has = |offset| bench.read().iter().any(|record| record.offset == offset);
     assert!(has(Offset(0)) && has(first));
@@ -238,23 +241,24 @@ fn more_keys_than_memory_holds_are_compacted_in_several_passes() {
 fn readers_see_every_key_and_no_error_while_segments_are_replaced() {
     let bench = Bench::new(compacted());
     bench.put("lonely", Some("still here"));
-    let done = AtomicBool::new(false);
-    let reads = thread::scope(|threads| {
-        let reader = threads.spawn(|| {
-            let mut reads = 0;
+    let (done, reads) = (AtomicBool::new(false), AtomicU64::new(0));
+    thread::scope(|threads| {
+        threads.spawn(|| {
             while !done.load(Ordering::Acquire) {
                 assert!(state(&bench.read()).contains_key(&b"lonely"[..]));
                 assert_eq!(bench.partition.offset_at(1).unwrap(), Some(Offset(0)));
-                reads += 1;
+                reads.fetch_add(1, Ordering::AcqRel);
             }
-            reads
         });
-        bench.churn(150);
-        bench.until("few records", || bench.read().len() < 100);
+        // Segments are replaced until the reader has read beside that.
+        let begun = Instant::now();
+        while reads.load(Ordering::Acquire) < 10 && begun.elapsed() < Duration::from_secs(60) {
+            bench.churn(150);
+            bench.until("few records", || bench.read().len() < 100);
+        }
         done.store(true, Ordering::Release);
-        reader.join().unwrap()
     });
-    assert!(reads > 0);
+    assert!(reads.load(Ordering::Acquire) >= 10);
     bench.log.close().unwrap();
 }
 

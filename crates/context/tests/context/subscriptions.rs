@@ -65,7 +65,7 @@ async fn a_subscription_is_made_read_changed_and_deleted() {
                 "expression": {"q": "t>40"}, "alterationTypes": ["entityCreate"], "notifyOnMetadataChange": true}},
             "notification": {"mqtt": {"url": "mqtt://127.0.0.1:1", "topic": "t", "user": "u", "passwd": "*****",
                 "qos": 0, "retain": false}, "attrs": ["t"], "maxFailsLimit": 3, "onlyChangedAttrs": false,
-                "covered": false, "attrsFormat": "normalized"}, "throttling": 5})
+                "covered": false, "attrsFormat": "normalized", "ended": {"delivered": 0, "givenUp": 0}}, "throttling": 5})
     );
     let notified = |mut notification: Value| {
         notification["http"] = json!({"url": "http://h/p"});

@@ -10,7 +10,7 @@ use tokio::time::timeout;
 
 use super::unexpected;
 use crate::RequestFailure;
-use crate::client::ServerTarget;
+use crate::target::ServerTarget;
 use crate::transport::{ClientStream, connect};
 
 /// Room for a read. Most packets of a server are short.

@@ -7,9 +7,9 @@ use clap::Args;
 use serde::Serialize;
 
 use super::Pacing;
-use crate::client::{Scheme, ServerTarget};
 use crate::payload::{DevicePayload, JsonTemplate};
 use crate::registry::SecretForm;
+use crate::target::{Scheme, ServerTarget};
 use crate::{Error, duration};
 
 /// Sending time if neither `--duration` nor `--count` is given.

@@ -12,8 +12,9 @@ use tokio::time::Instant;
 use super::fleet::Fleet;
 use super::run::{DueWait, SimRun};
 use super::{Auth, MessageKind, Method, Protocol, SimArgs};
-use crate::client::{HttpConnection, HttpResponse, QOS_LEVEL, ServerTarget};
+use crate::client::{HttpConnection, HttpResponse, QOS_LEVEL};
 use crate::registry::authorization;
+use crate::target::ServerTarget;
 use crate::{Error, FailureKind, RequestFailure};
 
 /// Builds the requests of the devices of one thread.

@@ -11,8 +11,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::SimArgs;
 use crate::Error;
-use crate::client::{Scheme, ServerTarget};
 use crate::registry::RegistryClient;
+use crate::target::{Scheme, ServerTarget};
 
 const CONNECTIONS: u64 = 32;
 

@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use super::fleet::Fleet;
 use super::{Pacing, SimArgs};
 use crate::Error;
-use crate::client::ServerTarget;
+use crate::target::ServerTarget;
 
 /// Pause before a failed connection is opened again. It keeps the workers from retrying in a tight loop.
 pub(super) const CONNECT_REST: Duration = Duration::from_millis(100);

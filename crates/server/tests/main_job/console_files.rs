@@ -11,10 +11,11 @@ fn every_page_and_file_of_the_console_has_the_headers_that_keep_a_browser_to_thi
     let process = Process::start(dir.path());
     let index = process.get("/").text();
     let assets = index.split('"').filter(|part| part.starts_with("/assets/") || *part == "/icon.svg");
-    let paths: Vec<&str> = ["/", "/entities", "/query", "/jobs", "/store", "/access", "/login", "/no-such-page"]
-        .into_iter()
-        .chain(assets)
-        .collect();
+    let paths: Vec<&str> =
+        ["/", "/devices", "/entities", "/topics", "/query", "/jobs", "/store", "/access", "/login", "/no-such-page"]
+            .into_iter()
+            .chain(assets)
+            .collect();
     assert!(paths.len() > 9, "the console is built before this test, with a script and a style: {index}");
     for path in paths {
         let answer = ask(process.applications, "GET", path, &[("Accept", "text/html,*/*")], b"");

@@ -8,9 +8,10 @@ use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HOST, HeaderName, HeaderValue};
 use hyper::{Method, Request, StatusCode, Uri};
 
 use super::{ReadySignal, STATUS};
-use crate::client::{HttpConnection, HttpResponse, ServerTarget};
+use crate::client::{HttpConnection, HttpResponse};
 use crate::registry::authorization;
 use crate::sim::{Auth, SimArgs};
+use crate::target::ServerTarget;
 use crate::{Error, RequestFailure};
 
 /// Longest time that one poll waits for a command.

@@ -11,9 +11,9 @@ use millstream_mqtt::{
 use tokio::time::timeout;
 
 use super::{ReadySignal, STATUS};
-use crate::client::ServerTarget;
 use crate::mqtt::{MqttConnection, connect_packet, unexpected};
 use crate::sim::{Auth, SimArgs};
+use crate::target::ServerTarget;
 use crate::{Error, RequestFailure};
 
 /// Keep-alive interval. The server closes a connection that is silent for 1.5 times this time.
