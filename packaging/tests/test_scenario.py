@@ -52,10 +52,11 @@ class Scenario(unittest.TestCase):
         """Installs the package and configures TLS and a token."""
         shutil.copy(debian_package(), self.root / "tmp/millstream.deb")
         self.inside("dpkg", "--install", "/tmp/millstream.deb")
-        self.inside("millstream", "tls", "self-signed", "--dir", "/etc/millstream-tls")
+        self.authority = self.root / "etc/millstream-tls/ca.crt"
+        if not self.authority.exists():
+            self.inside("millstream", "tls", "self-signed", "--dir", "/etc/millstream-tls")
         self.inside("chown", "-R", "millstream", "/etc/millstream-tls")
         (self.root / "etc/millstream.toml").write_text(CONFIGURATION)
-        self.authority = self.root / "etc/millstream-tls/ca.crt"
 
     def serve(self):
         command = ["chroot", "--userspec=millstream:millstream", self.root, "/usr/bin/millstream"]

@@ -20,8 +20,8 @@ export function AccessPage({ params, login }: { params: URLSearchParams; login: 
       </div>
       {!login.required && (
         <Notice tone="warning" title="Nobody needs a login yet">
-          Whoever reaches this server from its own machine may do everything. The first token ends that: then every
-          application, and this console, must show one.
+          Callers from this machine may do everything. The first token ends that: then every application, and this
+          console, must show one.
         </Notice>
       )}
       <TenantsView place={place} caller={login.caller} onMove={move} />

@@ -140,7 +140,7 @@ function NoToken(): ComponentChildren {
     <details class="login-help">
       <summary>No token yet?</summary>
       <p class="quiet">
-        Whoever runs this server makes one with the token of an admin, and gives you what the command prints:
+        The operator of this server makes one with the token of an admin, and gives you what the command prints:
       </p>
       <Command
         label="Make a token"

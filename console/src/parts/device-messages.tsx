@@ -12,7 +12,8 @@ import { topicsParams, topicsPlace } from "../pages/topics-place";
 import { href } from "../route";
 import { FirstSteps } from "./command";
 import { RemoteNotice } from "./notice";
-import { PauseButton, TailNotice, TailStatus } from "./record-tail";
+import { PauseButton } from "./live-state";
+import { TailNotice, TailStatus } from "./record-tail";
 import { RecordTable } from "./record-table";
 
 /** How often the page looks whether the tenant's topics are there: the first message makes them. */
@@ -63,7 +64,7 @@ export function DeviceMessages(props: {
         <h2 id="messages">Messages</h2>
         {isAnyThere && <TailStatus snapshot={tail.snapshot} />}
         <span class="spring" />
-        <PauseButton tail={tail} />
+        <PauseButton of={tail} />
       </div>
       <RemoteNotice remote={remote} what="messages" />
       {sources?.length === 0 && <FirstMessage name={name} device={device} credentials={credentials} />}

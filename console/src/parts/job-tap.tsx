@@ -6,6 +6,7 @@ import { readingOrder } from "../live/session";
 import type { TapSnapshot } from "../live/tap-session";
 import { type Tap, useTap } from "../live/use-tap";
 import { TAP_RATES } from "../pages/jobs-place";
+import { LiveState, PauseButton } from "./live-state";
 import { Notice, sentence } from "./notice";
 import { RowsTable } from "./rows-table";
 
@@ -29,7 +30,7 @@ export function JobTap(props: {
         </h2>
         <TapStatus snapshot={snapshot} />
         <span class="spring" />
-        <PauseButton tap={tap} />
+        <PauseButton of={tap} />
         <label class="filter">
           <span>At most</span>
           <select
@@ -60,25 +61,9 @@ export function JobTap(props: {
 function TapStatus({ snapshot }: { snapshot: TapSnapshot }): ComponentChildren {
   const { state, received, seen, dropped } = snapshot;
   const figures = `${counted(received, "record")} shown of ${whole(seen)} that passed${dropped > 0 ? `; ${whole(dropped)} samples dropped` : ""}`;
-  const [tone, word] = ((): [string, string] => {
-    switch (state.kind) {
-      case "opening":
-        return ["quiet", "Opening"];
-      case "live":
-        return ["good", "Live"];
-      case "paused":
-        return ["warning", "Paused"];
-      case "ended":
-        return ["quiet", "Ended"];
-      case "broken":
-        return ["error", "Broken"];
-    }
-  })();
   return (
     <>
-      <span class={`state ${tone}`} role="status">
-        {word}
-      </span>
+      <LiveState kind={state.kind} />
       {seen > 0 && (
         <span class="quiet">
           {figures}
@@ -86,18 +71,6 @@ function TapStatus({ snapshot }: { snapshot: TapSnapshot }): ComponentChildren {
         </span>
       )}
     </>
-  );
-}
-
-/** One button for both, so that it keeps the focus. */
-function PauseButton({ tap }: { tap: Tap }): ComponentChildren {
-  const { state } = tap.snapshot;
-  if (state.kind !== "live" && state.kind !== "paused") return null;
-  const paused = state.kind === "paused";
-  return (
-    <button type="button" onClick={paused ? tap.resume : tap.pause}>
-      {paused ? "Resume" : "Pause"}
-    </button>
   );
 }
 

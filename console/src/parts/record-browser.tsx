@@ -12,7 +12,8 @@ import { LIMITS } from "../pages/entities-place";
 import { type TopicsMover, topicsParams, type TopicsPlace } from "../pages/topics-place";
 import { href } from "../route";
 import { Notice, RemoteNotice } from "./notice";
-import { PauseButton, TailNotice, TailStatus } from "./record-tail";
+import { PauseButton } from "./live-state";
+import { TailNotice, TailStatus } from "./record-tail";
 import { RecordTable } from "./record-table";
 
 interface BrowserProps {
@@ -192,7 +193,7 @@ export function RecordFollow({ place, partitions }: { place: TopicsPlace; partit
       <div class="card-tools">
         <TailStatus snapshot={tail.snapshot} />
         <span class="spring" />
-        <PauseButton tail={tail} />
+        <PauseButton of={tail} />
       </div>
       <TailNotice tail={tail} waiting={<Notice tone="quiet" title="Waiting for the next record" />} />
       {records.length > 0 && (

@@ -3,27 +3,14 @@ import type { ComponentChildren } from "preact";
 import { counted } from "../format";
 import type { TailSnapshot } from "../live/record-session";
 import type { RecordTail } from "../live/use-record-tail";
+import { LiveState } from "./live-state";
 import { Notice, sentence } from "./notice";
 
 export function TailStatus({ snapshot }: { snapshot: TailSnapshot }): ComponentChildren {
   const { state, received } = snapshot;
-  const [tone, word] = ((): [string, string] => {
-    switch (state.kind) {
-      case "opening":
-        return ["quiet", "Opening"];
-      case "live":
-        return ["good", "Live"];
-      case "paused":
-        return ["warning", "Paused"];
-      case "broken":
-        return ["error", "Broken"];
-    }
-  })();
   return (
     <>
-      <span class={`state ${tone}`} role="status">
-        {word}
-      </span>
+      <LiveState kind={state.kind} />
       {received > 0 && (
         <span class="quiet">
           {counted(received, "record")}
@@ -34,19 +21,7 @@ export function TailStatus({ snapshot }: { snapshot: TailSnapshot }): ComponentC
   );
 }
 
-/** One button for both, so that it keeps the focus. */
-export function PauseButton({ tail }: { tail: RecordTail }): ComponentChildren {
-  const { state } = tail.snapshot;
-  if (state.kind !== "live" && state.kind !== "paused") return null;
-  const paused = state.kind === "paused";
-  return (
-    <button type="button" onClick={paused ? tail.resume : tail.pause}>
-      {paused ? "Resume" : "Pause"}
-    </button>
-  );
-}
-
-/** What is to be said instead of records, or above them. */
+/** The words in place of records, or above them. */
 export function TailNotice({ tail, waiting }: { tail: RecordTail; waiting: ComponentChildren }): ComponentChildren {
   const { state, received } = tail.snapshot;
   switch (state.kind) {

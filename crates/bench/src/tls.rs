@@ -1,7 +1,7 @@
 //! Suite `tls`: the server's CPU time for a handshake, beside nginx, and for a message, beside one without TLS.
 //!
 //! Figures per core are counts divided by the CPU time of the server process, so that they hold whatever the generator's speed.
-//! What is compared runs in turn, because the speed of a machine varies within seconds.
+//! Server and peer run in turn, because the speed of a machine varies within seconds.
 
 mod certificate;
 mod handshakes;

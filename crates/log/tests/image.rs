@@ -29,7 +29,7 @@ const PACE: Duration = Duration::from_millis(1);
 /// Files after which a copy rests.
 const FILES_AT_ONCE: usize = 20;
 
-/// What its writers have been answered.
+/// Answers that the writers have had.
 #[derive(Default)]
 struct Acknowledged {
     /// Offsets and values of the topic `plain`.

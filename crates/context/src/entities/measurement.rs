@@ -27,7 +27,7 @@ use crate::statistics::stats::ContextCounters;
 /// Metadata item with the measuring time.
 const TIME_INSTANT: &str = "TimeInstant";
 
-/// How a device without an entity gets one.
+/// The way in which a device without an entity gets one.
 const REMEDY: &str = "an entity is made of an object; let the device send one, such as {\"temperature\": 21.5}";
 
 /// The follower of the telemetry topics.

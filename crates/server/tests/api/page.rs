@@ -153,7 +153,7 @@ fn push_section(heading: &str, more: &str, section: &Section<'_>, page: &mut Str
     }
 }
 
-/// What a section tells once, before its routes: text by kind and name.
+/// Texts that a section tells once, before its routes, by kind and name.
 type Shared<'a> = BTreeMap<(&'a str, &'a str), &'a str>;
 
 /// The most frequent text of each name, if enough routes have it.

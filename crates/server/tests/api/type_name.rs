@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-/// What a body is, such as `array of object` or `{name, roles, expires?}`; empty if it may be anything.
+/// The type of a body, such as `array of object` or `{name, roles, expires?}`; empty if it may be anything.
 pub(crate) fn type_name(schema: &Value) -> String {
     if let Some(properties) = schema["properties"].as_object() {
         let is_required =

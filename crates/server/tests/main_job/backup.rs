@@ -32,14 +32,14 @@ pub(crate) fn said(output: &Output) -> String {
     String::from_utf8([&output.stdout[..], &output.stderr[..]].concat()).unwrap()
 }
 
-/// What a command says that succeeds.
+/// The output of a command, which must succeed.
 pub(crate) fn done(mut command: Command) -> String {
     let output = command.output().unwrap();
     assert!(output.status.success(), "{command:?}: {}", said(&output));
     said(&output)
 }
 
-/// What a command says that fails.
+/// The output of a command, which must fail.
 pub(crate) fn refused(mut command: Command) -> String {
     let output = command.output().unwrap();
     assert_eq!(output.status.code(), Some(1), "{command:?}: {}", said(&output));

@@ -31,7 +31,7 @@ struct Run {
     process: Process,
     root: String,
     secrets: Vec<Secret>,
-    /// What was asked, and the answer.
+    /// Questions and their answers.
     answers: Vec<(String, Vec<u8>)>,
 }
 

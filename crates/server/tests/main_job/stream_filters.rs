@@ -1,4 +1,4 @@
-//! `/api/streams` gives only the records whose key, headers and value are as the request wants them.
+//! `/api/streams` gives only the records whose key, headers and value are as the request wants them, and none that expired.
 
 use serde_json::json;
 
@@ -63,5 +63,27 @@ fn only_records_whose_value_has_the_text_in_it_are_given() {
     let mut events = Events::get(&process, "/api/streams/n?from=earliest&until=latest&contains=OPEN", &headers);
     let [record, end] = [events.next().unwrap(), events.next().unwrap()];
     assert_eq!((record.id.as_str(), end.name.as_str(), end.id.as_str()), ("0:2", "end", "0:5"));
+    process.stop();
+}
+
+#[test]
+fn expired_messages_of_devices_are_not_given() {
+    let (_dir, process) = started();
+    let of_devices = "event.default";
+    let lines = [
+        json!({"key": "d", "value": 1, "headers": {"ttl": "1000", "creation-time": "1000"}}),
+        json!({"key": "d", "value": 2, "headers": {"ttl": "1000", "creation-time": "99999999999999"}}),
+        json!({"key": "d", "value": 3}),
+    ];
+    let lines = lines.map(|line| line.to_string()).join("\n");
+    create(&process, "own", &json!({"partitions": 1}));
+    let values = |topic: &str| {
+        let answer = append(&process, &format!("{topic}/records"), &lines);
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        let page = process.get_json(&format!("/api/streams/{topic}"));
+        page["records"].as_array().unwrap().iter().map(|record| record["value"].as_u64().unwrap()).collect::<Vec<_>>()
+    };
+    assert_eq!(values(of_devices), [2, 3]);
+    assert_eq!(values("own"), [1, 2, 3], "what a header means in a topic of one's own is nobody else's business");
     process.stop();
 }

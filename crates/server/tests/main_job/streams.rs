@@ -394,28 +394,6 @@ fn a_tail_without_matching_records_says_how_far_it_has_come() {
 }
 
 #[test]
-fn expired_messages_of_devices_are_not_given() {
-    let (_dir, process) = started();
-    let of_devices = "event.default";
-    let lines = [
-        json!({"key": "d", "value": 1, "headers": {"ttl": "1000", "creation-time": "1000"}}),
-        json!({"key": "d", "value": 2, "headers": {"ttl": "1000", "creation-time": "99999999999999"}}),
-        json!({"key": "d", "value": 3}),
-    ];
-    let lines = lines.map(|line| line.to_string()).join("\n");
-    create(&process, "own", &json!({"partitions": 1}));
-    let values = |topic: &str| {
-        let answer = append(&process, &format!("{topic}/records"), &lines);
-        assert_eq!(answer.status, 200, "{}", answer.text());
-        let page = process.get_json(&format!("/api/streams/{topic}"));
-        page["records"].as_array().unwrap().iter().map(|record| record["value"].as_u64().unwrap()).collect::<Vec<_>>()
-    };
-    assert_eq!(values(of_devices), [2, 3]);
-    assert_eq!(values("own"), [1, 2, 3], "what a header means in a topic of one's own is nobody else's business");
-    process.stop();
-}
-
-#[test]
 fn a_tail_waits_for_new_records_and_ends_when_its_topic_is_deleted() {
     let (_dir, process) = started();
     create(&process, "n", &json!({"partitions": 2}));

@@ -91,7 +91,7 @@ impl World {
         log.lines().filter(|line| line.contains(text)).count()
     }
 
-    /// What operators see in the audit trail.
+    /// The records of the audit trail.
     pub(crate) fn audit(&self, token: &str) -> Vec<Value> {
         let path = "/api/streams/_audit?from=earliest&until=latest&limit=1000";
         let page = self.call(token, "GET", path, &Value::Null);

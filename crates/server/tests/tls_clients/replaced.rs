@@ -27,7 +27,7 @@ fn shown(world: &World, listener: &str) -> String {
     rest.split_once(end).unwrap().0.split_whitespace().collect()
 }
 
-/// How mosquitto_pub calls the server.
+/// The call of the server by mosquitto_pub.
 fn mosquitto(world: &World, more: &[&str]) -> Vec<String> {
     let (port, ca) = (world.port("devices-mqtt-tls"), world.ca());
     let address = ["mosquitto_pub", "-h", "localhost", "-p", &port, "--cafile", &ca, "-q", "1", "-t", "telemetry"];
@@ -35,14 +35,14 @@ fn mosquitto(world: &World, more: &[&str]) -> Vec<String> {
     [&address[..], &login, more].concat().into_iter().map(str::to_owned).collect()
 }
 
-/// How kcat calls the server.
+/// The call of the server by kcat.
 fn kcat(world: &World, more: &[&str]) -> Vec<String> {
     let (broker, ca) = (format!("localhost:{}", world.port("kafka-tls")), format!("ssl.ca.location={}", world.ca()));
     let address = ["kcat", "-b", &broker, "-X", "security.protocol=ssl", "-X", &ca, "-t", "readings", "-p", "0"];
     [&address[..], more].concat().into_iter().map(str::to_owned).collect()
 }
 
-/// How curl calls the server: a line for each answer, with the number of connections that it took.
+/// The call of the server by curl: a line for each answer, with the number of connections that it took.
 fn curl(world: &World, query: &str, more: &[&str]) -> Vec<String> {
     let (url, ca) = (world.url("applications", &format!("/healthz{query}")), world.ca());
     let line = "%{num_connects} %{http_code}\\n";
