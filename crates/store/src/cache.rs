@@ -67,6 +67,10 @@ impl<T> std::ops::Deref for Apart<T> {
     }
 }
 
+/// Some shards of a cache: bit `n` stands for shard `n`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ShardSet(u64);
+
 /// A cache bucket; see the head of this file. It is shared by reference, and locks inside.
 ///
 /// ```
@@ -142,24 +146,37 @@ impl Cache {
     /// # Panics
     /// If `f` uses a key that is not among `keys`.
     pub fn transact<R>(&self, keys: &[&[u8]], f: impl FnOnce(&mut dyn Transaction) -> R) -> R {
-        let locked = match keys {
-            [key] => {
-                let (number, _) = self.place(key);
-                Locked::One(number, self.shards[number].lock())
-            }
-            _ => self.lock(keys.iter().fold(0, |set, key| set | 1 << self.place(key).0)),
-        };
-        f(&mut CacheTransaction::new(self, locked))
+        self.transact_in(self.shards_of(keys.iter().copied()), |transaction| f(transaction))
+    }
+
+    /// The shards of some keys, for [`Self::transact_in`].
+    pub fn shards_of<'k>(&self, keys: impl Iterator<Item = &'k [u8]>) -> ShardSet {
+        match self.shards.len() {
+            1 => ShardSet(1),
+            _ => ShardSet(keys.fold(0, |set, key| set | 1 << self.place(key).0)),
+        }
+    }
+
+    /// As [`Self::transact`], over any keys of these shards.
+    ///
+    /// # Panics
+    /// If `f` uses a key of another shard.
+    pub fn transact_in<R>(&self, shards: ShardSet, f: impl FnOnce(&mut CacheTransaction<'_>) -> R) -> R {
+        f(&mut CacheTransaction::new(self, self.lock(shards)))
     }
 
     /// Runs `f` over all keys, as [`transact`](Self::transact) does over some. All others wait meanwhile.
     pub fn transact_all<R>(&self, f: impl FnOnce(&mut CacheTransaction<'_>) -> R) -> R {
-        let locked = self.lock(u64::MAX >> (u64::BITS as usize - self.shards.len()));
-        f(&mut CacheTransaction::new(self, locked))
+        let all = ShardSet(u64::MAX >> (u64::BITS as usize - self.shards.len()));
+        f(&mut CacheTransaction::new(self, self.lock(all)))
     }
 
-    /// Locks a set of shards in the order of their numbers.
-    fn lock(&self, set: u64) -> Locked<'_> {
+    /// Locks shards in the order of their numbers.
+    fn lock(&self, ShardSet(set): ShardSet) -> Locked<'_> {
+        if set.is_power_of_two() {
+            let number = set.trailing_zeros() as usize;
+            return Locked::One(number, self.shards[number].lock());
+        }
         let shards = self.shards.iter().enumerate().filter(|(number, _)| set >> number & 1 == 1);
         Locked::Many(set, shards.map(|(_, shard)| shard.lock()).collect())
     }

@@ -37,7 +37,7 @@ mod transaction;
 pub use bucket::{Bucket, Done, FoundValue, Look, Needed, Snapshot};
 pub use cache::{
     Cache, CacheConfig, CacheTransaction, EvictionPolicy, InvalidCacheConfig, KeyLoss, Keyspace, LossListener,
-    PageStats, ShardStats, UnknownPolicy,
+    PageStats, ShardSet, ShardStats, UnknownPolicy,
 };
 pub use cache_bucket::CacheBucket;
 pub use config::{

@@ -67,6 +67,13 @@ impl SlotIndex {
         }
     }
 
+    /// The slot in the home of this tag, if it has the tag: of most keys that are there it is the right one.
+    #[inline]
+    pub(super) fn guess(&self, tag: u32) -> Option<u32> {
+        let word = *self.words.get(self.home(tag))?;
+        (word != EMPTY && self::tag(word) == tag).then_some(word as u32)
+    }
+
     /// Adds a slot, which is not in the table.
     pub(super) fn insert(&mut self, tag: u32, slot: u32) {
         if self.is_full() {

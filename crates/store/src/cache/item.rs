@@ -69,6 +69,12 @@ impl CacheSlot {
         CachedItem { block, attributes, key_bytes, version, expires_ms }
     }
 
+    /// A byte of the item's block.
+    #[inline]
+    pub(super) fn first_byte(&self) -> u8 {
+        self.block.first().copied().unwrap_or_default()
+    }
+
     #[inline]
     pub(super) fn is_of(&self, key: &[u8]) -> bool {
         self.key_slice() == key

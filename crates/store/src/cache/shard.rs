@@ -82,6 +82,12 @@ impl CacheShard {
         self.index.find(tag, |slot| self.slots[slot as usize].is_of(key))
     }
 
+    /// The slot that a key of this tag is in, perhaps.
+    #[inline]
+    pub(super) fn guess(&self, tag: u32) -> Option<u32> {
+        self.index.guess(tag)
+    }
+
     /// The slot that holds this version of a key.
     pub(super) fn find_version(&self, tag: u32, version: u64) -> Option<u32> {
         self.index.find(tag, |slot| self.slots[slot as usize].version == version)

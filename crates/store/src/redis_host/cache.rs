@@ -23,10 +23,15 @@ impl CacheDatabase {
 
 impl resp::Bucket for CacheDatabase {
     fn execute(&self, mut unit: CommandUnit) -> Execution {
-        let keys: Vec<Bytes> = unit.keys().cloned().collect();
-        let keys: Vec<&[u8]> = keys.iter().map(|key| &key[..]).collect();
+        let cache = self.bucket.cache();
+        let shards = cache.shards_of(unit.keys().map(|key| &key[..]));
         // A refusal has undone the transaction, and the unit knows of it.
-        let _ = self.bucket.cache().transact(&keys, |transaction| unit.run(transaction));
+        let _ = cache.transact_in(shards, |transaction| {
+            if unit.pending_count() > 1 {
+                transaction.touch(unit.keys().map(|key| &key[..]));
+            }
+            unit.run(transaction)
+        });
         Execution::Done(Ok(unit))
     }
 

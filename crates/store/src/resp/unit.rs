@@ -160,8 +160,9 @@ impl CommandUnit {
             Purpose::Read(_) | Purpose::Store { .. } => return self.run_alone(transaction),
             _ => {}
         }
+        let mut began = Instant::now();
         for index in self.done..self.end.unwrap_or(self.calls.len()) {
-            self.run_call(index, transaction)?;
+            began = self.run_call(index, transaction, began)?;
             let replies_bytes = self.replies.len();
             if replies_bytes > REPLIES_BYTES && self.purpose == Purpose::Pipeline {
                 break;
@@ -195,10 +196,15 @@ impl CommandUnit {
         Ok(())
     }
 
-    fn run_call(&mut self, index: usize, transaction: &mut dyn Transaction) -> Result<(), Interrupted> {
+    /// Runs a command that begins now, and returns when it ended.
+    fn run_call(
+        &mut self,
+        index: usize,
+        transaction: &mut dyn Transaction,
+        began: Instant,
+    ) -> Result<Instant, Interrupted> {
         let call = self.calls[index];
         let (start, events) = (self.replies.len(), self.events.len());
-        let began = Instant::now();
         let refused = self.refused.iter().find(|(refused, _)| *refused == index).map(|(_, refusal)| refusal.clone());
         let (outcome, has_written) = match refused {
             Some(refusal) => (Err(Interrupted::Refused(refusal).into()), false),
@@ -223,8 +229,9 @@ impl CommandUnit {
             self.events.truncate(events);
             ReplyWriter::new(&mut self.replies, self.environment.protocol).error(text.as_bytes());
         }
-        self.results.push(CallResult { end: self.replies.len(), took: began.elapsed() });
-        Ok(())
+        let ended = Instant::now();
+        self.results.push(CallResult { end: self.replies.len(), took: ended - began });
+        Ok(ended)
     }
 
     /// Has the commands before this one run first, if the writes of all of them together are too large. The commands of MULTI

@@ -141,3 +141,20 @@ fn the_time_of_a_transaction_stands_still() {
     });
     assert_eq!(cache.read("key"), None);
 }
+
+#[test]
+fn touching_keys_changes_nothing() {
+    let cache = filled();
+    let before = (state(&cache), cache.stats());
+    // An empty cache has neither tables nor slots.
+    for cache in [&cache, &Fixture::new(EvictionPolicy::AllkeysLru, ONE_SHARD_BYTES)] {
+        for count in [0, 1, 15, 16, 17, 100] {
+            let keys: Vec<Vec<u8>> = KEYS.iter().map(|key| key.to_vec()).chain((0..100).map(|n| vec![n])).collect();
+            let keys = keys.iter().take(count).map(|key| &key[..]);
+            cache.transact_in(cache.shards_of(keys.clone()), |transaction| transaction.touch(keys));
+        }
+    }
+    assert_eq!(cache.stats(), before.1);
+    assert_eq!(state(&cache), before.0);
+    cache.check();
+}

@@ -151,8 +151,15 @@ impl RequestParser {
             self.missing -= 1;
         }
         let length = std::mem::take(&mut self.position);
-        let request = buffer.split_to(length).freeze();
+        let mut request = buffer.split_to(length).freeze();
+        let last = self.arguments.pop();
         arguments.extend(self.arguments.drain(..).map(|place| request.slice(place)));
+        if let Some(last) = last {
+            // The last argument takes over the request, which costs no count of references.
+            request.truncate(last.end);
+            request.advance(last.start);
+            arguments.push(request);
+        }
         // A rare request with very many arguments shall not hold memory for the life of the connection.
         self.arguments.shrink_to(RESERVED_ARGUMENTS_MAX);
         Ok(Some(length))
