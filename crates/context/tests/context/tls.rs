@@ -241,7 +241,16 @@ async fn notifications_reach_a_real_mosquitto_over_tls() {
         let sent: Vec<Value> = (1..=20).map(Value::from).chain([Value::from(long.as_str())]).collect();
         assert!(values == sent, "{topic}: in order, each once");
     }
+    // Subscriptions to brokers show no reasons (NGSIv2).
     until_notification(&served, &wrong, |shown| shown["failsCounter"].as_u64() >= Some(1)).await;
+    served.stop().await;
+    world.close();
+    // A server that trusts the system's authorities only.
+    let (world, served) = self::world(&dir.path().join("untrusting"), NotificationsConfig::default()).await;
+    let foreign = subscribe(&served, "", &subscription("mqtt", json!({"url": url, "topic": "foreign"}))).await;
+    update(&served, &json!(1)).await;
+    until_notification(&served, &foreign, |shown| shown["failsCounter"].as_u64() >= Some(1)).await;
+    assert!(heard.lock().iter().all(|(topic, _)| topic != "foreign" && topic != "wrong"));
     served.stop().await;
     world.close();
     drop((listener, broker));

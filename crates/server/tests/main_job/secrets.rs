@@ -262,6 +262,17 @@ impl Run {
         }
     }
 
+    /// A backup, and what is told of it.
+    fn back_up(&mut self, dir: &str) {
+        for arguments in [&["--to", dir][..], &["list", dir], &["verify", dir]] {
+            let mut command = millstream();
+            command.arg("backup").args(arguments).env("MILLSTREAM_SERVER", self.process.applications_url());
+            let output = command.env("MILLSTREAM_TOKEN", &self.root).output().unwrap();
+            assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+            self.answers.push((format!("backup {arguments:?}"), [output.stdout, output.stderr].concat()));
+        }
+    }
+
     /// The secrets that an answer repeats although it must not.
     fn check_answers(&self) -> Vec<String> {
         let documents = ["GET /v2/subscriptions", "GET /api/jobs"];
@@ -329,6 +340,7 @@ fn secrets_are_in_no_log_line_answer_metric_or_audit_event_and_on_the_disk_only_
     run.subscriptions();
     run.jobs();
     run.ask_for_everything();
+    run.back_up(dir.path().join("backups").to_str().unwrap());
     for more in [&[][..], &["--explain"]] {
         let shown =
             millstream().args(["config", "show", "--config", settings.to_str().unwrap()]).args(more).output().unwrap();
