@@ -5,6 +5,7 @@ import { type Login, ownTenant } from "./api/login";
 import { CALLBACK_PATH } from "./api/oidc";
 import { fetchStats, type Stats } from "./api/stats";
 import { clock } from "./format";
+import { Addresses, AddressesContext } from "./live/addresses";
 import { History } from "./live/history";
 import { latest, type Remote, usePolled } from "./live/remote";
 import { useLogin } from "./live/use-login";
@@ -65,6 +66,7 @@ function Console({ login, logOut }: { login: Login; logOut: () => void }): Compo
     STATS_PERIOD_MS,
   );
   const samples = useHistory(stats);
+  const addresses = useAddresses(stats);
   const title = place.page === "unknown" ? "Not found" : TITLES[place.page];
   useEffect(() => {
     document.title = `${title} · Millstream`;
@@ -112,7 +114,9 @@ function Console({ login, logOut }: { login: Login; logOut: () => void }): Compo
         {own !== null && !isOf(tenant, own) ? (
           <OtherTenant place={place} tenant={tenant} own={own} />
         ) : (
-          <PageOf place={place} login={login} stats={stats} samples={samples} />
+          <AddressesContext.Provider value={addresses}>
+            <PageOf place={place} login={login} stats={stats} samples={samples} />
+          </AddressesContext.Provider>
         )}
       </main>
     </>
@@ -180,6 +184,10 @@ function OtherTenant({ place, tenant, own }: { place: Place; tenant: string; own
       </Notice>
     </div>
   );
+}
+
+function useAddresses(stats: Remote<Stats>): Addresses {
+  return useMemo(() => new Addresses(latest(stats)?.listeners ?? null, location), [stats]);
 }
 
 function useHistory(stats: Remote<Stats>): History {

@@ -1,5 +1,5 @@
 /** `GET /stats`: what the server does right now. Rates and latencies cover its last few seconds. */
-import { array, type Decoder, nullable, number, object, string } from "./decode";
+import { array, type Decoder, dictionary, nullable, number, object, string } from "./decode";
 import { ask } from "./http";
 
 export interface Latency {
@@ -26,6 +26,15 @@ export interface Topic {
   kind: string;
   partitions: Partition[];
 }
+
+/** The ports of a listener, without TLS and with it. */
+export interface ListenerPorts {
+  port: number | null;
+  tls_port: number | null;
+}
+
+/** By name: applications, devices-http, devices-mqtt, kafka, redis. One that is off is not there. */
+export type Listeners = ReadonlyMap<string, ListenerPorts>;
 
 export interface Stats {
   version: string;
@@ -57,6 +66,7 @@ export interface Stats {
   };
   memory: { used_bytes: number; budget_bytes: number };
   rss_bytes: number;
+  listeners: Listeners;
 }
 
 const latency: Decoder<Latency> = object<Latency>({
@@ -107,6 +117,7 @@ export const decodeStats: Decoder<Stats> = object<Stats>({
   query: object<Stats["query"]>({ live: number, records_seen_total: number, matched_total: number }),
   memory: object<Stats["memory"]>({ used_bytes: number, budget_bytes: number }),
   rss_bytes: number,
+  listeners: dictionary(object<ListenerPorts>({ port: nullable(number), tls_port: nullable(number) })),
 });
 
 export async function fetchStats(tenant: string): Promise<Stats> {

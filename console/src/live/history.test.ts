@@ -23,6 +23,7 @@ function sample(accepted: number): Stats {
     query: { live: 0, records_seen_total: 0, matched_total: 0 },
     memory: { used_bytes: 0, budget_bytes: 0 },
     rss_bytes: 0,
+    listeners: new Map(),
   };
 }
 

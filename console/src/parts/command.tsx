@@ -47,7 +47,11 @@ export function Command({ text, label = "Command" }: { text: string; label?: str
 }
 
 /** An empty list: what belongs into it, and the commands that make the first one. */
-export function FirstSteps(props: { title: string; children: ComponentChildren; command?: string }): ComponentChildren {
+export function FirstSteps(props: {
+  title: string;
+  children: ComponentChildren;
+  command?: string | undefined;
+}): ComponentChildren {
   const { title, children, command } = props;
   return (
     <div class="first-steps">

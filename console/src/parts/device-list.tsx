@@ -1,6 +1,6 @@
 /** The devices of a tenant, found by id and state, and the way to make one. */
 import type { ComponentChildren } from "preact";
-import { useCallback, useState } from "preact/hooks";
+import { useCallback, useContext, useState } from "preact/hooks";
 import {
   type Device,
   DEVICE_LIMITS,
@@ -11,6 +11,7 @@ import {
   TENANT_DEFAULT,
 } from "../api/devices";
 import { ago, counted, moment } from "../format";
+import { AddressesContext, commands } from "../live/addresses";
 import { latest, usePolled } from "../live/remote";
 import { type DevicesMover, devicesParams, type DevicesPlace } from "../pages/devices-place";
 import { follow, href } from "../route";
@@ -179,15 +180,15 @@ export function gatewaysOf({ via, via_groups }: Device): string | null {
 function NoDevices({ tenant }: { tenant: string }): ComponentChildren {
   const name = tenant === "" ? TENANT_DEFAULT : tenant;
   const option = tenant === "" ? "" : ` --tenant ${tenant}`;
-  const { hostname } = location;
+  const addresses = useContext(AddressesContext);
   return (
     <FirstSteps
       title={`Tenant ${name} has no devices yet`}
-      command={[
+      command={commands(
         `millstream device add sensor-1 --password hush${option}`,
-        `curl -u sensor-1@${name}:hush http://${hostname}:8080/telemetry -H 'Content-Type: application/json' -d '{"temp": 21.5}'`,
-        `mosquitto_pub -h ${hostname} -p 1883 -u sensor-1@${name} -P hush -t telemetry -q 1 -m '{"temp": 21.5}'`,
-      ].join("\n")}
+        addresses.httpMessage(`sensor-1@${name}`, "hush", "/telemetry"),
+        addresses.mqttMessage(`sensor-1@${name}`, "hush", "telemetry"),
+      )}
     >
       Register the first one here or from a terminal, and send as it over HTTP or MQTT.
     </FirstSteps>

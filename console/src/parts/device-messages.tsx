@@ -1,10 +1,11 @@
 /** What a device sends, and what is sent to it, as it comes; from a minute before its last message on. */
 import type { ComponentChildren } from "preact";
-import { useCallback, useMemo, useState } from "preact/hooks";
+import { useCallback, useContext, useMemo, useState } from "preact/hooks";
 import type { Credential } from "../api/credentials";
 import { type Device, TENANT_DEFAULT } from "../api/devices";
 import { openTail } from "../api/records";
 import { fetchTopicList } from "../api/topics";
+import { AddressesContext, commands } from "../live/addresses";
 import { latest, usePolled } from "../live/remote";
 import type { TailRecord } from "../live/record-session";
 import { useRecordTail } from "../live/use-record-tail";
@@ -103,18 +104,17 @@ function FirstMessage(props: { name: string; device: Device; credentials: readon
   const { name, device, credentials } = props;
   const password = credentials.find(({ type, enabled }) => type === "hashed-password" && enabled);
   const [gateway] = device.via;
-  const { hostname } = location;
+  const addresses = useContext(AddressesContext);
   const title = device.status.last_seen === null ? "No message of this device yet" : "Waiting for the next message";
-  const json = `-H 'Content-Type: application/json' -d '{"temp": 21.5}'`;
   if (password !== undefined) {
     const user = `${password.auth_id}@${name}`;
     return (
       <FirstSteps
         title={title}
-        command={[
-          `curl -u ${user}:PASSWORD http://${hostname}:8080/telemetry ${json}`,
-          `mosquitto_pub -h ${hostname} -p 1883 -u ${user} -P PASSWORD -t telemetry -q 1 -m '{"temp": 21.5}'`,
-        ].join("\n")}
+        command={commands(
+          addresses.httpMessage(user, "PASSWORD", "/telemetry"),
+          addresses.mqttMessage(user, "PASSWORD", "telemetry"),
+        )}
       >
         It is shown here as soon as it comes. Send one as the device, over HTTP or MQTT:
       </FirstSteps>
@@ -125,10 +125,10 @@ function FirstMessage(props: { name: string; device: Device; credentials: readon
     return (
       <FirstSteps
         title={title}
-        command={[
-          `curl -u ${user}:PASSWORD -X PUT http://${hostname}:8080/telemetry//${device.id} ${json}`,
-          `mosquitto_pub -h ${hostname} -p 1883 -u ${user} -P PASSWORD -t t//${device.id} -q 1 -m '{"temp": 21.5}'`,
-        ].join("\n")}
+        command={commands(
+          addresses.httpMessage(user, "PASSWORD", `/telemetry//${device.id}`),
+          addresses.mqttMessage(user, "PASSWORD", `t//${device.id}`),
+        )}
       >
         It is shown here as soon as it comes. Its gateway sends for it, over HTTP or MQTT:
       </FirstSteps>

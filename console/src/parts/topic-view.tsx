@@ -1,8 +1,9 @@
 /** One topic: its figures, its records page by page or as they come, and what it is made of. */
 import type { ComponentChildren } from "preact";
-import { useCallback, useMemo, useState } from "preact/hooks";
+import { useCallback, useContext, useMemo, useState } from "preact/hooks";
 import { fetchTopic, type TopicInfo } from "../api/topics";
 import { bytes, counted, short, whole } from "../format";
+import { AddressesContext, commands } from "../live/addresses";
 import { useRates } from "../live/rates";
 import { latest, usePolled } from "../live/remote";
 import { NO_TOPIC, type TopicsMover, topicsParams, type TopicsPlace } from "../pages/topics-place";
@@ -117,12 +118,15 @@ function Tiles({ info }: { info: TopicInfo }): ComponentChildren {
 /** A topic without records, and the commands that append one. */
 function NoRecordsYet({ info }: { info: TopicInfo }): ComponentChildren {
   const { name, kind } = info;
+  const addresses = useContext(AddressesContext);
   if (kind === "telemetry" || kind === "event") {
-    const path = kind === "event" ? "/event" : "/telemetry";
     return (
       <FirstSteps
         title="There are no records here"
-        command={`curl -u DEVICE@TENANT:PASSWORD http://${location.hostname}:8080${path} -H 'Content-Type: application/json' -d '{"temp": 21.5}'`}
+        command={commands(
+          addresses.httpMessage("DEVICE@TENANT", "PASSWORD", `/${kind}`),
+          addresses.mqttMessage("DEVICE@TENANT", "PASSWORD", kind),
+        )}
       >
         Devices of this tenant write here, by HTTP and MQTT.
       </FirstSteps>
@@ -133,7 +137,10 @@ function NoRecordsYet({ info }: { info: TopicInfo }): ComponentChildren {
   return (
     <FirstSteps
       title="There are no records here"
-      command={`echo '{"key": "a", "value": {"n": 1}}' | millstream topic append ${name}\nprintf 'a:1\\n' | kcat -b ${location.hostname}:9092 -P -t ${name} -K :`}
+      command={commands(
+        `echo '{"key": "a", "value": {"n": 1}}' | millstream topic append ${name}`,
+        addresses.kafkaRecord(name),
+      )}
     >
       Append the first one here, from a terminal or by a Kafka client.
     </FirstSteps>

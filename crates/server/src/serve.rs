@@ -282,6 +282,7 @@ impl Server {
         let (statistics, tokens) = (Arc::clone(&planes.statistics), Arc::clone(&planes.tokens));
         let backups = Arc::clone(&planes.backups);
         let events = Arc::clone(&audit);
+        let stats = Arc::clone(&sampler);
         let sampling = tokio::spawn(async move {
             let mut ticks = tokio::time::interval(SAMPLE_INTERVAL);
             loop {
@@ -301,7 +302,7 @@ impl Server {
         let requests = tokio::spawn(Requests::new(Arc::clone(&planes.deliveries)).run());
         let expiry = tokio::spawn(Arc::clone(&planes.store).remove_expired());
         let shutdown_timeout = Duration::from_millis(config.shutdown_timeout_ms);
-        Ok(Self {
+        let server = Self {
             listeners,
             mqtt,
             kafka,
@@ -317,7 +318,9 @@ impl Server {
             planes,
             set_aside,
             shutdown_timeout,
-        })
+        };
+        stats.show_listeners(server.addresses().iter().map(|at| (at.name, at.addresses)));
+        Ok(server)
     }
 
     /// All listeners, in the order in which they are told of.

@@ -1,8 +1,9 @@
 //! `/stats`: the current activity of the process, for people and the console. Rates and
 //! latencies cover the last seconds. With `categories`, it answers the store's tree of statistics instead.
 
-use std::collections::VecDeque;
-use std::sync::Arc;
+use std::collections::{BTreeMap, VecDeque};
+use std::net::SocketAddr;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use axum::extract::State;
@@ -10,6 +11,7 @@ use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
 use millstream_http::{Access, Caller, Content, Limits, Problem, Query, Reach, Route, Routes};
 use millstream_log::{Embedded, LogStats, SYNC_BUCKETS_US};
+use millstream_net::BoundAddresses;
 use millstream_store::{Scope, Statistics, answer_statistics};
 use millstream_types::{LatencyCounts, MemoryBudget, MonotonicClock, Role, TenantId, TopicKind};
 use parking_lot::Mutex;
@@ -57,6 +59,7 @@ pub(crate) struct Sampler {
     started: Duration,
     started_at: String,
     memory: MemoryBudget,
+    listeners: OnceLock<BTreeMap<&'static str, ListenerPart>>,
 }
 
 impl Sampler {
@@ -69,9 +72,17 @@ impl Sampler {
     ) -> Arc<Self> {
         let started = clock.now();
         let samples = Mutex::new(VecDeque::new());
-        let sampler = Self { log, planes, clock, samples, started, started_at, memory };
+        let listeners = OnceLock::new();
+        let sampler = Self { log, planes, clock, samples, started, started_at, memory, listeners };
         sampler.sample();
         Arc::new(sampler)
+    }
+
+    /// Shows the ports of the listeners from now on; the first call counts.
+    pub(crate) fn show_listeners(&self, listeners: impl Iterator<Item = (&'static str, BoundAddresses)>) {
+        let port = |address: Option<SocketAddr>| address.map(|address| address.port());
+        let ports = |at: BoundAddresses| ListenerPart { port: port(at.plain), tls_port: port(at.tls) };
+        let _ = self.listeners.set(listeners.map(|(name, at)| (name, ports(at))).collect());
     }
 
     /// Takes a sample and drops those older than the window.
@@ -123,6 +134,7 @@ impl Sampler {
             query: QueryPart { live: is.live_queries, records_seen_total: is.records_seen, matched_total: is.matched },
             memory: MemoryPart { used_bytes: self.memory.used_bytes(), budget_bytes: self.memory.limit_bytes() },
             rss_bytes: resident_bytes(),
+            listeners: self.listeners.get().cloned().unwrap_or_default(),
         }
     }
 }
@@ -173,6 +185,15 @@ struct Stats {
     query: QueryPart,
     memory: MemoryPart,
     rss_bytes: u64,
+    /// By the names that the start prints; one that is off is not there.
+    listeners: BTreeMap<&'static str, ListenerPart>,
+}
+
+/// The ports of a listener, without TLS and with it.
+#[derive(Debug, Clone, Copy, Serialize)]
+struct ListenerPart {
+    port: Option<u16>,
+    tls_port: Option<u16>,
 }
 
 #[derive(Debug, Default, Serialize)]

@@ -337,6 +337,17 @@ fn a_running_server_tells_how_it_is() {
     let stats = process.get_json("/stats");
     assert_eq!(stats["version"], env!("CARGO_PKG_VERSION"));
     assert!(stats["rss_bytes"].as_u64().unwrap() > 0);
+    let bound = [
+        ("applications", process.applications),
+        ("devices-http", process.devices),
+        ("devices-mqtt", process.mqtt),
+        ("kafka", process.kafka),
+        ("redis", process.redis),
+    ];
+    for (listener, address) in bound {
+        let expected = serde_json::json!({"port": address.port(), "tls_port": null});
+        assert_eq!(stats["listeners"][listener], expected, "{listener}");
+    }
     let topics = stats["log"]["topics"].as_array().unwrap();
     assert!(topics.iter().any(|topic| topic["kind"] == "internal"), "who acts in all tenants is told of them");
     let tree = process.get_json("/stats?categories=-1");
