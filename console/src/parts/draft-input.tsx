@@ -4,7 +4,12 @@ import { useEffect, useRef, useState } from "preact/hooks";
 
 export function DraftInput(props: {
   value: string;
-  placeholder: string;
+  /** A number, or a local time to the second; without it, any text. */
+  type?: "number" | "datetime-local";
+  /** The name, where no label around it has it. */
+  label?: string;
+  class?: string;
+  placeholder?: string;
   /** The id of the list of suggestions. */
   list?: string;
   title?: string;
@@ -14,7 +19,7 @@ export function DraftInput(props: {
   settle_ms?: number;
   onCommit: (value: string) => void;
 }): ComponentChildren {
-  const { value, placeholder, list, title, error, settle_ms, onCommit } = props;
+  const { value, type, label, placeholder, list, title, error, settle_ms, onCommit } = props;
   const [draft, setDraft] = useState<string | null>(null);
   const timer = useRef(0);
   useEffect(
@@ -30,6 +35,11 @@ export function DraftInput(props: {
   };
   return (
     <input
+      type={type ?? "text"}
+      min={type === "number" ? "0" : undefined}
+      step={type === "datetime-local" ? "1" : undefined}
+      class={props.class}
+      aria-label={label}
       value={draft ?? value}
       placeholder={placeholder}
       list={list}

@@ -124,26 +124,24 @@ function Start({ place, onMove }: { place: TopicsPlace; onMove: TopicsMover }): 
         </select>
       </label>
       {kind === "time" && (
-        <input
+        <DraftInput
           type="datetime-local"
-          step="1"
-          aria-label="From this time"
+          label="From this time"
           value={localTime(place.at)}
-          onChange={(event) => {
-            const at_ms = new Date(event.currentTarget.value).getTime();
+          onCommit={(time) => {
+            const at_ms = new Date(time).getTime();
             if (!Number.isNaN(at_ms)) to(new Date(at_ms).toISOString());
           }}
         />
       )}
       {kind === "offset" && !place.at.includes(":") && (
-        <input
+        <DraftInput
           type="number"
-          min="0"
+          label="From this offset"
           class="offset-input"
-          aria-label="From this offset"
           value={place.at}
-          onChange={(event) => {
-            if (/^\d+$/.test(event.currentTarget.value)) to(event.currentTarget.value);
+          onCommit={(offset) => {
+            if (/^\d+$/.test(offset)) to(offset);
           }}
         />
       )}
