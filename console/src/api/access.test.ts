@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { limitsText } from "../parts/tenants-view";
-import { tokenOf } from "../parts/make-token";
+import { tokenOf } from "../parts/create-token";
 import { scopeText } from "../parts/tokens-view";
 import { decodeTenant, decodeToken } from "./access";
 

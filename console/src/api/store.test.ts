@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { hitRatio, percent, quotaOf } from "../parts/buckets-view";
-import { bucketOf } from "../parts/make-bucket";
+import { bucketOf } from "../parts/create-bucket";
 import { decodeBucket, decodeKeys, keyPath, keyText } from "./store";
 
 const BUCKET = {

@@ -143,7 +143,7 @@ function NoToken(): ComponentChildren {
         The operator of this server makes one with the token of an admin, and gives you what the command prints:
       </p>
       <Command
-        label="Make a token"
+        label="Create a token"
         text={`export MILLSTREAM_TOKEN=...\nmillstream token create NAME \\\n  --role reader \\\n  --server ${location.origin}`}
       />
       <p class="quiet">

@@ -7,7 +7,7 @@ import { latest, usePolled } from "../live/remote";
 import { type StoreMover, storeParams, type StorePlace } from "../pages/store-place";
 import { follow, href } from "../route";
 import { FirstSteps } from "./command";
-import { MakeBucket } from "./make-bucket";
+import { CreateBucket } from "./create-bucket";
 import { RemoteNotice } from "./notice";
 
 const PERIOD_MS = 2_000;
@@ -26,7 +26,7 @@ export function BucketsView({ place, onMove }: { place: StorePlace; onMove: Stor
       <div class="page-head">
         <h1>Store</h1>
         <span class="spring" />
-        <MakeBucket
+        <CreateBucket
           tenant={tenant}
           known={buckets ?? []}
           onMade={(bucket) => {

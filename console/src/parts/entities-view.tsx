@@ -12,7 +12,7 @@ import { EntityDrawer } from "./entity-drawer";
 import { NoEntities } from "./no-entities";
 import { EntityFilters } from "./entity-filters";
 import { EntityTable } from "./entity-table";
-import { MakeEntity } from "./make-entity";
+import { CreateEntity } from "./create-entity";
 import { MappingNotice } from "./mapping-notice";
 import { RemoteNotice } from "./notice";
 import { Paging } from "./paging";
@@ -81,7 +81,7 @@ export function EntitiesView(props: {
             onMove({ map }, "amend");
           }}
         >
-          <MakeEntity
+          <CreateEntity
             tenant={tenant}
             types={types.map((known) => known.type)}
             onMade={(selected) => {

@@ -12,7 +12,7 @@ import {
 import { DraftDialog } from "./draft-dialog";
 import { SubscriptionFields } from "./subscription-fields";
 
-export function MakeSubscription(props: {
+export function CreateSubscription(props: {
   tenant: string;
   types: string[];
   onMade: (id: string) => void;
@@ -20,9 +20,9 @@ export function MakeSubscription(props: {
   const { tenant, types, onMade } = props;
   return (
     <DraftDialog<SubscriptionDraft>
-      label="New subscription"
+      label="Create a subscription"
       tone="primary"
-      title="New subscription"
+      title="Create a subscription"
       submit="Create"
       refusal="The subscription was not created"
       initial={NEW_SUBSCRIPTION}

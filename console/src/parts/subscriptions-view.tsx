@@ -9,7 +9,7 @@ import { FirstSteps } from "./command";
 import { Notice, RemoteNotice } from "./notice";
 import { Paging } from "./paging";
 import { SubscriptionDrawer } from "./subscription-drawer";
-import { MakeSubscription } from "./subscription-forms";
+import { CreateSubscription } from "./subscription-forms";
 import { SubscriptionTable } from "./subscription-table";
 
 const PERIOD_MS = 2_000;
@@ -47,7 +47,7 @@ export function SubscriptionsView(props: {
       <div class="page-head">
         {lists}
         <span class="spring" />
-        <MakeSubscription
+        <CreateSubscription
           tenant={tenant}
           types={types}
           onMade={(id) => {

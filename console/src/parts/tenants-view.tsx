@@ -49,7 +49,7 @@ export function TenantsView(props: {
       <div class="card-head">
         <h2 id="tenants-title">Tenants</h2>
         {mayChange ? (
-          <MakeTenant onMade={changed} />
+          <CreateTenant onMade={changed} />
         ) : (
           <span class="quiet">Admins of all tenants make and delete them</span>
         )}
@@ -163,12 +163,12 @@ function TenantActions({ tenant, onChanged }: { tenant: Tenant; onChanged: () =>
   );
 }
 
-function MakeTenant({ onMade }: { onMade: () => void }): ComponentChildren {
+function CreateTenant({ onMade }: { onMade: () => void }): ComponentChildren {
   return (
     <FormDialog
-      label="Make a tenant"
+      label="Create a tenant"
       tone="primary"
-      submit="Make"
+      submit="Create"
       refusal="The tenant was not made"
       act={async (form) => {
         const limits: Partial<Record<LimitName, number>> = {};

@@ -8,7 +8,7 @@ import { ACCESS_LIMITS, type AccessMover, type AccessPlace } from "../pages/acce
 import { FirstSteps } from "./command";
 import { ConfirmButton } from "./confirm";
 import { DraftInput } from "./draft-input";
-import { MakeToken } from "./make-token";
+import { CreateToken } from "./create-token";
 import { Notice, RemoteNotice } from "./notice";
 import { Paging } from "./paging";
 import { When } from "./subscription-table";
@@ -38,7 +38,7 @@ export function TokensView(props: { place: AccessPlace; login: Login; onMove: Ac
         <h2 id="tokens-title">Tokens</h2>
         {known !== null && known.length > limit && <NameFilter known={known} name={name} onMove={onMove} />}
         {hasRole(caller, "admin") ? (
-          <MakeToken login={login} tenant={place.tenant} onMade={changed} />
+          <CreateToken login={login} tenant={place.tenant} onMade={changed} />
         ) : (
           <span class="quiet">Admins see and make them</span>
         )}

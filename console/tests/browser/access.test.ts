@@ -45,15 +45,15 @@ describe("tenants", () => {
         .waitFor();
       expect(await accessibilityFaults(page)).toEqual([]);
 
-      await page.getByRole("button", { name: "Make a tenant" }).click();
-      const form = page.getByRole("dialog", { name: "Make a tenant" });
+      await page.getByRole("button", { name: "Create a tenant" }).click();
+      const form = page.getByRole("dialog", { name: "Create a tenant" });
       await form.getByLabel("Id").fill("not a tenant");
-      await form.getByRole("button", { name: "Make" }).click();
+      await form.getByRole("button", { name: "Create" }).click();
       await form.getByRole("alert").filter({ hasText: "The tenant was not made" }).waitFor();
       expect(await accessibilityFaults(page)).toEqual([]);
       await form.getByLabel("Id").fill("acme");
       await form.getByLabel("Most devices").fill("1000");
-      await form.getByRole("button", { name: "Make" }).click();
+      await form.getByRole("button", { name: "Create" }).click();
       await rowIn(page, "Tenants", "acme").getByText("1,000 devices").waitFor();
       expect(await server.tenant("acme")).toMatchObject({ "registration-limits": { "max-devices": 1000 } });
     });
@@ -88,10 +88,10 @@ describe("tokens", () => {
   it("are made with limits and an end, and shown once; the secret is good", async () => {
     await onAccess({}, async (page) => {
       await page.getByText("No tokens have been made").waitFor();
-      await page.getByRole("button", { name: "Make a token" }).click();
-      const form = page.getByRole("dialog", { name: "Make a token" });
+      await page.getByRole("button", { name: "Create a token" }).click();
+      const form = page.getByRole("dialog", { name: "Create a token" });
       await form.getByLabel("Name").fill("not a name");
-      await form.getByRole("button", { name: "Make" }).click();
+      await form.getByRole("button", { name: "Create" }).click();
       await form.getByRole("alert").filter({ hasText: "member 'name' cannot be taken" }).waitFor();
       expect(await accessibilityFaults(page)).toEqual([]);
       await form.getByLabel("Name").fill("shop");
@@ -99,7 +99,7 @@ describe("tokens", () => {
       await form.getByLabel("writer").check();
       await form.getByLabel("Only topics").fill("orders, invoices");
       await form.getByRole("combobox", { name: "Ends" }).selectOption("in 90 days");
-      await form.getByRole("button", { name: "Make" }).click();
+      await form.getByRole("button", { name: "Create" }).click();
 
       const made = page.getByRole("dialog", { name: "Token shop" });
       const secret = (await made.locator("code").first().textContent()) ?? "";

@@ -172,8 +172,8 @@ describe("a new entity", () => {
   it("is created field by field, and what the server refuses is said at its field", async () => {
     await withPage(browser, { scheme: "dark" }, async (page) => {
       await open(page, "/entities");
-      await page.getByRole("button", { name: "New entity" }).click();
-      const form = page.getByRole("dialog", { name: "New entity" });
+      await page.getByRole("button", { name: "Create an entity" }).click();
+      const form = page.getByRole("dialog", { name: "Create an entity" });
       const id = form.getByRole("textbox", { name: "Id" });
       await id.fill("hall 1");
       await form.getByRole("combobox", { name: "Type" }).first().fill("Hall");
@@ -210,8 +210,8 @@ describe("a new entity", () => {
   it("is created from JSON that somebody pastes", async () => {
     await withPage(browser, {}, async (page) => {
       await open(page, "/entities");
-      await page.getByRole("button", { name: "New entity" }).click();
-      const form = page.getByRole("dialog", { name: "New entity" });
+      await page.getByRole("button", { name: "Create an entity" }).click();
+      const form = page.getByRole("dialog", { name: "Create an entity" });
       await form.getByRole("button", { name: "JSON" }).click();
       const text = form.getByRole("textbox", { name: "Entity as JSON" });
       await text.fill('{"id": "pasted", "state": "a=b"');
@@ -243,7 +243,7 @@ it.each(["light", "dark"] as const)(
       expect(await accessibilityFaults(page)).toEqual([]);
       await page.getByRole("button", { name: "Add attribute" }).click();
       expect(await accessibilityFaults(page)).toEqual([]);
-      await page.getByRole("button", { name: "New entity" }).click();
+      await page.getByRole("button", { name: "Create an entity" }).click();
       expect(await accessibilityFaults(page)).toEqual([]);
       await page.getByRole("button", { name: "JSON" }).click();
       expect(await accessibilityFaults(page)).toEqual([]);

@@ -128,7 +128,7 @@ describe("a login", () => {
       await page.getByRole("navigation", { name: "Pages" }).getByRole("link", { name: "Access" }).click();
       await page.getByText("Tenant acme is not in the registry").waitFor();
       await refusal(page, "Cannot show tokens").filter({ hasText: "role 'admin'" }).waitFor();
-      expect(await page.getByRole("button", { name: "Make a token" }).count()).toBe(0);
+      expect(await page.getByRole("button", { name: "Create a token" }).count()).toBe(0);
       expect(await accessibilityFaults(page)).toEqual([]);
 
       await page.goto(`${server.url}/entities?tenant=other`);
@@ -156,11 +156,11 @@ describe("a server without tokens", () => {
         await page.getByText("Nobody needs a login yet").waitFor();
         await page.getByText("No tokens have been made").waitFor();
         expect(await accessibilityFaults(page)).toEqual([]);
-        await page.getByRole("button", { name: "Make a token" }).click();
-        const form = page.getByRole("dialog", { name: "Make a token" });
+        await page.getByRole("button", { name: "Create a token" }).click();
+        const form = page.getByRole("dialog", { name: "Create a token" });
         await form.getByLabel("Name").fill("first");
         expect(await accessibilityFaults(page)).toEqual([]);
-        await form.getByRole("button", { name: "Make" }).click();
+        await form.getByRole("button", { name: "Create" }).click();
         const made = page.getByRole("dialog", { name: "Token first" });
         const secret = await made.locator("code").first().textContent();
         expect(secret).toMatch(/^mst_/);

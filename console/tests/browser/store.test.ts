@@ -39,21 +39,21 @@ describe("the buckets of a tenant", () => {
       await page.getByText("There are no buckets yet").waitFor();
       expect(await accessibilityFaults(page)).toEqual([]);
 
-      await page.getByRole("button", { name: "Make a bucket" }).click();
-      const form = page.getByRole("dialog", { name: "Make a bucket" });
+      await page.getByRole("button", { name: "Create a bucket" }).click();
+      const form = page.getByRole("dialog", { name: "Create a bucket" });
       await form.getByLabel("Name").fill("_own");
       await form.getByLabel("Most keys").fill("10");
-      await form.getByRole("button", { name: "Make" }).click();
+      await form.getByRole("button", { name: "Create" }).click();
       await form.getByRole("alert").filter({ hasText: "does not begin with '_'" }).waitFor();
       await form.getByLabel("Time to live").fill("soon");
-      await form.getByRole("button", { name: "Make" }).click();
+      await form.getByRole("button", { name: "Create" }).click();
       await form.getByRole("alert").filter({ hasText: "'soon'" }).waitFor();
       expect(await accessibilityFaults(page)).toEqual([]);
 
       await form.getByLabel("Name").fill("made");
       await form.getByLabel("Time to live").fill("30m");
       await form.getByLabel("A write survives").selectOption("written");
-      await form.getByRole("button", { name: "Make" }).click();
+      await form.getByRole("button", { name: "Create" }).click();
       await page.getByRole("heading", { name: "made", level: 1 }).waitFor();
       await page.getByText("There are no keys yet").waitFor();
       expect(await server.bucket("made")).toMatchObject({
@@ -76,10 +76,10 @@ describe("the buckets of a tenant", () => {
       await row(page, "hot").getByText("0 % of 1 MiB").waitFor();
       expect(await accessibilityFaults(page)).toEqual([]);
 
-      await page.getByRole("button", { name: "Make a bucket" }).click();
-      const form = page.getByRole("dialog", { name: "Make a bucket" });
+      await page.getByRole("button", { name: "Create a bucket" }).click();
+      const form = page.getByRole("dialog", { name: "Create a bucket" });
       await form.getByLabel("Name").fill("made");
-      await form.getByRole("button", { name: "Make" }).click();
+      await form.getByRole("button", { name: "Create" }).click();
       await form.getByRole("alert").filter({ hasText: "There is a bucket 'made' already" }).waitFor();
       await page.keyboard.press("Escape");
       await form.waitFor({ state: "detached" });
@@ -259,8 +259,8 @@ describe("the keys of a bucket", () => {
         expect(await accessibilityFaults(page)).toEqual([]);
       }
       await open(page, "/store");
-      await page.getByRole("button", { name: "Make a bucket" }).click();
-      await page.getByRole("dialog", { name: "Make a bucket" }).waitFor();
+      await page.getByRole("button", { name: "Create a bucket" }).click();
+      await page.getByRole("dialog", { name: "Create a bucket" }).waitFor();
       expect(await overflow(page)).toBe(0);
     });
   });

@@ -128,8 +128,8 @@ describe("a subscription", () => {
   it("is created by a form; the server's refusal stands at its field", async () => {
     await withPage(browser, {}, async (page) => {
       await open(page, "/entities?list=subscriptions");
-      await page.getByRole("button", { name: "New subscription" }).click();
-      const form = page.getByRole("dialog", { name: "New subscription" });
+      await page.getByRole("button", { name: "Create a subscription" }).click();
+      const form = page.getByRole("dialog", { name: "Create a subscription" });
       await form.getByRole("textbox", { name: "Description" }).fill("Hot pumps");
       await form.getByRole("combobox", { name: "Of type" }).fill("Pump");
       await form.getByRole("textbox", { name: "When these attributes change" }).fill("pressure");
@@ -223,8 +223,8 @@ describe("a subscription", () => {
   it("to an MQTT broker is created with a login that is never shown again", async () => {
     await withPage(browser, { width: 390, height: 844 }, async (page) => {
       await open(page, "/entities?list=subscriptions");
-      await page.getByRole("button", { name: "New subscription" }).click();
-      const form = page.getByRole("dialog", { name: "New subscription" });
+      await page.getByRole("button", { name: "Create a subscription" }).click();
+      const form = page.getByRole("dialog", { name: "Create a subscription" });
       await form.getByRole("textbox", { name: "Description" }).fill("By MQTT");
       await form.getByRole("combobox", { name: "By", exact: true }).selectOption("MQTT");
       await form.getByRole("textbox", { name: "URL" }).fill("mqtt://127.0.0.1:1");

@@ -24,7 +24,7 @@ pub(crate) struct KvArgs {
 
 #[derive(Debug, clap::Subcommand)]
 enum KvAction {
-    /// Make a bucket, or change the settings of one
+    /// Create a bucket, or change the settings of one
     Make {
         /// The bucket
         bucket: String,

@@ -16,7 +16,7 @@ pub(crate) struct TokenArgs {
 
 #[derive(Debug, clap::Subcommand)]
 enum TokenAction {
-    /// Make a token and print its secret, which is shown this once
+    /// Create a token and print its secret, which is shown this once
     Create(CreateArgs),
     /// List the tokens that were made, without secrets
     List,

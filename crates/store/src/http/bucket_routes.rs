@@ -25,7 +25,7 @@ pub(super) fn routes(store: &Arc<Store>) -> [Route; 4] {
             .answers_with(200, "Its settings and figures.", described())
             .answers(404, "The bucket does not exist.")
             .to(describe, Arc::clone(store)),
-        Route::put("/buckets/{bucket}", admin, SETTINGS_LIMITS, "Make a bucket or change its settings")
+        Route::put("/buckets/{bucket}", admin, SETTINGS_LIMITS, "Create a bucket or change its settings")
             .param("bucket", BUCKET)
             .takes(described())
             .answers_with(200, "Changed.", described())

@@ -29,7 +29,7 @@ const JSON_ROWS = 14;
 /** Of an entity that is created without a type. */
 const TYPE_DEFAULT = "Thing";
 
-export function MakeEntity(props: {
+export function CreateEntity(props: {
   tenant: string;
   /** Types that there are, to choose from. */
   types: string[];
@@ -38,9 +38,9 @@ export function MakeEntity(props: {
   const { tenant, types, onMade } = props;
   return (
     <DraftDialog<Draft>
-      label="New entity"
+      label="Create an entity"
       tone="primary"
-      title="New entity"
+      title="Create an entity"
       submit="Create"
       refusal="The entity was not created"
       initial={{ as: "fields", id: "", type: "", attributes: [{ ...NEW_ATTRIBUTE, key: 0 }], json: "" }}

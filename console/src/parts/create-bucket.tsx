@@ -19,7 +19,7 @@ const POLICIES = [
 
 const DURABLE = "durable";
 
-export function MakeBucket(props: {
+export function CreateBucket(props: {
   tenant: string;
   known: readonly Bucket[];
   onMade: (name: string) => void;
@@ -27,9 +27,9 @@ export function MakeBucket(props: {
   const { tenant, known, onMade } = props;
   return (
     <FormDialog
-      label="Make a bucket"
+      label="Create a bucket"
       tone="primary"
-      submit="Make"
+      submit="Create"
       refusal="The bucket was not made"
       act={async (form) => {
         const { name, settings } = bucketOf(

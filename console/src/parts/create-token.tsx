@@ -28,15 +28,15 @@ interface Made {
   secret: string;
 }
 
-export function MakeToken(props: { login: Login; tenant: string; onMade: () => void }): ComponentChildren {
+export function CreateToken(props: { login: Login; tenant: string; onMade: () => void }): ComponentChildren {
   const { login, tenant, onMade } = props;
   const [made, setMade] = useState<Made | null>(null);
   return (
     <>
       <FormDialog
-        label="Make a token"
+        label="Create a token"
         tone="primary"
-        submit="Make"
+        submit="Create"
         refusal="The token was not made"
         act={async (form) => {
           const token = tokenOf(form);
