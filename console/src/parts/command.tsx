@@ -1,26 +1,15 @@
 /** Commands for a terminal, and other text that people copy; and lists that are empty, with the commands that fill them. */
 import type { ComponentChildren } from "preact";
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useRef } from "preact/hooks";
+import { useTold } from "../live/use-told";
 import { Notice } from "./notice";
-
-/** How long the button says that it has done its work. */
-const TOLD_MS = 2_000;
 
 const TEXTS = { nothing: "Copy", copied: "Copied", selected: "Press Ctrl+C" } as const;
 
 /** One or more lines for a terminal, with a button that copies them. `label` names them to those who cannot see. */
 export function Command({ text, label = "Command" }: { text: string; label?: string }): ComponentChildren {
   const code = useRef<HTMLElement>(null);
-  const [told, setTold] = useState<keyof typeof TEXTS>("nothing");
-  useEffect(() => {
-    if (told === "nothing") return;
-    const timer = window.setTimeout(() => {
-      setTold("nothing");
-    }, TOLD_MS);
-    return () => {
-      clearTimeout(timer);
-    };
-  }, [told]);
+  const [told, setTold] = useTold<"copied" | "selected">();
   const copy = async (): Promise<void> => {
     try {
       await navigator.clipboard.writeText(text);

@@ -1,7 +1,7 @@
 /** What can be done with the text of a query: run it, stop it, begin with an example, keep it, hand it on. */
 import type { ComponentChildren } from "preact";
-import { useEffect, useState } from "preact/hooks";
 import type { QueryState } from "../live/session";
+import { useTold } from "../live/use-told";
 import { EXAMPLES } from "../pages/examples";
 import { Menu } from "./menu";
 import { SavedQueries } from "./saved-queries";
@@ -59,20 +59,8 @@ export function QueryActions(props: {
   );
 }
 
-/** How long the button says that it has done its work. */
-const TOLD_MS = 2_000;
-
 function CopyLink({ link }: { link: () => string }): ComponentChildren {
-  const [told, setTold] = useState<"nothing" | "copied" | "failed">("nothing");
-  useEffect(() => {
-    if (told === "nothing") return;
-    const timer = window.setTimeout(() => {
-      setTold("nothing");
-    }, TOLD_MS);
-    return () => {
-      clearTimeout(timer);
-    };
-  }, [told]);
+  const [told, setTold] = useTold<"copied" | "failed">();
   const copy = async (): Promise<void> => {
     try {
       await navigator.clipboard.writeText(link());
