@@ -8,6 +8,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs, io};
 
+use flate2::Compression;
+use flate2::bufread::GzEncoder;
+
 /// Names the commit where there is no checkout to ask.
 const GIT_HASH: &str = "MILLSTREAM_GIT_HASH";
 /// Seconds since 1970 that a build which is to be the same again says it was made at.
@@ -21,15 +24,15 @@ fn main() -> io::Result<()> {
     let out = PathBuf::from(env::var("OUT_DIR").map_err(io::Error::other)?);
     println!("cargo:rerun-if-changed=build.rs");
     let root = manifest_dir.join("../..");
-    fs::write(out.join("console_files.rs"), console(&root.join("console/dist"))?)?;
+    fs::write(out.join("console_files.rs"), console(&root.join("console/dist"), &out)?)?;
     println!("cargo:rustc-env=MILLSTREAM_BUILT_FROM={}", git_hash(&manifest_dir));
     println!("cargo:rustc-env=MILLSTREAM_BUILT_AT_S={}", built_at_s()?);
     println!("cargo:rustc-env=MILLSTREAM_BUILT_BY={}", compiler());
     fs::write(out.join("libraries.rs"), libraries(&root.join("Cargo.lock"))?)
 }
 
-/// A table of the console's files.
-fn console(dist: &Path) -> io::Result<String> {
+/// A table of the console's files, each of them compressed into `out`.
+fn console(dist: &Path, out: &Path) -> io::Result<String> {
     let mut files = Vec::new();
     if dist.is_dir() {
         println!("cargo:rerun-if-changed={}", dist.display());
@@ -40,9 +43,10 @@ fn console(dist: &Path) -> io::Result<String> {
     }
     files.sort();
     let mut table = String::from("&[\n");
-    for file in &files {
+    for (number, file) in files.iter().enumerate() {
         let name = file.strip_prefix(dist).map_err(io::Error::other)?.to_string_lossy().replace('\\', "/");
-        let path = file.canonicalize()?;
+        let path = out.join(format!("console_{number}.gz"));
+        io::copy(&mut GzEncoder::new(&*fs::read(file)?, Compression::best()), &mut fs::File::create(&path)?)?;
         writeln!(table, "    ({name:?}, include_bytes!({path:?})),").map_err(io::Error::other)?;
     }
     table.push(']');

@@ -3,18 +3,22 @@
 //! A browser runs only the console's own scripts and styles, and lets them ask this server and the origins of the identity
 //! provider alone: a flaw in the console cannot load another site's code, or send a login there.
 
+use std::io::Read as _;
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::body::Body;
 use axum::extract::State;
-use axum::http::HeaderValue;
 use axum::http::header::{
-    CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
+    ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_SECURITY_POLICY, CONTENT_TYPE, REFERRER_POLICY, VARY,
+    X_CONTENT_TYPE_OPTIONS,
 };
-use axum::response::{IntoResponse, Response};
+use axum::http::{HeaderMap, HeaderValue};
+use axum::response::Response;
+use flate2::bufread::GzDecoder;
 use millstream_http::{Access, Content, Limits, Route, Routes};
 
-/// Name and bytes of each file of the built console; empty if the console was not built before the binary.
+/// Name and bytes, compressed by gzip, of each file of the built console; empty if the console was not built before the binary.
 const FILES: &[(&str, &[u8])] = include!(concat!(env!("OUT_DIR"), "/console_files.rs"));
 const INDEX: &str = "index.html";
 /// Paths of the console's pages, which share one document.
@@ -27,25 +31,47 @@ const LIMITS: Limits =
 /// Returns the origins that the console may ask beside the server's own: those of the identity provider.
 pub(crate) type ProviderOrigins = Arc<dyn Fn() -> Vec<String> + Send + Sync>;
 
-/// A file with its headers, ready to send.
+/// A file with its headers.
 #[derive(Clone, Copy)]
 struct File {
     media_type: &'static str,
     cache: &'static str,
-    bytes: &'static [u8],
+    bytes: Bytes,
+}
+
+#[derive(Clone, Copy)]
+enum Bytes {
+    Plain(&'static [u8]),
+    Gzip(&'static [u8]),
+}
+
+impl Bytes {
+    /// Returns a body, and how it is encoded, for a client that takes gzip or not.
+    fn body(self, takes_gzip: bool) -> (Body, Option<&'static str>) {
+        match self {
+            Self::Plain(bytes) => (Body::from(bytes), None),
+            Self::Gzip(bytes) if takes_gzip => (Body::from(bytes), Some("gzip")),
+            Self::Gzip(bytes) => {
+                let mut plain = Vec::new();
+                let unpacked = GzDecoder::new(bytes).read_to_end(&mut plain);
+                debug_assert!(unpacked.is_ok(), "the build compressed them");
+                (Body::from(plain), None)
+            }
+        }
+    }
 }
 
 impl File {
-    fn new(name: &'static str, bytes: &'static [u8]) -> Self {
+    fn new(name: &'static str, compressed: &'static [u8]) -> Self {
         let cache = if name.starts_with(HASHED) { "public, max-age=31536000, immutable" } else { "no-cache" };
-        Self { media_type: media_type(name), cache, bytes }
+        Self { media_type: media_type(name), cache, bytes: Bytes::Gzip(compressed) }
     }
 }
 
 /// Makes the answer for browsers at paths that are no page; `None` if the console was not built.
 pub(crate) fn stray_page(origins: &ProviderOrigins) -> Option<impl Fn() -> Response + Send + Sync + use<>> {
     let (file, origins) = (index()?, Arc::clone(origins));
-    Some(move || answer(file, &origins()))
+    Some(move || answer(file, false, &origins()))
 }
 
 pub(crate) fn routes(origins: &ProviderOrigins) -> Routes {
@@ -53,7 +79,7 @@ pub(crate) fn routes(origins: &ProviderOrigins) -> Routes {
     let page = index().unwrap_or(File {
         media_type: "text/plain; charset=utf-8",
         cache: "no-cache",
-        bytes: b"This binary was built without the console: 'make build' builds both.\n",
+        bytes: Bytes::Plain(b"This binary was built without the console: 'make build' builds both.\n"),
     });
     for path in PAGES {
         routes = routes.route(route(path, page, origins));
@@ -74,19 +100,34 @@ fn route(path: &str, file: File, origins: &ProviderOrigins) -> Route {
         .to(send, (file, Arc::clone(origins)))
 }
 
-async fn send(State((file, origins)): State<(File, ProviderOrigins)>) -> Response {
-    answer(file, &origins())
+async fn send(State((file, origins)): State<(File, ProviderOrigins)>, headers: HeaderMap) -> Response {
+    answer(file, takes_gzip(&headers), &origins())
 }
 
-fn answer(file: File, origins: &[String]) -> Response {
-    let headers = [
-        (CONTENT_TYPE, HeaderValue::from_static(file.media_type)),
-        (CACHE_CONTROL, HeaderValue::from_static(file.cache)),
-        (CONTENT_SECURITY_POLICY, content_security_policy(origins)),
-        (X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
-        (REFERRER_POLICY, HeaderValue::from_static("no-referrer")),
-    ];
-    (headers, file.bytes).into_response()
+fn answer(file: File, takes_gzip: bool, origins: &[String]) -> Response {
+    let (body, encoding) = file.bytes.body(takes_gzip);
+    let mut response = Response::new(body);
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(file.media_type));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static(file.cache));
+    headers.insert(CONTENT_SECURITY_POLICY, content_security_policy(origins));
+    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    headers.insert(REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
+    headers.insert(VARY, HeaderValue::from_static("accept-encoding"));
+    if let Some(encoding) = encoding {
+        headers.insert(CONTENT_ENCODING, HeaderValue::from_static(encoding));
+    }
+    response
+}
+
+/// Whether `Accept-Encoding` has `gzip` with a weight above 0 (RFC 9110, section 12.5.3).
+fn takes_gzip(headers: &HeaderMap) -> bool {
+    let codings = headers.get_all(ACCEPT_ENCODING).iter().filter_map(|value| value.to_str().ok());
+    codings.flat_map(|codings| codings.split(',')).any(|coding| {
+        let (name, weight) = coding.split_once(';').unwrap_or((coding, "q=1"));
+        let weight = weight.trim().strip_prefix("q=").and_then(|weight| weight.parse().ok());
+        name.trim().eq_ignore_ascii_case("gzip") && weight.is_some_and(|weight: f32| weight > 0.0)
+    })
 }
 
 /// Pictures of stored values are shown from memory (`blob:`).

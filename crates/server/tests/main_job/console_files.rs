@@ -1,5 +1,9 @@
 //! The files of the console, as browsers get them.
 
+use std::io::Read as _;
+
+use flate2::read::GzDecoder;
+
 use crate::process::{Process, ask};
 
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob:; font-src 'self'; \
@@ -31,6 +35,39 @@ fn every_page_and_file_of_the_console_has_the_headers_that_keep_a_browser_to_thi
             assert_eq!(answer.header("cache-control"), Some("public, max-age=31536000, immutable"), "{path}");
         } else {
             assert_eq!(answer.header("cache-control"), Some("no-cache"), "{path}");
+        }
+    }
+    process.stop();
+}
+
+#[test]
+fn a_file_of_the_console_comes_compressed_to_those_who_take_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let process = Process::start(dir.path());
+    let index = process.get("/").text();
+    let script = index.split('"').find(|part| part.starts_with("/assets/") && part.ends_with(".js")).unwrap();
+    for path in ["/", script] {
+        let plain = ask(process.applications, "GET", path, &[], b"");
+        assert_eq!((plain.status, plain.header("content-encoding")), (200, None), "{path}");
+        for (takes, gzip) in [
+            ("gzip", true),
+            ("br, GZIP;q=0.5", true),
+            ("deflate;q=1, gzip ; q=1", true),
+            ("gzip;q=0, identity", false),
+            ("br", false),
+            ("", false),
+        ] {
+            let answer = ask(process.applications, "GET", path, &[("Accept-Encoding", takes)], b"");
+            assert_eq!(answer.status, 200, "{path}: {takes}");
+            assert_eq!(answer.header("vary"), Some("accept-encoding"), "{path}: {takes}");
+            assert_eq!(answer.header("content-encoding"), gzip.then_some("gzip"), "{path}: {takes}");
+            let mut read = Vec::new();
+            if gzip {
+                GzDecoder::new(&*answer.body).read_to_end(&mut read).unwrap();
+            } else {
+                read = answer.body;
+            }
+            assert_eq!(read, plain.body, "{path}: {takes}");
         }
     }
     process.stop();
