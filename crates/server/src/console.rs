@@ -120,7 +120,7 @@ fn answer(file: File, takes_gzip: bool, origins: &[String]) -> Response {
     response
 }
 
-/// Whether `Accept-Encoding` has `gzip` with a weight above 0 (RFC 9110, section 12.5.3).
+/// True if `Accept-Encoding` has `gzip` with a weight above 0 (RFC 9110, section 12.5.3).
 fn takes_gzip(headers: &HeaderMap) -> bool {
     let codings = headers.get_all(ACCEPT_ENCODING).iter().filter_map(|value| value.to_str().ok());
     codings.flat_map(|codings| codings.split(',')).any(|coding| {
