@@ -212,6 +212,35 @@ async fn every_kind_of_request_is_refused_without_its_role_and_not_with_it() {
     guarded.stop().await;
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_kind_of_request_reaches_a_topic_or_group_of_another_tenant() {
+    let guarded = Guarded::start().await;
+    let mut operator = guarded.log_in("operator").await;
+    assert_eq!(code(&mut operator, ApiKey::CreateTopics).await, 0, "'made'");
+    assert_eq!(code(&mut operator, ApiKey::Produce).await, 0, "'orders'");
+    assert_eq!(code(&mut operator, ApiKey::OffsetCommit).await, 0, "a group");
+    // Has every role.
+    let mut acme = guarded.log_in("acme").await;
+    assert_eq!(acme.ask(&ListGroupsRequest::default(), 4).await.groups, []);
+    assert_eq!(code(&mut acme, ApiKey::DeleteGroups).await, ResponseError::GroupIdNotFound.code());
+    for key in [
+        ApiKey::Produce,
+        ApiKey::Fetch,
+        ApiKey::OffsetCommit,
+        ApiKey::CreatePartitions,
+        ApiKey::DeleteTopics,
+        ApiKey::DeleteRecords,
+        ApiKey::AlterConfigs,
+        ApiKey::IncrementalAlterConfigs,
+    ] {
+        let refusal = code(&mut acme, key).await;
+        assert_eq!(refusal, ResponseError::UnknownTopicOrPartition.code(), "{key:?}");
+    }
+    assert_eq!(operator.ask(&ListGroupsRequest::default(), 4).await.groups.len(), 1);
+    assert_eq!(code(&mut operator, ApiKey::DeleteTopics).await, 0, "'made' is still there");
+    guarded.stop().await;
+}
+
 /// Keeps the events in memory.
 #[derive(Default)]
 struct Events(Mutex<Vec<AuditEvent>>);

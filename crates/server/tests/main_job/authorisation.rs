@@ -1,7 +1,7 @@
-//! The matrix of permissions: every route that the server declares, asked by every role, in the own and in another tenant.
+//! The matrix of permissions: every route and every Redis command that the server declares, asked by every role, in the own and
+//! in another tenant.
 
 use std::fmt::Write as _;
-use std::net::{SocketAddr, TcpStream};
 
 use serde_json::Value;
 
@@ -139,28 +139,85 @@ fn every_route_is_served_to_those_who_have_its_role_and_to_nobody_else() {
     process.stop();
 }
 
+/// A command of Redis's protocol, as the server declares it.
+struct RedisCommand {
+    /// With as many arguments as it takes at least.
+    call: Vec<String>,
+    /// The least role that may run it, from reader to admin; `None` if it needs no login.
+    least_role: Option<usize>,
+}
+
+const REDIS_ROLES: [&str; 3] = ["reader", "writer", "admin"];
+
+/// The commands in an answer to COMMAND, and their subcommands.
+fn redis_commands(declared: &Value) -> Vec<RedisCommand> {
+    let mut found = Vec::new();
+    for command in declared.as_array().unwrap() {
+        let (name, subcommands) = (command[0].as_str().unwrap(), redis_commands(&command[9]));
+        let flags: Vec<&str> = command[2].as_array().unwrap().iter().map(|flag| flag.as_str().unwrap()).collect();
+        let least_role = match name {
+            _ if flags.contains(&"no_auth") => None,
+            _ if flags.contains(&"admin") => Some(2),
+            // It changes no key, and others get it.
+            "publish" => Some(1),
+            _ => Some(usize::from(flags.contains(&"write"))),
+        };
+        let arguments = command[1].as_i64().unwrap().unsigned_abs() as usize;
+        let mut call: Vec<String> = name.split('|').map(str::to_owned).collect();
+        call.resize(arguments.max(call.len()), "x".to_owned());
+        // A command with subcommands is its subcommands, unless it runs without.
+        if subcommands.is_empty() || arguments == 1 {
+            found.push(RedisCommand { call, least_role });
+        }
+        found.extend(subcommands);
+    }
+    found
+}
+
 #[test]
-fn redis_commands_of_each_class_are_run_for_those_who_have_its_role_and_for_nobody_else() {
+fn every_redis_command_is_run_for_those_who_have_its_role_and_reaches_no_other_tenant() {
     let dir = tempfile::tempdir().unwrap();
     let process = Process::start(dir.path());
     let root = make(&process, "", &every_role("root", "*"));
-    let reads: [&[&str]; 3] = [&["GET", "k"], &["EXISTS", "k"], &["DBSIZE"]];
-    let writes: [&[&str]; 3] = [&["SET", "k", "1"], &["DEL", "k"], &["PUBLISH", "c", "m"]];
-    let administers: [&[&str]; 3] = [&["CONFIG", "GET", "port"], &["CLIENT", "LIST"], &["SLOWLOG", "LEN"]];
-    let connect = |to: SocketAddr| Raw(TcpStream::connect(to).unwrap());
-    for (role, rank) in [("reader", 0), ("writer", 1), ("admin", 2)] {
-        let secret = make(&process, &root, &serde_json::json!({"name": role, "tenant": "acme", "roles": [role]}));
-        for (class, commands) in [reads, writes, administers].iter().enumerate() {
-            for command in commands {
-                // The rest of a long answer stays unread, so each command has its own connection.
-                let mut unknown = connect(process.redis);
-                assert!(unknown.redis(command).starts_with("-NOAUTH"), "{command:?}");
-                let mut client = connect(process.redis);
-                assert_eq!(client.redis(&["AUTH", role, &secret]), "+OK");
-                let answer = client.redis(command);
-                assert_eq!(!answer.starts_with("-NOPERM"), rank >= class, "{role} {command:?}: {answer}");
+    let of_role = REDIS_ROLES.map(|role| {
+        (role.to_owned(), make(&process, &root, &serde_json::json!({"name": role, "tenant": "acme", "roles": [role]})))
+    });
+    let connect = |(name, secret): &(String, String)| {
+        let mut client = Raw::connect(process.redis);
+        assert_eq!(client.redis(&["AUTH", name, secret]), "+OK");
+        client
+    };
+    // A key, a channel and a client of another tenant, under the names that the commands use.
+    let foreign = ("foreign".to_owned(), make(&process, &root, &every_role("foreign", "other")));
+    let mut other = connect(&foreign);
+    assert_eq!(other.redis(&["SET", "x", "foreign-value"]), "+OK");
+    assert_eq!(other.redis(&["CLIENT", "SETNAME", "foreign-client"]), "+OK");
+    let mut subscriber = connect(&foreign);
+    for channel in ["x", "foreign-channel"] {
+        assert_eq!(subscriber.redis_answer(&["SUBSCRIBE", channel])[1], channel);
+    }
+    let commands = redis_commands(&connect(&of_role[0]).redis_answer(&["COMMAND"]));
+    assert!(commands.len() > 140, "{} commands", commands.len());
+    let mut wrong = String::new();
+    for RedisCommand { call, least_role } in &commands {
+        let call: Vec<&str> = call.iter().map(String::as_str).collect();
+        // What QUIT and SUBSCRIBE do to a connection does not matter: each command has its own.
+        let unknown = Raw::connect(process.redis).redis_answer(&call).to_string();
+        if least_role.is_some() && !unknown.contains("NOAUTH") {
+            writeln!(wrong, "{call:?} by nobody: {unknown}").unwrap();
+        }
+        for (rank, caller) in of_role.iter().enumerate() {
+            let answer = connect(caller).redis_answer(&call).to_string();
+            let is_refused = least_role.is_some_and(|least| rank < least);
+            if answer.starts_with("\"-NOPERM") != is_refused || answer.contains("foreign") {
+                writeln!(wrong, "{call:?} by {}: {answer}", caller.0).unwrap();
             }
         }
     }
+    assert!(wrong.is_empty(), "{wrong}");
+    assert_eq!(other.redis_answer(&["GET", "x"]), "foreign-value");
+    // The first message that it gets is its own tenant's.
+    assert_eq!(other.redis(&["PUBLISH", "x", "own"]), ":1");
+    assert_eq!(subscriber.redis_reply(), serde_json::json!(["message", "x", "own"]));
     process.stop();
 }

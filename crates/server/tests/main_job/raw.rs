@@ -4,6 +4,8 @@ use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
+use serde_json::Value;
+
 /// A connection over which requests go and answers come.
 pub(crate) struct Raw(pub(crate) TcpStream);
 
@@ -61,6 +63,36 @@ impl Raw {
             line.push(char::from(byte[0]));
         }
         line.trim_end().to_owned()
+    }
+
+    /// As [`Self::redis`]; the whole answer.
+    pub(crate) fn redis_answer(&mut self, arguments: &[&str]) -> Value {
+        let line = self.redis(arguments);
+        self.rest_of(line)
+    }
+
+    /// The next whole answer.
+    pub(crate) fn redis_reply(&mut self) -> Value {
+        let line = self.redis_line();
+        self.rest_of(line)
+    }
+
+    /// The answer that begins with this line; errors keep their `-`.
+    fn rest_of(&mut self, line: String) -> Value {
+        // There is no number behind `+` and `-`, and -1 stands for null.
+        let number: i64 = line.get(1..).and_then(|number| number.parse().ok()).unwrap_or_default();
+        match line.as_bytes().first() {
+            Some(b'*' | b'$') if number < 0 => Value::Null,
+            Some(b'*') => (0..number).map(|_| self.redis_reply()).collect(),
+            Some(b'$') => {
+                let mut text = vec![0; number as usize + 2];
+                self.0.read_exact(&mut text).unwrap();
+                String::from_utf8_lossy(&text[..number as usize]).into()
+            }
+            Some(b':') => number.into(),
+            Some(b'+') => line[1..].into(),
+            _ => line.into(),
+        }
     }
 
     pub(crate) fn is_closed(&mut self) -> bool {

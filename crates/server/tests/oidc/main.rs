@@ -11,6 +11,7 @@ mod outages;
 mod process;
 mod provider;
 #[path = "../main_job/raw.rs"]
+#[allow(dead_code, reason = "the main job's tests use more of it")]
 mod raw;
 mod refusals;
 mod world;
