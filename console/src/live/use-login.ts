@@ -23,7 +23,11 @@ export interface LoginControl {
 export function useLogin(): LoginControl {
   const [state, setState] = useState<LoginState>({ kind: "asking" });
   const find = useCallback(async (reason: string | null): Promise<void> => {
-    setState(await found(reason));
+    const now = await found(reason);
+    // What else was asked for after the login was lost is refused, too, and knows no reason.
+    setState((before) =>
+      now.kind === "needed" && before.kind === "needed" ? { ...now, reason: now.reason ?? before.reason } : now,
+    );
   }, []);
 
   useEffect(() => {

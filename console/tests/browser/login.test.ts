@@ -110,8 +110,15 @@ describe("a login", () => {
     await withPage(browser, {}, async (page) => {
       await openAs(page, secret, "/entities");
       await page.getByText("There are no entities yet").waitFor();
+      // The page goes on asking, now without a login, until the console knows that it needs one.
+      await page.route("**/api/login", async (route) => {
+        await page.waitForTimeout(3_000);
+        await route.continue();
+      });
       await server.revokeToken("short");
       await page.getByRole("heading", { name: "Log in" }).waitFor();
+      await page.waitForTimeout(4_000);
+      await page.unrouteAll({ behavior: "wait" });
       await refusal(page, "The API token is not known, was revoked or has expired").waitFor();
       await logIn(page, OPERATOR);
       await page.getByText("There are no entities yet").waitFor();
