@@ -72,6 +72,16 @@ impl MqttServer {
         Self { url, heard, accepting }
     }
 
+    /// Waits until so many clients have connected.
+    pub(crate) async fn until_connected(&self, count: usize) {
+        let connected = async {
+            while self.heard.lock().len() < count {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, connected).await.expect("all connect");
+    }
+
     /// Waits until every client has said goodbye.
     pub(crate) async fn until_all_have_gone(&self) {
         let gone = async {
