@@ -1,5 +1,5 @@
 /** Whether this tab may ask the server, and as whom: found out at the start, after a login, and when the server refuses one. */
-import { useCallback, useEffect, useState } from "preact/hooks";
+import { useCallback, useEffect, useRef, useState } from "preact/hooks";
 import { credentials } from "../api/credential";
 import { fetchLogin, isLoginRefused, type Login } from "../api/login";
 import { finishLogin, isCallback } from "../api/oidc";
@@ -22,12 +22,21 @@ export interface LoginControl {
 
 export function useLogin(): LoginControl {
   const [state, setState] = useState<LoginState>({ kind: "asking" });
+  /** Why the login that was there is no more: kept until there is another one, however often the server is asked till then. */
+  const lost = useRef<string | null>(null);
+  /** Questions are numbered: one that is older than the last that was answered tells of a login that is no more. */
+  const asked = useRef(0);
+  const answered = useRef(0);
   const find = useCallback(async (reason: string | null): Promise<void> => {
-    const now = await found(reason);
-    // What else was asked for after the login was lost is refused, too, and knows no reason.
-    setState((before) =>
-      now.kind === "needed" && before.kind === "needed" ? { ...now, reason: now.reason ?? before.reason } : now,
-    );
+    asked.current += 1;
+    const question = asked.current;
+    lost.current = reason ?? lost.current;
+    const now = await found(lost.current);
+    if (question < answered.current) return;
+    answered.current = question;
+    if (now.kind === "needed") lost.current = now.reason ?? lost.current;
+    if (now.kind === "in") lost.current = null;
+    setState(now.kind === "needed" ? { ...now, reason: lost.current } : now);
   }, []);
 
   useEffect(() => {
@@ -47,6 +56,7 @@ export function useLogin(): LoginControl {
 
   const logOut = useCallback((): void => {
     credentials.forget();
+    lost.current = null;
     // At once: nothing of the page asks without a login.
     setState((before) => {
       if (before.kind !== "in" || !before.login.required) return before;

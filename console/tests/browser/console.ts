@@ -43,6 +43,8 @@ export async function withPage(browser: Browser, look: Look, act: (page: Page) =
   const context = await browser.newContext({
     viewport: { width: look.width ?? 1280, height: look.height ?? 800 },
     colorScheme: look.scheme ?? "light",
+    // Halfway through an animation, colours and places are none that a person reads.
+    reducedMotion: "reduce",
   });
   try {
     if (DIST !== undefined) await serveFrom(context, DIST);

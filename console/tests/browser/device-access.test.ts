@@ -138,7 +138,7 @@ describe("a command", () => {
       await card(page).getByLabel(/^Name/).fill("go");
       await card(page).getByRole("button", { name: "Send" }).click();
       await card(page).getByText("The device has go").waitFor();
-      expect(connection.heard).toContain("command///req//go");
+      await expect.poll(() => connection.heard, { timeout: 100_000 }).toContain("command///req//go");
       await connection.close();
     });
   });

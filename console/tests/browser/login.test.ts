@@ -110,18 +110,51 @@ describe("a login", () => {
     await withPage(browser, {}, async (page) => {
       await openAs(page, secret, "/entities");
       await page.getByText("There are no entities yet").waitFor();
-      // The page goes on asking, now without a login, until the console knows that it needs one.
+      // The first question for the reason has no answer, and the page asks again and again until there is one.
+      let asked = 0;
       await page.route("**/api/login", async (route) => {
-        await page.waitForTimeout(3_000);
+        asked += 1;
+        if (asked === 1) return route.abort();
+        await page.waitForTimeout(1_500);
         await route.continue();
       });
       await server.revokeToken("short");
       await page.getByRole("heading", { name: "Log in" }).waitFor();
-      await page.waitForTimeout(4_000);
+      await page.waitForTimeout(3_000);
       await page.unrouteAll({ behavior: "wait" });
       await refusal(page, "The API token is not known, was revoked or has expired").waitFor();
       await logIn(page, OPERATOR);
       await page.getByText("There are no entities yet").waitFor();
+    });
+  });
+
+  it("is not taken back by an answer to what was asked before it", async () => {
+    const secret = await server.makeToken({ name: "brief", tenant: "*", roles: ["reader"] });
+    await withPage(browser, {}, async (page) => {
+      await openAs(page, secret, "/entities");
+      await page.getByText("There are no entities yet").waitFor();
+      // The first question waits for the second, and the second one for the login.
+      let [asked, answered, isIn] = [0, 0, false];
+      await page.route("**/api/login", async (route) => {
+        if (route.request().headers().authorization !== undefined) return route.continue();
+        asked += 1;
+        if (asked === 1) await eventually(() => Promise.resolve(asked > 1), true);
+        else if (asked === 2) await eventually(() => Promise.resolve(isIn), true);
+        await route.continue();
+        answered += 1;
+      });
+      await server.revokeToken("brief");
+      await eventually(() => Promise.resolve(asked > 0), true);
+      // Another page asks before the console knows that it needs a login, unless a second question is under way already.
+      await page.evaluate(() => document.querySelector<HTMLAnchorElement>('nav a[href="/jobs"]')?.click());
+      await page.getByRole("heading", { name: "Log in" }).waitFor();
+      await logIn(page, OPERATOR);
+      const pages = page.getByRole("navigation", { name: "Pages" });
+      await pages.waitFor();
+      isIn = true;
+      await eventually(() => Promise.resolve(answered === asked), true);
+      await page.waitForTimeout(500);
+      expect(await pages.count()).toBe(1);
     });
   });
 
