@@ -6,7 +6,8 @@
 //!
 //! Invariants
 //! - The bytes held, which are what has been allocated for keys, values and tables, exceed the budget by at most one
-//!   value a shard, and only while others hold the shards in which there would be something to evict. Values that
+//!   value a shard, and only while others hold the shards in which there would be something to evict. Where nothing may
+//!   be evicted, they also do by what a transaction takes back after others have written into its room. Values that
 //!   readers still hold count no more once they have been replaced.
 //! - A key that has expired is gone for every read.
 

@@ -86,6 +86,11 @@ impl Expiries {
         }
     }
 
+    /// Gives up all room that it can do without.
+    pub(super) fn shrink(&mut self) {
+        self.heap.shrink_to_fit();
+    }
+
     fn growth(&self) -> usize {
         (self.heap.capacity() / 2).max(8)
     }

@@ -97,6 +97,20 @@ impl SlotIndex {
         words.iter().filter(|word| **word != EMPTY).for_each(|word| self.place(*word));
     }
 
+    /// Gives up all buckets that it can do without.
+    pub(super) fn shrink(&mut self) {
+        if self.len == 0 {
+            return *self = Self::default();
+        }
+        let mut buckets = self.words.len();
+        while buckets > MIN_BUCKETS && self.len * 4 <= buckets / 2 * 3 {
+            buckets /= 2;
+        }
+        if buckets < self.words.len() {
+            self.rebuild(buckets);
+        }
+    }
+
     /// The bucket of a slot that is in the table.
     fn bucket(&self, tag: u32, slot: u32) -> usize {
         let (mask, wanted) = (self.words.len() - 1, word(tag, slot));
@@ -197,6 +211,10 @@ mod tests {
                         model.remove(&old);
                     }
                     (None, false) => prop_assert_eq!(index.find(tag, |_| true), None),
+                }
+                if number % 16 == 15 {
+                    index.shrink();
+                    prop_assert!(index.words.len() < 2 * MIN_BUCKETS || index.len * 8 > index.words.len() * 3);
                 }
                 prop_assert_eq!(index.len, model.len());
                 for (slot, tag) in &model {

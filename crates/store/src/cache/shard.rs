@@ -241,6 +241,16 @@ impl CacheShard {
         removed.into_item(expires_ms)
     }
 
+    /// Gives up all room that the tables can do without.
+    pub(super) fn shrink(&mut self) {
+        self.slots.shrink_to_fit();
+        self.index.shrink();
+        self.expiries.shrink();
+        if let Some(pages) = &mut self.pages {
+            pages.set_capacity(self.slots.capacity());
+        }
+    }
+
     /// Removes the key that has expired before all others.
     pub(super) fn remove_expired(&mut self, moment: &TransactionTime<'_>) -> Option<CachedItem> {
         let (slot, at_ms) = self.expiries.first()?;

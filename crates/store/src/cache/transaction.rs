@@ -323,7 +323,9 @@ impl<'a> CacheTransaction<'a> {
     /// Takes back all changes. Evictions and expiries stay.
     fn undo(&mut self) {
         let Self { cache, moment, locked, changes, .. } = self;
+        let mut changed = None;
         while let Some(UndoRecord { shard, tag, stored, old }) = changes.pop() {
+            changed = Some(shard);
             let shard = locked.get(shard).expect(LOCKED);
             let slot = stored.and_then(|version| shard.find_version(tag, version));
             match (slot, old) {
@@ -334,6 +336,23 @@ impl<'a> CacheTransaction<'a> {
             }
             shard.settle(&cache.total_bytes);
         }
+        if let Some(number) = changed {
+            self.recover_room(number);
+        }
+    }
+
+    /// Makes room after changes of the shard `number` were taken back: meanwhile the tables may have grown, and others may
+    /// have written, into what was free then.
+    fn recover_room(&mut self, number: usize) {
+        let cache = self.cache;
+        let is_over = || cache.total_bytes.load(Ordering::Relaxed) > cache.max_bytes();
+        if is_over() {
+            self.locked.each(|shard| {
+                shard.shrink();
+                shard.settle(&cache.total_bytes);
+            });
+        }
+        while is_over() && matches!(self.evict(number), Evicted::Some) {}
     }
 }
 

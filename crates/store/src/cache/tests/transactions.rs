@@ -102,6 +102,46 @@ fn a_full_cache_without_eviction_takes_back_what_it_cannot_finish() {
 }
 
 #[test]
+fn what_is_taken_back_leaves_no_more_than_may_be_held() {
+    for policy in [EvictionPolicy::Noeviction, EvictionPolicy::AllkeysLru, EvictionPolicy::Slru] {
+        let cache = Fixture::new(policy, MIN_BYTES);
+        cache.put("large", vec![0; 30_000]).unwrap();
+        while cache.total().evictions == 0 && cache.put(format!("key-{}", cache.len()), "value").is_ok() {
+            cache.get(b"large");
+        }
+        let names: Vec<_> = (0..400).map(|n| format!("new-{n}")).collect();
+        let result = cache.transact_all(|keys| {
+            assert!(keys.delete(b"large"));
+            // The tables grow in the room that the large value leaves.
+            for name in &names {
+                let value = Value { expires_ms: Some(START_MS + 1_000), ..Value::of("v") };
+                keys.put(name.as_bytes(), value)?;
+            }
+            keys.put(b"large", Value::of(vec![0; 1 << 20]))
+        });
+        assert!(result.is_err());
+        assert_eq!((cache.read("new-1"), cache.get(b"large").is_some()), (None, true), "{policy:?}");
+        cache.check();
+    }
+}
+
+#[test]
+fn what_others_wrote_meanwhile_makes_room_for_what_is_taken_back() {
+    let cache = Fixture::new(EvictionPolicy::AllkeysLru, 2 << 20);
+    cache.put("large", vec![0; 200_000]).unwrap();
+    (0..2_000).for_each(|n| cache.put(format!("key-{n}"), vec![0; 1_000]).unwrap());
+    cache.put("large", vec![0; 200_000]).unwrap();
+    let elsewhere = |n: &usize| cache.place(format!("key-{n}").as_bytes()).0 != cache.place(b"large").0;
+    let result = cache.transact(&[b"large"], |keys| {
+        assert!(keys.delete(b"large"));
+        (2_000..4_000).filter(elsewhere).take(150).for_each(|n| cache.put(format!("key-{n}"), vec![0; 1_000]).unwrap());
+        keys.put(b"large", Value::of(vec![0; 2 << 20]))
+    });
+    assert!(matches!(result, Err(Interrupted::Refused(WriteRefusal::ValueTooLarge { .. }))), "{result:?}");
+    cache.check();
+}
+
+#[test]
 fn a_transaction_over_all_keys_takes_any_and_can_delete_all() {
     let cache = Fixture::new(EvictionPolicy::AllkeysLru, 64 << 20);
     (0..1_000).for_each(|n| cache.put(format!("key-{n}"), "v").unwrap());
