@@ -14,6 +14,10 @@ export default tseslint.config(
       "@typescript-eslint/restrict-template-expressions": ["error", { allowNumber: true }],
       "@typescript-eslint/consistent-type-imports": "error",
       "@typescript-eslint/explicit-module-boundary-types": "error",
+      "no-restricted-properties": [
+        "error",
+        { property: "waitForTimeout", message: "Wait for a condition: a busy machine makes any time too short." },
+      ],
       // A union of kinds is how this code says what state it is in; every kind must be handled.
       "@typescript-eslint/switch-exhaustiveness-check": "error",
     },

@@ -3,7 +3,7 @@ import { readFile } from "node:fs/promises";
 import { createRequire } from "node:module";
 import { extname, join } from "node:path";
 import type { AxeResults } from "axe-core";
-import { type Browser, type BrowserContext, chromium, type Page } from "playwright-core";
+import { type Browser, type BrowserContext, chromium, type Page, type Request } from "playwright-core";
 import { expect } from "vitest";
 import { CALLBACK_PATH } from "../../src/api/oidc";
 import { PAGES } from "../../src/route";
@@ -25,6 +25,21 @@ export async function eventually<T>(read: () => Promise<T>, expected: T): Promis
 export async function openPage(page: Page, server: Server, path: string): Promise<void> {
   await page.goto(server.url + path);
   await page.getByRole("status", { name: "Server: Live" }).waitFor();
+}
+
+/** Counts the page's requests of a path that have ended, answered or not. */
+export function countEnded(page: Page, path: string): () => number {
+  let ended = 0;
+  const count = (request: Request): void => {
+    if (new URL(request.url()).pathname === path) ended += 1;
+  };
+  page.on("requestfinished", count).on("requestfailed", count);
+  return () => ended;
+}
+
+/** Until the page has drawn what it has been answered. */
+export async function drawn(page: Page): Promise<void> {
+  await page.evaluate(() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done))));
 }
 
 export interface Look {

@@ -1,7 +1,7 @@
 /** Logging in with API tokens, and what each of them may see; in a real browser against a real server. */
 import type { Browser, Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { accessibilityFaults, eventually, launchBrowser, openPage, withPage } from "./console";
+import { accessibilityFaults, countEnded, drawn, eventually, launchBrowser, openPage, withPage } from "./console";
 import { Server } from "./server";
 
 const OPERATOR = "the-operators-token-0123456789";
@@ -110,18 +110,19 @@ describe("a login", () => {
     await withPage(browser, {}, async (page) => {
       await openAs(page, secret, "/entities");
       await page.getByText("There are no entities yet").waitFor();
-      // The first question for the reason has no answer, and the page asks again and again until there is one.
+      // The first question for the reason has no answer, and the second one waits until the page asks a third time.
       let asked = 0;
+      const ended = countEnded(page, "/api/login");
       await page.route("**/api/login", async (route) => {
         asked += 1;
         if (asked === 1) return route.abort();
-        await page.waitForTimeout(1_500);
+        if (asked === 2) await eventually(() => Promise.resolve(asked > 2), true);
         await route.continue();
       });
       await server.revokeToken("short");
       await page.getByRole("heading", { name: "Log in" }).waitFor();
-      await page.waitForTimeout(3_000);
-      await page.unrouteAll({ behavior: "wait" });
+      await eventually(() => Promise.resolve(asked > 2 && ended() === asked), true);
+      await drawn(page);
       await refusal(page, "The API token is not known, was revoked or has expired").waitFor();
       await logIn(page, OPERATOR);
       await page.getByText("There are no entities yet").waitFor();
@@ -134,14 +135,15 @@ describe("a login", () => {
       await openAs(page, secret, "/entities");
       await page.getByText("There are no entities yet").waitFor();
       // The first question waits for the second, and the second one for the login.
-      let [asked, answered, isIn] = [0, 0, false];
+      let [sent, asked, isIn] = [0, 0, false];
+      const ended = countEnded(page, "/api/login");
       await page.route("**/api/login", async (route) => {
+        sent += 1;
         if (route.request().headers().authorization !== undefined) return route.continue();
         asked += 1;
         if (asked === 1) await eventually(() => Promise.resolve(asked > 1), true);
         else if (asked === 2) await eventually(() => Promise.resolve(isIn), true);
         await route.continue();
-        answered += 1;
       });
       await server.revokeToken("brief");
       await eventually(() => Promise.resolve(asked > 0), true);
@@ -152,8 +154,8 @@ describe("a login", () => {
       const pages = page.getByRole("navigation", { name: "Pages" });
       await pages.waitFor();
       isIn = true;
-      await eventually(() => Promise.resolve(answered === asked), true);
-      await page.waitForTimeout(500);
+      await eventually(() => Promise.resolve(ended() === sent), true);
+      await drawn(page);
       expect(await pages.count()).toBe(1);
     });
   });

@@ -1,7 +1,7 @@
 /** Records of topics: read in both directions, found, shown in full and followed; in a real browser against a real server. */
 import type { Browser, Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { accessibilityFaults, eventually, launchBrowser, openPage, withPage } from "./console";
+import { accessibilityFaults, drawn, eventually, launchBrowser, openPage, withPage } from "./console";
 import { Server } from "./server";
 
 let server: Server;
@@ -96,7 +96,8 @@ describe("the records of a topic", () => {
       const offset = page.getByLabel("From this offset");
       await offset.fill("5");
       // What is typed stays although the page is drawn anew each second.
-      await page.waitForTimeout(1_500);
+      for (let times = 0; times < 2; times += 1) await page.waitForResponse(/\/api\/streams/);
+      await drawn(page);
       expect(await offset.inputValue()).toBe("5");
       await offset.press("Enter");
       await page.getByRole("link", { name: "Record 5 of partition 1" }).waitFor();
