@@ -10,6 +10,7 @@ mod bitfield;
 mod bitmaps;
 mod channels;
 mod clients;
+mod closed;
 mod codec;
 mod command;
 mod context;
@@ -33,7 +34,7 @@ mod statistics;
 mod strings;
 mod unit;
 
-pub use codec::{ProtocolError, ReplyWriter, RequestLimits, RequestParser, RespVersion};
+pub use codec::{ForeignProtocol, ProtocolError, ReplyWriter, RequestLimits, RequestParser, RespVersion};
 pub use events::{EventClass, EventClasses, KeyEvent};
 pub use host::{
     Bucket, DatabaseInfo, ErrorReply, Execution, Host, KeyPage, Keyspace, LoginError, ServerInfo, User, UserRole,

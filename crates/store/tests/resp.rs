@@ -5,6 +5,8 @@
 mod client;
 #[path = "resp/commands.rs"]
 mod commands;
+#[path = "resp/foreign.rs"]
+mod foreign;
 #[path = "resp/memory.rs"]
 mod memory;
 #[path = "resp/over_a_socket.rs"]

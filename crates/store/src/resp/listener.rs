@@ -100,8 +100,17 @@ impl Listener {
     pub fn serve(self, limits: ConnectionLimits, metrics: &Metrics) -> millstream_net::Serving {
         let Self { listener, shared, config } = self;
         tokio::spawn(close_idle(Arc::downgrade(&shared)));
+        show_closed(Arc::downgrade(&shared), metrics);
         listener.serve(Arc::new(RedisProtocol { shared, config }), limits, metrics).0
     }
+}
+
+/// Registers the counters of clients that are closed for what they do.
+fn show_closed(shared: Weak<Shared>, metrics: &Metrics) {
+    let help = "Redis clients that were closed for what they did, by reason.";
+    metrics.counters_fn("millstream_redis_clients_closed_total", help, "reason", move || {
+        shared.upgrade().map(|shared| shared.closed.counts()).unwrap_or_default()
+    });
 }
 
 /// Closes idle connections until the listener is gone.

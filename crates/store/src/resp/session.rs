@@ -35,7 +35,8 @@ use bytes::{Bytes, BytesMut};
 use millstream_net::Revocation;
 
 use crate::resp::clients::ConnectedClient;
-use crate::resp::codec::{ReplyWriter, RequestLimits, RequestParser, RespVersion};
+use crate::resp::closed::ClosedFor;
+use crate::resp::codec::{ProtocolError, ReplyWriter, RequestLimits, RequestParser, RespVersion};
 use crate::resp::command::{CommandId, Flag, Run};
 use crate::resp::context::{Fault, Outcome};
 use crate::resp::events::KeyEvent;
@@ -107,7 +108,7 @@ pub struct RespSession {
     held: Option<(CommandId, Vec<Bytes>)>,
     /// An error that waits for the unit.
     refusal: Option<Cow<'static, str>>,
-    /// A request broke the protocol: the connection closes once the error is answered.
+    /// A request broke the protocol: the connection closes once all before it is answered.
     is_broken: bool,
     queue: Option<multi::MultiQueue>,
     watched: Vec<Watched>,
@@ -179,7 +180,8 @@ impl RespSession {
                     ReplyMode::Skip => self.reply_mode = ReplyMode::On,
                     _ => self.error(&text),
                 }
-                self.is_closing |= self.is_broken;
+            } else if self.is_broken {
+                self.is_closing = true;
             } else if let Some((command, arguments)) = self.held.take() {
                 self.run_alone(command, &arguments).await;
             } else if !self.take_request(input) {
@@ -205,8 +207,15 @@ impl RespSession {
             }
             Err(error) => {
                 self.unit.arguments.truncate(first);
-                self.refuse(None, format!("ERR {error}").into());
-                // Nothing behind it can be read.
+                match error {
+                    // A web page shall learn nothing, so there is no answer.
+                    ProtocolError::Foreign(protocol) => {
+                        self.shared.closed.tell(self.client.peer, &ClosedFor::ForeignProtocol(protocol));
+                    }
+                    error => self.refuse(None, format!("ERR {error}").into()),
+                }
+                self.unit_is_closed = self.unit.pending_count() > 0;
+                // Nothing behind it may be read.
                 self.is_broken = true;
                 input.clear();
                 true

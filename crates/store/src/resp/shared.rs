@@ -10,6 +10,7 @@ use tokio::sync::Notify;
 
 use crate::resp::channels::Channels;
 use crate::resp::clients::Clients;
+use crate::resp::closed::ClosedClients;
 use crate::resp::cursors::Cursors;
 use crate::resp::events::{EventClass, KeyEvent};
 use crate::resp::host::Host;
@@ -26,6 +27,7 @@ pub struct Shared {
     pub(crate) statistics: Statistics,
     pub(crate) latency: LatencyMonitor,
     pub(crate) cursors: Cursors,
+    pub(crate) closed: ClosedClients,
     tenants: Mutex<HashMap<Arc<str>, Arc<TenantState>>>,
 }
 
@@ -58,6 +60,7 @@ impl Shared {
             statistics: Statistics::default(),
             latency: LatencyMonitor::default(),
             cursors: Cursors::default(),
+            closed: ClosedClients::default(),
             tenants: Mutex::default(),
         })
     }

@@ -13,7 +13,7 @@ use tokio::time::timeout;
 use crate::memory::MemoryHost;
 
 /// Only ends a test that fails.
-const LIMIT: Duration = Duration::from_secs(60);
+pub(crate) const LIMIT: Duration = Duration::from_secs(60);
 
 fn limits(connections_max: usize) -> ConnectionLimits {
     ConnectionLimits {
@@ -25,12 +25,16 @@ fn limits(connections_max: usize) -> ConnectionLimits {
 }
 
 fn listen(connections_max: usize) -> millstream_net::Serving {
-    let config = ListenerConfig { request_max_bytes: 1 << 20, ..ListenerConfig::default() };
-    let listener = Listener::bind("127.0.0.1:0".parse().unwrap(), Arc::new(MemoryHost::new(false)), config).unwrap();
-    listener.serve(limits(connections_max), &Metrics::default())
+    listen_with(connections_max, &Metrics::default())
 }
 
-async fn ask(socket: &mut TcpStream, request: &[u8], expected: &[u8]) {
+pub(crate) fn listen_with(connections_max: usize, metrics: &Metrics) -> millstream_net::Serving {
+    let config = ListenerConfig { request_max_bytes: 1 << 20, ..ListenerConfig::default() };
+    let listener = Listener::bind("127.0.0.1:0".parse().unwrap(), Arc::new(MemoryHost::new(false)), config).unwrap();
+    listener.serve(limits(connections_max), metrics)
+}
+
+pub(crate) async fn ask(socket: &mut TcpStream, request: &[u8], expected: &[u8]) {
     socket.write_all(request).await.unwrap();
     let mut reply = vec![0; expected.len()];
     timeout(LIMIT, socket.read_exact(&mut reply)).await.expect("in time").unwrap();

@@ -1,5 +1,7 @@
 //! The parser's own sources: a build of the whole crate under a sanitizer takes many minutes and tests nothing more.
 
+#[path = "../../../src/resp/codec/foreign.rs"]
+mod foreign;
 #[path = "../../../src/resp/codec/inline.rs"]
 mod inline;
 #[path = "../../../src/resp/number.rs"]
@@ -8,4 +10,5 @@ pub mod number;
 #[path = "../../../src/resp/codec/request.rs"]
 mod request;
 
+pub use foreign::ForeignProtocol;
 pub use request::{ProtocolError, RequestLimits, RequestParser};

@@ -7,6 +7,7 @@ use std::ops::Range;
 
 use bytes::{Buf as _, Bytes, BytesMut};
 
+use super::foreign::ForeignProtocol;
 use super::inline;
 use crate::resp::number::integer;
 
@@ -45,6 +46,8 @@ pub enum ProtocolError {
     InvalidLength,
     #[error("Protocol error: unauthenticated bulk length")]
     UnauthenticatedLength,
+    #[error("the client speaks {0}")]
+    Foreign(ForeignProtocol),
 }
 
 /// The limits of a client's requests.
@@ -95,7 +98,7 @@ impl RequestParser {
                             continue;
                         }
                     }
-                    Some(_) => match self.line(buffer, arguments)? {
+                    Some(first) => match self.line(*first, buffer, arguments)? {
                         Some(0) => continue,
                         found => return Ok(found),
                     },
@@ -208,7 +211,15 @@ impl RequestParser {
     }
 
     /// Reads a request that is a line. `Some(0)` if the line was empty.
-    fn line(&mut self, buffer: &mut BytesMut, arguments: &mut Vec<Bytes>) -> Result<Option<usize>, ProtocolError> {
+    fn line(
+        &mut self,
+        first: u8,
+        buffer: &mut BytesMut,
+        arguments: &mut Vec<Bytes>,
+    ) -> Result<Option<usize>, ProtocolError> {
+        if let Some(foreign) = ForeignProtocol::of_first_byte(first) {
+            return Err(ProtocolError::Foreign(foreign));
+        }
         let Some(found) = memchr::memchr(b'\n', &buffer[self.searched..]) else {
             if buffer.len() > LINE_MAX_BYTES {
                 return Err(ProtocolError::InlineTooLong);
@@ -225,6 +236,9 @@ impl RequestParser {
         let line = buffer.split_to(end + 1);
         let line = line.strip_suffix(b"\n").unwrap_or(&line);
         let line = line.strip_suffix(b"\r").unwrap_or(line);
+        if let Some(foreign) = ForeignProtocol::of_line(line) {
+            return Err(ProtocolError::Foreign(foreign));
+        }
         let before = arguments.len();
         inline::split(line, arguments).map_err(|_| ProtocolError::UnbalancedQuotes)?;
         Ok(Some(if arguments.len() == before { 0 } else { end + 1 }))
