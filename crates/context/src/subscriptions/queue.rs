@@ -52,9 +52,11 @@ pub(crate) struct Destination {
 
 #[derive(Debug, Default)]
 struct QueuedNotification {
-    /// If the lane is running, the first one is being delivered.
     waiting: VecDeque<Arc<Notification>>,
+    /// The lane has a task. Between two notifications, and before its first one, it delivers none.
     is_running: bool,
+    /// The first of the waiting notifications is being delivered.
+    is_under_way: bool,
 }
 
 impl DeliveryQueue {
@@ -103,7 +105,7 @@ impl DeliveryQueue {
             return None;
         }
         let oldest = self.lanes.iter().filter_map(|(number, lane)| {
-            let at = usize::from(lane.is_running);
+            let at = usize::from(lane.is_under_way);
             Some((lane.waiting.get(at)?.made_ms, *number, at))
         });
         let (_, number, at) = oldest.min()?;
@@ -140,6 +142,7 @@ impl DeliveryQueue {
         let lane = self.lanes.get_mut(&lane)?;
         let first = lane.waiting.front().cloned();
         lane.is_running = first.is_some();
+        lane.is_under_way = first.is_some();
         first
     }
 
@@ -148,6 +151,7 @@ impl DeliveryQueue {
         let Some(lane) = self.lanes.get_mut(&notification.lane) else { return };
         if lane.waiting.front().is_some_and(|first| Arc::ptr_eq(first, notification)) {
             lane.waiting.pop_front();
+            lane.is_under_way = false;
             self.count -= 1;
             self.bytes -= notification.size_bytes();
         }
@@ -162,9 +166,9 @@ impl DeliveryQueue {
     pub(crate) fn clear(&mut self) -> Vec<Arc<Notification>> {
         let mut dropped = Vec::new();
         for lane in self.lanes.values_mut() {
-            let being_delivered = usize::from(lane.is_running && !lane.waiting.is_empty());
+            let under_way = usize::from(std::mem::take(&mut lane.is_under_way));
             lane.waiting.iter().for_each(|gone| gone.token.end());
-            dropped.extend(lane.waiting.drain(..).skip(being_delivered));
+            dropped.extend(lane.waiting.drain(..).skip(under_way));
         }
         self.dropped += dropped.len() as u64;
         (self.count, self.bytes) = (0, 0);
@@ -181,14 +185,52 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::subscriptions::change::ChangePosition;
     use crate::subscriptions::compile_any;
+    use crate::subscriptions::notification::NotificationMessage;
+
+    fn queue() -> DeliveryQueue {
+        let document =
+            json!({"subject": {"entities": [{"id": "a"}]}, "notification": {"http": {"url": "http://localhost"}}});
+        DeliveryQueue::new(Arc::new(compile_any(document.as_object().unwrap().clone()).unwrap()))
+    }
+
+    fn notification() -> Arc<Notification> {
+        let message = NotificationMessage::Impossible { why: String::new() };
+        Arc::new(Notification {
+            place: ChangePosition { topic: 0, partition: 0, offset: 0 },
+            lane: Lane::default(),
+            made_ms: 0,
+            message,
+            token: Default::default(),
+        })
+    }
+
+    #[test]
+    fn clearing_a_queue_drops_each_notification_that_is_not_being_delivered() {
+        let (mut queue, [one, two, three]) = (queue(), [(); 3].map(|()| notification()));
+        let cleared = |queue: &mut DeliveryQueue| queue.clear().len();
+        assert!(queue.push(one.clone()), "its lane begins");
+        assert_eq!(cleared(&mut queue), 1, "the lane has not taken it yet");
+        assert!(queue.first(one.lane).is_none());
+        queue.push(one.clone());
+        queue.push(two.clone());
+        queue.first(one.lane).unwrap();
+        queue.done(&one);
+        assert_eq!(cleared(&mut queue), 1, "the lane is between two");
+        queue.push(one.clone());
+        queue.push(two.clone());
+        queue.first(one.lane).unwrap();
+        assert_eq!(cleared(&mut queue), 1, "the first ends by its attempt");
+        queue.push(three.clone());
+        assert_eq!(cleared(&mut queue), 1, "the one under way is no longer in the queue");
+        assert!(!queue.retries(&one), "its failed attempt is its end");
+        assert_eq!((queue.count, queue.bytes, queue.dropped), (0, 0, 5));
+    }
 
     #[test]
     fn a_full_queue_is_reported_at_once_and_then_once_a_minute() {
-        let document =
-            json!({"subject": {"entities": [{"id": "a"}]}, "notification": {"http": {"url": "http://localhost"}}});
-        let subscription = compile_any(document.as_object().unwrap().clone()).unwrap();
-        let mut queue = DeliveryQueue::new(Arc::new(subscription));
+        let mut queue = queue();
         let told = [0, 1, 59_999, 60_000, 60_001, 200_000, 200_001].map(|now_ms| queue.tells_full(now_ms));
         assert_eq!(told, [true, false, false, true, false, true, false]);
     }
