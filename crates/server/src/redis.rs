@@ -36,7 +36,7 @@ pub(crate) fn listen(
         memory: memory.clone(),
         connection_bytes: CONNECTION_BYTES,
     };
-    let listener = Listener::bind(endpoints, host.clone(), of_listener)?;
+    let listener = Listener::bind(endpoints, host.clone(), of_listener, memory)?;
     host.listens_on(listener.address().port());
     let clients = Arc::downgrade(listener.shared());
     store.on_key_loss(KeyEvents(clients));

@@ -25,6 +25,7 @@ mod latency_monitor;
 mod lcs;
 mod listener;
 mod long_double;
+mod messages;
 mod number;
 mod session;
 mod settings;

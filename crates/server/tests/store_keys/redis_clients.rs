@@ -82,6 +82,48 @@ fn clients_that_never_read_their_replies_are_bounded_and_closed_while_others_are
     process.stop();
 }
 
+#[test]
+fn subscribers_that_do_not_read_share_their_messages_and_are_closed_and_told() {
+    const SUBSCRIBERS: usize = 400;
+    const MESSAGES: usize = 44;
+    const MESSAGE_BYTES: usize = 500_000;
+    /// The messages once, and the connections.
+    const ADDED_MAX: u64 = 128 * MIB;
+    let dir = tempfile::tempdir().unwrap();
+    let process = Process::start_on(dir.path(), &["--set", "store.redis.write_timeout_ms=3000"]);
+    let (mut publisher, mut reader) = (connect(&process), connect(&process));
+    let mut subscribe = |_| {
+        let mut socket = TcpStream::connect(process.redis).unwrap();
+        socket.write_all(b"SUBSCRIBE news\r\n").unwrap();
+        socket
+    };
+    let subscribers: Vec<TcpStream> = (0..SUBSCRIBERS).map(&mut subscribe).collect();
+    ask(&mut reader, &["SUBSCRIBE", "news"]);
+    until("all to be subscribed", || {
+        let reply = ask(&mut publisher, &["PUBSUB", "NUMSUB", "news"]);
+        reply.elements[1].integer() == Some(SUBSCRIBERS as i64 + 1)
+    });
+    let before = process.rss_bytes();
+    let (news, mut highest) = ("n".repeat(MESSAGE_BYTES), 0);
+    for _ in 0..MESSAGES {
+        let sent = ask(&mut publisher, &["PUBLISH", "news", &news]).integer();
+        assert!(sent.is_some_and(|sent| sent >= 1), "{sent:?}");
+        assert_eq!(reader.read().unwrap().elements[2].bulk.as_ref().map(Vec::len), Some(MESSAGE_BYTES));
+        highest = highest.max(process.rss_bytes());
+    }
+    until("those that do not read to be closed", || {
+        highest = highest.max(process.rss_bytes());
+        ask(&mut publisher, &["PUBLISH", "news", "more"]).integer() == Some(1)
+    });
+    let added = highest.saturating_sub(before);
+    println!("{SUBSCRIBERS} subscribers that do not read {MESSAGES} messages: {} MiB added", added / MIB);
+    assert!(added <= ADDED_MAX, "{added} bytes for messages that nobody reads");
+    let series = format!("millstream_redis_clients_closed_total{{reason=\"unread_replies\"}} {SUBSCRIBERS}\n");
+    until("all to be counted", || process.get("/metrics").text().contains(&series));
+    drop(subscribers);
+    process.stop();
+}
+
 /// Connections at rest, as many as the limit on open files allows.
 fn idle(to: SocketAddr, count: usize) -> Vec<TcpStream> {
     let connect = |_| {

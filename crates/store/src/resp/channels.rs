@@ -4,11 +4,13 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use millstream_types::MemoryBudget;
 use parking_lot::Mutex;
 
 use crate::resp::clients::ConnectedClient;
-use crate::resp::codec::{ReplyWriter, RespVersion};
+use crate::resp::closed::{ClosedClients, ClosedFor};
 use crate::resp::glob;
+use crate::resp::messages::{Message, NoMemory, Payload};
 
 /// The subscribers of channels and patterns.
 #[derive(Debug, Default)]
@@ -34,6 +36,13 @@ impl Tables {
             SubscriptionKind::Pattern => &mut self.patterns,
         }
     }
+
+    /// The subscribers of `channel`, and those of each pattern that it matches.
+    fn listening(&self, channel: &[u8]) -> impl Iterator<Item = (Option<&Bytes>, &Vec<Arc<ConnectedClient>>)> {
+        let by_name = self.channels.get(channel).map(|subscribers| (None, subscribers));
+        let matching = self.patterns.iter().filter(move |(pattern, _)| glob::matches(pattern, channel));
+        by_name.into_iter().chain(matching.map(|(pattern, subscribers)| (Some(pattern), subscribers)))
+    }
 }
 
 impl Channels {
@@ -55,25 +64,41 @@ impl Channels {
         }
     }
 
-    /// Sends `message` to all who listen to `channel`, and returns how many did.
-    pub(crate) fn publish(&self, channel: &[u8], message: &[u8]) -> usize {
+    /// Sends `payload` to all who listen to `channel`, or to nobody if there is no memory for the messages. Returns how many
+    /// took it.
+    pub(crate) fn publish(
+        &self,
+        channel: &[u8],
+        payload: &[u8],
+        memory: &MemoryBudget,
+        closed: &ClosedClients,
+    ) -> Result<usize, NoMemory> {
         let tables = self.0.lock();
-        let mut receivers = 0;
-        if let Some(subscribers) = tables.channels.get(channel) {
-            let mut encoded = Encoded::default();
-            let parts = [&b"message"[..], channel, message];
-            subscribers.iter().for_each(|client| client.send(encoded.of(client.protocol(), &parts)));
-            receivers += subscribers.len();
+        let mut listening = tables.listening(channel).peekable();
+        if listening.peek().is_none() {
+            return Ok(0);
         }
-        for (pattern, subscribers) in &tables.patterns {
-            if glob::matches(pattern, channel) {
-                let mut encoded = Encoded::default();
-                let parts = [&b"pmessage"[..], pattern, channel, message];
-                subscribers.iter().for_each(|client| client.send(encoded.of(client.protocol(), &parts)));
-                receivers += subscribers.len();
-            }
+        let payload = Payload::new(payload, memory)?;
+        let message = |(pattern, subscribers): (Option<&Bytes>, _)| {
+            let message = match pattern {
+                None => Message::new(&[b"message", channel], &payload, memory),
+                Some(pattern) => Message::new(&[b"pmessage", pattern, channel], &payload, memory),
+            };
+            message.map(|message| (message, subscribers))
+        };
+        let messages: Vec<(Message, &Vec<_>)> = listening.map(message).collect::<Result<_, _>>()?;
+        let receivers = |(message, subscribers): &(Message, &Vec<Arc<ConnectedClient>>)| {
+            subscribers.iter().filter(|client| client.send(message, closed)).count()
+        };
+        Ok(messages.iter().map(receivers).sum())
+    }
+
+    /// Closes all who listen to `channel`: they would miss a message.
+    pub(crate) fn close_listeners(&self, channel: &[u8], closed: &ClosedClients) {
+        let tables = self.0.lock();
+        for client in tables.listening(channel).flat_map(|(_, subscribers)| subscribers) {
+            client.close_for(&ClosedFor::NoMemory { bytes: client.waiting_bytes() }, closed);
         }
-        receivers
     }
 
     /// Channels with subscribers that match `pattern`.
@@ -91,27 +116,5 @@ impl Channels {
     pub(crate) fn counts(&self) -> (usize, usize) {
         let tables = self.0.lock();
         (tables.channels.len(), tables.patterns.len())
-    }
-}
-
-/// A message, encoded once for each version of the protocol that a subscriber speaks.
-#[derive(Debug, Default)]
-struct Encoded {
-    two: Vec<u8>,
-    three: Vec<u8>,
-}
-
-impl Encoded {
-    fn of(&mut self, protocol: RespVersion, parts: &[&[u8]]) -> &[u8] {
-        let bytes = match protocol {
-            RespVersion::V2 => &mut self.two,
-            RespVersion::V3 => &mut self.three,
-        };
-        if bytes.is_empty() {
-            let mut reply = ReplyWriter::new(bytes, protocol);
-            reply.push(parts.len());
-            parts.iter().for_each(|part| reply.bulk(part));
-        }
-        bytes
     }
 }

@@ -6,15 +6,19 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 use bytes::Bytes;
+use millstream_types::MemoryBudget;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
+use crate::resp::channels::SubscriptionKind;
+use crate::resp::closed::{ClosedClients, ClosedFor};
 use crate::resp::codec::RespVersion;
 use crate::resp::command::CommandId;
+use crate::resp::messages::{Message, MessageQueue};
+use crate::resp::shared::owned;
 
-/// Messages that may wait for a client that does not read them; then it is closed, as
-/// Redis does by `client-output-buffer-limit pubsub`.
-pub(crate) const MESSAGES_MAX_BYTES: usize = 32 << 20;
+/// A client for which less waits is not slow, and is not closed to make room.
+const SLOW_LEAST_BYTES: usize = 256 << 10;
 
 /// A connection, as others see it.
 #[derive(Debug)]
@@ -32,8 +36,9 @@ pub(crate) struct ConnectedClient {
     pub(crate) output_bytes: AtomicU64,
     pub(crate) about: Mutex<About>,
     pub(crate) subscriptions: Mutex<Subscriptions>,
-    messages: Mutex<Vec<u8>>,
+    messages: Mutex<MessageQueue>,
     wake: Notify,
+    ended: Notify,
 }
 
 /// The properties that a client has told about itself, or been given.
@@ -57,9 +62,43 @@ pub(crate) struct About {
 pub(crate) struct Subscriptions {
     pub(crate) channels: HashSet<Bytes>,
     pub(crate) patterns: HashSet<Bytes>,
+    /// Memory of the names, here and in the tenant's table.
+    pub(crate) bytes: usize,
 }
 
+/// Memory of a subscription beside its name, here and in the tenant's table.
+const SUBSCRIPTION_BYTES: usize = 256;
+
 impl Subscriptions {
+    fn of(&mut self, kind: SubscriptionKind) -> &mut HashSet<Bytes> {
+        match kind {
+            SubscriptionKind::Channel => &mut self.channels,
+            SubscriptionKind::Pattern => &mut self.patterns,
+        }
+    }
+
+    /// Adds a subscription. `false` if it is there already.
+    pub(crate) fn add(&mut self, kind: SubscriptionKind, name: &[u8]) -> bool {
+        let is_new = self.of(kind).insert(owned(name));
+        if is_new {
+            self.bytes += Self::bytes_of(name);
+        }
+        is_new
+    }
+
+    /// Removes a subscription. `false` if there was none.
+    pub(crate) fn remove(&mut self, kind: SubscriptionKind, name: &[u8]) -> bool {
+        let was_there = self.of(kind).remove(name);
+        if was_there {
+            self.bytes -= Self::bytes_of(name);
+        }
+        was_there
+    }
+
+    fn bytes_of(name: &[u8]) -> usize {
+        2 * name.len() + SUBSCRIPTION_BYTES
+    }
+
     pub(crate) fn count(&self) -> usize {
         self.channels.len() + self.patterns.len()
     }
@@ -70,38 +109,61 @@ impl ConnectedClient {
         if self.protocol.load(Relaxed) == 3 { RespVersion::V3 } else { RespVersion::V2 }
     }
 
-    /// Closes the connection once it is looked at next.
+    /// Closes the connection, also while it sends. No message goes to it any more.
     pub(crate) fn kill(&self) {
         self.is_killed.store(true, Relaxed);
+        self.messages.lock().clear();
         self.wake.notify_one();
+        self.ended.notify_one();
     }
 
-    /// Leaves an encoded message for the client. One that has too many is closed.
-    pub(crate) fn send(&self, message: &[u8]) {
-        let mut messages = self.messages.lock();
-        if messages.len() + message.len() > MESSAGES_MAX_BYTES {
-            *messages = Vec::new();
-            drop(messages);
-            return self.kill();
-        }
-        messages.extend_from_slice(message);
-        drop(messages);
-        self.wake.notify_one();
+    /// Closes the connection for what the client does.
+    pub(crate) fn close_for(&self, why: &ClosedFor, closed: &ClosedClients) {
+        closed.tell(self.peer, why);
+        self.kill();
     }
 
-    /// Moves the waiting messages to the end of `out`.
-    pub(crate) fn take_messages(&self, out: &mut Vec<u8>) {
-        let mut messages = self.messages.lock();
-        if out.is_empty() {
-            std::mem::swap(out, &mut messages);
-        } else {
-            out.append(&mut messages);
+    /// Leaves a message for the client. `false` if it is closed, perhaps just now because it does not keep up.
+    pub(crate) fn send(&self, message: &Message, closed: &ClosedClients) -> bool {
+        if self.is_killed.load(Relaxed) {
+            return false;
         }
+        let pushed = self.messages.lock().push(message);
+        match pushed {
+            Ok(()) => self.wake.notify_one(),
+            Err(ref why) => self.close_for(why, closed),
+        }
+        pushed.is_ok()
+    }
+
+    /// Bytes of the messages that wait.
+    pub(crate) fn waiting_bytes(&self) -> usize {
+        self.messages.lock().bytes()
+    }
+
+    /// Moves waiting messages to the end of `out`, until that is long enough to be sent. A long payload is returned, and
+    /// is to be sent behind `out`.
+    pub(crate) fn take_messages(&self, out: &mut Vec<u8>) -> Option<Bytes> {
+        self.messages.lock().take_some(self.protocol(), out)
+    }
+
+    /// Moves all waiting messages to the end of `out`.
+    pub(crate) fn take_all_messages(&self, out: &mut Vec<u8>) {
+        self.messages.lock().take_all(self.protocol(), out);
     }
 
     /// Resolves when there is a message, or the connection shall close.
     pub(crate) async fn woken(&self) {
-        self.wake.notified().await;
+        if self.waiting_bytes() == 0 {
+            self.wake.notified().await;
+        }
+    }
+
+    /// Resolves when the connection shall close.
+    pub(crate) async fn killed(&self) {
+        while !self.is_killed.load(Relaxed) {
+            self.ended.notified().await;
+        }
     }
 
     /// The line of CLIENT LIST, without its end.
@@ -133,7 +195,7 @@ impl ConnectedClient {
             flags.push('N');
         }
         let command = self.last_command.load(Relaxed).checked_sub(1).and_then(CommandId::at);
-        let waiting = self.messages.lock().len();
+        let waiting = self.waiting_bytes();
         format!(
             "id={} addr={} laddr={} fd=-1 name={} age={} idle={} flags={flags} db={database} sub={channels} psub={patterns} \
              ssub=0 multi={} qbuf={buffered_bytes} qbuf-free=0 argv-mem=0 multi-mem={queued_bytes} rbs=0 rbp=0 obl=0 oll=0 \
@@ -156,13 +218,24 @@ impl ConnectedClient {
 }
 
 /// All open connections, by their client id.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Clients {
     last_id: AtomicU64,
     open: Mutex<BTreeMap<u64, Arc<ConnectedClient>>>,
+    /// The budget of the messages that wait for them.
+    messages: MemoryBudget,
 }
 
 impl Clients {
+    pub(crate) fn new(messages: MemoryBudget) -> Self {
+        Self { last_id: AtomicU64::new(0), open: Mutex::default(), messages }
+    }
+
+    /// The budget of messages that wait.
+    pub(crate) fn messages(&self) -> &MemoryBudget {
+        &self.messages
+    }
+
     pub(crate) fn open(&self, peer: SocketAddr, local: SocketAddr, now_ms: i64) -> Arc<ConnectedClient> {
         let client = Arc::new(ConnectedClient {
             id: self.last_id.fetch_add(1, Relaxed) + 1,
@@ -177,8 +250,9 @@ impl Clients {
             output_bytes: AtomicU64::new(0),
             about: Mutex::default(),
             subscriptions: Mutex::default(),
-            messages: Mutex::default(),
+            messages: Mutex::new(MessageQueue::new(&self.messages)),
             wake: Notify::new(),
+            ended: Notify::new(),
         });
         self.open.lock().insert(client.id, Arc::clone(&client));
         client
@@ -198,6 +272,32 @@ impl Clients {
         let is_idle = |client: &&Arc<ConnectedClient>| client.last_ms.load(Relaxed) < since_ms;
         let is_listening = |client: &ConnectedClient| client.subscriptions.lock().count() > 0;
         open.values().filter(is_idle).filter(|client| !is_listening(client)).for_each(|client| client.kill());
+    }
+
+    /// Closes those for which too much has waited for too long.
+    pub(crate) fn close_slow(&self, now_ms: i64, closed: &ClosedClients) {
+        let open: Vec<_> = self.open.lock().values().cloned().collect();
+        for client in open {
+            let bytes = client.messages.lock().too_slow(now_ms);
+            if let Some(bytes) = bytes {
+                client.close_for(&ClosedFor::UnreadForLong { bytes }, closed);
+            }
+        }
+    }
+
+    /// Closes the clients that hold most of the memory of messages: those for which at least half as much waits as for the
+    /// slowest one. `false` if nobody is slow.
+    pub(crate) fn close_slowest(&self, closed: &ClosedClients) -> bool {
+        let open: Vec<_> = self.open.lock().values().cloned().collect();
+        let waiting: Vec<usize> = open.iter().map(|client| client.waiting_bytes()).collect();
+        let most = waiting.iter().max().copied().unwrap_or(0);
+        if most < SLOW_LEAST_BYTES {
+            return false;
+        }
+        for (client, bytes) in open.iter().zip(waiting).filter(|(_, bytes)| *bytes >= most / 2) {
+            client.close_for(&ClosedFor::NoMemory { bytes }, closed);
+        }
+        true
     }
 
     /// Connections opened since the start, closed ones included.

@@ -5,12 +5,13 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use bytes::BytesMut;
+use bytes::{Bytes, BytesMut};
 use millstream_net::{Admitted, ConnectionLimits, Endpoints, Metrics, Protocol, Refusal, Shutdown, TransportStream};
-use millstream_types::Grant;
+use millstream_types::{Grant, MemoryBudget};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::time::timeout;
 
+use crate::resp::closed::ClosedFor;
 use crate::resp::host::Host;
 use crate::resp::session::{RespSession, SessionProgress};
 use crate::resp::shared::Shared;
@@ -22,7 +23,9 @@ const READ_BYTES: usize = 16 << 10;
 /// A buffer that has grown beyond this is let go once it is empty.
 const KEPT_BUFFER_BYTES: usize = 64 << 10;
 
-/// The time between two looks for idle connections.
+/// The part of the memory budget that messages may take: a quarter.
+const MESSAGES_SHARE: u64 = 4;
+/// The time between two looks for idle connections and slow subscribers.
 const IDLE_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Settings of the listener for Redis clients.
@@ -70,17 +73,23 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// Binds the addresses; port 0 takes any free port.
+    /// Binds the addresses; port 0 takes any free port. Messages that wait for subscribers may take a quarter of `memory`.
     ///
     /// # Errors
     /// [`BindError`] if an address is refused or cannot be bound.
-    pub fn bind(endpoints: Endpoints, host: Arc<dyn Host>, config: ListenerConfig) -> Result<Self, BindError> {
+    pub fn bind(
+        endpoints: Endpoints,
+        host: Arc<dyn Host>,
+        config: ListenerConfig,
+        memory: &MemoryBudget,
+    ) -> Result<Self, BindError> {
         if let Some(address) = endpoints.exposed().filter(|_| host.default_user().is_some()) {
             return Err(BindError::OpenToTheNetwork { address });
         }
         let bind = |millstream_net::BindError { address, source }| BindError::Bind { address, source };
         let listener = millstream_net::Listener::bind("redis", endpoints).map_err(bind)?;
-        Ok(Self { listener, shared: Shared::with_limit(host, config.request_max_bytes), config })
+        let messages = memory.share(memory.setting(), memory.limit_bytes() / MESSAGES_SHARE);
+        Ok(Self { listener, shared: Shared::with_limits(host, config.request_max_bytes, messages), config })
     }
 
     /// The plain address, or else the one with TLS, with its real port.
@@ -99,7 +108,7 @@ impl Listener {
     /// If another listener for Redis clients counts into the same metrics.
     pub fn serve(self, limits: ConnectionLimits, metrics: &Metrics) -> millstream_net::Serving {
         let Self { listener, shared, config } = self;
-        tokio::spawn(close_idle(Arc::downgrade(&shared)));
+        tokio::spawn(close_idle_and_slow(Arc::downgrade(&shared)));
         show_closed(Arc::downgrade(&shared), metrics);
         listener.serve(Arc::new(RedisProtocol { shared, config }), limits, metrics).0
     }
@@ -113,13 +122,13 @@ fn show_closed(shared: Weak<Shared>, metrics: &Metrics) {
     });
 }
 
-/// Closes idle connections until the listener is gone.
-async fn close_idle(shared: Weak<Shared>) {
+/// Closes idle connections and slow subscribers until the listener is gone.
+async fn close_idle_and_slow(shared: Weak<Shared>) {
     let mut ticks = tokio::time::interval(IDLE_CHECK_INTERVAL);
     loop {
         ticks.tick().await;
         let Some(shared) = shared.upgrade() else { return };
-        shared.close_idle();
+        shared.close_idle_and_slow();
     }
 }
 
@@ -143,8 +152,12 @@ impl Protocol for RedisProtocol {
                 memory: ConnectionMemory { grant: admitted.memory, bytes: CONNECTION_BYTES },
                 config: self.config,
             };
-            if let Err(end) = connection.serve(admitted.shutdown).await {
-                tracing::debug!(peer = %admitted.peer, why = %end, "redis: connection closed");
+            match connection.serve(admitted.shutdown).await {
+                Ok(()) => {}
+                Err(CloseReason::Slow(limit)) => {
+                    self.shared.closed.tell(admitted.peer, &ClosedFor::UnreadReplies(limit));
+                }
+                Err(end) => tracing::debug!(peer = %admitted.peer, why = %end, "redis: connection closed"),
             }
         }
     }
@@ -169,6 +182,8 @@ enum CloseReason {
     Socket(#[from] std::io::Error),
     #[error("the client did not read its replies for {} s", .0.as_secs())]
     Slow(Duration),
+    #[error("the client was killed while it did not read")]
+    Killed,
     #[error(
         "the client sent {bytes} bytes of requests without an answer; store.redis.request_max_bytes is {max_bytes}"
     )]
@@ -211,14 +226,14 @@ impl RespConnection {
         let mut stopping = std::pin::pin!(shutdown.begun());
         loop {
             let progress = self.session.process(&mut self.input).await;
-            let is_alive = self.session.take_messages();
-            self.write().await?;
+            let long = self.session.take_messages();
+            self.write(long).await?;
             match progress {
                 SessionProgress::Close => {
                     // The client may still be sending: it shall read the last reply before it learns of the end.
                     return Ok(self.socket.shutdown().await?);
                 }
-                _ if !is_alive => return Ok(()),
+                _ if !self.session.is_alive() => return Ok(()),
                 SessionProgress::Write => continue,
                 SessionProgress::Read => {}
             }
@@ -227,30 +242,45 @@ impl RespConnection {
             tokio::select! {
                 biased;
                 () = stopping.as_mut() => return Ok(()),
-                () = woken => {}
+                // Before messages: a client that is sent one after the other is heard, too.
                 read = self.socket.read_buf(&mut self.input) => match read? {
                     0 => return Ok(()),
                     bytes => self.session.count_bytes(bytes, 0),
                 },
+                () = woken => {}
             }
         }
     }
 
-    /// Sends the output of the session. A client that is killed meanwhile is not waited for.
-    async fn write(&mut self) -> Result<(), CloseReason> {
+    /// Sends the output of the session, and a long payload behind it.
+    async fn write(&mut self, long: Option<Bytes>) -> Result<(), CloseReason> {
         if self.session.output().is_empty() {
             return Ok(());
         }
         let output = std::mem::take(self.session.output());
-        self.memory.set((self.input.capacity() + output.capacity()) as u64)?;
-        let limit = self.config.write_timeout;
-        timeout(limit, self.socket.write_all(&output)).await.map_err(|_| CloseReason::Slow(limit))??;
-        self.session.count_bytes(0, output.len());
+        self.memory.set((self.input.capacity() + output.capacity() + self.session.held_bytes()) as u64)?;
+        self.send(&output).await?;
+        if let Some(payload) = long {
+            self.send(&payload).await?;
+        }
         if output.capacity() <= KEPT_BUFFER_BYTES && self.session.output().is_empty() {
             let mut output = output;
             output.clear();
             *self.session.output() = output;
         }
+        Ok(())
+    }
+
+    /// Sends bytes. A client that is killed meanwhile is not waited for.
+    async fn send(&mut self, bytes: &[u8]) -> Result<(), CloseReason> {
+        let limit = self.config.write_timeout;
+        let killed = self.session.killed();
+        tokio::select! {
+            biased;
+            sent = timeout(limit, self.socket.write_all(bytes)) => sent.map_err(|_| CloseReason::Slow(limit))??,
+            () = killed => return Err(CloseReason::Killed),
+        }
+        self.session.count_bytes(0, bytes.len());
         Ok(())
     }
 
@@ -267,7 +297,7 @@ impl RespConnection {
             self.input = BytesMut::new();
         }
         self.input.reserve(READ_BYTES);
-        let queued = self.session.queued_bytes();
-        self.memory.set((self.input.capacity() + self.session.output().capacity() + queued) as u64)
+        let held = self.session.held_bytes();
+        self.memory.set((self.input.capacity() + self.session.output().capacity() + held) as u64)
     }
 }

@@ -166,7 +166,7 @@ impl RespSession {
     pub async fn process(&mut self, input: &mut BytesMut) -> SessionProgress {
         self.client.last_ms.store(self.shared.host.now_ms(), Relaxed);
         loop {
-            if self.is_closing || self.client.is_killed.load(Relaxed) || self.has_login_ended() {
+            if self.is_closing || !self.is_alive() {
                 return SessionProgress::Close;
             }
             if self.out.len() >= OUTPUT_BYTES {
@@ -249,10 +249,26 @@ impl RespSession {
         revocation.is_some_and(Revocation::is_revoked)
     }
 
-    /// Moves waiting messages to the output. Returns `false` if the connection shall close.
-    pub fn take_messages(&mut self) -> bool {
-        self.client.take_messages(&mut self.out);
+    /// Moves waiting messages to the output, as many as are sent at once. A long payload is not copied: it is returned,
+    /// and goes behind the output. More may be left: then [`RespSession::woken`] resolves at once.
+    pub fn take_messages(&mut self) -> Option<Bytes> {
+        self.client.take_messages(&mut self.out)
+    }
+
+    /// `false` if the connection shall close.
+    pub fn is_alive(&self) -> bool {
         !self.client.is_killed.load(Relaxed) && !self.has_login_ended()
+    }
+
+    /// Resolves when the connection shall close, also while it sends.
+    pub fn killed(&self) -> impl Future<Output = ()> + Send + use<> {
+        let client = Arc::clone(&self.client);
+        async move { client.killed().await }
+    }
+
+    /// Bytes of requests that the session keeps: commands that wait for EXEC, and names of channels.
+    pub fn held_bytes(&self) -> usize {
+        self.queued_bytes() + self.client.subscriptions.lock().bytes
     }
 
     /// Counts bytes of the socket.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 
 use bytes::Bytes;
+use millstream_types::MemoryBudget;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
@@ -15,6 +16,7 @@ use crate::resp::cursors::Cursors;
 use crate::resp::events::{EventClass, KeyEvent};
 use crate::resp::host::Host;
 use crate::resp::latency_monitor::LatencyMonitor;
+use crate::resp::messages::NoMemory;
 use crate::resp::settings::ProtocolSettings;
 use crate::resp::slow_log::SlowLog;
 use crate::resp::statistics::Statistics;
@@ -48,14 +50,14 @@ pub(crate) struct TenantState {
 impl Shared {
     /// The state of a listener that has no connections yet.
     pub fn new(host: Arc<dyn Host>) -> Arc<Self> {
-        Self::with_limit(host, u64::MAX)
+        Self::with_limits(host, u64::MAX, MemoryBudget::new("memory.budget_bytes", u64::MAX))
     }
 
-    /// As [`Shared::new`], with a bound for `proto-max-bulk-len`.
-    pub(crate) fn with_limit(host: Arc<dyn Host>, bulk_max_bytes: u64) -> Arc<Self> {
+    /// As [`Shared::new`], with a bound for `proto-max-bulk-len` and a budget for messages that wait.
+    pub fn with_limits(host: Arc<dyn Host>, bulk_max_bytes: u64, messages: MemoryBudget) -> Arc<Self> {
         Arc::new(Self {
             host,
-            clients: Clients::default(),
+            clients: Clients::new(messages),
             settings: ProtocolSettings::bounded(bulk_max_bytes),
             statistics: Statistics::default(),
             latency: LatencyMonitor::default(),
@@ -82,18 +84,35 @@ impl Shared {
 
     pub(crate) fn publish(&self, tenant: &TenantState, database: u32, KeyEvent { name, key, .. }: &KeyEvent) {
         let classes = self.settings.classes().bits();
+        let send = |channel: &[u8], payload: &[u8]| {
+            // Nobody else would tell them that they miss an event.
+            if self.send(tenant, channel, payload).is_err() {
+                tenant.channels.close_listeners(channel, &self.closed);
+            }
+        };
         if classes & EventClass::Keyspace as u16 != 0 {
-            let channel = [format!("__keyspace@{database}__:").as_bytes(), key].concat();
-            tenant.channels.publish(&channel, name.as_bytes());
+            send(&[format!("__keyspace@{database}__:").as_bytes(), key].concat(), name.as_bytes());
         }
         if classes & EventClass::Keyevent as u16 != 0 {
-            tenant.channels.publish(format!("__keyevent@{database}__:{name}").as_bytes(), key);
+            send(format!("__keyevent@{database}__:{name}").as_bytes(), key);
         }
     }
 
-    /// Closes the connections that have sent nothing for longer than `timeout` allows. As in Redis, subscribers stay
-    /// open however long they are silent.
-    pub fn close_idle(&self) {
+    /// Sends a message to those of a tenant who listen to `channel`, and returns how many took it. If there is no memory
+    /// for it, the clients that keep most messages waiting are closed.
+    pub(crate) fn send(&self, tenant: &TenantState, channel: &[u8], payload: &[u8]) -> Result<usize, NoMemory> {
+        loop {
+            match tenant.channels.publish(channel, payload, self.clients.messages(), &self.closed) {
+                Err(NoMemory) if self.clients.close_slowest(&self.closed) => {}
+                sent => return sent,
+            }
+        }
+    }
+
+    /// Closes the connections that have sent nothing for longer than `timeout` allows, and subscribers that have been slow
+    /// for too long. As in Redis, subscribers may be silent for any time.
+    pub fn close_idle_and_slow(&self) {
+        self.clients.close_slow(self.host.now_ms(), &self.closed);
         if let Some(timeout_ms) = self.settings.idle_timeout_ms() {
             self.clients.kill_idle(self.host.now_ms() - timeout_ms);
         }

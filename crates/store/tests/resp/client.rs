@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use bytes::BytesMut;
 use millstream_store::resp::{RespSession, SessionProgress, Shared};
+use millstream_types::MemoryBudget;
 use tokio::runtime::Runtime;
 
 use crate::memory::{MemoryBucket, MemoryHost};
@@ -21,8 +22,13 @@ impl Server {
     }
 
     pub(crate) fn with(host: MemoryHost) -> Self {
+        Self::with_memory(host, MemoryBudget::new("memory.budget_bytes", u64::MAX))
+    }
+
+    /// A server whose messages draw on `memory`.
+    pub(crate) fn with_memory(host: MemoryHost, memory: MemoryBudget) -> Self {
         let host = Arc::new(host);
-        let shared = Shared::new(Arc::clone(&host) as Arc<_>);
+        let shared = Shared::with_limits(Arc::clone(&host) as Arc<_>, u64::MAX, memory);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         Self { host, shared, runtime: Arc::new(runtime) }
     }
@@ -52,8 +58,8 @@ impl Client {
         let mut received = Vec::new();
         loop {
             let progress = self.runtime.block_on(self.session.process(&mut self.input));
-            self.is_closed |= !self.session.take_messages();
-            received.append(self.session.output());
+            self.is_closed |= !self.session.is_alive();
+            self.take_messages(&mut received);
             match progress {
                 SessionProgress::Read => return received,
                 SessionProgress::Write => {}
@@ -81,7 +87,20 @@ impl Client {
 
     /// `true` if the connection shall close. Sends no request.
     pub(crate) fn look_closed(&mut self) -> bool {
-        !self.session.take_messages()
+        !self.session.is_alive()
+    }
+
+    /// Appends the output and all messages to `received`, as a connection sends them.
+    fn take_messages(&mut self, received: &mut Vec<u8>) {
+        loop {
+            let long = self.session.take_messages();
+            let is_last = long.is_none() && self.session.output().len() < 64 << 10;
+            received.append(self.session.output());
+            received.extend(long.into_iter().flatten());
+            if is_last {
+                return;
+            }
+        }
     }
 
     /// Messages that have come without a request.

@@ -15,12 +15,16 @@ use crate::memory::MemoryHost;
 /// Only ends a test that fails.
 pub(crate) const LIMIT: Duration = Duration::from_secs(60);
 
-fn limits(connections_max: usize) -> ConnectionLimits {
+fn memory() -> MemoryBudget {
+    MemoryBudget::new("memory.budget_bytes", 64 << 20)
+}
+
+fn limits(connections_max: usize, memory: MemoryBudget) -> ConnectionLimits {
     ConnectionLimits {
         connections_max,
         setting: "store.redis.connections_max",
         connection_bytes: CONNECTION_BYTES,
-        memory: MemoryBudget::new("memory.budget_bytes", 64 << 20),
+        memory,
     }
 }
 
@@ -30,8 +34,9 @@ fn listen(connections_max: usize) -> millstream_net::Serving {
 
 pub(crate) fn listen_with(connections_max: usize, metrics: &Metrics) -> millstream_net::Serving {
     let config = ListenerConfig { request_max_bytes: 1 << 20, ..ListenerConfig::default() };
-    let listener = Listener::bind("127.0.0.1:0".parse().unwrap(), Arc::new(MemoryHost::new(false)), config).unwrap();
-    listener.serve(limits(connections_max), metrics)
+    let (endpoints, host, memory) = ("127.0.0.1:0".parse().unwrap(), Arc::new(MemoryHost::new(false)), memory());
+    let listener = Listener::bind(endpoints, host, config, &memory).unwrap();
+    listener.serve(limits(connections_max, memory), metrics)
 }
 
 pub(crate) async fn ask(socket: &mut TcpStream, request: &[u8], expected: &[u8]) {
@@ -109,8 +114,31 @@ async fn commands_that_wait_for_exec_count_as_memory_of_their_connection() {
 }
 
 #[tokio::test]
+async fn names_of_channels_count_as_memory_of_their_connection() {
+    let serving = listen(10);
+    let name = "n".repeat(1_000_000);
+    let (mut sockets, mut subscriptions) = (Vec::new(), 0);
+    'connections: for _ in 0..2 {
+        let mut socket = TcpStream::connect(serving.address()).await.unwrap();
+        for count in 1..20 {
+            let channel = format!("$1000002\r\n{name}{count:02}\r\n");
+            let request = format!("*2\r\n$9\r\nSUBSCRIBE\r\n{channel}");
+            let mut confirmed = vec![0; format!("*3\r\n$9\r\nsubscribe\r\n{channel}:{count}\r\n").len()];
+            let sent = socket.write_all(request.as_bytes()).await;
+            if sent.is_err() || timeout(LIMIT, socket.read_exact(&mut confirmed)).await.expect("in time").is_err() {
+                break 'connections;
+            }
+            subscriptions += 1;
+        }
+        sockets.push(socket);
+    }
+    assert!((19..34).contains(&subscriptions), "{subscriptions} names of a megabyte, each twice in memory");
+    serving.shut_down(LIMIT).await;
+}
+
+#[tokio::test]
 async fn without_logins_only_loopback_is_listened_on() {
     let host = Arc::new(MemoryHost::new(false));
-    let bound = Listener::bind("0.0.0.0:0".parse().unwrap(), host, ListenerConfig::default());
+    let bound = Listener::bind("0.0.0.0:0".parse().unwrap(), host, ListenerConfig::default(), &memory());
     assert!(matches!(bound, Err(BindError::OpenToTheNetwork { .. })));
 }

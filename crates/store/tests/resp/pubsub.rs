@@ -1,6 +1,9 @@
 //! Publish and subscribe, and keyspace events.
 
+use millstream_types::MemoryBudget;
+
 use crate::client::Server;
+use crate::memory::MemoryHost;
 
 #[test]
 fn messages_reach_the_subscribers_of_channels_and_patterns() {
@@ -93,21 +96,98 @@ fn changes_of_keys_are_published_if_they_are_chosen() {
     }
 }
 
+/// A PUBLISH of `bytes` to channel `a`.
+fn publish(bytes: usize) -> Vec<u8> {
+    let message = "x".repeat(bytes);
+    format!("*3\r\n$7\r\npublish\r\n$1\r\na\r\n${bytes}\r\n{message}\r\n").into_bytes()
+}
+
 #[test]
 fn a_listener_that_never_reads_is_closed() {
     let server = Server::new();
     let (mut listener, mut publisher) = (server.client(), server.client());
     listener.ask("subscribe a");
-    let message = "x".repeat(1 << 20);
     for _ in 0..40 {
-        publisher.ask(&format!("publish a {}", &message[..60_000]));
+        assert_eq!(publisher.send(&publish(60_000)), b":1\r\n");
     }
-    listener.messages();
+    let waiting = listener.messages();
     assert!(!listener.is_closed, "2.4 MB may wait");
-    let request = format!("*3\r\n$7\r\npublish\r\n$1\r\na\r\n${}\r\n{message}\r\n", message.len());
-    for _ in 0..33 {
-        publisher.send(request.as_bytes());
+    assert_eq!(waiting.matches(&"x".repeat(60_000)).count(), 40);
+    let taken = (0..40).take_while(|_| publisher.send(&publish(1 << 20)) == b":1\r\n").count();
+    assert_eq!(taken, 31, "32 MiB may wait");
+    assert!(listener.look_closed());
+    assert_eq!(publisher.send(&publish(1)), b":0\r\n");
+}
+
+#[test]
+fn a_listener_for_which_much_waits_for_a_minute_is_closed() {
+    let server = Server::new();
+    let (mut slow, mut late, mut publisher) = (server.client(), server.client(), server.client());
+    for listener in [&mut slow, &mut late] {
+        listener.ask("subscribe a");
     }
+    let publish = publish(1 << 20);
+    let mut send = |count| (0..count).for_each(|_| assert!(publisher.send(&publish).starts_with(b":")));
+    send(9);
+    server.shared.close_idle_and_slow();
+    server.host.clock.advance(59_999);
+    late.messages();
+    send(9);
+    server.shared.close_idle_and_slow();
+    assert!(!slow.look_closed());
+    server.host.clock.advance(1);
+    server.shared.close_idle_and_slow();
+    assert!(slow.look_closed() && !late.look_closed(), "the minute of the other began later");
+}
+
+#[test]
+fn subscribers_share_a_message_and_those_that_do_not_read_make_room_for_others() {
+    const SLOW: usize = 100;
+    const MESSAGE_BYTES: usize = 500_000;
+    const MEMORY_BYTES: u64 = 4 << 20;
+    let memory = MemoryBudget::new("memory.budget_bytes", MEMORY_BYTES);
+    let server = Server::with_memory(MemoryHost::stopped(false), memory.clone());
+    let mut slow: Vec<_> = (0..SLOW).map(|_| server.client()).collect();
+    let (mut reader, mut publisher) = (server.client(), server.client());
+    for (number, client) in slow.iter_mut().enumerate() {
+        client.ask(if number % 2 == 0 { "subscribe a" } else { "psubscribe a*" });
+    }
+    reader.ask("hello 3");
+    reader.ask("subscribe a");
+    let publish = publish(MESSAGE_BYTES);
+    let replies: Vec<_> = (0..44)
+        .map(|_| {
+            let reply = String::from_utf8(publisher.send(&publish)).unwrap();
+            let message = reader.messages();
+            assert!(message.starts_with(">3 $7 message $1 a $500000 xxx") && message.len() > MESSAGE_BYTES);
+            reply
+        })
+        .collect();
+    let all = format!(":{}\r\n", SLOW + 1);
+    let shared = replies.iter().take_while(|reply| **reply == all).count();
+    assert!(shared >= 7, "{shared} messages fit, each once");
+    assert!(replies[shared..].iter().all(|reply| reply == ":1\r\n"), "{replies:?}");
+    assert!(slow.iter_mut().all(|client| client.look_closed()));
+    assert!(!reader.is_closed);
+    drop(slow);
+    assert_eq!(memory.used_bytes(), 0, "all is given back");
+}
+
+#[test]
+fn a_message_without_room_is_refused_and_an_event_without_room_ends_the_subscription() {
+    let memory = MemoryBudget::new("memory.budget_bytes", 2_000);
+    let server = Server::with_memory(MemoryHost::stopped(false), memory.clone());
+    let (mut listener, mut client) = (server.client(), server.client());
+    client.ask("config set notify-keyspace-events KEA");
+    listener.ask("psubscribe *");
+    client.check(&[("publish a hi", ":1"), ("set a 1", "+OK")]);
     listener.messages();
-    assert!(listener.is_closed);
+    let refused = "-OOM memory.budget_bytes has no room for a message of 3000 bytes; nobody got it, try again later";
+    assert_eq!(String::from_utf8(client.send(&publish(3_000))).unwrap().trim_end(), refused);
+    assert!(!listener.look_closed());
+    let others = memory.take(1_900).unwrap();
+    client.check(&[("set a 2", "+OK")]);
+    assert!(listener.look_closed(), "it must learn that it has missed something");
+    drop(others);
+    client.check(&[("publish a hi", ":0")]);
 }

@@ -124,14 +124,14 @@ fn an_idle_connection_is_closed_unless_it_listens() {
         ("config get timeout", "*2 $7 timeout $1 0"),
     ]);
     server.host.clock.advance(1_000_000_000);
-    server.shared.close_idle();
+    server.shared.close_idle_and_slow();
     idle.ask("ping");
     assert!(!idle.is_closed, "without a timeout a connection stays");
     client.check(&[("config set timeout 70", "+OK"), ("config get timeout", "*2 $7 timeout $2 70")]);
     for (ms, is_closed) in [(69_000, false), (2_000, true)] {
         server.host.clock.advance(ms);
         client.ask("ping");
-        server.shared.close_idle();
+        server.shared.close_idle_and_slow();
         assert_eq!(idle.look_closed(), is_closed);
     }
     listener.ask("ping");

@@ -5,7 +5,7 @@ use bytes::Bytes;
 use super::RespSession;
 use crate::resp::channels::SubscriptionKind;
 use crate::resp::context::{Fault, Outcome};
-use crate::resp::shared::owned;
+use crate::resp::messages::NoMemory;
 
 /// Channels and patterns that a client may listen to.
 const SUBSCRIPTIONS_MAX: usize = 1 << 16;
@@ -28,10 +28,14 @@ pub(crate) fn punsubscribe(session: &mut RespSession, arguments: &[Bytes]) -> Ou
 
 pub(crate) fn publish(session: &mut RespSession, arguments: &[Bytes]) -> Outcome {
     let tenant = session.tenant.clone().ok_or(NOT_LOGGED_IN)?;
-    let receivers = tenant.channels.publish(&arguments[1], &arguments[2]);
+    let (channel, payload) = (&arguments[1], &arguments[2]);
+    let receivers = session.shared.send(&tenant, channel, payload).map_err(|NoMemory| {
+        let (setting, bytes) = (session.shared.clients.messages().setting(), payload.len());
+        Fault::from(format!("OOM {setting} has no room for a message of {bytes} bytes; nobody got it, try again later"))
+    })?;
     // A client that listens to the channel itself gets the message before the reply; in MULTI behind all replies.
     if !session.in_exec {
-        session.client.take_messages(&mut session.out);
+        session.client.take_all_messages(&mut session.out);
     }
     session.reply().count(receivers);
     Ok(())
@@ -79,12 +83,7 @@ impl RespSession {
         for name in names {
             let (is_new, count) = {
                 let mut subscriptions = self.client.subscriptions.lock();
-                let set = if kind == SubscriptionKind::Channel {
-                    &mut subscriptions.channels
-                } else {
-                    &mut subscriptions.patterns
-                };
-                (set.insert(owned(name)), subscriptions.count())
+                (subscriptions.add(kind, name), subscriptions.count())
             };
             // The confirmation is written before any message can come.
             self.confirm(word, Some(name), count);
@@ -99,7 +98,7 @@ impl RespSession {
         let word: &[u8] = if kind == SubscriptionKind::Channel { b"unsubscribe" } else { b"punsubscribe" };
         // Messages that came before are told before.
         if !self.in_exec {
-            self.client.take_messages(&mut self.out);
+            self.client.take_all_messages(&mut self.out);
         }
         let all = || {
             let subscriptions = self.client.subscriptions.lock();
@@ -115,12 +114,7 @@ impl RespSession {
         for name in names {
             let (was_there, count) = {
                 let mut subscriptions = self.client.subscriptions.lock();
-                let set = if kind == SubscriptionKind::Channel {
-                    &mut subscriptions.channels
-                } else {
-                    &mut subscriptions.patterns
-                };
-                (set.remove(name), subscriptions.count())
+                (subscriptions.remove(kind, name), subscriptions.count())
             };
             if was_there && let Some(tenant) = &self.tenant {
                 tenant.channels.remove(kind, name, &self.client);
