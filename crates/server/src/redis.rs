@@ -56,8 +56,8 @@ impl KeyEvents {
 }
 
 impl KeyLossListener for KeyEvents {
-    fn wants(&self, loss: KeyLoss) -> bool {
-        self.0.upgrade().is_some_and(|clients| clients.publishes(Self::event(loss).0))
+    fn wants(&self, tenant: &TenantId, loss: KeyLoss) -> bool {
+        self.0.upgrade().is_some_and(|clients| clients.publishes(tenant.as_str(), Self::event(loss).0))
     }
 
     fn lost(&self, tenant: &TenantId, bucket: &str, loss: KeyLoss, keys: &[Bytes]) {

@@ -28,8 +28,8 @@ const AHEAD_MAX_MS: i64 = 24 * 3_600_000;
 
 /// Hears of keys that buckets remove by themselves.
 pub trait KeyLossListener: Send + Sync {
-    /// `true` if somebody wants to know of such losses. It is asked for each key, so it must be cheap.
-    fn wants(&self, loss: KeyLoss) -> bool;
+    /// `true` if somebody wants to know of such losses of the tenant. It is asked for each key, so it must be cheap.
+    fn wants(&self, tenant: &TenantId, loss: KeyLoss) -> bool;
 
     /// Tells of keys of a bucket that are gone.
     fn lost(&self, tenant: &TenantId, bucket: &str, loss: KeyLoss, keys: &[Bytes]);
@@ -46,7 +46,7 @@ struct CacheLosses {
 
 impl LossListener for CacheLosses {
     fn wants(&self, loss: KeyLoss) -> bool {
-        self.heard.load().as_ref().is_some_and(|listener| listener.wants(loss))
+        self.heard.load().as_ref().is_some_and(|listener| listener.wants(&self.id.0, loss))
     }
 
     fn lost(&self, loss: KeyLoss, keys: &[Bytes]) {

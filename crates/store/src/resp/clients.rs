@@ -1,6 +1,6 @@
 //! The connections: what each tells about itself, and the messages that wait for it.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -266,10 +266,14 @@ impl Clients {
         self.open.lock().len()
     }
 
-    /// Closes the connections whose last request came before `since_ms`, but for those that listen to channels.
-    pub(crate) fn kill_idle(&self, since_ms: i64) {
+    /// Closes the connections whose last request came longer ago than the time of their tenant, if that has one, but for
+    /// those that listen to channels.
+    pub(crate) fn kill_idle(&self, timeouts_ms: &HashMap<Arc<str>, i64>, now_ms: i64) {
         let open = self.open.lock();
-        let is_idle = |client: &&Arc<ConnectedClient>| client.last_ms.load(Relaxed) < since_ms;
+        let is_idle = |client: &&Arc<ConnectedClient>| {
+            let timeout_ms = client.about.lock().tenant.as_ref().and_then(|tenant| timeouts_ms.get(tenant)).copied();
+            timeout_ms.is_some_and(|timeout_ms| client.last_ms.load(Relaxed) < now_ms - timeout_ms)
+        };
         let is_listening = |client: &ConnectedClient| client.subscriptions.lock().count() > 0;
         open.values().filter(is_idle).filter(|client| !is_listening(client)).for_each(|client| client.kill());
     }

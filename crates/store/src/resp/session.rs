@@ -42,6 +42,7 @@ use crate::resp::context::{Fault, Outcome};
 use crate::resp::events::KeyEvent;
 use crate::resp::host::{Bucket, ErrorReply, Execution, User};
 use crate::resp::latency_monitor::LatencySample;
+use crate::resp::settings::ProtocolSettings;
 use crate::resp::shared::{Shared, TenantState};
 use crate::resp::unit::{CommandUnit, Environment, Watched, refusal_text};
 
@@ -196,7 +197,7 @@ impl RespSession {
     /// Takes a request out of `input`, and adds it to the unit or holds it. Returns `false` if there is none.
     fn take_request(&mut self, input: &mut BytesMut) -> bool {
         let limits =
-            RequestLimits { bulk_max_bytes: self.shared.settings.bulk_max_bytes(), authenticated: self.user.is_some() };
+            RequestLimits { bulk_max_bytes: self.settings().bulk_max_bytes(), authenticated: self.user.is_some() };
         let first = self.unit.arguments.len();
         match self.parser.next(input, limits, &mut self.unit.arguments) {
             Ok(None) => false,
@@ -293,18 +294,23 @@ impl RespSession {
         ReplyWriter::new(&mut self.out, self.protocol)
     }
 
+    /// The settings of the tenant.
+    fn settings(&self) -> &ProtocolSettings {
+        self.tenant.as_ref().map_or(&self.shared.settings, |tenant| &tenant.settings)
+    }
+
     fn now_ms(&self) -> i64 {
         self.shared.host.now_ms()
     }
 
     fn environment(&self) -> Environment {
-        let bulk_max_bytes = self.shared.settings.bulk_max_bytes();
+        let bulk_max_bytes = self.settings().bulk_max_bytes();
         Environment {
             protocol: self.protocol,
             database: self.database,
             databases: self.shared.host.databases(),
             value_max_bytes: self.bucket.as_ref().map_or(0, |bucket| bucket.value_max_bytes()).min(bulk_max_bytes),
-            classes: self.shared.settings.classes(),
+            classes: self.settings().classes(),
         }
     }
 
@@ -368,17 +374,15 @@ impl RespSession {
 
     fn count(&self, command: CommandId, arguments: &[Bytes], took: Duration, reply: &[u8]) {
         self.shared.statistics.ran(command, took, reply);
-        let settings = &self.shared.settings;
+        let Some(tenant) = &self.tenant else { return };
+        let settings = &tenant.settings;
         let took_ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
         if settings.latency_threshold_ms().is_some_and(|threshold_ms| took_ms >= threshold_ms) {
             let event = if command.command().has(Flag::Fast) { "fast-command" } else { "command" };
-            self.shared.latency.add(event, LatencySample { time_s: self.now_ms() / 1_000, took_ms });
+            tenant.latency.add(event, LatencySample { time_s: self.now_ms() / 1_000, took_ms });
         }
         let is_slow = settings.slower_than_us().is_some_and(|limit| took.as_micros() >= limit.into());
-        if is_slow
-            && !command.command().has(Flag::SkipSlowLog)
-            && let Some(tenant) = &self.tenant
-        {
+        if is_slow && !command.command().has(Flag::SkipSlowLog) {
             tenant.slow_log.add(arguments, took, self.now_ms(), &self.client, settings.slow_log_length());
         }
     }

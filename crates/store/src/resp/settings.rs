@@ -1,4 +1,4 @@
-//! The settings that CONFIG SET changes here; the host has the others.
+//! The settings of a tenant's connections that CONFIG SET changes here; the host has the others.
 
 use std::sync::atomic::{AtomicI64, AtomicU16, AtomicU64, Ordering::Relaxed};
 
@@ -70,6 +70,11 @@ impl Setting {
 pub(crate) struct SettingChange(Setting, i64);
 
 impl ProtocolSettings {
+    /// The bound of the longest argument, whatever is set.
+    pub(crate) fn bulk_limit_bytes(&self) -> u64 {
+        self.bulk_limit_bytes
+    }
+
     /// Longest argument of a request.
     pub(crate) fn bulk_max_bytes(&self) -> u64 {
         self.bulk_max_bytes.load(Relaxed).min(self.bulk_limit_bytes)

@@ -25,9 +25,9 @@ use crate::resp::statistics::Statistics;
 pub struct Shared {
     pub(crate) host: Arc<dyn Host>,
     pub(crate) clients: Clients,
+    /// The settings of connections that have not logged in, and those that each tenant begins with.
     pub(crate) settings: ProtocolSettings,
     pub(crate) statistics: Statistics,
-    pub(crate) latency: LatencyMonitor,
     pub(crate) cursors: Cursors,
     pub(crate) closed: ClosedClients,
     tenants: Mutex<HashMap<Arc<str>, Arc<TenantState>>>,
@@ -39,11 +39,13 @@ impl std::fmt::Debug for Shared {
     }
 }
 
-/// The state that the connections of one tenant share.
-#[derive(Debug, Default)]
+/// The state that the connections of one tenant share. Nothing of it reaches those of another.
+#[derive(Debug)]
 pub(crate) struct TenantState {
+    pub(crate) settings: ProtocolSettings,
     pub(crate) channels: Channels,
     pub(crate) slow_log: SlowLog,
+    pub(crate) latency: LatencyMonitor,
     pub(crate) pause: Pause,
 }
 
@@ -60,30 +62,27 @@ impl Shared {
             clients: Clients::new(messages),
             settings: ProtocolSettings::bounded(bulk_max_bytes),
             statistics: Statistics::default(),
-            latency: LatencyMonitor::default(),
             cursors: Cursors::default(),
             closed: ClosedClients::default(),
             tenants: Mutex::default(),
         })
     }
 
-    /// `true` if events of `class` are published.
-    pub fn publishes(&self, class: EventClass) -> bool {
-        self.settings.classes().contains(class)
+    /// `true` if events of `class` are published to clients of the tenant.
+    pub fn publishes(&self, tenant: &str, class: EventClass) -> bool {
+        self.tenants.lock().get(tenant).is_some_and(|state| state.settings.classes().contains(class))
     }
 
     /// Publishes an event of a key that no command of a session has caused, such as `expired`.
     pub fn notify(&self, tenant: &str, database: u32, event: &KeyEvent) {
-        if self.settings.classes().contains(event.class) {
-            let state = self.tenants.lock().get(tenant).cloned();
-            if let Some(state) = state {
-                self.publish(&state, database, event);
-            }
+        let state = self.tenants.lock().get(tenant).cloned();
+        if let Some(state) = state.filter(|state| state.settings.classes().contains(event.class)) {
+            self.publish(&state, database, event);
         }
     }
 
     pub(crate) fn publish(&self, tenant: &TenantState, database: u32, KeyEvent { name, key, .. }: &KeyEvent) {
-        let classes = self.settings.classes().bits();
+        let classes = tenant.settings.classes().bits();
         let send = |channel: &[u8], payload: &[u8]| {
             // Nobody else would tell them that they miss an event.
             if self.send(tenant, channel, payload).is_err() {
@@ -109,18 +108,34 @@ impl Shared {
         }
     }
 
-    /// Closes the connections that have sent nothing for longer than `timeout` allows, and subscribers that have been slow
-    /// for too long. As in Redis, subscribers may be silent for any time.
+    /// Closes the connections that have sent nothing for longer than the `timeout` of their tenant allows, and subscribers
+    /// that have been slow for too long. As in Redis, subscribers may be silent for any time.
     pub fn close_idle_and_slow(&self) {
         self.clients.close_slow(self.host.now_ms(), &self.closed);
-        if let Some(timeout_ms) = self.settings.idle_timeout_ms() {
-            self.clients.kill_idle(self.host.now_ms() - timeout_ms);
+        let timeouts: HashMap<Arc<str>, i64> = {
+            let tenants = self.tenants.lock();
+            let timeout = |(name, state): (&Arc<str>, &Arc<TenantState>)| {
+                Some((Arc::clone(name), state.settings.idle_timeout_ms()?))
+            };
+            tenants.iter().filter_map(timeout).collect()
+        };
+        if !timeouts.is_empty() {
+            self.clients.kill_idle(&timeouts, self.host.now_ms());
         }
     }
 
     /// The state of a tenant, which stays: there are as many as have ever logged in here.
     pub(crate) fn tenant(&self, tenant: &Arc<str>) -> Arc<TenantState> {
-        Arc::clone(self.tenants.lock().entry(Arc::clone(tenant)).or_default())
+        let new = || {
+            Arc::new(TenantState {
+                settings: ProtocolSettings::bounded(self.settings.bulk_limit_bytes()),
+                channels: Channels::default(),
+                slow_log: SlowLog::default(),
+                latency: LatencyMonitor::default(),
+                pause: Pause::default(),
+            })
+        };
+        Arc::clone(self.tenants.lock().entry(Arc::clone(tenant)).or_insert_with(new))
     }
 
     /// The sums over all tenants of channels and patterns with subscribers.

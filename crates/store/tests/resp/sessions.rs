@@ -140,6 +140,41 @@ fn an_idle_connection_is_closed_unless_it_listens() {
 }
 
 #[test]
+fn settings_of_one_tenant_do_not_touch_another() {
+    let server = Server::with(MemoryHost::stopped(true));
+    let (mut admin, mut other, mut listener) = (server.client(), server.client(), server.client());
+    admin.ask("auth default secret");
+    let logins = [("auth other secret", "+OK")];
+    other.check(&logins);
+    listener.check(&logins);
+    listener.ask("psubscribe *");
+    let settings = [
+        ("timeout", "1"),
+        ("proto-max-bulk-len", "1048576"),
+        ("slowlog-log-slower-than", "0"),
+        ("slowlog-max-len", "1"),
+        ("latency-monitor-threshold", "1"),
+        ("notify-keyspace-events", "AKE"),
+    ];
+    let get = |name: &str| format!("config get {name}");
+    let before = settings.map(|(name, _)| other.ask(&get(name)));
+    for (name, value) in settings {
+        assert_eq!(admin.ask(&format!("config set {name} {value}")), "+OK");
+        let shown = format!("*2 ${} {name} ${} {value}", name.len(), value.len());
+        assert_eq!(admin.ask(&get(name)), shown);
+    }
+    assert_eq!(settings.map(|(name, _)| other.ask(&get(name))), before);
+    server.host.clock.advance(60_000);
+    server.shared.close_idle_and_slow();
+    assert!(admin.look_closed() && !other.look_closed());
+    let value = "v".repeat(2 << 20);
+    let set = format!("*3\r\n$3\r\nset\r\n$1\r\na\r\n${}\r\n{value}\r\n", value.len());
+    assert_eq!(other.send(set.as_bytes()), b"+OK\r\n");
+    other.check(&[("slowlog len", ":0"), ("latency latest", "*0")]);
+    assert_eq!(listener.messages(), "", "no events were asked for");
+}
+
+#[test]
 fn a_login_gives_a_tenant_and_rights() {
     let server = Server::with(MemoryHost::stopped(true));
     let (mut client, mut other) = (server.client(), server.client());

@@ -1,4 +1,4 @@
-//! CONFIG: settings of the protocol, and those that the host shows.
+//! CONFIG: settings of the tenant's connections, and those that the host shows.
 
 use std::collections::BTreeMap;
 
@@ -26,7 +26,7 @@ pub(crate) fn help(session: &mut RespSession, _: &[Bytes]) -> Outcome {
 impl RespSession {
     /// All settings, with those of the host.
     fn all_settings(&self) -> BTreeMap<&'static str, String> {
-        let own = Setting::ALL.iter().map(|(name, setting)| (*name, self.shared.settings.get(*setting)));
+        let own = Setting::ALL.iter().map(|(name, setting)| (*name, self.settings().get(*setting)));
         let databases = self.shared.host.databases().to_string();
         let host = self.user.as_ref().map(|user| self.shared.host.settings(user)).unwrap_or_default();
         own.chain([("databases", databases)]).chain(host).collect()
@@ -89,7 +89,7 @@ pub(crate) fn set(session: &mut RespSession, arguments: &[Bytes]) -> Outcome {
         }
         done.push(name);
     }
-    changes.into_iter().for_each(|change| session.shared.settings.apply(change));
+    changes.into_iter().for_each(|change| session.settings().apply(change));
     session.reply().ok();
     Ok(())
 }

@@ -52,7 +52,7 @@ impl RespSession {
             is_stored = unit.is_stored;
         }
         if is_stored
-            && self.shared.settings.classes().contains(EventClass::Generic)
+            && self.settings().classes().contains(EventClass::Generic)
             && let Some(tenant) = &self.tenant
         {
             let event = KeyEvent { class: EventClass::Generic, name: "copy_to", key: to.clone() };

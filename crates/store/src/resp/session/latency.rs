@@ -1,5 +1,6 @@
 //! LATENCY: commands that were slow, and histograms of all.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::Relaxed;
 
 use bytes::Bytes;
@@ -7,7 +8,7 @@ use bytes::Bytes;
 use super::RespSession;
 use crate::resp::command::{CommandId, Registry};
 use crate::resp::context::{Outcome, shown};
-use crate::resp::latency_monitor::LatencySample;
+use crate::resp::latency_monitor::{LatencyHistory, LatencySample};
 
 pub(crate) fn help(session: &mut RespSession, _: &[Bytes]) -> Outcome {
     super::help::reply(
@@ -24,8 +25,13 @@ pub(crate) fn help(session: &mut RespSession, _: &[Bytes]) -> Outcome {
     Ok(())
 }
 
+/// The slow events of the tenant.
+fn slow_events(session: &RespSession) -> BTreeMap<&'static str, LatencyHistory> {
+    session.tenant.as_ref().map(|tenant| tenant.latency.events()).unwrap_or_default()
+}
+
 pub(crate) fn latest(session: &mut RespSession, _: &[Bytes]) -> Outcome {
-    let events = session.shared.latency.events();
+    let events = slow_events(session);
     let mut reply = session.reply();
     reply.array(events.len());
     for (name, event) in events {
@@ -41,7 +47,7 @@ pub(crate) fn latest(session: &mut RespSession, _: &[Bytes]) -> Outcome {
 }
 
 pub(crate) fn history(session: &mut RespSession, arguments: &[Bytes]) -> Outcome {
-    let event = session.shared.latency.events().remove(&*shown(&arguments[2])).unwrap_or_default();
+    let event = slow_events(session).remove(&*shown(&arguments[2])).unwrap_or_default();
     let mut reply = session.reply();
     reply.array(event.samples.len());
     for LatencySample { time_s, took_ms } in event.samples {
@@ -53,14 +59,14 @@ pub(crate) fn history(session: &mut RespSession, arguments: &[Bytes]) -> Outcome
 }
 
 pub(crate) fn reset(session: &mut RespSession, arguments: &[Bytes]) -> Outcome {
-    let forgotten = session.shared.latency.reset(&arguments[2..]);
+    let forgotten = session.tenant.as_ref().map_or(0, |tenant| tenant.latency.reset(&arguments[2..]));
     session.reply().count(forgotten);
     Ok(())
 }
 
 pub(crate) fn doctor(session: &mut RespSession, _: &[Bytes]) -> Outcome {
     let mut text = String::new();
-    for (name, event) in session.shared.latency.events() {
+    for (name, event) in slow_events(session) {
         let (count, longest_ms) = (event.samples.len(), event.longest_ms);
         text.push_str(&format!("{name}: slow in {count} seconds, at most {longest_ms} ms. See SLOWLOG GET.\n"));
     }
