@@ -131,6 +131,8 @@ pub(crate) enum Polled {
     WithErrors(Batch, Vec<RecordError>, SourcePosition),
     /// Nothing yet. The source wakes its task, at the latest after this time.
     NotYet(Option<Duration>),
+    /// Nothing, for this reason. The source wakes its task once it is gone.
+    Paused(String),
     /// There will be no more.
     End,
 }
@@ -176,6 +178,14 @@ pub(crate) struct ReadUpTo {
     pub(crate) offset: u64,
     /// Records that are not finished, up to the ends of the partitions or the source's own end.
     pub(crate) lag: u64,
+    /// Records that retention has removed before they were read, since the job's start.
+    pub(crate) trimmed: u64,
+}
+
+impl ReadUpTo {
+    pub(crate) fn plus(self, other: Self) -> Self {
+        Self { offset: self.offset + other.offset, lag: self.lag + other.lag, trimmed: self.trimmed + other.trimmed }
+    }
 }
 
 /// The answer of a sink that is given a batch.

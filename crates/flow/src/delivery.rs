@@ -16,18 +16,27 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use millstream_types::{Grant, MonotonicClock};
+use millstream_types::{Grant, MonotonicClock, TopicId};
 use parking_lot::Mutex;
 
 /// The place of a source up to which it has read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct SourcePosition {
+    /// The topic, for sources that read one: another topic of the same name has another id.
+    pub topic: TopicId,
     /// The partition of a log, or 0.
     pub partition: u32,
     /// The next offset to read.
     pub offset: u64,
     /// The epoch of the record before `offset`, for sources that have epochs.
     pub epoch: u32,
+}
+
+impl SourcePosition {
+    /// The place after `records` records of a source without a log.
+    pub(crate) fn after(records: u64) -> Self {
+        Self { topic: TopicId(0), partition: 0, offset: records, epoch: 0 }
+    }
 }
 
 /// The unfinished batches of one source, in the order in which they were read.
@@ -195,7 +204,7 @@ mod tests {
     }
 
     fn position(offset: u64) -> SourcePosition {
-        SourcePosition { partition: 0, offset, epoch: 0 }
+        SourcePosition::after(offset)
     }
 
     #[test]

@@ -210,7 +210,7 @@ impl Source for Generator {
             });
             self.made += 1;
         }
-        Ok(Polled::Batch(batch.finish(), SourcePosition { partition: 0, offset: self.made, epoch: 0 }))
+        Ok(Polled::Batch(batch.finish(), SourcePosition::after(self.made)))
     }
 
     fn finished(&mut self, _up_to: &[SourcePosition]) -> Option<Duration> {

@@ -77,7 +77,7 @@ impl Source for List {
         if batch.is_empty() {
             return Ok(if self.is_open { Polled::NotYet(None) } else { Polled::End });
         }
-        let position = SourcePosition { partition: 0, offset: self.next as u64, epoch: 0 };
+        let position = SourcePosition::after(self.next as u64);
         Ok(Polled::Batch(batch.finish(), position))
     }
 

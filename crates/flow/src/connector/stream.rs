@@ -1,11 +1,13 @@
 //! The connector `stream`: topics of the log as sources and sinks.
 
+mod group;
+mod partition_reader;
 mod progress;
 mod sink;
 mod source;
 mod start_at;
 
-use millstream_log::{Log, Topic};
+use millstream_log::{Error as LogError, Log, Topic};
 use millstream_types::{TopicKind, TopicName};
 use serde_json::Value;
 use std::sync::Arc;
@@ -35,4 +37,9 @@ fn topic_name(context: &ConnectorContext<'_>) -> Result<TopicName, Error> {
 fn topic(log: &dyn Log, name: &TopicName) -> Result<Arc<Topic>, String> {
     let waits = || format!("waits for topic '{name}', which does not exist; 'millstream topic create {name}' makes it");
     log.topic(name).ok_or_else(waits)
+}
+
+/// The log may take the same append a little later.
+fn is_temporary(error: &LogError) -> bool {
+    matches!(error, LogError::Overloaded { .. } | LogError::TooManyUnsynced { .. } | LogError::DiskFull { .. })
 }

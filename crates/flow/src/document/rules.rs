@@ -81,7 +81,7 @@ pub(super) const FORM_RULES: [(&str, &str); 29] = [
 ];
 
 /// The rules of the document as a whole, in the order in which they are checked.
-pub(super) static RULES: [DocumentRule; 44] = [
+pub(super) static RULES: [DocumentRule; 45] = [
     rule("id", "An id has 1 to 128 of the characters a-z A-Z 0-9 _ - . :", job::id),
     rule("no_source", "A job has a source.", job::no_source),
     rule("duplicate_name", "A name stands for one node.", nodes::duplicate_name),
@@ -98,6 +98,7 @@ pub(super) static RULES: [DocumentRule; 44] = [
         topics::topic_access,
     ),
     rule("target", "The host of a URL is one of `flow.http_allowed_targets`, if there are any.", topics::target),
+    rule("shared_group", "Two sources that read one topic have different groups.", topics::shared_group),
     rule("unknown_function", "A function is registered.", functions::unknown_function),
     rule(
         "function_value",

@@ -80,7 +80,14 @@ impl ReadingSource {
                 match self.source.poll(node.batch.size as usize)? {
                     Polled::Batch(batch, position) => (ReadBatch { batch, failed: Vec::new() }, position),
                     Polled::WithErrors(batch, failed, position) => (ReadBatch { batch, failed }, position),
-                    Polled::NotYet(timeout) => return Ok(ReadStep::NotYet(timeout)),
+                    Polled::NotYet(timeout) => {
+                        run.set_pause(&node.name, None);
+                        return Ok(ReadStep::NotYet(timeout));
+                    }
+                    Polled::Paused(reason) => {
+                        run.set_pause(&node.name, Some(reason));
+                        return Ok(ReadStep::NotYet(None));
+                    }
                     Polled::End => return Ok(ReadStep::End),
                 }
             }

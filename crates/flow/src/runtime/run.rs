@@ -403,7 +403,7 @@ impl Run {
     pub(crate) fn read_up_to(&self, node: NodeId) -> Option<ReadUpTo> {
         let progress = self.progress.lock();
         let of_node = progress.iter().filter(|(id, _)| *id == node).map(|(_, progress)| progress.read_up_to());
-        of_node.reduce(|one, other| ReadUpTo { offset: one.offset + other.offset, lag: one.lag + other.lag })
+        of_node.reduce(ReadUpTo::plus)
     }
 
     /// The records behind the ends of all topics that the job reads; `None` if it reads none.
@@ -439,8 +439,11 @@ impl Run {
             let id = NodeId(number);
             let queue = self.queue(id);
             node["queue"] = queue.map_or(Value::Null, |queue| json!({"used": queue.used, "bound": queue.bound}));
-            if let Some(ReadUpTo { offset, lag }) = self.read_up_to(id) {
+            if let Some(ReadUpTo { offset, lag, trimmed }) = self.read_up_to(id) {
                 (node["offset"], node["lag"]) = (offset.into(), lag.into());
+                if trimmed > 0 {
+                    node["trimmed"] = trimmed.into();
+                }
             }
             if let Some(reason) = waits.get(&self.metrics.nodes[number].name) {
                 node["waits"] = reason.as_str().into();

@@ -10,5 +10,6 @@ mod http;
 mod lifecycle;
 mod node;
 mod observing;
+mod positions;
 mod routes;
 mod test_runs;

@@ -198,7 +198,7 @@ impl Source for FileSource {
         } else {
             self.read(Some(reader), max_records);
         }
-        let position = SourcePosition { partition: 0, offset: chunk.records_read, epoch: 0 };
+        let position = SourcePosition::after(chunk.records_read);
         Ok(match chunk {
             Chunk { batch, .. } if batch.is_empty() => Polled::End,
             Chunk { batch, failed, .. } if failed.is_empty() => Polled::Batch(batch, position),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use millstream_log::Partition;
-use millstream_types::Offset;
+use millstream_types::{Offset, TopicPartition};
 use parking_lot::Mutex;
 
 use crate::connector::{ReadUpTo, SourceProgress};
@@ -11,7 +11,13 @@ use crate::delivery::SourcePosition;
 
 /// The partitions of one instance; empty before it has started.
 #[derive(Default)]
-pub(super) struct StreamProgress(Mutex<Vec<PartitionProgress>>);
+pub(super) struct StreamProgress(Mutex<ProgressState>);
+
+#[derive(Default)]
+struct ProgressState {
+    partitions: Vec<PartitionProgress>,
+    trimmed: u64,
+}
 
 struct PartitionProgress {
     partition: Arc<dyn Partition>,
@@ -22,9 +28,20 @@ struct PartitionProgress {
 }
 
 impl StreamProgress {
-    /// Begins with these partitions, the places from which they are read, and the ends of the source.
-    pub(super) fn begin(&self, partitions: impl Iterator<Item = (Arc<dyn Partition>, Offset, Option<Offset>)>) {
-        *self.0.lock() = partitions.map(|(partition, next, end)| PartitionProgress { partition, next, end }).collect();
+    /// Begins a partition, with the place from which it is read, and the end of the source.
+    pub(super) fn begin(&self, partition: Arc<dyn Partition>, next: Offset, end: Option<Offset>) {
+        self.0.lock().partitions.push(PartitionProgress { partition, next, end });
+    }
+
+    /// Forgets the partitions of a topic that is gone.
+    pub(super) fn clear(&self) {
+        self.0.lock().partitions.clear();
+    }
+
+    /// Retention has removed the records from `next` to `oldest` before they were read.
+    pub(super) fn trimmed(&self, partition: &TopicPartition, next: Offset, oldest: Offset) {
+        tracing::warn!(%partition, %next, %oldest, "records were removed before a job read them");
+        self.0.lock().trimmed += oldest.0.saturating_sub(next.0);
     }
 
     /// Everything before these places is finished.
@@ -32,7 +49,7 @@ impl StreamProgress {
         if up_to.is_empty() {
             return;
         }
-        let mut partitions = self.0.lock();
+        let partitions = &mut self.0.lock().partitions;
         for position in up_to {
             let is_meant = |known: &&mut PartitionProgress| known.partition.id().partition.0 == position.partition;
             if let Some(known) = partitions.iter_mut().find(is_meant) {
@@ -44,8 +61,9 @@ impl StreamProgress {
 
 impl SourceProgress for StreamProgress {
     fn read_up_to(&self) -> ReadUpTo {
-        let mut total = ReadUpTo::default();
-        for known in &*self.0.lock() {
+        let state = self.0.lock();
+        let mut total = ReadUpTo { trimmed: state.trimmed, ..ReadUpTo::default() };
+        for known in &state.partitions {
             let end = known.end.unwrap_or_else(|| known.partition.offsets().stable);
             total.offset += known.next.0;
             total.lag += end.0.saturating_sub(known.next.0);

@@ -13,7 +13,7 @@ use millstream_types::{Header, PartitionId, Record, TopicName, TopicPartition, p
 use parking_lot::Mutex;
 use serde_json::Value;
 
-use super::{topic, topic_name};
+use super::{is_temporary, topic, topic_name};
 use crate::Error;
 use crate::batch::Batch;
 use crate::connector::{ConnectorContext, Services, Sink, Started, Waker, Written};
@@ -55,7 +55,6 @@ pub(in crate::connector) struct StreamSink {
     creates_topic: bool,
     is_creating: Arc<AtomicBool>,
     waker: Waker,
-    topic: Option<Arc<Topic>>,
     /// Rows of the current batch that are appended already.
     appended: usize,
     in_flight_bytes: Arc<AtomicUsize>,
@@ -78,7 +77,6 @@ impl StreamSink {
             creates_topic: false,
             is_creating: Arc::default(),
             waker: Arc::clone(&context.waker),
-            topic: None,
             appended: 0,
             in_flight_bytes: Arc::default(),
             failure: Arc::default(),
@@ -199,11 +197,6 @@ impl StreamSink {
     }
 }
 
-/// The log may take the same append a little later.
-fn is_temporary(error: &LogError) -> bool {
-    matches!(error, LogError::Overloaded { .. } | LogError::TooManyUnsynced { .. } | LogError::DiskFull { .. })
-}
-
 impl Sink for StreamSink {
     fn start(&mut self) -> Result<Started, Error> {
         let topic = match topic(&*self.services.log, &self.name) {
@@ -218,12 +211,12 @@ impl Sink for StreamSink {
             let message = format!("topic '{}' is written by Millstream alone; name one of your own", self.name);
             return Err(Error::connector(&self.node, message));
         }
-        self.topic = Some(topic);
         Ok(Started::Yes)
     }
 
     fn write(&mut self, batch: &Batch) -> Result<Written, Error> {
-        let Some(topic) = self.topic.clone() else { return Ok(Written::NotYet(Some(RETRY))) };
+        // Its partitions may have become more, and keys go to those of now.
+        let topic = topic(&*self.services.log, &self.name).map_err(|reason| Error::connector(&self.node, reason))?;
         while self.appended < batch.len() {
             if self.in_flight_bytes.load(Ordering::Acquire) >= IN_FLIGHT_MAX_BYTES {
                 return Ok(Written::NotYet(Some(RETRY)));

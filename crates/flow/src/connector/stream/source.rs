@@ -2,20 +2,22 @@
 //!
 //! Its position is a group position of the log, so `millstream topic` and Kafka's tools show the job's lag. Reads of old
 //! records, which wait for a disk, run on a thread of their own; the task is woken when they are back.
+//!
+//! The source follows its topic: partitions that are added, and a topic that is deleted and made again, are read from
+//! their first record. The first instance stores where partitions begin; the others wait until it has.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use millstream_log::{AckLevel, AtomicAppend, Done, Error as LogError, Partition, PositionCommit, UpTo};
-use millstream_types::{BatchLimits, Epoch, Offset, PartitionId, Position, RecordBatch, TopicName, TopicPartition};
-use parking_lot::Mutex;
+use millstream_log::{Error as LogError, Topic};
+use millstream_types::{BatchLimits, Epoch, RecordBatch, TopicName, TopicPartition};
 use serde_json::Value;
 
+use super::group::GroupPositions;
+use super::partition_reader::PartitionReader;
 use super::progress::StreamProgress;
 use super::start_at::StartAt;
-use super::{topic, topic_name};
+use super::{is_temporary, topic, topic_name};
 use crate::Error;
 use crate::batch::Batch;
 use crate::connector::bells::HungBell;
@@ -26,7 +28,7 @@ use crate::document::{Key, KeyType, NodeType, Role};
 pub(in crate::connector) const SOURCE: NodeType = NodeType {
     name: "stream",
     role: Role::Source,
-    summary: "Reads a topic of the log; its position is kept under the group `job:TENANT:GROUP`.",
+    summary: "Reads a topic of the log; its position is kept under the group `job:TENANT:JOB:NODE`.",
     keys: &[
         Key {
             name: "topic",
@@ -40,14 +42,14 @@ pub(in crate::connector) const SOURCE: NodeType = NodeType {
             value: KeyType::Text,
             is_required: false,
             default: None,
-            doc: "The name under which the position is kept; the job's name if left out.",
+            doc: "The last part of the group, in place of `JOB:NODE`. Two sources that read one topic need different ones.",
         },
         Key {
             name: "start",
             value: KeyType::Checked(check_place),
             is_required: false,
             default: Some("earliest"),
-            doc: "The place for a group that has no position yet: `earliest`, `latest`, a time, or `{partition: offset}`.",
+            doc: "The place for a group that has no position yet: `earliest`, `latest`, a time, or `{partition: offset}`. It is stored before the first record is read; partitions that are added later are read from their first record.",
         },
         Key {
             name: "stop_at",
@@ -64,9 +66,7 @@ fn check_place(value: &Value) -> Result<(), String> {
     StartAt::read(value).map(drop)
 }
 
-/// Bytes that one read returns.
-const READ_MAX_BYTES: usize = 1 << 20;
-/// Pause before a position is offered to the log again.
+/// Pause before a position is offered to the log, or looked for, again.
 const RETRY: Duration = Duration::from_millis(100);
 
 struct StreamSource {
@@ -74,12 +74,16 @@ struct StreamSource {
     services: Services,
     name: TopicName,
     label: Arc<str>,
-    group: String,
+    positions: GroupPositions,
     start: StartAt,
     stop_at: Option<StartAt>,
     instance: u32,
     instances: u32,
     waker: Waker,
+    /// The topic that the partitions belong to; `None` before the start.
+    topic: Option<Arc<Topic>>,
+    /// All partitions of the instance are open.
+    is_open: bool,
     partitions: Vec<PartitionReader>,
     progress: Arc<StreamProgress>,
     /// The partition that is read next.
@@ -87,20 +91,9 @@ struct StreamSource {
     /// Records that were read and not handed out: the rows from the number on, and their partition.
     rest: Option<(Batch, usize, usize, Epoch)>,
     unsaved: Vec<SourcePosition>,
-    is_saving: Arc<AtomicBool>,
+    /// Wakes the task when topics change.
+    _topics_bell: HungBell,
 }
-
-/// One partition of the topic.
-struct PartitionReader {
-    partition: Arc<dyn Partition>,
-    next: Offset,
-    end: Option<Offset>,
-    ready: VecDeque<RecordBatch>,
-    pending: Option<ColdRead>,
-    _bell: HungBell,
-}
-
-type ColdRead = Arc<Mutex<Option<Result<Vec<RecordBatch>, LogError>>>>;
 
 pub(in crate::connector) fn source(context: &ConnectorContext<'_>) -> Result<Box<dyn Source>, Error> {
     let config = &context.node.config;
@@ -109,24 +102,32 @@ pub(in crate::connector) fn source(context: &ConnectorContext<'_>) -> Result<Box
         read.map_err(|fault| Error::plan(&context.node.name, &format!("config.{key}"), fault))
     };
     let name = topic_name(context)?;
-    let group = config.get("group").and_then(Value::as_str).unwrap_or(context.job);
+    let services = context.services()?.clone();
+    let group = match config.get("group").and_then(Value::as_str) {
+        Some(group) => format!("job:{}:{group}", context.tenant),
+        None => format!("job:{}:{}:{}", context.tenant, context.job, context.node.name),
+    };
+    let topics_bell = services.bells.hang(Arc::clone(&context.waker));
+    services.log.watch_topics(&topics_bell.bell);
     Ok(Box::new(StreamSource {
         node: context.node.name.clone(),
-        services: context.services()?.clone(),
         label: name.to_string().into(),
         name,
-        group: format!("job:{}:{group}", context.tenant),
+        positions: GroupPositions::new(Arc::clone(&services.log), group, Arc::clone(&context.waker)),
         start: place("start")?.unwrap_or(StartAt::Earliest),
         stop_at: place("stop_at")?,
         instance: context.instance,
         instances: context.instances,
         waker: Arc::clone(&context.waker),
+        topic: None,
+        is_open: false,
         partitions: Vec::new(),
         progress: Arc::default(),
         turn: 0,
         rest: None,
         unsaved: Vec::new(),
-        is_saving: Arc::default(),
+        _topics_bell: topics_bell,
+        services,
     }))
 }
 
@@ -135,66 +136,68 @@ impl StreamSource {
         Error::connector(&self.node, format!("cannot read topic '{}': {error}", self.name))
     }
 
-    fn open(&self, id: &TopicPartition) -> Result<PartitionReader, LogError> {
-        let partition = self.services.log.partition(id)?;
-        let bell = self.services.bells.hang(Arc::clone(&self.waker));
-        partition.watch(&bell.bell);
-        let next = match self.services.log.committed(&self.group, id)? {
-            None => self.start.offset(&*partition)?,
-            Some(position) => match partition.resume(position) {
-                Ok(next) => next,
-                Err(LogError::PositionLost { restart, .. }) => {
-                    tracing::warn!(node = self.node, partition = %id, %restart, "the job's position is lost");
-                    restart
-                }
-                Err(LogError::Trimmed { oldest, .. }) => {
-                    tracing::warn!(node = self.node, partition = %id, %oldest, "records were removed before the job read them");
-                    oldest
-                }
-                Err(error) => return Err(error),
-            },
-        };
-        let end = self.stop_at.as_ref().map(|place| place.offset(&*partition)).transpose()?;
-        Ok(PartitionReader { partition, next, end, ready: VecDeque::new(), pending: None, _bell: bell })
+    /// Opens the partitions of the topic as it is now; `is_open` tells if all of them could be opened.
+    fn follow(&mut self, topic: Arc<Topic>) -> Result<(), LogError> {
+        let former = self.topic.as_ref().map(|known| known.id);
+        let is_remade = former.is_some_and(|former| former != topic.id);
+        if is_remade {
+            self.forget_topic();
+        }
+        if self.instance == 0 && !self.positions.is_storing() {
+            // A topic that is made again while the job runs has no records that the job may leave out.
+            let start = Some(&self.start).filter(|_| !is_remade);
+            let missing = self.positions.missing(&topic, start)?;
+            if !missing.is_empty() {
+                self.positions.store(&topic, &missing)?;
+            }
+        }
+        self.is_open = !self.positions.is_storing();
+        let mine = (0..topic.config.partitions).filter(|number| number % self.instances == self.instance);
+        for number in mine.filter(|_| self.is_open) {
+            if self.partitions.iter().any(|reader| reader.partition.id().partition.0 == number) {
+                continue;
+            }
+            let Some(position) = self.positions.stored(&topic, number)? else {
+                self.is_open = false;
+                break;
+            };
+            let id = TopicPartition::new(self.name.clone(), number);
+            let (services, waker, stop_at) = (&self.services, &self.waker, self.stop_at.as_ref());
+            let reader = PartitionReader::open(&id, position, stop_at, services, waker, &self.progress)?;
+            self.progress.begin(Arc::clone(&reader.partition), reader.next, reader.end);
+            self.partitions.push(reader);
+        }
+        // A topic that was made again stays the other one until its places are stored.
+        if self.is_open || !is_remade {
+            self.topic = Some(topic);
+        }
+        Ok(())
     }
 
-    /// The next batch of the partition with this index; `None` if it has none now.
-    fn read(&mut self, index: usize) -> Result<Option<RecordBatch>, LogError> {
-        let reader = &mut self.partitions[index];
-        if let Some(batch) = reader.ready.pop_front() {
-            return Ok(Some(batch));
-        }
-        if reader.end.is_some_and(|end| reader.next >= end) {
-            return Ok(None);
-        }
-        let read = if let Some(pending) = &reader.pending {
-            let Some(read) = pending.lock().take() else { return Ok(None) };
-            reader.pending = None;
-            read
-        } else if reader.next >= reader.partition.offsets().stable {
-            return Ok(None);
-        } else if reader.partition.reads_from_memory(reader.next) {
-            reader.partition.read(reader.next, READ_MAX_BYTES, UpTo::Stable)
-        } else {
-            let pending = ColdRead::default();
-            reader.pending = Some(Arc::clone(&pending));
-            let (partition, next, waker) = (Arc::clone(&reader.partition), reader.next, Arc::clone(&self.waker));
-            self.services.blocking.run(move || {
-                *pending.lock() = Some(partition.read(next, READ_MAX_BYTES, UpTo::Stable));
-                waker();
-            });
-            return Ok(None);
-        };
-        match read {
-            Ok(batches) => reader.ready = batches.into(),
-            Err(LogError::Trimmed { oldest, .. }) => {
-                tracing::warn!(node = self.node, partition = %reader.partition.id(), %oldest, "records were removed before the job read them");
-                reader.next = oldest;
-                (self.waker)();
+    /// Forgets what belongs to a topic that was deleted.
+    fn forget_topic(&mut self) {
+        self.partitions.clear();
+        self.progress.clear();
+        self.rest = None;
+        self.unsaved.clear();
+    }
+
+    /// Follows the topic if it has changed; the reason why the source cannot read it, if there is one.
+    fn follow_changes(&mut self) -> Result<Option<String>, LogError> {
+        match topic(&*self.services.log, &self.name) {
+            Ok(topic) => {
+                let is_known = self.topic.as_ref().is_some_and(|known| Arc::ptr_eq(known, &topic));
+                if !is_known || !self.is_open {
+                    self.follow(topic)?;
+                }
+                Ok(None)
             }
-            Err(error) => return Err(error),
+            Err(reason) => {
+                self.forget_topic();
+                self.is_open = false;
+                Ok(Some(reason))
+            }
         }
-        Ok(reader.ready.pop_front())
     }
 
     /// Hands out up to `max_records` of the records that were read.
@@ -202,22 +205,22 @@ impl StreamSource {
         let (batch, from, index, epoch) = self.rest.take()?;
         let reader = &mut self.partitions[index];
         let to = batch.len().min(from + max_records);
-        let partition = reader.partition.id().partition.0;
+        let (partition, topic) = (reader.partition.id().partition.0, reader.partition.topic().id);
         let part = if from == 0 && to == batch.len() { batch.clone() } else { batch.slice(from as u32..to as u32) };
         let offset = if to < batch.len() { batch.offset(to - 1).next() } else { reader.next };
         if to < batch.len() {
             self.rest = Some((batch, to, index, epoch));
         }
-        Some(Polled::Batch(part, SourcePosition { partition, offset: offset.0, epoch: epoch.0 }))
+        Some(Polled::Batch(part, SourcePosition { topic, partition, offset: offset.0, epoch: epoch.0 }))
     }
 
     /// Reads the next partition that has records, up to `max_records` if they are in small batches; `false` if none has.
-    fn fill(&mut self, max_records: usize) -> Result<bool, Error> {
+    fn fill(&mut self, max_records: usize) -> Result<bool, LogError> {
         for _ in 0..self.partitions.len() {
             let index = self.turn % self.partitions.len();
             self.turn = self.turn.wrapping_add(1);
-            let Some(first) = self.read(index).map_err(|error| self.failed(&error))? else { continue };
             let reader = &mut self.partitions[index];
+            let Some(first) = reader.read(&self.services, &self.waker, &self.progress)? else { continue };
             let id = reader.partition.id().clone();
             let (mut stored, mut count) = (vec![first], 0);
             count += stored[0].record_count() as usize;
@@ -235,9 +238,7 @@ impl StreamSource {
             let decoded = inflated
                 .collect::<Result<Vec<_>, _>>()
                 .and_then(|stored| Batch::of_log(&self.label, id.partition, &stored, reader.next));
-            let mut batch =
-                decoded.map_err(|source| self.failed(&LogError::Batch { partition: id.clone(), source }))?;
-            let reader = &mut self.partitions[index];
+            let mut batch = decoded.map_err(|source| LogError::Batch { partition: id, source })?;
             reader.next = next;
             if let Some(end) = reader.end.filter(|end| *end < reader.next) {
                 batch = batch.select((0..batch.len() as u32).filter(|row| batch.offset(*row as usize) < end));
@@ -253,78 +254,67 @@ impl StreamSource {
     }
 
     fn save(&mut self) -> Option<Duration> {
-        if self.unsaved.is_empty() || self.is_saving.load(Ordering::Acquire) {
+        if self.unsaved.is_empty() || self.positions.is_storing() {
             return None;
         }
-        let topic = self.partitions.first()?.partition.topic().id;
-        let commit = |at: &SourcePosition| PositionCommit {
-            group: self.group.clone(),
-            partition: TopicPartition { topic: self.name.clone(), partition: PartitionId(at.partition) },
-            position: Position { topic, epoch: Epoch(at.epoch), offset: Offset(at.offset) },
-            metadata: String::new(),
-        };
-        let append = AtomicAppend { records: Vec::new(), positions: self.unsaved.iter().map(commit).collect() };
-        self.is_saving.store(true, Ordering::Release);
-        let (is_saving, waker) = (Arc::clone(&self.is_saving), Arc::clone(&self.waker));
-        let done = Done::call(move |_| {
-            is_saving.store(false, Ordering::Release);
-            waker();
-        });
-        match self.services.log.append_atomic(&append, AckLevel::Written, done) {
-            Ok(()) => {
-                self.unsaved.clear();
-                None
-            }
+        let topic = self.topic.clone()?;
+        match self.positions.store(&topic, &self.unsaved) {
+            Ok(()) => self.unsaved.clear(),
+            // The topic is gone, and its positions with it.
+            Err(LogError::UnknownTopic { .. } | LogError::PositionLost { .. }) => self.unsaved.clear(),
             Err(error) => {
-                self.is_saving.store(false, Ordering::Release);
                 tracing::debug!(node = self.node, %error, "the job's position waits to be stored");
-                Some(RETRY)
+                return Some(RETRY);
             }
         }
+        None
     }
 }
 
 impl Source for StreamSource {
     fn start(&mut self) -> Result<Started, Error> {
-        let topic = match topic(&*self.services.log, &self.name) {
-            Ok(topic) => topic,
-            Err(reason) => return Ok(Started::NotYet(reason)),
-        };
-        let mine = (0..topic.config.partitions).filter(|number| number % self.instances == self.instance);
-        let readers = mine.map(|number| self.open(&TopicPartition::new(self.name.clone(), number)));
-        self.partitions = readers.collect::<Result<_, _>>().map_err(|error| self.failed(&error))?;
-        let begun = self.partitions.iter().map(|reader| (Arc::clone(&reader.partition), reader.next, reader.end));
-        self.progress.begin(begun);
-        Ok(Started::Yes)
+        match self.follow_changes() {
+            Ok(None) if self.is_open => Ok(Started::Yes),
+            Ok(None) => Ok(Started::NotYet("waits until the places where it begins are stored".to_owned())),
+            Ok(Some(reason)) => Ok(Started::NotYet(reason)),
+            Err(error) if is_temporary(&error) => Ok(Started::NotYet(format!("waits for the log: {error}"))),
+            Err(error) => Err(self.failed(&error)),
+        }
     }
 
     fn records_ready(&mut self, max_records: usize) -> usize {
-        if self.rest.is_some() {
+        if self.rest.is_some() || !self.is_open {
             return max_records;
         }
-        let ready = |reader: &PartitionReader| {
-            let stable = reader.partition.offsets().stable;
-            // What was read lies in memory already, and behind an end nothing comes.
-            if !reader.ready.is_empty() || reader.pending.is_some() || reader.end.is_some_and(|end| end <= stable) {
-                return max_records;
-            }
-            max_records.min(stable.0.saturating_sub(reader.next.0) as usize)
-        };
-        self.partitions.iter().map(ready).max().unwrap_or(max_records)
+        self.partitions.iter().map(|reader| reader.records_ready(max_records)).max().unwrap_or(max_records)
     }
 
     fn poll(&mut self, max_records: usize) -> Result<Polled, Error> {
-        if self.rest.is_none() && !self.fill(max_records)? {
-            let is_at_end = |reader: &PartitionReader| reader.end.is_some_and(|end| reader.next >= end);
-            let has_ended = self.partitions.iter().all(is_at_end) && self.stop_at.is_some();
-            return Ok(if has_ended { Polled::End } else { Polled::NotYet(None) });
+        let filled = match self.follow_changes() {
+            Ok(None) if self.rest.is_some() => Ok(true),
+            Ok(None) => self.fill(max_records),
+            Ok(Some(reason)) => return Ok(Polled::Paused(reason)),
+            Err(error) => Err(error),
+        };
+        match filled {
+            Ok(true) => Ok(self.hand_out(max_records).unwrap_or(Polled::NotYet(None))),
+            Ok(false) if !self.is_open => Ok(Polled::NotYet(Some(RETRY))),
+            Ok(false) => {
+                let has_ended = self.partitions.iter().all(PartitionReader::is_at_end) && self.stop_at.is_some();
+                Ok(if has_ended { Polled::End } else { Polled::NotYet(None) })
+            }
+            // It was deleted a moment ago.
+            Err(LogError::UnknownTopic { .. }) => Ok(Polled::NotYet(Some(RETRY))),
+            Err(error) if is_temporary(&error) => Ok(Polled::NotYet(Some(RETRY))),
+            Err(error) => Err(self.failed(&error)),
         }
-        Ok(self.hand_out(max_records).unwrap_or(Polled::NotYet(None)))
     }
 
     fn finished(&mut self, up_to: &[SourcePosition]) -> Option<Duration> {
-        self.progress.finished(up_to);
-        for position in up_to {
+        let topic = self.topic.as_ref().map(|topic| topic.id);
+        let current: Vec<SourcePosition> = up_to.iter().filter(|at| Some(at.topic) == topic).copied().collect();
+        self.progress.finished(&current);
+        for position in &current {
             match self.unsaved.iter_mut().find(|known| known.partition == position.partition) {
                 Some(known) => *known = *position,
                 None => self.unsaved.push(*position),
@@ -334,7 +324,7 @@ impl Source for StreamSource {
     }
 
     fn is_settled(&self) -> bool {
-        self.unsaved.is_empty() && !self.is_saving.load(Ordering::Acquire)
+        self.unsaved.is_empty() && !self.positions.is_storing()
     }
 
     fn progress(&self) -> Option<Arc<dyn SourceProgress>> {

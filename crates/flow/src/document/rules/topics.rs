@@ -1,5 +1,7 @@
 //! Rules of the topics and hosts that nodes name.
 
+use std::collections::HashMap;
+
 use hyper::Uri;
 
 use crate::document::catalogue::KeyType;
@@ -41,6 +43,23 @@ pub(super) fn target(draft: &DocumentDraft<'_>, findings: &mut Findings, rule: &
                 let path = join(&join(&node.path, "config"), key.name);
                 findings.add(tree.place, &path, rule, fault).value(tree);
             }
+        }
+    }
+}
+
+pub(super) fn shared_group(draft: &DocumentDraft<'_>, findings: &mut Findings, rule: &'static str) {
+    let mut seen: HashMap<(&str, &str), &str> = HashMap::new();
+    for node in draft.nodes.iter().filter(|node| node.role == Role::Source) {
+        let Some(config) = node.tree.get("config") else { continue };
+        let (Some(topic), Some(tree)) = (config.text_of("topic"), config.get("group")) else { continue };
+        let Some(group) = tree.text() else { continue };
+        let first = *seen.entry((topic, group)).or_insert(node.name);
+        if first != node.name {
+            let message = format!(
+                "'{first}' reads topic '{topic}' under the group '{group}', too, and each would skip what the other has \
+                 read; give one of them another group, or remove both"
+            );
+            findings.add(tree.place, &join(&join(&node.path, "config"), "group"), rule, message).value(tree);
         }
     }
 }

@@ -1,0 +1,166 @@
+//! Positions of sources: each source has its own, they are stored before the first record, and follow their topic.
+
+use std::collections::BTreeSet;
+
+use millstream_flow::StopMode;
+use millstream_log::Log as _;
+use millstream_types::{Offset, TopicName, TopicPartition, partition_of_key};
+use serde_json::{Value, json};
+
+use crate::node::{Node, until};
+
+fn copy(source: &Value) -> Value {
+    json!({
+        "version": 1, "kind": "Job", "name": "copy",
+        "sources": {"in": {"type": "stream", "config": source, "batch": {"size": 7}}},
+        "sinks": {"out": {"type": "stream", "inputs": ["in"], "config": {"topic": "copies"}}},
+    })
+}
+
+fn records(range: std::ops::Range<u64>) -> Vec<(String, String)> {
+    range.map(|n| (format!("k{n}"), json!({ "n": n }).to_string())).collect()
+}
+
+fn numbers(node: &Node, topic: &str) -> Vec<u64> {
+    let mut found: Vec<u64> = node.read(topic).iter().map(|(_, value)| value["n"].as_u64().unwrap()).collect();
+    found.sort_unstable();
+    found
+}
+
+fn topic(node: &Node, name: &str) -> TopicName {
+    TopicName::user(name, &node.tenant).unwrap()
+}
+
+/// Waits until the source `in` of the job `copy` has stored where it begins.
+fn until_the_start_is_stored(node: &Node) {
+    let is_stored = || !node.log.positions("job:default:copy:in").unwrap().is_empty();
+    until("the place where the job begins is stored", is_stored);
+}
+
+#[test]
+fn two_sources_over_one_topic_each_read_all_of_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let node = Node::open(dir.path());
+    node.create("numbers", 2);
+    node.create("quick", 1);
+    node.append("numbers", &records(0..60));
+    let source = json!({"type": "stream", "config": {"topic": "numbers"}});
+    let sink = |input: &str, topic: &str| json!({"type": "stream", "inputs": [input], "config": {"topic": topic}});
+    let job = json!({
+        "version": 1, "kind": "Job", "name": "two",
+        "sources": {"first": source, "second": source},
+        "sinks": {"out": sink("first", "quick"), "late": sink("second", "slow")},
+    });
+    let id = node.run(&job);
+    // The second source waits for the topic of its sink.
+    until("the first source is finished", || {
+        numbers(&node, "quick").len() == 60 && node.job(&id)["nodes"][0]["lag"] == 0
+    });
+    node.stop(&id, StopMode::Immediate);
+    node.ended(&id);
+    node.create("slow", 1);
+    node.run(&job);
+    until("the second source has all records, too", || numbers(&node, "slow") == (0..60).collect::<Vec<_>>());
+    assert_eq!(numbers(&node, "quick").len(), 60, "the first repeats nothing");
+    node.close();
+}
+
+#[test]
+fn records_that_arrive_after_a_start_at_the_latest_place_survive_an_early_end() {
+    let dir = tempfile::tempdir().unwrap();
+    let node = Node::open(dir.path());
+    node.create("numbers", 2);
+    node.append("numbers", &records(0..10));
+    // Without the sink's topic nothing is ever finished.
+    node.run(&copy(&json!({"topic": "numbers", "start": "latest"})));
+    until_the_start_is_stored(&node);
+    node.append("numbers", &records(10..30));
+    node.close();
+
+    let node = Node::open(dir.path());
+    node.create("copies", 1);
+    until("the records behind the start are there", || numbers(&node, "copies") == (10..30).collect::<Vec<_>>());
+    node.close();
+}
+
+#[test]
+fn partitions_that_are_added_are_read_from_their_first_record_and_written_by_key() {
+    let dir = tempfile::tempdir().unwrap();
+    let node = Node::open(dir.path());
+    node.create("numbers", 1);
+    node.create("copies", 1);
+    let mut job = copy(&json!({"topic": "numbers", "start": "latest"}));
+    job["sources"]["in"]["parallelism"] = 2.into();
+    let id = node.run(&job);
+    until("the job runs", || node.job(&id)["state"] == "running");
+    node.append("numbers", &records(0..10));
+    until("the first records are there", || numbers(&node, "copies").len() == 10);
+    node.log.add_partitions(&topic(&node, "copies"), 4).unwrap();
+    node.log.add_partitions(&topic(&node, "numbers"), 3).unwrap();
+    node.append("numbers", &records(10..40));
+    until("the records of all partitions are there", || numbers(&node, "copies") == (0..40).collect::<Vec<_>>());
+    let copies = topic(&node, "copies");
+    for number in 0..4 {
+        let partition = node.log.partition(&TopicPartition::new(copies.clone(), number)).unwrap();
+        let batches = partition.read(partition.offsets().first, 1 << 20, millstream_log::UpTo::Stable).unwrap();
+        for record in batches.iter().flat_map(|batch| batch.records()) {
+            let record = record.unwrap();
+            let value: Value = serde_json::from_slice(record.value.unwrap()).unwrap();
+            let wanted = partition_of_key(record.key.unwrap(), 4).0;
+            assert!(value["n"].as_u64().unwrap() < 10 || wanted == number, "{value} is in {number}, not {wanted}");
+        }
+    }
+    let lag = || node.job(&id)["nodes"][0]["lag"].clone();
+    until("the lag counts all partitions", || lag() == 0);
+    node.close();
+}
+
+#[test]
+fn a_topic_that_is_deleted_and_made_again_is_read_from_its_first_record() {
+    let dir = tempfile::tempdir().unwrap();
+    let node = Node::open(dir.path());
+    node.create("numbers", 2);
+    node.create("copies", 1);
+    let id = node.run(&copy(&json!({"topic": "numbers", "start": "latest"})));
+    until("the job runs", || node.job(&id)["state"] == "running");
+    node.append("numbers", &records(0..10));
+    until("the records of the first topic are there", || numbers(&node, "copies").len() == 10);
+    node.log.delete_topic(&topic(&node, "numbers")).unwrap();
+    let waits = || {
+        let job = node.job(&id);
+        job["reason"].as_str().is_some_and(|reason| reason.contains("'numbers', which does not exist"))
+    };
+    until("the job says that the topic is gone", waits);
+    node.create("numbers", 3);
+    node.append("numbers", &records(10..40));
+    until("the records of the second topic are there", || numbers(&node, "copies") == (0..40).collect::<Vec<_>>());
+    let job = node.job(&id);
+    assert_eq!((&job["state"], &job["restarts"], &job["reason"]), (&json!("running"), &json!(0), &Value::Null));
+    node.close();
+
+    let node = Node::open(dir.path());
+    node.append("numbers", &records(40..50));
+    until("the job goes on in the second topic", || numbers(&node, "copies") == (0..50).collect::<Vec<_>>());
+    node.close();
+}
+
+#[test]
+fn the_status_tells_how_many_records_were_removed_before_the_job_read_them() {
+    let dir = tempfile::tempdir().unwrap();
+    let node = Node::open(dir.path());
+    node.create("numbers", 1);
+    node.append("numbers", &records(0..20));
+    let id = node.run(&copy(&json!({"topic": "numbers"})));
+    until_the_start_is_stored(&node);
+    node.close();
+
+    let node = Node::open(dir.path());
+    let partition = node.log.partition(&TopicPartition::new(topic(&node, "numbers"), 0)).unwrap();
+    partition.trim(Offset(15)).unwrap();
+    node.create("copies", 1);
+    until("the records that are left are there", || numbers(&node, "copies").contains(&19));
+    let left: BTreeSet<u64> = numbers(&node, "copies").into_iter().collect();
+    let job = node.job(&id);
+    assert_eq!(job["nodes"][0]["trimmed"].as_u64().unwrap(), 20 - left.len() as u64, "{job:#}");
+    node.close();
+}
