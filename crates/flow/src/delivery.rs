@@ -53,7 +53,7 @@ pub(crate) struct OldestBatch {
     pub(crate) partition: u32,
     /// The offset of its first record.
     pub(crate) first: u64,
-    /// The time since everything before it is finished, or since it was read if that was later.
+    /// The time since a record of the source was last written, or since the batch was read if that was later.
     pub(crate) age: Duration,
 }
 
@@ -62,8 +62,8 @@ struct TrackerState {
     in_flight: VecDeque<InFlightBatch>,
     /// Number of the first entry.
     first: u64,
-    /// When the first entry became the first.
-    first_since: Duration,
+    /// When a record was last written, or the first entry was read if that was later.
+    moved_at: Duration,
     records: u64,
     finished: Vec<SourcePosition>,
     is_closed: bool,
@@ -80,6 +80,7 @@ impl TrackerState {
             return false;
         }
         entry.is_finished = true;
+        self.moved_at = clock.now();
         let first = self.first;
         while let Some(entry) = self.in_flight.pop_front_if(|entry| entry.is_finished) {
             self.first += 1;
@@ -89,11 +90,7 @@ impl TrackerState {
                 None => self.finished.push(entry.position),
             }
         }
-        let has_moved = self.first > first;
-        if has_moved {
-            self.first_since = clock.now();
-        }
-        has_moved
+        self.first > first
     }
 }
 
@@ -125,7 +122,7 @@ impl Tracker {
         let number = state.first + state.in_flight.len() as u64;
         state.records += u64::from(records);
         if state.in_flight.is_empty() {
-            state.first_since = self.clock.now();
+            state.moved_at = self.clock.now();
         }
         state.in_flight.push_back(InFlightBatch { position, from, records, memory, is_finished: false });
         BatchAck(Arc::new(BatchClaim { tracker: Arc::clone(self), number }))
@@ -140,8 +137,13 @@ impl Tracker {
     pub(crate) fn oldest(&self) -> Option<OldestBatch> {
         let state = self.state.lock();
         let oldest = state.in_flight.front()?;
-        let age = self.clock.now().saturating_sub(state.first_since);
+        let age = self.clock.now().saturating_sub(state.moved_at);
         Some(OldestBatch { partition: oldest.position.partition, first: oldest.from, age })
+    }
+
+    /// `true` if the position has ever moved.
+    pub(crate) fn has_moved(&self) -> bool {
+        self.state.lock().first > 0
     }
 
     /// The positions that have moved since the last call.
@@ -171,6 +173,12 @@ struct BatchClaim {
 }
 
 impl BatchAck {
+    /// A part of the batch is written: the queue in front of its sink moves.
+    pub(crate) fn part_is_written(&self) {
+        let tracker = &self.0.tracker;
+        tracker.state.lock().moved_at = tracker.clock.now();
+    }
+
     /// Marks the batch as never finished: its source's position stays where it is.
     pub(crate) fn fail(&self) {
         self.0.tracker.close();
@@ -229,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_batch_ages_from_the_moment_when_everything_before_it_is_finished() {
+    fn the_oldest_batch_ages_while_nothing_is_written() {
         let clock = Arc::new(ManualClock::default());
         let tracker = tracker(&clock);
         assert_eq!(tracker.oldest(), None);
@@ -241,6 +249,10 @@ mod tests {
         assert_eq!(tracker.oldest(), oldest(10, 0));
         clock.advance(Duration::from_secs(2));
         assert_eq!(tracker.oldest(), oldest(10, 2));
+        second.part_is_written();
+        assert_eq!(tracker.oldest(), oldest(10, 0));
+        clock.advance(Duration::from_secs(1));
+        assert_eq!(tracker.oldest(), oldest(10, 1));
         drop(second);
         assert_eq!(tracker.oldest(), None);
     }

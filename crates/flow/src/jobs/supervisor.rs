@@ -31,7 +31,7 @@ use crate::runtime::{JobMetrics, JobSetting, Run, RunFailure, RunOutcome, Worker
 
 /// Time for what was read to be finished when the process stops.
 const DRAIN_MAX: Duration = Duration::from_secs(5);
-/// A run of this length forgives earlier errors.
+/// A run of this length forgives earlier errors, unless it has finished no record.
 const HEALTHY_AFTER: Duration = Duration::from_secs(60);
 /// The sleep while no job has a deadline.
 const SLEEP: Duration = Duration::from_secs(3600);
@@ -421,7 +421,8 @@ impl Supervisor {
         let must_end = {
             let mut active = self.active.lock();
             let Some(known) = active.get_mut(key) else { return };
-            if now.saturating_sub(known.started) >= HEALTHY_AFTER {
+            let is_stuck = known.run.as_ref().is_some_and(|run| run.is_stuck());
+            if now.saturating_sub(known.started) >= HEALTHY_AFTER && !is_stuck {
                 known.attempts = 0;
             }
             known.attempts += 1;

@@ -148,20 +148,31 @@ impl Instance {
         if !self.start().map_err(|error| self.failure("start", &error))? {
             return Ok(TurnOutcome::Wait(Some(START_RETRY)));
         }
-        let mut settled = self.settle();
+        let settled = self.settle();
+        let worked = self.work()?;
+        // What was read in this turn counts, too: nobody else may wake the task.
+        let mut timeout = settled;
         for source in &self.sources {
-            settled = sooner(settled, source.time_to_ack(&self.run, self.number)?);
+            timeout = sooner(timeout, source.time_to_ack(&self.run, self.number)?);
         }
+        Ok(match worked {
+            WorkState::Made => TurnOutcome::Again,
+            WorkState::Blocked(wait) => TurnOutcome::Wait(sooner(wait, timeout)),
+        })
+    }
+
+    /// Does what is queued, and takes in further batches.
+    fn work(&mut self) -> Result<WorkState, Box<RunFailure>> {
         for _ in 0..BATCHES_PER_TURN {
             if let WorkState::Blocked(timeout) = self.do_work()? {
-                return Ok(TurnOutcome::Wait(sooner(timeout, settled)));
+                return Ok(WorkState::Blocked(timeout));
             }
             let taken = self.take_in().map_err(|error| self.failure("read", &error))?;
             if let WorkState::Blocked(timeout) = taken {
-                return Ok(TurnOutcome::Wait(sooner(timeout, settled)));
+                return Ok(WorkState::Blocked(timeout));
             }
         }
-        Ok(TurnOutcome::Again)
+        Ok(WorkState::Made)
     }
 
     /// Starts what has not started; `false` if something must wait.

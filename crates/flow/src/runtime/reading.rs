@@ -156,7 +156,7 @@ impl ReadingSource {
             None => format!("record {first}"),
         };
         let message = format!(
-            "the records from {record} on are not finished {limit_ms} ms after those before them, and are read again; \
+            "the records from {record} on are not finished, and none was written for {limit_ms} ms; they are read again; \
              see which sink waits, or raise ack_timeout"
         );
         Box::new(RunFailure {

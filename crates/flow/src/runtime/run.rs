@@ -311,6 +311,13 @@ impl Run {
         }
     }
 
+    /// `true` if the run has read records and finished none.
+    pub(crate) fn is_stuck(&self) -> bool {
+        let trackers = self.trackers.lock();
+        let holds_records = trackers.iter().any(|tracker| tracker.in_flight_records() > 0);
+        holds_records && !trackers.iter().any(|tracker| tracker.has_moved())
+    }
+
     /// Keeps the reason why a node has not started; `None` once it has.
     pub(crate) fn set_wait(&self, node: &str, reason: Option<String>) {
         let mut waits = self.waits.lock();

@@ -3,6 +3,8 @@
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
@@ -74,16 +76,105 @@ fn records_that_a_sink_never_finishes_are_read_again_after_ack_timeout() {
     }));
     until("the first record is sent", || *received.lock().unwrap() == [json!({"n": 1})]);
     clock.advance(Duration::from_secs(60));
-    // Time is looked at in the next turn.
-    node.append("numbers", &record(2));
-    let sent_again = [json!({"n": 1}), json!({"n": 1}), json!({"n": 2})];
-    until("both records are sent", || *received.lock().unwrap() == sent_again);
+    // The topic stays quiet. The threads look at the time once something wakes them, here the records of another job.
+    node.create("others", 1);
+    let other = node.run(&json!({
+        "version": 1, "kind": "Job", "name": "other",
+        "sources": {"in": {"type": "stream", "config": {"topic": "others"}}},
+        "sinks": {"out": {"type": "blackhole", "inputs": ["in"]}},
+    }));
+    until("the record is sent again", || {
+        node.append("others", &record(0));
+        *received.lock().unwrap() == [json!({"n": 1}), json!({"n": 1})]
+    });
+    node.kill(&other).unwrap();
     let job = node.job(&id);
     assert_eq!((&job["state"], &job["restarts"]), (&json!("running"), &json!(1)), "{job:#}");
     let error = &job["error"];
     assert_eq!((&error["code"], &error["node"]), (&json!("ack_timeout"), &json!("in")), "{error:#}");
     assert_eq!((&error["record"], &error["stage"]), (&json!("numbers/0 0"), &json!("ack")), "{error:#}");
     assert!(error["message"].as_str().unwrap().contains("60000 ms"), "{error:#}");
+    node.close();
+}
+
+/// Answers a request with 204 for each message; the number of requests so far.
+fn serve_when_told() -> (SocketAddr, Arc<AtomicUsize>, Sender<()>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let received = Arc::new(AtomicUsize::new(0));
+    let (count, (told, answers)) = (Arc::clone(&received), channel());
+    thread::spawn(move || {
+        for socket in listener.incoming() {
+            let mut socket = BufReader::new(socket.unwrap());
+            let mut line = String::new();
+            while socket.read_line(&mut line).unwrap() > 2 {
+                line.clear();
+            }
+            count.fetch_add(1, Ordering::Relaxed);
+            if answers.recv().is_err() {
+                return;
+            }
+            socket.get_mut().write_all(b"HTTP/1.1 204 X\r\nconnection: close\r\n\r\n").unwrap();
+        }
+    });
+    (address, received, told)
+}
+
+/// A job that sends the records of a batch one by one.
+fn one_by_one(address: SocketAddr) -> Value {
+    json!({
+        "version": 1, "kind": "Job", "name": "slow", "restart": {"backoff": "0ms", "max_attempts": 2},
+        "sources": {"in": {
+            "type": "stream", "config": {"topic": "numbers"}, "ack_timeout": "60s", "batch": {"size": 4},
+        }},
+        "sinks": {"out": {
+            "type": "http", "inputs": ["in"],
+            "config": {"url": format!("http://{address}/"), "timeout": "1h", "per": "record"},
+        }},
+    })
+}
+
+#[test]
+fn a_receiver_that_is_slow_but_answers_causes_no_restart() {
+    let dir = tempfile::tempdir().unwrap();
+    let (node, clock) = open(dir.path());
+    let (address, received, answer) = serve_when_told();
+    (1..=4).for_each(|n| node.append("numbers", &record(n)));
+    let id = node.run(&one_by_one(address));
+    for number in 1..=4 {
+        until("the next request is there", || received.load(Ordering::Relaxed) == number);
+        clock.advance(Duration::from_secs(40));
+        // A turn looks at the time.
+        let turns = || node.job(&id)["turns"].as_u64().unwrap();
+        let before = turns();
+        node.append("numbers", &record(100));
+        until("the job takes a turn", || turns() > before);
+        answer.send(()).unwrap();
+    }
+    let finished = || node.job(&id)["nodes"][0]["offset"].as_u64().unwrap();
+    until("the batch is finished", || finished() >= 4);
+    assert_eq!(node.job(&id)["restarts"], 0, "{:#}", node.job(&id));
+    drop(answer);
+    node.close();
+}
+
+#[test]
+fn a_job_whose_records_are_never_finished_is_failed_after_its_restarts() {
+    let dir = tempfile::tempdir().unwrap();
+    let (node, clock) = open(dir.path());
+    // Connections are taken, and nobody reads them.
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let silent = listener.local_addr().unwrap();
+    node.append("numbers", &record(1));
+    let id = node.run(&one_by_one(silent));
+    let has_ended = || {
+        clock.advance(Duration::from_secs(61));
+        node.append("numbers", &record(2));
+        node.job(&id)["state"] == "failed"
+    };
+    until("the job is failed", has_ended);
+    let job = node.job(&id);
+    assert_eq!((&job["restarts"], &job["error"]["code"]), (&json!(2), &json!("ack_timeout")), "{job:#}");
     node.close();
 }
 

@@ -91,6 +91,8 @@ fn read_headers(value: &Value) -> Result<HeaderMap, String> {
         .collect()
 }
 
+type SentBatch = Arc<Mutex<Option<Batch>>>;
+
 struct HttpSink {
     node: String,
     per: Per,
@@ -100,7 +102,7 @@ struct HttpSink {
     thread: Arc<HttpThread>,
     waker: Waker,
     /// The batch that is on its way; the task takes it out at its end.
-    sending: Arc<Mutex<Option<Batch>>>,
+    sending: SentBatch,
     task: Option<AbortHandle>,
     failure: Arc<Mutex<Option<Error>>>,
 }
@@ -141,15 +143,21 @@ pub(in crate::connector) fn sink(context: &ConnectorContext<'_>) -> Result<Box<d
 }
 
 /// Sends the requests of all lanes at the same time, those of one lane in order. The first failure ends all.
-async fn send_all(sender: &Arc<Sender>, lanes: Vec<Vec<PostRequest>>, node: &str) -> Result<(), Error> {
+async fn send_all(
+    sender: &Arc<Sender>,
+    lanes: Vec<Vec<PostRequest>>,
+    sending: &SentBatch,
+    node: &str,
+) -> Result<(), Error> {
     let mut running = JoinSet::new();
     for lane in lanes {
-        let sender = Arc::clone(sender);
+        let (sender, sending) = (Arc::clone(sender), Arc::clone(sending));
         running.spawn(async move {
             for request in lane {
                 if let Err(error) = sender.send(&request).await {
                     return Err((error, request.records));
                 }
+                sending.lock().iter().filter_map(Batch::ack).for_each(BatchAck::part_is_written);
             }
             Ok(())
         });
@@ -200,7 +208,7 @@ impl Sink for HttpSink {
         let (failure, sending) = (Arc::clone(&self.failure), Arc::clone(&self.sending));
         *self.sending.lock() = Some(batch.clone());
         let task = self.thread.run(async move {
-            if let Err(error) = send_all(&sender, lanes, &node).await {
+            if let Err(error) = send_all(&sender, lanes, &sending, &node).await {
                 sending.lock().iter().filter_map(Batch::ack).for_each(BatchAck::fail);
                 *failure.lock() = Some(error);
             }
