@@ -3,7 +3,7 @@
 mod explode;
 
 pub(crate) use self::explode::EXPLODE;
-use self::explode::Explode;
+use self::explode::{Explode, ExplodedPart, UnexplodedRest};
 use crate::Error;
 use crate::batch::Batch;
 use crate::document::{Node, NodeType, Role};
@@ -38,6 +38,8 @@ pub(crate) struct Output {
     pub(crate) failed: Vec<RecordError>,
     /// The input rows that passed `where`; `None` if there is no condition.
     pub(crate) accepted: Option<Vec<u32>>,
+    /// The work that is left, if its result would be too large to be held at once.
+    pub(crate) rest: Option<UnexplodedRest>,
 }
 
 impl Operator {
@@ -65,9 +67,10 @@ impl Operator {
         filter.into_iter().chain(self.select.as_mut().map(RecordProjection::fields_mut))
     }
 
-    /// Works on a batch. `started` are parameters for the function that a hook gave on start.
-    pub(crate) fn apply(&self, input: &Batch, started: Option<&Params>, now_ms: i64) -> Output {
-        let mut work = Output { batch: input.clone(), inputs: None, failed: Vec::new(), accepted: None };
+    /// Works on a batch, whose first row has lost its first `skipped` elements to an earlier call. `started` are
+    /// parameters for the function that a hook gave on start.
+    pub(crate) fn apply(&self, input: &Batch, skipped: usize, started: Option<&Params>, now_ms: i64) -> Output {
+        let mut work = Output { batch: input.clone(), inputs: None, failed: Vec::new(), accepted: None, rest: None };
         if let Some(condition) = &self.filter {
             work.filter(condition, now_ms);
         }
@@ -78,7 +81,11 @@ impl Operator {
             work.replace(output.batch, output.inputs, output.failed);
         }
         if let Some(explode) = &self.explode {
-            let (batch, inputs, failed) = explode.apply(&work.batch);
+            let begins_with_it = work.inputs.as_ref().is_none_or(|rows| rows.first() == Some(&0));
+            let ExplodedPart { batch, inputs, failed, rest } =
+                explode.apply(&work.batch, if begins_with_it { skipped } else { 0 });
+            let row_of = |row: u32| work.inputs.as_ref().map_or(row, |rows| rows[row as usize]);
+            work.rest = rest.map(|rest| UnexplodedRest { row: row_of(rest.row), ..rest });
             work.replace(batch, inputs, failed);
         }
         if let Some(projection) = &self.select {

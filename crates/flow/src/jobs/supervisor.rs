@@ -30,7 +30,7 @@ use crate::plan::Plan;
 use crate::runtime::{JobMetrics, JobSetting, Run, RunFailure, RunOutcome, Workers};
 
 /// Time for what was read to be finished when the process stops.
-const DRAIN_MAX: Duration = Duration::from_secs(5);
+const DRAIN_MAX: Duration = Duration::from_secs(2);
 /// A run of this length forgives earlier errors, unless it has finished no record.
 const HEALTHY_AFTER: Duration = Duration::from_secs(60);
 /// The sleep while no job has a deadline.

@@ -30,10 +30,31 @@ pub(crate) const EXPLODE: NodeType = NodeType {
     can_end: false,
 };
 
+/// Bytes of the records that are made at a time, and the record that goes beyond. A record may have many elements, and
+/// each of the new ones has all its other members.
+const PART_MAX_BYTES: usize = 1 << 20;
+
 #[derive(Debug)]
 pub(super) struct Explode {
     field: String,
     name: String,
+}
+
+/// The first records of a batch.
+#[derive(Debug)]
+pub(super) struct ExplodedPart {
+    pub(super) batch: Batch,
+    /// The input row of each row of `batch`.
+    pub(super) inputs: Vec<u32>,
+    pub(super) failed: Vec<RecordError>,
+    pub(super) rest: Option<UnexplodedRest>,
+}
+
+/// The place in a batch up to which records are made: a row, and the next element of its list.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct UnexplodedRest {
+    pub(crate) row: u32,
+    pub(crate) element: usize,
 }
 
 impl Explode {
@@ -43,8 +64,11 @@ impl Explode {
         Self { name: text("as").unwrap_or_else(|| field.clone()), field }
     }
 
-    pub(super) fn apply(&self, input: &Batch) -> (Batch, Vec<u32>, Vec<RecordError>) {
-        let (mut writer, mut inputs, mut failed) = (input.rewrite(), Vec::new(), Vec::new());
+    /// Makes the records of the rows of `input`, of the first one without its first `skipped` elements, until they have
+    /// [`PART_MAX_BYTES`].
+    pub(super) fn apply(&self, input: &Batch, skipped: usize) -> ExplodedPart {
+        let (mut writer, mut inputs, mut failed, mut size_bytes) = (input.rewrite(), Vec::new(), Vec::new(), 0);
+        let mut rest = None;
         for row in 0..input.len() {
             let Some(payload) = input.payload(row) else { continue };
             if !input.has_objects() && !object::is_object(payload) {
@@ -52,23 +76,38 @@ impl Explode {
                 failed.push(RecordError { row: row as u32, code: "invalid_json", message });
                 continue;
             }
-            match self.elements(payload) {
-                Ok(elements) => {
-                    for element in elements {
-                        let Ok(()) = writer.push(row, |out| {
-                            object::write_open_without(payload, |name| name == self.field || name == self.name, out);
-                            object::begin_member(&self.name, out);
-                            out.extend_from_slice(element);
-                            out.push(b'}');
-                            Ok::<(), std::convert::Infallible>(())
-                        });
-                        inputs.push(row as u32);
-                    }
+            let elements = match self.elements(payload) {
+                Ok(elements) => elements,
+                Err(message) => {
+                    failed.push(RecordError { row: row as u32, code: "not_a_list", message });
+                    continue;
                 }
-                Err(message) => failed.push(RecordError { row: row as u32, code: "not_a_list", message }),
+            };
+            let skipped = if row == 0 { skipped } else { 0 };
+            let mut head = Vec::new();
+            if skipped < elements.len() {
+                object::write_open_without(payload, |name| name == self.field || name == self.name, &mut head);
+                object::begin_member(&self.name, &mut head);
+            }
+            for (number, element) in elements.iter().enumerate().skip(skipped) {
+                if size_bytes >= PART_MAX_BYTES {
+                    rest = Some(UnexplodedRest { row: row as u32, element: number });
+                    break;
+                }
+                let Ok(()) = writer.push(row, |out| {
+                    out.extend_from_slice(&head);
+                    out.extend_from_slice(element);
+                    out.push(b'}');
+                    Ok::<(), std::convert::Infallible>(())
+                });
+                inputs.push(row as u32);
+                size_bytes += head.len() + element.len();
+            }
+            if rest.is_some() {
+                break;
             }
         }
-        (writer.finish(), inputs, failed)
+        ExplodedPart { batch: writer.finish(), inputs, failed, rest }
     }
 
     fn elements<'a>(&self, payload: &'a [u8]) -> Result<Vec<&'a [u8]>, String> {
@@ -77,5 +116,41 @@ impl Explode {
             None | Some((_, b"null")) => Ok(Vec::new()),
             Some((_, value)) => object::elements(value).ok_or_else(|| format!("field '{}' is not a list", self.field)),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::batch::SourceBatch;
+
+    #[test]
+    fn the_records_of_a_large_list_are_made_in_parts() {
+        let payload = json!({"list": (0..2_000).collect::<Vec<_>>(), "other": "x".repeat(3_000)}).to_string();
+        let mut source = SourceBatch::default();
+        for number in 0..3 {
+            source.push(number, None, 0, |out| out.extend_from_slice(payload.as_bytes()));
+        }
+        let explode = Explode { field: "list".to_owned(), name: "n".to_owned() };
+        let (mut input, mut skipped, mut made, mut parts) = (source.finish(), 0, Vec::new(), 0);
+        loop {
+            let part = explode.apply(&input, skipped);
+            let rows = 0..part.batch.len();
+            let sizes = rows.clone().map(|row| part.batch.payload(row).unwrap().len());
+            assert!(sizes.sum::<usize>() < PART_MAX_BYTES + 4_000);
+            made.extend(rows.map(|row| {
+                let record: Value = serde_json::from_slice(part.batch.payload(row).unwrap()).unwrap();
+                (part.batch.offset(row).0, record["n"].as_u64().unwrap())
+            }));
+            parts += 1;
+            let Some(rest) = part.rest else { break };
+            input = input.select(rest.row..input.len() as u32);
+            skipped = rest.element;
+        }
+        let expected: Vec<(u64, u64)> = (0..3).flat_map(|record| (0..2_000).map(move |n| (record, n))).collect();
+        assert_eq!(made, expected);
+        assert!(parts >= 3 * 2_000 * 3_000 / (PART_MAX_BYTES + 4_000), "{parts}");
     }
 }

@@ -1,7 +1,8 @@
 //! One copy of a chain: reads its sources and its inbox, applies operators, writes to sinks and to other inboxes.
 //!
-//! Work is a queue of steps. A step that cannot be done now stays at the head, and nothing is read before the queue is
-//! empty, so records keep their order on every edge, and pressure reaches the sources.
+//! Work is a queue of steps. What a step makes is done before the steps behind it, so that little is held at a time. A
+//! step that cannot be done now stays at the head, and nothing is read before the queue is empty, so records keep their
+//! order on every edge, and pressure reaches the sources. A turn ends after some steps, whatever is left.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::hash::{BuildHasher as _, BuildHasherDefault, DefaultHasher};
@@ -28,6 +29,8 @@ pub(super) type Neighbours = Arc<[Vec<Arc<Inbox>>]>;
 
 /// Batches that a turn takes in.
 const BATCHES_PER_TURN: usize = 4;
+/// Steps that are done for each of them in one turn.
+const STEPS_MAX: usize = 32;
 /// Pause before a connector that waits for something is asked to start again.
 const START_RETRY: Duration = Duration::from_millis(500);
 
@@ -42,6 +45,8 @@ pub(super) struct Instance {
     turn: usize,
     sinks: BTreeMap<NodeId, WritingSink>,
     work: VecDeque<WorkStep>,
+    /// The steps that the present one has made.
+    made: Vec<WorkStep>,
     /// Nodes whose `start` hooks were called, with the parameters of their functions.
     started: BTreeMap<NodeId, Option<Params>>,
 }
@@ -54,6 +59,8 @@ struct WritingSink {
 enum WorkStep {
     /// A batch enters a node.
     Enter(NodeId, Batch),
+    /// A node goes on with a batch, whose first row has lost so many elements.
+    GoOn(NodeId, Batch, usize),
     /// Records of a batch on which a node has failed.
     Fail(NodeId, Batch, Vec<RecordError>),
     /// A batch that entered a sink at this time leaves through it.
@@ -65,6 +72,8 @@ enum WorkStep {
 /// The result of one attempt to go on.
 enum WorkState {
     Made,
+    /// There is more to do, in a later turn.
+    Unfinished,
     /// Not before the task is woken, or this time has passed.
     Blocked(Option<Duration>),
 }
@@ -112,6 +121,7 @@ impl Instance {
             waker: Arc::clone(&waker),
             turn: 0,
             work: VecDeque::new(),
+            made: Vec::new(),
             started: BTreeMap::new(),
         })
     }
@@ -156,7 +166,7 @@ impl Instance {
             timeout = sooner(timeout, source.time_to_ack(&self.run, self.number)?);
         }
         Ok(match worked {
-            WorkState::Made => TurnOutcome::Again,
+            WorkState::Made | WorkState::Unfinished => TurnOutcome::Again,
             WorkState::Blocked(wait) => TurnOutcome::Wait(sooner(wait, timeout)),
         })
     }
@@ -164,12 +174,13 @@ impl Instance {
     /// Does what is queued, and takes in further batches.
     fn work(&mut self) -> Result<WorkState, Box<RunFailure>> {
         for _ in 0..BATCHES_PER_TURN {
-            if let WorkState::Blocked(timeout) = self.do_work()? {
-                return Ok(WorkState::Blocked(timeout));
+            match self.do_work()? {
+                WorkState::Made => {}
+                other => return Ok(other),
             }
-            let taken = self.take_in().map_err(|error| self.failure("read", &error))?;
-            if let WorkState::Blocked(timeout) = taken {
-                return Ok(WorkState::Blocked(timeout));
+            match self.take_in().map_err(|error| self.failure("read", &error))? {
+                WorkState::Made => {}
+                other => return Ok(other),
             }
         }
         Ok(WorkState::Made)
@@ -282,11 +293,16 @@ impl Instance {
         retry
     }
 
-    /// Does the steps that are queued.
+    /// Does the steps that are queued, as many as a turn may.
     fn do_work(&mut self) -> Result<WorkState, Box<RunFailure>> {
-        while let Some(step) = self.work.pop_front() {
+        for _ in 0..STEPS_MAX {
+            if self.run.is_over() {
+                return Ok(WorkState::Unfinished);
+            }
+            let Some(step) = self.work.pop_front() else { return Ok(WorkState::Made) };
             match step {
                 WorkStep::Enter(node, batch) => self.enter(node, batch)?,
+                WorkStep::GoOn(node, batch, skipped) => self.apply(node, batch, Some(skipped))?,
                 WorkStep::Fail(node, batch, failed) => self.fail(node, &batch, failed)?,
                 WorkStep::Write(node, batch, begun) => {
                     let Some(sink) = self.sinks.get_mut(&node) else { continue };
@@ -312,8 +328,9 @@ impl Instance {
                     }
                 }
             }
+            self.made.drain(..).rev().for_each(|step| self.work.push_front(step));
         }
-        Ok(WorkState::Made)
+        Ok(if self.work.is_empty() { WorkState::Made } else { WorkState::Unfinished })
     }
 
     /// Takes in one batch from the inbox or a source.
@@ -327,8 +344,8 @@ impl Instance {
             let index = self.turn % self.sources.len();
             self.turn = self.turn.wrapping_add(1);
             match self.poll(index)? {
-                WorkState::Made => return Ok(WorkState::Made),
                 WorkState::Blocked(wait) => timeout = sooner(timeout, wait),
+                made => return Ok(made),
             }
         }
         Ok(WorkState::Blocked(timeout))
@@ -361,20 +378,25 @@ impl Instance {
         }
     }
 
-    /// A node works on a batch.
+    /// A batch enters a node, in parts of the node's size.
     fn enter(&mut self, node: NodeId, batch: Batch) -> Result<(), Box<RunFailure>> {
-        let now_ms = self.run.wall.now_ms();
         let size = self.planned(node).node.batch.size.max(1);
         if batch.len() > size as usize && self.planned(node).node.role != Role::Source {
             let rows = batch.len() as u32;
-            for start in (0..rows).step_by(size as usize).rev() {
+            for start in (0..rows).step_by(size as usize) {
                 let part = batch.select(start..rows.min(start.saturating_add(size)));
-                self.work.push_front(WorkStep::Enter(node, part));
+                self.made.push(WorkStep::Enter(node, part));
             }
             return Ok(());
         }
+        self.apply(node, batch, None)
+    }
+
+    /// A node works on a batch; on one that it has begun before, from the element `resumed_at` of its first row on.
+    fn apply(&mut self, node: NodeId, batch: Batch, resumed_at: Option<usize>) -> Result<(), Box<RunFailure>> {
+        let now_ms = self.run.wall.now_ms();
         let (planned, counters) = (&self.run.plan.nodes[node.0], self.run.metrics.counters(node));
-        let begun = counters.begin(batch.len());
+        let begun = counters.begin(if resumed_at.is_some() { 0 } else { batch.len() });
         let has_hooks = !planned.hooks.is_empty();
         if has_hooks {
             let seen = HookBatch { input: &batch, output: None, accepted: None };
@@ -382,7 +404,7 @@ impl Instance {
             self.run.call_hooks(planned, HookPoint::AfterRead, Some(seen));
         }
         let started = self.started.get(&node).and_then(Option::as_ref);
-        let output = planned.operator.apply(&batch, started, now_ms);
+        let output = planned.operator.apply(&batch, resumed_at.unwrap_or_default(), started, now_ms);
         if has_hooks {
             let seen = HookBatch { input: &batch, output: Some(&output.batch), accepted: output.accepted.as_deref() };
             self.run.call_hooks(planned, HookPoint::AfterFunction, Some(seen));
@@ -400,14 +422,19 @@ impl Instance {
             if written.is_empty() {
                 counters.end(0, begun);
             } else {
-                self.work.push_front(WorkStep::Write(node, written, begun));
+                self.made.push(WorkStep::Write(node, written, begun));
             }
             return Ok(());
         }
-        let made = output.batch.len();
+        let (made, rest) = (output.batch.len(), output.rest);
         let routed = planned.router.route(&batch, output, now_ms);
         counters.end(made, begun);
-        self.follow(node, &batch, routed)
+        self.follow(node, &batch, routed)?;
+        if let Some(rest) = rest {
+            let left = batch.select(rest.row..batch.len() as u32);
+            self.made.push(WorkStep::GoOn(node, left, rest.element));
+        }
+        Ok(())
     }
 
     /// Sends a node's records on, and reports errors that no route took.
@@ -458,13 +485,13 @@ impl Instance {
         let planned = &self.run.plan.nodes[target.0];
         let chain = planned.chain;
         if chain == self.chain {
-            self.work.push_back(WorkStep::Enter(target, batch));
+            self.made.push(WorkStep::Enter(target, batch));
             return Ok(());
         }
         let instances = self.inboxes[chain].len();
         let Some(key) = &planned.key else {
             let instance = self.instance_for(chain, &batch);
-            self.work.push_back(WorkStep::Send(chain, instance, target, batch));
+            self.made.push(WorkStep::Send(chain, instance, target, batch));
             return Ok(());
         };
         let mut rows: HashMap<usize, Vec<u32>> = HashMap::new();
@@ -479,7 +506,7 @@ impl Instance {
         });
         for instance in 0..instances {
             if let Some(rows) = rows.remove(&instance) {
-                self.work.push_back(WorkStep::Send(chain, instance, target, batch.select(rows)));
+                self.made.push(WorkStep::Send(chain, instance, target, batch.select(rows)));
             }
         }
         if failed.is_empty() { Ok(()) } else { self.fail(target, &batch, failed) }
@@ -490,7 +517,7 @@ impl Instance {
         self.run.metrics.counters(node).failed(&failed);
         let first = failed.first().cloned();
         let planned = self.planned(node);
-        let output = Output { batch: batch.select([]), inputs: None, failed, accepted: None };
+        let output = Output { batch: batch.select([]), inputs: None, failed, accepted: None, rest: None };
         let routed = planned.router.route(batch, output, self.run.wall.now_ms());
         // A source that reads the same record again fails again.
         match first.filter(|_| planned.node.role == Role::Source && !routed.retried.is_empty()) {

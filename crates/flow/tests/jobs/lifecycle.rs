@@ -337,3 +337,40 @@ fn busy_jobs_get_turns_in_equal_measure_whatever_their_number_of_instances() {
     assert!(narrow.abs_diff(wide) < narrow / 10, "{narrow} turns against {wide}");
     node.close();
 }
+
+/// A job that makes 8,000 million records of one.
+fn endless() -> Value {
+    let list: Vec<u32> = (0..2_000).collect();
+    json!({
+        "version": 1, "kind": "Job", "name": "endless",
+        "sources": {"in": {"type": "list", "config": {"records": [{"a": list, "b": list, "c": list}]}}},
+        "transforms": {
+            "one": {"type": "explode", "inputs": ["in"], "config": {"field": "a"}},
+            "two": {"type": "explode", "inputs": ["one"], "config": {"field": "b"}},
+            "three": {"type": "explode", "inputs": ["two"], "config": {"field": "c"}},
+        },
+        "sinks": {"out": {"type": "blackhole", "inputs": ["three"]}},
+    })
+}
+
+#[test]
+fn a_job_whose_work_does_not_end_leaves_turns_to_others_and_can_be_killed() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = FlowConfig { threads: 1, ..FlowConfig::default() };
+    let node = Node::open_with(dir.path(), config, Functions::default());
+    let id = node.run(&endless());
+    let passed = || node.job(&id)["nodes"][4]["records_in"].as_u64().unwrap_or_default();
+    until("the job is at work", || passed() > 0);
+    let other = node.run(&json!({
+        "version": 1, "kind": "Job", "name": "other", "mode": "batch",
+        "sources": {"in": {"type": "list", "config": {"records": [{"n": 1}]}}},
+        "sinks": {"out": {"type": "blackhole", "inputs": ["in"]}},
+    }));
+    assert_eq!(node.ended(&other)["state"], "completed");
+    let before = passed();
+    until("the first job goes on", || passed() > before);
+    node.kill(&id).unwrap();
+    assert_eq!(node.ended(&id)["state"], "killed");
+    // The only thread is free at the stop.
+    node.close();
+}
