@@ -79,7 +79,7 @@ impl<'a> Throttle<'a> {
             stopped |= self.queues.compaction.rest(Duration::from_nanos(nanos).saturating_sub(self.rested.elapsed()));
             self.rested = Instant::now();
         }
-        stopped |= self.shared.space.is_short();
+        stopped |= self.shared.space.is_used_up();
         if stopped { Err(CompactionFailure::Cancelled) } else { Ok(()) }
     }
 }
@@ -87,6 +87,7 @@ impl<'a> Throttle<'a> {
 /// Runs one pass after the other until the queue is stopped.
 pub(crate) fn run(shared: &EngineShared, queues: &Queues) {
     while let Some(job) = queues.compaction.next() {
+        job.partition.lock().is_left_for_room = false;
         let outcome = pass::run(shared, queues, &job);
         let partition = &job.partition;
         let outcome = match outcome {
@@ -118,6 +119,22 @@ pub(crate) fn run(shared: &EngineShared, queues: &Queues) {
     }
 }
 
+/// A partition is compacted to make room if this part of a full segment is new in it.
+const ROOM_PARTS: u64 = 64;
+
+/// Asks for the compaction of a partition because the disk is nearly full, if it has enough records that no pass has seen.
+pub(crate) fn ask_for_room(partition: &PartitionLog) {
+    let topic = partition.topic.current();
+    if topic.config.cleanup.compacts() && !partition.topic.is_memory {
+        let mut accept = partition.lock();
+        let mapped_to = mapped_to(&accept, &topic.config);
+        let unseen = accept.segments.iter().filter(|segment| segment.end() > mapped_to);
+        if unseen.map(|segment| segment.size_bytes()).sum::<u64>() >= topic.config.segment_bytes / ROOM_PARTS {
+            accept.asked_to = accept.segments.last().map_or(0, |last| last.end());
+        }
+    }
+}
+
 /// Finds the most urgent job, if one is due.
 pub(crate) fn due<'a>(
     shared: &EngineShared,
@@ -126,6 +143,7 @@ pub(crate) fn due<'a>(
 ) -> Option<CompactionJob> {
     partitions
         .filter_map(|partition| job(shared, partition, now_ms))
+        .filter(|job| job.fits(shared.space.spare_bytes()))
         .max_by_key(|job| (job.is_overdue, job.dirty_bytes))
 }
 
@@ -144,10 +162,12 @@ fn job(shared: &EngineShared, partition: &Arc<PartitionLog>, now_ms: i64) -> Opt
     let dirty_bytes: u64 = sources.iter().filter(is_dirty).map(|segment| segment.size_bytes()).sum();
     let bytes: u64 = sources.iter().map(|segment| segment.size_bytes()).sum();
     let oldest_ms = sources.iter().find(is_dirty).map(|segment| segment.record().first_append_ms);
-    let is_overdue = match (oldest_ms, topic.config.compaction_lag_max) {
+    let is_late = match (oldest_ms, topic.config.compaction_lag_max) {
         (Some(oldest_ms), Some(lag)) => is_older(oldest_ms, lag, now_ms),
         _ => false,
     };
+    let is_asked = accept.wants_pass() && (dirty_bytes > 0 || accept.is_left_for_room) && !sources.is_empty();
+    let is_overdue = is_late || is_asked;
     let is_worthwhile = dirty_bytes > 0 && dirty_bytes * 100 >= bytes * shared.config.compaction_dirty_percent;
     (is_overdue || is_worthwhile).then(|| CompactionJob {
         partition: partition.clone(),
@@ -196,6 +216,7 @@ pub(crate) fn put_in_place(compacted: CompactedSegments, now_ms: i64) -> Vec<Arc
     // Set the horizon first: a reader that resumes from now on is told that it may miss records.
     compacted.partition.set_horizon(compacted.horizon);
     (accept.clean_to, accept.mapped_to) = (compacted.clean_to, compacted.mapped_to);
+    accept.is_left_for_room = compacted.is_left_for_room;
     compacted.dated.iter().for_each(|segment| segment.date(now_ms));
     accept.segments.splice(..compacted.sources.len(), compacted.cleaned);
     replaced

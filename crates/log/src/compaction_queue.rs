@@ -23,15 +23,16 @@ pub(crate) struct CompactionJob {
     pub(crate) aborted: AbortedIndex,
     pub(crate) config: TopicConfig,
     pub(crate) now_ms: i64,
-    /// The partition has records older than `compaction_lag_max`.
+    /// The partition has records older than `compaction_lag_max`, or somebody has asked for the pass.
     pub(crate) is_overdue: bool,
     pub(crate) dirty_bytes: u64,
 }
 
 impl CompactionJob {
-    /// Most bytes that the pass writes.
-    pub(crate) fn bytes(&self) -> u64 {
-        self.sources.iter().map(|source| source.size_bytes()).sum()
+    /// `true` if the disk has room for the pass. One by live bytes looks for itself which segments fit.
+    pub(crate) fn fits(&self, spare_bytes: u64) -> bool {
+        let most_bytes: u64 = self.sources.iter().map(|source| source.size_bytes()).sum();
+        self.config.compaction_live_percent.is_some() || most_bytes <= spare_bytes
     }
 }
 
@@ -46,6 +47,8 @@ pub(crate) struct CompactedSegments {
     pub(crate) clean_to: u64,
     pub(crate) mapped_to: u64,
     pub(crate) horizon: u64,
+    /// Some segments that are worth a rewrite were left, because the disk had room for the others only.
+    pub(crate) is_left_for_room: bool,
     /// Sources that stay, with tombstones whose age begins with the installation.
     pub(crate) dated: Vec<Arc<Segment>>,
 }

@@ -417,6 +417,11 @@ pub trait Partition: Send + Sync + 'static {
     /// Bytes that the partition's records take where they are stored.
     fn size_bytes(&self) -> u64;
 
+    /// Asks for a compaction of all records that the partition has now, the newest ones included, before the engine's own
+    /// rules call for one: for an owner that knows how few of the bytes live. Returns at once. Has no effect in a topic
+    /// that is not compacted, or if another program compacts it.
+    fn compact(&self) {}
+
     /// `true` if a read from `from` needs no disk now, so that an async thread may call it.
     fn reads_from_memory(&self, _from: Offset) -> bool {
         false

@@ -153,6 +153,10 @@ pub(crate) struct Accept {
     /// In this run, compaction has looked for later records of each key below it: what is superseded below it is gone,
     /// or noted with its segment. At least `clean_to`.
     pub(crate) mapped_to: u64,
+    /// The end of the records that [`Partition::compact`] was asked for.
+    pub(crate) asked_to: u64,
+    /// The last pass has left segments that are worth a rewrite, because the disk had no room for it.
+    pub(crate) is_left_for_room: bool,
     /// Compaction has met damage; the partition is not compacted before a restart.
     pub(crate) is_damaged: bool,
 }
@@ -160,6 +164,11 @@ pub(crate) struct Accept {
 impl Accept {
     pub(crate) fn segment_bytes(&self) -> u64 {
         self.segments.iter().map(|segment| segment.size_bytes()).sum()
+    }
+
+    /// `true` if a pass shall run although the engine's own rules do not call for one.
+    pub(crate) fn wants_pass(&self) -> bool {
+        self.asked_to > self.mapped_to || self.is_left_for_room
     }
 }
 
@@ -199,6 +208,8 @@ impl PartitionLog {
             producers: record.producers.clone(),
             clean_to: record.clean_to,
             mapped_to: record.clean_to,
+            asked_to: 0,
+            is_left_for_room: false,
             is_damaged: false,
         };
         Arc::new_cyclic(|me| Self {
@@ -453,6 +464,17 @@ impl Partition for PartitionLog {
 
     fn producers(&self) -> Vec<KnownProducer> {
         self.lock().producers.listed()
+    }
+
+    fn compact(&self) {
+        let topic = self.topic.current();
+        if topic.config.cleanup.compacts() && !self.topic.is_memory {
+            let mut accept = self.lock();
+            self.seal(&mut accept, &topic);
+            accept.asked_to = accept.tail_cache.end();
+            drop(accept);
+            self.queues.wake_writeback();
+        }
     }
 
     fn size_bytes(&self) -> u64 {

@@ -8,16 +8,20 @@ use crate::partition::PartitionLog;
 use crate::segment::Segment;
 use crate::{Error, TopicConfig};
 
-/// Closes the active segment if it is older than `segment_age` or the retention time, is due for compaction, or
-/// is trimmed as a whole.
+/// Closes the active segment if it is older than `segment_age` or the retention time, is due for compaction or asked for
+/// it, or is trimmed as a whole.
 pub(crate) fn close_aged(partition: &PartitionLog, config: &TopicConfig, now_ms: i64) -> Result<(), Error> {
-    let active = partition.lock().segments.last().filter(|last| !last.is_closed()).cloned();
+    let (active, asked_to) = {
+        let accept = partition.lock();
+        (accept.segments.last().filter(|last| !last.is_closed()).cloned(), accept.asked_to)
+    };
     let Some(active) = active else { return Ok(()) };
     let record = active.record();
     let compacted = config.compaction_lag_max.filter(|_| config.cleanup.compacts());
     let ages = [config.retention, compacted];
     let age = ages.into_iter().flatten().fold(config.segment_age, Duration::min);
-    let goes = record.end <= partition.first() || is_older(record.first_append_ms, age, now_ms);
+    let is_asked = (record.base + 1..=record.end).contains(&asked_to);
+    let goes = record.end <= partition.first() || is_asked || is_older(record.first_append_ms, age, now_ms);
     if record.end > record.base && goes {
         active.close()?;
     }

@@ -2,7 +2,7 @@
 //!
 //! A write on a full disk ends writing until a restart, since the result on disk is unknown. So appends are
 //! refused while there is still room for the accepted records, and the segments wait if there is none. Both resume
-//! once there is room again.
+//! once there is room again. The lower half of the limit is a reserve for compaction, which makes room.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -100,9 +100,24 @@ impl DiskSpace {
         self.free_bytes.load(Ordering::Relaxed)
     }
 
-    /// `true` if `bytes` may be written temporarily.
-    pub(crate) fn has_spare(&self, bytes: u64) -> bool {
-        self.free_bytes() >= self.free_min_bytes.saturating_add(bytes)
+    /// `true` if appends are refused, and compaction is to make room.
+    pub(crate) fn is_scarce(&self) -> bool {
+        self.is_scarce.load(Ordering::Acquire)
+    }
+
+    /// `true` if even compaction must not write.
+    pub(crate) fn is_used_up(&self) -> bool {
+        self.is_waited_for() || self.free_bytes() < self.reserve_bytes()
+    }
+
+    /// Bytes that compaction may write: down to the limit, or to the reserve once appends are refused.
+    pub(crate) fn spare_bytes(&self) -> u64 {
+        let least_bytes = if self.is_scarce() { self.reserve_bytes() } else { self.free_min_bytes };
+        self.free_bytes().saturating_sub(least_bytes)
+    }
+
+    fn reserve_bytes(&self) -> u64 {
+        self.free_min_bytes / 2
     }
 
     pub(crate) fn full(&self, limit_bytes: u64) -> Error {

@@ -152,8 +152,7 @@ impl Writeback {
     fn compact(&self, topics: &[Arc<TopicEntry>]) {
         if self.queues.compaction.is_idle() {
             let partitions = topics.iter().flat_map(|topic| &topic.partitions);
-            let due = compaction::due(&self.shared, partitions, self.shared.wall.now_ms());
-            if let Some(job) = due.filter(|job| self.shared.space.has_spare(job.bytes())) {
+            if let Some(job) = compaction::due(&self.shared, partitions, self.shared.wall.now_ms()) {
                 self.queues.compaction.submit(job);
             }
         }
@@ -269,6 +268,9 @@ impl Writeback {
         for topic in topics.iter().filter(|topic| !topic.state.is_memory) {
             let config = topic.state.current();
             for partition in &topic.partitions {
+                if self.shared.space.is_scarce() {
+                    compaction::ask_for_room(partition);
+                }
                 retention::close_aged(partition, &config.config, now_ms)?;
                 expired.extend(retention::expire(partition, &config.config, now_ms));
                 partition.trim_aborted();

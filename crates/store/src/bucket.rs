@@ -5,6 +5,7 @@
 
 mod disk_read;
 mod expiry;
+mod garbage;
 mod newer;
 mod scan;
 mod snapshot;
@@ -28,6 +29,7 @@ use tokio::sync::Semaphore;
 use self::disk_read::{DiskRead, read_record};
 pub(crate) use self::expiry::EXPIRED_MAX;
 use self::expiry::LastSearch;
+use self::garbage::KnownGarbage;
 pub use self::snapshot::{Needed, Snapshot};
 use self::topic::{RECORD_MAX_BYTES, ensure_topic};
 pub use self::transactions::Done;
@@ -64,6 +66,7 @@ pub struct Bucket {
     /// Time for which parts wait for their readers.
     pub(crate) part_hold_max: Duration,
     counts: Arc<BucketCounts>,
+    known_garbage: KnownGarbage,
 }
 
 impl std::fmt::Debug for Bucket {
@@ -155,6 +158,7 @@ impl Bucket {
             part_holds: Arc::default(),
             part_hold_max: Duration::from_millis(store.part_hold_max_ms),
             counts,
+            known_garbage: KnownGarbage::of(partition_count),
         })
     }
 

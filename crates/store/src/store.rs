@@ -21,6 +21,8 @@ use crate::{
 
 const TOPIC: &str = "_buckets";
 const PARTITION: PartitionId = PartitionId(0);
+/// Time between two looks for partitions that are mostly garbage.
+const GARBAGE_INTERVAL: Duration = Duration::from_secs(5);
 /// Time between two looks for parts that no value needs.
 const PARTS_INTERVAL: Duration = Duration::from_secs(60);
 /// A value from a time further ahead does not set the clock: keys would expire early for long.
@@ -349,10 +351,10 @@ impl Store {
         self.losses.store(Some(Arc::new(Box::new(listener))));
     }
 
-    /// Removes expired keys for as long as the store runs.
+    /// Removes expired keys, and what else nobody needs, for as long as the store runs.
     pub async fn remove_expired(self: Arc<Self>) {
         let interval = Duration::from_millis(self.config.expiry_interval_ms.max(1));
-        let mut parts_looked_at = Instant::now();
+        let (mut parts_looked_at, mut garbage_looked_at) = (Instant::now(), Instant::now());
         loop {
             for (id, opened) in self.all(None) {
                 match opened {
@@ -363,6 +365,10 @@ impl Store {
             if parts_looked_at.elapsed() > PARTS_INTERVAL {
                 self.remove_parts(&self.buckets(None)).await;
                 parts_looked_at = Instant::now();
+            }
+            if garbage_looked_at.elapsed() > GARBAGE_INTERVAL {
+                self.buckets(None).iter().for_each(|(_, bucket)| bucket.remove_garbage());
+                garbage_looked_at = Instant::now();
             }
             tokio::time::sleep(interval).await;
         }

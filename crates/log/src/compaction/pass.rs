@@ -15,7 +15,7 @@ use millstream_types::{BatchBuilder, Header, Record, RecordBatch, RecordView};
 use self::live::{RecordVerdict, SourceVerdict};
 use super::keys::KeyMap;
 use super::output::SegmentOutput;
-use super::plan::{self, SourceSegment};
+use super::plan::{self, SegmentRun, SourceSegment};
 use super::{CompactionFailure, Throttle};
 use crate::compaction_queue::{CompactedSegments, CompactionJob};
 use crate::index::BlockEntry;
@@ -39,7 +39,8 @@ pub(super) fn run(
 ) -> Result<CompactedSegments, CompactionFailure> {
     let throttle = Throttle::new(shared, queues, job);
     let keys = KeyMap::new(shared.config.compaction_map_bytes);
-    let mut pass = CompactionPass { shared, job, throttle, keys, horizon: 0, dated: Vec::new() };
+    let mut pass =
+        CompactionPass { shared, job, throttle, keys, horizon: 0, is_left_for_room: false, dated: Vec::new() };
     let mapped_to = pass.map_keys()?;
     let sources: Vec<_> = job.sources.iter().take_while(|source| source.base() < mapped_to).cloned().collect();
     let generation = 1 + sources.iter().map(|source| source.generation()).max().unwrap_or(0);
@@ -53,6 +54,7 @@ pub(super) fn run(
             mapped_to,
             cleaned,
             horizon: pass.horizon,
+            is_left_for_room: pass.is_left_for_room,
             dated: pass.dated,
         }),
         Err(failure) => {
@@ -68,6 +70,34 @@ fn clean_to(segments: &[Arc<Segment>], mapped_to: u64) -> u64 {
     oldest.map_or(mapped_to, |oldest| oldest.base().min(mapped_to))
 }
 
+/// The room on the disk for the runs of a pass.
+struct RunRoom<'a> {
+    planned: &'a [SourceSegment],
+    verdicts: &'a [SourceVerdict],
+    spare_bytes: u64,
+}
+
+impl RunRoom<'_> {
+    /// Leaves the runs unchanged for whose rewrite there is no room. `true` if another pass is worth it: those that are
+    /// rewritten make room for the others.
+    fn leave_others(mut self, runs: &mut [SegmentRun]) -> bool {
+        let (mut is_any_left, mut is_any_rewritten) = (false, false);
+        for run in runs.iter_mut().filter(|run| run.is_rewritten) {
+            let verdicts = &self.verdicts[run.sources.clone()];
+            let bytes: u64 = self.planned[run.sources.clone()].iter().map(|source| source.size_bytes).sum();
+            let leaves_nothing = verdicts.iter().all(SourceVerdict::leaves_nothing);
+            let must = leaves_nothing || verdicts.iter().any(SourceVerdict::must_be_rewritten);
+            run.is_rewritten = must || bytes <= self.spare_bytes;
+            if run.is_rewritten {
+                self.spare_bytes = self.spare_bytes.saturating_sub(if leaves_nothing { 0 } else { bytes });
+            }
+            is_any_rewritten |= run.is_rewritten;
+            is_any_left |= !run.is_rewritten;
+        }
+        is_any_left && is_any_rewritten
+    }
+}
+
 struct CompactionPass<'a> {
     shared: &'a EngineShared,
     job: &'a CompactionJob,
@@ -75,6 +105,7 @@ struct CompactionPass<'a> {
     keys: KeyMap,
     /// The offset after the last tombstone that was dropped.
     horizon: u64,
+    is_left_for_room: bool,
     /// Sources that stay, with tombstones whose age begins anew.
     dated: Vec<Arc<Segment>>,
 }
@@ -130,8 +161,18 @@ impl CompactionPass<'_> {
                 planned.push(SourceSegment { size_bytes: source.size_bytes(), changes: self.changes(source)? });
             }
         }
+        let segment_bytes = self.job.config.segment_bytes;
+        let runs = if self.job.config.compaction_live_percent.is_some() {
+            let spare_bytes = self.shared.space.spare_bytes();
+            let mut runs = plan::runs(&planned, segment_bytes.min(spare_bytes));
+            let room = RunRoom { planned: &planned, verdicts: &verdicts, spare_bytes };
+            self.is_left_for_room = room.leave_others(&mut runs);
+            runs
+        } else {
+            plan::runs(&planned, segment_bytes)
+        };
         let mut cleaned = Vec::new();
-        for run in plan::runs(&planned, self.job.config.segment_bytes) {
+        for run in runs {
             let is_last = run.sources.end == sources.len();
             let (run_sources, run_verdicts) =
                 (&sources[run.sources.clone()], verdicts.get_mut(run.sources).unwrap_or_default());

@@ -1,9 +1,49 @@
-//! Reads while the disk has no room: the server begins with a floor that no disk has.
+//! The room on the disk: deletes give it back, and reads go on where there is none.
+
+use std::path::Path;
 
 use serde_json::Value;
 
 use crate::process::{Process, ask, until};
 use crate::{make, put, start};
+
+/// Bytes of all files of the log's topics.
+fn topics_bytes(dir: &Path) -> u64 {
+    let entries = std::fs::read_dir(dir).map(|entries| entries.flatten().collect::<Vec<_>>()).unwrap_or_default();
+    let bytes = |entry: &std::fs::DirEntry| match entry.metadata() {
+        Ok(found) if found.is_dir() => topics_bytes(&entry.path()),
+        Ok(found) => found.len(),
+        // It was removed meanwhile.
+        Err(_) => 0,
+    };
+    entries.iter().map(bytes).sum()
+}
+
+#[test]
+fn deleted_keys_give_their_disk_back_although_nobody_writes_any_more() {
+    const KEYS: usize = 64;
+    let dir = tempfile::tempdir().unwrap();
+    let process = start(dir.path());
+    make(&process, "things", r#"{"partitions": 2}"#);
+    let topics = dir.path().join("log").join("topics");
+    let value = vec![b'v'; 256 << 10];
+    assert_eq!(put(process.applications, "/kv/things/kept", &[], b"kept").status, 201);
+    for number in 0..KEYS {
+        assert_eq!(put(process.applications, &format!("/kv/things/{number}"), &[], &value).status, 201);
+    }
+    until("the values to be in segments", || topics_bytes(&topics) > (KEYS * value.len()) as u64);
+    let before = topics_bytes(&topics);
+    for number in 0..KEYS {
+        assert_eq!(ask(process.applications, "DELETE", &format!("/kv/things/{number}"), &[], b"").status, 204);
+    }
+    until("nine tenths of the disk to be given back", || topics_bytes(&topics) * 10 < before);
+    assert_eq!(process.get("/kv/things/kept").body, b"kept");
+    process.stop();
+    let process = start(dir.path());
+    assert_eq!(process.get("/kv/things/kept").body, b"kept");
+    assert_eq!(process.get("/kv/things/0").status, 404);
+    process.stop();
+}
 
 fn bulk(process: &Process, lines: &[&str]) -> Vec<Value> {
     let body = lines.join("\n");

@@ -78,8 +78,12 @@ impl SourceVerdict {
         self.spent_to
     }
 
-    /// `true` if the source must be rewritten, or is worth it. Nothing
-    /// hides records of aborted transactions once they are forgotten.
+    /// Nothing hides records of aborted transactions once they are forgotten.
+    pub(super) fn must_be_rewritten(&self) -> bool {
+        self.has_aborted
+    }
+
+    /// `true` if the source must be rewritten, or is worth it.
     fn changes(&self, live_percent: u8) -> bool {
         let live_bytes = self.total_bytes - self.removable_bytes;
         self.has_aborted || (self.removable_bytes > 0 && live_bytes * 100 < self.total_bytes * u64::from(live_percent))
