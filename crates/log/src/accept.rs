@@ -9,8 +9,9 @@ use crate::ack::{AckReply, AckWaiter};
 use crate::group_commit::{JournalEntry, JournalItem, TakenAppends};
 use crate::partition::{Accept, MEMORY_MAX_RECORDS, PartitionLog, UNSYNCED_MAX_RECORDS};
 use crate::producers::SequenceCheck;
+use crate::space::DiskUse;
 use crate::tail_cache::CachedBatch;
-use crate::{AckLevel, Appended, Done, Error, Storage, Topic};
+use crate::{AckLevel, Appended, Done, Error, Storage, Topic, Writers};
 
 /// Largest overhead of a record in its batch: lengths, deltas, attributes.
 const RECORD_OVERHEAD_BYTES: usize = 36;
@@ -49,7 +50,7 @@ impl PartitionLog {
         let size_bytes = records_bytes + batches_max * APPEND_OVERHEAD_BYTES;
         self.check_append_size(size_bytes)?;
         let mut accept = self.lock();
-        self.admit(&accept, records.len() as u64, size_bytes, level)?;
+        self.admit(&accept, records.len() as u64, size_bytes, (level, disk_use(records, &topic)))?;
         let first = accept.next;
         if accept.builder.size_bytes() + records_bytes > batch_max_bytes {
             self.seal(&mut accept, &topic);
@@ -83,7 +84,7 @@ impl PartitionLog {
         let size_bytes = batch.size_bytes() + APPEND_OVERHEAD_BYTES;
         self.check_append_size(size_bytes)?;
         self.check_batch(&batch)?;
-        self.check_content(&batch, &topic)?;
+        let disk_use = self.check_content(&batch, &topic)?;
         // A commit must not refer to records that a crash may lose.
         let level = if batch.is_transactional() { AckLevel::Synced } else { level };
         let mut accept = self.lock();
@@ -94,7 +95,7 @@ impl PartitionLog {
             return Ok(());
         }
         self.check_transactions(&accept, &batch)?;
-        self.admit(&accept, records, size_bytes, level)?;
+        self.admit(&accept, records, size_bytes, (level, disk_use))?;
         self.seal(&mut accept, &topic);
         let first = accept.next;
         accept.next += records;
@@ -308,13 +309,19 @@ impl PartitionLog {
     }
 
     /// Checks that `records` more may be accepted, and reserves `size_bytes` as pending.
-    fn admit(&self, accept: &Accept, records: u64, size_bytes: usize, level: AckLevel) -> Result<(), Error> {
+    fn admit(
+        &self,
+        accept: &Accept,
+        records: u64,
+        size_bytes: usize,
+        (level, disk_use): (AckLevel, DiskUse),
+    ) -> Result<(), Error> {
         self.shared.check_open()?;
         self.check_room(accept, records)?;
         if self.topic.is_memory {
             return Ok(());
         }
-        self.shared.space.check()?;
+        self.shared.space.check_for(disk_use)?;
         self.shared.backpressure.reserve(size_bytes, level)
     }
 
@@ -357,18 +364,22 @@ impl PartitionLog {
     }
 
     /// Checks the records of a batch that another program built. An unreadable batch is refused, since it would stop
-    /// each reader. The inflated size may reach the global batch limit.
-    fn check_content(&self, batch: &RecordBatch, topic: &Topic) -> Result<(), Error> {
+    /// each reader. The inflated size may reach the global batch limit. Returns what the records use the disk for.
+    fn check_content(&self, batch: &RecordBatch, topic: &Topic) -> Result<DiskUse, Error> {
         if batch.is_control() {
-            return Ok(());
+            return Ok(DiskUse::Ordinary);
         }
         let refuse = |source| Error::Batch { partition: self.id.clone(), source };
         let inflated_max_bytes = BatchLimits::default().batch_max_bytes;
         let inflated = batch.inflated(&BatchLimits { inflated_max_bytes, ..self.shared.limits }).map_err(refuse)?;
         let limit_bytes = topic.config.record_max_bytes;
         let is_compacted = topic.config.cleanup.compacts();
+        let mut disk_use = if is_compacted { DiskUse::MakesRoom } else { DiskUse::Ordinary };
         for (index, record) in inflated.records().enumerate() {
             let record = record.map_err(refuse)?;
+            if record.value.is_some() {
+                disk_use = DiskUse::Ordinary;
+            }
             if is_compacted && record.key.is_none() {
                 return Err(Error::MissingKey { partition: self.id.clone(), index });
             }
@@ -377,7 +388,7 @@ impl PartitionLog {
                 return Err(Error::RecordTooLarge { partition: self.id.clone(), size_bytes, limit_bytes });
             }
         }
-        Ok(())
+        Ok(disk_use)
     }
 
     fn check_append_size(&self, size_bytes: usize) -> Result<(), Error> {
@@ -453,6 +464,17 @@ impl PartitionLog {
         }));
         taken.waiters.append(&mut accept.waiters);
         taken.pending_bytes += std::mem::take(&mut accept.pending_bytes);
+    }
+}
+
+/// What these records use the disk for.
+pub(crate) fn disk_use(records: &[Record<'_>], topic: &Topic) -> DiskUse {
+    if topic.config.cleanup.compacts() && records.iter().all(|record| record.value.is_none()) {
+        DiskUse::MakesRoom
+    } else if topic.config.writers == Writers::OwnersOnly {
+        DiskUse::Promised
+    } else {
+        DiskUse::Ordinary
     }
 }
 

@@ -9,7 +9,7 @@ use std::sync::mpsc::sync_channel;
 
 use millstream_types::{Offset, PartitionId, TopicId, TopicPartition};
 
-use crate::accept::APPEND_OVERHEAD_BYTES;
+use crate::accept::{APPEND_OVERHEAD_BYTES, disk_use};
 use crate::ack::{AckReply, AckWaiter};
 use crate::catalog::CatalogChange;
 use crate::end_transaction::{MARKER_MAX_BYTES, TransactionMarkers};
@@ -49,9 +49,9 @@ impl Embedded {
         self.check(append, &targets, &read, &mut locked)?;
         markers.map_or(Ok(()), |markers| markers.check(&mut locked))?;
         // Positions and markers need next to no space, and they allow old records to be removed.
-        if targets.iter().any(|log| !log.topic.is_memory) {
-            self.shared.space.check()?;
-        }
+        let on_disk = append.records.iter().zip(&targets).filter(|(_, log)| !log.topic.is_memory);
+        let uses = on_disk.map(|((_, records), log)| disk_use(records, &log.topic.current()));
+        uses.max().map_or(Ok(()), |disk_use| self.shared.space.check_for(disk_use))?;
         self.shared.backpressure.reserve(size_bytes, level)?;
         let order = self.shared.next_order();
         let appended = self.take(append, &targets, &mut locked, order);

@@ -263,6 +263,20 @@ pub trait Log: Send + Sync + 'static {
         Ok(())
     }
 
+    /// As [`Log::check_writing`], for an owner before it accepts a command that makes room on the disk: its tombstones are
+    /// taken while other appends are refused, as long as a reserve lasts.
+    ///
+    /// # Errors
+    /// Those of [`Log::check_writing`].
+    fn check_making_room(&self) -> Result<(), Error> {
+        self.check_writing()
+    }
+
+    /// Bytes that work which makes room may write beside the log, on its disk.
+    fn spare_bytes(&self) -> u64 {
+        u64::MAX
+    }
+
     /// Checks now that the local disk has room. For planes that keep files which grow with the log. An engine
     /// without local files reports success.
     ///

@@ -523,6 +523,15 @@ impl Log for Embedded {
         self.shared.space.check()
     }
 
+    fn check_making_room(&self) -> Result<(), Error> {
+        self.shared.check_open()?;
+        self.shared.space.check_making_room()
+    }
+
+    fn spare_bytes(&self) -> u64 {
+        self.shared.space.spare_bytes()
+    }
+
     fn check_disk(&self) -> Result<(), Error> {
         self.shared.space.look_and_check()
     }

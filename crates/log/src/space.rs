@@ -2,7 +2,15 @@
 //!
 //! A write on a full disk ends writing until a restart, since the result on disk is unknown. So appends are
 //! refused while there is still room for the accepted records, and the segments wait if there is none. Both resume
-//! once there is room again. The lower half of the limit is a reserve for compaction, which makes room.
+//! once there is room again.
+//!
+//! ```text
+//!   log.disk_free_min_bytes ─┬─ below it: appends are refused, but for those that make room
+//!                        3/4 ┼─ owners accept no more commands that make room
+//!                        5/8 ┼─ state topics take no more of the commands that owners have accepted
+//!                        1/2 ┼─ no more tombstones, no compaction
+//!                          0 ┴─ segments wait
+//! ```
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -12,6 +20,17 @@ use crate::{Error, Files};
 
 /// Space that a turn of the writeback thread needs beside the batches: `meta`, indexes, directories.
 const TURN_SPARE_BYTES: u64 = 4 << 20;
+
+/// What an append is for, in the order of the room that it leaves to others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum DiskUse {
+    /// Tombstones of a compacted topic: they may use the reserve.
+    MakesRoom,
+    /// Records of a state topic, whose owner refuses new commands by itself.
+    Promised,
+    /// All others.
+    Ordinary,
+}
 
 /// The free space, and the callers' decisions based on it.
 pub(crate) struct DiskSpace {
@@ -63,6 +82,24 @@ impl DiskSpace {
             0 => Ok(()),
             needed_bytes => Err(self.full(needed_bytes)),
         }
+    }
+
+    /// Like [`DiskSpace::check`], for an append that may have less room than others.
+    pub(crate) fn check_for(&self, disk_use: DiskUse) -> Result<(), Error> {
+        match disk_use {
+            DiskUse::MakesRoom => self.check_above(self.reserve_bytes()),
+            DiskUse::Promised => self.check_above(self.reserve_bytes() + self.free_min_bytes / 8),
+            DiskUse::Ordinary => self.check(),
+        }
+    }
+
+    /// Like [`DiskSpace::check`], for an owner before it accepts a command that makes room.
+    pub(crate) fn check_making_room(&self) -> Result<(), Error> {
+        self.check_above(self.reserve_bytes() + self.free_min_bytes / 4)
+    }
+
+    fn check_above(&self, least_bytes: u64) -> Result<(), Error> {
+        if self.is_waited_for() || self.free_bytes() < least_bytes { self.check() } else { Ok(()) }
     }
 
     /// Like [`DiskSpace::check`], after asking the system again.

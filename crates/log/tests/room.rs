@@ -8,7 +8,7 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 use millstream_log::sim::SimFiles;
-use millstream_log::{AckLevel, Embedded, Error, Log, LogConfig, TopicConfig, reply};
+use millstream_log::{AckLevel, AtomicAppend, Embedded, Error, Log, LogConfig, Partition, TopicConfig, Writers, reply};
 use millstream_types::{Offset, Record};
 
 use crate::support::compaction::{Bench, compacted, state};
@@ -132,4 +132,54 @@ fn a_pass_rewrites_what_the_disk_has_room_for_and_goes_on_with_the_room_that_thi
     });
     assert_eq!(state(&disk.bench.read()).len(), 4 * SEGMENTS + 12);
     disk.bench.log.close().unwrap();
+}
+
+#[test]
+fn tombstones_and_what_owners_have_promised_are_taken_while_other_appends_are_refused() {
+    let disk = SmallDisk::new(1 << 20, &by_live_bytes());
+    let log = &disk.bench.log;
+    let state = create(log, "state", &TopicConfig { writers: Writers::OwnersOnly, ..by_live_bytes() }).swap_remove(0);
+    let events = create(log, "events", &TopicConfig::default()).swap_remove(0);
+    let (put, tombstone) = (Some(&b"value"[..]), None);
+    let append = |partition: &Arc<dyn Partition>, value| {
+        let (done, answer) = reply();
+        let record = Record { key: Some(b"key"), value, ..Record::default() };
+        partition.append(&[record], AckLevel::Synced, done)?;
+        answer.wait().map(drop)
+    };
+    let append_atomic = |value: &[Option<&[u8]>]| {
+        let (done, answer) = reply();
+        let records = value.iter().map(|value| Record { key: Some(b"key"), value: *value, ..Record::default() });
+        let records = vec![(disk.bench.partition.id().clone(), records.collect())];
+        log.append_atomic(&AtomicAppend { records, ..AtomicAppend::default() }, AckLevel::Synced, done)?;
+        answer.wait().map(drop)
+    };
+    let keys = &disk.bench.partition;
+    append(keys, put).unwrap();
+    // Eighths of the limit that are free: who may append, and whether an owner may accept a command that makes room.
+    for (eighths, promised, makes_room, accepts) in [
+        (8, true, true, true),
+        (7, true, true, true),
+        (5, true, true, false),
+        (4, false, true, false),
+        (3, false, false, false),
+    ] {
+        disk.bench.files.tell_free(FLOOR_BYTES / 8 * eighths + u64::from(eighths < 8) * 100 - u64::from(eighths == 8));
+        log.check_disk().unwrap_err();
+        let refused = |outcome: Result<(), Error>| match outcome {
+            Ok(()) => false,
+            Err(Error::DiskFull { .. }) => true,
+            Err(other) => panic!("{other}"),
+        };
+        assert!(refused(append(keys, put)) && refused(append_atomic(&[tombstone, put])), "{eighths}");
+        assert!(refused(append(&events, tombstone)), "{eighths}: nothing is compacted there");
+        assert_eq!(!refused(append(keys, tombstone)), makes_room, "{eighths}");
+        assert_eq!(!refused(append_atomic(&[tombstone])), makes_room, "{eighths}");
+        assert_eq!(!refused(append(&state, put)), promised, "{eighths}");
+        assert_eq!(!refused(log.check_making_room()), accepts, "{eighths}");
+    }
+    disk.bench.files.tell_free(u64::MAX);
+    log.check_disk().unwrap();
+    append(keys, put).unwrap();
+    log.close().unwrap();
 }

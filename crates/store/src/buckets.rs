@@ -31,6 +31,10 @@ impl View for Buckets {
     type Answer = ();
     const NAME: &'static str = "buckets";
 
+    fn makes_room(command: &BucketChange) -> bool {
+        command.config.is_none()
+    }
+
     fn decide(&self, draft: &mut Draft<'_, Self>, command: BucketChange) {
         draft.change(command);
     }

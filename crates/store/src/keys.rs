@@ -77,6 +77,8 @@ pub(crate) struct TransactionCommand {
     pub(crate) level: Option<AckLevel>,
     /// Approximate size of what the work holds.
     pub(crate) size_bytes: usize,
+    /// The work only removes keys, or little more.
+    pub(crate) makes_room: bool,
 }
 
 /// The outcome of a transaction.
@@ -114,6 +116,10 @@ impl View for Keys {
 
     fn owned_bytes(command: &TransactionCommand) -> usize {
         command.size_bytes
+    }
+
+    fn makes_room(command: &TransactionCommand) -> bool {
+        command.makes_room
     }
 
     fn decide(&self, draft: &mut Draft<'_, Self>, mut command: TransactionCommand) -> TransactionAnswer {

@@ -84,6 +84,8 @@ pub struct Store {
     /// Held while a bucket is made, changed or deleted.
     changing: Mutex<()>,
     losses: SharedListener,
+    /// Buckets that are deleted and have settings yet.
+    forgotten: parking_lot::Mutex<Vec<BucketId>>,
     ground: ViewRuntime,
     readers: Arc<Workers>,
     config: StoreConfig,
@@ -139,6 +141,7 @@ impl Store {
             open,
             changing: Mutex::new(()),
             losses,
+            forgotten: parking_lot::Mutex::default(),
             ground,
             readers,
             config,
@@ -303,7 +306,15 @@ impl Store {
                 open_bucket(&of_id, config, &store.config, &store.ground, &store.readers, memory, &store.losses)
             }
         };
-        let bucket = tokio::task::spawn_blocking(open).await.map_err(|_| Error::Stopped)??;
+        let bucket = match tokio::task::spawn_blocking(open).await.map_err(|_| Error::Stopped)? {
+            Ok(bucket) => bucket,
+            Err(refusal) => {
+                if is_new {
+                    self.forget(id).await;
+                }
+                return Err(refusal);
+            }
+        };
         let mut all = HashMap::clone(&self.open.load());
         all.insert(id, bucket.clone());
         self.open.store(Arc::new(all));
@@ -318,6 +329,8 @@ impl Store {
         let _alone = self.changing.lock().await;
         let opened = self.find(tenant, name)?;
         let id = (tenant.clone(), name.to_owned());
+        // Refused before anything is done, or not at all.
+        self.ground.log.check_making_room()?;
         let mut all = HashMap::clone(&self.open.load());
         all.remove(&id);
         self.open.store(Arc::new(all));
@@ -326,11 +339,31 @@ impl Store {
             let Opened::Durable(bucket) = opened else { return Ok(()) };
             bucket.stop();
             store.ground.log.delete_topic(bucket.topic())?;
-            Ok(store.ground.checkpoints.remove(&bucket.topic().to_string())?)
+            if let Err(error) = store.ground.checkpoints.remove(&bucket.topic().to_string()) {
+                tracing::warn!(bucket = %bucket.topic(), %error, "the checkpoint of a deleted bucket stays");
+            }
+            Ok(())
         };
         tokio::task::spawn_blocking(end).await.map_err(|_| Error::Stopped)??;
-        self.settings.ask(PARTITION, BucketChange { id, config: None }).await?;
+        self.forget(id).await;
         Ok(())
+    }
+
+    /// Removes the settings of a bucket that is gone; later, if they cannot be removed now.
+    async fn forget(&self, id: BucketId) {
+        if let Err(error) = self.settings.ask(PARTITION, BucketChange { id: id.clone(), config: None }).await {
+            tracing::warn!(tenant = %id.0, bucket = id.1, %error, "the settings of a deleted bucket stay for now");
+            self.forgotten.lock().push(id);
+        }
+    }
+
+    /// Tries again to remove the settings of buckets that are gone, unless they are there again.
+    async fn forget_again(&self) {
+        let _alone = self.changing.lock().await;
+        let forgotten = std::mem::take(&mut *self.forgotten.lock());
+        for id in forgotten.into_iter().filter(|id| !self.open.load().contains_key(id)) {
+            self.forget(id).await;
+        }
     }
 
     /// Changes settings of a cache until the next start, or until [`Store::put_bucket`]. The kind stays as it is.
@@ -368,6 +401,7 @@ impl Store {
             }
             if garbage_looked_at.elapsed() > GARBAGE_INTERVAL {
                 self.buckets(None).iter().for_each(|(_, bucket)| bucket.remove_garbage());
+                self.forget_again().await;
                 garbage_looked_at = Instant::now();
             }
             tokio::time::sleep(interval).await;

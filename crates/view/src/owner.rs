@@ -35,6 +35,9 @@ use crate::view::{Headers, Snapshot, Storage, View};
 use crate::waiting::{Envelope, Reply, WaitingCommands};
 use crate::{Error, Sources, ViewsConfig};
 
+/// Room on the disk that a checkpoint needs beside its records while appends are refused.
+const CHECKPOINT_SPARE_BYTES: u64 = 64 << 20;
+
 struct CommandInbox<V: View> {
     waiting: WaitingCommands<V>,
     landed: Vec<(u64, Result<Vec<Appended>, millstream_log::Error>)>,
@@ -165,7 +168,8 @@ impl<V: View> Owner<V> {
     /// Accepts a command, or returns it without any effect.
     pub(crate) fn offer(&self, command: V::Command, reply: Reply<V>) -> Result<(), (Error, V::Command)> {
         // Check before the decision: afterwards the caller can only wait.
-        if let Err(full @ millstream_log::Error::DiskFull { .. }) = self.log.check_writing() {
+        let check = if V::makes_room(&command) { self.log.check_making_room() } else { self.log.check_writing() };
+        if let Err(full @ millstream_log::Error::DiskFull { .. }) = check {
             return Err((full.into(), command));
         }
         {
@@ -198,11 +202,12 @@ impl<V: View> Owner<V> {
 
     /// Writes the changes since the last time to the checkpoint.
     pub(crate) fn write_checkpoint(&self, checkpoint: &Checkpoint) {
+        let _in_order = self.writing_checkpoint.lock();
         // After a failed write the store accepts nothing before a restart, so do not try on a full disk.
-        if self.log.check_disk().is_err() {
+        let needed_bytes = CHECKPOINT_SPARE_BYTES + 2 * self.dirty.lock().held_bytes() as u64;
+        if self.log.check_disk().is_err() && self.log.spare_bytes() < needed_bytes {
             return;
         }
-        let _in_order = self.writing_checkpoint.lock();
         let dirty = self.dirty.lock().drain();
         if let Err(e) = checkpoint.write_dirty(self.id.partition, self.topic, &dirty) {
             tracing::error!(partition = %self.id, error = &e as &dyn std::error::Error, "{NOT_WRITTEN}");

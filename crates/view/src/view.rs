@@ -61,6 +61,12 @@ pub trait View: Send + Sync + Sized + 'static {
         0
     }
 
+    /// `true` if `command` only removes keys, or little more: it is taken while the disk is nearly full, because it makes
+    /// room. The default is `false`.
+    fn makes_room(_command: &Self::Command) -> bool {
+        false
+    }
+
     /// Called for each answer before it is sent, in the order of decisions, once everything that it depends on is as
     /// durable as the state topic. For planes that act on stored changes. Runs on a shard thread: no I/O, no waiting.
     ///

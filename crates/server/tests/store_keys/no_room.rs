@@ -1,10 +1,12 @@
 //! The room on the disk: deletes give it back, and reads go on where there is none.
 
 use std::path::Path;
+use std::process::Command;
 
 use serde_json::Value;
 
 use crate::process::{Process, ask, until};
+use crate::resp::{Connection, command};
 use crate::{make, put, start};
 
 /// Bytes of all files of the log's topics.
@@ -42,6 +44,68 @@ fn deleted_keys_give_their_disk_back_although_nobody_writes_any_more() {
     let process = start(dir.path());
     assert_eq!(process.get("/kv/things/kept").body, b"kept");
     assert_eq!(process.get("/kv/things/0").status, 404);
+    process.stop();
+}
+
+/// A limit of free bytes that the disk of `dir` is below by the given part of it.
+fn limit_above_free(dir: &Path, eighths_free: u64) -> String {
+    let told = Command::new("stat").args(["--file-system", "--format=%a %S"]).arg(dir).output().unwrap();
+    let told = String::from_utf8(told.stdout).unwrap();
+    let (blocks, block_bytes) = told.trim().split_once(' ').unwrap();
+    let free_bytes = blocks.parse::<u64>().unwrap() * block_bytes.parse::<u64>().unwrap();
+    format!("log.disk_free_min_bytes={}", free_bytes / eighths_free * 8)
+}
+
+#[test]
+fn deletes_work_on_a_disk_that_is_nearly_full_and_what_is_refused_is_not_done() {
+    let dir = tempfile::tempdir().unwrap();
+    let process = start(dir.path());
+    let redis = |process: &Process, words: &[&str]| {
+        Connection::open(&process.redis.to_string()).unwrap().ask(&command(words)).unwrap()
+    };
+    for bucket in ["gone", "kept"] {
+        make(&process, bucket, "{}");
+        for key in ["a", "b"] {
+            assert_eq!(put(process.applications, &format!("/kv/{bucket}/{key}"), &[], b"value").status, 201);
+        }
+    }
+    make(&process, "cache", r#"{"kind": "cache"}"#);
+    assert!(redis(&process, &["MSET", "a", "1", "b", "2"]).is("+OK"));
+    process.stop();
+    let delete = |process: &Process, path: &str| ask(process.applications, "DELETE", path, &[], b"").status;
+
+    // Nothing at all is taken: a bucket that is refused to be deleted is there, also after a restart.
+    let process = Process::start_on(dir.path(), &["--set", "log.disk_free_min_bytes=1152921504606846976"]);
+    until("the shortage is told", || put(process.applications, "/kv/kept/new", &[], b"x").status == 503);
+    for path in ["/buckets/gone", "/buckets/cache", "/kv/kept/a"] {
+        assert_eq!(delete(&process, path), 503, "{path}");
+    }
+    assert_eq!(process.get("/kv/gone/a").body, b"value");
+    assert_eq!(process.get("/buckets/cache").status, 200);
+    process.stop();
+
+    let process = Process::start_on(dir.path(), &["--set", &limit_above_free(dir.path(), 7)]);
+    until("the shortage is told", || put(process.applications, "/kv/kept/new", &[], b"x").status == 503);
+    assert_eq!(process.get("/kv/gone/a").body, b"value");
+    for path in ["/kv/kept/a", "/buckets/gone", "/buckets/cache"] {
+        assert_eq!(delete(&process, path), 204, "{path}");
+    }
+    assert_eq!(redis(&process, &["DEL", "a"]).integer(), Some(1));
+    assert!(redis(&process, &["SET", "c", "3"]).is_error());
+    assert_eq!(put(process.applications, "/buckets/new", &[], b"{}").status, 503);
+    process.stop();
+
+    let process = start(dir.path());
+    for (path, status) in [
+        ("/kv/kept/a", 404),
+        ("/kv/kept/b", 200),
+        ("/buckets/gone", 404),
+        ("/buckets/cache", 404),
+        ("/buckets/new", 404),
+    ] {
+        assert_eq!(process.get(path).status, status, "{path}");
+    }
+    assert_eq!(redis(&process, &["EXISTS", "a", "b", "c"]).integer(), Some(1));
     process.stop();
 }
 

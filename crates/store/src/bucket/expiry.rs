@@ -10,7 +10,7 @@ use millstream_types::{ErrorCode, Offset, PartitionId};
 use super::Bucket;
 use super::transactions::done;
 use crate::Error;
-use crate::keys::OwnerTransaction;
+use crate::keys::{OwnerTransaction, TransactionCommand};
 
 /// Expired keys that are removed together.
 pub(crate) const EXPIRED_MAX: usize = 1_000;
@@ -98,7 +98,8 @@ impl Bucket {
         let work = move |transaction: &mut OwnerTransaction<'_, '_>| {
             Ok(keys.iter().filter(|key| transaction.remove_if_expired(key)).cloned().collect::<Vec<Bytes>>())
         };
-        let keys: Vec<Bytes> = done(self.ask(self.command(partition, None, size_bytes, work)).await?)?.output;
+        let command = TransactionCommand { makes_room: true, ..self.command(partition, None, size_bytes, work) };
+        let keys: Vec<Bytes> = done(self.ask(command).await?)?.output;
         self.counts.expired.fetch_add(keys.len() as u64, Ordering::Relaxed);
         Ok(keys)
     }

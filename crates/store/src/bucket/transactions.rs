@@ -57,11 +57,39 @@ impl Bucket {
         self.admit_writes(1)?;
         let begun = Instant::now();
         let done = self.transact_admitted(partition, level, size_bytes, work).await;
-        match &done {
+        self.count_write(&done, begun, size_bytes);
+        done
+    }
+
+    /// As [`Bucket::transact`], for work that only removes keys, or little more: it makes room, and is done while the disk
+    /// is nearly full.
+    ///
+    /// # Errors
+    /// Those of [`Bucket::transact`].
+    pub async fn make_room<T, W>(
+        &self,
+        partition: PartitionId,
+        level: Option<AckLevel>,
+        size_bytes: usize,
+        work: W,
+    ) -> Result<Done<T>, Error>
+    where
+        T: Send + 'static,
+        W: FnMut(&mut OwnerTransaction<'_, '_>) -> Result<T, Interrupted> + Send + 'static,
+    {
+        self.admit_writes(1)?;
+        let begun = Instant::now();
+        let command = TransactionCommand { makes_room: true, ..self.command(partition, level, size_bytes, work) };
+        let done = self.ask(command).await.and_then(done);
+        self.count_write(&done, begun, size_bytes);
+        done
+    }
+
+    fn count_write<T>(&self, done: &Result<Done<T>, Error>, begun: Instant, size_bytes: usize) {
+        match done {
             Ok(_) => self.counts.write.succeeded(begun.elapsed(), size_bytes as u64),
             Err(_) => self.counts.write.failed(),
         }
-        done
     }
 
     /// As [`Bucket::transact`], for a transaction that only reads, or
@@ -110,6 +138,7 @@ impl Bucket {
             loaded: Vec::new(),
             level: Some(level.unwrap_or_else(|| self.config.load().ack.into())),
             size_bytes: COMMAND_BYTES + size_bytes,
+            makes_room: false,
         }
     }
 

@@ -286,7 +286,7 @@ async fn remove(
         Ok(Ok(transaction.delete(&of_key)))
     };
     let partition = bucket.partition_of(&key);
-    let done = bucket.transact(partition, parameters.level, key.len(), work).await.map_err(|error| problem(&error))?;
+    let done = bucket.make_room(partition, parameters.level, key.len(), work).await.map_err(|error| problem(&error))?;
     match done.output {
         Ok(true) => Ok(StatusCode::NO_CONTENT.into_response()),
         Ok(false) => Err(no_such_key(&key)),

@@ -38,7 +38,7 @@ impl Bucket {
             }
             Ok(is_open)
         };
-        Ok(self.transact(upload.partition, level, 0, work).await?.output)
+        Ok(self.make_room(upload.partition, level, 0, work).await?.output)
     }
 
     /// Removes the parts that no value needs; those of an open upload once it is older than `max_age_ms`. Returns the
@@ -131,7 +131,7 @@ impl Bucket {
             }
             Ok(())
         };
-        self.transact(upload.partition, Some(AckLevel::Written), 0, work).await.map(|_| ())
+        self.make_room(upload.partition, Some(AckLevel::Written), 0, work).await.map(|_| ())
     }
 
     /// Removes all records whose keys begin with `prefix`, in batches.
@@ -157,7 +157,7 @@ impl Bucket {
             }
             Ok(())
         };
-        self.transact(partition, Some(AckLevel::Written), size_bytes, work).await.map(|_| ())
+        self.make_room(partition, Some(AckLevel::Written), size_bytes, work).await.map(|_| ())
     }
 
     /// Lists keys of the store's own that begin with `prefix`, those behind `last` on, at most [`LISTED_MAX`].

@@ -57,14 +57,17 @@ impl DurableDatabase {
 
     async fn run(self, unit: CommandUnit) -> Result<CommandUnit, ErrorReply> {
         let bucket = self.bucket().await?;
-        let (size_bytes, is_read_only) = (unit.size_bytes(), unit.is_read_only());
+        let (size_bytes, is_read_only, makes_room) = (unit.size_bytes(), unit.is_read_only(), unit.makes_room());
         // The unit comes back whatever becomes of the transaction.
         let shared = Arc::new(Mutex::new(unit));
         let runs = Arc::clone(&shared);
         let work = move |transaction: &mut OwnerTransaction<'_, '_>| runs.lock().run(transaction);
-        let outcome = match is_read_only {
-            true => bucket.transact_admitted(PARTITION, None, size_bytes, work).await,
-            false => bucket.transact(PARTITION, None, size_bytes, work).await,
+        let outcome = if is_read_only {
+            bucket.transact_admitted(PARTITION, None, size_bytes, work).await
+        } else if makes_room {
+            bucket.make_room(PARTITION, None, size_bytes, work).await
+        } else {
+            bucket.transact(PARTITION, None, size_bytes, work).await
         };
         let mut unit = std::mem::take(&mut *shared.lock());
         match outcome {
@@ -126,7 +129,7 @@ impl DurableDatabase {
             let work = move |transaction: &mut OwnerTransaction<'_, '_>| {
                 Ok(page.keys.iter().filter(|key| transaction.delete(key)).count())
             };
-            bucket.transact(PARTITION, None, 0, work).await.map_err(|error| failure(&error))?;
+            bucket.make_room(PARTITION, None, 0, work).await.map_err(|error| failure(&error))?;
         }
     }
 }

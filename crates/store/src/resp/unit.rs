@@ -303,6 +303,12 @@ impl CommandUnit {
         !matches!(self.purpose, Purpose::Store { .. }) && self.pending().all(|call| !call.id.command().has(Flag::Write))
     }
 
+    /// `true` if the commands only delete keys, which they may do while the disk is nearly full.
+    pub fn makes_room(&self) -> bool {
+        let mut commands = self.pending().map(|call| call.id.full_name()).peekable();
+        commands.peek().is_some() && commands.all(|name| matches!(name, "del" | "unlink"))
+    }
+
     /// The keys of the commands that have not run, some of them several times.
     pub fn keys(&self) -> impl Iterator<Item = &Bytes> {
         let named: &[Bytes] = match &self.purpose {
