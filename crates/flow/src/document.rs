@@ -28,6 +28,7 @@ mod value;
 pub use catalogue::{Catalogue, DocumentContext, Key, KeyType, NodeType, Section};
 pub use finding::Finding;
 pub use json_schema::json_schema;
+pub(crate) use model::INSTANCES_MAX;
 pub use model::{
     Action, BatchSettings, Delivery, Document, ErrorAnswer, Exchange, Hook, HookPoint, Mode, Node, NodeId, Parallelism,
     RestartPolicy, Role, Route, RouteTarget, Scheduler, TestCase,

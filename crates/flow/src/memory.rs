@@ -14,6 +14,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use millstream_types::{Grant, MemoryBudget};
 
 const JOBS_SETTING: &str = "flow.in_flight_max_bytes";
+const COLLECTED: &str = "the records of collect sinks";
+/// Bytes of the records that `collect` sinks of all jobs keep.
+const COLLECTED_MAX_BYTES: u64 = 64 << 20;
 const JOB_SETTING: &str = "flow.job_in_flight_max_bytes";
 
 /// The budgets of the process and of all jobs.
@@ -22,6 +25,8 @@ pub(crate) struct InFlightMemory {
     process: MemoryBudget,
     jobs: MemoryBudget,
     job_max_bytes: u64,
+    /// What `collect` sinks keep.
+    collected: MemoryBudget,
 }
 
 /// The budgets that the records of one job count in.
@@ -43,7 +48,17 @@ pub(crate) enum NoMemory {
 
 impl InFlightMemory {
     pub(crate) fn new(process: &MemoryBudget, jobs_max_bytes: u64, job_max_bytes: u64) -> Self {
-        Self { process: process.clone(), jobs: process.share(JOBS_SETTING, jobs_max_bytes), job_max_bytes }
+        Self {
+            process: process.clone(),
+            jobs: process.share(JOBS_SETTING, jobs_max_bytes),
+            job_max_bytes,
+            collected: process.share(COLLECTED, COLLECTED_MAX_BYTES),
+        }
+    }
+
+    /// Memory for the records that the `collect` sinks of a job will keep.
+    pub(crate) fn of_collected(&self) -> Grant {
+        self.collected.empty_grant()
     }
 
     /// The budgets of a new job.

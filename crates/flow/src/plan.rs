@@ -5,7 +5,7 @@
 //! fused, so queues lead from lower levels to higher ones and never in a circle.
 
 use crate::Error;
-use crate::document::{Document, ErrorAnswer, Exchange, HookPoint, Node, NodeId, Role};
+use crate::document::{Document, ErrorAnswer, Exchange, HookPoint, INSTANCES_MAX, Node, NodeId, Role};
 use crate::expression::{self, KeyExpressions, Params};
 use crate::function::Functions;
 use crate::hook::{Hooks, NativeHook};
@@ -57,6 +57,11 @@ impl Plan {
         let ids = || (0..document.nodes.len()).map(NodeId);
         let routers: Vec<Router> = ids().map(|id| Router::compile(document, id)).collect::<Result<_, _>>()?;
         let instances: Vec<u32> = document.nodes.iter().map(|node| instances(node, workers)).collect();
+        let total: u64 = instances.iter().copied().map(u64::from).sum();
+        if total > INSTANCES_MAX {
+            let message = format!("{total} instances are more than {INSTANCES_MAX} of a job; lower parallelism.max");
+            return Err(Error::plan(&document.name, "parallelism", message));
+        }
         let edges: Vec<(usize, usize)> =
             ids().flat_map(|from| routers[from.0].targets().into_iter().map(move |to| (from.0, to.0))).collect();
         let must_queue = |(from, to): (usize, usize)| {

@@ -140,6 +140,9 @@ pub struct Node {
     pub ack_timeout_ms: u64,
 }
 
+/// Instances that the nodes of a job have together, at most.
+pub(crate) const INSTANCES_MAX: u64 = 8_192;
+
 /// Bounds of the number of instances.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Parallelism {

@@ -81,7 +81,7 @@ pub(super) const FORM_RULES: [(&str, &str); 29] = [
 ];
 
 /// The rules of the document as a whole, in the order in which they are checked.
-pub(super) static RULES: [DocumentRule; 45] = [
+pub(super) static RULES: [DocumentRule; 46] = [
     rule("id", "An id has 1 to 128 of the characters a-z A-Z 0-9 _ - . :", job::id),
     rule("no_source", "A job has a source.", job::no_source),
     rule("duplicate_name", "A name stands for one node.", nodes::duplicate_name),
@@ -91,6 +91,7 @@ pub(super) static RULES: [DocumentRule; 45] = [
     rule("missing_expression", "A filter has `where`, a map `select`, a function `fn`.", nodes::missing_expression),
     rule("batch_timeout", "The `timeout` of `batch` stands at sources only.", nodes::batch_timeout),
     rule("parallelism", "`min` is not above `max`.", nodes::parallelism),
+    rule("instances", "The nodes of a job have at most 8,192 instances together.", nodes::instances),
     rule("cannot_end", "In a job of mode batch all sources can end.", nodes::cannot_end),
     rule(
         "topic_access",

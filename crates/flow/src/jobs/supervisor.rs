@@ -35,8 +35,10 @@ const DRAIN_MAX: Duration = Duration::from_secs(2);
 const HEALTHY_AFTER: Duration = Duration::from_secs(60);
 /// The sleep while no job has a deadline.
 const SLEEP: Duration = Duration::from_secs(3600);
-/// Jobs whose figures, last errors and collected records stay readable after their end.
+/// Jobs whose figures and last errors stay readable after their end.
 const ENDED_MAX: usize = 100;
+/// Those of them whose collected records stay readable, too.
+const ENDED_COLLECTED_MAX: usize = 5;
 
 pub(super) enum SupervisorRequest {
     Start(JobKey),
@@ -68,7 +70,8 @@ struct EndedRun {
     key: JobKey,
     metrics: Option<Arc<JobMetrics>>,
     errors: Vec<RunFailure>,
-    collected: Arc<Collected>,
+    /// `None` once other jobs have ended after it.
+    collected: Option<Arc<Collected>>,
     trace: Arc<Trace>,
 }
 
@@ -180,7 +183,8 @@ impl Supervisor {
             return Some(run.collected.records(node));
         }
         let ended = self.ended.lock();
-        ended.iter().rfind(|ended| ended.key == *key).map(|ended| ended.collected.records(node))
+        let of_job = ended.iter().rfind(|ended| ended.key == *key)?;
+        of_job.collected.as_ref().map(|collected| collected.records(node))
     }
 
     /// The lines that a hook of a job has written.
@@ -403,9 +407,11 @@ impl Supervisor {
                 key: key.clone(),
                 metrics: known.metrics.clone(),
                 errors: run.errors(),
-                collected: Arc::clone(&run.collected),
+                collected: Some(Arc::clone(&run.collected)),
                 trace: Arc::clone(&run.trace),
             });
+            let older = ended.len().saturating_sub(ENDED_COLLECTED_MAX);
+            ended[..older].iter_mut().for_each(|ended| ended.collected = None);
         }
         let ending = || self.ending(key).unwrap_or(JobState::Stopped);
         self.store_end(key, state.unwrap_or_else(ending), error);

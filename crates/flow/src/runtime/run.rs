@@ -154,6 +154,7 @@ impl Run {
         let sources = |chain: usize| plan.nodes_in(chain, Role::Source).count() * plan.chains[chain].instances as usize;
         let open_sources = (0..plan.chains.len()).map(sources).sum();
         let number = workers.new_job(&tenant, document.scheduler);
+        let collected_memory = services.as_ref().map(|services| services.memory.of_collected());
         let run = Arc::new(Self {
             tenant,
             job: document.name.clone(),
@@ -165,7 +166,7 @@ impl Run {
             observer,
             places,
             is_at_most_once: document.delivery == Delivery::AtMostOnce,
-            collected: Arc::default(),
+            collected: Arc::new(Collected::new(collected_memory)),
             trace: Arc::default(),
             fixed_params,
             metrics,

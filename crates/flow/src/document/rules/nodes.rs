@@ -2,7 +2,7 @@
 
 use crate::document::draft::DocumentDraft;
 use crate::document::finding::{Findings, join};
-use crate::document::model::{NodeId, Role};
+use crate::document::model::{INSTANCES_MAX, NodeId, Role};
 use crate::document::{node_types, tree::Tree};
 
 pub(super) fn duplicate_name(draft: &DocumentDraft<'_>, findings: &mut Findings, rule: &'static str) {
@@ -100,6 +100,20 @@ pub(super) fn parallelism(draft: &DocumentDraft<'_>, findings: &mut Findings, ru
             let message = format!("min = {min} is above max = {max}; exchange them or write one number");
             findings.add(tree.place, &join(&node.path, "parallelism"), rule, message).value(tree);
         }
+    }
+}
+
+pub(super) fn instances(draft: &DocumentDraft<'_>, findings: &mut Findings, rule: &'static str) {
+    let of_node = |tree: &Tree| match tree.get("parallelism") {
+        None => 1,
+        Some(number) => number.whole().or_else(|| number.get("min").and_then(Tree::whole)).unwrap_or(1),
+    };
+    let total: u64 = draft.nodes.iter().map(|node| of_node(node.tree)).sum();
+    if total > INSTANCES_MAX {
+        let message = format!(
+            "the nodes have {total} instances together, at most {INSTANCES_MAX} may be; lower parallelism, or split the job"
+        );
+        findings.add(draft.tree.place, "", rule, message);
     }
 }
 
