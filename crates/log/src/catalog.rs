@@ -34,7 +34,7 @@ impl TopicEntry {
     /// A copy of the topic with `total` partitions; new ones start under `epoch`.
     pub(crate) fn grown(&self, context: &PartitionContext, total: u32, epoch: Epoch) -> Arc<Self> {
         let present = self.partitions.len() as u32;
-        let records = (present..total).map(|_| crate::partition::new_partition_record(epoch)).collect();
+        let records = (present..total).map(|_| crate::partition::new_partition_record(epoch, 0)).collect();
         let mut partitions = self.partitions.clone();
         partitions.extend(partitions_from(context, &self.state, present, records));
         Arc::new(Self { state: self.state.clone(), partitions })
@@ -259,8 +259,9 @@ impl TopicCatalog {
     }
 }
 
-/// Creates a topic and its partitions under `epoch`.
-pub(crate) fn new_topic(context: &PartitionContext, topic: Topic, epoch: Epoch) -> Arc<TopicEntry> {
-    let partitions = (0..topic.config.partitions).map(|_| crate::partition::new_partition_record(epoch)).collect();
+/// Creates a topic and its partitions under `epoch`, which begin at `first`.
+pub(crate) fn new_topic(context: &PartitionContext, topic: Topic, epoch: Epoch, first: u64) -> Arc<TopicEntry> {
+    let record = |_| crate::partition::new_partition_record(epoch, first);
+    let partitions = (0..topic.config.partitions).map(record).collect();
     TopicEntry::new(context, topic, partitions)
 }

@@ -25,7 +25,7 @@ use crate::group_commit::{ControlEntry, JournalEntry, JournalItem};
 use crate::journal::Journal;
 use crate::layout::Layout;
 use crate::meta::{JournalPlace, Meta};
-use crate::partition::{PartitionContext, PartitionLog};
+use crate::partition::{PartitionContext, PartitionLog, offset_of_time};
 use crate::queues::Queues;
 use crate::sched::{run_as_batch, run_in_background};
 use crate::shared::EngineShared;
@@ -424,7 +424,8 @@ impl Log for Embedded {
         self.shared.space.check()?;
         let id = TopicId(uuid::Uuid::new_v4().as_u128());
         let topic = Topic { id, name: name.clone(), config: config.clone() };
-        let entry = new_topic(&self.context(), topic.clone(), self.shared.epoch);
+        let first = if config.has_versions() { offset_of_time(self.shared.wall.now_ms()) } else { 0 };
+        let entry = new_topic(&self.context(), topic.clone(), self.shared.epoch, first);
         let current = entry.state.current();
         self.control(Some(&FramePart::Created(topic)), vec![CatalogChange::Created(entry)])?;
         Ok(current)

@@ -15,7 +15,7 @@ use crate::catalog::{CatalogChange, TopicCatalog, TopicEntry, new_topic};
 use crate::frame::{FRAME_ALIGN, FRAME_HEADER_BYTES, Frame, FramePart, declared_length};
 use crate::journal::{FIRST_FRAME_AT, JournalFile};
 use crate::meta::{Meta, UNKNOWN_MS};
-use crate::partition::PartitionContext;
+use crate::partition::{PartitionContext, offset_of_time};
 use crate::shared::EngineShared;
 use crate::{Error, Files, Topic};
 
@@ -228,11 +228,14 @@ pub(crate) fn restore(
     }
     for topic in catalog.topics() {
         let skip = skip(topic.state.is_memory);
+        let has_versions = skip > 0 && topic.state.current().config.has_versions();
+        let least_start = if has_versions { offset_of_time(shared.wall.now_ms()) } else { 0 };
         for partition in &topic.partitions {
             // After the replay: if the journal deletes the topic, its files may be gone already.
             let active = partition.lock().segments.last().filter(|last| !last.is_closed()).cloned();
             active.map_or(Ok(()), |active| active.cut_to_size())?;
-            partition.begin(skip);
+            let end = partition.lock().next;
+            partition.begin(skip.max(least_start.saturating_sub(end)));
         }
     }
     Ok(())
@@ -256,7 +259,7 @@ impl JournalReplay<'_> {
                 }
                 FramePart::Created(topic) if self.catalog.topic_by_id(topic.id).is_some() => {}
                 FramePart::Created(topic) => {
-                    let topic = new_topic(self.context, topic, stamp.epoch);
+                    let topic = new_topic(self.context, topic, stamp.epoch, 0);
                     self.catalog.apply(self.shared, CatalogChange::Created(topic));
                 }
                 FramePart::Altered(topic) => self.alter(topic, stamp.epoch),

@@ -105,6 +105,9 @@ pub struct Cache {
     versions: Apart<AtomicU64>,
 }
 
+/// Versions for each millisecond: more than a cache can give away, so that one that is made later begins above them.
+const VERSIONS_PER_MS: u64 = 1 << 10;
+
 impl Cache {
     /// An empty cache. `clock` says when keys expire.
     ///
@@ -113,6 +116,7 @@ impl Cache {
     pub fn new(config: &CacheConfig, clock: Arc<dyn WallClock>) -> Result<Self, InvalidCacheConfig> {
         config.validate()?;
         let shards = config.shards();
+        let first_version = u64::try_from(clock.now_ms()).unwrap_or(0) * VERSIONS_PER_MS + 1;
         let shard = || CacheShard::new(Eviction::new(config), config.pages(shards));
         Ok(Self {
             shards: (0..shards).map(|_| Apart(Mutex::new(shard()))).collect(),
@@ -125,7 +129,7 @@ impl Cache {
             losses: Losses::default(),
             next_swept: AtomicUsize::new(0),
             total_bytes: Apart(AtomicU64::new(0)),
-            versions: Apart(AtomicU64::new(1)),
+            versions: Apart(AtomicU64::new(first_version)),
         })
     }
 

@@ -20,6 +20,7 @@ mod resp;
 mod rows;
 mod rules;
 mod sockets;
+mod versions;
 
 use std::net::SocketAddr;
 use std::path::Path;
