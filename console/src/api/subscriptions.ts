@@ -110,6 +110,12 @@ const delivery = object<Delivery>({
   queue: nullable(queue),
 });
 
+/** Nothing has ended before the first notification: until then servers leave the counts out. */
+const counts: Decoder<Delivery> = (value, path) => {
+  const read = delivery(value, path);
+  return read.timesSent === 0 ? { ...read, ended: read.ended ?? { delivered: 0, givenUp: 0 } } : read;
+};
+
 const status: Decoder<Status> = (value, path) => {
   const text = string(value, path);
   // A status of a newer server means no more to this page than that nothing can be done about it.
@@ -156,7 +162,7 @@ export const decodeSubscription: Decoder<Subscription> = (value, path) => {
     conditionAttrs: condition.attrs,
     expression: condition.expression,
     ...target(notification, `${path}.notification`),
-    delivery: delivery(notification, `${path}.notification`),
+    delivery: counts(notification, `${path}.notification`),
     whole: whole as Record<string, Json>,
   };
 };

@@ -33,6 +33,8 @@ describe("a subscription", () => {
 
   it("tells how its notifications ended, or that this is unknown", () => {
     expect(decodeSubscription(TOLD, "answer").delivery.ended).toBeNull();
+    const fresh = { ...TOLD, notification: { ...TOLD.notification, timesSent: 0 } };
+    expect(decodeSubscription(fresh, "answer").delivery.ended).toEqual({ delivered: 0, givenUp: 0 });
     const queue = { length: 2, bytes: 9, dropped: 1, held: false };
     const notification = { ...TOLD.notification, timesSent: 9, queue, ended: { delivered: 4, givenUp: 1 } };
     const { delivery } = decodeSubscription({ ...TOLD, notification }, "answer");

@@ -25,6 +25,13 @@ pub(crate) struct ChangePosition {
     pub(crate) offset: u64,
 }
 
+impl ChangePosition {
+    /// Both are in the same partition.
+    pub(crate) fn is_beside(&self, other: Self) -> bool {
+        (self.topic, self.partition) == (other.topic, other.partition)
+    }
+}
+
 /// The kind of a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Alteration {

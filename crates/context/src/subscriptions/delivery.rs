@@ -16,16 +16,17 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::sync::Notify;
 
 use super::address::Address;
-use super::attempt::Failed;
+use super::attempt::{Failed, FailureKind};
 use super::http_receiver::HttpReceiver;
 use super::mqtt_receiver::MqttReceiver;
 use super::notification::{Lane, Notification, NotificationMessage};
 use super::outcomes::Outcomes;
 use super::outgoing::Outgoing;
-use super::queue::{Count, DeliveryQueue, Destination, QueueLimits};
+use super::queue::{Count, DeliveryQueue, Destination, QueueLimits, QueuedNotification};
 use super::reports::Reports;
+use super::retry::{Pause, judged, may_retry};
 use super::stats::NotificationCounters;
-use super::subscription::{Retry, Subscription};
+use super::subscription::Subscription;
 use super::target::{NotificationBroker, NotificationTarget};
 use super::view::{DeliveryOutcome, DeliveryReport, SubscriptionCommand, SubscriptionView};
 use crate::config::NotificationsConfig;
@@ -121,8 +122,9 @@ impl NotificationDelivery {
         }
     }
 
-    /// Puts a notification into its subscription's queue. Does not wait.
-    pub(crate) fn push(&self, subscription: &Arc<Subscription>, notification: &Arc<Notification>) {
+    /// Puts a notification into its subscription's queue. Does not wait. `has_failed` if its failure was counted before
+    /// a restart.
+    pub(crate) fn push(&self, subscription: &Arc<Subscription>, notification: &Arc<Notification>, has_failed: bool) {
         let shared = &self.shared;
         let owner: Owner = (subscription.tenant.clone(), subscription.id.clone());
         let lane = notification.lane;
@@ -131,7 +133,7 @@ impl NotificationDelivery {
             let queue = queues.entry(owner.clone()).or_insert_with(|| DeliveryQueue::new(subscription.clone()));
             queue.subscription = subscription.clone();
             let before = queue.bytes;
-            let begins = queue.push(notification.clone());
+            let begins = queue.push(notification.clone(), has_failed);
             shared.outcomes.queued.fetch_add(1, Ordering::Relaxed);
             shared.total_bytes.fetch_add(queue.bytes - before, Ordering::Relaxed);
             shared.shorten(queue);
@@ -271,8 +273,8 @@ impl DeliveryState {
 
     async fn run_lane(self: Arc<Self>, owner: Owner, lane: Lane) {
         let mut pause = Pause::new(&self.config);
-        while let Some((destination, notification)) = self.first(&owner, lane) {
-            self.deliver(destination, &notification, &mut pause).await;
+        while let Some((destination, first)) = self.first(&owner, lane) {
+            self.deliver(destination, first, &mut pause).await;
             if self.is_stopping.load(Ordering::Acquire) {
                 break;
             }
@@ -281,7 +283,7 @@ impl DeliveryState {
     }
 
     /// The next notification of a lane. Removes a queue that is empty and has nothing to report.
-    fn first(&self, owner: &Owner, lane: Lane) -> Option<(Destination, Arc<Notification>)> {
+    fn first(&self, owner: &Owner, lane: Lane) -> Option<(Destination, QueuedNotification)> {
         let mut queues = self.queues.lock();
         let queue = queues.get_mut(owner)?;
         if let Some(first) = queue.first(lane) {
@@ -295,31 +297,38 @@ impl DeliveryState {
 
     /// The current target of the subscription, if its queue still exists.
     fn destination(&self, subscription: &Subscription) -> Option<Destination> {
-        let queues = self.queues.lock();
-        queues.get(&(subscription.tenant.clone(), subscription.id.clone())).map(DeliveryQueue::destination)
+        self.with_queue(subscription, |queue| queue.destination())
+    }
+
+    /// Uses the queue of a subscription, if it still exists.
+    fn with_queue<T>(&self, subscription: &Subscription, work: impl FnOnce(&mut DeliveryQueue) -> T) -> Option<T> {
+        let mut queues = self.queues.lock();
+        queues.get_mut(&(subscription.tenant.clone(), subscription.id.clone())).map(work)
     }
 
     fn done(&self, subscription: &Subscription, notification: &Arc<Notification>) {
         notification.token.end();
-        if let Some(queue) = self.queues.lock().get_mut(&(subscription.tenant.clone(), subscription.id.clone())) {
+        self.with_queue(subscription, |queue| {
             let before = queue.bytes;
             queue.done(notification);
             self.total_bytes.fetch_sub(before - queue.bytes, Ordering::Relaxed);
-        }
+        });
+    }
+
+    fn is_queued(&self, subscription: &Subscription, notification: &Arc<Notification>) -> bool {
+        self.with_queue(subscription, |queue| queue.has_first(notification)).unwrap_or_default()
     }
 
     /// Counts a retry, or a drop if the notification was removed meanwhile.
     fn retries(&self, subscription: &Subscription, notification: &Arc<Notification>) -> bool {
-        let mut queues = self.queues.lock();
-        let queue = queues.get_mut(&(subscription.tenant.clone(), subscription.id.clone()));
-        queue.is_some_and(|queue| queue.retries(notification))
+        self.with_queue(subscription, |queue| queue.retries(notification)).unwrap_or_default()
     }
 
     /// Tries until the notification is delivered, given up, or the process stops. Each attempt uses the current target.
-    async fn deliver(&self, mut to: Destination, notification: &Arc<Notification>, pause: &mut Pause) {
-        let mut has_failed = false;
-        while let Err(failed) = self.try_once(&to, notification, &mut has_failed, pause).await {
-            let Some(next) = self.before_next(to, notification, &failed, pause).await else { return };
+    async fn deliver(&self, mut to: Destination, first: QueuedNotification, pause: &mut Pause) {
+        let QueuedNotification { notification, mut has_failed } = first;
+        while let Err(failed) = self.try_once(&to, &notification, &mut has_failed, pause).await {
+            let Some(next) = self.before_next(to, &notification, &failed, pause).await else { return };
             to = next;
         }
     }
@@ -343,6 +352,7 @@ impl DeliveryState {
             self.give_up(subscription, notification);
             return Ok(());
         }
+        self.with_queue(subscription, |queue| queue.try_all(notification));
         let attempt = self.attempt(subscription, notification).await;
         self.note(subscription, notification, &attempt);
         let at_ms = self.wall.now_ms();
@@ -372,7 +382,7 @@ impl DeliveryState {
         failed: &Failed,
         pause: &mut Pause,
     ) -> Option<Destination> {
-        // Registered before the target is read: a later change wakes the pause below.
+        // Registered before the queue is read: a later change wakes the pause below.
         let (moved, stopping) = (from.moved.notified(), self.stopping.notified());
         let to = self.destination(&from.subscription).unwrap_or_else(|| from.clone());
         if from.moved_ms != to.moved_ms {
@@ -382,11 +392,15 @@ impl DeliveryState {
         {
             self.give_up(&to.subscription, notification);
             return None;
-        } else if !self.is_stopping.load(Ordering::Acquire) {
+        } else if !self.is_stopping.load(Ordering::Acquire) && self.is_queued(&to.subscription, notification) {
+            if failed.kind == FailureKind::Unreached {
+                self.fail_behind(&to.subscription, notification, failed);
+            }
             tokio::select! {
                 () = pause.wait() => {}
                 () = moved => pause.reset(),
                 () = stopping => {}
+                () = self.next_arrival(&to.subscription, notification, failed.kind) => {}
             }
         }
         // At shutdown it stays in the queue: a durable one continues at the next start.
@@ -412,6 +426,28 @@ impl DeliveryState {
         self.counters.failed.inc();
         let reason = matches!(subscription.target, NotificationTarget::Http(_)).then(reason);
         self.report(subscription, notification, DeliveryOutcome::Failed { at_ms, reason });
+    }
+
+    /// Counts those that wait behind a notification whose receiver was not reached: order keeps them there, and the
+    /// attempt shows that each of them would fail, too.
+    fn fail_behind(&self, subscription: &Subscription, first: &Arc<Notification>, failed: &Failed) {
+        let at_ms = self.wall.now_ms();
+        for behind in self.with_queue(subscription, |queue| queue.fail_behind(first)).unwrap_or_default() {
+            self.fail(subscription, &behind, at_ms, || failed.reason.clone());
+        }
+    }
+
+    /// Completes when a notification joins a lane whose receiver was not reached: a new attempt is made for it at once.
+    async fn next_arrival(&self, subscription: &Subscription, first: &Arc<Notification>, failure: FailureKind) {
+        let arrived = self.with_queue(subscription, |queue| queue.arrived(first.lane)).flatten();
+        let Some(arrived) = arrived.filter(|_| failure == FailureKind::Unreached) else {
+            return std::future::pending().await;
+        };
+        // Registered before the queue is read, so that no arrival is missed.
+        let next = arrived.notified();
+        if !self.with_queue(subscription, |queue| queue.has_untried(first.lane)).unwrap_or_default() {
+            next.await;
+        }
     }
 
     /// Counts a notification that was dropped from the queue.
@@ -475,7 +511,7 @@ impl DeliveryState {
             (NotificationMessage::Mqtt { .. }, NotificationTarget::Http(_)) => {
                 Err(Failed::unknown("the subscription has another target now"))
             }
-            (NotificationMessage::Impossible { why }, _) => Err(Failed { is_untaken: false, reason: why.clone() }),
+            (NotificationMessage::Impossible { why }, _) => Err(Failed::unknown(why.clone())),
         }
     }
 
@@ -524,48 +560,5 @@ impl Destination {
     fn is_too_old(&self, notification: &Notification, now_ms: i64) -> bool {
         let since_ms = notification.made_ms.max(self.moved_ms);
         now_ms - since_ms >= self.subscription.delivery.max_age_ms as i64
-    }
-}
-
-/// Classifies an attempt: a status of "not now" proves that the receiver has not taken it; with
-/// `Retry::Always` any failure is retried.
-fn judged(attempt: Result<Option<u16>, Failed>, retry: Retry) -> Result<Option<u16>, Failed> {
-    match attempt {
-        Ok(Some(code @ (429 | 503))) if retry != Retry::Never => Err(Failed::unreached(format!("status {code}"))),
-        Ok(Some(code @ 500..)) if retry == Retry::Always => Err(Failed::unknown(format!("status {code}"))),
-        other => other,
-    }
-}
-
-fn may_retry(failed: &Failed, retry: Retry) -> bool {
-    match retry {
-        Retry::Never => false,
-        Retry::Safe => failed.is_untaken,
-        Retry::Always => true,
-    }
-}
-
-/// Growing pauses between attempts of one lane.
-struct Pause {
-    first_ms: u64,
-    longest_ms: u64,
-    next_ms: u64,
-}
-
-impl Pause {
-    fn new(config: &NotificationsConfig) -> Self {
-        let (first_ms, longest_ms) = (config.retry_first_ms, config.retry_longest_ms);
-        Self { first_ms, longest_ms, next_ms: first_ms }
-    }
-
-    fn reset(&mut self) {
-        self.next_ms = self.first_ms;
-    }
-
-    /// Part of the pause is random, so that retries spread.
-    async fn wait(&mut self) {
-        let half_ms = self.next_ms / 2;
-        self.next_ms = (self.next_ms * 2).min(self.longest_ms);
-        tokio::time::sleep(Duration::from_millis(half_ms + fastrand::u64(..=half_ms.max(1)))).await;
     }
 }

@@ -18,6 +18,13 @@ pub(crate) enum Effect {
         rest: QueueDisposal,
     },
     Deliver(Arc<Subscription>, Arc<Notification>),
+    /// Delivers a notification that was stored before the start.
+    Resume {
+        subscription: Arc<Subscription>,
+        notification: Arc<Notification>,
+        /// Its failure is counted.
+        has_failed: bool,
+    },
     /// Sets a timer for a held notification.
     Wait {
         tenant: TenantId,

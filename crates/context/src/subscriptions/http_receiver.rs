@@ -61,7 +61,7 @@ impl HttpReceiver {
 
     /// Makes one attempt; returns the status of the reply and the bytes of its body.
     pub(crate) async fn send(&self, request: &HttpRequest, timeout: Duration) -> Result<(u16, u64), Failed> {
-        let Ok(_permit) = self.permits.acquire().await else { return Err(Failed::unreached("the server is stopping")) };
+        let Ok(_permit) = self.permits.acquire().await else { return Err(Failed::refused("the server is stopping")) };
         let until = tokio::time::Instant::now() + timeout;
         loop {
             let kept = self.kept.lock().take();

@@ -165,8 +165,12 @@ impl Serialize for HttpRequest {
 /// The header is valid. Its name is in lower case.
 fn is_header(name: &str, value: &str) -> bool {
     let is_token = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9') || b"!#$%&'*+-.^_`|~".contains(&byte);
-    let is_text = |byte: u8| byte >= b' ' && byte != 0x7f || byte == b'\t';
-    !FRAMING.contains(&name) && !name.is_empty() && name.bytes().all(is_token) && value.bytes().all(is_text)
+    !FRAMING.contains(&name) && !name.is_empty() && name.bytes().all(is_token) && is_header_text(value)
+}
+
+/// The text may stand in a header's value: it has no line breaks and no other control characters.
+pub(crate) fn is_header_text(text: &str) -> bool {
+    text.bytes().all(|byte| byte >= b' ' && byte != 0x7f || byte == b'\t')
 }
 
 #[cfg(test)]

@@ -29,7 +29,11 @@ impl EffectSink for Hub {
                 }
                 Effect::Deliver(subscription, notification) => {
                     subscription.sends(notification.made_ms);
-                    self.delivery.push(subscription, notification);
+                    self.delivery.push(subscription, notification, false);
+                }
+                Effect::Resume { subscription, notification, has_failed } => {
+                    subscription.sends(notification.made_ms);
+                    self.delivery.push(subscription, notification, *has_failed);
                 }
                 Effect::Wait { tenant, id, due_ms } => self.delivery.wait(tenant, id, *due_ms),
             }

@@ -38,6 +38,7 @@ mod queue;
 mod record;
 mod render;
 mod reports;
+mod retry;
 mod routes;
 mod shape;
 mod shown;
@@ -227,7 +228,11 @@ fn take_up(hub: &Hub, state: &state::State) {
         if known.progress.is_at_work() {
             effects.push(Effect::Begin(subscription.clone()));
         }
-        effects.extend(known.waiting.values().map(|one| Effect::Deliver(subscription.clone(), one.clone())));
+        effects.extend(known.waiting.values().map(|notification| Effect::Resume {
+            subscription: subscription.clone(),
+            notification: notification.clone(),
+            has_failed: known.progress.has_failed(notification.place),
+        }));
         if known.held.is_some() {
             let last_ms = known.progress.last_notification_ms.unwrap_or_default();
             let due_ms = last_ms.saturating_add(subscription.throttling_ms);

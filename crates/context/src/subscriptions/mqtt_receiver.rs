@@ -61,7 +61,7 @@ impl MqttReceiver {
         timeout: Duration,
     ) -> Result<(), Failed> {
         let until = tokio::time::Instant::now() + timeout;
-        let late = || Failed::unreached("timeout: the broker is busy with other notifications");
+        let late = || Failed::refused("timeout: the broker is busy with other notifications");
         let mut place = tokio::time::timeout_at(until, self.connection.lock()).await.map_err(|_| late())?;
         // Removed while in use: a failed or cancelled attempt leaves no connection behind.
         let kept = place.take();
@@ -184,7 +184,7 @@ impl BrokerConnection {
         let message = OutgoingPacket { retain, topic, payload: payload.as_bytes(), ..OutgoingPacket::at(level, id) };
         let max_bytes = max_bytes.min(PACKET_MAX_BYTES);
         if publish_size(Version::V311, &message) > max_bytes {
-            return Err(Failed::unreached(format!("the message has more than {max_bytes} bytes")));
+            return Err(Failed::refused(format!("the message has more than {max_bytes} bytes")));
         }
         self.next_packet = id.checked_add(1).unwrap_or(1);
         let mut out = Vec::new();
@@ -220,6 +220,7 @@ mod tests {
     use tokio::net::TcpListener;
 
     use super::super::address::Address;
+    use super::super::attempt::FailureKind;
     use super::*;
     use crate::config::NotificationsConfig;
 
@@ -261,23 +262,35 @@ mod tests {
     #[tokio::test]
     async fn a_failure_names_its_reason_and_says_whether_the_broker_may_have_the_message() {
         let (long, large) = ("p".repeat(65_536), "x".repeat(1 << 20));
-        for (answers, password, payload, is_untaken, reason) in [
-            (&[&b"\x20\x02\x00\x04"[..]][..], "pw", "x", true, "wrong user or password (return code 4)"),
-            (&[b"\x20\x02\x00\x05"], "pw", "x", true, "not authorised (return code 5)"),
-            (&[b"\x20\x02\x00\x03"], "pw", "x", true, "not available (return code 3)"),
-            (&[b"\x20\x02\x00\x09"], "pw", "x", true, "speaks no MQTT: malformed packet"),
-            (&[b"\xd0\x00"], "pw", "x", true, "speaks no MQTT: PingResp"),
-            (&[b"\x30\xff\x7f"], "pw", "x", true, "a packet of 16386 bytes is over the limit of 1024"),
-            (&[], "pw", "x", true, "the broker has closed the connection"),
-            (&[], &long, "x", true, "the password has 65536 bytes; MQTT allows at most 65535"),
-            (&[CONNACK], "pw", &large, true, "the message has more than 1048576 bytes"),
-            (&[CONNACK], "pw", "x", false, "the broker has closed the connection"),
-            (&[CONNACK, b"\x40\x02\x00\x02"], "pw", "x", false, "the broker has closed the connection"),
-            (&[CONNACK, b"\x41\x02\x00\x01"], "pw", "x", false, "speaks no MQTT: malformed packet"),
+        for (answers, password, payload, kind, reason) in [
+            (
+                &[&b"\x20\x02\x00\x04"[..]][..],
+                "pw",
+                "x",
+                FailureKind::Unreached,
+                "wrong user or password (return code 4)",
+            ),
+            (&[b"\x20\x02\x00\x05"], "pw", "x", FailureKind::Unreached, "not authorised (return code 5)"),
+            (&[b"\x20\x02\x00\x03"], "pw", "x", FailureKind::Unreached, "not available (return code 3)"),
+            (&[b"\x20\x02\x00\x09"], "pw", "x", FailureKind::Unreached, "speaks no MQTT: malformed packet"),
+            (&[b"\xd0\x00"], "pw", "x", FailureKind::Unreached, "speaks no MQTT: PingResp"),
+            (
+                &[b"\x30\xff\x7f"],
+                "pw",
+                "x",
+                FailureKind::Unreached,
+                "a packet of 16386 bytes is over the limit of 1024",
+            ),
+            (&[], "pw", "x", FailureKind::Unreached, "the broker has closed the connection"),
+            (&[], &long, "x", FailureKind::Unreached, "the password has 65536 bytes; MQTT allows at most 65535"),
+            (&[CONNACK], "pw", &large, FailureKind::Refused, "the message has more than 1048576 bytes"),
+            (&[CONNACK], "pw", "x", FailureKind::Unknown, "the broker has closed the connection"),
+            (&[CONNACK, b"\x40\x02\x00\x02"], "pw", "x", FailureKind::Unknown, "the broker has closed the connection"),
+            (&[CONNACK, b"\x41\x02\x00\x01"], "pw", "x", FailureKind::Unknown, "speaks no MQTT: malformed packet"),
         ] {
             let failed = publish_to(answers, password, payload, 1).await.unwrap_err();
             assert!(failed.reason.contains(reason), "{reason}: {failed:?}");
-            assert_eq!(failed.is_untaken, is_untaken, "{reason}");
+            assert_eq!(failed.kind, kind, "{reason}");
         }
     }
 

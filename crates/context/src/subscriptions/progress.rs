@@ -19,7 +19,7 @@ pub(crate) struct SubscriptionProgress {
     pub(crate) last_success_code: Option<u16>,
     pub(crate) last_failure_ms: Option<i64>,
     pub(crate) last_failure_reason: Option<String>,
-    /// Consecutive notifications with a failed attempt.
+    /// Consecutive failed notifications.
     pub(crate) fails: u64,
     /// Notifications that were dropped: the queue was full, or the subscription became inactive.
     #[serde(skip_serializing_if = "is_zero")]
@@ -27,8 +27,8 @@ pub(crate) struct SubscriptionProgress {
     /// The ends of its notifications; `None` for subscriptions that are older than these counters.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) ended: Option<EndedCounts>,
-    /// Failed notifications of a durable queue that wait for a retry: each counts once,
-    /// however often the server starts.
+    /// Positions up to which notifications of a durable queue have failed, one for each partition of a change topic:
+    /// after a restart they do not count again.
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     pub(crate) failed: BTreeSet<ChangePosition>,
 }
@@ -47,16 +47,20 @@ impl SubscriptionProgress {
         Self { status, ended: Some(EndedCounts::default()), ..Self::default() }
     }
 
-    /// Counts a notification whose first attempt failed; returns false if it was already counted. `waits` if
-    /// it continues after a restart.
-    pub(crate) fn fail(&mut self, place: ChangePosition, waits: bool, at_ms: i64, reason: Option<String>) -> bool {
-        if waits && !self.failed.insert(place) {
-            return false;
-        }
+    /// Counts a failed notification. `waits` if it continues after a restart.
+    pub(crate) fn fail(&mut self, place: ChangePosition, waits: bool, at_ms: i64, reason: Option<String>) {
         self.fails += 1;
         self.last_failure_ms = Some(at_ms);
         self.last_failure_reason = reason;
-        true
+        if waits && !self.has_failed(place) {
+            self.failed.retain(|known| !known.is_beside(place));
+            self.failed.insert(place);
+        }
+    }
+
+    /// The failure of a stored notification was counted before the start.
+    pub(crate) fn has_failed(&self, place: ChangePosition) -> bool {
+        self.failed.iter().any(|known| known.is_beside(place) && known.offset >= place.offset)
     }
 
     pub(crate) fn deliver(&mut self, at_ms: i64, code: Option<u16>) {

@@ -84,10 +84,10 @@ fn notification(subscription: &Subscription, progress: &SubscriptionProgress, wa
             shown.insert(name.to_owned(), value);
         }
     }
-    if let Some(EndedCounts { delivered, given_up }) = progress.ended {
+    if let Some(EndedCounts { delivered, given_up }) = progress.ended.filter(|_| progress.times_sent > 0) {
         shown.insert("ended".to_owned(), json!({"delivered": delivered, "givenUp": given_up}));
     }
-    if subscription.delivery.is_durable || waiting.count > 0 || progress.dropped > 0 || waiting.is_held {
+    if waiting.count > 0 || progress.dropped > 0 || waiting.is_held {
         let (QueueStatus { count, bytes, is_held }, dropped) = (waiting, progress.dropped);
         shown.insert("queue".to_owned(), json!({"length": count, "bytes": bytes, "dropped": dropped, "held": is_held}));
     }

@@ -4,7 +4,7 @@ use axum::http::{HeaderName, Method};
 use serde_json::Value;
 
 use super::address::Address;
-use super::http_request::HttpUrl;
+use super::http_request::{HttpUrl, is_header_text};
 use super::member::Member;
 use super::template::{JsonTemplate, MacroTemplate};
 use crate::ignored::IgnoredMembers;
@@ -117,8 +117,7 @@ impl NotificationTarget {
     /// than a rule, and then each notification fails on its own.
     pub(crate) fn check(&self) -> Result<(), Refusal> {
         match self {
-            Self::Http(http) if !http.url.has_names() => check_url(http.url.raw()),
-            Self::Http(_) => Ok(()),
+            Self::Http(http) => http.check(),
             Self::Mqtt(mqtt) => mqtt.check(),
         }
     }
@@ -182,6 +181,28 @@ impl Http {
         let fixed = plain.fixed.filter(|_| qs.is_empty());
         Ok(Self { fixed, method, headers, qs, payload, ..plain })
     }
+}
+
+impl Http {
+    fn check(&self) -> Result<(), Refusal> {
+        if !self.url.has_names() {
+            check_url(self.url.raw())?;
+        }
+        self.headers.iter().try_for_each(|(name, value)| check_header(name, value))
+    }
+}
+
+/// Refuses a header that would be left out of every notification, because the text outside macros is no part of one.
+fn check_header(name: &MacroTemplate, value: &MacroTemplate) -> Result<(), Refusal> {
+    if value.texts().all(is_header_text) && name.texts().all(|text| HeaderName::try_from(text).is_ok()) {
+        return Ok(());
+    }
+    Err(Refusal::bad(format!(
+        "header '{}' of httpCustom has {:?}: names and values of headers have no line breaks and no other control \
+         characters, also not as %0D%0A; leave them out",
+        name.raw(),
+        value.raw()
+    )))
 }
 
 /// Scheme, host and port of a URL; `None` if they have macros.

@@ -91,6 +91,14 @@ impl MacroTemplate {
         (!is_missing).then(|| self.fill(names))
     }
 
+    /// The texts outside macros.
+    pub(crate) fn texts(&self) -> impl Iterator<Item = &str> {
+        self.parts.iter().filter_map(|part| match part {
+            TemplatePart::Text(text) => Some(&**text),
+            TemplatePart::Name(_) => None,
+        })
+    }
+
     fn whole_name(&self) -> Option<&str> {
         match &self.parts[..] {
             [TemplatePart::Name(name)] => Some(name),

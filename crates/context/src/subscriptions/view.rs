@@ -59,7 +59,7 @@ pub(crate) struct Fired {
     pub(crate) notification: Arc<Notification>,
 }
 
-/// The outcome of a notification, or its first failed attempt.
+/// The outcome of a notification, or its failure.
 #[derive(Debug)]
 pub(crate) struct DeliveryReport {
     pub(crate) tenant: TenantId,
@@ -74,7 +74,7 @@ pub(crate) enum DeliveryOutcome {
         at_ms: i64,
         code: Option<u16>,
     },
-    /// An attempt failed; others may follow.
+    /// An attempt failed, its own or that of one before it; others may follow.
     Failed {
         at_ms: i64,
         reason: Option<String>,
@@ -323,11 +323,12 @@ fn settle_all(draft: &mut Drafted<'_>, settled: Vec<DeliveryReport>) -> Vec<Effe
     for DeliveryReport { tenant, id, place, end } in settled {
         let Some((subscription, known)) = draft.state().get(&tenant, &id) else { continue };
         let (subscription, is_waiting) = (subscription.clone(), known.waiting.contains_key(&place));
+        let is_last = is_waiting && known.waiting.len() == 1;
         let progress = counted.of(&tenant, &id, &known.progress);
         if let DeliveryOutcome::Failed { at_ms, reason } = end {
-            let is_new = progress.fail(place, is_waiting, at_ms, reason);
+            progress.fail(place, is_waiting, at_ms, reason);
             let is_over = subscription.fails_limit.is_some_and(|limit| progress.fails > limit);
-            if is_new && is_over && progress.is_at_work() {
+            if is_over && progress.is_at_work() {
                 progress.status = Status::Inactive;
                 progress.failed.clear();
                 let (fails, limit) = (progress.fails, subscription.fails_limit.unwrap_or_default());
@@ -343,8 +344,10 @@ fn settle_all(draft: &mut Drafted<'_>, settled: Vec<DeliveryReport>) -> Vec<Effe
             DeliveryOutcome::Dropped => progress.dropped += 1,
             DeliveryOutcome::Failed { .. } => {}
         }
+        if is_last {
+            progress.failed.clear();
+        }
         if is_waiting {
-            progress.failed.remove(&place);
             change(draft, &tenant, &id, RecordPart::Waiting(place, None));
         }
     }

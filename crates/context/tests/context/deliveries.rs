@@ -27,7 +27,9 @@ async fn counters_status_and_throttling_are_kept_by_the_subscription() {
     let (served, receiver) = (world.serve().await, Receiver::start().await);
     let plain = |path: &str| to(&receiver, path, "e", Value::Null, &json!({"attrsFormat": "simplifiedKeyValues"}));
     let all = subscribe(&served, "", &plain("/all")).await;
-    assert_eq!(shown(&served, &all).await["notification"].get("timesSent"), None, "absent until it has a value");
+    let fresh = shown(&served, &all).await["notification"].clone();
+    let absent = ["timesSent", "ended", "queue"].map(|name| fresh.get(name));
+    assert_eq!(absent, [None; 3], "absent until there is something to tell: {fresh}");
     let mut body = plain("/once");
     body["status"] = json!("oneshot");
     let once = subscribe(&served, "", &body).await;
@@ -233,6 +235,67 @@ async fn notifications_that_expire_behind_a_failing_one_end_their_subscription()
     busy.stop();
 }
 
+/// §15.3: while a receiver is down each new notification is tried at once and counts, whatever the pause before the next
+/// retry. Those that failed stay in the queue, in order, and the first attempt that succeeds lets all of them through.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_new_notification_is_tried_at_once_while_its_receiver_is_down() {
+    let dir = tempfile::tempdir().unwrap();
+    let pauses = NotificationsConfig { retry_first_ms: 600_000, retry_longest_ms: 600_000, ..Default::default() };
+    let config = ContextConfig { notifications: pauses, ..ContextConfig::default() };
+    let address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let mut rows = Vec::new();
+    for life in 0..2 {
+        let world = World::open_with(dir.path(), Arc::new(Registry::default()), config.clone());
+        let served = world.serve().await;
+        if life == 0 {
+            let http = |path: &str| ("http", json!({"url": format!("http://{address}{path}")}));
+            for (path, (name, target), limit, queue) in [
+                ("/durable", http("/durable"), 100, "durable"),
+                ("/limited", http("/limited"), 2, "memory"),
+                ("/limited-durable", http("/limited-durable"), 2, "durable"),
+                ("mqtt", ("mqtt", json!({"url": format!("mqtt://{address}"), "topic": "t"})), 2, "memory"),
+            ] {
+                let notification = json!({name: target, "maxFailsLimit": limit, "delivery": {"queue": queue},
+                    "attrsFormat": "simplifiedKeyValues"});
+                let body = json!({"subject": {"entities": [{"id": "e"}]}, "notification": notification});
+                rows.push((path, subscribe(&served, "", &body).await));
+            }
+            for t in 1..=3 {
+                set_t(&served, "e", t).await;
+                for (path, id) in &rows {
+                    let has_failed = |shown: &Value| shown["notification"]["failsCounter"] == t;
+                    let found = until_shown(&served, id, has_failed).await;
+                    let is_over = *path != "/durable" && t == 3;
+                    assert_eq!(found["status"], if is_over { "inactive" } else { "active" }, "{path}: {found}");
+                    if !is_over {
+                        assert_eq!(found["notification"]["queue"]["length"], t, "{path}: {found}");
+                    }
+                }
+            }
+            for (path, id) in &rows[1..] {
+                let is_dropped = |shown: &Value| shown["notification"]["queue"]["dropped"] == 3;
+                until_shown(&served, id, is_dropped).await;
+                assert_eq!(patch(&served, id, &json!({"status": "inactive"})).await.status, 204, "{path}");
+            }
+        } else {
+            set_t(&served, "e", 4).await;
+            let failed = |shown: &Value| shown["notification"]["failsCounter"].as_u64() >= Some(4);
+            let found = until_shown(&served, &rows[0].1, failed).await;
+            assert_eq!(found["notification"]["failsCounter"], 4, "none counts again after a restart: {found}");
+            let receiver = Receiver::answering(address, |_, _| Some(200)).await;
+            set_t(&served, "e", 5).await;
+            let received = receiver.under("/durable", 5).await;
+            let ts: Vec<u64> = received.iter().map(|one| one.json()["t"].as_u64().unwrap()).collect();
+            assert_eq!(ts, [1, 2, 3, 4, 5]);
+            let found = until_shown(&served, &rows[0].1, |shown| shown["notification"].get("queue").is_none()).await;
+            assert_eq!(found["notification"].get("failsCounter"), None, "{found}");
+            receiver.stop();
+        }
+        served.stop().await;
+        world.close();
+    }
+}
+
 /// §15.4: what waits goes to the URL that a PATCH has given, at once and as if nothing had been tried before.
 #[tokio::test(flavor = "multi_thread")]
 async fn waiting_notifications_go_to_the_new_url() {
@@ -260,7 +323,7 @@ async fn waiting_notifications_go_to_the_new_url() {
                 target["headers"] = json!({"x": "${t}"});
                 target["method"] = json!("PUT");
             }
-            json!({"attrsFormat": "simplifiedKeyValues", "maxFailsLimit": 3, "delivery": delivery, name: target})
+            json!({"attrsFormat": "simplifiedKeyValues", "maxFailsLimit": CHANGES, "delivery": delivery, name: target})
         };
         let body = json!({"subject": {"entities": [{"id": "e"}]}, "notification": to(&old, 3_000)});
         let new = living.url(path).replace("macros/e", "macros/${id}");
@@ -273,7 +336,7 @@ async fn waiting_notifications_go_to_the_new_url() {
     let (_, id, notification) = &rows[4];
     assert_eq!(patch(&served, id, &json!({"notification": notification})).await.status, 204);
     for (path, id, notification) in &rows[..4] {
-        let has_failed = |shown: &Value| shown["notification"]["failsCounter"] == 1;
+        let has_failed = |shown: &Value| shown["notification"]["failsCounter"] == CHANGES;
         until_shown(&served, id, has_failed).await;
         assert_eq!(patch(&served, id, &json!({"notification": notification})).await.status, 204, "{path}");
     }
@@ -385,7 +448,7 @@ async fn a_durable_queue_outlives_the_process() {
     let before = receiver.received().len();
     let world = World::open(dir.path());
     let served = world.serve().await;
-    let shown = until_shown(&served, &id, |shown| shown["notification"]["queue"]["length"] == 0).await;
+    let shown = until_shown(&served, &id, |shown| shown["notification"].get("queue").is_none()).await;
     assert_eq!(shown["notification"]["timesSent"], CHANGES);
     let received: Vec<Received> = receiver.received().split_off(before);
     assert!(received.iter().all(|one| one.path() == "/durable"), "what waits in memory is gone with the process");
@@ -455,7 +518,7 @@ async fn a_failure_counts_once_across_restarts() {
     is_open.store(true, Ordering::Release);
     let is_told = |shown: &Value| {
         let shown = &shown["notification"];
-        shown["timesSent"] == 2 && shown["queue"]["length"] == 0 && shown.get("failsCounter").is_none()
+        shown["timesSent"] == 2 && shown.get("queue").is_none() && shown.get("failsCounter").is_none()
     };
     until_shown(&served, &ids[0], is_told).await;
     is_open.store(false, Ordering::Release);

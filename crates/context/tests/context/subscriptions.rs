@@ -65,7 +65,7 @@ async fn a_subscription_is_made_read_changed_and_deleted() {
                 "expression": {"q": "t>40"}, "alterationTypes": ["entityCreate"], "notifyOnMetadataChange": true}},
             "notification": {"mqtt": {"url": "mqtt://127.0.0.1:1", "topic": "t", "user": "u", "passwd": "*****",
                 "qos": 0, "retain": false}, "attrs": ["t"], "maxFailsLimit": 3, "onlyChangedAttrs": false,
-                "covered": false, "attrsFormat": "normalized", "ended": {"delivered": 0, "givenUp": 0}}, "throttling": 5})
+                "covered": false, "attrsFormat": "normalized"}, "throttling": 5})
     );
     let notified = |mut notification: Value| {
         notification["http"] = json!({"url": "http://h/p"});
@@ -81,7 +81,7 @@ async fn a_subscription_is_made_read_changed_and_deleted() {
         (json!({"status": "oneshot"}), "/status", json!("oneshot")),
         (notified(json!({"attrs": ["t"], "maxFailsLimit": 3})), "/notification/maxFailsLimit", json!(3)),
         (notified(json!({"attrs": ["t"]})), "/notification/maxFailsLimit", Value::Null),
-        (notified(json!({"delivery": {"queue": "durable"}})), "/notification/queue/length", json!(0)),
+        (notified(json!({"delivery": {"queue": "durable"}})), "/notification/delivery/queue", json!("durable")),
         (notified(json!({"exceptAttrs": ["x"]})), "/notification/delivery", Value::Null),
         (notified(json!({})), "/notification/exceptAttrs", Value::Null),
         (notified(json!({})), "/notification/mqtt", Value::Null),
@@ -210,6 +210,10 @@ async fn an_invalid_subscription_is_refused_and_not_stored() {
         (target("http", json!({"url": url, "timeout": 1_800_001})), 400, "timeout"),
         (target("http", json!({"url": url, "timeout": -1})), 400, "timeout"),
         (target("httpCustom", json!({"url": url, "headers": {}})), 400, "headers"),
+        (target("httpCustom", json!({"url": url, "headers": {"x": "a\r\nb: c"}})), 400, "'x'"),
+        (target("httpCustom", json!({"url": url, "headers": {"x": "${t}%0D%0Ab: c"}})), 400, "%0D%0Ab"),
+        (target("httpCustom", json!({"url": "http://${h}/", "headers": {"x": "a%00"}})), 400, "a%00"),
+        (target("httpCustom", json!({"url": url, "headers": {"x\r\n${t}": "a"}})), 400, "line breaks"),
         (target("httpCustom", json!({"url": url, "qs": {}})), 400, "qs"),
         (target("httpCustom", json!({"url": url, "method": "STEAL"})), 400, "STEAL"),
         (target("httpCustom", json!({"url": url, "payload": "a", "json": {}})), 400, "payload and json"),
