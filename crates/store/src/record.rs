@@ -5,6 +5,7 @@
 //! | key | the key as it is; one that begins with a zero byte is the store's own |
 //! | value | the bytes of the value, or a manifest if there is `ms-size` |
 //! | `content-type` | the media type |
+//! | `content-encoding`, `content-language`, `content-disposition`, `cache-control` | as the client gave them |
 //! | `ms-expires` | when the key expires: milliseconds since 1970-01-01T00:00:00Z, decimal |
 //! | `ms-time` | the client's time stamp, in the same form |
 //! | `ms-tags` | tags, separated by commas |
@@ -28,6 +29,10 @@ const TIME: &str = "ms-time";
 const TAGS: &str = "ms-tags";
 const SIZE: &str = "ms-size";
 const METADATA: &str = "ms-meta-";
+
+/// Headers of HTTP, beside the media type, that are stored with a value and sent with it.
+pub(crate) const STORED_HEADERS: [&str; 4] =
+    ["cache-control", "content-disposition", "content-encoding", "content-language"];
 
 /// Version of an entry in the checkpoint.
 const ENTRY_VERSION: u8 = 1;
@@ -77,6 +82,11 @@ impl StoredValue {
         if let Some(content_type) = &attributes.content_type {
             add(header::CONTENT_TYPE, content_type.clone());
         }
+        for (name, value) in &attributes.headers {
+            let known = STORED_HEADERS.iter().find(|known| *known == name);
+            headers.extend(known.map(|known| (Cow::Borrowed(*known), value.clone().into_bytes())));
+        }
+        let mut add = |name: &'static str, value: String| headers.push((Cow::Borrowed(name), value.into_bytes()));
         if let Some(time_ms) = attributes.time_ms {
             add(TIME, time_ms.to_string());
         }
@@ -104,6 +114,7 @@ impl StoredValue {
                 TIME => attributes.time_ms = Some(number(TIME, &text())?),
                 TAGS => attributes.tags = text().split(',').map(ToOwned::to_owned).collect(),
                 header::CONTENT_TYPE => attributes.content_type = Some(text()),
+                name if STORED_HEADERS.contains(&name) => attributes.headers.push((name.to_owned(), text())),
                 name => {
                     if let Some(name) = name.strip_prefix(METADATA) {
                         attributes.metadata.push((name.to_owned(), text()));
@@ -226,6 +237,7 @@ mod tests {
     fn stored() -> StoredValue {
         let attributes = Attributes {
             content_type: Some("image/png".to_owned()),
+            headers: vec![("content-encoding".to_owned(), "gzip".to_owned())],
             time_ms: Some(7),
             metadata: vec![("owner".to_owned(), "ann".to_owned())],
             tags: vec!["a".to_owned(), "b".to_owned()],
@@ -249,6 +261,7 @@ mod tests {
             ("ms-expires", "1700000000000"),
             ("ms-size", "9"),
             ("content-type", "image/png"),
+            ("content-encoding", "gzip"),
             ("ms-time", "7"),
             ("ms-tags", "a,b"),
             ("ms-meta-owner", "ann"),

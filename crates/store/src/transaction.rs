@@ -31,6 +31,9 @@ impl Value {
 pub struct Attributes {
     /// The media type, as the client gave it.
     pub content_type: Option<String>,
+    /// Names, in lower case, and values of other headers that describe the value and are sent with it, such as
+    /// `content-encoding`.
+    pub headers: Vec<(String, String)>,
     /// The client's own time stamp: milliseconds since 1970-01-01T00:00:00Z.
     pub time_ms: Option<i64>,
     /// Names and values of the client's metadata, by name.

@@ -115,10 +115,11 @@ impl CacheSlot {
 /// The bytes behind the pointer to attributes. Values that share them count them once each.
 fn attributes_bytes(attributes: &Attributes) -> u64 {
     const COUNTERS: usize = 16;
-    let Attributes { content_type, time_ms: _, metadata, tags } = attributes;
+    let Attributes { content_type, headers, time_ms: _, metadata, tags } = attributes;
     let content_type = content_type.as_ref().map_or(0, String::capacity);
-    let names: usize = metadata.iter().map(|(name, value)| name.capacity() + value.capacity()).sum();
-    let pairs = metadata.capacity() * size_of::<(String, String)>();
+    let both = || metadata.iter().chain(headers);
+    let names: usize = both().map(|(name, value)| name.capacity() + value.capacity()).sum();
+    let pairs = (metadata.capacity() + headers.capacity()) * size_of::<(String, String)>();
     let tags = tags.capacity() * size_of::<String>() + tags.iter().map(String::capacity).sum::<usize>();
     (COUNTERS + size_of::<Attributes>() + content_type + names + pairs + tags) as u64
 }
@@ -137,6 +138,7 @@ mod tests {
         let name = |text: &str| String::from(text);
         let attributes = Attributes {
             content_type: Some(name("text/plain")),
+            headers: vec![(name("x"), name("yz"))],
             time_ms: None,
             metadata: vec![(name("a"), name("bc"))],
             tags: vec![name("tag"), name("other")],
@@ -144,7 +146,7 @@ mod tests {
         let plain = Value::of("value");
         let with = Value { attributes: Some(Arc::new(attributes)), ..plain.clone() };
         let extra = CachedItem::allocated_bytes(b"key", &with) - CachedItem::allocated_bytes(b"key", &plain);
-        assert_eq!(extra, (16 + size_of::<Attributes>() + 10 + 3 + 2 * 24 + 8 + 2 * 24) as u64);
+        assert_eq!(extra, (16 + size_of::<Attributes>() + 10 + 2 * (3 + 2 * 24) + 8 + 2 * 24) as u64);
         let slot = CacheSlot::new(0, CachedItem::new(b"key", with.clone(), 1));
         assert_eq!(slot.allocated_bytes(), CachedItem::allocated_bytes(b"key", &with));
     }

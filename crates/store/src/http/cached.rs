@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use axum::http::StatusCode;
 use axum::http::header::{CONTENT_TYPE, ETAG};
+use axum::http::{HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use millstream_http::{Answer, Problem, Request, Unread, sandbox};
 
 use super::conditions::{Preconditions, etag};
-use super::parameters::{WriteParameters, text};
+use super::parameters::{WriteParameters, refuse_content_range, text};
 use super::problems::{bad_parameter, no_such_key, problem};
 use super::target::cached_target;
 use crate::{CacheBucket, Error, Interrupted, Store, Value};
@@ -49,10 +49,16 @@ pub(super) fn get(bucket: &CacheBucket, key: Bytes, request: &Request<'_>) -> Re
         false => {
             let content_type = value.attributes.as_ref().and_then(|attributes| attributes.content_type.clone());
             let is_chosen = content_type.is_some();
+            let attributes = value.attributes.clone();
             let content_type = content_type.unwrap_or_else(|| "application/octet-stream".to_owned());
             let mut response = ([(CONTENT_TYPE, content_type)], value.bytes).into_response();
             if is_chosen {
                 sandbox(response.headers_mut());
+            }
+            for (name, value) in attributes.iter().flat_map(|attributes| &attributes.headers) {
+                if let (Ok(name), Ok(value)) = (HeaderName::try_from(name), HeaderValue::try_from(value)) {
+                    response.headers_mut().insert(name, value);
+                }
             }
             response
         }
@@ -64,6 +70,7 @@ pub(super) fn get(bucket: &CacheBucket, key: Bytes, request: &Request<'_>) -> Re
 /// `PUT /kv/{bucket}/{key}`
 pub(super) fn put(bucket: &CacheBucket, key: Bytes, request: &Request<'_>) -> Result<Answer, Unread> {
     let (parameters, conditions) = (WriteParameters::of(request)?, Preconditions::of(request.headers())?);
+    refuse_content_range(request.headers())?;
     if parameters.offset.is_some() {
         let problem = bad_parameter("offset", "", "a cache bucket takes whole values");
         return Err(problem.remedy("use a durable bucket, or SETRANGE of the Redis protocol").into());

@@ -1,10 +1,12 @@
 //! The conditions of a write, and those of a read (RFC 9110, section 13).
 
+use std::time::{Duration, SystemTime};
+
 use axum::http::{HeaderValue, StatusCode};
 use millstream_http::{Headers, Problem, Reason};
 use millstream_types::ErrorCode;
 
-use super::parameters::{text, time_ms};
+use super::parameters::{lines, text, time_ms};
 use super::problems::bad_parameter;
 use crate::{Interrupted, OwnerTransaction, Transaction};
 
@@ -13,7 +15,15 @@ use crate::{Interrupted, OwnerTransaction, Transaction};
 pub(super) enum Versions {
     /// `*`
     Any,
-    Listed(Vec<u64>),
+    Listed(Vec<ListedVersion>),
+}
+
+/// A version in a list of entity tags.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct ListedVersion {
+    version: u64,
+    /// The tag begins with `W/`. Ours do not, but caches may have made it so.
+    is_weak: bool,
 }
 
 impl Versions {
@@ -22,16 +32,44 @@ impl Versions {
         if text.trim() == "*" {
             return Self::Any;
         }
-        let tags = text.split(',').map(|tag| tag.trim().trim_start_matches("W/").trim_matches('"'));
-        Self::Listed(tags.filter_map(|tag| tag.parse().ok()).collect())
+        let (mut listed, mut rest) = (Vec::new(), text);
+        loop {
+            rest = rest.trim_start_matches([' ', '\t', ',']);
+            if rest.is_empty() {
+                return Self::Listed(listed);
+            }
+            let (is_weak, tag) = rest.strip_prefix("W/").map_or((false, rest), |tag| (true, tag));
+            // A comma may stand between the quotes of a tag.
+            let (tag, after) = match tag.strip_prefix('"') {
+                Some(quoted) => quoted.split_once('"').unwrap_or((quoted, "")),
+                None => tag.split_once(',').unwrap_or((tag, "")),
+            };
+            let version = tag.trim_end().parse().ok();
+            listed.extend(version.map(|version| ListedVersion { version, is_weak }));
+            rest = after;
+        }
     }
 
+    /// `true` if the version is among them, by a tag that is not weak: as `If-Match` compares.
+    fn have_strong(&self, version: Option<u64>) -> bool {
+        match self {
+            Self::Any => true,
+            Self::Listed(listed) => listed.iter().any(|tag| !tag.is_weak && Some(tag.version) == version),
+        }
+    }
+
+    /// `true` if the version is among them: as `If-None-Match` compares.
     pub(super) fn have(&self, version: Option<u64>) -> bool {
         match self {
             Self::Any => true,
-            Self::Listed(versions) => version.is_some_and(|version| versions.contains(&version)),
+            Self::Listed(listed) => listed.iter().any(|tag| Some(tag.version) == version),
         }
     }
+}
+
+/// The time of a write, in whole seconds as HTTP gives it.
+pub(super) fn written_at(written_ms: i64) -> SystemTime {
+    SystemTime::UNIX_EPOCH + Duration::from_secs(written_ms.max(0) as u64 / 1_000)
 }
 
 /// The entity tag of a version.
@@ -52,6 +90,8 @@ pub(super) struct Preconditions {
     pub(super) if_match: Option<Versions>,
     pub(super) if_none_match: Option<Versions>,
     timestamp_before_ms: Option<i64>,
+    /// `If-Unmodified-Since`, unless there is `If-Match`.
+    pub(super) unmodified_since: Option<SystemTime>,
     /// `If-Match` as the client gave it.
     match_text: String,
     /// `If-None-Match` as the client gave it.
@@ -72,7 +112,7 @@ pub(super) struct Unmet {
 
 impl Preconditions {
     pub(super) fn of(headers: Headers<'_>) -> Result<Self, Problem> {
-        let versions = |name: &str| text(headers, name).map(Versions::parse);
+        let versions = |name: &str| lines(headers, name).map(|list| Versions::parse(&list));
         let timestamp_before_ms = match text(headers, "x-if-timestamp-before") {
             Some(value) => Some(time_ms("X-If-Timestamp-Before", value)?),
             None if headers.get("x-if-timestamp-before").is_some() => {
@@ -81,9 +121,12 @@ impl Preconditions {
             None => None,
         };
         let (if_match, if_none_match) = (versions("if-match"), versions("if-none-match"));
-        let given = |name: &str| text(headers, name).unwrap_or_default().to_owned();
+        let given = |name: &str| lines(headers, name).unwrap_or_default();
         let (match_text, none_match_text) = (given("if-match"), given("if-none-match"));
-        Ok(Self { if_match, if_none_match, timestamp_before_ms, match_text, none_match_text })
+        // A date that is none is passed over, as RFC 9110 demands.
+        let date = text(headers, "if-unmodified-since").and_then(|date| httpdate::parse_http_date(date).ok());
+        let unmodified_since = date.filter(|_| if_match.is_none());
+        Ok(Self { if_match, if_none_match, timestamp_before_ms, unmodified_since, match_text, none_match_text })
     }
 
     /// The condition on versions that a key of this version does not meet, before a write that checks it again.
@@ -92,7 +135,7 @@ impl Preconditions {
             let expected = given.to_owned();
             Some(Unmet { header, expected, version, is_there: version.is_some(), time_ms: None })
         };
-        let fails_match = |versions: &&Versions| version.is_none() || !versions.have(version);
+        let fails_match = |versions: &&Versions| version.is_none() || !versions.have_strong(version);
         let fails_none = |versions: &&Versions| version.is_some() && versions.have(version);
         match (self.if_match.as_ref().filter(fails_match), self.if_none_match.as_ref().filter(fails_none)) {
             (Some(_), _) => unmet("If-Match", &self.match_text),
@@ -116,7 +159,7 @@ impl Preconditions {
         let (is_there, version) = (entry.is_some(), entry.and_then(|entry| entry.version));
         let unmet = |header, expected: String, time_ms| Ok(Err(Unmet { header, expected, version, is_there, time_ms }));
         if let Some(versions) = &self.if_match
-            && !(is_there && versions.have(version))
+            && !(is_there && versions.have_strong(version))
         {
             return unmet("If-Match", self.match_text.clone(), None);
         }
@@ -125,6 +168,12 @@ impl Preconditions {
             && versions.have(version)
         {
             return unmet("If-None-Match", self.none_match_text.clone(), None);
+        }
+        if let Some(since) = self.unmodified_since
+            && let Some(stored) = transaction.stored(key)?
+            && written_at(stored.written_ms) > since
+        {
+            return unmet("If-Unmodified-Since", httpdate::fmt_http_date(since), Some(stored.written_ms));
         }
         if let Some(before_ms) = self.timestamp_before_ms
             && let Some(stored) = transaction.stored(key)?
@@ -169,18 +218,33 @@ impl Unmet {
 mod tests {
     use super::*;
 
+    fn strong(version: u64) -> ListedVersion {
+        ListedVersion { version, is_weak: false }
+    }
+
+    fn weak(version: u64) -> ListedVersion {
+        ListedVersion { version, is_weak: true }
+    }
+
     #[test]
     fn versions_are_entity_tags() {
         for (text, expected) in [
             ("*", Versions::Any),
-            ("\"17\"", Versions::Listed(vec![17])),
-            ("\"17\", W/\"18\"", Versions::Listed(vec![17, 18])),
-            ("17", Versions::Listed(vec![17])),
+            ("\"17\"", Versions::Listed(vec![strong(17)])),
+            ("\"17\", W/\"18\" ,\"19\"", Versions::Listed(vec![strong(17), weak(18), strong(19)])),
+            ("17, 18", Versions::Listed(vec![strong(17), strong(18)])),
+            ("\"17,18\"", Versions::Listed(vec![])),
+            ("\"a\", , \"17\"", Versions::Listed(vec![strong(17)])),
+            ("\"17", Versions::Listed(vec![strong(17)])),
+            ("\"\u{fc}\"", Versions::Listed(vec![])),
             ("\"abc\"", Versions::Listed(vec![])),
+            ("", Versions::Listed(vec![])),
         ] {
             assert_eq!(Versions::parse(text), expected, "{text}");
         }
         assert_eq!(etag(17), "\"17\"");
-        assert!(Versions::Any.have(None) && !Versions::Listed(vec![17]).have(None));
+        assert!(Versions::Any.have(None) && !Versions::Listed(vec![strong(17)]).have(None));
+        let listed = Versions::Listed(vec![weak(17)]);
+        assert!(listed.have(Some(17)) && !listed.have_strong(Some(17)), "a weak tag is no proof for a write");
     }
 }

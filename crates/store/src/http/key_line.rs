@@ -150,6 +150,7 @@ mod tests {
             time_ms: Some(0),
             metadata: vec![("owner".to_owned(), "ann".to_owned())],
             tags: vec!["a".to_owned()],
+            ..Attributes::default()
         };
         let value = Value { bytes: Bytes::from_static(b"x\"y"), expires_ms: Some(2_000), attributes: None };
         let bare = StoredValue { value, large: None, written_ms: 1_000 };

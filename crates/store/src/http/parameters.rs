@@ -7,10 +7,11 @@ use millstream_log::AckLevel;
 use percent_encoding::percent_decode_str;
 
 use super::problems::bad_parameter;
+use crate::record::STORED_HEADERS;
 use crate::{Ack, Attributes};
 
 const METADATA: &str = "x-meta-";
-/// Most bytes of content type, metadata and tags together.
+/// Most bytes of content type, other headers that are stored, metadata and tags together.
 const ATTRIBUTES_MAX_BYTES: usize = 16 << 10;
 
 pub(super) const PART_RULE: &str = "it is a number from 1 to 10,000";
@@ -76,6 +77,36 @@ impl WriteParameters {
     }
 }
 
+/// Adds a line of a header; further lines of the same name go on with its list.
+fn add_line(headers: &mut Vec<(String, String)>, name: &str, value: &str) {
+    match headers.iter_mut().find(|(known, _)| known == name) {
+        Some((_, list)) => {
+            list.push_str(", ");
+            list.push_str(value);
+        }
+        None => headers.push((name.to_owned(), value.to_owned())),
+    }
+}
+
+/// Refuses a header that would change what a PUT means.
+pub(super) fn refuse_content_range(headers: Headers<'_>) -> Result<(), Problem> {
+    match headers.get("content-range") {
+        None => Ok(()),
+        Some(range) => {
+            let rule = "a PUT stores a whole value (RFC 9110, section 14.5)";
+            let problem = bad_parameter("Content-Range", &String::from_utf8_lossy(range), rule);
+            Err(problem.remedy("write at a place by 'PUT …?offset=N', or send parts: 'POST …?uploads'"))
+        }
+    }
+}
+
+/// All lines of a header as one list; `None` if there is none. What is no text stands as it is nowhere else.
+pub(super) fn lines(headers: Headers<'_>, name: &str) -> Option<String> {
+    let of_name = headers.iter().filter(|(given, _)| given.eq_ignore_ascii_case(name));
+    let texts: Vec<String> = of_name.map(|(_, value)| String::from_utf8_lossy(value).trim().to_owned()).collect();
+    (!texts.is_empty()).then(|| texts.join(", "))
+}
+
 /// The text of a header; `None` if there is none.
 pub(super) fn text<'a>(headers: Headers<'a>, name: &str) -> Option<&'a str> {
     headers.get(name).and_then(|value| std::str::from_utf8(value).ok()).map(str::trim)
@@ -112,7 +143,8 @@ fn attributes(headers: Headers<'_>) -> Result<Option<Arc<Attributes>>, Problem> 
     let mut bytes = 0;
     for (name, value) in headers.iter() {
         let is_metadata = name.len() > METADATA.len() && name[..METADATA.len()].eq_ignore_ascii_case(METADATA);
-        let kind = ["content-type", "x-timestamp", "x-tags"].iter().find(|kind| name.eq_ignore_ascii_case(kind));
+        let kinds = ["content-type", "x-timestamp", "x-tags"];
+        let kind = kinds.iter().chain(&STORED_HEADERS).find(|kind| name.eq_ignore_ascii_case(kind));
         if kind.is_none() && !is_metadata {
             continue;
         }
@@ -124,6 +156,7 @@ fn attributes(headers: Headers<'_>) -> Result<Option<Arc<Attributes>>, Problem> 
         match kind.copied() {
             Some("content-type") => attributes.content_type = Some(value.to_owned()),
             Some("x-timestamp") => attributes.time_ms = Some(time_ms("X-Timestamp", value)?),
+            Some(name) if STORED_HEADERS.contains(&name) => add_line(&mut attributes.headers, name, value),
             Some(_) => {
                 let tags = value.split(',').map(str::trim).filter(|tag| !tag.is_empty());
                 attributes.tags.extend(tags.map(ToOwned::to_owned));
@@ -132,10 +165,11 @@ fn attributes(headers: Headers<'_>) -> Result<Option<Arc<Attributes>>, Problem> 
         }
     }
     if bytes > ATTRIBUTES_MAX_BYTES {
-        let rule = "content type, tags and metadata have at most 16 KiB together";
+        let rule = "content type and other headers that are stored, tags and metadata have at most 16 KiB together";
         return Err(bad_parameter("X-Meta", &bytes.to_string(), rule));
     }
     attributes.metadata.sort();
+    attributes.headers.sort();
     Ok((attributes != Attributes::default()).then(|| Arc::new(attributes)))
 }
 

@@ -2,10 +2,13 @@
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use axum::body::Body;
-use axum::http::header::{ACCEPT_RANGES, AGE, CACHE_CONTROL, CONTENT_RANGE, CONTENT_TYPE, ETAG, LAST_MODIFIED};
+use axum::http::header::{
+    ACCEPT_RANGES, AGE, CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_ENCODING, CONTENT_LANGUAGE, CONTENT_RANGE,
+    CONTENT_TYPE, ETAG, LAST_MODIFIED,
+};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
@@ -13,7 +16,7 @@ use millstream_http::{Answer, AnswerMemory, Problem, Reason, Request, sandbox};
 use millstream_types::{ErrorCode, iso_time};
 
 use super::body::{Segment, ValueBody, segments};
-use super::conditions::{Preconditions, etag};
+use super::conditions::{Preconditions, etag, written_at};
 use super::multipart;
 use super::parameters::text;
 use super::problems::{no_such_key, problem};
@@ -28,7 +31,6 @@ const STREAM_BYTES: usize = 3 * CHUNK_BYTES;
 struct ReadRequest {
     conditions: Preconditions,
     modified_since: Option<SystemTime>,
-    unmodified_since: Option<SystemTime>,
     range: Option<String>,
     if_range: Option<String>,
 }
@@ -41,7 +43,6 @@ impl ReadRequest {
         Ok(Self {
             conditions: Preconditions::of(headers)?,
             modified_since: time("if-modified-since"),
-            unmodified_since: time("if-unmodified-since"),
             // Ranges are a matter of GET alone (RFC 9110, section 14.2).
             range: owned("range").filter(|_| *request.method() == Method::GET),
             if_range: owned("if-range"),
@@ -134,13 +135,11 @@ async fn answer_large(
 
 /// The answer without its body, and the segments of that; there are none if the answer is complete as it is.
 fn head(stored: &StoredValue, version: u64, asked: &ReadRequest, now_ms: i64) -> (Response, Vec<Segment>) {
-    let written_at = written_at(stored);
+    let written_at = written_at(stored.written_ms);
     if let Some(unmet) = asked.conditions.unmet_by_read(version) {
         return (unmet.problem(Some(version)).into_response(), Vec::new());
     }
-    if let Some(since) =
-        asked.unmodified_since.filter(|since| asked.conditions.if_match.is_none() && written_at > *since)
-    {
+    if let Some(since) = asked.conditions.unmodified_since.filter(|since| written_at > *since) {
         let refusal = Problem::new(Reason::Code(ErrorCode::PreconditionFailed), "If-Unmodified-Since does not hold")
             .with_status(StatusCode::PRECONDITION_FAILED)
             .value(httpdate::fmt_http_date(since))
@@ -150,7 +149,10 @@ fn head(stored: &StoredValue, version: u64, asked: &ReadRequest, now_ms: i64) ->
     }
     let mut headers = headers(stored, version, now_ms);
     if is_current(asked, written_at, version) {
-        headers.remove(CONTENT_TYPE);
+        // They describe a body, which does not come.
+        for name in [CONTENT_TYPE, CONTENT_ENCODING, CONTENT_LANGUAGE, CONTENT_DISPOSITION] {
+            headers.remove(name);
+        }
         return ((StatusCode::NOT_MODIFIED, headers).into_response(), Vec::new());
     }
     let size = stored.length();
@@ -203,11 +205,6 @@ fn is_same(if_range: Option<&str>, written_at: SystemTime, version: u64) -> bool
         || httpdate::parse_http_date(validator).is_ok_and(|date| date == written_at)
 }
 
-/// The time of the write, in whole seconds as HTTP gives it.
-fn written_at(stored: &StoredValue) -> SystemTime {
-    SystemTime::UNIX_EPOCH + Duration::from_secs(stored.written_ms.max(0) as u64 / 1_000)
-}
-
 fn headers(stored: &StoredValue, version: u64, now_ms: i64) -> HeaderMap {
     let mut headers = HeaderMap::new();
     let attributes = stored.value.attributes.as_deref();
@@ -220,7 +217,7 @@ fn headers(stored: &StoredValue, version: u64, now_ms: i64) -> HeaderMap {
     headers.insert(CONTENT_TYPE, content_type.unwrap_or(HeaderValue::from_static("application/octet-stream")));
     headers.insert(ETAG, etag(version));
     headers.insert(ACCEPT_RANGES, HeaderValue::from_static("bytes"));
-    if let Some(date) = of_text(&httpdate::fmt_http_date(written_at(stored))) {
+    if let Some(date) = of_text(&httpdate::fmt_http_date(written_at(stored.written_ms))) {
         headers.insert(LAST_MODIFIED, date);
     }
     if let Some(expires_ms) = stored.value.expires_ms {
@@ -231,6 +228,13 @@ fn headers(stored: &StoredValue, version: u64, now_ms: i64) -> HeaderMap {
         headers.extend(expires.map(|value| (HeaderName::from_static("x-expires"), value)));
     }
     let Some(attributes) = attributes else { return headers };
+    for (name, value) in &attributes.headers {
+        let name = HeaderName::try_from(name).ok();
+        // The client's own `Cache-Control` takes the place of what follows from the expiry.
+        if let Some((name, value)) = name.zip(HeaderValue::from_bytes(value.as_bytes()).ok()) {
+            headers.insert(name, value);
+        }
+    }
     if let Some(time_ms) = attributes.time_ms {
         headers.extend(of_text(&iso_time(time_ms)).map(|value| (HeaderName::from_static("x-timestamp"), value)));
     }
@@ -267,7 +271,6 @@ mod tests {
         ReadRequest {
             conditions: Preconditions::of((&map).into()).unwrap(),
             modified_since: time("if-modified-since"),
-            unmodified_since: time("if-unmodified-since"),
             range: owned("range"),
             if_range: owned("if-range"),
         }

@@ -11,7 +11,7 @@ use serde_json::json;
 
 use super::conditions::{Preconditions, Unmet, etag};
 use super::incoming::{BodyCheck, Incoming, announced, check_announced, is_small, too_large};
-use super::parameters::WriteParameters;
+use super::parameters::{WriteParameters, refuse_content_range};
 use super::problems::{bad_parameter, no_such_key, problem};
 use super::target::KeyTarget;
 use super::{BODY_MAX_BYTES, RECORD_VALUE_MAX_BYTES, multipart};
@@ -59,6 +59,7 @@ struct WriteDraft {
 pub(super) fn put(store: &Arc<Store>, request: &Request<'_>) -> Answer {
     let start = || -> Result<Answer, Unread> {
         let (target, parameters) = (KeyTarget::of(store, request)?, WriteParameters::of(request)?);
+        refuse_content_range(request.headers())?;
         if let Some(id) = parameters.upload.clone() {
             return multipart::put_part(&target, request, parameters, &id);
         }

@@ -186,7 +186,7 @@ impl BulkLine {
         metadata.sort();
         let time_ms = self.timestamp.as_ref().map(|time| time_ms("timestamp", &time.text())).transpose()?;
         let (content_type, tags) = (self.content_type.clone(), self.tags.clone());
-        let attributes = Attributes { content_type, time_ms, metadata, tags };
+        let attributes = Attributes { content_type, time_ms, metadata, tags, ..Attributes::default() };
         if attributes_bytes(&attributes) > ATTRIBUTES_MAX_BYTES {
             let rule = "content type, tags and metadata have at most 16 KiB together".to_owned();
             return Err(refused("there is too much beside the value", attributes_bytes(&attributes), rule));
@@ -267,6 +267,7 @@ mod tests {
             time_ms: Some(5),
             metadata: vec![("owner".to_owned(), "ann".to_owned())],
             tags: vec!["b".to_owned(), "a".to_owned()],
+            ..Attributes::default()
         };
         assert_eq!(put.attributes.as_deref(), Some(&expected));
     }
