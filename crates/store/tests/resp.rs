@@ -11,6 +11,8 @@ mod foreign;
 mod memory;
 #[path = "resp/over_a_socket.rs"]
 mod over_a_socket;
+#[path = "resp/pause.rs"]
+mod pause;
 #[path = "resp/pubsub.rs"]
 mod pubsub;
 #[path = "resp/sessions.rs"]

@@ -484,7 +484,9 @@ impl RespSession {
 
     async fn wait_for_pause(&self, writes: bool) {
         let Some(tenant) = &self.tenant else { return };
+        let mut held = None;
         while let Ok(rest_ms @ 1..) = u64::try_from(tenant.pause.until_ms(writes).saturating_sub(self.now_ms())) {
+            held.get_or_insert_with(|| tenant.pause.hold());
             // It ends early by CLIENT UNPAUSE or CLIENT KILL.
             let _ = tokio::time::timeout(Duration::from_millis(rest_ms.min(100)), tenant.pause.ended()).await;
             if self.client.is_killed.load(Relaxed) {

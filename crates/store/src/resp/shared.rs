@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering::Relaxed};
 
 use bytes::Bytes;
 use millstream_types::MemoryBudget;
@@ -152,7 +152,18 @@ pub(crate) struct Pause {
     /// 0 if there is none.
     all_until_ms: AtomicI64,
     writes_until_ms: AtomicI64,
+    held: AtomicUsize,
     changed: Notify,
+}
+
+/// A client that a pause holds back; it goes on when this is dropped.
+#[derive(Debug)]
+pub(crate) struct HeldClient<'a>(&'a Pause);
+
+impl Drop for HeldClient<'_> {
+    fn drop(&mut self) {
+        self.0.held.fetch_sub(1, Relaxed);
+    }
 }
 
 impl Pause {
@@ -165,6 +176,17 @@ impl Pause {
         self.all_until_ms.store(0, Relaxed);
         self.writes_until_ms.store(0, Relaxed);
         self.changed.notify_waiters();
+    }
+
+    /// Counts a client as held back.
+    pub(crate) fn hold(&self) -> HeldClient<'_> {
+        self.held.fetch_add(1, Relaxed);
+        HeldClient(self)
+    }
+
+    /// The clients that are held back.
+    pub(crate) fn held(&self) -> usize {
+        self.held.load(Relaxed)
     }
 
     /// Until when a command must wait; 0 if it need not.

@@ -61,7 +61,7 @@ impl RespSession {
                 text,
                 &[
                     ("connected_clients", &self.shared.clients.count()),
-                    ("blocked_clients", &0),
+                    ("blocked_clients", &self.tenant.as_ref().map_or(0, |tenant| tenant.pause.held())),
                     ("tracking_clients", &0),
                 ],
             ),
