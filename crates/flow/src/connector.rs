@@ -99,6 +99,8 @@ pub(crate) struct ConnectorContext<'a> {
     pub(crate) instance: u32,
     pub(crate) instances: u32,
     pub(crate) waker: Waker,
+    /// The node has error routes, so that a sink may go on behind records that it cannot write.
+    pub(crate) routes_errors: bool,
     pub(crate) collected: &'a Arc<Collected>,
     pub(crate) places: Option<&'a Arc<dyn Places>>,
 }
@@ -203,12 +205,24 @@ pub(crate) trait Sink: Send {
     fn start(&mut self) -> Result<Started, Error> {
         Ok(Started::Yes)
     }
-    /// Writes a batch, or asks for it again. Does not wait.
+    /// Writes a batch, or asks for it again. Does not wait. After [`Error::Record`] it may be asked to write the batch
+    /// without that row.
     fn write(&mut self, batch: &Batch) -> Result<Written, Error>;
     /// Reports a write that failed after it was taken.
     fn check(&mut self) -> Result<(), Error> {
         Ok(())
     }
+    /// The records that could not be written after their batch was taken, since the last call.
+    fn take_refused(&mut self) -> Vec<RefusedRecords> {
+        Vec::new()
+    }
+}
+
+/// Records that a sink cannot write, for the error routes of its node. They hold the position of their source.
+#[derive(Debug)]
+pub(crate) struct RefusedRecords {
+    pub(crate) batch: Batch,
+    pub(crate) failed: Vec<RecordError>,
 }
 
 /// A source of the node's type.

@@ -44,7 +44,7 @@ pub enum Error {
     Connector { node: String, message: String },
     /// A sink cannot write a record, and never will.
     #[error("node '{node}', {record}: {message}")]
-    Record { node: String, code: &'static str, record: String, message: String },
+    Record { node: String, code: &'static str, row: u32, record: String, message: String },
     /// The state of jobs cannot be read or stored.
     #[error("the state of jobs cannot be kept")]
     State(#[from] millstream_view::Error),

@@ -96,6 +96,11 @@ impl Operator {
 }
 
 impl Output {
+    /// Nothing was made of these rows of a batch.
+    pub(crate) fn of_failures(input: &Batch, failed: Vec<RecordError>) -> Self {
+        Self { batch: input.select([]), inputs: None, failed, accepted: None, rest: None }
+    }
+
     fn frame(&self, now_ms: i64) -> RowFrame<'_> {
         RowFrame { batch: &self.batch, input: None, errors: None, now_ms }
     }

@@ -8,10 +8,15 @@ use std::collections::HashMap;
 
 use crate::Error;
 use crate::batch::Batch;
-use crate::document::{Action, Document, Node, NodeId, Route, RouteTarget};
+use crate::document::{Action, Document, Node, NodeId, Role, Route, RouteTarget};
 use crate::expression::{Condition, FieldScope, Fields, Params, RecordError, RecordProjection, RowFrame};
 use crate::object;
 use crate::operator::Output;
+
+/// Bytes of an input in a dead letter, as JSON; a larger one is cut, so that the letter fits into a record.
+const INPUT_MAX_BYTES: usize = 768 << 10;
+/// Bytes of an input that is cut: as JSON they are six times as many at most.
+const CUT_INPUT_BYTES: usize = 128 << 10;
 
 /// The compiled routes of one node.
 #[derive(Debug)]
@@ -55,7 +60,11 @@ impl Router {
         let ids = (0..document.nodes.len()).map(NodeId);
         let successors: Vec<NodeId> =
             ids.filter(|successor| document.nodes[successor.0].inputs.contains(&node)).collect();
+        // A sink sends on errors alone, and a route of all nodes names no successor of it.
+        let is_sink = document.nodes[node.0].role == Role::Sink;
+        let of_sink = |route: &Route| route.on_error && (route.from.is_some() || route.to == RouteTarget::None);
         let of_node = document.routes.iter().filter(|route| route.from.is_none_or(|from| from == node));
+        let of_node = of_node.filter(|route| !is_sink || of_sink(route));
         let (errors, plain): (Vec<&Route>, Vec<&Route>) = of_node.partition(|route| route.on_error);
         let mut error_only: Vec<NodeId> = Vec::new();
         for route in &errors {
@@ -80,6 +89,11 @@ impl Router {
             let when = route.when.as_mut().map(Condition::fields_mut);
             when.into_iter().chain(route.select.as_mut().map(RecordProjection::fields_mut))
         })
+    }
+
+    /// `true` if there are routes for errors.
+    pub(crate) fn takes_errors(&self) -> bool {
+        !self.error_routes.is_empty()
     }
 
     /// All nodes that may get records from this one.
@@ -193,6 +207,10 @@ impl Router {
             if failed.is_empty() {
                 return;
             }
+            // After its last attempt a record takes the routes behind.
+            if route.retry_max.is_some_and(|max| input.attempts() >= max) {
+                continue;
+            }
             let rows: Vec<u32> = failed.iter().map(|error| error.row).collect();
             let batch = input.select(rows.iter().copied());
             let frame =
@@ -211,15 +229,14 @@ impl Router {
                 routed.sends.extend(route.targets.iter().map(|target| (*target, shaped.clone())));
             }
             let mut number = 0;
-            let taken = failed.extract_if(.., |_| {
-                number += 1;
-                matches[number - 1]
-            });
-            let taken: Vec<RecordError> = taken.collect();
-            match route.retry_max {
-                None => {}
-                Some(max) if input.attempts() < max => routed.retried.extend(taken.iter().map(|error| error.row)),
-                Some(_) => routed.unhandled.extend(taken),
+            let taken: Vec<RecordError> = failed
+                .extract_if(.., |_| {
+                    number += 1;
+                    matches[number - 1]
+                })
+                .collect();
+            if route.retry_max.is_some() {
+                routed.retried.extend(taken.iter().map(|error| error.row));
             }
         }
         routed.unhandled.extend(failed);
@@ -257,7 +274,14 @@ impl Router {
         }
         out.push(b'}');
         object::begin_member("input", out);
+        let start = out.len();
         write_payload(input, out);
+        if let Some(payload) = input.filter(|_| out.len() - start > INPUT_MAX_BYTES) {
+            out.truncate(start);
+            write_payload(Some(&payload[..payload.len().min(CUT_INPUT_BYTES)]), out);
+            object::begin_member("input_cut_from_bytes", out);
+            object::write_number(payload.len() as i64, out);
+        }
     }
 }
 

@@ -144,7 +144,8 @@ impl Entities {
         let mut writer = batch.rewrite();
         for row in 0..batch.len() {
             writer.push(row, |out| self.shape.write(batch.payload(row), out)).map_err(|(code, message)| {
-                Error::Record { node: self.node.clone(), code, record: batch.place(row), message }
+                let record = batch.place(row);
+                Error::Record { node: self.node.clone(), code, row: row as u32, record, message }
             })?;
         }
         Ok(writer.finish())

@@ -108,7 +108,11 @@ pub(super) static RULES: [DocumentRule; 46] = [
     ),
     rule("batch_fn", "`batch_fn` stands beside `fn`.", functions::batch_fn),
     rule("source_with_inputs", "A source has no inputs.", graph::source_with_inputs),
-    rule("sink_with_outputs", "A sink has no successors.", graph::sink_with_outputs),
+    rule(
+        "sink_with_outputs",
+        "A sink has no successors but those that its error routes name.",
+        graph::sink_with_outputs,
+    ),
     rule("unknown_input", "`inputs` and `edges` name nodes.", graph::unknown_input),
     rule("no_inputs", "Transforms and sinks have inputs.", graph::no_inputs),
     rule("dead_end", "Sources and transforms have successors.", graph::dead_end),
@@ -116,7 +120,7 @@ pub(super) static RULES: [DocumentRule; 46] = [
     rule("route_node", "Routes name nodes.", routes::route_node),
     rule("route_target", "`to` is a list of nodes, or `all` or `none` alone.", routes::route_target),
     rule("route_edge", "A route follows an edge.", routes::route_edge),
-    rule("route_from_sink", "A route begins at a source or transform.", routes::route_from_sink),
+    rule("route_from_sink", "A route of a sink is one for errors.", routes::route_from_sink),
     rule("route_stop", "Routes to `all` or `none` stop.", routes::route_stop),
     rule(
         "route_order",

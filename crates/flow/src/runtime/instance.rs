@@ -15,7 +15,7 @@ use super::run::{Run, RunFailure};
 use super::workers::TurnOutcome;
 use crate::Error;
 use crate::batch::Batch;
-use crate::connector::{self, ConnectorContext, Sink, Started, Waker, Written};
+use crate::connector::{self, ConnectorContext, RefusedRecords, Sink, Started, Waker, Written};
 use crate::delivery::Tracker;
 use crate::document::{HookPoint, NodeId, Role};
 use crate::expression::{Params, RecordError};
@@ -29,6 +29,9 @@ pub(super) type Neighbours = Arc<[Vec<Arc<Inbox>>]>;
 
 /// Batches that a turn takes in.
 const BATCHES_PER_TURN: usize = 4;
+/// Pauses before a record is read again after an error.
+const RETRY_FIRST: Duration = Duration::from_millis(100);
+const RETRY_LONGEST: Duration = Duration::from_secs(30);
 /// Steps that are done for each of them in one turn.
 const STEPS_MAX: usize = 32;
 /// Pause before a connector that waits for something is asked to start again.
@@ -47,6 +50,8 @@ pub(super) struct Instance {
     work: VecDeque<WorkStep>,
     /// The steps that the present one has made.
     made: Vec<WorkStep>,
+    /// Source records that are read again at these times.
+    retries: Vec<(Duration, Batch)>,
     /// Nodes whose `start` hooks were called, with the parameters of their functions.
     started: BTreeMap<NodeId, Option<Params>>,
 }
@@ -96,6 +101,7 @@ impl Instance {
             instance: number,
             instances: run.plan.chains[chain].instances,
             waker: Arc::clone(&waker),
+            routes_errors: run.plan.nodes[id.0].router.takes_errors(),
             collected: &run.collected,
             places: run.places.as_ref(),
         };
@@ -122,6 +128,7 @@ impl Instance {
             turn: 0,
             work: VecDeque::new(),
             made: Vec::new(),
+            retries: Vec::new(),
             started: BTreeMap::new(),
         })
     }
@@ -133,7 +140,7 @@ impl Instance {
     fn failure(&self, stage: &str, error: &Error) -> Box<RunFailure> {
         let (node, code, record, message) = match error {
             Error::Connector { node, message } => (node.clone(), "connector", None, message.clone()),
-            Error::Record { node, code, record, message } => {
+            Error::Record { node, code, record, message, .. } => {
                 (node.clone(), *code, Some(record.clone()), message.clone())
             }
             other => (String::new(), "connector", None, other.to_string()),
@@ -150,18 +157,21 @@ impl Instance {
     }
 
     pub(super) fn take_turn(&mut self) -> Result<TurnOutcome, Box<RunFailure>> {
-        for sink in self.sinks.values_mut() {
+        for (node, sink) in &mut self.sinks {
             if let Err(error) = sink.sink.check() {
                 return Err(self.failure("write", &error));
             }
+            let refused = sink.sink.take_refused().into_iter();
+            self.work.extend(refused.map(|RefusedRecords { batch, failed }| WorkStep::Fail(*node, batch, failed)));
         }
         if !self.start().map_err(|error| self.failure("start", &error))? {
             return Ok(TurnOutcome::Wait(Some(START_RETRY)));
         }
         let settled = self.settle();
+        self.read_again_due();
         let worked = self.work()?;
         // What was read in this turn counts, too: nobody else may wake the task.
-        let mut timeout = settled;
+        let mut timeout = sooner(settled, self.time_to_retry());
         for source in &self.sources {
             timeout = sooner(timeout, source.time_to_ack(&self.run, self.number)?);
         }
@@ -312,6 +322,15 @@ impl Instance {
                             self.work.push_front(WorkStep::Write(node, batch, begun));
                             return Ok(WorkState::Blocked(timeout));
                         }
+                        Err(Error::Record { row, code, message, .. }) if self.planned(node).router.takes_errors() => {
+                            let others = (0..batch.len() as u32).filter(|other| *other != row);
+                            let rest = batch.select(others);
+                            let failed = vec![RecordError { row, code, message }];
+                            self.made.push(WorkStep::Fail(node, batch, failed));
+                            if !rest.is_empty() {
+                                self.made.push(WorkStep::Write(node, rest, begun));
+                            }
+                        }
                         Err(error) => {
                             hold_position(&batch);
                             if let Error::Record { code, .. } = &error {
@@ -416,11 +435,12 @@ impl Instance {
         }
         if planned.node.role == Role::Sink {
             let Output { batch: written, failed, .. } = output;
-            if let Some(error) = failed.first() {
-                return Err(self.record_failure(node, &batch, error));
+            if !failed.is_empty() {
+                let routed = planned.router.route(&batch, Output::of_failures(&batch, failed), now_ms);
+                self.follow(node, &batch, routed)?;
             }
             if written.is_empty() {
-                counters.end(0, begun);
+                self.run.metrics.counters(node).end(0, begun);
             } else {
                 self.made.push(WorkStep::Write(node, written, begun));
             }
@@ -445,7 +465,8 @@ impl Instance {
             return Err(self.record_failure(node, input, error));
         }
         if !retried.is_empty() {
-            self.read_again(input.roots(retried));
+            let roots = input.roots(retried);
+            self.retries.push((self.run.clock.now() + retry_pause(roots.attempts()), roots));
         }
         for (target, batch) in sends {
             if !batch.is_empty() {
@@ -454,6 +475,20 @@ impl Instance {
             }
         }
         Ok(())
+    }
+
+    /// Reads records again whose pause is over.
+    fn read_again_due(&mut self) {
+        if !self.retries.is_empty() {
+            let now = self.run.clock.now();
+            let due: Vec<_> = self.retries.extract_if(.., |(at, _)| *at <= now).collect();
+            due.into_iter().for_each(|(_, roots)| self.read_again(roots));
+        }
+    }
+
+    fn time_to_retry(&self) -> Option<Duration> {
+        let next = self.retries.iter().map(|(at, _)| *at).min()?;
+        Some(next.saturating_sub(self.run.clock.now()))
     }
 
     /// Source records enter their source node again.
@@ -517,7 +552,7 @@ impl Instance {
         self.run.metrics.counters(node).failed(&failed);
         let first = failed.first().cloned();
         let planned = self.planned(node);
-        let output = Output { batch: batch.select([]), inputs: None, failed, accepted: None, rest: None };
+        let output = Output::of_failures(batch, failed);
         let routed = planned.router.route(batch, output, self.run.wall.now_ms());
         // A source that reads the same record again fails again.
         match first.filter(|_| planned.node.role == Role::Source && !routed.retried.is_empty()) {
@@ -546,6 +581,11 @@ fn hold_position(batch: &Batch) {
     if let Some(ack) = batch.ack() {
         ack.fail();
     }
+}
+
+/// The pause before records are read again for this time.
+fn retry_pause(attempt: u32) -> Duration {
+    (RETRY_FIRST * (1 << attempt.saturating_sub(1).min(20))).min(RETRY_LONGEST)
 }
 
 /// The shorter of two waits; none is the longest.

@@ -282,3 +282,53 @@ fn a_server_whose_authority_the_settings_name_is_trusted_and_no_other() {
         node.close();
     }
 }
+
+/// The job with a sink for the errors of `out`, and its error routes.
+fn with_dead_letters(mut job: Value, routes: Value) -> Value {
+    job["sinks"]["dead"] = json!({"type": "collect", "inputs": ["out"]});
+    job["routes"] = routes;
+    job
+}
+
+#[test]
+fn a_refused_record_takes_the_error_route_of_its_sink_and_the_others_are_sent() {
+    let dir = tempfile::tempdir().unwrap();
+    let node = Node::open(dir.path());
+    let (address, received) = serve(&[204, 422]);
+    let config = json!({"url": format!("http://{address}/"), "per": "record"});
+    let routes = json!([{"from": "out", "on_error": true, "to": ["dead"], "stop": true}]);
+    let id = node.run(&with_dead_letters(job(&config), routes));
+    let ended = node.ended(&id);
+    assert_eq!((&ended["state"], &ended["restarts"]), (&json!("completed"), &json!(0)), "{ended:#}");
+    let sent: Vec<Value> = received.lock().unwrap().iter().map(|request| request.body.clone()).collect();
+    assert!(sent.len() > 2, "{sent:?}");
+    let dead = node.collected(&id, "dead");
+    assert_eq!(
+        (dead.len(), &dead[0]["error"]["code"], &dead[0]["error"]["node"]),
+        (1, &json!("http_status"), &json!("out"))
+    );
+    assert_eq!(serde_json::from_str::<Value>(dead[0]["input"].as_str().unwrap()).unwrap(), sent[1]);
+    node.close();
+}
+
+#[test]
+fn a_record_is_tried_again_after_a_pause_and_becomes_a_dead_letter_after_its_attempts() {
+    let dir = tempfile::tempdir().unwrap();
+    let node = Node::open(dir.path());
+    let (address, received) = serve(&[422, 422, 422]);
+    let mut job = job(&json!({"url": format!("http://{address}/"), "per": "record"}));
+    job["sources"]["in"]["config"]["records"] = json!([{"n": 1}]);
+    let routes = json!([
+        {"from": "out", "on_error": true, "to": "none", "stop": true, "action": "retry", "max_attempts": 2},
+        {"from": "out", "on_error": true, "to": ["dead"], "stop": true, "action": "dead_letter"},
+    ]);
+    let begun = std::time::Instant::now();
+    let id = node.run(&with_dead_letters(job, routes));
+    let ended = node.ended(&id);
+    assert_eq!(ended["state"], "completed", "{ended:#}");
+    assert_eq!(received.lock().unwrap().len(), 3, "the first attempt and two further ones");
+    assert!(begun.elapsed() >= std::time::Duration::from_millis(300), "pauses of 100 and 200 ms");
+    let dead = node.collected(&id, "dead");
+    assert_eq!((dead.len(), &dead[0]["input"]), (1, &json!("{\"n\":1}")), "{dead:?}");
+    node.close();
+}

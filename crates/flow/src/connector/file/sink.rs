@@ -199,7 +199,13 @@ impl Sink for FileSink {
         if let Some(row) = (0..batch.len()).find(|row| !is_writable(batch.payload(*row))) {
             let message = "the payload is not a JSON object; a file has only such records".to_owned();
             let record = batch.place(row);
-            return Err(Error::Record { node: self.node.clone(), code: "invalid_json", record, message });
+            return Err(Error::Record {
+                node: self.node.clone(),
+                code: "invalid_json",
+                row: row as u32,
+                record,
+                message,
+            });
         }
         let mut state = self.queue.state.lock();
         if state.waiting_bytes >= WAITING_MAX_BYTES {

@@ -1,6 +1,7 @@
 //! The requests of a batch: one for each record, or arrays of records.
 
 use std::collections::HashMap;
+use std::ops::Range;
 
 use bytes::Bytes;
 
@@ -21,7 +22,9 @@ pub(super) struct PostRequest {
     pub(super) body: Bytes,
     /// The value of the header `Idempotency-Key`.
     pub(super) key: String,
-    /// The records of the request, as its errors name them.
+    /// The rows of the request in their batch.
+    pub(super) rows: Range<usize>,
+    /// Their records, as errors name them.
     pub(super) records: String,
 }
 
@@ -58,7 +61,7 @@ pub(super) fn requests(batch: &Batch, per: Per, keys: &KeyMaker) -> Vec<PostRequ
             1 => batch.place(from),
             count => format!("{} and {} further ones", batch.place(from), count - 1),
         };
-        requests.push(PostRequest { body: body.into(), key, records });
+        requests.push(PostRequest { body: body.into(), key, rows: from..to, records });
         *copy += 1;
         from = to;
     }

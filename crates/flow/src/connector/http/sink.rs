@@ -17,9 +17,10 @@ use super::sender::{SendError, Sender};
 use super::thread::HttpThread;
 use crate::Error;
 use crate::batch::Batch;
-use crate::connector::{ConnectorContext, Sink, Waker, Written};
+use crate::connector::{ConnectorContext, RefusedRecords, Sink, Waker, Written};
 use crate::delivery::BatchAck;
 use crate::document::{Key, KeyType, NodeType, Role, duration_ms};
+use crate::expression::RecordError;
 use crate::object;
 
 pub(in crate::connector) const SINK: NodeType = NodeType {
@@ -92,6 +93,7 @@ fn read_headers(value: &Value) -> Result<HeaderMap, String> {
 }
 
 type SentBatch = Arc<Mutex<Option<Batch>>>;
+type Refused = Arc<Mutex<Vec<RefusedRecords>>>;
 
 struct HttpSink {
     node: String,
@@ -105,6 +107,8 @@ struct HttpSink {
     sending: SentBatch,
     task: Option<AbortHandle>,
     failure: Arc<Mutex<Option<Error>>>,
+    /// Records that were given up; `None` if the first of them is to fail the job.
+    refused: Option<Refused>,
 }
 
 pub(in crate::connector) fn sink(context: &ConnectorContext<'_>) -> Result<Box<dyn Sink>, Error> {
@@ -139,37 +143,61 @@ pub(in crate::connector) fn sink(context: &ConnectorContext<'_>) -> Result<Box<d
         sending: Arc::default(),
         task: None,
         failure: Arc::default(),
+        refused: context.routes_errors.then(Refused::default),
     }))
 }
 
-/// Sends the requests of all lanes at the same time, those of one lane in order. The first failure ends all.
+/// The records of a batch that share a lane, with their requests.
+struct Lane {
+    batch: Batch,
+    requests: Vec<PostRequest>,
+}
+
+impl Lane {
+    /// Sends the requests in order. Gathers the records of those that are given up, if there is somebody to take them.
+    async fn send(
+        self,
+        sender: &Sender,
+        sending: &SentBatch,
+        refused: Option<&Refused>,
+        node: &str,
+    ) -> Result<(), Error> {
+        for request in self.requests {
+            match (sender.send(&request).await, refused) {
+                (Ok(()), _) => {}
+                (Err(SendError { code, message }), None) => {
+                    let (row, record) = (request.rows.start as u32, request.records);
+                    return Err(Error::Record { node: node.to_owned(), code, row, record, message });
+                }
+                (Err(SendError { code, message }), Some(refused)) => {
+                    let batch = self.batch.select(request.rows.start as u32..request.rows.end as u32);
+                    let failed = (0..batch.len() as u32).map(|row| RecordError { row, code, message: message.clone() });
+                    let failed = failed.collect();
+                    refused.lock().push(RefusedRecords { batch, failed });
+                }
+            }
+            sending.lock().iter().filter_map(Batch::ack).for_each(BatchAck::part_is_written);
+        }
+        Ok(())
+    }
+}
+
+/// Sends the requests of all lanes at the same time. The first failure ends all.
 async fn send_all(
     sender: &Arc<Sender>,
-    lanes: Vec<Vec<PostRequest>>,
+    lanes: Vec<Lane>,
     sending: &SentBatch,
+    refused: Option<&Refused>,
     node: &str,
 ) -> Result<(), Error> {
     let mut running = JoinSet::new();
     for lane in lanes {
         let (sender, sending) = (Arc::clone(sender), Arc::clone(sending));
-        running.spawn(async move {
-            for request in lane {
-                if let Err(error) = sender.send(&request).await {
-                    return Err((error, request.records));
-                }
-                sending.lock().iter().filter_map(Batch::ack).for_each(BatchAck::part_is_written);
-            }
-            Ok(())
-        });
+        let (refused, node) = (refused.cloned(), node.to_owned());
+        running.spawn(async move { lane.send(&sender, &sending, refused.as_ref(), &node).await });
     }
     while let Some(ended) = running.join_next().await {
-        match ended {
-            Ok(Ok(())) => {}
-            Ok(Err((SendError { code, message }, record))) => {
-                return Err(Error::Record { node: node.to_owned(), code, record, message });
-            }
-            Err(error) => return Err(Error::connector(node, format!("a request broke off: {error}"))),
-        }
+        ended.map_err(|error| Error::connector(node, format!("a request broke off: {error}")))??;
     }
     Ok(())
 }
@@ -201,14 +229,22 @@ impl Sink for HttpSink {
         if let Some(row) = (0..batch.len()).find(|row| !batch.payload(*row).is_some_and(object::is_object)) {
             let message = "the payload is not a JSON object; requests have only such records".to_owned();
             let record = batch.place(row);
-            return Err(Error::Record { node: self.node.clone(), code: "invalid_json", record, message });
+            return Err(Error::Record {
+                node: self.node.clone(),
+                code: "invalid_json",
+                row: row as u32,
+                record,
+                message,
+            });
         }
-        let lanes: Vec<_> = lanes(batch, self.lanes).iter().map(|lane| requests(lane, self.per, &self.keys)).collect();
+        let lane = |batch: Batch| Lane { requests: requests(&batch, self.per, &self.keys), batch };
+        let lanes: Vec<Lane> = lanes(batch, self.lanes).into_iter().map(lane).collect();
+        let refused = self.refused.clone();
         let (sender, node, waker) = (Arc::clone(&self.sender), self.node.clone(), Arc::clone(&self.waker));
         let (failure, sending) = (Arc::clone(&self.failure), Arc::clone(&self.sending));
         *self.sending.lock() = Some(batch.clone());
         let task = self.thread.run(async move {
-            if let Err(error) = send_all(&sender, lanes, &sending, &node).await {
+            if let Err(error) = send_all(&sender, lanes, &sending, refused.as_ref(), &node).await {
                 sending.lock().iter().filter_map(Batch::ack).for_each(BatchAck::fail);
                 *failure.lock() = Some(error);
             }
@@ -224,12 +260,17 @@ impl Sink for HttpSink {
     fn check(&mut self) -> Result<(), Error> {
         self.failure.lock().take().map_or(Ok(()), Err)
     }
+
+    fn take_refused(&mut self) -> Vec<RefusedRecords> {
+        self.refused.as_ref().map(|refused| std::mem::take(&mut *refused.lock())).unwrap_or_default()
+    }
 }
 
 impl Drop for HttpSink {
     fn drop(&mut self) {
         // What is not answered is not written, and a later run sends it again.
         self.sending.lock().iter().filter_map(Batch::ack).for_each(BatchAck::fail);
+        self.take_refused().iter().filter_map(|refused| refused.batch.ack()).for_each(BatchAck::fail);
         if let Some(task) = &self.task {
             task.abort();
         }

@@ -115,10 +115,17 @@ impl StreamSink {
         Error::connector(&self.node, format!("cannot append to topic '{}': {error}", self.name))
     }
 
-    /// Appends rows of `batch` from `self.appended` on, up to the size of one append.
-    fn append(&mut self, batch: &Batch, topic: &Topic) -> Result<usize, LogError> {
+    /// The next row cannot be appended. The sink goes on behind it, if it is asked to write the other rows.
+    fn refused(&self, batch: &Batch, error: &LogError) -> Error {
+        let (row, record) = (self.appended as u32, batch.place(self.appended));
+        Error::Record { node: self.node.clone(), code: "record_too_large", row, record, message: error.to_string() }
+    }
+
+    /// Appends rows of `batch` from `self.appended` on, up to a number and the size of one append.
+    fn append(&mut self, batch: &Batch, topic: &Topic, rows_max: usize) -> Result<usize, LogError> {
         let (mut size_bytes, mut end) = (0, self.appended);
-        while end < batch.len() && (end == self.appended || size_bytes < APPEND_MAX_BYTES) {
+        let last = batch.len().min(self.appended.saturating_add(rows_max));
+        while end < last && (end == self.appended || size_bytes < APPEND_MAX_BYTES) {
             size_bytes += batch.payload(end).map_or(0, <[u8]>::len) + batch.key(end).map_or(0, <[u8]>::len);
             end += 1;
         }
@@ -221,8 +228,14 @@ impl Sink for StreamSink {
             if self.in_flight_bytes.load(Ordering::Acquire) >= IN_FLIGHT_MAX_BYTES {
                 return Ok(Written::NotYet(Some(RETRY)));
             }
-            match self.append(batch, &topic) {
+            let mut appended = self.append(batch, &topic, usize::MAX);
+            if matches!(appended, Err(LogError::RecordTooLarge { .. })) {
+                // The rows before the one that is too large are appended by themselves.
+                appended = self.append(batch, &topic, 1);
+            }
+            match appended {
                 Ok(end) => self.appended = end,
+                Err(error @ LogError::RecordTooLarge { .. }) => return Err(self.refused(batch, &error)),
                 Err(error) if is_temporary(&error) => return Ok(Written::NotYet(Some(RETRY))),
                 Err(error) => return Err(self.failed(&error)),
             }

@@ -24,9 +24,17 @@ pub(super) fn source_with_inputs(draft: &DocumentDraft<'_>, findings: &mut Findi
 }
 
 pub(super) fn sink_with_outputs(draft: &DocumentDraft<'_>, findings: &mut Findings, rule: &'static str) {
-    for (sink, successor) in ends_with_role(draft, Role::Sink, |link| (&link.from, &link.to)) {
+    let takes_errors = |sink: &EdgeEnd<'_>, successor: &EdgeEnd<'_>| {
+        draft.routes.iter().any(|route| {
+            let is_from_it = route.from.as_ref().is_some_and(|from| from.node.is_some() && from.node == sink.node);
+            route.is_on_error && is_from_it && route.destinations().iter().any(|to| to.node == successor.node)
+        })
+    };
+    let links = ends_with_role(draft, Role::Sink, |link| (&link.from, &link.to));
+    for (sink, successor) in links.into_iter().filter(|(sink, successor)| !takes_errors(sink, successor)) {
         let message = format!(
-            "'{}' is a sink and has the successor '{}'; take the records from an input of the sink",
+            "'{}' is a sink and has the successor '{}', which no error route of it names; take the records from an input \
+             of the sink",
             sink.name, successor.name
         );
         findings.add(sink.place, &sink.path, rule, message).named(sink.name);
@@ -76,14 +84,9 @@ pub(super) fn dead_end(draft: &DocumentDraft<'_>, findings: &mut Findings, rule:
 
 /// Names one cycle: the nodes from one of them back to itself.
 pub(super) fn cycle(draft: &DocumentDraft<'_>, findings: &mut Findings, rule: &'static str) {
-    // An edge into a source or out of a sink breaks a rule of its own.
-    let is_sound =
-        |from: usize, to: &NodeId| draft.nodes[from].role != Role::Sink && draft.node(*to).role != Role::Source;
-    let sound = draft
-        .successors
-        .iter()
-        .enumerate()
-        .map(|(from, successors)| successors.iter().copied().filter(|to| is_sound(from, to)).collect());
+    // An edge into a source breaks a rule of its own.
+    let is_sound = |to: &NodeId| draft.node(*to).role != Role::Source;
+    let sound = draft.successors.iter().map(|successors| successors.iter().copied().filter(is_sound).collect());
     let Some(cycle) = find_cycle(&sound.collect::<Vec<_>>()) else { return };
     let names: Vec<&str> = cycle.iter().chain(cycle.first()).map(|id| draft.node(*id).name).collect();
     if let Some(first) = cycle.first() {

@@ -7,7 +7,7 @@ use crate::document::finding::{Findings, join};
 use crate::document::model::{NodeId, Role};
 
 impl<'a> DraftRoute<'a> {
-    fn destinations(&self) -> &[EdgeEnd<'a>] {
+    pub(super) fn destinations(&self) -> &[EdgeEnd<'a>] {
         match &self.to {
             RouteTargetDraft::Nodes(ends) => ends,
             _ => &[],
@@ -86,9 +86,12 @@ fn route_successors<'a>(draft: &DocumentDraft<'a>, from: &str) -> Vec<&'a str> {
 }
 
 pub(super) fn route_from_sink(draft: &DocumentDraft<'_>, findings: &mut Findings, rule: &'static str) {
-    for from in draft.routes.iter().filter_map(|route| route.from.as_ref()) {
+    for from in draft.routes.iter().filter(|route| !route.is_on_error).filter_map(|route| route.from.as_ref()) {
         if from.node.is_some_and(|node| draft.node(node).role == Role::Sink) {
-            let message = format!("'{}' is a sink and has no successors; route from one of its inputs", from.name);
+            let message = format!(
+                "'{}' is a sink and sends nothing on but errors; add on_error: true, or route from one of its inputs",
+                from.name
+            );
             findings.add(from.place, &from.path, rule, message).named(from.name);
         }
     }
