@@ -40,7 +40,7 @@ pub(crate) struct DataFile {
 impl DataFile {
     /// Opens the file and reads its index.
     pub(crate) fn read_index(&self) -> Result<Arc<OpenFile>, Error> {
-        OpenFile::open(self.replaced_files.files(), &self.path).map(Arc::new)
+        OpenFile::open(self.replaced_files.files(), &self.path, &self.record).map(Arc::new)
     }
 }
 

@@ -37,6 +37,9 @@ pub(crate) struct FileRecord {
     /// The sampling applied to the points; empty if all are there. Versions without sampling omit it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) sampled: SamplingPlan,
+    /// The checksums of its blocks. Versions without checksums omit them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) checksums: Vec<u32>,
 }
 
 /// The position of a source that files cover.
@@ -137,7 +140,7 @@ mod tests {
     use super::*;
 
     /// Version 1; these must stay readable.
-    const FIXTURES: [(&str, &str); 4] = [
+    const FIXTURES: [(&str, &str); 5] = [
         (
             "file/7",
             r#"{"v":1,"file":{"number":7,"tenant":"acme","type":"Room","day":20000,"rows":3,"bytes":900,"observed_ms":[1,2],"modified_ms":[3,4],"ids":["a","b"],"kept_ms":5}}"#,
@@ -154,6 +157,10 @@ mod tests {
             "file/9",
             r#"{"v":1,"file":{"number":9,"tenant":"acme","type":"Room","day":20000,"rows":3,"bytes":900,"observed_ms":[1,2],"modified_ms":[3,4],"ids":["a","b"],"kept_ms":5,"sampled":[{"attribute":"alarm","sample":"all","period_ms":null},{"attribute":"*","sample":"last","period_ms":60000}]}}"#,
         ),
+        (
+            "file/10",
+            r#"{"v":1,"file":{"number":10,"tenant":"acme","type":"Room","day":20000,"rows":3,"bytes":900,"observed_ms":[1,2],"modified_ms":[3,4],"ids":["a","b"],"kept_ms":5,"checksums":[4294967295]}}"#,
+        ),
     ];
 
     #[test]
@@ -163,6 +170,7 @@ mod tests {
             CatalogKey::Position(TopicId(42), PartitionId(3)),
             CatalogKey::Erasure(8),
             CatalogKey::File(9),
+            CatalogKey::File(10),
         ];
         for ((key, value), expected) in FIXTURES.into_iter().zip(keys) {
             assert_eq!(CatalogKey::decode(key.as_bytes()).unwrap(), expected);

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use millstream_log::{File, Files};
+use millstream_log::Files;
 use parquet::column::reader::get_typed_column_reader;
 use parquet::data_type::{ByteArray, ByteArrayType, DataType, DoubleType, Int64Type};
 use parquet::errors::ParquetError;
@@ -17,6 +17,8 @@ use parquet::file::reader::{ChunkReader, Length, RowGroupReader};
 use parquet::file::serialized_reader::SerializedRowGroupReader;
 
 use crate::Error;
+use crate::block_checksums::VerifiedFile;
+use crate::catalog_record::FileRecord;
 use crate::columns::{
     ATTRIBUTE, ID, KIND, METADATA, MODIFIED, NUMBER, OBSERVED, OFFSET, PATH, PointColumns, SCHEMA_TYPE, VALUE,
 };
@@ -66,10 +68,9 @@ pub(crate) enum Projection {
 }
 
 impl OpenFile {
-    pub(crate) fn open(files: &dyn Files, path: &Path) -> Result<Self, Error> {
-        let file = files.open(path).map_err(|error| Error::io("open", path, error))?;
-        let bytes = file.size().map_err(|error| Error::io("look at", path, error))?;
-        let file = Arc::new(ParquetChunks { file, bytes });
+    /// Opens the file that `record` describes, and reads its index.
+    pub(crate) fn open(files: &dyn Files, path: &Path, record: &FileRecord) -> Result<Self, Error> {
+        let file = Arc::new(ParquetChunks(Arc::new(VerifiedFile::open(files, path, record)?)));
         let meta = ParquetMetaDataReader::new()
             .with_page_index_policy(PageIndexPolicy::Required)
             .parse_and_finish(&*file)
@@ -328,14 +329,11 @@ impl Iterator for SeriesRuns {
 }
 
 /// Adapts a file to the Parquet reader.
-struct ParquetChunks {
-    file: Arc<dyn File>,
-    bytes: u64,
-}
+struct ParquetChunks(Arc<VerifiedFile>);
 
 impl Length for ParquetChunks {
     fn len(&self) -> u64 {
-        self.bytes
+        self.0.bytes
     }
 }
 
@@ -343,15 +341,15 @@ impl ChunkReader for ParquetChunks {
     type T = BufReader<RangeReader>;
 
     fn get_read(&self, start: u64) -> Result<Self::T, ParquetError> {
-        Ok(BufReader::new(RangeReader { file: self.file.clone(), at: start }))
+        Ok(BufReader::new(RangeReader { file: self.0.clone(), at: start }))
     }
 
     fn get_bytes(&self, start: u64, length: usize) -> Result<Bytes, ParquetError> {
-        if start.checked_add(length as u64).is_none_or(|end| end > self.bytes) {
+        if start.checked_add(length as u64).is_none_or(|end| end > self.0.bytes) {
             return Err(ParquetError::EOF(format!("{length} bytes at {start} are beyond the end")));
         }
         let mut bytes = vec![0; length];
-        let read = self.file.read_at(&mut bytes, start)?;
+        let read = self.0.read_at(&mut bytes, start)?;
         if read < length {
             return Err(ParquetError::EOF(format!("{read} of {length} bytes at {start} are there")));
         }
@@ -361,7 +359,7 @@ impl ChunkReader for ParquetChunks {
 
 /// Reads a file from a position.
 struct RangeReader {
-    file: Arc<dyn File>,
+    file: Arc<VerifiedFile>,
     at: u64,
 }
 

@@ -11,6 +11,7 @@ use parquet::errors::ParquetError;
 use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
 
 use crate::Error;
+use crate::block_checksums::BlockChecksums;
 use crate::columns::{GROUP_ROWS, PROPERTIES, PointColumns, PointRow, SCHEMA_TYPE};
 use crate::layout::PART_EXTENSION;
 
@@ -42,6 +43,7 @@ pub(crate) struct FileSummary {
     pub(crate) observed_ms: (i64, i64),
     pub(crate) modified_ms: (i64, i64),
     pub(crate) ids: (String, String),
+    pub(crate) checksums: Vec<u32>,
 }
 
 impl FileWriter {
@@ -52,7 +54,7 @@ impl FileWriter {
         part.push(PART_EXTENSION);
         let part = PathBuf::from(part);
         let file = files.create(&part).map_err(|error| Error::io("create", &part, error))?;
-        let appending = AppendWriter { file: file.clone(), at: 0 };
+        let appending = AppendWriter { file: file.clone(), at: 0, checksums: BlockChecksums::default() };
         let parquet = SerializedFileWriter::new(appending, SCHEMA_TYPE.clone(), PROPERTIES.clone())
             .map_err(|error| Error::file(&part, &error))?;
         let written = FileSummary {
@@ -61,6 +63,7 @@ impl FileWriter {
             observed_ms: (i64::MAX, i64::MIN),
             modified_ms: (i64::MAX, i64::MIN),
             ids: Default::default(),
+            checksums: Vec::new(),
         };
         let group = PointColumns::default();
         Ok(Self {
@@ -103,6 +106,7 @@ impl FileWriter {
         self.parquet.finish().map_err(|error| Error::file(&self.part, &error))?;
         self.file.sync().map_err(|error| Error::io("sync", &self.part, error))?;
         self.written.bytes = self.file.size().map_err(|error| Error::io("look at", &self.part, error))?;
+        self.written.checksums = self.parquet.inner().checksums.all();
         self.files.rename(&self.part, &self.path).map_err(|error| Error::io("rename", &self.part, error))?;
         self.is_finished = true;
         let directory = self.path.parent().unwrap_or(&self.path);
@@ -175,12 +179,14 @@ fn packed<T: Clone>(values: &[Option<T>]) -> (Vec<T>, Vec<i16>) {
 struct AppendWriter {
     file: Arc<dyn File>,
     at: u64,
+    checksums: BlockChecksums,
 }
 
 impl Write for AppendWriter {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.file.write_at(&[IoSlice::new(bytes)], self.at)?;
         self.at += bytes.len() as u64;
+        self.checksums.add(bytes);
         Ok(bytes.len())
     }
 

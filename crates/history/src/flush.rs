@@ -140,8 +140,8 @@ impl SeriesNames {
 impl FileRecord {
     pub(crate) fn new(place: (String, String, i32), number: u64, written: FileSummary, kept_ms: i64) -> Self {
         let (tenant, kind, day) = place;
-        let FileSummary { rows, bytes, observed_ms, modified_ms, ids } = written;
+        let FileSummary { rows, bytes, observed_ms, modified_ms, ids, checksums } = written;
         let sampled = Vec::new();
-        Self { number, tenant, kind, day, rows, bytes, observed_ms, modified_ms, ids, kept_ms, sampled }
+        Self { number, tenant, kind, day, rows, bytes, observed_ms, modified_ms, ids, kept_ms, sampled, checksums }
     }
 }

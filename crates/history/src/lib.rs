@@ -16,6 +16,7 @@
 //! Not here: the current state of entities (`context`, which writes the changes). Not yet: object storage.
 
 mod aggregate;
+mod block_checksums;
 mod catalog;
 mod catalog_content;
 mod catalog_record;

@@ -100,7 +100,7 @@ impl MergeIterator {
         let mut inputs = Vec::with_capacity(files.len());
         for file in files {
             let mut input = MergeInput {
-                open: OpenFile::open(&*catalog.files, &file.path)?,
+                open: OpenFile::open(&*catalog.files, &file.path, &file.record)?,
                 erasures: catalog.table.erasures_of(&file.record).cloned().collect(),
                 group: 0,
                 next: 0,

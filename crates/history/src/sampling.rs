@@ -158,7 +158,7 @@ mod tests {
         fn rows(&self) -> Vec<PointRow> {
             let mut rows = Vec::new();
             for file in self.files() {
-                let open = OpenFile::open(&SystemFiles, &file.path).unwrap();
+                let open = OpenFile::open(&SystemFiles, &file.path, &file.record).unwrap();
                 for group in 0..open.groups() {
                     let mut columns = open.read(&RowRange { group, rows: 0..open.group_rows(group) }).unwrap();
                     rows.extend((0..columns.len()).map(|at| columns.take_row(at)));
@@ -211,6 +211,7 @@ mod tests {
         let (tenant, kind, ids) = ("acme".to_owned(), "Room".to_owned(), ("a".to_owned(), "z".to_owned()));
         let (rows, times, sampled) = (1, (0, 0), Vec::new());
         FileRecord {
+            checksums: Vec::new(),
             number,
             tenant,
             kind,

@@ -138,3 +138,51 @@ async fn an_entity_without_values_in_the_asked_time_is_answered_with_none() {
     served.stop().await;
     world.close();
 }
+
+/// A damaged file serves no byte: reads say so, and the operator hears of it. `MILLSTREAM_BIT_FLIPS=100` damages a hundred
+/// times.
+#[tokio::test(flavor = "multi_thread")]
+async fn no_damage_of_a_file_changes_an_answer_in_silence() {
+    let damages = std::env::var("MILLSTREAM_BIT_FLIPS").map_or(20, |count| count.parse().unwrap());
+    let seed = std::env::var("MILLSTREAM_SEED").map_or_else(|_| fastrand::u64(..), |seed| seed.parse().unwrap());
+    println!("MILLSTREAM_SEED={seed}");
+    let mut random = fastrand::Rng::with_seed(seed);
+    let dir = tempfile::tempdir().unwrap();
+    let world = World::open(dir.path(), &quiet());
+    for n in 0..300 {
+        world.measure(&format!("room{}", n % 3), "t", &format!("{n}.25"), NEW_YEAR_MS + n * 1_000);
+    }
+    world.flush();
+    let [path] = &world.files()[..] else { panic!("one file") };
+    let whole = std::fs::read(path).unwrap();
+    world.close();
+    for number in 0..damages {
+        let mut bytes = whole.clone();
+        let at = random.usize(..bytes.len());
+        match random.u8(..4) {
+            0 => bytes.truncate(at),
+            1 => bytes[at..].fill(0),
+            _ => bytes[at] ^= 1 << random.u8(..8),
+        }
+        if bytes == whole {
+            continue;
+        }
+        std::fs::write(path, bytes).unwrap();
+        let world = World::open(dir.path(), &quiet());
+        let served = world.serve().await;
+        for room in 0..3 {
+            let answer = served.get(&format!("/room{room}")).await;
+            assert_eq!(answer.status, 500, "damage {number} at {at}: {answer:?}");
+        }
+        let failures = world.history.failures();
+        assert!(failures.len() == 1 && failures[0].contains(&path.display().to_string()), "{failures:?}");
+        served.stop().await;
+        world.close();
+    }
+    std::fs::write(path, whole).unwrap();
+    let world = World::open(dir.path(), &quiet());
+    let served = world.serve().await;
+    assert_eq!(served.get("/room0").await.status, 200, "a file that was restored is read again");
+    served.stop().await;
+    world.close();
+}
