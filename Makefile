@@ -28,6 +28,7 @@ test: ## The whole gate.
 	scripts/test
 
 test-all: export MILLSTREAM_DIST_ALL := 1
+test-all: export MILLSTREAM_TEST_ALL := 1
 test-all: ## The gate, with everything that takes long.
 	scripts/setup test
 	scripts/fuzz store requests 60

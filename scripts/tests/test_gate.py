@@ -170,6 +170,20 @@ class Sums(unittest.TestCase):
         self.assertFalse(green)
         self.assertEqual(output.splitlines()[-1], "0 passed, 1 failed, 0 skipped")
 
+    def test_files_that_were_green_are_unchanged_until_one_of_them_is_not_or_all_is_wanted(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        head = (SCRIPTS / "test").read_text().partition("# -- the suites --\n")[0].replace('cd "$(dirname "$0")/.."', "")
+        ask = "unchanged a && echo same || echo other"
+        steps = f"""git init -q . && mkdir a && echo 1 >a/one; {ask}
+            digest a >"$CARGO_TARGET_DIR/green"; {ask}
+            MILLSTREAM_TEST_ALL=1; {ask}; MILLSTREAM_TEST_ALL=
+            echo 2 >a/two; {ask}; rm a/two; {ask}; echo 2 >a/one; {ask}"""
+        ended = subprocess.run(
+            ["bash", "-c", head + steps], cwd=folder.name, env={"CARGO_TARGET_DIR": folder.name, "PATH": "/usr/bin:/bin"},
+            capture_output=True, text=True, check=True)
+        self.assertEqual(ended.stdout.split(), ["other", "same", "other", "other", "same", "other"], ended.stderr)
+
 
 if __name__ == "__main__":
     result = unittest.main(exit=False, verbosity=1).result

@@ -3,6 +3,7 @@
 use crate::broker::Broker;
 
 #[test]
+#[ignore = "takes long"]
 fn javas_performance_and_console_classes_use_transactions() {
     let broker = Broker::start();
     let topic = broker.topic("transactional");
@@ -19,6 +20,7 @@ fn javas_performance_and_console_classes_use_transactions() {
 }
 
 #[test]
+#[ignore = "takes long"]
 fn javas_topic_command_and_console_clients_run() {
     let broker = Broker::start();
     let topic = broker.topic("console");
@@ -36,6 +38,7 @@ fn javas_topic_command_and_console_clients_run() {
 }
 
 #[test]
+#[ignore = "takes long"]
 fn javas_performance_classes_run() {
     let broker = Broker::start();
     let topic = broker.topic("performance");
@@ -59,6 +62,7 @@ fn rows(printed: &str) -> Vec<Vec<&str>> {
 }
 
 #[test]
+#[ignore = "takes long"]
 fn javas_config_command_alters_and_describes_a_topic() {
     let broker = Broker::start();
     let topic = broker.topic("configs");
@@ -78,6 +82,7 @@ fn javas_config_command_alters_and_describes_a_topic() {
 }
 
 #[test]
+#[ignore = "takes long"]
 fn javas_group_command_describes_resets_and_deletes_a_group() {
     let broker = Broker::start();
     let (topic, group) = (broker.topic("grouped"), broker.topic("readers"));
@@ -117,6 +122,7 @@ fn javas_group_command_describes_resets_and_deletes_a_group() {
 }
 
 #[test]
+#[ignore = "takes long"]
 fn javas_commands_delete_records_and_find_offsets() {
     let broker = Broker::start();
     let topic = broker.topic("deleted");
@@ -146,6 +152,7 @@ fn javas_commands_delete_records_and_find_offsets() {
 }
 
 #[test]
+#[ignore = "takes long"]
 fn javas_transactions_command_lists_and_describes() {
     let broker = Broker::start();
     let id = broker.topic("described");
@@ -172,6 +179,7 @@ fn javas_transactions_command_lists_and_describes() {
 }
 
 #[test]
+#[ignore = "takes long"]
 fn javas_log_dirs_command_tells_the_size_of_partitions() {
     let broker = Broker::start();
     let topic = broker.topic("sized");

@@ -77,6 +77,7 @@ fn kafka_python_logs_in_and_has_the_permissions_of_its_role() {
 }
 
 #[test]
+#[ignore = "takes long"]
 fn javas_topic_command_logs_in_and_has_the_permissions_of_its_role() {
     let Some(broker) = guarded() else { return };
     let dir = tempfile::tempdir().unwrap();

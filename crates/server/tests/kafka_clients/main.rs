@@ -153,6 +153,7 @@ fn readers_get_to_the_end_after_the_server_was_killed() {
 const KILLS: usize = 3;
 
 #[test]
+#[ignore = "takes long"]
 fn answers_to_clients_hold_although_the_server_is_killed_again_and_again() {
     let (relay, dir) = (Relay::start(0), tempfile::tempdir().unwrap());
     let mut server = Some(Broker::start_behind(&relay, dir.path()));

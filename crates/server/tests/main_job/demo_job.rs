@@ -75,6 +75,7 @@ fn hot_celsius(observation: &Observation) -> Option<f64> {
 }
 
 #[test]
+#[ignore = "takes long"]
 fn the_job_of_the_demo_finds_the_hot_hours_of_the_year() {
     let dir = tempfile::tempdir().unwrap();
     let demo = Demo::run(&dir.path().join("data"));

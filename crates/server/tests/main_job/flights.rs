@@ -81,6 +81,7 @@ fn rank_error(sorted: &[i64], value: f64, rank: f64) -> f64 {
 }
 
 #[test]
+#[ignore = "takes long"]
 fn delays_carriers_and_aircraft_of_a_month_are_those_of_the_file() {
     let flights = flights();
     assert_eq!(flights.len(), FLIGHTS);

@@ -73,6 +73,7 @@ fn seen(process: &Process, id: &str, records: u64) {
 }
 
 #[test]
+#[ignore = "takes long"]
 fn results_of_kept_queries_survive_kills_and_duplicates_carry_the_same_number() {
     let dir = tempfile::tempdir().unwrap();
     let start = || Process::start_on(dir.path(), &["--set", "query.keep_every_ms=30"]);
@@ -235,6 +236,7 @@ fn events_resume_after_a_clients_last_one_when_its_connection_breaks() {
 }
 
 #[test]
+#[ignore = "takes long"]
 fn a_kept_query_counts_each_record_once_across_kills_of_the_server() {
     let dir = tempfile::tempdir().unwrap();
     let start = || Process::start_on(dir.path(), &["--set", "query.kept_end_again_ms=100"]);

@@ -52,6 +52,7 @@ fn stored(process: &Process) -> u64 {
 }
 
 #[test]
+#[ignore = "takes long"]
 fn killed_again_and_again_a_tenant_gets_its_volume_to_the_byte() {
     let dir = tempfile::tempdir().unwrap();
     let kills = std::env::var("MILLSTREAM_KILLS").map_or(KILLS, |count| count.parse().unwrap());

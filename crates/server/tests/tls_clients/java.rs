@@ -35,6 +35,7 @@ pub(crate) fn talk(clients: &[JavaClient<'_>]) -> Vec<String> {
 }
 
 #[test]
+#[ignore = "takes long"]
 fn javas_clients_produce_and_consume_over_sasl_ssl_with_scram_and_hear_of_a_wrong_password() {
     let token = "change-me-0123456789";
     let config = tempfile::tempdir().unwrap();
