@@ -467,7 +467,7 @@ impl PartitionLog {
     }
 }
 
-/// What these records use the disk for.
+/// The purpose for which these records use the disk.
 pub(crate) fn disk_use(records: &[Record<'_>], topic: &Topic) -> DiskUse {
     if topic.config.cleanup.compacts() && records.iter().all(|record| record.value.is_none()) {
         DiskUse::MakesRoom

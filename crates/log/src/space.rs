@@ -21,14 +21,14 @@ use crate::{Error, Files};
 /// Space that a turn of the writeback thread needs beside the batches: `meta`, indexes, directories.
 const TURN_SPARE_BYTES: u64 = 4 << 20;
 
-/// What an append is for, in the order of the room that it leaves to others.
+/// The purpose of an append, in the order of the room that it leaves to others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum DiskUse {
     /// Tombstones of a compacted topic: they may use the reserve.
     MakesRoom,
     /// Records of a state topic, whose owner refuses new commands by itself.
     Promised,
-    /// All others.
+    /// Any other append, which the limit holds back.
     Ordinary,
 }
 

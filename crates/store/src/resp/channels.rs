@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use crate::resp::clients::ConnectedClient;
 use crate::resp::closed::{ClosedClients, ClosedFor};
 use crate::resp::glob;
-use crate::resp::messages::{Message, NoMemory, Payload};
+use crate::resp::messages::{ChannelMessage, NoMemory, Payload};
 
 /// The subscribers of channels and patterns.
 #[derive(Debug, Default)]
@@ -81,13 +81,13 @@ impl Channels {
         let payload = Payload::new(payload, memory)?;
         let message = |(pattern, subscribers): (Option<&Bytes>, _)| {
             let message = match pattern {
-                None => Message::new(&[b"message", channel], &payload, memory),
-                Some(pattern) => Message::new(&[b"pmessage", pattern, channel], &payload, memory),
+                None => ChannelMessage::new(&[b"message", channel], &payload, memory),
+                Some(pattern) => ChannelMessage::new(&[b"pmessage", pattern, channel], &payload, memory),
             };
             message.map(|message| (message, subscribers))
         };
-        let messages: Vec<(Message, &Vec<_>)> = listening.map(message).collect::<Result<_, _>>()?;
-        let receivers = |(message, subscribers): &(Message, &Vec<Arc<ConnectedClient>>)| {
+        let messages: Vec<(ChannelMessage, &Vec<_>)> = listening.map(message).collect::<Result<_, _>>()?;
+        let receivers = |(message, subscribers): &(ChannelMessage, &Vec<Arc<ConnectedClient>>)| {
             subscribers.iter().filter(|client| client.send(message, closed)).count()
         };
         Ok(messages.iter().map(receivers).sum())

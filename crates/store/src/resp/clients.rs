@@ -14,7 +14,7 @@ use crate::resp::channels::SubscriptionKind;
 use crate::resp::closed::{ClosedClients, ClosedFor};
 use crate::resp::codec::RespVersion;
 use crate::resp::command::CommandId;
-use crate::resp::messages::{Message, MessageQueue};
+use crate::resp::messages::{ChannelMessage, MessageQueue};
 use crate::resp::shared::owned;
 
 /// A client for which less waits is not slow, and is not closed to make room.
@@ -124,7 +124,7 @@ impl ConnectedClient {
     }
 
     /// Leaves a message for the client. `false` if it is closed, perhaps just now because it does not keep up.
-    pub(crate) fn send(&self, message: &Message, closed: &ClosedClients) -> bool {
+    pub(crate) fn send(&self, message: &ChannelMessage, closed: &ClosedClients) -> bool {
         if self.is_killed.load(Relaxed) {
             return false;
         }

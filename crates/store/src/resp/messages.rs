@@ -70,13 +70,13 @@ impl Payload {
 
 /// A message for those who listen to one channel or one pattern.
 #[derive(Debug, Clone)]
-pub(crate) struct Message {
+pub(crate) struct ChannelMessage {
     /// As RESP3 has it; RESP2 differs in the first byte.
     head: Bytes,
     payload: Bytes,
 }
 
-impl Message {
+impl ChannelMessage {
     /// A message of `words`, such as `message` and the channel, and the payload behind them.
     pub(crate) fn new(words: &[&[u8]], Payload(payload): &Payload, memory: &MemoryBudget) -> Result<Self, NoMemory> {
         let max_bytes = words.iter().map(|word| word.len() + HEAD_BYTES).sum::<usize>() + HEAD_BYTES;
@@ -103,7 +103,7 @@ impl Message {
 /// The messages that wait for a client.
 #[derive(Debug)]
 pub(crate) struct MessageQueue {
-    messages: VecDeque<Message>,
+    messages: VecDeque<ChannelMessage>,
     bytes: usize,
     /// Memory of the places; the messages have their own.
     memory: Grant,
@@ -121,7 +121,7 @@ impl MessageQueue {
     }
 
     /// Adds a message, or says why the client must be closed.
-    pub(crate) fn push(&mut self, message: &Message) -> Result<(), ClosedFor> {
+    pub(crate) fn push(&mut self, message: &ChannelMessage) -> Result<(), ClosedFor> {
         let bytes = self.bytes + message.len() + PLACE_BYTES;
         if bytes > WAITING_MAX_BYTES {
             return Err(ClosedFor::UnreadMessages { bytes });
@@ -156,7 +156,7 @@ impl MessageQueue {
         }
     }
 
-    fn pop(&mut self) -> Option<Message> {
+    fn pop(&mut self) -> Option<ChannelMessage> {
         let message = self.messages.pop_front()?;
         self.bytes -= message.len() + PLACE_BYTES;
         self.memory.shrink(PLACE_BYTES as u64);
