@@ -22,6 +22,8 @@ const CA_FILE: &str = "flow.http_ca_file";
 
 pub(crate) struct HttpAccess {
     pub(crate) targets: Arc<AllowedTargets>,
+    /// The operator has named the allowed targets.
+    pub(super) is_limited: bool,
     authorities: Vec<CertificateDer<'static>>,
     /// Built with the first HTTPS target: the system has many authorities.
     tls: OnceLock<Result<ClientConfig, String>>,
@@ -33,7 +35,8 @@ impl HttpAccess {
     pub(crate) fn of(allowed: &[String], ca_file: &str) -> Result<Self, Error> {
         let invalid = |InvalidTarget { value, rule }| Error::InvalidSetting { setting: ALLOWED, value, rule };
         let targets = AllowedTargets::read(ALLOWED, allowed).map_err(invalid)?;
-        Ok(Self { targets: Arc::new(targets), authorities: authorities(ca_file)?, tls: OnceLock::new() })
+        let is_limited = !allowed.is_empty();
+        Ok(Self { targets: Arc::new(targets), is_limited, authorities: authorities(ca_file)?, tls: OnceLock::new() })
     }
 
     /// # Errors

@@ -35,6 +35,9 @@ pub(super) struct Sender {
     headers: HeaderMap,
     timeout: Duration,
     retries: u32,
+    /// The text of a refusal stands in errors: only if the operator has chosen the targets. Otherwise jobs could read
+    /// pages that only this machine can reach.
+    shows_answers: bool,
 }
 
 /// The reason why a request was given up.
@@ -71,7 +74,8 @@ impl Sender {
             .pool_idle_timeout(IDLE_MAX)
             .build(builder.https_or_http().enable_http1().wrap_connector(http));
         let shown = url_without_secrets(&uri.to_string());
-        Ok(Self { client, uri, shown, headers, timeout, retries })
+        let shows_answers = outgoing.is_limited;
+        Ok(Self { client, uri, shown, headers, timeout, retries, shows_answers })
     }
 
     /// Sends a request until it is taken.
@@ -112,8 +116,11 @@ impl Sender {
         if head.status.is_success() {
             return Ok(());
         }
-        let excerpt: String = String::from_utf8_lossy(&body).chars().take(EXCERPT_MAX_CHARS).collect();
-        let message = format!("POST {} is answered {}: {excerpt}", self.shown, head.status);
+        let mut message = format!("POST {} is answered {} with {} bytes", self.shown, head.status, body.len());
+        if self.shows_answers {
+            let excerpt: String = String::from_utf8_lossy(&body).chars().take(EXCERPT_MAX_CHARS).collect();
+            message = format!("{message}: {excerpt}");
+        }
         let error = SendError { code: "http_status", message };
         if head.status.is_server_error()
             || matches!(head.status, StatusCode::TOO_MANY_REQUESTS | StatusCode::REQUEST_TIMEOUT)

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hyper::Uri;
-use hyper::header::{HeaderMap, HeaderName, HeaderValue};
+use hyper::header::{CONNECTION, CONTENT_LENGTH, HOST, HeaderMap, HeaderName, HeaderValue, TRANSFER_ENCODING};
 use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::task::{AbortHandle, JoinSet};
@@ -78,6 +78,9 @@ fn check_headers(value: &Value) -> Result<(), String> {
     read_headers(value).map(drop)
 }
 
+/// Headers that belong to the connection or to the length of the body.
+const OWN_HEADERS: [HeaderName; 4] = [CONNECTION, CONTENT_LENGTH, HOST, TRANSFER_ENCODING];
+
 fn read_headers(value: &Value) -> Result<HeaderMap, String> {
     let headers = value.as_object().ok_or("write an object such as {X-Site: north}")?;
     headers
@@ -85,6 +88,9 @@ fn read_headers(value: &Value) -> Result<HeaderMap, String> {
         .map(|(name, value)| {
             let text = value.as_str().ok_or_else(|| format!("the value of '{name}' is no text; put it into quotes"))?;
             let name = HeaderName::try_from(name).map_err(|_| format!("'{name}' is no name of a header"))?;
+            if OWN_HEADERS.contains(&name) {
+                return Err(format!("'{name}' is set by the server for each request; remove it"));
+            }
             let value =
                 HeaderValue::try_from(text).map_err(|_| format!("the value of '{name}' has control characters"))?;
             Ok((name, value))
@@ -286,7 +292,9 @@ mod tests {
     #[test]
     fn headers_are_names_with_texts() {
         assert_eq!(read_headers(&json!({"X-Site": "north"})).unwrap()["x-site"], "north");
-        for refused in [json!([]), json!({"a b": "x"}), json!({"a": 7}), json!({"a": "x\ny"})] {
+        let own = ["Host", "content-length", "Transfer-Encoding", "Connection"].map(|name| json!({ name: "1" }));
+        let faulty = [json!([]), json!({"a b": "x"}), json!({"a": 7}), json!({"a": "x\ny"})];
+        for refused in faulty.into_iter().chain(own) {
             assert!(read_headers(&refused).is_err(), "{refused}");
         }
     }
