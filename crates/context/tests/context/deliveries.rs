@@ -134,7 +134,8 @@ async fn refused_notifications_are_retried_in_order_and_delivered_once() {
         set_t(&served, &format!("e{}", t % 4), t).await;
     }
     let found = until_shown(&served, &id, |shown| {
-        shown["notification"]["lastSuccess"].is_string() && shown["notification"].get("queue").is_none()
+        let delivered = &shown["notification"]["ended"]["delivered"];
+        *delivered == CHANGES && shown["notification"].get("queue").is_none()
     })
     .await;
     assert_eq!(found["notification"]["timesSent"], CHANGES, "attempts are no notifications");
