@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
+use millstream_net::PendingLogin;
 use millstream_types::{Grant, MemoryBudget};
 use parking_lot::Mutex;
 use tokio::time::Instant;
@@ -44,11 +45,14 @@ pub(crate) struct ConnectionActivity {
     lingers: AtomicBool,
     /// The memory of a head over [`HEAD_FREE_BYTES`].
     head_memory: Mutex<Option<Grant>>,
+    /// Before a login, only the time of a request is not counted.
+    login: PendingLogin,
 }
 
 impl ConnectionActivity {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(login: PendingLogin) -> Self {
         Self {
+            login,
             born: Instant::now(),
             phase: AtomicU8::new(HEAD),
             since_ns: AtomicU64::new(0),
@@ -68,6 +72,7 @@ impl ConnectionActivity {
         self.head_bytes.store(0, Ordering::Relaxed);
         self.has_unread.store(false, Ordering::Relaxed);
         self.stall_max_ns.store(0, Ordering::Relaxed);
+        self.login.heard();
         self.enter(BUSY)
     }
 
@@ -89,11 +94,13 @@ impl ConnectionActivity {
     /// Enters `Idle` when the answer's body has been sent or dropped.
     pub(crate) fn end_request(&self) {
         drop(self.head_memory.lock().take());
+        self.login.restart();
         self.enter(IDLE);
     }
 
     /// Enters `Idle` after the answer to a request that took no memory for its head.
     pub(crate) fn rest(&self, now: Instant) {
+        self.login.restart();
         self.enter_at(IDLE, now);
     }
 

@@ -28,7 +28,7 @@ use crate::socket::MonitoredSocket;
 /// Serves a connection until it ends or its peer is too slow. A stopping listener waits only for answers.
 pub(crate) async fn serve(socket: TransportStream, client: ConnectionPeer, pipeline: Arc<Pipeline>) {
     let peer = client.peer;
-    let activity = Arc::new(ConnectionActivity::new());
+    let activity = Arc::new(ConnectionActivity::new(client.login.clone()));
     let (rest, dismissed) = (Bytes::new(), false);
     let mut socket = MonitoredSocket {
         socket,

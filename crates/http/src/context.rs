@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use axum::extract::{FromRequestParts, OptionalFromRequestParts};
 use axum::http::request::Parts;
-use millstream_net::{ClientCertificate, Revocation};
+use millstream_net::{ClientCertificate, PendingLogin, Revocation};
 use millstream_types::{MemoryBudget, Principal};
 use tokio::time::Instant;
 
@@ -25,6 +25,7 @@ pub(crate) struct ConnectionPeer {
     pub(crate) peer: SocketAddr,
     /// The certificate that it has shown in its TLS handshake.
     pub(crate) certificate: Option<Arc<ClientCertificate>>,
+    pub(crate) login: PendingLogin,
 }
 
 /// The state of one request, shared by the pipeline and the handler's extractors.

@@ -190,7 +190,11 @@ impl Pipeline {
             return Some(Ok(None));
         }
         let Verdict::Now(verdict) = self.authenticate(route, head, params, client) else { return None };
-        Some(verdict.and_then(|identity| authorize(route, &identity).map(|()| Some(identity))))
+        Some(verdict.and_then(|identity| {
+            authorize(route, &identity)?;
+            client.login.succeeded();
+            Ok(Some(identity))
+        }))
     }
 }
 

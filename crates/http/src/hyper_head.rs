@@ -148,6 +148,7 @@ impl Pipeline {
             *audited = audit.and_then(|audit| audit.begin(route, &identity, RequestHead::of(&parts), origin.peer));
             authorize(route, &identity)?;
             *observed = observe(route, &identity, RequestHead::of(&parts), origin, announced.unwrap_or_default());
+            context.client.login.succeeded();
             // The context is new, so its identity is still unset.
             let _ = context.identity.set(identity);
         }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use millstream_net::{
-    Admitted, ApplicationProtocol, BindError, ConnectionLimits, Endpoints, Metrics, Protocol, Refusal, Serving,
-    TransportStream,
+    Admitted, ApplicationProtocol, BindError, ConnectionLimits, Endpoints, LoginTimeout, Metrics, Protocol, Refusal,
+    Serving, TransportStream,
 };
 use millstream_types::{AuditTrail, ErrorCode, MemoryBudget};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -89,6 +89,7 @@ impl Listener {
             setting: "http.connections_max",
             connection_bytes: CONNECTION_BYTES,
             memory: budget,
+            login_timeout: LoginTimeout { setting: "http.head_timeout_ms", limit_ms: limits.head_timeout_ms },
         };
         let shutdown = Shutdown::of_listener(listener.shutdown().clone());
         let pipeline = Pipeline { api, authenticator, limits, memory, audit, shutdown };
@@ -98,8 +99,8 @@ impl Listener {
 
 impl Protocol for Pipeline {
     async fn serve(self: Arc<Self>, socket: TransportStream, admitted: Admitted) {
-        let Admitted { peer, memory, client_certificate: certificate, .. } = admitted;
-        connection::serve(socket, ConnectionPeer { peer, certificate }, self).await;
+        let Admitted { peer, memory, client_certificate: certificate, login, .. } = admitted;
+        connection::serve(socket, ConnectionPeer { peer, certificate, login }, self).await;
         drop(memory);
     }
 
@@ -116,6 +117,13 @@ impl Protocol for Pipeline {
                     .rule(format!("{setting} = {limit}"))
                     .remedy("try again later, or raise the limit")
             }
+            Refusal::LoginsPending { max } => Problem::new(
+                Reason::Code(ErrorCode::Overloaded),
+                "too many connections have not made a request yet",
+            )
+            .value(max)
+            .rule("a quarter of http.connections_max, and one for each 512 KiB of memory.budget_bytes, at the most")
+            .remedy("try again later, or raise the limit"),
             Refusal::NoMemory { bytes, budget } => no_memory("a connection", bytes, &budget),
             Refusal::NotTls => Problem::invalid("the request came without TLS")
                 .value("http")

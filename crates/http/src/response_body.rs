@@ -111,12 +111,15 @@ impl Drop for ResponseBody {
 
 #[cfg(test)]
 mod tests {
+    use millstream_net::PendingLogin;
+
     use super::*;
 
     #[test]
     fn a_large_body_gives_way_between_its_pieces() {
         let bytes: Vec<u8> = (0..3 * PIECE_BYTES + 5).map(|n| n as u8).collect();
-        let mut answer = ResponseBody::without_route(Body::from(bytes.clone()), Arc::new(ConnectionActivity::new()));
+        let activity = Arc::new(ConnectionActivity::new(PendingLogin::unlisted()));
+        let mut answer = ResponseBody::without_route(Body::from(bytes.clone()), activity);
         let mut cx = Context::from_waker(std::task::Waker::noop());
         let (mut sent, mut gave_way) = (Vec::new(), 0);
         while !answer.is_end_stream() {

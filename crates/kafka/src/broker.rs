@@ -18,7 +18,6 @@ use crate::api_error::ApiError;
 use crate::group::{GroupConfig, GroupCoordinator};
 use crate::login::Logins;
 use crate::namespace::Namespace;
-use crate::pending_login::PendingLogins;
 use crate::supported_apis::SupportedApis;
 use crate::transaction;
 
@@ -49,7 +48,6 @@ pub(crate) struct Broker {
     pub(crate) logins: Option<Arc<dyn Logins>>,
     /// Limits the failed logins of each client address.
     pub(crate) throttle: Arc<LoginThrottle>,
-    pub(crate) pending_logins: Arc<PendingLogins>,
     pub(crate) quotas: Arc<Quotas>,
     pub(crate) audit: Option<Arc<dyn AuditTrail>>,
     /// The memory budget for connections and fetched records.
@@ -92,7 +90,6 @@ impl Broker {
         let transactions = transaction::TransactionCoordinator::new(log.clone(), &config, clock);
         let room = Arc::new(Semaphore::new(config.requests_max_bytes.div_ceil(ROOM_UNIT_BYTES)));
         let namespace = Namespace::new(&config.device_topic_prefix);
-        let pending_logins = Arc::new(PendingLogins::new(&config));
         Arc::new(Self {
             log,
             config,
@@ -106,7 +103,6 @@ impl Broker {
             producers: Arc::default(),
             logins,
             throttle,
-            pending_logins,
             quotas,
             audit,
             memory,

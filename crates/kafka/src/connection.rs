@@ -44,7 +44,6 @@ pub(crate) async fn serve(
         taken = requests => taken,
         // Only an error ends it first: without one it ends once the queue is closed.
         answered = answering.as_mut() => return answered,
-        fault = connection.login_overdue() => return Err(fault),
         fault = connection.login_ended() => return Err(fault),
     };
     match taken {
@@ -88,6 +87,7 @@ async fn take_all(
             frame = frames.next(busy) => frame?,
         };
         let Some(frame) = frame else { return Ok(EndReason::ByClient) };
+        connection.heard();
         // Reserve the place first: a request that has begun must be answered.
         let Ok(place) = queue.reserve().await else { return Ok(EndReason::ByServer) };
         let answer = apis.begin(&connection, frame.bytes, frame.oversized_bytes)?;

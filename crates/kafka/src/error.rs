@@ -44,12 +44,6 @@ pub(crate) enum ConnectionError {
         "a request of {size_bytes} bytes before a login exceeds {limit_bytes} bytes; log in first (security.protocol=SASL_PLAINTEXT, or SASL_SSL over TLS)"
     )]
     OversizedBeforeLogin { size_bytes: i64, limit_bytes: usize },
-    #[error("no login within kafka.login_timeout_ms = {limit_ms}")]
-    LoginOverdue { limit_ms: u64 },
-    #[error(
-        "no login yet, and displaced by newer connections: at most {max} connections (a quarter of kafka.connections_max) may wait for their login"
-    )]
-    LoginDisplaced { max: usize },
     #[error("a request of {size_bytes} bytes, too few for its header")]
     Undersized { size_bytes: i64 },
     #[error("api key {key} version {version} is not served")]

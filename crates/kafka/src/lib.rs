@@ -47,7 +47,6 @@ mod mutations;
 mod namespace;
 mod network_send;
 mod oversized_produce;
-mod pending_login;
 mod produce;
 mod read_buffer;
 mod request_context;

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use millstream_log::Log;
 use millstream_net::{
-    Admitted, BindError, BoundAddresses, ConnectionLimits, Endpoints, Metrics, Protocol, Refusal, Shutdown,
-    TransportStream,
+    Admitted, BindError, BoundAddresses, ConnectionLimits, Endpoints, LoginTimeout, Metrics, Protocol, Refusal,
+    Shutdown, TransportStream,
 };
 use millstream_types::{AuditTrail, Epoch, LoginThrottle, MemoryBudget, Quotas};
 use tokio::task::JoinSet;
@@ -100,6 +100,7 @@ impl Listener {
             setting: "kafka.connections_max",
             connection_bytes: CONNECTION_BYTES,
             memory: resources.memory.clone(),
+            login_timeout: LoginTimeout { setting: "kafka.login_timeout_ms", limit_ms: config.login_timeout_ms },
         };
         let shutdown = listener.shutdown().clone();
         let apis = Arc::new(ApiTable::new());
@@ -154,14 +155,13 @@ impl Protocol for KafkaProtocol {
     fn serve(
         self: Arc<Self>,
         socket: TransportStream,
-        Admitted { peer, memory, .. }: Admitted,
+        Admitted { peer, memory, login, .. }: Admitted,
     ) -> impl Future<Output = ()> + Send {
-        // Before the task begins: pending logins are listed in the order in which connections are accepted. A connection
-        // without a local address is closed already.
+        // A connection without a local address is closed already.
         let connection = socket.local_addr().map(|local| {
             let server_name = socket.server_name().map(str::to_owned);
             let reached = ReachedAddress { address: local, is_tls: socket.is_tls(), server_name };
-            Arc::new(ClientConnection::new(peer, reached, &self.broker))
+            Arc::new(ClientConnection::new(peer, reached, login, &self.broker))
         });
         async move {
             let Ok(connection) = connection else { return };

@@ -14,7 +14,7 @@ use fastrand::Rng;
 use kafka_protocol::messages::{ApiKey, RequestHeader};
 use kafka_protocol::protocol::{Encodable, StrBytes};
 use millstream_log::{Embedded, LogConfig, SystemFiles};
-use millstream_net::Shutdown;
+use millstream_net::{PendingLogin, Shutdown};
 use millstream_types::SystemClock;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -165,6 +165,7 @@ fn any_request_is_begun_or_refused_without_a_panic_and_without_much_memory() {
     let connection = Arc::new(ClientConnection::new(
         nowhere,
         ReachedAddress { address: nowhere, is_tls: false, server_name: None },
+        PendingLogin::unlisted(),
         &broker,
     ));
     let mut maker = Maker::new(1, &apis);

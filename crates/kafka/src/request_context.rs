@@ -9,7 +9,7 @@ use std::time::Duration;
 use kafka_protocol::ResponseError;
 use kafka_protocol::protocol::StrBytes;
 use millstream_log::{Bell, Partition};
-use millstream_net::Revocation;
+use millstream_net::{PendingLogin, Revocation};
 use millstream_types::{
     AccessScope, AuditEvent, Excess, MemoryBudget, Principal, QuotaType, Role, Roles, TenantId, TopicId,
 };
@@ -23,7 +23,6 @@ use crate::config::host_and_port;
 use crate::error::ConnectionError;
 use crate::group;
 use crate::login::Login;
-use crate::pending_login::PendingLogin;
 use crate::sasl_state::SaslState;
 
 /// Largest number of partitions that wake one connection; a client that fetches more waits for its full time.
@@ -58,8 +57,7 @@ pub(crate) struct ClientConnection {
     session: Mutex<LoginSession>,
     /// Tells the one who waits for the end of a login that there is another.
     login_changed: Notify,
-    /// The connection's entry in the list of pending logins.
-    pending_login: Mutex<Option<PendingLogin>>,
+    pending_login: PendingLogin,
     /// No request is read from it until then.
     muted_until: Mutex<Option<Instant>>,
     peer_was_kept_waiting: AtomicBool,
@@ -91,15 +89,17 @@ impl LoginSession {
 }
 
 impl ClientConnection {
-    pub(crate) fn new(peer: SocketAddr, reached: ReachedAddress, broker: &Arc<Broker>) -> Self {
+    pub(crate) fn new(
+        peer: SocketAddr,
+        reached: ReachedAddress,
+        pending_login: PendingLogin,
+        broker: &Arc<Broker>,
+    ) -> Self {
         let open_access = broker.logins.as_ref().map(|logins| logins.open_access());
-        let (session, pending_login) = match open_access {
-            None => (LoginSession::anonymous(broker, None), None),
-            Some(Some(revocation)) => (LoginSession::anonymous(broker, Some(revocation)), None),
-            Some(None) => {
-                let session = LoginSession { principal: None, revocation: None, broker: Arc::clone(broker) };
-                (session, Some(broker.pending_logins.begin()))
-            }
+        let session = match open_access {
+            None => LoginSession::anonymous(broker, None),
+            Some(Some(revocation)) => LoginSession::anonymous(broker, Some(revocation)),
+            Some(None) => LoginSession { principal: None, revocation: None, broker: Arc::clone(broker) },
         };
         Self {
             peer,
@@ -110,7 +110,7 @@ impl ClientConnection {
             is_refused: AtomicBool::new(false),
             session: Mutex::new(session),
             login_changed: Notify::new(),
-            pending_login: Mutex::new(pending_login),
+            pending_login,
             muted_until: Mutex::new(None),
             peer_was_kept_waiting: AtomicBool::new(false),
         }
@@ -130,7 +130,7 @@ impl ClientConnection {
     pub(crate) fn log_in(&self, Login { principal, in_every_tenant, revocation }: Login, broker: &Broker) {
         let broker = broker.of(&principal, in_every_tenant);
         *self.session.lock() = LoginSession { principal: Some(principal), revocation, broker };
-        *self.pending_login.lock() = None;
+        self.pending_login.succeeded();
         self.login_changed.notify_one();
     }
 
@@ -157,16 +157,11 @@ impl ClientConnection {
         self.session.lock().principal.is_some()
     }
 
-    /// Completes when the connection must be closed for lack of a login, with the reason.
-    pub(crate) async fn login_overdue(&self) -> ConnectionError {
-        let overdue = self.pending_login.lock().as_ref().map(PendingLogin::overdue);
-        if let Some(overdue) = overdue {
-            let fault = overdue.await;
-            if !self.is_logged_in() {
-                return fault;
-            }
+    /// A request has come. Where nobody has to log in, it stands for the login.
+    pub(crate) fn heard(&self) {
+        if self.is_logged_in() {
+            self.pending_login.succeeded();
         }
-        std::future::pending().await
     }
 
     /// The principal, once there is one, and the broker as its tenant sees it.

@@ -14,6 +14,7 @@ use tokio::task::AbortHandle;
 
 use crate::Shutdown;
 use crate::metrics::{Counter, Gauge, Metrics};
+use crate::pending_login::{LoginTimeout, PendingLogin, PendingLogins};
 use crate::tls::{ClientCertificate, HandshakeEnd, TLS_CONNECTION_BYTES, TlsHandshake};
 use crate::transport::TransportStream;
 
@@ -31,6 +32,9 @@ pub struct ConnectionLimits {
     pub connection_bytes: u64,
     /// The budget that connections take their memory from.
     pub memory: MemoryBudget,
+    /// Time that a client has until its login. A quarter of `connections_max`, and no more than one for each 512 KiB of `memory`,
+    /// may be without one at the same time.
+    pub login_timeout: LoginTimeout,
 }
 
 /// The rights that a connection has come in with.
@@ -42,6 +46,9 @@ pub struct Admitted {
     pub memory: Grant,
     /// The certificate that the client has shown in its TLS handshake.
     pub client_certificate: Option<Arc<ClientCertificate>>,
+    /// The login that is still to come: without [`PendingLogin::succeeded`] the connection is closed. Where nobody has to log
+    /// in, the first request stands for it.
+    pub login: PendingLogin,
     /// Begins when the connection shall end in order.
     pub shutdown: Shutdown,
 }
@@ -63,6 +70,11 @@ pub enum Refusal {
         /// The budget that does not have them.
         budget: MemoryBudget,
     },
+    /// As many connections as may wait for their login do so.
+    LoginsPending {
+        /// The number of these.
+        max: usize,
+    },
     /// The client speaks without TLS on an address with TLS.
     NotTls,
 }
@@ -75,6 +87,7 @@ impl fmt::Display for Refusal {
                 let (setting, limit) = (budget.setting(), budget.limit_bytes());
                 write!(f, "{setting} = {limit} has no room for the {bytes} bytes of a connection")
             }
+            Self::LoginsPending { max } => write!(f, "{max} connections wait for their login already; try again later"),
             Self::NotTls => f.write_str("this port takes TLS only; connect with TLS, or to the port without it"),
         }
     }
@@ -112,6 +125,7 @@ struct Inside<P> {
     limits: ConnectionLimits,
     connections: Arc<Connections>,
     turned_away: Arc<Semaphore>,
+    pending_logins: Arc<PendingLogins>,
     shutdown: Shutdown,
 }
 
@@ -121,10 +135,17 @@ impl<P> Door<P> {
         protocol: Arc<P>,
         limits: ConnectionLimits,
         connections: Arc<Connections>,
-        shutdown: Shutdown,
+        (metrics, shutdown): (&Metrics, Shutdown),
     ) -> Self {
-        let turned_away = Arc::new(Semaphore::new(TURNED_AWAY_MAX));
-        Self(Arc::new(Inside { name, protocol, limits, connections, turned_away, shutdown }))
+        Self(Arc::new(Inside {
+            name,
+            protocol,
+            connections,
+            turned_away: Arc::new(Semaphore::new(TURNED_AWAY_MAX)),
+            pending_logins: Arc::new(PendingLogins::new(name, &limits, metrics)),
+            limits,
+            shutdown,
+        }))
     }
 
     /// True until the listener begins to stop.
@@ -159,8 +180,9 @@ impl<P> Door<P> {
         let (inside, shaking) = (self.0.clone(), handshake.clone());
         let bytes = self.0.limits.connection_bytes + TLS_CONNECTION_BYTES;
         let refused = self.enter(socket, peer, bytes, move |socket, mut admitted| async move {
-            match shaking.run(socket, peer, &admitted.shutdown).await {
+            match shaking.run(socket, peer, (&admitted.shutdown, Some(&admitted.login))).await {
                 HandshakeEnd::Secured(stream, certificate) => {
+                    admitted.login.restart();
                     admitted.client_certificate = certificate;
                     inside.protocol.clone().serve(stream, admitted).await;
                 }
@@ -176,7 +198,7 @@ impl<P> Door<P> {
         if let Err((socket, refusal)) = refused {
             let shaking = handshake.clone();
             self.turn_away(peer, refusal, |protocol, shutdown, refusal| async move {
-                if let HandshakeEnd::Secured(stream, _) = shaking.run(socket, peer, &shutdown).await {
+                if let HandshakeEnd::Secured(stream, _) = shaking.run(socket, peer, (&shutdown, None)).await {
                     protocol.turn_away(stream, (peer, shutdown), refusal).await;
                 }
             });
@@ -202,11 +224,18 @@ impl<P> Door<P> {
         let Some(memory) = limits.memory.take(bytes) else {
             return Err((stream, Refusal::NoMemory { bytes, budget: limits.memory.clone() }));
         };
-        let admitted = Admitted { peer, memory, shutdown: self.0.shutdown.clone(), client_certificate: None };
-        self.0
-            .connections
-            .spawn(limits.connections_max, stream, |stream| serve(stream, admitted))
-            .map_err(|stream| (stream, Refusal::Full { setting: limits.setting, limit: limits.connections_max }))
+        let Some(place) = self.0.connections.place(limits.connections_max) else {
+            return Err((stream, Refusal::Full { setting: limits.setting, limit: limits.connections_max }));
+        };
+        let Some(pending) = self.0.pending_logins.begin(peer.ip()) else {
+            return Err((stream, Refusal::LoginsPending { max: self.0.pending_logins.max() }));
+        };
+        let (shutdown, login) = (self.0.shutdown.clone(), pending.login());
+        let admitted = Admitted { peer, memory, shutdown, login, client_certificate: None };
+        // Futures that hold each other by value would keep several places for the connection.
+        let serving = Box::pin(serve(stream, admitted));
+        place.spawn(pending.serve(peer, serving));
+        Ok(())
     }
 
     /// Counts a refusal, and has `tell` tell the client if few others are being told.
@@ -239,6 +268,7 @@ pub(crate) struct Connections {
 #[derive(Debug, Default)]
 struct Open {
     next: u64,
+    places: usize,
     tasks: HashMap<u64, AbortHandle>,
 }
 
@@ -257,30 +287,20 @@ impl Connections {
         }
     }
 
-    /// Serves a connection in a task of its own; gives the stream back at the limit.
-    fn spawn<S, F>(self: &Arc<Self>, limit: usize, stream: S, serve: impl FnOnce(S) -> F) -> Result<(), S>
-    where
-        F: Future<Output = ()> + Send + 'static,
-    {
-        // The task may end at once: it is entered before its slot can remove it.
+    /// Takes a place; `None` at the limit.
+    fn place(self: &Arc<Self>, limit: usize) -> Option<CountedConnection> {
         let mut open = self.open.lock();
-        if open.tasks.len() >= limit {
-            return Err(stream);
+        if open.places >= limit {
+            return None;
         }
-        let id = open.next;
+        open.places += 1;
         open.next += 1;
         self.gauge.inc();
-        let (slot, serving) = (CountedConnection { connections: self.clone(), id }, serve(stream));
-        let task = tokio::spawn(async move {
-            serving.await;
-            drop(slot);
-        });
-        open.tasks.insert(id, task.abort_handle());
-        Ok(())
+        Some(CountedConnection { connections: self.clone(), id: open.next })
     }
 
     pub(crate) fn count(&self) -> usize {
-        self.open.lock().tasks.len()
+        self.open.lock().places
     }
 
     pub(crate) async fn none_left(&self) {
@@ -306,12 +326,27 @@ struct CountedConnection {
     id: u64,
 }
 
+impl CountedConnection {
+    /// Serves the connection in a task of its own.
+    fn spawn(self, serving: impl Future<Output = ()> + Send + 'static) {
+        let (connections, id) = (self.connections.clone(), self.id);
+        // The task may end at once: it is entered before its end can remove it.
+        let mut open = connections.open.lock();
+        let task = tokio::spawn(async move {
+            serving.await;
+            drop(self);
+        });
+        open.tasks.insert(id, task.abort_handle());
+    }
+}
+
 impl Drop for CountedConnection {
     fn drop(&mut self) {
         self.connections.gauge.dec();
         let mut open = self.connections.open.lock();
         open.tasks.remove(&self.id);
-        if open.tasks.is_empty() {
+        open.places -= 1;
+        if open.places == 0 {
             self.connections.ended.notify_waiters();
         }
     }

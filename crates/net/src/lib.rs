@@ -15,16 +15,20 @@
 //! those that are left. A [`Protocol`] owns what passes over a connection. A connection that comes another way (a
 //! WebSocket of an HTTP listener, for example) enters through a [`Door`] and counts as the others do.
 //!
+//! A connection is without a login until its protocol says otherwise. Such connections have a share of places and memory, and
+//! a limited time; what they are closed for is the same for every protocol.
+//!
 //! An address may take TLS: each connection then begins with a handshake of bounded time, with the certificates that
 //! [`ServerTls`] has at that moment, and a protocol sees the same [`TransportStream`] as without.
 //!
-//! Not here: logins, what the bytes mean.
+//! Not here: how a client logs in, what the bytes mean.
 
 mod connections;
 mod endpoints;
 mod listener;
 mod log_rate_limit;
 mod metrics;
+mod pending_login;
 mod revocation;
 mod shutdown;
 mod tls;
@@ -35,6 +39,7 @@ pub use endpoints::{BindError, BoundAddresses, Endpoints};
 pub use listener::{Listener, Serving};
 pub use log_rate_limit::LogRateLimit;
 pub use metrics::{Counter, Gauge, Histogram, HistogramCounts, Labels, Metrics};
+pub use pending_login::{LoginTimeout, PendingLogin};
 pub use revocation::{Revocation, Revoker};
 pub use shutdown::Shutdown;
 pub use tls::{

@@ -81,7 +81,7 @@ impl Listener {
     ) -> (Serving, Door<P>) {
         let Self { name, plain, tls, application, is_login, addresses, stop, shutdown } = self;
         let connections = Arc::new(Connections::new(name, metrics));
-        let door = Door::new(name, protocol, limits, connections.clone(), shutdown.clone());
+        let door = Door::new(name, protocol, limits, connections.clone(), (metrics, shutdown.clone()));
         tracing::info!(listener = name, plain = ?addresses.plain, tls = ?addresses.tls, "listening");
         let mut accepting = Vec::new();
         if let Some(socket) = plain {

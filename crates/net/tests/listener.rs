@@ -5,12 +5,14 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use millstream_net::{Admitted, ConnectionLimits, Door, Listener, Metrics, Protocol, Refusal, Serving, Shutdown};
+use millstream_net::{
+    Admitted, ConnectionLimits, Door, Listener, LoginTimeout, Metrics, Protocol, Refusal, Serving, Shutdown,
+};
 use millstream_types::MemoryBudget;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, duplex};
 use tokio::net::TcpStream;
 
-/// Answers each byte by its capital; ends at the end of the client, or with the listener unless it is stubborn.
+/// Answers each byte by its capital, and takes the first for a login; ends at the end of the client, or with the listener unless it is stubborn.
 struct Capitals {
     is_stubborn: bool,
 }
@@ -23,6 +25,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> Protocol<S> for Capital
                 () = stopping.as_mut(), if !self.is_stubborn => return,
                 byte = stream.read_u8() => {
                     let Ok(byte) = byte else { return };
+                    admitted.login.succeeded();
                     stream.write_u8(byte.to_ascii_uppercase()).await.unwrap();
                 }
             }
@@ -40,6 +43,7 @@ fn start(connections_max: usize, memory_bytes: u64, is_stubborn: bool) -> (Servi
         setting: "capitals.connections_max",
         connection_bytes: 10,
         memory: MemoryBudget::new("memory.budget_bytes", memory_bytes),
+        login_timeout: LoginTimeout { setting: "capitals.login_timeout_ms", limit_ms: 10_000 },
     };
     let metrics = Metrics::default();
     let listener = Listener::bind("capitals", "127.0.0.1:0".parse().unwrap()).unwrap();
@@ -85,7 +89,7 @@ async fn a_connection_over_a_limit_is_refused_with_its_name_and_an_ended_one_mak
 
 #[tokio::test]
 async fn connections_that_do_not_end_within_the_drain_are_aborted_and_counted() {
-    let (serving, door, _) = start(9, 100, true);
+    let (serving, door, _) = start(9, 1 << 30, true);
     let mut client = TcpStream::connect(serving.address()).await.unwrap();
     let (mut guest, inside) = duplex(64);
     door.admit(inside, serving.address(), None);
@@ -101,7 +105,7 @@ async fn connections_that_do_not_end_within_the_drain_are_aborted_and_counted() 
 
 #[tokio::test]
 async fn dropping_the_listener_aborts_its_connections_and_frees_the_address() {
-    let (serving, _, _) = start(9, 100, true);
+    let (serving, _, _) = start(9, 1 << 30, true);
     let address = serving.address();
     let mut client = TcpStream::connect(address).await.unwrap();
     assert_eq!(ask(&mut client).await.unwrap(), b'A');

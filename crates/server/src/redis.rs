@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use millstream_http::Metrics;
-use millstream_net::{ConnectionLimits, Endpoints, Serving};
+use millstream_net::{ConnectionLimits, Endpoints, LoginTimeout, Serving};
 use millstream_store::resp::{self, CONNECTION_BYTES, EventClass, KeyEvent, Listener, ListenerConfig};
 use millstream_store::{KeyLoss, KeyLossListener, Logins, RedisHost, Store, database_of};
 use millstream_types::{LoginThrottle, MemoryBudget, TenantId};
@@ -35,6 +35,7 @@ pub(crate) fn listen(
         connections_max: settings.connections_max,
         memory: memory.clone(),
         connection_bytes: CONNECTION_BYTES,
+        login_timeout: LoginTimeout { setting: "store.redis.login_timeout_ms", limit_ms: settings.login_timeout_ms },
     };
     let listener = Listener::bind(endpoints, host.clone(), of_listener, memory)?;
     host.listens_on(listener.address().port());

@@ -151,11 +151,18 @@ pub struct RedisConfig {
     pub request_max_bytes: u64,
     /// Time in which a client must take what it is sent, in milliseconds. Default 60,000.
     pub write_timeout_ms: u64,
+    /// Time that a client has until its login, in milliseconds; without logins, until its first request. Default 10,000.
+    pub login_timeout_ms: u64,
 }
 
 impl Default for RedisConfig {
     fn default() -> Self {
-        Self { connections_max: 10_000, request_max_bytes: 64 << 20, write_timeout_ms: 60_000 }
+        Self {
+            connections_max: 10_000,
+            request_max_bytes: 64 << 20,
+            write_timeout_ms: 60_000,
+            login_timeout_ms: 10_000,
+        }
     }
 }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use millstream_mqtt::reason;
 use millstream_mqtt::to_client::disconnect;
-use millstream_net::{ClientCertificate, Refusal};
+use millstream_net::ClientCertificate;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::sleep;
 
@@ -18,7 +18,7 @@ use super::broker_deliver::More;
 use super::client::Client;
 use super::disconnect::DisconnectCause;
 use super::framed_io::{FramedIo, Read};
-use super::handshake::{AdmittedClient, admit};
+use super::handshake::{AdmittedClient, CONNECT_MAX_BYTES, Entrance, admit};
 use super::signals::Signals;
 use super::wake_flag::WakeFlag;
 
@@ -28,17 +28,17 @@ const REST_MAX: Duration = Duration::from_secs(3_600);
 /// to say does not keep its connection from all else.
 const LOOKS: u32 = 16;
 
-/// Serves a client until it goes or commits a fault. With a `refusal` it is turned away as soon as it has said its name.
+/// Serves a client until it goes or commits a fault. One that is refused is turned away as soon as it has said its name.
 pub(super) async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
     socket: S,
     (peer, certificate): (SocketAddr, Option<Arc<ClientCertificate>>),
     adapter: Arc<MqttAdapter>,
     signals: Signals,
-    refusal: Option<Refusal>,
+    entrance: Entrance,
 ) {
-    let (buffers, packet_max_bytes) = (adapter.buffers.clone(), adapter.config.packet_max_bytes);
-    let mut io = FramedIo::new(socket, buffers, packet_max_bytes);
-    match Box::pin(admit(&mut io, &adapter, (peer.ip(), certificate.as_ref()), refusal.as_ref())).await {
+    let connect_max_bytes = adapter.config.packet_max_bytes.min(CONNECT_MAX_BYTES);
+    let mut io = FramedIo::new(socket, adapter.buffers.clone(), connect_max_bytes);
+    match Box::pin(admit(&mut io, &adapter, (peer.ip(), certificate.as_ref()), &entrance)).await {
         Ok(Some(AdmittedClient { client, keep_alive_s })) => {
             let heard = client.now;
             let mut connection =

@@ -20,6 +20,8 @@ pub(super) enum DisconnectCause {
     /// A packet over the limit.
     #[error("a packet of {size_bytes} bytes; connect.mqtt.packet_max_bytes = {limit_bytes}")]
     TooLarge { size_bytes: usize, limit_bytes: usize },
+    #[error("a CONNECT of {size_bytes} bytes; at most {} are taken", super::handshake::CONNECT_MAX_BYTES)]
+    LargeConnect { size_bytes: usize },
     /// Nothing came for one and a half times the keep alive.
     #[error("no packet for one and a half times the keep alive of {keep_alive_s} s")]
     KeepAlive { keep_alive_s: u16 },
@@ -62,7 +64,7 @@ impl DisconnectCause {
             Self::Malformed(_) => reason::MALFORMED,
             Self::Protocol(_) => reason::PROTOCOL_ERROR,
             Self::Refused { reason, .. } => *reason,
-            Self::TooLarge { .. } => reason::TOO_LARGE,
+            Self::TooLarge { .. } | Self::LargeConnect { .. } => reason::TOO_LARGE,
             Self::KeepAlive { .. } => reason::KEEP_ALIVE,
             Self::SlowPacket { .. } => reason::UNSPECIFIED,
             Self::NoMemory { .. } => reason::BUSY,

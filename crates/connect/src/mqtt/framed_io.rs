@@ -58,6 +58,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> FramedIo<S> {
         Self { socket, held, begun: None, grant: None, buffers, packet_max_bytes, out, sent: 0 }
     }
 
+    /// Takes packets up to this size from now on.
+    pub(super) fn allow(&mut self, packet_max_bytes: usize) {
+        self.packet_max_bytes = packet_max_bytes;
+    }
+
     /// Waits for bytes and hands them to `take`, which answers how many it has taken.
     pub(super) async fn read(&mut self, mut take: impl Take) -> Result<Read, DisconnectCause> {
         poll_fn(|cx| self.poll_read(cx, &mut take)).await

@@ -8,7 +8,7 @@ use axum::http::StatusCode;
 use millstream_mqtt::from_client::{Packet, decode};
 use millstream_mqtt::to_client::{connack, connack_refusal};
 use millstream_mqtt::{ConnackParts, Connect, Framed, Version, frame, reason};
-use millstream_net::ClientCertificate;
+use millstream_net::{ClientCertificate, PendingLogin, Refusal};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::timeout;
 
@@ -23,6 +23,17 @@ use crate::login::MqttClaim;
 use crate::registry::has_broker;
 use crate::streams::TenantStreams;
 use crate::topic_filter::is_reserved;
+
+/// Largest CONNECT: whoever has not logged in takes little memory.
+pub(super) const CONNECT_MAX_BYTES: usize = 64 << 10;
+
+/// What the listener says of a connection.
+pub(super) enum Entrance {
+    /// It may come in, once its client has logged in.
+    Admitted(PendingLogin),
+    /// It may not; its client is told so as soon as it has said its name.
+    Refused(Refusal),
+}
 
 /// A client that was let in.
 pub(super) struct AdmittedClient {
@@ -55,7 +66,7 @@ pub(super) async fn admit<S: AsyncRead + AsyncWrite + Unpin>(
     io: &mut FramedIo<S>,
     adapter: &Arc<MqttAdapter>,
     (address, certificate): (IpAddr, Option<&Arc<ClientCertificate>>),
-    refusal: Option<&millstream_net::Refusal>,
+    entrance: &Entrance,
 ) -> Result<Option<AdmittedClient>, DisconnectCause> {
     let limit = Duration::from_millis(adapter.config.connect_timeout_ms);
     let mut hello = match timeout(limit, hello(io, adapter)).await.map_err(|_| DisconnectCause::NoConnect { limit })? {
@@ -66,14 +77,20 @@ pub(super) async fn admit<S: AsyncRead + AsyncWrite + Unpin>(
             io.flush(limit).await?;
             return Err(DisconnectCause::Refused { reason: reason::UNSUPPORTED_VERSION, why });
         }
+        Err(DisconnectCause::TooLarge { size_bytes, limit_bytes: CONNECT_MAX_BYTES }) => {
+            return Err(DisconnectCause::LargeConnect { size_bytes });
+        }
         Err(fault) => return Err(fault),
     };
+    if let Entrance::Admitted(login) = entrance {
+        login.heard();
+    }
     let is_unnamed = hello.client_id.is_empty() && !hello.clean_start && hello.version == Version::V311;
     let assigned = hello.client_id.is_empty().then(|| format!("auto-{:016x}", fastrand::u64(..)));
     if let Some(assigned) = &assigned {
         hello.client_id.clone_from(assigned);
     }
-    let judged = match timeout(limit, judge(&hello, adapter, (address, certificate), refusal, is_unnamed)).await {
+    let judged = match timeout(limit, judge(&hello, adapter, (address, certificate), entrance, is_unnamed)).await {
         Ok(judged) => judged,
         Err(_) => Err(ConnectRefusal(reason::BUSY, "the login was not checked in time; try again later".to_owned())),
     };
@@ -118,6 +135,10 @@ pub(super) async fn admit<S: AsyncRead + AsyncWrite + Unpin>(
     }
     // Without a private space a will elsewhere has no effect, as with Hono.
     client.will = hello.will.take().filter(|will| is_reserved(&will.topic) || client.broker_client.is_some());
+    if let Entrance::Admitted(login) = entrance {
+        login.succeeded();
+    }
+    io.allow(config.packet_max_bytes);
     Ok(Some(AdmittedClient { client, keep_alive_s }))
 }
 
@@ -125,7 +146,7 @@ async fn hello<S: AsyncRead + AsyncWrite + Unpin>(
     io: &mut FramedIo<S>,
     adapter: &Arc<MqttAdapter>,
 ) -> Result<Hello, DisconnectCause> {
-    let limit_bytes = adapter.config.packet_max_bytes;
+    let limit_bytes = adapter.config.packet_max_bytes.min(CONNECT_MAX_BYTES);
     let mut hello = None;
     while hello.is_none() {
         let read = io.read(|bytes: &[u8], _: &mut Vec<u8>| {
@@ -175,14 +196,15 @@ async fn judge(
     hello: &Hello,
     adapter: &Arc<MqttAdapter>,
     (address, certificate): (IpAddr, Option<&Arc<ClientCertificate>>),
-    refusal: Option<&millstream_net::Refusal>,
+    entrance: &Entrance,
     is_unnamed: bool,
 ) -> Result<(Client, bool), ConnectRefusal> {
     let refuse = |code, why: &str| Err(ConnectRefusal(code, why.to_owned()));
-    if let Some(refusal) = refusal {
+    if let Entrance::Refused(refusal) = entrance {
         let code = match refusal {
-            millstream_net::Refusal::NotTls => reason::NOT_AUTHORISED,
-            millstream_net::Refusal::Full { .. } | millstream_net::Refusal::NoMemory { .. } => reason::ANOTHER_SERVER,
+            Refusal::NotTls => reason::NOT_AUTHORISED,
+            Refusal::LoginsPending { .. } => reason::BUSY,
+            Refusal::Full { .. } | Refusal::NoMemory { .. } => reason::ANOTHER_SERVER,
         };
         return Err(ConnectRefusal(code, refusal.to_string()));
     }

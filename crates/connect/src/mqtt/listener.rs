@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use millstream_net::{BindError, ConnectionLimits, Endpoints, Listener, Metrics, Serving};
+use millstream_net::{BindError, ConnectionLimits, Endpoints, Listener, LoginTimeout, Metrics, Serving};
 use millstream_types::MemoryBudget;
 use tokio::sync::watch;
 
@@ -36,6 +36,10 @@ pub(crate) fn listen(
         // Without TLS a connection takes memory for what it sends and receives only.
         connection_bytes: 0,
         memory: memory.clone(),
+        login_timeout: LoginTimeout {
+            setting: "connect.mqtt.connect_timeout_ms",
+            limit_ms: adapter.config.connect_timeout_ms,
+        },
     };
     let (serving, door) = listener.serve(Arc::new(Mqtt { adapter, registry }), limits, metrics);
     guests.open(door);

@@ -9,6 +9,7 @@ use tokio::sync::watch;
 
 use super::adapter::MqttAdapter;
 use super::connection::serve;
+use super::handshake::Entrance;
 use super::signals::Signals;
 
 /// MQTT over any stream of bytes.
@@ -26,13 +27,14 @@ impl Mqtt {
 
 impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> Protocol<S> for Mqtt {
     async fn serve(self: Arc<Self>, stream: S, admitted: Admitted) {
-        let Admitted { peer, shutdown, client_certificate, memory } = admitted;
-        serve(stream, (peer, client_certificate), self.adapter.clone(), self.signals(shutdown), None).await;
+        let Admitted { peer, shutdown, client_certificate, memory, login } = admitted;
+        let entrance = Entrance::Admitted(login);
+        serve(stream, (peer, client_certificate), self.adapter.clone(), self.signals(shutdown), entrance).await;
         drop(memory);
     }
 
     /// A client says who it is before it can be told that there is no room.
     async fn turn_away(self: Arc<Self>, stream: S, (peer, shutdown): (SocketAddr, Shutdown), refusal: Refusal) {
-        serve(stream, (peer, None), self.adapter.clone(), self.signals(shutdown), Some(refusal)).await;
+        serve(stream, (peer, None), self.adapter.clone(), self.signals(shutdown), Entrance::Refused(refusal)).await;
     }
 }

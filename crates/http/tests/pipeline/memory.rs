@@ -127,13 +127,18 @@ async fn a_client_that_leaves_in_the_middle_of_its_body_gives_its_memory_back() 
 async fn a_connection_without_memory_is_refused_and_others_go_on() {
     let budget = 2 * CONNECTION_BYTES + 100;
     let (server, memory) = server(budget).await;
-    let (mut first, second) = (server.connect().await, server.connect().await);
+    let mut first = server.connect().await;
+    // So little memory has room for one connection that has made no request yet.
+    let request = "PUT /echo HTTP/1.1\r\nhost: localhost\r\ncontent-length: 2\r\n\r\nhi";
+    first.send(request).await;
+    first.read_until("hi").await;
+    let second = server.connect().await;
     used(&memory, 2 * CONNECTION_BYTES).await;
     let mut third = server.connect().await;
     let refused = Answer::parse(&third.read_to_end().await);
     refused.expect_problem(503, "overloaded", Some("16384"), &format!("memory.budget_bytes = {budget}"));
     assert_eq!(refused.header("retry-after"), Some("1"));
-    first.send("PUT /echo HTTP/1.1\r\nhost: localhost\r\ncontent-length: 2\r\n\r\nhi").await;
+    first.send(request).await;
     first.read_until("hi").await;
     drop(second);
     used(&memory, CONNECTION_BYTES).await;

@@ -302,7 +302,7 @@ async fn a_client_without_a_login_is_closed_after_the_timeout_and_one_with_a_log
     for client in [&mut silent, &mut polite] {
         let peer = client.socket.local_addr().unwrap();
         assert!(client.is_closed().await);
-        let line = log_lines.with(&format!("kafka: connection closed peer={peer} ")).await;
+        let line = log_lines.with(&format!("connection closed before its login listener=\"kafka\" peer={peer} ")).await;
         assert!(line.contains("why=no login within kafka.login_timeout_ms = 6000"), "{line}");
     }
     assert_eq!(reader.fetch("orders", 0).await.error_code, 0);

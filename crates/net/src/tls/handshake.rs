@@ -14,6 +14,7 @@ use tokio_rustls::server::TlsStream;
 use super::{ApplicationProtocol, ClientCertificate, ServerTls};
 use crate::log_rate_limit::LogRateLimit;
 use crate::metrics::{Counter, Metrics};
+use crate::pending_login::PendingLogin;
 use crate::shutdown::Shutdown;
 use crate::transport::TransportStream;
 
@@ -62,12 +63,18 @@ impl TlsHandshake {
     }
 
     /// Waits for the handshake. The client of a failed one is told why, as far as TLS can.
-    pub(crate) async fn run(&self, socket: TcpStream, peer: SocketAddr, shutdown: &Shutdown) -> HandshakeEnd {
+    /// From its first byte on it has the time of a handshake, not that of the `login` that follows.
+    pub(crate) async fn run(
+        &self,
+        socket: TcpStream,
+        peer: SocketAddr,
+        (shutdown, login): (&Shutdown, Option<&PendingLogin>),
+    ) -> HandshakeEnd {
         let limit = Duration::from_millis(self.tls.0.config.handshake_timeout_ms);
         let shaken = tokio::select! {
             biased;
             () = shutdown.clone().begun() => return HandshakeEnd::Failed,
-            shaken = timeout(limit, self.shake(socket)) => shaken,
+            shaken = timeout(limit, self.shake(socket, login)) => shaken,
         };
         match shaken {
             Ok(Ok(Ok(stream))) => {
@@ -99,13 +106,20 @@ impl TlsHandshake {
     }
 
     /// Gives the socket back if its client does not speak TLS.
-    async fn shake(&self, socket: TcpStream) -> io::Result<Result<TlsStream<TcpStream>, TcpStream>> {
+    async fn shake(
+        &self,
+        socket: TcpStream,
+        login: Option<&PendingLogin>,
+    ) -> io::Result<Result<TlsStream<TcpStream>, TcpStream>> {
         let mut first = [0];
         if socket.peek(&mut first).await? == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
         if first[0] != HANDSHAKE_RECORD {
             return Ok(Err(socket));
+        }
+        if let Some(login) = login {
+            login.heard();
         }
         let acceptor = TlsAcceptor::from(self.tls.0.loaded.load().server_config(self.application, self.is_login));
         let limit = |session: &mut rustls::ServerConnection| session.set_buffer_limit(Some(SEND_BUFFER_BYTES));

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use millstream_net::{
-    Admitted, ClientAuth, ConnectionLimits, Endpoints, Listener, Metrics, Protocol, Refusal, ServerTls, Serving,
-    Shutdown, TlsConfig, TlsError, TransportStream,
+    Admitted, ClientAuth, ConnectionLimits, Endpoints, Listener, LoginTimeout, Metrics, Protocol, Refusal, ServerTls,
+    Serving, Shutdown, TlsConfig, TlsError, TransportStream,
 };
 use millstream_types::{MemoryBudget, SystemClock};
 use rustls::pki_types::pem::PemObject as _;
@@ -74,6 +74,7 @@ impl Server {
             setting: "echo.connections_max",
             connection_bytes: 0,
             memory: memory.clone(),
+            login_timeout: LoginTimeout { setting: "echo.login_timeout_ms", limit_ms: 10_000 },
         };
         let (serving, _) = Listener::bind("echo", endpoints).unwrap().serve(Arc::new(Echo), limits, &metrics);
         Self { dir, authority, metrics, memory, serving }

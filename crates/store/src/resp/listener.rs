@@ -6,7 +6,9 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use millstream_net::{Admitted, ConnectionLimits, Endpoints, Metrics, Protocol, Refusal, Shutdown, TransportStream};
+use millstream_net::{
+    Admitted, ConnectionLimits, Endpoints, Metrics, PendingLogin, Protocol, Refusal, Shutdown, TransportStream,
+};
 use millstream_types::{Grant, MemoryBudget};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::time::timeout;
@@ -150,6 +152,7 @@ impl Protocol for RedisProtocol {
                 session,
                 input: BytesMut::with_capacity(READ_BYTES),
                 memory: ConnectionMemory { grant: admitted.memory, bytes: CONNECTION_BYTES },
+                login: admitted.login,
                 config: self.config,
             };
             match connection.serve(admitted.shutdown).await {
@@ -167,7 +170,7 @@ impl Protocol for RedisProtocol {
         // Clients know the text of the others. One that does not take it is closed all the same.
         let text = match refusal {
             Refusal::NotTls => format!("-ERR {refusal}\r\n"),
-            Refusal::Full { .. } | Refusal::NoMemory { .. } => {
+            Refusal::Full { .. } | Refusal::NoMemory { .. } | Refusal::LoginsPending { .. } => {
                 format!("-ERR max number of clients reached: {refusal}\r\n")
             }
         };
@@ -218,14 +221,20 @@ struct RespConnection {
     session: RespSession,
     input: BytesMut,
     memory: ConnectionMemory,
+    login: PendingLogin,
     config: ListenerConfig,
 }
 
 impl RespConnection {
     async fn serve(mut self, shutdown: Shutdown) -> Result<(), CloseReason> {
         let mut stopping = std::pin::pin!(shutdown.begun());
+        let mut has_heard = false;
         loop {
             let progress = self.session.process(&mut self.input).await;
+            // Where nobody has to log in, the first request stands for it.
+            if has_heard && self.session.is_logged_in() {
+                self.login.succeeded();
+            }
             let long = self.session.take_messages();
             self.write(long).await?;
             match progress {
@@ -245,7 +254,10 @@ impl RespConnection {
                 // Before messages: a client that is sent one after the other is heard, too.
                 read = self.socket.read_buf(&mut self.input) => match read? {
                     0 => return Ok(()),
-                    bytes => self.session.count_bytes(bytes, 0),
+                    bytes => {
+                        has_heard = true;
+                        self.session.count_bytes(bytes, 0);
+                    }
                 },
                 () = woken => {}
             }

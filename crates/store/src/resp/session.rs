@@ -224,6 +224,11 @@ impl RespSession {
         }
     }
 
+    /// True if the client has a user.
+    pub(crate) fn is_logged_in(&self) -> bool {
+        self.user.is_some()
+    }
+
     /// The replies that have not been sent. The connection clears it when it has sent them.
     pub fn output(&mut self) -> &mut Vec<u8> {
         &mut self.out

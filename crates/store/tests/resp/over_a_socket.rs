@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use millstream_net::{ConnectionLimits, Metrics};
+use millstream_net::{ConnectionLimits, LoginTimeout, Metrics};
 use millstream_store::resp::{BindError, CONNECTION_BYTES, Listener, ListenerConfig};
 use millstream_types::MemoryBudget;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -25,6 +25,7 @@ fn limits(connections_max: usize, memory: MemoryBudget) -> ConnectionLimits {
         setting: "store.redis.connections_max",
         connection_bytes: CONNECTION_BYTES,
         memory,
+        login_timeout: LoginTimeout { setting: "store.redis.login_timeout_ms", limit_ms: 10_000 },
     }
 }
 

@@ -1,0 +1,337 @@
+//! Connections before their login: a share of a listener's connections, each for a limited time.
+//!
+//! ```text
+//!   accepted ──► waits for the client ──heard()──► is checked ──succeeded()──► logged in
+//!                  │      ▲                            │
+//!                  │      └─────────restart()──────────┘
+//!                  ▼ overdue, or displaced by a newer one
+//!                closed
+//! ```
+//!
+//! Invariants
+//! - A connection is listed from its acceptance until its login or its end.
+//! - The list has at most `max` entries. One more displaces one of the network that has most: the oldest that is silent, or
+//!   whose check takes long. Silent clients so keep nobody out, from one address or from many; and where many come at the same
+//!   time, those that have begun are served before others begin.
+
+use std::collections::{HashMap, VecDeque};
+use std::fmt;
+use std::future::pending;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use millstream_types::MemoryBudget;
+use parking_lot::Mutex;
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep_until};
+
+use crate::connections::ConnectionLimits;
+use crate::log_rate_limit::LogRateLimit;
+use crate::metrics::{Counter, Gauge, Metrics};
+
+/// One in this many connections may be before its login.
+const CONNECTIONS_PART: usize = 4;
+/// And one in this many bytes of the memory budget may be theirs.
+const MEMORY_PART: u64 = 8;
+/// Most memory that one of them holds: what TLS keeps, and a small frame.
+const CONNECTION_MAX_BYTES: u64 = 64 << 10;
+/// A check that takes longer may be given up for a newer connection.
+const CHECK_TIME: Duration = Duration::from_secs(2);
+
+/// The time that a client has to log in, and the setting that says so.
+#[derive(Debug, Clone, Copy)]
+pub struct LoginTimeout {
+    /// The name of the setting.
+    pub setting: &'static str,
+    /// Its value in milliseconds.
+    pub limit_ms: u64,
+}
+
+impl LoginTimeout {
+    fn due(self) -> Instant {
+        Instant::now() + Duration::from_millis(self.limit_ms)
+    }
+}
+
+/// All connections of a listener that have not logged in.
+#[derive(Debug)]
+pub(crate) struct PendingLogins {
+    listener: &'static str,
+    max: usize,
+    timeout: LoginTimeout,
+    listed: Mutex<Listed>,
+    gauge: Gauge,
+    overdue: Counter,
+    displaced: Counter,
+    log_limit: LogRateLimit,
+}
+
+#[derive(Debug, Default)]
+struct Listed {
+    next: u64,
+    count: usize,
+    /// The oldest of each network first.
+    by_network: HashMap<IpAddr, VecDeque<Arc<Entry>>>,
+}
+
+impl Listed {
+    /// Takes out the connection that one more of `network` displaces; `None` if it has to wait for the others.
+    fn displace(&mut self, network: IpAddr, now: Instant) -> Option<Arc<Entry>> {
+        // Of networks that have as many, the one whose oldest came first.
+        let age = |entries: &VecDeque<Arc<Entry>>| entries.front().map_or(0, |entry| u64::MAX - entry.number);
+        let greediest = self.by_network.values().max_by_key(|entries| (entries.len(), age(entries)))?;
+        let own = self.by_network.get(&network).map_or(0, VecDeque::len);
+        let displaced = match greediest.iter().find(|entry| entry.may_be_displaced(now)) {
+            Some(entry) => entry.clone(),
+            None if greediest.len() > own + 1 => greediest.front()?.clone(),
+            None => return None,
+        };
+        self.remove(&displaced);
+        Some(displaced)
+    }
+
+    /// Returns false if it is not listed.
+    fn remove(&mut self, entry: &Entry) -> bool {
+        let Some(entries) = self.by_network.get_mut(&entry.network) else { return false };
+        let Some(at) = entries.iter().position(|other| other.number == entry.number) else { return false };
+        entries.remove(at);
+        if entries.is_empty() {
+            self.by_network.remove(&entry.network);
+        }
+        self.count -= 1;
+        true
+    }
+}
+
+impl PendingLogins {
+    /// Most that may be without a login at the same time.
+    pub(crate) fn max(&self) -> usize {
+        self.max
+    }
+
+    pub(crate) fn new(listener: &'static str, limits: &ConnectionLimits, metrics: &Metrics) -> Self {
+        let of_memory = limits.memory.limit_bytes() / MEMORY_PART / CONNECTION_MAX_BYTES;
+        let of_connections = limits.connections_max / CONNECTIONS_PART;
+        let help = "Connections closed for want of a login.";
+        let closed = |reason| {
+            let labels = [("listener", listener), ("reason", reason)];
+            metrics.counter("millstream_connections_without_login_closed_total", help, &labels)
+        };
+        Self {
+            listener,
+            max: of_connections.min(usize::try_from(of_memory).unwrap_or(usize::MAX)).max(1),
+            timeout: limits.login_timeout,
+            listed: Mutex::default(),
+            gauge: metrics.gauge(
+                "millstream_connections_without_login",
+                "Open connections that have not logged in.",
+                &[("listener", listener)],
+            ),
+            overdue: closed("overdue"),
+            displaced: closed("displaced"),
+            log_limit: LogRateLimit::default(),
+        }
+    }
+
+    /// Lists a connection until the guard is dropped or it has logged in; `None` if there is no room.
+    pub(crate) fn begin(self: &Arc<Self>, peer: IpAddr) -> Option<PendingLoginGuard> {
+        let network = network(peer);
+        let mut listed = self.listed.lock();
+        if listed.count >= self.max {
+            let displaced = listed.displace(network, Instant::now())?;
+            self.gauge.dec();
+            displaced.phase.send_replace(Phase::Displaced);
+        }
+        let entry = Arc::new(Entry::new(self.clone(), listed.next, network));
+        listed.next += 1;
+        listed.count += 1;
+        listed.by_network.entry(entry.network).or_default().push_back(entry.clone());
+        self.gauge.inc();
+        Some(PendingLoginGuard(PendingLogin(entry)))
+    }
+
+    /// Counts a connection that is closed for want of a login, and says so in the log.
+    fn tell(&self, peer: SocketAddr, why: NoLogin) {
+        match why {
+            NoLogin::Overdue(_) => self.overdue.inc(),
+            NoLogin::Displaced { .. } => self.displaced.inc(),
+        }
+        if let Some(left_out) = self.log_limit.admit(Instant::now()) {
+            tracing::info!(listener = self.listener, %peer, %why, left_out, "connection closed before its login");
+        }
+    }
+
+    fn remove(&self, entry: &Entry) {
+        if self.listed.lock().remove(entry) {
+            self.gauge.dec();
+        }
+    }
+}
+
+/// The addresses that count as one client: an IPv4 address, or the first 64 bits of an IPv6 address, which one client has
+/// all of (RFC 6177).
+fn network(peer: IpAddr) -> IpAddr {
+    match peer.to_canonical() {
+        IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX))),
+        v4 @ IpAddr::V4(_) => v4,
+    }
+}
+
+#[derive(Debug)]
+struct Entry {
+    all: Arc<PendingLogins>,
+    number: u64,
+    network: IpAddr,
+    phase: watch::Sender<Phase>,
+    /// False once the client has logged in.
+    is_pending: AtomicBool,
+}
+
+impl Entry {
+    fn new(all: Arc<PendingLogins>, number: u64, network: IpAddr) -> Self {
+        let phase = watch::Sender::new(Phase::Awaited(all.timeout.due()));
+        Self { all, number, network, phase, is_pending: AtomicBool::new(true) }
+    }
+
+    fn may_be_displaced(&self, now: Instant) -> bool {
+        match *self.phase.borrow() {
+            Phase::Awaited(_) => true,
+            Phase::Checked(since) => now.duration_since(since) > CHECK_TIME,
+            Phase::LoggedIn | Phase::Displaced => false,
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    /// The client has to log in until then.
+    Awaited(Instant),
+    /// The client has said who it is, at that time; the protocol bounds how long its check takes.
+    Checked(Instant),
+    LoggedIn,
+    Displaced,
+}
+
+/// The login of one connection that has not logged in yet. A clone is of the same.
+#[derive(Debug, Clone)]
+pub struct PendingLogin(Arc<Entry>);
+
+impl PendingLogin {
+    /// A login that nobody waits for, for a protocol without a listener.
+    pub fn unlisted() -> Self {
+        let limits = ConnectionLimits {
+            connections_max: 0,
+            setting: "",
+            connection_bytes: 0,
+            memory: MemoryBudget::new("", 0),
+            login_timeout: LoginTimeout { setting: "", limit_ms: 0 },
+        };
+        let all = PendingLogins::new("none", &limits, &Metrics::default());
+        Self(Arc::new(Entry::new(Arc::new(all), 0, IpAddr::V4(Ipv4Addr::LOCALHOST))))
+    }
+
+    /// The client has said who it is. Its protocol bounds the time that the check takes. An atomic load after the login.
+    pub fn heard(&self) {
+        self.turn_to(Phase::Checked(Instant::now()));
+    }
+
+    /// The client has not logged in with what it said, or need not for that: its time begins again. An atomic load after the
+    /// login.
+    pub fn restart(&self) {
+        self.turn_to(Phase::Awaited(self.0.all.timeout.due()));
+    }
+
+    /// The client has logged in. An atomic load from the second time on.
+    pub fn succeeded(&self) {
+        if self.turn_to(Phase::LoggedIn) {
+            self.0.is_pending.store(false, Relaxed);
+            self.0.all.remove(&self.0);
+        }
+    }
+
+    /// Returns false if that is too late: a login is not taken back, and a connection that is displaced is lost.
+    fn turn_to(&self, next: Phase) -> bool {
+        self.0.is_pending.load(Relaxed)
+            && self.0.phase.send_if_modified(|phase| {
+                let may_turn = !matches!(phase, Phase::LoggedIn | Phase::Displaced);
+                if may_turn {
+                    *phase = next;
+                }
+                may_turn
+            })
+    }
+
+    /// Waits for the login, or for the reason why the connection has to be closed for want of it.
+    async fn outcome(&self) -> Result<(), NoLogin> {
+        let mut phases = self.0.phase.subscribe();
+        loop {
+            let phase = *phases.borrow_and_update();
+            let overdue = async {
+                match phase {
+                    Phase::Awaited(until) => sleep_until(until).await,
+                    _ => pending().await,
+                }
+            };
+            match phase {
+                Phase::LoggedIn => return Ok(()),
+                Phase::Displaced => return Err(NoLogin::Displaced { max: self.0.all.max }),
+                Phase::Awaited(_) | Phase::Checked(_) => tokio::select! {
+                    // The entry lives as long as this future.
+                    _ = phases.changed() => {}
+                    () = overdue => return Err(NoLogin::Overdue(self.0.all.timeout)),
+                },
+            }
+        }
+    }
+}
+
+/// Lists a connection until it ends.
+#[derive(Debug)]
+pub(crate) struct PendingLoginGuard(PendingLogin);
+
+impl PendingLoginGuard {
+    pub(crate) fn login(&self) -> PendingLogin {
+        self.0.clone()
+    }
+
+    /// Serves the connection of `peer` to its end, or closes it for want of a login.
+    pub(crate) async fn serve(self, peer: SocketAddr, serving: impl Future<Output = ()>) {
+        let mut serving = std::pin::pin!(serving);
+        let outcome = tokio::select! {
+            biased;
+            () = serving.as_mut() => return,
+            outcome = self.0.outcome() => outcome,
+        };
+        match outcome {
+            Ok(()) => serving.await,
+            Err(why) => self.0.0.all.tell(peer, why),
+        }
+    }
+}
+
+impl Drop for PendingLoginGuard {
+    fn drop(&mut self) {
+        self.0.0.all.remove(&self.0.0);
+    }
+}
+
+/// The reason why a connection is closed before its login.
+#[derive(Debug, Clone, Copy)]
+enum NoLogin {
+    Overdue(LoginTimeout),
+    Displaced { max: usize },
+}
+
+impl fmt::Display for NoLogin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Overdue(LoginTimeout { setting, limit_ms }) => write!(f, "no login within {setting} = {limit_ms}"),
+            Self::Displaced { max } => {
+                write!(f, "a newer connection took its place: {max} may be without a login at the same time")
+            }
+        }
+    }
+}
