@@ -137,12 +137,14 @@ impl<P> Door<P> {
         connections: Arc<Connections>,
         (metrics, shutdown): (&Metrics, Shutdown),
     ) -> Self {
+        let share = (limits.connections_max, &limits.memory);
+        let pending_logins = Arc::new(PendingLogins::new(name, share, limits.login_timeout, metrics));
         Self(Arc::new(Inside {
             name,
             protocol,
             connections,
             turned_away: Arc::new(Semaphore::new(TURNED_AWAY_MAX)),
-            pending_logins: Arc::new(PendingLogins::new(name, &limits, metrics)),
+            pending_logins,
             limits,
             shutdown,
         }))

@@ -28,7 +28,6 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
-use crate::connections::ConnectionLimits;
 use crate::log_rate_limit::LogRateLimit;
 use crate::metrics::{Counter, Gauge, Metrics};
 
@@ -112,9 +111,15 @@ impl PendingLogins {
         self.max
     }
 
-    pub(crate) fn new(listener: &'static str, limits: &ConnectionLimits, metrics: &Metrics) -> Self {
-        let of_memory = limits.memory.limit_bytes() / MEMORY_PART / CONNECTION_MAX_BYTES;
-        let of_connections = limits.connections_max / CONNECTIONS_PART;
+    /// Those of a listener that may have this many connections, which draw on `memory`.
+    pub(crate) fn new(
+        listener: &'static str,
+        (connections_max, memory): (usize, &MemoryBudget),
+        timeout: LoginTimeout,
+        metrics: &Metrics,
+    ) -> Self {
+        let of_memory = memory.limit_bytes() / MEMORY_PART / CONNECTION_MAX_BYTES;
+        let of_connections = connections_max / CONNECTIONS_PART;
         let help = "Connections closed for want of a login.";
         let closed = |reason| {
             let labels = [("listener", listener), ("reason", reason)];
@@ -123,7 +128,7 @@ impl PendingLogins {
         Self {
             listener,
             max: of_connections.min(usize::try_from(of_memory).unwrap_or(usize::MAX)).max(1),
-            timeout: limits.login_timeout,
+            timeout,
             listed: Mutex::default(),
             gauge: metrics.gauge(
                 "millstream_connections_without_login",
@@ -222,14 +227,8 @@ pub struct PendingLogin(Arc<Entry>);
 impl PendingLogin {
     /// A login that nobody waits for, for a protocol without a listener.
     pub fn unlisted() -> Self {
-        let limits = ConnectionLimits {
-            connections_max: 0,
-            setting: "",
-            connection_bytes: 0,
-            memory: MemoryBudget::new("", 0),
-            login_timeout: LoginTimeout { setting: "", limit_ms: 0 },
-        };
-        let all = PendingLogins::new("none", &limits, &Metrics::default());
+        let timeout = LoginTimeout { setting: "", limit_ms: 0 };
+        let all = PendingLogins::new("none", (0, &MemoryBudget::new("", 0)), timeout, &Metrics::default());
         Self(Arc::new(Entry::new(Arc::new(all), 0, IpAddr::V4(Ipv4Addr::LOCALHOST))))
     }
 

@@ -6,9 +6,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustls::AlertDescription;
+use rustls::server::Acceptor;
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout};
-use tokio_rustls::TlsAcceptor;
+use tokio_rustls::LazyConfigAcceptor;
 use tokio_rustls::server::TlsStream;
 
 use super::{ApplicationProtocol, ClientCertificate, ServerTls};
@@ -63,7 +64,7 @@ impl TlsHandshake {
     }
 
     /// Waits for the handshake. The client of a failed one is told why, as far as TLS can.
-    /// From its first byte on it has the time of a handshake, not that of the `login` that follows.
+    /// From its whole hello on it has the time of a handshake, not that of the `login` that follows.
     pub(crate) async fn run(
         &self,
         socket: TcpStream,
@@ -118,12 +119,13 @@ impl TlsHandshake {
         if first[0] != HANDSHAKE_RECORD {
             return Ok(Err(socket));
         }
+        let begun = LazyConfigAcceptor::new(Acceptor::default(), socket).await?;
         if let Some(login) = login {
             login.heard();
         }
-        let acceptor = TlsAcceptor::from(self.tls.0.loaded.load().server_config(self.application, self.is_login));
+        let config = self.tls.0.loaded.load().server_config(self.application, self.is_login);
         let limit = |session: &mut rustls::ServerConnection| session.set_buffer_limit(Some(SEND_BUFFER_BYTES));
-        acceptor.accept_with(socket, limit).await.map(Ok)
+        begun.into_stream_with(config, limit).await.map(Ok)
     }
 
     fn fail(&self, peer: SocketAddr, reason: FailureReason, why: &str) {

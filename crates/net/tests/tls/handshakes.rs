@@ -100,17 +100,22 @@ async fn a_handshake_that_takes_too_long_ends_and_meanwhile_others_come_in() {
 
 #[tokio::test]
 async fn handshakes_count_as_connections_and_take_memory_and_a_client_too_many_is_told_over_tls() {
-    let server = Server::start_with(|_, _| {}, 2);
+    let server = Server::start_with(|_, _| {}, 8);
+    let mut users = Vec::new();
+    for _ in 0..6 {
+        users.push(server.connect().await);
+    }
     let silent =
         [TcpStream::connect(server.address()).await.unwrap(), TcpStream::connect(server.address()).await.unwrap()];
-    server.shows("millstream_connections{listener=\"echo\"} 2").await;
-    assert_eq!(server.memory.used_bytes(), 2 * 24 * 1024);
+    server.shows("millstream_connections{listener=\"echo\"} 8").await;
+    assert_eq!(server.memory.used_bytes(), 8 * 24 * 1024);
     let refused = server.try_connect("localhost", client(&server.authority, None)).await;
     assert!(refused.is_err(), "the text has no line");
     server.shows("millstream_connections_refused_total{listener=\"echo\"} 1").await;
-    server.shows("millstream_tls_handshakes_total{listener=\"echo\"} 1").await;
+    server.shows("millstream_tls_handshakes_total{listener=\"echo\"} 7").await;
     drop(silent);
     server.has_failed("closed", 2).await;
+    drop(users);
     server.shows("millstream_connections{listener=\"echo\"} 0").await;
     assert_eq!(server.memory.used_bytes(), 0);
     server.connect().await;

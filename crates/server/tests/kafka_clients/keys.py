@@ -5,7 +5,7 @@ import urllib.parse
 import urllib.request
 from datetime import datetime
 
-from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Producer, TopicPartition
 
 import checks
 
@@ -15,7 +15,7 @@ def read_map(address, topic):
     settings = {"bootstrap.servers": address, "group.id": "none", "enable.auto.commit": False}
     reader = Consumer({**settings, "enable.partition.eof": True})
     partitions = reader.list_topics(topic, checks.PATIENCE_S).topics[topic].partitions
-    reader.assign([TopicPartition(topic, partition, 0) for partition in partitions])
+    reader.assign([TopicPartition(topic, partition, OFFSET_BEGINNING) for partition in partitions])
     found, tombstones, ended = {}, 0, set()
 
     def next_records():

@@ -1,0 +1,103 @@
+//! The listeners, each with what a client of its protocol says first.
+
+use std::io::{Read as _, Write as _};
+use std::net::{IpAddr, Ipv4Addr, Shutdown, SocketAddr, TcpStream};
+use std::time::Duration;
+
+use tokio::net::TcpSocket;
+
+/// Beyond what any check waits for.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A listener.
+pub(crate) struct Door {
+    pub(crate) listener: &'static str,
+    /// The setting for the largest number of its connections.
+    pub(crate) connections_max: &'static str,
+    /// What a client says first, without a login.
+    pub(crate) hello: &'static [u8],
+    /// The beginning of the answer to that.
+    pub(crate) answer: &'static [u8],
+}
+
+/// All listeners.
+pub(crate) const DOORS: [Door; 5] = [
+    Door {
+        listener: "applications",
+        connections_max: "http.connections_max",
+        hello: b"GET /v2/entities HTTP/1.1\r\nhost: localhost\r\n\r\n",
+        answer: b"HTTP/1.1 200",
+    },
+    Door {
+        listener: "devices-http",
+        connections_max: "http.connections_max",
+        hello: b"POST /telemetry HTTP/1.1\r\nhost: localhost\r\ncontent-length: 0\r\n\r\n",
+        answer: b"HTTP/1.1 401",
+    },
+    Door {
+        listener: "devices-mqtt",
+        connections_max: "connect.mqtt.connections_max",
+        // CONNECT of 3.1.1 without user and password, which is refused by a CONNACK.
+        hello: b"\x10\x0d\x00\x04MQTT\x04\x02\x00\x3c\x00\x01x",
+        answer: b"\x20\x02\x00",
+    },
+    Door {
+        listener: "kafka",
+        connections_max: "kafka.connections_max",
+        // ApiVersions in version 0, with correlation id 7 and without a client id; the answer has more than 255 bytes.
+        hello: b"\x00\x00\x00\x0a\x00\x12\x00\x00\x00\x00\x00\x07\xff\xff",
+        answer: b"\x00\x00",
+    },
+    Door {
+        listener: "redis",
+        connections_max: "store.redis.connections_max",
+        hello: b"PING\r\n",
+        answer: b"+PONG\r\n",
+    },
+];
+
+impl Door {
+    /// Asks as a new client; true if that is answered.
+    pub(crate) fn answers(&self, to: SocketAddr) -> bool {
+        let mut socket = TcpStream::connect(to).unwrap();
+        socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        socket.write_all(self.hello).unwrap();
+        let mut answer = vec![0; self.answer.len()];
+        socket.read_exact(&mut answer).is_ok() && answer == self.answer
+    }
+}
+
+/// Connects from a loopback address of its own, says `hello` and nothing more.
+pub(crate) async fn connect_as(number: u32, to: SocketAddr, hello: &[u8]) -> tokio::net::TcpStream {
+    let [_, high, middle, low] = number.to_be_bytes();
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind(SocketAddr::new(IpAddr::V4(Ipv4Addr::new(127, 1 + high, middle, low)), 0)).unwrap();
+    let stream = socket.connect(to).await.unwrap();
+    let written = stream.try_write(hello);
+    assert!(written.is_ok_and(|written| written == hello.len()) || hello.is_empty());
+    stream
+}
+
+/// What a client does after it has sent all.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Then {
+    Listen,
+    /// It closes its side, as programs do that end.
+    Leave,
+}
+
+/// Sends bytes and returns what comes back until the server closes the connection; `None` if it does not.
+pub(crate) fn last_words(to: SocketAddr, bytes: &[u8], then: Then) -> Option<Vec<u8>> {
+    let mut socket = TcpStream::connect(to).unwrap();
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    // The server may have closed it before all of it was sent.
+    let _ = socket.write_all(bytes);
+    if then == Then::Leave {
+        let _ = socket.shutdown(Shutdown::Write);
+    }
+    let mut answer = Vec::new();
+    match socket.read_to_end(&mut answer) {
+        Err(error) if matches!(error.kind(), std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut) => None,
+        _ => Some(answer),
+    }
+}

@@ -1,0 +1,37 @@
+//! Another protocol's bytes: nothing of them takes effect, and the next client is served. What a web page can have a browser
+//! send ends the connection, too.
+
+use crate::door::{DOORS, Then, last_words};
+use crate::world::World;
+
+/// What a web page can have a browser send.
+const PAGES: [(&str, &[u8]); 2] = [
+    ("a form", b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\nFLUSHALL\r\n"),
+    ("an image", b"GET /?SET+a+b HTTP/1.0\r\nHost: localhost\r\n\r\nFLUSHALL\r\n"),
+];
+/// What clients of other listeners say.
+const STRAYS: [(&str, &[u8]); 5] = [
+    ("a hello of TLS", b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03 and so on \r\n\r\n"),
+    ("a command of Redis", b"*1\r\n$7\r\nNOTHING\r\n"),
+    ("a CONNECT of MQTT", b"\x10\x0d\x00\x04MQTT\x04\x02\x00\x3c\x00\x01x\xe0\x00"),
+    ("a request of Kafka", b"\x00\x00\x00\x0a\x7f\x12\x00\x00\x00\x00\x00\x07\xff\xff"),
+    ("zeros", &[0; 64]),
+];
+
+#[test]
+fn another_protocols_bytes_change_nothing_and_those_of_a_web_page_end_the_connection() {
+    let world = World::start(&[]);
+    let redis = world.addresses["redis"];
+    assert_eq!(last_words(redis, b"SET kept 1\r\nQUIT\r\n", Then::Listen).unwrap(), b"+OK\r\n+OK\r\n");
+    for door in &DOORS {
+        let to = world.addresses[door.listener];
+        let pages: &[_] = if door.hello.ends_with(b"\r\n\r\n") { &[] } else { &PAGES };
+        let pages = pages.iter().map(|(what, bytes)| (what, bytes, Then::Listen));
+        for (what, bytes, then) in pages.chain(STRAYS.iter().map(|(what, bytes)| (what, bytes, Then::Leave))) {
+            assert!(last_words(to, bytes, then).is_some(), "{}: the connection stays after {what}", door.listener);
+            assert!(door.answers(to), "{} after {what}", door.listener);
+        }
+    }
+    let read = last_words(redis, b"GET kept\r\nDBSIZE\r\nQUIT\r\n", Then::Listen).unwrap();
+    assert_eq!(read, b"$1\r\n1\r\n:1\r\n+OK\r\n");
+}

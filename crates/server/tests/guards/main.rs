@@ -1,0 +1,28 @@
+//! What every listener inherits: one row for each, one test for each guard, against the real binary.
+//!
+//! A listener without a row fails [`every_listener_has_a_row`].
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+#[path = "../../../net/tests/tls/authority.rs"]
+#[allow(dead_code, reason = "the tests of TLS use more of it")]
+mod authority;
+mod before_login;
+mod door;
+mod foreign_bytes;
+#[path = "../tls_clients/world.rs"]
+#[allow(dead_code, reason = "the tests of TLS use more of it")]
+mod world;
+
+use std::collections::BTreeSet;
+use std::process::Command;
+
+use door::DOORS;
+
+#[test]
+fn every_listener_has_a_row() {
+    let help = Command::new(env!("CARGO_BIN_EXE_millstream")).args(["serve", "--help"]).output().unwrap();
+    let help = String::from_utf8(help.stdout).unwrap();
+    let options = help.split_whitespace().filter_map(|word| word.strip_prefix("--listen-"));
+    let listeners: BTreeSet<&str> = options.map(|option| option.strip_suffix("-tls").unwrap_or(option)).collect();
+    assert_eq!(listeners, DOORS.iter().map(|door| door.listener).collect(), "rows and listeners");
+}
