@@ -178,7 +178,7 @@ describe("a subscription", () => {
       expect(await accessibilityFaults(page)).toEqual([]);
       answers = 200;
       await eventually(() => fact(detail, "Delivered").textContent(), "1");
-      await fact(detail, "Waiting").getByText("0 notifications").waitFor();
+      await fact(detail, "Waiting").getByText("none", { exact: true }).waitFor();
       await fact(detail, "Last success").getByText("status 200").waitFor();
       await detail.getByText("Delivering").waitFor();
       expect(await fact(detail, "Given up").textContent()).toBe("0");
