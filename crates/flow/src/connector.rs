@@ -239,6 +239,11 @@ pub(crate) fn source(context: &ConnectorContext<'_>) -> Result<Box<dyn Source>, 
     }
 }
 
+/// The error of a row that the sink `node` cannot write, and never will.
+pub(crate) fn refused(node: &str, batch: &Batch, row: usize, code: &'static str, message: String) -> Error {
+    Error::Record { node: node.to_owned(), code, row: row as u32, record: batch.place(row), message }
+}
+
 /// A sink of the node's type.
 ///
 /// # Errors

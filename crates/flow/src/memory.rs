@@ -25,7 +25,7 @@ pub(crate) struct InFlightMemory {
     process: MemoryBudget,
     jobs: MemoryBudget,
     job_max_bytes: u64,
-    /// What `collect` sinks keep.
+    /// The records that `collect` sinks keep.
     collected: MemoryBudget,
 }
 

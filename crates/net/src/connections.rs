@@ -1,6 +1,6 @@
 //! The connections of a listener: limited, counted, and aborted when their time is up.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::future::Future;
 use std::net::SocketAddr;
@@ -14,7 +14,7 @@ use tokio::task::AbortHandle;
 
 use crate::Shutdown;
 use crate::metrics::{Counter, Gauge, Metrics};
-use crate::pending_login::{LoginTimeout, PendingLogin, PendingLogins};
+use crate::pending_login::{LoginTimeout, PendingLogin, PendingLogins, TooManyPending};
 use crate::tls::{ClientCertificate, HandshakeEnd, TLS_CONNECTION_BYTES, TlsHandshake};
 use crate::transport::TransportStream;
 
@@ -226,12 +226,15 @@ impl<P> Door<P> {
         let Some(memory) = limits.memory.take(bytes) else {
             return Err((stream, Refusal::NoMemory { bytes, budget: limits.memory.clone() }));
         };
+        match self.0.pending_logins.make_room(peer.ip()) {
+            // It ends at its next turn: until then it must not take the place of the one that has displaced it.
+            Ok(displaced) => displaced.into_iter().for_each(|place| self.0.connections.release(place)),
+            Err(TooManyPending { max }) => return Err((stream, Refusal::LoginsPending { max })),
+        }
         let Some(place) = self.0.connections.place(limits.connections_max) else {
             return Err((stream, Refusal::Full { setting: limits.setting, limit: limits.connections_max }));
         };
-        let Some(pending) = self.0.pending_logins.begin(peer.ip()) else {
-            return Err((stream, Refusal::LoginsPending { max: self.0.pending_logins.max() }));
-        };
+        let pending = self.0.pending_logins.begin(peer.ip(), place.id);
         let (shutdown, login) = (self.0.shutdown.clone(), pending.login());
         let admitted = Admitted { peer, memory, shutdown, login, client_certificate: None };
         // Futures that hold each other by value would keep several places for the connection.
@@ -270,8 +273,11 @@ pub(crate) struct Connections {
 #[derive(Debug, Default)]
 struct Open {
     next: u64,
+    /// Places that are taken.
     places: usize,
     tasks: HashMap<u64, AbortHandle>,
+    /// Connections that still end, and whose places are free.
+    released: HashSet<u64>,
 }
 
 impl Connections {
@@ -301,6 +307,14 @@ impl Connections {
         Some(CountedConnection { connections: self.clone(), id: open.next })
     }
 
+    /// Frees the place of a connection that is about to end.
+    fn release(&self, id: u64) {
+        let mut open = self.open.lock();
+        if open.tasks.contains_key(&id) && open.released.insert(id) {
+            open.places -= 1;
+        }
+    }
+
     pub(crate) fn count(&self) -> usize {
         self.open.lock().places
     }
@@ -308,7 +322,7 @@ impl Connections {
     pub(crate) async fn none_left(&self) {
         loop {
             let ended = self.ended.notified();
-            if self.count() == 0 {
+            if self.open.lock().tasks.is_empty() {
                 return;
             }
             ended.await;
@@ -347,8 +361,10 @@ impl Drop for CountedConnection {
         self.connections.gauge.dec();
         let mut open = self.connections.open.lock();
         open.tasks.remove(&self.id);
-        open.places -= 1;
-        if open.places == 0 {
+        if !open.released.remove(&self.id) {
+            open.places -= 1;
+        }
+        if open.tasks.is_empty() {
             self.connections.ended.notify_waiters();
         }
     }

@@ -106,11 +106,6 @@ impl Listed {
 }
 
 impl PendingLogins {
-    /// Most that may be without a login at the same time.
-    pub(crate) fn max(&self) -> usize {
-        self.max
-    }
-
     /// Those of a listener that may have this many connections, which draw on `memory`.
     pub(crate) fn new(
         listener: &'static str,
@@ -141,21 +136,27 @@ impl PendingLogins {
         }
     }
 
-    /// Lists a connection until the guard is dropped or it has logged in; `None` if there is no room.
-    pub(crate) fn begin(self: &Arc<Self>, peer: IpAddr) -> Option<PendingLoginGuard> {
-        let network = network(peer);
+    /// Makes room for a connection of `peer`. Returns the place of the one that is displaced for that, if one is.
+    pub(crate) fn make_room(&self, peer: IpAddr) -> Result<Option<u64>, TooManyPending> {
         let mut listed = self.listed.lock();
-        if listed.count >= self.max {
-            let displaced = listed.displace(network, Instant::now())?;
-            self.gauge.dec();
-            displaced.phase.send_replace(Phase::Displaced);
+        if listed.count < self.max {
+            return Ok(None);
         }
-        let entry = Arc::new(Entry::new(self.clone(), listed.next, network));
+        let displaced = listed.displace(network(peer), Instant::now()).ok_or(TooManyPending { max: self.max })?;
+        self.gauge.dec();
+        displaced.phase.send_replace(Phase::Displaced);
+        Ok(Some(displaced.place))
+    }
+
+    /// Lists the connection at `place` until the guard is dropped or it has logged in.
+    pub(crate) fn begin(self: &Arc<Self>, peer: IpAddr, place: u64) -> PendingLoginGuard {
+        let mut listed = self.listed.lock();
+        let entry = Arc::new(Entry::new(self.clone(), (listed.next, place), network(peer)));
         listed.next += 1;
         listed.count += 1;
         listed.by_network.entry(entry.network).or_default().push_back(entry.clone());
         self.gauge.inc();
-        Some(PendingLoginGuard(PendingLogin(entry)))
+        PendingLoginGuard(PendingLogin(entry))
     }
 
     /// Counts a connection that is closed for want of a login, and says so in the log.
@@ -185,10 +186,18 @@ fn network(peer: IpAddr) -> IpAddr {
     }
 }
 
+/// As many connections as may be without a login have begun theirs.
+#[derive(Debug)]
+pub(crate) struct TooManyPending {
+    pub(crate) max: usize,
+}
+
 #[derive(Debug)]
 struct Entry {
     all: Arc<PendingLogins>,
     number: u64,
+    /// The number of its place among all connections.
+    place: u64,
     network: IpAddr,
     phase: watch::Sender<Phase>,
     /// False once the client has logged in.
@@ -196,9 +205,9 @@ struct Entry {
 }
 
 impl Entry {
-    fn new(all: Arc<PendingLogins>, number: u64, network: IpAddr) -> Self {
+    fn new(all: Arc<PendingLogins>, (number, place): (u64, u64), network: IpAddr) -> Self {
         let phase = watch::Sender::new(Phase::Awaited(all.timeout.due()));
-        Self { all, number, network, phase, is_pending: AtomicBool::new(true) }
+        Self { all, number, place, network, phase, is_pending: AtomicBool::new(true) }
     }
 
     fn may_be_displaced(&self, now: Instant) -> bool {
@@ -229,7 +238,7 @@ impl PendingLogin {
     pub fn unlisted() -> Self {
         let timeout = LoginTimeout { setting: "", limit_ms: 0 };
         let all = PendingLogins::new("none", (0, &MemoryBudget::new("", 0)), timeout, &Metrics::default());
-        Self(Arc::new(Entry::new(Arc::new(all), 0, IpAddr::V4(Ipv4Addr::LOCALHOST))))
+        Self(Arc::new(Entry::new(Arc::new(all), (0, 0), IpAddr::V4(Ipv4Addr::LOCALHOST))))
     }
 
     /// The client has said who it is. Its protocol bounds the time that the check takes. An atomic load after the login.
@@ -332,5 +341,49 @@ impl fmt::Display for NoLogin {
                 write!(f, "a newer connection took its place: {max} may be without a login at the same time")
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn logins(connections_max: usize) -> Arc<PendingLogins> {
+        let timeout = LoginTimeout { setting: "login_timeout_ms", limit_ms: 600_000 };
+        let memory = MemoryBudget::new("memory.budget_bytes", 1 << 30);
+        Arc::new(PendingLogins::new("tests", (connections_max, &memory), timeout, &Metrics::default()))
+    }
+
+    fn phase(guard: &PendingLoginGuard) -> Phase {
+        *guard.0.0.phase.borrow()
+    }
+
+    #[test]
+    fn a_failed_login_begins_the_time_again_and_a_login_or_displacement_is_not_taken_back() {
+        let logins = logins(4);
+        let first = logins.begin(Ipv4Addr::LOCALHOST.into(), 1);
+        let Phase::Awaited(until) = phase(&first) else { panic!("{:?}", phase(&first)) };
+        first.login().heard();
+        assert!(matches!(phase(&first), Phase::Checked(_)));
+        first.login().restart();
+        assert!(matches!(phase(&first), Phase::Awaited(later) if later > until), "{:?}", phase(&first));
+        first.login().succeeded();
+        first.login().restart();
+        assert_eq!(phase(&first), Phase::LoggedIn);
+
+        let second = logins.begin(Ipv4Addr::LOCALHOST.into(), 2);
+        assert_eq!(logins.make_room(Ipv4Addr::LOCALHOST.into()).unwrap(), Some(2), "one has room");
+        assert_eq!(phase(&second), Phase::Displaced);
+        second.login().succeeded();
+        assert_eq!(phase(&second), Phase::Displaced);
+    }
+
+    #[test]
+    fn an_ipv6_network_of_64_bits_counts_as_one_client_and_a_mapped_address_as_ipv4() {
+        let of = |text: &str| network(text.parse().unwrap());
+        assert_eq!(of("2001:db8:1:2::1"), of("2001:db8:1:2:ffff:ffff:ffff:ffff"));
+        assert_ne!(of("2001:db8:1:2::1"), of("2001:db8:1:3::1"));
+        assert_eq!(of("::ffff:10.0.0.7"), of("10.0.0.7"));
+        assert_ne!(of("10.0.0.7"), of("10.0.0.8"));
     }
 }

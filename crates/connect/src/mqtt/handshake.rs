@@ -24,10 +24,10 @@ use crate::registry::has_broker;
 use crate::streams::TenantStreams;
 use crate::topic_filter::is_reserved;
 
-/// Largest CONNECT: whoever has not logged in takes little memory.
+/// Largest CONNECT, in bytes: a client without a login takes little memory.
 pub(super) const CONNECT_MAX_BYTES: usize = 64 << 10;
 
-/// What the listener says of a connection.
+/// The listener's verdict on a connection.
 pub(super) enum Entrance {
     /// It may come in, once its client has logged in.
     Admitted(PendingLogin),

@@ -6,7 +6,7 @@
 use serde_json::Value;
 
 use super::stream::StreamSink;
-use super::{ConnectorContext, Sink, Started, Written};
+use super::{ConnectorContext, Sink, Started, Written, refused};
 use crate::Error;
 use crate::batch::Batch;
 use crate::document::{Key, KeyType, NodeType, Role};
@@ -143,10 +143,8 @@ impl Entities {
     fn make(&self, batch: &Batch) -> Result<Batch, Error> {
         let mut writer = batch.rewrite();
         for row in 0..batch.len() {
-            writer.push(row, |out| self.shape.write(batch.payload(row), out)).map_err(|(code, message)| {
-                let record = batch.place(row);
-                Error::Record { node: self.node.clone(), code, row: row as u32, record, message }
-            })?;
+            let written = writer.push(row, |out| self.shape.write(batch.payload(row), out));
+            written.map_err(|(code, message)| refused(&self.node, batch, row, code, message))?;
         }
         Ok(writer.finish())
     }

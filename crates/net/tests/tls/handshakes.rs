@@ -109,12 +109,16 @@ async fn handshakes_count_as_connections_and_take_memory_and_a_client_too_many_i
         [TcpStream::connect(server.address()).await.unwrap(), TcpStream::connect(server.address()).await.unwrap()];
     server.shows("millstream_connections{listener=\"echo\"} 8").await;
     assert_eq!(server.memory.used_bytes(), 8 * 24 * 1024);
+    drop(silent);
+    server.has_failed("closed", 2).await;
+    server.shows("millstream_connections{listener=\"echo\"} 6").await;
+    for _ in 0..2 {
+        users.push(server.connect().await);
+    }
     let refused = server.try_connect("localhost", client(&server.authority, None)).await;
     assert!(refused.is_err(), "the text has no line");
     server.shows("millstream_connections_refused_total{listener=\"echo\"} 1").await;
-    server.shows("millstream_tls_handshakes_total{listener=\"echo\"} 7").await;
-    drop(silent);
-    server.has_failed("closed", 2).await;
+    server.shows("millstream_tls_handshakes_total{listener=\"echo\"} 9").await;
     drop(users);
     server.shows("millstream_connections{listener=\"echo\"} 0").await;
     assert_eq!(server.memory.used_bytes(), 0);

@@ -1,4 +1,4 @@
-//! Before a login: whoever says nothing keeps nobody out, whichever way he comes in.
+//! Before a login: silent clients keep nobody out, over TCP, TLS and WebSocket.
 
 use crate::door::{DOORS, connect_as};
 use crate::world::World;

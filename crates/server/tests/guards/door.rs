@@ -1,4 +1,4 @@
-//! The listeners, each with what a client of its protocol says first.
+//! The listeners, each with the first bytes of its protocol.
 
 use std::io::{Read as _, Write as _};
 use std::net::{IpAddr, Ipv4Addr, Shutdown, SocketAddr, TcpStream};
@@ -14,7 +14,7 @@ pub(crate) struct Door {
     pub(crate) listener: &'static str,
     /// The setting for the largest number of its connections.
     pub(crate) connections_max: &'static str,
-    /// What a client says first, without a login.
+    /// The first bytes of a client without a login.
     pub(crate) hello: &'static [u8],
     /// The beginning of the answer to that.
     pub(crate) answer: &'static [u8],
@@ -78,7 +78,7 @@ pub(crate) async fn connect_as(number: u32, to: SocketAddr, hello: &[u8]) -> tok
     stream
 }
 
-/// What a client does after it has sent all.
+/// The next step of a client whose bytes are sent.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Then {
     Listen,

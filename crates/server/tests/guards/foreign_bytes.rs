@@ -1,15 +1,15 @@
-//! Another protocol's bytes: nothing of them takes effect, and the next client is served. What a web page can have a browser
-//! send ends the connection, too.
+//! Another protocol's bytes: nothing of them takes effect, and the next client is served. Requests of a web page
+//! end the connection, too.
 
 use crate::door::{DOORS, Then, last_words};
 use crate::world::World;
 
-/// What a web page can have a browser send.
+/// Requests that a web page can have a browser send.
 const PAGES: [(&str, &[u8]); 2] = [
     ("a form", b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\nFLUSHALL\r\n"),
     ("an image", b"GET /?SET+a+b HTTP/1.0\r\nHost: localhost\r\n\r\nFLUSHALL\r\n"),
 ];
-/// What clients of other listeners say.
+/// The first bytes of clients of other listeners.
 const STRAYS: [(&str, &[u8]); 5] = [
     ("a hello of TLS", b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03 and so on \r\n\r\n"),
     ("a command of Redis", b"*1\r\n$7\r\nNOTHING\r\n"),

@@ -12,7 +12,7 @@ use super::writer::{RecordWriter, WritePlan, is_writable};
 use super::{COMPRESSION, FORMAT, FileFormat, form_of};
 use crate::Error;
 use crate::batch::Batch;
-use crate::connector::{Blocking, ConnectorContext, Places, Sink, Started, Waker, Written};
+use crate::connector::{Blocking, ConnectorContext, Places, Sink, Started, Waker, Written, refused};
 use crate::document::{Key, KeyType, NodeType, Role};
 
 pub(in crate::connector) const SINK: NodeType = NodeType {
@@ -198,14 +198,7 @@ impl Sink for FileSink {
     fn write(&mut self, batch: &Batch) -> Result<Written, Error> {
         if let Some(row) = (0..batch.len()).find(|row| !is_writable(batch.payload(*row))) {
             let message = "the payload is not a JSON object; a file has only such records".to_owned();
-            let record = batch.place(row);
-            return Err(Error::Record {
-                node: self.node.clone(),
-                code: "invalid_json",
-                row: row as u32,
-                record,
-                message,
-            });
+            return Err(refused(&self.node, batch, row, "invalid_json", message));
         }
         let mut state = self.queue.state.lock();
         if state.waiting_bytes >= WAITING_MAX_BYTES {

@@ -17,7 +17,7 @@ use super::sender::{SendError, Sender};
 use super::thread::HttpThread;
 use crate::Error;
 use crate::batch::Batch;
-use crate::connector::{ConnectorContext, RefusedRecords, Sink, Waker, Written};
+use crate::connector::{ConnectorContext, RefusedRecords, Sink, Waker, Written, refused};
 use crate::delivery::BatchAck;
 use crate::document::{Key, KeyType, NodeType, Role, duration_ms};
 use crate::expression::RecordError;
@@ -234,14 +234,7 @@ impl Sink for HttpSink {
         self.check()?;
         if let Some(row) = (0..batch.len()).find(|row| !batch.payload(*row).is_some_and(object::is_object)) {
             let message = "the payload is not a JSON object; requests have only such records".to_owned();
-            let record = batch.place(row);
-            return Err(Error::Record {
-                node: self.node.clone(),
-                code: "invalid_json",
-                row: row as u32,
-                record,
-                message,
-            });
+            return Err(refused(&self.node, batch, row, "invalid_json", message));
         }
         let lane = |batch: Batch| Lane { requests: requests(&batch, self.per, &self.keys), batch };
         let lanes: Vec<Lane> = lanes(batch, self.lanes).into_iter().map(lane).collect();

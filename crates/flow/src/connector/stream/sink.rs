@@ -16,7 +16,7 @@ use serde_json::Value;
 use super::{is_temporary, topic, topic_name};
 use crate::Error;
 use crate::batch::Batch;
-use crate::connector::{ConnectorContext, Services, Sink, Started, Waker, Written};
+use crate::connector::{ConnectorContext, Services, Sink, Started, Waker, Written, refused};
 use crate::document::{Key, KeyType, NodeType, Role};
 use crate::template::Template;
 
@@ -117,8 +117,7 @@ impl StreamSink {
 
     /// The next row cannot be appended. The sink goes on behind it, if it is asked to write the other rows.
     fn refused(&self, batch: &Batch, error: &LogError) -> Error {
-        let (row, record) = (self.appended as u32, batch.place(self.appended));
-        Error::Record { node: self.node.clone(), code: "record_too_large", row, record, message: error.to_string() }
+        refused(&self.node, batch, self.appended, "record_too_large", error.to_string())
     }
 
     /// Appends rows of `batch` from `self.appended` on, up to a number and the size of one append.
