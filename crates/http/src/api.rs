@@ -284,7 +284,7 @@ impl Api {
         self.scopes.extend(routes.prefix.map(|prefix| (prefix, group.clone())));
         for route in routes.routes {
             let with_slash =
-                Some(format!("{}/", route.path)).filter(|path| routes.takes_trailing_slash && !path.ends_with("}/"));
+                Some(format!("{}/", route.path)).filter(|path| routes.takes_trailing_slash && !path.contains("{*"));
             let at = self.add_route(route, routes.name, &group, |route| {
                 RouteMetrics::new(metrics, [("api", api), ("route", &route.path), ("method", route.method.as_str())])
             })?;

@@ -300,7 +300,7 @@ impl Routes {
         self
     }
 
-    /// Allows a slash at the end of every path that does not end in a parameter.
+    /// Allows a slash at the end of every path, but for those whose last parameter takes slashes.
     #[must_use]
     pub fn trailing_slash(mut self) -> Self {
         self.takes_trailing_slash = true;

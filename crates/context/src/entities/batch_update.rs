@@ -19,13 +19,14 @@ pub(crate) enum ActionType {
 }
 
 impl ActionType {
+    /// Reads a name in any capitals, as FIWARE's clients send it.
     fn read(text: &str) -> Result<Self, Refusal> {
-        match text {
-            "append" | "APPEND" => Ok(Self::Append),
-            "appendStrict" | "APPEND_STRICT" => Ok(Self::AppendStrict),
-            "update" | "UPDATE" => Ok(Self::Update),
-            "delete" | "DELETE" => Ok(Self::Delete),
-            "replace" | "REPLACE" => Ok(Self::Replace),
+        match text.to_ascii_lowercase().as_str() {
+            "append" => Ok(Self::Append),
+            "appendstrict" | "append_strict" => Ok(Self::AppendStrict),
+            "update" => Ok(Self::Update),
+            "delete" => Ok(Self::Delete),
+            "replace" => Ok(Self::Replace),
             _ => Err(Refusal::bad(format!(
                 "actionType '{text}': use append, appendStrict, update, delete or replace; correct it"
             ))),

@@ -124,7 +124,7 @@ mod tests {
     fn room(body: &str) -> Entity {
         let mut room = Entity::new(Key { id: "r".into(), kind: "Room".into(), path: "/".into() }.into(), 5_000);
         set(&mut room, attributes(body.as_bytes(), BodyOptions::NORMALIZED).unwrap(), UpdateMode::Append);
-        settle(None, &mut room, 5);
+        settle(None, &mut room, &[], 5);
         room
     }
 
@@ -134,7 +134,7 @@ mod tests {
         let mut after = room(
             r#"{"a":{"value":2},"b":{"value":"x"},"c":{"value":1,"metadata":{"m":{"value":1}}},"d":{"value":null}}"#,
         );
-        let differences = settle(Some(&before), &mut after, 9);
+        let differences = settle(Some(&before), &mut after, &[], 9);
         let origin = ChangeOrigin { correlator: "c\"1".into(), token: Some(u64::MAX), flow: None, is_forced: true };
         let text = text(Some(&before), &after, &differences, &["b".into(), "a".into()], &origin);
         assert_eq!(

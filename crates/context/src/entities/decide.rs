@@ -23,6 +23,7 @@ use crate::entities::view::{
     APPEND_MAX_BYTES, EntityChange, EntityCommand, EntityReply, EntityTarget, EntityView, WriteAction, WriteRequest,
 };
 use crate::index::Built;
+use crate::model::content::AttributeContent;
 use crate::model::entity::{Entity, Key, Metadata};
 use crate::model::request_body::{BodyAttribute, BodyEntity, DEFAULT_ENTITY_KIND};
 use crate::model::update::{self, AttributeDifference, Differs, UpdateMode, UpdateOutcome};
@@ -169,6 +170,8 @@ struct RequestedAttributes<'a> {
     names: &'a [Arc<str>],
     /// The attributes with an observation time.
     timed: &'a [Arc<str>],
+    /// The attributes that it sets by an operator.
+    operated: &'a [Arc<str>],
 }
 
 /// The attributes whose value differs but whose observation time is that of the value before,
@@ -256,11 +259,15 @@ impl Write<'_> {
     ) -> Result<EntityReply, Refusal> {
         let mut after = (*before).clone();
         let asked: Vec<Arc<str>> = given.iter().map(|attribute| attribute.name.clone()).collect();
-        let timed = given.iter().filter(|attribute| attribute.metadata.has_observation_time());
-        let timed: Vec<Arc<str>> = timed.map(|attribute| attribute.name.clone()).collect();
+        let names = |wanted: &dyn Fn(&BodyAttribute) -> bool| -> Vec<Arc<str>> {
+            given.iter().filter(|attribute| wanted(attribute)).map(|attribute| attribute.name.clone()).collect()
+        };
+        let timed = names(&|attribute| attribute.metadata.has_observation_time());
+        let operated = names(&|attribute| matches!(attribute.content, AttributeContent::Operator { .. }));
         let outcome = update::set(&mut after, given, manner);
         if outcome.has_effect() {
-            self.put(draft, Some(&before), after, RequestedAttributes { names: &asked, timed: &timed })?;
+            let asked = RequestedAttributes { names: &asked, timed: &timed, operated: &operated };
+            self.put(draft, Some(&before), after, asked)?;
         }
         match outcome {
             UpdateOutcome::Done => Ok(EntityReply::Updated),
@@ -279,7 +286,7 @@ impl Write<'_> {
         let missing: Vec<&str> =
             names.iter().filter(|name| before.attribute(name).is_none()).map(|name| &**name).collect();
         if missing.len() < names.len() {
-            self.put(draft, Some(before), after, RequestedAttributes { names, timed: &[] })?;
+            self.put(draft, Some(before), after, RequestedAttributes { names, ..Default::default() })?;
         }
         if missing.is_empty() {
             return Ok(EntityReply::Updated);
@@ -300,7 +307,7 @@ impl Write<'_> {
         asked: RequestedAttributes<'_>,
     ) -> Result<EntityReply, Refusal> {
         let now_ms = before.map_or(after.created_ms(), |_| draft.now_ms());
-        let differences = update::settle(before, &mut after, now_ms);
+        let differences = update::settle(before, &mut after, asked.operated, now_ms);
         after.keep_exactly();
         check_locations(&after)?;
         let mut told = change_record::of(before, &after, (&differences, asked.names), &self.origin, now_ms);

@@ -107,7 +107,7 @@ pub(crate) fn canonical(kind: &str, value: &Value) -> Result<Arc<str>, String> {
         return Ok(json::text(value));
     }
     if geometry::is_geo(kind) {
-        geometry::read(kind, value).map_err(|why| format!("the value {value} is no {kind}: {why}"))?;
+        geometry::check(kind, value).map_err(|why| format!("the value {value} is no {kind}: {why}"))?;
     }
     if !is_date(kind) {
         return Ok(json::text(value));

@@ -52,7 +52,7 @@ fn parse_time(text: &str) -> Option<Time> {
     Time::new(hour, minute, second, ms * 1_000_000).ok()
 }
 
-/// Parses the offset from UTC, positive to the east.
+/// Parses the offset from UTC, positive to the east. A point may stand for the colon, as Orion takes it.
 fn parse_zone(text: &str) -> Option<SignedDuration> {
     let (sign, rest) = match text.as_bytes().first() {
         None => return Some(SignedDuration::ZERO),
@@ -63,7 +63,7 @@ fn parse_zone(text: &str) -> Option<SignedDuration> {
     let minutes = match rest.len() {
         2 => 0,
         4 => number(rest, 2, 2)?,
-        5 if rest.as_bytes()[2] == b':' => number(rest, 3, 2)?,
+        5 if matches!(rest.as_bytes()[2], b':' | b'.') => number(rest, 3, 2)?,
         _ => return None,
     };
     let hours: i64 = number(rest, 0, 2)?;
@@ -92,6 +92,7 @@ mod tests {
             ("2016-02-29T235958.123456Z", "2016-02-29T23:59:58.123Z"),
             ("2017-06-17T07:21:24.238Z", "2017-06-17T07:21:24.238Z"),
             ("2017-06-17T07:21:24+02:00", "2017-06-17T05:21:24.000Z"),
+            ("2017-06-17T07:21:24+01.00", "2017-06-17T06:21:24.000Z"),
             ("2017-06-17T07:21:24-0230", "2017-06-17T09:51:24.000Z"),
             ("1969-12-31T23:59:59.999+00", "1969-12-31T23:59:59.999Z"),
             ("0001-01-01", "0001-01-01T00:00:00.000Z"),

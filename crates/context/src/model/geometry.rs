@@ -1,6 +1,6 @@
 //! Locations: parses GeoJSON and NGSI's older forms into one geometry type. x is longitude, y latitude.
 
-use geo::{Coord, Geometry, LineString, MultiLineString, MultiPoint, MultiPolygon, Point, Polygon, Rect};
+use geo::{BoundingRect, Coord, Geometry, LineString, MultiLineString, MultiPoint, MultiPolygon, Point, Polygon, Rect};
 use serde_json::Value;
 
 pub(crate) const GEO_JSON: &str = "geo:json";
@@ -27,6 +27,16 @@ pub(crate) fn read(kind: &str, value: &Value) -> Result<Geometry, String> {
         "geo:polygon" => polygon(vec![texts()?]),
         _ => geo_json(shown(value)?),
     }
+}
+
+/// Checks a value that a request sends. A box has an area; stored ones may have none.
+pub(crate) fn check(kind: &str, value: &Value) -> Result<(), String> {
+    let given = read(kind, value)?;
+    let is_flat = |area: Rect| area.width() == 0.0 || area.height() == 0.0;
+    if kind == "geo:box" && given.bounding_rect().is_some_and(is_flat) {
+        return Err("the corners of a box must differ in latitude and in longitude".to_owned());
+    }
+    Ok(())
 }
 
 /// The geometry within a `Feature` or a `FeatureCollection` of one; otherwise the value itself.

@@ -11,6 +11,9 @@ use serde_json::{Map, Value};
 /// Integral doubles below this limit are written without decimals and without an exponent.
 const PLAIN_BELOW: f64 = 1e16;
 
+/// Members that an object may have twice, if both have the same value: clients of Orion send them so.
+const REPEATABLE: [&str; 2] = ["id", "type"];
+
 struct Canonical;
 
 impl Formatter for Canonical {
@@ -22,7 +25,7 @@ impl Formatter for Canonical {
     }
 }
 
-/// Parses JSON; refuses objects with duplicate members.
+/// Parses JSON; refuses objects with duplicate members, but for `id` and `type` with the same value.
 pub(crate) fn read(bytes: &[u8]) -> Result<Value, serde_json::Error> {
     serde_json::from_slice(bytes).map(|Unique(value)| value)
 }
@@ -84,10 +87,14 @@ impl<'de> Visitor<'de> for UniqueVisitor {
     fn visit_map<A: MapAccess<'de>>(self, mut given: A) -> Result<Value, A::Error> {
         let mut members = Map::new();
         while let Some(name) = given.next_key::<String>()? {
-            if members.contains_key(&name) {
+            let known = members.get(&name);
+            if known.is_some() && !REPEATABLE.contains(&name.as_str()) {
                 return Err(A::Error::custom(format_args!("member '{name}' is given twice")));
             }
             let Unique(value) = given.next_value()?;
+            if known.is_some_and(|known| *known != value) {
+                return Err(A::Error::custom(format_args!("member '{name}' is given twice, with two values")));
+            }
             members.insert(name, value);
         }
         Ok(members.into())
@@ -183,6 +190,12 @@ mod tests {
             let error = read(text.as_bytes()).unwrap_err();
             assert!(error.is_data() && error.to_string().contains("member 'a' is given twice"), "{text}: {error}");
         }
+        let error = read(br#"{"id":"a","id":"b"}"#).unwrap_err();
+        assert!(error.is_data() && error.to_string().contains("'id' is given twice"), "{error}");
+        assert_eq!(
+            read(br#"{"id":"a","type":"T","id":"a","type":"T"}"#).unwrap(),
+            serde_json::json!({"id": "a", "type": "T"})
+        );
         for text in [r#"{"a":{"a":[1,-2,0.5,18446744073709551615,true,null,"\u00e4"]},"b":{}}"#, "7", r#""x""#, "[]"] {
             assert_eq!(read(text.as_bytes()).unwrap(), serde_json::from_str::<Value>(text).unwrap(), "{text}");
         }

@@ -55,6 +55,13 @@ pub(crate) fn check_once(what: impl Display, names: &[impl AsRef<str>]) -> Resul
     }
 }
 
+/// `names` in their order, each once.
+pub(crate) fn without_repeats(mut names: Vec<String>) -> Vec<String> {
+    let mut known = HashSet::new();
+    names.retain(|name| known.insert(name.clone()));
+    names
+}
+
 pub(crate) fn is_attribute_name(name: &str) -> bool {
     !RESERVED_NAMES.contains(&name) && is_identifier(name)
 }
@@ -70,15 +77,18 @@ pub(crate) fn check_text(what: impl Display, value: &Value) -> Result<(), Refusa
     }
 }
 
+pub(crate) fn has_forbidden(text: &str) -> bool {
+    text.bytes().any(|c| FORBIDDEN.as_bytes().contains(&c))
+}
+
 /// The first string within `value` that has a forbidden character.
 pub(crate) fn forbidden_in(value: &Value) -> Option<&str> {
-    let bad = |text: &str| text.bytes().any(|c| FORBIDDEN.as_bytes().contains(&c));
     match value {
-        Value::String(text) => bad(text).then_some(text),
+        Value::String(text) => has_forbidden(text).then_some(text),
         Value::Array(items) => items.iter().find_map(forbidden_in),
-        Value::Object(members) => {
-            members.iter().find_map(|(name, value)| if bad(name) { Some(name.as_str()) } else { forbidden_in(value) })
-        }
+        Value::Object(members) => members
+            .iter()
+            .find_map(|(name, value)| has_forbidden(name).then_some(&**name).or_else(|| forbidden_in(value))),
         Value::Null | Value::Bool(_) | Value::Number(_) => None,
     }
 }

@@ -117,14 +117,21 @@ pub(crate) struct AttributeDifference {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Differs {
     Added,
-    /// The value or type differs, and perhaps the metadata.
+    /// The value or type differs, and perhaps the metadata; or an operator set the value.
     Value,
     Metadata,
     Removed,
 }
 
 /// Finds the differences of `after` from the version before and sets the times of attributes. No other code sets them.
-pub(crate) fn settle(before: Option<&Entity>, after: &mut Entity, now_ms: i64) -> Vec<AttributeDifference> {
+///
+/// An attribute in `operated`, which a request set by an operator, differs in any case, as in Orion.
+pub(crate) fn settle(
+    before: Option<&Entity>,
+    after: &mut Entity,
+    operated: &[Arc<str>],
+    now_ms: i64,
+) -> Vec<AttributeDifference> {
     after.modified_ms = now_ms;
     after.version = before.map_or(0, |before| before.version + 1);
     let of_before = before.map_or(&[][..], |entity| &entity.attributes);
@@ -134,7 +141,7 @@ pub(crate) fn settle(before: Option<&Entity>, after: &mut Entity, now_ms: i64) -
         let known = in_place.or_else(|| of_before.iter().find(|known| known.name == attribute.name));
         let what = match known {
             None => Differs::Added,
-            Some(known) if !known.has_value_of(attribute) => Differs::Value,
+            Some(known) if !known.has_value_of(attribute) || operated.contains(&attribute.name) => Differs::Value,
             Some(known) if !known.has_metadata_of(attribute) => Differs::Metadata,
             Some(known) => {
                 (attribute.created_ms, attribute.modified_ms) = (known.created_ms, known.modified_ms);
@@ -175,7 +182,7 @@ mod tests {
         let shown = normalized(&after);
         let members = shown.strip_prefix(r#"{"id":"r","type":"Room""#).unwrap();
         assert_eq!(members, expected, "{manner:?} {body}");
-        let differences = settle(Some(&room()), &mut after, 9);
+        let differences = settle(Some(&room()), &mut after, &[], 9);
         let names: Vec<&str> = differences.iter().map(|difference| &*difference.name).collect();
         assert_eq!(names, differing, "{manner:?} {body}");
         for attribute in &after.attributes {

@@ -22,6 +22,9 @@ use crate::refusal::Refusal;
 const STATEMENTS_MAX: usize = 100;
 const LIST_MAX: usize = 1_000;
 
+/// Characters that no request may have in names and values, also within quotes.
+const NEVER_SENT: [char; 4] = ['<', '>', '(', ')'];
+
 /// Longer operators come first: one may begin another.
 const OPERATORS: [&str; 9] = ["==", "!=", "~=", ">=", "<=", ">", "<", ":", "="];
 
@@ -72,15 +75,37 @@ impl Expression {
 
 /// Refuses forms that Orion refuses in requests but that stored subscriptions may have.
 fn check_sent(text: &str, test: &Test, about: About) -> Result<(), Refusal> {
-    if let Test::Equal(Choice::Any(values)) | Test::NotEqual(Choice::Any(values)) = test
-        && values.iter().any(|value| discriminant(value) != discriminant(&values[0]))
-    {
-        let why = "a list has values of one kind, numbers, dates, texts or booleans: quote what is text";
-        return Err(refused(text, about, why));
+    if let Test::Equal(Choice::Any(values)) | Test::NotEqual(Choice::Any(values)) = test {
+        check_list(text, values, about)?;
     }
+    check_characters(text, about)?;
     let pattern = operator(text).filter(|(_, operator)| *operator == "~=").map(|(at, _)| text[at + 2..].trim());
     if pattern.is_some_and(|pattern| quoted(pattern).is_some()) {
         return Err(refused(text, about, "a pattern has no quotes: leave them out, and write \\x3b for a ';' in it"));
+    }
+    Ok(())
+}
+
+/// Refuses a list that has booleans, or values of several kinds; null may stand beside texts.
+fn check_list(text: &str, values: &[Scalar<'_>], about: About) -> Result<(), Refusal> {
+    let of_texts = |value: &Scalar<'_>| matches!(value, Scalar::Text(_) | Scalar::Null);
+    let of_one_kind = |value: &Scalar<'_>| discriminant(value) == discriminant(&values[0]);
+    let has_boolean = values.len() > 1 && values.iter().any(|value| matches!(value, Scalar::Bool(_)));
+    if !has_boolean && (values.iter().all(of_one_kind) || values.iter().all(of_texts)) {
+        return Ok(());
+    }
+    Err(refused(text, about, "a list has values of one kind, numbers, dates or texts: quote what is text"))
+}
+
+/// Refuses characters that neither a name nor a value can have; patterns may have any.
+fn check_characters(text: &str, about: About) -> Result<(), Refusal> {
+    let (left, right) = match operator(text) {
+        Some((at, "~=")) => (&text[..at], ""),
+        Some((at, operator)) => (&text[..at], &text[at + operator.len()..]),
+        None => (text, ""),
+    };
+    if left.contains(NEVER_SENT) || right.contains(NEVER_SENT) {
+        return Err(refused(text, about, "the characters < > ( ) are in no name and no value: leave them out"));
     }
     Ok(())
 }

@@ -69,12 +69,13 @@ fn scalar() -> impl Strategy<Value = Value> {
     prop_oneof![2 => number(), 2 => text(), 1 => any::<bool>().prop_map(Value::from), 1 => Just(Value::Null)]
 }
 
-/// Generates lists of values of one kind.
+/// Generates one boolean, or a list of values of one kind; null may stand beside texts.
 fn list() -> impl Strategy<Value = Vec<Value>> {
+    let text_or_null = prop_oneof![4 => text(), 1 => Just(Value::Null)];
     prop_oneof![
         3 => prop::collection::vec(number(), 1..4),
-        3 => prop::collection::vec(text(), 1..4),
-        1 => prop::collection::vec(any::<bool>().prop_map(Value::from), 1..4),
+        3 => prop::collection::vec(text_or_null, 1..4),
+        1 => any::<bool>().prop_map(|value| vec![Value::from(value)]),
         1 => prop::collection::vec(Just(Value::Null), 1..4),
     ]
 }

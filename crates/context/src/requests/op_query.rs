@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use crate::model::request_body::{array, object};
-use crate::model::syntax::{check_identifier, check_once};
+use crate::model::syntax::{check_identifier, without_repeats};
 use crate::query::{Criteria, Rules, Selector};
 use crate::refusal::Refusal;
 
@@ -45,9 +45,9 @@ impl OpQuery {
             Some(Value::Object(expression)) => Criteria::of_json(Rules::Sent, expression)?,
             Some(other) => return Err(Refusal::bad(format!("expression {other} is no object; send one"))),
         };
-        let mut attrs = members.get("attrs").map_or(Ok(Vec::new()), |value| once("attrs", value))?;
+        let mut attrs = members.get("attrs").map_or(Ok(Vec::new()), |value| identifiers("attrs", value))?;
         if let Some(value) = members.get("attributes") {
-            criteria.has_any = once("attributes", value)?;
+            criteria.has_any = identifiers("attributes", value)?;
             attrs.extend(criteria.has_any.iter().cloned());
         }
         let metadata = members.get("metadata").map_or(Ok(Vec::new()), |value| identifiers("metadata", value))?;
@@ -55,17 +55,11 @@ impl OpQuery {
     }
 }
 
-/// A list of names without duplicates.
-fn once(what: &str, value: &Value) -> Result<Vec<String>, Refusal> {
-    let names = identifiers(what, value)?;
-    check_once(what, &names)?;
-    Ok(names)
-}
-
+/// A list of names; one that is given twice counts once.
 fn identifiers(what: &str, value: &Value) -> Result<Vec<String>, Refusal> {
     let one = |item: &Value| match item.as_str() {
         Some(name) => check_identifier(what, name).map(|()| name.to_owned()),
         None => Err(Refusal::bad(format!("{item} in {what} is no string; send names"))),
     };
-    array(what, value)?.iter().map(one).collect()
+    array(what, value)?.iter().map(one).collect::<Result<_, _>>().map(without_repeats)
 }

@@ -13,7 +13,7 @@ use crate::model::entity::ROOT_PATH;
 use crate::model::names::shared;
 use crate::model::render::AttributeSelection;
 use crate::model::request_body::{BodyForm, BodyOptions, Representation};
-use crate::model::syntax::{check_identifier, check_once, is_service};
+use crate::model::syntax::{check_identifier, has_forbidden, is_service, without_repeats};
 use crate::query::filter::{Pagination, TotalCount};
 use crate::query::{Criteria, NameFilter, Order, Pattern, Rules, Selector};
 use crate::refusal::{ErrorName, Refusal};
@@ -66,6 +66,9 @@ const OPTIONS: [&str; 12] = [
     "dateModified",
 ];
 
+/// Options of other versions of Orion, which libraries still send.
+const FORMER_OPTIONS: [&str; 2] = ["skipInitialNotification", "libVersions"];
+
 /// The query parameters that the route supports; others are ignored.
 #[derive(Debug)]
 pub(crate) struct RequestParameters {
@@ -84,12 +87,12 @@ impl RequestParameters {
                 read.options = read_options(&value, options)?;
                 continue;
             }
-            if !parameters.contains(&name.as_str()) {
-                ignored::warn("parameter of a URL", &name);
-                continue;
-            }
             if value.is_empty() {
                 return Err(Refusal::bad(format!("parameter '{name}' is empty: give it a value, or leave it out")));
+            }
+            if !parameters.contains(&name.as_str()) {
+                check_ignored(&name, &value)?;
+                continue;
             }
             if read.value(&name).is_some() {
                 return Err(Refusal::bad(format!("parameter '{name}' is given twice: give it once")));
@@ -116,8 +119,6 @@ impl RequestParameters {
     /// The selected attributes and metadata.
     pub(crate) fn selection(&self) -> Result<AttributeSelection, Refusal> {
         let mut attributes = self.identifiers("attrs")?;
-        let given: Vec<&str> = self.value("attrs").into_iter().flat_map(|list| list.split(',')).collect();
-        check_once("parameter attrs", &given)?;
         // Deprecated options with the effect of attrs.
         for name in ["dateCreated", "dateModified"].into_iter().filter(|name| self.has_option(name)) {
             if attributes.is_empty() {
@@ -138,14 +139,9 @@ impl RequestParameters {
     }
 
     pub(crate) fn identifiers(&self, name: &str) -> Result<Vec<String>, Refusal> {
-        let mut items: Vec<String> = Vec::new();
-        for item in self.value(name).into_iter().flat_map(|list| list.split(',')) {
-            check_identifier(format_args!("parameter {name}:"), item)?;
-            if !items.iter().any(|known| known == item) {
-                items.push(item.to_owned());
-            }
-        }
-        Ok(items)
+        let items: Vec<&str> = self.value(name).into_iter().flat_map(|list| list.split(',')).collect();
+        items.iter().try_for_each(|item| check_identifier(format_args!("parameter {name}:"), item))?;
+        Ok(without_repeats(items.into_iter().map(str::to_owned).collect()))
     }
 
     /// The type that identifies one of several entities with the same id.
@@ -199,12 +195,26 @@ impl RequestParameters {
     }
 }
 
+/// Logs a parameter that is ignored; refuses characters that no parameter may have. Those of other routes may have them.
+fn check_ignored(name: &str, value: &str) -> Result<(), Refusal> {
+    let is_known = LIST_PARAMETERS.contains(&name);
+    if !is_known && (has_forbidden(name) || has_forbidden(value)) {
+        return Err(Refusal::bad(format!(
+            "parameter '{name}' = '{value}': the characters < > \" ' = ; ( ) are forbidden; leave them out"
+        )));
+    }
+    ignored::warn("parameter of a URL", name);
+    Ok(())
+}
+
 /// The options in `list` that the route supports.
 fn read_options(list: &str, served: &[&str]) -> Result<Vec<String>, Refusal> {
     let mut options: Vec<String> = Vec::new();
     for option in list.split(',') {
         if served.contains(&option) {
             options.push(option.to_owned());
+        } else if FORMER_OPTIONS.contains(&option) {
+            ignored::warn("option of a URL", option);
         } else if !OPTIONS.contains(&option) && !FORMS.iter().any(|(form, _)| *form == option) {
             return Err(not_here(option, served));
         }
@@ -389,9 +399,19 @@ mod tests {
         assert_eq!(read("").unwrap().page().unwrap(), Pagination { limit: 20, offset: 0 });
         let elsewhere = read("options=values,flowControl,count").unwrap();
         assert_eq!((elsewhere.form(), elsewhere.count()), (Representation::Normalized, TotalCount::Wanted));
-        let ignored = read("q=a==1&colour=red&colour=&id=a").unwrap();
+        let ignored = read("q=a==1&colour=red&colour=blue&id=a").unwrap();
         assert_eq!((ignored.value("q"), ignored.value("colour"), ignored.value("id")), (None, None, Some("a")));
-        for query in ["options=fast", "options=count,", "id=", "id=a&id=b", "id=%ff"] {
+        for query in [
+            "options=fast",
+            "options=count,",
+            "id=",
+            "id=a&id=b",
+            "id=%ff",
+            "colour",
+            "colour=",
+            "colour=a%3Cb",
+            "col%28our=a",
+        ] {
             assert_eq!(read(query).unwrap_err().name, ErrorName::BadRequest, "{query}");
         }
         for query in ["limit=1001", "limit=-1", "limit=x", "offset=1.5", "offset=99999999999999999999999"] {

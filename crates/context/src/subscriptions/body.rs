@@ -1,7 +1,5 @@
 //! Checks and compiles the body of a subscription.
 
-use std::collections::HashSet;
-
 use serde_json::{Map, Value, json};
 
 use super::member::Member;
@@ -12,7 +10,7 @@ use super::subscription::{
 use super::target::{NotificationTarget, TARGETS};
 use crate::ignored::IgnoredMembers;
 use crate::model::datetime;
-use crate::model::syntax::{check_identifier, forbidden_in};
+use crate::model::syntax::{check_identifier, check_once, forbidden_in, without_repeats};
 use crate::query::{CRITERIA, Criteria, Rules, Selector};
 use crate::refusal::Refusal;
 use crate::requests::parameters::{Paths, illegal_path};
@@ -128,13 +126,27 @@ pub(crate) fn check_priorities(document: &Map<String, Value>) -> Result<(), Refu
     Ok(())
 }
 
-/// Refuses an expression in a request that only stored subscriptions may have. Other malformed
-/// expressions are left to [`compile`].
-pub(crate) fn check_expression(sent: &Map<String, Value>) -> Result<(), Refusal> {
+/// Refuses in a request what only stored subscriptions may have. Other malformed members are left to [`compile`].
+pub(crate) fn check_sent(sent: &Map<String, Value>) -> Result<(), Refusal> {
     let condition = sent.get("subject").and_then(|subject| subject.get("condition"));
+    let notification = sent.get("notification");
+    check_list(condition, "attrs of condition", "attrs")?;
+    check_list(notification, "attrs of notification", "attrs")?;
+    check_list(notification, "exceptAttrs of notification", "exceptAttrs")?;
+    if let Some(expires) = sent.get("expires").and_then(Value::as_str)
+        && datetime::parse(expires).is_some_and(|at_ms| at_ms < 0)
+    {
+        return Err(Refusal::bad(format!("expires '{expires}' is before 1970: send a later time, or \"\" for never")));
+    }
     let Some(given) = condition.and_then(|condition| condition.get("expression")?.as_object()) else { return Ok(()) };
     let known: Map<String, Value> = given.clone().into_iter().filter(|(name, _)| CRITERIA.contains(&&**name)).collect();
     if known.is_empty() { Ok(()) } else { Criteria::of_json(Rules::Sent, &known).map(drop) }
+}
+
+/// Refuses a list of `parent` that names something twice; `what` names the list in the error.
+fn check_list(parent: Option<&Value>, what: &str, list: &str) -> Result<(), Refusal> {
+    let items = parent.and_then(|parent| parent.get(list)?.as_array());
+    check_once(what, &items.into_iter().flatten().filter_map(Value::as_str).collect::<Vec<_>>())
 }
 
 fn check_description(given: Option<Value>) -> Result<(), Refusal> {
@@ -245,11 +257,9 @@ fn content(notification: &mut Member) -> Result<NotificationContent, Refusal> {
     Ok(NotificationContent { attrs, except, metadata, only_changed, covered, format })
 }
 
-/// A list of names without duplicates.
+/// A list of names; one that is given twice counts once, as stored subscriptions may have it.
 fn names(given: &mut Member, list: &'static str) -> Result<Vec<String>, Refusal> {
-    let mut names = given.texts(list)?.unwrap_or_default();
-    let mut known = HashSet::new();
-    names.retain(|name| known.insert(name.clone()));
+    let names = without_repeats(given.texts(list)?.unwrap_or_default());
     let what = format!("{list} of {}:", given.what());
     names.iter().filter(|name| *name != "*").try_for_each(|name| check_identifier(&what, name))?;
     Ok(names)

@@ -12,7 +12,7 @@ use millstream_types::{ErrorCode, Role, TenantId};
 use serde_json::{Map, Value, json};
 
 use super::Subscriptions;
-use super::body::check_expression;
+use super::body::check_sent;
 use super::progress::SubscriptionProgress;
 use super::shown::{QueueStatus, settled, shown};
 use super::state::SubscriptionEntry;
@@ -196,7 +196,7 @@ async fn create_one(
     let (tenant, id) = (ask.tenant.clone(), subscriptions.new_id());
     let since = subscriptions.since(&tenant);
     let identity = Identity { tenant: tenant.clone(), id: id.clone(), path, since };
-    check_expression(&document)?;
+    check_sent(&document)?;
     let subscription = subscriptions.compile(identity, settled(document))?;
     match subscriptions.ask(&tenant, SubscriptionCommand::Create { subscription, status }).await? {
         SubscriptionReply::TooMany { known, limit } => Err(too_many(known, limit)),
@@ -231,7 +231,7 @@ async fn patch_one(
     let mut patch = subscriptions.observers.timing.of(RequestPhase::Parse, || request_body::object(&body))?;
     let is_empty = patch.is_empty();
     let status = status(&mut patch)?;
-    check_expression(&patch)?;
+    check_sent(&patch)?;
     loop {
         let (before, known) = subscriptions.find(&ask.tenant, &id)?;
         if is_empty {

@@ -5,6 +5,7 @@ use serde_json::{Map, Value, json};
 
 use super::progress::{EndedCounts, SubscriptionProgress};
 use super::subscription::Subscription;
+use crate::model::content::kind_of;
 use crate::model::datetime;
 
 /// Size of a subscription's queue.
@@ -69,6 +70,11 @@ fn notification(subscription: &Subscription, progress: &SubscriptionProgress, wa
             }
         }
     }
+    for custom in ["httpCustom", "mqttCustom"] {
+        if let Some(target) = shown.get_mut(custom).and_then(Value::as_object_mut) {
+            show_payload(target);
+        }
+    }
     let at = |ms: Option<i64>| ms.map(|ms| Value::from(iso_time(ms)));
     let more_than_none = |count: u64| (count > 0).then(|| Value::from(count));
     for (name, value) in [
@@ -92,6 +98,19 @@ fn notification(subscription: &Subscription, progress: &SubscriptionProgress, wa
         shown.insert("queue".to_owned(), json!({"length": count, "bytes": bytes, "dropped": dropped, "held": is_held}));
     }
     Value::Object(shown)
+}
+
+/// Leaves out an empty payload, which is none, and shows the default types of a patch's attributes.
+fn show_payload(target: &mut Map<String, Value>) {
+    if target.get("payload").is_some_and(|payload| payload == "") {
+        target.shift_remove("payload");
+    }
+    let patch = target.get_mut("ngsi").and_then(Value::as_object_mut);
+    let attributes = patch.into_iter().flatten().filter(|(name, _)| !["id", "type"].contains(&name.as_str()));
+    for attribute in attributes.filter_map(|(_, attribute)| attribute.as_object_mut()) {
+        let kind = kind_of(attribute.get("value").unwrap_or(&Value::Null));
+        attribute.entry("type").or_insert_with(|| Value::from(kind));
+    }
 }
 
 /// The document with normalized dates, without the parts that are kept elsewhere.

@@ -3,7 +3,7 @@
 use axum::http::{HeaderName, Method};
 use serde_json::Value;
 
-use super::address::Address;
+use super::address::{Address, is_host};
 use super::http_request::{HttpUrl, is_header_text};
 use super::member::Member;
 use super::template::{JsonTemplate, MacroTemplate};
@@ -214,12 +214,22 @@ fn base(url: &str) -> Option<HttpUrl> {
 
 fn check_url(text: &str) -> Result<(), Refusal> {
     match HttpUrl::read(text) {
-        Some(_) => Ok(()),
+        Some(url) => check_host(url.host()),
         None => Err(Refusal::bad(format!(
             "url '{text}': it must be http://host[:port][/path] or https://host[:port][/path], with a port from 1 to 65535; \
              correct it"
         ))),
     }
+}
+
+fn check_host(host: &str) -> Result<(), Refusal> {
+    if is_host(host) {
+        return Ok(());
+    }
+    Err(Refusal::bad(format!(
+        "host '{host}' of url: a name has letters, digits, '-' and '_', in parts of 1 to 63 between points that do not \
+         begin or end with '-'; correct it"
+    )))
 }
 
 fn method(given: &mut Member) -> Result<Method, Refusal> {
@@ -272,6 +282,7 @@ impl Mqtt {
     }
 
     fn check(&self) -> Result<(), Refusal> {
+        check_host(&self.broker.address.host)?;
         if !self.topic.has_names() {
             check_length("topic", self.topic.raw())?;
         }

@@ -245,8 +245,6 @@ async fn op_query_asks_by_a_body() {
         (r#"{"attrs":[1]}"#, "no string"),
         ("{}", "asks for nothing"),
         (r#"{"expression":{}}"#, "expression {} asks for nothing"),
-        (r#"{"attrs":["a","b","a"]}"#, "attrs names 'a' twice"),
-        (r#"{"attributes":["a","a"]}"#, "attributes names 'a' twice"),
         (r#"{"attrs":["a"],"attrs":["b"]}"#, "member 'attrs' is given twice"),
         (r#"{"expression":{"q":""}}"#, "empty"),
         (r#"{"expression":{"p":"x"}}"#, "'p'"),

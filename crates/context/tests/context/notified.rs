@@ -232,6 +232,27 @@ async fn only_changed_attributes_of_which_none_changed_are_not_told() {
     receiver.stop();
 }
 
+/// §10, §15.2: Orion tells of what an operator set, whatever the value was.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_operator_that_changes_nothing_is_told_as_a_change() {
+    let dir = tempfile::tempdir().unwrap();
+    let (world, served, receiver) = filled(dir.path(), NotificationsConfig::default()).await;
+    change(&served, "POST /v2/entities/e/attrs", r#"{"l":{"value":[1]},"n":{"value":5}}"#).await;
+    let changed = json!({"attrs": ["l", "n"]});
+    subscribe(&served, "", &to(&receiver, "/", "e", changed, &simple(json!(["l", "n"])))).await;
+    let patch = "PATCH /v2/entities/e/attrs?options=keyValues";
+    for body in [r#"{"l":[1],"n":5}"#, r#"{"l":{"$addToSet":1}}"#, r#"{"n":{"$inc":0}}"#, r#"{"n":{"$max":4}}"#] {
+        change(&served, patch, body).await;
+    }
+    change(&served, patch, r#"{"n":6}"#).await;
+    let told: Vec<String> = receiver.under("/", 4).await.into_iter().map(|one| one.body).collect();
+    let same = r#"{"id":"e","type":"Room","l":[1],"n":5}"#;
+    assert_eq!(told, [same, same, same, r#"{"id":"e","type":"Room","l":[1],"n":6}"#]);
+    served.stop().await;
+    world.close();
+    receiver.stop();
+}
+
 /// §4, §15.2: every update that is asked for so fires without a difference, PUT value and batches too.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_forced_update_notifies_without_a_difference() {

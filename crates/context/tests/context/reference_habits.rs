@@ -116,11 +116,19 @@ fn queries() -> Vec<(&'static str, Vec<Step>)> {
             ],
         ),
         (
-            "§4 attrs names each attribute once",
+            "§4 what stands twice: names in attrs count once, members of a body are refused but for an equal id or type",
             vec![
                 (SHORT, r#"{"id":"e","a":1,"b":2}"#, Is(201)),
-                ("GET /v2/entities?attrs=a,b,a", "", Refuses(400, "BadRequest", "'a' twice")),
-                ("GET /v2/entities/e?attrs=*,*", "", Refuses(400, "BadRequest", "'*' twice")),
+                ("GET /v2/entities?attrs=b,a,b&options=values", "", Says("[[2,1]]")),
+                ("GET /v2/entities/e?attrs=*,*&options=values", "", Says("[1,2]")),
+                ("POST /v2/op/query?options=values", r#"{"attrs":["b","b"]}"#, Says("[[2]]")),
+                ("POST /v2/op/query?options=values", r#"{"attributes":["b","b"]}"#, Says("[[2]]")),
+                (
+                    "POST /v2/op/update",
+                    r#"{"actionType":"append","entities":[{"id":"e","type":"Thing","id":"e","type":"Thing"}]}"#,
+                    Is(204),
+                ),
+                (CREATE, r#"{"id":"e","type":"A","type":"B"}"#, Refuses(400, "BadRequest", "'type' is given twice")),
                 ("GET /v2/entities?id=e,e&options=values&attrs=b,a", "", Says("[[2,1]]")),
                 (
                     "POST /v2/entities/e/attrs",
@@ -143,6 +151,83 @@ fn queries() -> Vec<(&'static str, Vec<Step>)> {
                     Refuses(400, "BadRequest", "'id' is given twice"),
                 ),
                 ("GET /v2/entities?options=values", "", Says("[[1,2]]")),
+            ],
+        ),
+        (
+            "§12 lists: null beside texts, no booleans, one kind; and no < > ( ) in a name or a value",
+            vec![
+                (SHORT, r#"{"id":"e","a":"foo"}"#, Is(201)),
+                (SHORT, r#"{"id":"f","a":null}"#, Is(201)),
+                (SHORT, r#"{"id":"g","a":5}"#, Is(201)),
+                ("GET /v2/entities?options=count&limit=0&q=a:foo,null", "", Has("fiware-total-count", "2")),
+                ("GET /v2/entities?options=count&limit=0&q=a==null,foo", "", Has("fiware-total-count", "2")),
+                ("GET /v2/entities?q=a==null,5", "", Refuses(400, "BadRequest", "one kind")),
+                ("GET /v2/entities?q=a==true", "", Says("[]")),
+                ("GET /v2/entities?q=a==true,false", "", Refuses(400, "BadRequest", "one kind")),
+                ("GET /v2/entities?q=a==foo,5", "", Refuses(400, "BadRequest", "one kind")),
+                ("GET /v2/entities?q=a==null,foo,5", "", Refuses(400, "BadRequest", "one kind")),
+                ("GET /v2/entities?q=a==f(o)", "", Refuses(400, "BadRequest", "< > ( )")),
+                ("GET /v2/entities?q=a=='%3Cb%3E'", "", Refuses(400, "BadRequest", "< > ( )")),
+                ("GET /v2/entities?q='a(b)'==1", "", Refuses(400, "BadRequest", "< > ( )")),
+                ("GET /v2/entities?q=!a(b)", "", Refuses(400, "BadRequest", "< > ( )")),
+                ("GET /v2/entities?options=values&q=a~=%5E(foo%7Cbar)$", "", Says(r#"[["foo"]]"#)),
+            ],
+        ),
+        (
+            "§4 a parameter has a value, and no forbidden characters, also where it means nothing",
+            vec![
+                ("GET /v2/entities?a", "", Refuses(400, "BadRequest", "'a' is empty")),
+                ("GET /v2/entities?level=", "", Refuses(400, "BadRequest", "'level' is empty")),
+                ("GET /v2/entities?level=a%3Cb", "", Refuses(400, "BadRequest", "'a<b'")),
+                ("GET /v2/entities?lev%28el=1", "", Refuses(400, "BadRequest", "'lev(el'")),
+                ("GET /v2/entities?level=high", "", Says("[]")),
+                ("GET /v2/types?q=a%3E1", "", Says("[]")),
+            ],
+        ),
+        (
+            "§3.2 what clients of Orion send: a slash behind an id, action types in any capitals, former options",
+            vec![
+                (SHORT, r#"{"id":"e","a":1}"#, Is(201)),
+                ("GET /v2/entities/e/?options=values", "", Says("[1]")),
+                (
+                    "GET /v2/entities/e/attrs/a/?options=keyValues",
+                    "",
+                    Shows(r#"{"type":"Number","value":1,"metadata":{}}"#),
+                ),
+                ("GET /v2/types/Thing/", "", Is(200)),
+                ("GET /v2/subscriptions/0123456789abcdef01234567/", "", Refuses(404, "NotFound", "0123")),
+                (
+                    "POST /v2/op/update?options=keyValues",
+                    r#"{"actionType":"append_strict","entities":[{"id":"e","b":2}]}"#,
+                    Is(204),
+                ),
+                (
+                    "POST /v2/op/update?options=keyValues",
+                    r#"{"actionType":"Append_Strict","entities":[{"id":"e","b":3}]}"#,
+                    Is(422),
+                ),
+                (
+                    "POST /v2/op/update?options=keyValues",
+                    r#"{"actionType":"APPENDSTRICT","entities":[{"id":"e","c":3}]}"#,
+                    Is(204),
+                ),
+                (
+                    "POST /v2/op/update?options=keyValues",
+                    r#"{"actionType":"Update","entities":[{"id":"e","a":4}]}"#,
+                    Is(204),
+                ),
+                (
+                    "POST /v2/op/update",
+                    r#"{"actionType":"appends","entities":[]}"#,
+                    Refuses(400, "BadRequest", "appends"),
+                ),
+                ("GET /v2/entities/e?options=values,libVersions", "", Says("[4,2,3]")),
+                (
+                    "POST /v2/subscriptions?options=skipInitialNotification",
+                    r#"{"subject":{"entities":[{"id":"e"}]},"notification":{"http":{"url":"http://h/"}}}"#,
+                    Is(201),
+                ),
+                ("GET /version?options=libVersions", "", Is(200)),
             ],
         ),
         (
@@ -252,6 +337,27 @@ fn writes() -> Vec<(&'static str, Vec<Step>)> {
                     Refuses(400, "BadRequest", "'g'"),
                 ),
                 ("GET /v2/entities?attrs=l,g&options=values", "", Says(r#"[["1,1",7]]"#)),
+            ],
+        ),
+        (
+            "§9 a box has an area, and a zone may have a point",
+            vec![
+                (
+                    CREATE,
+                    r#"{"id":"e","l":{"type":"geo:box","value":["1,1","1,2"]}}"#,
+                    Refuses(400, "BadRequest", "differ in latitude and in longitude"),
+                ),
+                (
+                    CREATE,
+                    r#"{"id":"e","l":{"type":"geo:box","value":["1,1","2,1"]}}"#,
+                    Refuses(400, "BadRequest", "differ in latitude and in longitude"),
+                ),
+                (
+                    CREATE,
+                    r#"{"id":"e","l":{"type":"geo:box","value":["1,1","2,2"]},"d":{"type":"DateTime","value":"2020-01-01T10:00:00+01.00"}}"#,
+                    Is(201),
+                ),
+                ("GET /v2/entities/e?attrs=d&options=values", "", Says(r#"["2020-01-01T09:00:00.000Z"]"#)),
             ],
         ),
         (

@@ -23,6 +23,13 @@ pub(crate) fn of(notification: Value, condition: Value) -> Value {
     body
 }
 
+/// A plain subscription with these members beside subject and notification.
+fn of_top(members: Value) -> Value {
+    let mut body = of(json!({}), json!({}));
+    body.as_object_mut().unwrap().extend(members.as_object().unwrap().clone());
+    body
+}
+
 fn custom(fields: Value) -> Value {
     let mut fields = fields;
     fields["url"] = json!("http://h/");
@@ -66,9 +73,31 @@ fn fields() -> Vec<(&'static str, Value, Option<&'static str>)> {
         ),
         ("§14.1 expression: mq", condition(json!({"expression": {"mq": "t"}})), Some("no metadata")),
         (
-            "§14.1 expression: q may have forbidden characters",
-            condition(json!({"expression": {"q": "t=='(;)'"}})),
+            "§14.1 expression: q may have some of the forbidden characters",
+            condition(json!({"expression": {"q": "t=='a;b'"}})),
             None,
+        ),
+        (
+            "§14.1 expression: q may not have brackets",
+            condition(json!({"expression": {"q": "t=='(;)'"}})),
+            Some("< > ( )"),
+        ),
+        ("§4 attrs of a condition, each once", condition(json!({"attrs": ["a", "a"]})), Some("'a' twice")),
+        ("§4 attrs of a notification, each once", notified(json!({"attrs": ["a", "b", "a"]})), Some("'a' twice")),
+        ("§4 exceptAttrs, each once", notified(json!({"exceptAttrs": ["a", "a"]})), Some("'a' twice")),
+        ("§14.1 expires: after 1970", of_top(json!({"expires": "1969-12-31T23:59:59Z"})), Some("before 1970")),
+        ("§14.1 expires: a zone with a point", of_top(json!({"expires": "2050-01-01T00:00:00+01.00"})), None),
+        ("§14.2 url: a host's name", notified(json!({"http": {"url": "http://.bad/"}})), Some("'.bad'")),
+        ("§14.2 url: parts of a host's name", notified(json!({"http": {"url": "http://a-.b/"}})), Some("'a-.b'")),
+        (
+            "§14.2 url: a container's name",
+            notified(json!({"http": {"url": "http://quantum_leap:8668/v2/notify"}})),
+            None,
+        ),
+        (
+            "§14.2 mqtt: a host's name",
+            notified(json!({"mqtt": {"url": "mqtt://a..b:1", "topic": "t"}})),
+            Some("'a..b'"),
         ),
         (
             "§7 patterns of ids and types have groups",
@@ -215,26 +244,20 @@ fn sent() -> Vec<Sent> {
     let entity: fn(&Received) -> Value = |one| one.json()["data"][0].clone();
     vec![
         (
-            "§7 nothing stands twice: attrs",
-            simple(json!(["t", "s", "t"])),
-            whole,
-            json!(r#"{"id":"e","type":"Room","t":21,"s":"x"}"#),
-        ),
-        (
-            "§7 nothing stands twice: attrs and *",
-            simple(json!(["t", "*", "*", "t"])),
+            "§7 * stands for what attrs does not name",
+            simple(json!(["t", "*"])),
             whole,
             json!(r#"{"id":"e","type":"Room","t":21,"s":"x","n":null}"#),
         ),
         (
-            "§7 nothing stands twice: covered",
-            json!({"attrsFormat": "simplifiedKeyValues", "attrs": ["x", "t", "x"], "covered": true}),
+            "§14.1 covered: what is not there is null",
+            json!({"attrsFormat": "simplifiedKeyValues", "attrs": ["x", "t"], "covered": true}),
             whole,
             json!(r#"{"id":"e","type":"Room","x":null,"t":21}"#),
         ),
         (
-            "§7 nothing stands twice: built-ins",
-            simple(json!(["servicePath", "servicePath"])),
+            "§8 a built-in alone",
+            simple(json!(["servicePath"])),
             whole,
             json!(r#"{"id":"e","type":"Room","servicePath":"/"}"#),
         ),

@@ -285,3 +285,26 @@ async fn an_invalid_subscription_is_refused_and_not_stored() {
     served.stop().await;
     world.close();
 }
+
+/// §14.2, §16.1: an empty payload is none, and attributes of a patch have the default types of their values.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_custom_target_is_shown_without_an_empty_payload_and_with_default_types() {
+    let dir = tempfile::tempdir().unwrap();
+    let world = World::open(dir.path());
+    let served = world.serve().await;
+    let ngsi = json!({"id": "x", "a": {"value": "${t}"}, "b": {"value": 7}, "c": {"value": true, "type": "Flag"}});
+    let shown = json!({"id": "x", "a": {"value": "${t}", "type": "Text"}, "b": {"value": 7, "type": "Number"},
+        "c": {"value": true, "type": "Flag"}});
+    for (given, expected) in [
+        (json!({"url": "http://h/", "payload": ""}), json!({"url": "http://h/"})),
+        (json!({"url": "http://h/", "payload": null}), json!({"url": "http://h/", "payload": null})),
+        (json!({"url": "http://h/", "ngsi": ngsi}), json!({"url": "http://h/", "ngsi": shown})),
+    ] {
+        let body = json!({"subject": {"entities": [{"id": "e"}]}, "notification": {"httpCustom": given}});
+        let id = subscribe(&served, "", &body).await;
+        let document = served.get(&format!("/v2/subscriptions/{id}")).await.json();
+        assert_eq!(document["notification"]["httpCustom"], expected, "{given}");
+    }
+    served.stop().await;
+    world.close();
+}
