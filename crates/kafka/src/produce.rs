@@ -8,7 +8,7 @@ use kafka_protocol::messages::produce_request::PartitionProduceData;
 use kafka_protocol::messages::produce_response::{PartitionProduceResponse, TopicProduceResponse};
 use kafka_protocol::messages::{ProduceRequest, ProduceResponse, TopicName};
 use kafka_protocol::protocol::StrBytes;
-use millstream_log::{AckLevel, Appended, Reply, Topic, Writers, reply};
+use millstream_log::{AckLevel, Appended, Reply, Topic, reply};
 use millstream_types::{
     BATCH_HEADER_BYTES, BatchLimits, Offset, Producer, QuotaType, RecordBatch, Role, SystemClock, WallClock as _,
 };
@@ -85,8 +85,7 @@ pub(crate) fn produce(
             let taken = partitions.map(|data| {
                 let index = data.index;
                 let acks = acks.as_ref().map_err(ApiError::clone);
-                let outcome =
-                    acks.and_then(|acks| append(&context.broker, &topic.name, data, *acks, transaction.as_deref()));
+                let outcome = acks.and_then(|acks| append(&context, &topic.name, data, *acks, transaction.as_deref()));
                 PartitionAppend { index, outcome }
             });
             let taken = taken.collect();
@@ -114,18 +113,16 @@ fn check_size(context: &RequestContext) -> Result<(), ApiError> {
 }
 
 fn append(
-    broker: &Broker,
+    context: &RequestContext,
     name: &TopicName,
     data: PartitionProduceData,
     acks: Acks,
     transaction: Option<&str>,
 ) -> Result<PendingAppend, ApiError> {
+    let broker = &*context.broker;
     let partition = broker.partition(name, data.index)?;
     let topic = partition.topic();
-    if topic.config.writers == Writers::OwnersOnly {
-        let why = format!("topic '{}' is written by Millstream only; it can be read", name.as_str());
-        return Err(ApiError::new(ResponseError::TopicAuthorizationFailed, why));
-    }
+    context.check_writable(&topic)?;
     let batch = checked(data.records.unwrap_or_default(), &topic)?;
     // Decided here, because the response contains the time.
     let append_time_ms = topic.config.append_time.then(|| SystemClock::default().now_ms());

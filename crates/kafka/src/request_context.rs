@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use kafka_protocol::ResponseError;
 use kafka_protocol::protocol::StrBytes;
-use millstream_log::{Bell, Partition};
+use millstream_log::{Bell, Partition, Topic};
 use millstream_net::{PendingLogin, Revocation};
 use millstream_types::{
-    AccessScope, AuditEvent, Excess, MemoryBudget, Principal, QuotaType, Role, Roles, TenantId, TopicId,
+    AccessScope, AuditEvent, Excess, MemoryBudget, Principal, QuotaType, Role, Roles, TenantId, TopicId, TopicKind,
 };
 use parking_lot::Mutex;
 use tokio::sync::Notify;
@@ -234,6 +234,19 @@ impl RequestContext {
         let name = self.principal.as_ref().map_or("", |principal| &principal.name);
         let role = format!("{role:?}").to_lowercase();
         Err(ApiError::new(error, format!("user '{name}' has not the role {role}, which this takes")))
+    }
+
+    /// Refuses to append to a topic that takes no records of this principal, whatever its roles.
+    pub(crate) fn check_writable(&self, topic: &Topic) -> Result<(), ApiError> {
+        if self.principal.as_ref().is_some_and(|principal| topic.takes_records_of(principal)) {
+            return Ok(());
+        }
+        let whose = match topic.name.kind() {
+            TopicKind::User => "administrators of the whole tenant only, as its records ask queries",
+            _ => "Millstream only; it can be read",
+        };
+        let why = format!("topic '{}' is written by {whose}", self.broker.namespace.render(&topic.name));
+        Err(ApiError::new(ResponseError::TopicAuthorizationFailed, why))
     }
 
     /// Keeps a change of topics, or the attempt, in the audit trail.

@@ -23,6 +23,10 @@ pub struct LogConfig {
     /// a setting: the planes that own them name them. Default none.
     #[serde(skip)]
     pub derived: Vec<DerivedTopic>,
+    /// First words of the users' topics `<word>.<tenant>` that are [`crate::Writers::OwnersOnly`], however they are
+    /// created. Not a setting: `server` names them. Default none.
+    #[serde(skip)]
+    pub guarded_words: Vec<String>,
     /// Size of one journal file, in bytes; an append must fit into one. Default 10 MiB.
     pub journal_file_bytes: u64,
     /// Size of all journal files together, in bytes. It bounds the lag of the segments behind acknowledged records,
@@ -89,6 +93,7 @@ impl Default for LogConfig {
         Self {
             dir: PathBuf::from("data/log"),
             derived: Vec::new(),
+            guarded_words: Vec::new(),
             journal_file_bytes: 10 << 20,
             journal_max_bytes: 40 << 20,
             disk_free_min_bytes: 256 << 20,

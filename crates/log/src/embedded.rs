@@ -146,7 +146,7 @@ impl Embedded {
         })?;
         let appender = Arc::new(Appender::new(&shared, &queues, sequence + 1));
         let threads = start(&shared, &queues, &catalog, &appender, writeback)?;
-        Ok(Arc::new(Self {
+        let log = Self {
             shared,
             queues,
             catalog,
@@ -155,7 +155,9 @@ impl Embedded {
             threads: Mutex::new(Some(threads)),
             closed: OnceLock::new(),
             lock: Mutex::new(Some(lock)),
-        }))
+        };
+        log.guard_existing();
+        Ok(Arc::new(log))
     }
 
     /// Writes and syncs all accepted records, brings them to the segments, and applies retention.
@@ -411,6 +413,7 @@ impl Log for Embedded {
     }
 
     fn create_topic(&self, name: &TopicName, config: &TopicConfig) -> Result<Arc<Topic>, Error> {
+        let config = &self.shared.config.guarded(name, config);
         config.validate(name)?;
         let _one_at_a_time = self.changing.lock();
         self.shared.check_open()?;

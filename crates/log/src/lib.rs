@@ -36,6 +36,7 @@ mod files;
 mod flush_queue;
 mod frame;
 mod group_commit;
+mod guarded;
 mod holds;
 mod image;
 mod image_holds;

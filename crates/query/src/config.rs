@@ -69,7 +69,7 @@ pub struct Config {
     /// Bytes of a partition that are read and matched at once. Default 256 KiB.
     pub read_max_bytes: usize,
     /// First part of the name of the topics whose records are queries: `<word>.<tenant>` of each tenant that has such a
-    /// topic. Empty: none are read. Default `queries`.
+    /// topic, to which its administrators alone append. Empty: none are read. Default `queries`.
     pub requests_topic: String,
     /// Settings for clients that come from Bullet.
     pub bullet: BulletConfig,

@@ -378,8 +378,7 @@ impl Engine {
 
     /// True if the records of the topic are requests for queries.
     pub(crate) fn is_asked_in(&self, topic: &TopicName) -> bool {
-        let word = &self.config.requests_topic;
-        !word.is_empty() && topic.kind() == TopicKind::User && topic.to_string() == format!("{word}.{}", topic.tenant())
+        topic.is_called(&self.config.requests_topic)
     }
 
     /// The number of live queries of all tenants.

@@ -1,10 +1,13 @@
 //! Queries that are requested by records: each record in a tenant's topic `<query.requests_topic>.<tenant>` is a request as
 //! for HTTP, and its results go into a topic.
+//!
+//! A record does not tell who appended it, and what it asks has the rights of the whole tenant. So a topic counts only
+//! while it is [`Writers::OwnersOnly`]: then nobody but the tenant's administrators appends to it.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use millstream_log::{Bell, Error as LogError, Log, Partition, UpTo};
+use millstream_log::{Bell, Error as LogError, Log, Partition, UpTo, Writers};
 use millstream_types::{Offset, RecordView, TenantId, TopicPartition, header};
 use serde::Deserialize;
 
@@ -68,7 +71,9 @@ impl Requests {
     /// Adds new topics, and drops deleted ones.
     fn discover(&mut self, begin: impl Fn(&dyn Partition) -> Offset) {
         let mut topics = self.log().topics();
-        topics.retain(|topic| self.deliveries.engine().is_asked_in(&topic.name));
+        topics.retain(|topic| {
+            topic.config.writers == Writers::OwnersOnly && self.deliveries.engine().is_asked_in(&topic.name)
+        });
         self.cursors.retain(|partition, cursor| {
             topics.iter().any(|topic| topic.name == partition.topic && topic.id == cursor.partition.topic().id)
         });

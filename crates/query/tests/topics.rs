@@ -297,6 +297,23 @@ async fn a_record_asks_and_another_one_ends_the_query() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_is_asked_in_a_topic_that_everybody_may_write() {
+    let config = Config { requests_topic: "open".to_owned(), ..two_threads() };
+    let topics = Topics::new(config, QuotaConfig::default());
+    topics.create("open.acme", &TopicConfig::default());
+    let requests = tokio::spawn(Requests::new(topics.deliveries.clone()).run());
+    topics.append("open.acme", "stranger", &request("SELECT n FROM STREAM()", "answers"), &[]);
+    // Guarded from now on, so that this topic is read from its beginning.
+    topics.fixture.log.delete_topic(&topics.name("open.acme")).unwrap();
+    topics.create("open.acme", &TopicConfig { writers: Writers::OwnersOnly, ..TopicConfig::default() });
+    topics.append("open.acme", "admin", &request("SELECT n FROM STREAM()", "answers"), &[]);
+    let opened = topics.results_with("answers", "opening").await;
+    assert_eq!(opened.len(), 1, "{opened:?}");
+    assert_eq!(opened[0].headers["correlation-id"], "admin");
+    requests.abort();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn refusals_come_back_as_records_and_requests_without_an_answer_do_no_harm() {
     let topics = Topics::new(two_threads(), QuotaConfig::default());
     let requests = tokio::spawn(Requests::new(topics.deliveries.clone()).run());

@@ -396,7 +396,12 @@ impl Planes {
     ) -> anyhow::Result<Self> {
         data_dir::check_finished(&config.data_dir)?;
         let derived = [History::derived_topics(), Connect::derived_topics()].concat();
-        let log = LogConfig { dir: config.data_dir.join("log"), derived, ..config.log.clone() };
+        let log = LogConfig {
+            dir: config.data_dir.join("log"),
+            derived,
+            guarded_words: vec![config.query.requests_topic.clone()],
+            ..config.log.clone()
+        };
         let log = Embedded::open(log, Arc::new(SystemFiles), clock.clone(), clock.clone())?;
         let shards =
             Shards::start(or_cores(config.threads.shards)).context("cannot start the threads that own state")?;

@@ -235,6 +235,12 @@ impl TopicName {
         &self.name
     }
 
+    /// `true` for the user's topic `<word>.<tenant>`.
+    pub fn is_called(&self, word: &str) -> bool {
+        let tenant = self.name.strip_prefix(word).and_then(|rest| rest.strip_prefix('.'));
+        !word.is_empty() && self.kind == TopicKind::User && tenant == Some(self.tenant.as_str())
+    }
+
     fn checked_length(self) -> Result<Self, NameError> {
         let rendered = self.to_string();
         if rendered.len() > TOPIC_NAME_MAX_CHARS {
@@ -320,5 +326,22 @@ mod tests {
         }
         assert!(TopicName::bucket("a.b", &tenant).is_err());
         assert!(TopicName::parse("kv..x", &tenant).is_err());
+    }
+
+    #[test]
+    fn a_users_topic_of_a_word_ends_with_its_own_tenant() {
+        let acme = TenantId::new("ac.me").unwrap();
+        for (name, is_called) in [
+            ("queries.ac.me", true),
+            ("queries.other", false),
+            ("queries", false),
+            ("queries.", false),
+            ("queriesac.me", false),
+            ("telemetry.ac.me", false),
+        ] {
+            assert_eq!(TopicName::parse(name, &acme).unwrap().is_called("queries"), is_called, "{name}");
+        }
+        assert!(!TopicName::user(".ac.me", &acme).unwrap().is_called(""));
+        assert!(!TopicName::reserved(TopicKind::Telemetry, &acme).is_called("telemetry"));
     }
 }

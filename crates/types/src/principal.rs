@@ -51,6 +51,13 @@ pub struct Principal {
     pub scope: AccessScope,
 }
 
+impl Principal {
+    /// `true` for an administrator of the whole tenant: one whose scope has no limit.
+    pub fn administers_tenant(&self) -> bool {
+        self.roles.has(Role::Admin) && !self.scope.is_limited()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -64,5 +71,19 @@ mod tests {
             assert!(ALL.iter().all(|&role| roles.has(role) == (role == given)));
         }
         assert!(ALL.iter().all(|&role| Roles::APPLICATION.has(role) == (role != Role::Device)));
+    }
+
+    #[test]
+    fn a_tenant_is_administered_by_admins_without_a_limit() {
+        let (limited, whole) = (AccessScope::new(&["ord".to_owned()], &[]), AccessScope::default());
+        for (roles, scope, is_admin) in [
+            (Roles::APPLICATION, &whole, true),
+            (Roles::NONE.with(Role::Admin), &whole, true),
+            (Roles::APPLICATION, &limited, false),
+            (Roles::NONE.with(Role::Reader).with(Role::Writer), &whole, false),
+        ] {
+            let caller = Principal { tenant: TenantId::default(), name: String::new(), roles, scope: scope.clone() };
+            assert_eq!(caller.administers_tenant(), is_admin, "{caller:?}");
+        }
     }
 }

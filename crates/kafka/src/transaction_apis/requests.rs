@@ -10,10 +10,8 @@ use kafka_protocol::messages::{
     AddOffsetsToTxnRequest, AddOffsetsToTxnResponse, AddPartitionsToTxnRequest, AddPartitionsToTxnResponse,
     EndTxnRequest, EndTxnResponse, InitProducerIdRequest, InitProducerIdResponse, ProducerId,
 };
-use millstream_log::Writers;
 use millstream_types::{Role, TopicPartition};
 
-use crate::broker::Broker;
 use crate::request_context::RequestContext;
 use crate::transaction::{ProducerIdAndEpoch, Transaction, Transition, TransitionResult};
 
@@ -80,7 +78,7 @@ pub(crate) async fn add_partitions(
     let who = ProducerIdAndEpoch { id: request.v3_and_below_producer_id.0, epoch: request.v3_and_below_producer_epoch };
     let named = request.v3_and_below_topics.iter();
     let named = named.flat_map(|topic| topic.partitions.iter().map(|number| (&topic.name, *number)));
-    let mut checked: Vec<_> = named.map(|(topic, number)| writable(&context.broker, topic, number)).collect();
+    let mut checked: Vec<_> = named.map(|(topic, number)| writable(&context, topic, number)).collect();
     if checked.iter().all(Result::is_ok) {
         let partitions = checked.iter().flatten().cloned().collect::<Vec<_>>();
         let limits = context.broker.transactions.limits;
@@ -105,11 +103,9 @@ pub(crate) async fn add_partitions(
     AddPartitionsToTxnResponse::default().with_results_by_topic_v3_and_below(results.collect())
 }
 
-fn writable(broker: &Broker, topic: &str, number: i32) -> Result<TopicPartition, ResponseError> {
-    let partition = broker.partition(topic, number).map_err(|refusal| refusal.error)?;
-    if partition.topic().config.writers == Writers::OwnersOnly {
-        return Err(ResponseError::TopicAuthorizationFailed);
-    }
+fn writable(context: &RequestContext, topic: &str, number: i32) -> Result<TopicPartition, ResponseError> {
+    let partition = context.broker.partition(topic, number).map_err(|refusal| refusal.error)?;
+    context.check_writable(&partition.topic()).map_err(|refusal| refusal.error)?;
     Ok(partition.id().clone())
 }
 

@@ -3,18 +3,19 @@
 use std::sync::Arc;
 
 use kafka_protocol::ResponseError;
+use kafka_protocol::messages::add_partitions_to_txn_request::AddPartitionsToTxnTopic;
 use kafka_protocol::messages::create_topics_request::CreatableTopic;
 use kafka_protocol::messages::delete_groups_request::DeleteGroupsRequest;
 use kafka_protocol::messages::metadata_request::MetadataRequestTopic;
 use kafka_protocol::messages::offset_commit_request::{OffsetCommitRequestPartition, OffsetCommitRequestTopic};
 use kafka_protocol::messages::{
-    ApiKey, ApiVersionsRequest, CreateTopicsRequest, DeleteTopicsRequest, GroupId, HeartbeatRequest,
-    InitProducerIdRequest, ListGroupsRequest, MetadataRequest, OffsetCommitRequest, SaslAuthenticateRequest,
-    SaslAuthenticateResponse, SaslHandshakeRequest,
+    AddPartitionsToTxnRequest, ApiKey, ApiVersionsRequest, CreateTopicsRequest, DeleteTopicsRequest, GroupId,
+    HeartbeatRequest, InitProducerIdRequest, ListGroupsRequest, MetadataRequest, OffsetCommitRequest,
+    SaslAuthenticateRequest, SaslAuthenticateResponse, SaslHandshakeRequest, TransactionalId,
 };
 use kafka_protocol::protocol::StrBytes;
 use millstream_kafka::{KafkaConfig, Listener, Login, LoginCheck, Logins, ScramCredential, ScramMechanism, Serving};
-use millstream_log::{Embedded, Log, TopicConfig};
+use millstream_log::{Embedded, Log, TopicConfig, Writers};
 use millstream_net::{Metrics, Revocation};
 use millstream_types::{
     AccessScope, AuditTrail, Compression, LoginProtocol, LoginThrottle, ManualClock, Principal, RefusedLogin, Role,
@@ -411,5 +412,27 @@ async fn a_client_that_is_limited_to_topics_is_refused_all_others() {
     }
     let deleted = limited.ask(&DeleteTopicsRequest::default().with_topic_names(vec![name("elsewhere")]), 5).await;
     assert_eq!(deleted.responses[0].error_code, denied);
+    guarded.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_users_topic_of_owners_is_written_by_administrators_of_the_whole_tenant_alone() {
+    let guarded = Guarded::start().await;
+    let asked = millstream_types::TopicName::parse("ord.asked", &TenantId::default()).unwrap();
+    let owned = TopicConfig { writers: Writers::OwnersOnly, ..TopicConfig::default() };
+    guarded.log.create_topic(&asked, &owned).unwrap();
+    let denied = ResponseError::TopicAuthorizationFailed.code();
+    for (user, error) in [("operator", 0), ("limited", denied), ("writer", denied)] {
+        let mut client = guarded.log_in(user).await;
+        let produced = client.produce("ord.asked", -1, batch(&["x"], Compression::None)).await;
+        assert_eq!(produced.error_code, error, "{user}: {:?}", produced.error_message);
+        let topic = AddPartitionsToTxnTopic::default().with_name(name("ord.asked")).with_partitions(vec![0]);
+        let request = AddPartitionsToTxnRequest::default()
+            .with_v3_and_below_transactional_id(TransactionalId(StrBytes::from_static_str("t")))
+            .with_v3_and_below_topics(vec![topic]);
+        let answer = client.ask(&request, 3).await;
+        let added = answer.results_by_topic_v3_and_below[0].results_by_partition[0].partition_error_code;
+        assert_eq!(added == denied, error == denied, "{user}: {added}");
+    }
     guarded.stop().await;
 }

@@ -72,7 +72,7 @@ fn start(log: &Arc<Embedded>, config: &Config, budget: &MemoryBudget, clock: &Ar
 
 fn open_log(dir: &Path) -> Arc<Embedded> {
     let system = Arc::new(SystemClock::default());
-    let config = LogConfig { dir: dir.join("log"), ..LogConfig::default() };
+    let config = LogConfig { dir: dir.join("log"), guarded_words: vec!["queries".to_owned()], ..LogConfig::default() };
     Embedded::open(config, Arc::new(SystemFiles), system.clone(), system).unwrap()
 }
 

@@ -10,8 +10,8 @@ use axum::http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use millstream_http::{Caller, Path, Payload, Problem, Query, Reason};
-use millstream_log::{AckLevel, Appended, AtomicAppend, Log, Reply, Topic, Writers, reply};
-use millstream_types::{ErrorCode, Excess, QuotaType, Record, TopicPartition, partition_of_key};
+use millstream_log::{AckLevel, Appended, AtomicAppend, Log, Reply, Topic, reply};
+use millstream_types::{ErrorCode, Excess, Principal, QuotaType, Record, TopicKind, TopicPartition, partition_of_key};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -37,11 +37,8 @@ pub(super) async fn append(
     Payload(body): Payload,
 ) -> Result<Response, Problem> {
     let topic = streams.topic_to_append(&stream, &caller).await?;
-    if topic.config.writers == Writers::OwnersOnly {
-        return Err(Problem::forbidden(format!("topic '{}' takes no records from outside", topic.name))
-            .value(&topic.name)
-            .rule("its records are the state or the changes of a part of Millstream, which alone appends them")
-            .remedy("change that state by its own interface, or append to a topic of your own"));
+    if !topic.takes_records_of(&caller) {
+        return Err(not_for(&topic, &caller));
     }
     let level = level(&parameters, &topic)?;
     let format = format(&parameters)?;
@@ -67,6 +64,20 @@ pub(super) async fn append(
     let count: usize = taken.counts.values().sum();
     let answer = json!({"count": count, "ack": settings::level_name(level), "partitions": partitions});
     Ok(axum::Json(answer).into_response())
+}
+
+/// The refusal of a caller who may not append to this topic.
+fn not_for(topic: &Topic, caller: &Principal) -> Problem {
+    match topic.name.kind() {
+        TopicKind::User => Problem::forbidden(format!("topic '{}' takes records of administrators alone", topic.name))
+            .value(&caller.name)
+            .rule("its records ask queries with the rights of the whole tenant")
+            .remedy("ask by 'POST /api/queries', or use a token with the role admin that is not limited"),
+        _ => Problem::forbidden(format!("topic '{}' takes no records from outside", topic.name))
+            .value(&topic.name)
+            .rule("its records are the state or the changes of a part of Millstream, which alone appends them")
+            .remedy("change that state by its own interface, or append to a topic of your own"),
+    }
 }
 
 /// The refusal of an append beyond the quota.

@@ -1,8 +1,8 @@
 //! Converts a topic's configuration from and to JSON.
 
 use millstream_http::Problem;
-use millstream_log::{AckLevel, Cleanup, Storage, TopicConfig, Writers};
-use millstream_types::Compression;
+use millstream_log::{AckLevel, Cleanup, Storage, Topic, TopicConfig, Writers};
+use millstream_types::{Compression, TopicKind};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
 
@@ -107,7 +107,8 @@ pub(super) fn level_name(level: AckLevel) -> &'static str {
 }
 
 /// Renders the configuration in request form, plus the permitted writers.
-pub(super) fn show(config: &TopicConfig) -> Value {
+pub(super) fn show(topic: &Topic) -> Value {
+    let config = &topic.config;
     let (storage, storage_bytes) = match config.storage {
         Storage::Disk => ("disk", None),
         Storage::Memory { max_bytes } => ("memory", Some(max_bytes)),
@@ -118,7 +119,7 @@ pub(super) fn show(config: &TopicConfig) -> Value {
         "storage_bytes": storage_bytes,
         "level": level_name(config.level),
         "cleanup": config.cleanup.as_str(),
-        "writers": if config.writers == Writers::OwnersOnly { "owners" } else { "anyone" },
+        "writers": writers_name(topic),
         "retention": config.retention.map(units::show_duration),
         "retention_bytes": config.retention_bytes,
         "segment_bytes": config.segment_bytes,
@@ -127,6 +128,14 @@ pub(super) fn show(config: &TopicConfig) -> Value {
         "record_max_bytes": config.record_max_bytes,
         "hold_max_bytes": config.hold_max_bytes,
     })
+}
+
+fn writers_name(topic: &Topic) -> &'static str {
+    match (topic.config.writers, topic.name.kind()) {
+        (Writers::Anyone, _) => "anyone",
+        (Writers::OwnersOnly, TopicKind::User) => "admins",
+        (Writers::OwnersOnly, _) => "owners",
+    }
 }
 
 fn is_none(given: &Value) -> bool {

@@ -186,7 +186,7 @@ fn show(topic: &Topic, mut partitions: Vec<PartitionStats>) -> Value {
     json!({
         "name": topic.name.to_string(),
         "kind": topic.name.kind().prefix().unwrap_or("user"),
-        "config": settings::show(&topic.config),
+        "config": settings::show(topic),
         "bytes": partitions.iter().map(|partition| partition.record_bytes).sum::<u64>(),
         "segments": partitions.iter().map(|partition| partition.segments).sum::<u64>(),
         "partitions": offsets,

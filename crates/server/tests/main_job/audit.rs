@@ -76,6 +76,16 @@ fn changes_and_refusals_are_kept_without_secrets_and_each_tenants_admins_read_th
     }
     let viewer = make(&process, &acme, &json!({"name": "viewer", "roles": ["reader", "writer"]}));
     assert_eq!(status(&viewer, "GET", "/api/streams/_audit", &Value::Null), 403);
+    for limit in ["topics", "types"] {
+        for prefixes in [json!(["ord"]), json!(["_"])] {
+            let mut new = every_role(&format!("{limit}-{}", prefixes[0].as_str().unwrap()), "acme");
+            new[limit] = prefixes;
+            let limited = make(&process, &acme, &new);
+            for path in ["/api/streams/_audit", "/api/streams/_audit/info"] {
+                assert_eq!(status(&limited, "GET", path, &Value::Null), 403, "{new} {path}");
+            }
+        }
+    }
     for (method, path) in
         [("POST", "/api/streams/_audit/records"), ("PATCH", "/api/streams/_audit"), ("DELETE", "/api/streams/_audit")]
     {

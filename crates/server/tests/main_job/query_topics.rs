@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::process::{Process, ask, until};
+use crate::tokens::{call, every_role, make};
 
 const JSON: (&str, &str) = ("Content-Type", "application/json");
 
@@ -52,5 +53,66 @@ fn results_are_appended_to_a_topic_only_for_the_role_writer() {
     let refused = ask(process.applications, "POST", "/api/queries", &headers, request.as_bytes());
     assert_eq!(refused.status, 403, "{}", refused.text());
     assert!(refused.text().contains("the roles reader and writer"), "{}", refused.text());
+    process.stop();
+}
+
+#[test]
+fn administrators_of_a_whole_tenant_alone_ask_and_kill_by_records() {
+    let dir = tempfile::tempdir().unwrap();
+    let process = Process::start(dir.path());
+    let root = make(&process, "", &every_role("root", "*"));
+    let boss = make(&process, &root, &every_role("boss", "default"));
+    let mut limited = every_role("limited", "default");
+    limited["topics"] = json!(["pub-", "queries."]);
+    let limited = make(&process, &root, &limited);
+    let writer = json!({"name": "writer", "tenant": "default", "roles": ["reader", "writer"]});
+    let writer = make(&process, &root, &writer);
+    for topic in ["orders", "pub-answers", "queries.default"] {
+        let path = format!("/api/streams/{topic}");
+        assert_eq!(call(process.applications, &boss, "PUT", &path, &json!({"partitions": 1})).status, 201);
+    }
+    let info = call(process.applications, &boss, "GET", "/api/streams/queries.default/info", &Value::Null).json();
+    assert_eq!(info["config"]["writers"], "admins");
+    let append = |token: &str, value: Value| {
+        let records = json!([{"key": "asked", "value": value}]);
+        call(process.applications, token, "POST", "/api/streams/queries.default/records", &records)
+    };
+    let request = json!({"query": "SELECT * FROM \"orders\"", "deliver": {"topic": "pub-answers"}});
+    let asked = append(&boss, request.clone());
+    assert_eq!(asked.status, 200, "{}", asked.text());
+    let kinds = || {
+        let path = "/api/streams/pub-answers?from=earliest";
+        let page = call(process.applications, &boss, "GET", path, &Value::Null).json();
+        let records = page["records"].as_array().unwrap().iter();
+        records.map(|record| record["headers"]["kind"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    until("the administrator's query runs", || kinds() == ["opening"]);
+    let queries = call(process.applications, &boss, "GET", "/api/queries", &Value::Null).json();
+    let kill = json!({"kill": queries[0]["id"]});
+    for (who, token) in [("limited", &limited), ("writer", &writer)] {
+        for value in [&request, &kill] {
+            let refused = append(token, value.clone());
+            assert_eq!(refused.status, 403, "{who}: {}", refused.text());
+            assert!(refused.text().contains("administrators alone"), "{}", refused.text());
+        }
+    }
+    let job = json!({
+        "version": 1, "kind": "Job", "name": "asking",
+        "sources": {"in": {"type": "stream", "config": {"topic": "orders", "start": "earliest"}}},
+        "sinks": {"out": {"type": "stream", "inputs": ["in"], "config": {"topic": "queries.default"}}},
+    });
+    let submitted = call(process.applications, &writer, "POST", "/api/jobs", &job);
+    assert_eq!(submitted.status, 201, "{}", submitted.text());
+    let appended =
+        call(process.applications, &writer, "POST", "/api/streams/orders/records", &json!([{"value": request}]));
+    assert_eq!(appended.status, 200, "{}", appended.text());
+    let path = format!("/api/jobs/{}", submitted.json()["id"].as_str().unwrap());
+    until("the job is refused its sink", || {
+        call(process.applications, &boss, "GET", &path, &Value::Null).text().contains("written by Millstream alone")
+    });
+    until("the row of the administrator's query is there", || kinds().contains(&"row".to_owned()));
+    assert_eq!(kinds(), ["opening", "row"], "the query goes on, and nobody else's has begun");
+    assert_eq!(append(&boss, kill).status, 200);
+    until("it is killed", || kinds() == ["opening", "row", "end"]);
     process.stop();
 }
