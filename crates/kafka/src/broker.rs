@@ -5,13 +5,12 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use kafka_protocol::ResponseError;
 use millstream_log::{Error as LogError, Log, Partition, Topic};
-use millstream_net::Shutdown;
+use millstream_net::{Shutdown, TenantRoom};
 use millstream_types::{
     AuditTrail, Epoch, LoginThrottle, MemoryBudget, Principal, QuotaConfig, Quotas, SystemClock, TopicId, TopicKind,
     TopicName, TopicPartition,
 };
 use parking_lot::Mutex;
-use tokio::sync::Semaphore;
 
 use crate::KafkaConfig;
 use crate::api_error::ApiError;
@@ -25,8 +24,6 @@ use crate::transaction;
 pub(crate) const NODE_ID: i32 = 1;
 /// The cluster id that clients are told.
 pub(crate) const CLUSTER_ID: &str = "millstream";
-/// The unit in which room for requests is counted.
-pub(crate) const ROOM_UNIT_BYTES: usize = 1024;
 
 /// The state that all connections share. A clone is the same broker.
 #[derive(Clone)]
@@ -34,8 +31,8 @@ pub(crate) struct Broker {
     pub(crate) log: Arc<dyn Log>,
     pub(crate) config: KafkaConfig,
     pub(crate) supported_apis: SupportedApis,
-    /// Room for requests, in units of [`ROOM_UNIT_BYTES`].
-    pub(crate) room: Arc<Semaphore>,
+    /// Room for requests after a login.
+    pub(crate) room: TenantRoom,
     /// Begins when the listener is shut down.
     pub(crate) shutdown: Shutdown,
     /// One creation of a topic at a time, so that all but one get *exists already*.
@@ -88,7 +85,7 @@ impl Broker {
         let clock = Arc::new(SystemClock::default());
         let groups = GroupCoordinator::new(log.clone(), GroupConfig::default(), clock.clone(), clock.clone());
         let transactions = transaction::TransactionCoordinator::new(log.clone(), &config, clock);
-        let room = Arc::new(Semaphore::new(config.requests_max_bytes.div_ceil(ROOM_UNIT_BYTES)));
+        let room = TenantRoom::new(config.requests_max_bytes);
         let namespace = Namespace::new(&config.device_topic_prefix);
         Arc::new(Self {
             log,
@@ -108,11 +105,6 @@ impl Broker {
             memory,
             namespace,
         })
-    }
-
-    /// True if less than a quarter of the room for requests is left.
-    pub(crate) fn room_is_short(&self) -> bool {
-        self.room.available_permits() < self.config.requests_max_bytes / ROOM_UNIT_BYTES / 4
     }
 
     /// The same broker, as `principal` sees it.

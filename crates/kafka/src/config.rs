@@ -33,8 +33,9 @@ pub struct KafkaConfig {
     pub request_timeout_ms: u64,
     /// Largest request, in bytes. Default 8 MiB.
     pub request_max_bytes: usize,
-    /// Bytes of all requests that are being read or answered; while there is no room, sockets are not read. One connection
-    /// takes at most an eighth of it, or one request of the largest size. Default 64 MiB.
+    /// Bytes of all requests that are being read or answered; while there is no room, sockets are not read. A tenant takes
+    /// as much as it leaves free, so half of it if it is alone, and one connection at most an eighth, or one request of the
+    /// largest size. Default 64 MiB.
     pub requests_max_bytes: usize,
     /// Requests of one connection that may be in progress; beyond it the connection is not read. Default 64.
     pub in_flight_max: usize,

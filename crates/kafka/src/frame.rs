@@ -1,19 +1,20 @@
 //! Request frames: a length, and that many bytes.
 //!
-//! A request takes its room as soon as its length is known: from its connection's share, and from the room of
-//! all connections. Before a login a request must fit the read buffer, which counts with the connection, and
-//! takes no room of all connections.
+//! The beginning of a request comes into the read buffer, which counts with the connection. For what is longer,
+//! and before it is answered, a request takes room for all of it: from its connection's share, and from the room of all
+//! connections, of which each tenant leaves some to the others. Who announces much and sends nothing takes none.
+//! Before a login a request must fit the read buffer, and takes no room of all connections.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Buf, Bytes};
-use millstream_net::TransportReadHalf;
+use millstream_net::{RoomPermit, TransportReadHalf};
 use millstream_types::Grant;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout, timeout_at};
 
-use crate::broker::{Broker, ROOM_UNIT_BYTES};
+use crate::broker::Broker;
 use crate::error::ConnectionError;
 use crate::oversized_produce::OversizedProduce;
 use crate::read_buffer::ReadBuffer;
@@ -23,6 +24,10 @@ use crate::response::LENGTH_BYTES;
 /// Size of key, version and correlation id, with which every request begins.
 const HEADER_MIN_BYTES: i64 = 8;
 
+/// The unit in which a connection's share is counted.
+const SHARE_UNIT_BYTES: usize = 1024;
+/// Bytes of a request that arrive before it takes room.
+const UNRESERVED_BYTES: usize = 16 << 10;
 /// Largest request before a login; a login takes a few hundred bytes.
 const LOGIN_MAX_BYTES: usize = 8 << 10;
 /// One connection takes at most this fraction of the room for all requests, or one request of the largest size.
@@ -47,7 +52,7 @@ pub(crate) struct RequestFrame {
 pub(crate) struct RequestPermit {
     _of_connection: OwnedSemaphorePermit,
     /// `None` before a login.
-    _of_all: Option<OwnedSemaphorePermit>,
+    _of_all: Option<RoomPermit>,
 }
 
 /// The requests of one socket.
@@ -55,7 +60,7 @@ pub(crate) struct FrameReader {
     buffer: ReadBuffer,
     broker: Arc<Broker>,
     connection: Arc<ClientConnection>,
-    /// The room for requests of this connection, in units of [`ROOM_UNIT_BYTES`]; small before a login.
+    /// The room for requests of this connection, in units of [`SHARE_UNIT_BYTES`]; small before a login.
     share: Arc<Semaphore>,
     has_whole_share: bool,
 }
@@ -67,7 +72,7 @@ impl FrameReader {
         connection: Arc<ClientConnection>,
         memory: Grant,
     ) -> Self {
-        let share = Arc::new(Semaphore::new(LOGIN_MAX_BYTES / ROOM_UNIT_BYTES));
+        let share = Arc::new(Semaphore::new(LOGIN_MAX_BYTES / SHARE_UNIT_BYTES));
         Self { buffer: ReadBuffer::new(socket, memory), broker, connection, share, has_whole_share: false }
     }
 
@@ -93,6 +98,9 @@ impl FrameReader {
             }
             size => size?,
         };
+        if !self.fill_beginning(LENGTH_BYTES + size).await? {
+            return Ok(None);
+        }
         let Some(room) = self.room(size, is_logged_in).await else { return Ok(None) };
         if !self.fill_in_time(LENGTH_BYTES + size).await? {
             return Ok(None);
@@ -125,12 +133,12 @@ impl FrameReader {
     async fn room(&mut self, size: usize, is_logged_in: bool) -> Option<RequestPermit> {
         if is_logged_in && !self.has_whole_share {
             self.has_whole_share = true;
-            self.share.add_permits(self.share_bytes().saturating_sub(LOGIN_MAX_BYTES) / ROOM_UNIT_BYTES);
+            self.share.add_permits(self.share_bytes().saturating_sub(LOGIN_MAX_BYTES) / SHARE_UNIT_BYTES);
         }
-        let units = u32::try_from(size.div_ceil(ROOM_UNIT_BYTES)).unwrap_or(u32::MAX);
+        let units = u32::try_from(size.div_ceil(SHARE_UNIT_BYTES)).unwrap_or(u32::MAX);
         let of_connection = Arc::clone(&self.share).acquire_many_owned(units).await.ok()?;
         let of_all = match is_logged_in {
-            true => Some(Arc::clone(&self.broker.room).acquire_many_owned(units).await.ok()?),
+            true => Some(self.broker.room.acquire(&self.connection.tenant(), size).await),
             false => None,
         };
         Some(RequestPermit { _of_connection: of_connection, _of_all: of_all })
@@ -139,7 +147,7 @@ impl FrameReader {
     /// A multiple of the unit, so that the largest request fits.
     fn share_bytes(&self) -> usize {
         let config = &self.broker.config;
-        config.request_max_bytes.next_multiple_of(ROOM_UNIT_BYTES).max(config.requests_max_bytes / SHARE_PARTS)
+        config.request_max_bytes.next_multiple_of(SHARE_UNIT_BYTES).max(config.requests_max_bytes / SHARE_PARTS)
     }
 
     /// The size of the current frame, checked against the limits.
@@ -159,6 +167,13 @@ impl FrameReader {
         }
     }
 
+    /// Reads what comes into the buffer before a request of `size` bytes takes room; false at the end of the stream.
+    async fn fill_beginning(&mut self, size: usize) -> Result<bool, ConnectionError> {
+        let limit_ms = self.broker.config.request_timeout_ms;
+        let filled = timeout(Duration::from_millis(limit_ms), self.buffer.fill_to(size.min(UNRESERVED_BYTES))).await;
+        filled.unwrap_or(Err(ConnectionError::Slow { limit_ms }))
+    }
+
     /// Reads up to `size` bytes within the time limit. While room is short, a large request must arrive at half the pace
     /// that the limit requires at least: a client that announces much and sends nothing would otherwise keep others out.
     async fn fill_in_time(&mut self, size: usize) -> Result<bool, ConnectionError> {
@@ -170,7 +185,7 @@ impl FrameReader {
                 return filled;
             }
             let due = size / (2 * PACE_PARTS as usize) * part as usize;
-            if size >= LARGE_BYTES && self.buffer.bytes().len() < due && self.broker.room_is_short() {
+            if size >= LARGE_BYTES && self.buffer.bytes().len() < due && self.broker.room.is_short() {
                 break;
             }
         }

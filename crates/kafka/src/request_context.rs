@@ -170,6 +170,11 @@ impl ClientConnection {
         (session.principal.clone(), Arc::clone(&session.broker))
     }
 
+    /// The tenant of the principal.
+    pub(crate) fn tenant(&self) -> TenantId {
+        self.session.lock().broker.namespace.tenant.clone()
+    }
+
     /// Logs once per connection that its client gets no records because the budget has no room.
     pub(crate) fn tell_lack_of_memory(&self, memory: &MemoryBudget) {
         if !self.peer_was_kept_waiting.swap(true, Ordering::Relaxed) {

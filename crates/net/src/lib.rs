@@ -31,6 +31,7 @@ mod metrics;
 mod pending_login;
 mod revocation;
 mod shutdown;
+mod tenant_room;
 mod tls;
 mod transport;
 
@@ -42,6 +43,7 @@ pub use metrics::{Counter, Gauge, Histogram, HistogramCounts, Labels, Metrics};
 pub use pending_login::{LoginTimeout, PendingLogin};
 pub use revocation::{Revocation, Revoker};
 pub use shutdown::Shutdown;
+pub use tenant_room::{RoomPermit, TenantRoom};
 pub use tls::{
     ApplicationProtocol, CertificateFields, ClientAuth, ClientCertificate, ClientTrust, NameError, ServerTls,
     TlsConfig, TlsError, TrustAnchor, Untrusted, normalized_name,

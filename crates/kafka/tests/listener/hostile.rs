@@ -129,13 +129,20 @@ async fn a_client_that_announces_much_and_sends_little_does_not_block_others() {
     fixture.create("orders", &TopicConfig::default());
     let mut patient = fixture.connect().await;
     patient.socket.write_all(&frame(&[0; 100])[..20]).await.unwrap();
+    let large = frame(&vec![0; bytes - 4096]);
+    let mut announcer = fixture.connect().await;
+    announcer.socket.write_all(&large[..20]).await.unwrap();
     let mut hoarder = fixture.connect().await;
-    hoarder.socket.write_all(&frame(&vec![0; bytes - 4096])[..20]).await.unwrap();
+    hoarder.socket.write_all(&large[..32 << 10]).await.unwrap();
     assert!(hoarder.is_closed().await);
     let mut other = fixture.connect().await;
     assert_eq!(other.produce("orders", -1, batch(&["let in"], Compression::None)).await.error_code, 0);
-    let still_open = patient.socket.try_read(&mut [0; 1]);
-    assert_eq!(still_open.unwrap_err().kind(), std::io::ErrorKind::WouldBlock, "a small one has all of its time");
+    for (client, why) in
+        [(patient, "a small one has all of its time"), (announcer, "one that sends nothing holds nothing")]
+    {
+        let still_open = client.socket.try_read(&mut [0; 1]);
+        assert_eq!(still_open.unwrap_err().kind(), std::io::ErrorKind::WouldBlock, "{why}");
+    }
     fixture.stop().await;
 }
 

@@ -436,3 +436,29 @@ async fn a_users_topic_of_owners_is_written_by_administrators_of_the_whole_tenan
     }
     guarded.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_one_tenant_announces_does_not_stop_another_tenants_producer() {
+    let guarded = Guarded::start().await;
+    let announced = i32::try_from(KafkaConfig::default().request_max_bytes).unwrap();
+    for sent_bytes in [20, 64 << 10] {
+        let mut hoarders = Vec::new();
+        for _ in 0..20 {
+            let mut hoarder = guarded.log_in("acme").await;
+            hoarder.socket.write_all(&announced.to_be_bytes()).await.unwrap();
+            hoarder.socket.write_all(&vec![0; sent_bytes]).await.unwrap();
+            hoarders.push(hoarder);
+        }
+        // Those of them that are let in have taken their room before these requests are answered.
+        let mut writer = guarded.log_in("writer").await;
+        for _ in 0..10 {
+            let large = "x".repeat(512 << 10);
+            assert_eq!(writer.produce("orders", -1, batch(&[&large], Compression::None)).await.error_code, 0);
+        }
+        for hoarder in &hoarders {
+            let still_open = hoarder.socket.try_read(&mut [0; 1]);
+            assert_eq!(still_open.unwrap_err().kind(), std::io::ErrorKind::WouldBlock, "{sent_bytes}");
+        }
+    }
+    guarded.stop().await;
+}
