@@ -18,8 +18,11 @@ mod instance_task;
 mod latency;
 mod metrics;
 mod reading;
+mod retry_queue;
 mod run;
+mod started_nodes;
 mod tap;
+mod work_queue;
 mod workers;
 
 pub(crate) use self::metrics::{JobMetrics, NodeMetrics, TAPS_PER_JOB_MAX, TapRefusal};

@@ -1,25 +1,27 @@
 //! One copy of a chain: reads its sources and its inbox, applies operators, writes to sinks and to other inboxes.
 //!
-//! Work is a queue of steps. What a step makes is done before the steps behind it, so that little is held at a time. A
-//! step that cannot be done now stays at the head, and nothing is read before the queue is empty, so records keep their
-//! order on every edge, and pressure reaches the sources. A turn ends after some steps, whatever is left.
+//! Nothing is read before the queue of work is empty, so pressure reaches the sources. A turn ends after some steps,
+//! whatever is left.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasher as _, BuildHasherDefault, DefaultHasher};
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::inbox::Inbox;
 use super::reading::{ReadBatch, ReadStep, ReadingSource, SourceState};
+use super::retry_queue::RetryQueue;
 use super::run::{Run, RunFailure};
+use super::started_nodes::StartedNodes;
+use super::work_queue::{WorkQueue, WorkStep};
 use super::workers::TurnOutcome;
 use crate::Error;
 use crate::batch::Batch;
 use crate::connector::{self, ConnectorContext, RefusedRecords, Sink, Started, Waker, Written};
 use crate::delivery::Tracker;
 use crate::document::{HookPoint, NodeId, Role};
-use crate::expression::{Params, RecordError};
-use crate::hook::{HookAnswer, HookBatch};
+use crate::expression::RecordError;
+use crate::hook::HookBatch;
 use crate::operator::Output;
 use crate::plan::PlanNode;
 use crate::route::Routed;
@@ -29,9 +31,6 @@ pub(super) type Neighbours = Arc<[Vec<Arc<Inbox>>]>;
 
 /// Batches that a turn takes in.
 const BATCHES_PER_TURN: usize = 4;
-/// Pauses before a record is read again after an error.
-const RETRY_FIRST: Duration = Duration::from_millis(100);
-const RETRY_LONGEST: Duration = Duration::from_secs(30);
 /// Steps that are done for each of them in one turn.
 const STEPS_MAX: usize = 32;
 /// Pause before a connector that waits for something is asked to start again.
@@ -47,31 +46,14 @@ pub(super) struct Instance {
     /// The source that is asked next.
     turn: usize,
     sinks: BTreeMap<NodeId, WritingSink>,
-    work: VecDeque<WorkStep>,
-    /// The steps that the present one has made.
-    made: Vec<WorkStep>,
-    /// Source records that are read again at these times.
-    retries: Vec<(Duration, Batch)>,
-    /// Nodes whose `start` hooks were called, with the parameters of their functions.
-    started: BTreeMap<NodeId, Option<Params>>,
+    work: WorkQueue,
+    retries: RetryQueue,
+    started: StartedNodes,
 }
 
 struct WritingSink {
     sink: Box<dyn Sink>,
     has_started: bool,
-}
-
-enum WorkStep {
-    /// A batch enters a node.
-    Enter(NodeId, Batch),
-    /// A node goes on with a batch, whose first row has lost so many elements.
-    GoOn(NodeId, Batch, usize),
-    /// Records of a batch on which a node has failed.
-    Fail(NodeId, Batch, Vec<RecordError>),
-    /// A batch that entered a sink at this time leaves through it.
-    Write(NodeId, Batch, Duration),
-    /// A batch goes to an instance of another chain.
-    Send(usize, usize, NodeId, Batch),
 }
 
 /// The result of one attempt to go on.
@@ -126,10 +108,9 @@ impl Instance {
             inboxes: Arc::clone(inboxes),
             waker: Arc::clone(&waker),
             turn: 0,
-            work: VecDeque::new(),
-            made: Vec::new(),
-            retries: Vec::new(),
-            started: BTreeMap::new(),
+            work: WorkQueue::default(),
+            retries: RetryQueue::default(),
+            started: StartedNodes::default(),
         })
     }
 
@@ -161,8 +142,9 @@ impl Instance {
             if let Err(error) = sink.sink.check() {
                 return Err(self.failure("write", &error));
             }
-            let refused = sink.sink.take_refused().into_iter();
-            self.work.extend(refused.map(|RefusedRecords { batch, failed }| WorkStep::Fail(*node, batch, failed)));
+            for RefusedRecords { batch, failed } in sink.sink.take_refused() {
+                self.work.add(WorkStep::Fail(*node, batch, failed));
+            }
         }
         if !self.start().map_err(|error| self.failure("start", &error))? {
             return Ok(TurnOutcome::Wait(Some(START_RETRY)));
@@ -171,7 +153,7 @@ impl Instance {
         self.read_again_due();
         let worked = self.work()?;
         // What was read in this turn counts, too: nobody else may wake the task.
-        let mut timeout = sooner(settled, self.time_to_retry());
+        let mut timeout = sooner(settled, self.retries.time_to_next(self.run.clock.now()));
         for source in &self.sources {
             timeout = sooner(timeout, source.time_to_ack(&self.run, self.number)?);
         }
@@ -226,44 +208,12 @@ impl Instance {
             }
         }
         // A stopping job ends without what it still waits for.
-        Ok((self.start_hooks() && all_started) || self.run.is_stopping())
-    }
-
-    /// Calls the `ready?` and `start` hooks of nodes that have not started; `false` if one is not ready.
-    fn start_hooks(&mut self) -> bool {
-        let run = Arc::clone(&self.run);
-        let mut all_ready = true;
-        for id in &run.plan.chains[self.chain].nodes {
-            if self.started.contains_key(id) {
-                continue;
-            }
-            let planned = &run.plan.nodes[id.0];
-            let answers = run.call_hooks(planned, HookPoint::Ready, None);
-            if answers.contains(&HookAnswer::NotReady) {
-                run.set_wait(&planned.node.name, Some("waits for its hook 'ready?'".to_owned()));
-                all_ready = false;
-                continue;
-            }
-            run.set_wait(&planned.node.name, None);
-            let mut params: Option<Params> = None;
-            for answer in run.call_hooks(planned, HookPoint::Start, None) {
-                if let HookAnswer::Params(given) = answer {
-                    let fixed = run.fixed_params.get(&planned.node.name);
-                    let is_free = |name: &String| fixed.is_none_or(|fixed| !fixed.contains_key(name));
-                    let params = params.get_or_insert_with(|| planned.node.params.clone());
-                    params.extend(given.into_iter().filter(|(name, _)| is_free(name)));
-                }
-            }
-            self.started.insert(*id, params);
-        }
-        all_ready
+        Ok((self.started.start(run, self.chain) && all_started) || run.is_stopping())
     }
 
     /// Calls the `stop` hooks of nodes that have started.
     pub(super) fn stop_hooks(&mut self) {
-        for id in std::mem::take(&mut self.started).keys() {
-            self.run.call_hooks(&self.run.plan.nodes[id.0], HookPoint::Stop, None);
-        }
+        self.started.stop(&self.run);
     }
 
     /// `true` if a source of the instance counts as done.
@@ -309,7 +259,7 @@ impl Instance {
             if self.run.is_over() {
                 return Ok(WorkState::Unfinished);
             }
-            let Some(step) = self.work.pop_front() else { return Ok(WorkState::Made) };
+            let Some(step) = self.work.take() else { return Ok(WorkState::Made) };
             match step {
                 WorkStep::Enter(node, batch) => self.enter(node, batch)?,
                 WorkStep::GoOn(node, batch, skipped) => self.apply(node, batch, Some(skipped))?,
@@ -319,16 +269,16 @@ impl Instance {
                     match sink.sink.write(&batch) {
                         Ok(Written::Taken) => self.run.metrics.counters(node).end(batch.len(), begun),
                         Ok(Written::NotYet(timeout)) => {
-                            self.work.push_front(WorkStep::Write(node, batch, begun));
+                            self.work.put_back(WorkStep::Write(node, batch, begun));
                             return Ok(WorkState::Blocked(timeout));
                         }
                         Err(Error::Record { row, code, message, .. }) if self.planned(node).router.takes_errors() => {
                             let others = (0..batch.len() as u32).filter(|other| *other != row);
                             let rest = batch.select(others);
                             let failed = vec![RecordError { row, code, message }];
-                            self.made.push(WorkStep::Fail(node, batch, failed));
+                            self.work.make(WorkStep::Fail(node, batch, failed));
                             if !rest.is_empty() {
-                                self.made.push(WorkStep::Write(node, rest, begun));
+                                self.work.make(WorkStep::Write(node, rest, begun));
                             }
                         }
                         Err(error) => {
@@ -342,12 +292,12 @@ impl Instance {
                 }
                 WorkStep::Send(chain, instance, node, batch) => {
                     if let Err(batch) = self.inboxes[chain][instance].offer(node, batch, &self.waker) {
-                        self.work.push_front(WorkStep::Send(chain, instance, node, batch));
+                        self.work.put_back(WorkStep::Send(chain, instance, node, batch));
                         return Ok(WorkState::Blocked(None));
                     }
                 }
             }
-            self.made.drain(..).rev().for_each(|step| self.work.push_front(step));
+            self.work.queue_made();
         }
         Ok(if self.work.is_empty() { WorkState::Made } else { WorkState::Unfinished })
     }
@@ -355,7 +305,7 @@ impl Instance {
     /// Takes in one batch from the inbox or a source.
     fn take_in(&mut self) -> Result<WorkState, Error> {
         if let Some((node, batch)) = self.inboxes[self.chain][self.number as usize].take() {
-            self.work.push_back(WorkStep::Enter(node, batch));
+            self.work.add(WorkStep::Enter(node, batch));
             return Ok(WorkState::Made);
         }
         let mut timeout = None;
@@ -375,16 +325,16 @@ impl Instance {
         let node = reading.node;
         match reading.read(&self.run)? {
             ReadStep::Read(ReadBatch { batch, failed }) if failed.is_empty() => {
-                self.work.push_back(WorkStep::Enter(node, batch));
+                self.work.add(WorkStep::Enter(node, batch));
                 Ok(WorkState::Made)
             }
             ReadStep::Read(ReadBatch { batch, failed }) => {
                 let has_failed = |row: &u32| failed.binary_search_by_key(row, |error| error.row).is_ok();
                 let read = batch.select((0..batch.len() as u32).filter(|row| !has_failed(row)));
                 if !read.is_empty() {
-                    self.work.push_back(WorkStep::Enter(node, read.with_objects()));
+                    self.work.add(WorkStep::Enter(node, read.with_objects()));
                 }
-                self.work.push_back(WorkStep::Fail(node, batch, failed));
+                self.work.add(WorkStep::Fail(node, batch, failed));
                 Ok(WorkState::Made)
             }
             ReadStep::NotYet(timeout) => Ok(WorkState::Blocked(timeout)),
@@ -404,7 +354,7 @@ impl Instance {
             let rows = batch.len() as u32;
             for start in (0..rows).step_by(size as usize) {
                 let part = batch.select(start..rows.min(start.saturating_add(size)));
-                self.made.push(WorkStep::Enter(node, part));
+                self.work.make(WorkStep::Enter(node, part));
             }
             return Ok(());
         }
@@ -422,7 +372,7 @@ impl Instance {
             self.run.call_hooks(planned, HookPoint::BeforeBatch, Some(seen));
             self.run.call_hooks(planned, HookPoint::AfterRead, Some(seen));
         }
-        let started = self.started.get(&node).and_then(Option::as_ref);
+        let started = self.started.params(node);
         let output = planned.operator.apply(&batch, resumed_at.unwrap_or_default(), started, now_ms);
         if has_hooks {
             let seen = HookBatch { input: &batch, output: Some(&output.batch), accepted: output.accepted.as_deref() };
@@ -442,7 +392,7 @@ impl Instance {
             if written.is_empty() {
                 self.run.metrics.counters(node).end(0, begun);
             } else {
-                self.made.push(WorkStep::Write(node, written, begun));
+                self.work.make(WorkStep::Write(node, written, begun));
             }
             return Ok(());
         }
@@ -452,7 +402,7 @@ impl Instance {
         self.follow(node, &batch, routed)?;
         if let Some(rest) = rest {
             let left = batch.select(rest.row..batch.len() as u32);
-            self.made.push(WorkStep::GoOn(node, left, rest.element));
+            self.work.make(WorkStep::GoOn(node, left, rest.element));
         }
         Ok(())
     }
@@ -465,8 +415,7 @@ impl Instance {
             return Err(self.record_failure(node, input, error));
         }
         if !retried.is_empty() {
-            let roots = input.roots(retried);
-            self.retries.push((self.run.clock.now() + retry_pause(roots.attempts()), roots));
+            self.retries.add(input.roots(retried), self.run.clock.now());
         }
         for (target, batch) in sends {
             if !batch.is_empty() {
@@ -479,16 +428,9 @@ impl Instance {
 
     /// Reads records again whose pause is over.
     fn read_again_due(&mut self) {
-        if !self.retries.is_empty() {
-            let now = self.run.clock.now();
-            let due: Vec<_> = self.retries.extract_if(.., |(at, _)| *at <= now).collect();
-            due.into_iter().for_each(|(_, roots)| self.read_again(roots));
+        for roots in self.retries.take_due(self.run.clock.now()) {
+            self.read_again(roots);
         }
-    }
-
-    fn time_to_retry(&self) -> Option<Duration> {
-        let next = self.retries.iter().map(|(at, _)| *at).min()?;
-        Some(next.saturating_sub(self.run.clock.now()))
     }
 
     /// Source records enter their source node again.
@@ -496,7 +438,7 @@ impl Instance {
         let source = roots.source();
         let chain = self.run.plan.nodes[source.0].chain;
         if chain == self.chain {
-            self.work.push_back(WorkStep::Enter(source, roots));
+            self.work.add(WorkStep::Enter(source, roots));
         } else {
             let inboxes = &self.inboxes[chain];
             inboxes[self.number as usize % inboxes.len()].put_back(source, roots);
@@ -520,13 +462,13 @@ impl Instance {
         let planned = &self.run.plan.nodes[target.0];
         let chain = planned.chain;
         if chain == self.chain {
-            self.made.push(WorkStep::Enter(target, batch));
+            self.work.make(WorkStep::Enter(target, batch));
             return Ok(());
         }
         let instances = self.inboxes[chain].len();
         let Some(key) = &planned.key else {
             let instance = self.instance_for(chain, &batch);
-            self.made.push(WorkStep::Send(chain, instance, target, batch));
+            self.work.make(WorkStep::Send(chain, instance, target, batch));
             return Ok(());
         };
         let mut rows: HashMap<usize, Vec<u32>> = HashMap::new();
@@ -541,7 +483,7 @@ impl Instance {
         });
         for instance in 0..instances {
             if let Some(rows) = rows.remove(&instance) {
-                self.made.push(WorkStep::Send(chain, instance, target, batch.select(rows)));
+                self.work.make(WorkStep::Send(chain, instance, target, batch.select(rows)));
             }
         }
         if failed.is_empty() { Ok(()) } else { self.fail(target, &batch, failed) }
@@ -581,11 +523,6 @@ fn hold_position(batch: &Batch) {
     if let Some(ack) = batch.ack() {
         ack.fail();
     }
-}
-
-/// The pause before records are read again for this time.
-fn retry_pause(attempt: u32) -> Duration {
-    (RETRY_FIRST * (1 << attempt.saturating_sub(1).min(20))).min(RETRY_LONGEST)
 }
 
 /// The shorter of two waits; none is the longest.
