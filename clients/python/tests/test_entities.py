@@ -74,6 +74,7 @@ async def test_history_is_read_as_points_and_as_a_frame(face: Face, client: Any,
     minute = timedelta(minutes=1)
     for options, expected in (
         ({"start": NOON + minute}, [21, 22, 23, 24]),
+        ({"start": "2026-01-01T13:01:00+01:00", "until": "2026-01-01T12:03:00Z"}, [21, 22]),
         ({"until": NOON + 2 * minute}, [20, 21]),
         ({"start": NOON + minute, "until": NOON + 3 * minute}, [21, 22]),
         ({"last": 2}, [23, 24]),
@@ -92,10 +93,15 @@ async def test_history_is_aggregated_and_deleted(face: Face, client: Any, name: 
     await values(face, client, name, 4)
     [whole] = await face.all(client.history.aggregate(name, methods=["avg", "max", "totalCount"]))
     assert (whole["avg"], whole["max"], whole["totalCount"], whole["start"]) == (21.5, 23, 4, None)
-    aggregates = client.history.aggregate(name, methods=["min", "sum"], period="PT2M", start=NOON)
-    frame = await face.done(aggregates.to_frame())
-    assert frame[["min", "sum"]].to_numpy().tolist() == [[20, 41], [22, 45]]
-    assert frame["end"].tolist() == [NOON + timedelta(minutes=2), NOON + timedelta(minutes=4)]
+    for period, start in (("PT2M", NOON), (timedelta(minutes=2), "2026-01-01T12:00:00Z")):
+        aggregates = client.history.aggregate(name, methods=["min", "sum"], period=period, start=start)
+        frame = await face.done(aggregates.to_frame())
+        assert frame[["min", "sum"]].to_numpy().tolist() == [[20, 41], [22, 45]]
+        assert frame["end"].tolist() == [NOON + timedelta(minutes=2), NOON + timedelta(minutes=4)]
+    fine = await face.all(client.history.aggregate(name, period=timedelta(seconds=90, milliseconds=500), start=NOON))
+    assert fine[0]["end"] == NOON + timedelta(seconds=90, milliseconds=500)
+    with pytest.raises(ValueError, match="is no period"):
+        await face.all(client.history.aggregate(name, period=timedelta()))
     await face.done(client.entities.delete(name))
     last = (await face.all(client.history.read(name)))[-1]
     assert (last.value, last.is_deleted) == (None, True)
@@ -128,3 +134,5 @@ async def test_long_history_is_read_in_several_answers(face: Face) -> None:
 async def test_a_time_without_zone_is_refused(face: Face, client: Any, name: str) -> None:
     with pytest.raises(ValueError, match="has no time zone"):
         await face.all(client.history.read(name, start=datetime(2026, 1, 1)))
+    with pytest.raises(ValueError, match="has no time zone"):
+        await face.all(client.history.read(name, start="2026-01-01T00:00:00"))

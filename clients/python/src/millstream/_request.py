@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, Literal, TypeAlias, TypeVar
 from urllib.parse import quote
 
@@ -19,9 +19,12 @@ T = TypeVar("T")
 
 Call: TypeAlias = Generator["Request", httpx.Response, T]
 Start: TypeAlias = str | datetime
+Moment: TypeAlias = datetime | str
 Params: TypeAlias = Mapping[str, str] | list[tuple[str, str]] | tuple[tuple[str, str], ...]
 
 JSON = "application/json"
+# Times of the server are whole milliseconds.
+TICK = timedelta(milliseconds=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,11 +77,22 @@ def _dump_other(value: Any) -> Any:
     raise TypeError(f"{value!r} of type {type(value).__name__} has no form in JSON; convert it first")
 
 
-def iso(moment: datetime) -> str:
+def iso(moment: Moment) -> str:
     """Writes a moment for the server; one without time zone could mean any."""
+    if isinstance(moment, str):
+        moment = datetime.fromisoformat(moment)
     if moment.tzinfo is None:
         raise ValueError(f"{moment!r} has no time zone; use datetime.now(UTC) or moment.replace(tzinfo=UTC)")
     return moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def duration(length: timedelta | str | None) -> str | None:
+    """Writes a length of time as ISO 8601 does; text is one already."""
+    if not isinstance(length, timedelta):
+        return length
+    if length <= timedelta() or length % TICK:
+        raise ValueError(f"{length!r} is no period; use one of whole milliseconds, such as timedelta(minutes=15)")
+    return f"PT{length // TICK / 1000:.3f}".rstrip("0").rstrip(".") + "S"
 
 
 def start_text(start: Start) -> str:

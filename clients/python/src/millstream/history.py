@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 from . import _async, _sync
 from ._listing import Listing, Page
-from ._request import Call, Request, Scope, iso, moment_of, params, path
+from ._request import TICK, Call, Moment, Request, Scope, duration, iso, moment_of, params, path
 from .errors import MillstreamError
 
 PAGE_ENTITIES = 100
@@ -18,8 +18,6 @@ ALWAYS = datetime(9999, 12, 31, tzinfo=UTC)
 PARTIAL = 206
 # NGSI-LD's word for the value of an attribute that was deleted.
 DELETED = "urn:ngsi-ld:null"
-# Times of the server are whole milliseconds.
-TICK = timedelta(milliseconds=1)
 
 Aggregate: TypeAlias = dict[str, Any]
 """`entity_id`, `entity_type`, `attribute`, `start` and `end` of the period, and a member for each method."""
@@ -48,7 +46,7 @@ class Point:
         }
 
 
-def _time_query(start: datetime | None, until: datetime | None) -> dict[str, str]:
+def _time_query(start: Moment | None, until: Moment | None) -> dict[str, str]:
     if start is not None:
         return {"timerel": "between", "timeAt": iso(start), "endTimeAt": iso(until or ALWAYS)}
     return {"timerel": "before", "timeAt": iso(until)} if until is not None else {}
@@ -78,12 +76,12 @@ def _read(
     type: str | None = None,
     attrs: Sequence[str] = (),
     id_pattern: str | None = None,
-    start: datetime | None = None,
-    until: datetime | None = None,
+    start: Moment | None = None,
+    until: Moment | None = None,
     last: int | None = None,
 ) -> Listing[Point]:
     """Reads the points of an entity, or of all entities that fit: from `start` on, before `until`, or the `last` so
-    many.
+    many. Times are `datetime`, or text such as `2026-01-01T12:00:00Z`, with a time zone.
 
     `last` counts for each attribute. It cannot be combined with more points than `history.page_max_points` of the
     server.
@@ -91,7 +89,7 @@ def _read(
     to, query = _select(entity_id, type, attrs, id_pattern)
     query |= params(lastN=last)
 
-    def page(offset: int, begin: datetime | None) -> Call[Page[Point]]:
+    def page(offset: int, begin: Moment | None) -> Call[Page[Point]]:
         paged = params(offset=offset) if entity_id is None else {}
         response = yield Request("GET", to, query | paged | _time_query(begin, until))
         entities = _entities(response.json())
@@ -132,22 +130,22 @@ def _aggregate(
     entity_id: str | None = None,
     *,
     methods: Sequence[str] = ("avg",),
-    period: str | None = None,
+    period: timedelta | str | None = None,
     type: str | None = None,
     attrs: Sequence[str] = (),
     id_pattern: str | None = None,
-    start: datetime | None = None,
-    until: datetime | None = None,
+    start: Moment | None = None,
+    until: Moment | None = None,
 ) -> Listing[Aggregate]:
     """Aggregates the points of each attribute: `avg`, `min`, `max`, `sum`, `stddev`, `totalCount`, `distinctCount`,
     `sumsq`.
 
-    `period` is a duration of ISO 8601, such as `PT15M` or `P1D`; without it there is one row for each attribute.
-    Periods without a value are left out.
+    `period` is a `timedelta`, or a duration of ISO 8601, such as `PT15M` or `P1M`; without it there is one row for each
+    attribute. Periods without a value are left out. Times are those of `read`.
     """
     to, query = _select(entity_id, type, attrs, id_pattern)
     query |= {"options": "aggregatedValues", "aggrMethods": ",".join(methods)}
-    query |= params(aggrPeriodDuration=period) | _time_query(start, until)
+    query |= params(aggrPeriodDuration=duration(period)) | _time_query(start, until)
 
     def page(offset: int = 0) -> Call[Page[Aggregate]]:
         response = yield Request("GET", to, query | (params(offset=offset) if entity_id is None else {}))
