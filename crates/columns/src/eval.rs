@@ -13,6 +13,10 @@ pub trait Row<'a> {
     fn field(&mut self, field: usize) -> Result<Value<'a>, EvalError>;
     /// The time of evaluation in ms, the value of NOW.
     fn now_ms(&self) -> i64;
+    /// `true` if arithmetic with a value that is neither a number nor NULL is an error; else it gives NULL.
+    fn refuses_arithmetic_on_others(&self) -> bool {
+        false
+    }
 }
 
 /// A row of given values instead of a record.

@@ -47,8 +47,12 @@ impl Formula {
             Self::Hint(to, value) => Ok(hinted(value.value(row)?, *to)),
             Self::Cast(to, value) => cast(value.value(row)?, *to),
             Self::Arithmetic(operator, left, right) => {
-                let left = left.value(row)?;
-                arithmetic(*operator, &left, &right.value(row)?)
+                let (left, right) = (left.value(row)?, right.value(row)?);
+                let is_other = |value: &Value<'_>| *value != Value::Null && value.as_double().is_none();
+                if row.refuses_arithmetic_on_others() && (is_other(&left) || is_other(&right)) {
+                    return Err(EvalError::NotANumber);
+                }
+                arithmetic(*operator, &left, &right)
             }
             Self::List(parts) => {
                 let parts: Result<_, _> = parts.iter().map(|part| part.value(row)).collect();
@@ -211,7 +215,11 @@ fn call(function: Function, [first, second, third]: [Option<Value<'_>>; 3]) -> R
         (Function::Filter, list) => nested::filtered(list, second)?,
         (Function::Abs, Value::Integer(value)) => Value::Integer(value.checked_abs().ok_or(EvalError::Overflow)?),
         (Function::Abs, Value::Double(value)) => Value::Double(value.abs()),
-        (Function::Round, Value::Integer(value)) => Value::Integer(value),
+        (Function::Round, Value::Integer(value)) => match second {
+            Value::Null => Value::Integer(value),
+            Value::Integer(digits) => Value::Integer(rounded_integer(value, digits)?),
+            _ => Value::Null,
+        },
         (Function::Round, Value::Double(value)) => match second {
             Value::Null => Value::Double(value.round()),
             Value::Integer(digits) => Value::Double(rounded(value, digits)),
@@ -254,12 +262,29 @@ fn call(function: Function, [first, second, third]: [Option<Value<'_>>; 3]) -> R
     })
 }
 
-/// Rounds to `digits` digits after the point. More digits than a double has change nothing.
+/// Rounds to `digits` digits after the point, or to a power of ten if they are negative. More digits than a double has
+/// change nothing.
 fn rounded(value: f64, digits: i64) -> f64 {
     const DIGITS_MAX: i64 = 15;
+    if digits < 0 {
+        let unit = 10_f64.powi(digits.unsigned_abs().min(400) as i32);
+        let rounded = if unit.is_finite() { (value / unit).round() * unit } else { 0.0 };
+        return if rounded.is_finite() { rounded } else { value };
+    }
     let scale = 10_f64.powi(digits.clamp(0, DIGITS_MAX) as i32);
     let scaled = value * scale;
     if digits > DIGITS_MAX || !scaled.is_finite() { value } else { scaled.round() / scale }
+}
+
+/// Rounds to a power of ten if `digits` is negative; a half rounds away from zero.
+fn rounded_integer(value: i64, digits: i64) -> Result<i64, EvalError> {
+    if digits >= 0 {
+        return Ok(value);
+    }
+    let zeros = u32::try_from(digits.unsigned_abs()).unwrap_or(u32::MAX);
+    let Some(unit) = 10_i128.checked_pow(zeros) else { return Ok(0) };
+    let half = unit / 2 * i128::from(value.signum());
+    i64::try_from((i128::from(value) + half) / unit * unit).map_err(|_| EvalError::Overflow)
 }
 
 /// An integer of the part and the time; NULL if `time` is no time.

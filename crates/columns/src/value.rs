@@ -43,6 +43,8 @@ pub enum EvalError {
     DivisionByZero,
     /// An integer beyond 64 bits, or a double beyond the largest.
     Overflow,
+    /// A text, boolean or list in arithmetic, for rows that refuse it.
+    NotANumber,
     /// A value that cannot be converted to the type of the CAST.
     Cast,
     /// A text that is not a time of its pattern, or a time beyond the calendar.
@@ -57,6 +59,7 @@ impl fmt::Display for EvalError {
             Self::Unreadable => "a value that it reads cannot be read",
             Self::DivisionByZero => "it divides by zero",
             Self::Overflow => "a number is beyond 64 bits, or beyond the largest double",
+            Self::NotANumber => "it calculates with a value that is no number; CAST it, or test it with TYPEOF",
             Self::Cast => "a value cannot be cast to the type that is asked for",
             Self::Time => "a text is not a time of its pattern, or a time is beyond the years -9999 to 9999",
             Self::TextTooLong => "a function would make a text of more than 16 MiB",

@@ -12,7 +12,7 @@
 //!
 //! Invariants
 //! - The spans of a batch lie inside its buffer. Each column has a value for every row of the base.
-//! - A batch with a shape has JSON objects only.
+//! - A batch with a shape has JSON objects and rows without a value only.
 
 mod base;
 mod column;
@@ -46,7 +46,7 @@ pub struct Batch {
     base: Arc<Base>,
     shape: Option<Arc<Shape>>,
     view: Arc<View>,
-    /// Every payload is known to be a JSON object.
+    /// Every payload, of the rows that have one, is known to be a JSON object.
     has_objects: bool,
     ack: Option<BatchAck>,
     /// The source node, and how often its records were read again after errors.
@@ -134,8 +134,17 @@ impl Batch {
     /// The payload of a row; `None` for a record without a value.
     pub fn payload(&self, row: usize) -> Option<&[u8]> {
         let Some(shape) = &self.shape else { return self.base.payload(self.view.row(row)) };
+        if shape.is_null(self.view.row(row)) {
+            return None;
+        }
         let rows = || (0..self.view.len).map(|row| self.view.row(row));
         Some(self.view.rendered.get_or_init(|| shape.render(&self.base, rows())).object(row))
+    }
+
+    /// `true` for a row without a payload.
+    pub(crate) fn is_null(&self, row: usize) -> bool {
+        let row = self.view.row(row);
+        self.shape.as_ref().map_or_else(|| self.base.payload(row).is_none(), |shape| shape.is_null(row))
     }
 
     /// The key of the row's source record.
@@ -253,6 +262,14 @@ impl Batch {
         batch.with_shape(shape)
     }
 
+    /// The same rows, of which those that are flagged have no payload. The batch has a shape and is dense.
+    pub(crate) fn with_nulls(mut self, nulls: Vec<bool>) -> Self {
+        if let Some(shape) = self.shape.as_mut().filter(|_| nulls.contains(&true)) {
+            Arc::make_mut(shape).set_nulls(nulls);
+        }
+        self
+    }
+
     fn with_shape(self, shape: Shape) -> Self {
         Self { shape: Some(Arc::new(shape)), view: Arc::new(View::all(self.len())), has_objects: true, ..self }
     }
@@ -323,7 +340,7 @@ impl Batch {
         BatchWriter::new(self)
     }
 
-    /// `true` if every payload is known to be a JSON object.
+    /// `true` if every payload, of the rows that have one, is known to be a JSON object.
     pub(crate) fn has_objects(&self) -> bool {
         self.has_objects
     }

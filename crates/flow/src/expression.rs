@@ -11,11 +11,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use millstream_columns::{
-    Compiler, Diagnostic, EvalError, Expr, Item, Operand, Parameters, ParserLimits, Predicate, SelectList, parser,
+    Compiler, Diagnostic, EvalError, Expr, Item, Operand, Parameters, ParserLimits, Predicate, SelectList, Value,
+    parser,
 };
 
-use self::fields::RowValues;
 pub(crate) use self::fields::{Fields, share};
+use self::fields::{ReadFields, RowValues};
 use crate::batch::{Batch, Column, ComputedMember, MemberName};
 
 /// The parameters of a node.
@@ -42,10 +43,17 @@ pub struct RecordError {
 }
 
 /// The failure of one evaluation.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum EvalFailure {
     NotAnObject,
-    Eval(EvalError),
+    /// An expression without a value.
+    Eval {
+        error: EvalError,
+        /// The expression, if it is one of several.
+        part: Option<String>,
+        /// The fields that it has read, and their values.
+        read: String,
+    },
 }
 
 impl EvalFailure {
@@ -56,14 +64,16 @@ impl EvalFailure {
                 let message = "the payload is not a JSON object; expressions need one".to_owned();
                 RecordError { row, code: "invalid_json", message }
             }
-            Self::Eval(error) => {
+            Self::Eval { error, part, read } => {
                 let code = match error {
+                    EvalError::NotANumber => "not_a_number",
                     EvalError::DivisionByZero => "division_by_zero",
                     EvalError::Overflow => "overflow",
                     EvalError::Cast => "cast_failed",
                     _ => "unreadable_value",
                 };
-                RecordError { row, code, message: format!("'{text}' has no value: {error}") }
+                let text = part.as_deref().unwrap_or(text);
+                RecordError { row, code, message: format!("'{text}' has no value: {error}{read}") }
             }
         }
     }
@@ -118,7 +128,7 @@ impl Condition {
                 row,
                 values.and_then(|mut values| match self.predicate.truth(&mut values) {
                     Ok(truth) => Ok(truth == Some(true)),
-                    Err(error) => Err(EvalFailure::Eval(error)),
+                    Err(error) => Err(values.failure(error, None, |row| self.predicate.truth(row).is_ok())),
                 }),
             );
         });
@@ -131,7 +141,17 @@ pub(crate) struct RecordProjection {
     text: String,
     fields: Fields,
     star: Option<Star>,
-    items: Vec<(Arc<MemberName>, Operand)>,
+    items: Vec<SelectedItem>,
+    scope: FieldScope,
+}
+
+/// A named expression of a select list.
+#[derive(Debug)]
+struct SelectedItem {
+    name: Arc<MemberName>,
+    operand: Operand,
+    /// The expression, for errors.
+    text: String,
 }
 
 /// `*`, without the members that a later name replaces or EXCEPT names.
@@ -153,16 +173,20 @@ impl RecordProjection {
 
     fn compile(text: &str, scope: FieldScope, except: Option<Vec<String>>, items: &[Item]) -> Self {
         let mut compiler = Compiler::default();
-        let compile = |item: &Item| (MemberName::new(&item.name()), compiler.operand(&item.value));
+        let compile = |item: &Item| SelectedItem {
+            name: MemberName::new(&item.name()),
+            operand: compiler.operand(&item.value),
+            text: item.value.to_string(),
+        };
         let items: Vec<_> = items.iter().map(compile).collect();
         let mut fields = Fields::new(compiler, scope);
         let star = except.map(|except| {
             let except = except.iter().map(|name| MemberName::new(name));
-            let left_out: Vec<_> = items.iter().map(|(name, _)| Arc::clone(name)).chain(except).collect();
+            let left_out: Vec<_> = items.iter().map(|item| Arc::clone(&item.name)).chain(except).collect();
             let numbers = fields.add_members(left_out.iter().map(|name| name.text.as_str()));
             Star { left_out, numbers }
         });
-        Self { text: text.to_owned(), fields, star, items }
+        Self { text: text.to_owned(), fields, star, items, scope }
     }
 
     pub(crate) fn text(&self) -> &str {
@@ -173,7 +197,8 @@ impl RecordProjection {
         &mut self.fields
     }
 
-    /// Makes a row of each row; `keep` gets the row that each new one came from, and `fail` the failures.
+    /// Makes a row of each row; `keep` gets the row that each new one came from, and `fail` the failures. A record without a
+    /// value stays one without a value, since it deletes its key; a route's list makes an error record of it.
     pub(crate) fn apply(
         &self,
         frame: RowFrame<'_>,
@@ -183,10 +208,20 @@ impl RecordProjection {
         let count = frame.batch.len();
         let mut columns: Vec<Column> = self.items.iter().map(|_| Column::with_room(count)).collect();
         let (mut kept, mut lose): (Vec<u32>, Vec<bool>) = (Vec::with_capacity(count), Vec::new());
+        let mut nulls: Vec<bool> = Vec::with_capacity(count);
         self.fields.each(frame, |row, values| {
-            match values.and_then(|mut values| self.compute(&mut values, &mut columns).map(|()| values)) {
+            let is_null = self.scope == FieldScope::Record && frame.batch.is_null(row);
+            let computed = values.and_then(|mut values| {
+                match is_null {
+                    true => columns.iter_mut().for_each(|column| column.push(&Value::Null)),
+                    false => self.compute(&mut values, &mut columns)?,
+                }
+                Ok(values)
+            });
+            match computed {
                 Ok(values) => {
                     kept.push(row as u32);
+                    nulls.push(is_null);
                     if let Some(star) = &self.star {
                         lose.push(values.has_in_payload(&star.numbers));
                     }
@@ -198,18 +233,26 @@ impl RecordProjection {
                 }
             }
         });
-        let names = self.items.iter().map(|(name, _)| Arc::clone(name));
+        let names = self.items.iter().map(|item| Arc::clone(&item.name));
         let members = names.zip(columns).map(|(name, column)| ComputedMember { name, column: Arc::new(column) });
         let left_out = self.star.as_ref().map(|star| (&star.left_out[..], &lose[..]));
-        match kept.len() == count {
+        let made = match kept.len() == count {
             true => frame.batch.with_members(left_out, members),
             false => frame.batch.select(kept).with_members(left_out, members),
-        }
+        };
+        made.with_nulls(nulls)
     }
 
     fn compute(&self, values: &mut RowValues<'_, '_>, columns: &mut [Column]) -> Result<(), EvalFailure> {
-        for ((_, operand), column) in self.items.iter().zip(columns) {
-            column.push(&operand.value(values).map_err(EvalFailure::Eval)?);
+        for (item, column) in self.items.iter().zip(columns) {
+            match item.operand.value(values) {
+                Ok(Value::Double(_)) if let Some(raw) = values.whole_number(&item.operand) => column.push_json(raw),
+                Ok(value) => column.push(&value),
+                Err(error) => {
+                    let retrace = |row: &mut ReadFields<'_, '_, '_>| item.operand.value(row).is_ok();
+                    return Err(values.failure(error, Some(&item.text), retrace));
+                }
+            }
         }
         Ok(())
     }
@@ -250,7 +293,10 @@ impl KeyExpressions {
             key.clear();
             let written = values.and_then(|mut values| {
                 self.operands.iter().try_for_each(|operand| {
-                    operand.value(&mut values).map_err(EvalFailure::Eval)?.write_json(&mut key);
+                    match operand.value(&mut values) {
+                        Ok(value) => value.write_json(&mut key),
+                        Err(error) => return Err(values.failure(error, None, |row| operand.value(row).is_ok())),
+                    }
                     key.push(b'\n');
                     Ok(())
                 })

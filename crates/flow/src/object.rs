@@ -28,6 +28,53 @@ pub(crate) fn write_open_without(object: &[u8], is_left_out: impl Fn(&str) -> bo
     }
 }
 
+/// The value at a name, as written: of the member of that very name, else, of `a.b`, of the member `b` inside the object `a`.
+pub(crate) fn find<'a>(object: &'a [u8], path: &str) -> Option<&'a [u8]> {
+    let member = |name: &str| Members::of(object).find(|(quoted, _)| is_named(quoted, name)).map(|(_, value)| value);
+    member(path).or_else(|| {
+        path.match_indices('.').find_map(|(point, _)| {
+            let inner = member(&path[..point]).filter(|value| value.starts_with(b"{"))?;
+            find(inner, &path[point + 1..])
+        })
+    })
+}
+
+/// Appends the object without the members at these names, which are read as by [`find`].
+pub(crate) fn write_without(object: &[u8], paths: &[&str], out: &mut Vec<u8>) {
+    let is_own = |path: &str| Members::of(object).any(|(quoted, _)| is_named(quoted, path));
+    let (own, nested): (Vec<&str>, Vec<&str>) = paths.iter().partition(|path| is_own(path));
+    out.push(b'{');
+    for (quoted, value) in Members::of(object) {
+        if own.iter().any(|name| is_named(quoted, name)) {
+            continue;
+        }
+        separate(out);
+        out.extend_from_slice(quoted);
+        out.push(b':');
+        let inner: Vec<&str> = nested.iter().filter_map(|path| path_inside(path, quoted)).collect();
+        if inner.is_empty() || !value.starts_with(b"{") {
+            out.extend_from_slice(value);
+        } else {
+            write_without(value, &inner, out);
+        }
+    }
+    out.push(b'}');
+}
+
+/// The rest of a path that leads into the member of this quoted name.
+fn path_inside<'p>(path: &'p str, quoted: &[u8]) -> Option<&'p str> {
+    let point = path.match_indices('.').map(|(point, _)| point).find(|point| is_named(quoted, &path[..*point]))?;
+    Some(&path[point + 1..])
+}
+
+/// `true` if a name in quotes, as written, is `name`.
+fn is_named(quoted: &[u8], name: &str) -> bool {
+    match &quoted[1..quoted.len() - 1] {
+        plain if !plain.contains(&b'\\') => plain == name.as_bytes(),
+        _ => serde_json::from_slice::<String>(quoted).is_ok_and(|found| found == name),
+    }
+}
+
 /// Appends the comma, if one is needed, and the name of a member whose value follows.
 pub(crate) fn begin_member(name: &str, out: &mut Vec<u8>) {
     separate(out);
@@ -175,6 +222,24 @@ mod tests {
             begin_member("n", &mut out);
             out.extend_from_slice(b"7}");
             assert_eq!(String::from_utf8(out).unwrap(), expected);
+        }
+    }
+
+    #[test]
+    fn a_name_with_points_is_a_member_of_that_name_or_one_inside_others() {
+        for (object, path, expected, without) in [
+            (r#"{"o":{"l":1,"k":2},"z":3}"#, "o.l", Some("1"), r#"{"o":{"k":2},"z":3}"#),
+            (r#"{"o.l":7,"o":{"l":1}}"#, "o.l", Some("7"), r#"{"o":{"l":1}}"#),
+            (r#"{"a":{"b.c":{"d":1}}}"#, "a.b.c.d", Some("1"), r#"{"a":{"b.c":{}}}"#),
+            (r#"{"a.b":{"c":1},"a":2}"#, "a.b.c", Some("1"), r#"{"a.b":{},"a":2}"#),
+            (r#"{"\u006f":{"\u006c":1}}"#, "o.l", Some("1"), r#"{"\u006f":{}}"#),
+            (r#"{"o":[1]}"#, "o.l", None, r#"{"o":[1]}"#),
+            (r#"{"o":{"k":2}}"#, "o.l", None, r#"{"o":{"k":2}}"#),
+        ] {
+            let mut out = Vec::new();
+            write_without(object.as_bytes(), &[path], &mut out);
+            assert_eq!(String::from_utf8(out).unwrap(), without, "{object} without {path}");
+            assert_eq!(find(object.as_bytes(), path), expected.map(str::as_bytes), "{path} of {object}");
         }
     }
 

@@ -177,7 +177,7 @@ impl Router {
             return;
         }
         for (row, choice) in rows.iter_mut().enumerate().filter(|(_, choice)| choice.drop_set != 0) {
-            if !frame.batch.payload(row).is_some_and(object::is_object) {
+            if frame.batch.payload(row).is_some_and(|payload| !object::is_object(payload)) {
                 choice.has_failed = true;
                 let message = "the payload is not a JSON object; 'drop_fields' needs one".to_owned();
                 failed.push(RecordError { row: inputs[row], code: "invalid_json", message });
@@ -368,14 +368,17 @@ impl DropSets {
         }
         let mut writer = batch.rewrite();
         for row in marked() {
-            let Some(payload) = batch.payload(row) else { continue };
+            let Some(payload) = batch.payload(row) else {
+                writer.push_null(row);
+                continue;
+            };
             let lost = &self.sets[rows[row].drop_set];
             let Ok(()) = writer.push(row, |out| {
                 match lost.is_empty() {
                     true => out.extend_from_slice(payload),
                     false => {
-                        object::write_open_without(payload, |name| lost.iter().any(|lost| lost == name), out);
-                        out.push(b'}');
+                        let lost: Vec<&str> = lost.iter().map(String::as_str).collect();
+                        object::write_without(payload, &lost, out);
                     }
                 }
                 Ok::<(), std::convert::Infallible>(())

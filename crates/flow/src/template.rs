@@ -1,10 +1,10 @@
-//! Texts with `{field}` in them, filled from a record.
+//! Texts with `{field}` in them, filled from a record. A field may be nested, such as `{o.k}`.
 
 use std::borrow::Cow;
 
 use serde_json::Value;
 
-use crate::object::Members;
+use crate::object;
 
 /// A parsed template. A text without braces names a field.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -75,12 +75,10 @@ impl Template {
 }
 
 fn value_of<'a>(object: &'a [u8], field: &str) -> Option<Cow<'a, str>> {
-    let quoted = |name: &[u8]| name.len() == field.len() + 2 && &name[1..=field.len()] == field.as_bytes();
-    let (_, raw) = Members::of(object).find(|(name, _)| quoted(name))?;
-    match raw {
+    match object::find(object, field)? {
         b"null" => None,
         [b'"', inner @ .., b'"'] if !inner.contains(&b'\\') => Some(String::from_utf8_lossy(inner)),
-        [b'"', ..] => match serde_json::from_slice(raw) {
+        text @ [b'"', ..] => match serde_json::from_slice(text) {
             Ok(Value::String(text)) => Some(Cow::Owned(text)),
             _ => None,
         },
@@ -94,13 +92,16 @@ mod tests {
 
     #[test]
     fn a_template_is_filled_from_the_record() {
-        let object = br#"{"id": "a\"b", "n": 7, "plain": "x", "none": null}"#;
+        let object = br#"{"id": "a\"b", "n": 7, "plain": "x", "none": null, "o": {"k": "y", "p": {"q": 1}}}"#;
         for (template, expected) in [
             ("plain", Some("x")),
             ("n", Some("7")),
             ("urn:{id}:{n}.", Some("urn:a\"b:7.")),
             ("{none}", None),
             ("missing", None),
+            ("o.k", Some("y")),
+            ("{o.k}-{o.p.q}", Some("y-1")),
+            ("o.missing", None),
         ] {
             assert_eq!(Template::read(template).render(object).as_deref(), expected, "{template}");
         }

@@ -144,7 +144,8 @@ static ROWS: [FunctionRow; 40] = [
         Numbers,
         &["ROUND"],
         "(number[, digits])",
-        "The nearest number with that many digits after the point (default none); a half rounds away from zero.",
+        "The nearest number with that many digits after the point (default none; -2 rounds to hundreds); a half rounds away \
+         from zero.",
         ("ROUND(d, 1)", "21.5"),
     )
     .of(Function::Round, &[NUMBER, NUMBER], 1, NUMBER),

@@ -63,6 +63,11 @@ impl Column {
         }
     }
 
+    /// Appends the value of the next row as JSON text.
+    pub(crate) fn push_json(&mut self, text: &[u8]) {
+        self.push(&Value::Nested(text));
+    }
+
     fn len(&self) -> usize {
         match self {
             Self::Integers(integers) => integers.len(),

@@ -40,6 +40,8 @@ pub(super) struct Shape {
     /// `None` if no member of the payloads passes.
     passing: Option<Passing>,
     members: Vec<ComputedMember>,
+    /// Rows without a value; empty without such rows.
+    nulls: Vec<bool>,
 }
 
 /// All members of the payloads but some.
@@ -61,11 +63,20 @@ pub(crate) enum MemberSource<'a> {
 
 impl Shape {
     pub(super) fn whole() -> Self {
-        Self { passing: Some(Passing::default()), members: Vec::new() }
+        Self { passing: Some(Passing::default()), ..Self::default() }
     }
 
     pub(super) fn nothing() -> Self {
         Self::default()
+    }
+
+    pub(super) fn set_nulls(&mut self, nulls: Vec<bool>) {
+        self.nulls = nulls;
+    }
+
+    /// `true` if a row has no value.
+    pub(super) fn is_null(&self, row: usize) -> bool {
+        self.nulls.get(row).is_some_and(|is_null| *is_null)
     }
 
     pub(super) fn member(&self, name: &str) -> MemberSource<'_> {
@@ -108,7 +119,11 @@ impl Shape {
             left_out: left_out.clone(),
             lose: if lose.is_empty() { Vec::new() } else { rows.iter().map(|row| lose[*row as usize]).collect() },
         });
-        Self { passing, members: self.members.iter().map(gather).collect() }
+        let nulls = match self.nulls.is_empty() {
+            true => Vec::new(),
+            false => rows.iter().map(|row| self.nulls[*row as usize]).collect(),
+        };
+        Self { passing, members: self.members.iter().map(gather).collect(), nulls }
     }
 
     /// Writes the objects of `rows`.

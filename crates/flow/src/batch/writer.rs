@@ -40,6 +40,11 @@ impl BatchWriter {
         }
     }
 
+    /// Appends a row without a payload that descends from row `from`.
+    pub(crate) fn push_null(&mut self, from: usize) {
+        self.rows.push(BaseRow::new(self.from.record_number(from), None));
+    }
+
     /// The number of rows so far.
     pub fn len(&self) -> usize {
         self.rows.len()

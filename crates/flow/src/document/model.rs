@@ -174,7 +174,7 @@ pub struct Route {
     pub stop: bool,
     /// The route is for records on which the node failed, and for no others.
     pub on_error: bool,
-    /// Fields that are removed before the record is sent on.
+    /// Fields that are removed before the record is sent on; `o.k` is one inside the member `o`.
     pub drop_fields: Vec<String>,
     /// Error routes: the select list of the record that is sent instead.
     pub select: Option<String>,

@@ -2,11 +2,14 @@
 
 use std::sync::Arc;
 
-use millstream_columns::{Compiler, EvalError, Field, PathStep, PathTree, Row, Value};
+use millstream_columns::{Compiler, EvalError, Field, Operand, PathStep, PathTree, Row, Value};
 
 use super::{EvalFailure, FieldScope, RowFrame};
 use crate::batch::{Batch, Column, FieldPlaces, FieldSet, MemberSource};
 
+/// Fields that an error names, those read last, and bytes of each value.
+const NAMED_MAX: usize = 4;
+const VALUE_MAX_BYTES: usize = 64;
 /// Fields that the expressions of a chain look for together. A chain with more looks for those of each expression.
 const SHARED_MAX: usize = 32;
 
@@ -14,6 +17,8 @@ const SHARED_MAX: usize = 32;
 #[derive(Debug, Default)]
 pub(crate) struct Fields {
     sources: Vec<FieldSource>,
+    /// The fields as expressions write them, for errors.
+    names: Vec<String>,
     /// Paths of members of the record's payload.
     payload: Paths,
     /// Paths of members of the record that entered the node.
@@ -72,6 +77,7 @@ impl Fields {
     pub(super) fn new(compiler: Compiler, scope: FieldScope) -> Self {
         let mut fields = Self::default();
         for field in compiler.into_fields() {
+            fields.names.push(field.to_string());
             let source = match field {
                 Field::Payload(steps) => fields.source(steps, scope),
                 metadata => FieldSource::Metadata(metadata),
@@ -183,6 +189,15 @@ impl<'a> Located<'a> {
         self.found.as_ref().is_some_and(|found| batch.is_odd(found, row))
     }
 
+    /// The JSON text of a field that is not a number of a column.
+    fn text(&self, batch: &'a Batch, row: usize, number: usize) -> Option<&'a [u8]> {
+        match (self.places.get(number)?, &self.found) {
+            (FieldPlace::Payload(slot), Some(found)) => batch.found(found, row, *slot),
+            (FieldPlace::Column(column), _) => column.text(batch.column_row(row)),
+            _ => None,
+        }
+    }
+
     fn value(&self, batch: &'a Batch, row: usize, number: usize) -> Result<Value<'a>, EvalError> {
         let read = |raw: Option<&'a [u8]>| raw.map_or(Ok(Value::Null), |raw| Value::read(raw).map_err(Into::into));
         match (self.places.get(number), &self.found) {
@@ -210,7 +225,37 @@ pub(super) struct RowValues<'f, 'a> {
     input: &'f Located<'a>,
 }
 
-impl<'a> RowValues<'_, 'a> {
+impl<'f, 'a> RowValues<'f, 'a> {
+    /// The failure of an expression, which `retrace` evaluates once more to see what it reads.
+    pub(super) fn failure(
+        &mut self,
+        error: EvalError,
+        part: Option<&str>,
+        retrace: impl FnOnce(&mut ReadFields<'_, 'f, 'a>) -> bool,
+    ) -> EvalFailure {
+        let mut fields = ReadFields { values: self, read: Vec::new() };
+        assert!(!retrace(&mut fields), "an expression without a value has none when it is evaluated again");
+        let (numbers, mut read) = (fields.read, String::new());
+        for number in &numbers[numbers.len().saturating_sub(NAMED_MAX)..] {
+            write_read(&self.fields.names[*number], self.field(*number), &mut read);
+        }
+        EvalFailure::Eval { error, part: part.map(str::to_owned), read }
+    }
+
+    /// The text of a field that is a whole number beyond 64 bits with sign. As a value it would lose digits.
+    pub(super) fn whole_number(&self, operand: &Operand) -> Option<&'a [u8]> {
+        let Operand::Field(field) = operand else { return None };
+        let raw = match &self.fields.sources[*field] {
+            FieldSource::Payload(number) => self.record.text(self.frame.batch, self.row, *number),
+            FieldSource::Input(number) => {
+                let (input, rows) = self.frame.input?;
+                self.input.text(input, rows[self.row] as usize, *number)
+            }
+            _ => None,
+        };
+        raw.filter(|raw| raw.iter().all(|byte| byte.is_ascii_digit() || *byte == b'-'))
+    }
+
     /// `true` if the row's payload has one of these members, which [`Fields::add_members`] has numbered.
     pub(super) fn has_in_payload(&self, numbers: &[usize]) -> bool {
         let Some(found) = &self.record.found else { return false };
@@ -280,4 +325,44 @@ impl<'a> Row<'a> for RowValues<'_, 'a> {
     fn now_ms(&self) -> i64 {
         self.frame.now_ms
     }
+
+    fn refuses_arithmetic_on_others(&self) -> bool {
+        true
+    }
+}
+
+/// The fields of one row, with notes on which of them were read.
+pub(super) struct ReadFields<'v, 'f, 'a> {
+    values: &'v mut RowValues<'f, 'a>,
+    /// The numbers of the fields, the latest last.
+    read: Vec<usize>,
+}
+
+impl<'a> Row<'a> for ReadFields<'_, '_, 'a> {
+    fn field(&mut self, field: usize) -> Result<Value<'a>, EvalError> {
+        self.read.retain(|known| *known != field);
+        self.read.push(field);
+        self.values.field(field)
+    }
+
+    fn now_ms(&self) -> i64 {
+        self.values.now_ms()
+    }
+
+    fn refuses_arithmetic_on_others(&self) -> bool {
+        self.values.refuses_arithmetic_on_others()
+    }
+}
+
+/// Appends a field and its value, such as `; temp is "hot"`.
+fn write_read(name: &str, value: Result<Value<'_>, EvalError>, out: &mut String) {
+    let mut json = Vec::new();
+    match value {
+        Ok(value) => value.write_json(&mut json),
+        Err(_) => json.extend_from_slice(b"unreadable"),
+    }
+    let json = String::from_utf8_lossy(&json);
+    let shown = &json[..json.floor_char_boundary(VALUE_MAX_BYTES)];
+    let cut = if shown.len() < json.len() { "…" } else { "" };
+    out.push_str(&format!("; {name} is {shown}{cut}"));
 }

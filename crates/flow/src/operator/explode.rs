@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 use crate::batch::Batch;
 use crate::document::{Key, KeyType, NodeType, Role};
 use crate::expression::RecordError;
-use crate::object::{self, Members};
+use crate::object;
 
 pub(crate) const EXPLODE: NodeType = NodeType {
     name: "explode",
@@ -17,14 +17,14 @@ pub(crate) const EXPLODE: NodeType = NodeType {
             value: KeyType::Text,
             is_required: true,
             default: None,
-            doc: "The member of the record that holds the list.",
+            doc: "The member of the record that holds the list; `o.list` is one inside the member `o`.",
         },
         Key {
             name: "as",
             value: KeyType::Text,
             is_required: false,
             default: None,
-            doc: "The member of the new records that holds the element; the name of the list if left out.",
+            doc: "The member of the new records that holds the element. If left out, the element takes the list's place.",
         },
     ],
     can_end: false,
@@ -37,7 +37,8 @@ const PART_MAX_BYTES: usize = 1 << 20;
 #[derive(Debug)]
 pub(super) struct Explode {
     field: String,
-    name: String,
+    /// The member for the element; `None` for the place of the list.
+    name: Option<String>,
 }
 
 /// The first records of a batch.
@@ -61,7 +62,7 @@ impl Explode {
     pub(super) fn new(config: &Map<String, Value>) -> Self {
         let text = |key: &str| config.get(key).and_then(Value::as_str).map(str::to_owned);
         let field = text("field").unwrap_or_default();
-        Self { name: text("as").unwrap_or_else(|| field.clone()), field }
+        Self { name: text("as").filter(|name| *name != field), field }
     }
 
     /// Makes the records of the rows of `input`, of the first one without its first `skipped` elements, until they have
@@ -76,19 +77,18 @@ impl Explode {
                 failed.push(RecordError { row: row as u32, code: "invalid_json", message });
                 continue;
             }
-            let elements = match self.elements(payload) {
-                Ok(elements) => elements,
-                Err(message) => {
+            let list = object::find(payload, &self.field).filter(|value| *value != b"null");
+            let elements = match list.map_or(Some(Vec::new()), object::elements) {
+                Some(elements) => elements,
+                None => {
+                    let message = format!("field '{}' is not a list", self.field);
                     failed.push(RecordError { row: row as u32, code: "not_a_list", message });
                     continue;
                 }
             };
             let skipped = if row == 0 { skipped } else { 0 };
-            let mut head = Vec::new();
-            if skipped < elements.len() {
-                object::write_open_without(payload, |name| name == self.field || name == self.name, &mut head);
-                object::begin_member(&self.name, &mut head);
-            }
+            let Some(list) = list.filter(|_| skipped < elements.len()) else { continue };
+            let (head, tail) = self.around(payload, list);
             for (number, element) in elements.iter().enumerate().skip(skipped) {
                 if size_bytes >= PART_MAX_BYTES {
                     rest = Some(UnexplodedRest { row: row as u32, element: number });
@@ -97,11 +97,11 @@ impl Explode {
                 let Ok(()) = writer.push(row, |out| {
                     out.extend_from_slice(&head);
                     out.extend_from_slice(element);
-                    out.push(b'}');
+                    out.extend_from_slice(&tail);
                     Ok::<(), std::convert::Infallible>(())
                 });
                 inputs.push(row as u32);
-                size_bytes += head.len() + element.len();
+                size_bytes += head.len() + element.len() + tail.len();
             }
             if rest.is_some() {
                 break;
@@ -110,12 +110,17 @@ impl Explode {
         ExplodedPart { batch: writer.finish(), inputs, failed, rest }
     }
 
-    fn elements<'a>(&self, payload: &'a [u8]) -> Result<Vec<&'a [u8]>, String> {
-        let is_field = |name: &[u8]| serde_json::from_slice::<String>(name).is_ok_and(|name| name == self.field);
-        match Members::of(payload).find(|(name, _)| is_field(name)) {
-            None | Some((_, b"null")) => Ok(Vec::new()),
-            Some((_, value)) => object::elements(value).ok_or_else(|| format!("field '{}' is not a list", self.field)),
-        }
+    /// The bytes of a new record before and behind the element. `list` is a part of `payload`.
+    fn around(&self, payload: &[u8], list: &[u8]) -> (Vec<u8>, Vec<u8>) {
+        let Some(name) = &self.name else {
+            let start = list.as_ptr() as usize - payload.as_ptr() as usize;
+            return (payload[..start].to_vec(), payload[start + list.len()..].to_vec());
+        };
+        let (mut whole, mut head) = (Vec::new(), Vec::new());
+        object::write_without(payload, &[&self.field, name], &mut whole);
+        object::write_open(&whole, &mut head);
+        object::begin_member(name, &mut head);
+        (head, b"}".to_vec())
     }
 }
 
@@ -133,7 +138,7 @@ mod tests {
         for number in 0..3 {
             source.push(number, None, 0, |out| out.extend_from_slice(payload.as_bytes()));
         }
-        let explode = Explode { field: "list".to_owned(), name: "n".to_owned() };
+        let explode = Explode { field: "list".to_owned(), name: Some("n".to_owned()) };
         let (mut input, mut skipped, mut made, mut parts) = (source.finish(), 0, Vec::new(), 0);
         loop {
             let part = explode.apply(&input, skipped);

@@ -14,3 +14,4 @@ mod observing;
 mod positions;
 mod routes;
 mod test_runs;
+mod values;

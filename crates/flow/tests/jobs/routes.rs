@@ -101,10 +101,36 @@ fn rows() -> Vec<(Value, BTreeMap<&'static str, Value>)> {
                 (
                     "odd",
                     json!([{
-                        "error": {"code": "division_by_zero", "message": "'10 / n = 5' has no value: it divides by zero", "node": "same"},
+                        "error": {"code": "division_by_zero", "message": "'10 / n = 5' has no value: it divides by zero; n is 0", "node": "same"},
                         "input": "{\"n\":0}", "output": "{\"n\":0}",
                     }]),
                 ),
+            ]),
+        ),
+        (
+            document(
+                "nested-fields-lost",
+                &json!([{"card": {"number": 1, "holder": "a"}, "n": 1}, {"card": 5, "n": 2}]),
+                &json!({"same": map("*")}),
+                &json!({"out": collect("same")}),
+                &json!([{"from": "same", "to": ["out"], "drop_fields": ["card.number"]}]),
+            ),
+            BTreeMap::from([("out", json!([{"card": {"holder": "a"}, "n": 1}, {"card": 5, "n": 2}]))]),
+        ),
+        (
+            document(
+                "explode-nested",
+                &json!([{"o": {"l": [1, 2], "k": "a"}}, {"o": {"k": "b"}}, {"o": 1}]),
+                &json!({
+                    "each": {"type": "explode", "inputs": ["in"], "config": {"field": "o.l"}},
+                    "named": {"type": "explode", "inputs": ["in"], "config": {"field": "o.l", "as": "e"}},
+                }),
+                &json!({"out": collect("each"), "named_out": collect("named")}),
+                &none,
+            ),
+            BTreeMap::from([
+                ("out", json!([{"o": {"l": 1, "k": "a"}}, {"o": {"l": 2, "k": "a"}}])),
+                ("named_out", json!([{"o": {"k": "a"}, "e": 1}, {"o": {"k": "a"}, "e": 2}])),
             ]),
         ),
         (

@@ -117,7 +117,12 @@ static ROUTE_KEYS: [Key; 10] = [
         Some("false"),
         "The route is for records on which the node failed; it must stop.",
     ),
-    optional("drop_fields", KeyType::Texts, None, "Fields that are removed before the record is sent on."),
+    optional(
+        "drop_fields",
+        KeyType::Texts,
+        None,
+        "Fields that are removed before the record is sent on; `o.k` is one inside the member `o`.",
+    ),
     optional("select", KeyType::SelectList, None, "On error routes: the record that is sent instead."),
     optional("predicate_errors_to", KeyType::Name, None, "The destination of records on which `when` fails."),
     optional(
