@@ -49,7 +49,7 @@ pub(crate) struct Routed {
     /// Errors that no error route took.
     pub(crate) unhandled: Vec<RecordError>,
     /// Rows of the node's input whose source records are read again.
-    pub(crate) retried: Vec<u32>,
+    pub(crate) retried: Vec<RecordError>,
 }
 
 impl Router {
@@ -236,7 +236,7 @@ impl Router {
                 })
                 .collect();
             if route.retry_max.is_some() {
-                routed.retried.extend(taken.iter().map(|error| error.row));
+                routed.retried.extend(taken);
             }
         }
         routed.unhandled.extend(failed);

@@ -216,6 +216,11 @@ impl Supervisor {
                     job["reason"] = reason.into();
                 } else if let Some(reason) = run.pauses_for() {
                     job["reason"] = reason.into();
+                } else if !run.is_stuck() {
+                    // The error of an earlier run is no reason for anything now.
+                    if let Some(job) = job.as_object_mut() {
+                        job.remove("reason");
+                    }
                 }
                 run.describe(job);
             }

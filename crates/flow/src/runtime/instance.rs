@@ -3,7 +3,7 @@
 //! Nothing is read before the queue of work is empty, so pressure reaches the sources. A turn ends after some steps,
 //! whatever is left.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::{BuildHasher as _, BuildHasherDefault, DefaultHasher};
 use std::sync::Arc;
 use std::time::Duration;
@@ -48,6 +48,8 @@ pub(super) struct Instance {
     sinks: BTreeMap<NodeId, WritingSink>,
     work: WorkQueue,
     retries: RetryQueue,
+    /// The nodes that have failed on records that wait to be read again.
+    retrying: BTreeSet<NodeId>,
     started: StartedNodes,
 }
 
@@ -110,6 +112,7 @@ impl Instance {
             turn: 0,
             work: WorkQueue::default(),
             retries: RetryQueue::default(),
+            retrying: BTreeSet::new(),
             started: StartedNodes::default(),
         })
     }
@@ -223,6 +226,9 @@ impl Instance {
 
     /// Ends the instance before it is made again. Its positions stay where they are.
     pub(super) fn end(&mut self) {
+        for node in &self.retrying {
+            self.run.set_pause(&self.planned(*node).node.name, None);
+        }
         for source in &self.sources {
             // Before any batch is thrown away: a dropped batch would count as finished.
             source.tracker.close();
@@ -414,8 +420,12 @@ impl Instance {
         if let Some(error) = unhandled.first() {
             return Err(self.record_failure(node, input, error));
         }
-        if !retried.is_empty() {
-            self.retries.add(input.roots(retried), self.run.clock.now());
+        if let Some(error) = retried.first() {
+            let roots = input.roots(retried.iter().map(|error| error.row));
+            let pause = self.retries.add(roots, self.run.clock.now());
+            let reason = format!("reads records again after pauses, now of {pause:?}, after: {}", error.message);
+            self.run.set_pause(&self.planned(node).node.name, Some(reason));
+            self.retrying.insert(node);
         }
         for (target, batch) in sends {
             if !batch.is_empty() {
@@ -428,9 +438,13 @@ impl Instance {
 
     /// Reads records again whose pause is over.
     fn read_again_due(&mut self) {
-        for roots in self.retries.take_due(self.run.clock.now()) {
-            self.read_again(roots);
+        let due = self.retries.take_due(self.run.clock.now());
+        if !due.is_empty() && self.retries.is_empty() {
+            for node in std::mem::take(&mut self.retrying) {
+                self.run.set_pause(&self.planned(node).node.name, None);
+            }
         }
+        due.into_iter().for_each(|roots| self.read_again(roots));
     }
 
     /// Source records enter their source node again.

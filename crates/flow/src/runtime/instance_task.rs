@@ -68,6 +68,7 @@ impl InstanceTask {
             let made = Instance::new(&self.run, self.chain, self.number, &self.inboxes, Arc::clone(&self.waker));
             self.instance = Some(made.map_err(InstanceWait::Failed)?);
             self.started = now;
+            self.run.set_pause(&self.name(), None);
         }
         self.instance.as_mut().ok_or(InstanceWait::Until(Duration::ZERO))
     }
@@ -84,6 +85,7 @@ impl InstanceTask {
         };
         tracing::warn!(job = self.run.job, instance = self.number, error = failure.message, "an instance restarts");
         instance.end();
+        let error = failure.message.clone();
         self.run.instance_restarts(failure);
         let now = self.run.clock.now();
         if now.saturating_sub(self.started) >= HEALTHY_AFTER {
@@ -92,7 +94,16 @@ impl InstanceTask {
         let pause = pause(self.run.restart, self.attempts);
         self.attempts += 1;
         self.restart_at = now + pause;
+        let reason = format!("starts again in {pause:?}, restart {}, after: {error}", self.attempts);
+        self.run.set_pause(&self.name(), Some(reason));
         TurnOutcome::Wait(Some(pause))
+    }
+
+    /// The instance in words: its first node, and its number.
+    fn name(&self) -> String {
+        let first = self.run.plan.chains[self.chain].nodes.first();
+        let node = first.map_or("", |id| &self.run.plan.nodes[id.0].node.name);
+        format!("{node}, instance {}", self.number)
     }
 
     fn failure(&self, stage: &str, code: &str, message: String) -> RunFailure {

@@ -15,8 +15,15 @@ pub(super) struct RetryQueue {
 }
 
 impl RetryQueue {
-    pub(super) fn add(&mut self, roots: Batch, now: Duration) {
-        self.waiting.push((now + pause(roots.attempts()), roots));
+    pub(super) fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    /// Keeps records until they are read again; the time until then.
+    pub(super) fn add(&mut self, roots: Batch, now: Duration) -> Duration {
+        let pause = pause(roots.attempts());
+        self.waiting.push((now + pause, roots));
+        pause
     }
 
     /// The records whose pause is over.

@@ -12,6 +12,7 @@ mod lifecycle;
 mod node;
 mod observing;
 mod positions;
+mod reasons;
 mod routes;
 mod test_runs;
 mod values;
