@@ -20,6 +20,7 @@ use parking_lot::Mutex;
 use crate::Error;
 use crate::catalog_content::{CatalogContent, EncodedRecord, borrowed};
 use crate::catalog_record::{CatalogKey, CatalogValue, Erasure, FileRecord, PositionRecord};
+use crate::file_period::{FilePeriod, Span};
 use crate::file_reader::OpenFile;
 use crate::held_files::ReplacedFiles;
 use crate::layout::{self, EXTENSION};
@@ -58,38 +59,35 @@ impl Drop for DataFile {
     }
 }
 
-/// The directory of a tenant, a type and a day.
-pub(crate) type DayDirectory = (Arc<str>, Arc<str>, i32);
+/// The directory of a tenant, a type and a period.
+pub(crate) type FileDirectory = (Arc<str>, Arc<str>, FilePeriod);
 /// The files of one directory.
 pub(crate) type Siblings = Arc<[Arc<DataFile>]>;
 
 /// All files and erasures at one moment; cheap to clone.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct FileTable {
-    directories: OrdMap<DayDirectory, Siblings>,
+    directories: OrdMap<FileDirectory, Siblings>,
     pub(crate) erasures: Arc<[Erasure]>,
 }
 
 impl FileTable {
-    /// Iterates all directories, ordered by tenant, type and day.
-    pub(crate) fn directories(&self) -> impl Iterator<Item = (&DayDirectory, &Siblings)> {
+    /// Iterates all directories, ordered by tenant, type and period.
+    pub(crate) fn directories(&self) -> impl Iterator<Item = (&FileDirectory, &Siblings)> {
         self.directories.iter()
     }
 
     /// Iterates the directories of a tenant.
-    pub(crate) fn of_tenant(&self, tenant: &str) -> impl Iterator<Item = (&DayDirectory, &Siblings)> {
-        let from: DayDirectory = (tenant.into(), "".into(), i32::MIN);
+    pub(crate) fn of_tenant(&self, tenant: &str) -> impl Iterator<Item = (&FileDirectory, &Siblings)> {
+        let first = FilePeriod { first_day: i32::MIN, span: Span::Day };
+        let from: FileDirectory = (tenant.into(), "".into(), first);
         let tenant = from.0.clone();
         self.directories
             .range((Bound::Included(from), Bound::Unbounded))
             .take_while(move |((of, _, _), _)| *of == tenant)
     }
 
-    pub(crate) fn has_directory(&self, directory: &DayDirectory) -> bool {
-        self.directories.contains_key(directory)
-    }
-
-    pub(crate) fn siblings(&self, directory: &DayDirectory) -> Option<&Siblings> {
+    pub(crate) fn siblings(&self, directory: &FileDirectory) -> Option<&Siblings> {
         self.directories.get(directory)
     }
 
@@ -103,14 +101,13 @@ impl FileTable {
     }
 
     fn add(&mut self, file: Arc<DataFile>) {
-        let record = &file.record;
-        let directory: DayDirectory = (record.tenant.as_str().into(), record.kind.as_str().into(), record.day);
+        let directory = file.record.directory();
         let before = self.directories.get(&directory).map(|siblings| siblings.to_vec()).unwrap_or_default();
         self.directories.insert(directory, before.into_iter().chain([file]).collect());
     }
 
     fn remove(&mut self, record: &FileRecord) {
-        let directory: DayDirectory = (record.tenant.as_str().into(), record.kind.as_str().into(), record.day);
+        let directory = record.directory();
         let Some(siblings) = self.directories.get(&directory) else { return };
         let left: Siblings = siblings.iter().filter(|file| file.record.number != record.number).cloned().collect();
         if left.is_empty() {
@@ -283,17 +280,18 @@ impl FileCatalog {
 
     fn add(&mut self, record: FileRecord) {
         let path = self.path(&record);
-        let (replaced_files, replaced) = (self.replaced_files.clone(), AtomicBool::new(false));
+        let replaced_files = self.replaced_files.clone();
+        let replaced = AtomicBool::new(false);
         self.table.add(Arc::new(DataFile { record, path, replaced_files, replaced, open: Mutex::default() }));
     }
 
     /// Returns the path of a file.
     pub(crate) fn path(&self, record: &FileRecord) -> PathBuf {
-        self.path_of(&record.tenant, &record.kind, record.day, record.number)
+        self.path_of(&record.tenant, &record.kind, record.period(), record.number)
     }
 
-    pub(crate) fn path_of(&self, tenant: &str, kind: &str, day: i32, number: u64) -> PathBuf {
-        layout::directory(&self.root, tenant, kind, day).join(format!("{number:012}{EXTENSION}"))
+    pub(crate) fn path_of(&self, tenant: &str, kind: &str, period: FilePeriod, number: u64) -> PathBuf {
+        layout::directory(&self.root, tenant, kind, period).join(format!("{number:012}{EXTENSION}"))
     }
 
     /// Returns a number that no file and no erasure has used.

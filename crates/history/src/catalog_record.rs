@@ -12,9 +12,13 @@ use millstream_types::{Epoch, Offset, PartitionId, Position, TopicId};
 use serde::{Deserialize, Serialize};
 
 use crate::Error;
+use crate::catalog::FileDirectory;
+use crate::file_period::{FilePeriod, Span};
 use crate::sampling_plan::SamplingPlan;
 
 const VERSION: u32 = 1;
+/// The version of records of files that cover more than a day, which earlier programs would take for missing.
+const LONG_FILE_VERSION: u32 = 2;
 
 /// A file and its content bounds.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -23,8 +27,11 @@ pub(crate) struct FileRecord {
     pub(crate) tenant: String,
     #[serde(rename = "type")]
     pub(crate) kind: String,
-    /// The day, as days since 1970-01-01.
+    /// The first day, as days since 1970-01-01.
     pub(crate) day: i32,
+    /// The length of the period that the file covers. Records of version 1 omit it.
+    #[serde(default, skip_serializing_if = "Span::is_day")]
+    pub(crate) span: Span,
     pub(crate) rows: u64,
     pub(crate) bytes: u64,
     /// First and last time of observation, then of change.
@@ -37,6 +44,11 @@ pub(crate) struct FileRecord {
     /// The sampling applied to the points; empty if all are there. Versions without sampling omit it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) sampled: SamplingPlan,
+    /// The service paths and the attributes of its points; empty if there are many. Earlier versions omit them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) paths: Vec<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) attributes: Vec<String>,
     /// The checksums of its blocks. Versions without checksums omit them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) checksums: Vec<u32>,
@@ -114,18 +126,30 @@ impl CatalogKey {
 
 impl CatalogValue {
     pub(crate) fn encode(self) -> String {
-        serde_json::to_string(&Versioned { v: VERSION, value: self }).expect("its keys are text")
+        let is_long = matches!(&self, Self::File(file) if !file.span.is_day());
+        let v = if is_long { LONG_FILE_VERSION } else { VERSION };
+        serde_json::to_string(&Versioned { v, value: self }).expect("its keys are text")
     }
 
     pub(crate) fn decode(value: &[u8]) -> Result<Self, Error> {
         let versioned: Versioned =
             serde_json::from_slice(value).map_err(|error| Error::Record { reason: error.to_string() })?;
-        if versioned.v != VERSION {
-            return Err(Error::Record {
-                reason: format!("version {} is unknown; this program knows {VERSION}", versioned.v),
-            });
+        if !(VERSION..=LONG_FILE_VERSION).contains(&versioned.v) {
+            let reason =
+                format!("version {} is unknown; this program knows {VERSION} to {LONG_FILE_VERSION}", versioned.v);
+            return Err(Error::Record { reason });
         }
         Ok(versioned.value)
+    }
+}
+
+impl FileRecord {
+    pub(crate) fn period(&self) -> FilePeriod {
+        FilePeriod { first_day: self.day, span: self.span }
+    }
+
+    pub(crate) fn directory(&self) -> FileDirectory {
+        (self.tenant.as_str().into(), self.kind.as_str().into(), self.period())
     }
 }
 
@@ -139,8 +163,8 @@ impl PositionRecord {
 mod tests {
     use super::*;
 
-    /// Version 1; these must stay readable.
-    const FIXTURES: [(&str, &str); 5] = [
+    /// Versions 1 and 2; these must stay readable.
+    const FIXTURES: [(&str, &str); 6] = [
         (
             "file/7",
             r#"{"v":1,"file":{"number":7,"tenant":"acme","type":"Room","day":20000,"rows":3,"bytes":900,"observed_ms":[1,2],"modified_ms":[3,4],"ids":["a","b"],"kept_ms":5}}"#,
@@ -161,6 +185,10 @@ mod tests {
             "file/10",
             r#"{"v":1,"file":{"number":10,"tenant":"acme","type":"Room","day":20000,"rows":3,"bytes":900,"observed_ms":[1,2],"modified_ms":[3,4],"ids":["a","b"],"kept_ms":5,"checksums":[4294967295]}}"#,
         ),
+        (
+            "file/11",
+            r#"{"v":2,"file":{"number":11,"tenant":"acme","type":"Room","day":19997,"span":"month","rows":3,"bytes":900,"observed_ms":[1,2],"modified_ms":[3,4],"ids":["a","b"],"kept_ms":5,"paths":["/"],"attributes":["t","u"]}}"#,
+        ),
     ];
 
     #[test]
@@ -171,6 +199,7 @@ mod tests {
             CatalogKey::Erasure(8),
             CatalogKey::File(9),
             CatalogKey::File(10),
+            CatalogKey::File(11),
         ];
         for ((key, value), expected) in FIXTURES.into_iter().zip(keys) {
             assert_eq!(CatalogKey::decode(key.as_bytes()).unwrap(), expected);
@@ -184,7 +213,7 @@ mod tests {
         for key in ["", "file/x", "file/1/2", "position/zz/1", "position/1", "other/1"] {
             assert!(CatalogKey::decode(key.as_bytes()).is_err(), "{key}");
         }
-        let later = FIXTURES[0].1.replace("\"v\":1", "\"v\":2");
+        let later = FIXTURES[0].1.replace("\"v\":1", "\"v\":3");
         for value in ["", "{}", "{\"v\":1}", &later] {
             assert!(CatalogValue::decode(value.as_bytes()).is_err(), "{value}");
         }

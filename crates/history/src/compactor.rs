@@ -11,11 +11,13 @@ use millstream_log::{Log, run_in_background};
 use millstream_types::{MonotonicClock, TenantId, WallClock};
 
 use crate::Error;
-use crate::catalog::{CatalogEdit, DataFile, DayDirectory, FileCatalog};
-use crate::catalog_record::{Erasure, PositionRecord};
+use crate::catalog::{CatalogEdit, DataFile, FileCatalog, FileDirectory};
+use crate::catalog_record::{Erasure, FileRecord, PositionRecord};
+use crate::file_period::FilePeriod;
 use crate::flush::flush;
 use crate::memtable::Memtable;
-use crate::merge::{choose, merge};
+use crate::merge::{FAN_IN, choose, merge};
+use crate::roll_up::{self, RollUp, RollUpRules};
 use crate::rules::RuleSet;
 use crate::sampling_job::SamplingJob;
 use crate::state::{ErasureRequest, HistoryState};
@@ -29,6 +31,7 @@ const RETRY: Duration = Duration::from_secs(5);
 /// Limit of directories per memtable, so that the records of their files fit into one append, twice.
 const DIRECTORIES_MAX: usize = 2_048;
 const WRITING: &str = "writing files";
+const FILES: &str = "number of files";
 
 /// Owns the catalog and the files.
 pub(crate) struct Compactor {
@@ -42,11 +45,15 @@ pub(crate) struct Compactor {
     /// A sealed memtable that is not in files yet.
     pub(crate) ended: Option<Arc<Memtable>>,
     /// Directories to check for merges.
-    pub(crate) changed: BTreeSet<DayDirectory>,
+    pub(crate) changed: BTreeSet<FileDirectory>,
     /// Directories to check for sampling.
-    pub(crate) old: BTreeSet<DayDirectory>,
+    pub(crate) old: BTreeSet<FileDirectory>,
     /// The sampling job in progress.
     pub(crate) sampling: Option<SamplingJob>,
+    /// `true` if there may be files to move to longer periods.
+    pub(crate) may_roll_up: bool,
+    /// `true` if there are nearly `files_max` files.
+    pub(crate) is_crowded: bool,
     pub(crate) flushed_at: Duration,
     pub(crate) retained_at: Duration,
 }
@@ -117,8 +124,9 @@ impl Compactor {
             self.retained_at = now;
             self.retain()?;
             self.find_old();
+            self.look_at_room();
         }
-        Ok(self.carry_out_one_erasure()? || self.merge_one()? || self.sample()?)
+        Ok(self.carry_out_one_erasure()? || self.merge_one()? || self.sample()? || self.roll_up_one()?)
     }
 
     fn is_flush_due(&self, is_wanted: bool) -> bool {
@@ -142,7 +150,7 @@ impl Compactor {
         // The follower may wait for room.
         self.state.follower_bell.ring();
         let now_ms = self.wall.now_ms();
-        let flushed = memtable.read(|content| flush(&mut self.catalog, content, self.limits.files_max, now_ms))?;
+        let flushed = memtable.read(|content| flush(&mut self.catalog, content, &self.rules, now_ms))?;
         let positions = memtable.read(|content| {
             let record =
                 |(source, (name, position)): (&_, &(millstream_types::TopicName, millstream_types::Position))| {
@@ -153,12 +161,8 @@ impl Compactor {
                 };
             content.positions.iter().map(record).collect::<Vec<_>>()
         });
-        self.changed.extend(
-            flushed
-                .files
-                .iter()
-                .map(|file| -> DayDirectory { (file.tenant.as_str().into(), file.kind.as_str().into(), file.day) }),
-        );
+        self.changed.extend(flushed.iter().map(FileRecord::directory));
+        self.may_roll_up = true;
         let topics = self.log.topics();
         let is_gone = |source: &&(_, _)| !topics.iter().any(|topic| topic.id == source.0);
         let ended = self.catalog.sources.keys().filter(is_gone).copied().collect();
@@ -166,9 +170,8 @@ impl Compactor {
             .iter()
             .map(|(topic, partition, record)| ((*topic, *partition), millstream_types::Offset(record.offset)))
             .collect();
-        self.catalog.commit(CatalogEdit { added: flushed.files, positions, ended, ..CatalogEdit::default() })?;
+        self.catalog.commit(CatalogEdit { added: flushed, positions, ended, ..CatalogEdit::default() })?;
         self.state.show(self.catalog.table.clone(), Some(&memtable));
-        self.state.pass_over(flushed.passed_over);
         self.state.in_files.lock().extend(covered);
         self.ended = None;
         self.flushed_at = begun;
@@ -193,7 +196,10 @@ impl Compactor {
         let table = &self.catalog.table;
         let concerned = table.files().find(|file| table.erasures_of(&file.record).next().is_some()).cloned();
         match concerned {
-            Some(file) => self.replace(vec![file])?,
+            Some(file) => {
+                let period = file.record.period();
+                self.replace(vec![file], period)?;
+            }
             None => {
                 let carried_out = table.erasures.iter().map(|erasure| erasure.number).collect();
                 self.catalog.commit(CatalogEdit { carried_out, ..CatalogEdit::default() })?;
@@ -205,16 +211,64 @@ impl Compactor {
 
     fn merge_one(&mut self) -> Result<bool, Error> {
         while let Some(directory) = self.changed.first().cloned() {
-            match self.catalog.table.siblings(&directory).and_then(|files| choose(files, self.limits.merge_max_bytes)) {
-                Some(files) => return self.replace(files).map(|()| true),
+            let fan_in = if self.is_crowded { 2 } else { FAN_IN };
+            let siblings = self.catalog.table.siblings(&directory);
+            match siblings.and_then(|files| choose(files, fan_in, self.limits.merge_max_bytes)) {
+                Some(files) => return self.replace(files, directory.2).map(|()| true),
                 None => drop(self.changed.remove(&directory)),
             }
         }
         Ok(false)
     }
 
-    fn replace(&mut self, files: Vec<Arc<DataFile>>) -> Result<(), Error> {
-        let added = merge(&mut self.catalog, &files)?.into_iter().collect();
+    /// Moves some files to a longer period.
+    fn roll_up_one(&mut self) -> Result<bool, Error> {
+        if !std::mem::take(&mut self.may_roll_up) {
+            return Ok(false);
+        }
+        let Some(RollUp { files, period }) = self.choose_roll_up() else { return Ok(false) };
+        self.may_roll_up = true;
+        let moved = files.first().map(|file| (&file.record.tenant, &file.record.kind));
+        self.changed.extend(moved.map(|(tenant, kind)| (tenant.as_str().into(), kind.as_str().into(), period)));
+        self.replace(files, period).map(|()| true)
+    }
+
+    fn choose_roll_up(&self) -> Option<RollUp> {
+        let directories: Vec<_> = self.catalog.table.directories().collect();
+        directories.chunk_by(|(a, _), (b, _)| (&a.0, &a.1) == (&b.0, &b.1)).find_map(|of_kind| {
+            let (tenant, kind, _) = of_kind.first()?.0;
+            let tenant = TenantId::new(tenant).ok()?;
+            let bytes_max = self.rules.retention_bytes(&tenant, kind).map_or(u64::MAX, |bytes| bytes / 10);
+            let rules = RollUpRules {
+                now_ms: self.wall.now_ms(),
+                coarsest: self.rules.coarsest(&tenant, kind),
+                max_bytes: self.limits.merge_max_bytes.min(bytes_max),
+                is_crowded: self.is_crowded,
+                sampling: self.rules.sampling(&tenant, kind),
+            };
+            roll_up::choose(of_kind, &rules)
+        })
+    }
+
+    /// Warns if there are many files; then smaller merges make fewer of them.
+    fn look_at_room(&mut self) {
+        let (files, max) = (self.catalog.table.files().count(), self.limits.files_max);
+        self.is_crowded = files >= max - max / 5;
+        self.may_roll_up = true;
+        if self.is_crowded {
+            self.changed.extend(self.catalog.table.directories().map(|(directory, _)| directory.clone()));
+            let reason = format!(
+                "{files} files, history.files_max = {max}; all points are kept, but reads and starts become slow: \
+                 raise it, or keep fewer types, or for a shorter time, with history.rules"
+            );
+            self.state.warn(FILES, &reason);
+        } else {
+            self.state.calm(FILES);
+        }
+    }
+
+    fn replace(&mut self, files: Vec<Arc<DataFile>>, period: FilePeriod) -> Result<(), Error> {
+        let added = merge(&mut self.catalog, &files, period)?.into_iter().collect();
         self.catalog.commit(CatalogEdit { added, removed: files, ..CatalogEdit::default() })?;
         self.state.show(self.catalog.table.clone(), None);
         self.state.counters.merges.fetch_add(1, Ordering::Relaxed);

@@ -23,8 +23,8 @@ pub struct HistoryConfig {
     /// Longest time that points are in memory only, in milliseconds; after a crash they are read from the
     /// change topics again. Default 300,000.
     pub flush_interval_ms: u64,
-    /// Most files of history; points that would need another file, for another day, type or tenant,
-    /// are not kept. Default 100,000.
+    /// Files of history that should not be exceeded. From four fifths on `/readyz` and a log line warn, and more files
+    /// are merged; all points are kept all the same. Default 100,000.
     pub files_max: usize,
     /// Size up to which the files of a day are merged, in bytes. Default 128 MiB.
     pub merge_max_bytes: u64,
@@ -34,7 +34,7 @@ pub struct HistoryConfig {
     pub page_max_points: usize,
     /// Largest answer, in bytes. Default 32 MiB.
     pub page_max_bytes: usize,
-    /// Files that one read may look at. Default 2,000.
+    /// Has no effect: a read opens the files that it needs one after the other. Default 2,000.
     pub read_max_files: usize,
     /// Reads and deletions that may wait for a thread; further ones are answered 503. Default 256.
     pub requests_max_waiting: usize,

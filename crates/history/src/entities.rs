@@ -8,16 +8,23 @@ use std::sync::Arc;
 use millstream_http::Problem;
 
 use crate::catalog::DataFile;
-use crate::file_reader::SeriesRuns;
+use crate::file_reader::{OpenFile, SeriesRun};
 use crate::memtable::Memtable;
-use crate::query::{EntityPage, EntityRef, EntitySelection, TimeWindow};
+use crate::query::{EntityPage, EntityRef, EntitySelection, TimeProperty, TimeWindow};
 use crate::read::SnapshotReader;
 
 /// Ids looked up under one lock of a memtable, which blocks its writer.
 const LOOKUP_IDS: usize = 256;
 
+/// Names taken from a file at a time, at least.
+const LOOKUP_NAMES_MIN: usize = 8;
+/// Names that are held of all files together, unless there are very many files.
+const NAMES_AHEAD_MAX: usize = 64 << 10;
+
 /// The id and the service path.
 type EntityName = (String, String);
+/// Names, and the id at which the next lookup starts; `None` at the end.
+type NamesFound = (Vec<EntityName>, Option<Bound<Arc<str>>>);
 
 impl SnapshotReader<'_> {
     /// Returns a page of the entities that have a value on a day of the window, and the total if `page.counts`.
@@ -43,28 +50,44 @@ impl SnapshotReader<'_> {
         Ok((found, passed))
     }
 
-    /// Finds a selected entity with points at any time: first in memtables, then in the youngest files.
-    pub(crate) fn at_any_time(&self, selection: &EntitySelection) -> Result<Option<EntityRef>, Problem> {
-        let (from, to) = selection.id_bounds();
+    /// Returns the entities of one id with a value on a day of the window, at most two. Opens the newest files first, and
+    /// only those that may have another entity.
+    pub(crate) fn entities_of_id(
+        &self,
+        selection: &EntitySelection,
+        window: &TimeWindow,
+    ) -> Result<Vec<EntityRef>, Problem> {
+        let window = window.listing();
+        let id = selection.id_bounds().0;
+        let mut found = Vec::new();
         for kind in self.kinds(selection) {
+            let mut paths = BTreeSet::new();
             for memtable in &self.snapshot.memtables {
-                let mut next = Some(Bound::Included(from.into()));
-                while let Some(begin) = next {
-                    let (found, go_on) = look_up(memtable, selection, &kind, &TimeWindow::default(), begin);
-                    if let Some((id, path)) = found.into_iter().next() {
-                        return Ok(Some(EntityRef { kind, id, path }));
-                    }
+                let mut next = Some(Bound::Included(id.into()));
+                while let Some(from) = next {
+                    let (names, go_on) = look_up(memtable, selection, &kind, &window, from);
+                    paths.extend(names.into_iter().map(|(_, path)| path));
                     next = go_on;
                 }
             }
-            for file in self.files_of(selection, &kind, |_, _| true)?.iter().rev() {
-                let mut runs = self.open(file)?.runs(from, to);
-                if let Some((id, path)) = next_of_file(self, selection, &mut runs, file)? {
-                    return Ok(Some(EntityRef { kind, id, path }));
+            let mut files = self.files_of(selection, &kind, |file| window.overlaps(file));
+            files.sort_by_key(|file| Reverse(window.span(&file.record).1));
+            for file in files {
+                if found.len() + paths.len() > 1 {
+                    break;
+                }
+                let of_file = &file.record.paths;
+                let has_others = of_file.iter().any(|path| !paths.contains(path) && selection.paths.have(path));
+                if of_file.is_empty() || has_others {
+                    let lookup = FileLookup { reader: self, selection, window: &window, names_max: 2 };
+                    let (names, _) = lookup.names(&file, Bound::Included(id.into()))?;
+                    paths.extend(names.into_iter().map(|(_, path)| path));
                 }
             }
+            found.extend(paths.into_iter().map(|path| EntityRef { kind: kind.clone(), id: id.to_owned(), path }));
         }
-        Ok(None)
+        found.truncate(2);
+        Ok(found)
     }
 
     fn kinds(&self, selection: &EntitySelection) -> BTreeSet<Arc<str>> {
@@ -87,19 +110,17 @@ impl SnapshotReader<'_> {
         window: &TimeWindow,
         kind: &Arc<str>,
     ) -> Result<EntityNames<'s>, Problem> {
-        let (from, to) = selection.id_bounds();
-        let mut sources = Vec::new();
-        for file in self.files_of(selection, kind, |day, file| window.lists_file(day, file))? {
-            let runs = self.open(&file)?.runs(from, to);
-            sources.push(NameSource::File { runs, file });
-        }
-        for memtable in &self.snapshot.memtables {
-            let (memtable, kind) = (memtable.clone(), kind.clone());
-            let ahead = Vec::new().into_iter();
-            let next = Some(Bound::Included(from.into()));
-            sources.push(NameSource::Memtable { memtable, kind, window: *window, next, ahead });
-        }
-        let mut names = EntityNames { reader: self, selection, sources, heads: BinaryHeap::new(), last: None };
+        let window = window.listing();
+        let files = self.files_of(selection, kind, |file| window.overlaps(file));
+        let origins = files.into_iter().map(NameOrigin::File);
+        let origins = origins.chain(self.snapshot.memtables.iter().cloned().map(NameOrigin::Memtable));
+        let first: Arc<str> = selection.id_bounds().0.into();
+        let source =
+            |origin| NameSource { origin, next: Some(Bound::Included(first.clone())), ahead: Vec::new().into_iter() };
+        let sources: Vec<_> = origins.map(source).collect();
+        let names_max = (NAMES_AHEAD_MAX / sources.len().max(1)).clamp(LOOKUP_NAMES_MIN, LOOKUP_IDS);
+        let (kind, heads) = (kind.clone(), BinaryHeap::new());
+        let mut names = EntityNames { reader: self, selection, window, kind, names_max, sources, heads, last: None };
         for source in 0..names.sources.len() {
             names.pull(source)?;
         }
@@ -107,29 +128,30 @@ impl SnapshotReader<'_> {
     }
 }
 
-/// Iterates distinct names in order.
+/// Iterates distinct names in order. A file is open only while names are taken from it, so there may be many.
 struct EntityNames<'s> {
     reader: &'s SnapshotReader<'s>,
     selection: &'s EntitySelection,
+    window: TimeWindow,
+    kind: Arc<str>,
+    /// Names that are taken from a file at a time.
+    names_max: usize,
     sources: Vec<NameSource>,
     /// The next name of each source, with the index of the source.
     heads: BinaryHeap<Reverse<(EntityName, usize)>>,
     last: Option<EntityName>,
 }
 
-enum NameSource {
-    File {
-        runs: SeriesRuns,
-        file: Arc<DataFile>,
-    },
-    Memtable {
-        memtable: Arc<Memtable>,
-        kind: Arc<str>,
-        window: TimeWindow,
-        /// The id at which the next lookup starts; `None` at the end.
-        next: Option<Bound<Arc<str>>>,
-        ahead: std::vec::IntoIter<EntityName>,
-    },
+struct NameSource {
+    origin: NameOrigin,
+    /// The id at which the next lookup starts; `None` at the end.
+    next: Option<Bound<Arc<str>>>,
+    ahead: std::vec::IntoIter<EntityName>,
+}
+
+enum NameOrigin {
+    File(Arc<DataFile>),
+    Memtable(Arc<Memtable>),
 }
 
 impl EntityNames<'_> {
@@ -145,37 +167,73 @@ impl EntityNames<'_> {
     }
 
     /// Pushes the next name of a source onto the heap.
-    fn pull(&mut self, source: usize) -> Result<(), Problem> {
-        let next = match &mut self.sources[source] {
-            NameSource::File { runs, file } => next_of_file(self.reader, self.selection, runs, file)?,
-            NameSource::Memtable { memtable, kind, window, next, ahead } => loop {
-                if let Some(name) = ahead.next() {
-                    break Some(name);
+    fn pull(&mut self, number: usize) -> Result<(), Problem> {
+        let Self { reader, selection, window, kind, names_max, .. } = self;
+        let source = &mut self.sources[number];
+        let next = loop {
+            if let Some(name) = source.ahead.next() {
+                break Some(name);
+            }
+            let Some(from) = source.next.take() else { break None };
+            let (found, go_on) = match &source.origin {
+                NameOrigin::Memtable(memtable) => look_up(memtable, selection, kind, window, from),
+                NameOrigin::File(file) => {
+                    FileLookup { reader, selection, window, names_max: *names_max }.names(file, from)?
                 }
-                let Some(from) = next.take() else { break None };
-                let (found, go_on) = look_up(memtable, self.selection, kind, window, from);
-                (*ahead, *next) = (found.into_iter(), go_on);
-            },
+            };
+            (source.ahead, source.next) = (found.into_iter(), go_on);
         };
-        self.heads.extend(next.map(|name| Reverse((name, source))));
+        self.heads.extend(next.map(|name| Reverse((name, number))));
         Ok(())
     }
 }
 
-fn next_of_file(
-    reader: &SnapshotReader<'_>,
-    selection: &EntitySelection,
-    runs: &mut SeriesRuns,
-    file: &DataFile,
-) -> Result<Option<EntityName>, Problem> {
-    for run in runs {
-        let run = run.map_err(|error| reader.failed(error))?;
-        let is_selected = selection.has_attribute(&run.attribute) && selection.has_entity(&run.id, &run.path);
-        if is_selected && !reader.is_erased(&file.record, &run) {
-            return Ok(Some((run.id, run.path)));
+/// A search for names in a file.
+struct FileLookup<'l> {
+    reader: &'l SnapshotReader<'l>,
+    selection: &'l EntitySelection,
+    window: &'l TimeWindow,
+    names_max: usize,
+}
+
+impl FileLookup<'_> {
+    /// Returns names from the id `from` on, and the start of the next lookup. All names of an id come at once.
+    fn names(&self, file: &Arc<DataFile>, from: Bound<Arc<str>>) -> Result<NamesFound, Problem> {
+        let open = self.reader.open(file)?;
+        let to = self.selection.id_bounds().1;
+        let (first, is_first_known) = match &from {
+            Bound::Included(id) => (&**id, false),
+            Bound::Excluded(id) => (&**id, true),
+            Bound::Unbounded => ("", false),
+        };
+        let mut names: Vec<EntityName> = Vec::new();
+        for run in open.runs(first, to) {
+            let run = run.map_err(|error| self.reader.failed(error))?;
+            let is_known = names.last().is_some_and(|(id, path)| (id, path) == (&run.id, &run.path));
+            if is_known || (is_first_known && run.id == first) {
+                continue;
+            }
+            if let Some((last, _)) = names.last().filter(|(id, _)| names.len() >= self.names_max && *id != run.id) {
+                let go_on = Bound::Excluded(last.as_str().into());
+                return Ok((names, Some(go_on)));
+            }
+            if self.lists(file, &open, &run)? {
+                names.push((run.id, run.path));
+            }
         }
+        Ok((names, None))
     }
-    Ok(None)
+
+    fn lists(&self, file: &DataFile, open: &OpenFile, run: &SeriesRun) -> Result<bool, Problem> {
+        let is_selected = self.selection.has_attribute(&run.attribute) && self.selection.has_entity(&run.id, &run.path);
+        if !is_selected || self.reader.is_erased(&file.record, run) {
+            return Ok(false);
+        }
+        if self.window.property == TimeProperty::Modified || self.window.covers(&file.record) {
+            return Ok(true);
+        }
+        open.has_observed(&run.rows, self.window.from_ms, self.window.to_ms).map_err(|error| self.reader.failed(error))
+    }
 }
 
 /// Returns names from the id `from` on, and the start of the next lookup.
@@ -185,19 +243,21 @@ fn look_up(
     kind: &str,
     window: &TimeWindow,
     from: Bound<Arc<str>>,
-) -> (Vec<EntityName>, Option<Bound<Arc<str>>>) {
+) -> NamesFound {
     memtable.read(|content| {
         let kind = content.tenants.get(&selection.tenant).and_then(|kinds| kinds.get(kind));
         let Some(kind) = kind else { return (Vec::new(), None) };
         let mut names = Vec::new();
         let mut last = None;
-        for (id, same_id) in kind.entities.range((from, Bound::Unbounded)).take(LOOKUP_IDS) {
+        let from = from.as_ref().map(|id| &**id);
+        let to = selection.id_bounds().1.map_or(Bound::Unbounded, Bound::Included);
+        for (id, same_id) in kind.entities.range::<str, _>((from, to)).take(LOOKUP_IDS) {
             last = Some(Bound::Excluded(id.clone()));
             let selected = same_id.iter().filter(|entity| {
                 selection.has_entity(id, &entity.path)
                     && entity.series.iter().any(|series| {
                         selection.has_attribute(&series.attribute)
-                            && series.points.iter().any(|point| window.lists(point))
+                            && series.points.iter().any(|point| window.has(window.time(point)))
                     })
             });
             names.extend(selected.map(|entity| (id.to_string(), entity.path.to_string())));

@@ -20,7 +20,8 @@ use crate::Error;
 use crate::block_checksums::VerifiedFile;
 use crate::catalog_record::FileRecord;
 use crate::columns::{
-    ATTRIBUTE, ID, KIND, METADATA, MODIFIED, NUMBER, OBSERVED, OFFSET, PATH, PointColumns, SCHEMA_TYPE, VALUE,
+    ATTRIBUTE, ID, KIND, METADATA, MODIFIED, NUMBER, OBSERVED, OFFSET, PAGE_ROWS, PATH, PointColumns, SCHEMA_TYPE,
+    VALUE,
 };
 
 pub(crate) struct OpenFile {
@@ -116,6 +117,20 @@ impl OpenFile {
             }
         }
         Ok(if between.is_empty() { rows.rows.start..rows.rows.start } else { between })
+    }
+
+    /// Tells if the rows, those of one series, have a time of observation in `from..to`.
+    pub(crate) fn has_observed(&self, rows: &RowRange, from: i64, to: i64) -> Result<bool, Error> {
+        let mut rest = self.observed_between(rows, from, to)?;
+        while !rest.is_empty() {
+            let end = rest.end.min((rest.start / PAGE_ROWS + 1) * PAGE_ROWS);
+            let page = RowRange { group: rows.group, rows: rest.start..end };
+            if self.column::<Int64Type>(&page, OBSERVED)?.0.iter().any(|ms| (from..to).contains(ms)) {
+                return Ok(true);
+            }
+            rest.start = end;
+        }
+        Ok(false)
     }
 
     /// Reads all columns of the rows.

@@ -1,6 +1,7 @@
 //! Writes a Parquet file of points: row group by row group under a temporary name, which is replaced
 //! once the file is durable.
 
+use std::collections::BTreeSet;
 use std::io::{self, IoSlice, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,6 +16,10 @@ use crate::block_checksums::BlockChecksums;
 use crate::columns::{GROUP_ROWS, PROPERTIES, PointColumns, PointRow, SCHEMA_TYPE};
 use crate::layout::PART_EXTENSION;
 
+/// Most names of a column that the catalog keeps for a file, and their bytes.
+const NAMES_MAX: usize = 24;
+const NAMES_MAX_BYTES: usize = 384;
+
 pub(crate) struct FileWriter {
     files: Arc<dyn Files>,
     path: PathBuf,
@@ -23,6 +28,8 @@ pub(crate) struct FileWriter {
     parquet: SerializedFileWriter<AppendWriter>,
     group: PointColumns,
     written: FileSummary,
+    paths: NameSet,
+    attributes: NameSet,
     is_finished: bool,
 }
 
@@ -43,6 +50,10 @@ pub(crate) struct FileSummary {
     pub(crate) observed_ms: (i64, i64),
     pub(crate) modified_ms: (i64, i64),
     pub(crate) ids: (String, String),
+    /// Empty if there are many.
+    pub(crate) paths: Vec<String>,
+    /// Empty if there are many.
+    pub(crate) attributes: Vec<String>,
     pub(crate) checksums: Vec<u32>,
 }
 
@@ -63,6 +74,8 @@ impl FileWriter {
             observed_ms: (i64::MAX, i64::MIN),
             modified_ms: (i64::MAX, i64::MIN),
             ids: Default::default(),
+            paths: Vec::new(),
+            attributes: Vec::new(),
             checksums: Vec::new(),
         };
         let group = PointColumns::default();
@@ -74,6 +87,8 @@ impl FileWriter {
             parquet,
             group,
             written,
+            paths: NameSet::default(),
+            attributes: NameSet::default(),
             is_finished: false,
         })
     }
@@ -87,6 +102,8 @@ impl FileWriter {
         if written.rows == 1 {
             written.ids.0 = text(&row.id);
         }
+        self.paths.add(&row.path);
+        self.attributes.add(&row.attribute);
         self.group.push(row);
         if self.group.len() >= GROUP_ROWS { self.end_group() } else { Ok(()) }
     }
@@ -106,12 +123,45 @@ impl FileWriter {
         self.parquet.finish().map_err(|error| Error::file(&self.part, &error))?;
         self.file.sync().map_err(|error| Error::io("sync", &self.part, error))?;
         self.written.bytes = self.file.size().map_err(|error| Error::io("look at", &self.part, error))?;
+        self.written.paths = std::mem::take(&mut self.paths).into_few();
+        self.written.attributes = std::mem::take(&mut self.attributes).into_few();
         self.written.checksums = self.parquet.inner().checksums.all();
         self.files.rename(&self.part, &self.path).map_err(|error| Error::io("rename", &self.part, error))?;
         self.is_finished = true;
         let directory = self.path.parent().unwrap_or(&self.path);
         self.files.sync_dir(directory).map_err(|error| Error::io("sync", directory, error))?;
         Ok(self.written.clone())
+    }
+}
+
+/// The distinct names of a column, while they are few.
+#[derive(Debug, Default)]
+struct NameSet {
+    last: ByteArray,
+    names: BTreeSet<String>,
+    bytes: usize,
+}
+
+impl NameSet {
+    fn add(&mut self, name: &ByteArray) {
+        let is_last = self.last != ByteArray::default() && self.last.data() == name.data();
+        if !is_last && self.is_small() {
+            self.last = name.clone();
+            let name = text(name);
+            let name_bytes = name.len();
+            if self.names.insert(name) {
+                self.bytes += name_bytes;
+            }
+        }
+    }
+
+    fn is_small(&self) -> bool {
+        self.names.len() <= NAMES_MAX && self.bytes <= NAMES_MAX_BYTES
+    }
+
+    /// Returns the names, or none if there are too many for a record of the catalog.
+    fn into_few(self) -> Vec<String> {
+        if self.is_small() { self.names.into_iter().collect() } else { Vec::new() }
     }
 }
 

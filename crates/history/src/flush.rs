@@ -1,4 +1,5 @@
-//! Writes a memtable to files, one per tenant, type and day of observation.
+//! Writes a memtable to files: for each tenant and type one per day of observation, or one for a month or year if there are
+//! many days.
 
 use std::collections::BTreeMap;
 
@@ -6,35 +7,30 @@ use millstream_types::TenantId;
 use parquet::data_type::ByteArray;
 
 use crate::Error;
-use crate::catalog::{DayDirectory, FileCatalog};
+use crate::catalog::FileCatalog;
 use crate::catalog_record::FileRecord;
 use crate::columns::PointRow;
+use crate::file_period::{FilePeriod, Span, periods_of};
 use crate::file_writer::{FileSummary, FileWriter};
 use crate::memtable::{EntitiesOfType, MemtableContent};
 use crate::point::{Point, day};
+use crate::rules::RuleSet;
 
 /// A point with id, path and attribute.
 type SeriesPoint<'g> = (&'g str, &'g str, &'g str, &'g Point);
-
-#[derive(Debug, Default)]
-pub(crate) struct Flushed {
-    pub(crate) files: Vec<FileRecord>,
-    /// Points dropped because of `history.files_max`.
-    pub(crate) passed_over: u64,
-}
 
 /// Writes all files, or none if one fails. The files do not count until the catalog names them.
 pub(crate) fn flush(
     catalog: &mut FileCatalog,
     content: &MemtableContent,
-    files_max: usize,
+    rules: &RuleSet,
     now_ms: i64,
-) -> Result<Flushed, Error> {
-    let mut flushed = Flushed::default();
-    match write_all(catalog, content, files_max, now_ms, &mut flushed) {
-        Ok(()) => Ok(flushed),
+) -> Result<Vec<FileRecord>, Error> {
+    let mut written = Vec::new();
+    match write_all(catalog, content, rules, now_ms, &mut written) {
+        Ok(()) => Ok(written),
         Err(error) => {
-            catalog.discard(&flushed.files);
+            catalog.discard(&written);
             Err(error)
         }
     }
@@ -43,61 +39,57 @@ pub(crate) fn flush(
 fn write_all(
     catalog: &mut FileCatalog,
     content: &MemtableContent,
-    files_max: usize,
+    rules: &RuleSet,
     now_ms: i64,
-    flushed: &mut Flushed,
+    written: &mut Vec<FileRecord>,
 ) -> Result<(), Error> {
-    let mut room = files_max.saturating_sub(catalog.table.files().count());
     for (tenant, kinds) in &content.tenants {
         for (kind_name, kind) in kinds {
-            for (day, mut points) in by_day(kind) {
-                let directory: DayDirectory = (tenant.as_str().into(), kind_name.clone(), day);
-                if room == 0 && !catalog.table.has_directory(&directory) {
-                    flushed.passed_over += points.len() as u64;
-                    continue;
-                }
-                room = room.saturating_sub(1);
+            for (period, mut points) in by_period(kind, rules.coarsest_flush(tenant, kind_name)) {
                 points.sort_unstable_by_key(|(id, path, attribute, point)| {
                     (*id, *path, *attribute, point.observed_ms, point.offset)
                 });
-                flushed.files.push(write(catalog, tenant, kind_name, day, &points, now_ms)?);
+                written.push(write(catalog, tenant, kind_name, period, &points, now_ms)?);
             }
         }
     }
     Ok(())
 }
 
-fn by_day(kind: &EntitiesOfType) -> BTreeMap<i32, Vec<SeriesPoint<'_>>> {
-    let mut days: BTreeMap<i32, Vec<SeriesPoint<'_>>> = BTreeMap::new();
+fn by_period(kind: &EntitiesOfType, coarsest: Span) -> BTreeMap<FilePeriod, Vec<SeriesPoint<'_>>> {
+    let periods = periods_of(&kind.days, coarsest);
+    let mut points: BTreeMap<FilePeriod, Vec<SeriesPoint<'_>>> = BTreeMap::new();
     for (id, same_id) in &kind.entities {
         for entity in same_id {
             for series in &entity.series {
                 for point in &series.points {
                     let named = (&**id, &*entity.path, &*series.attribute, point);
-                    days.entry(day(point.observed_ms)).or_default().push(named);
+                    let day = day(point.observed_ms);
+                    let period = periods.get(&day).copied().unwrap_or(FilePeriod::of(Span::Day, day));
+                    points.entry(period).or_default().push(named);
                 }
             }
         }
     }
-    days
+    points
 }
 
 fn write(
     catalog: &mut FileCatalog,
     tenant: &TenantId,
     kind: &str,
-    day: i32,
+    period: FilePeriod,
     points: &[SeriesPoint<'_>],
     now_ms: i64,
 ) -> Result<FileRecord, Error> {
     let number = catalog.number();
-    let path = catalog.path_of(tenant.as_str(), kind, day, number);
+    let path = catalog.path_of(tenant.as_str(), kind, period, number);
     let mut writer = FileWriter::create(&catalog.files, &catalog.root, &path)?;
     let mut names = SeriesNames::default();
     for named in points {
         writer.push(names.row(named))?;
     }
-    let place = (tenant.as_str().to_owned(), kind.to_owned(), day);
+    let place = (tenant.as_str().to_owned(), kind.to_owned(), period);
     Ok(FileRecord::new(place, number, writer.finish()?, now_ms))
 }
 
@@ -138,10 +130,26 @@ impl SeriesNames {
 }
 
 impl FileRecord {
-    pub(crate) fn new(place: (String, String, i32), number: u64, written: FileSummary, kept_ms: i64) -> Self {
-        let (tenant, kind, day) = place;
-        let FileSummary { rows, bytes, observed_ms, modified_ms, ids, checksums } = written;
+    pub(crate) fn new(place: (String, String, FilePeriod), number: u64, written: FileSummary, kept_ms: i64) -> Self {
+        let (tenant, kind, FilePeriod { first_day: day, span }) = place;
+        let FileSummary { rows, bytes, observed_ms, modified_ms, ids, paths, attributes, checksums } = written;
         let sampled = Vec::new();
-        Self { number, tenant, kind, day, rows, bytes, observed_ms, modified_ms, ids, kept_ms, sampled, checksums }
+        Self {
+            number,
+            tenant,
+            kind,
+            day,
+            span,
+            rows,
+            bytes,
+            observed_ms,
+            modified_ms,
+            ids,
+            kept_ms,
+            sampled,
+            paths,
+            attributes,
+            checksums,
+        }
     }
 }

@@ -1,10 +1,12 @@
-//! Paths of files: `tenant=<tenant>/type=<type>/day=<YYYY-MM-DD>/<number>.parquet`. Tools that support Hive partitions
-//! read them as one table with the columns `tenant`, `type` and `day`.
+//! Paths of files: `tenant=<tenant>/type=<type>/day=<period>/<number>.parquet`. A period is a day, `YYYY-MM-DD`, or for older
+//! points a month, `YYYY-MM`, or a year. Tools that support Hive partitions read the files as one table with the columns
+//! `tenant`, `type` and `day`.
 
 use std::path::{Path, PathBuf};
 
-use millstream_types::date_time;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+
+use crate::file_period::FilePeriod;
 
 /// Extension of a complete file.
 pub(crate) const EXTENSION: &str = ".parquet";
@@ -15,16 +17,11 @@ const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'
 /// Longest encoded name; a longer one is cut and gets a checksum.
 const NAME_MAX_BYTES: usize = 200;
 
-/// Formats a day for directory names.
-pub(crate) fn day_name(day: i32) -> String {
-    date_time(i64::from(day) * 24 * 60 * 60 * 1_000).date().to_string()
-}
-
-/// Returns the directory of a tenant, type and day below `root`.
-pub(crate) fn directory(root: &Path, tenant: &str, kind: &str, day: i32) -> PathBuf {
+/// Returns the directory of a tenant, type and period below `root`.
+pub(crate) fn directory(root: &Path, tenant: &str, kind: &str, period: FilePeriod) -> PathBuf {
     root.join(format!("tenant={}", encoded(tenant)))
         .join(format!("type={}", encoded(kind)))
-        .join(format!("day={}", day_name(day)))
+        .join(format!("day={}", period.name()))
 }
 
 fn encoded(name: &str) -> String {
@@ -40,16 +37,21 @@ fn encoded(name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::file_period::Span;
 
     #[test]
     fn odd_names_are_encoded_and_long_ones_stay_apart() {
-        let of = |kind: &str| directory(Path::new("h"), "acme", kind, 20_000).display().to_string();
+        let of_span = |kind: &str, span| {
+            directory(Path::new("h"), "acme", kind, FilePeriod::of(span, 20_000)).display().to_string()
+        };
+        let of = |kind: &str| of_span(kind, Span::Day);
         assert_eq!(of("Room"), "h/tenant=acme/type=Room/day=2024-10-04");
         assert_eq!(of("urn:x:A%.."), "h/tenant=acme/type=urn:x:A%25../day=2024-10-04");
         assert_eq!(of("a=b,c\u{e9}"), "h/tenant=acme/type=a%3Db%2Cc%C3%A9/day=2024-10-04");
         let (one, other) = (of(&"%".repeat(256)), of(&format!("{}x", "%".repeat(255))));
         assert_ne!(one, other);
         assert!(one.split('/').all(|part| part.len() < 255));
-        assert_eq!(directory(Path::new("h"), "a", "b", -1).display().to_string(), "h/tenant=a/type=b/day=1969-12-31");
+        assert_eq!(of_span("Room", Span::Month), "h/tenant=acme/type=Room/day=2024-10");
+        assert_eq!(of_span("Room", Span::Year), "h/tenant=acme/type=Room/day=2024");
     }
 }

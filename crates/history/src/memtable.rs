@@ -3,13 +3,14 @@
 //! A memtable takes points while it is the current one. Then it is sealed, flushed and dropped. A reader that holds
 //! it can still read it.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use millstream_types::{PartitionId, Position, TenantId, TopicId, TopicName};
 use parking_lot::RwLock;
 
 use crate::change::{ChangedAttribute, EntityChange};
+use crate::file_period::{FilePeriod, PERIODS_MAX, Span};
 use crate::point::{Point, day, number};
 
 /// Approximate memory of a series or an entity without its names and points.
@@ -28,7 +29,7 @@ pub(crate) struct MemtableContent {
     pub(crate) positions: Positions,
     pub(crate) points: usize,
     pub(crate) bytes: usize,
-    /// Number of directories that a flush will write to.
+    /// Number of directories that a flush will write to, approximately.
     pub(crate) directories: usize,
 }
 
@@ -37,7 +38,14 @@ pub(crate) struct MemtableContent {
 pub(crate) struct EntitiesOfType {
     /// Entities by id; one id can exist in several service paths.
     pub(crate) entities: BTreeMap<Arc<str>, Vec<EntitySeries>>,
-    days: std::collections::BTreeSet<i32>,
+    pub(crate) days: BTreeSet<i32>,
+}
+
+/// Notes a day of observation; returns how many more files a flush will write.
+fn add_day(days: &mut BTreeSet<i32>, day: i32) -> usize {
+    let has_own_file = days.len() < 2 * PERIODS_MAX;
+    let is_new_file = has_own_file || days.range(FilePeriod::of(Span::Year, day).days()).next().is_none();
+    usize::from(days.insert(day) && is_new_file)
 }
 
 /// The points of one entity.
@@ -95,12 +103,11 @@ impl MemtableContent {
                 kind.entities.entry((*change.id).into()).or_insert_with(|| Vec::with_capacity(1))
             }
         };
-        let days_before = kind.days.len();
         let entity = entity(same_id, change, &mut bytes);
         for changed in &change.attributes {
             let series = series(entity, &changed.name, &mut bytes);
             let point = point(changed, series.points.last(), recorded);
-            kind.days.insert(day(point.observed_ms));
+            self.directories += add_day(&mut kind.days, day(point.observed_ms));
             // Most series start with one point; reserve no memory that the accounting does not see.
             if series.points.is_empty() {
                 series.points.reserve_exact(1);
@@ -109,7 +116,6 @@ impl MemtableContent {
             bytes += size_of::<Point>() + point.value.len() + 16 + metadata_bytes;
             series.points.push(point);
         }
-        self.directories += kind.days.len() - days_before;
         self.bytes += bytes;
         self.points += change.attributes.len();
         change.attributes.len()

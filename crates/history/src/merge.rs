@@ -1,4 +1,4 @@
-//! Merges several files of a directory into one, without erased points.
+//! Merges several files of a type into one, without erased points.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -9,6 +9,7 @@ use crate::Error;
 use crate::catalog::{DataFile, FileCatalog};
 use crate::catalog_record::{Erasure, FileRecord};
 use crate::columns::{PointColumns, PointRow};
+use crate::file_period::FilePeriod;
 use crate::file_reader::{OpenFile, RowRange};
 use crate::file_writer::FileWriter;
 use crate::sampling_plan::SamplingPlan;
@@ -20,8 +21,8 @@ pub(crate) const FAN_IN: usize = 8;
 /// Smaller files belong to the smallest size class.
 const SMALLEST_BYTES: u64 = 64 << 10;
 
-/// Chooses [`FAN_IN`] files of one size class to merge, if there are enough and the result is not too large.
-pub(crate) fn choose(siblings: &[Arc<DataFile>], max_bytes: u64) -> Option<Vec<Arc<DataFile>>> {
+/// Chooses `fan_in` files of one size class to merge, if there are enough and the result is not too large.
+pub(crate) fn choose(siblings: &[Arc<DataFile>], fan_in: usize, max_bytes: u64) -> Option<Vec<Arc<DataFile>>> {
     let mut by_size: std::collections::BTreeMap<u32, Vec<Arc<DataFile>>> = Default::default();
     // Only sampling combines sampled files with others: a merged record could not describe both kinds of points.
     for file in siblings.iter().filter(|file| file.record.sampled.is_empty()) {
@@ -29,18 +30,22 @@ pub(crate) fn choose(siblings: &[Arc<DataFile>], max_bytes: u64) -> Option<Vec<A
         by_size.entry(times_smallest.max(1).ilog(FAN_IN as u64)).or_default().push(file.clone());
     }
     by_size.into_values().find_map(|mut files| {
-        files.truncate(FAN_IN);
+        files.truncate(fan_in);
         let bytes: u64 = files.iter().map(|file| file.record.bytes).sum();
-        (files.len() == FAN_IN && bytes <= max_bytes).then_some(files)
+        (files.len() == fan_in && bytes <= max_bytes).then_some(files)
     })
 }
 
-/// Rewrites `files`, which have the same directory and sampling, to one new file without erased points; `None`
-/// if no point is left.
-pub(crate) fn merge(catalog: &mut FileCatalog, files: &[Arc<DataFile>]) -> Result<Option<FileRecord>, Error> {
+/// Rewrites `files`, which have the same type and sampling and lie in `period`, to one new file without erased points;
+/// `None` if no point is left.
+pub(crate) fn merge(
+    catalog: &mut FileCatalog,
+    files: &[Arc<DataFile>],
+    period: FilePeriod,
+) -> Result<Option<FileRecord>, Error> {
     let Some(first) = files.first() else { return Ok(None) };
     let mut rows = MergeIterator::open(catalog, files)?;
-    let mut merged = MergeWriter::begin(catalog, files, first.record.sampled.clone());
+    let mut merged = MergeWriter::begin(catalog, files, period, first.record.sampled.clone());
     while let Some(row) = rows.next_row()? {
         merged.push(row)?;
     }
@@ -52,7 +57,7 @@ pub(crate) struct MergeWriter {
     files: Arc<dyn Files>,
     root: PathBuf,
     path: PathBuf,
-    place: (String, String, i32),
+    place: (String, String, FilePeriod),
     number: u64,
     kept_ms: i64,
     sampled: SamplingPlan,
@@ -60,9 +65,14 @@ pub(crate) struct MergeWriter {
 }
 
 impl MergeWriter {
-    pub(crate) fn begin(catalog: &mut FileCatalog, files: &[Arc<DataFile>], sampled: SamplingPlan) -> Self {
+    pub(crate) fn begin(
+        catalog: &mut FileCatalog,
+        files: &[Arc<DataFile>],
+        period: FilePeriod,
+        sampled: SamplingPlan,
+    ) -> Self {
         let place = files.first().map(|file| &file.record);
-        let place = place.map_or_else(Default::default, |of| (of.tenant.clone(), of.kind.clone(), of.day));
+        let place = place.map_or_else(Default::default, |of| (of.tenant.clone(), of.kind.clone(), period));
         let number = catalog.number();
         Self {
             files: catalog.files.clone(),

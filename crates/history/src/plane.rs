@@ -72,7 +72,7 @@ pub struct HistoryStats {
     pub recent_bytes: u64,
     /// Durable changes that are not read yet.
     pub lag_records: u64,
-    /// Changes that were unreadable or trimmed, and points dropped because of `history.files_max`.
+    /// Changes that were unreadable or trimmed.
     pub passed_over: u64,
     /// Number of merges of files.
     pub merges: u64,
@@ -120,6 +120,8 @@ impl History {
             },
             sampling: None,
             ended: None,
+            may_roll_up: true,
+            is_crowded: false,
             flushed_at: dependencies.clock.now(),
             retained_at: dependencies.clock.now(),
         };
@@ -130,11 +132,7 @@ impl History {
             state: state.clone(),
             log: dependencies.log.clone(),
             cache: Arc::new(IndexCache::new(config.index_cache_bytes)),
-            limits: ReadLimits {
-                page_max_points: config.page_max_points,
-                page_max_bytes: config.page_max_bytes,
-                read_max_files: config.read_max_files,
-            },
+            limits: ReadLimits { page_max_points: config.page_max_points, page_max_bytes: config.page_max_bytes },
             timeout_ms: config.timeout_ms,
             requests_max_waiting: config.requests_max_waiting,
             follows: config.enabled,
@@ -150,7 +148,7 @@ impl History {
         }
         let dir = dependencies.dir.to_owned();
         let history = Self { service, dir, replaced_files, threads: Mutex::new(threads) };
-        history.show(metrics);
+        history.show(metrics, config.files_max);
         Ok(history)
     }
 
@@ -169,6 +167,11 @@ impl History {
     /// Returns the failures that last until they are repaired.
     pub fn failures(&self) -> Vec<String> {
         self.service.state.failures()
+    }
+
+    /// Returns what the operator should know, though history goes on.
+    pub fn warnings(&self) -> Vec<String> {
+        self.service.state.warnings()
     }
 
     /// Returns current sizes and counters.
@@ -192,7 +195,9 @@ impl History {
         }
     }
 
-    fn show(&self, metrics: &Metrics) {
+    fn show(&self, metrics: &Metrics, files_max: usize) {
+        let help = "Files from which on /readyz warns: history.files_max.";
+        metrics.gauge_fn("millstream_history_files_max", help, move || files_max as f64);
         type Figure = fn(&HistoryStats) -> u64;
         let figures: [(&str, &str, Figure); 9] = [
             ("points_total", "Points that history has read from changes.", |s| s.points),
@@ -201,7 +206,7 @@ impl History {
             ("file_points", "Points in history's files.", |s| s.file_points),
             ("recent_bytes", "Bytes of points that are in no file yet.", |s| s.recent_bytes),
             ("lag_records", "Changes that are durable and that history has not read yet.", |s| s.lag_records),
-            ("passed_over", "Changes and points that history could not keep.", |s| s.passed_over),
+            ("passed_over", "Changes that history could not read.", |s| s.passed_over),
             ("merges_total", "Merges of history's files.", |s| s.merges),
             ("sampled_out_total", "Points that sampling has dropped from history's files.", |s| s.sampled_out),
         ];

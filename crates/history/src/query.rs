@@ -7,7 +7,7 @@ use regex::Regex;
 
 use crate::catalog_record::FileRecord;
 use crate::period::Periods;
-use crate::point::{DAY_MS, Point, day};
+use crate::point::{DAY_MS, Point};
 
 /// The time of a point that a query refers to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -58,26 +58,22 @@ impl TimeWindow {
         first < self.to_ms && last >= self.from_ms
     }
 
-    /// Tells if the entity is listed because of this point: the point is on a day that the window touches. Files hold
-    /// whole days, so the list does not change when points are flushed.
-    pub(crate) fn lists(&self, point: &Point) -> bool {
-        match self.property {
-            TimeProperty::Observed => self.touches(day(point.observed_ms)),
-            TimeProperty::Modified => self.has(point.modified_ms),
+    /// Returns the window whose points list an entity: all days that this one touches. So files of whole days need not be
+    /// searched, and the list does not change when points are flushed.
+    pub(crate) fn listing(&self) -> Self {
+        if self.property == TimeProperty::Modified || self.from_ms >= self.to_ms {
+            return *self;
         }
+        let begin = |ms: i64| ms.div_euclid(DAY_MS);
+        let from_ms = begin(self.from_ms).saturating_mul(DAY_MS);
+        let to_ms = (begin(self.to_ms - 1) + 1).saturating_mul(DAY_MS);
+        Self { from_ms, to_ms, ..*self }
     }
 
-    /// Does the same check for a file.
-    pub(crate) fn lists_file(&self, of: i32, file: &FileRecord) -> bool {
-        match self.property {
-            TimeProperty::Observed => self.touches(of),
-            TimeProperty::Modified => self.overlaps(file),
-        }
-    }
-
-    fn touches(&self, of: i32) -> bool {
-        let (begin, of) = (|ms: i64| ms.div_euclid(DAY_MS), i64::from(of));
-        self.from_ms < self.to_ms && begin(self.from_ms) <= of && of <= begin(self.to_ms - 1)
+    /// Tells if a file has no point outside the window.
+    pub(crate) fn covers(&self, file: &FileRecord) -> bool {
+        let (first, last) = self.span(file);
+        self.has(first) && self.has(last)
     }
 }
 

@@ -27,7 +27,6 @@ const AGGREGATED_ROWS: usize = 16 * PAGE_ROWS;
 pub(crate) struct ReadLimits {
     pub(crate) page_max_points: usize,
     pub(crate) page_max_bytes: usize,
-    pub(crate) read_max_files: usize,
 }
 
 pub(crate) struct SnapshotReader<'r> {
@@ -58,23 +57,13 @@ impl SnapshotReader<'_> {
         &self,
         selection: &EntitySelection,
         kind: &str,
-        is_wanted: impl Fn(i32, &FileRecord) -> bool,
-    ) -> Result<Vec<Arc<DataFile>>, Problem> {
+        is_wanted: impl Fn(&FileRecord) -> bool,
+    ) -> Vec<Arc<DataFile>> {
         let (from, to) = selection.id_bounds();
-        let may_hold = |day, file: &FileRecord| {
-            is_wanted(day, file) && *file.ids.1 >= *from && to.is_none_or(|to| *file.ids.0 <= *to)
-        };
+        let may_hold =
+            |file: &FileRecord| is_wanted(file) && *file.ids.1 >= *from && to.is_none_or(|to| *file.ids.0 <= *to);
         let of_kind = self.snapshot.files.of_tenant(selection.tenant.as_str()).filter(|((_, of, _), _)| **of == *kind);
-        let files: Vec<_> = of_kind
-            .flat_map(|((_, _, day), siblings)| siblings.iter().filter(|file| may_hold(*day, &file.record)).cloned())
-            .collect();
-        let limit = self.limits.read_max_files;
-        if files.len() > limit {
-            return Err(too_large(format!("the read needs {} files", files.len()))
-                .rule(format!("history.read_max_files = {limit}"))
-                .remedy("ask for a shorter time with timerel"));
-        }
-        Ok(files)
+        of_kind.flat_map(|(_, siblings)| siblings.iter()).filter(|file| may_hold(&file.record)).cloned().collect()
     }
 
     /// Opens a file with its index; fails once the deadline has passed.
@@ -174,13 +163,15 @@ impl SnapshotReader<'_> {
             self.check_bytes(bytes_before + into.size_bytes(), memory)?;
         }
         let one = EntitySelection { ids: vec![entity.id.clone()], ..selection.clone() };
-        let mut files = self.files_of(&one, &entity.kind, |_, file| window.overlaps(file))?;
+        let mut files = self.files_of(&one, &entity.kind, |file| {
+            window.overlaps(file) && (file.paths.is_empty() || file.paths.contains(&entity.path))
+        });
         match into.end() {
             TimeEnd::First => files.sort_by_key(|file| window.span(&file.record).0),
             TimeEnd::Last => files.sort_by_key(|file| std::cmp::Reverse(window.span(&file.record).1)),
         }
         for file in files {
-            if !into.wants_of(&selection.attributes, window.span(&file.record)) {
+            if !into.wants_of(&selection.attributes, &file.record, window.span(&file.record)) {
                 continue;
             }
             let open = self.open(&file)?;
@@ -212,14 +203,17 @@ impl SeriesCollector {
         }
     }
 
-    /// Tells if points in `span` may be kept; always true if the query does not name attributes,
-    /// since unknown ones may appear.
-    fn wants_of(&self, named: &[String], span: (i64, i64)) -> bool {
-        match self {
-            Self::Points { series, .. } if !named.is_empty() => {
-                named.iter().any(|name| series.get(name).is_none_or(|top_n| top_n.wants_between(span)))
-            }
-            _ => true,
+    /// Tells if points of a file may be kept; always true if neither the query nor the catalog names attributes.
+    fn wants_of(&self, named: &[String], file: &FileRecord, span: (i64, i64)) -> bool {
+        let is_in_file = |name: &&String| file.attributes.is_empty() || file.attributes.contains(name);
+        let is_wanted = |name: &String| match self {
+            Self::Points { series, .. } => series.get(name).is_none_or(|top_n| top_n.wants_between(span)),
+            Self::Periods { .. } => true,
+        };
+        match (named, &*file.attributes) {
+            ([], []) => true,
+            ([], of_file) => of_file.iter().any(is_wanted),
+            (named, _) => named.iter().filter(is_in_file).any(is_wanted),
         }
     }
 

@@ -5,7 +5,11 @@ use std::sync::Arc;
 use millstream_types::TenantId;
 
 use crate::config::{HistoryRule, fits};
+use crate::file_period::Span;
 use crate::sampling_plan::SamplingRules;
+
+/// The longest month.
+const MONTH_MS: u64 = 31 * 24 * 60 * 60 * 1_000;
 
 /// Provides the rules of tenants.
 pub trait TenantRules: Send + Sync + 'static {
@@ -62,6 +66,22 @@ impl RuleSet {
 
     pub(crate) fn retention_ms(&self, tenant: &TenantId, kind: &str) -> Option<u64> {
         self.first(tenant, kind, |rule| rule.retention_ms)
+    }
+
+    /// The longest period that the files of a type may cover, so that its points are kept at most a tenth longer than
+    /// the rules say: a file goes as a whole.
+    pub(crate) fn coarsest(&self, tenant: &TenantId, kind: &str) -> Span {
+        match self.retention_ms(tenant, kind) {
+            Some(ms) if ms < 10 * MONTH_MS => Span::Day,
+            Some(ms) if ms < 120 * MONTH_MS => Span::Month,
+            _ => Span::Year,
+        }
+    }
+
+    /// The longest period of a file that a flush writes. All of its points are kept from the same moment on, so only
+    /// a limit of bytes, which takes out the oldest files, matters.
+    pub(crate) fn coarsest_flush(&self, tenant: &TenantId, kind: &str) -> Span {
+        if self.retention_bytes(tenant, kind).is_some() { Span::Month } else { Span::Year }
     }
 
     pub(crate) fn retention_bytes(&self, tenant: &TenantId, kind: &str) -> Option<u64> {

@@ -117,6 +117,8 @@ mod tests {
                 changed: Default::default(),
                 old: Default::default(),
                 sampling: None,
+                may_roll_up: false,
+                is_crowded: false,
                 flushed_at: Duration::ZERO,
                 retained_at: Duration::ZERO,
             };
@@ -134,11 +136,16 @@ mod tests {
             let like = FileRecord { day: of_day, ..record(0, of_day, 0, 0) };
             let catalog = &mut self.compactor.catalog;
             let number = catalog.number();
-            let path = catalog.path_of(&like.tenant, &like.kind, of_day, number);
+            let path = catalog.path_of(&like.tenant, &like.kind, like.period(), number);
             let mut writer = crate::file_writer::FileWriter::create(&catalog.files, &catalog.root, &path).unwrap();
             rows.into_iter().for_each(|row| writer.push(row).unwrap());
             let kept_ms = millstream_types::WallClock::now_ms(&*self.clock);
-            let record = FileRecord::new((like.tenant, like.kind, of_day), number, writer.finish().unwrap(), kept_ms);
+            let record = FileRecord::new(
+                (like.tenant.clone(), like.kind.clone(), like.period()),
+                number,
+                writer.finish().unwrap(),
+                kept_ms,
+            );
             catalog.commit(CatalogEdit { added: vec![record], ..CatalogEdit::default() }).unwrap();
         }
 
@@ -212,10 +219,13 @@ mod tests {
         let (rows, times, sampled) = (1, (0, 0), Vec::new());
         FileRecord {
             checksums: Vec::new(),
+            paths: Vec::new(),
+            attributes: Vec::new(),
             number,
             tenant,
             kind,
             day,
+            span: crate::file_period::Span::Day,
             rows,
             bytes,
             observed_ms: times,

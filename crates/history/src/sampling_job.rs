@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use crate::Error;
-use crate::catalog::{CatalogEdit, DataFile, DayDirectory, FileCatalog, FileTable};
+use crate::catalog::{CatalogEdit, DataFile, FileCatalog, FileTable};
 use crate::columns::PointRow;
 use crate::downsampler::Downsampler;
 use crate::merge::{FAN_IN, MergeIterator, MergeWriter};
@@ -27,8 +27,8 @@ pub(crate) struct SamplingTask {
 /// bytes, so that a few late points do not cause repeated rewrites.
 pub(crate) fn choose(siblings: &[Arc<DataFile>], rules: &SamplingRules, now_ms: i64) -> Option<SamplingTask> {
     let plan_of = |file: &DataFile| rules.plan(now_ms.saturating_sub(file.record.kept_ms));
-    let mut old: Vec<_> =
-        siblings.iter().map(|file| (file, plan_of(file))).filter(|(_, plan)| !plan.is_empty()).collect();
+    let mut old: Vec<_> = siblings.iter().map(|file| (file, plan_of(file))).collect();
+    old.retain(|(_, plan)| !plan.is_empty());
     let is_due = |(file, plan): &&(&Arc<DataFile>, SamplingPlan)| !is_covered(plan, &file.record.sampled);
     let due = old.iter().filter(is_due).count();
     let bytes: u64 = old.iter().map(|(file, _)| file.record.bytes).sum();
@@ -65,16 +65,17 @@ pub(crate) struct SamplingJob {
 impl SamplingJob {
     pub(crate) fn begin(catalog: &mut FileCatalog, SamplingTask { files, plan }: SamplingTask) -> Result<Self, Error> {
         let rows = MergeIterator::open(catalog, &files)?;
-        let merged = MergeWriter::begin(catalog, &files, plan.clone());
+        let period = files.first().map(|file| file.record.period()).unwrap_or_default();
+        let merged = MergeWriter::begin(catalog, &files, period, plan.clone());
         Ok(Self { files, rows, downsampler: Downsampler::new(plan), merged, rows_read: 0, settled: Vec::new() })
     }
 
     /// Tells if the input files are still in the table; a deletion or merge may have replaced them.
     pub(crate) fn is_current(&self, table: &FileTable) -> bool {
         let is_there = |file: &Arc<DataFile>| {
-            let record = &file.record;
-            let directory: DayDirectory = (record.tenant.as_str().into(), record.kind.as_str().into(), record.day);
-            table.siblings(&directory).is_some_and(|siblings| siblings.iter().any(|sibling| Arc::ptr_eq(sibling, file)))
+            table
+                .siblings(&file.record.directory())
+                .is_some_and(|siblings| siblings.iter().any(|sibling| Arc::ptr_eq(sibling, file)))
         };
         self.files.iter().all(is_there)
     }

@@ -14,7 +14,7 @@ use crate::catalog_record::Erasure;
 use crate::error::failed;
 use crate::index_cache::IndexCache;
 use crate::page::TemporalResult;
-use crate::query::ResultForm;
+use crate::query::{ResultForm, TimeWindow};
 use crate::read::{ReadLimits, SnapshotReader};
 use crate::render::{MediaType, render};
 use crate::request::TemporalQuery;
@@ -99,12 +99,19 @@ impl HistoryService {
             limits: self.limits,
             deadline,
         };
-        let (mut entities, total) = reader.entities(selection, window, *page)?;
-        if shape.is_single {
+        let (entities, total) = if shape.is_single {
+            let mut entities = reader.entities_of_id(selection, window)?;
             if entities.is_empty() {
                 // The entity may have points at other times.
-                entities.extend(reader.at_any_time(selection)?);
+                entities = reader.entities_of_id(selection, &TimeWindow::default())?;
+                entities.truncate(1);
             }
+            let total = entities.len();
+            (entities, total)
+        } else {
+            reader.entities(selection, window, *page)?
+        };
+        if shape.is_single {
             let id = selection.ids.first().map(String::as_str).unwrap_or_default();
             match entities.len() {
                 0 => return Err(no_history(id)),

@@ -35,6 +35,8 @@ pub(crate) struct HistoryState {
     pub(crate) in_files: Mutex<HashMap<SourcePartition, Offset>>,
     /// Failures that last until they are repaired, by the file, partition or task that they concern.
     failures: Mutex<BTreeMap<String, String>>,
+    /// What the operator should know, though history goes on: likewise.
+    warnings: Mutex<BTreeMap<String, String>>,
     pub(crate) follower_bell: Arc<Bell>,
     pub(crate) compactor_bell: Arc<Bell>,
     pub(crate) erasures: Mutex<Vec<ErasureRequest>>,
@@ -61,7 +63,7 @@ pub(crate) struct HistorySnapshot {
 #[derive(Debug, Default)]
 pub(crate) struct HistoryCounters {
     pub(crate) points: AtomicU64,
-    /// Records that are unreadable or were trimmed, and points dropped because of `history.files_max`.
+    /// Records that are unreadable or were trimmed.
     pub(crate) passed_over: AtomicU64,
     pub(crate) merges: AtomicU64,
     pub(crate) sampled_out: AtomicU64,
@@ -78,6 +80,7 @@ impl HistoryState {
             moved: watch::Sender::new(()),
             in_files: Mutex::default(),
             failures: Mutex::default(),
+            warnings: Mutex::default(),
             follower_bell: Arc::default(),
             compactor_bell: Arc::default(),
             erasures: Mutex::default(),
@@ -170,6 +173,20 @@ impl HistoryState {
 
     pub(crate) fn failures(&self) -> Vec<String> {
         self.failures.lock().iter().map(|(what, reason)| format!("history: {what}: {reason}")).collect()
+    }
+
+    pub(crate) fn warn(&self, what: &str, reason: &str) {
+        if self.warnings.lock().insert(what.to_owned(), reason.to_owned()).is_none() {
+            tracing::warn!(reason, "history: {what}");
+        }
+    }
+
+    pub(crate) fn calm(&self, what: &str) {
+        self.warnings.lock().remove(what);
+    }
+
+    pub(crate) fn warnings(&self) -> Vec<String> {
+        self.warnings.lock().iter().map(|(what, reason)| format!("history: {what}: {reason}")).collect()
     }
 
     pub(crate) fn pass_over(&self, count: u64) {

@@ -59,7 +59,8 @@ impl TopN {
         let point = point();
         self.bytes += size_bytes(&point);
         self.points.push((ms, point));
-        if self.points.len() >= self.keep.saturating_mul(2) {
+        // As soon as there are enough, files further from the wanted end need not be opened.
+        if self.points.len() == self.keep || self.points.len() >= self.keep.saturating_mul(2) {
             self.cut();
         }
     }
@@ -73,7 +74,7 @@ impl TopN {
     }
 
     fn cut(&mut self) {
-        if self.points.len() <= self.keep {
+        if self.points.len() < self.keep {
             return;
         }
         let end = self.end;

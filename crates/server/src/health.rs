@@ -14,8 +14,8 @@ const LIMITS: Limits =
     Limits { body_max_bytes: 0, body_max_setting: "none: these routes take no body", timeout: Duration::from_secs(5) };
 const PROMETHEUS_TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// Returns `Err` with the reason while the process cannot serve.
-pub(crate) type Readiness = Arc<dyn Fn() -> Result<(), String> + Send + Sync>;
+/// Returns warnings, or `Err` with the reason while the process cannot serve.
+pub(crate) type Readiness = Arc<dyn Fn() -> Result<Vec<String>, String> + Send + Sync>;
 
 /// Builds the routes `/healthz`, `/readyz` and `/metrics`.
 pub(crate) fn routes(metrics: &Metrics, readiness: Readiness) -> Routes {
@@ -27,7 +27,7 @@ pub(crate) fn routes(metrics: &Metrics, readiness: Readiness) -> Routes {
         )
         .route(
             Route::get("/readyz", Access::Public, LIMITS, "Check that the process can serve requests")
-                .answers_with(200, "They can.", Content::text())
+                .answers_with(200, "It can. Lines that begin with `degraded:` name what an operator should look at.", Content::text())
                 .answers_with(503, "The process cannot serve requests; the text says why.", Content::text())
                 .to(ready, readiness),
         )
@@ -48,7 +48,10 @@ async fn ready(State(readiness): State<Readiness>, shutdown: Shutdown) -> Respon
         return (StatusCode::SERVICE_UNAVAILABLE, "shutting down\n").into_response();
     }
     match readiness() {
-        Ok(()) => "ready\n".into_response(),
+        Ok(warnings) => {
+            let warnings: String = warnings.iter().map(|warning| format!("degraded: {warning}\n")).collect();
+            format!("ready\n{warnings}").into_response()
+        }
         Err(why) => (StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n")).into_response(),
     }
 }

@@ -531,7 +531,7 @@ impl Planes {
             let of_views = planes.failures();
             let failures: Vec<String> =
                 of_views.iter().map(ToString::to_string).chain(planes.history.failures()).collect();
-            if failures.is_empty() { Ok(()) } else { Err(failures.join("\n")) }
+            if failures.is_empty() { Ok(planes.history.warnings()) } else { Err(failures.join("\n")) }
         })
     }
 

@@ -6,6 +6,7 @@ mod answer;
 mod crash;
 mod failures;
 mod lasting;
+mod many_days;
 mod sampling;
 mod shapes;
 mod tools;
