@@ -17,7 +17,7 @@ use axum::body::HttpBody;
 use axum::http::{Method, Version};
 use axum::response::{IntoResponse, Response};
 use httparse::{Header, Status};
-use millstream_types::Grant;
+use millstream_types::TenantGrant;
 use tokio::time::Instant;
 
 use crate::api::{MountedRoute, RouteMatch};
@@ -61,7 +61,7 @@ struct Pending<'p> {
     later: Pin<Box<dyn LaterAnswer>>,
     time: RequestTime,
     exchange: Exchange<'p>,
-    _memory: Option<Grant>,
+    _memory: Option<TenantGrant>,
 }
 
 /// A matched request that arrived whole.
@@ -149,7 +149,7 @@ impl Pipeline {
             Some(Err(problem)) => return conclude(begin(None), problem.into_response()),
         };
         let identity = identity.as_ref();
-        let memory = match self.memory_for(body_bytes) {
+        let memory = match self.memory_for(identity, body_bytes) {
             Ok(memory) => memory,
             Err(problem) => return conclude(begin(identity), problem.into_response()),
         };

@@ -153,7 +153,8 @@ impl Pipeline {
             let _ = context.identity.set(identity);
         }
         let body_bytes = announced.unwrap_or(route.limits.body_max_bytes);
-        let _memory = self.memory_for(route.stream_memory_bytes.map_or(body_bytes, |held| held.min(body_bytes)))?;
+        let held_bytes = route.stream_memory_bytes.map_or(body_bytes, |held| held.min(body_bytes));
+        let _memory = self.memory_for(context.identity.get(), held_bytes)?;
         let is_read = parts.method.is_safe();
         let body = bounded(body, &route.limits);
         let response = match &route.endpoint {

@@ -8,13 +8,14 @@
 //! | answer over [`ANSWER_FREE_BYTES`] | its length, or the handler's [`AnswerMemory`] | from rendering until the
 //! client has it |
 //!
-//! A request that does not fit is answered 503; others are not affected. Public routes answer even without memory, so
+//! A request that does not fit is answered 503; others are not affected: the bodies of one tenant take no more than they
+//! leave free. Public routes answer even without memory, so
 //! that an operator can find out why it is used up.
 
 use std::sync::Arc;
 
 use axum::response::Response;
-use millstream_types::{ErrorCode, Grant, MemoryBudget};
+use millstream_types::{ErrorCode, Grant, MemoryBudget, TenantId};
 
 use crate::{Problem, Reason};
 
@@ -72,6 +73,18 @@ impl AnswerMemory {
 
 /// The memory of an answer, as an extension of the response.
 pub(crate) type ResponseMemory = Arc<Grant>;
+
+/// Builds the refusal of a body for which its tenant gets no memory.
+pub(crate) fn no_memory_for(tenant: &TenantId, size_bytes: u64, memory: &MemoryBudget) -> Problem {
+    if memory.left_bytes() < size_bytes {
+        return no_memory("a body", size_bytes, memory);
+    }
+    let detail = format!("no memory for a body of {size_bytes} bytes now: tenant '{tenant}' has its share in use");
+    Problem::new(Reason::Code(ErrorCode::Overloaded), detail)
+        .value(size_bytes)
+        .rule(format!("the bodies of a tenant take no more than they leave free of {}", memory.setting()))
+        .remedy("send it once others of the tenant are done, or raise the budget")
+}
 
 /// Builds the refusal of `what` for lack of memory.
 pub(crate) fn no_memory(what: &str, size_bytes: u64, memory: &MemoryBudget) -> Problem {

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use axum::body::HttpBody;
 use axum::http::Version;
 use axum::response::Response;
-use millstream_types::{Grant, MemoryBudget, Role, Roles};
+use millstream_types::{MemoryBudget, Role, Roles, TenantGrant, TenantId};
 use tokio::time::Instant;
 
 use crate::api::{Api, MountedRoute};
@@ -21,7 +21,7 @@ use crate::context::{ConnectionPeer, REQUEST_TIMEOUT_HEADER, RequestTime, Shutdo
 use crate::exchange::RequestOrigin;
 use crate::extract::body_too_large;
 use crate::head::RequestHead;
-use crate::memory::{ANSWER_FREE_BYTES, ResponseMemory, no_memory};
+use crate::memory::{ANSWER_FREE_BYTES, ResponseMemory, no_memory, no_memory_for};
 use crate::observer::{Begun, ObservedRequest};
 use crate::path_params::PathParams;
 use crate::{Access, Identity, ListenerLimits, Problem, Reach, Reason};
@@ -92,10 +92,12 @@ impl Pipeline {
         Ok(response)
     }
 
-    /// Takes the memory of a body of this size; `None` without a body or a budget.
-    pub(crate) fn memory_for(&self, size: u64) -> Result<Option<Grant>, Problem> {
+    /// Takes the memory of a body of this size for the caller's tenant; `None` without a body or a budget.
+    pub(crate) fn memory_for(&self, identity: Option<&Identity>, size: u64) -> Result<Option<TenantGrant>, Problem> {
         let Some(memory) = self.memory.as_ref().filter(|_| size > 0) else { return Ok(None) };
-        memory.take(size).map(Some).ok_or_else(|| no_memory("a body", size, memory))
+        let nobody = TenantId::default();
+        let tenant = identity.map_or(&nobody, |identity| &identity.principal.tenant);
+        memory.take_for(tenant, size).map(Some).ok_or_else(|| no_memory_for(tenant, size, memory))
     }
 }
 

@@ -4,8 +4,16 @@
 //! bodies, answers, fetched records, live queries and the values of buckets in memory take from the remainder while they
 //! last, and are refused when nothing is left. Tables that are bounded by a count lie beside the budget.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+
+use crate::TenantId;
+
+/// Requests up to this size are so small that the number of connections bounds them; they do not count by tenant.
+const COUNTED_BY_TENANT_BYTES: u64 = 16 << 10;
 
 /// A budget of bytes. Clones share it.
 ///
@@ -22,19 +30,43 @@ struct Account {
     limit_bytes: u64,
     used_bytes: AtomicU64,
     whole: Option<MemoryBudget>,
+    /// The bytes of large requests, by tenant.
+    of_tenants: Mutex<HashMap<TenantId, u64>>,
 }
 
 impl MemoryBudget {
     /// A budget of `limit_bytes`; `setting` is the option that an operator changes to raise it.
     pub fn new(setting: &'static str, limit_bytes: u64) -> Self {
-        Self(Arc::new(Account { setting, limit_bytes, used_bytes: AtomicU64::new(0), whole: None }))
+        Self::within(None, setting, limit_bytes)
     }
 
     /// A part of the budget with its own limit. It reserves nothing: its bytes count in the whole budget too.
     #[must_use]
     pub fn share(&self, setting: &'static str, limit_bytes: u64) -> Self {
-        let whole = Some(self.clone());
-        Self(Arc::new(Account { setting, limit_bytes, used_bytes: AtomicU64::new(0), whole }))
+        Self::within(Some(self.clone()), setting, limit_bytes)
+    }
+
+    fn within(whole: Option<Self>, setting: &'static str, limit_bytes: u64) -> Self {
+        let (used_bytes, of_tenants) = (AtomicU64::new(0), Mutex::default());
+        Self(Arc::new(Account { setting, limit_bytes, used_bytes, whole, of_tenants }))
+    }
+
+    /// Takes `bytes` for what a client of `tenant` announces; `None` if they do not fit, or if the tenant's announced
+    /// bytes would be more than what they leave free. A tenant that has announced nothing else may take all.
+    #[must_use]
+    pub fn take_for(&self, tenant: &TenantId, bytes: u64) -> Option<TenantGrant> {
+        if bytes <= COUNTED_BY_TENANT_BYTES {
+            return self.take(bytes).map(|grant| TenantGrant { grant, tenant: None });
+        }
+        let mut of_tenants = self.0.of_tenants.lock();
+        let held_bytes = of_tenants.get(tenant).copied().unwrap_or_default();
+        let rest_bytes = self.left_bytes().checked_sub(bytes)?;
+        if held_bytes > 0 && held_bytes + bytes > rest_bytes {
+            return None;
+        }
+        let grant = self.take(bytes)?;
+        of_tenants.insert(tenant.clone(), held_bytes + bytes);
+        Some(TenantGrant { grant, tenant: Some(tenant.clone()) })
     }
 
     /// Takes `bytes` until the grant is dropped; `None` if they do not fit. Never waits.
@@ -146,9 +178,47 @@ impl Drop for Grant {
     }
 }
 
+/// Bytes taken by [`MemoryBudget::take_for`]; dropping it returns them.
+#[derive(Debug)]
+#[must_use = "dropping it gives the bytes back"]
+pub struct TenantGrant {
+    grant: Grant,
+    /// `None` for one that is too small to count.
+    tenant: Option<TenantId>,
+}
+
+impl Drop for TenantGrant {
+    fn drop(&mut self) {
+        let Some(tenant) = &self.tenant else { return };
+        let mut of_tenants = self.grant.budget.0.of_tenants.lock();
+        let held_bytes = of_tenants.get_mut(tenant).expect("a tenant is known while it has a grant");
+        *held_bytes -= self.grant.bytes;
+        if *held_bytes == 0 {
+            of_tenants.remove(tenant);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_tenant_announces_as_much_as_it_leaves_free_and_small_requests_do_not_count() {
+        const UNIT: u64 = 1 << 20;
+        let memory = MemoryBudget::new("memory.budget_bytes", 10 * UNIT);
+        let tenant = |name| TenantId::new(name).unwrap();
+        let (greedy, other) = (tenant("greedy"), tenant("other"));
+        let large: Vec<_> = std::iter::from_fn(|| memory.take_for(&greedy, UNIT)).collect();
+        assert_eq!(large.len(), 5);
+        let small = memory.take_for(&greedy, COUNTED_BY_TENANT_BYTES).unwrap();
+        assert!(memory.take_for(&other, 4 * UNIT).is_some(), "one request of any size");
+        assert_eq!(std::iter::from_fn(|| memory.take_for(&other, UNIT)).map(std::mem::forget).count(), 2);
+        drop((large, small));
+        assert!(memory.take_for(&greedy, 8 * UNIT).is_some());
+        assert_eq!(memory.used_bytes(), 2 * UNIT);
+        assert_eq!(memory.0.of_tenants.lock().keys().collect::<Vec<_>>(), [&other]);
+    }
 
     #[test]
     fn a_grant_fits_whole_or_takes_nothing_and_is_returned_when_dropped() {

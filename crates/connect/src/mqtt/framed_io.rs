@@ -7,7 +7,7 @@ use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
 use millstream_mqtt::{Framed, frame};
-use millstream_types::{Grant, MemoryBudget};
+use millstream_types::{MemoryBudget, TenantGrant, TenantId};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::time::timeout;
 
@@ -35,8 +35,10 @@ pub(super) struct FramedIo<S> {
     /// The time at which the beginning of a packet came.
     begun: Option<Instant>,
     /// Room in the budget for the held bytes, and its size.
-    grant: Option<(Grant, usize)>,
+    grant: Option<(TenantGrant, usize)>,
     buffers: MemoryBudget,
+    /// The tenant of the client, once it is logged in.
+    tenant: TenantId,
     packet_max_bytes: usize,
     /// The bytes to send, and how many of them are sent.
     pub(super) out: Vec<u8>,
@@ -55,12 +57,13 @@ pub(super) enum Read {
 impl<S: AsyncRead + AsyncWrite + Unpin> FramedIo<S> {
     pub(super) fn new(socket: S, buffers: MemoryBudget, packet_max_bytes: usize) -> Self {
         let (held, out) = (Vec::new(), Vec::new());
-        Self { socket, held, begun: None, grant: None, buffers, packet_max_bytes, out, sent: 0 }
+        let tenant = TenantId::default();
+        Self { socket, held, begun: None, grant: None, buffers, tenant, packet_max_bytes, out, sent: 0 }
     }
 
-    /// Takes packets up to this size from now on.
-    pub(super) fn allow(&mut self, packet_max_bytes: usize) {
-        self.packet_max_bytes = packet_max_bytes;
+    /// Takes packets up to this size from now on, which count for `tenant`.
+    pub(super) fn allow(&mut self, tenant: &TenantId, packet_max_bytes: usize) {
+        (self.tenant, self.packet_max_bytes) = (tenant.clone(), packet_max_bytes);
     }
 
     /// Waits for bytes and hands them to `take`, which answers how many it has taken.
@@ -133,7 +136,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> FramedIo<S> {
         let size_bytes = size_bytes.max(self.held.len());
         if self.grant.as_ref().is_none_or(|(_, granted)| *granted < size_bytes) {
             self.grant = None;
-            let grant = self.buffers.take(size_bytes as u64).ok_or(DisconnectCause::NoMemory { size_bytes })?;
+            let grant = self
+                .buffers
+                .take_for(&self.tenant, size_bytes as u64)
+                .ok_or(DisconnectCause::NoMemory { size_bytes })?;
             self.grant = Some((grant, size_bytes));
         }
         Ok(())
@@ -218,5 +224,29 @@ mod tests {
         far.write_all(&[0x00]).await.unwrap();
         io.read(|bytes: &[u8], _: &mut Vec<u8>| Ok(bytes.len())).await.unwrap();
         assert_eq!((io.has_held(), budget.used_bytes()), (false, 0));
+    }
+
+    #[tokio::test]
+    async fn what_one_tenant_announces_leaves_memory_for_the_packets_of_another() {
+        const PACKET_BYTES: usize = 100 << 10;
+        let budget = MemoryBudget::new("memory.budget_bytes", 10 * PACKET_BYTES as u64);
+        // The head of a PUBLISH with 100 KiB behind it.
+        let head = [0x30, 0x80, 0xA0, 0x06, 0x00];
+        let announce = async |tenant: &str| {
+            let (near, mut far) = tokio::io::duplex(64);
+            let mut io = FramedIo::new(near, budget.clone(), 64);
+            io.allow(&TenantId::new(tenant).unwrap(), 2 * PACKET_BYTES);
+            far.write_all(&head).await.unwrap();
+            let read = io.read(|_: &[u8], _: &mut Vec<u8>| Ok(0)).await;
+            read.map(|_| io).ok()
+        };
+        let mut standing = Vec::new();
+        for _ in 0..20 {
+            standing.extend(announce("greedy").await);
+        }
+        assert_eq!(standing.len(), 4);
+        for _ in 0..2 {
+            standing.push(announce("other").await.unwrap());
+        }
     }
 }

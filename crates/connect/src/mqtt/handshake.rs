@@ -138,7 +138,7 @@ pub(super) async fn admit<S: AsyncRead + AsyncWrite + Unpin>(
     if let Entrance::Admitted(login) = entrance {
         login.succeeded();
     }
-    io.allow(config.packet_max_bytes);
+    io.allow(&client.who.tenant, config.packet_max_bytes);
     Ok(Some(AdmittedClient { client, keep_alive_s }))
 }
 

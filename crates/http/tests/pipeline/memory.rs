@@ -8,6 +8,8 @@ use millstream_types::{MemoryBudget, Role};
 use crate::server::{Answer, Client, LIMITS, Server, WRITER};
 
 const READER: Access = Access::Role(Role::Reader);
+/// The largest body of a route.
+const LARGE_BYTES: u64 = 1 << 20;
 /// More bytes than sockets buffer.
 const BIG_BYTES: usize = 32 << 20;
 
@@ -33,8 +35,10 @@ async fn steps(mut memory: AnswerMemory) -> Result<Response, Problem> {
 
 fn routes() -> Routes {
     let limits = Limits { body_max_bytes: 100, ..LIMITS };
+    let large = Limits { body_max_bytes: LARGE_BYTES, ..LIMITS };
     Routes::new("things")
         .route(Route::put("/echo", WRITER, limits, "Send it back").answers(200, "It.").to(echo, ()))
+        .route(Route::put("/large", WRITER, large, "Send much back").answers(200, "It.").to(echo, ()))
         .route(Route::post("/big", WRITER, LIMITS, "Change much").answers(200, "It.").to(big, ()))
         .route(Route::get("/big", READER, LIMITS, "Show much").answers(200, "It.").to(big, ()))
         .route(Route::get("/open", Access::Public, LIMITS, "Show all").answers(200, "It.").to(big, ()))
@@ -112,6 +116,31 @@ async fn a_body_that_finds_no_memory_is_answered_503_until_another_is_gone() {
     client.send(chunked).await;
     assert_eq!(Answer::parse(&client.read_to_end().await).body, "a");
     drop(client);
+    end(server, memory).await;
+}
+
+#[tokio::test]
+async fn what_one_tenant_announces_leaves_memory_for_the_bodies_of_another() {
+    let (server, memory) = server(8 * LARGE_BYTES).await;
+    let announced =
+        |tenant: &str| format!("PUT /large HTTP/1.1\r\nFiware-Service: {tenant}\r\ncontent-length: {LARGE_BYTES}");
+    let mut standing = Vec::new();
+    for _ in 0..20 {
+        let mut client = server.connect().await;
+        client.send(&format!("{}\r\nhost: localhost\r\nconnection: close\r\n\r\n", announced("greedy"))).await;
+        standing.push(client);
+    }
+    // Three stand, as the connections count, too.
+    for mut refused in standing.split_off(3) {
+        let answer = Answer::parse(&refused.read_to_end().await);
+        answer.expect_problem(503, "overloaded", Some(&LARGE_BYTES.to_string()), "no more than they leave free");
+    }
+    let body = "b".repeat(LARGE_BYTES as usize);
+    for _ in 0..3 {
+        let answer = server.ask("PUT /large HTTP/1.1\r\nFiware-Service: other", &body).await;
+        assert_eq!((answer.status, answer.body.len()), (200, body.len()));
+    }
+    drop(standing);
     end(server, memory).await;
 }
 
