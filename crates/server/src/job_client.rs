@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, anyhow, bail};
 use bytes::Bytes;
 use http_body_util::BodyExt as _;
 use hyper::Method;
@@ -25,7 +25,11 @@ pub(crate) async fn path(server: &Server, job: &str, rest: &str) -> anyhow::Resu
 
 /// Sends a document; a refusal lists all its faults.
 pub(crate) async fn send_document(server: &Server, path: &str, file: &Path) -> anyhow::Result<Value> {
-    let text = read(file)?;
+    send_text(server, path, file, read(file)?).await
+}
+
+/// Sends the text of the document in `file`; a refusal lists all its faults.
+pub(crate) async fn send_text(server: &Server, path: &str, file: &Path, text: String) -> anyhow::Result<Value> {
     let answer =
         server.send_typed(Method::POST, path, Bytes::from(text), "application/yaml", "application/json").await?;
     let status = answer.status();
@@ -35,13 +39,16 @@ pub(crate) async fn send_document(server: &Server, path: &str, file: &Path) -> a
     }
     let told: Value = serde_json::from_slice(&body).unwrap_or_default();
     match told["findings"].as_array() {
-        Some(findings) => {
-            let name = file.display();
-            let lines: Vec<String> = findings.iter().map(|finding| format!("\n  {name}:{}", fault(finding))).collect();
-            bail!("{} fault{} in {name}:{}", lines.len(), if lines.len() == 1 { "" } else { "s" }, lines.concat())
-        }
+        Some(findings) => Err(refused(file, findings)),
         None => bail!("{}", refusal(status.as_u16(), &body)),
     }
+}
+
+/// All faults of a document, each on a line.
+pub(crate) fn refused(file: &Path, findings: &[Value]) -> anyhow::Error {
+    let name = file.display();
+    let lines: Vec<String> = findings.iter().map(|finding| format!("\n  {name}:{}", fault(finding))).collect();
+    anyhow!("{} fault{} in {name}:{}", lines.len(), if lines.len() == 1 { "" } else { "s" }, lines.concat())
 }
 
 pub(crate) fn rate(value: &Value) -> String {

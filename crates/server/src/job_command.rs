@@ -10,7 +10,7 @@ use crate::job_client::{count, path, rate, send_document};
 use crate::job_tap_command::{self, TapArgs};
 use crate::job_test_command::{self, TestArgs};
 use crate::terminal::{self, aligned, cell, show, show_lines};
-use crate::{job_graph_command, job_new_command, job_run_command};
+use crate::{job_graph_command, job_new_command, job_run_command, job_validate_command};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct JobArgs {
@@ -35,7 +35,7 @@ enum JobAction {
         /// The document, YAML or JSON; - reads standard input
         file: PathBuf,
     },
-    /// Check a document and print all its faults
+    /// Check a document and print all its faults; also without a server
     Validate {
         /// The document, YAML or JSON; - reads standard input
         file: PathBuf,
@@ -103,11 +103,7 @@ async fn act(arguments: &JobArgs) -> anyhow::Result<()> {
             let told = send_document(server, "/api/jobs", file).await?;
             if is_json { show_lines([&told]) } else { show(&format!("{}\n", cell(&told["id"]))) }
         }
-        JobAction::Validate { file } => {
-            let told = send_document(server, "/api/jobs/validate", file).await?;
-            let line = format!("{} is valid; hash {}\n", cell(&told["name"]), cell(&told["hash"]));
-            if is_json { show_lines([&told]) } else { show(&line) }
-        }
+        JobAction::Validate { file } => job_validate_command::run(server, file, is_json).await,
         JobAction::Test(test) => job_test_command::run(test, is_json),
         JobAction::List { state, name } => {
             let given = [("state", state), ("name", name)];
@@ -155,7 +151,7 @@ fn table(jobs: &[Value]) -> String {
 }
 
 fn described(job: &Value) -> String {
-    let lines = ["id", "name", "state", "reason", "submitted", "ended", "restarts", "hash"];
+    let lines = ["id", "name", "state", "reason", "submitted", "submitted_by", "ended", "restarts", "hash"];
     let rows = lines.iter().filter(|key| !job[**key].is_null()).map(|key| [(*key).to_owned(), cell(&job[*key])]);
     let mut text = aligned(&rows.collect::<Vec<_>>());
     let head = ["NODE", "TYPE", "IN", "OUT", "RATE IN", "RATE OUT", "ERRORS", "UNROUTED"].map(str::to_owned);

@@ -27,6 +27,7 @@ mod job_new_command;
 mod job_run_command;
 mod job_tap_command;
 mod job_test_command;
+mod job_validate_command;
 mod jobs;
 mod kv_command;
 mod kv_transfer;

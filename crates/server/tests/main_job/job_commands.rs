@@ -47,6 +47,14 @@ fn the_starter_keeps_all_rules_passes_its_tests_and_runs() {
     std::fs::write(dir.path().join("weather.yaml"), &starter).unwrap();
     let tested = printed(&alone(&["test", "weather.yaml"]));
     assert_eq!(tested.matches("  ok  ").count(), 2, "{tested}");
+    let nobody = ["--server", "http://127.0.0.1:1"];
+    let checked = printed(&alone(&[&["validate", "weather.yaml"], &nobody[..]].concat()));
+    assert!(checked.starts_with("weather is valid; hash ") && checked.contains("no server answered"), "{checked}");
+    let faulty = starter.replace("version: 1", "version: 1\nsorces: {}\nlabls: {}");
+    std::fs::write(dir.path().join("wrong.yaml"), faulty).unwrap();
+    let wrong = alone(&[&["validate", "wrong.yaml"], &nobody[..]].concat());
+    let told = text(&wrong.stderr);
+    assert!(!wrong.status.success() && told.contains("sorces") && told.contains("labls"), "all faults at once: {told}");
     let refused = alone(&["new", "two words"]);
     assert!(!refused.status.success() && text(&refused.stderr).contains("name"), "{}", text(&refused.stderr));
 
