@@ -57,7 +57,8 @@ pub struct Config {
     pub queue_max_bytes: usize,
     /// Most bytes of rows that wait for all clients. Default 256 MiB.
     pub queues_max_bytes: usize,
-    /// Most bytes of the aggregates of all queries: counts, groups, sketches. Default 256 MiB.
+    /// Most bytes of the aggregates of all queries: counts, groups, sketches, and the memory in which their results are
+    /// made. Default 256 MiB.
     pub states_max_bytes: usize,
     /// Shortest time window, in milliseconds; shorter ones are lengthened to it, and the answer says so. Default 100.
     pub window_min_ms: u64,

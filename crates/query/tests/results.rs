@@ -472,6 +472,26 @@ async fn the_state_of_an_additive_window_counts_towards_the_limit() {
 }
 
 #[tokio::test]
+async fn the_memory_in_which_a_result_is_made_counts_towards_the_limit_of_states() {
+    // Room for the groups of both threads, and not for their union beside them.
+    let config = Config { states_max_bytes: 1_200_000, ..two_threads() };
+    let fixture = fixture(&memory(), config);
+    let mut query =
+        fixture.live("SELECT k, COUNT(*) AS c FROM STREAM() GROUP BY k WINDOWING TUMBLING(1000, TIME)").await;
+    let sent = fixture.spread((0..2_000).map(|n| json!({"k": format!("group {n}")})));
+    fixture.seen(&query, sent).await;
+    let counted = fixture.engine.states_bytes();
+    assert!((200_000..1_000_000).contains(&counted), "{counted}");
+    fixture.pass(1_000);
+    assert_eq!(window(&mut query).await.meta.records, sent);
+    assert_eq!(fixture.engine.states_bytes(), 0, "what the window held is given back");
+    fixture.spread([json!({"k": "one more"})]);
+    let end = query.answer().await.meta;
+    assert_eq!(end.cause, Some(Cause::Limit));
+    assert!(end.errors[0].error.contains("query.states_max_bytes"), "{:?}", end.errors);
+}
+
+#[tokio::test]
 async fn states_over_their_limit_end_their_query_with_its_partial_result() {
     let config = Config { states_max_bytes: 300_000, ..two_threads() };
     let fixture = fixture(&memory(), config);

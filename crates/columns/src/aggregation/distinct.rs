@@ -5,6 +5,7 @@ use datasketches::common::NumStdDev;
 use datasketches::error::Error;
 use datasketches::theta::{CompactThetaSketch, ThetaSketch, ThetaSketchBuilder, ThetaUnionBuilder};
 
+use super::allocation::{ALLOCATION_BYTES, allocated, table_places};
 use super::key::{cut, read_bytes};
 use super::sketch::{Bounds, SketchMeta};
 
@@ -77,7 +78,14 @@ impl Distinct {
     }
 
     pub(crate) fn size_bytes(&self) -> usize {
-        self.live.estimated_size() + self.merged.as_ref().map_or(0, CompactThetaSketch::estimated_size)
+        let merged = self.merged.as_ref().map_or(0, |merged| allocated(merged.estimated_size()));
+        self.live.estimated_size() + merged + ALLOCATION_BYTES
+    }
+
+    /// The bytes that a union of all values and its result take beside the state.
+    pub(crate) fn working_bytes(&self) -> usize {
+        let entries = self.live.num_retained() + self.merged.as_ref().map_or(0, CompactThetaSketch::num_retained);
+        (2 * table_places(self.lg_size, entries) + 3 * entries) * size_of::<u64>()
     }
 
     pub(crate) fn write(&self, out: &mut SketchBytes) {

@@ -7,6 +7,7 @@ use datasketches::kll::{KllFloat, KllSketch};
 
 use super::key::damaged;
 use super::number::Number;
+use super::quantile::{numbers_bytes, working_bytes};
 use super::sketch::SketchMeta;
 use crate::{Points, Value};
 
@@ -129,7 +130,11 @@ impl Distribution {
     }
 
     pub(crate) fn size_bytes(&self) -> usize {
-        size_of::<Self>() + self.values.num_retained() * size_of::<f64>() * 2
+        size_of::<Self>() + numbers_bytes(&self.values)
+    }
+
+    pub(crate) fn working_bytes(&self) -> usize {
+        working_bytes(&self.values)
     }
 
     pub(crate) fn write(&self, out: &mut SketchBytes) {

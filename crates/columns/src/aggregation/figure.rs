@@ -233,6 +233,15 @@ impl Figure {
             }
     }
 
+    /// The bytes that its value or a merge takes beside the figure, for as long as that is made.
+    pub(crate) fn working_bytes(&self) -> usize {
+        match self {
+            Self::CountDistinct(distinct) => distinct.working_bytes(),
+            Self::Quantile(quantile) => quantile.working_bytes(),
+            other => other.size_bytes(),
+        }
+    }
+
     pub(crate) fn write(&self, out: &mut SketchBytes) {
         match self {
             Self::Min(kept) => {

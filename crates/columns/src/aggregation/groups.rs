@@ -10,13 +10,16 @@ use datasketches::tuple::{
     TupleSummaryValue, TupleUnionBuilder,
 };
 
-use super::allocation::ALLOCATION_BYTES;
+use super::allocation::{ALLOCATION_BYTES, allocated, table_places};
 use super::figure::{Figure, FigureKind, FigureOf};
 use super::key::{Nested, cut, order_tuples, owned, read_bytes, read_tuple, write_tuple};
 use super::quantile::Quantile;
 use super::shape::SketchSizes;
 use super::sketch::{Bounds, SketchMeta};
 use crate::Value;
+
+/// The size of a group's place in a table: its hash and its figures.
+const ENTRY_BYTES: usize = size_of::<u64>() + size_of::<GroupFigures>();
 
 /// A tuple sketch of the groups seen here, and one of the groups that were merged or read.
 #[derive(Debug)]
@@ -145,7 +148,7 @@ impl SummaryCombinePolicy for Figures {
 
 impl TupleSummaryValue for GroupFigures {
     fn serialize_size(&self) -> usize {
-        self.size_bytes()
+        size_of::<Self>() + self.contents_bytes()
     }
 
     fn serialize_value(&self, out: &mut SketchBytes) {
@@ -163,11 +166,9 @@ impl TupleSummaryValue for GroupFigures {
 }
 
 impl GroupFigures {
-    fn size_bytes(&self) -> usize {
-        size_of::<Self>()
-            + 2 * ALLOCATION_BYTES
-            + self.key.len()
-            + self.figures.iter().map(Figure::size_bytes).sum::<usize>()
+    /// The size of what it refers to; it stands in the table of its sketch.
+    fn contents_bytes(&self) -> usize {
+        2 * ALLOCATION_BYTES + self.key.len() + self.figures.iter().map(Figure::size_bytes).sum::<usize>()
     }
 }
 
@@ -252,11 +253,20 @@ impl Groups {
     }
 
     pub(crate) fn size_bytes(&self) -> usize {
-        let live: usize = self.live.iter().map(|entry| entry.summary().size_bytes()).sum();
-        let merged = self.merged.as_ref().map_or(0, |merged| {
-            merged.estimated_size() + merged.iter().map(|entry| entry.summary().size_bytes()).sum::<usize>()
-        });
-        self.live.estimated_size() + live + merged
+        let merged = self.merged.as_ref().map_or(0, |merged| allocated(merged.estimated_size()));
+        self.live.estimated_size() + merged + self.contents_bytes()
+    }
+
+    /// The bytes that a union of all groups and its result take beside the state, or its stored form.
+    pub(crate) fn working_bytes(&self) -> usize {
+        let entries = self.live.num_retained() + self.merged.as_ref().map_or(0, CompactTupleSketch::num_retained);
+        (table_places(self.lg_groups, entries) + 2 * entries) * ENTRY_BYTES + 3 * self.contents_bytes()
+    }
+
+    fn contents_bytes(&self) -> usize {
+        let live = self.live.iter().map(|entry| entry.summary().contents_bytes());
+        let merged = self.merged.iter().flat_map(|merged| merged.iter());
+        live.sum::<usize>() + merged.map(|entry| entry.summary().contents_bytes()).sum::<usize>()
     }
 
     pub(crate) fn write(&self, out: &mut SketchBytes) {

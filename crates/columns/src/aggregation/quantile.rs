@@ -62,7 +62,11 @@ impl Quantile {
     }
 
     pub(crate) fn size_bytes(&self) -> usize {
-        size_of::<Self>() + ALLOCATIONS * ALLOCATION_BYTES + self.values.num_retained() * size_of::<f64>() * 2
+        size_of::<Self>() + ALLOCATIONS * ALLOCATION_BYTES + numbers_bytes(&self.values)
+    }
+
+    pub(crate) fn working_bytes(&self) -> usize {
+        working_bytes(&self.values)
     }
 
     pub(crate) fn write(&self, out: &mut SketchBytes) {
@@ -84,6 +88,16 @@ impl Quantile {
         }
         Ok(Self { rank, values })
     }
+}
+
+/// The bytes that results of a sketch, or a merge, take beside it.
+pub(super) fn working_bytes(values: &KllSketch<Double>) -> usize {
+    values.num_retained() * 5 * size_of::<f64>()
+}
+
+/// The bytes behind the numbers of a sketch. Its levels have room for about twice as many, and together for thrice `k`.
+pub(super) fn numbers_bytes(values: &KllSketch<Double>) -> usize {
+    (values.num_retained() * 18).min(usize::from(values.k()) * 25)
 }
 
 #[cfg(test)]

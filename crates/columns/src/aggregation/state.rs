@@ -163,6 +163,17 @@ impl AggregateState {
             }
     }
 
+    /// The bytes that rows, metas, the stored form, or a merge take beside the state, for as long as they are made.
+    pub fn working_bytes(&self) -> usize {
+        match &self.accumulator {
+            Accumulator::One { figures, .. } => figures.iter().map(Figure::working_bytes).sum(),
+            Accumulator::Groups { groups, .. } => groups.working_bytes(),
+            Accumulator::Top(top) => 4 * top.size_bytes(),
+            Accumulator::Distribution(distribution) => distribution.working_bytes(),
+            Accumulator::Raw { .. } => self.size_bytes(),
+        }
+    }
+
     /// The stored form, for [`Self::read`].
     pub fn write(&self) -> Vec<u8> {
         let mut out = SketchBytes::with_capacity(64);

@@ -212,7 +212,7 @@ impl RunningWindow {
         let Some(ms) = self.window_ms() else { return };
         let book = &mut *self.book.lock();
         while !book.finished && self.due(book.given + 1, ms) <= now {
-            let state = self.take();
+            let (state, _memory) = self.take();
             give(self.window_result(book, state, now_ms));
         }
     }
@@ -224,10 +224,10 @@ impl RunningWindow {
         if std::mem::replace(&mut book.finished, true) {
             return;
         }
-        let state = self.take();
+        let (state, _memory) = self.take();
         if self.window.is_none() {
             let whole = self.accumulate(book, state);
-            *self.last_sketches.lock() = whole.sketches();
+            *self.last_sketches.lock() = self.at_work(whole, AggregateState::sketches);
             return give(FinalResult::Rows(self.rows_of(whole, now_ms)));
         }
         let is_over = match self.window_ms() {
@@ -254,12 +254,12 @@ impl RunningWindow {
         let book = self.book.lock();
         let mut kept = AggregateCheckpoint {
             given: book.given,
-            whole: book.whole.as_ref().map(AggregateState::write),
+            whole: book.whole.as_ref().map(|whole| self.at_work(whole, AggregateState::write)),
             parts: Vec::new(),
         };
         for part in &self.parts {
             let part = part.lock();
-            kept.parts.extend((part.state.records() > 0).then(|| part.state.write()));
+            kept.parts.extend((part.state.records() > 0).then(|| self.at_work(&part.state, AggregateState::write)));
         }
         kept
     }
@@ -280,27 +280,28 @@ impl RunningWindow {
         Ok(())
     }
 
-    /// Takes the state that the threads have added since the last call.
-    fn take(&self) -> AggregateState {
-        let mut taken: Option<AggregateState> = None;
+    /// Takes the state that the threads have added since the last call, and the memory that it is counted with.
+    fn take(&self) -> (AggregateState, Vec<MemoryUse>) {
+        let (mut taken, mut memory): (Option<AggregateState>, _) = (None, Vec::new());
         for part in &self.parts {
             let part = &mut *part.lock();
             if part.state.records() == 0 {
                 continue;
             }
             let state = std::mem::replace(&mut part.state, self.aggregates.state());
-            (part.memory, part.unmeasured) = (MemoryUse::default(), MEASURE_AFTER_ROWS);
+            part.unmeasured = MEASURE_AFTER_ROWS;
+            memory.push(std::mem::take(&mut part.memory));
             match &mut taken {
-                Some(taken) => taken.merge(&state),
+                Some(taken) => self.merge(taken, &state),
                 None => taken = Some(state),
             }
         }
-        taken.unwrap_or_else(|| self.aggregates.state())
+        (taken.unwrap_or_else(|| self.aggregates.state()), memory)
     }
 
     fn accumulate<'b>(&self, book: &'b mut WindowHistory, state: AggregateState) -> &'b AggregateState {
         match &mut book.whole {
-            Some(whole) => whole.merge(&state),
+            Some(whole) => self.merge(whole, &state),
             None => book.whole = Some(state),
         }
         let whole = book.whole.as_ref().expect("it has just been put there");
@@ -310,13 +311,28 @@ impl RunningWindow {
         whole
     }
 
-    /// The rows of a result. While they are made the state is there a second time.
-    fn rows_of(&self, state: &AggregateState, now_ms: i64) -> RowBatch {
-        let copied = self.memory.take(state.size_bytes() as u64);
-        if copied.is_none() {
+    fn merge(&self, whole: &mut AggregateState, other: &AggregateState) {
+        let _working = self.working(whole.working_bytes() + other.working_bytes());
+        whole.merge(other);
+    }
+
+    /// Makes something of a state, with the memory that this takes for so long.
+    fn at_work<T>(&self, state: &AggregateState, make: impl FnOnce(&AggregateState) -> T) -> T {
+        let _working = self.working(state.working_bytes());
+        make(state)
+    }
+
+    /// Takes memory for work that comes to an end at once. Where there is too little, the query ends after it.
+    fn working(&self, bytes: usize) -> Option<Grant> {
+        let working = self.memory.take(bytes as u64);
+        if working.is_none() {
             self.too_large.store(true, Ordering::Relaxed);
         }
-        let (rows, failed) = self.aggregates.rows(state, now_ms);
+        working
+    }
+
+    fn rows_of(&self, state: &AggregateState, now_ms: i64) -> RowBatch {
+        let (rows, failed) = self.at_work(state, |state| self.aggregates.rows(state, now_ms));
         self.failed.fetch_add(failed, Ordering::Relaxed);
         rows
     }
@@ -344,7 +360,7 @@ impl RunningWindow {
             let after = i64::try_from(ms.saturating_mul(number)).unwrap_or(i64::MAX);
             self.timing.started_ms.saturating_add(after)
         });
-        let sketches = state.sketches();
+        let sketches = self.at_work(state, AggregateState::sketches);
         WindowResult {
             rows: self.rows_of(state, now_ms),
             meta: WindowMeta {
