@@ -16,6 +16,8 @@ const PATTERN: &str = "yyyy-MM-dd HH:mm:ss";
 /// The form of RFC 3339.
 const RFC_3339: &str = "yyyy-MM-dd'T'HH:mm:ss.SSS'Z'";
 /// Most digits of a part that is written.
+/// The letters of patterns.
+const LETTERS: &str = "yuMdHmsS";
 const WIDTH_MAX: usize = 9;
 /// Digits of the fraction that a time has.
 const FRACTION_DIGITS: usize = 3;
@@ -145,6 +147,25 @@ fn write(time_ms: i64, pattern: &str) -> Option<String> {
         write!(out, "{number:0width$}").ok()
     })?;
     Some(out)
+}
+
+/// The reason why a text is no pattern of times; `None` if it is one.
+pub fn time_pattern_fault(pattern: &str) -> Option<String> {
+    let mut fault = None;
+    each_part(pattern, |part| {
+        fault = match part {
+            PatternPart::Digits(letter, _) if !LETTERS.contains(letter) => Some(format!(
+                "the pattern '{pattern}' has the letter {letter}, which stands for nothing; there are y M d H m s S, and \
+                 other letters stand in single quotes"
+            )),
+            PatternPart::Digits(letter, width) if width > WIDTH_MAX => {
+                Some(format!("the pattern '{pattern}' has {width} times {letter}; at most {WIDTH_MAX} are possible"))
+            }
+            _ => return Some(()),
+        };
+        None
+    });
+    fault
 }
 
 /// A part of a pattern.

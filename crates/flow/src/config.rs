@@ -31,6 +31,10 @@ pub struct FlowConfig {
     /// Directory with the files that jobs may read and write, in a folder for each tenant. Without it, no job reads or
     /// writes files. Default empty: none.
     pub files_dir: PathBuf,
+    /// Bytes that stay free on the disk of `files_dir`: sinks write no files beyond. Default 256 MiB.
+    pub files_free_min_bytes: u64,
+    /// Bytes that the files of one tenant may have together for a sink to write; 0 is no bound. Default 0.
+    pub files_per_tenant_max_bytes: u64,
     /// Hosts that jobs may send HTTP requests to: names, `*.` and a domain,
     /// addresses, networks such as `10.0.0.0/8`. Default empty: all.
     pub http_allowed_targets: Vec<String>,
@@ -52,6 +56,8 @@ impl Default for FlowConfig {
             in_flight_max_bytes: 256 << 20,
             job_in_flight_max_bytes: 64 << 20,
             files_dir: PathBuf::new(),
+            files_free_min_bytes: 256 << 20,
+            files_per_tenant_max_bytes: 0,
             http_allowed_targets: Vec::new(),
             http_ca_file: String::new(),
             params: BTreeMap::new(),

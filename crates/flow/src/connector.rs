@@ -17,7 +17,6 @@ mod list;
 mod stdout;
 mod stream;
 
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -28,6 +27,7 @@ use serde_json::{Value, json};
 pub(crate) use self::bells::Bells;
 pub(crate) use self::blocking::Blocking;
 pub(crate) use self::collect::Collected;
+pub(crate) use self::file::{FileSpace, file_form};
 pub(crate) use self::http::{HttpAccess, HttpThread};
 use crate::Error;
 use crate::batch::Batch;
@@ -80,8 +80,8 @@ pub(crate) struct Services {
     pub(crate) blocking: Arc<Blocking>,
     pub(crate) http: Arc<HttpThread>,
     pub(crate) memory: InFlightMemory,
-    /// `flow.files_dir`.
-    pub(crate) files_dir: Option<Arc<Path>>,
+    /// `None` if jobs may use no files.
+    pub(crate) files: Option<Arc<FileSpace>>,
 }
 
 /// The surroundings of one instance of a source or sink.

@@ -38,7 +38,7 @@ use self::tap::TAPS_MAX;
 pub use self::tap::Tap;
 use crate::Error;
 use crate::config::FlowConfig;
-use crate::connector::{Bells, Blocking, HttpAccess, HttpThread, Services};
+use crate::connector::{Bells, Blocking, FileSpace, HttpAccess, HttpThread, Services};
 use crate::document::{Document, DocumentContext, Finding, TopicAccess, json_schema};
 use crate::function::Functions;
 use crate::hook::Hooks;
@@ -134,8 +134,7 @@ impl Jobs {
             blocking: Blocking::start().map_err(Error::Thread)?,
             http: Arc::new(HttpThread::new(outgoing)),
             memory: InFlightMemory::new(memory, config.in_flight_max_bytes, config.job_in_flight_max_bytes),
-            files_dir: Some(Arc::<std::path::Path>::from(config.files_dir.as_path()))
-                .filter(|dir| !dir.as_os_str().is_empty()),
+            files: FileSpace::of(&config, clock).map(Arc::new),
         };
         let context = DocumentContext { targets: Some(targets), ..config.document_context(&functions, &hooks) };
         let tests = TestRunner::new(functions.clone(), hooks.clone(), &config);
@@ -200,6 +199,7 @@ impl Jobs {
             hash: document.hash.clone(),
             document: document.json.clone(),
             submitted_ms: self.wall.now_ms(),
+            submitted_by: Some(caller.name.clone()),
             ended_ms: None,
             state: JobState::Running,
             ending: None,
@@ -251,6 +251,17 @@ impl Jobs {
         let mut found: Vec<&Arc<JobRecord>> = of_tenant.collect();
         found.sort_by_key(|record| std::cmp::Reverse(record.submitted_ms));
         found.into_iter().map(|record| self.render(record)).collect()
+    }
+
+    /// Tenant and status of the running jobs that a caller of this name has submitted in `tenant`; in all tenants if `None`.
+    pub fn running_of(&self, tenant: Option<&TenantId>, caller: &str) -> Vec<(TenantId, Value)> {
+        let state = &self.views.snapshot(PARTITION).state;
+        let of_caller = state.values().filter(|record| {
+            record.state == JobState::Running
+                && record.submitted_by.as_deref() == Some(caller)
+                && tenant.is_none_or(|tenant| record.tenant == tenant.as_str())
+        });
+        of_caller.filter_map(|record| Some((TenantId::new(&record.tenant).ok()?, self.render(record)))).collect()
     }
 
     /// A job with its document and the figures of its nodes.
@@ -378,6 +389,9 @@ impl Jobs {
             "submitted": iso_time(record.submitted_ms),
             "restarts": record.restarts,
         });
+        if let Some(name) = &record.submitted_by {
+            job["submitted_by"] = name.as_str().into();
+        }
         if let Some(ended_ms) = record.ended_ms {
             job["ended"] = iso_time(ended_ms).into();
         }

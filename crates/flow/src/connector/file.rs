@@ -5,13 +5,16 @@
 mod csv;
 mod lines;
 mod location;
+mod no_files;
 mod reader;
 mod sink;
 mod source;
+mod space;
 mod writer;
 
 pub(super) use self::sink::{SINK, sink};
 pub(super) use self::source::{SOURCE, source};
+pub(crate) use self::space::FileSpace;
 use crate::document::{Key, KeyType};
 
 /// The longest line, and the longest CSV record.
@@ -19,13 +22,13 @@ const LINE_MAX_BYTES: usize = 1 << 20;
 
 /// The form of a file's records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum FileFormat {
+pub(crate) enum FileFormat {
     JsonLines,
     Csv,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Compression {
+pub(crate) enum Compression {
     None,
     Gzip,
     Zstd,
@@ -48,6 +51,34 @@ const COMPRESSION: Key = Key {
     default: None,
     doc: "The file's name tells it if left out: `.gz` or `.zst`.",
 };
+
+/// A fault of a node's `config`: the key, and the fault in words.
+type ConfigFault = (&'static str, String);
+
+/// The form of the file that a source or sink names. `has_columns` is for sinks.
+///
+/// # Errors
+/// The keys do not go together.
+pub(crate) fn file_form(
+    path: &str,
+    format: Option<&str>,
+    compression: Option<&str>,
+    has_columns: Option<bool>,
+) -> Result<FileForm, ConfigFault> {
+    let form = form_of(path, format, compression).map_err(|fault| ("format", fault))?;
+    match (form.0, has_columns) {
+        (FileFormat::Csv, Some(false)) => {
+            Err(("columns", "CSV has the same columns in every record; name them".to_owned()))
+        }
+        (FileFormat::JsonLines, Some(true)) => {
+            Err(("columns", "columns are for CSV, and the file has JSON lines; leave them out".to_owned()))
+        }
+        _ => Ok(form),
+    }
+}
+
+/// The form of a file's bytes.
+pub(crate) type FileForm = (FileFormat, Compression);
 
 /// The format and the compression that a node names, or else those that the file's name ends with.
 fn form_of(path: &str, format: Option<&str>, compression: Option<&str>) -> Result<(FileFormat, Compression), String> {

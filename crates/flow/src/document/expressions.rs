@@ -2,7 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use millstream_columns::{Diagnostic, Expr, Field, Item, Parameters, ParserLimits, PathStep, SelectList, parser};
+use millstream_columns::{
+    Diagnostic, Expr, Field, Function, Item, Literal, Parameters, ParserLimits, PathStep, SelectList, parser,
+    time_pattern_fault,
+};
 use serde_json::Value;
 
 /// The form of a text in the language.
@@ -30,6 +33,8 @@ pub(super) struct ExpressionNames {
     pub(super) fields: BTreeSet<String>,
     /// The members of the record that a select list makes; `None` if `*` keeps others, and for other forms.
     pub(super) selected: Option<BTreeSet<String>>,
+    /// What is wrong with the patterns of times.
+    faults: Vec<String>,
 }
 
 /// A fault of an expression, in words that name its place in the expression.
@@ -37,6 +42,9 @@ pub(super) struct ExpressionFault {
     pub(super) message: String,
     pub(super) suggestion: Option<String>,
 }
+
+/// Functions whose second argument is a pattern of times.
+const WITH_PATTERN: [Function; 3] = [Function::FormatTime, Function::ParseTime, Function::UnixTimestamp];
 
 /// Most bytes of the parameters of one expression together; each counts as often as it is named.
 pub(super) const PARAMETERS_MAX_BYTES: usize = 64 << 10;
@@ -68,7 +76,11 @@ pub(super) fn parse(
         Form::Value => parser::parametric_value(text, &bound, &limits).map(|read| of_value(&read.parsed)),
         Form::SelectList => parser::select_list(text, &bound, &limits).map(|read| of_list(&read.parsed)),
     };
-    parsed.map_err(|diagnostics| diagnostics.into_iter().map(fault).collect())
+    let parsed = parsed.map_err(|diagnostics| diagnostics.into_iter().map(fault).collect::<Vec<_>>())?;
+    if parsed.faults.is_empty() {
+        return Ok(parsed);
+    }
+    Err(parsed.faults.into_iter().map(|message| ExpressionFault { message, suggestion: None }).collect())
 }
 
 fn of_value(value: &Expr) -> ExpressionNames {
@@ -86,12 +98,18 @@ fn of_list(list: &SelectList) -> ExpressionNames {
 
 impl ExpressionNames {
     fn add_fields(&mut self, value: &Expr) {
-        value.each(&mut |part| {
-            if let Expr::Field(Field::Payload(steps)) = part
-                && let Some(PathStep::Key(name)) = steps.first()
-            {
-                self.fields.insert(name.clone());
+        value.each(&mut |part| match part {
+            Expr::Field(Field::Payload(steps)) => {
+                if let Some(PathStep::Key(name)) = steps.first() {
+                    self.fields.insert(name.clone());
+                }
             }
+            Expr::Call { function, arguments } if WITH_PATTERN.contains(function) => {
+                if let Some(Expr::Literal(Literal::Text(pattern))) = arguments.get(1) {
+                    self.faults.extend(time_pattern_fault(pattern));
+                }
+            }
+            _ => {}
         });
     }
 }

@@ -5,6 +5,7 @@
 
 mod actions;
 mod fields;
+mod files;
 mod functions;
 mod graph;
 mod hooks;
@@ -81,7 +82,7 @@ pub(super) const FORM_RULES: [(&str, &str); 29] = [
 ];
 
 /// The rules of the document as a whole, in the order in which they are checked.
-pub(super) static RULES: [DocumentRule; 46] = [
+pub(super) static RULES: [DocumentRule; 48] = [
     rule("id", "An id has 1 to 128 of the characters a-z A-Z 0-9 _ - . :", job::id),
     rule("no_source", "A job has a source.", job::no_source),
     rule("duplicate_name", "A name stands for one node.", nodes::duplicate_name),
@@ -100,6 +101,12 @@ pub(super) static RULES: [DocumentRule; 46] = [
     ),
     rule("target", "The host of a URL is one of `flow.http_allowed_targets`, if there are any.", topics::target),
     rule("shared_group", "Two sources that read one topic have different groups.", topics::shared_group),
+    rule(
+        "file_form",
+        "The name of a file, or `format`, tells its form; a sink of CSV names its columns, and no other sink does.",
+        files::form,
+    ),
+    rule("one_writer", "A file has one sink, and that has one instance.", files::one_writer),
     rule("unknown_function", "A function is registered.", functions::unknown_function),
     rule(
         "function_value",

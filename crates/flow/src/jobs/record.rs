@@ -59,6 +59,9 @@ pub(super) struct JobRecord {
     pub(super) hash: String,
     pub(super) document: Value,
     pub(super) submitted_ms: i64,
+    /// The name of the caller who submitted it; `None` for jobs of versions that did not store it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) submitted_by: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) ended_ms: Option<i64>,
     pub(super) state: JobState,

@@ -44,7 +44,11 @@ static STREAM_OUT: [Key; 3] =
 static LIST: [Key; 2] = [required("records", KeyType::Checked(records)), with_default("open", KeyType::Bool, "false")];
 static GENERATOR: [Key; 2] =
     [required("record", KeyType::Checked(record)), with_default("rate", KeyType::Text, "unlimited")];
-static FILE: [Key; 2] = [required("path", KeyType::Text), with_default("max_size", KeyType::Size, "128MiB")];
+static FILE: [Key; 3] = [
+    required("path", KeyType::Text),
+    with_default("max_size", KeyType::Size, "128MiB"),
+    Key { is_required: false, ..required("columns", KeyType::Texts) },
+];
 static HTTP: [Key; 3] = [
     required("url", KeyType::Url),
     with_default("retries", KeyType::Whole(0, 100), "5"),

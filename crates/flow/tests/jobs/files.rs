@@ -131,6 +131,7 @@ fn a_job_whose_file_is_out_of_reach_says_what_to_do() {
         (json!({"path": "/etc/passwd", "format": "csv"}), "flow.files_dir"),
         (json!({"path": "a.csv", "types": {"a": "float"}}), "number, boolean"),
         (json!({"path": "a.csv", "format": "xml"}), "jsonl"),
+        (json!({"path": "a.txt"}), "format"),
     ] {
         let error = node.submit(&job(&config)).unwrap_err().to_string();
         assert!(error.contains(word), "{error}");
@@ -139,7 +140,6 @@ fn a_job_whose_file_is_out_of_reach_says_what_to_do() {
         (json!({"path": "absent.csv"}), "flow.files_dir"),
         (json!({"path": "link.csv"}), "symbolic link"),
         (json!({"path": "a.csv"}), "a name twice"),
-        (json!({"path": "a.txt"}), "format"),
         (json!({"path": "a.jsonl", "infer": true}), "CSV"),
     ] {
         let ended = node.ended(&node.run(&job(&config)));
@@ -148,8 +148,15 @@ fn a_job_whose_file_is_out_of_reach_says_what_to_do() {
     }
     node.close();
     let node = Node::open(dir.path());
-    let ended = node.ended(&node.run(&job(&json!({"path": "a.csv"}))));
-    assert!(ended["reason"].as_str().unwrap().contains("set flow.files_dir"), "{ended:#}");
+    let id = node.run(&job(&json!({"path": "b.csv"})));
+    until("the job waits for files", || {
+        node.job(&id)["reason"].as_str().is_some_and(|reason| reason.contains("set flow.files_dir"))
+    });
+    assert_eq!(node.job(&id)["state"], "starting");
+    node.close();
+    write(dir.path(), "b.csv", b"a\n1\n");
+    let node = open(dir.path());
+    assert_eq!(node.ended(&id)["state"], "completed", "it goes on once jobs may use files");
     node.close();
 }
 
@@ -207,14 +214,12 @@ fn a_sink_whose_file_cannot_be_written_says_what_to_do() {
     let dir = tempfile::tempdir().unwrap();
     let node = open(dir.path());
     std::fs::create_dir(dir.path().join("files/default/folder.jsonl")).unwrap();
-    for (config, word) in [
-        (json!({"path": "a.csv"}), "columns"),
-        (json!({"path": "a.jsonl", "columns": ["n"]}), "columns"),
-        (json!({"path": "folder.jsonl"}), "regular file"),
-    ] {
-        let ended = node.ended(&node.run(&writing(&config, &json!([{"n": 1}]))));
-        assert!(ended["reason"].as_str().unwrap_or_default().contains(word), "{ended:#}");
+    for config in [json!({"path": "a.csv"}), json!({"path": "a.jsonl", "columns": ["n"]})] {
+        let error = node.submit(&writing(&config, &json!([{"n": 1}]))).unwrap_err().to_string();
+        assert!(error.contains("columns"), "{error}");
     }
+    let ended = node.ended(&node.run(&writing(&json!({"path": "folder.jsonl"}), &json!([{"n": 1}]))));
+    assert!(ended["reason"].as_str().unwrap_or_default().contains("regular file"), "{ended:#}");
     node.close();
 }
 
@@ -239,4 +244,31 @@ fn a_second_writer_of_a_file_waits_and_says_so() {
     node.ended(running);
     until("the other one runs", || reasons()[waiting].is_empty());
     node.close();
+}
+
+#[test]
+fn a_file_sink_heeds_the_floor_of_its_disk_and_the_quota_of_its_tenant() {
+    for (free_min_bytes, per_tenant_max_bytes, words) in [
+        (u64::MAX, 0, ["the disk of", "flow.files_free_min_bytes"]),
+        (0, 100, ["would have", "flow.files_per_tenant_max_bytes"]),
+    ] {
+        let dir = tempfile::tempdir().unwrap();
+        let config = FlowConfig {
+            files_dir: dir.path().join("files"),
+            files_free_min_bytes: free_min_bytes,
+            files_per_tenant_max_bytes: per_tenant_max_bytes,
+            ..FlowConfig::default()
+        };
+        std::fs::create_dir_all(dir.path().join("files/default")).unwrap();
+        write(dir.path(), "there.txt", &[b'x'; 90]);
+        let node = Node::open_with(dir.path(), config, Functions::default());
+        let mut job = writing(&json!({"path": "a.jsonl"}), &json!([{"n": 1}, {"n": 2}]));
+        job["restart"] = json!({"policy": "never"});
+        let ended = node.ended(&node.run(&job));
+        let reason = ended["reason"].as_str().unwrap_or_default();
+        assert!(ended["state"] == "failed" && words.iter().all(|word| reason.contains(word)), "{ended:#}");
+        assert!(reason.contains(dir.path().to_str().unwrap()), "it names the disk: {reason}");
+        assert_eq!(std::fs::metadata(dir.path().join("files/default/a.jsonl")).unwrap().len(), 0, "nothing is written");
+        node.close();
+    }
 }

@@ -5,7 +5,7 @@ use std::path::{Component, Path, PathBuf};
 use millstream_types::TenantId;
 use serde_json::Value;
 
-const FILES_DIR: &str = "flow.files_dir";
+pub(super) const FILES_DIR: &str = "flow.files_dir";
 
 /// Checks the key `path` of a document.
 pub(super) fn check_path(value: &Value) -> Result<(), String> {
@@ -28,16 +28,16 @@ pub(super) struct Location {
 }
 
 impl Location {
-    pub(super) fn new(files_dir: Option<&Path>, tenant: &TenantId, path: &str) -> Result<Self, String> {
-        let Some(dir) = files_dir else {
-            return Err(format!(
-                "'{path}' is a file, and jobs of this server may use none; set {FILES_DIR} to the directory of their files"
-            ));
-        };
+    pub(super) fn new(dir: &Path, tenant: &TenantId, path: &str) -> Result<Self, String> {
         check_path(&path.into())?;
         // A tenant may be called '..', which is no folder of its own.
         check_path(&tenant.as_str().into()).map_err(|_| format!("tenant '{tenant}' has no folder of files"))?;
         Ok(Self { files_dir: dir.to_owned(), folder: dir.join(tenant.as_str()), path: path.to_owned() })
+    }
+
+    /// The tenant's folder.
+    pub(super) fn folder(&self) -> &Path {
+        &self.folder
     }
 
     /// The path as the document has it.
@@ -122,21 +122,20 @@ mod tests {
         std::os::unix::fs::symlink(&other, own.join("folder")).unwrap();
         std::os::unix::fs::symlink(own.join("plain"), own.join("own-link")).unwrap();
         let tenant = TenantId::new("acme").unwrap();
-        let found = |path: &str| Location::new(Some(dir.path()), &tenant, path).unwrap().existing();
+        let found = |path: &str| Location::new(dir.path(), &tenant, path).unwrap().existing();
         assert!(found("plain").is_ok() && found("own-link").is_ok());
         for path in ["link", "folder/secret"] {
             let error = found(path).unwrap_err();
             assert!(error.contains("symbolic link"), "{error}");
         }
         for path in ["link", "folder/new", "folder/a/b"] {
-            let error = Location::new(Some(dir.path()), &tenant, path).unwrap().to_write().unwrap_err();
+            let error = Location::new(dir.path(), &tenant, path).unwrap().to_write().unwrap_err();
             assert!(error.contains("symbolic link"), "{error}");
         }
-        let new = Location::new(Some(dir.path()), &tenant, "a/b/c").unwrap().to_write().unwrap();
+        let new = Location::new(dir.path(), &tenant, "a/b/c").unwrap().to_write().unwrap();
         assert!(new.parent().unwrap().is_dir() && !other.join("a").exists());
         assert!(found("absent").unwrap_err().contains(FILES_DIR));
         let up = TenantId::new("..").unwrap();
-        assert!(Location::new(Some(dir.path()), &up, "plain").is_err(), "a tenant is no way up");
-        assert!(Location::new(None, &tenant, "plain").unwrap_err().contains(FILES_DIR));
+        assert!(Location::new(dir.path(), &up, "plain").is_err(), "a tenant is no way up");
     }
 }

@@ -8,8 +8,9 @@ use parking_lot::Mutex;
 use serde_json::Value;
 
 use super::location::{Location, check_path};
+use super::no_files::NoFiles;
 use super::writer::{RecordWriter, WritePlan, is_writable};
-use super::{COMPRESSION, FORMAT, FileFormat, form_of};
+use super::{COMPRESSION, FORMAT, file_form};
 use crate::Error;
 use crate::batch::Batch;
 use crate::connector::{Blocking, ConnectorContext, Places, Sink, Started, Waker, Written, refused};
@@ -83,26 +84,28 @@ pub(in crate::connector) fn sink(context: &ConnectorContext<'_>) -> Result<Box<d
     let text = |key: &str| config.get(key).and_then(Value::as_str);
     let refuse = |key: &str, fault: String| Error::plan(&context.node.name, &format!("config.{key}"), fault);
     let path = text("path").unwrap_or_default();
-    let (format, compression) =
-        form_of(path, text("format"), text("compression")).map_err(|fault| refuse("format", fault))?;
     let columns = config.get("columns").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
     let columns: Vec<String> = columns.iter().filter_map(Value::as_str).map(str::to_owned).collect();
-    if columns.is_empty() == (format == FileFormat::Csv) {
-        let fault = match format {
-            FileFormat::Csv => "CSV has the same columns in every record; name them",
-            FileFormat::JsonLines => "columns are for CSV, and the file has JSON lines; leave them out",
-        };
-        return Err(refuse("columns", fault.to_owned()));
-    }
+    let form = file_form(path, text("format"), text("compression"), Some(!columns.is_empty()));
+    let (format, compression) = form.map_err(|(key, fault)| refuse(key, fault))?;
     if context.instances > 1 {
         let fault =
             format!("a file has one writer, and the node {} instances; leave parallelism out", context.instances);
         return Err(refuse("path", fault));
     }
-    let location = Location::new(context.services()?.files_dir.as_deref(), context.tenant, path);
+    let Some(files) = &context.services()?.files else {
+        return Ok(Box::new(NoFiles { path: path.to_owned() }));
+    };
+    let location = Location::new(files.dir(), context.tenant, path);
     Ok(Box::new(FileSink {
         node: context.node.name.clone(),
-        plan: WritePlan { location: location.map_err(|fault| refuse("path", fault))?, format, compression, columns },
+        plan: WritePlan {
+            location: location.map_err(|fault| refuse("path", fault))?,
+            space: Some(Arc::clone(files)),
+            format,
+            compression,
+            columns,
+        },
         truncates: text("mode") == Some("truncate"),
         places: context.places.cloned(),
         queue: Arc::new(WriteQueue {

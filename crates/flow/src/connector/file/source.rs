@@ -12,8 +12,9 @@ use serde_json::Value;
 
 use super::csv::{ColumnType, TYPES};
 use super::location::{Location, check_path};
+use super::no_files::NoFiles;
 use super::reader::{Chunk, ReadPlan, RecordReader};
-use super::{COMPRESSION, FORMAT, FileFormat, form_of};
+use super::{COMPRESSION, FORMAT, FileFormat, file_form};
 use crate::Error;
 use crate::connector::{ConnectorContext, Places, Polled, Services, Source, Started, Waker};
 use crate::delivery::SourcePosition;
@@ -98,8 +99,8 @@ pub(in crate::connector) fn source(context: &ConnectorContext<'_>) -> Result<Box
     let text = |key: &str| config.get(key).and_then(Value::as_str);
     let refuse = |key: &str, fault: String| Error::plan(&context.node.name, &format!("config.{key}"), fault);
     let path = text("path").unwrap_or_default();
-    let (format, compression) =
-        form_of(path, text("format"), text("compression")).map_err(|fault| refuse("format", fault))?;
+    let form = file_form(path, text("format"), text("compression"), None);
+    let (format, compression) = form.map_err(|(key, fault)| refuse(key, fault))?;
     let types = config.get("types").map(read_types).transpose().map_err(|fault| refuse("types", fault))?;
     let infers = config.get("infer") == Some(&Value::Bool(true));
     if format == FileFormat::JsonLines && (types.is_some() || infers) {
@@ -108,7 +109,10 @@ pub(in crate::connector) fn source(context: &ConnectorContext<'_>) -> Result<Box
             "types and infer are for CSV, and the file has JSON lines; leave them out".to_owned(),
         ));
     }
-    let location = Location::new(context.services()?.files_dir.as_deref(), context.tenant, path);
+    let Some(files) = &context.services()?.files else {
+        return Ok(Box::new(NoFiles { path: path.to_owned() }));
+    };
+    let location = Location::new(files.dir(), context.tenant, path);
     let plan = ReadPlan {
         location: location.map_err(|fault| refuse("path", fault))?,
         format,

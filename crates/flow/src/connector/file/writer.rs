@@ -4,14 +4,16 @@
 //! its own, which any decompressor reads as one file. A file whose last line, member or frame was torn by a crash is cut
 //! behind the last whole one before anything is appended.
 
+use std::borrow::Cow;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, BufRead, BufReader, Read, Seek as _, SeekFrom, Write as _};
 use std::path::Path;
+use std::sync::Arc;
 
 use super::lines::{Line, LineReader};
 use super::location::Location;
 use super::reader::decompressed;
-use super::{Compression, FileFormat};
+use super::{Compression, FileFormat, FileSpace};
 use crate::batch::Batch;
 use crate::object::{self, Members};
 
@@ -20,9 +22,11 @@ const ZSTD_LEVEL: i32 = 3;
 const TAIL_BYTES: u64 = 64 << 10;
 
 /// The rule by which a sink writes its file.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub(super) struct WritePlan {
     pub(super) location: Location,
+    /// The room that is asked for before each write; `None` in tests of the writer.
+    pub(super) space: Option<Arc<FileSpace>>,
     pub(super) format: FileFormat,
     pub(super) compression: Compression,
     /// The columns of a CSV file; empty for other formats.
@@ -73,20 +77,26 @@ impl RecordWriter {
                 }
             }
         }
-        let written = self.write().and_then(|()| self.file.sync_data());
-        written.map_err(|error| self.plan.location.failed("be written", &error))
+        let failed = |error: io::Error| self.plan.location.failed("be written", &error);
+        let bytes = self.encoded().map_err(failed)?;
+        if let Some(space) = &self.plan.space {
+            space.take(self.plan.location.folder(), bytes.len() as u64)?;
+        }
+        let written = (&self.file).write_all(&bytes).and_then(|()| self.file.sync_data());
+        written.map_err(failed)
     }
 
-    fn write(&mut self) -> io::Result<()> {
-        match self.plan.compression {
-            Compression::None => self.file.write_all(&self.lines),
+    /// The lines as the file has them.
+    fn encoded(&self) -> io::Result<Cow<'_, [u8]>> {
+        Ok(match self.plan.compression {
+            Compression::None => Cow::Borrowed(&self.lines),
             Compression::Gzip => {
                 let mut member = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
                 member.write_all(&self.lines)?;
-                self.file.write_all(&member.finish()?)
+                member.finish()?.into()
             }
-            Compression::Zstd => self.file.write_all(&zstd::stream::encode_all(&self.lines[..], ZSTD_LEVEL)?),
-        }
+            Compression::Zstd => zstd::stream::encode_all(&self.lines[..], ZSTD_LEVEL)?.into(),
+        })
     }
 }
 
@@ -256,8 +266,8 @@ mod tests {
     }
 
     fn plan(dir: &Path, path: &str, format: FileFormat, compression: Compression) -> WritePlan {
-        let location = Location::new(Some(dir), &TenantId::default(), path).unwrap();
-        WritePlan { location, format, compression, columns: vec!["a".to_owned(), "b,c".to_owned()] }
+        let location = Location::new(dir, &TenantId::default(), path).unwrap();
+        WritePlan { location, space: None, format, compression, columns: vec!["a".to_owned(), "b,c".to_owned()] }
     }
 
     fn content(dir: &Path, path: &str, compression: Compression) -> String {

@@ -30,6 +30,8 @@ pub(super) fn batch_fn(draft: &DocumentDraft<'_>, findings: &mut Findings, rule:
 /// Functions that change a number by their parameter `value`.
 const WITH_VALUE: [&str; 2] = ["math.add", "math.multiply"];
 const VALUE: &str = "value";
+/// The hook that gives its own parameters to the function of its node.
+const SETS_PARAMS: &str = "params.set";
 
 pub(super) fn function_value(draft: &DocumentDraft<'_>, findings: &mut Findings, rule: &'static str) {
     for node in &draft.nodes {
@@ -38,6 +40,12 @@ pub(super) fn function_value(draft: &DocumentDraft<'_>, findings: &mut Findings,
         let whole = format!(
             "'value' of {name} is a whole number; write one, or compute with a map such as select: \"*, n + 0.5 AS n\""
         );
+        for (path, value) in values_of_start_hooks(draft, node) {
+            if !is_whole(value) {
+                let message = format!("this is no whole number, and the hook gives it to {name}; {whole}");
+                findings.add(value.place, &path, rule, message).value(value);
+            }
+        }
         if let Some(value) = draft.context.params.get(node.name).and_then(|params| params.get(VALUE)) {
             if !value.is_i64() {
                 let given = shortened(&value.to_string());
@@ -75,12 +83,27 @@ fn is_whole(tree: &Tree) -> bool {
 
 /// `true` if a hook that is called on start gives the value, or may do so.
 fn may_be_given_by_hook(draft: &DocumentDraft<'_>, node: &DraftNode<'_>) -> bool {
-    draft.hooks.iter().any(|hook| {
-        let is_of_node = matches!(hook.text_of("task"), Some(task) if task == "all" || task == node.name);
-        let gives = match hook.text_of("call") {
-            Some("params.set") => hook.get("params").and_then(|params| params.get(VALUE)).is_some_and(is_whole),
-            other => other.is_some(),
-        };
-        is_of_node && hook.text_of("on") == Some("start") && gives
+    start_hooks(draft, node).any(|(_, hook)| match hook.text_of("call") {
+        Some(SETS_PARAMS) => given_value(hook).is_some(),
+        other => other.is_some(),
     })
+}
+
+/// The values that start hooks of a node set, with their paths.
+fn values_of_start_hooks<'a>(draft: &DocumentDraft<'a>, node: &DraftNode<'_>) -> Vec<(String, &'a Tree)> {
+    let set = start_hooks(draft, node).filter(|(_, hook)| hook.text_of("call") == Some(SETS_PARAMS));
+    set.filter_map(|(index, hook)| Some((format!("hooks[{index}].params.{VALUE}"), given_value(hook)?))).collect()
+}
+
+fn start_hooks<'d, 'a>(
+    draft: &'d DocumentDraft<'a>,
+    node: &DraftNode<'_>,
+) -> impl Iterator<Item = (usize, &'a Tree)> + use<'d, 'a> {
+    let name = node.name.to_owned();
+    let of_node = move |hook: &Tree| matches!(hook.text_of("task"), Some(task) if task == "all" || task == name);
+    draft.hooks.iter().enumerate().filter(move |(_, hook)| of_node(hook) && hook.text_of("on") == Some("start"))
+}
+
+fn given_value(hook: &Tree) -> Option<&Tree> {
+    hook.get("params")?.get(VALUE)
 }
