@@ -24,6 +24,9 @@ enum TokenAction {
     Revoke {
         /// The token's name
         name: String,
+        /// Stop the jobs that it has submitted, too
+        #[arg(long)]
+        and_stop: bool,
     },
 }
 
@@ -60,11 +63,21 @@ async fn act(arguments: &TokenArgs) -> anyhow::Result<()> {
             show(&format!("{}\n", cell(&made["token"])))
         }
         TokenAction::List => show(&table(&server.ask(Method::GET, "/api/tokens", String::new()).await?)),
-        TokenAction::Revoke { name } => {
-            server.answered(Method::DELETE, &format!("/api/tokens/{}", encoded(name)), String::new()).await?;
-            show(&format!("token {name} is revoked\n"))
+        TokenAction::Revoke { name, and_stop } => {
+            let path = format!("/api/tokens/{}?stop={and_stop}", encoded(name));
+            let told = server.answered(Method::DELETE, &path, String::new()).await?;
+            show(&format!("token {name} is revoked\n{}", left_by(&told)))
         }
     }
+}
+
+/// What a revoked token has left, a line each; nothing for an empty answer.
+fn left_by(answer: &[u8]) -> String {
+    let told: Value = serde_json::from_slice(answer).unwrap_or_default();
+    let jobs = told["jobs"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let end = if told["stopped"] == true { "is stopped" } else { "goes on; --and-stop or 'job stop' ends it" };
+    let line = |job: &Value| format!("its job {} ({}) {end}\n", cell(&job["name"]), cell(&job["id"]));
+    jobs.iter().map(line).collect()
 }
 
 impl CreateArgs {

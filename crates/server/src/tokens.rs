@@ -11,6 +11,7 @@
 
 mod record;
 mod routes;
+mod submissions;
 
 use std::sync::Arc;
 

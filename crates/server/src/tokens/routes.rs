@@ -9,15 +9,17 @@ use axum::extract::State;
 use axum::http::header::CACHE_CONTROL;
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
+use millstream_flow::Jobs;
 use millstream_http::{
-    Access, AuditedObject, Caller, Content, EVERY_TENANT, Json, Limits, Path, Problem, Reach, Reason, RoleName, Route,
-    Routes,
+    Access, AuditedObject, Caller, Content, EVERY_TENANT, Json, Limits, Path, Problem, Query, Reach, Reason, RoleName,
+    Route, Routes,
 };
 use millstream_types::{ErrorCode, Role, TenantId, iso_time};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::record::{TOKENS_MAX, TokenAnswer, TokenRecord};
+use super::submissions::Submissions;
 use super::{NewToken, Tokens};
 use crate::streams::duration;
 
@@ -44,7 +46,21 @@ struct TokenRequest {
     lifetime: Option<Value>,
 }
 
-pub(crate) fn routes(tokens: &Arc<Tokens>) -> Routes {
+/// The parameters of `DELETE /api/tokens/{name}`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Revocation {
+    #[serde(default)]
+    stop: bool,
+}
+
+#[derive(Clone)]
+struct RevocationState {
+    tokens: Arc<Tokens>,
+    jobs: Arc<Jobs>,
+}
+
+pub(crate) fn routes(tokens: &Arc<Tokens>, jobs: &Arc<Jobs>) -> Routes {
     let admin = Access::Role(Role::Admin);
     let object = || Content::json(json!({"type": "object"}));
     Routes::new("tokens")
@@ -81,9 +97,21 @@ pub(crate) fn routes(tokens: &Arc<Tokens>) -> Routes {
         .route(
             Route::delete("/api/tokens/{name}", admin, LIMITS, "Revoke an API token at once")
                 .param("name", "The token's name.")
-                .answers(204, "It is refused from now on, and connections that use it end.")
+                .query("stop", "`true` stops the jobs that it has submitted; they go on if left out.")
+                .answers_with(
+                    200,
+                    "It is refused from now on. The answer lists the running jobs that it has submitted.",
+                    Content::json(json!({
+                        "type": "object",
+                        "properties": {"jobs": {"type": "array"}, "stopped": {"type": "boolean"}},
+                    })),
+                )
+                .answers(
+                    204,
+                    "It is refused from now on, connections that use it end, and it has left no running jobs.",
+                )
                 .answers(404, "No token of that name was made in the caller's tenant.")
-                .to(revoke, Arc::clone(tokens)),
+                .to(revoke, RevocationState { tokens: Arc::clone(tokens), jobs: Arc::clone(jobs) }),
         )
 }
 
@@ -131,15 +159,25 @@ async fn list(State(tokens): State<Arc<Tokens>>, caller: Caller) -> Response {
 }
 
 async fn revoke(
-    State(tokens): State<Arc<Tokens>>,
+    State(RevocationState { tokens, jobs }): State<RevocationState>,
     caller: Caller,
     Path(name): Path<String>,
-) -> Result<StatusCode, Problem> {
+    Query(Revocation { stop }): Query<Revocation>,
+) -> Result<Response, Problem> {
     let tenant = own_tenant(&caller).cloned();
     let answer =
-        tokens.revoke(name.clone(), tenant).await.map_err(|error| Problem::from_error(error.code(), &error))?;
+        tokens.revoke(name.clone(), tenant.clone()).await.map_err(|error| Problem::from_error(error.code(), &error))?;
     match answer {
-        TokenAnswer::Revoked(_) => Ok(StatusCode::NO_CONTENT),
+        TokenAnswer::Revoked(_) => {
+            let left = Submissions::of(&jobs, tenant.as_ref(), &name);
+            if left.is_empty() {
+                return Ok(StatusCode::NO_CONTENT.into_response());
+            }
+            if stop {
+                left.stop(&jobs).await;
+            }
+            Ok(axum::Json(left.shown(stop)).into_response())
+        }
         _ => {
             let unknown = Problem::new(Reason::Code(ErrorCode::NotFound), format!("no token '{name}' was made here"));
             Err(match tokens.logins.is_configured(&name) && caller.reach() == Reach::EveryTenant {

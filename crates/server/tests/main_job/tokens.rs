@@ -314,3 +314,42 @@ fn a_token_that_is_limited_to_topics_or_types_has_these_and_nothing_else() {
     assert!(Raw::connect(process.redis).redis(&["AUTH", "t", &topics]).starts_with("-NOPERM"));
     process.stop();
 }
+
+#[test]
+fn a_revoked_token_leaves_a_list_of_its_running_jobs_which_are_stopped_if_asked_for() {
+    let dir = tempfile::tempdir().unwrap();
+    let process = Process::start(dir.path());
+    let root = make(&process, "", &every_role("root", "*"));
+    let submit = |token: &str, name: &str| {
+        let job = json!({
+            "version": 1, "kind": "Job", "name": name,
+            "sources": {"in": {"type": "list", "config": {"records": [{"n": 1}], "open": true}}},
+            "sinks": {"out": {"type": "blackhole", "inputs": ["in"]}},
+        });
+        let made = call(process.applications, token, "POST", "/api/jobs", &job);
+        assert_eq!(made.status, 201, "{}", made.text());
+        made.json()["id"].as_str().unwrap().to_owned()
+    };
+    let job = |token: &str, id: &str| {
+        call(process.applications, token, "GET", &format!("/api/jobs/{id}/status"), &Value::Null).json()
+    };
+    let acme = make(&process, &root, &every_role("acme", "default"));
+    let [left, stopped] = ["left", "stopped"].map(|name| make(&process, &root, &every_role(name, "default")));
+    let ids = [submit(&left, "a"), submit(&stopped, "b"), submit(&acme, "c")];
+    assert_eq!(job(&acme, &ids[0])["submitted_by"], "left");
+
+    let told = call(process.applications, &acme, "DELETE", "/api/tokens/left", &Value::Null);
+    assert_eq!((told.status, &told.json()["stopped"]), (200, &json!(false)));
+    let listed = told.json()["jobs"].clone();
+    assert_eq!(
+        (listed.as_array().unwrap().len(), &listed[0]["id"], &listed[0]["name"]),
+        (1, &json!(ids[0]), &json!("a"))
+    );
+    let printed = token_command(&process, &acme, &["revoke", "stopped", "--and-stop"]);
+    assert_eq!(printed, format!("token stopped is revoked\nits job b ({}) is stopped\n", ids[1]));
+    until("the job of the second token is stopped", || job(&acme, &ids[1])["state"] == "stopped");
+    for id in [&ids[0], &ids[2]] {
+        assert_eq!(job(&acme, id)["state"], "running", "the others go on");
+    }
+    process.stop();
+}
