@@ -8,7 +8,7 @@ export const FUNCTIONS: ReadonlyMap<string, string> = new Map([
   ["ABS", "(number): The number without its sign"],
   [
     "ROUND",
-    "(number[, digits]): The nearest number with that many digits after the point (default none); a half rounds away from zero",
+    "(number[, digits]): The nearest number with that many digits after the point (default none; -2 rounds to hundreds); a half rounds away from zero",
   ],
   ["FLOOR", "(number): The greatest whole number that is not above it"],
   ["CEIL", "(number): The least whole number that is not below it"],
