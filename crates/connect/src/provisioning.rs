@@ -22,10 +22,9 @@ use crate::registry::{
 };
 use crate::stream::Stream;
 use crate::streams::Streams;
-use crate::timestamp::Timestamp;
 
 /// Media type of the event that tells applications of a new device.
-const EVENT_TYPE: &[u8] = b"application/vnd.eclipse-hono-device-provisioning-notification+json";
+const EVENT_TYPE: &[u8] = b"application/vnd.eclipse-hono-device-provisioning-notification";
 const STATUS: &str = "hono_registration_status";
 const GATEWAY: &str = "gateway_id";
 const TENANT: &str = "tenant_id";
@@ -68,12 +67,12 @@ impl Provisioning {
             None => DeviceId::random(),
         };
         let auth_id = AuthId::of_certificate(&auth_id).map_err(|error| no_id(error.to_string()))?;
-        let at = |seconds: i64| Some(Timestamp(seconds.saturating_mul(1_000)));
+        // Without dates, as Hono stores it: the next certificate of the device logs in, too.
         let secret = SecretDraft {
             origin: SecretOrigin::New(SecretMaterial::Certificate(CertificateSecret {})),
             enabled: None,
-            not_before: at(certificate.valid_from_s),
-            not_after: at(certificate.valid_until_s),
+            not_before: None,
+            not_after: None,
             comment: None,
         };
         let (kind, secrets) = (CredentialType::Certificate, vec![secret]);

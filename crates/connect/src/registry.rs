@@ -156,7 +156,7 @@ impl Registry {
     /// same time may both pass, because they may belong to different owners.
     pub(crate) fn clash(&self, tenant: &TenantId, value: &Tenant) -> Option<String> {
         let subjects: Vec<String> = value.trusted_ca.iter().filter_map(TrustedCa::subject).collect();
-        let mut others = self.trusting(&subjects.iter().map(String::as_str).collect::<Vec<_>>());
+        let mut others = self.trusting(&subjects);
         others.extend(value.alias.as_ref().and_then(|alias| self.of_alias(alias)));
         let mut others = others.iter().filter(|other| *other != tenant).filter_map(|other| self.tenant(other));
         others.find_map(|other| value.clash(&other))
@@ -168,7 +168,7 @@ impl Registry {
     }
 
     /// Tenants with a trust anchor that has one of these subjects.
-    pub(crate) fn trusting(&self, subjects: &[&str]) -> Vec<TenantId> {
+    pub(crate) fn trusting(&self, subjects: &[String]) -> Vec<TenantId> {
         let mut found: Vec<TenantId> = Vec::new();
         for snapshot in self.views.snapshots() {
             for tenant in subjects.iter().flat_map(|subject| snapshot.state.trusting(subject)) {

@@ -14,7 +14,9 @@ mod error;
 mod files;
 mod handshake;
 mod name;
+mod reasons;
 mod server_names;
+mod usage;
 
 use std::fmt;
 use std::sync::Arc;

@@ -1,12 +1,12 @@
 //! Logins by client certificate: the tenant whose authority has signed it, and the device with its subject.
 //!
-//! The tenant is the one that trusts an issuer in the chain. If several do, the first label of the server name that the
-//! client has asked for (SNI) says which: a tenant's id or alias. It also names the tenant if no issuer leads to one.
+//! The tenant is the one that trusts the nearest issuer in the chain. If several do, the first label of the server name that
+//! the client has asked for (SNI) says which: a tenant's id or alias. It also names the tenant if no issuer leads to one.
 
 use std::sync::Arc;
 
 use millstream_http::Problem;
-use millstream_net::{CertificateFields, ClientCertificate, Untrusted};
+use millstream_net::{ClientCertificate, Untrusted};
 use millstream_types::{LoginSource, TenantId, iso_time};
 
 use super::refusal::LoginRefusal;
@@ -103,92 +103,148 @@ impl LoginParts {
         }
     }
 
+    /// The tenant and the anchor that make the certificate count: those of the nearest issuer on the way to a root, so that
+    /// a tenant that trusts a root has no part in what another one trusts below it.
     fn trusted(&self, certificate: &ClientCertificate, now_s: i64) -> Result<TrustedCertificate, LoginRefusal> {
-        let tenant = self.tenant_of_certificate(certificate)?;
-        let snapshot = self.registry.snapshot(&tenant);
-        let anchors = snapshot.state.tenant(&tenant).map(|known| &*known.anchors).unwrap_or_default();
-        let mut reason = None;
-        for anchor in anchors {
+        let mut failed: Option<(TenantId, Untrusted)> = None;
+        for names in certificate.names_upwards() {
+            let mut vouching: Vec<TrustedCertificate> = Vec::new();
+            for tenant in self.registry.trusting(&names) {
+                match self.check_anchors(&tenant, Some(&names), certificate, now_s) {
+                    Ok(trusted) => vouching.push(trusted),
+                    Err(Some(found)) if says_more(&found, failed.as_ref().map(|(_, known)| known)) => {
+                        failed = Some((tenant, found));
+                    }
+                    Err(_) => {}
+                }
+            }
+            match vouching.len() {
+                0 => {}
+                1 => return Ok(vouching.swap_remove(0)),
+                _ => {
+                    let named = self.named_tenant(certificate);
+                    let chosen = vouching.into_iter().find(|trusted| Some(&trusted.tenant) == named.as_ref());
+                    return chosen.ok_or_else(|| is_ambiguous(certificate));
+                }
+            }
+        }
+        match (failed, self.named_tenant(certificate)) {
+            (Some((tenant, found)), _) => Err(not_trusted(tenant, Some(found), certificate)),
+            (None, Some(tenant)) => {
+                let found = self.check_anchors(&tenant, None, certificate, now_s).err().flatten();
+                Err(not_trusted(tenant, found, certificate))
+            }
+            (None, None) => Err(is_unknown(certificate)),
+        }
+    }
+
+    /// Checks the certificate against the anchors of a tenant that have one of these names, or against all. The error
+    /// says the most of those of its anchors; `None` if there is none.
+    fn check_anchors(
+        &self,
+        tenant: &TenantId,
+        names: Option<&[String]>,
+        certificate: &ClientCertificate,
+        now_s: i64,
+    ) -> Result<TrustedCertificate, Option<Untrusted>> {
+        let snapshot = self.registry.snapshot(tenant);
+        let anchors = snapshot.state.tenant(tenant).map(|known| &*known.anchors).unwrap_or_default();
+        let is_named =
+            |anchor: &&Anchor| names.is_none_or(|names| names.iter().any(|name| *name == anchor.trust.subject()));
+        let mut failed = None;
+        for anchor in anchors.iter().filter(is_named) {
             match anchor.trust.check(certificate, now_s) {
                 Ok(until_s) => {
                     let ends_ms = until_s.saturating_mul(1_000).saturating_add(999);
-                    return Ok(TrustedCertificate { anchor: anchor.clone(), ends_ms, tenant });
+                    return Ok(TrustedCertificate { tenant: tenant.clone(), anchor: anchor.clone(), ends_ms });
                 }
-                // Of several, a date says more than that another authority has signed it.
-                Err(found) => match &reason {
-                    Some(Untrusted::OutOfDate { .. } | Untrusted::AnchorOutOfDate { .. }) => {}
-                    _ => reason = Some(found),
-                },
+                Err(found) if says_more(&found, failed.as_ref()) => failed = Some(found),
+                Err(_) => {}
             }
         }
-        let range = |from_s: i64, until_s: i64| {
-            let [from, until] = [from_s, until_s].map(|at| iso_time(at.saturating_mul(1_000)));
-            format!("{from} to {until}")
-        };
-        let subject = certificate.subject();
-        let (reason, detail, rule) = match reason {
-            None => (
-                "certificate-no-anchor",
-                "the tenant trusts no authority".to_owned(),
-                "trusted-ca of the tenant has the authority that signs its devices' certificates",
-            ),
-            Some(Untrusted::OutOfDate { from_s, until_s }) => (
-                "certificate-expired",
-                format!("the certificate is valid from {}", range(from_s, until_s)),
-                "a certificate is valid when its device logs in",
-            ),
-            Some(Untrusted::AnchorOutOfDate { from_s, until_s }) => (
-                "certificate-anchor-expired",
-                format!("the authority of the certificate is valid from {}", range(from_s, until_s)),
-                "an entry of trusted-ca is valid when a device logs in",
-            ),
-            Some(refusal @ Untrusted::NotSigned(_)) => (
-                "certificate-not-signed",
-                refusal.to_string(),
-                "an authority in trusted-ca of the tenant has signed the certificate, for a client",
-            ),
-        };
-        let remedy =
-            "use a certificate that the tenant's authority has signed and that is valid, or correct trusted-ca";
-        Err(LoginRefusal { tenant: Some(tenant), reason, detail, value: subject.to_owned(), rule, remedy })
+        Err(failed)
     }
 
-    fn tenant_of_certificate(&self, certificate: &ClientCertificate) -> Result<TenantId, LoginRefusal> {
-        let fields = certificate.chain().iter().filter_map(|certificate| CertificateFields::read(certificate));
-        let issuers: Vec<String> = fields.map(|fields| fields.issuer).collect();
-        // A client's own certificate may be its anchor.
-        let mut subjects: Vec<&str> = issuers.iter().map(String::as_str).collect();
-        subjects.push(certificate.subject());
-        let mut candidates = self.registry.trusting(&subjects);
-        let label = certificate.server_name().and_then(|name| name.split_once('.')).map(|(label, _)| label);
-        let named = label.and_then(|label| self.registry.called(label));
-        if candidates.len() == 1 {
-            return Ok(candidates.swap_remove(0));
-        }
-        let refuse = |reason, detail: &str, rule| LoginRefusal {
-            tenant: None,
-            reason,
-            detail: detail.to_owned(),
-            value: format!(
-                "issuer {}, server name {}",
-                certificate.issuer(),
-                certificate.server_name().unwrap_or("none")
-            ),
-            rule,
-            remedy: "add the authority to trusted-ca of the tenant, or connect to TENANT.HOST, by the tenant's id or alias",
-        };
-        match named {
-            Some(tenant) if candidates.is_empty() || candidates.contains(&tenant) => Ok(tenant),
-            _ if candidates.is_empty() => Err(refuse(
-                "certificate-no-tenant",
-                "no tenant trusts the authority of this certificate",
-                "a tenant's trusted-ca has the issuer, or the first label of the server name is a tenant",
-            )),
-            _ => Err(refuse(
-                "certificate-ambiguous",
-                "several tenants trust the authority of this certificate",
-                "of the tenants in a trust-anchor-group, the first label of the server name says which",
-            )),
-        }
+    /// The tenant in the first label of the server name.
+    fn named_tenant(&self, certificate: &ClientCertificate) -> Option<TenantId> {
+        let (label, _) = certificate.server_name()?.split_once('.')?;
+        self.registry.called(label)
+    }
+}
+
+/// A date says more than that another authority has signed the certificate.
+fn says_more(found: &Untrusted, known: Option<&Untrusted>) -> bool {
+    match known {
+        None => true,
+        Some(Untrusted::NotSigned(_)) => !matches!(found, Untrusted::NotSigned(_)),
+        Some(Untrusted::OutOfDate { .. } | Untrusted::AnchorOutOfDate { .. }) => false,
+    }
+}
+
+/// The refusal of a certificate that the tenant's anchors do not make count; `None` if it has no anchor.
+fn not_trusted(tenant: TenantId, found: Option<Untrusted>, certificate: &ClientCertificate) -> LoginRefusal {
+    let range = |from_s: i64, until_s: i64| {
+        let [from, until] = [from_s, until_s].map(|at| iso_time(at.saturating_mul(1_000)));
+        format!("{from} to {until}")
+    };
+    let (reason, detail, rule) = match found {
+        None => (
+            "certificate-no-anchor",
+            "the tenant trusts no authority".to_owned(),
+            "trusted-ca of the tenant has the authority that signs its devices' certificates",
+        ),
+        Some(Untrusted::OutOfDate { from_s, until_s }) => (
+            "certificate-expired",
+            format!("the certificate is valid from {}", range(from_s, until_s)),
+            "a certificate is valid when its device logs in",
+        ),
+        Some(Untrusted::AnchorOutOfDate { from_s, until_s }) => (
+            "certificate-anchor-expired",
+            format!("the authority of the certificate is valid from {}", range(from_s, until_s)),
+            "an entry of trusted-ca is valid when a device logs in",
+        ),
+        Some(refusal @ Untrusted::NotSigned(_)) => (
+            "certificate-not-signed",
+            refusal.to_string(),
+            "an authority in trusted-ca of the tenant has signed the certificate, for a client",
+        ),
+    };
+    let remedy = "use a certificate that the tenant's authority has signed and that is valid, or correct trusted-ca";
+    let value = certificate.subject().to_owned();
+    LoginRefusal { tenant: Some(tenant), reason, detail, value, rule, remedy }
+}
+
+fn is_ambiguous(certificate: &ClientCertificate) -> LoginRefusal {
+    of_no_tenant(
+        certificate,
+        "certificate-ambiguous",
+        "several tenants trust the authority of this certificate",
+        "of the tenants in a trust-anchor-group, the first label of the server name says which",
+    )
+}
+
+fn is_unknown(certificate: &ClientCertificate) -> LoginRefusal {
+    of_no_tenant(
+        certificate,
+        "certificate-no-tenant",
+        "no tenant trusts the authority of this certificate",
+        "a tenant's trusted-ca has the issuer, or the first label of the server name is a tenant",
+    )
+}
+
+fn of_no_tenant(
+    certificate: &ClientCertificate,
+    reason: &'static str,
+    detail: &str,
+    rule: &'static str,
+) -> LoginRefusal {
+    let server_name = certificate.server_name().unwrap_or("none");
+    LoginRefusal {
+        tenant: None,
+        reason,
+        detail: detail.to_owned(),
+        value: format!("issuer {}, server name {server_name}", certificate.issuer()),
+        rule,
+        remedy: "add the authority to trusted-ca of the tenant, or connect to TENANT.HOST, by the tenant's id or alias",
     }
 }

@@ -22,7 +22,7 @@ pub(super) struct NamedCredential {
 impl NamedCredential {
     /// Finds the auth-id. If an anchor of the tenant signs the device's certificate and has a template, that makes it.
     pub(super) fn of(given: GivenCredential, anchors: &[Anchor]) -> Result<Self, Problem> {
-        let GivenCredential { kind, auth_id, enabled, ext, cert, issuer_dn, mut secrets } = given;
+        let GivenCredential { kind, auth_id, enabled, ext, cert, issuer_dn, secrets } = given;
         if kind != CredentialType::Certificate {
             let unfit = cert.as_ref().map(|_| "cert").or(issuer_dn.as_ref().map(|_| "issuer-dn"));
             if let Some(member) = unfit {
@@ -30,8 +30,10 @@ impl NamedCredential {
             }
             let auth_id = auth_id.ok_or_else(|| lacks_auth_id("auth-id names the device at its login"))?;
             let auth_id = AuthId::from_str(&auth_id).map_err(|error| bad_id(&error))?;
+            let secrets = given_secrets(kind, secrets)?;
             return Ok(Self { kind, auth_id, enabled, ext, secrets });
         }
+        let mut secrets = given_secrets(kind, secrets)?;
         let auth_id = match cert {
             Some(cert) => {
                 let fields = read_certificate(&cert).ok_or_else(|| no_certificate(&cert))?;
@@ -57,6 +59,19 @@ impl NamedCredential {
                 .remedy("send \"secrets\": [{}], or one with not-before and not-after"));
         }
         Ok(Self { kind, auth_id, enabled, ext, secrets })
+    }
+}
+
+/// The secrets that a credential names. It may leave them out, but not name none, as in Hono.
+fn given_secrets(kind: CredentialType, secrets: Option<Vec<GivenSecret>>) -> Result<Vec<GivenSecret>, Problem> {
+    match secrets {
+        Some(secrets) if secrets.is_empty() => {
+            Err(Problem::invalid(format!("a credential of type {} has no secret", kind.name()))
+                .value("\"secrets\": []")
+                .rule("a list of secrets has at least one")
+                .remedy("add one; to remove a credential, leave it out of the list of credentials"))
+        }
+        secrets => Ok(secrets.unwrap_or_default()),
     }
 }
 

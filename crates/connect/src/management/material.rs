@@ -11,7 +11,10 @@ use crate::password::PasswordHash;
 use crate::registry::{
     CertificateSecret, CredentialType, GivenSecret, PublicKey, SecretMaterial, SharedKey, read_certificate,
 };
+use crate::timestamp::Timestamp;
 
+/// The rule that short keys break.
+const TOO_SHORT: &str = "a key of RSA has 2048 bits or more, as no shorter one verifies a token";
 /// Longest shared key; DTLS clients have 16 to 64 bytes.
 const SHARED_KEY_MAX_BYTES: usize = 256;
 
@@ -93,7 +96,8 @@ fn check_members(kind: CredentialType, given: &GivenSecret) -> Result<(), Proble
     }
 }
 
-fn public_key(given: &GivenSecret) -> Result<Option<PublicKey>, Problem> {
+/// The public key of a secret. One that comes by a certificate is valid as long as that, if the request says nothing else.
+fn public_key(given: &mut GivenSecret) -> Result<Option<PublicKey>, Problem> {
     let refuse = |value: &str, rule: &'static str| {
         let shown: String = value.chars().take(64).collect();
         Problem::invalid("a secret has no public key that can verify a token")
@@ -110,10 +114,16 @@ fn public_key(given: &GivenSecret) -> Result<Option<PublicKey>, Problem> {
         }
         (None, Some(text)) => {
             let fields = read_certificate(text).ok_or_else(|| no_certificate(text))?;
+            let at = |seconds: i64| Some(Timestamp(seconds.saturating_mul(1_000)));
+            given.not_before = given.not_before.or(at(fields.valid_from_s));
+            given.not_after = given.not_after.or(at(fields.valid_until_s));
             let rule = "cert has a public key of RSA, P-256 or P-384";
             PublicKey::of_der(fields.public_key).ok_or_else(|| refuse(text, rule))?
         }
     };
+    if key.is_too_short() {
+        return Err(refuse("a short key of RSA", TOO_SHORT));
+    }
     if key.kind() == KeyKind::P521 {
         return Err(refuse(
             "P-521",

@@ -188,8 +188,8 @@ pub(crate) struct GivenCredential {
     pub(crate) cert: Option<String>,
     /// The authority of the device's certificate, whose template makes the auth-id.
     pub(crate) issuer_dn: Option<String>,
-    #[serde(default)]
-    pub(crate) secrets: Vec<GivenSecret>,
+    /// `None` if the client names no list; an empty one is refused.
+    pub(crate) secrets: Option<Vec<GivenSecret>>,
 }
 
 /// A secret as a client sends it.

@@ -7,7 +7,11 @@ use serde::{Deserialize, Serialize};
 
 use super::certificate::der;
 
+/// Shortest key of RSA whose signatures count.
+const RSA_MIN_BITS: usize = 2_048;
+
 const SEQUENCE: u8 = 0x30;
+const INTEGER: u8 = 0x02;
 const OBJECT_ID: u8 = 0x06;
 const BIT_STRING: u8 = 0x03;
 const RSA: &[u8] = &[0x2A, 0x86, 0x48, 0x86, 0xF7, 0x0D, 1, 1, 1];
@@ -58,6 +62,17 @@ impl PublicKey {
     /// The key without its algorithm: `RSAPublicKey` in DER, or the point of the curve.
     pub(crate) fn key(&self) -> &[u8] {
         &self.der[self.key_at..]
+    }
+
+    /// True for a key of RSA that is too short to verify signatures.
+    pub(crate) fn is_too_short(&self) -> bool {
+        let modulus = || {
+            let (SEQUENCE, numbers, []) = element(self.key())? else { return None };
+            let (INTEGER, modulus, _) = element(numbers)? else { return None };
+            modulus.iter().position(|byte| *byte != 0).map(|zeros| &modulus[zeros..])
+        };
+        let bits = |modulus: &[u8]| modulus.len() * 8 - modulus[0].leading_zeros() as usize;
+        self.kind == KeyKind::Rsa && modulus().map_or(0, bits) < RSA_MIN_BITS
     }
 
     pub(crate) fn der(&self) -> &[u8] {

@@ -131,6 +131,10 @@ impl TrustedCa {
                 "public-key is base64 of the DER of a public key (SubjectPublicKeyInfo) of RSA, P-256, P-384 or P-521",
             );
         }
+        let key_of_cert = fields.iter().flatten().filter_map(|fields| PublicKey::of_der(fields.public_key.clone()));
+        if key_of_cert.chain(key.iter().flatten().cloned()).any(|key| key.is_too_short()) {
+            return refuse("a short key of RSA", "the key of an authority of RSA has 2048 bits or more");
+        }
         if let Some(algorithm) = self.algorithm.as_deref().filter(|name| !matches!(*name, "RSA" | "EC")) {
             return refuse(algorithm, "algorithm is RSA or EC");
         }

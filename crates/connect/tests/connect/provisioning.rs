@@ -34,7 +34,7 @@ async fn expect_registered(world: &World, device: &str) {
         ("tenant_id", "T"),
         ("gateway_id", "g"),
         ("hono_registration_status", "NEW"),
-        ("content-type", "application/vnd.eclipse-hono-device-provisioning-notification+json"),
+        ("content-type", "application/vnd.eclipse-hono-device-provisioning-notification"),
         ("qos", "1"),
     ] {
         assert_eq!(of_device[0].header(name), Some(value), "{name}");

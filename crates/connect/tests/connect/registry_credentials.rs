@@ -9,6 +9,9 @@ use crate::world::{CA, World};
 const CERTIFICATE: &str = "MIIBcTCCARegAwIBAgIUM9QT9VuGe1sO/Wrxqln9weyws9MwCgYIKoZIzj0EAwIwDTELMAkGA1UEAwwCY2EwIBcNMjYxMTI1MDAzMzMyWhgPMjEyNjExMDEwMDMzMzJaMA0xCzAJBgNVBAMMAmNhMFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAE8Vr5GXurDac9lbm/g8ufnw0e4RoxF3oCvZJAVgFUE6g8JUsJ5p2wsK4eH8ZGOIvnhXLjfCNxRgeW15oiB3StOqNTMFEwHQYDVR0OBBYEFI6t4lMP6uVG5y9+Oq/rbg+m6a1dMB8GA1UdIwQYMBaAFI6t4lMP6uVG5y9+Oq/rbg+m6a1dMA8GA1UdEwEB/wQFMAMBAf8wCgYIKoZIzj0EAwIDSAAwRQIgJLdj2IOGyUloktgZLvqUEgxHuVwKSpb3JAUrfU63/SgCIQDsnyEILrUUo2exQEvq/3E9HZUe1Rv7w0C0+MQTmoge3g==";
 
 /// §7, the four types of credentials: what is stored, what is shown, and what is not.
+/// A public key of RSA with 1,024 bits.
+const SHORT_RSA: &str = "MIGfMA0GCSqGSIb3DQEBAQUAA4GNADCBiQKBgQDWMacTiobvapqFub7snf1asepFa8xFOx7WwqVLUbwkwsZIxu7mM9GYTE7uiHy3vk/6eQ/QUcSV1QDhGFsf9uMPY05UMLO/mZaxZDBxTAlXW4Lob96XFIHLVX9F14M/Lf625Tb55pKUqBKzJA2syYjujh8OxIefkGyH+v3dOamYLQIDAQAB";
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn row_each_type_of_credential_is_stored_and_shown_without_what_is_secret() {
     let dir = tempfile::tempdir().unwrap();
@@ -99,7 +102,19 @@ async fn what_would_have_no_effect_or_cannot_be_is_refused_with_value_rule_and_r
         (of("rpk", r#"{"cert":"abc"}"#), "abc", "certificate's DER"),
         (of("rpk", &format!(r#"{{"key":"{key}","algorithm":"RSA"}}"#)), "RSA", "as the key is"),
         (of("rpk", &format!(r#"{{"key":"{key}","cert":"{CERTIFICATE}"}}"#)), "key and cert", "by key or by cert"),
-        (of("x509-cert", ""), "0 secrets", "one secret"),
+        (of("x509-cert", ""), "\"secrets\": []", "at least one"),
+        (of("hashed-password", ""), "\"secrets\": []", "at least one"),
+        (of("rpk", &format!(r#"{{"key":"{SHORT_RSA}"}}"#)), "a short key of RSA", "2048 bits or more"),
+        (
+            (
+                "PUT /v1/tenants/T",
+                format!(
+                    r#"{{"trusted-ca":[{{"subject-dn":"CN=ca","public-key":"{SHORT_RSA}","not-before":"2020-01-01T00:00:00Z","not-after":"2040-01-01T00:00:00Z"}}]}}"#
+                ),
+            ),
+            "a short key of RSA",
+            "2048 bits or more",
+        ),
         (of("x509-cert", "{},{}"), "2 secrets", "validity and nothing else"),
         (of("x509-cert", r#"{"key":"c2VjcmV0"}"#), "key", "validity and nothing else"),
         (credential(r#"{"type":"x509-cert","secrets":[{}]}"#), "auth-id", "or cert is the certificate itself"),

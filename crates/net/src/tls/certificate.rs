@@ -7,6 +7,7 @@ use rustls::pki_types::CertificateDer;
 use super::der::{SEQUENCE, element, expect, whole};
 use super::name::{attribute, distinguished_name};
 
+const INTEGER: u8 = 0x02;
 const UTC_TIME: u8 = 0x17;
 const GENERALIZED_TIME: u8 = 0x18;
 /// Tag of the version, with which the certificate's body may begin.
@@ -84,6 +85,25 @@ impl ClientCertificate {
         &self.chain
     }
 
+    /// The names on the way to a root: the client's own subject, its issuer, the issuers of certificates with that subject, and
+    /// so on. Certificates of the chain that do not lead on are not among them.
+    pub fn names_upwards(&self) -> Vec<Vec<String>> {
+        let fields: Vec<_> = self.chain.iter().filter_map(|certificate| CertificateFields::read(certificate)).collect();
+        let mut levels = vec![vec![self.fields.subject.clone()]];
+        let mut next = vec![self.fields.issuer.clone()];
+        let is_known = |levels: &[Vec<String>], name: &String| levels.iter().any(|names| names.contains(name));
+        while !next.is_empty() {
+            // The client's own name may also be that of an authority.
+            next.retain(|name| levels.len() == 1 || !is_known(&levels[1..], name));
+            next.dedup();
+            let above = fields.iter().skip(1).filter(|above| next.contains(&above.subject));
+            let above = above.map(|above| above.issuer.clone()).collect();
+            levels.push(std::mem::replace(&mut next, above));
+        }
+        levels.retain(|names| !names.is_empty());
+        levels
+    }
+
     /// The server name that the client has asked for (SNI).
     pub fn server_name(&self) -> Option<&str> {
         self.server_name.as_deref()
@@ -92,19 +112,23 @@ impl ClientCertificate {
 
 /// The elements of a certificate that are read here, in DER.
 pub(super) struct CertificateElements<'a> {
+    /// 0 for the first version.
+    pub(super) version: u8,
     pub(super) issuer: &'a [u8],
     validity: &'a [u8],
     subject: &'a [u8],
     public_key: &'a [u8],
+    /// The elements behind the public key: identifiers that nobody uses, and extensions.
+    pub(super) behind_key: &'a [u8],
 }
 
 impl<'a> CertificateElements<'a> {
     pub(super) fn of(certificate: &'a [u8]) -> Option<Self> {
         let (content, _) = expect(certificate, SEQUENCE)?;
         let (body, _) = expect(content, SEQUENCE)?;
-        let body = match element(body)? {
-            (VERSION, _, rest) => rest,
-            _ => body,
+        let (version, body) = match element(body)? {
+            (VERSION, number, rest) => (*expect(number, INTEGER)?.0.last()?, rest),
+            _ => (0, body),
         };
         // Serial number, and algorithm of the signature.
         let (_, _, rest) = element(body)?;
@@ -112,8 +136,8 @@ impl<'a> CertificateElements<'a> {
         let (issuer, rest) = expect(rest, SEQUENCE)?;
         let (validity, rest) = expect(rest, SEQUENCE)?;
         let (subject, rest) = expect(rest, SEQUENCE)?;
-        let (public_key, _) = whole(rest, SEQUENCE)?;
-        Some(Self { issuer, validity, subject, public_key })
+        let (public_key, behind_key) = whole(rest, SEQUENCE)?;
+        Some(Self { version, issuer, validity, subject, public_key, behind_key })
     }
 }
 

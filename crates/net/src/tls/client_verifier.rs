@@ -12,9 +12,10 @@ use rustls::client::danger::HandshakeSignatureValid;
 use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::{CertificateDer, UnixTime};
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
-use rustls::{CertificateError, DigitallySignedStruct, DistinguishedName, Error, SignatureScheme};
+use rustls::{CertificateError, DigitallySignedStruct, DistinguishedName, Error, OtherError, SignatureScheme};
 
 use super::ClientCertificate;
+use super::usage::CertificateUsage;
 
 /// Longest chain of certificates that a client may show, in bytes; it is kept as long as the connection is open.
 const CHAIN_MAX_BYTES: usize = 8 << 10;
@@ -72,6 +73,11 @@ impl ClientCertVerifier for LoginVerifier {
             return Err(Error::General(format!("a chain of {bytes} bytes; at most {CHAIN_MAX_BYTES} are taken")));
         }
         let unreadable = Error::InvalidCertificate(CertificateError::BadEncoding);
+        // Without this check the handshake would fail at the signature, for no reason that is told.
+        if CertificateUsage::of(end_entity).is_some_and(|usage| !usage.has_extensions()) {
+            let cause = OtherError(Arc::new(webpki::Error::UnsupportedCertVersion));
+            return Err(Error::InvalidCertificate(CertificateError::Other(cause)));
+        }
         let owned: Vec<CertificateDer<'_>> = chain().cloned().collect();
         let shown = ClientCertificate::new(&owned, None).ok_or(unreadable)?;
         let Some(client_ca) = &self.client_ca else { return Ok(ClientCertVerified::assertion()) };

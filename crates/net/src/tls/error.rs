@@ -52,6 +52,17 @@ pub enum TlsError {
         /// The reason, as rustls gives it.
         source: Box<rustls::Error>,
     },
+    /// A certificate of the first version, which no client takes.
+    #[error(
+        "{setting}: {} has X.509 version 1, which no client takes: sign it as version 3, with subjectAltName \
+         (openssl x509 -req: with -extfile)", .path.display()
+    )]
+    FirstVersion {
+        /// The setting that names the file.
+        setting: &'static str,
+        /// The file of the certificate.
+        path: PathBuf,
+    },
     /// A certificate of `tls.certificates_dir` names no server.
     #[error("{setting}: {} must name a host (subjectAltName with a DNS name)", .path.display())]
     NoServerName {

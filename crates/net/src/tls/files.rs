@@ -15,6 +15,7 @@ use rustls::{RootCertStore, ServerConfig};
 use super::certificate::valid_until_s;
 use super::client_verifier::{LoginVerifier, TrustSlot};
 use super::server_names::CertificatesByName;
+use super::usage::CertificateUsage;
 use super::{ApplicationProtocol, ClientAuth, TlsConfig, TlsError};
 
 const CERTIFICATE: &str = "tls.certificate";
@@ -151,6 +152,9 @@ fn certified_key(
     provider: &CryptoProvider,
 ) -> Result<CertifiedKey, TlsError> {
     let chain = certificates_in(setting, certificate)?;
+    if chain.first().and_then(|der| CertificateUsage::of(der)).is_some_and(|usage| !usage.has_extensions()) {
+        return Err(TlsError::FirstVersion { setting, path: certificate.to_owned() });
+    }
     let bytes = read(key_setting, key)?;
     let private = PrivateKeyDer::from_pem_slice(&bytes).map_err(|source| TlsError::Pem {
         setting: key_setting,

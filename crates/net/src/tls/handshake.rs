@@ -12,7 +12,7 @@ use tokio::time::{Instant, timeout};
 use tokio_rustls::LazyConfigAcceptor;
 use tokio_rustls::server::TlsStream;
 
-use super::{ApplicationProtocol, ClientCertificate, ServerTls};
+use super::{ApplicationProtocol, ClientCertificate, ServerTls, reasons};
 use crate::log_rate_limit::LogRateLimit;
 use crate::metrics::{Counter, Metrics};
 use crate::pending_login::PendingLogin;
@@ -188,9 +188,10 @@ fn explain(error: &io::Error) -> (FailureReason, String) {
             FailureReason::NoClientCertificate,
             "the client has no certificate, and tls.client_auth = required".to_owned(),
         ),
-        rustls::Error::InvalidCertificate(_) => {
-            (FailureReason::ClientCertificate, format!("the client's certificate is refused: {cause}"))
-        }
+        rustls::Error::InvalidCertificate(reason) => (
+            FailureReason::ClientCertificate,
+            format!("the client's certificate is refused: {}", reasons::of_certificate(reason)),
+        ),
         rustls::Error::PeerIncompatible(_) | rustls::Error::NoApplicationProtocol => (
             FailureReason::NothingInCommon,
             format!("client and server have no version, cipher or protocol in common: {cause}"),

@@ -23,6 +23,15 @@ impl Authority {
         Self(CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap())
     }
 
+    /// An authority below this one.
+    #[allow(dead_code, reason = "not every test that takes this file uses it")]
+    pub(crate) fn authority(&self, name: &str) -> Self {
+        let mut params = CertificateParams::default();
+        params.distinguished_name.push(DnType::CommonName, name);
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        Self(CertifiedIssuer::signed_by(params, KeyPair::generate().unwrap(), &self.0).unwrap())
+    }
+
     pub(crate) fn pem(&self) -> String {
         self.0.pem()
     }

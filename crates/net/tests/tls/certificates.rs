@@ -109,12 +109,20 @@ fn settings_and_files_that_cannot_be_used_are_named_with_the_rule() {
     let nameless = dir.path().join("nameless");
     std::fs::create_dir(&nameless).unwrap();
     authority.server(&[]).write(&nameless, "x");
-    let rows: [(TlsConfig, &[&str]); 7] = [
+    let old = |extension: &str| {
+        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/tls/files/version-1");
+        path.with_extension(extension)
+    };
+    let rows: [(TlsConfig, &[&str]); 8] = [
         (TlsConfig::default(), &["tls.certificate", "name a file"]),
         (TlsConfig { certificate: absent, ..good.clone() }, &["tls.certificate", "absent", "cannot read"]),
         (TlsConfig { certificate: text.clone(), ..good.clone() }, &["tls.certificate", "text", "in PEM"]),
         (TlsConfig { key: text.clone(), ..good.clone() }, &["tls.key", "text", "a private key that is not encrypted"]),
         (TlsConfig { key: other_key, ..good.clone() }, &["server.crt", "other.key", "must belong together"]),
+        (
+            TlsConfig { certificate: old("crt"), key: old("key"), ..good.clone() },
+            &["tls.certificate", "version-1.crt", "X.509 version 1", "-extfile"],
+        ),
         (TlsConfig { client_ca: text, ..good.clone() }, &["tls.client_ca", "text", "in PEM"]),
         (TlsConfig { certificates_dir: nameless, ..good }, &["tls.certificates_dir", "x.crt", "must name a host"]),
     ];

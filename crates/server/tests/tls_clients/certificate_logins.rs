@@ -162,6 +162,58 @@ fn tenants_that_share_an_authority_are_told_apart_by_the_server_name() {
 }
 
 #[test]
+fn the_nearest_authority_of_a_certificate_says_whose_device_it_is() {
+    let world = World::start(&[]);
+    let root = Authority::new("root");
+    let between = root.authority("between");
+    world.registry("POST", "tenants/acme", &trusting(&root, "", ""));
+    world.registry("POST", "tenants/beta", &trusting(&between, "", ""));
+    for tenant in ["acme", "beta"] {
+        world.register_subject(tenant, "t", "CN=thermometer");
+    }
+    let below = between.client("thermometer");
+    let chain = |more: &[&str]| Signed {
+        certificate: [&[&*below.certificate], more].concat().concat(),
+        key: below.key.clone(),
+    };
+    let files = |signed: &Signed, name: &str| Files::new(&world, signed, name);
+    // Certificates that do not lead on, expired ones too, change nothing.
+    let beside = Authority::new("beside").expired_client("thermometer").certificate;
+    for (name, signed) in [
+        ("whole", chain(&[&between.pem(), &root.pem()])),
+        ("alone", chain(&[])),
+        ("among", chain(&[&beside, &between.pem()])),
+    ] {
+        assert!(world.post("localhost", &files(&signed, name), &[]).ends_with(" 202"), "{name}");
+    }
+    assert!(world.post("localhost", &files(&root.client("thermometer"), "direct"), &[]).ends_with(" 202"));
+    for (tenant, count) in [("acme", 1), ("beta", 3)] {
+        assert_eq!(world.records(&format!("telemetry.{tenant}")).matches("by-https").count(), count, "{tenant}");
+    }
+    // The root's tenant counts again once nobody trusts what is below it, or has another key under its name.
+    for trusted in ["{}".to_owned(), trusting(&Authority::new("between"), "", "")] {
+        world.registry("PUT", "tenants/beta", &trusted);
+        assert!(world.post("localhost", &files(&chain(&[&between.pem()]), "again"), &[]).ends_with(" 202"));
+    }
+    assert_eq!(world.records("telemetry.acme").matches("by-https").count(), 3);
+}
+
+#[test]
+fn a_clients_certificate_of_the_first_version_is_refused_in_words() {
+    let world = World::start(&[]);
+    world.registry("POST", "tenants/acme", &trusting(&Authority::new("devices"), "", ""));
+    let files = ["key", "csr", "crt"].map(|extension| world.dir.path().join(format!("old.{extension}")));
+    let [key, request, certificate] = files.each_ref().map(|file| path(file));
+    let openssl = |arguments: &[&str]| succeeded(&run("openssl", arguments, ""));
+    openssl(&["ecparam", "-name", "prime256v1", "-genkey", "-noout", "-out", key]);
+    openssl(&["req", "-new", "-key", key, "-subj", "/CN=old", "-out", request]);
+    openssl(&["x509", "-req", "-in", request, "-signkey", key, "-out", certificate]);
+    let (url, ca) = (world.url("devices-http", "/telemetry"), world.ca());
+    failed(&run("curl", &["-sS", "--cert", certificate, "--key", key, "--cacert", &ca, "-d", "x", &url], ""));
+    world.logs(&["TLS handshake failed", "X.509 version 1", "-extfile"]);
+}
+
+#[test]
 fn an_unknown_device_is_registered_where_its_authority_wants_it_and_applications_are_told() {
     let world = World::start(&[]);
     let (devices, gateways) = (Authority::new("devices"), Authority::new("gateways"));
@@ -178,6 +230,11 @@ fn an_unknown_device_is_registered_where_its_authority_wants_it_and_applications
         assert!(registered.contains(member), "{registered}");
     }
     assert!(world.registry("GET", "credentials/acme/d-thermometer", "").contains("\"auth-id\":\"thermometer\""));
+    // Its next certificate logs in, too: the credential has no dates.
+    let credentials = world.registry("GET", "credentials/acme/d-thermometer", "");
+    assert!(!credentials.contains("not-before") && !credentials.contains("not-after"), "{credentials}");
+    let renewed = Files::new(&world, &devices.client("thermometer"), "renewed");
+    assert!(world.post("localhost", &renewed, &[]).ends_with(" 202"));
     let events = world.records("event.acme");
     assert_eq!(events.matches("hono_registration_status").count(), 1, "{events}");
     // A gateway, which may register others at once.
