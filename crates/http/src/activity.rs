@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
+use hyper::body::Incoming;
 use millstream_net::PendingLogin;
 use millstream_types::{Grant, MemoryBudget};
 use parking_lot::Mutex;
@@ -41,6 +42,8 @@ pub(crate) struct ConnectionActivity {
     head_bytes: AtomicUsize,
     /// The last request's body was dropped before its end.
     has_unread: AtomicBool,
+    /// The body of which that is so.
+    unread: Mutex<Option<Incoming>>,
     /// The answer is complete; the rest of the request's body is discarded.
     lingers: AtomicBool,
     /// The memory of a head over [`HEAD_FREE_BYTES`].
@@ -62,6 +65,7 @@ impl ConnectionActivity {
             stalled_since_ns: AtomicU64::new(0),
             head_bytes: AtomicUsize::new(0),
             has_unread: AtomicBool::new(false),
+            unread: Mutex::new(None),
             lingers: AtomicBool::new(false),
             head_memory: Mutex::new(None),
         }
@@ -105,8 +109,14 @@ impl ConnectionActivity {
     }
 
     /// Notes that a request's body is not read to its end. If its rest has arrived already, another request may follow.
-    pub(crate) fn leave_body_unread(&self) {
+    pub(crate) fn leave_body_unread(&self, rest: Option<Incoming>) {
         self.has_unread.store(true, Ordering::Relaxed);
+        *self.unread.lock() = rest;
+    }
+
+    /// Takes what a request has left unread of its body.
+    pub(crate) fn take_unread_body(&self) -> Option<Incoming> {
+        if self.has_unread_body() { self.unread.lock().take() } else { None }
     }
 
     /// The time of the first check.

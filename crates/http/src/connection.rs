@@ -7,7 +7,8 @@
 
 use std::sync::Arc;
 
-use axum::http::header::DATE;
+use axum::http::HeaderValue;
+use axum::http::header::{CONNECTION, DATE, EXPECT};
 use bytes::Bytes;
 use hyper::Request;
 use hyper::body::Incoming;
@@ -22,7 +23,7 @@ use crate::context::ConnectionPeer;
 use crate::date::date_header;
 use crate::fast_head::{self, AfterFastHead};
 use crate::pipeline::Pipeline;
-use crate::request_body::RequestBody;
+use crate::request_body::{RequestBody, has_arrived};
 use crate::socket::MonitoredSocket;
 
 /// Serves a connection until it ends or its peer is too slow. A stopping listener waits only for answers.
@@ -48,9 +49,19 @@ pub(crate) async fn serve(socket: TransportStream, client: ConnectionPeer, pipel
     let service = service_fn(|request: Request<Incoming>| {
         let (pipeline, activity, client) = (&pipeline, &activity, &client);
         async move {
+            let is_asked_for = request.headers().contains_key(EXPECT);
             let request = request.map(|body| RequestBody::new(body, activity.clone()));
             let mut answer = pipeline.handle(client, activity, request).await;
             answer.headers_mut().insert(DATE, date_header(Instant::now()));
+            if let Some(body) = activity.take_unread_body() {
+                // Asking for a body that waits for a 100 would send one.
+                if !is_asked_for && has_arrived(body).await {
+                    activity.forget_unread_body();
+                } else {
+                    // A refusal does not wait for the body, and no other request can follow (RFC 9112, section 9.6).
+                    answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+                }
+            }
             Ok::<_, std::convert::Infallible>(answer)
         }
     });

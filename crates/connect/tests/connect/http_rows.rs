@@ -54,7 +54,8 @@ async fn sent(world: &World, who: Option<&str>, line: &str, headers: &[(&str, &s
 
 /// Names and values of the headers that do not depend on the time or the page that asks.
 fn lasting(answer: &Answer) -> BTreeSet<&(String, String)> {
-    let depends = |name: &str| name == "date" || name.starts_with("access-control-");
+    // A refusal of a request whose client asks whether to send the body closes the connection.
+    let depends = |name: &str| ["date", "connection"].contains(&name) || name.starts_with("access-control-");
     answer.headers.iter().filter(|(name, _)| !depends(name)).collect()
 }
 

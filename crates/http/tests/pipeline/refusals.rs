@@ -308,3 +308,30 @@ async fn unescaped_characters_in_a_request_target_are_accepted() {
     assert_eq!(server.ask(&long, "").await.body, format!("{}/7: ", "<".repeat(2_600)));
     server.stop().await;
 }
+
+#[tokio::test]
+async fn a_refusal_before_the_body_has_come_says_that_the_connection_closes() {
+    let server = Server::of(things()).await;
+    for head in ["POST /nothing", "DELETE /things", "POST /things"] {
+        let mut client = server.connect().await;
+        let kind = if head == "POST /things" { "text/plain" } else { "application/json" };
+        client
+            .send(&format!("{head} HTTP/1.1\r\nhost: localhost\r\ncontent-type: {kind}\r\ncontent-length: 2\r\n\r\n"))
+            .await;
+        let refusal = client.read_until("\r\n\r\n").await.to_lowercase();
+        assert!(
+            refusal.starts_with("http/1.1 4") && refusal.contains("\r\nconnection: close\r\n"),
+            "{head}: {refusal}"
+        );
+        client.send("{}").await;
+        client.read_to_end().await;
+    }
+    // Where all of the request has been read, the connection goes on.
+    let mut client = server.connect().await;
+    for _ in 0..2 {
+        client.send("GET /nothing HTTP/1.1\r\nhost: localhost\r\n\r\n").await;
+        let refusal = client.read_until("}").await.to_lowercase();
+        assert!(refusal.starts_with("http/1.1 404") && !refusal.contains("connection: close"), "{refusal}");
+    }
+    server.stop().await;
+}
