@@ -126,7 +126,8 @@ impl State {
         for mut entry in back {
             let Some(group_id) = entry.group.take() else { continue };
             if let Some(group) = self.groups.get_mut(&group_id) {
-                entry.dup = true;
+                // To another member it is sent for the first time (MQTT 5.0, section 3.3.1.1).
+                entry.dup = false;
                 group.queue.put_back(entry);
                 self.ring(group_id);
             }
