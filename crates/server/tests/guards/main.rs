@@ -1,6 +1,7 @@
-//! What every listener inherits: one row for each, one test for each guard, against the real binary.
+//! Guards that every listener and every kind of work has: one row for each, one test for each guard, against the real binary.
 //!
-//! A listener without a row fails [`every_listener_has_a_row`].
+//! A listener without a row fails [`every_listener_has_a_row`], a door by which work can be started
+//! `every_door_by_which_work_can_be_started_has_a_kind_with_a_row`.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 #[path = "../../../net/tests/tls/authority.rs"]
@@ -9,6 +10,11 @@ mod authority;
 mod before_login;
 mod door;
 mod foreign_bytes;
+#[path = "../main_job/process.rs"]
+#[allow(dead_code, reason = "the tests of the main job use more of it")]
+mod process;
+mod work;
+mod working;
 #[path = "../tls_clients/world.rs"]
 #[allow(dead_code, reason = "the tests of TLS use more of it")]
 mod world;

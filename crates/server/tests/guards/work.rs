@@ -1,0 +1,258 @@
+//! The kinds of work that a user can start: for each, how it is started and the role that this takes.
+
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::process::{Process, ask};
+
+/// Beyond what any check waits for.
+const PATIENCE: Duration = Duration::from_secs(60);
+const ROLES: [&str; 3] = ["reader", "writer", "admin"];
+const TENANT: &str = "acme";
+/// The number of things that a tenant may have, of kinds where that is limited. Kept queries count among the live ones.
+pub(crate) const SHARE: usize = 3;
+const PASSWORD: &str = "open sesame";
+
+/// A kind of work.
+pub(crate) struct Kind {
+    pub(crate) name: &'static str,
+    /// The group of routes by which it is started; of other protocols the listener.
+    pub(crate) door: &'static str,
+    /// The role that starts it; `None` where any login does.
+    pub(crate) role: Option<&'static str>,
+    /// The setting for how many of them a tenant may have, and its value here; `None` where that is not limited.
+    pub(crate) share: Option<(&'static str, usize)>,
+    /// Starts it with the token of this name; what stands open while it runs, or the refusal.
+    pub(crate) start: fn(&Ground, &str) -> Result<TcpStream, String>,
+}
+
+/// All kinds of work.
+pub(crate) const KINDS: [Kind; 10] = [
+    Kind { name: "request", door: "streams", role: Some("writer"), share: None, start: request },
+    Kind {
+        name: "query",
+        door: "queries",
+        role: Some("reader"),
+        share: Some(("query.live_per_tenant_max", 2 * SHARE)),
+        start: query,
+    },
+    Kind {
+        name: "kept query",
+        door: "queries",
+        role: Some("reader"),
+        share: Some(("query.kept_per_tenant_max", SHARE)),
+        start: kept_query,
+    },
+    Kind { name: "job", door: "jobs", role: Some("writer"), share: None, start: job },
+    Kind {
+        name: "subscription",
+        door: "entities",
+        role: Some("writer"),
+        share: Some(("context.notifications.subscriptions_max", SHARE)),
+        start: subscription,
+    },
+    Kind { name: "bucket", door: "store", role: Some("admin"), share: None, start: bucket },
+    Kind { name: "upload", door: "store", role: Some("writer"), share: None, start: upload },
+    Kind { name: "topic", door: "streams", role: Some("admin"), share: None, start: topic },
+    Kind { name: "session", door: "devices-mqtt", role: None, share: None, start: session },
+    Kind { name: "pub/sub subscriber", door: "redis", role: None, share: None, start: subscriber },
+];
+
+/// Groups of routes, and listeners of other protocols, by which nothing goes on that is not a request or of a kind that has
+/// a row by another door.
+pub(crate) const DOORS_WITHOUT_KIND: [&str; 18] = [
+    "backups",
+    // Asks queries, as `queries` does.
+    "bullet",
+    "command-responses",
+    "commands",
+    "console",
+    "documentation",
+    "events",
+    "health",
+    "history",
+    // Its fetches and appends are requests.
+    "kafka",
+    "login",
+    "mapping_errors",
+    // MQTT over WebSocket: sessions.
+    "mqtt",
+    "registry",
+    "schema",
+    "stats",
+    "telemetry",
+    "tokens",
+];
+
+/// A token of a tenant.
+struct Token {
+    name: String,
+    tenant: String,
+    secret: String,
+}
+
+/// A server with two tenants. The first has tokens for all roles, and for all but one; the second for all.
+pub(crate) struct Ground {
+    pub(crate) process: Process,
+    tokens: Vec<Token>,
+}
+
+impl Ground {
+    pub(crate) fn start(dir: &Path) -> Self {
+        let mut settings = vec!["--set=shutdown_timeout_ms=1000".to_owned()];
+        let shares = KINDS.iter().filter_map(|kind| kind.share);
+        settings.extend(shares.map(|(setting, most)| format!("--set={setting}={most}")));
+        let process = Process::start_on(dir, &settings.iter().map(String::as_str).collect::<Vec<_>>());
+        let mut ground = Self { process, tokens: Vec::new() };
+        for (name, tenant) in [("root", "*"), ("all", TENANT), ("other", "other")] {
+            ground.make(name, tenant, &ROLES);
+        }
+        for role in ROLES {
+            let others: Vec<&str> = ROLES.into_iter().filter(|other| *other != role).collect();
+            ground.make(&without(role), TENANT, &others);
+        }
+        let secrets = json!([{"type": "hashed-password", "auth-id": "d", "secrets": [{"pwd-plain": PASSWORD}]}]);
+        for (token, method, path, body) in [
+            ("all", "PUT", "/api/streams/in", json!({"partitions": 1})),
+            ("all", "PUT", "/api/streams/out", json!({"partitions": 1})),
+            ("other", "PUT", "/api/streams/in", json!({"partitions": 1})),
+            ("all", "PUT", "/buckets/things", json!({})),
+            ("root", "POST", "/v1/tenants/acme", json!({})),
+            ("all", "POST", "/v1/devices/acme/d", json!({})),
+            ("all", "PUT", "/v1/credentials/acme/d", secrets),
+        ] {
+            let (status, _) = ground.ask(token, method, path, &body);
+            assert!(matches!(status, 201 | 204), "{path}: {status}");
+        }
+        ground
+    }
+
+    fn make(&mut self, name: &str, tenant: &str, roles: &[&str]) {
+        let bearer = self.tokens.first().map(|root| format!("Bearer {}", root.secret));
+        let mut headers = vec![("Content-Type", "application/json")];
+        headers.extend(bearer.as_deref().map(|bearer| ("Authorization", bearer)));
+        let new = json!({"name": name, "tenant": tenant, "roles": roles}).to_string();
+        let made = ask(self.process.applications, "POST", "/api/tokens", &headers, new.as_bytes());
+        assert_eq!(made.status, 201, "{}", made.text());
+        let secret = made.json()["token"].as_str().unwrap().to_owned();
+        let tenant = if tenant == "*" { TENANT } else { tenant };
+        self.tokens.push(Token { name: name.to_owned(), tenant: tenant.to_owned(), secret });
+    }
+
+    fn token(&self, name: &str) -> &Token {
+        self.tokens.iter().find(|token| token.name == name).unwrap()
+    }
+
+    /// The status of the answer, and the connection, which stays open.
+    fn ask(&self, token: &str, method: &str, path: &str, body: &Value) -> (u16, TcpStream) {
+        let body = if body.is_null() { String::new() } else { body.to_string() };
+        let length = format!("content-length: {}\r\n", body.len());
+        self.send(token, &format!("{method} {path}"), &length, &body)
+    }
+
+    fn send(&self, token: &str, line: &str, headers: &str, body: &str) -> (u16, TcpStream) {
+        let mut socket = connect(self.process.applications);
+        let Token { secret, tenant, .. } = self.token(token);
+        let head = format!(
+            "{line} HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {secret}\r\nfiware-service: {tenant}\r\n\
+             content-type: application/json\r\n{headers}\r\n"
+        );
+        socket.write_all((head + body).as_bytes()).unwrap();
+        let status = read(&mut socket, "HTTP/1.1 200".len());
+        (status[status.len() - 3..].parse().unwrap(), socket)
+    }
+
+    /// The connection, if the answer has this status.
+    fn started(&self, wanted: u16, (status, socket): (u16, TcpStream)) -> Result<TcpStream, String> {
+        if status == wanted { Ok(socket) } else { Err(status.to_string()) }
+    }
+}
+
+/// The name of the token that has every role but this one.
+pub(crate) fn without(role: &str) -> String {
+    format!("without-{role}")
+}
+
+fn connect(to: SocketAddr) -> TcpStream {
+    let socket = TcpStream::connect(to).unwrap();
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    socket
+}
+
+fn read(socket: &mut TcpStream, bytes: usize) -> String {
+    let mut text = vec![0; bytes];
+    socket.read_exact(&mut text).unwrap();
+    String::from_utf8_lossy(&text).into_owned()
+}
+
+/// An append whose body does not come.
+fn request(ground: &Ground, token: &str) -> Result<TcpStream, String> {
+    let headers = "content-length: 100\r\nexpect: 100-continue\r\n";
+    ground.started(100, ground.send(token, "POST /api/streams/in/records", headers, ""))
+}
+
+fn query(ground: &Ground, token: &str) -> Result<TcpStream, String> {
+    let body = json!({"query": "SELECT * FROM \"in\"", "deliver": "sse"});
+    ground.started(200, ground.ask(token, "POST", "/api/queries", &body))
+}
+
+fn kept_query(ground: &Ground, token: &str) -> Result<TcpStream, String> {
+    let body = json!({"query": "SELECT * FROM \"in\"", "deliver": "sse", "keep": true});
+    ground.started(200, ground.ask(token, "POST", "/api/queries", &body))
+}
+
+fn job(ground: &Ground, token: &str) -> Result<TcpStream, String> {
+    let body = json!({
+        "version": 1, "kind": "Job", "name": "copy",
+        "sources": {"in": {"type": "stream", "config": {"topic": "in"}}},
+        "sinks": {"out": {"type": "stream", "inputs": ["in"], "config": {"topic": "out"}}},
+    });
+    ground.started(201, ground.ask(token, "POST", "/api/jobs", &body))
+}
+
+fn subscription(ground: &Ground, token: &str) -> Result<TcpStream, String> {
+    let body = json!({
+        "subject": {"entities": [{"idPattern": ".*"}]}, "notification": {"http": {"url": "http://127.0.0.1:9/"}},
+    });
+    ground.started(201, ground.ask(token, "POST", "/v2/subscriptions", &body))
+}
+
+fn bucket(ground: &Ground, token: &str) -> Result<TcpStream, String> {
+    ground.started(201, ground.ask(token, "PUT", "/buckets/made", &json!({})))
+}
+
+fn upload(ground: &Ground, token: &str) -> Result<TcpStream, String> {
+    ground.started(201, ground.ask(token, "POST", "/kv/things/k?uploads", &Value::Null))
+}
+
+fn topic(ground: &Ground, token: &str) -> Result<TcpStream, String> {
+    ground.started(201, ground.ask(token, "PUT", "/api/streams/made", &json!({"partitions": 1})))
+}
+
+/// A session of MQTT 3.1.1 that outlives its connection.
+fn session(ground: &Ground, token: &str) -> Result<TcpStream, String> {
+    let password = if token == "all" { PASSWORD } else { "wrong" };
+    let text = |text: &str| [&(text.len() as u16).to_be_bytes()[..], text.as_bytes()].concat();
+    let flags = [4, 0b1100_0000, 0, 0];
+    let body = [&text("MQTT")[..], &flags, &text("c"), &text("d@acme"), &text(password)].concat();
+    let mut socket = connect(ground.process.mqtt);
+    socket.write_all(&[&[0x10, body.len() as u8][..], &body].concat()).unwrap();
+    let mut connack = [0; 4];
+    socket.read_exact(&mut connack).unwrap();
+    if connack[3] == 0 { Ok(socket) } else { Err(format!("return code {}", connack[3])) }
+}
+
+fn subscriber(ground: &Ground, token: &str) -> Result<TcpStream, String> {
+    let mut socket = connect(ground.process.redis);
+    if token == "all" {
+        write!(socket, "AUTH {token} {}\r\n", ground.token(token).secret).unwrap();
+        assert_eq!(read(&mut socket, 5), "+OK\r\n");
+    }
+    socket.write_all(b"SUBSCRIBE news\r\n").unwrap();
+    let answer = read(&mut socket, 4);
+    if answer == "*3\r\n" { Ok(socket) } else { Err(answer) }
+}
