@@ -1,5 +1,5 @@
 //! Checksums of a file's blocks: computed while the file is written, and verified before any byte of a block is used.
-//! The catalog keeps them. Files of versions without checksums have none, and are read unverified until a merge.
+//! The catalog keeps them. Files of versions without checksums have none, and are read unverified until they are rewritten, which a start begins in the background.
 
 use std::io::{self, ErrorKind};
 use std::path::Path;
@@ -12,17 +12,22 @@ use crate::Error;
 use crate::catalog_record::FileRecord;
 
 const BLOCK_BYTES: usize = 1 << 20;
+const REMEDY: &str = "restore it from a backup, or give its points up with 'millstream log repair --yes'";
+/// The damage of a file that is not there.
+pub(crate) const MISSING: &str =
+    "the file is missing; restore it from a backup, or give its points up with 'millstream log repair --yes'";
 
-/// The CRC-32C of each block of what is written.
+/// The CRC-32C of each block, one MiB and the last one less, of bytes that come in any pieces.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct BlockChecksums {
+pub struct BlockChecksums {
     complete: Vec<u32>,
     current: u32,
     current_bytes: usize,
 }
 
 impl BlockChecksums {
-    pub(crate) fn add(&mut self, mut bytes: &[u8]) {
+    /// Adds the next bytes.
+    pub fn add(&mut self, mut bytes: &[u8]) {
         while !bytes.is_empty() {
             let (part, rest) = bytes.split_at(bytes.len().min(BLOCK_BYTES - self.current_bytes));
             self.current = crc32c::crc32c_append(self.current, part);
@@ -35,7 +40,8 @@ impl BlockChecksums {
         }
     }
 
-    pub(crate) fn all(&self) -> Vec<u32> {
+    /// Returns the checksums of all bytes so far.
+    pub fn all(&self) -> Vec<u32> {
         let last = (self.current_bytes > 0).then_some(self.current);
         self.complete.iter().copied().chain(last).collect()
     }
@@ -53,14 +59,26 @@ impl VerifiedFile {
     /// # Errors
     /// [`Error::Io`] if it cannot be opened, [`Error::File`] if it has another size than the catalog says.
     pub(crate) fn open(files: &dyn Files, path: &Path, record: &FileRecord) -> Result<Self, Error> {
-        let file = files.open(path).map_err(|error| Error::io("open", path, error))?;
+        let file = files.open(path).map_err(|error| match error.kind() {
+            ErrorKind::NotFound | ErrorKind::IsADirectory => Error::file(path, &MISSING),
+            _ => Error::io("open", path, error),
+        })?;
         let bytes = file.size().map_err(|error| Error::io("look at", path, error))?;
         if bytes != record.bytes {
-            let reason = format!("it has {bytes} bytes instead of {}; restore it from a backup", record.bytes);
+            let reason = format!("it has {bytes} bytes instead of {}; {REMEDY}", record.bytes);
             return Err(Error::file(path, &reason));
         }
         let is_verified = record.checksums.iter().map(|_| AtomicBool::new(false)).collect();
         Ok(Self { file, bytes, checksums: record.checksums.clone(), is_verified })
+    }
+
+    pub(crate) fn has_checksums(&self) -> bool {
+        !self.checksums.is_empty()
+    }
+
+    /// Verifies all blocks.
+    pub(crate) fn verify_all(&self) -> io::Result<()> {
+        (0..self.checksums.len()).try_for_each(|number| self.verify(number))
     }
 
     /// Reads bytes of verified blocks.
@@ -75,7 +93,7 @@ impl VerifiedFile {
 
     fn verify(&self, number: usize) -> io::Result<()> {
         let damaged = |reason: &str| {
-            let reason = format!("block {number} {reason}: the file is damaged; restore it from a backup");
+            let reason = format!("block {number} {reason}: the file is damaged; {REMEDY}");
             io::Error::new(ErrorKind::InvalidData, reason)
         };
         let (Some(expected), Some(is_verified)) = (self.checksums.get(number), self.is_verified.get(number)) else {

@@ -4,7 +4,7 @@
 //! The change topics cannot replace it: retention ends them, and deletions and sampling are recorded here alone. So
 //! each edit goes to `_history_copy` in the same append, and a topic that is missing is filled from the other one.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -25,7 +25,7 @@ use crate::file_reader::OpenFile;
 use crate::held_files::ReplacedFiles;
 use crate::layout::{self, EXTENSION};
 
-const TOPIC: &str = "_history";
+pub(crate) const TOPIC: &str = "_history";
 const COPY: &str = "_history_copy";
 
 /// A named file. It is removed once it is replaced and its last reader is done.
@@ -34,11 +34,26 @@ pub(crate) struct DataFile {
     pub(crate) path: PathBuf,
     replaced_files: Arc<ReplacedFiles>,
     replaced: AtomicBool,
+    /// Set once the file is known to be missing or damaged; merges leave it alone then.
+    damaged: AtomicBool,
     /// The open file with its index, while the cache holds it.
     pub(crate) open: Mutex<Option<Arc<OpenFile>>>,
 }
 
 impl DataFile {
+    /// Reads all of the file.
+    pub(crate) fn verify(&self) -> Result<(), Error> {
+        OpenFile::open(self.replaced_files.files(), &self.path, &self.record)?.verify()
+    }
+
+    pub(crate) fn is_damaged(&self) -> bool {
+        self.damaged.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn mark_damaged(&self) {
+        self.damaged.store(true, Ordering::Relaxed);
+    }
+
     /// Opens the file and reads its index.
     pub(crate) fn read_index(&self) -> Result<Arc<OpenFile>, Error> {
         OpenFile::open(self.replaced_files.files(), &self.path, &self.record).map(Arc::new)
@@ -150,7 +165,7 @@ fn one_content(partitions: &[Arc<dyn Partition>; 2]) -> Result<CatalogContent, E
 }
 
 impl Erasure {
-    fn may_concern(&self, file: &FileRecord) -> bool {
+    pub(crate) fn may_concern(&self, file: &FileRecord) -> bool {
         self.number > file.number
             && self.tenant == file.tenant
             && self.kind.as_ref().is_none_or(|kind| *kind == file.kind)
@@ -210,9 +225,9 @@ pub(crate) struct FileCatalog {
 }
 
 impl FileCatalog {
-    /// Reads the catalog and removes files below `root` that it does not name. Also returns the
-    /// named files that are missing.
-    pub(crate) fn open(root: &Path, files: Arc<dyn Files>, log: &Arc<dyn Log>) -> Result<(Self, Vec<PathBuf>), Error> {
+    /// Reads the catalog and removes files below `root` that it does not name. Named files that are missing are
+    /// marked as damaged.
+    pub(crate) fn open(root: &Path, files: Arc<dyn Files>, log: &Arc<dyn Log>) -> Result<Self, Error> {
         let partitions = [open_topic(&**log, TOPIC)?, open_topic(&**log, COPY)?];
         let content = one_content(&partitions)?;
         let (root, log) = (root.to_owned(), log.clone());
@@ -221,8 +236,8 @@ impl FileCatalog {
         let mut catalog =
             Self { root, files, replaced_files, log, partitions, table, sources, next_number, is_in_doubt: false };
         let named = catalog.take_content(content);
-        let missing = catalog.compare_with_disk(named)?;
-        Ok((catalog, missing))
+        catalog.compare_with_disk(named)?;
+        Ok(catalog)
     }
 
     /// Takes over positions and erasures; returns the named files by number.
@@ -243,8 +258,8 @@ impl FileCatalog {
         named
     }
 
-    /// Removes unnamed files, which a crash left behind; returns the missing ones.
-    fn compare_with_disk(&mut self, mut named: HashMap<u64, FileRecord>) -> Result<Vec<PathBuf>, Error> {
+    /// Adds the named files to the table, and removes others, which a crash left behind.
+    fn compare_with_disk(&mut self, mut named: HashMap<u64, FileRecord>) -> Result<(), Error> {
         self.files.create_dir_all(&self.root).map_err(|error| Error::io("create", &self.root, error))?;
         let mut found = Vec::new();
         self.list(&self.root, 3, &mut found)?;
@@ -261,7 +276,10 @@ impl FileCatalog {
                 }
             }
         }
-        Ok(named.into_values().map(|record| self.path(&record)).collect())
+        let missing: HashSet<u64> = named.keys().copied().collect();
+        named.into_values().for_each(|record| self.add(record));
+        self.table.files().filter(|file| missing.contains(&file.record.number)).for_each(|file| file.mark_damaged());
+        Ok(())
     }
 
     /// Lists the files that are `depth` directories below `directory`.
@@ -281,8 +299,8 @@ impl FileCatalog {
     fn add(&mut self, record: FileRecord) {
         let path = self.path(&record);
         let replaced_files = self.replaced_files.clone();
-        let replaced = AtomicBool::new(false);
-        self.table.add(Arc::new(DataFile { record, path, replaced_files, replaced, open: Mutex::default() }));
+        let (replaced, damaged) = Default::default();
+        self.table.add(Arc::new(DataFile { record, path, replaced_files, replaced, damaged, open: Mutex::default() }));
     }
 
     /// Returns the path of a file.

@@ -54,6 +54,8 @@ pub(crate) struct Compactor {
     pub(crate) may_roll_up: bool,
     /// `true` if there are nearly `files_max` files.
     pub(crate) is_crowded: bool,
+    /// `true` if there may be files without checksums.
+    pub(crate) may_lack_checksums: bool,
     pub(crate) flushed_at: Duration,
     pub(crate) retained_at: Duration,
 }
@@ -126,7 +128,11 @@ impl Compactor {
             self.find_old();
             self.look_at_room();
         }
-        Ok(self.carry_out_one_erasure()? || self.merge_one()? || self.sample()? || self.roll_up_one()?)
+        Ok(self.carry_out_one_erasure()?
+            || self.merge_one()?
+            || self.sample()?
+            || self.roll_up_one()?
+            || self.add_checksums()?)
     }
 
     fn is_flush_due(&self, is_wanted: bool) -> bool {
@@ -194,14 +200,22 @@ impl Compactor {
             return Ok(false);
         }
         let table = &self.catalog.table;
-        let concerned = table.files().find(|file| table.erasures_of(&file.record).next().is_some()).cloned();
+        let is_concerned = |file: &&Arc<DataFile>| table.erasures_of(&file.record).next().is_some();
+        let concerned = table.files().find(|file| !file.is_damaged() && is_concerned(file)).cloned();
         match concerned {
             Some(file) => {
                 let period = file.record.period();
                 self.replace(vec![file], period)?;
             }
             None => {
-                let carried_out = table.erasures.iter().map(|erasure| erasure.number).collect();
+                // A damaged file may be restored, with the points that were erased.
+                let damaged: Vec<_> = table.files().filter(is_concerned).collect();
+                let is_needed = |erasure: &&Erasure| damaged.iter().any(|file| erasure.may_concern(&file.record));
+                let carried_out: Vec<u64> =
+                    table.erasures.iter().filter(|erasure| !is_needed(erasure)).map(|erasure| erasure.number).collect();
+                if carried_out.is_empty() {
+                    return Ok(false);
+                }
                 self.catalog.commit(CatalogEdit { carried_out, ..CatalogEdit::default() })?;
                 self.state.show(self.catalog.table.clone(), None);
             }
@@ -268,11 +282,35 @@ impl Compactor {
     }
 
     fn replace(&mut self, files: Vec<Arc<DataFile>>, period: FilePeriod) -> Result<(), Error> {
-        let added = merge(&mut self.catalog, &files, period)?.into_iter().collect();
+        let added = match merge(&mut self.catalog, &files, period) {
+            Err(error) if self.leaves_alone(&error) => return Ok(()),
+            merged => merged?.into_iter().collect(),
+        };
         self.catalog.commit(CatalogEdit { added, removed: files, ..CatalogEdit::default() })?;
         self.state.show(self.catalog.table.clone(), None);
         self.state.counters.merges.fetch_add(1, Ordering::Relaxed);
         Ok(())
+    }
+
+    /// Marks the file that an error says to be damaged, so that the work goes on with others; `false` for other errors.
+    pub(crate) fn leaves_alone(&self, error: &Error) -> bool {
+        let Error::File { path, .. } = error else { return false };
+        let Some(file) = self.catalog.table.files().find(|file| file.path == *path) else { return false };
+        file.mark_damaged();
+        self.state.unreadable(error);
+        true
+    }
+
+    /// Rewrites a file of an earlier version, which has no checksums.
+    fn add_checksums(&mut self) -> Result<bool, Error> {
+        if !std::mem::take(&mut self.may_lack_checksums) {
+            return Ok(false);
+        }
+        let lacks = |file: &&Arc<DataFile>| file.record.checksums.is_empty() && !file.is_damaged();
+        let Some(file) = self.catalog.table.files().find(lacks).cloned() else { return Ok(false) };
+        self.may_lack_checksums = true;
+        let period = file.record.period();
+        self.replace(vec![file], period).map(|()| true)
     }
 
     /// Removes files that are older than the retention time, and the oldest days beyond the size limit.

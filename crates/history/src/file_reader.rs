@@ -82,6 +82,20 @@ impl OpenFile {
         Ok(Self { path: path.to_owned(), file, meta })
     }
 
+    /// Verifies all blocks, or reads all rows of a file without checksums.
+    pub(crate) fn verify(&self) -> Result<(), Error> {
+        self.file.0.verify_all().map_err(|error| Error::file(&self.path, &error))?;
+        if self.file.0.has_checksums() {
+            return Ok(());
+        }
+        (0..self.groups()).try_for_each(|group| {
+            (0..self.group_rows(group)).step_by(PAGE_ROWS).try_for_each(|start| {
+                let end = self.group_rows(group).min(start + PAGE_ROWS);
+                self.read(&RowRange { group, rows: start..end }).map(drop)
+            })
+        })
+    }
+
     /// Returns the memory that the index takes.
     pub(crate) fn index_bytes(&self) -> usize {
         self.meta.memory_size()

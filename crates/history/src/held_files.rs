@@ -1,5 +1,6 @@
 //! Files that have been replaced, and holds that keep them in place: a copy of the directory takes a while.
 
+use std::collections::HashMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -8,7 +9,9 @@ use std::time::UNIX_EPOCH;
 use millstream_log::Files;
 use parking_lot::Mutex;
 
+use crate::catalog::FileTable;
 use crate::layout::EXTENSION;
+use crate::state::HistoryState;
 
 /// Removes replaced files, at once or when the last hold is gone.
 pub(crate) struct ReplacedFiles {
@@ -42,13 +45,15 @@ impl ReplacedFiles {
         self.remove_now(&path);
     }
 
-    pub(crate) fn hold(self: &Arc<Self>, dir: &Path) -> HeldFiles {
+    pub(crate) fn hold(self: &Arc<Self>, dir: &Path, state: &Arc<HistoryState>) -> HeldFiles {
         self.held.lock().holds += 1;
-        HeldFiles { replaced: self.clone(), dir: dir.to_owned() }
+        HeldFiles { replaced: self.clone(), dir: dir.to_owned(), at_begin: state.files(), state: state.clone() }
     }
 
     fn remove_now(&self, path: &Path) {
-        if let Err(error) = self.files.remove(path) {
+        if let Err(error) = self.files.remove(path)
+            && error.kind() != io::ErrorKind::NotFound
+        {
             tracing::warn!(path = %path.display(), %error, "cannot remove a history file; the next start removes it");
         }
     }
@@ -58,6 +63,9 @@ impl ReplacedFiles {
 pub struct HeldFiles {
     replaced: Arc<ReplacedFiles>,
     dir: PathBuf,
+    /// The files of the catalog when the hold began.
+    at_begin: FileTable,
+    state: Arc<HistoryState>,
 }
 
 impl std::fmt::Debug for HeldFiles {
@@ -83,6 +91,8 @@ pub struct HeldFile {
     pub path: PathBuf,
     /// Its size.
     pub size_bytes: u64,
+    /// The checksums of its blocks, as the catalog has them; empty if the catalog has none. See [`crate::BlockChecksums`].
+    pub checksums: Vec<u32>,
     /// The time of its last write, in nanoseconds since 1970. After a crash another file may have its path.
     pub modified_ns: u64,
 }
@@ -97,6 +107,16 @@ impl HeldFiles {
         let mut found = Vec::new();
         list(&self.dir, Path::new(""), 3, &mut found)?;
         found.sort_by(|one, other| one.path.cmp(&other.path));
+        let now = self.state.files();
+        let named: HashMap<&Path, &[u32]> = self
+            .at_begin
+            .files()
+            .chain(now.files())
+            .filter_map(|file| Some((file.path.strip_prefix(&self.dir).ok()?, &*file.record.checksums)))
+            .collect();
+        for file in &mut found {
+            file.checksums = named.get(&*file.path).map(|checksums| checksums.to_vec()).unwrap_or_default();
+        }
         Ok(found)
     }
 
@@ -122,7 +142,7 @@ fn list(dir: &Path, below: &Path, depth: usize, found: &mut Vec<HeldFile>) -> io
             };
             let modified = metadata.modified()?.duration_since(UNIX_EPOCH).unwrap_or_default();
             let modified_ns = u64::try_from(modified.as_nanos()).unwrap_or(u64::MAX);
-            found.push(HeldFile { path, size_bytes: metadata.len(), modified_ns });
+            found.push(HeldFile { path, size_bytes: metadata.len(), checksums: Vec::new(), modified_ns });
         }
     }
     Ok(())
@@ -143,7 +163,8 @@ mod tests {
             std::fs::write(day.join(name), name).unwrap();
         }
         let replaced = ReplacedFiles::new(Arc::new(SystemFiles));
-        let (one, other) = (replaced.hold(dir.path()), replaced.hold(dir.path()));
+        let state = Arc::new(HistoryState::new(FileTable::default()));
+        let (one, other) = (replaced.hold(dir.path(), &state), replaced.hold(dir.path(), &state));
         replaced.remove(day.join("000000000001.parquet"));
         drop(one);
         let names: Vec<_> =

@@ -44,6 +44,7 @@ mod point;
 mod query;
 mod read;
 mod render;
+mod repair;
 mod request;
 mod roll_up;
 mod routes;
@@ -55,8 +56,10 @@ mod service;
 mod state;
 mod top_n;
 
+pub use block_checksums::BlockChecksums;
 pub use config::{HistoryConfig, HistoryRule, Sample};
 pub use error::Error;
 pub use held_files::{HeldFile, HeldFiles};
 pub use plane::{Dependencies, History, HistoryStats};
+pub use repair::{LostFile, repair};
 pub use rules::{NoTenantRules, TenantRules};

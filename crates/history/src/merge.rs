@@ -25,7 +25,7 @@ const SMALLEST_BYTES: u64 = 64 << 10;
 pub(crate) fn choose(siblings: &[Arc<DataFile>], fan_in: usize, max_bytes: u64) -> Option<Vec<Arc<DataFile>>> {
     let mut by_size: std::collections::BTreeMap<u32, Vec<Arc<DataFile>>> = Default::default();
     // Only sampling combines sampled files with others: a merged record could not describe both kinds of points.
-    for file in siblings.iter().filter(|file| file.record.sampled.is_empty()) {
+    for file in siblings.iter().filter(|file| file.record.sampled.is_empty() && !file.is_damaged()) {
         let times_smallest = file.record.bytes / SMALLEST_BYTES;
         by_size.entry(times_smallest.max(1).ilog(FAN_IN as u64)).or_default().push(file.clone());
     }

@@ -12,6 +12,7 @@ use millstream_log::{DerivedTopic, Files, Log};
 use millstream_types::{MonotonicClock, PartitionId, TopicKind, TopicPartition, WallClock};
 use parking_lot::Mutex;
 
+use crate::block_checksums::MISSING;
 use crate::catalog::FileCatalog;
 use crate::compactor::{Compactor, CompactorLimits};
 use crate::config::HistoryConfig;
@@ -92,10 +93,10 @@ impl History {
     /// [`Error`] if a setting is invalid, the catalog is unreadable or a thread cannot start.
     pub fn open(dependencies: &Dependencies<'_>, config: &HistoryConfig, metrics: &Metrics) -> Result<Self, Error> {
         config.validate()?;
-        let (catalog, missing) = FileCatalog::open(dependencies.dir, dependencies.files.clone(), &dependencies.log)?;
+        let catalog = FileCatalog::open(dependencies.dir, dependencies.files.clone(), &dependencies.log)?;
         let state = Arc::new(HistoryState::new(catalog.table.clone()));
-        for path in missing {
-            state.fail(&path.display().to_string(), "the file is missing; its points are lost unless it is restored");
+        for file in catalog.table.files().filter(|file| file.is_damaged()) {
+            state.damaged(&file.path, MISSING);
         }
         let rules =
             Arc::new(RuleSet { general: config.rules.clone(), tenant_rules: dependencies.tenant_rules.clone() });
@@ -122,6 +123,7 @@ impl History {
             ended: None,
             may_roll_up: true,
             is_crowded: false,
+            may_lack_checksums: true,
             flushed_at: dependencies.clock.now(),
             retained_at: dependencies.clock.now(),
         };
@@ -160,16 +162,16 @@ impl History {
     /// Returns a function that keeps all files in place, also those that merges and rules replace from its call on, until
     /// the hold is dropped.
     pub fn file_holds(&self) -> impl Fn() -> HeldFiles + Send + Sync + 'static + use<> {
-        let (replaced, dir) = (self.replaced_files.clone(), self.dir.clone());
-        move || replaced.hold(&dir)
+        let (replaced, dir, state) = (self.replaced_files.clone(), self.dir.clone(), self.service.state.clone());
+        move || replaced.hold(&dir, &state)
     }
 
-    /// Returns the failures that last until they are repaired.
+    /// Returns the failures that keep history from working.
     pub fn failures(&self) -> Vec<String> {
         self.service.state.failures()
     }
 
-    /// Returns what the operator should know, though history goes on.
+    /// Returns what the operator should know, though history goes on: damaged files, and too many of them.
     pub fn warnings(&self) -> Vec<String> {
         self.service.state.warnings()
     }
@@ -210,6 +212,10 @@ impl History {
             ("merges_total", "Merges of history's files.", |s| s.merges),
             ("sampled_out_total", "Points that sampling has dropped from history's files.", |s| s.sampled_out),
         ];
+        let state = Arc::downgrade(&self.service.state);
+        let help = "Files of history that are missing or damaged; /readyz names them.";
+        let damaged = move || state.upgrade().map_or(0.0, |state| state.damaged_files() as f64);
+        metrics.gauge_fn("millstream_history_damaged_files", help, damaged);
         for (name, help, figure) in figures {
             let service = Arc::downgrade(&self.service);
             let read = move || service.upgrade().map_or(0.0, |service| figure(&stats(&service)) as f64);

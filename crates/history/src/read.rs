@@ -72,7 +72,12 @@ impl SnapshotReader<'_> {
             let late = Problem::new(Reason::DeadlinePassed, "the deadline passed before the history was read");
             return Err(late.remedy("ask for less: a shorter time, fewer entities"));
         }
-        self.cache.open(file).map_err(|error| self.failed(error))
+        self.cache.open(file).map_err(|error| {
+            if matches!(error, Error::File { .. }) {
+                file.mark_damaged();
+            }
+            self.failed(error)
+        })
     }
 
     pub(crate) fn is_erased(&self, file: &FileRecord, run: &SeriesRun) -> bool {

@@ -73,8 +73,9 @@ pub(crate) fn choose(of_kind: &[(&FileDirectory, &Siblings)], rules: &RollUpRule
         for ((_, _, period), siblings) in of_kind.iter().filter(|((_, _, period), _)| period.span < span) {
             if !rules.is_recent(*period) {
                 let longer = FilePeriod::of(span, period.first_day);
-                let is_movable =
-                    |file: &&Arc<DataFile>| file.record.bytes <= rules.max_bytes / 2 && rules.is_final(&file.record);
+                let is_movable = |file: &&Arc<DataFile>| {
+                    !file.is_damaged() && file.record.bytes <= rules.max_bytes / 2 && rules.is_final(&file.record)
+                };
                 candidates.entry(longer).or_default().extend(siblings.iter().filter(is_movable));
             }
         }

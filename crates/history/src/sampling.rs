@@ -27,6 +27,13 @@ impl Compactor {
 
     /// Does a piece of the sampling job; returns whether more is due.
     pub(crate) fn sample(&mut self) -> Result<bool, Error> {
+        match self.sample_a_piece() {
+            Err(error) if self.leaves_alone(&error) => Ok(true),
+            sampled => sampled,
+        }
+    }
+
+    fn sample_a_piece(&mut self) -> Result<bool, Error> {
         let begun = self.sampling.take().filter(|sampling| sampling.is_current(&self.catalog.table));
         let Some(mut sampling) = begun.map_or_else(|| self.begin_sampling(), |begun| Ok(Some(begun)))? else {
             return Ok(false);
@@ -97,7 +104,7 @@ mod tests {
             let system = Arc::new(SystemClock::default());
             let config = LogConfig { dir: dir.path().join("log"), ..LogConfig::default() };
             let log: Arc<dyn Log> = Embedded::open(config, Arc::new(SystemFiles), system.clone(), system).unwrap();
-            let (catalog, _) = FileCatalog::open(&dir.path().join("history"), Arc::new(SystemFiles), &log).unwrap();
+            let catalog = FileCatalog::open(&dir.path().join("history"), Arc::new(SystemFiles), &log).unwrap();
             let clock = Arc::new(ManualClock::default());
             let limits = CompactorLimits {
                 memtable_max_bytes: 1 << 20,
@@ -119,6 +126,7 @@ mod tests {
                 sampling: None,
                 may_roll_up: false,
                 is_crowded: false,
+                may_lack_checksums: false,
                 flushed_at: Duration::ZERO,
                 retained_at: Duration::ZERO,
             };

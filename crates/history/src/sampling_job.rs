@@ -27,7 +27,7 @@ pub(crate) struct SamplingTask {
 /// bytes, so that a few late points do not cause repeated rewrites.
 pub(crate) fn choose(siblings: &[Arc<DataFile>], rules: &SamplingRules, now_ms: i64) -> Option<SamplingTask> {
     let plan_of = |file: &DataFile| rules.plan(now_ms.saturating_sub(file.record.kept_ms));
-    let mut old: Vec<_> = siblings.iter().map(|file| (file, plan_of(file))).collect();
+    let mut old: Vec<_> = siblings.iter().filter(|file| !file.is_damaged()).map(|file| (file, plan_of(file))).collect();
     old.retain(|(_, plan)| !plan.is_empty());
     let is_due = |(file, plan): &&(&Arc<DataFile>, SamplingPlan)| !is_covered(plan, &file.record.sampled);
     let due = old.iter().filter(is_due).count();

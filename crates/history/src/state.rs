@@ -4,7 +4,7 @@
 //! exactly once. A replaced file is removed once its last reader is done.
 
 use std::collections::{BTreeMap, HashMap};
-use std::io::ErrorKind;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -33,10 +33,12 @@ pub(crate) struct HistoryState {
     moved: watch::Sender<()>,
     /// The first offset of each source that is not in files.
     pub(crate) in_files: Mutex<HashMap<SourcePartition, Offset>>,
-    /// Failures that last until they are repaired, by the file, partition or task that they concern.
+    /// Failures that last until they are repaired, by the partition or task that they concern.
     failures: Mutex<BTreeMap<String, String>>,
     /// What the operator should know, though history goes on: likewise.
     warnings: Mutex<BTreeMap<String, String>>,
+    /// Missing and damaged files, and why.
+    damaged: Mutex<BTreeMap<String, String>>,
     pub(crate) follower_bell: Arc<Bell>,
     pub(crate) compactor_bell: Arc<Bell>,
     pub(crate) erasures: Mutex<Vec<ErasureRequest>>,
@@ -81,6 +83,7 @@ impl HistoryState {
             in_files: Mutex::default(),
             failures: Mutex::default(),
             warnings: Mutex::default(),
+            damaged: Mutex::default(),
             follower_bell: Arc::default(),
             compactor_bell: Arc::default(),
             erasures: Mutex::default(),
@@ -150,17 +153,23 @@ impl HistoryState {
         }
     }
 
-    /// Records a failure if a file is missing or damaged.
-    pub(crate) fn unreadable(&self, error: &Error) {
-        match error {
-            Error::File { path, reason } => self.fail(&path.display().to_string(), reason),
-            Error::Io { path, source, .. }
-                if matches!(source.kind(), ErrorKind::NotFound | ErrorKind::IsADirectory) =>
-            {
-                self.fail(&path.display().to_string(), &source.to_string());
-            }
-            _ => {}
+    /// Tells the operator that a file is missing or damaged; other files are read as ever.
+    pub(crate) fn damaged(&self, path: &Path, reason: &str) {
+        let before = self.damaged.lock().insert(path.display().to_string(), reason.to_owned());
+        if before.is_none() {
+            tracing::error!(path = %path.display(), reason, "history: a file is missing or damaged");
         }
+    }
+
+    /// Does so if the error says it.
+    pub(crate) fn unreadable(&self, error: &Error) {
+        if let Error::File { path, reason } = error {
+            self.damaged(path, reason);
+        }
+    }
+
+    pub(crate) fn damaged_files(&self) -> usize {
+        self.damaged.lock().len()
     }
 
     pub(crate) fn recover(&self, what: &str) {
@@ -186,7 +195,8 @@ impl HistoryState {
     }
 
     pub(crate) fn warnings(&self) -> Vec<String> {
-        self.warnings.lock().iter().map(|(what, reason)| format!("history: {what}: {reason}")).collect()
+        let (warnings, damaged) = (self.warnings.lock(), self.damaged.lock());
+        warnings.iter().chain(damaged.iter()).map(|(what, reason)| format!("history: {what}: {reason}")).collect()
     }
 
     pub(crate) fn pass_over(&self, count: u64) {

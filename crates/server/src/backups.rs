@@ -66,6 +66,7 @@ enum BackupContent {
     OfHistory {
         below: PathBuf,
         modified_ns: u64,
+        checksums: Vec<u32>,
     },
 }
 
@@ -111,7 +112,11 @@ impl Backups {
         let of_history = listed.into_iter().map(|file| BackupFile {
             path: PathBuf::from("history").join(&file.path),
             size_bytes: file.size_bytes,
-            content: BackupContent::OfHistory { below: file.path, modified_ns: file.modified_ns },
+            content: BackupContent::OfHistory {
+                below: file.path,
+                modified_ns: file.modified_ns,
+                checksums: file.checksums,
+            },
         });
         let files = of_log.chain(of_history).collect();
         let backup = Arc::new(RunningBackup {

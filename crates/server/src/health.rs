@@ -27,7 +27,11 @@ pub(crate) fn routes(metrics: &Metrics, readiness: Readiness) -> Routes {
         )
         .route(
             Route::get("/readyz", Access::Public, LIMITS, "Check that the process can serve requests")
-                .answers_with(200, "It can. Lines that begin with `degraded:` name what an operator should look at.", Content::text())
+                .answers_with(
+                    200,
+                    "It can. Lines that begin with `degraded:` name what an operator should look at.",
+                    Content::text(),
+                )
                 .answers_with(503, "The process cannot serve requests; the text says why.", Content::text())
                 .to(ready, readiness),
         )

@@ -1,10 +1,13 @@
-//! `millstream log`: checks and repairs the stored log while no server runs.
+//! `millstream log`: checks and repairs the stored log, and repairs the files of history, while no server runs.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use anyhow::{Context as _, bail};
 use clap::Subcommand;
-use millstream_log::{Damage, SystemFiles};
+use millstream_history::LostFile;
+use millstream_log::{Damage, Embedded, Files, Log, LogConfig, SystemFiles};
+use millstream_types::SystemClock;
 
 use crate::config::{self, Flags};
 
@@ -27,18 +30,48 @@ pub(crate) fn run(command: &LogCommand) -> anyhow::Result<()> {
         LogCommand::Check(flags) => (flags, false),
         LogCommand::Repair { flags, yes } => (flags, *yes),
     };
-    let dir = config::load(flags)?.config.data_dir.join("log");
+    let data_dir = config::load(flags)?.config.data_dir;
+    let dir = data_dir.join("log");
     if !dir.is_dir() {
         bail!("there is no log in {}; name the directory of the server with --data-dir", dir.display());
     }
     let look = if yes { millstream_log::repair } else { millstream_log::check };
     let damages = look(&SystemFiles, &dir).with_context(|| format!("looking through {}", dir.display()))?;
     print(&damages, &dir, yes);
+    if yes {
+        let history = data_dir.join("history");
+        let lost = repair_history(&dir, &history).with_context(|| format!("repairing {}", history.display()))?;
+        print_history(&lost, &history);
+    }
     match damages.len() {
         0 => Ok(()),
         _ if yes => Ok(()),
         1 => bail!("1 place is damaged; 'millstream log repair --yes' takes it out"),
         count => bail!("{count} places are damaged; 'millstream log repair --yes' takes them out"),
+    }
+}
+
+/// Reads all files of history. This opens the log, which has their checksums, as a start does.
+fn repair_history(log_dir: &Path, dir: &Path) -> anyhow::Result<Vec<LostFile>> {
+    if !dir.is_dir() {
+        return Ok(Vec::new());
+    }
+    let clock = Arc::new(SystemClock::default());
+    let config = LogConfig { dir: log_dir.to_owned(), memory_topics_max_bytes: usize::MAX, ..LogConfig::default() };
+    let log = Embedded::open(config, Arc::new(SystemFiles), clock.clone(), clock)?;
+    let files: Arc<dyn Files> = Arc::new(SystemFiles);
+    let of_history: Arc<dyn Log> = log.clone();
+    let lost = millstream_history::repair(&of_history, dir, &files)?;
+    log.close()?;
+    Ok(lost)
+}
+
+fn print_history(lost: &[LostFile], dir: &Path) {
+    for file in lost {
+        println!("{file}");
+    }
+    if !lost.is_empty() {
+        println!("taken out of the history; files that were damaged are kept in {}", dir.join("set-aside").display());
     }
 }
 

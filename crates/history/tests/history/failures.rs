@@ -5,9 +5,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use millstream_log::{File, Files, Lock, SystemFiles};
+use millstream_history::{BlockChecksums, LostFile};
+use millstream_log::{AckLevel, Done, File, Files, Lock, Log, Partition, SystemFiles, UpTo};
+use millstream_types::{BatchLimits, Record, TopicName, TopicPartition};
 
-use crate::world::{NEW_YEAR_MS, World, quiet, wait_until};
+use crate::world::{NEW_YEAR_MS, World, files_below, open_log, quiet, wait_until};
 
 /// A disk that refuses new files while it is full.
 #[derive(Default)]
@@ -67,8 +69,16 @@ fn a_full_disk_is_reported_and_once_there_is_room_every_point_is_written_once() 
     world.close();
 }
 
-#[test]
-fn a_start_removes_unnamed_files_and_reports_missing_ones() {
+/// Checks that the one warning is about this file, and that the server is ready all the same.
+fn tells_of(world: &World, path: &Path, why: &str) {
+    let warnings = world.history.warnings();
+    let is_told = warnings.len() == 1 && warnings[0].contains(&path.display().to_string());
+    assert!(is_told && warnings[0].contains(why), "{warnings:?}");
+    assert_eq!(world.history.failures(), Vec::<String>::new());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_start_removes_unnamed_files_and_reports_missing_ones() {
     let dir = tempfile::tempdir().unwrap();
     let world = World::open(dir.path(), &quiet());
     world.measure("room1", "t", "1", NEW_YEAR_MS);
@@ -85,9 +95,13 @@ fn a_start_removes_unnamed_files_and_reports_missing_ones() {
     world.close();
     std::fs::remove_file(second).unwrap();
     let world = World::open(dir.path(), &quiet());
-    let failures = world.history.failures();
-    assert!(failures.len() == 1 && failures[0].contains(&second.display().to_string()), "{failures:?}");
-    assert_eq!(world.history.stats().file_points, 1);
+    tells_of(&world, second, "is missing");
+    let served = world.serve().await;
+    let refused = served.get("/room1").await;
+    assert!(refused.status == 500 && refused.body.contains("log repair"), "{refused:?}");
+    let first_day = millstream_types::iso_time(NEW_YEAR_MS + 1);
+    assert_eq!(served.get(&format!("/room1?timerel=before&timeAt={first_day}")).await.status, 200);
+    served.stop().await;
     world.close();
 }
 
@@ -111,8 +125,7 @@ async fn a_damaged_file_fails_the_reads_that_need_it_and_is_reported() {
     assert_eq!(served.get("/room2").await.status, 200);
     let refused = served.get("/room1").await;
     assert_eq!(refused.status, 500, "{refused:?}");
-    let failures = world.history.failures();
-    assert!(failures.len() == 1 && failures[0].contains(&first.display().to_string()), "{failures:?}");
+    tells_of(&world, first, "");
     served.stop().await;
     world.close();
 }
@@ -174,10 +187,17 @@ async fn no_damage_of_a_file_changes_an_answer_in_silence() {
             let answer = served.get(&format!("/room{room}")).await;
             assert_eq!(answer.status, 500, "damage {number} at {at}: {answer:?}");
         }
-        let failures = world.history.failures();
-        assert!(failures.len() == 1 && failures[0].contains(&path.display().to_string()), "{failures:?}");
+        tells_of(&world, path, "");
+        // A backup compares these with what it copies.
+        let held = world.history.file_holds()().list().unwrap();
+        let mut copied = BlockChecksums::default();
+        copied.add(&std::fs::read(path).unwrap());
+        assert!(held.len() == 1 && held[0].checksums != copied.all(), "damage {number} at {at}: {held:?}");
         served.stop().await;
         world.close();
+        let copy = tempfile::tempdir().unwrap();
+        copy_directory(dir.path(), copy.path());
+        assert_eq!(repaired(copy.path()).len(), 1, "damage {number} at {at}");
     }
     std::fs::write(path, whole).unwrap();
     let world = World::open(dir.path(), &quiet());
@@ -185,4 +205,127 @@ async fn no_damage_of_a_file_changes_an_answer_in_silence() {
     assert_eq!(served.get("/room0").await.status, 200, "a file that was restored is read again");
     served.stop().await;
     world.close();
+}
+
+/// Merges leave a damaged file alone, a repair takes it out, and reads go on with the rest.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_repair_sets_damaged_and_missing_files_aside_and_names_the_points_that_are_lost() {
+    let dir = tempfile::tempdir().unwrap();
+    let world = World::open(dir.path(), &quiet());
+    for n in 0..7 {
+        world.measure("room1", "t", &n.to_string(), NEW_YEAR_MS + n);
+        world.flush();
+    }
+    world.measure("room1", "t", "7", NEW_YEAR_MS + 86_400_000);
+    world.flush();
+    let files = world.files();
+    assert_eq!(files.len(), 8);
+    world.close();
+    let (damaged, missing) = (&files[3], &files[7]);
+    let mut bytes = std::fs::read(damaged).unwrap();
+    bytes[100] ^= 4;
+    std::fs::write(damaged, bytes).unwrap();
+    std::fs::remove_file(missing).unwrap();
+    let world = World::open(dir.path(), &quiet());
+    // The eighth file of the day begins a merge.
+    for n in 10..20 {
+        world.measure("room1", "t", &n.to_string(), NEW_YEAR_MS + n);
+        world.flush();
+    }
+    wait_until("the others are merged", || world.history.stats().merges > 0);
+    let warnings = world.history.warnings();
+    let names = |path: &Path| warnings.iter().any(|warning| warning.contains(&path.display().to_string()));
+    assert!(warnings.len() == 2 && names(damaged) && names(missing), "{warnings:?}");
+    assert_eq!(world.history.failures(), Vec::<String>::new());
+    world.close();
+
+    let lost_files = repaired(dir.path());
+    let text = lost_files.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n");
+    assert_eq!(lost_files.len(), 2, "{text}");
+    assert!(text.contains("does not match its checksum") && text.contains("the file is missing"), "{text}");
+    assert!(text.contains("loses 1 points of the type Room of the tenant default, observed from 2026-01-0"), "{text}");
+    assert_eq!(repaired(dir.path()), [], "a second repair finds nothing");
+    assert!(!damaged.exists() && dir.path().join("history/set-aside").read_dir().unwrap().count() == 1);
+
+    let world = World::open(dir.path(), &quiet());
+    assert_eq!(world.history.warnings(), Vec::<String>::new());
+    let served = world.serve().await;
+    let counted = served.get("/room1?options=aggregatedValues&aggrMethods=totalCount").await.json();
+    assert_eq!(counted["t"]["totalCount"], serde_json::json!([[16]]));
+    served.stop().await;
+    world.close();
+}
+
+/// Repairs the history in a data directory; blocks, as the command does.
+fn repaired(dir: &Path) -> Vec<LostFile> {
+    let repair = || {
+        let log = open_log(dir);
+        let files: Arc<dyn Files> = Arc::new(SystemFiles);
+        let lost = millstream_history::repair(&(log.clone() as Arc<dyn Log>), &dir.join("history"), &files).unwrap();
+        log.close().unwrap();
+        lost
+    };
+    std::thread::scope(|threads| threads.spawn(repair).join().unwrap())
+}
+
+fn copy_directory(from: &Path, to: &Path) {
+    for path in files_below(from) {
+        let copy = to.join(path.strip_prefix(from).unwrap());
+        std::fs::create_dir_all(copy.parent().unwrap()).unwrap();
+        std::fs::copy(&path, &copy).unwrap();
+    }
+}
+
+/// The record of a file as an earlier version has written it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_of_an_earlier_version_gets_checksums_in_the_background() {
+    let dir = tempfile::tempdir().unwrap();
+    let world = World::open(dir.path(), &quiet());
+    world.measure("room1", "t", "1", NEW_YEAR_MS);
+    world.flush();
+    let files = world.files();
+    world.close();
+    let log = open_log(dir.path());
+    for name in ["_history", "_history_copy"] {
+        without_checksums(&*log.partition(&TopicPartition::new(TopicName::internal(name), 0)).unwrap());
+    }
+    log.close().unwrap();
+    let world = World::open(dir.path(), &quiet());
+    wait_until("the file is rewritten", || world.history.stats().merges == 1 && world.files() != files);
+    let rewritten = world.files();
+    world.close();
+    let mut bytes = std::fs::read(&rewritten[0]).unwrap();
+    bytes[100] ^= 4;
+    std::fs::write(&rewritten[0], bytes).unwrap();
+    let world = World::open(dir.path(), &quiet());
+    let served = world.serve().await;
+    assert_eq!(served.get("/room1").await.status, 500);
+    tells_of(&world, &rewritten[0], "does not match its checksum");
+    served.stop().await;
+    world.close();
+}
+
+/// Replaces the records of files by such without the members that came later.
+fn without_checksums(partition: &dyn Partition) {
+    let batches = partition.read(partition.offsets().first, 1 << 20, UpTo::Stable).unwrap();
+    for batch in &batches {
+        let batch = batch.inflated(&BatchLimits::default()).unwrap();
+        for record in batch.records() {
+            let record = record.unwrap();
+            let (Some(key), Some(value)) = (record.key, record.value) else { continue };
+            if !key.starts_with(b"file/") {
+                continue;
+            }
+            let mut value: serde_json::Value = serde_json::from_slice(value).unwrap();
+            for member in ["checksums", "paths", "attributes"] {
+                value["file"].as_object_mut().unwrap().remove(member).unwrap();
+            }
+            let value = value.to_string();
+            let record = Record { key: Some(key), value: Some(value.as_bytes()), ..Record::default() };
+            let (answer, answered) = std::sync::mpsc::channel();
+            let done = Done::call(move |appended| answer.send(appended).unwrap());
+            partition.append(&[record], AckLevel::Synced, done).unwrap();
+            answered.recv().unwrap().unwrap();
+        }
+    }
 }

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, bail};
 use hyper::Method;
 use indicatif::{HumanBytes, ProgressBar, ProgressStyle};
+use millstream_history::BlockChecksums;
 use millstream_log::{StoredImage, StoredSegment, SystemFiles};
 use ring::digest::{Context as Sha256, SHA256};
 use serde::Deserialize;
@@ -38,6 +39,9 @@ struct ListedFile {
     #[serde(default)]
     own: bool,
     modified: Option<String>,
+    /// The checksums of the blocks of a file of history.
+    #[serde(default)]
+    crc32c: Vec<u32>,
 }
 
 impl ListedFile {
@@ -282,13 +286,23 @@ impl Fetch<'_> {
         if from < file.bytes {
             self.ranges.push(FileRange { file: number, from, to: file.bytes });
         }
+        let mut blocks = BlockChecksums::default();
         let mut at = from;
         while at < file.bytes {
             let piece = self.ranges.take(file.bytes - at).await.with_context(|| format!("receiving {}", file.path))?;
             out.write_all(&piece).with_context(failed)?;
             sum.update(&piece);
+            blocks.add(&piece);
             at += piece.len() as u64;
             self.bar.iter().for_each(|bar| bar.inc(piece.len() as u64));
+        }
+        if from == 0 && !file.crc32c.is_empty() && blocks.all() != file.crc32c {
+            drop(fs::remove_file(path));
+            bail!(
+                "the server's file {} is damaged: its checksums do not match; nothing of this backup counts; restore the \
+                 file from an earlier backup, or give its points up: stop the server and run 'millstream log repair --yes'",
+                file.path
+            );
         }
         self.counts.received += at - from;
         self.counts.files_received += u64::from(at > from);

@@ -55,7 +55,7 @@ pub(crate) fn routes(backups: &Arc<Backups>) -> Routes {
                 .query("from", "The number of the first file. Default 0.")
                 .answers_with(
                     200,
-                    "At most 2,000 files, in order: path below the data directory, bytes, `own` if no other backup has the file.",
+                    "At most 2,000 files, in order: path below the data directory, bytes, `own` if no other backup has the file, `crc32c` of each MiB of a file of history.",
                     Content::json(json!({"type": "array"})),
                 )
                 .to(list, Arc::clone(backups)),
@@ -114,7 +114,10 @@ async fn list(
             match &file.content {
                 BackupContent::OfLog(file) if file.is_own() => shown["own"] = true.into(),
                 BackupContent::OfLog(_) => {}
-                BackupContent::OfHistory { modified_ns, .. } => shown["modified"] = modified_ns.to_string().into(),
+                BackupContent::OfHistory { modified_ns, checksums, .. } => {
+                    shown["modified"] = modified_ns.to_string().into();
+                    shown["crc32c"] = checksums.clone().into();
+                }
             }
             shown
         })

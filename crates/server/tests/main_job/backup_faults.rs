@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::backup::{
     Places, append, command, create_topic, damage, done, files, of_directory, received, records, refused, restore,
 };
-use crate::process::{Process, ask, until};
+use crate::process::{Process, ask, millstream, until};
 use crate::tokens::{call, every_role, make};
 
 /// Appends records of 100,000 bytes that differ.
@@ -251,4 +251,39 @@ fn directories_that_do_not_fit_are_refused_and_old_backups_are_removed() {
     assert!(received(&done(command(&restored, "", &own))) > 0);
     assert_eq!(ask(restored.applications, "GET", "/healthz", &[], b"").status, 200);
     restored.stop();
+}
+
+/// A damaged file of history concerns the reads that need it and backups alone, until a repair takes it out.
+#[test]
+fn a_damaged_file_of_history_is_told_refused_by_a_backup_and_taken_out_by_a_repair() {
+    let places = Places::new();
+    let process = Process::start(&places.data);
+    let room = json!({"id": "room1", "type": "Room", "temperature": {"value": 21.5}});
+    assert_eq!(call(process.applications, "", "POST", "/v2/entities", &room).status, 201);
+    let path = "/ngsi-ld/v1/temporal/entities/room1";
+    assert_eq!(call(process.applications, "", "GET", path, &Value::Null).status, 200);
+    process.stop();
+    let [file] = &files(&places.data.join("history"))[..] else { panic!("one file") };
+    damage(file, 50);
+
+    let process = Process::start(&places.data);
+    let told = refused(command(&process, "", &places.backups));
+    assert!(told.contains("file history/tenant=") && told.contains("is damaged: its checksums"), "{told}");
+    let read = call(process.applications, "", "GET", path, &Value::Null);
+    assert!(read.status == 500 && read.text().contains("does not match its checksum"), "{}", read.text());
+    let ready = call(process.applications, "", "GET", "/readyz", &Value::Null);
+    let is_told = ready.text().starts_with("ready\ndegraded: history: ") && ready.text().contains("log repair");
+    assert!(ready.status == 200 && is_told, "{}", ready.text());
+    process.stop();
+
+    let mut repair = millstream();
+    repair.args(["log", "repair", "--yes", "--data-dir"]).arg(&places.data);
+    let told = done(repair);
+    assert!(told.contains("loses 1 points of the type Room of the tenant default"), "{told}");
+    let process = Process::start(&places.data);
+    assert_eq!(call(process.applications, "", "GET", "/readyz", &Value::Null).text(), "ready\n");
+    assert_eq!(call(process.applications, "", "GET", path, &Value::Null).status, 404);
+    done(command(&process, "", &places.backups));
+    done(of_directory("verify", &places.backups, &[]));
+    process.stop();
 }
