@@ -27,7 +27,7 @@ use serde_json::{Value, json};
 pub(crate) use self::bells::Bells;
 pub(crate) use self::blocking::Blocking;
 pub(crate) use self::collect::Collected;
-pub(crate) use self::file::{FileSpace, file_form};
+pub(crate) use self::file::FileSpace;
 pub(crate) use self::http::{HttpAccess, HttpThread};
 use crate::Error;
 use crate::batch::Batch;

@@ -11,6 +11,7 @@ mod catalogue;
 mod check;
 mod draft;
 mod expressions;
+mod file_form;
 mod finding;
 mod json_schema;
 mod keys;
@@ -26,6 +27,7 @@ mod tree;
 mod value;
 
 pub use catalogue::{Catalogue, DocumentContext, Key, KeyType, NodeType, Section};
+pub(crate) use file_form::{Compression, FILE_FORMATS, FileFormat, file_form};
 pub use finding::Finding;
 pub use json_schema::json_schema;
 pub(crate) use model::INSTANCES_MAX;

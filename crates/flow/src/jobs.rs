@@ -134,7 +134,7 @@ impl Jobs {
             blocking: Blocking::start().map_err(Error::Thread)?,
             http: Arc::new(HttpThread::new(outgoing)),
             memory: InFlightMemory::new(memory, config.in_flight_max_bytes, config.job_in_flight_max_bytes),
-            files: FileSpace::of(&config, clock).map(Arc::new),
+            files: files(&config, clock),
         };
         let context = DocumentContext { targets: Some(targets), ..config.document_context(&functions, &hooks) };
         let tests = TestRunner::new(functions.clone(), hooks.clone(), &config);
@@ -454,6 +454,13 @@ impl Jobs {
         self.services.http.stop();
         self.views.stop();
     }
+}
+
+/// The room for files; `None` if jobs may use none.
+fn files(config: &FlowConfig, clock: &Arc<dyn MonotonicClock>) -> Option<Arc<FileSpace>> {
+    let FlowConfig { files_dir, files_free_min_bytes, files_per_tenant_max_bytes, .. } = config;
+    let space = || FileSpace::new(files_dir, *files_free_min_bytes, *files_per_tenant_max_bytes, clock);
+    (!files_dir.as_os_str().is_empty()).then(|| Arc::new(space()))
 }
 
 impl std::fmt::Debug for Jobs {

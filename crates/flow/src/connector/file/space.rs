@@ -11,7 +11,6 @@ use millstream_types::MonotonicClock;
 use parking_lot::Mutex;
 
 use super::location::FILES_DIR;
-use crate::config::FlowConfig;
 
 /// The time after which a folder is measured again. Until then its size is what was measured and written since.
 const MEASURE_EVERY: Duration = Duration::from_secs(10);
@@ -32,15 +31,10 @@ struct FolderSize {
 }
 
 impl FileSpace {
-    /// The directory that is set; `None` if jobs may use no files.
-    pub(crate) fn of(config: &FlowConfig, clock: &Arc<dyn MonotonicClock>) -> Option<Self> {
-        (!config.files_dir.as_os_str().is_empty()).then(|| Self {
-            dir: config.files_dir.clone(),
-            free_min_bytes: config.files_free_min_bytes,
-            tenant_max_bytes: config.files_per_tenant_max_bytes,
-            clock: Arc::clone(clock),
-            folders: Mutex::default(),
-        })
+    /// The room in `dir`. A quota of 0 is none.
+    pub(crate) fn new(dir: &Path, free_min_bytes: u64, tenant_max_bytes: u64, clock: &Arc<dyn MonotonicClock>) -> Self {
+        let (dir, clock) = (dir.to_owned(), Arc::clone(clock));
+        Self { dir, free_min_bytes, tenant_max_bytes, clock, folders: Mutex::default() }
     }
 
     pub(super) fn dir(&self) -> &Path {

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use crate::connector::file_form;
 use crate::document::draft::{DocumentDraft, DraftNode};
+use crate::document::file_form::file_form;
 use crate::document::finding::{Findings, join};
 use crate::document::model::Role;
 use crate::document::tree::{Tree, TreeContent};
