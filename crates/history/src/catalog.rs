@@ -20,10 +20,10 @@ use parking_lot::Mutex;
 use crate::Error;
 use crate::catalog_content::{CatalogContent, EncodedRecord, borrowed};
 use crate::catalog_record::{CatalogKey, CatalogValue, Erasure, FileRecord, PositionRecord};
-use crate::file_period::{FilePeriod, Span};
+use crate::file_period::{FileDirectory, FilePeriod, Span};
 use crate::file_reader::OpenFile;
-use crate::held_files::ReplacedFiles;
 use crate::layout::{self, EXTENSION};
+use crate::replaced_files::ReplacedFiles;
 
 pub(crate) const TOPIC: &str = "_history";
 const COPY: &str = "_history_copy";
@@ -74,8 +74,6 @@ impl Drop for DataFile {
     }
 }
 
-/// The directory of a tenant, a type and a period.
-pub(crate) type FileDirectory = (Arc<str>, Arc<str>, FilePeriod);
 /// The files of one directory.
 pub(crate) type Siblings = Arc<[Arc<DataFile>]>;
 

@@ -12,8 +12,7 @@ use millstream_types::{Epoch, Offset, PartitionId, Position, TopicId};
 use serde::{Deserialize, Serialize};
 
 use crate::Error;
-use crate::catalog::FileDirectory;
-use crate::file_period::{FilePeriod, Span};
+use crate::file_period::{FileDirectory, FilePeriod, Span};
 use crate::sampling_plan::SamplingPlan;
 
 const VERSION: u32 = 1;

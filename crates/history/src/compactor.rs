@@ -11,9 +11,9 @@ use millstream_log::{Log, run_in_background};
 use millstream_types::{MonotonicClock, TenantId, WallClock};
 
 use crate::Error;
-use crate::catalog::{CatalogEdit, DataFile, FileCatalog, FileDirectory};
+use crate::catalog::{CatalogEdit, DataFile, FileCatalog};
 use crate::catalog_record::{Erasure, FileRecord, PositionRecord};
-use crate::file_period::FilePeriod;
+use crate::file_period::{FileDirectory, FilePeriod};
 use crate::flush::flush;
 use crate::memtable::Memtable;
 use crate::merge::{FAN_IN, choose, merge};

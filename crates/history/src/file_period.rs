@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
+use std::sync::Arc;
 
 use millstream_types::{date_time, ms_of};
 use serde::{Deserialize, Serialize};
@@ -35,6 +36,9 @@ pub(crate) struct FilePeriod {
     pub(crate) first_day: i32,
     pub(crate) span: Span,
 }
+
+/// The directory of a tenant, a type and a period.
+pub(crate) type FileDirectory = (Arc<str>, Arc<str>, FilePeriod);
 
 impl FilePeriod {
     /// Returns the period of a length that contains a day.

@@ -1,4 +1,4 @@
-//! Files that have been replaced, and holds that keep them in place: a copy of the directory takes a while.
+//! The files of history, kept in place and listed: a copy of the directory takes a while.
 
 use std::collections::HashMap;
 use std::io;
@@ -6,62 +6,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
-use millstream_log::Files;
-use parking_lot::Mutex;
-
 use crate::catalog::FileTable;
 use crate::layout::EXTENSION;
+use crate::replaced_files::{Hold, ReplacedFiles};
 use crate::state::HistoryState;
-
-/// Removes replaced files, at once or when the last hold is gone.
-pub(crate) struct ReplacedFiles {
-    files: Arc<dyn Files>,
-    held: Mutex<HeldBack>,
-}
-
-#[derive(Default)]
-struct HeldBack {
-    holds: usize,
-    waiting: Vec<PathBuf>,
-}
-
-impl ReplacedFiles {
-    pub(crate) fn new(files: Arc<dyn Files>) -> Arc<Self> {
-        Arc::new(Self { files, held: Mutex::default() })
-    }
-
-    pub(crate) fn files(&self) -> &dyn Files {
-        &*self.files
-    }
-
-    /// Removes the file at `path`, unless a hold keeps it for now.
-    pub(crate) fn remove(&self, path: PathBuf) {
-        let mut held = self.held.lock();
-        if held.holds > 0 {
-            held.waiting.push(path);
-            return;
-        }
-        drop(held);
-        self.remove_now(&path);
-    }
-
-    pub(crate) fn hold(self: &Arc<Self>, dir: &Path, state: &Arc<HistoryState>) -> HeldFiles {
-        self.held.lock().holds += 1;
-        HeldFiles { replaced: self.clone(), dir: dir.to_owned(), at_begin: state.files(), state: state.clone() }
-    }
-
-    fn remove_now(&self, path: &Path) {
-        if let Err(error) = self.files.remove(path)
-            && error.kind() != io::ErrorKind::NotFound
-        {
-            tracing::warn!(path = %path.display(), %error, "cannot remove a history file; the next start removes it");
-        }
-    }
-}
 
 /// Keeps the files of history in place until it is dropped.
 pub struct HeldFiles {
-    replaced: Arc<ReplacedFiles>,
+    _hold: Hold,
     dir: PathBuf,
     /// The files of the catalog when the hold began.
     at_begin: FileTable,
@@ -71,16 +23,6 @@ pub struct HeldFiles {
 impl std::fmt::Debug for HeldFiles {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "HeldFiles({})", self.dir.display())
-    }
-}
-
-impl Drop for HeldFiles {
-    fn drop(&mut self) {
-        let mut held = self.replaced.held.lock();
-        held.holds -= 1;
-        let free = if held.holds == 0 { std::mem::take(&mut held.waiting) } else { Vec::new() };
-        drop(held);
-        free.iter().for_each(|path| self.replaced.remove_now(path));
     }
 }
 
@@ -98,6 +40,11 @@ pub struct HeldFile {
 }
 
 impl HeldFiles {
+    pub(crate) fn new(replaced: &Arc<ReplacedFiles>, dir: &Path, state: &Arc<HistoryState>) -> Self {
+        let hold = replaced.hold();
+        Self { _hold: hold, dir: dir.to_owned(), at_begin: state.files(), state: state.clone() }
+    }
+
     /// Lists the complete files that exist now: all that the catalog names, and perhaps some that it has named or will
     /// name.
     ///
@@ -164,7 +111,8 @@ mod tests {
         }
         let replaced = ReplacedFiles::new(Arc::new(SystemFiles));
         let state = Arc::new(HistoryState::new(FileTable::default()));
-        let (one, other) = (replaced.hold(dir.path(), &state), replaced.hold(dir.path(), &state));
+        let hold = || HeldFiles::new(&replaced, dir.path(), &state);
+        let (one, other) = (hold(), hold());
         replaced.remove(day.join("000000000001.parquet"));
         drop(one);
         let names: Vec<_> =

@@ -45,6 +45,7 @@ mod query;
 mod read;
 mod render;
 mod repair;
+mod replaced_files;
 mod request;
 mod roll_up;
 mod routes;

@@ -17,9 +17,10 @@ use crate::catalog::FileCatalog;
 use crate::compactor::{Compactor, CompactorLimits};
 use crate::config::HistoryConfig;
 use crate::follow::ChangeFollower;
-use crate::held_files::{HeldFiles, ReplacedFiles};
+use crate::held_files::HeldFiles;
 use crate::index_cache::IndexCache;
 use crate::read::ReadLimits;
+use crate::replaced_files::ReplacedFiles;
 use crate::rules::{RuleSet, TenantRules};
 use crate::service::HistoryService;
 use crate::state::HistoryState;
@@ -163,7 +164,7 @@ impl History {
     /// the hold is dropped.
     pub fn file_holds(&self) -> impl Fn() -> HeldFiles + Send + Sync + 'static + use<> {
         let (replaced, dir, state) = (self.replaced_files.clone(), self.dir.clone(), self.service.state.clone());
-        move || replaced.hold(&dir, &state)
+        move || HeldFiles::new(&replaced, &dir, &state)
     }
 
     /// Returns the failures that keep history from working.
