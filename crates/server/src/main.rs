@@ -40,6 +40,7 @@ mod logins;
 mod mapping_errors;
 mod mappings;
 mod oidc;
+mod planes;
 mod queries;
 mod query_command;
 mod query_problem;

@@ -1,0 +1,274 @@
+//! The log and the planes over it: opened in order, closed in the reverse order; their routes, failures and figures.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use millstream_connect::Connect;
+use millstream_context::Context;
+use millstream_flow::{FlowRuntime, Functions, Hooks, Jobs};
+use millstream_history::{Dependencies, History};
+use millstream_http::{Api, Limits, Metrics, TokenIssuer};
+use millstream_log::{Embedded, Log, LogConfig, SystemFiles};
+use millstream_query::{Deliveries, Engine};
+use millstream_store::{Statistics, Store};
+use millstream_types::{LoginThrottle, MemoryBudget, Quotas, SystemClock};
+use millstream_view::{Checkpoints, Failure, Shards, ViewRuntime};
+
+use crate::audit::Audit;
+use crate::backups::Backups;
+use crate::config::{Applications, Config};
+use crate::history_rules::RegistryRules;
+use crate::mappings::{MappingRules, RegistryMappings};
+use crate::oidc::OidcProvider;
+use crate::schema::Schemas;
+use crate::stats::{PlaneCounts, Sampler};
+use crate::streams::Streams;
+use crate::tokens::Tokens;
+use crate::{
+    backups, bullet, console, data_dir, health, jobs, login_route, mapping_errors, queries, schema, stats, streams,
+    tokens,
+};
+
+const DOCUMENT_LIMITS: Limits =
+    Limits { body_max_bytes: 0, body_max_setting: "none: this route takes no body", timeout: Duration::from_secs(5) };
+
+/// The log, the planes over it and what they share.
+pub(crate) struct Planes {
+    pub(crate) log: Arc<Embedded>,
+    pub(crate) checkpoints: Arc<Checkpoints>,
+    pub(crate) connect: Connect,
+    pub(crate) context: Context,
+    pub(crate) history: History,
+    pub(crate) query: Arc<Engine>,
+    pub(crate) deliveries: Arc<Deliveries>,
+    pub(crate) jobs: Arc<Jobs>,
+    pub(crate) store: Arc<Store>,
+    pub(crate) statistics: Arc<Statistics>,
+    pub(crate) streams: Arc<Streams>,
+    pub(crate) quotas: Arc<Quotas>,
+    pub(crate) tokens: Arc<Tokens>,
+    pub(crate) oidc: Option<Arc<OidcProvider>>,
+    pub(crate) backups: Arc<Backups>,
+}
+
+/// `true` if a test of a debug build wants a fault in place of a status that is not documented.
+fn checks_statuses() -> bool {
+    cfg!(debug_assertions) && std::env::var_os("MILLSTREAM_CHECK_STATUSES").is_some()
+}
+
+impl Planes {
+    /// Opens the log, then every plane over it. Blocks while state is rebuilt.
+    pub(crate) fn open(
+        config: &Config,
+        clock: &Arc<SystemClock>,
+        (throttle, oidc): (Arc<LoginThrottle>, Option<Arc<OidcProvider>>),
+        metrics: &Metrics,
+        memory: &MemoryBudget,
+    ) -> anyhow::Result<Self> {
+        data_dir::check_finished(&config.data_dir)?;
+        let derived = [History::derived_topics(), Connect::derived_topics()].concat();
+        let log = LogConfig {
+            dir: config.data_dir.join("log"),
+            derived,
+            guarded_words: vec![config.query.requests_topic.clone()],
+            ..config.log.clone()
+        };
+        let log = Embedded::open(log, Arc::new(SystemFiles), clock.clone(), clock.clone())?;
+        let shards =
+            Shards::start(or_cores(config.threads.shards)).context("cannot start the threads that own state")?;
+        let checkpoints = Checkpoints::open(&config.data_dir.join("views"))?;
+        let ground = ViewRuntime {
+            log: log.clone() as Arc<dyn Log>,
+            checkpoints: Arc::clone(&checkpoints),
+            shards,
+            wall: clock.clone(),
+        };
+        let Applications { tokens, hosts, audit_retention_days } = &config.applications;
+        Audit::open(&log, *audit_retention_days)?;
+        let issuer = oidc.clone().map(|provider| provider as Arc<dyn TokenIssuer>);
+        let tokens = Tokens::open(&ground, tokens, hosts, issuer, Arc::clone(&throttle))?;
+        let expressions = config.query.limits.clone();
+        let connect = Connect::open(
+            &ground,
+            &config.connect,
+            Arc::new(MappingRules(expressions.clone())),
+            throttle,
+            clock.clone(),
+            metrics,
+        )?;
+        let mappings = Arc::new(RegistryMappings::new(connect.registry().clone(), expressions));
+        let context = Context::open(&ground, config.context.clone(), mappings, clock.clone(), metrics)?;
+        let dependencies = Dependencies {
+            log: ground.log.clone(),
+            dir: &config.data_dir.join("history"),
+            files: Arc::new(SystemFiles),
+            tenant_rules: Arc::new(RegistryRules::new(connect.registry().clone())),
+            clock: clock.clone(),
+            wall: clock.clone(),
+        };
+        let history = History::open(&dependencies, &config.history, metrics)?;
+        let query = Engine::start(ground.log.clone(), config.query.clone(), memory, clock.clone(), clock.clone())?;
+        let quotas = Quotas::new(config.quota.clone(), clock.clone());
+        let streams = Streams::start(log.clone(), clock.clone(), memory, quotas.clone())
+            .context("cannot start the threads that read streams")?;
+        let query = Arc::new(query);
+        let deliveries = Deliveries::new(Arc::clone(&query), Arc::clone(&quotas));
+        let store = Store::open(ground.clone(), config.store.clone(), clock.clone(), memory)?;
+        let statistics = Statistics::of_store(&store, &log, clock.clone()).map_err(anyhow::Error::msg)?;
+        let flow = FlowRuntime { views: ground, clock: clock.clone(), memory: memory.clone() };
+        let jobs = Jobs::open(&flow, config.flow.clone(), Functions::default(), Hooks::default())?;
+        let backups = Backups::new(log.clone(), Box::new(history.file_holds()), clock.clone(), clock.clone());
+        Ok(Self {
+            log,
+            checkpoints,
+            connect,
+            context,
+            history,
+            query,
+            deliveries,
+            jobs,
+            store,
+            statistics,
+            streams,
+            quotas,
+            tokens,
+            oidc,
+            backups,
+        })
+    }
+
+    pub(crate) fn applications_api(
+        self: &Arc<Self>,
+        sampler: &Arc<Sampler>,
+        memory: &MemoryBudget,
+        metrics: &Metrics,
+    ) -> anyhow::Result<Api> {
+        let [registry, commands] = self.connect.application_routes();
+        let schemas = Schemas::new(Arc::clone(&self.query));
+        let oidc = self.oidc.clone();
+        let origins: console::ProviderOrigins = Arc::new(move || oidc.iter().flat_map(|oidc| oidc.origins()).collect());
+        let api = Api::builder("applications", "Millstream", env!("CARGO_PKG_VERSION"))
+            .with(console::routes(&origins))
+            .with(registry)
+            .with(commands)
+            .with(self.context.routes(crate::logging::level(), crate::built::BUILD))
+            .with(mapping_errors::routes(self.mapping_errors()))
+            .with(self.history.routes())
+            .with(queries::routes(Arc::clone(&self.query), &self.deliveries, &schemas))
+            .with(jobs::routes(&self.jobs, memory))
+            .with(millstream_store::routes(&self.store))
+            .with(bullet::routes(Arc::clone(&self.query), &schemas)?)
+            .with(schema::routes(&schemas))
+            .with(streams::routes(&self.streams))
+            .with(tokens::routes(&self.tokens, &self.jobs))
+            .with(login_route::routes(&self.tokens, self.oidc.as_ref()))
+            .with(backups::routes(&self.backups))
+            .with(stats::routes(Arc::clone(sampler), &self.statistics))
+            .with(millstream_store::stats_routes(&self.statistics))
+            .with(health::routes(metrics, self.readiness()))
+            .with_openapi(DOCUMENT_LIMITS)
+            .checking_statuses(checks_statuses());
+        let api = match self.store.config().rift {
+            true => api.with(millstream_store::rift_routes(&self.store, &self.statistics)),
+            false => api,
+        };
+        let api = match console::stray_page(&origins) {
+            Some(page) => api.with_stray_page(page),
+            None => api,
+        };
+        Ok(api.build(metrics)?)
+    }
+
+    fn mapping_errors(self: &Arc<Self>) -> mapping_errors::FindErrors {
+        let planes = Arc::clone(self);
+        Arc::new(move |tenant, device| match device {
+            Some(device) => planes.context.mapping_error_of_device(tenant, device).into_iter().collect(),
+            None => planes.context.mapping_errors_by_device(tenant),
+        })
+    }
+
+    pub(crate) fn devices_api(&self, metrics: &Metrics) -> anyhow::Result<Api> {
+        let mut api = Api::builder("devices-http", "Millstream for devices", env!("CARGO_PKG_VERSION"));
+        for routes in self.connect.device_routes() {
+            api = api.with(routes);
+        }
+        Ok(api.with_openapi(DOCUMENT_LIMITS).checking_statuses(checks_statuses()).build(metrics)?)
+    }
+
+    fn readiness(self: &Arc<Self>) -> health::Readiness {
+        let planes = Arc::clone(self);
+        Arc::new(move || {
+            planes.log.check_writing().map_err(|e| e.to_string())?;
+            let of_views = planes.failures();
+            let failures: Vec<String> =
+                of_views.iter().map(ToString::to_string).chain(planes.history.failures()).collect();
+            if failures.is_empty() { Ok(planes.history.warnings()) } else { Err(failures.join("\n")) }
+        })
+    }
+
+    /// Returns the failures in the planes' views.
+    fn failures(&self) -> Vec<Failure> {
+        let of_devices_and_entities = self.connect.failures().into_iter().chain(self.context.failures());
+        let of_jobs_and_keys = self.jobs.failures().into_iter().chain(self.store.failures());
+        of_devices_and_entities.chain(of_jobs_and_keys).chain(self.tokens.failures()).collect()
+    }
+
+    /// Registers the metrics of failed views and of the room on the disk.
+    pub(crate) fn show_failures(self: &Arc<Self>, metrics: &Metrics) {
+        let count = |of: fn(&Self) -> u64| {
+            let planes = Arc::downgrade(self);
+            move || planes.upgrade().map_or(0.0, |planes| of(&planes) as f64)
+        };
+        let log = Arc::downgrade(&self.log);
+        let help = "Bytes that the disk of the log still takes; below log.disk_free_min_bytes nothing is stored.";
+        let free_bytes = move || log.upgrade().map_or(0.0, |log| log.disk_free_bytes() as f64);
+        metrics.gauge_fn("millstream_disk_free_bytes", help, free_bytes);
+        let help = "Parts of views that have failed; /readyz names them.";
+        metrics.gauge_fn("millstream_view_failures", help, count(|planes| planes.failures().len() as u64));
+        let help = "Records that never reach a view: refused by an owner, or trimmed before they were read.";
+        let passed_over = count(|planes| planes.connect.records_passed_over() + planes.context.records_passed_over());
+        metrics.gauge_fn("millstream_view_records_passed_over", help, passed_over);
+    }
+
+    pub(crate) fn counts(&self) -> PlaneCounts {
+        let (connect, context) = (self.connect.stats(), self.context.stats());
+        PlaneCounts {
+            accepted: connect.accepted,
+            rejected: connect.rejected,
+            accept_latency: connect.accept_latency,
+            entities: context.entities,
+            unmapped: context.unmapped_measurements,
+            skipped_attributes: context.skipped_attributes,
+            refused_updates: context.refused_topic_updates,
+            updates: context.updates + context.measurements + context.topic_updates,
+            update_latency: context.update_latency,
+            live_queries: self.query.live_count() as u64,
+            records_seen: self.query.records_seen(),
+            matched: self.query.matched(),
+        }
+    }
+
+    /// Stops the planes in the reverse order of [`Planes::open`]. The listeners have stopped before. The log is closed even if
+    /// the checkpoints, which are rebuilt from it, take nothing any more after a full disk.
+    pub(crate) fn stop(&self) -> anyhow::Result<()> {
+        self.streams.stop();
+        self.jobs.shut_down();
+        self.store.stop();
+        self.query.stop();
+        self.context.stop();
+        self.history.stop();
+        self.connect.stop();
+        self.tokens.stop();
+        if let Err(error) = self.checkpoints.sync() {
+            tracing::error!(%error, "checkpoints are not synced; the next start reads more of the log");
+        }
+        self.log.close().context("the log was not closed cleanly; the next start recovers what is durable")
+    }
+}
+
+/// The threads that a setting says; 0 is one for each core.
+pub(crate) fn or_cores(count: usize) -> usize {
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    if count == 0 { cores } else { count }
+}
