@@ -82,7 +82,11 @@ pub(crate) fn no_memory_for(tenant: &TenantId, size_bytes: u64, memory: &MemoryB
     let detail = format!("no memory for a body of {size_bytes} bytes now: tenant '{tenant}' has its share in use");
     Problem::new(Reason::Code(ErrorCode::Overloaded), detail)
         .value(size_bytes)
-        .rule(format!("the bodies of a tenant take no more than they leave free of {}", memory.setting()))
+        .rule(format!(
+            "the bodies of a tenant take no more than they leave free of {} = {}",
+            memory.setting(),
+            memory.limit_bytes()
+        ))
         .remedy("send it once others of the tenant are done, or raise the budget")
 }
 
