@@ -9,8 +9,8 @@ use millstream_types::TopicKind;
 use serde_json::{Value, json};
 
 use crate::guide::blocks;
-use crate::process::{Answer, Process, ask, until};
-use crate::readme::{alone, paste};
+use crate::process::{Process, ask, until};
+use crate::readme::{alone, paste, pasted};
 use crate::replay::{OBSERVATIONS, records, replay, run};
 
 const JSON: (&str, &str) = ("content-type", "application/json");
@@ -109,61 +109,20 @@ fn a_year_of_weather_becomes_fiwares_weather_observed() {
     assert!(seen > 9 * OBSERVATIONS);
 }
 
-/// Sends what a block of the guide shows: method and path, headers, a blank line, the body.
-fn send(process: &Process, block: &str) -> Answer {
-    let (head, body) = block.split_once("\n\n").unwrap_or((block.trim_end(), ""));
-    let mut lines = head.lines();
-    let (method, path) = lines.next().unwrap().split_once(' ').unwrap();
-    let headers: Vec<_> =
-        lines.filter_map(|line| line.split_once(": ")).chain((!body.is_empty()).then_some(JSON)).collect();
-    let url = if path == "/telemetry" { process.devices_url() } else { process.applications_url() };
-    // A device is registered by POST; the guide's reader may have done that long ago.
-    if let ("PUT", Some(device)) = (method, path.strip_prefix("/v1/devices/default/")) {
-        let created = ask(address(&url), "POST", path, &[JSON], b"{}");
-        assert!([201, 409].contains(&created.status));
-        let login = json!([{"type": "hashed-password", "auth-id": device, "secrets": [{"pwd-plain": "secret"}]}]);
-        let path = format!("/v1/credentials/default/{device}");
-        assert_eq!(ask(address(&url), "PUT", &path, &[JSON], login.to_string().as_bytes()).status, 204);
-    }
-    ask(address(&url), method, path, &headers, body.as_bytes())
-}
-
 #[test]
-fn every_request_of_the_guide_to_mappings_has_the_answer_that_it_shows() {
-    let dir = tempfile::tempdir().unwrap();
-    let process = Process::start(dir.path());
-    let guide = example("docs/context-mapping.md");
-    let blocks = guide.split("\n```").skip(1).filter_map(|rest| rest.split_once('\n'));
-    let (mut request, mut compared) = (String::new(), 0);
-    for (language, block) in blocks {
-        match language {
-            "http" => {
-                request = block.to_owned();
-                if !request.starts_with("GET") && !request.contains("/t-2") {
-                    let answer = send(&process, &request);
-                    assert!(answer.status < 300, "{request}: {}", answer.text());
-                }
-            }
-            "json" if request.starts_with("GET") => {
-                let expected: Value = serde_json::from_str(block).unwrap();
-                until("the entity to be there", || send(&process, &request).status == 200);
-                assert_eq!(send(&process, &request).json(), expected);
-                compared += 1;
-            }
-            "json" => {
-                let answer = send(&process, &request);
-                let expected: Value = serde_json::from_str(block).unwrap();
-                let shown = answer.json();
-                for (name, value) in expected.as_object().unwrap() {
-                    assert_eq!(shown[name], *value, "{}", answer.text());
-                }
-                compared += 1;
-            }
-            _ => {}
+fn the_commands_of_the_guide_to_mappings_run_and_print_what_it_shows() {
+    alone(|process, dir| {
+        let outputs = pasted("docs/context-mapping.md", process, dir);
+        let shown = blocks("docs/context-mapping.md", "json");
+        let [_, _, entity, refusal] = outputs.as_slice() else { panic!("{outputs:?}") };
+        let [expected_entity, expected_refusal] = shown.as_slice() else { panic!("{shown:?}") };
+        let parsed = |text: &str| -> Value { serde_json::from_str(text).unwrap() };
+        assert_eq!(parsed(entity), parsed(expected_entity));
+        let refusal = parsed(refusal);
+        for (name, value) in parsed(expected_refusal).as_object().unwrap() {
+            assert_eq!(refusal[name], *value, "{refusal}");
         }
-    }
-    assert_eq!(compared, 2);
-    process.stop();
+    });
 }
 
 #[test]
