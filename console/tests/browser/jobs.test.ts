@@ -149,7 +149,7 @@ describe("a job", () => {
       const dead = page.getByRole("region", { name: "Records from celsius to dead" });
       await dead.getByText("Waiting for the first record on this edge").waitFor();
       await send("cold");
-      await dead.getByRole("cell", { name: /cold/ }).waitFor();
+      await dead.getByRole("cell", { name: '{"temp":"cold"}', exact: true }).waitFor();
     });
   });
 
