@@ -166,7 +166,8 @@ async fn an_import_of_many_days_is_written_in_few_files_and_a_deletion_need_not_
     let deleted = served.ask("DELETE /ngsi-ld/v1/temporal/entities/room1").await;
     assert_eq!(deleted.status, 204, "{deleted:?}");
     let stats = world.history.stats();
-    assert_eq!((stats.recent_points, stats.file_points), (0, 6_001), "{stats:?}");
+    // The deleted point's file is rewritten without it in the background.
+    assert!(stats.recent_points == 0 && (6_000..=6_001).contains(&stats.file_points), "{stats:?}");
     assert!(stats.files <= 6 * 20 + 1, "{stats:?}");
     let counted = served.get("/x?type=Type3&options=aggregatedValues&aggrMethods=totalCount").await.json();
     assert_eq!(counted["t"]["totalCount"], json!([[1_000]]));

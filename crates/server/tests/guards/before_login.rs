@@ -1,5 +1,7 @@
 //! Before a login: silent clients keep nobody out, over TCP, TLS and WebSocket.
 
+use tokio::net::TcpStream;
+
 use crate::door::{DOORS, connect_as};
 use crate::world::World;
 
@@ -32,10 +34,25 @@ fn silent_connections_of_many_addresses_keep_nobody_out_of_any_listener() {
                 for number in 1..=silent {
                     held.push(connect_as(number, to, hello).await);
                 }
+                until_all_are_taken(&held).await;
                 held
             });
             assert!(door.answers(from), "{}: {silent} clients say {what} to {listener}", door.listener);
             drop(held);
         }
+    }
+}
+
+/// Waits until the listener has looked at every silent connection: it has closed all but those that may be without a login.
+async fn until_all_are_taken(held: &[TcpStream]) {
+    let is_closed = |stream: &TcpStream| loop {
+        match stream.try_read(&mut [0; 256]) {
+            Ok(0) => return true,
+            Ok(_) => {}
+            Err(error) => return error.kind() != std::io::ErrorKind::WouldBlock,
+        }
+    };
+    while held.iter().filter(|stream| is_closed(stream)).count() + CONNECTIONS_MAX / 4 < held.len() {
+        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
     }
 }
