@@ -19,7 +19,7 @@ const SET_ASIDE: &str = "set-aside";
 pub struct LostFile {
     /// Its path while it was in use.
     pub path: PathBuf,
-    /// What was wrong with it.
+    /// The fault that was found, in words.
     pub reason: String,
     /// The points that are lost with it, in words.
     pub loses: String,

@@ -28,7 +28,7 @@ pub(crate) struct RollUp {
     pub(crate) period: FilePeriod,
 }
 
-/// What the rules of a type allow.
+/// The limits of one type, by its rules and the number of files.
 #[derive(Debug)]
 pub(crate) struct RollUpRules {
     pub(crate) now_ms: i64,

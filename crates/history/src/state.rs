@@ -35,7 +35,7 @@ pub(crate) struct HistoryState {
     pub(crate) in_files: Mutex<HashMap<SourcePartition, Offset>>,
     /// Failures that last until they are repaired, by the partition or task that they concern.
     failures: Mutex<BTreeMap<String, String>>,
-    /// What the operator should know, though history goes on: likewise.
+    /// Warnings with which history goes on, by the task that they concern.
     warnings: Mutex<BTreeMap<String, String>>,
     /// Missing and damaged files, and why.
     damaged: Mutex<BTreeMap<String, String>>,

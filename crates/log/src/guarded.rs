@@ -1,7 +1,7 @@
 //! Users' topics whose records are more than data, such as requests for queries: only administrators append to them.
 //!
 //! They are told by their name, `<word>.<tenant>` with one of [`LogConfig::guarded_words`]. Each such topic is
-//! [`Writers::OwnersOnly`] from its creation or the next start on, so that whoever appends without a look at
+//! [`Writers::OwnersOnly`] from its creation or the next start on, so that every append without a look at
 //! [`Topic::takes_records_of`] is refused.
 
 use millstream_types::{Principal, TopicKind, TopicName};

@@ -71,7 +71,7 @@ async fn act(arguments: &TokenArgs) -> anyhow::Result<()> {
     }
 }
 
-/// What a revoked token has left, a line each; nothing for an empty answer.
+/// The jobs that a revoked token has left, a line each; nothing for an empty answer.
 fn left_by(answer: &[u8]) -> String {
     let told: Value = serde_json::from_slice(answer).unwrap_or_default();
     let jobs = told["jobs"].as_array().map(Vec::as_slice).unwrap_or_default();

@@ -30,6 +30,8 @@ async fn row_each_type_of_credential_is_stored_and_shown_without_what_is_secret(
     assert_eq!(read[0]["secrets"][0]["not-after"], "2036-01-01T00:00:00Z");
     assert_eq!((&read[1]["secrets"][0]["key"], &read[1]["secrets"][0]["algorithm"]), (&json!(key), &json!("EC")));
     assert_eq!(read[1]["secrets"][1]["algorithm"], "EC");
+    assert_eq!(read[1]["secrets"][1]["not-before"], "2026-11-25T00:33:32Z", "the validity is the certificate's");
+    assert_eq!(read[1]["secrets"][1]["not-after"], "2126-11-01T00:33:32Z");
     let shared = read[2]["secrets"][0].as_object().unwrap();
     let members: Vec<&str> = shared.keys().map(String::as_str).collect();
     assert_eq!(members, ["id", "enabled", "comment"], "the key is not shown");

@@ -33,7 +33,7 @@ pub(super) struct ExpressionNames {
     pub(super) fields: BTreeSet<String>,
     /// The members of the record that a select list makes; `None` if `*` keeps others, and for other forms.
     pub(super) selected: Option<BTreeSet<String>>,
-    /// What is wrong with the patterns of times.
+    /// The faults of its time patterns, in words.
     faults: Vec<String>,
 }
 

@@ -1,6 +1,6 @@
 //! The steps that an instance has still to do, in order.
 //!
-//! What a step makes is done before the steps behind it, so that little is held at a time. A step that cannot be done now
+//! The results of a step are worked off before the steps behind it, so that little is held at a time. A step that cannot be done now
 //! goes back to the head, so records keep their order on every edge.
 
 use std::collections::VecDeque;

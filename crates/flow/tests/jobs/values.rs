@@ -1,4 +1,4 @@
-//! What expressions make of values that are easily lost: records without a value, texts among numbers, large numbers.
+//! Expressions over values that are easily lost: records without a value, texts among numbers, large numbers.
 
 use millstream_flow::StopMode;
 use millstream_log::{AckLevel, Log as _, reply};

@@ -1,4 +1,4 @@
-//! What a certificate may be used for: version, `basicConstraints` and `keyUsage` (RFC 5280, sections 4.1.2.1, 4.2.1.9 and
+//! The uses of a certificate: version, `basicConstraints` and `keyUsage` (RFC 5280, sections 4.1.2.1, 4.2.1.9 and
 //! 4.2.1.3). Webpki does not look at `keyUsage`.
 
 use super::certificate::CertificateElements;
@@ -17,7 +17,7 @@ const KEY_CERT_SIGN: u8 = 0x04;
 /// A certificate's version as it is encoded: the first one is 0.
 const V3: u8 = 2;
 
-/// What a certificate says of its uses.
+/// The uses that a certificate allows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct CertificateUsage {
     has_extensions: bool,

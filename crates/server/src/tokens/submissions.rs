@@ -1,4 +1,4 @@
-//! The running jobs that a token has submitted. They have no part in the token's end: whoever revokes it decides.
+//! The running jobs that a token has submitted. They go on after its end, unless the caller who revokes it stops them.
 
 use millstream_flow::{Jobs, StopMode};
 use millstream_types::TenantId;
