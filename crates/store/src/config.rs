@@ -18,6 +18,8 @@ pub struct StoreConfig {
     pub key_max_bytes: usize,
     /// Most buckets of all tenants together. Default 256.
     pub buckets_max: usize,
+    /// Most buckets of one tenant. Default 128.
+    pub buckets_per_tenant_max: usize,
     /// Threads that read values from the disk; 0 takes twice as many as cores. Default 0.
     pub read_threads: usize,
     /// Most reads that wait for one of these threads; further ones are refused. Default 16,384.
@@ -127,6 +129,7 @@ impl Default for StoreConfig {
         Self {
             key_max_bytes: 1_024,
             buckets_max: 256,
+            buckets_per_tenant_max: 128,
             read_threads: 0,
             reads_waiting_max: 16_384,
             inbox_max_bytes: 32 << 20,

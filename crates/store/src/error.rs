@@ -1,6 +1,6 @@
 //! The errors of the store.
 
-use millstream_types::{ErrorCode, NameError};
+use millstream_types::{ErrorCode, NameError, TenantId};
 
 use crate::WriteRefusal;
 
@@ -36,6 +36,11 @@ pub enum Error {
     /// There are as many buckets as there may be.
     #[error("there are {limit} buckets, as many as store.buckets_max allows; delete one or raise the limit")]
     TooManyBuckets { limit: usize },
+    /// The tenant has as many buckets as it may have.
+    #[error(
+        "tenant '{tenant}' has {limit} buckets, as many as store.buckets_per_tenant_max allows; delete one or raise the limit"
+    )]
+    TooManyBucketsOfTenant { tenant: TenantId, limit: usize },
     /// The memory budget has too little left for the values of a bucket.
     #[error(
         "{setting} = {size_bytes} of bucket '{bucket}' needs {more_bytes} bytes more of memory, of which {left_bytes} are left to buckets ({budget} = {budget_bytes})"
@@ -84,6 +89,7 @@ impl Error {
             Self::Refused(_)
             | Self::IsCache { .. }
             | Self::TooManyBuckets { .. }
+            | Self::TooManyBucketsOfTenant { .. }
             | Self::NoMemory { .. }
             | Self::Fixed { .. } => ErrorCode::Conflict,
             Self::View(source) => source.code(),

@@ -276,7 +276,12 @@ impl Store {
             None if self.open.load().len() >= self.config.buckets_max => {
                 return Err(Error::TooManyBuckets { limit: self.config.buckets_max });
             }
-            None => {}
+            None => {
+                let most = self.config.buckets_per_tenant_max;
+                if self.open.load().keys().filter(|(of, _)| of == tenant).count() >= most {
+                    return Err(Error::TooManyBucketsOfTenant { tenant: tenant.clone(), limit: most });
+                }
+            }
         }
         let held_bytes = match &known {
             None => 0,
