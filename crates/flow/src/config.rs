@@ -20,6 +20,11 @@ pub struct FlowConfig {
     pub threads: usize,
     /// Most jobs that run at a time, in all tenants. Default 1,000.
     pub jobs_max: usize,
+    /// Most jobs of one tenant that run at a time. Default 500.
+    pub jobs_per_tenant_max: usize,
+    /// Times in a row that the process may go down, each within a minute of its start and not in order, before the jobs
+    /// that ran each time come back paused; 0 is no bound. Default 3.
+    pub crashes_max: usize,
     /// Jobs that have ended and are remembered, for each tenant; older
     /// ones are forgotten, and with them their ids. Default 1,000.
     pub ended_per_tenant_max: usize,
@@ -52,6 +57,8 @@ impl Default for FlowConfig {
         Self {
             threads: 0,
             jobs_max: 1_000,
+            jobs_per_tenant_max: 500,
+            crashes_max: 3,
             ended_per_tenant_max: 1_000,
             in_flight_max_bytes: 256 << 20,
             job_in_flight_max_bytes: 64 << 20,

@@ -1,6 +1,6 @@
 //! The errors of jobs.
 
-use millstream_types::ErrorCode;
+use millstream_types::{ErrorCode, TenantId};
 
 use crate::document::Finding;
 
@@ -36,6 +36,14 @@ pub enum Error {
     /// The limit of running jobs is reached.
     #[error("{running} jobs run, flow.jobs_max = {limit}; stop one, or raise the limit")]
     JobsFull { running: usize, limit: usize },
+    /// The limit of the tenant's running jobs is reached.
+    #[error(
+        "{running} jobs of tenant '{tenant}' run, flow.jobs_per_tenant_max = {limit}; stop one, or raise the limit"
+    )]
+    TenantJobsFull { running: usize, tenant: TenantId, limit: usize },
+    /// The job has ended.
+    #[error("job '{id}' is {state}, and only a paused job is resumed; submit its document again under another id")]
+    NotPaused { id: String, state: &'static str },
     /// A checked document cannot be planned.
     #[error("{key} of node '{node}': {message}")]
     Plan { node: String, key: String, message: String },
@@ -75,9 +83,9 @@ impl Error {
             Self::Invalid { .. } | Self::Plan { .. } | Self::UnknownEdge { .. } | Self::InvalidSetting { .. } => {
                 ErrorCode::Invalid
             }
-            Self::HashDiffers { .. } | Self::NameTaken { .. } => ErrorCode::Conflict,
+            Self::HashDiffers { .. } | Self::NameTaken { .. } | Self::NotPaused { .. } => ErrorCode::Conflict,
             Self::UnknownJob { .. } | Self::UnknownName { .. } | Self::NotRunning { .. } => ErrorCode::NotFound,
-            Self::JobsFull { .. } | Self::TapsFull { .. } => ErrorCode::Overloaded,
+            Self::JobsFull { .. } | Self::TenantJobsFull { .. } | Self::TapsFull { .. } => ErrorCode::Overloaded,
             Self::Connector { .. } | Self::Record { .. } | Self::Thread(_) => ErrorCode::Internal,
             Self::State(error) => error.code(),
             Self::Log(error) => error.code(),

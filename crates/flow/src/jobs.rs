@@ -10,6 +10,7 @@
 //! - An id and its document are stored before anything runs, so the same submission is never run twice.
 //! - A job that is stored as running is started again when the process starts, unless its end was asked for.
 
+mod crash_loop;
 mod figures;
 mod places;
 mod record;
@@ -29,6 +30,7 @@ use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 use uuid::Uuid;
 
+use self::crash_loop::CrashLoop;
 pub use self::figures::JobFigure;
 pub use self::record::JobState;
 use self::record::{JobKey, JobRecord};
@@ -52,6 +54,8 @@ const INBOX_MAX_BYTES: usize = 8 << 20;
 /// Most nodes with figures of their own in the metrics.
 const FIGURES_MAX: usize = 1_000;
 const PARTITION: PartitionId = PartitionId(0);
+/// The state, in answers, of a job that is stored as running and not started.
+const PAUSED: &str = "paused";
 
 /// The services that jobs run on.
 #[derive(Clone)]
@@ -62,6 +66,9 @@ pub struct FlowRuntime {
     pub clock: Arc<dyn MonotonicClock>,
     /// The memory of the process, which records in flight draw on.
     pub memory: MemoryBudget,
+    /// The starts of the last lives of the process, oldest first, if each ended within a minute and not in order;
+    /// milliseconds since 1970-01-01T00:00:00Z.
+    pub short_lives_ms: Vec<i64>,
 }
 
 /// All jobs of all tenants.
@@ -112,14 +119,18 @@ impl Jobs {
         functions: Functions,
         hooks: Hooks,
     ) -> Result<Arc<Self>, Error> {
-        let FlowRuntime { views: ground, clock, memory } = runtime;
+        let FlowRuntime { views: ground, clock, memory, short_lives_ms } = runtime;
         let views_config = ViewsConfig {
             partitions: 1,
             inbox_max_bytes: INBOX_MAX_BYTES,
             dirty_max_bytes: INBOX_MAX_BYTES,
             ..ViewsConfig::default()
         };
-        let view = JobsView { jobs_max: config.jobs_max, ended_max: config.ended_per_tenant_max };
+        let view = JobsView {
+            jobs_max: config.jobs_max,
+            per_tenant_max: config.jobs_per_tenant_max,
+            ended_max: config.ended_per_tenant_max,
+        };
         let views = Views::open(view, &TopicName::internal(TOPIC), &views_config, ground)?;
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let threads = if config.threads == 0 { cores } else { config.threads };
@@ -145,6 +156,7 @@ impl Jobs {
             functions,
             hooks,
             context.clone(),
+            &CrashLoop { starts_ms: short_lives_ms.clone(), max: config.crashes_max },
         )?;
         let wall = Arc::clone(&ground.wall);
         let taps = Arc::new(Semaphore::new(TAPS_MAX));
@@ -202,6 +214,8 @@ impl Jobs {
             submitted_by: Some(caller.name.clone()),
             ended_ms: None,
             state: JobState::Running,
+            paused: None,
+            resumed_ms: None,
             ending: None,
             restarts: 0,
             error: None,
@@ -221,6 +235,9 @@ impl Jobs {
                 Err(Error::NameTaken { id: other, name: document.name, state: JobState::Running.as_str() })
             }
             JobAnswer::Full(running) => Err(Error::JobsFull { running, limit: self.config.jobs_max }),
+            JobAnswer::TenantFull(running) => {
+                Err(Error::TenantJobsFull { running, tenant: tenant.clone(), limit: self.config.jobs_per_tenant_max })
+            }
             JobAnswer::Unknown => Err(Error::UnknownJob { id }),
         }
     }
@@ -349,6 +366,25 @@ impl Jobs {
         Ok(())
     }
 
+    /// Starts a paused job again; does nothing to one that runs. Durable on return.
+    ///
+    /// # Errors
+    /// [`Error::UnknownJob`]; [`Error::NotPaused`] for a job that has ended; [`Error::State`] if it cannot be stored.
+    pub async fn resume(&self, tenant: &TenantId, id: &str) -> Result<(), Error> {
+        let key = JobKey::new(tenant, id);
+        match self.views.ask(PARTITION, JobCommand::Resume(key.clone())).await? {
+            JobAnswer::Unknown => Err(Error::UnknownJob { id: id.to_owned() }),
+            JobAnswer::Same(state) if state != JobState::Running => {
+                Err(Error::NotPaused { id: id.to_owned(), state: state.as_str() })
+            }
+            JobAnswer::Same(_) => Ok(()),
+            _ => {
+                self.supervisor.request(SupervisorRequest::Start(key));
+                Ok(())
+            }
+        }
+    }
+
     /// Kills a job at once and for good, like [`Jobs::stop`].
     ///
     /// # Errors
@@ -399,7 +435,10 @@ impl Jobs {
             job["error"] = json!(error);
             job["reason"] = error.message.as_str().into();
         }
-        if record.state == JobState::Running {
+        if let Some(reason) = &record.paused {
+            job["state"] = PAUSED.into();
+            job["reason"] = reason.as_str().into();
+        } else if record.state == JobState::Running {
             self.supervisor.describe(&record.key(), &mut job);
             if let Some(ending) = record.ending {
                 job["reason"] = format!("is about to be {}", ending.as_str()).into();
@@ -421,12 +460,13 @@ impl Jobs {
         self.views.snapshot(PARTITION).state.values().filter(|record| record.state == JobState::Running).count()
     }
 
-    /// The number of jobs in each state, of all tenants; `starting` are those that wait.
+    /// The number of jobs in each state, of all tenants; `starting` are those that wait, `paused` those that are to be resumed.
     pub fn state_counts(&self) -> BTreeMap<&'static str, u64> {
-        let words = ["starting", "running", "stopped", "completed", "killed", "failed"];
+        let words = ["starting", "running", PAUSED, "stopped", "completed", "killed", "failed"];
         let mut counts = BTreeMap::from(words.map(|word| (word, 0)));
         for record in self.views.snapshot(PARTITION).state.values() {
             let word = match record.state {
+                JobState::Running if record.paused.is_some() => PAUSED,
                 JobState::Running if self.supervisor.waits(&record.key()) => "starting",
                 state => state.as_str(),
             };

@@ -77,6 +77,11 @@ enum JobAction {
         #[arg(long)]
         immediate: bool,
     },
+    /// Start a paused job again
+    Resume {
+        /// The job's id, or the name of its latest run
+        job: String,
+    },
     /// Kill a job at once and for good
     Kill {
         /// The job's id, or the name of its latest run
@@ -127,6 +132,10 @@ async fn act(arguments: &JobArgs) -> anyhow::Result<()> {
             let path = path(server, job, "/stop").await?;
             server.answered(Method::POST, &path, json!({ "mode": mode }).to_string()).await?;
             show(&format!("job {job} stops\n"))
+        }
+        JobAction::Resume { job } => {
+            server.answered(Method::POST, &path(server, job, "/resume").await?, String::new()).await?;
+            show(&format!("job {job} goes on\n"))
         }
         JobAction::Kill { job } => {
             server.answered(Method::DELETE, &path(server, job, "").await?, String::new()).await?;

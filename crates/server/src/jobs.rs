@@ -66,7 +66,7 @@ fn submit_routes(jobs: &AllJobs) -> [Route; 3] {
                 422,
                 "The document breaks rules; `findings` has all faults with path, line, value, rule and remedy.",
             )
-            .answers(503, "As many jobs run as `flow.jobs_max` allows.")
+            .answers(503, "As many jobs run as `flow.jobs_max` or `flow.jobs_per_tenant_max` allows.")
             .to(submit, Arc::clone(jobs)),
         Route::post("/api/jobs/validate", Access::Role(Role::Reader), SUBMIT_LIMITS, "Check a job's document")
             .takes(object())
@@ -90,7 +90,7 @@ fn look_routes(jobs: &AllJobs) -> [Route; 9] {
     let list = || Content::json(json!({"type": "array"}));
     [
         Route::get("/api/jobs", reader, LOOK_LIMITS, "List the tenant's jobs, newest first")
-            .query("state", "Only jobs in this state: starting, running, stopped, completed, killed, failed.")
+            .query("state", "Only jobs in this state: starting, running, paused, stopped, completed, killed, failed.")
             .query("name", "Only jobs of this name.")
             .query("label", "Only jobs with this label, as NAME=VALUE.")
             .answers_with(200, "The jobs with state, times, rates, and the reason why one waits or failed.", list())
@@ -139,7 +139,7 @@ fn look_routes(jobs: &AllJobs) -> [Route; 9] {
     ]
 }
 
-fn end_routes(jobs: &AllJobs) -> [Route; 2] {
+fn end_routes(jobs: &AllJobs) -> [Route; 3] {
     let writer = Access::Role(Role::Writer);
     let (id, unknown) = ("The job's id.", "No job has that id.");
     [
@@ -155,6 +155,13 @@ fn end_routes(jobs: &AllJobs) -> [Route; 2] {
             )
             .answers(404, unknown)
             .to(stop, Arc::clone(jobs)),
+        Route::post("/api/jobs/{id}/resume", writer, LOOK_LIMITS, "Start a paused job again")
+            .audited()
+            .param("id", id)
+            .answers(204, "The job starts, or runs already.")
+            .answers(404, unknown)
+            .answers(409, "The job has ended (code `job_not_paused`).")
+            .to(resume, Arc::clone(jobs)),
         Route::delete("/api/jobs/{id}", writer, LOOK_LIMITS, "Kill a job for good")
             .audited()
             .param("id", id)
@@ -174,7 +181,10 @@ fn problem(error: Error) -> Problem {
             problem.member("code", "incorrect_job_hash").member("stored_hash", stored).member("given_hash", given)
         }
         Error::NameTaken { id, .. } => problem.member("code", "job_name_taken").member("job", id),
-        Error::JobsFull { .. } | Error::TapsFull { .. } => problem.retry_after(RETRY_AFTER),
+        Error::NotPaused { .. } => problem.member("code", "job_not_paused"),
+        Error::JobsFull { .. } | Error::TenantJobsFull { .. } | Error::TapsFull { .. } => {
+            problem.retry_after(RETRY_AFTER)
+        }
         Error::UnknownEdge { edges, .. } => {
             problem.with_status(StatusCode::UNPROCESSABLE_ENTITY).member("edges", edges)
         }
@@ -345,6 +355,11 @@ async fn stop(
     };
     jobs.stop(&caller.tenant, &id, mode).await.map_err(problem)?;
     Ok(StatusCode::ACCEPTED)
+}
+
+async fn resume(State(jobs): State<AllJobs>, caller: Caller, Path(id): Path<String>) -> Result<StatusCode, Problem> {
+    jobs.resume(&caller.tenant, &id).await.map_err(problem)?;
+    Ok(StatusCode::NO_CONTENT)
 }
 
 async fn kill(State(jobs): State<AllJobs>, caller: Caller, Path(id): Path<String>) -> Result<StatusCode, Problem> {

@@ -33,6 +33,7 @@ mod kv_command;
 mod kv_transfer;
 mod listen;
 mod live_table;
+mod lives;
 mod log_command;
 mod logging;
 mod login_route;

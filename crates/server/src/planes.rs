@@ -12,13 +12,15 @@ use millstream_http::{Api, Limits, Metrics, TokenIssuer};
 use millstream_log::{Embedded, Log, LogConfig, SystemFiles};
 use millstream_query::{Deliveries, Engine};
 use millstream_store::{Statistics, Store};
-use millstream_types::{LoginThrottle, MemoryBudget, Quotas, SystemClock};
+use millstream_types::{LoginThrottle, MemoryBudget, Quotas, SystemClock, WallClock as _};
 use millstream_view::{Checkpoints, Failure, Shards, ViewRuntime};
+use parking_lot::Mutex;
 
 use crate::audit::Audit;
 use crate::backups::Backups;
 use crate::config::{Applications, Config};
 use crate::history_rules::RegistryRules;
+use crate::lives::Life;
 use crate::mappings::{MappingRules, RegistryMappings};
 use crate::oidc::OidcProvider;
 use crate::schema::Schemas;
@@ -50,6 +52,7 @@ pub(crate) struct Planes {
     pub(crate) tokens: Arc<Tokens>,
     pub(crate) oidc: Option<Arc<OidcProvider>>,
     pub(crate) backups: Arc<Backups>,
+    life: Mutex<Life>,
 }
 
 /// `true` if a test of a debug build wants a fault in place of a status that is not documented.
@@ -67,6 +70,7 @@ impl Planes {
         memory: &MemoryBudget,
     ) -> anyhow::Result<Self> {
         data_dir::check_finished(&config.data_dir)?;
+        let starts = || format!("cannot note the start in {}", config.data_dir.display());
         let derived = [History::derived_topics(), Connect::derived_topics()].concat();
         let log = LogConfig {
             dir: config.data_dir.join("log"),
@@ -75,6 +79,8 @@ impl Planes {
             ..config.log.clone()
         };
         let log = Embedded::open(log, Arc::new(SystemFiles), clock.clone(), clock.clone())?;
+        // Only once the data directory is this process's own.
+        let life = Life::begin(&config.data_dir, clock.now_ms()).with_context(starts)?;
         let shards =
             Shards::start(or_cores(config.threads.shards)).context("cannot start the threads that own state")?;
         let checkpoints = Checkpoints::open(&config.data_dir.join("views"))?;
@@ -116,7 +122,12 @@ impl Planes {
         let deliveries = Deliveries::new(Arc::clone(&query), Arc::clone(&quotas));
         let store = Store::open(ground.clone(), config.store.clone(), clock.clone(), memory)?;
         let statistics = Statistics::of_store(&store, &log, clock.clone()).map_err(anyhow::Error::msg)?;
-        let flow = FlowRuntime { views: ground, clock: clock.clone(), memory: memory.clone() };
+        let flow = FlowRuntime {
+            views: ground,
+            clock: clock.clone(),
+            memory: memory.clone(),
+            short_lives_ms: life.short_lives_ms.clone(),
+        };
         let jobs = Jobs::open(&flow, config.flow.clone(), Functions::default(), Hooks::default())?;
         let backups = Backups::new(log.clone(), Box::new(history.file_holds()), clock.clone(), clock.clone());
         Ok(Self {
@@ -135,6 +146,7 @@ impl Planes {
             tokens,
             oidc,
             backups,
+            life: Mutex::new(life),
         })
     }
 
@@ -231,6 +243,11 @@ impl Planes {
         metrics.gauge_fn("millstream_view_records_passed_over", help, passed_over);
     }
 
+    /// Whatever ends this process from now on, it is not what goes on at its start.
+    pub(crate) fn settle(&self) {
+        self.life.lock().settle();
+    }
+
     pub(crate) fn counts(&self) -> PlaneCounts {
         let (connect, context) = (self.connect.stats(), self.context.stats());
         PlaneCounts {
@@ -252,6 +269,7 @@ impl Planes {
     /// Stops the planes in the reverse order of [`Planes::open`]. The listeners have stopped before. The log is closed even if
     /// the checkpoints, which are rebuilt from it, take nothing any more after a full disk.
     pub(crate) fn stop(&self) -> anyhow::Result<()> {
+        self.settle();
         self.streams.stop();
         self.jobs.shut_down();
         self.store.stop();

@@ -19,6 +19,7 @@ use tokio::task::JoinHandle;
 use crate::audit::Audit;
 use crate::config::Config;
 use crate::listen::ListenerEndpoints;
+use crate::lives::SETTLED_AFTER;
 use crate::oidc::OidcProvider;
 use crate::planes::{Planes, or_cores};
 use crate::stats::{SAMPLE_INTERVAL, Sampler};
@@ -148,6 +149,8 @@ pub(crate) struct Server {
     asking: Option<JoinHandle<()>>,
     /// Watches the files of TLS.
     certificates: Option<JoinHandle<()>>,
+    /// Notes that this life is no short one.
+    settling: JoinHandle<()>,
     planes: Arc<Planes>,
     /// The reserved parts of the memory budget, released after the planes have stopped.
     set_aside: Vec<Grant>,
@@ -260,6 +263,11 @@ impl Server {
         planes.deliveries.resume();
         let requests = tokio::spawn(Requests::new(Arc::clone(&planes.deliveries)).run());
         let expiry = tokio::spawn(Arc::clone(&planes.store).remove_expired());
+        let settled = Arc::clone(&planes);
+        let settling = tokio::spawn(async move {
+            tokio::time::sleep(SETTLED_AFTER).await;
+            settled.settle();
+        });
         let shutdown_timeout = Duration::from_millis(config.shutdown_timeout_ms);
         let server = Self {
             listeners,
@@ -274,6 +282,7 @@ impl Server {
             telling,
             asking,
             certificates,
+            settling,
             planes,
             set_aside,
             shutdown_timeout,
@@ -307,6 +316,7 @@ impl Server {
             telling,
             asking,
             certificates,
+            settling,
             planes,
             set_aside,
             shutdown_timeout,
@@ -329,6 +339,7 @@ impl Server {
         telling.abort();
         asking.inspect(JoinHandle::abort);
         certificates.inspect(JoinHandle::abort);
+        settling.abort();
         let ending = Arc::clone(&planes);
         tokio::task::spawn_blocking(move || ending.query.stop()).await?;
         planes.deliveries.finish().await;

@@ -65,6 +65,12 @@ pub(super) struct JobRecord {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) ended_ms: Option<i64>,
     pub(super) state: JobState,
+    /// The reason why a running job is not started; `None` for all that may run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) paused: Option<String>,
+    /// When it was last resumed after a pause.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) resumed_ms: Option<i64>,
     /// The state that a stop or kill asks for; the job is not started any more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) ending: Option<JobState>,

@@ -10,6 +10,7 @@ use crate::runtime::RunFailure;
 /// The view with the limits that decisions need.
 pub(super) struct JobsView {
     pub(super) jobs_max: usize,
+    pub(super) per_tenant_max: usize,
     pub(super) ended_max: usize,
 }
 
@@ -22,6 +23,10 @@ pub(super) struct JobChange {
 pub(super) enum JobCommand {
     /// Stores a new job as running.
     Submit(Box<JobRecord>),
+    /// A running job is not started, for this reason, until it is resumed.
+    Pause(JobKey, String),
+    /// A paused job may run again.
+    Resume(JobKey),
     /// A running job is to end in this state. A kill is stronger than a stop.
     Ending(JobKey, JobState),
     /// A running job has ended.
@@ -43,6 +48,8 @@ pub(super) enum JobAnswer {
     NameTaken(String),
     /// As many jobs run as are allowed.
     Full(usize),
+    /// As many jobs of the tenant run as are allowed.
+    TenantFull(usize),
     /// No running job has that key.
     Unknown,
 }
@@ -59,6 +66,8 @@ impl View for JobsView {
     fn decide(&self, draft: &mut Draft<'_, Self>, command: JobCommand) -> JobAnswer {
         match command {
             JobCommand::Submit(record) => self.submit(draft, *record),
+            JobCommand::Pause(key, reason) => change_running(draft, key, |record| record.paused = Some(reason)),
+            JobCommand::Resume(key) => self.resume(draft, key),
             JobCommand::Ending(key, state) => change_running(draft, key, |record| {
                 if record.ending != Some(JobState::Killed) {
                     record.ending = Some(state);
@@ -68,6 +77,7 @@ impl View for JobsView {
                 let ended_ms = Some(draft.now_ms());
                 change_running(draft, key, |record| {
                     (record.state, record.ended_ms, record.error, record.ending) = (state, ended_ms, error, None);
+                    record.paused = None;
                     record.places.clear();
                 })
             }
@@ -113,6 +123,10 @@ impl JobsView {
         if let Some(other) = running().find(of_name) {
             return JobAnswer::NameTaken(other.id.clone());
         }
+        let of_tenant = running().filter(|known| known.tenant == record.tenant).count();
+        if of_tenant >= self.per_tenant_max {
+            return JobAnswer::TenantFull(of_tenant);
+        }
         let count = running().count();
         if count >= self.jobs_max {
             return JobAnswer::Full(count);
@@ -122,6 +136,17 @@ impl JobsView {
         }
         draft.change(JobChange { key, record: Some(Arc::new(record)) });
         JobAnswer::Stored
+    }
+
+    fn resume(&self, draft: &mut Draft<'_, Self>, key: JobKey) -> JobAnswer {
+        match draft.state().get(&key) {
+            Some(known) if known.paused.is_some() => {
+                let resumed_ms = Some(draft.now_ms());
+                change_running(draft, key, |record| (record.paused, record.resumed_ms) = (None, resumed_ms))
+            }
+            Some(known) => JobAnswer::Same(known.state),
+            None => JobAnswer::Unknown,
+        }
     }
 
     /// The oldest ended jobs of a tenant that has too many.

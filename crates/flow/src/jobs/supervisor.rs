@@ -16,6 +16,7 @@ use serde_json::Value;
 use tokio::sync::watch;
 
 use super::PARTITION;
+use super::crash_loop::CrashLoop;
 use super::figures::JobFigure;
 use super::places::JobPlaces;
 use super::record::{JobKey, JobState};
@@ -90,7 +91,7 @@ pub(super) struct Supervisor {
 }
 
 impl Supervisor {
-    /// Starts the thread, which starts all jobs that are stored as running.
+    /// Starts the thread, which starts all jobs that are stored as running, but those that `crash_loop` pauses.
     pub(super) fn start(
         views: Arc<Views<JobsView>>,
         services: Services,
@@ -98,6 +99,7 @@ impl Supervisor {
         functions: Functions,
         hooks: Hooks,
         context: DocumentContext,
+        crash_loop: &CrashLoop,
     ) -> Result<Arc<Self>, Error> {
         let (requests, received) = channel();
         let supervisor = Arc::new(Self {
@@ -115,7 +117,13 @@ impl Supervisor {
         });
         let running = supervisor.views.snapshot(PARTITION);
         for record in running.state.values().filter(|record| record.state == JobState::Running) {
-            supervisor.request(SupervisorRequest::Start(record.key()));
+            match crash_loop.pauses(record) {
+                Some(reason) if record.paused.is_none() && record.ending.is_none() => {
+                    tracing::error!(job = record.id, tenant = record.tenant, reason, "job is paused");
+                    supervisor.store(JobCommand::Pause(record.key(), reason));
+                }
+                _ => supervisor.request(SupervisorRequest::Start(record.key())),
+            }
         }
         let working = Arc::clone(&supervisor);
         let thread = std::thread::Builder::new().name("flow-jobs".to_owned()).spawn(move || {
@@ -281,6 +289,9 @@ impl Supervisor {
             self.active.lock().remove(key);
             return self.store_end(key, ending, record.error.clone());
         }
+        if record.paused.is_some() {
+            return;
+        }
         let (document, tenant) = match self.read(&record) {
             Ok(read) => read,
             Err(error) => return self.store_end(key, JobState::Failed, Some(self.failure_of(&error))),
@@ -363,11 +374,14 @@ impl Supervisor {
 
     /// Ends a job whose end is stored as asked for.
     fn end_run(&self, key: &JobKey, mode: StopMode) {
-        let run = {
-            let mut active = self.active.lock();
-            let Some(known) = active.get_mut(key) else { return };
-            known.retry_at = None;
-            known.run.clone()
+        let is_paused = || self.views.snapshot(PARTITION).state.get(key).is_some_and(|record| record.paused.is_some());
+        let run = match self.active.lock().get_mut(key) {
+            Some(known) => {
+                known.retry_at = None;
+                known.run.clone()
+            }
+            None if is_paused() => None,
+            None => return,
         };
         match (run, mode) {
             (Some(run), StopMode::Graceful) => run.stop(),

@@ -5,10 +5,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use millstream_flow::{
     Batch, Error, FlowConfig, FunctionOutput, Functions, JobState, NativeFunction, Params, RecordError, StopMode,
 };
-use millstream_types::{ErrorCode, Role, Roles};
+use millstream_types::{ErrorCode, Role, Roles, TenantId};
 use serde_json::{Value, json};
 
-use crate::node::{Node, until};
+use crate::node::{Node, Setup, until};
 
 /// A job that is idle on an open source.
 fn idle(name: &str) -> Value {
@@ -87,6 +87,62 @@ fn more_jobs_than_the_limit_are_refused_by_its_name() {
     assert!(matches!(refused, Error::JobsFull { running: 1, limit: 1 }));
     assert!(refused.to_string().contains("flow.jobs_max = 1"), "{refused}");
     assert_eq!(node.jobs.list(&node.tenant).len(), 1, "nothing stays behind");
+    node.close();
+}
+
+#[test]
+fn more_jobs_of_a_tenant_than_its_share_are_refused_and_another_tenant_has_its_own() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = FlowConfig { jobs_per_tenant_max: 1, ..FlowConfig::default() };
+    let mut node = Node::open_with(dir.path(), config, Functions::default());
+    node.create("numbers", 1);
+    node.run(&idle("first"));
+    let refused = node.submit(&idle("second")).unwrap_err();
+    assert!(matches!(&refused, Error::TenantJobsFull { running: 1, limit: 1, .. }), "{refused}");
+    assert!(refused.to_string().contains("flow.jobs_per_tenant_max = 1"), "{refused}");
+    node.tenant = TenantId::new("other").unwrap();
+    node.run(&idle("first"));
+    node.close();
+}
+
+#[test]
+fn a_job_that_ran_whenever_the_process_went_down_comes_back_paused_and_is_resumed_or_ended() {
+    let dir = tempfile::tempdir().unwrap();
+    let node = Node::open(dir.path());
+    node.create("numbers", 1);
+    let ids = ["resumed", "stopped", "killed"].map(|name| node.run(&idle(name)));
+    let before_ms = node.jobs.now_ms();
+    node.close();
+
+    let short_lives_ms = vec![before_ms, before_ms + 1, before_ms + 2];
+    let again = || Node::open_as(dir.path(), Setup { short_lives_ms: short_lives_ms.clone(), ..Setup::default() });
+    let node = again();
+    until("the last of them is over", || node.jobs.now_ms() > before_ms + 2);
+    let state = |node: &Node, id: &str| node.jobs.status(&node.tenant, id).unwrap()["state"].clone();
+    for id in &ids {
+        let status = node.jobs.status(&node.tenant, id).unwrap();
+        assert_eq!(status["state"], "paused", "{status}");
+        assert!(status["reason"].as_str().unwrap().contains("went down 3 times"), "{status}");
+    }
+    assert_eq!(node.jobs.state_counts()["paused"], 3);
+    let new = node.run(&idle("new"));
+    node.stop(&ids[1], StopMode::Graceful);
+    node.kill(&ids[2]).unwrap();
+    assert_eq!(node.ended(&ids[1])["state"], "stopped");
+    assert_eq!(node.ended(&ids[2])["state"], "killed");
+    assert!(matches!(node.resume(&ids[1]), Err(Error::NotPaused { .. })));
+    assert!(matches!(node.resume("unknown"), Err(Error::UnknownJob { .. })));
+    node.close();
+
+    // It stays paused until it is resumed, and is not paused again for the same deaths.
+    let node = again();
+    assert_eq!(state(&node, &ids[0]), "paused");
+    node.resume(&ids[0]).unwrap();
+    node.resume(&ids[0]).unwrap();
+    until("both run", || [&ids[0], &new].iter().all(|id| state(&node, id) == "running"));
+    node.close();
+    let node = again();
+    until("it runs", || state(&node, &ids[0]) == "running");
     node.close();
 }
 

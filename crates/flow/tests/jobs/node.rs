@@ -30,6 +30,8 @@ pub(crate) struct Setup {
     /// The time of jobs; the log has its own.
     pub(crate) clock: Arc<dyn MonotonicClock>,
     pub(crate) memory: MemoryBudget,
+    /// The starts of the last lives, if each was short.
+    pub(crate) short_lives_ms: Vec<i64>,
 }
 
 impl Default for Setup {
@@ -39,6 +41,7 @@ impl Default for Setup {
             functions: Functions::default(),
             clock: Arc::new(SystemClock::default()),
             memory: MemoryBudget::new("memory.budget_bytes", 1 << 30),
+            short_lives_ms: Vec::new(),
         }
     }
 }
@@ -53,7 +56,7 @@ impl Node {
     }
 
     pub(crate) fn open_as(dir: &Path, setup: Setup) -> Self {
-        let Setup { config, functions, clock: jobs_clock, memory } = setup;
+        let Setup { config, functions, clock: jobs_clock, memory, short_lives_ms } = setup;
         let clock = Arc::new(SystemClock::default());
         let log_config = LogConfig { dir: dir.join("log"), ..LogConfig::default() };
         let log = Embedded::open(log_config, Arc::new(SystemFiles), clock.clone(), clock.clone()).unwrap();
@@ -63,7 +66,7 @@ impl Node {
             shards: Shards::start(1).unwrap(),
             wall: clock,
         };
-        let runtime = FlowRuntime { views, clock: jobs_clock, memory };
+        let runtime = FlowRuntime { views, clock: jobs_clock, memory, short_lives_ms };
         let jobs = Jobs::open(&runtime, config, functions, Hooks::default()).unwrap();
         Self { log, jobs, tenant: TenantId::default(), runtime: Runtime::new().unwrap() }
     }
@@ -81,6 +84,10 @@ impl Node {
         let caller =
             Principal { tenant: self.tenant.clone(), name: "test".to_owned(), roles, scope: AccessScope::default() };
         self.runtime.block_on(self.jobs.submit(&caller, &document.to_string()))
+    }
+
+    pub(crate) fn resume(&self, id: &str) -> Result<(), Error> {
+        self.runtime.block_on(self.jobs.resume(&self.tenant, id))
     }
 
     /// Submits a document that keeps the rules; the job's id.

@@ -3,6 +3,8 @@
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
+use std::sync::atomic::AtomicU32;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -47,7 +49,13 @@ pub(crate) const KINDS: [Kind; 10] = [
         share: Some(("query.kept_per_tenant_max", SHARE)),
         start: kept_query,
     },
-    Kind { name: "job", door: "jobs", role: Some("writer"), share: None, start: job },
+    Kind {
+        name: "job",
+        door: "jobs",
+        role: Some("writer"),
+        share: Some(("flow.jobs_per_tenant_max", SHARE)),
+        start: job,
+    },
     Kind {
         name: "subscription",
         door: "entities",
@@ -55,7 +63,14 @@ pub(crate) const KINDS: [Kind; 10] = [
         share: Some(("context.notifications.subscriptions_max", SHARE)),
         start: subscription,
     },
-    Kind { name: "bucket", door: "store", role: Some("admin"), share: None, start: bucket },
+    Kind {
+        name: "bucket",
+        door: "store",
+        role: Some("admin"),
+        // One is there already.
+        share: Some(("store.buckets_per_tenant_max", SHARE + 1)),
+        start: bucket,
+    },
     Kind { name: "upload", door: "store", role: Some("writer"), share: None, start: upload },
     Kind { name: "topic", door: "streams", role: Some("admin"), share: None, start: topic },
     Kind { name: "session", door: "devices-mqtt", role: None, share: None, start: session },
@@ -99,6 +114,7 @@ struct Token {
 pub(crate) struct Ground {
     pub(crate) process: Process,
     tokens: Vec<Token>,
+    named: AtomicU32,
 }
 
 impl Ground {
@@ -107,7 +123,7 @@ impl Ground {
         let shares = KINDS.iter().filter_map(|kind| kind.share);
         settings.extend(shares.map(|(setting, most)| format!("--set={setting}={most}")));
         let process = Process::start_on(dir, &settings.iter().map(String::as_str).collect::<Vec<_>>());
-        let mut ground = Self { process, tokens: Vec::new() };
+        let mut ground = Self { process, tokens: Vec::new(), named: AtomicU32::new(0) };
         for (name, tenant) in [("root", "*"), ("all", TENANT), ("other", "other")] {
             ground.make(name, tenant, &ROLES);
         }
@@ -120,6 +136,7 @@ impl Ground {
             ("all", "PUT", "/api/streams/in", json!({"partitions": 1})),
             ("all", "PUT", "/api/streams/out", json!({"partitions": 1})),
             ("other", "PUT", "/api/streams/in", json!({"partitions": 1})),
+            ("other", "PUT", "/api/streams/out", json!({"partitions": 1})),
             ("all", "PUT", "/buckets/things", json!({})),
             ("root", "POST", "/v1/tenants/acme", json!({})),
             ("all", "POST", "/v1/devices/acme/d", json!({})),
@@ -141,6 +158,11 @@ impl Ground {
         let secret = made.json()["token"].as_str().unwrap().to_owned();
         let tenant = if tenant == "*" { TENANT } else { tenant };
         self.tokens.push(Token { name: name.to_owned(), tenant: tenant.to_owned(), secret });
+    }
+
+    /// A name that begins in this way and was not taken before.
+    fn new_name(&self, begin: &str) -> String {
+        format!("{begin}-{}", self.named.fetch_add(1, Relaxed))
     }
 
     fn token(&self, name: &str) -> &Token {
@@ -207,7 +229,7 @@ fn kept_query(ground: &Ground, token: &str) -> Result<TcpStream, String> {
 
 fn job(ground: &Ground, token: &str) -> Result<TcpStream, String> {
     let body = json!({
-        "version": 1, "kind": "Job", "name": "copy",
+        "version": 1, "kind": "Job", "name": ground.new_name("copy"),
         "sources": {"in": {"type": "stream", "config": {"topic": "in"}}},
         "sinks": {"out": {"type": "stream", "inputs": ["in"], "config": {"topic": "out"}}},
     });
@@ -222,7 +244,7 @@ fn subscription(ground: &Ground, token: &str) -> Result<TcpStream, String> {
 }
 
 fn bucket(ground: &Ground, token: &str) -> Result<TcpStream, String> {
-    ground.started(201, ground.ask(token, "PUT", "/buckets/made", &json!({})))
+    ground.started(201, ground.ask(token, "PUT", &format!("/buckets/{}", ground.new_name("made")), &json!({})))
 }
 
 fn upload(ground: &Ground, token: &str) -> Result<TcpStream, String> {

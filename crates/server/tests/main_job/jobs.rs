@@ -77,6 +77,10 @@ pub(crate) fn submit(process: &Process, document: &Value) -> Answer {
     ask(process.applications, "POST", "/api/jobs", &[JSON], document.to_string().as_bytes())
 }
 
+fn resume(process: &Process, id: &str) -> Answer {
+    ask(process.applications, "POST", &format!("/api/jobs/{id}/resume"), &[], b"")
+}
+
 pub(crate) fn command(process: &Process, dir: &Path, arguments: &[&str]) -> Output {
     let url = process.applications_url();
     millstream().arg("job").args(arguments).args(["--server", &url]).current_dir(dir).output().unwrap()
@@ -147,6 +151,42 @@ fn a_job_over_the_limit_is_refused_with_a_time_to_come_again() {
     assert_eq!(refused.status, 503, "{}", refused.text());
     assert!(refused.header("retry-after").is_some() && refused.text().contains("flow.jobs_max"), "{}", refused.text());
     assert_eq!(process.get_json("/api/jobs").as_array().unwrap().len(), 1);
+    process.stop();
+}
+
+#[test]
+fn a_job_that_runs_whenever_the_server_goes_down_comes_back_paused_and_the_server_is_up() {
+    let dir = tempfile::tempdir().unwrap();
+    let process = Process::start(dir.path());
+    create_topics(&process);
+    let mut job = document();
+    job["id"] = "d1".into();
+    assert_eq!(submit(&process, &job).status, 201);
+    let state = |process: &Process| process.get_json("/api/jobs/d1/status")["state"].clone();
+    let runs = |process: &Process| until("the job runs", || state(process) == "running");
+    runs(&process);
+    process.kill();
+    for _ in 0..2 {
+        let process = Process::start(dir.path());
+        runs(&process);
+        process.kill();
+    }
+    let process = Process::start(dir.path());
+    let status = process.get_json("/api/jobs/d1/status");
+    assert_eq!(status["state"], "paused", "{status}");
+    assert!(status["reason"].as_str().unwrap().contains("went down 3 times in a row"), "{status}");
+    assert_eq!(process.get_json("/api/jobs?state=paused").as_array().unwrap().len(), 1);
+    assert_eq!(process.get("/readyz").status, 200);
+    assert_eq!([resume(&process, "d1").status, resume(&process, "d1").status], [204, 204]);
+    runs(&process);
+    assert_eq!(resume(&process, "none").status, 404);
+    process.stop();
+    // An orderly end: the deaths before it do not count any more.
+    let process = Process::start(dir.path());
+    runs(&process);
+    assert_eq!(ask(process.applications, "DELETE", "/api/jobs/d1", &[], b"").status, 204);
+    let refused = resume(&process, "d1");
+    assert_eq!((refused.status, refused.json()["code"].clone()), (409, json!("job_not_paused")));
     process.stop();
 }
 
@@ -286,7 +326,9 @@ fn no_record_is_lost_or_out_of_order_however_often_the_server_is_killed() {
     let kills = std::env::var("MILLSTREAM_JOB_KILLS").or_else(|_| std::env::var("MILLSTREAM_KILLS"));
     let kills = kills.map_or(KILLS, |kills| kills.parse().unwrap());
     let dir = tempfile::tempdir().unwrap();
-    let mut process = Process::start(dir.path());
+    // These deaths are not the job's.
+    let start = || Process::start_on(dir.path(), &["--set=flow.crashes_max=0"]);
+    let mut process = start();
     create_topics(&process);
     assert_eq!(submit(&process, &document()).status, 201);
     let mut count = 0;
@@ -301,7 +343,7 @@ fn no_record_is_lost_or_out_of_order_however_often_the_server_is_killed() {
             seen >= wanted || begun.elapsed() > std::time::Duration::from_secs(5)
         });
         process.kill();
-        process = Process::start(dir.path());
+        process = start();
     }
     until("all records are there", || all_are_there(&process, count));
     let found = written(&process);

@@ -1,0 +1,144 @@
+//! The last lives of this process, if each ended soon after its start and not in order: the sign of work that brings the
+//! server down each time it comes back.
+//!
+//! ```text
+//!   start ──► its time is added to the file ──► a minute later, or at an orderly end: the file is removed
+//!                                          └──► a start that is refused: its time is taken out again
+//! ```
+//!
+//! The file `starts` of the data directory has a line for each of these lives: its start, in milliseconds since
+//! 1970-01-01T00:00:00Z. It is no state of anybody: whoever removes it, or a damage of it, makes the server start as after an
+//! orderly end.
+
+use std::fs::{self, File};
+use std::io::{self, ErrorKind, Write as _};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// A life of this length has not ended soon after its start.
+pub(crate) const SETTLED_AFTER: Duration = Duration::from_secs(60);
+const FILE: &str = "starts";
+/// Most lives that are remembered.
+const LIVES_MAX: usize = 100;
+
+/// This life, which counts as ended out of order until it is settled or dropped.
+#[derive(Debug)]
+pub(crate) struct Life {
+    file: PathBuf,
+    /// The starts of those before it, oldest first.
+    pub(crate) short_lives_ms: Vec<i64>,
+    is_settled: bool,
+}
+
+impl Life {
+    /// Notes the start of a life.
+    ///
+    /// # Errors
+    /// The file cannot be read or written.
+    pub(crate) fn begin(data_dir: &Path, now_ms: i64) -> io::Result<Self> {
+        let file = data_dir.join(FILE);
+        let mut short_lives_ms = read(&file)?;
+        short_lives_ms.drain(..short_lives_ms.len().saturating_sub(LIVES_MAX));
+        let life = Self { file, short_lives_ms, is_settled: false };
+        life.write(life.short_lives_ms.iter().chain([&now_ms]))?;
+        Ok(life)
+    }
+
+    /// This life ends in order, or is no short one any more.
+    pub(crate) fn settle(&mut self) {
+        if !self.is_settled {
+            self.is_settled = true;
+            self.warn(remove(&self.file));
+        }
+    }
+
+    fn write<'a>(&self, starts_ms: impl Iterator<Item = &'a i64>) -> io::Result<()> {
+        let lines: String = starts_ms.map(|start_ms| format!("{start_ms}\n")).collect();
+        let unfinished = self.file.with_extension("new");
+        let mut file = File::create(&unfinished)?;
+        file.write_all(lines.as_bytes())?;
+        file.sync_all()?;
+        fs::rename(unfinished, &self.file)
+    }
+
+    fn warn(&self, written: io::Result<()>) {
+        if let Err(error) = written {
+            tracing::warn!(file = %self.file.display(), %error, "this start counts as one of a server that goes down");
+        }
+    }
+}
+
+/// A start that was refused, such as on a port that is taken: nothing has brought the server down.
+impl Drop for Life {
+    fn drop(&mut self) {
+        if !self.is_settled && !std::thread::panicking() {
+            self.warn(match self.short_lives_ms.is_empty() {
+                true => remove(&self.file),
+                false => self.write(self.short_lives_ms.iter()),
+            });
+        }
+    }
+}
+
+fn read(file: &Path) -> io::Result<Vec<i64>> {
+    let bytes = match fs::read(file) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+        bytes => bytes?,
+    };
+    let lines = std::str::from_utf8(&bytes).map(|text| text.lines().map(str::parse).collect());
+    Ok(lines.unwrap_or(Ok(Vec::new())).unwrap_or_else(|_| {
+        tracing::warn!(file = %file.display(), "damaged, and ignored: how earlier starts ended is not known");
+        Vec::new()
+    }))
+}
+
+fn remove(file: &Path) -> io::Result<()> {
+    match fs::remove_file(file) {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        removed => removed,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a crash leaves: nothing is dropped in order.
+    fn crash(life: Life) {
+        std::mem::forget(life);
+    }
+
+    #[test]
+    fn lives_count_until_one_is_settled_and_refused_starts_do_not_count() {
+        let dir = tempfile::tempdir().unwrap();
+        let begin = |now_ms| Life::begin(dir.path(), now_ms).unwrap();
+        crash(begin(1));
+        crash(begin(2));
+        let refused = begin(3);
+        assert_eq!(refused.short_lives_ms, [1, 2]);
+        drop(refused);
+        crash(begin(4));
+        let mut long = begin(5);
+        assert_eq!(long.short_lives_ms, [1, 2, 4]);
+        long.settle();
+        crash(long);
+        assert!(begin(6).short_lives_ms.is_empty());
+        assert!(!dir.path().join(FILE).exists(), "a refused first start leaves nothing");
+    }
+
+    #[test]
+    fn a_damaged_file_is_ignored_and_old_lives_are_forgotten() {
+        let dir = tempfile::tempdir().unwrap();
+        for damage in ["x", "1\n\n2\n", "99999999999999999999\n"] {
+            fs::write(dir.path().join(FILE), damage).unwrap();
+            assert!(Life::begin(dir.path(), 1).unwrap().short_lives_ms.is_empty(), "{damage:?}");
+        }
+        fs::write(dir.path().join(FILE), [0xff, b'\n']).unwrap();
+        assert!(Life::begin(dir.path(), 1).unwrap().short_lives_ms.is_empty());
+        for now_ms in 0..=LIVES_MAX as i64 + 5 {
+            crash(Life::begin(dir.path(), now_ms).unwrap());
+        }
+        let life = Life::begin(dir.path(), 0).unwrap();
+        assert_eq!((life.short_lives_ms.len(), life.short_lives_ms[0]), (LIVES_MAX, 6));
+    }
+}
