@@ -112,7 +112,7 @@ fn renamed(fields: &Value, path: &str) -> Result<Vec<Item>, Wrong> {
     Ok(items)
 }
 
-/// `{"emit": {"type", "every"}, "include": {"type", "first"}}`.
+/// `{"emit": {"type", "every"}, "include": {"type", "first" or "last"}}`.
 pub(crate) fn window(window: &Value) -> Result<Window, Wrong> {
     let window = object(window, "window")?;
     known(window, "window", &["emit", "include"])?;
@@ -133,7 +133,9 @@ pub(crate) fn window(window: &Value) -> Result<Window, Wrong> {
     if keyword(include.get("type")).as_deref() == Some("ALL") {
         return Ok(Window::Additive(emit));
     }
-    if extent(include, "first", "window.include")? == emit {
+    // The first and the last are the same where results are as far apart as what they include.
+    let amount = if include.contains_key("last") { "last" } else { "first" };
+    if extent(include, amount, "window.include")? == emit {
         return Ok(Window::Tumbling(emit));
     }
     Err("window.include: a window that includes more or less than its results are apart is not there yet".to_owned())

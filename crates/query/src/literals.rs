@@ -29,6 +29,20 @@ pub(crate) fn required(pattern: &Pattern) -> Vec<RequiredLiteral> {
     prefix.into_iter().chain(anywhere(&hir).map(RequiredLiteral::Anywhere)).collect()
 }
 
+/// False if no text of a number, and neither `true` nor `false`, matches.
+pub(crate) fn may_match_number_or_boolean(pattern: &Pattern) -> bool {
+    let may_occur = |literal: &[u8]| {
+        let is_part_of = |word: &[u8]| word.windows(literal.len().max(1)).any(|part| part == literal);
+        literal.iter().all(|byte| b"+-.0123456789Ee".contains(byte)) || is_part_of(b"true") || is_part_of(b"false")
+    };
+    required(pattern).iter().all(|required| match required {
+        RequiredLiteral::Prefix(prefix) => may_occur(prefix),
+        RequiredLiteral::Whole(literals) | RequiredLiteral::Anywhere(literals) => {
+            literals.iter().any(|literal| may_occur(literal))
+        }
+    })
+}
+
 /// All texts that match, if they are few.
 fn whole(hir: &Hir) -> Option<Vec<Vec<u8>>> {
     match hir.kind() {
@@ -114,5 +128,22 @@ mod tests {
         assert_eq!(of(".*a{0,3}"), []);
         assert_eq!(of("."), []);
         assert_eq!(of("(abc)+d?"), [prefix("abc"), anywhere(&["abc"])]);
+    }
+
+    #[test]
+    fn a_pattern_tells_if_it_may_match_a_number_or_a_boolean() {
+        for (pattern, may) in [
+            ("[0-9]+", true),
+            ("1.*", true),
+            (".*e.*", true),
+            ("(?i)TRUE", true),
+            ("al.*|fal.*", true),
+            ("x|", true),
+            ("x.*", false),
+            ("on|off", false),
+            (".*(timeout|refused).*", false),
+        ] {
+            assert_eq!(may_match_number_or_boolean(&Pattern::new(pattern).unwrap()), may, "{pattern}");
+        }
     }
 }

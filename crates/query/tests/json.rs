@@ -118,6 +118,10 @@ fn every_part_of_a_document_has_its_place_in_the_plan() {
             "SELECT * FROM STREAM() WINDOWING TUMBLING(5, RECORD)",
         ),
         (
+            json!({"window": {"emit": {"type": "RECORD", "every": 1}, "include": {"type": "RECORD", "last": 1}}}),
+            "SELECT * FROM STREAM() WINDOWING TUMBLING(1, RECORD)",
+        ),
+        (
             json!({"window": {"emit": {"type": "TIME", "every": 9}, "include": {"type": "ALL"}},
                 "aggregation": {"type": "GROUP", "attributes": {"operations": [{"type": "COUNT", "newName": "n"}]}}}),
             "SELECT COUNT(*) AS n FROM STREAM() WINDOWING EVERY(9, TIME, ALL)",
@@ -180,10 +184,13 @@ fn a_value_is_compared_by_the_type_of_the_records_field() {
     assert_eq!(is(">=", &["1"]), [0, 1, 2]);
     assert_eq!(is("<", &["1.5"]), [1, 2]);
     assert_eq!(is(">", &["null"]), Vec::<usize>::new());
+    assert_eq!(is("<", &["null"]), [2], "a text is before the text null");
     assert_eq!(is("==", &[]), [0, 1, 2, 3, 4, 5, 6]);
     assert_eq!(is("SIZEIS", &["1"]), [2, 6]);
     assert_eq!(is("CONTAINSVALUE", &["1"]), [6]);
-    assert_eq!(is("RLIKE", &["[0-9]", "x"]), [2]);
+    assert_eq!(is("RLIKE", &["[0-9]", "x"]), [0, 2], "a number is matched by its text");
+    assert_eq!(is("RLIKE", &["1.*"]), [0, 1, 2]);
+    assert_eq!(is("RLIKE", &["t.+"]), [3]);
     assert_eq!(is("RLIKE", &["null"]), Vec::<usize>::new());
 }
 
@@ -244,6 +251,15 @@ fn q5_not_negates_its_first_clause_and_ignores_the_others() {
     assert_eq!(passing(&filters, &records), [1, 2]);
     for empty in [json!([{"operation": "NOT", "clauses": []}]), json!([{"clauses": [clause("1")]}]), json!([{}])] {
         assert_eq!(passing(&empty, &records), [0, 1, 2], "{empty}");
+    }
+}
+
+#[test]
+fn a_text_is_ordered_against_the_text_null_and_nothing_else_is() {
+    let records = [r#"{"a":"apple"}"#, r#"{"a":"null"}"#, r#"{"a":"pear"}"#, r#"{"a":5}"#, r#"{"a":null}"#, "{}"];
+    for (operation, expected) in [("<", vec![0]), ("<=", vec![0, 1]), (">", vec![2]), (">=", vec![1, 2])] {
+        let filters = json!([{"field": "a", "operation": operation, "values": ["null"]}]);
+        assert_eq!(passing(&filters, &records), expected, "{operation}");
     }
 }
 

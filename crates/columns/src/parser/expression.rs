@@ -277,6 +277,23 @@ impl ExpressionParser<'_, '_> {
         Ok((low, high))
     }
 
+    /// `BETWEEN(value, a, b)`: the same as `value BETWEEN (a, b)`.
+    pub(super) fn between_call(&mut self) -> Result<Expr, ParseError> {
+        self.cursor.advance();
+        self.cursor.need_symbol("(")?;
+        let mark = self.cursor.mark();
+        let value = self.concatenation()?;
+        self.need_closing(",")?;
+        self.count_repeated(mark, &value)?;
+        let low = self.concatenation()?;
+        self.need_closing(",")?;
+        let high = self.concatenation()?;
+        self.need_closing(")")?;
+        self.need_comparable(mark, &value, &low)?;
+        self.need_comparable(mark, &value, &high)?;
+        Ok(value.between(low, high))
+    }
+
     fn pattern(&mut self) -> Result<Pattern, ParseError> {
         let mark = self.cursor.mark();
         let text = self.constant_text("a regular expression in single quotes")?;

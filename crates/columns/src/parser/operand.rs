@@ -83,7 +83,9 @@ impl ExpressionParser<'_, '_> {
                 self.cursor.advance();
                 Ok(Expr::Literal(Literal::Text(text)))
             }
-            Token::Number(_) | Token::Symbol("-") => self.number(),
+            Token::Number(_) => self.number(),
+            Token::Symbol("-") if matches!(self.cursor.peek_next(), Token::Number(_)) => self.number(),
+            Token::Symbol("-") => self.deeper(Self::negative),
             Token::Symbol(":") => self.cursor.need_parameter(),
             Token::Symbol("(") => self.parenthesised(),
             Token::Symbol("[") => self.deeper(Self::list_literal),
@@ -205,6 +207,9 @@ impl ExpressionParser<'_, '_> {
         if name == "EXTRACT" {
             return self.deeper(Self::extract);
         }
+        if name == "BETWEEN" {
+            return self.deeper(Self::between_call);
+        }
         let Some(function) = Function::named(&name) else {
             return Err(self.unknown_function(&name));
         };
@@ -281,6 +286,16 @@ impl ExpressionParser<'_, '_> {
             }
             Err(reader.cursor.unexpected_rest(&["AND", "OR", ")"]))
         })
+    }
+
+    /// `-value`: the value taken from 0.
+    fn negative(&mut self) -> Result<Expr, ParseError> {
+        self.cursor.need_symbol("-")?;
+        let mark = self.cursor.mark();
+        self.count_operator(mark)?;
+        let value = self.operand()?;
+        self.need_number(mark, &value)?;
+        Ok(Expr::Literal(Literal::Integer(0)).arithmetic(Operator::Subtract, value))
     }
 
     fn number(&mut self) -> Result<Expr, ParseError> {

@@ -4,6 +4,7 @@ use millstream_columns::{Comparison, Expr, Function, Literal, Pattern, Type};
 use serde_json::Value;
 
 use super::{Wrong, field, keyword, known, list, object};
+use crate::literals;
 
 /// All of a list of clauses; `None` of nothing.
 pub(super) fn all(filters: Option<&Value>) -> Result<Option<Expr>, Wrong> {
@@ -178,7 +179,6 @@ fn as_double(left: &Expr, comparison: Comparison, double: f64) -> Expr {
 fn ordered(left: &Expr, comparison: Comparison, value: &FilterValue) -> Expr {
     let text = match value {
         FilterValue::Field(right) => return left.clone().compare(comparison, right.clone()),
-        FilterValue::Text(text) if is_null(text) => return truth(false),
         FilterValue::Text(text) => text,
     };
     let of = |literal| left.clone().compare(comparison, Expr::Literal(literal));
@@ -205,7 +205,16 @@ fn rlike(left: &Expr, value: &FilterValue, path: &str) -> Result<Expr, Wrong> {
     let pattern = text(value, path)?;
     let compiled = Pattern::new(&pattern);
     let compiled = compiled.map_err(|error| format!("{path}.values: no regular expression of linear time: {error}"))?;
-    Ok(left.clone().rlike(compiled))
+    let of_text = left.clone().rlike(compiled.clone());
+    if !literals::may_match_number_or_boolean(&compiled) {
+        return Ok(of_text);
+    }
+    // Numbers and booleans match by their text, as in Bullet.
+    let kind = Expr::Call { function: Function::TypeOf, arguments: vec![left.clone()] };
+    let kinds = [Type::Integer, Type::Double, Type::Boolean];
+    let is_scalar = kind.within(kinds.map(|kind| Expr::Literal(Literal::Text(kind.as_str().to_owned()))).to_vec());
+    let as_text = Expr::Cast { to: Type::Text, value: Box::new(left.clone()) };
+    Ok(of_text.or(is_scalar.and(as_text.rlike(compiled))))
 }
 
 fn sized(left: &Expr, value: &FilterValue, path: &str) -> Result<Expr, Wrong> {
