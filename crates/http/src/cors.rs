@@ -1,8 +1,8 @@
 //! Cross-origin requests: the pages of other origins that may call a group of routes. None may by default.
 
 use axum::http::header::{
-    ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
-    ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, VARY,
+    ACCESS_CONTROL_ALLOW_CREDENTIALS, ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS,
+    ACCESS_CONTROL_ALLOW_ORIGIN, ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, VARY,
 };
 use axum::http::{HeaderMap, HeaderValue};
 
@@ -13,6 +13,8 @@ pub enum Origins {
     Any,
     /// The listed origins, each as `scheme://host[:port]`.
     Of(Vec<HeaderValue>),
+    /// As `Of`, and the browser may add cookies, certificates and passwords that it knows.
+    WithCredentials(Vec<HeaderValue>),
 }
 
 /// The CORS rule of a group of routes.
@@ -33,7 +35,7 @@ impl Cors {
     pub(crate) fn allows(&self, origin: &[u8]) -> bool {
         match &self.origins {
             Origins::Any => true,
-            Origins::Of(known) => known.iter().any(|known| known == origin),
+            Origins::Of(known) | Origins::WithCredentials(known) => known.iter().any(|known| known == origin),
         }
     }
 
@@ -64,12 +66,15 @@ impl Cors {
                 answer.insert(ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"));
                 true
             }
-            Origins::Of(known) => {
+            Origins::Of(known) | Origins::WithCredentials(known) => {
                 // `Vary` is needed even without a match, because the answer depends on the origin.
                 answer.append(VARY, HeaderValue::from_static("origin"));
                 let known = known.contains(origin);
                 if known {
                     answer.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin.clone());
+                    if matches!(self.origins, Origins::WithCredentials(_)) {
+                        answer.insert(ACCESS_CONTROL_ALLOW_CREDENTIALS, HeaderValue::from_static("true"));
+                    }
                 }
                 known
             }

@@ -290,6 +290,11 @@ impl Problem {
         &self.0.detail
     }
 
+    /// The value of an additional member, by [`Self::member`].
+    pub fn value_of(&self, name: &str) -> Option<&Value> {
+        self.0.members.iter().find(|(known, _)| *known == name).map(|(_, value)| value)
+    }
+
     /// Detail, value, rule and remedy in one text, for error bodies with only one member.
     pub fn text(&self) -> String {
         let parts = &*self.0;

@@ -132,8 +132,8 @@ pub struct BulletConfig {
     /// Names of members of the meta object on Bullet's paths, at any depth, such as `finished_ms = "Finish Time"`.
     /// Refusals keep the usual names. Default empty: the usual names.
     pub meta_names: BTreeMap<String, String>,
-    /// The origin whose pages may call Bullet's paths, such as `https://ui.example:8443`; `__ALL` for any. Default
-    /// empty: the server's own only.
+    /// The origin whose pages may call Bullet's paths, also with credentials that the browser knows, such as
+    /// `https://ui.example:8443`; `__ALL` for any, without credentials. Default empty: the server's own only.
     pub cors_origin: String,
 }
 

@@ -136,6 +136,7 @@ pub struct Meta {
     /// The estimated parts of these rows, in words.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
-    /// The errors that occurred in the query.
+    /// The errors that occurred in the query; left out if there are none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub errors: Vec<Trouble>,
 }

@@ -14,10 +14,10 @@ use millstream_http::{
 };
 use millstream_query::{Deliver, Delivery, Engine, QueryRequest, Subscription};
 use millstream_types::Role;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::queries::{ASK_LIMITS, EVENTS_WAITING_MAX, answer_once};
-use crate::query_problem::problem;
+use crate::query_problem::{FINDINGS, problem};
 use crate::schema::{LOOK_LIMITS, STREAM, SchemaParameters, Schemas};
 
 /// Time that a browser may cache the answer to a CORS preflight.
@@ -103,7 +103,7 @@ fn cors(origin: &str) -> anyhow::Result<Option<Cors>> {
     let origins = match origin {
         "" => return Ok(None),
         "__ALL" => Origins::Any,
-        origin if origin.contains("://") => Origins::Of(vec![
+        origin if origin.contains("://") => Origins::WithCredentials(vec![
             HeaderValue::from_str(origin)
                 .with_context(|| format!("query.bullet.cors_origin = '{origin}' is no origin"))?,
         ]),
@@ -142,9 +142,22 @@ const STYLE: ErrorStyle = ErrorStyle {
     },
 };
 
+/// Renders each finding in the text of a query as `line:column: text`, any other refusal as one error.
 fn in_meta(problem: Problem) -> Response {
-    let error = json!({"error": problem.detail(), "resolution": "change the query or the request as the error says"});
-    (problem.status(), axum::Json(json!({"records": [], "meta": {"errors": [error]}}))).into_response()
+    let texts = match problem.value_of(FINDINGS).and_then(Value::as_array) {
+        Some(findings) => findings.iter().map(finding).collect(),
+        None => vec![problem.detail().to_owned()],
+    };
+    let error =
+        |error: &String| json!({"error": error, "resolution": "change the query or the request as the error says"});
+    let errors: Vec<Value> = texts.iter().map(error).collect();
+    (problem.status(), axum::Json(json!({"records": [], "meta": {"errors": errors}}))).into_response()
+}
+
+fn finding(finding: &Value) -> String {
+    let message = finding["message"].as_str().unwrap_or_default();
+    let meant = finding["suggestion"].as_str().map(|meant| format!("; did you mean {meant}?")).unwrap_or_default();
+    format!("{}:{}: {message}{meant}", finding["line"], finding["column"])
 }
 
 fn text(payload: &[u8]) -> Result<&str, Problem> {

@@ -5,13 +5,16 @@ use millstream_http::Problem;
 use millstream_query::{Diagnostic, Error};
 use serde_json::Value;
 
+/// The member of a problem that lists everything that is wrong with a query's text.
+pub(crate) const FINDINGS: &str = "errors";
+
 /// Converts a refusal; an error in the text is 422 with the positions.
 pub(crate) fn problem(error: Error) -> Problem {
     let problem = Problem::from_error(error.code(), &error);
     match error {
         Error::Refused { diagnostics } => {
             let errors: Vec<Value> = diagnostics.iter().map(place).collect();
-            problem.with_status(StatusCode::UNPROCESSABLE_ENTITY).member("errors", errors)
+            problem.with_status(StatusCode::UNPROCESSABLE_ENTITY).member(FINDINGS, errors)
         }
         _ => problem,
     }

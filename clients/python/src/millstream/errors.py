@@ -41,9 +41,8 @@ class QueryFailed(MillstreamError):
     def __init__(self, meta: Mapping[str, Any]) -> None:
         self.cause: str = meta["cause"]
         self.meta = dict(meta)
-        reasons = [
-            str(error.get("message", error)) if isinstance(error, dict) else str(error) for error in meta["errors"]
-        ]
+        errors = meta.get("errors", ())
+        reasons = [str(error.get("message", error)) if isinstance(error, dict) else str(error) for error in errors]
         super().__init__(f"the query ended with cause {self.cause!r}: {'; '.join(reasons) or 'no reason given'}")
 
 

@@ -35,6 +35,7 @@ fn bullets_paths_answer_in_the_shape_that_its_clients_know() {
         let expected = serde_json::json!([{"item": "bolt", "twice": 14}, {"item": "gear", "twice": 3.0}]);
         assert_eq!(result["records"], expected);
         assert_eq!(result["meta"]["cause"], "size");
+        assert!(result["meta"].get("errors").is_none(), "{result}");
     }
 
     let windowed =
@@ -50,7 +51,9 @@ fn bullets_paths_answer_in_the_shape_that_its_clients_know() {
         assert_eq!(refused.status, 422, "{query}");
         let result = refused.json();
         assert_eq!(result["records"], serde_json::json!([]));
-        assert!(result["meta"]["errors"][0]["error"].as_str().unwrap().contains("did you mean"), "{result}");
+        let error = result["meta"]["errors"][0]["error"].as_str().unwrap();
+        assert!(error.contains("did you mean"), "{result}");
+        assert!(error.starts_with(if query.starts_with('{') { "1:2: " } else { "1:10: " }), "{result}");
     }
     process.stop();
 }
@@ -207,12 +210,14 @@ fn pages_of_the_origin_that_the_operator_names_may_call_bullets_paths() {
         let asks = [("Origin", origin), ("Access-Control-Request-Method", "POST")];
         let answer = ask(process.applications, "OPTIONS", path, &asks, b"");
         assert_eq!(answer.header("access-control-allow-origin"), Some(origin).filter(|_| allowed), "{answer:?}");
+        assert_eq!(answer.header("access-control-allow-credentials"), Some("true").filter(|_| allowed));
         assert_eq!(
             answer.header("access-control-allow-headers").is_some_and(|names| names.contains("Content-Type")),
             allowed
         );
         let answer = ask(process.applications, "POST", path, &[("Origin", origin)], b"SELECT * FROM STREAM()");
         assert_eq!(answer.status, if allowed { 204 } else { 403 }, "{}", answer.text());
+        assert_eq!(answer.header("access-control-allow-credentials"), Some("true").filter(|_| allowed));
         assert_eq!(answer.header("access-control-allow-origin"), Some(origin).filter(|_| allowed));
     }
     let native = ask(process.applications, "GET", "/api/queries", &[("Origin", "https://ui.example:8443")], b"");
