@@ -46,7 +46,9 @@ fn main() {
         wall: clock.clone(),
     };
     let metrics = Metrics::default();
-    let context = Context::open(&ground, ContextConfig::default(), Arc::new(Defaults), clock, &metrics).unwrap();
+    let context =
+        Context::open(&ground, ContextConfig::default(), Arc::new(Defaults), clock, &metrics, Arc::new(|| false))
+            .unwrap();
     fill(&*log, &context);
 
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use millstream_http::{Metrics, Routes, Share, Workers};
-use millstream_types::{MonotonicClock, TenantId, TopicName};
+use millstream_types::{MonotonicClock, RemoteCallers, TenantId, TopicName};
 use millstream_view::{Follower, FollowerConfig, ViewRuntime, Views, ViewsConfig};
 use parking_lot::Mutex;
 
@@ -66,7 +66,8 @@ impl std::fmt::Debug for Context {
 }
 
 impl Context {
-    /// Opens the entities in `ground` and begins to follow telemetry and updates.
+    /// Opens the entities in `ground` and begins to follow telemetry and updates. Notifications to private addresses must be
+    /// allowed by a setting where `callers` may be on other machines.
     ///
     /// # Errors
     /// [`Error::InvalidSetting`], [`Error::View`] or [`Error::Log`], if a part of the plane cannot start.
@@ -76,6 +77,7 @@ impl Context {
         mappings: Arc<dyn Mappings>,
         clock: Arc<dyn MonotonicClock>,
         metrics: &Metrics,
+        callers: RemoteCallers,
     ) -> Result<Self, Error> {
         config.validate()?;
         let counters = Arc::new(ContextCounters::new(metrics));
@@ -147,7 +149,7 @@ impl Context {
         let summary =
             observers.requests.clone().map(|requests| Summary::start(every, requests, observers.alarms.clone()));
         let summary = summary.transpose()?;
-        let subscriptions = Subscriptions::open(ground, &config, &observers, metrics)?;
+        let subscriptions = Subscriptions::open(ground, &config, callers, &observers, metrics)?;
         let wall = ground.wall.clone();
         let (tokens, flows) = (subscriptions.tokens.clone(), subscriptions.flows.clone());
         let (started, page_max_bytes) = (clock.now(), config.page_max_bytes);

@@ -40,8 +40,8 @@ pub struct FlowConfig {
     pub files_free_min_bytes: u64,
     /// Bytes that the files of one tenant may have together for a sink to write; 0 is no bound. Default 0.
     pub files_per_tenant_max_bytes: u64,
-    /// Hosts that jobs may send HTTP requests to: names, `*.` and a domain,
-    /// addresses, networks such as `10.0.0.0/8`. Default empty: all.
+    /// Hosts that jobs may send HTTP requests to: names, `*.` and a domain, addresses, networks such as `10.0.0.0/8`, and
+    /// the words `public` and `private`. Default empty: public addresses, and private ones while no caller logs in.
     pub http_allowed_targets: Vec<String>,
     /// File (PEM) of certificate authorities that are trusted for requests
     /// over TLS, beside the system's. Default empty: the system's only.

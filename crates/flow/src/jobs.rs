@@ -23,7 +23,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use millstream_types::{
-    MemoryBudget, MonotonicClock, PartitionId, Principal, Role, TenantId, TopicName, WallClock, iso_time,
+    MemoryBudget, MonotonicClock, PartitionId, Principal, RemoteCallers, Role, TenantId, TopicName, WallClock, iso_time,
 };
 use millstream_view::{ViewRuntime, Views, ViewsConfig};
 use serde_json::{Value, json};
@@ -69,6 +69,8 @@ pub struct FlowRuntime {
     /// The starts of the last lives of the process, oldest first, if each ended within a minute and not in order;
     /// milliseconds since 1970-01-01T00:00:00Z.
     pub short_lives_ms: Vec<i64>,
+    /// Tells whether jobs come from other machines; requests to private addresses must be allowed by a setting then.
+    pub callers: RemoteCallers,
 }
 
 /// All jobs of all tenants.
@@ -119,7 +121,7 @@ impl Jobs {
         functions: Functions,
         hooks: Hooks,
     ) -> Result<Arc<Self>, Error> {
-        let FlowRuntime { views: ground, clock, memory, short_lives_ms } = runtime;
+        let FlowRuntime { views: ground, clock, memory, short_lives_ms, callers } = runtime;
         let views_config = ViewsConfig {
             partitions: 1,
             inbox_max_bytes: INBOX_MAX_BYTES,
@@ -135,7 +137,7 @@ impl Jobs {
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let threads = if config.threads == 0 { cores } else { config.threads };
         let workers = Workers::start(threads, Arc::clone(clock)).map_err(Error::Thread)?;
-        let outgoing = HttpAccess::of(&config.http_allowed_targets, &config.http_ca_file)?;
+        let outgoing = HttpAccess::of(&config.http_allowed_targets, &config.http_ca_file, callers)?;
         let targets = Arc::clone(&outgoing.targets);
         let services = Services {
             log: Arc::clone(&ground.log),

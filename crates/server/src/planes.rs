@@ -12,7 +12,7 @@ use millstream_http::{Api, Limits, Metrics, TokenIssuer};
 use millstream_log::{Embedded, Log, LogConfig, SystemFiles};
 use millstream_query::{Deliveries, Engine};
 use millstream_store::{Statistics, Store};
-use millstream_types::{LoginThrottle, MemoryBudget, Quotas, SystemClock, WallClock as _};
+use millstream_types::{LoginThrottle, MemoryBudget, Quotas, RemoteCallers, SystemClock, WallClock as _};
 use millstream_view::{Checkpoints, Failure, Shards, ViewRuntime};
 use parking_lot::Mutex;
 
@@ -104,7 +104,10 @@ impl Planes {
             metrics,
         )?;
         let mappings = Arc::new(RegistryMappings::new(connect.registry().clone(), expressions));
-        let context = Context::open(&ground, config.context.clone(), mappings, clock.clone(), metrics)?;
+        let logins = Arc::clone(&tokens.logins);
+        let callers: RemoteCallers = Arc::new(move || logins.are_required());
+        let context =
+            Context::open(&ground, config.context.clone(), mappings, clock.clone(), metrics, callers.clone())?;
         let dependencies = Dependencies {
             log: ground.log.clone(),
             dir: &config.data_dir.join("history"),
@@ -127,6 +130,7 @@ impl Planes {
             clock: clock.clone(),
             memory: memory.clone(),
             short_lives_ms: life.short_lives_ms.clone(),
+            callers,
         };
         let jobs = Jobs::open(&flow, config.flow.clone(), Functions::default(), Hooks::default())?;
         let backups = Backups::new(log.clone(), Box::new(history.file_holds()), clock.clone(), clock.clone());

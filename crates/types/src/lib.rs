@@ -51,4 +51,4 @@ pub use principal::{Principal, Role, Roles};
 pub use quota::{Excess, QuotaConfig, QuotaType, Quotas};
 pub use record::{Header, Record, RecordView, header};
 pub use service_path::{ServicePathError, ServicePaths, service_path};
-pub use target::{AllowedTargets, InvalidTarget, url_without_secrets};
+pub use target::{AllowedTargets, InvalidTarget, RemoteCallers, url_without_secrets};

@@ -47,8 +47,12 @@ impl FlowEngine {
         };
         let functions = functions::registered();
         let memory = MemoryBudget::new("memory.budget_bytes", MEMORY_BYTES);
-        let jobs =
-            Jobs::open(&FlowRuntime { views, clock, memory, short_lives_ms: Vec::new() }, FlowConfig::default(), functions, Hooks::default())?;
+        let jobs = Jobs::open(
+            &FlowRuntime { views, clock, memory, short_lives_ms: Vec::new(), callers: Arc::new(|| false) },
+            FlowConfig::default(),
+            functions,
+            Hooks::default(),
+        )?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         Ok(Self { log, tenant: TenantId::default(), jobs, runtime, _dir: dir })
     }

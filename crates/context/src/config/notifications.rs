@@ -40,8 +40,8 @@ pub struct NotificationsConfig {
     /// If `true`, custom targets of subscriptions apply their templates; if not, they
     /// receive plain notifications. Default true.
     pub custom: bool,
-    /// Hosts that notifications may be sent to: names, `*.` and a domain, addresses, networks such
-    /// as `10.0.0.0/8`. Default empty: all.
+    /// Hosts that notifications may be sent to: names, `*.` and a domain, addresses, networks such as `10.0.0.0/8`, and the
+    /// words `public` and `private`. Default empty: public addresses, and private ones while no caller logs in.
     pub allowed_targets: Vec<String>,
     /// File (PEM) of certificate authorities that are trusted for receivers over TLS, beside the system's.
     /// Default empty: the system's only.

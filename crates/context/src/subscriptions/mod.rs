@@ -55,7 +55,7 @@ use std::sync::atomic::AtomicU64;
 
 use millstream_http::{Metrics, Routes};
 use millstream_log::Log;
-use millstream_types::{TenantId, TopicKind, TopicName, TopicPartition};
+use millstream_types::{RemoteCallers, TenantId, TopicKind, TopicName, TopicPartition};
 use millstream_view::{Follower, FollowerConfig, ViewRuntime, Views, ViewsConfig};
 use parking_lot::{Mutex, RwLock};
 use serde_json::Value;
@@ -134,12 +134,13 @@ impl Subscriptions {
     pub(crate) fn open(
         ground: &ViewRuntime,
         config: &ContextConfig,
+        callers: RemoteCallers,
         observers: &Observers,
         metrics: &Metrics,
     ) -> Result<Arc<Self>, Error> {
         let notifications = config.notifications.clone();
         let counters = Arc::new(NotificationCounters::new(metrics));
-        let outgoing = Arc::new(Outgoing::of(&notifications)?);
+        let outgoing = Arc::new(Outgoing::of(&notifications, callers)?);
         let (wall, shared) = (ground.wall.clone(), outgoing.clone());
         let delivery =
             NotificationDelivery::start(notifications.clone(), shared, wall, counters.clone(), observers.clone())

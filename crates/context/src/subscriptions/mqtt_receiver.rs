@@ -251,7 +251,7 @@ mod tests {
         let port = listener.local_addr().unwrap().port();
         let address = Address { host: "127.0.0.1".to_owned(), port, is_tls: false };
         let login = Some(("user".to_owned(), password.to_owned()));
-        let outgoing = Arc::new(Outgoing::of(&NotificationsConfig::default()).unwrap());
+        let outgoing = Arc::new(Outgoing::of(&NotificationsConfig::default(), Arc::new(|| false)).unwrap());
         let receiver = MqttReceiver::new(NotificationBroker { address, login }, outgoing, 1 << 20);
         tokio::select! {
             sent = receiver.send(("t", payload), (qos, false), TIMEOUT) => sent,

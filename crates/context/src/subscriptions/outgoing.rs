@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use millstream_types::{AllowedTargets, InvalidTarget};
+use millstream_types::{AllowedTargets, InvalidTarget, RemoteCallers};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::pem::PemObject as _;
@@ -23,8 +23,8 @@ pub(crate) struct Outgoing {
 impl Outgoing {
     /// # Errors
     /// [`Error::InvalidSetting`] names the setting, its value and the rule.
-    pub(crate) fn of(config: &NotificationsConfig) -> Result<Self, Error> {
-        let targets = AllowedTargets::read(ALLOWED, &config.allowed_targets);
+    pub(crate) fn of(config: &NotificationsConfig, callers: RemoteCallers) -> Result<Self, Error> {
+        let targets = AllowedTargets::read(ALLOWED, &config.allowed_targets, callers);
         let invalid = |InvalidTarget { value, rule }| Error::InvalidSetting { setting: ALLOWED, value, rule };
         Ok(Self { targets: targets.map_err(invalid)?, trust: Trust::of(config)? })
     }

@@ -86,7 +86,7 @@ impl World {
             wall: clock.clone(),
         };
         let metrics = Metrics::default();
-        let context = Context::open(&ground, config, registry.clone(), clock, &metrics).unwrap();
+        let context = Context::open(&ground, config, registry.clone(), clock, &metrics, Arc::new(|| false)).unwrap();
         let log_level = Arc::new(Mutex::new(LevelFilter::WARN));
         Self { log, context, registry, log_level, metrics, shards, checkpoints }
     }

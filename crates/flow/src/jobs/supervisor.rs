@@ -239,7 +239,13 @@ impl Supervisor {
                 job["state"] = "starting".into();
                 job["reason"] = format!("waits {wait_s} s before restart {attempt} of {max}, after: {error}").into();
             }
-            (None, None) => job["state"] = "starting".into(),
+            (None, None) => {
+                job["state"] = "starting".into();
+                if let Some(fault) = &known.last_error {
+                    job["reason"] =
+                        format!("waits for a start of the server with other settings: {}", fault.message).into();
+                }
+            }
         }
     }
 
@@ -294,7 +300,7 @@ impl Supervisor {
         }
         let (document, tenant) = match self.read(&record) {
             Ok(read) => read,
-            Err(error) => return self.store_end(key, JobState::Failed, Some(self.failure_of(&error))),
+            Err(error) => return self.keep_waiting(key, self.failure_of(&error)),
         };
         let (number, metrics) =
             self.active.lock().get(key).map_or((0, None), |known| (known.number + 1, known.metrics.clone()));
@@ -342,6 +348,23 @@ impl Supervisor {
                 self.store_end(key, JobState::Failed, Some(self.failure_of(&error)));
             }
         }
+    }
+
+    /// Keeps a job whose document this server does not take, as rules or settings have changed since its submission: it
+    /// waits for a start with others, or for its end.
+    fn keep_waiting(&self, key: &JobKey, fault: RunFailure) {
+        tracing::warn!(job = key.id, tenant = key.tenant, reason = fault.message, "job waits");
+        let waiting = Active {
+            number: 0,
+            run: None,
+            metrics: None,
+            restart: RestartPolicy { max_attempts: 0, backoff_min_ms: 0, backoff_max_ms: 0 },
+            attempts: 0,
+            started: self.services.clock.now(),
+            retry_at: None,
+            last_error: Some(fault),
+        };
+        self.active.lock().insert(key.clone(), waiting);
     }
 
     fn read(&self, record: &JobRecord) -> Result<(Document, TenantId), Error> {

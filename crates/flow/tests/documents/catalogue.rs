@@ -85,7 +85,8 @@ pub(crate) fn context() -> DocumentContext {
         bundles: bundles(),
         topics: Some(TopicAccess { tenant: TenantId::default(), may_read: true, may_write: true }),
         targets: Some(Arc::new(
-            AllowedTargets::read("flow.http_allowed_targets", &["*.example.org".to_owned()]).unwrap(),
+            AllowedTargets::read("flow.http_allowed_targets", &["*.example.org".to_owned()], Arc::new(|| true))
+                .unwrap(),
         )),
     }
 }

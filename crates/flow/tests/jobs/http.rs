@@ -6,13 +6,13 @@ use std::process::Command;
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-use millstream_flow::{Error, FlowConfig, Functions};
+use millstream_flow::{Error, FlowConfig, Functions, StopMode};
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use serde_json::{Value, json};
 
-use crate::node::Node;
+use crate::node::{Node, Setup, until};
 
 /// A request: headers in lower case, and the body.
 #[derive(Debug, Clone)]
@@ -173,6 +173,36 @@ fn a_faulty_target_is_refused() {
     };
     assert_eq!((findings[0].rule, &*findings[0].path), ("target", "sinks.out.config.url"));
     assert!(findings[0].message.contains("flow.http_allowed_targets"), "{findings:?}");
+    node.close();
+}
+
+#[test]
+fn a_private_target_must_be_allowed_where_jobs_come_from_other_machines_and_a_job_of_before_waits() {
+    let dir = tempfile::tempdir().unwrap();
+    let target = job(&json!({"url": "http://127.0.0.1:9/"}));
+    let node = Node::open(dir.path());
+    node.create("numbers", 1);
+    let id = node.run(&target);
+    node.close();
+
+    let node = Node::open_as(dir.path(), Setup { are_remote: true, ..Setup::default() });
+    let words = "is a private address, which must be among flow.http_allowed_targets";
+    until("the job waits", || node.job(&id)["reason"].as_str().is_some_and(|reason| reason.contains(words)));
+    assert_eq!(node.job(&id)["state"], "starting");
+    let mut other = target.clone();
+    other["name"] = "other".into();
+    let Err(Error::Invalid { findings }) = node.submit(&other) else { panic!("it must be allowed") };
+    assert!(findings[0].message.contains(words), "{findings:?}");
+    node.close();
+
+    let config = FlowConfig { http_allowed_targets: vec!["private".to_owned()], ..FlowConfig::default() };
+    let node = Node::open_as(dir.path(), Setup { are_remote: true, config, ..Setup::default() });
+    until("the job runs", || node.job(&id)["state"] == "running");
+    node.close();
+
+    let node = Node::open_as(dir.path(), Setup { are_remote: true, ..Setup::default() });
+    node.stop(&id, StopMode::Graceful);
+    assert_eq!(node.ended(&id)["state"], "stopped");
     node.close();
 }
 

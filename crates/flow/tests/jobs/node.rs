@@ -32,6 +32,8 @@ pub(crate) struct Setup {
     pub(crate) memory: MemoryBudget,
     /// The starts of the last lives, if each was short.
     pub(crate) short_lives_ms: Vec<i64>,
+    /// Callers may be on other machines.
+    pub(crate) are_remote: bool,
 }
 
 impl Default for Setup {
@@ -42,6 +44,7 @@ impl Default for Setup {
             clock: Arc::new(SystemClock::default()),
             memory: MemoryBudget::new("memory.budget_bytes", 1 << 30),
             short_lives_ms: Vec::new(),
+            are_remote: false,
         }
     }
 }
@@ -56,7 +59,7 @@ impl Node {
     }
 
     pub(crate) fn open_as(dir: &Path, setup: Setup) -> Self {
-        let Setup { config, functions, clock: jobs_clock, memory, short_lives_ms } = setup;
+        let Setup { config, functions, clock: jobs_clock, memory, short_lives_ms, are_remote } = setup;
         let clock = Arc::new(SystemClock::default());
         let log_config = LogConfig { dir: dir.join("log"), ..LogConfig::default() };
         let log = Embedded::open(log_config, Arc::new(SystemFiles), clock.clone(), clock.clone()).unwrap();
@@ -66,7 +69,8 @@ impl Node {
             shards: Shards::start(1).unwrap(),
             wall: clock,
         };
-        let runtime = FlowRuntime { views, clock: jobs_clock, memory, short_lives_ms };
+        let callers = Arc::new(move || are_remote);
+        let runtime = FlowRuntime { views, clock: jobs_clock, memory, short_lives_ms, callers };
         let jobs = Jobs::open(&runtime, config, functions, Hooks::default()).unwrap();
         Self { log, jobs, tenant: TenantId::default(), runtime: Runtime::new().unwrap() }
     }

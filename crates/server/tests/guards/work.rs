@@ -119,7 +119,8 @@ pub(crate) struct Ground {
 
 impl Ground {
     pub(crate) fn start(dir: &Path) -> Self {
-        let mut settings = vec!["--set=shutdown_timeout_ms=1000".to_owned()];
+        let of_work = ["shutdown_timeout_ms=1000", "context.notifications.allowed_targets=[\"private\"]"];
+        let mut settings = of_work.map(|setting| format!("--set={setting}")).to_vec();
         let shares = KINDS.iter().filter_map(|kind| kind.share);
         settings.extend(shares.map(|(setting, most)| format!("--set={setting}={most}")));
         let process = Process::start_on(dir, &settings.iter().map(String::as_str).collect::<Vec<_>>());

@@ -178,8 +178,6 @@ const PASSWORD: &str = "a-password-of-a-device";
 
 /// Everything that a server keeps, one of each; the secret of its administrator.
 fn fill(process: &Process) -> (String, String) {
-    let root = make(process, "", &every_role("root", "*"));
-    let reader = make(process, &root, &json!({"name": "reader", "tenant": "default", "roles": ["reader"]}));
     let credentials = json!([{"type": "hashed-password", "auth-id": "d", "secrets": [{"pwd-plain": PASSWORD}]}]);
     let simulated = json!([{"type": "hashed-password", "auth-id": "sim-0", "secrets": [{"pwd-plain": "secret"}]}]);
     let room = json!({"id": "room1", "type": "Room", "temperature": {"value": 20, "type": "Number"}});
@@ -211,9 +209,11 @@ fn fill(process: &Process) -> (String, String) {
         ("POST", "/api/jobs", job),
         ("POST", "/api/queries", query),
     ] {
-        let answer = call(process.applications, &root, method, path, &body);
+        let answer = call(process.applications, "", method, path, &body);
         assert!(answer.status < 300, "{method} {path}: {} {}", answer.status, answer.text());
     }
+    let root = make(process, "", &every_role("root", "*"));
+    let reader = make(process, &root, &json!({"name": "reader", "tenant": "default", "roles": ["reader"]}));
     (root, reader)
 }
 

@@ -353,3 +353,43 @@ fn a_revoked_token_leaves_a_list_of_its_running_jobs_which_are_stopped_if_asked_
     }
     process.stop();
 }
+
+#[test]
+fn private_hosts_are_called_once_callers_log_in_only_if_they_are_listed() {
+    let subscription = |host: &str| {
+        let url = format!("http://{host}/");
+        json!({"subject": {"entities": [{"idPattern": ".*"}]}, "notification": {"http": {"url": url}}})
+    };
+    let job = |host: &str| {
+        let sink = json!({"type": "http", "inputs": ["in"], "config": {"url": format!("http://{host}/")}});
+        json!({
+            "version": 1, "kind": "Job", "name": format!("to-{}", host.replace(['.', ':'], "-")), "sinks": {"out": sink},
+            "sources": {"in": {"type": "stream", "config": {"topic": "in"}}},
+        })
+    };
+    for (settings, hosts) in [
+        (&[][..], [("127.0.0.1:9", false), ("localhost:9", false), ("10.0.0.1", false), ("169.254.169.254", false)]),
+        (
+            &[
+                "--set=flow.http_allowed_targets=[\"private\"]",
+                "--set=context.notifications.allowed_targets=[\"private\"]",
+            ],
+            [("127.0.0.1:9", true), ("localhost:9", true), ("10.0.0.1", true), ("169.254.169.254", false)],
+        ),
+    ] {
+        let dir = tempfile::tempdir().unwrap();
+        let process = Process::start_on(dir.path(), settings);
+        let statuses = |token: &str, host: &str| {
+            let subscribed = status(&process, token, "POST", "/v2/subscriptions", &subscription(host));
+            [subscribed, status(&process, token, "POST", "/api/jobs", &job(host))]
+        };
+        assert_eq!(status(&process, "", "PUT", "/api/streams/in", &json!({"partitions": 1})), 201);
+        assert_eq!(statuses("", "127.0.0.2"), [201, 201], "without a login all callers are on this machine");
+        let root = make(&process, "", &every_role("root", "*"));
+        for (host, is_allowed) in hosts {
+            let expected = if is_allowed { [201, 201] } else { [400, 422] };
+            assert_eq!(statuses(&root, host), expected, "{host} with {settings:?}");
+        }
+        process.stop();
+    }
+}

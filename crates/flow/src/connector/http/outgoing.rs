@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 
 use hyper_util::client::legacy::connect::dns::Name;
-use millstream_types::{AllowedTargets, InvalidTarget};
+use millstream_types::{AllowedTargets, InvalidTarget, RemoteCallers};
 use rustls::crypto::ring;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
@@ -32,9 +32,9 @@ pub(crate) struct HttpAccess {
 impl HttpAccess {
     /// # Errors
     /// [`Error::InvalidSetting`] names the setting, its value and the rule.
-    pub(crate) fn of(allowed: &[String], ca_file: &str) -> Result<Self, Error> {
+    pub(crate) fn of(allowed: &[String], ca_file: &str, callers: &RemoteCallers) -> Result<Self, Error> {
         let invalid = |InvalidTarget { value, rule }| Error::InvalidSetting { setting: ALLOWED, value, rule };
-        let targets = AllowedTargets::read(ALLOWED, allowed).map_err(invalid)?;
+        let targets = AllowedTargets::read(ALLOWED, allowed, Arc::clone(callers)).map_err(invalid)?;
         let is_limited = !allowed.is_empty();
         Ok(Self { targets: Arc::new(targets), is_limited, authorities: authorities(ca_file)?, tls: OnceLock::new() })
     }
@@ -118,15 +118,18 @@ mod tests {
             (vec![], empty.display().to_string(), CA_FILE),
             (vec![], dir.path().join("absent.pem").display().to_string(), CA_FILE),
         ] {
-            let error = HttpAccess::of(&targets, &file).err().unwrap();
+            let callers: RemoteCallers = Arc::new(|| true);
+            let error = HttpAccess::of(&targets, &file, &callers).err().unwrap();
             assert!(matches!(&error, Error::InvalidSetting { setting: named, .. } if *named == setting), "{error}");
         }
     }
 
     #[tokio::test]
     async fn a_name_is_used_only_with_its_allowed_addresses() {
-        let resolver =
-            |allowed: &str| AllowedResolver(Arc::new(AllowedTargets::read(ALLOWED, &[allowed.to_owned()]).unwrap()));
+        let resolver = |allowed: &str| {
+            let targets = AllowedTargets::read(ALLOWED, &[allowed.to_owned()], Arc::new(|| true));
+            AllowedResolver(Arc::new(targets.unwrap()))
+        };
         let name = || "localhost".parse::<Name>().unwrap();
         assert!(resolver("localhost").call(name()).await.unwrap().next().is_some());
         let refused = resolver("10.0.0.0/8").call(name()).await.unwrap_err();
