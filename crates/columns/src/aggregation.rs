@@ -27,6 +27,7 @@ mod number;
 mod quantile;
 mod shape;
 mod sketch;
+mod sorted_rows;
 mod state;
 mod top;
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use millstream_columns::{
-    AggregateShape, AggregateState, DistributionKind, FigureKind, FigureOf, Points, SketchSizes, Value,
+    AggregateShape, AggregateState, DistributionKind, FigureKind, FigureOf, Points, SketchSizes, Value, write_input,
 };
 
 /// Counts the bytes that are allocated, each as large as the class of sizes that the server's allocator puts it into.
@@ -93,9 +93,10 @@ fn states_of_every_kind_are_counted_with_the_memory_that_they_take() {
     let wide = SketchSizes::new(1 << 17, 1 << 14);
     let top = AggregateShape::Top { k: 10, threshold: 1 };
     let raw = AggregateShape::Raw { rows_max: 1_000_000 };
+    let sorted = AggregateShape::Sorted { rows_max: 5_000, descending: [true, false].into() };
     let quantiles = AggregateShape::Distribution { kind: DistributionKind::Quantile, points: Points::Linear(10) };
     let distinct = FigureKind::CountDistinct;
-    let cases: [(&str, AggregateShape, usize, Inputs); 19] = [
+    let cases: [(&str, AggregateShape, usize, Inputs); 20] = [
         ("groups of counts", figures(1, FigureKind::Count), 20_000, keyed),
         ("groups with long keys", figures(1, FigureKind::Count), 10_000, keyed_long),
         ("groups without figures", AggregateShape::Groups { keys: 1, figures: Arc::new([]) }, 20_000, text),
@@ -114,6 +115,7 @@ fn states_of_every_kind_are_counted_with_the_memory_that_they_take() {
         ("a few of the top", top.clone(), 10, text),
         ("the top", top, 20_000, text),
         ("rows", raw.clone(), 10_000, text),
+        ("sorted rows", sorted.clone(), 10_000, keyed_text),
         ("one count", figures(0, FigureKind::Count), 10, number),
     ];
     let mut wrong = Vec::new();
@@ -126,6 +128,12 @@ fn states_of_every_kind_are_counted_with_the_memory_that_they_take() {
             let mut state = AggregateState::new(shape, wide);
             for n in 0..*records {
                 match shape {
+                    AggregateShape::Sorted { .. } => {
+                        let mut written = Vec::new();
+                        inputs(n).iter().for_each(|key| write_input(&mut written, key));
+                        written.extend_from_slice(format!("the row {n}").as_bytes());
+                        state.add_written(&written).unwrap();
+                    }
                     AggregateShape::Raw { .. } => state.add_written(format!("the row {n}").as_bytes()).unwrap(),
                     _ => state.add(&inputs(n)).unwrap(),
                 }

@@ -28,7 +28,7 @@ use crate::schema::Schemas;
 use crate::sink_progress::SinkOffset;
 use crate::stream::StreamTable;
 use crate::subscription::Subscription;
-use crate::window::{AggregatePlan, RunningWindow, Timing};
+use crate::window::{AggregatePlan, ResultLimit, RunningWindow, Timing};
 use crate::{
     Cause, Clamped, Compiled, Config, Deliver, Diagnostic, Error, Extent, Field, Language, Meta, MetaNames, QueryId,
     QueryPlan, QueryRequest, RecordSource, ResultId, Schema, StreamDuration, Window, json, parse,
@@ -165,7 +165,7 @@ impl Engine {
     /// key in their order; and those before that which [`QueryRequest::from`] asks for.
     ///
     /// # Errors
-    /// [`Error::Refused`], [`Error::Zero`], [`Error::Window`], [`Error::Start`], [`Error::TooManyInThePast`]; [`Error::UnknownStream`], [`Error::ForeignStream`], [`Error::Name`];
+    /// [`Error::Refused`], [`Error::Zero`], [`Error::Window`], [`Error::Start`], [`Error::EndlessOrder`], [`Error::TooManyInThePast`]; [`Error::UnknownStream`], [`Error::ForeignStream`], [`Error::Name`];
     /// [`Error::TooMany`], [`Error::TooManyOfTenant`], [`Error::TooManyKept`], [`Error::TooCostly`]; [`Error::VolatileStream`],
     /// [`Error::NotKept`]; [`Error::Log`], [`Error::Batch`]; [`Error::Stopped`]. Nothing is left behind.
     pub async fn submit(&self, tenant: &TenantId, request: QueryRequest) -> Result<Subscription, Error> {
@@ -189,6 +189,12 @@ impl Engine {
         let past = self.past(&stream, &request, until.clone()).await?;
         // Nothing is waited for beyond that.
         let request = QueryRequest { until, ..request };
+        if plan.sorts_all_matches()
+            && request.until.is_none()
+            && self.duration_ms(&plan, &request, &mut Vec::new())?.is_none()
+        {
+            return Err(Error::EndlessOrder);
+        }
         let mut live = self.live(stream, request, &plan, begun)?;
         if let Some(past) = &past {
             live.begin_at(&past.places);
@@ -480,8 +486,9 @@ impl Engine {
             }
             false => asked,
         };
+        let limit = ResultLimit { rows_max: rows_max.unwrap_or(u64::MAX), is_default: asked.is_none() };
         let sizes = SketchSizes::new(self.config.groups_max, self.config.distinct_exact_max);
-        let aggregates = Arc::new(AggregatePlan::new(plan, rows_max.unwrap_or(u64::MAX), sizes));
+        let aggregates = Arc::new(AggregatePlan::new(plan, limit, sizes));
         let window = plan.window.map(|window| self.window(window, clamped));
         let threads = self.registry.inboxes.len();
         Ok(Some(Box::new(RunningWindow::new(aggregates, window, timing, threads, self.states_memory.clone()))))

@@ -49,6 +49,12 @@ pub enum Error {
         "a query with WINDOWING gives a result for each window and cannot be answered once; ask for events ('deliver': 'sse'), or leave WINDOWING out"
     )]
     WindowedAnswer,
+    /// Rows are to be sorted, and the query never has all of them.
+    #[error(
+        "ORDER BY sorts all rows of a result, and this query has neither an end nor windows; say how long it lives (STREAM(30000, TIME) \
+         or 'duration_ms'), where it ends ('from' and 'until'), or when it gives results (WINDOWING)"
+    )]
+    EndlessOrder,
     /// The window that a request names.
     #[error("the request's window is refused: {what}")]
     Window {
@@ -217,7 +223,8 @@ impl Error {
             | Self::Window { .. }
             | Self::Start { .. }
             | Self::MetaName { .. }
-            | Self::WindowedAnswer => ErrorCode::Invalid,
+            | Self::WindowedAnswer
+            | Self::EndlessOrder => ErrorCode::Invalid,
             Self::NoTopic | Self::UnfitTopic { .. } | Self::NoRequest { .. } => ErrorCode::Invalid,
             Self::VolatileStream { .. } | Self::NobodyDelivers => ErrorCode::Invalid,
             Self::HasClient { .. } => ErrorCode::Conflict,

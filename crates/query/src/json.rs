@@ -25,8 +25,12 @@ pub(crate) fn read(text: &str, limits: &ParserLimits) -> Result<QueryPlan, Vec<D
     let document = serde_json::from_str::<Map<String, Value>>(text)
         .map_err(|error| vec![refusal(text, place_of(text, &error), error.to_string())])?;
     let plan = plan(&document).map_err(|wrong| vec![refusal(text, place::of(text, &wrong), wrong)])?;
-    checked(&plan, limits)
-        .map_err(|wrong| wrong.into_iter().map(|diagnostic| refusal(text, 0, diagnostic.message)).collect())
+    let plan = checked(&plan, limits).map_err(|wrong| {
+        wrong.into_iter().map(|diagnostic| refusal(text, 0, diagnostic.message)).collect::<Vec<_>>()
+    })?;
+    // A document takes `size` records, and sorts what it has taken.
+    let sorts_first_matches = plan.is_raw() && plan.window.is_none() && !plan.order_by.is_empty();
+    Ok(QueryPlan { sorts_first_matches, ..plan })
 }
 
 /// Parses the plan's own text, so that every rule for texts holds for documents too.
@@ -73,6 +77,7 @@ fn plan(document: &Map<String, Value>) -> Result<QueryPlan, Wrong> {
         order_by: Vec::new(),
         window: document.get("window").filter(|window| !window.is_null()).map(window).transpose()?,
         limit: None,
+        sorts_first_matches: false,
         stamped: false,
     };
     if let Some(aggregation) = document.get("aggregation").filter(|part| !part.is_null()) {

@@ -17,7 +17,7 @@ use crate::outbox::{Delivery, Outbox, PutOutcome, ResultCounts};
 use crate::progress::{PartitionShare, ReadProgress};
 use crate::stream::Stream;
 use crate::window::{AddOutcome, FinalResult, RunningWindow};
-use crate::{Cause, Clamped, Matches, Meta, QueryId, SketchMeta, Trouble};
+use crate::{Cause, Clamped, Matches, Meta, QueryId, Trouble};
 
 /// A stream with its live queries.
 pub(crate) type LiveStream = Stream<Arc<LiveQuery>>;
@@ -88,7 +88,7 @@ impl LiveQuery {
     }
 
     fn meta_of(&self, counts: ResultCounts) -> Meta {
-        let sketches = self.running.as_ref().map(|running| running.last_sketches()).unwrap_or_default();
+        let precision = self.running.as_ref().map(|running| running.last_precision()).unwrap_or_default();
         let mut meta = Meta {
             id: self.id,
             text: self.text.to_string(),
@@ -106,8 +106,8 @@ impl LiveQuery {
             skipped: 0,
             clamped: self.clamped.to_vec(),
             positions: Vec::new(),
-            notes: sketches.iter().filter_map(SketchMeta::note).collect(),
-            sketches,
+            notes: precision.notes,
+            sketches: precision.sketches,
             errors: Vec::new(),
         };
         for share in self.shares.lock().iter() {

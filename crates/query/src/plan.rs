@@ -42,8 +42,12 @@ pub struct QueryPlan {
     /// The times of results, and the records in each. `None` emits one result of all records at the end; raw rows without a
     /// sort order are emitted at once.
     pub window: Option<Window>,
-    /// A raw query without window ends after this many rows, which are sorted. For others it is the most rows of a result.
+    /// A raw query whose rows are emitted at once ends after this many. For others it is the most rows of a result: with a
+    /// sort order the first by it.
     pub limit: Option<u64>,
+    /// A raw query with a sort order ends after `limit` rows, and only these are sorted. No text can ask for it; documents
+    /// do.
+    pub sorts_first_matches: bool,
     /// Adds the receive time to rows that are whole payloads and objects. No text can ask for it.
     pub stamped: bool,
 }
@@ -74,6 +78,11 @@ impl QueryPlan {
     /// True if rows are emitted as their records match.
     pub(crate) fn gives_rows_at_once(&self) -> bool {
         self.is_raw() && self.window.is_none() && self.order_by.is_empty()
+    }
+
+    /// True if it sorts rows of records that it has to see all, so that without window there is a result at its end only.
+    pub(crate) fn sorts_all_matches(&self) -> bool {
+        self.is_raw() && self.window.is_none() && !self.order_by.is_empty() && !self.sorts_first_matches
     }
 
     /// True if it asks for the groups with most records: these are tracked, instead of a sample of all groups.

@@ -14,7 +14,7 @@ mod checkpoint;
 mod result;
 mod running;
 
-pub(crate) use aggregate_plan::AggregatePlan;
+pub(crate) use aggregate_plan::{AggregatePlan, ResultLimit};
 pub(crate) use checkpoint::AggregateCheckpoint;
 pub use result::{WindowMeta, WindowResult};
 pub(crate) use running::{AddOutcome, FinalResult, RunningWindow, Timing};

@@ -204,7 +204,7 @@ async fn sent_results_stay_within_a_bound_and_the_end_stays_for_a_time() {
     until("it is forgotten", || fixture.engine.get(&fixture.tenant, id).is_err()).await;
 }
 
-const SUMS: [&str; 9] = [
+const SUMS: [&str; 10] = [
     "SELECT COUNT(*) AS c, COUNT(n) AS k, SUM(n) AS s, AVG(n) AS a, MIN(n) AS l, MAX(half) AS m, COUNT(DISTINCT n) AS d \
      FROM STREAM(30000, TIME)",
     "SELECT id, COUNT(*) AS c, SUM(half) AS s, COUNT(DISTINCT n) AS d FROM STREAM(30000, TIME) GROUP BY id ORDER BY id",
@@ -215,6 +215,7 @@ const SUMS: [&str; 9] = [
     "SELECT FREQ(n, MANUAL, 100, 200) FROM STREAM(30000, TIME)",
     "SELECT CUMFREQ(half, REGION, 0, 400, 100) FROM STREAM(30000, TIME)",
     "SELECT id, MAX(n) AS m FROM STREAM(30000, TIME) GROUP BY id HAVING MAX(n) > 394 ORDER BY MAX(n) DESC LIMIT 2",
+    "SELECT id, n FROM STREAM(30000, TIME) WHERE n < 350 ORDER BY n % 100 DESC, n LIMIT 5",
 ];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

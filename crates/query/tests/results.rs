@@ -8,8 +8,7 @@ use std::time::Duration;
 
 use common::fixture::{Fixture, disk, fixture, memory, rows, two_threads, until};
 use millstream_query::{
-    Cause, Config, Deliver, Delivery, Error, QueryAnswer, QueryRequest, RowBatch, SketchMeta, Subscription,
-    WindowResult,
+    Cause, Config, Delivery, Error, QueryAnswer, QueryRequest, RowBatch, SketchMeta, Subscription, WindowResult,
 };
 use serde_json::{Value, json};
 
@@ -100,45 +99,6 @@ async fn groups_are_filtered_sorted_and_limited_and_their_keys_keep_their_types(
     assert_eq!(answered(&answer), [json!({"k": 1}), json!({"k": 3})]);
     let answer = fixture.answer("SELECT DISTINCT k FROM STREAM(1000, TIME)", [2, 1, 2].map(|k| json!({"k": k}))).await;
     assert_eq!(answered(&answer), [json!({"k": 1}), json!({"k": 2})]);
-}
-
-#[tokio::test]
-async fn rows_of_records_are_sorted_within_each_result() {
-    let fixture = fixture(&memory(), two_threads());
-    let document = json!({"projection": {"fields": {"n": "n"}}, "duration": 1000,
-        "postAggregations": [{"type": "ORDERBY", "fields": [{"field": "n", "direction": "DESC"}]}]})
-    .to_string();
-    for (query, expected) in [
-        ("SELECT n FROM STREAM(1000, TIME) ORDER BY n", [1, 2, 3, 4, 5]),
-        ("SELECT n FROM STREAM(1000, TIME) ORDER BY 0 - n", [5, 4, 3, 2, 1]),
-        ("SELECT n FROM STREAM(1000, TIME) ORDER BY k, n DESC", [4, 2, 5, 3, 1]),
-        ("SELECT n, 7 / (n - 3) AS q FROM STREAM(1000, TIME) ORDER BY q, n DESC", [3, 2, 1, 5, 4]),
-        (&document, [5, 4, 3, 2, 1]),
-    ] {
-        let answer = fixture.answer(query, [3, 1, 5, 2, 4].map(|n| json!({"n": n, "k": n % 2}))).await;
-        let numbers: Vec<i64> = answered(&answer).iter().map(|row| row["n"].as_i64().unwrap()).collect();
-        assert_eq!(numbers, expected, "{query}");
-    }
-    let sorted = |row: &Value| row["n"].as_i64().unwrap();
-    let mut windows = fixture.live("SELECT * FROM STREAM() ORDER BY n DESC WINDOWING TUMBLING(3, RECORD)").await;
-    fixture.send("k", &[2, 3, 1, 5, 6, 4].map(|n| json!({"n": n}).to_string()));
-    for expected in [[3, 2, 1], [6, 5, 4]] {
-        let window = window(&mut windows).await;
-        assert_eq!(values(&window.rows).iter().map(sorted).collect::<Vec<_>>(), expected);
-    }
-}
-
-#[tokio::test]
-async fn a_query_that_sorts_rows_of_records_ends_with_so_many_and_gives_these() {
-    let fixture = fixture(&disk(), two_threads());
-    for deliver in [Deliver::Wait, Deliver::Sse] {
-        let request = QueryRequest::new("SELECT n FROM STREAM() ORDER BY n LIMIT 3");
-        let query = fixture.submit(QueryRequest { deliver, ..request }).await;
-        fixture.send("k", &[9, 8, 7, 1, 2].map(|n| json!({"n": n}).to_string()));
-        let answer = query.answer().await;
-        assert_eq!(rows(&answer), [r#"{"n":7}"#, r#"{"n":8}"#, r#"{"n":9}"#]);
-        assert_eq!((answer.meta.cause, answer.meta.matched), (Some(Cause::Size), 3));
-    }
 }
 
 #[tokio::test]

@@ -52,7 +52,7 @@ fn by_matcher(records: &[Value], queries: &[String]) -> Vec<Vec<Vec<Value>>> {
     let batch = builder.seal(Offset(0), Epoch(0), Compression::None);
     let mut matcher = Matcher::default();
     for (i, query) in queries.iter().enumerate() {
-        let text = query.replace("FROM r", "FROM STREAM()");
+        let text = query.replace("FROM r", "FROM STREAM(3600000, TIME)");
         let plan = parse(&text, &ParserLimits::default()).unwrap_or_else(|wrong| panic!("{text}: {wrong:?}"));
         matcher.insert(Arc::new(Compiled::new(&plan)), i);
     }
@@ -62,7 +62,7 @@ fn by_matcher(records: &[Value], queries: &[String]) -> Vec<Vec<Vec<Value>>> {
         .zip(queries.iter().skip(1))
         .filter_map(|(query, other)| {
             let (_, condition) = other.split_once(" WHERE ")?;
-            let text = format!("{} AND ({condition})", query.replace("FROM r", "FROM STREAM()"));
+            let text = format!("{} AND ({condition})", query.replace("FROM r", "FROM STREAM(3600000, TIME)"));
             let plan = parse(&text, &ParserLimits::default()).ok()?;
             Some(matcher.insert(Arc::new(Compiled::new(&plan)), queries.len()))
         })
@@ -183,7 +183,7 @@ async fn by_engine(records: &[Value], queries: &[String]) -> Vec<Vec<Vec<Value>>
     let fixture = fixture(&memory(), Config { residual_ns_per_record_max: u64::MAX, ..two_threads() });
     let mut live = Vec::new();
     for query in queries {
-        live.push(fixture.live(&query.replace("FROM r", "FROM STREAM()")).await);
+        live.push(fixture.live(&query.replace("FROM r", "FROM STREAM(3600000, TIME)")).await);
     }
     // Over four partitions and two threads, whose parts are merged.
     for record in records {
@@ -268,6 +268,14 @@ fn grouped(random: &mut Random) -> (String, bool) {
     (query, is_ordered)
 }
 
+/// A statement that sorts rows of records.
+fn sorted(random: &mut Random) -> String {
+    const KEYS: [&str; 8] = ["a", "b", "c DESC", "t", "a % 3 DESC", "LOWER(t) DESC", "-b", "ABS(a) + c"];
+    let filter = if random.one_in(2) { format!(" WHERE {}", condition(random, 2)) } else { String::new() };
+    let (first, second) = (random.of(&KEYS), random.of(&KEYS));
+    format!("SELECT id, a, b FROM r{filter} ORDER BY {first}, {second}, id LIMIT {}", 1 + random.below(20))
+}
+
 /// A row as text in which equal numbers look the same.
 fn canonical(row: &[Value]) -> String {
     let value =
@@ -290,6 +298,20 @@ async fn two_thousand_random_grouped_queries_match_sqlite() {
                 ours.sort();
                 theirs.sort();
             }
+            assert_eq!(ours, theirs, "{query}\n{records:?}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_thousand_random_queries_that_sort_records_match_sqlite() {
+    let mut random = Random::from_seed();
+    for _ in 0..10 {
+        let records = records(&mut random, 150);
+        let queries: Vec<String> = (0..100).map(|_| sorted(&mut random)).collect();
+        let (ours, theirs) = (by_engine(&records, &queries).await, by_sqlite(&records, &queries));
+        for ((query, ours), theirs) in queries.iter().zip(ours).zip(theirs) {
+            let [ours, theirs] = [ours, theirs].map(|rows| rows.iter().map(|row| canonical(row)).collect::<Vec<_>>());
             assert_eq!(ours, theirs, "{query}\n{records:?}");
         }
     }

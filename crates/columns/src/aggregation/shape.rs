@@ -27,6 +27,13 @@ pub enum AggregateShape {
         /// The number of rows that are kept.
         rows_max: usize,
     },
+    /// The first `rows_max` rows of the records by the sort keys before each.
+    Sorted {
+        /// The number of rows that are kept.
+        rows_max: usize,
+        /// True for each sort key whose greatest value comes first.
+        descending: Box<[bool]>,
+    },
     /// The distribution of the one input.
     Distribution {
         /// The rows that it gives.

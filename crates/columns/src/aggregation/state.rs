@@ -10,6 +10,7 @@ use super::groups::{Figures, Groups};
 use super::key::{Nested, damaged, read_bytes, read_tuple};
 use super::shape::{AggregateShape, SketchSizes};
 use super::sketch::SketchMeta;
+use super::sorted_rows::SortedRows;
 use super::top::Top;
 use crate::Value;
 
@@ -37,6 +38,7 @@ enum Accumulator {
         rows: Vec<Box<[u8]>>,
         rows_max: usize,
     },
+    Sorted(Box<SortedRows>),
 }
 
 impl AggregateState {
@@ -53,6 +55,9 @@ impl AggregateState {
                 }
             }
             AggregateShape::Raw { rows_max } => Accumulator::Raw { rows: Vec::new(), rows_max: *rows_max },
+            AggregateShape::Sorted { rows_max, descending } => {
+                Accumulator::Sorted(Box::new(SortedRows::new(*rows_max, descending.clone())))
+            }
             AggregateShape::Top { k, threshold } => Accumulator::Top(Box::new(Top::new(*k, *threshold, sizes.lg_top))),
             AggregateShape::Distribution { kind, points } => {
                 Accumulator::Distribution(Box::new(Distribution::new(*kind, points.clone(), sizes.quantile_k)))
@@ -68,7 +73,7 @@ impl AggregateState {
             Accumulator::Groups { keys, groups } => groups.add(*keys, inputs)?,
             Accumulator::Top(top) => top.add(inputs)?,
             Accumulator::Distribution(distribution) => inputs.iter().for_each(|value| distribution.add(value)),
-            Accumulator::Raw { .. } => {}
+            Accumulator::Raw { .. } | Accumulator::Sorted(_) => {}
         }
         self.records += 1;
         Ok(())
@@ -76,21 +81,24 @@ impl AggregateState {
 
     /// Adds a record in the form that a match has written: a row, or the bytes of its inputs.
     pub fn add_written(&mut self, written: &[u8]) -> Result<(), Nested> {
-        let Accumulator::Raw { rows, rows_max } = &mut self.accumulator else {
-            let inputs = read_tuple(written).expect("what a match has written is a tuple");
-            return self.add(&inputs);
-        };
-        if rows.len() < *rows_max {
-            rows.push(written.into());
+        match &mut self.accumulator {
+            Accumulator::Raw { rows, rows_max } if rows.len() < *rows_max => rows.push(written.into()),
+            Accumulator::Raw { .. } => {}
+            Accumulator::Sorted(rows) => rows.add(written),
+            _ => {
+                let inputs = read_tuple(written).expect("what a match has written is a tuple");
+                return self.add(&inputs);
+            }
         }
         self.records += 1;
         Ok(())
     }
 
-    /// The encoded rows, if the state holds rows of records.
-    pub fn raw_rows(&self) -> Option<&[Box<[u8]>]> {
+    /// The encoded rows in their order, if the state holds rows of records.
+    pub fn raw_rows(&self) -> Option<Vec<&[u8]>> {
         match &self.accumulator {
-            Accumulator::Raw { rows, .. } => Some(rows),
+            Accumulator::Raw { rows, .. } => Some(rows.iter().map(|row| &**row).collect()),
+            Accumulator::Sorted(rows) => Some(rows.rows()),
             _ => None,
         }
     }
@@ -108,6 +116,7 @@ impl AggregateState {
                 let room = rows_max.saturating_sub(rows.len());
                 rows.extend(others.iter().take(room).cloned());
             }
+            (Accumulator::Sorted(rows), Accumulator::Sorted(others)) => rows.merge(others),
             (mine, other) => debug_assert!(false, "{mine:?} and {other:?} are of one query"),
         }
         self.records += other.records;
@@ -134,7 +143,7 @@ impl AggregateState {
             Accumulator::Groups { groups, .. } => groups.rows(),
             Accumulator::Top(top) => top.rows(),
             Accumulator::Distribution(distribution) => distribution.rows(),
-            Accumulator::Raw { .. } => Vec::new(),
+            Accumulator::Raw { .. } | Accumulator::Sorted(_) => Vec::new(),
         }
     }
 
@@ -145,7 +154,7 @@ impl AggregateState {
             Accumulator::Groups { groups, .. } => groups.sketches(),
             Accumulator::Top(top) => vec![top.meta()],
             Accumulator::Distribution(distribution) => vec![distribution.meta()],
-            Accumulator::Raw { .. } => Vec::new(),
+            Accumulator::Raw { .. } | Accumulator::Sorted(_) => Vec::new(),
         }
     }
 
@@ -157,6 +166,7 @@ impl AggregateState {
                 Accumulator::Groups { groups, .. } => groups.size_bytes(),
                 Accumulator::Top(top) => top.size_bytes(),
                 Accumulator::Distribution(distribution) => distribution.size_bytes(),
+                Accumulator::Sorted(rows) => rows.size_bytes(),
                 Accumulator::Raw { rows, .. } => {
                     rows.iter().map(|row| row.len() + size_of::<Box<[u8]>>() + ALLOCATION_BYTES).sum()
                 }
@@ -170,7 +180,7 @@ impl AggregateState {
             Accumulator::Groups { groups, .. } => groups.working_bytes(),
             Accumulator::Top(top) => 4 * top.size_bytes(),
             Accumulator::Distribution(distribution) => distribution.working_bytes(),
-            Accumulator::Raw { .. } => self.size_bytes(),
+            Accumulator::Raw { .. } | Accumulator::Sorted(_) => self.size_bytes(),
         }
     }
 
@@ -185,10 +195,8 @@ impl AggregateState {
             Accumulator::Groups { groups, .. } => groups.write(&mut out),
             Accumulator::Top(top) => top.write(&mut out),
             Accumulator::Distribution(distribution) => distribution.write(&mut out),
-            Accumulator::Raw { rows, .. } => rows.iter().for_each(|row| {
-                out.write_u64_le(row.len() as u64);
-                out.write(row);
-            }),
+            Accumulator::Raw { rows, .. } => rows.iter().for_each(|row| write_row(&mut out, row)),
+            Accumulator::Sorted(rows) => rows.written().for_each(|row| write_row(&mut out, row)),
         }
         out.into_bytes()
     }
@@ -220,15 +228,25 @@ impl AggregateState {
             Accumulator::Groups { groups, .. } => groups.resume(input.remaining())?,
             Accumulator::Top(top) => top.resume(input.remaining())?,
             Accumulator::Distribution(distribution) => distribution.resume(input.remaining())?,
-            Accumulator::Raw { rows, .. } => {
-                while !input.remaining().is_empty() {
-                    let length = input.read_u64_le().map_err(cut)?;
-                    rows.push(read_bytes(&mut input, length)?.into());
-                }
-            }
+            Accumulator::Raw { rows, .. } => read_rows(&mut input, |row| rows.push(row.into()))?,
+            Accumulator::Sorted(rows) => read_rows(&mut input, |row| rows.add(&row))?,
         }
         Ok(state)
     }
+}
+
+fn write_row(out: &mut SketchBytes, row: &[u8]) {
+    out.write_u64_le(row.len() as u64);
+    out.write(row);
+}
+
+/// Reads rows up to the end of the input.
+fn read_rows(input: &mut SketchSlice<'_>, mut take: impl FnMut(Vec<u8>)) -> Result<(), Error> {
+    while !input.remaining().is_empty() {
+        let length = input.read_u64_le().map_err(super::key::cut)?;
+        take(read_bytes(input, length)?);
+    }
+    Ok(())
 }
 
 /// The version of stored states.
@@ -241,7 +259,8 @@ impl Accumulator {
             Self::Groups { .. } => 1,
             Self::Top(_) => 2,
             Self::Distribution(_) => 3,
-            Self::Raw { .. } => 4,
+            // Rows are stored alike, sorted or not.
+            Self::Raw { .. } | Self::Sorted(_) => 4,
         }
     }
 }

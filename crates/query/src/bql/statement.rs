@@ -59,6 +59,7 @@ fn statement(cursor: &mut Cursor<'_>, limits: &ParserLimits) -> Result<QueryPlan
         order_by: Vec::new(),
         window: None,
         limit: None,
+        sorts_first_matches: false,
         stamped: false,
     };
     clauses(cursor, limits, &mut plan, &mut marks)?;

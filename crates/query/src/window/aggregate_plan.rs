@@ -3,7 +3,7 @@ use std::cmp::Ordering;
 
 use millstream_columns::{
     Aggregate, AggregateShape, AggregateState, Compiler, DistributionKind, Expr, FigureKind, FigureOf, Operand,
-    Predicate, SketchSizes, Statistic, Summary, Value, order_values, read_values, write_text,
+    Predicate, SketchMeta, SketchSizes, Statistic, Summary, Value, order_values, write_text,
 };
 
 use crate::compiled::RowMember;
@@ -20,42 +20,54 @@ pub(crate) struct AggregatePlan {
     sizes: SketchSizes,
     rows: RowForm,
     rows_max: usize,
+    is_default_limit: bool,
+    /// True if the query ends once its one result has all rows that it can have.
+    is_full_at_rows_max: bool,
 }
 
 #[derive(Debug)]
 enum RowForm {
-    /// Encoded rows, each behind its sort keys; `descending` tells the order of each key.
-    Raw { descending: Box<[bool]> },
+    /// The rows of records, as they are.
+    Raw,
     /// The rows of the state, with these column names.
     Named(Vec<Vec<u8>>),
     /// One for each group, computed of its keys and figures.
     Computed { columns: Vec<RowMember>, having: Option<Predicate>, order_by: Vec<(Operand, bool)> },
 }
 
+/// The most rows of a result.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ResultLimit {
+    pub(crate) rows_max: u64,
+    /// True if nobody asked for it, so that a result that reaches it says so.
+    pub(crate) is_default: bool,
+}
+
 impl AggregatePlan {
-    /// The plan for a query; a result has at most `rows_max` rows.
-    pub(crate) fn new(plan: &QueryPlan, rows_max: u64, sizes: SketchSizes) -> Self {
-        let rows_max = usize::try_from(rows_max).unwrap_or(usize::MAX);
+    /// The plan for a query, with the most rows of a result.
+    pub(crate) fn new(plan: &QueryPlan, limit: ResultLimit, sizes: SketchSizes) -> Self {
+        let rows_max = usize::try_from(limit.rows_max).unwrap_or(usize::MAX);
         let (shape, rows) = if plan.is_raw() {
-            {
-                let descending = plan.order_by.iter().map(|order| order.descending).collect();
-                (AggregateShape::Raw { rows_max }, RowForm::Raw { descending })
-            }
+            let descending: Box<[bool]> = plan.order_by.iter().map(|order| order.descending).collect();
+            let shape = match descending.is_empty() {
+                true => AggregateShape::Raw { rows_max },
+                false => AggregateShape::Sorted { rows_max, descending },
+            };
+            (shape, RowForm::Raw)
         } else if let Some((summary, _)) = plan.summary() {
-            {
-                let mut names = plan.columns();
-                if matches!(summary, Summary::Top { .. }) {
-                    // Told where counts are estimates.
-                    names.extend(names.last().map(|count| format!("{count}{AT_LEAST}")));
-                }
-                (shape_of_summary(summary), RowForm::Named(prefixes(&names)))
+            let mut names = plan.columns();
+            if matches!(summary, Summary::Top { .. }) {
+                // Told where counts are estimates.
+                names.extend(names.last().map(|count| format!("{count}{AT_LEAST}")));
             }
+            (shape_of_summary(summary), RowForm::Named(prefixes(&names)))
         } else if plan.is_of_the_most_frequent() {
             (AggregateShape::Top { k: u64::MAX, threshold: 0 }, computed(plan))
         } else {
             (shape_of_groups(plan), computed(plan))
         };
-        Self { shape, sizes, rows, rows_max }
+        let is_full_at_rows_max = plan.sorts_first_matches;
+        Self { shape, sizes, rows, rows_max, is_default_limit: limit.is_default, is_full_at_rows_max }
     }
 
     /// The state of no records.
@@ -67,7 +79,7 @@ impl AggregatePlan {
     pub(crate) fn rows(&self, state: &AggregateState, now_ms: i64) -> (RowBatch, u64) {
         let (mut rows, mut failed) = (EncodedRows::default(), 0);
         if let Some(raw) = state.raw_rows() {
-            self.sorted(raw).for_each(|row| rows.push(|out| out.extend_from_slice(row)));
+            raw.into_iter().for_each(|row| rows.push(|out| out.extend_from_slice(row)));
             return (rows.into(), 0);
         }
         let mut groups = state.rows();
@@ -84,21 +96,20 @@ impl AggregatePlan {
         (rows.into(), failed)
     }
 
-    /// The encoded rows in the order of the result, without their sort keys.
-    fn sorted<'r>(&self, raw: &'r [Box<[u8]>]) -> impl Iterator<Item = &'r [u8]> {
-        let descending: &[bool] = if let RowForm::Raw { descending } = &self.rows { descending } else { &[] };
-        // A row that was stored before rows were sorted has no sort keys.
-        let read = |row: &'r [u8]| read_values(row, descending.len()).unwrap_or((Vec::new(), row));
-        let mut rows: Vec<(Vec<Value<'r>>, &'r [u8])> = raw.iter().map(|row| read(row)).collect();
-        rows.sort_by(|(a, _), (b, _)| {
-            in_order(a.iter().zip(b).zip(descending).map(|((a, b), down)| (order_values(a, b), *down)))
-        });
-        rows.into_iter().map(|(_, row)| row)
+    /// The number of rows after which the query is complete.
+    pub(crate) fn rows_until_full(&self) -> Option<u64> {
+        self.is_full_at_rows_max.then_some(self.rows_max as u64)
     }
 
-    /// The number of rows after which the query is complete, if rows of records are its one result.
-    pub(crate) fn raw_rows_max(&self) -> Option<u64> {
-        matches!(self.shape, AggregateShape::Raw { .. }).then_some(self.rows_max as u64)
+    /// In words, whatever the rows of a result leave out or estimate.
+    pub(crate) fn notes(&self, state: &AggregateState, sketches: &[SketchMeta]) -> Vec<String> {
+        let rows = self.rows_max as u64;
+        let is_cut = self.is_default_limit && !self.is_full_at_rows_max && matches!(self.rows, RowForm::Raw);
+        let cut = (is_cut && state.records() > rows).then(|| {
+            let records = state.records();
+            format!("these are the first {rows} of {records} rows; say LIMIT for others, up to query.rows_max")
+        });
+        cut.into_iter().chain(sketches.iter().filter_map(SketchMeta::note)).collect()
     }
 
     /// Reads the stored state of an aggregate.
@@ -114,7 +125,7 @@ impl AggregatePlan {
         let mut has_failed = false;
         out.push(b'{');
         match &self.rows {
-            RowForm::Raw { .. } => {}
+            RowForm::Raw => {}
             RowForm::Named(prefixes) => {
                 for (prefix, value) in prefixes.iter().zip(group) {
                     out.extend_from_slice(prefix);

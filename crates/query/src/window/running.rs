@@ -17,6 +17,9 @@ use crate::rows::RowBatch;
 /// because their sketches grow slowly.
 const MEASURE_AFTER_ROWS: u64 = 1024;
 
+/// Bytes of rows after which it is measured, too: rows may be large.
+const MEASURE_AFTER_BYTES: usize = 4 << 20;
+
 /// Most results that are emitted for windows by time that ended while the process was down.
 const MISSED_MAX: u64 = 1000;
 
@@ -31,8 +34,8 @@ pub(crate) struct RunningWindow {
     too_large: AtomicBool,
     /// The number of result rows with a value that could not be computed, since the last report.
     failed: AtomicU64,
-    /// The meta of the sketches behind the last rows.
-    last_sketches: Mutex<Vec<SketchMeta>>,
+    /// The precision of the last rows of a query without window.
+    last_precision: Mutex<Precision>,
     /// One for each thread; of a window by records only the first is used.
     parts: Vec<Mutex<ThreadState>>,
     book: Mutex<WindowHistory>,
@@ -47,11 +50,22 @@ pub(crate) struct Timing {
     pub(crate) started_ms: i64,
 }
 
+/// The precision of a result.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Precision {
+    /// The meta of the sketches behind the rows.
+    pub(crate) sketches: Vec<SketchMeta>,
+    /// In words, whatever the rows leave out or estimate.
+    pub(crate) notes: Vec<String>,
+}
+
 /// The state that one thread has added since the last result.
 #[derive(Debug)]
 struct ThreadState {
     state: AggregateState,
+    /// Rows and their bytes since the state was measured.
     unmeasured: u64,
+    unmeasured_bytes: usize,
     memory: MemoryUse,
 }
 
@@ -105,12 +119,13 @@ impl RunningWindow {
     ) -> Self {
         let part = || {
             let state = aggregates.state();
-            Mutex::new(ThreadState { state, unmeasured: MEASURE_AFTER_ROWS, memory: MemoryUse::default() })
+            let memory = MemoryUse::default();
+            Mutex::new(ThreadState { state, unmeasured: MEASURE_AFTER_ROWS, unmeasured_bytes: 0, memory })
         };
         let parts = (0..threads).map(|_| part()).collect();
         let book = Mutex::new(WindowHistory { given: 0, whole: None, memory: MemoryUse::default(), finished: false });
-        let (too_large, failed, last_sketches) = (AtomicBool::new(false), AtomicU64::new(0), Mutex::default());
-        Self { aggregates, window, timing, memory, too_large, failed, last_sketches, parts, book }
+        let (too_large, failed, last_precision) = (AtomicBool::new(false), AtomicU64::new(0), Mutex::default());
+        Self { aggregates, window, timing, memory, too_large, failed, last_precision, parts, book }
     }
 
     /// Adds rows as `thread` has matched them; gives the windows that they fill.
@@ -122,7 +137,7 @@ impl RunningWindow {
         mut give: impl FnMut(WindowResult),
     ) -> AddOutcome {
         let mut added = AddOutcome::default();
-        if let Some(rows_max) = self.aggregates.raw_rows_max().filter(|_| self.window.is_none()) {
+        if let Some(rows_max) = self.aggregates.rows_until_full() {
             return self.add_until(rows_max, rows);
         }
         let Some(size) = self.records_of_window() else {
@@ -130,7 +145,7 @@ impl RunningWindow {
             for row in rows.rows() {
                 self.add_row(part, row, &mut added);
             }
-            added.too_large = self.measure(part, rows.row_count() as u64);
+            added.too_large = self.measure(part, rows);
             return added;
         };
         // All threads fill the same window, so the history stays locked meanwhile.
@@ -146,7 +161,7 @@ impl RunningWindow {
                 give(self.window_result(book, state, now_ms));
             }
         }
-        added.too_large = self.measure(part, rows.row_count() as u64);
+        added.too_large = self.measure(part, rows);
         added
     }
 
@@ -157,16 +172,18 @@ impl RunningWindow {
         let room = usize::try_from(rows_max.saturating_sub(part.state.records())).unwrap_or(usize::MAX);
         rows.rows().take(room).for_each(|row| self.add_row(part, row, &mut added));
         added.full = added.records > 0 && part.state.records() >= rows_max;
-        added.too_large = self.measure(part, rows.row_count() as u64);
+        added.too_large = self.measure(part, rows);
         added
     }
 
     /// True if the states exceed their memory; they are measured from time to time.
-    fn measure(&self, part: &mut ThreadState, rows: u64) -> bool {
-        part.unmeasured += rows;
+    fn measure(&self, part: &mut ThreadState, rows: &RowBatch) -> bool {
+        part.unmeasured += rows.row_count() as u64;
+        part.unmeasured_bytes += rows.size_bytes();
         // Looking at each group takes time, and a row adds at most one.
-        if part.unmeasured >= MEASURE_AFTER_ROWS.max(part.state.groups() / 4) {
-            part.unmeasured = 0;
+        let is_due = part.unmeasured >= MEASURE_AFTER_ROWS.max(part.state.groups() / 4);
+        if is_due || part.unmeasured_bytes >= MEASURE_AFTER_BYTES {
+            (part.unmeasured, part.unmeasured_bytes) = (0, 0);
             if !part.memory.cover(&part.state, &self.memory) {
                 self.too_large.store(true, Ordering::Relaxed);
             }
@@ -227,7 +244,7 @@ impl RunningWindow {
         let (state, _memory) = self.take();
         if self.window.is_none() {
             let whole = self.accumulate(book, state);
-            *self.last_sketches.lock() = self.at_work(whole, AggregateState::sketches);
+            *self.last_precision.lock() = self.precision(whole);
             return give(FinalResult::Rows(self.rows_of(whole, now_ms)));
         }
         let is_over = match self.window_ms() {
@@ -239,9 +256,14 @@ impl RunningWindow {
         }
     }
 
-    /// The meta of the sketches behind the last rows of a query without window.
-    pub(crate) fn last_sketches(&self) -> Vec<SketchMeta> {
-        self.last_sketches.lock().clone()
+    /// The precision of the last rows of a query without window.
+    pub(crate) fn last_precision(&self) -> Precision {
+        self.last_precision.lock().clone()
+    }
+
+    fn precision(&self, state: &AggregateState) -> Precision {
+        let sketches = self.at_work(state, AggregateState::sketches);
+        Precision { notes: self.aggregates.notes(state, &sketches), sketches }
     }
 
     /// The number of windows that were emitted.
@@ -360,7 +382,7 @@ impl RunningWindow {
             let after = i64::try_from(ms.saturating_mul(number)).unwrap_or(i64::MAX);
             self.timing.started_ms.saturating_add(after)
         });
-        let sketches = self.at_work(state, AggregateState::sketches);
+        let Precision { sketches, notes } = self.precision(state);
         WindowResult {
             rows: self.rows_of(state, now_ms),
             meta: WindowMeta {
@@ -370,7 +392,7 @@ impl RunningWindow {
                 emit_time_ms: now_ms,
                 expected_emit_time_ms: expected,
                 records: state.records(),
-                notes: sketches.iter().filter_map(SketchMeta::note).collect(),
+                notes,
                 sketches,
             },
         }
