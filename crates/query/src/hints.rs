@@ -4,17 +4,17 @@ use millstream_columns::{Cursor, Diagnostic, Expr, Field, Literal, Name, PathSte
 
 use crate::{Language, QueryPlan, Schema};
 
-/// The hints for a statement, each once, with its position in the text. JSON documents have no hints.
+/// The hints for a statement, one for each position in the text. JSON documents have no hints.
 pub(crate) fn hints(text: &str, plan: &QueryPlan, schema: &Schema) -> Vec<Diagnostic> {
     let Some(Ok(cursor)) = (Language::of(text) == Language::Bql).then(|| Cursor::new(text)) else {
         return Vec::new();
     };
     let known: Vec<&[PathStep]> = schema.payload_paths().collect();
-    let mut hints = Vec::new();
+    let mut hints: Vec<Diagnostic> = Vec::new();
     plan.each_expression(&mut |expr| {
         if let Expr::Field(Field::Payload(steps)) = expr
             && let Some(hint) = hint(&cursor, steps, &known, &schema.stream)
-            && !hints.contains(&hint)
+            && hints.iter().all(|known| known.place != hint.place)
         {
             hints.push(hint);
         }

@@ -248,6 +248,11 @@ fn clauses_that_contradict_each_other_are_refused() {
         ("SELECT DISTINCT a FROM STREAM() ORDER BY b", 42, "b may differ within a group"),
         ("SELECT a, COUNT(*) FROM STREAM()", 8, "a may differ within a group; add it to GROUP BY"),
         ("SELECT temp, COUNT(*) FROM STREAM() GROUP BY tmep", 8, "temp may differ"),
+        (
+            "SELECT c, a + b AS x, COUNT(*), a FROM STREAM() GROUP BY c HAVING d > 1 ORDER BY b",
+            11,
+            "a, b, d may differ within a group; add them to GROUP BY or aggregate them, as in MAX(a)",
+        ),
         ("SELECT a FROM STREAM() HAVING a > 1", 24, "HAVING chooses among groups"),
         ("SELECT a FROM STREAM() WHERE COUNT(*) > 1", 30, "WHERE chooses records"),
         ("SELECT a FROM STREAM() GROUP BY MAX(a)", 33, "groups are made by values"),

@@ -160,6 +160,11 @@ fn a_field_that_no_record_has_gets_a_hint_if_another_has_nearly_its_name() {
             &[(1, 12, "tmp", "temp"), (1, 58, "place.ctiy", "city")],
         ),
         ("SELECT idd, SUM(tepm) FROM STREAM() GROUP BY idd", &[(1, 8, "idd", "id"), (1, 17, "tepm", "temp")]),
+        ("SELECT COUNT(*) FROM STREAM() GROUP BY idd", &[(1, 40, "idd", "id")]),
+        (
+            "SELECT list[1].vlaue FROM STREAM() GROUP BY list[1].vlaue, list[2].vlaue",
+            &[(1, 16, "list[1].vlaue", "value")],
+        ),
         ("SELECT TOP(3, tepm) FROM STREAM()", &[(1, 15, "tepm", "temp")]),
         (r#"{"filters": [{"field": "tmep", "operation": "==", "values": ["1"]}]}"#, &[]),
     ] {

@@ -1,6 +1,6 @@
 //! Checks on a complete statement: its clauses must fit together.
 
-use millstream_columns::{Aggregate, Cursor, Expr, ParseError, Summary, nearest};
+use millstream_columns::{Aggregate, Cursor, Expr, Field, ParseError, Summary, nearest};
 
 use super::marks::Marks;
 use crate::{QueryPlan, Select, Window};
@@ -116,35 +116,42 @@ fn check_summary(cursor: &Cursor<'_>, plan: &mut QueryPlan, marks: &Marks) -> Re
     }
 }
 
-/// Checks that the items of groups consist of grouping keys and aggregates.
+/// Checks that the items of groups consist of grouping keys and aggregates; one refusal names all fields that do not.
 fn check_groups(cursor: &Cursor<'_>, plan: &QueryPlan, marks: &Marks) -> Result<(), ParseError> {
     let keys = plan.keys();
-    if !plan.distinct {
-        for (item, mark) in plan.items().iter().zip(&marks.items) {
-            need_grouped(cursor, *mark, &item.value, &keys)?;
+    let items = plan.items().iter().map(|item| &item.value).zip(marks.items.iter().copied());
+    let having = plan.having.iter().map(|having| (having, marks.having));
+    let order = plan.order_by.iter().map(|order| &order.by).zip(marks.order.iter().copied());
+    let mut ungrouped: Vec<(String, usize)> = Vec::new();
+    for (expr, mark) in items.filter(|_| !plan.distinct).chain(having).chain(order) {
+        each_ungrouped(expr, &keys, &mut |field| {
+            let name = field.to_string();
+            if ungrouped.iter().all(|(known, _)| *known != name) {
+                ungrouped.push((name, mark));
+            }
+        });
+    }
+    let Some((name, mark)) = ungrouped.first() else { return Ok(()) };
+    let message = match ungrouped.as_slice() {
+        [_] => format!("{name} may differ within a group; add it to GROUP BY or aggregate it, as in MAX({name})"),
+        all => {
+            let names: Vec<&str> = all.iter().map(|(name, _)| name.as_str()).collect();
+            let names = names.join(", ");
+            format!("{names} may differ within a group; add them to GROUP BY or aggregate them, as in MAX({name})")
         }
-    }
-    if let Some(having) = &plan.having {
-        need_grouped(cursor, marks.having, having, &keys)?;
-    }
-    for (order, mark) in plan.order_by.iter().zip(&marks.order) {
-        need_grouped(cursor, *mark, &order.by, &keys)?;
-    }
-    Ok(())
+    };
+    let mut refusal = cursor.refuse_at(*mark, message);
+    let keys: Vec<String> = keys.iter().map(ToString::to_string).collect();
+    refusal.suggestion = nearest(name, keys.iter().map(String::as_str)).map(str::to_owned);
+    Err(refusal)
 }
 
-fn need_grouped(cursor: &Cursor<'_>, mark: usize, expr: &Expr, keys: &[&Expr]) -> Result<(), ParseError> {
-    if keys.contains(&expr) || matches!(expr, Expr::Aggregate(_)) {
-        return Ok(());
+/// Calls `look` with each field outside of grouping keys and aggregates.
+fn each_ungrouped<'e>(expr: &'e Expr, keys: &[&Expr], look: &mut impl FnMut(&'e Field)) {
+    match expr {
+        expr if keys.contains(&expr) => {}
+        Expr::Aggregate(_) => {}
+        Expr::Field(field) => look(field),
+        other => other.parts().into_iter().for_each(|part| each_ungrouped(part, keys, look)),
     }
-    if let Expr::Field(field) = expr {
-        let name = field.to_string();
-        let message =
-            format!("{name} may differ within a group; add it to GROUP BY or aggregate it, as in MAX({name})");
-        let mut refusal = cursor.refuse_at(mark, message);
-        let keys: Vec<String> = keys.iter().map(ToString::to_string).collect();
-        refusal.suggestion = nearest(&name, keys.iter().map(String::as_str)).map(str::to_owned);
-        return Err(refusal);
-    }
-    expr.parts().into_iter().try_for_each(|part| need_grouped(cursor, mark, part, keys))
 }
