@@ -59,7 +59,6 @@ struct PendingOutput {
     /// `None` if the output was removed meanwhile.
     output: Option<u32>,
     rows: Rows,
-    evaluation_errors: u64,
 }
 
 /// The candidate filters of a chunk, each once, even if several probes found it.
@@ -170,19 +169,19 @@ impl BatchMatcher {
         for number in catalogue.outputs_of(filter) {
             let Some(output) = catalogue.output(*number) else { continue };
             let slots = catalogue.fields.list(output.slots);
-            let PendingOutput { rows, evaluation_errors, .. } = self.pending_of(*number);
-            *evaluation_errors += failed.count();
+            let PendingOutput { rows, .. } = self.pending_of(*number);
+            let mut failed = failed.records().peekable();
             for record in matched.records() {
-                let mut has_failed = false;
-                rows.push(|out| has_failed = output.query.write_row(slots, chunk, record, out));
-                *evaluation_errors += u64::from(has_failed);
+                rows.count_errors(std::iter::from_fn(|| failed.next_if(|failed| *failed < record)).count() as u64);
+                rows.push_evaluated(|out| output.query.write_row(slots, chunk, record, out));
             }
+            rows.count_errors(failed.count() as u64);
         }
     }
 
     fn pending_of(&mut self, output: u32) -> &mut PendingOutput {
         let place = *self.by_output.entry(u64::from(output)).or_insert_with(|| {
-            self.pending.push(PendingOutput { output: Some(output), rows: Rows::default(), evaluation_errors: 0 });
+            self.pending.push(PendingOutput { output: Some(output), rows: Rows::default() });
             self.pending.len() - 1
         });
         &mut self.pending[place]
@@ -199,11 +198,11 @@ impl BatchMatcher {
     /// then were reported to [`Self::forget`].
     pub(crate) fn drain<T>(&mut self, catalogue: &Catalogue<T>, mut take: impl FnMut(EntryId, &T, Matches)) {
         self.by_output.clear();
-        for PendingOutput { output, rows, evaluation_errors } in self.pending.drain(..) {
+        for PendingOutput { output, rows } in self.pending.drain(..) {
             let Some(output) = output.and_then(|output| catalogue.output(output)) else { continue };
             let rows = RowBatch::from(rows);
             for (id, tag) in catalogue.entries_of(output) {
-                take(id, tag, Matches { rows: rows.clone(), evaluation_errors });
+                take(id, tag, Matches { evaluation_errors: rows.evaluation_errors(), rows: rows.clone() });
             }
         }
     }

@@ -412,7 +412,8 @@ impl Engine {
         self.outboxes.used_bytes()
     }
 
-    /// The number of records that any query has seen since the start; a record counts once.
+    /// The number of records that queries have seen since the start: each once for all queries that read new records, and
+    /// once more for each that reads it as past.
     pub fn records_seen(&self) -> u64 {
         self.registry.totals.records_seen.load(Ordering::Relaxed)
     }

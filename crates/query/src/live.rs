@@ -210,14 +210,18 @@ impl LiveQuery {
     }
 
     fn take_held(&self, thread: usize, yielded: Matches, now_ms: i64) -> PutOutcome {
-        let Matches { rows, evaluation_errors } = yielded;
+        let Matches { rows, .. } = yielded;
         let Some(running) = &self.running else {
-            return self.outbox.put(rows, evaluation_errors, self.clocks().monotonic.now());
+            return self.outbox.put(rows, self.clocks().monotonic.now());
         };
         let (mut given, now) = (PutOutcome::Taken, self.clocks().monotonic.now());
         let added = running.add(thread, &rows, now_ms, |window| {
             given = given.max(self.outbox.put_result(Delivery::Window(Box::new(window)), Some(now)));
         });
+        let evaluation_errors = match added.full {
+            true => rows.evaluation_errors_up_to((added.records + added.errors) as usize),
+            false => rows.evaluation_errors(),
+        };
         self.outbox.count(added.records, evaluation_errors + added.errors + running.take_failed());
         match added {
             AddOutcome { too_large: true, .. } => PutOutcome::TooLarge,

@@ -142,15 +142,18 @@ impl Outbox {
         Self { common, rows_max: rows_max.unwrap_or(u64::MAX), on_slow, state: Mutex::default() }
     }
 
-    /// Takes rows, as far as the query wants them. After the end nothing is taken or counted.
-    pub(crate) fn put(&self, mut rows: RowBatch, evaluation_errors: u64, now: Duration) -> PutOutcome {
+    /// Takes rows, as far as the query wants them, and counts the evaluation errors up to there. After the end nothing is taken
+    /// or counted.
+    pub(crate) fn put(&self, mut rows: RowBatch, now: Duration) -> PutOutcome {
         let mut state = self.state.lock();
         if state.ended {
             return PutOutcome::Taken;
         }
-        state.counts.evaluation_errors += evaluation_errors;
         let left = self.rows_max - state.counts.matched;
-        rows.truncate(usize::try_from(left).unwrap_or(usize::MAX));
+        let wanted = usize::try_from(left).unwrap_or(usize::MAX);
+        rows.truncate(wanted);
+        state.counts.evaluation_errors +=
+            if rows.row_count() == wanted { rows.evaluation_errors_up_to(wanted) } else { rows.evaluation_errors() };
         if rows.is_empty() {
             return PutOutcome::Taken;
         }

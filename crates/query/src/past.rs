@@ -175,7 +175,7 @@ fn read_once(
     read_max_bytes: usize,
 ) -> Result<(), ReadError> {
     for (partition, end) in query.stream.partitions.iter().zip(ends) {
-        let mut replay = Replay::new(partition, std::slice::from_ref(query), *end, 0, read_max_bytes);
+        let mut replay = Replay::new(partition, std::slice::from_ref(query), *end, 0, read_max_bytes, &registry.totals);
         loop {
             while query.outbox.is_crowded() {
                 thread::sleep(LOOK);

@@ -9,7 +9,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Cause, Covered, Tally};
 
-/// The counts of all queries since the start; a record counts once, whatever the number of its queries.
+/// The counts of all queries since the start. A new record counts once, whatever the number of its queries, and once more
+/// for each query that reads it as past.
 #[derive(Debug, Default)]
 pub(crate) struct EngineTotals {
     pub(crate) records_seen: AtomicU64,

@@ -222,8 +222,10 @@ impl QueryRegistry {
         list
     }
 
+    /// The number of queries that have not ended.
     pub(crate) fn live_count(&self) -> usize {
-        self.live.lock().by_id.len()
+        let live = self.live.lock();
+        live.by_id.len() - live.kept.values().filter(|kept| kept.outbox.has_ended()).count()
     }
 
     /// Refuses new queries from now on.

@@ -2,16 +2,17 @@
 //! which they read with the others. A record that is appended meanwhile may lie in a batch that began before that offset.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use millstream_log::{Partition, UpTo};
 use millstream_types::{Offset, RecordBatch};
 
-use crate::Matcher;
 use crate::live::LiveQuery;
 use crate::outbox::PutOutcome;
-use crate::progress::ReadProgress;
+use crate::progress::{EngineTotals, ReadProgress};
 use crate::read_error::ReadError;
 use crate::stream_batch::{FinishedQuery, match_batch};
+use crate::{Matcher, Tally};
 
 /// One partition, read for them.
 pub(crate) struct Replay<'a> {
@@ -26,6 +27,7 @@ pub(crate) struct Replay<'a> {
     end: Offset,
     thread: usize,
     read_max_bytes: usize,
+    totals: &'a EngineTotals,
 }
 
 impl<'a> Replay<'a> {
@@ -35,6 +37,7 @@ impl<'a> Replay<'a> {
         end: Offset,
         thread: usize,
         read_max_bytes: usize,
+        totals: &'a EngineTotals,
     ) -> Self {
         let id = partition.id().partition;
         let stands = |query: &Arc<LiveQuery>| Some((query.stands(id)?, query.clone()));
@@ -42,7 +45,7 @@ impl<'a> Replay<'a> {
         ahead.sort_by(|(a, _), (b, _)| b.cmp(a));
         let (next, epoch) = (ahead.last().map_or(end, |(at, _)| *at), partition.offsets().epoch);
         let progress = Arc::new(ReadProgress::start(id, next, epoch));
-        Self { partition, ahead, matcher: Matcher::default(), progress, next, end, thread, read_max_bytes }
+        Self { partition, ahead, matcher: Matcher::default(), progress, next, end, thread, read_max_bytes, totals }
     }
 
     /// Reads up to the end.
@@ -68,8 +71,10 @@ impl<'a> Replay<'a> {
             let run = |batch: &RecordBatch| self.matcher.run_within(batch, id, next..end, now_ms);
             let tally = match_batch(&**self.partition, batch, run)?;
             self.next = batch.last_offset().next().min(end);
-            self.progress.add(tally, self.next, batch.epoch());
-            self.hand_over(now_ms, finished);
+            self.count(&self.progress, tally, self.next, batch);
+            let mut matcher = std::mem::take(&mut self.matcher);
+            self.hand_over(&mut matcher, now_ms, finished);
+            self.matcher = matcher;
             self.meet_within(batch, now_ms, finished)?;
         }
         if batches.is_empty() {
@@ -101,7 +106,7 @@ impl<'a> Replay<'a> {
         let next = batch.last_offset().next().min(self.end);
         while let Some((at, query)) = self.ahead.pop_if(|(at, _)| *at < next) {
             let alone = std::slice::from_ref(&query);
-            let rest = Self::new(self.partition, alone, next, self.thread, self.read_max_bytes);
+            let rest = Self::new(self.partition, alone, next, self.thread, self.read_max_bytes, self.totals);
             let Self { mut matcher, progress, .. } = rest;
             let _piece = progress.piece();
             query.see(&progress);
@@ -109,27 +114,27 @@ impl<'a> Replay<'a> {
             let id = self.partition.id().partition;
             let run = |batch: &RecordBatch| matcher.run_within(batch, id, at..next, now_ms);
             let tally = match_batch(&**self.partition, batch, run)?;
-            progress.add(tally, next, batch.epoch());
-            hand_over(&mut matcher, self.thread, &**self.partition, now_ms, finished);
+            self.count(&progress, tally, next, batch);
+            self.hand_over(&mut matcher, now_ms, finished);
             self.take_in(query);
         }
         Ok(())
     }
 
-    fn hand_over(&mut self, now_ms: i64, finished: &mut Vec<FinishedQuery>) {
-        hand_over(&mut self.matcher, self.thread, &**self.partition, now_ms, finished);
+    /// Counts the records of a batch before their rows are emitted.
+    fn count(&self, progress: &ReadProgress, tally: Tally, next: Offset, batch: &RecordBatch) {
+        progress.add(tally, next, batch.epoch());
+        self.totals.records_seen.fetch_add(tally.records, Ordering::Relaxed);
     }
-}
 
-fn hand_over(
-    matcher: &mut Matcher<Arc<LiveQuery>>,
-    thread: usize,
-    partition: &dyn Partition,
-    now_ms: i64,
-    finished: &mut Vec<FinishedQuery>,
-) {
-    matcher.drain(|_, query, yielded| match query.take(thread, partition.id().partition, yielded, now_ms) {
-        PutOutcome::Taken => {}
-        put => finished.push((query.clone(), put)),
-    });
+    fn hand_over(&self, matcher: &mut Matcher<Arc<LiveQuery>>, now_ms: i64, finished: &mut Vec<FinishedQuery>) {
+        let partition = self.partition.id().partition;
+        matcher.drain(|_, query, yielded| {
+            self.totals.matched.fetch_add(yielded.rows.row_count() as u64, Ordering::Relaxed);
+            match query.take(self.thread, partition, yielded, now_ms) {
+                PutOutcome::Taken => {}
+                put => finished.push((query.clone(), put)),
+            }
+        });
+    }
 }

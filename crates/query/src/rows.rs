@@ -30,6 +30,8 @@ pub(crate) struct Rows {
     json: Vec<u8>,
     /// The end of each row in `json`.
     ends: Vec<usize>,
+    /// Evaluation errors, by the number of rows before them; ascending.
+    errors: Vec<(usize, u64)>,
 }
 
 impl Rows {
@@ -37,6 +39,22 @@ impl Rows {
     pub(crate) fn push(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
         write(&mut self.json);
         self.ends.push(self.json.len());
+    }
+
+    /// As [`Self::push`]; `write` returns true if a value of the row could not be computed, which counts before the row.
+    pub(crate) fn push_evaluated(&mut self, write: impl FnOnce(&mut Vec<u8>) -> bool) {
+        let has_failed = write(&mut self.json);
+        self.count_errors(u64::from(has_failed));
+        self.ends.push(self.json.len());
+    }
+
+    /// Counts evaluation errors behind the last row.
+    pub(crate) fn count_errors(&mut self, count: u64) {
+        match self.errors.last_mut() {
+            Some((row_count, errors)) if *row_count == self.ends.len() => *errors += count,
+            _ if count > 0 => self.errors.push((self.ends.len(), count)),
+            _ => {}
+        }
     }
 }
 
@@ -101,9 +119,20 @@ impl RowBatch {
         if self.shared.held.get().is_some() {
             return true;
         }
-        let Rows { json, ends } = &self.shared.rows;
-        let grant = memory.take((json.len() + ends.len() * size_of::<usize>()) as u64);
+        let Rows { json, ends, errors } = &self.shared.rows;
+        let grant = memory.take((json.len() + size_of_val(&**ends) + size_of_val(&**errors)) as u64);
         grant.is_some_and(|grant| self.shared.held.set(Arc::new(grant)).is_ok())
+    }
+
+    /// The evaluation errors of all rows, and of the records between and behind them.
+    pub(crate) fn evaluation_errors(&self) -> u64 {
+        self.shared.rows.errors.iter().map(|(_, errors)| errors).sum()
+    }
+
+    /// The evaluation errors up to the row with this number, which is the last that was asked for.
+    pub(crate) fn evaluation_errors_up_to(&self, row_count: usize) -> u64 {
+        let errors = &self.shared.rows.errors;
+        errors.iter().take_while(|(before, _)| *before < row_count).map(|(_, errors)| errors).sum()
     }
 
     /// Keeps the first `row_count` rows.

@@ -97,7 +97,7 @@ impl StreamTail {
     ) -> Result<(), ReadError> {
         self.parts.iter().try_for_each(|part| {
             let (partition, thread, max_bytes) = (&part.partition, self.thread, self.read_max_bytes);
-            Replay::new(partition, queries, part.next, thread, max_bytes).run(now_ms, finished)
+            Replay::new(partition, queries, part.next, thread, max_bytes, &self.totals).run(now_ms, finished)
         })
     }
 

@@ -401,6 +401,7 @@ async fn an_end_waits_for_its_client_also_over_a_restart_and_only_one_reads() {
     fixture.restart(Ending::Crash, SECOND);
     let told = fixture.engine.list(&fixture.tenant);
     assert_eq!((told.len(), told[0].cause), (1, Some(Cause::Duration)));
+    assert_eq!(fixture.engine.live_count(), 0, "it waits for its reader, and is not live");
     let answer = fixture.attach(id).answer().await;
     assert_eq!((rows(&answer), answer.meta.cause), (vec![r#"{"c":30}"#.to_owned()], Some(Cause::Duration)));
     assert!(answer.meta.elapsed_us < 3_000_000, "{}", answer.meta.elapsed_us);

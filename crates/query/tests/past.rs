@@ -285,3 +285,51 @@ async fn a_window_of_the_request_is_that_of_the_text() {
     let refused = fixture.engine.submit(&fixture.tenant, once).await.err().unwrap();
     assert!(matches!(refused, Error::WindowedAnswer), "{refused}");
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn past_records_count_in_the_figures_of_the_engine() {
+    let fixture = fixture(&disk(), two_threads());
+    send(&fixture, 0..100);
+    let past = |query: &str| QueryRequest { from: Start::Earliest, ..QueryRequest::new(query) };
+    for round in 1..=2 {
+        let answer = fixture.submit(past("SELECT n FROM STREAM() WHERE n < 10")).await.answer().await;
+        assert_eq!((answer.meta.records_seen, answer.meta.matched), (100, 10));
+        assert_eq!((fixture.engine.records_seen(), fixture.engine.matched()), (100 * round, 10 * round));
+    }
+    let live = fixture.live("SELECT n FROM STREAM()").await;
+    send(&fixture, 100..110);
+    fixture.seen(&live, 10).await;
+    assert_eq!((fixture.engine.records_seen(), fixture.engine.matched()), (210, 30));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn evaluation_errors_are_those_up_to_the_last_row_that_was_asked_for() {
+    let fixture = fixture(&disk(), two_threads());
+    // One batch: of ten records in a row the first and the last cannot be divided by, and `bad` is no number in one.
+    let payloads: Vec<String> = (0..1_000)
+        .map(|n| match n % 10 {
+            0 | 9 => format!("{{\"n\":{n},\"d\":0}}"),
+            5 => format!("{{\"n\":{n},\"d\":1,\"bad\":\"x\"}}"),
+            _ => format!("{{\"n\":{n},\"d\":1,\"bad\":\"7\"}}"),
+        })
+        .collect();
+    fixture.send("k", &payloads);
+    let errors = async |query: &str, limit: Option<u64>| {
+        let request = QueryRequest { from: Start::Earliest, limit, ..QueryRequest::new(query) };
+        let answer = fixture.submit(request).await.answer().await;
+        (rows(&answer).len(), answer.meta.evaluation_errors)
+    };
+    let failing = "SELECT n, CAST(bad AS LONG) AS b FROM STREAM() WHERE n / d >= 0";
+    // Records 0, 1, …, 8, and 9 and 10 before 11: errors at 0, at 5 in a row, at 9 and 10.
+    for (limit, expected) in [(1, 1), (4, 1), (5, 2), (8, 2), (9, 4), (13, 5)] {
+        assert_eq!(errors(failing, Some(limit)).await, (limit as usize, expected), "{limit}");
+    }
+    let sorted = serde_json::json!({"filters": [{"field": "n", "operation": ">=", "values": ["0"]}],
+        "projection": {"fields": {"n": "n", "d": "d"}}, "aggregation": {"type": "RAW", "size": 5}, "postAggregations": [
+        {"type": "COMPUTATION", "newName": "q", "expression": {"operation": "/",
+            "left": {"value": {"kind": "FIELD", "value": "n"}}, "right": {"value": {"kind": "FIELD", "value": "d"}}}},
+        {"type": "ORDERBY", "fields": [{"field": "n"}]}]});
+    assert_eq!(errors(&sorted.to_string(), None).await, (5, 1), "a query that is full, too");
+    let whole = "SELECT COUNT(*) AS c FROM STREAM() WHERE n / d >= 0";
+    assert_eq!(errors(whole, None).await, (1, 200));
+}

@@ -75,8 +75,7 @@ pub(crate) fn show_queries(engine: &Arc<Engine>, metrics: &Metrics) {
     gauge("millstream_query_live", "Live queries of all tenants.", |engine| engine.live_count() as u64);
     let help = "Live queries that still read past records; limit query.reading_past_max.";
     gauge("millstream_query_reading_past", help, |engine| engine.reading_past() as u64);
-    let help =
-        "Records that live queries have read since the start; a record counts once, even if several queries read it.";
+    let help = "Records that live queries have read since the start: a new one once for all queries, a past one once for each.";
     gauge("millstream_query_records_seen", help, Engine::records_seen);
     let help = "Rows, or records of counts and groups, found for all live queries since the start.";
     gauge("millstream_query_matched", help, Engine::matched);
