@@ -32,7 +32,10 @@ use millstream_http::{Access, Content, Limits, Route, RouteDraft, Routes};
 use millstream_types::Role;
 use serde_json::json;
 
+pub(crate) use self::body::{Segment, ValueBody};
 pub(crate) use self::problems::problem;
+pub(crate) use self::read::STREAM_BYTES;
+pub(crate) use self::write::{StoredWrite, WriteDraft, store_body};
 use crate::counters::CountedRoutes;
 use crate::{CHUNK_BYTES, Store};
 
@@ -41,9 +44,9 @@ const RECORD_VALUE_MAX_BYTES: u64 = 960 << 10;
 /// Largest part of a multipart upload.
 const PART_MAX_BYTES: u64 = 5 << 30;
 /// Largest body of a write.
-const BODY_MAX_BYTES: u64 = 5 << 40;
+pub(crate) const BODY_MAX_BYTES: u64 = 5 << 40;
 /// Most bytes that a write holds of its body: a chunk that is filled, two on their way, and what has just arrived.
-const BODY_HELD_BYTES: u64 = 4 * CHUNK_BYTES as u64;
+pub(crate) const BODY_HELD_BYTES: u64 = 4 * CHUNK_BYTES as u64;
 const TIMEOUT: Duration = Duration::from_secs(30);
 
 const READ_LIMITS: Limits =
@@ -79,6 +82,11 @@ fn conditional(draft: RouteDraft) -> RouteDraft {
         .query("ack", "`memory`, `written`, `synced` or `all`; the default is the bucket's.")
         .header("If-Match", "Versions, one of which the key must have; `*` is any. A missing key has none.")
         .header("If-None-Match", "Versions that the key must not have; `*`: it must not be there.")
+        .header(
+            "If-Unmodified-Since",
+            "Refused if the value was written later, unless there is `If-Match`. Cache buckets have no such times and pass \
+             it over (RFC 9110, 13.1.4).",
+        )
         .header("X-If-Timestamp-Before", "Time; refused if the stored time stamp is later. ISO 8601 or milliseconds.")
         .answers(404, "The bucket, or the upload that is named, does not exist.")
         .answers(409, NEEDS_DURABLE)
@@ -95,6 +103,10 @@ fn described(draft: RouteDraft) -> RouteDraft {
     draft
         .query("ttl", "Time to live: milliseconds, or with a unit (`500ms`, `30s`, `5m`, `2h`, `7d`).")
         .header("Content-Type", "The media type, which reads answer again.")
+        .header(
+            "Content-Encoding",
+            "Stored with the value and answered again, as are `Content-Language`, `Content-Disposition` and `Cache-Control`.",
+        )
         .header("Content-MD5", "MD5 of the body, base64; another body is refused.")
         .header("X-Timestamp", "The client's time stamp of the value. ISO 8601 or milliseconds.")
         .header("X-Tags", "Tags, separated by commas.")
@@ -107,6 +119,7 @@ fn read_route(store: &Arc<Store>) -> Route {
     documented(draft)
         .header("If-None-Match", "Versions that the client has; answered 304 if one is current.")
         .query("uploads", "Lists the open uploads of the key instead: their ids and when they began.")
+        .query("upload", "Lists the parts of this open upload instead: number, size and CRC-32C of each that is there.")
         .header("Range", "Bytes of the value, at most 16 ranges; ranges that overlap become one.")
         .header(
             "If-Range",
@@ -164,7 +177,7 @@ fn post_route(store: &Arc<Store>) -> Route {
         .query(
             "commit",
             "The id of an upload whose parts become the value, in the order of their numbers. The body may name \
-             them: `[{\"part\": 1, \"size\": 5}]`.",
+             them: `[{\"part\": 1, \"size\": 5}]`. Sent again, it is answered as before, as long as the key has that value.",
         )
         .header("Prefer", "`return=minimal`: an answer without a body.")
         .takes(Content::bytes("application/octet-stream"))

@@ -50,8 +50,8 @@ pub use http::routes;
 pub use keys::{Loaded, OwnerTransaction};
 pub use memory::{BucketMemory, StoreMemory};
 pub use parts::{
-    CHUNK_BYTES, ChunkWriter, Manifest, OpenedValue, PART_NUMBER_MAX, PartRecord, Piece, RangeReader, Source, Splice,
-    Spliced, Upload, UploadId, WrittenPart, add_part, begin, commit, splice,
+    CHUNK_BYTES, ChunkWriter, Committed, Manifest, OpenedValue, PART_NUMBER_MAX, PartRecord, Piece, RangeReader,
+    Source, Splice, Spliced, Upload, UploadId, WrittenPart, add_part, begin, commit, splice,
 };
 pub use read_cache::CacheFigures;
 pub use record::{Listed, StoredValue};

@@ -32,7 +32,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 use millstream_types::PartitionId;
 
 pub use self::chunk_writer::{ChunkWriter, WrittenPart};
-pub use self::commit::{Splice, Spliced, begin, commit, splice};
+pub use self::commit::{Committed, Splice, Spliced, begin, commit, splice};
 pub use self::manifest::{Manifest, Piece, Source};
 pub use self::part_records::{PartRecord, add_part};
 pub use self::range_reader::{OpenedValue, RangeReader};

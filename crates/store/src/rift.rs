@@ -1,7 +1,7 @@
 //! The routes of Rift, Elliptics' HTTP proxy, with its shapes of answers, over the same buckets as `/kv`.
 //!
 //! Not carried over: redirects to a data file, tags, directories of buckets. Parameters that it does not
-//! know are passed over, as Rift did. Values that lie in parts are read by `/kv` only.
+//! know are passed over, as Rift did.
 
 mod access;
 mod read;
@@ -25,16 +25,19 @@ use serde_json::json;
 
 pub use self::access::RiftAccess;
 use crate::counters::CountedRoutes;
-use crate::http::problem;
+use crate::http::{BODY_HELD_BYTES, BODY_MAX_BYTES, problem};
 use crate::{Bucket, Scope, Statistics, Store, answer_statistics};
 
-/// Largest body, which becomes one record with its key and headers.
-const VALUE_MAX_BYTES: u64 = 960 << 10;
+/// Largest body that is answered as it came.
+const ECHO_MAX_BYTES: u64 = 1 << 20;
 const TIMEOUT: Duration = Duration::from_secs(30);
 const READ_LIMITS: Limits =
     Limits { body_max_bytes: 0, body_max_setting: "none: this route takes no body", timeout: TIMEOUT };
 const WRITE_LIMITS: Limits =
-    Limits { body_max_bytes: VALUE_MAX_BYTES, body_max_setting: "none: a record has at most 1 MiB", timeout: TIMEOUT };
+    Limits { body_max_bytes: BODY_MAX_BYTES, body_max_setting: "none: a body has at most 5 TiB", timeout: TIMEOUT };
+// Rift's clients send a body with a deletion, which means nothing.
+const SMALL_LIMITS: Limits =
+    Limits { body_max_bytes: ECHO_MAX_BYTES, body_max_setting: "none: this body has at most 1 MiB", timeout: TIMEOUT };
 const READER: Access = Access::Role(Role::Reader);
 const WRITER: Access = Access::Role(Role::Writer);
 
@@ -72,6 +75,7 @@ fn upload(store: &Arc<Store>) -> Route {
         .takes(Content::bytes("application/octet-stream"))
         .answers_with(200, "Where the value lies.", object())
         .answers(507, "The bucket is full; deletes still work.")
+        .streams(BODY_HELD_BYTES)
         .answered_by(move |request| write::upload(&store, request).unwrap_or_else(Answer::from))
 }
 
@@ -98,8 +102,7 @@ fn info(store: &Arc<Store>) -> Route {
 
 fn delete(store: &Arc<Store>) -> Route {
     let store = Arc::clone(store);
-    // Rift's clients send a body, which means nothing.
-    documented(Route::post("/delete/{bucket}/{*key}", WRITER, WRITE_LIMITS, "Delete a key (Rift)"))
+    documented(Route::post("/delete/{bucket}/{*key}", WRITER, SMALL_LIMITS, "Delete a key (Rift)"))
         .answers(200, "Deleted.")
         .answered_by(move |request| write::delete(&store, request).unwrap_or_else(Answer::from))
 }
@@ -122,7 +125,7 @@ fn ping() -> Route {
 }
 
 fn echo() -> Route {
-    Route::post("/echo", READER, WRITE_LIMITS, "Answer the body (Rift)")
+    Route::post("/echo", READER, SMALL_LIMITS, "Answer the body (Rift)")
         .takes(Content::bytes("application/octet-stream"))
         .answers_with(200, "The body.", Content::bytes("application/octet-stream"))
         .answered_by(|request| match request.body_to_keep() {

@@ -287,6 +287,10 @@ async fn a_multipart_upload_shows_nothing_until_it_is_committed() {
 
     let world = World::open(dir.path()).await;
     world.get("a/b", "").await.expect(404);
+    let listed = world.get(&format!("a/b?upload={id}"), "").await.expect(200).json();
+    let of_part = |(number, part): (usize, &Vec<u8>)| json!({"part": number + 1, "size": part.len(), "crc32c": format!("{:08x}", crc32c::crc32c(part))});
+    assert_eq!(listed, parts.iter().enumerate().map(of_part).collect::<Value>());
+    world.get("a/b?upload=abc", "").await.expect_refusal(404, &["abc"]);
     let open = world.get("a/b?uploads", "").await.expect(200).json();
     assert_eq!((open.as_array().unwrap().len(), &open[0]["upload"]), (1, &json!(id)));
     world.ask(&commit, "", br#"[{"part": 4}]"#).await.expect_refusal(400, &["part 4"]);
@@ -296,6 +300,14 @@ async fn a_multipart_upload_shows_nothing_until_it_is_committed() {
     let got = world.get("a/b", "").await.expect(200);
     assert!(got.body == parts.concat());
     assert_eq!((got.header("etag"), got.header("content-type")), (done.header("etag"), Some("video/mp4")));
+    // A client that has missed the answer asks again, also after a restart, and whatever its conditions are.
+    world.close().await;
+    let world = World::open(dir.path()).await;
+    for headers in ["", "if-none-match: *\r\n"] {
+        let again = world.ask(&commit, headers, list.as_bytes()).await.expect(201);
+        assert_eq!((again.header("etag"), again.json()), (done.header("etag"), done.json()));
+    }
+    world.ask("POST /kv/things/a/b?append", "", b"").await.expect(200);
     world.ask(&commit, "", b"").await.expect_refusal(404, &[&id]);
     let begun = world.ask("POST /kv/things/a/b?uploads", "", b"").await.expect(201);
     let id = begun.json()["upload"].as_str().unwrap().to_owned();

@@ -13,7 +13,7 @@ use crate::{Error, RangeReader};
 
 /// A stretch of a body.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Segment {
+pub(crate) enum Segment {
     Text(Bytes),
     /// These bytes of the value.
     Value(Range<u64>),
@@ -42,14 +42,14 @@ pub(super) fn segments(ranges: &[Range<u64>], size: u64, headers: &mut HeaderMap
 }
 
 /// The body of an answer with a large value.
-pub(super) struct ValueBody {
-    pub(super) reader: RangeReader,
-    pub(super) segments: Vec<Segment>,
+pub(crate) struct ValueBody {
+    pub(crate) reader: RangeReader,
+    pub(crate) segments: Vec<Segment>,
 }
 
 impl ValueBody {
     /// Makes this the body of `response`. It is read as its client takes it.
-    pub(super) fn send(self, response: &mut Response) {
+    pub(crate) fn send(self, response: &mut Response) {
         let Self { reader, segments } = self;
         let length: u64 = segments.iter().map(Segment::length).sum();
         response.headers_mut().insert(CONTENT_LENGTH, HeaderValue::from(length));

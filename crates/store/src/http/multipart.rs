@@ -17,10 +17,10 @@ use super::incoming::{BodyCheck, Incoming, announced, check_announced, is_small,
 use super::parameters::{PART_REMEDY, PART_RULE, WriteParameters};
 use super::problems::{bad_parameter, problem};
 use super::target::KeyTarget;
-use super::write::{Written, transact};
+use super::write::{StoredWrite, Written, transact};
 use crate::{
-    Bucket, ChunkWriter, OwnerTransaction, PART_NUMBER_MAX, PartRecord, Transaction, Upload, UploadId, WriteRefusal,
-    WrittenPart, add_part, begin, commit,
+    Bucket, ChunkWriter, Committed, OwnerTransaction, PART_NUMBER_MAX, PartRecord, Transaction, Upload, UploadId,
+    WriteRefusal, WrittenPart, add_part, begin, commit,
 };
 
 /// `POST …?uploads`: begins an upload.
@@ -49,6 +49,22 @@ pub(super) fn list(target: KeyTarget) -> Answer {
             Err(error) => problem(&error).into_response(),
         }
     })
+}
+
+/// `GET …?upload=ID`: lists the parts of an open upload that are there.
+pub(super) fn list_parts(target: &KeyTarget, id: &str) -> Result<Answer, Problem> {
+    let (bucket, upload) = (Arc::clone(&target.bucket), open_upload(target, id)?);
+    Ok(Answer::later(async move {
+        match bucket.parts_of(&upload).await {
+            Ok(parts) => Json(parts.iter().map(|(number, part)| described(*number, part)).collect::<Vec<Value>>())
+                .into_response(),
+            Err(error) => problem(&error).into_response(),
+        }
+    }))
+}
+
+fn described(number: u32, part: &PartRecord) -> Value {
+    json!({"part": number, "size": part.size, "crc32c": format!("{:08x}", part.crc)})
 }
 
 /// `DELETE …?upload=ID`: gives an upload up.
@@ -121,9 +137,8 @@ async fn add(
     if added.output {
         written.keep();
     }
-    let crc = format!("{:08x}", part.crc);
-    let mut response = Json(json!({"part": number, "size": part.size, "crc32c": crc})).into_response();
-    if let Ok(tag) = HeaderValue::try_from(format!("\"{crc}\"")) {
+    let mut response = Json(described(number, &part)).into_response();
+    if let Ok(tag) = HeaderValue::try_from(format!("\"{:08x}\"", part.crc)) {
         response.headers_mut().insert(ETAG, tag);
     }
     Ok(response)
@@ -154,16 +169,41 @@ pub(super) fn finish(
         .remedy("send its length, or no list: then all parts are taken")
         .into());
     }
-    let upload = open_upload(target, id)?;
+    let upload = upload_of(target, id)?;
     let conditions = Preconditions::of(request.headers())?;
     let body = request.body_to_keep()?;
     BodyCheck::of(request.headers())?.whole(&body)?;
     let named: Option<Vec<NamedPart>> = if body.is_empty() { None } else { Some(parse_json(&body)?) };
     let bucket = Arc::clone(&target.bucket);
     Ok(Answer::later(async move {
-        let outcome = commit_parts(&bucket, upload, &parameters, conditions, named).await;
-        outcome.unwrap_or_else(IntoResponse::into_response)
+        let stored = commit_once(&bucket, upload, &parameters, conditions, named).await;
+        stored.map(|stored| stored.answer(parameters.is_minimal)).unwrap_or_else(IntoResponse::into_response)
     }))
+}
+
+/// Commits an upload. One that is committed already, by a client that has missed the answer, is told of as before, as long
+/// as the key has its value.
+async fn commit_once(
+    bucket: &Arc<Bucket>,
+    upload: Upload,
+    parameters: &WriteParameters,
+    conditions: Preconditions,
+    named: Option<Vec<NamedPart>>,
+) -> Result<StoredWrite, Problem> {
+    let done = if bucket.is_open(&upload) {
+        commit_parts(bucket, upload.clone(), parameters, conditions, named).await
+    } else {
+        Err(no_upload(&upload.id.to_string()))
+    };
+    match done {
+        // Another request may have committed it meanwhile.
+        Err(refusal) if !bucket.is_open(&upload) => {
+            let committed = bucket.committed(&upload).await.map_err(|error| problem(&error))?.ok_or(refusal)?;
+            let Committed { is_new, version, length, expires_ms } = committed;
+            Ok(StoredWrite { written: Written { is_new, length, expires_ms, before: 0 }, received: 0, version })
+        }
+        done => done,
+    }
 }
 
 async fn commit_parts(
@@ -172,13 +212,13 @@ async fn commit_parts(
     parameters: &WriteParameters,
     conditions: Preconditions,
     named: Option<Vec<NamedPart>>,
-) -> Result<Response, Problem> {
+) -> Result<StoredWrite, Problem> {
     let known = bucket.parts_of(&upload).await.map_err(|error| problem(&error))?;
     let parts = chosen(&known, named)?;
     let pieces: Vec<_> = parts.iter().map(|part| part.piece(upload.id)).collect();
     let (attributes, ttl_ms) = (parameters.attributes.clone(), parameters.ttl_ms.or(bucket.config().ttl_ms));
     let key = upload.key.clone();
-    transact(bucket, &key, parameters, conditions, 0, move |transaction| {
+    transact(bucket, &key, parameters, conditions, (0, 0), move |transaction| {
         let is_new = transaction.entry(&upload.key).is_none();
         let expires_ms = ttl_ms.map(|ttl_ms| transaction.now_ms().saturating_add_unsigned(ttl_ms));
         let done = commit(transaction, &upload, pieces.clone(), expires_ms, attributes.clone())?;
@@ -232,8 +272,14 @@ fn chosen(known: &[(u32, PartRecord)], named: Option<Vec<NamedPart>>) -> Result<
 }
 
 fn open_upload(target: &KeyTarget, id: &str) -> Result<Upload, Problem> {
-    let upload = UploadId::parse(id).map(|id| target.bucket.upload(&target.key, id));
-    upload.filter(|upload| target.bucket.is_open(upload)).ok_or_else(|| no_upload(id))
+    let upload = upload_of(target, id)?;
+    if target.bucket.is_open(&upload) { Ok(upload) } else { Err(no_upload(id)) }
+}
+
+/// The upload of that id, open or not.
+fn upload_of(target: &KeyTarget, id: &str) -> Result<Upload, Problem> {
+    let id = UploadId::parse(id).ok_or_else(|| no_upload(id))?;
+    Ok(target.bucket.upload(&target.key, id))
 }
 
 fn no_upload(id: &str) -> Problem {

@@ -25,7 +25,7 @@ use super::target::KeyTarget;
 use crate::{Bucket, CHUNK_BYTES, FoundValue, Look, OpenedValue, Store, StoredValue};
 
 /// Memory of an answer that is sent while it is read: chunks that are read ahead or being sent.
-const STREAM_BYTES: usize = 3 * CHUNK_BYTES;
+pub(crate) const STREAM_BYTES: usize = 3 * CHUNK_BYTES;
 
 /// The conditions and ranges that a read asks for, from its headers.
 struct ReadRequest {
@@ -57,8 +57,14 @@ pub(super) fn get(store: &Arc<Store>, request: &Request<'_>) -> Answer {
 
 fn start(store: &Arc<Store>, request: &Request<'_>) -> Result<Answer, Problem> {
     let target = KeyTarget::of(store, request)?;
-    if request.query() == Some("uploads") {
-        return Ok(multipart::list(target));
+    match request.query() {
+        Some("uploads") => return Ok(multipart::list(target)),
+        Some(query) => {
+            if let Some(id) = query.strip_prefix("upload=") {
+                return multipart::list_parts(&target, id);
+            }
+        }
+        None => {}
     }
     let KeyTarget { bucket, key } = target;
     let asked = ReadRequest::of(request)?;

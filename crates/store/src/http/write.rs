@@ -47,12 +47,29 @@ pub(super) struct Written {
     pub(super) before: u64,
 }
 
+/// A write that is stored.
+pub(crate) struct StoredWrite {
+    pub(super) written: Written,
+    /// Bytes that came with the request.
+    pub(crate) received: u64,
+    pub(super) version: u64,
+}
+
 /// A write before its body.
-struct WriteDraft {
+pub(crate) struct WriteDraft {
     target: KeyTarget,
     parameters: WriteParameters,
     effect: Effect,
     conditions: Preconditions,
+}
+
+impl WriteDraft {
+    /// A write without parameters or conditions, at a place of the value; at 0 it replaces the value.
+    pub(crate) fn plain(bucket: Arc<Bucket>, key: Bytes, offset: u64) -> Self {
+        let effect = if offset == 0 { Effect::Replace } else { Effect::At(offset) };
+        let (parameters, conditions) = (WriteParameters::default(), Preconditions::default());
+        Self { target: KeyTarget { bucket, key }, parameters, effect, conditions }
+    }
 }
 
 /// `PUT /kv/{bucket}/{key}`
@@ -94,20 +111,31 @@ fn answer(outcome: Result<Answer, Unread>) -> Answer {
     outcome.unwrap_or_else(Answer::from)
 }
 
-/// Takes the body whole if it is small, otherwise as a stream.
 fn take_body(
     request: &Request<'_>,
     target: KeyTarget,
     parameters: WriteParameters,
     effect: Effect,
 ) -> Result<Answer, Unread> {
-    let conditions = Preconditions::of(request.headers())?;
-    let check = BodyCheck::of(request.headers())?;
+    let (conditions, is_minimal) = (Preconditions::of(request.headers())?, parameters.is_minimal);
     let draft = WriteDraft { target, parameters, effect, conditions };
+    store_body(request, draft, async move |stored: StoredWrite| Ok(stored.answer(is_minimal)))
+}
+
+/// Stores the body of a request, taken whole if it is small and otherwise as a stream, and answers by `respond`.
+pub(crate) fn store_body<R, F>(request: &Request<'_>, draft: WriteDraft, respond: R) -> Result<Answer, Unread>
+where
+    R: FnOnce(StoredWrite) -> F + Send + 'static,
+    F: Future<Output = Result<Response, Problem>> + Send,
+{
+    let check = BodyCheck::of(request.headers())?;
     if is_small(request) {
         let body = request.body_to_keep()?;
         check.whole(&body)?;
-        return Ok(Answer::later(async move { write(draft, body).await.unwrap_or_else(IntoResponse::into_response) }));
+        return Ok(Answer::later(async move {
+            let answer = async { respond(write(draft, body).await?).await };
+            answer.await.unwrap_or_else(IntoResponse::into_response)
+        }));
     }
     // What can be told from the head is told before the client sends it all.
     if let Some(length) = announced(request).filter(|length| *length > BODY_MAX_BYTES) {
@@ -120,22 +148,24 @@ fn take_body(
     }
     Ok(Answer::stream(async move |body| {
         let answer = async {
-            match Incoming::new(body, check).whole_if_small().await? {
-                Ok(body) => write(draft, body).await,
-                Err(incoming) => write_large(draft, incoming).await,
-            }
+            let stored = match Incoming::new(body, check).whole_if_small().await? {
+                Ok(body) => write(draft, body).await?,
+                Err(incoming) => write_large(draft, incoming).await?,
+            };
+            respond(stored).await
         };
         answer.await.unwrap_or_else(IntoResponse::into_response)
     }))
 }
 
 /// Writes a body that fits a record.
-async fn write(draft: WriteDraft, body: Bytes) -> Result<Response, Problem> {
+async fn write(draft: WriteDraft, body: Bytes) -> Result<StoredWrite, Problem> {
     let WriteDraft { target: KeyTarget { bucket, key }, parameters, effect, conditions } = draft;
     let ttl_ms = parameters.ttl_ms.or(bucket.config().ttl_ms);
     let (of_key, attributes, size_bytes) = (key.clone(), parameters.attributes.clone(), key.len() + body.len());
     let (upload, of_splice) = (bucket.upload(&key, UploadId::random()), Splice::Bytes(body.clone()));
-    transact(&bucket, &key, &parameters, conditions, size_bytes, move |transaction| {
+    let sizes = (size_bytes, body.len() as u64);
+    transact(&bucket, &key, &parameters, conditions, sizes, move |transaction| {
         let now_ms = transaction.now_ms();
         let expires_ms = ttl_ms.map(|ttl_ms| now_ms.saturating_add_unsigned(ttl_ms));
         let before = transaction.entry(&of_key);
@@ -168,13 +198,14 @@ async fn write(draft: WriteDraft, body: Bytes) -> Result<Response, Problem> {
 }
 
 /// Writes a large body to parts as it arrives, and shows them once it is complete.
-async fn write_large(draft: WriteDraft, incoming: Incoming) -> Result<Response, Problem> {
+async fn write_large(draft: WriteDraft, incoming: Incoming) -> Result<StoredWrite, Problem> {
     let WriteDraft { target: KeyTarget { bucket, key }, parameters, effect, conditions } = draft;
     let upload = bucket.upload(&key, UploadId::random());
     let written = incoming.write(ChunkWriter::alone(&bucket, upload.clone()), BODY_MAX_BYTES).await?;
     let ttl_ms = parameters.ttl_ms.or(bucket.config().ttl_ms);
     let (piece, attributes) = (written.piece, parameters.attributes.clone());
-    let answer = transact(&bucket, &key, &parameters, conditions, 0, move |transaction| {
+    let sizes = (0, piece.size);
+    let stored = transact(&bucket, &key, &parameters, conditions, sizes, move |transaction| {
         let expires_ms = ttl_ms.map(|ttl_ms| transaction.now_ms().saturating_add_unsigned(ttl_ms));
         let is_new = transaction.entry(&upload.key).is_none();
         let done = match effect {
@@ -186,20 +217,21 @@ async fn write_large(draft: WriteDraft, incoming: Incoming) -> Result<Response, 
         }?;
         Ok(Written { is_new, length: done.length, expires_ms: done.expires_ms, before: done.before })
     });
-    let answer = answer.await?;
+    let stored = stored.await?;
     written.keep();
-    Ok(answer)
+    Ok(stored)
 }
 
-/// Runs a write of `key` if its conditions hold, and answers with its outcome.
+/// Runs a write of `key` if its conditions hold. The sizes are the bytes that the transaction writes, and those that came
+/// with the request.
 pub(super) async fn transact<W>(
     bucket: &Bucket,
     key: &Bytes,
     parameters: &WriteParameters,
     conditions: Preconditions,
-    size_bytes: usize,
+    (size_bytes, received): (usize, u64),
     mut work: W,
-) -> Result<Response, Problem>
+) -> Result<StoredWrite, Problem>
 where
     W: FnMut(&mut OwnerTransaction<'_, '_>) -> Result<Written, Interrupted> + Send + 'static,
 {
@@ -214,7 +246,7 @@ where
     let done = bucket.transact(partition, parameters.level, size_bytes, checked).await;
     let done = done.map_err(|error| problem(&error))?;
     match done.output {
-        Ok(written) => Ok(written_answer(&written, done.first + written.before, parameters.is_minimal)),
+        Ok(written) => Ok(StoredWrite { version: done.first + written.before, received, written }),
         Err(unmet) => Err(unmet.problem(bucket.version(key))),
     }
 }
@@ -240,20 +272,24 @@ fn merged(
     }
 }
 
-fn written_answer(written: &Written, version: u64, is_minimal: bool) -> Response {
-    let mut response = match (is_minimal, written.is_new) {
-        (true, _) => StatusCode::NO_CONTENT.into_response(),
-        (false, is_new) => {
-            let status = if is_new { StatusCode::CREATED } else { StatusCode::OK };
-            let Written { length, expires_ms, .. } = written;
-            let body = json!({"version": version, "length": length, "expires_ms": expires_ms}).to_string();
-            let mut response = (status, body).into_response();
-            response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-            response
-        }
-    };
-    response.headers_mut().insert(ETAG, etag(version));
-    response
+impl StoredWrite {
+    /// The answer of `/kv`.
+    pub(super) fn answer(&self, is_minimal: bool) -> Response {
+        let Self { written, version, .. } = self;
+        let mut response = match (is_minimal, written.is_new) {
+            (true, _) => StatusCode::NO_CONTENT.into_response(),
+            (false, is_new) => {
+                let status = if is_new { StatusCode::CREATED } else { StatusCode::OK };
+                let Written { length, expires_ms, .. } = written;
+                let body = json!({"version": version, "length": length, "expires_ms": expires_ms}).to_string();
+                let mut response = (status, body).into_response();
+                response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+                response
+            }
+        };
+        response.headers_mut().insert(ETAG, etag(*version));
+        response
+    }
 }
 
 /// `DELETE /kv/{bucket}/{key}`

@@ -5,13 +5,16 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::{CHUNK_BYTES, Manifest, Piece, Source, Upload, UploadId, UploadState, chunk_key};
+use crate::bucket::Bucket;
 use crate::keys::OwnerTransaction;
 use crate::record::StoredValue;
 use crate::table::LENGTH_MAX;
-use crate::{Attributes, Interrupted, Transaction, Value, WriteRefusal};
+use crate::{Attributes, Error, Interrupted, Transaction, Value, WriteRefusal};
 
-/// Version of the record of an upload, its only byte.
+/// Version of the record of an upload: its only byte, except where a commit has made the value.
 const UPLOAD_VERSION: &[u8] = &[1];
+/// Such a record once its commit has made the value, and the same where that was a new key.
+const COMMITTED: [&[u8]; 2] = [&[1, 0], &[1, 1]];
 
 /// Bytes that are written into a value.
 #[derive(Debug, Clone)]
@@ -40,6 +43,41 @@ pub struct Spliced {
     pub expires_ms: Option<i64>,
     /// Records of the transaction before that of the key, whose offset is the version.
     pub before: u64,
+}
+
+/// The value that a commit has made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Committed {
+    /// The key was not there before.
+    pub is_new: bool,
+    /// Its version.
+    pub version: u64,
+    /// Its length in bytes.
+    pub length: u64,
+    /// When the key expires: milliseconds since 1970-01-01T00:00:00Z.
+    pub expires_ms: Option<i64>,
+}
+
+impl Bucket {
+    /// The value that the commit of an upload has made, as long as the key has it.
+    ///
+    /// # Errors
+    /// Those of [`Bucket::read`].
+    pub async fn committed(&self, upload: &Upload) -> Result<Option<Committed>, Error> {
+        let record = upload.record(UploadState::InUse);
+        let known = self.read_own(upload.partition, &record).await?;
+        let found = self.read(&upload.key).await?;
+        let Some((known, found)) = known.zip(found) else { return Ok(None) };
+        // The record of an upload lies behind the value that has its parts.
+        let is_current = self.own_place(upload.partition, &record).is_some_and(|place| place.offset > found.version);
+        let is_new = COMMITTED.iter().position(|bytes| known.value.bytes == *bytes).filter(|_| is_current);
+        Ok(is_new.zip(found.stored.large).map(|(is_new, length)| Committed {
+            is_new: is_new == 1,
+            version: found.version,
+            length,
+            expires_ms: found.stored.value.expires_ms,
+        }))
+    }
 }
 
 /// Opens an upload. Its value gets `attributes`, unless the commit brings others.
@@ -96,7 +134,9 @@ pub fn commit(
         None => transaction.stored(&record)?.and_then(|stored| stored.value.attributes),
     };
     transaction.delete(&record);
-    show(transaction, upload, &Manifest { pieces }, Value { bytes: Bytes::new(), expires_ms, attributes })
+    let is_new = transaction.entry(&upload.key).is_none();
+    let value = Value { bytes: Bytes::new(), expires_ms, attributes };
+    show(transaction, upload, &Manifest { pieces }, value, COMMITTED[usize::from(is_new)])
 }
 
 /// Writes `new` into the value of the upload's key at `at`, or behind its end. The upload is open if `new` is one of
@@ -141,15 +181,16 @@ pub fn splice(
     manifest.splice(at, &[piece]);
     let value = before.map(|before| before.value).unwrap_or_default();
     let (expires_ms, attributes) = (expires_ms.or(value.expires_ms), attributes.or(value.attributes));
-    show(transaction, upload, &manifest, Value { bytes: Bytes::new(), expires_ms, attributes })
+    show(transaction, upload, &manifest, Value { bytes: Bytes::new(), expires_ms, attributes }, UPLOAD_VERSION)
 }
 
-/// Stores the manifest and, behind it, the records of the uploads that it has parts of.
+/// Stores the manifest and, behind it, the records of the uploads that it has parts of, with these bytes.
 fn show(
     transaction: &mut OwnerTransaction<'_, '_>,
     upload: &Upload,
     manifest: &Manifest,
     value: Value,
+    used_by: &'static [u8],
 ) -> Result<Spliced, Interrupted> {
     if !manifest.fits() {
         let (pieces, uploads) = (manifest.pieces.len(), manifest.uploads().len());
@@ -161,7 +202,7 @@ fn show(
     transaction.store(&upload.key, StoredValue { value, large: Some(length), written_ms })?;
     for id in manifest.uploads() {
         let used = Upload { id, ..upload.clone() };
-        store_own(transaction, &used.record(UploadState::InUse), Bytes::from_static(UPLOAD_VERSION))?;
+        store_own(transaction, &used.record(UploadState::InUse), Bytes::from_static(used_by))?;
     }
     Ok(Spliced { length, expires_ms, before })
 }

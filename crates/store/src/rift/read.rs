@@ -4,17 +4,19 @@ use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use axum::body::Body;
 use axum::http::header::{CONTENT_RANGE, LAST_MODIFIED};
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
-use millstream_http::{Answer, Problem, Reason, Request};
+use bytes::Bytes;
+use millstream_http::{Answer, AnswerMemory, Problem, Reason, Request};
 use millstream_types::{ErrorCode, PartitionId};
 use serde_json::{Value, json};
 
-use super::reply::{id, json_answer, placed, time};
+use super::reply::{DigestedValue, id, json_answer, placed, time};
 use super::{RiftTarget, bytes_answer, number};
-use crate::http::problem;
-use crate::{Bucket, Error, FoundValue, Look, Store, WriteRefusal};
+use crate::http::{STREAM_BYTES, Segment, ValueBody, problem};
+use crate::{Bucket, FoundValue, Look, OpenedValue, Store};
 
 /// Most keys of a listing, which has no paging.
 const LISTED_MAX: usize = 100_000;
@@ -77,64 +79,84 @@ impl RiftRange {
     }
 }
 
+/// A read of a value.
+#[derive(Clone, Copy)]
+struct ReadRequest {
+    wanted: RiftRange,
+    since: Option<SystemTime>,
+}
+
 /// `GET /get/{bucket}/{key}`
 pub(super) fn get(store: &Arc<Store>, request: &Request<'_>) -> Result<Answer, Problem> {
     let target = RiftTarget::of(store, request)?;
-    let wanted = RiftRange::of(request)?;
     let since = request.header("if-modified-since").and_then(|value| std::str::from_utf8(value).ok());
     let since = since.and_then(|value| httpdate::parse_http_date(value.trim()).ok());
-    found(target, move |_, found| value(&found, wanted, since))
+    let asked = ReadRequest { wanted: RiftRange::of(request)?, since };
+    match target.bucket.look(&target.key).map_err(|error| problem(&error))? {
+        Look::Missing => return Err(target.no_such_key()),
+        Look::Found(found) if found.stored.large.is_none() => return answer_small(&found, asked).map(Answer::Ready),
+        Look::Found(_) | Look::OnDisk { .. } => {}
+    }
+    let memory = request.answer_memory();
+    Ok(Answer::stream(async move |_| {
+        answer_opened(&target, asked, memory).await.unwrap_or_else(IntoResponse::into_response)
+    }))
+}
+
+/// Answers with a value that is read from the disk, if it is large while it is sent.
+async fn answer_opened(target: &RiftTarget, asked: ReadRequest, mut memory: AnswerMemory) -> Result<Response, Problem> {
+    let opened = target.bucket.open_value(&target.key).await.map_err(|error| problem(&error))?;
+    let (found, reader) = match opened.ok_or_else(|| target.no_such_key())? {
+        OpenedValue::Small(found) => return answer_small(&found, asked),
+        OpenedValue::Large(found, reader) => (found, reader),
+    };
+    let (mut response, range) = head(&found, asked)?;
+    if let Some(range) = range {
+        memory.cover(STREAM_BYTES)?;
+        ValueBody { reader, segments: vec![Segment::Value(range)] }.send(&mut response);
+        memory.hold_for(&mut response);
+    }
+    Ok(response)
+}
+
+/// Answers with a value that is at hand.
+fn answer_small(found: &FoundValue, asked: ReadRequest) -> Result<Response, Problem> {
+    let (mut response, range) = head(found, asked)?;
+    if let Some(range) = range {
+        *response.body_mut() = Body::from(found.stored.value.bytes.slice(range.start as usize..range.end as usize));
+    }
+    Ok(response)
+}
+
+/// The answer without its body, and the bytes of the value that the body has; `None` if there is no body.
+fn head(found: &FoundValue, asked: ReadRequest) -> Result<(Response, Option<Range<u64>>), Problem> {
+    let (length, written_ms) = (found.stored.length(), found.stored.written_ms);
+    let written = SystemTime::UNIX_EPOCH + Duration::from_secs(written_ms.max(0) as u64 / 1_000);
+    let (mut response, range) = if asked.since.is_some_and(|since| written <= since) {
+        (StatusCode::NOT_MODIFIED.into_response(), None)
+    } else {
+        let range = asked.wanted.within(length).ok_or_else(|| out_of_range(length))?;
+        let mut response = bytes_answer(Bytes::new());
+        if asked.wanted.is_range() {
+            *response.status_mut() = StatusCode::PARTIAL_CONTENT;
+            let text = format!("bytes {}-{}/{length}", range.start, range.end - 1);
+            response.headers_mut().extend(HeaderValue::try_from(text).ok().map(|value| (CONTENT_RANGE, value)));
+        }
+        (response, Some(range))
+    };
+    let date = HeaderValue::try_from(httpdate::fmt_http_date(written)).ok();
+    response.headers_mut().extend(date.map(|date| (LAST_MODIFIED, date)));
+    Ok((response, range))
 }
 
 /// `GET /download-info/{bucket}/{key}`
 pub(super) fn info(store: &Arc<Store>, request: &Request<'_>) -> Result<Answer, Problem> {
     let target = RiftTarget::of(store, request)?;
-    found(target, |target, found| {
-        let partition = target.bucket.partition_of(&target.key);
-        let stored = &found.stored;
-        Ok(json_answer(&placed(target, partition, found.version, &stored.value.bytes, stored.written_ms)))
-    })
-}
-
-/// Answers by the value of a key, at once if it is in memory.
-fn found(
-    target: RiftTarget,
-    answer: impl Fn(&RiftTarget, FoundValue) -> Result<Response, Problem> + Send + 'static,
-) -> Result<Answer, Problem> {
-    let whole = |found: FoundValue| match found.stored.large {
-        None => Ok(found),
-        Some(length) => Err(problem(&Error::Refused(WriteRefusal::InParts { length }))),
-    };
-    match target.bucket.look(&target.key).map_err(|error| problem(&error))? {
-        Look::Missing => Err(target.no_such_key()),
-        Look::Found(found) => answer(&target, whole(found)?).map(Answer::Ready),
-        Look::OnDisk { .. } => Ok(Answer::later(async move {
-            let read = target.bucket.read(&target.key).await.map_err(|error| problem(&error));
-            let found = read.and_then(|read| read.ok_or_else(|| target.no_such_key())).and_then(whole);
-            found.and_then(|found| answer(&target, found)).unwrap_or_else(IntoResponse::into_response)
-        })),
-    }
-}
-
-fn value(found: &FoundValue, wanted: RiftRange, since: Option<SystemTime>) -> Result<Response, Problem> {
-    let (bytes, written_ms) = (&found.stored.value.bytes, found.stored.written_ms);
-    let length = bytes.len() as u64;
-    let written = SystemTime::UNIX_EPOCH + Duration::from_secs(written_ms.max(0) as u64 / 1_000);
-    let mut response = if since.is_some_and(|since| written <= since) {
-        StatusCode::NOT_MODIFIED.into_response()
-    } else {
-        let range = wanted.within(length).ok_or_else(|| out_of_range(length))?;
-        let mut response = bytes_answer(bytes.slice(range.start as usize..range.end as usize));
-        if wanted.is_range() {
-            *response.status_mut() = StatusCode::PARTIAL_CONTENT;
-            let text = format!("bytes {}-{}/{length}", range.start, range.end - 1);
-            response.headers_mut().extend(HeaderValue::try_from(text).ok().map(|value| (CONTENT_RANGE, value)));
-        }
-        response
-    };
-    let date = HeaderValue::try_from(httpdate::fmt_http_date(written)).ok();
-    response.headers_mut().extend(date.map(|date| (LAST_MODIFIED, date)));
-    Ok(response)
+    Ok(Answer::stream(async move |_| {
+        let value = DigestedValue::of(&target).await.map_err(|error| problem(&error));
+        let value = value.and_then(|value| value.ok_or_else(|| target.no_such_key()));
+        value.map(|value| json_answer(&placed(&target, Some(&value)))).unwrap_or_else(IntoResponse::into_response)
+    }))
 }
 
 fn out_of_range(length: u64) -> Problem {

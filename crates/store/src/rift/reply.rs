@@ -1,42 +1,72 @@
 //! The shapes of Rift's answers.
 
+use std::pin::pin;
+
 use axum::http::HeaderValue;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
-use bytes::Bytes;
-use millstream_types::{PartitionId, iso_time};
+use futures_util::StreamExt as _;
+use millstream_types::iso_time;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha512};
 
 use super::RiftTarget;
 use super::signature::hex_of;
+use crate::{Error, FoundValue, OpenedValue};
 
 /// The id of a key: SHA-512 of the bucket's name, a zero byte and the key, in hexadecimal.
 pub(super) fn id(bucket: &str, key: &[u8]) -> String {
     hex_of(&Sha512::new().chain_update(bucket).chain_update([0_u8]).chain_update(key).finalize())
 }
 
-/// The place of a value. There is one copy, and its group is the number of the partition.
-pub(super) fn placed(
-    target: &RiftTarget,
-    partition: PartitionId,
+/// The size and checksum of a value.
+pub(super) struct DigestedValue {
+    size: u64,
+    /// SHA-512 of all of it, in hexadecimal.
+    sha_512: String,
     version: u64,
-    value: &Bytes,
     written_ms: i64,
-) -> Value {
-    json!({
-        "info": [{
+}
+
+impl DigestedValue {
+    /// Reads the value of a key to its end, a chunk at a time; `None` if there is none.
+    pub(super) async fn of(target: &RiftTarget) -> Result<Option<Self>, Error> {
+        let Some(opened) = target.bucket.open_value(&target.key).await? else { return Ok(None) };
+        let mut digest = Sha512::new();
+        let found = match opened {
+            OpenedValue::Small(found) => {
+                digest.update(&found.stored.value.bytes);
+                found
+            }
+            OpenedValue::Large(found, reader) => {
+                let mut chunks = pin!(reader.range(0..reader.size()));
+                while let Some(chunk) = chunks.next().await {
+                    digest.update(&chunk?);
+                }
+                found
+            }
+        };
+        let FoundValue { stored, version } = found;
+        let (size, written_ms) = (stored.length(), stored.written_ms);
+        Ok(Some(Self { size, sha_512: hex_of(&digest.finalize()), version, written_ms }))
+    }
+}
+
+/// The place of a value, if the key has one. There is one copy, and its group is the number of the partition.
+pub(super) fn placed(target: &RiftTarget, value: Option<&DigestedValue>) -> Value {
+    let group = target.bucket.partition_of(&target.key).0;
+    let info = value.map(|value| {
+        json!({
             "id": id(&target.name, &target.key),
-            "csum": hex_of(&Sha512::digest(value)),
-            "filename": format!("{}-{}", target.bucket.topic(), partition.0),
-            "size": value.len(),
-            "offset-within-data-file": version,
-            "mtime": time(written_ms),
+            "csum": value.sha_512,
+            "filename": format!("{}-{group}", target.bucket.topic()),
+            "size": value.size,
+            "offset-within-data-file": value.version,
+            "mtime": time(value.written_ms),
             "server": target.server,
-        }],
-        "success-groups": [partition.0],
-        "error-groups": [],
-    })
+        })
+    });
+    json!({"info": Vec::from_iter(info), "success-groups": [group], "error-groups": []})
 }
 
 /// A time as text and as seconds with six decimals.

@@ -1,7 +1,8 @@
 //! Rift's routes: shapes of answers, ranges, and who may use them.
 
 use millstream_store::{BucketConfig, RiftUser, StoreConfig};
-use serde_json::json;
+use serde_json::{Value, json};
+use sha2::{Digest as _, Sha512};
 
 use crate::world::{LOGIN_FAILURES_PER_MINUTE, TOKEN, run};
 
@@ -99,6 +100,51 @@ fn a_value_goes_in_and_out_in_rifts_shapes() {
         for line in ["GET /get/none/k", "GET /list/none", "POST /upload/none/k"] {
             assert_eq!(world.ask(line, &[], b"").await.status, 404, "{line}");
         }
+    });
+}
+
+/// The largest values of `/kv` before were those of one record, below 1 MiB.
+#[test]
+fn values_of_any_size_go_in_and_out_by_rifts_routes() {
+    run(false, rift(), async |world| {
+        world.bucket("default", "films", with_users(Vec::new())).await;
+        let film: Vec<u8> = (0..5_000_003_u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+        let told = world.ask("POST /upload/films/a", &[], &film).await;
+        assert_eq!(told.status, 200, "{}", told.text());
+        let told = told.json();
+        let sum = |bytes: &[u8]| -> String { Sha512::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect() };
+        let described = |bytes: &[u8]| (json!(sum(bytes)), json!(bytes.len()));
+        let shown = |told: &Value| (told["info"][0]["csum"].clone(), told["info"][0]["size"].clone());
+        assert_eq!(shown(&told), described(&film));
+        assert_eq!(world.get("/download-info/films/a").await.json()["info"], told["info"]);
+        assert!(world.get("/kv/films/a").await.body == film);
+        for (query, range, status, expected) in [
+            ("", "", 200, &film[..]),
+            ("?offset=4000000", "", 200, &film[4_000_000..]),
+            ("?offset=600000&size=1000000", "", 200, &film[600_000..1_600_000]),
+            ("", "bytes=524280-524300", 206, &film[524_280..=524_300]),
+            ("", "bytes=-3", 206, &film[5_000_000..]),
+            ("?offset=5000003", "", 416, b""),
+        ] {
+            let headers: Vec<_> = Some(("range", range)).filter(|(_, range)| !range.is_empty()).into_iter().collect();
+            let got = world.ask(&format!("GET /get/films/a{query}"), &headers, b"").await;
+            assert_eq!(got.status, status, "{query} {range}");
+            assert!(status == 416 || got.body == expected, "{query} {range}: {} bytes", got.body.len());
+        }
+        let since = [("if-modified-since", "Fri, 01 Jan 2100 00:00:00 GMT")];
+        assert_eq!(world.ask("GET /get/films/a", &since, b"").await.status, 304);
+
+        // A large body at a place of the value, and a small one.
+        let mut patched = film.clone();
+        patched[100..1_000_100].copy_from_slice(&film[..1_000_000]);
+        let told = world.ask("POST /upload/films/a?offset=100", &[], &film[..1_000_000]).await.json();
+        assert_eq!(shown(&told), described(&patched));
+        let told = world.ask("POST /upload/films/a?offset=5000003", &[], b"end").await.json();
+        patched.extend_from_slice(b"end");
+        assert_eq!((shown(&told), &told["offset"]), (described(&patched), &json!(5_000_003)));
+        assert!(world.get("/get/films/a").await.body == patched);
+        assert_eq!(world.ask("POST /delete/films/a", &[], b"").await.status, 200);
+        assert_eq!(world.get("/get/films/a").await.status, 404);
     });
 }
 
