@@ -189,7 +189,7 @@ pub(crate) fn authorize(route: &MountedRoute, identity: &Identity) -> Result<(),
             principal.name, principal.tenant
         ))
         .value(&route.path)
-        .rule("a token with topics or types is good for routes of those topics and entities only")
+        .rule("a token with limits is good for the routes of its topics, entities and keys only")
         .remedy("use a token without such limits"));
     }
     Ok(())

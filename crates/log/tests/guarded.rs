@@ -28,7 +28,7 @@ fn a_topic_of_a_guarded_word_takes_records_of_administrators_of_the_whole_tenant
     assert_eq!(create("queries.acme").id, asked.id, "it is created again with the same settings");
     let owned = TopicConfig { writers: Writers::OwnersOnly, ..TopicConfig::default() };
     let state = log.create_topic(&name("context.acme"), &owned).unwrap();
-    let limit = AccessScope::new(&["queries.".to_owned()], &[]);
+    let limit = AccessScope::new(&["queries.".to_owned()], &[], &[]);
     let writer = Roles::NONE.with(Role::Reader).with(Role::Writer);
     for (roles, scope, may_ask) in [
         (Roles::APPLICATION, AccessScope::default(), true),

@@ -46,6 +46,9 @@ struct CreateArgs {
     /// Only entities whose types begin like this; may be repeated
     #[arg(long = "types", value_name = "PREFIX")]
     types: Vec<String>,
+    /// Only keys that begin like this behind their bucket, such as shop/img/ or shop/ for all; may be repeated
+    #[arg(long = "keys", value_name = "BUCKET/PREFIX")]
+    keys: Vec<String>,
     /// Time after which it is refused, such as 30d [default: never]
     #[arg(long, value_name = "DURATION")]
     lifetime: Option<String>,
@@ -87,7 +90,7 @@ impl CreateArgs {
         body.insert("name".to_owned(), self.name.clone().into());
         body.insert("tenant".to_owned(), tenant.into());
         body.insert("roles".to_owned(), self.roles.clone().into());
-        for (member, prefixes) in [("topics", &self.topics), ("types", &self.types)] {
+        for (member, prefixes) in [("topics", &self.topics), ("types", &self.types), ("keys", &self.keys)] {
             if !prefixes.is_empty() {
                 body.insert(member.to_owned(), prefixes.clone().into());
             }
@@ -103,7 +106,7 @@ fn table(tokens: &Value) -> String {
     let head = ["NAME", "TENANT", "ROLES", "LIMITS", "EXPIRES"].map(str::to_owned);
     let list = |value: &Value| value.as_array().map(|all| all.iter().map(cell).collect::<Vec<_>>().join(","));
     let rows = tokens.as_array().into_iter().flatten().map(|token| {
-        let limits = [("topics", list(&token["topics"])), ("types", list(&token["types"]))];
+        let limits = ["topics", "types", "keys"].map(|member| (member, list(&token[member])));
         let limits: Vec<String> =
             limits.into_iter().filter_map(|(name, prefixes)| Some(format!("{name}={}", prefixes?))).collect();
         let limits = if limits.is_empty() { "-".to_owned() } else { limits.join(" ") };

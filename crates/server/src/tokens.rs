@@ -61,6 +61,7 @@ pub(crate) struct NewToken {
     roles: Vec<RoleName>,
     topics: Vec<String>,
     types: Vec<String>,
+    keys: Vec<String>,
     expires_ms: Option<i64>,
     created_by: String,
 }
@@ -110,6 +111,7 @@ impl Tokens {
             roles: new.roles,
             topics: new.topics,
             types: new.types,
+            keys: new.keys,
             created_ms: self.wall.now_ms(),
             created_by: new.created_by,
             expires_ms: new.expires_ms,

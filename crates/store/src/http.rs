@@ -20,6 +20,7 @@ mod query;
 mod ranges;
 mod read;
 mod records;
+mod scope;
 mod target;
 mod watch;
 mod write;
@@ -35,6 +36,7 @@ use serde_json::json;
 pub(crate) use self::body::{Segment, ValueBody};
 pub(crate) use self::problems::problem;
 pub(crate) use self::read::STREAM_BYTES;
+pub(crate) use self::scope::check_key_scope;
 pub(crate) use self::write::{StoredWrite, WriteDraft, store_body};
 use crate::counters::CountedRoutes;
 use crate::{CHUNK_BYTES, Store};
@@ -74,7 +76,7 @@ pub fn routes(store: &Arc<Store>) -> Routes {
 }
 
 fn documented(draft: RouteDraft) -> RouteDraft {
-    draft.param("bucket", BUCKET).param("key", KEY)
+    draft.param("bucket", BUCKET).param("key", KEY).keeps_to_scope()
 }
 
 fn conditional(draft: RouteDraft) -> RouteDraft {

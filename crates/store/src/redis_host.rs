@@ -107,7 +107,7 @@ fn failure(error: &Error) -> ErrorReply {
 /// The user of a connection that has logged in.
 fn user_of((principal, revocation): UserLogin) -> Result<User, LoginError> {
     if principal.scope.is_limited() {
-        let why = "NOPERM this API token is limited to topics or entity types; use one without such limits";
+        let why = "NOPERM this API token is limited to a part of its tenant; use one without limits";
         return Err(LoginError::Failed(ErrorReply(why.into())));
     }
     let role = match principal.roles {

@@ -25,7 +25,7 @@ use serde_json::json;
 
 pub use self::access::RiftAccess;
 use crate::counters::CountedRoutes;
-use crate::http::{BODY_HELD_BYTES, BODY_MAX_BYTES, problem};
+use crate::http::{BODY_HELD_BYTES, BODY_MAX_BYTES, check_key_scope, problem};
 use crate::{Bucket, Scope, Statistics, Store, answer_statistics};
 
 /// Largest body that is answered as it came.
@@ -58,6 +58,7 @@ fn documented(draft: RouteDraft) -> RouteDraft {
     draft
         .param("bucket", "The bucket's name.")
         .param("key", "The key, percent-encoded; it may have slashes.")
+        .keeps_to_scope()
         .header("Authorization", "`riftv1 USER:HEX`, the signature, if the bucket has users of its own.")
         .answers(403, "The user is unknown, the signature is wrong, or the user lacks the right.")
         .answers(404, "The bucket or the key does not exist.")
@@ -111,6 +112,7 @@ fn list(store: &Arc<Store>) -> Route {
     let store = Arc::clone(store);
     Route::get("/list/{bucket}", READER, READ_LIMITS, "List all keys of a bucket (Rift)")
         .param("bucket", "The bucket's name.")
+        .keeps_to_scope()
         .answers_with(200, "Id, key and time of the write of each key.", object())
         .answers(404, "The bucket does not exist.")
         .answers(409, "The bucket is a cache, and this takes a durable one.")
@@ -160,10 +162,12 @@ struct RiftTarget {
 impl RiftTarget {
     fn of(store: &Store, request: &Request<'_>) -> Result<Self, Problem> {
         let name = request.param(0)?.into_owned();
-        let bucket = store.bucket(&request.caller()?.tenant, &name).map_err(|error| problem(&error))?;
         // Decoded here, as a key may have bytes that are no text.
         let encoded = request.path().splitn(4, '/').nth(3).unwrap_or_default();
         let key = Bytes::copy_from_slice(&Cow::from(percent_decode_str(encoded)));
+        let caller = request.caller()?;
+        check_key_scope(caller, &name, &key)?;
+        let bucket = store.bucket(&caller.tenant, &name).map_err(|error| problem(&error))?;
         bucket.check_key(&key).map_err(|error| problem(&error).value(encoded))?;
         let server = request.header("host").map(|host| String::from_utf8_lossy(host).into_owned());
         Ok(Self { bucket, name, key, server: server.unwrap_or_default() })

@@ -75,7 +75,7 @@ mod tests {
 
     #[test]
     fn a_tenant_is_administered_by_admins_without_a_limit() {
-        let (limited, whole) = (AccessScope::new(&["ord".to_owned()], &[]), AccessScope::default());
+        let (limited, whole) = (AccessScope::new(&["ord".to_owned()], &[], &[]), AccessScope::default());
         for (roles, scope, is_admin) in [
             (Roles::APPLICATION, &whole, true),
             (Roles::NONE.with(Role::Admin), &whole, true),

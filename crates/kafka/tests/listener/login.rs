@@ -57,7 +57,7 @@ fn user(name: &str) -> Option<Login> {
         _ => return None,
     };
     let limits = if name == "limited" { vec!["ord".to_owned()] } else { Vec::new() };
-    let scope = AccessScope::new(&limits, &[]);
+    let scope = AccessScope::new(&limits, &[], &[]);
     let principal = Principal { tenant: TenantId::new(tenant).unwrap(), name: name.to_owned(), roles, scope };
     Some(Login { principal: Arc::new(principal), in_every_tenant: name == "operator", revocation: None })
 }

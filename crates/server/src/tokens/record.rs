@@ -21,6 +21,9 @@ pub(super) struct TokenRecord {
     pub(super) roles: Vec<RoleName>,
     pub(super) topics: Vec<String>,
     pub(super) types: Vec<String>,
+    /// Prefixes of keys behind their bucket; older records have none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) keys: Vec<String>,
     pub(super) created_ms: i64,
     pub(super) created_by: String,
     pub(super) expires_ms: Option<i64>,
@@ -50,7 +53,7 @@ impl TokenRecord {
             // Checked when the record was made and when it was decoded.
             tenant: self.tenant.as_deref().and_then(|tenant| TenantId::new(tenant).ok()),
             roles: self.roles.clone(),
-            scope: AccessScope::new(&self.topics, &self.types),
+            scope: AccessScope::new(&self.topics, &self.types, &self.keys),
             expires_ms: self.expires_ms,
         }
     }

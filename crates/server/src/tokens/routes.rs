@@ -29,7 +29,7 @@ const LIMITS: Limits = Limits {
     timeout: Duration::from_secs(30),
 };
 const NAME_MAX_CHARS: usize = 100;
-/// Most prefixes of topics, and of types.
+/// Most prefixes of topics, of types, and of keys.
 const PREFIXES_MAX: usize = 100;
 const PREFIX_MAX_CHARS: usize = 256;
 
@@ -42,6 +42,7 @@ struct TokenRequest {
     roles: Vec<RoleName>,
     topics: Option<Vec<String>>,
     types: Option<Vec<String>>,
+    keys: Option<Vec<String>>,
     expires: Option<String>,
     lifetime: Option<Value>,
 }
@@ -75,6 +76,7 @@ pub(crate) fn routes(tokens: &Arc<Tokens>, jobs: &Arc<Jobs>) -> Routes {
                         "roles": {"type": "array", "items": {"enum": ["reader", "writer", "admin"]}},
                         "topics": {"type": "array", "items": {"type": "string"}},
                         "types": {"type": "array", "items": {"type": "string"}},
+                        "keys": {"type": "array", "items": {"type": "string"}},
                         "expires": {"type": "string"},
                         "lifetime": {"type": ["string", "integer"]},
                     },
@@ -207,6 +209,7 @@ fn show(name: &str, record: &TokenRecord) -> Value {
     let optional = [
         ("topics", some(&record.topics)),
         ("types", some(&record.types)),
+        ("keys", some(&record.keys)),
         ("expires", record.expires_ms.map(|ms| iso_time(ms).into())),
     ];
     for (member, value) in optional {
@@ -231,8 +234,18 @@ impl TokenRequest {
         let expires_ms = self.expires_ms(now_ms)?;
         let topics = prefixes("topics", self.topics)?;
         let types = prefixes("types", self.types)?;
+        let keys = prefixes("keys", self.keys)?;
+        if let Some(prefix) =
+            keys.iter().find(|prefix| prefix.split_once('/').is_none_or(|(bucket, _)| bucket.is_empty()))
+        {
+            return Err(bad(
+                "keys",
+                prefix,
+                "each is a bucket, a slash and the beginning of its keys, as in shop/img/",
+            ));
+        }
         let (name, roles, created_by) = (self.name, self.roles, caller.name.clone());
-        Ok(NewToken { name, tenant, roles, topics, types, expires_ms, created_by })
+        Ok(NewToken { name, tenant, roles, topics, types, keys, expires_ms, created_by })
     }
 
     /// The tenant of the token; `None` for all.

@@ -22,7 +22,7 @@ Devices also speak [MQTT](connect-mqtt.md), the log speaks [Kafka's protocol](lo
 
 - Before each route stands who may call it: a role of the [API token](configuration.md#api-tokens) in the request's tenant, a device by
   its [credentials](connect-http.md), or anybody. *Every tenant* takes a token that is good for tenant `*`; *limits* means that a
-  token with limits to topics or types is taken, within them. Without any token the server takes callers of this machine as all of these.
+  token with limits to topics, types or keys is taken, within them. Without any token the server takes callers of this machine as all of these.
 - `Fiware-Service` names the tenant of any route that has no tenant in its path; `default` if left out.
 - Any request may carry `Request-Timeout` (milliseconds, or a number with `ms`, `s` or `m`), which shortens its deadline, and
   `traceparent`.

@@ -393,3 +393,103 @@ fn private_hosts_are_called_once_callers_log_in_only_if_they_are_listed() {
         process.stop();
     }
 }
+
+#[test]
+fn a_token_that_is_limited_to_keys_has_these_and_nothing_else() {
+    let dir = tempfile::tempdir().unwrap();
+    let process = Process::start_on(dir.path(), &["--set=store.rift=true"]);
+    let root = make(&process, "", &every_role("root", "*"));
+    for (path, body) in [
+        ("/buckets/shop", json!({"partitions": 2})),
+        ("/buckets/films", json!({})),
+        ("/buckets/fast", json!({"kind": "cache", "max_bytes": 1_000_000})),
+        ("/kv/shop/img/a", json!(1)),
+        ("/kv/shop/price", json!(2)),
+        ("/api/streams/orders", json!({"partitions": 1})),
+    ] {
+        assert_eq!(status(&process, &root, "PUT", path, &body), 201, "{path}");
+    }
+    let roles = json!(["reader", "writer", "admin"]);
+    let refused = |new: Value| call(process.applications, &root, "POST", "/api/tokens", &new);
+    for prefix in ["shop", "/a", ""] {
+        let answer = refused(json!({"name": "wrong", "roles": roles, "keys": [prefix]}));
+        assert_eq!(answer.status, 400, "{prefix}: {}", answer.text());
+    }
+    let limits = ["shop/img/", "films/", "fast/session:"];
+    let arguments = ["create", "shop", "--role", "reader", "--role", "writer", "--role", "admin"];
+    let keys: Vec<&str> = limits.iter().flat_map(|limit| ["--keys", limit]).collect();
+    let limited = token_command(&process, &root, &[&arguments[..], &keys].concat());
+    let limited = limited.trim_end();
+    assert!(token_command(&process, &root, &["list"]).contains("keys=shop/img/,films/,fast/session:"));
+    for (method, path, body, expected) in [
+        ("GET", "/kv/shop/img/a", Value::Null, 200),
+        ("PUT", "/kv/shop/img/b", json!(3), 201),
+        ("PUT", "/kv/shop/img%2Fc", json!(3), 201),
+        ("DELETE", "/kv/shop/img/b", Value::Null, 204),
+        ("POST", "/kv/shop/img/big?uploads", Value::Null, 201),
+        ("GET", "/kv/shop?prefix=img/", Value::Null, 200),
+        ("GET", "/kv/shop?prefix=img/a&start=a", Value::Null, 200),
+        ("PUT", "/kv/films/a", json!(1), 201),
+        ("GET", "/kv/films", Value::Null, 200),
+        ("GET", "/kv/films/_iterate", Value::Null, 200),
+        ("GET", "/list/films", Value::Null, 200),
+        ("GET", "/get/shop/img/a", Value::Null, 200),
+        ("GET", "/buckets/films", Value::Null, 200),
+        ("PUT", "/kv/fast/session:1", json!(1), 201),
+        // Other keys, also by another spelling and with a range or an upload.
+        ("GET", "/kv/shop/price", Value::Null, 403),
+        ("GET", "/kv/shop/img", Value::Null, 403),
+        ("GET", "/kv/shop/%70rice", Value::Null, 403),
+        ("GET", "/kv/shop/img/../price", Value::Null, 404),
+        ("PUT", "/kv/shop/price", json!(1), 403),
+        ("DELETE", "/kv/shop/price", Value::Null, 403),
+        ("POST", "/kv/shop/price?append", json!(1), 403),
+        ("POST", "/kv/shop/price?uploads", Value::Null, 403),
+        ("GET", "/kv/shop/price?uploads", Value::Null, 403),
+        ("PUT", "/kv/fast/other", json!(1), 403),
+        ("GET", "/kv/fast/other", Value::Null, 403),
+        ("GET", "/kv/none/a", Value::Null, 403),
+        ("GET", "/kv/shop", Value::Null, 403),
+        ("GET", "/kv/shop?prefix=im", Value::Null, 403),
+        ("GET", "/kv/shop/_iterate", Value::Null, 403),
+        ("GET", "/kv/shop/_watch", Value::Null, 403),
+        ("GET", "/kv/shop/_watch?prefix=p", Value::Null, 403),
+        ("GET", "/list/shop", Value::Null, 403),
+        ("GET", "/get/shop/price", Value::Null, 403),
+        ("POST", "/upload/shop/price", json!(1), 403),
+        ("POST", "/delete/shop/price", Value::Null, 403),
+        ("GET", "/download-info/shop/price", Value::Null, 403),
+        // Buckets, and all else of the tenant.
+        ("GET", "/buckets", Value::Null, 403),
+        ("GET", "/buckets/shop", Value::Null, 403),
+        ("PUT", "/buckets/films", json!({}), 403),
+        ("DELETE", "/buckets/films", Value::Null, 403),
+        ("GET", "/api/streams/orders", Value::Null, 403),
+        ("GET", "/v2/entities?type=Room", Value::Null, 403),
+        ("GET", "/api/tokens", Value::Null, 403),
+        ("GET", "/api/jobs", Value::Null, 403),
+    ] {
+        let answer = call(process.applications, limited, method, path, &body);
+        assert_eq!(answer.status, expected, "{method} {path}: {}", answer.text());
+    }
+    let lines = "{\"op\":\"get\",\"key\":\"img/a\"}\n{\"op\":\"get\",\"key\":\"price\"}\n{\"op\":\"delete\",\"key\":\"price\"}\n";
+    let bearer = format!("Bearer {limited}");
+    let headers = [("Authorization", &*bearer), ("Content-Type", "application/x-ndjson")];
+    let done = ask(process.applications, "POST", "/kv/shop/_bulk", &headers, lines.as_bytes());
+    let statuses: Vec<Value> =
+        done.text().lines().map(|line| serde_json::from_str::<Value>(line).unwrap()["status"].clone()).collect();
+    assert_eq!(statuses, [200, 403, 403]);
+    assert_eq!(status(&process, &root, "GET", "/kv/shop/price", &Value::Null), 200);
+
+    let mut redis = Raw::connect(process.redis);
+    assert!(
+        redis.redis(&["AUTH", "shop", limited]).starts_with("-NOPERM"),
+        "keys over Redis have no bucket in their names"
+    );
+    process.stop();
+    // The limit outlives the server.
+    let process = Process::start_on(dir.path(), &[]);
+    assert_eq!(status(&process, limited, "GET", "/kv/shop/img/a", &Value::Null), 200);
+    assert_eq!(status(&process, limited, "GET", "/kv/shop/price", &Value::Null), 403);
+    process.stop();
+}

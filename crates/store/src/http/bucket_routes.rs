@@ -10,6 +10,7 @@ use millstream_types::Role;
 use serde_json::{Value, json};
 
 use super::problems::problem;
+use super::scope::check_key_scope;
 use super::{BUCKET, READ_LIMITS, SETTINGS_LIMITS};
 use crate::{BucketConfig, Opened, ShardStats, Store};
 
@@ -22,6 +23,7 @@ pub(super) fn routes(store: &Arc<Store>) -> [Route; 4] {
             .to(list, Arc::clone(store)),
         Route::get("/buckets/{bucket}", reader, READ_LIMITS, "Describe a bucket")
             .param("bucket", BUCKET)
+            .keeps_to_scope()
             .answers_with(200, "Its settings and figures.", described())
             .answers(404, "The bucket does not exist.")
             .to(describe, Arc::clone(store)),
@@ -89,6 +91,7 @@ async fn describe(
     caller: Caller,
     Path(name): Path<String>,
 ) -> Result<Response, Problem> {
+    check_key_scope(caller.principal(), &name, b"")?;
     let bucket = store.find(&caller.tenant, &name).map_err(|error| problem(&error))?;
     Ok(axum::Json(shown(&name, &bucket)).into_response())
 }

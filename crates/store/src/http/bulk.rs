@@ -22,6 +22,7 @@ use serde_json::json;
 use self::item::BulkItem;
 use super::problems::{bad_parameter, problem};
 use super::query::parameters;
+use super::scope::check_key_scope;
 use super::{BUCKET, NEEDS_DURABLE, TIMEOUT};
 use crate::{Ack, Store};
 
@@ -46,6 +47,7 @@ pub(super) fn route(store: &Arc<Store>) -> Route {
     });
     Route::post("/kv/{bucket}/_bulk", Access::Role(Role::Writer), BULK_LIMITS, "Read and write many keys")
         .param("bucket", BUCKET)
+        .keeps_to_scope()
         .query("ack", "`memory`, `written`, `synced` or `all`; the default is the bucket's.")
         .takes(Content::ndjson(line))
         .answers_with(
@@ -68,7 +70,11 @@ async fn bulk(
 ) -> Result<Response, Problem> {
     let bucket = store.bucket(&caller.tenant, &name).map_err(|error| problem(&error))?;
     let level = level(query.as_deref())?;
-    let items = parse(&body, |key| bucket.check_key(key).map_err(|error| problem(&error)))?;
+    let check = |key: &[u8]| {
+        check_key_scope(caller.principal(), &name, key)?;
+        bucket.check_key(key).map_err(|error| problem(&error))
+    };
+    let items = parse(&body, check)?;
     let answers = run::run(&bucket, items, level).await;
     Ok(([(CONTENT_TYPE, "application/x-ndjson"), (CACHE_CONTROL, "no-store")], answers).into_response())
 }

@@ -14,6 +14,7 @@ use super::parameters::time_ms;
 use super::problems::{bad_parameter, problem};
 use super::query::{encoded, parameters};
 use super::records::{change, readable, undecodable};
+use super::scope::check_key_scope;
 use super::{BUCKET, READ_LIMITS};
 use crate::{Bucket, Error, Store};
 
@@ -28,6 +29,7 @@ pub(super) fn route(store: &Arc<Store>) -> Route {
         "List keys by the time of their write",
     )
     .param("bucket", BUCKET)
+    .keeps_to_scope()
     .query("ts_from", "Keys that were written at this time or later. ISO 8601 or milliseconds.")
     .query("ts_to", "Keys that were written before this time. ISO 8601 or milliseconds.")
     .query("from", "The place at which to begin, such as `0:17`: partition 0, offset 17.");
@@ -90,6 +92,8 @@ async fn iterate(
     Path(name): Path<String>,
     RawQuery(query): RawQuery,
 ) -> Result<Response, Problem> {
+    // It has no prefix: whoever may ask may read all keys.
+    check_key_scope(caller.principal(), &name, b"")?;
     let bucket = store.bucket(&caller.tenant, &name).map_err(|error| problem(&error))?;
     let asked = IterateQuery::read(query.as_deref())?;
     let ends: Vec<u64> = bucket.partitions().iter().map(|partition| partition.offsets().tail.0).collect();

@@ -12,6 +12,7 @@ use super::key_line::{KeyLine, VALUE_SHOWN_MAX_BYTES, prefix_json};
 use super::pages::{PIECE_BYTES, PIECE_KEYS, PageQuery, Pages, answer, next_line};
 use super::problems::{bad_parameter, problem};
 use super::query::{encoded, parameters};
+use super::scope::check_key_scope;
 use super::{BUCKET, READ_LIMITS};
 use crate::cached_keys::CachedKeys;
 use crate::key_merge::{KeyMerge, KeySource, MergeStep, Selection};
@@ -23,6 +24,7 @@ const DELIMITER_MAX_BYTES: usize = 64;
 pub(super) fn route(store: &Arc<Store>) -> Route {
     let draft = Route::get("/kv/{bucket}", Access::Role(Role::Reader), READ_LIMITS, "List keys in order")
         .param("bucket", BUCKET)
+        .keeps_to_scope()
         .query("prefix", "Keys that begin with this only, percent-encoded.")
         .query("start", "The first key, percent-encoded; it need not be there.")
         .query("delimiter", "Keys that have this behind the prefix are given once, as their common prefix up to it.");
@@ -78,8 +80,9 @@ async fn list(
     Path(name): Path<String>,
     RawQuery(query): RawQuery,
 ) -> Result<Response, Problem> {
-    let opened = store.find(&caller.tenant, &name).map_err(|error| problem(&error))?;
     let asked = ListQuery::read(query.as_deref())?;
+    check_key_scope(caller.principal(), &name, &asked.selection.prefix)?;
+    let opened = store.find(&caller.tenant, &name).map_err(|error| problem(&error))?;
     let keys = match opened {
         Opened::Durable(bucket) => ListedKeys::Durable(bucket),
         Opened::Cache(bucket) => {

@@ -8,6 +8,7 @@ use millstream_http::{Problem, Reason, Request};
 use percent_encoding::percent_decode_str;
 
 use super::problems::problem;
+use super::scope::check_key_scope;
 use crate::{Bucket, CacheBucket, Opened, Store};
 
 /// The bucket and key that a request names.
@@ -19,8 +20,9 @@ pub(super) struct KeyTarget {
 impl KeyTarget {
     /// Finds the durable bucket of the request and reads its key.
     pub(super) fn of(store: &Store, request: &Request<'_>) -> Result<Self, Problem> {
-        let bucket = store.bucket(&request.caller()?.tenant, &request.param(0)?).map_err(|error| problem(&error))?;
-        let (key, encoded) = key_of(request)?;
+        let (caller, name, (key, encoded)) = (request.caller()?, request.param(0)?, key_of(request)?);
+        check_key_scope(caller, &name, &key)?;
+        let bucket = store.bucket(&caller.tenant, &name).map_err(|error| problem(&error))?;
         bucket.check_key(&key).map_err(|error| problem(&error).value(encoded))?;
         Ok(Self { bucket, key })
     }
@@ -31,10 +33,11 @@ pub(super) fn cached_target(
     store: &Store,
     request: &Request<'_>,
 ) -> Result<Option<(Arc<CacheBucket>, Bytes)>, Problem> {
-    match store.find(&request.caller()?.tenant, &request.param(0)?) {
-        Ok(Opened::Cache(bucket)) => Ok(Some((bucket, key_of(request)?.0))),
-        _ => Ok(None),
-    }
+    let (caller, name) = (request.caller()?, request.param(0)?);
+    let Ok(Opened::Cache(bucket)) = store.find(&caller.tenant, &name) else { return Ok(None) };
+    let (key, _) = key_of(request)?;
+    check_key_scope(caller, &name, &key)?;
+    Ok(Some((bucket, key)))
 }
 
 /// The key in the path, and as it is written there. It is decoded here, as it may have bytes that are no text.

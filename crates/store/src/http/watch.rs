@@ -20,6 +20,7 @@ use self::follower::{Follower, Start, WatchEvent};
 use super::parameters::time_ms;
 use super::problems::{bad_parameter, problem};
 use super::query::parameters;
+use super::scope::check_key_scope;
 use super::{BUCKET, NEEDS_DURABLE, READ_LIMITS};
 use crate::{Bucket, Store};
 
@@ -33,6 +34,7 @@ const STEPS_WAITING_MAX: usize = 1;
 pub(super) fn route(store: &Arc<Store>) -> Route {
     Route::get("/kv/{bucket}/_watch", Access::Role(Role::Reader), READ_LIMITS, "Watch writes and deletes")
         .param("bucket", BUCKET)
+        .keeps_to_scope()
         .query("prefix", "Keys that begin with this only, percent-encoded.")
         .query("from", "`latest` (the default), `earliest` (what is there, then what comes), an ISO time, or a position such as `0:17,1:4`.")
         .query("values", "`true`: with values of at most 64 KiB; larger ones are left out (`value_omitted`).")
@@ -104,9 +106,10 @@ async fn watch(
     headers: HeaderMap,
     shutdown: Shutdown,
 ) -> Result<Response, Problem> {
-    let bucket = watches.store.bucket(&caller.tenant, &name).map_err(|error| problem(&error))?;
     let id = headers.get("last-event-id").map(|id| String::from_utf8_lossy(id.as_bytes()));
     let asked = WatchQuery::read(query.as_deref(), id.as_deref())?;
+    check_key_scope(caller.principal(), &name, &asked.prefix)?;
+    let bucket = watches.store.bucket(&caller.tenant, &name).map_err(|error| problem(&error))?;
     let permit = Arc::clone(&watches.open).try_acquire_owned().map_err(|_| too_many())?;
     let of_thread = Arc::clone(&bucket);
     let bell = Arc::new(Bell::default());

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use super::reply::{DigestedValue, id, json_answer, placed, time};
 use super::{RiftTarget, bytes_answer, number};
-use crate::http::{STREAM_BYTES, Segment, ValueBody, problem};
+use crate::http::{STREAM_BYTES, Segment, ValueBody, check_key_scope, problem};
 use crate::{Bucket, FoundValue, Look, OpenedValue, Store};
 
 /// Most keys of a listing, which has no paging.
@@ -173,8 +173,9 @@ fn out_of_range(length: u64) -> Problem {
 
 /// `GET /list/{bucket}`
 pub(super) fn list(store: &Arc<Store>, request: &Request<'_>) -> Result<Answer, Problem> {
-    let name = request.param(0)?.into_owned();
-    let bucket = store.bucket(&request.caller()?.tenant, &name).map_err(|error| problem(&error))?;
+    let (name, caller) = (request.param(0)?.into_owned(), request.caller()?);
+    check_key_scope(caller, &name, b"")?;
+    let bucket = store.bucket(&caller.tenant, &name).map_err(|error| problem(&error))?;
     Ok(Answer::later(async move {
         // It reads the checkpoint, which is on the disk.
         let listed = tokio::task::spawn_blocking(move || listed(&bucket, &name)).await;
