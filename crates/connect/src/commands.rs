@@ -9,6 +9,7 @@
 //! Each command has exactly one outcome: accepted, released, rejected or expired. One append removes the waiting
 //! command from the state topic `_commands` and writes the notice of its outcome.
 
+mod answered;
 mod command;
 mod config;
 mod delivery;
@@ -48,6 +49,7 @@ use crate::refusal::nobody_waits;
 use crate::registry::{self, Registry};
 use crate::streams::Streams;
 
+pub(crate) use answered::{Answered, GivenAnswer};
 pub(crate) use command::Command;
 pub use config::CommandsConfig;
 pub(crate) use delivery::CommandDelivery;
@@ -143,6 +145,11 @@ impl Commands {
             true => Ok(()),
             false => Err(nobody_waits(device, id)),
         }
+    }
+
+    /// The answers that were given lately.
+    pub(crate) fn answered(&self) -> &Arc<Answered> {
+        &self.hub.answered
     }
 
     /// Hands a durable response to the HTTP request that waits for it.

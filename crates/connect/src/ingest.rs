@@ -20,7 +20,7 @@ use millstream_log::{AckLevel, Appended, Done, Error, Partition, Reply, reply};
 use millstream_types::{Principal, Record};
 
 use crate::adapter::UNAUTHENTICATED;
-use crate::commands::Commands;
+use crate::commands::{Answered, Commands, GivenAnswer};
 use crate::metrics::{ProcessingOutcome, TenantMetrics, Totals};
 use crate::outgoing::Numbers;
 use crate::refusal::unknown_tenant;
@@ -53,23 +53,31 @@ pub(crate) struct AdmittedRun<'a> {
     pub(crate) ttd_s: Option<u32>,
     pub(crate) partition: &'a Arc<dyn Partition>,
     pub(crate) records: &'a [Record<'a>],
+    /// The answer to a command that the one record is.
+    answer: Option<(&'a Arc<Answered>, GivenAnswer<'a>)>,
 }
 
 impl AdmittedRun<'_> {
-    /// Appends the records. Returns the pending reply of the log; `None` at [`AckLevel::Memory`].
+    /// Appends the records, except for an answer that was given before. Returns the pending reply of the log; `None` at
+    /// [`AckLevel::Memory`].
     pub(crate) fn append(&self, level: AckLevel) -> Result<Option<Reply<Appended>>, Error> {
         if level == AckLevel::Memory {
             return self.partition.append(self.records, level, Done::ignore()).map(|()| None);
         }
         let (done, verdict) = reply();
-        self.partition.append(self.records, level, done.failing_on_full_disk()).map(|()| Some(verdict))
+        let append = |done| self.partition.append(self.records, level, done);
+        match self.answer {
+            None => append(done.failing_on_full_disk())?,
+            Some((answered, given)) => answered.once(given, done, append)?,
+        }
+        Ok(Some(verdict))
     }
 }
 
 impl Ingest {
     /// Admits the messages of one device and hands their records to `take`. They count if `take` succeeds.
     ///
-    /// The outer error refuses the messages; the inner one is that of `take`.
+    /// The outer error refuses the messages; the inner one is that of `take`. An answer to a command is a run of its own.
     pub(crate) fn offer<M: Message, R, E>(
         &self,
         envelope: &Envelope<'_>,
@@ -103,8 +111,10 @@ impl Ingest {
             numbers: &Numbers::at(now.wall_ms).with_times(ttd_s, ttl_s),
             traceparent: trace.as_ref().map(|text| &text[..]),
         };
-        let taken =
-            write(&draft, run, |records| take(&AdmittedRun { tenant, device: sender.id, ttd_s, partition, records }));
+        let answer = self.answer(envelope, run, sender.id);
+        let taken = write(&draft, run, |records| {
+            take(&AdmittedRun { tenant, device: sender.id, ttd_s, partition, records, answer })
+        });
         if taken.is_ok() {
             admission.keep();
             if !envelope.is_will {
@@ -134,6 +144,26 @@ impl Ingest {
             admission.keep();
         }
         Ok(published)
+    }
+
+    /// The answer to a command that `run` is, if it is one.
+    fn answer<'a, M: Message>(
+        &'a self,
+        envelope: &Envelope<'a>,
+        run: &'a [M],
+        device: &'a str,
+    ) -> Option<(&'a Arc<Answered>, GivenAnswer<'a>)> {
+        let ((request_id, status), message) = (envelope.reply?, run.first()?);
+        assert_eq!(run.len(), 1, "answers are offered one by one");
+        let given = GivenAnswer {
+            tenant: &envelope.caller.tenant,
+            device,
+            correlation_id: &request_id.correlation_id,
+            status,
+            content_type: envelope.content_type_of(message),
+            payload: message.payload(),
+        };
+        Some((self.commands.answered(), given))
     }
 
     /// Resolves the device that `caller` sends for, and checks that it may.

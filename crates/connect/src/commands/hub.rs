@@ -6,6 +6,7 @@ use millstream_http::Metrics;
 use millstream_types::WallClock;
 
 use super::CommandsConfig;
+use super::answered::Answered;
 use super::command::Command;
 use super::delivery::Notes;
 use super::outcome::Outcome;
@@ -20,6 +21,7 @@ pub(crate) struct Hub {
     pub(crate) router: Arc<Router>,
     pub(crate) notes: Arc<Notes>,
     pub(crate) waiters: Arc<Waiters>,
+    pub(crate) answered: Arc<Answered>,
     pub(crate) wall: Arc<dyn WallClock>,
     /// The metric of ended commands, by outcome.
     ends: TenantCounter,
@@ -38,7 +40,15 @@ impl Hub {
         let waiters = Arc::new(Waiters::new(config.requests_max_waiting));
         let help = "Commands to devices, by how they have ended.";
         let ends = TenantCounter::new(metrics, "millstream_connect_commands_total", help, "outcome", &[]);
-        Arc::new(Self { router, notes, waiters, wall, ends })
+        Arc::new(Self { router, notes, waiters, answered: Arc::default(), wall, ends })
+    }
+
+    /// A new command waits for its device.
+    fn waits(&self, command: &Arc<Command>, now_ms: i64) {
+        if let Some(correlation_id) = &command.correlation_id {
+            self.answered.forget(&command.tenant, &command.device, correlation_id);
+        }
+        self.router.arrive(command, now_ms);
     }
 
     fn ended(&self, command: &Command, outcome: &Outcome) {
@@ -52,7 +62,7 @@ impl ChangeSink for Hub {
         match change {
             DurableChange::Taken { waiting, refused } => {
                 let now_ms = self.wall.now_ms();
-                waiting.iter().for_each(|command| self.router.arrive(command, now_ms));
+                waiting.iter().for_each(|command| self.waits(command, now_ms));
                 refused.iter().for_each(|(command, outcome)| self.ended(command, outcome));
             }
             DurableChange::Ended(None) => {}

@@ -106,7 +106,7 @@ impl Client {
         self.append(rest, &context, out)
     }
 
-    /// Sends answers to one command.
+    /// Sends answers to one command, one by one, so that repeats are told apart.
     fn send_replies<'a>(
         &mut self,
         run: &[IncomingPublish<'a>],
@@ -124,7 +124,7 @@ impl Client {
             Ok((id, number)) => context.reply = Some((id, status, number)),
             Err(problem) => return run.iter().try_for_each(|item| self.refuse(&context.sent(item), &problem, out)),
         }
-        self.append(run, &context, out)
+        run.chunks(1).try_for_each(|answer| self.append(answer, &context, out))
     }
 
     /// Appends messages of one device, all or none.

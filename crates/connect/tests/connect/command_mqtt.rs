@@ -396,3 +396,42 @@ async fn without_a_private_space_commands_come_one_after_the_other_too() {
     .await;
     world.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_answer_that_is_given_three_times_is_one_record_and_each_is_acknowledged() {
+    let dir = tempfile::tempdir().unwrap();
+    let world = world(dir.path()).await;
+    for (round, level) in BOTH.into_iter().enumerate() {
+        let mut client = Mqtt::log_in(world.mqtt(), level, "g@T").await;
+        assert_eq!(client.subscribe("c///q/#", 0).await, 0);
+        // A command may have the correlation id of an earlier one; the answer to it is another record.
+        for command in 0..2 {
+            let before = round * 6 + command * 3;
+            world.ask_device("T", "g", "again", b"").await;
+            let message = client.message().await;
+            let request_id = message.topic.rsplit('/').nth(1).unwrap();
+            let answer = |id: u16, status: &str, payload: &[u8]| {
+                publish(level, 1, id, &format!("c///s/{request_id}/{status}"), &[], payload)
+            };
+            // All in one write, so that the repeats come before the log has the first.
+            let all: Vec<u8> = (1..=3).flat_map(|id| answer(id, "200", b"done")).collect();
+            client.send(&all).await;
+            for id in 1..=3 {
+                assert_eq!(client.next().await.1[..2], [0, id]);
+            }
+            client.send(&answer(4, "200", b"done")).await;
+            assert_eq!(client.next().await.1[..2], [0, 4]);
+            client.send(&answer(5, "200", b"done otherwise")).await;
+            client.send(&answer(6, "500", b"done")).await;
+            for id in 5..=6 {
+                assert_eq!(client.next().await.1[..2], [0, id]);
+            }
+            let answers = world.answers("T", before + 3).await;
+            let told: Vec<_> =
+                answers[before..].iter().map(|record| (record.header("status").unwrap(), &*record.value)).collect();
+            assert_eq!(told, [("200", &b"done"[..]), ("200", b"done otherwise"), ("500", b"done")], "{request_id}");
+        }
+        client.finish().await;
+    }
+    world.stop().await;
+}
