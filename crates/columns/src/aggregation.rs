@@ -23,6 +23,7 @@ mod ends;
 mod figure;
 mod groups;
 mod key;
+mod kll;
 mod number;
 mod quantile;
 mod shape;

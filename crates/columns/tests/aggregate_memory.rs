@@ -77,16 +77,8 @@ fn keyed_long(n: usize) -> Vec<Value<'static>> {
     vec![Value::Text(format!("{n:0200}").into()), Value::Integer(1)]
 }
 
-/// The largest share of the counted bytes in those that are taken. The room that a sketch of quantiles has for further
-/// numbers cannot be asked for; it is up to twice what it has.
-fn most_share(shape: &AggregateShape) -> f64 {
-    let is_quantile = |figure: &FigureOf| matches!(figure.kind, FigureKind::Quantile(_));
-    match shape {
-        AggregateShape::Distribution { .. } => 2.0,
-        AggregateShape::Groups { keys: 0, figures } if figures.iter().any(is_quantile) => 2.0,
-        _ => 1.25,
-    }
-}
+/// The largest share of the counted bytes in those that are taken.
+const MOST_SHARE: f64 = 1.25;
 
 #[test]
 fn states_of_every_kind_are_counted_with_the_memory_that_they_take() {
@@ -169,7 +161,7 @@ fn states_of_every_kind_are_counted_with_the_memory_that_they_take() {
                 wrong
                     .push(format!("{what}, merged {is_merged}: {most} bytes are taken at work, {working} are counted"));
             }
-            if counted + FEW_BYTES < taken || counted as f64 > taken as f64 * most_share(shape) + FEW_BYTES as f64 {
+            if counted + FEW_BYTES < taken || counted as f64 > taken as f64 * MOST_SHARE + FEW_BYTES as f64 {
                 wrong.push(format!("{what}, merged {is_merged}: {taken} bytes are taken, {counted} are counted"));
             }
         }

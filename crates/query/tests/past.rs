@@ -333,3 +333,31 @@ async fn evaluation_errors_are_those_up_to_the_last_row_that_was_asked_for() {
     let whole = "SELECT COUNT(*) AS c FROM STREAM() WHERE n / d >= 0";
     assert_eq!(errors(whole, None).await, (1, 200));
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn percentiles_of_the_past_are_the_same_each_time_and_within_the_error_of_few_groups() {
+    const RECORDS: usize = 30_000;
+    let numbers = || (0..RECORDS).map(|n| n * 7_919 % RECORDS);
+    let query = "SELECT n % 2 AS g, QUANTILE(n, 0.5) AS p50, QUANTILE(n, 0.99) AS p99 FROM STREAM() GROUP BY g";
+    let mut answers = Vec::new();
+    for _ in 0..2 {
+        let fixture = fixture(&disk(), two_threads());
+        for (n, number) in numbers().enumerate() {
+            fixture.send(&format!("k{}", n % KEYS), &[format!("{{\"n\":{number}}}")]);
+        }
+        for _ in 0..2 {
+            let request = QueryRequest { from: Start::Earliest, ..QueryRequest::new(query) };
+            let answer = fixture.submit(request).await.answer().await;
+            assert!(answer.meta.sketches.iter().any(|sketch| sketch.was_estimated), "{:?}", answer.meta);
+            answers.push(rows(&answer));
+        }
+    }
+    assert!(answers.iter().all(|answer| *answer == answers[0]), "{answers:?}");
+    for row in &answers[0] {
+        let row: Value = serde_json::from_str(row).unwrap();
+        for (name, rank) in [("p50", 0.5), ("p99", 0.99)] {
+            let error = (row[name].as_f64().unwrap() / RECORDS as f64 - rank).abs();
+            assert!(error <= 0.00239, "{row}: {error}");
+        }
+    }
+}

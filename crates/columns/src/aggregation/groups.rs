@@ -1,5 +1,6 @@
 //! Figures by group: all groups up to the nominal number, then a uniform sample of them whose figures stay exact.
 
+use std::cell::Cell;
 use std::sync::Arc;
 
 use datasketches::codec::{SketchBytes, SketchSlice};
@@ -20,6 +21,10 @@ use crate::Value;
 
 /// The size of a group's place in a table: its hash and its figures.
 const ENTRY_BYTES: usize = size_of::<u64>() + size_of::<GroupFigures>();
+
+/// So many groups, the first, have quantiles as precise as those of all records; the others have smaller sketches, so that many groups
+/// have room.
+const PRECISE_GROUPS_MAX: u32 = 256;
 
 /// A tuple sketch of the groups seen here, and one of the groups that were merged or read.
 #[derive(Debug)]
@@ -44,21 +49,23 @@ pub(crate) struct Figures {
     of: Arc<[FigureOf]>,
     lg_distinct: u8,
     quantile_k: u16,
+    group_quantile_k: u16,
+    /// The number of groups that may still be made with `quantile_k`.
+    precise_groups_left: Cell<u32>,
 }
 
 impl Figures {
-    /// One group of all records together.
-    pub(crate) fn of_all(of: Arc<[FigureOf]>, sizes: SketchSizes) -> Self {
-        Self { of, lg_distinct: sizes.lg_distinct, quantile_k: sizes.quantile_k }
+    pub(crate) fn new(of: Arc<[FigureOf]>, sizes: SketchSizes) -> Self {
+        let SketchSizes { lg_distinct, quantile_k, group_quantile_k, .. } = sizes;
+        Self { of, lg_distinct, quantile_k, group_quantile_k, precise_groups_left: Cell::new(PRECISE_GROUPS_MAX) }
     }
 
-    /// A group for each combination of keys.
-    pub(crate) fn of_groups(of: Arc<[FigureOf]>, sizes: SketchSizes) -> Self {
-        Self { of, lg_distinct: sizes.lg_distinct, quantile_k: sizes.group_quantile_k }
-    }
-
+    /// The figures of a group that is new.
     pub(crate) fn fresh(&self) -> Vec<Figure> {
-        self.of.iter().map(|of| Figure::new(of.kind, self.lg_distinct, self.quantile_k)).collect()
+        let left = self.precise_groups_left.get();
+        let quantile_k = if left > 0 { self.quantile_k } else { self.group_quantile_k };
+        self.precise_groups_left.set(left.saturating_sub(1));
+        self.of.iter().map(|of| Figure::new(of.kind, self.lg_distinct, quantile_k)).collect()
     }
 
     pub(crate) fn add(&self, figures: &mut [Figure], inputs: &[Value<'_>]) -> Result<(), Nested> {

@@ -1,76 +1,70 @@
 //! The number at one rank within a group: exact for few numbers, then within a rank error that the meta states.
 
 use datasketches::codec::{SketchBytes, SketchSlice};
-use datasketches::common::SearchCriteria;
 use datasketches::error::Error;
-use datasketches::kll::{KllFloat, KllSketch};
 
 use super::allocation::ALLOCATION_BYTES;
 use super::key::{cut, damaged, read_bytes};
+use super::kll::KllSketch;
 use super::number::Number;
 use super::sketch::SketchMeta;
 use crate::Value;
 
-type Double = KllFloat<f64>;
-
-/// Pieces of memory that a small sketch has.
-const ALLOCATIONS: usize = 4;
-
 #[derive(Debug, Clone)]
 pub(crate) struct Quantile {
     rank: f64,
-    values: KllSketch<Double>,
+    values: KllSketch,
 }
 
 impl Quantile {
     /// Exact up to `k` values.
     pub(crate) fn new(rank: f64, k: u16) -> Self {
-        Self { rank, values: KllSketch::new(k).expect("the size of a sketch is within its family's bounds") }
+        Self { rank, values: KllSketch::new(k) }
     }
 
     /// Adds a number; other values are skipped.
     pub(crate) fn add(&mut self, value: &Value<'_>) {
-        let number = Number::of(value).and_then(|number| Double::new(number.as_f64()).ok());
-        number.into_iter().for_each(|number| self.values.update(number));
+        Number::of(value).into_iter().for_each(|number| self.values.add(number.as_f64()));
     }
 
     pub(crate) fn merge(&mut self, other: &Self) {
-        self.values.merge(&other.values).expect("fewer than 2^64 values have been added");
+        self.values.merge(&other.values);
     }
 
     /// The least number such that at least this share of all does not exceed it; NULL without numbers.
     pub(crate) fn value(&self) -> Value<'static> {
-        let values = self.values.quantiles(&[self.rank], SearchCriteria::Inclusive).expect("the rank is from 0 to 1");
-        values.as_ref().and_then(|values| values.first()).map_or(Value::Null, |value| Value::Double(**value))
+        self.values.sorted().at_rank(self.rank).map_or(Value::Null, Value::Double)
     }
 
     /// The share of all values by which the rank may err, if it may.
     pub(crate) fn rank_error(&self) -> Option<f64> {
-        self.values.is_estimation_mode().then(|| self.values.normalized_rank_error())
+        self.values.is_estimated().then(|| self.values.rank_error())
     }
 
     pub(crate) fn items_seen(&self) -> u64 {
-        self.values.n()
+        self.values.count()
     }
 
     pub(crate) fn meta(&self, of: &str) -> SketchMeta {
         SketchMeta {
             items_seen: Some(self.items_seen()),
             rank_error: Some(self.rank_error().unwrap_or(0.0)),
-            ..SketchMeta::new(of, "KLL quantiles", self.size_bytes(), self.values.is_estimation_mode())
+            ..SketchMeta::new(of, "KLL quantiles", self.size_bytes(), self.values.is_estimated())
         }
     }
 
     pub(crate) fn size_bytes(&self) -> usize {
-        size_of::<Self>() + ALLOCATIONS * ALLOCATION_BYTES + numbers_bytes(&self.values)
+        size_of::<Self>() + ALLOCATION_BYTES + self.values.contents_bytes()
     }
 
     pub(crate) fn working_bytes(&self) -> usize {
-        working_bytes(&self.values)
+        self.values.working_bytes()
     }
 
     pub(crate) fn write(&self, out: &mut SketchBytes) {
-        let bytes = self.values.serialize();
+        let mut bytes = SketchBytes::with_capacity(0);
+        self.values.write(&mut bytes);
+        let bytes = bytes.into_bytes();
         out.write_f64_le(self.rank);
         out.write_u64_le(bytes.len() as u64);
         out.write(&bytes);
@@ -79,25 +73,12 @@ impl Quantile {
     pub(crate) fn read(input: &mut SketchSlice<'_>) -> Result<Self, Error> {
         let rank = input.read_f64_le().map_err(cut)?;
         let length = input.read_u64_le().map_err(cut)?;
-        let values = KllSketch::<Double>::deserialize(&read_bytes(input, length)?)?;
+        let values = KllSketch::read(&read_bytes(input, length)?)?;
         if !(0.0..=1.0).contains(&rank) {
             return Err(damaged("a rank that is not from 0 to 1"));
         }
-        if values.min_item().into_iter().chain(values.max_item()).any(|value| !value.is_finite()) {
-            return Err(damaged("quantiles of numbers that are none"));
-        }
         Ok(Self { rank, values })
     }
-}
-
-/// The bytes that results of a sketch, or a merge, take beside it.
-pub(super) fn working_bytes(values: &KllSketch<Double>) -> usize {
-    values.num_retained() * 5 * size_of::<f64>()
-}
-
-/// The bytes behind the numbers of a sketch. Its levels have room for about twice as many, and together for thrice `k`.
-pub(super) fn numbers_bytes(values: &KllSketch<Double>) -> usize {
-    (values.num_retained() * 18).min(usize::from(values.k()) * 25)
 }
 
 #[cfg(test)]

@@ -52,9 +52,9 @@ pub struct SketchSizes {
     pub lg_distinct: u8,
     /// The places for the most frequent values.
     pub lg_top: u8,
-    /// The number of values up to which quantiles are exact, over all records.
+    /// The number of values up to which quantiles are exact, over all records and within the first groups.
     pub quantile_k: u16,
-    /// As `quantile_k`, within a group.
+    /// As `quantile_k`, within further groups.
     pub group_quantile_k: u16,
 }
 

@@ -47,10 +47,10 @@ impl AggregateState {
         let accumulator = match shape {
             AggregateShape::Groups { keys, figures } => {
                 if *keys == 0 {
-                    let of = Figures::of_all(figures.clone(), sizes);
+                    let of = Figures::new(figures.clone(), sizes);
                     Accumulator::One { figures: of.fresh(), of }
                 } else {
-                    let of = Figures::of_groups(figures.clone(), sizes);
+                    let of = Figures::new(figures.clone(), sizes);
                     Accumulator::Groups { keys: *keys, groups: Box::new(Groups::new(of, sizes)) }
                 }
             }
@@ -377,6 +377,27 @@ mod tests {
             let estimate = meta.uniques_estimate.unwrap();
             assert!(three.upper - estimate <= 0.145 * estimate, "{meta:?}");
         }
+    }
+
+    #[test]
+    fn quantiles_of_few_groups_are_as_precise_as_those_of_all_records() {
+        let shape = AggregateShape::Groups { keys: 1, figures: figures(&[(FigureKind::Quantile(0.9), 1..2)]) };
+        let mut state = AggregateState::new(&shape, SketchSizes::default());
+        for n in 0..100_000_i64 {
+            state.add(&[Value::Integer(n % 2), Value::Integer(n / 2 * 7919 % 50_000)]).unwrap();
+        }
+        for row in state.rows() {
+            let Value::Double(high) = row[1] else { panic!("{row:?}") };
+            assert!((high / 50_000.0 - 0.9).abs() <= 0.00239, "{row:?}");
+        }
+        let told = |state: &AggregateState| state.sketches()[1].rank_error.unwrap();
+        assert!(told(&state) < 0.00239, "{}", told(&state));
+        for n in 0..400 {
+            for value in 0..500 {
+                state.add(&[Value::Integer(10 + n), Value::Integer(value)]).unwrap();
+            }
+        }
+        assert!((0.006..0.008).contains(&told(&state)), "of many groups: {}", told(&state));
     }
 
     #[test]
