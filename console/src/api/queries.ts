@@ -1,5 +1,5 @@
 /** Live queries: asked by POST, answered by a stream of events until the query ends. */
-import { array, type Json, json, object, string, withDefault } from "./decode";
+import { array, type Json, json, nullable, object, string, withDefault } from "./decode";
 import { readEvents } from "./events";
 import { ask, type Finding, findings, Refused, send, Unreachable } from "./http";
 import type { RangeRequest } from "../query/range";
@@ -12,10 +12,12 @@ export type QueryEvent =
   | { kind: "window"; records: Json[]; window: WindowMeta }
   | { kind: "end"; summary: Summary };
 
-/** A query the server is answering for somebody, perhaps for another window. */
+/** A query the server is answering for somebody, perhaps for another window, or one that has ended and waits for its reader. */
 export interface Running {
   id: string;
   text: string;
+  /** Why it has ended; null while it lives. */
+  cause: string | null;
 }
 
 const meta = object({ id: string, columns: withDefault(array(string), []) });
@@ -26,7 +28,7 @@ const windowResult = object({ records: array(json), meta: object({ window: windo
 
 const checked = object({ hints: withDefault(findings("hint"), []) });
 
-const running = array(object<Running>({ id: string, text: string }));
+const running = array(object<Running>({ id: string, text: string, cause: nullable(string) }));
 
 /** Asks `text` and yields what the server answers. Aborting `signal` ends the query without its summary. */
 export async function* askLive(
@@ -83,7 +85,7 @@ export async function fetchProgress(tenant: string, id: string): Promise<Summary
   return (await ask({ path: `/api/queries/${encodeURIComponent(id)}`, tenant }, summary)).value;
 }
 
-/** Ends a query; its stream then closes with its summary. */
+/** Ends a query; its stream then closes with its summary. One that has ended is forgotten with its result. */
 export async function kill(tenant: string, id: string): Promise<void> {
   await send({ path: `/api/queries/${encodeURIComponent(id)}`, tenant, method: "DELETE" });
 }

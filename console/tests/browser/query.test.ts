@@ -242,6 +242,29 @@ describe("the query page", () => {
     });
   });
 
+  it("tells a kept query that has ended from those that live, and forgets it when told", async () => {
+    const query = "SELECT COUNT(*) AS kept FROM STREAM(300, TIME)";
+    const client = new AbortController();
+    await fetch(`${server.url}/api/queries`, {
+      method: "POST",
+      headers: { "Content-Type": "application/json" },
+      body: JSON.stringify({ query, keep: true, deliver: "sse" }),
+      signal: client.signal,
+    });
+    // Its client leaves before it ends.
+    client.abort();
+    await withPage(browser, {}, async (page) => {
+      await open(page, "/query");
+      const ended = page.getByRole("region", { name: "Kept queries that have ended" });
+      await ended.getByText(query).waitFor();
+      await ended.getByRole("heading", { name: "1 kept query has ended" }).waitFor();
+      expect(await page.getByRole("region", { name: "Other live queries" }).count()).toBe(0);
+      expect(await accessibilityFaults(page)).toEqual([]);
+      await ended.getByRole("button", { name: "Forget" }).click();
+      await ended.waitFor({ state: "detached" });
+    });
+  });
+
   it("keeps a query under a name until it is deleted", async () => {
     await withPage(browser, {}, async (page) => {
       await open(page, "/query");
