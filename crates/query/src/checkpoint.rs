@@ -27,6 +27,9 @@ pub(crate) struct Checkpoint {
     pub(crate) id: QueryId,
     pub(crate) tenant: String,
     pub(crate) request: QueryRequest,
+    /// The name of the credentials that asked it; `None` of older versions, or without a login.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) submitted_by: Option<String>,
     /// The unique id of its stream's topic, 32 hexadecimal digits.
     topic: String,
     pub(crate) received_ms: i64,
@@ -94,6 +97,7 @@ impl Checkpoint {
             id: query.id,
             tenant: query.tenant().to_string(),
             request: request.clone(),
+            submitted_by: request.submitted_by.clone(),
             topic: query.stream.topic.id.to_string(),
             received_ms: query.received_ms,
             deadline_ms: query.deadline_ms(),

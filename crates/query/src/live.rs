@@ -93,6 +93,7 @@ impl LiveQuery {
             id: self.id,
             text: self.text.to_string(),
             stream: self.stream.topic.name.to_string(),
+            submitted_by: self.durable.as_ref().and_then(|durable| durable.request.submitted_by.clone()),
             received_ms: self.received_ms,
             finished_ms: None,
             elapsed_us: (self.clocks().monotonic.now().saturating_sub(self.received.into()) + self.ran_before())

@@ -105,6 +105,9 @@ pub struct Meta {
     pub text: String,
     /// The topic that the query reads.
     pub stream: String,
+    /// The name of the credentials that asked a kept query.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub submitted_by: Option<String>,
     /// The time of its reception, milliseconds since 1970-01-01T00:00:00Z.
     pub received_ms: i64,
     /// The time of its end in the same unit; `None` while it lives.

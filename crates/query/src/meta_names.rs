@@ -55,7 +55,7 @@ const MEMBERS: [&str; 44] = [
     "upper",
 ];
 /// Further members that can have other names.
-const FURTHER: [&str; 2] = ["was_estimated", "window"];
+const FURTHER: [&str; 3] = ["submitted_by", "was_estimated", "window"];
 
 /// The name of each member that differs from the default.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

@@ -48,6 +48,9 @@ pub struct QueryRequest {
     /// True for a request on one of Bullet's paths, to which `query.bullet.group_values_as_text` applies.
     #[serde(skip)]
     pub is_of_bullet: bool,
+    /// The name of the caller's credentials, which a kept query records.
+    #[serde(skip)]
+    pub submitted_by: Option<String>,
 }
 
 impl QueryRequest {
@@ -66,6 +69,7 @@ impl QueryRequest {
             on_slow: OnSlow::default(),
             keep: false,
             is_of_bullet: false,
+            submitted_by: None,
         }
     }
 }

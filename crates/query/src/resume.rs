@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use millstream_log::{Error as LogError, Topic, TopicConfig};
-use millstream_types::{Epoch, Offset, Position, TopicId, TopicName};
+use millstream_types::{Epoch, Offset, Position, TenantId, TopicId, TopicName};
 
 use crate::checkpoint::Checkpoint;
 use crate::checkpointer::Resumed;
@@ -15,7 +15,7 @@ use crate::engine::of_stream;
 use crate::engine::{Begun, filter};
 use crate::live::{LiveQuery, LiveStream};
 use crate::subscription::Subscription;
-use crate::{Cause, Config, Deliver, Engine, Error, Trouble};
+use crate::{Cause, Config, Deliver, Engine, Error, Meta, Trouble};
 
 impl Engine {
     /// Makes stored queries live again. A query that cannot continue ends with the reason, which its client can read.
@@ -39,6 +39,18 @@ impl Engine {
         resumed
     }
 
+    /// The kept queries that live, and that credentials of this name have asked; of all tenants if `tenant` is `None`.
+    pub fn kept_by(&self, tenant: Option<&TenantId>, submitter: &str) -> Vec<(TenantId, Meta)> {
+        let is_theirs = |live: &Arc<LiveQuery>| {
+            let submitted_by = live.durable.as_ref().and_then(|durable| durable.request.submitted_by.as_deref());
+            let is_within = tenant.is_none_or(|tenant| tenant == live.tenant());
+            is_within && submitted_by == Some(submitter) && !live.outbox.has_ended()
+        };
+        let mut theirs: Vec<Arc<LiveQuery>> = self.registry.kept().into_iter().filter(is_theirs).collect();
+        theirs.sort_by_key(|live| (live.received, live.id));
+        theirs.iter().map(|live| (live.tenant().clone(), live.meta())).collect()
+    }
+
     /// The resumed queries with results into topics, each once, with its recipient and its topic.
     pub(crate) fn addressed(&self) -> Vec<(Subscription, ResultRecipient, String)> {
         let addressed = |live: Arc<LiveQuery>| {
@@ -54,7 +66,8 @@ impl Engine {
     }
 
     /// Makes a stored query live again, or ends it if its end was not stored.
-    fn take_up(&self, kept: Checkpoint, epoch: Epoch) -> Result<Arc<LiveQuery>, Error> {
+    fn take_up(&self, mut kept: Checkpoint, epoch: Epoch) -> Result<Arc<LiveQuery>, Error> {
+        kept.request.submitted_by = kept.submitted_by.take();
         let tenant = kept.tenant()?;
         let plan = self.plan(&kept.request)?;
         let name = self.stream_name(&tenant, &plan.source)?;

@@ -12,7 +12,7 @@ use millstream_log::{Log, TopicConfig};
 use millstream_query::{
     Cause, Config, Deliver, Delivery, Error, OnSlow, QueryId, QueryRequest, ResultId, RowBatch, Subscription,
 };
-use millstream_types::{TopicName, TopicPartition};
+use millstream_types::{TenantId, TopicName, TopicPartition};
 use serde_json::Value;
 
 const ENDINGS: [Ending; 2] = [Ending::Crash, Ending::Clean];
@@ -480,4 +480,27 @@ async fn a_query_that_cannot_be_kept_is_refused_or_ends() {
     assert_eq!(fixture.engine.list(&fixture.tenant).iter().map(|meta| meta.id).collect::<Vec<_>>(), [few]);
     fixture.engine.kill(&fixture.tenant, few).unwrap();
     assert_eq!(rows(&fixture.attach(few).answer().await), [r#"{"c":400}"#]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_kept_query_records_its_submitter_over_restarts_and_others_do_not() {
+    let mut fixture = fixture(&disk(), config());
+    let by = |name: &str, request: QueryRequest| QueryRequest { submitted_by: Some(name.to_owned()), ..request };
+    let theirs = fixture.submit(by("gone", kept("SELECT COUNT(*) AS c FROM STREAM()"))).await.id();
+    let _others = fixture.submit(by("stays", kept("SELECT COUNT(*) AS c FROM STREAM()"))).await;
+    let _live = fixture.submit(by("gone", QueryRequest::new("SELECT * FROM STREAM()"))).await;
+    let listed = |fixture: &Fixture, tenant: Option<&str>| {
+        let tenant = tenant.map(|tenant| TenantId::new(tenant).unwrap());
+        let kept = fixture.engine.kept_by(tenant.as_ref(), "gone");
+        kept.into_iter().map(|(tenant, meta)| (tenant.to_string(), meta.id, meta.submitted_by)).collect::<Vec<_>>()
+    };
+    for ending in ENDINGS {
+        let expected = [("acme".to_owned(), theirs, Some("gone".to_owned()))];
+        assert_eq!(listed(&fixture, None), expected, "{ending:?}");
+        assert_eq!(listed(&fixture, Some("acme")), expected);
+        assert_eq!(listed(&fixture, Some("other")), []);
+        fixture.restart(ending, SECOND);
+    }
+    fixture.engine.kill(&fixture.tenant, theirs).unwrap();
+    assert_eq!(listed(&fixture, None), [], "one that has ended is not told");
 }

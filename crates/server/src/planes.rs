@@ -177,7 +177,7 @@ impl Planes {
             .with(bullet::routes(Arc::clone(&self.query), &schemas)?)
             .with(schema::routes(&schemas))
             .with(streams::routes(&self.streams))
-            .with(tokens::routes(&self.tokens, &self.jobs))
+            .with(tokens::routes(&self.tokens, &self.jobs, &self.query))
             .with(login_route::routes(&self.tokens, self.oidc.as_ref()))
             .with(backups::routes(&self.backups))
             .with(stats::routes(Arc::clone(sampler), &self.statistics))

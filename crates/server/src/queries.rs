@@ -141,6 +141,7 @@ async fn ask(
     memory: AnswerMemory,
     Json(request): Json<QueryRequest>,
 ) -> Result<Response, Problem> {
+    let request = QueryRequest { submitted_by: Some(caller.name.to_string()), ..request };
     match request.deliver {
         Deliver::Wait => return answer_once(&engine, &caller, request, shutdown, memory).await,
         Deliver::Topic(_) => return answer_into_topic(&deliveries, &caller, request).await,

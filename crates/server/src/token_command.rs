@@ -24,7 +24,7 @@ enum TokenAction {
     Revoke {
         /// The token's name
         name: String,
-        /// Stop the jobs that it has submitted, too
+        /// Stop the jobs and kept queries that it has submitted, too
         #[arg(long)]
         and_stop: bool,
     },
@@ -74,13 +74,20 @@ async fn act(arguments: &TokenArgs) -> anyhow::Result<()> {
     }
 }
 
-/// The jobs that a revoked token has left, a line each; nothing for an empty answer.
+/// The jobs and kept queries that a revoked token has left, a line each; nothing for an empty answer.
 fn left_by(answer: &[u8]) -> String {
     let told: Value = serde_json::from_slice(answer).unwrap_or_default();
-    let jobs = told["jobs"].as_array().map(Vec::as_slice).unwrap_or_default();
-    let end = if told["stopped"] == true { "is stopped" } else { "goes on; --and-stop or 'job stop' ends it" };
-    let line = |job: &Value| format!("its job {} ({}) {end}\n", cell(&job["name"]), cell(&job["id"]));
-    jobs.iter().map(line).collect()
+    let list = |name: &str| told[name].as_array().cloned().unwrap_or_default();
+    let end = |how: &str| match told["stopped"] == true {
+        true => "is stopped".to_owned(),
+        false => format!("goes on; --and-stop or {how} ends it"),
+    };
+    let job = |job: Value| format!("its job {} ({}) {}\n", cell(&job["name"]), cell(&job["id"]), end("'job stop'"));
+    let query = |query: Value| {
+        let how = end("DELETE /api/queries/{id}");
+        format!("its kept query {} ({}) {how}\n", cell(&query["text"]), cell(&query["id"]))
+    };
+    list("jobs").into_iter().map(job).chain(list("queries").into_iter().map(query)).collect()
 }
 
 impl CreateArgs {

@@ -59,6 +59,8 @@ type Submitting = Pin<Box<dyn Future<Output = (u32, Result<Subscription, Error>)
 struct QuerySocket {
     engine: Queries,
     tenant: TenantId,
+    /// The name of the client's credentials.
+    client: String,
     socket: WebSocket,
     submitting: FuturesUnordered<Submitting>,
     /// By tags, the client's names for them.
@@ -82,12 +84,12 @@ pub(super) async fn open(
         problem.remedy("use a WebSocket client, or POST /api/queries")
     })?;
     check_origin(&headers, None)?;
-    let tenant = caller.tenant.clone();
+    let (tenant, client) = (caller.tenant.clone(), caller.name.to_string());
     let upgrade = upgrade.max_message_size(HEARD_MAX_BYTES).max_frame_size(HEARD_MAX_BYTES);
     Ok(upgrade.on_upgrade(async move |socket| {
         let (submitting, queries) = (FuturesUnordered::new(), Multiplexer::default());
         // A client that is gone needs no message.
-        let _ = QuerySocket { engine, tenant, socket, submitting, queries, send_timeout: SEND_TIMEOUT }
+        let _ = QuerySocket { engine, tenant, client, socket, submitting, queries, send_timeout: SEND_TIMEOUT }
             .serve(shutdown)
             .await;
     }))
@@ -196,7 +198,7 @@ impl QuerySocket {
         }
         let Some(number) = self.take_tag(tag).await? else { return Ok(()) };
         let (engine, tenant) = (Arc::clone(&self.engine), self.tenant.clone());
-        let request = QueryRequest { deliver: Deliver::Sse, ..request };
+        let request = QueryRequest { deliver: Deliver::Sse, submitted_by: Some(self.client.clone()), ..request };
         self.submitting.push(Box::pin(async move { (number, engine.submit(&tenant, request).await) }));
         Ok(())
     }

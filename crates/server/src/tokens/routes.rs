@@ -14,6 +14,7 @@ use millstream_http::{
     Access, AuditedObject, Caller, Content, EVERY_TENANT, Json, Limits, Path, Problem, Query, Reach, Reason, RoleName,
     Route, Routes,
 };
+use millstream_query::Engine;
 use millstream_types::{ErrorCode, Role, TenantId, iso_time};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -59,11 +60,13 @@ struct Revocation {
 struct RevocationState {
     tokens: Arc<Tokens>,
     jobs: Arc<Jobs>,
+    queries: Arc<Engine>,
 }
 
-pub(crate) fn routes(tokens: &Arc<Tokens>, jobs: &Arc<Jobs>) -> Routes {
+pub(crate) fn routes(tokens: &Arc<Tokens>, jobs: &Arc<Jobs>, queries: &Arc<Engine>) -> Routes {
     let admin = Access::Role(Role::Admin);
     let object = || Content::json(json!({"type": "object"}));
+    let state = RevocationState { tokens: Arc::clone(tokens), jobs: Arc::clone(jobs), queries: Arc::clone(queries) };
     Routes::new("tokens")
         .route(
             Route::post("/api/tokens", admin, LIMITS, "Make an API token; its secret is in this answer only")
@@ -99,21 +102,25 @@ pub(crate) fn routes(tokens: &Arc<Tokens>, jobs: &Arc<Jobs>) -> Routes {
         .route(
             Route::delete("/api/tokens/{name}", admin, LIMITS, "Revoke an API token at once")
                 .param("name", "The token's name.")
-                .query("stop", "`true` stops the jobs that it has submitted; they go on if left out.")
+                .query("stop", "`true` stops the jobs and kept queries that it has submitted; they go on if left out.")
                 .answers_with(
                     200,
-                    "It is refused from now on. The answer lists the running jobs that it has submitted.",
+                    "It is refused from now on. The answer lists the running jobs and kept queries that it has submitted.",
                     Content::json(json!({
                         "type": "object",
-                        "properties": {"jobs": {"type": "array"}, "stopped": {"type": "boolean"}},
+                        "properties": {
+                            "jobs": {"type": "array"},
+                            "queries": {"type": "array"},
+                            "stopped": {"type": "boolean"},
+                        },
                     })),
                 )
                 .answers(
                     204,
-                    "It is refused from now on, connections that use it end, and it has left no running jobs.",
+                    "It is refused from now on, connections that use it end, and it has left no running jobs or kept queries.",
                 )
                 .answers(404, "No token of that name was made in the caller's tenant.")
-                .to(revoke, RevocationState { tokens: Arc::clone(tokens), jobs: Arc::clone(jobs) }),
+                .to(revoke, state),
         )
 }
 
@@ -161,7 +168,7 @@ async fn list(State(tokens): State<Arc<Tokens>>, caller: Caller) -> Response {
 }
 
 async fn revoke(
-    State(RevocationState { tokens, jobs }): State<RevocationState>,
+    State(RevocationState { tokens, jobs, queries }): State<RevocationState>,
     caller: Caller,
     Path(name): Path<String>,
     Query(Revocation { stop }): Query<Revocation>,
@@ -171,12 +178,12 @@ async fn revoke(
         tokens.revoke(name.clone(), tenant.clone()).await.map_err(|error| Problem::from_error(error.code(), &error))?;
     match answer {
         TokenAnswer::Revoked(_) => {
-            let left = Submissions::of(&jobs, tenant.as_ref(), &name);
+            let left = Submissions::of(&jobs, &queries, tenant.as_ref(), &name);
             if left.is_empty() {
                 return Ok(StatusCode::NO_CONTENT.into_response());
             }
             if stop {
-                left.stop(&jobs).await;
+                left.stop(&jobs, &queries).await;
             }
             Ok(axum::Json(left.shown(stop)).into_response())
         }

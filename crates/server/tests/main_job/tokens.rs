@@ -493,3 +493,46 @@ fn a_token_that_is_limited_to_keys_has_these_and_nothing_else() {
     assert_eq!(status(&process, limited, "GET", "/kv/shop/price", &Value::Null), 403);
     process.stop();
 }
+
+#[test]
+fn a_revoked_token_leaves_a_list_of_its_kept_queries_which_end_if_asked_for() {
+    let dir = tempfile::tempdir().unwrap();
+    let process = Process::start(dir.path());
+    let root = make(&process, "", &every_role("root", "*"));
+    let [left, stopped, acme] =
+        ["left", "stopped", "acme"].map(|name| make(&process, &root, &every_role(name, "default")));
+    for topic in ["orders", "answers"] {
+        let made =
+            call(process.applications, &root, "PUT", &format!("/api/streams/{topic}"), &json!({"partitions": 1}));
+        assert_eq!(made.status, 201, "{}", made.text());
+    }
+    let ask = |process: &Process, token: &str| {
+        let query =
+            json!({"query": "SELECT COUNT(*) AS c FROM \"orders\"", "keep": true, "deliver": {"topic": "answers"}});
+        let asked = call(process.applications, token, "POST", "/api/queries", &query);
+        assert_eq!(asked.status, 201, "{}", asked.text());
+        asked.json()["id"].as_str().unwrap().to_owned()
+    };
+    let ids = [&left, &stopped, &acme].map(|token| ask(&process, token));
+    let look = |process: &Process, id: &str| {
+        call(process.applications, &acme, "GET", &format!("/api/queries/{id}"), &Value::Null)
+    };
+    process.kill();
+    let process = Process::start(dir.path());
+    assert_eq!(look(&process, &ids[0]).json()["submitted_by"], "left", "a restart keeps the name");
+
+    let told = call(process.applications, &acme, "DELETE", "/api/tokens/left", &Value::Null);
+    assert_eq!((told.status, &told.json()["stopped"]), (200, &json!(false)));
+    let listed = told.json()["queries"].clone();
+    assert_eq!((listed.as_array().unwrap().len(), &listed[0]["id"]), (1, &json!(ids[0])));
+    let printed = token_command(&process, &acme, &["revoke", "stopped", "--and-stop"]);
+    assert!(printed.contains(&format!("({}) is stopped\n", ids[1])), "{printed}");
+    until("the query of the second token has ended", || {
+        let asked = look(&process, &ids[1]);
+        asked.status == 404 || asked.json()["cause"] == "killed"
+    });
+    for id in [&ids[0], &ids[2]] {
+        assert_eq!(look(&process, id).json()["cause"], Value::Null, "the others go on");
+    }
+    process.stop();
+}
