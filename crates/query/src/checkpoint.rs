@@ -201,7 +201,9 @@ mod tests {
         for json in VERSION_1 {
             let value = [&[1], json.trim_end().as_bytes()].concat();
             let kept = Checkpoint::decode(b"q0b1f", &value).unwrap().unwrap();
-            assert_eq!(String::from_utf8_lossy(&kept.encode()), String::from_utf8_lossy(&value));
+            // An empty list of errors is no longer written.
+            let rewritten = String::from_utf8_lossy(&value).replace(r#","errors":[]"#, "");
+            assert_eq!(String::from_utf8_lossy(&kept.encode()), rewritten);
             assert_eq!(kept.places()[&PartitionId(2)].counted.next, 120);
             let resume_buffer = kept
                 .resume_buffer
