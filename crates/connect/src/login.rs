@@ -122,13 +122,12 @@ impl DeviceLogins {
         let source = LoginSource { address: claim.address, protocol: LoginProtocol::Mqtt };
         let has_other = claim.user.is_some() || !claim.password.is_empty();
         if let Some(certificate) = claim.certificate {
-            match self.0.by_certificate(certificate, source) {
+            match self.0.by_certificate(certificate) {
                 CertificateVerdict::LoggedIn(verified) => return Ok(self.told(verified).await),
-                CertificateVerdict::NotTrusted(_) | CertificateVerdict::Throttled(_) if has_other => {}
+                CertificateVerdict::NotTrusted(_) if has_other => {}
                 CertificateVerdict::NotTrusted(refusal) | CertificateVerdict::Refused(refusal) => {
                     return Err(self.0.refuse(refusal, source));
                 }
-                CertificateVerdict::Throttled(problem) => return Err(problem),
                 CertificateVerdict::Unknown(device) => return self.provision(device, certificate, source).await,
             }
         }
@@ -169,12 +168,11 @@ impl DeviceLogins {
             }
             self.0.refusals.not_registered(&tenant, certificate.subject(), problem, source.address);
         })?;
-        match self.0.by_certificate(certificate, source) {
+        match self.0.by_certificate(certificate) {
             CertificateVerdict::LoggedIn(verified) => Ok(verified),
             CertificateVerdict::NotTrusted(refusal) | CertificateVerdict::Refused(refusal) => {
                 Err(self.0.refuse(refusal, source))
             }
-            CertificateVerdict::Throttled(problem) => Err(problem),
             CertificateVerdict::Unknown(_) => Err(Problem::internal("a device that was registered is unknown")),
         }
     }
@@ -214,15 +212,14 @@ impl Authenticator for DeviceLogins {
         let source = LoginSource { address: claim.peer.ip(), protocol: LoginProtocol::Http };
         let header = claim.headers.get(AUTHORIZATION.as_str());
         if let Some(certificate) = claim.client_certificate {
-            match self.0.by_certificate(certificate, source) {
+            match self.0.by_certificate(certificate) {
                 CertificateVerdict::LoggedIn(verified) => return self.admitted(verified),
-                CertificateVerdict::NotTrusted(_) | CertificateVerdict::Throttled(_) if header.is_some() => {}
+                CertificateVerdict::NotTrusted(_) if header.is_some() => {}
                 CertificateVerdict::NotTrusted(refusal) => {
                     let otherwise = self.0.without_login(&claim);
                     return Verdict::Now(otherwise.map_err(|_| self.0.refuse(refusal, source)));
                 }
                 CertificateVerdict::Refused(refusal) => return Verdict::Now(Err(self.0.refuse(refusal, source))),
-                CertificateVerdict::Throttled(problem) => return Verdict::Now(Err(problem)),
                 CertificateVerdict::Unknown(device) => {
                     return Verdict::Later(Box::pin(async move {
                         let verified = self.provision(device, certificate, source).await?;
@@ -373,7 +370,7 @@ impl LoginParts {
         self.token_login(token, named, fingerprint, source).map(|verified| verified.identity.clone())
     }
 
-    /// Logs in the device of a token, unless too many logins from its address have failed.
+    /// Logs in the device of a token. A signature is not guessed, so failures of others at its address do not matter.
     fn token_login(
         &self,
         token: &str,
@@ -384,12 +381,15 @@ impl LoginParts {
         if let Some(verified) = self.remembered(&fingerprint) {
             return Ok(verified);
         }
-        self.throttle.check(source)?;
         self.by_token(token, otherwise, fingerprint).map_err(|refusal| self.refuse(refusal, source))
     }
 
-    /// Counts a refused certificate or token as a failed login, and makes its problem.
+    /// Counts a refused certificate or token as a failed login, and makes its problem. Once too many logins from its address
+    /// have failed that is all that it is told.
     fn refuse(&self, refusal: LoginRefusal, source: LoginSource) -> Problem {
+        if let Err(throttled) = self.throttle.check(source) {
+            return throttled.into();
+        }
         self.throttle.fail(source);
         self.attempts.count(refusal.tenant.as_ref(), "unauthorized");
         self.refusals.refuse(refusal, source.address)

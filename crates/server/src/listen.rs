@@ -45,8 +45,8 @@ pub(crate) struct Listen {
     #[schemars(with = "String")]
     pub(crate) redis_tls: Door,
     /// Logins a minute that may fail from one client address (IPv6: from a /64 network), over all listeners together;
-    /// further ones are refused unchecked. API tokens that are right and logins that were right before always pass. 0
-    /// sets no limit. Default 100.
+    /// further ones are refused unchecked. Wrong passwords of devices have it for each auth-id there, and ten times as
+    /// many for all. API tokens that are right and logins that were right before always pass. 0 sets no limit. Default 100.
     pub(crate) login_failures_per_minute: u32,
 }
 

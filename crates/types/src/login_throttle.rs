@@ -1,7 +1,9 @@
-//! A limit on failed logins per client address, beyond which further logins are refused unchecked.
+//! A limit on failed logins, beyond which further logins are refused unchecked: of each name at a client address where the
+//! protocol knows one (see [`LoginThrottle::check_name`]), else of the address.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
+use std::hash::{BuildHasher as _, RandomState};
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,8 +13,11 @@ use parking_lot::Mutex;
 
 use crate::{MonotonicClock, SystemClock};
 
-/// Clients whose failures are remembered; beyond them the least recently seen is forgotten.
+/// Clients and names whose failures are remembered; beyond them the least recently seen is forgotten.
 const CLIENTS_MAX: usize = 10_000;
+/// Failures of single names that count for their address as much as one without a name: one device that has a wrong password
+/// does not keep others at its address out, and many names are not guessed at.
+const NAMES_OF_ONE_ADDRESS: u32 = 10;
 const MINUTE: Duration = Duration::from_secs(60);
 
 /// The protocol by which a client logs in.
@@ -145,6 +150,7 @@ pub struct LoginThrottle {
     failures_per_minute: u32,
     clock: Arc<dyn MonotonicClock>,
     clients: Mutex<Clients>,
+    names: RandomState,
     failed: [AtomicU64; LoginProtocol::ALL.len()],
     throttled: [AtomicU64; LoginProtocol::ALL.len()],
 }
@@ -166,7 +172,7 @@ impl LoginThrottle {
     /// A throttle that lets each client fail `failures_per_minute` times; 0 sets no limit.
     pub fn new(failures_per_minute: u32, clock: Arc<dyn MonotonicClock>) -> Self {
         let (failed, throttled) = Default::default();
-        Self { failures_per_minute, clock, clients: Mutex::default(), failed, throttled }
+        Self { failures_per_minute, clock, clients: Mutex::default(), names: RandomState::new(), failed, throttled }
     }
 
     /// Asks whether a login may be checked.
@@ -174,32 +180,59 @@ impl LoginThrottle {
     /// # Errors
     /// [`Throttled`] if too many of the client have failed; the attempt is counted as throttled.
     pub fn check(&self, source: LoginSource) -> Result<(), Throttled> {
-        let now = self.clock.now();
-        let client = ClientNetwork::from(source.address);
         let mut clients = self.clients.lock();
-        let Some(state) = clients.seen(client) else { return Ok(()) };
-        let Some(wait) = self.wait(state, now) else { return Ok(()) };
+        let wait = self.wait(&mut clients, source.address.into(), self.cost());
+        wait.map_or(Ok(()), |wait| Err(self.refuse(&mut clients, source, wait)))
+    }
+
+    /// Asks whether a login by this name may be checked. It is refused if too many by the name have failed at the address, or
+    /// by far more names there.
+    ///
+    /// # Errors
+    /// As [`LoginThrottle::check`].
+    pub fn check_name(&self, source: LoginSource, name: &str) -> Result<(), Throttled> {
+        let mut clients = self.clients.lock();
+        let of_name = self.wait(&mut clients, self.named(source, name), self.cost());
+        let wait = of_name.or_else(|| self.wait(&mut clients, source.address.into(), self.cost_of_name()));
+        wait.map_or(Ok(()), |wait| Err(self.refuse(&mut clients, source, wait)))
+    }
+
+    fn refuse(&self, clients: &mut Clients, source: LoginSource, wait: Duration) -> Throttled {
+        let state = clients.seen_or_new(source.address.into());
         state.tallies[source.protocol as usize].throttled += 1;
         self.throttled[source.protocol as usize].fetch_add(1, Ordering::Relaxed);
-        Err(Throttled { client, failures_per_minute: self.failures_per_minute, wait })
+        Throttled { client: source.address.into(), failures_per_minute: self.failures_per_minute, wait }
     }
 
     /// Returns `true` if [`LoginThrottle::check`] would refuse; counts nothing.
     pub fn is_spent(&self, address: IpAddr) -> bool {
         let clients = self.clients.lock();
-        let state = clients.by_network.get(&address.into());
-        state.is_some_and(|state| self.wait(state, self.clock.now()).is_some())
+        let state = clients.by_key.get(&address.into());
+        state.is_some_and(|state| state.wait(self.cost(), self.clock.now()).is_some())
     }
 
     /// Counts a login that was checked and is wrong.
     pub fn fail(&self, source: LoginSource) {
-        let now = self.clock.now();
         let mut clients = self.clients.lock();
+        self.count(&mut clients, source, self.cost());
+    }
+
+    /// Counts a login by this name that was checked and is wrong: for the name, and by a part for its address.
+    pub fn fail_name(&self, source: LoginSource, name: &str) {
+        let mut clients = self.clients.lock();
+        clients.seen_or_new(self.named(source, name)).owe(self.cost(), self.clock.now());
+        self.count(&mut clients, source, self.cost_of_name());
+    }
+
+    fn count(&self, clients: &mut Clients, source: LoginSource, cost: Duration) {
         let state = clients.seen_or_new(source.address.into());
-        // Logins that were checked at the same time may come to more than the limit.
-        state.paid_off_at = (state.paid_off_at.max(now) + self.cost()).min(now + MINUTE);
+        state.owe(cost, self.clock.now());
         state.tallies[source.protocol as usize].failed += 1;
         self.failed[source.protocol as usize].fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn named(&self, source: LoginSource, name: &str) -> ThrottleKey {
+        ThrottleKey { network: source.address.into(), name: Some(self.names.hash_one(name)) }
     }
 
     /// The failed logins that are to be logged now: of each client and protocol at most once a minute. Forgets clients
@@ -207,7 +240,7 @@ impl LoginThrottle {
     pub fn take_reports(&self) -> Vec<FailedLogins> {
         let now = self.clock.now();
         let mut reports = Vec::new();
-        self.clients.lock().retain(|client, state| {
+        self.clients.lock().retain(|ThrottleKey { network: client, .. }, state| {
             for (protocol, tally) in LoginProtocol::ALL.into_iter().zip(&mut state.tallies) {
                 let is_due = tally.reported_at.is_none_or(|at| now >= at + MINUTE);
                 if is_due && tally.failed + tally.throttled > 0 {
@@ -237,10 +270,27 @@ impl LoginThrottle {
         MINUTE.checked_div(self.failures_per_minute).unwrap_or_default()
     }
 
-    /// Returns the time until one more failure fits into the bucket; `None` if it fits now.
-    fn wait(&self, state: &ThrottledClient, now: Duration) -> Option<Duration> {
-        let wait = (state.paid_off_at + self.cost()).saturating_sub(now + MINUTE);
-        (!wait.is_zero()).then_some(wait)
+    /// The time in which the share of an address in the failure of one of its names is paid off.
+    fn cost_of_name(&self) -> Duration {
+        self.cost() / NAMES_OF_ONE_ADDRESS
+    }
+
+    /// Returns the time until one more failure of `key` fits into its bucket; `None` if it fits now.
+    fn wait(&self, clients: &mut Clients, key: ThrottleKey, cost: Duration) -> Option<Duration> {
+        clients.seen(key)?.wait(cost, self.clock.now())
+    }
+}
+
+/// The owner of a bucket: a client, or a name by which it logs in, of which the hash is kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct ThrottleKey {
+    network: ClientNetwork,
+    name: Option<u64>,
+}
+
+impl From<IpAddr> for ThrottleKey {
+    fn from(address: IpAddr) -> Self {
+        Self { network: address.into(), name: None }
     }
 }
 
@@ -253,6 +303,18 @@ struct ThrottledClient {
     tallies: [Tally; LoginProtocol::ALL.len()],
 }
 
+impl ThrottledClient {
+    /// Logins that were checked at the same time may come to more than the limit.
+    fn owe(&mut self, cost: Duration, now: Duration) {
+        self.paid_off_at = (self.paid_off_at.max(now) + cost).min(now + MINUTE);
+    }
+
+    fn wait(&self, cost: Duration, now: Duration) -> Option<Duration> {
+        let wait = (self.paid_off_at + cost).saturating_sub(now + MINUTE);
+        (!wait.is_zero()).then_some(wait)
+    }
+}
+
 #[derive(Clone, Copy, Default)]
 struct Tally {
     failed: u64,
@@ -260,43 +322,43 @@ struct Tally {
     reported_at: Option<Duration>,
 }
 
-/// At most [`CLIENTS_MAX`] clients, in the order of their last use.
+/// At most [`CLIENTS_MAX`] clients and names, in the order of their last use.
 #[derive(Default)]
 struct Clients {
-    by_network: HashMap<ClientNetwork, ThrottledClient>,
-    by_use: BTreeMap<u64, ClientNetwork>,
+    by_key: HashMap<ThrottleKey, ThrottledClient>,
+    by_use: BTreeMap<u64, ThrottleKey>,
     uses: u64,
 }
 
 impl Clients {
-    fn seen(&mut self, network: ClientNetwork) -> Option<&mut ThrottledClient> {
-        let client = self.by_network.get_mut(&network)?;
+    fn seen(&mut self, key: ThrottleKey) -> Option<&mut ThrottledClient> {
+        let client = self.by_key.get_mut(&key)?;
         self.uses += 1;
         self.by_use.remove(&client.used);
-        self.by_use.insert(self.uses, network);
+        self.by_use.insert(self.uses, key);
         client.used = self.uses;
         Some(client)
     }
 
-    fn seen_or_new(&mut self, network: ClientNetwork) -> &mut ThrottledClient {
-        if !self.by_network.contains_key(&network)
-            && self.by_network.len() >= CLIENTS_MAX
+    fn seen_or_new(&mut self, key: ThrottleKey) -> &mut ThrottledClient {
+        if !self.by_key.contains_key(&key)
+            && self.by_key.len() >= CLIENTS_MAX
             && let Some((_, oldest)) = self.by_use.pop_first()
         {
-            self.by_network.remove(&oldest);
+            self.by_key.remove(&oldest);
         }
         self.uses += 1;
-        let client = self.by_network.entry(network).or_default();
+        let client = self.by_key.entry(key).or_default();
         self.by_use.remove(&client.used);
-        self.by_use.insert(self.uses, network);
+        self.by_use.insert(self.uses, key);
         client.used = self.uses;
         client
     }
 
-    fn retain(&mut self, mut keep: impl FnMut(ClientNetwork, &mut ThrottledClient) -> bool) {
+    fn retain(&mut self, mut keep: impl FnMut(ThrottleKey, &mut ThrottledClient) -> bool) {
         let by_use = &mut self.by_use;
-        self.by_network.retain(|network, client| {
-            let is_kept = keep(*network, client);
+        self.by_key.retain(|key, client| {
+            let is_kept = keep(*key, client);
             if !is_kept {
                 by_use.remove(&client.used);
             }
@@ -339,6 +401,20 @@ mod tests {
         let (throttle, _) = throttle(0);
         assert_eq!(guess(&throttle, from("10.0.0.1"), 1_000), 0, "0 sets no limit");
         assert_eq!(throttle.failed(LoginProtocol::Mqtt), 1_000);
+    }
+
+    #[test]
+    fn a_name_that_fails_keeps_no_other_of_its_address_out_until_far_more_names_fail() {
+        let (throttle, _) = throttle(3);
+        let source = from("10.0.0.1");
+        let guess = |name: &str| throttle.check_name(source, name).map(|()| throttle.fail_name(source, name)).is_ok();
+        assert_eq!((0..9).filter(|_| guess("wrong")).count(), 3);
+        assert!(throttle.check_name(source, "right").is_ok() && throttle.check(source).is_ok());
+        assert!(throttle.check_name(from("10.0.0.2"), "wrong").is_ok(), "at another address");
+        // 30 failures in all are those of the address.
+        assert_eq!((0..99).filter(|number| guess(&format!("guess-{number}"))).count(), 27);
+        assert!(throttle.check_name(source, "right").is_err());
+        assert_eq!((throttle.failed(LoginProtocol::Mqtt), throttle.throttled(LoginProtocol::Mqtt)), (30, 79));
     }
 
     #[test]
@@ -387,7 +463,7 @@ mod tests {
             assert_eq!(throttle.is_spent(client(n).address), is_remembered, "{n}");
         }
         let clients = throttle.clients.lock();
-        assert_eq!((clients.by_network.len(), clients.by_use.len()), (CLIENTS_MAX, CLIENTS_MAX));
+        assert_eq!((clients.by_key.len(), clients.by_use.len()), (CLIENTS_MAX, CLIENTS_MAX));
     }
 
     #[test]
@@ -407,6 +483,6 @@ mod tests {
         clock.advance(MINUTE);
         assert_eq!(throttle.take_reports(), []);
         let clients = throttle.clients.lock();
-        assert!(clients.by_network.is_empty() && clients.by_use.is_empty());
+        assert!(clients.by_key.is_empty() && clients.by_use.is_empty());
     }
 }

@@ -5,9 +5,8 @@
 
 use std::sync::Arc;
 
-use millstream_http::Problem;
 use millstream_net::{ClientCertificate, Untrusted};
-use millstream_types::{LoginSource, TenantId, iso_time};
+use millstream_types::{TenantId, iso_time};
 
 use super::refusal::LoginRefusal;
 use super::{LoginParts, NewLogin};
@@ -21,8 +20,6 @@ pub(super) enum CertificateVerdict {
     /// No tenant's authority vouches for it: the client may show a password or token instead.
     NotTrusted(LoginRefusal),
     Refused(LoginRefusal),
-    /// Too many logins from the client's address have failed.
-    Throttled(Problem),
     /// The device is unknown, and its authority wants it to be registered.
     Unknown(NewDevice),
 }
@@ -41,16 +38,13 @@ impl LoginParts {
     }
 
     /// Logs in the device that has shown this certificate.
-    pub(super) fn by_certificate(&self, certificate: &ClientCertificate, source: LoginSource) -> CertificateVerdict {
+    pub(super) fn by_certificate(&self, certificate: &ClientCertificate) -> CertificateVerdict {
         let name = certificate.server_name().unwrap_or_default();
         let chain = certificate.chain().iter().map(|certificate| &**certificate);
         let head = [b"x509\0", name.as_bytes(), b"\0"];
         let fingerprint = self.credential_cache.fingerprint_of(head.into_iter().chain(chain));
         if let Some(verified) = self.remembered(&fingerprint) {
             return CertificateVerdict::LoggedIn(verified);
-        }
-        if let Err(throttled) = self.throttle.check(source) {
-            return CertificateVerdict::Throttled(throttled.into());
         }
         let trusted = match self.trusted(certificate, self.wall.now_ms().div_euclid(1_000)) {
             Ok(trusted) => trusted,

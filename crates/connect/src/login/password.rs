@@ -63,16 +63,25 @@ impl DeviceLogins {
 }
 
 impl LoginParts {
-    /// Finds the credential for a new login, unless too many logins from its address have failed.
+    /// Finds the credential for a new login, unless too many by its name from its address have failed.
     pub(super) fn attempt(
         &self,
         read: impl FnOnce() -> Result<Basic, Problem>,
         fingerprint: Fingerprint,
         source: LoginSource,
     ) -> Result<Attempt, Problem> {
-        self.throttle.check(source)?;
-        let given = read().inspect_err(|_| self.throttle.fail(source))?;
+        let given = read().map_err(|problem| self.unreadable(problem, source))?;
+        self.throttle.check_name(source, &given.user())?;
         self.find(given, fingerprint, source).map_err(|given| self.refused(&given, source))
+    }
+
+    /// Counts a login that names nobody.
+    fn unreadable(&self, problem: Problem, source: LoginSource) -> Problem {
+        if let Err(throttled) = self.throttle.check(source) {
+            return throttled.into();
+        }
+        self.throttle.fail(source);
+        problem
     }
 
     /// See [`LoginParts::attempt`]; an unknown login is not counted as a failure.
@@ -105,7 +114,7 @@ impl LoginParts {
 
     /// Counts a failed login and makes its problem.
     pub(super) fn refused(&self, given: &Basic, source: LoginSource) -> Problem {
-        self.throttle.fail(source);
+        self.throttle.fail_name(source, &given.user());
         let is_known = self.registry.snapshot(&given.tenant).state.tenant(&given.tenant).is_some();
         self.attempts.count(is_known.then_some(&given.tenant), "unauthorized");
         wrong(&given.user())

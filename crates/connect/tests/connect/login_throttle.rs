@@ -1,4 +1,4 @@
-//! Logins that fail too often from one address are refused unchecked.
+//! Logins that fail too often by one name, or from one address, are refused unchecked.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,6 +7,8 @@ use millstream_types::{LoginProtocol, LoginThrottle, ManualClock};
 use serde_json::json;
 
 use crate::mqtt_client::{Mqtt, connect};
+use crate::signer::Signer;
+use crate::token_logins::claims;
 use crate::world::{World, basic, connect_from};
 
 const HERE: &str = "127.0.0.1";
@@ -30,37 +32,51 @@ async fn open(dir: &std::path::Path, failures_per_minute: u32) -> (World, Arc<Lo
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_address_with_too_many_failed_http_logins_gets_429_and_known_devices_pass() {
+async fn a_device_with_too_many_failed_http_logins_gets_429_and_its_neighbours_pass_until_far_more_fail() {
     let dir = tempfile::tempdir().unwrap();
     let (world, throttle, clock) = open(dir.path(), 4).await;
+    world.register("T", "late").await;
+    let signer = Signer::new();
+    world.do_registry("POST /v1/devices/T/signs", "", 201).await;
+    world.do_registry("PUT /v1/credentials/T/signs", &signer.credential("signs"), 204).await;
     let send = async |local: &str, login: &str| {
         world.device_from(local, "POST /telemetry", &[("authorization", login)], b"x").await
     };
-    let known = basic("known@T", "pw");
+    let (known, wrong) = (basic("known@T", "pw"), basic("known@T", "no"));
     assert_eq!(send(HERE, &known).await.status, 202);
-    for wrong in [basic("known@T", "no"), basic("quick@T", "no"), basic("nobody@T", "no"), "Bearer no".to_owned()] {
-        assert_eq!(send(HERE, &wrong).await.status, 401, "{wrong}");
+    for _ in 0..4 {
+        assert_eq!(send(HERE, &wrong).await.status, 401);
     }
-    // Right or wrong, none of them is checked.
-    for unchecked in [basic("known@T", "no"), basic("new@T", "pw"), basic("quick@T", "secret"), "Bearer no".to_owned()]
-    {
-        let refused = send(HERE, &unchecked).await;
-        refused.expect_problem(429, HERE, "listen.login_failures_per_minute = 4; the next is checked in 15 s");
-        assert_eq!(refused.header("retry-after"), Some("15"));
+    let refused = send(HERE, &wrong).await;
+    refused.expect_problem(429, HERE, "listen.login_failures_per_minute = 4; the next is checked in 15 s");
+    assert_eq!(refused.header("retry-after"), Some("15"));
+    assert_eq!(send(HERE, &known).await.status, 202, "a device that is known");
+    for neighbour in [basic("new@T", "pw"), basic("quick@T", "secret")] {
+        assert_eq!(send(HERE, &neighbour).await.status, 202, "{neighbour}");
+    }
+    assert_eq!(send(HERE, "Bearer no").await.status, 401);
+    for number in 0..26 {
+        let guess = send(HERE, &basic(&format!("guess-{number}@T"), "no")).await;
+        assert_eq!(guess.status, 401, "{number}");
+    }
+    // As many names have failed as an address may have: right or wrong, none is checked.
+    for unchecked in [basic("nobody@T", "no"), basic("late@T", "pw"), "Bearer no".to_owned()] {
+        send(HERE, &unchecked).await.expect_problem(429, HERE, "listen.login_failures_per_minute = 4");
     }
     assert_eq!(send(HERE, &known).await.status, 202, "a device that is known");
-    assert_eq!(send(ELSEWHERE, &basic("known@T", "no")).await.status, 401);
-    assert_eq!(send(ELSEWHERE, &basic("quick@T", "secret")).await.status, 202);
+    let signed = format!("Bearer {}", signer.token(&claims(&json!({"sub": "signs"}))));
+    assert_eq!(send(HERE, &signed).await.status, 202, "a right token");
+    assert_eq!(send(ELSEWHERE, &wrong).await.status, 401);
     clock.advance(Duration::from_secs(15));
-    assert_eq!(send(HERE, &basic("new@T", "pw")).await.status, 202, "a success uses up nothing");
-    assert_eq!(send(HERE, &basic("known@T", "no")).await.status, 401);
-    assert_eq!(send(HERE, &basic("known@T", "no")).await.status, 429);
-    assert_eq!((throttle.failed(LoginProtocol::Http), throttle.throttled(LoginProtocol::Http)), (6, 5));
+    assert_eq!(send(HERE, &basic("late@T", "pw")).await.status, 202, "a success uses up nothing");
+    assert_eq!(send(HERE, &wrong).await.status, 401);
+    assert_eq!(send(HERE, &wrong).await.status, 429);
+    assert_eq!((throttle.failed(LoginProtocol::Http), throttle.throttled(LoginProtocol::Http)), (33, 5));
     world.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_address_with_too_many_failed_mqtt_logins_is_refused_and_known_devices_pass() {
+async fn a_device_with_too_many_failed_mqtt_logins_is_refused_and_its_neighbours_pass() {
     // Of MQTT 3.1.1 bad user name or password and server unavailable; of MQTT 5 connection rate exceeded.
     for (level, wrong, throttled) in [(4, 0x04, 0x03), (5, 0x86, 0x9F)] {
         let dir = tempfile::tempdir().unwrap();
@@ -74,20 +90,20 @@ async fn an_address_with_too_many_failed_mqtt_logins_is_refused_and_known_device
             body
         };
         assert_eq!(log_in(HERE, "known@T", "pw").await[1], 0);
-        assert_eq!(log_in(HERE, "known@T", "no").await[1], wrong);
-        assert_eq!(log_in(HERE, "nobody@T", "no").await[1], wrong);
-        for (user, password) in [("known@T", "no"), ("new@T", "pw"), ("quick@T", "secret")] {
-            let answer = log_in(HERE, user, password).await;
-            assert_eq!(answer[1], throttled, "{user} {password}");
-            let told = String::from_utf8_lossy(&answer);
-            assert!(level == 4 || told.contains("listen.login_failures_per_minute = 2"), "{told}");
+        for _ in 0..2 {
+            assert_eq!(log_in(HERE, "known@T", "no").await[1], wrong);
         }
-        assert_eq!(log_in(HERE, "known@T", "pw").await[1], 0, "a device that is known");
+        let answer = log_in(HERE, "known@T", "no").await;
+        assert_eq!(answer[1], throttled);
+        let told = String::from_utf8_lossy(&answer);
+        assert!(level == 4 || told.contains("listen.login_failures_per_minute = 2"), "{told}");
+        for (user, password) in [("known@T", "pw"), ("new@T", "pw"), ("quick@T", "secret")] {
+            assert_eq!(log_in(HERE, user, password).await[1], 0, "{user}");
+        }
         assert_eq!(log_in(ELSEWHERE, "known@T", "no").await[1], wrong);
-        assert_eq!(log_in(ELSEWHERE, "quick@T", "secret").await[1], 0);
         clock.advance(Duration::from_secs(30));
-        assert_eq!(log_in(HERE, "new@T", "pw").await[1], 0);
-        assert_eq!((throttle.failed(LoginProtocol::Mqtt), throttle.throttled(LoginProtocol::Mqtt)), (3, 3));
+        assert_eq!(log_in(HERE, "known@T", "no").await[1], wrong);
+        assert_eq!((throttle.failed(LoginProtocol::Mqtt), throttle.throttled(LoginProtocol::Mqtt)), (4, 1));
         world.stop().await;
     }
 }

@@ -13,7 +13,7 @@ fn hello<'a>(level: u8, client: &'a str, token: &'a str) -> Hello<'a> {
 }
 
 /// Claims that name the device, or none, with `change` over them.
-fn claims(change: &Value) -> Value {
+pub(crate) fn claims(change: &Value) -> Value {
     let mut claims = json!({"tid": "T", "sub": "d", "aud": HONO, "iat": now_s(), "exp": now_s() + 3_600});
     for (name, value) in change.as_object().unwrap() {
         claims[name] = value.clone();

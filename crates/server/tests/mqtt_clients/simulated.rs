@@ -76,10 +76,8 @@ fn simulated_devices_log_in_and_their_accepted_messages_are_in_the_topic() {
     let report = simulate(&mqtt, &["--qos", "2", "--in-flight", "8", "--topic", "own/${device}"]);
     assert_eq!((&report["accepted"], &report["failures"]), (&400.into(), &serde_json::json!({})));
     let report = simulate(&mqtt, &["--password", "wrong"]);
-    // Beyond 100 failures a minute logins are refused unchecked: code 3, server unavailable.
-    let [wrong, throttled] = ["refused 4", "refused 3"].map(|code| report["failures"][code].as_u64().unwrap());
-    assert_eq!((&report["accepted"], wrong + throttled), (&0.into(), 400), "{report}");
-    assert!((100..150).contains(&wrong), "{report}");
+    // 20 failures of each device are fewer than each may have.
+    assert_eq!((&report["accepted"], &report["failures"]), (&0.into(), &serde_json::json!({"refused 4": 400})));
     world.kill();
 }
 
