@@ -10,7 +10,7 @@ use millstream_view::ViewRuntime;
 
 use crate::adapter::HTTP_ADAPTER;
 use crate::commands::Commands;
-use crate::connections::{Connections, Gauges, LiveDevices};
+use crate::connections::{Attempts, Connections, Gauges, LiveDevices};
 use crate::cors::origins;
 use crate::credential_cache::CredentialCache;
 use crate::http::{self, HttpAdapter};
@@ -154,7 +154,7 @@ impl Connect {
             wall: ground.wall.clone(),
             monotonic: monotonic.clone(),
             is_told: config.connection_events,
-            attempts: Connections::attempts(metrics, mqtt::ADAPTER),
+            attempts: Attempts::new(metrics, mqtt::ADAPTER),
             gauges: Gauges::new(metrics, mqtt::ADAPTER),
             live: LiveDevices::default(),
         });
@@ -201,7 +201,7 @@ impl Connect {
     /// The routes of the HTTP adapter and of MQTT over WebSocket, for the listener of devices.
     pub fn device_routes(&self) -> [Routes; 4] {
         let [telemetry, events, replies] = http::routes(&self.adapter);
-        let mqtt = mqtt::routes(&self.mqtt_guests, self.mqtt.config.packet_max_bytes, self.adapter.limits());
+        let mqtt = mqtt::routes(&self.mqtt_guests, self.adapter.limits());
         [telemetry, events, replies, mqtt]
     }
 

@@ -21,8 +21,10 @@ use crate::usage::{ConnectingDevice, Moment};
 
 /// Media type of connection events.
 const EVENT_TYPE: &[u8] = b"application/vnd.eclipse-hono-dc-notification+json";
-/// Connections are not encrypted yet.
-const CIPHER_SUITE: (&str, &str) = ("cipher_suite", "UNKNOWN");
+/// The label of a connection's cipher suite.
+const CIPHER_SUITE: &str = "cipher_suite";
+/// Its value for a connection without TLS.
+const NO_CIPHER_SUITE: &str = "UNKNOWN";
 const DURATION_BOUNDS_S: [f64; 8] = [1.0, 10.0, 60.0, 600.0, 3_600.0, 21_600.0, 86_400.0, 604_800.0];
 
 /// The connections of one adapter.
@@ -33,7 +35,7 @@ pub(crate) struct Connections {
     pub(crate) monotonic: Arc<dyn MonotonicClock>,
     /// True if connection events are appended.
     pub(crate) is_told: bool,
-    pub(crate) attempts: TenantCounter,
+    pub(crate) attempts: Attempts,
     pub(crate) gauges: Gauges,
     pub(crate) live: LiveDevices,
 }
@@ -68,6 +70,32 @@ impl LiveDevices {
     }
 }
 
+/// The counters of connection attempts, one for each cipher suite, under Hono's name.
+pub(crate) struct Attempts {
+    metrics: Metrics,
+    adapter: &'static str,
+    by_cipher_suite: Mutex<HashMap<&'static str, TenantCounter>>,
+}
+
+impl Attempts {
+    pub(crate) fn new(metrics: &Metrics, adapter: &'static str) -> Self {
+        Self { metrics: metrics.clone(), adapter, by_cipher_suite: Mutex::default() }
+    }
+
+    /// Counts an attempt. `tenant` is `None` if it is not registered, and the cipher suite if there is no TLS.
+    fn count(&self, tenant: Option<&TenantId>, outcome: &'static str, cipher_suite: Option<&'static str>) {
+        let cipher_suite = cipher_suite.unwrap_or(NO_CIPHER_SUITE);
+        let mut known = self.by_cipher_suite.lock();
+        known.entry(cipher_suite).or_insert_with(|| self.counter(cipher_suite)).count(tenant, outcome);
+    }
+
+    fn counter(&self, cipher_suite: &'static str) -> TenantCounter {
+        let [host, kind, name] = component(self.adapter);
+        let labels = [host, kind, name, (CIPHER_SUITE, cipher_suite)];
+        TenantCounter::new(&self.metrics, "hono_connections_attempts_total", "Attempts to connect.", "outcome", &labels)
+    }
+}
+
 /// A connection; it is counted until it is dropped.
 pub(crate) struct DeviceConnection {
     of: Arc<Connections>,
@@ -98,19 +126,12 @@ struct Lives {
 }
 
 impl Connections {
-    /// The counter of connection attempts, under Hono's name.
-    pub(crate) fn attempts(metrics: &Metrics, adapter: &'static str) -> TenantCounter {
-        let [host, kind, name] = component(adapter);
-        let labels = [host, kind, name, CIPHER_SUITE];
-        TenantCounter::new(metrics, "hono_connections_attempts_total", "Attempts to connect.", "outcome", &labels)
-    }
-
-    /// Admits a logged-in device; `remote_id` is its own name for itself.
+    /// Admits a logged-in device, which speaks TLS if there is a cipher suite; `remote_id` is its own name for itself.
     pub(crate) fn open(
         self: &Arc<Self>,
         who: &Principal,
         streams: &Arc<TenantStreams>,
-        remote_id: &str,
+        (remote_id, cipher_suite): (&str, Option<&'static str>),
     ) -> Result<DeviceConnection, Problem> {
         let tenant = &who.tenant;
         let now_ms = self.wall.now_ms();
@@ -123,11 +144,11 @@ impl Connections {
             let per_second_max = stored.value.resource_limits.device_connects_per_second_max(&device.value.ext);
             let admitted = streams.usage.connect(stored, ConnectingDevice { device: &who.name, per_second_max }, now);
             admitted.map_err(|(limit, problem)| {
-                self.attempts.count(Some(tenant), limit.exceeded());
+                self.attempts.count(Some(tenant), limit.exceeded(), cipher_suite);
                 problem
             })?;
         }
-        self.attempts.count(Some(tenant), "succeeded");
+        self.attempts.count(Some(tenant), "succeeded", cipher_suite);
         let gauge = self.gauges.of(tenant);
         gauge.connected.inc();
         let connection = DeviceConnection {
@@ -145,8 +166,8 @@ impl Connections {
     }
 
     /// Admits a client without login.
-    pub(crate) fn open_unauthenticated(&self) -> Unauthenticated {
-        self.attempts.count(None, "succeeded");
+    pub(crate) fn open_unauthenticated(&self, cipher_suite: Option<&'static str>) -> Unauthenticated {
+        self.attempts.count(None, "succeeded", cipher_suite);
         let gauge = self.gauges.unauthenticated.clone();
         gauge.inc();
         Unauthenticated { gauge }
@@ -161,10 +182,10 @@ impl Drop for Unauthenticated {
 
 impl Connections {
     /// Counts a failed attempt; `user` is the presented user name.
-    pub(crate) fn refused(&self, user: Option<&str>, outcome: &'static str) {
+    pub(crate) fn refused(&self, user: Option<&str>, outcome: &'static str, cipher_suite: Option<&'static str>) {
         let tenant = user.and_then(|user| tenant_of(user).ok());
         let is_known = |tenant: &TenantId| self.registry.snapshot(tenant).state.tenant(tenant).is_some();
-        self.attempts.count(tenant.filter(is_known).as_ref(), outcome);
+        self.attempts.count(tenant.filter(is_known).as_ref(), outcome, cipher_suite);
     }
 }
 
@@ -227,5 +248,25 @@ impl Gauges {
         let help = "How long devices were connected.";
         let name = "hono_connections_authenticated_duration_seconds";
         Lives { connected, duration: self.metrics.histogram(name, help, &labels, &DURATION_BOUNDS_S) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn attempts_to_connect_are_told_apart_by_the_cipher_suite() {
+        let metrics = Metrics::default();
+        let attempts = Attempts::new(&metrics, "hono-mqtt");
+        for cipher_suite in [None, Some("TLS_AES_256_GCM_SHA384"), Some("TLS_AES_256_GCM_SHA384")] {
+            attempts.count(None, "succeeded", cipher_suite);
+        }
+        let text = metrics.text();
+        for (cipher_suite, times) in [("UNKNOWN", 1), ("TLS_AES_256_GCM_SHA384", 2)] {
+            let begin = format!("hono_connections_attempts_total{{cipher_suite=\"{cipher_suite}\",");
+            let is_it = |line: &str| line.starts_with(&begin) && line.ends_with(&format!(" {times}"));
+            assert!(text.lines().any(is_it), "{text}");
+        }
     }
 }

@@ -50,6 +50,7 @@ mod topic_rules;
 mod upstream;
 mod wake_flag;
 mod websocket;
+mod websocket_stream;
 mod will;
 
 pub(crate) use adapter::{MqttAdapter, MqttParts};

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use axum::extract::{FromRequestParts, OptionalFromRequestParts};
 use axum::http::request::Parts;
-use millstream_net::{ClientCertificate, PendingLogin, Revocation};
+use millstream_net::{PendingLogin, Revocation, TlsSession};
 use millstream_types::{MemoryBudget, Principal};
 use tokio::time::Instant;
 
@@ -23,8 +23,7 @@ pub const REQUEST_TIMEOUT_HEADER: &str = "request-timeout";
 #[derive(Debug, Clone)]
 pub(crate) struct ConnectionPeer {
     pub(crate) peer: SocketAddr,
-    /// The certificate that it has shown in its TLS handshake.
-    pub(crate) certificate: Option<Arc<ClientCertificate>>,
+    pub(crate) tls: TlsSession,
     pub(crate) login: PendingLogin,
 }
 
@@ -272,9 +271,9 @@ impl Shutdown {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Peer(pub SocketAddr);
 
-/// Extractor for the certificate that the client has shown in its TLS handshake.
+/// Extractor for the TLS of the client's connection.
 #[derive(Debug, Clone)]
-pub struct ShownCertificate(pub Option<Arc<ClientCertificate>>);
+pub struct Tls(pub TlsSession);
 
 impl<S: Sync> FromRequestParts<S> for Deadline {
     type Rejection = Problem;
@@ -318,11 +317,11 @@ impl<S: Sync> FromRequestParts<S> for Peer {
     }
 }
 
-impl<S: Sync> FromRequestParts<S> for ShownCertificate {
+impl<S: Sync> FromRequestParts<S> for Tls {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
-        Ok(Self(context(parts)?.client.certificate.clone()))
+        Ok(Self(context(parts)?.client.tls.clone()))
     }
 }
 

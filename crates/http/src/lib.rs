@@ -37,7 +37,7 @@
 //! ```
 //!
 //! Handlers are async functions of extractors: those here ([`Caller`], [`Path`], [`Query`], [`Json`], [`Payload`],
-//! [`Deadline`], [`MoreTime`], [`TraceContext`], [`Shutdown`], [`Peer`], [`ShownCertificate`], [`AnswerMemory`]) and
+//! [`Deadline`], [`MoreTime`], [`TraceContext`], [`Shutdown`], [`Peer`], [`Tls`], [`AnswerMemory`]) and
 //! axum's `State`, `Method`, `HeaderMap`, `Uri` and such.
 //! axum's own `Path` and `MatchedPath` are empty, because this crate matches routes itself. A route that is called very
 //! often has a function from [`Request`] to [`Answer`] instead, which also the fast head can call. Problems of handlers and of
@@ -96,7 +96,7 @@ pub use audit::AuditedObject;
 pub use authenticator::{Authenticator, Claim, Identity, LaterVerdict, LoopbackApplications, Reach, Verdict};
 pub use body_stream::BodyStream;
 pub use browser_guard::check_origin;
-pub use context::{Caller, Deadline, MoreTime, Peer, REQUEST_TIMEOUT_HEADER, ShownCertificate, Shutdown};
+pub use context::{Caller, Deadline, MoreTime, Peer, REQUEST_TIMEOUT_HEADER, Shutdown, Tls};
 pub use cors::{Cors, Origins};
 pub use error::Error;
 pub use extract::{FromPath, Json, Params, Path, Payload, Query, check_json_type, json_fault, parse_json};

@@ -99,8 +99,8 @@ impl Listener {
 
 impl Protocol for Pipeline {
     async fn serve(self: Arc<Self>, socket: TransportStream, admitted: Admitted) {
-        let Admitted { peer, memory, client_certificate: certificate, login, .. } = admitted;
-        connection::serve(socket, ConnectionPeer { peer, certificate, login }, self).await;
+        let Admitted { peer, memory, tls, login, .. } = admitted;
+        connection::serve(socket, ConnectionPeer { peer, tls, login }, self).await;
         drop(memory);
     }
 

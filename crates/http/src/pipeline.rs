@@ -66,7 +66,7 @@ impl Pipeline {
             query: head.target.get(head.path.len() + 1..),
             headers: head.headers,
             peer: client.peer,
-            client_certificate: client.certificate.as_ref(),
+            client_certificate: client.tls.client_certificate.as_ref(),
             cors: route.group.cors.as_ref(),
             params,
             tenant_param: route.tenant_param,

@@ -37,6 +37,15 @@ pub struct ConnectionLimits {
     pub login_timeout: LoginTimeout,
 }
 
+/// The results of a connection's TLS handshake; nothing without TLS.
+#[derive(Debug, Clone, Default)]
+pub struct TlsSession {
+    /// The certificate that the client has shown.
+    pub client_certificate: Option<Arc<ClientCertificate>>,
+    /// The name of the cipher suite, as in `TLS_AES_256_GCM_SHA384`.
+    pub cipher_suite: Option<&'static str>,
+}
+
 /// The rights that a connection has come in with.
 #[derive(Debug)]
 pub struct Admitted {
@@ -44,8 +53,8 @@ pub struct Admitted {
     pub peer: SocketAddr,
     /// The memory of the connection; it may be enlarged.
     pub memory: Grant,
-    /// The certificate that the client has shown in its TLS handshake.
-    pub client_certificate: Option<Arc<ClientCertificate>>,
+    /// Its TLS.
+    pub tls: TlsSession,
     /// The login that is still to come: without [`PendingLogin::succeeded`] the connection is closed. Where nobody has to log
     /// in, the first request stands for it.
     pub login: PendingLogin,
@@ -156,15 +165,15 @@ impl<P> Door<P> {
     }
 
     /// Begins to serve a connection in a task of its own, or turns it away. A listener that stops closes it. The client
-    /// has shown `client_certificate` on its way here.
-    pub fn admit<S>(&self, stream: S, peer: SocketAddr, client_certificate: Option<Arc<ClientCertificate>>)
+    /// has come here by the TLS `tls`.
+    pub fn admit<S>(&self, stream: S, peer: SocketAddr, tls: TlsSession)
     where
         S: Send + 'static,
         P: Protocol<S>,
     {
         let inside = self.0.clone();
         let refused = self.enter(stream, peer, self.0.limits.connection_bytes, |stream, mut admitted| {
-            admitted.client_certificate = client_certificate;
+            admitted.tls = tls;
             inside.protocol.clone().serve(stream, admitted)
         });
         if let Err((stream, refusal)) = refused {
@@ -183,9 +192,9 @@ impl<P> Door<P> {
         let bytes = self.0.limits.connection_bytes + TLS_CONNECTION_BYTES;
         let refused = self.enter(socket, peer, bytes, move |socket, mut admitted| async move {
             match shaking.run(socket, peer, (&admitted.shutdown, Some(&admitted.login))).await {
-                HandshakeEnd::Secured(stream, certificate) => {
+                HandshakeEnd::Secured(stream, client_certificate) => {
                     admitted.login.restart();
-                    admitted.client_certificate = certificate;
+                    admitted.tls = TlsSession { client_certificate, cipher_suite: stream.cipher_suite() };
                     inside.protocol.clone().serve(stream, admitted).await;
                 }
                 HandshakeEnd::NotTls(socket) => {
@@ -236,7 +245,7 @@ impl<P> Door<P> {
         };
         let pending = self.0.pending_logins.begin(peer.ip(), place.id);
         let (shutdown, login) = (self.0.shutdown.clone(), pending.login());
-        let admitted = Admitted { peer, memory, shutdown, login, client_certificate: None };
+        let admitted = Admitted { peer, memory, shutdown, login, tls: TlsSession::default() };
         // Futures that hold each other by value would keep several places for the connection.
         let serving = Box::pin(serve(stream, admitted));
         place.spawn(pending.serve(peer, serving));

@@ -35,7 +35,7 @@ mod tenant_room;
 mod tls;
 mod transport;
 
-pub use connections::{Admitted, ConnectionLimits, Door, Protocol, Refusal};
+pub use connections::{Admitted, ConnectionLimits, Door, Protocol, Refusal, TlsSession};
 pub use endpoints::{BindError, BoundAddresses, Endpoints};
 pub use listener::{Listener, Serving};
 pub use log_rate_limit::LogRateLimit;

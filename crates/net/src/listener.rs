@@ -11,7 +11,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
-use crate::connections::{ConnectionLimits, Connections, Door, Protocol};
+use crate::connections::{ConnectionLimits, Connections, Door, Protocol, TlsSession};
 use crate::endpoints::{BindError, BoundAddresses, Endpoints};
 use crate::tls::{ApplicationProtocol, ServerTls, TlsHandshake};
 use crate::transport::TransportStream;
@@ -86,7 +86,8 @@ impl Listener {
         let mut accepting = Vec::new();
         if let Some(socket) = plain {
             let door = door.clone();
-            let admit = move |socket: TcpStream, peer| door.admit(TransportStream::from(socket), peer, None);
+            let admit =
+                move |socket: TcpStream, peer| door.admit(TransportStream::from(socket), peer, TlsSession::default());
             accepting.push(tokio::spawn(accept(socket, admit, shutdown.clone())));
         }
         if let Some((socket, tls)) = tls {

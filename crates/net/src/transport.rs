@@ -62,6 +62,19 @@ impl TransportStream {
         }
     }
 
+    /// The name of the cipher suite of its TLS session, as RFC 8446 and RFC 5289 write it.
+    pub(crate) fn cipher_suite(&self) -> Option<&'static str> {
+        let Transport::Tls(tls) = &self.0 else { return None };
+        let name = tls.stream.get_ref().1.negotiated_cipher_suite()?.suite().as_str()?;
+        // The library marks the suites of TLS 1.3 in their names.
+        Some(match name {
+            "TLS13_AES_128_GCM_SHA256" => "TLS_AES_128_GCM_SHA256",
+            "TLS13_AES_256_GCM_SHA384" => "TLS_AES_256_GCM_SHA384",
+            "TLS13_CHACHA20_POLY1305_SHA256" => "TLS_CHACHA20_POLY1305_SHA256",
+            name => name,
+        })
+    }
+
     /// Splits the stream, so that one task can read while another writes.
     pub fn into_split(self) -> (TransportReadHalf, TransportWriteHalf) {
         match self.0 {

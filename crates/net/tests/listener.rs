@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use millstream_net::{
-    Admitted, ConnectionLimits, Door, Listener, LoginTimeout, Metrics, Protocol, Refusal, Serving, Shutdown,
+    Admitted, ConnectionLimits, Door, Listener, LoginTimeout, Metrics, Protocol, Refusal, Serving, Shutdown, TlsSession,
 };
 use millstream_types::MemoryBudget;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, duplex};
@@ -92,14 +92,14 @@ async fn connections_that_do_not_end_within_the_drain_are_aborted_and_counted() 
     let (serving, door, _) = start(9, 1 << 30, true);
     let mut client = TcpStream::connect(serving.address()).await.unwrap();
     let (mut guest, inside) = duplex(64);
-    door.admit(inside, serving.address(), None);
+    door.admit(inside, serving.address(), TlsSession::default());
     assert_eq!((ask(&mut client).await.unwrap(), ask(&mut guest).await.unwrap()), (b'A', b'A'));
     assert_eq!((serving.connections(), door.is_open()), (2, true));
     assert_eq!(serving.shut_down(Duration::from_millis(1)).await, 2);
     assert!(ask(&mut client).await.is_err() && ask(&mut guest).await.is_err());
     assert!(!door.is_open());
     let (late, inside) = duplex(64);
-    door.admit(inside, "127.0.0.1:1".parse().unwrap(), None);
+    door.admit(inside, "127.0.0.1:1".parse().unwrap(), TlsSession::default());
     assert_eq!(read_to_end(late).await, "", "a listener that stops closes a late guest");
 }
 

@@ -29,8 +29,12 @@ fn anonymous(tenant: TenantId) -> Principal {
 
 impl Client {
     /// A client without login, which has named no tenant yet.
-    pub(super) fn anonymous(adapter: Arc<MqttAdapter>, (version, takes): (Version, Takes)) -> Self {
-        let counted = Counted::Anonymous(adapter.connections.open_unauthenticated());
+    pub(super) fn anonymous(
+        adapter: Arc<MqttAdapter>,
+        cipher_suite: Option<&'static str>,
+        (version, takes): (Version, Takes),
+    ) -> Self {
+        let counted = Counted::Anonymous(adapter.connections.open_unauthenticated(cipher_suite));
         Self::new(adapter, Arc::new(anonymous(TenantId::default())), None, (version, takes), counted)
     }
 

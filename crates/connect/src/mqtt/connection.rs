@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use millstream_mqtt::reason;
 use millstream_mqtt::to_client::disconnect;
-use millstream_net::ClientCertificate;
+use millstream_net::TlsSession;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::sleep;
 
@@ -31,14 +31,14 @@ const LOOKS: u32 = 16;
 /// Serves a client until it goes or commits a fault. One that is refused is turned away as soon as it has said its name.
 pub(super) async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
     socket: S,
-    (peer, certificate): (SocketAddr, Option<Arc<ClientCertificate>>),
+    (peer, tls): (SocketAddr, TlsSession),
     adapter: Arc<MqttAdapter>,
     signals: Signals,
     entrance: Entrance,
 ) {
     let connect_max_bytes = adapter.config.packet_max_bytes.min(CONNECT_MAX_BYTES);
     let mut io = FramedIo::new(socket, adapter.buffers.clone(), connect_max_bytes);
-    match Box::pin(admit(&mut io, &adapter, (peer.ip(), certificate.as_ref()), &entrance)).await {
+    match Box::pin(admit(&mut io, &adapter, (peer.ip(), &tls), &entrance)).await {
         Ok(Some(AdmittedClient { client, keep_alive_s })) => {
             let heard = client.now;
             let mut connection =

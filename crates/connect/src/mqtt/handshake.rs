@@ -8,7 +8,7 @@ use axum::http::StatusCode;
 use millstream_mqtt::from_client::{Packet, decode};
 use millstream_mqtt::to_client::{connack, connack_refusal};
 use millstream_mqtt::{ConnackParts, Connect, Framed, Version, frame, reason};
-use millstream_net::{ClientCertificate, PendingLogin, Refusal};
+use millstream_net::{PendingLogin, Refusal, TlsSession};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::timeout;
 
@@ -65,7 +65,7 @@ struct ConnectRefusal(u8, String);
 pub(super) async fn admit<S: AsyncRead + AsyncWrite + Unpin>(
     io: &mut FramedIo<S>,
     adapter: &Arc<MqttAdapter>,
-    (address, certificate): (IpAddr, Option<&Arc<ClientCertificate>>),
+    (address, tls): (IpAddr, &TlsSession),
     entrance: &Entrance,
 ) -> Result<Option<AdmittedClient>, DisconnectCause> {
     let limit = Duration::from_millis(adapter.config.connect_timeout_ms);
@@ -90,7 +90,7 @@ pub(super) async fn admit<S: AsyncRead + AsyncWrite + Unpin>(
     if let Some(assigned) = &assigned {
         hello.client_id.clone_from(assigned);
     }
-    let judged = match timeout(limit, judge(&hello, adapter, (address, certificate), entrance, is_unnamed)).await {
+    let judged = match timeout(limit, judge(&hello, adapter, (address, tls), entrance, is_unnamed)).await {
         Ok(judged) => judged,
         Err(_) => Err(ConnectRefusal(reason::BUSY, "the login was not checked in time; try again later".to_owned())),
     };
@@ -99,7 +99,7 @@ pub(super) async fn admit<S: AsyncRead + AsyncWrite + Unpin>(
         Err(ConnectRefusal(code, why)) => {
             tracing::debug!(client_id = hello.client_id, code, why, "mqtt: turned away");
             if let Some(outcome) = outcome(code) {
-                adapter.connections.refused(hello.user.as_deref(), outcome);
+                adapter.connections.refused(hello.user.as_deref(), outcome, tls.cipher_suite);
             }
             connack_refusal(&mut io.out, hello.version, code, &why, hello.packet_max_bytes);
             io.flush(limit).await?;
@@ -195,10 +195,12 @@ impl Hello {
 async fn judge(
     hello: &Hello,
     adapter: &Arc<MqttAdapter>,
-    (address, certificate): (IpAddr, Option<&Arc<ClientCertificate>>),
+    (address, tls): (IpAddr, &TlsSession),
     entrance: &Entrance,
     is_unnamed: bool,
 ) -> Result<(Client, bool), ConnectRefusal> {
+    let TlsSession { client_certificate, cipher_suite } = tls;
+    let (certificate, cipher_suite) = (client_certificate.as_ref(), *cipher_suite);
     let refuse = |code, why: &str| Err(ConnectRefusal(code, why.to_owned()));
     if let Entrance::Refused(refusal) = entrance {
         let code = match refusal {
@@ -223,7 +225,7 @@ async fn judge(
         let is_open = !adapter.config.authentication_required;
         let is_trusted = || certificate.is_some_and(|certificate| adapter.logins.is_trusted(certificate));
         if is_open && !is_trusted() {
-            return Ok((Client::anonymous(Arc::clone(adapter), (hello.version, takes)), false));
+            return Ok((Client::anonymous(Arc::clone(adapter), cipher_suite, (hello.version, takes)), false));
         }
         if certificate.is_none() {
             let why = "log in with the user name auth-id@tenant and a password, a JSON Web Token as password, or a \
@@ -245,12 +247,12 @@ async fn judge(
     let who = Arc::clone(&verified.identity.principal);
     adapter.check(&who).map_err(|problem| ConnectRefusal(reason::NOT_AUTHORISED, problem.text()))?;
     let Some(seat) = adapter.admit(&who, &hello.client_id) else {
-        adapter.connections.refused(user, "tenant-connections-exceeded");
+        adapter.connections.refused(user, "tenant-connections-exceeded", cipher_suite);
         return refuse(reason::QUOTA, "the tenant has as many connections as max-connections allows");
     };
     let streams = adapter.streams.of(&verified.tenant).await;
     let streams = streams.map_err(|error| ConnectRefusal(reason::UNAVAILABLE, error.to_string()))?;
-    let connection = adapter.connections.open(&who, &streams, &hello.client_id);
+    let connection = adapter.connections.open(&who, &streams, (&hello.client_id, cipher_suite));
     let connection = connection.map_err(|problem| ConnectRefusal(reason::QUOTA, problem.text()))?;
     let (known, counted) = (Some((verified, Arc::clone(&streams))), Counted::Device(seat, connection));
     let mut client = Client::new(Arc::clone(adapter), who, known, (hello.version, takes), counted);

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use millstream_net::{Admitted, Protocol, Refusal, Shutdown};
+use millstream_net::{Admitted, Protocol, Refusal, Shutdown, TlsSession};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::watch;
 
@@ -27,14 +27,21 @@ impl Mqtt {
 
 impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> Protocol<S> for Mqtt {
     async fn serve(self: Arc<Self>, stream: S, admitted: Admitted) {
-        let Admitted { peer, shutdown, client_certificate, memory, login } = admitted;
+        let Admitted { peer, shutdown, tls, memory, login } = admitted;
         let entrance = Entrance::Admitted(login);
-        serve(stream, (peer, client_certificate), self.adapter.clone(), self.signals(shutdown), entrance).await;
+        serve(stream, (peer, tls), self.adapter.clone(), self.signals(shutdown), entrance).await;
         drop(memory);
     }
 
     /// A client says who it is before it can be told that there is no room.
     async fn turn_away(self: Arc<Self>, stream: S, (peer, shutdown): (SocketAddr, Shutdown), refusal: Refusal) {
-        serve(stream, (peer, None), self.adapter.clone(), self.signals(shutdown), Entrance::Refused(refusal)).await;
+        serve(
+            stream,
+            (peer, TlsSession::default()),
+            self.adapter.clone(),
+            self.signals(shutdown),
+            Entrance::Refused(refusal),
+        )
+        .await;
     }
 }

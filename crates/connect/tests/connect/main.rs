@@ -36,4 +36,5 @@ mod strangers;
 mod subscription_limits;
 mod token_logins;
 mod user_properties;
+mod websockets;
 mod world;
