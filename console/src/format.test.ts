@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { ago, bytes, counted, duration, latency, short, whole } from "./format";
+import { ago, bytes, counted, duration, latency, short, stepped, whole } from "./format";
 
 describe("numbers", () => {
   it.each([
@@ -39,5 +39,18 @@ describe("times", () => {
     [ago(300_000, 0), "in 5 min"],
   ])("%s reads %s", (text, expected) => {
     expect(text).toBe(expected);
+  });
+});
+
+describe("values that are a step apart", () => {
+  it.each([
+    [[123_451, 123_452, 123_458], 1, ["123,451", "123,452", "123,458"]],
+    [[52.52, 52.52001, 52.52002], 0.00001, ["52.52", "52.52001", "52.52002"]],
+    [[12.25, 12.5, 13], 0.25, ["12.25", "12.5", "13"]],
+    [[120_000, 122_500, 125_000], 2_500, ["120 k", "122.5 k", "125 k"]],
+    [[0, 500_000, 1_000_000], 500_000, ["0", "500 k", "1 M"]],
+    [[-0.0002, 0, 0.0002], 0.0002, ["-0.0002", "0", "0.0002"]],
+  ])("have as many digits as the step needs: %j by %d", (values, step, texts) => {
+    expect(values.map((value) => stepped(value, step))).toEqual(texts);
   });
 });

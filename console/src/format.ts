@@ -9,18 +9,41 @@ export function whole(value: number): string {
 
 /** Three significant digits at most: `0.42`, `3.1`, `812`, `26.1 k`, `1.25 M`. */
 export function short(value: number): string {
-  const steps = [
-    [1e9, "G"],
-    [1e6, "M"],
-    [1e4, "k"],
-  ] as const;
-  for (const [size, letter] of steps) {
-    if (Math.abs(value) >= size) {
-      const unit = letter === "k" ? 1e3 : size;
-      return `${threeDigits(value / unit)} ${letter}`;
-    }
+  for (const [from, unit, letter] of UNITS) {
+    if (Math.abs(value) >= from) return `${threeDigits(value / unit)} ${letter}`;
   }
   return Math.abs(value) >= 1000 ? whole(value) : threeDigits(value);
+}
+
+/** As many digits as tell values `step` apart: `52.52001` by 0.00001, `123,451` by 1, `122.5 k` by 2,500. */
+export function stepped(value: number, step: number): string {
+  const [, unit, letter] = UNITS.find(([from]) => Math.abs(value) >= from) ?? [0, 1, ""];
+  const inUnits = decimals(step / unit);
+  // "123.451 k" is harder to read than all digits.
+  if (letter !== "" && inUnits <= 1) return `${fixed(value / unit, inUnits)} ${letter}`;
+  return fixed(value, decimals(step));
+}
+
+/** From which size on a unit is used, the unit, and its letter. */
+const UNITS: readonly [number, number, string][] = [
+  [1e9, 1e9, "G"],
+  [1e6, 1e6, "M"],
+  [1e4, 1e3, "k"],
+];
+
+const DECIMALS_MAX = 12;
+
+/** How many decimals multiples of a step have: 1 for 0.5, 2 for 0.25, none for 20. */
+function decimals(step: number): number {
+  for (let count = 0; count < DECIMALS_MAX; count += 1) {
+    const scaled = step * 10 ** count;
+    if (Math.abs(scaled - Math.round(scaled)) < 1e-6 * scaled) return count;
+  }
+  return DECIMALS_MAX;
+}
+
+function fixed(value: number, maximumFractionDigits: number): string {
+  return value.toLocaleString("en", { maximumFractionDigits });
 }
 
 function threeDigits(value: number): string {

@@ -1,7 +1,7 @@
 /** What the server does right now: figures, their last five minutes, and the log's topics. */
 import type { ComponentChildren } from "preact";
 import type { Stats } from "../api/stats";
-import { bytes, counted, duration, latency, short, whole } from "../format";
+import { bytes, counted, duration, latency, short, stepped, whole } from "../format";
 import { type ColumnName, type History, HISTORY_S } from "../live/history";
 import { latest, type Remote } from "../live/remote";
 import { Chart, type Series } from "../parts/chart";
@@ -52,7 +52,7 @@ export function OverviewPage(props: {
               title="Records per second"
               times_s={samples.times_s}
               series={series(samples, RATES)}
-              format={short}
+              format={stepped}
               span_s={HISTORY_S}
               fromZero
               height={CHART_HEIGHT_PX}

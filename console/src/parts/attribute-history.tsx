@@ -2,7 +2,7 @@
 import type { ComponentChildren } from "preact";
 import { useCallback, useEffect, useMemo, useRef } from "preact/hooks";
 import type { Whose } from "../api/history";
-import { moment, short } from "../format";
+import { moment, stepped } from "../format";
 import {
   type AttributeHistory as History,
   changesOf,
@@ -77,7 +77,7 @@ function Shown({ attribute, history }: { attribute: string; history: History }):
         title={history.kind === "points" ? "Values" : "Mean, least and greatest"}
         times_s={lines.times_s}
         series={lines.lines}
-        format={short}
+        format={stepped}
         fromZero={false}
         height={HEIGHT_PX}
       />

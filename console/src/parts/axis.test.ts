@@ -1,5 +1,6 @@
 import { describe, expect, it } from "vitest";
-import { tickLabel, timeRange, valueRange } from "./axis";
+import { stepped } from "../format";
+import { legendStep, tickLabel, timeRange, valueRange } from "./axis";
 
 describe("the axis of time", () => {
   it("has some length however little there is to show", () => {
@@ -38,5 +39,17 @@ describe("the axis of values", () => {
       expect(low).toBeLessThan(value);
       expect(high).toBeGreaterThan(value);
     }
+  });
+});
+
+describe("the legend", () => {
+  it.each([
+    [[123_451, 123_458], false, "123,458"],
+    [[52.52, 52.52001], false, "52.52001"],
+    [[52.52001], false, "52.52001"],
+    [[0, null, 26_134], true, "26.1 k"],
+    [[null], false, "0"],
+  ])("has as many digits as the spread of the values needs: %j", (values, fromZero, text) => {
+    expect(stepped(values.at(-1) ?? 0, legendStep([values], fromZero))).toBe(text);
   });
 });

@@ -30,3 +30,23 @@ export function valueRange(min: number | null, max: number | null, fromZero: boo
   const air = (max - low) * 0.08 || Math.abs(max) * 0.1 || 1;
   return [fromZero ? low : low - air, max + air];
 }
+
+/** So many steps of a legend's values make up all that is drawn. */
+const LEGEND_STEPS = 100;
+/** Digits of a value beside which nothing else is drawn. */
+const ALONE_DIGITS = 7;
+
+/** The step that tells the values of a legend apart, as their spread needs it. */
+export function legendStep(columns: readonly (readonly (number | null)[])[], fromZero: boolean): number {
+  let [low, high] = fromZero ? [0, 0] : [Infinity, -Infinity];
+  for (const column of columns) {
+    for (const value of column) {
+      if (value === null) continue;
+      low = Math.min(low, value);
+      high = Math.max(high, value);
+    }
+  }
+  const power = (size: number): number => 10 ** Math.floor(Math.log10(size));
+  if (high > low) return power((high - low) / LEGEND_STEPS);
+  return high === low && high !== 0 ? power(Math.abs(high)) / 10 ** (ALONE_DIGITS - 1) : 1;
+}

@@ -3,7 +3,7 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import type { ComponentChildren } from "preact";
 import UPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
-import { tickLabel, timeRange, valueRange } from "./axis";
+import { legendStep, tickLabel, timeRange, valueRange } from "./axis";
 import { colourReader, useColoursVersion } from "../theme";
 
 export interface Series {
@@ -16,7 +16,8 @@ export interface ChartProps {
   /** Seconds since 1970, ascending. */
   times_s: readonly number[];
   series: readonly Series[];
-  format: (value: number) => string;
+  /** The text of a value among others that are at least a step apart. */
+  format: (value: number, step: number) => string;
   /** The most time the axis shows, up to the last sample; all there is if left out. */
   span_s?: number;
   /** Whether the axis of values begins at zero. */
@@ -83,7 +84,12 @@ export function Chart(props: ChartProps): ComponentChildren {
             values: (plot, ticks, _axis, _space, step_s) =>
               ticks.map((tick) => (pastLastLabel(plot, tick) ? "" : tickLabel(tick, step_s))),
           },
-          { ...axis, font, size: VALUES_PX, values: (_plot, ticks) => ticks.map((tick) => format(tick)) },
+          {
+            ...axis,
+            font,
+            size: VALUES_PX,
+            values: (_plot, ticks, _axis, _space, step) => ticks.map((tick) => format(tick, step)),
+          },
         ],
         series: [
           {},
@@ -122,7 +128,13 @@ export function Chart(props: ChartProps): ComponentChildren {
   }, [labels, colours, height, span_s, fromZero, joinGaps, format]);
 
   const values = series.map(({ label, values: column }) => ({ label, value: valueAt(column, pointed) }));
-  const summary = values.map(({ label, value }) => `${label} ${value === null ? "unknown" : format(value)}`).join(", ");
+  const step = legendStep(
+    series.map(({ values: column }) => column),
+    fromZero,
+  );
+  const summary = values
+    .map(({ label, value }) => `${label} ${value === null ? "unknown" : format(value, step)}`)
+    .join(", ");
   return (
     <figure class="chart">
       <figcaption>
@@ -131,7 +143,7 @@ export function Chart(props: ChartProps): ComponentChildren {
           {values.map(({ label, value }, index) => (
             <li key={label}>
               <i style={{ background: `var(${seriesColour(index)})` }} />
-              {label} <b>{value === null ? "–" : format(value)}</b>
+              {label} <b>{value === null ? "–" : format(value, step)}</b>
             </li>
           ))}
         </ul>

@@ -1,7 +1,7 @@
 /** A chart of an answer. What is drawn stands in the address bar; else it is guessed. */
 import type { ComponentChildren } from "preact";
 import { useMemo } from "preact/hooks";
-import { counted, short } from "../format";
+import { counted, short, stepped } from "../format";
 import { barsOf } from "../live/bars";
 import { usePaced } from "../live/paced";
 import { linesOf } from "../live/series";
@@ -53,7 +53,7 @@ function LinesOfRows({ rows, choice }: { rows: readonly Row[]; choice: ChartChoi
         title={titleOf(choice)}
         times_s={lines.times_s}
         series={lines.lines}
-        format={short}
+        format={stepped}
         fromZero={false}
         joinGaps
         height={HEIGHT_PX}
