@@ -4,6 +4,7 @@ import { useCallback, useState } from "preact/hooks";
 import { type Bucket, deleteBucket, fetchBucket, fetchKeys, keyText } from "../api/store";
 import { bytes, counted, duration, short, whole } from "../format";
 import { latest, usePolled } from "../live/remote";
+import { commandFlags } from "../pages/command-flags";
 import { type StoreMover, storeParams, type StorePlace } from "../pages/store-place";
 import { follow, href } from "../route";
 import { ackOf, hitRatio, percent } from "./buckets-view";
@@ -221,7 +222,10 @@ function Nothing({ place }: { place: StorePlace }): ComponentChildren {
     );
   }
   return (
-    <FirstSteps title="There are no keys yet" command={`echo hello | millstream kv put ${place.bucket} greeting`}>
+    <FirstSteps
+      title="There are no keys yet"
+      command={`echo hello | millstream kv put ${place.bucket} greeting${commandFlags(place.tenant)}`}
+    >
       Store the first one:
     </FirstSteps>
   );

@@ -4,6 +4,7 @@ import { useCallback, useState } from "preact/hooks";
 import { type Bucket, fetchBuckets } from "../api/store";
 import { bytes, short, whole } from "../format";
 import { latest, usePolled } from "../live/remote";
+import { commandFlags } from "../pages/command-flags";
 import { type StoreMover, storeParams, type StorePlace } from "../pages/store-place";
 import { follow, href } from "../route";
 import { FirstSteps } from "./command";
@@ -38,7 +39,7 @@ export function BucketsView({ place, onMove }: { place: StorePlace; onMove: Stor
       <RemoteNotice remote={remote} what="buckets" />
       {buckets !== null && (
         <section class="card cut-corners" aria-label="Buckets">
-          {buckets.length === 0 ? <Nothing /> : <BucketTable buckets={buckets} place={place} />}
+          {buckets.length === 0 ? <Nothing tenant={tenant} /> : <BucketTable buckets={buckets} place={place} />}
         </section>
       )}
     </>
@@ -137,11 +138,12 @@ export function ackOf({ settings }: Bucket): string | null {
   return settings.kind === "cache" ? null : settings.ack;
 }
 
-function Nothing(): ComponentChildren {
+function Nothing({ tenant }: { tenant: string }): ComponentChildren {
+  const flags = commandFlags(tenant);
   return (
     <FirstSteps
       title="There are no buckets yet"
-      command={"millstream kv make things\necho hello | millstream kv put things greeting"}
+      command={`millstream kv make things${flags}\necho hello | millstream kv put things greeting${flags}`}
     >
       A bucket holds keys and bytes under each. Make the first one here or from a terminal; a Redis client makes its own
       by its first command.

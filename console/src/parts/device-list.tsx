@@ -13,6 +13,7 @@ import {
 import { ago, counted, moment } from "../format";
 import { AddressesContext, commands } from "../live/addresses";
 import { latest, usePolled } from "../live/remote";
+import { commandFlags } from "../pages/command-flags";
 import { type DevicesMover, devicesParams, type DevicesPlace } from "../pages/devices-place";
 import { follow, href } from "../route";
 import { FirstSteps } from "./command";
@@ -179,13 +180,12 @@ export function gatewaysOf({ via, via_groups }: Device): string | null {
 
 function NoDevices({ tenant }: { tenant: string }): ComponentChildren {
   const name = tenant === "" ? TENANT_DEFAULT : tenant;
-  const option = tenant === "" ? "" : ` --tenant ${tenant}`;
   const addresses = useContext(AddressesContext);
   return (
     <FirstSteps
       title={`Tenant ${name} has no devices yet`}
       command={commands(
-        `millstream device add sensor-1 --password hush${option}`,
+        `millstream device add sensor-1 --password hush${commandFlags(tenant)}`,
         addresses.httpMessage(`sensor-1@${name}`, "hush", "/telemetry"),
         addresses.mqttMessage(`sensor-1@${name}`, "hush", "telemetry"),
       )}

@@ -9,6 +9,7 @@ import { AddressesContext, commands } from "../live/addresses";
 import { latest, usePolled } from "../live/remote";
 import type { TailRecord } from "../live/record-session";
 import { useRecordTail } from "../live/use-record-tail";
+import { commandFlags } from "../pages/command-flags";
 import { topicsParams, topicsPlace } from "../pages/topics-place";
 import { href } from "../route";
 import { FirstSteps } from "./command";
@@ -68,9 +69,12 @@ export function DeviceMessages(props: {
         <PauseButton of={tail} />
       </div>
       <RemoteNotice remote={remote} what="messages" />
-      {sources?.length === 0 && <FirstMessage name={name} device={device} credentials={credentials} />}
+      {sources?.length === 0 && <FirstMessage tenant={tenant} name={name} device={device} credentials={credentials} />}
       {isAnyThere && (
-        <TailNotice tail={tail} waiting={<FirstMessage name={name} device={device} credentials={credentials} />} />
+        <TailNotice
+          tail={tail}
+          waiting={<FirstMessage tenant={tenant} name={name} device={device} credentials={credentials} />}
+        />
       )}
       {records.length > 0 && (
         <div class="messages-scroll" tabIndex={0} role="region" aria-label="Messages of the device">
@@ -100,8 +104,13 @@ function labelOf(topic: string): string {
 }
 
 /** A device that sends nothing, and the commands that send as it. */
-function FirstMessage(props: { name: string; device: Device; credentials: readonly Credential[] }): ComponentChildren {
-  const { name, device, credentials } = props;
+function FirstMessage(props: {
+  tenant: string;
+  name: string;
+  device: Device;
+  credentials: readonly Credential[];
+}): ComponentChildren {
+  const { tenant, name, device, credentials } = props;
   const password = credentials.find(({ type, enabled }) => type === "hashed-password" && enabled);
   const [gateway] = device.via;
   const addresses = useContext(AddressesContext);
@@ -135,7 +144,7 @@ function FirstMessage(props: { name: string; device: Device; credentials: readon
     );
   }
   return (
-    <FirstSteps title={title} command={`millstream device password ${device.id}`}>
+    <FirstSteps title={title} command={`millstream device password ${device.id}${commandFlags(tenant)}`}>
       It cannot log in with a password yet: add a credential here, or from a terminal.
     </FirstSteps>
   );

@@ -3,6 +3,7 @@ import type { ComponentChildren } from "preact";
 import { useCallback } from "preact/hooks";
 import { fetchJobs, type Job, STATES } from "../api/jobs";
 import { latest, usePolled } from "../live/remote";
+import { commandFlags } from "../pages/command-flags";
 import type { JobsMover, JobsPlace } from "../pages/jobs-place";
 import { FirstSteps } from "./command";
 import { DraftInput } from "./draft-input";
@@ -108,7 +109,10 @@ function Nothing({ place }: { place: JobsPlace }): ComponentChildren {
   }
   if (place.page > 1) return <Notice tone="quiet" title="This page is beyond the last job" />;
   return (
-    <FirstSteps title="There are no jobs yet" command={"millstream job new > job.yaml\nmillstream job submit job.yaml"}>
+    <FirstSteps
+      title="There are no jobs yet"
+      command={`millstream job new > job.yaml\nmillstream job submit job.yaml${commandFlags(place.tenant)}`}
+    >
       A job reads records, works on them and writes them, all the time. Write the first document and submit it:
     </FirstSteps>
   );

@@ -4,6 +4,7 @@ import { useCallback, useState } from "preact/hooks";
 import { fetchTokens, revokeToken, type Token } from "../api/access";
 import { type Caller, EVERY_TENANT, hasRole, type Login } from "../api/login";
 import { latest, usePolled } from "../live/remote";
+import { commandFlags } from "../pages/command-flags";
 import { ACCESS_LIMITS, type AccessMover, type AccessPlace } from "../pages/access-place";
 import { FirstSteps } from "./command";
 import { ConfirmButton } from "./confirm";
@@ -175,12 +176,13 @@ function Revoke(props: { token: Token; isOwn: boolean; onRevoked: () => void }):
 function Nothing({ isFiltered, page }: { isFiltered: boolean; page: number }): ComponentChildren {
   if (isFiltered) return <Notice tone="quiet" title="No token has this in its name" />;
   if (page > 1) return <Notice tone="quiet" title="This page is beyond the last token" />;
+  const flags = commandFlags("");
   return (
     <FirstSteps
       title="No tokens have been made"
       command={
-        "millstream token create operator --every-tenant --role admin --role reader --role writer\n" +
-        "millstream token create shop --role reader --role writer --topics orders --lifetime 90d"
+        `millstream token create operator --every-tenant --role admin --role reader --role writer${flags}\n` +
+        `millstream token create shop --role reader --role writer --topics orders --lifetime 90d${flags}`
       }
     >
       A token is the login of an application or a person, over HTTP and for Kafka and Redis clients. Make the first one,

@@ -5,6 +5,7 @@ import { createTopic, fetchTopicList, type TopicSummary } from "../api/topics";
 import { bytes, counted, short, whole } from "../format";
 import { useRates } from "../live/rates";
 import { latest, usePolled } from "../live/remote";
+import { commandFlags } from "../pages/command-flags";
 import { NO_TOPIC, type TopicsMover, topicsParams, type TopicsPlace } from "../pages/topics-place";
 import { follow, href } from "../route";
 import { FirstSteps } from "./command";
@@ -61,7 +62,7 @@ export function TopicList({ place, onMove }: { place: TopicsPlace; onMove: Topic
       <RemoteNotice remote={remote} what="topics" />
       {topics?.every(({ kind }) => kind !== "user") && (
         <section class="card" aria-label="First topic">
-          <NoTopics />
+          <NoTopics tenant={tenant} />
         </section>
       )}
       {topics !== null && topics.length > 0 && (
@@ -175,12 +176,14 @@ export function keptText({ config }: TopicSummary): string {
   return given === "" ? "for ever" : given;
 }
 
-function NoTopics(): ComponentChildren {
+function NoTopics({ tenant }: { tenant: string }): ComponentChildren {
+  const flags = commandFlags(tenant);
   return (
     <FirstSteps
       title="There are no topics of your own yet"
       command={
-        'millstream topic create orders --partitions 4\necho \'{"key": "o-1", "value": {"item": "bolt"}}\' | millstream topic append orders'
+        `millstream topic create orders --partitions 4${flags}\n` +
+        `echo '{"key": "o-1", "value": {"item": "bolt"}}' | millstream topic append orders${flags}`
       }
     >
       The first message of a device creates this tenant's telemetry and event topics. A topic of your own is created

@@ -6,6 +6,7 @@ import { bytes, counted, short, whole } from "../format";
 import { AddressesContext, commands } from "../live/addresses";
 import { useRates } from "../live/rates";
 import { latest, usePolled } from "../live/remote";
+import { commandFlags } from "../pages/command-flags";
 import { NO_TOPIC, type TopicsMover, topicsParams, type TopicsPlace } from "../pages/topics-place";
 import { follow, href } from "../route";
 import { FirstSteps } from "./command";
@@ -68,7 +69,12 @@ export function TopicView({ place, onMove }: { place: TopicsPlace; onMove: Topic
               {place.mode === "tail" ? (
                 <RecordFollow place={place} partitions={info.partitions.length} />
               ) : (
-                <RecordPages place={place} told={told} onMove={onMove} empty={<NoRecordsYet info={info} />} />
+                <RecordPages
+                  place={place}
+                  told={told}
+                  onMove={onMove}
+                  empty={<NoRecordsYet info={info} tenant={tenant} />}
+                />
               )}
             </section>
             {place.record !== "" && (
@@ -116,7 +122,7 @@ function Tiles({ info }: { info: TopicInfo }): ComponentChildren {
 }
 
 /** A topic without records, and the commands that append one. */
-function NoRecordsYet({ info }: { info: TopicInfo }): ComponentChildren {
+function NoRecordsYet({ info, tenant }: { info: TopicInfo; tenant: string }): ComponentChildren {
   const { name, kind } = info;
   const addresses = useContext(AddressesContext);
   if (kind === "telemetry" || kind === "event") {
@@ -138,7 +144,7 @@ function NoRecordsYet({ info }: { info: TopicInfo }): ComponentChildren {
     <FirstSteps
       title="There are no records here"
       command={commands(
-        `echo '{"key": "a", "value": {"n": 1}}' | millstream topic append ${name}`,
+        `echo '{"key": "a", "value": {"n": 1}}' | millstream topic append ${name}${commandFlags(tenant)}`,
         addresses.kafkaRecord(name),
       )}
     >
