@@ -20,22 +20,12 @@ import { StorePage } from "./pages/store";
 import { TopicsPage } from "./pages/topics";
 import { Account } from "./parts/account";
 import { Notice, sentence } from "./parts/notice";
+import { PAGE_TITLES, PageLinks } from "./parts/page-links";
 import { TENANT_DEFAULT, TenantPicker } from "./parts/tenant";
 import { ThemePicker } from "./parts/theme-picker";
-import { follow, go, href, PAGES, type PageName, type Place, usePlace } from "./route";
+import { follow, go, href, PAGES, type Place, usePlace } from "./route";
 
 const STATS_PERIOD_MS = 1_000;
-
-const TITLES: Record<PageName, string> = {
-  overview: "Overview",
-  devices: "Devices",
-  entities: "Entities",
-  topics: "Topics",
-  query: "Query",
-  jobs: "Jobs",
-  store: "Store",
-  access: "Access",
-};
 
 export function App(): ComponentChildren {
   const { state, logOut } = useLogin();
@@ -67,7 +57,7 @@ function Console({ login, logOut }: { login: Login; logOut: () => void }): Compo
   );
   const samples = useHistory(stats);
   const addresses = useAddresses(stats);
-  const title = place.page === "unknown" ? "Not found" : TITLES[place.page];
+  const title = place.page === "unknown" ? "Not found" : PAGE_TITLES[place.page];
   useEffect(() => {
     document.title = `${title} · Millstream`;
   }, [title]);
@@ -90,19 +80,7 @@ function Console({ login, logOut }: { login: Login; logOut: () => void }): Compo
           <img src="/icon.svg" alt="" width="24" height="24" />
           <span>Millstream</span>
         </a>
-        <nav aria-label="Pages">
-          {(Object.keys(TITLES) as PageName[]).map((page) => (
-            <a
-              key={page}
-              href={href(page, { tenant })}
-              onClick={follow}
-              aria-current={page === place.page ? "page" : undefined}
-            >
-              <NavIcon page={page} />
-              {TITLES[page]}
-            </a>
-          ))}
-        </nav>
+        <PageLinks current={place.page} tenant={tenant} />
         <div class="bar-end">
           <ServerState stats={stats} />
           <TenantPicker place={place} own={own} known={latest(stats)?.log.topics.map((topic) => topic.tenant) ?? []} />
@@ -218,30 +196,5 @@ function ServerState({ stats }: { stats: Remote<Stats> }): ComponentChildren {
     <span class={`state ${tone}`} role="status" aria-label={`Server: ${text}`} title={title}>
       {text}
     </span>
-  );
-}
-
-function NavIcon({ page }: { page: PageName }): ComponentChildren {
-  const paths: Record<PageName, string> = {
-    overview: "M2 13h12M4 10V6M8 10V3M12 10V7",
-    entities: "M8 14s5-4.5 5-8A5 5 0 0 0 3 6c0 3.5 5 8 5 8zM8 7.5a1.5 1.5 0 1 0 0-3 1.5 1.5 0 0 0 0 3z",
-    devices: "M4.5 2h7v12h-7zM7 12h2M1.5 5.5v5M14.5 5.5v5",
-    topics: "M2 4h9M2 8h12M2 12h7M13 3v2M11 11v2",
-    query: "M3 4l4 4-4 4M8.5 12H13",
-    jobs: "M2 3h4v4H2zM10 9h4v4h-4zM6 5h3v6h1",
-    access: "M5.5 9.5a3 3 0 1 1 2.8-4H14v2.5h-2V10H9.5V8H8.3a3 3 0 0 1-2.8 1.5zM5.5 6.5h.01",
-    store: "M3 4c0-2 10-2 10 0v8c0 2-10 2-10 0zM3 4c0 2 10 2 10 0M3 8c0 2 10 2 10 0",
-  };
-  return (
-    <svg viewBox="0 0 16 16" width="16" height="16" aria-hidden="true">
-      <path
-        d={paths[page]}
-        fill="none"
-        stroke="currentColor"
-        stroke-width="1.5"
-        stroke-linecap="round"
-        stroke-linejoin="round"
-      />
-    </svg>
   );
 }
