@@ -134,6 +134,11 @@ export async function searchDevices(tenant: string, search: DeviceSearch): Promi
   }
 }
 
+export async function countDevices(tenant: string): Promise<number> {
+  const first = { text: "", kind: "", state: "", order: "id", page: 1, limit: DEVICE_LIMITS[0] } as const;
+  return (await searchDevices(tenant, first)).total;
+}
+
 export function searchParams({ text, kind, state, order, page, limit }: DeviceSearch): string {
   const params = new URLSearchParams({ pageSize: String(limit), pageOffset: String((page - 1) * limit) });
   const filter = (field: string, value: Json): void => {

@@ -12,12 +12,16 @@ export function ConfirmButton(props: {
   /** The consequences. */
   children: ComponentChildren;
   tone: "plain" | "stop";
+  /** What has to be typed before it acts. */
+  typed?: string;
   act: () => Promise<void>;
   onDone: () => void;
 }): ComponentChildren {
-  const { label, title, children, tone, act, onDone } = props;
+  const { label, title, children, tone, typed = "", act, onDone } = props;
   const [open, setOpen] = useState(false);
   const [work, setWork] = useState<Work>({ kind: "none" });
+  const [text, setText] = useState("");
+  const ready = text === typed && work.kind !== "asking";
   const dialog = useRef<HTMLDialogElement>(null);
   const id = useId();
   useEffect(() => {
@@ -41,6 +45,7 @@ export function ConfirmButton(props: {
         class={look}
         onClick={() => {
           setWork({ kind: "none" });
+          setText("");
           setOpen(true);
         }}
       >
@@ -57,6 +62,22 @@ export function ConfirmButton(props: {
         >
           <h2 id={id}>{title}</h2>
           <p>{children}</p>
+          {typed !== "" && (
+            <label class="confirm-typed">
+              <span>
+                Type <b>{typed}</b> to go on
+              </span>
+              <input
+                value={text}
+                autocomplete="off"
+                autocapitalize="off"
+                spellcheck={false}
+                onInput={(event) => {
+                  setText(event.currentTarget.value);
+                }}
+              />
+            </label>
+          )}
           {work.kind === "failed" && (
             <Notice tone="error" title="Nothing was done">
               {sentence(work.reason)}
@@ -69,9 +90,9 @@ export function ConfirmButton(props: {
             <button
               type="button"
               class={look}
-              aria-disabled={work.kind === "asking"}
+              aria-disabled={!ready}
               onClick={() => {
-                if (work.kind !== "asking") void confirm();
+                if (ready) void confirm();
               }}
             >
               {label}

@@ -10,8 +10,9 @@ import {
   type Tenant,
   TENANT_LIMITS,
 } from "../api/access";
+import { countDevices } from "../api/devices";
 import { type Caller, hasRole, ownTenant } from "../api/login";
-import { short, whole } from "../format";
+import { counted, short, whole } from "../format";
 import { latest, usePolled } from "../live/remote";
 import { ACCESS_LIMITS, type AccessMover, type AccessPlace } from "../pages/access-place";
 import { FirstSteps } from "./command";
@@ -154,13 +155,26 @@ function TenantActions({ tenant, onChanged }: { tenant: Tenant; onChanged: () =>
         label="Delete"
         title={`Delete tenant ${id}?`}
         tone="stop"
+        typed={id}
         act={() => deleteTenant(id)}
         onDone={onChanged}
       >
-        Its devices and their credentials are deleted with it. Topics, entities and tokens of the tenant stay.
+        <DevicesThatGo tenant={id} /> Its devices and their credentials are deleted with it. Topics, entities and tokens
+        of the tenant stay.
       </ConfirmButton>
     </>
   );
+}
+
+/** How many devices are deleted with a tenant. */
+function DevicesThatGo({ tenant }: { tenant: string }): ComponentChildren {
+  const remote = usePolled(
+    useCallback(() => countDevices(tenant), [tenant]),
+    PERIOD_MS,
+  );
+  const count = latest(remote);
+  if (count === null) return null;
+  return <b>{count === 0 ? "It has no devices." : `${counted(count, "device")} will be deleted.`}</b>;
 }
 
 function CreateTenant({ onMade }: { onMade: () => void }): ComponentChildren {

@@ -78,7 +78,13 @@ describe("tenants", () => {
       const last = page.getByRole("dialog", { name: "Delete tenant old?" });
       await last.getByRole("button", { name: "Cancel" }).click();
       await old.getByRole("button", { name: "Delete" }).click();
-      await last.getByRole("button", { name: "Delete" }).click();
+      await last.getByText("It has no devices.").waitFor();
+      const act = last.getByRole("button", { name: "Delete" });
+      await last.getByRole("textbox").fill("ol");
+      expect(await act.getAttribute("aria-disabled")).toBe("true");
+      await last.getByRole("textbox").fill("old");
+      expect(await accessibilityFaults(page)).toEqual([]);
+      await act.click();
       await eventually(() => old.count(), 0);
     });
   });
