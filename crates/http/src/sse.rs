@@ -2,7 +2,7 @@
 //! comments, that ends at shutdown.
 
 use std::convert::Infallible;
-use std::fmt::Write as _;
+use std::fmt::{self, Write as _};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -15,7 +15,6 @@ use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use hyper::body::Frame;
-use millstream_types::Grant;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, Sleep, sleep};
 
@@ -28,8 +27,11 @@ pub const KEEP_ALIVE: Duration = Duration::from_secs(15);
 #[derive(Debug, Clone)]
 pub struct Event {
     text: Bytes,
-    held: Option<Arc<Grant>>,
+    held: Option<HeldMemory>,
 }
+
+/// Memory that is given back on drop.
+type HeldMemory = Arc<dyn fmt::Debug + Send + Sync>;
 
 impl Event {
     /// Encodes an event with `data`; each line becomes a line of the event. The client sends `id` as `Last-Event-ID`
@@ -68,8 +70,8 @@ impl Event {
 
     /// Holds `memory` until the event is sent.
     #[must_use]
-    pub fn holding(mut self, memory: Option<Arc<Grant>>) -> Self {
-        self.held = memory;
+    pub fn holding<M: fmt::Debug + Send + Sync + 'static>(mut self, memory: Option<Arc<M>>) -> Self {
+        self.held = memory.map(|memory| memory as HeldMemory);
         self
     }
 }
@@ -127,7 +129,7 @@ pub struct EventStream {
     stopping: Pin<Box<dyn Future<Output = ()> + Send>>,
     keep_alive: Pin<Box<Sleep>>,
     /// The memory of the event that is being sent.
-    leaving: Option<Arc<Grant>>,
+    leaving: Option<HeldMemory>,
     stall_max: Option<StallMax>,
 }
 

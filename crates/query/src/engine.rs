@@ -13,6 +13,7 @@ use serde_json::Value;
 
 use crate::checkpointer::Checkpointer;
 use crate::clocks::Clocks;
+use crate::copies::CopyMemory;
 use crate::cost::QueryCost;
 use crate::durable_state::{DurableState, ResultRecipient};
 use crate::hints::hints;
@@ -47,6 +48,7 @@ pub struct Engine {
     pub(crate) registry: Arc<QueryRegistry>,
     outboxes: Outboxes,
     states_memory: MemoryBudget,
+    copies: CopyMemory,
     bullet_names: MetaNames,
     schemas: Schemas,
     streams: StreamTable<Arc<LiveQuery>>,
@@ -96,6 +98,7 @@ impl Engine {
             clocks,
             registry: Arc::new(QueryRegistry::new(threads)),
             states_memory: memory.share("query.states_max_bytes", config.states_max_bytes as u64),
+            copies: CopyMemory::of(memory),
             bullet_names: MetaNames::new(&config.bullet.meta_names)?,
             config,
             schemas: Schemas::default(),
@@ -367,6 +370,11 @@ impl Engine {
     /// From which origin pages may call Bullet's paths.
     pub fn bullet_cors_origin(&self) -> &str {
         &self.config.bullet.cors_origin
+    }
+
+    /// The memory of results that are copied for a client.
+    pub fn copies(&self) -> &CopyMemory {
+        &self.copies
     }
 
     /// The names of the meta's members on Bullet's paths.

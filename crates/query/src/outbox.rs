@@ -524,7 +524,8 @@ impl Delivery {
         self.rows().is_none_or(|rows| rows.hold(memory))
     }
 
-    fn size_bytes(&self) -> usize {
+    /// The size of its rows in bytes.
+    pub fn size_bytes(&self) -> usize {
         match self {
             Self::Rows(rows) => rows.size_bytes(),
             Self::Window(window) => window.size_bytes(),

@@ -109,11 +109,6 @@ impl RowBatch {
         json
     }
 
-    /// The memory grant, for rows that stay in another form.
-    pub fn held(&self) -> Option<Arc<Grant>> {
-        self.shared.held.get().cloned()
-    }
-
     /// Takes memory for all rows from `memory`, unless another client has done so. False if there is none left.
     pub(crate) fn hold(&self, memory: &MemoryBudget) -> bool {
         if self.shared.held.get().is_some() {

@@ -71,7 +71,7 @@ impl Subscription {
     }
 
     /// The tenant of the query.
-    pub(crate) fn tenant(&self) -> &TenantId {
+    pub fn tenant(&self) -> &TenantId {
         self.live.tenant()
     }
 

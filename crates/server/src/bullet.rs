@@ -206,18 +206,22 @@ async fn deliver(mut subscription: Subscription, engine: Arc<Engine>, sender: Ev
                 continue;
             }
         };
-        let (data, held) = match delivery {
-            Some(Delivery::Rows(rows)) => {
+        let Some(delivery) = delivery else { return };
+        let memory = tokio::select! {
+            memory = engine.copies().take(subscription.tenant(), delivery.size_bytes()) => memory,
+            () = sender.ended() => return,
+        };
+        let data = match delivery {
+            Delivery::Rows(rows) => {
                 let mut json = rows.to_json();
                 json.pop();
                 json.extend_from_slice(b",\"meta\":{}}");
-                (json, rows.held())
+                json
             }
-            Some(Delivery::Window(window)) => (window.to_json_called(engine.bullet_names()), window.rows.held()),
-            Some(Delivery::End(meta)) => (meta.to_json_called(engine.bullet_names()), None),
-            None => return,
+            Delivery::Window(window) => window.to_json_called(engine.bullet_names()),
+            Delivery::End(meta) => meta.to_json_called(engine.bullet_names()),
         };
-        let event = Event::new(None, None, &String::from_utf8_lossy(&data)).holding(held);
+        let event = Event::new(None, None, &String::from_utf8_lossy(&data)).holding(memory);
         if sender.send(event).await.is_err() {
             return;
         }

@@ -15,8 +15,8 @@ use millstream_http::{
     Shutdown, finished_event_stream,
 };
 use millstream_query::{
-    Deliver, Deliveries, Delivery, Engine, InvalidResultId, QueryId, QueryRequest, Requester, ResultId, RowBatch,
-    Subscription, WindowResult,
+    CopyMemory, Deliver, Deliveries, Delivery, Engine, InvalidResultId, QueryId, QueryRequest, Requester, ResultId,
+    RowBatch, Subscription, WindowResult,
 };
 use millstream_types::Role;
 use serde::Deserialize;
@@ -148,7 +148,7 @@ async fn ask(
         Deliver::Sse => {}
     }
     let subscription = engine.submit(&caller.tenant, request).await.map_err(problem)?;
-    Ok(events(subscription.resumable(), shutdown))
+    Ok(events(&engine, subscription.resumable(), shutdown))
 }
 
 async fn results(
@@ -161,18 +161,18 @@ async fn results(
     let id = parse_id(&id)?;
     let Some(after) = headers.get(LAST_EVENT_ID).filter(|after| !after.is_empty()) else {
         let subscription = engine.attach(&caller.tenant, id).map_err(problem)?;
-        return Ok(events(subscription.resumable(), shutdown));
+        return Ok(events(&engine, subscription.resumable(), shutdown));
     };
     match engine.attach_after(&caller.tenant, id, parse_result_id(after)?).map_err(problem)? {
-        Some(subscription) => Ok(events(subscription, shutdown)),
+        Some(subscription) => Ok(events(&engine, subscription, shutdown)),
         None => Ok(StatusCode::NO_CONTENT.into_response()),
     }
 }
 
-fn events(subscription: Subscription, shutdown: Shutdown) -> Response {
+fn events(engine: &Engine, subscription: Subscription, shutdown: Shutdown) -> Response {
     let (sender, stream) = finished_event_stream(EVENTS_WAITING_MAX);
     let stream = if subscription.drops_oldest() { stream.bearing_stalls(STALL_MAX) } else { stream };
-    tokio::spawn(deliver_events(subscription, sender, shutdown));
+    tokio::spawn(deliver_events(subscription, engine.copies().clone(), sender, shutdown));
     stream.into_response()
 }
 
@@ -214,7 +214,7 @@ pub(crate) async fn answer_once(
 
 /// Sends results until the query ends or its client leaves. A query that is not kept ends with its client; when the
 /// server stops, it returns its last results. Events of a kept query have ids.
-async fn deliver_events(mut subscription: Subscription, sender: EventSender, shutdown: Shutdown) {
+async fn deliver_events(mut subscription: Subscription, copies: CopyMemory, sender: EventSender, shutdown: Shutdown) {
     let opening = event(subscription.begins_after(), "meta", &subscription.opening());
     if sender.send(opening).await.is_err() {
         return;
@@ -232,13 +232,18 @@ async fn deliver_events(mut subscription: Subscription, sender: EventSender, shu
                 return;
             }
         };
-        let event = match &delivery {
-            Some((id, Delivery::Rows(rows))) => rows_event(*id, rows),
-            Some((id, Delivery::Window(window))) => window_event(*id, window),
-            Some((id, Delivery::End(meta))) => event(*id, "end", meta),
-            None => return,
+        let Some((id, delivery)) = delivery else { return };
+        let memory = tokio::select! {
+            memory = copies.take(subscription.tenant(), delivery.size_bytes()) => memory,
+            () = sender.ended() => return,
         };
-        if sender.send(event).await.is_err() {
+        let event = match &delivery {
+            Delivery::Rows(rows) => rows_event(id, rows),
+            Delivery::Window(window) => window_event(id, window),
+            Delivery::End(meta) => event(id, "end", meta),
+        };
+        drop(delivery);
+        if sender.send(event.holding(memory)).await.is_err() {
             return;
         }
     }
@@ -256,14 +261,14 @@ fn new_event(id: Option<ResultId>, name: &str, data: &str) -> Event {
 
 fn window_event(id: Option<ResultId>, window: &WindowResult) -> Event {
     let data = window.to_json();
-    new_event(id, "window", &String::from_utf8_lossy(&data)).holding(window.rows.held())
+    new_event(id, "window", &String::from_utf8_lossy(&data))
 }
 
 fn rows_event(id: Option<ResultId>, rows: &RowBatch) -> Event {
     let mut data = b"{\"records\":[".to_vec();
     rows.write_list(&mut data);
     data.extend_from_slice(b"]}");
-    new_event(id, "rows", &String::from_utf8_lossy(&data)).holding(rows.held())
+    new_event(id, "rows", &String::from_utf8_lossy(&data))
 }
 
 #[derive(Debug, Deserialize)]

@@ -226,6 +226,8 @@ impl QuerySocket {
     }
 
     async fn deliver(&mut self, number: u32, delivery: Delivery) -> Result<(), Gone> {
+        let memory = self.engine.copies().take(&self.tenant, delivery.size_bytes());
+        let memory = tokio::time::timeout(self.send_timeout, memory).await.map_err(|_| Gone)?;
         let mut message = format!("{{\"tag\":{},", Value::from(self.queries.name(number))).into_bytes();
         match delivery {
             Delivery::Rows(rows) => {
@@ -244,7 +246,12 @@ impl QuerySocket {
             }
         }
         message.push(b'}');
-        self.write(Message::text(String::from_utf8_lossy(&message).into_owned())).await
+        self.write(Message::text(String::from_utf8_lossy(&message).into_owned())).await?;
+        match memory {
+            // Nothing large waits behind it meanwhile.
+            Some(_taken) => self.flush().await,
+            None => Ok(()),
+        }
     }
 
     async fn refuse(&mut self, tag: &str, problem: Value) -> Result<(), Gone> {

@@ -1,0 +1,308 @@
+//! Every kind of work: whatever of it a client asks for and does not take, the process stays within its memory budget.
+
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+
+use serde_json::{Value, json};
+
+use crate::process::{Process, ask, until};
+use crate::work::KINDS;
+
+/// The budget, of which less than a quarter is left to share; each press asks for several times as much.
+const BUDGET_BYTES: u64 = 224 << 20;
+/// A record or value near the limit of one.
+const LARGE_BYTES: usize = 900_000;
+const JSON: (&str, &str) = ("Content-Type", "application/json");
+/// Smaller shares than the defaults, so that what is not bounded would be seen.
+const SETTINGS: [&str; 20] = [
+    "log.journal_max_bytes=50331648",
+    "log.pending_max_bytes=8388608",
+    "log.cache_bytes=4194304",
+    "log.memory_topics_max_bytes=8388608",
+    "log.compaction_map_bytes=1048576",
+    "connect.registry_dirty_max_bytes=4194304",
+    "connect.registry_inbox_max_bytes=1048576",
+    "connect.usage_notes_max_bytes=1048576",
+    "connect.mqtt.presence_max_bytes=1048576",
+    "connect.commands.state_dirty_max_bytes=4194304",
+    "connect.commands.state_inbox_max_bytes=1048576",
+    "context.inbox_max_bytes=4194304",
+    "context.dirty_max_bytes=16777216",
+    "kafka.requests_max_bytes=8388608",
+    "history.recent_max_bytes=4194304",
+    "history.index_cache_bytes=4194304",
+    "store.dirty_max_bytes=16777216",
+    "store.inbox_max_bytes=4194304",
+    "shutdown_timeout_ms=500",
+    "http.head_timeout_ms=600000",
+];
+
+/// Asks for much of a kind and takes nothing; what stands open meanwhile.
+type Press = fn(&Process) -> Vec<TcpStream>;
+
+/// Each kind with its press, and whether the gate runs it.
+const PRESSES: [(&str, Press, bool); 10] = [
+    ("request", requests, true),
+    ("query", queries, true),
+    ("kept query", kept_queries, false),
+    ("job", jobs, false),
+    ("subscription", subscriptions, false),
+    ("bucket", buckets, false),
+    ("upload", uploads, false),
+    ("topic", topics, false),
+    ("session", sessions, false),
+    ("pub/sub subscriber", subscribers, true),
+];
+
+#[test]
+fn every_kind_of_work_has_a_press() {
+    assert_eq!(KINDS.map(|kind| kind.name), PRESSES.map(|(name, ..)| name));
+}
+
+#[test]
+fn much_of_a_kind_of_work_stays_within_the_memory_budget() {
+    check(true);
+}
+
+#[test]
+#[ignore = "takes long"]
+fn much_of_any_kind_of_work_stays_within_the_memory_budget() {
+    check(false);
+}
+
+/// Presses the kinds whose press is short or not.
+fn check(wanted: bool) {
+    let pressed = PRESSES.iter().filter(|(_, _, is_short)| *is_short == wanted);
+    let peaks: Vec<_> = pressed.map(|(name, press, _)| (*name, peak_bytes(*press) >> 20)).collect();
+    let most = (BUDGET_BYTES + BUDGET_BYTES / 4) >> 20;
+    assert!(peaks.iter().all(|(_, peak)| *peak <= most), "the budget with a quarter is {most} MiB: {peaks:?}");
+    println!("of {most} MiB: {peaks:?}");
+}
+
+/// The most memory that the process has had.
+fn peak_bytes(press: Press) -> u64 {
+    let dir = tempfile::tempdir().unwrap();
+    let budget = format!("memory.budget_bytes={BUDGET_BYTES}");
+    let settings: Vec<String> = SETTINGS.into_iter().chain([&*budget]).map(|set| format!("--set={set}")).collect();
+    let process = Process::start_on(dir.path(), &settings.iter().map(String::as_str).collect::<Vec<_>>());
+    let open = press(&process);
+    let peak = process.peak_rss_bytes();
+    drop(open);
+    until("the server to serve", || process.get("/healthz").status == 200);
+    process.stop();
+    peak
+}
+
+fn connect(to: SocketAddr, text: &[u8]) -> TcpStream {
+    let mut socket = TcpStream::connect(to).unwrap();
+    // Who is refused may find the connection closed.
+    let _ = socket.write_all(text);
+    socket
+}
+
+/// Connections of clients that ask so and take nothing; a refusal is as good as what they wait for.
+fn many(to: SocketAddr, count: usize, text: impl Fn(usize) -> Vec<u8>) -> Vec<TcpStream> {
+    (0..count).map(|number| connect(to, &text(number))).collect()
+}
+
+fn head(line: &str, length: usize) -> Vec<u8> {
+    format!("{line} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n")
+        .into_bytes()
+}
+
+fn put_topic(process: &Process, name: &str, settings: &Value) {
+    let made =
+        ask(process.applications, "PUT", &format!("/api/streams/{name}"), &[JSON], settings.to_string().as_bytes());
+    assert_eq!(made.status, 201, "{}", made.text());
+}
+
+/// Appends large records; those for which there is no room may be refused.
+fn append(process: &Process, topic: &str, count: usize) {
+    let record = json!([{"value": {"n": "x".repeat(LARGE_BYTES)}}]).to_string();
+    for _ in 0..count {
+        let path = format!("/api/streams/{topic}/records");
+        let answer = ask(process.applications, "POST", &path, &[JSON], record.as_bytes());
+        assert!(matches!(answer.status, 200 | 429 | 503 | 507), "{}", answer.text());
+    }
+}
+
+/// Waits until the process has not grown for a while.
+fn settle(process: &Process) {
+    let (mut last, mut same) = (0, 0);
+    until("the process not to grow", || {
+        let peak = process.peak_rss_bytes();
+        same = if peak == last { same + 1 } else { 0 };
+        last = peak;
+        same >= 20
+    });
+}
+
+fn requests(process: &Process) -> Vec<TcpStream> {
+    let body = json!({"id": "r", "type": "Room", "note": {"value": "x".repeat(LARGE_BYTES)}}).to_string();
+    let half = &body.as_bytes()[..body.len() * 9 / 10];
+    let open = many(process.applications, 600, |_| [&head("POST /v2/entities", body.len()), half].concat());
+    settle(process);
+    open
+}
+
+fn asked(process: &Process, count: usize, query: &Value) -> Vec<TcpStream> {
+    put_topic(process, "in", &json!({"partitions": 1}));
+    let body = query.to_string().into_bytes();
+    let open = many(process.applications, count, |_| [head("POST /api/queries", body.len()), body.clone()].concat());
+    append(process, "in", 30);
+    settle(process);
+    open
+}
+
+fn queries(process: &Process) -> Vec<TcpStream> {
+    asked(process, 200, &json!({"query": "SELECT * FROM \"in\"", "deliver": "sse"}))
+}
+
+fn kept_queries(process: &Process) -> Vec<TcpStream> {
+    asked(process, 50, &json!({"query": "SELECT * FROM \"in\"", "deliver": "sse", "keep": true}))
+}
+
+fn jobs(process: &Process) -> Vec<TcpStream> {
+    put_topic(process, "in", &json!({"partitions": 1}));
+    append(process, "in", 60);
+    for number in 0..20 {
+        let job = json!({
+            "version": 1, "kind": "Job", "name": format!("job-{number}"),
+            "sources": {"in": {"type": "stream", "config": {"topic": "in", "start": "earliest"}}},
+            "sinks": {"out": {"type": "collect", "inputs": ["in"]}},
+        });
+        let answer = ask(process.applications, "POST", "/api/jobs", &[JSON], job.to_string().as_bytes());
+        assert_eq!(answer.status, 201, "{}", answer.text());
+    }
+    settle(process);
+    Vec::new()
+}
+
+/// Receivers that accept connections and answer nothing.
+fn subscriptions(process: &Process) -> Vec<TcpStream> {
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/", silent.local_addr().unwrap());
+    for number in 0..60 {
+        let body = json!({
+            "subject": {"entities": [{"idPattern": ".*"}]},
+            "notification": {"http": {"url": format!("{url}{number}")}},
+        });
+        let answer = ask(process.applications, "POST", "/v2/subscriptions", &[JSON], body.to_string().as_bytes());
+        assert_eq!(answer.status, 201, "{}", answer.text());
+    }
+    let body = json!({"id": "e", "type": "Room", "note": {"value": "x".repeat(LARGE_BYTES)}, "n": {"value": 0}});
+    let made = ask(process.applications, "POST", "/v2/entities", &[JSON], body.to_string().as_bytes());
+    assert_eq!(made.status, 201, "{}", made.text());
+    for number in 1..60 {
+        let body = json!({"n": {"value": number}}).to_string();
+        let answer = ask(process.applications, "PATCH", "/v2/entities/e/attrs", &[JSON], body.as_bytes());
+        assert!(matches!(answer.status, 204 | 503), "{}", answer.text());
+    }
+    settle(process);
+    Vec::new()
+}
+
+fn buckets(process: &Process) -> Vec<TcpStream> {
+    let put = |path: &str, body: &[u8]| ask(process.applications, "PUT", path, &[JSON], body).status;
+    for (name, settings) in
+        [("fast", json!({"kind": "cache", "max_bytes": 20 << 20})), ("kept", json!({"cache_bytes": 8 << 20}))]
+    {
+        assert_eq!(put(&format!("/buckets/{name}"), settings.to_string().as_bytes()), 201, "{name}");
+        let value = vec![b'x'; LARGE_BYTES];
+        for number in 0..300 {
+            let status = put(&format!("/kv/{name}/{number}"), &value);
+            assert!(matches!(status, 201 | 503), "{name}: {status}");
+        }
+    }
+    assert_eq!(put("/buckets/large", b"{\"kind\": \"cache\", \"max_bytes\": 500000000}"), 507);
+    let lists = many(process.applications, 100, |_| head("GET /kv/kept?values=true", 0));
+    let reads = many(process.applications, 300, |number| head(&format!("GET /kv/kept/{number}"), 0));
+    settle(process);
+    lists.into_iter().chain(reads).collect()
+}
+
+fn uploads(process: &Process) -> Vec<TcpStream> {
+    assert_eq!(ask(process.applications, "PUT", "/buckets/things", &[JSON], b"{}").status, 201);
+    let part = vec![b'x'; LARGE_BYTES];
+    let mut ids = Vec::new();
+    for number in 0..20 {
+        let begun = ask(process.applications, "POST", &format!("/kv/things/{number}?uploads"), &[], b"");
+        assert_eq!(begun.status, 201, "{}", begun.text());
+        ids.push(begun.json()["upload"].as_str().unwrap().to_owned());
+    }
+    let open = many(process.applications, 400, |number| {
+        let (key, part_number) = (number % 20, 1 + number / 20);
+        let line = format!("PUT /kv/things/{key}?upload={}&part={part_number}", ids[key]);
+        [head(&line, 10 * LARGE_BYTES), part.clone()].concat()
+    });
+    settle(process);
+    open
+}
+
+fn topics(process: &Process) -> Vec<TcpStream> {
+    put_topic(process, "fast", &json!({"partitions": 1, "storage": "memory", "storage_bytes": 4_194_304}));
+    put_topic(process, "kept", &json!({"partitions": 4}));
+    append(process, "fast", 200);
+    append(process, "kept", 200);
+    let open = many(process.applications, 200, |_| head("GET /api/streams/kept?from=earliest&limit=1000", 0));
+    settle(process);
+    open
+}
+
+/// A device that is away, and one that sends to it.
+fn sessions(process: &Process) -> Vec<TcpStream> {
+    const PASSWORD: &str = "open sesame";
+    let put = |method: &str, path: &str, body: Value| {
+        let answer = ask(process.applications, method, path, &[JSON], body.to_string().as_bytes());
+        assert!(matches!(answer.status, 201 | 204), "{path}: {}", answer.text());
+    };
+    put("POST", "/v1/tenants/acme", json!({}));
+    let text = |text: &str| [&(text.len() as u16).to_be_bytes()[..], text.as_bytes()].concat();
+    let packet = |kind: u8, body: Vec<u8>| {
+        let (mut length, mut left) = (Vec::new(), body.len());
+        loop {
+            length.push((left % 128) as u8 | if left >= 128 { 128 } else { 0 });
+            left /= 128;
+            if left == 0 {
+                return [vec![kind], length, body].concat();
+            }
+        }
+    };
+    let mut open = Vec::new();
+    let message = packet(0x32, [text("t/m"), vec![0, 1], vec![b'x'; 200_000]].concat());
+    for number in 0..60 {
+        let device = format!("d{number}");
+        put("POST", &format!("/v1/devices/acme/{device}"), json!({}));
+        let secrets = json!([{"type": "hashed-password", "auth-id": device, "secrets": [{"pwd-plain": PASSWORD}]}]);
+        put("PUT", &format!("/v1/credentials/acme/{device}"), secrets);
+        let login =
+            [text("MQTT"), vec![4, 0b1100_0000, 0, 0], text(&device), text(&format!("{device}@acme")), text(PASSWORD)];
+        let mut socket = connect(process.mqtt, &packet(0x10, login.concat()));
+        let mut connack = [0; 4];
+        socket.read_exact(&mut connack).unwrap();
+        assert_eq!(connack[3], 0, "{device}");
+        let _ = socket.write_all(&packet(0x82, [vec![0, 1], text("t/#"), vec![1]].concat()));
+        socket.set_write_timeout(Some(std::time::Duration::from_millis(500))).unwrap();
+        for _ in 0..20 {
+            let _ = socket.write_all(&message);
+        }
+        open.push(socket);
+    }
+    settle(process);
+    open
+}
+
+fn subscribers(process: &Process) -> Vec<TcpStream> {
+    let open = many(process.redis, 400, |_| b"SUBSCRIBE news\r\n".to_vec());
+    let message = [b"*3\r\n$7\r\nPUBLISH\r\n$4\r\nnews\r\n$500000\r\n", &[b'x'; 500_000][..], b"\r\n"].concat();
+    let mut publisher = connect(process.redis, b"");
+    for _ in 0..44 {
+        publisher.write_all(&message).unwrap();
+        let mut answer = [0; 1];
+        while answer != *b"\n" {
+            publisher.read_exact(&mut answer).unwrap();
+        }
+    }
+    settle(process);
+    open
+}
