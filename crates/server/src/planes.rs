@@ -35,6 +35,9 @@ use crate::{
 const DOCUMENT_LIMITS: Limits =
     Limits { body_max_bytes: 0, body_max_setting: "none: this route takes no body", timeout: Duration::from_secs(5) };
 
+/// Notifications that wait may take one in this many bytes of the memory budget.
+const NOTIFICATIONS_PART: u64 = 4;
+
 /// The log, the planes over it and what they share.
 pub(crate) struct Planes {
     pub(crate) log: Arc<Embedded>,
@@ -106,8 +109,11 @@ impl Planes {
         let mappings = Arc::new(RegistryMappings::new(connect.registry().clone(), expressions));
         let logins = Arc::clone(&tokens.logins);
         let callers: RemoteCallers = Arc::new(move || logins.are_required());
-        let context =
-            Context::open(&ground, config.context.clone(), mappings, clock.clone(), metrics, callers.clone())?;
+        let mut of_context = config.context.clone();
+        let waiting_max_bytes = usize::try_from(memory.limit_bytes() / NOTIFICATIONS_PART).unwrap_or(usize::MAX);
+        let notifications = &mut of_context.notifications;
+        notifications.total_max_bytes = notifications.total_max_bytes.min(waiting_max_bytes);
+        let context = Context::open(&ground, of_context, mappings, clock.clone(), metrics, callers.clone())?;
         let dependencies = Dependencies {
             log: ground.log.clone(),
             dir: &config.data_dir.join("history"),

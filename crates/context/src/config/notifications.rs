@@ -15,8 +15,8 @@ pub struct NotificationsConfig {
     pub queue_max: usize,
     /// Bytes of notifications that may wait for one subscription; beyond that the oldest are dropped. Default 16 MiB.
     pub queue_max_bytes: usize,
-    /// Bytes of notifications that may wait for all subscriptions together; beyond that each subscription keeps
-    /// 16 notifications. Default 256 MiB.
+    /// Bytes of notifications that may wait for all subscriptions together, at most a quarter of `memory.budget_bytes`;
+    /// beyond that each subscription keeps 16 notifications and no more than its part of these bytes. Default 256 MiB.
     pub total_max_bytes: usize,
     /// Largest message, in bytes; at most 1.5 MiB for stored notifications (`delivery.queue` is `durable`, or
     /// `throttled` is `latest`). Default 8 MiB.

@@ -130,13 +130,14 @@ impl NotificationDelivery {
         let lane = notification.lane;
         let begins = {
             let mut queues = shared.queues.lock();
+            let others = queues.len();
             let queue = queues.entry(owner.clone()).or_insert_with(|| DeliveryQueue::new(subscription.clone()));
             queue.subscription = subscription.clone();
             let before = queue.bytes;
             let begins = queue.push(notification.clone(), has_failed);
             shared.outcomes.queued.fetch_add(1, Ordering::Relaxed);
             shared.total_bytes.fetch_add(queue.bytes - before, Ordering::Relaxed);
-            shared.shorten(queue);
+            shared.shorten(queue, others);
             begins
         };
         if begins {
@@ -247,11 +248,13 @@ impl DeliveryState {
         }
     }
 
-    /// Drops the oldest notifications while the queue exceeds its limits.
-    fn shorten(&self, queue: &mut DeliveryQueue) {
+    /// Drops the oldest notifications while the queue exceeds its limits, which are narrow where all queues together are too
+    /// large: a few notifications, and its part of all bytes.
+    fn shorten(&self, queue: &mut DeliveryQueue, others: usize) {
         let mut limits = QueueLimits { count: self.config.queue_max, bytes: self.config.queue_max_bytes };
         if self.total_bytes.load(Ordering::Relaxed) > self.config.total_max_bytes {
-            limits.count = limits.count.min(KEPT_MIN);
+            let part = self.config.total_max_bytes / others.max(1);
+            limits = QueueLimits { count: limits.count.min(KEPT_MIN), bytes: limits.bytes.min(part) };
         }
         while let Some(gone) = queue.overflow(limits) {
             self.total_bytes.fetch_sub(gone.size_bytes(), Ordering::Relaxed);
