@@ -46,8 +46,8 @@ impl AccessScope {
     /// `true` if the caller may use this key of the bucket, and with it all keys that begin so.
     pub fn has_key(&self, bucket: &str, key: &[u8]) -> bool {
         let of_key = |prefix: &String| {
-            let of_bucket = prefix.strip_prefix(bucket).and_then(|rest| rest.strip_prefix('/'));
-            of_bucket.is_some_and(|beginning| key.starts_with(beginning.as_bytes()))
+            let named = prefix.split_once('/');
+            named.is_some_and(|(of, beginning)| of == bucket && key.starts_with(beginning.as_bytes()))
         };
         self.0.as_ref().is_none_or(|limits| limits.keys.iter().any(of_key))
     }

@@ -331,7 +331,10 @@ fn secrets_are_in_no_log_line_answer_metric_or_audit_event_and_on_the_disk_only_
         .unwrap();
     let mut program = millstream();
     program.stderr(File::create(&log).unwrap());
-    let arguments = ["--config", settings.to_str().unwrap(), "--set", "logging.level=trace"];
+    let of_targets = ["context.notifications.allowed_targets", "flow.http_allowed_targets"]
+        .map(|setting| format!("--set={setting}=[\"private\"]"));
+    let arguments =
+        ["--config", settings.to_str().unwrap(), "--set", "logging.level=trace", &of_targets[0], &of_targets[1]];
     let process = Process::start_by(program, data.path(), &arguments);
     let mut run = Run { process, root: root.to_owned(), secrets: Vec::new(), answers: Vec::new() };
     run.secret("a configured token", Kept::Nowhere, root);
