@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use axum::http::StatusCode;
 use axum::response::Response;
-use millstream_types::{AuditEvent, AuditTrail};
+use millstream_types::{AuditEvent, AuditTrail, TenantId};
+use percent_encoding::percent_decode_str;
 
 use crate::Identity;
 use crate::api::MountedRoute;
@@ -17,6 +18,11 @@ const OBJECT_MAX_CHARS: usize = 256;
 /// The name of what a request has made, for the audit trail; a handler adds it to its answer where the path does not say it.
 #[derive(Debug, Clone)]
 pub struct AuditedObject(pub String);
+
+/// The tenant that a request concerned, for the audit trail, where it is neither the caller's nor named by the path; a handler
+/// adds it to its answer.
+#[derive(Debug, Clone)]
+pub struct AuditedTenant(pub TenantId);
 
 /// The trail of a listener, and the listener's name.
 #[derive(Debug, Clone)]
@@ -49,7 +55,7 @@ impl ListenerAudit {
             caller: format!("{} ({})", principal.name, peer.ip()),
             listener: self.listener,
             action: format!("{} {}", head.method, route.path),
-            object: head.path.chars().take(OBJECT_MAX_CHARS).collect(),
+            object: percent_decode_str(head.path).decode_utf8_lossy().chars().take(OBJECT_MAX_CHARS).collect(),
             outcome: String::new(),
         };
         Some(AuditedRequest { trail: Arc::clone(&self.trail), event: Some(event) })
@@ -62,6 +68,9 @@ impl AuditedRequest {
         let Some(mut event) = self.event.take() else { return };
         if let Some(AuditedObject(object)) = response.extensions_mut().remove() {
             event.object = object.chars().take(OBJECT_MAX_CHARS).collect();
+        }
+        if let Some(AuditedTenant(tenant)) = response.extensions_mut().remove() {
+            event.tenant = Some(tenant);
         }
         event.outcome = outcome(response.status());
         self.trail.record(event);

@@ -92,7 +92,7 @@ pub use millstream_net::{Counter, Endpoints, Gauge, Histogram, Labels, Metrics, 
 
 pub use access::Access;
 pub use api::{Api, ApiBuilder};
-pub use audit::AuditedObject;
+pub use audit::{AuditedObject, AuditedTenant};
 pub use authenticator::{Authenticator, Claim, Identity, LaterVerdict, LoopbackApplications, Reach, Verdict};
 pub use body_stream::BodyStream;
 pub use browser_guard::check_origin;

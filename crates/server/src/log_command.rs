@@ -75,12 +75,23 @@ fn print_history(lost: &[LostFile], dir: &Path) {
     }
 }
 
+/// A revocation is a record of `_tokens`; the journal has those of all topics.
+fn may_lose_revocations(damage: &Damage) -> bool {
+    ["topic '_tokens'", "frames", "latest records"].iter().any(|lost| damage.loses.contains(lost))
+}
+
 fn print(damages: &[Damage], dir: &Path, repaired: bool) {
     if damages.is_empty() {
         println!("{}: all of it reads", dir.display());
     }
     for damage in damages {
         println!("{damage}");
+    }
+    if damages.iter().any(may_lose_revocations) {
+        println!(
+            "API tokens that were revoked in lost records are good again: before anybody logs in, compare \
+             'millstream token list' with the tokens that should be there, and revoke the others"
+        );
     }
     if repaired && !damages.is_empty() {
         println!("taken out; files that were damaged are kept in {}", dir.join("set-aside").display());

@@ -11,8 +11,8 @@ use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use millstream_flow::Jobs;
 use millstream_http::{
-    Access, AuditedObject, Caller, Content, EVERY_TENANT, Json, Limits, Path, Problem, Query, Reach, Reason, RoleName,
-    Route, Routes,
+    Access, AuditedObject, AuditedTenant, Caller, Content, EVERY_TENANT, Json, Limits, Path, Problem, Query, Reach,
+    Reason, RoleName, Route, Routes,
 };
 use millstream_query::Engine;
 use millstream_types::{ErrorCode, Role, TenantId, iso_time};
@@ -147,7 +147,8 @@ async fn create(
             shown["token"] = secret.into();
             let no_store = (CACHE_CONTROL, HeaderValue::from_static("no-store"));
             let made = Extension(AuditedObject(format!("/api/tokens/{name}")));
-            Ok((StatusCode::CREATED, [no_store], made, axum::Json(shown)).into_response())
+            let created = (StatusCode::CREATED, [no_store], made, axum::Json(shown)).into_response();
+            Ok(concerning(&record, created))
         }
         TokenAnswer::Full => Err(Problem::new(Reason::Code(ErrorCode::Conflict), "there are too many tokens")
             .value(TOKENS_MAX)
@@ -177,15 +178,15 @@ async fn revoke(
     let answer =
         tokens.revoke(name.clone(), tenant.clone()).await.map_err(|error| Problem::from_error(error.code(), &error))?;
     match answer {
-        TokenAnswer::Revoked(_) => {
+        TokenAnswer::Revoked(record) => {
             let left = Submissions::of(&jobs, &queries, tenant.as_ref(), &name);
             if left.is_empty() {
-                return Ok(StatusCode::NO_CONTENT.into_response());
+                return Ok(concerning(&record, StatusCode::NO_CONTENT.into_response()));
             }
             if stop {
                 left.stop(&jobs, &queries).await;
             }
-            Ok(axum::Json(left.shown(stop)).into_response())
+            Ok(concerning(&record, axum::Json(left.shown(stop)).into_response()))
         }
         _ => {
             let unknown = Problem::new(Reason::Code(ErrorCode::NotFound), format!("no token '{name}' was made here"));
@@ -196,6 +197,14 @@ async fn revoke(
             .value(name))
         }
     }
+}
+
+/// The answer, marked with the tenant of the token; one of all tenants counts for that of the caller.
+fn concerning(record: &TokenRecord, mut answer: Response) -> Response {
+    if let Some(tenant) = record.tenant.as_deref().and_then(|tenant| TenantId::new(tenant).ok()) {
+        answer.extensions_mut().insert(AuditedTenant(tenant));
+    }
+    answer
 }
 
 /// The tenant whose tokens the caller manages; `None` for a caller of all tenants.

@@ -45,6 +45,9 @@ fn changes_and_refusals_are_kept_without_secrets_and_each_tenants_admins_read_th
         (&reader, "PUT", "/api/streams/mine", &json!({}), 403),
         (&acme, "POST", "/api/jobs", &json!({"name": "no job"}), 422),
         (&acme, "DELETE", "/api/tokens/guest", &Value::Null, 204),
+        (&acme, "PUT", "/api/streams/caf%C3%A9%2Fbar", &json!({}), 400),
+        (&root, "POST", "/api/tokens", &every_role("helper", "acme"), 201),
+        (&root, "DELETE", "/api/tokens/helper", &Value::Null, 204),
     ] {
         assert_eq!(status(token, method, path, body), expected, "{method} {path}");
     }
@@ -61,6 +64,9 @@ fn changes_and_refusals_are_kept_without_secrets_and_each_tenants_admins_read_th
         json!({"action": "POST /api/jobs", "outcome": "refused (422)"}),
         json!({"action": "POST /api/tokens", "object": "/api/tokens/guest", "outcome": "done (201)", "listener": "applications"}),
         json!({"action": "DELETE /api/tokens/{name}", "object": "/api/tokens/guest", "tenant": "acme"}),
+        json!({"object": "/api/streams/café/bar", "outcome": "refused (400)"}),
+        json!({"caller": "root", "action": "POST /api/tokens", "object": "/api/tokens/helper", "tenant": "acme"}),
+        json!({"caller": "root", "action": "DELETE /api/tokens/{name}", "object": "/api/tokens/helper", "tenant": "acme"}),
     ];
     until("the events of acme", || of_acme.iter().all(|event| has(&events(&process, &acme), event)));
     assert!(events(&process, &acme).iter().all(|event| event["tenant"] == "acme"));

@@ -5,6 +5,7 @@ use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
 use crate::process::{Process, ask, millstream};
+use crate::tokens::{call, every_role, make};
 
 const JSON: [(&str, &str); 1] = [("Content-Type", "application/json")];
 
@@ -38,6 +39,27 @@ fn segments(dir: &Path) -> Vec<PathBuf> {
     }
     found.sort();
     found.into_iter().map(|(_, path)| path).collect()
+}
+
+#[test]
+fn log_check_and_repair_say_that_a_revoked_token_may_be_good_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Process::start(dir.path());
+    let root = make(&server, "", &every_role("root", "*"));
+    make(&server, &root, &every_role("gone", "default"));
+    assert_eq!(call(server.applications, &root, "DELETE", "/api/tokens/gone", &serde_json::Value::Null).status, 204);
+    server.stop();
+    let mut seen = 0;
+    for segment in segments(&dir.path().join("log/topics")) {
+        let at = segment.metadata().unwrap().len() - 1;
+        damage(&segment, at);
+        let (_, told) = run(dir.path(), &["check"]);
+        let is_of_tokens = told.contains("topic '_tokens'");
+        assert_eq!(told.contains("revoked in lost records are good again"), is_of_tokens, "{told}");
+        seen += u32::from(is_of_tokens);
+        damage(&segment, at);
+    }
+    assert!(seen > 0, "no segment of the tokens");
 }
 
 #[test]
