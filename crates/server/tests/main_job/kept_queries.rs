@@ -24,7 +24,7 @@ fn records(process: &Process, topic: &str) -> Vec<Value> {
 }
 
 /// The results of a query in a topic by their numbers, each once: those that came again are as before. And how many came.
-fn results_of(records: &[Value], id: &str) -> (BTreeMap<u64, (String, Value)>, usize) {
+pub(crate) fn results_of(records: &[Value], id: &str) -> (BTreeMap<u64, (String, Value)>, usize) {
     let (mut once, mut came) = (BTreeMap::new(), 0);
     for record in records.iter().filter(|record| record["key"] == id) {
         let header = |name: &str| record["headers"][name].as_str().unwrap_or_default().to_owned();

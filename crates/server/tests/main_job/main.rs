@@ -24,6 +24,7 @@ mod load;
 mod login_failures;
 mod mapping_errors;
 mod memory;
+mod mixed_kills;
 mod notifications;
 mod process;
 mod query_command;
