@@ -7,8 +7,7 @@
 //! ```
 //!
 //! The file `starts` of the data directory has a line for each of these lives: its start, in milliseconds since
-//! 1970-01-01T00:00:00Z. It is no state of anybody: whoever removes it, or a damage of it, makes the server start as after an
-//! orderly end.
+//! 1970-01-01T00:00:00Z. It is no state of anybody: without it, or where it is damaged, the server starts as after an orderly end.
 
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Write as _};
