@@ -30,17 +30,16 @@ pub(crate) struct Life {
 }
 
 impl Life {
-    /// Notes the start of a life.
-    ///
-    /// # Errors
-    /// The file cannot be read or written.
-    pub(crate) fn begin(data_dir: &Path, now_ms: i64) -> io::Result<Self> {
+    /// Notes the start of a life. One that cannot be noted, as on a full disk, does not count; the server starts all the same.
+    pub(crate) fn begin(data_dir: &Path, now_ms: i64) -> Self {
         let file = data_dir.join(FILE);
-        let mut short_lives_ms = read(&file)?;
+        let mut short_lives_ms = read(&file);
         short_lives_ms.drain(..short_lives_ms.len().saturating_sub(LIVES_MAX));
         let life = Self { file, short_lives_ms, is_settled: false };
-        life.write(life.short_lives_ms.iter().chain([&now_ms]))?;
-        Ok(life)
+        if let Err(error) = life.write(life.short_lives_ms.iter().chain([&now_ms])) {
+            tracing::warn!(file = %life.file.display(), %error, "this start is not noted, and does not count if the server goes down");
+        }
+        life
     }
 
     /// This life ends in order, or is no short one any more.
@@ -79,16 +78,16 @@ impl Drop for Life {
     }
 }
 
-fn read(file: &Path) -> io::Result<Vec<i64>> {
-    let bytes = match fs::read(file) {
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
-        bytes => bytes?,
+fn read(file: &Path) -> Vec<i64> {
+    let text = match fs::read_to_string(file) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Vec::new(),
+        text => text.ok(),
     };
-    let lines = std::str::from_utf8(&bytes).map(|text| text.lines().map(str::parse).collect());
-    Ok(lines.unwrap_or(Ok(Vec::new())).unwrap_or_else(|_| {
+    let starts_ms = text.and_then(|text| text.lines().map(|line| line.parse().ok()).collect());
+    starts_ms.unwrap_or_else(|| {
         tracing::warn!(file = %file.display(), "damaged, and ignored: how earlier starts ended is not known");
         Vec::new()
-    }))
+    })
 }
 
 fn remove(file: &Path) -> io::Result<()> {
@@ -102,7 +101,7 @@ fn remove(file: &Path) -> io::Result<()> {
 mod tests {
     use super::*;
 
-    /// What a crash leaves: nothing is dropped in order.
+    /// A crash drops nothing in order.
     fn crash(life: Life) {
         std::mem::forget(life);
     }
@@ -110,7 +109,7 @@ mod tests {
     #[test]
     fn lives_count_until_one_is_settled_and_refused_starts_do_not_count() {
         let dir = tempfile::tempdir().unwrap();
-        let begin = |now_ms| Life::begin(dir.path(), now_ms).unwrap();
+        let begin = |now_ms| Life::begin(dir.path(), now_ms);
         crash(begin(1));
         crash(begin(2));
         let refused = begin(3);
@@ -130,14 +129,23 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         for damage in ["x", "1\n\n2\n", "99999999999999999999\n"] {
             fs::write(dir.path().join(FILE), damage).unwrap();
-            assert!(Life::begin(dir.path(), 1).unwrap().short_lives_ms.is_empty(), "{damage:?}");
+            assert!(Life::begin(dir.path(), 1).short_lives_ms.is_empty(), "{damage:?}");
         }
         fs::write(dir.path().join(FILE), [0xff, b'\n']).unwrap();
-        assert!(Life::begin(dir.path(), 1).unwrap().short_lives_ms.is_empty());
+        assert!(Life::begin(dir.path(), 1).short_lives_ms.is_empty());
         for now_ms in 0..=LIVES_MAX as i64 + 5 {
-            crash(Life::begin(dir.path(), now_ms).unwrap());
+            crash(Life::begin(dir.path(), now_ms));
         }
-        let life = Life::begin(dir.path(), 0).unwrap();
+        let life = Life::begin(dir.path(), 0);
         assert_eq!((life.short_lives_ms.len(), life.short_lives_ms[0]), (LIVES_MAX, 6));
+    }
+
+    #[test]
+    fn a_start_that_cannot_be_noted_is_no_reason_not_to_start() {
+        let dir = tempfile::tempdir().unwrap();
+        // A directory in the place of the file takes no bytes, as a full disk.
+        fs::create_dir(dir.path().join("starts.new")).unwrap();
+        crash(Life::begin(dir.path(), 1));
+        assert!(Life::begin(dir.path(), 2).short_lives_ms.is_empty());
     }
 }

@@ -73,7 +73,6 @@ impl Planes {
         memory: &MemoryBudget,
     ) -> anyhow::Result<Self> {
         data_dir::check_finished(&config.data_dir)?;
-        let starts = || format!("cannot note the start in {}", config.data_dir.display());
         let derived = [History::derived_topics(), Connect::derived_topics()].concat();
         let log = LogConfig {
             dir: config.data_dir.join("log"),
@@ -83,7 +82,7 @@ impl Planes {
         };
         let log = Embedded::open(log, Arc::new(SystemFiles), clock.clone(), clock.clone())?;
         // Only once the data directory is this process's own.
-        let life = Life::begin(&config.data_dir, clock.now_ms()).with_context(starts)?;
+        let life = Life::begin(&config.data_dir, clock.now_ms());
         let shards =
             Shards::start(or_cores(config.threads.shards)).context("cannot start the threads that own state")?;
         let checkpoints = Checkpoints::open(&config.data_dir.join("views"))?;

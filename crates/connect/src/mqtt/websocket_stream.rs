@@ -39,7 +39,7 @@ struct PartialFrame {
     mask: [u8; 4],
 }
 
-/// What the next frame brings.
+/// The kind of the next frame, once it is read.
 enum NextFrame {
     /// Its header, or a control frame, has not come whole.
     Partial,

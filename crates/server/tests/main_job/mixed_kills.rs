@@ -18,7 +18,7 @@ const KILLS: u64 = 6;
 const ANSWERS: u64 = 150;
 const KEYS: u64 = 7;
 
-/// What clients were told, over all lives.
+/// The answers that clients got, over all lives.
 #[derive(Default)]
 struct Told {
     /// Numbers whose append was acknowledged.

@@ -92,7 +92,7 @@ async fn iterate(
     Path(name): Path<String>,
     RawQuery(query): RawQuery,
 ) -> Result<Response, Problem> {
-    // It has no prefix: whoever may ask may read all keys.
+    // An iteration has no prefix, so the caller must have all keys.
     check_key_scope(caller.principal(), &name, b"")?;
     let bucket = store.bucket(&caller.tenant, &name).map_err(|error| problem(&error))?;
     let asked = IterateQuery::read(query.as_deref())?;
