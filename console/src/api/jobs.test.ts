@@ -18,6 +18,7 @@ describe("a job", () => {
     ["starting", null, "Starting", "quiet"],
     ["starting", "waits for topic 'a'", "Waiting", "warning"],
     ["running", null, "Running", "good"],
+    ["paused", "the server went down", "Paused", "warning"],
     ["completed", null, "Completed", "good"],
     ["stopped", null, "Stopped", "quiet"],
     ["killed", null, "Killed", "quiet"],

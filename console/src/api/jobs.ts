@@ -13,7 +13,7 @@ import {
 } from "./decode";
 import { ask, send } from "./http";
 
-export const STATES = ["starting", "running", "stopped", "completed", "killed", "failed"] as const;
+export const STATES = ["starting", "running", "paused", "stopped", "completed", "killed", "failed"] as const;
 export type JobState = (typeof STATES)[number];
 
 export interface Job {
@@ -23,7 +23,7 @@ export interface Job {
   submitted: string;
   ended: string | null;
   restarts: number;
-  /** The reason why it waits or has failed. */
+  /** The reason why it waits, is paused or has failed. */
   reason: string | null;
   /** Null if the server has not run it since its own start. */
   figures: JobFigures | null;
@@ -211,6 +211,11 @@ export async function fetchErrors(tenant: string, id: string): Promise<JobError[
 /** Ends a job once what it has read is finished. */
 export async function stopJob(tenant: string, id: string): Promise<void> {
   await send({ path: `${pathOf(id)}/stop`, tenant, method: "POST", body: { mode: "graceful" } });
+}
+
+/** Starts a paused job again. */
+export async function resumeJob(tenant: string, id: string): Promise<void> {
+  await send({ path: `${pathOf(id)}/resume`, tenant, method: "POST" });
 }
 
 /** Ends a job at once and for good. */

@@ -13,6 +13,8 @@ export function jobWord({ state, reason }: Pick<Job, "state" | "reason">): JobWo
       return reason === null ? { tone: "quiet", word: "Starting" } : { tone: "warning", word: "Waiting" };
     case "running":
       return { tone: "good", word: "Running" };
+    case "paused":
+      return { tone: "warning", word: "Paused" };
     case "completed":
       return { tone: "good", word: "Completed" };
     case "stopped":
@@ -26,7 +28,7 @@ export function jobWord({ state, reason }: Pick<Job, "state" | "reason">): JobWo
 
 /** True unless the job has ended. */
 export function isAlive({ state }: Pick<Job, "state">): boolean {
-  return state === "starting" || state === "running";
+  return state === "starting" || state === "running" || state === "paused";
 }
 
 /** True if a source reads a topic, and so has a lag while the job runs. */

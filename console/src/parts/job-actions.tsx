@@ -1,7 +1,7 @@
-/** The two ways to end a job, each with a question first. */
+/** The ways to resume and to end a job, each with a question first. */
 import type { ComponentChildren } from "preact";
 import { useState } from "preact/hooks";
-import { type Job, killJob, stopJob } from "../api/jobs";
+import { type Job, killJob, resumeJob, stopJob } from "../api/jobs";
 import { ConfirmButton } from "./confirm";
 
 export function JobActions(props: { tenant: string; job: Job; onDone: () => void }): ComponentChildren {
@@ -13,6 +13,18 @@ export function JobActions(props: { tenant: string; job: Job; onDone: () => void
         <span class="quiet" role="status">
           Stopping: what was read is being finished
         </span>
+      )}
+      {job.state === "paused" && (
+        <ConfirmButton
+          label="Resume"
+          title={`Resume ${job.name}?`}
+          tone="plain"
+          act={() => resumeJob(tenant, job.id)}
+          onDone={onDone}
+        >
+          It goes on where it was. If it brings the server down again, the server is down for everybody until it is
+          back.
+        </ConfirmButton>
       )}
       <ConfirmButton
         label="Stop"

@@ -86,6 +86,32 @@ describe("the page of jobs", () => {
   });
 });
 
+describe("a job that ran whenever the server went down", () => {
+  it("is paused and says why, and is resumed after a question", async () => {
+    const own = await Server.start();
+    try {
+      for (const topic of ["readings", "warm-readings", "dead-readings"]) await own.createTopic(topic);
+      await own.submitJob(warm("warm", "readings"));
+      for (let death = 0; death < 3; death++) {
+        await own.kill();
+        await own.restart();
+      }
+      await withPage(browser, {}, async (page) => {
+        await openPage(page, own, "/jobs?job=id-of-warm");
+        await page.getByText("Paused", { exact: true }).waitFor();
+        await page.getByText(/went down 3 times in a row/).waitFor();
+        expect(await accessibilityFaults(page)).toEqual([]);
+        await page.getByRole("button", { name: "Resume" }).click();
+        await page.getByRole("dialog").getByRole("button", { name: "Resume" }).click();
+        await page.getByText("Running", { exact: true }).waitFor();
+        await eventually(() => page.getByRole("button", { name: "Resume" }).count(), 0);
+      });
+    } finally {
+      await own.stop();
+    }
+  });
+});
+
 describe("a job", () => {
   it("is a graph whose nodes have live figures, with sources left and sinks right", async () => {
     await withPage(browser, { width: 1480, height: 1000 }, async (page) => {
