@@ -21,6 +21,7 @@ mod mqtt_client;
 mod mqtt_rows;
 mod orphans;
 mod private;
+mod private_sessions;
 mod provisioning;
 mod refusals;
 mod registry_api;
