@@ -47,6 +47,7 @@ mod settle;
 mod signals;
 mod topic;
 mod topic_rules;
+mod unknown_devices;
 mod upstream;
 mod wake_flag;
 mod websocket;

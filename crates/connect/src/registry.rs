@@ -41,7 +41,7 @@ pub use device::Device;
 pub use ext_rules::ExtRules;
 pub use id::{AuthId, DeviceId, ID_MAX_CHARS, IdError};
 pub(crate) use limits::{check_limits, check_rates};
-pub(crate) use mapping::{Mapping, PrivateRoute};
+pub(crate) use mapping::{Mapping, OnUnknown, PrivateRoute};
 pub(crate) use public_key::PublicKey;
 pub(crate) use state::{Login, Table, TenantState};
 pub(crate) use stored::{Stored, Version, VersionCondition};

@@ -48,6 +48,7 @@ pub(crate) use session::{Next, Session, SessionSubscription};
 use state::{Found, State};
 
 use super::session_store::TenantStore;
+use super::unknown_devices::UnknownDevices;
 use crate::registry::Version;
 
 /// Bytes that are read from the log at a time.
@@ -66,6 +67,8 @@ pub(crate) struct Broker {
     queues_room: MemoryBudget,
     subscriptions_room: MemoryBudget,
     counts: Arc<Counts>,
+    /// Devices that the tenant's rules name and that are not registered.
+    pub(super) unknown_devices: UnknownDevices,
     tenant_store: TenantStore,
     /// The stable offset of the stream when the process opened it.
     began: Offset,

@@ -112,8 +112,8 @@ impl Client {
     fn offer_to_broker(&mut self, run: &[IncomingPublish<'_>], out: &mut Vec<u8>) -> Result<(), DisconnectCause> {
         let snapshot = self.adapter.registry.snapshot(&self.who.tenant);
         let known = snapshot.state.tenant(&self.who.tenant);
-        match known.and_then(|known| known.mapping.as_deref()) {
-            Some(mapping) => self.offer_by_rules(run, mapping, out),
+        match known.filter(|known| known.mapping.is_some()) {
+            Some(known) => self.offer_by_rules(run, known, out),
             None => self.offer_unrouted(run, out),
         }
     }

@@ -1,4 +1,5 @@
-//! Gateways that register the devices behind them: one does so by the first message that it sends for a device.
+//! Gateways that register the devices behind them: one does so by the first message that it sends for a device, on a topic
+//! of telemetry or events that names it, or on one of the private space of which a rule of the tenant says so.
 //!
 //! The message waits, and with it all that the gateway has sent after it, until the device is registered.
 
@@ -6,7 +7,10 @@ use millstream_mqtt::from_client::Packet;
 
 use super::client::Client;
 use super::disconnect::DisconnectCause;
+use super::incoming::IncomingPublish;
+use super::routing::{rule_of, target_of};
 use super::topic::TopicKind;
+use crate::registry::{DeviceId, OnUnknown};
 
 /// A gateway with the authority to register devices.
 #[derive(Debug, Default)]
@@ -36,13 +40,29 @@ impl Client {
     /// True if a device has to be registered before `packet` is handled.
     pub(super) fn has_to_provision(&mut self, packet: &Packet<'_>) -> Result<bool, DisconnectCause> {
         let (Some(_), Packet::Publish(publish)) = (&self.provisions, packet) else { return Ok(false) };
-        let topic = self.topic(publish)?;
-        let TopicKind::Stream { target, .. } = TopicKind::of(topic.as_str()) else { return Ok(false) };
-        let device = self.adapter.ingest.to_provision(target, &self.who);
+        let item = IncomingPublish { topic: self.topic(publish)?, publish: *publish };
+        let device = self.to_provision(&item);
         let Some(gateway) = &mut self.provisions else { return Ok(false) };
         let failed = gateway.failed.take();
         gateway.waits_for = device.filter(|device| failed.as_deref() != Some(device)).map(str::to_owned);
         Ok(gateway.waits_for.is_some())
+    }
+
+    /// The device that a message is sent for, if it is unknown and the client may register it.
+    fn to_provision<'a>(&self, item: &'a IncomingPublish<'_>) -> Option<&'a str> {
+        let topic = item.topic.as_str();
+        match TopicKind::of(topic) {
+            TopicKind::Stream { target, .. } => self.adapter.ingest.to_provision(target, &self.who),
+            TopicKind::Broker => {
+                let snapshot = self.adapter.registry.snapshot(&self.who.tenant);
+                let route = rule_of(snapshot.state.tenant(&self.who.tenant)?, item)?;
+                let device = self.adapter.ingest.to_provision(target_of(route), &self.who)?;
+                let is_tried = route.on_unknown == OnUnknown::Refuse || device.parse::<DeviceId>().is_ok();
+                // What the client may not publish is refused before anything is done for it.
+                (is_tried && self.may_publish(topic).is_ok()).then_some(device)
+            }
+            TopicKind::Reply { .. } | TopicKind::Wrong(_) => None,
+        }
     }
 
     /// Registers the device whose message comes next. All that was sent before is answered for.
@@ -50,11 +70,22 @@ impl Client {
         let Some(device) = self.provisions.as_mut().and_then(|gateway| gateway.waits_for.take()) else { return };
         let (tenant, gateway) = (&self.who.tenant, &self.who.name);
         if let Err(problem) = self.adapter.provisioning.edge_device(tenant, gateway, &device).await {
-            let why = problem.text();
-            tracing::warn!(%tenant, gateway, device, why, "mqtt: a device cannot be registered by its gateway");
+            if self.is_first_mention(&device) {
+                let why = problem.text();
+                tracing::warn!(%tenant, gateway, device, why, "mqtt: a device cannot be registered by its gateway");
+            }
             if let Some(gateway) = &mut self.provisions {
                 gateway.failed = Some(device);
             }
         }
+    }
+
+    /// True if the log has not told of this unknown device before. Without a private space nobody remembers that.
+    fn is_first_mention(&self, device: &str) -> bool {
+        let broker_client = self.broker_client.as_ref();
+        broker_client.is_none_or(|broker_client| {
+            let unknown_devices = &broker_client.link.broker.unknown_devices;
+            unknown_devices.is_first(&self.who, device)
+        })
     }
 }

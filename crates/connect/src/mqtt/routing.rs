@@ -14,7 +14,7 @@ use super::session_store::{self, Upstream};
 use super::topic::PropertyBag;
 use crate::ingest::AdmittedRun;
 use crate::refusal::larger_than_set;
-use crate::registry::{Mapping, PrivateRoute};
+use crate::registry::{OnUnknown, PrivateRoute, TenantState};
 use crate::sender::DeviceAddress;
 use crate::stream::{Delivery, Stream};
 
@@ -48,9 +48,38 @@ impl RoutedBatch {
     }
 }
 
-/// The route of a message to telemetry or events, if a rule takes its topic.
-pub(super) fn route_of<'a>(mapping: &Mapping, item: &'a IncomingPublish<'_>) -> Option<PrivateRoute<'a>> {
-    if says_nothing(item) { None } else { mapping.route(item.topic.as_str()) }
+/// The receivers of a message of the private space.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Receivers<'a> {
+    /// Those who have subscribed to its topic.
+    Subscribers,
+    /// Subscribers only, by `"unknown": "publish"`: its rule names this device, which is not registered.
+    OfUnknown(&'a str),
+    /// The subscribers, and telemetry or events.
+    Stream(PrivateRoute<'a>),
+}
+
+impl<'a> Receivers<'a> {
+    pub(super) fn of(known: &TenantState, item: &'a IncomingPublish<'_>) -> Self {
+        let Some(route) = rule_of(known, item) else { return Self::Subscribers };
+        match route.device {
+            Some(device) if route.on_unknown == OnUnknown::Publish && !known.devices.contains_key(device) => {
+                Self::OfUnknown(device)
+            }
+            _ => Self::Stream(route),
+        }
+    }
+}
+
+/// The route to telemetry or events that the first rule for its topic gives a message.
+pub(super) fn rule_of<'a>(known: &TenantState, item: &'a IncomingPublish<'_>) -> Option<PrivateRoute<'a>> {
+    let mapping = known.mapping.as_deref().filter(|_| !says_nothing(item))?;
+    mapping.route(item.topic.as_str())
+}
+
+/// The device that a rule names.
+pub(super) fn target_of(route: PrivateRoute<'_>) -> DeviceAddress<'_> {
+    route.device.map_or(DeviceAddress::Caller, |device| DeviceAddress::Named { tenant: None, device })
 }
 
 /// True if a message only clears what its topic retains: it goes nowhere else.
@@ -70,8 +99,7 @@ pub(super) fn publish_context<'a>(
         (_, Qos::AtMostOnce) => Delivery::AtMostOnce,
         (_, Qos::AtLeastOnce | Qos::ExactlyOnce) => Delivery::AtLeastOnce,
     };
-    let target = route.device.map_or(DeviceAddress::Caller, |device| DeviceAddress::Named { tenant: None, device });
-    let mut context = PublishContext::new(who, delivery, target, item.topic.as_str(), bag);
+    let mut context = PublishContext::new(who, delivery, target_of(route), item.topic.as_str(), bag);
     if item.publish.qos == Qos::AtMostOnce {
         context.level = AckLevel::Memory;
     }

@@ -2,8 +2,9 @@
 //!
 //! Such a message is one of its device like those on Hono's topics: by the same code it is judged who may send it and how
 //! much, and its record is made. What is refused there does not enter the private space either. It is acknowledged when both
-//! have it. Where something is kept of it in the same step (it is retained, or sent exactly once into a session that is kept),
-//! the tenant's owner appends it to both together: both or none, and not again when it comes again.
+//! have it. A rule may want messages of unknown devices published and nothing else. Where something is kept of a message in
+//! the same step (it is retained, or sent exactly once into a session that is kept), the tenant's owner appends it to both
+//! together: both or none, and not again when it comes again.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,12 +16,12 @@ use super::client::Client;
 use super::disconnect::DisconnectCause;
 use super::incoming::IncomingPublish;
 use super::publish::PublishContext;
-use super::routing::{RoutedBatch, StreamAppend, check, publish_context, route_of, says_nothing, to_own};
+use super::routing::{Receivers, RoutedBatch, StreamAppend, check, publish_context, says_nothing, to_own};
 use super::session_store::Upstream;
 use super::topic::PropertyBag;
 use crate::ingest::{fits_apart, outcome_of};
 use crate::metrics::ProcessingOutcome;
-use crate::registry::{Mapping, PrivateRoute};
+use crate::registry::{PrivateRoute, TenantState};
 use crate::stream::Delivery;
 
 /// The state of the records for telemetry or events.
@@ -36,22 +37,30 @@ impl Client {
     pub(super) fn offer_by_rules(
         &mut self,
         run: &[IncomingPublish<'_>],
-        mapping: &Mapping,
+        known: &TenantState,
         out: &mut Vec<u8>,
     ) -> Result<(), DisconnectCause> {
         let mut rest = run;
         while let Some(first) = rest.first() {
-            let route = route_of(mapping, first);
+            let receivers = Receivers::of(known, first);
             let is_same = |item: &&IncomingPublish<'_>| {
                 item.topic.as_str() == first.topic.as_str() && says_nothing(item) == says_nothing(first)
             };
             // Records of one append have their topic in common.
-            let is_alike =
-                |item: &&IncomingPublish<'_>| is_same(item) || (route.is_none() && route_of(mapping, item).is_none());
+            let is_unmapped = receivers == Receivers::Subscribers;
+            let is_alike = |item: &&IncomingPublish<'_>| {
+                is_same(item) || (is_unmapped && Receivers::of(known, item) == Receivers::Subscribers)
+            };
             let (alike, others) = rest.split_at(rest.iter().take_while(is_alike).count());
-            match route {
-                Some(route) => self.offer_routed(alike, route, out)?,
-                None => self.offer_unrouted(alike, out)?,
+            match receivers {
+                Receivers::Stream(route) => self.offer_routed(alike, route, out)?,
+                Receivers::Subscribers => self.offer_unrouted(alike, out)?,
+                Receivers::OfUnknown(device) => {
+                    if let Some(broker_client) = &self.broker_client {
+                        broker_client.link.broker.unknown_devices.tell(&self.who, first.topic.as_str(), device);
+                    }
+                    self.offer_unrouted(alike, out)?;
+                }
             }
             rest = others;
         }

@@ -9,9 +9,10 @@ use millstream_http::Problem;
 use millstream_types::Principal;
 
 use super::last_will::LastWill;
-use super::routing::{check, publish_context, route_of, to_own};
+use super::routing::{Receivers, check, publish_context, to_own};
 use super::session_store::Upstream;
 use super::topic::PropertyBag;
+use super::unknown_devices::UnknownDevices;
 use crate::ingest::{Envelope, Ingest, outcome_of};
 use crate::metrics::{ProcessingOutcome, TenantMetrics};
 use crate::refusal::unknown_tenant;
@@ -33,13 +34,20 @@ pub(crate) struct PendingWill {
 impl PendingWill {
     /// Has `publish` do so if its device may still send, and tenant and device may use as much; it counts if that was
     /// done. `publish` gets what is to be appended together with it, if a rule takes its topic.
-    pub(crate) fn pass(&self, now: Moment, publish: impl FnOnce(Option<Upstream>) -> bool) -> Result<(), Problem> {
+    pub(super) fn pass(
+        &self,
+        now: Moment,
+        unknown_devices: &UnknownDevices,
+        publish: impl FnOnce(Option<Upstream>) -> bool,
+    ) -> Result<(), Problem> {
         let tenant = &self.who.tenant;
         let snapshot = self.ingest.registry.snapshot(tenant);
         let known = snapshot.state.tenant(tenant).ok_or_else(|| unknown_tenant(tenant))?;
         let item = self.will.as_item();
-        if let Some(route) = known.mapping.as_deref().and_then(|mapping| route_of(mapping, &item)) {
-            return self.pass_routed(route, now, publish);
+        match Receivers::of(known, &item) {
+            Receivers::Stream(route) => return self.pass_routed(route, now, publish),
+            Receivers::OfUnknown(device) => unknown_devices.tell(&self.who, item.topic.as_str(), device),
+            Receivers::Subscribers => {}
         }
         let published = || Ok::<_, Infallible>(publish(None));
         self.ingest.offer_private(&self.who, &[item], &self.streams, now, published).map(drop)

@@ -5,7 +5,7 @@
 //! ```json
 //! { "mqtt-mapping": [
 //!     { "topic": "tele/+/SENSOR", "to": "telemetry" },
-//!     { "topic": "zigbee2mqtt/+", "to": "event", "device-level": 2 } ] }
+//!     { "topic": "zigbee2mqtt/+", "to": "event", "device-level": 2, "unknown": "publish" } ] }
 //! ```
 //!
 //! The rules are parsed once, when the tenant is read. The comparison with a topic copies nothing.
@@ -23,6 +23,7 @@ const MAPPING: &str = "mqtt-mapping";
 const TOPIC: &str = "topic";
 const TO: &str = "to";
 const DEVICE_LEVEL: &str = "device-level";
+const UNKNOWN: &str = "unknown";
 /// Rules of one tenant: each message may be compared with all of them.
 const RULES_MAX: usize = 64;
 const REMEDY: &str = "write for example {\"topic\": \"tele/+/SENSOR\", \"to\": \"telemetry\"}";
@@ -37,6 +38,17 @@ struct Rule {
     stream: Stream,
     /// The level of the topic that names the device, counted from 0.
     device_level: Option<usize>,
+    on_unknown: OnUnknown,
+}
+
+/// The fate of a message whose rule names a device that is not registered, and that its publisher may not register.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum OnUnknown {
+    /// It is refused, as on Hono's topics.
+    #[default]
+    Refuse,
+    /// It is published to the subscribers of its topic, and not recorded.
+    Publish,
 }
 
 /// The additional destination of a message of the private space.
@@ -45,6 +57,7 @@ pub(crate) struct PrivateRoute<'a> {
     pub(crate) stream: Stream,
     /// The sending device, if it is not the publisher.
     pub(crate) device: Option<&'a str>,
+    pub(crate) on_unknown: OnUnknown,
 }
 
 impl Mapping {
@@ -70,7 +83,7 @@ impl Rule {
             None => None,
             Some(level) => Some(topic.split('/').nth(level).filter(|device| !device.is_empty())?),
         };
-        Some(PrivateRoute { stream: self.stream, device })
+        Some(PrivateRoute { stream: self.stream, device, on_unknown: self.on_unknown })
     }
 }
 
@@ -94,9 +107,9 @@ fn read(given: &Value) -> Result<Mapping, Problem> {
 
 /// Reads a rule or returns its fault.
 fn read_rule(given: &Value) -> Result<Rule, String> {
-    let members = || format!("a rule is an object with {TOPIC}, {TO} and perhaps {DEVICE_LEVEL}");
+    let members = || format!("a rule is an object with {TOPIC}, {TO} and perhaps {DEVICE_LEVEL} and {UNKNOWN}");
     let rule = given.as_object().ok_or_else(members)?;
-    if rule.keys().any(|name| ![TOPIC, TO, DEVICE_LEVEL].contains(&name.as_str())) {
+    if rule.keys().any(|name| ![TOPIC, TO, DEVICE_LEVEL, UNKNOWN].contains(&name.as_str())) {
         return Err(members());
     }
     let pattern = rule.get(TOPIC).and_then(Value::as_str).ok_or_else(members)?;
@@ -109,7 +122,18 @@ fn read_rule(given: &Value) -> Result<Rule, String> {
         _ => return Err(format!("{TO} is \"telemetry\" or \"event\"")),
     };
     let device_level = rule.get(DEVICE_LEVEL).map(|level| read_level(level, pattern)).transpose()?;
-    Ok(Rule { pattern: pattern.into(), stream, device_level })
+    let on_unknown = match rule.get(UNKNOWN).map(Value::as_str) {
+        None => OnUnknown::Refuse,
+        Some(_) if device_level.is_none() => {
+            return Err(format!(
+                "{UNKNOWN} goes with {DEVICE_LEVEL}: without it the device is the one that has logged in"
+            ));
+        }
+        Some(Some("refuse")) => OnUnknown::Refuse,
+        Some(Some("publish")) => OnUnknown::Publish,
+        Some(_) => return Err(format!("{UNKNOWN} is \"refuse\" or \"publish\"")),
+    };
+    Ok(Rule { pattern: pattern.into(), stream, device_level, on_unknown })
 }
 
 fn why_not_mapped(pattern: &str) -> Option<&'static str> {
@@ -146,7 +170,7 @@ mod tests {
             {"topic": "tele/+/SENSOR", "to": "telemetry"},
             {"topic": "tele/door/#", "to": "event"},
             {"topic": "tele/#", "to": "telemetry", "device-level": 2},
-            {"topic": "z/+", "to": "event", "device-level": 2},
+            {"topic": "z/+", "to": "event", "device-level": 2, "unknown": "publish"},
             {"topic": "z/#", "to": "telemetry"},
             {"topic": "+/any", "to": "event"},
         ])))
@@ -170,7 +194,8 @@ mod tests {
             ("other", None),
         ] {
             let route = mapping.route(topic);
-            assert_eq!(route, expected.map(|(stream, device)| PrivateRoute { stream, device }), "{topic}");
+            let on_unknown = if topic == "z/lamp" { OnUnknown::Publish } else { OnUnknown::Refuse };
+            assert_eq!(route, expected.map(|(stream, device)| PrivateRoute { stream, device, on_unknown }), "{topic}");
         }
     }
 
@@ -190,8 +215,12 @@ mod tests {
             (json!({}), "{}", "is a list of rules"),
             (json!([1]), "1", "a rule is an object"),
             (json!([{"topic": "a"}]), r#""a""#, "\"telemetry\" or \"event\""),
-            (json!([{"to": "event"}]), "event", "with topic, to and perhaps device-level"),
-            (json!([{"topic": "a", "to": "event", "qos": 1}]), "qos", "with topic, to and perhaps device-level"),
+            (json!([{"to": "event"}]), "event", "with topic, to and perhaps device-level and unknown"),
+            (
+                json!([{"topic": "a", "to": "event", "qos": 1}]),
+                "qos",
+                "with topic, to and perhaps device-level and unknown",
+            ),
             (rule("a", "Event", json!(1)), "Event", "\"telemetry\" or \"event\""),
             (rule("", "event", json!(1)), r#""""#, filter),
             (rule("a#", "event", json!(1)), "a#", "+ stands alone"),
@@ -201,6 +230,17 @@ mod tests {
             (rule("a/+", "event", json!(3)), "3", "a whole number of 1 to 2"),
             (rule("a/#", "event", json!(129)), "129", "a whole number of 1 to 128"),
             (rule("a/+", "event", json!("2")), r#""2""#, "a whole number of 1 to 2"),
+            (json!([{"topic": "a", "to": "event", "unknown": "publish"}]), "publish", "unknown goes with device-level"),
+            (
+                json!([{"topic": "a", "to": "event", "device-level": 1, "unknown": "keep"}]),
+                "keep",
+                "unknown is \"refuse\" or \"publish\"",
+            ),
+            (
+                json!([{"topic": "a", "to": "event", "device-level": 1, "unknown": true}]),
+                "true",
+                "unknown is \"refuse\" or \"publish\"",
+            ),
             (json!(vec![json!({"topic": "a", "to": "event"}); RULES_MAX + 1]), "65 rules", "at most 64"),
         ] {
             let problem = check(&ext(given.clone())).unwrap_err().text();
@@ -208,6 +248,7 @@ mod tests {
         }
         check(&ext(json!(vec![json!({"topic": "a", "to": "event"}); RULES_MAX]))).unwrap();
         check(&ext(json!([{"topic": "a/#", "to": "telemetry", "device-level": 128}]))).unwrap();
+        check(&ext(json!([{"topic": "a/+", "to": "event", "device-level": 2, "unknown": "refuse"}]))).unwrap();
         check(&Object::new()).unwrap();
     }
 }

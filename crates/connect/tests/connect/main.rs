@@ -12,9 +12,12 @@ mod gate;
 mod hostile_http;
 mod http_rows;
 mod limits;
+#[path = "../../../kafka/tests/listener/log_lines.rs"]
+mod log_lines;
 mod login_throttle;
 mod logins;
 mod mapping;
+mod mapping_devices;
 mod messages;
 mod mqtt;
 mod mqtt_client;

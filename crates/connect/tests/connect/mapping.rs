@@ -25,7 +25,7 @@ async fn world(dir: &std::path::Path) -> World {
 }
 
 /// Stores these rules and further members in the tenant.
-async fn rules(world: &World, rules: Value, more: Value) {
+pub(crate) async fn rules(world: &World, rules: Value, more: Value) {
     let mut tenant = json!({"ext": {"mqtt-mapping": rules}});
     for (name, value) in more.as_object().unwrap() {
         match value.as_object().filter(|_| name == "ext") {
@@ -40,13 +40,13 @@ fn tele() -> Value {
     json!([{"topic": "tele/#", "to": "telemetry"}])
 }
 
-fn retained(is_retained: bool, mut packet: Vec<u8>) -> Vec<u8> {
+pub(crate) fn retained(is_retained: bool, mut packet: Vec<u8>) -> Vec<u8> {
     packet[0] |= u8::from(is_retained);
     packet
 }
 
 /// Publishes a message, waits for the acknowledgement and returns its code.
-async fn send(client: &mut Mqtt, packet: &[u8]) -> u8 {
+pub(crate) async fn send(client: &mut Mqtt, packet: &[u8]) -> u8 {
     client.send(packet).await;
     let qos = packet[0] >> 1 & 3;
     if qos == 0 {
@@ -67,17 +67,17 @@ async fn release(client: &mut Mqtt, id: &[u8]) {
 }
 
 /// Waits until the server has handled everything sent before.
-async fn ping(client: &mut Mqtt) {
+pub(crate) async fn ping(client: &mut Mqtt) {
     client.send(&[0xC0, 0]).await;
     assert_eq!(client.next().await.0, 0xD0);
 }
 
-fn with_payload(world: &World, kind: TopicKind, payload: &str) -> Vec<Kept> {
+pub(crate) fn with_payload(world: &World, kind: TopicKind, payload: &str) -> Vec<Kept> {
     let all = world.records(kind, "T").into_iter();
     all.filter(|record| record.value == payload.as_bytes()).collect()
 }
 
-async fn one(world: &World, kind: TopicKind, payload: &str) -> Kept {
+pub(crate) async fn one(world: &World, kind: TopicKind, payload: &str) -> Kept {
     let found = until(payload, || with_payload(world, kind, payload).into_iter().next()).await;
     assert_eq!(with_payload(world, kind, payload).len(), 1, "{payload}");
     found
@@ -498,7 +498,17 @@ async fn rules_are_kept_as_they_were_written_and_refused_with_value_rule_and_rem
         (json!([{"topic": "$share/g/a", "to": "event"}]), "$share/g/a", "are reserved"),
         (json!([{"topic": "a", "to": "command"}]), "command", "\"telemetry\" or \"event\""),
         (json!([{"topic": "a/b", "to": "event", "device-level": 3}]), "3", "whole number of 1 to 2"),
-        (json!([{"topic": "a/b", "to": "event", "device": 2}]), "device", "topic, to and perhaps device-level"),
+        (
+            json!([{"topic": "a/b", "to": "event", "device": 2}]),
+            "device",
+            "topic, to and perhaps device-level and unknown",
+        ),
+        (
+            json!([{"topic": "a/+", "to": "event", "device-level": 2, "unknown": "keep"}]),
+            "keep",
+            "unknown is \"refuse\" or \"publish\"",
+        ),
+        (json!([{"topic": "a/+", "to": "event", "unknown": "publish"}]), "publish", "goes with device-level"),
         (many, "65 rules", "at most 64"),
     ] {
         let body = json!({"ext": {"mqtt-mapping": wrong}}).to_string();

@@ -7,7 +7,7 @@ use crate::mqtt_client::Mqtt;
 use crate::world::{World, basic};
 
 /// A gateway that may register devices, and one that may not.
-async fn world(dir: &std::path::Path) -> World {
+pub(crate) async fn world(dir: &std::path::Path) -> World {
     let world = World::open(dir).await;
     for gateway in ["g", "h"] {
         world.register("T", gateway).await;
@@ -18,7 +18,7 @@ async fn world(dir: &std::path::Path) -> World {
 }
 
 /// Checks the registration of `device`, and that one event tells of it.
-async fn expect_registered(world: &World, device: &str) {
+pub(crate) async fn expect_registered(world: &World, device: &str) {
     let read = world.do_registry(&format!("GET /v1/devices/T/{device}"), "", 200).await.json();
     assert_eq!(read["via"], json!(["g"]));
     let status = &read["status"];

@@ -25,12 +25,14 @@ impl LogLines {
 
     /// The next line that has `part`, or the one that was logged already.
     pub(crate) async fn with(&self, part: &str) -> String {
-        let find = || {
-            let text = String::from_utf8(self.text.lock().clone()).unwrap();
-            text.lines().find(|line| line.contains(part)).map(str::to_owned)
-        };
-        self.grown.subscribe().wait_for(|_| find().is_some()).await.unwrap();
-        find().unwrap()
+        self.grown.subscribe().wait_for(|_| !self.all_with(part).is_empty()).await.unwrap();
+        self.all_with(part).remove(0)
+    }
+
+    /// The lines so far that have `part`.
+    pub(crate) fn all_with(&self, part: &str) -> Vec<String> {
+        let text = String::from_utf8(self.text.lock().clone()).unwrap();
+        text.lines().filter(|line| line.contains(part)).map(str::to_owned).collect()
     }
 }
 

@@ -14,6 +14,7 @@ use super::dispatch::{dispatch, recover};
 use super::state::State;
 use super::{Broker, BrokerConfig, Counts};
 use crate::mqtt::session_store::SessionStore;
+use crate::mqtt::unknown_devices::UnknownDevices;
 use crate::registry::Version;
 
 /// The brokers and their dispatch tasks; the tasks end when it is dropped.
@@ -120,6 +121,7 @@ impl Brokers {
             queues_room: self.queues_room.clone(),
             subscriptions_room: self.subscriptions_room.clone(),
             counts,
+            unknown_devices: UnknownDevices::default(),
             tenant_store,
             began,
             wall,

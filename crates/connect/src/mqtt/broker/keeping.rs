@@ -121,7 +121,8 @@ impl Broker {
     /// Publishes a will if its device may send as much; nobody is left to be told if not, or if it fails.
     pub(super) fn publish_will(self: &Arc<Self>, client: &Arc<str>, device: &str, left: &PendingWill) {
         let now_ms = self.wall.now_ms();
-        let passed = left.pass(Moment { wall_ms: now_ms, monotonic: self.monotonic.now() }, |upstream| {
+        let now = Moment { wall_ms: now_ms, monotonic: self.monotonic.now() };
+        let passed = left.pass(now, &self.unknown_devices, |upstream| {
             let expires = left.will.expires(now_ms);
             let draft = left.will.draft(client, device, &expires, upstream.is_some());
             let retain = draft.retain.then(|| Arc::new(draft.to_message()));
