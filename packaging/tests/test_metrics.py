@@ -11,10 +11,12 @@ import unittest
 import urllib.parse
 from pathlib import Path
 
-from packages import BINARY, run
+from packages import BINARY, run, version
 from server import ROOT, Server, request, until
 
 COMPOSE = ROOT / "packaging/compose"
+# Gauges that Hono calls so, by which its dashboards find them.
+NAMES_OF_HONO = {"hono_tenants_total"}
 TOKENS = {"MILLSTREAM_TOKEN": "0123456789-operator", "MILLSTREAM_METRICS_TOKEN": "0123456789-metrics"}
 
 
@@ -29,6 +31,23 @@ def alert_expressions():
     compared = [re.fullmatch(r"(.+) [<>] [0-9.e]+", rule) for rule in rules]
     assert all(compared), rules
     return [match[1] for match in compared]
+
+
+def naming_faults(text):
+    """Returns the names that break Prometheus' rules, with the rule."""
+    kinds = dict(re.findall(r"^# TYPE (\w+) (\w+)$", text, re.MULTILINE))
+    helps = dict(re.findall(r"^# HELP (\w+) (.+)$", text, re.MULTILINE))
+    faults = [f"{name}: no help" for name in kinds if name not in helps]
+    for name, kind in kinds.items():
+        if (kind == "counter") != name.endswith("_total") and name not in NAMES_OF_HONO:
+            faults.append(f"{name}: a {kind}")
+        if kind != "histogram" and (name.endswith(("_count", "_sum", "_bucket")) or re.search(rf"^{name}{{.*\ble=", text, re.MULTILINE)):
+            faults.append(f"{name}: looks like a histogram")
+        if re.search(rf"^{name}{{.*\bquantile=", text, re.MULTILINE):
+            faults.append(f"{name}: looks like a summary")
+        if re.search(r"_(ms|us|ns|kb|mb|kib|mib|milliseconds|minutes|hours)(_total)?$", name):
+            faults.append(f"{name}: not in base units")
+    return faults
 
 
 def environment():
@@ -47,14 +66,27 @@ def serve(folder):
 
 
 def load(server, seconds):
-    """Devices over HTTP and MQTT, an application that changes an entity, and notifications of all changes."""
+    """Devices over HTTP and MQTT, an application that changes an entity, notifications of all changes, a job and a bucket."""
     server.register("probe")
-    subscription = {
-        "subject": {"entities": [{"idPattern": ".*"}]},
-        "notification": {"http": {"url": f"{server.devices}/nobody"}},
+    job = {
+        "version": 1, "kind": "Job", "name": "copies",
+        "sources": {"in": {"type": "stream", "config": {"topic": "telemetry"}}},
+        "sinks": {"out": {"type": "blackhole", "inputs": ["in"]}},
     }
-    status, text = server.call("POST", "/v2/subscriptions", subscription)
+    status, text = server.call("POST", "/api/jobs", job)
     assert status == 201, text
+    status, text = server.call("PUT", "/buckets/shelf", {})
+    assert status in (200, 201), text
+    status, text = server.call("PUT", "/kv/shelf/key", "value")
+    assert status in (200, 201, 204), text
+    # The first receiver refuses what it is sent; nobody listens at the second, so that its notifications wait.
+    for receiver in (f"{server.devices}/nobody", "http://127.0.0.1:1/"):
+        subscription = {
+            "subject": {"entities": [{"idPattern": ".*"}]},
+            "notification": {"http": {"url": receiver}},
+        }
+        status, text = server.call("POST", "/v2/subscriptions", subscription)
+        assert status == 201, text
     sims = [
         subprocess.Popen(
             [BINARY, "sim", "--register", "--registry-url", server.applications,
@@ -84,14 +116,32 @@ class Metrics(unittest.TestCase):
 
     def test_every_metric_that_a_panel_or_an_alert_names_is_there(self):
         expressions = dashboard_expressions() + alert_expressions()
-        named = {name for text in expressions for name in re.findall(r"\b(?:millstream|hono|connect)_\w+", text)}
+        named = {name for text in expressions for name in re.findall(r"\b(?:millstream|hono|connect|process)_\w+", text)}
         self.assertGreater(len(named), 25)
+        self.assertIn("millstream_notifications_waiting", named)
         with serve(self.folder) as server:
             load(server, 1)
             status, text = server.call("GET", "/metrics")
             self.assertEqual(status, 200, text)
             there = set(re.findall(r"^(\w+)[{ ]", text, re.MULTILINE))
             self.assertEqual(named - there, set())
+            self.assertEqual(naming_faults(text), [])
+            server.stop()
+
+    def test_the_process_shows_itself_under_the_names_of_prometheus(self):
+        began = time.time()
+        with serve(self.folder) as server:
+            text = server.call("GET", "/metrics")[1]
+            values = {name: float(value) for name, value in re.findall(r"^(process_\w+) (\S+)$", text, re.MULTILINE)}
+            proc = Path(f"/proc/{server.process.pid}")
+            self.assertLess(abs(values["process_start_time_seconds"] - began), 60)
+            self.assertGreater(values["process_cpu_seconds_total"], 0)
+            self.assertGreater(values["process_virtual_memory_bytes"], values["process_resident_memory_bytes"])
+            resident_kib = int(re.search(r"VmRSS:\s+(\d+)", (proc / "status").read_text())[1])
+            self.assertLess(abs(values["process_resident_memory_bytes"] / 1024 / resident_kib - 1), 0.5)
+            self.assertLess(values["process_open_fds"], values["process_max_fds"])
+            self.assertLess(abs(values["process_open_fds"] - len(list((proc / "fd").iterdir()))), 10)
+            self.assertRegex(text, r'(?m)^millstream_build_info{.*version="' + re.escape(version()) + '".*} 1$')
             server.stop()
 
     def test_the_metrics_token_of_the_compose_file_reads_metrics_and_changes_nothing(self):
@@ -109,8 +159,8 @@ class Metrics(unittest.TestCase):
         self.assertEqual(len(mounted), 4)
         for path in mounted:
             self.assertTrue((COMPOSE / path).exists(), path)
-        version = re.search(r"MILLSTREAM_VERSION:-([^}]+)\}", text)[1]
-        self.assertEqual(run(BINARY, "version").strip(), f"millstream {version}")
+        known = re.search(r"MILLSTREAM_VERSION:-([^}]+)\}", text)[1]
+        self.assertEqual(version(), known)
 
 
 class Prometheus(unittest.TestCase):
@@ -130,6 +180,10 @@ class Prometheus(unittest.TestCase):
                 with self.subTest(expression):
                     filled = expression.replace("$instance", ".*").replace("$__rate_interval", "1m")
                     until(f"data of {filled}", lambda filled=filled: self.has_data(filled))
+            checked = subprocess.run(
+                ["promtool", "check", "metrics"], input=server.call("GET", "/metrics")[1], text=True, capture_output=True)
+            complaints = [line for line in checked.stderr.splitlines() if line and line.split()[0] not in NAMES_OF_HONO]
+            self.assertEqual(complaints, [])
             alerts = {alert["labels"]["alertname"] for alert in self.api("alerts")["alerts"]}
             self.assertNotIn("MillstreamDown", alerts)
             server.stop()

@@ -202,25 +202,32 @@ impl History {
         let help = "Files from which on /readyz warns: history.files_max.";
         metrics.gauge_fn("millstream_history_files_max", help, move || files_max as f64);
         type Figure = fn(&HistoryStats) -> u64;
-        let figures: [(&str, &str, Figure); 9] = [
-            ("points_total", "Points that history has read from changes.", |s| s.points),
+        let counters: [(&str, &str, Figure); 4] = [
+            ("points", "Points that history has read from changes.", |s| s.points),
+            ("passed_over", "Changes that history could not read.", |s| s.passed_over),
+            ("merges", "Merges of history's files.", |s| s.merges),
+            ("sampled_out", "Points that sampling has dropped from history's files.", |s| s.sampled_out),
+        ];
+        let gauges: [(&str, &str, Figure); 5] = [
             ("files", "Files of history.", |s| s.files),
             ("file_bytes", "Bytes of history's files.", |s| s.file_bytes),
             ("file_points", "Points in history's files.", |s| s.file_points),
             ("recent_bytes", "Bytes of points that are in no file yet.", |s| s.recent_bytes),
             ("lag_records", "Changes that are durable and that history has not read yet.", |s| s.lag_records),
-            ("passed_over", "Changes that history could not read.", |s| s.passed_over),
-            ("merges_total", "Merges of history's files.", |s| s.merges),
-            ("sampled_out_total", "Points that sampling has dropped from history's files.", |s| s.sampled_out),
         ];
         let state = Arc::downgrade(&self.service.state);
         let help = "Files of history that are missing or damaged; /readyz names them.";
         let damaged = move || state.upgrade().map_or(0.0, |state| state.damaged_files() as f64);
         metrics.gauge_fn("millstream_history_damaged_files", help, damaged);
-        for (name, help, figure) in figures {
+        let reading = |figure: Figure| {
             let service = Arc::downgrade(&self.service);
-            let read = move || service.upgrade().map_or(0.0, |service| figure(&stats(&service)) as f64);
-            metrics.gauge_fn(&format!("millstream_history_{name}"), help, read);
+            move || service.upgrade().map_or(0.0, |service| figure(&stats(&service)) as f64)
+        };
+        for (name, help, figure) in gauges {
+            metrics.gauge_fn(&format!("millstream_history_{name}"), help, reading(figure));
+        }
+        for (name, help, figure) in counters {
+            metrics.counter_fn(&format!("millstream_history_{name}_total"), help, reading(figure));
         }
     }
 }

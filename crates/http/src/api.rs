@@ -12,12 +12,9 @@ use crate::openapi::{Operation, document};
 use crate::path_params::{PATH_PARAMS_MAX, PathParams};
 use crate::problem::PROBLEM_STYLE;
 use crate::route::Endpoint;
+use crate::route_metrics::RouteMetrics;
 use crate::{Access, Content, Cors, Error, ErrorStyle, Limits, Observer, Route, Routes, TraceContext};
-use millstream_net::{Counter, Histogram, LogRateLimit, Metrics};
-
-/// Upper bounds of the latency histogram, seconds.
-const LATENCY_BOUNDS_S: [f64; 14] =
-    [0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0];
+use millstream_net::{LogRateLimit, Metrics};
 
 /// All routes of a listener, with their metrics and their OpenAPI document.
 pub struct Api {
@@ -241,7 +238,7 @@ impl ApiBuilder {
                 observer: None,
                 log_limit: LogRateLimit::default(),
             }),
-            unmatched: RouteMetrics::new(metrics, [("api", self.name), ("route", "(none)"), ("method", "(any)")]),
+            unmatched: RouteMetrics::new(metrics, self.name, "(none)", "(any)"),
             stray_page: self.stray_page,
             has_fast_routes: false,
             checks_statuses: self.checks_statuses,
@@ -286,7 +283,7 @@ impl Api {
             let with_slash =
                 Some(format!("{}/", route.path)).filter(|path| routes.takes_trailing_slash && !path.contains("{*"));
             let at = self.add_route(route, routes.name, &group, |route| {
-                RouteMetrics::new(metrics, [("api", api), ("route", &route.path), ("method", route.method.as_str())])
+                RouteMetrics::new(metrics, api, &route.path, route.method.as_str())
             })?;
             // Another method of the path may have inserted it already.
             with_slash.into_iter().for_each(|path| drop(self.paths.insert(path, at)));
@@ -416,49 +413,4 @@ fn document_route(limits: Limits, text: Arc<std::sync::OnceLock<Arc<str>>>) -> R
     Route::get("/openapi.json", Access::Public, limits, "This document")
         .answers_with(200, "OpenAPI 3.1.", Content::json(serde_json::json!({"type": "object"})))
         .to(show, text)
-}
-
-/// The metrics of one route.
-pub(crate) struct RouteMetrics {
-    classes: [Counter; 5],
-    latency: Histogram,
-    pub(crate) request_bytes: Counter,
-    pub(crate) response_bytes: Counter,
-    pub(crate) dropped: Counter,
-}
-
-impl RouteMetrics {
-    fn new(metrics: &Metrics, labels: [(&str, &str); 3]) -> Self {
-        let class = |class| {
-            let labels = [labels[0], labels[1], labels[2], ("class", class)];
-            metrics.counter("millstream_http_requests_total", "Requests answered.", &labels)
-        };
-        Self {
-            classes: [class("1xx"), class("2xx"), class("3xx"), class("4xx"), class("5xx")],
-            latency: metrics.histogram(
-                "millstream_http_request_seconds",
-                "Time from the head of a request to the head of its answer.",
-                &labels,
-                &LATENCY_BOUNDS_S,
-            ),
-            request_bytes: metrics.counter(
-                "millstream_http_request_bytes_total",
-                "Bytes of bodies whose length was announced.",
-                &labels,
-            ),
-            response_bytes: metrics.counter("millstream_http_response_bytes_total", "Bytes of bodies sent.", &labels),
-            dropped: metrics.counter(
-                "millstream_http_requests_dropped_total",
-                "Requests whose client left before the answer.",
-                &labels,
-            ),
-        }
-    }
-
-    pub(crate) fn answered(&self, status: u16, seconds: f64) {
-        if let Some(counter) = self.classes.get(usize::from(status / 100).wrapping_sub(1)) {
-            counter.inc();
-        }
-        self.latency.observe(seconds);
-    }
 }

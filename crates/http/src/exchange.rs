@@ -12,12 +12,13 @@ use axum::http::{HeaderName, HeaderValue, Method};
 use axum::response::{IntoResponse, Response};
 use tokio::time::{Instant, timeout_at};
 
-use crate::api::{Group, MountedRoute, RouteMetrics};
+use crate::api::{Group, MountedRoute};
 use crate::audit::AuditedRequest;
 use crate::context::RequestTime;
 use crate::head::RequestHead;
 use crate::observer::ObservedRequest;
 use crate::request::LaterAnswer;
+use crate::route_metrics::RouteMetrics;
 use crate::{Problem, TraceContext};
 
 /// The peer, start time and trace of a request.
@@ -92,7 +93,7 @@ impl Drop for Exchange<'_> {
     /// Counts a request whose client has left before its answer.
     fn drop(&mut self) {
         if !self.is_answered {
-            self.route.metrics.dropped.inc();
+            self.route.metrics.dropped();
         }
     }
 }

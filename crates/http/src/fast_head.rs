@@ -136,9 +136,7 @@ impl Pipeline {
         };
         // An exchange begins when it is certain that the request is not left to hyper.
         let begin = |identity: Option<&Identity>| {
-            if body_bytes > 0 {
-                route.metrics.request_bytes.inc_by(body_bytes);
-            }
+            route.metrics.received(body_bytes);
             let mut exchange = Exchange::new(route, head, origin);
             exchange.observed = identity.and_then(|identity| observe(route, identity, head, origin, body_bytes));
             exchange

@@ -110,7 +110,7 @@ impl Pipeline {
             Ok(time) => time,
             Err(problem) => return problem.into_response(),
         };
-        route.metrics.request_bytes.inc_by(announced.unwrap_or(0));
+        route.metrics.received(announced.unwrap_or(0));
         let context = Arc::new(RequestContext {
             identity: OnceLock::new(),
             time,

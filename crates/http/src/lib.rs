@@ -79,6 +79,7 @@ mod request;
 mod request_body;
 mod response_body;
 mod route;
+mod route_metrics;
 mod sandbox;
 mod socket;
 mod sse;

@@ -102,8 +102,8 @@ impl HttpBody for ResponseBody {
 
 impl Drop for ResponseBody {
     fn drop(&mut self) {
-        if let Some(route) = self.route.as_ref().filter(|_| self.sent_bytes > 0) {
-            route.metrics.response_bytes.inc_by(self.sent_bytes);
+        if let Some(route) = &self.route {
+            route.metrics.sent(self.sent_bytes);
         }
         self.activity.end_request();
     }

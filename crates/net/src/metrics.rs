@@ -43,6 +43,16 @@ impl Metrics {
         self.register(name, gauge);
     }
 
+    /// Shows what `read` returns at the moment of asking: a number that only grows.
+    pub fn counter_fn(&self, name: &str, help: &str, read: impl Fn() -> f64 + Send + Sync + 'static) {
+        self.register(
+            name,
+            PullingFamily::new(name, help, &[], MetricType::COUNTER, move || {
+                vec![(Vec::new(), Number::Counter(read()))]
+            }),
+        );
+    }
+
     /// Shows what `read` returns at the moment of asking: for each combination of the labels' values a number. It is
     /// `read`'s to bound how many there are.
     pub fn gauges_fn(
@@ -80,7 +90,7 @@ impl Metrics {
         self.register(
             name,
             PullingFamily::new(name, help, labels, MetricType::COUNTER, move || {
-                read().into_iter().map(|(values, number)| (values, Number::Counter(number))).collect()
+                read().into_iter().map(|(values, number)| (values, Number::Counter(number as f64))).collect()
             }),
         );
     }
@@ -191,7 +201,7 @@ pub struct HistogramCounts {
 }
 
 enum Number {
-    Counter(u64),
+    Counter(f64),
     Histogram(HistogramCounts),
 }
 
@@ -201,7 +211,7 @@ impl Number {
         match self {
             Self::Counter(number) => {
                 let mut counter = proto::Counter::default();
-                counter.set_value(number as f64);
+                counter.set_value(number);
                 metric.set_counter(counter);
             }
             Self::Histogram(HistogramCounts { bounds, counts, sum }) => {
@@ -253,7 +263,10 @@ impl<F: Fn() -> Vec<(Vec<String>, Number)> + Send + Sync> Collector for PullingF
                 label.set_value(value);
                 label
             });
-            metric.set_label(labels.collect());
+            let mut labels: Vec<LabelPair> = labels.collect();
+            // As those of all other series.
+            labels.sort_by(|one, other| one.name().cmp(other.name()));
+            metric.set_label(labels);
             metric
         });
         let metrics: Vec<Metric> = metrics.collect();
@@ -290,11 +303,12 @@ mod tests {
         metrics.counter("sent_total", "Records sent.", &[("to", a)]).inc_by(2);
         metrics.counter("sent_total", "Records sent.", &[("to", b)]).inc();
         metrics.gauge_fn("depth", "Records waiting.", || 7.0);
+        metrics.counter_fn("cpu_seconds_total", "Time worked.", || 1.5);
         let sizes = || vec![(vec!["t".to_owned(), "u".to_owned()], 3.0)];
         metrics.gauges_fn("size", "Bytes.", &["of", "in"], sizes);
         metrics.counters_fn("read_total", "Records read.", "by", || vec![("c", 4), ("d", 5)]);
-        let moved = || vec![(vec!["e".to_owned(), "f".to_owned()], 6)];
-        metrics.labelled_counters_fn("moved_total", "Records moved.", &["from", "to"], moved);
+        let moved = || vec![(vec!["f".to_owned(), "e".to_owned()], 6)];
+        metrics.labelled_counters_fn("moved_total", "Records moved.", &["to", "from"], moved);
         metrics.labelled_counters_fn("none_total", "Nothing.", &["from"], Vec::new);
         let counts = || HistogramCounts { bounds: vec![0.5, 2.0], counts: vec![1, 2, 4], sum: 9.5 };
         metrics.histograms_fn("age_seconds", "Ages.", &["of"], move || vec![(vec!["g".to_owned()], counts())]);
@@ -304,6 +318,8 @@ mod tests {
             "sent_total{to=\"a\"} 2",
             "sent_total{to=\"b\"} 1",
             "depth 7",
+            "# TYPE cpu_seconds_total counter",
+            "cpu_seconds_total 1.5",
             "size{in=\"u\",of=\"t\"} 3",
             "# TYPE read_total counter",
             "read_total{by=\"c\"} 4",

@@ -155,5 +155,5 @@ fn value(time_ms: i64, event: &AuditEvent) -> String {
 pub(crate) fn show(audit: &Arc<Audit>, metrics: &Metrics) {
     let audit = Arc::clone(audit);
     let help = "Events that are missing in the audit trail, as the log did not take them in time.";
-    metrics.gauge_fn("millstream_audit_events_lost", help, move || audit.lost() as f64);
+    metrics.counter_fn("millstream_audit_events_lost_total", help, move || audit.lost() as f64);
 }

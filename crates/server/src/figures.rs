@@ -75,18 +75,22 @@ pub(crate) fn show_queries(engine: &Arc<Engine>, metrics: &Metrics) {
     gauge("millstream_query_live", "Live queries of all tenants.", |engine| engine.live_count() as u64);
     let help = "Live queries that still read past records; limit query.reading_past_max.";
     gauge("millstream_query_reading_past", help, |engine| engine.reading_past() as u64);
-    let help = "Records that live queries have read since the start: a new one once for all queries, a past one once for each.";
-    gauge("millstream_query_records_seen", help, Engine::records_seen);
-    let help = "Rows, or records of counts and groups, found for all live queries since the start.";
-    gauge("millstream_query_matched", help, Engine::matched);
     let help = "Bytes of the counts, groups and sketches of live queries; limit query.states_max_bytes.";
     gauge("millstream_query_states_bytes", help, Engine::states_bytes);
     let help = "Bytes of results that wait for clients of live queries; limit query.queues_max_bytes.";
     gauge("millstream_query_queues_bytes", help, Engine::queues_bytes);
+    let counter = |name: &str, help: &str, read: fn(&Engine) -> u64| {
+        let engine = Arc::downgrade(engine);
+        metrics.counter_fn(name, help, move || engine.upgrade().map_or(0.0, |engine| read(&engine) as f64));
+    };
+    let help = "Records that live queries have read since the start: a new one once for all queries, a past one once for each.";
+    counter("millstream_query_records_seen_total", help, Engine::records_seen);
+    let help = "Rows, or records of counts and groups, found for all live queries since the start.";
+    counter("millstream_query_matched_total", help, Engine::matched);
     let (help, engine) = ("Live queries that have ended since the start, by cause.", Arc::downgrade(engine));
-    metrics.gauges_fn("millstream_query_ended", help, &["cause"], move || {
+    metrics.labelled_counters_fn("millstream_query_ended_total", help, &["cause"], move || {
         let Some(engine) = engine.upgrade() else { return Vec::new() };
-        engine.ended().map(|(cause, ended)| (vec![cause.as_str().to_owned()], ended as f64)).collect()
+        engine.ended().map(|(cause, ended)| (vec![cause.as_str().to_owned()], ended)).collect()
     });
 }
 

@@ -42,6 +42,7 @@ mod mapping_errors;
 mod mappings;
 mod oidc;
 mod planes;
+mod process_metrics;
 mod queries;
 mod query_command;
 mod query_problem;

@@ -249,7 +249,7 @@ impl Planes {
         metrics.gauge_fn("millstream_view_failures", help, count(|planes| planes.failures().len() as u64));
         let help = "Records that never reach a view: refused by an owner, or trimmed before they were read.";
         let passed_over = count(|planes| planes.connect.records_passed_over() + planes.context.records_passed_over());
-        metrics.gauge_fn("millstream_view_records_passed_over", help, passed_over);
+        metrics.counter_fn("millstream_view_records_passed_over_total", help, passed_over);
     }
 
     /// Whatever ends this process from now on, it is not what goes on at its start.

@@ -10,7 +10,7 @@ use millstream_kafka::Logins;
 use millstream_net::BoundAddresses;
 use millstream_query::Requests;
 use millstream_store::RiftAccess;
-use millstream_types::{Grant, LoginThrottle, MemoryBudget, SystemClock, WallClock, iso_time};
+use millstream_types::{Grant, LoginThrottle, SystemClock, WallClock, iso_time};
 use sd_notify::NotifyState;
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -23,7 +23,7 @@ use crate::lives::SETTLED_AFTER;
 use crate::oidc::OidcProvider;
 use crate::planes::{Planes, or_cores};
 use crate::stats::{SAMPLE_INTERVAL, Sampler};
-use crate::{audit, figures, jobs, logging, logins, redis, writing};
+use crate::{audit, figures, jobs, logging, logins, process_metrics, redis, writing};
 
 /// Tasks that an I/O thread runs from its own queue before it takes one from the queue that all threads share. Its own
 /// queue holds 256 tasks; further ones go to the shared queue. Tokio's default runs tasks of the own queue ten times as
@@ -166,7 +166,7 @@ impl Server {
         let endpoints = ListenerEndpoints::of(&config.listen, &config.tls, &clock, &metrics)?;
         let oidc = OidcProvider::open(&config.oidc, clock.clone())?;
         let (memory, set_aside) = config.memory_budget()?;
-        show(&memory, &metrics);
+        process_metrics::show(clock.now_ms() as f64 / 1_000.0, &memory, &metrics);
         let throttle = Arc::new(LoginThrottle::new(config.listen.login_failures_per_minute, clock.clone()));
         logins::show(&throttle, &metrics);
         let (opened, counted, drawn) = (config.clone(), metrics.clone(), memory.clone());
@@ -348,13 +348,4 @@ impl Server {
         drop(set_aside);
         stopped
     }
-}
-
-/// Registers the metrics of the memory budget and its use.
-fn show(memory: &MemoryBudget, metrics: &Metrics) {
-    let (limit_bytes, memory) = (memory.limit_bytes(), memory.clone());
-    let budget_help = "Bytes that queues, caches, connections, bodies and answers may hold together.";
-    metrics.gauge_fn("millstream_memory_budget_bytes", budget_help, move || limit_bytes as f64);
-    let used_help = "Bytes of the memory budget that are taken or set aside.";
-    metrics.gauge_fn("millstream_memory_used_bytes", used_help, move || memory.used_bytes() as f64);
 }

@@ -26,9 +26,7 @@ pub(super) fn write_answer(
     let mut response = exchange.conclude(charged.unwrap_or_else(IntoResponse::into_response));
     let held = response.extensions_mut().remove::<ResponseMemory>();
     let body_bytes = encode(response, started, out);
-    if body_bytes > 0 {
-        route.metrics.response_bytes.inc_by(body_bytes as u64);
-    }
+    route.metrics.sent(body_bytes as u64);
     held
 }
 

@@ -131,12 +131,32 @@ async fn an_idle_connection_is_closed_and_one_at_work_is_not() {
 }
 
 #[tokio::test]
+async fn a_route_has_series_from_its_first_request_on_and_rates_of_failures_with_them() {
+    let server = impatient(ListenerLimits::default()).await;
+    let of_http = |text: &str| text.lines().filter(|line| line.starts_with("millstream_http_")).count();
+    assert_eq!(of_http(&server.metrics.text()), 0, "{}", server.metrics.text());
+    assert_eq!(server.ask("PUT /echo HTTP/1.1", "hi").await.body, "hi");
+    let text = server.metrics.text();
+    for class in ["4xx", "5xx"] {
+        let line = format!(
+            "millstream_http_requests_total{{api=\"test\",class=\"{class}\",method=\"PUT\",route=\"/echo\"}} 0"
+        );
+        assert!(text.lines().any(|known| known == line), "{line} in\n{text}");
+    }
+    for absent in ["/never", "class=\"1xx\"", "class=\"3xx\"", "millstream_http_requests_dropped_total"] {
+        assert!(!text.contains(absent), "{absent} in\n{text}");
+    }
+    server.stop().await;
+}
+
+#[tokio::test]
 async fn connections_over_the_limit_are_refused_with_the_limit() {
     let server = impatient(ListenerLimits { connections_max: 1, ..ListenerLimits::default() }).await;
     let mut first = server.connect().await;
     first.send("PUT /echo HTTP/1.1\r\nhost: localhost\r\ncontent-length: 2\r\n\r\nhi").await;
     first.read_until("hi").await;
     let mut second = server.connect().await;
+    second.send("GET /never HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").await;
     let answer = Answer::parse(&second.read_to_end().await);
     answer.expect_problem(503, "overloaded", Some("1"), "http.connections_max = 1");
     assert_eq!(answer.header("retry-after"), Some("1"));

@@ -7,54 +7,43 @@ use millstream_http::Metrics;
 
 const LABELS: [&str; 3] = ["tenant", "job", "node"];
 
-/// A metric with at most one value for each node.
-struct NodeMetric {
-    name: &'static str,
-    help: &'static str,
-    read: fn(&JobFigure) -> Option<f64>,
-}
+type NodeCounter = (&'static str, &'static str, fn(&JobFigure) -> u64);
+type NodeGauge = (&'static str, &'static str, fn(&JobFigure) -> Option<f64>);
 
-const NODE_METRICS: [NodeMetric; 8] = [
-    NodeMetric {
-        name: "millstream_job_records_in",
-        help: "Records that have entered a node of a running job.",
-        read: |figure| Some(figure.records_in as f64),
-    },
-    NodeMetric {
-        name: "millstream_job_records_out",
-        help: "Records that a node of a running job has made, or written if it is a sink.",
-        read: |figure| Some(figure.records_out as f64),
-    },
-    NodeMetric {
-        name: "millstream_job_batches_in",
-        help: "Batches that have entered a node of a running job.",
-        read: |figure| Some(figure.batches_in as f64),
-    },
-    NodeMetric {
-        name: "millstream_job_batches_out",
-        help: "Batches of records that a node of a running job has made or written.",
-        read: |figure| Some(figure.batches_out as f64),
-    },
-    NodeMetric {
-        name: "millstream_job_unrouted",
-        help: "Records of a running job that no route took.",
-        read: |figure| Some(figure.unrouted as f64),
-    },
-    NodeMetric {
-        name: "millstream_job_queue_fill",
-        help: "Used share of the queue in front of a node of a running job, 0 to 1.",
-        read: |figure| figure.queue_fill,
-    },
-    NodeMetric {
-        name: "millstream_job_source_offset",
-        help: "Finished offsets of the partitions that a source of a running job reads, summed.",
-        read: |figure| figure.source_offset.map(|offset| offset as f64),
-    },
-    NodeMetric {
-        name: "millstream_job_source_lag",
-        help: "Records of its topic that a source of a running job has not finished.",
-        read: |figure| figure.source_lag.map(|lag| lag as f64),
-    },
+/// Name, help and value of what only grows while a job runs.
+const NODE_COUNTERS: [NodeCounter; 5] = [
+    ("millstream_job_records_in_total", "Records that have entered a node of a running job.", |figure| {
+        figure.records_in
+    }),
+    (
+        "millstream_job_records_out_total",
+        "Records that a node of a running job has made, or written if it is a sink.",
+        |figure| figure.records_out,
+    ),
+    ("millstream_job_batches_in_total", "Batches that have entered a node of a running job.", |figure| {
+        figure.batches_in
+    }),
+    (
+        "millstream_job_batches_out_total",
+        "Batches of records that a node of a running job has made or written.",
+        |figure| figure.batches_out,
+    ),
+    ("millstream_job_unrouted_total", "Records of a running job that no route took.", |figure| figure.unrouted),
+];
+
+/// Name, help and value of what rises and falls.
+const NODE_GAUGES: [NodeGauge; 3] = [
+    ("millstream_job_queue_fill", "Used share of the queue in front of a node of a running job, 0 to 1.", |figure| {
+        figure.queue_fill
+    }),
+    (
+        "millstream_job_source_offset",
+        "Finished offsets of the partitions that a source of a running job reads, summed.",
+        |figure| figure.source_offset.map(|offset| offset as f64),
+    ),
+    ("millstream_job_source_lag", "Records of its topic that a source of a running job has not finished.", |figure| {
+        figure.source_lag.map(|lag| lag as f64)
+    }),
 ];
 
 /// Registers the metrics of jobs.
@@ -72,46 +61,45 @@ pub(crate) fn show(jobs: &Arc<Jobs>, metrics: &Metrics) {
     metrics.gauge_fn("millstream_job_taps", "Open taps on the edges of jobs.", move || {
         tapped.upgrade().map_or(0.0, |jobs| jobs.open_taps() as f64)
     });
-    for NodeMetric { name, help, read } in NODE_METRICS {
-        let one = move |figure: &JobFigure| read(figure).map(|value| (None, value)).into_iter().collect::<NodeValues>();
-        by_node(jobs, metrics, name, help, None, one);
+    for (name, help, read) in NODE_COUNTERS {
+        metrics.labelled_counters_fn(name, help, &LABELS, by_node(jobs, move |figure| vec![(None, read(figure))]));
     }
+    for (name, help, read) in NODE_GAUGES {
+        let one = move |figure: &JobFigure| read(figure).map(|value| (None, value)).into_iter().collect();
+        metrics.gauges_fn(name, help, &LABELS, by_node(jobs, one));
+    }
+    let [tenant, job, node] = LABELS;
     let help = "Records on which a node of a running job has failed, by code.";
-    by_node(jobs, metrics, "millstream_job_errors", help, Some("code"), |figure| {
-        figure.errors.iter().map(|(code, count)| (Some(*code), *count as f64)).collect()
-    });
+    let errors = |figure: &JobFigure| figure.errors.iter().map(|(code, count)| (Some(*code), *count)).collect();
+    let labels = [tenant, job, node, "code"];
+    metrics.labelled_counters_fn("millstream_job_errors_total", help, &labels, by_node(jobs, errors));
     let help = "Time that a node of a running job takes for a batch, over the last one to two minutes.";
-    by_node(jobs, metrics, "millstream_job_batch_seconds", help, Some("quantile"), |figure| {
-        let quantiles = [("0.5", figure.latency_p50_ms), ("0.99", figure.latency_p99_ms)];
-        quantiles.into_iter().filter_map(|(quantile, ms)| Some((Some(quantile), ms? / 1_000.0))).collect()
-    });
+    let times = |figure: &JobFigure| {
+        let percentiles = [("50", figure.latency_p50_ms), ("99", figure.latency_p99_ms)];
+        percentiles.into_iter().filter_map(|(percentile, ms)| Some((Some(percentile), ms? / 1_000.0))).collect()
+    };
+    let labels = [tenant, job, node, "percentile"];
+    metrics.gauges_fn("millstream_job_batch_seconds", help, &labels, by_node(jobs, times));
 }
 
 /// The values of one node, each with the value of a further label if there is one.
-type NodeValues = Vec<(Option<&'static str>, f64)>;
+type NodeValues<T> = Vec<(Option<&'static str>, T)>;
 
-fn by_node(
+/// Returns what reads the values of all nodes, each with the values of its labels.
+fn by_node<T>(
     jobs: &Arc<Jobs>,
-    metrics: &Metrics,
-    name: &str,
-    help: &str,
-    label: Option<&str>,
-    read: impl Fn(&JobFigure) -> NodeValues + Send + Sync + 'static,
-) {
-    let labels: Vec<&str> = LABELS.into_iter().chain(label).collect();
+    read: impl Fn(&JobFigure) -> NodeValues<T> + Send + Sync + 'static,
+) -> impl Fn() -> Vec<(Vec<String>, T)> + Send + Sync + 'static {
     let jobs = Arc::downgrade(jobs);
-    metrics.gauges_fn(name, help, &labels, move || {
-        let figures = jobs.upgrade().map(|jobs| jobs.figures()).unwrap_or_default();
-        let of_node = |figure: &JobFigure| {
-            let node = [&figure.tenant, &figure.job, &figure.node].map(Clone::clone);
-            let values = read(figure).into_iter();
-            values
-                .map(move |(more, value)| {
-                    let labels = node.iter().cloned().chain(more.map(str::to_owned));
-                    (labels.collect(), value)
-                })
-                .collect::<Vec<_>>()
-        };
-        figures.iter().flat_map(of_node).collect()
-    });
+    move || {
+        let mut values = Vec::new();
+        for figure in jobs.upgrade().map(|jobs| jobs.figures()).unwrap_or_default() {
+            let node = [&figure.tenant, &figure.job, &figure.node];
+            values.extend(read(&figure).into_iter().map(|(further, value)| {
+                let labels = node.into_iter().cloned().chain(further.map(str::to_owned));
+                (labels.collect(), value)
+            }));
+        }
+        values
+    }
 }

@@ -122,9 +122,9 @@ fn status_graph_and_metrics_have_the_same_figures_and_a_job_that_ended_leaves_th
     let metrics = process.get("/metrics").text();
     let of_node = |metric: &str, node: &str| format!("{metric}{{job=\"doubling\",node=\"{node}\",tenant=\"default\"}}");
     for line in [
-        of_node("millstream_job_records_in", "some") + " 100",
-        of_node("millstream_job_records_out", "some") + " 75",
-        of_node("millstream_job_unrouted", "some") + " 0",
+        of_node("millstream_job_records_in_total", "some") + " 100",
+        of_node("millstream_job_records_out_total", "some") + " 75",
+        of_node("millstream_job_unrouted_total", "some") + " 0",
         of_node("millstream_job_source_offset", "in") + " 100",
         of_node("millstream_job_source_lag", "in") + " 0",
         "millstream_jobs{state=\"running\"} 1".to_owned(),
@@ -133,9 +133,9 @@ fn status_graph_and_metrics_have_the_same_figures_and_a_job_that_ended_leaves_th
         assert!(metrics.lines().any(|found| found == line), "{line} in\n{metrics}");
     }
     for start in [
-        "millstream_job_batches_in{job=\"doubling\"",
-        "millstream_job_batches_out{job=\"doubling\"",
-        "millstream_job_batch_seconds{job=\"doubling\",node=\"twice\",quantile=\"0.99\"",
+        "millstream_job_batches_in_total{job=\"doubling\"",
+        "millstream_job_batches_out_total{job=\"doubling\"",
+        "millstream_job_batch_seconds{job=\"doubling\",node=\"twice\",percentile=\"99\"",
     ] {
         assert!(metrics.contains(start), "{start} in\n{metrics}");
     }
@@ -157,7 +157,8 @@ fn errors_count_by_code_in_the_metrics() {
     job["routes"] = json!([{"from": "twice", "on_error": true, "to": ["bad"], "stop": true}]);
     assert_eq!(submit(&process, &job).status, 201);
     append(&process, 0..3);
-    let line = "millstream_job_errors{code=\"division_by_zero\",job=\"doubling\",node=\"twice\",tenant=\"default\"} 1";
+    let line =
+        "millstream_job_errors_total{code=\"division_by_zero\",job=\"doubling\",node=\"twice\",tenant=\"default\"} 1";
     until("the error is counted", || process.get("/metrics").text().lines().any(|found| found == line));
     process.stop();
 }

@@ -59,9 +59,11 @@ fn live_queries_are_listed_in_pages_and_counted_in_the_metrics() {
     let (_, ended) = asked.first().unwrap();
     assert_eq!(ask(to, "DELETE", &format!("/api/queries/{ended}"), &[], b"").status, 204);
     let metrics = process.get("/metrics").text();
-    for line in
-        ["millstream_query_live 4", "millstream_query_ended{cause=\"killed\"} 1", "millstream_query_records_seen 0"]
-    {
+    for line in [
+        "millstream_query_live 4",
+        "millstream_query_ended_total{cause=\"killed\"} 1",
+        "millstream_query_records_seen_total 0",
+    ] {
         assert!(metrics.lines().any(|told| told == line), "{line}: {metrics}");
     }
     for wrong in ["limit=0", "limit=1001", "limit=x", "offset=-1", "page=2"] {
