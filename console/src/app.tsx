@@ -1,14 +1,15 @@
 /** The frame around every page: who one is, where one can go, whose data one sees, and whether the server is there. */
 import type { ComponentChildren } from "preact";
-import { useCallback, useEffect, useMemo, useState } from "preact/hooks";
+import { useEffect, useMemo } from "preact/hooks";
 import { type Login, ownTenant } from "./api/login";
 import { CALLBACK_PATH } from "./api/oidc";
-import { fetchStats, type Stats } from "./api/stats";
+import type { Stats } from "./api/stats";
 import { clock } from "./format";
 import { Addresses, AddressesContext } from "./live/addresses";
-import { History } from "./live/history";
-import { latest, type Remote, usePolled } from "./live/remote";
+import type { History } from "./live/history";
+import { latest, type Remote } from "./live/remote";
 import { useLogin } from "./live/use-login";
+import { useStats } from "./live/use-stats";
 import { AccessPage } from "./pages/access";
 import { DevicesPage } from "./pages/devices";
 import { EntitiesPage } from "./pages/entities";
@@ -24,8 +25,6 @@ import { PAGE_TITLES, PageLinks } from "./parts/page-links";
 import { TENANT_DEFAULT, TenantPicker } from "./parts/tenant";
 import { ThemePicker } from "./parts/theme-picker";
 import { follow, go, href, PAGES, type Place, usePlace } from "./route";
-
-const STATS_PERIOD_MS = 1_000;
 
 export function App(): ComponentChildren {
   const { state, logOut } = useLogin();
@@ -51,11 +50,7 @@ function Console({ login, logOut }: { login: Login; logOut: () => void }): Compo
   const own = ownTenant(login.caller);
   const place = usePlaceOf(own);
   const tenant = place.params.get("tenant") ?? "";
-  const stats = usePolled(
-    useCallback(() => fetchStats(tenant), [tenant]),
-    STATS_PERIOD_MS,
-  );
-  const samples = useHistory(stats);
+  const { stats, samples } = useStats(tenant);
   const addresses = useAddresses(stats);
   const title = place.page === "unknown" ? "Not found" : PAGE_TITLES[place.page];
   useEffect(() => {
@@ -166,14 +161,6 @@ function OtherTenant({ place, tenant, own }: { place: Place; tenant: string; own
 
 function useAddresses(stats: Remote<Stats>): Addresses {
   return useMemo(() => new Addresses(latest(stats)?.listeners ?? null, location), [stats]);
-}
-
-function useHistory(stats: Remote<Stats>): History {
-  const [samples, setSamples] = useState(History.empty);
-  useEffect(() => {
-    if (stats.kind === "live") setSamples((before) => before.with(stats.value, Math.round(stats.at / 1000)));
-  }, [stats]);
-  return samples;
 }
 
 function ServerState({ stats }: { stats: Remote<Stats> }): ComponentChildren {

@@ -36,6 +36,18 @@ export interface ListenerPorts {
 /** By name: applications, devices-http, devices-mqtt, kafka, redis. One that is off is not there. */
 export type Listeners = ReadonlyMap<string, ListenerPorts>;
 
+/** The rates and latencies of the few seconds that end at `uptime_s`. */
+export interface RateSample {
+  /** Whole seconds since the start of the server. */
+  uptime_s: number;
+  accepted_rate_per_s: number;
+  append_rate_per_s: number;
+  updates_rate_per_s: number;
+  accept_p99_ms: number | null;
+  sync_p99_ms: number | null;
+  update_p99_ms: number | null;
+}
+
 export interface Stats {
   version: string;
   uptime_s: number;
@@ -67,6 +79,8 @@ export interface Stats {
   memory: { used_bytes: number; budget_bytes: number };
   rss_bytes: number;
   listeners: Listeners;
+  /** The seconds that were asked for, oldest first. */
+  history: RateSample[];
 }
 
 const latency: Decoder<Latency> = object<Latency>({
@@ -118,8 +132,20 @@ export const decodeStats: Decoder<Stats> = object<Stats>({
   memory: object<Stats["memory"]>({ used_bytes: number, budget_bytes: number }),
   rss_bytes: number,
   listeners: dictionary(object<ListenerPorts>({ port: nullable(number), tls_port: nullable(number) })),
+  history: array(
+    object<RateSample>({
+      uptime_s: number,
+      accepted_rate_per_s: number,
+      append_rate_per_s: number,
+      updates_rate_per_s: number,
+      accept_p99_ms: nullable(number),
+      sync_p99_ms: nullable(number),
+      update_p99_ms: nullable(number),
+    }),
+  ),
 });
 
-export async function fetchStats(tenant: string): Promise<Stats> {
-  return (await ask({ path: "/stats", tenant }, decodeStats)).value;
+/** The figures, with the rates of the last `history_s` seconds. */
+export async function fetchStats(tenant: string, history_s: number): Promise<Stats> {
+  return (await ask({ path: `/stats?history_s=${history_s}`, tenant }, decodeStats)).value;
 }

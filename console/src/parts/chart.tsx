@@ -4,6 +4,7 @@ import type { ComponentChildren } from "preact";
 import UPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
 import { legendStep, tickLabel, timeRange, valueRange } from "./axis";
+import { duration } from "../format";
 import { colourReader, useColoursVersion } from "../theme";
 
 export interface Series {
@@ -135,6 +136,8 @@ export function Chart(props: ChartProps): ComponentChildren {
   const summary = values
     .map(({ label, value }) => `${label} ${value === null ? "unknown" : format(value, step)}`)
     .join(", ");
+  const shown_s = (times_s.at(-1) ?? 0) - (times_s[0] ?? 0);
+  const over = span_s !== undefined && shown_s > 0 ? `; over ${duration(shown_s)}` : "";
   return (
     <figure class="chart">
       <figcaption>
@@ -148,7 +151,7 @@ export function Chart(props: ChartProps): ComponentChildren {
           ))}
         </ul>
       </figcaption>
-      <div ref={host} role="img" aria-label={`${title}: ${summary}`} style={{ height: `${height}px` }} />
+      <div ref={host} role="img" aria-label={`${title}: ${summary}${over}`} style={{ height: `${height}px` }} />
       {times_s.length === 0 && <p class="chart-empty">Waiting for the first sample</p>}
     </figure>
   );

@@ -42,6 +42,21 @@ describe("the overview", () => {
     });
   });
 
+  it("shows the minutes before it was opened", async () => {
+    // The server keeps samples whether or not anybody watches.
+    await eventually(async () => {
+      const { history } = (await (await fetch(`${server.url}/stats?history_s=300`)).json()) as { history: unknown[] };
+      return history.length > 5;
+    }, true);
+    await withPage(browser, {}, async (page) => {
+      // All that the page shows is from its first answer.
+      let asked = 0;
+      await page.route("**/stats?*", (route) => ((asked += 1) === 1 ? route.continue() : route.abort()));
+      await page.goto(server.url);
+      await page.getByRole("img", { name: /^Records per second: .*; over ([5-9]|\d\d+) s/ }).waitFor();
+    });
+  });
+
   it("opens a topic's partitions and still shows them after a reload", async () => {
     await withPage(browser, {}, async (page) => {
       await open(page, "/");
@@ -221,7 +236,7 @@ describe("everywhere", () => {
     await withPage(browser, {}, async (page) => {
       const asked: number[] = [];
       page.on("response", (answer) => {
-        if (answer.url().endsWith("/stats")) asked.push(answer.status());
+        if (new URL(answer.url()).pathname === "/stats") asked.push(answer.status());
       });
       await page.clock.install();
       await page.goto(`${server.url}/?tenant=${encodeURIComponent("no such name!")}`);

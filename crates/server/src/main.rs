@@ -49,6 +49,7 @@ mod query_problem;
 mod redis;
 mod remedy;
 mod restore_command;
+mod rate_history;
 mod schema;
 mod send_command;
 mod serve;

@@ -18,6 +18,7 @@ use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
 use crate::figures::{self, Lag};
+use crate::rate_history::{RateHistory, RateSample};
 
 /// Time span of rates and latencies.
 const WINDOW: Duration = Duration::from_secs(5);
@@ -50,12 +51,18 @@ struct CounterSample {
     planes: PlaneCounts,
 }
 
+/// The samples of the last seconds, and what they came to in the last minutes.
+struct Samples {
+    window: VecDeque<CounterSample>,
+    history: RateHistory,
+}
+
 /// Samples the counters and computes rates between samples.
 pub(crate) struct Sampler {
     log: Arc<Embedded>,
     planes: Box<dyn Fn() -> PlaneCounts + Send + Sync>,
     clock: Arc<dyn MonotonicClock>,
-    samples: Mutex<VecDeque<CounterSample>>,
+    samples: Mutex<Samples>,
     started: Duration,
     started_at: String,
     memory: MemoryBudget,
@@ -71,7 +78,7 @@ impl Sampler {
         planes: Box<dyn Fn() -> PlaneCounts + Send + Sync>,
     ) -> Arc<Self> {
         let started = clock.now();
-        let samples = Mutex::new(VecDeque::new());
+        let samples = Mutex::new(Samples { window: VecDeque::new(), history: RateHistory::new() });
         let listeners = OnceLock::new();
         let sampler = Self { log, planes, clock, samples, started, started_at, memory, listeners };
         sampler.sample();
@@ -85,28 +92,40 @@ impl Sampler {
         let _ = self.listeners.set(listeners.map(|(name, at)| (name, ports(at))).collect());
     }
 
-    /// Takes a sample and drops those older than the window.
+    /// Takes a sample, drops those older than the window, and keeps the rates of each second.
     pub(crate) fn sample(&self) {
         let sample = CounterSample { at: self.clock.now(), log: self.log.stats(), planes: (self.planes)() };
+        let uptime_s = (sample.at - self.started).as_secs();
         let mut samples = self.samples.lock();
+        let Samples { window, history } = &mut *samples;
         let window_start = sample.at.saturating_sub(WINDOW);
-        samples.push_back(sample);
-        while samples.get(1).is_some_and(|next| next.at <= window_start) {
-            samples.pop_front();
+        window.push_back(sample);
+        while window.get(1).is_some_and(|next| next.at <= window_start) {
+            window.pop_front();
+        }
+        if let (Some(first), Some(last)) = (window.front(), window.back())
+            && first.at < last.at
+            && history.is_due(uptime_s)
+        {
+            history.record(rates_between(first, last, uptime_s));
         }
     }
 
     /// Returns the figures for a caller of `tenant`, with only the tenant's topics. Internal topics, which hold state
-    /// of all tenants, are shown only to callers that act in all tenants.
-    fn stats(&self, tenant: &TenantId, reach: Reach) -> Stats {
+    /// of all tenants, are shown only to callers that act in all tenants. With `history_s`, the rates of so many seconds
+    /// are part of them.
+    fn stats(&self, tenant: &TenantId, reach: Reach, history_s: Option<u64>) -> Stats {
         let samples = self.samples.lock();
-        let (Some(first), Some(last)) = (samples.front(), samples.back()) else { return Stats::default() };
+        let (Some(first), Some(last)) = (samples.window.front(), samples.window.back()) else {
+            return Stats::default();
+        };
+        let uptime_s = (self.clock.now() - self.started).as_secs();
         let seconds = (last.at - first.at).as_secs_f64();
-        let rate = |before: u64, now: u64| if seconds > 0.0 { (now - before) as f64 / seconds } else { 0.0 };
+        let rate = |before, now| rate_per_s(before, now, seconds);
         let (was, is) = (&first.planes, &last.planes);
         Stats {
             version: env!("CARGO_PKG_VERSION"),
-            uptime_s: (self.clock.now() - self.started).as_secs(),
+            uptime_s,
             started_at: self.started_at.clone(),
             log: LogPart {
                 append_rate_per_s: rate(first.log.records, last.log.records),
@@ -135,7 +154,26 @@ impl Sampler {
             memory: MemoryPart { used_bytes: self.memory.used_bytes(), budget_bytes: self.memory.limit_bytes() },
             rss_bytes: resident_bytes(),
             listeners: self.listeners.get().cloned().unwrap_or_default(),
+            history: history_s.map(|span_s| samples.history.last(span_s, uptime_s)),
         }
+    }
+}
+
+fn rate_per_s(before: u64, now: u64, seconds: f64) -> f64 {
+    if seconds > 0.0 { (now - before) as f64 / seconds } else { 0.0 }
+}
+
+fn rates_between(first: &CounterSample, last: &CounterSample, uptime_s: u64) -> RateSample {
+    let seconds = (last.at - first.at).as_secs_f64();
+    let (was, is) = (&first.planes, &last.planes);
+    RateSample {
+        uptime_s,
+        accepted_rate_per_s: rate_per_s(was.accepted, is.accepted, seconds),
+        append_rate_per_s: rate_per_s(first.log.records, last.log.records, seconds),
+        updates_rate_per_s: rate_per_s(was.updates, is.updates, seconds),
+        accept_p99_ms: Latency::between(&was.accept_latency, &is.accept_latency).p99,
+        sync_p99_ms: sync_quantile_ms(&first.log, &last.log, 0.99),
+        update_p99_ms: Latency::between(&was.update_latency, &is.update_latency).p99,
     }
 }
 
@@ -143,6 +181,7 @@ impl Sampler {
 #[derive(Debug, Deserialize)]
 struct StatsParameters {
     categories: Option<String>,
+    history_s: Option<u64>,
 }
 
 pub(crate) fn routes(sampler: Arc<Sampler>, statistics: &Arc<Statistics>) -> Routes {
@@ -152,12 +191,16 @@ pub(crate) fn routes(sampler: Arc<Sampler>, statistics: &Arc<Statistics>) -> Rou
                 "categories",
                 "Answers the tree of these categories instead: a sum of bits, -1 for all, or names separated by commas.",
             )
+            .query(
+                "history_s",
+                "Adds `history`: the rates and p99 latencies of each of the last so many seconds, 300 at most, oldest first.",
+            )
             .answers_with(
                 200,
                 "Rates and latencies of the last seconds, totals, topics.",
                 Content::json(serde_json::json!({"type": "object"})),
             )
-            .answers(400, "There are no such categories.")
+            .answers(400, "There are no such categories, or `history_s` is not a whole number.")
             .to(stats, (sampler, Arc::clone(statistics))),
     )
 }
@@ -169,7 +212,7 @@ async fn stats(
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     match asked.categories {
-        None => Ok(axum::Json(sampler.stats(&caller.tenant, caller.reach())).into_response()),
+        None => Ok(axum::Json(sampler.stats(&caller.tenant, caller.reach(), asked.history_s)).into_response()),
         Some(categories) => answer_statistics(&statistics, &categories, &Scope::of(&caller), &headers).await,
     }
 }
@@ -187,6 +230,8 @@ struct Stats {
     rss_bytes: u64,
     /// By the names that the start prints; one that is off is not there.
     listeners: BTreeMap<&'static str, ListenerPart>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    history: Option<Vec<RateSample>>,
 }
 
 /// The ports of a listener, without TLS and with it.

@@ -393,3 +393,23 @@ fn a_log_that_goes_to_a_file_has_no_colours() {
     let written = std::fs::read_to_string(log).unwrap();
     assert!(written.contains("INFO") && !written.contains('\u{1b}'), "{written}");
 }
+
+#[test]
+fn the_rates_of_the_last_minutes_are_kept_for_who_comes_later() {
+    let dir = tempfile::tempdir().unwrap();
+    let process = Process::start(dir.path());
+    assert!(process.get_json("/stats")["history"].is_null(), "who does not ask for them gets no rates of the past");
+    let json = [("Content-Type", "application/json")];
+    assert_eq!(ask(process.applications, "PUT", "/api/streams/orders", &json, b"{}").status, 201);
+    let records = br#"[{"value": 1}]"#;
+    assert_eq!(ask(process.applications, "POST", "/api/streams/orders/records", &json, records).status, 200);
+    let history = || process.get_json("/stats?history_s=300")["history"].as_array().unwrap().clone();
+    let appended = |sample: &serde_json::Value| sample["append_rate_per_s"].as_f64().unwrap() > 0.0;
+    until("two seconds with a rate", || history().iter().filter(|sample| appended(sample)).count() > 1);
+    let seconds: Vec<u64> = history().iter().map(|sample| sample["uptime_s"].as_u64().unwrap()).collect();
+    assert!(seconds.windows(2).all(|pair| pair[0] < pair[1]), "one sample a second: {seconds:?}");
+    let recent = process.get_json("/stats?history_s=1");
+    assert!(recent["history"].as_array().unwrap().len() <= 1, "{recent}");
+    assert_eq!(process.get("/stats?history_s=soon").status, 400);
+    process.stop();
+}
