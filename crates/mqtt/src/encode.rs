@@ -105,8 +105,15 @@ fn properties_size(message: &Outgoing<'_>) -> usize {
 /// Writes PUBLISH. The caller bounds the topic to 65,535 bytes and the packet to [`crate::PACKET_MAX_BYTES`].
 #[inline]
 pub fn publish(out: &mut Vec<u8>, version: Version, message: &Outgoing<'_>) {
+    out.reserve(5 + body_size(version, message));
+    publish_head(out, version, message);
+    out.extend_from_slice(message.payload);
+}
+
+/// Writes PUBLISH up to its payload, which the caller sends behind it.
+#[inline]
+pub fn publish_head(out: &mut Vec<u8>, version: Version, message: &Outgoing<'_>) {
     let size = body_size(version, message);
-    out.reserve(5 + size);
     let flags = u8::from(message.dup) << 3 | (message.qos as u8) << 1 | u8::from(message.retain);
     out.push(0x30 | flags);
     put_varint(out, size as u32);
@@ -130,5 +137,4 @@ pub fn publish(out: &mut Vec<u8>, version: Version, message: &Outgoing<'_>) {
         }
         out.extend_from_slice(message.properties);
     }
-    out.extend_from_slice(message.payload);
 }

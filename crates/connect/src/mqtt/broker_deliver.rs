@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use millstream_mqtt::encode::{ack, publish, publish_size};
+use millstream_mqtt::encode::{ack, publish, publish_head, publish_size};
 use millstream_mqtt::from_client::Packet;
 use millstream_mqtt::{AckKind, Outgoing, Version, reason};
 
@@ -17,6 +17,8 @@ use super::session_store::StoreReply;
 
 /// Approximate bytes that are buffered for a client before they are sent.
 const BURST_BYTES: usize = 64 << 10;
+/// Payloads of this size and more are not copied for each client.
+const SHARED_PAYLOAD_BYTES: usize = 32 << 10;
 
 /// The state of the delivery queue after a burst.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -90,8 +92,12 @@ impl Client {
         Ok(())
     }
 
-    /// Writes what the client is to be sent.
-    pub(super) fn deliver(&mut self, out: &mut Vec<u8>) -> Result<More, DisconnectCause> {
+    /// Writes what the client is to be sent, up to a large payload, which is to be sent behind it.
+    pub(super) fn deliver(
+        &mut self,
+        out: &mut Vec<u8>,
+        behind: &mut Option<Arc<Message>>,
+    ) -> Result<More, DisconnectCause> {
         let Some(BrokerClient { link, alias_max, aliases, .. }) = &mut self.broker_client else { return Ok(More::No) };
         let packet_max_bytes = self.takes.packet_max_bytes;
         let (version, now_ms) = (self.version, self.adapter.wall.now_ms());
@@ -102,7 +108,7 @@ impl Client {
                 Next::Message { id, dup, entry, message } => {
                     let alias = alias_of(&message.topic, *alias_max, aliases);
                     let sending = Sending { id, dup, entry, message };
-                    let sent = send(out, version, packet_max_bytes, now_ms, alias, &sending);
+                    let sent = send(out, behind, (version, packet_max_bytes), now_ms, alias, &sending);
                     if !alias.1 && sent != Some(alias.0) {
                         // The client has not learnt it.
                         aliases.retain(|_, known| *known != alias.0);
@@ -116,7 +122,7 @@ impl Client {
                 }
                 Next::Missing | Next::Nothing => {}
             }
-            is_full = out.len() >= BURST_BYTES;
+            is_full = out.len() >= BURST_BYTES || behind.is_some();
             !is_full
         })?;
         link.count(delivered, dropped);
@@ -154,8 +160,8 @@ fn alias_of(topic: &str, most: u16, known: &mut HashMap<Box<str>, u16>) -> (u16,
 /// Writes a message, unless it is void or too large for the client; the alias that it carries, 0 if none.
 fn send(
     out: &mut Vec<u8>,
-    version: Version,
-    packet_max_bytes: usize,
+    behind: &mut Option<Arc<Message>>,
+    (version, packet_max_bytes): (Version, usize),
     now_ms: i64,
     (alias, is_known): (u16, bool),
     sending: &Sending,
@@ -180,6 +186,11 @@ fn send(
             return None;
         }
     }
-    publish(out, version, &outgoing);
+    if message.payload.len() < SHARED_PAYLOAD_BYTES {
+        publish(out, version, &outgoing);
+    } else {
+        publish_head(out, version, &outgoing);
+        *behind = Some(Arc::clone(message));
+    }
     Some(outgoing.alias)
 }

@@ -19,10 +19,14 @@ use super::incoming::IncomingPublish;
 use super::pending::Waits;
 use super::routing::{RoutedBatch, StreamAppend};
 use super::session_store::{StoreReply, StoredPublish, Upstream};
+use super::settle::unacknowledged;
 use super::upstream::{is_in_acknowledgements, reason_of};
 use crate::ingest::fits_apart;
 use crate::refusal::not_taken;
 use crate::registry::Act;
+
+/// Bytes of payload and properties below which a message fits into a record with its topic and its headers.
+const SURELY_STORED_BYTES: usize = 256 << 10;
 
 impl Client {
     /// Publishes messages in the tenant's private space, in order.
@@ -53,6 +57,7 @@ impl Client {
     fn is_to_be_published(&mut self, item: &IncomingPublish<'_>, out: &mut Vec<u8>) -> Result<bool, DisconnectCause> {
         let (topic, publish) = (item.topic.as_str(), &item.publish);
         self.check_topic(topic)?;
+        self.check_record_size(item)?;
         if let Some(why) = self.why_undeclared(topic) {
             return self.refuse_topic(item, DisconnectCause::refused(reason::BAD_TOPIC, why), out);
         }
@@ -81,6 +86,27 @@ impl Client {
             }
         }
         Ok(true)
+    }
+
+    /// Ends the connection over a message that no record of the tenant's topic has room for: an acknowledgement has no word
+    /// for it, and at most once there is none.
+    fn check_record_size(&self, item: &IncomingPublish<'_>) -> Result<(), DisconnectCause> {
+        let publish = &item.publish;
+        if publish.payload.len() + publish.properties.bytes.len() < SURELY_STORED_BYTES {
+            return Ok(());
+        }
+        let Some(broker_client) = &self.broker_client else { return Ok(()) };
+        let link = &broker_client.link;
+        let parts = PublishParts::of(item, self.adapter.wall.now_ms());
+        let size_bytes = self.draft(item, &parts, &link.client, true).size_bytes();
+        let limit_bytes = link.broker.partition.topic().config.record_max_bytes;
+        if size_bytes <= limit_bytes {
+            return Ok(());
+        }
+        self.count_rejected(1);
+        let partition = link.broker.partition.id().clone();
+        let error = millstream_log::Error::RecordTooLarge { partition, size_bytes, limit_bytes };
+        Err(unacknowledged(&not_taken(&error)))
     }
 
     /// Refuses a message whose topic the tenant has not declared: by its acknowledgement, if that can say so.
@@ -222,11 +248,7 @@ impl Client {
         };
         if let Err(error) = broker.partition.append(&records, level, done) {
             self.count_rejected(run.len());
-            return if acks.is_empty() {
-                Ok(false)
-            } else {
-                Err(DisconnectCause::refused(reason::BUSY, not_taken(&error).text()))
-            };
+            return if acks.is_empty() { Ok(false) } else { Err(unacknowledged(&not_taken(&error))) };
         }
         self.sends_unwaited = answer.is_none();
         match (answer, elsewhere) {

@@ -16,7 +16,7 @@ use super::adapter::{ConnectionSlot, MqttAdapter};
 use super::broker::LimitReached;
 use super::broker_client::{BrokerClient, PendingSubscribe};
 use super::deliveries::Deliveries;
-use super::disconnect::DisconnectCause;
+use super::disconnect::{CONNECT_MAX_BYTES, DisconnectCause};
 use super::error_filter::ErrorFilter;
 use super::incoming::{IncomingPublish, Topic};
 use super::last_will::LastWill;
@@ -154,6 +154,25 @@ impl Client {
             || self.waiting >= usize::from(self.adapter.config.in_flight_max)
     }
 
+    /// Largest packet that it may send. One without login sends telemetry and events only, so it gets no more than these take.
+    pub(super) fn packet_max_bytes(&self) -> usize {
+        let config = &self.adapter.config;
+        match self.login {
+            Some(_) => config.packet_max_bytes,
+            None => config.packet_max_bytes.min(config.payload_max_bytes.saturating_add(CONNECT_MAX_BYTES)),
+        }
+    }
+
+    /// The cause with the limit that is this client's.
+    pub(super) fn with_own_limit(&self, fault: DisconnectCause) -> DisconnectCause {
+        match fault {
+            DisconnectCause::TooLarge { size_bytes, limit_bytes } if self.login.is_none() => {
+                DisconnectCause::LargeWithoutLogin { size_bytes, limit_bytes }
+            }
+            other => other,
+        }
+    }
+
     /// Works through the packets at hand; answers how many bytes it has taken.
     pub(super) fn take(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Result<usize, DisconnectCause> {
         self.now = self.adapter.monotonic.now();
@@ -174,7 +193,7 @@ impl Client {
         let in_flight_max = usize::from(self.adapter.config.in_flight_max);
         let mut taken = 0;
         while self.end.is_none() && self.waiting + items.len() < in_flight_max {
-            let Framed::Whole(frame) = frame(&bytes[taken..], self.adapter.config.packet_max_bytes)? else { break };
+            let Framed::Whole(frame) = frame(&bytes[taken..], self.packet_max_bytes())? else { break };
             let packet = decode(frame, self.version)?;
             if self.login.is_none() && self.has_to_turn(&packet)? {
                 break;

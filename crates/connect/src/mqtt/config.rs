@@ -17,7 +17,8 @@ pub struct MqttConfig {
     pub authentication_required: bool,
     /// Largest payload on the topics of telemetry and events, in bytes. Default 2,048.
     pub payload_max_bytes: usize,
-    /// Largest packet, in bytes. Default 262,144.
+    /// Largest packet of a client that has logged in, in bytes. What it publishes has to fit into a record of the log, too.
+    /// Default 1 MiB.
     pub packet_max_bytes: usize,
     /// Bytes of packets that have arrived in part, of all connections. Default 64 MiB.
     pub buffers_max_bytes: usize,
@@ -56,7 +57,7 @@ impl Default for MqttConfig {
             connections_max: 50_000,
             authentication_required: true,
             payload_max_bytes: 2_048,
-            packet_max_bytes: 256 << 10,
+            packet_max_bytes: 1 << 20,
             buffers_max_bytes: 64 << 20,
             in_flight_max: 1_024,
             aliases_max: 16,

@@ -16,9 +16,9 @@ use tokio::time::sleep;
 use super::adapter::MqttAdapter;
 use super::broker_deliver::More;
 use super::client::Client;
-use super::disconnect::DisconnectCause;
+use super::disconnect::{CONNECT_MAX_BYTES, DisconnectCause};
 use super::framed_io::{FramedIo, Read};
-use super::handshake::{AdmittedClient, CONNECT_MAX_BYTES, Entrance, admit};
+use super::handshake::{AdmittedClient, Entrance, admit};
 use super::signals::Signals;
 use super::wake_flag::WakeFlag;
 
@@ -43,7 +43,7 @@ pub(super) async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
             let heard = client.now;
             let mut connection =
                 ClientConnection { io, client, signals, keep_alive_s, heard, reader: WakeFlag::default() };
-            let fault = connection.run().await.err();
+            let fault = connection.run().await.err().map(|fault| connection.client.with_own_limit(fault));
             connection.client.turn_to_will(fault.as_ref()).await;
             connection.client.execute_will(fault.as_ref());
             if let Some(fault) = fault {
@@ -244,7 +244,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ClientConnection<S> {
         if !std::mem::take(&mut self.client.is_stirred) {
             return Ok(());
         }
-        let more = self.client.deliver(&mut self.io.out)?;
+        let more = self.client.deliver(&mut self.io.out, &mut self.io.behind)?;
         let Some(broker_client) = &self.client.broker_client else { return Ok(()) };
         if more == More::Unread {
             broker_client.link.load().await?;

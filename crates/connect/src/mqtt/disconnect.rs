@@ -5,6 +5,9 @@ use std::time::Duration;
 
 use millstream_mqtt::reason;
 
+/// Largest CONNECT, in bytes: a client without a login takes little memory.
+pub(super) const CONNECT_MAX_BYTES: usize = 64 << 10;
+
 /// The cause for which the server ends a connection.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum DisconnectCause {
@@ -20,8 +23,12 @@ pub(super) enum DisconnectCause {
     /// A packet over the limit.
     #[error("a packet of {size_bytes} bytes; connect.mqtt.packet_max_bytes = {limit_bytes}")]
     TooLarge { size_bytes: usize, limit_bytes: usize },
-    #[error("a CONNECT of {size_bytes} bytes; at most {} are taken", super::handshake::CONNECT_MAX_BYTES)]
+    #[error("a CONNECT of {size_bytes} bytes; at most {} are taken", CONNECT_MAX_BYTES)]
     LargeConnect { size_bytes: usize },
+    #[error(
+        "a packet of {size_bytes} bytes; without a login at most {limit_bytes} are taken (see connect.mqtt.payload_max_bytes)"
+    )]
+    LargeWithoutLogin { size_bytes: usize, limit_bytes: usize },
     /// Nothing came for one and a half times the keep alive.
     #[error("no packet for one and a half times the keep alive of {keep_alive_s} s")]
     KeepAlive { keep_alive_s: u16 },
@@ -64,7 +71,7 @@ impl DisconnectCause {
             Self::Malformed(_) => reason::MALFORMED,
             Self::Protocol(_) => reason::PROTOCOL_ERROR,
             Self::Refused { reason, .. } => *reason,
-            Self::TooLarge { .. } | Self::LargeConnect { .. } => reason::TOO_LARGE,
+            Self::TooLarge { .. } | Self::LargeConnect { .. } | Self::LargeWithoutLogin { .. } => reason::TOO_LARGE,
             Self::KeepAlive { .. } => reason::KEEP_ALIVE,
             Self::SlowPacket { .. } => reason::UNSPECIFIED,
             Self::NoMemory { .. } => reason::BUSY,

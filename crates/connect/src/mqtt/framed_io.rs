@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::future::poll_fn;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
@@ -11,6 +12,7 @@ use millstream_types::{MemoryBudget, TenantGrant, TenantId};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::time::timeout;
 
+use super::broker::message::Message;
 use super::disconnect::DisconnectCause;
 
 /// Bytes that are read at a time.
@@ -40,8 +42,11 @@ pub(super) struct FramedIo<S> {
     /// The tenant of the client, once it is logged in.
     tenant: TenantId,
     packet_max_bytes: usize,
-    /// The bytes to send, and how many of them are sent.
+    /// The bytes to send.
     pub(super) out: Vec<u8>,
+    /// A message whose payload is sent behind them, from where it lies. Until then nothing is added to them.
+    pub(super) behind: Option<Arc<Message>>,
+    /// The number of bytes that are sent, of both.
     sent: usize,
 }
 
@@ -58,7 +63,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> FramedIo<S> {
     pub(super) fn new(socket: S, buffers: MemoryBudget, packet_max_bytes: usize) -> Self {
         let (held, out) = (Vec::new(), Vec::new());
         let tenant = TenantId::default();
-        Self { socket, held, begun: None, grant: None, buffers, tenant, packet_max_bytes, out, sent: 0 }
+        Self { socket, held, begun: None, grant: None, buffers, tenant, packet_max_bytes, out, behind: None, sent: 0 }
     }
 
     /// Takes packets up to this size from now on, which count for `tenant`.
@@ -90,11 +95,22 @@ impl<S: AsyncRead + AsyncWrite + Unpin> FramedIo<S> {
                     self.hold(&arrived[taken..])?;
                 }
             } else {
-                self.held.extend_from_slice(arrived);
+                self.extend_held(arrived);
                 self.take_held(take)?;
             }
             Poll::Ready(Ok(Read::Some))
         })
+    }
+
+    /// Holds more bytes. Room for them grows as that of any vector, but to no more than the packet that was announced.
+    fn extend_held(&mut self, arrived: &[u8]) {
+        let (held_bytes, capacity) = (self.held.len(), self.held.capacity());
+        let needed_bytes = held_bytes + arrived.len();
+        if needed_bytes > capacity {
+            let announced_bytes = self.grant.as_ref().map_or(0, |(_, size_bytes)| *size_bytes);
+            self.held.reserve_exact(needed_bytes.max(announced_bytes.min(2 * capacity)) - held_bytes);
+        }
+        self.held.extend_from_slice(arrived);
     }
 
     /// Hands the held bytes to `take` again.
@@ -174,14 +190,18 @@ impl<S: AsyncRead + AsyncWrite + Unpin> FramedIo<S> {
     }
 
     fn poll_send(&mut self, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
-        while self.sent < self.out.len() {
-            match ready!(Pin::new(&mut self.socket).poll_write(cx, &self.out[self.sent..]))? {
+        let Self { socket, out, behind, sent, .. } = self;
+        let payload = behind.as_ref().map_or(&[][..], |message| &message.payload);
+        while *sent < out.len() + payload.len() {
+            let rest =
+                out.get(*sent..).filter(|rest| !rest.is_empty()).unwrap_or_else(|| &payload[*sent - out.len()..]);
+            match ready!(Pin::new(&mut *socket).poll_write(cx, rest))? {
                 0 => return Poll::Ready(Err(std::io::ErrorKind::WriteZero.into())),
-                sent => self.sent += sent,
+                written => *sent += written,
             }
         }
-        ready!(Pin::new(&mut self.socket).poll_flush(cx))?;
-        self.sent = 0;
+        ready!(Pin::new(socket).poll_flush(cx))?;
+        (*behind, *sent) = (None, 0);
         self.out.clear();
         if self.out.capacity() > KEPT_BYTES {
             self.out = Vec::new();
@@ -198,7 +218,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> FramedIo<S> {
 
 #[cfg(test)]
 mod tests {
-    use tokio::io::AsyncWriteExt;
+    use millstream_mqtt::Qos;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
     use super::*;
 
@@ -224,6 +245,46 @@ mod tests {
         far.write_all(&[0x00]).await.unwrap();
         io.read(|bytes: &[u8], _: &mut Vec<u8>| Ok(bytes.len())).await.unwrap();
         assert_eq!((io.has_held(), budget.used_bytes()), (false, 0));
+    }
+
+    #[tokio::test]
+    async fn room_for_the_beginning_of_a_packet_grows_to_no_more_than_the_packet() {
+        let (near, mut far) = tokio::io::duplex(1 << 20);
+        let mut io = FramedIo::new(near, MemoryBudget::new("memory.budget_bytes", 1 << 20), 1 << 20);
+        // The head of a PUBLISH with 100 KiB behind it.
+        let packet = [&[0x30, 0x80, 0xA0, 0x06, 0x00][..], &[0; 90 << 10]].concat();
+        for part in packet.chunks(1_000) {
+            far.write_all(part).await.unwrap();
+            io.read(|_: &[u8], _: &mut Vec<u8>| Ok(0)).await.unwrap();
+        }
+        assert_eq!(io.held.len(), packet.len());
+        assert!(io.held.capacity() <= (100 << 10) + 4, "{}", io.held.capacity());
+    }
+
+    #[tokio::test]
+    async fn a_large_payload_is_sent_behind_the_buffered_bytes_and_before_later_ones() {
+        let (near, mut far) = tokio::io::duplex(100);
+        let mut io = FramedIo::new(near, MemoryBudget::new("memory.budget_bytes", 1 << 20), 1_024);
+        let message = Message {
+            topic: "a".into(),
+            payload: vec![b'x'; 10_000].into(),
+            qos: Qos::AtMostOnce,
+            properties: Box::default(),
+            expires_ms: None,
+            _room: None,
+        };
+        let sent = async {
+            for (bytes, behind) in [(&b"head"[..], Some(Arc::new(message))), (b"later", None)] {
+                (io.out, io.behind) = (bytes.to_vec(), behind);
+                io.flush(Duration::from_secs(60)).await.unwrap();
+                assert!(io.out.is_empty() && io.behind.is_none());
+            }
+            io.close().await;
+        };
+        let mut arrived = Vec::new();
+        let (_, read) = tokio::join!(sent, far.read_to_end(&mut arrived));
+        assert_eq!(read.unwrap(), 10_009);
+        assert!(arrived == [b"head", &[b'x'; 10_000][..], b"later"].concat());
     }
 
     #[tokio::test]

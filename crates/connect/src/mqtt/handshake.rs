@@ -16,16 +16,13 @@ use super::adapter::MqttAdapter;
 use super::broker::{Claim, NoSession};
 use super::broker_client::BrokerClient;
 use super::client::{Client, Counted, Takes};
-use super::disconnect::DisconnectCause;
+use super::disconnect::{CONNECT_MAX_BYTES, DisconnectCause};
 use super::framed_io::{FramedIo, Read};
 use super::last_will::LastWill;
 use crate::login::MqttClaim;
 use crate::registry::has_broker;
 use crate::streams::TenantStreams;
 use crate::topic_filter::is_reserved;
-
-/// Largest CONNECT, in bytes: a client without a login takes little memory.
-pub(super) const CONNECT_MAX_BYTES: usize = 64 << 10;
 
 /// The listener's verdict on a connection.
 pub(super) enum Entrance {
@@ -119,7 +116,7 @@ pub(super) async fn admit<S: AsyncRead + AsyncWrite + Unpin>(
             session_present,
             session_expiry_s: (expiry_s != hello.session_expiry_s).then_some(expiry_s),
             receive_max: config.in_flight_max,
-            packet_max_bytes: config.packet_max_bytes as u32,
+            packet_max_bytes: client.packet_max_bytes() as u32,
             alias_max: config.aliases_max,
             keep_alive_s: is_too_long.then_some(ceiling),
             has_broker: client.broker_client.is_some(),
@@ -138,7 +135,7 @@ pub(super) async fn admit<S: AsyncRead + AsyncWrite + Unpin>(
     if let Entrance::Admitted(login) = entrance {
         login.succeeded();
     }
-    io.allow(&client.who.tenant, config.packet_max_bytes);
+    io.allow(&client.who.tenant, client.packet_max_bytes());
     Ok(Some(AdmittedClient { client, keep_alive_s }))
 }
 

@@ -22,6 +22,9 @@ use super::broker::BrokerConfig;
 
 /// Messages and records decided in one append.
 const BATCH_MAX_COMMANDS: usize = 64;
+/// Bytes of one append. A retained message is stored twice, so that this is room for what one read brings: a packet of the
+/// default `connect.mqtt.packet_max_bytes` and some messages more.
+const APPEND_MAX_BYTES: usize = 4 << 20;
 
 pub(crate) struct SessionView {
     /// Bytes of retained messages that one tenant may have.
@@ -76,6 +79,7 @@ impl SessionStore {
         let views = ViewsConfig {
             partitions: config.state_partitions,
             batch_max_commands: BATCH_MAX_COMMANDS,
+            append_max_bytes: APPEND_MAX_BYTES,
             dirty_max_bytes: config.state_dirty_max_bytes,
             inbox_max_bytes: config.state_inbox_max_bytes,
             inbox_setting: "connect.mqtt.broker.state_inbox_max_bytes",

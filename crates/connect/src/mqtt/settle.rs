@@ -181,6 +181,9 @@ impl Client {
     }
 }
 
-fn unacknowledged(problem: &Problem) -> DisconnectCause {
-    DisconnectCause::refused(reason::BUSY, problem.text())
+/// Ends the connection over messages that were not taken.
+pub(super) fn unacknowledged(problem: &Problem) -> DisconnectCause {
+    // "Busy" would ask the client to send a message again that never fits.
+    let code = if problem.status() == StatusCode::PAYLOAD_TOO_LARGE { reason::TOO_LARGE } else { reason::BUSY };
+    DisconnectCause::refused(code, problem.text())
 }

@@ -16,6 +16,8 @@ use tungstenite::protocol::frame::coding::{Control, Data, OpCode};
 
 /// The bytes that one read asks for.
 const READ_BYTES: usize = 4 << 10;
+/// Largest payload of a frame that is sent: as much as that is copied at a time.
+const FRAME_MAX_BYTES: usize = 64 << 10;
 /// Longest payload of a control frame.
 const CONTROL_MAX_BYTES: u64 = 125;
 
@@ -191,6 +193,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for WebSocketStream<S> {
 impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for WebSocketStream<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         ready!(self.poll_send(cx))?;
+        let bytes = &bytes[..bytes.len().min(FRAME_MAX_BYTES)];
         self.queue(OpCode::Data(Data::Binary), bytes);
         Poll::Ready(Ok(bytes.len()))
     }

@@ -11,6 +11,7 @@ mod declared_topics;
 mod gate;
 mod hostile_http;
 mod http_rows;
+mod large_packets;
 mod limits;
 #[path = "../../../kafka/tests/listener/log_lines.rs"]
 mod log_lines;

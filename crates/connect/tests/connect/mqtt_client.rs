@@ -217,6 +217,11 @@ impl Mqtt {
         self.socket.write_all(bytes).await.unwrap();
     }
 
+    /// Sends to a server that may have closed the connection.
+    pub(crate) async fn send_if_open(&mut self, bytes: &[u8]) {
+        let _ = self.socket.write_all(bytes).await;
+    }
+
     pub(crate) async fn publish(&mut self, qos: u8, id: u16, topic: &str, payload: &[u8]) {
         let bytes = publish(self.level, qos, id, topic, &[], payload);
         self.send(&bytes).await;

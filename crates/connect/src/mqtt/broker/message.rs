@@ -116,6 +116,12 @@ impl<'a> MessageDraft<'a> {
         parts
     }
 
+    /// The size of the record, as the log limits it.
+    pub(crate) fn size_bytes(&self) -> usize {
+        let headers = self.parts().iter().map(|(name, value)| name.len() + value.len()).sum::<usize>();
+        self.topic.len() + self.payload.len() + headers
+    }
+
     /// The record; `headers` are those of [`MessageDraft::headers`].
     pub(crate) fn record<'b>(&self, now_ms: i64, headers: &'b [Header<'b>]) -> Record<'b>
     where

@@ -93,7 +93,8 @@ impl SessionCommand {
 impl StoredPublish {
     fn owned_bytes(&self) -> usize {
         let upstream = self.upstream.as_ref().map(|(_, record)| record);
-        [&self.record].into_iter().chain(upstream).map(size_bytes).sum()
+        let records: usize = [&self.record].into_iter().chain(upstream).map(size_bytes).sum();
+        records + self.retain.as_ref().map_or(0, |message| message.size_bytes())
     }
 }
 
