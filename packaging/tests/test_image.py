@@ -5,6 +5,7 @@ import hashlib
 import json
 import os
 import shutil
+import subprocess
 import tarfile
 import tempfile
 import unittest
@@ -69,7 +70,12 @@ class Image(unittest.TestCase):
             with Server(command, folder, configuration["config"]["Cmd"][1:]) as server:
                 server.register("probe")
                 self.assertEqual(server.send("probe", {"temp": 21}), 202)
+                program, *check = configuration["config"]["Healthcheck"]["Test"][1:]
+                self.assertEqual(program, configuration["config"]["Entrypoint"][0])
+                environment = {**os.environ, "MILLSTREAM_SERVER": server.applications}
+                self.assertEqual(run(*command, *check, env=environment), "ready\n")
                 server.stop()
+                self.assertEqual(subprocess.run([*command, *check], env=environment, capture_output=True).returncode, 2)
 
 
 class ForeignReader(unittest.TestCase):

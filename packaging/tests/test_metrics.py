@@ -159,6 +159,7 @@ class Metrics(unittest.TestCase):
         self.assertEqual(len(mounted), 4)
         for path in mounted:
             self.assertTrue((COMPOSE / path).exists(), path)
+        self.assertIn('test: ["CMD", "/usr/bin/millstream", "health"]', text)
         known = re.search(r"MILLSTREAM_VERSION:-([^}]+)\}", text)[1]
         self.assertEqual(version(), known)
 

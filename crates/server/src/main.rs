@@ -18,6 +18,7 @@ mod device_command;
 mod entity_command;
 mod figures;
 mod health;
+mod health_command;
 mod history_rules;
 mod job_client;
 mod job_command;
@@ -46,10 +47,10 @@ mod process_metrics;
 mod queries;
 mod query_command;
 mod query_problem;
+mod rate_history;
 mod redis;
 mod remedy;
 mod restore_command;
-mod rate_history;
 mod schema;
 mod send_command;
 mod serve;
@@ -70,6 +71,7 @@ use anyhow::Context as _;
 use clap::{CommandFactory as _, Parser, Subcommand};
 
 use crate::config::Flags;
+use crate::health_command::Unhealthy;
 
 /// Most of what requests allocate is freed by another thread: an entity's new version by its owner, an answer by its socket's.
 #[global_allocator]
@@ -90,6 +92,8 @@ struct Arguments {
 enum CliCommand {
     /// Run the server until it is told to stop (SIGINT, SIGTERM)
     Serve(Flags),
+    /// Ask a server whether it can serve: exit status 0 if so, 1 if it answers that it cannot, 2 if it does not answer
+    Health(health_command::HealthArgs),
     /// Start a server on a fresh directory and replay a year of New York weather through it
     Demo(demo::DemoArgs),
     /// Ask a live query and print its rows as they come
@@ -168,7 +172,7 @@ fn main() -> ExitCode {
         Err(failure) => {
             let remedy = remedy::of(&failure).map(|remedy| format!("; {remedy}"));
             eprintln!("millstream: {failure:#}{}", remedy.unwrap_or_default());
-            ExitCode::FAILURE
+            failure.downcast_ref::<Unhealthy>().map_or(ExitCode::FAILURE, |reason| reason.exit_status().into())
         }
     }
 }
@@ -178,6 +182,7 @@ fn run(command: CliCommand) -> anyhow::Result<()> {
         CliCommand::Serve(flags) => serve::run(&config::load(&flags)?.config),
         CliCommand::Demo(arguments) => demo::run(&arguments),
         CliCommand::Query(arguments) => query_command::run(&arguments),
+        CliCommand::Health(arguments) => health_command::run(&arguments),
         CliCommand::Topic(arguments) => topic_command::run(&arguments),
         CliCommand::Device(arguments) => device_command::run(&arguments),
         CliCommand::Send(arguments) => send_command::run(&arguments),

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::process::{Process, ask, until};
+use crate::process::{Process, ask, millstream, until};
 
 const TENANT: &str = "mill";
 const PAYLOAD: &[u8] = br#"{"temp": 21.5, "marker": "here-to-be-damaged"}"#;
@@ -68,6 +68,9 @@ fn a_damaged_source_is_named_by_readyz_and_counted_and_all_else_goes_on() {
     }
     assert!(process.get("/metrics").text().lines().any(|line| line == "millstream_view_failures 1"));
     assert_eq!(process.get("/healthz").status, 200);
+    let health = millstream().args(["health", "--server", &process.applications_url()]).output().unwrap();
+    assert_eq!(health.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&health.stderr).contains(&place), "{health:?}");
     post(&process, "/v2/entities", br#"{"id": "second", "type": "Room"}"#);
     process.stop();
 }
