@@ -1,7 +1,7 @@
 /** The text of the query page: in the address bar, behind the `#`, so that no server on the way keeps it. */
 import { useCallback, useEffect, useRef, useState } from "preact/hooks";
+import { FIRST_EXAMPLE } from "../query/examples";
 import { go, href, type Place } from "../route";
-import { EXAMPLES } from "./examples";
 
 const SETTLE_MS = 300;
 /** What was written last, for a visitor who comes back by a link without a text. */
@@ -14,7 +14,7 @@ export function queryHref(params: URLSearchParams, text: string): string {
 /** The text being written; the address bar follows when the hand rests. */
 export function useQueryText(place: Place): [string, (text: string) => void] {
   const inAddress = place.fragment.get("q");
-  const [text, setText] = useState(() => inAddress ?? sessionStorage.getItem(KEY) ?? EXAMPLES[0].text);
+  const [text, setText] = useState(() => inAddress ?? sessionStorage.getItem(KEY) ?? FIRST_EXAMPLE.text);
   const written = useRef(text);
   const timer = useRef(0);
   const params = useRef(place.params);

@@ -3,6 +3,7 @@ import type { ComponentChildren } from "preact";
 import { useState } from "preact/hooks";
 import { useFindings } from "../live/findings";
 import { useKnown } from "../live/known";
+import { useExamples } from "../live/use-examples";
 import { useSession } from "../live/use-session";
 import { Answer } from "../parts/answer";
 import { Editor } from "../parts/editor";
@@ -13,6 +14,7 @@ import { QueryRange } from "../parts/query-range";
 import { QueryStatus } from "../parts/query-status";
 import { RunningQueries } from "../parts/running";
 import { rangeRequest } from "../query/range";
+import { type ResultTiming, resultTiming } from "../query/result-timing";
 import { go, href, type Place } from "../route";
 import { queryHref, useQueryText } from "./query-text";
 
@@ -24,13 +26,17 @@ export function QueryPage({ place }: { place: Place }): ComponentChildren {
   const { state } = snapshot;
   const found = useFindings(tenant, text);
   const findings = state.kind === "refused" && state.text === text ? state.findings : found;
+  const examples = useExamples(tenant);
   const known = useKnown(tenant, text, snapshot.columns);
   const range = { from: params.get("from") ?? "", until: params.get("until") ?? "" };
   const [unreadable, setUnreadable] = useState<string | null>(null);
+  const [timing, setTiming] = useState<ResultTiming>({ kind: "rows" });
   const runNow = (): void => {
     const request = rangeRequest(range, Date.now());
     setUnreadable(typeof request === "string" ? request : null);
-    if (typeof request !== "string") run(text, request);
+    if (typeof request === "string") return;
+    setTiming(resultTiming(text, request));
+    run(text, request);
   };
   const choose = (change: Readonly<Record<string, string>>): void => {
     go(href("query", { ...Object.fromEntries(params), ...change }, { q: text }), "amend");
@@ -46,6 +52,7 @@ export function QueryPage({ place }: { place: Place }): ComponentChildren {
         <QueryActions
           text={text}
           state={state}
+          examples={examples}
           link={() => new URL(queryHref(params, text), location.href).href}
           onText={setText}
           onRun={runNow}
@@ -58,9 +65,9 @@ export function QueryPage({ place }: { place: Place }): ComponentChildren {
           </Notice>
         )}
       </section>
-      {state.kind === "idle" && <ExampleCards onTake={setText} />}
+      {state.kind === "idle" && <ExampleCards examples={examples} onTake={setText} />}
       <QueryStatus snapshot={snapshot} />
-      <Answer tenant={tenant} snapshot={snapshot} params={params} onChoose={choose} />
+      <Answer tenant={tenant} snapshot={snapshot} timing={timing} params={params} onChoose={choose} />
       <RunningQueries tenant={tenant} own={snapshot.id} />
     </div>
   );

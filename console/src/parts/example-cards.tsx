@@ -1,13 +1,17 @@
 /** Questions to begin with, shown where the answer will be. */
 import type { ComponentChildren } from "preact";
-import { EXAMPLES } from "../pages/examples";
+import type { Example } from "../query/examples";
 import { tokens } from "../query/text";
 
-export function ExampleCards({ onTake }: { onTake: (text: string) => void }): ComponentChildren {
+export function ExampleCards(props: {
+  examples: readonly Example[];
+  onTake: (text: string) => void;
+}): ComponentChildren {
+  const { examples, onTake } = props;
   return (
     <section aria-label="Examples">
       <ul class="example-cards">
-        {EXAMPLES.map(({ title, text }) => (
+        {examples.map(({ title, text }) => (
           <li key={title} class="example-card">
             <button
               type="button"

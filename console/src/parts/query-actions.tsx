@@ -2,20 +2,21 @@
 import type { ComponentChildren } from "preact";
 import type { QueryState } from "../live/session";
 import { useTold } from "../live/use-told";
-import { EXAMPLES } from "../pages/examples";
+import type { Example } from "../query/examples";
 import { Menu } from "./menu";
 import { SavedQueries } from "./saved-queries";
 
 export function QueryActions(props: {
   text: string;
   state: QueryState;
+  examples: readonly Example[];
   /** Where this page can be opened again as it is. */
   link: () => string;
   onText: (text: string) => void;
   onRun: () => void;
   onStop: () => void;
 }): ComponentChildren {
-  const { text, state, link, onText, onRun, onStop } = props;
+  const { text, state, examples, link, onText, onRun, onStop } = props;
   const busy = state.kind === "asking" || state.kind === "live" || state.kind === "stopping";
   return (
     <div class="query-actions">
@@ -35,7 +36,7 @@ export function QueryActions(props: {
       <Menu label="Examples" edge="right">
         {(close) => (
           <ul class="menu-list">
-            {EXAMPLES.map((example) => (
+            {examples.map((example) => (
               <li key={example.title}>
                 <button
                   type="button"

@@ -6,7 +6,7 @@ import type { Summary } from "../api/query-meta";
 import { clock, duration, latency, whole } from "../format";
 import { latest, usePolled } from "../live/remote";
 import type { Snapshot } from "../live/session";
-import { matchedText, sketchText, troubles, windowText } from "../query/explain";
+import { matchedText, oncePerReason, sketchText, troubles, windowText } from "../query/explain";
 import { sentence } from "./notice";
 
 const PERIOD_MS = 1_000;
@@ -31,7 +31,7 @@ function LiveFacts({ tenant, id, snapshot }: { tenant: string; id: string; snaps
 function Facts({ summary, snapshot: { window } }: { summary: Summary | null; snapshot: Snapshot }): ComponentChildren {
   const sketches = (window?.sketches ?? summary?.sketches ?? []).map(sketchText);
   const notes = window?.notes ?? summary?.notes ?? [];
-  const regrets = [...notes, ...(summary === null ? [] : troubles(summary))];
+  const regrets = oncePerReason([...notes, ...(summary === null ? [] : troubles(summary))]);
   if (summary === null && window === null) return null;
   return (
     <section class="card facts-card" aria-label="About this answer">

@@ -1,8 +1,8 @@
 /** One line on the state of a query: is it live, how many rows has it brought, how did it end. */
 import type { ComponentChildren } from "preact";
-import { useEffect, useState } from "preact/hooks";
 import { counted, duration, whole } from "../format";
 import { type QueryState, ROWS_MAX, type Snapshot } from "../live/session";
+import { useNow } from "../live/use-now";
 import { causeText } from "../query/explain";
 import { Notice, sentence } from "./notice";
 
@@ -73,14 +73,6 @@ function LetGo({ snapshot: { received, dropped } }: { snapshot: Snapshot }): Com
 }
 
 function Elapsed({ since_ms }: { since_ms: number }): ComponentChildren {
-  const [now, setNow] = useState(Date.now);
-  useEffect(() => {
-    const timer = window.setInterval(() => {
-      setNow(Date.now());
-    }, 1_000);
-    return () => {
-      clearInterval(timer);
-    };
-  }, []);
+  const now = useNow(1_000);
   return <span>for {duration((now - since_ms) / 1000)}</span>;
 }

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import type { Sketch, Summary } from "../api/query-meta";
-import { matchedText, percent, sketchText, troubles, windowText } from "./explain";
+import { matchedText, oncePerReason, percent, sketchText, troubles, windowText } from "./explain";
 
 const NOTHING: Sketch = {
   of: "groups",
@@ -62,6 +62,26 @@ describe("a window in words", () => {
     [{ ...window, name: "additive time" }, "Window 3, every 5 s, all since the start, of 1 record"],
   ])("%j", (meta, text) => {
     expect(windowText(meta)).toBe(text);
+  });
+});
+
+describe("remarks", () => {
+  it("name each reason once", () => {
+    const ranks = "ranks may be off by 1.7 % of all values";
+    expect(
+      oncePerReason([
+        `p50 is an estimate: ${ranks}`,
+        "the stream is gone; ask again",
+        `p95 is an estimate: ${ranks}`,
+        "the stream is gone; ask again",
+        "users is an estimate: it lies between 3 and 5",
+        `p99 is an estimate: ${ranks}`,
+      ]),
+    ).toEqual([
+      "the stream is gone; ask again",
+      `p50, p95 and p99 are estimates: ${ranks}`,
+      "users is an estimate: it lies between 3 and 5",
+    ]);
   });
 });
 

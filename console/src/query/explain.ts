@@ -83,6 +83,27 @@ export function matchedText({ matched, records_seen }: Summary): string {
   return records_seen === 0 ? whole(matched) : `${whole(matched)} (${percent(matched / records_seen)})`;
 }
 
+const ESTIMATE = /^(.+?) is an estimate: (.+)$/;
+
+/** Remarks without repetitions: what several figures share is said once, with all of their names. */
+export function oncePerReason(remarks: readonly string[]): string[] {
+  const estimates = new Map<string, string[]>();
+  const once = new Set<string>();
+  for (const remark of remarks) {
+    const [, name, reason] = ESTIMATE.exec(remark) ?? [];
+    if (name === undefined || reason === undefined) once.add(remark);
+    else estimates.set(reason, [...(estimates.get(reason) ?? []), name]);
+  }
+  const shared = [...estimates].map(([reason, names]) => {
+    const [first = "", ...others] = new Set(names);
+    const last = others.pop();
+    return last === undefined
+      ? `${first} is an estimate: ${reason}`
+      : `${[first, ...others].join(", ")} and ${last} are estimates: ${reason}`;
+  });
+  return [...once, ...shared];
+}
+
 /** What went less well than asked for: a line each. */
 export function troubles(summary: Summary): string[] {
   const { dropped, evaluation_errors, not_json, skipped, clamped, errors } = summary;

@@ -76,6 +76,39 @@ describe("the query page", () => {
     });
   });
 
+  it("counts down to a result, and shows a single row as large figures", async () => {
+    await withPage(browser, {}, async (page) => {
+      await open(page, "/query");
+      await run(page, "SELECT COUNT(*) AS readings, MAX(temp) AS warmest FROM STREAM(4000, TIME) WHERE odd = TRUE");
+      await page.getByText(/^The result comes in [1-4] s$/).waitFor();
+      await server.measure(NEWARK, { temp: 1234.5, odd: true });
+      await page.getByText("because its time was over").waitFor();
+      const answer = page.getByRole("region", { name: "Answer" });
+      const figures = (): Promise<string[]> => answer.locator("dl.figures > div").allInnerTexts();
+      await eventually(figures, ["readings\n1", "warmest\n1,234.5"]);
+      expect(await page.getByRole("region", { name: "Chart" }).count()).toBe(0);
+      expect(await accessibilityFaults(page)).toEqual([]);
+    });
+  });
+
+  it("offers examples about the fields that are there", async () => {
+    await withPage(browser, {}, async (page) => {
+      await open(page, "/query");
+      const examples = page.getByRole("region", { name: "Examples" });
+      await examples.getByText("FREQ(temp, LINEAR, 10)").waitFor();
+      await page.getByRole("button", { name: "Examples" }).click();
+      await page.getByRole("button", { name: "Mean temp of each device" }).first().click();
+      await page.getByRole("button", { name: "Run" }).click();
+      await page.getByText(/^The result comes in [12] s$/).waitFor();
+    });
+    await withPage(browser, {}, async (page) => {
+      await open(page, "/query?tenant=nobody");
+      const examples = page.getByRole("region", { name: "Examples" });
+      await examples.getByRole("button", { name: "How many arrive in two seconds" }).waitFor();
+      expect(await examples.getByText("temp").count()).toBe(0);
+    });
+  });
+
   it("shows an error under the place it points at", async () => {
     await withPage(browser, {}, async (page) => {
       await open(page, "/query");
@@ -115,7 +148,7 @@ describe("the query page", () => {
         "SELECT origin, COUNT(*) AS n, SUM(v) AS total FROM STREAM(600000, TIME) WHERE v > 0\n" +
           "GROUP BY origin ORDER BY total DESC WINDOWING TUMBLING(3, RECORD)",
       );
-      await page.getByText("Waiting for the first record").waitFor();
+      await page.getByText("The result comes after 3 records that match").waitFor();
       const send = async (...values: [Device, number][]): Promise<void> => {
         for (const [station, v] of values) await server.measure(station, { origin: station.id, v });
       };
