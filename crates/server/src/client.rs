@@ -10,6 +10,7 @@ use hyper::body::{Body, Incoming};
 use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST};
 use hyper::{Method, Request, Response, StatusCode, Uri};
 use hyper_util::rt::TokioIo;
+use millstream_types::TenantId;
 use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
@@ -31,20 +32,20 @@ pub(crate) struct Server {
     /// Authorities to trust beside those of the system, in PEM, where the URL begins with https://
     #[arg(long, global = true, value_name = "FILE", env = "MILLSTREAM_CA")]
     ca: Option<PathBuf>,
-    /// Tenant
-    #[arg(long, global = true, value_name = "TENANT", default_value = "default")]
-    tenant: String,
+    /// Tenant [default: default]
+    #[arg(long, global = true, value_name = "TENANT")]
+    tenant: Option<String>,
 }
 
 impl Server {
     /// The server at `url`, without a token.
     pub(crate) fn at(url: &str, tenant: &str) -> Self {
-        Self { server: url.to_owned(), token: None, ca: None, tenant: tenant.to_owned() }
+        Self { server: url.to_owned(), token: None, ca: None, tenant: Some(tenant.to_owned()) }
     }
 
     /// The tenant in which requests act.
     pub(crate) fn tenant(&self) -> &str {
-        &self.tenant
+        self.tenant.as_deref().unwrap_or(TenantId::DEFAULT)
     }
 
     /// Calls [`Server::send`] with the method POST.
@@ -54,7 +55,17 @@ impl Server {
 
     /// The same server for a request in another tenant.
     pub(crate) fn of_tenant(&self, tenant: &str) -> Self {
-        Self { tenant: tenant.to_owned(), ..self.clone() }
+        Self { tenant: Some(tenant.to_owned()), ..self.clone() }
+    }
+
+    /// The same server for requests in the tenant that a subcommand's argument names; `--tenant` may not name another.
+    pub(crate) fn acting_in(&self, tenant: &str) -> anyhow::Result<Self> {
+        match &self.tenant {
+            Some(other) if other != tenant => bail!(
+                "the argument names the tenant {tenant} and --tenant names {other}; leave --tenant out, or name the same"
+            ),
+            _ => Ok(self.of_tenant(tenant)),
+        }
     }
 
     /// Asks once; the answer's JSON.
@@ -121,7 +132,7 @@ impl Server {
             .with_context(|| format!("no answer from {address} within {CONNECT_TIMEOUT:?}"))?
             .with_context(|| format!("cannot connect to {address}; is 'millstream serve' running there?"))?;
         let mut request =
-            Request::builder().method(method).uri(path).header(HOST, &address).header("Fiware-Service", &self.tenant);
+            Request::builder().method(method).uri(path).header(HOST, &address).header("Fiware-Service", self.tenant());
         for (name, value) in headers {
             request = request.header(*name, *value);
         }

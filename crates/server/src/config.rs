@@ -222,23 +222,33 @@ pub(crate) struct Loaded {
     pub(crate) sources: Figment,
 }
 
-/// Reads the settings from all sources.
+/// Reads the settings from all sources and checks them.
 pub(crate) fn load(flags: &Flags) -> anyhow::Result<Loaded> {
+    let loaded = Loaded::of(read_sources(flags)?)?;
+    loaded.config.memory_budget()?;
+    loaded.config.quota.validate().map_err(anyhow::Error::msg)?;
+    loaded.config.oidc.validate()?;
+    Ok(loaded)
+}
+
+/// Reads all sources of settings.
+pub(crate) fn read_sources(flags: &Flags) -> anyhow::Result<Figment> {
     let mut sources = Figment::from(Serialized::defaults(Config::default()));
     match &flags.config {
         Some(path) => sources = sources.merge(readable_toml(path)?),
         None if Path::new(DEFAULT_FILE).is_file() => sources = sources.merge(readable_toml(Path::new(DEFAULT_FILE))?),
         None => {}
     }
-    let sources =
-        sources.merge(Env::prefixed(ENVIRONMENT_PREFIX).split("__")).merge(CommandLine(flags_as_dict(flags)?));
-    let mut config: Config = sources.extract().map_err(|e| anyhow::anyhow!(explain(&e)))?;
-    config.limit_waits();
-    let loaded = Loaded { config, sources };
-    loaded.config.memory_budget()?;
-    loaded.config.quota.validate().map_err(anyhow::Error::msg)?;
-    loaded.config.oidc.validate()?;
-    Ok(loaded)
+    Ok(sources.merge(Env::prefixed(ENVIRONMENT_PREFIX).split("__")).merge(CommandLine(flags_as_dict(flags)?)))
+}
+
+impl Loaded {
+    /// Reads the settings that the sources give; rules that join several are not checked.
+    pub(crate) fn of(sources: Figment) -> anyhow::Result<Self> {
+        let mut config: Config = sources.extract().map_err(|e| anyhow::anyhow!(explain(&e)))?;
+        config.limit_waits();
+        Ok(Self { config, sources })
+    }
 }
 
 /// A configuration file that can be read as text.
@@ -253,7 +263,16 @@ fn readable_toml(path: &Path) -> anyhow::Result<figment::providers::Data<Toml>> 
 }
 
 /// Names the flags as the source of their settings.
-struct CommandLine(Dict);
+pub(crate) struct CommandLine(Dict);
+
+impl CommandLine {
+    /// One setting, and nothing else.
+    pub(crate) fn setting(path: &str, value: Value) -> Self {
+        let mut all = Dict::new();
+        insert(&mut all, path, value);
+        Self(all)
+    }
+}
 
 impl Provider for CommandLine {
     fn metadata(&self) -> figment::Metadata {
@@ -312,7 +331,7 @@ fn insert(into: &mut Dict, key: &str, value: Value) {
 }
 
 /// Describes the first problem: key, value, rule, and the source that sets it.
-fn explain(error: &figment::Error) -> String {
+pub(crate) fn explain(error: &figment::Error) -> String {
     let origin = error.metadata.as_ref().map_or_else(|| "the configuration".to_owned(), origin_of);
     let path = error.path.join(".");
     match &error.kind {

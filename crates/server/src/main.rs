@@ -9,6 +9,7 @@ mod bullet;
 mod client;
 mod client_tls;
 mod config;
+mod config_check;
 mod config_show;
 mod console;
 mod data_dir;
@@ -17,6 +18,7 @@ mod demo_job;
 mod device_command;
 mod entity_command;
 mod figures;
+mod group_command;
 mod health;
 mod health_command;
 mod history_rules;
@@ -57,6 +59,7 @@ mod serve;
 mod sparing;
 mod stats;
 mod streams;
+mod tenant_command;
 mod terminal;
 mod tls_command;
 mod token_command;
@@ -100,6 +103,10 @@ enum CliCommand {
     Query(query_command::QueryArgs),
     /// List, create, describe, change and delete topics; print and append records
     Topic(topic_command::TopicArgs),
+    /// List consumer groups; show how far they have read
+    Group(group_command::GroupArgs),
+    /// Create, list, show, update and delete tenants
+    Tenant(tenant_command::TenantArgs),
     /// Register, list, show and remove devices; set their passwords
     Device(device_command::DeviceArgs),
     /// Send a command to a device and print its answer
@@ -162,6 +169,8 @@ enum ConfigCommand {
         #[arg(long)]
         explain: bool,
     },
+    /// Tell all faults of a configuration at once, without starting anything
+    Check(config_check::CheckArgs),
 }
 
 fn main() -> ExitCode {
@@ -184,6 +193,8 @@ fn run(command: CliCommand) -> anyhow::Result<()> {
         CliCommand::Query(arguments) => query_command::run(&arguments),
         CliCommand::Health(arguments) => health_command::run(&arguments),
         CliCommand::Topic(arguments) => topic_command::run(&arguments),
+        CliCommand::Group(arguments) => group_command::run(&arguments),
+        CliCommand::Tenant(arguments) => tenant_command::run(&arguments),
         CliCommand::Device(arguments) => device_command::run(&arguments),
         CliCommand::Send(arguments) => send_command::run(&arguments),
         CliCommand::Job(arguments) => job_command::run(&arguments),
@@ -203,6 +214,7 @@ fn run(command: CliCommand) -> anyhow::Result<()> {
             let loaded = config::load(&flags)?;
             terminal::show(&if explain { loaded.explain()? } else { loaded.show()? })
         }
+        CliCommand::Config { command: ConfigCommand::Check(arguments) } => config_check::run(&arguments),
         CliCommand::Tls { command } => tls_command::run(&command),
         CliCommand::Licenses => terminal::show(THIRD_PARTY_NOTICES),
         CliCommand::Completions { shell } => {

@@ -72,7 +72,7 @@ impl CommandArgs {
 
 async fn send(arguments: &CommandArgs) -> anyhow::Result<()> {
     let payload = Bytes::from(arguments.payload.clone().unwrap_or_default());
-    let server = arguments.server.of_tenant(&arguments.tenant);
+    let server = arguments.server.acting_in(&arguments.tenant)?;
     let answer = server.send_typed(Method::POST, &arguments.path(), payload, arguments.content_type(), "*/*").await?;
     let http_status = answer.status();
     let (status, content_type) = (header(&answer, "hono-cmd-status"), header(&answer, CONTENT_TYPE.as_str()));

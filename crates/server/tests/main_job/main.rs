@@ -1,6 +1,7 @@
 //! The main job, end to end: real devices' data over HTTP into a real process, entities and live answers out of it.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod administration;
 mod audit;
 mod authorisation;
 mod backup;
