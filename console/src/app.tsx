@@ -118,11 +118,17 @@ function PageOf(props: { place: Place; login: Login; stats: Remote<Stats>; sampl
       return <AccessPage params={params} login={login} />;
     case "unknown":
       return (
-        <Notice tone="error" title="There is no such page">
-          <a href={href("overview", { tenant: params.get("tenant") ?? "" })} onClick={follow}>
-            Go to the overview
-          </a>
-        </Notice>
+        <div class="page">
+          <div class="page-head">
+            <h1>Not found</h1>
+          </div>
+          <Notice tone="error" title="There is no such page">
+            Nothing is at <code>{location.pathname}</code>.{" "}
+            <a href={href("overview", { tenant: params.get("tenant") ?? "" })} onClick={follow}>
+              Go to the overview
+            </a>
+          </Notice>
+        </div>
       );
   }
 }

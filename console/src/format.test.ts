@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { ago, bytes, counted, duration, latency, short, stepped, whole } from "./format";
+import { ago, bytes, counted, cutMiddle, duration, latency, short, stepped, whole } from "./format";
 
 describe("numbers", () => {
   it.each([
@@ -52,5 +52,16 @@ describe("values that are a step apart", () => {
     [[-0.0002, 0, 0.0002], 0.0002, ["-0.0002", "0", "0.0002"]],
   ])("have as many digits as the step needs: %j by %d", (values, step, texts) => {
     expect(values.map((value) => stepped(value, step))).toEqual(texts);
+  });
+});
+
+describe("a long name", () => {
+  it.each([
+    ["short", "short"],
+    ["exactly-10", "exactly-10"],
+    ["sensor-0000000000000017", "senso…0017"],
+    ["🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀🦀", "🦀🦀🦀🦀🦀…🦀🦀🦀🦀"],
+  ])("%s is shown as %s in ten characters", (text, cut) => {
+    expect(cutMiddle(text, 10)).toBe(cut);
   });
 });

@@ -116,6 +116,15 @@ export function moment(then_ms: number): string {
   return `${date.getFullYear()}-${two(date.getMonth() + 1)}-${two(date.getDate())} ${clock(then_ms)}`;
 }
 
+/** A long text without its middle, at most `most_chars` long: what begins alike often differs at the end. */
+export function cutMiddle(text: string, most_chars: number): string {
+  const chars = Array.from(text);
+  if (chars.length <= most_chars) return text;
+  const kept = most_chars - 1;
+  const end = Math.floor(kept / 2);
+  return `${chars.slice(0, kept - end).join("")}…${chars.slice(chars.length - end).join("")}`;
+}
+
 /** `1 record`, `2 records`. */
 export function counted(count: number, noun: string, plural = `${noun}s`): string {
   return `${whole(count)} ${count === 1 ? noun : plural}`;

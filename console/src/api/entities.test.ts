@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { decodeEntity, entityKey, escapePattern, isSortable, locationOf, measuredAt } from "./entities";
+import { decodeEntity, entityKey, entityOf, escapePattern, isSortable, locationOf, measuredAt } from "./entities";
 
 const station = {
   id: "urn:ngsi-ld:Device:EWR",
@@ -41,7 +41,16 @@ describe("an entity", () => {
     expect(locationOf(decodeEntity(station, "answer"))).toEqual([-74.17, 40.69]);
   });
 
+  it("has the place of its geo:point", () => {
+    expect(locationOf(withLocation("geo:point", "40.69, -74.17"))).toEqual([-74.17, 40.69]);
+  });
+
   it.each([
+    ["geo:point", "91, 0"],
+    ["geo:point", "40.69"],
+    ["geo:point", "1, 2, 3"],
+    ["geo:point", "here, there"],
+    ["Text", "1, 2"],
     ["geo:json", { type: "Polygon", coordinates: [] }],
     ["geo:json", { type: "Point", coordinates: ["1", "2"] }],
     ["geo:json", { type: "Point", coordinates: [181, 0] }],
@@ -53,6 +62,7 @@ describe("an entity", () => {
   });
 
   it("is identified by id and type together", () => {
+    expect(entityOf(entityKey({ id: 'a "b', type: "c" }))).toEqual({ id: 'a "b', type: "c" });
     expect(entityKey({ id: "a b", type: "c" })).not.toBe(entityKey({ id: "a", type: "b c" }));
   });
 });

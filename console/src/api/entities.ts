@@ -85,6 +85,21 @@ export async function fetchPage(selection: Selection): Promise<Page> {
   return { entities, total: Number.isFinite(total) ? total : selection.offset + entities.length };
 }
 
+/** As many entities as a map shows. */
+export const PLACES_MAX = 2_000;
+const PLACES_PAGE = 1_000;
+
+/** The entities of a selection that have a place, of all its pages, up to {@link PLACES_MAX} entities. */
+export async function fetchPlaced(selection: Omit<Selection, "order" | "limit" | "offset">): Promise<Entity[]> {
+  const placed: Entity[] = [];
+  for (let offset = 0; offset < PLACES_MAX; offset += PLACES_PAGE) {
+    const { entities, total } = await fetchPage({ ...selection, order: "", limit: PLACES_PAGE, offset });
+    placed.push(...entities.filter((entity) => locationOf(entity) !== null));
+    if (offset + PLACES_PAGE >= total) break;
+  }
+  return placed;
+}
+
 export async function fetchEntity(tenant: string, id: string, type: string): Promise<Entity> {
   const query = type === "" ? "" : `?${new URLSearchParams({ type })}`;
   return (await ask({ path: `/v2/entities/${encodeURIComponent(id)}${query}`, tenant }, decodeEntity)).value;
@@ -122,13 +137,27 @@ export function entityKey(entity: { id: string; type: string }): string {
   return JSON.stringify([entity.id, entity.type]);
 }
 
-/** Where the entity is: its first attribute that holds a GeoJSON point. */
+/** The entity that a key names. */
+export function entityOf(key: string): { id: string; type: string } {
+  const [id = "", type = ""] = JSON.parse(key) as string[];
+  return { id, type };
+}
+
+/** Where the entity is: its first attribute that holds a point. */
 export function locationOf(entity: Entity): Point | null {
   for (const attribute of entity.attributes.values()) {
-    const point = pointOf(attribute);
+    const point = pointOf(attribute) ?? simplePointOf(attribute);
     if (point !== null) return point;
   }
   return null;
+}
+
+/** The point of an attribute of NGSI's type `geo:point`: `latitude, longitude`. */
+function simplePointOf({ type, value }: Attribute): Point | null {
+  if (type !== "geo:point" || typeof value !== "string") return null;
+  const [latitude = "", longitude = "", ...rest] = value.split(",").map((part) => part.trim());
+  if (rest.length > 0 || latitude === "" || longitude === "") return null;
+  return onEarth(Number(longitude), Number(latitude));
 }
 
 /** The GeoJSON point that an attribute holds, if it holds one that lies on Earth. */
@@ -138,6 +167,10 @@ export function pointOf({ type, value }: Attribute): Point | null {
   if (shape !== "Point" || !Array.isArray(coordinates)) return null;
   const [longitude, latitude] = coordinates;
   if (typeof longitude !== "number" || typeof latitude !== "number") return null;
+  return onEarth(longitude, latitude);
+}
+
+function onEarth(longitude: number, latitude: number): Point | null {
   return Math.abs(longitude) <= 180 && Math.abs(latitude) <= 90 ? [longitude, latitude] : null;
 }
 

@@ -10,6 +10,7 @@ import { follow, href } from "../route";
 import { FirstSteps } from "./command";
 import { CreateBucket } from "./create-bucket";
 import { RemoteNotice } from "./notice";
+import { Name } from "./value";
 
 const PERIOD_MS = 2_000;
 
@@ -77,7 +78,7 @@ function BucketTable({ buckets, place }: { buckets: readonly Bucket[]; place: St
             <tr key={bucket.name}>
               <th scope="row">
                 <a href={href("store", storeParams({ ...place, bucket: bucket.name }))} onClick={follow}>
-                  {bucket.name}
+                  <Name text={bucket.name} />
                 </a>
               </th>
               <td>{bucket.settings.kind}</td>

@@ -21,6 +21,7 @@ import { CreateDevice } from "./create-device";
 import { DeviceFilters } from "./device-filters";
 import { Notice, RemoteNotice, sentence } from "./notice";
 import { Paging } from "./paging";
+import { Name } from "./value";
 
 const PERIOD_MS = 3_000;
 /** Devices with errors that are named above the list. */
@@ -144,7 +145,7 @@ function Rows(props: { found: FoundDevices; errors: MappingErrors | null; place:
             <tr key={device.id}>
               <th scope="row">
                 <a href={href("devices", devicesParams({ ...place, device: device.id }))} onClick={follow}>
-                  {device.id}
+                  <Name text={device.id} />
                 </a>
               </th>
               <td>

@@ -1,7 +1,18 @@
 /** A live table of entities, a map beside it, and one entity in detail. */
 import type { ComponentChildren } from "preact";
 import { useCallback, useEffect, useMemo, useRef, useState } from "preact/hooks";
-import { type Entity, entityKey, type EntityType, fetchPage, fetchTypes, locationOf } from "../api/entities";
+import {
+  type Entity,
+  entityKey,
+  entityOf,
+  type EntityType,
+  fetchPage,
+  fetchPlaced,
+  fetchTypes,
+  locationOf,
+  PLACES_MAX,
+} from "../api/entities";
+import { counted, whole } from "../format";
 import { useChanges } from "../live/changes";
 import { latest, usePolled } from "../live/remote";
 import { type Item, WorldMap } from "../map/map";
@@ -22,6 +33,8 @@ const PERIOD_MS = 1_000;
 /** How long dragging must pause before the address bar follows. */
 const SETTLE_MS = 300;
 const TYPES_PERIOD_MS = 5_000;
+/** Entities of other pages are only points on the map. */
+const PLACES_PERIOD_MS = 10_000;
 const NONE: readonly Entity[] = [];
 const NO_TYPES: readonly EntityType[] = [];
 
@@ -58,12 +71,13 @@ export function EntitiesView(props: {
   const changes = useChanges(entities);
   const [hovered, setHovered] = useState<string | null>(null);
   const [view, setView] = useView(place);
-  const items = useMemo(() => mapItems(entities), [entities]);
+  const elsewhere = usePlacedElsewhere(place, known !== null && known.total > entities.length);
+  const items = useMemo(() => mapItems(entities, elsewhere), [entities, elsewhere]);
+  const hasMap = place.map === "shown" && items.length > 0;
   const selected = place.selected === null ? null : entityKey(place.selected);
 
   const select = (key: string): void => {
-    const entity = entities.find((candidate) => entityKey(candidate) === key);
-    if (entity !== undefined) onMove({ selected: { id: entity.id, type: entity.type } }, "step");
+    onMove({ selected: entityOf(key) }, "step");
   };
 
   return (
@@ -74,6 +88,7 @@ export function EntitiesView(props: {
           place={place}
           types={types}
           refusal={refusal}
+          isPlaced={items.length > 0}
           onChange={(change) => {
             onMove({ ...change, page: 1 }, "amend");
           }}
@@ -93,7 +108,7 @@ export function EntitiesView(props: {
       </div>
       <MappingNotice tenant={tenant} />
       {remote.kind === "stalled" && <RemoteNotice remote={remote} what="entities" />}
-      <div class={place.map === "hidden" && place.selected === null ? "entities-body wide" : "entities-body"}>
+      <div class={!hasMap && place.selected === null ? "entities-body wide" : "entities-body"}>
         <section class="card entities-list" aria-label="Entities">
           {remote.kind !== "stalled" && refusal === null && <RemoteNotice remote={remote} what="entities" />}
           {((remote.kind === "live" && entities.length === 0) || refusal !== null) && (
@@ -127,7 +142,7 @@ export function EntitiesView(props: {
           )}
         </section>
         <div class="entities-side">
-          {place.map === "shown" && (
+          {hasMap && (
             <section class="card entities-map" aria-label="Map">
               <WorldMap
                 items={items}
@@ -138,6 +153,11 @@ export function EntitiesView(props: {
                 view={view}
                 onView={setView}
               />
+              {(known?.total ?? 0) > PLACES_MAX && (
+                <p class="map-note">
+                  The first {whole(PLACES_MAX)} of {counted(known?.total ?? 0, "entity", "entities")}
+                </p>
+              )}
             </section>
           )}
           {place.selected !== null && (
@@ -165,9 +185,20 @@ export function EntitiesView(props: {
   );
 }
 
-/** The map's items; the same array while nothing has moved, so that the map paints only when it must. */
-function mapItems(entities: readonly Entity[]): Item[] {
-  return entities.flatMap((entity) => {
+/** The entities of all pages that have a place. */
+function usePlacedElsewhere({ tenant, type, id, q }: EntitiesPlace, hasMore: boolean): readonly Entity[] {
+  const ask = useCallback(
+    async () => (hasMore ? fetchPlaced({ tenant, type, idPart: id, q }) : []),
+    [tenant, type, id, q, hasMore],
+  );
+  return latest(usePolled(ask, PLACES_PERIOD_MS)) ?? NONE;
+}
+
+/** What the map shows: the entities of this page as they are now, and those of other pages. */
+function mapItems(entities: readonly Entity[], elsewhere: readonly Entity[]): Item[] {
+  const here = new Set(entities.map(entityKey));
+  const all = [...entities, ...elsewhere.filter((entity) => !here.has(entityKey(entity)))];
+  return all.flatMap((entity) => {
     const point = locationOf(entity);
     const name = entity.attributes.get("name")?.value;
     const label = typeof name === "string" && name !== "" ? name : shortId(entity.id);

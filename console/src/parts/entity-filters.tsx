@@ -17,12 +17,14 @@ export function EntityFilters(props: {
   types: readonly EntityType[];
   /** The server's reason for refusing the condition. */
   refusal: string | null;
+  /** Whether there is anything for a map. */
+  isPlaced: boolean;
   onChange: (change: Partial<EntitiesPlace>) => void;
   onMap: (map: EntitiesPlace["map"]) => void;
   /** Further buttons. */
   children: ComponentChildren;
 }): ComponentChildren {
-  const { place, types, refusal, onChange, onMap, children } = props;
+  const { place, types, refusal, isPlaced, onChange, onMap, children } = props;
   return (
     <div class="filters">
       <form
@@ -76,15 +78,17 @@ export function EntityFilters(props: {
         </div>
       </form>
       <div class="filter-buttons">
-        <button
-          type="button"
-          aria-pressed={place.map === "shown"}
-          onClick={() => {
-            onMap(place.map === "shown" ? "hidden" : "shown");
-          }}
-        >
-          {place.map === "shown" ? "Hide map" : "Show map"}
-        </button>
+        {isPlaced && (
+          <button
+            type="button"
+            aria-pressed={place.map === "shown"}
+            onClick={() => {
+              onMap(place.map === "shown" ? "hidden" : "shown");
+            }}
+          >
+            {place.map === "shown" ? "Hide map" : "Show map"}
+          </button>
+        )}
         {children}
       </div>
     </div>

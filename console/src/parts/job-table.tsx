@@ -6,6 +6,7 @@ import { isAlive, jobWord } from "../live/job-state";
 import { jobsParams, type JobsPlace } from "../pages/jobs-place";
 import { follow, href } from "../route";
 import { When } from "./subscription-table";
+import { Name } from "./value";
 
 export function JobTable({ jobs, place }: { jobs: readonly Job[]; place: JobsPlace }): ComponentChildren {
   const now = Date.now();
@@ -49,7 +50,7 @@ function JobRow({ job, address, now }: { job: Job; address: string; now: number 
       <th scope="row">
         <span class="id">
           <a href={address} onClick={follow}>
-            {job.name}
+            <Name text={job.name} />
           </a>
           <span class="id-start">{job.id}</span>
         </span>

@@ -13,6 +13,7 @@ import { CreateToken } from "./create-token";
 import { Notice, RemoteNotice } from "./notice";
 import { Paging } from "./paging";
 import { When } from "./subscription-table";
+import { Name } from "./value";
 
 const PERIOD_MS = 5_000;
 const SETTLE_MS = 250;
@@ -118,7 +119,7 @@ function TokenTable(props: {
           {tokens.map((token) => (
             <tr key={token.name}>
               <th scope="row">
-                {token.name}
+                <Name text={token.name} />
                 {token.name === caller?.name && <span class="tag">you</span>}
               </th>
               <td>{token.tenant === EVERY_TENANT ? "all" : token.tenant}</td>

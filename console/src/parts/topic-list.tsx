@@ -13,6 +13,7 @@ import { DraftInput } from "./draft-input";
 import { Field, FormDialog, textOf } from "./form-dialog";
 import { Notice, RemoteNotice } from "./notice";
 import { settingsOf, TopicFields } from "./topic-form";
+import { Name } from "./value";
 
 const PERIOD_MS = 2_000;
 /** Pause in typing after which the search is applied. */
@@ -134,7 +135,7 @@ function TopicTable(props: {
             <tr key={topic.name}>
               <th scope="row">
                 <a href={href("topics", topicsParams({ ...place, ...NO_TOPIC, topic: topic.name }))} onClick={follow}>
-                  {topic.name}
+                  <Name text={topic.name} />
                 </a>
                 {topic.kind !== "user" && <span class="tag">{topic.kind.replace("_", " ")}</span>}
               </th>

@@ -7,6 +7,7 @@ import { go, href } from "../route";
 import { Groups } from "./groups";
 import { Notice } from "./notice";
 import { TENANT_DEFAULT } from "./tenant";
+import { Name } from "./value";
 
 const COLUMNS = 7;
 
@@ -94,7 +95,7 @@ function TopicRows(props: {
       <tr>
         <th scope="row">
           <button type="button" class="disclosure" aria-expanded={open} onClick={onToggle}>
-            {topic.name}
+            <Name text={topic.name} />
           </button>
         </th>
         <td>{topic.tenant}</td>

@@ -1,6 +1,7 @@
 /** A JSON value in a cell or a line: short, with its whole text in the title. */
 import type { ComponentChildren } from "preact";
 import type { Json } from "../api/decode";
+import { cutMiddle } from "../format";
 
 const TEXT_MAX_CHARS = 120;
 /** Beyond these a number shows how it is stored, not what was measured: 10.357019999999999. */
@@ -33,13 +34,39 @@ export function alignment(value: Json | undefined): string {
   return typeof value === "number" ? "number" : "";
 }
 
+/** Longer names are cut. */
+const NAME_MAX_CHARS = 30;
+
+/** A name that is cut in its middle if it is long; its title, and what is copied of it, are the whole. */
+export function Name({ text }: { text: string }): ComponentChildren {
+  const cut = cutMiddle(text, NAME_MAX_CHARS);
+  if (cut === text) return <>{text}</>;
+  return (
+    <span
+      title={text}
+      onCopy={(event) => {
+        event.clipboardData?.setData("text/plain", text);
+        event.preventDefault();
+      }}
+    >
+      {cut}
+    </span>
+  );
+}
+
 /** An id whose last part stands out: most begin alike. */
 export function Id({ id }: { id: string }): ComponentChildren {
   const cut = id.lastIndexOf(":") + 1;
   return (
     <span class="id" title={id}>
-      {cut > 0 && <span class="id-start">{id.slice(0, cut)}</span>}
-      <span class="id-end">{id.slice(cut)}</span>
+      {cut > 0 && (
+        <span class="id-start">
+          <Name text={id.slice(0, cut)} />
+        </span>
+      )}
+      <span class="id-end">
+        <Name text={id.slice(cut)} />
+      </span>
     </span>
   );
 }

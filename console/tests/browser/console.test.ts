@@ -1,7 +1,7 @@
 /** What a person does with the console, done in a real browser against a real server. */
 import type { Browser, Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { accessibilityFaults, eventually, launchBrowser, openPage, withPage } from "./console";
+import { accessibilityFaults, eventually, launchBrowser, NO_PAGE, openPage, withPage } from "./console";
 import { KENNEDY, NEWARK, Server, STATIONS } from "./server";
 
 let server: Server;
@@ -254,8 +254,15 @@ describe("everywhere", () => {
 
   it("says that a page does not exist", async () => {
     await withPage(browser, {}, async (page) => {
-      await open(page, "/nonexist");
-      await page.getByRole("alert").filter({ hasText: "There is no such page" }).waitFor();
+      await open(page, `${NO_PAGE}?tenant=default`);
+      const said = page.getByRole("alert").filter({ hasText: "There is no such page" });
+      await said.getByText(NO_PAGE, { exact: true }).waitFor();
+      await page.getByRole("heading", { name: "Not found", level: 1 }).waitFor();
+      await eventually(() => page.title(), "Not found · Millstream");
+      expect(await accessibilityFaults(page)).toEqual([]);
+      await said.getByRole("link", { name: "Go to the overview" }).click();
+      await page.getByRole("heading", { name: "Overview", level: 1 }).waitFor();
+      expect(new URL(page.url()).searchParams.get("tenant")).toBe("default");
     });
   });
 

@@ -87,6 +87,9 @@ export async function withPage(browser: Browser, look: Look, act: (page: Page) =
   }
 }
 
+/** A path at which there is no page. */
+export const NO_PAGE = "/nonexist";
+
 /** Where the console under test lies built; without it, the one in the server's binary is tested. */
 const DIST = process.env.CONSOLE_DIST;
 
@@ -100,7 +103,7 @@ const MEDIA_TYPES: Readonly<Record<string, string>> = {
 
 /** Answers the console's own files from `dist`, with the server's headers for pages, all else from the server. */
 async function serveFrom(context: BrowserContext, dist: string): Promise<void> {
-  const pages = new Set<string>([...Object.values(PAGES), CALLBACK_PATH]);
+  const pages = new Set<string>([...Object.values(PAGES), CALLBACK_PATH, NO_PAGE]);
   const isFile = ({ pathname }: URL): boolean => pathname === "/icon.svg" || pathname.startsWith("/assets/");
   await context.route(
     (url) => pages.has(url.pathname) || isFile(url),

@@ -23,6 +23,51 @@ const open = (page: Page, path: string): Promise<void> => openPage(page, server,
 const ids = (page: Page): Promise<string[]> =>
   page.getByRole("region", { name: "Entities" }).getByRole("rowheader").allTextContents();
 
+describe("the map", () => {
+  const place = (longitude: number, latitude: number) => ({
+    type: "geo:json",
+    value: { type: "Point", coordinates: [longitude, latitude] },
+  });
+
+  it("is not there before something has a place, and has the places of all pages then", async () => {
+    const server = await Server.start();
+    try {
+      const LONG = `station-${"x".repeat(60)}-by-its-end`;
+      await server.createEntity({ id: LONG, type: "Station" });
+      for (let index = 0; index < 30; index += 1) await server.createEntity({ id: `s${index}`, type: "Station" });
+      await withPage(browser, {}, async (page) => {
+        await openPage(page, server, "/entities?limit=25");
+        await page.getByText("1–25 of 31 entities").waitFor();
+        const map = page.getByRole("application", { name: /^Map of/ });
+        expect(await map.count()).toBe(0);
+        expect(await page.getByRole("button", { name: "Hide map" }).count()).toBe(0);
+        // The end of the id is what tells it from others.
+        const long = page.getByRole("row").filter({ hasText: "by-its-end" });
+        await long.getByTitle(LONG, { exact: true }).first().waitFor();
+        expect(await long.getByRole("rowheader").textContent()).toMatch(/^station-x+…x+-by-its-end$/);
+
+        await server.createEntity({ id: "boat", type: "Boat", at: place(8.5, 53.9) });
+        await server.createEntity({ id: "buoy", type: "Boat", at: { type: "geo:point", value: "54.1, 7.9" } });
+        // Both are on the second page.
+        await page.reload();
+        await page.getByText("1–25 of 33 entities").waitFor();
+        await page.getByRole("application", { name: "Map of 2 entities" }).waitFor();
+        await page.getByRole("combobox", { name: "Type" }).selectOption("Station (31)");
+        await page.getByText("1–25 of 31 entities").waitFor();
+        await eventually(() => map.count(), 0);
+      });
+      await withPage(browser, {}, async (page) => {
+        await openPage(page, server, "/entities?limit=25&id=boat");
+        // Alone, it stands in the middle of the map.
+        await page.getByRole("application", { name: "Map of 1 entity" }).click();
+        await page.getByRole("complementary", { name: "boat" }).getByText("53.90000, 8.50000").waitFor();
+      });
+    } finally {
+      await server.stop();
+    }
+  });
+});
+
 describe("the list of entities", () => {
   const COUNT = 30;
   const number = (index: number): string => String(index).padStart(2, "0");
