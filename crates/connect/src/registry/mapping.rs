@@ -26,7 +26,8 @@ const DEVICE_LEVEL: &str = "device-level";
 const UNKNOWN: &str = "unknown";
 /// Rules of one tenant: each message may be compared with all of them.
 const RULES_MAX: usize = 64;
-const REMEDY: &str = "write for example {\"topic\": \"tele/+/SENSOR\", \"to\": \"telemetry\"}";
+const REMEDY: &str = "write for example {\"topic\": \"tele/+/SENSOR\", \"to\": \"telemetry\"}, or {\"topic\": \"z/+\", \
+                      \"to\": \"telemetry\", \"device-level\": 2, \"unknown\": \"publish\"}";
 
 /// The rules of a tenant, in order.
 #[derive(Debug, PartialEq, Eq)]
