@@ -106,6 +106,7 @@ def load(server, seconds):
     for sim in sims:
         output = sim.communicate()[0]
         assert sim.returncode == 0, output.decode()
+        assert re.search(rb"^1 s: \d+ sent, \d+ acknowledged, 0 failed, \d+ per second$", output, re.MULTILINE), output
 
 
 class Metrics(unittest.TestCase):

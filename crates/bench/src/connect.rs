@@ -173,7 +173,7 @@ impl ConnectBench {
             registry_url: self.server.applications_url.clone(),
             devices,
             connections,
-            payload_bytes: PAYLOAD_BYTES,
+            payload_bytes: Some(PAYLOAD_BYTES),
             warm_up: self.plan.warm_up,
             duration: Some(self.plan.time),
             ..args

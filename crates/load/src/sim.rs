@@ -20,6 +20,7 @@ mod fleet;
 mod http;
 mod mqtt;
 mod pacing;
+mod progress_lines;
 mod register;
 mod responder;
 mod result;
@@ -41,6 +42,7 @@ pub use run::SimProgress;
 
 use crate::{Error, report};
 use fleet::{Fleet, MessageCounts};
+use progress_lines::ProgressLines;
 use responder::CommandResponders;
 use run::SimRun;
 use worker::finish;
@@ -48,7 +50,7 @@ use worker::finish;
 /// Period at which the progress of a running simulation is sampled.
 const LOOK_PERIOD: Duration = Duration::from_millis(100);
 
-/// Runs the whole command: registers the devices if requested, lets them send, shows a progress bar, prints the result
+/// Runs the whole command: registers the devices if requested, lets them send, prints a line a second and the result,
 /// and writes it to a file if requested. Ctrl-C ends the sending early; the result covers the time until then.
 ///
 /// # Errors
@@ -71,9 +73,14 @@ pub async fn run(args: SimArgs) -> Result<SimReport, Error> {
         register(&args, &stop, |done| bar.set_position(done)).await?;
         bar.finish_and_clear();
     }
-    let bar = bar(&args);
-    let report = measure(&args, &stop, |progress| show(&bar, &args, progress)).await?;
-    bar.finish_and_clear();
+    let mut lines = ProgressLines::default();
+    let show = |progress| {
+        if let Some(line) = lines.of(&progress) {
+            // Whoever does not read them does not hold up the devices; the result's own failure is told.
+            let _ = writeln!(std::io::stdout().lock(), "{line}");
+        }
+    };
+    let report = measure(&args, &stop, show).await?;
     if let Some(path) = &args.json {
         report::write_json(path, &report)?;
     }
@@ -135,20 +142,6 @@ pub async fn measure(
     Ok(SimReport::new(args, &run, tally, &finished, backlog))
 }
 
-fn bar(args: &SimArgs) -> ProgressBar {
-    let length = args.count.unwrap_or_else(|| args.warm_up.saturating_add(args.duration()).as_millis() as u64);
-    ProgressBar::new(length).with_style(style("{wide_bar} {msg}"))
-}
-
 fn style(template: &str) -> ProgressStyle {
     ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar())
-}
-
-fn show(bar: &ProgressBar, args: &SimArgs, progress: SimProgress) {
-    let SimProgress { elapsed, sent, accepted, backlog } = progress;
-    bar.set_position(if args.count.is_some() { sent } else { elapsed.as_millis() as u64 });
-    let seconds = elapsed.saturating_sub(args.warm_up).as_secs_f64();
-    let rate = if seconds > 0.0 { accepted as f64 / seconds } else { 0.0 };
-    let failed = sent - accepted;
-    bar.set_message(format!("{accepted} accepted ({rate:.0}/s), {failed} failed, {backlog} waiting"));
 }

@@ -193,6 +193,25 @@ async fn the_warm_up_is_sent_but_not_counted() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn devices_send_json_unless_told_otherwise() {
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let log = seen.clone();
+    let server = Server::start(move |request| {
+        log.lock().push(request);
+        async { ACCEPTED }
+    })
+    .await;
+    measure(&server, "-n 1 --period 0 --count 2").await;
+    let seen = seen.lock();
+    assert_eq!(seen.len(), 2);
+    for (count, request) in seen.iter().enumerate() {
+        let payload: Value = serde_json::from_slice(&request.body).unwrap();
+        assert_eq!((&request.headers["content-type"][..], &payload["count"]), ("application/json", &json!(count)));
+        assert!(payload["temperature"].is_number(), "{payload}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn requests_look_as_the_devices_http_interface_expects() {
     let seen = Arc::new(Mutex::new(Vec::new()));
     let log = seen.clone();

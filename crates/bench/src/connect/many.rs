@@ -203,7 +203,7 @@ fn args(server: &ServerProcess, options: &[&str], devices: u64) -> anyhow::Resul
         devices_url: Some(url.clone()),
         registry_url: server.applications_url.clone(),
         devices,
-        payload_bytes: super::PAYLOAD_BYTES,
+        payload_bytes: Some(super::PAYLOAD_BYTES),
         ..args
     })
 }

@@ -191,7 +191,7 @@ fn args(server: &ServerProcess) -> anyhow::Result<SimArgs> {
     Ok(SimArgs {
         devices_url: Some(server.devices_url.clone()),
         registry_url: server.applications_url.clone(),
-        payload_bytes: super::PAYLOAD_BYTES,
+        payload_bytes: Some(super::PAYLOAD_BYTES),
         period: PERIOD,
         pacing: Pacing::Closed,
         ..args

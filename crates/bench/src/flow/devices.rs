@@ -22,6 +22,7 @@ use crate::server_process::ServerProcess;
 const PAIRS: usize = 5;
 const DEVICES: u64 = 1_000;
 const CONNECTIONS: u64 = 100;
+const PAYLOAD_BYTES: u64 = 64;
 /// Time between two messages of a device.
 const PERIOD: Duration = Duration::from_secs(1);
 const WARM_UP: Duration = Duration::from_millis(1_000);
@@ -91,6 +92,7 @@ impl DevicesBench {
             registry_url: self.server.applications_url.clone(),
             devices: DEVICES,
             connections: Some(CONNECTIONS),
+            payload_bytes: Some(PAYLOAD_BYTES),
             pacing: Pacing::Open,
             period: PERIOD,
             warm_up: WARM_UP,

@@ -105,7 +105,7 @@ impl MessageComparison<'_> {
             ca: is_tls.then(|| self.authority.to_owned()),
             registry_url: server.applications_url.clone(),
             devices: DEVICES,
-            payload_bytes: PAYLOAD_BYTES,
+            payload_bytes: Some(PAYLOAD_BYTES),
             warm_up: self.bench.plan.warm_up,
             duration: Some(self.bench.plan.time),
             ..args

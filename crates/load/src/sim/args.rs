@@ -15,6 +15,9 @@ use crate::{Error, duration};
 /// Sending time if neither `--duration` nor `--count` is given.
 const DURATION_DEFAULT: Duration = Duration::from_secs(10);
 
+/// What devices send if neither `--template` nor `--payload-bytes` is given.
+const TEMPLATE_DEFAULT: &str = r#"{"temperature": ${walk(20, 0.5)}, "count": ${count}}"#;
+
 /// Largest number of connections unless `--connections` asks for more.
 const CONNECTIONS_DEFAULT: usize = 500;
 
@@ -94,12 +97,12 @@ pub struct SimArgs {
     /// Password that all devices share.
     #[arg(long, value_name = "TEXT", default_value = "secret")]
     pub password: String,
-    /// Size of the payload, whose bytes are all 0x42.
-    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u64).range(1..=16 << 20))]
-    pub payload_bytes: u64,
-    /// A JSON payload instead, with ${walk(START, STEP)} for a number that wanders by at most STEP per
-    /// message, ${count} for the number of messages that the device has sent before, and ${device} for
-    /// its id: '{"temperature": ${walk(20, 0.5)}}'.
+    /// Size of a payload whose bytes are all 0x42, in place of JSON.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=16 << 20))]
+    pub payload_bytes: Option<u64>,
+    /// JSON to send, with ${walk(START, STEP)} for a number that wanders by at most STEP per message, ${count} for the
+    /// number of messages that the device has sent before, and ${device} for its id [default: {"temperature":
+    /// ${walk(20, 0.5)}, "count": ${count}}].
     #[arg(long, value_name = "JSON", conflicts_with = "payload_bytes")]
     pub template: Option<String>,
     /// Time for which devices send, after the warm-up [default: 10s unless --count is given].
@@ -272,9 +275,11 @@ impl SimArgs {
     }
 
     pub(crate) fn payload(&self) -> Result<DevicePayload, Error> {
-        match &self.template {
-            Some(text) => JsonTemplate::parse("template", text).map(DevicePayload::Template),
-            None => Ok(DevicePayload::of_size(self.payload_bytes as usize)),
+        match (self.template.as_deref(), self.payload_bytes) {
+            (None, Some(bytes)) => Ok(DevicePayload::of_size(bytes as usize)),
+            (template, _) => {
+                JsonTemplate::parse("template", template.unwrap_or(TEMPLATE_DEFAULT)).map(DevicePayload::Template)
+            }
         }
     }
 

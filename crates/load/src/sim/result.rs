@@ -63,7 +63,7 @@ pub struct Conditions {
     pub kind: MessageKind,
     /// Quality of service of telemetry; events always have 1.
     pub qos: u8,
-    /// Size of the payload; `null` with a template.
+    /// Size of the payload; `null` if it is JSON.
     pub payload_bytes: Option<u64>,
     /// Time at the start that the figures leave out.
     pub warm_up_s: f64,
@@ -120,7 +120,7 @@ impl SimReport {
                 in_flight: args.in_flight(),
                 kind: args.kind,
                 qos: args.qos(),
-                payload_bytes: args.template.is_none().then_some(args.payload_bytes),
+                payload_bytes: args.payload_bytes.filter(|_| args.template.is_none()),
                 warm_up_s: args.warm_up.as_secs_f64(),
             },
             elapsed_s,
