@@ -268,24 +268,49 @@ fn sessions(process: &Process) -> Vec<TcpStream> {
             }
         }
     };
+    let log_in = |client: &str, device: &str| {
+        let user = format!("{device}@acme");
+        let login = [text("MQTT"), vec![4, 0b1100_0000, 0, 0], text(client), text(&user), text(PASSWORD)];
+        let mut socket = connect(process.mqtt, &packet(0x10, login.concat()));
+        let mut connack = [0; 4];
+        socket.read_exact(&mut connack).unwrap();
+        assert_eq!(connack[3], 0, "{device}");
+        socket.set_write_timeout(Some(std::time::Duration::from_millis(500))).unwrap();
+        socket
+    };
     let mut open = Vec::new();
-    let message = packet(0x32, [text("t/m"), vec![0, 1], vec![b'x'; 200_000]].concat());
+    let message = packet(0x32, [text("house/m"), vec![0, 1], vec![b'x'; LARGE_BYTES]].concat());
     for number in 0..60 {
         let device = format!("d{number}");
         put("POST", &format!("/v1/devices/acme/{device}"), json!({}));
         let secrets = json!([{"type": "hashed-password", "auth-id": device, "secrets": [{"pwd-plain": PASSWORD}]}]);
         put("PUT", &format!("/v1/credentials/acme/{device}"), secrets);
-        let login =
-            [text("MQTT"), vec![4, 0b1100_0000, 0, 0], text(&device), text(&format!("{device}@acme")), text(PASSWORD)];
-        let mut socket = connect(process.mqtt, &packet(0x10, login.concat()));
-        let mut connack = [0; 4];
-        socket.read_exact(&mut connack).unwrap();
-        assert_eq!(connack[3], 0, "{device}");
-        let _ = socket.write_all(&packet(0x82, [vec![0, 1], text("t/#"), vec![1]].concat()));
-        socket.set_write_timeout(Some(std::time::Duration::from_millis(500))).unwrap();
+    }
+    // They do not read what the others send.
+    for number in 0..200 {
+        let mut socket = log_in(&format!("deaf {number}"), "d0");
+        socket.write_all(&packet(0x82, [vec![0, 1], text("house/#"), vec![1]].concat())).unwrap();
+        open.push(socket);
+    }
+    let mut publisher = log_in("publisher", "d1");
+    publisher.set_write_timeout(None).unwrap();
+    for _ in 0..20 {
+        publisher.write_all(&message).unwrap();
+        publisher.read_exact(&mut [0; 4]).unwrap();
+    }
+    for number in 0..60 {
+        let device = format!("d{number}");
+        let mut socket = log_in(&device, &device);
+        let _ = socket.write_all(&packet(0x82, [vec![0, 1], text("house/#"), vec![1]].concat()));
         for _ in 0..20 {
             let _ = socket.write_all(&message);
         }
+        open.push(socket);
+    }
+    // They announce a packet, and send most of it.
+    for number in 0..300 {
+        let mut socket = log_in(&format!("half {number}"), &format!("d{}", number % 60));
+        let _ = socket.write_all(&message[..message.len() * 9 / 10]);
         open.push(socket);
     }
     settle(process);
