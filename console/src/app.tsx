@@ -7,6 +7,7 @@ import type { Stats } from "./api/stats";
 import { clock } from "./format";
 import { Addresses, AddressesContext } from "./live/addresses";
 import type { History } from "./live/history";
+import { CallerContext } from "./live/caller";
 import { latest, type Remote } from "./live/remote";
 import { useLogin } from "./live/use-login";
 import { useStats } from "./live/use-stats";
@@ -87,9 +88,11 @@ function Console({ login, logOut }: { login: Login; logOut: () => void }): Compo
         {own !== null && !isOf(tenant, own) ? (
           <OtherTenant place={place} tenant={tenant} own={own} />
         ) : (
-          <AddressesContext.Provider value={addresses}>
-            <PageOf place={place} login={login} stats={stats} samples={samples} />
-          </AddressesContext.Provider>
+          <CallerContext.Provider value={login.caller}>
+            <AddressesContext.Provider value={addresses}>
+              <PageOf place={place} login={login} stats={stats} samples={samples} />
+            </AddressesContext.Provider>
+          </CallerContext.Provider>
         )}
       </main>
     </>

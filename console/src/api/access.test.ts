@@ -43,8 +43,8 @@ describe("a token", () => {
     );
     expect(token.expires).toBeNull();
     expect(scopeText(token)).toBe("topics a*, b*");
-    expect(scopeText({ topics: [], types: ["Room"] })).toBe("types Room*");
-    expect(scopeText({ topics: [], types: [] })).toBeNull();
+    expect(scopeText({ topics: [], types: ["Room"], keys: ["shop/img"] })).toBe("types Room*; keys shop/img*");
+    expect(scopeText({ topics: [], types: [], keys: [] })).toBeNull();
   });
 });
 
@@ -63,12 +63,14 @@ describe("the form of a token", () => {
       ["tenant", ""],
       ["topics", "orders, telemetry."],
       ["types", ""],
+      ["keys", "shop/, photos/2026/"],
       ["lifetime", "90d"],
     ] as const;
     expect(tokenOf(form(fields))).toEqual({
       name: "shop",
       roles: ["reader", "writer"],
       topics: ["orders", "telemetry."],
+      keys: ["shop/", "photos/2026/"],
       lifetime: "90d",
     });
     const every = tokenOf(form([...fields, ["every-tenant", "on"]]));

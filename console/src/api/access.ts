@@ -109,9 +109,10 @@ export interface Token {
   /** `*` for all. */
   tenant: string;
   roles: readonly string[];
-  /** Prefixes of topics, and of types of entities, for which alone it is good; none are no limit. */
+  /** Prefixes of topics, of types of entities, and of buckets with keys, for which alone it is good; none are no limit. */
   topics: readonly string[];
   types: readonly string[];
+  keys: readonly string[];
   created: string;
   created_by: string;
   expires: string | null;
@@ -123,6 +124,7 @@ export const decodeToken: Decoder<Token> = object<Token>({
   roles: array(string),
   topics: withDefault(array(string), []),
   types: withDefault(array(string), []),
+  keys: withDefault(array(string), []),
   created: string,
   created_by: string,
   expires: nullable(string),
@@ -139,6 +141,7 @@ export interface NewToken {
   roles: readonly Role[];
   topics?: readonly string[];
   types?: readonly string[];
+  keys?: readonly string[];
   /** How long it is good, such as `30d`; without it and `expires`, for ever. */
   lifetime?: string;
   expires?: string;

@@ -22,6 +22,7 @@ export function AddCredential(props: {
   const [type, setType] = useState<CredentialType>("hashed-password");
   return (
     <FormDialog
+      role="admin"
       label="Add a credential"
       tone="plain"
       submit="Add"

@@ -29,6 +29,7 @@ export function EditAttribute(props: {
       onCancel={onCancel}
     >
       <ConfirmButton
+        role="writer"
         label="Delete attribute"
         title={`Delete ${name}?`}
         tone="stop"

@@ -43,6 +43,7 @@ export function BucketView({ place, onMove }: { place: StorePlace; onMove: Store
             <span class="facts">{factsOf(bucket)}</span>
             <span class="spring" />
             <ConfirmButton
+              role="admin"
               label="Delete bucket"
               title={`Delete ${name}?`}
               tone="stop"

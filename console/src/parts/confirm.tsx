@@ -1,12 +1,16 @@
 /** A button for what cannot be taken back: it asks before it acts. Escape and "Cancel" leave everything as it was. */
 import type { ComponentChildren } from "preact";
 import { useEffect, useId, useRef, useState } from "preact/hooks";
+import type { Role } from "../api/login";
 import { Notice, sentence } from "./notice";
+import { RoleButton } from "./role-button";
 
 type Work = { kind: "none" } | { kind: "asking" } | { kind: "failed"; reason: string };
 
 export function ConfirmButton(props: {
   label: string;
+  /** What it takes to act. */
+  role: Role;
   /** The question. */
   title: string;
   /** The consequences. */
@@ -17,7 +21,7 @@ export function ConfirmButton(props: {
   act: () => Promise<void>;
   onDone: () => void;
 }): ComponentChildren {
-  const { label, title, children, tone, typed = "", act, onDone } = props;
+  const { label, role, title, children, tone, typed = "", act, onDone } = props;
   const [open, setOpen] = useState(false);
   const [work, setWork] = useState<Work>({ kind: "none" });
   const [text, setText] = useState("");
@@ -40,9 +44,9 @@ export function ConfirmButton(props: {
   const look = tone === "stop" ? "stop" : "";
   return (
     <>
-      <button
-        type="button"
-        class={look}
+      <RoleButton
+        role={role}
+        look={look}
         onClick={() => {
           setWork({ kind: "none" });
           setText("");
@@ -50,7 +54,7 @@ export function ConfirmButton(props: {
         }}
       >
         {label}
-      </button>
+      </RoleButton>
       {open && (
         <dialog
           ref={dialog}

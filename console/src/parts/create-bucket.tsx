@@ -27,6 +27,7 @@ export function CreateBucket(props: {
   const { tenant, known, onMade } = props;
   return (
     <FormDialog
+      role="admin"
       label="Create a bucket"
       tone="primary"
       submit="Create"

@@ -21,7 +21,14 @@ export function CreateDevice({ tenant, onMade }: { tenant: string; onMade: (id: 
     onMade(id);
   };
   return (
-    <FormDialog label="Create a device" tone="primary" submit="Create" refusal="Not done as asked" act={create}>
+    <FormDialog
+      role="admin"
+      label="Create a device"
+      tone="primary"
+      submit="Create"
+      refusal="Not done as asked"
+      act={create}
+    >
       <Field label="Id" hint="a-z A-Z 0-9 - _ . :">
         <input name="id" required spellcheck={false} autocomplete="off" autocapitalize="off" />
       </Field>

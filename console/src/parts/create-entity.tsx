@@ -38,6 +38,7 @@ export function CreateEntity(props: {
   const { tenant, types, onMade } = props;
   return (
     <DraftDialog<Draft>
+      role="writer"
       label="Create an entity"
       tone="primary"
       title="Create an entity"

@@ -10,8 +10,8 @@ import { TENANT_DEFAULT } from "./tenant";
 
 const ROLE_TEXTS: Record<Role, string> = {
   reader: "reads entities, records, queries and figures",
-  writer: "changes entities, appends records",
-  admin: "changes devices, topics, jobs and tokens",
+  writer: "changes entities, keys and jobs, appends records",
+  admin: "changes devices, topics, buckets and tokens",
 };
 
 /** How long a token is good; the empty text is for ever. */
@@ -34,6 +34,7 @@ export function CreateToken(props: { login: Login; tenant: string; onMade: () =>
   return (
     <>
       <FormDialog
+        role="admin"
         label="Create a token"
         tone="primary"
         submit="Create"
@@ -75,7 +76,7 @@ export function tokenOf(form: FormData): NewToken {
   const token: NewToken = { name: textOf(form, "name"), roles };
   const tenant = form.get("every-tenant") === null ? textOf(form, "tenant") : EVERY_TENANT;
   if (tenant !== "") token.tenant = tenant;
-  for (const member of ["topics", "types"] as const) {
+  for (const member of ["topics", "types", "keys"] as const) {
     const prefixes = textOf(form, member)
       .split(/[\s,]+/)
       .filter((prefix) => prefix !== "");
@@ -143,6 +144,9 @@ function TokenFields({ login, tenant }: { login: Login; tenant: string }): Compo
       </Field>
       <Field label="Only entities of types that begin with">
         <input name="types" placeholder="any, or Room" spellcheck={false} autocomplete="off" />
+      </Field>
+      <Field label="Only keys that begin with" hint="BUCKET/PREFIX">
+        <input name="keys" placeholder="any, or shop/, photos/2026/" spellcheck={false} autocomplete="off" />
       </Field>
       <Field label="Ends">
         <select name="lifetime">

@@ -4,6 +4,7 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import { type CommandAnswer, type NewCommand, sendCommand } from "../api/commands";
 import type { Device } from "../api/devices";
 import { latency } from "../format";
+import { useRoleRefusal } from "../live/caller";
 import { Notice, sentence } from "./notice";
 import { RecordBlock } from "./record-value";
 
@@ -37,6 +38,7 @@ export function DeviceCommand({ tenant, device }: { tenant: string; device: Devi
     }
   };
   const asking = work.kind === "asking";
+  const refusal = useRoleRefusal("writer");
   return (
     <section class="card" aria-labelledby="command">
       <div class="card-tools">
@@ -46,7 +48,7 @@ export function DeviceCommand({ tenant, device }: { tenant: string; device: Devi
         class="command-form"
         onSubmit={(event) => {
           event.preventDefault();
-          if (!asking) void send(commandOf(new FormData(event.currentTarget), oneWay));
+          if (!asking && refusal === undefined) void send(commandOf(new FormData(event.currentTarget), oneWay));
         }}
       >
         <label class="command-name">
@@ -94,7 +96,7 @@ export function DeviceCommand({ tenant, device }: { tenant: string; device: Devi
               Stop waiting
             </button>
           )}
-          <button type="submit" class="primary" aria-disabled={asking}>
+          <button type="submit" class="primary" aria-disabled={asking || refusal !== undefined} title={refusal}>
             {asking ? "Waiting…" : "Send"}
           </button>
         </div>

@@ -76,6 +76,7 @@ function CredentialItem(props: {
           {!enabled && <span class="state warning">disabled</span>}
         </div>
         <ConfirmButton
+          role="admin"
           label={enabled ? "Disable" : "Enable"}
           title={enabled ? `Disable the login of ${auth_id}?` : `Enable the login of ${auth_id}?`}
           tone="plain"
@@ -96,6 +97,7 @@ function CredentialItem(props: {
               <small>{factsOf(secret)}</small>
             </span>
             <ConfirmButton
+              role="admin"
               label="Remove"
               title={`Remove this ${(TYPE_NAMES[type] ?? "secret").toLowerCase()} of ${auth_id}?`}
               tone="stop"

@@ -27,6 +27,7 @@ export function DeviceRegistration(props: {
         <h2 id="registration">Registration</h2>
         <span class="spring" />
         <FormDialog
+          role="admin"
           label="Change registration"
           tone="plain"
           submit="Change"

@@ -102,6 +102,7 @@ function DeviceActions(props: {
   return (
     <div class="job-actions">
       <ConfirmButton
+        role="admin"
         label={enabled ? "Disable" : "Enable"}
         title={enabled ? `Disable ${id}?` : `Enable ${id}?`}
         tone="plain"
@@ -113,6 +114,7 @@ function DeviceActions(props: {
           : "Its messages and logins will be accepted again."}
       </ConfirmButton>
       <ConfirmButton
+        role="admin"
         label="Delete device"
         title={`Delete ${id}?`}
         tone="stop"

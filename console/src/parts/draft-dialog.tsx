@@ -1,8 +1,10 @@
 /** A button that opens a form in a dialog. A refusal stands at the field that it is about, and the form stays as it was typed. */
 import type { ComponentChildren } from "preact";
 import { useEffect, useId, useRef, useState } from "preact/hooks";
+import type { Role } from "../api/login";
 import { type Fault, type FaultRule, faultOf } from "../forms/fault";
 import { Notice, sentence } from "./notice";
+import { RoleButton } from "./role-button";
 
 /** The draft of a form, for its fields. */
 export interface DraftForm<T> {
@@ -27,21 +29,21 @@ interface DialogProps<T> {
 }
 
 export function DraftDialog<T extends object>(
-  props: DialogProps<T> & { label: string; tone: "primary" | "plain" },
+  props: DialogProps<T> & { label: string; role: Role; tone: "primary" | "plain" },
 ): ComponentChildren {
-  const { label, tone, ...dialog } = props;
+  const { label, role, tone, ...dialog } = props;
   const [open, setOpen] = useState(false);
   return (
     <>
-      <button
-        type="button"
-        class={tone === "primary" ? "primary" : ""}
+      <RoleButton
+        role={role}
+        look={tone === "primary" ? "primary" : ""}
         onClick={() => {
           setOpen(true);
         }}
       >
         {label}
-      </button>
+      </RoleButton>
       {open && (
         <OpenDialog
           {...dialog}

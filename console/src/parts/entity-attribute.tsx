@@ -2,6 +2,7 @@
 import type { ComponentChildren } from "preact";
 import { type Attribute, pointOf } from "../api/entities";
 import type { EntityName } from "../api/entity-changes";
+import { useRoleRefusal } from "../live/caller";
 import type { SpanName } from "../live/attribute-history";
 import { EditAttribute } from "./attribute-form";
 import { AttributeHistory } from "./attribute-history";
@@ -26,6 +27,7 @@ export function EntityAttribute(props: {
 }): ComponentChildren {
   const { whose, name, attribute, measured, changed, history, form, span, onHistory, onForm, onSpan, onChanged } =
     props;
+  const mayEdit = useRoleRefusal("writer") === undefined;
   return (
     <div>
       <dt>
@@ -46,19 +48,21 @@ export function EntityAttribute(props: {
         <AttributeValue attribute={attribute} />
         <MetadataLines attribute={attribute} entityMeasured={measured} />
       </dd>
-      <dd class="attribute-edit">
-        <button
-          type="button"
-          class="link"
-          aria-label={`Edit ${name}`}
-          aria-expanded={form}
-          onClick={() => {
-            onForm(!form);
-          }}
-        >
-          Edit
-        </button>
-      </dd>
+      {mayEdit && (
+        <dd class="attribute-edit">
+          <button
+            type="button"
+            class="link"
+            aria-label={`Edit ${name}`}
+            aria-expanded={form}
+            onClick={() => {
+              onForm(!form);
+            }}
+          >
+            Edit
+          </button>
+        </dd>
+      )}
       {history && (
         <dd class="wide">
           <AttributeHistory

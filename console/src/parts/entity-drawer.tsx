@@ -13,6 +13,7 @@ import { Drawer } from "./drawer";
 import { EntityAttribute } from "./entity-attribute";
 import { RemoteNotice } from "./notice";
 import { shortId } from "./value";
+import { RoleButton } from "./role-button";
 
 const PERIOD_MS = 1_000;
 
@@ -124,16 +125,17 @@ function Details(props: {
       {form.kind === "add" && <AddAttribute whose={whose} onDone={changed} onCancel={close} />}
       <div class="drawer-actions">
         {form.kind !== "add" && (
-          <button
-            type="button"
+          <RoleButton
+            role="writer"
             onClick={() => {
               setForm({ kind: "add" });
             }}
           >
             Add attribute
-          </button>
+          </RoleButton>
         )}
         <ConfirmButton
+          role="writer"
           label="Delete entity"
           title={`Delete ${shortId(entity.id)}?`}
           tone="stop"

@@ -1,11 +1,15 @@
 /** A button that opens a form in a dialog. A form that the server refuses stays open with the reason. */
 import type { ComponentChildren } from "preact";
 import { useEffect, useId, useRef, useState } from "preact/hooks";
+import type { Role } from "../api/login";
 import { Notice, sentence } from "./notice";
+import { RoleButton } from "./role-button";
 
 export function FormDialog(props: {
   /** The button's text, and the dialog's title. */
   label: string;
+  /** What it takes to send the form. */
+  role: Role;
   tone: "primary" | "plain";
   /** The text of the button that sends the form. */
   submit: string;
@@ -15,7 +19,7 @@ export function FormDialog(props: {
   act: (form: FormData) => Promise<void>;
   children: ComponentChildren;
 }): ComponentChildren {
-  const { label, tone, ...form } = props;
+  const { label, role, tone, ...form } = props;
   const [open, setOpen] = useState(false);
   const dialog = useRef<HTMLDialogElement>(null);
   const id = useId();
@@ -24,15 +28,15 @@ export function FormDialog(props: {
   }, [open]);
   return (
     <>
-      <button
-        type="button"
-        class={tone === "primary" ? "primary" : ""}
+      <RoleButton
+        role={role}
+        look={tone === "primary" ? "primary" : ""}
         onClick={() => {
           setOpen(true);
         }}
       >
         {label}
-      </button>
+      </RoleButton>
       {open && (
         <dialog
           ref={dialog}

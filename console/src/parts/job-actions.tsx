@@ -16,6 +16,7 @@ export function JobActions(props: { tenant: string; job: Job; onDone: () => void
       )}
       {job.state === "paused" && (
         <ConfirmButton
+          role="writer"
           label="Resume"
           title={`Resume ${job.name}?`}
           tone="plain"
@@ -27,6 +28,7 @@ export function JobActions(props: { tenant: string; job: Job; onDone: () => void
         </ConfirmButton>
       )}
       <ConfirmButton
+        role="writer"
         label="Stop"
         title={`Stop ${job.name}?`}
         tone="plain"
@@ -39,6 +41,7 @@ export function JobActions(props: { tenant: string; job: Job; onDone: () => void
         What it has read is finished first. A job of the same name, submitted later, goes on where this one stops.
       </ConfirmButton>
       <ConfirmButton
+        role="writer"
         label="Kill"
         title={`Kill ${job.name}?`}
         tone="stop"

@@ -34,6 +34,7 @@ export function KeyDrawer(props: {
           <Value value={value} />
           <div class="drawer-actions">
             <ConfirmButton
+              role="writer"
               label="Delete key"
               title={`Delete ${name}?`}
               tone="stop"

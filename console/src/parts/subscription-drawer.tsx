@@ -10,6 +10,7 @@ import { Notice, RemoteNotice, sentence } from "./notice";
 import { SubscriptionFacts } from "./subscription-facts";
 import { EditSubscription } from "./subscription-forms";
 import { DeliveryBadge } from "./subscription-table";
+import { RoleButton } from "./role-button";
 
 const PERIOD_MS = 1_000;
 
@@ -50,6 +51,7 @@ export function SubscriptionDrawer(props: {
           <SubscriptionFacts subscription={subscription} />
           <div class="drawer-actions">
             <ConfirmButton
+              role="writer"
               label="Delete subscription"
               title="Delete this subscription?"
               tone="stop"
@@ -113,16 +115,16 @@ function Switch(props: {
         <span class="spring" />
         {ACTIONS[status].map(([to, label], index) => (
           // The same button for the way there and back, never disabled: it keeps the focus.
-          <button
+          <RoleButton
             key={index}
-            type="button"
-            aria-disabled={work.kind === "asking"}
+            role="writer"
+            isBusy={work.kind === "asking"}
             onClick={() => {
-              if (work.kind !== "asking") void change(to);
+              void change(to);
             }}
           >
             {label}
-          </button>
+          </RoleButton>
         ))}
         {children}
       </div>

@@ -20,6 +20,7 @@ export function CreateSubscription(props: {
   const { tenant, types, onMade } = props;
   return (
     <DraftDialog<SubscriptionDraft>
+      role="writer"
       label="Create a subscription"
       tone="primary"
       title="Create a subscription"
@@ -51,6 +52,7 @@ export function EditSubscription(props: {
   const { tenant, types, subscription, onChanged } = props;
   return (
     <DraftDialog<Change>
+      role="writer"
       label="Edit"
       tone="plain"
       title="Change the subscription"

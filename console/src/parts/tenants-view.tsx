@@ -144,6 +144,7 @@ function TenantActions({ tenant, onChanged }: { tenant: Tenant; onChanged: () =>
     <>
       <ConfirmButton
         label={enabled ? "Disable" : "Enable"}
+        role="admin"
         title={enabled ? `Disable tenant ${id}?` : `Enable tenant ${id}?`}
         tone="plain"
         act={() => setTenantEnabled(id, !enabled)}
@@ -153,6 +154,7 @@ function TenantActions({ tenant, onChanged }: { tenant: Tenant; onChanged: () =>
       </ConfirmButton>
       <ConfirmButton
         label="Delete"
+        role="admin"
         title={`Delete tenant ${id}?`}
         tone="stop"
         typed={id}
@@ -181,6 +183,7 @@ function CreateTenant({ onMade }: { onMade: () => void }): ComponentChildren {
   return (
     <FormDialog
       label="Create a tenant"
+      role="admin"
       tone="primary"
       submit="Create"
       refusal="The tenant was not made"

@@ -19,6 +19,18 @@ const PERIOD_MS = 5_000;
 const SETTLE_MS = 250;
 
 export function TokensView(props: { place: AccessPlace; login: Login; onMove: AccessMover }): ComponentChildren {
+  if (hasRole(props.login.caller, "admin")) return <Tokens {...props} />;
+  return (
+    <section class="card" aria-labelledby="tokens-title">
+      <div class="card-head">
+        <h2 id="tokens-title">Tokens</h2>
+        <span class="quiet">Admins see, make and revoke them</span>
+      </div>
+    </section>
+  );
+}
+
+function Tokens(props: { place: AccessPlace; login: Login; onMove: AccessMover }): ComponentChildren {
   const { place, login, onMove } = props;
   const { tokens: page, limit, name } = place;
   const { caller } = login;
@@ -39,11 +51,7 @@ export function TokensView(props: { place: AccessPlace; login: Login; onMove: Ac
       <div class="card-head">
         <h2 id="tokens-title">Tokens</h2>
         {known !== null && known.length > limit && <NameFilter known={known} name={name} onMove={onMove} />}
-        {hasRole(caller, "admin") ? (
-          <CreateToken login={login} tenant={place.tenant} onMade={changed} />
-        ) : (
-          <span class="quiet">Admins see and make them</span>
-        )}
+        <CreateToken login={login} tenant={place.tenant} onMade={changed} />
       </div>
       <RemoteNotice remote={remote} what="tokens" />
       {known !== null && shown.length === 0 && <Nothing isFiltered={name !== ""} page={page} />}
@@ -144,11 +152,11 @@ function TokenTable(props: {
   );
 }
 
-/** `topics telemetry.*, orders*; types Room*`; null for a token without such limits. */
-export function scopeText({ topics, types }: Pick<Token, "topics" | "types">): string | null {
+/** `topics telemetry.*, orders*; types Room*; keys photos/2026*`; null for a token without such limits. */
+export function scopeText({ topics, types, keys }: Pick<Token, "topics" | "types" | "keys">): string | null {
   const list = (noun: string, prefixes: readonly string[]): string[] =>
     prefixes.length === 0 ? [] : [`${noun} ${prefixes.map((prefix) => `${prefix}*`).join(", ")}`];
-  const parts = [...list("topics", topics), ...list("types", types)];
+  const parts = [...list("topics", topics), ...list("types", types), ...list("keys", keys)];
   return parts.length === 0 ? null : parts.join("; ");
 }
 
@@ -162,6 +170,7 @@ function Revoke(props: { token: Token; isOwn: boolean; onRevoked: () => void }):
   const { token, isOwn, onRevoked } = props;
   return (
     <ConfirmButton
+      role="admin"
       label="Revoke"
       title={`Revoke token ${token.name}?`}
       tone="stop"

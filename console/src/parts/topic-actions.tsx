@@ -37,6 +37,7 @@ function AppendRecord(props: {
   const { tenant, info, onAppended } = props;
   return (
     <FormDialog
+      role="writer"
       label="Append a record"
       tone="primary"
       submit="Append"
@@ -110,6 +111,7 @@ function ChangeSettings(props: { tenant: string; info: TopicInfo; onChanged: () 
   const { tenant, info, onChanged } = props;
   return (
     <FormDialog
+      role="admin"
       label="Change settings"
       tone="plain"
       submit="Change"
@@ -137,6 +139,7 @@ function DeleteTopic(props: { tenant: string; info: TopicInfo; onDeleted: () => 
   const typed = useRef<HTMLInputElement>(null);
   return (
     <ConfirmButton
+      role="admin"
       label="Delete topic"
       title={`Delete ${info.name}?`}
       tone="stop"

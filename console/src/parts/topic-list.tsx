@@ -48,6 +48,7 @@ export function TopicList({ place, onMove }: { place: TopicsPlace; onMove: Topic
         {topics !== null && topics.length > 0 && <span class="facts">{sumOf(topics)}</span>}
         <span class="spring" />
         <FormDialog
+          role="admin"
           label="Create a topic"
           tone="primary"
           submit="Create"

@@ -88,6 +88,22 @@ describe("tenants", () => {
       await eventually(() => old.count(), 0);
     });
   });
+
+  it("with devices say how many go, and they go", async () => {
+    await server.makeTenant("farm", {});
+    for (const id of ["barn", "field", "silo"]) await server.makeDevice("farm", id);
+    await onAccess({}, async (page) => {
+      await rowIn(page, "Tenants", "farm").getByRole("button", { name: "Delete" }).click();
+      const question = page.getByRole("dialog", { name: "Delete tenant farm?" });
+      await question.getByText("3 devices will be deleted.").waitFor();
+      await question.getByRole("textbox").fill("farm");
+      await question.getByRole("button", { name: "Delete" }).click();
+      await eventually(() => rowIn(page, "Tenants", "farm").count(), 0);
+    });
+    // Another tenant of the same name begins without them.
+    await server.makeTenant("farm", {});
+    for (const id of ["barn", "field", "silo"]) expect(await server.hasDevice("farm", id)).toBe(false);
+  });
 });
 
 describe("tokens", () => {
@@ -104,6 +120,7 @@ describe("tokens", () => {
       await form.getByLabel("Tenant", { exact: true }).fill("acme");
       await form.getByLabel("writer").check();
       await form.getByLabel("Only topics").fill("orders, invoices");
+      await form.getByLabel("Only keys").fill("shop/img/");
       await form.getByRole("combobox", { name: "Ends" }).selectOption("in 90 days");
       await form.getByRole("button", { name: "Create" }).click();
 
@@ -115,7 +132,7 @@ describe("tokens", () => {
       await made.getByRole("button", { name: "Done" }).click();
       await made.waitFor({ state: "detached" });
       const row = rowIn(page, "Tokens", "shop");
-      for (const text of ["acme", "reader, writer", "topics orders*, invoices*", "in 89 d"]) {
+      for (const text of ["acme", "reader, writer", "topics orders*, invoices*; keys shop/img/*", "in 89 d"]) {
         await row.getByText(text, { exact: true }).waitFor();
       }
       expect(await page.content()).not.toContain(secret);

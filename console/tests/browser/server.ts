@@ -163,6 +163,15 @@ export class Server {
     await this.call("POST", `/v1/tenants/${tenant}`, settings, [201]);
   }
 
+  /** Registers a device without credentials. */
+  async makeDevice(tenant: string, id: string): Promise<void> {
+    await this.call("POST", `/v1/devices/${tenant}/${id}`, {}, [201]);
+  }
+
+  async hasDevice(tenant: string, id: string): Promise<boolean> {
+    return (await this.call("GET", `/v1/devices/${tenant}/${id}`, undefined, [200, 404])).status === 200;
+  }
+
   /** What the registry holds of a tenant. */
   async tenant(tenant: string): Promise<unknown> {
     return (await this.call("GET", `/v1/tenants/${tenant}`, undefined, [200, 404])).json();
