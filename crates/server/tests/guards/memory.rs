@@ -302,9 +302,8 @@ fn sessions(process: &Process) -> Vec<TcpStream> {
         let device = format!("d{number}");
         let mut socket = log_in(&device, &device);
         let _ = socket.write_all(&packet(0x82, [vec![0, 1], text("house/#"), vec![1]].concat()));
-        for _ in 0..20 {
-            let _ = socket.write_all(&message);
-        }
+        // Whoever is not listened to any more has sent a part of a packet.
+        let _ = (0..20).try_for_each(|_| socket.write_all(&message));
         open.push(socket);
     }
     // They announce a packet, and send most of it.
