@@ -4,6 +4,8 @@ import { defineConfig } from "vitest/config";
 const server = process.env.MILLSTREAM_URL ?? "http://127.0.0.1:8000";
 
 export default defineConfig({
+  // Files are found beside the page, wherever a reverse proxy puts it.
+  base: "./",
   build: {
     target: "es2022",
     // Every asset stays a file of its own: the server sends no `data:` addresses past a strict content policy.

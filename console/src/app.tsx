@@ -4,6 +4,7 @@ import { useEffect, useMemo } from "preact/hooks";
 import { type Login, ownTenant } from "./api/login";
 import { CALLBACK_PATH } from "./api/oidc";
 import type { Stats } from "./api/stats";
+import { BASE } from "./base";
 import { clock } from "./format";
 import { Addresses, AddressesContext } from "./live/addresses";
 import type { History } from "./live/history";
@@ -73,7 +74,7 @@ function Console({ login, logOut }: { login: Login; logOut: () => void }): Compo
       </a>
       <header class="bar">
         <a class="brand" href={href("overview", { tenant })} onClick={follow}>
-          <img src="/icon.svg" alt="" width="24" height="24" />
+          <img src={`${BASE}/icon.svg`} alt="" width="24" height="24" />
           <span>Millstream</span>
         </a>
         <PageLinks current={place.page} tenant={tenant} />

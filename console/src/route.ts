@@ -5,16 +5,17 @@
  * what was on the screen.
  */
 import { useEffect, useState } from "preact/hooks";
+import { BASE } from "./base";
 
 export const PAGES = {
-  overview: "/",
-  devices: "/devices",
-  entities: "/entities",
-  topics: "/topics",
-  query: "/query",
-  jobs: "/jobs",
-  store: "/store",
-  access: "/access",
+  overview: `${BASE}/`,
+  devices: `${BASE}/devices`,
+  entities: `${BASE}/entities`,
+  topics: `${BASE}/topics`,
+  query: `${BASE}/query`,
+  jobs: `${BASE}/jobs`,
+  store: `${BASE}/store`,
+  access: `${BASE}/access`,
 } as const;
 
 export type PageName = keyof typeof PAGES;
@@ -27,9 +28,13 @@ export interface Place {
 }
 
 export function placeOf(url: URL): Place {
-  const path = url.pathname.length > 1 ? url.pathname.replace(/\/+$/, "") : url.pathname;
-  const page = (Object.keys(PAGES) as PageName[]).find((name) => PAGES[name] === path);
+  const path = withoutSlash(url.pathname);
+  const page = (Object.keys(PAGES) as PageName[]).find((name) => withoutSlash(PAGES[name]) === path);
   return { page: page ?? "unknown", params: url.searchParams, fragment: new URLSearchParams(url.hash.slice(1)) };
+}
+
+function withoutSlash(path: string): string {
+  return path.replace(/\/+$/, "");
 }
 
 type Choices = Readonly<Record<string, string>>;

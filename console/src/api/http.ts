@@ -4,6 +4,7 @@
  * The three ways to fail stay apart: no answer ({@link Unreachable}), a refusal ({@link Refused}), and an answer
  * that is not what the API promises (`DecodeError`).
  */
+import { BASE } from "../base";
 import { credentials } from "./credential";
 import { array, type Decoder, nullable, number, object, string, withDefault } from "./decode";
 
@@ -124,7 +125,7 @@ export async function send(call: Call): Promise<Response> {
 async function sendAs(bearer: string | null, path: string, init: RequestInit, headers: Headers): Promise<Response> {
   if (bearer !== null) headers.set("Authorization", `Bearer ${bearer}`);
   try {
-    return await fetch(path, init);
+    return await fetch(BASE + path, init);
   } catch (cause) {
     throw new Unreachable(cause);
   }

@@ -5,9 +5,10 @@
  * code. What a login needs on its way back (verifier, state, nonce) waits in the storage of the browser session and is
  * used once.
  */
+import { BASE } from "../base";
 import { type Decoder, nullable, number, object, string } from "./decode";
 
-export const CALLBACK_PATH = "/login";
+export const CALLBACK_PATH = `${BASE}/login`;
 
 /** The provider, as `GET /api/login` describes it. Without addresses, the server has not reached it yet. */
 export interface Provider {

@@ -4,9 +4,11 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import { credentials } from "../api/credential";
 import { fetchLogin, type Login } from "../api/login";
 import { beginLogin, CALLBACK_PATH, hostOf, type Provider } from "../api/oidc";
+import { BASE } from "../base";
 import { Command } from "../parts/command";
 import { Notice, sentence } from "../parts/notice";
 import { ThemePicker } from "../parts/theme-picker";
+import { PAGES } from "../route";
 
 type Work = { kind: "none" } | { kind: "asking" } | { kind: "failed"; reason: string };
 
@@ -27,7 +29,7 @@ export function LoginPage({ login, reason }: { login: Login; reason: string | nu
     <>
       <header class="bar login-bar">
         <span class="brand">
-          <img src="/icon.svg" alt="" width="24" height="24" />
+          <img src={`${BASE}/icon.svg`} alt="" width="24" height="24" />
           <span>Millstream</span>
         </span>
         <div class="bar-end">
@@ -59,7 +61,7 @@ type Attempt = (act: () => Promise<void>) => Promise<void>;
 function ProviderButton(props: { provider: Provider; isBusy: boolean; attempt: Attempt }): ComponentChildren {
   const { provider, isBusy, attempt } = props;
   const leave = async (): Promise<void> => {
-    const back = location.pathname === CALLBACK_PATH ? "/" : location.href;
+    const back = location.pathname === CALLBACK_PATH ? PAGES.overview : location.href;
     // The server may have reached the provider since this page opened.
     const now = (await fetchLogin(null)).oidc ?? provider;
     location.assign(await beginLogin(now, location.origin, back, sessionStorage));
@@ -144,7 +146,7 @@ function NoToken(): ComponentChildren {
       </p>
       <Command
         label="Create a token"
-        text={`export MILLSTREAM_TOKEN=...\nmillstream token create NAME \\\n  --role reader \\\n  --server ${location.origin}`}
+        text={`export MILLSTREAM_TOKEN=...\nmillstream token create NAME \\\n  --role reader \\\n  --server ${location.origin}${BASE}`}
       />
       <p class="quiet">
         Add <code>--role writer</code> and <code>--role admin</code> for what you may change. Tokens of the

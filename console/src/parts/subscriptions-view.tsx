@@ -3,6 +3,7 @@ import type { ComponentChildren } from "preact";
 import { useCallback, useState } from "preact/hooks";
 import { type EntityType, fetchTypes } from "../api/entities";
 import { fetchSubscriptions } from "../api/subscriptions";
+import { BASE } from "../base";
 import { latest, usePolled } from "../live/remote";
 import type { EntitiesPlace, Mover } from "../pages/entities-place";
 import { FirstSteps } from "./command";
@@ -118,7 +119,7 @@ function Nothing({ page, tenant }: { page: number; tenant: string }): ComponentC
 
 function commandOf(tenant: string): string {
   const header = tenant === "" ? "" : ` \\\n  -H 'Fiware-Service: ${tenant}'`;
-  return `curl ${location.origin}/v2/subscriptions -H 'Content-Type: application/json'${header} -d '{
+  return `curl ${location.origin}${BASE}/v2/subscriptions -H 'Content-Type: application/json'${header} -d '{
   "subject": {"entities": [{"idPattern": ".*", "type": "Room"}]},
   "notification": {"http": {"url": "http://localhost:5050/alarm"}}}'`;
 }

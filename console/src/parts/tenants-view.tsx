@@ -12,6 +12,7 @@ import {
 } from "../api/access";
 import { countDevices } from "../api/devices";
 import { type Caller, hasRole, ownTenant } from "../api/login";
+import { BASE } from "../base";
 import { counted, short, whole } from "../format";
 import { latest, usePolled } from "../live/remote";
 import { ACCESS_LIMITS, type AccessMover, type AccessPlace } from "../pages/access-place";
@@ -222,7 +223,7 @@ function Nothing({ page, own }: { page: number; own: string | null }): Component
       </Notice>
     );
   }
-  const address = `${location.origin}/v1/tenants/acme`;
+  const address = `${location.origin}${BASE}/v1/tenants/acme`;
   return (
     <FirstSteps
       title="There are no tenants yet"

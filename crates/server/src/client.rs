@@ -131,6 +131,8 @@ impl Server {
             .await
             .with_context(|| format!("no answer from {address} within {CONNECT_TIMEOUT:?}"))?
             .with_context(|| format!("cannot connect to {address}; is 'millstream serve' running there?"))?;
+        // Behind a reverse proxy the server may be below a path.
+        let path = format!("{}{path}", uri.path().trim_end_matches('/'));
         let mut request =
             Request::builder().method(method).uri(path).header(HOST, &address).header("Fiware-Service", self.tenant());
         for (name, value) in headers {

@@ -70,8 +70,18 @@ impl File {
 
 /// Makes the answer for browsers at paths that are no page; `None` if the console was not built.
 pub(crate) fn stray_page(origins: &ProviderOrigins) -> Option<impl Fn() -> Response + Send + Sync + use<>> {
-    let (file, origins) = (index()?, Arc::clone(origins));
+    let (file, origins) = (index_for_any_depth()?, Arc::clone(origins));
     Some(move || answer(file, false, &origins()))
+}
+
+/// The document with its files at the root: a page names them beside itself, and a path of several segments has none there.
+fn index_for_any_depth() -> Option<File> {
+    let file = index()?;
+    let Bytes::Gzip(compressed) = file.bytes else { return Some(file) };
+    let mut text = String::new();
+    GzDecoder::new(compressed).read_to_string(&mut text).ok()?;
+    let bytes = text.replace("\"./", "\"/").into_bytes().leak();
+    Some(File { bytes: Bytes::Plain(bytes), ..file })
 }
 
 pub(crate) fn routes(origins: &ProviderOrigins) -> Routes {

@@ -45,7 +45,8 @@ fn a_file_of_the_console_comes_compressed_to_those_who_take_it() {
     let dir = tempfile::tempdir().unwrap();
     let process = Process::start(dir.path());
     let index = process.get("/").text();
-    let script = index.split('"').find(|part| part.starts_with("/assets/") && part.ends_with(".js")).unwrap();
+    let script = index.split('"').find(|part| part.starts_with("./assets/") && part.ends_with(".js")).unwrap();
+    let script = &script[1..];
     for path in ["/", script] {
         let plain = ask(process.applications, "GET", path, &[], b"");
         assert_eq!((plain.status, plain.header("content-encoding")), (200, None), "{path}");
