@@ -144,8 +144,8 @@ function TenantActions({ tenant, onChanged }: { tenant: Tenant; onChanged: () =>
   return (
     <>
       <ConfirmButton
-        label={enabled ? "Disable" : "Enable"}
         role="admin"
+        label={enabled ? "Disable" : "Enable"}
         title={enabled ? `Disable tenant ${id}?` : `Enable tenant ${id}?`}
         tone="plain"
         act={() => setTenantEnabled(id, !enabled)}
@@ -154,8 +154,8 @@ function TenantActions({ tenant, onChanged }: { tenant: Tenant; onChanged: () =>
         {enabled ? "Its devices are refused until it is enabled again. Nothing is deleted." : "Its devices may log in."}
       </ConfirmButton>
       <ConfirmButton
-        label="Delete"
         role="admin"
+        label="Delete"
         title={`Delete tenant ${id}?`}
         tone="stop"
         typed={id}
@@ -183,8 +183,8 @@ function DevicesThatGo({ tenant }: { tenant: string }): ComponentChildren {
 function CreateTenant({ onMade }: { onMade: () => void }): ComponentChildren {
   return (
     <FormDialog
-      label="Create a tenant"
       role="admin"
+      label="Create a tenant"
       tone="primary"
       submit="Create"
       refusal="The tenant was not made"
