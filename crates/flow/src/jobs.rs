@@ -23,7 +23,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use millstream_types::{
-    MemoryBudget, MonotonicClock, PartitionId, Principal, RemoteCallers, Role, TenantId, TopicName, WallClock, iso_time,
+    MemoryBudget, MonotonicClock, PartitionId, Principal, RemoteCallers, Role, ShortLives, TenantId, TopicName,
+    WallClock, iso_time,
 };
 use millstream_view::{ViewRuntime, Views, ViewsConfig};
 use serde_json::{Value, json};
@@ -66,9 +67,8 @@ pub struct FlowRuntime {
     pub clock: Arc<dyn MonotonicClock>,
     /// The memory of the process, which records in flight draw on.
     pub memory: MemoryBudget,
-    /// The starts of the last lives of the process, oldest first, if each ended within a minute and not in order;
-    /// milliseconds since 1970-01-01T00:00:00Z.
-    pub short_lives_ms: Vec<i64>,
+    /// The last lives of the process, if each ended within a minute and not in order.
+    pub short_lives: ShortLives,
     /// Tells whether jobs come from other machines; requests to private addresses must be allowed by a setting then.
     pub callers: RemoteCallers,
 }
@@ -121,7 +121,7 @@ impl Jobs {
         functions: Functions,
         hooks: Hooks,
     ) -> Result<Arc<Self>, Error> {
-        let FlowRuntime { views: ground, clock, memory, short_lives_ms, callers } = runtime;
+        let FlowRuntime { views: ground, clock, memory, short_lives, callers } = runtime;
         let views_config = ViewsConfig {
             partitions: 1,
             inbox_max_bytes: INBOX_MAX_BYTES,
@@ -158,7 +158,7 @@ impl Jobs {
             functions,
             hooks,
             context.clone(),
-            &CrashLoop { starts_ms: short_lives_ms.clone(), max: config.crashes_max },
+            &CrashLoop { short_lives: short_lives.clone(), max: config.crashes_max },
         )?;
         let wall = Arc::clone(&ground.wall);
         let taps = Arc::new(Semaphore::new(TAPS_MAX));

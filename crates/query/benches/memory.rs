@@ -8,8 +8,10 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use millstream_log::{AckLevel, Embedded, Log, LogConfig, Storage, SystemFiles, TopicConfig};
-use millstream_query::{Compiled, Config, Deliver, Engine, Matcher, ParserLimits, QueryRequest, Subscription, parse};
-use millstream_types::{MemoryBudget, SystemClock, TenantId, TopicKind, TopicName};
+use millstream_query::{
+    Compiled, Config, Deliver, Engine, Matcher, ParserLimits, QueryRequest, QueryRuntime, Subscription, parse,
+};
+use millstream_types::{MemoryBudget, ShortLives, SystemClock, TenantId, TopicKind, TopicName};
 
 const QUERIES: usize = 100_000;
 
@@ -45,7 +47,9 @@ async fn engine() {
     log.create_topic(&TopicName::reserved(TopicKind::Telemetry, &tenant), &topic).expect("a topic");
     let memory = MemoryBudget::new("memory.budget_bytes", 1 << 30);
     let config = Config { threads: 2, live_max: QUERIES + 1, live_per_tenant_max: QUERIES + 1, ..Config::default() };
-    let engine = Engine::start(log.clone(), config, &memory, clock.clone(), clock).expect("an engine");
+    let short_lives = ShortLives::default();
+    let runtime = QueryRuntime { log: log.clone(), memory, monotonic: clock.clone(), wall: clock, short_lives };
+    let engine = Engine::start(runtime, config).expect("an engine");
 
     let warm = ask(&engine, &tenant, 0..1).await;
     let before = resident_bytes();

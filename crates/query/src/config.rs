@@ -37,6 +37,9 @@ pub struct Config {
     /// Most queries of one tenant that survive a restart, including those that have ended and whose end
     /// nobody has read. Default 1,000.
     pub kept_per_tenant_max: usize,
+    /// Times in a row that the process may go down, each within a minute of its start and not in order, before the queries that
+    /// ran each time end with that reason; 0 is no bound. Jobs are paused sooner (`flow.crashes_max`). Default 6.
+    pub crashes_max: usize,
     /// Time between saves of the state of queries that survive a restart, in milliseconds; after a crash records since
     /// the last save are read again. Default 1,000.
     pub keep_every_ms: u64,
@@ -96,6 +99,7 @@ impl Default for Config {
             live_per_tenant_max: 100_000,
             reading_past_max: 4,
             kept_per_tenant_max: 1000,
+            crashes_max: 6,
             keep_every_ms: 1000,
             kept_end_max_ms: 24 * 3600 * 1000,
             kept_end_again_ms: 30_000,

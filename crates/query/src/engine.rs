@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use millstream_columns::SketchSizes;
 use millstream_log::{AckLevel, Log};
-use millstream_types::{MemoryBudget, MonotonicClock, TenantId, TopicKind, TopicName, TopicPartition, WallClock};
+use millstream_types::{
+    MemoryBudget, MonotonicClock, ShortLives, TenantId, TopicKind, TopicName, TopicPartition, WallClock,
+};
 use parking_lot::Mutex;
 use serde_json::Value;
 
@@ -76,29 +78,39 @@ pub(crate) struct Begun {
     pub(crate) ran_before: Duration,
 }
 
+/// The services that queries run on.
+#[derive(Clone)]
+pub struct QueryRuntime {
+    /// The log with the topics that are asked.
+    pub log: Arc<dyn Log>,
+    /// The memory of the process, which states, and rows that wait for their client, draw on.
+    pub memory: MemoryBudget,
+    /// Time for windows and rates.
+    pub monotonic: Arc<dyn MonotonicClock>,
+    /// Time of day.
+    pub wall: Arc<dyn WallClock>,
+    /// The last lives of the process, if each ended within a minute and not in order.
+    pub short_lives: ShortLives,
+}
+
 impl Engine {
-    /// Starts the threads; queries that a former process has kept go on. Rows that wait for their client draw on `memory`.
+    /// Starts the threads; queries that a former process has kept go on.
     ///
     /// # Errors
     /// [`Error::MetaName`]; [`Error::Thread`] if the system gives no thread;
     /// [`Error::Log`] and [`Error::Batch`] if the kept queries cannot be read.
-    pub fn start(
-        log: Arc<dyn Log>,
-        config: Config,
-        memory: &MemoryBudget,
-        monotonic: Arc<dyn MonotonicClock>,
-        wall: Arc<dyn WallClock>,
-    ) -> Result<Self, Error> {
+    pub fn start(runtime: QueryRuntime, config: Config) -> Result<Self, Error> {
+        let QueryRuntime { log, memory, monotonic, wall, short_lives } = runtime;
         let cores = || thread::available_parallelism().map_or(1, usize::from);
         let threads = if config.threads == 0 { cores() } else { config.threads };
         let clocks = Arc::new(Clocks { monotonic, wall });
         let engine = Self {
             log,
-            outboxes: Outboxes::new(&config, clocks.clone(), memory),
+            outboxes: Outboxes::new(&config, clocks.clone(), &memory),
             clocks,
             registry: Arc::new(QueryRegistry::new(threads)),
             states_memory: memory.share("query.states_max_bytes", config.states_max_bytes as u64),
-            copies: CopyMemory::of(memory),
+            copies: CopyMemory::of(&memory),
             bullet_names: MetaNames::new(&config.bullet.meta_names)?,
             config,
             schemas: Schemas::default(),
@@ -120,7 +132,7 @@ impl Engine {
         }
         let store = QueryStore::new(engine.log.clone(), engine.config.kept_state_max_bytes);
         let kept = store.read()?;
-        let resumed = engine.resume(kept, store.epoch().unwrap_or_default());
+        let resumed = engine.resume(kept, store.epoch().unwrap_or_default(), &short_lives);
         let checkpointer = Checkpointer::new(engine.registry.clone(), store, engine.clocks.clone(), &engine.config);
         let thread = thread::Builder::new().name("query-keeper".to_owned()).spawn(move || checkpointer.run(resumed));
         *engine.checkpointer.lock() = Some(thread.map_err(Error::Thread)?);

@@ -8,8 +8,8 @@
 //! use std::sync::Arc;
 //!
 //! use millstream_log::{AckLevel, Done, Embedded, Log, LogConfig, SystemFiles, TopicConfig};
-//! use millstream_query::{Config, Delivery, Engine, QueryRequest};
-//! use millstream_types::{MemoryBudget, Record, SystemClock, TenantId, TopicKind, TopicName, TopicPartition};
+//! use millstream_query::{Config, Delivery, Engine, QueryRequest, QueryRuntime};
+//! use millstream_types::{MemoryBudget, Record, ShortLives, SystemClock, TenantId, TopicKind, TopicName, TopicPartition};
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -22,7 +22,9 @@
 //! log.create_topic(&telemetry, &TopicConfig::default())?;
 //!
 //! let memory = MemoryBudget::new("memory.budget_bytes", 1 << 30);
-//! let engine = Engine::start(log.clone(), Config::default(), &memory, clock.clone(), clock)?;
+//! let short_lives = ShortLives::default();
+//! let runtime = QueryRuntime { log: log.clone(), memory, monotonic: clock.clone(), wall: clock, short_lives };
+//! let engine = Engine::start(runtime, Config::default())?;
 //! let request = QueryRequest::new("SELECT temp FROM STREAM() WHERE temp > 30 LIMIT 1");
 //! let mut hot = engine.submit(&tenant, request).await?;
 //!
@@ -141,7 +143,7 @@ pub use compiled::Compiled;
 pub use config::{BulletConfig, Config, SchemaConfig};
 pub use copies::CopyMemory;
 pub use deliveries::{Deliveries, Requester, RunningDeliveries};
-pub use engine::Engine;
+pub use engine::{Engine, QueryRuntime};
 pub use error::Error;
 pub use matcher::Matcher;
 pub use meta::{Cause, Clamped, Covered, Meta, Trouble};

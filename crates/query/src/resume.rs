@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use millstream_log::{Error as LogError, Topic, TopicConfig};
-use millstream_types::{Epoch, Offset, Position, TenantId, TopicId, TopicName};
+use millstream_types::{Epoch, Offset, Position, ShortLives, TenantId, TopicId, TopicName};
 
 use crate::checkpoint::Checkpoint;
 use crate::checkpointer::Resumed;
@@ -18,12 +18,14 @@ use crate::subscription::Subscription;
 use crate::{Cause, Config, Deliver, Engine, Error, Meta, Trouble};
 
 impl Engine {
-    /// Makes stored queries live again. A query that cannot continue ends with the reason, which its client can read.
-    pub(crate) fn resume(&self, kept: Vec<Checkpoint>, epoch: Epoch) -> Resumed {
+    /// Makes stored queries live again. A query that cannot continue ends with the reason, which its client can read; so does
+    /// one that ran in each of too many `short_lives`.
+    pub(crate) fn resume(&self, kept: Vec<Checkpoint>, epoch: Epoch, short_lives: &ShortLives) -> Resumed {
         let mut by_stream: HashMap<TopicId, Vec<Arc<LiveQuery>>> = HashMap::new();
         for kept in kept {
             let id = kept.id;
-            match self.take_up(kept, epoch) {
+            let may_have_crashed = self.may_have_crashed(short_lives.since(kept.received_ms));
+            match self.take_up(kept, epoch, may_have_crashed) {
                 Ok(live) if live.outbox.has_ended() => {}
                 Ok(live) => by_stream.entry(live.stream.topic.id).or_default().push(live),
                 Err(error) => {
@@ -66,13 +68,17 @@ impl Engine {
     }
 
     /// Makes a stored query live again, or ends it if its end was not stored.
-    fn take_up(&self, mut kept: Checkpoint, epoch: Epoch) -> Result<Arc<LiveQuery>, Error> {
+    fn take_up(
+        &self,
+        mut kept: Checkpoint,
+        epoch: Epoch,
+        mut trouble: Option<Trouble>,
+    ) -> Result<Arc<LiveQuery>, Error> {
         kept.request.submitted_by = kept.submitted_by.take();
         let tenant = kept.tenant()?;
         let plan = self.plan(&kept.request)?;
         let name = self.stream_name(&tenant, &plan.source)?;
         let plan = of_stream(plan, &kept.request, &name);
-        let mut trouble = None;
         let stream = match self.stream(name.clone()) {
             Ok(stream) if kept.is_of(stream.topic.id) => stream,
             Ok(_) => gone(&name, "has been deleted and created anew", &mut trouble),
@@ -112,6 +118,18 @@ impl Engine {
             self.registry.end(&live, Cause::Error, trouble);
         }
         Ok(live)
+    }
+
+    /// The reason why a query that ran in this many short lives does not go on; `None` if it does.
+    fn may_have_crashed(&self, lives: usize) -> Option<Trouble> {
+        let max = self.config.crashes_max;
+        (max > 0 && lives >= max).then(|| Trouble {
+            error: format!(
+                "the server went down {lives} times in a row while this query ran, each time within a minute of its start \
+                 (query.crashes_max = {max})"
+            ),
+            resolution: "use what it gives up to there, and ask again once the cause is mended".to_owned(),
+        })
     }
 
     /// The position of the query in each partition, adjusted to the records that still exist.

@@ -12,7 +12,7 @@ use millstream_log::{Log, TopicConfig};
 use millstream_query::{
     Cause, Config, Deliver, Delivery, Error, OnSlow, QueryId, QueryRequest, ResultId, RowBatch, Subscription,
 };
-use millstream_types::{TenantId, TopicName, TopicPartition};
+use millstream_types::{ShortLives, TenantId, TopicName, TopicPartition, WallClock as _};
 use serde_json::Value;
 
 const ENDINGS: [Ending; 2] = [Ending::Crash, Ending::Clean];
@@ -447,6 +447,31 @@ async fn a_query_whose_records_are_gone_ends_with_the_reason_and_its_partial_res
         let answer = fixture.attach(id).answer().await;
         assert_eq!((rows(&answer), answer.meta.cause), (vec![r#"{"c":50}"#.to_owned()], Some(Cause::Error)));
         assert!(answer.meta.errors[0].error.contains(reason), "{:?}", answer.meta.errors);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_query_that_ran_while_the_process_went_down_too_often_ends_with_the_reason_and_its_partial_result() {
+    for (crashes_max, lives, goes_on) in [(3, 2, true), (3, 3, false), (0, 9, true)] {
+        let mut fixture = fixture(&disk(), Config { crashes_max, ..config() });
+        let id = fixture.submit(kept("SELECT COUNT(*) AS c FROM STREAM(30000, TIME)")).await.id();
+        fixture.send_all(0, 50);
+        fixture.all_seen(&[id], 50).await;
+        fixture.keep(&[id]).await;
+        let now_ms = fixture.clock.now_ms();
+        fixture.short_lives = ShortLives::new((now_ms..now_ms + lives).collect());
+        fixture.restart(Ending::Crash, SECOND);
+        let meta = fixture.engine.get(&fixture.tenant, id).unwrap();
+        assert_eq!(meta.cause.is_none(), goes_on, "{lives} lives, {crashes_max}");
+        // A query that is asked now is not to blame.
+        let new = fixture.submit(kept("SELECT COUNT(*) AS c FROM STREAM(30000, TIME)")).await.id();
+        assert_eq!(fixture.engine.get(&fixture.tenant, new).unwrap().cause, None);
+        if !goes_on {
+            let answer = fixture.attach(id).answer().await;
+            assert_eq!((rows(&answer), answer.meta.cause), (vec![r#"{"c":50}"#.to_owned()], Some(Cause::Error)));
+            let error = &answer.meta.errors[0].error;
+            assert!(error.contains("went down 3 times in a row") && error.contains("query.crashes_max = 3"), "{error}");
+        }
     }
 }
 

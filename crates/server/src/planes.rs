@@ -10,9 +10,9 @@ use millstream_flow::{FlowRuntime, Functions, Hooks, Jobs};
 use millstream_history::{Dependencies, History};
 use millstream_http::{Api, Limits, Metrics, TokenIssuer};
 use millstream_log::{Embedded, Log, LogConfig, SystemFiles};
-use millstream_query::{Deliveries, Engine};
+use millstream_query::{Deliveries, Engine, QueryRuntime};
 use millstream_store::{Statistics, Store};
-use millstream_types::{LoginThrottle, MemoryBudget, Quotas, RemoteCallers, SystemClock, WallClock as _};
+use millstream_types::{LoginThrottle, MemoryBudget, Quotas, RemoteCallers, ShortLives, SystemClock, WallClock as _};
 use millstream_view::{Checkpoints, Failure, Shards, ViewRuntime};
 use parking_lot::Mutex;
 
@@ -122,7 +122,15 @@ impl Planes {
             wall: clock.clone(),
         };
         let history = History::open(&dependencies, &config.history, metrics)?;
-        let query = Engine::start(ground.log.clone(), config.query.clone(), memory, clock.clone(), clock.clone())?;
+        let short_lives = ShortLives::new(life.short_lives_ms.clone());
+        let query_runtime = QueryRuntime {
+            log: ground.log.clone(),
+            memory: memory.clone(),
+            monotonic: clock.clone(),
+            wall: clock.clone(),
+            short_lives: short_lives.clone(),
+        };
+        let query = Engine::start(query_runtime, config.query.clone())?;
         let quotas = Quotas::new(config.quota.clone(), clock.clone());
         let streams = Streams::start(log.clone(), clock.clone(), memory, quotas.clone())
             .context("cannot start the threads that read streams")?;
@@ -130,13 +138,7 @@ impl Planes {
         let deliveries = Deliveries::new(Arc::clone(&query), Arc::clone(&quotas));
         let store = Store::open(ground.clone(), config.store.clone(), clock.clone(), memory)?;
         let statistics = Statistics::of_store(&store, &log, clock.clone()).map_err(anyhow::Error::msg)?;
-        let flow = FlowRuntime {
-            views: ground,
-            clock: clock.clone(),
-            memory: memory.clone(),
-            short_lives_ms: life.short_lives_ms.clone(),
-            callers,
-        };
+        let flow = FlowRuntime { views: ground, clock: clock.clone(), memory: memory.clone(), short_lives, callers };
         let jobs = Jobs::open(&flow, config.flow.clone(), Functions::default(), Hooks::default())?;
         let backups = Backups::new(log.clone(), Box::new(history.file_holds()), clock.clone(), clock.clone());
         Ok(Self {

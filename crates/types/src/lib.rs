@@ -25,6 +25,7 @@ mod principal;
 mod quota;
 mod record;
 mod service_path;
+mod short_lives;
 mod target;
 
 pub use access_scope::AccessScope;
@@ -51,4 +52,5 @@ pub use principal::{Principal, Role, Roles};
 pub use quota::{Excess, QuotaConfig, QuotaType, Quotas};
 pub use record::{Header, Record, RecordView, header};
 pub use service_path::{ServicePathError, ServicePaths, service_path};
+pub use short_lives::ShortLives;
 pub use target::{AllowedTargets, InvalidTarget, RemoteCallers, url_without_secrets};

@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Context as _, ensure};
 use millstream_flow::{FlowConfig, FlowRuntime, Hooks, Jobs};
 use millstream_log::{Embedded, LogConfig, SystemFiles};
-use millstream_types::{AccessScope, MemoryBudget, Principal, Roles, SystemClock, TenantId};
+use millstream_types::{AccessScope, MemoryBudget, Principal, Roles, ShortLives, SystemClock, TenantId};
 use millstream_view::{Checkpoints, Shards, ViewRuntime};
 use serde_json::Value;
 use tokio::runtime::Runtime;
@@ -48,7 +48,7 @@ impl FlowEngine {
         let functions = functions::registered();
         let memory = MemoryBudget::new("memory.budget_bytes", MEMORY_BYTES);
         let jobs = Jobs::open(
-            &FlowRuntime { views, clock, memory, short_lives_ms: Vec::new(), callers: Arc::new(|| false) },
+            &FlowRuntime { views, clock, memory, short_lives: ShortLives::default(), callers: Arc::new(|| false) },
             FlowConfig::default(),
             functions,
             Hooks::default(),

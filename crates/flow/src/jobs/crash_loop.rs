@@ -1,15 +1,13 @@
 //! Jobs that ran each time the process went down soon after its start: they come back paused, and the rest comes back.
-//!
-//! A kill from outside looks the same as one for want of memory, so what ended the process is not known: every job that
-//! ran each time may have done it.
+
+use millstream_types::ShortLives;
 
 use super::record::JobRecord;
 
-/// The last lives of this process, if each ended soon after its start and not in order.
+/// The lives of the process that may have ended because of a job.
 #[derive(Debug)]
 pub(super) struct CrashLoop {
-    /// Their starts, oldest first, milliseconds since 1970-01-01T00:00:00Z.
-    pub(super) starts_ms: Vec<i64>,
+    pub(super) short_lives: ShortLives,
     /// The lives that a job may have taken part in; 0 is no bound.
     pub(super) max: usize,
 }
@@ -17,10 +15,7 @@ pub(super) struct CrashLoop {
 impl CrashLoop {
     /// The reason why a job must not start; `None` if it may.
     pub(super) fn pauses(&self, job: &JobRecord) -> Option<String> {
-        let since_ms = job.resumed_ms.unwrap_or(job.submitted_ms);
-        // A life ends before the next one starts, and the last one before now.
-        let ends_ms = self.starts_ms.iter().skip(1).copied().chain([i64::MAX]).take(self.starts_ms.len());
-        let lives = ends_ms.filter(|end_ms| since_ms < *end_ms).count();
+        let lives = self.short_lives.since(job.resumed_ms.unwrap_or(job.submitted_ms));
         let is_paused = self.max > 0 && lives >= self.max;
         is_paused.then(|| {
             format!(
@@ -53,7 +48,8 @@ mod tests {
             (vec![], 1, 5, None, false),
         ] {
             let job = JobRecord { submitted_ms, resumed_ms, ..job.clone() };
-            let reason = CrashLoop { starts_ms: starts_ms.clone(), max }.pauses(&job);
+            let short_lives = ShortLives::new(starts_ms.clone());
+            let reason = CrashLoop { short_lives, max }.pauses(&job);
             assert_eq!(reason.is_some(), is_paused, "{starts_ms:?} of {max}, {submitted_ms} {resumed_ms:?}");
         }
     }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use millstream_flow::{
     Batch, Error, FlowConfig, FunctionOutput, Functions, JobState, NativeFunction, Params, RecordError, StopMode,
 };
-use millstream_types::{ErrorCode, Role, Roles, TenantId};
+use millstream_types::{ErrorCode, Role, Roles, ShortLives, TenantId};
 use serde_json::{Value, json};
 
 use crate::node::{Node, Setup, until};
@@ -114,8 +114,8 @@ fn a_job_that_ran_whenever_the_process_went_down_comes_back_paused_and_is_resume
     let before_ms = node.jobs.now_ms();
     node.close();
 
-    let short_lives_ms = vec![before_ms, before_ms + 1, before_ms + 2];
-    let again = || Node::open_as(dir.path(), Setup { short_lives_ms: short_lives_ms.clone(), ..Setup::default() });
+    let short_lives = ShortLives::new(vec![before_ms, before_ms + 1, before_ms + 2]);
+    let again = || Node::open_as(dir.path(), Setup { short_lives: short_lives.clone(), ..Setup::default() });
     let node = again();
     until("the last of them is over", || node.jobs.now_ms() > before_ms + 2);
     let state = |node: &Node, id: &str| node.jobs.status(&node.tenant, id).unwrap()["state"].clone();

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use millstream_flow::{Error, FlowConfig, FlowRuntime, Functions, Hooks, Jobs, StopMode, Submission, Tap};
 use millstream_log::{AckLevel, Embedded, Log, LogConfig, SystemFiles, TopicConfig, UpTo, reply};
 use millstream_types::{
-    AccessScope, MemoryBudget, MonotonicClock, Principal, Record, Roles, SystemClock, TenantId, TopicName,
+    AccessScope, MemoryBudget, MonotonicClock, Principal, Record, Roles, ShortLives, SystemClock, TenantId, TopicName,
     TopicPartition,
 };
 use millstream_view::{Checkpoints, Shards, ViewRuntime};
@@ -31,7 +31,7 @@ pub(crate) struct Setup {
     pub(crate) clock: Arc<dyn MonotonicClock>,
     pub(crate) memory: MemoryBudget,
     /// The starts of the last lives, if each was short.
-    pub(crate) short_lives_ms: Vec<i64>,
+    pub(crate) short_lives: ShortLives,
     /// Callers may be on other machines.
     pub(crate) are_remote: bool,
 }
@@ -43,7 +43,7 @@ impl Default for Setup {
             functions: Functions::default(),
             clock: Arc::new(SystemClock::default()),
             memory: MemoryBudget::new("memory.budget_bytes", 1 << 30),
-            short_lives_ms: Vec::new(),
+            short_lives: ShortLives::default(),
             are_remote: false,
         }
     }
@@ -59,7 +59,7 @@ impl Node {
     }
 
     pub(crate) fn open_as(dir: &Path, setup: Setup) -> Self {
-        let Setup { config, functions, clock: jobs_clock, memory, short_lives_ms, are_remote } = setup;
+        let Setup { config, functions, clock: jobs_clock, memory, short_lives, are_remote } = setup;
         let clock = Arc::new(SystemClock::default());
         let log_config = LogConfig { dir: dir.join("log"), ..LogConfig::default() };
         let log = Embedded::open(log_config, Arc::new(SystemFiles), clock.clone(), clock.clone()).unwrap();
@@ -70,7 +70,7 @@ impl Node {
             wall: clock,
         };
         let callers = Arc::new(move || are_remote);
-        let runtime = FlowRuntime { views, clock: jobs_clock, memory, short_lives_ms, callers };
+        let runtime = FlowRuntime { views, clock: jobs_clock, memory, short_lives, callers };
         let jobs = Jobs::open(&runtime, config, functions, Hooks::default()).unwrap();
         Self { log, jobs, tenant: TenantId::default(), runtime: Runtime::new().unwrap() }
     }

@@ -8,10 +8,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use millstream_log::{AckLevel, Done, Embedded, Log, LogConfig, Partition, Storage, SystemFiles, TopicConfig, UpTo};
-use millstream_query::{Config, Deliver, Engine, QueryAnswer, QueryRequest, Subscription};
+use millstream_query::{Config, Deliver, Engine, QueryAnswer, QueryRequest, QueryRuntime, Subscription};
 use millstream_types::{
-    ManualClock, MemoryBudget, Record, RecordBatch, SystemClock, TenantId, TopicKind, TopicName, TopicPartition,
-    WallClock as _, partition_of_key,
+    ManualClock, MemoryBudget, Record, RecordBatch, ShortLives, SystemClock, TenantId, TopicKind, TopicName,
+    TopicPartition, WallClock as _, partition_of_key,
 };
 use serde_json::Value;
 
@@ -23,6 +23,8 @@ pub(crate) struct Fixture {
     pub(crate) clock: Arc<ManualClock>,
     pub(crate) topic: TopicName,
     pub(crate) tenant: TenantId,
+    /// The lives that a process has behind it which is started anew.
+    pub(crate) short_lives: ShortLives,
     config: Config,
     budget: MemoryBudget,
     dir: tempfile::TempDir,
@@ -62,12 +64,18 @@ pub(crate) fn fixture_within(topic: &TopicConfig, config: Config, budget: Memory
     let name = TopicName::reserved(TopicKind::Telemetry, &tenant);
     log.create_topic(&name, topic).unwrap();
     let clock = Arc::new(ManualClock::at(1_000_000));
-    let engine = start(&log, &config, &budget, &clock);
-    Fixture { engine, log, clock, topic: name, tenant, config, budget, dir }
+    let short_lives = ShortLives::default();
+    let engine = start((&log, &config, &budget, &clock), &short_lives);
+    Fixture { engine, log, clock, topic: name, tenant, short_lives, config, budget, dir }
 }
 
-fn start(log: &Arc<Embedded>, config: &Config, budget: &MemoryBudget, clock: &Arc<ManualClock>) -> Arc<Engine> {
-    Arc::new(Engine::start(log.clone(), config.clone(), budget, clock.clone(), clock.clone()).unwrap())
+fn start(
+    (log, config, memory, clock): (&Arc<Embedded>, &Config, &MemoryBudget, &Arc<ManualClock>),
+    short_lives: &ShortLives,
+) -> Arc<Engine> {
+    let (log, memory, short_lives) = (log.clone(), memory.clone(), short_lives.clone());
+    let runtime = QueryRuntime { log, memory, monotonic: clock.clone(), wall: clock.clone(), short_lives };
+    Arc::new(Engine::start(runtime, config.clone()).unwrap())
 }
 
 fn open_log(dir: &Path) -> Arc<Embedded> {
@@ -97,7 +105,7 @@ impl Fixture {
         between(&self.log);
         let now_ms = self.clock.now_ms() + i64::try_from(down.as_millis()).unwrap();
         self.clock = Arc::new(ManualClock::at(now_ms));
-        self.engine = start(&self.log, &self.config, &self.budget, &self.clock);
+        self.engine = start((&self.log, &self.config, &self.budget, &self.clock), &self.short_lives);
     }
 
     pub(crate) fn send(&self, key: &str, payloads: &[String]) {

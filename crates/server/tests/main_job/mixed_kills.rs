@@ -134,7 +134,8 @@ fn records(process: &Process, root: &str, topic: &str) -> Vec<Value> {
 
 fn start(dir: &std::path::Path) -> Process {
     // These deaths are not the job's, and revoked tokens are tried in each life.
-    let settings = ["flow.crashes_max=0", "query.keep_every_ms=30", "listen.login_failures_per_minute=0"];
+    let settings =
+        ["flow.crashes_max=0", "query.crashes_max=0", "query.keep_every_ms=30", "listen.login_failures_per_minute=0"];
     Process::start_on(dir, &settings.map(|setting| format!("--set={setting}")).each_ref().map(String::as_str))
 }
 
