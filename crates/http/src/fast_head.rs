@@ -27,7 +27,7 @@ use crate::exchange::{Exchange, RequestOrigin, guarded};
 use crate::head::{Headers, RequestHead};
 use crate::memory::{ANSWER_FREE_BYTES, ResponseMemory};
 use crate::path_params::PathParams;
-use crate::pipeline::{Pipeline, authorize, observe};
+use crate::pipeline::{Pipeline, authorize, log_in, observe};
 use crate::request::{Answer, Body, Handler, LaterAnswer, Request, asked_twice};
 use crate::route::Endpoint;
 use crate::{Identity, Problem, TraceContext};
@@ -190,7 +190,7 @@ impl Pipeline {
         let Verdict::Now(verdict) = self.authenticate(route, head, params, client) else { return None };
         Some(verdict.and_then(|identity| {
             authorize(route, &identity)?;
-            client.login.succeeded();
+            log_in(&client.login, &identity)?;
             Ok(Some(identity))
         }))
     }

@@ -27,7 +27,7 @@ use crate::head::RequestHead;
 use crate::memory::ResponseMemory;
 use crate::observer::ObservedRequest;
 use crate::path_params::PathParams;
-use crate::pipeline::{Pipeline, authorize, observe};
+use crate::pipeline::{Pipeline, authorize, log_in, observe};
 use crate::request::{self, Answer, Handler, Request};
 use crate::request_body::RequestBody;
 use crate::response_body::ResponseBody;
@@ -148,7 +148,7 @@ impl Pipeline {
             *audited = audit.and_then(|audit| audit.begin(route, &identity, RequestHead::of(&parts), origin.peer));
             authorize(route, &identity)?;
             *observed = observe(route, &identity, RequestHead::of(&parts), origin, announced.unwrap_or_default());
-            context.client.login.succeeded();
+            log_in(&context.client.login, &identity)?;
             // The context is new, so its identity is still unset.
             let _ = context.identity.set(identity);
         }

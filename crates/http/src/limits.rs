@@ -20,7 +20,7 @@ pub struct Limits {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ListenerLimits {
-    /// Connections at a time; more are answered 503 and closed. Default 20,000.
+    /// Connections at a time that have made a request, which tenants share; requests of more are answered 503. Default 20,000.
     pub connections_max: usize,
     /// Time for a request's head to arrive, and for a peer that reads nothing of its
     /// answer, in milliseconds. Default 10,000.

@@ -111,12 +111,6 @@ impl Protocol for Pipeline {
         refusal: Refusal,
     ) {
         let problem = match refusal {
-            Refusal::Full { setting, limit } => {
-                Problem::new(Reason::Code(ErrorCode::Overloaded), "this listener has no room for another connection")
-                    .value(limit)
-                    .rule(format!("{setting} = {limit}"))
-                    .remedy("try again later, or raise the limit")
-            }
             Refusal::LoginsPending { max } => Problem::new(
                 Reason::Code(ErrorCode::Overloaded),
                 "too many connections have not made a request yet",

@@ -11,7 +11,8 @@ use std::sync::Arc;
 use axum::body::HttpBody;
 use axum::http::Version;
 use axum::response::Response;
-use millstream_types::{MemoryBudget, Role, Roles, TenantGrant, TenantId};
+use millstream_net::{ListenerFull, PendingLogin};
+use millstream_types::{ErrorCode, MemoryBudget, Role, Roles, TenantGrant, TenantId};
 use tokio::time::Instant;
 
 use crate::api::{Api, MountedRoute};
@@ -99,6 +100,17 @@ impl Pipeline {
         let tenant = identity.map_or(&nobody, |identity| &identity.principal.tenant);
         memory.take_for(tenant, size).map(Some).ok_or_else(|| no_memory_for(tenant, size, memory))
     }
+}
+
+/// The connection has logged in by its first request, for the tenant of that.
+pub(crate) fn log_in(login: &PendingLogin, identity: &Identity) -> Result<(), Problem> {
+    login.succeeded(&identity.principal.tenant).map_err(|ListenerFull { setting, max, of_tenant }| {
+        let why = format!("this listener has no room for another connection; {of_tenant} are of this tenant");
+        Problem::new(Reason::Code(ErrorCode::Overloaded), why)
+            .value(max)
+            .rule(format!("{setting} = {max}"))
+            .remedy("close some, or raise the limit")
+    })
 }
 
 /// Tells the observer of the route's group, if there is one, that a request begins.

@@ -21,8 +21,8 @@ pub struct KafkaConfig {
     /// Prefix of the names of devices' topics (`telemetry.`, `event.`, `command.`, `command_response.`) for Kafka clients:
     /// with `hono.` they are called as in Eclipse Hono (`hono.telemetry.acme`). Default empty.
     pub device_topic_prefix: String,
-    /// Connections at a time; more are closed. Where logins are required, at most a quarter of them may be
-    /// waiting for theirs. Default 2,000.
+    /// Connections at a time that have logged in, which tenants share; more are closed. At most a quarter of this number may be
+    /// waiting for their login. Default 2,000.
     pub connections_max: usize,
     /// Time from the start of a connection to its login, where logins are required, in milliseconds. Default 10,000.
     pub login_timeout_ms: u64,

@@ -88,6 +88,9 @@ async fn take_all(
         };
         let Some(frame) = frame else { return Ok(EndReason::ByClient) };
         connection.heard();
+        if connection.is_refused() {
+            return Ok(EndReason::ByServer);
+        }
         // Reserve the place first: a request that has begun must be answered.
         let Ok(place) = queue.reserve().await else { return Ok(EndReason::ByServer) };
         let answer = apis.begin(&connection, frame.bytes, frame.oversized_bytes)?;

@@ -9,7 +9,7 @@ use std::time::Duration;
 use kafka_protocol::ResponseError;
 use kafka_protocol::protocol::StrBytes;
 use millstream_log::{Bell, Partition, Topic};
-use millstream_net::{PendingLogin, Revocation};
+use millstream_net::{ListenerFull, PendingLogin, Revocation};
 use millstream_types::{
     AccessScope, AuditEvent, Excess, MemoryBudget, Principal, QuotaType, Role, Roles, TenantId, TopicId, TopicKind,
 };
@@ -127,11 +127,27 @@ impl ClientConnection {
     }
 
     /// From the next request on it speaks for `principal`.
-    pub(crate) fn log_in(&self, Login { principal, in_every_tenant, revocation }: Login, broker: &Broker) {
+    ///
+    /// # Errors
+    /// [`ListenerFull`] if the listener has no room for another of its tenant; the connection is closed then.
+    pub(crate) fn log_in(
+        &self,
+        Login { principal, in_every_tenant, revocation }: Login,
+        broker: &Broker,
+    ) -> Result<(), ListenerFull> {
         let broker = broker.of(&principal, in_every_tenant);
         *self.session.lock() = LoginSession { principal: Some(principal), revocation, broker };
-        self.pending_login.succeeded();
         self.login_changed.notify_one();
+        self.enter()
+    }
+
+    /// Counts the connection for its tenant. One that the listener has no room for is closed.
+    fn enter(&self) -> Result<(), ListenerFull> {
+        let tenant = self.tenant();
+        self.pending_login.succeeded(&tenant).inspect_err(|full| {
+            tracing::warn!(peer = %self.peer, %tenant, why = %full, "kafka: connection closed");
+            self.refuse();
+        })
     }
 
     /// True if the credentials of the login were withdrawn, or a login is required by now.
@@ -160,7 +176,8 @@ impl ClientConnection {
     /// A request has come. Where nobody has to log in, it stands for the login.
     pub(crate) fn heard(&self) {
         if self.is_logged_in() {
-            self.pending_login.succeeded();
+            // It is closed if there is no room for it.
+            let _ = self.enter();
         }
     }
 

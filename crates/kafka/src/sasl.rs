@@ -90,10 +90,7 @@ async fn log_in(
     logins: &dyn Logins,
 ) -> SaslAuthenticateResponse {
     match logins.log_in(name, secret).await {
-        Ok(login) => {
-            context.connection.log_in(login, &context.broker);
-            SaslAuthenticateResponse::default()
-        }
+        Ok(login) => admitted(context, login, SaslAuthenticateResponse::default()),
         Err(RefusedLogin::Unknown) => unknown(context, name.unwrap_or_default()),
         Err(RefusedLogin::Wrong(why)) => {
             let user = name.unwrap_or_default();
@@ -132,10 +129,18 @@ fn scram_proof(
     let name = login.principal.name.clone();
     match exchange.finish(message) {
         Some(answer) => {
-            context.connection.log_in(login, &context.broker);
-            SaslAuthenticateResponse::default().with_auth_bytes(answer.into_bytes().into())
+            let answer = answer.into_bytes().into();
+            admitted(context, login, SaslAuthenticateResponse::default().with_auth_bytes(answer))
         }
         None => unknown(context, &name),
+    }
+}
+
+/// The answer to a login that is right, if the listener has room for its connection.
+fn admitted(context: &RequestContext, login: Login, answer: SaslAuthenticateResponse) -> SaslAuthenticateResponse {
+    match context.connection.log_in(login, &context.broker) {
+        Ok(()) => answer,
+        Err(full) => refusal(ResponseError::SaslAuthenticationFailed, full.to_string()),
     }
 }
 

@@ -1,16 +1,18 @@
 //! The connections of a listener: limited, counted, and aborted when their time is up.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::fmt;
 use std::future::Future;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use millstream_types::{Grant, MemoryBudget};
 use parking_lot::Mutex;
 use tokio::net::TcpStream;
 use tokio::sync::{Notify, Semaphore};
 use tokio::task::AbortHandle;
+use tokio::time::sleep;
 
 use crate::Shutdown;
 use crate::metrics::{Counter, Gauge, Metrics};
@@ -18,13 +20,16 @@ use crate::pending_login::{LoginTimeout, PendingLogin, PendingLogins, TooManyPen
 use crate::tls::{ClientCertificate, HandshakeEnd, TLS_CONNECTION_BYTES, TlsHandshake};
 use crate::transport::TransportStream;
 
+/// Time in which a connection may end in order that gives its place to another.
+const FAREWELL: Duration = Duration::from_secs(2);
 /// Refused connections that may be told why at the same time; more are closed without a word.
 const TURNED_AWAY_MAX: usize = 64;
 
 /// The limits of a listener's connections.
 #[derive(Debug, Clone)]
 pub struct ConnectionLimits {
-    /// Largest number of connections at a time.
+    /// Largest number of connections at a time that have logged in. Those of the tenant that has most make room for those of
+    /// others.
     pub connections_max: usize,
     /// The setting behind `connections_max`, for refusals.
     pub setting: &'static str,
@@ -32,8 +37,8 @@ pub struct ConnectionLimits {
     pub connection_bytes: u64,
     /// The budget that connections take their memory from.
     pub memory: MemoryBudget,
-    /// Time that a client has until its login. A quarter of `connections_max`, and no more than one for each 512 KiB of `memory`,
-    /// may be without one at the same time.
+    /// Time that a client has until its login. As many as a quarter of `connections_max`, and no more than one for each 512 KiB
+    /// of `memory`, may be without one at the same time, beside those that have one.
     pub login_timeout: LoginTimeout,
 }
 
@@ -55,8 +60,8 @@ pub struct Admitted {
     pub memory: Grant,
     /// Its TLS.
     pub tls: TlsSession,
-    /// The login that is still to come: without [`PendingLogin::succeeded`] the connection is closed. Where nobody has to log
-    /// in, the first request stands for it.
+    /// The login that is still to come: without [`PendingLogin::succeeded`] the connection is closed, and it may be refused then.
+    /// Where nobody has to log in, the first request stands for it.
     pub login: PendingLogin,
     /// Begins when the connection shall end in order.
     pub shutdown: Shutdown,
@@ -65,13 +70,6 @@ pub struct Admitted {
 /// The reason for which a connection may not come in.
 #[derive(Debug, Clone)]
 pub enum Refusal {
-    /// There are as many connections as the listener may have.
-    Full {
-        /// The setting that says how many.
-        setting: &'static str,
-        /// The value of that setting.
-        limit: usize,
-    },
     /// There is no memory for another connection.
     NoMemory {
         /// Bytes that the connection needs.
@@ -91,7 +89,6 @@ pub enum Refusal {
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Full { setting, limit } => write!(f, "there are {setting} = {limit} connections already"),
             Self::NoMemory { bytes, budget } => {
                 let (setting, limit) = (budget.setting(), budget.limit_bytes());
                 write!(f, "{setting} = {limit} has no room for the {bytes} bytes of a connection")
@@ -146,8 +143,7 @@ impl<P> Door<P> {
         connections: Arc<Connections>,
         (metrics, shutdown): (&Metrics, Shutdown),
     ) -> Self {
-        let share = (limits.connections_max, &limits.memory);
-        let pending_logins = Arc::new(PendingLogins::new(name, share, limits.login_timeout, metrics));
+        let pending_logins = Arc::new(PendingLogins::new(name, &limits, connections.clone(), metrics));
         Self(Arc::new(Inside {
             name,
             protocol,
@@ -235,14 +231,10 @@ impl<P> Door<P> {
         let Some(memory) = limits.memory.take(bytes) else {
             return Err((stream, Refusal::NoMemory { bytes, budget: limits.memory.clone() }));
         };
-        match self.0.pending_logins.make_room(peer.ip()) {
-            // It ends at its next turn: until then it must not take the place of the one that has displaced it.
-            Ok(displaced) => displaced.into_iter().for_each(|place| self.0.connections.release(place)),
-            Err(TooManyPending { max }) => return Err((stream, Refusal::LoginsPending { max })),
+        if let Err(TooManyPending { max }) = self.0.pending_logins.make_room(peer.ip()) {
+            return Err((stream, Refusal::LoginsPending { max }));
         }
-        let Some(place) = self.0.connections.place(limits.connections_max) else {
-            return Err((stream, Refusal::Full { setting: limits.setting, limit: limits.connections_max }));
-        };
+        let place = self.0.connections.place();
         let pending = self.0.pending_logins.begin(peer.ip(), place.id);
         let (shutdown, login) = (self.0.shutdown.clone(), pending.login());
         let admitted = Admitted { peer, memory, shutdown, login, tls: TlsSession::default() };
@@ -258,7 +250,7 @@ impl<P> Door<P> {
         F: Future<Output = ()> + Send + 'static,
     {
         let inside = &self.0;
-        inside.connections.refused.inc();
+        inside.connections.count_refused();
         tracing::debug!(listener = inside.name, %peer, why = %refusal, "a connection is refused");
         if let Ok(permit) = inside.turned_away.clone().try_acquire_owned() {
             let telling = tell(inside.protocol.clone(), inside.shutdown.clone(), refusal);
@@ -277,16 +269,13 @@ pub(crate) struct Connections {
     ended: Notify,
     gauge: Gauge,
     refused: Counter,
+    displaced: Counter,
 }
 
 #[derive(Debug, Default)]
 struct Open {
     next: u64,
-    /// Places that are taken.
-    places: usize,
     tasks: HashMap<u64, AbortHandle>,
-    /// Connections that still end, and whose places are free.
-    released: HashSet<u64>,
 }
 
 impl Connections {
@@ -301,31 +290,38 @@ impl Connections {
                 "Connections that a limit of their listener refused.",
                 &labels,
             ),
+            displaced: metrics.counter(
+                "millstream_connections_displaced_total",
+                "Connections that were closed in favour of one of a tenant that has fewer.",
+                &labels,
+            ),
         }
     }
 
-    /// Takes a place; `None` at the limit.
-    fn place(self: &Arc<Self>, limit: usize) -> Option<CountedConnection> {
+    fn place(self: &Arc<Self>) -> CountedConnection {
         let mut open = self.open.lock();
-        if open.places >= limit {
-            return None;
-        }
-        open.places += 1;
         open.next += 1;
         self.gauge.inc();
-        Some(CountedConnection { connections: self.clone(), id: open.next })
+        CountedConnection { connections: self.clone(), id: open.next }
     }
 
-    /// Frees the place of a connection that is about to end.
-    fn release(&self, id: u64) {
-        let mut open = self.open.lock();
-        if open.tasks.contains_key(&id) && open.released.insert(id) {
-            open.places -= 1;
+    pub(crate) fn count_refused(&self) {
+        self.refused.inc();
+    }
+
+    /// Drops a connection, where it is, in a while; until then it may end in order.
+    pub(crate) fn end_soon(&self, id: u64) {
+        self.displaced.inc();
+        if let Some(task) = self.open.lock().tasks.get(&id).cloned() {
+            tokio::spawn(async move {
+                sleep(FAREWELL).await;
+                task.abort();
+            });
         }
     }
 
     pub(crate) fn count(&self) -> usize {
-        self.open.lock().places
+        self.open.lock().tasks.len()
     }
 
     pub(crate) async fn none_left(&self) {
@@ -370,9 +366,6 @@ impl Drop for CountedConnection {
         self.connections.gauge.dec();
         let mut open = self.connections.open.lock();
         open.tasks.remove(&self.id);
-        if !open.released.remove(&self.id) {
-            open.places -= 1;
-        }
         if open.tasks.is_empty() {
             self.connections.ended.notify_waiters();
         }

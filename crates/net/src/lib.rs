@@ -4,7 +4,7 @@
 //!   Listener::bind ──► serve(protocol) ──► Serving
 //!                          │ accept
 //!                          ▼
-//!                    connection limit, memory, open files
+//!                logins that are pending, memory, open files
 //!                     │ admitted              │ refused
 //!                     ▼                       ▼
 //!                Protocol::serve      Protocol::turn_away
@@ -16,7 +16,8 @@
 //! WebSocket of an HTTP listener, for example) enters through a [`Door`] and counts as the others do.
 //!
 //! A connection is without a login until its protocol says otherwise. Such connections have a share of places and memory, and
-//! a limited time; what they are closed for is the same for every protocol.
+//! a limited time; what they are closed for is the same for every protocol. From its login on a connection counts for its tenant:
+//! when a listener is full, tenants share its places.
 //!
 //! An address may take TLS: each connection then begins with a handshake of bounded time, with the certificates that
 //! [`ServerTls`] has at that moment, and a protocol sees the same [`TransportStream`] as without.
@@ -31,6 +32,7 @@ mod metrics;
 mod pending_login;
 mod revocation;
 mod shutdown;
+mod tenant_connections;
 mod tenant_room;
 mod tls;
 mod transport;
@@ -43,6 +45,7 @@ pub use metrics::{Counter, Gauge, Histogram, HistogramCounts, Labels, Metrics};
 pub use pending_login::{LoginTimeout, PendingLogin};
 pub use revocation::{Revocation, Revoker};
 pub use shutdown::Shutdown;
+pub use tenant_connections::ListenerFull;
 pub use tenant_room::{RoomPermit, TenantRoom};
 pub use tls::{
     ApplicationProtocol, CertificateFields, ClientAuth, ClientCertificate, ClientTrust, NameError, ServerTls,

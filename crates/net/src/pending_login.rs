@@ -2,14 +2,14 @@
 //!
 //! ```text
 //!   accepted ──► waits for the client ──heard()──► is checked ──succeeded()──► logged in
-//!                  │      ▲                            │
-//!                  │      └─────────restart()──────────┘
-//!                  ▼ overdue, or displaced by a newer one
+//!                  │      ▲                            │                           │ displaced by another tenant's
+//!                  │      └─────────restart()──────────┘                           ▼
+//!                  ▼ overdue, or displaced by a newer one               ends, at the latest in a while
 //!                closed
 //! ```
 //!
 //! Invariants
-//! - A connection is listed from its acceptance until its login or its end.
+//! - A connection is listed from its acceptance until its login or its end, and from then on counts for its tenant until its end.
 //! - The list has at most `max` entries. One more displaces one of the network that has most: the oldest that is silent, or
 //!   whose check takes long. Silent clients so keep nobody out, from one address or from many; and where many come at the same
 //!   time, those that have begun are served before others begin.
@@ -23,13 +23,15 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use millstream_types::MemoryBudget;
+use millstream_types::{MemoryBudget, TenantId};
 use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
+use crate::connections::{ConnectionLimits, Connections};
 use crate::log_rate_limit::LogRateLimit;
 use crate::metrics::{Counter, Gauge, Metrics};
+use crate::tenant_connections::{ListenerFull, TenantConnections};
 
 /// One in this many connections may be before its login.
 const CONNECTIONS_PART: usize = 4;
@@ -62,6 +64,8 @@ pub(crate) struct PendingLogins {
     max: usize,
     timeout: LoginTimeout,
     listed: Mutex<Listed>,
+    logged_in: TenantConnections<Arc<Entry>>,
+    connections: Arc<Connections>,
     gauge: Gauge,
     overdue: Counter,
     displaced: Counter,
@@ -106,15 +110,15 @@ impl Listed {
 }
 
 impl PendingLogins {
-    /// Those of a listener that may have this many connections, which draw on `memory`.
+    /// Those of a listener with these limits, which are among its `connections`.
     pub(crate) fn new(
         listener: &'static str,
-        (connections_max, memory): (usize, &MemoryBudget),
-        timeout: LoginTimeout,
+        limits: &ConnectionLimits,
+        connections: Arc<Connections>,
         metrics: &Metrics,
     ) -> Self {
-        let of_memory = memory.limit_bytes() / MEMORY_PART / CONNECTION_MAX_BYTES;
-        let of_connections = connections_max / CONNECTIONS_PART;
+        let of_memory = limits.memory.limit_bytes() / MEMORY_PART / CONNECTION_MAX_BYTES;
+        let of_connections = limits.connections_max / CONNECTIONS_PART;
         let help = "Connections closed for want of a login.";
         let closed = |reason| {
             let labels = [("listener", listener), ("reason", reason)];
@@ -123,8 +127,10 @@ impl PendingLogins {
         Self {
             listener,
             max: of_connections.min(usize::try_from(of_memory).unwrap_or(usize::MAX)).max(1),
-            timeout,
+            timeout: limits.login_timeout,
             listed: Mutex::default(),
+            logged_in: TenantConnections::new(limits.setting, limits.connections_max),
+            connections,
             gauge: metrics.gauge(
                 "millstream_connections_without_login",
                 "Open connections that have not logged in.",
@@ -136,16 +142,16 @@ impl PendingLogins {
         }
     }
 
-    /// Makes room for a connection of `peer`. Returns the place of the one that is displaced for that, if one is.
-    pub(crate) fn make_room(&self, peer: IpAddr) -> Result<Option<u64>, TooManyPending> {
+    /// Makes room for a connection of `peer`, which may displace another.
+    pub(crate) fn make_room(&self, peer: IpAddr) -> Result<(), TooManyPending> {
         let mut listed = self.listed.lock();
         if listed.count < self.max {
-            return Ok(None);
+            return Ok(());
         }
         let displaced = listed.displace(network(peer), Instant::now()).ok_or(TooManyPending { max: self.max })?;
         self.gauge.dec();
         displaced.phase.send_replace(Phase::Displaced);
-        Ok(Some(displaced.place))
+        Ok(())
     }
 
     /// Lists the connection at `place` until the guard is dropped or it has logged in.
@@ -202,20 +208,39 @@ struct Entry {
     phase: watch::Sender<Phase>,
     /// False once the client has logged in.
     is_pending: AtomicBool,
+    /// The tenant for which it counts since its login.
+    tenant: Mutex<Option<TenantId>>,
 }
 
 impl Entry {
     fn new(all: Arc<PendingLogins>, (number, place): (u64, u64), network: IpAddr) -> Self {
         let phase = watch::Sender::new(Phase::Awaited(all.timeout.due()));
-        Self { all, number, place, network, phase, is_pending: AtomicBool::new(true) }
+        Self { all, number, place, network, phase, is_pending: AtomicBool::new(true), tenant: Mutex::default() }
     }
 
     fn may_be_displaced(&self, now: Instant) -> bool {
         match *self.phase.borrow() {
             Phase::Awaited(_) => true,
             Phase::Checked(since) => now.duration_since(since) > CHECK_TIME,
-            Phase::LoggedIn | Phase::Displaced => false,
+            Phase::LoggedIn | Phase::GivingPlace | Phase::Displaced => false,
         }
+    }
+
+    /// Counts the connection for `tenant`, which may displace one of another.
+    fn count_for(self: &Arc<Self>, tenant: &TenantId) -> Result<(), ListenerFull> {
+        let mut counted_for = self.tenant.lock();
+        if counted_for.is_some() {
+            return Ok(());
+        }
+        let displaced = self.all.logged_in.enter(tenant, self.number, self.clone());
+        let displaced = displaced.inspect_err(|_| self.all.connections.count_refused())?;
+        *counted_for = Some(tenant.clone());
+        drop(counted_for);
+        if let Some(displaced) = displaced {
+            displaced.phase.send_replace(Phase::GivingPlace);
+            self.all.connections.end_soon(displaced.place);
+        }
+        Ok(())
     }
 }
 
@@ -226,6 +251,8 @@ enum Phase {
     /// The client has said who it is, at that time; the protocol bounds how long its check takes.
     Checked(Instant),
     LoggedIn,
+    /// It has logged in, and ends in favour of one of another tenant.
+    GivingPlace,
     Displaced,
 }
 
@@ -236,8 +263,15 @@ pub struct PendingLogin(Arc<Entry>);
 impl PendingLogin {
     /// A login that nobody waits for, for a protocol without a listener.
     pub fn unlisted() -> Self {
-        let timeout = LoginTimeout { setting: "", limit_ms: 0 };
-        let all = PendingLogins::new("none", (0, &MemoryBudget::new("", 0)), timeout, &Metrics::default());
+        let limits = ConnectionLimits {
+            connections_max: usize::MAX,
+            setting: "",
+            connection_bytes: 0,
+            memory: MemoryBudget::new("", 0),
+            login_timeout: LoginTimeout { setting: "", limit_ms: 0 },
+        };
+        let metrics = Metrics::default();
+        let all = PendingLogins::new("none", &limits, Arc::new(Connections::new("none", &metrics)), &metrics);
         Self(Arc::new(Entry::new(Arc::new(all), (0, 0), IpAddr::V4(Ipv4Addr::LOCALHOST))))
     }
 
@@ -252,19 +286,34 @@ impl PendingLogin {
         self.turn_to(Phase::Awaited(self.0.all.timeout.due()));
     }
 
-    /// The client has logged in. An atomic load from the second time on.
-    pub fn succeeded(&self) {
-        if self.turn_to(Phase::LoggedIn) {
-            self.0.is_pending.store(false, Relaxed);
-            self.0.all.remove(&self.0);
+    /// The client has logged in for `tenant`. An atomic load from the second time on.
+    ///
+    /// # Errors
+    /// [`ListenerFull`] if the listener has as many connections as it may have, and the tenant its share of them. The connection
+    /// is without a login then, as before.
+    pub fn succeeded(&self, tenant: &TenantId) -> Result<(), ListenerFull> {
+        if self.0.is_pending.load(Relaxed) {
+            self.0.count_for(tenant)?;
+            if self.turn_to(Phase::LoggedIn) {
+                self.0.is_pending.store(false, Relaxed);
+                self.0.all.remove(&self.0);
+            }
         }
+        Ok(())
+    }
+
+    /// Resolves when the connection has to end in favour of one of another tenant. It is dropped two seconds later.
+    pub async fn displaced(&self) {
+        let mut phases = self.0.phase.subscribe();
+        // The sender is in the entry.
+        let _ = phases.wait_for(|phase| *phase == Phase::GivingPlace).await;
     }
 
     /// Returns false if that is too late: a login is not taken back, and a connection that is displaced is lost.
     fn turn_to(&self, next: Phase) -> bool {
         self.0.is_pending.load(Relaxed)
             && self.0.phase.send_if_modified(|phase| {
-                let may_turn = !matches!(phase, Phase::LoggedIn | Phase::Displaced);
+                let may_turn = !matches!(phase, Phase::LoggedIn | Phase::GivingPlace | Phase::Displaced);
                 if may_turn {
                     *phase = next;
                 }
@@ -284,7 +333,7 @@ impl PendingLogin {
                 }
             };
             match phase {
-                Phase::LoggedIn => return Ok(()),
+                Phase::LoggedIn | Phase::GivingPlace => return Ok(()),
                 Phase::Displaced => return Err(NoLogin::Displaced { max: self.0.all.max }),
                 Phase::Awaited(_) | Phase::Checked(_) => tokio::select! {
                     // The entry lives as long as this future.
@@ -322,7 +371,11 @@ impl PendingLoginGuard {
 
 impl Drop for PendingLoginGuard {
     fn drop(&mut self) {
-        self.0.0.all.remove(&self.0.0);
+        let entry = &self.0.0;
+        entry.all.remove(entry);
+        if let Some(tenant) = entry.tenant.lock().take() {
+            entry.all.logged_in.leave(&tenant, entry.number);
+        }
     }
 }
 
@@ -349,9 +402,15 @@ mod tests {
     use super::*;
 
     fn logins(connections_max: usize) -> Arc<PendingLogins> {
-        let timeout = LoginTimeout { setting: "login_timeout_ms", limit_ms: 600_000 };
-        let memory = MemoryBudget::new("memory.budget_bytes", 1 << 30);
-        Arc::new(PendingLogins::new("tests", (connections_max, &memory), timeout, &Metrics::default()))
+        let limits = ConnectionLimits {
+            connections_max,
+            setting: "tests.connections_max",
+            connection_bytes: 0,
+            memory: MemoryBudget::new("memory.budget_bytes", 1 << 30),
+            login_timeout: LoginTimeout { setting: "login_timeout_ms", limit_ms: 600_000 },
+        };
+        let metrics = Metrics::default();
+        Arc::new(PendingLogins::new("tests", &limits, Arc::new(Connections::new("tests", &metrics)), &metrics))
     }
 
     fn phase(guard: &PendingLoginGuard) -> Phase {
@@ -360,21 +419,21 @@ mod tests {
 
     #[test]
     fn a_failed_login_begins_the_time_again_and_a_login_or_displacement_is_not_taken_back() {
-        let logins = logins(4);
+        let (logins, tenant) = (logins(4), TenantId::default());
         let first = logins.begin(Ipv4Addr::LOCALHOST.into(), 1);
         let Phase::Awaited(until) = phase(&first) else { panic!("{:?}", phase(&first)) };
         first.login().heard();
         assert!(matches!(phase(&first), Phase::Checked(_)));
         first.login().restart();
         assert!(matches!(phase(&first), Phase::Awaited(later) if later > until), "{:?}", phase(&first));
-        first.login().succeeded();
+        first.login().succeeded(&tenant).unwrap();
         first.login().restart();
         assert_eq!(phase(&first), Phase::LoggedIn);
 
         let second = logins.begin(Ipv4Addr::LOCALHOST.into(), 2);
-        assert_eq!(logins.make_room(Ipv4Addr::LOCALHOST.into()).unwrap(), Some(2), "one has room");
-        assert_eq!(phase(&second), Phase::Displaced);
-        second.login().succeeded();
+        logins.make_room(Ipv4Addr::LOCALHOST.into()).unwrap();
+        assert_eq!(phase(&second), Phase::Displaced, "one has room");
+        second.login().succeeded(&tenant).unwrap();
         assert_eq!(phase(&second), Phase::Displaced);
     }
 

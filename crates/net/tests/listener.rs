@@ -8,7 +8,7 @@ use std::time::Duration;
 use millstream_net::{
     Admitted, ConnectionLimits, Door, Listener, LoginTimeout, Metrics, Protocol, Refusal, Serving, Shutdown, TlsSession,
 };
-use millstream_types::MemoryBudget;
+use millstream_types::{MemoryBudget, TenantId};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, duplex};
 use tokio::net::TcpStream;
 
@@ -25,7 +25,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> Protocol<S> for Capital
                 () = stopping.as_mut(), if !self.is_stubborn => return,
                 byte = stream.read_u8() => {
                     let Ok(byte) = byte else { return };
-                    admitted.login.succeeded();
+                    if let Err(full) = admitted.login.succeeded(&TenantId::default()) {
+                        stream.write_all(full.to_string().as_bytes()).await.unwrap();
+                        return;
+                    }
                     stream.write_u8(byte.to_ascii_uppercase()).await.unwrap();
                 }
             }
@@ -65,13 +68,20 @@ async fn read_to_end(mut stream: impl AsyncRead + Unpin) -> String {
 #[tokio::test]
 async fn a_connection_over_a_limit_is_refused_with_its_name_and_an_ended_one_makes_room() {
     for (connections_max, memory_bytes, told) in [
-        (1, 100, "there are capitals.connections_max = 1 connections already"),
+        (
+            1,
+            100,
+            "there are capitals.connections_max = 1 connections already, 1 of them of this tenant; close some, or raise the limit",
+        ),
         (9, 10, "memory.budget_bytes = 10 has no room for the 10 bytes of a connection"),
     ] {
         let (serving, _, metrics) = start(connections_max, memory_bytes, false);
         let mut first = TcpStream::connect(serving.address()).await.unwrap();
         assert_eq!(ask(&mut first).await.unwrap(), b'A');
-        let second = TcpStream::connect(serving.address()).await.unwrap();
+        let mut second = TcpStream::connect(serving.address()).await.unwrap();
+        if connections_max == 1 {
+            second.write_u8(b'a').await.unwrap();
+        }
         assert_eq!(read_to_end(second).await, told);
         let text = metrics.text();
         assert!(text.contains("millstream_connections{listener=\"capitals\"} 1\n"), "{text}");

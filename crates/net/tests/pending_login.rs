@@ -8,29 +8,45 @@ use std::time::Duration;
 use millstream_net::{
     Admitted, ConnectionLimits, Listener, LoginTimeout, Metrics, Protocol, Refusal, Serving, Shutdown, TransportStream,
 };
-use millstream_types::MemoryBudget;
+use millstream_types::{MemoryBudget, TenantId};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::sync::Semaphore;
 
 const LIMIT_MS: u64 = 600_000;
 
-/// Takes `?` for the beginning of a check that waits for a permit, `n` for a login that fails, `!` for one that is right.
+/// Takes `?` for the beginning of a check that waits for a permit, `n` for a login that fails, `!` for one that is right, `A`, `B`
+/// or `C` for one of that tenant. Says `f` to one that the listener is too full for.
 struct Gate {
     checks: Arc<Semaphore>,
+    /// It does not end when it has to give its place to another.
+    is_stubborn: bool,
 }
 
 impl Protocol for Gate {
     async fn serve(self: Arc<Self>, mut stream: TransportStream, admitted: Admitted) {
-        while let Ok(byte) = stream.read_u8().await {
+        let mut displaced = std::pin::pin!(admitted.login.displaced());
+        loop {
+            let byte = tokio::select! {
+                () = displaced.as_mut() => {
+                    let _ = stream.write_u8(b'd').await;
+                    return if self.is_stubborn { std::future::pending().await };
+                }
+                byte = stream.read_u8() => byte,
+            };
+            let Ok(mut byte) = byte else { return };
+            let tenant = match byte {
+                b'A'..=b'C' => TenantId::new(&char::from(byte).to_string()).unwrap(),
+                _ => TenantId::default(),
+            };
             match byte {
                 b'?' => {
                     admitted.login.heard();
                     self.checks.acquire().await.unwrap().forget();
-                    admitted.login.succeeded();
+                    admitted.login.succeeded(&tenant).unwrap();
                 }
                 b'n' => admitted.login.restart(),
-                b'!' => admitted.login.succeeded(),
+                b'!' | b'A'..=b'C' if admitted.login.succeeded(&tenant).is_err() => byte = b'f',
                 _ => {}
             }
             if stream.write_u8(byte).await.is_err() {
@@ -56,6 +72,10 @@ impl World {
     }
 
     fn with_memory(connections_max: usize, limit_ms: u64, memory_bytes: u64) -> Self {
+        Self::with_gate((connections_max, limit_ms, memory_bytes), false)
+    }
+
+    fn with_gate((connections_max, limit_ms, memory_bytes): (usize, u64, u64), is_stubborn: bool) -> Self {
         let (metrics, checks) = (Metrics::default(), Arc::new(Semaphore::new(0)));
         let limits = ConnectionLimits {
             connections_max,
@@ -65,7 +85,7 @@ impl World {
             login_timeout: LoginTimeout { setting: "gate.login_timeout_ms", limit_ms },
         };
         let listener = Listener::bind("gate", "127.0.0.1:0".parse().unwrap()).unwrap();
-        let (serving, _) = listener.serve(Arc::new(Gate { checks: checks.clone() }), limits, &metrics);
+        let (serving, _) = listener.serve(Arc::new(Gate { checks: checks.clone(), is_stubborn }), limits, &metrics);
         Self { serving, metrics, checks }
     }
 
@@ -120,7 +140,10 @@ async fn silent_connections_of_many_addresses_or_of_one_keep_nobody_out() {
         assert_eq!(ask(&mut user, b'x').await.unwrap(), b'x', "a client that has logged in stays");
         // The last that has logged in had taken the place of one.
         world.until_shown("millstream_connections_without_login{listener=\"gate\"} 99").await;
-        assert!(world.serving.connections() <= 400);
+        assert!(
+            world.serving.connections() <= 11 + 100 + 1,
+            "those with a login, those without, and one that is on its way out"
+        );
         assert_eq!(read_to_end(silent.remove(0)).await, "", "the oldest has made room");
         assert!(
             !world.shows("millstream_connections_without_login_closed_total{listener=\"gate\",reason=\"displaced\"} 0")
@@ -200,4 +223,35 @@ async fn connections_without_a_login_have_an_eighth_of_the_memory_budget() {
         .until_shown("millstream_connections_without_login_closed_total{listener=\"gate\",reason=\"displaced\"} 17")
         .await;
     assert!(world.shows("millstream_connections_without_login{listener=\"gate\"} 3"));
+}
+
+#[tokio::test]
+async fn a_tenant_with_most_connections_of_a_full_listener_makes_room_for_others_and_for_none_of_its_own() {
+    for is_stubborn in [false, true] {
+        let world = World::with_gate((12, LIMIT_MS, 1 << 30), is_stubborn);
+        let mut of_a = Vec::new();
+        for _ in 0..12 {
+            of_a.push(world.connect().await);
+            assert_eq!(ask(of_a.last_mut().unwrap(), b'A').await.unwrap(), b'A');
+        }
+        let mut more = world.connect().await;
+        assert_eq!(ask(&mut more, b'A').await.unwrap(), b'f');
+        let mut of_b = Vec::new();
+        for newest in (6..12).rev() {
+            of_b.push(world.connect().await);
+            assert_eq!(ask(of_b.last_mut().unwrap(), b'B').await.unwrap(), b'B');
+            assert_eq!(read_to_end(of_a.remove(newest)).await, "d", "it ends in order, or is ended");
+        }
+        let mut fourth = world.connect().await;
+        assert_eq!(ask(&mut fourth, b'B').await.unwrap(), b'f', "each has half");
+        assert_eq!(ask(&mut more, b'A').await.unwrap(), b'f');
+        drop(of_b.remove(0));
+        world.until_shown("millstream_connections{listener=\"gate\"} 13").await;
+        assert_eq!(ask(&mut more, b'A').await.unwrap(), b'A', "a refused client may try again");
+        for stays in of_a.iter_mut().chain(&mut of_b) {
+            assert_eq!(ask(stays, b'x').await.unwrap(), b'x');
+        }
+        assert!(world.shows("millstream_connections_displaced_total{listener=\"gate\"} 6"));
+        assert!(world.shows("millstream_connections_refused_total{listener=\"gate\"} 3"));
+    }
 }

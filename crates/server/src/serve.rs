@@ -54,8 +54,14 @@ pub(crate) fn keep_files_private() {
 
 /// Raises the limit of open files, which most processes start with at 1,024: each connection needs one.
 fn raise_open_files(config: &Config) {
-    let connections_max =
-        2 * config.http.connections_max + config.connect.mqtt.connections_max + config.kafka.connections_max;
+    let listeners = [
+        2 * config.http.connections_max,
+        config.connect.mqtt.connections_max,
+        config.kafka.connections_max,
+        config.store.redis.connections_max,
+    ];
+    // A quarter more may be about to log in.
+    let connections_max = listeners.iter().sum::<usize>() / 4 * 5;
     let room = millstream_types::raise_open_files();
     if room < connections_max as u64 {
         tracing::info!(

@@ -148,7 +148,7 @@ impl Default for StoreConfig {
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct RedisConfig {
-    /// Most connections that are open at a time. Default 10,000.
+    /// Most connections at a time that have logged in, which tenants share. Default 10,000.
     pub connections_max: usize,
     /// Most bytes of requests of a connection that are not answered yet; it is closed beyond. Default 64 MiB.
     pub request_max_bytes: u64,

@@ -10,7 +10,7 @@ use crate::Error;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct MqttConfig {
-    /// Connections at a time; more are turned away. Default 50,000.
+    /// Connections at a time that have logged in, which tenants share; more are turned away. Default 50,000.
     pub connections_max: usize,
     /// If true, clients must log in. If not, one without user name may send for devices of tenants whose entry for
     /// `hono-mqtt` says `"device-authentication-required": false`. Default true.

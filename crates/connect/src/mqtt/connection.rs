@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use millstream_mqtt::reason;
 use millstream_mqtt::to_client::disconnect;
-use millstream_net::TlsSession;
+use millstream_net::{PendingLogin, TlsSession};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::sleep;
 
@@ -19,7 +19,7 @@ use super::client::Client;
 use super::disconnect::{CONNECT_MAX_BYTES, DisconnectCause};
 use super::framed_io::{FramedIo, Read};
 use super::handshake::{AdmittedClient, Entrance, admit};
-use super::signals::Signals;
+use super::signals::{Signals, end};
 use super::wake_flag::WakeFlag;
 
 /// Longest rest between two looks at what is due.
@@ -41,8 +41,12 @@ pub(super) async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
     match Box::pin(admit(&mut io, &adapter, (peer.ip(), &tls), &entrance)).await {
         Ok(Some(AdmittedClient { client, keep_alive_s })) => {
             let heard = client.now;
+            let login = match entrance {
+                Entrance::Admitted(login) => Some(login),
+                Entrance::Refused(_) => None,
+            };
             let mut connection =
-                ClientConnection { io, client, signals, keep_alive_s, heard, reader: WakeFlag::default() };
+                ClientConnection { io, client, signals, login, keep_alive_s, heard, reader: WakeFlag::default() };
             let fault = connection.run().await.err().map(|fault| connection.client.with_own_limit(fault));
             connection.client.turn_to_will(fault.as_ref()).await;
             connection.client.execute_will(fault.as_ref());
@@ -86,6 +90,7 @@ struct ClientConnection<S> {
     io: FramedIo<S>,
     client: Client,
     signals: Signals,
+    login: Option<PendingLogin>,
     keep_alive_s: u16,
     /// Monotonic time at which the last packet came.
     heard: Duration,
@@ -101,7 +106,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ClientConnection<S> {
     /// Serves the client until it goes. What is waited for beside its packets stays arranged from one to the next.
     async fn run(&mut self) -> Result<(), DisconnectCause> {
         let Signals { shutdown, mut registry } = self.signals.clone();
-        let mut stopped = pin!(shutdown.begun());
+        let mut stopped = pin!(end(shutdown, self.login.take()));
         let mut timer = pin!(sleep(self.rest()));
         let (mut is_set_for_waits, mut looks) = (false, 0_u32);
         let mut rare = WakeFlag::default();
@@ -137,8 +142,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ClientConnection<S> {
                 let was_reading = self.is_reading();
                 let event = poll_fn(|cx| {
                     let mut look = |cx: &mut Context<'_>| {
-                        if stopped.as_mut().poll(cx).is_ready() {
-                            return Poll::Ready(Err(DisconnectCause::ShuttingDown));
+                        if let Poll::Ready(cause) = stopped.as_mut().poll(cx) {
+                            return Poll::Ready(Err(cause));
                         }
                         if changed.as_mut().poll(cx).is_ready() {
                             return Poll::Ready(Ok(ConnectionEvent::RegistryChanged));

@@ -9,6 +9,7 @@ use millstream_mqtt::from_client::{Packet, decode};
 use millstream_mqtt::to_client::{connack, connack_refusal};
 use millstream_mqtt::{ConnackParts, Connect, Framed, Version, frame, reason};
 use millstream_net::{PendingLogin, Refusal, TlsSession};
+use millstream_types::TenantId;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::timeout;
 
@@ -30,6 +31,18 @@ pub(super) enum Entrance {
     Admitted(PendingLogin),
     /// It may not; its client is told so as soon as it has said its name.
     Refused(Refusal),
+}
+
+impl Entrance {
+    /// The client has logged in; refuses it where the listener has no room for another connection of its tenant.
+    fn count_for(&self, tenant: &TenantId) -> Result<(), ConnectRefusal> {
+        match self {
+            Self::Admitted(login) => {
+                login.succeeded(tenant).map_err(|full| ConnectRefusal(reason::ANOTHER_SERVER, full.to_string()))
+            }
+            Self::Refused(_) => Ok(()),
+        }
+    }
 }
 
 /// A client that was let in.
@@ -132,9 +145,6 @@ pub(super) async fn admit<S: AsyncRead + AsyncWrite + Unpin>(
     }
     // Without a private space a will elsewhere has no effect, as with Hono.
     client.will = hello.will.take().filter(|will| is_reserved(&will.topic) || client.broker_client.is_some());
-    if let Entrance::Admitted(login) = entrance {
-        login.succeeded();
-    }
     io.allow(&client.who.tenant, client.packet_max_bytes());
     Ok(Some(AdmittedClient { client, keep_alive_s }))
 }
@@ -203,7 +213,7 @@ async fn judge(
         let code = match refusal {
             Refusal::NotTls => reason::NOT_AUTHORISED,
             Refusal::LoginsPending { .. } => reason::BUSY,
-            Refusal::Full { .. } | Refusal::NoMemory { .. } => reason::ANOTHER_SERVER,
+            Refusal::NoMemory { .. } => reason::ANOTHER_SERVER,
         };
         return Err(ConnectRefusal(code, refusal.to_string()));
     }
@@ -222,7 +232,9 @@ async fn judge(
         let is_open = !adapter.config.authentication_required;
         let is_trusted = || certificate.is_some_and(|certificate| adapter.logins.is_trusted(certificate));
         if is_open && !is_trusted() {
-            return Ok((Client::anonymous(Arc::clone(adapter), cipher_suite, (hello.version, takes)), false));
+            let client = Client::anonymous(Arc::clone(adapter), cipher_suite, (hello.version, takes));
+            entrance.count_for(&client.who.tenant)?;
+            return Ok((client, false));
         }
         if certificate.is_none() {
             let why = "log in with the user name auth-id@tenant and a password, a JSON Web Token as password, or a \
@@ -243,6 +255,7 @@ async fn judge(
     })?;
     let who = Arc::clone(&verified.identity.principal);
     adapter.check(&who).map_err(|problem| ConnectRefusal(reason::NOT_AUTHORISED, problem.text()))?;
+    entrance.count_for(&who.tenant)?;
     let Some(seat) = adapter.admit(&who, &hello.client_id) else {
         adapter.connections.refused(user, "tenant-connections-exceeded", cipher_suite);
         return refuse(reason::QUOTA, "the tenant has as many connections as max-connections allows");

@@ -1,7 +1,10 @@
 //! Signals from the listener to its connections.
 
-use millstream_net::Shutdown;
+use millstream_mqtt::reason;
+use millstream_net::{PendingLogin, Shutdown};
 use tokio::sync::watch;
+
+use super::disconnect::DisconnectCause;
 
 /// The events of the listener and the registry that a connection watches.
 #[derive(Clone)]
@@ -10,4 +13,19 @@ pub(super) struct Signals {
     pub(super) shutdown: Shutdown,
     /// Changes whenever the registry has.
     pub(super) registry: watch::Receiver<u64>,
+}
+
+/// Waits until the listener stops, or wants the place of the connection for another tenant.
+pub(super) async fn end(shutdown: Shutdown, login: Option<PendingLogin>) -> DisconnectCause {
+    let displaced = async {
+        match login {
+            Some(login) => login.displaced().await,
+            None => std::future::pending().await,
+        }
+    };
+    tokio::select! {
+        biased;
+        () = shutdown.begun() => DisconnectCause::ShuttingDown,
+        () = displaced => DisconnectCause::refused(reason::QUOTA, "the listener is full, and of its tenants this one has most connections"),
+    }
 }

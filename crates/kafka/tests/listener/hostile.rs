@@ -108,7 +108,9 @@ async fn connections_over_the_limit_and_those_that_rest_too_long_are_closed() {
     let fixture = Fixture::start(config).await;
     let mut first = fixture.connect().await;
     first.ask(&MetadataRequest::default(), 9).await;
-    assert!(fixture.connect().await.is_closed().await);
+    let mut second = fixture.connect().await;
+    second.send_as("second", &MetadataRequest::default(), 9).await;
+    assert!(second.is_closed().await);
     first.ask(&MetadataRequest::default(), 9).await;
     fixture.stop().await;
     let fixture = Fixture::start(KafkaConfig { idle_timeout_ms: 1, ..KafkaConfig::default() }).await;

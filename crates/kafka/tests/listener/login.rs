@@ -462,3 +462,26 @@ async fn what_one_tenant_announces_does_not_stop_another_tenants_producer() {
     }
     guarded.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_tenant_with_all_connections_makes_room_for_another_and_is_told_why_it_gets_no_more() {
+    let guarded = Guarded::start_with(KafkaConfig { connections_max: 4, ..KafkaConfig::default() }).await;
+    let mut of_default = Vec::new();
+    for _ in 0..4 {
+        of_default.push(guarded.log_in("reader").await);
+    }
+    let mut more = guarded.connect().await;
+    let refused = try_log_in(&mut more, &format!("\0reader\0{SECRET}")).await;
+    assert_eq!(refused.error_code, ResponseError::SaslAuthenticationFailed.code());
+    let why = refused.error_message.unwrap();
+    assert!(
+        why.starts_with("there are kafka.connections_max = 4 connections already, 4 of them of this tenant"),
+        "{why}"
+    );
+    assert!(more.is_closed().await);
+    let mut other = guarded.log_in("acme").await;
+    assert!(of_default.pop().unwrap().is_closed().await, "the newest of the tenant that has most");
+    other.ask(&MetadataRequest::default(), 9).await;
+    assert_eq!(of_default[0].fetch("orders", 0).await.error_code, 0);
+    guarded.stop().await;
+}

@@ -30,7 +30,7 @@ struct Echo;
 
 impl Protocol for Echo {
     async fn serve(self: Arc<Self>, mut stream: TransportStream, admitted: Admitted) {
-        admitted.login.succeeded();
+        admitted.login.succeeded(&millstream_types::TenantId::default()).unwrap();
         let subject = admitted.tls.client_certificate.as_ref().map_or("nobody", |certificate| certificate.subject());
         if stream.write_all(format!("{subject}\n").as_bytes()).await.is_err() {
             return;

@@ -10,6 +10,7 @@ mod authority;
 mod before_login;
 mod door;
 mod foreign_bytes;
+mod logged_in;
 mod memory;
 #[path = "../main_job/process.rs"]
 #[allow(dead_code, reason = "the tests of the main job use more of it")]

@@ -17,7 +17,7 @@ const ROLES: [&str; 3] = ["reader", "writer", "admin"];
 const TENANT: &str = "acme";
 /// The number of things that a tenant may have, of kinds where that is limited. Kept queries count among the live ones.
 pub(crate) const SHARE: usize = 3;
-const PASSWORD: &str = "open sesame";
+pub(crate) const PASSWORD: &str = "open sesame";
 
 /// A kind of work.
 pub(crate) struct Kind {
@@ -119,8 +119,14 @@ pub(crate) struct Ground {
 
 impl Ground {
     pub(crate) fn start(dir: &Path) -> Self {
+        Self::start_with(dir, &[])
+    }
+
+    /// With arguments that add settings.
+    pub(crate) fn start_with(dir: &Path, arguments: &[String]) -> Self {
         let of_work = ["shutdown_timeout_ms=1000", "context.notifications.allowed_targets=[\"private\"]"];
         let mut settings = of_work.map(|setting| format!("--set={setting}")).to_vec();
+        settings.extend_from_slice(arguments);
         let shares = KINDS.iter().filter_map(|kind| kind.share);
         settings.extend(shares.map(|(setting, most)| format!("--set={setting}={most}")));
         let process = Process::start_on(dir, &settings.iter().map(String::as_str).collect::<Vec<_>>());
@@ -141,7 +147,10 @@ impl Ground {
             ("all", "PUT", "/buckets/things", json!({})),
             ("root", "POST", "/v1/tenants/acme", json!({})),
             ("all", "POST", "/v1/devices/acme/d", json!({})),
-            ("all", "PUT", "/v1/credentials/acme/d", secrets),
+            ("all", "PUT", "/v1/credentials/acme/d", secrets.clone()),
+            ("root", "POST", "/v1/tenants/other", json!({})),
+            ("other", "POST", "/v1/devices/other/d", json!({})),
+            ("other", "PUT", "/v1/credentials/other/d", secrets),
         ] {
             let (status, _) = ground.ask(token, method, path, &body);
             assert!(matches!(status, 201 | 204), "{path}: {status}");
@@ -164,6 +173,16 @@ impl Ground {
     /// A name that begins in this way and was not taken before.
     fn new_name(&self, begin: &str) -> String {
         format!("{begin}-{}", self.named.fetch_add(1, Relaxed))
+    }
+
+    /// The tenant of a token.
+    pub(crate) fn tenant(&self, name: &str) -> &str {
+        &self.token(name).tenant
+    }
+
+    /// The secret of a token.
+    pub(crate) fn secret(&self, name: &str) -> &str {
+        &self.token(name).secret
     }
 
     fn token(&self, name: &str) -> &Token {
@@ -200,7 +219,7 @@ pub(crate) fn without(role: &str) -> String {
     format!("without-{role}")
 }
 
-fn connect(to: SocketAddr) -> TcpStream {
+pub(crate) fn connect(to: SocketAddr) -> TcpStream {
     let socket = TcpStream::connect(to).unwrap();
     socket.set_read_timeout(Some(PATIENCE)).unwrap();
     socket

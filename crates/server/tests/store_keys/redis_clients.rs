@@ -158,7 +158,9 @@ fn ten_thousand_idle_connections_take_little_memory_and_one_more_is_told_the_lim
     assert!(added <= count as u64 * CONNECTION_BYTES, "{added} bytes");
 
     let mut told = String::new();
-    TcpStream::connect(process.redis).unwrap().read_to_string(&mut told).unwrap();
+    let mut one_more = TcpStream::connect(process.redis).unwrap();
+    one_more.write_all(b"PING\r\n").unwrap();
+    one_more.read_to_string(&mut told).unwrap();
     assert!(told.starts_with("-ERR max number of clients reached: "), "{told}");
     assert_eq!(ask(&mut other, &["GET", "key"]).bulk.as_deref(), Some(&b"value"[..]));
     drop(idle);

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use millstream_net::{
-    Admitted, ConnectionLimits, Endpoints, Metrics, PendingLogin, Protocol, Refusal, Shutdown, TransportStream,
+    Admitted, ConnectionLimits, Endpoints, ListenerFull, Metrics, PendingLogin, Protocol, Refusal, Shutdown,
+    TransportStream,
 };
 use millstream_types::{Grant, MemoryBudget};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -152,13 +153,17 @@ impl Protocol for RedisProtocol {
                 session,
                 input: BytesMut::with_capacity(READ_BYTES),
                 memory: ConnectionMemory { grant: admitted.memory, bytes: CONNECTION_BYTES },
-                login: admitted.login,
+                login: Some(admitted.login),
                 config: self.config,
             };
             match connection.serve(admitted.shutdown).await {
                 Ok(()) => {}
                 Err(CloseReason::Slow(limit)) => {
                     self.shared.closed.tell(admitted.peer, &ClosedFor::UnreadReplies(limit));
+                }
+                Err(full @ CloseReason::Full(_)) => {
+                    self.shared.statistics.rejected_connections.fetch_add(1, Relaxed);
+                    tracing::debug!(peer = %admitted.peer, why = %full, "redis: connection closed");
                 }
                 Err(end) => tracing::debug!(peer = %admitted.peer, why = %end, "redis: connection closed"),
             }
@@ -170,12 +175,15 @@ impl Protocol for RedisProtocol {
         // Clients know the text of the others. One that does not take it is closed all the same.
         let text = match refusal {
             Refusal::NotTls => format!("-ERR {refusal}\r\n"),
-            Refusal::Full { .. } | Refusal::NoMemory { .. } | Refusal::LoginsPending { .. } => {
-                format!("-ERR max number of clients reached: {refusal}\r\n")
-            }
+            Refusal::NoMemory { .. } | Refusal::LoginsPending { .. } => clients_reached(&refusal),
         };
         let _ = timeout(Duration::from_secs(1), socket.write_all(text.as_bytes())).await;
     }
+}
+
+/// The error of a client that there is no room for; clients know how it begins.
+fn clients_reached(why: &impl std::fmt::Display) -> String {
+    format!("-ERR max number of clients reached: {why}\r\n")
 }
 
 /// The reason why the server closes a connection.
@@ -183,6 +191,8 @@ impl Protocol for RedisProtocol {
 enum CloseReason {
     #[error("{0}")]
     Socket(#[from] std::io::Error),
+    #[error(transparent)]
+    Full(#[from] ListenerFull),
     #[error("the client did not read its replies for {} s", .0.as_secs())]
     Slow(Duration),
     #[error("the client was killed while it did not read")]
@@ -221,7 +231,8 @@ struct RespConnection {
     session: RespSession,
     input: BytesMut,
     memory: ConnectionMemory,
-    login: PendingLogin,
+    /// The login that is still to come.
+    login: Option<PendingLogin>,
     config: ListenerConfig,
 }
 
@@ -230,10 +241,13 @@ impl RespConnection {
         let mut stopping = std::pin::pin!(shutdown.begun());
         let mut has_heard = false;
         loop {
-            let progress = self.session.process(&mut self.input).await;
             // Where nobody has to log in, the first request stands for it.
-            if has_heard && self.session.is_logged_in() {
-                self.login.succeeded();
+            if has_heard {
+                self.enter().await?;
+            }
+            let progress = self.session.process(&mut self.input).await;
+            if has_heard {
+                self.enter().await?;
             }
             let long = self.session.take_messages();
             self.write(long).await?;
@@ -262,6 +276,20 @@ impl RespConnection {
                 () = woken => {}
             }
         }
+    }
+
+    /// Counts the connection for the tenant of its user. One that the listener has no room for is told so, behind the replies to
+    /// what it has asked already, and closed.
+    async fn enter(&mut self) -> Result<(), CloseReason> {
+        let (Some(login), Some(tenant)) = (&self.login, self.session.tenant()) else { return Ok(()) };
+        let Err(full) = login.succeeded(&tenant) else {
+            self.login = None;
+            return Ok(());
+        };
+        self.session.output().extend_from_slice(clients_reached(&full).as_bytes());
+        self.write(None).await?;
+        self.socket.shutdown().await?;
+        Err(full.into())
     }
 
     /// Sends the output of the session, and a long payload behind it.

@@ -33,6 +33,7 @@ use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
 use millstream_net::Revocation;
+use millstream_types::TenantId;
 
 use crate::resp::clients::ConnectedClient;
 use crate::resp::closed::ClosedFor;
@@ -224,9 +225,9 @@ impl RespSession {
         }
     }
 
-    /// True if the client has a user.
-    pub(crate) fn is_logged_in(&self) -> bool {
-        self.user.is_some()
+    /// The tenant of the user, once there is one.
+    pub(crate) fn tenant(&self) -> Option<TenantId> {
+        self.user.as_ref().map(|user| TenantId::new(&user.tenant).unwrap_or_default())
     }
 
     /// The replies that have not been sent. The connection clears it when it has sent them.

@@ -72,6 +72,7 @@ async fn too_many_connections_and_too_long_requests_are_refused() {
     let mut socket = TcpStream::connect(serving.address()).await.unwrap();
     ask(&mut socket, b"ping\r\n", b"+PONG\r\n").await;
     let mut second = TcpStream::connect(serving.address()).await.unwrap();
+    second.write_all(b"ping\r\n").await.unwrap();
     let mut told = String::new();
     timeout(LIMIT, second.read_to_string(&mut told)).await.expect("in time").unwrap();
     assert!(
