@@ -7,9 +7,7 @@ use std::time::Duration;
 
 use millstream_columns::SketchSizes;
 use millstream_log::{AckLevel, Log};
-use millstream_types::{
-    MemoryBudget, MonotonicClock, ShortLives, TenantId, TopicKind, TopicName, TopicPartition, WallClock,
-};
+use millstream_types::{MemoryBudget, TenantId, TopicKind, TopicName, TopicPartition, WallClock};
 use parking_lot::Mutex;
 use serde_json::Value;
 
@@ -27,6 +25,7 @@ use crate::pool::Pool;
 use crate::query_store::QueryStore;
 use crate::reader::PartitionReader;
 use crate::registry::QueryRegistry;
+use crate::runtime::QueryRuntime;
 use crate::schema::Schemas;
 use crate::sink_progress::SinkOffset;
 use crate::stream::StreamTable;
@@ -76,21 +75,6 @@ pub(crate) struct Begun {
     pub(crate) received_ms: i64,
     /// The time that it had run in former processes.
     pub(crate) ran_before: Duration,
-}
-
-/// The services that queries run on.
-#[derive(Clone)]
-pub struct QueryRuntime {
-    /// The log with the topics that are asked.
-    pub log: Arc<dyn Log>,
-    /// The memory of the process, which states, and rows that wait for their client, draw on.
-    pub memory: MemoryBudget,
-    /// Time for windows and rates.
-    pub monotonic: Arc<dyn MonotonicClock>,
-    /// Time of day.
-    pub wall: Arc<dyn WallClock>,
-    /// The last lives of the process, if each ended within a minute and not in order.
-    pub short_lives: ShortLives,
 }
 
 impl Engine {
