@@ -25,7 +25,9 @@
 //! Not here: how a client logs in, what the bytes mean.
 
 mod connections;
+mod door;
 mod endpoints;
+mod limits;
 mod listener;
 mod log_rate_limit;
 mod metrics;
@@ -37,12 +39,13 @@ mod tenant_room;
 mod tls;
 mod transport;
 
-pub use connections::{Admitted, ConnectionLimits, Door, Protocol, Refusal, TlsSession};
+pub use door::{Admitted, Door, Protocol, Refusal, TlsSession};
 pub use endpoints::{BindError, BoundAddresses, Endpoints};
+pub use limits::{ConnectionLimits, LoginTimeout};
 pub use listener::{Listener, Serving};
 pub use log_rate_limit::LogRateLimit;
 pub use metrics::{Counter, Gauge, Histogram, HistogramCounts, Labels, Metrics};
-pub use pending_login::{LoginTimeout, PendingLogin};
+pub use pending_login::PendingLogin;
 pub use revocation::{Revocation, Revoker};
 pub use shutdown::Shutdown;
 pub use tenant_connections::ListenerFull;

@@ -11,8 +11,10 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
-use crate::connections::{ConnectionLimits, Connections, Door, Protocol, TlsSession};
+use crate::connections::Connections;
+use crate::door::{Door, Protocol, TlsSession};
 use crate::endpoints::{BindError, BoundAddresses, Endpoints};
+use crate::limits::ConnectionLimits;
 use crate::tls::{ApplicationProtocol, ServerTls, TlsHandshake};
 use crate::transport::TransportStream;
 use crate::{Metrics, Shutdown};

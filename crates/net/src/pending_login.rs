@@ -28,7 +28,8 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
-use crate::connections::{ConnectionLimits, Connections};
+use crate::connections::Connections;
+use crate::limits::{ConnectionLimits, LoginTimeout};
 use crate::log_rate_limit::LogRateLimit;
 use crate::metrics::{Counter, Gauge, Metrics};
 use crate::tenant_connections::{ListenerFull, TenantConnections};
@@ -41,21 +42,6 @@ const MEMORY_PART: u64 = 8;
 const CONNECTION_MAX_BYTES: u64 = 64 << 10;
 /// A check that takes longer may be given up for a newer connection.
 const CHECK_TIME: Duration = Duration::from_secs(2);
-
-/// The time that a client has to log in, and the setting that says so.
-#[derive(Debug, Clone, Copy)]
-pub struct LoginTimeout {
-    /// The name of the setting.
-    pub setting: &'static str,
-    /// Its value in milliseconds.
-    pub limit_ms: u64,
-}
-
-impl LoginTimeout {
-    fn due(self) -> Instant {
-        Instant::now() + Duration::from_millis(self.limit_ms)
-    }
-}
 
 /// All connections of a listener that have not logged in.
 #[derive(Debug)]
