@@ -26,7 +26,7 @@ pub(crate) struct RouteMetrics {
     dropped: OnceLock<Counter>,
 }
 
-/// What a route has from its first answer on.
+/// The metrics that a route has from its first answer on.
 struct AnswerMetrics {
     succeeded: Counter,
     refused: Counter,

@@ -76,7 +76,7 @@ pub async fn run(args: SimArgs) -> Result<SimReport, Error> {
     let mut lines = ProgressLines::default();
     let show = |progress| {
         if let Some(line) = lines.of(&progress) {
-            // Whoever does not read them does not hold up the devices; the result's own failure is told.
+            // A reader that is gone does not hold up the devices; the result's own failure is told.
             let _ = writeln!(std::io::stdout().lock(), "{line}");
         }
     };

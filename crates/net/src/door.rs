@@ -39,7 +39,7 @@ pub struct Admitted {
     /// Its TLS.
     pub tls: TlsSession,
     /// The login that is still to come: without [`PendingLogin::succeeded`] the connection is closed, and it may be refused then.
-    /// Where nobody has to log in, the first request stands for it.
+    /// The first request stands for it if nobody has to log in.
     pub login: PendingLogin,
     /// Begins when the connection shall end in order.
     pub shutdown: Shutdown,

@@ -121,7 +121,7 @@ fn leaves(path: &str, value: &Value, into: &mut Vec<(String, Value)>) {
 fn fault_of(sources: &Figment, path: &str, value: Value) -> Option<String> {
     let alone = Figment::from(Serialized::defaults(Config::default())).merge(CommandLine::setting(path, value));
     let mut error = alone.extract::<Config>().err()?;
-    // What a table lacks may stand in another setting of it.
+    // A value that a table lacks may stand in another setting of it.
     if matches!(error.kind, Kind::MissingField(_)) {
         return None;
     }

@@ -31,7 +31,7 @@ enum GroupAction {
     },
 }
 
-/// What a group has read of a topic.
+/// The progress of a group in a topic.
 struct ReadTopic {
     topic: String,
     /// `group`, `lag` and `partitions`, as the server tells them.

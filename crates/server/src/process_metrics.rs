@@ -14,7 +14,7 @@ pub(crate) fn show(started_s: f64, memory: &MemoryBudget, metrics: &Metrics) {
     metrics.counter_fn("process_cpu_seconds_total", "CPU time of the process, in user and system mode.", cpu_seconds);
     metrics.gauge_fn("process_start_time_seconds", "When the process began, in Unix time.", move || started_s);
     let of_system = |name, help, read: fn() -> Option<u64>| {
-        // What the system does not tell is not shown.
+        // A figure that the system does not tell is not shown.
         metrics
             .gauges_fn(name, help, &[], move || read().map(|value| (Vec::new(), value as f64)).into_iter().collect());
     };

@@ -58,7 +58,7 @@ impl Client {
                 let route = rule_of(snapshot.state.tenant(&self.who.tenant)?, item)?;
                 let device = self.adapter.ingest.to_provision(target_of(route), &self.who)?;
                 let is_tried = route.on_unknown == OnUnknown::Refuse || device.parse::<DeviceId>().is_ok();
-                // What the client may not publish is refused before anything is done for it.
+                // A message that the client may not publish is refused before anything is done for it.
                 (is_tried && self.may_publish(topic).is_ok()).then_some(device)
             }
             TopicKind::Reply { .. } | TopicKind::Wrong(_) => None,

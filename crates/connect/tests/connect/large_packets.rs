@@ -14,7 +14,7 @@ const BOTH: [u8; 2] = [4, 5];
 /// The default of `connect.mqtt.packet_max_bytes`, and the largest record of the log.
 const MEBIBYTE: usize = 1 << 20;
 
-/// What Zigbee2MQTT retains on `bridge/devices` of this number of devices: some 2.8 KB for each.
+/// The message that Zigbee2MQTT retains on `bridge/devices` for this number of devices: some 2.8 KB for each.
 fn bridge_devices(count: usize) -> String {
     let feature = |name: &str| {
         json!({
@@ -169,7 +169,7 @@ async fn packets_in_the_making_draw_on_the_budget_and_leave_room_for_other_tenan
     // A tenant takes no more than it leaves free.
     let mut finished = 0;
     for mut client in standing {
-        // Whoever was refused may have lost the connection already.
+        // A refused client may have lost the connection already.
         client.send_if_open(&whole[100_000..]).await;
         match client.next_or_end().await {
             Some((0x40, _)) => finished += 1,

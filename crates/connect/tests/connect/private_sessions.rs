@@ -36,7 +36,7 @@ async fn row_a_will_is_published_after_its_delay_unless_the_client_returns() {
     let will =
         |topic: &'static str, properties| Some(Will { topic, payload: b"gone", qos: 1, retain: true, properties });
     for level in BOTH {
-        // Whoever says good-bye leaves none.
+        // A client that says good-bye leaves none.
         let (mut orderly, _) =
             Mqtt::connect(world.mqtt(), &Hello { will: will("will/no", &[]), ..hello(level, "o") }).await;
         orderly.send(&[0xE0, 0]).await;
@@ -109,7 +109,7 @@ async fn row_sessions_are_kept_with_a_bounded_queue_until_they_expire_or_are_end
         second.send(&[0xC0, 0]).await;
         assert_eq!(second.next().await.0, 0xD0);
         drop(second);
-        // What was not acknowledged comes again, with its id and its mark.
+        // A message that was not acknowledged comes again, with its id and its mark.
         let (mut third, answer) = Mqtt::connect(world.mqtt(), &kept).await;
         assert_eq!(answer[..2], [1, 0]);
         for known in [&got[0], &got[2]] {

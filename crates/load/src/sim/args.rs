@@ -15,7 +15,7 @@ use crate::{Error, duration};
 /// Sending time if neither `--duration` nor `--count` is given.
 const DURATION_DEFAULT: Duration = Duration::from_secs(10);
 
-/// What devices send if neither `--template` nor `--payload-bytes` is given.
+/// The payload of devices if neither `--template` nor `--payload-bytes` is given.
 const TEMPLATE_DEFAULT: &str = r#"{"temperature": ${walk(20, 0.5)}, "count": ${count}}"#;
 
 /// Largest number of connections unless `--connections` asks for more.

@@ -1,4 +1,4 @@
-//! What a running simulation prints: a line a second.
+//! The lines that a running simulation prints, one a second.
 
 use std::time::Duration;
 

@@ -302,7 +302,7 @@ fn sessions(process: &Process) -> Vec<TcpStream> {
         let device = format!("d{number}");
         let mut socket = log_in(&device, &device);
         let _ = socket.write_all(&packet(0x82, [vec![0, 1], text("house/#"), vec![1]].concat()));
-        // Whoever is not listened to any more has sent a part of a packet.
+        // A client that is not listened to any more has sent a part of a packet.
         let _ = (0..20).try_for_each(|_| socket.write_all(&message));
         open.push(socket);
     }
