@@ -12,8 +12,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use millstream_log::sim::Rng;
 use millstream_log::{AckLevel, Embedded, Log, LogConfig, Partition, SystemFiles, TopicConfig, UpTo, reply};
+use millstream_testkit::sim::Rng;
 use millstream_types::{Header, Offset, Record, SystemClock, TenantId, TopicName, TopicPartition};
 
 const RECORDS: u64 = 60_000;

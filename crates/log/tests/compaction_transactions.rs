@@ -10,10 +10,10 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use millstream_log::sim::{PowerLoss, SimFiles};
 use millstream_log::{
     AckLevel, Cleanup, Embedded, EndTransaction, Log, Partition, StoredBatches, TopicConfig, UpTo, reply,
 };
+use millstream_testkit::sim::{PowerLoss, SimFiles};
 use millstream_types::{
     BatchBuilder, BatchLimits, Compression, Epoch, ManualClock, Offset, Producer, Record, RecordBatch,
 };

@@ -5,9 +5,9 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use millstream_log::conformance::Subject;
-use millstream_log::sim::SimFiles;
 use millstream_log::{Embedded, Files, Log, LogConfig, SystemFiles};
+use millstream_testkit::conformance::Subject;
+use millstream_testkit::sim::SimFiles;
 use millstream_types::SystemClock;
 
 /// The embedded engine, its directory, and whatever must outlive it.
@@ -74,9 +74,9 @@ impl Disk for tempfile::TempDir {
 }
 
 mod on_a_simulated_disk {
-    millstream_log::conformance_suite!(super::Engine<millstream_log::sim::SimFiles>);
+    millstream_testkit::conformance_suite!(super::Engine<millstream_testkit::sim::SimFiles>);
 }
 
 mod on_the_systems_disk {
-    millstream_log::conformance_suite!(super::Engine<tempfile::TempDir>);
+    millstream_testkit::conformance_suite!(super::Engine<tempfile::TempDir>);
 }

@@ -12,12 +12,12 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::{self, ThreadId};
 
 use millstream_log::Files as _;
-use millstream_log::conformance::{ReadRecord, append_and_wait, read_all};
-use millstream_log::sim::{Rng, SimFiles};
 use millstream_log::{
     AckLevel, AtomicAppend, DerivedTopic, Embedded, Error, Log, LogConfig, Partition, PositionCommit, TopicConfig,
     UpTo, reply,
 };
+use millstream_testkit::conformance::{ReadRecord, append_and_wait, read_all};
+use millstream_testkit::sim::{Rng, SimFiles};
 use millstream_types::{Compression, ManualClock, Offset, Position, Record, TopicPartition};
 
 use crate::support::{clock, create, name, new_disk, open, partitions};

@@ -6,8 +6,8 @@ mod support;
 
 use std::sync::Arc;
 
-use millstream_log::conformance::{ReadRecord, read_all};
 use millstream_log::{AckLevel, AtomicAppend, Done, Embedded, Log, Partition, Storage, TopicConfig, UpTo};
+use millstream_testkit::conformance::{ReadRecord, read_all};
 use millstream_types::{BatchBuilder, Compression, Epoch, Offset, Record};
 use proptest::prelude::*;
 

@@ -7,11 +7,11 @@ mod support;
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
 
-use millstream_log::conformance::read_all;
-use millstream_log::sim::{PowerLoss, SimFiles};
 use millstream_log::{
     AckLevel, AtomicAppend, Done, Embedded, Error, Log, LogConfig, Partition, Storage, TopicConfig, UpTo, reply,
 };
+use millstream_testkit::conformance::read_all;
+use millstream_testkit::sim::{PowerLoss, SimFiles};
 use millstream_types::{ErrorCode, Offset, Position, Record};
 
 use crate::support::{append, clock, create, name, new_disk, open, partitions};

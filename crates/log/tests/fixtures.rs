@@ -17,12 +17,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use millstream_log::conformance::read_all;
-use millstream_log::sim::SimFiles;
 use millstream_log::{
     AckLevel, Appended, AtomicAppend, Cleanup, Embedded, EndTransaction, Error, Files, Log, LogConfig, Partition,
     PositionCommit, Storage, TopicConfig, UpTo, reply,
 };
+use millstream_testkit::conformance::read_all;
+use millstream_testkit::sim::SimFiles;
 use millstream_types::{BatchBuilder, Compression, Epoch, ManualClock, Offset, Position, Producer, Record};
 
 use crate::support::{append, clock, create, name, partitions};

@@ -11,12 +11,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use millstream_log::conformance::{ReadRecord, read_all};
-use millstream_log::sim::SimFiles;
 use millstream_log::{
     AckLevel, AtomicAppend, Embedded, Error, Files, Log, LogImage, Partition, PositionCommit, StoredImage, TopicConfig,
     UpTo, reply,
 };
+use millstream_testkit::conformance::{ReadRecord, read_all};
+use millstream_testkit::sim::SimFiles;
 use millstream_types::{Offset, Position, Record, TopicPartition};
 use parking_lot::Mutex;
 

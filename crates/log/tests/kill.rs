@@ -10,9 +10,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 
-use millstream_log::conformance::read_all;
-use millstream_log::sim::Rng;
 use millstream_log::{AckLevel, Appended, Done, Embedded, Log, LogConfig, SystemFiles, TopicConfig, UpTo};
+use millstream_testkit::conformance::read_all;
+use millstream_testkit::sim::Rng;
 use millstream_types::{Offset, Record, SystemClock, TenantId, TopicName, TopicPartition};
 
 /// Number of times that the process is killed; `MILLSTREAM_KILLS` sets another number.

@@ -9,9 +9,9 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
-use millstream_log::conformance::{ReadRecord, read_all};
-use millstream_log::sim::PowerLoss;
 use millstream_log::{Error, Files, Log, TopicConfig, UpTo};
+use millstream_testkit::conformance::{ReadRecord, read_all};
+use millstream_testkit::sim::PowerLoss;
 use millstream_types::{Offset, Position, WallClock};
 use proptest::prelude::*;
 

@@ -10,13 +10,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use millstream_log::conformance::read_one::read_each;
-use millstream_log::conformance::{ReadRecord, append_and_wait, read_all};
-use millstream_log::sim::{Rng, SimFiles};
 use millstream_log::{
     AckLevel, AtomicAppend, CachedRead, Cleanup, Embedded, Error, Log, LogConfig, Partition, SystemFiles, TopicConfig,
     UpTo, reply,
 };
+use millstream_testkit::conformance::read_one::read_each;
+use millstream_testkit::conformance::{ReadRecord, append_and_wait, read_all};
+use millstream_testkit::sim::{Rng, SimFiles};
 use millstream_types::{Compression, Offset, Record};
 use proptest::prelude::*;
 

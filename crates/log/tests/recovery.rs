@@ -4,9 +4,9 @@
 
 mod support;
 
-use millstream_log::conformance::read_all;
-use millstream_log::sim::{PowerLoss, SimFiles};
 use millstream_log::{AckLevel, TopicConfig, UpTo};
+use millstream_testkit::conformance::read_all;
+use millstream_testkit::sim::{PowerLoss, SimFiles};
 use millstream_types::Offset;
 
 use crate::support::{append, clock, create, new_disk, open, partitions};

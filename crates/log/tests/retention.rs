@@ -7,9 +7,9 @@ mod support;
 use std::sync::Arc;
 use std::time::Duration;
 
-use millstream_log::conformance::{ReadRecord, read_all};
-use millstream_log::sim::{PowerLoss, SimFiles};
 use millstream_log::{AckLevel, Appended, Embedded, Error, Partition, TopicConfig, UpTo, reply};
+use millstream_testkit::conformance::{ReadRecord, read_all};
+use millstream_testkit::sim::{PowerLoss, SimFiles};
 use millstream_types::{BatchBuilder, Compression, Epoch, ManualClock, Offset, Producer, Record};
 
 use crate::support::{append, clock, create, new_disk, open, partitions};

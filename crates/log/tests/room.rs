@@ -7,8 +7,8 @@ mod support;
 use std::cell::Cell;
 use std::sync::Arc;
 
-use millstream_log::sim::SimFiles;
 use millstream_log::{AckLevel, AtomicAppend, Embedded, Error, Log, LogConfig, Partition, TopicConfig, Writers, reply};
+use millstream_testkit::sim::SimFiles;
 use millstream_types::{Offset, Record};
 
 use crate::support::compaction::{Bench, compacted, state};

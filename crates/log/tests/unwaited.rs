@@ -8,9 +8,9 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use millstream_log::conformance::read_all;
-use millstream_log::sim::{PowerLoss, SimFiles};
 use millstream_log::{AckLevel, Embedded, LogConfig, Partition, TopicConfig, UpTo};
+use millstream_testkit::conformance::read_all;
+use millstream_testkit::sim::{PowerLoss, SimFiles};
 use millstream_types::Offset;
 
 use crate::support::{append, clock, create, new_disk, partitions, small_config};

@@ -9,9 +9,9 @@ mod world;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use millstream_log::sim::SimFiles;
 use millstream_log::{AckLevel, Files};
 use millstream_store::Value;
+use millstream_testkit::sim::SimFiles;
 use millstream_types::WallClock as _;
 
 use crate::world::{Wall, World, new_disk};

@@ -7,7 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use common::{Command, World, submit, whole};
-use millstream_log::sim::Rng;
+use millstream_testkit::sim::Rng;
 
 const NAMES: usize = 40_000;
 

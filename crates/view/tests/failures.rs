@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use common::{Answer, Command, World, add, ask, pieces, shelf_topic, submit, whole};
 use gate::{Gate, Shut};
-use millstream_log::sim::{PowerLoss, SimFiles};
 use millstream_log::{AckLevel, Done, Error as LogError, Files, Log, LogConfig, TopicConfig};
+use millstream_testkit::sim::{PowerLoss, SimFiles};
 use millstream_types::{ErrorCode, Record, TenantId, TopicName, TopicPartition};
 use millstream_view::{Checkpoints, Error, FailedPart, ViewsConfig};
 use tempfile::TempDir;

@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 
 use common::{Answer, Command, World, add, ask, submit, whole};
 use gate::{Gate, Shut};
-use millstream_log::sim::SimFiles;
 use millstream_log::{Files, LogConfig};
+use millstream_testkit::sim::SimFiles;
 use millstream_types::{ErrorCode, MemoryBudget};
 use millstream_view::{Error, ViewsConfig};
 

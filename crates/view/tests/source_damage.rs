@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use common::{Deliveries, Shelf, World, pieces, telemetry};
-use millstream_log::sim::SimFiles;
 use millstream_log::{AckLevel, Files, Log, LogConfig, Partition, TopicConfig, reply};
+use millstream_testkit::sim::SimFiles;
 use millstream_types::{Record, TopicPartition};
 use millstream_view::{FailedPart, Failure, Follower, FollowerConfig, Views};
 

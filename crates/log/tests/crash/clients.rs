@@ -7,8 +7,8 @@ use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
 use std::sync::mpsc;
 
-use millstream_log::sim::Rng;
 use millstream_log::{Done, Error, Partition};
+use millstream_testkit::sim::Rng;
 use millstream_types::{BatchBuilder, Epoch, Offset, Producer, RecordBatch};
 use parking_lot::Mutex;
 

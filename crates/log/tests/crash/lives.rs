@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use millstream_log::sim::{PowerLoss, Rng, SimFiles};
 use millstream_log::{AckLevel, Embedded, Error, LogConfig};
+use millstream_testkit::sim::{PowerLoss, Rng, SimFiles};
 use millstream_types::ManualClock;
 
 use crate::clients::Clients;

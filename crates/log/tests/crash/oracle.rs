@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
 use std::sync::Arc;
 
-use millstream_log::conformance::ReadRecord;
 use millstream_log::{AckLevel, Appended, Error, Offsets, PositionCommit, Storage, Topic, TopicConfig};
+use millstream_testkit::conformance::ReadRecord;
 use millstream_types::{Epoch, Offset, Position, TopicId, TopicName};
 use parking_lot::{Mutex, MutexGuard};
 

@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
-use millstream_log::sim::SimFiles;
+use millstream_testkit::sim::SimFiles;
 
 /// Ends within a pass.
 #[derive(Debug, Default, Clone, Copy)]

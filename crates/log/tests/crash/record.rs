@@ -1,7 +1,7 @@
 //! Records whose every byte follows from a serial number, so that whatever is read can be held against what was sent.
 
-use millstream_log::conformance::ReadRecord;
-use millstream_log::sim::Rng;
+use millstream_testkit::conformance::ReadRecord;
+use millstream_testkit::sim::Rng;
 use millstream_types::{Header, Offset, Record};
 
 /// The name of the only header.

@@ -2,9 +2,9 @@
 
 use std::collections::HashMap;
 
-use millstream_log::conformance::ReadRecord;
-use millstream_log::sim::Rng;
 use millstream_log::{Offsets, Partition, UpTo};
+use millstream_testkit::conformance::ReadRecord;
+use millstream_testkit::sim::Rng;
 use millstream_types::{Epoch, Offset};
 
 use crate::oracle::{Ledger, Place, is_compacted};

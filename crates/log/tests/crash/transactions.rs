@@ -12,8 +12,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use millstream_log::sim::{PowerLoss, Rng, SimFiles};
 use millstream_log::{AckLevel, Embedded, Error, Log, Partition, TopicConfig};
+use millstream_testkit::sim::{PowerLoss, Rng, SimFiles};
 use millstream_types::{ManualClock, TopicPartition};
 
 use crate::support::{clock, name, new_disk, open};

@@ -2,8 +2,8 @@
 
 use std::collections::{HashMap, HashSet};
 
-use millstream_log::conformance::ReadRecord;
 use millstream_log::{AckLevel, Error, Log, Partition, Topic, UpTo};
+use millstream_testkit::conformance::ReadRecord;
 use millstream_types::{BatchLimits, Epoch, Offset, Position, TopicPartition};
 
 use crate::oracle::{Ending, Expected, Ledger, Oracle, Place, is_compacted, level_of};

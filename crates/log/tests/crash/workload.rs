@@ -6,11 +6,11 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use millstream_log::sim::{Rng, SimFiles};
 use millstream_log::{
     AckLevel, Appended, AtomicAppend, Cleanup, Done, Embedded, Error, Log, Offsets, Partition, PositionCommit, Storage,
     Topic, TopicConfig, UpTo,
 };
+use millstream_testkit::sim::{Rng, SimFiles};
 use millstream_types::{
     BatchBuilder, BatchLimits, Compression, Epoch, ManualClock, Offset, Record, TopicName, TopicPartition, WallClock,
 };

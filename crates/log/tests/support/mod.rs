@@ -7,8 +7,8 @@ pub(crate) mod compaction;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use millstream_log::sim::SimFiles;
 use millstream_log::{AckLevel, Appended, Embedded, Error, Files, Log, LogConfig, Partition, TopicConfig, reply};
+use millstream_testkit::sim::SimFiles;
 use millstream_types::{ManualClock, Record, TenantId, TopicName, TopicPartition};
 
 /// Limits so small that files are recycled, closed and trimmed all the time.

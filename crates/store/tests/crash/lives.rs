@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use millstream_log::AckLevel;
-use millstream_log::sim::{PowerLoss, Rng, SimFiles};
+use millstream_testkit::sim::{PowerLoss, Rng, SimFiles};
 use parking_lot::Mutex;
 
 use crate::oracle::Oracle;

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
 use millstream_log::AckLevel;
-use millstream_log::sim::Rng;
 use millstream_store::{Bucket, Error, Interrupted, OwnerTransaction, Transaction, Value};
+use millstream_testkit::sim::Rng;
 use millstream_types::{PartitionId, WallClock as _};
 use parking_lot::Mutex;
 

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use millstream_http::{Share, Workers};
-use millstream_log::sim::SimFiles;
 use millstream_log::{AckLevel, Cleanup, Embedded, Files, Log, LogConfig, TopicConfig, UpTo, Writers};
 use millstream_store::{Bucket, BucketConfig, Listed, StoreConfig, StoreMemory, Totals};
+use millstream_testkit::sim::SimFiles;
 use millstream_types::{
     ManualClock, MemoryBudget, Offset, PartitionId, SteadyClock, SystemClock, TenantId, TopicName, TopicPartition,
     WallClock,

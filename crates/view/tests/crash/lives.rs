@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use millstream_log::sim::{PowerLoss, Rng, SimFiles};
 use millstream_log::{AckLevel, Log, TopicConfig};
+use millstream_testkit::sim::{PowerLoss, Rng, SimFiles};
 use millstream_types::{PartitionId, TopicPartition};
 use millstream_view::{Follower, FollowerConfig, SourcePartition, Views, ViewsConfig};
 use parking_lot::Mutex;

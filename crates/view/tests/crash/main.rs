@@ -18,8 +18,8 @@ mod workload;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::path::{Path, PathBuf};
 
-use millstream_log::sim::{PowerLoss, SimFiles};
 use millstream_log::{Files, LogConfig};
+use millstream_testkit::sim::{PowerLoss, SimFiles};
 
 use crate::common::{Answer, World, add, whole};
 

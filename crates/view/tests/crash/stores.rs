@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use millstream_log::sim::Rng;
+use millstream_testkit::sim::Rng;
 use tempfile::TempDir;
 
 /// Copies that are kept; the oldest make room.

@@ -2,8 +2,8 @@
 
 use std::collections::VecDeque;
 
-use millstream_log::sim::Rng;
 use millstream_log::{AckLevel, Done, Log};
+use millstream_testkit::sim::Rng;
 use millstream_types::{Offset, Record, TenantId, TopicName, TopicPartition};
 use millstream_view::Views;
 use parking_lot::Mutex;

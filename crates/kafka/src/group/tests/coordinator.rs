@@ -14,9 +14,9 @@ use kafka_protocol::messages::{
     SyncGroupRequest, TopicName as WireTopic,
 };
 use kafka_protocol::protocol::StrBytes;
-use millstream_log::conformance::append_and_wait;
-use millstream_log::sim::{PowerLoss, SimFiles};
 use millstream_log::{AckLevel, Embedded, Log, LogConfig, TopicConfig};
+use millstream_testkit::conformance::append_and_wait;
+use millstream_testkit::sim::{PowerLoss, SimFiles};
 use millstream_types::{ManualClock, Record, Roles, TenantId, TopicName, TopicPartition};
 
 use super::*;

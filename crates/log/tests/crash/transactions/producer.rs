@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::mpsc;
 
-use millstream_log::sim::Rng;
 use millstream_log::{AckLevel, Done, EndTransaction, Error, Log, Partition, PositionCommit};
+use millstream_testkit::sim::Rng;
 use millstream_types::{BatchBuilder, Compression, Epoch, Offset, Position, Record, RecordBatch};
 
 use super::Life;

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use millstream_log::sim::Rng;
 use millstream_log::{Error, Log, Partition, StoredBatches, UpTo};
+use millstream_testkit::sim::Rng;
 use millstream_types::{BatchLimits, Offset, RecordBatch};
 
 use super::model::{Fate, PLAIN, Serial, State, by_partition};

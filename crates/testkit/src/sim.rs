@@ -1,4 +1,4 @@
-//! A simulated disk with power loss, for the tests of this crate and of the crates above it.
+//! A simulated disk with power loss, for the tests of the log and of the crates above it.
 //!
 //! ```text
 //!   write_at, set_size ──► seen by readers ──sync──► on the medium ──crash──► what a new start finds
@@ -9,7 +9,7 @@
 //! change may be lost, or arrive in part: cut at a byte, or sector by sector in any order. An unsynced name may be
 //! there or not, whatever the contents of its file.
 //!
-//! Not here: the duties of an engine after a crash; the suites that use this crate check them.
+//! Not here: the duties of an engine after a crash; the suites that use it check them.
 
 mod contents;
 mod disk;
@@ -22,12 +22,12 @@ use std::io::{self, IoSlice};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use millstream_log::{File, Files, Lock};
 use parking_lot::Mutex;
 
 use self::disk::{Disk, DiskOperation};
 pub use self::power_loss::PowerLoss;
 pub use self::rng::Rng;
-use crate::{File, Files, Lock};
 
 /// A simulated disk. Clones share it.
 #[derive(Clone, Default)]

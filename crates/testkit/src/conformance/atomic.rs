@@ -1,11 +1,11 @@
 //! Atomic appends to several partitions, with positions.
 
+use millstream_log::{
+    AckLevel, Appended, AtomicAppend, Error, Log, POSITION_METADATA_MAX_BYTES, PositionCommit, TopicConfig, UpTo,
+};
 use millstream_types::{Offset, Position, TopicName, TopicPartition};
 
 use super::{Subject, answer, append_and_wait, new_name, new_topic, numbers, read_all, records, texts};
-use crate::{
-    AckLevel, Appended, AtomicAppend, Error, Log, POSITION_METADATA_MAX_BYTES, PositionCommit, TopicConfig, UpTo,
-};
 
 fn append_atomic(log: &dyn Log, append: &AtomicAppend<'_>) -> Result<Vec<Appended>, Error> {
     let (done, answer) = answer();

@@ -1,9 +1,9 @@
 //! Reads of single records by their offsets.
 
+use millstream_log::{AckLevel, CachedRead, EndTransaction, Error, Partition, Storage, TopicConfig, UpTo};
 use millstream_types::{BatchBuilder, Compression, Epoch, Header, Offset, Producer, Record, TopicPartition};
 
 use super::{ReadRecord, Subject, answer, append_and_wait, new_topic, numbers, read_all, records};
-use crate::{AckLevel, CachedRead, EndTransaction, Error, Partition, Storage, TopicConfig, UpTo};
 
 /// The records that [`Partition::read_one`] finds at the offsets from 0 to the one after the tail.
 ///

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::thread;
 
+use millstream_log::{AckLevel, Done, Error, TopicConfig, UpTo, Writers};
 use millstream_types::{
     BATCH_HEADER_BYTES, BatchBuilder, BatchLimits, Compression, Epoch, Header, Offset, Record, RecordBatch,
 };
 use parking_lot::Mutex;
 
 use super::{ReadRecord, Subject, answer, append_and_wait, new_topic, numbers, read_all, records, texts};
-use crate::{AckLevel, Done, Error, TopicConfig, UpTo, Writers};
 
 /// Null and empty keys and values, negative times and headers are read back as appended.
 pub fn records_are_read_as_they_were_appended<S: Subject>() -> Result<(), Error> {

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
+use millstream_log::{AckLevel, Appended, Done, Error, KnownProducer, Partition, Storage, TopicConfig, UpTo};
 use millstream_types::{BatchBuilder, BatchLimits, Compression, Epoch, Offset, Producer, RecordBatch};
 
 use super::{Subject, answer, new_topic, numbers, read_all, records, texts};
-use crate::{AckLevel, Appended, Done, Error, KnownProducer, Partition, Storage, TopicConfig, UpTo};
 
 const ID: i64 = 7;
 

@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
+use millstream_log::{AckLevel, Bell, Done, Error, Offsets, Partition, Storage, TopicConfig, UpTo};
 use millstream_types::{Offset, Record, TopicPartition};
 
 use super::{ANSWER_TIMEOUT, Subject, append_and_wait, new_topic, numbers, read_all, records, texts};
-use crate::{AckLevel, Bell, Done, Error, Offsets, Partition, Storage, TopicConfig, UpTo};
 
 /// A partition that holds 20 batches of 5 numbered records each.
 fn twenty_batches(partition: &dyn Partition) -> Result<(), Error> {

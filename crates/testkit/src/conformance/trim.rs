@@ -1,9 +1,9 @@
 //! Trims: removing records below an offset on request.
 
+use millstream_log::{AckLevel, Cleanup, Error, Partition, Storage, TopicConfig, UpTo};
 use millstream_types::{Offset, Position, TopicPartition};
 
 use super::{Subject, append_and_wait, new_topic, numbers, read_all, records, texts};
-use crate::{AckLevel, Cleanup, Error, Partition, Storage, TopicConfig, UpTo};
 
 fn fill(partition: &dyn Partition, count: u32) -> Result<(), Error> {
     append_and_wait(partition, &records(&numbers(0..count)), AckLevel::Synced).map(drop)

@@ -1,9 +1,9 @@
 //! Stored positions: the offset at which a reader continues, and the refusals.
 
+use millstream_log::{AckLevel, Error, Storage, TopicConfig};
 use millstream_types::{Offset, Position, TopicPartition};
 
 use super::{Subject, append_and_wait, new_topic, numbers, records};
-use crate::{AckLevel, Error, Storage, TopicConfig};
 
 /// A reader continues at its stored position, in the middle or at the tail.
 pub fn a_reader_goes_on_where_it_stopped<S: Subject>() -> Result<(), Error> {

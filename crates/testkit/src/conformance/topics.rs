@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use millstream_log::{AckLevel, Bell, Cleanup, Done, Error, Offsets, Owner, Storage, TopicConfig, UpTo, Writers};
 use millstream_types::{Epoch, PartitionId, TopicPartition};
 use parking_lot::Mutex;
 
 use super::{Subject, append_and_wait, new_name, new_topic, numbers, read_all, records};
-use crate::{AckLevel, Bell, Cleanup, Done, Error, Offsets, Owner, Storage, TopicConfig, UpTo, Writers};
 
 /// `topic` finds what `create_topic` has returned.
 pub fn a_created_topic_is_found_by_its_name<S: Subject>() -> Result<(), Error> {

@@ -3,13 +3,13 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use millstream_types::{BatchBuilder, Compression, Epoch, Offset, Position, Producer, RecordBatch, TopicPartition};
-
-use super::{Subject, answer, append_and_wait, new_topic, numbers, read_all, records, texts};
-use crate::{
+use millstream_log::{
     AbortedTransaction, AckLevel, Appended, EndTransaction, Error, Log, OpenTransaction, Partition, PositionCommit,
     Storage, TopicConfig, UpTo,
 };
+use millstream_types::{BatchBuilder, Compression, Epoch, Offset, Position, Producer, RecordBatch, TopicPartition};
+
+use super::{Subject, answer, append_and_wait, new_topic, numbers, read_all, records, texts};
 
 /// A transactional batch of the given values.
 fn batch(id: i64, epoch: i16, base_sequence: i32, values: Range<u32>) -> RecordBatch {
@@ -341,7 +341,7 @@ pub fn a_position_may_be_committed_behind_an_open_transaction<S: Subject>() -> R
             metadata: String::new(),
         };
         let (done, answer) = answer();
-        let append = crate::AtomicAppend { records: Vec::new(), positions: vec![commit] };
+        let append = millstream_log::AtomicAppend { records: Vec::new(), positions: vec![commit] };
         match log.append_atomic(&append, AckLevel::Synced, done) {
             Ok(()) => assert!(is_taken && answer().is_ok()),
             Err(error) => assert!(!is_taken && matches!(error, Error::PositionUnstable { .. }), "{error}"),

@@ -21,9 +21,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc;
 use std::time::Duration;
 
+use millstream_log::{AckLevel, Appended, Done, Error, Log, Partition, TopicConfig, UpTo};
 use millstream_types::{BatchLimits, Offset, Record, RecordView, TenantId, TopicName, TopicPartition};
-
-use crate::{AckLevel, Appended, Done, Error, Log, Partition, TopicConfig, UpTo};
 
 /// Longest wait for an answer; only an engine that never answers reaches it.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
@@ -155,7 +154,7 @@ macro_rules! conformance_suite {
     (@tests $subject:ty; $chapter:ident: $($sentence:ident,)+) => {
         $(
             #[test]
-            fn $sentence() -> Result<(), $crate::Error> {
+            fn $sentence() -> Result<(), ::millstream_log::Error> {
                 $crate::conformance::$chapter::$sentence::<$subject>()
             }
         )+
