@@ -76,7 +76,7 @@ export interface Stats {
     records_seen_total: number;
     matched_total: number;
   };
-  memory: { used_bytes: number; budget_bytes: number };
+  memory: { reserved_bytes: number; budget_bytes: number };
   rss_bytes: number;
   listeners: Listeners;
   /** The seconds that were asked for, oldest first. */
@@ -129,7 +129,7 @@ export const decodeStats: Decoder<Stats> = object<Stats>({
     latency_ms: latency,
   }),
   query: object<Stats["query"]>({ live: number, records_seen_total: number, matched_total: number }),
-  memory: object<Stats["memory"]>({ used_bytes: number, budget_bytes: number }),
+  memory: object<Stats["memory"]>({ reserved_bytes: number, budget_bytes: number }),
   rss_bytes: number,
   listeners: dictionary(object<ListenerPorts>({ port: nullable(number), tls_port: nullable(number) })),
   history: array(

@@ -107,10 +107,10 @@ function Tiles({ stats }: { stats: Stats }): ComponentChildren {
       </Tile>
       <Tile
         label="Memory budget"
-        value={`${memory.budget_bytes > 0 ? Math.round((100 * memory.used_bytes) / memory.budget_bytes) : 0} %`}
-        share={memory.budget_bytes > 0 ? memory.used_bytes / memory.budget_bytes : 0}
+        value={`${memory.budget_bytes > 0 ? Math.round((100 * memory.reserved_bytes) / memory.budget_bytes) : 0} %`}
+        share={memory.budget_bytes > 0 ? memory.reserved_bytes / memory.budget_bytes : 0}
       >
-        {bytes(memory.used_bytes)} of {bytes(memory.budget_bytes)} reserved, in use or not
+        {bytes(memory.reserved_bytes)} of {bytes(memory.budget_bytes)} reserved, in use or not
       </Tile>
     </section>
   );

@@ -151,7 +151,7 @@ impl Sampler {
                 latency_ms: Latency::between(&was.update_latency, &is.update_latency),
             },
             query: QueryPart { live: is.live_queries, records_seen_total: is.records_seen, matched_total: is.matched },
-            memory: MemoryPart { used_bytes: self.memory.used_bytes(), budget_bytes: self.memory.limit_bytes() },
+            memory: MemoryPart { reserved_bytes: self.memory.used_bytes(), budget_bytes: self.memory.limit_bytes() },
             rss_bytes: resident_bytes(),
             listeners: self.listeners.get().cloned().unwrap_or_default(),
             history: history_s.map(|span_s| samples.history.last(span_s, uptime_s)),
@@ -197,7 +197,7 @@ pub(crate) fn routes(sampler: Arc<Sampler>, statistics: &Arc<Statistics>) -> Rou
             )
             .answers_with(
                 200,
-                "Rates and latencies of the last seconds, totals, topics.",
+                "Rates and latencies of the last seconds, totals, topics; what is reserved of the memory budget, and resident memory.",
                 Content::json(serde_json::json!({"type": "object"})),
             )
             .answers(400, "There are no such categories, or `history_s` is not a whole number.")
@@ -298,7 +298,8 @@ struct QueryPart {
 
 #[derive(Debug, Default, Serialize)]
 struct MemoryPart {
-    used_bytes: u64,
+    /// What is given out or set aside of the budget, in use or not; `rss_bytes` is what the process uses.
+    reserved_bytes: u64,
     budget_bytes: u64,
 }
 

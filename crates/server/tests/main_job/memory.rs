@@ -53,7 +53,7 @@ fn start(dir: &std::path::Path, settings: &[&str], budget_bytes: u64) -> Process
 /// Returns the used bytes, this request's connection included; `None` if there is no room for that one.
 fn used(process: &Process) -> Option<u64> {
     let answer = process.get("/stats");
-    (answer.status == 200).then(|| answer.json()["memory"]["used_bytes"].as_u64().unwrap())
+    (answer.status == 200).then(|| answer.json()["memory"]["reserved_bytes"].as_u64().unwrap())
 }
 
 /// An entity of exactly so many bytes.

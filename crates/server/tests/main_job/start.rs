@@ -337,6 +337,8 @@ fn a_running_server_tells_how_it_is() {
     let stats = process.get_json("/stats");
     assert_eq!(stats["version"], env!("CARGO_PKG_VERSION"));
     assert!(stats["rss_bytes"].as_u64().unwrap() > 0);
+    let memory: Vec<&String> = stats["memory"].as_object().unwrap().keys().collect();
+    assert_eq!(memory, ["reserved_bytes", "budget_bytes"], "as in the metrics");
     let bound = [
         ("applications", process.applications),
         ("devices-http", process.devices),

@@ -517,7 +517,7 @@ fn a_websocket_gives_the_same_and_a_position_with_each_message() {
 #[test]
 fn a_client_that_reads_nothing_holds_bounded_memory_and_delays_no_other() {
     let (_dir, process) = started();
-    let used = || process.get_json("/stats")["memory"]["used_bytes"].as_u64().unwrap();
+    let used = || process.get_json("/stats")["memory"]["reserved_bytes"].as_u64().unwrap();
     let before = used();
     create(&process, "wide", &json!({"partitions": 1}));
     let line = json!({"value_text": "x".repeat(100_000)}).to_string();

@@ -35,7 +35,7 @@ fn start(dir: &Path, budget_bytes: Option<u64>) -> Process {
 
 /// The bytes of the budget that are taken, without this request's connection.
 fn used(process: &Process) -> u64 {
-    process.get_json("/stats")["memory"]["used_bytes"].as_u64().unwrap() - CONNECTION_BYTES
+    process.get_json("/stats")["memory"]["reserved_bytes"].as_u64().unwrap() - CONNECTION_BYTES
 }
 
 /// Waits until so much is taken: a connection counts until the server has closed it.
