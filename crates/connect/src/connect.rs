@@ -181,7 +181,6 @@ impl Connect {
             monotonic,
             config: config.mqtt.clone(),
             log: ground.log.clone(),
-            counts: Arc::new(mqtt::Counts::new(metrics)),
             store: SessionStore::open(ground, &config.mqtt.broker).map_err(Error::Registry)?,
         };
         let mqtt_guests = Guests::default();
@@ -240,7 +239,7 @@ impl Connect {
         memory: &MemoryBudget,
         metrics: &Metrics,
     ) -> Result<Serving, Error> {
-        let adapter = MqttAdapter::new(self.mqtt.clone(), memory);
+        let adapter = MqttAdapter::new(self.mqtt.clone(), memory, metrics);
         mqtt::listen(endpoints, adapter, &self.mqtt_guests, (memory, metrics))
     }
 

@@ -1,7 +1,7 @@
 //! Admits device connections within the tenant's limits, counts them and, if configured, reports them to applications.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use millstream_http::{Gauge, Histogram, Metrics, Problem};
@@ -117,7 +117,8 @@ pub(crate) struct Gauges {
     metrics: Metrics,
     adapter: &'static str,
     known: Mutex<HashMap<Box<str>, Arc<Lives>>>,
-    unauthenticated: Gauge,
+    /// Made for the first of them: few servers have any.
+    unauthenticated: OnceLock<Gauge>,
 }
 
 struct Lives {
@@ -168,7 +169,7 @@ impl Connections {
     /// Admits a client without login.
     pub(crate) fn open_unauthenticated(&self, cipher_suite: Option<&'static str>) -> Unauthenticated {
         self.attempts.count(None, "succeeded", cipher_suite);
-        let gauge = self.gauges.unauthenticated.clone();
+        let gauge = self.gauges.unauthenticated().clone();
         gauge.inc();
         Unauthenticated { gauge }
     }
@@ -227,9 +228,14 @@ impl Drop for DeviceConnection {
 
 impl Gauges {
     pub(crate) fn new(metrics: &Metrics, adapter: &'static str) -> Self {
-        let help = "Clients that are connected without login.";
-        let unauthenticated = metrics.gauge("hono_connections_unauthenticated", help, &component(adapter));
-        Self { metrics: metrics.clone(), adapter, known: Mutex::default(), unauthenticated }
+        Self { metrics: metrics.clone(), adapter, known: Mutex::default(), unauthenticated: OnceLock::new() }
+    }
+
+    fn unauthenticated(&self) -> &Gauge {
+        self.unauthenticated.get_or_init(|| {
+            let help = "Clients that are connected without login.";
+            self.metrics.gauge("hono_connections_unauthenticated", help, &component(self.adapter))
+        })
     }
 
     fn of(&self, tenant: &TenantId) -> Arc<Lives> {

@@ -55,7 +55,6 @@ mod websocket_stream;
 mod will;
 
 pub(crate) use adapter::{MqttAdapter, MqttParts};
-pub(crate) use broker::Counts;
 pub use broker::config::BrokerConfig;
 pub use config::MqttConfig;
 pub(crate) use listener::listen;

@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 
 use millstream_http::Metrics;
 use millstream_kafka::group::tenant_and_id;
-use millstream_log::{Embedded, Log, PartitionStats};
+use millstream_log::{Embedded, Log, PartitionStats, Storage, TopicConfig};
 use millstream_query::Engine;
 use millstream_types::{TenantId, TopicKind};
 use serde::Serialize;
@@ -51,13 +51,17 @@ pub(crate) fn lags(log: &Embedded, tenant: Option<&TenantId>, limit: usize) -> V
 pub(crate) fn show(log: &Arc<Embedded>, metrics: &Metrics) {
     let labels = ["tenant", "topic"];
     let help = "Bytes of a topic's batches, in segments and in memory.";
-    metrics.gauges_fn("millstream_topic_bytes", help, &labels, of_topics(log, |p| p.record_bytes));
-    let help = "Segments of a topic.";
-    metrics.gauges_fn("millstream_topic_segments", help, &labels, of_topics(log, |p| p.segments));
+    metrics.gauges_fn("millstream_topic_bytes", help, &labels, of_topics(log, |_| true, |p| p.record_bytes));
+    let help = "Segments of a topic that is stored on the disk.";
+    let on_disk = |config: &TopicConfig| config.storage == Storage::Disk;
+    metrics.gauges_fn("millstream_topic_segments", help, &labels, of_topics(log, on_disk, |p| p.segments));
     let help = "First offsets of a topic's partitions, summed up: what retention has removed.";
-    metrics.gauges_fn("millstream_topic_first_offsets", help, &labels, of_topics(log, |p| p.offsets.first.0));
+    let loses_its_start = |config: &TopicConfig| config.cleanup.expires() || config.storage != Storage::Disk;
+    let first_offsets = of_topics(log, loses_its_start, |p| p.offsets.first.0);
+    metrics.gauges_fn("millstream_topic_first_offsets", help, &labels, first_offsets);
     let help = "Stable offsets of a topic's partitions, summed up; their rate is that of its records.";
-    metrics.gauges_fn("millstream_topic_stable_offsets", help, &labels, of_topics(log, |p| p.offsets.stable.0));
+    let stable_offsets = of_topics(log, |_| true, |p| p.offsets.stable.0);
+    metrics.gauges_fn("millstream_topic_stable_offsets", help, &labels, stable_offsets);
     let help = "Records between a group's positions in a topic and the stable offsets.";
     let log = Arc::downgrade(log);
     metrics.gauges_fn("millstream_group_lag", help, &["tenant", "group", "topic"], move || {
@@ -94,36 +98,39 @@ pub(crate) fn show_queries(engine: &Arc<Engine>, metrics: &Metrics) {
     });
 }
 
-/// Returns a gauge with one value per topic, the sum of `count` over its partitions.
+/// Returns a gauge with one value per topic that `has` it: the sum of `count` over the topic's partitions.
 fn of_topics(
     log: &Arc<Embedded>,
+    has: fn(&TopicConfig) -> bool,
     count: fn(&PartitionStats) -> u64,
 ) -> impl Fn() -> Vec<(Vec<String>, f64)> + Send + Sync + 'static {
     let log = Arc::downgrade(log);
-    move || sums(&log, count)
+    move || sums(&log, has, count)
 }
 
-fn sums(log: &Weak<Embedded>, count: fn(&PartitionStats) -> u64) -> Vec<(Vec<String>, f64)> {
+fn sums(
+    log: &Weak<Embedded>,
+    has: fn(&TopicConfig) -> bool,
+    count: fn(&PartitionStats) -> u64,
+) -> Vec<(Vec<String>, f64)> {
     let Some(log) = log.upgrade() else { return Vec::new() };
     let mut sums = Vec::new();
-    let mut others = 0;
-    for (at, topic) in log.topics().iter().enumerate() {
+    let mut others = None;
+    for (at, topic) in log.topics().iter().enumerate().filter(|(_, topic)| has(&topic.config)) {
         let sum: u64 = log.topic_stats(&topic.name).iter().map(count).sum();
         if at < TOPICS_MAX {
             sums.push((vec![topic.name.tenant().to_string(), topic.name.to_string()], sum as f64));
         } else {
-            others += sum;
+            *others.get_or_insert(0) += sum;
         }
     }
-    if log.topics().len() > TOPICS_MAX {
-        sums.push((vec![OTHERS.to_owned(), OTHERS.to_owned()], others as f64));
-    }
+    sums.extend(others.map(|sum| (vec![OTHERS.to_owned(), OTHERS.to_owned()], sum as f64)));
     sums
 }
 
 #[cfg(test)]
 mod tests {
-    use millstream_log::{LogConfig, SystemFiles, TopicConfig};
+    use millstream_log::{LogConfig, SystemFiles};
     use millstream_types::{SystemClock, TopicName};
 
     use super::*;
@@ -134,16 +141,18 @@ mod tests {
         let clock = Arc::new(SystemClock::default());
         let config = LogConfig { dir: dir.path().join("log"), ..LogConfig::default() };
         let log = Embedded::open(config, Arc::new(SystemFiles), clock.clone(), clock).unwrap();
-        let storage = millstream_log::Storage::Memory { max_bytes: 1024 };
+        let storage = Storage::Memory { max_bytes: 1024 };
         let config = TopicConfig { partitions: 3, storage, ..TopicConfig::default() };
         for number in 0..TOPICS_MAX + 20 {
             let name = TopicName::user(&format!("t-{number:04}"), &TenantId::default()).unwrap();
             log.create_topic(&name, &config).unwrap();
         }
-        let sums = sums(&Arc::downgrade(&log), |_| 1);
+        let all = Arc::downgrade(&log);
+        let sums = sums(&all, |_| true, |_| 1);
         assert_eq!(sums.len(), TOPICS_MAX + 1);
         assert_eq!(sums[0], (vec!["default".to_owned(), "t-0000".to_owned()], 3.0));
         assert_eq!(sums[TOPICS_MAX], (vec![OTHERS.to_owned(), OTHERS.to_owned()], 60.0));
+        assert_eq!(super::sums(&all, |config| config.storage == Storage::Disk, |_| 1), []);
         log.close().unwrap();
     }
 }

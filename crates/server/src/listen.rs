@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use millstream_net::{Endpoints, Metrics, ServerTls, TlsConfig};
-use millstream_types::SystemClock;
+use millstream_types::{LoginProtocol, SystemClock};
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -173,6 +173,17 @@ impl ListenerEndpoints {
             redis: endpoints("listen.redis", listen.redis, listen.redis_tls),
             tls,
         })
+    }
+
+    /// The protocols by which clients log in to the listeners that are open.
+    pub(crate) fn login_protocols(&self) -> Vec<LoginProtocol> {
+        let serving = |protocol: &LoginProtocol| match protocol {
+            LoginProtocol::Http => !self.applications.is_empty() || !self.devices_http.is_empty(),
+            LoginProtocol::Mqtt => !self.devices_mqtt.is_empty(),
+            LoginProtocol::Kafka => !self.kafka.is_empty(),
+            LoginProtocol::Redis => !self.redis.is_empty(),
+        };
+        LoginProtocol::ALL.into_iter().filter(serving).collect()
     }
 }
 

@@ -6,17 +6,21 @@ use millstream_http::Metrics;
 use millstream_types::{FailedLogins, LoginProtocol, LoginThrottle};
 
 use crate::audit::Audit;
+use crate::listen::ListenerEndpoints;
 
-/// Shows among the counters how many logins have failed.
-pub(crate) fn show(throttle: &Arc<LoginThrottle>, metrics: &Metrics) {
+/// Shows among the counters how many logins have failed, by the protocols of the open listeners.
+pub(crate) fn show(throttle: &Arc<LoginThrottle>, endpoints: &ListenerEndpoints, metrics: &Metrics) {
+    let protocols = endpoints.login_protocols();
     let counts = |read: fn(&LoginThrottle, LoginProtocol) -> u64| {
-        let throttle = Arc::clone(throttle);
-        move || LoginProtocol::ALL.map(|protocol| (protocol.as_str(), read(&throttle, protocol))).to_vec()
+        let (throttle, protocols) = (Arc::clone(throttle), protocols.clone());
+        move || protocols.iter().map(|protocol| (protocol.as_str(), read(&throttle, *protocol))).collect()
     };
     let help = "Logins with wrong credentials.";
     metrics.counters_fn("millstream_login_failures_total", help, "protocol", counts(LoginThrottle::failed));
-    let help = "Logins that were refused unchecked, as too many from their address had failed.";
-    metrics.counters_fn("millstream_logins_throttled_total", help, "protocol", counts(LoginThrottle::throttled));
+    if throttle.is_limited() {
+        let help = "Logins that were refused unchecked, as too many from their address had failed.";
+        metrics.counters_fn("millstream_logins_throttled_total", help, "protocol", counts(LoginThrottle::throttled));
+    }
 }
 
 /// Logs the failed logins of each client address, at most once a minute, and keeps them in the audit trail.

@@ -174,7 +174,7 @@ impl Server {
         let (memory, set_aside) = config.memory_budget()?;
         process_metrics::show(clock.now_ms() as f64 / 1_000.0, &memory, &metrics);
         let throttle = Arc::new(LoginThrottle::new(config.listen.login_failures_per_minute, clock.clone()));
-        logins::show(&throttle, &metrics);
+        logins::show(&throttle, &endpoints, &metrics);
         let (opened, counted, drawn) = (config.clone(), metrics.clone(), memory.clone());
         let planes = tokio::task::spawn_blocking({
             let (clock, logins) = (clock.clone(), (throttle.clone(), oidc));

@@ -175,6 +175,11 @@ impl LoginThrottle {
         Self { failures_per_minute, clock, clients: Mutex::default(), names: RandomState::new(), failed, throttled }
     }
 
+    /// Returns `false` if no login is ever refused unchecked.
+    pub fn is_limited(&self) -> bool {
+        self.failures_per_minute > 0
+    }
+
     /// Asks whether a login may be checked.
     ///
     /// # Errors

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use millstream_http::Problem;
+use millstream_http::{Metrics, Problem};
 use millstream_log::Log;
 use millstream_types::{MemoryBudget, MonotonicClock, Principal, TenantId, WallClock};
 use parking_lot::Mutex;
@@ -86,13 +86,12 @@ pub(crate) struct MqttParts {
     pub(crate) monotonic: Arc<dyn MonotonicClock>,
     pub(crate) config: MqttConfig,
     pub(crate) log: Arc<dyn Log>,
-    pub(crate) counts: Arc<Counts>,
     pub(crate) store: SessionStore,
     pub(crate) connections: Arc<Connections>,
 }
 
 impl MqttAdapter {
-    pub(crate) fn new(parts: MqttParts, memory: &MemoryBudget) -> Arc<Self> {
+    pub(crate) fn new(parts: MqttParts, memory: &MemoryBudget, metrics: &Metrics) -> Arc<Self> {
         let MqttParts {
             registry,
             logins,
@@ -106,10 +105,10 @@ impl MqttAdapter {
             monotonic,
             config,
             log,
-            counts,
             store,
             connections,
         } = parts;
+        let counts = Arc::new(Counts::new(metrics));
         let (broker, clocks) = (config.broker.clone(), (wall.clone(), monotonic.clone()));
         let parts =
             BrokersParts { log, store, config: broker, counts: counts.clone(), wall: clocks.0, monotonic: clocks.1 };

@@ -1,6 +1,6 @@
 //! The figures of jobs for metrics.
 
-use crate::document::NodeId;
+use crate::document::{NodeId, Role};
 use crate::runtime::{NodeMetrics, Run};
 
 /// The figures of one node of a running job.
@@ -22,8 +22,8 @@ pub struct JobFigure {
     pub batches_out: u64,
     /// Records on which it has failed, by code.
     pub errors: Vec<(&'static str, u64)>,
-    /// Records that no route took.
-    pub unrouted: u64,
+    /// Records that no route took; `None` for a sink, from which no route leads.
+    pub unrouted: Option<u64>,
     /// The time of the node for a batch, over the last one to two minutes, milliseconds; `None` without a batch.
     pub latency_p50_ms: Option<f64>,
     /// The time that 1 % of these batches exceed.
@@ -51,7 +51,7 @@ impl JobFigure {
                 batches_in: counts.batches_in,
                 batches_out: counts.batches_out,
                 errors: counts.errors_by_code.into_iter().collect(),
-                unrouted: counts.unrouted,
+                unrouted: (node.role != Role::Sink).then_some(counts.unrouted),
                 latency_p50_ms: counts.latency_p50_ms,
                 latency_p99_ms: counts.latency_p99_ms,
                 queue_fill: run.queue(id).map(|queue| queue.used as f64 / queue.bound as f64),

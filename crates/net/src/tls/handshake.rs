@@ -12,7 +12,7 @@ use tokio::time::{Instant, timeout};
 use tokio_rustls::LazyConfigAcceptor;
 use tokio_rustls::server::TlsStream;
 
-use super::{ApplicationProtocol, ClientCertificate, ServerTls, reasons};
+use super::{ApplicationProtocol, ClientAuth, ClientCertificate, ServerTls, TlsConfig, reasons};
 use crate::log_rate_limit::LogRateLimit;
 use crate::metrics::{Counter, Metrics};
 use crate::pending_login::PendingLogin;
@@ -32,7 +32,8 @@ pub(crate) struct TlsHandshake {
     application: ApplicationProtocol,
     is_login: bool,
     succeeded: Counter,
-    failed: [Counter; FailureReason::ALL.len()],
+    /// `None` for a reason that the listener cannot have.
+    failed: [Option<Counter>; FailureReason::ALL.len()],
     log_limit: LogRateLimit,
 }
 
@@ -58,7 +59,8 @@ impl TlsHandshake {
         let help = "TLS handshakes that failed.";
         let failed = FailureReason::ALL.map(|reason| {
             let labels = [("listener", listener), ("reason", reason.as_str())];
-            metrics.counter("millstream_tls_handshake_failures_total", help, &labels)
+            let counter = || metrics.counter("millstream_tls_handshake_failures_total", help, &labels);
+            reason.can_occur(&tls.0.config, is_login).then(counter)
         });
         Self { listener, tls, application, is_login, succeeded, failed, log_limit: LogRateLimit::default() }
     }
@@ -129,7 +131,9 @@ impl TlsHandshake {
     }
 
     fn fail(&self, peer: SocketAddr, reason: FailureReason, why: &str) {
-        self.failed[reason as usize].inc();
+        if let Some(counter) = &self.failed[reason as usize] {
+            counter.inc();
+        }
         if let Some(left_out) = self.log_limit.admit(Instant::now()) {
             let (listener, reason) = (self.listener, reason.as_str());
             tracing::warn!(listener, %peer, reason, why, left_out, "TLS handshake failed");
@@ -162,6 +166,16 @@ impl FailureReason {
         Self::NothingInCommon,
         Self::Protocol,
     ];
+
+    /// True on a listener with this configuration, whose clients log in by certificate if `is_login`.
+    fn can_occur(self, config: &TlsConfig, is_login: bool) -> bool {
+        let checks_authority = !config.client_ca.as_os_str().is_empty();
+        match self {
+            Self::NoClientCertificate => checks_authority && config.client_auth == ClientAuth::Required,
+            Self::ClientCertificate => checks_authority || is_login,
+            _ => true,
+        }
+    }
 
     fn as_str(self) -> &'static str {
         match self {

@@ -36,6 +36,23 @@ async fn a_client_refuses_a_foreign_authority_another_name_and_an_expired_certif
 }
 
 #[tokio::test]
+async fn reasons_that_a_listener_cannot_have_are_not_among_the_counters() {
+    let clients = Authority::new("clients");
+    let asked = |auth| Server::start_with(|config, dir| ask_clients(config, dir, &clients, auth), 10);
+    let rows = [
+        (Server::start(), [false, false]),
+        (asked(ClientAuth::Optional), [false, true]),
+        (asked(ClientAuth::Required), [true, true]),
+    ];
+    for (server, expected) in rows {
+        let text = server.metrics.text();
+        let has = |reason: &str| text.contains(&format!("reason=\"{reason}\""));
+        assert_eq!(["no_client_certificate", "client_certificate"].map(has), expected, "{text}");
+        assert!(has("not_tls") && has("timeout"), "{text}");
+    }
+}
+
+#[tokio::test]
 async fn clients_show_a_certificate_where_it_is_required_and_are_known_by_its_subject() {
     let clients = Authority::new("clients");
     let device = clients.client("thermometer-7");

@@ -7,26 +7,26 @@ use millstream_http::Metrics;
 
 const LABELS: [&str; 3] = ["tenant", "job", "node"];
 
-type NodeCounter = (&'static str, &'static str, fn(&JobFigure) -> u64);
+type NodeCounter = (&'static str, &'static str, fn(&JobFigure) -> Option<u64>);
 type NodeGauge = (&'static str, &'static str, fn(&JobFigure) -> Option<f64>);
 
 /// Name, help and value of what only grows while a job runs.
 const NODE_COUNTERS: [NodeCounter; 5] = [
     ("millstream_job_records_in_total", "Records that have entered a node of a running job.", |figure| {
-        figure.records_in
+        Some(figure.records_in)
     }),
     (
         "millstream_job_records_out_total",
         "Records that a node of a running job has made, or written if it is a sink.",
-        |figure| figure.records_out,
+        |figure| Some(figure.records_out),
     ),
     ("millstream_job_batches_in_total", "Batches that have entered a node of a running job.", |figure| {
-        figure.batches_in
+        Some(figure.batches_in)
     }),
     (
         "millstream_job_batches_out_total",
         "Batches of records that a node of a running job has made or written.",
-        |figure| figure.batches_out,
+        |figure| Some(figure.batches_out),
     ),
     ("millstream_job_unrouted_total", "Records of a running job that no route took.", |figure| figure.unrouted),
 ];
@@ -62,7 +62,8 @@ pub(crate) fn show(jobs: &Arc<Jobs>, metrics: &Metrics) {
         tapped.upgrade().map_or(0.0, |jobs| jobs.open_taps() as f64)
     });
     for (name, help, read) in NODE_COUNTERS {
-        metrics.labelled_counters_fn(name, help, &LABELS, by_node(jobs, move |figure| vec![(None, read(figure))]));
+        let one = move |figure: &JobFigure| read(figure).map(|value| (None, value)).into_iter().collect();
+        metrics.labelled_counters_fn(name, help, &LABELS, by_node(jobs, one));
     }
     for (name, help, read) in NODE_GAUGES {
         let one = move |figure: &JobFigure| read(figure).map(|value| (None, value)).into_iter().collect();

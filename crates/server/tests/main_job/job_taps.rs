@@ -139,6 +139,8 @@ fn status_graph_and_metrics_have_the_same_figures_and_a_job_that_ended_leaves_th
     ] {
         assert!(metrics.contains(start), "{start} in\n{metrics}");
     }
+    let unrouted = metrics.lines().filter(|line| line.starts_with("millstream_job_unrouted_total{"));
+    assert_eq!(unrouted.count(), 3, "a sink has no routes: {metrics}");
     assert_eq!(ask(process.applications, "DELETE", "/api/jobs/d1", &[], b"").status, 204);
     let metrics = process.get("/metrics").text();
     assert!(!metrics.contains("job=\"doubling\""), "{metrics}");

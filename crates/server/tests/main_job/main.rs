@@ -25,6 +25,7 @@ mod load;
 mod login_failures;
 mod mapping_errors;
 mod memory;
+mod metrics;
 mod mixed_kills;
 mod notifications;
 mod process;
