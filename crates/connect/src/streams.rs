@@ -16,6 +16,9 @@ use crate::registry::Table;
 use crate::stream::Stream;
 use crate::usage::{Ledger, Usage};
 
+/// Largest record of these topics: a message in the largest packet by default, with room for the headers of its record.
+const RECORD_MAX_BYTES: usize = (1 << 20) + (64 << 10);
+
 /// The topics of all tenants that have sent since the start.
 pub(crate) struct Streams {
     log: Arc<dyn Log>,
@@ -153,7 +156,12 @@ impl Streams {
         let topic: Arc<Topic> = match self.log.topic(&name) {
             Some(existing) => existing,
             None => {
-                let config = TopicConfig { partitions: self.partitions, level, ..TopicConfig::default() };
+                let config = TopicConfig {
+                    partitions: self.partitions,
+                    level,
+                    record_max_bytes: RECORD_MAX_BYTES,
+                    ..TopicConfig::default()
+                };
                 self.log.create_topic(&name, &config)?
             }
         };

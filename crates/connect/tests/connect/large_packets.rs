@@ -151,6 +151,30 @@ async fn a_message_that_fits_into_no_record_of_the_log_is_told_at_any_quality_an
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn telemetry_and_events_in_the_largest_packet_fit_into_a_record_with_their_headers() {
+    let dir = tempfile::tempdir().unwrap();
+    let mqtt = MqttConfig { payload_max_bytes: MEBIBYTE, ..quick().mqtt };
+    let world = World::open_with(dir.path(), ConnectConfig { mqtt, ..quick() }).await;
+    world.register("T", "d").await;
+    let mut payloads = Vec::new();
+    for level in BOTH {
+        let mut client = Mqtt::log_in(world.mqtt(), level, "d@T").await;
+        for topic in ["telemetry", "event"] {
+            let largest = |bytes: usize| publish(level, 1, 1, topic, &[], &vec![b'x'; bytes]);
+            let beside_bytes = largest(MEBIBYTE - 100).len() - (MEBIBYTE - 100);
+            let packet = largest(MEBIBYTE - beside_bytes);
+            assert_eq!(packet.len(), MEBIBYTE);
+            assert_eq!(send(&mut client, &packet).await, 0, "{level} {topic}");
+            payloads.push(MEBIBYTE - beside_bytes);
+        }
+    }
+    let kinds = [TopicKind::Telemetry, TopicKind::Event];
+    let stored = kinds.map(|kind| world.records(kind, "T").iter().map(|record| record.value.len()).collect::<Vec<_>>());
+    assert_eq!(stored, [vec![payloads[0], payloads[2]], vec![payloads[1], payloads[3]]]);
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn packets_in_the_making_draw_on_the_budget_and_leave_room_for_other_tenants() {
     let dir = tempfile::tempdir().unwrap();
     let mqtt = MqttConfig { buffers_max_bytes: 8 << 20, packet_timeout_ms: 600_000, ..quick().mqtt };
