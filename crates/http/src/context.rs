@@ -329,7 +329,8 @@ impl<S: Sync> FromRequestParts<S> for AnswerMemory {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
-        Ok(Self::new(context(parts)?.memory.clone()))
+        let context = context(parts)?;
+        Ok(Self::new(context.memory.as_ref(), context.identity.get()))
     }
 }
 

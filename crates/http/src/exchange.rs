@@ -10,6 +10,7 @@ use std::task::{Context, Poll};
 
 use axum::http::{HeaderName, HeaderValue, Method};
 use axum::response::{IntoResponse, Response};
+use millstream_types::Principal;
 use tokio::time::{Instant, timeout_at};
 
 use crate::api::{Group, MountedRoute};
@@ -38,6 +39,8 @@ pub(crate) struct Exchange<'p> {
     echo: Option<(HeaderName, HeaderValue)>,
     /// The page that sends the request, if the route's group has a rule for pages.
     page: Option<HeaderValue>,
+    /// The caller, as far as the fast head needs it for the answer.
+    pub(crate) caller: Option<Arc<Principal>>,
     pub(crate) observed: Option<ObservedRequest>,
     pub(crate) audited: Option<AuditedRequest>,
     is_answered: bool,
@@ -53,6 +56,7 @@ impl<'p> Exchange<'p> {
             origin,
             echo,
             page,
+            caller: None,
             observed: None,
             audited: None,
             is_answered: false,

@@ -17,7 +17,7 @@ use axum::body::HttpBody;
 use axum::http::{Method, Version};
 use axum::response::{IntoResponse, Response};
 use httparse::{Header, Status};
-use millstream_types::TenantGrant;
+use millstream_types::Grant;
 use tokio::time::Instant;
 
 use crate::api::{MountedRoute, RouteMatch};
@@ -61,7 +61,7 @@ struct Pending<'p> {
     later: Pin<Box<dyn LaterAnswer>>,
     time: RequestTime,
     exchange: Exchange<'p>,
-    _memory: Option<TenantGrant>,
+    _memory: Option<Grant>,
 }
 
 /// A matched request that arrived whole.
@@ -138,6 +138,7 @@ impl Pipeline {
         let begin = |identity: Option<&Identity>| {
             route.metrics.received(body_bytes);
             let mut exchange = Exchange::new(route, head, origin);
+            exchange.caller = identity.map(|identity| Arc::clone(&identity.principal));
             exchange.observed = identity.and_then(|identity| observe(route, identity, head, origin, body_bytes));
             exchange
         };

@@ -168,7 +168,8 @@ impl Pipeline {
                 handler.call(request).await
             }
         };
-        self.with_memory(route, is_read, response)
+        let caller = context.identity.get().map(|identity| &*identity.principal);
+        self.with_memory(route, caller, is_read, response)
     }
 }
 

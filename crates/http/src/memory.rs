@@ -8,16 +8,15 @@
 //! | answer over [`ANSWER_FREE_BYTES`] | its length, or the handler's [`AnswerMemory`] | from rendering until the
 //! client has it |
 //!
-//! A request that does not fit is answered 503; others are not affected: the bodies of one tenant take no more than they
-//! leave free. Public routes answer even without memory, so
-//! that an operator can find out why it is used up.
+//! A request that does not fit is answered 503; others are not affected: bodies and answers of one tenant take no more than
+//! they leave free. Public routes answer even without memory, so that an operator can find out why it is used up.
 
 use std::sync::Arc;
 
 use axum::response::Response;
-use millstream_types::{ErrorCode, Grant, MemoryBudget, TenantId};
+use millstream_types::{ErrorCode, Grant, MemoryBudget};
 
-use crate::{Problem, Reason};
+use crate::{Identity, Problem, Reason};
 
 /// Memory of a connection: its read buffer and its state.
 pub const CONNECTION_BYTES: u64 = 16 << 10;
@@ -37,8 +36,12 @@ pub struct AnswerMemory {
 }
 
 impl AnswerMemory {
-    pub(crate) fn new(budget: Option<MemoryBudget>) -> Self {
-        Self { budget, grant: None, covered_bytes: 0 }
+    /// Memory of the caller's tenant; of the whole budget on a public route.
+    pub(crate) fn new(budget: Option<&MemoryBudget>, caller: Option<&Identity>) -> Self {
+        let of_caller = |budget: &MemoryBudget| {
+            caller.map_or_else(|| budget.clone(), |caller| budget.for_tenant(&caller.principal.tenant))
+        };
+        Self { budget: budget.map(of_caller), grant: None, covered_bytes: 0 }
     }
 
     /// Takes more memory so that it covers an answer of `size_bytes`.
@@ -74,28 +77,24 @@ impl AnswerMemory {
 /// The memory of an answer, as an extension of the response.
 pub(crate) type ResponseMemory = Arc<Grant>;
 
-/// Builds the refusal of a body for which its tenant gets no memory.
-pub(crate) fn no_memory_for(tenant: &TenantId, size_bytes: u64, memory: &MemoryBudget) -> Problem {
-    if memory.left_bytes() < size_bytes {
-        return no_memory("a body", size_bytes, memory);
-    }
-    let detail = format!("no memory for a body of {size_bytes} bytes now: tenant '{tenant}' has its share in use");
-    Problem::new(Reason::Code(ErrorCode::Overloaded), detail)
-        .value(size_bytes)
-        .rule(format!(
-            "the bodies of a tenant take no more than they leave free of {} = {}",
-            memory.setting(),
-            memory.limit_bytes()
-        ))
-        .remedy("send it once others of the tenant are done, or raise the budget")
-}
-
-/// Builds the refusal of `what` for lack of memory.
+/// Builds the refusal of `what` for lack of memory, in the whole budget or in the part of a tenant.
 pub(crate) fn no_memory(what: &str, size_bytes: u64, memory: &MemoryBudget) -> Problem {
-    let (used, limit) = (memory.used_bytes(), memory.limit_bytes());
-    let detail = format!("no memory for {what} of {size_bytes} bytes now: {used} of {limit} bytes are in use");
-    Problem::new(Reason::Code(ErrorCode::Overloaded), detail)
-        .value(size_bytes)
-        .rule(format!("{} = {limit}", memory.setting()))
-        .remedy("send it again later, or raise the budget")
+    let (setting, limit) = (memory.setting(), memory.limit_bytes());
+    let refusal = |why| {
+        let detail = format!("no memory for {what} of {size_bytes} bytes now: {why}");
+        Problem::new(Reason::Code(ErrorCode::Overloaded), detail).value(size_bytes)
+    };
+    match memory.tenant() {
+        Some((tenant, whole)) if whole.left_bytes() >= size_bytes => {
+            refusal(format!("tenant '{tenant}' has its share in use"))
+                .rule(format!("what a tenant takes is no more than what it leaves free of {setting} = {limit}"))
+                .remedy("send it once other requests of the tenant are done, or raise the budget")
+        }
+        of_tenant => {
+            let used = of_tenant.map_or(memory, |(_, whole)| whole).used_bytes();
+            refusal(format!("{used} of {limit} bytes are in use"))
+                .rule(format!("{setting} = {limit}"))
+                .remedy("send it again later, or raise the budget")
+        }
+    }
 }

@@ -12,7 +12,7 @@ use axum::body::HttpBody;
 use axum::http::Version;
 use axum::response::Response;
 use millstream_net::{ListenerFull, PendingLogin};
-use millstream_types::{ErrorCode, MemoryBudget, Role, Roles, TenantGrant, TenantId};
+use millstream_types::{ErrorCode, Grant, MemoryBudget, Principal, Role, Roles, TenantId};
 use tokio::time::Instant;
 
 use crate::api::{Api, MountedRoute};
@@ -22,7 +22,7 @@ use crate::context::{ConnectionPeer, REQUEST_TIMEOUT_HEADER, RequestTime, Shutdo
 use crate::exchange::RequestOrigin;
 use crate::extract::body_too_large;
 use crate::head::RequestHead;
-use crate::memory::{ANSWER_FREE_BYTES, ResponseMemory, no_memory, no_memory_for};
+use crate::memory::{ANSWER_FREE_BYTES, ResponseMemory, no_memory};
 use crate::observer::{Begun, ObservedRequest};
 use crate::path_params::PathParams;
 use crate::{Access, Identity, ListenerLimits, Problem, Reach, Reason};
@@ -74,31 +74,39 @@ impl Pipeline {
         })
     }
 
-    /// Charges the answer to the memory budget until it is sent, unless its handler has done so. An answer to a request
-    /// that may have changed something is sent even without memory.
+    /// Charges the answer to the memory of the caller's tenant until it is sent, unless its handler has done so. An answer to
+    /// a request that may have changed something is sent even without memory.
     pub(crate) fn with_memory(
         &self,
         route: &MountedRoute,
+        caller: Option<&Principal>,
         is_read: bool,
         mut response: Response,
     ) -> Result<Response, Problem> {
         let size = response.body().size_hint().exact().unwrap_or(0);
         let counts = size > ANSWER_FREE_BYTES && response.extensions().get::<ResponseMemory>().is_none();
         let Some(memory) = self.memory.as_ref().filter(|_| counts) else { return Ok(response) };
-        match memory.take(size) {
-            Some(grant) => drop(response.extensions_mut().insert::<ResponseMemory>(Arc::new(grant))),
-            None if is_read && route.access != Access::Public => return Err(no_memory("an answer", size, memory)),
-            None => {}
+        let taken = match caller {
+            Some(Principal { tenant, .. }) => {
+                memory.take_for(tenant, size).ok_or_else(|| no_memory("an answer", size, &memory.for_tenant(tenant)))
+            }
+            None => memory.take(size).ok_or_else(|| no_memory("an answer", size, memory)),
+        };
+        match taken {
+            Ok(grant) => drop(response.extensions_mut().insert::<ResponseMemory>(Arc::new(grant))),
+            Err(problem) if is_read && route.access != Access::Public => return Err(problem),
+            Err(_) => {}
         }
         Ok(response)
     }
 
     /// Takes the memory of a body of this size for the caller's tenant; `None` without a body or a budget.
-    pub(crate) fn memory_for(&self, identity: Option<&Identity>, size: u64) -> Result<Option<TenantGrant>, Problem> {
+    pub(crate) fn memory_for(&self, identity: Option<&Identity>, size: u64) -> Result<Option<Grant>, Problem> {
         let Some(memory) = self.memory.as_ref().filter(|_| size > 0) else { return Ok(None) };
         let nobody = TenantId::default();
         let tenant = identity.map_or(&nobody, |identity| &identity.principal.tenant);
-        memory.take_for(tenant, size).map(Some).ok_or_else(|| no_memory_for(tenant, size, memory))
+        let taken = memory.take_for(tenant, size);
+        taken.map(Some).ok_or_else(|| no_memory("a body", size, &memory.for_tenant(tenant)))
     }
 }
 

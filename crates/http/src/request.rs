@@ -230,7 +230,7 @@ impl<'a> Request<'a> {
 
     /// Takes memory for an answer that is produced while it is sent; any other answer takes it by itself.
     pub fn answer_memory(&self) -> AnswerMemory {
-        AnswerMemory::new(self.memory.cloned())
+        AnswerMemory::new(self.memory, self.identity)
     }
 
     /// Extends the deadline of a request whose client has asked to wait, or that makes progress.

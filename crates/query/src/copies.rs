@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use millstream_types::{MemoryBudget, TenantGrant, TenantId};
+use millstream_types::{Grant, MemoryBudget, TenantId};
 
 /// Copies may take one in this many bytes of the memory budget, all tenants together.
 const PART: u64 = 4;
@@ -24,7 +24,7 @@ impl CopyMemory {
 
     /// Waits until there is memory for a copy of `size_bytes` for a client of `tenant`; `None` for a small one, which needs
     /// none. Meanwhile results stay where they are, and the query's rule for slow clients holds.
-    pub async fn take(&self, tenant: &TenantId, size_bytes: usize) -> Option<Arc<TenantGrant>> {
+    pub async fn take(&self, tenant: &TenantId, size_bytes: usize) -> Option<Arc<Grant>> {
         if size_bytes <= FREE_BYTES {
             return None;
         }

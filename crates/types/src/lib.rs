@@ -42,7 +42,7 @@ pub use latency::{LatencyCounts, LatencyHistogram};
 pub use login_throttle::{
     ClientNetwork, FailedLogins, LoginProtocol, LoginSource, LoginThrottle, RefusedLogin, Throttled,
 };
-pub use memory::{Grant, MemoryBudget, TenantGrant};
+pub use memory::{Grant, MemoryBudget};
 pub use name::{INTERNAL_TOPICS, NameError, TENANT_MAX_CHARS, TOPIC_NAME_MAX_CHARS, TenantId, TopicKind, TopicName};
 pub use offset::{Epoch, Offset, PartitionId, Position, TopicId, TopicPartition};
 pub use open_files::{raise_open_files, with_room};

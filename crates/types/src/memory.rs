@@ -3,10 +3,12 @@
 //! The largest shares of the log and the views are set aside at start, which fails if they do not fit. Connections,
 //! bodies, answers, fetched records, live queries and the values of buckets in memory take from the remainder while they
 //! last, and are refused when nothing is left. Tables that are bounded by a count lie beside the budget.
+//!
+//! What clients of a tenant ask for is taken from the tenant's part, so that no tenant takes all that is left.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
 
@@ -19,7 +21,8 @@ const COUNTED_BY_TENANT_BYTES: u64 = 16 << 10;
 ///
 /// ```text
 ///   memory.budget_bytes ───take──► Grant ──drop──► given back
-///       └─ share: query.queues_max_bytes ───take──► Grant, counted in both
+///       ├─ share: query.queues_max_bytes ───take──► Grant, counted in both
+///       └─ for_tenant: what it takes is no more than what it leaves free
 /// ```
 #[derive(Debug, Clone)]
 pub struct MemoryBudget(Arc<Account>);
@@ -30,43 +33,45 @@ struct Account {
     limit_bytes: u64,
     used_bytes: AtomicU64,
     whole: Option<MemoryBudget>,
-    /// The bytes of large requests, by tenant.
-    of_tenants: Mutex<HashMap<TenantId, u64>>,
+    /// The tenant whose part of the whole it is.
+    tenant: Option<TenantId>,
+    /// The parts of tenants that are in use.
+    of_tenants: Mutex<HashMap<TenantId, Weak<Account>>>,
 }
 
 impl MemoryBudget {
     /// A budget of `limit_bytes`; `setting` is the option that an operator changes to raise it.
     pub fn new(setting: &'static str, limit_bytes: u64) -> Self {
-        Self::within(None, setting, limit_bytes)
+        Self::within(None, setting, limit_bytes, None)
     }
 
     /// A part of the budget with its own limit. It reserves nothing: its bytes count in the whole budget too.
     #[must_use]
     pub fn share(&self, setting: &'static str, limit_bytes: u64) -> Self {
-        Self::within(Some(self.clone()), setting, limit_bytes)
+        Self::within(Some(self.clone()), setting, limit_bytes, None)
     }
 
-    fn within(whole: Option<Self>, setting: &'static str, limit_bytes: u64) -> Self {
-        let (used_bytes, of_tenants) = (AtomicU64::new(0), Mutex::default());
-        Self(Arc::new(Account { setting, limit_bytes, used_bytes, whole, of_tenants }))
-    }
-
-    /// Takes `bytes` for what a client of `tenant` announces; `None` if they do not fit, or if the tenant's announced
-    /// bytes would be more than what they leave free. A tenant that has announced nothing else may take all.
+    /// The part of the budget for what clients of `tenant` ask for: it takes no more than it leaves free. A tenant that has
+    /// taken nothing may take all at once.
     #[must_use]
-    pub fn take_for(&self, tenant: &TenantId, bytes: u64) -> Option<TenantGrant> {
-        if bytes <= COUNTED_BY_TENANT_BYTES {
-            return self.take(bytes).map(|grant| TenantGrant { grant, tenant: None });
-        }
+    pub fn for_tenant(&self, tenant: &TenantId) -> Self {
         let mut of_tenants = self.0.of_tenants.lock();
-        let held_bytes = of_tenants.get(tenant).copied().unwrap_or_default();
-        let rest_bytes = self.left_bytes().checked_sub(bytes)?;
-        if held_bytes > 0 && held_bytes + bytes > rest_bytes {
-            return None;
+        if let Some(known) = of_tenants.get(tenant).and_then(Weak::upgrade) {
+            return Self(known);
         }
-        let grant = self.take(bytes)?;
-        of_tenants.insert(tenant.clone(), held_bytes + bytes);
-        Some(TenantGrant { grant, tenant: Some(tenant.clone()) })
+        let part = Self::within(Some(self.clone()), self.setting(), self.limit_bytes(), Some(tenant.clone()));
+        of_tenants.insert(tenant.clone(), Arc::downgrade(&part.0));
+        part
+    }
+
+    fn within(whole: Option<Self>, setting: &'static str, limit_bytes: u64, tenant: Option<TenantId>) -> Self {
+        let (used_bytes, of_tenants) = (AtomicU64::new(0), Mutex::default());
+        Self(Arc::new(Account { setting, limit_bytes, used_bytes, whole, tenant, of_tenants }))
+    }
+
+    /// Takes `bytes` for a request of `tenant`, from the tenant's part if they are many; `None` if they do not fit.
+    pub fn take_for(&self, tenant: &TenantId, bytes: u64) -> Option<Grant> {
+        if bytes <= COUNTED_BY_TENANT_BYTES { self.take(bytes) } else { self.for_tenant(tenant).take(bytes) }
     }
 
     /// Takes `bytes` until the grant is dropped; `None` if they do not fit. Never waits.
@@ -85,10 +90,22 @@ impl MemoryBudget {
         self.0.used_bytes.load(Ordering::Relaxed)
     }
 
-    /// The bytes that may still be taken: what is left here, or in the budget that this is a share of, if that is less.
+    /// The bytes that may still be taken: what is left here, or in the budget that this is a part of, if that is less.
     pub fn left_bytes(&self) -> u64 {
-        let left = self.limit_bytes().saturating_sub(self.used_bytes());
-        self.0.whole.as_ref().map_or(left, |whole| whole.left_bytes().min(left))
+        let account = &*self.0;
+        let used_bytes = self.used_bytes();
+        let left_bytes = account.limit_bytes.saturating_sub(used_bytes);
+        let Some(whole) = &account.whole else { return left_bytes };
+        let of_whole_bytes = whole.left_bytes();
+        match &account.tenant {
+            Some(_) if used_bytes > 0 => of_whole_bytes.saturating_sub(used_bytes) / 2,
+            _ => of_whole_bytes.min(left_bytes),
+        }
+    }
+
+    /// The tenant whose part of a budget it is, and that budget.
+    pub fn tenant(&self) -> Option<(&TenantId, &Self)> {
+        self.0.tenant.as_ref().zip(self.0.whole.as_ref())
     }
 
     /// The limit of the budget in bytes.
@@ -104,7 +121,7 @@ impl MemoryBudget {
     // The counters order nothing but themselves, so relaxed is enough.
     fn add(&self, bytes: u64) -> bool {
         let account = &*self.0;
-        let more = |used: u64| used.checked_add(bytes).filter(|sum| *sum <= account.limit_bytes);
+        let more = |used: u64| used.checked_add(bytes).filter(|sum| account.admits(used, *sum));
         if account.used_bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_err() {
             return false;
         }
@@ -119,6 +136,27 @@ impl MemoryBudget {
         self.0.used_bytes.fetch_sub(bytes, Ordering::Relaxed);
         if let Some(whole) = &self.0.whole {
             whole.give_back(bytes);
+        }
+    }
+}
+
+impl Account {
+    /// `true` if `sum` bytes may be used where `used` are now, as far as this account goes.
+    fn admits(&self, used: u64, sum: u64) -> bool {
+        match (&self.tenant, &self.whole) {
+            (Some(_), Some(whole)) => used == 0 || used == sum || sum <= whole.left_bytes().saturating_sub(sum - used),
+            _ => sum <= self.limit_bytes,
+        }
+    }
+}
+
+impl Drop for Account {
+    fn drop(&mut self) {
+        let (Some(tenant), Some(whole)) = (&self.tenant, &self.whole) else { return };
+        let mut of_tenants = whole.0.of_tenants.lock();
+        // The tenant may have a new part already.
+        if of_tenants.get(tenant).is_some_and(|part| part.strong_count() == 0) {
+            of_tenants.remove(tenant);
         }
     }
 }
@@ -178,27 +216,6 @@ impl Drop for Grant {
     }
 }
 
-/// Bytes taken by [`MemoryBudget::take_for`]; dropping it returns them.
-#[derive(Debug)]
-#[must_use = "dropping it gives the bytes back"]
-pub struct TenantGrant {
-    grant: Grant,
-    /// `None` for one that is too small to count.
-    tenant: Option<TenantId>,
-}
-
-impl Drop for TenantGrant {
-    fn drop(&mut self) {
-        let Some(tenant) = &self.tenant else { return };
-        let mut of_tenants = self.grant.budget.0.of_tenants.lock();
-        let held_bytes = of_tenants.get_mut(tenant).expect("a tenant is known while it has a grant");
-        *held_bytes -= self.grant.bytes;
-        if *held_bytes == 0 {
-            of_tenants.remove(tenant);
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -218,6 +235,24 @@ mod tests {
         assert!(memory.take_for(&greedy, 8 * UNIT).is_some());
         assert_eq!(memory.used_bytes(), 2 * UNIT);
         assert_eq!(memory.0.of_tenants.lock().keys().collect::<Vec<_>>(), [&other]);
+    }
+
+    #[test]
+    fn the_part_of_a_tenant_grows_by_any_steps_to_what_it_leaves_free() {
+        let memory = MemoryBudget::new("memory.budget_bytes", 1_000);
+        let share = memory.share("share", 800);
+        let part = |name| share.for_tenant(&TenantId::new(name).unwrap());
+        let (mut one, mut same) = (part("greedy").empty_grant(), part("greedy").empty_grant());
+        while one.grow(1) && same.grow(1) {}
+        assert_eq!((one.bytes() + same.bytes(), part("greedy").left_bytes()), (400, 0));
+        assert!(one.resize(one.bytes()), "what it has it keeps");
+        assert_eq!(part("other").left_bytes(), 400);
+        let other = part("other").take(300).unwrap();
+        assert!(part("other").take(51).is_none() && part("third").take(100).is_some());
+        assert_eq!((share.used_bytes(), memory.used_bytes()), (700, 700));
+        drop((one, same, other));
+        assert_eq!((share.used_bytes(), memory.used_bytes()), (0, 0));
+        assert!(share.0.of_tenants.lock().is_empty());
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
 use millstream_mqtt::{Framed, frame};
-use millstream_types::{MemoryBudget, TenantGrant, TenantId};
+use millstream_types::{Grant, MemoryBudget, TenantId};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::time::timeout;
 
@@ -37,7 +37,7 @@ pub(super) struct FramedIo<S> {
     /// The time at which the beginning of a packet came.
     begun: Option<Instant>,
     /// Room in the budget for the held bytes, and its size.
-    grant: Option<(TenantGrant, usize)>,
+    grant: Option<(Grant, usize)>,
     buffers: MemoryBudget,
     /// The tenant of the client, once it is logged in.
     tenant: TenantId,

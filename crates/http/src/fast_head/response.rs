@@ -22,7 +22,7 @@ pub(super) fn write_answer(
     out: &mut Vec<u8>,
 ) -> Option<ResponseMemory> {
     let route = exchange.route();
-    let charged = pipeline.with_memory(route, exchange.is_read(), response);
+    let charged = pipeline.with_memory(route, exchange.caller.as_deref(), exchange.is_read(), response);
     let mut response = exchange.conclude(charged.unwrap_or_else(IntoResponse::into_response));
     let held = response.extensions_mut().remove::<ResponseMemory>();
     let body_bytes = encode(response, started, out);

@@ -133,7 +133,7 @@ async fn what_one_tenant_announces_leaves_memory_for_the_bodies_of_another() {
     // Three stand, as the connections count, too.
     for mut refused in standing.split_off(3) {
         let answer = Answer::parse(&refused.read_to_end().await);
-        answer.expect_problem(503, "overloaded", Some(&LARGE_BYTES.to_string()), "no more than they leave free");
+        answer.expect_problem(503, "overloaded", Some(&LARGE_BYTES.to_string()), "no more than what it leaves free");
     }
     let body = "b".repeat(LARGE_BYTES as usize);
     for _ in 0..3 {
@@ -142,6 +142,27 @@ async fn what_one_tenant_announces_leaves_memory_for_the_bodies_of_another() {
     }
     drop(standing);
     end(server, memory).await;
+}
+
+#[tokio::test]
+async fn answers_that_one_tenant_does_not_read_leave_memory_for_those_of_another() {
+    for path in ["/big", "/steps"] {
+        let (server, memory) = server(4 * BIG_BYTES as u64).await;
+        let asking = |tenant: &str| format!("GET {path} HTTP/1.1\r\nFiware-Service: {tenant}");
+        let mut standing = Vec::new();
+        for _ in 0..4 {
+            let mut client = server.connect().await;
+            client.send(&format!("{}\r\nhost: localhost\r\nconnection: close\r\n\r\n", asking("greedy"))).await;
+            client.read_until("HTTP/1.1 ").await;
+            standing.push(client);
+        }
+        let size = BIG_BYTES as u64;
+        assert!((size..=2 * size).contains(&memory.used_bytes()), "{path}: {}", memory.used_bytes());
+        let answer = server.ask(&asking("other"), "").await;
+        assert_eq!((answer.status, answer.body.len()), (200, BIG_BYTES), "{path}");
+        drop(standing);
+        end(server, memory).await;
+    }
 }
 
 #[tokio::test]
@@ -219,7 +240,7 @@ async fn a_head_whose_end_arrives_together_with_the_body_is_no_larger_for_that()
 #[tokio::test]
 async fn an_answer_counts_until_its_client_has_it_and_one_without_memory_is_503() {
     for path in ["/big", "/steps"] {
-        let budget = 2 * CONNECTION_BYTES + BIG_BYTES as u64;
+        let budget = 2 * (CONNECTION_BYTES + BIG_BYTES as u64);
         let (server, memory) = server(budget).await;
         let mut slow = server.connect().await;
         slow.send(&format!("GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n")).await;
