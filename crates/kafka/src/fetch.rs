@@ -103,7 +103,12 @@ async fn fetched(request: FetchRequest, context: &RequestContext) -> Result<Zero
         })
         .collect();
     let isolation = Isolation::from(request.isolation_level);
-    let asked = Arc::new(FetchParams { wanted, max_bytes, isolation, memory: broker.memory.clone() });
+    let asked = Arc::new(FetchParams {
+        wanted,
+        max_bytes,
+        isolation,
+        memory: broker.memory.for_tenant(&broker.namespace.tenant),
+    });
     let mut stopping = std::pin::pin!(broker.shutdown.clone().begun());
     let mut piece_bytes = if min_bytes < FROM_SEGMENTS_BYTES { FROM_SEGMENTS_BYTES } else { usize::MAX };
     let round = loop {

@@ -39,15 +39,20 @@ async fn a_session_has_limits_of_subscriptions_and_memory_and_refusals_name_the_
     world.stop().await;
 
     let dir = tempfile::tempdir().unwrap();
-    // What 'home/0/#' takes, thrice.
-    let room = 3 * (256 + 2 * 8 + 3 * 64);
+    // What 'home/0/#' takes, thrice, and as much again, which a tenant leaves free.
+    let room = 6 * (256 + 2 * 8 + 3 * 64);
     let broker = BrokerConfig { subscriptions_max_bytes: room, ..BrokerConfig::default() };
     let world =
         World::open_with(dir.path(), ConnectConfig { mqtt: MqttConfig { broker, ..quick().mqtt }, ..quick() }).await;
     world.register("T", "d").await;
+    world.register("U", "d").await;
     let mut client = Mqtt::log_in(world.mqtt(), 5, "d@T").await;
     client.send(&ask(0)).await;
     assert_eq!(client.next().await.1[3..8], [1, 1, 1, 0x97, 0x97]);
+    let mut other = Mqtt::log_in(world.mqtt(), 5, "d@U").await;
+    other.send(&ask(0)).await;
+    assert_eq!(other.next().await.1[3..5], [1, 0x97], "another tenant has its own");
+    drop(other);
     let metrics = world.metrics_text();
     assert!(metrics.contains(&refused("connect.mqtt.broker.subscriptions_max_bytes", 97)), "{metrics}");
     // An unsubscription gives its memory back, and so does the end of a session.

@@ -110,16 +110,16 @@ impl Brokers {
         let began = partition.offsets().stable;
         let tenant_store = store.of(tenant, partition.id());
         let snapshot = tenant_store.snapshot();
-        let (state, from) =
-            State::restored(snapshot.state.tenant(tenant), &self.subscriptions_room, wall.now_ms(), began.0);
+        let subscriptions_room = self.subscriptions_room.for_tenant(tenant);
+        let (state, from) = State::restored(snapshot.state.tenant(tenant), &subscriptions_room, wall.now_ms(), began.0);
         let broker = Arc::new(Broker {
             born,
             level: partition.topic().config.level,
             partition,
             config: settings,
-            room: self.room.clone(),
-            queues_room: self.queues_room.clone(),
-            subscriptions_room: self.subscriptions_room.clone(),
+            room: self.room.for_tenant(tenant),
+            queues_room: self.queues_room.for_tenant(tenant),
+            subscriptions_room,
             counts,
             unknown_devices: UnknownDevices::default(),
             tenant_store,

@@ -33,7 +33,8 @@ pub struct BrokerConfig {
     pub sessions_max: usize,
     /// Subscriptions of one session. Default 1,000.
     pub subscriptions_max: usize,
-    /// Bytes of memory for subscriptions, of all tenants; further ones are refused. Default 256 MiB.
+    /// Bytes of memory for subscriptions, of all tenants; further ones are refused. One tenant takes as much as it leaves free.
+    /// Default 512 MiB.
     pub subscriptions_max_bytes: u64,
     /// Filters in one SUBSCRIBE. Default 100.
     pub filters_max: usize,
@@ -42,11 +43,13 @@ pub struct BrokerConfig {
     /// Bytes of messages that may wait for one session, in the log; the oldest make room. Default 64 MiB.
     pub queue_max_bytes: u64,
     /// Bytes of memory for what waits in queues, the messages themselves aside (96 for each), of all tenants; where there is
-    /// no more, the oldest message of a session makes room for its next. Default 128 MiB.
+    /// no more, the oldest message of a session makes room for its next. One tenant takes as much as it leaves free. Default
+    /// 256 MiB.
     pub queues_max_bytes: u64,
     /// Messages that are kept in memory for one connection, and messages at most once that may wait for it. Default 1,000.
     pub live_max_messages: usize,
-    /// Bytes of messages in memory that wait for connections, of all tenants. Default 64 MiB.
+    /// Bytes of messages in memory that wait for connections, of all tenants. One tenant takes as much as it leaves free.
+    /// Default 64 MiB.
     pub live_max_bytes: u64,
 }
 
@@ -63,11 +66,11 @@ impl Default for BrokerConfig {
             session_expiry_max_s: 7 * 24 * 3_600,
             sessions_max: 100_000,
             subscriptions_max: 1_000,
-            subscriptions_max_bytes: 256 << 20,
+            subscriptions_max_bytes: 512 << 20,
             filters_max: 100,
             queue_max_messages: 10_000,
             queue_max_bytes: 64 << 20,
-            queues_max_bytes: 128 << 20,
+            queues_max_bytes: 256 << 20,
             live_max_messages: 1_000,
             live_max_bytes: 64 << 20,
         }
