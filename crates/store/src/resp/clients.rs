@@ -136,6 +136,11 @@ impl ConnectedClient {
         pushed.is_ok()
     }
 
+    /// Takes the memory of further messages from `memory`, that of the tenant that the client speaks for now.
+    pub(crate) fn draw_messages_on(&self, memory: &MemoryBudget) {
+        self.messages.lock().draw_on(memory);
+    }
+
     /// Bytes of the messages that wait.
     pub(crate) fn waiting_bytes(&self) -> usize {
         self.messages.lock().bytes()
@@ -289,10 +294,10 @@ impl Clients {
         }
     }
 
-    /// Closes the clients that hold most of the memory of messages: those for which at least half as much waits as for the
-    /// slowest one. `false` if nobody is slow.
-    pub(crate) fn close_slowest(&self, closed: &ClosedClients) -> bool {
-        let open: Vec<_> = self.open.lock().values().cloned().collect();
+    /// Closes the clients that hold most of a tenant's memory of messages: those for which at least half as much waits as for
+    /// the slowest one. `false` if nobody is slow.
+    pub(crate) fn close_slowest(&self, tenant: &Arc<str>, closed: &ClosedClients) -> bool {
+        let open = self.of_tenant(tenant);
         let waiting: Vec<usize> = open.iter().map(|client| client.waiting_bytes()).collect();
         let most = waiting.iter().max().copied().unwrap_or(0);
         if most < SLOW_LEAST_BYTES {

@@ -73,6 +73,7 @@ pub struct Listener {
     listener: millstream_net::Listener,
     shared: Arc<Shared>,
     config: ListenerConfig,
+    memory: MemoryBudget,
 }
 
 impl Listener {
@@ -92,7 +93,8 @@ impl Listener {
         let bind = |millstream_net::BindError { address, source }| BindError::Bind { address, source };
         let listener = millstream_net::Listener::bind("redis", endpoints).map_err(bind)?;
         let messages = memory.share(memory.setting(), memory.limit_bytes() / MESSAGES_SHARE);
-        Ok(Self { listener, shared: Shared::with_limits(host, config.request_max_bytes, messages), config })
+        let shared = Shared::with_limits(host, config.request_max_bytes, messages);
+        Ok(Self { listener, shared, config, memory: memory.clone() })
     }
 
     /// The plain address, or else the one with TLS, with its real port.
@@ -110,10 +112,10 @@ impl Listener {
     /// # Panics
     /// If another listener for Redis clients counts into the same metrics.
     pub fn serve(self, limits: ConnectionLimits, metrics: &Metrics) -> millstream_net::Serving {
-        let Self { listener, shared, config } = self;
+        let Self { listener, shared, config, memory } = self;
         tokio::spawn(close_idle_and_slow(Arc::downgrade(&shared)));
         show_closed(Arc::downgrade(&shared), metrics);
-        listener.serve(Arc::new(RedisProtocol { shared, config }), limits, metrics).0
+        listener.serve(Arc::new(RedisProtocol { shared, config, memory }), limits, metrics).0
     }
 }
 
@@ -139,6 +141,7 @@ async fn close_idle_and_slow(shared: Weak<Shared>) {
 struct RedisProtocol {
     shared: Arc<Shared>,
     config: ListenerConfig,
+    memory: MemoryBudget,
 }
 
 impl Protocol for RedisProtocol {
@@ -152,7 +155,8 @@ impl Protocol for RedisProtocol {
                 socket,
                 session,
                 input: BytesMut::with_capacity(READ_BYTES),
-                memory: ConnectionMemory { grant: admitted.memory, bytes: CONNECTION_BYTES },
+                memory: ConnectionMemory { _connection: admitted.memory, buffers: self.memory.empty_grant() },
+                budget: self.memory.clone(),
                 login: Some(admitted.login),
                 config: self.config,
             };
@@ -201,27 +205,31 @@ enum CloseReason {
         "the client sent {bytes} bytes of requests without an answer; store.redis.request_max_bytes is {max_bytes}"
     )]
     RequestTooLong { bytes: usize, max_bytes: u64 },
-    #[error("there is no memory for {bytes} bytes of requests and replies")]
+    #[error(
+        "there is no memory for {bytes} bytes of requests, replies and subscriptions, or its tenant has its share in use"
+    )]
     NoMemory { bytes: u64 },
 }
 
-/// The memory that a connection has taken from its listener.
+/// The memory of a connection.
 struct ConnectionMemory {
-    grant: Grant,
-    bytes: u64,
+    /// [`CONNECTION_BYTES`], from the listener.
+    _connection: Grant,
+    /// What buffers and subscriptions take beyond it: of the client's tenant, once it has logged in.
+    buffers: Grant,
 }
 
 impl ConnectionMemory {
-    /// Takes memory for buffers of `bytes`, or gives it back.
+    /// Takes memory for buffers and subscriptions of `bytes`, or gives it back.
     fn set(&mut self, bytes: u64) -> Result<(), CloseReason> {
-        let bytes = bytes.max(CONNECTION_BYTES);
-        if bytes > self.bytes && !self.grant.grow(bytes - self.bytes) {
-            return Err(CloseReason::NoMemory { bytes });
-        }
-        if bytes < self.bytes {
-            self.grant.shrink(self.bytes - bytes);
-        }
-        self.bytes = bytes;
+        let fits = self.buffers.resize(bytes.saturating_sub(CONNECTION_BYTES));
+        if fits { Ok(()) } else { Err(CloseReason::NoMemory { bytes }) }
+    }
+
+    /// Takes the memory from `budget` from now on.
+    fn draw_on(&mut self, budget: &MemoryBudget) -> Result<(), CloseReason> {
+        let bytes = self.buffers.bytes();
+        self.buffers = budget.take(bytes).ok_or(CloseReason::NoMemory { bytes })?;
         Ok(())
     }
 }
@@ -231,6 +239,7 @@ struct RespConnection {
     session: RespSession,
     input: BytesMut,
     memory: ConnectionMemory,
+    budget: MemoryBudget,
     /// The login that is still to come.
     login: Option<PendingLogin>,
     config: ListenerConfig,
@@ -284,7 +293,7 @@ impl RespConnection {
         let (Some(login), Some(tenant)) = (&self.login, self.session.tenant()) else { return Ok(()) };
         let Err(full) = login.succeeded(&tenant) else {
             self.login = None;
-            return Ok(());
+            return self.memory.draw_on(&self.budget.for_tenant(&tenant));
         };
         self.session.output().extend_from_slice(clients_reached(&full).as_bytes());
         self.write(None).await?;

@@ -1,6 +1,6 @@
 //! Messages of channels on their way to subscribers.
 //!
-//! A message is encoded once and shared by all who listen; its bytes draw on the memory budget until the last of them
+//! A message is encoded once and shared by all who listen; its bytes draw on the memory of their tenant until the last of them
 //! has taken it. Each subscriber has a queue with the bounds of Redis's `client-output-buffer-limit pubsub`: a client
 //! that does not keep up is closed, and so knows that it has missed messages.
 
@@ -118,6 +118,11 @@ impl MessageQueue {
 
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
+    }
+
+    /// Takes the memory of further places from `memory`. Messages from before are forgotten.
+    pub(crate) fn draw_on(&mut self, memory: &MemoryBudget) {
+        *self = Self::new(memory);
     }
 
     /// Adds a message, or says why the client must be closed.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering::Relaxed};
 
 use bytes::Bytes;
-use millstream_types::MemoryBudget;
+use millstream_types::{MemoryBudget, TenantId};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
@@ -42,6 +42,9 @@ impl std::fmt::Debug for Shared {
 /// The state that the connections of one tenant share. Nothing of it reaches those of another.
 #[derive(Debug)]
 pub(crate) struct TenantState {
+    name: Arc<str>,
+    /// The memory of messages that wait for its clients.
+    pub(crate) messages: MemoryBudget,
     pub(crate) settings: ProtocolSettings,
     pub(crate) channels: Channels,
     pub(crate) slow_log: SlowLog,
@@ -98,11 +101,11 @@ impl Shared {
     }
 
     /// Sends a message to those of a tenant who listen to `channel`, and returns how many took it. If there is no memory
-    /// for it, the clients that keep most messages waiting are closed.
+    /// for it, those clients of the tenant that keep most messages waiting are closed.
     pub(crate) fn send(&self, tenant: &TenantState, channel: &[u8], payload: &[u8]) -> Result<usize, NoMemory> {
         loop {
-            match tenant.channels.publish(channel, payload, self.clients.messages(), &self.closed) {
-                Err(NoMemory) if self.clients.close_slowest(&self.closed) => {}
+            match tenant.channels.publish(channel, payload, &tenant.messages, &self.closed) {
+                Err(NoMemory) if self.clients.close_slowest(&tenant.name, &self.closed) => {}
                 sent => return sent,
             }
         }
@@ -128,6 +131,8 @@ impl Shared {
     pub(crate) fn tenant(&self, tenant: &Arc<str>) -> Arc<TenantState> {
         let new = || {
             Arc::new(TenantState {
+                name: Arc::clone(tenant),
+                messages: self.clients.messages().for_tenant(&TenantId::new(tenant).unwrap_or_default()),
                 settings: ProtocolSettings::bounded(self.settings.bulk_limit_bytes()),
                 channels: Channels::default(),
                 slow_log: SlowLog::default(),

@@ -15,8 +15,9 @@ use crate::memory::MemoryHost;
 /// Only ends a test that fails.
 pub(crate) const LIMIT: Duration = Duration::from_secs(60);
 
+/// A tenant takes half of it.
 fn memory() -> MemoryBudget {
-    MemoryBudget::new("memory.budget_bytes", 64 << 20)
+    MemoryBudget::new("memory.budget_bytes", 128 << 20)
 }
 
 fn limits(connections_max: usize, memory: MemoryBudget) -> ConnectionLimits {

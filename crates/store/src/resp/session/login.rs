@@ -23,7 +23,10 @@ impl RespSession {
         if self.user.as_ref().is_none_or(|old| old.tenant != user.tenant) {
             self.unsubscribe_all();
             self.watched.clear();
-            self.tenant = Some(self.shared.tenant(&user.tenant));
+            let tenant = self.shared.tenant(&user.tenant);
+            self.client.take_all_messages(&mut self.out);
+            self.client.draw_messages_on(&tenant.messages);
+            self.tenant = Some(tenant);
         }
         {
             let mut about = self.client.about.lock();
