@@ -46,7 +46,7 @@ impl From<&LogError> for ApiError {
             LogError::Trimmed { .. } | LogError::BeyondTail { .. } | LogError::BeyondStable { .. } => {
                 ResponseError::OffsetOutOfRange
             }
-            LogError::NotTrimmable { .. } => ResponseError::PolicyViolation,
+            LogError::NotTrimmable { .. } | LogError::TooManyPartitions { .. } => ResponseError::PolicyViolation,
             LogError::Batch { source, .. } => return Self::from(source),
             LogError::OutOfOrderSequence { .. } => ResponseError::OutOfOrderSequenceNumber,
             LogError::DuplicateSequence { .. } => ResponseError::DuplicateSequenceNumber,

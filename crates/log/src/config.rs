@@ -51,6 +51,9 @@ pub struct LogConfig {
     /// Bytes that all memory topics may take together, at `max_bytes` for each partition; another topic
     /// is refused. Default 256 MiB.
     pub memory_topics_max_bytes: usize,
+    /// Partitions that the topics of one tenant may have together, those of devices, entities and buckets aside; another
+    /// topic or partition is refused. Default 10,000.
+    pub partitions_per_tenant_max: usize,
     /// Time that records whose sender waits for no sync may stay unsynced, in milliseconds; where there are many,
     /// they are durable once their segments are written. Default 50.
     pub sync_interval_ms: u64,
@@ -103,6 +106,7 @@ impl Default for LogConfig {
             batch_max_bytes: 1 << 20,
             cache_bytes: 16 << 20,
             memory_topics_max_bytes: 256 << 20,
+            partitions_per_tenant_max: 10_000,
             sync_interval_ms: 50,
             flush_interval_ms: 2_000,
             producers_max: 1_000,

@@ -186,7 +186,8 @@ pub trait Log: Send + Sync + 'static {
     /// Creates a topic, or returns it if it exists with the same configuration. Durable on return.
     ///
     /// # Errors
-    /// [`Error::TopicExists`] with another configuration; [`Error::InvalidConfig`]; [`Error::MemoryTopicsFull`].
+    /// [`Error::TopicExists`] with another configuration; [`Error::InvalidConfig`]; [`Error::MemoryTopicsFull`],
+    /// [`Error::TooManyPartitions`].
     fn create_topic(&self, name: &TopicName, config: &TopicConfig) -> Result<Arc<Topic>, Error>;
 
     /// Changes a topic's configuration: cleanup, retention, segment sizes, level, compression, limits.
@@ -199,8 +200,8 @@ pub trait Log: Send + Sync + 'static {
     /// partition afterwards. Does nothing if the topic has `total` partitions. Durable on return.
     ///
     /// # Errors
-    /// [`Error::UnknownTopic`]; [`Error::MemoryTopicsFull`]; [`Error::InvalidConfig`] if `total` is too small, or if
-    /// the topic is compacted or [`crate::Writers::OwnersOnly`]: there a key's partition is part of the state.
+    /// [`Error::UnknownTopic`]; [`Error::MemoryTopicsFull`], [`Error::TooManyPartitions`]; [`Error::InvalidConfig`] if
+    /// `total` is too small, or if the topic is compacted or [`crate::Writers::OwnersOnly`]: there a key's partition is part of the state.
     fn add_partitions(&self, name: &TopicName, total: u32) -> Result<Arc<Topic>, Error>;
 
     /// Deletes a topic and its records. Durable on return; readers get [`Error::UnknownTopic`].

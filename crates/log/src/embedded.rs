@@ -13,7 +13,9 @@ use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, OnceLock};
 use std::thread::{self, JoinHandle};
 
-use millstream_types::{Epoch, MonotonicClock, PartitionId, Position, TopicId, TopicName, TopicPartition, WallClock};
+use millstream_types::{
+    Epoch, MonotonicClock, PartitionId, Position, TopicId, TopicKind, TopicName, TopicPartition, WallClock,
+};
 use parking_lot::Mutex;
 
 use crate::ack::{AckReply, AckWaiter};
@@ -282,6 +284,23 @@ impl Embedded {
         Err(Error::MemoryTopicsFull { topic: name.clone(), wanted_bytes, used_bytes, limit_bytes })
     }
 
+    /// Checks that a topic of this configuration fits beside the others of its tenant.
+    fn check_partitions(&self, name: &TopicName, config: &TopicConfig) -> Result<(), Error> {
+        if name.kind() != TopicKind::User {
+            return Ok(());
+        }
+        let topics = self.catalog.topics().into_iter().map(|entry| entry.state.current());
+        let others = topics.filter(|topic| {
+            topic.name.kind() == TopicKind::User && topic.name.tenant() == name.tenant() && topic.name != *name
+        });
+        let of_others = others.map(|topic| topic.config.partitions as usize).sum::<usize>();
+        let (wanted, limit) = (config.partitions as usize, self.shared.config.partitions_per_tenant_max);
+        if of_others + wanted <= limit {
+            return Ok(());
+        }
+        Err(Error::TooManyPartitions { topic: name.clone(), wanted, of_others, limit })
+    }
+
     fn context(&self) -> PartitionContext {
         PartitionContext { shared: self.shared.clone(), queues: self.queues.clone() }
     }
@@ -424,6 +443,7 @@ impl Log for Embedded {
             };
         }
         self.check_memory(name, config)?;
+        self.check_partitions(name, config)?;
         self.shared.space.check()?;
         let id = TopicId(uuid::Uuid::new_v4().as_u128());
         let topic = Topic { id, name: name.clone(), config: config.clone() };
@@ -464,6 +484,7 @@ impl Log for Embedded {
             return Ok(current);
         }
         self.check_memory(name, &config)?;
+        self.check_partitions(name, &config)?;
         self.shared.space.check()?;
         let topic = Topic { config, ..Topic::clone(&current) };
         let grown = entry.grown(&self.context(), total, self.shared.epoch);

@@ -25,6 +25,11 @@ pub enum Error {
         "memory topic '{topic}' would take {wanted_bytes} bytes, and other memory topics take {used_bytes}: log.memory_topics_max_bytes = {limit_bytes}; make it smaller, delete another, or raise the limit"
     )]
     MemoryTopicsFull { topic: TopicName, wanted_bytes: usize, used_bytes: usize, limit_bytes: usize },
+    /// The tenant's topics have no room for further partitions.
+    #[error(
+        "topic '{topic}' would have {wanted} partitions, and the other topics of tenant '{}' have {of_others}: log.partitions_per_tenant_max = {limit}; take fewer, delete another topic, or raise the limit", .topic.tenant()
+    )]
+    TooManyPartitions { topic: TopicName, wanted: usize, of_others: usize, limit: usize },
     /// A setting of a topic breaks a rule.
     #[error("{setting} = {value} of topic '{topic}': {rule}")]
     InvalidConfig { topic: TopicName, setting: &'static str, value: String, rule: &'static str },
@@ -169,6 +174,7 @@ impl Error {
         match self {
             Self::UnknownTopic { .. } | Self::UnknownPartition { .. } | Self::Trimmed { .. } => ErrorCode::NotFound,
             Self::TopicExists { .. }
+            | Self::TooManyPartitions { .. }
             | Self::PositionLost { .. }
             | Self::OutOfOrderSequence { .. }
             | Self::DuplicateSequence { .. }

@@ -22,7 +22,7 @@ use kafka_protocol::messages::{
 };
 use kafka_protocol::protocol::StrBytes;
 use millstream_kafka::{KafkaConfig, Listener};
-use millstream_log::{Cleanup, Log, TopicConfig};
+use millstream_log::{Cleanup, Log, LogConfig, TopicConfig};
 use millstream_net::Metrics;
 use millstream_types::{BatchLimits, Compression, RecordBatch};
 
@@ -260,6 +260,37 @@ async fn a_topic_that_a_client_asks_for_is_created_if_client_and_configuration_a
         assert_eq!(answer.topics[1].error_code, ResponseError::UnknownTopicOrPartition.code());
         fixture.stop().await;
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_topics_of_a_tenant_have_no_more_partitions_than_it_may_have_however_they_come() {
+    let fixture = Fixture::start(KafkaConfig::default()).await;
+    let of_tenants = LogConfig::default().partitions_per_tenant_max as u32;
+    fixture.create("many", &TopicConfig { partitions: of_tenants - 3, ..TopicConfig::default() });
+    let mut client = fixture.connect().await;
+    assert_eq!(create(&mut client, creatable("one", 1, 1)).await, 0);
+    let answer = client.ask(&CreateTopicsRequest::default().with_topics(vec![creatable("two", 3, 1)]), 7).await;
+    assert_eq!(answer.topics[0].error_code, ResponseError::PolicyViolation.code());
+    let why = answer.topics[0].error_message.as_ref().unwrap();
+    assert!(why.contains("'two' would have 3 partitions, and the other topics of tenant 'default' have 9998"), "{why}");
+    assert!(why.contains("log.partitions_per_tenant_max = 10000; take fewer"), "{why}");
+    let grow = |total| {
+        let topic = CreatePartitionsTopic::default().with_name(name("one")).with_count(total).with_assignments(None);
+        CreatePartitionsRequest::default().with_topics(vec![topic])
+    };
+    for (total, code) in [(4, ResponseError::PolicyViolation.code()), (3, 0)] {
+        assert_eq!(client.ask(&grow(total), 3).await.results[0].error_code, code, "{total}");
+    }
+    let asked = MetadataRequestTopic::default().with_name(Some(name("fresh")));
+    let request = MetadataRequest::default().with_topics(Some(vec![asked])).with_allow_auto_topic_creation(true);
+    assert_ne!(client.ask(&request, 9).await.topics[0].error_code, 0, "created by itself");
+    // Other tenants have their own, and topics of devices are no topics of users.
+    let other = millstream_types::TenantId::new("other").unwrap();
+    for rendered in ["two.other", "telemetry.default"] {
+        let name = millstream_types::TopicName::parse(rendered, &other).unwrap();
+        fixture.log.create_topic(&name, &TopicConfig::default()).unwrap();
+    }
+    fixture.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
