@@ -13,5 +13,8 @@ import "./styles/access.css";
 import "./styles/pages.css";
 
 showStoredTheme();
+// Its address is as seen from the page that was opened, and the console moves on to pages of another depth.
+const icon = document.querySelector<HTMLLinkElement>('link[rel="icon"]');
+icon?.setAttribute("href", icon.href);
 const root = document.getElementById("app");
 if (root !== null) render(<App />, root);

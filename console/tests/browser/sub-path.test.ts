@@ -64,4 +64,18 @@ describe("below a path", () => {
       expect(astray).toEqual([]);
     });
   });
+
+  it("an unknown path of any depth shows the page that says so", async () => {
+    const root = `http://127.0.0.1:${(proxy.address() as AddressInfo).port}${PREFIX}`;
+    await withPage(browser, {}, async (page) => {
+      for (const path of ["/no", "/no/", "/a/b/c", "/a/b/c/?x=/y"]) {
+        await page.goto(root + path);
+        await page.getByRole("heading", { name: "Not found", level: 1 }).waitFor();
+        await page.getByRole("link", { name: "Go to the overview" }).click();
+        await page.getByRole("status", { name: "Server: Live" }).waitFor();
+        expect(new URL(page.url()).pathname).toBe(`${PREFIX}/`);
+      }
+      expect(astray).toEqual([]);
+    });
+  });
 });

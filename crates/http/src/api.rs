@@ -172,11 +172,11 @@ pub struct ApiBuilder {
 
 /// Makes the page for browsers at unknown paths.
 #[derive(Clone)]
-pub(crate) struct StrayPage(Arc<dyn Fn() -> Response + Send + Sync>);
+pub(crate) struct StrayPage(Arc<dyn Fn(&str) -> Response + Send + Sync>);
 
 impl StrayPage {
-    pub(crate) fn answer(&self) -> Response {
-        (StatusCode::NOT_FOUND, (self.0)()).into_response()
+    pub(crate) fn answer(&self, path: &str) -> Response {
+        (StatusCode::NOT_FOUND, (self.0)(path)).into_response()
     }
 }
 
@@ -193,9 +193,9 @@ impl ApiBuilder {
         self
     }
 
-    /// Sends this page, with its headers and status 404, to a client that asks for HTML at an unknown path; other clients
-    /// get a problem.
-    pub fn with_stray_page(mut self, page: impl Fn() -> Response + Send + Sync + 'static) -> Self {
+    /// Sends the page that this makes for an unknown path, with its headers and status 404, to a client that asks for HTML
+    /// there; other clients get a problem.
+    pub fn with_stray_page(mut self, page: impl Fn(&str) -> Response + Send + Sync + 'static) -> Self {
         self.stray_page = Some(StrayPage(Arc::new(page)));
         self
     }

@@ -69,7 +69,7 @@ impl Pipeline {
             RouteMatch::NotFound(group) => {
                 let page = self.api.stray_page.as_ref().filter(|_| self.api.is_rest(group) && wants_page(&parts));
                 let answer = match page {
-                    Some(page) => page.answer(),
+                    Some(page) => page.answer(parts.uri.path()),
                     None => unknown_route(&parts).into_response(),
                 };
                 self.unmatched(answer, group, &parts, origin, activity)

@@ -21,6 +21,8 @@ use millstream_http::{Access, Content, Limits, Route, Routes};
 /// Name and bytes, compressed by gzip, of each file of the built console; empty if the console was not built before the binary.
 const FILES: &[(&str, &[u8])] = include!(concat!(env!("OUT_DIR"), "/console_files.rs"));
 const INDEX: &str = "index.html";
+/// The beginning of an address in the document: its files are beside it.
+const BESIDE: &str = "\"./";
 /// Paths of the console's pages, which share one document.
 const PAGES: [&str; 9] = ["/", "/devices", "/entities", "/topics", "/query", "/jobs", "/store", "/access", "/login"];
 /// Prefix of files whose names contain a content hash.
@@ -59,6 +61,15 @@ impl Bytes {
             }
         }
     }
+
+    fn text(self) -> Option<String> {
+        let mut text = String::new();
+        match self {
+            Self::Plain(mut bytes) => bytes.read_to_string(&mut text).ok()?,
+            Self::Gzip(bytes) => GzDecoder::new(bytes).read_to_string(&mut text).ok()?,
+        };
+        Some(text)
+    }
 }
 
 impl File {
@@ -69,19 +80,21 @@ impl File {
 }
 
 /// Makes the answer for browsers at paths that are no page; `None` if the console was not built.
-pub(crate) fn stray_page(origins: &ProviderOrigins) -> Option<impl Fn() -> Response + Send + Sync + use<>> {
-    let (file, origins) = (index_for_any_depth()?, Arc::clone(origins));
-    Some(move || answer(file, false, &origins()))
+pub(crate) fn stray_page(origins: &ProviderOrigins) -> Option<impl Fn(&str) -> Response + Send + Sync + use<>> {
+    let (file, origins) = (index()?, Arc::clone(origins));
+    let document = file.bytes.text()?;
+    Some(move |path: &str| {
+        let page = document.replace(BESIDE, &format!("\"{}", way_to_root(path)));
+        with_headers(file, (Body::from(page), None), &origins())
+    })
 }
 
-/// The document with its files at the root: a page names them beside itself, and a path of several segments has none there.
-fn index_for_any_depth() -> Option<File> {
-    let file = index()?;
-    let Bytes::Gzip(compressed) = file.bytes else { return Some(file) };
-    let mut text = String::new();
-    GzDecoder::new(compressed).read_to_string(&mut text).ok()?;
-    let bytes = text.replace("\"./", "\"/").into_bytes().leak();
-    Some(File { bytes: Bytes::Plain(bytes), ..file })
+/// The way from a page at `path` to the root, where the files are. It holds below any path that a proxy has taken away.
+fn way_to_root(path: &str) -> String {
+    match path.matches('/').count() {
+        0 | 1 => "./".to_owned(),
+        slashes => "../".repeat(slashes - 1),
+    }
 }
 
 pub(crate) fn routes(origins: &ProviderOrigins) -> Routes {
@@ -115,7 +128,10 @@ async fn send(State((file, origins)): State<(File, ProviderOrigins)>, headers: H
 }
 
 fn answer(file: File, takes_gzip: bool, origins: &[String]) -> Response {
-    let (body, encoding) = file.bytes.body(takes_gzip);
+    with_headers(file, file.bytes.body(takes_gzip), origins)
+}
+
+fn with_headers(file: File, (body, encoding): (Body, Option<&'static str>), origins: &[String]) -> Response {
     let mut response = Response::new(body);
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(file.media_type));

@@ -14,13 +14,14 @@ fn every_page_and_file_of_the_console_has_the_headers_that_keep_a_browser_to_thi
     let dir = tempfile::tempdir().unwrap();
     let process = Process::start(dir.path());
     let index = process.get("/").text();
-    let assets = index.split('"').filter(|part| part.starts_with("/assets/") || *part == "/icon.svg");
+    let beside = index.split('"').filter_map(|part| part.strip_prefix('.'));
+    let assets = beside.filter(|part| part.starts_with("/assets/") || *part == "/icon.svg");
     let paths: Vec<&str> =
         ["/", "/devices", "/entities", "/topics", "/query", "/jobs", "/store", "/access", "/login", "/no-such-page"]
             .into_iter()
             .chain(assets)
             .collect();
-    assert!(paths.len() > 9, "the console is built before this test, with a script and a style: {index}");
+    assert!(paths.len() > 12, "the console is built before this test, with a script and a style: {index}");
     for path in paths {
         let answer = ask(process.applications, "GET", path, &[("Accept", "text/html,*/*")], b"");
         assert_eq!(answer.status, if path == "/no-such-page" { 404 } else { 200 }, "{path}");
@@ -36,6 +37,27 @@ fn every_page_and_file_of_the_console_has_the_headers_that_keep_a_browser_to_thi
         } else {
             assert_eq!(answer.header("cache-control"), Some("no-cache"), "{path}");
         }
+    }
+    process.stop();
+}
+
+#[test]
+fn the_page_for_an_unknown_path_finds_its_files_at_any_depth_and_below_what_a_proxy_takes_away() {
+    let dir = tempfile::tempdir().unwrap();
+    let process = Process::start(dir.path());
+    let rows = [("/no", "./"), ("/no/", "../"), ("/a/b/c", "../../"), ("/a//b", "../../"), ("/a/b?from=/x/y/", "../")];
+    for (path, way) in rows {
+        let page = ask(process.applications, "GET", path, &[("Accept", "text/html")], b"");
+        assert_eq!(page.status, 404, "{path}");
+        let page = page.text();
+        let files: Vec<&str> = page.split('"').filter(|part| part.contains("assets/")).collect();
+        assert!(files.len() > 1, "{page}");
+        let [first, ..] = files[..] else { panic!("{page}") };
+        for file in &files {
+            assert!(file.strip_prefix(way).is_some_and(|rest| rest.starts_with("assets/")), "{path}: {file}");
+        }
+        let file = first.strip_prefix(way).unwrap();
+        assert_eq!(process.get(&format!("/{file}")).status, 200, "{path}");
     }
     process.stop();
 }
