@@ -7,7 +7,7 @@ import type { Stats } from "./api/stats";
 import { BASE } from "./base";
 import { clock } from "./format";
 import { Addresses, AddressesContext } from "./live/addresses";
-import { CallerContext } from "./live/caller";
+import { CallerContext, limitsText, mayOpen } from "./live/caller";
 import type { History } from "./live/history";
 import { latest, type Remote } from "./live/remote";
 import { useLogin } from "./live/use-login";
@@ -23,10 +23,10 @@ import { StorePage } from "./pages/store";
 import { TopicsPage } from "./pages/topics";
 import { Account } from "./parts/account";
 import { Notice, sentence } from "./parts/notice";
-import { PAGE_TITLES, PageLinks } from "./parts/page-links";
+import { PAGE_NAMES, PAGE_TITLES, PageLinks } from "./parts/page-links";
 import { TENANT_DEFAULT, TenantPicker } from "./parts/tenant";
 import { ThemePicker } from "./parts/theme-picker";
-import { follow, go, href, PAGES, type Place, usePlace } from "./route";
+import { follow, go, href, type PageName, PAGES, type Place, usePlace } from "./route";
 
 export function App(): ComponentChildren {
   const { state, logOut } = useLogin();
@@ -54,7 +54,7 @@ function Console({ login, logOut }: { login: Login; logOut: () => void }): Compo
   const tenant = place.params.get("tenant") ?? "";
   const { stats, samples } = useStats(tenant);
   const addresses = useAddresses(stats);
-  const title = place.page === "unknown" ? "Not found" : PAGE_TITLES[place.page];
+  const title = titleOf(place);
   useEffect(() => {
     document.title = `${title} · Millstream`;
   }, [title]);
@@ -77,7 +77,7 @@ function Console({ login, logOut }: { login: Login; logOut: () => void }): Compo
           <img src={`${BASE}/icon.svg`} alt="" width="24" height="24" />
           <span>Millstream</span>
         </a>
-        <PageLinks current={place.page} tenant={tenant} />
+        <PageLinks pages={openPages(login)} current={place.page} tenant={tenant} />
         <div class="bar-end">
           <ServerState stats={stats} />
           <TenantPicker place={place} own={own} known={latest(stats)?.log.topics.map((topic) => topic.tenant) ?? []} />
@@ -100,9 +100,14 @@ function Console({ login, logOut }: { login: Login; logOut: () => void }): Compo
   );
 }
 
+function titleOf({ page }: Place): string {
+  return page === "unknown" ? "Not found" : PAGE_TITLES[page];
+}
+
 function PageOf(props: { place: Place; login: Login; stats: Remote<Stats>; samples: History }): ComponentChildren {
   const { place, login, stats, samples } = props;
   const { page, params } = place;
+  if (page !== "unknown" && !mayOpen(login.caller, page)) return <OutOfLimits place={place} login={login} />;
   switch (page) {
     case "overview":
       return <OverviewPage stats={stats} samples={samples} params={params} />;
@@ -135,6 +140,34 @@ function PageOf(props: { place: Place; login: Login; stats: Remote<Stats>; sampl
         </div>
       );
   }
+}
+
+/** The pages on which the server shows the caller something. */
+function openPages({ caller }: Login): PageName[] {
+  return PAGE_NAMES.filter((page) => mayOpen(caller, page));
+}
+
+function OutOfLimits({ place, login }: { place: Place; login: Login }): ComponentChildren {
+  const limits = login.caller?.limits ?? null;
+  const tenant = place.params.get("tenant") ?? "";
+  return (
+    <div class="page">
+      <div class="page-head">
+        <h1>{titleOf(place)}</h1>
+      </div>
+      <Notice tone="quiet" title="This page takes a login without limits">
+        {limits !== null && `Yours is good for ${limitsText(limits)}.`}
+        {openPages(login).map((page) => (
+          <span key={page}>
+            {" "}
+            <a href={href(page, { tenant })} onClick={follow}>
+              {PAGE_TITLES[page]}
+            </a>
+          </span>
+        ))}
+      </Notice>
+    </div>
+  );
 }
 
 /** The place in the address bar. A caller of one tenant is always in that tenant unless the address names another. */

@@ -9,10 +9,21 @@ export const EVERY_TENANT = "*";
 export const ROLES = ["reader", "writer", "admin"] as const;
 export type Role = (typeof ROLES)[number];
 
+/** The beginnings of the names to which a login is limited: it has what begins so, and nothing else. */
+export interface LoginLimits {
+  topics: readonly string[];
+  /** Of entities. */
+  types: readonly string[];
+  /** Each is a bucket, a slash and the beginning of its keys. */
+  keys: readonly string[];
+}
+
 export interface Caller {
   name: string;
   tenant: string;
   roles: readonly string[];
+  /** Null for a login that has all of its tenant. */
+  limits: LoginLimits | null;
 }
 
 export interface Login {
@@ -25,7 +36,14 @@ export interface Login {
 const decodeLogin = object<Login>({
   required: (value) => value === true,
   oidc: nullable(decodeProvider),
-  caller: nullable(object<Caller>({ name: string, tenant: string, roles: array(string) })),
+  caller: nullable(
+    object<Caller>({
+      name: string,
+      tenant: string,
+      roles: array(string),
+      limits: nullable(object<LoginLimits>({ topics: array(string), types: array(string), keys: array(string) })),
+    }),
+  ),
 });
 
 /** Asks with this login, or without one, whatever the browser keeps. A wrong one is {@link Refused}. */
@@ -46,4 +64,9 @@ export function ownTenant(caller: Caller | null): string | null {
 /** True if the caller has this role, or if no login is needed. */
 export function hasRole(caller: Caller | null, role: Role): boolean {
   return caller === null || caller.roles.includes(role);
+}
+
+/** True if a login has all keys of a bucket, and so its figures. */
+export function hasBucket(limits: LoginLimits | null, bucket: string): boolean {
+  return limits === null || limits.keys.includes(`${bucket}/`);
 }

@@ -1,6 +1,7 @@
 /** What everything is right now, and who is told when that changes. */
 import type { ComponentChildren } from "preact";
-import { useMemo } from "preact/hooks";
+import { useContext, useMemo } from "preact/hooks";
+import { CallerContext } from "../live/caller";
 import { EntitiesView } from "../parts/entities-view";
 import { SubscriptionsView } from "../parts/subscriptions-view";
 import { follow, go, href } from "../route";
@@ -24,15 +25,19 @@ export function EntitiesPage({ params }: { params: URLSearchParams }): Component
 }
 
 const LISTS = { entities: "Entities", subscriptions: "Subscriptions" } as const;
+const LIST_NAMES = Object.keys(LISTS) as (keyof typeof LISTS)[];
 
 /** The name of the list on the screen, and the way to the other one. */
 function Lists({ place }: { place: EntitiesPlace }): ComponentChildren {
   const { tenant } = place;
+  // Subscriptions are those of the whole tenant.
+  const isLimited = (useContext(CallerContext)?.limits ?? null) !== null;
+  const others = LIST_NAMES.filter((list) => list === "entities" || !isLimited);
   return (
     <>
       <h1>{LISTS[place.list]}</h1>
       <nav class="segments" aria-label="Lists">
-        {(Object.keys(LISTS) as (keyof typeof LISTS)[]).map((list) => (
+        {others.map((list) => (
           <a
             key={list}
             href={href("entities", { tenant, list: list === "entities" ? "" : list })}

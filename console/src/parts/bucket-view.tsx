@@ -1,8 +1,10 @@
 /** One bucket: its figures, its keys in order, and the value of one of them. */
 import type { ComponentChildren } from "preact";
-import { useCallback, useState } from "preact/hooks";
+import { useCallback, useContext, useState } from "preact/hooks";
+import { hasBucket } from "../api/login";
 import { type Bucket, deleteBucket, fetchBucket, fetchKeys, keyText } from "../api/store";
 import { bytes, counted, duration, short, whole } from "../format";
+import { CallerContext } from "../live/caller";
 import { latest, usePolled } from "../live/remote";
 import { commandFlags } from "../pages/command-flags";
 import { type StoreMover, storeParams, type StorePlace } from "../pages/store-place";
@@ -21,7 +23,41 @@ const PERIOD_MS = 2_000;
 const SETTLE_MS = 300;
 const DELIMITER = "/";
 
-export function BucketView({ place, onMove }: { place: StorePlace; onMove: StoreMover }): ComponentChildren {
+interface BucketViewProps {
+  place: StorePlace;
+  onMove: StoreMover;
+}
+
+export function BucketView(props: BucketViewProps): ComponentChildren {
+  const limits = useContext(CallerContext)?.limits ?? null;
+  return hasBucket(limits, props.place.bucket) ? <WholeBucket {...props} /> : <PartOfBucket {...props} />;
+}
+
+/** Keys of a bucket whose figures the login may not see. */
+function PartOfBucket({ place, onMove }: BucketViewProps): ComponentChildren {
+  return (
+    <>
+      <div class="page-head">
+        <WayBack tenant={place.tenant} />
+        <h1>{place.bucket}</h1>
+      </div>
+      <Keys place={place} onMove={onMove} />
+    </>
+  );
+}
+
+function WayBack({ tenant }: { tenant: string }): ComponentChildren {
+  return (
+    <nav aria-label="Way back" class="crumb">
+      <a href={href("store", { tenant })} onClick={follow}>
+        Store
+      </a>
+      <span aria-hidden="true">›</span>
+    </nav>
+  );
+}
+
+function WholeBucket({ place, onMove }: BucketViewProps): ComponentChildren {
   const { tenant, bucket: name } = place;
   const remote = usePolled(
     useCallback(() => fetchBucket(tenant, name), [tenant, name]),
@@ -31,12 +67,7 @@ export function BucketView({ place, onMove }: { place: StorePlace; onMove: Store
   return (
     <>
       <div class="page-head">
-        <nav aria-label="Way back" class="crumb">
-          <a href={href("store", { tenant })} onClick={follow}>
-            Store
-          </a>
-          <span aria-hidden="true">›</span>
-        </nav>
+        <WayBack tenant={tenant} />
         <h1>{name}</h1>
         {bucket !== null && (
           <>
@@ -44,6 +75,7 @@ export function BucketView({ place, onMove }: { place: StorePlace; onMove: Store
             <span class="spring" />
             <ConfirmButton
               role="admin"
+              extent="whole"
               label="Delete bucket"
               title={`Delete ${name}?`}
               tone="stop"

@@ -1,8 +1,10 @@
 /** The buckets of a tenant as rows, and the way to make one. */
 import type { ComponentChildren } from "preact";
-import { useCallback, useState } from "preact/hooks";
+import { useCallback, useContext, useState } from "preact/hooks";
+import type { LoginLimits } from "../api/login";
 import { type Bucket, fetchBuckets } from "../api/store";
 import { bytes, short, whole } from "../format";
+import { CallerContext } from "../live/caller";
 import { latest, usePolled } from "../live/remote";
 import { commandFlags } from "../pages/command-flags";
 import { type StoreMover, storeParams, type StorePlace } from "../pages/store-place";
@@ -14,7 +16,44 @@ import { Name } from "./value";
 
 const PERIOD_MS = 2_000;
 
-export function BucketsView({ place, onMove }: { place: StorePlace; onMove: StoreMover }): ComponentChildren {
+interface BucketsViewProps {
+  place: StorePlace;
+  onMove: StoreMover;
+}
+
+export function BucketsView(props: BucketsViewProps): ComponentChildren {
+  const limits = useContext(CallerContext)?.limits ?? null;
+  return limits === null ? <AllBuckets {...props} /> : <KeysOfLimits limits={limits} place={props.place} />;
+}
+
+/** The keys that a login is limited to. The server lists buckets to logins without limits only. */
+function KeysOfLimits({ limits, place }: { limits: LoginLimits; place: StorePlace }): ComponentChildren {
+  return (
+    <>
+      <div class="page-head">
+        <h1>Store</h1>
+      </div>
+      <section class="card" aria-label="Buckets">
+        <p>Your login is good for the keys that begin with one of these, behind their bucket:</p>
+        <ul>
+          {limits.keys.map((keys) => {
+            const slash = keys.indexOf("/");
+            const [bucket, prefix] = [keys.slice(0, slash), encodeURIComponent(keys.slice(slash + 1))];
+            return (
+              <li key={keys}>
+                <a href={href("store", storeParams({ ...place, bucket, prefix }))} onClick={follow}>
+                  {keys}
+                </a>
+              </li>
+            );
+          })}
+        </ul>
+      </section>
+    </>
+  );
+}
+
+function AllBuckets({ place, onMove }: BucketsViewProps): ComponentChildren {
   const { tenant } = place;
   const [told, setTold] = useState(0);
   const remote = usePolled(

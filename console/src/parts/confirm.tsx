@@ -2,6 +2,7 @@
 import type { ComponentChildren } from "preact";
 import { useEffect, useId, useRef, useState } from "preact/hooks";
 import type { Role } from "../api/login";
+import type { Extent } from "../live/caller";
 import { Notice, sentence } from "./notice";
 import { RoleButton } from "./role-button";
 
@@ -11,6 +12,7 @@ export function ConfirmButton(props: {
   label: string;
   /** What it takes to act. */
   role: Role;
+  extent?: Extent;
   /** The question. */
   title: string;
   /** The consequences. */
@@ -21,7 +23,7 @@ export function ConfirmButton(props: {
   act: () => Promise<void>;
   onDone: () => void;
 }): ComponentChildren {
-  const { label, role, title, children, tone, typed = "", act, onDone } = props;
+  const { label, role, extent, title, children, tone, typed = "", act, onDone } = props;
   const [open, setOpen] = useState(false);
   const [work, setWork] = useState<Work>({ kind: "none" });
   const [text, setText] = useState("");
@@ -46,6 +48,7 @@ export function ConfirmButton(props: {
     <>
       <RoleButton
         role={role}
+        extent={extent}
         look={look}
         onClick={() => {
           setWork({ kind: "none" });

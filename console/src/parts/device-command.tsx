@@ -4,7 +4,7 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import { type CommandAnswer, type NewCommand, sendCommand } from "../api/commands";
 import type { Device } from "../api/devices";
 import { latency } from "../format";
-import { useRoleRefusal } from "../live/caller";
+import { useRefusal } from "../live/caller";
 import { Notice, sentence } from "./notice";
 import { RecordBlock } from "./record-value";
 
@@ -38,7 +38,7 @@ export function DeviceCommand({ tenant, device }: { tenant: string; device: Devi
     }
   };
   const asking = work.kind === "asking";
-  const refusal = useRoleRefusal("writer");
+  const refusal = useRefusal("writer");
   return (
     <section class="card" aria-labelledby="command">
       <div class="card-tools">

@@ -2,7 +2,7 @@
 import type { ComponentChildren } from "preact";
 import { type Attribute, pointOf } from "../api/entities";
 import type { EntityName } from "../api/entity-changes";
-import { useRoleRefusal } from "../live/caller";
+import { useRefusal } from "../live/caller";
 import type { SpanName } from "../live/attribute-history";
 import { EditAttribute } from "./attribute-form";
 import { AttributeHistory } from "./attribute-history";
@@ -27,7 +27,7 @@ export function EntityAttribute(props: {
 }): ComponentChildren {
   const { whose, name, attribute, measured, changed, history, form, span, onHistory, onForm, onSpan, onChanged } =
     props;
-  const mayEdit = useRoleRefusal("writer") === undefined;
+  const mayEdit = useRefusal("writer") === undefined;
   return (
     <div>
       <dt>

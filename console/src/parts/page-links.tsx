@@ -15,11 +15,16 @@ export const PAGE_TITLES: Record<PageName, string> = {
   access: "Access",
 };
 
-const PAGE_NAMES = Object.keys(PAGE_TITLES) as PageName[];
+export const PAGE_NAMES = Object.keys(PAGE_TITLES) as PageName[];
 
-export function PageLinks({ current, tenant }: { current: Place["page"]; tenant: string }): ComponentChildren {
+export function PageLinks(props: {
+  pages: readonly PageName[];
+  current: Place["page"];
+  tenant: string;
+}): ComponentChildren {
+  const { pages, current, tenant } = props;
   const nav = useRef<HTMLElement>(null);
-  const shown = useFitting(nav);
+  const shown = useFitting(nav, pages.length);
   const link = (page: PageName, close?: () => void): ComponentChildren => (
     <a
       key={page}
@@ -34,10 +39,10 @@ export function PageLinks({ current, tenant }: { current: Place["page"]; tenant:
       {PAGE_TITLES[page]}
     </a>
   );
-  const rest = PAGE_NAMES.slice(shown);
+  const rest = pages.slice(shown);
   return (
     <nav class="page-links" aria-label="Pages" ref={nav}>
-      {PAGE_NAMES.slice(0, shown).map((page) => link(page))}
+      {pages.slice(0, shown).map((page) => link(page))}
       {rest.length > 0 && (
         <div class={rest.some((page) => page === current) ? "more current" : "more"}>
           <Menu label={shown > 0 ? "More" : "Pages"} edge={shown > 0 ? "right" : "left"}>
@@ -46,7 +51,7 @@ export function PageLinks({ current, tenant }: { current: Place["page"]; tenant:
         </div>
       )}
       <div class="page-links-ruler" aria-hidden="true">
-        {PAGE_NAMES.map((page) => (
+        {pages.map((page) => (
           <span key={page}>
             <NavIcon page={page} />
             {PAGE_TITLES[page]}
@@ -59,8 +64,8 @@ export function PageLinks({ current, tenant }: { current: Place["page"]; tenant:
 }
 
 /** How many links fit, by the widths of the ruler, which holds all of them and "More" where nobody sees it. */
-function useFitting(nav: { readonly current: HTMLElement | null }): number {
-  const [shown, setShown] = useState(PAGE_NAMES.length);
+function useFitting(nav: { readonly current: HTMLElement | null }, count: number): number {
+  const [shown, setShown] = useState(count);
   useLayoutEffect(() => {
     const element = nav.current;
     const ruler = element?.querySelector(".page-links-ruler");
@@ -77,7 +82,7 @@ function useFitting(nav: { readonly current: HTMLElement | null }): number {
     return () => {
       observer.disconnect();
     };
-  }, [nav]);
+  }, [nav, count]);
   return shown;
 }
 

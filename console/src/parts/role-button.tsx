@@ -1,10 +1,11 @@
 /** A button for what not every caller may do. Who may not sees why, as its title, and presses it in vain. */
 import type { ComponentChildren } from "preact";
 import type { Role } from "../api/login";
-import { useRoleRefusal } from "../live/caller";
+import { type Extent, useRefusal } from "../live/caller";
 
 export function RoleButton(props: {
   role: Role;
+  extent?: Extent | undefined;
   /** The style sheet's names for its look. */
   look?: string;
   /** Whether it rests for another reason. */
@@ -12,8 +13,8 @@ export function RoleButton(props: {
   onClick: () => void;
   children: ComponentChildren;
 }): ComponentChildren {
-  const { role, look = "", isBusy = false, onClick, children } = props;
-  const refusal = useRoleRefusal(role);
+  const { role, extent, look = "", isBusy = false, onClick, children } = props;
+  const refusal = useRefusal(role, extent);
   const rests = refusal !== undefined || isBusy;
   return (
     <button

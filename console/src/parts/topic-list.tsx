@@ -1,8 +1,9 @@
 /** The topics of a tenant as rows, and the way to make one. */
 import type { ComponentChildren } from "preact";
-import { useCallback, useState } from "preact/hooks";
+import { useCallback, useContext, useState } from "preact/hooks";
 import { createTopic, fetchTopicList, type TopicSummary } from "../api/topics";
 import { bytes, counted, short, whole } from "../format";
+import { CallerContext } from "../live/caller";
 import { useRates } from "../live/rates";
 import { latest, usePolled } from "../live/remote";
 import { commandFlags } from "../pages/command-flags";
@@ -22,6 +23,7 @@ const NONE: readonly TopicSummary[] = [];
 
 export function TopicList({ place, onMove }: { place: TopicsPlace; onMove: TopicsMover }): ComponentChildren {
   const { tenant, search } = place;
+  const beginnings = useContext(CallerContext)?.limits?.topics ?? null;
   const [told, setTold] = useState(0);
   const remote = usePolled(
     // Another number asks again at once.
@@ -33,6 +35,9 @@ export function TopicList({ place, onMove }: { place: TopicsPlace; onMove: Topic
   const shown = (topics ?? []).filter(({ name }) => name.includes(search));
   const create = async (form: FormData): Promise<void> => {
     const name = textOf(form, "name");
+    if (beginnings?.every((beginning) => !name.startsWith(beginning)) === true) {
+      throw new Error(`your login is good for topics that begin with ${beginnings.join(" or ")}`);
+    }
     // The same request to a topic that is there would be answered as if it had been made.
     if (topics?.some((topic) => topic.name === name)) {
       throw new Error(`there is a topic '${name}' already; choose another name`);
@@ -55,7 +60,10 @@ export function TopicList({ place, onMove }: { place: TopicsPlace; onMove: Topic
           refusal="The topic was not created"
           act={create}
         >
-          <Field label="Name" hint="a-z A-Z 0-9 . _ -">
+          <Field
+            label="Name"
+            hint={`a-z A-Z 0-9 . _ -${beginnings === null ? "" : `; begins with ${beginnings.join(" or ")}`}`}
+          >
             <input name="name" required spellcheck={false} autocomplete="off" autocapitalize="off" />
           </Field>
           <TopicFields config={null} kind="user" />

@@ -223,6 +223,64 @@ describe("a login", () => {
     });
   });
 
+  it("that is limited to topics and keys is offered these, and nothing that would be refused", async () => {
+    const roles = ["reader", "writer", "admin"];
+    const limits = { topics: ["invo"], keys: ["shelf/img/", "cellar/"] };
+    const secret = await server.makeToken({ name: "limited", tenant: "*", roles, ...limits });
+    await server.createTopic("invoices");
+    await server.createTopic("payments");
+    for (const bucket of ["shelf", "cellar", "attic"]) await server.putBucket(bucket, {});
+    for (const key of ["img/a", "text/a"]) await server.putValue("shelf", key, "something");
+    await withPage(browser, {}, async (page) => {
+      const refused: string[] = [];
+      page.on("response", (answer) => {
+        // The figures of the server are asked for on every page.
+        if (answer.status() === 403 && !answer.url().includes("/stats?")) refused.push(answer.url());
+      });
+      await openAs(page, secret, "/");
+      await page.getByText("This page takes a login without limits").waitFor();
+      await page.getByText("Yours is good for topics invo…, keys shelf/img/… or cellar/…").waitFor();
+      expect(await accessibilityFaults(page)).toEqual([]);
+      const pages = page.getByRole("navigation", { name: "Pages" }).getByRole("link");
+      expect(await pages.allInnerTexts()).toEqual(["Topics", "Store"]);
+      await page.getByRole("button", { name: "limited" }).click();
+      await page
+        .getByRole("group", { name: "limited" })
+        .getByText("topics invo…, keys shelf/img/… or cellar/…")
+        .waitFor();
+
+      await pages.filter({ hasText: "Topics" }).click();
+      const topics = page.getByRole("region", { name: "Topics" });
+      await topics.getByRole("link", { name: "invoices" }).waitFor();
+      expect(await topics.getByRole("link").allInnerTexts()).toEqual(["invoices"]);
+      await page.getByRole("button", { name: "Create a topic" }).click();
+      const form = page.getByRole("dialog", { name: "Create a topic" });
+      await form.getByLabel("Name").fill("payments-2");
+      await form.getByRole("button", { name: "Create" }).click();
+      await refusal(page, "Your login is good for topics that begin with invo").waitFor();
+      await form.getByRole("button", { name: "Cancel" }).click();
+
+      await pages.filter({ hasText: "Store" }).click();
+      const buckets = page.getByRole("region", { name: "Buckets" });
+      await buckets.getByRole("link", { name: "shelf/img/" }).click();
+      const keys = page.getByRole("region", { name: "Keys" });
+      await keys.getByRole("link", { name: "a", exact: true }).waitFor();
+      expect(await keys.locator("tbody tr").count()).toBe(1);
+      expect(await accessibilityFaults(page)).toEqual([]);
+      await page.getByRole("navigation", { name: "Way back" }).getByRole("link", { name: "Store" }).click();
+      expect(await buckets.getByRole("link").allInnerTexts()).toEqual(["shelf/img/", "cellar/"]);
+      expect(await accessibilityFaults(page)).toEqual([]);
+      await buckets.getByRole("link", { name: "cellar/" }).click();
+      const remove = page.getByRole("button", { name: "Delete bucket" });
+      await remove.waitFor();
+      expect([await remove.getAttribute("aria-disabled"), await remove.getAttribute("title")]).toEqual([
+        "true",
+        "This takes a login without limits; yours is good for topics invo…, keys shelf/img/… or cellar/…",
+      ]);
+      expect(refused).toEqual([]);
+    });
+  });
+
   it("whose roles do not allow something is told why", async () => {
     const secret = await server.makeToken({ name: "only-writer", tenant: "*", roles: ["writer"] });
     await withPage(browser, {}, async (page) => {

@@ -184,13 +184,22 @@ export class Server {
     value: string | Buffer<ArrayBuffer>,
     headers: Readonly<Record<string, string>> = {},
   ): Promise<void> {
-    const answer = await fetch(`${this.url}/kv/${bucket}/${key}`, { method: "PUT", headers, body: value });
+    const answer = await fetch(`${this.url}/kv/${bucket}/${key}`, {
+      method: "PUT",
+      headers: this.withToken(headers),
+      body: value,
+    });
     if (!answer.ok) throw new Error(`PUT ${key}: ${answer.status} ${await answer.text()}`);
   }
 
-  private async call(method: string, path: string, body: unknown, expected: readonly number[]): Promise<Response> {
-    const headers = new Headers({ "Content-Type": "application/json" });
+  private withToken(given: Readonly<Record<string, string>>): Headers {
+    const headers = new Headers(given);
     if (this.token !== "") headers.set("Authorization", `Bearer ${this.token}`);
+    return headers;
+  }
+
+  private async call(method: string, path: string, body: unknown, expected: readonly number[]): Promise<Response> {
+    const headers = this.withToken({ "Content-Type": "application/json" });
     const init = body === undefined ? { method, headers } : { method, headers, body: JSON.stringify(body) };
     const answer = await fetch(this.url + path, init);
     if (expected.includes(answer.status)) return answer;

@@ -8,6 +8,7 @@ use axum::http::HeaderValue;
 use axum::http::header::CACHE_CONTROL;
 use axum::response::{IntoResponse, Response};
 use millstream_http::{Access, Caller, Content, EVERY_TENANT, Limits, Reach, RoleName, Route, Routes};
+use millstream_types::AccessScope;
 use serde_json::{Value, json};
 
 use crate::oidc::{LoginEndpoints, OidcConfig, OidcProvider};
@@ -21,6 +22,7 @@ type Logins = (Arc<Tokens>, Option<Arc<OidcProvider>>);
 
 pub(crate) fn routes(tokens: &Arc<Tokens>, oidc: Option<&Arc<OidcProvider>>) -> Routes {
     let text = || json!({"type": "string"});
+    let prefixes = || json!({"type": "array", "items": {"type": "string"}});
     let perhaps_text = || json!({"type": ["string", "null"]});
     let schema = json!({
         "type": "object",
@@ -41,18 +43,24 @@ pub(crate) fn routes(tokens: &Arc<Tokens>, oidc: Option<&Arc<OidcProvider>>) -> 
             },
             "caller": {
                 "type": ["object", "null"],
-                "required": ["name", "tenant", "roles"],
+                "required": ["name", "tenant", "roles", "limits"],
                 "properties": {
                     "name": text(),
                     "tenant": text(),
                     "roles": {"type": "array", "items": {"enum": RoleName::ALL}},
+                    "limits": {
+                        "type": ["object", "null"],
+                        "required": ["topics", "types", "keys"],
+                        "properties": {"topics": prefixes(), "types": prefixes(), "keys": prefixes()},
+                    },
                 },
             },
         },
     });
     let says = "`required` tells if callers need credentials, `oidc` where a browser gets them (its endpoints are null until the provider has \
                 answered), and `caller` who the \
-                Authorization header is; its tenant is `*` for a caller of all tenants.";
+                Authorization header is; its tenant is `*` for a caller of all tenants, and its `limits` are the prefixes that it is \
+                limited to, null without a limit.";
     Routes::new("login").route(
         Route::get("/api/login", Access::OptionalLogin, LIMITS, "Tell how to log in, and who the caller is")
             .answers_with(200, says, Content::json(schema))
@@ -91,5 +99,10 @@ fn show_caller(caller: &Caller) -> Value {
         Reach::OneTenant => caller.tenant.as_str(),
         Reach::EveryTenant => EVERY_TENANT,
     };
-    json!({"name": caller.name, "tenant": tenant, "roles": roles})
+    json!({"name": caller.name, "tenant": tenant, "roles": roles, "limits": show_limits(&caller.scope)})
+}
+
+/// The prefixes to which a caller is limited; `None` if it has all of its tenant.
+fn show_limits(scope: &AccessScope) -> Option<Value> {
+    scope.is_limited().then(|| json!({"topics": scope.topics(), "types": scope.types(), "keys": scope.keys()}))
 }

@@ -106,9 +106,10 @@ fn the_login_route_tells_everybody_whether_a_token_is_needed_and_a_caller_who_it
     let root = make(&process, "", &every_role("root", "*"));
     let reader = make(&process, &root, &json!({"name": "r", "tenant": "acme", "roles": ["reader"], "topics": ["y"]}));
     assert_eq!(login("").json(), json!({"required": true, "oidc": null, "caller": null}));
+    let limits = json!({"topics": ["y"], "types": [], "keys": []});
     for (token, caller) in [
-        (&root, json!({"name": "root", "tenant": "*", "roles": ["reader", "writer", "admin"]})),
-        (&reader, json!({"name": "r", "tenant": "acme", "roles": ["reader"]})),
+        (&root, json!({"name": "root", "tenant": "*", "roles": ["reader", "writer", "admin"], "limits": null})),
+        (&reader, json!({"name": "r", "tenant": "acme", "roles": ["reader"], "limits": limits})),
     ] {
         let answer = login(token);
         assert_eq!(answer.json(), json!({"required": true, "oidc": null, "caller": caller}));

@@ -37,7 +37,7 @@ fn the_login_route_names_the_provider_and_who_a_token_is() {
         ("root", "*", json!(["reader", "writer", "admin"])),
     ] {
         let answer = world.call(&provider.token(client), "GET", "/api/login", &Value::Null);
-        assert_eq!(answer.json()["caller"], json!({"name": client, "tenant": tenant, "roles": roles}));
+        assert_eq!(answer.json()["caller"], json!({"name": client, "tenant": tenant, "roles": roles, "limits": null}));
     }
     world.process.stop();
 }
