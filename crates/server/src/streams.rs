@@ -277,6 +277,7 @@ fn topic_routes(streams: &Arc<Streams>) -> [Route; 5] {
             .answers_with(201, "Created.", described())
             .answers_with(200, "The topic exists with this configuration.", described())
             .answers(409, "The topic exists with another configuration.")
+            .answers(409, "Or the tenant's topics have as many partitions as `log.partitions_per_tenant_max` allows.")
             .to(topics::create, Arc::clone(streams)),
         Route::patch("/api/streams/{stream}", admin, CHANGE_LIMITS, "Change a topic's configuration")
             .keeps_to_scope()
@@ -285,6 +286,7 @@ fn topic_routes(streams: &Arc<Streams>) -> [Route; 5] {
             .answers_with(200, "Changed. `partitions` stands alone in its request.", described())
             .answers(400, "A setting is invalid or cannot be changed.")
             .answers(404, "The topic does not exist.")
+            .answers(409, "The tenant's topics have as many partitions as `log.partitions_per_tenant_max` allows.")
             .to(topics::alter, Arc::clone(streams)),
         Route::delete("/api/streams/{stream}", admin, LOOK_LIMITS, "Delete a topic and its records")
             .keeps_to_scope()
