@@ -203,6 +203,11 @@ impl Bucket {
         self.keys.totals()
     }
 
+    /// Uploads that are neither committed nor given up.
+    pub(crate) fn open_uploads(&self) -> u64 {
+        self.tables.iter().map(|table| table.open_uploads()).sum()
+    }
+
     /// Figures of the values in memory.
     pub fn cache_figures(&self) -> CacheFigures {
         self.keys.cache.figures()

@@ -20,6 +20,8 @@ pub struct StoreConfig {
     pub buckets_max: usize,
     /// Most buckets of one tenant. Default 128.
     pub buckets_per_tenant_max: usize,
+    /// Most uploads of one tenant that are neither committed nor given up. Default 10,000.
+    pub uploads_per_tenant_max: usize,
     /// Threads that read values from the disk; 0 takes twice as many as cores. Default 0.
     pub read_threads: usize,
     /// Most reads that wait for one of these threads; further ones are refused. Default 16,384.
@@ -130,6 +132,7 @@ impl Default for StoreConfig {
             key_max_bytes: 1_024,
             buckets_max: 256,
             buckets_per_tenant_max: 128,
+            uploads_per_tenant_max: 10_000,
             read_threads: 0,
             reads_waiting_max: 16_384,
             inbox_max_bytes: 32 << 20,

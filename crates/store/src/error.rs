@@ -41,6 +41,11 @@ pub enum Error {
         "tenant '{tenant}' has {limit} buckets, as many as store.buckets_per_tenant_max allows; delete one or raise the limit"
     )]
     TooManyBucketsOfTenant { tenant: TenantId, limit: usize },
+    /// The tenant has as many open uploads as it may have.
+    #[error(
+        "tenant '{tenant}' has {open} open uploads, and store.uploads_per_tenant_max = {limit}; commit or give up some, or raise the limit"
+    )]
+    TooManyUploads { tenant: TenantId, open: u64, limit: usize },
     /// The memory budget has too little left for the values of a bucket.
     #[error(
         "{setting} = {size_bytes} of bucket '{bucket}' needs {more_bytes} bytes more of memory, of which {left_bytes} are left to buckets ({budget} = {budget_bytes})"
@@ -90,6 +95,7 @@ impl Error {
             | Self::IsCache { .. }
             | Self::TooManyBuckets { .. }
             | Self::TooManyBucketsOfTenant { .. }
+            | Self::TooManyUploads { .. }
             | Self::NoMemory { .. }
             | Self::Fixed { .. } => ErrorCode::Conflict,
             Self::View(source) => source.code(),

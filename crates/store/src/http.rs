@@ -187,6 +187,7 @@ fn post_route(store: &Arc<Store>) -> Route {
         .answers_with(201, "Stored under a new key.", Content::json(json!({"type": "object"})))
         .answers(204, "Stored, without a body.")
         .answers(400, "The upload has no parts, or the list of parts does not match them.")
+        .answers(409, "Or the tenant has as many open uploads as `store.uploads_per_tenant_max` allows.")
         .streams(BODY_HELD_BYTES)
         .answered_by(move |request| cached::or(&store, request, cached::post, || write::post(&store, request)))
 }

@@ -158,6 +158,7 @@ mod tests {
         assert_eq!(part_key(id, 7), &b"\0n0123456789abcdef\0\0\0\x07"[..]);
         let upload = Upload { partition: PartitionId(3), key: Bytes::from_static(b"a/b"), id };
         assert_eq!(upload.record(UploadState::Open), &b"\0ua/b0123456789abcdef"[..]);
+        assert!(upload.record(UploadState::Open).starts_with(crate::table::OPEN_UPLOAD));
         assert_eq!(Upload::of_record(PartitionId(3), &upload.record(UploadState::InUse)), Some(upload));
         assert_eq!(Upload::of_record(PartitionId(3), b"\0u123456789abcdef"), None);
     }

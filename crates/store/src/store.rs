@@ -209,6 +209,16 @@ impl Store {
         self.all(tenant).into_iter().filter_map(durable).collect()
     }
 
+    /// Checks that `tenant` may begin another upload. Of several that begin at once all may.
+    pub(crate) fn check_uploads(&self, tenant: &TenantId) -> Result<(), Error> {
+        let open: u64 = self.buckets(Some(tenant)).iter().map(|(_, bucket)| bucket.open_uploads()).sum();
+        let limit = self.config.uploads_per_tenant_max;
+        if open < limit as u64 {
+            return Ok(());
+        }
+        Err(Error::TooManyUploads { tenant: tenant.clone(), open, limit })
+    }
+
     /// Runs `work`, which may block on the disk, on one of the threads for that.
     ///
     /// # Errors

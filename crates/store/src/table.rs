@@ -23,6 +23,9 @@ const LARGE: u64 = 1;
 const HIDDEN: u64 = 2;
 const FLAG_BITS: u32 = 2;
 
+/// How the keys of the records of open uploads begin.
+pub(crate) const OPEN_UPLOAD: &[u8] = b"\0u";
+
 /// The hashes that stand for a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Fingerprint {
@@ -121,6 +124,7 @@ pub(crate) struct Table {
     keys: AtomicU64,
     expiring_keys: AtomicU64,
     bytes: AtomicU64,
+    open_uploads: AtomicU64,
     newest_ms: AtomicI64,
 }
 
@@ -133,6 +137,7 @@ impl Default for Table {
             keys: AtomicU64::new(0),
             expiring_keys: AtomicU64::new(0),
             bytes: AtomicU64::new(0),
+            open_uploads: AtomicU64::new(0),
             newest_ms: AtomicI64::new(i64::MIN),
         }
     }
@@ -192,6 +197,10 @@ impl Table {
         let change = TotalsDelta::between(key, before, after);
         self.keys.fetch_add(change.keys as u64, Ordering::Relaxed);
         self.bytes.fetch_add(change.bytes as u64, Ordering::Relaxed);
+        if key.starts_with(OPEN_UPLOAD) {
+            let change = i64::from(after.is_some()) - i64::from(before.is_some());
+            self.open_uploads.fetch_add(change as u64, Ordering::Relaxed);
+        }
         let expiring = |place: Option<Place>| place.is_some_and(|place| !place.is_hidden && place.expires_ms.is_some());
         let change = i64::from(expiring(after)) - i64::from(expiring(before));
         if change != 0 {
@@ -207,6 +216,11 @@ impl Table {
     /// Keys and bytes in the table.
     pub(crate) fn totals(&self) -> Totals {
         Totals { keys: self.keys.load(Ordering::Relaxed), bytes: self.bytes.load(Ordering::Relaxed) }
+    }
+
+    /// Uploads that are open.
+    pub(crate) fn open_uploads(&self) -> u64 {
+        self.open_uploads.load(Ordering::Relaxed)
     }
 
     /// Notes that a value was written at this time.

@@ -94,6 +94,7 @@ pub(super) fn post(store: &Arc<Store>, request: &Request<'_>) -> Answer {
             return take_body(request, target, parameters, Effect::Append);
         }
         if parameters.begins_upload {
+            store.check_uploads(&request.caller()?.tenant).map_err(|error| problem(&error))?;
             return Ok(multipart::start(target, parameters));
         }
         if let Some(id) = parameters.commit.clone() {
