@@ -15,8 +15,10 @@ const CONNECTIONS_MAX: usize = 16;
 #[test]
 fn a_tenant_that_has_all_connections_of_a_listener_makes_room_for_another() {
     let dir = tempfile::tempdir().unwrap();
-    let limits: Vec<String> =
+    let mut limits: Vec<String> =
         DOORS.iter().map(|door| format!("--set={}={CONNECTIONS_MAX}", door.connections_max)).collect();
+    // Each connection of MQTT has a session.
+    limits.push(format!("--set=connect.mqtt.broker.sessions_max={}", 100 * CONNECTIONS_MAX));
     let ground = Ground::start_with(dir.path(), &limits);
     for door in &DOORS {
         let listener = door.listener;

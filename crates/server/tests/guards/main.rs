@@ -15,6 +15,7 @@ mod memory;
 #[path = "../main_job/process.rs"]
 #[allow(dead_code, reason = "the tests of the main job use more of it")]
 mod process;
+mod shared_memory;
 mod work;
 mod working;
 #[path = "../tls_clients/world.rs"]

@@ -9,12 +9,12 @@ use crate::process::{Process, ask, until};
 use crate::work::KINDS;
 
 /// The budget, of which less than a quarter is left to share; each press asks for several times as much.
-const BUDGET_BYTES: u64 = 224 << 20;
+pub(crate) const BUDGET_BYTES: u64 = 224 << 20;
 /// A record or value near the limit of one.
 const LARGE_BYTES: usize = 900_000;
 const JSON: (&str, &str) = ("Content-Type", "application/json");
 /// Smaller shares than the defaults, so that what is not bounded would be seen.
-const SETTINGS: [&str; 20] = [
+pub(crate) const SETTINGS: [&str; 20] = [
     "log.journal_max_bytes=50331648",
     "log.pending_max_bytes=8388608",
     "log.cache_bytes=4194304",

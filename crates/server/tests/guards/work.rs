@@ -26,7 +26,7 @@ pub(crate) struct Kind {
     pub(crate) door: &'static str,
     /// The role that starts it; `None` where any login does.
     pub(crate) role: Option<&'static str>,
-    /// The setting for how many of them a tenant may have, and its value here; `None` where that is not limited.
+    /// The setting for how many of them a tenant may have, and its value here; `None` where they share memory alone.
     pub(crate) share: Option<(&'static str, usize)>,
     /// Starts it with the token of this name; what stands open while it runs, or the refusal.
     pub(crate) start: fn(&Ground, &str) -> Result<TcpStream, String>,
@@ -71,9 +71,28 @@ pub(crate) const KINDS: [Kind; 10] = [
         share: Some(("store.buckets_per_tenant_max", SHARE + 1)),
         start: bucket,
     },
-    Kind { name: "upload", door: "store", role: Some("writer"), share: None, start: upload },
-    Kind { name: "topic", door: "streams", role: Some("admin"), share: None, start: topic },
-    Kind { name: "session", door: "devices-mqtt", role: None, share: None, start: session },
+    Kind {
+        name: "upload",
+        door: "store",
+        role: Some("writer"),
+        share: Some(("store.uploads_per_tenant_max", SHARE)),
+        start: upload,
+    },
+    Kind {
+        name: "topic",
+        door: "streams",
+        role: Some("admin"),
+        // Two are there already, and each has one partition.
+        share: Some(("log.partitions_per_tenant_max", SHARE + 2)),
+        start: topic,
+    },
+    Kind {
+        name: "session",
+        door: "devices-mqtt",
+        role: None,
+        share: Some(("connect.mqtt.broker.sessions_max", SHARE)),
+        start: session,
+    },
     Kind { name: "pub/sub subscriber", door: "redis", role: None, share: None, start: subscriber },
 ];
 
@@ -122,13 +141,13 @@ impl Ground {
         Self::start_with(dir, &[])
     }
 
-    /// With arguments that add settings.
+    /// With arguments that add settings, or replace those of the shares.
     pub(crate) fn start_with(dir: &Path, arguments: &[String]) -> Self {
         let of_work = ["shutdown_timeout_ms=1000", "context.notifications.allowed_targets=[\"private\"]"];
         let mut settings = of_work.map(|setting| format!("--set={setting}")).to_vec();
-        settings.extend_from_slice(arguments);
         let shares = KINDS.iter().filter_map(|kind| kind.share);
         settings.extend(shares.map(|(setting, most)| format!("--set={setting}={most}")));
+        settings.extend_from_slice(arguments);
         let process = Process::start_on(dir, &settings.iter().map(String::as_str).collect::<Vec<_>>());
         let mut ground = Self { process, tokens: Vec::new(), named: AtomicU32::new(0) };
         for (name, tenant) in [("root", "*"), ("all", TENANT), ("other", "other")] {
@@ -145,6 +164,7 @@ impl Ground {
             ("other", "PUT", "/api/streams/in", json!({"partitions": 1})),
             ("other", "PUT", "/api/streams/out", json!({"partitions": 1})),
             ("all", "PUT", "/buckets/things", json!({})),
+            ("other", "PUT", "/buckets/things", json!({})),
             ("root", "POST", "/v1/tenants/acme", json!({})),
             ("all", "POST", "/v1/devices/acme/d", json!({})),
             ("all", "PUT", "/v1/credentials/acme/d", secrets.clone()),
@@ -272,15 +292,20 @@ fn upload(ground: &Ground, token: &str) -> Result<TcpStream, String> {
 }
 
 fn topic(ground: &Ground, token: &str) -> Result<TcpStream, String> {
-    ground.started(201, ground.ask(token, "PUT", "/api/streams/made", &json!({"partitions": 1})))
+    let path = format!("/api/streams/{}", ground.new_name("made"));
+    ground.started(201, ground.ask(token, "PUT", &path, &json!({"partitions": 1})))
 }
 
 /// A session of MQTT 3.1.1 that outlives its connection.
 fn session(ground: &Ground, token: &str) -> Result<TcpStream, String> {
-    let password = if token == "all" { PASSWORD } else { "wrong" };
+    let (tenant, password) = match ground.tokens.iter().find(|known| known.name == token) {
+        Some(token) => (&*token.tenant, PASSWORD),
+        None => (TENANT, "wrong"),
+    };
     let text = |text: &str| [&(text.len() as u16).to_be_bytes()[..], text.as_bytes()].concat();
     let flags = [4, 0b1100_0000, 0, 0];
-    let body = [&text("MQTT")[..], &flags, &text("c"), &text("d@acme"), &text(password)].concat();
+    let (client, device) = (ground.new_name("client"), format!("d@{tenant}"));
+    let body = [&text("MQTT")[..], &flags, &text(&client), &text(&device), &text(password)].concat();
     let mut socket = connect(ground.process.mqtt);
     socket.write_all(&[&[0x10, body.len() as u8][..], &body].concat()).unwrap();
     let mut connack = [0; 4];
@@ -290,7 +315,7 @@ fn session(ground: &Ground, token: &str) -> Result<TcpStream, String> {
 
 fn subscriber(ground: &Ground, token: &str) -> Result<TcpStream, String> {
     let mut socket = connect(ground.process.redis);
-    if token == "all" {
+    if ground.tokens.iter().any(|known| known.name == token) {
         write!(socket, "AUTH {token} {}\r\n", ground.token(token).secret).unwrap();
         assert_eq!(read(&mut socket, 5), "+OK\r\n");
     }
