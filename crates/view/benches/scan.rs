@@ -3,7 +3,8 @@
 //! part.
 #![allow(clippy::unwrap_used, reason = "a bench fails by panicking")]
 
-#[path = "../tests/common/mod.rs"]
+#[path = "../tests/view/common/mod.rs"]
+#[allow(dead_code, reason = "the tests use more of it")]
 mod common;
 
 use std::collections::VecDeque;

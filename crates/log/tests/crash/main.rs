@@ -13,7 +13,8 @@ mod oracle;
 mod passes;
 mod record;
 mod state;
-#[path = "../support/mod.rs"]
+#[path = "../log/support/mod.rs"]
+#[allow(dead_code, reason = "the other tests use more of it")]
 mod support;
 mod transactions;
 mod verdict;

@@ -2,7 +2,7 @@
 //!
 //! The file system is a tmpfs in a mount namespace of the server's own, which a user namespace allows without root.
 //! A system that forbids user namespaces lets nothing be mounted: the test then says so and checks nothing. The log's
-//! own tests (`log/tests/failures.rs`) run the same cases everywhere, on a simulated disk.
+//! own tests (`log/tests/log/failures.rs`) run the same cases everywhere, on a simulated disk.
 
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, ErrorKind, Write as _};

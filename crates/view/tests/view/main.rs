@@ -1,0 +1,15 @@
+//! Views over a log, one owner a partition, as planes use them; crashes have a program of their own.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
+
+mod by_reference;
+mod common;
+mod damage;
+mod failures;
+mod gate;
+mod hold;
+mod many_sources;
+mod memory;
+mod order;
+mod progress;
+mod shelf;
+mod source_damage;
