@@ -322,7 +322,9 @@ impl PartitionLog {
             return Ok(());
         }
         self.shared.space.check_for(disk_use)?;
-        self.shared.backpressure.reserve(size_bytes, level)
+        self.shared.backpressure.reserve(size_bytes, level)?;
+        self.shared.space.promise(size_bytes);
+        Ok(())
     }
 
     /// Checks the limit on accepted records that are not synced.

@@ -53,6 +53,7 @@ impl Embedded {
         let uses = on_disk.map(|((_, records), log)| disk_use(records, &log.topic.current()));
         uses.max().map_or(Ok(()), |disk_use| self.shared.space.check_for(disk_use))?;
         self.shared.backpressure.reserve(size_bytes, level)?;
+        self.shared.space.promise(size_bytes);
         let order = self.shared.next_order();
         let appended = self.take(append, &targets, &mut locked, order);
         if let Some(markers) = markers {

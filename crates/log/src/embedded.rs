@@ -143,7 +143,7 @@ impl Embedded {
         recovery::remove_strays(&shared, &catalog)?;
         shared.journal.adopt(existing)?;
         shared.journal.ensure_free().map_err(|e| match e {
-            full if full.is_disk_full() => shared.space.full(shared.config.journal_file_bytes),
+            full if full.is_disk_full() => shared.space.waiting(shared.config.journal_file_bytes),
             other => other,
         })?;
         let appender = Arc::new(Appender::new(&shared, &queues, sequence + 1));
@@ -223,7 +223,7 @@ impl Embedded {
 
     /// Free bytes on the disk, as of at most [`LogConfig::flush_interval_ms`] ago.
     pub fn disk_free_bytes(&self) -> u64 {
-        self.shared.space.free_bytes()
+        self.shared.space.seen_bytes()
     }
 
     /// The epoch of this start, higher than every earlier one in this directory.

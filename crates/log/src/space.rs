@@ -37,7 +37,10 @@ pub(crate) struct DiskSpace {
     files: Arc<dyn Files>,
     dir: PathBuf,
     free_min_bytes: u64,
-    free_bytes: AtomicU64,
+    /// Free bytes when the system was asked last.
+    seen_bytes: AtomicU64,
+    /// Bytes that are accepted and that segments are yet to take.
+    promised_bytes: AtomicU64,
     is_scarce: AtomicBool,
     /// Free bytes that the writeback thread waits for; 0 if it does not wait.
     waited_for_bytes: AtomicU64,
@@ -45,20 +48,22 @@ pub(crate) struct DiskSpace {
 
 impl DiskSpace {
     pub(crate) fn new(files: Arc<dyn Files>, dir: PathBuf, free_min_bytes: u64) -> Self {
-        let (is_scarce, free_bytes, waited_for_bytes) = (AtomicBool::new(false), AtomicU64::new(0), AtomicU64::new(0));
-        let space = Self { files, dir, free_min_bytes, free_bytes, is_scarce, waited_for_bytes };
+        let [seen_bytes, promised_bytes, waited_for_bytes] = [(); 3].map(|()| AtomicU64::new(0));
+        let is_scarce = AtomicBool::new(false);
+        let space = Self { files, dir, free_min_bytes, seen_bytes, promised_bytes, is_scarce, waited_for_bytes };
         space.look();
         space
     }
 
-    /// Asks the system for the free bytes. An unknown amount counts as enough.
+    /// Asks the system for the free bytes and returns them. An unknown amount counts as enough.
     fn look(&self) -> u64 {
-        let free_bytes = self.files.free_bytes(&self.dir).unwrap_or(u64::MAX);
-        self.free_bytes.store(free_bytes, Ordering::Relaxed);
-        if free_bytes >= self.waited_for_bytes.load(Ordering::Acquire) {
+        let seen_bytes = self.files.free_bytes(&self.dir).unwrap_or(u64::MAX);
+        self.seen_bytes.store(seen_bytes, Ordering::Relaxed);
+        if seen_bytes >= self.waited_for_bytes.load(Ordering::Acquire) {
             self.waited_for_bytes.store(0, Ordering::Release);
         }
         // Add a margin before appends resume, so that the state does not flip with every removed file.
+        let free_bytes = self.free_bytes();
         let more = if self.is_scarce.load(Ordering::Acquire) { self.free_min_bytes / 16 } else { 0 };
         let is_scarce = free_bytes < self.free_min_bytes.saturating_add(more);
         if is_scarce != self.is_scarce.swap(is_scarce, Ordering::AcqRel) {
@@ -69,18 +74,23 @@ impl DiskSpace {
                 tracing::warn!(%dir, free_bytes, "there is room on the disk again: appends are taken");
             }
         }
-        free_bytes
+        seen_bytes
+    }
+
+    /// Counts bytes of an append that is accepted.
+    pub(crate) fn promise(&self, bytes: usize) {
+        self.promised_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
     /// Checks the last known free space before an append. Appends are also refused while the segments wait: the
     /// journal would fill up and block its writers without an explanation.
     pub(crate) fn check(&self) -> Result<(), Error> {
-        if self.is_scarce.load(Ordering::Acquire) {
+        if self.is_scarce.load(Ordering::Acquire) || self.free_bytes() < self.free_min_bytes {
             return Err(self.full(self.free_min_bytes));
         }
         match self.waited_for_bytes.load(Ordering::Acquire) {
             0 => Ok(()),
-            needed_bytes => Err(self.full(needed_bytes)),
+            needed_bytes => Err(self.waiting(needed_bytes)),
         }
     }
 
@@ -108,12 +118,13 @@ impl DiskSpace {
         self.check()
     }
 
-    /// Checks that a turn of the writeback thread can write `bytes`. If not, it waits.
+    /// Checks that a turn of the writeback thread can write `bytes`, all that the segments are yet to take. If not, it waits.
     pub(crate) fn admit_turn(&self, bytes: u64) -> Result<(), Error> {
+        self.promised_bytes.store(bytes, Ordering::Relaxed);
         let needed_bytes = bytes + TURN_SPARE_BYTES;
         let waits = self.look() < needed_bytes;
         self.waited_for_bytes.store(if waits { needed_bytes } else { 0 }, Ordering::Release);
-        if waits { Err(self.full(needed_bytes)) } else { Ok(()) }
+        if waits { Err(self.waiting(needed_bytes)) } else { Ok(()) }
     }
 
     /// `true` if the segments wait for room.
@@ -124,7 +135,7 @@ impl DiskSpace {
     /// The error for accepted appends that wait in memory because the segments wait for room; `None` if they do not.
     pub(crate) fn shortage(&self) -> Option<Error> {
         let limit_bytes = self.waited_for_bytes.load(Ordering::Acquire);
-        let (path, free_bytes) = (self.dir.clone(), self.free_bytes());
+        let (path, free_bytes) = (self.dir.clone(), self.seen_bytes());
         (limit_bytes > 0).then_some(Error::WaitsForDisk { path, free_bytes, limit_bytes })
     }
 
@@ -133,8 +144,24 @@ impl DiskSpace {
         self.is_scarce.load(Ordering::Acquire) || self.is_waited_for()
     }
 
+    /// Subtracts bytes that a turn has written to segments, from the free ones as well until the system is asked again.
+    pub(crate) fn written(&self, bytes: usize) {
+        let less = |counter: &AtomicU64| {
+            let subtract = |counted: u64| Some(counted.saturating_sub(bytes as u64));
+            counter.fetch_update(Ordering::Relaxed, Ordering::Relaxed, subtract).ok();
+        };
+        less(&self.seen_bytes);
+        less(&self.promised_bytes);
+    }
+
+    /// Free bytes when the system was asked last, and less what was written since.
+    pub(crate) fn seen_bytes(&self) -> u64 {
+        self.seen_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Free bytes, without those that accepted records will take.
     pub(crate) fn free_bytes(&self) -> u64 {
-        self.free_bytes.load(Ordering::Relaxed)
+        self.seen_bytes().saturating_sub(self.promised_bytes.load(Ordering::Relaxed))
     }
 
     /// `true` if appends are refused, and compaction is to make room.
@@ -157,7 +184,12 @@ impl DiskSpace {
         self.free_min_bytes / 2
     }
 
-    pub(crate) fn full(&self, limit_bytes: u64) -> Error {
+    fn full(&self, limit_bytes: u64) -> Error {
         Error::DiskFull { path: self.dir.clone(), free_bytes: self.free_bytes(), limit_bytes }
+    }
+
+    /// The refusal while segments wait for `needed_bytes`.
+    pub(crate) fn waiting(&self, needed_bytes: u64) -> Error {
+        Error::DiskFull { path: self.dir.clone(), free_bytes: self.seen_bytes(), limit_bytes: needed_bytes }
     }
 }

@@ -203,6 +203,7 @@ impl Writeback {
         for (partition, batches) in written {
             partition.flushed(&batches);
             let bytes = batches.iter().map(|stored| stored.batch.size_bytes()).sum();
+            self.shared.space.written(bytes);
             self.cached_bytes += bytes;
             self.cached.push_back((partition, batches.len(), bytes));
         }

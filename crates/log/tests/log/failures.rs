@@ -128,6 +128,32 @@ fn a_disk_that_gets_full_refuses_appends_and_takes_them_again_once_there_is_room
     }
 }
 
+/// The floor is a reserve for what makes room; records that only the journal has must not eat it up later.
+#[test]
+fn records_that_segments_are_yet_to_take_count_as_taken_from_the_disk() {
+    let (files, clock) = (new_disk(), clock());
+    // Segments get nothing by themselves.
+    let config = LogConfig { flush_interval_ms: 3_600_000, journal_max_bytes: 64 << 20, ..support::small_config() };
+    let (min_bytes, pending_max_bytes) = (config.disk_free_min_bytes, 8 << 20);
+    let config = LogConfig { journal_file_bytes: 8 << 20, pending_max_bytes, ..config };
+    let log = Embedded::open(config, Arc::new(files.clone()), clock.clone(), clock.clone()).unwrap();
+    let topic = create(&log, "t", &TopicConfig::default());
+    log.flush().unwrap();
+    const ROOM_BYTES: usize = 200 << 10;
+    files.tell_free(min_bytes + ROOM_BYTES as u64);
+    log.check_disk().unwrap();
+    let value = vec![7; 10 << 10];
+    let taken = (0..100).take_while(|_| append(&*topic[0], &value, AckLevel::Written).is_ok()).count();
+    assert!((15..=20).contains(&taken), "{taken} of some twenty that there is room for");
+    assert_full(append(&*topic[0], &value, AckLevel::Written));
+    assert_full(log.check_disk());
+    log.flush().unwrap();
+    files.tell_free(min_bytes + min_bytes / 16);
+    log.check_disk().unwrap();
+    append(&*topic[0], &value, AckLevel::Written).unwrap();
+    log.close().unwrap();
+}
+
 #[test]
 fn segments_wait_for_room_while_the_journal_still_takes_records() {
     for level in [AckLevel::Memory, AckLevel::Written, AckLevel::Synced] {
