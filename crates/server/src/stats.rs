@@ -298,7 +298,7 @@ struct QueryPart {
 
 #[derive(Debug, Default, Serialize)]
 struct MemoryPart {
-    /// What is given out or set aside of the budget, in use or not; `rss_bytes` is what the process uses.
+    /// Bytes of the budget that are given out or set aside, in use or not; `rss_bytes` is the memory that the process uses.
     reserved_bytes: u64,
     budget_bytes: u64,
 }

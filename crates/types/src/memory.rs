@@ -4,7 +4,7 @@
 //! bodies, answers, fetched records, live queries and the values of buckets in memory take from the remainder while they
 //! last, and are refused when nothing is left. Tables that are bounded by a count lie beside the budget.
 //!
-//! What clients of a tenant ask for is taken from the tenant's part, so that no tenant takes all that is left.
+//! Requests of clients draw on the part of their tenant, so that no tenant takes all that is left.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};

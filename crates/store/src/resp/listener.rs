@@ -215,7 +215,7 @@ enum CloseReason {
 struct ConnectionMemory {
     /// [`CONNECTION_BYTES`], from the listener.
     _connection: Grant,
-    /// What buffers and subscriptions take beyond it: of the client's tenant, once it has logged in.
+    /// The bytes of buffers and subscriptions beyond it: from the client's tenant, once it has logged in.
     buffers: Grant,
 }
 
