@@ -410,7 +410,9 @@ impl Store {
                     Opened::Cache(bucket) => while bucket.sweep(EXPIRED_MAX) == EXPIRED_MAX {},
                 }
             }
-            if parts_looked_at.elapsed() > PARTS_INTERVAL {
+            // On a full disk, writers wait for the room.
+            let parts_age = parts_looked_at.elapsed();
+            if parts_age > PARTS_INTERVAL || (parts_age > GARBAGE_INTERVAL && self.ground.log.check_disk().is_err()) {
                 self.remove_parts(&self.buckets(None)).await;
                 parts_looked_at = Instant::now();
             }

@@ -1,10 +1,12 @@
 //! The changes that the checkpoint lacks.
 
 use std::collections::HashMap;
+use std::ops::ControlFlow;
 
 use bytes::Bytes;
 use millstream_types::{Epoch, Grant, Offset};
 
+use crate::Error;
 use crate::view::StateRecord;
 
 /// Memory of a record beside key and value: its slot in the map.
@@ -72,8 +74,49 @@ impl Dirty {
         self.writing_bytes = 0;
     }
 
+    /// The changes of the keys from `start` on, in the order of the keys.
+    pub(crate) fn listed(&self, start: &[u8]) -> Vec<StateRecord> {
+        let from_start = self.records.iter().filter(|(key, _)| key[..] >= *start);
+        let mut listed: Vec<_> = from_start.map(|(key, value)| (key.clone(), value.clone())).collect();
+        listed.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
+        listed
+    }
+
     /// Drops all changes for the checkpoint. It stays as it is, and the next start reads more of the log.
     pub(crate) fn abandon(&mut self) {
         *self = Self { abandoned: true, ..Self::default() };
     }
+}
+
+/// Looks at one key of the checkpoint and its entry.
+pub(crate) type MergeVisit<'a> = dyn FnMut(&[u8], &[u8]) -> ControlFlow<()> + 'a;
+
+/// Calls `visit` with the keys and entries that `older` passes on, in the order of the keys, and with those of `newer`,
+/// which replace and remove older ones, until it breaks.
+pub(crate) fn merge_newer(
+    newer: Vec<StateRecord>,
+    older: impl FnOnce(&mut MergeVisit<'_>) -> Result<(), Error>,
+    mut visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
+) -> Result<(), Error> {
+    let mut newer = newer.into_iter().peekable();
+    let mut flow = ControlFlow::Continue(());
+    older(&mut |key, entry| {
+        let mut visit_both = || {
+            while let Some((between, value)) = newer.next_if(|(newer, _)| newer[..] < *key) {
+                value.map_or(ControlFlow::Continue(()), |value| visit(&between, &value))?;
+            }
+            match newer.next_if(|(newer, _)| newer[..] == *key) {
+                Some((_, Some(value))) => visit(key, &value),
+                Some((_, None)) => ControlFlow::Continue(()),
+                None => visit(key, entry),
+            }
+        };
+        flow = visit_both();
+        flow
+    })?;
+    let mut behind = newer.filter_map(|(key, value)| Some((key, value?)));
+    if flow.is_continue() {
+        let _ = behind.try_for_each(|(key, value)| visit(&key, &value));
+    }
+    Ok(())
 }

@@ -168,9 +168,8 @@ impl<V: View> Views<V> {
         self.owners.iter().map(|owner| owner.snapshot()).collect()
     }
 
-    /// Calls `visit` with the keys of `partition` from `start` on, in order, and their
-    /// entries in the checkpoint, until it breaks. Every answered change is among them, as
-    /// the checkpoint is written first. Blocks on the disk: call it from a plain thread.
+    /// Calls `visit` with the keys of `partition` from `start` on, in order, and their entries, until it breaks. Every
+    /// answered change is among them. Blocks on the disk: call it from a plain thread.
     ///
     /// # Errors
     /// [`Error::Checkpoint`], [`Error::CheckpointBehind`] if the checkpoint cannot be written or read; [`Error::Stopped`].

@@ -27,7 +27,7 @@ use parking_lot::{Condvar, Mutex};
 
 use crate::change_batch::{AppendLimits, ChangeBatch, EncodedChanges};
 use crate::checkpoint::{Checkpoint, NOT_WRITTEN};
-use crate::dirty::{Dirty, RECORD_BYTES, memory_bytes};
+use crate::dirty::{Dirty, MergeVisit, RECORD_BYTES, memory_bytes, merge_newer};
 use crate::failure::{FailedPart, Failure, Failures, panic_text};
 use crate::load::Loading;
 use crate::shard::{ShardQueue, ShardTask, TurnOutcome};
@@ -203,6 +203,11 @@ impl<V: View> Owner<V> {
     /// Writes the changes since the last time to the checkpoint.
     pub(crate) fn write_checkpoint(&self, checkpoint: &Checkpoint) {
         let _in_order = self.writing_checkpoint.lock();
+        self.write_dirty(checkpoint);
+    }
+
+    /// Writes the changes since the last time, unless the disk is full. The caller holds `writing_checkpoint`.
+    fn write_dirty(&self, checkpoint: &Checkpoint) {
         // After a failed write the store accepts nothing before a restart, so do not try on a full disk.
         let needed_bytes = CHECKPOINT_SPARE_BYTES + 2 * self.dirty.lock().held_bytes() as u64;
         if self.log.check_disk().is_err() && self.log.spare_bytes() < needed_bytes {
@@ -221,19 +226,27 @@ impl<V: View> Owner<V> {
         }
     }
 
-    /// Calls `visit` with the keys from `start` on, in order, and their entries in the checkpoint, until it breaks. Every
-    /// answered change is among them.
+    /// Calls `visit` with the keys from `start` on, in order, and their entries, until it breaks. Every answered change
+    /// is among them: the checkpoint is written first, and merged with what a full disk keeps out of it.
     pub(crate) fn list(
         &self,
         checkpoint: &Checkpoint,
         start: &[u8],
         visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
     ) -> Result<(), Error> {
-        self.write_checkpoint(checkpoint);
-        if self.dirty.lock().is_behind() {
-            return Err(Error::CheckpointBehind { partition: self.id.clone() });
-        }
-        checkpoint.list(self.id.partition, start, visit)
+        let in_order = self.writing_checkpoint.lock();
+        self.write_dirty(checkpoint);
+        let newer = {
+            let dirty = self.dirty.lock();
+            if dirty.is_behind() {
+                return Err(Error::CheckpointBehind { partition: self.id.clone() });
+            }
+            dirty.listed(start)
+        };
+        // Changes that came since the write may be in both. On a full disk nothing may leave `dirty` while it is merged.
+        let _in_order = (!newer.is_empty()).then_some(in_order);
+        let older = |visit: &mut MergeVisit<'_>| checkpoint.list(self.id.partition, start, visit);
+        merge_newer(newer, older, visit)
     }
 
     fn schedule(&self) {

@@ -1,4 +1,4 @@
-//! A server on a file system that is really full, without a floor (`log.disk_free_min_bytes = 0`).
+//! A server on a file system that is really full, without a floor (`log.disk_free_min_bytes = 0`) and with one.
 //!
 //! The file system is a tmpfs in a mount namespace of the server's own, which a user namespace allows without root.
 //! A system that forbids user namespaces lets nothing be mounted: the test then says so and checks nothing. The log's
@@ -23,12 +23,18 @@ fn in_own_namespace() -> Command {
     command
 }
 
-fn start(dir: &Path) -> Process {
+/// Starts a server on a file system of its own; `None` if this system lets nothing be mounted.
+fn start(dir: &Path, free_min_bytes: u64) -> Option<Process> {
+    if !in_own_namespace().arg("true").status().is_ok_and(|status| status.success()) {
+        eprintln!("nothing is checked: this system forbids user namespaces ('unshare --map-root-user --mount true')");
+        return None;
+    }
     let mut program = in_own_namespace();
     let script = format!("mount -t tmpfs -o {DISK} none \"$0\" && exec \"$@\"");
     program.args(["sh", "-c", &script]).arg(dir).arg(env!("CARGO_BIN_EXE_millstream"));
-    let settings = ["--set", "log.disk_free_min_bytes=0", "--set", "connect.http.authentication_required=false"];
-    Process::start_by(program, dir, &settings)
+    let floor = format!("log.disk_free_min_bytes={free_min_bytes}");
+    let settings = ["--set", &floor, "--set", "connect.http.authentication_required=false"];
+    Some(Process::start_by(program, dir, &settings))
 }
 
 /// A file on the server's disk that takes its room.
@@ -123,12 +129,8 @@ fn stored(process: &Process) -> String {
 
 #[test]
 fn on_a_full_file_system_without_a_floor_every_write_is_refused_at_once_and_goes_on_once_there_is_room() {
-    if !in_own_namespace().arg("true").status().is_ok_and(|status| status.success()) {
-        eprintln!("nothing is checked: this system forbids user namespaces ('unshare --map-root-user --mount true')");
-        return;
-    }
     let dir = tempfile::tempdir().unwrap();
-    let process = start(dir.path());
+    let Some(process) = start(dir.path(), 0) else { return };
     for path in ["/v1/tenants/mill", "/v1/devices/mill/wheel"] {
         assert_eq!(ask(process.applications, "POST", path, &[JSON], b"").status, 201, "{path}");
     }
@@ -187,5 +189,29 @@ fn on_a_full_file_system_without_a_floor_every_write_is_refused_at_once_and_goes
         assert!(stored.contains(value), "{value} in {stored}");
     }
     assert!(!stored.contains("refused"), "{stored}");
+    process.stop();
+}
+
+#[test]
+fn large_values_that_fill_the_disk_are_deleted_there_and_writing_resumes() {
+    const VALUE_BYTES: usize = 1 << 20;
+    let dir = tempfile::tempdir().unwrap();
+    let Some(process) = start(dir.path(), 32 << 20) else { return };
+    assert_eq!(ask(process.applications, "PUT", "/buckets/things", &[], b"{}").status, 201);
+    let value = vec![b'v'; VALUE_BYTES];
+    let key = |number: usize| format!("/kv/things/{number}");
+    let put = |number: usize| ask(process.applications, "PUT", &key(number), &[], &value).status;
+    let stored = (0..1_000).take_while(|number| put(*number) == 201).count();
+    assert!((50..1_000).contains(&stored), "{stored} values fill the disk");
+    until("the shortage is known", || process.get("/readyz").status == 503);
+    let listed = || process.get("/kv/things").text();
+    assert!(listed().contains("\"key\""), "{}", listed());
+    for number in 0..stored {
+        assert_eq!(ask(process.applications, "DELETE", &key(number), &[], b"").status, 204, "{number}");
+    }
+    assert!(!listed().contains("\"key\""), "{}", listed());
+    until("there is room again", || process.get("/readyz").status == 200);
+    assert_eq!(put(0), 201);
+    assert_eq!(process.get(&key(0)).body, value);
     process.stop();
 }

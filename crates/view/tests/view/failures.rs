@@ -1,17 +1,18 @@
 //! The errors that callers get when the log refuses, waits or ends, and the state that remains.
 
 use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use millstream_log::{AckLevel, Done, Error as LogError, Files, Log, LogConfig, TopicConfig};
 use millstream_testkit::sim::{PowerLoss, SimFiles};
-use millstream_types::{ErrorCode, Record, TenantId, TopicName, TopicPartition};
-use millstream_view::{Checkpoints, Error, FailedPart, ViewsConfig};
+use millstream_types::{ErrorCode, PartitionId, Record, TenantId, TopicName, TopicPartition};
+use millstream_view::{Checkpoints, Error, FailedPart, Views, ViewsConfig};
 use tempfile::TempDir;
 
-use crate::common::{Answer, Command, World, add, ask, pieces, shelf_topic, submit, whole};
+use crate::common::{Answer, Command, Shelf, World, add, ask, pieces, shelf_topic, submit, whole};
 use crate::gate::{Gate, Shut};
 
 /// A log that is easily full.
@@ -152,6 +153,52 @@ fn a_full_disk_refuses_new_commands_and_accepted_ones_run_once_there_is_room() {
         assert_eq!(answer.blocking_recv().unwrap().unwrap(), Answer::Now(expected));
     }
     assert!(matches!(add(&views, "bolt", 1), Answer::Now(2..)));
+    world.close(views);
+}
+
+/// The names of partition 0 from `start` on with their entries, at most `most`.
+fn listed(views: &Views<Shelf>, start: &str, most: usize) -> Vec<(String, i64)> {
+    let mut listed = Vec::new();
+    let visit = |key: &[u8], entry: &[u8]| {
+        let pieces = i64::from_be_bytes(entry.try_into().unwrap());
+        listed.push((String::from_utf8(key[1..].to_vec()).unwrap(), pieces));
+        if listed.len() < most { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    };
+    // A state record's key begins with its kind.
+    views.list(PartitionId(0), &[b"\x01", start.as_bytes()].concat(), visit).unwrap();
+    listed
+}
+
+/// A full disk keeps changes out of the checkpoint.
+#[test]
+fn a_list_has_every_answered_change_while_the_disk_is_full() {
+    let (dir, files) = (tempfile::tempdir().unwrap(), disk());
+    let world = world(files.clone(), &dir);
+    let config = ViewsConfig { partitions: 1, checkpoint_interval: Duration::MAX, ..four() };
+    let views = world.shelf_with(None, &config).unwrap();
+    for name in ["bolt", "nut", "rivet", "screw"] {
+        add(&views, name, 1);
+    }
+    assert_eq!(listed(&views, "", 9), whole(&views), "all are in the checkpoint");
+    for name in ["anvil", "nut", "peg", "washer"] {
+        add(&views, name, 1);
+    }
+    for name in ["rivet", "peg"] {
+        ask(&views, Command::Remove { name: name.into() }).unwrap();
+    }
+    files.tell_free(1);
+    world.log.check_disk().unwrap_err();
+    let all =
+        [("anvil", 1), ("bolt", 1), ("nut", 2), ("screw", 1), ("washer", 1)].map(|(name, n)| (name.to_owned(), n));
+    assert_eq!(listed(&views, "", 9), all);
+    assert_eq!(listed(&views, "b", 2), all[1..3]);
+    assert_eq!(listed(&views, "o", 1), all[3..4]);
+    assert_eq!(listed(&views, "", 1), all[..1]);
+    assert_eq!(listed(&views, "t", 1), all[4..]);
+    assert_eq!(listed(&views, "x", 1), []);
+    files.tell_free(u64::MAX);
+    world.log.check_disk().unwrap();
+    assert_eq!(listed(&views, "", 9), all);
     world.close(views);
 }
 
