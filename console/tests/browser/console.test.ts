@@ -57,6 +57,22 @@ describe("the overview", () => {
     });
   });
 
+  it("shows the resident memory of the server's process", async () => {
+    await withPage(browser, {}, async (page) => {
+      await open(page, "/");
+      const shown = page.getByText(/ · [\d.,]+ MiB resident$/);
+      // The figure of the page is a second old at the most; memory may have come or gone since.
+      const differs = async (): Promise<number> => {
+        const [, shown_mib = ""] = / · ([\d.,]+) MiB resident$/.exec((await shown.textContent()) ?? "") ?? [];
+        const metrics = await (await fetch(`${server.url}/metrics`)).text();
+        const [, resident_bytes = ""] = /^process_resident_memory_bytes (\S+)$/m.exec(metrics) ?? [];
+        const resident_mib = Number(resident_bytes) / 2 ** 20;
+        return Math.abs(Number(shown_mib.replaceAll(",", "")) / resident_mib - 1);
+      };
+      await expect.poll(differs, { timeout: 100_000, interval: 100 }).toBeLessThan(0.1);
+    });
+  });
+
   it("opens a topic's partitions and still shows them after a reload", async () => {
     await withPage(browser, {}, async (page) => {
       await open(page, "/");
