@@ -191,6 +191,11 @@ class Prometheus(unittest.TestCase):
             server.stop()
         until("the alert", lambda: any(a["labels"]["alertname"] == "MillstreamDown" for a in self.api("alerts")["alerts"]))
 
+    def test_a_history_with_nearly_too_many_files_for_an_hour_raises_an_alert(self):
+        if not shutil.which("promtool"):
+            self.skipTest("promtool is not on this machine")
+        run("promtool", "test", "rules", ROOT / "packaging/tests/alerts_test.yml")
+
     def start(self, folder, server):
         """Starts Prometheus on a free port, with the configuration as shipped but for target, token and intervals."""
         (folder / "token").write_text(TOKENS["MILLSTREAM_METRICS_TOKEN"])
