@@ -16,6 +16,7 @@ mod demo_job;
 mod flights;
 mod full_disk;
 mod guide;
+mod ignored_options;
 mod job_commands;
 mod job_taps;
 mod jobs;
