@@ -84,6 +84,7 @@ impl Compactor {
     }
 
     fn work_until_stopped(&mut self) {
+        self.look_at_room();
         loop {
             // Read before the turn, so that the last turn flushes everything applied before the stop.
             let is_last = self.state.is_stopping();

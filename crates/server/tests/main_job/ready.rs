@@ -1,4 +1,4 @@
-//! `/readyz` and the counters tell of a view that cannot go on, and of a disk that is full.
+//! `/readyz` and the counters tell of a view that cannot go on, of a disk that is full, and of too many files of history.
 
 use std::path::{Path, PathBuf};
 
@@ -112,5 +112,37 @@ fn a_full_disk_refuses_writes_and_all_else_goes_on() {
     let process = start(dir.path(), &[]);
     assert_eq!((process.get("/readyz").status, send(&process).status), (200, 202));
     post(&process, "/v2/entities", br#"{"id": "after", "type": "Room"}"#);
+    process.stop();
+}
+
+#[test]
+fn readyz_and_metrics_tell_of_a_history_with_too_many_files_and_no_point_is_left_out() {
+    let dir = tempfile::tempdir().unwrap();
+    let limit = ["--set", "history.files_max=2"];
+    let process = start(dir.path(), &limit);
+    assert_eq!(process.get("/readyz").text(), "ready\n");
+    // Each type has a file of its own.
+    for kind in ["Room", "Street"] {
+        let entity = format!(r#"{{"id": "one", "type": "{kind}", "level": {{"value": 5}}}}"#);
+        post(&process, "/v2/entities", entity.as_bytes());
+        let path = format!("/ngsi-ld/v1/temporal/entities/one?type={kind}&lastN=1");
+        assert_eq!(process.get(&path).status, 200);
+    }
+    // An orderly end writes all points into files.
+    process.stop();
+
+    let process = start(dir.path(), &limit);
+    until("the warning", || process.get("/readyz").text() != "ready\n");
+    let ready = process.get("/readyz");
+    let is_told =
+        ready.text().starts_with("ready\ndegraded: history: number of files: 2 files, history.files_max = 2; ");
+    assert!(ready.status == 200 && is_told, "{}", ready.text());
+    let metrics = process.get("/metrics").text();
+    for series in ["millstream_history_files_max 2", "millstream_history_files 2"] {
+        assert!(metrics.lines().any(|line| line == series), "{series} in\n{metrics}");
+    }
+    post(&process, "/v2/entities", br#"{"id": "one", "type": "Field", "level": {"value": 7}}"#);
+    let newest = process.get_json("/ngsi-ld/v1/temporal/entities/one?type=Field&lastN=1&options=temporalValues");
+    assert_eq!(newest["level"]["values"][0][0], 7);
     process.stop();
 }
