@@ -12,7 +12,7 @@ use crate::kept_queries::results_of;
 use crate::process::{Answer, Process, try_ask, until};
 use crate::tokens::{call, every_role, make};
 
-/// Number of lives that end by a kill; `MILLSTREAM_KILLS` sets another number.
+/// Number of lives that end by a kill; `MILLSTREAM_MIXED_KILLS` or `MILLSTREAM_KILLS` sets another number.
 const KILLS: u64 = 6;
 /// Answers of a life before the server is killed.
 const ANSWERS: u64 = 150;
@@ -165,7 +165,8 @@ fn check(process: &Process, root: &str, told: &mut Told) {
 #[test]
 #[ignore = "takes long"]
 fn nothing_acknowledged_is_lost_and_nothing_counts_twice_over_kills_under_mixed_load() {
-    let kills = std::env::var("MILLSTREAM_KILLS").map_or(KILLS, |kills| kills.parse().unwrap());
+    let kills = std::env::var("MILLSTREAM_MIXED_KILLS").or_else(|_| std::env::var("MILLSTREAM_KILLS"));
+    let kills = kills.map_or(KILLS, |kills| kills.parse().unwrap());
     let dir = tempfile::tempdir().unwrap();
     let mut process = start(dir.path());
     let root = make(&process, "", &every_role("root", "*"));
