@@ -10,8 +10,12 @@ use serde::{Deserialize, Serialize};
 
 /// Version of the record format; the first byte of each record's value.
 const VERSION: u8 = 1;
-/// Most tokens of all tenants together.
-pub(super) const TOKENS_MAX: usize = 10_000;
+/// Most tokens that are good for one tenant.
+const TENANT_TOKENS_MAX: usize = 1_000;
+/// Most tokens that are good for one tenant each. The rest is left to those of all tenants.
+const TENANTS_TOKENS_MAX: usize = 9_000;
+/// Most tokens.
+const TOKENS_MAX: usize = 10_000;
 
 /// A token without its secret.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -77,11 +81,43 @@ pub(super) enum TokenCommand {
     Revoke(String, Option<TenantId>),
 }
 
+/// A limit to the number of tokens.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum TokenLimit {
+    OneTenant(String),
+    AllTenants,
+    Total,
+}
+
+impl TokenLimit {
+    pub(super) fn most(&self) -> usize {
+        match self {
+            Self::OneTenant(_) => TENANT_TOKENS_MAX,
+            Self::AllTenants => TENANTS_TOKENS_MAX,
+            Self::Total => TOKENS_MAX,
+        }
+    }
+
+    /// The limit that leaves no room for another token of `tenant`; `None` is one of all tenants.
+    fn reached(tokens: &<TokensView as View>::State, tenant: Option<&str>) -> Option<Self> {
+        if let Some(tenant) = tenant {
+            let of_tenants = || tokens.values().filter_map(|token| token.tenant.as_deref());
+            if of_tenants().filter(|of| *of == tenant).count() >= TENANT_TOKENS_MAX {
+                return Some(Self::OneTenant(tenant.to_owned()));
+            }
+            if of_tenants().count() >= TENANTS_TOKENS_MAX {
+                return Some(Self::AllTenants);
+            }
+        }
+        (tokens.len() >= TOKENS_MAX).then_some(Self::Total)
+    }
+}
+
 #[derive(Debug)]
 pub(super) enum TokenAnswer {
     Created(String, Arc<TokenRecord>),
     NameTaken,
-    Full,
+    Full(TokenLimit),
     Revoked(Arc<TokenRecord>),
     Unknown,
 }
@@ -98,8 +134,10 @@ impl View for TokensView {
     fn decide(&self, draft: &mut Draft<'_, Self>, command: TokenCommand) -> TokenAnswer {
         match command {
             TokenCommand::Create(name, _) if draft.state().contains_key(&name) => TokenAnswer::NameTaken,
-            TokenCommand::Create(..) if draft.state().len() >= TOKENS_MAX => TokenAnswer::Full,
             TokenCommand::Create(name, record) => {
+                if let Some(limit) = TokenLimit::reached(draft.state(), record.tenant.as_deref()) {
+                    return TokenAnswer::Full(limit);
+                }
                 draft.change(TokenChange { name: name.clone(), record: Some(Arc::clone(&record)) });
                 TokenAnswer::Created(name, record)
             }
@@ -116,7 +154,7 @@ impl View for TokensView {
         match answer {
             TokenAnswer::Created(name, record) => self.logins.add(record.registered(name)),
             TokenAnswer::Revoked(record) => self.logins.remove(&record.hash),
-            TokenAnswer::NameTaken | TokenAnswer::Full | TokenAnswer::Unknown => {}
+            TokenAnswer::NameTaken | TokenAnswer::Full(_) | TokenAnswer::Unknown => {}
         }
     }
 
@@ -159,31 +197,56 @@ impl View for TokensView {
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_token_of_version_1_reads_back_and_its_tenant_is_checked() {
+    /// A token as it is stored, of a tenant that is given as JSON.
+    fn stored(tenant: &str) -> String {
         let key = |bytes: &str| {
             format!("{{\"salt\":\"c2FsdA==\",\"iterations\":4096,\"stored_key\":\"{bytes}\",\"server_key\":\"c2U=\"}}")
         };
         let hash: Vec<String> = (0..32).map(|byte: u8| byte.to_string()).collect();
-        let json = |tenant: &str| {
-            format!(
-                "\u{1}{{\"tenant\":{tenant},\"roles\":[\"reader\"],\"topics\":[\"telemetry.\"],\"types\":[],\"created_ms\":7,\
-                 \"created_by\":\"root\",\"expires_ms\":null,\"hash\":[{}],\"scram_sha_256\":{},\"scram_sha_512\":{}}}",
-                hash.join(","),
-                key("c3Q="),
-                key("c3U="),
-            )
+        format!(
+            "\u{1}{{\"tenant\":{tenant},\"roles\":[\"reader\"],\"topics\":[\"telemetry.\"],\"types\":[],\"created_ms\":7,\
+             \"created_by\":\"root\",\"expires_ms\":null,\"hash\":[{}],\"scram_sha_256\":{},\"scram_sha_512\":{}}}",
+            hash.join(","),
+            key("c3Q="),
+            key("c3U="),
+        )
+    }
+
+    #[test]
+    fn tokens_of_one_tenant_leave_room_to_other_tenants_and_those_of_all_tenants_to_operators() {
+        let mut tokens = imbl::OrdMap::new();
+        let mut add = |count: usize, tenant: Option<&str>| {
+            let json = serde_json::to_string(&tenant).unwrap();
+            let record = TokensView::decode(b"t", Some(stored(&json).as_bytes())).unwrap().record.unwrap();
+            for _ in 0..count {
+                tokens.insert(tokens.len().to_string(), Arc::clone(&record));
+            }
+            [Some("t0"), Some("t9"), None].map(|tenant| TokenLimit::reached(&tokens, tenant))
         };
-        let stored = json("\"acme\"");
-        let change = TokensView::decode(b"grafana", Some(stored.as_bytes())).unwrap();
+        let of_t0 = || Some(TokenLimit::OneTenant("t0".to_owned()));
+        assert_eq!(add(TENANT_TOKENS_MAX - 1, Some("t0")), [None, None, None]);
+        assert_eq!(add(1, Some("t0")), [of_t0(), None, None]);
+        for tenant in 1..8 {
+            add(TENANT_TOKENS_MAX, Some(&format!("t{tenant}")));
+        }
+        assert_eq!(add(TENANT_TOKENS_MAX - 1, Some("t8")), [of_t0(), None, None]);
+        assert_eq!(add(1, Some("t8")), [of_t0(), Some(TokenLimit::AllTenants), None]);
+        assert_eq!(add(TOKENS_MAX - TENANTS_TOKENS_MAX - 1, None), [of_t0(), Some(TokenLimit::AllTenants), None]);
+        assert_eq!(add(1, None), [of_t0(), Some(TokenLimit::AllTenants), Some(TokenLimit::Total)]);
+    }
+
+    #[test]
+    fn a_token_of_version_1_reads_back_and_its_tenant_is_checked() {
+        let acme = stored("\"acme\"");
+        let change = TokensView::decode(b"grafana", Some(acme.as_bytes())).unwrap();
         let (mut name, mut value) = (Vec::new(), Vec::new());
         TokensView::encode(&change, &mut name, &mut value);
-        assert_eq!((name, String::from_utf8(value).unwrap()), (b"grafana".to_vec(), stored));
+        assert_eq!((name, String::from_utf8(value).unwrap()), (b"grafana".to_vec(), acme));
         let registered = change.record.unwrap().registered("grafana");
         assert_eq!(registered.tenant, Some(TenantId::new("acme").unwrap()));
         assert!(registered.scope.has_topic("telemetry.acme") && !registered.scope.has_topic("event.acme"));
         assert!(TokensView::decode(b"grafana", None).unwrap().record.is_none());
-        for bad in ["\u{2}{}".to_owned(), "\u{1}{}".to_owned(), json("\"a b\"")] {
+        for bad in ["\u{2}{}".to_owned(), "\u{1}{}".to_owned(), stored("\"a b\"")] {
             assert!(TokensView::decode(b"grafana", Some(bad.as_bytes())).unwrap_err().what.contains("'grafana'"));
         }
     }

@@ -19,7 +19,7 @@ use millstream_types::{ErrorCode, Role, TenantId, iso_time};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::record::{TOKENS_MAX, TokenAnswer, TokenRecord};
+use super::record::{TokenAnswer, TokenLimit, TokenRecord};
 use super::submissions::Submissions;
 use super::{NewToken, Tokens};
 use crate::streams::duration;
@@ -87,7 +87,7 @@ pub(crate) fn routes(tokens: &Arc<Tokens>, jobs: &Arc<Jobs>, queries: &Arc<Engin
                 .answers_with(201, "The token; `token` is its secret, which the server does not keep.", object())
                 .answers(400, "A member is missing or invalid.")
                 .answers(403, "The token is for another tenant, or for all, than the caller's.")
-                .answers(409, "A token has that name, or there are too many.")
+                .answers(409, "A token has that name, or there are as many as there may be, of the tenant or in all.")
                 .to(create, Arc::clone(tokens)),
         )
         .route(
@@ -150,12 +150,27 @@ async fn create(
             let created = (StatusCode::CREATED, [no_store], made, axum::Json(shown)).into_response();
             Ok(concerning(&record, created))
         }
-        TokenAnswer::Full => Err(Problem::new(Reason::Code(ErrorCode::Conflict), "there are too many tokens")
-            .value(TOKENS_MAX)
-            .rule(format!("at most {TOKENS_MAX} tokens, over all tenants"))
-            .remedy("revoke tokens that have expired or are no longer used")),
+        TokenAnswer::Full(limit) => Err(full(&limit)),
         _ => Err(taken()),
     }
+}
+
+/// The refusal of a token for which there is no room.
+fn full(limit: &TokenLimit) -> Problem {
+    let most = limit.most();
+    let (what, rule) = match limit {
+        TokenLimit::OneTenant(tenant) => {
+            (format!("tenant '{tenant}' has as many tokens as a tenant may have"), "of one tenant")
+        }
+        TokenLimit::AllTenants => {
+            ("tenants have as many tokens as they may have together".to_owned(), "beside those of tenant '*'")
+        }
+        TokenLimit::Total => ("there are as many tokens as there may be".to_owned(), "over all tenants"),
+    };
+    Problem::new(Reason::Code(ErrorCode::Conflict), what)
+        .value(most)
+        .rule(format!("at most {most} tokens {rule}"))
+        .remedy("revoke tokens that have expired or are no longer used")
 }
 
 async fn list(State(tokens): State<Arc<Tokens>>, caller: Caller) -> Response {

@@ -41,7 +41,7 @@ pub(crate) const SETTINGS: [&str; 20] = [
 type Press = fn(&Process) -> Vec<TcpStream>;
 
 /// Each kind with its press, and whether the gate runs it.
-const PRESSES: [(&str, Press, bool); 10] = [
+const PRESSES: [(&str, Press, bool); 11] = [
     ("request", requests, true),
     ("query", queries, true),
     ("kept query", kept_queries, false),
@@ -51,6 +51,7 @@ const PRESSES: [(&str, Press, bool); 10] = [
     ("upload", uploads, false),
     ("topic", topics, false),
     ("session", sessions, false),
+    ("token", tokens, false),
     ("pub/sub subscriber", subscribers, true),
 ];
 
@@ -312,6 +313,26 @@ fn sessions(process: &Process) -> Vec<TcpStream> {
         let _ = socket.write_all(&message[..message.len() * 9 / 10]);
         open.push(socket);
     }
+    settle(process);
+    open
+}
+
+/// All that one tenant may have, with long descriptions, and lists of them.
+fn tokens(process: &Process) -> Vec<TcpStream> {
+    let make = |bearer: &str, token: Value| {
+        let headers = [JSON, ("Authorization", bearer)];
+        let headers = if bearer.is_empty() { &headers[..1] } else { &headers };
+        ask(process.applications, "POST", "/api/tokens", headers, token.to_string().as_bytes())
+    };
+    let root = make("", json!({"name": "root", "roles": ["admin"]})).json()["token"].as_str().unwrap().to_owned();
+    let bearer = format!("Bearer {root}");
+    let prefixes: Vec<String> = (0..60).map(|number| format!("{number:0>250}")).collect();
+    let answers = (0..).map(|number| {
+        make(&bearer, json!({"name": format!("t{number}"), "roles": ["reader"], "topics": prefixes})).status
+    });
+    assert_eq!(answers.take_while(|status| *status == 201).count(), 999, "and root");
+    let line = format!("GET /api/tokens HTTP/1.1\r\nhost: localhost\r\nauthorization: {bearer}\r\n\r\n");
+    let open = many(process.applications, 100, |_| line.clone().into_bytes());
     settle(process);
     open
 }

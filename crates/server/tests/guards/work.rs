@@ -26,41 +26,62 @@ pub(crate) struct Kind {
     pub(crate) door: &'static str,
     /// The role that starts it; `None` where any login does.
     pub(crate) role: Option<&'static str>,
-    /// The setting for how many of them a tenant may have, and its value here; `None` where they share memory alone.
-    pub(crate) share: Option<(&'static str, usize)>,
+    pub(crate) share: Share,
     /// Starts it with the token of this name; what stands open while it runs, or the refusal.
     pub(crate) start: fn(&Ground, &str) -> Result<TcpStream, String>,
 }
 
+/// How many things of a kind a tenant may have.
+#[derive(Clone, Copy)]
+pub(crate) enum Share {
+    /// As many as its share of the memory holds.
+    Memory,
+    /// As many as this setting says, and its value here, by which the tenant can start [`SHARE`].
+    Set(&'static str, usize),
+    /// A number that is not to be set, less those that are there already.
+    Fixed(usize),
+}
+
+impl Share {
+    /// How many the tenant can start.
+    pub(crate) fn most(self) -> Option<usize> {
+        match self {
+            Self::Memory => None,
+            Self::Set(..) => Some(SHARE),
+            Self::Fixed(most) => Some(most),
+        }
+    }
+}
+
 /// All kinds of work.
-pub(crate) const KINDS: [Kind; 10] = [
-    Kind { name: "request", door: "streams", role: Some("writer"), share: None, start: request },
+pub(crate) const KINDS: [Kind; 11] = [
+    Kind { name: "request", door: "streams", role: Some("writer"), share: Share::Memory, start: request },
     Kind {
         name: "query",
         door: "queries",
         role: Some("reader"),
-        share: Some(("query.live_per_tenant_max", 2 * SHARE)),
+        share: Share::Set("query.live_per_tenant_max", 2 * SHARE),
         start: query,
     },
     Kind {
         name: "kept query",
         door: "queries",
         role: Some("reader"),
-        share: Some(("query.kept_per_tenant_max", SHARE)),
+        share: Share::Set("query.kept_per_tenant_max", SHARE),
         start: kept_query,
     },
     Kind {
         name: "job",
         door: "jobs",
         role: Some("writer"),
-        share: Some(("flow.jobs_per_tenant_max", SHARE)),
+        share: Share::Set("flow.jobs_per_tenant_max", SHARE),
         start: job,
     },
     Kind {
         name: "subscription",
         door: "entities",
         role: Some("writer"),
-        share: Some(("context.notifications.subscriptions_max", SHARE)),
+        share: Share::Set("context.notifications.subscriptions_max", SHARE),
         start: subscription,
     },
     Kind {
@@ -68,14 +89,14 @@ pub(crate) const KINDS: [Kind; 10] = [
         door: "store",
         role: Some("admin"),
         // One is there already.
-        share: Some(("store.buckets_per_tenant_max", SHARE + 1)),
+        share: Share::Set("store.buckets_per_tenant_max", SHARE + 1),
         start: bucket,
     },
     Kind {
         name: "upload",
         door: "store",
         role: Some("writer"),
-        share: Some(("store.uploads_per_tenant_max", SHARE)),
+        share: Share::Set("store.uploads_per_tenant_max", SHARE),
         start: upload,
     },
     Kind {
@@ -83,22 +104,30 @@ pub(crate) const KINDS: [Kind; 10] = [
         door: "streams",
         role: Some("admin"),
         // Two are there already, and each has one partition.
-        share: Some(("log.partitions_per_tenant_max", SHARE + 2)),
+        share: Share::Set("log.partitions_per_tenant_max", SHARE + 2),
         start: topic,
     },
     Kind {
         name: "session",
         door: "devices-mqtt",
         role: None,
-        share: Some(("connect.mqtt.broker.sessions_max", SHARE)),
+        share: Share::Set("connect.mqtt.broker.sessions_max", SHARE),
         start: session,
     },
-    Kind { name: "pub/sub subscriber", door: "redis", role: None, share: None, start: subscriber },
+    Kind {
+        name: "token",
+        door: "tokens",
+        role: Some("admin"),
+        // Four of the tenant are there already.
+        share: Share::Fixed(1_000 - 4),
+        start: token,
+    },
+    Kind { name: "pub/sub subscriber", door: "redis", role: None, share: Share::Memory, start: subscriber },
 ];
 
 /// Groups of routes, and listeners of other protocols, by which nothing goes on that is not a request or of a kind that has
 /// a row by another door.
-pub(crate) const DOORS_WITHOUT_KIND: [&str; 18] = [
+pub(crate) const DOORS_WITHOUT_KIND: [&str; 17] = [
     "backups",
     // Asks queries, as `queries` does.
     "bullet",
@@ -119,7 +148,6 @@ pub(crate) const DOORS_WITHOUT_KIND: [&str; 18] = [
     "schema",
     "stats",
     "telemetry",
-    "tokens",
 ];
 
 /// A token of a tenant.
@@ -145,8 +173,10 @@ impl Ground {
     pub(crate) fn start_with(dir: &Path, arguments: &[String]) -> Self {
         let of_work = ["shutdown_timeout_ms=1000", "context.notifications.allowed_targets=[\"private\"]"];
         let mut settings = of_work.map(|setting| format!("--set={setting}")).to_vec();
-        let shares = KINDS.iter().filter_map(|kind| kind.share);
-        settings.extend(shares.map(|(setting, most)| format!("--set={setting}={most}")));
+        settings.extend(KINDS.iter().filter_map(|kind| match kind.share {
+            Share::Set(setting, most) => Some(format!("--set={setting}={most}")),
+            Share::Memory | Share::Fixed(_) => None,
+        }));
         settings.extend_from_slice(arguments);
         let process = Process::start_on(dir, &settings.iter().map(String::as_str).collect::<Vec<_>>());
         let mut ground = Self { process, tokens: Vec::new(), named: AtomicU32::new(0) };
@@ -294,6 +324,11 @@ fn upload(ground: &Ground, token: &str) -> Result<TcpStream, String> {
 fn topic(ground: &Ground, token: &str) -> Result<TcpStream, String> {
     let path = format!("/api/streams/{}", ground.new_name("made"));
     ground.started(201, ground.ask(token, "PUT", &path, &json!({"partitions": 1})))
+}
+
+fn token(ground: &Ground, token: &str) -> Result<TcpStream, String> {
+    let body = json!({"name": ground.new_name("made"), "roles": ["reader"]});
+    ground.started(201, ground.ask(token, "POST", "/api/tokens", &body))
 }
 
 /// A session of MQTT 3.1.1 that outlives its connection.

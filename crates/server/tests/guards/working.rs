@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use crate::door::DOORS;
 use crate::process::ask;
-use crate::work::{DOORS_WITHOUT_KIND, Ground, KINDS, SHARE, without};
+use crate::work::{DOORS_WITHOUT_KIND, Ground, KINDS, without};
 
 #[test]
 fn every_door_by_which_work_can_be_started_has_a_kind_with_a_row() {
@@ -44,12 +44,12 @@ fn a_tenant_that_has_all_that_it_may_have_of_a_kind_leaves_others_theirs() {
     let dir = tempfile::tempdir().unwrap();
     let ground = Ground::start(dir.path());
     // Kept queries before others, among which they count.
-    let limited = KINDS.iter().rev().filter(|kind| kind.share.is_some());
+    let limited = KINDS.iter().rev().filter_map(|kind| Some((kind, kind.share.most()?)));
     let mut running = Vec::new();
-    for kind in limited {
+    for (kind, most) in limited {
         let before = running.len();
-        running.extend((0..=SHARE).map_while(|_| (kind.start)(&ground, "all").ok()));
-        assert_eq!(running.len() - before, SHARE, "{} of one tenant", kind.name);
+        running.extend((0..=most).map_while(|_| (kind.start)(&ground, "all").ok()));
+        assert_eq!(running.len() - before, most, "{} of one tenant", kind.name);
         let other = (kind.start)(&ground, "other");
         running.push(other.unwrap_or_else(|why| panic!("{} of another tenant: {why}", kind.name)));
     }
