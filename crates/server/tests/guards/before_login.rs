@@ -3,6 +3,7 @@
 use tokio::net::TcpStream;
 
 use crate::door::{DOORS, connect_as};
+use crate::work::connect;
 use crate::world::World;
 
 /// Connections that a listener may have; a quarter of them may be without a login.
@@ -37,7 +38,11 @@ fn silent_connections_of_many_addresses_keep_nobody_out_of_any_listener() {
                 until_all_are_taken(&held).await;
                 held
             });
-            assert!(door.answers(from), "{}: {silent} clients say {what} to {listener}", door.listener);
+            assert!(
+                door.answers(Box::new(connect(from))),
+                "{}: {silent} clients say {what} to {listener}",
+                door.listener
+            );
             drop(held);
         }
     }

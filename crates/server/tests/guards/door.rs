@@ -1,13 +1,16 @@
-//! The listeners, each with the first bytes of its protocol.
+//! The listeners, each with the first bytes of its protocol, and the ways to them: plain and with TLS.
 
-use std::io::{Read as _, Write as _};
+use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Shutdown, SocketAddr, TcpStream};
-use std::time::Duration;
+use std::sync::Arc;
 
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use tokio::net::TcpSocket;
 
-/// Beyond what any check waits for.
-const PATIENCE: Duration = Duration::from_secs(60);
+use crate::work::connect;
+use crate::world::World;
 
 /// A listener.
 pub(crate) struct Door {
@@ -58,12 +61,72 @@ pub(crate) const DOORS: [Door; 5] = [
 
 impl Door {
     /// Asks as a new client; true if that is answered.
-    pub(crate) fn answers(&self, to: SocketAddr) -> bool {
-        let mut socket = TcpStream::connect(to).unwrap();
-        socket.set_read_timeout(Some(PATIENCE)).unwrap();
-        socket.write_all(self.hello).unwrap();
+    pub(crate) fn answers(&self, mut client: Box<dyn Connection>) -> bool {
+        client.write_all(self.hello).unwrap();
         let mut answer = vec![0; self.answer.len()];
-        socket.read_exact(&mut answer).is_ok() && answer == self.answer
+        client.read_exact(&mut answer).is_ok() && answer == self.answer
+    }
+}
+
+/// A client's side of a connection.
+pub(crate) trait Connection: Read + Write {
+    /// Closes it, as programs do that end, and still reads.
+    fn leave(&mut self);
+}
+
+impl Connection for TcpStream {
+    fn leave(&mut self) {
+        let _ = self.shutdown(Shutdown::Write);
+    }
+}
+
+impl Connection for StreamOwned<ClientConnection, TcpStream> {
+    fn leave(&mut self) {
+        self.conn.send_close_notify();
+        let _ = self.flush();
+        self.sock.leave();
+    }
+}
+
+/// How clients reach a listener.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    Plain,
+    Tls,
+}
+
+pub(crate) const WAYS: [Way; 2] = [Way::Plain, Way::Tls];
+
+/// Clients that trust a world's authority.
+pub(crate) struct Clients<'a> {
+    world: &'a World,
+    tls: Arc<ClientConfig>,
+}
+
+impl<'a> Clients<'a> {
+    pub(crate) fn of(world: &'a World) -> Self {
+        let mut roots = RootCertStore::empty();
+        roots.add(CertificateDer::from_pem_slice(world.authority.pem().as_bytes()).unwrap()).unwrap();
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
+        Self { world, tls: Arc::new(builder.with_root_certificates(roots).with_no_client_auth()) }
+    }
+
+    /// A new client of a listener.
+    pub(crate) fn connect(&self, listener: &str, way: Way) -> Box<dyn Connection> {
+        match way {
+            Way::Plain => Box::new(connect(self.world.addresses[listener])),
+            Way::Tls => {
+                let name = ServerName::try_from("localhost").unwrap();
+                let tls = ClientConnection::new(Arc::clone(&self.tls), name).unwrap();
+                Box::new(StreamOwned::new(tls, self.without_handshake(listener)))
+            }
+        }
+    }
+
+    /// A connection to the port for TLS, whose client has not begun with TLS.
+    pub(crate) fn without_handshake(&self, listener: &str) -> TcpStream {
+        connect(self.world.addresses[&format!("{listener}-tls")])
     }
 }
 
@@ -87,16 +150,14 @@ pub(crate) enum Then {
 }
 
 /// Sends bytes and returns what comes back until the server closes the connection; `None` if it does not.
-pub(crate) fn last_words(to: SocketAddr, bytes: &[u8], then: Then) -> Option<Vec<u8>> {
-    let mut socket = TcpStream::connect(to).unwrap();
-    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+pub(crate) fn last_words(mut client: Box<dyn Connection>, bytes: &[u8], then: Then) -> Option<Vec<u8>> {
     // The server may have closed it before all of it was sent.
-    let _ = socket.write_all(bytes);
+    let _ = client.write_all(bytes);
     if then == Then::Leave {
-        let _ = socket.shutdown(Shutdown::Write);
+        client.leave();
     }
     let mut answer = Vec::new();
-    match socket.read_to_end(&mut answer) {
+    match client.read_to_end(&mut answer) {
         Err(error) if matches!(error.kind(), std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut) => None,
         _ => Some(answer),
     }

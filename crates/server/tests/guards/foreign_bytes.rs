@@ -1,7 +1,7 @@
-//! Another protocol's bytes: nothing of them takes effect, and the next client is served. Requests of a web page
-//! end the connection, too.
+//! Another protocol's bytes, plain, within TLS and in place of TLS: nothing of them takes effect, and the next client is
+//! served. Requests of a web page end the connection, too.
 
-use crate::door::{DOORS, Then, last_words};
+use crate::door::{Clients, DOORS, Then, WAYS, Way, last_words};
 use crate::world::World;
 
 /// Requests that a web page can have a browser send.
@@ -21,17 +21,24 @@ const STRAYS: [(&str, &[u8]); 5] = [
 #[test]
 fn another_protocols_bytes_change_nothing_and_those_of_a_web_page_end_the_connection() {
     let world = World::start(&[]);
-    let redis = world.addresses["redis"];
-    assert_eq!(last_words(redis, b"SET kept 1\r\nQUIT\r\n", Then::Listen).unwrap(), b"+OK\r\n+OK\r\n");
+    let clients = Clients::of(&world);
+    let redis = |commands: &[u8]| last_words(clients.connect("redis", Way::Plain), commands, Then::Listen).unwrap();
+    assert_eq!(redis(b"SET kept 1\r\nQUIT\r\n"), b"+OK\r\n+OK\r\n");
     for door in &DOORS {
-        let to = world.addresses[door.listener];
+        let listener = door.listener;
         let pages: &[_] = if door.hello.ends_with(b"\r\n\r\n") { &[] } else { &PAGES };
         let pages = pages.iter().map(|(what, bytes)| (what, bytes, Then::Listen));
-        for (what, bytes, then) in pages.chain(STRAYS.iter().map(|(what, bytes)| (what, bytes, Then::Leave))) {
-            assert!(last_words(to, bytes, then).is_some(), "{}: the connection stays after {what}", door.listener);
-            assert!(door.answers(to), "{} after {what}", door.listener);
+        let strays = STRAYS.iter().map(|(what, bytes)| (what, bytes, Then::Leave));
+        for (what, bytes, then) in pages.chain(strays) {
+            for way in WAYS {
+                let last = last_words(clients.connect(listener, way), bytes, then);
+                assert!(last.is_some(), "{listener}, {way:?}: the connection stays after {what}");
+                assert!(door.answers(clients.connect(listener, way)), "{listener}, {way:?}, after {what}");
+            }
+            let last = last_words(Box::new(clients.without_handshake(listener)), bytes, then);
+            assert!(last.is_some(), "{listener}: the connection to the port for TLS stays after {what}");
+            assert!(door.answers(clients.connect(listener, Way::Tls)), "{listener}: TLS after {what} without it");
         }
     }
-    let read = last_words(redis, b"GET kept\r\nDBSIZE\r\nQUIT\r\n", Then::Listen).unwrap();
-    assert_eq!(read, b"$1\r\n1\r\n:1\r\n+OK\r\n");
+    assert_eq!(redis(b"GET kept\r\nDBSIZE\r\nQUIT\r\n"), b"$1\r\n1\r\n:1\r\n+OK\r\n");
 }

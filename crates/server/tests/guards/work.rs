@@ -157,10 +157,16 @@ struct Token {
     secret: String,
 }
 
-/// A server with two tenants. The first has tokens for all roles, and for all but one; the second for all.
+/// Two tenants, each with a device. The first has tokens for all roles, and for all but one; the second for all.
+pub(crate) struct Accounts {
+    applications: SocketAddr,
+    tokens: Vec<Token>,
+}
+
+/// A server with these accounts, and with topics and a bucket of each tenant.
 pub(crate) struct Ground {
     pub(crate) process: Process,
-    tokens: Vec<Token>,
+    accounts: Accounts,
     named: AtomicU32,
 }
 
@@ -179,50 +185,76 @@ impl Ground {
         }));
         settings.extend_from_slice(arguments);
         let process = Process::start_on(dir, &settings.iter().map(String::as_str).collect::<Vec<_>>());
-        let mut ground = Self { process, tokens: Vec::new(), named: AtomicU32::new(0) };
-        for (name, tenant) in [("root", "*"), ("all", TENANT), ("other", "other")] {
-            ground.make(name, tenant, &ROLES);
-        }
-        for role in ROLES {
-            let others: Vec<&str> = ROLES.into_iter().filter(|other| *other != role).collect();
-            ground.make(&without(role), TENANT, &others);
-        }
-        let secrets = json!([{"type": "hashed-password", "auth-id": "d", "secrets": [{"pwd-plain": PASSWORD}]}]);
-        for (token, method, path, body) in [
-            ("all", "PUT", "/api/streams/in", json!({"partitions": 1})),
-            ("all", "PUT", "/api/streams/out", json!({"partitions": 1})),
-            ("other", "PUT", "/api/streams/in", json!({"partitions": 1})),
-            ("other", "PUT", "/api/streams/out", json!({"partitions": 1})),
-            ("all", "PUT", "/buckets/things", json!({})),
-            ("other", "PUT", "/buckets/things", json!({})),
-            ("root", "POST", "/v1/tenants/acme", json!({})),
-            ("all", "POST", "/v1/devices/acme/d", json!({})),
-            ("all", "PUT", "/v1/credentials/acme/d", secrets.clone()),
-            ("root", "POST", "/v1/tenants/other", json!({})),
-            ("other", "POST", "/v1/devices/other/d", json!({})),
-            ("other", "PUT", "/v1/credentials/other/d", secrets),
-        ] {
-            let (status, _) = ground.ask(token, method, path, &body);
-            assert!(matches!(status, 201 | 204), "{path}: {status}");
+        let ground = Self { accounts: Accounts::make(process.applications), process, named: AtomicU32::new(0) };
+        for tenant in ["all", "other"] {
+            for (path, body) in [
+                ("/api/streams/in", json!({"partitions": 1})),
+                ("/api/streams/out", json!({"partitions": 1})),
+                ("/buckets/things", json!({})),
+            ] {
+                ground.accounts.must(tenant, "PUT", path, &body);
+            }
         }
         ground
-    }
-
-    fn make(&mut self, name: &str, tenant: &str, roles: &[&str]) {
-        let bearer = self.tokens.first().map(|root| format!("Bearer {}", root.secret));
-        let mut headers = vec![("Content-Type", "application/json")];
-        headers.extend(bearer.as_deref().map(|bearer| ("Authorization", bearer)));
-        let new = json!({"name": name, "tenant": tenant, "roles": roles}).to_string();
-        let made = ask(self.process.applications, "POST", "/api/tokens", &headers, new.as_bytes());
-        assert_eq!(made.status, 201, "{}", made.text());
-        let secret = made.json()["token"].as_str().unwrap().to_owned();
-        let tenant = if tenant == "*" { TENANT } else { tenant };
-        self.tokens.push(Token { name: name.to_owned(), tenant: tenant.to_owned(), secret });
     }
 
     /// A name that begins in this way and was not taken before.
     fn new_name(&self, begin: &str) -> String {
         format!("{begin}-{}", self.named.fetch_add(1, Relaxed))
+    }
+
+    /// The tenant of a token.
+    pub(crate) fn tenant(&self, name: &str) -> &str {
+        self.accounts.tenant(name)
+    }
+
+    /// The secret of a token.
+    pub(crate) fn secret(&self, name: &str) -> &str {
+        self.accounts.secret(name)
+    }
+
+    /// The status of the answer, and the connection, which stays open.
+    fn ask(&self, token: &str, method: &str, path: &str, body: &Value) -> (u16, TcpStream) {
+        self.accounts.ask(token, method, path, body)
+    }
+
+    /// The connection, if the answer has this status.
+    fn started(&self, wanted: u16, (status, socket): (u16, TcpStream)) -> Result<TcpStream, String> {
+        if status == wanted { Ok(socket) } else { Err(status.to_string()) }
+    }
+}
+
+impl Accounts {
+    /// Makes them by requests to this address.
+    pub(crate) fn make(applications: SocketAddr) -> Self {
+        let mut accounts = Self { applications, tokens: Vec::new() };
+        for (name, tenant) in [("root", "*"), ("all", TENANT), ("other", "other")] {
+            accounts.add(name, tenant, &ROLES);
+        }
+        for role in ROLES {
+            let others: Vec<&str> = ROLES.into_iter().filter(|other| *other != role).collect();
+            accounts.add(&without(role), TENANT, &others);
+        }
+        let secrets = json!([{"type": "hashed-password", "auth-id": "d", "secrets": [{"pwd-plain": PASSWORD}]}]);
+        for token in ["all", "other"] {
+            let tenant = accounts.tenant(token);
+            accounts.must("root", "POST", &format!("/v1/tenants/{tenant}"), &json!({}));
+            accounts.must(token, "POST", &format!("/v1/devices/{tenant}/d"), &json!({}));
+            accounts.must(token, "PUT", &format!("/v1/credentials/{tenant}/d"), &secrets);
+        }
+        accounts
+    }
+
+    fn add(&mut self, name: &str, tenant: &str, roles: &[&str]) {
+        let bearer = self.tokens.first().map(|root| format!("Bearer {}", root.secret));
+        let mut headers = vec![("Content-Type", "application/json")];
+        headers.extend(bearer.as_deref().map(|bearer| ("Authorization", bearer)));
+        let new = json!({"name": name, "tenant": tenant, "roles": roles}).to_string();
+        let made = ask(self.applications, "POST", "/api/tokens", &headers, new.as_bytes());
+        assert_eq!(made.status, 201, "{}", made.text());
+        let secret = made.json()["token"].as_str().unwrap().to_owned();
+        let tenant = if tenant == "*" { TENANT } else { tenant };
+        self.tokens.push(Token { name: name.to_owned(), tenant: tenant.to_owned(), secret });
     }
 
     /// The tenant of a token.
@@ -236,10 +268,18 @@ impl Ground {
     }
 
     fn token(&self, name: &str) -> &Token {
-        self.tokens.iter().find(|token| token.name == name).unwrap()
+        self.find(name).unwrap()
     }
 
-    /// The status of the answer, and the connection, which stays open.
+    fn find(&self, name: &str) -> Option<&Token> {
+        self.tokens.iter().find(|token| token.name == name)
+    }
+
+    fn must(&self, token: &str, method: &str, path: &str, body: &Value) {
+        let (status, _) = self.ask(token, method, path, body);
+        assert!(matches!(status, 201 | 204), "{path}: {status}");
+    }
+
     fn ask(&self, token: &str, method: &str, path: &str, body: &Value) -> (u16, TcpStream) {
         let body = if body.is_null() { String::new() } else { body.to_string() };
         let length = format!("content-length: {}\r\n", body.len());
@@ -247,7 +287,7 @@ impl Ground {
     }
 
     fn send(&self, token: &str, line: &str, headers: &str, body: &str) -> (u16, TcpStream) {
-        let mut socket = connect(self.process.applications);
+        let mut socket = connect(self.applications);
         let Token { secret, tenant, .. } = self.token(token);
         let head = format!(
             "{line} HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {secret}\r\nfiware-service: {tenant}\r\n\
@@ -256,11 +296,6 @@ impl Ground {
         socket.write_all((head + body).as_bytes()).unwrap();
         let status = read(&mut socket, "HTTP/1.1 200".len());
         (status[status.len() - 3..].parse().unwrap(), socket)
-    }
-
-    /// The connection, if the answer has this status.
-    fn started(&self, wanted: u16, (status, socket): (u16, TcpStream)) -> Result<TcpStream, String> {
-        if status == wanted { Ok(socket) } else { Err(status.to_string()) }
     }
 }
 
@@ -284,7 +319,7 @@ fn read(socket: &mut TcpStream, bytes: usize) -> String {
 /// An append whose body does not come.
 fn request(ground: &Ground, token: &str) -> Result<TcpStream, String> {
     let headers = "content-length: 100\r\nexpect: 100-continue\r\n";
-    ground.started(100, ground.send(token, "POST /api/streams/in/records", headers, ""))
+    ground.started(100, ground.accounts.send(token, "POST /api/streams/in/records", headers, ""))
 }
 
 fn query(ground: &Ground, token: &str) -> Result<TcpStream, String> {
@@ -333,7 +368,7 @@ fn token(ground: &Ground, token: &str) -> Result<TcpStream, String> {
 
 /// A session of MQTT 3.1.1 that outlives its connection.
 fn session(ground: &Ground, token: &str) -> Result<TcpStream, String> {
-    let (tenant, password) = match ground.tokens.iter().find(|known| known.name == token) {
+    let (tenant, password) = match ground.accounts.find(token) {
         Some(token) => (&*token.tenant, PASSWORD),
         None => (TENANT, "wrong"),
     };
@@ -350,8 +385,8 @@ fn session(ground: &Ground, token: &str) -> Result<TcpStream, String> {
 
 fn subscriber(ground: &Ground, token: &str) -> Result<TcpStream, String> {
     let mut socket = connect(ground.process.redis);
-    if ground.tokens.iter().any(|known| known.name == token) {
-        write!(socket, "AUTH {token} {}\r\n", ground.token(token).secret).unwrap();
+    if let Some(Token { secret, .. }) = ground.accounts.find(token) {
+        write!(socket, "AUTH {token} {secret}\r\n").unwrap();
         assert_eq!(read(&mut socket, 5), "+OK\r\n");
     }
     socket.write_all(b"SUBSCRIBE news\r\n").unwrap();
