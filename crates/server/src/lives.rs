@@ -6,8 +6,9 @@
 //!                                          └──► a start that is refused: its time is taken out again
 //! ```
 //!
-//! The file `starts` of the data directory has a line for each of these lives: its start, in milliseconds since
-//! 1970-01-01T00:00:00Z. It is no state of anybody: without it, or where it is damaged, the server starts as after an orderly end.
+//! The file `starts` of the data directory has three parts: a line with its kind and version; a line for each of these
+//! lives, which is its start in milliseconds since 1970-01-01T00:00:00Z; a line with the CRC-32C of the lines before.
+//! It is no state of anybody: without it, or where it is damaged, the server starts as after an orderly end.
 
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Write as _};
@@ -17,6 +18,7 @@ use std::time::Duration;
 /// A life of this length has not ended soon after its start.
 pub(crate) const SETTLED_AFTER: Duration = Duration::from_secs(60);
 const FILE: &str = "starts";
+const HEAD: &str = "millstream starts 1\n";
 /// Most lives that are remembered.
 const LIVES_MAX: usize = 100;
 
@@ -33,7 +35,10 @@ impl Life {
     /// Notes the start of a life. One that cannot be noted, as on a full disk, does not count; the server starts all the same.
     pub(crate) fn begin(data_dir: &Path, now_ms: i64) -> Self {
         let file = data_dir.join(FILE);
-        let mut short_lives_ms = read(&file);
+        let mut short_lives_ms = read(&file).unwrap_or_else(|error| {
+            tracing::warn!(file = %file.display(), %error, "ignored: how earlier starts ended is not known");
+            Vec::new()
+        });
         short_lives_ms.drain(..short_lives_ms.len().saturating_sub(LIVES_MAX));
         let life = Self { file, short_lives_ms, is_settled: false };
         if let Err(error) = life.write(life.short_lives_ms.iter().chain([&now_ms])) {
@@ -51,10 +56,9 @@ impl Life {
     }
 
     fn write<'a>(&self, starts_ms: impl Iterator<Item = &'a i64>) -> io::Result<()> {
-        let lines: String = starts_ms.map(|start_ms| format!("{start_ms}\n")).collect();
         let unfinished = self.file.with_extension("new");
         let mut file = File::create(&unfinished)?;
-        file.write_all(lines.as_bytes())?;
+        file.write_all(render(starts_ms).as_bytes())?;
         file.sync_all()?;
         fs::rename(unfinished, &self.file)
     }
@@ -78,16 +82,33 @@ impl Drop for Life {
     }
 }
 
-fn read(file: &Path) -> Vec<i64> {
-    let text = match fs::read_to_string(file) {
-        Err(error) if error.kind() == ErrorKind::NotFound => return Vec::new(),
-        text => text.ok(),
-    };
-    let starts_ms = text.and_then(|text| text.lines().map(|line| line.parse().ok()).collect());
-    starts_ms.unwrap_or_else(|| {
-        tracing::warn!(file = %file.display(), "damaged, and ignored: how earlier starts ended is not known");
-        Vec::new()
-    })
+/// The starts in `file`; none if there is no file.
+fn read(file: &Path) -> io::Result<Vec<i64>> {
+    match fs::read_to_string(file) {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(Vec::new()),
+        text => parse(&text?).ok_or_else(|| io::Error::new(ErrorKind::InvalidData, "the file is damaged, or of another version")),
+    }
+}
+
+fn render<'a>(starts_ms: impl Iterator<Item = &'a i64>) -> String {
+    let lines: String = starts_ms.map(|start_ms| format!("{start_ms}\n")).collect();
+    let checked = format!("{HEAD}{lines}");
+    let end = checksum_line(&checked);
+    checked + &end
+}
+
+/// The starts in a text that [`render`] made; `None` if it has changed since.
+fn parse(text: &str) -> Option<Vec<i64>> {
+    let last_line = text.strip_suffix('\n')?.rfind('\n')? + 1;
+    let (checked, end) = text.split_at(last_line);
+    if end != checksum_line(checked) {
+        return None;
+    }
+    checked.strip_prefix(HEAD)?.lines().map(|line| line.parse().ok()).collect()
+}
+
+fn checksum_line(checked: &str) -> String {
+    format!("crc32c {:08x}\n", crc32c::crc32c(checked.as_bytes()))
 }
 
 fn remove(file: &Path) -> io::Result<()> {
@@ -99,6 +120,8 @@ fn remove(file: &Path) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
 
     /// A crash drops nothing in order.
@@ -125,14 +148,42 @@ mod tests {
     }
 
     #[test]
-    fn a_damaged_file_is_ignored_and_old_lives_are_forgotten() {
+    fn a_file_with_any_byte_changed_or_cut_off_is_ignored_with_a_warning() {
         let dir = tempfile::tempdir().unwrap();
-        for damage in ["x", "1\n\n2\n", "99999999999999999999\n"] {
-            fs::write(dir.path().join(FILE), damage).unwrap();
-            assert!(Life::begin(dir.path(), 1).short_lives_ms.is_empty(), "{damage:?}");
-        }
-        fs::write(dir.path().join(FILE), [0xff, b'\n']).unwrap();
-        assert!(Life::begin(dir.path(), 1).short_lives_ms.is_empty());
+        let (file, log) = (dir.path().join(FILE), dir.path().join("log"));
+        crash(Life::begin(dir.path(), 1_793_000_000_000));
+        crash(Life::begin(dir.path(), 1_793_000_050_000));
+        let whole = fs::read(&file).unwrap();
+        assert_eq!(read(&file).unwrap(), [1_793_000_000_000, 1_793_000_050_000]);
+
+        let flipped = (0..whole.len()).map(|at| {
+            let mut bytes = whole.clone();
+            bytes[at] ^= 1 << (at % 8);
+            bytes
+        });
+        let cut = (0..whole.len()).map(|bytes| whole[..bytes].to_vec());
+        let longer = [&b"0"[..], b"\n", b"1\n"].map(|more| [&whole[..], more].concat());
+        let without_checksum = [b"1793000000000\n".to_vec()];
+        let damages: Vec<_> = flipped.chain(cut).chain(longer).chain(without_checksum).collect();
+
+        let lines =
+            tracing_subscriber::fmt().with_ansi(false).with_writer(Arc::new(File::create(&log).unwrap())).finish();
+        tracing::subscriber::with_default(lines, || {
+            for damage in &damages {
+                fs::write(&file, damage).unwrap();
+                let life = Life::begin(dir.path(), 1);
+                assert!(life.short_lives_ms.is_empty(), "{:?}", String::from_utf8_lossy(damage));
+                crash(life);
+            }
+        });
+        let log = fs::read_to_string(log).unwrap();
+        let warnings = log.lines().filter(|line| line.contains(" WARN ") && line.contains("starts ended is not known"));
+        assert_eq!(warnings.count(), damages.len(), "{log}");
+    }
+
+    #[test]
+    fn old_lives_are_forgotten() {
+        let dir = tempfile::tempdir().unwrap();
         for now_ms in 0..=LIVES_MAX as i64 + 5 {
             crash(Life::begin(dir.path(), now_ms));
         }
