@@ -80,7 +80,7 @@ fn main() {
     println!("{:.1} whole lists/s of {ENTITIES} entities, 1,000 a page", scans / (ROUNDS as f64 * PHASE.as_secs_f64()));
 
     runtime.block_on(serving.shut_down(Duration::from_secs(5)));
-    context.stop();
+    context.stop(Duration::ZERO);
     log.close().unwrap();
 }
 

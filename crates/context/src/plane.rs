@@ -233,14 +233,15 @@ impl Context {
     }
 
     /// Stops telemetry and updates from topics, refuses further updates, answers the accepted ones and writes the checkpoint.
-    pub fn stop(&self) {
+    /// Notifications that are being sent have `drain` to be answered.
+    pub fn stop(&self, drain: Duration) {
         self.service.background.stop();
         self.summary.iter().for_each(Summary::stop);
         self.service.maintenance.stop();
         self.telemetry.stop();
         self.updates.stop();
         self.service.views.stop();
-        self.subscriptions.stop();
+        self.subscriptions.stop(drain);
     }
 }
 

@@ -487,9 +487,10 @@ impl Jobs {
         self.views.failures()
     }
 
-    /// Ends all runs and threads. Jobs stay stored as running.
-    pub fn shut_down(&self) {
-        self.supervisor.stop();
+    /// Ends all threads and runs, which have `drain` to finish what they have read. Jobs stay stored as running, and read
+    /// again what was not finished.
+    pub fn shut_down(&self, drain: Duration) {
+        self.supervisor.stop(drain);
         self.workers.stop();
         self.services.bells.stop();
         self.services.blocking.stop();

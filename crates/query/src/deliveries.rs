@@ -13,9 +13,6 @@ use crate::durable_state::ResultRecipient;
 use crate::sink::{TopicSink, trouble};
 use crate::{Deliver, Engine, Error, QueryId, QueryRequest, RecordSource};
 
-/// Time for the ends of queries to reach their topics when the server stops.
-const LAST_MAX: Duration = Duration::from_secs(5);
-
 /// Delivers results into topics, each query by a task of its own.
 pub struct Deliveries {
     engine: Arc<Engine>,
@@ -130,11 +127,11 @@ impl Deliveries {
         Ok(())
     }
 
-    /// Waits a few seconds for the end records of all queries.
-    pub async fn finish(&self) {
+    /// Waits for the end records of all queries, at most `drain`: a quota or a full disk may hold them back.
+    pub async fn finish(&self, drain: Duration) {
         let mut tasks = std::mem::take(&mut *self.tasks.lock());
         let all = async { while tasks.join_next().await.is_some() {} };
-        if tokio::time::timeout(LAST_MAX, all).await.is_err() {
+        if tokio::time::timeout(drain, all).await.is_err() {
             tracing::warn!("the ends of some live queries did not reach their topics in time");
         }
     }

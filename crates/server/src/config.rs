@@ -43,7 +43,9 @@ pub(crate) struct Config {
     pub(crate) threads: Threads,
     /// Format and level of the log lines on standard error.
     pub(crate) logging: Logging,
-    /// Time that a shutdown waits for running requests, in milliseconds. Default 5,000.
+    /// Time that a stop waits for others, in milliseconds: for running requests, clients that take their last answer, and
+    /// receivers of notifications and jobs. What is left is cut off. Nothing accepted is lost by that; jobs and durable
+    /// notifications send again. Default 1,000.
     pub(crate) shutdown_timeout_ms: u64,
     /// Settings of the embedded log.
     pub(crate) log: millstream_log::LogConfig,
@@ -77,7 +79,7 @@ impl Default for Config {
             memory: Memory::default(),
             threads: Threads::default(),
             logging: Logging::default(),
-            shutdown_timeout_ms: 5_000,
+            shutdown_timeout_ms: 1_000,
             log: millstream_log::LogConfig::default(),
             connect: millstream_connect::ConnectConfig::default(),
             context: millstream_context::ContextConfig::default(),

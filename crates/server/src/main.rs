@@ -16,6 +16,7 @@ mod data_dir;
 mod demo;
 mod demo_job;
 mod device_command;
+mod drain;
 mod entity_command;
 mod figures;
 mod group_command;

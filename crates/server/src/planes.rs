@@ -19,6 +19,7 @@ use parking_lot::Mutex;
 use crate::audit::Audit;
 use crate::backups::Backups;
 use crate::config::{Applications, Config};
+use crate::drain::Drain;
 use crate::history_rules::RegistryRules;
 use crate::lives::Life;
 use crate::mappings::{MappingRules, RegistryMappings};
@@ -277,15 +278,16 @@ impl Planes {
         }
     }
 
-    /// Stops the planes in the reverse order of [`Planes::open`]. The listeners have stopped before. The log is closed even if
-    /// the checkpoints, which are rebuilt from it, take nothing any more after a full disk.
-    pub(crate) fn stop(&self) -> anyhow::Result<()> {
+    /// Stops the planes in the reverse order of [`Planes::open`]. The listeners have stopped before. Receivers of jobs and of
+    /// notifications have what is left of `drain`. The log is closed even if the checkpoints, which are rebuilt from it, take
+    /// nothing any more after a full disk.
+    pub(crate) fn stop(&self, drain: Drain) -> anyhow::Result<()> {
         self.settle();
         self.streams.stop();
-        self.jobs.shut_down();
+        self.jobs.shut_down(drain.left());
         self.store.stop();
         self.query.stop();
-        self.context.stop();
+        self.context.stop(drain.left());
         self.history.stop();
         self.connect.stop();
         self.tokens.stop();

@@ -18,6 +18,7 @@ use tokio::task::JoinHandle;
 
 use crate::audit::Audit;
 use crate::config::Config;
+use crate::drain::Drain;
 use crate::listen::ListenerEndpoints;
 use crate::lives::SETTLED_AFTER;
 use crate::oidc::OidcProvider;
@@ -44,7 +45,10 @@ pub(crate) fn run(config: &Config) -> anyhow::Result<()> {
     runtime.block_on(stop.received());
     tracing::info!("stopping");
     tell_service_manager(NotifyState::Stopping);
-    runtime.block_on(server.stop())
+    let stopped = runtime.block_on(server.stop());
+    // Dropping it would wait for reads whose clients have been cut off.
+    runtime.shutdown_background();
+    stopped
 }
 
 /// Lets only the user of this process read and write the files that it creates (0600, directories 0700).
@@ -307,7 +311,8 @@ impl Server {
         all.map(|(name, schemes, addresses)| ListeningAt { name, schemes, addresses }).collect()
     }
 
-    /// Stops accepting, finishes the running requests, writes checkpoints, syncs and closes the log.
+    /// Stops accepting, gives clients and receivers `shutdown_timeout_ms` to finish, cuts off what is left, writes checkpoints,
+    /// syncs and closes the log.
     pub(crate) async fn stop(self) -> anyhow::Result<()> {
         let Self {
             listeners,
@@ -327,6 +332,7 @@ impl Server {
             set_aside,
             shutdown_timeout,
         } = self;
+        let drain = Drain::begin(shutdown_timeout);
         let http = listeners.into_iter().map(|(_, serving)| serving.shut_down(shutdown_timeout));
         let mqtt = mqtt.into_iter().map(|serving| serving.shut_down(shutdown_timeout));
         let kafka = kafka.into_iter().map(|serving| serving.shut_down(shutdown_timeout));
@@ -348,10 +354,11 @@ impl Server {
         settling.abort();
         let ending = Arc::clone(&planes);
         tokio::task::spawn_blocking(move || ending.query.stop()).await?;
-        planes.deliveries.finish().await;
+        planes.deliveries.finish(drain.left()).await;
         writing.abort();
-        let stopped = tokio::task::spawn_blocking(move || planes.stop()).await?;
+        let stopped = tokio::task::spawn_blocking(move || planes.stop(drain)).await?;
         drop(set_aside);
+        tracing::info!(took_ms = drain.elapsed().as_millis(), "stopped");
         stopped
     }
 }

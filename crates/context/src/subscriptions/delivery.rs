@@ -36,8 +36,6 @@ use crate::statistics::traffic::RequestOutcome;
 
 /// Notifications that a subscription keeps when all queues together exceed their limit.
 const KEPT_MIN: usize = 16;
-/// Time that attempts have to finish at shutdown.
-const LAST_ATTEMPTS: Duration = Duration::from_secs(5);
 /// Interval between two removals of unused connections and receivers.
 const SWEEP: Duration = Duration::from_secs(30);
 
@@ -209,8 +207,8 @@ impl NotificationDelivery {
         foremost
     }
 
-    /// Stops after the running attempts; durable notifications continue at the next start.
-    pub(crate) fn stop(&self) {
+    /// Stops after the running attempts, which have `drain`; durable notifications continue at the next start.
+    pub(crate) fn stop(&self, drain: Duration) {
         let Some(runtime) = self.runtime.lock().take() else { return };
         self.shared.is_stopping.store(true, Ordering::Release);
         self.shared.stopping.notify_waiters();
@@ -223,7 +221,10 @@ impl NotificationDelivery {
                         tokio::time::sleep(Duration::from_millis(5)).await;
                     }
                 };
-                let _ = tokio::time::timeout(LAST_ATTEMPTS, all).await;
+                if tokio::time::timeout(drain, all).await.is_err() {
+                    let attempts = shared.lanes.load(Ordering::Acquire);
+                    tracing::info!(attempts, "unanswered notifications are cut off; durable ones are sent again");
+                }
                 shared.reports.flush(&shared.views).await;
             });
             runtime.shutdown_background();
@@ -236,7 +237,7 @@ impl NotificationDelivery {
 
 impl Drop for NotificationDelivery {
     fn drop(&mut self) {
-        self.stop();
+        self.stop(Duration::ZERO);
     }
 }
 

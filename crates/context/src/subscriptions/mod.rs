@@ -52,6 +52,7 @@ mod view;
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use std::time::Duration;
 
 use millstream_http::{Metrics, Routes};
 use millstream_log::Log;
@@ -201,10 +202,10 @@ impl Subscriptions {
         self.views.records_passed_over()
     }
 
-    /// Stops matching, finishes running attempts, stores their outcomes and writes the checkpoint.
-    pub(crate) fn stop(&self) {
+    /// Stops matching, waits for running attempts up to `drain`, stores their outcomes and writes the checkpoint.
+    pub(crate) fn stop(&self, drain: Duration) {
         self.follower.stop();
-        self.hub.delivery.stop();
+        self.hub.delivery.stop(drain);
         self.views.stop();
     }
 

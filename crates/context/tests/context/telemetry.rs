@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use millstream_context::ContextConfig;
 use millstream_types::TenantId;
@@ -187,7 +188,7 @@ async fn clients_and_measurements_may_change_one_entity_at_once() {
         assert_eq!(served.ask(&format!("POST {target}/attrs"), Some(&body)).await.status, 204);
     }
     wait_until("every change", || world.told("default").len() == 1 + 2 * EACH);
-    world.context.stop();
+    world.context.stop(Duration::ZERO);
     let told = world.told("default");
     assert_eq!(served.get(target).await.json(), told[2 * EACH].entity, "the last change in the owner's order wins");
     for member in ["measured", "set"] {

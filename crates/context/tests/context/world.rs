@@ -24,6 +24,8 @@ pub(crate) use crate::answer::Answer;
 
 /// Bytes of a change topic that are read at a time.
 const READ_BYTES: usize = 4 << 20;
+/// What notifications that are being sent have to be answered when a world closes.
+const DRAIN: Duration = Duration::from_secs(5);
 
 /// The build that the tests' server reports.
 pub(crate) const BUILD: Build = Build {
@@ -93,7 +95,7 @@ impl World {
 
     /// Stops everything; returns where the checkpoint lies.
     pub(crate) fn close(self) -> PathBuf {
-        self.context.stop();
+        self.context.stop(DRAIN);
         drop(self.context);
         self.log.close().unwrap();
         self.shards.join();
@@ -102,7 +104,7 @@ impl World {
 
     /// Stops everything over a log that takes nothing any more.
     pub(crate) fn abandon(self) {
-        self.context.stop();
+        self.context.stop(DRAIN);
         drop(self.context);
         assert!(self.log.close().is_err(), "what was refused is not stored");
         self.shards.join();

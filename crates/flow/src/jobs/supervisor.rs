@@ -30,8 +30,6 @@ use crate::hook::{Hooks, Trace};
 use crate::plan::Plan;
 use crate::runtime::{JobMetrics, JobSetting, Run, RunFailure, RunOutcome, Workers};
 
-/// Time for what was read to be finished when the process stops.
-const DRAIN_MAX: Duration = Duration::from_secs(2);
 /// A run of this length forgives earlier errors, unless it has finished no record.
 const HEALTHY_AFTER: Duration = Duration::from_secs(60);
 /// The sleep while no job has a deadline.
@@ -47,7 +45,8 @@ pub(super) enum SupervisorRequest {
     Kill(JobKey),
     /// The run with this number has ended.
     Ended(JobKey, u64, RunOutcome),
-    ShutDown,
+    /// Ends all runs, those with unfinished records after this time.
+    ShutDown(Duration),
 }
 
 /// A job that is stored as running.
@@ -261,7 +260,8 @@ impl Supervisor {
                 Ok(SupervisorRequest::Stop(key, mode)) => self.end_run(&key, mode),
                 Ok(SupervisorRequest::Kill(key)) => self.end_run(&key, StopMode::Immediate),
                 Ok(SupervisorRequest::Ended(key, number, outcome)) => self.run_ended(&key, number, outcome),
-                Ok(SupervisorRequest::ShutDown) | Err(RecvTimeoutError::Disconnected) => return self.drain(requests),
+                Ok(SupervisorRequest::ShutDown(time)) => return self.drain(requests, time),
+                Err(RecvTimeoutError::Disconnected) => return self.drain(requests, Duration::ZERO),
                 Err(RecvTimeoutError::Timeout) => {}
             }
             self.retry_due();
@@ -513,13 +513,13 @@ impl Supervisor {
         self.changes.send_modify(|count| *count += 1);
     }
 
-    /// Lets all runs finish what they have read, for a while; then ends them.
-    fn drain(&self, requests: &Receiver<SupervisorRequest>) {
+    /// Lets all runs finish what they have read, for at most `time`; then ends them.
+    fn drain(&self, requests: &Receiver<SupervisorRequest>, time: Duration) {
         let runs = |active: &HashMap<JobKey, Active>| -> Vec<Arc<Run>> {
             active.values().filter_map(|known| known.run.clone()).collect()
         };
         runs(&self.active.lock()).iter().for_each(|run| run.stop());
-        let deadline = self.services.clock.now() + DRAIN_MAX;
+        let deadline = self.services.clock.now() + time;
         while !runs(&self.active.lock()).is_empty() {
             let left = deadline.saturating_sub(self.services.clock.now());
             match requests.recv_timeout(left) {
@@ -535,13 +535,18 @@ impl Supervisor {
                 Err(_) => break,
             }
         }
-        runs(&self.active.lock()).iter().for_each(|run| run.kill());
+        let unfinished = runs(&self.active.lock());
+        if !unfinished.is_empty() {
+            let jobs = unfinished.len();
+            tracing::info!(jobs, "jobs end with unfinished records, which they read again at the next start");
+        }
+        unfinished.iter().for_each(|run| run.kill());
         self.active.lock().clear();
     }
 
-    /// Ends the thread and all runs. Jobs stay stored as running.
-    pub(super) fn stop(&self) {
-        self.request(SupervisorRequest::ShutDown);
+    /// Ends the thread and all runs, which have `drain` to finish what they have read. Jobs stay stored as running.
+    pub(super) fn stop(&self, drain: Duration) {
+        self.request(SupervisorRequest::ShutDown(drain));
         let thread = self.thread.lock().take();
         if thread.is_some_and(|thread| thread.join().is_err()) {
             tracing::error!("the thread that starts jobs panicked");

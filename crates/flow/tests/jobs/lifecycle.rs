@@ -1,6 +1,7 @@
 //! Submission, names, limits, ends and restarts of jobs.
 
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 use millstream_flow::{
     Batch, Error, FlowConfig, FunctionOutput, Functions, JobState, NativeFunction, Params, RecordError, StopMode,
@@ -239,7 +240,7 @@ fn a_kill_after_the_end_of_all_jobs_is_refused_and_not_lost_in_silence() {
     let node = Node::open(dir.path());
     node.create("numbers", 1);
     let id = node.run(&idle("late"));
-    node.jobs.shut_down();
+    node.jobs.shut_down(Duration::ZERO);
     let refused = node.kill(&id).unwrap_err();
     assert_eq!(refused.code(), ErrorCode::Unavailable, "{refused}");
     node.close();

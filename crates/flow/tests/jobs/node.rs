@@ -15,6 +15,8 @@ use serde_json::Value;
 use tokio::runtime::Runtime;
 
 const PATIENCE: Duration = Duration::from_secs(60);
+/// What jobs have to finish what they have read when a node closes.
+const DRAIN: Duration = Duration::from_secs(2);
 
 pub(crate) struct Node {
     pub(crate) log: Arc<Embedded>,
@@ -76,7 +78,7 @@ impl Node {
     }
 
     pub(crate) fn close(self) {
-        self.jobs.shut_down();
+        self.jobs.shut_down(DRAIN);
         self.log.close().unwrap();
     }
 

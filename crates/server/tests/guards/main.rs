@@ -1,7 +1,7 @@
 //! Guards that every listener and every kind of work has: one row for each, one test for each guard, against the real binary.
 //!
 //! A listener without a row fails [`every_listener_has_a_row`], a door by which work can be started
-//! `every_door_by_which_work_can_be_started_has_a_kind_with_a_row`.
+//! `every_door_by_which_work_can_be_started_has_a_kind_with_a_row`, a kind of work without an end `every_kind_of_work_has_an_end`.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 #[path = "../../../net/tests/tls/authority.rs"]
@@ -9,6 +9,7 @@
 mod authority;
 mod before_login;
 mod door;
+mod ends;
 mod foreign_bytes;
 mod logged_in;
 mod memory;
