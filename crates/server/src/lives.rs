@@ -84,10 +84,12 @@ impl Drop for Life {
 
 /// The starts in `file`; none if there is no file.
 fn read(file: &Path) -> io::Result<Vec<i64>> {
-    match fs::read_to_string(file) {
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(Vec::new()),
-        text => parse(&text?).ok_or_else(|| io::Error::new(ErrorKind::InvalidData, "the file is damaged, or of another version")),
-    }
+    let text = match fs::read_to_string(file) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+        text => text?,
+    };
+    let damaged = || io::Error::new(ErrorKind::InvalidData, "the file is damaged, or of another version");
+    parse(&text).ok_or_else(damaged)
 }
 
 fn render<'a>(starts_ms: impl Iterator<Item = &'a i64>) -> String {
