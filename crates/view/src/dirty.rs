@@ -1,7 +1,9 @@
 //! The changes that the checkpoint lacks.
 
 use std::collections::HashMap;
+use std::iter::Peekable;
 use std::ops::ControlFlow;
+use std::vec;
 
 use bytes::Bytes;
 use millstream_types::{Epoch, Grant, Offset};
@@ -101,17 +103,7 @@ pub(crate) fn merge_newer(
     let mut newer = newer.into_iter().peekable();
     let mut flow = ControlFlow::Continue(());
     older(&mut |key, entry| {
-        let mut visit_both = || {
-            while let Some((between, value)) = newer.next_if(|(newer, _)| newer[..] < *key) {
-                value.map_or(ControlFlow::Continue(()), |value| visit(&between, &value))?;
-            }
-            match newer.next_if(|(newer, _)| newer[..] == *key) {
-                Some((_, Some(value))) => visit(key, &value),
-                Some((_, None)) => ControlFlow::Continue(()),
-                None => visit(key, entry),
-            }
-        };
-        flow = visit_both();
+        flow = visit_older(&mut newer, key, entry, &mut visit);
         flow
     })?;
     let mut behind = newer.filter_map(|(key, value)| Some((key, value?)));
@@ -119,4 +111,21 @@ pub(crate) fn merge_newer(
         let _ = behind.try_for_each(|(key, value)| visit(&key, &value));
     }
     Ok(())
+}
+
+/// Calls `visit` with the changes of `newer` before `key`, and with what `key` has now.
+fn visit_older(
+    newer: &mut Peekable<vec::IntoIter<StateRecord>>,
+    key: &[u8],
+    entry: &[u8],
+    visit: &mut impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
+) -> ControlFlow<()> {
+    while let Some((before, value)) = newer.next_if(|(newer, _)| newer[..] < *key) {
+        value.map_or(ControlFlow::Continue(()), |value| visit(&before, &value))?;
+    }
+    match newer.next_if(|(newer, _)| newer[..] == *key) {
+        Some((_, Some(value))) => visit(key, &value),
+        Some((_, None)) => ControlFlow::Continue(()),
+        None => visit(key, entry),
+    }
 }
