@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use kafka_protocol::ResponseError;
-use millstream_log::{Error as LogError, Log, Partition, Topic};
+use millstream_log::{Error as LogError, KafkaLog, KafkaPartition, Topic};
 use millstream_net::{Shutdown, TenantRoom};
 use millstream_types::{
     AuditTrail, Epoch, LoginThrottle, MemoryBudget, Principal, QuotaConfig, Quotas, SystemClock, TopicId, TopicKind,
@@ -28,7 +28,7 @@ pub(crate) const CLUSTER_ID: &str = "millstream";
 /// The state that all connections share. A clone is the same broker.
 #[derive(Clone)]
 pub(crate) struct Broker {
-    pub(crate) log: Arc<dyn Log>,
+    pub(crate) log: Arc<dyn KafkaLog>,
     pub(crate) config: KafkaConfig,
     pub(crate) supported_apis: SupportedApis,
     /// Room for requests after a login.
@@ -75,7 +75,7 @@ impl Default for SharedResources {
 
 impl Broker {
     pub(crate) fn new(
-        log: Arc<dyn Log>,
+        log: Arc<dyn KafkaLog>,
         epoch: Epoch,
         config: KafkaConfig,
         SharedResources { logins, throttle, quotas, audit, memory }: SharedResources,
@@ -154,13 +154,13 @@ impl Broker {
     }
 
     /// One partition of a topic that the client may see.
-    pub(crate) fn partition(&self, name: &str, partition: i32) -> Result<Arc<dyn Partition>, ApiError> {
+    pub(crate) fn partition(&self, name: &str, partition: i32) -> Result<Arc<dyn KafkaPartition>, ApiError> {
         let topic = self.name(name)?;
         let Ok(number) = u32::try_from(partition) else {
             let why = format!("partition {partition} of '{name}' cannot be; the first is 0");
             return Err(ApiError::new(ResponseError::UnknownTopicOrPartition, why));
         };
-        self.log.partition(&TopicPartition::new(topic, number)).map_err(|e: LogError| ApiError::from(&e))
+        self.log.kafka_partition(&TopicPartition::new(topic, number)).map_err(|e: LogError| ApiError::from(&e))
     }
 
     /// A producer id that is never handed out twice: the log's epoch, which grows with each start, and a counter within it.

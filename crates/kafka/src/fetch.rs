@@ -11,7 +11,7 @@ use kafka_protocol::messages::fetch_request::{FetchPartition, FetchTopic};
 use kafka_protocol::messages::fetch_response::{AbortedTransaction, FetchableTopicResponse, PartitionData};
 use kafka_protocol::messages::{FetchRequest, FetchResponse, ProducerId, TopicName};
 use kafka_protocol::protocol::StrBytes;
-use millstream_log::{AbortedTransaction as Aborted, Error as LogError, Partition, StoredBatches, UpTo};
+use millstream_log::{AbortedTransaction as Aborted, Error as LogError, KafkaPartition, StoredBatches, UpTo};
 use millstream_types::{Grant, MemoryBudget, Offset, QuotaType, RecordBatch, Role, TopicId};
 use tokio::time::{Instant, sleep_until};
 
@@ -37,7 +37,7 @@ const FILES_MAX: usize = 8;
 
 /// One partition that a client reads.
 struct PartitionFetch {
-    partition: Result<Arc<dyn Partition>, ApiError>,
+    partition: Result<Arc<dyn KafkaPartition>, ApiError>,
     asked: FetchPartition,
 }
 
@@ -272,7 +272,11 @@ struct Span {
 
 impl Span {
     /// Nothing, if the first batch does not fit and there are others; `None` if the memory budget has no room.
-    fn read(&self, partition: &dyn Partition, memory: &mut Option<Grant>) -> Result<Option<StoredBatches>, ApiError> {
+    fn read(
+        &self,
+        partition: &dyn KafkaPartition,
+        memory: &mut Option<Grant>,
+    ) -> Result<Option<StoredBatches>, ApiError> {
         let limit = self.limit;
         let Some(memory) = memory else { return Ok(None) };
         if !memory.grow(limit as u64) {

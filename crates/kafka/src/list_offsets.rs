@@ -6,7 +6,7 @@ use kafka_protocol::ResponseError;
 use kafka_protocol::messages::list_offsets_request::ListOffsetsPartition;
 use kafka_protocol::messages::list_offsets_response::{ListOffsetsPartitionResponse, ListOffsetsTopicResponse};
 use kafka_protocol::messages::{ListOffsetsRequest, ListOffsetsResponse, TopicName};
-use millstream_log::{Error as LogError, Partition, UpTo};
+use millstream_log::{Error as LogError, KafkaPartition, UpTo};
 use millstream_types::{BatchLimits, Offset};
 
 use crate::api_error::ApiError;
@@ -93,7 +93,7 @@ async fn looked_up(
 
 /// Finds the first record with the latest time by bisection: *a record exists at or after t* turns from true to false once
 /// as t grows, so this takes as many steps as a time stamp has bits.
-fn latest_time(partition: &Arc<dyn Partition>, up_to: UpTo) -> Result<Option<(Offset, i64)>, LogError> {
+fn latest_time(partition: &Arc<dyn KafkaPartition>, up_to: UpTo) -> Result<Option<(Offset, i64)>, LogError> {
     let mut found = None;
     let mut time_ms = 0;
     for bit in (0..i64::BITS - 1).rev() {
@@ -109,7 +109,7 @@ fn latest_time(partition: &Arc<dyn Partition>, up_to: UpTo) -> Result<Option<(Of
     }
 }
 
-fn at_time(partition: &Arc<dyn Partition>, time_ms: i64, up_to: UpTo) -> Result<Option<(Offset, i64)>, LogError> {
+fn at_time(partition: &Arc<dyn KafkaPartition>, time_ms: i64, up_to: UpTo) -> Result<Option<(Offset, i64)>, LogError> {
     let Some(offset) = partition.offset_at(time_ms)? else { return Ok(None) };
     // Records that are not stable yet are not visible.
     let Some(batch) = partition.read(offset, 1, up_to)?.into_iter().next() else { return Ok(None) };

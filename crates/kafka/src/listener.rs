@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use millstream_log::Log;
+use millstream_log::KafkaLog;
 use millstream_net::{
     Admitted, BindError, BoundAddresses, ConnectionLimits, Endpoints, LoginTimeout, Metrics, Protocol, Refusal,
     Shutdown, TransportStream,
@@ -93,7 +93,7 @@ impl Listener {
     ///
     /// # Panics
     /// If another listener for Kafka counts into the same metrics.
-    pub async fn serve(self, log: Arc<dyn Log>, epoch: Epoch, metrics: &Metrics) -> Serving {
+    pub async fn serve(self, log: Arc<dyn KafkaLog>, epoch: Epoch, metrics: &Metrics) -> Serving {
         let Self { listener, config, resources } = self;
         let limits = ConnectionLimits {
             connections_max: config.connections_max,

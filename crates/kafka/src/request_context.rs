@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use kafka_protocol::ResponseError;
 use kafka_protocol::protocol::StrBytes;
-use millstream_log::{Bell, Partition, Topic};
+use millstream_log::{Bell, KafkaPartition, Topic};
 use millstream_net::{ListenerFull, PendingLogin, Revocation};
 use millstream_types::{
     AccessScope, AuditEvent, Excess, MemoryBudget, Principal, QuotaType, Role, Roles, TenantId, TopicId, TopicKind,
@@ -213,7 +213,7 @@ impl ClientConnection {
     }
 
     /// Lets `partition` ring the bell from now on.
-    pub(crate) fn watch(&self, partition: &Arc<dyn Partition>) {
+    pub(crate) fn watch(&self, partition: &Arc<dyn KafkaPartition>) {
         let mut watched = self.watched.lock();
         let key = (partition.topic().id, partition.id().partition.0);
         if watched.len() < WATCHED_MAX && watched.insert(key) {

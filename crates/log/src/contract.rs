@@ -25,9 +25,7 @@ use millstream_types::{
     Epoch, Offset, Position, Record, RecordBatch, StoredRecord, TopicId, TopicName, TopicPartition,
 };
 
-use crate::{
-    AbortedTransaction, AckLevel, Appended, Bell, Done, Error, Located, OpenTransaction, Reply, Topic, TopicConfig,
-};
+use crate::{AckLevel, Appended, Bell, Done, Error, Reply, Topic, TopicConfig};
 
 /// The limit of a read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -101,38 +99,6 @@ pub struct AtomicAppend<'a> {
     pub positions: Vec<PositionCommit>,
 }
 
-/// The end of a producer's transaction, and everything that takes effect with it, all or nothing.
-#[derive(Debug, Default)]
-pub struct EndTransaction<'a> {
-    /// Id of the idempotent producer.
-    pub producer_id: i64,
-    /// Epoch of the producer. Batches that it sends to `partitions` under an earlier epoch are refused afterwards.
-    pub producer_epoch: i16,
-    /// The partitions of the transaction. Deleted topics and topics in memory are skipped.
-    pub partitions: Vec<TopicPartition>,
-    /// `true` to commit the transaction, `false` to abort it.
-    pub commit: bool,
-    /// Positions to commit if the transaction commits. Deleted topics are skipped.
-    pub positions: Vec<PositionCommit>,
-    /// Records of the transaction coordinator.
-    pub records: Vec<(TopicPartition, Vec<Record<'a>>)>,
-}
-
-/// An idempotent producer that a partition remembers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct KnownProducer {
-    /// Id of the idempotent producer.
-    pub id: i64,
-    /// The latest epoch that has reached the partition.
-    pub epoch: i16,
-    /// Sequence number of its last record; `None` if the epoch has none yet.
-    pub last_sequence: Option<i32>,
-    /// When its last batch was appended: milliseconds since 1970-01-01T00:00:00Z.
-    pub last_ms: i64,
-    /// First record of its open transaction, if there is one.
-    pub transaction: Option<Offset>,
-}
-
 /// The result of [`Partition::read_one_cached`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CachedRead {
@@ -152,16 +118,6 @@ impl CachedRead {
     }
 }
 
-/// Stored batches as they are, with the aborted transactions that a reader must know.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct StoredBatches {
-    /// The batches, including markers and batches of aborted transactions.
-    pub batches: Vec<RecordBatch>,
-    /// The aborted transactions that overlap the batches, by first record. From that record to its marker, the
-    /// transactional batches of the producer are void.
-    pub aborted: Vec<AbortedTransaction>,
-}
-
 /// Optional abilities of an engine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
@@ -172,10 +128,6 @@ pub struct Capabilities {
     pub level_per_append: bool,
     /// [`Partition::hold`] keeps records. Without it a slow reader may get [`Error::Trimmed`] and has to rebuild.
     pub holds: bool,
-    /// [`Partition::append_batch`] stores a batch of an idempotent producer once, however often it is sent.
-    pub idempotent_producers: bool,
-    /// [`Partition::append_batch`] takes batches of transactions, and [`Log::end_transaction`] ends them.
-    pub transactions: bool,
 }
 
 /// A partitioned log. Cheap to share; every method may be called from any thread.
@@ -239,23 +191,6 @@ pub trait Log: Send + Sync + 'static {
     fn append_atomic(&self, append: &AtomicAppend<'_>, level: AckLevel, done: Done<Vec<Appended>>)
     -> Result<(), Error>;
 
-    /// Ends a producer's transaction in all its partitions, commits its positions and appends the coordinator's
-    /// records: all or nothing, also across a crash. `done` gets one [`Appended`] for each entry of `records`.
-    ///
-    /// Every partition gets a marker, also one without a record of the transaction: such a record may be on its way
-    /// and is refused later, if `producer_epoch` is newer than its epoch. A repeated call does no harm. The end takes
-    /// effect in the order of the atomic appends.
-    ///
-    /// # Errors
-    /// Those of [`Log::append_atomic`]; [`Error::FencedProducer`] if a partition knows a later epoch;
-    /// [`Error::InvalidTransaction`] if a number is below 0, or if the engine lacks [`Capabilities::transactions`].
-    fn end_transaction(
-        &self,
-        end: &EndTransaction<'_>,
-        level: AckLevel,
-        done: Done<Vec<Appended>>,
-    ) -> Result<(), Error>;
-
     /// Checks that the log accepts appends.
     ///
     /// # Errors
@@ -297,39 +232,11 @@ pub trait Log: Send + Sync + 'static {
     /// [`Error::UnknownTopic`], [`Error::UnknownPartition`], or a failed request to the engine's servers.
     fn committed(&self, group: &str, partition: &TopicPartition) -> Result<Option<Position>, Error>;
 
-    /// The groups that have positions, by name.
-    ///
-    /// # Errors
-    /// A failed request to the engine's servers.
-    fn groups(&self) -> Result<Vec<String>, Error>;
-
     /// All positions of `group`, by topic and partition; none if it has never committed any.
     ///
     /// # Errors
-    /// Those of [`Log::groups`], for the same reasons.
+    /// A failed request to the engine's servers.
     fn positions(&self, group: &str) -> Result<Vec<CommittedPosition>, Error>;
-
-    /// Deletes the positions of `group` in `partitions`; partitions without one are skipped. All or nothing; durable
-    /// on return. Blocks on the disk: call it from a plain thread.
-    ///
-    /// # Errors
-    /// [`Error::UnknownTopic`], [`Error::UnknownPartition`]: nothing is deleted. Also the errors that end an append.
-    fn forget_positions(&self, group: &str, partitions: &[TopicPartition]) -> Result<(), Error>;
-
-    /// Assigns the partitions of `topic` to `owner`. Each is announced by `assigned`, with the epoch that fences
-    /// earlier owners, and withdrawn by `revoked`. The embedded engine assigns all of them at once and for good.
-    ///
-    /// # Errors
-    /// [`Error::UnknownTopic`] if the topic does not exist.
-    fn assign(&self, topic: &TopicName, owner: Arc<dyn Owner>) -> Result<(), Error>;
-}
-
-/// Keeps the state of partitions; the log tells it which partitions it owns.
-pub trait Owner: Send + Sync + 'static {
-    /// The owner now owns `partition` under `epoch`.
-    fn assigned(&self, partition: &TopicPartition, epoch: Epoch);
-    /// The owner no longer owns `partition` and must not append to it.
-    fn revoked(&self, partition: &TopicPartition);
 }
 
 /// A handle on one partition, to append to it and to read it.
@@ -352,25 +259,6 @@ pub trait Partition: Send + Sync + 'static {
     /// Nothing is appended and `done` is not called: [`Error::RecordTooLarge`],
     /// [`Error::Overloaded`], [`Error::WritingEnded`], [`Error::UnknownTopic`] (deleted meanwhile).
     fn append(&self, records: &[Record<'_>], level: AckLevel, done: Done<Appended>) -> Result<(), Error>;
-
-    /// Appends a batch that another program built. Its records stay as they are; its offset and epoch are set anew.
-    ///
-    /// If the engine has [`Capabilities::idempotent_producers`], a batch with a
-    /// [`millstream_types::Producer`] must be next in the producer's sequence. Each of the producer's last
-    /// five batches may be sent again: it is not stored again, and `done` gets the first offsets once those
-    /// records have `level`. A still older batch ends in [`Error::DuplicateSequence`], through `done`. An
-    /// unknown or forgotten producer may begin with any sequence number.
-    ///
-    /// A transactional batch belongs to its producer's open transaction in this partition, or begins one; the
-    /// caller checks that the producer may. It is answered once it is synced, at any `level`: a commit must
-    /// not refer to lost records.
-    ///
-    /// # Errors
-    /// Those of [`Partition::append`]; [`Error::OutOfOrderSequence`], [`Error::FencedProducer`];
-    /// [`Error::Batch`] if a producer number is below 0; [`Error::UnsupportedBatch`] for a control batch,
-    /// and for a transaction in a memory topic; [`Error::InvalidTransaction`] if the batch does not fit
-    /// the producer's open transaction; [`Error::TooManyTransactions`].
-    fn append_batch(&self, batch: RecordBatch, level: AckLevel, done: Done<Appended>) -> Result<(), Error>;
 
     /// Reads stored batches in order. The first is the one that contains `from` (it may begin earlier) or, in a gap,
     /// the next one. Returns at least one batch if there is one below the limit, and further ones while they fit
@@ -403,31 +291,6 @@ pub trait Partition: Send + Sync + 'static {
     /// # Errors
     /// Those of [`Partition::read_one`].
     fn read_one_cached(&self, offset: Offset, up_to: UpTo) -> Result<CachedRead, Error>;
-
-    /// Like [`Partition::read`], but omits nothing and lists the aborted transactions. For readers that filter by
-    /// themselves, as Kafka's clients do.
-    ///
-    /// # Errors
-    /// Those of [`Partition::read`], for the same reasons.
-    fn read_stored(&self, from: Offset, max_bytes: usize, up_to: UpTo) -> Result<StoredBatches, Error>;
-
-    /// Like [`Partition::read_stored`], but returns the places of the batches in the log's files, to send them
-    /// without a copy. Blocks that were not written or verified within the last minute are verified, which reads from
-    /// the disk: call it from a plain thread. `None` if the caller must read instead: the batches are in memory,
-    /// share a block with records below `from` or beyond the limits, or are not in the engine's own files.
-    ///
-    /// # Errors
-    /// Those of [`Partition::read_stored`], except damage: it is reported by the read.
-    fn locate(&self, _from: Offset, _max_bytes: usize, _up_to: UpTo) -> Result<Option<Located>, Error> {
-        Ok(None)
-    }
-
-    /// The open transactions, the oldest first.
-    fn transactions(&self) -> Vec<OpenTransaction>;
-
-    /// The idempotent producers that the partition remembers, by id; none
-    /// if the engine lacks [`Capabilities::idempotent_producers`].
-    fn producers(&self) -> Vec<KnownProducer>;
 
     /// Bytes that the partition's records take where they are stored.
     fn size_bytes(&self) -> u64;

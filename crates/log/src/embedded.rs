@@ -13,9 +13,7 @@ use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, OnceLock};
 use std::thread::{self, JoinHandle};
 
-use millstream_types::{
-    Epoch, MonotonicClock, PartitionId, Position, TopicId, TopicKind, TopicName, TopicPartition, WallClock,
-};
+use millstream_types::{Epoch, MonotonicClock, Position, TopicId, TopicKind, TopicName, TopicPartition, WallClock};
 use parking_lot::Mutex;
 
 use crate::ack::{AckReply, AckWaiter};
@@ -34,8 +32,9 @@ use crate::shared::EngineShared;
 use crate::stats::{GroupLag, LogStats, PartitionStats};
 use crate::writeback::Writeback;
 use crate::{
-    AckLevel, Appended, AtomicAppend, Bell, Capabilities, CommittedPosition, Done, EndTransaction, Error, Files, Lock,
-    Log, LogConfig, Owner, Partition, Reply, Topic, TopicConfig, derived, recovery, syncer, writeback,
+    AckLevel, Appended, AtomicAppend, Bell, Capabilities, CommittedPosition, Done, EndTransaction, Error, Files,
+    KafkaLog, KafkaPartition, Lock, Log, LogConfig, Partition, Reply, Topic, TopicConfig, derived, recovery, syncer,
+    writeback,
 };
 
 /// The log on one machine: one journal for all partitions, and segments behind it.
@@ -422,13 +421,7 @@ impl fmt::Debug for Embedded {
 
 impl Log for Embedded {
     fn capabilities(&self) -> Capabilities {
-        Capabilities {
-            memory_topics: true,
-            level_per_append: true,
-            holds: true,
-            idempotent_producers: true,
-            transactions: true,
-        }
+        Capabilities { memory_topics: true, level_per_append: true, holds: true }
     }
 
     fn create_topic(&self, name: &TopicName, config: &TopicConfig) -> Result<Arc<Topic>, Error> {
@@ -534,15 +527,6 @@ impl Log for Embedded {
         self.accept_atomic(append, None, level, done)
     }
 
-    fn end_transaction(
-        &self,
-        end: &EndTransaction<'_>,
-        level: AckLevel,
-        done: Done<Vec<Appended>>,
-    ) -> Result<(), Error> {
-        self.accept_end(end, level, done)
-    }
-
     fn check_writing(&self) -> Result<(), Error> {
         self.shared.check_open()?;
         self.shared.space.check()
@@ -570,24 +554,30 @@ impl Log for Embedded {
         Ok(self.catalog.committed(group, known.topic.id, partition.partition))
     }
 
-    fn groups(&self) -> Result<Vec<String>, Error> {
-        Ok(self.catalog.groups())
-    }
-
     fn positions(&self, group: &str) -> Result<Vec<CommittedPosition>, Error> {
         Ok(self.catalog.positions(group))
+    }
+}
+
+impl KafkaLog for Embedded {
+    fn kafka_partition(&self, partition: &TopicPartition) -> Result<Arc<dyn KafkaPartition>, Error> {
+        Ok(self.catalog.partition(partition)?)
+    }
+
+    fn end_transaction(
+        &self,
+        end: &EndTransaction<'_>,
+        level: AckLevel,
+        done: Done<Vec<Appended>>,
+    ) -> Result<(), Error> {
+        self.accept_end(end, level, done)
+    }
+
+    fn groups(&self) -> Vec<String> {
+        self.catalog.groups()
     }
 
     fn forget_positions(&self, group: &str, partitions: &[TopicPartition]) -> Result<(), Error> {
         self.accept_forget(group, partitions)
-    }
-
-    fn assign(&self, topic: &TopicName, owner: Arc<dyn Owner>) -> Result<(), Error> {
-        let entry = self.known(topic)?;
-        for number in 0..entry.partitions.len() as u32 {
-            let partition = TopicPartition { topic: topic.clone(), partition: PartitionId(number) };
-            owner.assigned(&partition, self.shared.epoch);
-        }
-        Ok(())
     }
 }

@@ -41,6 +41,7 @@ mod image;
 mod image_holds;
 mod index;
 mod journal;
+mod kafka_log;
 mod last_stable;
 mod layout;
 mod meta;
@@ -73,8 +74,8 @@ pub use ack::{AckLevel, Appended};
 pub use bell::{Bell, Board};
 pub use config::{DerivedTopic, LogConfig};
 pub use contract::{
-    AtomicAppend, CachedRead, Capabilities, CommittedPosition, EndTransaction, Hold, KnownProducer, Log, NO_EPOCH,
-    Offsets, Owner, POSITION_METADATA_MAX_BYTES, Partition, PositionCommit, StoredBatches, UpTo,
+    AtomicAppend, CachedRead, Capabilities, CommittedPosition, Hold, Log, NO_EPOCH, Offsets,
+    POSITION_METADATA_MAX_BYTES, Partition, PositionCommit, UpTo,
 };
 pub use done::{Done, Reply, reply};
 pub use embedded::Embedded;
@@ -82,6 +83,7 @@ pub use error::Error;
 pub use extent::{Extent, Located};
 pub use files::{File, Files, Lock, SystemFiles};
 pub use image::{ImageFile, LogImage, StoredImage, StoredSegment};
+pub use kafka_log::{EndTransaction, KafkaLog, KafkaPartition, KnownProducer, StoredBatches};
 pub use repair::{Damage, check, repair};
 pub use sched::{run_as_batch, run_in_background};
 pub use stats::{GroupLag, LogStats, PartitionStats, SYNC_BUCKETS_US};

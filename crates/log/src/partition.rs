@@ -28,8 +28,8 @@ use crate::shared::EngineShared;
 use crate::tail_cache::{CachedBatch, TailCache};
 use crate::watchers::Watchers;
 use crate::{
-    AckLevel, Appended, Bell, CachedRead, Done, Error, Hold, KnownProducer, Located, Offsets, OpenTransaction,
-    Partition, Storage, Topic, UpTo, contract,
+    AckLevel, Appended, Bell, CachedRead, Done, Error, Hold, KafkaPartition, KnownProducer, Located, Offsets,
+    OpenTransaction, Partition, Storage, StoredBatches, Topic, UpTo,
 };
 
 /// Most records of one partition that are accepted and not synced. A start after a crash continues this far above the
@@ -434,10 +434,6 @@ impl Partition for PartitionLog {
         self.accept_records(records, level, done)
     }
 
-    fn append_batch(&self, batch: RecordBatch, level: AckLevel, done: Done<Appended>) -> Result<(), Error> {
-        self.accept_batch(batch, level, done)
-    }
-
     fn read(&self, from: Offset, max_bytes: usize, up_to: UpTo) -> Result<Vec<RecordBatch>, Error> {
         self.read_visible(from.0, max_bytes, up_to)
     }
@@ -448,22 +444,6 @@ impl Partition for PartitionLog {
 
     fn read_one_cached(&self, offset: Offset, up_to: UpTo) -> Result<CachedRead, Error> {
         self.read_single(offset, up_to, ReadFrom::PageCache)
-    }
-
-    fn read_stored(&self, from: Offset, max_bytes: usize, up_to: UpTo) -> Result<contract::StoredBatches, Error> {
-        self.read_marked(from.0, max_bytes, up_to)
-    }
-
-    fn locate(&self, from: Offset, max_bytes: usize, up_to: UpTo) -> Result<Option<Located>, Error> {
-        self.locate_stored(from.0, max_bytes, up_to)
-    }
-
-    fn transactions(&self) -> Vec<OpenTransaction> {
-        self.lock().producers.transactions.listed()
-    }
-
-    fn producers(&self) -> Vec<KnownProducer> {
-        self.lock().producers.listed()
     }
 
     fn compact(&self) {
@@ -544,6 +524,28 @@ impl Partition for PartitionLog {
 
     fn hold(&self, reader: &str, from: Offset) -> Box<dyn Hold> {
         self.holds.add(reader, from)
+    }
+}
+
+impl KafkaPartition for PartitionLog {
+    fn append_batch(&self, batch: RecordBatch, level: AckLevel, done: Done<Appended>) -> Result<(), Error> {
+        self.accept_batch(batch, level, done)
+    }
+
+    fn read_stored(&self, from: Offset, max_bytes: usize, up_to: UpTo) -> Result<StoredBatches, Error> {
+        self.read_marked(from.0, max_bytes, up_to)
+    }
+
+    fn locate(&self, from: Offset, max_bytes: usize, up_to: UpTo) -> Result<Option<Located>, Error> {
+        self.locate_stored(from.0, max_bytes, up_to)
+    }
+
+    fn transactions(&self) -> Vec<OpenTransaction> {
+        self.lock().producers.transactions.listed()
+    }
+
+    fn producers(&self) -> Vec<KnownProducer> {
+        self.lock().producers.listed()
     }
 }
 

@@ -1,12 +1,15 @@
 //! The contract of the log as checks that every engine passes, one for each sentence.
 //!
 //! The tests of an engine implement [`Subject`] and call [`conformance_suite!`](crate::conformance_suite), which
-//! creates one test for each check. Each check creates its own topics, so all of them can run against one server.
+//! creates one test for each check; those of an engine behind Kafka's listener implement [`KafkaSubject`], too, and call
+//! [`kafka_conformance_suite!`](crate::kafka_conformance_suite). Each check creates its own topics, so all of them can run against one server.
 //!
 //! Not here: the state after a crash. It depends on the engine's disk; each engine has its own crash tests.
 
 pub mod append;
 pub mod atomic;
+pub mod batches;
+pub mod groups;
 pub mod position;
 pub mod producers;
 pub mod read;
@@ -21,7 +24,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc;
 use std::time::Duration;
 
-use millstream_log::{AckLevel, Appended, Done, Error, Log, Partition, TopicConfig, UpTo};
+use millstream_log::{AckLevel, Appended, Done, Error, KafkaLog, KafkaPartition, Log, Partition, TopicConfig, UpTo};
 use millstream_types::{BatchLimits, Offset, Record, RecordView, TenantId, TopicName, TopicPartition};
 
 /// Longest wait for an answer; only an engine that never answers reaches it.
@@ -37,6 +40,12 @@ pub trait Subject {
     fn log(&self) -> &Arc<dyn Log>;
     /// Stops the engine cleanly and starts it again on the same data.
     fn restart(&mut self);
+}
+
+/// An engine that keeps what clients of Kafka's protocol need, too.
+pub trait KafkaSubject: Subject {
+    /// The log of the running engine, as these clients see it.
+    fn kafka_log(&self) -> &Arc<dyn KafkaLog>;
 }
 
 /// Creates one `#[test]` for each check of the contract, for the given [`Subject`].
@@ -57,7 +66,6 @@ macro_rules! conformance_suite {
             a_topic_created_anew_has_another_id_and_no_records,
             topics_and_their_configurations_survive_a_restart,
             an_unknown_topic_or_partition_is_named,
-            an_owner_hears_of_every_partition_with_its_epoch,
             topics_in_memory_are_a_capability,
             a_bell_rings_when_topics_change,
         );
@@ -70,9 +78,72 @@ macro_rules! conformance_suite {
             an_answer_covers_everything_before_it,
             an_unawaited_append_is_stored,
             a_record_over_the_limit_is_refused_and_nothing_is_taken,
+            a_compressed_topic_returns_the_same_records,
+        );
+        $crate::conformance_suite!(@tests $subject; atomic:
+            an_atomic_append_reaches_all_partitions_and_answers_in_their_order,
+            a_partition_named_twice_keeps_the_order_of_its_records,
+            positions_are_committed_with_the_records,
+            positions_may_be_committed_alone,
+            an_atomic_append_with_one_bad_part_takes_nothing,
+            a_position_beyond_the_stable_offset_is_refused,
+            groups_have_positions_of_their_own,
+            committed_positions_survive_a_restart,
+            a_position_keeps_its_metadata_and_commit_time,
+            metadata_over_the_limit_are_refused_and_nothing_is_taken,
+        );
+        $crate::conformance_suite!(@tests $subject; read:
+            a_new_partition_is_empty,
+            reading_at_the_tail_returns_nothing,
+            reading_beyond_the_tail_names_the_tail,
+            a_read_returns_one_batch_however_large_and_more_only_while_they_fit,
+            a_read_begins_with_the_batch_that_holds_the_offset,
+            reading_below_the_first_offset_names_the_oldest,
+            first_stable_and_tail_are_always_in_order,
+            records_and_offsets_survive_a_restart,
+            the_first_record_at_or_after_a_time_is_found,
+            a_bell_rings_when_records_arrive,
+            every_watching_bell_rings,
+        );
+        $crate::conformance_suite!(@tests $subject; read_one:
+            a_record_is_read_by_its_offset,
+            no_record_is_found_below_the_first_offset_or_beyond_the_tail,
+            a_record_of_a_topic_in_memory_is_read_by_its_offset,
+        );
+        $crate::conformance_suite!(@tests $subject; position:
+            a_reader_goes_on_where_it_stopped,
+            a_position_outlives_a_restart,
+            a_position_in_a_deleted_topic_is_lost,
+            a_position_whose_records_are_gone_names_the_oldest,
+        );
+        $crate::conformance_suite!(@tests $subject; trim:
+            records_below_a_trim_are_gone_and_the_others_stay,
+            a_trim_below_the_first_offset_changes_nothing,
+            a_partition_can_be_trimmed_up_to_its_stable_offset,
+            a_trim_survives_a_restart,
+            a_trim_leaves_records_that_a_reader_holds,
+            a_compacted_topic_refuses_to_be_trimmed,
+            a_topic_in_memory_is_trimmed,
+        );
+    };
+    (@tests $subject:ty; $chapter:ident: $($sentence:ident,)+) => {
+        $(
+            #[test]
+            fn $sentence() -> Result<(), ::millstream_log::Error> {
+                $crate::conformance::$chapter::$sentence::<$subject>()
+            }
+        )+
+    };
+}
+
+/// Creates one `#[test]` for each check of what clients of Kafka's protocol need, for the given [`KafkaSubject`].
+#[macro_export]
+macro_rules! kafka_conformance_suite {
+    ($subject:ty) => {
+        $crate::conformance_suite!(@tests $subject; batches:
             a_batch_built_by_a_client_keeps_its_records,
             an_unreadable_batch_is_refused,
-            a_compressed_topic_returns_the_same_records,
+            a_single_read_sees_no_more_than_its_limit,
         );
         $crate::conformance_suite!(@tests $subject; producers:
             a_batch_sent_again_is_answered_with_its_first_offsets,
@@ -101,63 +172,11 @@ macro_rules! conformance_suite {
             stored_batches_come_with_the_aborted_transactions_that_reach_into_them,
             a_position_may_be_committed_behind_an_open_transaction,
         );
-        $crate::conformance_suite!(@tests $subject; atomic:
-            an_atomic_append_reaches_all_partitions_and_answers_in_their_order,
-            a_partition_named_twice_keeps_the_order_of_its_records,
-            positions_are_committed_with_the_records,
-            positions_may_be_committed_alone,
-            an_atomic_append_with_one_bad_part_takes_nothing,
-            a_position_beyond_the_stable_offset_is_refused,
-            groups_have_positions_of_their_own,
-            committed_positions_survive_a_restart,
-            a_position_keeps_its_metadata_and_commit_time,
-            metadata_over_the_limit_are_refused_and_nothing_is_taken,
+        $crate::conformance_suite!(@tests $subject; groups:
             groups_with_positions_are_listed_with_all_of_them,
             a_forgotten_position_is_gone_for_good_and_others_stay,
             a_position_committed_after_it_was_forgotten_stays,
         );
-        $crate::conformance_suite!(@tests $subject; read:
-            a_new_partition_is_empty,
-            reading_at_the_tail_returns_nothing,
-            reading_beyond_the_tail_names_the_tail,
-            a_read_returns_one_batch_however_large_and_more_only_while_they_fit,
-            a_read_begins_with_the_batch_that_holds_the_offset,
-            reading_below_the_first_offset_names_the_oldest,
-            first_stable_and_tail_are_always_in_order,
-            records_and_offsets_survive_a_restart,
-            the_first_record_at_or_after_a_time_is_found,
-            a_bell_rings_when_records_arrive,
-            every_watching_bell_rings,
-        );
-        $crate::conformance_suite!(@tests $subject; read_one:
-            a_record_is_read_by_its_offset,
-            no_record_is_found_below_the_first_offset_or_beyond_the_tail,
-            a_single_read_sees_no_more_than_its_limit,
-            a_record_of_a_topic_in_memory_is_read_by_its_offset,
-        );
-        $crate::conformance_suite!(@tests $subject; position:
-            a_reader_goes_on_where_it_stopped,
-            a_position_outlives_a_restart,
-            a_position_in_a_deleted_topic_is_lost,
-            a_position_whose_records_are_gone_names_the_oldest,
-        );
-        $crate::conformance_suite!(@tests $subject; trim:
-            records_below_a_trim_are_gone_and_the_others_stay,
-            a_trim_below_the_first_offset_changes_nothing,
-            a_partition_can_be_trimmed_up_to_its_stable_offset,
-            a_trim_survives_a_restart,
-            a_trim_leaves_records_that_a_reader_holds,
-            a_compacted_topic_refuses_to_be_trimmed,
-            a_topic_in_memory_is_trimmed,
-        );
-    };
-    (@tests $subject:ty; $chapter:ident: $($sentence:ident,)+) => {
-        $(
-            #[test]
-            fn $sentence() -> Result<(), ::millstream_log::Error> {
-                $crate::conformance::$chapter::$sentence::<$subject>()
-            }
-        )+
     };
 }
 
@@ -254,6 +273,13 @@ fn new_topic(log: &dyn Log, config: &TopicConfig) -> Result<(TopicName, Arc<dyn 
     let name = new_name()?;
     log.create_topic(&name, config)?;
     let partition = log.partition(&TopicPartition::new(name.clone(), 0))?;
+    Ok((name, partition))
+}
+
+/// The same, for a log with what clients of Kafka's protocol need.
+fn new_kafka_topic(log: &dyn KafkaLog, config: &TopicConfig) -> Result<(TopicName, Arc<dyn KafkaPartition>), Error> {
+    let (name, _) = new_topic(log, config)?;
+    let partition = log.kafka_partition(&TopicPartition::new(name.clone(), 0))?;
     Ok((name, partition))
 }
 

@@ -28,12 +28,9 @@ impl GroupCoordinator {
         if !caller.roles.has(Role::Reader) {
             return ListGroupsResponse::default().with_error_code(ResponseError::GroupAuthorizationFailed.code());
         }
-        let stored = match self.log.groups() {
-            Ok(stored) => stored,
-            Err(error) => return ListGroupsResponse::default().with_error_code(to_client(&error).code()),
-        };
+        let stored = self.log.groups().into_iter();
         let mut groups: BTreeMap<String, (GroupState, String)> =
-            stored.into_iter().map(|name| (name, (GroupState::Empty, String::new()))).collect();
+            stored.map(|name| (name, (GroupState::Empty, String::new()))).collect();
         let in_memory = self.look(|name, group| (name.to_owned(), (group.state(), group.protocol_type().to_owned())));
         groups.extend(in_memory.into_iter().filter(|(_, (state, _))| *state != GroupState::Dead));
         let is_named = |filter: &[StrBytes], name: &str| {

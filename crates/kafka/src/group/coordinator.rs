@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use kafka_protocol::error::ResponseError;
-use millstream_log::{Error, Log};
+use millstream_log::{Error, KafkaLog};
 use millstream_types::{MonotonicClock, Role, Roles, WallClock};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, oneshot};
@@ -86,7 +86,7 @@ pub(crate) struct GroupEntry {
 
 /// The groups of this node. One for each listener; its handlers may be called from any task.
 pub struct GroupCoordinator {
-    pub(crate) log: Arc<dyn Log>,
+    pub(crate) log: Arc<dyn KafkaLog>,
     pub(crate) config: GroupConfig,
     monotonic: Arc<dyn MonotonicClock>,
     wall: Arc<dyn WallClock>,
@@ -108,7 +108,7 @@ impl fmt::Debug for GroupCoordinator {
 impl GroupCoordinator {
     /// A coordinator without groups, for the positions in `log`. Sessions expire while [`GroupCoordinator::run`] runs.
     pub fn new(
-        log: Arc<dyn Log>,
+        log: Arc<dyn KafkaLog>,
         config: GroupConfig,
         monotonic: Arc<dyn MonotonicClock>,
         wall: Arc<dyn WallClock>,
@@ -283,7 +283,7 @@ impl GroupCoordinator {
         let retention = self.config.offsets_retention;
         let now = self.now();
         let oldest_ms = self.wall.now_ms().saturating_sub(i64::try_from(retention.as_millis()).unwrap_or(i64::MAX));
-        for group in self.log.groups()? {
+        for group in self.log.groups() {
             // A group that was not used since the start counts as empty since the start.
             let empty_since = match self.within(&group, |entry, _| entry.group.empty_since()) {
                 Some(None) => continue,

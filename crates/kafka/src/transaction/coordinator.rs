@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kafka_protocol::error::ResponseError;
-use millstream_log::{AckLevel, Done, EndTransaction, Error, Log, Reply, reply};
+use millstream_log::{AckLevel, Done, EndTransaction, Error, KafkaLog, Reply, reply};
 use millstream_types::{Record, TenantId, TopicPartition, WallClock};
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -25,7 +25,7 @@ const EXPIRATION_CHECKS: u64 = 600;
 
 /// The transactional ids of this broker.
 pub(crate) struct TransactionCoordinator {
-    log: Arc<dyn Log>,
+    log: Arc<dyn KafkaLog>,
     store: Store,
     pub(crate) limits: TransactionLimits,
     pub(crate) timeout_max_ms: u32,
@@ -74,7 +74,7 @@ pub(crate) type TransitionResult = Result<Option<Transition>, ResponseError>;
 
 impl TransactionCoordinator {
     /// A coordinator that knows nothing until it has loaded.
-    pub(crate) fn new(log: Arc<dyn Log>, config: &KafkaConfig, wall: Arc<dyn WallClock>) -> Arc<Self> {
+    pub(crate) fn new(log: Arc<dyn KafkaLog>, config: &KafkaConfig, wall: Arc<dyn WallClock>) -> Arc<Self> {
         Arc::new(Self {
             store: Store::new(log.clone()),
             log,

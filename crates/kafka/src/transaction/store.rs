@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use millstream_log::{AckLevel, Appended, Cleanup, Done, Error, Log, TopicConfig, UpTo, Writers};
+use millstream_log::{AckLevel, Appended, Cleanup, Done, Error, KafkaLog, TopicConfig, UpTo, Writers};
 use millstream_types::{BatchLimits, Record, TenantId, TopicName, TopicPartition, partition_of_key};
 
 use super::machine::Transaction;
@@ -26,12 +26,12 @@ pub(crate) enum LoadError {
 
 /// `_transactions` in a log.
 pub(crate) struct Store {
-    log: Arc<dyn Log>,
+    log: Arc<dyn KafkaLog>,
     topic: TopicName,
 }
 
 impl Store {
-    pub(crate) fn new(log: Arc<dyn Log>) -> Self {
+    pub(crate) fn new(log: Arc<dyn KafkaLog>) -> Self {
         Self { log, topic: TopicName::internal(TOPIC) }
     }
 

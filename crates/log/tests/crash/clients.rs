@@ -7,7 +7,7 @@ use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
 use std::sync::mpsc;
 
-use millstream_log::{Done, Error, Partition};
+use millstream_log::{Done, Error, KafkaPartition};
 use millstream_testkit::sim::Rng;
 use millstream_types::{BatchBuilder, Epoch, Offset, Producer, RecordBatch};
 use parking_lot::Mutex;
@@ -55,7 +55,14 @@ impl Clients {
     }
 
     /// Lets the client of `writer` in a partition do something.
-    pub(crate) fn act(&self, writer: u64, place: Place, life: &Life<'_>, partition: &dyn Partition, rng: &mut Rng) {
+    pub(crate) fn act(
+        &self,
+        writer: u64,
+        place: Place,
+        life: &Life<'_>,
+        partition: &dyn KafkaPartition,
+        rng: &mut Rng,
+    ) {
         let client = self.0.lock().remove(&(writer, place));
         let mut client = client.unwrap_or_else(|| Client::new(writer, rng));
         client.act(place, life, partition, rng);
@@ -81,7 +88,7 @@ impl Client {
         }
     }
 
-    fn act(&mut self, place: Place, life: &Life<'_>, partition: &dyn Partition, rng: &mut Rng) {
+    fn act(&mut self, place: Place, life: &Life<'_>, partition: &dyn KafkaPartition, rng: &mut Rng) {
         if !self.sends_again {
             self.hear(life.oracle, rng);
         }
@@ -118,7 +125,7 @@ impl Client {
         pending: &Pending,
         otherwise: Ending,
         life: &Life<'_>,
-        partition: &dyn Partition,
+        partition: &dyn KafkaPartition,
         rng: &mut Rng,
     ) -> bool {
         let (append, level) = (pending.append, life.level(rng));

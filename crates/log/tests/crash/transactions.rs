@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use millstream_log::{AckLevel, Embedded, Error, Log, Partition, TopicConfig};
+use millstream_log::{AckLevel, Embedded, Error, KafkaLog, KafkaPartition, Log, TopicConfig};
 use millstream_testkit::sim::{PowerLoss, Rng, SimFiles};
 use millstream_types::{ManualClock, TopicPartition};
 
@@ -64,7 +64,7 @@ struct Life<'a> {
     clock: &'a ManualClock,
     model: &'a Model,
     /// Those that the transactions write to.
-    partitions: Vec<Arc<dyn Partition>>,
+    partitions: Vec<Arc<dyn KafkaPartition>>,
     notes: TopicPartition,
 }
 
@@ -142,7 +142,7 @@ fn live(
             return Some(false);
         }
     }
-    let partition = |topic, number| log.partition(&TopicPartition::new(name(topic), number)).unwrap();
+    let partition = |topic, number| log.kafka_partition(&TopicPartition::new(name(topic), number)).unwrap();
     let targets = ["synced", "written"].into_iter().flat_map(|topic| (0..PARTITIONS).map(move |n| (topic, n)));
     let partitions = targets.map(|(topic, number)| partition(topic, number)).collect();
     let life = Life { log, files, clock, model, partitions, notes: TopicPartition::new(name("notes"), 0) };

@@ -7,8 +7,8 @@ use std::thread;
 use std::time::Duration;
 
 use millstream_log::{
-    AckLevel, Appended, AtomicAppend, Cleanup, Done, Embedded, Error, Log, Offsets, Partition, PositionCommit, Storage,
-    Topic, TopicConfig, UpTo,
+    AckLevel, Appended, AtomicAppend, Cleanup, Done, Embedded, Error, KafkaLog, KafkaPartition, Log, Offsets,
+    PositionCommit, Storage, Topic, TopicConfig, UpTo,
 };
 use millstream_testkit::sim::{Rng, SimFiles};
 use millstream_types::{
@@ -103,7 +103,7 @@ fn lasting_topics(world: World) -> Vec<(&'static str, TopicConfig)> {
 /// One of the topics that writers know.
 pub(crate) struct Target {
     pub(crate) topic: Arc<Topic>,
-    pub(crate) partitions: Vec<Arc<dyn Partition>>,
+    pub(crate) partitions: Vec<Arc<dyn KafkaPartition>>,
 }
 
 impl Target {
@@ -124,7 +124,7 @@ impl Aim<'_> {
         (self.target.topic.id, self.partition as u32)
     }
 
-    fn log(self) -> Arc<dyn Partition> {
+    fn log(self) -> Arc<dyn KafkaPartition> {
         self.target.partitions[self.partition].clone()
     }
 }
@@ -170,7 +170,7 @@ impl Life<'_> {
 
     fn target(&self, topic: Arc<Topic>) -> Option<Target> {
         let ids = (0..topic.config.partitions).map(|partition| TopicPartition::new(topic.name.clone(), partition));
-        let partitions = self.accept(ids.map(|id| self.log.partition(&id)).collect())?;
+        let partitions = self.accept(ids.map(|id| self.log.kafka_partition(&id)).collect())?;
         Some(Target { topic, partitions })
     }
 

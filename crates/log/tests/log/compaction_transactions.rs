@@ -7,7 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use millstream_log::{
-    AckLevel, Cleanup, Embedded, EndTransaction, Log, Partition, StoredBatches, TopicConfig, UpTo, reply,
+    AckLevel, Cleanup, Embedded, EndTransaction, KafkaLog, KafkaPartition, StoredBatches, TopicConfig, UpTo, reply,
 };
 use millstream_testkit::sim::{PowerLoss, SimFiles};
 use millstream_types::{
@@ -32,7 +32,7 @@ struct Bench {
     files: SimFiles,
     clock: Arc<ManualClock>,
     log: Arc<Embedded>,
-    partition: Arc<dyn Partition>,
+    partition: Arc<dyn KafkaPartition>,
     /// By producer, what comes next.
     sequences: BTreeMap<u8, i32>,
 }
@@ -118,7 +118,7 @@ fn records(batches: &[RecordBatch]) -> Found {
 }
 
 /// Reads the partition as our own readers do.
-fn read(partition: &dyn Partition) -> Found {
+fn read(partition: &dyn KafkaPartition) -> Found {
     let (mut found, mut next) = (Vec::new(), Offset(0));
     loop {
         let batches = partition.read(next, 4 << 10, UpTo::Stable).unwrap();
@@ -129,7 +129,7 @@ fn read(partition: &dyn Partition) -> Found {
 }
 
 /// Everything up to the limit as it lies, in the pieces in which it is read.
-fn stored(partition: &dyn Partition, up_to: UpTo) -> Vec<StoredBatches> {
+fn stored(partition: &dyn KafkaPartition, up_to: UpTo) -> Vec<StoredBatches> {
     let (mut pieces, mut next) = (Vec::new(), Offset(0));
     loop {
         let stored = partition.read_stored(next, 4 << 10, up_to).unwrap();
@@ -139,12 +139,12 @@ fn stored(partition: &dyn Partition, up_to: UpTo) -> Vec<StoredBatches> {
     }
 }
 
-fn batches(partition: &dyn Partition, up_to: UpTo) -> Vec<RecordBatch> {
+fn batches(partition: &dyn KafkaPartition, up_to: UpTo) -> Vec<RecordBatch> {
     stored(partition, up_to).into_iter().flat_map(|stored| stored.batches).collect()
 }
 
 /// Reads the partition as a Kafka client with `read_committed` does.
-fn seen_by_a_client(partition: &dyn Partition) -> Found {
+fn seen_by_a_client(partition: &dyn KafkaPartition) -> Found {
     stored(partition, UpTo::Stable).iter().flat_map(as_a_client).collect()
 }
 
@@ -266,7 +266,7 @@ proptest! {
 }
 
 /// Checks that a reader gets what was committed before the first record that is open.
-fn check(partition: &dyn Partition, sent: &[(u8, String, Option<String>, Option<bool>)]) {
+fn check(partition: &dyn KafkaPartition, sent: &[(u8, String, Option<String>, Option<bool>)]) {
     let decided = sent.iter().take_while(|(.., fate)| fate.is_some()).filter(|(.., fate)| *fate == Some(true));
     let mut expected = State::new();
     for (_, key, value, _) in decided {

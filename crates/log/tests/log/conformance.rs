@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use millstream_log::{Embedded, Files, Log, LogConfig, SystemFiles};
-use millstream_testkit::conformance::Subject;
+use millstream_log::{Embedded, Files, KafkaLog, Log, LogConfig, SystemFiles};
+use millstream_testkit::conformance::{KafkaSubject, Subject};
 use millstream_testkit::sim::SimFiles;
 use millstream_types::SystemClock;
 
@@ -14,6 +14,7 @@ struct Engine<D> {
     config: LogConfig,
     engine: Arc<Embedded>,
     log: Arc<dyn Log>,
+    kafka_log: Arc<dyn KafkaLog>,
     _disk: D,
 }
 
@@ -21,7 +22,7 @@ impl<D> Engine<D> {
     fn start(files: Arc<dyn Files>, dir: &Path, disk: D) -> Self {
         let config = LogConfig { dir: dir.join("log"), ..LogConfig::default() };
         let engine = open(&config, &files);
-        Self { files, config, log: engine.clone(), engine, _disk: disk }
+        Self { files, config, log: engine.clone(), kafka_log: engine.clone(), engine, _disk: disk }
     }
 }
 
@@ -47,6 +48,13 @@ impl<D: Disk> Subject for Engine<D> {
         self.engine.close().unwrap();
         self.engine = open(&self.config, &self.files);
         self.log = self.engine.clone();
+        self.kafka_log = self.engine.clone();
+    }
+}
+
+impl<D: Disk> KafkaSubject for Engine<D> {
+    fn kafka_log(&self) -> &Arc<dyn KafkaLog> {
+        &self.kafka_log
     }
 }
 
@@ -73,8 +81,10 @@ impl Disk for tempfile::TempDir {
 
 mod on_a_simulated_disk {
     millstream_testkit::conformance_suite!(super::Engine<millstream_testkit::sim::SimFiles>);
+    millstream_testkit::kafka_conformance_suite!(super::Engine<millstream_testkit::sim::SimFiles>);
 }
 
 mod on_the_systems_disk {
     millstream_testkit::conformance_suite!(super::Engine<tempfile::TempDir>);
+    millstream_testkit::kafka_conformance_suite!(super::Engine<tempfile::TempDir>);
 }

@@ -9,8 +9,8 @@ use std::thread::{self, ThreadId};
 
 use millstream_log::Files as _;
 use millstream_log::{
-    AckLevel, AtomicAppend, DerivedTopic, Embedded, Error, Log, LogConfig, Partition, PositionCommit, TopicConfig,
-    UpTo, reply,
+    AckLevel, AtomicAppend, DerivedTopic, Embedded, Error, KafkaPartition, Log, LogConfig, Partition, PositionCommit,
+    TopicConfig, UpTo, reply,
 };
 use millstream_testkit::conformance::{ReadRecord, append_and_wait, read_all};
 use millstream_testkit::sim::{Rng, SimFiles};
@@ -88,7 +88,7 @@ fn kind(path: &Path) -> &str {
 }
 
 /// Thirty appends to each partition, one after the other, so that each is synced before the next is written.
-fn write(partitions: &[Arc<dyn Partition>]) {
+fn write(partitions: &[Arc<dyn KafkaPartition>]) {
     for append in 0..30 {
         for partition in partitions {
             let values: Vec<_> = (0..5).map(|record| format!("{append} {record} {}", "x".repeat(append * 7))).collect();

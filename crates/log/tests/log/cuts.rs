@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use millstream_log::{AckLevel, AtomicAppend, Done, Embedded, Log, Partition, Storage, TopicConfig, UpTo};
+use millstream_log::{AckLevel, AtomicAppend, Done, Embedded, KafkaPartition, Log, Storage, TopicConfig, UpTo};
 use millstream_testkit::conformance::{ReadRecord, read_all};
 use millstream_types::{BatchBuilder, Compression, Epoch, Offset, Record};
 use proptest::prelude::*;
@@ -47,7 +47,7 @@ fn expected(input: &[Record<'_>]) -> Vec<ReadRecord> {
     (0..).zip(input).map(|(offset, record)| ReadRecord::at(Offset(offset), record)).collect()
 }
 
-fn append_step(log: &Embedded, target: &[Arc<dyn Partition>], step: Step, records: &[Record<'_>]) -> usize {
+fn append_step(log: &Embedded, target: &[Arc<dyn KafkaPartition>], step: Step, records: &[Record<'_>]) -> usize {
     let level = AckLevel::Memory;
     match step {
         Step::Append(count) => {

@@ -14,8 +14,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use millstream_log::{
-    AckLevel, Appended, AtomicAppend, Cleanup, Embedded, EndTransaction, Error, Files, Log, LogConfig, Partition,
-    PositionCommit, Storage, TopicConfig, UpTo, reply,
+    AckLevel, Appended, AtomicAppend, Cleanup, Embedded, EndTransaction, Error, Files, KafkaLog, Log, LogConfig,
+    Partition, PositionCommit, Storage, TopicConfig, UpTo, reply,
 };
 use millstream_testkit::conformance::read_all;
 use millstream_testkit::sim::SimFiles;
@@ -389,7 +389,7 @@ fn send_in_transaction(log: &Embedded, partition: &dyn Partition, id: i64, base_
     builder.set_transactional();
     let (done, answer) = reply();
     let batch = builder.seal(Offset(0), Epoch(0), Compression::None);
-    log.partition(partition.id()).unwrap().append_batch(batch, AckLevel::Synced, done).unwrap();
+    log.kafka_partition(partition.id()).unwrap().append_batch(batch, AckLevel::Synced, done).unwrap();
     answer.wait().unwrap();
 }
 

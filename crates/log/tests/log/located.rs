@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use millstream_log::{
-    AckLevel, Embedded, Error, Extent, Located, Log, LogConfig, Partition, SystemFiles, TopicConfig, UpTo,
+    AckLevel, Embedded, Error, Extent, KafkaPartition, Located, Log, LogConfig, SystemFiles, TopicConfig, UpTo,
 };
 use millstream_types::{BatchBuilder, Compression, Epoch, Offset, Producer, Record};
 use tempfile::TempDir;
@@ -20,7 +20,7 @@ const VALUE_BYTES: usize = 20_000;
 struct Fixture {
     dir: TempDir,
     log: Arc<Embedded>,
-    partition: Arc<dyn Partition>,
+    partition: Arc<dyn KafkaPartition>,
 }
 
 fn open(dir: &TempDir) -> Arc<Embedded> {

@@ -3,7 +3,9 @@
 use std::cell::Cell;
 use std::sync::Arc;
 
-use millstream_log::{AckLevel, AtomicAppend, Embedded, Error, Log, LogConfig, Partition, TopicConfig, Writers, reply};
+use millstream_log::{
+    AckLevel, AtomicAppend, Embedded, Error, KafkaPartition, Log, LogConfig, TopicConfig, Writers, reply,
+};
 use millstream_testkit::sim::SimFiles;
 use millstream_types::{Offset, Record};
 
@@ -137,7 +139,7 @@ fn tombstones_and_what_owners_have_promised_are_taken_while_other_appends_are_re
     let state = create(log, "state", &TopicConfig { writers: Writers::OwnersOnly, ..by_live_bytes() }).swap_remove(0);
     let events = create(log, "events", &TopicConfig::default()).swap_remove(0);
     let (put, tombstone) = (Some(&b"value"[..]), None);
-    let append = |partition: &Arc<dyn Partition>, value| {
+    let append = |partition: &Arc<dyn KafkaPartition>, value| {
         let (done, answer) = reply();
         let record = Record { key: Some(b"key"), value, ..Record::default() };
         partition.append(&[record], AckLevel::Synced, done)?;

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use millstream_log::{AckLevel, Done, EndTransaction, Log, TopicConfig, reply};
+use millstream_log::{AckLevel, Done, EndTransaction, KafkaLog, Log, TopicConfig, reply};
 use millstream_query::{Cause, Config, Deliver, Error, OnSlow, QueryRequest, Start, Until};
 use millstream_testkit::eventually_async;
 use millstream_types::{BatchBuilder, Compression, Epoch, Offset, Producer, Record, TopicPartition, partition_of_key};
@@ -180,7 +180,7 @@ async fn the_past_ends_though_nothing_can_be_read_right_before_its_end_and_more_
     let fixture = fixture(&disk(), config);
     (0..3_000).for_each(|n| fixture.send("k", &[payload(n)]));
     let number = partition_of_key(b"k", 4).0;
-    let partition = fixture.log.partition(&TopicPartition::new(fixture.topic.clone(), number)).unwrap();
+    let partition = fixture.log.kafka_partition(&TopicPartition::new(fixture.topic.clone(), number)).unwrap();
     let mut aborted = BatchBuilder::default();
     aborted.push(&Record { value: Some(b"{}"), ..Record::default() });
     aborted.set_producer(Producer { id: 7, epoch: 0, base_sequence: 0 });

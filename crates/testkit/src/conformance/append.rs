@@ -4,9 +4,7 @@ use std::sync::Arc;
 use std::thread;
 
 use millstream_log::{AckLevel, Done, Error, TopicConfig, UpTo, Writers};
-use millstream_types::{
-    BATCH_HEADER_BYTES, BatchBuilder, BatchLimits, Compression, Epoch, Header, Offset, Record, RecordBatch,
-};
+use millstream_types::{Compression, Header, Offset, Record};
 use parking_lot::Mutex;
 
 use super::{ReadRecord, Subject, answer, append_and_wait, new_topic, numbers, read_all, records, texts};
@@ -151,71 +149,6 @@ pub fn a_record_over_the_limit_is_refused_and_nothing_is_taken<S: Subject>() -> 
     assert_eq!(partition.offsets().tail, before.tail);
     append_and_wait(&*partition, &records(&["x".repeat(50)]), AckLevel::Synced)?;
     assert_eq!(read_all(&*partition, Offset::ZERO, UpTo::Stable)?.len(), 1);
-    Ok(())
-}
-
-/// A batch built elsewhere, compressed or not, gets offsets and the epoch of this partition, and keeps its records.
-pub fn a_batch_built_by_a_client_keeps_its_records<S: Subject>() -> Result<(), Error> {
-    let subject = S::start();
-    let (_, partition) = new_topic(&**subject.log(), &TopicConfig::default())?;
-    let values = numbers(0..10);
-    let mut builder = BatchBuilder::default();
-    for compression in Compression::ALL {
-        records(&values).iter().for_each(|record| builder.push(record));
-        let batch = builder.seal(Offset(77), Epoch(99), compression);
-        let tail = partition.offsets().tail;
-        let (done, answer) = answer();
-        partition.append_batch(batch, AckLevel::Synced, done)?;
-        let appended = answer()?;
-        assert!(appended.first >= tail && appended.last.0 - appended.first.0 == 9);
-        let read = read_all(&*partition, appended.first, UpTo::Stable)?;
-        assert_eq!(texts(&read), values);
-        assert_eq!((read[0].offset, read[9].offset), (appended.first, appended.last));
-    }
-    Ok(())
-}
-
-/// A batch that readers could not decode is refused as a whole; later batches are accepted.
-pub fn an_unreadable_batch_is_refused<S: Subject>() -> Result<(), Error> {
-    /// The header's CRC, which covers all bytes after it.
-    const CRC: std::ops::Range<usize> = 17..21;
-    let subject = S::start();
-    let config = TopicConfig { record_max_bytes: 2 << 20, ..TopicConfig::default() };
-    let (_, partition) = new_topic(&**subject.log(), &config)?;
-    let built = |values: &[String], compression| {
-        let mut builder = BatchBuilder::default();
-        records(values).iter().for_each(|record| builder.push(record));
-        builder.seal(Offset(0), Epoch(0), compression)
-    };
-    let changed = |batch: RecordBatch, change: fn(&mut [u8])| {
-        let mut bytes = batch.bytes().to_vec();
-        change(&mut bytes[BATCH_HEADER_BYTES..]);
-        let crc = crc32c::crc32c(&bytes[CRC.end..]);
-        bytes[CRC].copy_from_slice(&crc.to_be_bytes());
-        RecordBatch::parse(bytes.into(), &BatchLimits::default())
-    };
-    let values = numbers(0..100);
-    let mut refused = Vec::new();
-    for compression in Compression::ALL {
-        refused.push(changed(built(&values, compression), |records| records.fill(0xff)));
-        refused.push(Ok(built(&["x".repeat((2 << 20) + 1)], compression)));
-    }
-    refused.push(changed(built(&values, Compression::None), |records| records.rotate_left(1)));
-    // The batch is small when compressed and exceeds the limit when inflated.
-    let large = vec!["x".repeat(1 << 20); 17];
-    refused.extend([Compression::Gzip, Compression::Lz4, Compression::Zstd].map(|codec| Ok(built(&large, codec))));
-    for (number, batch) in refused.into_iter().enumerate() {
-        let Ok(batch) = batch else { continue };
-        let (done, _) = answer();
-        match partition.append_batch(batch, AckLevel::Synced, done) {
-            Err(Error::Batch { .. } | Error::RecordTooLarge { .. } | Error::AppendTooLarge { .. }) => {}
-            other => panic!("batch {number}: {other:?}"),
-        }
-    }
-    let (done, answer) = answer();
-    partition.append_batch(built(&values, Compression::Zstd), AckLevel::Synced, done)?;
-    assert_eq!(answer()?.first, Offset::ZERO);
-    assert_eq!(texts(&read_all(&*partition, Offset::ZERO, UpTo::Stable)?), values);
     Ok(())
 }
 

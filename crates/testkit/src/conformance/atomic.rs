@@ -19,7 +19,7 @@ fn read_partition(log: &dyn Log, topic: &TopicName, partition: u32) -> Result<Ve
 }
 
 /// A topic with three synced records in partition 0, and the position of `group` after the first `read` of them.
-fn source(log: &dyn Log, group: &str, read: u64) -> Result<PositionCommit, Error> {
+pub(super) fn source(log: &dyn Log, group: &str, read: u64) -> Result<PositionCommit, Error> {
     let (name, partition) = new_topic(log, &TopicConfig::default())?;
     let appended = append_and_wait(&*partition, &records(&numbers(0..3)), AckLevel::Synced)?;
     let position =
@@ -32,7 +32,7 @@ fn source(log: &dyn Log, group: &str, read: u64) -> Result<PositionCommit, Error
     })
 }
 
-fn commit_positions(log: &dyn Log, commits: &[&PositionCommit]) -> Result<(), Error> {
+pub(super) fn commit_positions(log: &dyn Log, commits: &[&PositionCommit]) -> Result<(), Error> {
     let positions = commits.iter().map(|commit| (*commit).clone()).collect();
     append_atomic(log, &AtomicAppend { records: Vec::new(), positions }).map(drop)
 }
@@ -227,60 +227,4 @@ pub fn metadata_over_the_limit_are_refused_and_nothing_is_taken<S: Subject>() ->
     }
     assert_eq!(log.positions("wordy")?, []);
     commit_positions(log, &[&longest])
-}
-
-/// Groups are listed by name, each once; their positions by topic and partition.
-pub fn groups_with_positions_are_listed_with_all_of_them<S: Subject>() -> Result<(), Error> {
-    let subject = S::start();
-    let log = &**subject.log();
-    let (one, two) = (source(log, "listed-a", 1)?, source(log, "listed-a", 2)?);
-    let other = PositionCommit { group: "listed-b".into(), ..one.clone() };
-    commit_positions(log, &[&two, &other, &one])?;
-    let groups: Vec<_> = log.groups()?.into_iter().filter(|group| group.starts_with("listed-")).collect();
-    assert_eq!(groups, ["listed-a", "listed-b"]);
-    let mut expected = [(one.partition, one.position), (two.partition, two.position)];
-    expected.sort_by(|a, b| a.0.cmp(&b.0));
-    let found: Vec<_> = log.positions("listed-a")?.into_iter().map(|found| (found.partition, found.position)).collect();
-    assert_eq!(found, expected);
-    assert_eq!(log.positions("listed-c")?, []);
-    Ok(())
-}
-
-/// A forgotten position is gone at once and after a restart; those of other partitions and groups stay.
-pub fn a_forgotten_position_is_gone_for_good_and_others_stay<S: Subject>() -> Result<(), Error> {
-    let mut subject = S::start();
-    let log = &**subject.log();
-    let (gone, kept) = (source(log, "forgetful", 1)?, source(log, "forgetful", 2)?);
-    let other = PositionCommit { group: "mindful".into(), ..gone.clone() };
-    commit_positions(log, &[&gone, &kept, &other])?;
-    let unknown = TopicPartition::new(new_name()?, 0);
-    assert!(log.forget_positions("forgetful", &[gone.partition.clone(), unknown]).is_err());
-    assert_eq!(log.committed("forgetful", &gone.partition)?, Some(gone.position), "all or nothing");
-    log.forget_positions("forgetful", std::slice::from_ref(&gone.partition))?;
-    for _ in 0..2 {
-        let log = &**subject.log();
-        assert_eq!(log.committed("forgetful", &gone.partition)?, None);
-        assert_eq!(log.committed("forgetful", &kept.partition)?, Some(kept.position));
-        assert_eq!(log.committed("mindful", &gone.partition)?, Some(other.position));
-        subject.restart();
-    }
-    let log = &**subject.log();
-    log.forget_positions("forgetful", &[gone.partition.clone(), kept.partition.clone()])?;
-    assert!(!log.groups()?.contains(&"forgetful".to_owned()), "a group without positions is not listed");
-    Ok(())
-}
-
-/// A commit after a deletion stays, also after a restart.
-pub fn a_position_committed_after_it_was_forgotten_stays<S: Subject>() -> Result<(), Error> {
-    let mut subject = S::start();
-    let log = &**subject.log();
-    let first = source(log, "returning", 1)?;
-    let again = PositionCommit { position: Position { offset: Offset(3), ..first.position }, ..first.clone() };
-    commit_positions(log, &[&first])?;
-    log.forget_positions("returning", std::slice::from_ref(&first.partition))?;
-    commit_positions(log, &[&again])?;
-    assert_eq!(log.committed("returning", &first.partition)?, Some(again.position));
-    subject.restart();
-    assert_eq!(subject.log().committed("returning", &first.partition)?, Some(again.position));
-    Ok(())
 }

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use millstream_log::{AckLevel, Appended, Done, Error, KnownProducer, Partition, Storage, TopicConfig, UpTo};
+use millstream_log::{AckLevel, Appended, Done, Error, KafkaPartition, KnownProducer, Storage, TopicConfig, UpTo};
 use millstream_types::{BatchBuilder, BatchLimits, Compression, Epoch, Offset, Producer, RecordBatch};
 
-use super::{Subject, answer, new_topic, numbers, read_all, records, texts};
+use super::{KafkaSubject, answer, new_kafka_topic, numbers, read_all, records, texts};
 
 const ID: i64 = 7;
 
@@ -18,28 +18,24 @@ fn batch(epoch: i16, base_sequence: i32, values: std::ops::Range<u32>) -> Record
     builder.seal(Offset(0), Epoch(0), Compression::None)
 }
 
-fn send(partition: &dyn Partition, batch: RecordBatch) -> Result<Appended, Error> {
+fn send(partition: &dyn KafkaPartition, batch: RecordBatch) -> Result<Appended, Error> {
     let (done, answer) = answer();
     partition.append_batch(batch, AckLevel::Synced, done)?;
     answer()
 }
 
 /// An engine and a new partition.
-type Started<S> = (S, Arc<dyn Partition>);
+type Started<S> = (S, Arc<dyn KafkaPartition>);
 
-/// `None` if the engine lacks the capability.
-fn start<S: Subject>() -> Result<Option<Started<S>>, Error> {
+fn start<S: KafkaSubject>() -> Result<Started<S>, Error> {
     let subject = S::start();
-    if !subject.log().capabilities().idempotent_producers {
-        return Ok(None);
-    }
-    let (_, partition) = new_topic(&**subject.log(), &TopicConfig::default())?;
-    Ok(Some((subject, partition)))
+    let (_, partition) = new_kafka_topic(&**subject.kafka_log(), &TopicConfig::default())?;
+    Ok((subject, partition))
 }
 
 /// Each of the last five batches, sent again, is answered with its own offsets and not stored again.
-pub fn a_batch_sent_again_is_answered_with_its_first_offsets<S: Subject>() -> Result<(), Error> {
-    let Some((_subject, partition)) = start::<S>()? else { return Ok(()) };
+pub fn a_batch_sent_again_is_answered_with_its_first_offsets<S: KafkaSubject>() -> Result<(), Error> {
+    let (_subject, partition) = start::<S>()?;
     let batches: Vec<_> = (0..5).map(|number| batch(0, number * 3, number as u32 * 3..number as u32 * 3 + 3)).collect();
     let first: Vec<_> = batches.iter().map(|batch| send(&*partition, batch.clone())).collect::<Result<_, _>>()?;
     let again: Vec<_> = batches.iter().map(|batch| send(&*partition, batch.clone())).collect::<Result<_, _>>()?;
@@ -49,8 +45,8 @@ pub fn a_batch_sent_again_is_answered_with_its_first_offsets<S: Subject>() -> Re
 }
 
 /// While the first is not durable yet, a batch sent again is answered no earlier than its records are.
-pub fn a_batch_sent_again_is_answered_once_its_first_is_as_durable_as_asked<S: Subject>() -> Result<(), Error> {
-    let Some((_subject, partition)) = start::<S>()? else { return Ok(()) };
+pub fn a_batch_sent_again_is_answered_once_its_first_is_as_durable_as_asked<S: KafkaSubject>() -> Result<(), Error> {
+    let (_subject, partition) = start::<S>()?;
     for number in 0..50 {
         partition.append_batch(batch(0, number, 0..1), AckLevel::Memory, Done::ignore())?;
         let again = send(&*partition, batch(0, number, 0..1))?;
@@ -61,8 +57,8 @@ pub fn a_batch_sent_again_is_answered_once_its_first_is_as_durable_as_asked<S: S
 }
 
 /// A batch older than those whose offsets are kept is not stored again either, and its sender learns why.
-pub fn a_batch_sent_long_ago_is_a_duplicate_without_offsets<S: Subject>() -> Result<(), Error> {
-    let Some((_subject, partition)) = start::<S>()? else { return Ok(()) };
+pub fn a_batch_sent_long_ago_is_a_duplicate_without_offsets<S: KafkaSubject>() -> Result<(), Error> {
+    let (_subject, partition) = start::<S>()?;
     for number in 0..20 {
         send(&*partition, batch(0, number, 0..1))?;
     }
@@ -75,8 +71,8 @@ pub fn a_batch_sent_long_ago_is_a_duplicate_without_offsets<S: Subject>() -> Res
 }
 
 /// A batch that leaves out sequence numbers is refused, with the number that is next, and nothing is taken.
-pub fn a_gap_in_a_producers_sequence_is_refused<S: Subject>() -> Result<(), Error> {
-    let Some((_subject, partition)) = start::<S>()? else { return Ok(()) };
+pub fn a_gap_in_a_producers_sequence_is_refused<S: KafkaSubject>() -> Result<(), Error> {
+    let (_subject, partition) = start::<S>()?;
     send(&*partition, batch(0, 0, 0..2))?;
     let tail = partition.offsets().tail;
     match partition.append_batch(batch(0, 3, 3..4), AckLevel::Synced, Done::ignore()) {
@@ -90,8 +86,8 @@ pub fn a_gap_in_a_producers_sequence_is_refused<S: Subject>() -> Result<(), Erro
 }
 
 /// The sequence number after the largest one is 0.
-pub fn sequence_numbers_begin_again_at_0<S: Subject>() -> Result<(), Error> {
-    let Some((_subject, partition)) = start::<S>()? else { return Ok(()) };
+pub fn sequence_numbers_begin_again_at_0<S: KafkaSubject>() -> Result<(), Error> {
+    let (_subject, partition) = start::<S>()?;
     let first = send(&*partition, batch(0, i32::MAX - 1, 0..4))?;
     send(&*partition, batch(0, 2, 4..5))?;
     assert_eq!(send(&*partition, batch(0, i32::MAX - 1, 0..4))?, first);
@@ -100,8 +96,8 @@ pub fn sequence_numbers_begin_again_at_0<S: Subject>() -> Result<(), Error> {
 }
 
 /// A later epoch begins with sequence 0; from then on the earlier one is fenced.
-pub fn a_later_epoch_fences_the_earlier_one<S: Subject>() -> Result<(), Error> {
-    let Some((_subject, partition)) = start::<S>()? else { return Ok(()) };
+pub fn a_later_epoch_fences_the_earlier_one<S: KafkaSubject>() -> Result<(), Error> {
+    let (_subject, partition) = start::<S>()?;
     send(&*partition, batch(4, 9, 0..1))?;
     match send(&*partition, batch(5, 10, 1..2)) {
         Err(Error::OutOfOrderSequence { epoch: 5, expected: 0, given: 10, .. }) => {}
@@ -117,8 +113,8 @@ pub fn a_later_epoch_fences_the_earlier_one<S: Subject>() -> Result<(), Error> {
 }
 
 /// A partition lists its producers with their epochs, last sequence numbers and open transactions.
-pub fn producers_are_listed_with_where_they_stand<S: Subject>() -> Result<(), Error> {
-    let Some((_subject, partition)) = start::<S>()? else { return Ok(()) };
+pub fn producers_are_listed_with_where_they_stand<S: KafkaSubject>() -> Result<(), Error> {
+    let (_subject, partition) = start::<S>()?;
     assert_eq!(partition.producers(), []);
     send(&*partition, batch(4, i32::MAX, 0..1))?;
     let listed = partition.producers();
@@ -133,9 +129,9 @@ pub fn producers_are_listed_with_where_they_stand<S: Subject>() -> Result<(), Er
 }
 
 /// Each partition counts sequence numbers separately.
-pub fn partitions_count_a_producers_batches_apart<S: Subject>() -> Result<(), Error> {
-    let Some((subject, first)) = start::<S>()? else { return Ok(()) };
-    let (_, second) = new_topic(&**subject.log(), &TopicConfig::default())?;
+pub fn partitions_count_a_producers_batches_apart<S: KafkaSubject>() -> Result<(), Error> {
+    let (subject, first) = start::<S>()?;
+    let (_, second) = new_kafka_topic(&**subject.kafka_log(), &TopicConfig::default())?;
     for partition in [&first, &second] {
         send(&**partition, batch(0, 0, 0..1))?;
         send(&**partition, batch(0, 1, 1..2))?;
@@ -145,14 +141,14 @@ pub fn partitions_count_a_producers_batches_apart<S: Subject>() -> Result<(), Er
 }
 
 /// After a restart a batch sent again is still answered with its offsets, and a gap still refused.
-pub fn producers_are_remembered_over_a_restart<S: Subject>() -> Result<(), Error> {
-    let Some((mut subject, partition)) = start::<S>()? else { return Ok(()) };
+pub fn producers_are_remembered_over_a_restart<S: KafkaSubject>() -> Result<(), Error> {
+    let (mut subject, partition) = start::<S>()?;
     send(&*partition, batch(0, 0, 0..2))?;
     let first = send(&*partition, batch(0, 2, 2..4))?;
     let id = partition.id().clone();
     drop(partition);
     subject.restart();
-    let partition = subject.log().partition(&id)?;
+    let partition = subject.kafka_log().kafka_partition(&id)?;
     assert_eq!(send(&*partition, batch(0, 2, 2..4))?, first);
     assert!(matches!(send(&*partition, batch(0, 5, 5..6)), Err(Error::OutOfOrderSequence { expected: 4, .. })));
     send(&*partition, batch(0, 4, 4..5))?;
@@ -161,13 +157,13 @@ pub fn producers_are_remembered_over_a_restart<S: Subject>() -> Result<(), Error
 }
 
 /// A memory topic recognises duplicates too.
-pub fn a_topic_in_memory_knows_its_producers<S: Subject>() -> Result<(), Error> {
-    let Some((subject, _)) = start::<S>()? else { return Ok(()) };
-    if !subject.log().capabilities().memory_topics {
+pub fn a_topic_in_memory_knows_its_producers<S: KafkaSubject>() -> Result<(), Error> {
+    let (subject, _) = start::<S>()?;
+    if !subject.kafka_log().capabilities().memory_topics {
         return Ok(());
     }
     let config = TopicConfig { storage: Storage::Memory { max_bytes: 1 << 20 }, ..TopicConfig::default() };
-    let (_, partition) = new_topic(&**subject.log(), &config)?;
+    let (_, partition) = new_kafka_topic(&**subject.kafka_log(), &config)?;
     let first = send(&*partition, batch(0, 0, 0..2))?;
     assert_eq!(send(&*partition, batch(0, 0, 0..2))?, first);
     send(&*partition, batch(0, 2, 2..3))?;
@@ -176,21 +172,21 @@ pub fn a_topic_in_memory_knows_its_producers<S: Subject>() -> Result<(), Error> 
 }
 
 /// A recreated topic knows no producers.
-pub fn a_topic_created_anew_knows_no_producer<S: Subject>() -> Result<(), Error> {
-    let Some((subject, partition)) = start::<S>()? else { return Ok(()) };
+pub fn a_topic_created_anew_knows_no_producer<S: KafkaSubject>() -> Result<(), Error> {
+    let (subject, partition) = start::<S>()?;
     send(&*partition, batch(3, 0, 0..2))?;
     let id = partition.id().clone();
-    subject.log().delete_topic(&id.topic)?;
-    subject.log().create_topic(&id.topic, &TopicConfig::default())?;
-    let partition = subject.log().partition(&id)?;
+    subject.kafka_log().delete_topic(&id.topic)?;
+    subject.kafka_log().create_topic(&id.topic, &TopicConfig::default())?;
+    let partition = subject.kafka_log().kafka_partition(&id)?;
     send(&*partition, batch(1, 9, 0..1))?;
     assert_eq!(texts(&read_all(&*partition, Offset::ZERO, UpTo::Stable)?), numbers(0..1));
     Ok(())
 }
 
 /// Numbers below 0 beside a producer's id are refused, and so are markers.
-pub fn a_batch_with_an_invalid_idempotent_producer_is_refused<S: Subject>() -> Result<(), Error> {
-    let Some((_subject, partition)) = start::<S>()? else { return Ok(()) };
+pub fn a_batch_with_an_invalid_idempotent_producer_is_refused<S: KafkaSubject>() -> Result<(), Error> {
+    let (_subject, partition) = start::<S>()?;
     for (epoch, sequence) in [(-1, 0), (0, -1)] {
         assert!(matches!(send(&*partition, batch(epoch, sequence, 0..1)), Err(Error::Batch { .. })));
     }

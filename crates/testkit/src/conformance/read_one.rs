@@ -1,9 +1,9 @@
 //! Reads of single records by their offsets.
 
-use millstream_log::{AckLevel, CachedRead, EndTransaction, Error, Partition, Storage, TopicConfig, UpTo};
-use millstream_types::{BatchBuilder, Compression, Epoch, Header, Offset, Producer, Record, TopicPartition};
+use millstream_log::{AckLevel, CachedRead, Error, Partition, Storage, TopicConfig, UpTo};
+use millstream_types::{Compression, Header, Offset, Record, TopicPartition};
 
-use super::{ReadRecord, Subject, answer, append_and_wait, new_topic, numbers, read_all, records};
+use super::{ReadRecord, Subject, append_and_wait, new_topic, numbers, read_all, records};
 
 /// The records that [`Partition::read_one`] finds at the offsets from 0 to the one after the tail.
 ///
@@ -24,7 +24,7 @@ pub fn read_each(partition: &dyn Partition, up_to: UpTo) -> Result<Vec<ReadRecor
 }
 
 /// Records read singly are those that a reader of all gets.
-fn check(partition: &dyn Partition) -> Result<(), Error> {
+pub(super) fn check(partition: &dyn Partition) -> Result<(), Error> {
     for up_to in [UpTo::Stable, UpTo::High, UpTo::Tail] {
         assert_eq!(read_each(partition, up_to)?, read_all(partition, partition.offsets().first, up_to)?, "{up_to:?}");
     }
@@ -69,40 +69,6 @@ pub fn no_record_is_found_below_the_first_offset_or_beyond_the_tail<S: Subject>(
     }
     assert_eq!(read_each(&*partition, UpTo::Tail)?.len(), 6);
     check(&*partition)
-}
-
-/// A record that a reader may not see yet is not found; markers and aborted records are never found.
-pub fn a_single_read_sees_no_more_than_its_limit<S: Subject>() -> Result<(), Error> {
-    let subject = S::start();
-    let log = &**subject.log();
-    if !log.capabilities().transactions {
-        return Ok(());
-    }
-    let (_, partition) = new_topic(log, &TopicConfig::default())?;
-    append_and_wait(&*partition, &records(&numbers(0..1)), AckLevel::Synced)?;
-    for (base_sequence, commit) in [(0, false), (2, true)] {
-        let values = numbers(1..3);
-        let mut builder = BatchBuilder::default();
-        records(&values).iter().for_each(|record| builder.push(record));
-        builder.set_producer(Producer { id: 7, epoch: 0, base_sequence });
-        builder.set_transactional();
-        let (done, sent) = answer();
-        partition.append_batch(builder.seal(Offset(0), Epoch(0), Compression::None), AckLevel::Synced, done)?;
-        let first = sent()?.first;
-        append_and_wait(&*partition, &records(&numbers(3..4)), AckLevel::Synced)?;
-        for hidden in [first, Offset(first.0 + 2)] {
-            assert_eq!(partition.read_one(hidden, UpTo::Stable)?, None, "a transaction is open");
-        }
-        check(&*partition)?;
-        let partitions = vec![partition.id().clone()];
-        let (done, ended) = answer();
-        let end = EndTransaction { producer_id: 7, partitions, commit, ..EndTransaction::default() };
-        log.end_transaction(&end, AckLevel::Synced, done)?;
-        ended()?;
-        assert_eq!(partition.read_one(first, UpTo::Stable)?.is_some(), commit);
-        check(&*partition)?;
-    }
-    Ok(())
 }
 
 /// A topic in memory gives the records of its ring.

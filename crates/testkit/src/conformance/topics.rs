@@ -1,11 +1,10 @@
-//! Topics: create, find, alter, delete, assign.
+//! Topics: create, find, alter, delete.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use millstream_log::{AckLevel, Bell, Cleanup, Done, Error, Offsets, Owner, Storage, TopicConfig, UpTo, Writers};
-use millstream_types::{Epoch, PartitionId, TopicPartition};
-use parking_lot::Mutex;
+use millstream_log::{AckLevel, Bell, Cleanup, Done, Error, Offsets, Storage, TopicConfig, UpTo, Writers};
+use millstream_types::{PartitionId, TopicPartition};
 
 use super::{Subject, append_and_wait, new_name, new_topic, numbers, read_all, records};
 
@@ -236,44 +235,6 @@ pub fn an_unknown_topic_or_partition_is_named<S: Subject>() -> Result<(), Error>
         }
         other => panic!("an unknown partition is not refused: {:?}", other.map(|found| found.id().clone())),
     }
-    Ok(())
-}
-
-#[derive(Default)]
-struct Assigned(Mutex<Vec<(TopicPartition, Epoch)>>);
-
-impl Owner for Assigned {
-    fn assigned(&self, partition: &TopicPartition, epoch: Epoch) {
-        self.0.lock().push((partition.clone(), epoch));
-    }
-
-    fn revoked(&self, partition: &TopicPartition) {
-        self.0.lock().retain(|(assigned, _)| assigned != partition);
-    }
-}
-
-/// An owner is told of each partition once, with the epoch under which it appends.
-pub fn an_owner_hears_of_every_partition_with_its_epoch<S: Subject>() -> Result<(), Error> {
-    let subject = S::start();
-    let (log, name) = (subject.log(), new_name()?);
-    let owner = Arc::new(Assigned::default());
-    assert!(matches!(log.assign(&name, owner.clone()), Err(Error::UnknownTopic { .. })));
-    log.create_topic(&name, &TopicConfig { partitions: 4, ..TopicConfig::default() })?;
-    log.assign(&name, owner.clone())?;
-
-    let deadline = std::time::Instant::now() + super::ANSWER_TIMEOUT;
-    while owner.0.lock().len() < 4 && std::time::Instant::now() < deadline {
-        std::thread::yield_now();
-    }
-    let mut assigned = owner.0.lock().clone();
-    assigned.sort();
-    let mut expected = Vec::new();
-    for partition in 0..4 {
-        let id = TopicPartition::new(name.clone(), partition);
-        let Offsets { epoch, .. } = log.partition(&id)?.offsets();
-        expected.push((id, epoch));
-    }
-    assert_eq!(assigned, expected);
     Ok(())
 }
 

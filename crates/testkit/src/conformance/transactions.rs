@@ -4,12 +4,12 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use millstream_log::{
-    AbortedTransaction, AckLevel, Appended, EndTransaction, Error, Log, OpenTransaction, Partition, PositionCommit,
-    Storage, TopicConfig, UpTo,
+    AbortedTransaction, AckLevel, Appended, EndTransaction, Error, KafkaLog, KafkaPartition, OpenTransaction,
+    PositionCommit, Storage, TopicConfig, UpTo,
 };
 use millstream_types::{BatchBuilder, Compression, Epoch, Offset, Position, Producer, RecordBatch, TopicPartition};
 
-use super::{Subject, answer, append_and_wait, new_topic, numbers, read_all, records, texts};
+use super::{KafkaSubject, answer, append_and_wait, new_kafka_topic, numbers, read_all, records, texts};
 
 /// A transactional batch of the given values.
 fn batch(id: i64, epoch: i16, base_sequence: i32, values: Range<u32>) -> RecordBatch {
@@ -21,55 +21,57 @@ fn batch(id: i64, epoch: i16, base_sequence: i32, values: Range<u32>) -> RecordB
     builder.seal(Offset(0), Epoch(0), Compression::None)
 }
 
-fn send(partition: &dyn Partition, batch: RecordBatch) -> Result<Appended, Error> {
+fn send(partition: &dyn KafkaPartition, batch: RecordBatch) -> Result<Appended, Error> {
     let (done, answer) = answer();
     partition.append_batch(batch, AckLevel::Memory, done)?;
     answer()
 }
 
-fn plain(partition: &dyn Partition, values: Range<u32>) -> Result<Appended, Error> {
+fn plain(partition: &dyn KafkaPartition, values: Range<u32>) -> Result<Appended, Error> {
     append_and_wait(partition, &records(&numbers(values)), AckLevel::Synced)
 }
 
-fn end_all(log: &dyn Log, end: &EndTransaction<'_>) -> Result<Vec<Appended>, Error> {
+fn end_all(log: &dyn KafkaLog, end: &EndTransaction<'_>) -> Result<Vec<Appended>, Error> {
     let (done, answer) = answer();
     log.end_transaction(end, AckLevel::Synced, done)?;
     answer()
 }
 
-fn end(log: &dyn Log, id: i64, epoch: i16, partitions: &[&Arc<dyn Partition>], commit: bool) -> Result<(), Error> {
+fn end(
+    log: &dyn KafkaLog,
+    id: i64,
+    epoch: i16,
+    partitions: &[&Arc<dyn KafkaPartition>],
+    commit: bool,
+) -> Result<(), Error> {
     let partitions = partitions.iter().map(|partition| partition.id().clone()).collect();
     let end =
         EndTransaction { producer_id: id, producer_epoch: epoch, partitions, commit, ..EndTransaction::default() };
     end_all(log, &end).map(drop)
 }
 
-fn seen(partition: &dyn Partition, up_to: UpTo) -> Result<Vec<String>, Error> {
+fn seen(partition: &dyn KafkaPartition, up_to: UpTo) -> Result<Vec<String>, Error> {
     Ok(texts(&read_all(partition, Offset::ZERO, up_to)?))
 }
 
 /// An engine and two partitions of a new topic.
-type Started<S> = (S, Arc<dyn Partition>, Arc<dyn Partition>);
+type Started<S> = (S, Arc<dyn KafkaPartition>, Arc<dyn KafkaPartition>);
 
-/// `None` if the engine lacks the capability.
-fn start<S: Subject>() -> Result<Option<Started<S>>, Error> {
+fn start<S: KafkaSubject>() -> Result<Started<S>, Error> {
     let subject = S::start();
-    if !subject.log().capabilities().transactions {
-        return Ok(None);
-    }
-    let (name, one) = new_topic(&**subject.log(), &TopicConfig::default())?;
-    let two = subject.log().partition(&TopicPartition::new(name, 1))?;
-    Ok(Some((subject, one, two)))
+    let (name, one) = new_kafka_topic(&**subject.kafka_log(), &TopicConfig::default())?;
+    let two = subject.kafka_log().kafka_partition(&TopicPartition::new(name, 1))?;
+    Ok((subject, one, two))
 }
 
 /// The same partition after a restart.
-fn again<S: Subject>(subject: &S, partition: &dyn Partition) -> Result<Arc<dyn Partition>, Error> {
-    subject.log().partition(partition.id())
+fn again<S: KafkaSubject>(subject: &S, partition: &dyn KafkaPartition) -> Result<Arc<dyn KafkaPartition>, Error> {
+    subject.kafka_log().kafka_partition(partition.id())
 }
 
 /// An open transaction hides its records and everything after them, except from `UpTo::High` reads.
-pub fn records_of_a_transaction_are_seen_once_it_is_committed<S: Subject>() -> Result<(), Error> {
-    let Some((subject, one, _)) = start::<S>()? else { return Ok(()) };
+pub fn records_of_a_transaction_are_seen_once_it_is_committed<S: KafkaSubject>() -> Result<(), Error> {
+    let (subject, one, _) = start::<S>()?;
     plain(&*one, 0..1)?;
     let begun = send(&*one, batch(7, 0, 0, 1..3))?;
     plain(&*one, 3..5)?;
@@ -79,7 +81,7 @@ pub fn records_of_a_transaction_are_seen_once_it_is_committed<S: Subject>() -> R
     assert_eq!(seen(&*one, UpTo::Tail)?, numbers(0..1));
     assert_eq!(seen(&*one, UpTo::High)?, numbers(0..5));
 
-    end(&**subject.log(), 7, 0, &[&one], true)?;
+    end(&**subject.kafka_log(), 7, 0, &[&one], true)?;
     let ends = one.offsets();
     assert_eq!((ends.stable, ends.high, ends.tail), (Offset(6), Offset(6), Offset(6)), "behind the marker");
     for up_to in [UpTo::Stable, UpTo::High, UpTo::Tail] {
@@ -89,18 +91,18 @@ pub fn records_of_a_transaction_are_seen_once_it_is_committed<S: Subject>() -> R
 }
 
 /// Records of other producers in between are visible, and stay so.
-pub fn records_of_an_aborted_transaction_are_never_seen<S: Subject>() -> Result<(), Error> {
-    let Some((mut subject, one, two)) = start::<S>()? else { return Ok(()) };
+pub fn records_of_an_aborted_transaction_are_never_seen<S: KafkaSubject>() -> Result<(), Error> {
+    let (mut subject, one, two) = start::<S>()?;
     send(&*one, batch(7, 0, 0, 90..95))?;
     plain(&*one, 0..2)?;
     send(&*one, batch(8, 0, 0, 2..4))?;
     send(&*one, batch(7, 0, 5, 95..97))?;
     send(&*two, batch(7, 0, 0, 97..99))?;
-    end(&**subject.log(), 7, 0, &[&one, &two], false)?;
+    end(&**subject.kafka_log(), 7, 0, &[&one, &two], false)?;
     assert_eq!(seen(&*one, UpTo::Stable)?, numbers(0..2), "behind them another transaction is open");
-    end(&**subject.log(), 8, 0, &[&one], true)?;
+    end(&**subject.kafka_log(), 8, 0, &[&one], true)?;
     send(&*one, batch(7, 0, 7, 4..6))?;
-    end(&**subject.log(), 7, 0, &[&one], true)?;
+    end(&**subject.kafka_log(), 7, 0, &[&one], true)?;
     for _ in 0..2 {
         let (one, two) = (again(&subject, &*one)?, again(&subject, &*two)?);
         for up_to in [UpTo::Stable, UpTo::High, UpTo::Tail] {
@@ -113,10 +115,10 @@ pub fn records_of_an_aborted_transaction_are_never_seen<S: Subject>() -> Result<
 }
 
 /// The records, the committed positions and the coordinator's records take effect together.
-pub fn a_transaction_ends_everywhere_at_once<S: Subject>() -> Result<(), Error> {
-    let Some((subject, one, two)) = start::<S>()? else { return Ok(()) };
-    let log = &**subject.log();
-    let (_, notes) = new_topic(log, &TopicConfig::default())?;
+pub fn a_transaction_ends_everywhere_at_once<S: KafkaSubject>() -> Result<(), Error> {
+    let (subject, one, two) = start::<S>()?;
+    let log = &**subject.kafka_log();
+    let (_, notes) = new_kafka_topic(log, &TopicConfig::default())?;
     let read = plain(&*notes, 10..12)?;
     let position = Position { topic: notes.topic().id, epoch: read.epoch, offset: read.last.next() };
     for (round, commit) in [(0, false), (1, true)] {
@@ -151,8 +153,8 @@ fn dateless(transactions: Vec<OpenTransaction>) -> Vec<OpenTransaction> {
 }
 
 /// An open transaction is still open after a restart, under the same first offset.
-pub fn an_open_transaction_stays_open_over_a_restart<S: Subject>() -> Result<(), Error> {
-    let Some((mut subject, one, two)) = start::<S>()? else { return Ok(()) };
+pub fn an_open_transaction_stays_open_over_a_restart<S: KafkaSubject>() -> Result<(), Error> {
+    let (mut subject, one, two) = start::<S>()?;
     send(&*one, batch(7, 3, 0, 0..2))?;
     send(&*two, batch(8, 0, 0, 0..1))?;
     let before = (dateless(one.transactions()), dateless(two.transactions()));
@@ -165,8 +167,8 @@ pub fn an_open_transaction_stays_open_over_a_restart<S: Subject>() -> Result<(),
     assert_eq!(one.offsets().stable, Offset(0));
     send(&*one, batch(7, 3, 2, 2..3))?;
     assert_eq!(dateless(one.transactions()), before.0);
-    end(&**subject.log(), 7, 3, &[&one], true)?;
-    end(&**subject.log(), 8, 0, &[&two], false)?;
+    end(&**subject.kafka_log(), 7, 3, &[&one], true)?;
+    end(&**subject.kafka_log(), 8, 0, &[&two], false)?;
     assert_eq!((one.transactions(), two.transactions()), (Vec::new(), Vec::new()));
     assert_eq!(one.producers()[0].transaction, None);
     assert_eq!(seen(&*one, UpTo::Stable)?, numbers(0..3));
@@ -175,10 +177,10 @@ pub fn an_open_transaction_stays_open_over_a_restart<S: Subject>() -> Result<(),
 }
 
 /// A marker under a later epoch ends the earlier one also where nothing of the transaction has arrived.
-pub fn a_batch_after_the_end_of_its_transaction_under_a_later_epoch_is_refused<S: Subject>() -> Result<(), Error> {
-    let Some((mut subject, one, two)) = start::<S>()? else { return Ok(()) };
+pub fn a_batch_after_the_end_of_its_transaction_under_a_later_epoch_is_refused<S: KafkaSubject>() -> Result<(), Error> {
+    let (mut subject, one, two) = start::<S>()?;
     send(&*one, batch(7, 0, 0, 0..1))?;
-    end(&**subject.log(), 7, 1, &[&one, &two], false)?;
+    end(&**subject.kafka_log(), 7, 1, &[&one, &two], false)?;
     for restarted in [false, true] {
         for partition in [&one, &two] {
             let partition = again(&subject, &**partition)?;
@@ -187,23 +189,23 @@ pub fn a_batch_after_the_end_of_its_transaction_under_a_later_epoch_is_refused<S
         }
         subject.restart();
     }
-    let refused = end(&**subject.log(), 7, 0, &[&one], true);
+    let refused = end(&**subject.kafka_log(), 7, 0, &[&one], true);
     assert!(matches!(refused, Err(Error::FencedProducer { current: 1, given: 0, .. })), "{refused:?}");
     let one = again(&subject, &*one)?;
     let gap = send(&*one, batch(7, 1, 1, 1..2));
     assert!(matches!(gap, Err(Error::OutOfOrderSequence { expected: 0, .. })), "{gap:?}");
     send(&*one, batch(7, 1, 0, 1..2))?;
-    end(&**subject.log(), 7, 1, &[&one], true)?;
+    end(&**subject.kafka_log(), 7, 1, &[&one], true)?;
     assert_eq!(seen(&*one, UpTo::Stable)?, numbers(1..2));
     Ok(())
 }
 
 /// A batch that is sent again gets its first offsets, also after the transaction has ended.
-pub fn a_batch_of_a_transaction_is_stored_once<S: Subject>() -> Result<(), Error> {
-    let Some((subject, one, _)) = start::<S>()? else { return Ok(()) };
+pub fn a_batch_of_a_transaction_is_stored_once<S: KafkaSubject>() -> Result<(), Error> {
+    let (subject, one, _) = start::<S>()?;
     let first = send(&*one, batch(7, 0, 0, 0..2))?;
     assert_eq!(send(&*one, batch(7, 0, 0, 0..2))?, first);
-    end(&**subject.log(), 7, 0, &[&one], true)?;
+    end(&**subject.kafka_log(), 7, 0, &[&one], true)?;
     assert_eq!(send(&*one, batch(7, 0, 0, 0..2))?, first);
     assert_eq!(one.transactions(), Vec::new());
     assert_eq!(seen(&*one, UpTo::Stable)?, numbers(0..2));
@@ -211,9 +213,9 @@ pub fn a_batch_of_a_transaction_is_stored_once<S: Subject>() -> Result<(), Error
 }
 
 /// A refused batch changes nothing.
-pub fn a_batch_that_cannot_be_part_of_a_transaction_is_refused<S: Subject>() -> Result<(), Error> {
-    let Some((subject, one, _)) = start::<S>()? else { return Ok(()) };
-    let log = &**subject.log();
+pub fn a_batch_that_cannot_be_part_of_a_transaction_is_refused<S: KafkaSubject>() -> Result<(), Error> {
+    let (subject, one, _) = start::<S>()?;
+    let log = &**subject.kafka_log();
     send(&*one, batch(7, 1, 0, 0..1))?;
     let mut builder = BatchBuilder::default();
     let mut sealed = |producer: Option<Producer>, transactional: bool| {
@@ -237,7 +239,7 @@ pub fn a_batch_that_cannot_be_part_of_a_transaction_is_refused<S: Subject>() -> 
     }
     if log.capabilities().memory_topics {
         let config = TopicConfig { storage: Storage::Memory { max_bytes: 1 << 16 }, ..TopicConfig::default() };
-        let (_, live) = new_topic(log, &config)?;
+        let (_, live) = new_kafka_topic(log, &config)?;
         assert!(matches!(send(&*live, batch(7, 1, 0, 0..1)), Err(Error::UnsupportedBatch { .. })));
         end(log, 7, 1, &[&one, &live], true)?;
         assert_eq!((live.offsets().tail, seen(&*one, UpTo::Stable)?), (Offset(0), numbers(0..1)));
@@ -246,10 +248,10 @@ pub fn a_batch_that_cannot_be_part_of_a_transaction_is_refused<S: Subject>() -> 
 }
 
 /// A second end finds nothing open; partitions and positions of topics that are gone are passed over.
-pub fn ending_a_transaction_again_or_where_a_topic_is_gone_does_no_harm<S: Subject>() -> Result<(), Error> {
-    let Some((subject, one, two)) = start::<S>()? else { return Ok(()) };
-    let log = &**subject.log();
-    let (name, gone) = new_topic(log, &TopicConfig::default())?;
+pub fn ending_a_transaction_again_or_where_a_topic_is_gone_does_no_harm<S: KafkaSubject>() -> Result<(), Error> {
+    let (subject, one, two) = start::<S>()?;
+    let log = &**subject.kafka_log();
+    let (name, gone) = new_kafka_topic(log, &TopicConfig::default())?;
     send(&*one, batch(7, 0, 0, 0..1))?;
     send(&*gone, batch(7, 0, 0, 0..1))?;
     send(&*two, batch(8, 0, 0, 0..1))?;
@@ -273,15 +275,15 @@ pub fn ending_a_transaction_again_or_where_a_topic_is_gone_does_no_harm<S: Subje
 }
 
 /// Even the smallest read ends in a batch that lets the reader continue.
-pub fn a_reader_passes_records_of_aborted_transactions<S: Subject>() -> Result<(), Error> {
-    let Some((subject, one, _)) = start::<S>()? else { return Ok(()) };
+pub fn a_reader_passes_records_of_aborted_transactions<S: KafkaSubject>() -> Result<(), Error> {
+    let (subject, one, _) = start::<S>()?;
     for round in 0..20 {
         send(&*one, batch(7, 0, round * 3, 90..93))?;
-        end(&**subject.log(), 7, 0, &[&one], false)?;
+        end(&**subject.kafka_log(), 7, 0, &[&one], false)?;
     }
     plain(&*one, 0..1)?;
     send(&*one, batch(7, 0, 60, 90..93))?;
-    end(&**subject.log(), 7, 0, &[&one], false)?;
+    end(&**subject.kafka_log(), 7, 0, &[&one], false)?;
     for max_bytes in [1, 200, 1 << 20] {
         let (mut next, mut found) = (Offset(0), 0);
         while next < one.offsets().stable {
@@ -298,9 +300,9 @@ pub fn a_reader_passes_records_of_aborted_transactions<S: Subject>() -> Result<(
 }
 
 /// The list has the transactions that overlap the batches, by first offset; the batches include markers.
-pub fn stored_batches_come_with_the_aborted_transactions_that_reach_into_them<S: Subject>() -> Result<(), Error> {
-    let Some((subject, one, _)) = start::<S>()? else { return Ok(()) };
-    let log = &**subject.log();
+pub fn stored_batches_come_with_the_aborted_transactions_that_reach_into_them<S: KafkaSubject>() -> Result<(), Error> {
+    let (subject, one, _) = start::<S>()?;
+    let log = &**subject.kafka_log();
     send(&*one, batch(7, 0, 0, 0..1))?; // 0
     send(&*one, batch(8, 0, 0, 0..1))?; // 1
     end(log, 8, 0, &[&one], false)?; // 2
@@ -327,9 +329,9 @@ pub fn stored_batches_come_with_the_aborted_transactions_that_reach_into_them<S:
 }
 
 /// A group that reads records of open transactions may commit positions after them.
-pub fn a_position_may_be_committed_behind_an_open_transaction<S: Subject>() -> Result<(), Error> {
-    let Some((subject, one, _)) = start::<S>()? else { return Ok(()) };
-    let log = &**subject.log();
+pub fn a_position_may_be_committed_behind_an_open_transaction<S: KafkaSubject>() -> Result<(), Error> {
+    let (subject, one, _) = start::<S>()?;
+    let log = &**subject.kafka_log();
     send(&*one, batch(7, 0, 0, 0..2))?;
     let ends = one.offsets();
     for (offset, is_taken) in [(ends.high, true), (ends.high.next(), false)] {

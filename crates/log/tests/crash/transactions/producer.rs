@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::mpsc;
 
-use millstream_log::{AckLevel, Done, EndTransaction, Error, Log, Partition, PositionCommit};
+use millstream_log::{AckLevel, Done, EndTransaction, Error, KafkaLog, Partition, PositionCommit};
 use millstream_testkit::sim::Rng;
 use millstream_types::{BatchBuilder, Compression, Epoch, Offset, Position, Record, RecordBatch};
 

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use millstream_log::{Error, Log, Partition, StoredBatches, UpTo};
+use millstream_log::{Error, KafkaLog, KafkaPartition, Log, StoredBatches, UpTo};
 use millstream_testkit::sim::Rng;
 use millstream_types::{BatchLimits, Offset, RecordBatch};
 
@@ -23,7 +23,7 @@ fn records(batches: &[RecordBatch], found: &mut Read) {
     }
 }
 
-fn read_all(partition: &dyn Partition, up_to: UpTo) -> Result<Read, Error> {
+fn read_all(partition: &dyn KafkaPartition, up_to: UpTo) -> Result<Read, Error> {
     let (mut found, mut next) = (Vec::new(), partition.offsets().first);
     loop {
         let batches = partition.read(next, 16 << 10, up_to)?;
@@ -68,7 +68,7 @@ pub(super) fn check(life: &Life<'_>) {
 /// The notes say which transactions have ended. Of those of a producer that have not, the first is open, and nothing of
 /// later ones is left: they stood behind its end.
 fn settle(life: &Life<'_>) {
-    let notes = life.log.partition(&life.notes).and_then(|notes| read_all(&*notes, UpTo::Stable));
+    let notes = life.log.kafka_partition(&life.notes).and_then(|notes| read_all(&*notes, UpTo::Stable));
     let Some(notes) = life.accept(notes) else { return };
     let state = &mut *life.model.state();
     let mut noted = BTreeMap::new();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use millstream_log::{AckLevel, Appended, Cleanup, Embedded, Error, Partition, TopicConfig, UpTo, reply};
+use millstream_log::{AckLevel, Appended, Cleanup, Embedded, Error, KafkaPartition, TopicConfig, UpTo, reply};
 use millstream_testkit::conformance::{ReadRecord, read_all};
 use millstream_testkit::sim::SimFiles;
 use millstream_types::{BatchLimits, ManualClock, Offset, Record};
@@ -21,7 +21,7 @@ pub(crate) struct Bench {
     pub(crate) files: SimFiles,
     pub(crate) clock: Arc<ManualClock>,
     pub(crate) log: Arc<Embedded>,
-    pub(crate) partition: Arc<dyn Partition>,
+    pub(crate) partition: Arc<dyn KafkaPartition>,
 }
 
 pub(crate) fn compacted() -> TopicConfig {

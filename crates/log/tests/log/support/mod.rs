@@ -5,7 +5,9 @@ pub(crate) mod compaction;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use millstream_log::{AckLevel, Appended, Embedded, Error, Files, Log, LogConfig, Partition, TopicConfig, reply};
+use millstream_log::{
+    AckLevel, Appended, Embedded, Error, Files, KafkaLog, KafkaPartition, Log, LogConfig, Partition, TopicConfig, reply,
+};
 use millstream_testkit::sim::SimFiles;
 use millstream_types::{ManualClock, Record, TenantId, TopicName, TopicPartition};
 
@@ -51,15 +53,15 @@ pub(crate) fn name(name: &str) -> TopicName {
 }
 
 /// Creates `topic` and returns the handles of its partitions.
-pub(crate) fn create(log: &Embedded, topic: &str, config: &TopicConfig) -> Vec<Arc<dyn Partition>> {
+pub(crate) fn create(log: &Embedded, topic: &str, config: &TopicConfig) -> Vec<Arc<dyn KafkaPartition>> {
     log.create_topic(&name(topic), config).unwrap();
     partitions(log, topic)
 }
 
 /// The handles of the partitions of a topic that exists.
-pub(crate) fn partitions(log: &Embedded, topic: &str) -> Vec<Arc<dyn Partition>> {
+pub(crate) fn partitions(log: &Embedded, topic: &str) -> Vec<Arc<dyn KafkaPartition>> {
     let count = log.topic(&name(topic)).unwrap().config.partitions;
-    (0..count).map(|partition| log.partition(&TopicPartition::new(name(topic), partition)).unwrap()).collect()
+    (0..count).map(|partition| log.kafka_partition(&TopicPartition::new(name(topic), partition)).unwrap()).collect()
 }
 
 /// Appends one record and waits for the answer.
