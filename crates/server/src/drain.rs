@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-/// What each part has at least, for work that ends at once, after another part has used up the time.
+/// The least time of each part, for work that ends at once, after another part has used up the whole.
 const LEAST: Duration = Duration::from_millis(100);
 
 /// The time that is left to wait for clients and receivers.

@@ -15,7 +15,7 @@ use super::functions;
 
 /// Longest wait for a job to begin or to end.
 pub(super) const PATIENCE: Duration = Duration::from_secs(120);
-/// What jobs have to finish what they have read when the engine ends.
+/// The time that jobs have to finish what they have read when the engine ends.
 const DRAIN: Duration = Duration::from_secs(2);
 /// Memory of all topics in memory.
 const MEMORY_TOPICS_BYTES: usize = 768 << 20;

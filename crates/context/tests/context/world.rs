@@ -24,7 +24,7 @@ pub(crate) use crate::answer::Answer;
 
 /// Bytes of a change topic that are read at a time.
 const READ_BYTES: usize = 4 << 20;
-/// What notifications that are being sent have to be answered when a world closes.
+/// The time that notifications on their way have to be answered when a world closes.
 const DRAIN: Duration = Duration::from_secs(5);
 
 /// The build that the tests' server reports.

@@ -15,7 +15,7 @@ use serde_json::Value;
 use tokio::runtime::Runtime;
 
 const PATIENCE: Duration = Duration::from_secs(60);
-/// What jobs have to finish what they have read when a node closes.
+/// The time that jobs have to finish what they have read when a node closes.
 const DRAIN: Duration = Duration::from_secs(2);
 
 pub(crate) struct Node {

@@ -22,7 +22,7 @@ const EVENTS: (&str, &str) = ("Accept", "text/event-stream");
 struct Running {
     /// Clients and receivers, none of which lets go.
     _open: Vec<OwnedFd>,
-    /// What its user deletes to end it, if there is such a thing.
+    /// The resource that its user deletes to end it, if there is one.
     path: Option<String>,
 }
 
