@@ -6,7 +6,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use millstream_load::Latencies;
-use millstream_log::{AckLevel, Done, Embedded, Error, Log as _, LogStats, Partition, Storage, TopicConfig, reply};
+use millstream_log::{
+    AckLevel, Done, Embedded, Error, Log as _, LogFigures, LogStats, Partition, Storage, TopicConfig, reply,
+};
 use millstream_types::{Record, TenantId, TopicName, TopicPartition};
 
 use super::bare_loop::LogWrites;

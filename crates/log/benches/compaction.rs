@@ -12,7 +12,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use millstream_log::{
-    AckLevel, Cleanup, Done, Embedded, Error, Hold, Log, LogConfig, Partition, SystemFiles, TopicConfig, reply,
+    AckLevel, Cleanup, Done, Embedded, Error, Hold, Log, LogConfig, LogFigures, Partition, SystemFiles, TopicConfig,
+    reply,
 };
 use millstream_types::{Offset, Record, SystemClock, TenantId, TopicName, TopicPartition};
 

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use millstream_log::{AckLevel, Done, Embedded, Log, LogConfig, Partition, SystemFiles, TopicConfig};
+use millstream_log::{AckLevel, Done, Embedded, Log, LogConfig, LogFigures, Partition, SystemFiles, TopicConfig};
 use millstream_types::{Record, SystemClock, TenantId, TopicName, TopicPartition};
 
 const TOPICS: usize = 20;

@@ -33,8 +33,8 @@ use crate::stats::{GroupLag, LogStats, PartitionStats};
 use crate::writeback::Writeback;
 use crate::{
     AckLevel, Appended, AtomicAppend, Bell, Capabilities, CommittedPosition, Done, EndTransaction, Error, Files,
-    KafkaLog, KafkaPartition, Lock, Log, LogConfig, Partition, Reply, Topic, TopicConfig, derived, recovery, syncer,
-    writeback,
+    KafkaLog, KafkaPartition, Lock, Log, LogConfig, LogFigures, Partition, Reply, Topic, TopicConfig, derived,
+    recovery, syncer, writeback,
 };
 
 /// The log on one machine: one journal for all partitions, and segments behind it.
@@ -220,42 +220,9 @@ impl Embedded {
         self.closed.get_or_init(|| result).clone()
     }
 
-    /// Free bytes on the disk, as of at most [`LogConfig::flush_interval_ms`] ago.
-    pub fn disk_free_bytes(&self) -> u64 {
-        self.shared.space.seen_bytes()
-    }
-
     /// The epoch of this start, higher than every earlier one in this directory.
     pub fn epoch(&self) -> Epoch {
         self.shared.epoch
-    }
-
-    /// Counters since the log was opened, and current sizes.
-    pub fn stats(&self) -> LogStats {
-        let mut stats = self.shared.counters.stats();
-        stats.pending_bytes = self.shared.backpressure.pending_bytes() as u64;
-        stats.journal_bytes = self.shared.journal.used_bytes();
-        for topic in self.catalog.topics() {
-            stats.partitions.extend(topic.partitions.iter().map(|partition| partition_stats(partition)));
-        }
-        stats
-    }
-
-    /// The partitions of one topic, in order; none if the topic does not exist.
-    pub fn topic_stats(&self, topic: &TopicName) -> Vec<PartitionStats> {
-        let entry = self.catalog.topic(topic);
-        entry.iter().flat_map(|topic| &topic.partitions).map(|partition| partition_stats(partition)).collect()
-    }
-
-    /// The lag of each group with a position in the topic, by partition and group.
-    pub fn lags(&self, topic: &TopicName) -> Vec<GroupLag> {
-        let Some(entry) = self.catalog.topic(topic) else { return Vec::new() };
-        let positions = self.catalog.positions_in(entry.state.id).into_iter();
-        let lags = positions.filter_map(|(number, group, position)| {
-            let partition = entry.partitions.get(number.0 as usize)?;
-            Some(GroupLag { group, partition: partition.id.clone(), position, lag: partition.lag(position) })
-        });
-        lags.collect()
     }
 
     /// Writes a part to the journal; returns once it and everything before it is durable.
@@ -556,6 +523,37 @@ impl Log for Embedded {
 
     fn positions(&self, group: &str) -> Result<Vec<CommittedPosition>, Error> {
         Ok(self.catalog.positions(group))
+    }
+}
+
+impl LogFigures for Embedded {
+    fn stats(&self) -> LogStats {
+        let mut stats = self.shared.counters.stats();
+        stats.pending_bytes = self.shared.backpressure.pending_bytes() as u64;
+        stats.journal_bytes = self.shared.journal.used_bytes();
+        for topic in self.catalog.topics() {
+            stats.partitions.extend(topic.partitions.iter().map(|partition| partition_stats(partition)));
+        }
+        stats
+    }
+
+    fn topic_stats(&self, topic: &TopicName) -> Vec<PartitionStats> {
+        let entry = self.catalog.topic(topic);
+        entry.iter().flat_map(|topic| &topic.partitions).map(|partition| partition_stats(partition)).collect()
+    }
+
+    fn lags(&self, topic: &TopicName) -> Vec<GroupLag> {
+        let Some(entry) = self.catalog.topic(topic) else { return Vec::new() };
+        let positions = self.catalog.positions_in(entry.state.id).into_iter();
+        let lags = positions.filter_map(|(number, group, position)| {
+            let partition = entry.partitions.get(number.0 as usize)?;
+            Some(GroupLag { group, partition: partition.id.clone(), position, lag: partition.lag(position) })
+        });
+        lags.collect()
+    }
+
+    fn disk_free_bytes(&self) -> u64 {
+        self.shared.space.seen_bytes()
     }
 }
 

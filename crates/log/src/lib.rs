@@ -86,6 +86,6 @@ pub use image::{ImageFile, LogImage, StoredImage, StoredSegment};
 pub use kafka_log::{EndTransaction, KafkaLog, KafkaPartition, KnownProducer, StoredBatches};
 pub use repair::{Damage, check, repair};
 pub use sched::{run_as_batch, run_in_background};
-pub use stats::{GroupLag, LogStats, PartitionStats, SYNC_BUCKETS_US};
+pub use stats::{GroupLag, LogFigures, LogStats, PartitionStats, SYNC_BUCKETS_US};
 pub use topic::{Cleanup, PARTITIONS_MAX, Storage, Topic, TopicConfig, Writers};
 pub use transactions::{AbortedTransaction, OpenTransaction};

@@ -3,9 +3,9 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use millstream_types::{Offset, TopicPartition};
+use millstream_types::{Offset, TopicName, TopicPartition};
 
-use crate::Offsets;
+use crate::{Log, Offsets};
 
 /// Upper bounds of [`LogStats::sync_buckets`] in microseconds; a further bucket counts slower syncs.
 pub const SYNC_BUCKETS_US: [u64; 12] =
@@ -73,6 +73,21 @@ pub struct GroupLag {
     /// Offsets from the position to the stable offset, without skipped ones: an upper bound of the
     /// records still to be read.
     pub lag: u64,
+}
+
+/// A log that tells its figures: to operators, and to clients that ask for a topic.
+pub trait LogFigures: Log {
+    /// Counters since the log was opened, and current sizes.
+    fn stats(&self) -> LogStats;
+
+    /// The partitions of one topic, in order; none if the topic does not exist.
+    fn topic_stats(&self, topic: &TopicName) -> Vec<PartitionStats>;
+
+    /// The lag of each group with a position in the topic, by partition and group.
+    fn lags(&self, topic: &TopicName) -> Vec<GroupLag>;
+
+    /// Free bytes on the disk, as of at most [`LogConfig::flush_interval_ms`](crate::LogConfig) ago.
+    fn disk_free_bytes(&self) -> u64;
 }
 
 #[derive(Debug, Default)]

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use millstream_http::Metrics;
-use millstream_log::{AtomicAppend, Embedded, Log, TopicConfig, Writers, reply};
+use millstream_log::{AtomicAppend, Log, TopicConfig, Writers, reply};
 use millstream_types::{
     AuditEvent, AuditTrail, FailedLogins, Header, Record, SystemClock, TopicName, TopicPartition, WallClock as _,
     iso_time,
@@ -43,7 +43,7 @@ pub(crate) struct Audit {
 
 impl Audit {
     /// Opens the topic, which is made if it does not exist, with records kept for so many days.
-    pub(crate) fn open(log: &Embedded, retention_days: u16) -> anyhow::Result<()> {
+    pub(crate) fn open(log: &dyn Log, retention_days: u16) -> anyhow::Result<()> {
         anyhow::ensure!(
             retention_days > 0,
             "applications.audit_retention_days = 0: events are kept for at least a day"
@@ -67,10 +67,10 @@ impl Audit {
     }
 
     /// Starts to append events to the topic.
-    pub(crate) fn start(log: &Arc<Embedded>, wall: &Arc<SystemClock>) -> (Arc<Self>, JoinHandle<()>) {
+    pub(crate) fn start(log: Arc<dyn Log>, wall: &Arc<SystemClock>) -> (Arc<Self>, JoinHandle<()>) {
         let (queue, events) = mpsc::channel(QUEUE_MAX);
         let lost = Arc::new(AtomicU64::new(0));
-        let task = tokio::spawn(append_all(Arc::clone(log), events, Arc::clone(&lost)));
+        let task = tokio::spawn(append_all(log, events, Arc::clone(&lost)));
         (Arc::new(Self { queue: Mutex::new(Some(queue)), wall: Arc::clone(wall), lost }), task)
     }
 
@@ -107,11 +107,11 @@ impl AuditTrail for Audit {
     }
 }
 
-async fn append_all(log: Arc<Embedded>, mut events: mpsc::Receiver<(i64, AuditEvent)>, lost: Arc<AtomicU64>) {
+async fn append_all(log: Arc<dyn Log>, mut events: mpsc::Receiver<(i64, AuditEvent)>, lost: Arc<AtomicU64>) {
     let mut batch = Vec::new();
     while events.recv_many(&mut batch, BATCH_MAX).await > 0 {
         let count = batch.len() as u64;
-        if let Err(why) = append(&log, &batch).await {
+        if let Err(why) = append(&*log, &batch).await {
             lost.fetch_add(count, Ordering::Relaxed);
             tracing::warn!(%why, count, "events are missing in {TOPIC}");
         }
@@ -119,7 +119,7 @@ async fn append_all(log: Arc<Embedded>, mut events: mpsc::Receiver<(i64, AuditEv
     }
 }
 
-async fn append(log: &Embedded, events: &[(i64, AuditEvent)]) -> Result<(), millstream_log::Error> {
+async fn append(log: &dyn Log, events: &[(i64, AuditEvent)]) -> Result<(), millstream_log::Error> {
     let values: Vec<String> = events.iter().map(|(time_ms, event)| value(*time_ms, event)).collect();
     let headers: Vec<Vec<Header<'_>>> = events
         .iter()

@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 
 use millstream_http::Metrics;
 use millstream_kafka::group::tenant_and_id;
-use millstream_log::{Embedded, Log, PartitionStats, Storage, TopicConfig};
+use millstream_log::{LogFigures, PartitionStats, Storage, TopicConfig};
 use millstream_query::Engine;
 use millstream_types::{TenantId, TopicKind};
 use serde::Serialize;
@@ -29,7 +29,7 @@ pub(crate) struct Lag {
 }
 
 /// Returns the `limit` largest lags of `tenant`'s groups, or of all groups.
-pub(crate) fn lags(log: &Embedded, tenant: Option<&TenantId>, limit: usize) -> Vec<Lag> {
+pub(crate) fn lags(log: &dyn LogFigures, tenant: Option<&TenantId>, limit: usize) -> Vec<Lag> {
     let topics = log.topics().into_iter().map(|topic| topic.name.clone());
     let topics =
         topics.filter(|name| name.kind() != TopicKind::Internal && tenant.is_none_or(|own| own == name.tenant()));
@@ -48,7 +48,7 @@ pub(crate) fn lags(log: &Embedded, tenant: Option<&TenantId>, limit: usize) -> V
 }
 
 /// Registers the metrics of topics and lags.
-pub(crate) fn show(log: &Arc<Embedded>, metrics: &Metrics) {
+pub(crate) fn show(log: &Arc<dyn LogFigures>, metrics: &Metrics) {
     let labels = ["tenant", "topic"];
     let help = "Bytes of a topic's batches, in segments and in memory.";
     metrics.gauges_fn("millstream_topic_bytes", help, &labels, of_topics(log, |_| true, |p| p.record_bytes));
@@ -65,7 +65,7 @@ pub(crate) fn show(log: &Arc<Embedded>, metrics: &Metrics) {
     let help = "Records between a group's positions in a topic and the stable offsets.";
     let log = Arc::downgrade(log);
     metrics.gauges_fn("millstream_group_lag", help, &["tenant", "group", "topic"], move || {
-        let lags = log.upgrade().map(|log| lags(&log, None, LAGS_MAX)).unwrap_or_default();
+        let lags = log.upgrade().map(|log| lags(&*log, None, LAGS_MAX)).unwrap_or_default();
         lags.into_iter().map(|lag| (vec![lag.tenant, lag.group, lag.topic], lag.lag as f64)).collect()
     });
 }
@@ -100,7 +100,7 @@ pub(crate) fn show_queries(engine: &Arc<Engine>, metrics: &Metrics) {
 
 /// Returns a gauge with one value per topic that `has` it: the sum of `count` over the topic's partitions.
 fn of_topics(
-    log: &Arc<Embedded>,
+    log: &Arc<dyn LogFigures>,
     has: fn(&TopicConfig) -> bool,
     count: fn(&PartitionStats) -> u64,
 ) -> impl Fn() -> Vec<(Vec<String>, f64)> + Send + Sync + 'static {
@@ -109,7 +109,7 @@ fn of_topics(
 }
 
 fn sums(
-    log: &Weak<Embedded>,
+    log: &Weak<dyn LogFigures>,
     has: fn(&TopicConfig) -> bool,
     count: fn(&PartitionStats) -> u64,
 ) -> Vec<(Vec<String>, f64)> {
@@ -130,7 +130,7 @@ fn sums(
 
 #[cfg(test)]
 mod tests {
-    use millstream_log::{LogConfig, SystemFiles};
+    use millstream_log::{Embedded, Log as _, LogConfig, SystemFiles};
     use millstream_types::{SystemClock, TopicName};
 
     use super::*;
@@ -147,7 +147,8 @@ mod tests {
             let name = TopicName::user(&format!("t-{number:04}"), &TenantId::default()).unwrap();
             log.create_topic(&name, &config).unwrap();
         }
-        let all = Arc::downgrade(&log);
+        let figures: Arc<dyn LogFigures> = log.clone();
+        let all = Arc::downgrade(&figures);
         let sums = sums(&all, |_| true, |_| 1);
         assert_eq!(sums.len(), TOPICS_MAX + 1);
         assert_eq!(sums[0], (vec!["default".to_owned(), "t-0000".to_owned()], 3.0));

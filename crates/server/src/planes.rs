@@ -9,7 +9,7 @@ use millstream_context::Context;
 use millstream_flow::{FlowRuntime, Functions, Hooks, Jobs};
 use millstream_history::{Dependencies, History};
 use millstream_http::{Api, Limits, Metrics, TokenIssuer};
-use millstream_log::{Embedded, Log, LogConfig, SystemFiles};
+use millstream_log::{Embedded, Log, LogConfig, LogFigures, SystemFiles};
 use millstream_query::{Deliveries, Engine, QueryRuntime};
 use millstream_store::{Statistics, Store};
 use millstream_types::{LoginThrottle, MemoryBudget, Quotas, RemoteCallers, ShortLives, SystemClock, WallClock as _};
@@ -94,7 +94,7 @@ impl Planes {
             wall: clock.clone(),
         };
         let Applications { tokens, hosts, audit_retention_days } = &config.applications;
-        Audit::open(&log, *audit_retention_days)?;
+        Audit::open(&*log, *audit_retention_days)?;
         let issuer = oidc.clone().map(|provider| provider as Arc<dyn TokenIssuer>);
         let tokens = Tokens::open(&ground, tokens, hosts, issuer, Arc::clone(&throttle))?;
         let expressions = config.query.limits.clone();
@@ -137,11 +137,14 @@ impl Planes {
             .context("cannot start the threads that read streams")?;
         let query = Arc::new(query);
         let deliveries = Deliveries::new(Arc::clone(&query), Arc::clone(&quotas));
+        let figures: Arc<dyn LogFigures> = log.clone();
         let store = Store::open(ground.clone(), config.store.clone(), clock.clone(), memory)?;
-        let statistics = Statistics::of_store(&store, &log, clock.clone()).map_err(anyhow::Error::msg)?;
+        let statistics = Statistics::of_store(&store, &figures, clock.clone()).map_err(anyhow::Error::msg)?;
         let flow = FlowRuntime { views: ground, clock: clock.clone(), memory: memory.clone(), short_lives, callers };
         let jobs = Jobs::open(&flow, config.flow.clone(), Functions::default(), Hooks::default())?;
-        let backups = Backups::new(log.clone(), Box::new(history.file_holds()), clock.clone(), clock.clone());
+        let of_log = log.clone();
+        let take_image = Box::new(move || of_log.image());
+        let backups = Backups::new(take_image, Box::new(history.file_holds()), clock.clone(), clock.clone());
         Ok(Self {
             log,
             checkpoints,

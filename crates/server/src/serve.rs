@@ -7,6 +7,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use millstream_http::{Authenticator, Listener, Metrics, Serving};
 use millstream_kafka::Logins;
+use millstream_log::LogFigures;
 use millstream_net::BoundAddresses;
 use millstream_query::Requests;
 use millstream_store::RiftAccess;
@@ -192,21 +193,16 @@ impl Server {
         let telling = tokio::spawn(planes.connect.keep_telling_of_devices());
         planes.show_failures(&metrics);
         let writing = writing::start(&planes.log);
-        let (audit, auditing) = Audit::start(&planes.log, &clock);
+        let log: Arc<dyn LogFigures> = planes.log.clone();
+        let (audit, auditing) = Audit::start(log.clone(), &clock);
         audit::show(&audit, &metrics);
-        figures::show(&planes.log, &metrics);
+        figures::show(&log, &metrics);
         figures::show_queries(&planes.query, &metrics);
         millstream_store::show_metrics(&planes.store, &metrics);
         jobs::show_metrics(&planes.jobs, &metrics);
         let counts = Arc::clone(&planes);
         let started_at = iso_time(clock.now_ms());
-        let sampler = Sampler::new(
-            Arc::clone(&planes.log),
-            clock.clone(),
-            started_at,
-            memory.clone(),
-            Box::new(move || counts.counts()),
-        );
+        let sampler = Sampler::new(log, clock.clone(), started_at, memory.clone(), Box::new(move || counts.counts()));
         let mut listeners = Vec::new();
         if !endpoints.applications.is_empty() {
             let api = planes.applications_api(&sampler, &memory, &metrics)?;

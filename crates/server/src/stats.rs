@@ -10,7 +10,7 @@ use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
 use millstream_http::{Access, Caller, Content, Limits, Problem, Query, Reach, Route, Routes};
-use millstream_log::{Embedded, LogStats, SYNC_BUCKETS_US};
+use millstream_log::{LogFigures, LogStats, SYNC_BUCKETS_US};
 use millstream_net::BoundAddresses;
 use millstream_store::{Scope, Statistics, answer_statistics};
 use millstream_types::{LatencyCounts, MemoryBudget, MonotonicClock, Role, TenantId, TopicKind};
@@ -59,7 +59,7 @@ struct Samples {
 
 /// Samples the counters and computes rates between samples.
 pub(crate) struct Sampler {
-    log: Arc<Embedded>,
+    log: Arc<dyn LogFigures>,
     planes: Box<dyn Fn() -> PlaneCounts + Send + Sync>,
     clock: Arc<dyn MonotonicClock>,
     samples: Mutex<Samples>,
@@ -71,7 +71,7 @@ pub(crate) struct Sampler {
 
 impl Sampler {
     pub(crate) fn new(
-        log: Arc<Embedded>,
+        log: Arc<dyn LogFigures>,
         clock: Arc<dyn MonotonicClock>,
         started_at: String,
         memory: MemoryBudget,
@@ -133,7 +133,7 @@ impl Sampler {
                 sync_p50_ms: sync_quantile_ms(&first.log, &last.log, 0.5),
                 sync_p99_ms: sync_quantile_ms(&first.log, &last.log, 0.99),
                 topics: topics(&last.log, tenant, reach),
-                lags: figures::lags(&self.log, Some(tenant), LAGS_MAX),
+                lags: figures::lags(&*self.log, Some(tenant), LAGS_MAX),
             },
             connect: ConnectPart {
                 accepted_total: is.accepted,

@@ -33,7 +33,7 @@ use std::time::Duration;
 
 use axum::http::StatusCode;
 use millstream_http::{Access, Content, Limits, Problem, Reason, Route, Routes, Share, Workers};
-use millstream_log::{Embedded, Error, Log, Topic, TopicConfig};
+use millstream_log::{Error, LogFigures, Topic, TopicConfig};
 use millstream_types::{ErrorCode, MemoryBudget, Principal, Quotas, Role, TopicKind, TopicName, WallClock};
 use serde_json::json;
 use tokio::sync::{Semaphore, oneshot};
@@ -59,7 +59,7 @@ const CHANGE_LIMITS: Limits = Limits {
 
 /// The state that all handlers share.
 pub(crate) struct Streams {
-    log: Arc<Embedded>,
+    log: Arc<dyn LogFigures>,
     wall: Arc<dyn WallClock>,
     memory: MemoryBudget,
     quotas: Arc<Quotas>,
@@ -71,7 +71,7 @@ pub(crate) struct Streams {
 
 impl Streams {
     pub(crate) fn start(
-        log: Arc<Embedded>,
+        log: Arc<dyn LogFigures>,
         wall: Arc<dyn WallClock>,
         memory: &MemoryBudget,
         quotas: Arc<Quotas>,

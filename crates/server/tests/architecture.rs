@@ -83,6 +83,23 @@ fn crates_import_only_the_crates_that_the_design_allows() {
     }
 }
 
+/// The embedded engine, which no plane may name: all of them work on the contract.
+const ENGINE: &str = "Embedded";
+/// The files that choose the engine, or work on the files of one.
+const ENGINE_NAMED_IN: [&str; 4] =
+    ["server/src/log_command.rs", "server/src/planes.rs", "server/src/restore_command.rs", "server/src/writing.rs"];
+
+#[test]
+fn no_plane_names_an_engine_of_the_log() {
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    let named = |name: &str| imports::importers(&crates.join(name).join("src"), &format!("{name}/src"), ENGINE);
+    let without = ["log", TESTKIT, "bench"];
+    let mut found: Vec<String> =
+        ALLOWED.iter().filter(|(name, _)| !without.contains(name)).flat_map(|(name, _)| named(name)).collect();
+    found.sort();
+    assert_eq!(found, ENGINE_NAMED_IN, "take `dyn Log`, `dyn LogFigures` or `dyn KafkaLog` instead");
+}
+
 #[test]
 fn the_check_sees_imports_at_all() {
     assert!(crate_imports()["view"].contains("log"));

@@ -33,7 +33,7 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
-use millstream_log::Embedded;
+use millstream_log::LogFigures;
 use millstream_types::{TenantId, WallClock, iso_time};
 use parking_lot::{Mutex, RwLock};
 use serde_json::{Map, Value, json};
@@ -157,7 +157,11 @@ impl Statistics {
     ///
     /// # Errors
     /// The fault in the setting `store.stats.external`, with its value.
-    pub fn of_store(store: &Arc<Store>, log: &Arc<Embedded>, wall: Arc<dyn WallClock>) -> Result<Arc<Self>, String> {
+    pub fn of_store(
+        store: &Arc<Store>,
+        log: &Arc<dyn LogFigures>,
+        wall: Arc<dyn WallClock>,
+    ) -> Result<Arc<Self>, String> {
         let config = &store.config().stats;
         let periods = Periods::start(store, config);
         let histograms = Arc::clone(&periods.histograms);
@@ -358,7 +362,7 @@ impl Provider for Timed {
 
 fn built_in(
     store: &Arc<Store>,
-    log: &Arc<Embedded>,
+    log: &Arc<dyn LogFigures>,
     config: &StatsConfig,
     histograms: Arc<Histograms>,
 ) -> Vec<Box<dyn Provider>> {
@@ -390,7 +394,7 @@ fn built_in(
             move |sink: &mut FigureSink| {
                 of_store(sink);
                 if let Some(log) = io.upgrade() {
-                    backends::log_figures(&log, sink);
+                    backends::log_figures(&*log, sink);
                 }
             }
         }),
@@ -401,7 +405,7 @@ fn built_in(
         }),
         part("backends", Categories::BACKEND.and(Categories::CACHE), move |sink| {
             if let (Some(store), Some(log)) = (backends.0.upgrade(), backends.1.upgrade()) {
-                backends::backends(&store, &log, sink);
+                backends::backends(&store, &*log, sink);
             }
         }),
         part("procfs", Categories::PROCFS, process::procfs),

@@ -9,7 +9,7 @@ use anyhow::Context as _;
 use bytes::Bytes;
 use millstream_load::Latencies;
 use millstream_load::report::Peer;
-use millstream_log::{AckLevel, LogStats};
+use millstream_log::{AckLevel, LogFigures, LogStats};
 use millstream_store::Value;
 use serde_json::json;
 use tokio::task::JoinSet;

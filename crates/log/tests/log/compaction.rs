@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use millstream_log::{AckLevel, Cleanup, Embedded, Error, Files, Log, LogConfig, TopicConfig, UpTo, reply};
+use millstream_log::{AckLevel, Cleanup, Embedded, Error, Files, Log, LogConfig, LogFigures, TopicConfig, UpTo, reply};
 use millstream_testkit::conformance::read_all;
 use millstream_testkit::sim::PowerLoss;
 use millstream_types::{BatchBuilder, Compression, Epoch, Offset, Position, Producer, Record};

@@ -7,7 +7,8 @@ use std::thread;
 use std::time::Duration;
 
 use millstream_log::{
-    AckLevel, Cleanup, Embedded, EndTransaction, KafkaLog, KafkaPartition, StoredBatches, TopicConfig, UpTo, reply,
+    AckLevel, Cleanup, Embedded, EndTransaction, KafkaLog, KafkaPartition, LogFigures, StoredBatches, TopicConfig,
+    UpTo, reply,
 };
 use millstream_testkit::sim::{PowerLoss, SimFiles};
 use millstream_types::{

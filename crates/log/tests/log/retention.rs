@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use millstream_log::{AckLevel, Appended, Embedded, Error, Partition, TopicConfig, UpTo, reply};
+use millstream_log::{AckLevel, Appended, Embedded, Error, LogFigures, Partition, TopicConfig, UpTo, reply};
 use millstream_testkit::conformance::{ReadRecord, read_all};
 use millstream_testkit::sim::{PowerLoss, SimFiles};
 use millstream_types::{BatchBuilder, Compression, Epoch, ManualClock, Offset, Producer, Record};

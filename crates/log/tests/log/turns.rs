@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
 use std::thread;
 
-use millstream_log::{AckLevel, Appended, Done, Embedded, Error, Partition, TopicConfig, UpTo, reply};
+use millstream_log::{AckLevel, Appended, Done, Embedded, Error, LogFigures, Partition, TopicConfig, UpTo, reply};
 use millstream_testkit::conformance::read_all;
 use millstream_types::{Offset, Record};
 

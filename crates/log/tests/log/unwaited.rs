@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use millstream_log::{AckLevel, Embedded, LogConfig, Partition, TopicConfig, UpTo};
+use millstream_log::{AckLevel, Embedded, LogConfig, LogFigures, Partition, TopicConfig, UpTo};
 use millstream_testkit::conformance::read_all;
 use millstream_testkit::eventually;
 use millstream_testkit::sim::{PowerLoss, SimFiles};

@@ -10,7 +10,7 @@ use axum::http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use millstream_http::{Caller, Path, Payload, Problem, Query, Reason};
-use millstream_log::{AckLevel, Appended, AtomicAppend, Log, Reply, Topic, reply};
+use millstream_log::{AckLevel, Appended, AtomicAppend, Reply, Topic, reply};
 use millstream_types::{ErrorCode, Excess, Principal, QuotaType, Record, TopicKind, TopicPartition, partition_of_key};
 use serde::Deserialize;
 use serde_json::{Value, json};

@@ -8,7 +8,7 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use millstream_http::{Caller, Json, Path, Payload, Problem, parse_json};
 use millstream_kafka::group::tenant_and_id;
-use millstream_log::{Log, PartitionStats, Topic, TopicConfig};
+use millstream_log::{PartitionStats, Topic, TopicConfig};
 use millstream_types::{Principal, TopicKind, TopicName};
 use serde_json::{Value, json};
 

@@ -52,6 +52,17 @@ pub(crate) fn graph_of_texts(files: &[(&str, &str)]) -> Graph {
     graph_of(&files.iter().map(parse).collect::<Vec<_>>())
 }
 
+/// The files of the crate in this folder that import `name`, but for tests.
+pub(crate) fn importers(source_folder: &Path, shown_folder: &str, name: &str) -> Vec<String> {
+    let mut sources = Vec::new();
+    collect(source_folder, &mut Vec::new(), shown_folder, &mut sources);
+    let test_modules = test_modules(&sources);
+    let imports =
+        |source: &&SourceFile| source.names.iter().any(|(_, path)| path.last().is_some_and(|last| last == name));
+    let product = sources.iter().filter(|source| !is_test(&test_modules, &source.module));
+    product.filter(imports).map(|source| source.file.clone()).collect()
+}
+
 fn collect(folder: &Path, parents: &mut Vec<String>, shown_folder: &str, sources: &mut Vec<SourceFile>) {
     let mut entries: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     entries.sort();
@@ -76,9 +87,18 @@ fn module(mut parts: Vec<String>) -> Vec<String> {
     parts
 }
 
+/// The modules that are compiled for tests only.
+fn test_modules(sources: &[SourceFile]) -> BTreeSet<&Vec<String>> {
+    sources.iter().flat_map(|source| &source.test_modules).collect()
+}
+
+/// `true` if `module` is one of them, or lies within one.
+fn is_test(test_modules: &BTreeSet<&Vec<String>>, module: &[String]) -> bool {
+    (1..=module.len()).any(|end| test_modules.contains(&module[..end].to_vec()))
+}
+
 fn graph_of(sources: &[SourceFile]) -> Graph {
-    let test_modules: BTreeSet<&Vec<String>> = sources.iter().flat_map(|source| &source.test_modules).collect();
-    let is_test = |module: &[String]| (1..=module.len()).any(|end| test_modules.contains(&module[..end].to_vec()));
+    let test_modules = test_modules(sources);
     let modules: BTreeSet<&String> = sources.iter().filter_map(|source| source.module.first()).collect();
     let roots = sources.iter().filter(|source| source.module.is_empty());
     let origins: BTreeMap<&String, &String> = roots
@@ -86,7 +106,7 @@ fn graph_of(sources: &[SourceFile]) -> Graph {
         .filter(|(_, module)| modules.contains(module))
         .collect();
     let mut graph = Graph::new();
-    for source in sources.iter().filter(|source| !is_test(&source.module)) {
+    for source in sources.iter().filter(|source| !is_test(&test_modules, &source.module)) {
         let Some(own) = source.module.first() else { continue };
         for (path, line) in &source.imports {
             let Some(first) = path.first() else { continue };

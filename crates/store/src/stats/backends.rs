@@ -2,14 +2,14 @@
 
 use std::sync::atomic::Ordering;
 
-use millstream_log::{Embedded, SYNC_BUCKETS_US};
+use millstream_log::{LogFigures, SYNC_BUCKETS_US};
 use serde_json::{Value, json};
 
 use super::{Categories, FigureSink};
 use crate::{Bucket, Store};
 
 /// The buckets by number, which is their place among those that the caller sees.
-pub(super) fn backends(store: &Store, log: &Embedded, sink: &mut FigureSink) {
+pub(super) fn backends(store: &Store, log: &dyn LogFigures, sink: &mut FigureSink) {
     let (with_cache, with_backend) = (sink.asks(Categories::CACHE), sink.asks(Categories::BACKEND));
     for (number, ((tenant, name), bucket)) in store.buckets(sink.tenant()).into_iter().enumerate() {
         let failures: Vec<String> = bucket.failures().iter().map(ToString::to_string).collect();
@@ -43,7 +43,7 @@ fn cache(bucket: &Bucket) -> Value {
     })
 }
 
-fn backend(bucket: &Bucket, log: &Embedded) -> Value {
+fn backend(bucket: &Bucket, log: &dyn LogFigures) -> Value {
     let (totals, counts, config) = (bucket.totals(), bucket.counts(), bucket.config());
     let partitions = log.topic_stats(bucket.topic());
     let stored_bytes: u64 = partitions.iter().map(|partition| partition.record_bytes).sum();
@@ -88,7 +88,7 @@ fn backend(bucket: &Bucket, log: &Embedded) -> Value {
 }
 
 /// The log's commits, of all topics together: records and bytes of each, and the time of their syncs.
-pub(super) fn log_figures(log: &Embedded, sink: &mut FigureSink) {
+pub(super) fn log_figures(log: &dyn LogFigures, sink: &mut FigureSink) {
     let stats = log.stats();
     let per = |sum: u64, count: u64| if count == 0 { 0.0 } else { sum as f64 / count as f64 };
     sink.set("output", json!({"current_size": stats.pending_bytes, "unit": "bytes"}));

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use millstream_http::{
     Api, ApiToken, ApiTokens, Authenticator, Listener, ListenerLimits, LoopbackApplications, Metrics, RoleName, Serving,
 };
-use millstream_log::{Embedded, Log, LogConfig, SystemFiles};
+use millstream_log::{Embedded, Log, LogConfig, LogFigures, SystemFiles};
 use millstream_store::{
     BucketConfig, RiftAccess, Statistics, Store, StoreConfig, rift_routes, routes, show_metrics, stats_routes,
 };
@@ -81,7 +81,8 @@ impl World {
         let budget = MemoryBudget::new("memory.budget_bytes", 1 << 30);
         let store = Store::open(ground, config, clock.clone(), &budget).unwrap();
         let throttle = Arc::new(LoginThrottle::new(LOGIN_FAILURES_PER_MINUTE, clock.clone()));
-        let statistics = Statistics::of_store(&store, &log, clock).unwrap();
+        let figures: Arc<dyn LogFigures> = log.clone();
+        let statistics = Statistics::of_store(&store, &figures, clock).unwrap();
         let metrics = Metrics::default();
         show_metrics(&store, &metrics);
         let api = Api::builder("test", "Store", "1").with(routes(&store)).with(stats_routes(&statistics));

@@ -14,7 +14,7 @@ use kafka_protocol::messages::{
     SyncGroupRequest, TopicName as WireTopic,
 };
 use kafka_protocol::protocol::StrBytes;
-use millstream_log::{AckLevel, Embedded, Log, LogConfig, TopicConfig};
+use millstream_log::{AckLevel, Embedded, Log, LogConfig, LogFigures, TopicConfig};
 use millstream_testkit::conformance::append_and_wait;
 use millstream_testkit::sim::{PowerLoss, SimFiles};
 use millstream_types::{ManualClock, Record, Roles, TenantId, TopicName, TopicPartition};

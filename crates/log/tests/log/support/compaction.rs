@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use millstream_log::{AckLevel, Appended, Cleanup, Embedded, Error, KafkaPartition, TopicConfig, UpTo, reply};
+use millstream_log::{
+    AckLevel, Appended, Cleanup, Embedded, Error, KafkaPartition, LogFigures, TopicConfig, UpTo, reply,
+};
 use millstream_testkit::conformance::{ReadRecord, read_all};
 use millstream_testkit::sim::SimFiles;
 use millstream_types::{BatchLimits, ManualClock, Offset, Record};
