@@ -33,15 +33,16 @@ pub struct ConnectConfig {
     pub topic_partitions: u32,
     /// Threads that check passwords whose hash is slow (bcrypt, argon2). Default 1.
     pub logins_threads: usize,
-    /// Logins that may wait for a password check; further ones are answered 503. Default 1,024.
+    /// Logins that may wait for a password check; further ones are answered 503. One tenant takes no more
+    /// of these places than it leaves free. Default 2,048.
     pub logins_max_waiting: usize,
     /// Verified logins that are remembered, so that their password is not hashed again. Default 100,000.
     pub logins_cached_max: usize,
     /// Requests to the registry that may wait for a plain password to be hashed.
-    /// Further requests are answered 503. Default 256.
+    /// Further requests are answered 503. One tenant takes no more of these places than it leaves free. Default 512.
     pub hashing_max_waiting: usize,
     /// Searches over many resources of the registry that may wait for a thread.
-    /// Further searches are answered 503. Default 256.
+    /// Further searches are answered 503. One tenant takes no more of these places than it leaves free. Default 512.
     pub searches_max_waiting: usize,
     /// Memory that hashing a new password takes (argon2id), in KiB. Default 19,456.
     pub hashing_memory_kib: u32,
@@ -71,10 +72,10 @@ impl Default for ConnectConfig {
             connection_events: false,
             topic_partitions: 4,
             logins_threads: 1,
-            logins_max_waiting: 1_024,
+            logins_max_waiting: 2_048,
             logins_cached_max: 100_000,
-            hashing_max_waiting: 256,
-            searches_max_waiting: 256,
+            hashing_max_waiting: 512,
+            searches_max_waiting: 512,
             hashing_memory_kib: 19_456,
             hashing_passes: 2,
             bcrypt_max_cost: 10,

@@ -52,7 +52,8 @@ pub struct ContextConfig {
     pub page_max_bytes: usize,
     /// Time that a request may take, in milliseconds. Default 10,000.
     pub timeout_ms: u64,
-    /// Lists of more than 64 entities that may wait to be rendered; further ones are answered 503. Default 256.
+    /// Lists of more than 64 entities that may wait to be rendered; further ones are answered 503. One
+    /// tenant takes no more of these places than it leaves free. Default 512.
     pub lists_max_waiting: usize,
     /// Attributes of a tenant whose values are indexed because they are queried; further ones are not. Default 64.
     pub indexed_attributes_max: usize,
@@ -92,7 +93,7 @@ impl Default for ContextConfig {
             measured_entity_max_bytes: MEASURED_ENTITY_LIMIT_BYTES,
             page_max_bytes: 32 << 20,
             timeout_ms: 10_000,
-            lists_max_waiting: 256,
+            lists_max_waiting: 512,
             indexed_attributes_max: 64,
             cors_origin: String::new(),
             cors_max_age_s: 86_400,

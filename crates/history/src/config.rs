@@ -36,7 +36,8 @@ pub struct HistoryConfig {
     pub page_max_bytes: usize,
     /// Has no effect: a read opens the files that it needs one after the other. Default 2,000.
     pub read_max_files: usize,
-    /// Reads and deletions that may wait for a thread; further ones are answered 503. Default 256.
+    /// Reads and deletions that may wait for a thread; further ones are answered 503. One tenant
+    /// takes no more of these places than it leaves free. Default 512.
     pub requests_max_waiting: usize,
     /// Time that a request may take, in milliseconds. Default 30,000.
     pub timeout_ms: u64,
@@ -57,7 +58,7 @@ impl Default for HistoryConfig {
             page_max_points: 10_000,
             page_max_bytes: 32 << 20,
             read_max_files: 2_000,
-            requests_max_waiting: 256,
+            requests_max_waiting: 512,
             timeout_ms: 30_000,
             rules: Vec::new(),
         }

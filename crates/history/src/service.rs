@@ -62,8 +62,10 @@ impl HistoryService {
             && matches!(query.form, ResultForm::Points { last: Some(last) } if last <= QUICK_POINTS);
         let workers = if is_quick { &self.quick } else { &self.background };
         let service = self.clone();
-        let done =
-            workers.submit(move || service.answer(&query, memory, deadline)).map_err(|full| self.full(full.waiting))?;
+        let tenant = query.selection.tenant.clone();
+        let done = workers
+            .submit(Some(&tenant), move || service.answer(&query, memory, deadline))
+            .map_err(|full| self.full(full.waiting))?;
         done.await.map_err(|_| failed(Error::Stopped))?
     }
 
@@ -128,18 +130,22 @@ impl HistoryService {
     /// Deletes all points that were answered before this call; the deletion is durable on return.
     pub(crate) async fn erase(&self, tenant: &TenantId, erasure: Erasure) -> Result<(), Problem> {
         self.caught_up(tenant).await?;
-        let not_carried_out = self.state.files().erasures.len();
-        if not_carried_out >= ERASURES_MAX {
+        let not_carried_out = Taken::of(&self.state.files().erasures, |erasure| erasure.tenant == tenant.as_str());
+        if not_carried_out.is_full(ERASURES_MAX) {
             return Err(Problem::new(Reason::Code(ErrorCode::Overloaded), "too many deletions are in progress")
-                .value(not_carried_out)
-                .rule(format!("at most {ERASURES_MAX} at a time, because each rewrites files"))
+                .value(not_carried_out.own)
+                .rule(format!(
+                    "at most {ERASURES_MAX} at a time, because each rewrites files, and a tenant takes no more than it \
+                     leaves free"
+                ))
                 .remedy("try again later; delete whole types or entities instead of many attributes"));
         }
         let (answer, answered) = oneshot::channel();
         {
             let mut waiting = self.state.erasures.lock();
-            if waiting.len() >= self.requests_max_waiting {
-                return Err(self.full(waiting.len()));
+            let taken = Taken::of(&waiting, |request| request.erasure.tenant == tenant.as_str());
+            if taken.is_full(self.requests_max_waiting) {
+                return Err(self.full(taken.own));
             }
             if self.state.is_stopping() {
                 return Err(failed(Error::Stopped));
@@ -153,9 +159,29 @@ impl HistoryService {
     fn full(&self, waiting: usize) -> Problem {
         Problem::new(Reason::Code(ErrorCode::Overloaded), "too many requests wait for history")
             .value(waiting)
-            .rule(format!("history.requests_max_waiting = {}", self.requests_max_waiting))
+            .rule(format!(
+                "history.requests_max_waiting = {}, of which a tenant takes no more than it leaves free",
+                self.requests_max_waiting
+            ))
             .remedy("try again later")
             .retry_after(Duration::from_secs(1))
+    }
+}
+
+/// Places that are taken: those of a tenant, and all.
+struct Taken {
+    own: usize,
+    all: usize,
+}
+
+impl Taken {
+    fn of<T>(places: &[T], is_own: impl Fn(&&T) -> bool) -> Self {
+        Self { own: places.iter().filter(is_own).count(), all: places.len() }
+    }
+
+    /// `true` if the tenant already has as many of `limit` places as it leaves free.
+    fn is_full(&self, limit: usize) -> bool {
+        self.own >= limit.saturating_sub(self.all)
     }
 }
 
@@ -170,4 +196,21 @@ fn several(id: &str) -> Problem {
         .value(id)
         .rule("one id with two types, or in two service paths, is two entities")
         .remedy("add type, or Fiware-ServicePath")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tenant_takes_no_more_places_than_it_leaves_free() {
+        let is_full = |places: &str, limit| Taken::of(places.as_bytes(), |place| **place == b'm').is_full(limit);
+        assert!(!is_full("", 4));
+        assert!(!is_full("m", 4));
+        assert!(is_full("mm", 4));
+        assert!(!is_full("oo", 4), "another takes what is left");
+        assert!(is_full("oom", 4));
+        assert!(is_full("oooo", 4));
+        assert!(is_full("", 0));
+    }
 }

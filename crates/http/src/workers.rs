@@ -1,5 +1,8 @@
 //! A few named threads with a bounded queue, for work that would block the threads of the sockets.
 //!
+//! Tenants share the queue: one of them takes no more places than it leaves free, and they are served in turn. So a
+//! tenant that floods the queue delays another's request by one of its own for each thread, and keeps none out.
+//!
 //! Background threads yield their core to any other thread, so that large reads do not delay writes.
 
 use std::collections::VecDeque;
@@ -7,6 +10,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
+use millstream_types::TenantId;
 use parking_lot::{Condvar, Mutex};
 use thread_priority::ThreadPriority;
 use thread_priority::unix::{
@@ -58,16 +62,59 @@ impl std::fmt::Debug for Workers {
 }
 
 struct State {
-    jobs: VecDeque<Job>,
+    /// The jobs of each tenant that has some, from the one whose turn is next.
+    tenants: VecDeque<TenantJobs>,
+    waiting: usize,
     stopping: bool,
 }
 
-/// The queue is full, and the work was not accepted.
+/// The waiting jobs of a tenant, or of operators; never empty.
+struct TenantJobs {
+    tenant: Option<TenantId>,
+    jobs: VecDeque<Job>,
+}
+
+impl State {
+    /// Queues a job, unless its tenant already has as many as it leaves free out of `max_waiting`.
+    fn push(&mut self, tenant: Option<&TenantId>, job: Job, max_waiting: usize) -> Result<(), Full> {
+        let known = self.tenants.iter_mut().find(|known| known.tenant.as_ref() == tenant);
+        let waiting = known.as_ref().map_or(0, |known| known.jobs.len());
+        if waiting >= max_waiting.saturating_sub(self.waiting) {
+            return Err(Full { waiting, all: self.waiting, limit: max_waiting });
+        }
+        match known {
+            Some(known) => known.jobs.push_back(job),
+            None => self.tenants.push_back(TenantJobs { tenant: tenant.cloned(), jobs: [job].into() }),
+        }
+        self.waiting += 1;
+        Ok(())
+    }
+
+    /// Takes the oldest job of the tenant whose turn it is.
+    fn pop(&mut self) -> Option<Job> {
+        let mut next = self.tenants.pop_front()?;
+        let job = next.jobs.pop_front();
+        if !next.jobs.is_empty() {
+            self.tenants.push_back(next);
+        }
+        self.waiting -= usize::from(job.is_some());
+        job
+    }
+}
+
+/// The queue has no room for the tenant, and the work was not accepted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("{waiting} requests already wait for a thread, which is the limit; send it again later")]
+#[error(
+    "{waiting} requests of the tenant already wait for a thread, {all} of all tenants, out of {limit}; a tenant takes no \
+     more places than it leaves free; send it again later"
+)]
 pub struct Full {
-    /// Number of waiting jobs, which is the limit.
+    /// Number of the tenant's waiting jobs.
     pub waiting: usize,
+    /// Number of all waiting jobs.
+    pub all: usize,
+    /// Places for waiting jobs.
+    pub limit: usize,
 }
 
 impl Workers {
@@ -76,7 +123,7 @@ impl Workers {
     /// # Errors
     /// An I/O error if the system cannot start a thread.
     pub fn start(name: &str, threads: usize, max_waiting: usize, share: Share) -> std::io::Result<Self> {
-        let state = Mutex::new(State { jobs: VecDeque::new(), stopping: false });
+        let state = Mutex::new(State { tenants: VecDeque::new(), waiting: 0, stopping: false });
         let queue = Arc::new(WorkerQueue { state, changed: Condvar::new(), max_waiting });
         let workers = Self { queue, threads: Mutex::new(Vec::new()) };
         for number in 0..threads.max(1) {
@@ -90,13 +137,14 @@ impl Workers {
         Ok(workers)
     }
 
-    /// Queues `work`. Dropping the receiver before its turn cancels it. The receiver fails if the work panics
-    /// or the threads have stopped.
+    /// Queues `work` for a tenant, or for an operator. Dropping the receiver before its turn cancels it. The receiver
+    /// fails if the work panics or the threads have stopped.
     ///
     /// # Errors
-    /// [`Full`], if the queue has no room.
+    /// [`Full`], if the queue has no room for the tenant.
     pub fn submit<T: Send + 'static>(
         &self,
+        tenant: Option<&TenantId>,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<oneshot::Receiver<T>, Full> {
         let (sender, receiver) = oneshot::channel();
@@ -107,11 +155,8 @@ impl Workers {
             }
         };
         let mut state = self.queue.state.lock();
-        if state.jobs.len() >= self.queue.max_waiting {
-            return Err(Full { waiting: state.jobs.len() });
-        }
         if !state.stopping {
-            state.jobs.push_back(Box::new(job));
+            state.push(tenant, Box::new(job), self.queue.max_waiting)?;
             self.queue.changed.notify_one();
         }
         Ok(receiver)
@@ -119,7 +164,7 @@ impl Workers {
 
     /// Number of jobs that wait for a thread.
     pub fn waiting(&self) -> usize {
-        self.queue.state.lock().jobs.len()
+        self.queue.state.lock().waiting
     }
 
     /// Stops the threads and drops the waiting jobs.
@@ -127,7 +172,8 @@ impl Workers {
         {
             let mut state = self.queue.state.lock();
             state.stopping = true;
-            state.jobs.clear();
+            state.tenants.clear();
+            state.waiting = 0;
         }
         self.queue.changed.notify_all();
         for thread in self.threads.lock().drain(..) {
@@ -153,7 +199,7 @@ impl WorkerQueue {
             if state.stopping {
                 return None;
             }
-            if let Some(job) = state.jobs.pop_front() {
+            if let Some(job) = state.pop() {
                 return Some(job);
             }
             self.changed.wait(&mut state);
@@ -169,30 +215,58 @@ impl Drop for Workers {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::mpsc;
+    use std::sync::mpsc::{self, Sender};
 
     use super::*;
 
-    #[test]
-    fn a_full_queue_refuses_abandoned_work_is_skipped_and_a_panic_ends_no_thread() {
-        let workers = Workers::start("test", 1, 2, Share::Background).unwrap();
+    fn tenant(name: &str) -> Option<TenantId> {
+        Some(TenantId::new(name).unwrap())
+    }
+
+    /// Workers with one thread, which is busy until the sender is dropped.
+    fn busy(max_waiting: usize) -> (Workers, Sender<()>, oneshot::Receiver<()>) {
+        let workers = Workers::start("test", 1, max_waiting, Share::Background).unwrap();
         let (started, has_started) = mpsc::channel();
         let (release, released) = mpsc::channel::<()>();
-        let busy = workers.submit(move || {
+        let work = move || {
             started.send(()).unwrap();
-            released.recv().unwrap();
-        });
+            released.recv().ok();
+        };
+        let ended = workers.submit(None, work).unwrap();
         has_started.recv().unwrap();
-        let abandoned = workers.submit(|| panic!("nobody waits for this")).unwrap();
-        let panicking = workers.submit(|| panic!("a test's panic")).unwrap();
+        (workers, release, ended)
+    }
+
+    #[test]
+    fn abandoned_work_is_skipped_and_a_panic_ends_no_thread() {
+        let (workers, release, _ended) = busy(8);
+        let abandoned = workers.submit(None, || panic!("nobody waits for this")).unwrap();
+        let panicking = workers.submit(None, || panic!("a test's panic")).unwrap();
         drop(abandoned);
-        assert_eq!(workers.submit(|| ()).unwrap_err(), Full { waiting: 2 });
         assert_eq!(workers.waiting(), 2);
-        release.send(()).unwrap();
-        busy.unwrap().blocking_recv().unwrap();
+        drop(release);
         assert!(panicking.blocking_recv().is_err());
-        assert_eq!(workers.submit(|| 7).unwrap().blocking_recv(), Ok(7));
+        assert_eq!(workers.submit(None, || 7).unwrap().blocking_recv(), Ok(7));
         workers.stop();
-        assert!(workers.submit(|| 7).unwrap().blocking_recv().is_err());
+        assert!(workers.submit(None, || 7).unwrap().blocking_recv().is_err());
+    }
+
+    #[test]
+    fn a_tenant_that_fills_the_queue_leaves_room_to_others_who_are_served_in_turn() {
+        let (workers, release, _ended) = busy(8);
+        let (done, order) = mpsc::channel();
+        let submit = |tenant: &Option<TenantId>, name: &'static str| {
+            let done = done.clone();
+            workers.submit(tenant.as_ref(), move || done.send(name).unwrap())
+        };
+        let (mill, other) = (tenant("mill"), tenant("other"));
+        let mut waiting: Vec<_> = ["m1", "m2", "m3", "m4"].map(|name| submit(&mill, name).unwrap()).into();
+        assert_eq!(submit(&mill, "m5").unwrap_err(), Full { waiting: 4, all: 4, limit: 8 });
+        waiting.extend(["o1", "o2"].map(|name| submit(&other, name).unwrap()));
+        assert_eq!(submit(&other, "o3").unwrap_err(), Full { waiting: 2, all: 6, limit: 8 });
+        waiting.push(submit(&None, "operator").unwrap());
+        drop(release);
+        let order: Vec<_> = order.iter().take(waiting.len()).collect();
+        assert_eq!(order, ["m1", "o1", "operator", "m2", "o2", "m3", "m4"]);
     }
 }

@@ -34,7 +34,7 @@ use std::time::Duration;
 use axum::http::StatusCode;
 use millstream_http::{Access, Content, Limits, Problem, Reason, Route, Routes, Share, Workers};
 use millstream_log::{Error, LogFigures, Topic, TopicConfig};
-use millstream_types::{ErrorCode, MemoryBudget, Principal, Quotas, Role, TopicKind, TopicName, WallClock};
+use millstream_types::{ErrorCode, MemoryBudget, Principal, Quotas, Role, TenantId, TopicKind, TopicName, WallClock};
 use serde_json::json;
 use tokio::sync::{Semaphore, oneshot};
 
@@ -43,7 +43,7 @@ use crate::audit;
 /// Threads that parse large appends and read for tails.
 const THREADS: usize = 2;
 /// Limit of steps and appends that wait for one of these threads.
-const WAITING_MAX: usize = 1024;
+const WAITING_MAX: usize = 2_048;
 const TAILS_MAX: usize = 512;
 
 const NO_SETTING: &str = "none: send the records in several requests";
@@ -140,20 +140,25 @@ impl Streams {
         Ok(name)
     }
 
-    /// Runs `work` on one of the blocking threads.
-    async fn on_thread<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Result<T, Problem> {
-        self.submit(work)?.await.map_err(|_| problem(&Error::Stopped))
+    /// Runs `work` for a tenant on one of the blocking threads.
+    async fn on_thread<T: Send + 'static>(
+        &self,
+        tenant: &TenantId,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, Problem> {
+        self.submit(tenant, work)?.await.map_err(|_| problem(&Error::Stopped))
     }
 
-    /// Queues `work` for one of the blocking threads.
+    /// Queues `work` of a tenant for one of the blocking threads.
     fn submit<T: Send + 'static>(
         &self,
+        tenant: &TenantId,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<oneshot::Receiver<T>, Problem> {
-        self.workers.submit(work).map_err(|full| {
+        self.workers.submit(Some(tenant), work).map_err(|full| {
             Problem::from_error(ErrorCode::Overloaded, &full)
                 .value(full.waiting)
-                .rule(format!("at most {WAITING_MAX} wait"))
+                .rule(format!("at most {WAITING_MAX} wait, and a tenant takes no more places than it leaves free"))
                 .remedy("send the request again a little later")
         })
     }

@@ -331,7 +331,10 @@ impl Bucket {
         let (log, key) = (Arc::clone(log), Bytes::copy_from_slice(key));
         let (cache, counts) = (Arc::clone(&self.keys.cache), Arc::clone(&self.counts));
         let work = move || read.blocking(&*log, &key, &cache, &counts);
-        let pending = self.readers.submit(work).map_err(|full| Error::ReadsWaiting { waiting: full.waiting })?;
+        let pending = self
+            .readers
+            .submit(Some(self.topic.tenant()), work)
+            .map_err(|full| Error::ReadsWaiting { waiting: full.waiting })?;
         pending.await.map_err(|_| Error::Stopped)?
     }
 

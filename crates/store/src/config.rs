@@ -24,7 +24,8 @@ pub struct StoreConfig {
     pub uploads_per_tenant_max: usize,
     /// Threads that read values from the disk; 0 takes twice as many as cores. Default 0.
     pub read_threads: usize,
-    /// Most reads that wait for one of these threads; further ones are refused. Default 16,384.
+    /// Most reads that wait for one of these threads; further ones are refused. One tenant
+    /// takes no more of these places than it leaves free. Default 32,768.
     pub reads_waiting_max: usize,
     /// Bytes of writes of all buckets together that wait for their owners; further ones are refused. Set aside of
     /// `memory.budget_bytes` at start. Default 32 MiB.
@@ -134,7 +135,7 @@ impl Default for StoreConfig {
             buckets_per_tenant_max: 128,
             uploads_per_tenant_max: 10_000,
             read_threads: 0,
-            reads_waiting_max: 16_384,
+            reads_waiting_max: 32_768,
             inbox_max_bytes: 32 << 20,
             dirty_max_bytes: 128 << 20,
             redis: RedisConfig::default(),

@@ -219,12 +219,17 @@ impl Store {
         Err(Error::TooManyUploads { tenant: tenant.clone(), open, limit })
     }
 
-    /// Runs `work`, which may block on the disk, on one of the threads for that.
+    /// Runs `work` of a tenant, which may block on the disk, on one of the threads for that.
     ///
     /// # Errors
     /// [`Error::ReadsWaiting`] if too many reads wait; [`Error::Stopped`] if the store stops.
-    pub async fn on_reader<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Result<T, Error> {
-        let pending = self.readers.submit(work).map_err(|full| Error::ReadsWaiting { waiting: full.waiting })?;
+    pub async fn on_reader<T: Send + 'static>(
+        &self,
+        tenant: &TenantId,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, Error> {
+        let pending =
+            self.readers.submit(Some(tenant), work).map_err(|full| Error::ReadsWaiting { waiting: full.waiting })?;
         pending.await.map_err(|_| Error::Stopped)
     }
 

@@ -32,7 +32,8 @@ pub struct CommandsConfig {
     /// Longest time that a command may wait for its device, in seconds.
     /// It replaces a longer time that a command asks for. Default 604,800 (seven days).
     pub ttl_max_s: u64,
-    /// Requests over HTTP that may wait for the answer to their command; further ones are answered 503. Default 10,000.
+    /// Requests over HTTP that may wait for the answer to their command; further ones are answered 503.
+    /// One tenant takes no more of these places than it leaves free. Default 20,000.
     pub requests_max_waiting: usize,
     /// Longest time that a request may wait for the answer to its command, in milliseconds. Default 60,000.
     pub request_timeout_max_ms: u64,
@@ -48,7 +49,7 @@ impl Default for CommandsConfig {
             waiting_max_per_device: 1_000,
             waiting_max_bytes_per_tenant: 16 << 20,
             ttl_max_s: 7 * 24 * 3_600,
-            requests_max_waiting: 10_000,
+            requests_max_waiting: 20_000,
             request_timeout_max_ms: 60_000,
         }
     }

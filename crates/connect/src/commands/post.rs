@@ -138,10 +138,12 @@ impl Commands {
                 let limit = self.config.requests_max_waiting;
                 Problem::new(
                     Reason::Code(ErrorCode::Overloaded),
-                    "too many requests wait for answers of devices; nothing was sent",
+                    "too many requests of the tenant wait for answers of devices; nothing was sent",
                 )
                 .value(limit)
-                .rule(format!("connect.commands.requests_max_waiting = {limit}"))
+                .rule(format!(
+                    "connect.commands.requests_max_waiting = {limit}, of which a tenant takes no more than it leaves free"
+                ))
                 .remedy("wait as long as Retry-After says, then send it again")
             }
         })

@@ -25,17 +25,22 @@ pub(crate) struct CommandProgress {
 pub(crate) enum CannotWait {
     /// Another request waits for the same tenant and correlation id.
     Taken,
-    /// The limit of waiting requests is reached.
+    /// As many of the tenant's requests wait as it leaves free to others.
     Full,
 }
 
-type Name = (TenantId, Box<str>);
-
-/// The requests that wait for their command, by tenant and correlation id.
+/// The requests that wait for their command. One tenant takes no more places than it leaves free.
 #[derive(Debug)]
 pub(crate) struct Waiters {
     max: usize,
-    known: Mutex<HashMap<Name, WaitingRequest>>,
+    known: Mutex<KnownWaiters>,
+}
+
+#[derive(Debug, Default)]
+struct KnownWaiters {
+    /// By tenant and correlation id; each tenant has some.
+    of_tenants: HashMap<TenantId, HashMap<Box<str>, WaitingRequest>>,
+    count: usize,
 }
 
 #[derive(Debug)]
@@ -47,13 +52,20 @@ struct WaitingRequest {
 /// A registered waiter; dropping it ends the registration.
 pub(crate) struct Waiter {
     of: Arc<Waiters>,
-    name: Name,
+    tenant: TenantId,
+    correlation_id: Box<str>,
     pub(crate) progress: watch::Receiver<CommandProgress>,
 }
 
 impl Drop for Waiter {
     fn drop(&mut self) {
-        self.of.known.lock().remove(&self.name);
+        let mut known = self.of.known.lock();
+        let Some(of_tenant) = known.of_tenants.get_mut(&self.tenant) else { return };
+        let removed = of_tenant.remove(&self.correlation_id);
+        if of_tenant.is_empty() {
+            known.of_tenants.remove(&self.tenant);
+        }
+        known.count -= usize::from(removed.is_some());
     }
 }
 
@@ -71,16 +83,19 @@ impl Waiters {
         device: &str,
     ) -> Result<Waiter, CannotWait> {
         let mut known = self.known.lock();
-        let name = (tenant.clone(), correlation_id.into());
-        if known.contains_key(&name) {
+        let of_tenant = known.of_tenants.get(tenant);
+        if of_tenant.is_some_and(|of_tenant| of_tenant.contains_key(correlation_id)) {
             return Err(CannotWait::Taken);
         }
-        if known.len() >= self.max {
+        if of_tenant.map_or(0, HashMap::len) >= self.max.saturating_sub(known.count) {
             return Err(CannotWait::Full);
         }
         let (sender, progress) = watch::channel(CommandProgress::default());
-        known.insert(name.clone(), WaitingRequest { device: device.into(), progress: sender });
-        Ok(Waiter { of: Arc::clone(self), name, progress })
+        let waiting = WaitingRequest { device: device.into(), progress: sender };
+        let correlation_id: Box<str> = correlation_id.into();
+        known.of_tenants.entry(tenant.clone()).or_default().insert(correlation_id.clone(), waiting);
+        known.count += 1;
+        Ok(Waiter { of: Arc::clone(self), tenant: tenant.clone(), correlation_id, progress })
     }
 
     /// The command waits for its device.
@@ -107,11 +122,9 @@ impl Waiters {
 
     fn tell(&self, tenant: &TenantId, id: &str, device: &str, change: impl FnOnce(&mut CommandProgress)) {
         let known = self.known.lock();
-        if known.is_empty() {
-            return;
-        }
-        if let Some(known) = known.get(&(tenant.clone(), id.into())).filter(|known| *known.device == *device) {
-            known.progress.send_modify(change);
+        let waiting = known.of_tenants.get(tenant).and_then(|of_tenant| of_tenant.get(id));
+        if let Some(waiting) = waiting.filter(|waiting| *waiting.device == *device) {
+            waiting.progress.send_modify(change);
         }
     }
 }
@@ -128,7 +141,7 @@ mod tests {
 
     #[test]
     fn an_id_has_one_waiter_that_hears_of_its_device_only_and_frees_its_place() {
-        let (waiters, tenant) = (Arc::new(Waiters::new(2)), TenantId::default());
+        let (waiters, tenant) = (Arc::new(Waiters::new(4)), TenantId::default());
         let wait = |id| waiters.wait(&tenant, id, "d");
         let first = wait("a").unwrap();
         assert_eq!(wait("a").err(), Some(CannotWait::Taken));
@@ -140,7 +153,9 @@ mod tests {
         waiters.responded(&tenant, "a", response("d"));
         assert_eq!(first.progress.borrow().response, Some(response("d")));
         assert_eq!(second.progress.borrow().response, None);
-        drop(first);
+        let of_another = waiters.wait(&TenantId::new("other").unwrap(), "a", "d");
+        assert!(of_another.is_ok(), "a tenant leaves room to others");
+        drop((first, of_another));
         assert!(wait("a").is_ok());
     }
 }

@@ -50,10 +50,13 @@ impl DeviceLogins {
     pub(super) async fn check_slowly(&self, attempt: Attempt) -> Result<Arc<CachedLogin>, Problem> {
         let parts = self.0.clone();
         let (given, source) = (attempt.given.clone(), attempt.source);
-        let verdict = self.0.workers.submit(move || parts.check(&attempt, Credential::slow)).map_err(|full| {
-            self.0.attempts.count(Some(&given.tenant), "unavailable");
-            overloaded(full)
-        })?;
+        let verdict =
+            self.0.workers.submit(Some(&given.tenant), move || parts.check(&attempt, Credential::slow)).map_err(
+                |full| {
+                    self.0.attempts.count(Some(&given.tenant), "unavailable");
+                    overloaded(full)
+                },
+            )?;
         match verdict.await {
             Ok(Some(verified)) => Ok(verified),
             Ok(None) => Err(self.0.refused(&given, source)),
@@ -164,6 +167,9 @@ fn wrong(user: &str) -> Problem {
 fn overloaded(full: Full) -> Problem {
     Problem::new(Reason::Code(ErrorCode::Overloaded), "overloaded: too many logins wait to be checked")
         .value(full.waiting)
-        .rule(format!("connect.logins_max_waiting = {}", full.waiting))
+        .rule(format!(
+            "connect.logins_max_waiting = {}, of which a tenant takes no more than it leaves free",
+            full.limit
+        ))
         .remedy("try again later")
 }

@@ -72,7 +72,7 @@ async fn replace(
     management.check_credentials(&given)?;
     let mut value = Vec::with_capacity(given.len());
     for credential in given {
-        value.push(management.credential(credential).await?);
+        value.push(management.credential(&tenant, credential).await?);
     }
     let command = RegistryCommand::ReplaceCredentials { tenant: tenant.clone(), device, value, condition };
     management.change(&tenant, command).await
@@ -109,18 +109,23 @@ impl Management {
         Ok(())
     }
 
-    async fn credential(&self, given: NamedCredential) -> Result<CredentialDraft, Problem> {
+    async fn credential(&self, tenant: &TenantId, given: NamedCredential) -> Result<CredentialDraft, Problem> {
         let NamedCredential { kind, auth_id, enabled, ext, secrets: given } = given;
         let mut secrets = Vec::with_capacity(given.len());
         for secret in given {
-            secrets.push(self.secret(kind, secret).await?);
+            secrets.push(self.secret(tenant, kind, secret).await?);
         }
         Ok(CredentialDraft { kind, auth_id, enabled, ext, secrets })
     }
 
-    async fn secret(&self, kind: CredentialType, mut given: GivenSecret) -> Result<SecretDraft, Problem> {
+    async fn secret(
+        &self,
+        tenant: &TenantId,
+        kind: CredentialType,
+        mut given: GivenSecret,
+    ) -> Result<SecretDraft, Problem> {
         check_secret(&given)?;
-        let material = self.material(kind, &mut given).await?;
+        let material = self.material(tenant, kind, &mut given).await?;
         let origin = match (given.id, material) {
             (Some(id), material) => SecretOrigin::Stored(id, material),
             (None, Some(material)) => SecretOrigin::New(material),

@@ -136,7 +136,7 @@ async fn search(
         return Err(RegistryFailure::Refused(RegistryRefusal::UnknownTenant { tenant }).into());
     };
     let count = known.devices.len();
-    let shows = management.clone();
+    let (shows, searched) = (management.clone(), tenant.clone());
     let find = move || {
         let is_asked_for =
             |id: &&DeviceId| search.is_gateway.is_none_or(|is_wanted| known.is_gateway(id.as_str()) == is_wanted);
@@ -148,7 +148,7 @@ async fn search(
         });
         search.find(items, memory)
     };
-    management.search(count, find).await
+    management.search(Some(&searched), count, find).await
 }
 
 async fn replace(

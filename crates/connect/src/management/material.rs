@@ -3,6 +3,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use millstream_http::{KeyKind, Problem};
+use millstream_types::TenantId;
 
 use super::Management;
 use super::auth_id::{misplaced, no_certificate};
@@ -22,12 +23,13 @@ impl Management {
     /// The material that a secret comes with; `None` if it has none.
     pub(super) async fn material(
         &self,
+        tenant: &TenantId,
         kind: CredentialType,
         given: &mut GivenSecret,
     ) -> Result<Option<SecretMaterial>, Problem> {
         check_members(kind, given)?;
         match kind {
-            CredentialType::HashedPassword => Ok(self.password(given).await?.map(SecretMaterial::Password)),
+            CredentialType::HashedPassword => Ok(self.password(tenant, given).await?.map(SecretMaterial::Password)),
             CredentialType::Certificate => Ok(Some(SecretMaterial::Certificate(CertificateSecret {}))),
             CredentialType::RawPublicKey => Ok(public_key(given)?.map(SecretMaterial::PublicKey)),
             CredentialType::PreSharedKey => Ok(shared_key(given)?.map(SecretMaterial::SharedKey)),
@@ -35,14 +37,14 @@ impl Management {
     }
 
     /// The hash that a secret comes with, or that of its plain password.
-    async fn password(&self, given: &mut GivenSecret) -> Result<Option<PasswordHash>, Problem> {
+    async fn password(&self, tenant: &TenantId, given: &mut GivenSecret) -> Result<Option<PasswordHash>, Problem> {
         let function = given.hash_function.take();
         match (given.pwd_plain.take(), given.pwd_hash.take()) {
             (None, None) => Ok(None),
             (Some(_), Some(_)) => Err(Problem::invalid("a secret has both pwd-plain and pwd-hash")
                 .rule("a password is given either plain or hashed")
                 .remedy("leave one of them out")),
-            (Some(plain), None) => self.hash(plain).await.map(Some),
+            (Some(plain), None) => self.hash(tenant, plain).await.map(Some),
             (None, Some(hash)) => {
                 let function = function.as_deref().unwrap_or("sha-256");
                 let limit = self.0.config.bcrypt_max_cost;
@@ -53,9 +55,10 @@ impl Management {
         }
     }
 
-    async fn hash(&self, plain: String) -> Result<PasswordHash, Problem> {
+    async fn hash(&self, tenant: &TenantId, plain: String) -> Result<PasswordHash, Problem> {
         let hashing = self.0.hashing.clone();
-        let hash = self.0.hashers.submit(move || hashing.hash(plain.as_bytes())).map_err(hashing_is_full)?;
+        let hash =
+            self.0.hashers.submit(Some(tenant), move || hashing.hash(plain.as_bytes())).map_err(hashing_is_full)?;
         match hash.await {
             Ok(Ok(hash)) => Ok(hash),
             Ok(Err(error)) => Err(Problem::internal(error)),

@@ -86,6 +86,9 @@ pub(super) fn bad_hash(error: &HashError) -> Problem {
 pub(super) fn hashing_is_full(full: Full) -> Problem {
     Problem::new(Reason::Code(ErrorCode::Overloaded), "too many passwords wait to be hashed; nothing was changed")
         .value(full.waiting)
-        .rule(format!("connect.hashing_max_waiting = {}", full.waiting))
+        .rule(format!(
+            "connect.hashing_max_waiting = {}, of which a tenant takes no more than it leaves free",
+            full.limit
+        ))
         .remedy("send fewer at once, or send pwd-hash")
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use axum::response::{IntoResponse, Response};
 use millstream_http::{AnswerMemory, Json, Problem, Reason, RouteDraft};
-use millstream_types::ErrorCode;
+use millstream_types::{ErrorCode, TenantId};
 use serde_json::{Value, json};
 
 use super::condition::{FieldFilter, SortField, bad, compare};
@@ -151,16 +151,17 @@ impl Management {
     /// Searches among `count` resources: at once if there are few, else on a background thread.
     pub(super) async fn search(
         &self,
+        tenant: Option<&TenantId>,
         count: usize,
         search: impl FnOnce() -> Result<SearchPage, Problem> + Send + 'static,
     ) -> Answered {
         if count <= SMALL_MAX {
             return search()?.answer();
         }
-        let found = self.0.background.submit(search).map_err(|full| {
+        let found = self.0.background.submit(tenant, search).map_err(|full| {
             Problem::from_error(ErrorCode::Overloaded, &full)
                 .value(full.waiting)
-                .rule("connect.searches_max_waiting")
+                .rule(format!("connect.searches_max_waiting = {}", full.limit))
                 .remedy("ask again later")
                 .retry_after(Duration::from_secs(1))
         })?;

@@ -92,7 +92,7 @@ async fn search(
         });
         search.find(items, memory)
     };
-    management.search(count, find).await
+    management.search(None, count, find).await
 }
 
 /// A resource as a search shows it.

@@ -151,7 +151,9 @@ pub(crate) async fn answer_list(
         true => service.observers.timing.of(RequestPhase::Render, || list::list(asked, &plan))?,
         false => {
             let timing = service.observers.timing.clone();
-            service.in_background(move || timing.of(RequestPhase::Render, || list::list(asked, &plan))).await??
+            service
+                .in_background(&ask.tenant, move || timing.of(RequestPhase::Render, || list::list(asked, &plan)))
+                .await??
         }
     };
     let mut response = json_answer(listed.json);

@@ -74,15 +74,16 @@ pub(crate) struct Service {
 }
 
 impl Service {
-    /// Runs expensive work on the background threads.
+    /// Runs expensive work for a tenant on the background threads.
     pub(crate) async fn in_background<T: Send + 'static>(
         &self,
+        tenant: &TenantId,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, Problem> {
-        let done = self.background.submit(work).map_err(|full| {
+        let done = self.background.submit(Some(tenant), work).map_err(|full| {
             Problem::from_error(ErrorCode::Overloaded, &full)
                 .value(full.waiting)
-                .rule("context.lists_max_waiting")
+                .rule(format!("context.lists_max_waiting = {}", full.limit))
                 .remedy("ask again later, or for pages of at most 64")
                 .retry_after(Duration::from_secs(1))
         })?;

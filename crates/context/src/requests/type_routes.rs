@@ -39,7 +39,7 @@ async fn of_tenant(service: &Service, ask: &NgsiRequest) -> Result<BTreeMap<Arc<
         let partitions: Vec<_> = snapshots.iter().filter_map(|snapshot| snapshot.state.of(&tenant)).collect();
         types(&partitions, &paths, now_ms)
     };
-    Ok(service.in_background(work).await?)
+    Ok(service.in_background(&ask.tenant, work).await?)
 }
 
 fn detail(given: &RequestParameters) -> Detail {

@@ -50,7 +50,7 @@ pub(super) async fn append(
         take(&streams, &topic, &body, (framing, format, level))?
     } else {
         let sharing = streams.clone();
-        streams.on_thread(move || take(&sharing, &topic, &body, (framing, format, level))).await??
+        streams.on_thread(&caller.tenant, move || take(&sharing, &topic, &body, (framing, format, level))).await??
     };
     let appended = taken.reply.await.map_err(|error| problem(&error))?;
     let partitions: Vec<Value> = taken

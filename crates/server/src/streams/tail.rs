@@ -17,7 +17,7 @@ use millstream_http::{
     event_stream,
 };
 use millstream_log::{Bell, Error, PARTITIONS_MAX, Topic};
-use millstream_types::{ErrorCode, Grant};
+use millstream_types::{ErrorCode, Grant, TenantId};
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use super::filter::RecordFilter;
@@ -201,6 +201,8 @@ async fn page(streams: &Arc<Streams>, topic: Arc<Topic>, mut wanted: ReadRequest
 /// An open tail: a reader with its memory.
 struct Tail {
     streams: Arc<Streams>,
+    /// The tenant of the topic.
+    tenant: TenantId,
     /// `None` while a blocking thread uses it.
     reader: Option<Reader>,
     /// The result of that thread; it is kept if the caller stops waiting.
@@ -233,7 +235,8 @@ impl Tail {
         })?;
         let (log, wall, bell) = (streams.log.clone(), streams.wall.clone(), Arc::new(Bell::of_consumer()));
         let rung = Arc::clone(&bell);
-        let opened = streams.on_thread(move || {
+        let tenant = topic.name.tenant().clone();
+        let opened = streams.on_thread(&tenant, move || {
             let mut reader = Reader::open(log.as_ref(), &topic, &wanted, &wall)?;
             reader.watch(&rung, &wanted, topic, log);
             Ok(reader)
@@ -244,7 +247,17 @@ impl Tail {
         })?;
         let (streams, position) = (streams.clone(), reader.position());
         let before = position.clone();
-        Ok(Self { streams, reader: Some(reader), reading: None, before, position, bell, _place: place, _memory: grant })
+        Ok(Self {
+            streams,
+            tenant,
+            reader: Some(reader),
+            reading: None,
+            before,
+            position,
+            bell,
+            _place: place,
+            _memory: grant,
+        })
     }
 
     /// Returns the next step. A caller that stops waiting can call again without loss.
@@ -254,7 +267,7 @@ impl Tail {
                 let step = reader.step();
                 (reader, step)
             };
-            self.reading = Some(self.streams.submit(work)?);
+            self.reading = Some(self.streams.submit(&self.tenant, work)?);
         }
         let Some(reading) = &mut self.reading else { return Err(problem(&Error::Stopped)) };
         let ended = reading.await;

@@ -92,7 +92,10 @@ impl Bucket {
             }
             Ok(keys)
         };
-        let pending = self.readers.submit(keys).map_err(|full| Error::ReadsWaiting { waiting: full.waiting })?;
+        let pending = self
+            .readers
+            .submit(Some(self.topic.tenant()), keys)
+            .map_err(|full| Error::ReadsWaiting { waiting: full.waiting })?;
         let keys = pending.await.map_err(|_| Error::Stopped)??;
         let size_bytes = keys.iter().map(Bytes::len).sum();
         let work = move |transaction: &mut OwnerTransaction<'_, '_>| {

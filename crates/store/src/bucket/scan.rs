@@ -27,7 +27,10 @@ impl Bucket {
         &self,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, Error> {
-        let pending = self.readers.submit(work).map_err(|full| Error::ReadsWaiting { waiting: full.waiting })?;
+        let pending = self
+            .readers
+            .submit(Some(self.topic.tenant()), work)
+            .map_err(|full| Error::ReadsWaiting { waiting: full.waiting })?;
         pending.await.map_err(|_| Error::Stopped)
     }
 
@@ -58,7 +61,10 @@ impl Bucket {
             let Some(offset) = self.tables[number].random(now_ms) else { continue };
             let log = Arc::clone(&self.partitions[number]);
             let read = move || log.read_one(Offset(offset), UpTo::Tail);
-            let pending = self.readers.submit(read).map_err(|full| Error::ReadsWaiting { waiting: full.waiting })?;
+            let pending = self
+                .readers
+                .submit(Some(self.topic.tenant()), read)
+                .map_err(|full| Error::ReadsWaiting { waiting: full.waiting })?;
             if let Some(record) = pending.await.map_err(|_| Error::Stopped)?? {
                 return Ok(record.key);
             }

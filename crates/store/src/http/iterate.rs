@@ -6,7 +6,7 @@ use axum::extract::{RawQuery, State};
 use axum::response::Response;
 use millstream_http::{Access, Caller, Path, Problem, Route};
 use millstream_log::{Partition, UpTo};
-use millstream_types::{Offset, PartitionId, PartitionOffsets, RecordView, Role};
+use millstream_types::{Offset, PartitionId, PartitionOffsets, RecordView, Role, TenantId};
 
 use super::key_line::{KeyLine, VALUE_SHOWN_MAX_BYTES};
 use super::pages::{PIECE_BYTES, PIECE_KEYS, PageQuery, Pages, answer, next_line};
@@ -122,6 +122,10 @@ struct Iteration {
 }
 
 impl Pages for Iteration {
+    fn tenant(&self) -> &TenantId {
+        self.bucket.topic().tenant()
+    }
+
     fn piece(&mut self, lines: &mut String) -> Result<bool, Error> {
         let mut visited = 0;
         while visited < PIECE_KEYS && lines.len() < PIECE_BYTES {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use axum::extract::{RawQuery, State};
 use axum::response::Response;
 use millstream_http::{Access, Caller, Path, Problem, Route};
-use millstream_types::{PartitionId, Role};
+use millstream_types::{PartitionId, Role, TenantId};
 
 use super::key_line::{KeyLine, VALUE_SHOWN_MAX_BYTES, prefix_json};
 use super::pages::{PIECE_BYTES, PIECE_KEYS, PageQuery, Pages, answer, next_line};
@@ -92,7 +92,7 @@ async fn list(
     };
     let merge = KeyMerge::new(keys.partitions(), asked.selection.clone());
     let left = asked.page.limit;
-    answer(store, Listing { keys, name, asked, merge, left }).await
+    answer(store, Listing { tenant: caller.tenant.clone(), keys, name, asked, merge, left }).await
 }
 
 /// The keys of a bucket of either kind.
@@ -157,6 +157,7 @@ impl ListedKeys {
 }
 
 struct Listing {
+    tenant: TenantId,
     keys: ListedKeys,
     name: String,
     asked: ListQuery,
@@ -166,6 +167,10 @@ struct Listing {
 }
 
 impl Pages for Listing {
+    fn tenant(&self) -> &TenantId {
+        &self.tenant
+    }
+
     fn piece(&mut self, lines: &mut String) -> Result<bool, Error> {
         let now_ms = self.keys.now_ms();
         for _ in 0..PIECE_KEYS {

@@ -13,6 +13,7 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use futures_util::stream;
 use millstream_http::{Content, Problem, RouteDraft};
+use millstream_types::TenantId;
 use serde_json::{Value, json};
 
 use super::NEEDS_DURABLE;
@@ -73,6 +74,9 @@ impl PageQuery {
 
 /// An answer that is made piece by piece.
 pub(super) trait Pages: Send + 'static {
+    /// The tenant that asks for it.
+    fn tenant(&self) -> &TenantId;
+
     /// Adds the next piece to `lines`, or the last line. Returns `false` when the answer is complete. It may block.
     fn piece(&mut self, lines: &mut String) -> Result<bool, Error>;
 }
@@ -94,13 +98,14 @@ pub(super) async fn answer<P: Pages>(store: Arc<Store>, pages: P) -> Result<Resp
 
 /// The next piece that is not empty, and the rest of the answer if it is not complete.
 async fn next<P: Pages>(store: &Store, mut pages: P) -> Result<(Bytes, Option<P>), Error> {
+    let tenant = pages.tenant().clone();
     loop {
         let work = move || {
             let mut lines = String::new();
             let goes_on = pages.piece(&mut lines);
             (pages, lines, goes_on)
         };
-        let (made, lines, goes_on) = store.on_reader(work).await?;
+        let (made, lines, goes_on) = store.on_reader(&tenant, work).await?;
         match goes_on? {
             false => return Ok((lines.into(), None)),
             true if !lines.is_empty() => return Ok((lines.into(), Some(made))),

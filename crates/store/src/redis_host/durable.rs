@@ -116,7 +116,7 @@ impl DurableDatabase {
             })?;
             Ok(page)
         };
-        store.on_reader(list).await.and_then(|page| page).map_err(|error| failure(&error))
+        store.on_reader(&self.tenant, list).await.and_then(|page| page).map_err(|error| failure(&error))
     }
 
     async fn delete_all(&self) -> Result<(), ErrorReply> {
