@@ -4,8 +4,15 @@ use std::time::{Duration, Instant};
 
 /// Longest wait for anything that must come; only what never comes reaches it.
 pub const PATIENCE: Duration = Duration::from_secs(60);
-/// Pause between two looks: short enough not to slow a test, long enough to leave the processor to what is waited for.
-const PAUSE: Duration = Duration::from_millis(2);
+/// The first pause between two looks, which does not slow a test.
+const PAUSE: Duration = Duration::from_millis(1);
+/// The longest pause, which leaves the processor to what takes long.
+const PAUSE_MAX: Duration = Duration::from_millis(20);
+
+/// The pauses between looks, each half as long again as the one before.
+fn pauses() -> impl Iterator<Item = Duration> {
+    std::iter::successors(Some(PAUSE), |pause| Some((*pause * 3 / 2).min(PAUSE_MAX)))
+}
 
 /// Waits until `holds`.
 ///
@@ -13,10 +20,10 @@ const PAUSE: Duration = Duration::from_millis(2);
 /// With what was waited for, if it does not hold within [`PATIENCE`].
 #[track_caller]
 pub fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
-    let begun = Instant::now();
+    let (begun, mut pauses) = (Instant::now(), pauses());
     while !holds() {
         assert!(begun.elapsed() < PATIENCE, "waited {PATIENCE:?} for {what}");
-        std::thread::sleep(PAUSE);
+        std::thread::sleep(pauses.next().unwrap_or(PAUSE_MAX));
     }
 }
 
@@ -33,12 +40,12 @@ pub async fn eventually_async(what: &str, mut holds: impl FnMut() -> bool) {
 /// # Panics
 /// With what was looked for, if it is not found within [`PATIENCE`].
 pub async fn found_async<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-    let begun = Instant::now();
+    let (begun, mut pauses) = (Instant::now(), pauses());
     loop {
         if let Some(found) = look() {
             return found;
         }
         assert!(begun.elapsed() < PATIENCE, "waited {PATIENCE:?} for {what}");
-        tokio::time::sleep(PAUSE).await;
+        tokio::time::sleep(pauses.next().unwrap_or(PAUSE_MAX)).await;
     }
 }

@@ -3,11 +3,23 @@
 //! - [`conformance`]: the contract of the log, as checks that every engine passes.
 //! - [`sim`]: a disk with power loss.
 //! - [`eventually`]: waiting for what comes about in its own time.
+//! - [`Process`]: the server's binary; [`ask`], [`Events`], [`Live`] and [`Raw`] are its clients.
+//! - [`Authority`] makes certificates.
 //!
 //! Not here: what only one crate's tests need.
 
+mod authority;
 pub mod conformance;
 mod eventually;
+mod http_client;
+mod live;
+mod process;
+mod raw;
 pub mod sim;
 
+pub use authority::{Authority, Signed};
 pub use eventually::{PATIENCE, eventually, eventually_async, found_async};
+pub use http_client::{Answer, ask, open, read_head, status, try_ask};
+pub use live::{Event, Events, Live};
+pub use process::{Process, binary, millstream, own_addresses, terminate};
+pub use raw::Raw;

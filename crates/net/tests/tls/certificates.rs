@@ -4,13 +4,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use millstream_net::{Metrics, TlsConfig};
+use millstream_testkit::{Authority, Signed};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio_rustls::client::TlsStream;
 
-use crate::authority::{Authority, Signed};
 use crate::server::{Server, client, config, load};
 
 fn shown(stream: &TlsStream<TcpStream>) -> CertificateDer<'static> {

@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use millstream_net::ClientAuth;
+use millstream_testkit::Authority;
 use rustls::AlertDescription;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use crate::authority::Authority;
 use crate::server::{PATIENCE, Server, ask_clients, client};
 
 /// The alert in an error of a client's.

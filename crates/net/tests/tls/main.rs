@@ -1,7 +1,6 @@
 //! TLS of a listener, with a client of rustls.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod authority;
 mod certificates;
 mod handshakes;
 mod server;

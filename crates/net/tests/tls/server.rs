@@ -10,6 +10,7 @@ use millstream_net::{
     Admitted, ClientAuth, ConnectionLimits, Endpoints, Listener, LoginTimeout, Metrics, Protocol, Refusal, ServerTls,
     Serving, Shutdown, TlsConfig, TlsError, TransportStream,
 };
+use millstream_testkit::{Authority, Signed};
 use millstream_types::{MemoryBudget, SystemClock};
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
@@ -19,8 +20,6 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
-
-use crate::authority::{Authority, Signed};
 
 /// Beyond what any test waits for.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::process::{Process, millstream};
+use millstream_testkit::{Process, millstream};
 
 /// Requests of random content for each route, beside those that try each bound of each parameter.
 /// `MILLSTREAM_API_EXAMPLES` asks for another number, and for the bounds as well.

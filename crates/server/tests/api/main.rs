@@ -4,7 +4,4 @@
 
 mod conformance;
 mod page;
-#[path = "../main_job/process.rs"]
-#[allow(dead_code, reason = "the main job's tests use more of it")]
-mod process;
 mod type_name;

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
 
+use millstream_testkit::{Process, ask};
 use serde_json::Value;
 
-use crate::process::{Process, ask};
 use crate::type_name::type_name;
 
 const HEAD: &str = "\

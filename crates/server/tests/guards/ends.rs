@@ -7,9 +7,9 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
+use millstream_testkit::{Process, ask, eventually, open};
 use serde_json::{Value, json};
 
-use crate::process::{Process, ask, open, until};
 use crate::work::KINDS;
 
 /// An idle machine ends everything within two seconds; this allows for a busy one.
@@ -106,7 +106,7 @@ fn what_a_user_ends_is_over_while_its_receiver_hangs() {
         let ended = ask(process.applications, "DELETE", path, &[], b"");
         assert!(matches!(ended.status, 200 | 202 | 204), "{}: {} {}", work.what, ended.status, ended.text());
         // Jobs and kept queries stay there to be read.
-        until(work.what, || {
+        eventually(work.what, || {
             let left = process.get(path);
             left.status == 404 || left.text().contains("\"killed\"")
         });

@@ -4,18 +4,12 @@
 //! `every_door_by_which_work_can_be_started_has_a_kind_with_a_row`, a kind of work without an end `every_kind_of_work_has_an_end`.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-#[path = "../../../net/tests/tls/authority.rs"]
-#[allow(dead_code, reason = "the tests of TLS use more of it")]
-mod authority;
 mod before_login;
 mod door;
 mod ends;
 mod foreign_bytes;
 mod logged_in;
 mod memory;
-#[path = "../main_job/process.rs"]
-#[allow(dead_code, reason = "the tests of the main job use more of it")]
-mod process;
 mod shared_memory;
 mod work;
 mod working;

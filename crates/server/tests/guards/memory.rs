@@ -3,9 +3,9 @@
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 
+use millstream_testkit::{Process, ask, eventually};
 use serde_json::{Value, json};
 
-use crate::process::{Process, ask, until};
 use crate::work::KINDS;
 
 /// The budget, of which less than a quarter is left to share; each press asks for several times as much.
@@ -89,7 +89,7 @@ fn peak_bytes(press: Press) -> u64 {
     let open = press(&process);
     let peak = process.peak_rss_bytes();
     drop(open);
-    until("the server to serve", || process.get("/healthz").status == 200);
+    eventually("the server to serve", || process.get("/healthz").status == 200);
     process.stop();
     peak
 }
@@ -130,7 +130,7 @@ fn append(process: &Process, topic: &str, count: usize) {
 /// Waits until the process has not grown for a while.
 fn settle(process: &Process) {
     let (mut last, mut same) = (0, 0);
-    until("the process not to grow", || {
+    eventually("the process not to grow", || {
         let peak = process.peak_rss_bytes();
         same = if peak == last { same + 1 } else { 0 };
         last = peak;

@@ -3,8 +3,9 @@
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 
+use millstream_testkit::eventually;
+
 use crate::memory::{BUDGET_BYTES, SETTINGS};
-use crate::process::until;
 use crate::work::{Ground, PASSWORD, connect};
 
 /// More than there is memory for.
@@ -41,7 +42,7 @@ fn what_one_tenant_takes_of_the_memory_and_does_not_let_go_leaves_others_theirs(
     for (name, press) in PRESSES {
         let mut held = Vec::new();
         // The connections of the row before are on their way out.
-        until("memory", || {
+        eventually("memory", || {
             held.extend(press(&ground, "all"));
             !held.is_empty()
         });

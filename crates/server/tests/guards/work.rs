@@ -7,9 +7,8 @@ use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
+use millstream_testkit::{Process, ask};
 use serde_json::{Value, json};
-
-use crate::process::{Process, ask};
 
 /// Beyond what any check waits for.
 const PATIENCE: Duration = Duration::from_secs(60);

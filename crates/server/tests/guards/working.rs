@@ -2,8 +2,9 @@
 
 use std::collections::BTreeSet;
 
+use millstream_testkit::ask;
+
 use crate::door::DOORS;
-use crate::process::ask;
 use crate::work::{DOORS_WITHOUT_KIND, Ground, KINDS, without};
 
 #[test]

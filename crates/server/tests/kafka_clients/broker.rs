@@ -6,9 +6,9 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
+use millstream_testkit::Process;
 use tempfile::TempDir;
 
-use crate::process::Process;
 use crate::relay::Relay;
 
 /// Names a broker that runs already.

@@ -186,7 +186,7 @@ fn javas_log_dirs_command_tells_the_size_of_partitions() {
     let records = format!("{}\n", "x".repeat(1000)).repeat(100);
     broker.kcat(&["-P", "-t", &topic, "-p", "0"], &records);
     let arguments = ["--bootstrap-server", &*broker.address, "--describe", "--topic-list", &*topic];
-    crate::process::until("the records to be in a segment", || {
+    millstream_testkit::eventually("the records to be in a segment", || {
         let described = broker.java("LogDirsCommand", &arguments, "");
         let json: serde_json::Value = serde_json::from_str(described.lines().last().unwrap()).unwrap();
         let partitions = json["brokers"][0]["logDirs"][0]["partitions"].as_array().unwrap();

@@ -1,7 +1,8 @@
 //! The topic of a bucket of keys, as Kafka clients see it.
 
+use millstream_testkit::{Process, ask};
+
 use crate::broker::Broker;
-use crate::process::{Process, ask};
 
 fn write(process: &Process, method: &str, path: &str, headers: &[(&str, &str)], body: &str) {
     let answer = ask(process.applications, method, path, headers, body.as_bytes());

@@ -1,9 +1,9 @@
 //! The lag of a group is told everywhere where topics are.
 
+use millstream_testkit::{Process, millstream};
 use serde_json::json;
 
 use crate::broker::Broker;
-use crate::process::{Process, millstream};
 
 /// The words of each line that the terminal shows of the topic `read`.
 fn described(process: &Process) -> Vec<Vec<String>> {

@@ -1,7 +1,8 @@
 //! Logins and roles with clients that are not ours.
 
+use millstream_testkit::ask;
+
 use crate::broker::Broker;
-use crate::process::ask;
 
 const SECRET: &str = "correct-horse-battery";
 

@@ -11,9 +11,6 @@ mod java;
 mod keys;
 mod lag;
 mod login;
-#[path = "../main_job/process.rs"]
-#[allow(dead_code, reason = "the main job's tests use more of it")]
-mod process;
 mod relay;
 
 use broker::{Broker, xtask};
@@ -219,9 +216,9 @@ fn transactions_go_on_on_a_server_that_was_restored_from_a_backup() {
         let topic = broker.topic("transactions-restored");
         broker.script_around("transactions.py", &["restart", &topic, how], 1, || {
             let running = server.take().unwrap();
-            let mut backup = process::millstream();
+            let mut backup = millstream_testkit::millstream();
             backup.args(["backup", "--server", &running.applications_url(), "--to"]).arg(&backups);
-            let mut restore = process::millstream();
+            let mut restore = millstream_testkit::millstream();
             restore.arg("restore").arg("--from").arg(&backups).arg("--data-dir").arg(&restored);
             assert!(backup.status().unwrap().success());
             running.kill();

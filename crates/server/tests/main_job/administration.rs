@@ -4,9 +4,8 @@
 use std::net::TcpListener;
 use std::process::{Command, Output};
 
+use millstream_testkit::{Process, ask, millstream};
 use serde_json::{Value, json};
-
-use crate::process::{Process, ask, millstream};
 
 const JSON: (&str, &str) = ("Content-Type", "application/json");
 

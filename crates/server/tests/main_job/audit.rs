@@ -1,8 +1,8 @@
 //! The audit trail: changes by administrators and refused logins, in the topic `_audit`.
 
+use millstream_testkit::{Process, ask, eventually};
 use serde_json::{Value, json};
 
-use crate::process::{Process, ask, until};
 use crate::tokens::{call, every_role, make};
 
 /// The events that a caller reads.
@@ -68,14 +68,14 @@ fn changes_and_refusals_are_kept_without_secrets_and_each_tenants_admins_read_th
         json!({"caller": "root", "action": "POST /api/tokens", "object": "/api/tokens/helper", "tenant": "acme"}),
         json!({"caller": "root", "action": "DELETE /api/tokens/{name}", "object": "/api/tokens/helper", "tenant": "acme"}),
     ];
-    until("the events of acme", || of_acme.iter().all(|event| has(&events(&process, &acme), event)));
+    eventually("the events of acme", || of_acme.iter().all(|event| has(&events(&process, &acme), event)));
     assert!(events(&process, &acme).iter().all(|event| event["tenant"] == "acme"));
     let of_others = [
         json!({"caller": "anonymous", "object": "/api/tokens/root", "tenant": "default"}),
         json!({"caller": "anonymous (127.0.0.1)", "outcome": "done (201)"}),
         json!({"action": "login", "listener": "http", "caller": "127.0.0.1", "outcome": "refused (1 wrong", "tenant": null}),
     ];
-    until("all events", || of_acme.iter().chain(&of_others).all(|event| has(&events(&process, &root), event)));
+    eventually("all events", || of_acme.iter().chain(&of_others).all(|event| has(&events(&process, &root), event)));
     let all = Value::from(events(&process, &root)).to_string();
     for secret in [&root, &acme, &reader, "hush-hush", "this-is-not-a-token"] {
         assert!(!all.contains(secret), "{all}");

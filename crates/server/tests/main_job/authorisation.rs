@@ -3,10 +3,9 @@
 
 use std::fmt::Write as _;
 
+use millstream_testkit::{Process, Raw, open};
 use serde_json::Value;
 
-use crate::process::{Process, open};
-use crate::raw::Raw;
 use crate::tokens::{every_role, make};
 
 const METHODS: [&str; 5] = ["get", "post", "put", "patch", "delete"];

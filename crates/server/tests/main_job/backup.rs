@@ -11,10 +11,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
+use millstream_testkit::{Process, Raw, ask, eventually, millstream, status};
 use serde_json::{Value, json};
 
-use crate::process::{Process, ask, millstream, status, until};
-use crate::raw::Raw;
 use crate::tokens::{call, every_role, make};
 
 const JSON: [(&str, &str); 1] = [("Content-Type", "application/json")];
@@ -320,7 +319,7 @@ impl Written {
                 .collect::<Vec<_>>()
         };
         let before = counts();
-        until("further answers", || counts().iter().zip(&before).all(|(now, before)| *now >= before + 20));
+        eventually("further answers", || counts().iter().zip(&before).all(|(now, before)| *now >= before + 20));
     }
 }
 
@@ -400,7 +399,7 @@ fn a_backup_under_load_restores_everything_that_was_acknowledged_before_it() {
     done(of_directory("verify", &places.backups, &[]));
     done(restore(&places.backups, &places.restored, &[]));
     let process = Process::start(&places.restored);
-    until("it is ready", || process.get("/readyz").status == 200);
+    eventually("it is ready", || process.get("/readyz").status == 200);
     let stored = records(&process, &root, "orders");
     assert!(orders.len() >= 20);
     for (place, number) in &orders {
@@ -433,7 +432,7 @@ fn a_backup_under_load_restores_everything_that_was_acknowledged_before_it() {
         records(&process, &root, topic).values().map(|record| record["value"]["n"].as_u64().unwrap()).collect()
     };
     // The job delivers at least once.
-    until("the job has caught up", || numbers("doubled") == numbers("numbers"));
+    eventually("the job has caught up", || numbers("doubled") == numbers("numbers"));
 
     // Logins of devices, of applications and over Redis' protocol.
     let login = format!("Basic {}", BASE64.encode(format!("d@default:{PASSWORD}")));
@@ -486,12 +485,12 @@ fn a_second_backup_receives_only_what_is_new_though_segments_were_compacted_and_
     many("large", 10, 4_000..4_100);
     many("trimmed", 10, 500..1_000);
     many("state", 10, 500..1_000);
-    until("the topic is trimmed", || {
+    eventually("the topic is trimmed", || {
         records(&process, "", "trimmed").keys().next().is_none_or(|first| *first > oldest)
     });
     // Not by reading it: a reader holds back compaction.
     let state_bytes = || process.get_json("/api/streams/state/info")["bytes"].as_u64().unwrap();
-    until("the topic is compacted", || state_bytes() < 300_000);
+    eventually("the topic is compacted", || state_bytes() < 300_000);
     let second = received(&done(command(&process, "", &places.backups)));
     assert!(
         (100_000..1_000_000).contains(&second),

@@ -4,12 +4,12 @@ use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::process::{Child, Stdio};
 
+use millstream_testkit::{Process, ask, eventually, millstream};
 use serde_json::{Value, json};
 
 use crate::backup::{
     Places, append, command, create_topic, damage, done, files, of_directory, received, records, refused, restore,
 };
-use crate::process::{Process, ask, millstream, until};
 use crate::tokens::{call, every_role, make};
 
 /// Appends records of 100,000 bytes that differ.
@@ -45,7 +45,7 @@ fn slow_backup(process: &Process, places: &Places) -> Child {
     let shared = places.backups.join("files");
     let size = || files(&shared).iter().map(|path| path.metadata().unwrap().len()).sum::<u64>();
     let before = size();
-    until("bytes are received", || size() > before + 500_000);
+    eventually("bytes are received", || size() > before + 500_000);
     child
 }
 
@@ -236,7 +236,7 @@ fn directories_that_do_not_fit_are_refused_and_old_backups_are_removed() {
 
     // A restore that was cut off keeps a server from starting with nothing, and is begun again.
     std::fs::create_dir_all(places.restored.join(".restoring/log")).unwrap();
-    let mut serve = crate::process::millstream();
+    let mut serve = millstream_testkit::millstream();
     serve.args(["serve", "--data-dir"]).arg(&places.restored);
     let said = refused(serve);
     assert!(said.contains("a restore into") && said.contains("was cut off"), "{said}");

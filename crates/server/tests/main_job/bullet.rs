@@ -3,9 +3,8 @@
 use std::io::{BufRead as _, Read as _};
 use std::thread;
 
+use millstream_testkit::{Process, ask, eventually, open};
 use serde_json::{Value, json};
-
-use crate::process::{Process, ask, open, until};
 
 const TEXT: &[(&str, &str)] = &[("content-type", "text/plain")];
 const JSON: &[(&str, &str)] = &[("content-type", "application/json")];
@@ -23,7 +22,7 @@ fn bullets_paths_answer_in_the_shape_that_its_clients_know() {
         let answer = thread::scope(|scope| {
             let query = r#"SELECT item, count * 2 AS twice FROM "orders" WHERE item != 'nut' LIMIT 2"#;
             let asked = scope.spawn(move || post(path, query));
-            until("the query lives", || !process.get_json("/api/queries").as_array().unwrap().is_empty());
+            eventually("the query lives", || !process.get_json("/api/queries").as_array().unwrap().is_empty());
             let records = br#"[{"value": {"item": "bolt", "count": 7}}, {"value": {"item": "nut", "count": 9}},
                 {"value": {"item": "gear", "count": 1.5}}]"#;
             let appended = ask(to, "POST", "/api/streams/orders/records", JSON, records);
@@ -117,7 +116,9 @@ fn append(process: &Process, records: &str) {
 }
 
 fn until_one_lives(process: &Process) {
-    until("the query lives", || process.get_json("/api/queries").as_array().is_some_and(|queries| queries.len() == 1));
+    eventually("the query lives", || {
+        process.get_json("/api/queries").as_array().is_some_and(|queries| queries.len() == 1)
+    });
 }
 
 #[test]
@@ -147,7 +148,7 @@ fn q1_one_record_is_answered_at_once_and_none_when_the_time_is_over() {
     until_one_lives(&process);
     append(&process, r#"[{"value": {"n": 2}}, {"value": {"n": 2}}, {"value": {"n": null}}]"#);
     let id = process.get_json("/api/queries")[0]["id"].as_str().unwrap().to_owned();
-    until("all are seen", || process.get_json(&format!("/api/queries/{id}"))["matched"] == 3);
+    eventually("all are seen", || process.get_json(&format!("/api/queries/{id}"))["matched"] == 3);
     assert_eq!(ask(to, "DELETE", &format!("/api/queries/{id}"), &[], b"").status, 204);
     let result = grouped.join().unwrap().json();
     assert_eq!(result["records"], json!([{"n": "null", "c": 1}, {"n": "2", "c": 2}]));

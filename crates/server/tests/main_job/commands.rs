@@ -9,9 +9,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
+use millstream_testkit::{Answer, Process, ask, eventually};
 use serde_json::{Value, json};
-
-use crate::process::{Answer, Process, ask, until};
 
 /// Number of times that the server is killed meanwhile; `MILLSTREAM_KILLS` sets another number.
 const KILLS: u64 = 5;
@@ -81,7 +80,7 @@ fn a_command_is_sent_and_answered_and_one_without_a_listener_is_reported() {
     assert_eq!(away.status, 503, "{}", away.text());
     let told = away.json();
     assert_eq!((&told["outcome"], &told["correlation-id"]), (&json!("released"), &json!("c1")), "{told}");
-    until("the notice", || notices(&process) == [("c1".to_owned(), "released".to_owned(), "503".to_owned())]);
+    eventually("the notice", || notices(&process) == [("c1".to_owned(), "released".to_owned(), "503".to_owned())]);
 
     let waiting = "/api/commands/default/d?command=off&one-way=true&ttl-s=600";
     let waiting = ask(process.applications, "POST", waiting, &[], b"");
@@ -203,13 +202,13 @@ fn no_acknowledged_command_is_lost_by_kills_and_each_has_one_end() {
         all.passing.extend(passing);
     }
     let process = start(dir.path());
-    until("every command that may wait to be taken", || {
+    eventually("every command that may wait to be taken", || {
         while let Some(id) = take(&process) {
             taken.insert(id);
         }
         all.lasting.is_subset(&taken)
     });
-    until("the notices of the others", || {
+    eventually("the notices of the others", || {
         let told: BTreeSet<String> = notices(&process).into_iter().map(|(id, ..)| id).collect();
         all.passing.is_subset(&told)
     });

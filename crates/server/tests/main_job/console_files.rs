@@ -3,8 +3,7 @@
 use std::io::Read as _;
 
 use flate2::read::GzDecoder;
-
-use crate::process::{Process, ask};
+use millstream_testkit::{Process, ask};
 
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob:; font-src 'self'; \
                       form-action 'self'; base-uri 'none'; object-src 'none'; frame-ancestors 'none'; connect-src 'self'";

@@ -5,9 +5,8 @@ use std::process::{Command, Stdio};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
+use millstream_testkit::{Events, Live, Process, ask, eventually};
 use serde_json::json;
-
-use crate::process::{Events, Live, Process, ask, until};
 
 const JSON: (&str, &str) = ("Content-Type", "application/json");
 
@@ -43,9 +42,9 @@ fn readers_of_each_door_are_consumers_while_they_read() {
     let doors: [(&str, &Opening<'_>); 3] = [("sse", &sse), ("query", &query), ("kcat", &kcat)];
     for (door, open) in doors {
         let consumer = open();
-        until(&format!("{door} is a consumer"), || send() == 202);
+        eventually(&format!("{door} is a consumer"), || send() == 202);
         drop(consumer);
-        until(&format!("{door} is none any more"), || send() == 503);
+        eventually(&format!("{door} is none any more"), || send() == 503);
     }
     process.stop();
 }

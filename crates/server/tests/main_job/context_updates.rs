@@ -2,9 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use millstream_testkit::{Process, ask, eventually};
 use serde_json::{Value, json};
-
-use crate::process::{Process, ask, until};
 
 const JSON: [(&str, &str); 1] = [("Content-Type", "application/json")];
 const RECORDS: &str = "/api/streams/context_update.default/records";
@@ -59,7 +58,9 @@ fn each_record_of_updates_counts_once_whatever_kills_the_server() {
         }
     }
     let total: u64 = expected.values().map(|(records, _)| records).sum();
-    until("every record is applied", || counters(&process).values().map(|(records, _)| records).sum::<u64>() >= total);
+    eventually("every record is applied", || {
+        counters(&process).values().map(|(records, _)| records).sum::<u64>() >= total
+    });
     assert_eq!(counters(&process), expected);
     // A record that reaches its partition later is applied later.
     let own = process.get_json(&format!("/v2/entities/c{}?options=keyValues", (sent - 1) % COUNTERS));
@@ -95,7 +96,7 @@ fn the_topic_of_updates_comes_with_its_first_record_and_takes_those_of_writers_o
     assert_eq!(elsewhere.status, 403, "{}", elsewhere.text());
     let appended = ask_as("writer", "POST", records, &body);
     assert_eq!(appended.status, 200, "{}", appended.text());
-    until("the entity", || ask_as("reader", "GET", "/v2/entities/r", "").status == 200);
+    eventually("the entity", || ask_as("reader", "GET", "/v2/entities/r", "").status == 200);
     let info = ask_as("reader", "GET", "/api/streams/context_update.acme/info", "").json();
     assert_eq!((&info["kind"], &info["config"]["retention"]), (&json!("context_update"), &json!("7d")), "{info}");
     let altered = ask_as("admin", "PATCH", "/api/streams/context_update.acme", r#"{"retention": "1d"}"#);

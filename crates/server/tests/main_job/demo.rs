@@ -4,9 +4,8 @@ use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
 
+use millstream_testkit::{eventually, millstream};
 use serde_json::Value;
-
-use crate::process::{millstream, until};
 
 /// A demo on free ports; its temporary files are below `temporary`.
 fn demo(temporary: &Path) -> Command {
@@ -67,7 +66,7 @@ fn the_demo_answers_the_query_that_it_prints_and_leaves_nothing_behind_after_ctr
     drop(query);
 
     demo.interrupt();
-    until("the demo ends", || demo.0.try_wait().unwrap().is_some());
+    eventually("the demo ends", || demo.0.try_wait().unwrap().is_some());
     let ended = demo.0.wait().unwrap();
     let mut told = String::new();
     demo.0.stderr.take().unwrap().read_to_string(&mut told).unwrap();

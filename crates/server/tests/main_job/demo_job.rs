@@ -6,9 +6,8 @@ use std::net::SocketAddr;
 use std::process::{Child, Stdio};
 
 use millstream_load::weather::{Observation, Weather};
+use millstream_testkit::{ask, eventually, millstream, terminate};
 use serde_json::{Value, json};
-
-use crate::process::{ask, millstream, terminate, until};
 
 /// `millstream demo` that has sent everything and goes on to serve; killed when dropped.
 struct Demo {
@@ -88,13 +87,13 @@ fn the_job_of_the_demo_finds_the_hot_hours_of_the_year() {
     assert!(hot.len() > 3_000);
 
     let job = || demo.get("/api/jobs/demo-hot-hours");
-    until("the job has read the year and written the hot hours", || {
+    eventually("the job has read the year and written the hot hours", || {
         let (job, hot) = (job(), hot.len() as u64);
         job["records_in"].as_u64() >= Some(26_115) && job["records_out"].as_u64() >= Some(2 * hot)
     });
     assert_eq!((&job()["state"], &job()["name"]), (&json!("running"), &json!("hot-hours")));
     let text = |value: &Value| value.as_str().unwrap().to_owned();
-    until("the topic has every hot hour", || demo.records("hot-hours").len() >= hot.len());
+    eventually("the topic has every hot hour", || demo.records("hot-hours").len() >= hot.len());
     let written = demo.records("hot-hours").into_iter().map(|record| {
         let value = &record["value"];
         assert_eq!(record["key"], value["station"], "{record}");
@@ -107,7 +106,7 @@ fn the_job_of_the_demo_finds_the_hot_hours_of_the_year() {
         let of_station = hot.iter().filter(|((code, _), _)| *code == station.code);
         let ((_, time), celsius) = of_station.max_by_key(|((_, time), _)| time).unwrap();
         let path = format!("/v2/entities?type=HotHour&id=urn:ngsi-ld:HotHour:{}&options=keyValues", station.code);
-        until("the entity has its last hot hour", || demo.get(&path)[0]["time"] == **time);
+        eventually("the entity has its last hot hour", || demo.get(&path)[0]["time"] == **time);
         assert_eq!(demo.get(&path)[0]["celsius"].as_f64(), Some(*celsius));
     }
     let mut demo = demo;

@@ -5,9 +5,8 @@ use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 
 use flate2::read::GzDecoder;
+use millstream_testkit::{Live, Process, ask, eventually};
 use serde_json::{Map, Value, json};
-
-use crate::process::{Live, Process, ask, until};
 
 const FLIGHTS: usize = 27_004;
 const JSON: [(&str, &str); 1] = [("Content-Type", "application/json")];
@@ -100,7 +99,7 @@ fn delays_carriers_and_aircraft_of_a_month_are_those_of_the_file() {
             threads.spawn(|| send(process.devices, part));
         }
     });
-    until("all flights to be seen", || {
+    eventually("all flights to be seen", || {
         let seen = |meta: &Value| meta["records_seen"] == json!(FLIGHTS);
         process.get_json("/api/queries").as_array().unwrap().iter().all(seen)
     });

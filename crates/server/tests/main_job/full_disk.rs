@@ -10,7 +10,7 @@ use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use crate::process::{Answer, Process, ask, millstream, until};
+use millstream_testkit::{Answer, Process, ask, eventually, millstream};
 
 const DISK: &str = "size=256m";
 /// Less than a turn of the log's segments needs, and enough to end one that has begun.
@@ -145,7 +145,7 @@ fn on_a_full_file_system_without_a_floor_every_write_is_refused_at_once_and_goes
 
     let mut ballast = Ballast::create(&process, dir.path());
     ballast.leave(NEARLY_FULL_BYTES);
-    until("the shortage is known", || process.get("/readyz").status == 503);
+    eventually("the shortage is known", || process.get("/readyz").status == 503);
     ballast.leave(0);
     let disk = format!("the disk of {}", dir.path().join("log").display());
     let is_told = |text: &str| text.contains(&disk) && text.contains(" is full: ") && text.contains("make room");
@@ -174,7 +174,7 @@ fn on_a_full_file_system_without_a_floor_every_write_is_refused_at_once_and_goes
     assert_eq!((process.get("/kv/things/gone").status, process.get("/kv/things/after").status), (200, 404));
 
     ballast.make_room();
-    until("there is room again", || process.get("/readyz").status == 200);
+    eventually("there is room again", || process.get("/readyz").status == 200);
     assert_eq!((send(&process).status, create(&process, "after").status), (202, 201));
     assert_eq!(warm(&process, "before").status, 204);
     assert_eq!((put_key(&process, "after").status, delete_key().status), (201, 204));
@@ -203,14 +203,14 @@ fn large_values_that_fill_the_disk_are_deleted_there_and_writing_resumes() {
     let put = |number: usize| ask(process.applications, "PUT", &key(number), &[], &value).status;
     let stored = (0..1_000).take_while(|number| put(*number) == 201).count();
     assert!((50..1_000).contains(&stored), "{stored} values fill the disk");
-    until("the shortage is known", || process.get("/readyz").status == 503);
+    eventually("the shortage is known", || process.get("/readyz").status == 503);
     let listed = || process.get("/kv/things").text();
     assert!(listed().contains("\"key\""), "{}", listed());
     for number in 0..stored {
         assert_eq!(ask(process.applications, "DELETE", &key(number), &[], b"").status, 204, "{number}");
     }
     assert!(!listed().contains("\"key\""), "{}", listed());
-    until("there is room again", || process.get("/readyz").status == 200);
+    eventually("there is room again", || process.get("/readyz").status == 200);
     assert_eq!(put(0), 201);
     assert_eq!(process.get(&key(0)).body, value);
     process.stop();

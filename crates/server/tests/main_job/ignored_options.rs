@@ -2,7 +2,7 @@
 
 use std::fs::{self, File};
 
-use crate::process::{Process, ask, millstream};
+use millstream_testkit::{Process, ask, millstream};
 
 #[test]
 fn options_of_other_versions_are_taken_and_the_log_warns_of_each_once() {

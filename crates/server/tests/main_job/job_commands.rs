@@ -4,10 +4,10 @@ use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 
+use millstream_testkit::{Process, eventually, millstream};
 use serde_json::{Value, json};
 
 use crate::jobs::{append, command, create_topics, document, printed, submit};
-use crate::process::{Process, millstream, until};
 
 fn with_server(process: &Process, dir: &Path, arguments: &[&str]) -> Command {
     let mut command = millstream();
@@ -119,7 +119,7 @@ fn graph_shows_a_tree_and_tap_prints_records() {
     std::thread::scope(|scope| {
         scope.spawn(|| shown.set(lines.next().unwrap().unwrap()).unwrap());
         let mut n = 1;
-        until("the tap shows a record", || {
+        eventually("the tap shows a record", || {
             append(&process, n..n + 1);
             n += 4;
             shown.get().is_some()
@@ -143,7 +143,7 @@ fn graph_shows_a_tree_and_tap_prints_records() {
 
     let open_taps = |count: u64| {
         let line = format!("millstream_job_taps {count}");
-        until("the taps are as many", || process.get("/metrics").text().lines().any(|found| found == line));
+        eventually("the taps are as many", || process.get("/metrics").text().lines().any(|found| found == line));
     };
     open_taps(0);
     let ended =

@@ -1,9 +1,9 @@
 //! Taps, figures and metrics of jobs, over HTTP.
 
+use millstream_testkit::{Events, Process, ask, eventually};
 use serde_json::{Value, json};
 
 use crate::jobs::{JSON, append, create_topics, document, submit};
-use crate::process::{Events, Process, ask, until};
 
 /// Submits the job and appends the numbers 0 to 99, of which it writes 75.
 fn run(process: &Process, id: &str) {
@@ -101,7 +101,7 @@ fn status_graph_and_metrics_have_the_same_figures_and_a_job_that_ended_leaves_th
     let process = Process::start(dir.path());
     run(&process, "d1");
     append(&process, 0..100);
-    until("all records are finished", || {
+    eventually("all records are finished", || {
         let status = process.get_json("/api/jobs/d1/status");
         status["records_out"] == 75 && status["lag"] == 0
     });
@@ -161,7 +161,7 @@ fn errors_count_by_code_in_the_metrics() {
     append(&process, 0..3);
     let line =
         "millstream_job_errors_total{code=\"division_by_zero\",job=\"doubling\",node=\"twice\",tenant=\"default\"} 1";
-    until("the error is counted", || process.get("/metrics").text().lines().any(|found| found == line));
+    eventually("the error is counted", || process.get("/metrics").text().lines().any(|found| found == line));
     process.stop();
 }
 

@@ -4,10 +4,10 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::process::Output;
 
+use millstream_testkit::{Answer, Process, ask, eventually, millstream};
 use serde_json::{Value, json};
 
 use crate::guide::blocks;
-use crate::process::{Answer, Process, ask, millstream, until};
 
 pub(crate) const JSON: (&str, &str) = ("Content-Type", "application/json");
 
@@ -103,7 +103,7 @@ fn a_job_is_submitted_looked_at_and_stopped_over_http() {
     assert_eq!(first.status, 201, "{}", first.text());
     assert_eq!(first.json()["id"], "d1");
     assert_eq!(submit(&process, &job).status, 200, "the same document again");
-    until("the records are there", || all_are_there(&process, 100));
+    eventually("the records are there", || all_are_there(&process, 100));
     let mut other = job.clone();
     other["doc"] = "other".into();
     let refused = submit(&process, &other);
@@ -163,7 +163,7 @@ fn a_job_that_runs_whenever_the_server_goes_down_comes_back_paused_and_the_serve
     job["id"] = "d1".into();
     assert_eq!(submit(&process, &job).status, 201);
     let state = |process: &Process| process.get_json("/api/jobs/d1/status")["state"].clone();
-    let runs = |process: &Process| until("the job runs", || state(process) == "running");
+    let runs = |process: &Process| eventually("the job runs", || state(process) == "running");
     runs(&process);
     process.kill();
     for _ in 0..2 {
@@ -296,12 +296,12 @@ fn a_job_goes_on_after_a_restart_and_is_driven_from_the_command_line() {
     let checked = printed(&command(&process, dir.path(), &["validate", "job.json"]));
     assert!(checked.starts_with("doubling is valid; hash "), "{checked}");
     let id = printed(&command(&process, dir.path(), &["submit", "job.json"])).trim().to_owned();
-    until("the first records are there", || all_are_there(&process, 50));
+    eventually("the first records are there", || all_are_there(&process, 50));
     process.stop();
 
     let process = Process::start(dir.path());
     append(&process, 50..100);
-    until("the next records are there", || all_are_there(&process, 100));
+    eventually("the next records are there", || all_are_there(&process, 100));
     let found = written(&process);
     for key in 0..KEYS {
         assert_eq!(found[&format!("k{key}")], expected(key, 100), "an orderly stop repeats nothing");
@@ -338,14 +338,14 @@ fn no_record_is_lost_or_out_of_order_however_often_the_server_is_killed() {
         // Moments spread over the time in which a step passes the job; the first ones hit its start.
         let wanted = (round * 37) % STEP;
         let begun = std::time::Instant::now();
-        until("the job is at this round's moment", || {
+        eventually("the job is at this round's moment", || {
             let seen = process.get_json("/api/jobs")[0]["records_in"].as_u64().unwrap_or_default();
             seen >= wanted || begun.elapsed() > std::time::Duration::from_secs(5)
         });
         process.kill();
         process = start();
     }
-    until("all records are there", || all_are_there(&process, count));
+    eventually("all records are there", || all_are_there(&process, count));
     let found = written(&process);
     for key in 0..KEYS {
         let expected = expected(key, count);
@@ -427,7 +427,7 @@ fn a_job_makes_entities_of_the_lines_of_a_file() {
     let submitted = ask(process.applications, "POST", "/api/jobs", &[JSON], document.to_string().as_bytes());
     assert_eq!(submitted.status, 201, "{}", submitted.text());
     let stations = || process.get_json("/v2/entities?type=Station&options=keyValues&orderBy=id");
-    until("the entities are there", || stations().as_array().is_some_and(|found| found.len() == 2));
+    eventually("the entities are there", || stations().as_array().is_some_and(|found| found.len() == 2));
     let expected =
         json!([{"id": "urn:a", "type": "Station", "temp": 1.5}, {"id": "urn:c", "type": "Station", "temp": 3}]);
     assert_eq!(stations(), expected);

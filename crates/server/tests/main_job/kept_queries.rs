@@ -5,9 +5,8 @@ use std::io::{BufRead as _, BufReader};
 use std::net::TcpStream;
 
 use millstream_load::websocket;
+use millstream_testkit::{Live, Process, ask, eventually, open};
 use serde_json::{Value, json};
-
-use crate::process::{Live, Process, ask, open, until};
 
 /// All records of a topic of one partition.
 fn records(process: &Process, topic: &str) -> Vec<Value> {
@@ -69,7 +68,9 @@ fn appended_among_kills(mut process: Process, start: impl Fn() -> Process) -> (P
 }
 
 fn seen(process: &Process, id: &str, records: u64) {
-    until("the records have been seen", || process.get_json(&format!("/api/queries/{id}"))["records_seen"] == records);
+    eventually("the records have been seen", || {
+        process.get_json(&format!("/api/queries/{id}"))["records_seen"] == records
+    });
 }
 
 #[test]
@@ -94,7 +95,7 @@ fn results_of_kept_queries_survive_kills_and_duplicates_carry_the_same_number() 
     assert_eq!(refused.status, 409, "{}", refused.text());
     for id in &ids {
         assert_eq!(ask(process.applications, "DELETE", &format!("/api/queries/{id}"), &[], b"").status, 204);
-        until("its end has arrived", || process.get(&format!("/api/queries/{id}")).status == 404);
+        eventually("its end has arrived", || process.get(&format!("/api/queries/{id}")).status == 404);
     }
     let records = records(&process, "answers");
     let (rows, came) = results_of(&records, &ids[0]);
@@ -266,7 +267,7 @@ fn a_kept_query_counts_each_record_once_across_kills_of_the_server() {
         expected.iter().map(|(id, (c, s))| json!({"id": format!("g{id}"), "c": c, "s": s, "d": c})).collect();
     assert_eq!(rows, expected);
     assert_eq!((&end["cause"], &end["matched"], &end["records_seen"]), (&"killed".into(), &sent.into(), &sent.into()));
-    until("it is forgotten", || process.get(&format!("/api/queries/{sums}")).status == 404);
+    eventually("it is forgotten", || process.get(&format!("/api/queries/{sums}")).status == 404);
 
     // The windows that nobody has read are there, in their order; the WebSocket reads them on.
     let (mut sender, mut receiver) = websocket::open(process.applications, "/api/queries/ws").unwrap();

@@ -3,9 +3,8 @@
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Command, Output, Stdio};
 
+use millstream_testkit::{Process, millstream};
 use serde_json::{Value, json};
-
-use crate::process::{Process, millstream};
 
 fn command(process: &Process, arguments: &[&str]) -> Command {
     let mut command = millstream();

@@ -3,8 +3,7 @@
 use std::time::Duration;
 
 use millstream_load::kafka::{Acks, KafkaClient, KafkaError, ProduceLoad, ReadLoad};
-
-use crate::process::Process;
+use millstream_testkit::Process;
 
 const PARTITIONS: u32 = 4;
 

@@ -3,8 +3,7 @@
 use std::fs::{File, read_to_string};
 use std::net::{SocketAddr, TcpStream};
 
-use crate::process::{Process, ask, millstream, until};
-use crate::raw::Raw;
+use millstream_testkit::{Process, Raw, ask, eventually, millstream};
 
 #[test]
 fn failed_logins_of_an_address_are_limited_counted_and_logged_over_all_listeners() {
@@ -45,7 +44,7 @@ fn failed_logins_of_an_address_are_limited_counted_and_logged_over_all_listeners
         assert!(metrics.lines().any(|told| told == line), "{line}: {metrics}");
     }
     let told = || read_to_string(&log).unwrap();
-    until("the failures are logged", || told().contains("logins have failed client=127.0.0.1 protocol=\"http\""));
+    eventually("the failures are logged", || told().contains("logins have failed client=127.0.0.1 protocol=\"http\""));
     assert!(!told().contains("secret"), "{}", told());
     process.stop();
 }

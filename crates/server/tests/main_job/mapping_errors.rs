@@ -2,9 +2,8 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
+use millstream_testkit::{Process, ask, eventually};
 use serde_json::{Value, json};
-
-use crate::process::{Process, ask, until};
 
 const JSON: (&str, &str) = ("Content-Type", "application/json");
 
@@ -39,15 +38,15 @@ fn each_device_whose_measurements_become_no_entity_is_named_with_the_reason() {
     send(&process, "roomless", r#"{"temp": 3}"#);
     send(&process, "good", r#"{"temp": 4}"#);
     let of = |device: &str| process.get_json(&format!("/api/mapping-errors?device={device}"))["devices"][0].clone();
-    until("both errors of the first", || of("plain")["count"] == 2);
-    until("the error of the second", || of("roomless")["count"] == 1);
+    eventually("both errors of the first", || of("plain")["count"] == 2);
+    eventually("the error of the second", || of("roomless")["count"] == 1);
     assert!(of("plain")["what"].as_str().unwrap().starts_with("the payload is no JSON object"), "{}", of("plain"));
     assert!(
         of("roomless")["what"].as_str().unwrap().contains("a member that it reads is missing"),
         "{}",
         of("roomless")
     );
-    until("the good measurement", || process.get("/v2/entities/urn:ngsi-ld:Device:good").status == 200);
+    eventually("the good measurement", || process.get("/v2/entities/urn:ngsi-ld:Device:good").status == 200);
     assert_eq!(of("good"), Value::Null);
     assert_eq!(process.get_json("/api/mapping-errors")["total"], 2);
 

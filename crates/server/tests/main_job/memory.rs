@@ -3,9 +3,8 @@
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 
+use millstream_testkit::{Answer, Process, ask, eventually, millstream, open};
 use serde_json::{Value, json};
-
-use crate::process::{Answer, Process, ask, millstream, open, until};
 
 /// The memory that each connection counts as.
 const CONNECTION_BYTES: u64 = 16 << 10;
@@ -97,12 +96,12 @@ fn a_body_for_which_the_budget_has_no_room_is_refused_until_another_is_gone() {
     let budget = set_aside + 2_200_000;
     let process = start(dir.path(), &[], budget);
     assert_eq!(process.get_json("/stats")["memory"]["budget_bytes"], budget);
-    until("nothing to be taken but this connection", || used(&process) == Some(set_aside + CONNECTION_BYTES));
+    eventually("nothing to be taken but this connection", || used(&process) == Some(set_aside + CONNECTION_BYTES));
 
     let first = entity("first", BODY_BYTES);
     let mut half = send_half(&process, &first);
     let taken = set_aside + 2 * CONNECTION_BYTES + BODY_BYTES as u64;
-    until("the body to be counted", || used(&process) == Some(taken));
+    eventually("the body to be counted", || used(&process) == Some(taken));
     let refused = announce(&process, BODY_BYTES);
     for part in
         ["HTTP/1.1 503 ", "retry-after: 1\r\n", "\"ServiceUnavailable\"", "no memory for a body of 1000000 bytes now: "]
@@ -120,7 +119,7 @@ fn a_body_for_which_the_budget_has_no_room_is_refused_until_another_is_gone() {
     assert!(answer.starts_with("HTTP/1.1 201 "), "{answer}");
     drop(half);
     assert_eq!(post(&process, "second", BODY_BYTES).status, 201);
-    until("all of it to be given back", || used(&process) == Some(set_aside + CONNECTION_BYTES));
+    eventually("all of it to be given back", || used(&process) == Some(set_aside + CONNECTION_BYTES));
     process.stop();
 }
 
@@ -143,7 +142,7 @@ fn tails_of_large_records_end_where_there_is_no_memory_for_them_and_go_on_later(
     let path = "/api/streams/large?from=earliest&until=latest";
     let unread: Vec<_> = (0..30).map(|_| open(process.applications, "GET", path, &events, b"")).collect();
     // All together want more than there is.
-    until("tails to hold the memory", || used(&process).is_none_or(|used_bytes| used_bytes + (4 << 20) > budget));
+    eventually("tails to hold the memory", || used(&process).is_none_or(|used_bytes| used_bytes + (4 << 20) > budget));
     let mut failed = Vec::new();
     for (status, _, mut reader) in unread {
         let mut told = String::new();
@@ -194,7 +193,7 @@ fn requests_beyond_the_memory_budget_are_503_and_memory_stays_near_it() {
         assert_eq!(post(&process, &format!("room-{number}"), ROOM_BYTES).status, 201);
     }
     let at_rest = || used(&process) == Some(set_aside + CONNECTION_BYTES);
-    until("nothing to be taken but this connection", at_rest);
+    eventually("nothing to be taken but this connection", at_rest);
     let most_bytes = process.rss_bytes() + FREE_BYTES + SLACK_BYTES;
     let named = format!("memory.budget_bytes = {budget}");
     let near = |process: &Process, what: &str| {
@@ -230,7 +229,7 @@ fn requests_beyond_the_memory_budget_are_503_and_memory_stays_near_it() {
     assert!(refusal.contains("no memory for a connection") && refusal.contains(&named), "{refusal}");
     near(&process, "connections");
     drop((given, idle));
-    until("all of it to be given back", at_rest);
+    eventually("all of it to be given back", at_rest);
 
     // Bodies half sent, more than there is room for.
     let bodies: Vec<_> = (0..60).map(|number| entity(&format!("late-{number}"), 1_000_000)).collect();
@@ -250,7 +249,7 @@ fn requests_beyond_the_memory_budget_are_503_and_memory_stays_near_it() {
         }
     }
     assert!((1..=FREE_BYTES as usize / 1_000_000).contains(&created), "{created}");
-    until("all of it to be given back", at_rest);
+    eventually("all of it to be given back", at_rest);
 
     let count = process.get("/v2/entities?limit=1&options=count");
     assert_eq!(count.header("fiware-total-count"), Some((ROOMS + created).to_string().as_str()));
@@ -276,7 +275,7 @@ fn updates_that_wait_for_their_owner_are_bounded_by_bytes_and_refused_by_name() 
     assert_eq!(post(&process, "busy", 1_000).status, 201);
     let value = json!("v".repeat(100_000));
     let mut refused = 0;
-    until("an update that finds others waiting", || {
+    eventually("an update that finds others waiting", || {
         for answer in update_at_once(&process, 64, &value) {
             match answer.status {
                 204 => {}

@@ -3,7 +3,7 @@
 use std::io::{BufRead as _, BufReader};
 use std::process::Stdio;
 
-use crate::process::{Process, ask, millstream, terminate};
+use millstream_testkit::{Process, ask, millstream, terminate};
 
 /// Begins of series that count what listeners do which can be off.
 const OF_OTHER_LISTENERS: [&str; 8] = [

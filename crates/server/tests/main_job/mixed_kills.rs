@@ -6,10 +6,10 @@ use std::net::SocketAddr;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use millstream_testkit::{Answer, Process, eventually, try_ask};
 use serde_json::{Value, json};
 
 use crate::kept_queries::results_of;
-use crate::process::{Answer, Process, try_ask, until};
 use crate::tokens::{call, every_role, make};
 
 /// Number of lives that end by a kill; `MILLSTREAM_MIXED_KILLS` or `MILLSTREAM_KILLS` sets another number.
@@ -105,7 +105,7 @@ impl Life<'_> {
             threads.spawn(|| self.put(1));
             threads.spawn(|| self.put(2));
             threads.spawn(|| self.make_tokens());
-            until("the clients have answers", || self.answers.load(Ordering::Acquire) >= ANSWERS);
+            eventually("the clients have answers", || self.answers.load(Ordering::Acquire) >= ANSWERS);
             process.kill();
             self.is_over.store(true, Ordering::Release);
         });
@@ -205,10 +205,10 @@ fn nothing_acknowledged_is_lost_and_nothing_counts_twice_over_kills_under_mixed_
     // Jobs repeat records after a kill and leave none out, in order by key.
     let wanted: BTreeSet<u64> = distinct.iter().copied().filter(|n| !n.is_multiple_of(4)).collect();
     let written = || read("doubled").iter().map(number).collect::<Vec<_>>();
-    until("the job has written all", || written().into_iter().collect::<BTreeSet<_>>() == wanted);
+    eventually("the job has written all", || written().into_iter().collect::<BTreeSet<_>>() == wanted);
 
     // The first result opens the query.
-    until("the query has given all", || results_of(&read("answers"), &query).0.len() > stored.len());
+    eventually("the query has given all", || results_of(&read("answers"), &query).0.len() > stored.len());
     let (results, came) = results_of(&read("answers"), &query);
     let mut counts: HashMap<u64, u64> = HashMap::new();
     for n in results.values().filter_map(|(_, value)| value["n"].as_u64()) {

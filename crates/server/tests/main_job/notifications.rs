@@ -8,9 +8,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use millstream_testkit::{Answer, Process, ask, eventually, status, try_ask};
 use serde_json::{Value, json};
-
-use crate::process::{Answer, Process, ask, status, try_ask, until};
 
 /// Number of times that the server is killed meanwhile; `MILLSTREAM_CONTEXT_KILLS` sets another number.
 const KILLS: u64 = 5;
@@ -217,7 +216,7 @@ fn no_acknowledged_change_and_no_notification_of_one_is_lost_by_kills() {
             threads.spawn(|| disturber.disturb(to, receiver));
             // So long that something was acknowledged, and then a moment that differs.
             let before = count();
-            until("updates", || count() > before + 20);
+            eventually("updates", || count() > before + 20);
             std::thread::sleep(Duration::from_millis(round * 7 % 50));
             process.kill();
         });
@@ -239,7 +238,7 @@ fn no_acknowledged_change_and_no_notification_of_one_is_lost_by_kills() {
     };
     let mut heard_once = 0;
     for (entity, numbers) in &acknowledged {
-        until("every acknowledged change's notification", || {
+        eventually("every acknowledged change's notification", || {
             let seen = first_times(entity);
             numbers.iter().all(|n| seen.contains(n))
         });

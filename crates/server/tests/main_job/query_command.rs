@@ -3,9 +3,8 @@
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::process::Stdio;
 
+use millstream_testkit::{Process, ask, eventually, millstream};
 use serde_json::json;
-
-use crate::process::{Process, ask, millstream, until};
 
 const JSON: [(&str, &str); 1] = [("Content-Type", "application/json")];
 
@@ -31,10 +30,10 @@ fn the_query_command_separates_windows_hints_at_typos_and_prints_results_on_ctrl
         "SELECT item, COUNT(*) AS n FROM \"orders\" GROUP BY item ORDER BY item WINDOWING TUMBLING(3, RECORD)";
     let mut child = query(&["--output", "table", windows]);
     let queries = || process.get_json("/api/queries");
-    until("the query lives", || queries().as_array().unwrap().len() == 1);
+    eventually("the query lives", || queries().as_array().unwrap().len() == 1);
     append(&["bolt", "nut", "bolt", "gear", "gear", "gear", "nut"]);
     let id = queries()[0]["id"].as_str().unwrap().to_owned();
-    until("all are seen", || process.get_json(&format!("/api/queries/{id}"))["matched"] == 7);
+    eventually("all are seen", || process.get_json(&format!("/api/queries/{id}"))["matched"] == 7);
     assert_eq!(ask(to, "DELETE", &format!("/api/queries/{id}"), &[], b"").status, 204);
     let lines: Vec<String> = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap).collect();
     let expected = "item      n
@@ -58,9 +57,9 @@ nut       1";
     assert!(told.starts_with(hint) && told.contains("ended by duration"), "{told}");
 
     let mut child = query(&["--output", "csv", "SELECT item, COUNT(*) AS n FROM \"orders\" GROUP BY item"]);
-    until("the query lives", || queries().as_array().unwrap().len() == 1);
+    eventually("the query lives", || queries().as_array().unwrap().len() == 1);
     append(&["bolt", "nut", "bolt"]);
-    until("all are seen", || queries()[0]["matched"] == 3);
+    eventually("all are seen", || queries()[0]["matched"] == 3);
     let told = std::process::Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
     assert!(told.success());
     let mut printed = String::new();

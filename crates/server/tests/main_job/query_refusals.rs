@@ -1,8 +1,7 @@
 //! Refusals of requests about live queries: status, place, rule and remedy, over a real socket.
 
+use millstream_testkit::{Live, Process, ask};
 use serde_json::{Value, json};
-
-use crate::process::{Live, Process, ask};
 
 const JSON: [(&str, &str); 1] = [("Content-Type", "application/json")];
 

@@ -1,8 +1,7 @@
 //! Parts of a request for a live query besides its text: its start, and the times of its results.
 
+use millstream_testkit::{Live, Process, ask};
 use serde_json::{Value, json};
-
-use crate::process::{Live, Process, ask};
 
 const JSON: [(&str, &str); 1] = [("Content-Type", "application/json")];
 
@@ -88,7 +87,7 @@ fn windows_are_a_member_of_the_request_as_of_the_text() {
     let told = ask(to, "POST", "/api/queries", &JSON, body.to_string().as_bytes());
     assert_eq!(told.status, 201, "{}", told.text());
     let mut sums = Vec::new();
-    crate::process::until("both windows are there", || {
+    millstream_testkit::eventually("both windows are there", || {
         let page = process.get_json("/api/streams/answers?from=earliest");
         let rows = page["records"].as_array().unwrap().iter().filter(|record| record["headers"]["kind"] == "row");
         sums = rows.map(|record| record["value"]["s"].as_u64().unwrap()).collect();

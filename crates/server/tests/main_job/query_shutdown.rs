@@ -3,9 +3,8 @@
 use std::thread;
 
 use millstream_load::websocket;
+use millstream_testkit::{Live, Process, ask, eventually};
 use serde_json::{Value, json};
-
-use crate::process::{Live, Process, ask, until};
 
 const JSON: [(&str, &str); 1] = [("Content-Type", "application/json")];
 
@@ -25,10 +24,10 @@ fn at_a_shutdown_every_client_gets_the_partial_result_and_the_cause() {
         let waiting = scope.spawn(move || ask(to, "POST", "/api/queries", &JSON, body.as_bytes()));
         let path = "/api/bullet/queries/sse-query";
         let of_bullet = scope.spawn(move || ask(to, "POST", path, &[], query.as_bytes()));
-        until("all four live", || process.get_json("/api/queries").as_array().unwrap().len() == 4);
+        eventually("all four live", || process.get_json("/api/queries").as_array().unwrap().len() == 4);
         let records = br#"[{"key": "a", "value": {"n": 1}}, {"key": "b", "value": {"n": 2}}, {"value": {"n": 4}}]"#;
         assert_eq!(ask(to, "POST", "/api/streams/n/records", &JSON, records).status, 200);
-        until("all have seen them", || {
+        eventually("all have seen them", || {
             process.get_json("/api/queries").as_array().unwrap().iter().all(|query| query["matched"] == 3)
         });
         process.tell_to_stop();

@@ -3,9 +3,8 @@
 use std::time::{Duration, Instant};
 
 use millstream_load::websocket;
+use millstream_testkit::{Live, Process, ask, eventually};
 use serde_json::{Value, json};
-
-use crate::process::{Live, Process, ask, until};
 
 const JSON: [(&str, &str); 1] = [("Content-Type", "application/json")];
 const RECORDS: u64 = 50;
@@ -97,7 +96,7 @@ fn a_slow_client_that_drops_its_oldest_rows_goes_on_with_the_latest() {
     }
     seen(&process, &id, sent);
     let reader = std::thread::spawn(move || slow.finish());
-    until("what waited has been taken", || {
+    eventually("what waited has been taken", || {
         sent += append(&process, sent);
         reader.is_finished() || look()["matched"] == sent
     });
@@ -111,7 +110,7 @@ fn a_slow_client_that_drops_its_oldest_rows_goes_on_with_the_latest() {
 }
 
 fn seen(process: &Process, id: &str, records: u64) {
-    until("all records have been seen", || process.get_json(&format!("/api/queries/{id}"))["matched"] == records);
+    eventually("all records have been seen", || process.get_json(&format!("/api/queries/{id}"))["matched"] == records);
 }
 
 #[test]

@@ -3,9 +3,8 @@
 use std::collections::BTreeMap;
 
 use millstream_load::websocket;
+use millstream_testkit::{Process, ask, eventually};
 use serde_json::{Value, json};
-
-use crate::process::{Process, ask, until};
 
 const JSON: [(&str, &str); 1] = [("Content-Type", "application/json")];
 
@@ -50,7 +49,7 @@ fn many_queries_share_a_websocket_and_each_gets_its_own_rows() {
     let end = receiver.receive().unwrap().unwrap();
     assert_eq!((&end["tag"], &end["end"]["cause"], &end["end"]["matched"]), (&"7".into(), &"killed".into(), &2.into()));
     sender.close();
-    until("the queries have ended with the connection", || {
+    eventually("the queries have ended with the connection", || {
         process.get_json("/api/queries").as_array().is_some_and(Vec::is_empty)
     });
     process.stop();

@@ -1,8 +1,8 @@
 //! Results that go into topics of a real server.
 
+use millstream_testkit::{Process, ask, eventually};
 use serde_json::{Value, json};
 
-use crate::process::{Process, ask, until};
 use crate::tokens::{call, every_role, make};
 
 const JSON: (&str, &str) = ("Content-Type", "application/json");
@@ -29,7 +29,7 @@ fn a_query_goes_on_without_its_client_and_tells_its_end_when_the_server_stops() 
     let appended =
         ask(process.applications, "POST", "/api/streams/orders/records", &[JSON], br#"[{"value": {"n": 1}}]"#);
     assert_eq!(appended.status, 200, "{}", appended.text());
-    until("the row is there", || results(&process, "answers").len() == 2);
+    eventually("the row is there", || results(&process, "answers").len() == 2);
     process.stop();
 
     let process = Process::start(dir.path());
@@ -86,7 +86,7 @@ fn administrators_of_a_whole_tenant_alone_ask_and_kill_by_records() {
         let records = page["records"].as_array().unwrap().iter();
         records.map(|record| record["headers"]["kind"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
     };
-    until("the administrator's query runs", || kinds() == ["opening"]);
+    eventually("the administrator's query runs", || kinds() == ["opening"]);
     let queries = call(process.applications, &boss, "GET", "/api/queries", &Value::Null).json();
     let kill = json!({"kill": queries[0]["id"]});
     for (who, token) in [("limited", &limited), ("writer", &writer)] {
@@ -107,12 +107,12 @@ fn administrators_of_a_whole_tenant_alone_ask_and_kill_by_records() {
         call(process.applications, &writer, "POST", "/api/streams/orders/records", &json!([{"value": request}]));
     assert_eq!(appended.status, 200, "{}", appended.text());
     let path = format!("/api/jobs/{}", submitted.json()["id"].as_str().unwrap());
-    until("the job is refused its sink", || {
+    eventually("the job is refused its sink", || {
         call(process.applications, &boss, "GET", &path, &Value::Null).text().contains("written by Millstream alone")
     });
-    until("the row of the administrator's query is there", || kinds().contains(&"row".to_owned()));
+    eventually("the row of the administrator's query is there", || kinds().contains(&"row".to_owned()));
     assert_eq!(kinds(), ["opening", "row"], "the query goes on, and nobody else's has begun");
     assert_eq!(append(&boss, kill).status, 200);
-    until("it is killed", || kinds() == ["opening", "row", "end"]);
+    eventually("it is killed", || kinds() == ["opening", "row", "end"]);
     process.stop();
 }

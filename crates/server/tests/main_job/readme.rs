@@ -3,8 +3,9 @@
 use std::path::Path;
 use std::process::Command;
 
+use millstream_testkit::{Process, eventually};
+
 use crate::guide::blocks;
-use crate::process::{Process, until};
 
 /// Returns the output of each block of a document when it is pasted, in order, where `process` runs.
 pub(crate) fn pasted(document: &str, process: &Process, dir: &Path) -> Vec<String> {
@@ -138,7 +139,7 @@ fn entities(process: &Process, dir: &Path) {
     let [shown] = outputs.as_slice() else { panic!("docs/context.md has {} blocks", outputs.len()) };
     let entity: serde_json::Value = serde_json::from_str(shown.lines().last().unwrap()).unwrap();
     assert_eq!((&entity["id"], &entity["temperature"]), (&"Room8".into(), &18.into()), "{shown}");
-    until("the other room", || {
+    eventually("the other room", || {
         let room = process.get("/v2/entities/Room7?options=keyValues");
         room.status == 200 && room.json()["temperature"] == 22.5
     });

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::process::{Process, ask, millstream, until};
+use millstream_testkit::{Process, ask, eventually, millstream};
 
 const TENANT: &str = "mill";
 const PAYLOAD: &[u8] = br#"{"temp": 21.5, "marker": "here-to-be-damaged"}"#;
@@ -60,7 +60,7 @@ fn a_damaged_source_is_named_by_readyz_and_counted_and_all_else_goes_on() {
     let partition = damage(dir.path());
 
     let process = start(dir.path(), &[]);
-    until("the damage to be met", || process.get("/readyz").status == 503);
+    eventually("the damage to be met", || process.get("/readyz").status == 503);
     let told = process.get("/readyz").text();
     let place = format!("topic 'telemetry.{TENANT}', partition {partition}, offset 0: ");
     for part in ["view 'context' does not follow this partition any further", &place, "damaged"] {
@@ -132,7 +132,7 @@ fn readyz_and_metrics_tell_of_a_history_with_too_many_files_and_no_point_is_left
     process.stop();
 
     let process = start(dir.path(), &limit);
-    until("the warning", || process.get("/readyz").text() != "ready\n");
+    eventually("the warning", || process.get("/readyz").text() != "ready\n");
     let ready = process.get("/readyz");
     let is_told =
         ready.text().starts_with("ready\ndegraded: history: number of files: 2 files, history.files_max = 2; ");

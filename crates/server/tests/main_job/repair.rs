@@ -4,7 +4,8 @@ use std::fs::File;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
-use crate::process::{Process, ask, millstream};
+use millstream_testkit::{Process, ask, millstream};
+
 use crate::tokens::{call, every_role, make};
 
 const JSON: [(&str, &str); 1] = [("Content-Type", "application/json")];

@@ -7,11 +7,10 @@ use std::sync::Arc;
 use millstream_load::replay::{ReplayProgress, Speed, WeatherReplay};
 use millstream_load::weather::Weather;
 use millstream_log::{Embedded, Log, LogConfig, SystemFiles, UpTo};
+use millstream_testkit::{Live, Process, eventually, millstream, own_addresses};
 use millstream_types::{BatchLimits, SystemClock, TenantId, TopicKind, TopicName, TopicPartition};
 use serde_json::{Value, json};
 use tokio::sync::watch;
-
-use crate::process::{Live, Process, millstream, own_addresses, until};
 
 pub(crate) const OBSERVATIONS: usize = 26_115;
 /// Number of times that the server is killed during the replay; `MILLSTREAM_KILLS` sets another number.
@@ -61,7 +60,7 @@ fn assert_entities_show_the_last_observations(process: &Process) {
     let weather = weather();
     let shown = || process.get_json("/v2/entities?options=keyValues&limit=100");
     let last = |station: &str| expected_entity(&weather, station)["time"].clone();
-    until("the entities to show the last observations", || {
+    eventually("the entities to show the last observations", || {
         let entities = shown();
         let entities = entities.as_array().unwrap();
         weather.stations().iter().all(|station| {
@@ -164,7 +163,7 @@ fn killed_in_the_middle_of_the_replay_nothing_accepted_is_missing_and_nothing_co
     // Evenly over the replay, each at a moment that nobody chose: as far as the replay has come when this thread looks.
     for kill in 1..=u64::from(kills) {
         let due = kill * OBSERVATIONS as u64 / (u64::from(kills) + 1);
-        until("the replay to come this far", || watching.borrow_and_update().accepted >= due);
+        eventually("the replay to come this far", || watching.borrow_and_update().accepted >= due);
         process.kill();
         process = start();
     }

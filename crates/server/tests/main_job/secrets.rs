@@ -10,13 +10,12 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
+use millstream_testkit::{Answer, Process, Raw, ask, eventually, millstream};
 use millstream_types::{INTERNAL_TOPICS, SystemClock, WallClock as _};
 use ring::rand::SystemRandom;
 use ring::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair as _};
 use serde_json::{Value, json};
 
-use crate::process::{Answer, Process, ask, millstream, until};
-use crate::raw::Raw;
 use crate::secret_search::{Kept, Secret, search};
 use crate::tokens::{call, make};
 
@@ -209,7 +208,7 @@ impl Run {
             let listed = call(self.process.applications, &root, "GET", "/v2/subscriptions", &Value::Null).json();
             listed.as_array().unwrap().iter().all(|listed| listed["notification"]["lastFailure"].is_string())
         };
-        until("both notifications have failed", failed);
+        eventually("both notifications have failed", failed);
     }
 
     fn jobs(&mut self) {
@@ -230,7 +229,7 @@ impl Run {
             let told = call(self.process.applications, &self.root, "GET", "/api/jobs/posting/status", &Value::Null);
             told.text().contains("has no answer")
         };
-        until("the job tells of its failure", failed);
+        eventually("the job tells of its failure", failed);
         for part in ["status", "errors", "graph"] {
             self.done("GET", &format!("/api/jobs/posting/{part}"), &Value::Null);
         }
@@ -317,7 +316,7 @@ fn mqtt_login(to: SocketAddr, user: &str, password: &str) -> u8 {
 
 /// An address on which nobody listens.
 fn closed_address() -> SocketAddr {
-    crate::process::own_addresses()[0]
+    millstream_testkit::own_addresses()[0]
 }
 
 #[test]

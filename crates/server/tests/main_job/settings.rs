@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use crate::process::millstream;
+use millstream_testkit::millstream;
 
 /// All settings, by name.
 fn settings() -> BTreeSet<String> {

@@ -5,7 +5,7 @@ use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
 use std::process::{Command, Output};
 
-use crate::process::{Process, ask, millstream, own_addresses, read_head, status, terminate, until};
+use millstream_testkit::{Process, ask, eventually, millstream, own_addresses, read_head, status, terminate};
 
 fn run(arguments: &[&str]) -> Output {
     millstream().args(arguments).current_dir(std::env::temp_dir()).output().unwrap()
@@ -136,7 +136,9 @@ fn a_server_whose_output_is_not_read_still_serves() {
         .stdout(File::create("/dev/full").unwrap())
         .spawn()
         .unwrap();
-    until("it listens or has ended", || server.try_wait().unwrap().is_some() || TcpStream::connect(address).is_ok());
+    eventually("it listens or has ended", || {
+        server.try_wait().unwrap().is_some() || TcpStream::connect(address).is_ok()
+    });
     assert_eq!(server.try_wait().unwrap(), None);
     assert_eq!(ask(address, "GET", "/healthz", &[], b"").status, 200);
     terminate(&mut server);
@@ -158,7 +160,9 @@ fn connections_leave_open_files_for_storage() {
         assert_eq!(ask_on(&mut kept, "POST", &format!("{path}/records"), r#"{"value":1}"#), 200);
     }
     drop(idle);
-    until("connections are accepted again", || status(process.applications, "GET", "/healthz", &[], b"") == Some(200));
+    eventually("connections are accepted again", || {
+        status(process.applications, "GET", "/healthz", &[], b"") == Some(200)
+    });
     process.stop();
 }
 
@@ -407,7 +411,7 @@ fn the_rates_of_the_last_minutes_are_kept_for_who_comes_later() {
     assert_eq!(ask(process.applications, "POST", "/api/streams/orders/records", &json, records).status, 200);
     let history = || process.get_json("/stats?history_s=300")["history"].as_array().unwrap().clone();
     let appended = |sample: &serde_json::Value| sample["append_rate_per_s"].as_f64().unwrap() > 0.0;
-    until("two seconds with a rate", || history().iter().filter(|sample| appended(sample)).count() > 1);
+    eventually("two seconds with a rate", || history().iter().filter(|sample| appended(sample)).count() > 1);
     let seconds: Vec<u64> = history().iter().map(|sample| sample["uptime_s"].as_u64().unwrap()).collect();
     assert!(seconds.windows(2).all(|pair| pair[0] < pair[1]), "one sample a second: {seconds:?}");
     let recent = process.get_json("/stats?history_s=1");

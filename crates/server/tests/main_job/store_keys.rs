@@ -6,9 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use millstream_testkit::{Answer, Events, Process, ask, eventually, open};
 use serde_json::{Value, json};
-
-use crate::process::{Answer, Events, Process, ask, open, until};
 
 const NDJSON: [(&str, &str); 1] = [("Content-Type", "application/x-ndjson")];
 const JSON: [(&str, &str); 1] = [("Content-Type", "application/json")];
@@ -274,7 +273,7 @@ fn the_values_of_one_bulk_request_are_bounded() {
 /// An event as a test compares it: kind, key, version, value.
 type Told = (String, String, u64, Option<String>);
 
-fn told(event: &crate::process::Event) -> Told {
+fn told(event: &millstream_testkit::Event) -> Told {
     let data = &event.data;
     let text = |name: &str| data[name].as_str().map(str::to_owned);
     (event.name.clone(), text("key").unwrap(), data["version"].as_u64().unwrap(), text("value"))
@@ -315,7 +314,7 @@ fn a_watch_goes_on_after_a_restart_without_loss_or_repetition() {
     change(&process, 1);
     let mut found: BTreeMap<String, Vec<Told>> = BTreeMap::new();
     let mut id = String::new();
-    let mut take = |event: crate::process::Event| {
+    let mut take = |event: millstream_testkit::Event| {
         let told = told(&event);
         found.entry(told.1.clone()).or_default().push(told);
         event.id
@@ -368,7 +367,7 @@ fn watches_are_bounded_and_end_with_their_bucket() {
     assert_eq!(refused.status, 503, "{}", refused.text());
     assert!(refused.text().contains("at most 512"), "{}", refused.text());
     watches.pop();
-    until("a watch to be free", || {
+    eventually("a watch to be free", || {
         let (status, _, _) = open(process.applications, "GET", "/kv/things/_watch", &[], b"");
         status == 200
     });
@@ -398,7 +397,7 @@ fn an_iteration_gives_the_live_keys_by_the_time_of_their_write() {
     let times: BTreeSet<&str> = first.iter().map(|line| line["written"].as_str().unwrap()).collect();
     let last_before = (*times.last().unwrap()).to_owned();
     // The clock must move on, or both rounds have the same time.
-    until("a later millisecond", || {
+    eventually("a later millisecond", || {
         bulk(&process, "things", &[put("k10".to_owned())]);
         let (now, _) = pages(&process, "/kv/things?prefix=k10");
         now[0]["written"].as_str().unwrap() > last_before.as_str()

@@ -1,8 +1,8 @@
 //! `/api/streams` gives only the records whose key, headers and value are as the request wants them, and none that expired.
 
+use millstream_testkit::Events;
 use serde_json::json;
 
-use crate::process::Events;
 use crate::streams::{Socket, append, create, started};
 
 #[test]

@@ -4,9 +4,8 @@ use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
 
+use millstream_testkit::{Answer, Events, Process, ask, eventually, open};
 use serde_json::{Value, json};
-
-use crate::process::{Answer, Events, Process, ask, open, until};
 
 const NDJSON: [(&str, &str); 1] = [("Content-Type", "application/x-ndjson")];
 const JSON: [(&str, &str); 1] = [("Content-Type", "application/json")];
@@ -51,7 +50,7 @@ fn a_record_comes_back_as_it_was_sent_and_may_be_sent_again() {
         json!({"count": 5, "ack": "written", "partitions": [{"partition": 0, "count": 5, "first": 0, "last": 4}]});
     assert_eq!((answer.status, answer.json()), (200, expected));
     let stable = || process.get_json("/api/streams/orders/info")["partitions"][0]["stable"].clone();
-    until("the records to be synced, as the topic's level asks", || stable() == 5);
+    eventually("the records to be synced, as the topic's level asks", || stable() == 5);
     let page = process.get_json("/api/streams/orders?until=latest");
     let records = page["records"].as_array().unwrap();
     let without_time = |mut record: Value| {
@@ -420,7 +419,9 @@ fn missing_records_are_reported_as_a_gap() {
     for n in 0..40 {
         append(&process, "ring/records", &json!({"value_text": format!("{n}{}", "x".repeat(200))}).to_string());
     }
-    until("the ring to drop records", || process.get_json("/api/streams/ring/info")["partitions"][0]["first"] != 0);
+    eventually("the ring to drop records", || {
+        process.get_json("/api/streams/ring/info")["partitions"][0]["first"] != 0
+    });
     let page = process.get_json("/api/streams/ring?from=0:0");
     let gap = &page["gaps"][0];
     assert_eq!((&gap["partition"], &gap["wanted"]), (&json!(0), &json!(0)));
@@ -525,7 +526,7 @@ fn a_client_that_reads_nothing_holds_bounded_memory_and_delays_no_other() {
         let body = [line.as_str(); 40].join("\n");
         assert_eq!(append(&process, "wide/records?ack=written", &body).status, 200);
     }
-    until("the appends to be given back", || used() == before);
+    eventually("the appends to be given back", || used() == before);
     let (status, _, slow) =
         open(process.applications, "GET", "/api/streams/wide?from=earliest", &[("Accept", "text/event-stream")], b"");
     assert_eq!(status, 200);
@@ -536,16 +537,16 @@ fn a_client_that_reads_nothing_holds_bounded_memory_and_delays_no_other() {
         let more = used().saturating_sub(before + connection_and_events);
         more > 0 && more <= beyond_max
     };
-    until("a step to be taken", is_bounded);
+    eventually("a step to be taken", is_bounded);
     let (mut read, mut from) = (0, "earliest".to_owned());
     while read < 400 {
         let page = process.get_json(&format!("/api/streams/wide?from={from}"));
         read += page["records"].as_array().unwrap().len();
         from = page["next"].as_str().unwrap().to_owned();
     }
-    until("it to take no more", is_bounded);
+    eventually("it to take no more", is_bounded);
     drop(slow);
-    until("the tail to be given up", || used() == before);
+    eventually("the tail to be given up", || used() == before);
     process.stop();
 }
 

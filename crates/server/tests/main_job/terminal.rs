@@ -5,9 +5,8 @@ use std::process::{Command, Output, Stdio};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
+use millstream_testkit::{Process, ask, millstream};
 use serde_json::{Value, json};
-
-use crate::process::{Process, ask, millstream};
 
 /// A server and the commands that are run against it.
 struct Terminal {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 
-use crate::process::{Process, until};
+use millstream_testkit::{Process, eventually};
 
 /// The beginnings of names of threads that work for seconds on end, as the system cuts them.
 const PATIENT: [&str; 6] =
@@ -16,7 +16,7 @@ fn threads_that_have_time_have_a_third_of_the_weight() {
     let dir = tempfile::tempdir().unwrap();
     let process = Process::start(dir.path());
     // A thread names itself, and stands back, once it runs.
-    until("all threads run", || {
+    eventually("all threads run", || {
         let nice = nice_values(process.id());
         let have = |names: &[&str], value| {
             names.iter().all(|name| {

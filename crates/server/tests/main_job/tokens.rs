@@ -3,10 +3,8 @@
 use std::io::Read as _;
 use std::net::SocketAddr;
 
+use millstream_testkit::{Answer, Events, Process, Raw, ask, eventually, millstream};
 use serde_json::{Value, json};
-
-use crate::process::{Answer, Events, Process, ask, millstream, until};
-use crate::raw::Raw;
 
 /// Asks with a token, if there is one.
 pub(crate) fn call(to: SocketAddr, token: &str, method: &str, path: &str, body: &Value) -> Answer {
@@ -241,7 +239,7 @@ fn a_token_is_refused_and_its_connections_end_when_its_lifetime_is_over() {
     let brief = make(&process, &root, &json!({"name": "brief", "roles": ["reader", "writer"], "lifetime": "3s"}));
     let mut kafka = Raw::connect(process.kafka);
     assert_eq!(kafka.kafka_login("brief", &brief), 0);
-    until("the token to expire", || status(&process, &brief, "GET", "/api/streams", &Value::Null) == 401);
+    eventually("the token to expire", || status(&process, &brief, "GET", "/api/streams", &Value::Null) == 401);
     assert!(kafka.is_closed());
     let listed = call(process.applications, &root, "GET", "/api/tokens", &Value::Null).text();
     assert!(listed.contains("\"brief\""), "it is listed until it is revoked: {listed}");
@@ -348,7 +346,7 @@ fn a_revoked_token_leaves_a_list_of_its_running_jobs_which_are_stopped_if_asked_
     );
     let printed = token_command(&process, &acme, &["revoke", "stopped", "--and-stop"]);
     assert_eq!(printed, format!("token stopped is revoked\nits job b ({}) is stopped\n", ids[1]));
-    until("the job of the second token is stopped", || job(&acme, &ids[1])["state"] == "stopped");
+    eventually("the job of the second token is stopped", || job(&acme, &ids[1])["state"] == "stopped");
     for id in [&ids[0], &ids[2]] {
         assert_eq!(job(&acme, id)["state"], "running", "the others go on");
     }
@@ -528,7 +526,7 @@ fn a_revoked_token_leaves_a_list_of_its_kept_queries_which_end_if_asked_for() {
     assert_eq!((listed.as_array().unwrap().len(), &listed[0]["id"]), (1, &json!(ids[0])));
     let printed = token_command(&process, &acme, &["revoke", "stopped", "--and-stop"]);
     assert!(printed.contains(&format!("({}) is stopped\n", ids[1])), "{printed}");
-    until("the query of the second token has ended", || {
+    eventually("the query of the second token has ended", || {
         let asked = look(&process, &ids[1]);
         asked.status == 404 || asked.json()["cause"] == "killed"
     });

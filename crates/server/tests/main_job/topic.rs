@@ -3,9 +3,8 @@
 use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Command, Output, Stdio};
 
+use millstream_testkit::{Process, ask, millstream};
 use serde_json::{Value, json};
-
-use crate::process::{Process, ask, millstream};
 
 fn command(process: &Process, arguments: &[&str]) -> Command {
     let mut command = millstream();

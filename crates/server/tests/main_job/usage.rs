@@ -4,9 +4,8 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
+use millstream_testkit::{Process, ask, millstream, status};
 use serde_json::json;
-
-use crate::process::{Process, ask, millstream, status};
 
 const MESSAGE: &[u8] = b"0123456789";
 /// Messages that fit into the volume.

@@ -5,11 +5,11 @@ use std::net::SocketAddr;
 use std::path::Path;
 
 use millstream_load::weather::Observation;
+use millstream_testkit::{Process, ask, eventually};
 use millstream_types::TopicKind;
 use serde_json::{Value, json};
 
 use crate::guide::blocks;
-use crate::process::{Process, ask, until};
 use crate::readme::{alone, paste, pasted};
 use crate::replay::{OBSERVATIONS, records, replay, run};
 
@@ -69,7 +69,7 @@ fn a_year_of_weather_becomes_fiwares_weather_observed() {
     assert_eq!(put.status, 204, "{}", put.text());
     let replay = replay(&process);
     assert_eq!(run(&replay).accepted, OBSERVATIONS as u64);
-    until("every observation to be an entity's change", || {
+    eventually("every observation to be an entity's change", || {
         process.get_json("/stats")["context"]["updates_total"] == json!(OBSERVATIONS)
     });
     let stats = process.get_json("/stats");

@@ -7,9 +7,6 @@ mod commands;
 #[path = "../../../connect/tests/connect/mqtt_client.rs"]
 #[allow(dead_code, reason = "the adapter's tests use more of it")]
 mod mqtt_client;
-#[path = "../main_job/process.rs"]
-#[allow(dead_code, reason = "the main job's tests use more of it")]
-mod process;
 mod refused_subscriptions;
 mod sessions;
 mod simulated;
@@ -19,7 +16,7 @@ use std::io::BufRead as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use process::{Process, ask};
+use millstream_testkit::{Process, ask};
 use tempfile::TempDir;
 
 /// Beyond what any check waits for; a client that hangs is ended.
@@ -34,7 +31,7 @@ struct World {
 
 impl World {
     fn start() -> Self {
-        Self::start_by(process::millstream(), &[])
+        Self::start_by(millstream_testkit::millstream(), &[])
     }
 
     fn start_by(program: Command, arguments: &[&str]) -> Self {

@@ -2,8 +2,9 @@
 
 use std::fs::File;
 
+use millstream_testkit::millstream;
+
 use crate::World;
-use crate::process::millstream;
 
 #[test]
 fn the_first_refused_subscription_of_each_connection_is_logged_with_its_client_and_the_limit() {

@@ -2,8 +2,9 @@
 
 use std::process::{Child, Command, Stdio};
 
+use millstream_testkit::{eventually, millstream, own_addresses};
+
 use crate::World;
-use crate::process::{millstream, own_addresses, until};
 
 /// A Mosquitto without logins; ended when dropped.
 struct Mosquitto {
@@ -22,7 +23,7 @@ impl Mosquitto {
             ["/usr/sbin/mosquitto", "/usr/bin/mosquitto"].into_iter().find(|path| std::fs::exists(path).unwrap());
         let program = program.expect("mosquitto is missing: run scripts/setup-clients");
         let child = Command::new(program).arg("-c").arg(file).stderr(Stdio::null()).spawn().unwrap();
-        until("Mosquitto to listen", || std::net::TcpStream::connect(address).is_ok());
+        eventually("Mosquitto to listen", || std::net::TcpStream::connect(address).is_ok());
         Self { child, url: format!("mqtt://{address}"), _dir: dir }
     }
 }
@@ -68,7 +69,7 @@ fn simulated_devices_log_in_and_their_accepted_messages_are_in_the_topic() {
         assert_eq!((&report["accepted"], &report["failures"]), (&400.into(), &serde_json::json!({})), "{begin}");
         if begin == "q0" {
             // What nobody waits for is taken at once and seen a moment later.
-            until("the last of them is seen", || world.values(topic, begin).len() == 400);
+            eventually("the last of them is seen", || world.values(topic, begin).len() == 400);
         }
         assert_eq!(world.values(topic, begin).len(), 400, "{begin}");
     }

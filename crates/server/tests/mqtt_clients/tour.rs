@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
+use millstream_testkit::Process;
 use serde_json::{Value, json};
 
-use crate::process::Process;
 use crate::{output, patient, target};
 
 /// The guide as one shell session: programs are written to the files that their first lines name, the rest is run.

@@ -3,11 +3,10 @@
 use std::process::Command;
 
 use millstream_load::websocket;
+use millstream_testkit::{Events, Raw, ask, eventually, open};
 use serde_json::{Value, json};
 
-use crate::process::{Events, ask, open, until};
 use crate::provider::{beside, installed};
-use crate::raw::Raw;
 use crate::world::start;
 
 const ONE_PARTITION: &str = r#"{"partitions": 1}"#;
@@ -20,7 +19,7 @@ fn body(text: &str) -> Value {
 fn the_login_route_names_the_provider_and_who_a_token_is() {
     let (provider, world) = start();
     let login = || ask(world.process.applications, "GET", "/api/login", &[], b"").json();
-    until("the provider is known", || login()["oidc"]["token_endpoint"].is_string());
+    eventually("the provider is known", || login()["oidc"]["token_endpoint"].is_string());
     let issuer = &provider.issuer;
     let expected = json!({
         "issuer": issuer,
@@ -72,7 +71,7 @@ fn roles_and_tenant_of_the_claims_limit_what_a_token_may_do() {
     assert_eq!(made.status, 201, "{}", made.text());
     assert_eq!(world.reads(made.json()["token"].as_str().unwrap()), 200);
     let is_that = |event: &Value| event["object"] == "/api/tokens/job" && event["caller"] == "acme (127.0.0.1)";
-    until("the event", || world.audit(&acme).iter().any(is_that));
+    eventually("the event", || world.audit(&acme).iter().any(is_that));
     let trail = Value::from(world.audit(&root)).to_string();
     assert!(!trail.contains(&acme) && !trail.contains("eyJ"), "no tokens: {trail}");
     world.process.stop();

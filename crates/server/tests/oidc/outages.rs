@@ -1,9 +1,8 @@
 //! Keys that change, and a provider that is away.
 
+use millstream_testkit::{Authority, Events, eventually, own_addresses};
 use serde_json::{Value, json};
 
-use crate::authority::Authority;
-use crate::process::{Events, own_addresses, until};
 use crate::provider::Provider;
 use crate::world::{World, programs, settings, start};
 
@@ -21,7 +20,7 @@ fn new_keys_are_fetched_when_a_token_names_one_and_tokens_of_withdrawn_keys_end(
     assert_eq!(world.reads(&old), 200, "nobody has told the server yet");
     let new = provider.token("acme");
     // At most one question a second: the first refusals may still be those of the old keys.
-    until("the new key is known", || world.reads(&new) == 200);
+    eventually("the new key is known", || world.reads(&new) == 200);
     assert!(tail.next().is_none(), "the key of its token is withdrawn");
     let refused = world.call(&old, "GET", "/api/streams", &Value::Null);
     assert!(refused.status == 401 && refused.text().contains("no such key"), "{}", refused.text());
@@ -34,14 +33,14 @@ fn known_keys_go_on_while_the_provider_is_away_and_unknown_ones_are_told_so() {
     // The keys are old after a minute at the least, so that only unknown keys make the server ask.
     let world = World::start(&provider.issuer);
     let known = provider.token("acme");
-    until("the provider is known", || world.reads(&known) == 200);
+    eventually("the provider is known", || world.reads(&known) == 200);
     let unseen = provider.token("reader");
     provider.rotate();
     let unknown = provider.token("acme");
     drop(provider);
     assert_eq!(world.reads(&known), 200);
     assert_eq!(world.reads(&unseen), 200, "its key is known, though the token was never seen");
-    until("the failure is told", || {
+    eventually("the failure is told", || {
         let refused = world.call(&unknown, "GET", "/api/streams", &Value::Null);
         refused.status == 503 && refused.text().contains("cannot be asked") && refused.header("retry-after").is_some()
     });
@@ -54,15 +53,15 @@ fn known_keys_go_on_while_the_provider_is_away_and_unknown_ones_are_told_so() {
 fn the_server_starts_without_the_provider_and_finds_it_later() {
     let [address, _] = own_addresses();
     let world = World::start(&format!("http://{address}"));
-    let ready = crate::process::ask(world.process.applications, "GET", "/readyz", &[], b"");
+    let ready = millstream_testkit::ask(world.process.applications, "GET", "/readyz", &[], b"");
     assert_eq!(ready.text(), "ready\n");
-    let login = || crate::process::ask(world.process.applications, "GET", "/api/login", &[], b"").json();
+    let login = || millstream_testkit::ask(world.process.applications, "GET", "/api/login", &[], b"").json();
     assert_eq!(login()["oidc"]["token_endpoint"], Value::Null);
     let mut options = programs();
     options["listen"] = address.to_string().into();
     let provider = Provider::start(&options);
     let token = provider.token("acme");
-    until("the provider is found", || world.reads(&token) == 200);
+    eventually("the provider is found", || world.reads(&token) == 200);
     assert_eq!(login()["oidc"]["token_endpoint"], format!("http://{address}/token"));
     assert_eq!(world.log_lines("keys are known"), 1);
     world.process.stop();
@@ -86,10 +85,10 @@ fn a_provider_over_https_is_asked_only_with_a_certificate_of_a_trusted_authority
     let token = provider.sign(&json!({}), &claims);
     let trusting = |ca: &str| World::start_with(&settings(&provider.issuer, &format!("ca_file = \"{ca}\"")));
     let world = trusting(&own);
-    until("the provider is trusted", || world.reads(&token) == 200);
+    eventually("the provider is trusted", || world.reads(&token) == 200);
     world.process.stop();
     let world = trusting(&foreign);
-    until("the failure is told", || {
+    eventually("the failure is told", || {
         let refused = world.call(&token, "GET", "/api/streams", &Value::Null);
         refused.status == 503 && refused.text().contains("no TLS with 127.0.0.1")
     });

@@ -7,9 +7,8 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use millstream_testkit::ask;
 use serde_json::Value;
-
-use crate::process::ask;
 
 /// The audience of this server.
 pub(crate) const AUDIENCE: &str = "urn:millstream:api";

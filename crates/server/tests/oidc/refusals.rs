@@ -1,9 +1,9 @@
 //! Tokens that are wrong: each is refused with its reason, and none is repeated.
 
+use millstream_testkit::{eventually, millstream};
 use millstream_types::{SystemClock, WallClock as _};
 use serde_json::{Value, json};
 
-use crate::process::{millstream, until};
 use crate::provider::{AUDIENCE, Provider};
 use crate::world::{programs, settings, start};
 
@@ -74,7 +74,7 @@ fn tokens_that_break_a_rule_are_refused_with_the_rule_and_are_not_repeated() {
     }
     let root = provider.token("root");
     let is_login = |event: &Value| event["action"] == "login" && event["listener"] == "http";
-    until("refused logins are in the audit trail", || world.audit(&root).iter().any(is_login));
+    eventually("refused logins are in the audit trail", || world.audit(&root).iter().any(is_login));
     for (_, token, ..) in &rows {
         assert_eq!(world.log_lines(token), 0);
     }

@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
+use millstream_testkit::{Answer, Process, ask, millstream};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::process::{Answer, Process, ask, millstream};
 use crate::provider::{AUDIENCE, Provider};
 
 /// The claims of an application of `tenant` with these roles of the provider.

@@ -6,9 +6,6 @@ mod compare;
 mod differential;
 mod generate;
 mod nginx;
-#[path = "../main_job/process.rs"]
-#[allow(dead_code, reason = "the main job's tests use more of it")]
-mod process;
 mod resp;
 mod server;
 mod suite;

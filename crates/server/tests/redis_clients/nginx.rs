@@ -5,9 +5,9 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
+use millstream_testkit::{Answer, Process, ask, eventually, own_addresses, status};
 use tempfile::TempDir;
 
-use crate::process::{Answer, Process, ask, own_addresses, status, until};
 use crate::server::beside;
 
 /// Names a server that has the store's routes, runs already and is empty. nginx's own `dav_methods PUT DELETE` does for all that is
@@ -56,7 +56,7 @@ impl World {
         std::fs::write(&file, configuration).unwrap();
         std::fs::create_dir(dir.path().join("temp")).unwrap();
         let mut nginx = start_nginx(dir.path(), &file);
-        until("nginx to answer", || {
+        eventually("nginx to answer", || {
             assert!(nginx.try_wait().unwrap().is_none(), "nginx has ended; what it said stands above");
             status(application, "GET", "/", &[], b"") == Some(200)
         });
@@ -110,7 +110,7 @@ fn nginx_revalidates_a_cached_file_by_its_etag() {
     assert_eq!(first.body, old);
     // It is good for a second. Then the store says that it is the same, and its value does not travel again.
     let mut seen = Vec::new();
-    until("nginx to revalidate the file", || {
+    eventually("nginx to revalidate the file", || {
         let answer = get(&[]);
         assert_eq!((answer.status, answer.header("ETag")), (200, Some(&*etag)));
         assert_eq!(answer.body, old);
@@ -123,12 +123,12 @@ fn nginx_revalidates_a_cached_file_by_its_etag() {
 
     let changed = world.put(path, &new);
     assert_ne!(changed, etag);
-    until("nginx to have the new file", || {
+    eventually("nginx to have the new file", || {
         let answer = get(&[("If-None-Match", &etag)]);
         answer.status == 200 && answer.body == new && answer.header("ETag") == Some(&*changed)
     });
     world.delete(path);
-    until("nginx to hear that the file is gone", || get(&[]).status == 404);
+    eventually("nginx to hear that the file is gone", || get(&[]).status == 404);
 }
 
 #[test]
@@ -165,7 +165,7 @@ fn nginxs_page_cache_lies_in_a_bucket() {
         let path = if page == "/" { "/index.html" } else { page };
         let first = get(path);
         assert_eq!((first.status, &*kept(&first)), (200, "MISS"), "{path}");
-        until("the page to be kept", || kept(&get(path)) == "HIT");
+        eventually("the page to be kept", || kept(&get(path)) == "HIT");
         let again = get(path);
         assert_eq!((again.text(), again.header("Content-Type")), (first.text(), first.header("Content-Type")));
         let stored = ask(world.store, "GET", &format!("/kv/pages{path}"), &[], b"");
@@ -192,6 +192,6 @@ fn a_page_is_kept_for_its_time() {
     }
     let get = || ask(world.pages, "GET", "/news.html", &[], b"").text();
     let first = get();
-    until("the page to be kept", || get() == get());
-    until("the page's time to end", || get() != first);
+    eventually("the page to be kept", || get() == get());
+    eventually("the page's time to end", || get() != first);
 }

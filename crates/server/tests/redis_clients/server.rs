@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use millstream_testkit::{Process, eventually, own_addresses};
 use tempfile::TempDir;
 
-use crate::process::{Process, own_addresses, until};
 use crate::resp::{Connection, command};
 
 /// Names a Redis that runs already.
@@ -86,7 +86,7 @@ impl Redis {
         let mut redis = Command::new("redis-server");
         redis.arg(&file).current_dir(dir.path()).stdin(Stdio::null()).stdout(Stdio::null());
         let mut child = redis.spawn().expect("redis-server is missing: run scripts/setup-clients");
-        until("redis-server to answer", || {
+        eventually("redis-server to answer", || {
             assert!(child.try_wait().unwrap().is_none(), "redis-server has ended; its configuration: {configuration}");
             Connection::open(&address.to_string())
                 .and_then(|mut connection| connection.ask(&command(&["PING"])))

@@ -3,7 +3,8 @@
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use crate::process::{ask, until};
+use millstream_testkit::{ask, eventually};
+
 use crate::{make, put, start, tag};
 
 const KEYS: u64 = 16;
@@ -74,12 +75,12 @@ fn every_read_beside_writers_and_compaction_is_whole_and_no_older_than_what_was_
         for round in 1..=ROUNDS {
             for key in 0..KEYS {
                 let path = format!("/kv/busy/{key}?ack=written");
-                until("a write is taken", || put(to, &path, &[], &value(key, round)).status < 300);
+                eventually("a write is taken", || put(to, &path, &[], &value(key, round)).status < 300);
                 answered[key as usize].store(round, Ordering::Release);
             }
         }
     });
-    until("compaction has taken what is dead", || segment_bytes(&dir.path().join("log")) < COMPACTED_MAX_BYTES);
+    eventually("compaction has taken what is dead", || segment_bytes(&dir.path().join("log")) < COMPACTED_MAX_BYTES);
     let read = process.get("/kv/busy/lonely");
     assert_eq!((read.body.as_slice(), tag(&read)), (&b"still here"[..], lonely));
     for key in 0..KEYS {

@@ -1,8 +1,8 @@
 //! Cache buckets: settings that change while they are in use, listings, and the events of keys that go by themselves.
 
+use millstream_testkit::{Answer, Process, ask, eventually};
 use serde_json::{Value, json};
 
-use crate::process::{Answer, Process, ask, until};
 use crate::resp::{Connection, Reply, command};
 use crate::{make, put, start};
 
@@ -160,7 +160,7 @@ fn a_cache_is_listed_in_order_with_prefix_delimiter_and_pages() {
     }
     assert_eq!(put(to, "/kv/pages/c?ttl=1h", &[], b"\xff").status, 201);
     assert_eq!(put(to, "/kv/pages/gone?ttl=1", &[], b"x").status, 201);
-    until("the key expires", || process.get("/kv/pages/gone").status == 404);
+    eventually("the key expires", || process.get("/kv/pages/gone").status == 404);
 
     let all: Vec<String> = ["a", "b"]
         .iter()

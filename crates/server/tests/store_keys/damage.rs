@@ -3,7 +3,8 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::process::until;
+use millstream_testkit::eventually;
+
 use crate::{make, put, start, tag};
 
 const VICTIM: &[u8] = b"the only value with these very bytes";
@@ -38,7 +39,7 @@ fn given_a_flipped_byte_in_a_sealed_segment_then_its_key_has_an_error_with_the_p
     let filler = vec![b'x'; 900 << 10];
     let written = |number: u64| put(to, &format!("/kv/things/filler-{number}?ack=written"), &[], &filler).status == 201;
     for number in 0..80 {
-        until("a write is taken", || written(number));
+        eventually("a write is taken", || written(number));
     }
     process.stop();
 

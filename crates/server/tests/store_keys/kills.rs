@@ -7,7 +7,8 @@ use std::net::SocketAddr;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use crate::process::{Process, try_ask, until};
+use millstream_testkit::{Process, eventually, try_ask};
+
 use crate::{make, start};
 
 const KILLS: u64 = 3;
@@ -95,7 +96,7 @@ fn what_clients_were_told_holds_although_the_server_is_killed_again_and_again() 
                 let (notes, answers, ended) = (&notes, &answers, &ended);
                 threads.spawn(move || client(number, to, notes, answers, ended));
             }
-            until("the clients have answers", || answers.load(Ordering::Acquire) >= ANSWERS);
+            eventually("the clients have answers", || answers.load(Ordering::Acquire) >= ANSWERS);
             process.kill();
             ended.store(true, Ordering::Release);
         });

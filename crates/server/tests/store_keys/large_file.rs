@@ -6,7 +6,8 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-use crate::process::Process;
+use millstream_testkit::Process;
+
 use crate::{make, start};
 
 /// More than the server may add to its memory.

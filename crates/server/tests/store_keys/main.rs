@@ -8,9 +8,6 @@ mod kills;
 mod large_file;
 mod memory;
 mod no_room;
-#[path = "../main_job/process.rs"]
-#[allow(dead_code, reason = "the main job's tests use more of it")]
-mod process;
 mod redis_clients;
 mod redis_kills;
 mod refusals;
@@ -25,7 +22,7 @@ mod versions;
 use std::net::SocketAddr;
 use std::path::Path;
 
-use process::{Answer, Process, ask};
+use millstream_testkit::{Answer, Process, ask};
 
 /// Starts a server whose expired keys are removed often.
 fn start(dir: &Path) -> Process {

@@ -4,9 +4,9 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::TcpStream;
 use std::path::Path;
 
+use millstream_testkit::{Answer, Process, ask, eventually};
 use serde_json::{Value, json};
 
-use crate::process::{Answer, Process, ask, until};
 use crate::put;
 
 const MIB: u64 = 1 << 20;
@@ -40,7 +40,7 @@ fn used(process: &Process) -> u64 {
 
 /// Waits until so much is taken: a connection counts until the server has closed it.
 fn until_used(process: &Process, bytes: u64) {
-    until("the memory to be taken or returned", || used(process) == bytes);
+    eventually("the memory to be taken or returned", || used(process) == bytes);
 }
 
 /// The bytes that the server sets aside at its start.
@@ -196,7 +196,7 @@ fn writers_of_all_buckets_that_fit_stay_near_the_budget() {
                 for number in 0..WRITES {
                     let path = format!("/kv/{name}/{number}");
                     // A moment without memory for a body is 503.
-                    until("room for the value", || {
+                    eventually("room for the value", || {
                         let status = put(process.applications, &path, &[], value).status;
                         assert!(matches!(status, 200 | 201 | 503), "{status}");
                         status != 503

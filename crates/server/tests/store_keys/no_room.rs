@@ -3,9 +3,9 @@
 use std::path::Path;
 use std::process::Command;
 
+use millstream_testkit::{Process, ask, eventually};
 use serde_json::Value;
 
-use crate::process::{Process, ask, until};
 use crate::resp::{Connection, command};
 use crate::{make, put, start};
 
@@ -33,12 +33,12 @@ fn deleted_keys_give_their_disk_back_although_nobody_writes_any_more() {
     for number in 0..KEYS {
         assert_eq!(put(process.applications, &format!("/kv/things/{number}"), &[], &value).status, 201);
     }
-    until("the values to be in segments", || topics_bytes(&topics) > (KEYS * value.len()) as u64);
+    eventually("the values to be in segments", || topics_bytes(&topics) > (KEYS * value.len()) as u64);
     let before = topics_bytes(&topics);
     for number in 0..KEYS {
         assert_eq!(ask(process.applications, "DELETE", &format!("/kv/things/{number}"), &[], b"").status, 204);
     }
-    until("nine tenths of the disk to be given back", || topics_bytes(&topics) * 10 < before);
+    eventually("nine tenths of the disk to be given back", || topics_bytes(&topics) * 10 < before);
     assert_eq!(process.get("/kv/things/kept").body, b"kept");
     process.stop();
     let process = start(dir.path());
@@ -76,7 +76,7 @@ fn deletes_work_on_a_disk_that_is_nearly_full_and_what_is_refused_is_not_done() 
 
     // Nothing at all is taken: a bucket that is refused to be deleted is there, also after a restart.
     let process = Process::start_on(dir.path(), &["--set", "log.disk_free_min_bytes=1152921504606846976"]);
-    until("the shortage is told", || put(process.applications, "/kv/kept/new", &[], b"x").status == 503);
+    eventually("the shortage is told", || put(process.applications, "/kv/kept/new", &[], b"x").status == 503);
     for path in ["/buckets/gone", "/buckets/cache", "/kv/kept/a"] {
         assert_eq!(delete(&process, path), 503, "{path}");
     }
@@ -85,7 +85,7 @@ fn deletes_work_on_a_disk_that_is_nearly_full_and_what_is_refused_is_not_done() 
     process.stop();
 
     let process = Process::start_on(dir.path(), &["--set", &limit_above_free(dir.path(), 7)]);
-    until("the shortage is told", || put(process.applications, "/kv/kept/new", &[], b"x").status == 503);
+    eventually("the shortage is told", || put(process.applications, "/kv/kept/new", &[], b"x").status == 503);
     assert_eq!(process.get("/kv/gone/a").body, b"value");
     for path in ["/kv/kept/a", "/buckets/gone", "/buckets/cache"] {
         assert_eq!(delete(&process, path), 204, "{path}");
@@ -128,7 +128,7 @@ fn reads_of_a_bulk_request_are_served_on_a_full_disk_and_its_writes_are_refused(
     process.stop();
 
     let process = Process::start_on(dir.path(), &["--set", "log.disk_free_min_bytes=1152921504606846976"]);
-    until("the shortage is told", || put(process.applications, "/kv/things/new", &[], b"x").status == 503);
+    eventually("the shortage is told", || put(process.applications, "/kv/things/new", &[], b"x").status == 503);
     let gets: Vec<String> = keys.iter().map(|key| format!(r#"{{"op": "get", "key": "{key}"}}"#)).collect();
     let mut lines: Vec<&str> = gets.iter().map(String::as_str).collect();
     lines.push(r#"{"op": "get", "key": "none"}"#);

@@ -4,9 +4,9 @@ use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
+use millstream_testkit::{Process, eventually};
 use millstream_types::raise_open_files;
 
-use crate::process::{Process, until};
 use crate::resp::{Connection, command, encode};
 use crate::{make, start};
 
@@ -55,7 +55,7 @@ fn clients_that_never_read_their_replies_are_bounded_and_closed_while_others_are
         .collect();
     let mut highest = 0;
     let mut turn = 0;
-    until("the server to close those that do not read", || {
+    eventually("the server to close those that do not read", || {
         highest = highest.max(process.rss_bytes());
         turn += 1;
         assert!(ask(&mut other, &["SET", "turn", &turn.to_string()]).is("+OK"));
@@ -99,7 +99,7 @@ fn subscribers_that_do_not_read_share_their_messages_and_are_closed_and_told() {
     };
     let subscribers: Vec<TcpStream> = (0..SUBSCRIBERS).map(&mut subscribe).collect();
     ask(&mut reader, &["SUBSCRIBE", "news"]);
-    until("all to be subscribed", || {
+    eventually("all to be subscribed", || {
         let reply = ask(&mut publisher, &["PUBSUB", "NUMSUB", "news"]);
         reply.elements[1].integer() == Some(SUBSCRIBERS as i64 + 1)
     });
@@ -111,7 +111,7 @@ fn subscribers_that_do_not_read_share_their_messages_and_are_closed_and_told() {
         assert_eq!(reader.read().unwrap().elements[2].bulk.as_ref().map(Vec::len), Some(MESSAGE_BYTES));
         highest = highest.max(process.rss_bytes());
     }
-    until("those that do not read to be closed", || {
+    eventually("those that do not read to be closed", || {
         highest = highest.max(process.rss_bytes());
         ask(&mut publisher, &["PUBLISH", "news", "more"]).integer() == Some(1)
     });
@@ -119,7 +119,7 @@ fn subscribers_that_do_not_read_share_their_messages_and_are_closed_and_told() {
     println!("{SUBSCRIBERS} subscribers that do not read {MESSAGES} messages: {} MiB added", added / MIB);
     assert!(added <= ADDED_MAX, "{added} bytes for messages that nobody reads");
     let series = format!("millstream_redis_clients_closed_total{{reason=\"unread_replies\"}} {SUBSCRIBERS}\n");
-    until("all to be counted", || process.get("/metrics").text().contains(&series));
+    eventually("all to be counted", || process.get("/metrics").text().contains(&series));
     drop(subscribers);
     process.stop();
 }
@@ -165,7 +165,7 @@ fn ten_thousand_idle_connections_take_little_memory_and_one_more_is_told_the_lim
     assert_eq!(ask(&mut other, &["GET", "key"]).bulk.as_deref(), Some(&b"value"[..]));
     drop(idle);
     let clients = |other: &mut Connection| String::from_utf8(ask(other, &["INFO", "clients"]).bulk.unwrap()).unwrap();
-    until("the connections to be closed", || clients(&mut other).contains("connected_clients:1\r\n"));
+    eventually("the connections to be closed", || clients(&mut other).contains("connected_clients:1\r\n"));
     process.stop();
 }
 
@@ -243,12 +243,12 @@ fn a_rate_that_is_used_up_is_told_for_each_command_and_for_a_transaction() {
     make(&process, "db0", r#"{"partitions": 1, "writes_per_second": 1}"#);
     let mut client = connect(&process);
     let refusal = "-ERR the bucket takes 1 writes a second (writes_per_second); try again in ";
-    until("the rate is used up", || {
+    eventually("the rate is used up", || {
         let reply = ask(&mut client, &["SET", "key", "value"]);
         assert!(reply.is("+OK") || reply.shown().starts_with(refusal), "{}", reply.shown());
         !reply.is("+OK")
     });
-    until("a transaction is refused", || {
+    eventually("a transaction is refused", || {
         assert!(ask(&mut client, &["MULTI"]).is("+OK"));
         assert!(ask(&mut client, &["SET", "a", "1"]).is("+QUEUED"));
         assert!(ask(&mut client, &["GET", "key"]).is("+QUEUED"));

@@ -7,7 +7,8 @@ use std::net::SocketAddr;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::process::{Process, until};
+use millstream_testkit::{Process, eventually};
+
 use crate::resp::{Command, Connection, Reply, command, encode};
 use crate::{make, start};
 
@@ -175,7 +176,7 @@ fn what_redis_clients_were_told_holds_although_the_server_is_killed_again_and_ag
                 let answered = &answered;
                 threads.spawn(move || client(number as u64, to, known, answered));
             }
-            until("the clients have replies", || answered.load(Ordering::Acquire) >= enough);
+            eventually("the clients have replies", || answered.load(Ordering::Acquire) >= enough);
             process.kill();
         });
         replies += answered.into_inner();

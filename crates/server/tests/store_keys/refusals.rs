@@ -1,9 +1,9 @@
 //! Requests that are refused, one row each: the answer has value, rule and remedy, nothing is stored, and nobody else
 //! notices.
 
+use millstream_testkit::{Process, ask};
 use serde_json::Value;
 
-use crate::process::{Process, ask};
 use crate::{make, put, start, tag};
 
 /// A request that is refused.
@@ -240,7 +240,7 @@ fn given_a_quota_when_a_write_would_pass_it_then_it_is_refused_and_deletes_still
     // A key that has expired takes no room, even before it is removed.
     make(&process, "short", r#"{"max_keys": 1, "partitions": 1}"#);
     assert_eq!(put(to, "/kv/short/a?ttl=1", &[], b"x").status, 201);
-    crate::process::until("the key expires", || process.get("/kv/short/a").status == 404);
+    millstream_testkit::eventually("the key expires", || process.get("/kv/short/a").status == 404);
     assert_eq!(put(to, "/kv/short/b", &[], b"x").status, 201);
     process.stop();
 }
@@ -266,7 +266,7 @@ fn writes_over_the_buckets_rate_are_told_when_to_come_back_and_other_buckets_are
     assert_eq!(process.get_json("/buckets/slow")["keys"], stored);
     assert_eq!(put(to, "/kv/free/a", &[], b"x").status, 201);
     assert_eq!(process.get("/kv/slow/0").status, 200, "reads are not counted");
-    crate::process::until("a write is admitted again", || put(to, "/kv/slow/later", &[], b"x").status == 201);
+    millstream_testkit::eventually("a write is admitted again", || put(to, "/kv/slow/later", &[], b"x").status == 201);
     make(&process, "slow", "{}");
     assert!((0..20).all(|number| put(to, &format!("/kv/slow/{number}?ack=memory"), &[], b"x").status < 300));
     process.stop();

@@ -3,7 +3,8 @@
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
-use crate::process::{Process, ask, until};
+use millstream_testkit::{Process, ask, eventually};
+
 use crate::{make, put, start, tag};
 
 #[test]
@@ -72,7 +73,7 @@ fn given_a_time_to_live_when_it_has_passed_then_the_key_is_gone_also_after_a_res
     let sent = Instant::now();
     assert_eq!(put(process.applications, "/kv/things/short?ttl=200", &[], b"x").status, 201);
     assert_eq!(put(process.applications, "/kv/things/long?ttl=1h", &[], b"x").status, 201);
-    until("the key to be gone", || {
+    eventually("the key to be gone", || {
         let gone = is_gone(&process, "/kv/things/short");
         assert!(!gone || sent.elapsed() >= Duration::from_millis(200), "gone after {:?}", sent.elapsed());
         gone
@@ -81,12 +82,12 @@ fn given_a_time_to_live_when_it_has_passed_then_the_key_is_gone_also_after_a_res
     assert_eq!(put(process.applications, "/kv/things/asleep?ttl=200", &[], b"x").status, 201);
     process.kill();
     let process = start(dir.path());
-    until("the key to be gone", || is_gone(&process, "/kv/things/asleep"));
+    eventually("the key to be gone", || is_gone(&process, "/kv/things/asleep"));
     assert!(is_gone(&process, "/kv/things/short"));
     let long = process.get("/kv/things/long");
     assert!(long.header("cache-control").is_some_and(|control| control == "max-age=3600"), "{long:?}");
     assert_eq!(ask(process.applications, "HEAD", "/kv/things/long", &[], b"").status, 200);
-    until("expired keys to be removed", || process.get_json("/buckets/things")["keys"] == 1);
+    eventually("expired keys to be removed", || process.get_json("/buckets/things")["keys"] == 1);
     assert_eq!(put(process.applications, "/kv/things/short", &[("If-None-Match", "*")], b"again").status, 201);
     process.stop();
 }

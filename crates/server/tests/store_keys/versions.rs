@@ -3,7 +3,8 @@
 use std::collections::HashSet;
 use std::path::Path;
 
-use crate::process::{Process, ask, millstream};
+use millstream_testkit::{Process, ask, millstream};
+
 use crate::{make, put, start, tag};
 
 const WRITES: usize = 20;

@@ -4,7 +4,8 @@ use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::authority::{Authority, Signed};
+use millstream_testkit::{Authority, Signed};
+
 use crate::clients::{beside, installed};
 use crate::world::{World, failed, path, run, said, succeeded, trusting};
 

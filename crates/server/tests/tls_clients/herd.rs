@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use millstream_testkit::{Authority, Signed};
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
@@ -11,7 +12,6 @@ use tokio::net::TcpStream;
 use tokio::sync::Barrier;
 use tokio_rustls::TlsConnector;
 
-use crate::authority::{Authority, Signed};
 use crate::world::{World, run, succeeded};
 
 /// Number of devices; `MILLSTREAM_TLS_DEVICES` sets another number.

@@ -1,6 +1,7 @@
 //! HTTPS with curl.
 
-use crate::authority::Authority;
+use millstream_testkit::Authority;
+
 use crate::world::{World, failed, path, run, said, succeeded};
 
 #[test]

@@ -3,7 +3,8 @@
 use std::io::Write as _;
 use std::process::Stdio;
 
-use crate::authority::Authority;
+use millstream_testkit::Authority;
+
 use crate::clients::java;
 use crate::world::World;
 

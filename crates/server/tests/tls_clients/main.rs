@@ -2,8 +2,6 @@
 //! `scripts/setup-clients` installs them.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-#[path = "../../../net/tests/tls/authority.rs"]
-mod authority;
 mod certificate_logins;
 mod chromium;
 mod clients;

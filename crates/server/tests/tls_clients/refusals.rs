@@ -4,7 +4,8 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use crate::authority::{Authority, Signed};
+use millstream_testkit::{Authority, Signed};
+
 use crate::clients::{Call, Client};
 use crate::java::{JavaClient, talk};
 use crate::world::{World, failed, path, succeeded};

@@ -7,9 +7,8 @@ use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use millstream_testkit::{Authority, Signed};
 use tempfile::TempDir;
-
-use crate::authority::{Authority, Signed};
 
 /// Beyond what any check waits for; a client that hangs is ended.
 const PATIENCE: Duration = Duration::from_secs(60);

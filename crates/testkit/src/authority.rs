@@ -1,4 +1,5 @@
 //! An authority that signs certificates for tests.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::path::{Path, PathBuf};
 
@@ -7,16 +8,21 @@ use rcgen::{
 };
 
 /// An authority that clients may trust.
-pub(crate) struct Authority(CertifiedIssuer<'static, KeyPair>);
+#[derive(Debug)]
+pub struct Authority(CertifiedIssuer<'static, KeyPair>);
 
 /// A certificate and its key, in PEM.
-pub(crate) struct Signed {
-    pub(crate) certificate: String,
-    pub(crate) key: String,
+#[derive(Debug)]
+pub struct Signed {
+    /// The certificate.
+    pub certificate: String,
+    /// Its private key.
+    pub key: String,
 }
 
 impl Authority {
-    pub(crate) fn new(name: &str) -> Self {
+    /// An authority of this name, which has signed itself.
+    pub fn new(name: &str) -> Self {
         let mut params = CertificateParams::default();
         params.distinguished_name.push(DnType::CommonName, name);
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -24,25 +30,25 @@ impl Authority {
     }
 
     /// An authority below this one.
-    #[allow(dead_code, reason = "not every test that takes this file uses it")]
-    pub(crate) fn authority(&self, name: &str) -> Self {
+    pub fn authority(&self, name: &str) -> Self {
         let mut params = CertificateParams::default();
         params.distinguished_name.push(DnType::CommonName, name);
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         Self(CertifiedIssuer::signed_by(params, KeyPair::generate().unwrap(), &self.0).unwrap())
     }
 
-    pub(crate) fn pem(&self) -> String {
+    /// Its certificate, in PEM.
+    pub fn pem(&self) -> String {
         self.0.pem()
     }
 
     /// A server's certificate for these names.
-    pub(crate) fn server(&self, names: &[&str]) -> Signed {
+    pub fn server(&self, names: &[&str]) -> Signed {
         self.sign(names, |params| params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth])
     }
 
     /// A certificate of a client with this name.
-    pub(crate) fn client(&self, name: &str) -> Signed {
+    pub fn client(&self, name: &str) -> Signed {
         self.sign(&[], |params| {
             params.distinguished_name.push(DnType::CommonName, name);
             params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
@@ -50,15 +56,14 @@ impl Authority {
     }
 
     /// A certificate of either kind that has ended in 2001.
-    pub(crate) fn expired(&self, names: &[&str]) -> Signed {
+    pub fn expired(&self, names: &[&str]) -> Signed {
         self.sign(names, |params| {
             (params.not_before, params.not_after) = (date_time_ymd(2000, 1, 1), date_time_ymd(2001, 1, 1));
         })
     }
 
     /// A certificate of a client with this name that has ended in 2001.
-    #[allow(dead_code, reason = "not every test that takes this file uses it")]
-    pub(crate) fn expired_client(&self, name: &str) -> Signed {
+    pub fn expired_client(&self, name: &str) -> Signed {
         self.sign(&[], |params| {
             params.distinguished_name.push(DnType::CommonName, name);
             (params.not_before, params.not_after) = (date_time_ymd(2000, 1, 1), date_time_ymd(2001, 1, 1));
@@ -76,7 +81,7 @@ impl Authority {
 
 impl Signed {
     /// Writes `NAME.crt` and `NAME.key`, each by a rename, as tools do that renew certificates.
-    pub(crate) fn write(&self, dir: &Path, name: &str) -> [PathBuf; 2] {
+    pub fn write(&self, dir: &Path, name: &str) -> [PathBuf; 2] {
         [("crt", &self.certificate), ("key", &self.key)].map(|(extension, text)| {
             let path = dir.join(format!("{name}.{extension}"));
             let new = dir.join(format!("{name}.{extension}.new"));

@@ -1,4 +1,5 @@
 //! A client of Kafka's and Redis's protocols, as far as logins need them.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -7,10 +8,15 @@ use std::time::Duration;
 use serde_json::Value;
 
 /// A connection over which requests go and answers come.
-pub(crate) struct Raw(pub(crate) TcpStream);
+#[derive(Debug)]
+pub struct Raw(
+    /// The connection.
+    pub TcpStream,
+);
 
 impl Raw {
-    pub(crate) fn connect(to: SocketAddr) -> Self {
+    /// Connects to a listener.
+    pub fn connect(to: SocketAddr) -> Self {
         let socket = TcpStream::connect(to).unwrap();
         socket.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
         Self(socket)
@@ -32,7 +38,7 @@ impl Raw {
     }
 
     /// Logs in over Kafka's protocol with PLAIN; the error code.
-    pub(crate) fn kafka_login(&mut self, name: &str, secret: &str) -> i16 {
+    pub fn kafka_login(&mut self, name: &str, secret: &str) -> i16 {
         let shaken = self.kafka(17, 1, b"\x00\x05PLAIN").unwrap();
         assert_eq!(shaken[..2], [0, 0]);
         let login = format!("\0{name}\0{secret}");
@@ -42,12 +48,12 @@ impl Raw {
     }
 
     /// `true` if Kafka's Metadata (version 1, of all topics) is answered.
-    pub(crate) fn kafka_serves(&mut self) -> bool {
+    pub fn kafka_serves(&mut self) -> bool {
         self.kafka(3, 1, &[0xff; 4]).is_some()
     }
 
     /// Sends commands of Redis's protocol; the first line of the answer, which is empty if the connection is closed.
-    pub(crate) fn redis(&mut self, arguments: &[&str]) -> String {
+    pub fn redis(&mut self, arguments: &[&str]) -> String {
         let mut request = format!("*{}\r\n", arguments.len());
         arguments.iter().for_each(|argument| request.push_str(&format!("${}\r\n{argument}\r\n", argument.len())));
         if self.0.write_all(request.as_bytes()).is_err() {
@@ -57,7 +63,7 @@ impl Raw {
     }
 
     /// The next line of an answer.
-    pub(crate) fn redis_line(&mut self) -> String {
+    pub fn redis_line(&mut self) -> String {
         let (mut line, mut byte) = (String::new(), [0]);
         while !line.ends_with("\r\n") && matches!(self.0.read(&mut byte), Ok(1)) {
             line.push(char::from(byte[0]));
@@ -66,13 +72,13 @@ impl Raw {
     }
 
     /// As [`Self::redis`]; the whole answer.
-    pub(crate) fn redis_answer(&mut self, arguments: &[&str]) -> Value {
+    pub fn redis_answer(&mut self, arguments: &[&str]) -> Value {
         let line = self.redis(arguments);
         self.rest_of(line)
     }
 
     /// The next whole answer.
-    pub(crate) fn redis_reply(&mut self) -> Value {
+    pub fn redis_reply(&mut self) -> Value {
         let line = self.redis_line();
         self.rest_of(line)
     }
@@ -95,7 +101,8 @@ impl Raw {
         }
     }
 
-    pub(crate) fn is_closed(&mut self) -> bool {
+    /// `true` once the connection is closed.
+    pub fn is_closed(&mut self) -> bool {
         matches!(self.0.read(&mut [0]), Ok(0) | Err(_))
     }
 }
