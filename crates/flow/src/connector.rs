@@ -20,7 +20,7 @@ mod stream;
 use std::sync::Arc;
 use std::time::Duration;
 
-use millstream_log::Log;
+use millstream_log::{Log, Writer};
 use millstream_types::{MonotonicClock, TenantId, WallClock};
 use serde_json::{Value, json};
 
@@ -74,6 +74,8 @@ pub(crate) type Waker = Arc<dyn Fn() + Send + Sync>;
 #[derive(Clone)]
 pub(crate) struct Services {
     pub(crate) log: Arc<dyn Log>,
+    /// The writer of all jobs.
+    pub(crate) writer: Arc<dyn Writer>,
     pub(crate) wall: Arc<dyn WallClock>,
     pub(crate) clock: Arc<dyn MonotonicClock>,
     pub(crate) bells: Arc<Bells>,

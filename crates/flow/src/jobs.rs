@@ -50,6 +50,8 @@ use crate::runtime::Workers;
 use crate::test_run::{TestReport, TestRunner};
 
 const TOPIC: &str = "_jobs";
+/// The name of the writer of all jobs.
+const WRITER: &str = "jobs";
 /// Bytes of submissions that may wait, and of changes that may be missing from the checkpoint.
 const INBOX_MAX_BYTES: usize = 8 << 20;
 /// Most nodes with figures of their own in the metrics.
@@ -141,6 +143,7 @@ impl Jobs {
         let targets = Arc::clone(&outgoing.targets);
         let services = Services {
             log: Arc::clone(&ground.log),
+            writer: ground.log.writer(WRITER)?,
             wall: Arc::clone(&ground.wall),
             clock: Arc::clone(clock),
             bells: Bells::start().map_err(Error::Thread)?,

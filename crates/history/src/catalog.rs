@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use imbl::OrdMap;
 use millstream_log::{
-    AckLevel, AtomicAppend, Cleanup, DerivedTopic, Files, Log, Partition, TopicConfig, Writers, reply,
+    AckLevel, AtomicAppend, Cleanup, DerivedTopic, Files, Log, Partition, TopicConfig, Writer, Writers, reply,
 };
 use millstream_types::{PartitionId, ServicePaths, TopicId, TopicName, TopicPartition};
 use parking_lot::Mutex;
@@ -27,6 +27,8 @@ use crate::replaced_files::ReplacedFiles;
 
 pub(crate) const TOPIC: &str = "_history";
 const COPY: &str = "_history_copy";
+/// The name of the only writer of both.
+const WRITER: &str = "history";
 
 /// A named file. It is removed once it is replaced and its last reader is done.
 pub(crate) struct DataFile {
@@ -212,7 +214,7 @@ pub(crate) struct FileCatalog {
     pub(crate) root: PathBuf,
     pub(crate) files: Arc<dyn Files>,
     pub(crate) replaced_files: Arc<ReplacedFiles>,
-    log: Arc<dyn Log>,
+    writer: Arc<dyn Writer>,
     /// Those of the two topics.
     partitions: [Arc<dyn Partition>; 2],
     pub(crate) table: FileTable,
@@ -226,13 +228,14 @@ impl FileCatalog {
     /// Reads the catalog and removes files below `root` that it does not name. Named files that are missing are
     /// marked as damaged.
     pub(crate) fn open(root: &Path, files: Arc<dyn Files>, log: &Arc<dyn Log>) -> Result<Self, Error> {
+        let writer = log.writer(WRITER)?;
         let partitions = [open_topic(&**log, TOPIC)?, open_topic(&**log, COPY)?];
         let content = one_content(&partitions)?;
-        let (root, log) = (root.to_owned(), log.clone());
+        let root = root.to_owned();
         let (table, sources, next_number) = (FileTable::default(), SourcePositions::default(), content.next_number);
         let replaced_files = ReplacedFiles::new(files.clone());
         let mut catalog =
-            Self { root, files, replaced_files, log, partitions, table, sources, next_number, is_in_doubt: false };
+            Self { root, files, replaced_files, writer, partitions, table, sources, next_number, is_in_doubt: false };
         let named = catalog.take_content(content);
         catalog.compare_with_disk(named)?;
         Ok(catalog)
@@ -329,7 +332,7 @@ impl FileCatalog {
             positions: Vec::new(),
         };
         let (done, answer) = reply();
-        if let Err(error) = self.log.append_atomic(&append, AckLevel::Synced, done) {
+        if let Err(error) = self.writer.commit(&append, AckLevel::Synced, done) {
             self.discard(&edit.added);
             return Err(error.into());
         }

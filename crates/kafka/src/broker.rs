@@ -1,13 +1,12 @@
 //! The broker: the log, the limits and the coordinators that all connections share.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use kafka_protocol::ResponseError;
 use millstream_log::{Error as LogError, KafkaLog, KafkaPartition, Topic};
 use millstream_net::{Shutdown, TenantRoom};
 use millstream_types::{
-    AuditTrail, Epoch, LoginThrottle, MemoryBudget, Principal, QuotaConfig, Quotas, SystemClock, TopicId, TopicKind,
+    AuditTrail, LoginThrottle, MemoryBudget, Principal, QuotaConfig, Quotas, SystemClock, TopicId, TopicKind,
     TopicName, TopicPartition,
 };
 use parking_lot::Mutex;
@@ -39,8 +38,6 @@ pub(crate) struct Broker {
     pub(crate) creating: Arc<Mutex<()>>,
     pub(crate) groups: Arc<GroupCoordinator>,
     pub(crate) transactions: Arc<transaction::TransactionCoordinator>,
-    epoch: Epoch,
-    producers: Arc<AtomicU32>,
     /// The accepted logins; `None` if there never are any.
     pub(crate) logins: Option<Arc<dyn Logins>>,
     /// Limits the failed logins of each client address.
@@ -76,7 +73,6 @@ impl Default for SharedResources {
 impl Broker {
     pub(crate) fn new(
         log: Arc<dyn KafkaLog>,
-        epoch: Epoch,
         config: KafkaConfig,
         SharedResources { logins, throttle, quotas, audit, memory }: SharedResources,
         supported_apis: SupportedApis,
@@ -96,8 +92,6 @@ impl Broker {
             creating: Arc::default(),
             groups,
             transactions,
-            epoch,
-            producers: Arc::default(),
             logins,
             throttle,
             quotas,
@@ -161,12 +155,5 @@ impl Broker {
             return Err(ApiError::new(ResponseError::UnknownTopicOrPartition, why));
         };
         self.log.kafka_partition(&TopicPartition::new(topic, number)).map_err(|e: LogError| ApiError::from(&e))
-    }
-
-    /// A producer id that is never handed out twice: the log's epoch, which grows with each start, and a counter within it.
-    /// `None` once the counter is used up.
-    pub(crate) fn next_producer_id(&self) -> Option<i64> {
-        let counted = self.producers.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| n.checked_add(1)).ok()?;
-        Some(i64::from(self.epoch.0) << 32 | i64::from(counted))
     }
 }

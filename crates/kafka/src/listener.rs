@@ -9,7 +9,7 @@ use millstream_net::{
     Admitted, BindError, BoundAddresses, ConnectionLimits, Endpoints, LoginTimeout, Metrics, Protocol, Refusal,
     Shutdown, TransportStream,
 };
-use millstream_types::{AuditTrail, Epoch, LoginThrottle, MemoryBudget, Quotas};
+use millstream_types::{AuditTrail, LoginThrottle, MemoryBudget, Quotas};
 use tokio::task::JoinSet;
 
 use crate::broker::{Broker, SharedResources};
@@ -88,12 +88,11 @@ impl Listener {
         Self { resources: SharedResources { memory: memory.clone(), ..self.resources }, ..self }
     }
 
-    /// Starts to serve `log`. Producer ids contain `epoch`, the present epoch of the log. Connections are accepted
-    /// once the log's transactions are loaded.
+    /// Starts to serve `log`. Connections are accepted once the log's transactions are loaded.
     ///
     /// # Panics
     /// If another listener for Kafka counts into the same metrics.
-    pub async fn serve(self, log: Arc<dyn KafkaLog>, epoch: Epoch, metrics: &Metrics) -> Serving {
+    pub async fn serve(self, log: Arc<dyn KafkaLog>, metrics: &Metrics) -> Serving {
         let Self { listener, config, resources } = self;
         let limits = ConnectionLimits {
             connections_max: config.connections_max,
@@ -104,7 +103,7 @@ impl Listener {
         };
         let shutdown = listener.shutdown().clone();
         let apis = Arc::new(ApiTable::new());
-        let broker = Broker::new(log, epoch, config, resources, apis.supported(), shutdown.clone());
+        let broker = Broker::new(log, config, resources, apis.supported(), shutdown.clone());
         broker.transactions.load().await;
         let mut timers = JoinSet::new();
         timers.spawn(Arc::clone(&broker.groups).run());

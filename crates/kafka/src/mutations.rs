@@ -160,7 +160,7 @@ fn any_request_is_begun_or_refused_without_a_panic_and_without_much_memory() {
     let log = log(dir.path());
     let apis = ApiTable::new();
     let (config, resources) = (KafkaConfig::default(), SharedResources::default());
-    let broker = Broker::new(log.clone(), log.epoch(), config, resources, apis.supported(), Shutdown::never());
+    let broker = Broker::new(log.clone(), config, resources, apis.supported(), Shutdown::never());
     let nowhere = "127.0.0.1:1".parse().unwrap();
     let connection = Arc::new(ClientConnection::new(
         nowhere,
@@ -204,7 +204,7 @@ async fn any_bytes_over_a_socket_end_their_own_connection_at_most() {
     let log = log(dir.path());
     let config = KafkaConfig { request_max_bytes: 4096, ..KafkaConfig::default() };
     let listener = Listener::bind("127.0.0.1:0".parse().unwrap(), config).await.unwrap();
-    let serving = listener.serve(log.clone(), log.epoch(), &millstream_net::Metrics::default()).await;
+    let serving = listener.serve(log.clone(), &millstream_net::Metrics::default()).await;
     let mut maker = Maker::new(2, &ApiTable::new());
     let mut bystander = TcpStream::connect(serving.address()).await.unwrap();
     for round in 0..(mutations() / 400).clamp(500, 20_000) {

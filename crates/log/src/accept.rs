@@ -1,5 +1,7 @@
 //! Accepts records: an append gets its offsets at once; the journal is written later.
 
+mod in_transaction;
+
 use std::sync::Arc;
 
 use millstream_types::{BatchError, BatchLimits, Header, Marker, Offset, Producer, Record, RecordBatch};
@@ -8,6 +10,7 @@ use parking_lot::MutexGuard;
 use crate::ack::{AckReply, AckWaiter};
 use crate::group_commit::{JournalEntry, JournalItem, TakenAppends};
 use crate::partition::{Accept, MEMORY_MAX_RECORDS, PartitionLog, UNSYNCED_MAX_RECORDS};
+use crate::producer_ids::is_writer;
 use crate::producers::SequenceCheck;
 use crate::space::DiskUse;
 use crate::tail_cache::CachedBatch;
@@ -125,6 +128,11 @@ impl PartitionLog {
                 Ok(())
             };
         };
+        if is_writer(producer.id) {
+            let (producer, epoch, place) = (producer.id, producer.epoch, format!("to {}", self.id));
+            let rule = "the id belongs to a writer of the log itself; ask for a producer id, and send with that";
+            return Err(Error::InvalidTransaction { producer, epoch, place, rule });
+        }
         let numbers =
             [("producer epoch", i64::from(producer.epoch)), ("base sequence", i64::from(producer.base_sequence))];
         for (field, value) in numbers {
@@ -173,9 +181,14 @@ impl PartitionLog {
 
     /// Refuses a batch that would begin a transaction beyond the limits.
     fn check_transactions(&self, accept: &Accept, batch: &RecordBatch) -> Result<(), Error> {
+        let producer = batch.producer().filter(|_| batch.is_transactional());
+        producer.map_or(Ok(()), |producer| self.check_begins(accept, producer.id))
+    }
+
+    /// Refuses a batch of a transaction that would begin by it, beyond the limits.
+    fn check_begins(&self, accept: &Accept, producer_id: i64) -> Result<(), Error> {
         let transactions = &accept.producers.transactions;
-        let begins = |producer: &Producer| batch.is_transactional() && transactions.of(producer.id).is_none();
-        if batch.producer().filter(begins).is_none() {
+        if transactions.of(producer_id).is_some() {
             return Ok(());
         }
         let open = transactions.open().len();

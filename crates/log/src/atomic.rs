@@ -10,28 +10,28 @@ use std::sync::mpsc::sync_channel;
 use millstream_types::{Offset, PartitionId, TopicId, TopicPartition};
 
 use crate::accept::{APPEND_OVERHEAD_BYTES, disk_use};
+use crate::acceptor::Acceptor;
 use crate::ack::{AckReply, AckWaiter};
 use crate::catalog::CatalogChange;
 use crate::end_transaction::{MARKER_MAX_BYTES, TransactionMarkers};
+use crate::fenced_writers::Fence;
 use crate::frame::FramePart;
 use crate::group_commit::{ControlEntry, JournalEntry, JournalItem};
 use crate::meta::PositionRecord;
 use crate::partition::{LockedPartitions, PartitionLog};
-use crate::{
-    AckLevel, Appended, AtomicAppend, Done, Embedded, Error, NO_EPOCH, POSITION_METADATA_MAX_BYTES, PositionCommit,
-};
+use crate::{AckLevel, Appended, AtomicAppend, Done, Error, NO_EPOCH, POSITION_METADATA_MAX_BYTES, PositionCommit};
 
 /// Longest name of a consumer group.
 const GROUP_MAX_BYTES: usize = 1 << 10;
 
 type Partitions = BTreeMap<(TopicId, PartitionId), Arc<PartitionLog>>;
 
-impl Embedded {
-    /// Accepts an atomic append, and the markers of a transaction's end if there are any.
+impl Acceptor {
+    /// Accepts an atomic append, with the markers of a transaction's end if there are any, of a writer if it has one.
     pub(crate) fn accept_atomic(
         &self,
         append: &AtomicAppend<'_>,
-        markers: Option<&TransactionMarkers>,
+        (markers, fence): (Option<&TransactionMarkers>, Option<&Fence>),
         level: AckLevel,
         done: Done<Vec<Appended>>,
     ) -> Result<(), Error> {
@@ -45,6 +45,7 @@ impl Embedded {
         let partitions: Partitions = involved.map(|log| (log.key(), log.clone())).collect();
 
         let gate = self.shared.gate();
+        fence.map_or(Ok(()), Fence::check)?;
         let mut locked: LockedPartitions<'_> = partitions.iter().map(|(key, log)| (*key, log.lock())).collect();
         self.check(append, &targets, &read, &mut locked)?;
         markers.map_or(Ok(()), |markers| markers.check(&mut locked))?;

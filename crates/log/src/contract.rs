@@ -8,7 +8,7 @@
 //! ```text
 //!            append(records, level)                     read(from, up_to), read_one(offset, up_to)
 //!   writers ───────────────────────►  partition 0 [ . . . . . . . | . . ]  ───────► readers
-//!            append_atomic(parts) ─►  partition 1 [ . . . . | . ]             ▲
+//!            Writer::commit(parts) ►  partition 1 [ . . . . | . ]             ▲
 //!                                                   first   stable  tail      └ Bell rings when either end moves
 //! ```
 //!
@@ -25,7 +25,7 @@ use millstream_types::{
     Epoch, Offset, Position, Record, RecordBatch, StoredRecord, TopicId, TopicName, TopicPartition,
 };
 
-use crate::{AckLevel, Appended, Bell, Done, Error, Reply, Topic, TopicConfig};
+use crate::{AckLevel, Appended, Bell, Done, Error, Reply, Topic, TopicConfig, Writer};
 
 /// The limit of a read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -180,16 +180,13 @@ pub trait Log: Send + Sync + 'static {
     /// [`Error::UnknownTopic`] or [`Error::UnknownPartition`] if it does not exist.
     fn partition(&self, partition: &TopicPartition) -> Result<Arc<dyn Partition>, Error>;
 
-    /// Appends to several partitions and commits positions, all or nothing, also across a crash.
-    /// `done` gets one [`Appended`] for each entry of `append.records`, once all of them have `level`.
-    ///
-    /// Atomic appends of one owner take effect in the order of the calls. If an accepted append fails, every later
-    /// one in flight fails too; one that ends in [`Error::WaitsForDisk`] has not failed and takes effect later. A position may be committed up to its partition's [`Offsets::high`].
+    /// Begins the next writer of a name. The one before, if there is any, is fenced: what it has committed is stable on
+    /// return, and everything else of it is void for good. Blocks on the disk: call it from a plain thread.
     ///
     /// # Errors
-    /// Those of [`Partition::append`]; then nothing is appended and `done` is not called.
-    fn append_atomic(&self, append: &AtomicAppend<'_>, level: AckLevel, done: Done<Vec<Appended>>)
-    -> Result<(), Error>;
+    /// [`Error::WritingEnded`], [`Error::Stopped`]; [`Error::WaitsForDisk`] if what the writer before left open cannot be
+    /// aborted now.
+    fn writer(&self, name: &str) -> Result<Arc<dyn Writer>, Error>;
 
     /// Checks that the log accepts appends.
     ///

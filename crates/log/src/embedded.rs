@@ -16,16 +16,17 @@ use std::thread::{self, JoinHandle};
 use millstream_types::{Epoch, MonotonicClock, Position, TopicId, TopicKind, TopicName, TopicPartition, WallClock};
 use parking_lot::Mutex;
 
-use crate::ack::{AckReply, AckWaiter};
+use crate::acceptor::Acceptor;
 use crate::appender::Appender;
 use crate::catalog::{CatalogChange, TopicCatalog, TopicEntry, new_topic};
 use crate::compaction;
+use crate::fenced_writers::FencedWriters;
 use crate::frame::FramePart;
-use crate::group_commit::{ControlEntry, JournalEntry, JournalItem};
 use crate::journal::Journal;
 use crate::layout::Layout;
 use crate::meta::{JournalPlace, Meta};
 use crate::partition::{PartitionContext, PartitionLog, offset_of_time};
+use crate::producer_ids::ProducerIds;
 use crate::queues::Queues;
 use crate::sched::{run_as_batch, run_in_background};
 use crate::shared::EngineShared;
@@ -33,8 +34,8 @@ use crate::stats::{GroupLag, LogStats, PartitionStats};
 use crate::writeback::Writeback;
 use crate::{
     AckLevel, Appended, AtomicAppend, Bell, Capabilities, CommittedPosition, Done, EndTransaction, Error, Files,
-    KafkaLog, KafkaPartition, Lock, Log, LogConfig, LogFigures, Partition, Reply, Topic, TopicConfig, derived,
-    recovery, syncer, writeback,
+    KafkaLog, KafkaPartition, Lock, Log, LogConfig, LogFigures, Partition, PositionCommit, Reply, Topic, TopicConfig,
+    Writer, derived, recovery, syncer, writeback,
 };
 
 /// The log on one machine: one journal for all partitions, and segments behind it.
@@ -42,6 +43,9 @@ pub struct Embedded {
     pub(crate) shared: Arc<EngineShared>,
     pub(crate) queues: Arc<Queues>,
     pub(crate) catalog: Arc<TopicCatalog>,
+    pub(crate) acceptor: Acceptor,
+    writers: FencedWriters,
+    producer_ids: Arc<ProducerIds>,
     appender: Arc<Appender>,
     changing: Mutex<()>,
     threads: Mutex<Option<EngineThreads>>,
@@ -147,10 +151,15 @@ impl Embedded {
         })?;
         let appender = Arc::new(Appender::new(&shared, &queues, sequence + 1));
         let threads = start(&shared, &queues, &catalog, &appender, writeback)?;
+        let producer_ids = Arc::new(ProducerIds::of_start(epoch));
+        let acceptor = Acceptor { shared: shared.clone(), queues: queues.clone(), catalog: catalog.clone() };
         let log = Self {
             shared,
             queues,
             catalog,
+            writers: FencedWriters::new(acceptor.clone(), producer_ids.clone()),
+            producer_ids,
+            acceptor,
             appender,
             changing: Mutex::new(()),
             threads: Mutex::new(Some(threads)),
@@ -158,6 +167,7 @@ impl Embedded {
             lock: Mutex::new(Some(lock)),
         };
         log.guard_existing();
+        log.writers.abort_left_open();
         Ok(Arc::new(log))
     }
 
@@ -167,7 +177,7 @@ impl Embedded {
     /// [`Error::WritingEnded`] or [`Error::Stopped`] if the log has ended.
     pub fn flush(&self) -> Result<(), Error> {
         self.shared.check_open()?;
-        self.control(None, Vec::new())?;
+        self.acceptor.control(None, Vec::new())?;
         let (sender, receiver) = sync_channel(1);
         self.queues.flush.ask(sender);
         receiver.recv().unwrap_or(Err(Error::Stopped))
@@ -223,21 +233,6 @@ impl Embedded {
     /// The epoch of this start, higher than every earlier one in this directory.
     pub fn epoch(&self) -> Epoch {
         self.shared.epoch
-    }
-
-    /// Writes a part to the journal; returns once it and everything before it is durable.
-    pub(crate) fn control(&self, part: Option<&FramePart>, effects: Vec<CatalogChange>) -> Result<(), Error> {
-        let mut encoded = Vec::new();
-        part.iter().for_each(|part| part.put(&mut encoded));
-        let (sender, receiver) = sync_channel(1);
-        let item = JournalItem::Parts { encoded, count: u32::from(part.is_some()), effects };
-        self.queues.work.push_control(ControlEntry {
-            entry: JournalEntry { order: self.shared.next_order(), item },
-            waiter: Some(AckWaiter { level: AckLevel::Synced, answer: AckReply::Thread(sender) }),
-            pending_bytes: 0,
-        });
-        self.queues.work.urge();
-        receiver.recv().unwrap_or(Err(Error::Stopped))
     }
 
     /// Checks that a memory topic of this configuration fits beside the others.
@@ -410,7 +405,7 @@ impl Log for Embedded {
         let first = if config.has_versions() { offset_of_time(self.shared.wall.now_ms()) } else { 0 };
         let entry = new_topic(&self.context(), topic.clone(), self.shared.epoch, first);
         let current = entry.state.current();
-        self.control(Some(&FramePart::Created(topic)), vec![CatalogChange::Created(entry)])?;
+        self.acceptor.control(Some(&FramePart::Created(topic)), vec![CatalogChange::Created(entry)])?;
         Ok(current)
     }
 
@@ -428,9 +423,9 @@ impl Log for Embedded {
             return Err(Error::InvalidConfig { topic: name.clone(), setting, value, rule });
         }
         let topic = Topic { config: config.clone(), ..Topic::clone(&current) };
-        self.control(Some(&FramePart::Altered(topic.clone())), vec![CatalogChange::Altered(topic)])?;
+        self.acceptor.control(Some(&FramePart::Altered(topic.clone())), vec![CatalogChange::Altered(topic)])?;
         // Records accepted under a weaker level before the change are durable on return too.
-        self.control(None, Vec::new())?;
+        self.acceptor.control(None, Vec::new())?;
         Ok(entry.state.current())
     }
 
@@ -448,7 +443,7 @@ impl Log for Embedded {
         self.shared.space.check()?;
         let topic = Topic { config, ..Topic::clone(&current) };
         let grown = entry.grown(&self.context(), total, self.shared.epoch);
-        self.control(Some(&FramePart::Altered(topic.clone())), vec![CatalogChange::Grown(grown, topic)])?;
+        self.acceptor.control(Some(&FramePart::Altered(topic.clone())), vec![CatalogChange::Grown(grown, topic)])?;
         Ok(entry.state.current())
     }
 
@@ -462,7 +457,7 @@ impl Log for Embedded {
             // Earlier records must precede the deletion in the journal.
             partition.seal(&mut partition.lock(), &current);
         }
-        self.control(Some(&FramePart::Deleted(entry.state.id)), vec![CatalogChange::Deleted(entry.state.id)])
+        self.acceptor.control(Some(&FramePart::Deleted(entry.state.id)), vec![CatalogChange::Deleted(entry.state.id)])
     }
 
     fn topic(&self, name: &TopicName) -> Option<Arc<Topic>> {
@@ -485,13 +480,8 @@ impl Log for Embedded {
         Ok(self.catalog.partition(partition)?)
     }
 
-    fn append_atomic(
-        &self,
-        append: &AtomicAppend<'_>,
-        level: AckLevel,
-        done: Done<Vec<Appended>>,
-    ) -> Result<(), Error> {
-        self.accept_atomic(append, None, level, done)
+    fn writer(&self, name: &str) -> Result<Arc<dyn Writer>, Error> {
+        self.writers.begin(name)
     }
 
     fn check_writing(&self) -> Result<(), Error> {
@@ -568,7 +558,17 @@ impl KafkaLog for Embedded {
         level: AckLevel,
         done: Done<Vec<Appended>>,
     ) -> Result<(), Error> {
-        self.accept_end(end, level, done)
+        self.acceptor.accept_end(end, level, done)
+    }
+
+    fn commit_positions(&self, positions: Vec<PositionCommit>, done: Done<()>) -> Result<(), Error> {
+        let append = AtomicAppend { records: Vec::new(), positions };
+        let done = Done::call(|committed| done.finish(committed.map(drop)));
+        self.acceptor.accept_atomic(&append, (None, None), AckLevel::Synced, done)
+    }
+
+    fn next_producer_id(&self) -> Option<i64> {
+        self.producer_ids.for_client()
     }
 
     fn groups(&self) -> Vec<String> {
@@ -576,6 +576,6 @@ impl KafkaLog for Embedded {
     }
 
     fn forget_positions(&self, group: &str, partitions: &[TopicPartition]) -> Result<(), Error> {
-        self.accept_forget(group, partitions)
+        self.acceptor.accept_forget(group, partitions)
     }
 }

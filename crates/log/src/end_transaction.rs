@@ -3,11 +3,12 @@
 
 use std::sync::Arc;
 
-use millstream_types::Marker;
+use millstream_types::{Marker, TopicPartition};
 
 use crate::accept::APPEND_OVERHEAD_BYTES;
+use crate::acceptor::Acceptor;
 use crate::partition::{LockedPartitions, PartitionLog};
-use crate::{AckLevel, Appended, AtomicAppend, Done, Embedded, EndTransaction, Error, PositionCommit};
+use crate::{AckLevel, Appended, AtomicAppend, Done, EndTransaction, Error, PositionCommit};
 
 /// Most bytes that a marker adds to an append: its batch and the journal's headers.
 pub(crate) const MARKER_MAX_BYTES: usize = APPEND_OVERHEAD_BYTES;
@@ -18,7 +19,7 @@ pub(crate) struct TransactionMarkers {
     marker: Marker,
 }
 
-impl Embedded {
+impl Acceptor {
     pub(crate) fn accept_end(
         &self,
         end: &EndTransaction<'_>,
@@ -26,27 +27,30 @@ impl Embedded {
         done: Done<Vec<Appended>>,
     ) -> Result<(), Error> {
         check_numbers(end)?;
-        let marker = Marker {
-            producer_id: end.producer_id,
-            producer_epoch: end.producer_epoch,
-            committed: end.commit,
-            coordinator_epoch: self.shared.epoch.0,
-            timestamp_ms: self.shared.wall.now_ms(),
-        };
-        let markers = TransactionMarkers { logs: self.ended(end), marker };
+        let markers = self.markers((end.producer_id, end.producer_epoch), end.commit, &end.partitions);
         let positions = end.positions.iter().filter(|commit| end.commit && self.is_there(commit));
         let append = AtomicAppend { records: end.records.clone(), positions: positions.cloned().collect() };
-        self.accept_atomic(&append, Some(&markers), level, done)
+        self.accept_atomic(&append, (Some(&markers), None), level, done)
     }
 
-    /// The partitions that get a marker, each once. Deleted topics are skipped: their part
-    /// of the transaction is gone.
-    fn ended(&self, end: &EndTransaction<'_>) -> Vec<Arc<PartitionLog>> {
-        let found = end.partitions.iter().filter_map(|partition| self.catalog.partition(partition).ok());
+    /// The markers of a producer's transaction, one for each partition. Deleted topics are skipped: their part of the
+    /// transaction is gone.
+    pub(crate) fn markers<'a>(
+        &self,
+        (producer_id, producer_epoch): (i64, i16),
+        committed: bool,
+        partitions: impl IntoIterator<Item = &'a TopicPartition>,
+    ) -> TransactionMarkers {
+        let found = partitions.into_iter().filter_map(|partition| self.catalog.partition(partition).ok());
         let mut logs: Vec<_> = found.filter(|log| !log.topic.is_memory).collect();
         logs.sort_by_key(|log| log.key());
         logs.dedup_by_key(|log| log.key());
-        logs
+        let coordinator_epoch = self.shared.epoch.0;
+        let timestamp_ms = self.shared.wall.now_ms();
+        TransactionMarkers {
+            logs,
+            marker: Marker { producer_id, producer_epoch, committed, coordinator_epoch, timestamp_ms },
+        }
     }
 
     fn is_there(&self, commit: &PositionCommit) -> bool {

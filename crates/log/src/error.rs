@@ -104,6 +104,9 @@ pub enum Error {
         "producer {producer} sends to {partition} under epoch {given}, and epoch {current} has begun; another instance has taken over, so end this one"
     )]
     FencedProducer { partition: TopicPartition, producer: i64, current: i16, given: i16 },
+    /// A later writer has the name.
+    #[error("another writer '{writer}' has begun, and this one is fenced; end it")]
+    Fenced { writer: String },
     /// The call does not fit the state of the producer's transaction.
     #[error("producer {producer} (epoch {epoch}), {place}: {rule}")]
     InvalidTransaction { producer: i64, epoch: i16, place: String, rule: &'static str },
@@ -201,16 +204,18 @@ impl Error {
             | Self::TooManyTransactions { .. }
             | Self::MemoryTopicsFull { .. } => ErrorCode::Overloaded,
             Self::Corrupt { .. } | Self::CorruptFile { .. } | Self::UnknownVersion { .. } => ErrorCode::Corrupt,
-            Self::InUse { .. } | Self::Stopped | Self::WritingEnded { .. } | Self::ImageReleased => {
-                ErrorCode::Unavailable
-            }
+            Self::InUse { .. }
+            | Self::Fenced { .. }
+            | Self::Stopped
+            | Self::WritingEnded { .. }
+            | Self::ImageReleased => ErrorCode::Unavailable,
             Self::Io { .. } => ErrorCode::Internal,
         }
     }
 
     /// `true` if the same call may succeed later, without a restart.
     pub fn is_retryable(&self) -> bool {
-        self.code().is_retryable() && !matches!(self, Self::WritingEnded { .. })
+        self.code().is_retryable() && !matches!(self, Self::WritingEnded { .. } | Self::Fenced { .. })
     }
 
     /// `true` if records may have been stored although the call failed.

@@ -84,7 +84,7 @@ impl Embedded {
     /// The errors that end an append, [`Error::DiskFull`], and [`Error::Io`] if the journal cannot be read.
     pub fn image(&self) -> Result<LogImage, Error> {
         self.shared.check_open()?;
-        self.control(None, Vec::new())?;
+        self.acceptor.control(None, Vec::new())?;
         let hold = ImageHold { number: self.shared.images.hold(), shared: self.shared.clone() };
         let (sender, receiver) = sync_channel(1);
         self.queues.flush.ask_image(sender);

@@ -67,7 +67,7 @@ pub trait KafkaLog: Log {
     /// effect in the order of the atomic appends.
     ///
     /// # Errors
-    /// Those of [`Log::append_atomic`]; [`Error::FencedProducer`] if a partition knows a later epoch;
+    /// Those of [`Writer::commit`](crate::Writer::commit); [`Error::FencedProducer`] if a partition knows a later epoch;
     /// [`Error::InvalidTransaction`] if a number is below 0.
     fn end_transaction(
         &self,
@@ -75,6 +75,15 @@ pub trait KafkaLog: Log {
         level: AckLevel,
         done: Done<Vec<Appended>>,
     ) -> Result<(), Error>;
+
+    /// Commits positions of groups, all or nothing, as [`Writer::commit`](crate::Writer::commit) does; synced when `done` is called.
+    ///
+    /// # Errors
+    /// Those of [`Writer::commit`](crate::Writer::commit) for a position: nothing is committed and `done` is not called.
+    fn commit_positions(&self, positions: Vec<PositionCommit>, done: Done<()>) -> Result<(), Error>;
+
+    /// A producer id that is never handed out twice; `None` once those of this start are used up.
+    fn next_producer_id(&self) -> Option<i64>;
 
     /// The groups that have positions, by name.
     fn groups(&self) -> Vec<String>;

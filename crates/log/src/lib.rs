@@ -1,14 +1,14 @@
 //! The partitioned log keeps accepted records, in order: its contract and its embedded engine.
 //!
 //! The contract is [`Log`] and [`Partition`]; the engine on one machine is [`Embedded`]. Records enter by
-//! [`Partition::append`], or by [`Log::append_atomic`] for an all-or-nothing append to several partitions and group
-//! positions. They leave by [`Partition::read`],
+//! [`Partition::append`], or by a [`Writer`] for all-or-nothing appends to several partitions and group positions. They leave by [`Partition::read`],
 //! or one at a time by [`Partition::read_one`].
 //!
 //! Not here: the meaning of a record (the planes), state derived from records
 //! (`view`), Kafka's wire protocol (`kafka`).
 
 mod accept;
+mod acceptor;
 mod ack;
 mod appender;
 mod atomic;
@@ -31,6 +31,7 @@ mod end_transaction;
 mod epochs;
 mod error;
 mod extent;
+mod fenced_writers;
 mod files;
 mod flush_queue;
 mod frame;
@@ -46,6 +47,7 @@ mod last_stable;
 mod layout;
 mod meta;
 mod partition;
+mod producer_ids;
 mod producers;
 mod queues;
 mod read;
@@ -69,6 +71,7 @@ mod watchers;
 mod wire;
 mod work_queue;
 mod writeback;
+mod writer;
 
 pub use ack::{AckLevel, Appended};
 pub use bell::{Bell, Board};
@@ -89,3 +92,4 @@ pub use sched::{run_as_batch, run_in_background};
 pub use stats::{GroupLag, LogFigures, LogStats, PartitionStats, SYNC_BUCKETS_US};
 pub use topic::{Cleanup, PARTITIONS_MAX, Storage, Topic, TopicConfig, Writers};
 pub use transactions::{AbortedTransaction, OpenTransaction};
+pub use writer::Writer;

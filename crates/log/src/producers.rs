@@ -117,6 +117,11 @@ impl Producers {
         self.known.get(&producer).map(|state| state.epoch)
     }
 
+    /// The sequence number that follows the producer's last record; 0 for an unknown producer.
+    pub(crate) fn next_sequence(&self, producer: i64) -> i32 {
+        self.known.get(&producer).map_or(0, |state| state.next().cast_signed())
+    }
+
     /// Checks a batch of `records` sequence numbers from `producer`. An unknown producer may begin with any number:
     /// it may have been forgotten.
     pub(crate) fn judge(

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use millstream_http::Metrics;
-use millstream_log::{AtomicAppend, Log, TopicConfig, Writers, reply};
+use millstream_log::{AtomicAppend, Log, TopicConfig, Writer, Writers, reply};
 use millstream_types::{
     AuditEvent, AuditTrail, FailedLogins, Header, Record, SystemClock, TopicName, TopicPartition, WallClock as _,
     iso_time,
@@ -67,11 +67,12 @@ impl Audit {
     }
 
     /// Starts to append events to the topic.
-    pub(crate) fn start(log: Arc<dyn Log>, wall: &Arc<SystemClock>) -> (Arc<Self>, JoinHandle<()>) {
+    pub(crate) fn start(log: &dyn Log, wall: &Arc<SystemClock>) -> anyhow::Result<(Arc<Self>, JoinHandle<()>)> {
+        let writer = log.writer("audit").context("cannot begin the writer of the audit trail")?;
         let (queue, events) = mpsc::channel(QUEUE_MAX);
         let lost = Arc::new(AtomicU64::new(0));
-        let task = tokio::spawn(append_all(log, events, Arc::clone(&lost)));
-        (Arc::new(Self { queue: Mutex::new(Some(queue)), wall: Arc::clone(wall), lost }), task)
+        let task = tokio::spawn(append_all(writer, events, Arc::clone(&lost)));
+        Ok((Arc::new(Self { queue: Mutex::new(Some(queue)), wall: Arc::clone(wall), lost }), task))
     }
 
     /// Takes no more events; the task ends once those that wait are appended.
@@ -107,11 +108,11 @@ impl AuditTrail for Audit {
     }
 }
 
-async fn append_all(log: Arc<dyn Log>, mut events: mpsc::Receiver<(i64, AuditEvent)>, lost: Arc<AtomicU64>) {
+async fn append_all(writer: Arc<dyn Writer>, mut events: mpsc::Receiver<(i64, AuditEvent)>, lost: Arc<AtomicU64>) {
     let mut batch = Vec::new();
     while events.recv_many(&mut batch, BATCH_MAX).await > 0 {
         let count = batch.len() as u64;
-        if let Err(why) = append(&*log, &batch).await {
+        if let Err(why) = append(&*writer, &batch).await {
             lost.fetch_add(count, Ordering::Relaxed);
             tracing::warn!(%why, count, "events are missing in {TOPIC}");
         }
@@ -119,7 +120,7 @@ async fn append_all(log: Arc<dyn Log>, mut events: mpsc::Receiver<(i64, AuditEve
     }
 }
 
-async fn append(log: &dyn Log, events: &[(i64, AuditEvent)]) -> Result<(), millstream_log::Error> {
+async fn append(writer: &dyn Writer, events: &[(i64, AuditEvent)]) -> Result<(), millstream_log::Error> {
     let values: Vec<String> = events.iter().map(|(time_ms, event)| value(*time_ms, event)).collect();
     let headers: Vec<Vec<Header<'_>>> = events
         .iter()
@@ -137,7 +138,7 @@ async fn append(log: &dyn Log, events: &[(i64, AuditEvent)]) -> Result<(), mills
     let partition = TopicPartition::new(TopicName::internal(TOPIC), 0);
     let append = AtomicAppend { records: vec![(partition, records.collect())], positions: Vec::new() };
     let (done, reply) = reply();
-    log.append_atomic(&append, TopicConfig::default().level, done)?;
+    writer.commit(&append, TopicConfig::default().level, done)?;
     reply.await.map(drop)
 }
 

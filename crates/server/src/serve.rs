@@ -194,7 +194,7 @@ impl Server {
         planes.show_failures(&metrics);
         let writing = writing::start(&planes.log);
         let log: Arc<dyn LogFigures> = planes.log.clone();
-        let (audit, auditing) = Audit::start(log.clone(), &clock);
+        let (audit, auditing) = Audit::start(&*log, &clock)?;
         audit::show(&audit, &metrics);
         figures::show(&log, &metrics);
         figures::show_queries(&planes.query, &metrics);
@@ -237,7 +237,7 @@ impl Server {
                     millstream_kafka::Listener::bind_with(endpoints, config.kafka.clone(), Some(logins)).await?;
                 let listener = listener.drawing_on(&memory).throttled_by(throttle.clone());
                 let listener = listener.limited_by(Arc::clone(&planes.quotas)).audited_by(audit.clone());
-                Some(listener.serve(planes.log.clone(), planes.log.epoch(), &metrics).await)
+                Some(listener.serve(planes.log.clone(), &metrics).await)
             }
         };
         let redis = match endpoints.redis {

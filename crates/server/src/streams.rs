@@ -33,7 +33,7 @@ use std::time::Duration;
 
 use axum::http::StatusCode;
 use millstream_http::{Access, Content, Limits, Problem, Reason, Route, Routes, Share, Workers};
-use millstream_log::{Error, LogFigures, Topic, TopicConfig};
+use millstream_log::{Error, LogFigures, Topic, TopicConfig, Writer};
 use millstream_types::{ErrorCode, MemoryBudget, Principal, Quotas, Role, TenantId, TopicKind, TopicName, WallClock};
 use serde_json::json;
 use tokio::sync::{Semaphore, oneshot};
@@ -60,6 +60,7 @@ const CHANGE_LIMITS: Limits = Limits {
 /// The state that all handlers share.
 pub(crate) struct Streams {
     log: Arc<dyn LogFigures>,
+    writer: Arc<dyn Writer>,
     wall: Arc<dyn WallClock>,
     memory: MemoryBudget,
     quotas: Arc<Quotas>,
@@ -75,10 +76,11 @@ impl Streams {
         wall: Arc<dyn WallClock>,
         memory: &MemoryBudget,
         quotas: Arc<Quotas>,
-    ) -> std::io::Result<Arc<Self>> {
+    ) -> anyhow::Result<Arc<Self>> {
+        let writer = log.writer("streams")?;
         let workers = Workers::start("streams", THREADS, WAITING_MAX, Share::Equal)?;
         let (memory, tails, turn) = (memory.clone(), Arc::new(Semaphore::new(TAILS_MAX)), AtomicU32::new(0));
-        Ok(Arc::new(Self { log, wall, memory, quotas, workers, tails, turn }))
+        Ok(Arc::new(Self { log, writer, wall, memory, quotas, workers, tails, turn }))
     }
 
     /// Stops the threads, which also ends open tails.

@@ -17,6 +17,7 @@ pub mod read_one;
 pub mod topics;
 pub mod transactions;
 pub mod trim;
+pub mod writer;
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -91,6 +92,21 @@ macro_rules! conformance_suite {
             committed_positions_survive_a_restart,
             a_position_keeps_its_metadata_and_commit_time,
             metadata_over_the_limit_are_refused_and_nothing_is_taken,
+        );
+        $crate::conformance_suite!(@tests $subject; writer:
+            records_of_a_writer_are_seen_once_they_are_committed,
+            a_commit_takes_records_and_positions_of_its_own,
+            an_aborted_transaction_leaves_nothing,
+            a_later_writer_of_a_name_fences_the_earlier,
+            writers_of_different_names_do_not_fence_each_other,
+            what_a_writer_left_open_is_void_once_the_next_begins,
+            what_a_writer_has_committed_is_decided_once_the_next_begins,
+            a_restart_voids_what_a_writer_left_open,
+            a_writer_that_is_dropped_leaves_nothing_open,
+            a_transaction_may_have_any_size,
+            a_refused_commit_leaves_the_transaction_open,
+            a_deleted_topic_takes_its_part_of_a_transaction_with_it,
+            a_topic_in_memory_takes_no_part_in_a_transaction,
         );
         $crate::conformance_suite!(@tests $subject; read:
             a_new_partition_is_empty,

@@ -77,7 +77,10 @@ impl<V: View> Views<V> {
         let (inbox_max_bytes, dirty_max_bytes) = (part(config.inbox_max_bytes), part(config.dirty_max_bytes));
         let failures = Arc::new(Failures::default());
         let load = |(index, partition): (usize, Arc<dyn Partition>)| {
+            // Before the state is read: nothing is added to it by another any more.
+            let writer = ground.log.writer(&format!("view/{}", partition.id()))?;
             let parts = OwnerParts {
+                writer,
                 view: Arc::clone(&view),
                 log: Arc::clone(&ground.log),
                 partition,

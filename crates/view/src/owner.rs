@@ -21,7 +21,7 @@ use std::sync::Weak;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use arc_swap::ArcSwap;
-use millstream_log::{AckLevel, Appended, AtomicAppend, Bell, Done, Log, Partition};
+use millstream_log::{AckLevel, Appended, AtomicAppend, Bell, Done, Log, Partition, Writer};
 use millstream_types::{ErrorCode, Grant, Header, Record, TopicId, TopicPartition, WallClock};
 use parking_lot::{Condvar, Mutex};
 
@@ -87,6 +87,7 @@ pub(crate) struct Owner<V: View> {
     partition: Arc<dyn Partition>,
     view: Arc<V>,
     log: Arc<dyn Log>,
+    writer: Arc<dyn Writer>,
     wall: Arc<dyn WallClock>,
     config: ViewsConfig,
     queue: ShardQueue,
@@ -106,6 +107,8 @@ pub(crate) struct Owner<V: View> {
 pub(crate) struct OwnerParts<V: View> {
     pub(crate) view: Arc<V>,
     pub(crate) log: Arc<dyn Log>,
+    /// Fences whoever owned the partition before.
+    pub(crate) writer: Arc<dyn Writer>,
     pub(crate) partition: Arc<dyn Partition>,
     pub(crate) wall: Arc<dyn WallClock>,
     pub(crate) config: ViewsConfig,
@@ -140,6 +143,7 @@ impl<V: View> Owner<V> {
             partition: parts.partition,
             view: parts.view,
             log: parts.log,
+            writer: parts.writer,
             wall: parts.wall,
             queue: parts.queue,
             scheduled: AtomicBool::new(false),
@@ -530,7 +534,7 @@ impl<V: View> Owner<V> {
                 None => append.records.push((to.clone(), vec![record])),
             }
         }
-        self.log.append_atomic(&append, batch.level, done)
+        self.writer.commit(&append, batch.level, done)
     }
 
     /// Refuses the waiting commands of an owner that has ended.

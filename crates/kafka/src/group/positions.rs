@@ -16,10 +16,7 @@ use kafka_protocol::messages::{
     OffsetFetchResponse, TopicName as WireTopic,
 };
 use kafka_protocol::protocol::StrBytes;
-use millstream_log::{
-    AckLevel, Appended, AtomicAppend, CommittedPosition, Error, NO_EPOCH, POSITION_METADATA_MAX_BYTES, PositionCommit,
-    Reply, reply,
-};
+use millstream_log::{CommittedPosition, Error, NO_EPOCH, POSITION_METADATA_MAX_BYTES, PositionCommit, Reply, reply};
 use millstream_types::{Epoch, Offset, Position, TopicPartition};
 
 use super::coordinator::{Caller, GroupCoordinator, GroupEntry};
@@ -105,10 +102,9 @@ impl GroupCoordinator {
             if commits.is_empty() {
                 return Ok(None);
             }
-            let append = AtomicAppend { records: Vec::new(), positions: commits };
             let (done, answer) = reply();
-            self.log.append_atomic(&append, AckLevel::Synced, done).map_err(|error| to_client(&error))?;
-            Ok::<Option<Reply<Vec<Appended>>>, ResponseError>(Some(answer))
+            self.log.commit_positions(commits, done).map_err(|error| to_client(&error))?;
+            Ok::<Option<Reply<()>>, ResponseError>(Some(answer))
         };
         let answer = if speaker.generation < 0 {
             self.within_new(group, |entry, _| {
@@ -131,7 +127,7 @@ impl GroupCoordinator {
             }?
         };
         match answer {
-            Some(answer) => answer.await.map(drop).map_err(|error| to_client(&error)),
+            Some(answer) => answer.await.map_err(|error| to_client(&error)),
             None => Ok(()),
         }
     }

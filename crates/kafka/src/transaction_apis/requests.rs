@@ -40,7 +40,7 @@ async fn taken_over(
     context: RequestContext,
 ) -> Result<ProducerIdAndEpoch, ResponseError> {
     let broker = context.broker.clone();
-    let fresh = move || broker.next_producer_id();
+    let fresh = move || broker.log.next_producer_id();
     let Some(id) = request.transactional_id else {
         context.check_or(Role::Writer, ResponseError::ClusterAuthorizationFailed).map_err(|refusal| refusal.error)?;
         return Ok(ProducerIdAndEpoch { id: fresh().ok_or(ResponseError::UnknownServerError)?, epoch: 0 });

@@ -318,7 +318,7 @@ async fn producer_ids_are_never_handed_out_twice_not_even_by_the_next_start() {
     for _ in 0..3 {
         let log = open(dir.path());
         let listener = Listener::bind("127.0.0.1:0".parse().unwrap(), KafkaConfig::default()).await.unwrap();
-        let serving = listener.serve(Arc::clone(&log) as Arc<dyn KafkaLog>, log.epoch(), &Metrics::default()).await;
+        let serving = listener.serve(Arc::clone(&log) as Arc<dyn KafkaLog>, &Metrics::default()).await;
         let mut client = Client::connect(serving.address()).await;
         for _ in 0..2 {
             let answer = client.ask(&InitProducerIdRequest::default().with_transactional_id(None), 4).await;

@@ -39,7 +39,7 @@ impl Fixture {
     async fn start_in(dir: tempfile::TempDir, config: KafkaConfig) -> Self {
         let log = open(dir.path());
         let listener = Listener::bind("127.0.0.1:0".parse().unwrap(), config).await.unwrap();
-        let serving = listener.serve(log.clone(), log.epoch(), &Metrics::default()).await;
+        let serving = listener.serve(log.clone(), &Metrics::default()).await;
         Self { log, serving, dir }
     }
 

@@ -91,7 +91,7 @@ impl Guarded {
         let log = open(dir.path());
         let everywhere = "0.0.0.0:0".parse().unwrap();
         let listener = Listener::bind_with(everywhere, config, Some(Arc::new(Users))).await.unwrap();
-        let serving = change(listener).serve(log.clone(), log.epoch(), &Metrics::default()).await;
+        let serving = change(listener).serve(log.clone(), &Metrics::default()).await;
         let orders = millstream_types::TopicName::parse("orders", &TenantId::default()).unwrap();
         log.create_topic(&orders, &TopicConfig::default()).unwrap();
         let elsewhere = millstream_types::TopicName::parse("elsewhere", &TenantId::default()).unwrap();

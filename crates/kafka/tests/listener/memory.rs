@@ -27,7 +27,7 @@ async fn fetched_records_and_connections_take_from_the_budget_wait_for_it_and_gi
     let log = open(dir.path());
     let memory = MemoryBudget::new("memory.budget_bytes", 4 << 20);
     let listener = Listener::bind("127.0.0.1:0".parse().unwrap(), KafkaConfig::default()).await.unwrap();
-    let serving = listener.drawing_on(&memory).serve(log.clone(), log.epoch(), &Metrics::default()).await;
+    let serving = listener.drawing_on(&memory).serve(log.clone(), &Metrics::default()).await;
     let orders = millstream_types::TopicName::parse("orders", &TenantId::default()).unwrap();
     log.create_topic(&orders, &TopicConfig::default()).unwrap();
     let mut client = Client::connect(serving.address()).await;

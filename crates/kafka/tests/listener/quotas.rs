@@ -24,7 +24,7 @@ async fn a_client_over_its_quota_is_told_and_muted_while_others_are_served() {
     };
     let quotas = Quotas::new(quota, Arc::new(SystemClock::default()));
     let listener = Listener::bind("127.0.0.1:0".parse().unwrap(), KafkaConfig::default()).await.unwrap();
-    let serving = listener.limited_by(Arc::clone(&quotas)).serve(log.clone(), log.epoch(), &Metrics::default()).await;
+    let serving = listener.limited_by(Arc::clone(&quotas)).serve(log.clone(), &Metrics::default()).await;
     let orders = millstream_types::TopicName::parse("orders", &TenantId::default()).unwrap();
     millstream_log::Log::create_topic(&*log, &orders, &TopicConfig::default()).unwrap();
     let mut client = Client::connect(serving.address()).await;

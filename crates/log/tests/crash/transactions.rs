@@ -2,9 +2,11 @@
 //!
 //! A producer is a thread and a Kafka client in one: it begins a transaction, sends to partitions of its choice, and ends
 //! it with a commit, a position of its group and a note, or aborts it. What it does not know to be stored when the power
-//! goes it aborts under its next epoch, as a coordinator does for a producer that starts again.
+//! goes it aborts under its next epoch, as a coordinator does for a producer that starts again. Beside them owners with
+//! fenced writers do the same; for those the log itself aborts.
 
 mod model;
+mod owner;
 mod producer;
 mod verdict;
 
@@ -18,12 +20,15 @@ use millstream_types::{ManualClock, TopicPartition};
 
 use crate::support::{clock, name, new_disk, open};
 use model::Model;
+use owner::Owner;
 use producer::Producer;
 
 /// Lives of one seed.
 pub(crate) const LIVES: u64 = 5;
 /// Producers with transactions; one without comes on top.
 const PRODUCERS: usize = 3;
+/// Owners with fenced writers; their numbers follow those of the producers.
+const OWNERS: usize = 2;
 /// Partitions that they write to, of two topics of different levels.
 const PARTITIONS: u32 = 3;
 const CALLS_PER_PRODUCER: u64 = 60;
@@ -42,7 +47,7 @@ pub(crate) struct Outcome {
     pub(crate) aborted: u64,
     /// Those that nobody has ended.
     pub(crate) left_open: u64,
-    /// Those of which a crash has taken everything.
+    /// Those of which a crash has taken everything, and those that owners left or aborted.
     pub(crate) void: u64,
 }
 
@@ -88,10 +93,11 @@ pub(crate) fn run(seed: u64) -> Outcome {
     let mut rng = Rng::new(seed ^ 0x7472_616e_7361_6374);
     let (mut files, clock, model) = (new_disk(), clock(), Model::default());
     let mut producers: Vec<_> = (0..PRODUCERS).map(|number| Producer::new(number, &mut rng)).collect();
+    let mut owners: Vec<_> = (PRODUCERS..PRODUCERS + OWNERS).map(Owner::new).collect();
     let mut outcome = Outcome::default();
     for _ in 0..LIVES {
         let Some(log) = start(&mut files, &clock, &model, &mut rng) else { break };
-        let ends = live(&log, &files, &clock, &model, &mut producers, &mut rng);
+        let ends = live(&log, &files, &clock, &model, (&mut producers, &mut owners), &mut rng);
         outcome.lives += 1;
         outcome.cut_at_work += u64::from(ends == Some(true));
         files = end(&log, &files, ends.is_none(), &mut rng);
@@ -127,7 +133,7 @@ fn live(
     files: &SimFiles,
     clock: &ManualClock,
     model: &Model,
-    producers: &mut [Producer],
+    (producers, owners): (&mut [Producer], &mut [Owner]),
     rng: &mut Rng,
 ) -> Option<bool> {
     let base =
@@ -148,19 +154,21 @@ fn live(
     let life = Life { log, files, clock, model, partitions, notes: TopicPartition::new(name("notes"), 0) };
     verdict::check(&life);
     producers.iter_mut().for_each(|producer| producer.restarted(model));
+    owners.iter_mut().for_each(Owner::restarted);
     let is_closed = rng.chance(15);
     if !is_closed && !files.is_off() {
         files.crash_after(1 + rng.below(CHANGES_PER_LIFE));
     }
     let powered = !files.is_off();
-    work(&life, producers, rng);
+    work(&life, producers, owners, rng);
     (!is_closed).then(|| powered && files.is_off())
 }
 
-fn work(life: &Life<'_>, producers: &mut [Producer], rng: &mut Rng) {
+fn work(life: &Life<'_>, producers: &mut [Producer], owners: &mut [Owner], rng: &mut Rng) {
     let done = AtomicBool::new(false);
-    let mut rngs: Vec<Rng> = (0..PRODUCERS + 2).map(|_| rng.fork()).collect();
+    let mut rngs: Vec<Rng> = (0..PRODUCERS + OWNERS + 2).map(|_| rng.fork()).collect();
     let (mut reader_rng, mut plain_rng) = (rngs.remove(0), rngs.remove(0));
+    let mut of_owners = rngs.split_off(PRODUCERS);
     thread::scope(|threads| {
         threads.spawn(|| verdict::follow(life, &mut reader_rng, &done));
         let plain = threads.spawn(|| producer::write_plain(life, CALLS_PER_PRODUCER, &mut plain_rng));
@@ -173,7 +181,13 @@ fn work(life: &Life<'_>, producers: &mut [Producer], rng: &mut Rng) {
                 })
             })
             .collect();
-        working.into_iter().chain([plain]).for_each(|thread| thread.join().unwrap());
+        let owning = owners.iter_mut().zip(&mut of_owners).map(|(owner, rng)| {
+            threads.spawn(move || {
+                (0..CALLS_PER_PRODUCER).take_while(|_| !life.files.is_off()).for_each(|_| owner.act(life, rng));
+            })
+        });
+        let owning: Vec<_> = owning.collect();
+        working.into_iter().chain(owning).chain([plain]).for_each(|thread| thread.join().unwrap());
         done.store(true, Ordering::Release);
     });
 }

@@ -19,7 +19,7 @@ use crate::clients::Clients;
 use crate::oracle::{Ending, Expected, Oracle, Place, level_of};
 use crate::record::Sent;
 use crate::state::is_state;
-use crate::support::name;
+use crate::support::{append_atomic, name};
 
 const WRITERS: u64 = 3;
 /// Of the lasting topics the first keep all their records.
@@ -365,7 +365,7 @@ impl Writer<'_> {
         self.send(rng, &counts, commit.into_iter().collect(), |commits, level, records, done| {
             let ids = counts.iter().map(|(aim, _)| aim.target.id(aim.partition));
             let append = AtomicAppend { records: ids.zip(records).collect(), positions: commits };
-            self.life.log.append_atomic(&append, level, done)
+            append_atomic(&**self.life.log, &append, level, done)
         });
     }
 

@@ -16,7 +16,7 @@ use millstream_testkit::conformance::{ReadRecord, append_and_wait, read_all};
 use millstream_testkit::sim::{Rng, SimFiles};
 use millstream_types::{Compression, ManualClock, Offset, Position, Record, TopicPartition};
 
-use crate::support::{self, clock, create, name, new_disk, open, partitions};
+use crate::support::{self, append_atomic, clock, create, name, new_disk, open, partitions};
 
 const TRIALS: u64 = 1000;
 const TOPICS: [(&str, Compression); 2] = [("plain", Compression::None), ("packed", Compression::Zstd)];
@@ -109,7 +109,7 @@ fn commit(log: &Embedded) -> (TopicPartition, Position) {
         PositionCommit { group: "group".into(), partition: partition.id().clone(), position, metadata: String::new() };
     let (done, answer) = reply();
     let append = AtomicAppend { records: Vec::new(), positions: vec![commit] };
-    log.append_atomic(&append, AckLevel::Synced, done).unwrap();
+    append_atomic(log, &append, AckLevel::Synced, done).unwrap();
     answer.wait().unwrap();
     (partition.id().clone(), position)
 }

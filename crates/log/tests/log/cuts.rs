@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use millstream_log::{AckLevel, AtomicAppend, Done, Embedded, KafkaPartition, Log, Storage, TopicConfig, UpTo};
+use millstream_log::{AckLevel, AtomicAppend, Done, Embedded, KafkaPartition, Storage, TopicConfig, UpTo};
 use millstream_testkit::conformance::{ReadRecord, read_all};
 use millstream_types::{BatchBuilder, Compression, Epoch, Offset, Record};
 use proptest::prelude::*;
 
-use crate::support::{append, clock, create, new_disk, open, partitions};
+use crate::support::{append, append_atomic, clock, create, new_disk, open, partitions};
 
 /// The step for the next records of the input.
 #[derive(Debug, Clone, Copy)]
@@ -71,7 +71,7 @@ fn append_step(log: &Embedded, target: &[Arc<dyn KafkaPartition>], step: Step, r
             ];
             entries.retain(|(_, records)| !records.is_empty());
             let append = AtomicAppend { records: entries, positions: Vec::new() };
-            log.append_atomic(&append, level, Done::ignore()).unwrap();
+            append_atomic(log, &append, level, Done::ignore()).unwrap();
             both
         }
         Step::Read(_) | Step::Flush | Step::Restart => 0,

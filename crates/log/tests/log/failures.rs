@@ -10,7 +10,7 @@ use millstream_testkit::conformance::read_all;
 use millstream_testkit::sim::{PowerLoss, SimFiles};
 use millstream_types::{ErrorCode, Offset, Position, Record};
 
-use crate::support::{self, append, clock, create, name, new_disk, open, partitions};
+use crate::support::{self, append, append_atomic, clock, create, name, new_disk, open, partitions};
 
 fn values(partition: &dyn Partition) -> Vec<String> {
     let first = partition.offsets().first;
@@ -26,7 +26,7 @@ fn assert_writing_has_ended(log: &Arc<Embedded>, partition: &dyn Partition) {
     ended(append(partition, b"later", AckLevel::Memory).map(drop));
     let entry = (partition.id().clone(), vec![millstream_types::Record::default()]);
     let atomic = AtomicAppend { records: vec![entry], positions: Vec::new() };
-    ended(log.append_atomic(&atomic, AckLevel::Memory, Done::ignore()));
+    ended(append_atomic(&**log, &atomic, AckLevel::Memory, Done::ignore()));
     ended(log.create_topic(&name("later"), &TopicConfig::default()).map(drop));
     ended(log.delete_topic(&partition.id().topic));
 }
@@ -96,7 +96,7 @@ fn a_disk_that_gets_full_refuses_appends_and_takes_them_again_once_there_is_room
     assert_full(append(&*topic[0], b"refused", AckLevel::Memory));
     let entry = (topic[0].id().clone(), vec![Record::default()]);
     let atomic = AtomicAppend { records: vec![entry], positions: Vec::new() };
-    assert_full(log.append_atomic(&atomic, AckLevel::Memory, Done::ignore()));
+    assert_full(append_atomic(&*log, &atomic, AckLevel::Memory, Done::ignore()));
     assert_full(log.create_topic(&name("more"), &TopicConfig::default()));
     // Accepted records reach the segments, and deletions that make room still work.
     log.flush().unwrap();

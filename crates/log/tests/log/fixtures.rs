@@ -21,7 +21,7 @@ use millstream_testkit::conformance::read_all;
 use millstream_testkit::sim::SimFiles;
 use millstream_types::{BatchBuilder, Compression, Epoch, ManualClock, Offset, Position, Producer, Record};
 
-use crate::support::{append, clock, create, name, partitions};
+use crate::support::{append, append_atomic, clock, create, name, partitions};
 
 /// Records in each partition of the topics on disk: some in segments, some in the journal.
 const RECORDS: u64 = 24;
@@ -429,7 +429,7 @@ fn commit(log: &Embedded) {
     };
     let (done, answer) = reply();
     let append = AtomicAppend { records: Vec::new(), positions: vec![commit] };
-    log.append_atomic(&append, AckLevel::Synced, done).unwrap();
+    append_atomic(log, &append, AckLevel::Synced, done).unwrap();
     answer.wait().unwrap();
 }
 

@@ -17,7 +17,7 @@ use millstream_types::{Offset, Position, Record, TopicPartition};
 use parking_lot::Mutex;
 
 use crate::support::compaction::{compacted, state};
-use crate::support::{append, clock, create, name, new_disk, open, partitions, small_config};
+use crate::support::{append, append_atomic, clock, create, name, new_disk, open, partitions, small_config};
 
 const GROUP: &str = "copier";
 /// The rest of a writer between its appends: a copy must get ahead of the writers.
@@ -87,7 +87,7 @@ fn copy_source(log: &Embedded, acknowledged: &Acknowledged) {
                 metadata: String::new(),
             }],
         };
-        log.append_atomic(&copy, AckLevel::Synced, done).unwrap();
+        append_atomic(log, &copy, AckLevel::Synced, done).unwrap();
         answer.wait().unwrap();
         *acknowledged.copied.lock() = offset.0;
     }

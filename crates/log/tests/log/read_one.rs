@@ -17,7 +17,7 @@ use millstream_types::{Compression, Offset, Record};
 use proptest::prelude::*;
 
 use crate::support::compaction::{Bench, compacted};
-use crate::support::{clock, create, new_disk, open, partitions, small_config};
+use crate::support::{append_atomic, clock, create, new_disk, open, partitions, small_config};
 
 /// Appends records with these keys as one batch; each value tells its own offset and is `padding` bytes longer.
 fn put_all(partition: &dyn Partition, keys: &[u8], padding: usize) {
@@ -180,7 +180,7 @@ fn the_batches_of_a_topic_whose_records_are_read_one_by_one_are_small() {
         append_and_wait(&*partition, &records, AckLevel::Written).unwrap();
         let append = AtomicAppend { records: vec![(partition.id().clone(), records)], positions: Vec::new() };
         let (done, answer) = reply();
-        log.append_atomic(&append, AckLevel::Written, done).unwrap();
+        append_atomic(&*log, &append, AckLevel::Written, done).unwrap();
         assert_eq!(answer.wait().unwrap()[0].last, Offset(199));
         let batches = partition.read(Offset(0), 1 << 20, UpTo::Tail).unwrap();
         assert_eq!(batches.last().unwrap().next_offset(), Offset(200));

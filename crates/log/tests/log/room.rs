@@ -10,7 +10,7 @@ use millstream_testkit::sim::SimFiles;
 use millstream_types::{Offset, Record};
 
 use crate::support::compaction::{Bench, compacted, state};
-use crate::support::{clock, create, new_disk, small_config};
+use crate::support::{append_atomic, clock, create, new_disk, small_config};
 
 const SEGMENT_BYTES: u64 = 256 << 10;
 
@@ -145,11 +145,11 @@ fn tombstones_and_what_owners_have_promised_are_taken_while_other_appends_are_re
         partition.append(&[record], AckLevel::Synced, done)?;
         answer.wait().map(drop)
     };
-    let append_atomic = |value: &[Option<&[u8]>]| {
+    let commit = |value: &[Option<&[u8]>]| {
         let (done, answer) = reply();
         let records = value.iter().map(|value| Record { key: Some(b"key"), value: *value, ..Record::default() });
         let records = vec![(disk.bench.partition.id().clone(), records.collect())];
-        log.append_atomic(&AtomicAppend { records, ..AtomicAppend::default() }, AckLevel::Synced, done)?;
+        append_atomic(&**log, &AtomicAppend { records, ..AtomicAppend::default() }, AckLevel::Synced, done)?;
         answer.wait().map(drop)
     };
     let keys = &disk.bench.partition;
@@ -171,10 +171,10 @@ fn tombstones_and_what_owners_have_promised_are_taken_while_other_appends_are_re
             Err(Error::DiskFull { .. }) => true,
             Err(other) => panic!("{other}"),
         };
-        assert!(refused(append(keys, put)) && refused(append_atomic(&[tombstone, put])), "{eighths}");
+        assert!(refused(append(keys, put)) && refused(commit(&[tombstone, put])), "{eighths}");
         assert!(refused(append(&events, tombstone)), "{eighths}: nothing is compacted there");
         assert_eq!(!refused(append(keys, tombstone)), makes_room, "{eighths}");
-        assert_eq!(!refused(append_atomic(&[tombstone])), makes_room, "{eighths}");
+        assert_eq!(!refused(commit(&[tombstone])), makes_room, "{eighths}");
         assert_eq!(!refused(append(&state, put)), promised, "{eighths}");
         assert_eq!(!refused(log.check_making_room()), accepts, "{eighths}");
     }

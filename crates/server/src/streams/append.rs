@@ -126,7 +126,7 @@ fn take(
     let of_topic = |(partition, records)| (TopicPartition::new(topic.name.clone(), partition), records);
     let append = AtomicAppend { records: records.into_iter().map(of_topic).collect(), positions: Vec::new() };
     let (done, reply) = reply();
-    streams.log.append_atomic(&append, level, done.failing_on_full_disk()).map_err(|error| problem(&error))?;
+    streams.writer.commit(&append, level, done.failing_on_full_disk()).map_err(|error| problem(&error))?;
     Ok(Taken { counts, reply })
 }
 

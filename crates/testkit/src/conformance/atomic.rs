@@ -9,7 +9,7 @@ use super::{Subject, answer, append_and_wait, new_name, new_topic, numbers, read
 
 fn append_atomic(log: &dyn Log, append: &AtomicAppend<'_>) -> Result<Vec<Appended>, Error> {
     let (done, answer) = answer();
-    log.append_atomic(append, AckLevel::Synced, done)?;
+    log.writer(&new_name()?.to_string())?.commit(append, AckLevel::Synced, done)?;
     answer()
 }
 

@@ -343,8 +343,7 @@ pub fn a_position_may_be_committed_behind_an_open_transaction<S: KafkaSubject>()
             metadata: String::new(),
         };
         let (done, answer) = answer();
-        let append = millstream_log::AtomicAppend { records: Vec::new(), positions: vec![commit] };
-        match log.append_atomic(&append, AckLevel::Synced, done) {
+        match log.commit_positions(vec![commit], done) {
             Ok(()) => assert!(is_taken && answer().is_ok()),
             Err(error) => assert!(!is_taken && matches!(error, Error::PositionUnstable { .. }), "{error}"),
         }

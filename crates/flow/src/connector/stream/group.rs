@@ -6,15 +6,16 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use millstream_log::{AckLevel, AtomicAppend, Done, Error as LogError, Log, PositionCommit, Topic};
+use millstream_log::{AckLevel, AtomicAppend, Done, Error as LogError, Log, PositionCommit, Topic, Writer};
 use millstream_types::{Epoch, Offset, PartitionId, Position, TopicPartition};
 
 use super::start_at::StartAt;
-use crate::connector::Waker;
+use crate::connector::{Services, Waker};
 use crate::delivery::SourcePosition;
 
 pub(super) struct GroupPositions {
     log: Arc<dyn Log>,
+    writer: Arc<dyn Writer>,
     group: String,
     is_storing: Arc<AtomicBool>,
     /// Called once positions are stored, or could not be.
@@ -22,8 +23,9 @@ pub(super) struct GroupPositions {
 }
 
 impl GroupPositions {
-    pub(super) fn new(log: Arc<dyn Log>, group: String, waker: Waker) -> Self {
-        Self { log, group, is_storing: Arc::default(), waker }
+    pub(super) fn new(services: &Services, group: String, waker: Waker) -> Self {
+        let (log, writer) = (Arc::clone(&services.log), Arc::clone(&services.writer));
+        Self { log, writer, group, is_storing: Arc::default(), waker }
     }
 
     /// `true` while positions are on their way to the log.
@@ -75,7 +77,7 @@ impl GroupPositions {
             is_storing.store(false, Ordering::Release);
             waker();
         });
-        let taken = self.log.append_atomic(&append, AckLevel::Written, done);
+        let taken = self.writer.commit(&append, AckLevel::Written, done);
         if taken.is_err() {
             self.is_storing.store(false, Ordering::Release);
         }

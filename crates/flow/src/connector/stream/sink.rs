@@ -170,7 +170,7 @@ impl StreamSink {
         self.in_flight_bytes.fetch_add(size_bytes, Ordering::AcqRel);
         let done = self.done(batch, size_bytes);
         let append = AtomicAppend { records: parts, positions: Vec::new() };
-        let appended = self.services.log.append_atomic(&append, topic.config.level, done);
+        let appended = self.services.writer.commit(&append, topic.config.level, done);
         if appended.is_err() {
             self.in_flight_bytes.fetch_sub(size_bytes, Ordering::AcqRel);
         }

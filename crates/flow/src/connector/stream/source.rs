@@ -113,7 +113,7 @@ pub(in crate::connector) fn source(context: &ConnectorContext<'_>) -> Result<Box
         node: context.node.name.clone(),
         label: name.to_string().into(),
         name,
-        positions: GroupPositions::new(Arc::clone(&services.log), group, Arc::clone(&context.waker)),
+        positions: GroupPositions::new(&services, group, Arc::clone(&context.waker)),
         start: place("start")?.unwrap_or(StartAt::Earliest),
         stop_at: place("stop_at")?,
         instance: context.instance,

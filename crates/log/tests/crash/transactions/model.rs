@@ -42,7 +42,7 @@ pub(super) enum Fate {
     Ending { commit: bool },
     /// It has ended, and every crash leaves that so.
     Ended { commit: bool },
-    /// A crash has taken all of it, rightly.
+    /// A crash has taken all of it, rightly; or it was left open by an owner, or aborted without a note.
     Void,
 }
 

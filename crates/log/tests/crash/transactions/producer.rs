@@ -48,18 +48,7 @@ impl Producer {
     }
 
     pub(super) fn act(&mut self, life: &Life<'_>, rng: &mut Rng) {
-        let current = *self.current.get_or_insert_with(|| {
-            let mut state = life.model.state();
-            let (records, position) = (Vec::new(), None);
-            state.transactions.push(Transaction {
-                producer: self.number,
-                fate: Fate::Open,
-                records,
-                position,
-                seen: false,
-            });
-            state.transactions.len() - 1
-        });
+        let current = *self.current.get_or_insert_with(|| begun(life.model, self.number));
         let is_ending = life.model.state().transactions[current].fate != Fate::Open;
         if self.must_end || is_ending || rng.chance(25) {
             self.end(current, life, rng);
@@ -152,6 +141,14 @@ impl Producer {
     }
 }
 
+/// The number of a transaction that begins.
+pub(super) fn begun(model: &Model, producer: usize) -> usize {
+    let (records, position) = (Vec::new(), None);
+    let state = &mut *model.state();
+    state.transactions.push(Transaction { producer, fate: Fate::Open, records, position, seen: false });
+    state.transactions.len() - 1
+}
+
 /// The partitions that a transaction ends in: those it was sent to, and perhaps one where nothing has arrived.
 fn touched(records: &[Sent], rng: &mut Rng, partitions: usize) -> Vec<usize> {
     let mut touched: Vec<_> = records.iter().map(|sent| sent.partition).collect();
@@ -163,7 +160,7 @@ fn touched(records: &[Sent], rng: &mut Rng, partitions: usize) -> Vec<usize> {
     touched
 }
 
-fn position_now(partition: &dyn Partition) -> Position {
+pub(super) fn position_now(partition: &dyn Partition) -> Position {
     let ends = partition.offsets();
     Position { topic: partition.topic().id, epoch: ends.epoch, offset: ends.high }
 }
@@ -186,7 +183,7 @@ fn flushed(current: usize, life: &Life<'_>) -> bool {
     }
 }
 
-fn wait(answered: &mpsc::Receiver<()>, model: &Model) {
+pub(super) fn wait(answered: &mpsc::Receiver<()>, model: &Model) {
     if answered.recv_timeout(ANSWER_TIMEOUT).is_err() {
         model.violated(format!("an append was not answered within {ANSWER_TIMEOUT:?}"));
     }

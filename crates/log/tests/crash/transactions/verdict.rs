@@ -9,7 +9,7 @@ use millstream_types::{BatchLimits, Offset, RecordBatch};
 
 use super::model::{Fate, PLAIN, Serial, State, by_partition};
 use super::producer::group;
-use super::{Life, PARTITIONS, PRODUCERS};
+use super::{Life, OWNERS, PARTITIONS, PRODUCERS};
 
 type Read = Vec<(Offset, Serial)>;
 
@@ -85,6 +85,8 @@ fn settle(life: &Life<'_>) {
                 Fate::Ended { commit }
             }
             (Fate::Void, None) => Fate::Void,
+            // What an owner left open is void once the log is open.
+            (Fate::Open | Fate::Ending { .. }, None) if one.producer >= PRODUCERS => Fate::Void,
             (Fate::Open | Fate::Ending { .. }, None) if open[one.producer] => Fate::Void,
             (fate @ (Fate::Open | Fate::Ending { .. }), None) => {
                 open[one.producer] = true;
@@ -181,7 +183,7 @@ fn check_ends(life: &Life<'_>, number: usize, found: &Read) {
 /// A group stands where the last committed transaction of its producer has put it.
 fn check_positions(life: &Life<'_>) {
     let source = &life.partitions[0];
-    for producer in 0..PRODUCERS {
+    for producer in 0..PRODUCERS + OWNERS {
         let expected = {
             let state = life.model.state();
             let mine = state.transactions.iter().filter(|one| one.producer == producer);

@@ -4,9 +4,11 @@ pub(crate) mod compaction;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use millstream_log::{
-    AckLevel, Appended, Embedded, Error, Files, KafkaLog, KafkaPartition, Log, LogConfig, Partition, TopicConfig, reply,
+    AckLevel, Appended, AtomicAppend, Done, Embedded, Error, Files, KafkaLog, KafkaPartition, Log, LogConfig,
+    Partition, TopicConfig, reply,
 };
 use millstream_testkit::sim::SimFiles;
 use millstream_types::{ManualClock, Record, TenantId, TopicName, TopicPartition};
@@ -69,4 +71,15 @@ pub(crate) fn append(partition: &dyn Partition, value: &[u8], level: AckLevel) -
     let (done, answer) = reply();
     partition.append(&[Record { value: Some(value), ..Record::default() }], level, done)?;
     answer.wait()
+}
+
+/// Commits an atomic append by a writer of its own.
+pub(crate) fn append_atomic(
+    log: &dyn Log,
+    append: &AtomicAppend<'_>,
+    level: AckLevel,
+    done: Done<Vec<Appended>>,
+) -> Result<(), Error> {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    log.writer(&NEXT.fetch_add(1, Ordering::Relaxed).to_string())?.commit(append, level, done)
 }

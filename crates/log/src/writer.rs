@@ -1,0 +1,56 @@
+//! A fenced writer: appends to several partitions, all or nothing, under a name that one writer has at a time.
+//!
+//! ```text
+//!   log.writer("view/_entities/3") ──► append(partition, records)*   records of the open transaction, which nobody sees
+//!            │                         commit(records, positions)    ends it: all that was appended, and these
+//!            │                         abort()                       ends it: nothing
+//!            └── a later writer of the name: the earlier is fenced, and what it left open is void
+//! ```
+//!
+//! On Apache Kafka it is a transactional producer, its name the transactional id.
+
+use millstream_types::{Record, TopicPartition};
+
+use crate::{AckLevel, Appended, AtomicAppend, Done, Error};
+
+/// The only writer of its name. Any thread may call it; calls of several threads take effect one after the other.
+///
+/// Always true
+/// - Once [`Log::writer`](crate::Log::writer) has returned a later writer of the name, every call of this one ends in
+///   [`Error::Fenced`], and nothing of it takes effect any more.
+/// - Records of an open transaction are void unless it is committed: also when the writer is dropped, or when its process
+///   dies and the next of its name begins.
+/// - Commits take effect in the order of the calls. If an accepted one fails, every later one in flight fails too; one that
+///   ends in [`Error::WaitsForDisk`] has not failed and takes effect later.
+/// - After an error of [`Error::may_have_applied`] the outcome is unknown. To go on, take the name again, which decides it,
+///   and read the partitions up to [`UpTo::Stable`](crate::UpTo::Stable): what was committed is there.
+pub trait Writer: Send + Sync + 'static {
+    /// The name.
+    fn name(&self) -> &str;
+
+    /// Appends records to the open transaction, which begins with the first. Until it ends, readers see neither them nor
+    /// anything behind them in the partition, except at [`UpTo::High`](crate::UpTo::High): keep it short. An append is all or nothing; their sum
+    /// may have any size. Never blocks on a disk.
+    ///
+    /// # Errors
+    /// Nothing is appended, and the transaction stays as it was: those of [`Partition::append`](crate::Partition::append),
+    /// [`Error::Fenced`], [`Error::TooManyTransactions`], [`Error::UnsupportedBatch`] for a topic in memory.
+    fn append(&self, partition: &TopicPartition, records: &[Record<'_>]) -> Result<(), Error>;
+
+    /// Commits the open transaction, and these records and positions with it, all or nothing, also across a crash; without
+    /// an open transaction it is an append to several partitions at once. `done` gets one [`Appended`] for each entry of
+    /// `append.records`, once all of them have `level`. An open transaction is always committed at
+    /// [`AckLevel::Synced`]. A position may be committed up to its partition's [`Offsets::high`](crate::Offsets::high).
+    ///
+    /// # Errors
+    /// Nothing is committed, `done` is not called, and the transaction stays as it was: those of
+    /// [`Partition::append`](crate::Partition::append) for a record, [`Error::UnknownTopic`],
+    /// [`Error::PositionUnstable`], [`Error::PositionLost`] for a position, [`Error::Fenced`].
+    fn commit(&self, append: &AtomicAppend<'_>, level: AckLevel, done: Done<Vec<Appended>>) -> Result<(), Error>;
+
+    /// Voids the open transaction; does nothing without one. Takes effect before every later call.
+    ///
+    /// # Errors
+    /// [`Error::Fenced`]; [`Error::WritingEnded`], [`Error::Stopped`].
+    fn abort(&self) -> Result<(), Error>;
+}
