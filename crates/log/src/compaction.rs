@@ -202,24 +202,35 @@ fn mapped_to(accept: &Accept, config: &TopicConfig) -> u64 {
     if config.compaction_live_percent.is_some() { accept.mapped_to } else { accept.clean_to }
 }
 
-/// Replaces the old segments by the new ones, unless a reader has claimed the old ones meanwhile. Returns the
-/// segments whose files go once `meta` no longer names them.
-pub(crate) fn put_in_place(compacted: CompactedSegments, now_ms: i64) -> Vec<Arc<Segment>> {
+/// The outcome of a pass that was put in place, or that came too late for that.
+#[derive(Default)]
+pub(crate) struct Replaced {
+    /// The segments whose files go once `meta` no longer names them.
+    pub(crate) segments: Vec<Arc<Segment>>,
+    /// Bytes that left the memory of recent records.
+    pub(crate) cached_bytes: usize,
+}
+
+/// Replaces the old segments by the new ones, unless a reader has claimed the old ones meanwhile.
+pub(crate) fn put_in_place(compacted: CompactedSegments, now_ms: i64) -> Replaced {
     let config = &compacted.partition.topic.current().config;
     let mut accept = compacted.partition.lock();
     let free = eligible(&compacted.partition, &accept, config, now_ms).iter();
     let unchanged = free.zip(&compacted.sources).filter(|(now, then)| Arc::ptr_eq(now, then)).count();
     if unchanged < compacted.sources.len() {
-        return without(&compacted.cleaned, &compacted.sources);
+        let segments = without(&compacted.cleaned, &compacted.sources);
+        return Replaced { segments, ..Replaced::default() };
     }
-    let replaced = without(&compacted.sources, &compacted.cleaned);
+    let segments = without(&compacted.sources, &compacted.cleaned);
     // Set the horizon first: a reader that resumes from now on is told that it may miss records.
     compacted.partition.set_horizon(compacted.horizon);
     (accept.clean_to, accept.mapped_to) = (compacted.clean_to, compacted.mapped_to);
     accept.is_left_for_room = compacted.is_left_for_room;
     compacted.dated.iter().for_each(|segment| segment.date(now_ms));
     accept.segments.splice(..compacted.sources.len(), compacted.cleaned);
-    replaced
+    // Memory holds what the pass has removed, too.
+    let cached_bytes = segments.last().map_or(0, |last| accept.tail_cache.evict_to(last.end()));
+    Replaced { segments, cached_bytes }
 }
 
 fn without(segments: &[Arc<Segment>], others: &[Arc<Segment>]) -> Vec<Arc<Segment>> {

@@ -116,12 +116,14 @@ impl TailCache {
         self.flushed += count;
     }
 
-    /// Drops the oldest `count` batches that have reached a segment.
-    pub(crate) fn evict(&mut self, count: usize) {
-        for _ in 0..count.min(self.flushed) {
+    /// Drops the batches that have reached a segment and end at or below `offset`; returns their bytes.
+    pub(crate) fn evict_to(&mut self, offset: u64) -> usize {
+        let before = self.flushed_bytes;
+        while self.flushed > 0 && self.batches.front().is_some_and(|oldest| oldest.end <= offset) {
             self.flushed -= 1;
             self.flushed_bytes -= self.pop();
         }
+        before - self.flushed_bytes
     }
 
     /// Drops the oldest batches while there are more than `max_bytes`, but never the newest.
@@ -170,9 +172,10 @@ mod tests {
         tail_cache.mark_flushed(2);
         assert_eq!(tail_cache.unflushed_bytes(), third);
         assert_eq!([2, 3].map(|first| tail_cache.own_bytes(first)), [third, 0]);
-        tail_cache.evict(1);
+        let first = tail_cache.size_bytes() - second - third;
+        assert_eq!(tail_cache.evict_to(1), first);
         assert_eq!((tail_cache.unflushed_bytes(), tail_cache.size_bytes()), (third, second + third));
-        tail_cache.evict(3);
+        assert_eq!(tail_cache.evict_to(3), second, "the last one is not in a segment");
         assert_eq!((tail_cache.unflushed_bytes(), tail_cache.size_bytes(), tail_cache.begins()), (third, third, 2));
     }
 }

@@ -70,8 +70,9 @@ pub(crate) struct Writeback {
     shared: Arc<EngineShared>,
     queues: Arc<Queues>,
     catalog: Arc<TopicCatalog>,
-    /// Batches in memory that have reached a segment, oldest first: partition, count, bytes.
-    cached: VecDeque<(Arc<PartitionLog>, usize, usize)>,
+    /// Batches in memory that have reached a segment, oldest first: partition, and the offset behind them.
+    cached: VecDeque<(Arc<PartitionLog>, u64)>,
+    /// Bytes of all of them.
     cached_bytes: usize,
     vouched: JournalPlace,
     /// Directories of deleted topics that compaction or an image still uses.
@@ -133,7 +134,9 @@ impl Writeback {
         let mut expired = self.retain(&topics)?;
         let now_ms = self.shared.wall.now_ms();
         let outcome = self.queues.compaction.take_outcome();
-        expired.extend(outcome.into_iter().flat_map(|outcome| compaction::put_in_place(outcome, now_ms)));
+        let replaced = outcome.map(|outcome| compaction::put_in_place(outcome, now_ms)).unwrap_or_default();
+        self.cached_bytes -= replaced.cached_bytes;
+        expired.extend(replaced.segments);
         let has_changed = flushed || place != self.vouched || !expired.is_empty() || !garbage.is_empty();
         let vouches = has_changed || clean || wants_meta;
         let meta = vouches.then(|| self.vouch(&topics, place, clean)).transpose()?;
@@ -205,7 +208,9 @@ impl Writeback {
             let bytes = batches.iter().map(|stored| stored.batch.size_bytes()).sum();
             self.shared.space.written(bytes);
             self.cached_bytes += bytes;
-            self.cached.push_back((partition, batches.len(), bytes));
+            if let Some(last) = batches.last() {
+                self.cached.push_back((partition, last.end));
+            }
         }
         Ok(any)
     }
@@ -338,9 +343,8 @@ impl Writeback {
     fn evict(&mut self, topics: &[Arc<TopicEntry>]) {
         let unflushed = unflushed_bytes(topics);
         while self.cached_bytes + unflushed > self.shared.config.cache_bytes {
-            let Some((partition, count, bytes)) = self.cached.pop_front() else { return };
-            partition.lock().tail_cache.evict(count);
-            self.cached_bytes -= bytes;
+            let Some((partition, end)) = self.cached.pop_front() else { return };
+            self.cached_bytes -= partition.lock().tail_cache.evict_to(end);
         }
     }
 }

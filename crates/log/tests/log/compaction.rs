@@ -445,3 +445,25 @@ fn compaction_goes_on_after_a_trim_of_what_a_pass_reads() {
     assert!((0..500).any(is_compacted), "compaction has stopped");
     bench.log.close().unwrap();
 }
+
+#[test]
+fn superseded_and_deleted_values_leave_memory_with_the_pass_that_removes_them() {
+    let (files, clock) = (new_disk(), clock());
+    let config = LogConfig { cache_bytes: 64 << 20, ..small_config() };
+    let log = Embedded::open(config, Arc::new(files.clone()), clock.clone(), clock.clone()).unwrap();
+    let partition = create(&log, "t", &compacted()).swap_remove(0);
+    let bench = Bench { files, clock, log, partition };
+    bench.put("old", Some("a first value"));
+    bench.put("gone", Some("a deleted value"));
+    bench.put("old", Some("a second value"));
+    bench.put("gone", None);
+    bench.churn(40);
+    let values = || bench.read().into_iter().filter_map(|record| record.value).collect::<Vec<_>>();
+    let has = |wanted: &str| values().iter().any(|value| value == wanted.as_bytes());
+    bench.until("neither value is read", || !has("a first value") && !has("a deleted value"));
+    for offset in [0, 1].map(Offset) {
+        assert_eq!(bench.partition.read_one(offset, UpTo::Stable).unwrap(), None);
+    }
+    assert!(has("a second value"));
+    bench.check_single_reads();
+}
