@@ -41,8 +41,9 @@ pub(crate) async fn metadata(request: MetadataRequest, context: RequestContext) 
 
 async fn one(context: &RequestContext, asked: MetadataRequestTopic, create_is_allowed: bool) -> MetadataResponseTopic {
     let broker = &context.broker;
-    let Some(name) = asked.name else {
-        let id = asked.topic_id;
+    let id = asked.topic_id;
+    // Java sends an empty name along with an id.
+    let Some(name) = asked.name.filter(|name| id.is_nil() || !name.is_empty()) else {
         return match broker.topic_by_id(TopicId(id.as_u128())) {
             Some(topic) => describe(broker, &topic),
             None => {

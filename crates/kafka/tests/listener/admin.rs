@@ -24,7 +24,8 @@ use kafka_protocol::protocol::StrBytes;
 use millstream_kafka::{KafkaConfig, Listener};
 use millstream_log::{Cleanup, KafkaLog, Log, LogConfig, TopicConfig};
 use millstream_net::Metrics;
-use millstream_types::{BatchLimits, Compression, RecordBatch};
+use millstream_types::{BatchLimits, Compression, RecordBatch, TenantId, TopicName};
+use uuid::Uuid;
 
 use crate::client::{Client, Fixture, batch, name, open, values};
 
@@ -437,5 +438,23 @@ async fn acl_requests_are_refused_with_a_hint_to_the_roles_of_tokens() {
     assert_eq!(codes, [disabled; 2]);
     let delete = DeleteAclsRequest::default().with_filters(vec![DeleteAclsFilter::default()]);
     assert_eq!(client.ask(&delete, 3).await.filter_results[0].error_code, disabled);
+    fixture.stop().await;
+}
+
+/// Java's `describeTopics(ofTopicIds)` sends an id with an empty name.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn metadata_is_answered_by_topic_id_also_where_the_name_is_empty() {
+    let fixture = Fixture::start(KafkaConfig::default()).await;
+    fixture.create("orders", &TopicConfig::default());
+    let hidden = TopicName::parse("orders", &TenantId::new("acme").unwrap()).unwrap();
+    fixture.log.create_topic(&hidden, &TopicConfig::default()).unwrap();
+    let mut client = fixture.connect().await;
+    let id_of = |own: bool| fixture.log.topics().iter().find(|topic| (topic.name != hidden) == own).unwrap().id.0;
+    let unknown = ResponseError::UnknownTopicId.code();
+    for (id, expected) in [(id_of(true), 0), (id_of(false), unknown), (7, unknown)] {
+        let asked = MetadataRequestTopic::default().with_name(Some(name(""))).with_topic_id(Uuid::from_u128(id));
+        let answer = client.ask(&MetadataRequest::default().with_topics(Some(vec![asked])), 12).await;
+        assert_eq!((answer.topics[0].error_code, answer.topics[0].topic_id.as_u128()), (expected, id));
+    }
     fixture.stop().await;
 }
