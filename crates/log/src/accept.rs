@@ -39,6 +39,12 @@ struct TakenBefore {
     forgotten: Option<Error>,
 }
 
+/// The bytes of an append: of its records, and together with their batches.
+struct AppendSize {
+    records_bytes: usize,
+    size_bytes: usize,
+}
+
 impl PartitionLog {
     pub(crate) fn accept_records(
         &self,
@@ -48,10 +54,7 @@ impl PartitionLog {
     ) -> Result<(), Error> {
         let topic = self.topic.current();
         let batch_max_bytes = self.batch_max_bytes(&topic);
-        let records_bytes = self.check_records(records, &topic)?;
-        let batches_max = records.len().min(1 + 2 * (records_bytes / batch_max_bytes));
-        let size_bytes = records_bytes + batches_max * APPEND_OVERHEAD_BYTES;
-        self.check_append_size(size_bytes)?;
+        let AppendSize { records_bytes, size_bytes } = self.check_append(records, &topic)?;
         let mut accept = self.lock();
         self.admit(&accept, records.len() as u64, size_bytes, (level, disk_use(records, &topic)))?;
         let first = accept.next;
@@ -404,6 +407,15 @@ impl PartitionLog {
             }
         }
         Ok(disk_use)
+    }
+
+    /// Checks records and their sum against the limits.
+    fn check_append(&self, records: &[Record<'_>], topic: &Topic) -> Result<AppendSize, Error> {
+        let records_bytes = self.check_records(records, topic)?;
+        let batches_max = records.len().min(1 + 2 * (records_bytes / self.batch_max_bytes(topic)));
+        let size_bytes = records_bytes + batches_max * APPEND_OVERHEAD_BYTES;
+        self.check_append_size(size_bytes)?;
+        Ok(AppendSize { records_bytes, size_bytes })
     }
 
     fn check_append_size(&self, size_bytes: usize) -> Result<(), Error> {

@@ -53,7 +53,12 @@ impl Acceptor {
         let on_disk = append.records.iter().zip(&targets).filter(|(_, log)| !log.topic.is_memory);
         let uses = on_disk.map(|((_, records), log)| disk_use(records, &log.topic.current()));
         uses.max().map_or(Ok(()), |disk_use| self.shared.space.check_for(disk_use))?;
-        self.shared.backpressure.reserve(size_bytes, level)?;
+        if append.records.is_empty() && append.positions.is_empty() {
+            // The end of a transaction is not refused: readers would wait for its records for ever.
+            self.shared.backpressure.reserve_beyond(size_bytes);
+        } else {
+            self.shared.backpressure.reserve(size_bytes, level)?;
+        }
         self.shared.space.promise(size_bytes);
         let order = self.shared.next_order();
         let appended = self.take(append, &targets, &mut locked, order);

@@ -46,6 +46,11 @@ impl Backpressure {
         Err(Error::Overloaded { waiting_bytes: before, limit, limit_bytes })
     }
 
+    /// Reserves bytes whatever the limits: for the end of a transaction, which has few.
+    pub(crate) fn reserve_beyond(&self, bytes: usize) {
+        self.pending_bytes.fetch_add(bytes, Ordering::AcqRel);
+    }
+
     /// Subtracts bytes that are written, or will never be.
     pub(crate) fn release(&self, bytes: usize) {
         let before = self.pending_bytes.fetch_sub(bytes, Ordering::AcqRel);

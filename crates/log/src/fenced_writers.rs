@@ -37,7 +37,7 @@ struct WriterNames {
     has_forgotten: bool,
 }
 
-/// What the writers of one name share.
+/// The state that the writers of one name share.
 #[derive(Default)]
 struct NameSlot {
     /// The number of the writer that is not fenced; they are counted from 1.
@@ -88,10 +88,10 @@ impl FencedWriters {
         };
         drop(names);
         if !is_first {
-            self.acceptor.abort(&open.take_over(producer_id))?;
-        } else {
-            open.producer_id = producer_id;
+            // If it cannot be aborted now, the next writer of the name tries it again.
+            self.acceptor.abort(&open)?;
         }
+        *open = WriterTransaction { producer_id, partitions: BTreeSet::new() };
         drop(open);
         let fence = Fence { name, slot, number };
         Ok(Arc::new(FencedWriter { acceptor: self.acceptor.clone(), fence }))
@@ -114,13 +114,6 @@ impl FencedWriters {
                 tracing::warn!(%error, "what a writer left open at the last end cannot be aborted before the next start");
             }
         }
-    }
-}
-
-impl WriterTransaction {
-    /// Leaves what is open to the caller, and begins anew with this producer.
-    fn take_over(&mut self, producer_id: i64) -> Self {
-        std::mem::replace(self, Self { producer_id, partitions: BTreeSet::new() })
     }
 }
 

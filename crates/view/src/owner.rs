@@ -107,7 +107,7 @@ pub(crate) struct Owner<V: View> {
 pub(crate) struct OwnerParts<V: View> {
     pub(crate) view: Arc<V>,
     pub(crate) log: Arc<dyn Log>,
-    /// Fences whoever owned the partition before.
+    /// The writer of the partition; it fences the writer of a former owner.
     pub(crate) writer: Arc<dyn Writer>,
     pub(crate) partition: Arc<dyn Partition>,
     pub(crate) wall: Arc<dyn WallClock>,

@@ -2,7 +2,7 @@
 
 use millstream_types::{Offset, Producer, Record};
 
-use super::{APPEND_OVERHEAD_BYTES, disk_use, record_bytes};
+use super::{disk_use, record_bytes};
 use crate::partition::PartitionLog;
 use crate::{AckLevel, Done, Error};
 
@@ -15,10 +15,7 @@ impl PartitionLog {
             return Err(Error::UnsupportedBatch { partition: self.id.clone(), what });
         }
         let batch_max_bytes = self.batch_max_bytes(&topic);
-        let records_bytes = self.check_records(records, &topic)?;
-        let batches_max = records.len().min(1 + 2 * (records_bytes / batch_max_bytes));
-        let size_bytes = records_bytes + batches_max * APPEND_OVERHEAD_BYTES;
-        self.check_append_size(size_bytes)?;
+        let size_bytes = self.check_append(records, &topic)?.size_bytes;
         let mut accept = self.lock();
         self.check_begins(&accept, producer_id)?;
         // The commit waits for the disk, for all of the transaction.

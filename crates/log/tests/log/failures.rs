@@ -388,6 +388,29 @@ fn stall_appender(partition: &dyn Partition) -> Sender<()> {
 }
 
 #[test]
+fn a_writer_that_is_dropped_while_the_log_takes_no_more_leaves_nothing_open() {
+    let (files, clock) = (new_disk(), clock());
+    let log = open(&files, &clock).unwrap();
+    let topic = create(&log, "t", &TopicConfig::default());
+    let writer = log.writer("owner").unwrap();
+    let value = [b'x'; 1_000];
+    let record = Record { value: Some(&value), ..Record::default() };
+    writer.append(topic[1].id(), &[record]).unwrap();
+    let let_go = stall_appender(&*topic[0]);
+    // To the last bytes, so that no marker fits either.
+    for record in [record, Record::default()] {
+        let refusal = (0..1_000).find_map(|_| topic[2].append(&[record], AckLevel::Synced, Done::call(drop)).err());
+        assert!(matches!(refusal, Some(Error::Overloaded { .. })), "{refusal:?}");
+    }
+    drop(writer);
+    let_go.send(()).unwrap();
+    log.flush().unwrap();
+    append(&*topic[1], b"after", AckLevel::Synced).unwrap();
+    assert_eq!(values(&*topic[1]), ["after"]);
+    log.close().unwrap();
+}
+
+#[test]
 fn unawaited_appends_are_refused_while_there_is_still_room_for_awaited_ones() {
     let (files, clock) = (new_disk(), clock());
     let log = open(&files, &clock).unwrap();

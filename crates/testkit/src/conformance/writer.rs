@@ -101,7 +101,7 @@ pub fn a_commit_takes_records_and_positions_of_its_own<S: Subject>() -> Result<(
     Ok(())
 }
 
-/// What a writer has aborted is never seen, and what it appends afterwards is.
+/// Aborted records are never seen; records that the writer appends afterwards are.
 pub fn an_aborted_transaction_leaves_nothing<S: Subject>() -> Result<(), Error> {
     let (subject, one, two) = start::<S>()?;
     let writer = subject.log().writer(&fresh()?)?;
@@ -155,7 +155,7 @@ pub fn writers_of_different_names_do_not_fence_each_other<S: Subject>() -> Resul
     Ok(())
 }
 
-/// What a writer has left open is void once the next of its name has begun, and holds no reader back.
+/// An open transaction is void once the next writer of the name has begun, and holds no reader back.
 pub fn what_a_writer_left_open_is_void_once_the_next_begins<S: Subject>() -> Result<(), Error> {
     let (subject, one, two) = start::<S>()?;
     let name = fresh()?;
@@ -189,7 +189,7 @@ pub fn what_a_writer_has_committed_is_decided_once_the_next_begins<S: Subject>()
     Ok(())
 }
 
-/// What a writer had open when the engine stopped is void, and what it had committed stays.
+/// A transaction that was open when the engine stopped is void; committed records stay.
 pub fn a_restart_voids_what_a_writer_left_open<S: Subject>() -> Result<(), Error> {
     let (mut subject, one, two) = start::<S>()?;
     let name = fresh()?;
