@@ -61,22 +61,6 @@ pub struct Offsets {
 /// Such a position need not be stable.
 pub const NO_EPOCH: Epoch = Epoch(u32::MAX);
 
-/// Longest text that a group may keep with a position.
-pub const POSITION_METADATA_MAX_BYTES: usize = 4 << 10;
-
-/// A group's position to be stored together with records.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PositionCommit {
-    /// Name of the consumer group.
-    pub group: String,
-    /// The partition that was read.
-    pub partition: TopicPartition,
-    /// The next offset that the group will read.
-    pub position: Position,
-    /// Free text of the group, at most [`POSITION_METADATA_MAX_BYTES`]; often empty.
-    pub metadata: String,
-}
-
 /// A position as a group has committed it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CommittedPosition {
@@ -88,15 +72,6 @@ pub struct CommittedPosition {
     pub metadata: String,
     /// When it was committed: milliseconds since 1970-01-01T00:00:00Z.
     pub committed_ms: i64,
-}
-
-/// Records for several partitions and positions of groups, appended all or nothing.
-#[derive(Debug, Default)]
-pub struct AtomicAppend<'a> {
-    /// Records by partition; a partition may appear more than once, its records keep their order.
-    pub records: Vec<(TopicPartition, Vec<Record<'a>>)>,
-    /// The group positions to commit.
-    pub positions: Vec<PositionCommit>,
 }
 
 /// The result of [`Partition::read_one_cached`].

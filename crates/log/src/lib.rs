@@ -76,10 +76,7 @@ mod writer;
 pub use ack::{AckLevel, Appended};
 pub use bell::{Bell, Board};
 pub use config::{DerivedTopic, LogConfig};
-pub use contract::{
-    AtomicAppend, CachedRead, Capabilities, CommittedPosition, Hold, Log, NO_EPOCH, Offsets,
-    POSITION_METADATA_MAX_BYTES, Partition, PositionCommit, UpTo,
-};
+pub use contract::{CachedRead, Capabilities, CommittedPosition, Hold, Log, NO_EPOCH, Offsets, Partition, UpTo};
 pub use done::{Done, Reply, reply};
 pub use embedded::Embedded;
 pub use error::Error;
@@ -92,4 +89,4 @@ pub use sched::{run_as_batch, run_in_background};
 pub use stats::{GroupLag, LogFigures, LogStats, PartitionStats, SYNC_BUCKETS_US};
 pub use topic::{Cleanup, PARTITIONS_MAX, Storage, Topic, TopicConfig, Writers};
 pub use transactions::{AbortedTransaction, OpenTransaction};
-pub use writer::Writer;
+pub use writer::{AtomicAppend, POSITION_METADATA_MAX_BYTES, PositionCommit, Writer};

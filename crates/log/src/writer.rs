@@ -9,9 +9,34 @@
 //!
 //! On Apache Kafka it is a transactional producer, its name the transactional id.
 
-use millstream_types::{Record, TopicPartition};
+use millstream_types::{Position, Record, TopicPartition};
 
-use crate::{AckLevel, Appended, AtomicAppend, Done, Error};
+use crate::{AckLevel, Appended, Done, Error};
+
+/// Longest text that a group may keep with a position.
+pub const POSITION_METADATA_MAX_BYTES: usize = 4 << 10;
+
+/// A group's position to be stored together with records.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PositionCommit {
+    /// Name of the consumer group.
+    pub group: String,
+    /// The partition that was read.
+    pub partition: TopicPartition,
+    /// The next offset that the group will read.
+    pub position: Position,
+    /// Free text of the group, at most [`POSITION_METADATA_MAX_BYTES`]; often empty.
+    pub metadata: String,
+}
+
+/// Records for several partitions and positions of groups, appended all or nothing.
+#[derive(Debug, Default)]
+pub struct AtomicAppend<'a> {
+    /// Records by partition; a partition may appear more than once, its records keep their order.
+    pub records: Vec<(TopicPartition, Vec<Record<'a>>)>,
+    /// The group positions to commit.
+    pub positions: Vec<PositionCommit>,
+}
 
 /// The only writer of its name. Any thread may call it; calls of several threads take effect one after the other.
 ///
