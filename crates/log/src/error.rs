@@ -147,6 +147,9 @@ pub enum Error {
     /// Another process owns the directory.
     #[error("data directory {} is in use by another millstream process (pid {pid}); stop it or choose another --data-dir", .path.display())]
     InUse { path: PathBuf, pid: String },
+    /// The last end of the log was a crash, so that records may stand in its journal alone.
+    #[error("the log in {} was not closed in order, so its journal may have the only copy of records; start the server, stop it, and try again", .path.display())]
+    NotClosed { path: PathBuf },
     /// An earlier write or sync failed; nothing is written before a restart.
     #[error("writing to {} has ended after a failed write or sync ({source}); restart to recover the durable records", .path.display())]
     WritingEnded { path: PathBuf, source: Arc<io::Error> },
@@ -182,6 +185,7 @@ impl Error {
             | Self::OutOfOrderSequence { .. }
             | Self::DuplicateSequence { .. }
             | Self::FencedProducer { .. }
+            | Self::NotClosed { .. }
             | Self::InvalidTransaction { .. } => ErrorCode::Conflict,
             Self::UnsupportedBatch { .. } | Self::NotTrimmable { .. } => ErrorCode::Unsupported,
             Self::InvalidConfig { .. }

@@ -18,6 +18,7 @@ mod block;
 mod buffers;
 mod catalog;
 mod checksum_cache;
+mod clear_journal;
 mod clock_cache;
 mod compaction;
 mod compaction_queue;
@@ -75,6 +76,7 @@ mod writer;
 
 pub use ack::{AckLevel, Appended};
 pub use bell::{Bell, Board};
+pub use clear_journal::clear_journal;
 pub use config::{DerivedTopic, LogConfig};
 pub use contract::{CachedRead, Capabilities, CommittedPosition, Hold, Log, NO_EPOCH, Offsets, Partition, UpTo};
 pub use done::{Done, Reply, reply};

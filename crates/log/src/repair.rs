@@ -108,7 +108,8 @@ pub(crate) fn place_aside(layout: &Layout, path: &Path) -> PathBuf {
     layout.dir().join("set-aside").join(name)
 }
 
-fn lock(files: &dyn Files, layout: &Layout) -> Result<Lock, Error> {
+/// Takes the directory, as a start does.
+pub(crate) fn lock(files: &dyn Files, layout: &Layout) -> Result<Lock, Error> {
     let path = layout.lock();
     match files.lock(&path).map_err(|e| Error::io("lock", &path, e))? {
         Lock::Taken { by } => Err(Error::InUse { path: layout.dir().to_owned(), pid: by }),

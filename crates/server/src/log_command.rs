@@ -1,6 +1,6 @@
-//! `millstream log`: checks and repairs the stored log, and repairs the files of history, while no server runs.
+//! `millstream log`: checks and repairs the stored log, repairs the files of history and clears the journal, while no server runs.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context as _, bail};
@@ -23,18 +23,17 @@ pub(crate) enum LogCommand {
         #[arg(long)]
         yes: bool,
     },
+    /// Remove the journal of a server that was stopped in order: the last copies of records that were deleted
+    ClearJournal(Flags),
 }
 
 pub(crate) fn run(command: &LogCommand) -> anyhow::Result<()> {
     let (flags, yes) = match command {
         LogCommand::Check(flags) => (flags, false),
         LogCommand::Repair { flags, yes } => (flags, *yes),
+        LogCommand::ClearJournal(flags) => return clear_journal(flags),
     };
-    let data_dir = config::load(flags)?.config.data_dir;
-    let dir = data_dir.join("log");
-    if !dir.is_dir() {
-        bail!("there is no log in {}; name the directory of the server with --data-dir", dir.display());
-    }
+    let (data_dir, dir) = dirs(flags)?;
     let look = if yes { millstream_log::repair } else { millstream_log::check };
     let damages = look(&SystemFiles, &dir).with_context(|| format!("looking through {}", dir.display()))?;
     print(&damages, &dir, yes);
@@ -49,6 +48,23 @@ pub(crate) fn run(command: &LogCommand) -> anyhow::Result<()> {
         1 => bail!("1 place is damaged; 'millstream log repair --yes' takes it out"),
         count => bail!("{count} places are damaged; 'millstream log repair --yes' takes them out"),
     }
+}
+
+/// The data directory and that of the log in it.
+fn dirs(flags: &Flags) -> anyhow::Result<(PathBuf, PathBuf)> {
+    let data_dir = config::load(flags)?.config.data_dir;
+    let dir = data_dir.join("log");
+    if !dir.is_dir() {
+        bail!("there is no log in {}; name the directory of the server with --data-dir", dir.display());
+    }
+    Ok((data_dir, dir))
+}
+
+fn clear_journal(flags: &Flags) -> anyhow::Result<()> {
+    let (_, dir) = dirs(flags)?;
+    let bytes = millstream_log::clear_journal(&SystemFiles, &dir)?;
+    println!("{}: {bytes} bytes removed; the next start makes the journal anew", dir.join("journal").display());
+    Ok(())
 }
 
 /// Reads all files of history. This opens the log, which has their checksums, as a start does.

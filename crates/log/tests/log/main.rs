@@ -1,6 +1,7 @@
 //! The embedded engine as its users see it, on a simulated disk and on the system's; power loss and kills have programs of their own.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
+mod clear_journal;
 mod compaction;
 mod compaction_transactions;
 mod conformance;

@@ -205,3 +205,46 @@ fn damaged_notes_of_usage_are_counted_again_at_a_start_from_the_messages() {
     assert_eq!([(); 5].map(|()| send(&server)), [202, 202, 202, 202, 429], "ten in all, as without the damage");
     server.stop();
 }
+
+#[test]
+fn log_clear_journal_removes_the_last_copies_of_a_server_that_was_stopped_in_order() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Process::start(dir.path());
+    let lines = [("Content-Type", "application/x-ndjson")];
+    let append = |server: &Process, value: &str| {
+        let line = format!("{{\"value\": \"{value}\"}}\n");
+        let answer = ask(server.applications, "POST", "/api/streams/orders/records", &lines, line.as_bytes());
+        assert_eq!(answer.status, 200, "{}", answer.text());
+    };
+    assert_eq!(ask(server.applications, "PUT", "/api/streams/orders", &JSON, b"{\"partitions\": 1}").status, 201);
+    append(&server, "to be forgotten");
+    assert_eq!(ask(server.applications, "DELETE", "/api/streams/orders", &[], b"").status, 204);
+    assert!(run(dir.path(), &["clear-journal"]).1.contains("is in use by another millstream process"));
+    server.stop();
+    assert!(holds(dir.path(), b"to be forgotten"), "the journal has a copy");
+    let (ok, told) = run(dir.path(), &["clear-journal"]);
+    assert!(ok && told.contains("bytes removed"), "{told}");
+    assert!(!holds(dir.path(), b"to be forgotten"));
+    let server = Process::start(dir.path());
+    assert_eq!(ask(server.applications, "PUT", "/api/streams/orders", &JSON, b"{\"partitions\": 1}").status, 201);
+    append(&server, "kept");
+    drop(server);
+    let (ok, told) = run(dir.path(), &["clear-journal"]);
+    assert!(!ok && told.contains("was not closed in order") && told.contains("start the server, stop it"), "{told}");
+}
+
+/// `true` if the bytes stand in a file of the log.
+fn holds(dir: &Path, bytes: &[u8]) -> bool {
+    let mut folders = vec![dir.join("log")];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            match path.is_dir() {
+                true => folders.push(path),
+                false if memchr::memmem::find(&std::fs::read(&path).unwrap(), bytes).is_some() => return true,
+                false => {}
+            }
+        }
+    }
+    false
+}
