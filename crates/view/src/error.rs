@@ -66,6 +66,12 @@ pub enum Error {
     /// The checkpoint lacks changes, since a write of it has failed.
     #[error("the checkpoint of {partition} lacks changes since a failed write; it is rebuilt by the next start")]
     CheckpointBehind { partition: TopicPartition },
+    /// The state is on its way to this process.
+    #[error("the state of {partition} is being loaded here; try again shortly")]
+    Loading { partition: TopicPartition },
+    /// Another process keeps the state.
+    #[error("the state of {partition} is kept by {address}; ask there")]
+    Elsewhere { partition: TopicPartition, address: Arc<str> },
     /// The view is shutting down.
     #[error("the view has stopped")]
     Stopped,
@@ -87,7 +93,9 @@ impl Error {
             Self::ChangesTooLarge { .. } => ErrorCode::TooLarge,
             Self::StateRecord { .. } => ErrorCode::Corrupt,
             Self::Partitions { .. } => ErrorCode::Invalid,
-            Self::Stopped | Self::OwnerEnded { .. } => ErrorCode::Unavailable,
+            Self::Stopped | Self::OwnerEnded { .. } | Self::Loading { .. } | Self::Elsewhere { .. } => {
+                ErrorCode::Unavailable
+            }
         }
     }
 
@@ -100,6 +108,11 @@ impl Error {
             Self::Log(source) => is_disk(source),
             _ => false,
         }
+    }
+
+    /// `true` if the partition is not in this process, or not yet: nothing was done.
+    pub fn is_away(&self) -> bool {
+        matches!(self, Self::Loading { .. } | Self::Elsewhere { .. })
     }
 
     /// `true` if the same command may succeed later, without a restart.

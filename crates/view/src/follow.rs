@@ -5,6 +5,11 @@
 //! records that it has applied and keeps the position in its state. A restart continues from the lowest position of
 //! all owners. So owners without records in a source are told of its progress now and then, and a hold keeps the
 //! records after the lowest position.
+//!
+//! Owners elsewhere are left to the follower of their process. Once a partition has come, its sources are read again from
+//! the position that its state has.
+
+mod collect;
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -14,13 +19,14 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use millstream_log::{Bell, Board, Hold, Log, Partition, Topic, UpTo, run_as_batch};
-use millstream_types::{
-    BatchError, BatchLimits, Offset, PartitionId, RecordBatch, RecordView, TopicId, TopicPartition,
-};
+use millstream_types::{Offset, PartitionId, RecordView, TopicId, TopicPartition};
 use parking_lot::Mutex;
+use tokio::sync::oneshot;
 
+use self::collect::collect;
 use crate::failure::{FailedPart, Failure, panic_text};
-use crate::{Error, SourcePartition, View, Views};
+use crate::owner::Owner;
+use crate::{Error, Slots, SourcePartition, View, Views};
 
 /// Pause of a follower while an owner's inbox is full.
 const OVERLOADED_PAUSE: Duration = Duration::from_millis(1);
@@ -125,7 +131,20 @@ impl Follower {
     /// [`Error::Stopped`] if the system cannot start a thread.
     pub fn start<V: View, F: Follow<V>>(
         follow: Arc<F>,
-        views: &Arc<Views<V>>,
+        views: &Views<V>,
+        log: &Arc<dyn Log>,
+        config: &FollowerConfig,
+    ) -> Result<Self, Error> {
+        Self::of_slots(follow, views.slots(), log, config)
+    }
+
+    /// As [`Follower::start`], for the owners that are here at any moment.
+    ///
+    /// # Errors
+    /// [`Error::Stopped`] if the system cannot start a thread.
+    pub fn of_slots<V: View, F: Follow<V>>(
+        follow: Arc<F>,
+        slots: &Arc<Slots<V>>,
         log: &Arc<dyn Log>,
         config: &FollowerConfig,
     ) -> Result<Self, Error> {
@@ -136,16 +155,19 @@ impl Follower {
             let board = Board::new(Arc::clone(&bell));
             let of_topics = board.hang(FollowEvent::Topics);
             log.watch_topics(&of_topics);
+            let of_slots = board.hang(FollowEvent::Come);
+            slots.watch(&of_slots);
             follower.bells.push(Arc::clone(&bell));
             let thread = FollowThread {
                 number: number as u128,
                 follow: Arc::clone(&follow),
-                views: Arc::clone(views),
+                slots: Arc::clone(slots),
+                owners: vec![None; slots.partitions() as usize],
                 log: Arc::clone(log),
                 config: config.clone(),
                 bell,
                 board,
-                _of_topics: of_topics,
+                _bells: [of_topics, of_slots],
                 stopped: Arc::clone(&stopped),
                 cursors: HashMap::new(),
                 due: HashSet::new(),
@@ -190,6 +212,8 @@ impl Drop for Follower {
 enum FollowEvent {
     /// Topics were created, altered or deleted.
     Topics,
+    /// A partition of the view has come.
+    Come,
     /// The source has new records.
     SourcePartition(SourcePartition),
 }
@@ -199,7 +223,7 @@ struct SourceCursor {
     topic: Arc<Topic>,
     partition: Arc<dyn Partition>,
     next: Offset,
-    /// The position that each owner knows.
+    /// The position that each owner knows; meaningless of those that are not here.
     told: Vec<Offset>,
     /// Keeps records that some owner has not applied, if the engine supports holds.
     hold: Option<Box<dyn Hold>>,
@@ -212,6 +236,8 @@ struct SourceCursor {
 /// A command that its owner has not answered.
 struct InFlightCommand<V: View> {
     source: SourcePartition,
+    owner: PartitionId,
+    to: Arc<Owner<V>>,
     next: Offset,
     records: u64,
     answer: crate::Answer<V>,
@@ -220,12 +246,16 @@ struct InFlightCommand<V: View> {
 struct FollowThread<V: View, F: Follow<V>> {
     number: u128,
     follow: Arc<F>,
-    views: Arc<Views<V>>,
+    slots: Arc<Slots<V>>,
+    /// The owners that are told of the sources; `None` of those that are not here. Each has been told all that the cursors
+    /// have passed since it came.
+    owners: Vec<Option<Arc<Owner<V>>>>,
     log: Arc<dyn Log>,
     config: FollowerConfig,
     bell: Arc<Bell>,
     board: Arc<Board<FollowEvent>>,
-    _of_topics: Arc<Bell>,
+    /// Kept alive so that they ring.
+    _bells: [Arc<Bell>; 2],
     stopped: Arc<AtomicBool>,
     cursors: HashMap<SourcePartition, SourceCursor>,
     /// Sources that may have new records.
@@ -255,6 +285,7 @@ impl<V: View, F: Follow<V>> FollowThread<V, F> {
     }
 
     fn follow_until_stopped(&mut self) -> Result<(), Error> {
+        self.meet_owners();
         self.discover();
         while !self.stopped.load(Ordering::Acquire) {
             self.hear();
@@ -289,6 +320,7 @@ impl<V: View, F: Follow<V>> FollowThread<V, F> {
         for news in self.board.take() {
             match news {
                 FollowEvent::Topics => self.discover(),
+                FollowEvent::Come => self.meet_owners(),
                 FollowEvent::SourcePartition(source) => {
                     self.due.insert(source);
                 }
@@ -300,7 +332,7 @@ impl<V: View, F: Follow<V>> FollowThread<V, F> {
     fn discover(&mut self) {
         let topics = self.log.topics();
         let known: HashSet<TopicId> = topics.iter().map(|topic| topic.id).collect();
-        let failures = self.views.failed();
+        let failures = self.slots.failed();
         self.cursors.retain(|source, cursor| {
             let is_there = known.contains(&source.topic);
             if !is_there {
@@ -327,8 +359,9 @@ impl<V: View, F: Follow<V>> FollowThread<V, F> {
         let bell = self.board.hang(FollowEvent::SourcePartition(source));
         self.due.insert(source);
         partition.watch(&bell);
-        let told = self.applied(source);
-        let least = told.iter().min().copied().unwrap_or_default();
+        let told: Vec<_> = self.owners.iter().map(|owner| applied(owner.as_ref(), source)).collect();
+        let here = self.owners.iter().zip(&told).filter(|(owner, _)| owner.is_some());
+        let least = here.map(|(_, told)| *told).min().unwrap_or_default();
         let hold = self.log.capabilities().holds.then(|| partition.hold(V::NAME, least));
         let next = least.max(partition.offsets().first);
         if least > Offset::ZERO && next > least {
@@ -338,30 +371,62 @@ impl<V: View, F: Follow<V>> FollowThread<V, F> {
         self.cursors.insert(source, SourceCursor { topic, partition, next, told, hold, _bell: bell, failed: false });
     }
 
-    /// The position of `source` that each owner has applied durably.
-    fn applied(&self, source: SourcePartition) -> Vec<Offset> {
-        let snapshots = self.views.snapshots();
-        snapshots.iter().map(|snapshot| snapshot.sources.get(&source).copied().unwrap_or_default()).collect()
+    /// Takes up the owners that have come, and reads each source again from the positions that they have.
+    fn meet_owners(&mut self) {
+        for index in 0..self.owners.len() {
+            let owner = self.slots.owner(PartitionId(index as u32)).ok();
+            if owner.as_ref().map(Arc::as_ptr) == self.owners[index].as_ref().map(Arc::as_ptr) {
+                continue;
+            }
+            for source in Vec::from_iter(self.cursors.keys().copied()) {
+                self.go_back(source, index, applied(owner.as_ref(), source));
+            }
+            self.owners[index] = owner;
+        }
+    }
+
+    /// Reads a source again from the position of an owner.
+    fn go_back(&mut self, source: SourcePartition, owner: usize, applied: Offset) {
+        let Some(cursor) = self.cursors.get_mut(&source) else { return };
+        self.due.insert(source);
+        cursor.told[owner] = applied;
+        if applied >= cursor.next {
+            return;
+        }
+        cursor.next = applied.max(cursor.partition.offsets().first);
+        let (partition, next) = (cursor.partition.id().clone(), cursor.next);
+        if applied > Offset::ZERO && next > applied {
+            self.pass_over_trimmed(&partition, applied, next);
+        }
     }
 
     /// Reports records that retention removed before they were applied.
     fn pass_over_trimmed(&self, partition: &TopicPartition, from: Offset, to: Offset) {
         tracing::warn!(%partition, %from, %to, "records were trimmed before they were applied");
-        self.views.failed().pass_over(to.0 - from.0);
+        self.slots.failed().pass_over(to.0 - from.0);
     }
 
     /// Releases the records that every owner has applied.
     fn let_go(&self, source: SourcePartition) {
         if let Some(hold) = self.cursors.get(&source).and_then(|cursor| cursor.hold.as_ref())
-            && let Some(least) = self.applied(source).into_iter().min()
+            && let Some(least) = self.least_applied(source)
         {
             hold.advance(least);
         }
     }
 
+    /// The lowest position of `source` among the owners that are here, those included that have ended.
+    fn least_applied(&self, source: SourcePartition) -> Option<Offset> {
+        let here = (0..self.slots.partitions()).filter_map(|number| self.slots.owner(PartitionId(number)).ok());
+        here.map(|owner| applied(Some(&owner), source)).min()
+    }
+
     /// Reads one source further. `true` if there were records.
     fn advance(&mut self, source: SourcePartition) -> Result<bool, Error> {
-        let Some(cursor) = self.cursors.get_mut(&source).filter(|cursor| !cursor.failed) else { return Ok(false) };
+        // Without an owner nobody needs it, and one that comes begins where its state says.
+        let is_needed = self.owners.iter().any(Option::is_some);
+        let cursor = self.cursors.get_mut(&source).filter(|cursor| !cursor.failed && is_needed);
+        let Some(cursor) = cursor else { return Ok(false) };
         let batches = match cursor.partition.read(cursor.next, self.config.read_max_bytes, UpTo::Stable) {
             Ok(batches) => batches,
             Err(millstream_log::Error::Trimmed { oldest, .. }) => {
@@ -370,7 +435,7 @@ impl<V: View, F: Follow<V>> FollowThread<V, F> {
                 return Ok(true);
             }
             Err(millstream_log::Error::UnknownTopic { .. }) => {
-                self.views.failed().forget(cursor.partition.id());
+                self.slots.failed().forget(cursor.partition.id());
                 self.cursors.remove(&source);
                 return Ok(false);
             }
@@ -402,7 +467,7 @@ impl<V: View, F: Follow<V>> FollowThread<V, F> {
         let Some(cursor) = self.cursors.get_mut(&source) else { return };
         cursor.failed = true;
         let partition = cursor.partition.id().clone();
-        self.views.failed().add(Failure {
+        self.slots.failed().add(Failure {
             view: V::NAME,
             part: FailedPart::SourcePartition,
             partition,
@@ -448,14 +513,17 @@ impl<V: View, F: Follow<V>> FollowThread<V, F> {
         next: Offset,
         items: Vec<(Offset, F::Item)>,
     ) -> Result<(), Error> {
+        // Not one that has just come: it has not been told what stands before these items.
+        let Some(to) = self.owners[owner.0 as usize].clone() else { return Ok(()) };
         let records = items.len() as u64;
         let mut command = self.follow.command(source, next, items);
         while self.flights.len() >= self.config.flights_max {
             self.land_oldest()?;
         }
         let answer = loop {
-            match self.views.offer(owner, command) {
-                Ok(answer) => break answer,
+            let (reply, answer) = oneshot::channel();
+            match to.offer(command, reply) {
+                Ok(()) => break answer,
                 Err((full, _)) if full.is_full() && self.stopped.load(Ordering::Acquire) => {
                     return Err(Error::Stopped);
                 }
@@ -467,12 +535,26 @@ impl<V: View, F: Follow<V>> FollowThread<V, F> {
                         self.land_oldest()?;
                     }
                 }
-                Err((refusal, _)) => return Err(refusal),
+                Err((refusal, _)) => return self.part_with(&to, owner, refusal),
             }
         };
-        self.flights.push_back(InFlightCommand { source, next, records, answer });
+        self.flights.push_back(InFlightCommand { source, owner, to, next, records, answer });
         if let Some(cursor) = self.cursors.get_mut(&source) {
             cursor.told[owner.0 as usize] = next;
+        }
+        Ok(())
+    }
+
+    /// Leaves an owner that takes no more commands: its partition has gone, or it has ended and may be taken again.
+    ///
+    /// # Errors
+    /// `refusal`, if neither is so.
+    fn part_with(&mut self, from: &Arc<Owner<V>>, owner: PartitionId, refusal: Error) -> Result<(), Error> {
+        if !from.has_ended() && self.slots.owner(owner).is_ok_and(|now| Arc::ptr_eq(&now, from)) {
+            return Err(refusal);
+        }
+        if self.owners[owner.0 as usize].as_ref().is_some_and(|mine| Arc::ptr_eq(mine, from)) {
+            self.owners[owner.0 as usize] = None;
         }
         Ok(())
     }
@@ -481,7 +563,7 @@ impl<V: View, F: Follow<V>> FollowThread<V, F> {
     fn land_oldest(&mut self) -> Result<(), Error> {
         let Some(flight) = self.flights.pop_front() else { return Ok(()) };
         match flight.answer.blocking_recv().unwrap_or(Err(Error::Stopped)) {
-            Err(end @ (Error::OwnerEnded { .. } | Error::Stopped)) => Err(end),
+            Err(end @ (Error::OwnerEnded { .. } | Error::Stopped)) => self.part_with(&flight.to, flight.owner, end),
             Err(refusal) => {
                 self.pass_over_refused(flight.source, flight.next, flight.records, &refusal);
                 Ok(())
@@ -493,7 +575,7 @@ impl<V: View, F: Follow<V>> FollowThread<V, F> {
     fn pass_over_refused(&self, source: SourcePartition, next: Offset, records: u64, refusal: &Error) {
         let Some(cursor) = self.cursors.get(&source) else { return };
         let (partition, reason) = (cursor.partition.id().clone(), refusal.to_string());
-        let failed = self.views.failed();
+        let failed = self.slots.failed();
         failed.pass_over(records);
         failed.add(Failure { view: V::NAME, part: FailedPart::Records, partition, offset: next, reason });
     }
@@ -515,64 +597,7 @@ impl<V: View, F: Follow<V>> FollowThread<V, F> {
     }
 }
 
-/// The items for each owner, with their offsets.
-type Items<I> = HashMap<PartitionId, Vec<(Offset, I)>>;
-
-/// The size of one read.
-#[derive(Default)]
-struct ReadCount {
-    records: usize,
-    /// Heap size of the items.
-    items_bytes: usize,
-}
-
-/// Collects the items of `batches`, the position up to which they were read, and the error that ended the read. Stops
-/// after the batch that exceeds `max_bytes`. Takes nothing from an unreadable batch.
-fn collect<V: View, F: Follow<V>>(
-    follow: &F,
-    cursor: &SourceCursor,
-    batches: &[RecordBatch],
-    max_bytes: usize,
-) -> (Items<F::Item>, Offset, Option<BatchError>) {
-    let (mut items, mut next): (Items<F::Item>, _) = (HashMap::new(), cursor.next);
-    let mut read = ReadCount::default();
-    for batch in batches {
-        if read.items_bytes > max_bytes {
-            break;
-        }
-        if let Err(error) = collect_batch(follow, cursor, batch, &mut read, &mut items) {
-            let next = next.max(batch.base_offset());
-            items.values_mut().for_each(|items| items.retain(|(offset, _)| *offset < next));
-            items.retain(|_, items| !items.is_empty());
-            return (items, next, Some(error));
-        }
-        next = batch.last_offset().next();
-    }
-    (items, next, None)
-}
-
-fn collect_batch<V: View, F: Follow<V>>(
-    follow: &F,
-    cursor: &SourceCursor,
-    batch: &RecordBatch,
-    read: &mut ReadCount,
-    items: &mut Items<F::Item>,
-) -> Result<(), BatchError> {
-    let (partition, mut found) = (cursor.partition.id().partition, Vec::new());
-    for record in batch.inflated(&BatchLimits::default())?.records() {
-        read.records += 1;
-        if read.records.is_multiple_of(SHARE_RECORDS) {
-            std::thread::yield_now();
-        }
-        let record = record?;
-        if record.offset < cursor.next {
-            continue;
-        }
-        follow.items(SourceRecord { topic: &cursor.topic, partition, record: &record }, &mut found);
-        for (owner, item) in found.drain(..) {
-            read.items_bytes += F::item_bytes(&item);
-            items.entry(owner).or_default().push((record.offset, item));
-        }
-    }
-    Ok(())
+/// The position of `source` that an owner has applied durably.
+fn applied<V: View>(owner: Option<&Arc<Owner<V>>>, source: SourcePartition) -> Offset {
+    owner.and_then(|owner| owner.snapshot().sources.get(&source).copied()).unwrap_or_default()
 }

@@ -3,7 +3,7 @@
 //! A plane keeps its knowledge in a [`View`]: state that follows from the records of a *state topic* and
 //! can be rebuilt from them at any time. A plane implements the decision of a command and the effect of
 //! a change. [`Views`] does the rest: one owner per partition, many commands per append, several appends
-//! in flight, snapshots, checkpoints, restart.
+//! in flight, snapshots, checkpoints, restart. Its partitions are all in this process; those of [`Slots`] come and go.
 //!
 //! ```text
 //!  command ─► inbox ─► owner: decide on state *with changes in flight* ─► one atomic append ─► log
@@ -27,6 +27,7 @@ mod load;
 mod merge;
 mod owner;
 mod shard;
+mod slots;
 mod source;
 mod state_record;
 #[cfg(test)]
@@ -41,5 +42,6 @@ pub use failure::{FailedPart, Failure};
 pub use follow::{Follow, Follower, FollowerConfig, SourceRecord};
 pub use handle::{Answer, ViewRuntime, Views};
 pub use shard::Shards;
+pub use slots::{Place, Slots};
 pub use source::{SourcePartition, Sources};
 pub use view::{ByReference, Draft, Encoded, Headers, InState, Publish, Referenced, Snapshot, Storage, View};

@@ -97,8 +97,10 @@ pub(crate) struct Owner<V: View> {
     core: Mutex<OwnerCore<V>>,
     snapshot: ArcSwap<Snapshot<V>>,
     dirty: Mutex<Dirty>,
-    /// Held while the checkpoint is written, so that writes keep their order.
-    writing_checkpoint: Mutex<()>,
+    /// Held while the checkpoint is written, so that writes keep their order; `true` once another owner may write it.
+    checkpoint_writes_ended: Mutex<bool>,
+    has_ended: AtomicBool,
+    is_fenced: AtomicBool,
     checkpoint_due: Arc<Bell>,
     failures: Arc<Failures>,
 }
@@ -159,7 +161,9 @@ impl<V: View> Owner<V> {
             core: Mutex::new(core),
             snapshot: ArcSwap::from_pointee(loaded),
             dirty: Mutex::new(dirty),
-            writing_checkpoint: Mutex::new(()),
+            checkpoint_writes_ended: Mutex::new(false),
+            has_ended: AtomicBool::new(false),
+            is_fenced: AtomicBool::new(false),
             checkpoint_due: parts.checkpoint_due,
             failures: parts.failures,
         }))
@@ -204,13 +208,33 @@ impl<V: View> Owner<V> {
         }
     }
 
-    /// Writes the changes since the last time to the checkpoint.
-    pub(crate) fn write_checkpoint(&self, checkpoint: &Checkpoint) {
-        let _in_order = self.writing_checkpoint.lock();
-        self.write_dirty(checkpoint);
+    /// `true` after a failed append: nothing is decided any more.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.has_ended.load(Ordering::Acquire)
     }
 
-    /// Writes the changes since the last time, unless the disk is full. The caller holds `writing_checkpoint`.
+    /// `true` if it has ended because another owner has begun: its state is no longer the partition's.
+    pub(crate) fn is_fenced(&self) -> bool {
+        self.is_fenced.load(Ordering::Acquire)
+    }
+
+    /// Writes the changes since the last time to the checkpoint.
+    pub(crate) fn write_checkpoint(&self, checkpoint: &Checkpoint) {
+        let have_ended = self.checkpoint_writes_ended.lock();
+        if !*have_ended {
+            self.write_dirty(checkpoint);
+        }
+    }
+
+    /// Writes the checkpoint for the last time, so that another owner may.
+    pub(crate) fn retire(&self, checkpoint: &Checkpoint) {
+        let mut have_ended = self.checkpoint_writes_ended.lock();
+        if !std::mem::replace(&mut have_ended, true) {
+            self.write_dirty(checkpoint);
+        }
+    }
+
+    /// Writes the changes since the last time, unless the disk is full. The caller holds `checkpoint_writes_ended`.
     fn write_dirty(&self, checkpoint: &Checkpoint) {
         // After a failed write the store accepts nothing before a restart, so do not try on a full disk.
         let needed_bytes = CHECKPOINT_SPARE_BYTES + 2 * self.dirty.lock().held_bytes() as u64;
@@ -238,7 +262,10 @@ impl<V: View> Owner<V> {
         start: &[u8],
         visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
     ) -> Result<(), Error> {
-        let in_order = self.writing_checkpoint.lock();
+        let in_order = self.checkpoint_writes_ended.lock();
+        if *in_order {
+            return Err(Error::Stopped);
+        }
         self.write_dirty(checkpoint);
         let newer = {
             let dirty = self.dirty.lock();
@@ -264,7 +291,8 @@ impl<V: View> Owner<V> {
 
     /// Completes the appends that have been answered, from the front, so that answers keep their order.
     fn settle(&self, core: &mut OwnerCore<V>) {
-        for (id, outcome) in std::mem::take(&mut self.inbox.lock().landed) {
+        let landed = std::mem::take(&mut self.inbox.lock().landed);
+        for (id, outcome) in landed {
             match outcome {
                 Ok(appended) => {
                     if let Some(flight) = core.flights.iter_mut().find(|flight| flight.id == id) {
@@ -272,22 +300,13 @@ impl<V: View> Owner<V> {
                         flight.last = appended.first().copied().filter(|_| flight.has_records);
                     }
                 }
-                Err(failure) => self.end(core, failure),
+                Err(failure) => self.end(core, id, failure),
             }
         }
         while core.flights.front().is_some_and(|flight| flight.landed) {
             if let Some(flight) = core.flights.pop_front() {
                 self.land(core, flight);
             }
-        }
-        if let Some(failure) = core.ended.clone() {
-            core.unsent = None;
-            let failed: Vec<_> = core.flights.drain(..).flat_map(|flight| flight.answers).collect();
-            let count = failed.len();
-            for (_, reply) in failed {
-                let _ = reply.send(Err(self.ended(&failure)));
-            }
-            self.close(count);
         }
     }
 
@@ -324,10 +343,22 @@ impl<V: View> Owner<V> {
         }
     }
 
-    /// Ends the owner after a failed append.
-    fn end(&self, core: &mut OwnerCore<V>, failure: millstream_log::Error) {
+    /// Ends the owner after the failed append of a flight. Those behind it fail, too; those before it have outcomes of their
+    /// own, which come.
+    fn end(&self, core: &mut OwnerCore<V>, flight: u64, failure: millstream_log::Error) {
         self.fail(format!("a state change cannot be appended: {failure}"));
-        core.ended = core.ended.take().or(Some(Arc::new(failure)));
+        self.is_fenced.fetch_or(matches!(failure, millstream_log::Error::Fenced { .. }), Ordering::AcqRel);
+        self.has_ended.store(true, Ordering::Release);
+        let failure = Arc::new(failure);
+        core.ended.get_or_insert_with(|| Arc::clone(&failure));
+        core.unsent = None;
+        let first = core.flights.iter().position(|it| it.id >= flight).unwrap_or(core.flights.len());
+        let failed: Vec<_> = core.flights.drain(first..).flat_map(|flight| flight.answers).collect();
+        let count = failed.len();
+        for (_, reply) in failed {
+            let _ = reply.send(Err(self.ended(&failure)));
+        }
+        self.close(count);
     }
 
     /// Reports the failure of this owner.
@@ -474,10 +505,7 @@ impl<V: View> Owner<V> {
             ErrorCode::TooLarge | ErrorCode::Invalid | ErrorCode::NotFound | ErrorCode::Conflict => {
                 self.refuse_last(core, refusal);
             }
-            _ => {
-                self.end(core, refusal);
-                self.settle(core);
-            }
+            _ => self.end(core, id, refusal),
         }
         TurnOutcome::Rest
     }

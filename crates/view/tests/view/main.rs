@@ -9,6 +9,7 @@ mod gate;
 mod hold;
 mod many_sources;
 mod memory;
+mod moves;
 mod order;
 mod progress;
 mod shelf;

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use millstream_log::{Embedded, Files, Log, LogConfig, SystemFiles, Topic};
 use millstream_types::{Offset, PartitionId, SystemClock, TenantId, TopicKind, TopicName, TopicPartition};
 use millstream_view::{
-    Checkpoints, DecodeError, Draft, Encoded, Error, Follow, InState, Publish, Shards, SourcePartition, SourceRecord,
-    View, ViewRuntime, Views, ViewsConfig,
+    Checkpoints, DecodeError, Draft, Encoded, Error, Follow, InState, Publish, Shards, Slots, SourcePartition,
+    SourceRecord, View, ViewRuntime, Views, ViewsConfig,
 };
 use parking_lot::Mutex;
 
@@ -171,9 +171,42 @@ impl Shelf {
     }
 }
 
-/// Reads the names as the record's key, separated by plus signs, and the pieces of each as its value's length.
+/// Adds the owner of each name in the record's key, separated by plus signs, with its pieces: the value's length.
+fn deliver(
+    source: SourceRecord<'_>,
+    found: &mut Vec<(PartitionId, (String, i64))>,
+    owner: impl Fn(&[u8]) -> PartitionId,
+) {
+    let (Some(names), Some(value)) = (source.record.key, source.record.value) else { return };
+    for name in names.split(|byte| *byte == b'+') {
+        found.push((owner(name), (String::from_utf8_lossy(name).into_owned(), value.len() as i64)));
+    }
+}
+
+/// Deliveries of telemetry to a shelf.
 pub(crate) struct Deliveries {
     pub(crate) views: Arc<Views<Shelf>>,
+}
+
+/// The same to a shelf that may be elsewhere.
+pub(crate) struct SlotDeliveries {
+    pub(crate) slots: Arc<Slots<Shelf>>,
+}
+
+impl Follow<Shelf> for SlotDeliveries {
+    type Item = (String, i64);
+
+    fn follows(&self, topic: &Topic) -> bool {
+        topic.name.kind() == TopicKind::Telemetry
+    }
+
+    fn items(&self, source: SourceRecord<'_>, found: &mut Vec<(PartitionId, Self::Item)>) {
+        deliver(source, found, |name| self.slots.partition_of(name));
+    }
+
+    fn command(&self, source: SourcePartition, next: Offset, items: Vec<(Offset, Self::Item)>) -> Command {
+        Command::Derived { source, next, items }
+    }
 }
 
 impl Follow<Shelf> for Deliveries {
@@ -184,11 +217,7 @@ impl Follow<Shelf> for Deliveries {
     }
 
     fn items(&self, source: SourceRecord<'_>, found: &mut Vec<(PartitionId, Self::Item)>) {
-        let (Some(names), Some(value)) = (source.record.key, source.record.value) else { return };
-        for name in names.split(|byte| *byte == b'+') {
-            let pieces = (String::from_utf8_lossy(name).into_owned(), value.len() as i64);
-            found.push((self.views.partition_of(name), pieces));
-        }
+        deliver(source, found, |name| self.views.partition_of(name));
     }
 
     fn command(&self, source: SourcePartition, next: Offset, items: Vec<(Offset, Self::Item)>) -> Command {
@@ -229,6 +258,11 @@ impl World {
 
     pub(crate) fn shelf(&self) -> Arc<Views<Shelf>> {
         self.shelf_with(None, &ViewsConfig { partitions: 4, ..ViewsConfig::default() }).unwrap()
+    }
+
+    /// A shelf that tells nobody of its moves.
+    pub(crate) fn plain_shelf(&self) -> Shelf {
+        Shelf { moves: None, heard: self.heard.clone() }
     }
 
     pub(crate) fn shelf_with(
