@@ -11,7 +11,8 @@
 //! | `keyspaces/N/vM` | list of tables |
 //! | `keyspaces/N/tables/M` | sections; contents; trailer: `SFA!`, version 1, kind of checksum 0, XXH3-128 of the contents (16), their position (8) and length (8) |
 //!
-//! Numbers are little endian. What has another form is left to the store: it is of another version, or the store says.
+//! Numbers are little endian. A `current` of another form, or one whose list is not there, is damage: without it the list
+//! would be believed. Tables of another form are left to the store: they are of another version, or the store says.
 
 use std::fs::{self, File};
 use std::io::{self, ErrorKind};
@@ -30,6 +31,8 @@ const CURRENT_BYTES: usize = 8 + 16 + 1;
 pub(crate) enum Damage {
     #[error("{} is not what its checksum in '{}' says", .list.display(), .current.display())]
     List { list: PathBuf, current: PathBuf },
+    #[error("'{}' names no list of tables that is there", .0.display())]
+    Current(PathBuf),
     #[error("the table of contents of {} is not what its checksum says", .0.display())]
     Contents(PathBuf),
     #[error("cannot read {}: {source}", .path.display())]
@@ -64,14 +67,19 @@ fn entries(dir: &Path) -> Result<Vec<PathBuf>, Damage> {
 
 fn check_list(keyspace: &Path) -> Result<(), Damage> {
     let current = keyspace.join("current");
-    let Ok(content) = fs::read(&current) else { return Ok(()) };
-    let Ok(content) = <[u8; CURRENT_BYTES]>::try_from(content) else { return Ok(()) };
+    let content = match fs::read(&current) {
+        Err(e) if e.kind() == ErrorKind::NotFound || e.kind() == ErrorKind::NotADirectory => return Ok(()),
+        content => content.map_err(|source| Damage::Io { path: current.clone(), source })?,
+    };
+    let known = <[u8; CURRENT_BYTES]>::try_from(content).ok().filter(|content| content[CURRENT_BYTES - 1] == 0);
+    let Some(content) = known else { return Err(Damage::Current(current)) };
     let list = keyspace.join(format!("v{}", le_u64(&content[..8])));
-    let Ok(bytes) = fs::read(&list) else { return Ok(()) };
-    if content[24] == 0 && content[8..24] != xxh3_128(&bytes).to_le_bytes() {
-        return Err(Damage::List { list, current });
+    match fs::read(&list) {
+        Err(e) if e.kind() == ErrorKind::NotFound => Err(Damage::Current(current)),
+        Err(source) => Err(Damage::Io { path: list, source }),
+        Ok(bytes) if content[8..24] != xxh3_128(&bytes).to_le_bytes() => Err(Damage::List { list, current }),
+        Ok(_) => Ok(()),
     }
-    Ok(())
 }
 
 /// Returns `true` if the table's contents are those that the trailer describes.
@@ -110,6 +118,11 @@ pub(crate) mod tests {
         entries(&path.join("keyspaces")).unwrap().into_iter().map(list).collect()
     }
 
+    /// The files that name them.
+    fn currents(path: &Path) -> Vec<PathBuf> {
+        entries(&path.join("keyspaces")).unwrap().into_iter().map(|keyspace| keyspace.join("current")).collect()
+    }
+
     /// Lists and tables of a store that was closed.
     fn store(path: &Path) -> (Vec<PathBuf>, Vec<PathBuf>) {
         let database = Database::builder(path).open().unwrap();
@@ -144,7 +157,7 @@ pub(crate) mod tests {
         let (lists, tables) = store(dir.path());
         check(dir.path()).unwrap();
         assert!(lists.len() >= 2 && tables.len() >= 3, "{lists:?} {tables:?}");
-        for list in &lists {
+        for list in lists.iter().chain(&currents(dir.path())) {
             for at in 0..fs::read(list).unwrap().len() {
                 assert!(is_seen(dir.path(), list, at), "byte {at} of {}", list.display());
             }
@@ -163,6 +176,18 @@ pub(crate) mod tests {
     fn truncated_files_do_not_panic_the_check() {
         let dir = tempfile::tempdir().unwrap();
         let (lists, tables) = store(dir.path());
+        for current in currents(dir.path()) {
+            let whole = fs::read(&current).unwrap();
+            for size in 0..whole.len() {
+                fs::write(&current, &whole[..size]).unwrap();
+                assert!(
+                    check(dir.path()).is_err(),
+                    "{size} bytes of {}: its list would be believed",
+                    current.display()
+                );
+            }
+            fs::write(current, whole).unwrap();
+        }
         for file in lists.iter().chain(&tables) {
             let whole = fs::read(file).unwrap();
             for size in (0..whole.len()).rev().take(200).chain([0, 1, TRAILER_BYTES]) {
