@@ -8,7 +8,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use millstream_types::{PartitionId, TenantId, WallClock};
-use millstream_view::Views;
+use millstream_view::Slots;
 use parking_lot::{Condvar, Mutex};
 
 use crate::Error;
@@ -32,7 +32,7 @@ pub(crate) struct Maintenance {
 }
 
 impl Maintenance {
-    pub(crate) fn start(views: Arc<Views<EntityView>>, wall: Arc<dyn WallClock>) -> Result<Self, Error> {
+    pub(crate) fn start(views: Arc<Slots<EntityView>>, wall: Arc<dyn WallClock>) -> Result<Self, Error> {
         let todo = Arc::new((Mutex::new(MaintenanceQueue::default()), Condvar::new()));
         let (theirs, name) = (todo.clone(), "context-upkeep".to_owned());
         let thread = std::thread::Builder::new()
@@ -73,7 +73,7 @@ impl Drop for Maintenance {
     }
 }
 
-fn run((todo, wake): &(Mutex<MaintenanceQueue>, Condvar), views: &Views<EntityView>, wall: &dyn WallClock) {
+fn run((todo, wake): &(Mutex<MaintenanceQueue>, Condvar), views: &Slots<EntityView>, wall: &dyn WallClock) {
     loop {
         let wanted = {
             let mut todo = todo.lock();
@@ -93,7 +93,7 @@ fn run((todo, wake): &(Mutex<MaintenanceQueue>, Condvar), views: &Views<EntityVi
 }
 
 /// Indexes the values of `attribute` in all partitions; returns early when `is_stopping`.
-fn build(views: &Views<EntityView>, tenant: &TenantId, attribute: &Arc<str>, is_stopping: impl Fn() -> bool) {
+fn build(views: &Slots<EntityView>, tenant: &TenantId, attribute: &Arc<str>, is_stopping: impl Fn() -> bool) {
     for partition in (0..views.partitions()).map(PartitionId) {
         let step = || EntityCommand::Index { tenant: tenant.clone(), attribute: attribute.clone() };
         while !is_stopping() && matches!(ask(views, partition, step()), Some(EntityReply::MoreToDo)) {}
@@ -101,10 +101,10 @@ fn build(views: &Views<EntityView>, tenant: &TenantId, attribute: &Arc<str>, is_
 }
 
 /// Asks the owners of all partitions to remove the entities that have expired at `now_ms`.
-fn expire(views: &Views<EntityView>, now_ms: i64) {
+fn expire(views: &Slots<EntityView>, now_ms: i64) {
     for partition in (0..views.partitions()).map(PartitionId) {
         let is_due = || {
-            let snapshot = views.snapshot(partition);
+            let Ok(snapshot) = views.snapshot(partition) else { return false };
             snapshot.state.tenants().any(|(_, entities)| entities.expired(now_ms).next().is_some())
         };
         while is_due() && matches!(ask(views, partition, EntityCommand::Expire), Some(EntityReply::MoreToDo)) {}
@@ -112,6 +112,6 @@ fn expire(views: &Views<EntityView>, now_ms: i64) {
 }
 
 /// Sends a command and waits for the reply; `None` if the owner cannot take it now.
-fn ask(views: &Views<EntityView>, partition: PartitionId, command: EntityCommand) -> Option<EntityReply> {
+fn ask(views: &Slots<EntityView>, partition: PartitionId, command: EntityCommand) -> Option<EntityReply> {
     views.submit(partition, command).ok()?.blocking_recv().ok()?.ok()
 }

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use millstream_http::{Metrics, Routes, Share, Workers};
-use millstream_types::{MonotonicClock, RemoteCallers, TenantId, TopicName};
-use millstream_view::{Follower, FollowerConfig, ViewRuntime, Views, ViewsConfig};
+use millstream_types::{MonotonicClock, PartitionId, RemoteCallers, TenantId, TopicName};
+use millstream_view::{Follower, FollowerConfig, Place, Slots, ViewRuntime, ViewsConfig};
 use parking_lot::Mutex;
 
 use crate::Build;
@@ -103,7 +103,8 @@ impl Context {
             inbox_setting: "context.inbox_max_bytes",
             ..ViewsConfig::default()
         };
-        let views = Views::open(view, &name, &views_config, ground)?;
+        let views = Slots::open(Arc::new(view), &name, &views_config, ground, "nobody")?;
+        views.take_all()?;
         let maintenance = Maintenance::start(views.clone(), ground.wall.clone())?;
         let telemetry = Telemetry {
             views: views.clone(),
@@ -118,7 +119,7 @@ impl Context {
             command_max_records: COMMAND_MAX_MEASUREMENTS,
             ..FollowerConfig::default()
         };
-        let telemetry = Follower::start(Arc::new(telemetry), &views, &ground.log, &follower_config)?;
+        let telemetry = Follower::of_slots(Arc::new(telemetry), &views, &ground.log, &follower_config)?;
         let stamps = Arc::new(Stamps::new(ground.wall.clone()));
         let updates = UpdateTopics {
             views: views.clone(),
@@ -134,7 +135,7 @@ impl Context {
             flights_max: UPDATES_IN_FLIGHT_MAX,
             ..FollowerConfig::default()
         };
-        let updates = Follower::start(Arc::new(updates), &views, &ground.log, &updates_config)?;
+        let updates = Follower::of_slots(Arc::new(updates), &views, &ground.log, &updates_config)?;
         let background = Workers::start("list", 1, config.lists_max_waiting, Share::Background)
             .map_err(|source| Error::Thread(Arc::new(source)))?;
         let traffic = Arc::new(ServiceTraffic::new(config.metrics_max));
@@ -197,8 +198,37 @@ impl Context {
 
     /// Returns the statistics as of now.
     pub fn stats(&self) -> ContextStats {
-        let snapshots = self.service.views.snapshots();
-        self.service.counters.stats(snapshots.iter().map(|snapshot| snapshot.state.count()).sum())
+        let views = &self.service.views;
+        let here = (0..views.partitions()).filter_map(|number| views.snapshot(PartitionId(number)).ok());
+        self.service.counters.stats(here.map(|snapshot| snapshot.state.count()).sum())
+    }
+
+    /// The place of the entities of a partition of the state topic.
+    ///
+    /// # Panics
+    /// If the topic has no such partition.
+    pub fn place(&self, partition: PartitionId) -> Place {
+        self.service.views.place(partition)
+    }
+
+    /// Takes the entities of a partition: see [`Slots::take`].
+    ///
+    /// # Errors
+    /// [`Error::View`], if their state cannot be read.
+    ///
+    /// # Panics
+    /// If the topic has no such partition.
+    pub fn take(&self, partition: PartitionId) -> Result<(), Error> {
+        Ok(self.service.views.take(partition)?)
+    }
+
+    /// Gives the entities of a partition away to the process at `address`: see [`Slots::give`]. Requests that need them are
+    /// answered with 503 until they are back.
+    ///
+    /// # Panics
+    /// If the topic has no such partition.
+    pub fn give(&self, partition: PartitionId, address: &str) {
+        self.service.views.give(partition, address);
     }
 
     /// The last error in the tenant's measurements since the start of the process.

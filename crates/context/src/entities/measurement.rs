@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use millstream_log::Topic;
 use millstream_types::{Offset, PartitionId, RecordView, TenantId, TopicKind, WallClock, header, iso_time};
-use millstream_view::{Draft, Follow, SourcePartition, SourceRecord, Views};
+use millstream_view::{Draft, Follow, Slots, SourcePartition, SourceRecord};
 use serde_json::{Map, Value};
 
 use crate::entities::change_details::ChangeOrigin;
@@ -32,7 +32,7 @@ const REMEDY: &str = "an entity is made of an object; let the device send one, s
 
 /// The follower of the telemetry topics.
 pub(crate) struct Telemetry {
-    pub(crate) views: Arc<Views<EntityView>>,
+    pub(crate) views: Arc<Slots<EntityView>>,
     pub(crate) topics: Arc<ChangeTopics>,
     pub(crate) mappings: Arc<dyn Mappings>,
     pub(crate) counters: Arc<ContextCounters>,

@@ -21,7 +21,7 @@ use millstream_log::Topic;
 use millstream_types::{
     Offset, PartitionId, RecordView, TenantId, TopicKind, TopicName, TopicPartition, WallClock, service_path,
 };
-use millstream_view::{Draft, Follow, SourcePartition, SourceRecord, Views};
+use millstream_view::{Draft, Follow, Slots, SourcePartition, SourceRecord};
 
 use crate::entities::batch_update;
 use crate::entities::change_details::ChangeOrigin;
@@ -44,7 +44,7 @@ const EXCERPT_MAX_CHARS: usize = 100;
 
 /// The follower of the update topics.
 pub(crate) struct UpdateTopics {
-    pub(crate) views: Arc<Views<EntityView>>,
+    pub(crate) views: Arc<Slots<EntityView>>,
     pub(crate) topics: Arc<ChangeTopics>,
     pub(crate) stamps: Arc<Stamps>,
     pub(crate) counters: Arc<ContextCounters>,

@@ -130,7 +130,7 @@ pub(crate) async fn answer_list(
 ) -> HandlerResult {
     ask.check_selectors(&filter.selectors)?;
     let asked = list::ListRequest {
-        snapshots: service.views.snapshots(),
+        snapshots: service.views.snapshots()?,
         tenant: ask.tenant.clone(),
         filter,
         order,

@@ -11,7 +11,7 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use bytes::Bytes;
 use millstream_http::{Caller, Payload, Problem, Request, TraceContext, Unread, Workers};
 use millstream_types::{AccessScope, ErrorCode, MonotonicClock, Principal, TenantId, TopicPartition, WallClock};
-use millstream_view::{Error, Views};
+use millstream_view::{Error, Slots};
 use tokio::time::sleep;
 
 use crate::entities::batch_update::BatchItem;
@@ -55,7 +55,7 @@ const BATCH_IN_FLIGHT_MAX: usize = 256;
 const FULL_PAUSE: Duration = Duration::from_millis(1);
 
 pub(crate) struct Service {
-    pub(crate) views: Arc<Views<EntityView>>,
+    pub(crate) views: Arc<Slots<EntityView>>,
     pub(crate) topics: Arc<ChangeTopics>,
     pub(crate) counters: Arc<ContextCounters>,
     pub(crate) clock: Arc<dyn MonotonicClock>,
@@ -422,7 +422,7 @@ impl Service {
     /// The only entity with this id and, if given, this type.
     pub(crate) fn read(&self, ask: &NgsiRequest, id: &str, kind: Option<&str>) -> Result<Arc<Entity>, RequestFailure> {
         let paths = ask.paths()?;
-        let snapshot = self.views.snapshot(self.views.partition_of(&partition_key(&ask.tenant, id)));
+        let snapshot = self.views.snapshot(self.views.partition_of(&partition_key(&ask.tenant, id)))?;
         let same = snapshot.state.of(&ask.tenant).into_iter().flat_map(|entities| entities.with_id(id));
         let now_ms = self.wall.now_ms();
         let here = same.filter(|entity| paths.have(&entity.key.path) && !entity.has_expired(now_ms));
@@ -432,12 +432,15 @@ impl Service {
     }
 
     /// Refuses invalid locations before an owner gets a command: only a stored attribute may ignore its type.
-    fn check_places(&self, tenant: &TenantId, path: &str, action: &WriteAction) -> Result<(), Refusal> {
-        action.check_places(|id, kind| {
+    fn check_places(&self, tenant: &TenantId, path: &str, action: &WriteAction) -> Result<(), RequestFailure> {
+        let mut away = None;
+        let checked = action.check_places(|id, kind| {
             let snapshot = self.views.snapshot(self.views.partition_of(&partition_key(tenant, id)));
+            let snapshot = snapshot.map_err(|error| away = Some(error)).ok()?;
             let same = snapshot.state.of(tenant).into_iter().flat_map(|entities| entities.with_id(id));
             decide::only(same.filter(|entity| *entity.key.path == *path), id, kind).ok().cloned()
-        })
+        });
+        away.map_or(checked.map_err(RequestFailure::from), |away| Err(away.into()))
     }
 
     /// The change partition of an entity. A tenant's first change creates the topic and waits for the disk.

@@ -33,7 +33,7 @@ pub(crate) fn add(routes: Routes, service: &Arc<Service>, limits: Limits) -> Rou
 }
 
 async fn of_tenant(service: &Service, ask: &NgsiRequest) -> Result<BTreeMap<Arc<str>, TypeInfo>, RequestFailure> {
-    let (snapshots, paths, now_ms) = (service.views.snapshots(), ask.paths()?, service.wall.now_ms());
+    let (snapshots, paths, now_ms) = (service.views.snapshots()?, ask.paths()?, service.wall.now_ms());
     let tenant = ask.tenant.clone();
     let work = move || {
         let partitions: Vec<_> = snapshots.iter().filter_map(|snapshot| snapshot.state.of(&tenant)).collect();

@@ -14,6 +14,7 @@ mod guide;
 mod heads;
 mod indexes;
 mod mosquitto;
+mod moves;
 mod notifications;
 mod notified;
 mod operations;
