@@ -11,6 +11,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod ahead;
+mod damage;
 mod lives;
 mod oracle;
 #[path = "../../../view/tests/crash/stores.rs"]

@@ -1,6 +1,5 @@
 //! A durable bucket against a plain map: writes, conditions, expiry, restarts and lost checkpoints,
 //! under a clock that jumps.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -8,81 +7,48 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use millstream_http::{Share, Workers};
-use millstream_log::{Embedded, Log, LogConfig, SystemFiles};
-use millstream_store::{Bucket, BucketConfig, OwnerTransaction, StoreConfig, StoreMemory, Transaction, Value};
-use millstream_types::{
-    ManualClock, MemoryBudget, PartitionId, SteadyClock, SystemClock, TenantId, TopicName, WallClock,
-};
-use millstream_view::{Checkpoints, Shards, ViewRuntime};
+use millstream_store::{BucketConfig, OwnerTransaction, StoreConfig, Transaction, Value};
+use millstream_types::{PartitionId, WallClock};
 use proptest::prelude::*;
+
+use crate::bucket_process::{BucketProcess, SetByHand};
 
 const PARTITIONS: u32 = 2;
 /// 2026-01-01T00:00:00Z
 const START_MS: i64 = 1_767_225_600_000;
 
-/// A wall clock that is set by hand.
-#[derive(Debug)]
-struct SetByHand(AtomicI64);
-
-impl WallClock for SetByHand {
-    fn now_ms(&self) -> i64 {
-        self.0.load(Ordering::SeqCst)
-    }
-}
-
-/// A process with a bucket.
+/// A process with a bucket, and what runs its work.
 struct World {
-    log: Arc<Embedded>,
-    ground: ViewRuntime,
-    readers: Arc<Workers>,
-    bucket: Bucket,
+    process: BucketProcess,
     runtime: tokio::runtime::Runtime,
 }
 
 impl World {
     fn open(dir: &Path, wall: &Arc<SetByHand>) -> Self {
-        let clock = Arc::new(SystemClock::default());
-        let config = LogConfig { dir: dir.join("log"), ..LogConfig::default() };
-        let log = Embedded::open(config, Arc::new(SystemFiles), clock.clone(), clock).unwrap();
-        let ground = ViewRuntime {
-            log: log.clone() as Arc<dyn Log>,
-            checkpoints: Checkpoints::open(&dir.join("views")).unwrap(),
-            shards: Shards::start(1).unwrap(),
-            wall: Arc::new(SteadyClock::new(wall.clone(), Arc::new(ManualClock::at(0)))),
-        };
-        let readers = Arc::new(Workers::start("read", 1, 1_024, Share::Equal).unwrap());
-        let topic = TopicName::bucket("things", &TenantId::default()).unwrap();
         // A cache that holds a few values only, so that most are read from the log.
         let settings = BucketConfig { partitions: PARTITIONS, cache_bytes: 2_000, ..BucketConfig::default() };
-        let budget = MemoryBudget::new("memory.budget_bytes", 1 << 30);
-        let memory = StoreMemory::new(&StoreConfig::default(), &budget).of_new("things", &settings).unwrap();
-        let bucket = Bucket::open(topic, settings, &StoreConfig::default(), &ground, &readers, memory).unwrap();
+        let process = BucketProcess::open(dir, wall, settings, &StoreConfig::default());
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        Self { log, ground, readers, bucket, runtime }
+        Self { process, runtime }
     }
 
     fn close(self) {
-        self.bucket.stop();
-        self.readers.stop();
-        drop(self.bucket);
-        self.log.close().unwrap();
-        self.ground.shards.join();
+        self.process.close();
     }
 
     fn put(&self, key: &[u8], value: Value) -> u64 {
-        self.runtime.block_on(self.bucket.put(key, value, None)).unwrap()
+        self.runtime.block_on(self.process.bucket.put(key, value, None)).unwrap()
     }
 
     fn delete(&self, key: &[u8]) -> bool {
-        let (partition, of_key) = (self.bucket.partition_of(key), key.to_vec());
+        let (partition, of_key) = (self.process.bucket.partition_of(key), key.to_vec());
         let work = move |transaction: &mut OwnerTransaction<'_, '_>| Ok(transaction.delete(&of_key));
-        self.runtime.block_on(self.bucket.transact(partition, None, 0, work)).unwrap().output
+        self.runtime.block_on(self.process.bucket.transact(partition, None, 0, work)).unwrap().output
     }
 
     /// Adds a byte to a value, which must be read for that; `count` of them together.
     fn append(&self, key: &[u8], count: usize) {
-        let (partition, of_key) = (self.bucket.partition_of(key), key.to_vec());
+        let (partition, of_key) = (self.process.bucket.partition_of(key), key.to_vec());
         let work = move |transaction: &mut OwnerTransaction<'_, '_>| {
             for _ in 0..count {
                 let before = transaction.get(&of_key)?.unwrap_or_default();
@@ -91,7 +57,7 @@ impl World {
             }
             Ok(())
         };
-        self.runtime.block_on(self.bucket.transact(partition, None, 0, work)).unwrap();
+        self.runtime.block_on(self.process.bucket.transact(partition, None, 0, work)).unwrap();
     }
 
     /// Every key with its value and expiry, as the listing and the reads tell them.
@@ -103,10 +69,11 @@ impl World {
                 keys.push((key.to_vec(), listed));
                 ControlFlow::Continue(())
             };
-            self.bucket.list(PartitionId(number), b"", take).unwrap();
+            self.process.bucket.list(PartitionId(number), b"", take).unwrap();
             for (key, listed) in keys {
-                let found = self.runtime.block_on(self.bucket.read(&key)).unwrap();
-                let has_expired = listed.expires_ms.is_some_and(|expires_ms| expires_ms <= self.bucket.now_ms());
+                let found = self.runtime.block_on(self.process.bucket.read(&key)).unwrap();
+                let has_expired =
+                    listed.expires_ms.is_some_and(|expires_ms| expires_ms <= self.process.bucket.now_ms());
                 assert_eq!(found.is_none(), has_expired, "{key:?}");
                 let Some(found) = found else { continue };
                 assert_eq!((found.version, found.stored.length()), (listed.version, listed.length));
@@ -125,7 +92,7 @@ fn a_transaction_reads_one_value_after_the_other_from_the_disk() {
     let world = World::open(dir.path(), &Arc::new(SetByHand(AtomicI64::new(START_MS))));
     let partition = PartitionId(0);
     let all = (0..).map(|number| format!("key/{number}").into_bytes());
-    let keys: Vec<_> = all.filter(|key| world.bucket.partition_of(key) == partition).take(KEYS).collect();
+    let keys: Vec<_> = all.filter(|key| world.process.bucket.partition_of(key) == partition).take(KEYS).collect();
     for key in &keys {
         // Larger than what the cache takes.
         world.put(key, Value::of(vec![b'x'; 1_000]));
@@ -136,7 +103,7 @@ fn a_transaction_reads_one_value_after_the_other_from_the_disk() {
         assert!(runs <= KEYS + 1, "it runs in circles");
         keys.iter().try_fold(0, |sum, key| Ok(sum + transaction.get(key)?.unwrap().bytes.len()))
     };
-    let done = world.runtime.block_on(world.bucket.transact(partition, None, 0, work)).unwrap();
+    let done = world.runtime.block_on(world.process.bucket.transact(partition, None, 0, work)).unwrap();
     assert_eq!(done.output, KEYS * 1_000);
     world.close();
 }
@@ -204,8 +171,8 @@ proptest! {
                     now_ms = now_ms.max(wall_ms);
                 }
                 Step::RemoveExpired => {
-                    for turn in 0..world.bucket.expiry_turns() {
-                        world.runtime.block_on(world.bucket.remove_expired(turn, 100)).unwrap();
+                    for turn in 0..world.process.bucket.expiry_turns() {
+                        world.runtime.block_on(world.process.bucket.remove_expired(turn, 100)).unwrap();
                     }
                     model.retain(|_, (_, expires_ms)| expires_ms.is_none_or(|at| at > now_ms));
                 }
@@ -221,7 +188,7 @@ proptest! {
             let live = model.iter().filter(|(_, (_, expires_ms))| expires_ms.is_none_or(|at| at > now_ms));
             prop_assert_eq!(world.all(), live.map(|(key, kept)| (key.clone(), kept.clone())).collect());
             let bytes: usize = model.iter().map(|(key, (value, _))| key.len() + value.len()).sum();
-            let totals = world.bucket.totals();
+            let totals = world.process.bucket.totals();
             prop_assert_eq!((totals.keys, totals.bytes), (model.len() as u64, bytes as u64));
         }
         world.close();

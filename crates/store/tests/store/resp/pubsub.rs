@@ -2,8 +2,8 @@
 
 use millstream_types::MemoryBudget;
 
-use crate::client::Server;
-use crate::memory::MemoryHost;
+use super::client::Server;
+use super::memory::MemoryHost;
 
 #[test]
 fn messages_reach_the_subscribers_of_channels_and_patterns() {

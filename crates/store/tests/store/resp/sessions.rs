@@ -1,7 +1,7 @@
 //! Connections: logins, what clients may see of each other, settings and statistics.
 
-use crate::client::Server;
-use crate::memory::MemoryHost;
+use super::client::Server;
+use super::memory::MemoryHost;
 
 #[test]
 fn what_is_not_known_is_named_as_redis_names_it() {

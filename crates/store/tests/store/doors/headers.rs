@@ -2,7 +2,7 @@
 
 use millstream_store::{BucketConfig, BucketKind, StoreConfig};
 
-use crate::world::{World, run};
+use super::world::{World, run};
 
 const PAST: (&str, &str) = ("if-unmodified-since", "Sun, 13 Sep 2020 12:26:40 GMT");
 const FUTURE: (&str, &str) = ("if-unmodified-since", "Sun, 13 Sep 2099 12:26:40 GMT");

@@ -1,6 +1,6 @@
 //! Data commands: replies and error texts as Redis 7.0 gives them.
 
-use crate::client::Server;
+use super::client::Server;
 
 const NOT_AN_INTEGER: &str = "-ERR value is not an integer or out of range";
 const SYNTAX: &str = "-ERR syntax error";

@@ -7,9 +7,9 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use crate::client::Server;
-use crate::memory::MemoryHost;
-use crate::over_a_socket::{LIMIT, ask, listen_with};
+use super::client::Server;
+use super::memory::MemoryHost;
+use super::over_a_socket::{LIMIT, ask, listen_with};
 
 /// Beginnings of what a browser can be made to send; a page chooses what is behind them.
 const BEGINNINGS: [&str; 12] = [

@@ -2,7 +2,7 @@
 
 use millstream_store::{BucketConfig, BucketKind, StoreConfig};
 
-use crate::world::run;
+use super::world::run;
 
 #[test]
 fn a_value_whose_media_type_a_client_has_chosen_runs_no_script_in_a_browser() {

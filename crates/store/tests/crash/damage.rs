@@ -1,10 +1,5 @@
 //! A flipped bit in a sealed segment: reads of its keys tell the place, other keys are served, and the removal of
 //! expired keys goes on around it.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-#[path = "crash/world.rs"]
-#[allow(dead_code, reason = "the crash test uses more of it")]
-mod world;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

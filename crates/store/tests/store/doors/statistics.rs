@@ -5,7 +5,7 @@ use std::io::Read as _;
 use millstream_store::{BucketConfig, Categories, ExternalProvider, StatsConfig, StoreConfig};
 use serde_json::{Value, json};
 
-use crate::world::{TOKEN, World, run};
+use super::world::{TOKEN, World, run};
 
 const READS: u64 = 400;
 

@@ -1,5 +1,4 @@
 //! A clock that is set back over a restart brings no expired key back.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::path::Path;
 use std::sync::Arc;

@@ -10,7 +10,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use crate::memory::MemoryHost;
+use super::memory::MemoryHost;
 
 /// Only ends a test that fails.
 pub(crate) const LIMIT: Duration = Duration::from_secs(60);

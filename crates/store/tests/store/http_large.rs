@@ -1,5 +1,4 @@
 //! Large values over a real socket: streamed and cut bodies, checksums, multipart uploads, ranges and their refusals.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::net::SocketAddr;
 use std::path::Path;

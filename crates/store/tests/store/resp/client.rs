@@ -7,7 +7,7 @@ use millstream_store::resp::{RespSession, SessionProgress, Shared};
 use millstream_types::MemoryBudget;
 use tokio::runtime::Runtime;
 
-use crate::memory::{MemoryBucket, MemoryHost};
+use super::memory::{MemoryBucket, MemoryHost};
 
 /// A host, and what its sessions share.
 pub(crate) struct Server {

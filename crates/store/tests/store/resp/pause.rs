@@ -4,7 +4,7 @@ use millstream_net::Metrics;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-use crate::over_a_socket::{LIMIT, ask, listen_with};
+use super::over_a_socket::{LIMIT, ask, listen_with};
 
 /// Asks INFO until `blocked_clients` is `count`.
 async fn until_blocked(admin: &mut TcpStream, count: usize) {

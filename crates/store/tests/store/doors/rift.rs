@@ -4,7 +4,7 @@ use millstream_store::{BucketConfig, RiftUser, StoreConfig};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha512};
 
-use crate::world::{LOGIN_FAILURES_PER_MINUTE, TOKEN, run};
+use super::world::{LOGIN_FAILURES_PER_MINUTE, TOKEN, run};
 
 // Signatures that Python's hmac computed: hmac.new(secret, text, hashlib.sha512).hexdigest().
 /// Secret `ann-secret`, text `POST\n/upload/signed/k?offset=0&size=9\nx-ell-note:hi\n`.
@@ -162,7 +162,7 @@ fn the_server_answers_ping_echo_and_stat() {
 /// Requests with their status.
 type Cases<'a> = &'a [(&'a str, Vec<(&'a str, String)>, u16)];
 
-async fn check(world: &crate::world::World, cases: Cases<'_>) {
+async fn check(world: &super::world::World, cases: Cases<'_>) {
     for (line, headers, status) in cases {
         let headers: Vec<(&str, &str)> = headers.iter().map(|(name, value)| (*name, value.as_str())).collect();
         let got = world.ask(line, &headers, b"").await;

@@ -1,5 +1,4 @@
 //! Large values over the API of a bucket: streams, multipart uploads, patches, ranges, restarts and clean-up.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::collections::BTreeMap;
 use std::ops::{ControlFlow, Range};
@@ -9,38 +8,20 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt, TryStreamExt};
-use millstream_http::{Share, Workers};
-use millstream_log::{Embedded, Log, LogConfig, SystemFiles};
 use millstream_store::{
-    Bucket, BucketConfig, CHUNK_BYTES, ChunkWriter, Error, OpenedValue, OwnerTransaction, PartRecord, Quotas,
-    RangeReader, Splice, StoreConfig, StoreMemory, Transaction, UploadId, Value, WriteRefusal, add_part, begin, commit,
-    splice,
+    BucketConfig, CHUNK_BYTES, ChunkWriter, Error, OpenedValue, OwnerTransaction, PartRecord, Quotas, RangeReader,
+    Splice, StoreConfig, Transaction, UploadId, Value, WriteRefusal, add_part, begin, commit, splice,
 };
-use millstream_types::{
-    ManualClock, MemoryBudget, PartitionId, SteadyClock, SystemClock, TenantId, TopicName, WallClock,
-};
-use millstream_view::{Checkpoints, Shards, ViewRuntime};
+use millstream_types::PartitionId;
 use proptest::prelude::*;
+
+use crate::bucket_process::{BucketProcess, SetByHand};
 
 const PARTITIONS: u32 = 2;
 const DAY_MS: u64 = 86_400_000;
 
-/// A wall clock that is set by hand.
-#[derive(Debug)]
-struct SetByHand(AtomicI64);
-
-impl WallClock for SetByHand {
-    fn now_ms(&self) -> i64 {
-        self.0.load(Ordering::SeqCst)
-    }
-}
-
-/// A process with a bucket.
 struct World {
-    log: Arc<Embedded>,
-    ground: ViewRuntime,
-    readers: Arc<Workers>,
-    bucket: Arc<Bucket>,
+    process: BucketProcess,
 }
 
 impl World {
@@ -49,37 +30,20 @@ impl World {
     }
 
     fn with(dir: &Path, wall: &Arc<SetByHand>, quotas: Quotas, store: &StoreConfig) -> Self {
-        let clock = Arc::new(SystemClock::default());
-        let config = LogConfig { dir: dir.join("log"), ..LogConfig::default() };
-        let log = Embedded::open(config, Arc::new(SystemFiles), clock.clone(), clock).unwrap();
-        let ground = ViewRuntime {
-            log: log.clone() as Arc<dyn Log>,
-            checkpoints: Checkpoints::open(&dir.join("views")).unwrap(),
-            shards: Shards::start(1).unwrap(),
-            wall: Arc::new(SteadyClock::new(wall.clone(), Arc::new(ManualClock::at(0)))),
-        };
-        let readers = Arc::new(Workers::start("read", 1, 1_024, Share::Equal).unwrap());
-        let topic = TopicName::bucket("things", &TenantId::default()).unwrap();
         let settings = BucketConfig { partitions: PARTITIONS, quotas, ..BucketConfig::default() };
-        let budget = MemoryBudget::new("memory.budget_bytes", 1 << 30);
-        let memory = StoreMemory::new(store, &budget).of_new("things", &settings).unwrap();
-        let bucket = Bucket::open(topic, settings, store, &ground, &readers, memory).unwrap();
-        Self { log, ground, readers, bucket: Arc::new(bucket) }
+        Self { process: BucketProcess::open(dir, wall, settings, store) }
     }
 
     fn close(self) {
-        self.bucket.stop();
-        self.readers.stop();
-        drop(self.bucket);
-        self.log.close().unwrap();
-        self.ground.shards.join();
+        self.process.close();
     }
 
     /// The keys of the store's own, all of them, by their second byte.
     fn own_keys(&self) -> BTreeMap<char, usize> {
         let mut own = BTreeMap::new();
         for number in 0..PARTITIONS {
-            self.bucket
+            self.process
+                .bucket
                 .list(PartitionId(number), b"\0", |key, _| {
                     if key[0] != 0 {
                         return ControlFlow::Break(());
@@ -95,16 +59,16 @@ impl World {
     /// Stores a large value as a stream does.
     async fn put(&self, key: &'static str, bytes: &[u8]) -> u64 {
         let key = Bytes::from_static(key.as_bytes());
-        let upload = self.bucket.upload(&key, UploadId::random());
-        let mut writer = ChunkWriter::alone(&self.bucket, upload.clone());
+        let upload = self.process.bucket.upload(&key, UploadId::random());
+        let mut writer = ChunkWriter::alone(&self.process.bucket, upload.clone());
         for piece in bytes.chunks(100_000) {
             writer.write(Bytes::copy_from_slice(piece)).await.unwrap();
         }
         let written = writer.finish().await.unwrap();
-        let (piece, partition) = (written.piece, self.bucket.partition_of(&key));
+        let (piece, partition) = (written.piece, self.process.bucket.partition_of(&key));
         let work =
             move |transaction: &mut OwnerTransaction<'_, '_>| commit(transaction, &upload, vec![piece], None, None);
-        let done = self.bucket.transact(partition, None, 0, work).await.unwrap();
+        let done = self.process.bucket.transact(partition, None, 0, work).await.unwrap();
         written.keep();
         done.first + done.output.before
     }
@@ -113,20 +77,25 @@ impl World {
     async fn splice(&self, key: &'static str, at: Option<u64>, bytes: &[u8]) {
         let key = Bytes::from_static(key.as_bytes());
         let (upload, new) =
-            (self.bucket.upload(&key, UploadId::random()), Splice::Bytes(Bytes::copy_from_slice(bytes)));
+            (self.process.bucket.upload(&key, UploadId::random()), Splice::Bytes(Bytes::copy_from_slice(bytes)));
         let work = move |transaction: &mut OwnerTransaction<'_, '_>| splice(transaction, &upload, at, &new, None, None);
-        self.bucket.transact(self.bucket.partition_of(&key), None, bytes.len(), work).await.unwrap();
+        self.process.bucket.transact(self.process.bucket.partition_of(&key), None, bytes.len(), work).await.unwrap();
     }
 
     async fn delete(&self, key: &str) -> bool {
         let of_key = key.as_bytes().to_vec();
         let work = move |transaction: &mut OwnerTransaction<'_, '_>| Ok(transaction.delete(&of_key));
-        self.bucket.transact(self.bucket.partition_of(key.as_bytes()), None, 0, work).await.unwrap().output
+        self.process
+            .bucket
+            .transact(self.process.bucket.partition_of(key.as_bytes()), None, 0, work)
+            .await
+            .unwrap()
+            .output
     }
 
     /// A range of a value; `None` if there is no such key.
     async fn read(&self, key: &str, range: Option<Range<u64>>) -> Option<Vec<u8>> {
-        let (found, reader) = match self.bucket.open_value(key.as_bytes()).await.unwrap()? {
+        let (found, reader) = match self.process.bucket.open_value(key.as_bytes()).await.unwrap()? {
             OpenedValue::Small(found) => {
                 let range = range.unwrap_or(0..found.stored.length());
                 return Some(found.stored.value.bytes[range.start as usize..range.end as usize].to_vec());
@@ -141,13 +110,13 @@ impl World {
     }
 
     async fn part(&self, key: &Bytes, id: UploadId, number: u32, bytes: &[u8]) -> Result<bool, Error> {
-        let upload = self.bucket.upload(key, id);
-        let mut writer = ChunkWriter::part_of(&self.bucket, upload.clone());
+        let upload = self.process.bucket.upload(key, id);
+        let mut writer = ChunkWriter::part_of(&self.process.bucket, upload.clone());
         writer.write(Bytes::copy_from_slice(bytes)).await?;
         let written = writer.finish().await?;
         let record = PartRecord::of(&written.piece).unwrap();
         let work = move |transaction: &mut OwnerTransaction<'_, '_>| add_part(transaction, &upload, number, record);
-        let is_new = self.bucket.transact(self.bucket.partition_of(key), None, 0, work).await?.output;
+        let is_new = self.process.bucket.transact(self.process.bucket.partition_of(key), None, 0, work).await?.output;
         if is_new {
             written.keep();
         }
@@ -155,20 +124,20 @@ impl World {
     }
 
     async fn begin(&self, key: &Bytes) -> UploadId {
-        let upload = self.bucket.upload(key, UploadId::random());
+        let upload = self.process.bucket.upload(key, UploadId::random());
         let id = upload.id;
         let work = move |transaction: &mut OwnerTransaction<'_, '_>| begin(transaction, &upload, None);
-        self.bucket.transact(self.bucket.partition_of(key), None, 0, work).await.unwrap();
+        self.process.bucket.transact(self.process.bucket.partition_of(key), None, 0, work).await.unwrap();
         id
     }
 
     async fn commit(&self, key: &Bytes, id: UploadId) -> Result<(), Error> {
-        let upload = self.bucket.upload(key, id);
-        let parts = self.bucket.parts_of(&upload).await?;
+        let upload = self.process.bucket.upload(key, id);
+        let parts = self.process.bucket.parts_of(&upload).await?;
         let pieces: Vec<_> = parts.iter().map(|(_, part)| part.piece(id)).collect();
         let work =
             move |transaction: &mut OwnerTransaction<'_, '_>| commit(transaction, &upload, pieces.clone(), None, None);
-        self.bucket.transact(self.bucket.partition_of(key), None, 0, work).await.map(|_| ())
+        self.process.bucket.transact(self.process.bucket.partition_of(key), None, 0, work).await.map(|_| ())
     }
 }
 
@@ -190,33 +159,33 @@ fn a_large_value_appears_at_once_survives_a_restart_and_leaves_nothing_when_it_i
     let value = bytes(5 * CHUNK_BYTES + 17, 3);
     let world = World::open(dir.path(), &wall, Quotas::default());
     let version = runtime.block_on(async {
-        world.bucket.put(b"small", Value::of("s"), None).await.unwrap();
+        world.process.bucket.put(b"small", Value::of("s"), None).await.unwrap();
         let version = world.put("image", &value).await;
-        assert_eq!(world.bucket.version(b"image"), Some(version));
+        assert_eq!(world.process.bucket.version(b"image"), Some(version));
         version
     });
-    let totals = world.bucket.totals();
+    let totals = world.process.bucket.totals();
     assert_eq!(totals.keys, 2);
     assert!(totals.bytes > value.len() as u64, "{totals:?}");
     world.close();
 
     let world = World::open(dir.path(), &wall, Quotas::default());
     runtime.block_on(async {
-        assert_eq!(world.bucket.version(b"image"), Some(version));
+        assert_eq!(world.process.bucket.version(b"image"), Some(version));
         assert!(world.read("image", None).await.unwrap() == value);
         // What is in use stays, however old it is.
         wall.0.fetch_add(3 * DAY_MS as i64, Ordering::SeqCst);
-        assert_eq!(world.bucket.remove_parts(DAY_MS).await.unwrap(), 0);
+        assert_eq!(world.process.bucket.remove_parts(DAY_MS).await.unwrap(), 0);
         assert_eq!(world.own_keys(), BTreeMap::from([('p', 6), ('v', 1)]));
         let other = bytes(2 * CHUNK_BYTES, 5);
         world.put("image", &other).await;
-        assert_eq!(world.bucket.remove_parts(DAY_MS).await.unwrap(), 6);
+        assert_eq!(world.process.bucket.remove_parts(DAY_MS).await.unwrap(), 6);
         assert!(world.read("image", None).await.unwrap() == other);
         assert!(world.delete("image").await);
-        assert_eq!(world.bucket.remove_parts(DAY_MS).await.unwrap(), 2);
+        assert_eq!(world.process.bucket.remove_parts(DAY_MS).await.unwrap(), 2);
     });
     assert_eq!(world.own_keys(), BTreeMap::new());
-    assert_eq!(world.bucket.totals().keys, 1);
+    assert_eq!(world.process.bucket.totals().keys, 1);
     world.close();
 }
 
@@ -238,7 +207,7 @@ fn an_upload_is_visible_once_it_is_committed_also_after_a_restart() {
         assert_eq!(refusal, WriteRefusal::OtherPart { number: 2, stored, sent });
         assert_eq!(world.read("firmware", None).await, None);
         // The two parts that were refused or there already.
-        assert_eq!(world.bucket.remove_parts(DAY_MS).await.unwrap(), 2);
+        assert_eq!(world.process.bucket.remove_parts(DAY_MS).await.unwrap(), 2);
         (id, other)
     });
     world.close();
@@ -246,7 +215,8 @@ fn an_upload_is_visible_once_it_is_committed_also_after_a_restart() {
     let world = World::open(dir.path(), &wall, Quotas::default());
     runtime.block_on(async {
         assert_eq!(world.read("firmware", None).await, None);
-        let mut open: Vec<_> = world.bucket.uploads_of(&key).await.unwrap().into_iter().map(|(id, _)| id).collect();
+        let mut open: Vec<_> =
+            world.process.bucket.uploads_of(&key).await.unwrap().into_iter().map(|(id, _)| id).collect();
         open.sort_unstable();
         let mut both = [id, other];
         both.sort_unstable();
@@ -258,10 +228,10 @@ fn an_upload_is_visible_once_it_is_committed_also_after_a_restart() {
         // The other upload goes after a day, and not before.
         world.part(&key, other, 1, b"late").await.unwrap();
         wall.0.fetch_add(DAY_MS as i64 / 2, Ordering::SeqCst);
-        world.bucket.remove_parts(DAY_MS).await.unwrap();
-        assert!(world.bucket.is_open(&world.bucket.upload(&key, other)));
+        world.process.bucket.remove_parts(DAY_MS).await.unwrap();
+        assert!(world.process.bucket.is_open(&world.process.bucket.upload(&key, other)));
         wall.0.fetch_add(DAY_MS as i64, Ordering::SeqCst);
-        assert_eq!(world.bucket.remove_parts(DAY_MS).await.unwrap(), 2, "a chunk and a part's record");
+        assert_eq!(world.process.bucket.remove_parts(DAY_MS).await.unwrap(), 2, "a chunk and a part's record");
         let refused = world.part(&key, other, 2, b"too late").await.unwrap_err();
         assert!(matches!(refused, Error::Refused(WriteRefusal::NoUpload { .. })), "{refused}");
         assert!(world.read("firmware", None).await.unwrap() == parts.concat());
@@ -277,11 +247,12 @@ fn a_stream_that_ends_early_leaves_nothing() {
     runtime.block_on(async {
         world.put("k", &bytes(CHUNK_BYTES, 1)).await;
         let key = Bytes::from_static(b"k");
-        let mut writer = ChunkWriter::alone(&world.bucket, world.bucket.upload(&key, UploadId::random()));
+        let mut writer =
+            ChunkWriter::alone(&world.process.bucket, world.process.bucket.upload(&key, UploadId::random()));
         writer.write(bytes(4 * CHUNK_BYTES, 3).into()).await.unwrap();
         drop(writer);
         assert!(world.read("k", None).await.unwrap() == bytes(CHUNK_BYTES, 1));
-        world.bucket.remove_parts(DAY_MS).await.unwrap();
+        world.process.bucket.remove_parts(DAY_MS).await.unwrap();
     });
     assert_eq!(world.own_keys(), BTreeMap::from([('p', 1), ('v', 1)]));
     world.close();
@@ -294,7 +265,8 @@ fn parts_count_against_the_quota_and_what_they_took_comes_back() {
     let world = World::open(dir.path(), &wall, quotas);
     runtime.block_on(async {
         let key = Bytes::from_static(b"k");
-        let mut writer = ChunkWriter::alone(&world.bucket, world.bucket.upload(&key, UploadId::random()));
+        let mut writer =
+            ChunkWriter::alone(&world.process.bucket, world.process.bucket.upload(&key, UploadId::random()));
         let mut outcome = Ok(());
         for _ in 0..16 {
             outcome = writer.write(bytes(CHUNK_BYTES, 3).into()).await;
@@ -304,8 +276,8 @@ fn parts_count_against_the_quota_and_what_they_took_comes_back() {
         }
         assert!(matches!(outcome, Err(Error::Refused(WriteRefusal::BucketFull { .. }))), "{outcome:?}");
         drop(writer);
-        world.bucket.remove_parts(DAY_MS).await.unwrap();
-        assert_eq!(world.bucket.totals().bytes, 0);
+        world.process.bucket.remove_parts(DAY_MS).await.unwrap();
+        assert_eq!(world.process.bucket.totals().bytes, 0);
         world.put("k", &bytes(2 << 20, 1)).await;
     });
     world.close();
@@ -370,7 +342,7 @@ proptest! {
                     prop_assert_eq!(runtime.block_on(world.delete("k")), model.take().is_some());
                 }
                 Step::CleanUp => {
-                    runtime.block_on(world.bucket.remove_parts(DAY_MS)).unwrap();
+                    runtime.block_on(world.process.bucket.remove_parts(DAY_MS)).unwrap();
                 }
                 Step::Restart => {
                     world.close();
@@ -390,16 +362,16 @@ proptest! {
             }
         }
         runtime.block_on(world.delete("k"));
-        runtime.block_on(world.bucket.remove_parts(DAY_MS)).unwrap();
+        runtime.block_on(world.process.bucket.remove_parts(DAY_MS)).unwrap();
         prop_assert_eq!(world.own_keys(), BTreeMap::new());
-        prop_assert_eq!(world.bucket.totals().bytes, 0);
+        prop_assert_eq!(world.process.bucket.totals().bytes, 0);
         world.close();
     }
 }
 
 /// Opens a large value and reads its first chunk.
 async fn begun(world: &World, value: &[u8]) -> (RangeReader, impl Stream<Item = Result<Bytes, Error>> + Unpin + use<>) {
-    let Some(OpenedValue::Large(_, reader)) = world.bucket.open_value(b"k").await.unwrap() else {
+    let Some(OpenedValue::Large(_, reader)) = world.process.bucket.open_value(b"k").await.unwrap() else {
         panic!("the value is large");
     };
     let mut pieces = Box::pin(reader.range(1..reader.size()));
@@ -418,20 +390,20 @@ fn a_reader_gets_the_value_it_began_to_read_whatever_becomes_of_the_key() {
             let (reader, pieces) = begun(&world, &value).await;
             match end {
                 "delete" => assert!(world.delete("k").await),
-                "put" => drop(world.bucket.put(b"k", Value::of("small"), None).await.unwrap()),
+                "put" => drop(world.process.bucket.put(b"k", Value::of("small"), None).await.unwrap()),
                 // The new version shares parts with the old one, and is deleted after it.
                 "splice" => {
                     world.splice("k", Some(0), b"other").await;
                     assert!(world.delete("k").await);
                 }
                 _ => {
-                    let expired = Value { expires_ms: Some(world.bucket.now_ms() + 1), ..Value::of("x") };
-                    world.bucket.put(b"k", expired, None).await.unwrap();
+                    let expired = Value { expires_ms: Some(world.process.bucket.now_ms() + 1), ..Value::of("x") };
+                    world.process.bucket.put(b"k", expired, None).await.unwrap();
                     wall.0.fetch_add(10, Ordering::SeqCst);
                 }
             }
             for _ in 0..3 {
-                assert_eq!(world.bucket.remove_parts(DAY_MS).await.unwrap(), 0, "{end}: the reader holds them");
+                assert_eq!(world.process.bucket.remove_parts(DAY_MS).await.unwrap(), 0, "{end}: the reader holds them");
             }
             let rest: Vec<Bytes> = pieces.try_collect().await.unwrap();
             assert!(rest.concat() == value[CHUNK_BYTES..], "{end}");
@@ -439,7 +411,7 @@ fn a_reader_gets_the_value_it_began_to_read_whatever_becomes_of_the_key() {
             let again: Vec<Bytes> = reader.range(0..9).try_collect().await.unwrap();
             assert!(again.concat() == value[..9], "{end}");
             drop(reader);
-            assert!(world.bucket.remove_parts(DAY_MS).await.unwrap() >= 4, "{number}: {end}");
+            assert!(world.process.bucket.remove_parts(DAY_MS).await.unwrap() >= 4, "{number}: {end}");
             assert_eq!(world.own_keys(), BTreeMap::new(), "{end}");
         }
     });
@@ -456,7 +428,7 @@ fn parts_wait_for_a_reader_for_a_bounded_time() {
         world.put("k", &value).await;
         let (_reader, pieces) = begun(&world, &value).await;
         world.delete("k").await;
-        assert_eq!(world.bucket.remove_parts(DAY_MS).await.unwrap(), 6);
+        assert_eq!(world.process.bucket.remove_parts(DAY_MS).await.unwrap(), 6);
         // The stream ends with an error, and never with other bytes.
         let rest: Result<Vec<Bytes>, Error> = pieces.try_collect().await;
         assert!(matches!(rest, Err(Error::Damaged { .. })), "{rest:?}");

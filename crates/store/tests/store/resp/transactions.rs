@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use crate::client::Server;
+use super::client::Server;
 
 #[test]
 fn pipelined_commands_are_one_transaction() {
