@@ -5,8 +5,6 @@
 #![allow(clippy::unwrap_used, reason = "a bench fails by panicking")]
 #![allow(dead_code, reason = "the tests' world can do more")]
 
-#[path = "../../http/tests/pipeline/answer.rs"]
-mod answer;
 #[path = "../tests/connect/gate.rs"]
 mod gate;
 #[path = "../tests/connect/world.rs"]

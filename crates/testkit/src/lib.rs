@@ -5,21 +5,30 @@
 //! - [`eventually`]: waiting for what comes about in its own time.
 //! - [`Process`]: the server's binary; [`ask`], [`Events`], [`Live`] and [`Raw`] are its clients.
 //! - [`Authority`] makes certificates.
+//! - [`LogLines`]: the log lines of a test's own process; [`guide`]: the commands of the docs; [`check_rows`]: a crate's
+//!   table of tests.
 //!
 //! Not here: what only one crate's tests need.
 
 mod authority;
 pub mod conformance;
 mod eventually;
+pub mod guide;
 mod http_client;
 mod live;
+mod log_lines;
 mod process;
 mod raw;
+mod rows;
 pub mod sim;
+mod text_answer;
 
 pub use authority::{Authority, Signed};
 pub use eventually::{PATIENCE, eventually, eventually_async, found_async};
 pub use http_client::{Answer, ask, open, read_head, status, try_ask};
 pub use live::{Event, Events, Live};
+pub use log_lines::LogLines;
 pub use process::{Process, binary, millstream, own_addresses, terminate};
 pub use raw::Raw;
+pub use rows::check_rows;
+pub use text_answer::TextAnswer;

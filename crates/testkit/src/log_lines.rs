@@ -1,4 +1,5 @@
 //! The log lines of this process.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::io;
 use std::sync::{Arc, OnceLock};
@@ -7,7 +8,8 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 
 /// The lines that were logged since the first call of [`LogLines::of_this_process`].
-pub(crate) struct LogLines {
+#[derive(Debug)]
+pub struct LogLines {
     text: Arc<Mutex<Vec<u8>>>,
     grown: watch::Sender<usize>,
 }
@@ -15,7 +17,8 @@ pub(crate) struct LogLines {
 struct Writer(&'static LogLines);
 
 impl LogLines {
-    pub(crate) fn of_this_process() -> &'static Self {
+    /// The lines of this process, from the first call on.
+    pub fn of_this_process() -> &'static Self {
         static LINES: OnceLock<LogLines> = OnceLock::new();
         static LOGGING: OnceLock<()> = OnceLock::new();
         let lines = LINES.get_or_init(|| Self { text: Arc::default(), grown: watch::Sender::new(0) });
@@ -24,13 +27,13 @@ impl LogLines {
     }
 
     /// The next line that has `part`, or the one that was logged already.
-    pub(crate) async fn with(&self, part: &str) -> String {
+    pub async fn with(&self, part: &str) -> String {
         self.grown.subscribe().wait_for(|_| !self.all_with(part).is_empty()).await.unwrap();
         self.all_with(part).remove(0)
     }
 
     /// The lines so far that have `part`.
-    pub(crate) fn all_with(&self, part: &str) -> Vec<String> {
+    pub fn all_with(&self, part: &str) -> Vec<String> {
         let text = String::from_utf8(self.text.lock().clone()).unwrap();
         text.lines().filter(|line| line.contains(part)).map(str::to_owned).collect()
     }

@@ -8,8 +8,8 @@ use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use crate::answer::Answer;
 use crate::command_world::until;
+use crate::world::Answer;
 use crate::world::{World, basic, quick};
 
 /// Longer than any test takes.

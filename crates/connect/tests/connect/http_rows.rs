@@ -6,7 +6,7 @@ use millstream_connect::{ConnectConfig, HttpAdapterConfig};
 use millstream_types::{TopicKind, header};
 use serde_json::json;
 
-use crate::answer::Answer;
+use crate::world::Answer;
 use crate::world::{Kept, World, basic, credentials, quick};
 
 const PRESENCE: (&str, &str) = ("content-type", "application/vnd.eclipse-hono-empty-notification");

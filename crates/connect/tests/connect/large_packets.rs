@@ -5,10 +5,10 @@ use millstream_types::TopicKind;
 use serde_json::{Value, json};
 
 use crate::command_world::until;
-use crate::log_lines::LogLines;
 use crate::mapping::{ping, retained, rules, send};
 use crate::mqtt_client::{Hello, Message, Mqtt, connect, publish, text};
 use crate::world::{World, quick};
+use millstream_testkit::LogLines;
 
 const BOTH: [u8; 2] = [4, 5];
 /// The default of `connect.mqtt.packet_max_bytes`, and the largest record of the log.

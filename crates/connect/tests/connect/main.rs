@@ -2,8 +2,6 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod admission;
-#[path = "../../../http/tests/pipeline/answer.rs"]
-mod answer;
 mod command_http;
 mod command_mqtt;
 mod command_world;
@@ -13,8 +11,6 @@ mod hostile_http;
 mod http_rows;
 mod large_packets;
 mod limits;
-#[path = "../../../kafka/tests/listener/log_lines.rs"]
-mod log_lines;
 mod login_throttle;
 mod logins;
 mod mapping;
@@ -34,7 +30,6 @@ mod registry_credentials;
 mod registry_model;
 mod registry_pages;
 mod registry_search;
-#[path = "../../../context/tests/context/rows.rs"]
 mod rows;
 mod signer;
 mod strangers;

@@ -4,11 +4,11 @@ use millstream_types::{TopicKind, header};
 use serde_json::{Value, json};
 
 use crate::command_world::until;
-use crate::log_lines::LogLines;
 use crate::mapping::{one, ping, retained, rules, send, with_payload};
 use crate::mqtt_client::{Hello, Mqtt, Will, publish};
 use crate::provisioning::{expect_registered, world};
 use crate::world::World;
+use millstream_testkit::LogLines;
 
 const BOTH: [u8; 2] = [4, 5];
 

@@ -17,8 +17,8 @@ use millstream_view::{Checkpoints, Shards, ViewRuntime};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
 
-pub(crate) use crate::answer::Answer;
 use crate::gate::GatedFiles;
+pub(crate) use millstream_testkit::TextAnswer as Answer;
 
 /// A running plane. A test ends it by [`World::stop`].
 pub(crate) struct World {
@@ -286,29 +286,4 @@ fn is_whole(answer: &[u8]) -> bool {
     let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
     // An answer without body, such as 204, announces none.
     length.map_or_else(|| head.contains(" 204 "), |length| body.len() >= length.parse().unwrap())
-}
-
-impl Answer {
-    pub(crate) fn etag(&self) -> &str {
-        self.header("etag").unwrap_or_else(|| panic!("no etag: {self:?}"))
-    }
-
-    /// As [`Answer::expect_problem`], and says which request it was.
-    pub(crate) fn expect_refusal(&self, line: &str, body: &str, status: u16, value: &str, rule: &str) {
-        assert_eq!(self.status, status, "{line} {body}: {self:?}");
-        self.expect_problem(status, value, rule);
-    }
-
-    /// Checks a refusal: its status, and that its body names `value`, `rule` and a remedy.
-    pub(crate) fn expect_problem(&self, status: u16, value: &str, rule: &str) {
-        assert_eq!(self.status, status, "{self:?}");
-        assert_eq!(self.header("content-type"), Some("application/problem+json"), "{self:?}");
-        let body = self.json();
-        let told = body["error"].as_str().unwrap();
-        assert!(told.contains(value), "{value:?} in {told:?}");
-        assert!(told.contains(rule), "{rule:?} in {told:?}");
-        assert!(body["remedy"].as_str().is_some_and(|remedy| !remedy.is_empty() && told.contains(remedy)), "{body}");
-        assert_eq!(self.header("retry-after").is_some(), [429, 503].contains(&status), "{self:?}");
-        assert_eq!(self.header("www-authenticate").is_some(), status == 401, "{self:?}");
-    }
 }

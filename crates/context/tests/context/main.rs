@@ -3,8 +3,6 @@
 
 mod administration;
 mod alarms;
-#[path = "../../../http/tests/pipeline/answer.rs"]
-mod answer;
 mod compression;
 mod deliveries;
 mod filip;

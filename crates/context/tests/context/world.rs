@@ -20,7 +20,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tracing::level_filters::LevelFilter;
 
-pub(crate) use crate::answer::Answer;
+pub(crate) use millstream_testkit::TextAnswer as Answer;
 
 /// Bytes of a change topic that are read at a time.
 const READ_BYTES: usize = 4 << 20;

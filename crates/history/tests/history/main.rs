@@ -1,8 +1,6 @@
 //! End-to-end tests of history with a real log of four partitions, real files and real sockets.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-#[path = "../../../http/tests/pipeline/answer.rs"]
-mod answer;
 mod crash;
 mod failures;
 mod lasting;

@@ -15,7 +15,7 @@ use millstream_types::{
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-pub(crate) use crate::answer::Answer;
+pub(crate) use millstream_testkit::TextAnswer as Answer;
 
 /// 2026-01-01T00:00:00Z.
 pub(crate) const NEW_YEAR_MS: i64 = 1_767_225_600_000;

@@ -72,7 +72,7 @@ async fn a_token_opens_the_doors_of_its_roles_and_no_other() {
             } else {
                 let rule =
                     if path == "/operator" && caller == "admin" { "every tenant" } else { "for callers with role" };
-                answer.expect_problem(403, "forbidden", None, rule);
+                answer.expect_problem_of(403, "forbidden", None, rule);
             }
         }
     }
@@ -101,8 +101,8 @@ async fn a_token_acts_in_its_tenant_only_unless_it_is_good_for_all() {
     check("reader", "/reader", "\r\nngsild-tenant: Acme\r\nfiware-service: ACME", "reader in acme").await;
     check("root", "/of/other", "\r\nx-tenant: ignored", "root in other").await;
     let rule = "good for tenant 'acme'";
-    ask("reader", "/reader", "\r\nx-tenant: other").await.expect_problem(403, "forbidden", Some("other"), rule);
-    ask("reader", "/of/other", "").await.expect_problem(403, "forbidden", Some("other"), rule);
+    ask("reader", "/reader", "\r\nx-tenant: other").await.expect_problem_of(403, "forbidden", Some("other"), rule);
+    ask("reader", "/of/other", "").await.expect_problem_of(403, "forbidden", Some("other"), rule);
     server.stop().await;
 }
 
@@ -119,7 +119,7 @@ async fn without_a_known_token_the_answer_is_401_with_a_challenge() {
         ),
     ] {
         let answer = server.ask(&format!("GET /reader HTTP/1.1{header}"), "").await;
-        answer.expect_problem(401, "unauthenticated", None, "token");
+        answer.expect_problem_of(401, "unauthenticated", None, "token");
         assert_eq!(answer.header("www-authenticate"), Some(challenge));
         assert!(!answer.body.contains("nobody"), "a secret is never repeated");
     }
@@ -143,7 +143,7 @@ async fn an_address_with_too_many_wrong_tokens_gets_429_for_a_time_and_right_tok
     }
     for login in [wrong, "Basic Zm9vOmJhcg=="] {
         let refused = ask("127.0.0.1", login).await;
-        refused.expect_problem(429, "rate-limited", Some("127.0.0.1"), "listen.login_failures_per_minute = 3");
+        refused.expect_problem_of(429, "rate-limited", Some("127.0.0.1"), "listen.login_failures_per_minute = 3");
         assert!(refused.body.contains("the next is checked in 20 s"), "{refused:?}");
         assert_eq!(refused.header("retry-after"), Some("20"));
     }
@@ -172,8 +172,8 @@ async fn applications_on_loopback_name_their_tenant_or_are_in_the_default_one() 
     assert_eq!(refused.status, 400);
     assert!(refused.json()["error"].as_str().unwrap().contains("'a/b' is not a tenant id: use 1 to 50"));
     let refused = server.ask("GET /reader HTTP/1.1\r\nx-tenant: a\r\nfiware-service: b", "").await;
-    refused.expect_problem(400, "invalid", Some("a"), "mean the same");
-    server.ask("GET /device HTTP/1.1", "").await.expect_problem(
+    refused.expect_problem_of(400, "invalid", Some("a"), "mean the same");
+    server.ask("GET /device HTTP/1.1", "").await.expect_problem_of(
         403,
         "forbidden",
         Some("reader, writer, admin"),
@@ -209,7 +209,7 @@ impl Authenticator for Devices {
 async fn a_planes_own_authenticator_may_take_its_time() {
     let server = Server::start(doors(), Arc::new(Devices), ListenerLimits::default()).await;
     let refused = server.ask("GET /device HTTP/1.1", "").await;
-    refused.expect_problem(401, "unauthenticated", None, "log in");
+    refused.expect_problem_of(401, "unauthenticated", None, "log in");
     assert_eq!(refused.header("www-authenticate"), Some("Basic realm=\"devices\""));
     assert_eq!(server.ask("GET /device HTTP/1.1\r\nauthorization: Basic x", "").await.body, "d1 in default");
     assert_eq!(server.ask("GET /reader HTTP/1.1\r\nauthorization: Basic x", "").await.status, 403);

@@ -36,14 +36,14 @@ async fn impatient(limits: ListenerLimits) -> Server {
 async fn a_request_without_a_verdict_in_time_is_answered_503() {
     let server = Server::of(routes(LIMITS)).await;
     let answer = server.ask("GET /never HTTP/1.1\r\nrequest-timeout: 20ms", "").await;
-    answer.expect_problem(503, "deadline-passed", Some("20 ms"), "may or may not have taken effect");
+    answer.expect_problem_of(503, "deadline-passed", Some("20 ms"), "may or may not have taken effect");
     assert!(answer.json()["detail"].as_str().unwrap().starts_with("no verdict in time"));
     assert_eq!(answer.header("retry-after"), Some("1"));
     server.stop().await;
 
     let short = Server::of(routes(Limits { timeout: Duration::from_millis(20), ..LIMITS })).await;
     let answer = short.ask("GET /never HTTP/1.1\r\nrequest-timeout: 1m", "").await;
-    answer.expect_problem(503, "deadline-passed", Some("20 ms"), "may or may not");
+    answer.expect_problem_of(503, "deadline-passed", Some("20 ms"), "may or may not");
     short.stop().await;
 }
 
@@ -85,7 +85,7 @@ async fn a_body_that_does_not_arrive_in_time_is_answered_408() {
     let mut client = server.connect().await;
     client.send("PUT /echo HTTP/1.1\r\nhost: localhost\r\nrequest-timeout: 20\r\ncontent-length: 10\r\n\r\nhalf").await;
     let answer = Answer::parse(&client.read_to_end().await);
-    answer.expect_problem(408, "slow-body", Some("20 ms"), "nothing was done");
+    answer.expect_problem_of(408, "slow-body", Some("20 ms"), "nothing was done");
     server.stop().await;
 }
 
@@ -126,7 +126,7 @@ async fn an_idle_connection_is_closed_and_one_at_work_is_not() {
     let mut client = server.connect().await;
     client.send("GET /never HTTP/1.1\r\nhost: localhost\r\nrequest-timeout: 200\r\n\r\n").await;
     let text = client.read_to_end().await;
-    Answer::parse(&text).expect_problem(503, "deadline-passed", Some("200 ms"), "may or may not");
+    Answer::parse(&text).expect_problem_of(503, "deadline-passed", Some("200 ms"), "may or may not");
     server.stop().await;
 }
 
@@ -159,7 +159,7 @@ async fn connections_over_the_limit_are_refused_with_the_limit() {
     let request = "PUT /echo HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-length: 2\r\n\r\nhi";
     second.send(request).await;
     let answer = Answer::parse(&second.read_to_end().await);
-    answer.expect_problem(503, "overloaded", Some("1"), "http.connections_max = 1");
+    answer.expect_problem_of(503, "overloaded", Some("1"), "http.connections_max = 1");
     assert_eq!(answer.header("retry-after"), Some("1"));
     for line in [
         "millstream_connections{listener=\"test\"} 1",

@@ -3,7 +3,6 @@
 #![expect(clippy::unwrap_used, reason = "in a test a failure is what unwrap should make of it")]
 
 mod access;
-mod answer;
 mod body_streams;
 mod browsers;
 mod heads;

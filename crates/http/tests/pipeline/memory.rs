@@ -88,7 +88,7 @@ async fn a_body_that_finds_no_memory_is_answered_503_until_another_is_gone() {
     let mut half = half(&server, &memory).await;
     let large = "b".repeat(91);
     let refused = server.ask("PUT /echo HTTP/1.1", &large).await;
-    refused.expect_problem(503, "overloaded", Some("91"), &format!("memory.budget_bytes = {budget}"));
+    refused.expect_problem_of(503, "overloaded", Some("91"), &format!("memory.budget_bytes = {budget}"));
     let text = format!(
         "no memory for a body of 91 bytes now: {} of {budget} bytes are in use; memory.budget_bytes = {budget}; \
          send it again later, or raise the budget",
@@ -101,7 +101,7 @@ async fn a_body_that_finds_no_memory_is_answered_503_until_another_is_gone() {
     let chunked = "PUT /echo HTTP/1.1\r\ntransfer-encoding: chunked\r\nhost: localhost\r\nconnection: close\r\n\r\n1\r\na\r\n0\r\n\r\n";
     let mut client = server.connect().await;
     client.send(chunked).await;
-    Answer::parse(&client.read_to_end().await).expect_problem(503, "overloaded", Some("100"), "memory.budget_bytes");
+    Answer::parse(&client.read_to_end().await).expect_problem_of(503, "overloaded", Some("100"), "memory.budget_bytes");
     drop(client);
     used(&memory, CONNECTION_BYTES + 60).await;
     assert_eq!(server.ask("PUT /echo HTTP/1.1", &large[1..]).await.body, large[1..], "what fits is taken meanwhile");
@@ -133,7 +133,7 @@ async fn what_one_tenant_announces_leaves_memory_for_the_bodies_of_another() {
     // Three stand, as the connections count, too.
     for mut refused in standing.split_off(3) {
         let answer = Answer::parse(&refused.read_to_end().await);
-        answer.expect_problem(503, "overloaded", Some(&LARGE_BYTES.to_string()), "no more than what it leaves free");
+        answer.expect_problem_of(503, "overloaded", Some(&LARGE_BYTES.to_string()), "no more than what it leaves free");
     }
     let body = "b".repeat(LARGE_BYTES as usize);
     for _ in 0..3 {
@@ -186,7 +186,7 @@ async fn a_connection_without_memory_is_refused_and_others_go_on() {
     used(&memory, 2 * CONNECTION_BYTES).await;
     let mut third = server.connect().await;
     let refused = Answer::parse(&third.read_to_end().await);
-    refused.expect_problem(503, "overloaded", Some("16384"), &format!("memory.budget_bytes = {budget}"));
+    refused.expect_problem_of(503, "overloaded", Some("16384"), &format!("memory.budget_bytes = {budget}"));
     assert_eq!(refused.header("retry-after"), Some("1"));
     first.send(request).await;
     first.read_until("hi").await;
@@ -207,7 +207,7 @@ async fn a_large_head_takes_memory_while_its_request_lasts_and_is_refused_withou
     let mut client = poor.connect().await;
     send_in_parts(&mut client, request).await;
     let refused = Answer::parse(&client.read_to_end().await);
-    refused.expect_problem(503, "overloaded", Some("65536"), "memory.budget_bytes");
+    refused.expect_problem_of(503, "overloaded", Some("65536"), "memory.budget_bytes");
     assert_eq!(refused.header("retry-after"), Some("1"));
     drop(client);
     used(&memory, 0).await;
@@ -251,7 +251,7 @@ async fn an_answer_counts_until_its_client_has_it_and_one_without_memory_is_503(
         }
         assert_eq!(memory.used_bytes(), CONNECTION_BYTES + BIG_BYTES as u64);
         let refused = server.ask(&format!("GET {path} HTTP/1.1"), "").await;
-        refused.expect_problem(503, "overloaded", None, &format!("memory.budget_bytes = {budget}"));
+        refused.expect_problem_of(503, "overloaded", None, &format!("memory.budget_bytes = {budget}"));
         assert!(refused.json()["detail"].as_str().unwrap().starts_with("no memory for an answer of "), "{refused:?}");
         assert_eq!(refused.header("retry-after"), Some("1"));
         used(&memory, CONNECTION_BYTES + BIG_BYTES as u64).await;

@@ -69,13 +69,13 @@ async fn each_refusal_names_value_rule_and_remedy() {
     let ask = async |head: &str, body: &str| server.ask(head, body).await;
     let json = "content-type: application/json";
 
-    ask("GET /nothing HTTP/1.1", "").await.expect_problem(404, "unknown-route", Some("/nothing"), "capitals");
+    ask("GET /nothing HTTP/1.1", "").await.expect_problem_of(404, "unknown-route", Some("/nothing"), "capitals");
     let refused = ask("DELETE /things HTTP/1.1", "").await;
-    refused.expect_problem(405, "method-not-allowed", Some("DELETE"), "GET, HEAD, OPTIONS, POST");
+    refused.expect_problem_of(405, "method-not-allowed", Some("DELETE"), "GET, HEAD, OPTIONS, POST");
     assert_eq!(refused.header("allow"), Some("GET, HEAD, OPTIONS, POST"));
 
     let long = "x".repeat(101);
-    ask("PUT /things/a/1 HTTP/1.1", &long).await.expect_problem(
+    ask("PUT /things/a/1 HTTP/1.1", &long).await.expect_problem_of(
         413,
         "body-too-large",
         Some("101"),
@@ -85,20 +85,20 @@ async fn each_refusal_names_value_rule_and_remedy() {
         "PUT /things/a/1 HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ntransfer-encoding: chunked\r\n\r\n";
     let mut client = server.connect().await;
     client.send(&format!("{chunked}65\r\n{long}\r\n0\r\n\r\n")).await;
-    crate::server::Answer::parse(&client.read_to_end().await).expect_problem(
+    crate::server::Answer::parse(&client.read_to_end().await).expect_problem_of(
         413,
         "body-too-large",
         None,
         "things.body_max_bytes = 100",
     );
 
-    ask(&format!("GET /things?{} HTTP/1.1", "q".repeat(8200)), "").await.expect_problem(
+    ask(&format!("GET /things?{} HTTP/1.1", "q".repeat(8200)), "").await.expect_problem_of(
         414,
         "uri-too-long",
         Some("8208"),
         "http.uri_max_bytes = 8192",
     );
-    ask(&format!("GET /things HTTP/1.1\r\nx-long: {}", "h".repeat(20_000)), "").await.expect_problem(
+    ask(&format!("GET /things HTTP/1.1\r\nx-long: {}", "h".repeat(20_000)), "").await.expect_problem_of(
         431,
         "head-too-large",
         Some("20034"),
@@ -106,33 +106,33 @@ async fn each_refusal_names_value_rule_and_remedy() {
     );
 
     let refused = ask(&format!("POST /things HTTP/1.1\r\n{json}"), "{\"size\":\n ?}").await;
-    refused.expect_problem(400, "malformed-body", None, "line 2 column 2");
+    refused.expect_problem_of(400, "malformed-body", None, "line 2 column 2");
     assert_eq!((refused.json()["line"].as_u64(), refused.json()["column"].as_u64()), (Some(2), Some(2)));
-    ask(&format!("POST /things HTTP/1.1\r\n{json}"), "{\"size\":\"big\"}").await.expect_problem(
+    ask(&format!("POST /things HTTP/1.1\r\n{json}"), "{\"size\":\"big\"}").await.expect_problem_of(
         400,
         "malformed-body",
         None,
         "expected a whole number of at most 4294967295",
     );
-    ask("POST /things HTTP/1.1\r\ncontent-type: text/csv", "{}").await.expect_problem(
+    ask("POST /things HTTP/1.1\r\ncontent-type: text/csv", "{}").await.expect_problem_of(
         415,
         "unsupported-media-type",
         Some("text/csv"),
         "Content-Type: application/json",
     );
-    ask("POST /things HTTP/1.1", "{}").await.expect_problem(
+    ask("POST /things HTTP/1.1", "{}").await.expect_problem_of(
         415,
         "unsupported-media-type",
         Some(""),
         "application/json",
     );
-    ask("GET /things?limit=many HTTP/1.1", "").await.expect_problem(
+    ask("GET /things?limit=many HTTP/1.1", "").await.expect_problem_of(
         400,
         "malformed-parameter",
         Some("limit=many"),
         "limit",
     );
-    ask("GET /things HTTP/1.1\r\nrequest-timeout: soon", "").await.expect_problem(
+    ask("GET /things HTTP/1.1\r\nrequest-timeout: soon", "").await.expect_problem_of(
         400,
         "malformed-parameter",
         Some("soon"),

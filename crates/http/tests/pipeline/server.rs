@@ -11,7 +11,7 @@ use millstream_types::{MemoryBudget, Role};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
 
-pub(crate) use crate::answer::Answer;
+pub(crate) use millstream_testkit::TextAnswer as Answer;
 
 pub(crate) const LIMITS: Limits =
     Limits { body_max_bytes: 100, body_max_setting: "things.body_max_bytes", timeout: Duration::from_secs(20) };
@@ -106,24 +106,5 @@ impl Client {
         let mut text = Vec::new();
         self.0.read_to_end(&mut text).await.unwrap();
         String::from_utf8(text).unwrap()
-    }
-}
-
-impl Answer {
-    /// Checks a refusal: its status, and that its body names value, rule and remedy.
-    pub(crate) fn expect_problem(&self, status: u16, kind: &str, value: Option<&str>, rule: &str) {
-        assert_eq!(self.status, status, "{self:?}");
-        assert_eq!(self.header("content-type"), Some("application/problem+json"));
-        let body = self.json();
-        assert_eq!(body["type"], format!("urn:millstream:problem:{kind}"));
-        assert_eq!(body["status"], status);
-        if let Some(value) = value {
-            assert_eq!(body["value"], value, "{body}");
-        }
-        let told = body["error"].as_str().unwrap();
-        assert!(told.contains(value.unwrap_or_default()), "{value:?} in {told:?}");
-        assert!(told.contains(rule), "{rule:?} in {told:?}");
-        assert!(told.contains(body["detail"].as_str().unwrap()));
-        assert!(body["remedy"].as_str().is_some_and(|remedy| told.contains(remedy)), "{body}");
     }
 }

@@ -10,7 +10,7 @@ use millstream_types::Compression;
 use tokio::io::AsyncWriteExt;
 
 use crate::client::{Fixture, batch, produce_request};
-use crate::log_lines::LogLines;
+use millstream_testkit::LogLines;
 
 fn frame(bytes: &[u8]) -> Vec<u8> {
     [&(bytes.len() as i32).to_be_bytes()[..], bytes].concat()

@@ -25,7 +25,7 @@ use tempfile::TempDir;
 use tokio::io::AsyncWriteExt;
 
 use crate::client::{Client, batch, fetch_request, name, open, values};
-use crate::log_lines::LogLines;
+use millstream_testkit::LogLines;
 
 const SECRET: &str = "open sesame";
 

@@ -8,7 +8,6 @@ mod client;
 mod device_names;
 mod groups;
 mod hostile;
-mod log_lines;
 mod login;
 mod memory;
 mod quotas;

@@ -4,7 +4,7 @@ use crate::broker::Broker;
 use std::path::Path;
 use std::process::Command;
 
-use crate::guide::{blocks, every_block};
+use millstream_testkit::guide::{blocks, every_block};
 
 const GUIDE: &str = "docs/log.md";
 

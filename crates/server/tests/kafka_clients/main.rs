@@ -5,8 +5,6 @@
 mod broker;
 mod codecs;
 mod documented;
-#[path = "../main_job/guide.rs"]
-mod guide;
 mod java;
 mod keys;
 mod lag;

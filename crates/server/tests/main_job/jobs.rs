@@ -7,7 +7,7 @@ use std::process::Output;
 use millstream_testkit::{Answer, Process, ask, eventually, millstream};
 use serde_json::{Value, json};
 
-use crate::guide::blocks;
+use millstream_testkit::guide::blocks;
 
 pub(crate) const JSON: (&str, &str) = ("Content-Type", "application/json");
 

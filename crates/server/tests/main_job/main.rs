@@ -15,7 +15,6 @@ mod demo;
 mod demo_job;
 mod flights;
 mod full_disk;
-mod guide;
 mod ignored_options;
 mod job_commands;
 mod job_taps;

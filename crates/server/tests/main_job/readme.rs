@@ -5,7 +5,7 @@ use std::process::Command;
 
 use millstream_testkit::{Process, eventually};
 
-use crate::guide::blocks;
+use millstream_testkit::guide::blocks;
 
 /// Returns the output of each block of a document when it is pasted, in order, where `process` runs.
 pub(crate) fn pasted(document: &str, process: &Process, dir: &Path) -> Vec<String> {

@@ -9,9 +9,9 @@ use millstream_testkit::{Process, ask, eventually};
 use millstream_types::TopicKind;
 use serde_json::{Value, json};
 
-use crate::guide::blocks;
 use crate::readme::{alone, paste, pasted};
 use crate::replay::{OBSERVATIONS, records, replay, run};
+use millstream_testkit::guide::blocks;
 
 const JSON: (&str, &str) = ("content-type", "application/json");
 
