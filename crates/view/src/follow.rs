@@ -10,6 +10,8 @@
 //! the position that its state has.
 
 mod collect;
+mod cursor;
+mod interface;
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -18,12 +20,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use millstream_log::{Bell, Board, Hold, Log, Partition, Topic, UpTo, run_as_batch};
-use millstream_types::{Offset, PartitionId, RecordView, TopicId, TopicPartition};
+use millstream_log::{Bell, Board, Log, Topic, UpTo, run_as_batch};
+use millstream_types::{Offset, PartitionId, TopicId, TopicPartition};
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
 use self::collect::collect;
+use self::cursor::SourceCursor;
+pub use self::interface::{Follow, FollowerConfig, SourceRecord};
 use crate::failure::{FailedPart, Failure, panic_text};
 use crate::owner::Owner;
 use crate::{Error, Slots, SourcePartition, View, Views};
@@ -34,82 +38,6 @@ const OVERLOADED_PAUSE: Duration = Duration::from_millis(1);
 /// Pause to collect records of sources that were of no interest lately: reading a few at a time
 /// costs more than processing them.
 const GATHER: Duration = Duration::from_millis(1);
-
-/// A follower yields the core after this many records, about 0.1 ms, so that threads that
-/// answer clients wait no longer.
-const SHARE_RECORDS: usize = 64;
-
-/// A record that a follower has read.
-#[derive(Debug, Clone, Copy)]
-pub struct SourceRecord<'a> {
-    /// The topic of the record.
-    pub topic: &'a Topic,
-    /// The partition of the topic.
-    pub partition: PartitionId,
-    /// The record itself, with its offset.
-    pub record: &'a RecordView<'a>,
-}
-
-/// Maps records of topics to commands of a view.
-pub trait Follow<V: View>: Send + Sync + 'static {
-    /// The part of a command that one record asks for.
-    type Item: Send;
-
-    /// `true` if the records of `topic` are of interest.
-    fn follows(&self, topic: &Topic) -> bool;
-
-    /// Adds the owners that a record concerns, with their items, to `found`; none if the record is of no interest. An
-    /// owner applies its items of a record and the position behind the record in one append. So a record for several
-    /// owners counts once with each of them, but they do not apply it at the same moment.
-    fn items(&self, source: SourceRecord<'_>, found: &mut Vec<(PartitionId, Self::Item)>);
-
-    /// The command that applies `items` (with their offsets in `source`, in their order) and then notes that everything
-    /// before `next` is applied: see [`crate::Draft::applied`] and [`crate::Draft::advance`].
-    fn command(&self, source: SourcePartition, next: Offset, items: Vec<(Offset, Self::Item)>) -> V::Command;
-
-    /// Approximate heap size of an item, to bound a command ([`FollowerConfig::command_max_bytes`]).
-    fn item_bytes(_item: &Self::Item) -> usize {
-        0
-    }
-}
-
-/// The configuration of a follower.
-#[derive(Debug, Clone)]
-pub struct FollowerConfig {
-    /// Number of threads, which share the sources. Default 2.
-    pub threads: usize,
-    /// Bytes of records per read. Default 256 KiB.
-    pub read_max_bytes: usize,
-    /// Most records per command, so that its changes fit into one append. Default 512.
-    pub command_max_records: usize,
-    /// Approximate bytes of items per command and per read, for the same reason; a single larger item
-    /// is allowed. Default 1 MiB.
-    pub command_max_bytes: usize,
-    /// Most commands in flight per thread. Default 64.
-    pub flights_max: usize,
-    /// Progress of a source, in records, after which owners without records in it are told. Default 10,000.
-    pub progress_records: u64,
-    /// Shortest interval between such notes, over all sources: each note is a synced append, which makes the log sync
-    /// other records too. Default 1 s.
-    pub progress_interval: Duration,
-    /// Quiet time of a source after which all owners are told its position. Default 2 s.
-    pub quiet: Duration,
-}
-
-impl Default for FollowerConfig {
-    fn default() -> Self {
-        Self {
-            threads: 2,
-            read_max_bytes: 256 << 10,
-            command_max_records: 512,
-            command_max_bytes: 1 << 20,
-            flights_max: 64,
-            progress_records: 10_000,
-            progress_interval: Duration::from_secs(1),
-            quiet: Duration::from_secs(2),
-        }
-    }
-}
 
 /// The running threads of a follower; dropping it stops them.
 pub struct Follower {
@@ -216,21 +144,6 @@ enum FollowEvent {
     Come,
     /// The source has new records.
     SourcePartition(SourcePartition),
-}
-
-/// The position of the follower in one source.
-struct SourceCursor {
-    topic: Arc<Topic>,
-    partition: Arc<dyn Partition>,
-    next: Offset,
-    /// The position that each owner knows; meaningless of those that are not here.
-    told: Vec<Offset>,
-    /// Keeps records that some owner has not applied, if the engine supports holds.
-    hold: Option<Box<dyn Hold>>,
-    /// Kept alive so that it rings.
-    _bell: Arc<Bell>,
-    /// The source cannot be read any more and is skipped.
-    failed: bool,
 }
 
 /// A command that its owner has not answered.

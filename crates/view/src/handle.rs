@@ -3,13 +3,12 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use millstream_log::Log;
-use millstream_types::{PartitionId, TopicName, WallClock};
+use millstream_types::{PartitionId, TopicName};
 use tokio::sync::oneshot;
 
 use crate::failure::Failure;
 use crate::owner::Owner;
-use crate::{Checkpoints, Error, Shards, Slots, Snapshot, View, ViewsConfig};
+use crate::{Answer, Error, Slots, Snapshot, View, ViewRuntime, ViewsConfig};
 
 /// A running view with one owner per partition, all of them here until it stops.
 pub struct Views<V: View> {
@@ -21,22 +20,6 @@ impl<V: View> std::fmt::Debug for Views<V> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Views({}, {} partitions)", V::NAME, self.owners.len())
     }
-}
-
-/// The pending answer of a command.
-pub type Answer<V> = oneshot::Receiver<Result<<V as View>::Answer, Error>>;
-
-/// The services that a view runs on.
-#[derive(Clone)]
-pub struct ViewRuntime {
-    /// The log that holds the state topic.
-    pub log: Arc<dyn Log>,
-    /// The checkpoint store of the process.
-    pub checkpoints: Arc<Checkpoints>,
-    /// The threads that run the owners.
-    pub shards: Arc<Shards>,
-    /// The wall clock for records and decisions.
-    pub wall: Arc<dyn WallClock>,
 }
 
 impl<V: View> Views<V> {

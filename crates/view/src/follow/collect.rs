@@ -4,8 +4,13 @@ use std::collections::HashMap;
 
 use millstream_types::{BatchError, BatchLimits, Offset, PartitionId, RecordBatch};
 
-use super::{Follow, SHARE_RECORDS, SourceCursor, SourceRecord};
+use super::cursor::SourceCursor;
+use super::interface::{Follow, SourceRecord};
 use crate::View;
+
+/// A follower yields the core after this many records, about 0.1 ms, so that threads that
+/// answer clients wait no longer.
+const SHARE_RECORDS: usize = 64;
 
 /// The items for each owner, with their offsets.
 pub(super) type Items<I> = HashMap<PartitionId, Vec<(Offset, I)>>;
