@@ -4,7 +4,7 @@ mod in_transaction;
 
 use std::sync::Arc;
 
-use millstream_types::{BatchError, BatchLimits, Header, Marker, Offset, Producer, Record, RecordBatch};
+use millstream_types::{BatchError, BatchLimits, Marker, Offset, Producer, Record, RecordBatch};
 use parking_lot::MutexGuard;
 
 use crate::ack::{AckReply, AckWaiter};
@@ -12,14 +12,11 @@ use crate::group_commit::{JournalEntry, JournalItem, TakenAppends};
 use crate::partition::{Accept, MEMORY_MAX_RECORDS, PartitionLog, UNSYNCED_MAX_RECORDS};
 use crate::producer_ids::is_writer;
 use crate::producers::SequenceCheck;
+use crate::record_limits::{payload_bytes, record_bytes};
 use crate::space::DiskUse;
 use crate::tail_cache::CachedBatch;
 use crate::{AckLevel, Appended, Done, Error, Storage, Topic, Writers};
 
-/// Largest overhead of a record in its batch: lengths, deltas, attributes.
-const RECORD_OVERHEAD_BYTES: usize = 36;
-/// Largest overhead of a record header.
-const HEADER_OVERHEAD_BYTES: usize = 10;
 /// Memory that an append costs beside its records: its waiter and the headers around its batch.
 pub(crate) const APPEND_OVERHEAD_BYTES: usize = 256;
 /// With this many pending bytes the appender stops lingering and writes.
@@ -360,27 +357,6 @@ impl PartitionLog {
         Ok(())
     }
 
-    /// Checks each record against the topic's limits. Returns the most bytes that the records can take in a batch.
-    pub(crate) fn check_records(&self, records: &[Record<'_>], topic: &Topic) -> Result<usize, Error> {
-        if records.is_empty() {
-            return Err(Error::EmptyAppend { partition: self.id.clone() });
-        }
-        let limit_bytes = topic.config.record_max_bytes;
-        let is_compacted = topic.config.cleanup.compacts();
-        let mut total = 0;
-        for (index, record) in records.iter().enumerate() {
-            if is_compacted && record.key.is_none() {
-                return Err(Error::MissingKey { partition: self.id.clone(), index });
-            }
-            let size_bytes = payload_of(record);
-            if size_bytes > limit_bytes {
-                return Err(Error::RecordTooLarge { partition: self.id.clone(), size_bytes, limit_bytes });
-            }
-            total += size_bytes + overhead_bytes(record);
-        }
-        Ok(total)
-    }
-
     /// Checks the records of a batch that another program built. An unreadable batch is refused, since it would stop
     /// each reader. The inflated size may reach the global batch limit. Returns what the records use the disk for.
     fn check_content(&self, batch: &RecordBatch, topic: &Topic) -> Result<DiskUse, Error> {
@@ -411,7 +387,7 @@ impl PartitionLog {
 
     /// Checks records and their sum against the limits.
     fn check_append(&self, records: &[Record<'_>], topic: &Topic) -> Result<AppendSize, Error> {
-        let records_bytes = self.check_records(records, topic)?;
+        let records_bytes = topic.config.check_records(&self.id, records)?;
         let batches_max = records.len().min(1 + 2 * (records_bytes / self.batch_max_bytes(topic)));
         let size_bytes = records_bytes + batches_max * APPEND_OVERHEAD_BYTES;
         self.check_append_size(size_bytes)?;
@@ -503,21 +479,4 @@ pub(crate) fn disk_use(records: &[Record<'_>], topic: &Topic) -> DiskUse {
     } else {
         DiskUse::Ordinary
     }
-}
-
-fn payload_bytes<'a>(key: Option<&[u8]>, value: Option<&[u8]>, headers: impl Iterator<Item = Header<'a>>) -> usize {
-    let length = |bytes: Option<&[u8]>| bytes.map_or(0, <[u8]>::len);
-    length(key) + length(value) + headers.map(|header| header.key.len() + length(header.value)).sum::<usize>()
-}
-
-fn payload_of(record: &Record<'_>) -> usize {
-    payload_bytes(record.key, record.value, record.headers.iter().copied())
-}
-
-fn overhead_bytes(record: &Record<'_>) -> usize {
-    RECORD_OVERHEAD_BYTES + record.headers.len() * HEADER_OVERHEAD_BYTES
-}
-
-fn record_bytes(record: &Record<'_>) -> usize {
-    payload_of(record) + overhead_bytes(record)
 }

@@ -19,10 +19,7 @@ use crate::frame::FramePart;
 use crate::group_commit::{ControlEntry, JournalEntry, JournalItem};
 use crate::meta::PositionRecord;
 use crate::partition::{LockedPartitions, PartitionLog};
-use crate::{AckLevel, Appended, AtomicAppend, Done, Error, NO_EPOCH, POSITION_METADATA_MAX_BYTES, PositionCommit};
-
-/// Longest name of a consumer group.
-const GROUP_MAX_BYTES: usize = 1 << 10;
+use crate::{AckLevel, Appended, AtomicAppend, Done, Error};
 
 type Partitions = BTreeMap<(TopicId, PartitionId), Arc<PartitionLog>>;
 
@@ -121,17 +118,11 @@ impl Acceptor {
     ) -> Result<usize, Error> {
         let mut size_bytes = APPEND_OVERHEAD_BYTES + markers * MARKER_MAX_BYTES;
         for ((_, records), log) in append.records.iter().zip(targets) {
-            size_bytes += log.check_records(records, &log.topic.current())? + APPEND_OVERHEAD_BYTES;
+            size_bytes += log.topic.current().config.check_records(&log.id, records)? + APPEND_OVERHEAD_BYTES;
         }
         for commit in &append.positions {
-            if commit.group.is_empty() || commit.group.len() > GROUP_MAX_BYTES {
-                return Err(Error::InvalidGroup { group: commit.group.clone(), limit_bytes: GROUP_MAX_BYTES });
-            }
-            let (size, limit_bytes) = (commit.metadata.len(), POSITION_METADATA_MAX_BYTES);
-            if size > limit_bytes {
-                return Err(Error::MetadataTooLarge { group: commit.group.clone(), size_bytes: size, limit_bytes });
-            }
-            size_bytes += commit.group.len() + size + APPEND_OVERHEAD_BYTES;
+            commit.check_text()?;
+            size_bytes += commit.group.len() + commit.metadata.len() + APPEND_OVERHEAD_BYTES;
         }
         let limit_bytes = self.shared.config.append_max_bytes;
         if size_bytes > limit_bytes {
@@ -161,7 +152,8 @@ impl Acceptor {
             }
         }
         for (commit, log) in append.positions.iter().zip(read) {
-            check_position(commit, log)?;
+            log.topic.check_exists()?;
+            commit.check_position(log.topic.id, Offset(log.first()), Offset(log.high()))?;
             // A position may follow records that are accepted only: those must not come later in the journal.
             if let Some(accept) = locked.get_mut(&log.key()) {
                 log.seal(accept, &log.topic.current());
@@ -206,22 +198,4 @@ impl Acceptor {
         }
         (encoded, effects)
     }
-}
-
-fn check_position(commit: &PositionCommit, log: &PartitionLog) -> Result<(), Error> {
-    log.topic.check_exists()?;
-    if commit.position.topic != log.topic.id {
-        return Err(Error::PositionLost {
-            partition: log.id.clone(),
-            position: commit.position,
-            why: "it belongs to another topic of this name",
-            restart: Offset(log.first()),
-        });
-    }
-    let stable = Offset(log.high());
-    if commit.position.epoch != NO_EPOCH && commit.position.offset > stable {
-        let (group, offset) = (commit.group.clone(), commit.position.offset);
-        return Err(Error::PositionUnstable { group, partition: log.id.clone(), offset, stable });
-    }
-    Ok(())
 }

@@ -57,10 +57,6 @@ pub struct Offsets {
     pub epoch: Epoch,
 }
 
-/// The epoch of a position that no reader has reached: a client's own number, or an offset beyond the last record.
-/// Such a position need not be stable.
-pub const NO_EPOCH: Epoch = Epoch(u32::MAX);
-
 /// A position as a group has committed it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CommittedPosition {
@@ -103,6 +99,11 @@ pub struct Capabilities {
     pub level_per_append: bool,
     /// [`Partition::hold`] keeps records. Without it a slow reader may get [`Error::Trimmed`] and has to rebuild.
     pub holds: bool,
+}
+
+impl Capabilities {
+    /// All of them. An engine with fewer sets the fields of what it lacks to `false`.
+    pub const ALL: Self = Self { memory_topics: true, level_per_append: true, holds: true };
 }
 
 /// A partitioned log. Cheap to share; every method may be called from any thread.

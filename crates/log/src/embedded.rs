@@ -25,7 +25,7 @@ use crate::frame::FramePart;
 use crate::journal::Journal;
 use crate::layout::Layout;
 use crate::meta::{JournalPlace, Meta};
-use crate::partition::{PartitionContext, PartitionLog, offset_of_time};
+use crate::partition::{PartitionContext, PartitionLog};
 use crate::producer_ids::ProducerIds;
 use crate::queues::Queues;
 use crate::sched::{run_as_batch, run_in_background};
@@ -383,7 +383,7 @@ impl fmt::Debug for Embedded {
 
 impl Log for Embedded {
     fn capabilities(&self) -> Capabilities {
-        Capabilities { memory_topics: true, level_per_append: true, holds: true }
+        Capabilities::ALL
     }
 
     fn create_topic(&self, name: &TopicName, config: &TopicConfig) -> Result<Arc<Topic>, Error> {
@@ -402,7 +402,7 @@ impl Log for Embedded {
         self.shared.space.check()?;
         let id = TopicId(uuid::Uuid::new_v4().as_u128());
         let topic = Topic { id, name: name.clone(), config: config.clone() };
-        let first = if config.has_versions() { offset_of_time(self.shared.wall.now_ms()) } else { 0 };
+        let first = config.first_offset(self.shared.wall.now_ms()).0;
         let entry = new_topic(&self.context(), topic.clone(), self.shared.epoch, first);
         let current = entry.state.current();
         self.acceptor.control(Some(&FramePart::Created(topic)), vec![CatalogChange::Created(entry)])?;
@@ -415,13 +415,7 @@ impl Log for Embedded {
         self.shared.check_open()?;
         let entry = self.known(name)?;
         let current = entry.state.current();
-        if let Some((setting, value)) = config.fixed_difference(&current.config) {
-            let rule = match setting {
-                "partitions" => "partitions are only added; or create another topic",
-                _ => "it cannot be altered; create another topic",
-            };
-            return Err(Error::InvalidConfig { topic: name.clone(), setting, value, rule });
-        }
+        config.check_change(name, &current.config)?;
         let topic = Topic { config: config.clone(), ..Topic::clone(&current) };
         self.acceptor.control(Some(&FramePart::Altered(topic.clone())), vec![CatalogChange::Altered(topic)])?;
         // Records accepted under a weaker level before the change are durable on return too.

@@ -10,7 +10,7 @@ use crate::Hold;
 
 /// The claims on one partition.
 #[derive(Debug, Default)]
-pub(crate) struct Holds(Mutex<Vec<Weak<HeldOffset>>>);
+pub struct Holds(Mutex<Vec<Weak<HeldOffset>>>);
 
 #[derive(Debug)]
 struct HeldOffset {
@@ -19,7 +19,8 @@ struct HeldOffset {
 }
 
 impl Holds {
-    pub(crate) fn add(&self, reader: &str, from: Offset) -> Box<dyn Hold> {
+    /// Adds the claim of `reader` on the records from `from` on; it ends when it is dropped.
+    pub fn add(&self, reader: &str, from: Offset) -> Box<dyn Hold> {
         let claim = Arc::new(HeldOffset { reader: reader.to_owned(), from: AtomicU64::new(from.0) });
         let mut claims = self.0.lock();
         claims.retain(|claim| claim.strong_count() > 0);
@@ -28,7 +29,7 @@ impl Holds {
     }
 
     /// The lowest offset that a reader still needs, with the reader's name.
-    pub(crate) fn lowest(&self) -> Option<(u64, String)> {
+    pub fn lowest(&self) -> Option<(u64, String)> {
         let claims = self.0.lock();
         let held = claims.iter().filter_map(Weak::upgrade);
         held.map(|claim| (claim.from.load(Ordering::Acquire), claim.reader.clone())).min()

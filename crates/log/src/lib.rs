@@ -4,6 +4,9 @@
 //! [`Partition::append`], or by a [`Writer`] for all-or-nothing appends to several partitions and group positions. They leave by [`Partition::read`],
 //! or one at a time by [`Partition::read_one`].
 //!
+//! An engine elsewhere keeps the contract with the same rules: [`TopicConfig::check_records`], [`PositionCommit::check_text`]
+//! and its like, [`Watchers`], [`Holds`].
+//!
 //! Not here: the meaning of a record (the planes), state derived from records
 //! (`view`), Kafka's wire protocol (`kafka`).
 
@@ -52,6 +55,7 @@ mod producer_ids;
 mod producers;
 mod queues;
 mod read;
+mod record_limits;
 mod recovery;
 mod repair;
 mod retention;
@@ -78,12 +82,13 @@ pub use ack::{AckLevel, Appended};
 pub use bell::{Bell, Board};
 pub use clear_journal::clear_journal;
 pub use config::{DerivedTopic, LogConfig};
-pub use contract::{CachedRead, Capabilities, CommittedPosition, Hold, Log, NO_EPOCH, Offsets, Partition, UpTo};
+pub use contract::{CachedRead, Capabilities, CommittedPosition, Hold, Log, Offsets, Partition, UpTo};
 pub use done::{Done, Reply, reply};
 pub use embedded::Embedded;
 pub use error::Error;
 pub use extent::{Extent, Located};
 pub use files::{File, Files, Lock, SystemFiles};
+pub use holds::Holds;
 pub use image::{ImageFile, LogImage, StoredImage, StoredSegment};
 pub use kafka_log::{EndTransaction, KafkaLog, KafkaPartition, KnownProducer, StoredBatches};
 pub use repair::{Damage, check, repair};
@@ -91,4 +96,5 @@ pub use sched::{run_as_batch, run_in_background};
 pub use stats::{GroupLag, LogFigures, LogStats, PartitionStats, SYNC_BUCKETS_US};
 pub use topic::{Cleanup, PARTITIONS_MAX, Storage, Topic, TopicConfig, Writers};
 pub use transactions::{AbortedTransaction, OpenTransaction};
-pub use writer::{AtomicAppend, POSITION_METADATA_MAX_BYTES, PositionCommit, Writer};
+pub use watchers::Watchers;
+pub use writer::{AtomicAppend, NO_EPOCH, POSITION_METADATA_MAX_BYTES, PositionCommit, Writer};

@@ -549,14 +549,6 @@ impl KafkaPartition for PartitionLog {
     }
 }
 
-/// Offsets for each millisecond: more than a partition can hand out.
-const OFFSETS_PER_MS: u64 = 1 << 10;
-
-/// The offset at which a partition with versions begins at a time. It is above all that were handed out before.
-pub(crate) fn offset_of_time(now_ms: i64) -> u64 {
-    u64::try_from(now_ms).unwrap_or(0) * OFFSETS_PER_MS
-}
-
 /// The initial record of a partition that is created under `epoch` and begins at `first`.
 pub(crate) fn new_partition_record(epoch: Epoch, first: u64) -> PartitionRecord {
     let mut epochs = Epochs::default();

@@ -15,8 +15,9 @@ use crate::catalog::{CatalogChange, TopicCatalog, TopicEntry, new_topic};
 use crate::frame::{FRAME_ALIGN, FRAME_HEADER_BYTES, Frame, FramePart, declared_length};
 use crate::journal::{FIRST_FRAME_AT, JournalFile};
 use crate::meta::{Meta, UNKNOWN_MS};
-use crate::partition::{PartitionContext, offset_of_time};
+use crate::partition::PartitionContext;
 use crate::shared::EngineShared;
+use crate::topic::offset_of_time;
 use crate::{Error, Files, Topic};
 
 const LOOK_AHEAD_BYTES: usize = 256 << 10;

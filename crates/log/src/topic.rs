@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use millstream_types::{Compression, TopicId, TopicName};
+use millstream_types::{Compression, Offset, TopicId, TopicName};
 
 use crate::{AckLevel, Error};
 
@@ -152,6 +152,12 @@ impl TopicConfig {
         self.writers == Writers::OwnersOnly && self.compaction_live_percent.is_some()
     }
 
+    /// The first offset of the partitions of a topic that is created at `now_ms`, milliseconds since 1970-01-01T00:00:00Z.
+    /// It is above all offsets that a former topic of the name handed out, where offsets are versions.
+    pub fn first_offset(&self, now_ms: i64) -> Offset {
+        Offset(if self.has_versions() { offset_of_time(now_ms) } else { 0 })
+    }
+
     /// Checks each setting against its rule.
     ///
     /// # Errors
@@ -195,7 +201,10 @@ impl TopicConfig {
     }
 
     /// This configuration with `total` partitions, if the topic may have them.
-    pub(crate) fn grown(&self, topic: &TopicName, total: u32) -> Result<Self, Error> {
+    ///
+    /// # Errors
+    /// [`Error::InvalidConfig`] if `total` is too small or too large, or if the topic keeps a state.
+    pub fn grown(&self, topic: &TopicName, total: u32) -> Result<Self, Error> {
         let refuse = |rule| {
             let value = total.to_string();
             Err(Error::InvalidConfig { topic: topic.clone(), setting: "partitions", value, rule })
@@ -221,7 +230,7 @@ impl TopicConfig {
     }
 
     /// The first setting that differs, if any does.
-    pub(crate) fn difference(&self, other: &Self) -> Option<&'static str> {
+    pub fn difference(&self, other: &Self) -> Option<&'static str> {
         let settings = [
             ("partitions", self.partitions == other.partitions),
             ("storage", self.storage == other.storage),
@@ -244,20 +253,33 @@ impl TopicConfig {
         settings.iter().find(|(_, same)| !same).map(|(setting, _)| *setting)
     }
 
-    /// The first differing setting that cannot be altered, with its value in `self`.
-    pub(crate) fn fixed_difference(&self, current: &Self) -> Option<(&'static str, String)> {
+    /// Checks that a topic with the configuration `current` may be altered to this one.
+    ///
+    /// # Errors
+    /// [`Error::InvalidConfig`] names a setting that cannot be altered.
+    pub fn check_change(&self, topic: &TopicName, current: &Self) -> Result<(), Error> {
+        let refuse = |setting, value, rule| Err(Error::InvalidConfig { topic: topic.clone(), setting, value, rule });
         if self.partitions != current.partitions {
-            return Some(("partitions", self.partitions.to_string()));
+            let rule = "partitions are only added; or create another topic";
+            return refuse("partitions", self.partitions.to_string(), rule);
         }
         if self.storage != current.storage {
             let storage = match self.storage {
                 Storage::Disk => "disk".to_owned(),
                 Storage::Memory { max_bytes } => format!("memory ({max_bytes} bytes a partition)"),
             };
-            return Some(("storage", storage));
+            return refuse("storage", storage, "it cannot be altered; create another topic");
         }
-        None
+        Ok(())
     }
+}
+
+/// Offsets for each millisecond: more than a partition can hand out.
+const OFFSETS_PER_MS: u64 = 1 << 10;
+
+/// The offset at which a partition with versions begins at a time. It is above all that were handed out before.
+pub(crate) fn offset_of_time(now_ms: i64) -> u64 {
+    u64::try_from(now_ms).unwrap_or(0) * OFFSETS_PER_MS
 }
 
 /// A topic that exists in the log.

@@ -7,28 +7,30 @@ use parking_lot::Mutex;
 
 use crate::Bell;
 
-/// The registered bells, held weakly.
+/// The bells that watch one thing of an engine: a partition, or all topics. They are held weakly.
 #[derive(Debug, Default)]
-pub(crate) struct Watchers {
+pub struct Watchers {
     bells: Mutex<Vec<Weak<Bell>>>,
     /// `false` if there is certainly no bell.
     any: AtomicBool,
 }
 
 impl Watchers {
-    pub(crate) fn add(&self, bell: &Arc<Bell>) {
+    /// Rings `bell` from now on, for as long as it lives.
+    pub fn add(&self, bell: &Arc<Bell>) {
         let mut bells = self.bells.lock();
         bells.push(Arc::downgrade(bell));
         self.any.store(true, Ordering::Release);
     }
 
     /// `true` if a living bell belongs to a consumer.
-    pub(crate) fn have_consumer(&self) -> bool {
+    pub fn have_consumer(&self) -> bool {
         self.any.load(Ordering::Acquire)
             && self.bells.lock().iter().filter_map(Weak::upgrade).any(|bell| bell.is_of_consumer())
     }
 
-    pub(crate) fn ring(&self) {
+    /// Rings the bells that live. Call it without a lock: a bell wakes its listener at once.
+    pub fn ring(&self) {
         if !self.any.load(Ordering::Acquire) {
             return;
         }

@@ -9,12 +9,19 @@
 //!
 //! On Apache Kafka it is a transactional producer, its name the transactional id.
 
-use millstream_types::{Position, Record, TopicPartition};
+use millstream_types::{Epoch, Offset, Position, Record, TopicId, TopicPartition};
 
 use crate::{AckLevel, Appended, Done, Error};
 
+/// Longest name of a consumer group.
+const GROUP_MAX_BYTES: usize = 1 << 10;
+
 /// Longest text that a group may keep with a position.
 pub const POSITION_METADATA_MAX_BYTES: usize = 4 << 10;
+
+/// The epoch of a position that no reader has reached: a client's own number, or an offset beyond the last record.
+/// Such a position need not be stable.
+pub const NO_EPOCH: Epoch = Epoch(u32::MAX);
 
 /// A group's position to be stored together with records.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,6 +34,40 @@ pub struct PositionCommit {
     pub position: Position,
     /// Free text of the group, at most [`POSITION_METADATA_MAX_BYTES`]; often empty.
     pub metadata: String,
+}
+
+impl PositionCommit {
+    /// Checks the lengths of the group's name and of the metadata.
+    ///
+    /// # Errors
+    /// [`Error::InvalidGroup`], [`Error::MetadataTooLarge`].
+    pub fn check_text(&self) -> Result<(), Error> {
+        if self.group.is_empty() || self.group.len() > GROUP_MAX_BYTES {
+            return Err(Error::InvalidGroup { group: self.group.clone(), limit_bytes: GROUP_MAX_BYTES });
+        }
+        let (size_bytes, limit_bytes) = (self.metadata.len(), POSITION_METADATA_MAX_BYTES);
+        if size_bytes > limit_bytes {
+            return Err(Error::MetadataTooLarge { group: self.group.clone(), size_bytes, limit_bytes });
+        }
+        Ok(())
+    }
+
+    /// Checks the position against its partition: the id of the topic, its first offset and its high watermark.
+    ///
+    /// # Errors
+    /// [`Error::PositionLost`] for a position of another topic, [`Error::PositionUnstable`] above the high watermark.
+    pub fn check_position(&self, topic: TopicId, first: Offset, high: Offset) -> Result<(), Error> {
+        let (partition, position) = (&self.partition, self.position);
+        if position.topic != topic {
+            let why = "it belongs to another topic of this name";
+            return Err(Error::PositionLost { partition: partition.clone(), position, why, restart: first });
+        }
+        if position.epoch != NO_EPOCH && position.offset > high {
+            let (group, partition, offset) = (self.group.clone(), partition.clone(), position.offset);
+            return Err(Error::PositionUnstable { group, partition, offset, stable: high });
+        }
+        Ok(())
+    }
 }
 
 /// Records for several partitions and positions of groups, appended all or nothing.

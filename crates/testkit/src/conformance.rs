@@ -97,6 +97,7 @@ macro_rules! conformance_suite {
             records_of_a_writer_are_seen_once_they_are_committed,
             a_commit_takes_records_and_positions_of_its_own,
             an_aborted_transaction_leaves_nothing,
+            offsets_of_aborted_records_are_passed_and_not_given_again,
             a_later_writer_of_a_name_fences_the_earlier,
             writers_of_different_names_do_not_fence_each_other,
             what_a_writer_left_open_is_void_once_the_next_begins,

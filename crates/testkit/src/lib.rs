@@ -1,6 +1,7 @@
 //! The ground of the tests of all crates. No crate of the product depends on it but to test itself.
 //!
 //! - [`conformance`]: the contract of the log, as checks that every engine passes.
+//! - [`MemoryLog`]: an engine of the log in memory, for tests that need no disk.
 //! - [`sim`]: a disk with power loss.
 //! - [`eventually`]: waiting for what comes about in its own time.
 //! - [`Process`]: the server's binary; [`ask`], [`Events`], [`Live`] and [`Raw`] are its clients.
@@ -17,6 +18,7 @@ pub mod guide;
 mod http_client;
 mod live;
 mod log_lines;
+mod memory;
 mod process;
 mod raw;
 mod rows;
@@ -28,6 +30,7 @@ pub use eventually::{PATIENCE, eventually, eventually_async, found_async};
 pub use http_client::{Answer, ask, open, read_head, status, try_ask};
 pub use live::{Event, Events, Live};
 pub use log_lines::LogLines;
+pub use memory::MemoryLog;
 pub use process::{Process, binary, millstream, own_addresses, terminate};
 pub use raw::Raw;
 pub use rows::check_rows;

@@ -2,8 +2,9 @@
 
 use millstream_types::{Offset, Producer, Record};
 
-use super::{disk_use, record_bytes};
+use super::disk_use;
 use crate::partition::PartitionLog;
+use crate::record_limits::record_bytes;
 use crate::{AckLevel, Done, Error};
 
 impl PartitionLog {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use millstream_log::{
     AckLevel, Appended, AtomicAppend, Error, Partition, PositionCommit, Storage, TopicConfig, UpTo, Writer,
 };
-use millstream_types::{Offset, Record, TopicPartition};
+use millstream_types::{Offset, Record, RecordBatch, TopicPartition};
 
 use super::atomic::source;
 use super::{Subject, answer, append_and_wait, new_name, new_topic, numbers, read_all, records, texts};
@@ -307,5 +307,43 @@ pub fn a_topic_in_memory_takes_no_part_in_a_transaction<S: Subject>() -> Result<
     commit(&*writer, &parts(&*in_memory, &numbers(2..3)))?;
     assert_eq!(seen(&*one, UpTo::Stable)?, numbers(0..1));
     assert_eq!(seen(&*in_memory, UpTo::Tail)?, numbers(2..3));
+    Ok(())
+}
+
+/// Offsets of aborted records are not given again, also after a restart, and a reader of any size gets past them.
+pub fn offsets_of_aborted_records_are_passed_and_not_given_again<S: Subject>() -> Result<(), Error> {
+    let (mut subject, one, _) = start::<S>()?;
+    let id = one.id().clone();
+    drop(one);
+    let mut least = Offset::ZERO;
+    for round in 0..2 {
+        let one = subject.log().partition(&id)?;
+        let writer = subject.log().writer(&fresh()?)?;
+        let abort = |times: u64| {
+            (0..times).try_for_each(|_| {
+                append(&*writer, &*one, 90..93)?;
+                writer.abort()
+            })
+        };
+        assert!(one.offsets().tail >= least);
+        abort(5)?;
+        let appended = plain(&*one, round..round + 1)?;
+        assert!(appended.first >= least.advance(15), "{appended:?}");
+        abort(1)?;
+        least = appended.last.advance(4);
+        for max_bytes in [0, 200, 1 << 20] {
+            let (mut next, mut found) = (Offset::ZERO, 0);
+            while next < one.offsets().stable {
+                let batches = one.read(next, max_bytes, UpTo::Stable)?;
+                let end = batches.last().expect("there is something to get past").next_offset();
+                assert!(end > next, "the reader goes on");
+                next = end;
+                found += batches.iter().map(RecordBatch::record_count).sum::<u32>();
+            }
+            assert_eq!(found, round + 1, "{max_bytes}");
+        }
+        drop((writer, one));
+        subject.restart();
+    }
     Ok(())
 }

@@ -1,0 +1,143 @@
+//! An engine of the log in memory, for tests that need no disk: the contract kept a second time, in the plainest way.
+//!
+//! One lock guards everything. An append has every level at once, so each is answered before the call returns, and
+//! nothing is ever in flight. A restart ([`MemoryLog::reopened`]) is one in good order.
+//!
+//! Always true
+//! - Bells ring and answers are given outside the lock.
+//! - Offsets are never handed out twice: those of aborted transactions stay, without their records.
+//!
+//! Not here: limits of the embedded engine on what waits for a disk, compaction and retention (no record is removed but by a
+//! trim, or from the ring of a topic in memory), and what clients of Kafka's protocol need
+//! ([`KafkaLog`](millstream_log::KafkaLog)).
+
+mod contents;
+mod handle;
+mod partition;
+mod transactions;
+mod writer;
+
+use std::sync::Arc;
+
+use millstream_log::{Bell, Capabilities, CommittedPosition, Error, Log, Partition, Reply, Topic, TopicConfig, Writer};
+use millstream_types::{Position, TopicName, TopicPartition, WallClock};
+use parking_lot::Mutex;
+
+use contents::Contents;
+use handle::MemoryPartition;
+use writer::MemoryWriter;
+
+/// A log in memory. See the module for what it leaves out.
+pub struct MemoryLog {
+    shared: Arc<Shared>,
+}
+
+/// The state of the engine, shared with the handles on its partitions and its writers.
+struct Shared {
+    contents: Mutex<Contents>,
+    wall: Arc<dyn WallClock>,
+}
+
+impl Shared {
+    /// Changes the contents, unless the log is closed; afterwards rings the bells of what has changed.
+    fn change<T>(&self, change: impl FnOnce(&mut Contents) -> Result<T, Error>) -> Result<T, Error> {
+        let mut contents = self.contents.lock();
+        contents.check_open()?;
+        let result = change(&mut contents);
+        let rung = std::mem::take(&mut contents.rung);
+        drop(contents);
+        rung.iter().for_each(|watchers| watchers.ring());
+        result
+    }
+}
+
+impl MemoryLog {
+    /// Opens an empty log. `wall` gives the times of commits, and of records in topics with append time.
+    pub fn open(wall: Arc<dyn WallClock>) -> Arc<Self> {
+        Self::with(Contents::default(), wall)
+    }
+
+    fn with(contents: Contents, wall: Arc<dyn WallClock>) -> Arc<Self> {
+        Arc::new(Self { shared: Arc::new(Shared { contents: Mutex::new(contents), wall }) })
+    }
+
+    /// Closes this log and opens the next one over its contents, as a restart in good order does: under a new epoch,
+    /// topics in memory are empty, and the writers of before are gone with what they left open.
+    pub fn reopened(&self) -> Arc<Self> {
+        self.close();
+        let contents = self.shared.contents.lock().next_life();
+        Self::with(contents, Arc::clone(&self.shared.wall))
+    }
+
+    /// Closes the log: it can still be read, and everything else ends in [`Error::Stopped`]. A second call does nothing.
+    pub fn close(&self) {
+        self.shared.contents.lock().is_closed = true;
+    }
+}
+
+impl std::fmt::Debug for MemoryLog {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "MemoryLog({} topics)", self.topics().len())
+    }
+}
+
+impl Log for MemoryLog {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::ALL
+    }
+
+    fn create_topic(&self, name: &TopicName, config: &TopicConfig) -> Result<Arc<Topic>, Error> {
+        let now_ms = self.shared.wall.now_ms();
+        self.shared.change(|contents| contents.create_topic(name, config, now_ms))
+    }
+
+    fn alter_topic(&self, name: &TopicName, config: &TopicConfig) -> Result<Arc<Topic>, Error> {
+        self.shared.change(|contents| contents.alter_topic(name, config))
+    }
+
+    fn add_partitions(&self, name: &TopicName, total: u32) -> Result<Arc<Topic>, Error> {
+        self.shared.change(|contents| contents.add_partitions(name, total))
+    }
+
+    fn delete_topic(&self, name: &TopicName) -> Result<(), Error> {
+        self.shared.change(|contents| contents.delete_topic(name))
+    }
+
+    fn topic(&self, name: &TopicName) -> Option<Arc<Topic>> {
+        self.shared.contents.lock().topic(name).ok()
+    }
+
+    fn topics(&self) -> Vec<Arc<Topic>> {
+        self.shared.contents.lock().topics()
+    }
+
+    fn watch_topics(&self, bell: &Arc<Bell>) {
+        self.shared.contents.lock().topic_watchers.add(bell);
+    }
+
+    fn partition(&self, partition: &TopicPartition) -> Result<Arc<dyn Partition>, Error> {
+        let place = self.shared.contents.lock().place(partition)?;
+        Ok(Arc::new(MemoryPartition::new(Arc::clone(&self.shared), partition.clone(), place)))
+    }
+
+    fn writer(&self, name: &str) -> Result<Arc<dyn Writer>, Error> {
+        let number = self.shared.change(|contents| Ok(contents.begin_writer(name)))?;
+        Ok(Arc::new(MemoryWriter::new(Arc::clone(&self.shared), name.to_owned(), number)))
+    }
+
+    fn check_writing(&self) -> Result<(), Error> {
+        self.shared.contents.lock().check_open()
+    }
+
+    fn backpressure(&self) -> Option<Reply<()>> {
+        None
+    }
+
+    fn committed(&self, group: &str, partition: &TopicPartition) -> Result<Option<Position>, Error> {
+        self.shared.contents.lock().committed(group, partition)
+    }
+
+    fn positions(&self, group: &str) -> Result<Vec<CommittedPosition>, Error> {
+        Ok(self.shared.contents.lock().positions(group))
+    }
+}

@@ -1,0 +1,112 @@
+//! The transactions of writers: who has a name, and what it has left open.
+
+use std::collections::{BTreeSet, HashMap};
+
+use millstream_log::{Appended, AtomicAppend, Error, Storage};
+use millstream_types::{Record, TopicPartition};
+
+use super::contents::{Contents, Place};
+
+/// The number of a transaction, never given again.
+pub(super) type TransactionId = u64;
+
+/// The names of all writers since the log was opened.
+#[derive(Default)]
+pub(super) struct Transactions {
+    writers: HashMap<String, WriterState>,
+    last_id: TransactionId,
+}
+
+/// The writer that has a name now.
+#[derive(Default)]
+struct WriterState {
+    /// Its number, counted from 1. Those with lower numbers are fenced.
+    number: u64,
+    open: Option<OpenTransaction>,
+}
+
+struct OpenTransaction {
+    id: TransactionId,
+    places: BTreeSet<Place>,
+}
+
+impl Transactions {
+    /// The state of a writer that may go on.
+    fn of(&mut self, name: &str, number: u64) -> Result<&mut WriterState, Error> {
+        match self.writers.get_mut(name) {
+            Some(writer) if writer.number == number => Ok(writer),
+            _ => Err(Error::Fenced { writer: name.to_owned() }),
+        }
+    }
+}
+
+impl Contents {
+    /// Begins the next writer of a name: the one before is fenced, and what it left open is void. Returns its number.
+    pub(super) fn begin_writer(&mut self, name: &str) -> u64 {
+        let before = self.transactions.writers.remove(name).unwrap_or_default();
+        self.end(before.open, false);
+        let number = before.number + 1;
+        self.transactions.writers.insert(name.to_owned(), WriterState { number, ..WriterState::default() });
+        number
+    }
+
+    /// Appends records to a writer's open transaction, which begins with the first.
+    pub(super) fn append_in_transaction(
+        &mut self,
+        (name, number): (&str, u64),
+        partition: &TopicPartition,
+        records: &[Record<'_>],
+        now_ms: i64,
+    ) -> Result<(), Error> {
+        self.transactions.of(name, number)?;
+        let place = self.place(partition)?;
+        self.check_records(partition, place, records)?;
+        if matches!(self.topic_at(place).topic.config.storage, Storage::Memory { .. }) {
+            let what = "belongs to a transaction, and the topic is in memory only";
+            return Err(Error::UnsupportedBatch { partition: partition.clone(), what });
+        }
+        let next_id = self.transactions.last_id + 1;
+        let writer = self.transactions.of(name, number)?;
+        let open = writer.open.get_or_insert_with(|| OpenTransaction { id: next_id, places: BTreeSet::new() });
+        open.places.insert(place);
+        let id = open.id;
+        self.transactions.last_id = self.transactions.last_id.max(id);
+        self.append(place, records, Some(id), now_ms);
+        Ok(())
+    }
+
+    /// Commits a writer's open transaction, and `append` with it.
+    pub(super) fn commit(
+        &mut self,
+        (name, number): (&str, u64),
+        append: &AtomicAppend<'_>,
+        now_ms: i64,
+    ) -> Result<Vec<Appended>, Error> {
+        self.transactions.of(name, number)?;
+        let places = self.check_atomic(append)?;
+        let open = self.transactions.of(name, number)?.open.take();
+        self.end(open, true);
+        Ok(self.take_atomic(append, &places, now_ms))
+    }
+
+    /// Voids a writer's open transaction.
+    pub(super) fn abort(&mut self, name: &str, number: u64) -> Result<(), Error> {
+        let open = self.transactions.of(name, number)?.open.take();
+        self.end(open, false);
+        Ok(())
+    }
+
+    fn end(&mut self, open: Option<OpenTransaction>, commits: bool) {
+        let Some(OpenTransaction { id, places }) = open else { return };
+        for place in places {
+            let partition = self.at_mut(place);
+            if commits {
+                partition.commit(id);
+            } else {
+                partition.abort(id);
+            }
+            let watchers = std::sync::Arc::clone(&partition.watchers);
+            self.rung.push(watchers);
+        }
+    }
+}
