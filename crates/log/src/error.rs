@@ -107,6 +107,11 @@ pub enum Error {
     /// A later writer has the name.
     #[error("another writer '{writer}' has begun, and this one is fenced; end it")]
     Fenced { writer: String },
+    /// The engine has not learnt whether a commit of this writer was stored.
+    #[error(
+        "whether a commit of writer '{writer}' was stored is unknown, and it accepts nothing more; take a new writer of that name, and read up to the stable offset what is stored"
+    )]
+    OutcomeUnknown { writer: String },
     /// The call does not fit the state of the producer's transaction.
     #[error("producer {producer} (epoch {epoch}), {place}: {rule}")]
     InvalidTransaction { producer: i64, epoch: i16, place: String, rule: &'static str },
@@ -210,6 +215,7 @@ impl Error {
             Self::Corrupt { .. } | Self::CorruptFile { .. } | Self::UnknownVersion { .. } => ErrorCode::Corrupt,
             Self::InUse { .. }
             | Self::Fenced { .. }
+            | Self::OutcomeUnknown { .. }
             | Self::Stopped
             | Self::WritingEnded { .. }
             | Self::ImageReleased => ErrorCode::Unavailable,
@@ -219,7 +225,8 @@ impl Error {
 
     /// `true` if the same call may succeed later, without a restart.
     pub fn is_retryable(&self) -> bool {
-        self.code().is_retryable() && !matches!(self, Self::WritingEnded { .. } | Self::Fenced { .. })
+        self.code().is_retryable()
+            && !matches!(self, Self::WritingEnded { .. } | Self::Fenced { .. } | Self::OutcomeUnknown { .. })
     }
 
     /// `true` if records may have been stored although the call failed.
@@ -231,6 +238,7 @@ impl Error {
                 | Self::Stopped
                 | Self::DuplicateSequence { .. }
                 | Self::WaitsForDisk { .. }
+                | Self::OutcomeUnknown { .. }
         )
     }
 }

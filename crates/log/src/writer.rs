@@ -90,6 +90,8 @@ pub struct AtomicAppend<'a> {
 ///   ends in [`Error::WaitsForDisk`] has not failed and takes effect later.
 /// - After an error of [`Error::may_have_applied`] the outcome is unknown. To go on, take the name again, which decides it,
 ///   and read the partitions up to [`UpTo::Stable`](crate::UpTo::Stable): what was committed is there.
+/// - After [`Error::OutcomeUnknown`] the log goes on, and this writer does not: every later call of it ends in that error, too,
+///   and has no effect.
 pub trait Writer: Send + Sync + 'static {
     /// The name.
     fn name(&self) -> &str;
@@ -107,6 +109,8 @@ pub trait Writer: Send + Sync + 'static {
     /// an open transaction it is an append to several partitions at once. `done` gets one [`Appended`] for each entry of
     /// `append.records`, once all of them have `level`. An open transaction is always committed at
     /// [`AckLevel::Synced`]. A position may be committed up to its partition's [`Offsets::high`](crate::Offsets::high).
+    /// `done` gets [`Error::OutcomeUnknown`] if the engine has not learnt whether the commit was stored. The embedded engine always
+    /// learns it, or ends.
     ///
     /// # Errors
     /// Nothing is committed, `done` is not called, and the transaction stays as it was: those of

@@ -1,7 +1,7 @@
 //! An engine of the log in memory, for tests that need no disk: the contract kept a second time, in the plainest way.
 //!
-//! One lock guards everything. An append has every level at once, so each is answered before the call returns, and
-//! nothing is ever in flight. A restart ([`MemoryLog::reopened`]) is one in good order.
+//! One lock guards everything. An append has every level at once and is answered before the call returns, unless answers are
+//! held ([`MemoryLog::hold_answers`]) or one is lost ([`MemoryLog::lose_next_answer`]). A restart ([`MemoryLog::reopened`]) is one in good order.
 //!
 //! Always true
 //! - Bells ring and answers are given outside the lock.
@@ -19,7 +19,9 @@ mod writer;
 
 use std::sync::Arc;
 
-use millstream_log::{Bell, Capabilities, CommittedPosition, Error, Log, Partition, Reply, Topic, TopicConfig, Writer};
+use millstream_log::{
+    Bell, Capabilities, CommittedPosition, Done, Error, Log, Partition, Reply, Topic, TopicConfig, Writer,
+};
 use millstream_types::{Position, TopicName, TopicPartition, WallClock};
 use parking_lot::Mutex;
 
@@ -35,8 +37,12 @@ pub struct MemoryLog {
 /// The state of the engine, shared with the handles on its partitions and its writers.
 struct Shared {
     contents: Mutex<Contents>,
+    /// Answers that wait for their release; `None` if answers are given at once.
+    held: Mutex<Option<Vec<Answer>>>,
     wall: Arc<dyn WallClock>,
 }
+
+type Answer = Box<dyn FnOnce() + Send>;
 
 impl Shared {
     /// Changes the contents, unless the log is closed; afterwards rings the bells of what has changed.
@@ -49,6 +55,23 @@ impl Shared {
         rung.iter().for_each(|watchers| watchers.ring());
         result
     }
+
+    /// Gives an answer, or holds it.
+    fn answer<T: Send + 'static>(&self, done: Done<T>, outcome: Result<T, Error>) {
+        let mut held = self.held.lock();
+        match &mut *held {
+            Some(answers) => answers.push(Box::new(move || done.finish(outcome))),
+            None => {
+                drop(held);
+                done.finish(outcome);
+            }
+        }
+    }
+
+    fn release_answers(&self) {
+        let held = self.held.lock().take();
+        held.into_iter().flatten().for_each(|answer| answer());
+    }
 }
 
 impl MemoryLog {
@@ -58,7 +81,8 @@ impl MemoryLog {
     }
 
     fn with(contents: Contents, wall: Arc<dyn WallClock>) -> Arc<Self> {
-        Arc::new(Self { shared: Arc::new(Shared { contents: Mutex::new(contents), wall }) })
+        let (contents, held) = (Mutex::new(contents), Mutex::new(None));
+        Arc::new(Self { shared: Arc::new(Shared { contents, held, wall }) })
     }
 
     /// Closes this log and opens the next one over its contents, as a restart in good order does: under a new epoch,
@@ -69,9 +93,28 @@ impl MemoryLog {
         Self::with(contents, Arc::clone(&self.shared.wall))
     }
 
-    /// Closes the log: it can still be read, and everything else ends in [`Error::Stopped`]. A second call does nothing.
+    /// Closes the log: it can still be read, and everything else ends in [`Error::Stopped`]. Releases the answers that are
+    /// held. A second call does nothing.
     pub fn close(&self) {
         self.shared.contents.lock().is_closed = true;
+        self.shared.release_answers();
+    }
+
+    /// Holds the answers of appends and commits until [`MemoryLog::release_answers`]: what they append is stored, and nobody
+    /// is told. For tests of what is in flight.
+    pub fn hold_answers(&self) {
+        self.shared.held.lock().get_or_insert_default();
+    }
+
+    /// Gives the answers that are held, in the order of the calls; later ones are given at once again.
+    pub fn release_answers(&self) {
+        self.shared.release_answers();
+    }
+
+    /// Loses the answer of the next commit that the writer of this name makes: it ends in [`Error::OutcomeUnknown`], and so
+    /// does every later call of that writer. `stored` tells whether the commit has taken effect.
+    pub fn lose_next_answer(&self, writer: &str, stored: bool) {
+        self.shared.contents.lock().transactions.lose_next_answer(writer, stored);
     }
 }
 

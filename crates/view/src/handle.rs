@@ -93,7 +93,8 @@ impl<V: View> Views<V> {
     /// Passes a command to the owner of `partition` and waits for the answer.
     ///
     /// # Errors
-    /// Those of [`Views::submit`]; [`Error::OwnerEnded`] if the outcome of the change is unknown.
+    /// Those of [`Views::submit`]; [`Error::OwnerEnded`] if the outcome of the change is unknown; [`Error::Log`] with
+    /// [`millstream_log::Error::OutcomeUnknown`] if that of a command is which only publishes records.
     pub async fn ask(&self, partition: PartitionId, command: V::Command) -> Result<V::Answer, Error> {
         self.submit(partition, command)?.await.unwrap_or(Err(Error::Stopped))
     }

@@ -9,9 +9,12 @@
 //! - An answer goes out once every change that it may depend on, of any command, has the topic's level. So a refusal
 //!   that depends on a change in flight waits for that change too.
 //! - After a failed append nothing is decided any more: the outcome of the appends in flight is
-//!   unknown, and `ahead` is void.
+//!   unknown, and `ahead` is void. If the log goes on ([`millstream_log::Error::OutcomeUnknown`]), the owner finds out what is
+//!   stored ([`crate::outcome`]), sends the other appends again in their order, and goes on, too.
 //! - A command has memory until it is decided; its changes have memory from before their decision until the checkpoint
 //!   has them.
+
+mod doubt;
 
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
@@ -21,19 +24,22 @@ use std::sync::Weak;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use arc_swap::ArcSwap;
-use millstream_log::{AckLevel, Appended, AtomicAppend, Bell, Done, Log, Partition, Writer};
-use millstream_types::{ErrorCode, Grant, Header, Record, TopicId, TopicPartition, WallClock};
+use millstream_log::{AckLevel, Appended, Bell, Done, Log, Partition, Writer};
+use millstream_types::{ErrorCode, Grant, TopicId, TopicPartition, WallClock};
 use parking_lot::{Condvar, Mutex};
 
-use crate::change_batch::{AppendLimits, ChangeBatch, EncodedChanges};
+use crate::change_batch::{AppendLimits, ChangeBatch};
 use crate::checkpoint::{Checkpoint, NOT_WRITTEN};
 use crate::dirty::{Dirty, MergeVisit, RECORD_BYTES, memory_bytes, merge_newer};
 use crate::failure::{FailedPart, Failure, Failures, panic_text};
+use crate::flight::{InFlightAppend, StateRecords, count_own};
 use crate::load::Loading;
+use crate::outcome::DecidedOutcome;
 use crate::shard::{ShardQueue, ShardTask, TurnOutcome};
-use crate::view::{Headers, Snapshot, Storage, View};
+use crate::view::{Snapshot, Storage, View};
 use crate::waiting::{Envelope, Reply, WaitingCommands};
 use crate::{Error, Sources, ViewsConfig};
+use doubt::Doubt;
 
 /// Room on the disk that a checkpoint needs beside its records while appends are refused.
 const CHECKPOINT_SPARE_BYTES: u64 = 64 << 20;
@@ -41,6 +47,8 @@ const CHECKPOINT_SPARE_BYTES: u64 = 64 << 20;
 struct CommandInbox<V: View> {
     waiting: WaitingCommands<V>,
     landed: Vec<(u64, Result<Vec<Appended>, millstream_log::Error>)>,
+    /// What is stored of the appends in flight, after their outcome was unknown.
+    decided: Option<Result<DecidedOutcome, millstream_log::Error>>,
     /// Accepted commands without an answer, including waiting ones.
     open: usize,
     /// The error of the log that only an operator can resolve, such as a full disk.
@@ -48,34 +56,13 @@ struct CommandInbox<V: View> {
     stopping: bool,
 }
 
-/// An append in flight, with the callers that wait for it.
-struct InFlightAppend<V: View> {
-    id: u64,
-    landed: bool,
-    last: Option<Appended>,
-    /// Size of its state records and published records.
-    size_bytes: usize,
-    memory: Grant,
-    has_records: bool,
-    held: <V::Storage as Storage<V>>::Held,
-    sources: Sources,
-    answers: Vec<(V::Answer, Reply<V>)>,
-}
-
-/// An encoded batch, kept while the log has no room for it.
-struct EncodedBatch {
-    changes: EncodedChanges,
-    level: AckLevel,
-    flight: u64,
-    now_ms: i64,
-}
-
 struct OwnerCore<V: View> {
     ahead: V::State,
     sources: Sources,
     flights: VecDeque<InFlightAppend<V>>,
-    unsent: Option<EncodedBatch>,
     next_flight: u64,
+    writer: Arc<dyn Writer>,
+    doubt: Doubt,
     ended: Option<Arc<millstream_log::Error>>,
 }
 
@@ -87,7 +74,6 @@ pub(crate) struct Owner<V: View> {
     partition: Arc<dyn Partition>,
     view: Arc<V>,
     log: Arc<dyn Log>,
-    writer: Arc<dyn Writer>,
     wall: Arc<dyn WallClock>,
     config: ViewsConfig,
     queue: ShardQueue,
@@ -133,8 +119,9 @@ impl<V: View> Owner<V> {
             ahead: loaded.state.clone(),
             sources: loaded.sources.clone(),
             flights: VecDeque::new(),
-            unsent: None,
             next_flight: 0,
+            writer: parts.writer,
+            doubt: Doubt::None,
             ended: None,
         };
         Ok(Arc::new_cyclic(|me| Self {
@@ -145,13 +132,13 @@ impl<V: View> Owner<V> {
             partition: parts.partition,
             view: parts.view,
             log: parts.log,
-            writer: parts.writer,
             wall: parts.wall,
             queue: parts.queue,
             scheduled: AtomicBool::new(false),
             inbox: Mutex::new(CommandInbox {
                 waiting: WaitingCommands::new(&parts.config),
                 landed: Vec::new(),
+                decided: None,
                 open: 0,
                 stalled: None,
                 stopping: false,
@@ -291,22 +278,32 @@ impl<V: View> Owner<V> {
 
     /// Completes the appends that have been answered, from the front, so that answers keep their order.
     fn settle(&self, core: &mut OwnerCore<V>) {
-        let landed = std::mem::take(&mut self.inbox.lock().landed);
+        let (landed, decided) = {
+            let mut inbox = self.inbox.lock();
+            (std::mem::take(&mut inbox.landed), inbox.decided.take())
+        };
         for (id, outcome) in landed {
+            // Appends that were sent again have other ids.
+            let Some(flight) = core.flights.iter_mut().find(|flight| flight.id == id) else { continue };
             match outcome {
                 Ok(appended) => {
-                    if let Some(flight) = core.flights.iter_mut().find(|flight| flight.id == id) {
-                        flight.landed = true;
-                        flight.last = appended.first().copied().filter(|_| flight.has_records);
-                    }
+                    flight.landed = true;
+                    flight.last = appended.first().copied().filter(|_| flight.own_records > 0);
                 }
-                Err(failure) => self.end(core, id, failure),
+                Err(failure) => self.failed(core, id, failure),
             }
         }
-        while core.flights.front().is_some_and(|flight| flight.landed) {
-            if let Some(flight) = core.flights.pop_front() {
-                self.land(core, flight);
-            }
+        if let Some(decided) = decided {
+            self.go_on(core, decided);
+        }
+        // What is found out is compared with the appends that were in flight then.
+        while core.doubt != Doubt::FindingOut
+            && let Some(flight) = core.flights.pop_front_if(|flight| flight.landed)
+        {
+            self.land(core, flight);
+        }
+        if core.doubt == Doubt::Open {
+            self.find_out(core);
         }
     }
 
@@ -343,21 +340,17 @@ impl<V: View> Owner<V> {
         }
     }
 
-    /// Ends the owner after the failed append of a flight. Those behind it fail, too; those before it have outcomes of their
-    /// own, which come.
-    fn end(&self, core: &mut OwnerCore<V>, flight: u64, failure: millstream_log::Error) {
+    /// Ends the owner after a failed append, that of the flight at `from`. Those behind it fail, too; those before it have
+    /// outcomes of their own, which come, unless an unknown one is among them.
+    fn end(&self, core: &mut OwnerCore<V>, from: usize, failure: millstream_log::Error) {
         self.fail(format!("a state change cannot be appended: {failure}"));
         self.is_fenced.fetch_or(matches!(failure, millstream_log::Error::Fenced { .. }), Ordering::AcqRel);
         self.has_ended.store(true, Ordering::Release);
         let failure = Arc::new(failure);
         core.ended.get_or_insert_with(|| Arc::clone(&failure));
-        core.unsent = None;
-        let first = core.flights.iter().position(|it| it.id >= flight).unwrap_or(core.flights.len());
-        let failed: Vec<_> = core.flights.drain(first..).flat_map(|flight| flight.answers).collect();
-        let count = failed.len();
-        for (_, reply) in failed {
-            let _ = reply.send(Err(self.ended(&failure)));
-        }
+        let from = if std::mem::replace(&mut core.doubt, Doubt::None) == Doubt::None { from } else { 0 };
+        let ended = self.ended(&failure);
+        let count = core.flights.drain(from..).map(|flight| flight.refuse(&ended)).sum();
         self.close(count);
     }
 
@@ -455,26 +448,29 @@ impl<V: View> Owner<V> {
         let (changes, encoded) = changes.finish();
         // Only a batch of very many tiny records needs more than it has, and it can do without.
         memory.resize(size_bytes as u64 + (encoded.records.len() * RECORD_BYTES) as u64);
-        let id = core.next_flight;
-        core.next_flight += 1;
-        let has_records = !encoded.records.is_empty();
-        let unchanged = !has_records && encoded.published.is_empty();
-        core.flights.push_back(InFlightAppend {
-            id,
-            landed: unchanged,
+        let held = V::Storage::hold(&core.ahead, changes, &encoded.records);
+        let own_records = count_own(&self.id, &encoded);
+        let (records, published) = StateRecords::of(encoded);
+        let mut flight = InFlightAppend {
+            id: next_id(&mut core.next_flight),
+            landed: false,
             last: None,
             size_bytes,
             memory,
-            has_records,
-            held: V::Storage::hold(&core.ahead, changes, &encoded.records),
+            held,
             sources: core.sources.clone(),
             answers,
-        });
-        if unchanged {
-            self.settle(core);
-            return TurnOutcome::Rest;
+            level,
+            now_ms,
+            unsent: Some(records),
+            published,
+            own_records,
+        };
+        if flight.is_unchanged() {
+            (flight.landed, flight.unsent) = (true, None);
         }
-        self.send(core, EncodedBatch { changes: encoded, level, flight: id, now_ms })
+        core.flights.push_back(flight);
+        self.send(core)
     }
 
     /// Resets `ahead` to the state after the last append in flight.
@@ -484,28 +480,37 @@ impl<V: View> Owner<V> {
         core.sources = core.flights.back().map_or(&landed.sources, |last| &last.sources).clone();
     }
 
-    fn send(&self, core: &mut OwnerCore<V>, batch: EncodedBatch) -> TurnOutcome {
-        let me = self.me.clone();
-        let id = batch.flight;
-        let done = Done::call(move |outcome| {
-            if let Some(owner) = me.upgrade() {
-                owner.inbox.lock().landed.push((id, outcome));
-                owner.schedule();
+    /// Sends the appends that the writer has not accepted, in order.
+    fn send(&self, core: &mut OwnerCore<V>) -> TurnOutcome {
+        while let Some(at) = core.flights.iter().position(|flight| flight.unsent.is_some()) {
+            let flight = &mut core.flights[at];
+            let Some(records) = flight.unsent.take() else { break };
+            let (me, id) = (self.me.clone(), flight.id);
+            let done = Done::call(move |outcome| {
+                if let Some(owner) = me.upgrade() {
+                    owner.inbox.lock().landed.push((id, outcome));
+                    owner.schedule();
+                }
+            });
+            let outcome = flight.commit(&records, &self.id, &*core.writer, done);
+            let is_stopping = self.stalled(outcome.as_ref().err());
+            let Err(refusal) = outcome else { continue };
+            match refusal.code() {
+                ErrorCode::Overloaded if !is_stopping || !matches!(refusal, millstream_log::Error::DiskFull { .. }) => {
+                    flight.unsent = Some(records);
+                    return TurnOutcome::Retry;
+                }
+                // Only this batch is at fault, and nothing of it was appended.
+                ErrorCode::TooLarge | ErrorCode::Invalid | ErrorCode::NotFound | ErrorCode::Conflict => {
+                    self.refuse_from(core, at, refusal);
+                }
+                _ => {
+                    flight.unsent = Some(records);
+                    self.failed(core, id, refusal);
+                    self.settle(core);
+                    break;
+                }
             }
-        });
-        let outcome = self.append(&batch, done);
-        let is_stopping = self.stalled(outcome.as_ref().err());
-        let Err(refusal) = outcome else { return TurnOutcome::Rest };
-        match refusal.code() {
-            ErrorCode::Overloaded if !is_stopping || !matches!(refusal, millstream_log::Error::DiskFull { .. }) => {
-                core.unsent = Some(batch);
-                return TurnOutcome::Retry;
-            }
-            // Only this batch is at fault, and nothing of it was appended.
-            ErrorCode::TooLarge | ErrorCode::Invalid | ErrorCode::NotFound | ErrorCode::Conflict => {
-                self.refuse_last(core, refusal);
-            }
-            _ => self.end(core, id, refusal),
         }
         TurnOutcome::Rest
     }
@@ -521,48 +526,13 @@ impl<V: View> Owner<V> {
         inbox.stopping
     }
 
-    /// Undoes the last append, which the log has refused.
-    fn refuse_last(&self, core: &mut OwnerCore<V>, refusal: millstream_log::Error) {
+    /// Undoes an append that the log has refused, and those behind it, which were decided on its changes.
+    fn refuse_from(&self, core: &mut OwnerCore<V>, at: usize, refusal: millstream_log::Error) {
         tracing::warn!(partition = %self.id, error = %refusal, "the log refused a batch of changes; its commands are refused");
-        let Some(flight) = core.flights.pop_back() else { return };
+        let refused = core.flights.split_off(at);
         self.rewind(core);
         let refusal = Error::from(refusal);
-        let count = flight.answers.len();
-        for (_, reply) in flight.answers {
-            let _ = reply.send(Err(refusal.clone()));
-        }
-        self.close(count);
-    }
-
-    fn append(&self, batch: &EncodedBatch, done: Done<Vec<Appended>>) -> Result<(), millstream_log::Error> {
-        let EncodedChanges { records, headers, published } = &batch.changes;
-        let of_states: Vec<(usize, Vec<Header<'_>>)> =
-            headers.iter().map(|found| (found.record, borrowed(&found.headers))).collect();
-        let mut with_headers = of_states.iter().peekable();
-        let state = records.iter().enumerate().map(|(index, (key, value))| Record {
-            timestamp_ms: batch.now_ms,
-            key: Some(key),
-            value: value.as_deref(),
-            headers: with_headers.next_if(|(record, _)| *record == index).map_or(&[], |(_, headers)| headers),
-        });
-        let mut append = AtomicAppend::default();
-        if !records.is_empty() {
-            append.records.push((self.id.clone(), state.collect()));
-        }
-        let headers: Vec<Vec<Header<'_>>> = published.iter().map(|(_, record)| borrowed(&record.headers)).collect();
-        for ((to, record), headers) in published.iter().zip(&headers) {
-            let record = Record {
-                timestamp_ms: record.timestamp_ms,
-                key: record.key.as_deref(),
-                value: record.value.as_deref(),
-                headers,
-            };
-            match append.records.iter_mut().find(|(partition, _)| partition == to) {
-                Some((_, records)) => records.push(record),
-                None => append.records.push((to.clone(), vec![record])),
-            }
-        }
-        self.writer.commit(&append, batch.level, done)
+        self.close(refused.into_iter().map(|flight| flight.refuse(&refusal)).sum());
     }
 
     /// Refuses the waiting commands of an owner that has ended.
@@ -581,15 +551,16 @@ impl<V: View> ShardTask for Owner<V> {
         self.scheduled.store(false, Ordering::Release);
         let mut core = self.core.lock();
         self.settle(&mut core);
-        if let Some(batch) = core.unsent.take()
-            && self.send(&mut core, batch) == TurnOutcome::Retry
-        {
-            return TurnOutcome::Retry;
-        }
         loop {
             if let Some(failure) = core.ended.clone() {
                 self.refuse_waiting(&failure);
                 return TurnOutcome::Rest;
+            }
+            if core.doubt != Doubt::None {
+                return TurnOutcome::Rest;
+            }
+            if self.send(&mut core) == TurnOutcome::Retry {
+                return TurnOutcome::Retry;
             }
             let commands = self.take_commands(&core);
             if commands.is_empty() {
@@ -610,6 +581,7 @@ impl<V: View> ShardTask for Owner<V> {
     }
 }
 
-fn borrowed(headers: &Headers) -> Vec<Header<'_>> {
-    headers.iter().map(|(key, value)| Header { key, value: Some(value) }).collect()
+fn next_id(last: &mut u64) -> u64 {
+    *last += 1;
+    *last
 }

@@ -41,6 +41,14 @@ pub(crate) struct RecordHeaders {
     size_bytes: usize,
 }
 
+impl RecordHeaders {
+    /// The headers of the record with that index.
+    pub(crate) fn new(record: usize, headers: Headers) -> Self {
+        let size_bytes = headers.iter().map(|(name, value)| name.len() + value.len() + HEADER_OVERHEAD_BYTES).sum();
+        Self { record, headers, size_bytes }
+    }
+}
+
 impl StateRecords {
     /// Encodes `change`; returns the size of its key, value and headers.
     pub(crate) fn change<V: View>(&mut self, change: &V::Change) -> usize {
@@ -48,10 +56,10 @@ impl StateRecords {
         self.value.clear();
         self.key.extend_from_slice(V::Storage::KEY_PREFIX);
         let is_value = V::encode(change, &mut self.key, &mut self.value) == Encoded::Value;
-        let headers = V::Storage::headers(change);
-        let size_bytes = headers.iter().map(|(name, value)| name.len() + value.len() + HEADER_OVERHEAD_BYTES).sum();
-        if !headers.is_empty() {
-            self.headers.push(RecordHeaders { record: self.spans.len(), headers, size_bytes });
+        let headers = RecordHeaders::new(self.spans.len(), V::Storage::headers(change));
+        let size_bytes = headers.size_bytes;
+        if !headers.headers.is_empty() {
+            self.headers.push(headers);
             self.headers_bytes += size_bytes;
         }
         self.store(is_value) + size_bytes

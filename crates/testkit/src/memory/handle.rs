@@ -44,7 +44,7 @@ impl Partition for MemoryPartition {
             contents.check_records(&self.id, self.place, records)?;
             Ok(contents.append(self.place, records, None, now_ms))
         })?;
-        done.finish(Ok(appended));
+        self.shared.answer(done, Ok(appended));
         Ok(())
     }
 

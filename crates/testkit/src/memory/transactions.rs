@@ -1,4 +1,4 @@
-//! The transactions of writers: who has a name, and what it has left open.
+//! The transactions of writers: who has a name, what it has left open, and answers that get lost.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -14,6 +14,8 @@ pub(super) type TransactionId = u64;
 #[derive(Default)]
 pub(super) struct Transactions {
     writers: HashMap<String, WriterState>,
+    /// The answers to lose, by name; `true` if the commit is stored.
+    lost_answers: HashMap<String, bool>,
     last_id: TransactionId,
 }
 
@@ -23,6 +25,8 @@ struct WriterState {
     /// Its number, counted from 1. Those with lower numbers are fenced.
     number: u64,
     open: Option<OpenTransaction>,
+    /// An answer of this writer was lost.
+    is_unknown: bool,
 }
 
 struct OpenTransaction {
@@ -30,10 +34,20 @@ struct OpenTransaction {
     places: BTreeSet<Place>,
 }
 
+/// The outcome of a commit: stored and answered, or unknown to the writer.
+pub(super) type CommitOutcome = Result<Vec<Appended>, Error>;
+
 impl Transactions {
+    pub(super) fn lose_next_answer(&mut self, writer: &str, stored: bool) {
+        self.lost_answers.insert(writer.to_owned(), stored);
+    }
+
     /// The state of a writer that may go on.
     fn of(&mut self, name: &str, number: u64) -> Result<&mut WriterState, Error> {
         match self.writers.get_mut(name) {
+            Some(writer) if writer.number == number && writer.is_unknown => {
+                Err(Error::OutcomeUnknown { writer: name.to_owned() })
+            }
             Some(writer) if writer.number == number => Ok(writer),
             _ => Err(Error::Fenced { writer: name.to_owned() }),
         }
@@ -81,12 +95,21 @@ impl Contents {
         (name, number): (&str, u64),
         append: &AtomicAppend<'_>,
         now_ms: i64,
-    ) -> Result<Vec<Appended>, Error> {
+    ) -> Result<CommitOutcome, Error> {
         self.transactions.of(name, number)?;
         let places = self.check_atomic(append)?;
-        let open = self.transactions.of(name, number)?.open.take();
+        let lost = self.transactions.lost_answers.remove(name);
+        let writer = self.transactions.of(name, number)?;
+        writer.is_unknown = lost.is_some();
+        let unknown = Error::OutcomeUnknown { writer: name.to_owned() };
+        if lost == Some(false) {
+            // The transaction stays open until the next writer of the name decides it.
+            return Ok(Err(unknown));
+        }
+        let open = writer.open.take();
         self.end(open, true);
-        Ok(self.take_atomic(append, &places, now_ms))
+        let appended = self.take_atomic(append, &places, now_ms);
+        Ok(if lost.is_some() { Err(unknown) } else { Ok(appended) })
     }
 
     /// Voids a writer's open transaction.

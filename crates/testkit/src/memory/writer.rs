@@ -32,8 +32,8 @@ impl Writer for MemoryWriter {
 
     fn commit(&self, append: &AtomicAppend<'_>, _level: AckLevel, done: Done<Vec<Appended>>) -> Result<(), Error> {
         let now_ms = self.shared.wall.now_ms();
-        let appended = self.shared.change(|contents| contents.commit((&self.name, self.number), append, now_ms))?;
-        done.finish(Ok(appended));
+        let outcome = self.shared.change(|contents| contents.commit((&self.name, self.number), append, now_ms))?;
+        self.shared.answer(done, outcome);
         Ok(())
     }
 

@@ -12,7 +12,7 @@ use std::borrow::Cow;
 use bytes::Bytes;
 use millstream_types::{Offset, RecordView};
 
-use super::View;
+use super::{Encoded, View};
 use crate::DecodeError;
 
 /// A key with its value, or with a tombstone.
@@ -36,6 +36,9 @@ pub trait Storage<V: View>: Sized + Send + Sync + 'static {
 
     /// Keeps the effects of an append until it lands. `ahead` is the state after it.
     fn hold(ahead: &V::State, changes: Vec<V::Change>, records: &[StateRecord]) -> Self::Held;
+
+    /// The records of an append in flight, with their headers, as they were encoded first.
+    fn records(held: &Self::Held) -> Vec<(StateRecord, Headers)>;
 
     /// Completes an append whose first record is at `first`. Returns the state for readers, and what the checkpoint
     /// lacks. Appends land in order.
@@ -79,6 +82,10 @@ impl<V: View> Storage<V> for InState {
 
     fn hold(ahead: &V::State, _changes: Vec<V::Change>, records: &[StateRecord]) -> Self::Held {
         (ahead.clone(), records.to_vec())
+    }
+
+    fn records((_, records): &Self::Held) -> Vec<(StateRecord, Headers)> {
+        records.iter().map(|record| (record.clone(), Headers::new())).collect()
     }
 
     fn land(
@@ -156,6 +163,16 @@ impl<V: Referenced> Storage<V> for ByReference {
         let sources = records[changes.len()..].iter().map(|(key, value)| (copied(key), value.as_ref().map(copied)));
         let sources = sources.collect();
         (changes, sources)
+    }
+
+    fn records((changes, sources): &Self::Held) -> Vec<(StateRecord, Headers)> {
+        let of_change = |change: &V::Change| {
+            let (mut key, mut value) = (<Self as Storage<V>>::KEY_PREFIX.to_vec(), Vec::new());
+            let is_value = V::encode(change, &mut key, &mut value) == Encoded::Value;
+            ((Bytes::from(key), is_value.then(|| Bytes::from(value))), V::headers(change))
+        };
+        let of_sources = sources.iter().map(|record| (record.clone(), Headers::new()));
+        changes.iter().map(of_change).chain(of_sources).collect()
     }
 
     fn land(

@@ -123,7 +123,7 @@ impl Lives<'_> {
             .and_then(|_| world.log.create_topic(&moves(), &TopicConfig { partitions: 1, ..TopicConfig::default() }));
         if let Err(e) = topics {
             assert!(self.files.is_off(), "{e}");
-            drop(world.log.close());
+            drop(world.close_log());
             return self.cut_short(&e);
         }
         let config = ViewsConfig {
@@ -136,7 +136,7 @@ impl Lives<'_> {
             Ok(views) => Some((world, views)),
             Err(e) => {
                 assert!(self.files.is_off(), "{e}");
-                drop(world.log.close());
+                drop(world.close_log());
                 self.cut_short(&e)
             }
         }

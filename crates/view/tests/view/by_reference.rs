@@ -7,6 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use millstream_log::{Embedded, Log, LogConfig, SystemFiles, UpTo};
+use millstream_testkit::MemoryLog;
 use millstream_types::{BatchLimits, Offset, PartitionId, RecordView, SystemClock, TopicName, TopicPartition};
 use millstream_view::{
     ByReference, Checkpoints, DecodeError, Draft, Encoded, Error, Headers, Referenced, Shards, View, ViewRuntime,
@@ -156,7 +157,9 @@ impl Index {
 
 /// A process with a vault of two partitions.
 struct World {
-    log: Arc<Embedded>,
+    log: Arc<dyn Log>,
+    /// `None` over a log in memory.
+    engine: Option<Arc<Embedded>>,
     ground: ViewRuntime,
     vault: Arc<Views<Vault>>,
 }
@@ -169,22 +172,27 @@ impl World {
     fn open(dir: &Path) -> Self {
         let clock = Arc::new(SystemClock::default());
         let config = LogConfig { dir: dir.join("log"), ..LogConfig::default() };
-        let log = Embedded::open(config, Arc::new(SystemFiles), clock.clone(), clock.clone()).unwrap();
+        let engine = Embedded::open(config, Arc::new(SystemFiles), clock.clone(), clock).unwrap();
+        Self { engine: Some(engine.clone()), ..Self::over(engine, dir) }
+    }
+
+    /// The view over a log that nobody opens again, its checkpoint in `dir`.
+    fn over(log: Arc<dyn Log>, dir: &Path) -> Self {
         let ground = ViewRuntime {
-            log: log.clone() as Arc<dyn Log>,
+            log: log.clone(),
             checkpoints: Checkpoints::open(&dir.join("views")).unwrap(),
             shards: Shards::start(1).unwrap(),
-            wall: clock,
+            wall: Arc::new(SystemClock::default()),
         };
         let config = ViewsConfig { partitions: 2, ..ViewsConfig::default() };
         let vault = Views::open(Vault, &topic(), &config, &ground).unwrap();
-        Self { log, ground, vault }
+        Self { log, engine: None, ground, vault }
     }
 
     fn close(self) {
         self.vault.stop();
         drop(self.vault);
-        self.log.close().unwrap();
+        self.engine.map_or(Ok(()), |engine| engine.close()).unwrap();
         self.ground.shards.join();
     }
 
@@ -300,31 +308,48 @@ proptest! {
 #[test]
 fn an_answer_names_the_offset_of_its_change() {
     let dir = tempfile::tempdir().unwrap();
-    let world = World::open(dir.path());
-    let puts = |count: u8| {
-        (0..count).map(|value| Command::Put { key: key(1), value: Some(vec![value]), label: String::new() })
-    };
-    let answers: Vec<_> = puts(20).map(|put| world.submit(put)).collect();
-    let offsets: Vec<_> = answers
-        .into_iter()
-        .map(|answer| match answer.blocking_recv().unwrap().unwrap() {
-            Answer::Written(offset) => offset.0,
-            Answer::Exists => panic!("every put writes"),
-        })
-        .collect();
-    assert_eq!(offsets, (0..20).collect::<Vec<u64>>());
+    let world = World::over(MemoryLog::open(Arc::new(SystemClock::default())), dir.path());
+    let answers: Vec<_> = (0..20).map(|value| world.submit(put(value))).collect();
+    assert_eq!(answers.into_iter().map(offset).collect::<Vec<_>>(), (0..20).collect::<Vec<u64>>());
     world.close();
+}
+
+fn put(value: u8) -> Command {
+    Command::Put { key: key(1), value: Some(vec![value]), label: format!("label {value}") }
+}
+
+fn offset(answer: millstream_view::Answer<Vault>) -> u64 {
+    match answer.blocking_recv().unwrap().unwrap() {
+        Answer::Written(offset) => offset.0,
+        Answer::Exists => panic!("every put writes"),
+    }
+}
+
+#[test]
+fn a_change_of_unknown_outcome_is_where_its_answer_says() {
+    for stored in [true, false] {
+        let (dir, log) = (tempfile::tempdir().unwrap(), MemoryLog::open(Arc::new(SystemClock::default())));
+        let world = World::over(log.clone(), dir.path());
+        let partition = TopicPartition { topic: topic(), partition: world.vault.partition_of(&key(1)) };
+        for value in 0..5 {
+            log.lose_next_answer(&format!("view/{partition}"), stored);
+            assert_eq!(offset(world.submit(put(value))), u64::from(value), "{stored}");
+            assert_eq!(world.read(), [(key(1), (vec![value], format!("label {value}")))].into(), "{stored}");
+        }
+        assert_eq!(world.log.partition(&partition).unwrap().offsets().tail, Offset(5));
+        world.close();
+    }
 }
 
 #[test]
 fn a_stopped_view_lets_go_of_the_checkpoint_store() {
     let dir = tempfile::tempdir().unwrap();
-    let World { log, ground: ViewRuntime { checkpoints, shards, log: shared, .. }, vault } = World::open(dir.path());
+    let log: Arc<dyn Log> = MemoryLog::open(Arc::new(SystemClock::default()));
+    let World { ground: ViewRuntime { checkpoints, shards, .. }, vault, .. } = World::over(log, dir.path());
     vault.stop();
     drop(checkpoints);
     Checkpoints::open(&dir.path().join("views")).unwrap();
     assert!(matches!(vault.list(PartitionId(0), b"", |_, _| ControlFlow::Continue(())), Err(Error::Stopped)));
-    drop((vault, shared));
-    log.close().unwrap();
+    drop(vault);
     shards.join();
 }

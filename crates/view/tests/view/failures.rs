@@ -324,7 +324,7 @@ fn a_log_that_was_closed_first_ends_the_owner_and_keeps_nobody_waiting() {
     let world = world(disk(), &dir);
     let views = world.shelf_with(None, &four()).unwrap();
     add(&views, "bolt", 1);
-    world.log.close().unwrap();
+    world.close_log().unwrap();
     let ended = ask(&views, Command::Add { name: "bolt".into(), pieces: 1 }).unwrap_err();
     assert!(matches!(ended, Error::OwnerEnded { .. }), "{ended}");
     assert_eq!(pieces(&views, "bolt"), Some(1));
@@ -467,7 +467,7 @@ fn a_state_record_of_a_later_version_is_named_by_its_offset() {
         );
         assert_eq!(refusal.code(), ErrorCode::Corrupt);
         assert!(refusal.to_string().contains(&format!("offset {at} of {partition}")), "{refusal}");
-        world.log.close().unwrap();
+        world.close_log().unwrap();
     }
 }
 

@@ -8,7 +8,7 @@ use millstream_log::{AckLevel, Log, Topic, TopicConfig, reply};
 use millstream_types::{Offset, PartitionId, Record, TopicPartition};
 use millstream_view::{Follow, Follower, FollowerConfig, SourcePartition, SourceRecord};
 
-use crate::common::{Command, Deliveries, Shelf, World, pieces, telemetry};
+use crate::common::{Command, Deliveries, Engine, Shelf, World, pieces, telemetry};
 
 /// Follows like [`Deliveries`], but says when it has a record and goes on only when it is told to, or left alone.
 struct Held {
@@ -40,6 +40,8 @@ fn records_that_no_owner_has_applied_outlast_retention_and_go_once_they_are_appl
     const DELIVERIES: i64 = 200;
     let dir = tempfile::tempdir().unwrap();
     let world = World::open(dir.path());
+    let Engine::Embedded(engine) = &world.engine else { panic!("it has files") };
+    let engine = Arc::clone(engine);
     let views = world.shelf();
     let config =
         TopicConfig { partitions: 1, retention_bytes: Some(1), segment_bytes: 1 << 10, ..TopicConfig::default() };
@@ -62,15 +64,15 @@ fn records_that_no_owner_has_applied_outlast_retention_and_go_once_they_are_appl
     deliver();
     records.recv().unwrap();
     (1..DELIVERIES).for_each(|_| deliver());
-    world.log.flush().unwrap();
-    world.log.flush().unwrap();
+    engine.flush().unwrap();
+    engine.flush().unwrap();
     let while_unapplied = source.offsets().first;
     drop(go_on);
 
     let applied = || pieces(&views, "bolt") == Some(100 * DELIVERIES);
     let patience = Instant::now();
     while !(applied() && source.offsets().first > Offset(0)) && patience.elapsed() < Duration::from_secs(60) {
-        world.log.flush().unwrap();
+        engine.flush().unwrap();
     }
     assert_eq!(while_unapplied, Offset(0), "nothing was applied, so nothing was trimmed");
     assert_eq!(pieces(&views, "bolt"), Some(100 * DELIVERIES));

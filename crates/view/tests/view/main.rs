@@ -14,3 +14,4 @@ mod order;
 mod progress;
 mod shelf;
 mod source_damage;
+mod unknown;

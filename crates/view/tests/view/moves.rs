@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use millstream_log::{AckLevel, Log, TopicConfig, reply};
-use millstream_testkit::eventually;
-use millstream_types::{Offset, PartitionId, Record, TopicPartition};
+use millstream_testkit::{MemoryLog, eventually};
+use millstream_types::{Offset, PartitionId, Record, SystemClock, TopicPartition};
 use millstream_view::{
     Checkpoints, Error, Follower, FollowerConfig, Place, Shards, Slots, SourcePartition, ViewRuntime, ViewsConfig,
 };
@@ -28,8 +28,7 @@ struct Pair {
 
 impl Pair {
     /// All partitions are with the first.
-    fn open(dir: &Path, by_force: bool) -> Self {
-        let world = World::open(dir);
+    fn open(world: World, dir: &Path, by_force: bool) -> Self {
         let slots = ["a", "b"].map(|name| {
             let ground = ViewRuntime {
                 log: world.log.clone(),
@@ -94,7 +93,7 @@ impl Pair {
     fn close(self) {
         self.slots.iter().for_each(|slots| slots.stop());
         drop(self.slots);
-        self.world.log.close().unwrap();
+        self.world.close_log().unwrap();
     }
 }
 
@@ -105,7 +104,7 @@ fn all() -> impl Iterator<Item = PartitionId> {
 #[test]
 fn a_partition_that_is_elsewhere_or_on_its_way_says_so_and_takes_no_command() {
     let dir = tempfile::tempdir().unwrap();
-    let pair = Pair::open(dir.path(), true);
+    let pair = Pair::open(World::open(dir.path()), dir.path(), true);
     let [a, b] = &pair.slots;
     let partition = a.partition_of(b"bolt");
     let command = || Command::Add { name: "bolt".to_owned(), pieces: 1 };
@@ -138,7 +137,7 @@ fn a_partition_that_is_elsewhere_or_on_its_way_says_so_and_takes_no_command() {
 #[test]
 fn a_partition_whose_state_cannot_be_read_is_not_taken_and_counts_as_elsewhere() {
     let dir = tempfile::tempdir().unwrap();
-    let pair = Pair::open(dir.path(), true);
+    let pair = Pair::open(World::open(dir.path()), dir.path(), true);
     let partition = pair.slots[0].partition_of(b"bolt");
     pair.slots[0].give(partition, "b");
     let at = TopicPartition::new(shelf_topic(), partition.0);
@@ -152,9 +151,9 @@ fn a_partition_whose_state_cannot_be_read_is_not_taken_and_counts_as_elsewhere()
 }
 
 /// Moves partitions under load. In order, each answer of a reader is right: it has every command that was answered before.
-fn moved_under_load(by_force: bool) {
+fn moved_under_load(over: impl FnOnce(&Path) -> World, by_force: bool) {
     let dir = tempfile::tempdir().unwrap();
-    let pair = Pair::open(dir.path(), by_force);
+    let pair = Pair::open(over(dir.path()), dir.path(), by_force);
     let source =
         pair.world.log.create_topic(&telemetry(), &TopicConfig { partitions: 2, ..TopicConfig::default() }).unwrap();
     let log: Arc<dyn Log> = pair.world.log.clone();
@@ -265,12 +264,39 @@ fn moved_under_load(by_force: bool) {
     pair.close();
 }
 
+fn in_memory(dir: &Path) -> World {
+    World::over(MemoryLog::open(Arc::new(SystemClock::default())), dir)
+}
+
 #[test]
 fn partitions_that_move_in_order_under_load_lose_and_double_nothing_and_never_answer_with_an_old_state() {
-    moved_under_load(false);
+    moved_under_load(World::open, false);
+    moved_under_load(in_memory, false);
 }
 
 #[test]
 fn partitions_that_are_taken_by_force_under_load_lose_and_double_nothing() {
-    moved_under_load(true);
+    moved_under_load(World::open, true);
+    moved_under_load(in_memory, true);
+}
+
+#[test]
+fn a_fenced_owner_answers_what_was_stored_before_and_refuses_what_was_not() {
+    let (dir, log) = (tempfile::tempdir().unwrap(), MemoryLog::open(Arc::new(SystemClock::default())));
+    let pair = Pair::open(World::over(Arc::clone(&log), dir.path()), dir.path(), true);
+    let [a, b] = &pair.slots;
+    let partition = a.partition_of(b"bolt");
+    let add = || a.submit(partition, Command::Add { name: "bolt".to_owned(), pieces: 1 }).unwrap();
+    log.hold_answers();
+    let mut before = add();
+    let at = pair.world.log.partition(&TopicPartition::new(shelf_topic(), partition.0)).unwrap();
+    eventually("it is stored", || at.offsets().tail > Offset::ZERO);
+    b.take(partition).unwrap();
+    let refused = add().blocking_recv().unwrap().unwrap_err();
+    assert!(matches!(&refused, Error::OwnerEnded { .. }) && !refused.may_have_applied(), "{refused}");
+    assert!(before.try_recv().is_err(), "its answer is still on its way");
+    log.release_answers();
+    assert!(matches!(before.blocking_recv().unwrap(), Ok(Answer::Now(1))));
+    assert_eq!(b.snapshot(partition).unwrap().state.get("bolt"), Some(&1));
+    pair.close();
 }

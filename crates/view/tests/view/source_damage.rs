@@ -65,7 +65,7 @@ fn a_damaged_segment_of_a_source_stops_its_partition_and_is_reported() {
     let before = world(&files, dir.path());
     let bad = source(&before);
     (0..GOOD).for_each(|_| deliver(&*bad, "bolt"));
-    before.log.close().unwrap();
+    before.close_log().unwrap();
     let is_segment = |path: &Path| path.extension().is_some_and(|extension| extension == "segment");
     let segments: Vec<_> = files.files().into_iter().filter(|(path, _)| is_segment(path)).collect();
     let (damaged, size) = segments.iter().max_by_key(|(_, size)| *size).unwrap();

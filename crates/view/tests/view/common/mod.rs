@@ -3,7 +3,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use millstream_log::{Embedded, Files, Log, LogConfig, SystemFiles, Topic};
+use millstream_log::{Embedded, Error as LogError, Files, Log, LogConfig, SystemFiles, Topic};
+use millstream_testkit::MemoryLog;
 use millstream_types::{Offset, PartitionId, SystemClock, TenantId, TopicKind, TopicName, TopicPartition};
 use millstream_view::{
     Checkpoints, DecodeError, Draft, Encoded, Error, Follow, InState, Publish, Shards, Slots, SourcePartition,
@@ -225,9 +226,16 @@ impl Follow<Shelf> for Deliveries {
     }
 }
 
+/// The engine of the log under the views.
+pub(crate) enum Engine {
+    Embedded(Arc<Embedded>),
+    InMemory(Arc<MemoryLog>),
+}
+
 /// A process's worth of engine: opened, used, closed or dropped as in a crash.
 pub(crate) struct World {
-    pub(crate) log: Arc<Embedded>,
+    pub(crate) log: Arc<dyn Log>,
+    pub(crate) engine: Engine,
     pub(crate) ground: ViewRuntime,
     /// The changes that its shelves have heard of.
     pub(crate) heard: Arc<Mutex<Vec<String>>>,
@@ -240,20 +248,40 @@ impl World {
     }
 
     /// The log on `files`, the checkpoints in a directory of the machine's own.
-    pub(crate) fn on(
-        files: Arc<dyn Files>,
-        config: LogConfig,
-        checkpoints: &Path,
-    ) -> Result<Self, millstream_log::Error> {
+    pub(crate) fn on(files: Arc<dyn Files>, config: LogConfig, checkpoints: &Path) -> Result<Self, LogError> {
         let clock = Arc::new(SystemClock::default());
         let log = Embedded::open(config, files, clock.clone(), clock.clone())?;
+        Ok(Self::with(Engine::Embedded(log), checkpoints))
+    }
+
+    /// The views over a log in memory, their checkpoints in `dir`.
+    pub(crate) fn over(log: Arc<MemoryLog>, dir: &Path) -> Self {
+        Self::with(Engine::InMemory(log), &dir.join("views"))
+    }
+
+    fn with(engine: Engine, checkpoints: &Path) -> Self {
+        let log: Arc<dyn Log> = match &engine {
+            Engine::Embedded(log) => log.clone(),
+            Engine::InMemory(log) => log.clone(),
+        };
         let ground = ViewRuntime {
-            log: log.clone() as Arc<dyn Log>,
+            log: Arc::clone(&log),
             checkpoints: Checkpoints::open(checkpoints).unwrap(),
             shards: Shards::start(2).unwrap(),
-            wall: clock,
+            wall: Arc::new(SystemClock::default()),
         };
-        Ok(Self { log, ground, heard: Arc::default() })
+        Self { log, engine, ground, heard: Arc::default() }
+    }
+
+    /// Closes the log alone.
+    pub(crate) fn close_log(&self) -> Result<(), LogError> {
+        match &self.engine {
+            Engine::Embedded(log) => log.close(),
+            Engine::InMemory(log) => {
+                log.close();
+                Ok(())
+            }
+        }
     }
 
     pub(crate) fn shelf(&self) -> Arc<Views<Shelf>> {
@@ -279,10 +307,10 @@ impl World {
     }
 
     /// Ends every thread, whatever has become of the log.
-    pub(crate) fn end(self, views: Arc<Views<Shelf>>) -> Result<(), millstream_log::Error> {
+    pub(crate) fn end(self, views: Arc<Views<Shelf>>) -> Result<(), LogError> {
         views.stop();
         assert!(Arc::into_inner(views).is_some(), "nobody else holds the views");
-        let closed = self.log.close();
+        let closed = self.close_log();
         let ViewRuntime { shards, .. } = self.ground;
         shards.join();
         closed
