@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use millstream_log::{AckLevel, Done, Log, Storage, TopicConfig};
+use millstream_log::{AckLevel, Done, Storage, TopicConfig};
 use millstream_query::{Cause, Config, Deliver, Delivery, Error, OnSlow, QueryRequest, Subscription};
 use millstream_testkit::eventually_async;
 use millstream_types::{Compression, MemoryBudget, Record, TenantId, TopicName, TopicPartition};

@@ -11,7 +11,7 @@ use millstream_testkit::eventually_async;
 use millstream_types::{ShortLives, TenantId, TopicName, TopicPartition, WallClock as _};
 use serde_json::Value;
 
-use crate::common::fixture::{Ending, Fixture, disk, fixture, memory, rows, two_threads};
+use crate::common::fixture::{Ending, Fixture, disk, fixture, fixture_on_disk, memory, rows, two_threads};
 
 const ENDINGS: [Ending; 2] = [Ending::Crash, Ending::Clean];
 const SECOND: Duration = Duration::from_secs(1);
@@ -93,7 +93,7 @@ async fn next_of(client: &mut Subscription) -> (ResultId, i64) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_returning_client_gets_the_results_after_its_last_one() {
     for ending in ENDINGS {
-        let mut fixture = fixture(&disk(), config());
+        let mut fixture = fixture_on_disk(&disk(), config());
         let mut client = fixture.submit(kept("SELECT n FROM STREAM()")).await.resumable();
         let id = client.id();
         let mut ids = vec![client.begins_after().unwrap()];
@@ -143,7 +143,7 @@ async fn a_returning_client_gets_the_results_after_its_last_one() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn results_not_kept_before_a_crash_come_again_under_new_numbers() {
-    let mut fixture = fixture(&disk(), Config { keep_every_ms: 1_000_000, ..config() });
+    let mut fixture = fixture_on_disk(&disk(), Config { keep_every_ms: 1_000_000, ..config() });
     let mut client = fixture.submit(kept("SELECT n FROM STREAM()")).await.resumable();
     let mut last = client.begins_after().unwrap();
     for n in 0..3 {
@@ -218,7 +218,7 @@ const SUMS: [&str; 10] = [
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn records_that_arrive_while_queries_resume_are_counted_once() {
-    let mut fixture = fixture(&disk(), config());
+    let mut fixture = fixture_on_disk(&disk(), config());
     let id = fixture.submit(kept("SELECT COUNT(*) AS c FROM STREAM(3000000, TIME)")).await.id();
     for round in 0..30 {
         fixture.restart(Ending::Crash, SECOND);
@@ -230,7 +230,7 @@ async fn records_that_arrive_while_queries_resume_are_counted_once() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_aggregate_has_the_same_result_with_and_without_restarts() {
-    let whole = fixture(&disk(), config());
+    let whole = fixture_on_disk(&disk(), config());
     let mut expected = Vec::new();
     for query in SUMS {
         expected.push(whole.live(query).await);
@@ -243,7 +243,7 @@ async fn every_aggregate_has_the_same_result_with_and_without_restarts() {
         unbroken.push(rows(&subscription.answer().await));
     }
     for ending in ENDINGS {
-        let mut fixture = fixture(&disk(), config());
+        let mut fixture = fixture_on_disk(&disk(), config());
         let mut clients = Vec::new();
         for query in SUMS {
             clients.push(fixture.submit(kept(query)).await);
@@ -336,9 +336,9 @@ async fn run_windows(mut fixture: Fixture, ending: Option<Ending>) -> Vec<(BTree
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn windows_keep_their_numbers_and_unread_results_are_given_after_a_restart() {
-    let unbroken = run_windows(fixture(&disk(), config()), None).await;
+    let unbroken = run_windows(fixture_on_disk(&disk(), config()), None).await;
     for ending in ENDINGS {
-        let given = run_windows(fixture(&disk(), config()), Some(ending)).await;
+        let given = run_windows(fixture_on_disk(&disk(), config()), Some(ending)).await;
         for ((query, given), unbroken) in WINDOWS.iter().zip(given).zip(&unbroken) {
             assert!(unbroken.0.len() > 1);
             assert_eq!(given, *unbroken, "{query} after {ending:?}");
@@ -354,7 +354,7 @@ fn numbers(batch: &RowBatch) -> Vec<u64> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn rows_are_delivered_at_least_once_in_order_and_their_limit_holds() {
     for ending in ENDINGS {
-        let mut fixture = fixture(&disk(), config());
+        let mut fixture = fixture_on_disk(&disk(), config());
         let mut client = fixture.submit(kept("SELECT n FROM STREAM() WHERE n % 2 = 0 LIMIT 60")).await;
         let id = client.id();
         let send = |fixture: &Fixture, from: u64, to: u64| (from..to).for_each(|n| fixture.send("k", &[payload(n)]));
@@ -384,7 +384,7 @@ async fn rows_are_delivered_at_least_once_in_order_and_their_limit_holds() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_end_waits_for_its_client_also_over_a_restart_and_only_one_reads() {
-    let mut fixture = fixture(&disk(), Config { kept_end_max_ms: 60_000, ..config() });
+    let mut fixture = fixture_on_disk(&disk(), Config { kept_end_max_ms: 60_000, ..config() });
     let count = kept("SELECT COUNT(*) AS c FROM STREAM(2000, TIME)");
     let client = fixture.submit(count.clone()).await;
     let id = client.id();
@@ -420,7 +420,7 @@ async fn an_end_waits_for_its_client_also_over_a_restart_and_only_one_reads() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_query_whose_records_are_gone_ends_with_the_reason_and_its_partial_result() {
-    type Between = fn(&millstream_log::Embedded, &TopicName);
+    type Between = fn(&dyn Log, &TopicName);
     let deleted: Between = |log, topic| log.delete_topic(topic).unwrap();
     let created_anew: Between = |log, topic| {
         log.delete_topic(topic).unwrap();
@@ -434,7 +434,7 @@ async fn a_query_whose_records_are_gone_ends_with_the_reason_and_its_partial_res
     };
     for (between, reason) in [(deleted, "has been deleted since"), (created_anew, "created anew"), (trimmed, "trimmed")]
     {
-        let mut fixture = fixture(&disk(), config());
+        let mut fixture = fixture_on_disk(&disk(), config());
         let id = fixture.submit(kept("SELECT COUNT(*) AS c FROM STREAM(30000, TIME)")).await.id();
         fixture.send_all(0, 50);
         fixture.all_seen(&[id], 50).await;
@@ -451,7 +451,7 @@ async fn a_query_whose_records_are_gone_ends_with_the_reason_and_its_partial_res
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_query_that_ran_while_the_process_went_down_too_often_ends_with_the_reason_and_its_partial_result() {
     for (crashes_max, lives, goes_on) in [(3, 2, true), (3, 3, false), (0, 9, true)] {
-        let mut fixture = fixture(&disk(), Config { crashes_max, ..config() });
+        let mut fixture = fixture_on_disk(&disk(), Config { crashes_max, ..config() });
         let id = fixture.submit(kept("SELECT COUNT(*) AS c FROM STREAM(30000, TIME)")).await.id();
         fixture.send_all(0, 50);
         fixture.all_seen(&[id], 50).await;
@@ -482,7 +482,7 @@ async fn a_query_that_cannot_be_kept_is_refused_or_ends() {
     assert!(volatile.engine.list(&volatile.tenant).is_empty());
 
     let limited = Config { kept_per_tenant_max: 2, kept_state_max_bytes: 4096, ..config() };
-    let mut fixture = fixture(&TopicConfig { partitions: 4, ..disk() }, limited);
+    let mut fixture = fixture_on_disk(&TopicConfig { partitions: 4, ..disk() }, limited);
     let many =
         fixture.submit(QueryRequest { on_slow: OnSlow::Kill, ..kept("SELECT n, half FROM STREAM()") }).await.id();
     let plain = fixture.live("SELECT COUNT(*) AS c FROM STREAM()").await;
@@ -508,7 +508,7 @@ async fn a_query_that_cannot_be_kept_is_refused_or_ends() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_kept_query_records_its_submitter_over_restarts_and_others_do_not() {
-    let mut fixture = fixture(&disk(), config());
+    let mut fixture = fixture_on_disk(&disk(), config());
     let by = |name: &str, request: QueryRequest| QueryRequest { submitted_by: Some(name.to_owned()), ..request };
     let theirs = fixture.submit(by("gone", kept("SELECT COUNT(*) AS c FROM STREAM()"))).await.id();
     let _others = fixture.submit(by("stays", kept("SELECT COUNT(*) AS c FROM STREAM()"))).await;

@@ -4,13 +4,13 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use millstream_log::{AckLevel, Done, EndTransaction, KafkaLog, Log, TopicConfig, reply};
+use millstream_log::{AckLevel, Done, TopicConfig};
 use millstream_query::{Cause, Config, Deliver, Error, OnSlow, QueryRequest, Start, Until};
 use millstream_testkit::eventually_async;
-use millstream_types::{BatchBuilder, Compression, Epoch, Offset, Producer, Record, TopicPartition, partition_of_key};
+use millstream_types::{Offset, Record, TopicPartition, partition_of_key};
 use serde_json::Value;
 
-use crate::common::fixture::{Ending, Fixture, disk, fixture, memory, rows, two_threads};
+use crate::common::fixture::{Ending, Fixture, disk, fixture, fixture_on_disk, memory, rows, two_threads};
 
 const KEYS: usize = 13;
 
@@ -180,17 +180,10 @@ async fn the_past_ends_though_nothing_can_be_read_right_before_its_end_and_more_
     let fixture = fixture(&disk(), config);
     (0..3_000).for_each(|n| fixture.send("k", &[payload(n)]));
     let number = partition_of_key(b"k", 4).0;
-    let partition = fixture.log.kafka_partition(&TopicPartition::new(fixture.topic.clone(), number)).unwrap();
-    let mut aborted = BatchBuilder::default();
-    aborted.push(&Record { value: Some(b"{}"), ..Record::default() });
-    aborted.set_producer(Producer { id: 7, epoch: 0, base_sequence: 0 });
-    aborted.set_transactional();
-    let aborted = aborted.seal(Offset(0), Epoch(0), Compression::None);
-    partition.append_batch(aborted, AckLevel::Synced, Done::ignore()).unwrap();
-    let end = EndTransaction { producer_id: 7, partitions: vec![partition.id().clone()], ..EndTransaction::default() };
-    let (done, ended) = reply();
-    fixture.log.end_transaction(&end, AckLevel::Synced, done).unwrap();
-    tokio::task::block_in_place(|| ended.wait()).unwrap();
+    let writer = fixture.log.writer("of what is void").unwrap();
+    let aborted = Record { value: Some(b"{}"), ..Record::default() };
+    writer.append(&TopicPartition::new(fixture.topic.clone(), number), &[aborted]).unwrap();
+    writer.abort().unwrap();
 
     let past = QueryRequest { until: Some(Until::Now), ..since(Start::Earliest, "SELECT * FROM STREAM() LIMIT 9000") };
     let past = fixture.submit(past).await;
@@ -204,7 +197,7 @@ async fn the_past_ends_though_nothing_can_be_read_right_before_its_end_and_more_
 async fn a_kept_query_that_is_reading_the_past_goes_on_after_a_restart() {
     for ending in [Ending::Crash, Ending::Clean] {
         let topic = TopicConfig { level: AckLevel::Synced, ..disk() };
-        let mut fixture = fixture(&topic, Config { keep_every_ms: 1, read_max_bytes: 1_000, ..two_threads() });
+        let mut fixture = fixture_on_disk(&topic, Config { keep_every_ms: 1, read_max_bytes: 1_000, ..two_threads() });
         send(&fixture, 0..3_000);
         eventually_async("all is durable", || {
             let partitions =

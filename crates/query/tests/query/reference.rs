@@ -4,7 +4,6 @@
 use std::time::Duration;
 
 use millstream_columns::{FunctionGroup, FunctionRow, functions};
-use millstream_log::Log;
 use millstream_query::{BulletConfig, Cause, Config, ParserLimits, QueryAnswer, QueryRequest};
 use millstream_types::TopicName;
 use serde_json::{Value, json};

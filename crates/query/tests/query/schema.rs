@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use millstream_log::{AckLevel, Done, Log, TopicConfig};
+use millstream_log::{AckLevel, Done, TopicConfig};
 use millstream_query::{Config, Error, Schema, SchemaConfig};
 use millstream_types::{Header, Record, TenantId, TopicPartition};
 use serde_json::{Value, json};

@@ -2,7 +2,7 @@
 
 use millstream_query::{Deliver, QueryRequest, Subscription};
 
-use crate::common::fixture::{Fixture, fixture, memory, two_threads};
+use crate::common::fixture::{Fixture, fixture_on_disk, memory, two_threads};
 
 const GROUPS: u64 = 100_000;
 const AT_ONCE: u64 = 5_000;
@@ -24,7 +24,7 @@ async fn grow(fixture: &Fixture, query: &Subscription, key: impl Fn(u64) -> u64)
 
 #[tokio::test]
 async fn states_are_counted_with_the_memory_that_they_take() {
-    let fixture = fixture(&memory(), two_threads());
+    let fixture = fixture_on_disk(&memory(), two_threads());
     for figures in
         ["COUNT(*) AS c, AVG(n) AS mean", "MAX(n) AS high, QUANTILE(n, 0.5) AS median", "COUNT(DISTINCT n) AS d"]
     {

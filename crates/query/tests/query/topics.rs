@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use millstream_log::{AckLevel, Cleanup, Done, Log, TopicConfig, UpTo, Writers};
+use millstream_log::{AckLevel, Cleanup, Done, TopicConfig, UpTo, Writers};
 use millstream_query::{Config, Deliver, Deliveries, Error, QueryRequest, Requester, Requests};
 use millstream_testkit::eventually_async;
 use millstream_types::{Header, QuotaConfig, QuotaType, Quotas, Record, TenantId, TopicName, TopicPartition};
 use serde_json::{Value, json};
 
-use crate::common::fixture::{Ending, Fixture, disk, fixture, memory, read_all, two_threads};
+use crate::common::fixture::{Ending, Fixture, disk, fixture, fixture_on_disk, memory, read_all, two_threads};
 
 /// A record of results.
 #[derive(Debug, Clone)]
@@ -31,12 +31,15 @@ struct Topics {
 
 impl Topics {
     fn new(config: Config, quota: QuotaConfig) -> Self {
-        Self::over(&memory(), config, quota)
+        Self::over(fixture(&memory(), config), quota)
     }
 
-    /// With a stream of this kind.
-    fn over(stream: &TopicConfig, config: Config, quota: QuotaConfig) -> Self {
-        let fixture = fixture(stream, config);
+    /// With a stream on disk, for a restart.
+    fn on_disk(config: Config, quota: QuotaConfig) -> Self {
+        Self::over(fixture_on_disk(&disk(), config), quota)
+    }
+
+    fn over(fixture: Fixture, quota: QuotaConfig) -> Self {
         let quotas = Quotas::new(quota, fixture.clock.clone());
         let deliveries = Deliveries::new(fixture.engine.clone(), quotas.clone());
         let topics = Self { fixture, deliveries, quotas };
@@ -268,10 +271,15 @@ async fn a_quota_holds_results_up_and_ends_only_the_query_that_has_too_many() {
     assert!(results.len() > 2, "what was waiting has been delivered");
 }
 
+/// The configuration in which the server creates a topic of requests.
+fn guarded() -> TopicConfig {
+    TopicConfig { writers: Writers::OwnersOnly, ..TopicConfig::default() }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_record_asks_and_another_one_ends_the_query() {
     let topics = Topics::new(two_threads(), QuotaConfig::default());
-    topics.create("queries.acme", &TopicConfig::default());
+    topics.create("queries.acme", &guarded());
     topics.append("queries.acme", "old", &request("SELECT * FROM STREAM() LIMIT 1", "answers"), &[]);
     let foreign = TenantId::new("other").unwrap();
     topics
@@ -304,7 +312,7 @@ async fn nothing_is_asked_in_a_topic_that_everybody_may_write() {
     topics.append("open.acme", "stranger", &request("SELECT n FROM STREAM()", "answers"), &[]);
     // Guarded from now on, so that this topic is read from its beginning.
     topics.fixture.log.delete_topic(&topics.name("open.acme")).unwrap();
-    topics.create("open.acme", &TopicConfig { writers: Writers::OwnersOnly, ..TopicConfig::default() });
+    topics.create("open.acme", &guarded());
     topics.append("open.acme", "admin", &request("SELECT n FROM STREAM()", "answers"), &[]);
     let opened = topics.results_with("answers", "opening").await;
     assert_eq!(opened.len(), 1, "{opened:?}");
@@ -317,7 +325,7 @@ async fn refusals_come_back_as_records_and_requests_without_an_answer_do_no_harm
     let topics = Topics::new(two_threads(), QuotaConfig::default());
     let requests = tokio::spawn(Requests::new(topics.deliveries.clone()).run());
     // Created while it runs: read from its beginning.
-    topics.create("queries.acme", &TopicConfig::default());
+    topics.create("queries.acme", &guarded());
     for nothing in ["", "no JSON", "[]", r#"{"query": "SELECT * FROM STREAM()"}"#] {
         topics.append("queries.acme", "x", nothing, &[]);
     }
@@ -350,7 +358,7 @@ fn numbers(range: std::ops::Range<u64>) -> Vec<Value> {
 async fn rows_of_a_kept_query_come_at_least_once_under_one_number_each_across_restarts() {
     for ending in [Ending::Crash, Ending::Clean] {
         let quota = QuotaConfig { client_produce_bytes_per_second: 20_000, ..QuotaConfig::default() };
-        let mut topics = Topics::over(&disk(), kept_often(), quota);
+        let mut topics = Topics::on_disk(kept_often(), quota);
         let id = topics.keep("SELECT n FROM STREAM() WHERE n % 2 = 0 LIMIT 100", "answers").await.unwrap();
         topics.send(&numbers(0..40));
         topics.seen(&id, 40).await;
@@ -399,7 +407,7 @@ async fn windows_of_kept_queries_go_on_in_their_topic_with_their_numbers() {
     ];
     let mut runs = Vec::new();
     for restarts in [&[][..], &[Ending::Crash, Ending::Clean, Ending::Crash]] {
-        let mut topics = Topics::over(&disk(), kept_often(), QuotaConfig::default());
+        let mut topics = Topics::on_disk(kept_often(), QuotaConfig::default());
         let mut ids = Vec::new();
         for query in asked {
             ids.push(topics.keep(query, "answers").await.unwrap());
@@ -445,7 +453,7 @@ async fn windows_of_kept_queries_go_on_in_their_topic_with_their_numbers() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_kept_query_ends_with_its_topic_and_one_that_would_lose_results_is_refused() {
-    let mut topics = Topics::over(&disk(), kept_often(), QuotaConfig::default());
+    let mut topics = Topics::on_disk(kept_often(), QuotaConfig::default());
     topics.create("volatile", &memory());
     topics.create("doomed", &TopicConfig::default());
     let refused = topics.keep("SELECT * FROM STREAM()", "volatile").await.unwrap_err().to_string();

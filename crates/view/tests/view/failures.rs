@@ -368,7 +368,7 @@ fn a_command_that_is_too_large_is_refused_alone_and_leaves_no_trace() {
 #[test]
 fn many_large_commands_at_once_become_several_appends() {
     let dir = tempfile::tempdir().unwrap();
-    let world = World::open(dir.path());
+    let world = World::in_memory(dir.path());
     let views = world.shelf();
     let name = |n: usize| format!("{n}-{}", "z".repeat(30 << 10));
     let answers: Vec<_> =
@@ -382,7 +382,7 @@ fn many_large_commands_at_once_become_several_appends() {
 #[test]
 fn a_command_with_an_event_but_no_change_is_answered() {
     let dir = tempfile::tempdir().unwrap();
-    let world = World::open(dir.path());
+    let world = World::in_memory(dir.path());
     world.log.create_topic(&name("moves"), &one()).unwrap();
     let views =
         world.shelf_with(Some(name("moves")), &ViewsConfig { partitions: 4, ..ViewsConfig::default() }).unwrap();
@@ -398,7 +398,7 @@ fn a_command_with_an_event_but_no_change_is_answered() {
 #[test]
 fn a_command_with_an_event_for_a_missing_topic_is_refused_and_the_owner_lives() {
     let dir = tempfile::tempdir().unwrap();
-    let world = World::open(dir.path());
+    let world = World::in_memory(dir.path());
     let views =
         world.shelf_with(Some(name("moves")), &ViewsConfig { partitions: 4, ..ViewsConfig::default() }).unwrap();
     let refusal = ask(&views, Command::Add { name: "bolt".into(), pieces: 1 }).unwrap_err();
@@ -426,7 +426,7 @@ fn a_batch_that_the_log_finds_too_large_is_refused_whole_and_the_owner_lives() {
 #[test]
 fn another_number_of_partitions_is_refused_with_both_numbers() {
     let dir = tempfile::tempdir().unwrap();
-    let world = World::open(dir.path());
+    let world = World::in_memory(dir.path());
     world.log.create_topic(&shelf_topic(), &TopicConfig { partitions: 6, ..TopicConfig::default() }).unwrap();
     let refusal =
         world.shelf_with(None, &ViewsConfig { partitions: 4, ..ViewsConfig::default() }).map(drop).unwrap_err();

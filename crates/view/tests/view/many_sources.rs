@@ -48,7 +48,7 @@ fn topic_of(tenant: usize) -> TopicName {
 #[test]
 fn only_partitions_with_new_records_are_read() {
     let dir = tempfile::tempdir().unwrap();
-    let world = World::open(dir.path());
+    let world = World::in_memory(dir.path());
     let views = world.shelf();
     let create = |tenant| world.log.create_topic(&topic_of(tenant), &TopicConfig::default()).unwrap();
     let deliver = |tenant, item: &str| {

@@ -52,7 +52,7 @@ fn commands_of_two_views_share_their_memory_and_those_without_are_refused_by_nam
         ..LogConfig::default()
     };
     let held_up = World::on(Arc::new(gate.clone()), log, &dirs[0].path().join("views")).unwrap();
-    let other = World::open(dirs[1].path());
+    let other = World::in_memory(dirs[1].path());
     let config = with(&inboxes, &plenty());
     let slow = held_up.shelf_with(None, &config).unwrap();
     let quick = other.shelf_with(None, &config).unwrap();
@@ -89,7 +89,7 @@ fn commands_of_two_views_share_their_memory_and_those_without_are_refused_by_nam
 fn a_command_waits_for_memory_that_others_have_but_an_end_does_not() {
     let changes = MemoryBudget::new("shelves.dirty_max_bytes", 2 * APPEND_MAX_BYTES as u64);
     let dir = tempfile::tempdir().unwrap();
-    let world = World::open(dir.path());
+    let world = World::in_memory(dir.path());
     let views = world.shelf_with(None, &with(&plenty(), &changes)).unwrap();
     let others = changes.take(1).unwrap();
     let mut answer = submit(&views, add_one("bolt")).unwrap();
@@ -115,7 +115,7 @@ fn writers_of_two_views_go_on_with_memory_for_little_more_than_a_batch_and_retur
     const NAMES: usize = 150;
     let changes = MemoryBudget::new("shelves.dirty_max_bytes", 2 * APPEND_MAX_BYTES as u64 + 8_000);
     let dirs = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
-    let worlds = dirs.each_ref().map(|dir| World::open(dir.path()));
+    let worlds = dirs.each_ref().map(|dir| World::in_memory(dir.path()));
     let config = ViewsConfig { checkpoint_interval: Duration::from_millis(20), ..with(&plenty(), &changes) };
     let views = worlds.each_ref().map(|world| world.shelf_with(None, &config).unwrap());
     std::thread::scope(|threads| {

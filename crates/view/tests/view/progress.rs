@@ -21,7 +21,7 @@ fn known(views: &Views<Shelf>, source: SourcePartition) -> Vec<u64> {
 #[test]
 fn owners_without_matching_records_learn_the_position_only_after_the_interval() {
     let dir = tempfile::tempdir().unwrap();
-    let world = World::open(dir.path());
+    let world = World::in_memory(dir.path());
     let views = world.shelf();
     world.log.create_topic(&telemetry(), &TopicConfig { partitions: 1, ..TopicConfig::default() }).unwrap();
     let partition = world.log.partition(&TopicPartition::new(telemetry(), 0)).unwrap();

@@ -34,7 +34,7 @@ fn the_thread_of_the_checkpoint_store_stands_back() {
 #[test]
 fn a_read_after_the_answer_sees_the_write() {
     let dir = tempfile::tempdir().unwrap();
-    let world = World::open(dir.path());
+    let world = World::in_memory(dir.path());
     let views = world.shelf();
     for round in 1..=50 {
         for name in ["bolt", "nut", "screw", "washer", "rivet"] {
@@ -50,7 +50,7 @@ fn a_read_after_the_answer_sees_the_write() {
 #[test]
 fn a_plane_hears_of_an_answer_before_the_caller_and_never_of_an_undone_command() {
     let dir = tempfile::tempdir().unwrap();
-    let world = World::open(dir.path());
+    let world = World::in_memory(dir.path());
     let views = world.shelf();
     for pieces in 1..=3 {
         let answer = add(&views, "bolt", 1);
@@ -107,7 +107,7 @@ fn commands_from_many_threads_are_all_counted() {
 #[test]
 fn an_inbox_that_is_full_says_so_and_takes_nothing() {
     let dir = tempfile::tempdir().unwrap();
-    let world = World::open(dir.path());
+    let world = World::in_memory(dir.path());
     let config = ViewsConfig { partitions: 4, inbox_max_commands: 0, ..ViewsConfig::default() };
     let views = world.shelf_with(None, &config).unwrap();
     let refusal = ask(&views, Command::Add { name: "bolt".into(), pieces: 1 }).unwrap_err();
@@ -192,7 +192,7 @@ fn tear(dir: &std::path::Path, share: f64) {
 #[test]
 fn changes_and_their_events_are_one_append() {
     let dir = tempfile::tempdir().unwrap();
-    let world = World::open(dir.path());
+    let world = World::in_memory(dir.path());
     let moves = TopicName::user("moves", &Default::default()).unwrap();
     world.log.create_topic(&moves, &TopicConfig { partitions: 1, ..TopicConfig::default() }).unwrap();
     let views =
@@ -268,7 +268,7 @@ fn a_followed_record_changes_the_state_once_across_restarts_of_the_follower() {
 fn a_follower_waits_while_an_inbox_is_full_and_then_goes_on() {
     const RECORDS: i64 = 500;
     let dir = tempfile::tempdir().unwrap();
-    let world = World::open(dir.path());
+    let world = World::in_memory(dir.path());
     let config = TopicConfig { level: AckLevel::Written, ..TopicConfig::default() };
     world.log.create_topic(&telemetry(), &config).unwrap();
     let record = Record { key: Some(b"bolt"), value: Some(b"x"), ..Record::default() };
@@ -294,7 +294,7 @@ fn a_follower_waits_while_an_inbox_is_full_and_then_goes_on() {
 #[test]
 fn shards_end_when_their_views_are_gone() {
     let dir = tempfile::tempdir().unwrap();
-    let world = World::open(dir.path());
+    let world = World::in_memory(dir.path());
     let views = world.shelf();
     add(&views, "bolt", 1);
     world.close(views);

@@ -1,4 +1,4 @@
-//! An engine on an embedded log with one telemetry topic, on two threads, whose time stands still.
+//! An engine on a log with one telemetry topic, on two threads, whose time stands still.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use millstream_log::{AckLevel, Done, Embedded, Log, LogConfig, Partition, Storage, SystemFiles, TopicConfig, UpTo};
 use millstream_query::{Cause, Config, Deliver, Engine, QueryAnswer, QueryRequest, QueryRuntime, Subscription};
-use millstream_testkit::eventually_async;
+use millstream_testkit::{MemoryLog, eventually_async};
 use millstream_types::{
     ManualClock, MemoryBudget, Record, RecordBatch, ShortLives, SystemClock, TenantId, TopicKind, TopicName,
     TopicPartition, WallClock as _, partition_of_key,
@@ -17,7 +17,7 @@ const PARTITIONS: u32 = 4;
 
 pub(crate) struct Fixture {
     pub(crate) engine: Arc<Engine>,
-    pub(crate) log: Arc<Embedded>,
+    pub(crate) log: Arc<dyn Log>,
     pub(crate) clock: Arc<ManualClock>,
     pub(crate) topic: TopicName,
     pub(crate) tenant: TenantId,
@@ -25,6 +25,13 @@ pub(crate) struct Fixture {
     pub(crate) short_lives: ShortLives,
     config: Config,
     budget: MemoryBudget,
+    /// `None` over a log in memory.
+    disk: Option<Disk>,
+}
+
+/// The engine of a log on disk.
+struct Disk {
+    log: Arc<Embedded>,
     dir: tempfile::TempDir,
 }
 
@@ -39,7 +46,7 @@ pub(crate) enum Ending {
 impl Drop for Fixture {
     fn drop(&mut self) {
         self.engine.stop();
-        self.log.close().unwrap();
+        self.disk.iter().for_each(|disk| disk.log.close().unwrap());
     }
 }
 
@@ -51,24 +58,38 @@ pub(crate) fn memory() -> TopicConfig {
     TopicConfig { storage: Storage::Memory { max_bytes: 16 << 20 }, level: AckLevel::Memory, ..disk() }
 }
 
+fn budget() -> MemoryBudget {
+    MemoryBudget::new("memory.budget_bytes", 1 << 30)
+}
+
+/// Over a log in memory, which is not opened again.
 pub(crate) fn fixture(topic: &TopicConfig, config: Config) -> Fixture {
-    fixture_within(topic, config, MemoryBudget::new("memory.budget_bytes", 1 << 30))
+    fixture_within(topic, config, budget())
 }
 
 pub(crate) fn fixture_within(topic: &TopicConfig, config: Config, budget: MemoryBudget) -> Fixture {
+    begin(MemoryLog::open(Arc::new(SystemClock::default())), None, topic, config, budget)
+}
+
+/// Over a log on disk, which can be opened again.
+pub(crate) fn fixture_on_disk(topic: &TopicConfig, config: Config) -> Fixture {
     let dir = tempfile::tempdir().unwrap();
     let log = open_log(dir.path());
+    begin(log.clone(), Some(Disk { log, dir }), topic, config, budget())
+}
+
+fn begin(log: Arc<dyn Log>, disk: Option<Disk>, topic: &TopicConfig, config: Config, budget: MemoryBudget) -> Fixture {
     let tenant = TenantId::new("acme").unwrap();
     let name = TopicName::reserved(TopicKind::Telemetry, &tenant);
     log.create_topic(&name, topic).unwrap();
     let clock = Arc::new(ManualClock::at(1_000_000));
     let short_lives = ShortLives::default();
     let engine = start((&log, &config, &budget, &clock), &short_lives);
-    Fixture { engine, log, clock, topic: name, tenant, short_lives, config, budget, dir }
+    Fixture { engine, log, clock, topic: name, tenant, short_lives, config, budget, disk }
 }
 
 fn start(
-    (log, config, memory, clock): (&Arc<Embedded>, &Config, &MemoryBudget, &Arc<ManualClock>),
+    (log, config, memory, clock): (&Arc<dyn Log>, &Config, &MemoryBudget, &Arc<ManualClock>),
     short_lives: &ShortLives,
 ) -> Arc<Engine> {
     let (log, memory, short_lives) = (log.clone(), memory.clone(), short_lives.clone());
@@ -93,14 +114,16 @@ impl Fixture {
     }
 
     /// As [`Self::restart`], with something done to the log in between.
-    pub(crate) fn restart_after(&mut self, ending: Ending, down: Duration, between: impl FnOnce(&Embedded)) {
+    pub(crate) fn restart_after(&mut self, ending: Ending, down: Duration, between: impl FnOnce(&dyn Log)) {
         if ending == Ending::Clean {
             self.engine.stop();
         }
-        self.log.close().unwrap();
+        let disk = self.disk.as_mut().expect("only a log on disk is opened again");
+        disk.log.close().unwrap();
         self.engine.stop();
-        self.log = open_log(self.dir.path());
-        between(&self.log);
+        disk.log = open_log(disk.dir.path());
+        self.log = disk.log.clone();
+        between(&*self.log);
         let now_ms = self.clock.now_ms() + i64::try_from(down.as_millis()).unwrap();
         self.clock = Arc::new(ManualClock::at(now_ms));
         self.engine = start((&self.log, &self.config, &self.budget, &self.clock), &self.short_lives);

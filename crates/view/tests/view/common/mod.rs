@@ -254,6 +254,11 @@ impl World {
         Ok(Self::with(Engine::Embedded(log), checkpoints))
     }
 
+    /// For tests that neither open the log again nor look at its files.
+    pub(crate) fn in_memory(dir: &Path) -> Self {
+        Self::over(MemoryLog::open(Arc::new(SystemClock::default())), dir)
+    }
+
     /// The views over a log in memory, their checkpoints in `dir`.
     pub(crate) fn over(log: Arc<MemoryLog>, dir: &Path) -> Self {
         Self::with(Engine::InMemory(log), &dir.join("views"))
