@@ -1,6 +1,7 @@
 //! The broker: the log, the limits and the coordinators that all connections share.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use kafka_protocol::ResponseError;
 use millstream_log::{Error as LogError, KafkaLog, KafkaPartition, Topic};
@@ -79,7 +80,7 @@ impl Broker {
         shutdown: Shutdown,
     ) -> Arc<Self> {
         let clock = Arc::new(SystemClock::default());
-        let groups = GroupCoordinator::new(log.clone(), GroupConfig::default(), clock.clone(), clock.clone());
+        let groups = GroupCoordinator::new(log.clone(), group_config(&config), clock.clone(), clock.clone());
         let transactions = transaction::TransactionCoordinator::new(log.clone(), &config, clock);
         let room = TenantRoom::new(config.requests_max_bytes);
         let namespace = Namespace::new(&config.device_topic_prefix);
@@ -155,5 +156,14 @@ impl Broker {
             return Err(ApiError::new(ResponseError::UnknownTopicOrPartition, why));
         };
         self.log.kafka_partition(&TopicPartition::new(topic, number)).map_err(|e: LogError| ApiError::from(&e))
+    }
+}
+
+fn group_config(config: &KafkaConfig) -> GroupConfig {
+    GroupConfig {
+        groups_max: config.groups_max,
+        groups_per_tenant_max: config.groups_per_tenant_max,
+        offsets_retention: Duration::from_secs(u64::from(config.offsets_retention_minutes) * 60),
+        ..GroupConfig::default()
     }
 }

@@ -19,10 +19,12 @@ pub(crate) const BROKER_SETTINGS: [BrokerSetting; 29] = [
     ("connections.max.idle.ms", TYPE_LONG, |broker| broker.config.idle_timeout_ms.to_string()),
     ("default.replication.factor", TYPE_INT, |_| "1".to_owned()),
     ("delete.topic.enable", TYPE_BOOLEAN, |_| "true".to_owned()),
-    ("group.initial.rebalance.delay.ms", TYPE_INT, |_| group().initial_rebalance_delay.as_millis().to_string()),
-    ("group.max.session.timeout.ms", TYPE_INT, |_| group().session_timeout_max.as_millis().to_string()),
-    ("group.max.size", TYPE_INT, |_| group().group_members_max.to_string()),
-    ("group.min.session.timeout.ms", TYPE_INT, |_| group().session_timeout_min.as_millis().to_string()),
+    ("group.initial.rebalance.delay.ms", TYPE_INT, |broker| {
+        group(broker).initial_rebalance_delay.as_millis().to_string()
+    }),
+    ("group.max.session.timeout.ms", TYPE_INT, |broker| group(broker).session_timeout_max.as_millis().to_string()),
+    ("group.max.size", TYPE_INT, |broker| group(broker).group_members_max.to_string()),
+    ("group.min.session.timeout.ms", TYPE_INT, |broker| group(broker).session_timeout_min.as_millis().to_string()),
     ("log.cleanup.policy", TYPE_STRING, |_| Cleanup::Delete.as_str().to_owned()),
     ("log.message.timestamp.type", TYPE_STRING, |_| "CreateTime".to_owned()),
     ("log.retention.bytes", TYPE_LONG, |_| {
@@ -39,7 +41,7 @@ pub(crate) const BROKER_SETTINGS: [BrokerSetting; 29] = [
     ("node.id", TYPE_INT, |_| NODE_ID.to_string()),
     ("num.partitions", TYPE_INT, |_| topic().partitions.to_string()),
     ("offset.metadata.max.bytes", TYPE_INT, |_| millstream_log::POSITION_METADATA_MAX_BYTES.to_string()),
-    ("offsets.retention.minutes", TYPE_INT, |_| (group().offsets_retention.as_secs() / 60).to_string()),
+    ("offsets.retention.minutes", TYPE_INT, |broker| (group(broker).offsets_retention.as_secs() / 60).to_string()),
     ("sasl.enabled.mechanisms", TYPE_STRING, |broker| sasl_mechanisms(broker)),
     ("socket.request.max.bytes", TYPE_INT, |broker| broker.config.request_max_bytes.to_string()),
     ("transaction.max.timeout.ms", TYPE_INT, |broker| broker.config.transaction_timeout_max_ms.to_string()),
@@ -66,6 +68,6 @@ fn topic() -> TopicConfig {
     TopicConfig::default()
 }
 
-fn group() -> GroupConfig {
-    GroupConfig::default()
+fn group(broker: &Broker) -> &GroupConfig {
+    &broker.groups.config
 }

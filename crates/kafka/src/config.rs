@@ -6,6 +6,9 @@ use serde::{Deserialize, Serialize};
 use crate::Error;
 use crate::namespace::check_device_prefix;
 
+/// Most groups, and most transactional ids, that can be configured: each takes some 500 bytes of memory.
+const COUNT_MAX: usize = 1_000_000;
+
 /// The listener of Kafka clients.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
@@ -41,6 +44,15 @@ pub struct KafkaConfig {
     pub in_flight_max: usize,
     /// Largest sum of record bytes in one response, whatever the client allows; a single batch may exceed it. Default 8 MiB.
     pub fetch_max_bytes: usize,
+    /// Consumer groups of all tenants, with members or with committed positions only. A tenant begins no more of them than it leaves
+    /// free, so half of them if it is alone. Default 20,000.
+    pub groups_max: usize,
+    /// Consumer groups of one tenant. For a further one the group without members that nobody has used for longest is
+    /// forgotten with its positions; if all have members the new one is refused with `POLICY_VIOLATION`. Default 10,000.
+    pub groups_per_tenant_max: usize,
+    /// Time that the positions of a group are kept after its last member has left or the last position was committed without
+    /// one, in minutes; looked for every ten minutes. Default 10,080 (seven days).
+    pub offsets_retention_minutes: u32,
     /// Transactional ids that are known at a time; a further one is refused. Default 10,000.
     pub transactional_ids_max: usize,
     /// Time after which a transactional id that nobody uses is forgotten, in
@@ -68,6 +80,9 @@ impl Default for KafkaConfig {
             requests_max_bytes: 64 << 20,
             in_flight_max: 64,
             fetch_max_bytes: 8 << 20,
+            groups_max: 20_000,
+            groups_per_tenant_max: 10_000,
+            offsets_retention_minutes: 7 * 24 * 60,
             transactional_ids_max: 10_000,
             transactional_id_expiration_ms: 7 * 24 * 3_600_000,
             transaction_partitions_max: 1_000,
@@ -95,6 +110,17 @@ impl KafkaConfig {
         }
         if self.login_timeout_ms == 0 {
             return refuse("kafka.login_timeout_ms", "0".to_owned(), "use at least 1");
+        }
+        let counts =
+            [("kafka.groups_max", self.groups_max), ("kafka.groups_per_tenant_max", self.groups_per_tenant_max)];
+        for (setting, count) in counts {
+            if !(1..=COUNT_MAX).contains(&count) {
+                return refuse(setting, count.to_string(), "use 1 to 1000000");
+            }
+        }
+        if !(1..=i32::MAX.cast_unsigned()).contains(&self.offsets_retention_minutes) {
+            let value = self.offsets_retention_minutes.to_string();
+            return refuse("kafka.offsets_retention_minutes", value, "use 1 to 2147483647");
         }
         if !(1..=10_000).contains(&self.transaction_partitions_max) {
             let value = self.transaction_partitions_max.to_string();
@@ -133,7 +159,10 @@ mod tests {
     fn the_defaults_are_valid_and_an_invalid_setting_is_refused_with_its_rule() {
         KafkaConfig::default().validate().unwrap();
         type Change = fn(&mut KafkaConfig);
-        let table: [(Change, &str); 9] = [
+        let table: [(Change, &str); 12] = [
+            (|c| c.groups_max = 0, "kafka.groups_max = 0: "),
+            (|c| c.groups_per_tenant_max = 1_000_001, "kafka.groups_per_tenant_max = 1000001: "),
+            (|c| c.offsets_retention_minutes = 0, "kafka.offsets_retention_minutes = 0: "),
             (|c| c.transaction_partitions_max = 0, "kafka.transaction_partitions_max = 0: "),
             (|c| c.transaction_timeout_max_ms = 0, "kafka.transaction_timeout_max_ms = 0: "),
             (|c| c.login_timeout_ms = 0, "kafka.login_timeout_ms = 0: "),

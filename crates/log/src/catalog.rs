@@ -5,7 +5,7 @@
 //! - Each position has two versions: the current one, and the one that the last sync covers. `meta` keeps only the
 //!   latter: a position must not outlive the records that it was committed with.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::meta::{PartitionRecord, PositionRecord};
 use crate::partition::{PartitionContext, PartitionLog, TopicState};
 use crate::shared::EngineShared;
 use crate::watchers::Watchers;
-use crate::{Bell, CommittedPosition, Error, Topic};
+use crate::{Bell, CommittedPosition, Error, KnownGroup, Topic};
 
 /// A topic with its partitions, in order.
 pub(crate) struct TopicEntry {
@@ -125,12 +125,16 @@ impl TopicCatalog {
     }
 
     /// The groups that have positions, by name.
-    pub(crate) fn groups(&self) -> Vec<String> {
+    pub(crate) fn groups(&self) -> Vec<KnownGroup> {
         let state = self.state.read();
         let known = state.positions.iter().filter(|((topic, _), _)| state.topics.contains_key(topic));
-        let current = known.flat_map(|(_, groups)| groups).filter(|(_, committed)| committed.current.is_some());
-        let groups: BTreeSet<_> = current.map(|(group, _)| group).collect();
-        groups.into_iter().cloned().collect()
+        let mut latest: BTreeMap<&String, i64> = BTreeMap::new();
+        for (group, committed) in known.flat_map(|(_, groups)| groups) {
+            let Some(current) = &committed.current else { continue };
+            let committed_ms = latest.entry(group).or_insert(current.committed_ms);
+            *committed_ms = current.committed_ms.max(*committed_ms);
+        }
+        latest.into_iter().map(|(name, committed_ms)| KnownGroup { name: name.clone(), committed_ms }).collect()
     }
 
     /// All positions of a group, by topic and partition.

@@ -34,8 +34,8 @@ use crate::stats::{GroupLag, LogStats, PartitionStats};
 use crate::writeback::Writeback;
 use crate::{
     AckLevel, Appended, AtomicAppend, Bell, Capabilities, CommittedPosition, Done, EndTransaction, Error, Files,
-    KafkaLog, KafkaPartition, Lock, Log, LogConfig, LogFigures, Partition, PositionCommit, Reply, Topic, TopicConfig,
-    Writer, derived, recovery, syncer, writeback,
+    KafkaLog, KafkaPartition, KnownGroup, Lock, Log, LogConfig, LogFigures, Partition, PositionCommit, Reply, Topic,
+    TopicConfig, Writer, derived, recovery, syncer, writeback,
 };
 
 /// The log on one machine: one journal for all partitions, and segments behind it.
@@ -565,7 +565,7 @@ impl KafkaLog for Embedded {
         self.producer_ids.for_client()
     }
 
-    fn groups(&self) -> Vec<String> {
+    fn groups(&self) -> Vec<KnownGroup> {
         self.catalog.groups()
     }
 

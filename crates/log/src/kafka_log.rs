@@ -41,6 +41,15 @@ pub struct KnownProducer {
     pub transaction: Option<Offset>,
 }
 
+/// A group that has positions.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KnownGroup {
+    /// Its name in the log.
+    pub name: String,
+    /// Its last commit that is kept: milliseconds since 1970-01-01T00:00:00Z.
+    pub committed_ms: i64,
+}
+
 /// Stored batches as they are, with the aborted transactions that a reader must know.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct StoredBatches {
@@ -86,7 +95,7 @@ pub trait KafkaLog: Log {
     fn next_producer_id(&self) -> Option<i64>;
 
     /// The groups that have positions, by name.
-    fn groups(&self) -> Vec<String>;
+    fn groups(&self) -> Vec<KnownGroup>;
 
     /// Deletes the positions of `group` in `partitions`; partitions without one are skipped. All or nothing; durable
     /// on return. Blocks on the disk: call it from a plain thread.

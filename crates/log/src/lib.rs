@@ -90,7 +90,7 @@ pub use extent::{Extent, Located};
 pub use files::{File, Files, Lock, SystemFiles};
 pub use holds::Holds;
 pub use image::{ImageFile, LogImage, StoredImage, StoredSegment};
-pub use kafka_log::{EndTransaction, KafkaLog, KafkaPartition, KnownProducer, StoredBatches};
+pub use kafka_log::{EndTransaction, KafkaLog, KafkaPartition, KnownGroup, KnownProducer, StoredBatches};
 pub use repair::{Damage, check, repair};
 pub use sched::{run_as_batch, run_in_background};
 pub use stats::{GroupLag, LogFigures, LogStats, PartitionStats, SYNC_BUCKETS_US};

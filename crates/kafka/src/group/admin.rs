@@ -15,9 +15,9 @@ use kafka_protocol::protocol::StrBytes;
 use millstream_types::Role;
 
 use super::coordinator::{Caller, GroupCoordinator};
+use super::errors::to_client;
 use super::machine::{ConsumerGroup, GroupState};
 use super::membership::{code, text};
-use super::positions::to_client;
 
 /// The only protocol that is offered.
 const CLASSIC: &str = "classic";
@@ -30,7 +30,7 @@ impl GroupCoordinator {
         }
         let stored = self.log.groups().into_iter();
         let mut groups: BTreeMap<String, (GroupState, String)> =
-            stored.map(|name| (name, (GroupState::Empty, String::new()))).collect();
+            stored.map(|group| (group.name, (GroupState::Empty, String::new()))).collect();
         let in_memory = self.look(|name, group| (name.to_owned(), (group.state(), group.protocol_type().to_owned())));
         groups.extend(in_memory.into_iter().filter(|(_, (state, _))| *state != GroupState::Dead));
         let is_named = |filter: &[StrBytes], name: &str| {
@@ -94,16 +94,7 @@ impl GroupCoordinator {
 
     async fn delete_group(self: &Arc<Self>, id: &str, caller: &Caller) -> Result<(), ResponseError> {
         let name = caller.group_to_change(id)?;
-        let ended = self.within(&name, |entry, _| entry.group.end());
-        if let Some(ended) = &ended {
-            (*ended)?;
-        }
-        self.remove_dead(&name);
-        let positions = self.log.positions(&name).map_err(|error| to_client(&error))?;
-        if positions.is_empty() && ended.is_none() {
-            return Err(ResponseError::GroupIdNotFound);
-        }
-        self.forget(name, positions.into_iter().map(|found| found.partition).collect()).await
+        self.delete(&name).await
     }
 }
 

@@ -13,8 +13,10 @@ pub struct GroupConfig {
     pub session_timeout_max: Duration,
     /// Longest rebalance timeout; what a member asks for beyond it is cut to it.
     pub rebalance_timeout_max: Duration,
-    /// Largest number of groups in memory.
+    /// Groups of all tenants, with members or with positions only. A tenant begins no more than it leaves free of them.
     pub groups_max: usize,
+    /// Groups of one tenant.
+    pub groups_per_tenant_max: usize,
     /// Members of one group, those included that have been given an id and have not joined with it yet.
     pub group_members_max: usize,
     /// Bytes that one member may send along when it joins: names and metadata of all its protocols.
@@ -37,7 +39,8 @@ impl Default for GroupConfig {
             session_timeout_min: Duration::from_secs(1),
             session_timeout_max: Duration::from_secs(30 * 60),
             rebalance_timeout_max: Duration::from_secs(30 * 60),
-            groups_max: 10_000,
+            groups_max: 20_000,
+            groups_per_tenant_max: 10_000,
             group_members_max: 1_000,
             member_metadata_max_bytes: 256 << 10,
             return_window: Duration::from_secs(60),

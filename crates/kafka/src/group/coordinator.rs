@@ -1,28 +1,31 @@
 //! All groups of this node, the calls that wait in them, and their timer.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use kafka_protocol::error::ResponseError;
-use millstream_log::{Error, KafkaLog};
+use millstream_log::{Error, KafkaLog, KnownGroup};
 use millstream_types::{MonotonicClock, Role, Roles, WallClock};
 use parking_lot::Mutex;
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::Notify;
 
 use super::GroupConfig;
-use super::machine::{CallResult, ConsumerGroup, GroupState, JoinError, JoinResult, SyncResult};
+use super::entry::GroupEntry;
+use super::errors::to_client;
+use super::machine::{CallResult, ConsumerGroup, GroupState};
 use super::member::CallId;
+use super::registry::{GroupRegistry, NotBegun, Now, TENANT_END, tenant_and_id};
 use crate::namespace::Namespace;
 
 /// Longest group id that a client may name, in bytes.
 const GROUP_ID_MAX_BYTES: usize = 255;
 /// Longest id of a member that is taken from a client.
 const MEMBER_ID_MAX_BYTES: usize = 512;
-/// Separates tenant and id in the log; no tenant's name contains it.
-const TENANT_END: char = '/';
+/// Number of attempts to begin a group in the place of another one.
+const BEGIN_ATTEMPTS: usize = 4;
 
 /// The client that calls, and its rights.
 #[derive(Debug, Clone)]
@@ -68,29 +71,13 @@ impl Caller {
     }
 }
 
-/// The tenant of a group in the log, and the id that its clients know; `None` if it is none of this listener's.
-pub fn tenant_and_id(group: &str) -> Option<(&str, &str)> {
-    group.split_once(TENANT_END)
-}
-
-enum WaitingCall {
-    Join(oneshot::Sender<Result<JoinResult, JoinError>>),
-    Sync(oneshot::Sender<Result<SyncResult, ResponseError>>),
-}
-
-/// A group and the calls that wait in it.
-pub(crate) struct GroupEntry {
-    pub(crate) group: ConsumerGroup,
-    waiting: HashMap<CallId, WaitingCall>,
-}
-
 /// The groups of this node. One for each listener; its handlers may be called from any task.
 pub struct GroupCoordinator {
     pub(crate) log: Arc<dyn KafkaLog>,
     pub(crate) config: GroupConfig,
     monotonic: Arc<dyn MonotonicClock>,
     wall: Arc<dyn WallClock>,
-    groups: Mutex<BTreeMap<String, Arc<Mutex<GroupEntry>>>>,
+    groups: Mutex<GroupRegistry>,
     next_call_id: AtomicU64,
     /// When the timer wakes, in nanoseconds of the monotonic clock.
     wakes_at: AtomicU64,
@@ -106,7 +93,7 @@ impl fmt::Debug for GroupCoordinator {
 }
 
 impl GroupCoordinator {
-    /// A coordinator without groups, for the positions in `log`. Sessions expire while [`GroupCoordinator::run`] runs.
+    /// A coordinator of the groups that have positions in `log`; none has members. Sessions expire while [`GroupCoordinator::run`] runs.
     pub fn new(
         log: Arc<dyn KafkaLog>,
         config: GroupConfig,
@@ -114,12 +101,13 @@ impl GroupCoordinator {
         wall: Arc<dyn WallClock>,
     ) -> Arc<Self> {
         let started = monotonic.now();
+        let groups = Mutex::new(GroupRegistry::new(&config, log.groups()));
         Arc::new(Self {
             log,
             config,
             monotonic,
             wall,
-            groups: Mutex::new(BTreeMap::new()),
+            groups,
             next_call_id: AtomicU64::new(0),
             wakes_at: AtomicU64::new(0),
             earlier: Notify::new(),
@@ -157,8 +145,7 @@ impl GroupCoordinator {
     /// Answers all waiting and all later calls that this coordinator is not available.
     pub fn stop(&self) {
         self.stopped.store(true, Ordering::SeqCst);
-        let groups: Vec<_> = self.groups.lock().values().cloned().collect();
-        groups.iter().for_each(|entry| entry.lock().waiting.clear());
+        self.entries().iter().for_each(|entry| entry.lock().end_calls());
     }
 
     /// True if no call may wait any more. Check it after adding a waiting call: [`GroupCoordinator::stop`] has either ended
@@ -170,8 +157,8 @@ impl GroupCoordinator {
     /// Processes the due events of every group; returns the time of the next one.
     pub(crate) fn tick(&self) -> Option<Duration> {
         let now = self.now();
-        let groups: Vec<_> = self.groups.lock().values().cloned().collect();
-        let due = groups.iter().filter_map(|entry| {
+        let due = self.entries();
+        let due = due.iter().filter_map(|entry| {
             let mut entry = entry.lock();
             let mut out = Vec::new();
             entry.group.tick(now, &mut out);
@@ -181,8 +168,16 @@ impl GroupCoordinator {
         due.min()
     }
 
+    fn entries(&self) -> Vec<Arc<Mutex<GroupEntry>>> {
+        self.groups.lock().in_use().map(|(_, entry)| entry.clone()).collect()
+    }
+
     pub(crate) fn now(&self) -> Duration {
         self.monotonic.now()
+    }
+
+    pub(crate) fn wall_ms(&self) -> i64 {
+        self.wall.now_ms()
     }
 
     /// True if `member_id`, which its group does not know, may belong to a member from before the start.
@@ -210,42 +205,119 @@ impl GroupCoordinator {
         group: &str,
         act: impl FnOnce(&mut GroupEntry, &mut Vec<CallResult>) -> T,
     ) -> Option<T> {
-        let entry = self.groups.lock().get(group)?.clone();
+        let entry = self.groups.lock().get(group)?;
         let mut entry = entry.lock();
         (entry.group.state() != GroupState::Dead).then(|| self.act(&mut entry, act))
     }
 
-    /// As [`GroupCoordinator::within`], in a group that begins to exist by it.
+    /// As [`GroupCoordinator::within`], in a group that begins to exist by it. If its tenant has all the groups that it may
+    /// have, the one that nobody has used for longest gives way.
     ///
     /// # Errors
-    /// [`ResponseError::GroupMaxSizeReached`] if no further group may begin.
-    pub(crate) fn within_new<T>(
-        &self,
+    /// [`ResponseError::PolicyViolation`] if all of them have members; [`ResponseError::CoordinatorLoadInProgress`] if the
+    /// group is being deleted, or another one cannot give way yet.
+    pub(crate) async fn within_new<T>(
+        self: &Arc<Self>,
         group: &str,
-        act: impl FnOnce(&mut GroupEntry, &mut Vec<CallResult>) -> T,
+        mut act: impl FnOnce(&mut GroupEntry, &mut Vec<CallResult>) -> T,
     ) -> Result<T, ResponseError> {
+        for _ in 0..BEGIN_ATTEMPTS {
+            let unmade = match self.try_within_new(group, act) {
+                Ok(result) => return Ok(result),
+                Err(unmade) => unmade,
+            };
+            match unmade.0 {
+                NotBegun::Leaving => break,
+                NotBegun::Full => self.make_room(group).await?,
+            }
+            act = unmade.1;
+        }
+        Err(ResponseError::CoordinatorLoadInProgress)
+    }
+
+    /// As [`GroupCoordinator::within_new`], or returns what was not done.
+    fn try_within_new<T, F>(&self, group: &str, act: F) -> Result<T, (NotBegun, F)>
+    where
+        F: FnOnce(&mut GroupEntry, &mut Vec<CallResult>) -> T,
+    {
         let mut groups = self.groups.lock();
-        let is_dead = groups.get(group).is_some_and(|entry| entry.lock().group.state() == GroupState::Dead);
-        if is_dead {
-            groups.remove(group);
-        }
-        if !groups.contains_key(group) && groups.len() >= self.config.groups_max {
-            groups.retain(|name, entry| entry.lock().group.empty_since().is_none() || self.has_positions(name));
-        }
-        if !groups.contains_key(group) && groups.len() >= self.config.groups_max {
-            let (groups, limit) = (groups.len(), self.config.groups_max);
-            tracing::warn!(group, groups, limit, "no further group may begin: delete groups or raise groups_max");
-            return Err(ResponseError::GroupMaxSizeReached);
-        }
-        let new = || {
-            let group = ConsumerGroup::new(self.config.clone(), self.now());
-            Arc::new(Mutex::new(GroupEntry { group, waiting: HashMap::new() }))
+        let entry = match groups.get_or_begin(group, |committed_ms| self.new_entry(committed_ms)) {
+            Ok(entry) => entry,
+            Err(not_begun) => return Err((not_begun, act)),
         };
-        let entry = groups.entry(group.to_owned()).or_insert_with(new).clone();
-        // Locked before the map is unlocked, so that nobody can end the group in between.
+        // Locked before the registry is unlocked, so that nobody can end the group in between.
         let mut entry = entry.lock();
         drop(groups);
         Ok(self.act(&mut entry, act))
+    }
+
+    fn new_entry(&self, committed_ms: i64) -> GroupEntry {
+        GroupEntry::new(ConsumerGroup::new(self.config.clone(), self.now()), committed_ms)
+    }
+
+    /// Begins `group` in the place of one of its tenant's that has no members, whose positions are forgotten.
+    async fn make_room(self: &Arc<Self>, group: &str) -> Result<(), ResponseError> {
+        let tenant = tenant_and_id(group).map_or("", |(tenant, _)| tenant);
+        let oldest = {
+            let mut groups = self.groups.lock();
+            let now = Now { monotonic: self.now(), wall_ms: self.wall.now_ms() };
+            let oldest = groups.leave_oldest(tenant, now);
+            if oldest.is_none() && groups.is_leaving(tenant) {
+                return Err(ResponseError::CoordinatorLoadInProgress);
+            }
+            oldest.ok_or_else(|| (groups.len_of(tenant), groups.len()))
+        };
+        let oldest = oldest.map_err(|(of_tenant, all)| {
+            let (limit, of_tenant_limit) = (self.config.groups_max, self.config.groups_per_tenant_max);
+            tracing::warn!(
+                group,
+                "the group was refused (POLICY_VIOLATION): tenant '{tenant}' has {of_tenant} groups, all in use, of {all}; it may have kafka.groups_per_tenant_max = {of_tenant_limit}, and as many as it leaves free of kafka.groups_max = {limit}; delete groups or raise the limits"
+            );
+            ResponseError::PolicyViolation
+        })?;
+        let (this, new) = (self.clone(), group.to_owned());
+        // Goes on to its end, also if the client that waits for it goes away.
+        let gone = tokio::task::spawn_blocking(move || {
+            this.forget_left(&oldest)?;
+            tracing::info!(
+                group = oldest,
+                new,
+                "a group without members gave way to a new one; its positions are forgotten"
+            );
+            this.groups.lock().give_place(&oldest, &new, this.new_entry(i64::MIN));
+            Ok(())
+        });
+        gone.await.unwrap_or(Err(Error::Stopped)).map_err(|error| match error {
+            Error::Stopped => ResponseError::CoordinatorNotAvailable,
+            _ => ResponseError::CoordinatorLoadInProgress,
+        })
+    }
+
+    /// Deletes a group without members, and its positions.
+    ///
+    /// # Errors
+    /// Those of [`GroupRegistry::leave`], and of the log: the group stays.
+    pub(crate) async fn delete(self: &Arc<Self>, group: &str) -> Result<(), ResponseError> {
+        self.groups.lock().leave(group)?;
+        let (this, group) = (self.clone(), group.to_owned());
+        let deleted = tokio::task::spawn_blocking(move || {
+            this.forget_left(&group)?;
+            this.groups.lock().remove(&group);
+            Ok(())
+        });
+        deleted.await.unwrap_or(Err(Error::Stopped)).map_err(|error| to_client(&error))
+    }
+
+    /// Forgets the positions of a group that is being left. Blocks on the disk.
+    fn forget_left(&self, group: &str) -> Result<(), Error> {
+        let forgotten = self.log.positions(group).and_then(|found| {
+            let partitions: Vec<_> = found.into_iter().map(|found| found.partition).collect();
+            if partitions.is_empty() { Ok(()) } else { self.log.forget_positions(group, &partitions) }
+        });
+        forgotten.inspect_err(|error| {
+            tracing::warn!(group, %error, "the positions of a group could not be forgotten; it stays");
+            self.groups.lock().stay(group, self.wall.now_ms());
+        })
     }
 
     fn act<T>(&self, entry: &mut GroupEntry, act: impl FnOnce(&mut GroupEntry, &mut Vec<CallResult>) -> T) -> T {
@@ -261,16 +333,8 @@ impl GroupCoordinator {
 
     /// Applies `look` to each group in memory.
     pub(crate) fn look<T>(&self, mut look: impl FnMut(&str, &ConsumerGroup) -> T) -> Vec<T> {
-        let groups: Vec<_> = self.groups.lock().iter().map(|(name, entry)| (name.clone(), entry.clone())).collect();
+        let groups = self.groups.lock().in_use().map(|(name, entry)| (name.clone(), entry.clone())).collect::<Vec<_>>();
         groups.iter().map(|(name, entry)| look(name, &entry.lock().group)).collect()
-    }
-
-    /// Removes a group that [`ConsumerGroup::end`] has ended.
-    pub(crate) fn remove_dead(&self, group: &str) {
-        let mut groups = self.groups.lock();
-        if groups.get(group).is_some_and(|entry| entry.lock().group.state() == GroupState::Dead) {
-            groups.remove(group);
-        }
     }
 
     fn has_positions(&self, group: &str) -> bool {
@@ -283,7 +347,9 @@ impl GroupCoordinator {
         let retention = self.config.offsets_retention;
         let now = self.now();
         let oldest_ms = self.wall.now_ms().saturating_sub(i64::try_from(retention.as_millis()).unwrap_or(i64::MAX));
-        for group in self.log.groups() {
+        for KnownGroup { name: group, committed_ms } in self.log.groups() {
+            // The commit of a transaction may have brought a group back.
+            self.groups.lock().note_stored(KnownGroup { name: group.clone(), committed_ms });
             // A group that was not used since the start counts as empty since the start.
             let empty_since = match self.within(&group, |entry, _| entry.group.empty_since()) {
                 Some(None) => continue,
@@ -304,42 +370,10 @@ impl GroupCoordinator {
         for name in empty.into_iter().flatten().filter(|name| !self.has_positions(name)) {
             // The group may have got a member meanwhile: then it is not empty, and stays.
             self.within(&name, |entry, _| entry.group.end().ok());
-            self.remove_dead(&name);
+            self.groups.lock().remove_dead(&name);
         }
+        let stored: HashSet<_> = self.log.groups().into_iter().map(|group| group.name).collect();
+        self.groups.lock().keep_stored(|name| stored.contains(name));
         Ok(())
-    }
-}
-
-impl GroupEntry {
-    /// A join will be answered under `call_id`.
-    pub(crate) fn await_join(&mut self, call_id: CallId) -> oneshot::Receiver<Result<JoinResult, JoinError>> {
-        let (sender, receiver) = oneshot::channel();
-        self.waiting.insert(call_id, WaitingCall::Join(sender));
-        receiver
-    }
-
-    /// A sync will be answered under `call_id`.
-    pub(crate) fn await_sync(&mut self, call_id: CallId) -> oneshot::Receiver<Result<SyncResult, ResponseError>> {
-        let (sender, receiver) = oneshot::channel();
-        self.waiting.insert(call_id, WaitingCall::Sync(sender));
-        receiver
-    }
-
-    /// A client that no longer listens will miss its heartbeats.
-    fn answer(&mut self, answers: Vec<CallResult>) {
-        for answer in answers {
-            match answer {
-                CallResult::Join(call_id, result) => {
-                    if let Some(WaitingCall::Join(sender)) = self.waiting.remove(&call_id) {
-                        sender.send(result).ok();
-                    }
-                }
-                CallResult::Sync(call_id, result) => {
-                    if let Some(WaitingCall::Sync(sender)) = self.waiting.remove(&call_id) {
-                        sender.send(result).ok();
-                    }
-                }
-            }
-        }
     }
 }

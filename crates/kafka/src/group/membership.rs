@@ -1,5 +1,6 @@
 //! Being a member: JoinGroup, SyncGroup, Heartbeat, LeaveGroup.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use kafka_protocol::error::ResponseError;
@@ -13,6 +14,7 @@ use kafka_protocol::protocol::StrBytes;
 use uuid::Uuid;
 
 use super::coordinator::{Caller, GroupCoordinator};
+use super::entry::GroupEntry;
 use super::machine::{JoinError, JoinResult, MemberIdentity, SyncResult};
 use super::member::JoinRequest;
 
@@ -21,7 +23,12 @@ const ID_PREFIX_MAX_CHARS: usize = 100;
 
 impl GroupCoordinator {
     /// JoinGroup: answered when the group has come together.
-    pub async fn join_group(&self, request: JoinGroupRequest, version: i16, caller: &Caller) -> JoinGroupResponse {
+    pub async fn join_group(
+        self: &Arc<Self>,
+        request: JoinGroupRequest,
+        version: i16,
+        caller: &Caller,
+    ) -> JoinGroupResponse {
         let member_id = request.member_id.to_string();
         let group = match caller.group(&request.group_id) {
             Ok(group) => group,
@@ -30,7 +37,7 @@ impl GroupCoordinator {
         let call_id = self.next_call_id();
         let mut join = to_join(request, version, caller);
         let may_return = self.may_be_from_before(&member_id);
-        let joining = |entry: &mut super::coordinator::GroupEntry, out: &mut Vec<_>| {
+        let joining = |entry: &mut GroupEntry, out: &mut Vec<_>| {
             let receiver = entry.await_join(call_id);
             let has_place = join.instance.as_deref().is_some_and(|instance| entry.group.has_instance(instance));
             if may_return && !entry.group.knows(&join.member_id) && !has_place {
@@ -43,7 +50,7 @@ impl GroupCoordinator {
         };
         // A group begins only with an id that was handed out.
         let receiver = if member_id.is_empty() || may_return {
-            self.within_new(&group, joining)
+            self.within_new(&group, joining).await
         } else {
             self.within(&group, joining).ok_or(ResponseError::UnknownMemberId)
         };

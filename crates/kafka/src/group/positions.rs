@@ -16,16 +16,22 @@ use kafka_protocol::messages::{
     OffsetFetchResponse, TopicName as WireTopic,
 };
 use kafka_protocol::protocol::StrBytes;
-use millstream_log::{CommittedPosition, Error, NO_EPOCH, POSITION_METADATA_MAX_BYTES, PositionCommit, Reply, reply};
+use millstream_log::{CommittedPosition, NO_EPOCH, POSITION_METADATA_MAX_BYTES, PositionCommit, Reply, reply};
 use millstream_types::{Epoch, Offset, Position, TopicPartition};
 
-use super::coordinator::{Caller, GroupCoordinator, GroupEntry};
+use super::coordinator::{Caller, GroupCoordinator};
+use super::entry::GroupEntry;
+use super::errors::{is_fence, to_client};
 use super::machine::MemberIdentity;
 use super::membership::{code, text};
 
 impl GroupCoordinator {
     /// OffsetCommit: answered when the positions are durable. A speaker of another generation commits nothing.
-    pub async fn offset_commit(&self, request: OffsetCommitRequest, caller: &Caller) -> OffsetCommitResponse {
+    pub async fn offset_commit(
+        self: &Arc<Self>,
+        request: OffsetCommitRequest,
+        caller: &Caller,
+    ) -> OffsetCommitResponse {
         let mut results = Vec::new();
         let mut commits = Vec::new();
         let group = caller.group(&request.group_id);
@@ -87,7 +93,7 @@ impl GroupCoordinator {
     }
 
     async fn store(
-        &self,
+        self: &Arc<Self>,
         group: &str,
         request: &OffsetCommitRequest,
         commits: Vec<PositionCommit>,
@@ -97,58 +103,55 @@ impl GroupCoordinator {
             instance: request.group_instance_id.as_deref(),
             generation: request.generation_id_or_member_epoch,
         };
+        let is_outside = speaker.generation < 0;
+        let may_return = !is_outside && self.may_be_from_before(speaker.member_id);
+        // A request that commits nothing begins no group.
+        let may_begin = (is_outside || may_return) && !commits.is_empty();
         // Handed to the log while the group is locked: nobody can begin a generation in between.
-        let take = || {
+        let take = |entry: &mut GroupEntry| {
             if commits.is_empty() {
                 return Ok(None);
             }
+            entry.committed_ms = self.wall_ms();
             let (done, answer) = reply();
             self.log.commit_positions(commits, done).map_err(|error| to_client(&error))?;
             Ok::<Option<Reply<()>>, ResponseError>(Some(answer))
         };
-        let answer = if speaker.generation < 0 {
-            self.within_new(group, |entry, _| {
-                entry.group.may_commit(self.now(), speaker)?;
-                take()
-            })??
-        } else {
-            let may_return = self.may_be_from_before(speaker.member_id);
-            let commit = |entry: &mut GroupEntry, _: &mut Vec<_>| {
-                // No client gets these partitions before the group has a generation again.
-                if !may_return || entry.group.generation() > 0 {
-                    let may = entry.group.may_commit(self.now(), speaker);
-                    may.map_err(|error| self.to_returning(speaker.member_id, error))?;
-                }
-                take()
-            };
-            match may_return {
-                true => self.within_new(group, commit)?,
-                false => self.within(group, commit).unwrap_or(Err(ResponseError::IllegalGeneration)),
-            }?
+        let commit = |entry: &mut GroupEntry, _: &mut Vec<_>| {
+            // No client gets the partitions of a member that returns before the group has a generation again.
+            if !may_return || entry.group.generation() > 0 {
+                let may = entry.group.may_commit(self.now(), speaker);
+                may.map_err(|error| self.to_returning(speaker.member_id, error))?;
+            }
+            take(entry)
         };
+        let answer = match may_begin {
+            true => self.within_new(group, commit).await?,
+            false if is_outside || may_return => self.within(group, commit).unwrap_or(Ok(None)),
+            false => self.within(group, commit).unwrap_or(Err(ResponseError::IllegalGeneration)),
+        }?;
         match answer {
             Some(answer) => answer.await.map_err(|error| to_client(&error)),
             None => Ok(()),
         }
     }
 
-    /// Runs `act` if the client may commit in a transaction. No other generation can begin meanwhile.
-    pub(crate) fn commit_in_transaction<T>(
-        &self,
+    /// Runs `act` if the client may commit in a transaction. No other generation can begin meanwhile. The commit of a client
+    /// outside the group may begin it.
+    pub(crate) async fn commit_in_transaction<T>(
+        self: &Arc<Self>,
         group: &str,
         speaker: MemberIdentity<'_>,
         act: impl FnOnce() -> Result<T, ResponseError>,
     ) -> Result<T, ResponseError> {
-        let mut act = Some(act);
-        let mut act = || act.take().map_or(Err(ResponseError::UnknownServerError), |act| act());
-        let acted = self.within(group, |entry, _| {
+        let act = |entry: &mut GroupEntry, _: &mut Vec<_>| {
             entry.group.may_commit_in_transaction(self.now(), speaker)?;
+            entry.committed_ms = self.wall_ms();
             act()
-        });
-        match acted {
-            Some(acted) => acted,
-            None if speaker.generation < 0 => act(),
-            None => Err(ResponseError::IllegalGeneration),
+        };
+        match speaker.generation < 0 {
+            true => self.within_new(group, act).await?,
+            false => self.within(group, act).unwrap_or(Err(ResponseError::IllegalGeneration)),
         }
     }
 
@@ -286,17 +289,6 @@ impl GroupCoordinator {
     }
 }
 
-/// True if the error means that the client is not a member of the group or of its current generation.
-pub(crate) fn is_fence(error: ResponseError) -> bool {
-    matches!(
-        error,
-        ResponseError::IllegalGeneration
-            | ResponseError::UnknownMemberId
-            | ResponseError::FencedInstanceId
-            | ResponseError::RebalanceInProgress
-    )
-}
-
 fn to_partition(topic: &str, partition: i32, caller: &Caller) -> Result<TopicPartition, ResponseError> {
     let topic = caller.namespace.parse(topic).map_err(|_| ResponseError::UnknownTopicOrPartition)?;
     if !caller.namespace.sees(&topic) {
@@ -333,22 +325,4 @@ fn by_topic(found: &[CommittedPosition], caller: &Caller) -> Vec<(String, Vec<i3
         }
     }
     topics
-}
-
-/// Maps the log's errors to those that make clients try again, give up, or look up the topic.
-pub(crate) fn to_client(error: &Error) -> ResponseError {
-    match error {
-        Error::UnknownTopic { .. } | Error::UnknownPartition { .. } | Error::Name(_) => {
-            ResponseError::UnknownTopicOrPartition
-        }
-        Error::MetadataTooLarge { .. } => ResponseError::OffsetMetadataTooLarge,
-        Error::InvalidGroup { .. } => ResponseError::InvalidGroupId,
-        Error::PositionUnstable { .. } | Error::Overloaded { .. } | Error::DiskFull { .. } => {
-            ResponseError::CoordinatorLoadInProgress
-        }
-        Error::PositionLost { .. } | Error::BeyondTail { .. } => ResponseError::OffsetOutOfRange,
-        Error::AppendTooLarge { .. } => ResponseError::InvalidCommitOffsetSize,
-        Error::Stopped => ResponseError::CoordinatorNotAvailable,
-        _ => ResponseError::UnknownServerError,
-    }
 }

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
 mod coordinator;
+mod limits;
 mod machine;
 mod random;
 

@@ -13,7 +13,7 @@ use millstream_log::PositionCommit;
 use super::requests::{in_own_task, key, storing};
 use crate::group::{MemberIdentity, is_fence};
 use crate::request_context::RequestContext;
-use crate::transaction::ProducerIdAndEpoch;
+use crate::transaction::{ProducerIdAndEpoch, Transaction};
 
 /// TxnOffsetCommit: answered when the positions are stored with the transaction.
 pub(crate) async fn commit_offsets(
@@ -75,12 +75,15 @@ async fn store(
         let turn = transactions.turn(&key).await?;
         let instance = instance.as_ref().map(StrBytes::as_str);
         let speaker = MemberIdentity { member_id: &member_id, instance, generation };
-        let begun = groups.commit_in_transaction(&group, speaker, || {
-            turn.begin(|now| {
-                let now = now.ok_or(ResponseError::InvalidProducerIdMapping)?;
-                Ok(now.add_positions(who, &group, commits, transactions.limits)?.map(storing))
-            })
-        });
+        let add = |now: Option<&Transaction>, commits| {
+            let now = now.ok_or(ResponseError::InvalidProducerIdMapping)?;
+            now.add_positions(who, &group, commits, transactions.limits)
+        };
+        // A request that is refused begins no group.
+        turn.begin(|now| add(now, Vec::new()).map(|_| None))?;
+        let begun =
+            groups.commit_in_transaction(&group, speaker, || turn.begin(|now| Ok(add(now, commits)?.map(storing))));
+        let begun = begun.await;
         turn.finish(begun).await
     });
     match stored.await {

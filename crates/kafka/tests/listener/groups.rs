@@ -4,13 +4,14 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use kafka_protocol::ResponseError;
+use kafka_protocol::messages::describe_configs_request::DescribeConfigsResource;
 use kafka_protocol::messages::join_group_request::JoinGroupRequestProtocol;
 use kafka_protocol::messages::offset_commit_request::{OffsetCommitRequestPartition, OffsetCommitRequestTopic};
 use kafka_protocol::messages::offset_fetch_request::OffsetFetchRequestTopic;
 use kafka_protocol::messages::sync_group_request::SyncGroupRequestAssignment;
 use kafka_protocol::messages::{
-    DescribeGroupsRequest, GroupId, HeartbeatRequest, JoinGroupRequest, LeaveGroupRequest, ListGroupsRequest,
-    OffsetCommitRequest, OffsetFetchRequest, SyncGroupRequest, TopicName,
+    DescribeConfigsRequest, DescribeGroupsRequest, GroupId, HeartbeatRequest, JoinGroupRequest, LeaveGroupRequest,
+    ListGroupsRequest, OffsetCommitRequest, OffsetFetchRequest, SyncGroupRequest, TopicName,
 };
 use kafka_protocol::protocol::StrBytes;
 use millstream_kafka::KafkaConfig;
@@ -121,4 +122,30 @@ async fn members_that_wait_for_a_rebalance_are_answered_when_the_listener_stops(
     assert_eq!(told.error_code, ResponseError::CoordinatorNotAvailable.code());
     assert_eq!(stopping.await.unwrap(), 0, "nobody had to be cut off");
     fixture.log.close().unwrap();
+}
+
+#[tokio::test]
+async fn the_oldest_of_too_many_groups_gives_way_and_the_settings_are_told() {
+    let config = KafkaConfig { groups_per_tenant_max: 3, offsets_retention_minutes: 90, ..KafkaConfig::default() };
+    let fixture = Fixture::start(config).await;
+    fixture.create("orders", &TopicConfig::default());
+    let mut client = fixture.connect().await;
+    for group in ["a", "b", "c", "d", "e"] {
+        let partition = OffsetCommitRequestPartition::default();
+        let topic = OffsetCommitRequestTopic::default().with_name(TopicName(text("orders")));
+        let commit = OffsetCommitRequest::default()
+            .with_group_id(GroupId(text(group)))
+            .with_generation_id_or_member_epoch(-1)
+            .with_topics(vec![topic.with_partitions(vec![partition])]);
+        assert_eq!(client.ask(&commit, 8).await.topics[0].partitions[0].error_code, 0, "{group}");
+    }
+    let listed = client.ask(&ListGroupsRequest::default(), 4).await.groups;
+    assert_eq!(listed.len(), 3);
+    assert!(listed.iter().any(|group| *group.group_id.0 == *"e"), "{listed:?}");
+    let broker = DescribeConfigsResource::default().with_resource_type(4).with_resource_name(text("1"));
+    let described = client.ask(&DescribeConfigsRequest::default().with_resources(vec![broker]), 4).await;
+    let told = described.results[0].configs.iter().find(|config| *config.name == *"offsets.retention.minutes").unwrap();
+    assert_eq!(told.value.as_deref(), Some("90"));
+    drop(client);
+    fixture.stop().await;
 }
