@@ -53,8 +53,12 @@ pub struct KafkaConfig {
     /// Time that the positions of a group are kept after its last member has left or the last position was committed without
     /// one, in minutes; looked for every ten minutes. Default 10,080 (seven days).
     pub offsets_retention_minutes: u32,
-    /// Transactional ids that are known at a time; a further one is refused. Default 10,000.
+    /// Transactional ids of all tenants that are known at a time. A tenant begins no more of them than it leaves free, so half of them
+    /// if it is alone. Default 20,000.
     pub transactional_ids_max: usize,
+    /// Transactional ids of one tenant. For a further one the id without an open transaction that nobody has used for
+    /// longest is forgotten; if all have one the new id is refused with `POLICY_VIOLATION`. Default 10,000.
+    pub transactional_ids_per_tenant_max: usize,
     /// Time after which a transactional id that nobody uses is forgotten, in
     /// milliseconds. Default 604,800,000 (seven days).
     pub transactional_id_expiration_ms: u64,
@@ -83,7 +87,8 @@ impl Default for KafkaConfig {
             groups_max: 20_000,
             groups_per_tenant_max: 10_000,
             offsets_retention_minutes: 7 * 24 * 60,
-            transactional_ids_max: 10_000,
+            transactional_ids_max: 20_000,
+            transactional_ids_per_tenant_max: 10_000,
             transactional_id_expiration_ms: 7 * 24 * 3_600_000,
             transaction_partitions_max: 1_000,
             transaction_timeout_max_ms: 900_000,
@@ -111,8 +116,12 @@ impl KafkaConfig {
         if self.login_timeout_ms == 0 {
             return refuse("kafka.login_timeout_ms", "0".to_owned(), "use at least 1");
         }
-        let counts =
-            [("kafka.groups_max", self.groups_max), ("kafka.groups_per_tenant_max", self.groups_per_tenant_max)];
+        let counts = [
+            ("kafka.groups_max", self.groups_max),
+            ("kafka.groups_per_tenant_max", self.groups_per_tenant_max),
+            ("kafka.transactional_ids_max", self.transactional_ids_max),
+            ("kafka.transactional_ids_per_tenant_max", self.transactional_ids_per_tenant_max),
+        ];
         for (setting, count) in counts {
             if !(1..=COUNT_MAX).contains(&count) {
                 return refuse(setting, count.to_string(), "use 1 to 1000000");
@@ -159,7 +168,9 @@ mod tests {
     fn the_defaults_are_valid_and_an_invalid_setting_is_refused_with_its_rule() {
         KafkaConfig::default().validate().unwrap();
         type Change = fn(&mut KafkaConfig);
-        let table: [(Change, &str); 12] = [
+        let table: [(Change, &str); 14] = [
+            (|c| c.transactional_ids_max = 0, "kafka.transactional_ids_max = 0: "),
+            (|c| c.transactional_ids_per_tenant_max = 0, "kafka.transactional_ids_per_tenant_max = 0: "),
             (|c| c.groups_max = 0, "kafka.groups_max = 0: "),
             (|c| c.groups_per_tenant_max = 1_000_001, "kafka.groups_per_tenant_max = 1000001: "),
             (|c| c.offsets_retention_minutes = 0, "kafka.offsets_retention_minutes = 0: "),

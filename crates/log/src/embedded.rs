@@ -565,6 +565,10 @@ impl KafkaLog for Embedded {
         self.producer_ids.for_client()
     }
 
+    fn next_transactional_producer_id(&self) -> Option<i64> {
+        self.producer_ids.for_transactions()
+    }
+
     fn groups(&self) -> Vec<KnownGroup> {
         self.catalog.groups()
     }

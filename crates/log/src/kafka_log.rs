@@ -94,6 +94,9 @@ pub trait KafkaLog: Log {
     /// A producer id that is never handed out twice; `None` once those of this start are used up.
     fn next_producer_id(&self) -> Option<i64>;
 
+    /// The same for a producer with a transactional id: [`crate::is_transactional_producer`] tells it apart for ever.
+    fn next_transactional_producer_id(&self) -> Option<i64>;
+
     /// The groups that have positions, by name.
     fn groups(&self) -> Vec<KnownGroup>;
 

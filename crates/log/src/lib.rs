@@ -91,6 +91,7 @@ pub use files::{File, Files, Lock, SystemFiles};
 pub use holds::Holds;
 pub use image::{ImageFile, LogImage, StoredImage, StoredSegment};
 pub use kafka_log::{EndTransaction, KafkaLog, KafkaPartition, KnownGroup, KnownProducer, StoredBatches};
+pub use producer_ids::is_transactional_producer;
 pub use repair::{Damage, check, repair};
 pub use sched::{run_as_batch, run_in_background};
 pub use stats::{GroupLag, LogFigures, LogStats, PartitionStats, SYNC_BUCKETS_US};

@@ -1,16 +1,17 @@
 //! All transactional ids of this broker: one change of each at a time, stored before it is true, and their timeouts.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use kafka_protocol::error::ResponseError;
-use millstream_log::{AckLevel, Done, EndTransaction, Error, KafkaLog, Reply, reply};
+use millstream_log::{AckLevel, Done, EndTransaction, Error, KafkaLog, Reply, is_transactional_producer, reply};
 use millstream_types::{Record, TenantId, TopicPartition, WallClock};
-use parking_lot::{Mutex, RwLock};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use parking_lot::RwLock;
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{MissedTickBehavior, interval};
 
+use super::ids::{IdLimits, IdSlot, TransactionalIds, Unused, tenant_of};
 use super::machine::{ProducerIdAndEpoch, Transaction, TransactionEnd, TransactionLimits, Transition};
 use super::record::encode;
 use super::store::{LoadError, Store};
@@ -29,37 +30,11 @@ pub(crate) struct TransactionCoordinator {
     store: Store,
     pub(crate) limits: TransactionLimits,
     pub(crate) timeout_max_ms: u32,
-    ids_max: usize,
+    id_limits: IdLimits,
     expiration_ms: u64,
     wall: Arc<dyn WallClock>,
     /// `None` until `_transactions` is read.
     ids: RwLock<Option<TransactionalIds>>,
-}
-
-/// The transactional ids that are known.
-#[derive(Default)]
-struct TransactionalIds {
-    slots: HashMap<String, Arc<IdSlot>>,
-    /// The producer ids that belong to them.
-    producers: HashSet<i64>,
-}
-
-/// The state of one transactional id.
-struct IdSlot {
-    key: String,
-    /// The holder of the permit changes the id; others wait.
-    turn: Arc<Semaphore>,
-    state: Mutex<State>,
-}
-
-#[derive(Default)]
-struct State {
-    /// The stored transaction; `None` before the first record and after the last.
-    now: Option<Transaction>,
-    /// The transition that is being stored.
-    next: Option<Transition>,
-    /// The id was removed from the map: look it up again.
-    is_gone: bool,
 }
 
 /// The permit to change a transactional id. A change that has begun must be finished: run it in a task of its own.
@@ -80,7 +55,10 @@ impl TransactionCoordinator {
             log,
             limits: TransactionLimits { partitions_max: config.transaction_partitions_max },
             timeout_max_ms: config.transaction_timeout_max_ms,
-            ids_max: config.transactional_ids_max,
+            id_limits: IdLimits {
+                ids_max: config.transactional_ids_max,
+                per_tenant_max: config.transactional_ids_per_tenant_max,
+            },
             expiration_ms: config.transactional_id_expiration_ms,
             wall,
             ids: RwLock::new(None),
@@ -111,18 +89,17 @@ impl TransactionCoordinator {
     }
 
     fn read_stored(&self) -> Result<(), LoadError> {
-        let mut ids = TransactionalIds::default();
-        for (key, transaction) in self.store.load()? {
-            ids.producers.insert(transaction.producer.id);
-            ids.slots.insert(key.clone(), IdSlot::new(key, Some(transaction)));
-        }
+        let mut ids = TransactionalIds::new(self.id_limits);
+        self.store.load()?.into_iter().for_each(|(key, transaction)| ids.load(key, transaction));
         *self.ids.write() = Some(ids);
         Ok(())
     }
 
-    /// True if a producer id belongs to a transactional id, so that only its transactions may use it.
+    /// True if a producer id belongs to a transactional id, so that only its transactions may use it; also if that
+    /// was forgotten.
     pub(crate) fn is_transactional(&self, producer_id: i64) -> bool {
-        self.ids.read().as_ref().is_some_and(|ids| ids.producers.contains(&producer_id))
+        is_transactional_producer(producer_id)
+            || self.ids.read().as_ref().is_some_and(|ids| ids.has_producer(producer_id))
     }
 
     pub(crate) fn now_ms(&self) -> i64 {
@@ -174,11 +151,10 @@ impl TransactionCoordinator {
     /// The transactions of a tenant, by the transactional ids that its clients use.
     pub(crate) fn of_tenant(&self, tenant: &TenantId) -> Result<BTreeMap<String, Transaction>, ResponseError> {
         let ids = self.ids.read();
-        let slots = &ids.as_ref().ok_or(ResponseError::CoordinatorNotAvailable)?.slots;
+        let ids = ids.as_ref().ok_or(ResponseError::CoordinatorNotAvailable)?;
         let mut found = BTreeMap::new();
-        for (key, slot) in slots {
-            let id = key.strip_prefix(tenant.as_str()).and_then(|rest| rest.strip_prefix('/'));
-            if let (Some(id), Some(now)) = (id, slot.state.lock().now.clone()) {
+        for slot in ids.of_tenant(tenant.as_str()) {
+            if let (Some((_, id)), Some(now)) = (slot.key.split_once('/'), slot.state.lock().now.clone()) {
                 found.insert(id.to_owned(), now);
             }
         }
@@ -195,13 +171,21 @@ impl TransactionCoordinator {
         }
     }
 
-    /// The turn to change an id that may begin to exist by it.
+    /// The turn to change an id that may begin to exist by it. If its tenant has all that it may have, the one without an open
+    /// transaction that nobody has used for longest is forgotten.
+    ///
+    /// # Errors
+    /// [`ResponseError::PolicyViolation`] if all of them have an open transaction, [`ResponseError::ConcurrentTransactions`] if
+    /// the others are being changed; those of the log.
     pub(crate) async fn turn_of_new(self: &Arc<Self>, key: &str) -> Result<ChangePermit, ResponseError> {
         let this = self.clone();
         let created = tokio::task::spawn_blocking(move || this.store.create()).await;
         created.unwrap_or(Err(Error::Stopped)).map_err(|error| to_client(&error))?;
         loop {
-            let slot = self.find_or_add(key)?;
+            let Some(slot) = self.find_or_begin(key)? else {
+                self.make_room(key).await?;
+                continue;
+            };
             if let Some(turn) = self.take_turn(slot).await? {
                 return Ok(turn);
             }
@@ -217,27 +201,45 @@ impl TransactionCoordinator {
 
     fn find(&self, key: &str) -> Result<Option<Arc<IdSlot>>, ResponseError> {
         let ids = self.ids.read();
-        Ok(ids.as_ref().ok_or(ResponseError::CoordinatorNotAvailable)?.slots.get(key).cloned())
+        Ok(ids.as_ref().ok_or(ResponseError::CoordinatorNotAvailable)?.get(key).cloned())
     }
 
-    fn find_or_add(&self, key: &str) -> Result<Arc<IdSlot>, ResponseError> {
+    fn find_or_begin(&self, key: &str) -> Result<Option<Arc<IdSlot>>, ResponseError> {
         let mut ids = self.ids.write();
-        let slots = &mut ids.as_mut().ok_or(ResponseError::CoordinatorNotAvailable)?.slots;
-        if let Some(slot) = slots.get(key) {
-            return Ok(slot.clone());
+        let ids = ids.as_mut().ok_or(ResponseError::CoordinatorNotAvailable)?;
+        Ok(ids.get(key).cloned().or_else(|| ids.begin(key)))
+    }
+
+    /// Forgets an id of the tenant of `key`, which gets its place.
+    async fn make_room(self: &Arc<Self>, key: &str) -> Result<(), ResponseError> {
+        let tenant = tenant_of(key);
+        let (unused, (of_tenant, all)) = {
+            let ids = self.ids.read();
+            let ids = ids.as_ref().ok_or(ResponseError::CoordinatorNotAvailable)?;
+            (ids.longest_unused(tenant), ids.counts(tenant))
+        };
+        match unused {
+            Unused::Found(slot, permit) => {
+                let permit = ChangePermit { coordinator: self.clone(), slot, _permit: permit };
+                let old = permit.slot.key.clone();
+                permit.forget(Some(key)).await.map_err(|error| to_client(&error))?;
+                tracing::info!(transactional_id = old, new = key, "an unused transactional id gave way to a new one");
+                Ok(())
+            }
+            Unused::Busy => Err(ResponseError::ConcurrentTransactions),
+            Unused::None => {
+                let IdLimits { ids_max, per_tenant_max } = self.id_limits;
+                tracing::warn!(
+                    transactional_id = key,
+                    "refused (POLICY_VIOLATION): tenant '{tenant}' has {of_tenant} transactional ids, all with an open transaction, of {all}; it may have kafka.transactional_ids_per_tenant_max = {per_tenant_max}, and as many as it leaves free of kafka.transactional_ids_max = {ids_max}; end transactions or raise the limits"
+                );
+                Err(ResponseError::PolicyViolation)
+            }
         }
-        if slots.len() >= self.ids_max {
-            let limit = self.ids_max;
-            tracing::warn!(transactional_id = key, "refused: there are kafka.transactional_ids_max = {limit} already");
-            return Err(ResponseError::PolicyViolation);
-        }
-        let slot = IdSlot::new(key.to_owned(), None);
-        slots.insert(key.to_owned(), slot.clone());
-        Ok(slot)
     }
 
     fn slots(&self) -> Vec<Arc<IdSlot>> {
-        self.ids.read().iter().flat_map(|ids| ids.slots.values()).cloned().collect()
+        self.ids.read().iter().flat_map(TransactionalIds::slots).cloned().collect()
     }
 
     async fn end_overdue(self: &Arc<Self>) {
@@ -266,7 +268,7 @@ impl TransactionCoordinator {
         for slot in self.slots().into_iter().filter(|slot| is_unused(slot)) {
             let Ok(turn) = self.turn(&slot.key).await else { continue };
             if is_unused(&slot)
-                && let Err(error) = turn.forget().await
+                && let Err(error) = turn.forget(None).await
             {
                 tracing::warn!(transactional_id = slot.key, %error, "an unused transactional id could not be forgotten");
             }
@@ -295,13 +297,6 @@ impl TransactionCoordinator {
             records: vec![(self.store.partition_of(key), vec![record])],
         };
         self.log.end_transaction(&end, AckLevel::Synced, Done::call(|stored| done.finish(stored.map(drop))))
-    }
-}
-
-impl IdSlot {
-    fn new(key: String, now: Option<Transaction>) -> Arc<Self> {
-        let state = State { now, ..State::default() };
-        Arc::new(Self { key, turn: Arc::new(Semaphore::new(1)), state: Mutex::new(state) })
     }
 }
 
@@ -350,29 +345,29 @@ impl ChangePermit {
             now
         };
         if now.is_none() {
-            self.remove();
+            self.remove(None);
         }
         stored?;
         now.ok_or(ResponseError::InvalidProducerIdMapping)
     }
 
-    /// Removes an id that is no longer used.
-    async fn forget(self) -> Result<(), Error> {
+    /// Removes an id that is no longer used; `successor`, if there is one, gets its place.
+    async fn forget(self, successor: Option<&str>) -> Result<(), Error> {
         let (done, stored) = reply();
         self.coordinator.store.append(&self.slot.key, None, done)?;
         stored.await?;
-        self.remove();
+        self.remove(successor);
         Ok(())
     }
 
-    fn remove(&self) {
+    fn remove(&self, successor: Option<&str>) {
         let old = {
             let mut state = self.slot.state.lock();
             state.is_gone = true;
             state.now.take().map(|now| now.producer.id)
         };
         if let Some(ids) = self.coordinator.ids.write().as_mut() {
-            ids.slots.remove(&self.slot.key);
+            ids.remove(&self.slot.key, successor);
         }
         self.note_producer(old, None);
     }
@@ -383,10 +378,7 @@ impl ChangePermit {
             return;
         }
         if let Some(ids) = self.coordinator.ids.write().as_mut() {
-            if let Some(old) = old {
-                ids.producers.remove(&old);
-            }
-            ids.producers.extend(new);
+            ids.change_producer(old, new);
         }
     }
 }

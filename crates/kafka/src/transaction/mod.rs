@@ -19,6 +19,7 @@
 //! Not here: the requests of clients (`transaction_apis`); what readers may see of an open transaction, and which of its batches are aborted (`log`).
 
 mod coordinator;
+mod ids;
 mod machine;
 mod record;
 mod store;

@@ -40,11 +40,12 @@ async fn taken_over(
     context: RequestContext,
 ) -> Result<ProducerIdAndEpoch, ResponseError> {
     let broker = context.broker.clone();
-    let fresh = move || broker.log.next_producer_id();
     let Some(id) = request.transactional_id else {
         context.check_or(Role::Writer, ResponseError::ClusterAuthorizationFailed).map_err(|refusal| refusal.error)?;
-        return Ok(ProducerIdAndEpoch { id: fresh().ok_or(ResponseError::UnknownServerError)?, epoch: 0 });
+        let id = broker.log.next_producer_id().ok_or(ResponseError::UnknownServerError)?;
+        return Ok(ProducerIdAndEpoch { id, epoch: 0 });
     };
+    let fresh = move || broker.log.next_transactional_producer_id();
     let (transactions, key) = (context.broker.transactions.clone(), key(&context, &id)?);
     let timeout_ms = u32::try_from(request.transaction_timeout_ms).ok();
     let timeout_ms = timeout_ms.filter(|ms| (1..=transactions.timeout_max_ms).contains(ms));

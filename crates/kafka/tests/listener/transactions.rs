@@ -1,5 +1,6 @@
 //! Transactions over a socket.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -13,7 +14,8 @@ use kafka_protocol::messages::txn_offset_commit_request::{
 };
 use kafka_protocol::messages::{
     AddOffsetsToTxnRequest, AddPartitionsToTxnRequest, EndTxnRequest, FindCoordinatorRequest, GroupId,
-    InitProducerIdRequest, ListOffsetsRequest, OffsetFetchRequest, ProducerId, TransactionalId, TxnOffsetCommitRequest,
+    InitProducerIdRequest, ListOffsetsRequest, ListTransactionsRequest, ListTransactionsResponse, OffsetFetchRequest,
+    ProducerId, TransactionalId, TxnOffsetCommitRequest,
 };
 use kafka_protocol::protocol::StrBytes;
 use millstream_kafka::KafkaConfig;
@@ -35,7 +37,7 @@ fn group() -> GroupId {
 /// A producer of a transactional id, over one connection.
 struct Transacting {
     client: Client,
-    id: &'static str,
+    id: String,
     producer: ProducerId,
     epoch: i16,
     sequence: i32,
@@ -44,16 +46,16 @@ struct Transacting {
 }
 
 impl Transacting {
-    async fn take_over(fixture: &Fixture, id: &'static str, version: i16) -> Self {
+    async fn take_over(fixture: &Fixture, id: &str, version: i16) -> Self {
         let client = fixture.connect().await;
-        let mut this = Self { client, id, producer: ProducerId(-1), epoch: -1, sequence: 0, version };
+        let mut this = Self { client, id: id.to_owned(), producer: ProducerId(-1), epoch: -1, sequence: 0, version };
         assert_eq!(this.init(60_000).await, 0);
         this
     }
 
     async fn init(&mut self, timeout_ms: i32) -> i16 {
         let mut request = InitProducerIdRequest::default()
-            .with_transactional_id(Some(id(self.id)))
+            .with_transactional_id(Some(id(&self.id)))
             .with_transaction_timeout_ms(timeout_ms);
         if self.version >= 3 {
             (request.producer_id, request.producer_epoch) = (self.producer, self.epoch);
@@ -68,7 +70,7 @@ impl Transacting {
     async fn add(&mut self, topic: &str) -> i16 {
         let topic = AddPartitionsToTxnTopic::default().with_name(name(topic)).with_partitions(vec![0]);
         let request = AddPartitionsToTxnRequest::default()
-            .with_v3_and_below_transactional_id(id(self.id))
+            .with_v3_and_below_transactional_id(id(&self.id))
             .with_v3_and_below_producer_id(self.producer)
             .with_v3_and_below_producer_epoch(self.epoch)
             .with_v3_and_below_topics(vec![topic]);
@@ -88,7 +90,7 @@ impl Transacting {
 
     async fn produce(&mut self, topic: &str, values: &[&str]) -> i16 {
         let batch = self.batch(values);
-        let request = produce_request(topic, -1, batch).with_transactional_id(Some(id(self.id)));
+        let request = produce_request(topic, -1, batch).with_transactional_id(Some(id(&self.id)));
         let answer = self.client.ask(&request, 9).await.responses[0].partition_responses[0].clone();
         if answer.error_code == 0 {
             self.sequence += values.len() as i32;
@@ -98,7 +100,7 @@ impl Transacting {
 
     async fn add_offsets(&mut self) -> i16 {
         let request = AddOffsetsToTxnRequest::default()
-            .with_transactional_id(id(self.id))
+            .with_transactional_id(id(&self.id))
             .with_producer_id(self.producer)
             .with_producer_epoch(self.epoch)
             .with_group_id(group());
@@ -110,7 +112,7 @@ impl Transacting {
         let partition = TxnOffsetCommitRequestPartition::default().with_committed_offset(offset);
         let topic = TxnOffsetCommitRequestTopic::default().with_name(name("orders")).with_partitions(vec![partition]);
         let mut request = TxnOffsetCommitRequest::default()
-            .with_transactional_id(id(self.id))
+            .with_transactional_id(id(&self.id))
             .with_producer_id(self.producer)
             .with_producer_epoch(self.epoch)
             .with_group_id(group())
@@ -123,7 +125,7 @@ impl Transacting {
 
     async fn end(&mut self, committed: bool) -> i16 {
         let request = EndTxnRequest::default()
-            .with_transactional_id(id(self.id))
+            .with_transactional_id(id(&self.id))
             .with_producer_id(self.producer)
             .with_producer_epoch(self.epoch)
             .with_committed(committed);
@@ -304,13 +306,13 @@ async fn a_transaction_whose_time_is_up_is_aborted() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_open_transaction_goes_on_after_a_restart_and_ids_have_a_limit() {
+async fn an_open_transaction_goes_on_after_a_restart() {
     let mut fixture = Fixture::start(KafkaConfig::default()).await;
     fixture.create("orders", &TopicConfig::default());
     let mut producer = Transacting::take_over(&fixture, "t", 4).await;
     assert_eq!((producer.add("orders").await, producer.produce("orders", &["a"]).await), (0, 0));
     assert_eq!((producer.add_offsets().await, producer.commit_offset(1, -1).await), (0, 0));
-    fixture = fixture.restart(KafkaConfig { transactional_ids_max: 1, ..KafkaConfig::default() }).await;
+    fixture = fixture.restart(KafkaConfig::default()).await;
     producer.client = fixture.connect().await;
     let mut reader = fixture.connect().await;
     assert_eq!(position(&mut reader, true).await, (E::UnstableOffsetCommit.code(), -1));
@@ -318,11 +320,94 @@ async fn an_open_transaction_goes_on_after_a_restart_and_ids_have_a_limit() {
     assert_eq!((producer.produce("orders", &["b"]).await, producer.end(true).await), (0, 0));
     assert_eq!(fetched(&mut reader, 1).await.0, ["a", "b"]);
     assert_eq!(position(&mut reader, true).await, (0, 1));
-    let request = InitProducerIdRequest::default().with_transactional_id(Some(id("second")));
-    let answer = reader.ask(&request.with_transaction_timeout_ms(1_000), 4).await;
-    assert_eq!(answer.error_code, E::PolicyViolation.code());
     // Ids of plain idempotent producers are others than that of the transactional one.
-    let answer = reader.ask(&InitProducerIdRequest::default().with_transactional_id(None), 4).await;
+    let plain = InitProducerIdRequest::default().with_transactional_id(None);
+    let answer = reader.ask(&plain, 4).await;
     assert!(answer.error_code == 0 && answer.producer_id != producer.producer);
+    fixture.stop().await;
+}
+
+/// At most that many transactional ids for each tenant.
+fn limited(ids: usize) -> KafkaConfig {
+    KafkaConfig { transactional_ids_per_tenant_max: ids, ..KafkaConfig::default() }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn four_times_as_many_transactional_ids_as_there_may_be_commit_one_after_the_other() {
+    let mut fixture = Fixture::start(limited(50)).await;
+    fixture.create("orders", &TopicConfig::default());
+    for number in 0..200 {
+        let mut producer = Transacting::take_over(&fixture, &format!("sink-{number}"), 4).await;
+        assert_eq!((producer.add("orders").await, producer.produce("orders", &["a"]).await), (0, 0), "{number}");
+        assert_eq!(producer.end(true).await, 0, "{number}");
+    }
+    let listed = |listed: ListTransactionsResponse| {
+        let ids = listed.transaction_states.iter().map(|state| state.transactional_id.to_string());
+        let numbers = ids.map(|id| id.strip_prefix("sink-").unwrap().parse().unwrap());
+        numbers.collect::<BTreeSet<u32>>()
+    };
+    for _ in 0..2 {
+        let mut reader = fixture.connect().await;
+        assert_eq!(fetched(&mut reader, 1).await.0.len(), 200);
+        let known = listed(reader.ask(&ListTransactionsRequest::default(), 0).await);
+        assert_eq!(known.len(), 50, "also over a restart");
+        // Those that ended in the same millisecond are alike.
+        assert!(known.iter().all(|number| *number >= 140), "the latest stay: {known:?}");
+        fixture = fixture.restart(limited(50)).await;
+    }
+    fixture.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_open_transaction_never_gives_way_to_a_new_id() {
+    let fixture = Fixture::start(limited(2)).await;
+    fixture.create("orders", &TopicConfig::default());
+    let mut first = Transacting::take_over(&fixture, "first", 4).await;
+    let mut second = Transacting::take_over(&fixture, "second", 4).await;
+    assert_eq!((first.add("orders").await, second.add("orders").await), (0, 0));
+    let mut client = fixture.connect().await;
+    let request = InitProducerIdRequest::default().with_transactional_id(Some(id("third")));
+    let request = request.with_transaction_timeout_ms(60_000);
+    assert_eq!(client.ask(&request, 4).await.error_code, E::PolicyViolation.code());
+    assert_eq!((first.produce("orders", &["a"]).await, first.end(true).await), (0, 0));
+    assert_eq!(client.ask(&request, 4).await.error_code, 0);
+    assert_eq!(first.add("orders").await, E::InvalidProducerIdMapping.code(), "it has given way");
+    assert_eq!((second.produce("orders", &["b"]).await, second.end(true).await), (0, 0));
+    assert_eq!(fetched(&mut client, 1).await.0, ["a", "b"]);
+    fixture.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_producer_whose_transactional_id_was_forgotten_writes_nothing_more() {
+    let mut fixture = Fixture::start(limited(1)).await;
+    fixture.create("orders", &TopicConfig::default());
+    let mut old = Transacting::take_over(&fixture, "old", 4).await;
+    assert_eq!((old.add("orders").await, old.produce("orders", &["a"]).await, old.end(true).await), (0, 0, 0));
+    Transacting::take_over(&fixture, "new", 4).await;
+    let unknown = E::InvalidProducerIdMapping.code();
+    let plain = |old: &Transacting| {
+        let mut builder = BatchBuilder::default();
+        builder.push(&Record { value: Some(b"x"), ..Record::default() });
+        builder.set_producer(Producer { id: old.producer.0, epoch: old.epoch, base_sequence: old.sequence });
+        builder.seal(Offset(0), Epoch(0), Compression::None).bytes().clone()
+    };
+    for _ in 0..2 {
+        assert_eq!((old.add("orders").await, old.produce("orders", &["b"]).await), (unknown, unknown));
+        assert_eq!((old.add_offsets().await, old.commit_offset(0, -1).await), (unknown, unknown));
+        assert_eq!(old.end(true).await, unknown);
+        let mut client = fixture.connect().await;
+        let outside = client.produce("orders", -1, plain(&old)).await;
+        assert_eq!(outside.error_code, E::InvalidTxnState.code(), "nor outside a transaction");
+        assert_eq!(fetched(&mut client, 0).await.0, ["a"]);
+        // Its id begins anew, under another producer id.
+        let mut again = Transacting::take_over(&fixture, "old", 4).await;
+        assert_ne!(again.producer, old.producer);
+        assert_eq!(again.add("orders").await, 0);
+        assert_eq!(old.produce("orders", &["b"]).await, unknown, "nor in the transaction of its successor");
+        assert_eq!(again.end(false).await, 0);
+        fixture = fixture.restart(limited(1)).await;
+        old.client = fixture.connect().await;
+        Transacting::take_over(&fixture, "new", 4).await;
+    }
     fixture.stop().await;
 }
