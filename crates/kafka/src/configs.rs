@@ -22,13 +22,15 @@ use millstream_types::{Compression, Role, TopicKind};
 use crate::api_error::ApiError;
 use crate::broker::{Broker, NODE_ID};
 use crate::broker_settings::BROKER_SETTINGS;
-use crate::config_type::{TYPE_BOOLEAN, TYPE_DOUBLE, TYPE_INT, TYPE_LONG, TYPE_STRING};
+use crate::config_type::{TYPE_BOOLEAN, TYPE_DOUBLE, TYPE_INT, TYPE_LIST, TYPE_LONG, TYPE_STRING};
 use crate::request_context::RequestContext;
 
 const TOPIC: i8 = 2;
 const BROKER: i8 = 4;
 const SET: i8 = 0;
 const DELETE: i8 = 1;
+const APPEND: i8 = 2;
+const SUBTRACT: i8 = 3;
 const SOURCE_TOPIC: i8 = 1;
 const SOURCE_DEFAULT: i8 = 5;
 const SOURCE_BROKER: i8 = 4;
@@ -155,7 +157,7 @@ const SETTINGS: [TopicSetting; 14] = [
     },
     TopicSetting {
         name: "cleanup.policy",
-        kind: TYPE_STRING,
+        kind: TYPE_LIST,
         show: |c| c.cleanup.as_str().to_owned(),
         set: |c, text| Cleanup::from_name(text).map(|cleanup| c.cleanup = cleanup),
         rule: "use delete, compact or compact,delete",
@@ -421,11 +423,19 @@ fn alter(broker: &Broker, resource: &AlterConfigsResource, replace: bool, valida
     }
     let mut config = if replace { at_defaults(&topic.config) } else { topic.config.clone() };
     for change in &resource.configs {
+        let list;
         let value = match (change.config_operation, &change.value) {
             (SET, Some(value)) => Some(value.as_str()),
             (DELETE, _) => None,
+            (operation @ (APPEND | SUBTRACT), Some(value)) => {
+                list = changed_list(&config, &change.name, operation, value)?;
+                Some(list.as_str())
+            }
             (operation, _) => {
-                let why = format!("operation {operation} on {}: use set (with a value) or delete", change.name);
+                let why = format!(
+                    "operation {operation} on {}: use set, append or subtract (0, 2, 3) with a value, or delete (1)",
+                    change.name
+                );
                 return Err(ApiError::new(ResponseError::InvalidConfig, why));
             }
         };
@@ -435,6 +445,27 @@ fn alter(broker: &Broker, resource: &AlterConfigsResource, replace: bool, valida
         return config.validate(&topic.name).map_err(|e| ApiError::from(&e));
     }
     broker.log.alter_topic(&topic.name, &config).map(drop).map_err(|e| ApiError::from(&e))
+}
+
+/// The list that setting `name` has in `config`, with the elements of `value` appended or taken out.
+fn changed_list(config: &TopicConfig, name: &str, operation: i8, value: &str) -> Result<String, ApiError> {
+    let setting = SETTINGS.iter().find(|setting| setting.name == name && setting.kind == TYPE_LIST);
+    let Some(setting) = setting else {
+        let lists: Vec<_> = SETTINGS.iter().filter(|of| of.kind == TYPE_LIST).map(|of| of.name).collect();
+        let why = format!("operation {operation} on {name}: only lists take it ({}); use set", lists.join(", "));
+        return Err(ApiError::new(ResponseError::InvalidConfig, why));
+    };
+    let shown = (setting.show)(config);
+    let elements = |text| str::split(text, ',').map(str::trim).filter(|element| !element.is_empty());
+    let mut list: Vec<&str> = elements(&shown).collect();
+    for element in elements(value) {
+        match operation {
+            APPEND if list.contains(&element) => {}
+            APPEND => list.push(element),
+            _ => list.retain(|known| *known != element),
+        }
+    }
+    Ok(list.join(","))
 }
 
 fn no_such_resource(kind: i8) -> ApiError {

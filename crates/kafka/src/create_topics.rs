@@ -9,14 +9,14 @@ use kafka_protocol::messages::create_partitions_response::CreatePartitionsTopicR
 use kafka_protocol::messages::create_topics_request::CreatableTopic;
 use kafka_protocol::messages::create_topics_response::{CreatableTopicConfigs, CreatableTopicResult};
 use kafka_protocol::messages::{
-    CreatePartitionsRequest, CreatePartitionsResponse, CreateTopicsRequest, CreateTopicsResponse, TopicName,
+    BrokerId, CreatePartitionsRequest, CreatePartitionsResponse, CreateTopicsRequest, CreateTopicsResponse, TopicName,
 };
 use millstream_log::{Topic, TopicConfig};
 use millstream_types::{Role, TopicId, TopicKind};
 use uuid::Uuid;
 
 use crate::api_error::ApiError;
-use crate::broker::Broker;
+use crate::broker::{Broker, NODE_ID};
 use crate::configs;
 use crate::request_context::RequestContext;
 
@@ -73,22 +73,54 @@ fn create(broker: &Broker, asked: &CreatableTopic, validate_only: bool) -> Resul
 }
 
 fn wanted_config(asked: &CreatableTopic, request_max_bytes: usize) -> Result<TopicConfig, ApiError> {
-    if !asked.assignments.is_empty() {
-        let why = "there is one broker, so partitions cannot be assigned by hand; give their number";
-        return Err(ApiError::new(ResponseError::InvalidReplicaAssignment, why));
-    }
-    if i32::from(asked.replication_factor) != DEFAULT && asked.replication_factor != REPLICAS {
-        let why = format!("replication factor {}: there is one broker; use 1 or -1", asked.replication_factor);
-        return Err(ApiError::new(ResponseError::InvalidReplicationFactor, why));
-    }
     let mut config = TopicConfig::default();
-    if asked.num_partitions != DEFAULT {
-        config.partitions = u32::try_from(asked.num_partitions).unwrap_or(0);
+    if asked.assignments.is_empty() {
+        check_replicas(asked.replication_factor)?;
+        if asked.num_partitions != DEFAULT {
+            config.partitions = u32::try_from(asked.num_partitions).unwrap_or(0);
+        }
+    } else {
+        config.partitions = assigned_partitions(asked)?;
     }
     for setting in &asked.configs {
         configs::apply(&mut config, &setting.name, setting.value.as_deref(), request_max_bytes)?;
     }
     Ok(config)
+}
+
+fn check_replicas(replicas: i16) -> Result<(), ApiError> {
+    if i32::from(replicas) != DEFAULT && replicas != REPLICAS {
+        let why = format!("replication factor {replicas}: there is one broker; use 1 or -1");
+        return Err(ApiError::new(ResponseError::InvalidReplicationFactor, why));
+    }
+    Ok(())
+}
+
+/// The number of partitions that a topic gets whose partitions the client has assigned to brokers.
+fn assigned_partitions(asked: &CreatableTopic) -> Result<u32, ApiError> {
+    let counts = [("replication factor", i32::from(asked.replication_factor)), ("partitions", asked.num_partitions)];
+    if let Some((what, count)) = counts.into_iter().find(|(_, count)| *count != DEFAULT) {
+        let why = format!("{what} {count} beside an assignment of partitions, which says it already; use -1");
+        return Err(ApiError::new(ResponseError::InvalidRequest, why));
+    }
+    let mut numbers: Vec<_> = asked.assignments.iter().map(|assignment| assignment.partition_index).collect();
+    numbers.sort_unstable();
+    if let Some((expected, number)) = (0..).zip(&numbers).find(|(expected, number)| expected != *number) {
+        let why = format!("partition {number} is assigned where {expected} is next; assign 0 to n - 1, each once");
+        return Err(ApiError::new(ResponseError::InvalidReplicaAssignment, why));
+    }
+    asked.assignments.iter().try_for_each(|assignment| check_assigned(&assignment.broker_ids))?;
+    Ok(u32::try_from(numbers.len()).unwrap_or(u32::MAX))
+}
+
+/// Checks that a partition is assigned to this broker.
+fn check_assigned(brokers: &[BrokerId]) -> Result<(), ApiError> {
+    if brokers == [BrokerId(NODE_ID)] {
+        return Ok(());
+    }
+    let brokers: Vec<_> = brokers.iter().map(|broker| broker.0).collect();
+    let why = format!("replicas {brokers:?} of a partition: the only broker is {NODE_ID}; assign [{NODE_ID}]");
+    Err(ApiError::new(ResponseError::InvalidReplicaAssignment, why))
 }
 
 fn describe(name: TopicName, created: Result<Topic, ApiError>) -> CreatableTopicResult {
@@ -148,14 +180,18 @@ fn grow(broker: &Broker, asked: &CreatePartitionsTopic, validate_only: bool) -> 
         let why = format!("topic '{}' is Millstream's own and keeps its partitions", asked.name.as_str());
         return Err(ApiError::new(ResponseError::TopicAuthorizationFailed, why));
     }
-    if asked.assignments.is_some() {
-        let why = "there is one broker, so partitions cannot be assigned by hand; give their number";
-        return Err(ApiError::new(ResponseError::InvalidReplicaAssignment, why));
-    }
     let total = u32::try_from(asked.count).unwrap_or(0);
     if total <= present {
         let why = format!("topic '{name}' has {present} partitions; {} are not more", asked.count);
         return Err(ApiError::new(ResponseError::InvalidPartitions, why));
+    }
+    if let Some(assignments) = &asked.assignments {
+        let (added, assigned) = (total - present, assignments.len());
+        if assigned != added as usize {
+            let why = format!("{assigned} partitions are assigned, and {added} are added; assign each of these");
+            return Err(ApiError::new(ResponseError::InvalidReplicaAssignment, why));
+        }
+        assignments.iter().try_for_each(|assignment| check_assigned(&assignment.broker_ids))?;
     }
     if validate_only {
         let config = TopicConfig { partitions: total, ..topic.config.clone() };

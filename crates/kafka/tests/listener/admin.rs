@@ -6,8 +6,10 @@ use std::time::Duration;
 use kafka_protocol::ResponseError;
 use kafka_protocol::messages::alter_configs_request as whole;
 use kafka_protocol::messages::create_acls_request::AclCreation;
-use kafka_protocol::messages::create_partitions_request::CreatePartitionsTopic;
-use kafka_protocol::messages::create_topics_request::{CreatableTopic, CreatableTopicConfig};
+use kafka_protocol::messages::create_partitions_request::{CreatePartitionsAssignment, CreatePartitionsTopic};
+use kafka_protocol::messages::create_topics_request::{
+    CreatableReplicaAssignment, CreatableTopic, CreatableTopicConfig,
+};
 use kafka_protocol::messages::delete_acls_request::DeleteAclsFilter;
 use kafka_protocol::messages::delete_records_request::{DeleteRecordsPartition, DeleteRecordsTopic};
 use kafka_protocol::messages::describe_configs_request::DescribeConfigsResource;
@@ -15,7 +17,7 @@ use kafka_protocol::messages::describe_topic_partitions_request::{Cursor, TopicR
 use kafka_protocol::messages::incremental_alter_configs_request::{AlterConfigsResource, AlterableConfig};
 use kafka_protocol::messages::metadata_request::MetadataRequestTopic;
 use kafka_protocol::messages::{
-    AlterConfigsRequest, CreateAclsRequest, CreatePartitionsRequest, CreateTopicsRequest, DeleteAclsRequest,
+    AlterConfigsRequest, BrokerId, CreateAclsRequest, CreatePartitionsRequest, CreateTopicsRequest, DeleteAclsRequest,
     DeleteRecordsRequest, DeleteTopicsRequest, DescribeAclsRequest, DescribeClusterRequest, DescribeConfigsRequest,
     DescribeTopicPartitionsRequest, FindCoordinatorRequest, IncrementalAlterConfigsRequest, InitProducerIdRequest,
     ListConfigResourcesRequest, MetadataRequest, TransactionalId,
@@ -31,6 +33,9 @@ use crate::client::{Client, Fixture, batch, name, open, values};
 
 const TOPIC: i8 = 2;
 const BROKER: i8 = 4;
+const SET: i8 = 0;
+const APPEND: i8 = 2;
+const SUBTRACT: i8 = 3;
 
 fn text(value: &str) -> StrBytes {
     StrBytes::from_string(value.to_owned())
@@ -46,7 +51,14 @@ async fn create(client: &mut Client, topic: CreatableTopic) -> i16 {
 }
 
 async fn alter(client: &mut Client, topic: &str, setting: &str, value: &str) -> i16 {
-    let change = AlterableConfig::default().with_name(text(setting)).with_value(Some(text(value)));
+    alter_by(client, SET, topic, setting, value).await
+}
+
+async fn alter_by(client: &mut Client, operation: i8, topic: &str, setting: &str, value: &str) -> i16 {
+    let change = AlterableConfig::default()
+        .with_name(text(setting))
+        .with_config_operation(operation)
+        .with_value(Some(text(value)));
     let resource = AlterConfigsResource::default()
         .with_resource_type(TOPIC)
         .with_resource_name(text(topic))
@@ -456,5 +468,71 @@ async fn metadata_is_answered_by_topic_id_also_where_the_name_is_empty() {
         let answer = client.ask(&MetadataRequest::default().with_topics(Some(vec![asked])), 12).await;
         assert_eq!((answer.topics[0].error_code, answer.topics[0].topic_id.as_u128()), (expected, id));
     }
+    fixture.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn elements_of_a_list_are_appended_and_subtracted() {
+    let fixture = Fixture::start(KafkaConfig::default()).await;
+    fixture.create("orders", &TopicConfig::default());
+    let mut client = fixture.connect().await;
+    let invalid = ResponseError::InvalidConfig.code();
+    for (operation, value, code, policy) in [
+        (APPEND, "compact", 0, "compact,delete"),
+        (APPEND, "compact,delete", 0, "compact,delete"),
+        (SUBTRACT, "delete", 0, "compact"),
+        (SUBTRACT, "delete", 0, "compact"),
+        (APPEND, "tiered", invalid, "compact"),
+        (SUBTRACT, "compact", invalid, "compact"),
+        (APPEND, "delete", 0, "compact,delete"),
+        (SUBTRACT, "compact", 0, "delete"),
+    ] {
+        assert_eq!(alter_by(&mut client, operation, "orders", "cleanup.policy", value).await, code, "{value}");
+        assert_eq!(shown(&mut client, "orders", "cleanup.policy").await, policy, "{value}");
+    }
+    assert_eq!(alter_by(&mut client, APPEND, "orders", "retention.ms", "1").await, invalid, "it is no list");
+    fixture.stop().await;
+}
+
+fn assigned(topic: &str, partitions: &[(i32, &[i32])]) -> CreatableTopic {
+    let assignments = partitions.iter().map(|(number, brokers)| {
+        let brokers = brokers.iter().map(|broker| BrokerId(*broker)).collect();
+        CreatableReplicaAssignment::default().with_partition_index(*number).with_broker_ids(brokers)
+    });
+    creatable(topic, -1, -1).with_assignments(assignments.collect())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn partitions_may_be_assigned_to_the_only_broker() {
+    let fixture = Fixture::start(KafkaConfig::default()).await;
+    let mut client = fixture.connect().await;
+    let wrong = ResponseError::InvalidReplicaAssignment.code();
+    for (partitions, code) in [
+        (&[(0, &[2][..])][..], wrong),
+        (&[(0, &[1, 2])], wrong),
+        (&[(0, &[1, 1])], wrong),
+        (&[(0, &[])], wrong),
+        (&[(0, &[1]), (0, &[1])], wrong),
+        (&[(0, &[1]), (2, &[1])], wrong),
+        (&[(1, &[1])], wrong),
+        (&[(2, &[1]), (0, &[1]), (1, &[1])], 0),
+    ] {
+        assert_eq!(create(&mut client, assigned("orders", partitions)).await, code, "{partitions:?}");
+    }
+    let topic = TopicName::user("orders", &TenantId::default()).unwrap();
+    assert_eq!(fixture.log.topic(&topic).unwrap().config.partitions, 3);
+    for (partitions, replicas) in [(1, -1), (-1, 1)] {
+        let both = assigned("both", &[(0, &[1])]).with_num_partitions(partitions).with_replication_factor(replicas);
+        assert_eq!(create(&mut client, both).await, ResponseError::InvalidRequest.code());
+    }
+    for (brokers, code) in [(&[1][..], wrong), (&[1, 1, 1], wrong), (&[1, 2], wrong), (&[1, 1], 0)] {
+        let brokers =
+            brokers.iter().map(|id| CreatePartitionsAssignment::default().with_broker_ids(vec![BrokerId(*id)]));
+        let asked = CreatePartitionsTopic::default().with_name(name("orders")).with_count(5);
+        let asked = asked.with_assignments(Some(brokers.collect()));
+        let answer = client.ask(&CreatePartitionsRequest::default().with_topics(vec![asked]), 3).await;
+        assert_eq!(answer.results[0].error_code, code);
+    }
+    assert_eq!(fixture.log.topic(&topic).unwrap().config.partitions, 5);
     fixture.stop().await;
 }
