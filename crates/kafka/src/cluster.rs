@@ -7,6 +7,7 @@ use kafka_protocol::messages::{
 };
 use kafka_protocol::protocol::StrBytes;
 
+use crate::authorized_operations::{self, NOT_ASKED};
 use crate::broker::{CLUSTER_ID, NODE_ID};
 use crate::request_context::RequestContext;
 
@@ -19,7 +20,12 @@ pub(crate) async fn describe_cluster(
 ) -> DescribeClusterResponse {
     let (host, port) = context.address();
     let broker = DescribeClusterBroker::default().with_broker_id(BrokerId(NODE_ID)).with_host(host).with_port(port);
+    let operations = match request.include_cluster_authorized_operations {
+        true => authorized_operations::of_cluster(context.roles()),
+        false => NOT_ASKED,
+    };
     DescribeClusterResponse::default()
+        .with_cluster_authorized_operations(operations)
         .with_endpoint_type(request.endpoint_type)
         .with_cluster_id(StrBytes::from_static_str(CLUSTER_ID))
         .with_controller_id(BrokerId(NODE_ID))

@@ -19,6 +19,7 @@
 mod acls;
 mod api_error;
 mod api_versions;
+mod authorized_operations;
 mod broker;
 mod broker_settings;
 mod cluster;

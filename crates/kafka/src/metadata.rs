@@ -14,42 +14,52 @@ use millstream_types::{Role, TopicId, TopicKind};
 use uuid::Uuid;
 
 use crate::api_error::ApiError;
+use crate::authorized_operations::{self, NOT_ASKED};
 use crate::broker::{Broker, CLUSTER_ID, NODE_ID};
 use crate::request_context::RequestContext;
 
 pub(crate) async fn metadata(request: MetadataRequest, context: RequestContext) -> MetadataResponse {
     let broker = &context.broker;
+    let describe = |topic: &Topic| describe(&context, topic, request.include_topic_authorized_operations);
     let topics = match request.topics {
         // In version 0 an empty list means all.
         Some(topics) if !topics.is_empty() || context.version > 0 => {
             let mut found = Vec::with_capacity(topics.len());
             for topic in topics {
-                found.push(one(&context, topic, request.allow_auto_topic_creation).await);
+                let topic = find(&context, &topic, request.allow_auto_topic_creation).await;
+                found.push(topic.map_or_else(|missing| missing, |topic| describe(&topic)));
             }
             found
         }
-        _ => broker.topics().iter().map(|topic| describe(broker, topic)).collect(),
+        _ => broker.topics().iter().map(|topic| describe(topic)).collect(),
     };
     let (host, port) = context.address();
     let broker = MetadataResponseBroker::default().with_node_id(BrokerId(NODE_ID)).with_host(host).with_port(port);
+    let operations = match request.include_cluster_authorized_operations {
+        true => authorized_operations::of_cluster(context.roles()),
+        false => NOT_ASKED,
+    };
     MetadataResponse::default()
+        .with_cluster_authorized_operations(operations)
         .with_brokers(vec![broker])
         .with_cluster_id(Some(StrBytes::from_static_str(CLUSTER_ID)))
         .with_controller_id(BrokerId(NODE_ID))
         .with_topics(topics)
 }
 
-async fn one(context: &RequestContext, asked: MetadataRequestTopic, create_is_allowed: bool) -> MetadataResponseTopic {
+/// The topic that the client asks for, or the answer that there is none.
+async fn find(
+    context: &RequestContext,
+    asked: &MetadataRequestTopic,
+    create_is_allowed: bool,
+) -> Result<Arc<Topic>, MetadataResponseTopic> {
     let broker = &context.broker;
     let id = asked.topic_id;
     // Java sends an empty name along with an id.
-    let Some(name) = asked.name.filter(|name| id.is_nil() || !name.is_empty()) else {
-        return match broker.topic_by_id(TopicId(id.as_u128())) {
-            Some(topic) => describe(broker, &topic),
-            None => {
-                MetadataResponseTopic::default().with_topic_id(id).with_error_code(ResponseError::UnknownTopicId.code())
-            }
-        };
+    let Some(name) = asked.name.clone().filter(|name| id.is_nil() || !name.is_empty()) else {
+        let unknown = ResponseError::UnknownTopicId.code();
+        let missing = || MetadataResponseTopic::default().with_topic_id(id).with_error_code(unknown);
+        return broker.topic_by_id(TopicId(id.as_u128())).ok_or_else(missing);
     };
     let mut found = broker.topic(&name);
     if create_is_allowed
@@ -59,10 +69,7 @@ async fn one(context: &RequestContext, asked: MetadataRequestTopic, create_is_al
     {
         found = create(broker, topic).await;
     }
-    match found {
-        Ok(topic) => describe(broker, &topic),
-        Err(refusal) => MetadataResponseTopic::default().with_name(Some(name)).with_error_code(refusal.code()),
-    }
+    found.map_err(|refusal| MetadataResponseTopic::default().with_name(Some(name)).with_error_code(refusal.code()))
 }
 
 fn is_missing(refusal: &ApiError) -> bool {
@@ -92,7 +99,8 @@ async fn create(broker: &Arc<Broker>, topic: millstream_types::TopicName) -> Res
     created.await.unwrap_or_else(|e| Err(ApiError::failed(&e)))
 }
 
-fn describe(broker: &Broker, topic: &Topic) -> MetadataResponseTopic {
+fn describe(context: &RequestContext, topic: &Topic, with_operations: bool) -> MetadataResponseTopic {
+    let operations = if with_operations { context.topic_operations(topic) } else { NOT_ASKED };
     let here = vec![BrokerId(NODE_ID)];
     let partitions = (0..topic.config.partitions).map(|partition| {
         MetadataResponsePartition::default()
@@ -103,7 +111,8 @@ fn describe(broker: &Broker, topic: &Topic) -> MetadataResponseTopic {
             .with_isr_nodes(here.clone())
     });
     MetadataResponseTopic::default()
-        .with_name(Some(TopicName(StrBytes::from_string(broker.namespace.render(&topic.name)))))
+        .with_name(Some(TopicName(StrBytes::from_string(context.broker.namespace.render(&topic.name)))))
+        .with_topic_authorized_operations(operations)
         .with_topic_id(Uuid::from_u128(topic.id.0))
         .with_partitions(partitions.collect())
 }

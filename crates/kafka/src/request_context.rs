@@ -18,6 +18,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::api_error::ApiError;
+use crate::authorized_operations;
 use crate::broker::Broker;
 use crate::config::host_and_port;
 use crate::error::ConnectionError;
@@ -243,6 +244,16 @@ impl RequestContext {
         self.principal.as_ref().is_some_and(|principal| principal.roles.has(role))
     }
 
+    /// The roles of the principal.
+    pub(crate) fn roles(&self) -> Roles {
+        self.principal.as_ref().map_or(Roles::NONE, |principal| principal.roles)
+    }
+
+    /// The authorized operations of the principal on a topic that it sees.
+    pub(crate) fn topic_operations(&self, topic: &Topic) -> i32 {
+        self.principal.as_ref().map_or(0, |principal| authorized_operations::of_topic(principal, topic))
+    }
+
     /// Refuses a principal without `role` to change or read topics.
     pub(crate) fn check(&self, role: Role) -> Result<(), ApiError> {
         self.check_or(role, ResponseError::TopicAuthorizationFailed)
@@ -328,7 +339,7 @@ impl RequestContext {
     pub(crate) fn member(&self) -> group::Caller {
         group::Caller {
             namespace: self.broker.namespace.clone(),
-            roles: self.principal.as_ref().map_or(Roles::NONE, |principal| principal.roles),
+            roles: self.roles(),
             client_id: self.client_id.to_string(),
             client_host: self.connection.peer.ip().to_canonical().to_string(),
         }

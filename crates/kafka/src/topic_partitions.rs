@@ -12,13 +12,12 @@ use millstream_log::Topic;
 use uuid::Uuid;
 
 use crate::api_error::ApiError;
+use crate::authorized_operations::NOT_ASKED;
 use crate::broker::NODE_ID;
 use crate::request_context::RequestContext;
 
 /// Largest number of partitions in one response, whatever the client allows.
 const PARTITIONS_MAX: usize = 2_000;
-/// The value for authorized operations that the client did not ask for.
-const NOT_ASKED: i32 = i32::MIN;
 
 pub(crate) async fn describe(
     request: DescribeTopicPartitionsRequest,
@@ -56,7 +55,9 @@ pub(crate) async fn describe(
         let end = total.min(begins.saturating_add(left));
         left -= end.saturating_sub(begins);
         let partitions = (begins..end).map(partition).collect();
-        topics.push(described(name).with_topic_id(Uuid::from_u128(topic.id.0)).with_partitions(partitions));
+        // Kafka tells them here without being asked.
+        let described = described(name).with_topic_authorized_operations(context.topic_operations(topic));
+        topics.push(described.with_topic_id(Uuid::from_u128(topic.id.0)).with_partitions(partitions));
         if end < total {
             next = Some(cursor(name, end));
             break;

@@ -18,6 +18,7 @@ use super::coordinator::{Caller, GroupCoordinator};
 use super::errors::to_client;
 use super::machine::{ConsumerGroup, GroupState};
 use super::membership::{code, text};
+use crate::authorized_operations::{self, NOT_ASKED};
 
 /// The only protocol that is offered.
 const CLASSIC: &str = "classic";
@@ -59,6 +60,10 @@ impl GroupCoordinator {
         version: i16,
         caller: &Caller,
     ) -> DescribeGroupsResponse {
+        let operations = match request.include_authorized_operations {
+            true => authorized_operations::of_group(caller.roles),
+            false => NOT_ASKED,
+        };
         let groups = request.groups.into_iter().map(|id| {
             let described = caller.group(&id).and_then(|name| {
                 if let Some(described) = self.within(&name, |entry, _| describe(&entry.group)) {
@@ -69,7 +74,7 @@ impl GroupCoordinator {
                 Ok((!positions.is_empty()).then(empty))
             });
             let described = match described {
-                Ok(Some(described)) => described,
+                Ok(Some(described)) => described.with_authorized_operations(operations),
                 Ok(None) => missing(&id, version),
                 Err(error) => DescribedGroup::default().with_error_code(error.code()),
             };

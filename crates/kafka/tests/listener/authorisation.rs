@@ -17,9 +17,10 @@ use kafka_protocol::messages::txn_offset_commit_request::{
 use kafka_protocol::messages::{
     AddOffsetsToTxnRequest, AddPartitionsToTxnRequest, AlterConfigsRequest, ApiKey, ApiVersionsRequest,
     CreatePartitionsRequest, CreateTopicsRequest, DeleteGroupsRequest, DeleteRecordsRequest, DeleteTopicsRequest,
-    DescribeGroupsRequest, EndTxnRequest, GroupId, HeartbeatRequest, IncrementalAlterConfigsRequest,
-    InitProducerIdRequest, JoinGroupRequest, LeaveGroupRequest, ListGroupsRequest, OffsetDeleteRequest,
-    OffsetFetchRequest, SyncGroupRequest, TransactionalId, TxnOffsetCommitRequest,
+    DescribeClusterRequest, DescribeGroupsRequest, DescribeTopicPartitionsRequest, EndTxnRequest, GroupId,
+    HeartbeatRequest, IncrementalAlterConfigsRequest, InitProducerIdRequest, JoinGroupRequest, LeaveGroupRequest,
+    ListGroupsRequest, MetadataRequest, OffsetDeleteRequest, OffsetFetchRequest, SyncGroupRequest, TransactionalId,
+    TxnOffsetCommitRequest,
 };
 use kafka_protocol::protocol::StrBytes;
 use millstream_types::{AuditEvent, AuditTrail, Compression};
@@ -238,6 +239,82 @@ async fn no_kind_of_request_reaches_a_topic_or_group_of_another_tenant() {
     }
     assert_eq!(operator.ask(&ListGroupsRequest::default(), 4).await.groups.len(), 1);
     assert_eq!(code(&mut operator, ApiKey::DeleteTopics).await, 0, "'made' is still there");
+    guarded.stop().await;
+}
+
+/// The operations of Kafka's access control lists, by the bits that clients read.
+const OPERATIONS: [(u8, &str); 9] = [
+    (3, "read"),
+    (4, "write"),
+    (5, "create"),
+    (6, "delete"),
+    (7, "alter"),
+    (8, "describe"),
+    (10, "describe_configs"),
+    (11, "alter_configs"),
+    (12, "idempotent_write"),
+];
+
+fn operations(bits: i32) -> Vec<&'static str> {
+    let known: i32 = OPERATIONS.iter().map(|(bit, _)| 1 << bit).sum();
+    assert_eq!(bits & !known, 0, "{bits:b}");
+    OPERATIONS.iter().filter(|(bit, _)| bits & 1 << bit != 0).map(|(_, name)| *name).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn authorized_operations_are_those_that_the_roles_allow() {
+    const NOT_ASKED: i32 = i32::MIN;
+    let guarded = Guarded::start().await;
+    let mut operator = guarded.log_in("operator").await;
+    assert_eq!(code(&mut operator, ApiKey::OffsetCommit).await, 0, "a group");
+    let group = operator.ask(&ListGroupsRequest::default(), 4).await.groups[0].group_id.clone();
+    let every = ["describe", "describe_configs"];
+    for (user, topic, cluster, in_group) in [
+        ("reader", &["read"][..], &[][..], &["read", "describe"][..]),
+        ("writer", &["write"], &["idempotent_write"], &[]),
+        ("admin", &["create", "delete", "alter", "alter_configs"], &["create"], &[]),
+        (
+            "operator",
+            &["read", "write", "create", "delete", "alter", "alter_configs"],
+            &["create", "idempotent_write"],
+            &["read", "delete", "describe"],
+        ),
+    ] {
+        let sorted = |mut names: Vec<&'static str>| {
+            names.sort_unstable();
+            names
+        };
+        let with_every = |names: &[&'static str]| sorted([names, &every].concat());
+        let mut client = guarded.log_in(user).await;
+        for asks in [true, false] {
+            let told = |bits: i32, expected: Vec<&'static str>| match asks {
+                true => assert_eq!(sorted(operations(bits)), expected, "{user}"),
+                false => assert_eq!(bits, NOT_ASKED, "{user}"),
+            };
+            let metadata = MetadataRequest::default()
+                .with_topics(None)
+                .with_include_topic_authorized_operations(asks)
+                .with_include_cluster_authorized_operations(asks);
+            let answer = client.ask(&metadata, 8).await;
+            told(answer.cluster_authorized_operations, with_every(cluster));
+            let orders = answer.topics.iter().find(|topic| topic.name == Some(name("orders"))).unwrap();
+            told(orders.topic_authorized_operations, with_every(topic));
+            let request = DescribeClusterRequest::default().with_include_cluster_authorized_operations(asks);
+            told(client.ask(&request, 1).await.cluster_authorized_operations, with_every(cluster));
+            let request = DescribeGroupsRequest::default().with_groups(vec![group.clone()]);
+            let answer = client.ask(&request.with_include_authorized_operations(asks), 5).await;
+            match (answer.groups[0].error_code, asks) {
+                (0, _) => told(answer.groups[0].authorized_operations, sorted(in_group.to_vec())),
+                (denied, _) => {
+                    assert_eq!(denied, ResponseError::GroupAuthorizationFailed.code());
+                    assert_eq!((answer.groups[0].authorized_operations, in_group.len()), (NOT_ASKED, 0), "{user}");
+                }
+            }
+        }
+        let paged = client.ask(&DescribeTopicPartitionsRequest::default(), 0).await;
+        let orders = paged.topics.iter().find(|topic| topic.name == Some(name("orders"))).unwrap();
+        assert_eq!(sorted(operations(orders.topic_authorized_operations)), with_every(topic));
+    }
     guarded.stop().await;
 }
 
