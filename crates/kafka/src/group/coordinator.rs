@@ -337,7 +337,7 @@ impl GroupCoordinator {
         groups.iter().map(|(name, entry)| look(name, &entry.lock().group)).collect()
     }
 
-    fn has_positions(&self, group: &str) -> bool {
+    pub(crate) fn has_positions(&self, group: &str) -> bool {
         self.log.positions(group).is_ok_and(|positions| !positions.is_empty())
     }
 

@@ -15,6 +15,7 @@
 
 mod rebalance;
 mod result;
+mod subscription;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -23,6 +24,7 @@ use bytes::Bytes;
 use kafka_protocol::error::ResponseError;
 
 pub(crate) use result::{CallResult, JoinError, JoinResult, SyncResult};
+pub(crate) use subscription::Subscriptions;
 
 use super::GroupConfig;
 use super::member::{CallId, JoinRequest, Member};

@@ -22,7 +22,7 @@ use millstream_types::{Epoch, Offset, Position, TopicPartition};
 use super::coordinator::{Caller, GroupCoordinator};
 use super::entry::GroupEntry;
 use super::errors::{is_fence, to_client};
-use super::machine::MemberIdentity;
+use super::machine::{MemberIdentity, Subscriptions};
 use super::membership::{code, text};
 
 impl GroupCoordinator {
@@ -241,24 +241,30 @@ impl GroupCoordinator {
         offset.0.cast_signed()
     }
 
-    /// OffsetDelete: only of a group without members.
+    /// OffsetDelete: of topics that no member has subscribed to.
     pub async fn offset_delete(
         self: &Arc<Self>,
         request: OffsetDeleteRequest,
         caller: &Caller,
     ) -> OffsetDeleteResponse {
+        let refused = |error: ResponseError| OffsetDeleteResponse::default().with_error_code(error.code());
         let group = match caller.group_to_change(&request.group_id) {
             Ok(group) => group,
-            Err(error) => return OffsetDeleteResponse::default().with_error_code(error.code()),
+            Err(error) => return refused(error),
         };
-        if self.within(&group, |entry, _| entry.group.empty_since().is_none()) == Some(true) {
-            return OffsetDeleteResponse::default().with_error_code(ResponseError::NonEmptyGroup.code());
-        }
+        let subscribed = match self.within(&group, |entry, _| entry.group.subscriptions()) {
+            Some(Subscriptions::NoConsumers) => return refused(ResponseError::NonEmptyGroup),
+            Some(subscribed) => subscribed,
+            None if self.has_positions(&group) => Subscriptions::Topics(HashSet::new()),
+            None => return refused(ResponseError::GroupIdNotFound),
+        };
         let mut topics = Vec::new();
         let mut wanted = Vec::new();
         for topic in request.topics {
+            let is_subscribed = subscribed.has(&topic.name);
             let partitions = topic.partitions.iter().map(|partition| {
                 let known = to_partition(&topic.name, partition.partition_index, caller)
+                    .and_then(|id| if is_subscribed { Err(ResponseError::GroupSubscribedToTopic) } else { Ok(id) })
                     .and_then(|id| self.log.partition(&id).map(|_| id).map_err(|error| to_client(&error)));
                 let answer = OffsetDeleteResponsePartition::default()
                     .with_partition_index(partition.partition_index)

@@ -317,23 +317,63 @@ async fn groups_are_listed_by_state_described_and_deleted_when_they_are_empty() 
     assert_eq!(node.state(5).await, (0, "Dead".to_owned()));
 }
 
+/// A subscription as Java's consumer writes it.
+fn subscription(topics: &[&str]) -> Bytes {
+    let mut metadata = vec![0, 3];
+    metadata.extend((topics.len() as i32).to_be_bytes());
+    for topic in topics {
+        metadata.extend((topic.len() as i16).to_be_bytes());
+        metadata.extend(topic.as_bytes());
+    }
+    metadata.extend([0xff; 4]);
+    metadata.into()
+}
+
 #[tokio::test]
-async fn positions_are_deleted_one_by_one_only_while_nobody_is_there() {
+async fn positions_are_deleted_one_by_one_of_topics_that_no_member_reads() {
     let node = TestNode::start();
-    let request = || {
+    let delete = async |group: &str| {
         let partition = OffsetDeleteRequestPartition::default().with_partition_index(0);
         let topic =
             OffsetDeleteRequestTopic::default().with_name(WireTopic(text("orders"))).with_partitions(vec![partition]);
-        OffsetDeleteRequest::default().with_group_id(GroupId(text("readers"))).with_topics(vec![topic])
+        let request = OffsetDeleteRequest::default().with_group_id(GroupId(text(group))).with_topics(vec![topic]);
+        let answer = node.coordinator.offset_delete(request, &caller("default")).await;
+        (answer.error_code, answer.topics.first().map(|topic| topic.partitions[0].error_code))
     };
-    let (member, generation) = node.member("default").await;
-    let member = (&*member, generation);
-    assert_eq!((node.commit(member, 0, 2, "").await, node.commit(member, 1, 0, "").await), (0, 0));
-    let refused = node.coordinator.offset_delete(request(), &caller("default")).await;
-    assert_eq!(refused.error_code, E::NonEmptyGroup.code());
-    node.leave(member.0).await;
-    let deleted = node.coordinator.offset_delete(request(), &caller("default")).await;
-    assert_eq!((deleted.error_code, deleted.topics[0].partitions[0].error_code), (0, 0));
+    assert_eq!(delete("readers").await, (E::GroupIdNotFound.code(), None));
+    let subscribed = (0, Some(E::GroupSubscribedToTopic.code()));
+    for (protocol_type, metadata, expected) in [
+        ("consumer", subscription(&["orders"]), subscribed),
+        ("consumer", subscription(&["payments", "orders"]), subscribed),
+        ("consumer", Bytes::from_static(b"unreadable"), subscribed),
+        ("connect", subscription(&["payments"]), (E::NonEmptyGroup.code(), None)),
+        ("consumer", subscription(&["payments"]), (0, Some(0))),
+        ("consumer", subscription(&[]), (0, Some(0))),
+    ] {
+        let protocol = JoinGroupRequestProtocol::default().with_name(text("range")).with_metadata(metadata);
+        let join = JoinGroupRequest::default()
+            .with_group_id(GroupId(text("readers")))
+            .with_session_timeout_ms(10_000)
+            .with_rebalance_timeout_ms(30_000)
+            .with_protocol_type(text(protocol_type))
+            .with_protocols(vec![protocol]);
+        let first = node.coordinator.join_group(join.clone(), 9, &caller("default")).await;
+        let joined = node.coordinator.join_group(join.with_member_id(first.member_id), 9, &caller("default")).await;
+        let sync = SyncGroupRequest::default()
+            .with_group_id(GroupId(text("readers")))
+            .with_generation_id(joined.generation_id)
+            .with_member_id(joined.member_id.clone());
+        assert_eq!(node.coordinator.sync_group(sync, &caller("default")).await.error_code, 0);
+        let member = (&*joined.member_id, joined.generation_id);
+        assert_eq!((node.commit(member, 0, 2, "").await, node.commit(member, 1, 0, "").await), (0, 0));
+        assert_eq!(delete("readers").await, expected);
+        let is_deleted = expected == (0, Some(0));
+        assert_eq!(node.fetch("default", None).await.len(), if is_deleted { 1 } else { 2 });
+        assert_eq!(node.heartbeat(member).await, 0, "members are not disturbed");
+        node.leave(member.0).await;
+    }
+    assert_eq!(node.commit(("", -1), 0, 2, "").await, 0);
+    assert_eq!(delete("readers").await, (0, Some(0)), "nobody is there");
     assert_eq!(node.fetch("default", None).await, [(1, 0, String::new())]);
 }
 
