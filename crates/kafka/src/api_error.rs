@@ -10,11 +10,18 @@ use millstream_types::{BatchError, ErrorCode};
 pub(crate) struct ApiError {
     pub(crate) error: ResponseError,
     pub(crate) why: String,
+    /// The record of the batch that is at fault, counted from 0, if it is one.
+    pub(crate) record: Option<usize>,
 }
 
 impl ApiError {
     pub(crate) fn new(error: ResponseError, why: impl Into<String>) -> Self {
-        Self { error, why: why.into() }
+        Self { error, why: why.into(), record: None }
+    }
+
+    /// The same error, of one record of a batch.
+    pub(crate) fn of_record(self, index: usize) -> Self {
+        Self { record: Some(index), ..self }
     }
 
     pub(crate) fn unknown_topic(name: &str) -> Self {
@@ -63,7 +70,11 @@ impl From<&LogError> for ApiError {
                 _ => ResponseError::KafkaStorageError,
             },
         };
-        Self::new(code, error.to_string())
+        let refused = Self::new(code, error.to_string());
+        match error {
+            LogError::MissingKey { index, .. } => refused.of_record(*index),
+            _ => refused,
+        }
     }
 }
 

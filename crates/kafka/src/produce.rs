@@ -5,7 +5,9 @@ use std::future::Future;
 use bytes::Bytes;
 use kafka_protocol::ResponseError;
 use kafka_protocol::messages::produce_request::PartitionProduceData;
-use kafka_protocol::messages::produce_response::{PartitionProduceResponse, TopicProduceResponse};
+use kafka_protocol::messages::produce_response::{
+    BatchIndexAndErrorMessage, PartitionProduceResponse, TopicProduceResponse,
+};
 use kafka_protocol::messages::{ProduceRequest, ProduceResponse, TopicName};
 use kafka_protocol::protocol::StrBytes;
 use millstream_log::{AckLevel, Appended, Reply, Topic, reply};
@@ -245,6 +247,18 @@ fn describe(index: i32, outcome: Result<(Appended, Offset, Option<i64>), ApiErro
             .with_base_offset(-1)
             .with_log_start_offset(-1)
             .with_error_code(refusal.code())
+            .with_record_errors(record_errors(&refusal))
             .with_error_message(refusal.message()),
     }
+}
+
+/// The record at fault. Clients tell the sender of that record the reason, and those of the others that theirs were in the same
+/// batch.
+fn record_errors(refusal: &ApiError) -> Vec<BatchIndexAndErrorMessage> {
+    let of_record = |index| {
+        BatchIndexAndErrorMessage::default()
+            .with_batch_index(i32::try_from(index).unwrap_or(i32::MAX))
+            .with_batch_index_error_message(refusal.message())
+    };
+    refusal.record.map(of_record).into_iter().collect()
 }

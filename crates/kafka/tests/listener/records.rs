@@ -7,7 +7,7 @@ use kafka_protocol::messages::list_offsets_request::{ListOffsetsPartition, ListO
 use kafka_protocol::messages::produce_request::PartitionProduceData;
 use kafka_protocol::messages::{FetchRequest, ListOffsetsRequest, MetadataRequest, ProduceRequest};
 use millstream_kafka::KafkaConfig;
-use millstream_log::{Log as _, TopicConfig, Writers};
+use millstream_log::{Cleanup, Log as _, TopicConfig, Writers};
 use millstream_types::{BATCH_HEADER_BYTES, BatchBuilder, Compression, Epoch, Offset, Record};
 
 use crate::client::{Client, Fixture, batch, fetch_request, name, produce_request, values};
@@ -329,5 +329,30 @@ async fn a_topic_is_fetched_by_its_id_and_a_recreated_topic_has_another_id() {
     request.topics[0].topic_id = uuid::Uuid::from_u128(id.0);
     let answer = client.ask(&request, 13).await;
     assert_eq!(answer.responses[0].partitions[0].error_code, ResponseError::UnknownTopicId.code());
+    fixture.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_record_for_which_a_batch_is_refused_is_named_since_version_8() {
+    let fixture = Fixture::start(KafkaConfig::default()).await;
+    fixture.create("states", &TopicConfig { cleanup: Cleanup::Compact, ..TopicConfig::default() });
+    let mut client = fixture.connect().await;
+    let mut builder = BatchBuilder::default();
+    for key in [Some(&b"a"[..]), Some(b"b"), None, Some(b"c"), None] {
+        builder.push(&Record { key, value: Some(b"x"), ..Record::default() });
+    }
+    let keyless = builder.seal(Offset(0), Epoch(0), Compression::None).bytes().clone();
+    for version in 3..=11 {
+        let answer = client.ask(&produce_request("states", -1, keyless.clone()), version).await;
+        let answer = &answer.responses[0].partition_responses[0];
+        assert_eq!((answer.error_code, answer.base_offset), (ResponseError::InvalidRecord.code(), -1));
+        let named: Vec<_> = answer.record_errors.iter().map(|error| error.batch_index).collect();
+        assert_eq!(named, if version >= 8 { &[2][..] } else { &[] }, "version {version}");
+        let told = answer.record_errors.iter().filter_map(|error| error.batch_index_error_message.as_ref());
+        assert!(told.into_iter().all(|why| why.contains("record 2") && why.contains("has no key")));
+    }
+    assert_eq!(client.produce("states", -1, batch(&["x"], Compression::None)).await.record_errors.len(), 1);
+    let other = client.produce("nowhere", -1, keyless).await;
+    assert!(other.error_code != 0 && other.record_errors.is_empty(), "no record is at fault");
     fixture.stop().await;
 }
