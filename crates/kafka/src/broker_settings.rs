@@ -11,7 +11,7 @@ use crate::sasl_state;
 /// Name, type and value of one setting.
 pub(crate) type BrokerSetting = (&'static str, i8, fn(&Broker) -> String);
 
-pub(crate) const BROKER_SETTINGS: [BrokerSetting; 29] = [
+pub(crate) const BROKER_SETTINGS: [BrokerSetting; 31] = [
     ("advertised.listeners", TYPE_STRING, advertised_listeners),
     ("auto.create.topics.enable", TYPE_BOOLEAN, |broker| broker.config.auto_create_topics.to_string()),
     ("broker.id", TYPE_INT, |_| NODE_ID.to_string()),
@@ -26,6 +26,10 @@ pub(crate) const BROKER_SETTINGS: [BrokerSetting; 29] = [
     ("group.max.size", TYPE_INT, |broker| group(broker).group_members_max.to_string()),
     ("group.min.session.timeout.ms", TYPE_INT, |broker| group(broker).session_timeout_min.as_millis().to_string()),
     ("log.cleanup.policy", TYPE_STRING, |_| Cleanup::Delete.as_str().to_owned()),
+    ("log.message.timestamp.after.max.ms", TYPE_LONG, |broker| {
+        broker.config.message_timestamp_after_max_ms.to_string()
+    }),
+    ("log.message.timestamp.before.max.ms", TYPE_LONG, |_| i64::MAX.to_string()),
     ("log.message.timestamp.type", TYPE_STRING, |_| "CreateTime".to_owned()),
     ("log.retention.bytes", TYPE_LONG, |_| {
         topic().retention_bytes.map_or_else(|| "-1".to_owned(), |max| max.to_string())

@@ -44,6 +44,10 @@ pub struct KafkaConfig {
     pub in_flight_max: usize,
     /// Largest sum of record bytes in one response, whatever the client allows; a single batch may exceed it. Default 8 MiB.
     pub fetch_max_bytes: usize,
+    /// How far ahead of the server's clock the time of a record may be, in milliseconds; a batch with a later one is refused with
+    /// `INVALID_TIMESTAMP`. Kafka's `log.message.timestamp.after.max.ms`, for all topics that keep the producer's time. 9223372036854775807
+    /// is no limit. Default 3,600,000 (an hour).
+    pub message_timestamp_after_max_ms: u64,
     /// Consumer groups of all tenants, with members or with committed positions only. A tenant begins no more of them than it leaves
     /// free, so half of them if it is alone. Default 20,000.
     pub groups_max: usize,
@@ -84,6 +88,7 @@ impl Default for KafkaConfig {
             requests_max_bytes: 64 << 20,
             in_flight_max: 64,
             fetch_max_bytes: 8 << 20,
+            message_timestamp_after_max_ms: 3_600_000,
             groups_max: 20_000,
             groups_per_tenant_max: 10_000,
             offsets_retention_minutes: 7 * 24 * 60,

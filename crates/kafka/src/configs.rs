@@ -19,6 +19,7 @@ use kafka_protocol::protocol::StrBytes;
 use millstream_log::{AckLevel, Cleanup, TopicConfig};
 use millstream_types::{Compression, Role, TopicKind};
 
+use crate::KafkaConfig;
 use crate::api_error::ApiError;
 use crate::broker::{Broker, NODE_ID};
 use crate::broker_settings::BROKER_SETTINGS;
@@ -165,7 +166,7 @@ const SETTINGS: [TopicSetting; 14] = [
 ];
 
 /// Kafka settings with one fixed value here, shown in Kafka's words.
-const SETTLED: [(&str, &str, i8); 6] = [
+const SETTLED: [(&str, &str, i8); 7] = [
     ("min.insync.replicas", "1", TYPE_INT),
     ("unclean.leader.election.enable", "false", TYPE_BOOLEAN),
     ("remote.storage.enable", "false", TYPE_BOOLEAN),
@@ -173,7 +174,15 @@ const SETTLED: [(&str, &str, i8); 6] = [
     // Records acknowledged with acks=all are on disk, as millstream.level says; no other setting forces them there.
     ("flush.messages", "9223372036854775807", TYPE_LONG),
     ("flush.ms", "9223372036854775807", TYPE_LONG),
+    ("message.timestamp.before.max.ms", "9223372036854775807", TYPE_LONG),
 ];
+
+/// Kafka's settings of topics that have one value for all topics here: name, value and type.
+fn settled(server: &KafkaConfig) -> impl Iterator<Item = (&'static str, String, i8)> {
+    let ahead_max_ms = server.message_timestamp_after_max_ms.to_string();
+    let of_server = [("message.timestamp.after.max.ms", ahead_max_ms, TYPE_LONG)];
+    SETTLED.iter().map(|(name, value, kind)| (*name, (*value).to_owned(), *kind)).chain(of_server)
+}
 
 /// Settings with which a Kafka operator tunes files. They promise nothing to clients, so changes are ignored
 /// and Kafka's defaults are shown.
@@ -215,15 +224,16 @@ pub(crate) fn apply(
     config: &mut TopicConfig,
     name: &str,
     value: Option<&str>,
-    request_max_bytes: usize,
+    server: &KafkaConfig,
 ) -> Result<(), ApiError> {
+    let request_max_bytes = server.request_max_bytes;
     let invalid = |why: String| ApiError::new(ResponseError::InvalidConfig, why);
     if TUNING.iter().any(|(known, ..)| *known == name) {
         return Ok(());
     }
-    if let Some((_, settled, _)) = SETTLED.iter().find(|(known, ..)| *known == name) {
+    if let Some((_, settled, _)) = settled(server).find(|(known, ..)| *known == name) {
         return match value {
-            Some(other) if other != *settled => {
+            Some(other) if other != settled => {
                 Err(invalid(format!("{name} = {other}: it is always {settled} here; leave it out")))
             }
             _ => Ok(()),
@@ -259,7 +269,11 @@ fn at_defaults(config: &TopicConfig) -> TopicConfig {
 }
 
 /// The settings of `config`; only those in `only` if it names any.
-pub(crate) fn describe(config: &TopicConfig, only: Option<&[StrBytes]>) -> Vec<DescribeConfigsResourceResult> {
+pub(crate) fn describe(
+    config: &TopicConfig,
+    server: &KafkaConfig,
+    only: Option<&[StrBytes]>,
+) -> Vec<DescribeConfigsResourceResult> {
     let default = TopicConfig::default();
     let described = SETTINGS.iter().map(|setting| {
         let (value, default) = ((setting.show)(config), (setting.show)(&default));
@@ -270,10 +284,9 @@ pub(crate) fn describe(config: &TopicConfig, only: Option<&[StrBytes]>) -> Vec<D
             .with_config_type(setting.kind)
             .with_documentation(Some(StrBytes::from_static_str(setting.rule)))
     });
-    let fixed = SETTLED
-        .iter()
-        .chain(&TUNING)
-        .map(|(name, value, kind)| read_only(name, (*value).to_owned(), *kind).with_config_source(SOURCE_DEFAULT));
+    let tuning = TUNING.iter().map(|(name, value, kind)| (*name, (*value).to_owned(), *kind));
+    let fixed = settled(server).chain(tuning);
+    let fixed = fixed.map(|(name, value, kind)| read_only(name, value, kind).with_config_source(SOURCE_DEFAULT));
     described.chain(fixed).filter(|described| is_asked(described, only)).collect()
 }
 
@@ -310,7 +323,7 @@ fn describe_resource(broker: &Broker, resource: DescribeConfigsResource) -> Desc
     let configs = match resource.resource_type {
         TOPIC => {
             let topic = broker.topic(&resource.resource_name);
-            topic.map(|topic| describe(&topic.config, resource.configuration_keys.as_deref()))
+            topic.map(|topic| describe(&topic.config, &broker.config, resource.configuration_keys.as_deref()))
         }
         BROKER => match resource.resource_name.as_str() {
             // No setting of all brokers in common is ever altered.
@@ -439,7 +452,7 @@ fn alter(broker: &Broker, resource: &AlterConfigsResource, replace: bool, valida
                 return Err(ApiError::new(ResponseError::InvalidConfig, why));
             }
         };
-        apply(&mut config, &change.name, value, broker.config.request_max_bytes)?;
+        apply(&mut config, &change.name, value, &broker.config)?;
     }
     if validate_only {
         return config.validate(&topic.name).map_err(|e| ApiError::from(&e));
@@ -478,7 +491,7 @@ mod tests {
     use super::*;
 
     fn apply(config: &mut TopicConfig, name: &str, value: Option<&str>) -> Result<(), ApiError> {
-        super::apply(config, name, value, 8 << 20)
+        super::apply(config, name, value, &KafkaConfig::default())
     }
 
     #[test]
@@ -503,7 +516,8 @@ mod tests {
         ] {
             let mut config = TopicConfig::default();
             apply(&mut config, name, Some(value)).unwrap();
-            let shown = describe(&config, Some(&[StrBytes::from_static_str(name)]));
+            let only = [StrBytes::from_static_str(name)];
+            let shown = describe(&config, &KafkaConfig::default(), Some(&only));
             assert_eq!(shown[0].value.as_deref(), Some(value), "{name}");
             assert_eq!(shown.len(), 1);
             apply(&mut config, name, None).unwrap();
@@ -512,14 +526,16 @@ mod tests {
             assert!(refusal.why.contains(name) && refusal.why.contains("many"), "{}", refusal.why);
         }
         let mut config = TopicConfig::default();
-        for (name, value, _) in SETTLED.into_iter().chain(TUNING) {
-            apply(&mut config, name, Some(value)).unwrap();
+        let tuning = TUNING.into_iter().map(|(name, value, kind)| (name, value.to_owned(), kind));
+        for (name, value, _) in settled(&KafkaConfig::default()).chain(tuning) {
+            apply(&mut config, name, Some(&value)).unwrap();
             apply(&mut config, name, None).unwrap();
         }
         assert_eq!(config, TopicConfig::default());
         for (name, value) in [
             ("flush.messages", "1"),
             ("flush.ms", "1000"),
+            ("message.timestamp.after.max.ms", "1"),
             ("min.insync.replicas", "2"),
             ("max.message.bytes", "8388608"),
             ("x", "1"),

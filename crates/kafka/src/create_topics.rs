@@ -15,6 +15,7 @@ use millstream_log::{Topic, TopicConfig};
 use millstream_types::{Role, TopicId, TopicKind};
 use uuid::Uuid;
 
+use crate::KafkaConfig;
 use crate::api_error::ApiError;
 use crate::broker::{Broker, NODE_ID};
 use crate::configs;
@@ -45,7 +46,7 @@ pub(crate) async fn create_topics(request: CreateTopicsRequest, context: Request
             created.unwrap_or_else(|e| Err(ApiError::failed(&e)))
         };
         context.audit("CreateTopics", &name, &created);
-        results.push(describe(name, created));
+        results.push(describe(name, created, &context.broker.config));
     }
     CreateTopicsResponse::default().with_topics(results)
 }
@@ -58,7 +59,7 @@ fn create(broker: &Broker, asked: &CreatableTopic, validate_only: bool) -> Resul
         return Err(ApiError::new(ResponseError::InvalidTopicException, why));
     }
     let name = broker.name(&asked.name)?;
-    let config = wanted_config(asked, broker.config.request_max_bytes)?;
+    let config = wanted_config(asked, &broker.config)?;
     config.validate(&name).map_err(|e| ApiError::from(&e))?;
     let _one = broker.creating.lock();
     if broker.log.topic(&name).is_some() {
@@ -72,7 +73,7 @@ fn create(broker: &Broker, asked: &CreatableTopic, validate_only: bool) -> Resul
     Ok(Topic::clone(&topic))
 }
 
-fn wanted_config(asked: &CreatableTopic, request_max_bytes: usize) -> Result<TopicConfig, ApiError> {
+fn wanted_config(asked: &CreatableTopic, server: &KafkaConfig) -> Result<TopicConfig, ApiError> {
     let mut config = TopicConfig::default();
     if asked.assignments.is_empty() {
         check_replicas(asked.replication_factor)?;
@@ -83,7 +84,7 @@ fn wanted_config(asked: &CreatableTopic, request_max_bytes: usize) -> Result<Top
         config.partitions = assigned_partitions(asked)?;
     }
     for setting in &asked.configs {
-        configs::apply(&mut config, &setting.name, setting.value.as_deref(), request_max_bytes)?;
+        configs::apply(&mut config, &setting.name, setting.value.as_deref(), server)?;
     }
     Ok(config)
 }
@@ -123,11 +124,11 @@ fn check_assigned(brokers: &[BrokerId]) -> Result<(), ApiError> {
     Err(ApiError::new(ResponseError::InvalidReplicaAssignment, why))
 }
 
-fn describe(name: TopicName, created: Result<Topic, ApiError>) -> CreatableTopicResult {
+fn describe(name: TopicName, created: Result<Topic, ApiError>, server: &KafkaConfig) -> CreatableTopicResult {
     let result = CreatableTopicResult::default().with_name(name);
     match created {
         Ok(topic) => {
-            let shown = configs::describe(&topic.config, None).into_iter().map(|setting| {
+            let shown = configs::describe(&topic.config, server, None).into_iter().map(|setting| {
                 CreatableTopicConfigs::default()
                     .with_name(setting.name)
                     .with_value(setting.value)

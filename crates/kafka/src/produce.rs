@@ -130,7 +130,10 @@ fn append(
     let append_time_ms = topic.config.append_time.then(|| SystemClock::default().now_ms());
     let batch = match append_time_ms {
         Some(at_ms) => batch.into_append_timed(at_ms),
-        None => batch,
+        None => {
+            check_ahead(&batch, broker.config.message_timestamp_after_max_ms)?;
+            batch
+        }
     };
     let level = match acks {
         Acks::None => AckLevel::Memory,
@@ -203,6 +206,28 @@ fn checked(records: Bytes, topic: &Topic) -> Result<RecordBatch, ApiError> {
         return invalid("the batch has not one record for each of its offsets; the program that built it is at fault");
     }
     Ok(batch)
+}
+
+/// Refuses a batch whose time is too far ahead of the clock: retention by time and readers that look for a time would take it
+/// for the latest for long.
+fn check_ahead(batch: &RecordBatch, limit_ms: u64) -> Result<(), ApiError> {
+    let now_ms = SystemClock::default().now_ms();
+    let latest_ms = now_ms.saturating_add(i64::try_from(limit_ms).unwrap_or(i64::MAX));
+    let time_ms = batch.max_timestamp_ms();
+    if time_ms <= latest_ms {
+        return Ok(());
+    }
+    let why = format!(
+        "a record's time {time_ms} (ms since 1970) is {} ms ahead of the server's clock, which kafka.message_timestamp_after_max_ms = {limit_ms} forbids; set the producer's clock, or raise that",
+        time_ms.saturating_sub(now_ms)
+    );
+    let refusal = ApiError::new(ResponseError::InvalidTimestamp, why);
+    let inflated = batch.inflated(&BatchLimits::default()).map_err(|e| ApiError::from(&e))?;
+    let mut times = inflated.records().map(|record| record.map_or(NO_TIMESTAMP, |record| record.timestamp_ms));
+    Err(match times.position(|time_ms| time_ms > latest_ms) {
+        Some(index) => refusal.of_record(index),
+        None => refusal,
+    })
 }
 
 /// A request without a response is refused by closing the connection.

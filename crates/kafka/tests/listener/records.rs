@@ -2,13 +2,16 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
 use kafka_protocol::ResponseError;
 use kafka_protocol::messages::list_offsets_request::{ListOffsetsPartition, ListOffsetsTopic};
 use kafka_protocol::messages::produce_request::PartitionProduceData;
 use kafka_protocol::messages::{FetchRequest, ListOffsetsRequest, MetadataRequest, ProduceRequest};
 use millstream_kafka::KafkaConfig;
 use millstream_log::{Cleanup, Log as _, TopicConfig, Writers};
-use millstream_types::{BATCH_HEADER_BYTES, BatchBuilder, Compression, Epoch, Offset, Record};
+use millstream_types::{
+    BATCH_HEADER_BYTES, BatchBuilder, Compression, Epoch, Offset, Record, SystemClock, WallClock as _,
+};
 
 use crate::client::{Client, Fixture, batch, fetch_request, name, produce_request, values};
 
@@ -355,4 +358,48 @@ async fn the_record_for_which_a_batch_is_refused_is_named_since_version_8() {
     let other = client.produce("nowhere", -1, keyless).await;
     assert!(other.error_code != 0 && other.record_errors.is_empty(), "no record is at fault");
     fixture.stop().await;
+}
+
+/// A batch whose records have these times, in ms from now on.
+fn timed(from_now_ms: &[i64], codec: Compression) -> Bytes {
+    let now_ms = SystemClock::default().now_ms();
+    let mut builder = BatchBuilder::default();
+    for from_now in from_now_ms {
+        builder.push(&Record { timestamp_ms: now_ms + from_now, value: Some(b"x"), ..Record::default() });
+    }
+    builder.seal(Offset(0), Epoch(0), codec).bytes().clone()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn records_of_a_time_far_ahead_are_refused_unless_the_settings_say_otherwise() {
+    const HOUR_MS: i64 = 3_600_000;
+    let refused = ResponseError::InvalidTimestamp.code();
+    let far = 400 * 24 * HOUR_MS;
+    for (config, table) in [
+        (KafkaConfig::default(), [(HOUR_MS / 2, 0), (2 * HOUR_MS, refused), (-far, 0), (far, refused)]),
+        (
+            KafkaConfig { message_timestamp_after_max_ms: i64::MAX as u64, ..KafkaConfig::default() },
+            [(HOUR_MS / 2, 0), (2 * HOUR_MS, 0), (-far, 0), (far, 0)],
+        ),
+        (
+            KafkaConfig { message_timestamp_after_max_ms: 3 * HOUR_MS as u64, ..KafkaConfig::default() },
+            [(HOUR_MS / 2, 0), (2 * HOUR_MS, 0), (4 * HOUR_MS, refused), (far, refused)],
+        ),
+    ] {
+        let fixture = Fixture::start(config).await;
+        fixture.create("orders", &TopicConfig::default());
+        fixture.create("stamped", &TopicConfig { append_time: true, ..TopicConfig::default() });
+        let mut client = fixture.connect().await;
+        for (from_now_ms, code) in table {
+            for codec in [Compression::None, Compression::Zstd] {
+                let answer = client.produce("orders", -1, timed(&[0, from_now_ms, -1], codec)).await;
+                assert_eq!(answer.error_code, code, "{from_now_ms}: {:?}", answer.error_message);
+                let named: Vec<_> = answer.record_errors.iter().map(|error| error.batch_index).collect();
+                assert_eq!(named, if code == 0 { &[][..] } else { &[1] });
+            }
+        }
+        let stamped = client.produce("stamped", -1, timed(&[far], Compression::None)).await;
+        assert_eq!(stamped.error_code, 0, "its records get the server's time");
+        fixture.stop().await;
+    }
 }
