@@ -44,6 +44,9 @@ pub struct KafkaConfig {
     pub in_flight_max: usize,
     /// Largest sum of record bytes in one response, whatever the client allows; a single batch may exceed it. Default 8 MiB.
     pub fetch_max_bytes: usize,
+    /// Largest replication factor and `min.insync.replicas` that clients may ask for, as programs for Kafka clusters do. A topic has one
+    /// copy here whatever they ask for, and they are told 1. With 1 others are refused, as by a single Kafka broker. Default 3.
+    pub replication_factor_max: u16,
     /// How far ahead of the server's clock the time of a record may be, in milliseconds; a batch with a later one is refused with
     /// `INVALID_TIMESTAMP`. Kafka's `log.message.timestamp.after.max.ms`, for all topics that keep the producer's time. 9223372036854775807
     /// is no limit. Default 3,600,000 (an hour).
@@ -88,6 +91,7 @@ impl Default for KafkaConfig {
             requests_max_bytes: 64 << 20,
             in_flight_max: 64,
             fetch_max_bytes: 8 << 20,
+            replication_factor_max: 3,
             message_timestamp_after_max_ms: 3_600_000,
             groups_max: 20_000,
             groups_per_tenant_max: 10_000,
@@ -132,6 +136,10 @@ impl KafkaConfig {
                 return refuse(setting, count.to_string(), "use 1 to 1000000");
             }
         }
+        if !(1..=i16::MAX.cast_unsigned()).contains(&self.replication_factor_max) {
+            let value = self.replication_factor_max.to_string();
+            return refuse("kafka.replication_factor_max", value, "use 1 to 32767");
+        }
         if !(1..=i32::MAX.cast_unsigned()).contains(&self.offsets_retention_minutes) {
             let value = self.offsets_retention_minutes.to_string();
             return refuse("kafka.offsets_retention_minutes", value, "use 1 to 2147483647");
@@ -173,7 +181,8 @@ mod tests {
     fn the_defaults_are_valid_and_an_invalid_setting_is_refused_with_its_rule() {
         KafkaConfig::default().validate().unwrap();
         type Change = fn(&mut KafkaConfig);
-        let table: [(Change, &str); 14] = [
+        let table: [(Change, &str); 15] = [
+            (|c| c.replication_factor_max = 0, "kafka.replication_factor_max = 0: "),
             (|c| c.transactional_ids_max = 0, "kafka.transactional_ids_max = 0: "),
             (|c| c.transactional_ids_per_tenant_max = 0, "kafka.transactional_ids_per_tenant_max = 0: "),
             (|c| c.groups_max = 0, "kafka.groups_max = 0: "),

@@ -165,9 +165,12 @@ const SETTINGS: [TopicSetting; 14] = [
     },
 ];
 
+/// Replicas that must have a record before it is acknowledged. Other values than the one here are taken, up to a limit.
+const MIN_INSYNC_REPLICAS: &str = "min.insync.replicas";
+
 /// Kafka settings with one fixed value here, shown in Kafka's words.
 const SETTLED: [(&str, &str, i8); 7] = [
-    ("min.insync.replicas", "1", TYPE_INT),
+    (MIN_INSYNC_REPLICAS, "1", TYPE_INT),
     ("unclean.leader.election.enable", "false", TYPE_BOOLEAN),
     ("remote.storage.enable", "false", TYPE_BOOLEAN),
     ("preallocate", "false", TYPE_BOOLEAN),
@@ -232,7 +235,14 @@ pub(crate) fn apply(
         return Ok(());
     }
     if let Some((_, settled, _)) = settled(server).find(|(known, ..)| *known == name) {
+        let limit = server.replication_factor_max;
+        let is_count = |text: &str| text.parse().is_ok_and(|count| (1..=limit).contains(&count));
         return match value {
+            Some(count) if name == MIN_INSYNC_REPLICAS => is_count(count).then_some(()).ok_or_else(|| {
+                invalid(format!(
+                    "{name} = {count}: there is one broker; use 1, or up to kafka.replication_factor_max = {limit}, which counts as 1"
+                ))
+            }),
             Some(other) if other != settled => {
                 Err(invalid(format!("{name} = {other}: it is always {settled} here; leave it out")))
             }
@@ -536,7 +546,8 @@ mod tests {
             ("flush.messages", "1"),
             ("flush.ms", "1000"),
             ("message.timestamp.after.max.ms", "1"),
-            ("min.insync.replicas", "2"),
+            ("min.insync.replicas", "4"),
+            ("min.insync.replicas", "0"),
             ("max.message.bytes", "8388608"),
             ("x", "1"),
         ] {

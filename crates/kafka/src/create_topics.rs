@@ -76,7 +76,7 @@ fn create(broker: &Broker, asked: &CreatableTopic, validate_only: bool) -> Resul
 fn wanted_config(asked: &CreatableTopic, server: &KafkaConfig) -> Result<TopicConfig, ApiError> {
     let mut config = TopicConfig::default();
     if asked.assignments.is_empty() {
-        check_replicas(asked.replication_factor)?;
+        check_replicas(&asked.name, asked.replication_factor, server)?;
         if asked.num_partitions != DEFAULT {
             config.partitions = u32::try_from(asked.num_partitions).unwrap_or(0);
         }
@@ -89,12 +89,26 @@ fn wanted_config(asked: &CreatableTopic, server: &KafkaConfig) -> Result<TopicCo
     Ok(config)
 }
 
-fn check_replicas(replicas: i16) -> Result<(), ApiError> {
-    if i32::from(replicas) != DEFAULT && replicas != REPLICAS {
-        let why = format!("replication factor {replicas}: there is one broker; use 1 or -1");
-        return Err(ApiError::new(ResponseError::InvalidReplicationFactor, why));
+/// Takes any number of replicas up to a limit; there is one.
+fn check_replicas(topic: &str, replicas: i16, server: &KafkaConfig) -> Result<(), ApiError> {
+    let limit = server.replication_factor_max;
+    match u16::try_from(replicas) {
+        _ if i32::from(replicas) == DEFAULT || replicas == REPLICAS => Ok(()),
+        Ok(count) if (1..=limit).contains(&count) => {
+            tracing::info!(
+                topic,
+                replicas,
+                "a topic with {replicas} replicas was asked for; there is one broker, so it has one"
+            );
+            Ok(())
+        }
+        _ => {
+            let why = format!(
+                "replication factor {replicas}: there is one broker; use 1 or -1, or up to kafka.replication_factor_max = {limit}, which counts as 1"
+            );
+            Err(ApiError::new(ResponseError::InvalidReplicationFactor, why))
+        }
     }
-    Ok(())
 }
 
 /// The number of partitions that a topic gets whose partitions the client has assigned to brokers.

@@ -224,7 +224,9 @@ async fn invalid_topics_are_refused_and_those_of_millstream_stay_unchanged() {
         (creatable("orders", 4, 1), ResponseError::TopicAlreadyExists),
         (creatable("more", 0, 1), ResponseError::InvalidPartitions),
         (creatable("more", 1_000_000, 1), ResponseError::InvalidPartitions),
-        (creatable("more", 1, 3), ResponseError::InvalidReplicationFactor),
+        (creatable("more", 1, 4), ResponseError::InvalidReplicationFactor),
+        (creatable("more", 1, 0), ResponseError::InvalidReplicationFactor),
+        (creatable("more", 1, -2), ResponseError::InvalidReplicationFactor),
         (creatable("a b", 1, 1), ResponseError::InvalidTopicException),
         (creatable("event.default", 1, 1), ResponseError::InvalidTopicException),
         (creatable("_registry", 1, 1), ResponseError::TopicAuthorizationFailed),
@@ -535,4 +537,33 @@ async fn partitions_may_be_assigned_to_the_only_broker() {
     }
     assert_eq!(fixture.log.topic(&topic).unwrap().config.partitions, 5);
     fixture.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn replicas_of_a_cluster_are_taken_for_one_or_refused_as_configured() {
+    let replicas = ResponseError::InvalidReplicationFactor.code();
+    let config = ResponseError::InvalidConfig.code();
+    for (limit, of_cluster) in [(3, (0, 0)), (1, (replicas, config))] {
+        let server = KafkaConfig { replication_factor_max: limit, ..KafkaConfig::default() };
+        let fixture = Fixture::start(server).await;
+        let mut client = fixture.connect().await;
+        let asked = CreateTopicsRequest::default().with_topics(vec![creatable("orders", 2, 3)]);
+        let answer = client.ask(&asked, 7).await.topics[0].clone();
+        assert_eq!(answer.error_code, of_cluster.0, "{limit}");
+        if of_cluster.0 == 0 {
+            assert_eq!(answer.replication_factor, 1, "it is told what it has");
+        } else {
+            assert_eq!(create(&mut client, creatable("orders", 2, 1)).await, 0);
+        }
+        let insync = CreatableTopicConfig::default().with_name(text("min.insync.replicas")).with_value(Some(text("2")));
+        let asked = creatable("payments", 2, 1).with_configs(vec![insync]);
+        assert_eq!(create(&mut client, asked).await, of_cluster.1, "{limit}");
+        assert_eq!(alter(&mut client, "orders", "min.insync.replicas", "2").await, of_cluster.1);
+        assert_eq!(alter(&mut client, "orders", "min.insync.replicas", "4").await, config);
+        assert_eq!(shown(&mut client, "orders", "min.insync.replicas").await, "1");
+        assert_eq!(client.produce("orders", -1, batch(&["x"], Compression::None)).await.error_code, 0);
+        let topics = client.ask(&MetadataRequest::default().with_topics(None), 9).await.topics;
+        assert!(topics.iter().flat_map(|topic| &topic.partitions).all(|of| of.replica_nodes.len() == 1));
+        fixture.stop().await;
+    }
 }
