@@ -14,7 +14,8 @@ use crate::response::{LENGTH_BYTES, Response, encode, put_length, start};
 use crate::supported_apis::{ApiVersionRange, SupportedApis};
 use crate::{
     acls, api_versions, cluster, configs, create_topics, delete_records, delete_topics, describe_producers, fetch,
-    list_offsets, log_dirs, metadata, produce, safe_decode, sasl, topic_partitions, transaction_apis, unsupported_api,
+    leader_epochs, list_offsets, log_dirs, metadata, produce, quorum, safe_decode, sasl, topic_partitions,
+    transaction_apis, unsupported_api,
 };
 
 /// The response to a request that has begun.
@@ -107,6 +108,8 @@ impl ApiTable {
             api(1, 4, |request, context| ok(log_dirs::describe_log_dirs(request, context))),
             api(0, 0, |request, context| ok(topic_partitions::describe(request, context))),
             api(0, 1, |request, context| ok(configs::list_resources(request, context))),
+            api(2, 4, |request, context| ok(leader_epochs::offset_for_leader_epoch(request, context))),
+            api(0, 2, |request, context| ok(quorum::describe_quorum(request, context))),
             api(1, 3, |_: DescribeAclsRequest, _| ok(async { acls::describe() })),
             api(1, 3, |request, _| ok(async move { acls::create(&request) })),
             api(1, 3, |request, _| ok(async move { acls::delete(&request) })),

@@ -79,6 +79,11 @@ impl Epochs {
         // Everything older was trimmed; the caller has refused offsets below the first one.
         Some(known.map_or_else(|| self.0.first().map_or(0, |oldest| oldest.start), |entry| entry.end))
     }
+
+    /// The latest epoch up to `epoch` that is known; `epoch` itself if all older ones were trimmed.
+    pub(crate) fn known_up_to(&self, epoch: Epoch) -> Epoch {
+        self.0.iter().rev().map(|entry| entry.epoch).find(|known| *known <= epoch).unwrap_or(epoch)
+    }
 }
 
 #[cfg(test)]
@@ -94,6 +99,8 @@ mod tests {
         epochs.begin(Epoch(4), 120, 120, 0); // nothing was handed out under 3
         for (epoch, end) in [(1, Some(10)), (2, Some(120)), (3, Some(120)), (4, Some(130)), (5, None)] {
             assert_eq!(epochs.end_of(Epoch(epoch), 130), end, "epoch {epoch}");
+            // Nothing was handed out under 3, so it is not kept.
+            assert_eq!(epochs.known_up_to(Epoch(epoch)), Epoch([1, 2, 2, 4, 4][epoch as usize - 1]));
         }
         assert_eq!(epochs.entries().len(), 3);
         for (from, to, skipped) in [(0, 130, 90), (5, 8, 0), (5, 60, 50), (60, 120, 40), (100, 130, 0), (130, 5, 0)] {

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use millstream_types::{Offset, Record, RecordBatch, TopicPartition};
+use millstream_types::{Epoch, Offset, Record, RecordBatch, TopicPartition};
 
 use crate::{
     AbortedTransaction, AckLevel, Appended, Done, Error, Located, Log, OpenTransaction, Partition, PositionCommit, UpTo,
@@ -143,6 +143,10 @@ pub trait KafkaPartition: Partition {
     /// # Errors
     /// Those of [`Partition::read_stored`], except damage: it is reported by the read.
     fn locate(&self, from: Offset, max_bytes: usize, up_to: UpTo) -> Result<Option<Located>, Error>;
+
+    /// Where the records end that a reader under `epoch` can have read, as [`Partition::resume`] judges it, and the latest epoch up to
+    /// `epoch` that is known. `None` for an epoch that the log has not reached.
+    fn end_of_epoch(&self, epoch: Epoch) -> Option<(Epoch, Offset)>;
 
     /// The open transactions, the oldest first.
     fn transactions(&self) -> Vec<OpenTransaction>;

@@ -540,6 +540,12 @@ impl KafkaPartition for PartitionLog {
         self.locate_stored(from.0, max_bytes, up_to)
     }
 
+    fn end_of_epoch(&self, epoch: Epoch) -> Option<(Epoch, Offset)> {
+        let accept = self.lock();
+        let end = accept.epochs.end_of(epoch, accept.next)?;
+        Some((accept.epochs.known_up_to(epoch), Offset(end)))
+    }
+
     fn transactions(&self) -> Vec<OpenTransaction> {
         self.lock().producers.transactions.listed()
     }

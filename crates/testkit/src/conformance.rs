@@ -189,6 +189,9 @@ macro_rules! kafka_conformance_suite {
             stored_batches_come_with_the_aborted_transactions_that_reach_into_them,
             a_position_may_be_committed_behind_an_open_transaction,
         );
+        $crate::conformance_suite!(@tests $subject; position:
+            the_end_of_an_epoch_is_told_until_it_is_trimmed,
+        );
         $crate::conformance_suite!(@tests $subject; groups:
             groups_with_positions_are_listed_with_all_of_them,
             a_forgotten_position_is_gone_for_good_and_others_stay,

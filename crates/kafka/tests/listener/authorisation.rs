@@ -39,7 +39,7 @@ enum Needs {
     ReaderAndWriter,
 }
 
-const TABLE: [(ApiKey, Needs); 40] = [
+const TABLE: [(ApiKey, Needs); 42] = [
     (ApiKey::ApiVersions, Needs::Nothing),
     (ApiKey::SaslHandshake, Needs::Nothing),
     (ApiKey::SaslAuthenticate, Needs::Nothing),
@@ -54,6 +54,8 @@ const TABLE: [(ApiKey, Needs); 40] = [
     (ApiKey::DescribeLogDirs, Needs::Nothing),
     (ApiKey::DescribeTopicPartitions, Needs::Nothing),
     (ApiKey::ListConfigResources, Needs::Nothing),
+    (ApiKey::OffsetForLeaderEpoch, Needs::Nothing),
+    (ApiKey::DescribeQuorum, Needs::Nothing),
     (ApiKey::DescribeAcls, Needs::Nothing),
     (ApiKey::CreateAcls, Needs::Nothing),
     (ApiKey::DeleteAcls, Needs::Nothing),

@@ -6,6 +6,7 @@ mod admin;
 mod authorisation;
 mod client;
 mod device_names;
+mod epochs;
 mod groups;
 mod hostile;
 mod login;

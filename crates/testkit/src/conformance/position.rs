@@ -3,7 +3,7 @@
 use millstream_log::{AckLevel, Error, Storage, TopicConfig};
 use millstream_types::{Offset, Position, TopicPartition};
 
-use super::{Subject, append_and_wait, new_topic, numbers, records};
+use super::{KafkaSubject, Subject, append_and_wait, new_topic, numbers, records};
 
 /// A reader continues at its stored position, in the middle or at the tail.
 pub fn a_reader_goes_on_where_it_stopped<S: Subject>() -> Result<(), Error> {
@@ -76,6 +76,28 @@ pub fn a_position_whose_records_are_gone_names_the_oldest<S: Subject>() -> Resul
     match partition.resume(Position { topic: partition.topic().id, epoch, offset: Offset(1) }) {
         Err(Error::Trimmed { wanted: Offset(1), oldest, .. }) => assert!(oldest > Offset(1)),
         other => panic!("not refused as trimmed: {other:?}"),
+    }
+    Ok(())
+}
+
+/// The end of an epoch is where the next one begins, after clean ends; the present one ends at the tail, and a later one is unknown.
+pub fn the_end_of_an_epoch_is_told_until_it_is_trimmed<S: KafkaSubject>() -> Result<(), Error> {
+    let mut subject = S::start();
+    let (name, partition) = new_topic(&**subject.log(), &TopicConfig::default())?;
+    let id = TopicPartition::new(name, 0);
+    drop(partition);
+    let mut ends = Vec::new();
+    for _ in 0..3 {
+        let partition = subject.kafka_log().kafka_partition(&id)?;
+        let appended = append_and_wait(&*subject.log().partition(&id)?, &records(&numbers(0..10)), AckLevel::Synced)?;
+        ends.push((appended.epoch, appended.last.next()));
+        for (epoch, end) in &ends {
+            assert_eq!(partition.end_of_epoch(*epoch), Some((*epoch, *end)));
+        }
+        let later = millstream_types::Epoch(partition.offsets().epoch.0 + 1);
+        assert_eq!(partition.end_of_epoch(later), None);
+        drop(partition);
+        subject.restart();
     }
     Ok(())
 }
