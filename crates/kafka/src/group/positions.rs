@@ -221,7 +221,7 @@ impl GroupCoordinator {
                     return fetched(number, None).with_error_code(ResponseError::UnstableOffsetCommit.code());
                 }
                 let found = found.iter().find(|found| Some(&found.partition) == id.as_ref());
-                fetched(number, found.map(|found| (found, self.next_offset(found))))
+                fetched(number, found.map(|found| (found, self.next_position(found))))
             });
             let partitions = partitions.collect();
             OffsetFetchResponseTopics::default().with_name(WireTopic(text(name))).with_partitions(partitions)
@@ -230,15 +230,15 @@ impl GroupCoordinator {
         answer.with_group_id(id).with_topics(topics)
     }
 
-    /// The offset at which a group continues. It lies behind records that a start has skipped, which
-    /// would otherwise look like lag.
-    fn next_offset(&self, found: &CommittedPosition) -> i64 {
-        let committed = found.position.offset;
-        let offset = match self.log.partition(&found.partition) {
-            Ok(partition) if found.position.epoch != NO_EPOCH => partition.behind_gap(committed),
-            _ => committed,
-        };
-        offset.0.cast_signed()
+    /// The offset at which a group continues, and the epoch before it. It lies behind records that a start has skipped, which
+    /// would otherwise look like lag; the epoch of the commit ends before these, so the present one is told with it.
+    fn next_position(&self, found: &CommittedPosition) -> (Offset, Epoch) {
+        let Position { offset: committed, epoch, .. } = found.position;
+        let Ok(partition) = self.log.partition(&found.partition) else { return (committed, epoch) };
+        match partition.behind_gap(committed) {
+            behind if epoch != NO_EPOCH && behind != committed => (behind, partition.offsets().epoch),
+            _ => (committed, epoch),
+        }
     }
 
     /// OffsetDelete: of topics that no member has subscribed to.
@@ -307,13 +307,13 @@ fn to_partition(topic: &str, partition: i32, caller: &Caller) -> Result<TopicPar
     Ok(TopicPartition::new(topic, partition))
 }
 
-/// The committed position of a partition and the offset at which the group continues.
-fn fetched(number: i32, found: Option<(&CommittedPosition, i64)>) -> OffsetFetchResponsePartitions {
+/// The committed position of a partition, and where the group continues.
+fn fetched(number: i32, found: Option<(&CommittedPosition, (Offset, Epoch))>) -> OffsetFetchResponsePartitions {
     let answer = OffsetFetchResponsePartitions::default().with_partition_index(number);
     match found {
-        Some((found, offset)) => answer
-            .with_committed_offset(offset)
-            .with_committed_leader_epoch(i32::try_from(found.position.epoch.0).unwrap_or(-1))
+        Some((found, (offset, epoch))) => answer
+            .with_committed_offset(offset.0.cast_signed())
+            .with_committed_leader_epoch(i32::try_from(epoch.0).unwrap_or(-1))
             .with_metadata(Some(text(found.metadata.clone()))),
         None => {
             answer.with_committed_offset(-1).with_committed_leader_epoch(-1).with_metadata(Some(StrBytes::default()))

@@ -131,6 +131,10 @@ impl TestNode {
             .with_partition_index(partition)
             .with_committed_offset(offset)
             .with_committed_metadata(Some(text(metadata)));
+        self.commit_position(member, wanted).await
+    }
+
+    async fn commit_position(&self, member: (&str, i32), wanted: OffsetCommitRequestPartition) -> i16 {
         let topic =
             OffsetCommitRequestTopic::default().with_name(WireTopic(text("orders"))).with_partitions(vec![wanted]);
         let request = OffsetCommitRequest::default()
@@ -163,6 +167,20 @@ impl TestNode {
             (of.partition_index, of.committed_offset, of.metadata.as_deref().unwrap_or("none").to_owned())
         });
         found.collect()
+    }
+
+    /// The offset and epoch that `readers` get for partition 0.
+    async fn epoch(&self) -> (i64, i32) {
+        let group = OffsetFetchRequestGroup::default().with_group_id(GroupId(text("readers"))).with_topics(None);
+        let request = OffsetFetchRequest::default().with_groups(vec![group]);
+        let response = self.coordinator.offset_fetch(request, 8, &caller("default"), &|_| HashSet::new()).await;
+        let found = &response.groups[0].topics[0].partitions[0];
+        (found.committed_offset, found.committed_leader_epoch)
+    }
+
+    fn present_epoch(&self) -> i32 {
+        let partition = self.log.partition(&TopicPartition::new(orders(), 0)).unwrap();
+        partition.offsets().epoch.0 as i32
     }
 
     async fn heartbeat(&self, member: (&str, i32)) -> i16 {
@@ -247,6 +265,28 @@ async fn invalid_positions_are_refused_with_codes_that_clients_know() {
     assert_eq!(node.commit(nobody, 0, 1, &"x".repeat(4097)).await, E::OffsetMetadataTooLarge.code());
     assert_eq!(node.fetch("default", None).await, []);
     assert_eq!(node.commit(nobody, 0, 3, &"x".repeat(4096)).await, 0);
+}
+
+#[tokio::test]
+async fn the_leader_epoch_of_a_commit_is_given_back_and_fits_its_offset() {
+    let mut node = TestNode::start();
+    let first = node.present_epoch();
+    node = node.restart();
+    assert!(node.present_epoch() > first);
+    for named in [first, -1, i32::MAX] {
+        // None, or one that the log has not reached, stands for the present one.
+        let told = if named == first { first } else { node.present_epoch() };
+        let wanted =
+            OffsetCommitRequestPartition::default().with_committed_offset(3).with_committed_leader_epoch(named);
+        assert_eq!(node.commit_position(("", -1), wanted).await, 0);
+        assert_eq!(node.epoch().await, (3, told));
+        node = node.restart();
+        assert_eq!(node.epoch().await, (3, told), "also after a restart");
+    }
+    // Offsets that a start has skipped: the epoch of the commit ends before where the group continues.
+    let node = node.crash().crash();
+    let appended = node.append(0);
+    assert_eq!(node.epoch().await, (appended, node.present_epoch()));
 }
 
 #[tokio::test]
