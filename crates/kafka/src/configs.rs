@@ -28,6 +28,7 @@ use crate::request_context::RequestContext;
 
 const TOPIC: i8 = 2;
 const BROKER: i8 = 4;
+const GROUP: i8 = 32;
 const SET: i8 = 0;
 const DELETE: i8 = 1;
 const APPEND: i8 = 2;
@@ -344,6 +345,8 @@ fn describe_resource(broker: &Broker, resource: DescribeConfigsResource) -> Desc
                 Err(ApiError::new(ResponseError::InvalidRequest, why))
             }
         },
+        // Members choose their timeouts by themselves: a group has no settings.
+        GROUP => Ok(Vec::new()),
         other => Err(no_such_resource(other)),
     };
     let result = DescribeConfigsResult::default()
@@ -492,7 +495,11 @@ fn changed_list(config: &TopicConfig, name: &str, operation: i8, value: &str) ->
 }
 
 fn no_such_resource(kind: i8) -> ApiError {
-    let why = format!("resource type {kind} has no configuration to be changed here; use a topic ({TOPIC})");
+    let why = match kind {
+        BROKER => "settings of the broker are changed in Millstream's configuration (kafka.…, log.…) and take effect by a restart".to_owned(),
+        GROUP => "a group has no settings: its members choose their timeouts; those of all groups are in Millstream's configuration (kafka.…)".to_owned(),
+        other => format!("resource type {other} has no configuration here; use a topic ({TOPIC})"),
+    };
     ApiError::new(ResponseError::InvalidRequest, why)
 }
 

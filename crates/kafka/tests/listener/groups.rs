@@ -5,13 +5,15 @@ use std::time::Duration;
 use bytes::Bytes;
 use kafka_protocol::ResponseError;
 use kafka_protocol::messages::describe_configs_request::DescribeConfigsResource;
+use kafka_protocol::messages::incremental_alter_configs_request::{AlterConfigsResource, AlterableConfig};
 use kafka_protocol::messages::join_group_request::JoinGroupRequestProtocol;
 use kafka_protocol::messages::offset_commit_request::{OffsetCommitRequestPartition, OffsetCommitRequestTopic};
 use kafka_protocol::messages::offset_fetch_request::OffsetFetchRequestTopic;
 use kafka_protocol::messages::sync_group_request::SyncGroupRequestAssignment;
 use kafka_protocol::messages::{
-    DescribeConfigsRequest, DescribeGroupsRequest, GroupId, HeartbeatRequest, JoinGroupRequest, LeaveGroupRequest,
-    ListGroupsRequest, OffsetCommitRequest, OffsetFetchRequest, SyncGroupRequest, TopicName,
+    DescribeConfigsRequest, DescribeGroupsRequest, GroupId, HeartbeatRequest, IncrementalAlterConfigsRequest,
+    JoinGroupRequest, LeaveGroupRequest, ListGroupsRequest, OffsetCommitRequest, OffsetFetchRequest, SyncGroupRequest,
+    TopicName,
 };
 use kafka_protocol::protocol::StrBytes;
 use millstream_kafka::KafkaConfig;
@@ -146,6 +148,31 @@ async fn the_oldest_of_too_many_groups_gives_way_and_the_settings_are_told() {
     let described = client.ask(&DescribeConfigsRequest::default().with_resources(vec![broker]), 4).await;
     let told = described.results[0].configs.iter().find(|config| *config.name == *"offsets.retention.minutes").unwrap();
     assert_eq!(told.value.as_deref(), Some("90"));
+    drop(client);
+    fixture.stop().await;
+}
+
+#[tokio::test]
+async fn a_group_has_no_settings_and_those_of_the_broker_are_not_altered_by_clients() {
+    const GROUP: i8 = 32;
+    const BROKER: i8 = 4;
+    let fixture = Fixture::start(KafkaConfig::default()).await;
+    let mut client = fixture.connect().await;
+    let group = DescribeConfigsResource::default().with_resource_type(GROUP).with_resource_name(text("readers"));
+    let described = client.ask(&DescribeConfigsRequest::default().with_resources(vec![group]), 4).await;
+    assert_eq!((described.results[0].error_code, described.results[0].configs.len()), (0, 0));
+    for (kind, name, setting) in [(GROUP, "readers", "consumer.session.timeout.ms"), (BROKER, "1", "log.retention.ms")]
+    {
+        let change = AlterableConfig::default().with_name(text(setting)).with_value(Some(text("1")));
+        let resource = AlterConfigsResource::default()
+            .with_resource_type(kind)
+            .with_resource_name(text(name))
+            .with_configs(vec![change]);
+        let answer = client.ask(&IncrementalAlterConfigsRequest::default().with_resources(vec![resource]), 1).await;
+        assert_eq!(answer.responses[0].error_code, ResponseError::InvalidRequest.code());
+        let why = answer.responses[0].error_message.as_deref().unwrap();
+        assert!(why.contains("Millstream's configuration"), "{why}");
+    }
     drop(client);
     fixture.stop().await;
 }
