@@ -30,7 +30,7 @@ pub use eventually::{PATIENCE, eventually, eventually_async, found_async};
 pub use http_client::{Answer, ask, open, read_head, status, try_ask};
 pub use live::{Event, Events, Live};
 pub use log_lines::LogLines;
-pub use memory::MemoryLog;
+pub use memory::{HeldAnswers, MemoryLog};
 pub use process::{Process, binary, millstream, own_addresses, terminate};
 pub use raw::Raw;
 pub use rows::check_rows;

@@ -100,21 +100,36 @@ impl MemoryLog {
         self.shared.release_answers();
     }
 
-    /// Holds the answers of appends and commits until [`MemoryLog::release_answers`]: what they append is stored, and nobody
-    /// is told. For tests of what is in flight.
-    pub fn hold_answers(&self) {
+    /// Holds the answers of appends and commits until the guard is dropped: what they append is stored, and nobody is told.
+    /// For tests of what is in flight.
+    pub fn hold_answers(&self) -> HeldAnswers {
         self.shared.held.lock().get_or_insert_default();
-    }
-
-    /// Gives the answers that are held, in the order of the calls; later ones are given at once again.
-    pub fn release_answers(&self) {
-        self.shared.release_answers();
+        HeldAnswers { shared: Arc::clone(&self.shared) }
     }
 
     /// Loses the answer of the next commit that the writer of this name makes: it ends in [`Error::OutcomeUnknown`], and so
     /// does every later call of that writer. `stored` tells whether the commit has taken effect.
     pub fn lose_next_answer(&self, writer: &str, stored: bool) {
         self.shared.contents.lock().transactions.lose_next_answer(writer, stored);
+    }
+}
+
+/// Holds answers of a [`MemoryLog`]. Dropped, it gives those that it holds in the order of the calls, and later ones come at
+/// once again.
+#[must_use = "dropped, it holds nothing"]
+pub struct HeldAnswers {
+    shared: Arc<Shared>,
+}
+
+impl Drop for HeldAnswers {
+    fn drop(&mut self) {
+        self.shared.release_answers();
+    }
+}
+
+impl std::fmt::Debug for HeldAnswers {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "HeldAnswers({})", self.shared.held.lock().as_ref().map_or(0, Vec::len))
     }
 }
 

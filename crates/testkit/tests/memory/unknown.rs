@@ -78,7 +78,7 @@ fn only_the_next_commit_of_that_writer_loses_its_answer() {
 fn held_answers_come_in_the_order_of_the_calls_once_they_are_released() {
     let (log, partition) = open();
     let writer = log.writer(WRITER).unwrap();
-    log.hold_answers();
+    let held = log.hold_answers();
     let (sender, heard) = std::sync::mpsc::channel();
     for value in ["first", "second", "third"] {
         let sender = sender.clone();
@@ -89,7 +89,7 @@ fn held_answers_come_in_the_order_of_the_calls_once_they_are_released() {
     }
     assert_eq!(seen(&*partition), ["first", "second", "third"]);
     assert!(heard.try_recv().is_err(), "an answer was not held");
-    log.release_answers();
+    drop(held);
     assert_eq!(heard.try_iter().collect::<Vec<_>>(), [("first", true), ("second", true), ("third", true)]);
     commit(&*writer, &*partition, "at once").unwrap();
 }

@@ -287,7 +287,7 @@ fn a_fenced_owner_answers_what_was_stored_before_and_refuses_what_was_not() {
     let [a, b] = &pair.slots;
     let partition = a.partition_of(b"bolt");
     let add = || a.submit(partition, Command::Add { name: "bolt".to_owned(), pieces: 1 }).unwrap();
-    log.hold_answers();
+    let held = log.hold_answers();
     let mut before = add();
     let at = pair.world.log.partition(&TopicPartition::new(shelf_topic(), partition.0)).unwrap();
     eventually("it is stored", || at.offsets().tail > Offset::ZERO);
@@ -295,7 +295,7 @@ fn a_fenced_owner_answers_what_was_stored_before_and_refuses_what_was_not() {
     let refused = add().blocking_recv().unwrap().unwrap_err();
     assert!(matches!(&refused, Error::OwnerEnded { .. }) && !refused.may_have_applied(), "{refused}");
     assert!(before.try_recv().is_err(), "its answer is still on its way");
-    log.release_answers();
+    drop(held);
     assert!(matches!(before.blocking_recv().unwrap(), Ok(Answer::Now(1))));
     assert_eq!(b.snapshot(partition).unwrap().state.get("bolt"), Some(&1));
     pair.close();

@@ -78,7 +78,7 @@ fn appends_in_flight_around_a_lost_answer_are_applied_once_and_in_order() {
     for stored in [true, false] {
         let (dir, log) = (tempfile::tempdir().unwrap(), memory());
         let (world, views) = open(&log, dir.path());
-        log.hold_answers();
+        let held = log.hold_answers();
         let first = add_bolt(&views);
         eventually("the first append is stored", || told(&log).len() == 1);
         lose_next(&log, &views, stored);
@@ -86,13 +86,51 @@ fn appends_in_flight_around_a_lost_answer_are_applied_once_and_in_order() {
         let behind: Vec<_> = (0..3).map(|_| add_bolt(&views)).collect();
         eventually("the owner has gone on with another writer", || told(&log).len() == 4);
         // Only now come the answers of the first writer.
-        log.release_answers();
+        drop(held);
         for (answer, expected) in [first].into_iter().chain(behind).zip(1..) {
             assert_eq!(answer.blocking_recv().unwrap().unwrap(), Answer::Now(expected), "{stored}");
         }
         assert_eq!(add(&views, "bolt", 1), Answer::Now(5));
         assert_eq!(told(&log), ["1", "2", "3", "4", "5"], "{stored}");
         assert_eq!((whole(&views), views.failures()), (vec![("bolt".to_owned(), 5)], Vec::new()));
+        world.close(views);
+    }
+}
+
+#[test]
+fn answers_that_come_while_the_owner_looks_for_what_is_stored_change_nothing() {
+    const ROUNDS: i64 = 200;
+    let (dir, log) = (tempfile::tempdir().unwrap(), memory());
+    let (world, views) = open(&log, dir.path());
+    for round in 0..ROUNDS {
+        let held = log.hold_answers();
+        let first = add_bolt(&views);
+        eventually("the first append is stored", || told(&log).len() as i64 == 3 * round + 1);
+        lose_next(&log, &views, round % 2 == 0);
+        let behind = [add_bolt(&views), add_bolt(&views)];
+        // Sometimes before, sometimes while and sometimes after it looks.
+        (0..round % 20).for_each(|_| std::thread::yield_now());
+        drop(held);
+        for (answer, expected) in [first].into_iter().chain(behind).zip(3 * round + 1..) {
+            assert_eq!(answer.blocking_recv().unwrap().unwrap(), Answer::Now(expected), "round {round}");
+        }
+    }
+    assert_eq!(told(&log), (1..=3 * ROUNDS).map(|n| n.to_string()).collect::<Vec<_>>());
+    assert_eq!((whole(&views), views.failures()), (vec![("bolt".to_owned(), 3 * ROUNDS)], Vec::new()));
+    world.close(views);
+}
+
+#[test]
+fn a_view_that_stops_in_doubt_answers_first() {
+    for stored in [true, false] {
+        let (dir, log) = (tempfile::tempdir().unwrap(), memory());
+        let (world, views) = open(&log, dir.path());
+        lose_next(&log, &views, stored);
+        let answers: Vec<_> = (0..3).map(|_| add_bolt(&views)).collect();
+        views.stop();
+        for (answer, expected) in answers.into_iter().zip(1..) {
+            assert_eq!(answer.blocking_recv().unwrap().unwrap(), Answer::Now(expected), "{stored}");
+        }
         world.close(views);
     }
 }
@@ -118,12 +156,12 @@ fn a_command_that_changes_nothing_is_sent_again_behind_one_that_is_not_stored() 
     for stored in [true, false] {
         let (dir, log) = (tempfile::tempdir().unwrap(), memory());
         let (world, views) = open(&log, dir.path());
-        log.hold_answers();
+        let held = log.hold_answers();
         lose_next(&log, &views, stored);
         let changes = add_bolt(&views);
         let tells = submit(&views, Command::Tell { name: "bolt".into() }).unwrap();
         eventually("both are stored", || told(&log).len() == 2);
-        log.release_answers();
+        drop(held);
         assert_eq!(changes.blocking_recv().unwrap().unwrap(), Answer::Now(1));
         assert_eq!(tells.blocking_recv().unwrap().unwrap(), Answer::Gone);
         assert_eq!(told(&log), ["1", "0"], "{stored}");
