@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use millstream_http::{Authenticator, Metrics, Routes, Serving, Share, Workers};
+use millstream_net::LoginThrottle;
 use millstream_net::{ClientTrust, Endpoints};
-use millstream_types::{LatencyCounts, LoginThrottle, MemoryBudget, MonotonicClock};
+use millstream_types::{LatencyCounts, MemoryBudget, MonotonicClock};
 use millstream_view::ViewRuntime;
 
 use crate::adapter::HTTP_ADAPTER;

@@ -18,9 +18,8 @@ use axum::http::HeaderValue;
 use axum::http::header::AUTHORIZATION;
 use millstream_http::{Authenticator, Claim, Identity, JsonWebToken, Metrics, Problem, Reach, Verdict, Workers};
 use millstream_net::{ClientCertificate, ClientTrust};
-use millstream_types::{
-    AccessScope, LoginProtocol, LoginSource, LoginThrottle, NameError, Principal, Role, Roles, TenantId, WallClock,
-};
+use millstream_net::{LoginProtocol, LoginSource, LoginThrottle};
+use millstream_types::{AccessScope, NameError, Principal, Role, Roles, TenantId, WallClock};
 
 use certificate::CertificateVerdict;
 use password::Basic;

@@ -11,7 +11,8 @@ use std::time::Duration;
 use axum::http::header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::http::{HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
-use millstream_types::{ErrorCode, NameError, Throttled};
+use millstream_net::Throttled;
+use millstream_types::{ErrorCode, NameError};
 use serde_json::{Map, Value, json};
 
 /// Media type of problem details.

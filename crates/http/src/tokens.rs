@@ -13,11 +13,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use axum::http::header::{AUTHORIZATION, WWW_AUTHENTICATE};
 use axum::http::{HeaderValue, StatusCode};
+use millstream_net::{LoginProtocol, LoginSource, LoginThrottle, RefusedLogin};
 use millstream_net::{Revocation, Revoker};
-use millstream_types::{
-    AccessScope, ErrorCode, LoginProtocol, LoginSource, LoginThrottle, Principal, RefusedLogin, Role, Roles,
-    SystemClock, TenantId, WallClock,
-};
+use millstream_types::{AccessScope, ErrorCode, Principal, Role, Roles, SystemClock, TenantId, WallClock};
 use parking_lot::RwLock;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use kafka_protocol::ResponseError;
 use millstream_log::{Error as LogError, KafkaLog, KafkaPartition, Topic};
+use millstream_net::LoginThrottle;
 use millstream_net::{Shutdown, TenantRoom};
 use millstream_types::{
-    AuditTrail, LoginThrottle, MemoryBudget, Principal, QuotaConfig, Quotas, SystemClock, TopicId, TopicKind,
-    TopicName, TopicPartition,
+    AuditTrail, MemoryBudget, Principal, QuotaConfig, Quotas, SystemClock, TopicId, TopicKind, TopicName,
+    TopicPartition,
 };
 use parking_lot::Mutex;
 

@@ -4,8 +4,9 @@ use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
 
+use millstream_net::RefusedLogin;
 use millstream_net::Revocation;
-use millstream_types::{Principal, RefusedLogin};
+use millstream_types::Principal;
 
 use crate::{ScramCredential, ScramMechanism};
 

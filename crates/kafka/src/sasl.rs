@@ -16,7 +16,7 @@ use kafka_protocol::messages::{
     SaslAuthenticateRequest, SaslAuthenticateResponse, SaslHandshakeRequest, SaslHandshakeResponse,
 };
 use kafka_protocol::protocol::StrBytes;
-use millstream_types::{LoginProtocol, LoginSource, RefusedLogin};
+use millstream_net::{LoginProtocol, LoginSource, RefusedLogin};
 
 use crate::login::{Login, Logins};
 use crate::request_context::RequestContext;

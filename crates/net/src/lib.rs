@@ -22,6 +22,9 @@
 //! An address may take TLS: each connection then begins with a handshake of bounded time, with the certificates that
 //! [`ServerTls`] has at that moment, and a protocol sees the same [`TransportStream`] as without.
 //!
+//! An address that fails to log in too often waits: [`LoginThrottle`], which all listeners share. Sockets leave open files for what is
+//! stored: [`raise_open_files`].
+//!
 //! Not here: how a client logs in, what the bytes mean.
 
 mod connections;
@@ -30,7 +33,9 @@ mod endpoints;
 mod limits;
 mod listener;
 mod log_rate_limit;
+mod login_throttle;
 mod metrics;
+mod open_files;
 mod pending_login;
 mod revocation;
 mod shutdown;
@@ -44,7 +49,11 @@ pub use endpoints::{BindError, BoundAddresses, Endpoints};
 pub use limits::{ConnectionLimits, LoginTimeout};
 pub use listener::{Listener, Serving};
 pub use log_rate_limit::LogRateLimit;
+pub use login_throttle::{
+    ClientNetwork, FailedLogins, LoginProtocol, LoginSource, LoginThrottle, RefusedLogin, Throttled,
+};
 pub use metrics::{Counter, Gauge, Histogram, HistogramCounts, Labels, Metrics};
+pub use open_files::{raise_open_files, with_room};
 pub use pending_login::PendingLogin;
 pub use revocation::{Revocation, Revoker};
 pub use shutdown::Shutdown;

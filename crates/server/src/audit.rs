@@ -15,9 +15,9 @@ use std::time::Duration;
 use anyhow::Context as _;
 use millstream_http::Metrics;
 use millstream_log::{AtomicAppend, Log, TopicConfig, Writer, Writers, reply};
+use millstream_net::FailedLogins;
 use millstream_types::{
-    AuditEvent, AuditTrail, FailedLogins, Header, Record, SystemClock, TopicName, TopicPartition, WallClock as _,
-    iso_time,
+    AuditEvent, AuditTrail, Header, Record, SystemClock, TopicName, TopicPartition, WallClock as _, iso_time,
 };
 use parking_lot::Mutex;
 use serde_json::json;

@@ -5,8 +5,9 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use anyhow::Context as _;
+use millstream_net::LoginProtocol;
 use millstream_net::{Endpoints, Metrics, ServerTls, TlsConfig};
-use millstream_types::{LoginProtocol, SystemClock};
+use millstream_types::SystemClock;
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use millstream_http::Metrics;
-use millstream_types::{FailedLogins, LoginProtocol, LoginThrottle};
+use millstream_net::{FailedLogins, LoginProtocol, LoginThrottle};
 
 use crate::audit::Audit;
 use crate::listen::ListenerEndpoints;

@@ -10,9 +10,10 @@ use millstream_flow::{FlowRuntime, Functions, Hooks, Jobs};
 use millstream_history::{Dependencies, History};
 use millstream_http::{Api, Limits, Metrics, TokenIssuer};
 use millstream_log::{Embedded, Log, LogConfig, LogFigures, SystemFiles};
+use millstream_net::LoginThrottle;
 use millstream_query::{Deliveries, Engine, QueryRuntime};
 use millstream_store::{Statistics, Store};
-use millstream_types::{LoginThrottle, MemoryBudget, Quotas, RemoteCallers, ShortLives, SystemClock, WallClock as _};
+use millstream_types::{MemoryBudget, Quotas, RemoteCallers, ShortLives, SystemClock, WallClock as _};
 use millstream_view::{Checkpoints, Failure, Shards, ViewRuntime};
 use parking_lot::Mutex;
 

@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use millstream_http::Metrics;
+use millstream_net::LoginThrottle;
 use millstream_net::{ConnectionLimits, Endpoints, LoginTimeout, Serving};
 use millstream_store::resp::{self, CONNECTION_BYTES, EventClass, KeyEvent, Listener, ListenerConfig};
 use millstream_store::{KeyLoss, KeyLossListener, Logins, RedisHost, Store, database_of};
-use millstream_types::{LoginThrottle, MemoryBudget, TenantId};
+use millstream_types::{MemoryBudget, TenantId};
 
 use crate::config::Config;
 use crate::tokens::Tokens;

@@ -9,9 +9,10 @@ use millstream_http::{Authenticator, Listener, Metrics, Serving};
 use millstream_kafka::Logins;
 use millstream_log::LogFigures;
 use millstream_net::BoundAddresses;
+use millstream_net::LoginThrottle;
 use millstream_query::Requests;
 use millstream_store::RiftAccess;
-use millstream_types::{Grant, LoginThrottle, SystemClock, WallClock, iso_time};
+use millstream_types::{Grant, SystemClock, WallClock, iso_time};
 use sd_notify::NotifyState;
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -67,7 +68,7 @@ fn raise_open_files(config: &Config) {
     ];
     // A quarter more may be about to log in.
     let connections_max = listeners.iter().sum::<usize>() / 4 * 5;
-    let room = millstream_types::raise_open_files();
+    let room = millstream_net::raise_open_files();
     if room < connections_max as u64 {
         tracing::info!(
             room,

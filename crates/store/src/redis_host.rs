@@ -14,7 +14,8 @@ use std::time::Instant;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use millstream_net::Revocation;
-use millstream_types::{LoginProtocol, LoginSource, LoginThrottle, Principal, RefusedLogin, Role, TenantId};
+use millstream_net::{LoginProtocol, LoginSource, LoginThrottle, RefusedLogin};
+use millstream_types::{Principal, Role, TenantId};
 
 use self::cache::CacheDatabase;
 use self::durable::{DurableDatabase, FULL};

@@ -14,11 +14,9 @@ mod clock;
 mod compression;
 mod error;
 mod latency;
-mod login_throttle;
 mod memory;
 mod name;
 mod offset;
-mod open_files;
 mod partition_offsets;
 mod partitioner;
 mod principal;
@@ -39,13 +37,9 @@ pub use clock::{ManualClock, MonotonicClock, SteadyClock, SystemClock, WallClock
 pub use compression::Compression;
 pub use error::ErrorCode;
 pub use latency::{LatencyCounts, LatencyHistogram};
-pub use login_throttle::{
-    ClientNetwork, FailedLogins, LoginProtocol, LoginSource, LoginThrottle, RefusedLogin, Throttled,
-};
 pub use memory::{Grant, MemoryBudget};
 pub use name::{INTERNAL_TOPICS, NameError, TENANT_MAX_CHARS, TOPIC_NAME_MAX_CHARS, TenantId, TopicKind, TopicName};
 pub use offset::{Epoch, Offset, PartitionId, Position, TopicId, TopicPartition};
-pub use open_files::{raise_open_files, with_room};
 pub use partition_offsets::{InvalidPartitionOffsets, PartitionOffsets};
 pub use partitioner::{murmur2, partition_of_key};
 pub use principal::{Principal, Role, Roles};

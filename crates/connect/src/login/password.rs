@@ -5,7 +5,8 @@ use std::sync::Arc;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use millstream_http::{Full, Problem, Reason};
-use millstream_types::{ErrorCode, LoginSource, TenantId};
+use millstream_net::LoginSource;
+use millstream_types::{ErrorCode, TenantId};
 
 use super::{CHALLENGE, DeviceLogins, LoginParts, NewLogin, split_scheme, tenant_of};
 use crate::credential_cache::{CachedLogin, Fingerprint};

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use millstream_types::{LoginProtocol, LoginThrottle, ManualClock};
+use millstream_net::{LoginProtocol, LoginThrottle};
+use millstream_types::ManualClock;
 use serde_json::json;
 
 use crate::mqtt_client::{Mqtt, connect};

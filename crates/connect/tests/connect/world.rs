@@ -10,9 +10,8 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use millstream_connect::{Connect, ConnectConfig};
 use millstream_http::{Api, Listener, ListenerLimits, LoopbackApplications, Metrics, Serving};
 use millstream_log::{Embedded, Log, LogConfig, UpTo};
-use millstream_types::{
-    BatchLimits, LoginThrottle, MemoryBudget, SystemClock, TenantId, TopicKind, TopicName, TopicPartition,
-};
+use millstream_net::LoginThrottle;
+use millstream_types::{BatchLimits, MemoryBudget, SystemClock, TenantId, TopicKind, TopicName, TopicPartition};
 use millstream_view::{Checkpoints, Shards, ViewRuntime};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};

@@ -8,7 +8,8 @@ use millstream_http::{
     Access, ApiToken, ApiTokens, Authenticator, Caller, Claim, Error, Identity, Listener, ListenerLimits,
     LoopbackApplications, Problem, Reach, RoleName, Route, Routes, Verdict,
 };
-use millstream_types::{AccessScope, LoginProtocol, LoginThrottle, ManualClock, Principal, Role, Roles, TenantId};
+use millstream_net::{LoginProtocol, LoginThrottle};
+use millstream_types::{AccessScope, ManualClock, Principal, Role, Roles, TenantId};
 
 use crate::server::{LIMITS, Server};
 

@@ -16,11 +16,9 @@ use kafka_protocol::messages::{
 use kafka_protocol::protocol::StrBytes;
 use millstream_kafka::{KafkaConfig, Listener, Login, LoginCheck, Logins, ScramCredential, ScramMechanism, Serving};
 use millstream_log::{Embedded, Log, TopicConfig, Writers};
+use millstream_net::{LoginProtocol, LoginThrottle, RefusedLogin};
 use millstream_net::{Metrics, Revocation};
-use millstream_types::{
-    AccessScope, AuditTrail, Compression, LoginProtocol, LoginThrottle, ManualClock, Principal, RefusedLogin, Role,
-    Roles, TenantId,
-};
+use millstream_types::{AccessScope, AuditTrail, Compression, ManualClock, Principal, Role, Roles, TenantId};
 use tempfile::TempDir;
 use tokio::io::AsyncWriteExt;
 

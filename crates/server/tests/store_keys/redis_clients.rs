@@ -4,8 +4,8 @@ use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
+use millstream_net::raise_open_files;
 use millstream_testkit::{Process, eventually};
-use millstream_types::raise_open_files;
 
 use crate::resp::{Connection, command, encode};
 use crate::{make, start};

@@ -4,9 +4,8 @@ use std::sync::Arc;
 
 use axum::http::HeaderValue;
 use millstream_http::{Authenticator, Claim, Identity, Problem, Reach, Reason, Verdict};
-use millstream_types::{
-    AccessScope, ErrorCode, LoginProtocol, LoginSource, LoginThrottle, Principal, Role, Roles, TenantId,
-};
+use millstream_net::{LoginProtocol, LoginSource, LoginThrottle};
+use millstream_types::{AccessScope, ErrorCode, Principal, Role, Roles, TenantId};
 
 use super::signature::{is_signature, signed_text};
 use crate::{BucketConfig, Error, RiftUser, Store};

@@ -8,10 +8,11 @@ use millstream_http::{
     Api, ApiToken, ApiTokens, Authenticator, Listener, ListenerLimits, LoopbackApplications, Metrics, RoleName, Serving,
 };
 use millstream_log::{Embedded, Log, LogConfig, LogFigures, SystemFiles};
+use millstream_net::LoginThrottle;
 use millstream_store::{
     BucketConfig, RiftAccess, Statistics, Store, StoreConfig, rift_routes, routes, show_metrics, stats_routes,
 };
-use millstream_types::{LoginThrottle, MemoryBudget, SystemClock, TenantId};
+use millstream_types::{MemoryBudget, SystemClock, TenantId};
 use millstream_view::{Checkpoints, Shards, ViewRuntime};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use crate::{MonotonicClock, SystemClock};
+use millstream_types::{MonotonicClock, SystemClock};
 
 /// Clients and names whose failures are remembered; beyond them the least recently seen is forgotten.
 const CLIENTS_MAX: usize = 10_000;
@@ -138,7 +138,8 @@ pub struct FailedLogins {
 ///
 /// ```
 /// use std::sync::Arc;
-/// use millstream_types::{LoginProtocol, LoginSource, LoginThrottle, ManualClock};
+/// use millstream_net::{LoginProtocol, LoginSource, LoginThrottle};
+/// use millstream_types::ManualClock;
 ///
 /// let throttle = LoginThrottle::new(1, Arc::new(ManualClock::default()));
 /// let source = LoginSource { address: [10, 0, 0, 1].into(), protocol: LoginProtocol::Http };
@@ -374,8 +375,9 @@ impl Clients {
 
 #[cfg(test)]
 mod tests {
+    use millstream_types::ManualClock;
+
     use super::*;
-    use crate::ManualClock;
 
     fn throttle(failures_per_minute: u32) -> (LoginThrottle, Arc<ManualClock>) {
         let clock = Arc::new(ManualClock::at(0));
