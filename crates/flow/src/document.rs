@@ -16,6 +16,7 @@ mod finding;
 mod json_schema;
 mod keys;
 mod model;
+mod names;
 mod quantity;
 mod reader;
 mod reference;

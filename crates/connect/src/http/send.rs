@@ -18,14 +18,14 @@ use tokio::time::timeout;
 
 use super::HttpAdapter;
 use super::message::HttpMessage;
-use super::sending::Sending;
+use super::sending::{Figures, Sending};
 use super::wait::Waiting;
 use crate::commands;
 use crate::ingest::level_of;
 use crate::metrics::{ProcessingOutcome, TenantMetrics, TtdStatus};
 use crate::refusal::{not_accepted_in_time, not_taken, unknown_tenant};
 use crate::sender::DeviceAddress;
-use crate::stream::{Delivery, Stream};
+use crate::stream::Stream;
 use crate::streams::TenantStreams;
 use crate::usage::Moment;
 
@@ -68,15 +68,6 @@ impl<'a> NamedDevice<'a> {
         let owned = |name: Option<Cow<'_, str>>| name.map(|name| Cow::Owned(name.into_owned()));
         NamedDevice { tenant: owned(self.tenant), device: owned(self.device) }
     }
-}
-
-/// The figures by which a message is counted.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Figures {
-    pub(super) delivery: Delivery,
-    pub(super) payload_bytes: usize,
-    /// The arrival of the request, by the monotonic clock.
-    pub(super) started: Duration,
 }
 
 /// An appended message whose sender waits for a command. It is counted when the sender is answered or has left.

@@ -3,6 +3,7 @@
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use axum::response::Response;
 use millstream_http::LaterAnswer;
@@ -11,9 +12,18 @@ use millstream_types::Principal;
 use tokio::time::Instant;
 
 use super::HttpAdapter;
-use super::send::Figures;
 use crate::refusal::not_taken;
+use crate::stream::Delivery;
 use crate::streams::TenantStreams;
+
+/// The figures by which a message is counted.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Figures {
+    pub(super) delivery: Delivery,
+    pub(super) payload_bytes: usize,
+    /// The arrival of the request, by the monotonic clock.
+    pub(super) started: Duration,
+}
 
 /// The message of a request until the log's reply. It is not counted if its sender leaves before the reply.
 pub(super) struct Sending {

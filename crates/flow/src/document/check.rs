@@ -4,8 +4,9 @@ use millstream_types::TenantId;
 
 use super::catalogue::{Key, KeyType, NodeType, Section};
 use super::finding::{Findings, join};
-use super::keys::{JOB, NAME_MAX_CHARS, PARALLELISM, SINK, SOURCE, TRANSFORM};
+use super::keys::{JOB, PARALLELISM, SINK, SOURCE, TRANSFORM};
 use super::model::Role;
+use super::names::{is_name, name_rule};
 use super::tree::{TextPosition, Tree, TreeContent, TreeMember};
 use super::value::check_value;
 use super::{DocumentContext, node_types};
@@ -189,18 +190,6 @@ fn role_of(section: &Section) -> Option<Role> {
 
 fn is_node(section: &Section) -> bool {
     role_of(section).is_some()
-}
-
-pub(super) fn is_name(name: &str) -> bool {
-    let is_legal = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
-    name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
-        && !name.ends_with('.')
-        && name.chars().all(is_legal)
-        && name.len() <= NAME_MAX_CHARS
-}
-
-pub(super) fn name_rule() -> String {
-    format!("use 1 to {NAME_MAX_CHARS} of the characters a-z A-Z 0-9 _ - . and begin with a letter or _")
 }
 
 fn with_article(what: &str) -> String {

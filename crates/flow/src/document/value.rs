@@ -3,8 +3,8 @@
 use millstream_types::{TenantId, TopicName};
 
 use super::catalogue::{Key, KeyType};
-use super::check::{is_name, name_rule};
 use super::finding::{Findings, join};
+use super::names::{is_name, name_rule};
 use super::quantity::{DURATION_RULE, SIZE_RULE, duration_ms, duration_range_ms, size_bytes};
 use super::tree::{Tree, TreeContent};
 

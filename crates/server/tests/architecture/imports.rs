@@ -1,8 +1,8 @@
-//! Reads the imports between the top-level modules of a crate, a file and its folder being one.
+//! Reads the imports between the modules in each folder of a crate, a file and its folder being one.
 //!
 //! An import is a path that begins with `crate::`, `super::` or `self::`, in a `use` or in code. Comments, texts and
-//! what is compiled for tests only do not count. The crate's root (`lib.rs`, `main.rs`) is above all modules; a path
-//! to a name that the root imports or re-exports leads to the module that it comes from.
+//! what is compiled for tests only do not count. The module that a folder belongs to (for all of the crate `lib.rs` or
+//! `main.rs`) is above the modules in it; a path to a name that it imports or re-exports leads to the module that the name comes from.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -36,20 +36,21 @@ struct SourceFile {
     test_modules: Vec<Vec<String>>,
 }
 
-/// The imports between the top-level modules of the crate in this folder.
-pub(crate) fn graph(source_folder: &Path, shown_folder: &str) -> Graph {
+/// The imports between the modules of each folder of the crate in `source_folder`. The name of a folder is the path of its module,
+/// that of the whole crate is empty.
+pub(crate) fn graphs(source_folder: &Path, shown_folder: &str) -> BTreeMap<String, Graph> {
     let mut sources = Vec::new();
     collect(source_folder, &mut Vec::new(), shown_folder, &mut sources);
-    graph_of(&sources)
+    graphs_of(&sources)
 }
 
 /// The same for files given as pairs of a name below the source folder and a text.
-pub(crate) fn graph_of_texts(files: &[(&str, &str)]) -> Graph {
+pub(crate) fn graphs_of_texts(files: &[(&str, &str)]) -> BTreeMap<String, Graph> {
     let parse = |(name, text): &(&str, &str)| {
         let parts: Vec<String> = name.trim_end_matches(".rs").split('/').map(str::to_owned).collect();
         source(text, module(parts), (*name).to_owned())
     };
-    graph_of(&files.iter().map(parse).collect::<Vec<_>>())
+    graphs_of(&files.iter().map(parse).collect::<Vec<_>>())
 }
 
 /// The files of the crate in this folder that import `name`, but for tests.
@@ -97,23 +98,32 @@ fn is_test(test_modules: &BTreeSet<&Vec<String>>, module: &[String]) -> bool {
     (1..=module.len()).any(|end| test_modules.contains(&module[..end].to_vec()))
 }
 
-fn graph_of(sources: &[SourceFile]) -> Graph {
+fn graphs_of(sources: &[SourceFile]) -> BTreeMap<String, Graph> {
+    let folders = sources.iter().flat_map(|source| (0..source.module.len()).map(|end| &source.module[..end]));
+    let folders: BTreeSet<&[String]> = folders.collect();
+    folders.into_iter().map(|folder| (folder.join("::"), graph_in(sources, folder))).collect()
+}
+
+/// The imports between the modules in the folder of the module `folder`.
+fn graph_in(sources: &[SourceFile], folder: &[String]) -> Graph {
     let test_modules = test_modules(sources);
-    let modules: BTreeSet<&String> = sources.iter().filter_map(|source| source.module.first()).collect();
-    let roots = sources.iter().filter(|source| source.module.is_empty());
-    let origins: BTreeMap<&String, &String> = roots
-        .flat_map(|root| root.names.iter().filter_map(|(name, path)| Some((name, path.first()?))))
+    // The module in the folder that a path leads to.
+    let inside = |path: &'_ [String]| path.strip_prefix(folder).and_then(|rest| rest.first()).cloned();
+    let modules: BTreeSet<String> = sources.iter().filter_map(|source| inside(&source.module)).collect();
+    let above = sources.iter().filter(|source| source.module == folder);
+    let origins: BTreeMap<&String, String> = above
+        .flat_map(|above| above.names.iter().filter_map(|(name, path)| Some((name, inside(path)?))))
         .filter(|(_, module)| modules.contains(module))
         .collect();
     let mut graph = Graph::new();
     for source in sources.iter().filter(|source| !is_test(&test_modules, &source.module)) {
-        let Some(own) = source.module.first() else { continue };
+        let Some(own) = inside(&source.module) else { continue };
         for (path, line) in &source.imports {
-            let Some(first) = path.first() else { continue };
-            let imported = if modules.contains(first) { Some(first) } else { origins.get(first).copied() };
+            let Some(first) = inside(path) else { continue };
+            let imported = if modules.contains(&first) { Some(first) } else { origins.get(&first).cloned() };
             if let Some(imported) = imported.filter(|imported| *imported != own) {
                 let import = Import { file: source.file.clone(), line: *line, path: path.join("::") };
-                graph.entry(own.clone()).or_default().entry(imported.clone()).or_insert(import);
+                graph.entry(own.clone()).or_default().entry(imported).or_insert(import);
             }
         }
     }

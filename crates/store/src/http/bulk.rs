@@ -6,6 +6,7 @@
 //! have its version in common. Reads that no write goes with are served beside the owner.
 
 mod item;
+mod outcome;
 mod reads;
 mod run;
 

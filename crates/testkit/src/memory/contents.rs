@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use millstream_log::{Appended, AtomicAppend, CommittedPosition, Error, LogConfig, Topic, TopicConfig, Watchers};
 use millstream_types::{Epoch, Offset, Position, Record, TopicId, TopicName, TopicPartition};
 
-use super::partition::PartitionContents;
-use super::transactions::{TransactionId, Transactions};
+use super::partition::{PartitionContents, TransactionId};
+use super::transactions::Transactions;
 
 /// The place of a partition: its topic, and its number in it. Good until a restart, also if the topic is deleted.
 pub(super) type Place = (TopicId, usize);

@@ -12,7 +12,8 @@ use millstream_types::{
     BatchBuilder, BatchLimits, Epoch, Offset, Position, Record, RecordBatch, StoredRecord, TopicPartition,
 };
 
-use super::transactions::TransactionId;
+/// The number of a transaction, never given again.
+pub(super) type TransactionId = u64;
 
 /// A memory topic's ring holds at least this many batches, so making room drops only a part of it.
 const RING_BATCHES_MIN: usize = 8;

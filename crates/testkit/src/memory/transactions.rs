@@ -6,9 +6,7 @@ use millstream_log::{Appended, AtomicAppend, Error, Storage};
 use millstream_types::{Record, TopicPartition};
 
 use super::contents::{Contents, Place};
-
-/// The number of a transaction, never given again.
-pub(super) type TransactionId = u64;
+use super::partition::TransactionId;
 
 /// The names of all writers since the log was opened.
 #[derive(Default)]

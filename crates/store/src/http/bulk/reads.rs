@@ -4,7 +4,7 @@
 use futures_util::{StreamExt, stream};
 
 use super::item::{BulkAction, BulkItem};
-use super::run::ItemOutcome;
+use super::outcome::ItemOutcome;
 use crate::{Bucket, Error};
 
 /// Values of one request and partition that are read at a time.

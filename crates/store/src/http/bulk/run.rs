@@ -12,10 +12,11 @@ use serde_json::{Map, Value as Json};
 
 use super::NumberedItem;
 use super::item::{BulkAction, BulkItem, Expiry, Put};
+use super::outcome::ItemOutcome;
 use super::reads;
 use crate::http::key_line::KeyLine;
 use crate::http::problems::problem;
-use crate::{Bucket, Error, Interrupted, OwnerTransaction, StoredValue, Transaction, Value, WriteRefusal};
+use crate::{Bucket, Error, Interrupted, OwnerTransaction, Transaction, Value};
 
 /// Most items and bytes of one transaction. Its writes fit one append.
 const TRANSACTION_ITEMS: usize = 512;
@@ -24,33 +25,6 @@ const TRANSACTION_BYTES: usize = 1 << 20;
 const ITEM_BYTES: usize = 128;
 /// Bytes of the values that one request reads.
 const VALUES_MAX_BYTES: u64 = 8 << 20;
-
-/// The outcome of an item, as its transaction knows it.
-#[derive(Debug)]
-pub(super) enum ItemOutcome {
-    Found {
-        stored: StoredValue,
-        version: Option<u64>,
-        write: Option<usize>,
-    },
-    Missing,
-    /// Stored, by the write of that number in its transaction; an expiry that has passed leaves none.
-    Stored {
-        is_new: bool,
-        write: Option<usize>,
-    },
-    Deleted {
-        write: Option<usize>,
-    },
-    /// A condition does not hold.
-    Unmet {
-        is_there: bool,
-        version: Option<u64>,
-    },
-    Refused(WriteRefusal),
-    /// The request has read as much as it may.
-    TooMuch,
-}
 
 /// The answer of all lines, in order.
 pub(super) async fn run(bucket: &Arc<Bucket>, lines: Vec<NumberedItem>, level: Option<AckLevel>) -> String {
