@@ -1,5 +1,5 @@
-//! What the caller may do with a topic, a group or the cluster, as the bits that Kafka's clients read: one for each operation of
-//! its access control lists. Here they follow from the roles.
+//! The operations on a topic, a group or the cluster that a caller's roles allow, as bits that Kafka's clients read: one for each
+//! operation of its access control lists.
 
 use millstream_log::Topic;
 use millstream_types::{Principal, Role, Roles, TopicKind};

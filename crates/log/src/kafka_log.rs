@@ -144,8 +144,8 @@ pub trait KafkaPartition: Partition {
     /// Those of [`Partition::read_stored`], except damage: it is reported by the read.
     fn locate(&self, from: Offset, max_bytes: usize, up_to: UpTo) -> Result<Option<Located>, Error>;
 
-    /// Where the records end that a reader under `epoch` can have read, as [`Partition::resume`] judges it, and the latest epoch up to
-    /// `epoch` that is known. `None` for an epoch that the log has not reached.
+    /// The latest known epoch up to `epoch`, and the end of the records that a reader under `epoch` can have read, as
+    /// [`Partition::resume`] judges it. `None` for an epoch that the log has not reached.
     fn end_of_epoch(&self, epoch: Epoch) -> Option<(Epoch, Offset)>;
 
     /// The open transactions, the oldest first.

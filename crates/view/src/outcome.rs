@@ -174,7 +174,7 @@ mod tests {
         }
     }
 
-    /// What becomes of appends in flight where `stored` records are found; `None` if these are not theirs.
+    /// The fates of appends in flight where `stored` records are found; `None` if these are not theirs.
     fn fates(kinds: &str, stored: u64) -> Option<Vec<&'static str>> {
         let mut flights: VecDeque<_> = (1..).zip(kinds.chars()).map(|(number, kind)| flight(number, kind)).collect();
         let stored = (10..10 + stored).map(|offset| (Offset(offset), Epoch(7))).collect();

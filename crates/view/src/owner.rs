@@ -47,7 +47,7 @@ const CHECKPOINT_SPARE_BYTES: u64 = 64 << 20;
 struct CommandInbox<V: View> {
     waiting: WaitingCommands<V>,
     landed: Vec<(u64, Result<Vec<Appended>, millstream_log::Error>)>,
-    /// What is stored of the appends in flight, after their outcome was unknown.
+    /// The appends in flight that are stored, found out after an outcome was unknown.
     decided: Option<Result<DecidedOutcome, millstream_log::Error>>,
     /// Accepted commands without an answer, including waiting ones.
     open: usize,

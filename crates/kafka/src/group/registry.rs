@@ -6,7 +6,7 @@
 //!   [`GroupConfig::groups_max`]: no tenant takes all of them.
 //! - While the positions of a group are being forgotten, nobody joins it or commits in it.
 //!
-//! Whoever holds the registry may lock an entry, never the other way round.
+//! The lock of the registry is taken before that of an entry, never the other way round.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;

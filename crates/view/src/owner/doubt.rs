@@ -9,7 +9,7 @@ use crate::Error;
 use crate::outcome::{self, DecidedOutcome};
 use crate::view::View;
 
-/// Whether the outcome of an append in flight is unknown.
+/// The doubt about the outcomes of the appends in flight.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Doubt {
     None,

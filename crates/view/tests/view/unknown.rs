@@ -40,7 +40,7 @@ fn lose_next(log: &MemoryLog, views: &Views<Shelf>, stored: bool) {
     log.lose_next_answer(&format!("view/{}", of_bolt(views)), stored);
 }
 
-/// What `moves` was told.
+/// The values of the records in `moves`.
 fn told(log: &MemoryLog) -> Vec<String> {
     let moves = log.partition(&TopicPartition::new(moves(), 0)).unwrap();
     let records = read_all(&*moves, moves.offsets().first, UpTo::Stable).unwrap().into_iter();
