@@ -32,6 +32,6 @@ impl Acceptor {
             pending_bytes: 0,
         });
         self.queues.work.urge();
-        receiver.recv().unwrap_or(Err(Error::Stopped))
+        self.shared.answer(&receiver)
     }
 }

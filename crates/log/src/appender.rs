@@ -55,6 +55,18 @@ impl Appender {
         self.state.lock().turn();
     }
 
+    /// Takes a turn if there is work and no other turn is running; if it `may_not_wait`, a short one. `true` if it did.
+    pub(crate) fn turn_if_free(&self, may_not_wait: bool) -> bool {
+        let Some(mut state) = self.queues.work.has_work().then(|| self.state.try_lock()).flatten() else {
+            return false;
+        };
+        if may_not_wait {
+            return state.turn_briefly();
+        }
+        state.turn();
+        true
+    }
+
     /// Takes a turn if it is short; otherwise wakes the appender's thread.
     pub(crate) fn turn_briefly(&self) {
         let is_little = self.shared.backpressure.pending_bytes() as u64 <= BRIEF_BYTES;

@@ -107,7 +107,7 @@ impl Acceptor {
         });
         drop(gate);
         self.queues.work.urge();
-        receiver.recv().unwrap_or(Err(Error::Stopped))
+        self.shared.answer(&receiver)
     }
 
     fn check_size(

@@ -76,7 +76,14 @@ impl<'a> Throttle<'a> {
         if self.spent_bytes >= SLICE_BYTES {
             let nanos = self.spent_bytes.saturating_mul(1_000_000_000) / self.bytes_per_second;
             self.spent_bytes = 0;
-            stopped |= self.queues.compaction.rest(Duration::from_nanos(nanos).saturating_sub(self.rested.elapsed()));
+            let rest = Duration::from_nanos(nanos).saturating_sub(self.rested.elapsed());
+            stopped |= match &self.shared.scheduler {
+                Some(scheduler) => {
+                    scheduler.interleave();
+                    false
+                }
+                None => self.queues.compaction.rest(rest),
+            };
             self.rested = Instant::now();
         }
         stopped |= self.shared.space.is_used_up();
@@ -87,35 +94,44 @@ impl<'a> Throttle<'a> {
 /// Runs one pass after the other until the queue is stopped.
 pub(crate) fn run(shared: &EngineShared, queues: &Queues) {
     while let Some(job) = queues.compaction.next() {
-        job.partition.lock().is_left_for_room = false;
-        let outcome = pass::run(shared, queues, &job);
-        let partition = &job.partition;
-        let outcome = match outcome {
-            Ok(outcome) => Some(outcome),
-            Err(CompactionFailure::Writing(error)) if error.is_disk_full() => {
-                let (topic, number) = (&partition.id.topic, partition.id.partition);
-                tracing::warn!(%topic, partition = %number, %error, "not compacted: the disk is full");
-                None
-            }
-            Err(CompactionFailure::Writing(error)) if partition.topic.check_exists().is_ok() => {
-                shared.end(&error);
-                None
-            }
-            // Retention or a trim has removed a source meanwhile. The next pass begins with those that are left.
-            Err(CompactionFailure::Damaged(_)) if job.sources.iter().any(|source| source.is_retired()) => None,
-            Err(CompactionFailure::Damaged(error)) if partition.topic.check_exists().is_ok() => {
-                let (topic, number) = (&partition.id.topic, partition.id.partition);
-                tracing::error!(%topic, partition = %number, %error, "compaction stops for this partition until a restart");
-                partition.lock().is_damaged = true;
-                None
-            }
-            Err(_) => None,
-        };
-        let wake = outcome.is_some();
-        queues.compaction.finished(outcome);
-        if wake {
-            queues.flush.wake();
+        pass(shared, queues, &job);
+    }
+}
+
+/// Runs a pass if a job waits. `true` if one did.
+pub(crate) fn pass_if_due(shared: &EngineShared, queues: &Queues) -> bool {
+    queues.compaction.take_now().map(|job| pass(shared, queues, &job)).is_some()
+}
+
+fn pass(shared: &EngineShared, queues: &Queues, job: &CompactionJob) {
+    job.partition.lock().is_left_for_room = false;
+    let outcome = pass::run(shared, queues, job);
+    let partition = &job.partition;
+    let outcome = match outcome {
+        Ok(outcome) => Some(outcome),
+        Err(CompactionFailure::Writing(error)) if error.is_disk_full() => {
+            let (topic, number) = (&partition.id.topic, partition.id.partition);
+            tracing::warn!(%topic, partition = %number, %error, "not compacted: the disk is full");
+            None
         }
+        Err(CompactionFailure::Writing(error)) if partition.topic.check_exists().is_ok() => {
+            shared.end(&error);
+            None
+        }
+        // Retention or a trim has removed a source meanwhile. The next pass begins with those that are left.
+        Err(CompactionFailure::Damaged(_)) if job.sources.iter().any(|source| source.is_retired()) => None,
+        Err(CompactionFailure::Damaged(error)) if partition.topic.check_exists().is_ok() => {
+            let (topic, number) = (&partition.id.topic, partition.id.partition);
+            tracing::error!(%topic, partition = %number, %error, "compaction stops for this partition until a restart");
+            partition.lock().is_damaged = true;
+            None
+        }
+        Err(_) => None,
+    };
+    let wake = outcome.is_some();
+    queues.compaction.finished(outcome);
+    if wake {
+        queues.flush.wake();
     }
 }
 

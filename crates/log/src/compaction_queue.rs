@@ -111,6 +111,16 @@ impl CompactionQueue {
         }
     }
 
+    /// Like [`CompactionQueue::next`], for a caller that does not wait.
+    pub(crate) fn take_now(&self) -> Option<CompactionJob> {
+        let mut state = self.state.lock();
+        if state.stop {
+            state.busy = None;
+            return None;
+        }
+        state.job.take()
+    }
+
     pub(crate) fn finished(&self, outcome: Option<CompactedSegments>) {
         let mut state = self.state.lock();
         state.busy = None;

@@ -11,31 +11,32 @@ use std::fmt;
 use std::path::Path;
 use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, OnceLock};
-use std::thread::{self, JoinHandle};
 
-use millstream_types::{Epoch, MonotonicClock, Position, TopicId, TopicKind, TopicName, TopicPartition, WallClock};
+use millstream_types::{
+    Epoch, ManualClock, MonotonicClock, Position, TopicId, TopicKind, TopicName, TopicPartition, WallClock,
+};
 use parking_lot::Mutex;
 
 use crate::acceptor::Acceptor;
 use crate::appender::Appender;
 use crate::catalog::{CatalogChange, TopicCatalog, TopicEntry, new_topic};
-use crate::compaction;
 use crate::fenced_writers::FencedWriters;
 use crate::frame::FramePart;
+use crate::host::Host;
 use crate::journal::Journal;
 use crate::layout::Layout;
 use crate::meta::{JournalPlace, Meta};
 use crate::partition::{PartitionContext, PartitionLog};
 use crate::producer_ids::ProducerIds;
 use crate::queues::Queues;
-use crate::sched::{run_as_batch, run_in_background};
 use crate::shared::EngineShared;
 use crate::stats::{GroupLag, LogStats, PartitionStats};
+use crate::tasks::{EngineTasks, TaskContext};
 use crate::writeback::Writeback;
 use crate::{
     AckLevel, Appended, AtomicAppend, Bell, Capabilities, CommittedPosition, Done, EndTransaction, Error, Files,
-    KafkaLog, KafkaPartition, KnownGroup, Lock, Log, LogConfig, LogFigures, Partition, PositionCommit, Reply, Topic,
-    TopicConfig, Writer, derived, recovery, syncer, writeback,
+    KafkaLog, KafkaPartition, KnownGroup, Lock, Log, LogConfig, LogFigures, Partition, PositionCommit, Reply,
+    SeededScheduler, Topic, TopicConfig, Writer, derived, recovery,
 };
 
 /// The log on one machine: one journal for all partitions, and segments behind it.
@@ -47,8 +48,9 @@ pub struct Embedded {
     writers: FencedWriters,
     producer_ids: Arc<ProducerIds>,
     appender: Arc<Appender>,
+    host: Host,
     changing: Mutex<()>,
-    threads: Mutex<Option<EngineThreads>>,
+    tasks: Mutex<Option<EngineTasks>>,
     closed: OnceLock<Result<(), Error>>,
     lock: Mutex<Option<Lock>>,
 }
@@ -61,13 +63,6 @@ enum Lineage {
     Same,
     /// The directory is a copy of a log that may go on elsewhere.
     New,
-}
-
-struct EngineThreads {
-    appender: JoinHandle<()>,
-    syncer: JoinHandle<()>,
-    compaction: JoinHandle<()>,
-    writeback: JoinHandle<Result<(), Error>>,
 }
 
 impl Embedded {
@@ -83,7 +78,7 @@ impl Embedded {
         monotonic: Arc<dyn MonotonicClock>,
         wall: Arc<dyn WallClock>,
     ) -> Result<Arc<Self>, Error> {
-        Self::open_as(Lineage::Same, config, files, monotonic, wall)
+        Self::open_as(Lineage::Same, config, Host { files, monotonic, wall, scheduler: None })
     }
 
     /// Opens a copy of a log for the first time. The original goes on, so the copy becomes a log of its own: its epochs
@@ -98,26 +93,34 @@ impl Embedded {
         monotonic: Arc<dyn MonotonicClock>,
         wall: Arc<dyn WallClock>,
     ) -> Result<Arc<Self>, Error> {
-        Self::open_as(Lineage::New, config, files, monotonic, wall)
+        Self::open_as(Lineage::New, config, Host { files, monotonic, wall, scheduler: None })
     }
 
-    fn open_as(
-        lineage: Lineage,
+    /// Opens the log without threads: its tasks take their turns by `scheduler`, on the thread that calls. All that is
+    /// random comes from the scheduler's seed, so the same calls make the same changes to the files. For tests.
+    ///
+    /// # Errors
+    /// Those of [`Embedded::open`].
+    pub fn by_hand(
         config: LogConfig,
         files: Arc<dyn Files>,
-        monotonic: Arc<dyn MonotonicClock>,
-        wall: Arc<dyn WallClock>,
+        clock: Arc<ManualClock>,
+        scheduler: Arc<SeededScheduler>,
     ) -> Result<Arc<Self>, Error> {
+        let (monotonic, wall) = (Arc::clone(&clock), clock);
+        Self::open_as(Lineage::Same, config, Host { files, monotonic, wall, scheduler: Some(scheduler) })
+    }
+
+    fn open_as(lineage: Lineage, config: LogConfig, host: Host) -> Result<Arc<Self>, Error> {
         config.validate()?;
-        let layout = Layout::new(&config.dir);
+        let (layout, files) = (Layout::new(&config.dir), Arc::clone(&host.files));
         create_dirs(&*files, &layout)?;
         let lock = lock(&*files, &layout)?;
-        let journal = Journal::new(files.clone(), layout.clone(), config.journal_file_bytes, config.journal_max_bytes);
-        let journal = Arc::new(journal);
+        let journal = Arc::new(Journal::new(&host, layout.clone(), &config));
         let existing = journal.existing()?;
         let mut meta = match Meta::read(&*files, &layout)? {
             Some(meta) => meta,
-            None if existing.is_empty() => fresh_meta(),
+            None if existing.is_empty() => fresh_meta(&host),
             None => return Err(Error::CorruptFile { path: layout.meta(), at: 0, what: "it is missing" }),
         };
         let mut frames = if meta.clean { Vec::new() } else { recovery::read_journal(&existing, &meta)? };
@@ -125,9 +128,9 @@ impl Embedded {
         let sequence = frames.last().map_or(meta.journal.sequence, |frame| frame.stamp.sequence);
         let (epoch, salt) = match lineage {
             Lineage::Same => (Epoch(meta.epoch.0 + 1), meta.salt),
-            Lineage::New => (Epoch(meta.epoch.0 + COPY_EPOCHS), fresh_salt()),
+            Lineage::New => (Epoch(meta.epoch.0 + COPY_EPOCHS), fresh_salt(&host)),
         };
-        let shared = EngineShared::new(config, files, layout, monotonic, wall, epoch, salt, journal);
+        let shared = EngineShared::new(config, host.clone(), layout, epoch, salt, journal);
         let shared = Arc::new(shared);
         let queues = Arc::new(Queues::default());
         queues.sync.set_place(JournalPlace { sequence, slot: 0, at: 0 });
@@ -150,7 +153,8 @@ impl Embedded {
             other => other,
         })?;
         let appender = Arc::new(Appender::new(&shared, &queues, sequence + 1));
-        let threads = start(&shared, &queues, &catalog, &appender, writeback)?;
+        let context = TaskContext { shared: &shared, queues: &queues, catalog: &catalog, appender: &appender };
+        let tasks = EngineTasks::start(&context, writeback)?;
         let producer_ids = Arc::new(ProducerIds::of_start(epoch));
         let acceptor = Acceptor { shared: shared.clone(), queues: queues.clone(), catalog: catalog.clone() };
         let log = Self {
@@ -161,8 +165,9 @@ impl Embedded {
             producer_ids,
             acceptor,
             appender,
+            host,
             changing: Mutex::new(()),
-            threads: Mutex::new(Some(threads)),
+            tasks: Mutex::new(Some(tasks)),
             closed: OnceLock::new(),
             lock: Mutex::new(Some(lock)),
         };
@@ -180,7 +185,7 @@ impl Embedded {
         self.acceptor.control(None, Vec::new())?;
         let (sender, receiver) = sync_channel(1);
         self.queues.flush.ask(sender);
-        receiver.recv().unwrap_or(Err(Error::Stopped))
+        self.shared.answer(&receiver)
     }
 
     /// Registers a callback for threads that append records that somebody waits for; it runs after the append. The
@@ -203,7 +208,7 @@ impl Embedded {
     /// # Errors
     /// [`Error::WritingEnded`] if some records could not be written; the next start recovers the durable ones.
     pub fn close(&self) -> Result<(), Error> {
-        let Some(threads) = self.threads.lock().take() else {
+        let Some(tasks) = self.tasks.lock().take() else {
             return self.closed.get().cloned().unwrap_or(Ok(()));
         };
         self.shared.stop();
@@ -212,20 +217,8 @@ impl Embedded {
         for topic in self.catalog.topics() {
             topic.partitions.iter().for_each(|partition| drop(partition.lock()));
         }
-        self.queues.work.stop();
-        let appended = threads.appender.join();
-        // Another thread may still be writing, or may have left work behind.
-        self.appender.turn();
-        self.queues.sync.stop();
-        let synced = threads.syncer.join();
-        self.queues.compaction.stop();
-        let compacted = threads.compaction.join();
-        self.queues.flush.stop();
-        let flushed = threads.writeback.join();
-        let result = match (appended, synced, compacted, flushed) {
-            (Ok(()), Ok(()), Ok(()), Ok(result)) => result,
-            _ => Err(Error::Stopped),
-        };
+        let Self { shared, queues, catalog, appender, .. } = self;
+        let result = tasks.finish(&TaskContext { shared, queues, catalog, appender });
         drop(self.lock.lock().take());
         self.closed.get_or_init(|| result).clone()
     }
@@ -315,56 +308,19 @@ fn lock(files: &dyn Files, layout: &Layout) -> Result<Lock, Error> {
 }
 
 /// A secret salt: no record can look like a frame.
-fn fresh_salt() -> u64 {
-    uuid::Uuid::new_v4().as_u64_pair().0
+fn fresh_salt(host: &Host) -> u64 {
+    (host.random_bits() >> 64) as u64
 }
 
-fn fresh_meta() -> Meta {
+fn fresh_meta(host: &Host) -> Meta {
     Meta {
-        salt: fresh_salt(),
+        salt: fresh_salt(host),
         epoch: Epoch(0),
         clean: true,
         journal: JournalPlace { sequence: 0, slot: 0, at: 0 },
         topics: Vec::new(),
         positions: Vec::new(),
     }
-}
-
-fn start(
-    shared: &Arc<EngineShared>,
-    queues: &Arc<Queues>,
-    catalog: &Arc<TopicCatalog>,
-    appender: &Arc<Appender>,
-    writeback: Writeback,
-) -> Result<EngineThreads, Error> {
-    let refuse = |e| Error::io("start a thread for", shared.layout.dir(), e);
-    let (appender, for_syncer, topics) = (appender.clone(), shared.clone(), catalog.clone());
-    let (for_compaction, compaction_queues) = (shared.clone(), queues.clone());
-    let syncer_queues = queues.clone();
-    let appender = spawn("log-appender", move || appender.run()).map_err(refuse)?;
-    let syncer = spawn("log-sync", move || syncer::run(&for_syncer, &syncer_queues, &topics)).map_err(refuse)?;
-    let writeback = spawn("log-writeback", move || {
-        run_in_background();
-        writeback::run(writeback)
-    });
-    let writeback = writeback.map_err(refuse)?;
-    let compaction = spawn("log-compaction", move || {
-        run_in_background();
-        compaction::run(&for_compaction, &compaction_queues)
-    });
-    let compaction = compaction.map_err(refuse)?;
-    Ok(EngineThreads { appender, syncer, compaction, writeback })
-}
-
-/// Starts a thread of the log with batch scheduling.
-fn spawn<T: Send + 'static>(
-    name: &str,
-    body: impl FnOnce() -> T + Send + 'static,
-) -> std::io::Result<thread::JoinHandle<T>> {
-    thread::Builder::new().name(name.to_owned()).spawn(|| {
-        run_as_batch();
-        body()
-    })
 }
 
 impl Drop for Embedded {
@@ -400,7 +356,7 @@ impl Log for Embedded {
         self.check_memory(name, config)?;
         self.check_partitions(name, config)?;
         self.shared.space.check()?;
-        let id = TopicId(uuid::Uuid::new_v4().as_u128());
+        let id = TopicId(self.host.random_bits());
         let topic = Topic { id, name: name.clone(), config: config.clone() };
         let first = config.first_offset(self.shared.wall.now_ms()).0;
         let entry = new_topic(&self.context(), topic.clone(), self.shared.epoch, first);

@@ -12,13 +12,14 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::sync_channel;
 
 use millstream_types::{Record, TopicPartition};
 use parking_lot::Mutex;
 
 use crate::acceptor::Acceptor;
 use crate::producer_ids::{ProducerIds, is_writer};
-use crate::{AckLevel, Appended, AtomicAppend, Done, Error, Writer, reply};
+use crate::{AckLevel, Appended, AtomicAppend, Done, Error, Writer};
 
 /// Names whose writers are gone are forgotten beyond this many.
 const NAMES_MAX: usize = 10_000;
@@ -123,9 +124,10 @@ impl Acceptor {
         if transaction.partitions.is_empty() {
             return self.control(None, Vec::new());
         }
-        let (done, ended) = reply();
+        let (sender, ended) = sync_channel(1);
+        let done = Done::call(move |ended: Result<_, Error>| drop(sender.try_send(ended.map(drop))));
         self.end_writers(transaction, false, (&AtomicAppend::default(), None), done.failing_on_full_disk())?;
-        ended.wait().map(drop)
+        self.shared.answer(&ended)
     }
 
     fn end_writers(

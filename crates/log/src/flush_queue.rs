@@ -32,6 +32,18 @@ struct State {
     stop: bool,
 }
 
+impl State {
+    /// Begins a turn.
+    fn begin(&mut self) -> FlushRequest {
+        self.wake = false;
+        self.behind_bytes = 0;
+        match std::mem::take(&mut self.asked) {
+            asked if asked.is_empty() && self.stop => FlushRequest::Stop,
+            asked => FlushRequest::Flush(asked),
+        }
+    }
+}
+
 /// The parts of an image of the log beside the segments.
 #[derive(Clone)]
 pub(crate) struct ImageParts {
@@ -119,12 +131,14 @@ impl FlushQueue {
         if !state.wake && state.asked.is_empty() && !state.stop {
             self.arrived.wait_for(&mut state, interval);
         }
-        state.wake = false;
-        state.behind_bytes = 0;
-        match std::mem::take(&mut state.asked) {
-            asked if asked.is_empty() && state.stop => FlushRequest::Stop,
-            asked => FlushRequest::Flush(asked),
-        }
+        state.begin()
+    }
+
+    /// Like [`FlushQueue::wait`], for a caller that does not wait: `None` if no turn is due. `is_late` says that the
+    /// interval has passed.
+    pub(crate) fn take_now(&self, is_late: bool) -> Option<FlushRequest> {
+        let mut state = self.state.lock();
+        (state.wake || !state.asked.is_empty() || state.stop || is_late).then(|| state.begin())
     }
 }
 

@@ -88,7 +88,7 @@ impl Embedded {
         let hold = ImageHold { number: self.shared.images.hold(), shared: self.shared.clone() };
         let (sender, receiver) = sync_channel(1);
         self.queues.flush.ask_image(sender);
-        let ImageParts { meta, journal } = receiver.recv().unwrap_or(Err(Error::Stopped))?;
+        let ImageParts { meta, journal } = self.shared.answer(&receiver)?;
         let layout = Layout::new(std::path::Path::new(""));
         let own = |path, content: Bytes| ImageFile { path, size_bytes: content.len() as u64, content: Some(content) };
         let mut files = vec![own(layout.meta(), meta.file_bytes().into()), own(layout.journal(IMAGE_SLOT), journal)];

@@ -17,10 +17,11 @@ use std::time::Duration;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::frame::{FRAME_ALIGN, FRAME_HEADER_BYTES, FrameBuilder, FrameStamp};
+use crate::host::Host;
 use crate::layout::{FILE_HEADER_BYTES, FileKind, Layout, journal_slot};
 use crate::meta::JournalPlace;
 use crate::wire::WireReader;
-use crate::{Error, File, Files};
+use crate::{Error, File, Files, LogConfig, SeededScheduler};
 
 pub(crate) const FIRST_FRAME_AT: u64 = FRAME_ALIGN;
 /// The slot of the only journal file of an image.
@@ -48,6 +49,7 @@ pub(crate) struct Journal {
     files_max: usize,
     pool: Mutex<FilePool>,
     freed: Condvar,
+    scheduler: Option<Arc<SeededScheduler>>,
 }
 
 #[derive(Default)]
@@ -67,9 +69,11 @@ impl FilePool {
 
 impl Journal {
     /// The journal in `layout`'s directory. No file is in use before [`Journal::adopt`] or [`Journal::take`].
-    pub(crate) fn new(files: Arc<dyn Files>, layout: Layout, file_bytes: u64, max_bytes: u64) -> Self {
-        let files_max = usize::try_from(max_bytes / file_bytes).unwrap_or(usize::MAX);
-        Self { files, layout, file_bytes, files_max, pool: Mutex::default(), freed: Condvar::new() }
+    pub(crate) fn new(host: &Host, layout: Layout, config: &LogConfig) -> Self {
+        let file_bytes = config.journal_file_bytes;
+        let files_max = usize::try_from(config.journal_max_bytes / file_bytes).unwrap_or(usize::MAX);
+        let (files, scheduler) = (Arc::clone(&host.files), host.scheduler.clone());
+        Self { files, layout, file_bytes, files_max, pool: Mutex::default(), freed: Condvar::new(), scheduler }
     }
 
     /// Opens the existing files and checks their headers; removes incomplete ones.
@@ -122,14 +126,25 @@ impl Journal {
                 pool = self.pool.lock();
                 match ensured {
                     Err(full) if full.is_disk_full() && !pool.used.is_empty() => {
-                        self.freed.wait_for(&mut pool, TRY_AGAIN);
+                        self.wait_for_free(&mut pool, Some(TRY_AGAIN));
                     }
                     other => other?,
                 }
             } else {
-                self.freed.wait(&mut pool);
+                self.wait_for_free(&mut pool, None);
             }
             MutexGuard::unlocked(&mut pool, &mut woken);
+        }
+    }
+
+    /// Waits for a file that is freed, or for a wake-up.
+    fn wait_for_free(&self, pool: &mut MutexGuard<'_, FilePool>, at_most: Option<Duration>) {
+        match (&self.scheduler, at_most) {
+            (Some(scheduler), _) => {
+                MutexGuard::unlocked(pool, || scheduler.turn());
+            }
+            (None, Some(time)) => drop(self.freed.wait_for(pool, time)),
+            (None, None) => self.freed.wait(pool),
         }
     }
 

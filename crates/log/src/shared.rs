@@ -1,6 +1,7 @@
 //! State that the engine's threads and its partitions share: limits, clocks, files, and the final error.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, TryRecvError};
 use std::sync::{Arc, OnceLock};
 
 use millstream_types::{BatchLimits, Epoch, MonotonicClock, WallClock};
@@ -9,13 +10,14 @@ use parking_lot::{Mutex, MutexGuard};
 use crate::backpressure::Backpressure;
 use crate::block::BLOCK_MAX_BYTES;
 use crate::buffers::Buffers;
+use crate::host::Host;
 use crate::image_holds::ImageHolds;
 use crate::journal::Journal;
 use crate::layout::Layout;
 use crate::segment_cache::SegmentCache;
 use crate::space::DiskSpace;
 use crate::stats::LogCounters;
-use crate::{Error, Files, LogConfig};
+use crate::{Error, Files, LogConfig, SeededScheduler};
 
 /// The shared state of one open log.
 pub(crate) struct EngineShared {
@@ -31,6 +33,8 @@ pub(crate) struct EngineShared {
     pub(crate) epoch: Epoch,
     pub(crate) salt: u64,
     pub(crate) journal: Arc<Journal>,
+    /// Takes the turns of the engine's tasks; `None` if these have threads.
+    pub(crate) scheduler: Option<Arc<SeededScheduler>>,
     pub(crate) backpressure: Backpressure,
     pub(crate) space: DiskSpace,
     pub(crate) counters: LogCounters,
@@ -44,17 +48,15 @@ pub(crate) struct EngineShared {
 }
 
 impl EngineShared {
-    #[expect(clippy::too_many_arguments, reason = "called once, by open, which has just gathered these")]
     pub(crate) fn new(
         config: LogConfig,
-        files: Arc<dyn Files>,
+        host: Host,
         layout: Layout,
-        monotonic: Arc<dyn MonotonicClock>,
-        wall: Arc<dyn WallClock>,
         epoch: Epoch,
         salt: u64,
         journal: Arc<Journal>,
     ) -> Self {
+        let Host { files, monotonic, wall, scheduler } = host;
         let backpressure = Backpressure::of(&config);
         let space = DiskSpace::new(files.clone(), layout.dir().to_owned(), config.disk_free_min_bytes);
         let limits = BatchLimits { batch_max_bytes: 1 << 30, ..BatchLimits::default() };
@@ -70,6 +72,7 @@ impl EngineShared {
             epoch,
             salt,
             journal,
+            scheduler,
             backpressure,
             space,
             counters: LogCounters::default(),
@@ -87,6 +90,21 @@ impl EngineShared {
             return Ok(());
         }
         Err(self.ended.get().cloned().unwrap_or(Error::Stopped))
+    }
+
+    /// Waits for the engine's answer.
+    ///
+    /// # Errors
+    /// The answer's error; [`Error::Stopped`] if nobody answers any more.
+    pub(crate) fn answer<T>(&self, answer: &Receiver<Result<T, Error>>) -> Result<T, Error> {
+        let Some(scheduler) = &self.scheduler else {
+            return answer.recv().unwrap_or(Err(Error::Stopped));
+        };
+        scheduler.until(|| match answer.try_recv() {
+            Ok(answer) => Some(answer),
+            Err(TryRecvError::Empty) => None,
+            Err(TryRecvError::Disconnected) => Some(Err(Error::Stopped)),
+        })
     }
 
     /// Refuses appends from now on. A thread that holds a partition's lock may still finish one.

@@ -27,6 +27,19 @@ struct State {
     taken_over: Vec<Arc<JournalFile>>,
 }
 
+impl State {
+    /// Begins the sync of all rounds.
+    fn begin(&mut self) -> SyncBatch {
+        self.demand = false;
+        self.is_syncing = true;
+        let rounds = std::mem::take(&mut self.rounds);
+        let mut files = self.taken_over.clone();
+        files.extend(rounds.iter().flat_map(|round| &round.touched).cloned());
+        files.dedup_by_key(|file| file.slot);
+        SyncBatch { rounds, files }
+    }
+}
+
 /// Rounds, and the files to sync to make them and all earlier rounds durable.
 pub(crate) struct SyncBatch {
     pub(crate) rounds: Vec<JournalRound>,
@@ -95,13 +108,16 @@ impl SyncQueue {
                 }
             }
         }
-        state.demand = false;
-        state.is_syncing = true;
-        let rounds = std::mem::take(&mut state.rounds);
-        let mut files = state.taken_over.clone();
-        files.extend(rounds.iter().flat_map(|round| &round.touched).cloned());
-        files.dedup_by_key(|file| file.slot);
-        Some(SyncBatch { rounds, files })
+        Some(state.begin())
+    }
+
+    /// Like [`SyncQueue::take`], for a caller that does not wait: `None` if no sync is due. `is_late` says that the interval
+    /// has passed.
+    pub(crate) fn take_now(&self, is_late: bool, are_left: impl Fn(u64) -> bool) -> Option<SyncBatch> {
+        let mut state = self.state.lock();
+        let bytes = state.rounds.iter().map(|round| round.bytes).sum();
+        let is_due = !state.rounds.is_empty() && (state.demand || state.stop || (is_late && !are_left(bytes)));
+        is_due.then(|| state.begin())
     }
 
     /// Ends the sync of the rounds that were taken.

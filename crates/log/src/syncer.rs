@@ -23,24 +23,35 @@ use crate::{AckLevel, Error};
 pub(crate) fn run(shared: &EngineShared, queues: &Queues, catalog: &TopicCatalog) {
     let interval = Duration::from_millis(shared.config.sync_interval_ms);
     let are_left = |bytes| !shared.space.is_waited_for() && queues.flush.is_worth(bytes);
-    while let Some(SyncBatch { rounds, files }) = queues.sync.take(interval, are_left) {
-        let synced = match shared.ended() {
-            Some(error) => Err(error),
-            None => sync(shared, &files),
-        };
-        if let Err(cause) = synced {
-            let error = shared.end(&cause);
-            rounds.into_iter().for_each(|round| fail(round.waiters, &error));
-            queues.sync.done();
-            continue;
-        }
-        let bytes = rounds.iter().map(|round| round.bytes).sum();
-        settle(shared, queues, catalog, rounds);
+    while let Some(batch) = queues.sync.take(interval, are_left) {
+        turn(shared, queues, catalog, batch);
+    }
+}
+
+/// Takes a turn if one is due; `is_late` says that the interval has passed. `true` if it did.
+pub(crate) fn turn_if_due(shared: &EngineShared, queues: &Queues, catalog: &TopicCatalog, is_late: bool) -> bool {
+    let are_left = |bytes| !shared.space.is_waited_for() && queues.flush.is_worth(bytes);
+    queues.sync.take_now(is_late, are_left).map(|batch| turn(shared, queues, catalog, batch)).is_some()
+}
+
+fn turn(shared: &EngineShared, queues: &Queues, catalog: &TopicCatalog, batch: SyncBatch) {
+    let SyncBatch { rounds, files } = batch;
+    let synced = match shared.ended() {
+        Some(error) => Err(error),
+        None => sync(shared, &files),
+    };
+    if let Err(cause) = synced {
+        let error = shared.end(&cause);
+        rounds.into_iter().for_each(|round| fail(round.waiters, &error));
         queues.sync.done();
-        queues.flush.behind(bytes);
-        if shared.journal.has_full() {
-            queues.flush.wake();
-        }
+        return;
+    }
+    let bytes = rounds.iter().map(|round| round.bytes).sum();
+    settle(shared, queues, catalog, rounds);
+    queues.sync.done();
+    queues.flush.behind(bytes);
+    if shared.journal.has_full() {
+        queues.flush.wake();
     }
 }
 

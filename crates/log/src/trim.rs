@@ -33,7 +33,7 @@ impl PartitionLog {
         let receiver = self.queues.push_trim(self, first);
         drop(accept);
         self.queues.urge_appender();
-        receiver.recv().unwrap_or(Err(Error::Stopped))?;
+        self.shared.answer(&receiver)?;
         self.queues.wake_writeback();
         Ok(self.first())
     }

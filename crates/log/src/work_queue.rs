@@ -113,6 +113,11 @@ impl WorkQueue {
         true
     }
 
+    /// `true` if there is work, for a caller that does not wait for it.
+    pub(crate) fn has_work(&self) -> bool {
+        !self.work.lock().is_done()
+    }
+
     /// Takes all queued work. Call it with the gate held.
     pub(crate) fn take(&self) -> (Vec<Arc<PartitionLog>>, Vec<ControlEntry>) {
         let mut work = self.work.lock();

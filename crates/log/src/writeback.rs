@@ -38,29 +38,9 @@ pub(crate) fn run(mut writeback: Writeback) -> Result<(), Error> {
     let interval = Duration::from_millis(writeback.shared.config.flush_interval_ms);
     loop {
         let is_short = writeback.shared.space.is_short();
-        let turn = writeback.queues.flush.wait(if is_short { interval.min(LOOK_AGAIN) } else { interval });
-        let clean = matches!(turn, FlushRequest::Stop);
-        let wants_image = matches!(&turn, FlushRequest::Flush(asked) if !asked.images.is_empty());
-        let result = match writeback.shared.ended() {
-            Some(error) => Err(error),
-            None => writeback.turn(clean, wants_image),
-        };
-        let result = result.map_err(|cause| match cause {
-            // Nothing was written.
-            Error::DiskFull { .. } => cause,
-            _ => writeback.shared.end(&cause),
-        });
-        let FlushRequest::Flush(asked) = turn else { return result.map(drop) };
-        // A receiver that is gone needs no answer.
-        for sender in asked.turns {
-            drop(sender.try_send(result.as_ref().map(drop).map_err(Error::clone)));
-        }
-        if !asked.images.is_empty() {
-            // Only this thread frees journal files and removes segments: what the turn's `meta` needs is still there.
-            let parts = result.and_then(|meta| writeback.image_parts(meta));
-            for sender in asked.images {
-                drop(sender.try_send(parts.clone()));
-            }
+        let request = writeback.queues.flush.wait(if is_short { interval.min(LOOK_AGAIN) } else { interval });
+        if let Some(result) = writeback.serve(request) {
+            return result;
         }
     }
 }
@@ -94,6 +74,34 @@ impl Writeback {
             postponed: Vec::new(),
             retired: Vec::new(),
         }
+    }
+
+    /// Runs the turn that is asked for and answers those who asked. The result of the last turn, if this was it.
+    pub(crate) fn serve(&mut self, request: FlushRequest) -> Option<Result<(), Error>> {
+        let clean = matches!(request, FlushRequest::Stop);
+        let wants_image = matches!(&request, FlushRequest::Flush(asked) if !asked.images.is_empty());
+        let result = match self.shared.ended() {
+            Some(error) => Err(error),
+            None => self.turn(clean, wants_image),
+        };
+        let result = result.map_err(|cause| match cause {
+            // Nothing was written.
+            Error::DiskFull { .. } => cause,
+            _ => self.shared.end(&cause),
+        });
+        let FlushRequest::Flush(asked) = request else { return Some(result.map(drop)) };
+        // A receiver that is gone needs no answer.
+        for sender in asked.turns {
+            drop(sender.try_send(result.as_ref().map(drop).map_err(Error::clone)));
+        }
+        if !asked.images.is_empty() {
+            // Only this thread frees journal files and removes segments: what the turn's `meta` needs is still there.
+            let parts = result.and_then(|meta| self.image_parts(meta));
+            for sender in asked.images {
+                drop(sender.try_send(parts.clone()));
+            }
+        }
+        None
     }
 
     /// Takes the frames behind the `meta` that the last turn has written.

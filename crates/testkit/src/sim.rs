@@ -29,16 +29,37 @@ use self::disk::{Disk, DiskOperation};
 pub use self::power_loss::PowerLoss;
 pub use self::rng::Rng;
 
+/// Lets others go on.
+type Pause = Arc<dyn Fn() + Send + Sync>;
+
 /// A simulated disk. Clones share it.
 #[derive(Clone, Default)]
 pub struct SimFiles {
     disk: Arc<Mutex<Disk>>,
+    pause: Arc<Mutex<Option<Pause>>>,
 }
 
 impl SimFiles {
     /// An empty disk, with the power on.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// Calls `pause` before each change and in the middle of each sync, so that others can go on there. Without it a sync lets
+    /// other threads run.
+    pub fn pause_with(&self, pause: impl Fn() + Send + Sync + 'static) {
+        *self.pause.lock() = Some(Arc::new(pause));
+    }
+
+    /// Lets others go on; `false` if nobody takes care of that.
+    fn pause(&self) -> bool {
+        let pause = self.pause.lock().clone();
+        pause.map(|pause| pause()).is_some()
+    }
+
+    /// A number that stands for the bytes of all files, to compare two disks.
+    pub fn fingerprint(&self) -> u64 {
+        self.disk.lock().fingerprint()
     }
 
     /// Turns the power off, if it is still on, and returns the disk after a restart.
@@ -125,6 +146,7 @@ impl SimFiles {
 
     /// Makes a change if the power is on; fails if it goes during the change.
     fn change<T>(&self, change: impl FnOnce(&mut Disk) -> io::Result<T>) -> io::Result<T> {
+        self.pause();
         let mut disk = self.disk.lock();
         let operation = disk.begin()?;
         let changed = change(&mut disk);
@@ -141,7 +163,7 @@ impl SimFiles {
 
 impl From<Disk> for SimFiles {
     fn from(disk: Disk) -> Self {
-        Self { disk: Arc::new(Mutex::new(disk)) }
+        Self { disk: Arc::new(Mutex::new(disk)), pause: Arc::default() }
     }
 }
 
@@ -182,6 +204,7 @@ impl Files for SimFiles {
     }
 
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        self.pause();
         let mut disk = self.disk.lock();
         match disk.begin()? {
             DiskOperation::Whole => disk.sync_dir(dir),
@@ -230,12 +253,15 @@ impl File for SimFile {
     }
 
     fn sync(&self) -> io::Result<()> {
+        self.files.pause();
         let mut disk = self.files.disk.lock();
         let operation = disk.begin()?;
         let moment = disk.sync_begins();
         drop(disk);
-        // Let other threads write during the sync: an engine that counts those writes as synced is caught.
-        std::thread::yield_now();
+        // Let others write during the sync: an engine that counts those writes as synced is caught.
+        if !self.files.pause() {
+            std::thread::yield_now();
+        }
         let mut disk = self.files.disk.lock();
         match operation {
             DiskOperation::Whole => disk.sync_ends(self.node, moment),

@@ -12,9 +12,10 @@ use millstream_testkit::sim::Rng;
 use millstream_types::{BatchBuilder, Epoch, Offset, Producer, RecordBatch};
 use parking_lot::Mutex;
 
+use crate::crew::Awaited;
 use crate::oracle::{Ending, Oracle, Place, is_compacted};
 use crate::record::Sent;
-use crate::workload::{ANSWER_TIMEOUT, CODECS, Life};
+use crate::workload::{CODECS, Life};
 
 /// Batches that a client has under way at most.
 const PENDING_MAX: usize = 5;
@@ -59,13 +60,13 @@ impl Clients {
         &self,
         writer: u64,
         place: Place,
-        life: &Life<'_>,
+        caller: (&Life, &Awaited),
         partition: &dyn KafkaPartition,
         rng: &mut Rng,
     ) {
         let client = self.0.lock().remove(&(writer, place));
         let mut client = client.unwrap_or_else(|| Client::new(writer, rng));
-        client.act(place, life, partition, rng);
+        client.act(place, caller, partition, rng);
         self.0.lock().insert((writer, place), client);
     }
 }
@@ -88,13 +89,14 @@ impl Client {
         }
     }
 
-    fn act(&mut self, place: Place, life: &Life<'_>, partition: &dyn KafkaPartition, rng: &mut Rng) {
+    fn act(&mut self, place: Place, (life, awaited): (&Life, &Awaited), partition: &dyn KafkaPartition, rng: &mut Rng) {
         if !self.sends_again {
-            self.hear(life.oracle, rng);
+            self.hear(&life.oracle, rng);
         }
         if self.sends_again || self.pending.len() == PENDING_MAX || rng.chance(20) {
-            let sent =
-                |pending: &Pending| self.send(pending, life.oracle.resending(pending.append), life, partition, rng);
+            let sent = |pending: &Pending| {
+                self.send(pending, life.oracle.resending(pending.append), (life, awaited), partition, rng)
+            };
             self.sends_again = !self.pending.iter().all(sent);
             return;
         }
@@ -103,7 +105,7 @@ impl Client {
         let (append, mut serials) = life.oracle.sending(level, &[(place, count)], Vec::new(), life.now_ms());
         let pending = Pending { append, serials: serials.remove(0), base_sequence: self.next_sequence };
         self.next_sequence = self.next_sequence.wrapping_add(count as i32) & i32::MAX;
-        self.sends_again = !self.send(&pending, Ending::Refused, life, partition, rng);
+        self.sends_again = !self.send(&pending, Ending::Refused, (life, awaited), partition, rng);
         self.pending.push_back(pending);
     }
 
@@ -124,7 +126,7 @@ impl Client {
         &self,
         pending: &Pending,
         otherwise: Ending,
-        life: &Life<'_>,
+        (life, awaited): (&Life, &Awaited),
         partition: &dyn KafkaPartition,
         rng: &mut Rng,
     ) -> bool {
@@ -138,8 +140,8 @@ impl Client {
         let batch = self.batch(pending, is_compacted(&partition.topic().config), rng);
         match partition.append_batch(batch, level, done) {
             Ok(()) => {
-                if rng.chance(30) && answer.recv_timeout(ANSWER_TIMEOUT).is_err() {
-                    life.oracle.violated(format!("append {append} was not answered within {ANSWER_TIMEOUT:?}"));
+                if rng.chance(30) && !awaited.wait_for(answer, &life.drive) {
+                    life.oracle.violated(format!("append {append} was not answered"));
                 }
                 true
             }

@@ -8,6 +8,7 @@ use millstream_testkit::sim::{PowerLoss, Rng, SimFiles};
 use millstream_types::ManualClock;
 
 use crate::clients::Clients;
+use crate::crew::Drive;
 use crate::oracle::{Ending, Oracle};
 use crate::passes::{self, Cuts, Segments};
 use crate::support::{clock, new_disk, small_config};
@@ -59,11 +60,14 @@ pub(crate) struct Outcome {
     pub(crate) cut_starts: u64,
     /// Ends within a pass of compaction.
     pub(crate) cut_passes: Cuts,
+    /// Stands for the bytes of the disk after the last one.
+    pub(crate) fingerprint: u64,
 }
 
 /// Runs the lives that belong to `seed`.
-pub(crate) fn run(seed: u64, medium: Medium, world: World) -> Outcome {
+pub(crate) fn run(seed: u64, medium: Medium, world: World, drive: Drive) -> Outcome {
     let mut lives = Lives {
+        drive,
         rng: Rng::new(seed),
         files: new_disk(),
         medium,
@@ -73,7 +77,7 @@ pub(crate) fn run(seed: u64, medium: Medium, world: World) -> Outcome {
         clock: clock(),
         crash: Crash::Kill,
         appends_before: 0,
-        clients: Clients::default(),
+        clients: Arc::default(),
         outcome: Outcome::default(),
     };
     for _ in 0..LIVES {
@@ -83,10 +87,12 @@ pub(crate) fn run(seed: u64, medium: Medium, world: World) -> Outcome {
             break;
         }
     }
+    lives.outcome.fingerprint = lives.files.fingerprint();
     lives.outcome
 }
 
 struct Lives {
+    drive: Drive,
     rng: Rng,
     files: SimFiles,
     medium: Medium,
@@ -99,7 +105,7 @@ struct Lives {
     crash: Crash,
     /// Appends of earlier lives.
     appends_before: usize,
-    clients: Clients,
+    clients: Arc<Clients>,
     outcome: Outcome,
 }
 
@@ -120,11 +126,12 @@ impl Lives {
             self.files.crash_after(1 + self.rng.below(CHANGES_PER_LIFE));
         }
         let life = Life {
-            log: &log,
-            files: &self.files,
-            oracle: &self.oracle,
-            clock: &self.clock,
-            clients: &self.clients,
+            log: Arc::clone(&log),
+            files: self.files.clone(),
+            oracle: self.oracle.clone(),
+            clock: Arc::clone(&self.clock),
+            clients: Arc::clone(&self.clients),
+            drive: self.drive.clone(),
             world: self.world,
             calls: CALLS_PER_WRITER,
         };
@@ -182,7 +189,7 @@ impl Lives {
             compaction_map_bytes: *self.rng.pick(&[1 << 10, 4 << 10]).unwrap(),
             ..small_config()
         };
-        let log = Embedded::open(config, Arc::new(self.files.clone()), self.clock.clone(), self.clock.clone())?;
+        let log = self.drive.open(config, &self.files, &self.clock)?;
         // In every other life writers write the journal in the log's place.
         if self.outcome.lives.is_multiple_of(2) {
             log.prompt_with(|| true);

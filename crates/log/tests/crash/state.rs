@@ -54,7 +54,7 @@ impl Reading<'_> {
     }
 }
 
-impl Life<'_> {
+impl Life {
     /// Reads a compacted partition from the start, holding it: twice, and nothing that was there may go between.
     pub(crate) fn read_through(&self, aim: Aim<'_>, rng: &mut Rng) -> Option<()> {
         let partition = &aim.target.partitions[aim.partition];
@@ -71,7 +71,7 @@ impl Life<'_> {
         let deletions_until_ms = self.now_ms() - config.delete_retention.as_millis() as i64;
         Reading { place, found: &found, below: stable, deletions_until_ms }.check(&mut self.oracle.ledger());
         for _ in 0..rng.below(20) {
-            std::thread::yield_now();
+            self.drive.pause();
         }
         let after = self.accept(verdict::read(&**partition, first, UpTo::Stable))?;
         let stays =

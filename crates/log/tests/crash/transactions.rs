@@ -11,14 +11,14 @@ mod producer;
 mod verdict;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
 
 use millstream_log::{AckLevel, Embedded, Error, KafkaLog, KafkaPartition, Log, TopicConfig};
 use millstream_testkit::sim::{PowerLoss, Rng, SimFiles};
 use millstream_types::{ManualClock, TopicPartition};
+use parking_lot::Mutex;
 
-use crate::support::{clock, name, new_disk, open};
+use crate::crew::{Awaited, Crew, Drive};
+use crate::support::{clock, name, new_disk, small_config};
 use model::Model;
 use owner::Owner;
 use producer::Producer;
@@ -62,18 +62,25 @@ impl Outcome {
     }
 }
 
-/// The state that the threads of one life share.
-struct Life<'a> {
-    log: &'a Arc<Embedded>,
-    files: &'a SimFiles,
-    clock: &'a ManualClock,
-    model: &'a Model,
+/// Those that write, over all lives.
+struct Writers {
+    producers: Vec<Arc<Mutex<Producer>>>,
+    owners: Vec<Arc<Mutex<Owner>>>,
+}
+
+/// The state that the callers of one life share.
+struct Life {
+    log: Arc<Embedded>,
+    files: SimFiles,
+    clock: Arc<ManualClock>,
+    model: Model,
+    drive: Drive,
     /// Those that the transactions write to.
     partitions: Vec<Arc<dyn KafkaPartition>>,
     notes: TopicPartition,
 }
 
-impl Life<'_> {
+impl Life {
     /// An error is a violation, unless the power has gone or there is no room just now.
     fn accept<T>(&self, result: Result<T, Error>) -> Option<T> {
         match result {
@@ -89,15 +96,16 @@ impl Life<'_> {
 }
 
 /// Runs the lives that belong to `seed`.
-pub(crate) fn run(seed: u64) -> Outcome {
+pub(crate) fn run(seed: u64, drive: &Drive) -> Outcome {
     let mut rng = Rng::new(seed ^ 0x7472_616e_7361_6374);
     let (mut files, clock, model) = (new_disk(), clock(), Model::default());
-    let mut producers: Vec<_> = (0..PRODUCERS).map(|number| Producer::new(number, &mut rng)).collect();
-    let mut owners: Vec<_> = (PRODUCERS..PRODUCERS + OWNERS).map(Owner::new).collect();
+    let producers = (0..PRODUCERS).map(|number| Arc::new(Mutex::new(Producer::new(number, &mut rng)))).collect();
+    let owners = (PRODUCERS..PRODUCERS + OWNERS).map(|number| Arc::new(Mutex::new(Owner::new(number)))).collect();
+    let writers = Writers { producers, owners };
     let mut outcome = Outcome::default();
     for _ in 0..LIVES {
-        let Some(log) = start(&mut files, &clock, &model, &mut rng) else { break };
-        let ends = live(&log, &files, &clock, &model, (&mut producers, &mut owners), &mut rng);
+        let Some(log) = start(&mut files, &clock, &model, drive, &mut rng) else { break };
+        let ends = live(&log, &files, &clock, &model, (&writers, drive), &mut rng);
         outcome.lives += 1;
         outcome.cut_at_work += u64::from(ends == Some(true));
         files = end(&log, &files, ends.is_none(), &mut rng);
@@ -111,12 +119,18 @@ pub(crate) fn run(seed: u64) -> Outcome {
 }
 
 /// Opens the log; sometimes the power goes meanwhile, and again.
-fn start(files: &mut SimFiles, clock: &Arc<ManualClock>, model: &Model, rng: &mut Rng) -> Option<Arc<Embedded>> {
+fn start(
+    files: &mut SimFiles,
+    clock: &Arc<ManualClock>,
+    model: &Model,
+    drive: &Drive,
+    rng: &mut Rng,
+) -> Option<Arc<Embedded>> {
     loop {
         if rng.chance(30) {
             files.crash_after(1 + rng.below(CHANGES_PER_START));
         }
-        match open(files, clock) {
+        match drive.open(small_config(), files, clock) {
             Ok(log) => return Some(log),
             Err(_) if files.is_off() => *files = files.crash(rng.bits(), PowerLoss::Torn),
             Err(e) => {
@@ -131,9 +145,9 @@ fn start(files: &mut SimFiles, clock: &Arc<ManualClock>, model: &Model, rng: &mu
 fn live(
     log: &Arc<Embedded>,
     files: &SimFiles,
-    clock: &ManualClock,
+    clock: &Arc<ManualClock>,
     model: &Model,
-    (producers, owners): (&mut [Producer], &mut [Owner]),
+    (writers, drive): (&Writers, &Drive),
     rng: &mut Rng,
 ) -> Option<bool> {
     let base =
@@ -151,45 +165,59 @@ fn live(
     let partition = |topic, number| log.kafka_partition(&TopicPartition::new(name(topic), number)).unwrap();
     let targets = ["synced", "written"].into_iter().flat_map(|topic| (0..PARTITIONS).map(move |n| (topic, n)));
     let partitions = targets.map(|(topic, number)| partition(topic, number)).collect();
-    let life = Life { log, files, clock, model, partitions, notes: TopicPartition::new(name("notes"), 0) };
+    let life = Life {
+        log: Arc::clone(log),
+        files: files.clone(),
+        clock: Arc::clone(clock),
+        model: model.clone(),
+        drive: drive.clone(),
+        partitions,
+        notes: TopicPartition::new(name("notes"), 0),
+    };
     verdict::check(&life);
-    producers.iter_mut().for_each(|producer| producer.restarted(model));
-    owners.iter_mut().for_each(Owner::restarted);
+    writers.producers.iter().for_each(|producer| producer.lock().restarted(model));
+    writers.owners.iter().for_each(|owner| owner.lock().restarted());
     let is_closed = rng.chance(15);
     if !is_closed && !files.is_off() {
         files.crash_after(1 + rng.below(CHANGES_PER_LIFE));
     }
     let powered = !files.is_off();
-    work(&life, producers, owners, rng);
+    work(life, writers, rng);
     (!is_closed).then(|| powered && files.is_off())
 }
 
-fn work(life: &Life<'_>, producers: &mut [Producer], owners: &mut [Owner], rng: &mut Rng) {
-    let done = AtomicBool::new(false);
-    let mut rngs: Vec<Rng> = (0..PRODUCERS + OWNERS + 2).map(|_| rng.fork()).collect();
-    let (mut reader_rng, mut plain_rng) = (rngs.remove(0), rngs.remove(0));
-    let mut of_owners = rngs.split_off(PRODUCERS);
-    thread::scope(|threads| {
-        threads.spawn(|| verdict::follow(life, &mut reader_rng, &done));
-        let plain = threads.spawn(|| producer::write_plain(life, CALLS_PER_PRODUCER, &mut plain_rng));
-        let working: Vec<_> = producers
-            .iter_mut()
-            .zip(&mut rngs)
-            .map(|(producer, rng)| {
-                threads.spawn(move || {
-                    (0..CALLS_PER_PRODUCER).take_while(|_| !life.files.is_off()).for_each(|_| producer.act(life, rng));
-                })
-            })
-            .collect();
-        let owning = owners.iter_mut().zip(&mut of_owners).map(|(owner, rng)| {
-            threads.spawn(move || {
-                (0..CALLS_PER_PRODUCER).take_while(|_| !life.files.is_off()).for_each(|_| owner.act(life, rng));
-            })
-        });
-        let owning: Vec<_> = owning.collect();
-        working.into_iter().chain(owning).chain([plain]).for_each(|thread| thread.join().unwrap());
-        done.store(true, Ordering::Release);
-    });
+/// One call of somebody who writes.
+type Act = Box<dyn FnMut(&Life, &Awaited, &mut Rng) + Send>;
+
+fn work(life: Life, writers: &Writers, rng: &mut Rng) {
+    let life = Arc::new(life);
+    let mut crew = Crew::default();
+    let (mut reader_rng, reader) = (rng.fork(), Arc::clone(&life));
+    crew.companions.push(Box::new(move || {
+        verdict::follow(&reader, &mut reader_rng);
+        true
+    }));
+    let mut add = |mut act: Act| {
+        let (life, mut rng, mut calls) = (Arc::clone(&life), rng.fork(), CALLS_PER_PRODUCER);
+        let awaited = Awaited::default();
+        crew.workers.push(Box::new(move || {
+            if !awaited.is_out() {
+                calls -= 1;
+                act(&life, &awaited, &mut rng);
+            }
+            calls > 0 && !life.files.is_off()
+        }));
+    };
+    add(Box::new(producer::write_plain));
+    for producer in &writers.producers {
+        let producer = Arc::clone(producer);
+        add(Box::new(move |life, awaited, rng| producer.lock().act(life, awaited, rng)));
+    }
+    for owner in &writers.owners {
+        let owner = Arc::clone(owner);
+        add(Box::new(move |life, awaited, rng| owner.lock().act(life, awaited, rng)));
+    }
+    life.drive.run(crew);
 }
 
 /// Ends the life; the disk that the next one finds.

@@ -1,9 +1,7 @@
 //! One life of the engine: writers at all levels, a reader, and somebody who creates and deletes topics.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
-use std::thread;
 use std::time::Duration;
 
 use millstream_log::{
@@ -16,6 +14,7 @@ use millstream_types::{
 };
 
 use crate::clients::Clients;
+use crate::crew::{Awaited, Crew, Drive};
 use crate::oracle::{Ending, Expected, Oracle, Place, level_of};
 use crate::record::Sent;
 use crate::state::is_state;
@@ -26,18 +25,17 @@ const WRITERS: u64 = 3;
 const WHOLE_TOPICS: usize = 2;
 /// These, and those that follow, keep the last of each key.
 const KEPT_TOPICS: usize = 5;
-/// Longest time to wait for an answer: only an engine that never answers meets it.
-pub(crate) const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 const LEVELS: [AckLevel; 3] = [AckLevel::Memory, AckLevel::Written, AckLevel::Synced];
 pub(crate) const CODECS: [Compression; 3] = [Compression::None, Compression::Lz4, Compression::Zstd];
 
 /// The state that the threads of one life share.
-pub(crate) struct Life<'a> {
-    pub(crate) log: &'a Arc<Embedded>,
-    pub(crate) files: &'a SimFiles,
-    pub(crate) oracle: &'a Oracle,
-    pub(crate) clock: &'a ManualClock,
-    pub(crate) clients: &'a Clients,
+pub(crate) struct Life {
+    pub(crate) log: Arc<Embedded>,
+    pub(crate) files: SimFiles,
+    pub(crate) oracle: Oracle,
+    pub(crate) clock: Arc<ManualClock>,
+    pub(crate) clients: Arc<Clients>,
+    pub(crate) drive: Drive,
     pub(crate) world: World,
     /// Number of calls of each writer.
     pub(crate) calls: u64,
@@ -129,30 +127,32 @@ impl Aim<'_> {
     }
 }
 
-impl Life<'_> {
+impl Life {
     /// Runs until every writer has made its calls or the power has gone.
-    pub(crate) fn run(&self, rng: &mut Rng) {
+    pub(crate) fn run(self, rng: &mut Rng) {
         let Some(targets) = self.create_lasting_topics() else { return };
-        let written = AtomicBool::new(false);
+        let (life, targets) = (Arc::new(self), Arc::new(targets));
         let mut rngs: Vec<Rng> = (0..WRITERS + 2).map(|_| rng.fork()).collect();
         let (mut churn_rng, mut reader_rng) = (rngs.remove(0), rngs.remove(0));
-        thread::scope(|threads| {
-            if self.world != World::Unwaited {
-                threads.spawn(|| self.churn(&mut churn_rng, &written));
-            }
-            threads.spawn(|| self.read(&targets, &mut reader_rng, &written));
-            let writers: Vec<_> = (0..)
-                .zip(&mut rngs)
-                .map(|(number, rng)| {
-                    let writer = Writer { life: self, targets: &targets, number };
-                    threads.spawn(move || writer.run(rng))
-                })
-                .collect();
-            for writer in writers {
-                writer.join().unwrap();
-            }
-            written.store(true, Ordering::Release);
-        });
+        let mut crew = Crew::default();
+        if life.world != World::Unwaited {
+            let life = Arc::clone(&life);
+            crew.companions.push(Box::new(move || life.churn(&mut churn_rng).is_some()));
+        }
+        let (reader, followed) = (Arc::clone(&life), Arc::clone(&targets));
+        crew.companions.push(Box::new(move || reader.read(&followed, &mut reader_rng).is_some()));
+        for (number, mut rng) in (0..).zip(rngs) {
+            let (life, targets, mut calls) = (Arc::clone(&life), Arc::clone(&targets), life.calls);
+            let awaited = Awaited::default();
+            crew.workers.push(Box::new(move || {
+                if !awaited.is_out() {
+                    calls -= 1;
+                    Writer { life: &life, targets: &targets, number, awaited: &awaited }.call(&mut rng);
+                }
+                calls > 0 && !life.files.is_off()
+            }));
+        }
+        life.drive.run(crew);
     }
 
     /// `None` if the power has gone.
@@ -197,27 +197,28 @@ impl Life<'_> {
         *rng.pick(levels).unwrap()
     }
 
-    /// Creates topics, appends to them, alters and deletes them.
-    fn churn(&self, rng: &mut Rng, written: &AtomicBool) {
+    /// Creates a topic and appends to it, or alters or deletes it. `None` if the power has gone.
+    fn churn(&self, rng: &mut Rng) -> Option<()> {
         let [(_, state), ..] = state_topics();
         let plain = TopicConfig { retention: None, ..TopicConfig::default() };
-        while !written.load(Ordering::Acquire) && !self.files.is_off() {
-            let number = rng.below(3);
-            let (name, config) = (name(&format!("passing-{number}")), if number == 0 { &state } else { &plain });
-            let done = match self.log.topic(&name) {
-                None => self.create(&name, config).map(|target| self.fill(target, rng)),
-                Some(topic) if rng.chance(40) => self.alter(&topic, rng),
-                Some(topic) if number > 0 && rng.chance(30) => self.grow(&topic, rng),
-                Some(topic) => self.delete(&topic),
-            };
-            if done.is_none() {
-                return;
-            }
+        if self.files.is_off() {
+            return None;
+        }
+        if !self.drive.may_wait() {
+            return Some(());
+        }
+        let number = rng.below(3);
+        let (name, config) = (name(&format!("passing-{number}")), if number == 0 { &state } else { &plain });
+        match self.log.topic(&name) {
+            None => self.create(&name, config).map(|target| self.fill(target, rng)),
+            Some(topic) if rng.chance(40) => self.alter(&topic, rng),
+            Some(topic) if number > 0 && rng.chance(30) => self.grow(&topic, rng),
+            Some(topic) => self.delete(&topic),
         }
     }
 
     fn fill(&self, target: Target, rng: &mut Rng) {
-        let writer = Writer { life: self, targets: &[target], number: u64::MAX };
+        let writer = Writer { life: self, targets: &[target], number: u64::MAX, awaited: &Awaited::default() };
         (0..rng.below(5)).for_each(|_| writer.append(rng));
     }
 
@@ -249,42 +250,41 @@ impl Life<'_> {
         Some(())
     }
 
-    /// Follows the lasting topics, now up to what is stable and now up to the tail.
-    fn read(&self, targets: &[Target], rng: &mut Rng, written: &AtomicBool) {
-        while !written.load(Ordering::Acquire) {
-            let Some(aim) = aim(targets, rng) else { return };
-            if is_state(aim) && rng.chance(10) {
-                self.read_through(aim, rng);
-                continue;
-            }
-            let (partition, place) = (aim.log(), aim.place());
-            let level = level_of(&aim.target.topic.config);
-            let offsets = partition.offsets();
-            self.oracle.ends(place, offsets, level);
-            let up_to = if rng.chance(50) { UpTo::Stable } else { UpTo::Tail };
-            let from = Offset(offsets.tail.0.saturating_sub(rng.below(60)).max(offsets.first.0));
-            match partition.read(from, 16 << 10, up_to) {
-                Ok(batches) => {
-                    for batch in batches {
-                        let batch = batch.inflated(&BatchLimits::default()).unwrap();
-                        for record in batch.records() {
-                            let record = record.unwrap();
-                            // What a batch holds below was perhaps trimmed.
-                            if record.offset >= from {
-                                self.oracle.seen(place, batch.epoch(), &record.into());
-                            }
-                        }
-                        if up_to == UpTo::Stable && level == Some(AckLevel::Synced) {
-                            self.oracle.read_as_stable(place, batch.epoch(), batch.last_offset().next());
+    /// Reads from a lasting topic, now up to what is stable and now up to the tail. `None` if there is none.
+    fn read(&self, targets: &[Target], rng: &mut Rng) -> Option<()> {
+        let aim = aim(targets, rng)?;
+        if is_state(aim) && rng.chance(10) {
+            self.read_through(aim, rng);
+            return Some(());
+        }
+        let (partition, place) = (aim.log(), aim.place());
+        let level = level_of(&aim.target.topic.config);
+        let offsets = partition.offsets();
+        self.oracle.ends(place, offsets, level);
+        let up_to = if rng.chance(50) { UpTo::Stable } else { UpTo::Tail };
+        let from = Offset(offsets.tail.0.saturating_sub(rng.below(60)).max(offsets.first.0));
+        match partition.read(from, 16 << 10, up_to) {
+            Ok(batches) => {
+                for batch in batches {
+                    let batch = batch.inflated(&BatchLimits::default()).unwrap();
+                    for record in batch.records() {
+                        let record = record.unwrap();
+                        // What a batch holds below was perhaps trimmed.
+                        if record.offset >= from {
+                            self.oracle.seen(place, batch.epoch(), &record.into());
                         }
                     }
-                }
-                Err(Error::Trimmed { .. }) => {}
-                Err(e) => {
-                    self.accept::<()>(Err(e));
+                    if up_to == UpTo::Stable && level == Some(AckLevel::Synced) {
+                        self.oracle.read_as_stable(place, batch.epoch(), batch.last_offset().next());
+                    }
                 }
             }
+            Err(Error::Trimmed { .. }) => {}
+            Err(e) => {
+                self.accept::<()>(Err(e));
+            }
         }
+        Some(())
     }
 }
 
@@ -295,28 +295,24 @@ fn aim<'t>(targets: &'t [Target], rng: &mut Rng) -> Option<Aim<'t>> {
 
 /// One thread that appends.
 struct Writer<'a> {
-    life: &'a Life<'a>,
+    life: &'a Life,
     targets: &'a [Target],
     number: u64,
+    awaited: &'a Awaited,
 }
 
 impl Writer<'_> {
-    fn run(&self, rng: &mut Rng) {
-        for _ in 0..self.life.calls {
-            if self.life.files.is_off() {
-                return;
-            }
-            match rng.below(100) {
-                0..60 => self.append(rng),
-                60..67 => self.append_batch(rng),
-                67..80 => self.append_idempotent(rng),
-                80..91 => self.append_atomic(rng),
-                91..93 => self.trim(rng),
-                _ => self.life.clock.advance(Duration::from_millis(rng.below(40))),
-            }
-            if self.number.is_multiple_of(2) {
-                self.life.log.write_accepted();
-            }
+    fn call(&self, rng: &mut Rng) {
+        match rng.below(100) {
+            0..60 => self.append(rng),
+            60..67 => self.append_batch(rng),
+            67..80 => self.append_idempotent(rng),
+            80..91 => self.append_atomic(rng),
+            91..93 if self.life.drive.may_wait() => self.trim(rng),
+            _ => self.life.clock.advance(Duration::from_millis(rng.below(40))),
+        }
+        if self.number.is_multiple_of(2) {
+            self.life.log.write_accepted();
         }
     }
 
@@ -341,7 +337,7 @@ impl Writer<'_> {
     /// Lets an idempotent producer send to a topic whose records do not expire.
     fn append_idempotent(&self, rng: &mut Rng) {
         let Some(aim) = aim(self.kept(KEPT_TOPICS), rng) else { return };
-        self.life.clients.act(self.number, aim.place(), self.life, &*aim.log(), rng);
+        self.life.clients.act(self.number, aim.place(), (self.life, self.awaited), &*aim.log(), rng);
     }
 
     /// Appends to topics whose records do not expire, and commits a position that somebody has read up to.
@@ -365,7 +361,7 @@ impl Writer<'_> {
         self.send(rng, &counts, commit.into_iter().collect(), |commits, level, records, done| {
             let ids = counts.iter().map(|(aim, _)| aim.target.id(aim.partition));
             let append = AtomicAppend { records: ids.zip(records).collect(), positions: commits };
-            append_atomic(&**self.life.log, &append, level, done)
+            append_atomic(&*self.life.log, &append, level, done)
         });
     }
 
@@ -400,7 +396,7 @@ impl Writer<'_> {
     ) {
         let level = self.life.level(rng);
         let places: Vec<_> = counts.iter().map(|(aim, count)| (aim.place(), *count)).collect();
-        let oracle = self.life.oracle;
+        let oracle = &self.life.oracle;
         let (append, serials) = oracle.sending(level, &places, commits.clone(), self.life.now_ms());
         let are_changes = counts.iter().map(|(aim, _)| is_state(*aim));
         let sent: Vec<Vec<Sent>> =
@@ -419,8 +415,8 @@ impl Writer<'_> {
         });
         match call(commits, level, records.collect(), done) {
             Ok(()) if rng.chance(40) => {
-                if answer.recv_timeout(ANSWER_TIMEOUT).is_err() {
-                    oracle.violated(format!("append {append} was not answered within {ANSWER_TIMEOUT:?}"));
+                if !self.awaited.wait_for(answer, &self.life.drive) {
+                    oracle.violated(format!("append {append} was not answered"));
                 }
             }
             Ok(()) => {}

@@ -1,6 +1,7 @@
 //! The state behind a [`SimFiles`](super::SimFiles): a tree of names and files, and the planned failures.
 
 use std::collections::{BTreeMap, HashSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
 use std::path::{Component, Path, PathBuf};
 
@@ -358,6 +359,18 @@ impl Disk {
         let mut found: Vec<_> = self.names().into_iter().map(|(path, node)| (path, size(node))).collect();
         found.sort_unstable();
         found
+    }
+
+    /// A number that stands for the bytes of all files.
+    pub(super) fn fingerprint(&self) -> u64 {
+        let mut names = self.names();
+        names.sort_unstable();
+        let mut hasher = DefaultHasher::new();
+        for (path, node) in names {
+            path.hash(&mut hasher);
+            self.file(node).map_or(&[][..], |contents| contents.now()).hash(&mut hasher);
+        }
+        hasher.finish()
     }
 
     fn names(&self) -> Vec<(PathBuf, NodeId)> {

@@ -10,6 +10,7 @@ use millstream_types::Record;
 use super::Life;
 use super::model::{Fate, Sent, Serial};
 use super::producer::{begun, group, position_now, wait};
+use crate::crew::Awaited;
 
 /// Chances of a hundred calls.
 const COMMIT_PERCENT: u64 = 20;
@@ -32,14 +33,16 @@ impl Owner {
         (self.writer, self.current) = (None, None);
     }
 
-    pub(super) fn act(&mut self, life: &Life<'_>, rng: &mut Rng) {
+    pub(super) fn act(&mut self, life: &Life, awaited: &Awaited, rng: &mut Rng) {
         let Some(writer) = self.writer.clone() else {
-            self.writer = self.successor(life);
+            if life.drive.may_wait() {
+                self.writer = self.successor(life);
+            }
             return;
         };
-        let current = *self.current.get_or_insert_with(|| begun(life.model, self.number));
+        let current = *self.current.get_or_insert_with(|| begun(&life.model, self.number));
         let chance = rng.below(100);
-        if chance < SUCCESSOR_PERCENT {
+        if chance < SUCCESSOR_PERCENT && life.drive.may_wait() {
             if let Some(next) = self.successor(life) {
                 is_refused(&*writer, life, rng);
                 self.writer = Some(next);
@@ -50,14 +53,14 @@ impl Owner {
                 self.current = None;
             }
         } else if chance < SUCCESSOR_PERCENT + ABORT_PERCENT + COMMIT_PERCENT {
-            self.commit(&*writer, current, life, rng);
+            self.commit(&*writer, current, (life, awaited), rng);
         } else {
             append(&*writer, current, life, rng);
         }
     }
 
     /// The next writer of the name. All that the one before has left is decided then: commits are there, the rest is void.
-    fn successor(&mut self, life: &Life<'_>) -> Option<Arc<dyn Writer>> {
+    fn successor(&mut self, life: &Life) -> Option<Arc<dyn Writer>> {
         let next = life.accept(life.log.writer(&group(self.number)))?;
         let state = &mut *life.model.state();
         for one in state.transactions.iter_mut().filter(|one| one.producer == self.number) {
@@ -71,7 +74,7 @@ impl Owner {
         Some(next)
     }
 
-    fn commit(&mut self, writer: &dyn Writer, current: usize, life: &Life<'_>, rng: &mut Rng) {
+    fn commit(&mut self, writer: &dyn Writer, current: usize, (life, awaited): (&Life, &Awaited), rng: &mut Rng) {
         let level = *rng.pick(&[AckLevel::Memory, AckLevel::Written, AckLevel::Synced, AckLevel::Synced]).unwrap();
         let (position, is_durable) = {
             let mut state = life.model.state();
@@ -100,17 +103,17 @@ impl Owner {
         }
         self.current = None;
         if rng.chance(50) {
-            wait(&answered, life.model);
+            wait(answered, awaited, life);
         }
     }
 
-    fn position(&self, position: millstream_types::Position, life: &Life<'_>) -> PositionCommit {
+    fn position(&self, position: millstream_types::Position, life: &Life) -> PositionCommit {
         let partition = life.partitions[0].id().clone();
         PositionCommit { group: group(self.number), partition, position, metadata: String::new() }
     }
 }
 
-fn append(writer: &dyn Writer, current: usize, life: &Life<'_>, rng: &mut Rng) {
+fn append(writer: &dyn Writer, current: usize, life: &Life, rng: &mut Rng) {
     let partition = rng.below(life.partitions.len() as u64) as usize;
     let count = 1 + rng.below(4) as u32;
     let records = &mut life.model.state().transactions[current].records;
@@ -127,7 +130,7 @@ fn append(writer: &dyn Writer, current: usize, life: &Life<'_>, rng: &mut Rng) {
 }
 
 /// A fenced writer adds nothing, whatever it tries.
-fn is_refused(writer: &dyn Writer, life: &Life<'_>, rng: &mut Rng) {
+fn is_refused(writer: &dyn Writer, life: &Life, rng: &mut Rng) {
     let partition = life.partitions[rng.below(life.partitions.len() as u64) as usize].id();
     let nobodys = Serial { transaction: u64::MAX - 1, index: 0 }.bytes();
     let record = Record { value: Some(&nobodys), ..Record::default() };

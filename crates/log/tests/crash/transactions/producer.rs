@@ -9,7 +9,7 @@ use millstream_types::{BatchBuilder, Compression, Epoch, Offset, Position, Recor
 
 use super::Life;
 use super::model::{Fate, Model, PLAIN, Sent, Serial, Transaction};
-use crate::workload::ANSWER_TIMEOUT;
+use crate::crew::{Awaited, Drive};
 
 /// Of a hundred transactions that could be committed, so many are.
 const COMMITTED_PERCENT: u64 = 65;
@@ -47,17 +47,17 @@ impl Producer {
         self.current = open.map(|(number, _)| number);
     }
 
-    pub(super) fn act(&mut self, life: &Life<'_>, rng: &mut Rng) {
-        let current = *self.current.get_or_insert_with(|| begun(life.model, self.number));
+    pub(super) fn act(&mut self, life: &Life, awaited: &Awaited, rng: &mut Rng) {
+        let current = *self.current.get_or_insert_with(|| begun(&life.model, self.number));
         let is_ending = life.model.state().transactions[current].fate != Fate::Open;
         if self.must_end || is_ending || rng.chance(25) {
-            self.end(current, life, rng);
+            self.end(current, life, awaited, rng);
         } else {
-            self.send(current, life, rng);
+            self.send(current, life, awaited, rng);
         }
     }
 
-    fn send(&mut self, current: usize, life: &Life<'_>, rng: &mut Rng) {
+    fn send(&mut self, current: usize, life: &Life, awaited: &Awaited, rng: &mut Rng) {
         let target = rng.below(life.partitions.len() as u64) as usize;
         let count = 1 + rng.below(4) as u32;
         let first = {
@@ -69,12 +69,12 @@ impl Producer {
         let sequence = self.sequences.get(&target).copied().unwrap_or(0);
         let serials = (first..first + count).map(|index| Serial { transaction: current as u64, index });
         let producer = millstream_types::Producer { id: self.id, epoch: self.epoch, base_sequence: sequence };
-        let (batch, done, answered) = request(serials, Some(producer), target, life.model);
+        let (batch, done, answered) = request(serials, Some(producer), target, &life.model);
         match life.partitions[target].append_batch(batch, AckLevel::Memory, done) {
             Ok(()) => {
                 self.sequences.insert(target, sequence + count as i32);
                 if rng.chance(30) {
-                    wait(&answered, life.model);
+                    wait(answered, awaited, life);
                 }
             }
             Err(e) => {
@@ -85,7 +85,7 @@ impl Producer {
     }
 
     /// As a client flushes before it commits, and as a coordinator aborts what it cannot know to be whole.
-    fn end(&mut self, current: usize, life: &Life<'_>, rng: &mut Rng) {
+    fn end(&mut self, current: usize, life: &Life, awaited: &Awaited, rng: &mut Rng) {
         let level = *rng.pick(&[AckLevel::Memory, AckLevel::Written, AckLevel::Synced, AckLevel::Synced]).unwrap();
         if !self.must_end && !flushed(current, life) {
             return;
@@ -126,7 +126,7 @@ impl Producer {
             return;
         }
         if rng.chance(50) {
-            wait(&answered, life.model);
+            wait(answered, awaited, life);
         }
         if self.must_end {
             self.epoch = epoch;
@@ -135,7 +135,7 @@ impl Producer {
         (self.current, self.must_end) = (None, false);
     }
 
-    fn commit(&self, position: Position, life: &Life<'_>) -> PositionCommit {
+    fn commit(&self, position: Position, life: &Life) -> PositionCommit {
         let partition = life.partitions[0].id().clone();
         PositionCommit { group: group(self.number), partition, position, metadata: String::new() }
     }
@@ -165,27 +165,20 @@ pub(super) fn position_now(partition: &dyn Partition) -> Position {
     Position { topic: partition.topic().id, epoch: ends.epoch, offset: ends.high }
 }
 
-/// Waits until everything is answered. `false` if the power has gone.
-fn flushed(current: usize, life: &Life<'_>) -> bool {
-    let start = std::time::Instant::now();
-    loop {
-        if life.model.state().transactions[current].records.iter().all(|sent| sent.answered) {
-            return true;
-        }
-        if life.files.is_off() {
-            return false;
-        }
-        if start.elapsed() > ANSWER_TIMEOUT {
-            life.model.violated(format!("transaction {current} was not answered within {ANSWER_TIMEOUT:?}"));
-            return false;
-        }
-        std::thread::yield_now();
+/// Waits until everything is answered. `false` if it is not, or if the power has gone.
+fn flushed(current: usize, life: &Life) -> bool {
+    let all_answered = || life.model.state().transactions[current].records.iter().all(|sent| sent.answered);
+    let is_settled = life.drive.until(|| all_answered() || life.files.is_off());
+    if !is_settled && matches!(life.drive, Drive::Threads) {
+        life.model.violated(format!("transaction {current} was not answered"));
     }
+    all_answered()
 }
 
-pub(super) fn wait(answered: &mpsc::Receiver<()>, model: &Model) {
-    if answered.recv_timeout(ANSWER_TIMEOUT).is_err() {
-        model.violated(format!("an append was not answered within {ANSWER_TIMEOUT:?}"));
+/// Waits for an answer, or lets the caller's next call do so.
+pub(super) fn wait(answered: mpsc::Receiver<()>, awaited: &Awaited, life: &Life) {
+    if !awaited.wait_for(answered, &life.drive) {
+        life.model.violated("an append was not answered".to_owned());
     }
 }
 
@@ -222,25 +215,18 @@ fn request(
     (builder.seal(Offset(0), Epoch(0), Compression::None), done, answered)
 }
 
-/// Appends records of no transaction in between.
-pub(super) fn write_plain(life: &Life<'_>, calls: u64, rng: &mut Rng) {
-    for _ in 0..calls {
-        if life.files.is_off() {
-            return;
-        }
-        life.clock.advance(std::time::Duration::from_millis(rng.below(20)));
-        let partition = rng.below(life.partitions.len() as u64) as usize;
-        let index = {
-            let plain = &mut life.model.state().plain;
-            plain.push(Sent { partition, offset: None, answered: false });
-            plain.len() as u32 - 1
-        };
-        let serial = Serial { transaction: PLAIN, index };
-        let (batch, done, answered) = request(std::iter::once(serial), None, partition, life.model);
-        if life.accept(life.partitions[partition].append_batch(batch, AckLevel::Synced, done)).is_some()
-            && rng.chance(50)
-        {
-            wait(&answered, life.model);
-        }
+/// Appends a record of no transaction in between.
+pub(super) fn write_plain(life: &Life, awaited: &Awaited, rng: &mut Rng) {
+    life.clock.advance(std::time::Duration::from_millis(rng.below(20)));
+    let partition = rng.below(life.partitions.len() as u64) as usize;
+    let index = {
+        let plain = &mut life.model.state().plain;
+        plain.push(Sent { partition, offset: None, answered: false });
+        plain.len() as u32 - 1
+    };
+    let serial = Serial { transaction: PLAIN, index };
+    let (batch, done, answered) = request(std::iter::once(serial), None, partition, &life.model);
+    if life.accept(life.partitions[partition].append_batch(batch, AckLevel::Synced, done)).is_some() && rng.chance(50) {
+        wait(answered, awaited, life);
     }
 }

@@ -1,7 +1,6 @@
 //! Holds what is served against what is owed.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use millstream_log::{Error, KafkaLog, KafkaPartition, Log, StoredBatches, UpTo};
 use millstream_testkit::sim::Rng;
@@ -54,7 +53,7 @@ fn as_a_client(stored: &StoredBatches) -> Read {
 }
 
 /// Checks everything that is there right after a start, and settles what was in doubt.
-pub(super) fn check(life: &Life<'_>) {
+pub(super) fn check(life: &Life) {
     settle(life);
     for (number, partition) in life.partitions.iter().enumerate() {
         if let Some(found) = life.accept(read_all(&**partition, UpTo::High)) {
@@ -67,7 +66,7 @@ pub(super) fn check(life: &Life<'_>) {
 
 /// The notes say which transactions have ended. Of those of a producer that have not, the first is open, and nothing of
 /// later ones is left: they stood behind its end.
-fn settle(life: &Life<'_>) {
+fn settle(life: &Life) {
     let notes = life.log.kafka_partition(&life.notes).and_then(|notes| read_all(&*notes, UpTo::Stable));
     let Some(notes) = life.accept(notes) else { return };
     let state = &mut *life.model.state();
@@ -107,7 +106,7 @@ fn settle(life: &Life<'_>) {
     }
 }
 
-fn check_records(life: &Life<'_>, partition: usize, found: &Read) {
+fn check_records(life: &Life, partition: usize, found: &Read) {
     let state = &mut *life.model.state();
     let mut present: BTreeMap<u64, BTreeSet<u32>> = BTreeMap::new();
     for (at, serial) in found {
@@ -148,7 +147,7 @@ fn check_records(life: &Life<'_>, partition: usize, found: &Read) {
 }
 
 /// The open transactions are those of which records are there, and the stable offset is the first of them.
-fn check_ends(life: &Life<'_>, number: usize, found: &Read) {
+fn check_ends(life: &Life, number: usize, found: &Read) {
     let partition = &*life.partitions[number];
     let (ends, listed) = (partition.offsets(), partition.transactions());
     let mut expected: BTreeMap<usize, Offset> = BTreeMap::new();
@@ -181,7 +180,7 @@ fn check_ends(life: &Life<'_>, number: usize, found: &Read) {
 }
 
 /// A group stands where the last committed transaction of its producer has put it.
-fn check_positions(life: &Life<'_>) {
+fn check_positions(life: &Life) {
     let source = &life.partitions[0];
     for producer in 0..PRODUCERS + OWNERS {
         let expected = {
@@ -202,37 +201,35 @@ fn check_positions(life: &Life<'_>) {
 }
 
 /// Reads while others write: by our own eyes and by those of a Kafka client, which must see the same.
-pub(super) fn follow(life: &Life<'_>, rng: &mut Rng, done: &AtomicBool) {
-    while !done.load(Ordering::Acquire) {
-        let number = rng.below(life.partitions.len() as u64) as usize;
-        let partition = &*life.partitions[number];
-        let ends = partition.offsets();
-        if !(ends.first <= ends.stable && ends.stable <= ends.high && ends.high <= ends.tail) {
-            life.model.violated(format!("{ends:?} are not in order"));
-        }
-        let from = Offset(ends.stable.0.saturating_sub(rng.below(80)).max(ends.first.0));
-        let max_bytes = 1 + rng.below(8 << 10) as usize;
-        let both = partition.read_stored(from, max_bytes, UpTo::Stable);
-        let both = both.and_then(|stored| Ok((stored, partition.read(from, max_bytes, UpTo::Stable)?)));
-        let Some((stored, batches)) = life.accept(both) else { continue };
-        let mut seen = Vec::new();
-        records(&batches, &mut seen);
-        let is_synced = number < PARTITIONS as usize;
-        check_seen(&mut life.model.state(), &seen, is_synced);
-        // Of the two, one may come from memory and reach further.
-        let end = |batches: &[RecordBatch]| batches.last().map_or(from, RecordBatch::next_offset);
-        let end = end(&stored.batches).min(end(&batches));
-        seen.retain(|(at, _)| *at < end);
-        let mut expected = as_a_client(&stored);
-        expected.retain(|(at, _)| *at < end);
-        if expected != seen {
-            life.model.violated(format!("a client sees other records of partition {number} from {from} to {end}"));
-        }
-        let Some(batches) = life.accept(partition.read(from, max_bytes, UpTo::Tail)) else { continue };
-        let mut seen = Vec::new();
-        records(&batches, &mut seen);
-        check_seen(&mut life.model.state(), &seen, false);
+pub(super) fn follow(life: &Life, rng: &mut Rng) {
+    let number = rng.below(life.partitions.len() as u64) as usize;
+    let partition = &*life.partitions[number];
+    let ends = partition.offsets();
+    if !(ends.first <= ends.stable && ends.stable <= ends.high && ends.high <= ends.tail) {
+        life.model.violated(format!("{ends:?} are not in order"));
     }
+    let from = Offset(ends.stable.0.saturating_sub(rng.below(80)).max(ends.first.0));
+    let max_bytes = 1 + rng.below(8 << 10) as usize;
+    let both = partition.read_stored(from, max_bytes, UpTo::Stable);
+    let both = both.and_then(|stored| Ok((stored, partition.read(from, max_bytes, UpTo::Stable)?)));
+    let Some((stored, batches)) = life.accept(both) else { return };
+    let mut seen = Vec::new();
+    records(&batches, &mut seen);
+    let is_synced = number < PARTITIONS as usize;
+    check_seen(&mut life.model.state(), &seen, is_synced);
+    // Of the two, one may come from memory and reach further.
+    let end = |batches: &[RecordBatch]| batches.last().map_or(from, RecordBatch::next_offset);
+    let end = end(&stored.batches).min(end(&batches));
+    seen.retain(|(at, _)| *at < end);
+    let mut expected = as_a_client(&stored);
+    expected.retain(|(at, _)| *at < end);
+    if expected != seen {
+        life.model.violated(format!("a client sees other records of partition {number} from {from} to {end}"));
+    }
+    let Some(batches) = life.accept(partition.read(from, max_bytes, UpTo::Tail)) else { return };
+    let mut seen = Vec::new();
+    records(&batches, &mut seen);
+    check_seen(&mut life.model.state(), &seen, false);
 }
 
 /// Nothing of a transaction that nobody has committed; what is read as stable stays committed over power loss.
