@@ -7,7 +7,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use millstream_log::run_as_batch;
+use millstream_log::{SeededScheduler, TaskId, run_as_batch};
 use parking_lot::Mutex;
 
 /// Delay before a task runs again that could not continue (the log's queue was full).
@@ -37,7 +37,13 @@ pub(crate) type ShardQueue = Sender<Arc<dyn ShardTask>>;
 #[derive(Debug)]
 pub struct Shards {
     queues: Vec<ShardQueue>,
-    threads: Mutex<Vec<JoinHandle<()>>>,
+    workers: ShardWorkers,
+}
+
+#[derive(Debug)]
+enum ShardWorkers {
+    Threads(Mutex<Vec<JoinHandle<()>>>),
+    ByHand(Arc<SeededScheduler>, Vec<TaskId>),
 }
 
 impl Shards {
@@ -58,7 +64,21 @@ impl Shards {
             };
             threads.push(std::thread::Builder::new().name(format!("shard-{shard}")).spawn(work)?);
         }
-        Ok(Arc::new(Self { queues, threads: Mutex::new(threads) }))
+        Ok(Arc::new(Self { queues, workers: ShardWorkers::Threads(Mutex::new(threads)) }))
+    }
+
+    /// Adds `count` tasks (at least one) to `scheduler` in the place of threads. For tests: nobody who takes the turns may
+    /// wait for a view without taking them.
+    pub fn by_hand(count: usize, scheduler: &Arc<SeededScheduler>) -> Arc<Self> {
+        let mut queues = Vec::new();
+        let mut ids = Vec::new();
+        for _ in 0..count.max(1) {
+            let (queue, tasks) = channel();
+            queues.push(queue);
+            let mut retries = Vec::new();
+            ids.push(scheduler.add("shard", move || turn_if_due(&tasks, &mut retries)));
+        }
+        Arc::new(Self { queues, workers: ShardWorkers::ByHand(Arc::clone(scheduler), ids) })
     }
 
     /// The queue of the shard that serves `partition`.
@@ -70,10 +90,15 @@ impl Shards {
     pub fn join(self: Arc<Self>) {
         if let Ok(shards) = Arc::try_unwrap(self) {
             drop(shards.queues);
-            for thread in shards.threads.into_inner() {
-                if thread.join().is_err() {
-                    tracing::error!("a shard thread panicked");
+            match shards.workers {
+                ShardWorkers::Threads(threads) => {
+                    for thread in threads.into_inner() {
+                        if thread.join().is_err() {
+                            tracing::error!("a shard thread panicked");
+                        }
+                    }
                 }
+                ShardWorkers::ByHand(scheduler, ids) => ids.into_iter().for_each(|id| scheduler.remove(id)),
             }
         }
     }
@@ -103,6 +128,20 @@ fn run(tasks: &Receiver<Arc<dyn ShardTask>>) {
             }
         }
     }
+}
+
+/// Runs the next task, or those that could not continue. `true` if there was one.
+fn turn_if_due(tasks: &Receiver<Arc<dyn ShardTask>>, retries: &mut Vec<Arc<dyn ShardTask>>) -> bool {
+    if let Ok(task) = tasks.try_recv() {
+        turn(&task, retries);
+        return true;
+    }
+    let again = std::mem::take(retries);
+    let is_due = !again.is_empty();
+    for task in again {
+        turn(&task, retries);
+    }
+    is_due
 }
 
 fn turn(task: &Arc<dyn ShardTask>, retries: &mut Vec<Arc<dyn ShardTask>>) {

@@ -8,6 +8,7 @@
 //! is run again. Each run takes fresh seeds and prints them. `MILLSTREAM_CRASH_POINTS=1000` runs a thousand lives, `MILLSTREAM_CRASH_SEED=7` only those of seed 7.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod by_hand;
 #[path = "../view/common/mod.rs"]
 #[allow(dead_code, reason = "the tests of views use more of it")]
 mod common;
@@ -72,6 +73,32 @@ fn views_are_right_after_any_crash_with_any_checkpoint() {
         lives::run(seed, &mut seen);
     }
     println!("{seen:?}");
+}
+
+#[test]
+fn owners_are_right_after_any_crash_of_a_log_whose_turns_a_seed_decides() {
+    let seeds = match number("MILLSTREAM_CRASH_SEED") {
+        Some(seed) => seed..seed + 1,
+        None => {
+            let first = u64::from(RandomState::new().build_hasher().finish() as u32);
+            first..first + number("MILLSTREAM_CRASH_POINTS").unwrap_or(CRASH_POINTS).div_ceil(by_hand::LIVES)
+        }
+    };
+    let mut seen = by_hand::Seen::default();
+    for seed in seeds {
+        println!("MILLSTREAM_CRASH_SEED={seed}");
+        by_hand::run(seed, &mut seen);
+    }
+    println!("{seen:?}");
+    assert!(seen.answers > 0 && seen.cut_at_work > 0, "{seen:?} tries too little");
+}
+
+#[test]
+fn a_seed_decides_every_byte_that_owners_write() {
+    for seed in 0..3 {
+        let runs = [(), ()].map(|()| by_hand::run(seed, &mut by_hand::Seen::default()));
+        assert_eq!(runs[0], runs[1], "seed {seed}");
+    }
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use millstream_log::{Embedded, Error as LogError, Files, Log, LogConfig, SystemFiles, Topic};
 use millstream_testkit::MemoryLog;
-use millstream_types::{Offset, PartitionId, SystemClock, TenantId, TopicKind, TopicName, TopicPartition};
+use millstream_types::{Offset, PartitionId, SystemClock, TenantId, TopicKind, TopicName, TopicPartition, WallClock};
 use millstream_view::{
     Checkpoints, DecodeError, Draft, Encoded, Error, Follow, InState, Publish, Shards, Slots, SourcePartition,
     SourceRecord, View, ViewRuntime, Views, ViewsConfig,
@@ -251,7 +251,7 @@ impl World {
     pub(crate) fn on(files: Arc<dyn Files>, config: LogConfig, checkpoints: &Path) -> Result<Self, LogError> {
         let clock = Arc::new(SystemClock::default());
         let log = Embedded::open(config, files, clock.clone(), clock.clone())?;
-        Ok(Self::with(Engine::Embedded(log), checkpoints))
+        Ok(Self::with(Engine::Embedded(log), Shards::start(2).unwrap(), clock, checkpoints))
     }
 
     /// For tests that neither open the log again nor look at its files.
@@ -261,20 +261,18 @@ impl World {
 
     /// The views over a log in memory, their checkpoints in `dir`.
     pub(crate) fn over(log: Arc<MemoryLog>, dir: &Path) -> Self {
-        Self::with(Engine::InMemory(log), &dir.join("views"))
+        let (shards, clock) = (Shards::start(2).unwrap(), Arc::new(SystemClock::default()));
+        Self::with(Engine::InMemory(log), shards, clock, &dir.join("views"))
     }
 
-    fn with(engine: Engine, checkpoints: &Path) -> Self {
+    /// The views over an engine that is open.
+    pub(crate) fn with(engine: Engine, shards: Arc<Shards>, wall: Arc<dyn WallClock>, checkpoints: &Path) -> Self {
         let log: Arc<dyn Log> = match &engine {
             Engine::Embedded(log) => log.clone(),
             Engine::InMemory(log) => log.clone(),
         };
-        let ground = ViewRuntime {
-            log: Arc::clone(&log),
-            checkpoints: Checkpoints::open(checkpoints).unwrap(),
-            shards: Shards::start(2).unwrap(),
-            wall: Arc::new(SystemClock::default()),
-        };
+        let ground =
+            ViewRuntime { log: Arc::clone(&log), checkpoints: Checkpoints::open(checkpoints).unwrap(), shards, wall };
         Self { log, engine, ground, heard: Arc::default() }
     }
 
