@@ -54,6 +54,7 @@ impl PartitionLog {
         let AppendSize { records_bytes, size_bytes } = self.check_append(records, &topic)?;
         let mut accept = self.lock();
         self.admit(&accept, records.len() as u64, size_bytes, (level, disk_use(records, &topic)))?;
+        accept.debug_check_chain();
         let first = accept.next;
         if accept.builder.size_bytes() + records_bytes > batch_max_bytes {
             self.seal(&mut accept, &topic);
@@ -255,6 +256,8 @@ impl PartitionLog {
         level: AckLevel,
         done: Done<Appended>,
     ) {
+        accept.debug_check_chain();
+        debug_assert!(first < accept.next, "an append has records");
         let appended = Appended { first: Offset(first), last: Offset(accept.next - 1), epoch: self.shared.epoch };
         self.set_tail(accept.next);
         self.shared.counters.appended(accept.next - first);
@@ -296,6 +299,7 @@ impl PartitionLog {
         let topic = self.topic.current();
         self.push_divided(accept, &topic, records, order);
         accept.next += records.len() as u64;
+        accept.debug_check_chain();
         self.set_tail(accept.next);
         self.shared.counters.appended(records.len() as u64);
         match topic.config.storage {
@@ -313,10 +317,12 @@ impl PartitionLog {
     /// Appends a transaction marker at the given order. The caller has sealed the open batch.
     pub(crate) fn accept_marker(&self, accept: &mut Accept, marker: &Marker, order: u64) {
         let batch = marker.seal(Offset(accept.next), self.shared.epoch);
+        debug_assert!(accept.builder.is_empty(), "a marker stands behind all accepted records");
         accept.next += 1;
         accept.open_from = accept.next;
         self.observe(accept, &batch);
         self.push_sealed(accept, batch, order);
+        accept.debug_check_chain();
         self.set_tail(accept.next);
         self.mark_dirty(accept);
     }
@@ -436,6 +442,11 @@ impl PartitionLog {
         let batch = accept.builder.seal(base, self.shared.epoch, topic.config.compression);
         let batch = self.timed(batch, topic);
         accept.open_from += records;
+        debug_assert_eq!(
+            batch.next_offset().0,
+            accept.open_from,
+            "a batch has the offsets that its records were given"
+        );
         self.push_sealed(accept, batch, order);
     }
 
@@ -449,7 +460,10 @@ impl PartitionLog {
 
     fn push_sealed(&self, accept: &mut Accept, batch: RecordBatch, order: u64) {
         self.shared.counters.sealed(batch.size_bytes());
+        debug_assert_eq!(batch.epoch(), self.shared.epoch, "a start seals batches of its epoch");
         if !self.topic.is_memory {
+            let last = accept.unwritten.last();
+            debug_assert!(last.is_none_or(|(last, _)| *last <= order), "batches of a partition are sealed in order");
             accept.unwritten.push((order, batch.clone()));
         }
         accept.tail_cache.push(CachedBatch::new(batch, self.shared.wall.now_ms()));
@@ -461,6 +475,7 @@ impl PartitionLog {
         let mut accept = self.lock();
         accept.dirty = false;
         self.seal(&mut accept, &topic);
+        debug_assert_eq!(accept.open_from, accept.next, "all accepted records are sealed");
         taken.entries.extend(accept.unwritten.drain(..).map(|(order, batch)| {
             let (end, batch) = (batch.next_offset().0, batch.bytes().clone());
             JournalEntry { order, item: JournalItem::Batch { log: self.clone(), batch, end } }

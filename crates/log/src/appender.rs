@@ -188,6 +188,7 @@ impl AppenderState {
         if self.writer.frame().is_empty() {
             return Ok(());
         }
+        debug_assert!(self.next_sequence > self.queues.sync.place().sequence, "what is not written is not durable");
         let stamp = FrameStamp {
             sequence: self.next_sequence,
             durable: self.queues.sync.place().sequence,

@@ -54,6 +54,7 @@ impl Backpressure {
     /// Subtracts bytes that are written, or will never be.
     pub(crate) fn release(&self, bytes: usize) {
         let before = self.pending_bytes.fetch_sub(bytes, Ordering::AcqRel);
+        debug_assert!(bytes <= before, "{bytes} bytes are released, {before} were reserved");
         if before - bytes > self.plenty_bytes() || before <= self.plenty_bytes() {
             return;
         }

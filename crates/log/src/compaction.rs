@@ -238,12 +238,22 @@ pub(crate) fn put_in_place(compacted: CompactedSegments, now_ms: i64) -> Replace
         return Replaced { segments, ..Replaced::default() };
     }
     let segments = without(&compacted.sources, &compacted.cleaned);
+    debug_assert!(compacted.clean_to <= compacted.mapped_to, "what is clean was looked through");
+    debug_assert!(
+        compacted.cleaned.iter().chain(&compacted.sources).all(|segment| segment.is_closed()),
+        "a pass touches closed segments only"
+    );
     // Set the horizon first: a reader that resumes from now on is told that it may miss records.
     compacted.partition.set_horizon(compacted.horizon);
     (accept.clean_to, accept.mapped_to) = (compacted.clean_to, compacted.mapped_to);
     accept.is_left_for_room = compacted.is_left_for_room;
     compacted.dated.iter().for_each(|segment| segment.date(now_ms));
     accept.segments.splice(..compacted.sources.len(), compacted.cleaned);
+    debug_assert!(
+        accept.segments.windows(2).all(|pair| pair[0].end() <= pair[1].base()),
+        "{}: segments do not overlap",
+        compacted.partition.id
+    );
     // Memory holds what the pass has removed, too.
     let cached_bytes = segments.last().map_or(0, |last| accept.tail_cache.evict_to(last.end()));
     Replaced { segments, cached_bytes }

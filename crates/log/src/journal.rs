@@ -164,6 +164,7 @@ impl Journal {
         let mut pool = self.pool.lock();
         pool.coming -= 1;
         pool.free.push(Arc::new(created?));
+        debug_assert!(pool.count() <= self.files_max, "the journal keeps to its limit");
         drop(pool);
         self.freed.notify_all();
         Ok(())
@@ -206,7 +207,9 @@ impl Journal {
     /// Frees the full files whose frames up to `sequence` have reached the segments.
     pub(crate) fn free_up_to(&self, sequence: u64) {
         let mut pool = self.pool.lock();
-        let done = |file: &Arc<JournalFile>| file.last_sequence.load(Ordering::Acquire) <= sequence;
+        let last = |file: &Arc<JournalFile>| file.last_sequence.load(Ordering::Acquire);
+        debug_assert!(pool.used.iter().map(last).is_sorted(), "files are filled one after the other");
+        let done = |file: &Arc<JournalFile>| last(file) <= sequence;
         while pool.used.front().is_some_and(done) {
             let file = pool.used.pop_front();
             pool.free.extend(file);
@@ -299,6 +302,7 @@ impl JournalWriter {
         let part = IoSlice::new(bytes);
         current.file.write_at(&[part], self.at).map_err(|e| Error::io("write", &current.path, e))?;
         self.at += bytes.len() as u64;
+        debug_assert!(self.at <= current.size_bytes, "a frame ends within its file");
         let bytes = bytes.len() as u64;
         self.frame.clear();
         let place = JournalPlace { sequence: stamp.sequence, slot: current.slot, at: self.at };

@@ -34,6 +34,7 @@ impl LastStableOffset {
     pub(crate) fn end(&self, producer: i64, marker: u64) {
         let mut pending = self.pending.lock();
         if let Some(one) = pending.iter_mut().find(|one| one.producer == producer && one.marker.is_none()) {
+            debug_assert!(one.first < marker, "a transaction ends behind its first record");
             one.marker = Some(marker);
         }
     }

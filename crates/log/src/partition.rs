@@ -166,6 +166,13 @@ impl Accept {
         self.segments.iter().map(|segment| segment.size_bytes()).sum()
     }
 
+    /// Checks that sealed and open records follow one another up to the next offset.
+    pub(crate) fn debug_check_chain(&self) {
+        debug_assert!(self.tail_cache.end() <= self.open_from, "open records stand behind the sealed ones");
+        let open = u64::from(self.builder.record_count());
+        debug_assert_eq!(self.open_from + open, self.next, "each offset below the next one has its record");
+    }
+
     /// `true` if a pass shall run although the engine's own rules do not call for one.
     pub(crate) fn wants_pass(&self) -> bool {
         self.asked_to > self.mapped_to || self.is_left_for_room
@@ -268,6 +275,8 @@ impl PartitionLog {
         // Without records, readers have nothing to reach behind the first offset.
         let has_records = !accept.segments.is_empty() || accept.tail_cache.end() > accept.tail_cache.begins();
         let found_to = if has_records { accept.tail_cache.end().max(first) } else { first };
+        debug_assert!(found_to <= start, "{}: an epoch begins behind what was found", self.id);
+        accept.debug_check_chain();
         self.found_to.store(found_to, Ordering::Release);
         self.begins_at.store(start, Ordering::Release);
         for end in [&self.tail, &self.written, &self.synced] {
@@ -319,11 +328,14 @@ impl PartitionLog {
     }
 
     pub(crate) fn set_tail(&self, tail: u64) {
+        debug_assert!(self.tail.load(Ordering::Acquire) <= tail, "{}: the tail moves back to {tail}", self.id);
         self.tail.store(tail, Ordering::Release);
     }
 
     pub(crate) fn set_written(&self, end: u64) {
-        self.written.fetch_max(end, Ordering::AcqRel);
+        debug_assert!(end <= self.tail.load(Ordering::Acquire), "{}: {end} was written, not accepted", self.id);
+        let before = self.written.fetch_max(end, Ordering::AcqRel);
+        debug_assert!(before < end, "{}: rounds are written in order, {end} after {before}", self.id);
     }
 
     pub(crate) fn synced(&self) -> u64 {
@@ -336,6 +348,7 @@ impl PartitionLog {
     }
 
     pub(crate) fn set_synced(&self, end: u64) {
+        debug_assert!(end <= self.written.load(Ordering::Acquire), "{}: {end} was synced, not written", self.id);
         self.synced.fetch_max(end, Ordering::AcqRel);
     }
 
@@ -475,7 +488,9 @@ impl Partition for PartitionLog {
         let stable = Offset(self.stable());
         let high = Offset(self.high());
         let tail = Offset(self.tail.load(Ordering::Acquire));
-        Offsets { first, stable, high, tail, epoch: self.shared.epoch }
+        let offsets = Offsets { first, stable, high, tail, epoch: self.shared.epoch };
+        debug_assert!(first <= stable && stable <= high && high <= tail, "{}: {offsets:?} are not in order", self.id);
+        offsets
     }
 
     fn offset_at(&self, timestamp_ms: i64) -> Result<Option<Offset>, Error> {

@@ -42,6 +42,7 @@ pub(crate) fn expire(partition: &PartitionLog, config: &TopicConfig, now_ms: i64
     let count = trimmed.count().max(count - held.count);
     let expired: Vec<_> = accept.segments.drain(..count).collect();
     if let Some(last) = expired.last() {
+        debug_assert!(last.end() <= accept.next, "{}: what is not there is not removed", partition.id);
         partition.set_first(last.end());
     }
     expired

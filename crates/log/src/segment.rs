@@ -260,6 +260,9 @@ impl Segment {
     fn append_block(&self, file: &dyn File, batches: &[CachedBatch], end: u64) -> Result<(), Error> {
         let (Some(first), Some(last)) = (batches.first(), batches.last()) else { return Ok(()) };
         assert!(first.first >= self.end(), "offsets ascend within a segment");
+        debug_assert!(!self.is_closed(), "a closed segment never changes");
+        debug_assert!(batches.windows(2).all(|pair| pair[0].end <= pair[1].first), "batches ascend within a block");
+        debug_assert!(last.end <= end, "a block covers its batches");
         let mut payload_crc = 0;
         let mut payload_bytes = 0;
         for stored in batches {
@@ -302,6 +305,11 @@ impl Segment {
     /// Writes the index; no block is appended afterwards.
     pub(crate) fn close(&self) -> Result<(), Error> {
         let blocks = self.with_blocks(<[BlockEntry]>::to_vec)?;
+        debug_assert!(!self.is_closed(), "a segment is closed once");
+        debug_assert!(
+            blocks.windows(2).all(|pair| pair[0].end <= pair[1].first && pair[0].at < pair[1].at),
+            "blocks ascend in their segment"
+        );
         index::write(&*self.files, &self.index_path, &self.own, &blocks)?;
         if let Some(dir) = self.index_path.parent() {
             self.files.sync_dir(dir).map_err(|e| Error::io("sync", dir, e))?;

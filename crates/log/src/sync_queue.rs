@@ -57,6 +57,11 @@ impl SyncQueue {
     /// Adds a written round; `demand` requests a sync now.
     pub(crate) fn push(&self, round: JournalRound, demand: bool) {
         let mut state = self.state.lock();
+        let sequence = |round: &JournalRound| round.place.map(|place| place.sequence);
+        debug_assert!(
+            sequence(&round).is_none_or(|this| state.rounds.iter().filter_map(sequence).all(|earlier| earlier < this)),
+            "rounds are synced in the order in which they were written"
+        );
         state.rounds.push(round);
         state.demand |= demand;
         if state.demand || state.rounds.len() == 1 {

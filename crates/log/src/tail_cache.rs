@@ -111,6 +111,10 @@ impl TailCache {
 
     /// Marks the next `count` batches as written to a segment.
     pub(crate) fn mark_flushed(&mut self, count: usize) {
+        debug_assert!(
+            self.flushed + count <= self.batches.len(),
+            "a batch that is in a segment is in memory until then"
+        );
         let next = self.batches.range(self.flushed..self.flushed + count);
         self.flushed_bytes += next.map(|stored| stored.batch.size_bytes()).sum::<usize>();
         self.flushed += count;
@@ -123,12 +127,14 @@ impl TailCache {
             self.flushed -= 1;
             self.flushed_bytes -= self.pop();
         }
+        debug_assert!(self.flushed_bytes <= self.size_bytes && self.flushed <= self.batches.len());
         before - self.flushed_bytes
     }
 
     /// Drops the oldest batches while there are more than `max_bytes`, but never the newest.
     /// `true` if it dropped any.
     pub(crate) fn trim(&mut self, max_bytes: usize) -> bool {
+        debug_assert_eq!(self.flushed, 0, "a topic in memory has no segments");
         let before = self.begins;
         while self.size_bytes > max_bytes && self.batches.len() > 1 {
             self.pop();
@@ -138,6 +144,7 @@ impl TailCache {
 
     /// Drops the batches that end at or below `offset`. Only for memory topics.
     pub(crate) fn drop_below(&mut self, offset: u64) {
+        debug_assert_eq!(self.flushed, 0, "a topic in memory has no segments");
         while self.batches.front().is_some_and(|oldest| oldest.end <= offset) {
             self.pop();
         }
@@ -148,6 +155,7 @@ impl TailCache {
         let Some(stored) = self.batches.pop_front() else { return 0 };
         let bytes = stored.batch.size_bytes();
         self.size_bytes -= bytes;
+        debug_assert!(self.begins < stored.end, "batches are dropped from the front");
         self.begins = stored.end;
         bytes
     }

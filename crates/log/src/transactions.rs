@@ -111,6 +111,10 @@ impl Transactions {
         let Some(open) = self.open.remove(&marker.producer_id) else { return };
         if !marker.committed {
             let ended = Aborted { producer: marker.producer_id, first: open.first, marker: at };
+            debug_assert!(
+                self.aborted.0.last().is_none_or(|last| last.marker < at),
+                "aborted transactions are ordered by their markers"
+            );
             Arc::make_mut(&mut self.aborted.0).push(ended);
         }
     }

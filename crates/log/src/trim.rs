@@ -23,6 +23,7 @@ impl PartitionLog {
             return Err(Error::BeyondStable { partition: self.id.clone(), wanted, stable });
         }
         let first = retention::unheld(self, &accept.segments, before, topic.config.hold_max_bytes);
+        debug_assert!(first <= stable, "{}: what is not stable is not removed", self.id);
         if self.topic.is_memory {
             accept.tail_cache.drop_below(first);
             self.set_first(first);

@@ -134,6 +134,7 @@ impl Writeback {
         let taken_over = self.queues.sync.take_over();
         let place = taken_over.iter().rev().find_map(|round| round.place);
         let place = place.unwrap_or_else(|| self.queues.sync.place());
+        debug_assert!(self.vouched.sequence <= place.sequence, "`meta` never goes back in the journal");
         // Take the garbage before the topics: this turn's `meta` still names topics that are deleted from now on.
         let mut garbage = self.catalog.take_garbage();
         garbage.append(&mut self.postponed);
@@ -368,7 +369,13 @@ fn partition_record(partition: &PartitionLog, clean: bool) -> PartitionRecord {
     let accept = partition.lock();
     let segments: Vec<_> =
         accept.segments.iter().map(|segment| segment.record()).filter(|record| record.end > record.base).collect();
+    debug_assert!(
+        segments.windows(2).all(|pair| pair[0].end <= pair[1].base && pair[0].closed),
+        "{}: segments ascend, and only the last is open",
+        partition.id
+    );
     let flushed = segments.last().map_or(accept.tail_cache.flushed_end(), |last| last.end);
+    debug_assert!(flushed <= accept.next, "{}: a segment ends beyond the partition", partition.id);
     PartitionRecord {
         first: partition.first(),
         tail: if clean { accept.next } else { flushed },

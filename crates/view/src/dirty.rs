@@ -43,6 +43,7 @@ impl Dirty {
             self.bytes += key.len() + value.as_ref().map_or(0, Bytes::len);
             self.records.insert(key, value);
         }
+        debug_assert!(self.reflected.is_none_or(|(_, before)| before <= next), "changes come in the order of the log");
         self.reflected = Some((epoch, next));
     }
 
@@ -67,6 +68,7 @@ impl Dirty {
 
     /// Takes all changes to write them; their bytes count as held until [`Dirty::written`].
     pub(crate) fn drain(&mut self) -> Self {
+        debug_assert_eq!(self.writing_bytes, 0, "one write at a time");
         let (abandoned, writing_bytes) = (self.abandoned, self.bytes);
         std::mem::replace(self, Self { abandoned, writing_bytes, ..Self::default() })
     }

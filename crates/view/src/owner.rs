@@ -309,10 +309,22 @@ impl<V: View> Owner<V> {
 
     fn land(&self, core: &mut OwnerCore<V>, flight: InFlightAppend<V>) {
         let before = self.snapshot.load();
+        debug_assert!(flight.landed && flight.unsent.is_none(), "an append lands once it is stored");
         let first = flight.last.map(|appended| appended.first);
+        debug_assert!(first.is_none_or(|first| before.next <= first), "{}: appends land in order", self.id);
+        debug_assert!(
+            before.sources.iter().all(|(source, next)| flight.sources.get(source) >= Some(next)),
+            "{}: what was applied of a source is not applied again",
+            self.id
+        );
         let (state, records) = V::Storage::land(flight.held, &before.state, &mut core.ahead, first);
         let next = flight.last.map_or(before.next, |appended| appended.last.next());
         self.snapshot.store(Arc::new(Snapshot { state, sources: flight.sources, next }));
+        debug_assert!(
+            !core.flights.is_empty() || core.ended.is_some() || core.sources == self.snapshot.load().sources,
+            "{}: without appends in flight nothing is ahead of what is published",
+            self.id
+        );
         if let Some(appended) = flight.last {
             let mut memory = flight.memory;
             memory.resize(memory_bytes(&records).min(memory.bytes()));
@@ -334,6 +346,7 @@ impl<V: View> Owner<V> {
 
     fn close(&self, answered: usize) {
         let mut inbox = self.inbox.lock();
+        debug_assert!(answered <= inbox.open, "{}: a command is answered once", self.id);
         inbox.open -= answered;
         if inbox.open == 0 {
             self.idle.notify_all();
@@ -385,6 +398,7 @@ impl<V: View> Owner<V> {
 
     /// Decides commands in order until an append is full, and sends their changes.
     fn decide(&self, core: &mut OwnerCore<V>, mut commands: VecDeque<Envelope<V>>, memory: Grant) -> TurnOutcome {
+        debug_assert!(core.ended.is_none() && core.doubt == Doubt::None, "{}: nothing is decided on doubt", self.id);
         let now_ms = self.wall.now_ms();
         let limits = AppendLimits {
             partition: &self.id,
@@ -469,6 +483,7 @@ impl<V: View> Owner<V> {
         if flight.is_unchanged() {
             (flight.landed, flight.unsent) = (true, None);
         }
+        debug_assert!(core.flights.back().is_none_or(|last| last.id < flight.id), "appends in flight are in order");
         core.flights.push_back(flight);
         self.send(core)
     }
@@ -476,6 +491,11 @@ impl<V: View> Owner<V> {
     /// Resets `ahead` to the state after the last append in flight.
     fn rewind(&self, core: &mut OwnerCore<V>) {
         let landed = self.snapshot.load();
+        debug_assert!(
+            core.doubt != Doubt::FindingOut,
+            "{}: what is found out is compared with what is in flight",
+            self.id
+        );
         core.ahead = V::Storage::rewind(&landed.state, core.flights.iter().map(|flight| &flight.held));
         core.sources = core.flights.back().map_or(&landed.sources, |last| &last.sources).clone();
     }
@@ -483,6 +503,11 @@ impl<V: View> Owner<V> {
     /// Sends the appends that the writer has not accepted, in order.
     fn send(&self, core: &mut OwnerCore<V>) -> TurnOutcome {
         while let Some(at) = core.flights.iter().position(|flight| flight.unsent.is_some()) {
+            debug_assert!(
+                core.flights.range(at..).all(|flight| flight.unsent.is_some() || flight.landed),
+                "{}: no append is sent before an earlier one",
+                self.id
+            );
             let flight = &mut core.flights[at];
             let Some(records) = flight.unsent.take() else { break };
             let (me, id) = (self.me.clone(), flight.id);

@@ -164,7 +164,10 @@ impl<V: View> Slots<V> {
         slot.now.store(Arc::new(Slot::Loading));
         let loaded = self.load(partition, &checkpoint);
         let (now, outcome) = match loaded {
-            Ok(owner) => (Slot::Here(owner), Ok(())),
+            Ok(owner) => {
+                debug_assert!(!owner.has_ended(), "an owner begins whole");
+                (Slot::Here(owner), Ok(()))
+            }
             Err(failure) => (Slot::Elsewhere(UNKNOWN.into()), Err(failure)),
         };
         if outcome.is_ok() {

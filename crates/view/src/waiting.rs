@@ -66,6 +66,7 @@ impl<V: View> WaitingCommands<V> {
         let count = self.commands.len().min(count);
         let taken: VecDeque<_> = self.commands.drain(..count).collect();
         self.bytes -= taken.iter().map(|envelope| envelope.size_bytes).sum::<usize>();
+        debug_assert!(!self.commands.is_empty() || self.bytes == 0, "no bytes wait without a command");
         taken
     }
 
