@@ -8,6 +8,24 @@ use serde_json::Value;
 
 use crate::PATIENCE;
 
+/// The header that names the tenant of a request.
+const TENANT: &str = "Fiware-Service";
+
+/// Where requests go, and the tenant that they name.
+#[derive(Debug, Clone, Copy)]
+pub struct Target {
+    /// The address of the listener.
+    pub address: SocketAddr,
+    /// The value of `Fiware-Service` where a request does not bring its own; `None` sends none.
+    pub tenant: Option<&'static str>,
+}
+
+impl From<SocketAddr> for Target {
+    fn from(address: SocketAddr) -> Self {
+        Self { address, tenant: None }
+    }
+}
+
 /// An answer over HTTP.
 #[derive(Debug)]
 pub struct Answer {
@@ -38,29 +56,31 @@ impl Answer {
 
 /// Opens a connection and sends a request; the answer is the caller's to read.
 pub(crate) fn request(
-    to: SocketAddr,
+    to: impl Into<Target>,
     method: &str,
     path: &str,
     headers: &[(&str, &str)],
     body: &[u8],
 ) -> BufReader<TcpStream> {
-    try_request(to, method, path, headers, body).unwrap()
+    try_request(to.into(), method, path, headers, body).unwrap()
 }
 
 fn try_request(
-    to: SocketAddr,
+    Target { address, tenant }: Target,
     method: &str,
     path: &str,
     headers: &[(&str, &str)],
     body: &[u8],
 ) -> std::io::Result<BufReader<TcpStream>> {
-    let mut socket = TcpStream::connect(to)?;
+    let mut socket = TcpStream::connect(address)?;
     socket.set_read_timeout(Some(PATIENCE))?;
-    let mut head = format!("{method} {path} HTTP/1.1\r\nHost: {to}\r\n");
+    let mut head = format!("{method} {path} HTTP/1.1\r\nHost: {address}\r\n");
     if !headers.iter().any(|(name, _)| *name == "Connection") {
         head.push_str("Connection: close\r\n");
     }
-    for (name, value) in headers {
+    let names_tenant = headers.iter().any(|(name, _)| name.eq_ignore_ascii_case(TENANT));
+    let tenant = tenant.filter(|_| !names_tenant).map(|tenant| (TENANT, tenant));
+    for (name, value) in headers.iter().copied().chain(tenant) {
         head.push_str(&format!("{name}: {value}\r\n"));
     }
     if !body.is_empty() || matches!(method, "POST" | "PUT" | "PATCH") {
@@ -75,14 +95,14 @@ fn try_request(
 /// The status of the answer; `None` if the server goes before it is complete.
 pub fn status(to: SocketAddr, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Option<u16> {
     let mut answer = String::new();
-    try_request(to, method, path, headers, body).ok()?.read_to_string(&mut answer).ok()?;
+    try_request(to.into(), method, path, headers, body).ok()?.read_to_string(&mut answer).ok()?;
     answer.split_once("\r\n\r\n")?.0.split(' ').nth(1)?.parse().ok()
 }
 
 /// The whole answer; `None` if the server goes before it is complete.
 pub fn try_ask(to: SocketAddr, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Option<Answer> {
     let mut bytes = Vec::new();
-    try_request(to, method, path, headers, body).ok()?.read_to_end(&mut bytes).ok()?;
+    try_request(to.into(), method, path, headers, body).ok()?.read_to_end(&mut bytes).ok()?;
     let end = bytes.windows(4).position(|four| four == b"\r\n\r\n")?;
     let (status, headers) = read_head(&mut &bytes[..end + 4]);
     Some(Answer { status, headers, body: bytes[end + 4..].to_vec() })
@@ -107,7 +127,7 @@ pub fn read_head(reader: &mut impl BufRead) -> (u16, Vec<(String, String)>) {
 
 /// Sends a request; the answer's head, and a reader of the rest.
 pub fn open(
-    to: SocketAddr,
+    to: impl Into<Target>,
     method: &str,
     path: &str,
     headers: &[(&str, &str)],
@@ -119,7 +139,7 @@ pub fn open(
 }
 
 /// Sends a request over a connection of its own and waits for the whole answer.
-pub fn ask(to: SocketAddr, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Answer {
+pub fn ask(to: impl Into<Target>, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Answer {
     let mut reader = request(to, method, path, headers, body);
     let (status, headers) = read_head(&mut reader);
     let mut body = Vec::new();

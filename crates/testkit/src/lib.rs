@@ -4,7 +4,8 @@
 //! - [`MemoryLog`]: an engine of the log in memory, for tests that need no disk.
 //! - [`sim`]: a disk with power loss.
 //! - [`eventually`]: waiting for what comes about in its own time.
-//! - [`Process`]: the server's binary; [`ask`], [`Events`], [`Live`] and [`Raw`] are its clients.
+//! - [`Process`]: the server's binary; [`SharedServer`]: one that many tests share, each in a tenant of its own.
+//! - [`ask`], [`Events`], [`Live`] and [`Raw`] are clients of both.
 //! - [`Authority`] makes certificates.
 //! - [`LogLines`]: the log lines of a test's own process; [`guide`]: the commands of the docs; [`check_rows`]: a crate's
 //!   table of tests.
@@ -22,16 +23,20 @@ mod memory;
 mod process;
 mod raw;
 mod rows;
+mod server;
+mod shared_server;
 pub mod sim;
 mod text_answer;
 
 pub use authority::{Authority, Signed};
 pub use eventually::{PATIENCE, eventually, eventually_async, found_async};
-pub use http_client::{Answer, ask, open, read_head, status, try_ask};
+pub use http_client::{Answer, Target, ask, open, read_head, status, try_ask};
 pub use live::{Event, Events, Live};
 pub use log_lines::LogLines;
 pub use memory::{HeldAnswers, MemoryLog};
 pub use process::{Process, binary, millstream, own_addresses, terminate};
 pub use raw::Raw;
 pub use rows::check_rows;
+pub use server::Server;
+pub use shared_server::{SharedServer, TestTenant};
 pub use text_answer::TextAnswer;

@@ -6,7 +6,7 @@ use std::net::TcpStream;
 
 use serde_json::Value;
 
-use crate::Process;
+use crate::Server;
 use crate::http_client::{open, read_chunk, read_head, request};
 
 /// A server-sent event.
@@ -29,8 +29,8 @@ pub struct Events {
 
 impl Events {
     /// Asks the listener for applications for them.
-    pub fn get(process: &Process, path: &str, headers: &[(&str, &str)]) -> Self {
-        let (status, _, mut reader) = open(process.applications, "GET", path, headers, b"");
+    pub fn get(server: &impl Server, path: &str, headers: &[(&str, &str)]) -> Self {
+        let (status, _, mut reader) = open(server.applications(), "GET", path, headers, b"");
         if status != 200 {
             let mut refusal = String::new();
             reader.read_to_string(&mut refusal).unwrap();
@@ -68,23 +68,23 @@ pub struct Live {
 
 impl Live {
     /// Asks; the query is live when this returns.
-    pub fn ask(process: &Process, query: &str) -> Self {
-        Self::ask_for(process, &serde_json::json!({"query": query, "deliver": "sse"})).0
+    pub fn ask(server: &impl Server, query: &str) -> Self {
+        Self::ask_for(server, &serde_json::json!({"query": query, "deliver": "sse"})).0
     }
 
     /// As [`Self::ask`], with a whole request; the query's id, too.
-    pub fn ask_for(process: &Process, asked: &Value) -> (Self, String) {
-        Self::open(process, "POST", "/api/queries", asked.to_string().as_bytes())
+    pub fn ask_for(server: &impl Server, asked: &Value) -> (Self, String) {
+        Self::open(server, "POST", "/api/queries", asked.to_string().as_bytes())
     }
 
     /// Reads on for a query that is kept.
-    pub fn attach(process: &Process, id: &str) -> Self {
-        Self::open(process, "GET", &format!("/api/queries/{id}/results"), b"").0
+    pub fn attach(server: &impl Server, id: &str) -> Self {
+        Self::open(server, "GET", &format!("/api/queries/{id}/results"), b"").0
     }
 
-    fn open(process: &Process, method: &str, path: &str, body: &[u8]) -> (Self, String) {
+    fn open(server: &impl Server, method: &str, path: &str, body: &[u8]) -> (Self, String) {
         let headers = [("Content-Type", "application/json"), ("Accept", "text/event-stream")];
-        let mut reader = request(process.applications, method, path, &headers, body);
+        let mut reader = request(server.applications(), method, path, &headers, body);
         let (status, _) = read_head(&mut reader);
         let mut live = Self { reader, text: String::new() };
         if status != 200 {

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU16, Ordering};
 
 use serde_json::Value;
 
-use crate::{Answer, ask};
+use crate::{Answer, Server, Target};
 
 /// A running `millstream serve`; killed when dropped.
 #[derive(Debug)]
@@ -159,14 +159,30 @@ impl Process {
 
     /// Asks the listener for applications.
     pub fn get(&self, path: &str) -> Answer {
-        ask(self.applications, "GET", path, &[], b"")
+        Server::get(self, path)
     }
 
     /// The same; the JSON of an answer with 200.
     pub fn get_json(&self, path: &str) -> Value {
-        let answer = self.get(path);
-        assert_eq!(answer.status, 200, "{path}: {}", answer.text());
-        answer.json()
+        Server::get_json(self, path)
+    }
+}
+
+impl Server for Process {
+    fn applications(&self) -> Target {
+        self.applications.into()
+    }
+
+    fn devices(&self) -> SocketAddr {
+        self.devices
+    }
+
+    fn kafka(&self) -> SocketAddr {
+        self.kafka
+    }
+
+    fn redis(&self) -> SocketAddr {
+        self.redis
     }
 }
 

@@ -4,7 +4,7 @@
 use std::net::TcpListener;
 use std::process::{Command, Output};
 
-use millstream_testkit::{Process, ask, millstream};
+use millstream_testkit::{Process, Server, ask, millstream};
 use serde_json::{Value, json};
 
 const JSON: (&str, &str) = ("Content-Type", "application/json");
@@ -13,14 +13,14 @@ fn run(url: &str, arguments: &[&str]) -> Output {
     millstream().args(arguments).env("MILLSTREAM_SERVER", url).output().unwrap()
 }
 
-fn printed(process: &Process, arguments: &[&str]) -> String {
-    let output = run(&process.applications_url(), arguments);
+fn printed(server: &impl Server, arguments: &[&str]) -> String {
+    let output = run(&server.applications_url(), arguments);
     assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).unwrap()
 }
 
-fn refused(process: &Process, arguments: &[&str]) -> String {
-    let output = run(&process.applications_url(), arguments);
+fn refused(server: &impl Server, arguments: &[&str]) -> String {
+    let output = run(&server.applications_url(), arguments);
     assert_eq!(output.status.code(), Some(1), "{arguments:?}");
     String::from_utf8(output.stderr).unwrap()
 }
@@ -49,47 +49,43 @@ fn health_tells_a_server_that_serves_from_one_that_is_not_there() {
 #[test]
 fn a_tenant_is_created_changed_shown_listed_and_deleted() {
     let dir = tempfile::tempdir().unwrap();
-    let process = Process::start(dir.path());
+    let server = crate::tenant();
     let settings = dir.path().join("mill.json");
     std::fs::write(&settings, r#"{"ext": {"site": "north"}, "alias": "grinder"}"#).unwrap();
     let file = settings.to_str().unwrap();
-    let created = printed(&process, &["tenant", "create", "mill", "--file", file, "--set", "enabled=false"]);
+    let created = printed(&server, &["tenant", "create", "mill", "--file", file, "--set", "enabled=false"]);
     assert_eq!(created, "tenant mill is created\n");
-    assert!(refused(&process, &["tenant", "create", "mill"]).contains("exist"));
+    assert!(refused(&server, &["tenant", "create", "mill"]).contains("exist"));
 
-    let updated = printed(&process, &["tenant", "update", "mill", "enabled=true", "alias=null"]);
+    let updated = printed(&server, &["tenant", "update", "mill", "enabled=true", "alias=null"]);
     assert_eq!(updated, "tenant mill is changed\n");
-    let known: Value = serde_json::from_str(&printed(&process, &["tenant", "show", "mill", "--json"])).unwrap();
+    let known: Value = serde_json::from_str(&printed(&server, &["tenant", "show", "mill", "--json"])).unwrap();
     assert_eq!(
         (&known["id"], &known["enabled"], &known["ext"]),
         (&json!("mill"), &json!(true), &json!({"site": "north"}))
     );
     assert!(known.get("alias").is_none(), "{known}");
-    assert!(printed(&process, &["tenant", "show", "mill"]).starts_with("tenant mill\n"));
+    assert!(printed(&server, &["tenant", "show", "mill"]).starts_with("tenant mill\n"));
 
-    let list = printed(&process, &["tenant", "list"]);
+    let list = printed(&server, &["tenant", "list"]);
     assert!(list.lines().any(|line| line.split_whitespace().eq(["mill", "true", "none", "0"])), "{list}");
-    printed(&process, &["tenant", "delete", "mill"]);
-    assert!(refused(&process, &["tenant", "show", "mill"]).contains("mill"));
-    assert!(
-        refused(&process, &["tenant", "create", "mill", "--set", "enabled=perhaps"]).contains("expected a boolean")
-    );
-    process.stop();
+    printed(&server, &["tenant", "delete", "mill"]);
+    assert!(refused(&server, &["tenant", "show", "mill"]).contains("mill"));
+    assert!(refused(&server, &["tenant", "create", "mill", "--set", "enabled=perhaps"]).contains("expected a boolean"));
 }
 
 #[test]
 fn a_tenant_that_an_argument_and_an_option_name_must_be_the_same() {
-    let dir = tempfile::tempdir().unwrap();
-    let process = Process::start(dir.path());
-    for arguments in [
-        &["command", "mill", "wheel", "stop", "--tenant", "other"][..],
-        &["tenant", "delete", "mill", "--tenant", "other"],
-    ] {
-        let told = refused(&process, arguments);
-        assert!(told.contains("the argument names the tenant mill and --tenant names other"), "{told}");
+    let server = crate::tenant();
+    let mill = &*format!("{}_mill", server.tenant());
+    for arguments in
+        [&["command", mill, "wheel", "stop", "--tenant", "other"][..], &["tenant", "delete", mill, "--tenant", "other"]]
+    {
+        let told = refused(&server, arguments);
+        let rule = format!("the argument names the tenant {mill} and --tenant names other");
+        assert!(told.contains(&rule), "{told}");
     }
-    printed(&process, &["tenant", "create", "mill", "--tenant", "mill"]);
-    process.stop();
+    printed(&server, &["tenant", "create", mill, "--tenant", mill]);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::io::{BufRead as _, Read as _};
 use std::thread;
 
-use millstream_testkit::{Process, ask, eventually, open};
+use millstream_testkit::{Process, Server, ask, eventually, open};
 use serde_json::{Value, json};
 
 const TEXT: &[(&str, &str)] = &[("content-type", "text/plain")];
@@ -11,9 +11,8 @@ const JSON: &[(&str, &str)] = &[("content-type", "application/json")];
 
 #[test]
 fn bullets_paths_answer_in_the_shape_that_its_clients_know() {
-    let dir = tempfile::tempdir().unwrap();
-    let process = Process::start(dir.path());
-    let to = process.applications;
+    let server = crate::tenant();
+    let to = server.applications();
     let post = |path: &str, body: &str| ask(to, "POST", path, TEXT, body.as_bytes());
     let created = ask(to, "PUT", "/api/streams/orders", JSON, b"{\"partitions\": 1, \"level\": \"memory\"}");
     assert!((200..300).contains(&created.status), "{}", created.text());
@@ -22,7 +21,7 @@ fn bullets_paths_answer_in_the_shape_that_its_clients_know() {
         let answer = thread::scope(|scope| {
             let query = r#"SELECT item, count * 2 AS twice FROM "orders" WHERE item != 'nut' LIMIT 2"#;
             let asked = scope.spawn(move || post(path, query));
-            eventually("the query lives", || !process.get_json("/api/queries").as_array().unwrap().is_empty());
+            eventually("the query lives", || !server.get_json("/api/queries").as_array().unwrap().is_empty());
             let records = br#"[{"value": {"item": "bolt", "count": 7}}, {"value": {"item": "nut", "count": 9}},
                 {"value": {"item": "gear", "count": 1.5}}]"#;
             let appended = ask(to, "POST", "/api/streams/orders/records", JSON, records);
@@ -54,7 +53,6 @@ fn bullets_paths_answer_in_the_shape_that_its_clients_know() {
         assert!(error.contains("did you mean"), "{result}");
         assert!(error.starts_with(if query.starts_with('{') { "1:2: " } else { "1:10: " }), "{result}");
     }
-    process.stop();
 }
 
 #[test]
@@ -109,15 +107,15 @@ fn rows_tell_when_they_were_received_and_members_of_the_meta_have_configured_nam
     process.stop();
 }
 
-fn append(process: &Process, records: &str) {
+fn append(server: &impl Server, records: &str) {
     let path = "/api/streams/orders/records";
-    let appended = ask(process.applications, "POST", path, JSON, records.as_bytes());
+    let appended = ask(server.applications(), "POST", path, JSON, records.as_bytes());
     assert_eq!(appended.status, 200, "{}", appended.text());
 }
 
-fn until_one_lives(process: &Process) {
+fn until_one_lives(server: &impl Server) {
     eventually("the query lives", || {
-        process.get_json("/api/queries").as_array().is_some_and(|queries| queries.len() == 1)
+        server.get_json("/api/queries").as_array().is_some_and(|queries| queries.len() == 1)
     });
 }
 
@@ -158,16 +156,15 @@ fn q1_one_record_is_answered_at_once_and_none_when_the_time_is_over() {
 
 #[test]
 fn events_carry_results_and_missing_features_say_so() {
-    let dir = tempfile::tempdir().unwrap();
-    let process = Process::start(dir.path());
-    let to = process.applications;
+    let server = crate::tenant();
+    let to = server.applications();
     assert_eq!(ask(to, "PUT", "/api/streams/orders", JSON, b"{\"partitions\": 1}").status, 201);
     let query = br#"SELECT COUNT(*) AS c, SUM(n) AS s FROM "orders" WINDOWING TUMBLING(2, RECORD)"#;
     let (status, headers, mut events) = open(to, "POST", "/api/bullet/queries/sse-query", TEXT, query);
     let content_type = headers.iter().find(|(name, _)| name.eq_ignore_ascii_case("content-type"));
     assert_eq!((status, &*content_type.unwrap().1), (200, "text/event-stream"));
-    until_one_lives(&process);
-    append(&process, r#"[{"value": {"n": 1}}, {"value": {"n": 2}}, {"value": {"n": 3}}]"#);
+    until_one_lives(&server);
+    append(&server, r#"[{"value": {"n": 1}}, {"value": {"n": 2}}, {"value": {"n": 3}}]"#);
     let mut result = || loop {
         let mut line = String::new();
         assert!(events.read_line(&mut line).unwrap() > 0, "the events have ended");
@@ -176,7 +173,7 @@ fn events_carry_results_and_missing_features_say_so() {
         }
     };
     let opening = result();
-    let id = process.get_json("/api/queries")[0]["id"].clone();
+    let id = server.get_json("/api/queries")[0]["id"].clone();
     assert_eq!((&opening["records"], &opening["meta"]["id"]), (&json!([]), &id), "its client can end it from now on");
     let first = result();
     assert_eq!(first["records"], json!([{"c": 2, "s": 3}]));
@@ -198,7 +195,6 @@ fn events_carry_results_and_missing_features_say_so() {
         assert!(refused.json()["meta"]["errors"][0]["error"].as_str().unwrap().starts_with(says), "{}", refused.text());
     }
     assert_eq!(ask(to, "PATCH", "/api/bullet/admin/replay", &[], b"").status, 202);
-    process.stop();
 }
 
 #[test]
@@ -228,15 +224,14 @@ fn pages_of_the_origin_that_the_operator_names_may_call_bullets_paths() {
 
 #[test]
 fn each_kind_of_client_sees_the_schema_of_a_stream() {
-    let dir = tempfile::tempdir().unwrap();
-    let process = Process::start(dir.path());
-    let to = process.applications;
+    let server = crate::tenant();
+    let to = server.applications();
     let created = ask(to, "PUT", "/api/streams/orders", JSON, b"{\"partitions\": 2}");
     assert!((200..300).contains(&created.status), "{}", created.text());
     let records = br#"[{"key": "a", "value": {"item": "bolt", "size": {"mm": 8}}}, {"value": {"item": null}}]"#;
     assert_eq!(ask(to, "POST", "/api/streams/orders/records", JSON, records).status, 200);
 
-    let schema = process.get_json("/api/streams/orders/schema");
+    let schema = server.get_json("/api/streams/orders/schema");
     assert_eq!((&schema["stream"], &schema["records"]), (&"orders".into(), &2.into()));
     let paths: Vec<&str> = schema["fields"].as_array().unwrap().iter().map(|f| f["path"].as_str().unwrap()).collect();
     assert_eq!(paths, ["$key", "item", "size", "size.mm"]);
@@ -245,7 +240,7 @@ fn each_kind_of_client_sees_the_schema_of_a_stream() {
         serde_json::json!(
         {"path": "size.mm", "types": {"LONG": 1}, "present": 0.5, "examples": [8]})
     );
-    assert_eq!(process.get_json("/api/queries/columns?stream=orders"), schema);
+    assert_eq!(server.get_json("/api/queries/columns?stream=orders"), schema);
 
     let answer = ask(to, "GET", "/api/bullet/columns?stream=orders", &[], b"");
     assert_eq!(answer.status, 200, "{}", answer.text());
@@ -259,5 +254,4 @@ fn each_kind_of_client_sees_the_schema_of_a_stream() {
     assert_eq!(missing.status, 404, "{}", missing.text());
     assert!(missing.json()["meta"]["errors"][0]["error"].as_str().unwrap().contains("none"));
     assert_eq!(ask(to, "GET", "/api/streams/none/schema", &[], b"").status, 404);
-    process.stop();
 }

@@ -9,27 +9,28 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
-use millstream_testkit::{Answer, Process, ask, eventually};
+use millstream_testkit::{Answer, Process, Server, ask, eventually};
 use serde_json::{Value, json};
 
 /// Number of times that the server is killed meanwhile; `MILLSTREAM_KILLS` sets another number.
 const KILLS: u64 = 5;
 const JSON: (&str, &str) = ("Content-Type", "application/json");
 
-fn register(process: &Process, device: &str) {
+fn register(server: &impl Server, device: &str) {
+    let tenant = server.tenant();
     let credentials = json!([{"type": "hashed-password", "auth-id": device, "secrets": [{"pwd-plain": "pw"}]}]);
     for (method, path, body, status) in [
-        ("POST", format!("/v1/devices/default/{device}"), "{}".to_owned(), 201),
-        ("PUT", format!("/v1/credentials/default/{device}"), credentials.to_string(), 204),
+        ("POST", format!("/v1/devices/{tenant}/{device}"), "{}".to_owned(), 201),
+        ("PUT", format!("/v1/credentials/{tenant}/{device}"), credentials.to_string(), 204),
     ] {
-        assert_eq!(ask(process.applications, method, &path, &[JSON], body.as_bytes()).status, status);
+        assert_eq!(ask(server.applications(), method, &path, &[JSON], body.as_bytes()).status, status);
     }
 }
 
 /// A request of a device.
-fn device(process: &Process, device: &str, path: &str, body: &[u8]) -> Answer {
-    let login = format!("Basic {}", BASE64.encode(format!("{device}@default:pw")));
-    ask(process.devices, "POST", path, &[("Authorization", &login), JSON], body)
+fn device(server: &impl Server, device: &str, path: &str, body: &[u8]) -> Answer {
+    let login = format!("Basic {}", BASE64.encode(format!("{device}@{}:pw", server.tenant())));
+    ask(server.devices(), "POST", path, &[("Authorization", &login), JSON], body)
 }
 
 /// A record of commands, as `/api/streams` takes it.
@@ -53,11 +54,11 @@ fn send(to: SocketAddr, path: &str, content_type: &str, body: &str) -> Option<u1
 }
 
 /// Every notice in the log: the correlation id, how the command ended, and the status.
-fn notices(process: &Process) -> Vec<(String, String, String)> {
+fn notices(server: &impl Server) -> Vec<(String, String, String)> {
     let text = |value: &Value| value.as_str().unwrap().to_owned();
     let (mut told, mut from) = (Vec::new(), "earliest".to_owned());
     loop {
-        let page = process.get_json(&format!("/api/streams/command_response.default?from={from}"));
+        let page = server.get_json(&format!("/api/streams/command_response.{}?from={from}", server.tenant()));
         let records = page["records"].as_array().unwrap();
         if records.is_empty() {
             return told;
@@ -73,48 +74,46 @@ fn notices(process: &Process) -> Vec<(String, String, String)> {
 
 #[test]
 fn a_command_is_sent_and_answered_and_one_without_a_listener_is_reported() {
-    let dir = tempfile::tempdir().unwrap();
-    let process = Process::start(dir.path());
-    register(&process, "d");
-    let away = ask(process.applications, "POST", "/api/commands/default/d?command=on&correlation-id=c1", &[], b"");
+    let server = crate::tenant();
+    let to_device = |query: &str| format!("/api/commands/{}/d?{query}", server.tenant());
+    register(&server, "d");
+    let away = ask(server.applications(), "POST", &to_device("command=on&correlation-id=c1"), &[], b"");
     assert_eq!(away.status, 503, "{}", away.text());
     let told = away.json();
     assert_eq!((&told["outcome"], &told["correlation-id"]), (&json!("released"), &json!("c1")), "{told}");
-    eventually("the notice", || notices(&process) == [("c1".to_owned(), "released".to_owned(), "503".to_owned())]);
+    eventually("the notice", || notices(&server) == [("c1".to_owned(), "released".to_owned(), "503".to_owned())]);
 
-    let waiting = "/api/commands/default/d?command=off&one-way=true&ttl-s=600";
-    let waiting = ask(process.applications, "POST", waiting, &[], b"");
+    let waiting = to_device("command=off&one-way=true&ttl-s=600");
+    let waiting = ask(server.applications(), "POST", &waiting, &[], b"");
     assert_eq!((waiting.status, &waiting.json()["outcome"]), (202, &json!("waiting")), "{}", waiting.text());
-    let got = device(&process, "d", "/telemetry?hono-ttd=50", b"{}");
+    let got = device(&server, "d", "/telemetry?hono-ttd=50", b"{}");
     assert_eq!((got.status, got.header("hono-command"), got.header("hono-cmd-req-id")), (200, Some("off"), None));
 
     std::thread::scope(|threads| {
         let taking = threads.spawn(|| {
-            let got = device(&process, "d", "/telemetry?hono-ttd=50", b"{}");
+            let got = device(&server, "d", "/telemetry?hono-ttd=50", b"{}");
             assert_eq!((got.status, got.text()), (200, "{\"brightness\":7}".to_owned()));
             assert_eq!((got.header("hono-command"), got.header("content-type")), (Some("set"), Some(JSON.1)));
             let id = got.header("hono-cmd-req-id").unwrap();
-            let answered = device(&process, "d", &format!("/command/res/{id}?hono-cmd-status=207"), b"{\"done\":true}");
+            let answered = device(&server, "d", &format!("/command/res/{id}?hono-cmd-status=207"), b"{\"done\":true}");
             assert_eq!(answered.status, 202, "{}", answered.text());
         });
-        let set = "/api/commands/default/d?command=set&ttl-s=600&timeout-ms=60000";
-        let answer = ask(process.applications, "POST", set, &[JSON], b"{\"brightness\":7}");
+        let set = to_device("command=set&ttl-s=600&timeout-ms=60000");
+        let answer = ask(server.applications(), "POST", &set, &[JSON], b"{\"brightness\":7}");
         assert_eq!((answer.status, answer.text()), (200, "{\"done\":true}".to_owned()));
         assert_eq!(answer.header("hono-cmd-status"), Some("207"));
         taking.join().unwrap();
     });
-    let silent = "/api/commands/default/d?command=on&ttl-s=600&timeout-ms=1";
-    let silent = ask(process.applications, "POST", silent, &[], b"");
+    let silent = to_device("command=on&ttl-s=600&timeout-ms=1");
+    let silent = ask(server.applications(), "POST", &silent, &[], b"");
     assert_eq!((silent.status, &silent.json()["status"]), (504, &json!(504)), "{}", silent.text());
-    assert_eq!(notices(&process).len(), 1);
-    process.stop();
+    assert_eq!(notices(&server).len(), 1);
 }
 
 #[test]
 fn an_invalid_command_is_refused_with_its_rule_and_not_sent() {
-    let dir = tempfile::tempdir().unwrap();
-    let process = Process::start(dir.path());
-    register(&process, "d");
+    let server = crate::tenant();
+    register(&server, "d");
     let long = format!("d?command=on&correlation-id={}", "x".repeat(257));
     for (target, body, status, rule) in [
         ("nobody?command=on", "", 404, "unknown or disabled"),
@@ -127,19 +126,23 @@ fn an_invalid_command_is_refused_with_its_rule_and_not_sent() {
         ("d?command=on&colour=red", "", 400, "colour"),
         ("d?command=on", &"x".repeat(65_537), 413, "connect.commands.payload_max_bytes"),
     ] {
-        let answer =
-            ask(process.applications, "POST", &format!("/api/commands/default/{target}"), &[], body.as_bytes());
+        let answer = ask(
+            server.applications(),
+            "POST",
+            &format!("/api/commands/{}/{target}", server.tenant()),
+            &[],
+            body.as_bytes(),
+        );
         assert_eq!(answer.status, status, "{target}: {}", answer.text());
         assert!(answer.text().contains(rule), "{target}: {}", answer.text());
     }
-    let page = process.get_json("/api/streams/command.default?from=earliest&until=latest");
+    let page = server.get_json(&format!("/api/streams/command.{}?from=earliest&until=latest", server.tenant()));
     assert_eq!(page["records"], json!([]));
-    for topic in ["command.default", "command_response.default"] {
-        let path = format!("/api/streams/{topic}");
-        let altered = ask(process.applications, "PATCH", &path, &[JSON], b"{\"retention\": null}");
+    for topic in ["command", "command_response"] {
+        let path = format!("/api/streams/{topic}.{}", server.tenant());
+        let altered = ask(server.applications(), "PATCH", &path, &[JSON], b"{\"retention\": null}");
         assert_eq!(altered.status, 200, "{topic}: {}", altered.text());
     }
-    process.stop();
 }
 
 /// The commands that were acknowledged while the server was killed again and again.
@@ -231,7 +234,7 @@ fn start(data_dir: &Path) -> Process {
 }
 
 /// The id of the command that the sleeper gets, if it gets one.
-fn take(process: &Process) -> Option<String> {
-    let got = device(process, "sleeper", "/telemetry?hono-ttd=2", b"{}");
+fn take(server: &impl Server) -> Option<String> {
+    let got = device(server, "sleeper", "/telemetry?hono-ttd=2", b"{}");
     (got.status == 200).then(|| got.json()["id"].as_str().unwrap().to_owned())
 }

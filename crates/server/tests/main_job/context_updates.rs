@@ -2,8 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use millstream_testkit::{Process, ask, eventually};
+use millstream_testkit::{Process, Server, ask, eventually};
 use serde_json::{Value, json};
+
+use crate::tokens::make;
 
 const JSON: [(&str, &str); 1] = [("Content-Type", "application/json")];
 const RECORDS: &str = "/api/streams/context_update.default/records";
@@ -70,37 +72,35 @@ fn each_record_of_updates_counts_once_whatever_kills_the_server() {
 
 #[test]
 fn the_topic_of_updates_comes_with_its_first_record_and_takes_those_of_writers_only() {
-    let dir = tempfile::tempdir().unwrap();
-    let file = dir.path().join("settings.toml");
-    let token = |name: &str, roles: &str| {
-        format!(
-            "[[applications.tokens]]\nname = \"{name}\"\ntoken = \"0123456789-{name}\"\ntenant = \"acme\"\nroles = [{roles}]\n"
-        )
-    };
-    let tokens =
-        [token("reader", "\"reader\""), token("writer", "\"reader\", \"writer\""), token("admin", "\"admin\"")];
-    std::fs::write(&file, tokens.concat()).unwrap();
-    let process = Process::start_on(dir.path(), &["--config", file.to_str().unwrap()]);
-    let records = "/api/streams/context_update.acme/records";
+    let server = crate::tenant_with_logins();
+    let own = server.tenant();
+    let [reader, writer, admin] =
+        [("reader", json!(["reader"])), ("writer", json!(["reader", "writer"])), ("admin", json!(["admin"]))].map(
+            |(name, roles)| {
+                make(&server, crate::ROOT, &json!({"name": format!("{name}-of-{own}"), "tenant": own, "roles": roles}))
+            },
+        );
+    let topic = format!("/api/streams/context_update.{own}");
+    let info = format!("{topic}/info");
+    let records = &format!("/api/streams/context_update.{own}/records");
     let body = json!([{"key": "r", "value": {"id": "r", "type": "Room", "t": 1}}]).to_string();
-    let ask_as = |name: &str, method: &str, path: &str, body: &str| {
-        let bearer = format!("Bearer 0123456789-{name}");
-        let headers = [JSON[0], ("Authorization", &*bearer), ("Fiware-Service", "acme")];
-        ask(process.applications, method, path, &headers, body.as_bytes())
+    let ask_as = |token: &str, method: &str, path: &str, body: &str| {
+        let bearer = format!("Bearer {token}");
+        let headers = [JSON[0], ("Authorization", &*bearer)];
+        ask(server.applications(), method, path, &headers, body.as_bytes())
     };
-    assert_eq!(ask_as("reader", "POST", records, &body).status, 403);
-    let missing = ask_as("reader", "GET", "/api/streams/context_update.acme/info", "");
+    assert_eq!(ask_as(&reader, "POST", records, &body).status, 403);
+    let missing = ask_as(&reader, "GET", &info, "");
     assert_eq!(missing.status, 404, "{}", missing.text());
     assert!(missing.text().contains("created with its first record"), "{}", missing.text());
-    let elsewhere = ask_as("writer", "POST", "/api/streams/context_update.other/records", &body);
+    let elsewhere = ask_as(&writer, "POST", "/api/streams/context_update.other/records", &body);
     assert_eq!(elsewhere.status, 403, "{}", elsewhere.text());
-    let appended = ask_as("writer", "POST", records, &body);
+    let appended = ask_as(&writer, "POST", records, &body);
     assert_eq!(appended.status, 200, "{}", appended.text());
-    eventually("the entity", || ask_as("reader", "GET", "/v2/entities/r", "").status == 200);
-    let info = ask_as("reader", "GET", "/api/streams/context_update.acme/info", "").json();
+    eventually("the entity", || ask_as(&reader, "GET", "/v2/entities/r", "").status == 200);
+    let info = ask_as(&reader, "GET", &info, "").json();
     assert_eq!((&info["kind"], &info["config"]["retention"]), (&json!("context_update"), &json!("7d")), "{info}");
-    let altered = ask_as("admin", "PATCH", "/api/streams/context_update.acme", r#"{"retention": "1d"}"#);
+    let altered = ask_as(&admin, "PATCH", &topic, r#"{"retention": "1d"}"#);
     assert_eq!(altered.status, 200, "{}", altered.text());
-    assert_eq!(ask_as("admin", "DELETE", "/api/streams/context_update.acme", "").status, 403);
-    process.stop();
+    assert_eq!(ask_as(&admin, "DELETE", &topic, "").status, 403);
 }

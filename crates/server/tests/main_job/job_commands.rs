@@ -4,14 +4,15 @@ use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 
-use millstream_testkit::{Process, eventually, millstream};
+use millstream_testkit::{Process, Server, eventually, millstream};
 use serde_json::{Value, json};
 
 use crate::jobs::{append, command, create_topics, document, printed, submit};
 
-fn with_server(process: &Process, dir: &Path, arguments: &[&str]) -> Command {
+fn with_server(server: &impl Server, dir: &Path, arguments: &[&str]) -> Command {
     let mut command = millstream();
-    command.arg("job").args(arguments).args(["--server", &process.applications_url()]).current_dir(dir);
+    command.arg("job").args(arguments).args(["--server", &server.applications_url(), "--tenant", server.tenant()]);
+    command.current_dir(dir);
     command
 }
 
@@ -58,40 +59,38 @@ fn the_starter_keeps_all_rules_passes_its_tests_and_runs() {
     let refused = alone(&["new", "two words"]);
     assert!(!refused.status.success() && text(&refused.stderr).contains("name"), "{}", text(&refused.stderr));
 
-    let process = Process::start(dir.path());
-    let checked = printed(&command(&process, dir.path(), &["validate", "weather.yaml"]));
+    let server = crate::tenant();
+    let checked = printed(&command(&server, dir.path(), &["validate", "weather.yaml"]));
     assert!(checked.starts_with("weather is valid"), "{checked}");
-    process.stop();
 }
 
 #[test]
 fn run_follows_a_batch_job_and_its_exit_status_says_how_it_ended() {
     let dir = tempfile::tempdir().unwrap();
-    let process = Process::start(dir.path());
+    let server = crate::tenant();
     write(dir.path(), "good.json", &batch("n + 1 AS n"));
-    let shown = printed(&command(&process, dir.path(), &["run", "good.json"]));
+    let shown = printed(&command(&server, dir.path(), &["run", "good.json"]));
     assert!(shown.lines().last().is_some_and(|line| line.starts_with("completed  in 2 ")), "{shown}");
     write(dir.path(), "bad.json", &batch("1 / n AS n"));
-    let failed = command(&process, dir.path(), &["run", "bad.json"]);
+    let failed = command(&server, dir.path(), &["run", "bad.json"]);
     assert_eq!(failed.status.code(), Some(1));
     assert!(text(&failed.stderr).contains("is failed: ") && text(&failed.stderr).contains("zero"), "{failed:?}");
     write(dir.path(), "wrong.json", &json!({"version": 1, "kind": "Job", "name": "x", "sorces": {}}));
-    let refused = command(&process, dir.path(), &["run", "wrong.json"]);
+    let refused = command(&server, dir.path(), &["run", "wrong.json"]);
     assert!(refused.status.code() == Some(1) && text(&refused.stderr).contains("sources"), "{refused:?}");
-    let lines = printed(&command(&process, dir.path(), &["--json", "run", "good.json"]));
+    let lines = printed(&command(&server, dir.path(), &["--json", "run", "good.json"]));
     let last: Value = serde_json::from_str(lines.lines().last().unwrap()).unwrap();
     assert_eq!((&last["state"], &last["records_out"]), (&json!("completed"), &json!(2)), "{last:#}");
-    process.stop();
 }
 
 #[test]
 fn run_stops_its_job_when_it_is_interrupted() {
     let dir = tempfile::tempdir().unwrap();
-    let process = Process::start(dir.path());
-    create_topics(&process);
-    append(&process, 0..100);
+    let server = crate::tenant();
+    create_topics(&server);
+    append(&server, 0..100);
     write(dir.path(), "job.json", &document());
-    let mut running = with_server(&process, dir.path(), &["run", "job.json"]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut running = with_server(&server, dir.path(), &["run", "job.json"]).stdout(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(running.stdout.take().unwrap()).lines();
     let mut next = || lines.next().map(Result::unwrap);
     let first = next().unwrap();
@@ -101,8 +100,7 @@ fn run_stops_its_job_when_it_is_interrupted() {
     let last = std::iter::from_fn(next).last().unwrap();
     assert!(last.starts_with("stopped  in 100 "), "{last}");
     assert!(running.wait().unwrap().success());
-    assert_eq!(process.get_json("/api/jobs")[0]["state"], "stopped");
-    process.stop();
+    assert_eq!(server.get_json("/api/jobs")[0]["state"], "stopped");
 }
 
 #[test]

@@ -1,16 +1,17 @@
 //! Taps, figures and metrics of jobs, over HTTP.
 
-use millstream_testkit::{Events, Process, ask, eventually};
+use millstream_testkit::{Events, Process, Server, ask, eventually};
 use serde_json::{Value, json};
 
 use crate::jobs::{JSON, append, create_topics, document, submit};
+use crate::tokens::make;
 
 /// Submits the job and appends the numbers 0 to 99, of which it writes 75.
-fn run(process: &Process, id: &str) {
-    create_topics(process);
+fn run(server: &impl Server, id: &str) {
+    create_topics(server);
     let mut job = document();
     job["id"] = id.into();
-    assert_eq!(submit(process, &job).status, 201);
+    assert_eq!(submit(server, &job).status, 201);
 }
 
 fn node(described: &Value, name: &str) -> Value {
@@ -19,14 +20,13 @@ fn node(described: &Value, name: &str) -> Value {
 
 #[test]
 fn a_tap_sends_the_records_of_an_edge_and_says_how_the_job_ended() {
-    let dir = tempfile::tempdir().unwrap();
-    let process = Process::start(dir.path());
-    run(&process, "d1");
-    let mut tap = Events::get(&process, "/api/jobs/d1/tap?edge=twice,out&rate=1000", &[]);
+    let server = crate::tenant();
+    run(&server, "d1");
+    let mut tap = Events::get(&server, "/api/jobs/d1/tap?edge=twice,out&rate=1000", &[]);
     let opening = tap.next().unwrap();
     assert_eq!((&*opening.name, &opening.data["job"], &opening.data["rate"]), ("open", &json!("d1"), &json!(1000.0)));
     assert_eq!(opening.data["edge"], json!({"from": "twice", "to": "out"}));
-    append(&process, 0..3);
+    append(&server, 0..3);
     for n in [1, 2] {
         let event = tap.next().unwrap();
         let record = &event.data;
@@ -35,19 +35,17 @@ fn a_tap_sends_the_records_of_an_edge_and_says_how_the_job_ended() {
         assert!(record["offset"].is_u64() && record["partition"].is_u64() && record["timestamp"].is_string());
         assert!(record["seen"].as_u64() >= Some(n) && record["dropped"] == 0, "{record:#}");
     }
-    assert_eq!(ask(process.applications, "POST", "/api/jobs/d1/stop", &[JSON], b"{}").status, 202);
+    assert_eq!(ask(server.applications(), "POST", "/api/jobs/d1/stop", &[JSON], b"{}").status, 202);
     let end = tap.next().unwrap();
     assert_eq!((&*end.name, &end.data["reason"], &end.data["sent"]), ("end", &json!("stopped"), &json!(2)));
     assert!(tap.next().is_none());
-    process.stop();
 }
 
 #[test]
 fn taps_are_refused_for_unknown_edges_rates_and_jobs() {
-    let dir = tempfile::tempdir().unwrap();
-    let process = Process::start(dir.path());
-    run(&process, "d1");
-    let refused = process.get("/api/jobs/d1/tap?edge=in,out");
+    let server = crate::tenant();
+    run(&server, "d1");
+    let refused = server.get("/api/jobs/d1/tap?edge=in,out");
     assert_eq!(refused.status, 422, "{}", refused.text());
     assert_eq!(refused.json()["edges"], json!(["in,some", "some,twice", "twice,out"]));
     for (path, status) in [
@@ -58,13 +56,12 @@ fn taps_are_refused_for_unknown_edges_rates_and_jobs() {
         ("d1/tap", 400),
         ("none/tap?edge=in,some", 404),
     ] {
-        let refused = process.get(&format!("/api/jobs/{path}"));
+        let refused = server.get(&format!("/api/jobs/{path}"));
         assert_eq!(refused.status, status, "{path}: {}", refused.text());
     }
-    assert_eq!(ask(process.applications, "DELETE", "/api/jobs/d1", &[], b"").status, 204);
-    let refused = process.get("/api/jobs/d1/tap?edge=in,some");
+    assert_eq!(ask(server.applications(), "DELETE", "/api/jobs/d1", &[], b"").status, 204);
+    let refused = server.get("/api/jobs/d1/tap?edge=in,some");
     assert!(refused.status == 404 && refused.text().contains("killed"), "{}", refused.text());
-    process.stop();
 }
 
 #[test]
@@ -80,19 +77,16 @@ fn a_server_that_stops_ends_its_taps() {
 
 #[test]
 fn a_tap_needs_the_role_reader() {
-    let dir = tempfile::tempdir().unwrap();
-    let file = dir.path().join("settings.toml");
-    let token = "0123456789abcdef";
-    let text = format!("[[applications.tokens]]\nname = \"writer\"\ntoken = \"{token}\"\nroles = [\"writer\"]\n");
-    std::fs::write(&file, text).unwrap();
-    let process = Process::start_on(dir.path(), &["--config", file.to_str().unwrap()]);
+    let server = crate::tenant_with_logins();
+    let tenant = server.tenant();
+    let new = json!({"name": format!("no-reader-of-{tenant}"), "tenant": tenant, "roles": ["writer"]});
+    let token = make(&server, crate::ROOT, &new);
     let bearer = format!("Bearer {token}");
     for path in ["/api/jobs/d1/tap?edge=in,some", "/api/jobs/d1/status", "/api/jobs/d1/graph", "/api/jobs/schema"] {
-        let answer = ask(process.applications, "GET", path, &[("Authorization", &bearer)], b"");
+        let answer = ask(server.applications(), "GET", path, &[("Authorization", &bearer)], b"");
         assert_eq!(answer.status, 403, "{path}: {}", answer.text());
-        assert_eq!(ask(process.applications, "GET", path, &[], b"").status, 401, "{path}");
+        assert_eq!(ask(server.applications(), "GET", path, &[], b"").status, 401, "{path}");
     }
-    process.stop();
 }
 
 #[test]
@@ -127,6 +121,7 @@ fn status_graph_and_metrics_have_the_same_figures_and_a_job_that_ended_leaves_th
         of_node("millstream_job_unrouted_total", "some") + " 0",
         of_node("millstream_job_source_offset", "in") + " 100",
         of_node("millstream_job_source_lag", "in") + " 0",
+        "millstream_jobs_running 1".to_owned(),
         "millstream_jobs{state=\"running\"} 1".to_owned(),
         "millstream_jobs{state=\"starting\"} 0".to_owned(),
     ] {
@@ -150,28 +145,26 @@ fn status_graph_and_metrics_have_the_same_figures_and_a_job_that_ended_leaves_th
 
 #[test]
 fn errors_count_by_code_in_the_metrics() {
-    let dir = tempfile::tempdir().unwrap();
-    let process = Process::start(dir.path());
-    create_topics(&process);
+    let server = crate::tenant();
+    create_topics(&server);
     let mut job = document();
     job["transforms"]["twice"]["select"] = "n, 10 / (n - 1) AS twice".into();
     job["sinks"]["bad"] = json!({"type": "blackhole", "inputs": ["twice"]});
     job["routes"] = json!([{"from": "twice", "on_error": true, "to": ["bad"], "stop": true}]);
-    assert_eq!(submit(&process, &job).status, 201);
-    append(&process, 0..3);
-    let line =
-        "millstream_job_errors_total{code=\"division_by_zero\",job=\"doubling\",node=\"twice\",tenant=\"default\"} 1";
-    eventually("the error is counted", || process.get("/metrics").text().lines().any(|found| found == line));
-    process.stop();
+    assert_eq!(submit(&server, &job).status, 201);
+    append(&server, 0..3);
+    let line = format!(
+        "millstream_job_errors_total{{code=\"division_by_zero\",job=\"doubling\",node=\"twice\",tenant=\"{}\"}} 1",
+        server.tenant()
+    );
+    eventually("the error is counted", || server.get("/metrics").text().lines().any(|found| found == line));
 }
 
 #[test]
 fn the_schema_names_the_types_of_nodes() {
-    let dir = tempfile::tempdir().unwrap();
-    let process = Process::start(dir.path());
-    let schema = process.get_json("/api/jobs/schema");
+    let server = crate::tenant();
+    let schema = server.get_json("/api/jobs/schema");
     assert_eq!(schema["$schema"], "https://json-schema.org/draft/2020-12/schema");
     let sources = &schema["$defs"]["source"]["properties"]["type"]["enum"];
     assert!(sources.as_array().is_some_and(|types| types.contains(&json!("stream"))), "{schema:#}");
-    process.stop();
 }

@@ -4,10 +4,12 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::process::Output;
 
-use millstream_testkit::{Answer, Process, ask, eventually, millstream};
+use millstream_testkit::{Answer, Process, Server, ask, eventually, millstream};
 use serde_json::{Value, json};
 
 use millstream_testkit::guide::blocks;
+
+use crate::tokens::make;
 
 pub(crate) const JSON: (&str, &str) = ("Content-Type", "application/json");
 
@@ -29,25 +31,25 @@ pub(crate) fn document() -> Value {
     })
 }
 
-pub(crate) fn create_topics(process: &Process) {
+pub(crate) fn create_topics(server: &impl Server) {
     for topic in ["numbers", "doubled"] {
-        let created = ask(process.applications, "PUT", &format!("/api/streams/{topic}"), &[JSON], b"{}");
+        let created = ask(server.applications(), "PUT", &format!("/api/streams/{topic}"), &[JSON], b"{}");
         assert_eq!(created.status, 201, "{}", created.text());
     }
 }
 
-pub(crate) fn append(process: &Process, range: std::ops::Range<u64>) {
+pub(crate) fn append(server: &impl Server, range: std::ops::Range<u64>) {
     let records: Value = range.map(|n| json!({"key": format!("k{}", n % KEYS), "value": {"n": n}})).collect();
     let body = records.to_string();
-    let stored = ask(process.applications, "POST", "/api/streams/numbers/records", &[JSON], body.as_bytes());
+    let stored = ask(server.applications(), "POST", "/api/streams/numbers/records", &[JSON], body.as_bytes());
     assert_eq!(stored.status, 200, "{}", stored.text());
 }
 
 /// The numbers that the job wrote for each key, in their order.
-fn written(process: &Process) -> HashMap<String, Vec<u64>> {
+fn written(server: &impl Server) -> HashMap<String, Vec<u64>> {
     let (mut found, mut from): (HashMap<String, Vec<u64>>, _) = (HashMap::new(), "earliest".to_owned());
     loop {
-        let page = process.get_json(&format!("/api/streams/doubled?from={from}&limit=1000"));
+        let page = server.get_json(&format!("/api/streams/doubled?from={from}&limit=1000"));
         let records = page["records"].as_array().unwrap();
         for record in records {
             let (key, value) = (record["key"].as_str().unwrap(), &record["value"]);
@@ -66,24 +68,24 @@ fn expected(key: u64, count: u64) -> Vec<u64> {
     (0..count).filter(|n| n % KEYS == key && n % 4 != 0).collect()
 }
 
-fn all_are_there(process: &Process, count: u64) -> bool {
-    let found = written(process);
+fn all_are_there(server: &impl Server, count: u64) -> bool {
+    let found = written(server);
     (0..KEYS).all(|key| {
         found.get(&format!("k{key}")).and_then(|numbers| numbers.iter().max()) == expected(key, count).last()
     })
 }
 
-pub(crate) fn submit(process: &Process, document: &Value) -> Answer {
-    ask(process.applications, "POST", "/api/jobs", &[JSON], document.to_string().as_bytes())
+pub(crate) fn submit(server: &impl Server, document: &Value) -> Answer {
+    ask(server.applications(), "POST", "/api/jobs", &[JSON], document.to_string().as_bytes())
 }
 
-fn resume(process: &Process, id: &str) -> Answer {
-    ask(process.applications, "POST", &format!("/api/jobs/{id}/resume"), &[], b"")
+fn resume(server: &impl Server, id: &str) -> Answer {
+    ask(server.applications(), "POST", &format!("/api/jobs/{id}/resume"), &[], b"")
 }
 
-pub(crate) fn command(process: &Process, dir: &Path, arguments: &[&str]) -> Output {
-    let url = process.applications_url();
-    millstream().arg("job").args(arguments).args(["--server", &url]).current_dir(dir).output().unwrap()
+pub(crate) fn command(server: &impl Server, dir: &Path, arguments: &[&str]) -> Output {
+    let to = ["--server", &server.applications_url(), "--tenant", server.tenant()];
+    millstream().arg("job").args(arguments).args(to).current_dir(dir).output().unwrap()
 }
 
 pub(crate) fn printed(output: &Output) -> String {
@@ -93,50 +95,46 @@ pub(crate) fn printed(output: &Output) -> String {
 
 #[test]
 fn a_job_is_submitted_looked_at_and_stopped_over_http() {
-    let dir = tempfile::tempdir().unwrap();
-    let process = Process::start(dir.path());
-    create_topics(&process);
-    append(&process, 0..100);
+    let server = crate::tenant();
+    create_topics(&server);
+    append(&server, 0..100);
     let mut job = document();
     job["id"] = "d1".into();
-    let first = submit(&process, &job);
+    let first = submit(&server, &job);
     assert_eq!(first.status, 201, "{}", first.text());
     assert_eq!(first.json()["id"], "d1");
-    assert_eq!(submit(&process, &job).status, 200, "the same document again");
-    eventually("the records are there", || all_are_there(&process, 100));
+    assert_eq!(submit(&server, &job).status, 200, "the same document again");
+    eventually("the records are there", || all_are_there(&server, 100));
     let mut other = job.clone();
     other["doc"] = "other".into();
-    let refused = submit(&process, &other);
+    let refused = submit(&server, &other);
     assert_eq!((refused.status, &refused.json()["code"]), (409, &json!("incorrect_job_hash")), "{}", refused.text());
     other["id"] = "d2".into();
-    let refused = submit(&process, &other);
+    let refused = submit(&server, &other);
     assert_eq!((refused.status, &refused.json()["code"]), (409, &json!("job_name_taken")), "{}", refused.text());
 
     other["name"] = "foreign".into();
     other["sources"]["in"]["config"]["topic"] = "telemetry.acme".into();
-    let refused = submit(&process, &other);
+    let refused = submit(&server, &other);
     let finding = &refused.json()["findings"][0];
     assert_eq!((refused.status, &finding["path"]), (422, &json!("sources.in.config.topic")), "{}", refused.text());
     assert_eq!((&finding["rule"], &finding["line"]), (&json!("topic_access"), &json!(1)));
 
-    let listed = process.get_json("/api/jobs?label=team=tests&state=running");
+    let listed = server.get_json("/api/jobs?label=team=tests&state=running");
     assert_eq!((listed.as_array().unwrap().len(), &listed[0]["records_in"]), (1, &json!(100)));
-    let shown = process.get_json("/api/jobs/d1");
+    let shown = server.get_json("/api/jobs/d1");
     assert_eq!(shown["document"], job);
     let names: Vec<_> = shown["nodes"].as_array().unwrap().iter().map(|node| node["name"].clone()).collect();
     assert_eq!(names, ["in", "some", "twice", "out"]);
-    assert_eq!(process.get_json("/api/jobs/d1/graph")["edges"].as_array().unwrap().len(), 3);
-    assert_eq!(process.get_json("/api/jobs/d1/errors"), json!([]));
-    let metrics = process.get("/metrics").text();
-    assert!(metrics.contains("millstream_jobs_running 1"), "{metrics}");
+    assert_eq!(server.get_json("/api/jobs/d1/graph")["edges"].as_array().unwrap().len(), 3);
+    assert_eq!(server.get_json("/api/jobs/d1/errors"), json!([]));
 
-    let stopped = ask(process.applications, "POST", "/api/jobs/d1/stop", &[JSON], b"{}");
+    let stopped = ask(server.applications(), "POST", "/api/jobs/d1/stop", &[JSON], b"{}");
     assert_eq!(stopped.status, 202, "{}", stopped.text());
-    assert_eq!(process.get_json("/api/jobs/d1/wait?timeout=30s")["state"], "stopped");
-    assert_eq!(process.get_json("/api/jobs/by-name/doubling")[0]["id"], "d1");
-    assert_eq!(process.get("/api/jobs/none").status, 404);
-    assert_eq!(process.get("/api/jobs/by-name/none").status, 404);
-    process.stop();
+    assert_eq!(server.get_json("/api/jobs/d1/wait?timeout=30s")["state"], "stopped");
+    assert_eq!(server.get_json("/api/jobs/by-name/doubling")[0]["id"], "d1");
+    assert_eq!(server.get("/api/jobs/none").status, 404);
+    assert_eq!(server.get("/api/jobs/by-name/none").status, 404);
 }
 
 #[test]
@@ -192,13 +190,12 @@ fn a_job_that_runs_whenever_the_server_goes_down_comes_back_paused_and_the_serve
 
 #[test]
 fn a_wrong_document_is_refused_with_all_its_faults_and_nothing_stays_behind() {
-    let dir = tempfile::tempdir().unwrap();
-    let process = Process::start(dir.path());
+    let server = crate::tenant();
     let mut job = document();
     job["transforms"]["some"]["inputs"] = json!(["inn"]);
     job["sinks"]["out"]["config"]["tpic"] = "x".into();
     for path in ["/api/jobs", "/api/jobs/validate"] {
-        let refused = ask(process.applications, "POST", path, &[JSON], job.to_string().as_bytes());
+        let refused = ask(server.applications(), "POST", path, &[JSON], job.to_string().as_bytes());
         assert_eq!(refused.status, 422, "{}", refused.text());
         let findings = refused.json()["findings"].clone();
         let found: Vec<_> = findings
@@ -209,22 +206,21 @@ fn a_wrong_document_is_refused_with_all_its_faults_and_nothing_stays_behind() {
             .collect();
         assert!(found.contains(&"in") && found.contains(&"topic"), "{findings:#}");
     }
-    assert_eq!(process.get_json("/api/jobs"), json!([]));
-    assert_eq!(ask(process.applications, "POST", "/api/jobs", &[JSON], b"\xff").status, 400);
-    process.stop();
+    assert_eq!(server.get_json("/api/jobs"), json!([]));
+    assert_eq!(ask(server.applications(), "POST", "/api/jobs", &[JSON], b"\xff").status, 400);
 }
 
 #[test]
 fn tests_of_a_document_run_on_a_server_and_without_one() {
     let dir = tempfile::tempdir().unwrap();
-    let process = Process::start(dir.path());
+    let server = crate::tenant();
     let mut job = document();
     job["tests"] = json!([
         {"name": "odd numbers", "inject": {"in": [{"n": 1}, {"n": 4}]}, "expect": {"out": [{"twice": 2}]}},
         {"name": "wrong", "inject": {"twice": [{"n": 3}]}, "expect": {"out": [{"n": 3, "twice": 7}]}},
     ]);
     let text = job.to_string();
-    let answer = ask(process.applications, "POST", "/api/jobs/test?batch=1", &[JSON], text.as_bytes());
+    let answer = ask(server.applications(), "POST", "/api/jobs/test?batch=1", &[JSON], text.as_bytes());
     assert_eq!(answer.status, 200, "{}", answer.text());
     let report = answer.json();
     let tests = report["tests"].as_array().unwrap();
@@ -234,10 +230,9 @@ fn tests_of_a_document_run_on_a_server_and_without_one() {
     );
     let message = r#"{"n":3,"twice":6}: twice is 6, expected 7"#;
     assert_eq!(tests[1]["differences"][0]["message"], message);
-    assert_eq!(ask(process.applications, "POST", "/api/jobs/test?batch=0", &[JSON], text.as_bytes()).status, 400);
-    assert_eq!(ask(process.applications, "POST", "/api/jobs/test", &[JSON], b"{}").status, 422);
-    assert_eq!(process.get_json("/api/jobs"), json!([]), "a test submits nothing");
-    process.stop();
+    assert_eq!(ask(server.applications(), "POST", "/api/jobs/test?batch=0", &[JSON], text.as_bytes()).status, 400);
+    assert_eq!(ask(server.applications(), "POST", "/api/jobs/test", &[JSON], b"{}").status, 422);
+    assert_eq!(server.get_json("/api/jobs"), json!([]), "a test submits nothing");
 
     let run = |arguments: &[&str]| {
         let output = millstream().args(["job", "test"]).args(arguments).current_dir(dir.path()).output().unwrap();
@@ -261,29 +256,22 @@ fn tests_of_a_document_run_on_a_server_and_without_one() {
 
 #[test]
 fn a_reader_looks_at_jobs_and_a_writer_submits_them() {
-    let dir = tempfile::tempdir().unwrap();
-    let file = dir.path().join("settings.toml");
+    let server = crate::tenant_with_logins();
     // A job that reads a topic needs both roles.
-    let token = |name: &str, token: &str, roles: &str| {
-        format!("[[applications.tokens]]\nname = \"{name}\"\ntoken = \"{token}\"\nroles = [{roles}]\n")
+    let token = |name: &str, roles: Value| {
+        let new = json!({"name": format!("{name}-of-{}", server.tenant()), "tenant": server.tenant(), "roles": roles});
+        make(&server, crate::ROOT, &new)
     };
-    let (reader, writer) = ("0123456789abcdef", "fedcba9876543210");
-    std::fs::write(
-        &file,
-        [token("reader", reader, "\"reader\""), token("writer", writer, "\"reader\", \"writer\"")].concat(),
-    )
-    .unwrap();
-    let process = Process::start_on(dir.path(), &["--config", file.to_str().unwrap()]);
+    let (reader, writer) = (&*token("reader", json!(["reader"])), &*token("writer", json!(["reader", "writer"])));
     let call = |token: &str, method: &str, path: &str, body: &[u8]| {
         let bearer = format!("Bearer {token}");
-        ask(process.applications, method, path, &[JSON, ("Authorization", &bearer)], body).status
+        ask(server.applications(), method, path, &[JSON, ("Authorization", &bearer)], body).status
     };
     let body = document().to_string();
     assert_eq!(call(reader, "POST", "/api/jobs", body.as_bytes()), 403);
     assert_eq!(call(writer, "POST", "/api/jobs", body.as_bytes()), 201);
     assert_eq!(call(reader, "GET", "/api/jobs", b""), 200);
     assert_eq!(call(reader, "DELETE", "/api/jobs/x", b""), 403);
-    process.stop();
 }
 
 #[test]

@@ -1,6 +1,8 @@
 //! The main job, end to end: real devices' data over HTTP into a real process, entities and live answers out of it.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use millstream_testkit::{SharedServer, TestTenant};
+
 mod administration;
 mod audit;
 mod authorisation;
@@ -42,6 +44,7 @@ mod replay;
 mod secret_search;
 mod secrets;
 mod settings;
+mod shared;
 mod start;
 mod store_keys;
 mod stream_filters;
@@ -52,3 +55,24 @@ mod tokens;
 mod topic;
 mod usage;
 mod weather_observed;
+
+/// A tenant of its own for a test that needs no server of its own, on a server with the settings of [`millstream_testkit::Process::start`].
+pub(crate) fn tenant() -> TestTenant {
+    static SERVER: SharedServer = SharedServer::new(&[], None);
+    SERVER.tenant()
+}
+
+/// The secret of a token with every role in every tenant, on the server of [`tenant_with_logins`].
+pub(crate) const ROOT: &str = "0123456789abcdef";
+
+/// The same on a server whose callers have to log in. The names of tokens differ over all tenants.
+pub(crate) fn tenant_with_logins() -> TestTenant {
+    static SERVER: SharedServer = SharedServer::new(
+        &[
+            "--set",
+            "applications.tokens=[{name=\"root\",token=\"0123456789abcdef\",tenant=\"*\",roles=[\"reader\",\"writer\",\"admin\"]}]",
+        ],
+        Some(ROOT),
+    );
+    SERVER.tenant()
+}

@@ -1,9 +1,10 @@
 //! `/metrics` has a series for what can be counted, and none that stays at zero for good.
 
 use std::io::{BufRead as _, BufReader};
+use std::net::SocketAddr;
 use std::process::Stdio;
 
-use millstream_testkit::{Process, ask, millstream, terminate};
+use millstream_testkit::{Server, ask, millstream, terminate};
 
 /// Begins of series that count what listeners do which can be off.
 const OF_OTHER_LISTENERS: [&str; 8] = [
@@ -31,7 +32,7 @@ fn a_listener_that_is_off_and_a_limit_that_is_not_set_have_no_series() {
         .spawn()
         .unwrap();
     let line = BufReader::new(server.stdout.take().unwrap()).lines().next().unwrap().unwrap();
-    let address = line.strip_prefix("listening applications http://").unwrap().parse().unwrap();
+    let address: SocketAddr = line.strip_prefix("listening applications http://").unwrap().parse().unwrap();
     let text = ask(address, "GET", "/metrics", &[], b"").text();
     for begin in OF_OTHER_LISTENERS.into_iter().chain(["millstream_logins_throttled_total"]) {
         assert!(!text.contains(&format!("\n{begin}")), "{begin} in\n{text}");
@@ -42,19 +43,23 @@ fn a_listener_that_is_off_and_a_limit_that_is_not_set_have_no_series() {
 
 #[test]
 fn a_topic_has_series_of_what_can_happen_to_it() {
-    let dir = tempfile::tempdir().unwrap();
-    let process = Process::start(dir.path());
+    let server = crate::tenant();
+    let own = server.tenant();
+    let telemetry = format!("telemetry.{own}");
     let memory = br#"{"storage": "memory"}"#;
-    let made = ask(process.applications, "PUT", "/api/streams/fleeting", &[], memory);
+    let made = ask(server.applications(), "PUT", "/api/streams/fleeting", &[], memory);
     assert!(made.status < 300, "{}", made.text());
-    let text = process.get("/metrics").text();
-    let has = |metric: &str, topic: &str| {
-        text.contains(&format!("\nmillstream_topic_{metric}{{tenant=\"default\",topic=\"{topic}\"}} "))
+    let text = server.get("/metrics").text();
+    let has = |metric: &str, tenant: &str, topic: &str| {
+        text.contains(&format!("\nmillstream_topic_{metric}{{tenant=\"{tenant}\",topic=\"{topic}\"}} "))
     };
-    let rows = [("fleeting", true, false), ("_registry", false, true), ("telemetry.default", true, true)];
-    for (topic, loses_its_start, is_on_disk) in rows {
-        assert!(has("bytes", topic) && has("stable_offsets", topic), "{topic} in\n{text}");
-        assert_eq!((has("first_offsets", topic), has("segments", topic)), (loses_its_start, is_on_disk), "{topic}");
+    let rows = [(own, "fleeting", true, false), ("default", "_registry", false, true), (own, &telemetry, true, true)];
+    for (tenant, topic, loses_its_start, is_on_disk) in rows {
+        assert!(has("bytes", tenant, topic) && has("stable_offsets", tenant, topic), "{topic} in\n{text}");
+        assert_eq!(
+            (has("first_offsets", tenant, topic), has("segments", tenant, topic)),
+            (loses_its_start, is_on_disk),
+            "{topic}"
+        );
     }
-    process.stop();
 }

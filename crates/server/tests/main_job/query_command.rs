@@ -3,16 +3,15 @@
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::process::Stdio;
 
-use millstream_testkit::{Process, ask, eventually, millstream};
+use millstream_testkit::{Process, Server, ask, eventually, millstream};
 use serde_json::json;
 
 const JSON: [(&str, &str); 1] = [("Content-Type", "application/json")];
 
 #[test]
 fn the_query_command_separates_windows_hints_at_typos_and_prints_results_on_ctrl_c() {
-    let dir = tempfile::tempdir().unwrap();
-    let process = Process::start(dir.path());
-    let to = process.applications;
+    let server = crate::tenant();
+    let to = server.applications();
     assert_eq!(ask(to, "PUT", "/api/streams/orders", &JSON, br#"{"partitions": 1}"#).status, 201);
     let append = |items: &[&str]| {
         let records: Vec<_> = items.iter().map(|item| json!({"value": {"item": item, "count": 7}})).collect();
@@ -22,18 +21,18 @@ fn the_query_command_separates_windows_hints_at_typos_and_prints_results_on_ctrl
     append(&["old"]);
     let query = |arguments: &[&str]| {
         let mut command = millstream();
-        command.args(["query", "--server", &process.applications_url()]).args(arguments);
+        command.args(["query", "--server", &server.applications_url(), "--tenant", server.tenant()]).args(arguments);
         command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
     };
 
     let windows =
         "SELECT item, COUNT(*) AS n FROM \"orders\" GROUP BY item ORDER BY item WINDOWING TUMBLING(3, RECORD)";
     let mut child = query(&["--output", "table", windows]);
-    let queries = || process.get_json("/api/queries");
+    let queries = || server.get_json("/api/queries");
     eventually("the query lives", || queries().as_array().unwrap().len() == 1);
     append(&["bolt", "nut", "bolt", "gear", "gear", "gear", "nut"]);
     let id = queries()[0]["id"].as_str().unwrap().to_owned();
-    eventually("all are seen", || process.get_json(&format!("/api/queries/{id}"))["matched"] == 7);
+    eventually("all are seen", || server.get_json(&format!("/api/queries/{id}"))["matched"] == 7);
     assert_eq!(ask(to, "DELETE", &format!("/api/queries/{id}"), &[], b"").status, 204);
     let lines: Vec<String> = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap).collect();
     let expected = "item      n
@@ -84,7 +83,6 @@ nut       1";
     assert!(!refused.status.success() && told.contains("did you mean FROM?"), "{told}");
     let refused = query(&["--for", "soon", "SELECT 1"]).wait_with_output().unwrap();
     assert!(String::from_utf8(refused.stderr).unwrap().contains("such as 7d"));
-    process.stop();
 }
 
 #[test]

@@ -1,15 +1,14 @@
 //! Parts of a request for a live query besides its text: its start, and the times of its results.
 
-use millstream_testkit::{Live, Process, ask};
+use millstream_testkit::{Live, Process, Server, ask};
 use serde_json::{Value, json};
 
 const JSON: [(&str, &str); 1] = [("Content-Type", "application/json")];
 
 #[test]
 fn a_query_begins_in_the_past_where_its_request_says() {
-    let dir = tempfile::tempdir().unwrap();
-    let process = Process::start(dir.path());
-    let to = process.applications;
+    let server = crate::tenant();
+    let to = server.applications();
     assert_eq!(ask(to, "PUT", "/api/streams/n", &JSON, br#"{"partitions": 1}"#).status, 201);
     let records: Vec<Value> = (0..5).map(|n| json!({"value": {"n": n}})).collect();
     let appended = ask(to, "POST", "/api/streams/n/records", &JSON, Value::from(records).to_string().as_bytes());
@@ -33,7 +32,6 @@ fn a_query_begins_in_the_past_where_its_request_says() {
         assert_eq!(refused.status, 400, "{}", refused.text());
         assert!(refused.text().contains(says), "{from}: {}", refused.text());
     }
-    process.stop();
 }
 
 #[test]
@@ -73,9 +71,8 @@ fn live_queries_are_listed_in_pages_and_counted_in_the_metrics() {
 
 #[test]
 fn windows_are_a_member_of_the_request_as_of_the_text() {
-    let dir = tempfile::tempdir().unwrap();
-    let process = Process::start(dir.path());
-    let to = process.applications;
+    let server = crate::tenant();
+    let to = server.applications();
     for topic in ["n", "answers"] {
         assert_eq!(ask(to, "PUT", &format!("/api/streams/{topic}"), &JSON, br#"{"partitions": 1}"#).status, 201);
     }
@@ -88,7 +85,7 @@ fn windows_are_a_member_of_the_request_as_of_the_text() {
     assert_eq!(told.status, 201, "{}", told.text());
     let mut sums = Vec::new();
     millstream_testkit::eventually("both windows are there", || {
-        let page = process.get_json("/api/streams/answers?from=earliest");
+        let page = server.get_json("/api/streams/answers?from=earliest");
         let rows = page["records"].as_array().unwrap().iter().filter(|record| record["headers"]["kind"] == "row");
         sums = rows.map(|record| record["value"]["s"].as_u64().unwrap()).collect();
         sums.len() == 2
@@ -98,5 +95,4 @@ fn windows_are_a_member_of_the_request_as_of_the_text() {
     let refused = ask(to, "POST", "/api/queries", &JSON, refused.as_bytes());
     assert_eq!(refused.status, 400, "{}", refused.text());
     assert!(refused.text().contains("window.emit: an object belongs here"), "{}", refused.text());
-    process.stop();
 }

@@ -6,15 +6,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use millstream_testkit::{Answer, Events, Process, ask, eventually, open};
+use millstream_testkit::{Answer, Events, Process, Server, ask, eventually, open};
 use serde_json::{Value, json};
 
 const NDJSON: [(&str, &str); 1] = [("Content-Type", "application/x-ndjson")];
 const JSON: [(&str, &str); 1] = [("Content-Type", "application/json")];
 
-fn make(process: &Process, bucket: &str, settings: &Value) {
+fn make(server: &impl Server, bucket: &str, settings: &Value) {
     let body = settings.to_string();
-    let answer = ask(process.applications, "PUT", &format!("/buckets/{bucket}"), &JSON, body.as_bytes());
+    let answer = ask(server.applications(), "PUT", &format!("/buckets/{bucket}"), &JSON, body.as_bytes());
     assert_eq!(answer.status, 201, "{}", answer.text());
 }
 
@@ -24,9 +24,9 @@ fn lines(answer: &Answer) -> Vec<Value> {
     answer.text().lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-fn bulk(process: &Process, bucket: &str, items: &[Value]) -> Vec<Value> {
+fn bulk(server: &impl Server, bucket: &str, items: &[Value]) -> Vec<Value> {
     let body: String = items.iter().map(|item| format!("{item}\n")).collect();
-    lines(&ask(process.applications, "POST", &format!("/kv/{bucket}/_bulk"), &NDJSON, body.as_bytes()))
+    lines(&ask(server.applications(), "POST", &format!("/kv/{bucket}/_bulk"), &NDJSON, body.as_bytes()))
 }
 
 fn statuses(answers: &[Value]) -> Vec<u64> {
@@ -34,10 +34,10 @@ fn statuses(answers: &[Value]) -> Vec<u64> {
 }
 
 /// All lines of a listing or iteration, page after page, and the number of pages.
-fn pages(process: &Process, path: &str) -> (Vec<Value>, usize) {
+fn pages(server: &impl Server, path: &str) -> (Vec<Value>, usize) {
     let (mut all, mut target, mut count) = (Vec::new(), path.to_owned(), 0);
     loop {
-        let mut page = lines(&process.get(&target));
+        let mut page = lines(&server.get(&target));
         count += 1;
         let last = page.pop().unwrap();
         assert!(last.as_object().unwrap().contains_key("next"), "{last}");
@@ -71,9 +71,8 @@ impl Numbers {
 
 #[test]
 fn listings_hold_what_a_plain_map_holds() {
-    let dir = tempfile::tempdir().unwrap();
-    let process = Process::start(dir.path());
-    make(&process, "things", &json!({"partitions": 3}));
+    let server = crate::tenant();
+    make(&server, "things", &json!({"partitions": 3}));
     let mut numbers = Numbers(7);
     let mut keys: BTreeMap<Vec<u8>, Vec<u8>> = BTreeMap::new();
     let mut items = Vec::new();
@@ -97,7 +96,7 @@ fn listings_hold_what_a_plain_map_holds() {
         }
     }
     for items in items.chunks(1_000) {
-        let answered = bulk(&process, "things", items);
+        let answered = bulk(&server, "things", items);
         assert_eq!(answered.len(), items.len());
         assert!(statuses(&answered).iter().all(|status| matches!(status, 200 | 201 | 204 | 404)));
     }
@@ -126,7 +125,7 @@ fn listings_hold_what_a_plain_map_holds() {
         }
         let query = [("prefix", prefix), ("start", start), ("delimiter", delimiter)];
         let query: String = query.iter().map(|(name, value)| format!("{name}={}&", percent(value))).collect();
-        let (found, count) = pages(&process, &format!("/kv/things?{query}limit={limit}&values=true"));
+        let (found, count) = pages(&server, &format!("/kv/things?{query}limit={limit}&values=true"));
         let found: Vec<_> = found
             .iter()
             .map(|line| (bytes(line, "key").or_else(|| bytes(line, "prefix")).unwrap(), bytes(line, "value")))
@@ -134,66 +133,62 @@ fn listings_hold_what_a_plain_map_holds() {
         assert_eq!(count, expected.len().div_ceil(limit).max(1), "{query}");
         assert!(found == expected, "{query}: {found:?}, {expected:?}");
     }
-    process.stop();
 }
 
 #[test]
 fn a_line_tells_what_is_stored_beside_the_value() {
-    let dir = tempfile::tempdir().unwrap();
-    let process = Process::start(dir.path());
-    make(&process, "things", &json!({}));
+    let server = crate::tenant();
+    make(&server, "things", &json!({}));
     let headers = [("Content-Type", "text/plain"), ("X-Tags", "one, two"), ("X-Meta-Owner", "ann")];
-    let put = ask(process.applications, "PUT", "/kv/things/a/b?ttl=1h", &headers, b"x");
+    let put = ask(server.applications(), "PUT", "/kv/things/a/b?ttl=1h", &headers, b"x");
     assert_eq!(put.status, 201, "{}", put.text());
     let large = vec![b'x'; 65 << 10];
-    assert_eq!(ask(process.applications, "PUT", "/kv/things/large", &[], &large).status, 201);
-    let (listed, _) = pages(&process, "/kv/things");
+    assert_eq!(ask(server.applications(), "PUT", "/kv/things/large", &[], &large).status, 201);
+    let (listed, _) = pages(&server, "/kv/things");
     let [line, of_large] = &listed[..] else { panic!("{listed:?}") };
     assert_eq!((&line["key"], &line["length"], &line["version"]), (&json!("a/b"), &json!(1), &put.json()["version"]));
     assert_eq!((&line["content_type"], &line["tags"]), (&json!("text/plain"), &json!(["one", "two"])));
     assert!(line["written"].as_str().unwrap() < line["expires"].as_str().unwrap(), "{line}");
     assert_eq!(line.get("value"), None);
     assert_eq!((&of_large["length"], of_large.get("expires")), (&json!(65 << 10), None));
-    let (listed, _) = pages(&process, "/kv/things?values=true");
+    let (listed, _) = pages(&server, "/kv/things?values=true");
     assert_eq!((&listed[0]["value"], &listed[0]["metadata"]), (&json!("x"), &json!({"owner": "ann"})));
     assert_eq!((listed[1].get("value"), &listed[1]["value_omitted"]), (None, &json!(true)));
-    let (iterated, _) = pages(&process, "/kv/things/_iterate?values=true");
+    let (iterated, _) = pages(&server, "/kv/things/_iterate?values=true");
     let iterated = iterated.iter().find(|line| line["key"] == "a/b").unwrap();
     assert_eq!((&iterated["value"], &iterated["version"]), (&json!("x"), &line["version"]));
-    process.stop();
 }
 
 #[test]
 fn own_writes_and_deletes_are_seen_beside_a_writer() {
-    let dir = tempfile::tempdir().unwrap();
-    let process = Process::start(dir.path());
-    make(&process, "busy", &json!({"ack": "written"}));
+    let server = crate::tenant();
+    make(&server, "busy", &json!({"ack": "written"}));
     let is_over = AtomicBool::new(false);
     let written = std::thread::scope(|threads| {
         let writer = threads.spawn(|| {
             let mut written = 0;
             while !is_over.load(Ordering::Relaxed) {
                 let item = |number| json!({"op": "put", "key": format!("other/{number}"), "value": "x"});
-                let answered = bulk(&process, "busy", &(written..written + 50).map(item).collect::<Vec<_>>());
+                let answered = bulk(&server, "busy", &(written..written + 50).map(item).collect::<Vec<_>>());
                 assert!(statuses(&answered).iter().all(|status| *status == 201));
                 written += 50;
             }
             written
         });
         let listed = || -> BTreeSet<String> {
-            let (listed, _) = pages(&process, "/kv/busy?prefix=own/&limit=7");
+            let (listed, _) = pages(&server, "/kv/busy?prefix=own/&limit=7");
             listed.iter().map(|line| line["key"].as_str().unwrap().to_owned()).collect()
         };
         let mut own = BTreeSet::new();
         for number in 0..60 {
             let key = format!("own/{number:02}");
-            let status = ask(process.applications, "PUT", &format!("/kv/busy/{key}"), &[], b"v").status;
+            let status = ask(server.applications(), "PUT", &format!("/kv/busy/{key}"), &[], b"v").status;
             assert_eq!(status, 201);
             own.insert(key);
             assert_eq!(listed(), own);
             if number % 3 == 2 {
                 let gone = format!("own/{:02}", number - 1);
-                assert_eq!(ask(process.applications, "DELETE", &format!("/kv/busy/{gone}"), &[], b"").status, 204);
+                assert_eq!(ask(server.applications(), "DELETE", &format!("/kv/busy/{gone}"), &[], b"").status, 204);
                 own.remove(&gone);
                 assert_eq!(listed(), own);
             }
@@ -201,17 +196,15 @@ fn own_writes_and_deletes_are_seen_beside_a_writer() {
         is_over.store(true, Ordering::Relaxed);
         writer.join().unwrap()
     });
-    assert_eq!(pages(&process, "/kv/busy?prefix=other/").0.len(), written, "everything written is listed");
-    process.stop();
+    assert_eq!(pages(&server, "/kv/busy?prefix=other/").0.len(), written, "everything written is listed");
 }
 
 #[test]
 fn each_line_of_a_bulk_request_has_an_outcome_of_its_own() {
-    let dir = tempfile::tempdir().unwrap();
-    let process = Process::start(dir.path());
-    make(&process, "things", &json!({"partitions": 2, "max_keys": 3}));
+    let server = crate::tenant();
+    make(&server, "things", &json!({"partitions": 2, "max_keys": 3}));
     let put = |key: &str, value: &str| json!({"op": "put", "key": key, "value": value});
-    let answered = bulk(&process, "things", &[put("a", "1"), put("b", "1"), json!({"op": "get", "key": "b"})]);
+    let answered = bulk(&server, "things", &[put("a", "1"), put("b", "1"), json!({"op": "get", "key": "b"})]);
     assert_eq!(statuses(&answered), [201, 201, 200]);
     assert_eq!((&answered[2]["value"], &answered[2]["version"]), (&json!("1"), &answered[1]["version"]));
     let version = answered[0]["version"].as_u64().unwrap();
@@ -228,7 +221,7 @@ fn each_line_of_a_bulk_request_has_an_outcome_of_its_own() {
         json!({"op": "get", "key": "b"}),
         json!({"op": "delete", "key": "a"}),
     );
-    let answered = lines(&ask(process.applications, "POST", "/kv/things/_bulk", &NDJSON, body.as_bytes()));
+    let answered = lines(&ask(server.applications(), "POST", "/kv/things/_bulk", &NDJSON, body.as_bytes()));
     let told: Vec<u64> = answered.iter().map(|answer| answer["line"].as_u64().unwrap()).collect();
     assert_eq!(told, [1, 2, 4, 5, 6, 7, 8, 9, 10, 11, 12]);
     assert_eq!(statuses(&answered), [200, 400, 412, 412, 200, 404, 400, 400, 200, 404, 204], "{answered:?}");
@@ -236,38 +229,35 @@ fn each_line_of_a_bulk_request_has_an_outcome_of_its_own() {
     assert_eq!(answered[4]["value"], "2");
     // The bucket holds no key now and may hold three.
     let many: Vec<Value> = (0..6).map(|number| put(&format!("n{number}"), "x")).collect();
-    let answered = bulk(&process, "things", &many);
+    let answered = bulk(&server, "things", &many);
     let stored = statuses(&answered).iter().filter(|status| **status == 201).count();
     assert!(stored >= 1 && statuses(&answered).contains(&507), "{answered:?}");
     let refused = answered.iter().find(|answer| answer["status"] == 507).unwrap();
     assert!(refused["error"].as_str().unwrap().contains("max_keys"), "{refused}");
-    assert_eq!(pages(&process, "/kv/things").0.len(), stored);
+    assert_eq!(pages(&server, "/kv/things").0.len(), stored);
     // The reads and writes of one key take effect in the order of their lines.
-    make(&process, "counted", &json!({}));
+    make(&server, "counted", &json!({}));
     let rounds: Vec<Value> =
         (0..1_500).flat_map(|number| [put("k", &number.to_string()), json!({"op": "get", "key": "k"})]).collect();
-    let answered = bulk(&process, "counted", &rounds);
+    let answered = bulk(&server, "counted", &rounds);
     for (number, two) in answered.chunks(2).enumerate() {
         assert_eq!(two[1]["value"], json!(number.to_string()), "{two:?}");
     }
-    process.stop();
 }
 
 #[test]
 fn the_values_of_one_bulk_request_are_bounded() {
-    let dir = tempfile::tempdir().unwrap();
-    let process = Process::start(dir.path());
-    make(&process, "things", &json!({"partitions": 1}));
+    let server = crate::tenant();
+    make(&server, "things", &json!({"partitions": 1}));
     let value = vec![b'x'; 500 << 10];
     for number in 0..20 {
-        assert_eq!(ask(process.applications, "PUT", &format!("/kv/things/{number}"), &[], &value).status, 201);
+        assert_eq!(ask(server.applications(), "PUT", &format!("/kv/things/{number}"), &[], &value).status, 201);
     }
     let items: Vec<Value> = (0..20).map(|number| json!({"op": "get", "key": number.to_string()})).collect();
-    let answered = bulk(&process, "things", &items);
+    let answered = bulk(&server, "things", &items);
     let expected: Vec<u64> = [[200; 16].as_slice(), &[413; 4]].concat();
     assert_eq!(statuses(&answered), expected);
     assert!(answered[..16].iter().all(|answer| answer["value"].as_str().unwrap().len() == 500 << 10));
-    process.stop();
 }
 
 /// An event as a test compares it: kind, key, version, value.
@@ -341,69 +331,64 @@ fn a_watch_goes_on_after_a_restart_without_loss_or_repetition() {
 
 #[test]
 fn a_watch_tells_what_comes_and_none_of_it_before() {
-    let dir = tempfile::tempdir().unwrap();
-    let process = Process::start(dir.path());
-    make(&process, "things", &json!({}));
-    bulk(&process, "things", &[json!({"op": "put", "key": "before", "value": "x"})]);
-    let mut watch = Events::get(&process, "/kv/things/_watch", &[]);
-    let put = ask(process.applications, "PUT", "/kv/things/k?ttl=1h", &[("X-Tags", "t")], b"value");
+    let server = crate::tenant();
+    make(&server, "things", &json!({}));
+    bulk(&server, "things", &[json!({"op": "put", "key": "before", "value": "x"})]);
+    let mut watch = Events::get(&server, "/kv/things/_watch", &[]);
+    let put = ask(server.applications(), "PUT", "/kv/things/k?ttl=1h", &[("X-Tags", "t")], b"value");
     let event = watch.next().unwrap();
     assert_eq!(told(&event), ("put".to_owned(), "k".to_owned(), put.json()["version"].as_u64().unwrap(), None));
     assert_eq!((&event.data["tags"], &event.data["length"]), (&json!(["t"]), &json!(5)));
     assert!(event.data["expires"].is_string());
-    assert_eq!(ask(process.applications, "DELETE", "/kv/things/k", &[], b"").status, 204);
+    assert_eq!(ask(server.applications(), "DELETE", "/kv/things/k", &[], b"").status, 204);
     let event = watch.next().unwrap();
     assert_eq!((event.name.as_str(), &event.data["key"]), ("delete", &json!("k")));
-    process.stop();
 }
 
 #[test]
 fn watches_are_bounded_and_end_with_their_bucket() {
-    let dir = tempfile::tempdir().unwrap();
-    let process = Process::start(dir.path());
-    make(&process, "things", &json!({"partitions": 1}));
-    let mut watches: Vec<Events> = (0..512).map(|_| Events::get(&process, "/kv/things/_watch", &[])).collect();
-    let refused = process.get("/kv/things/_watch");
+    let server = crate::tenant();
+    make(&server, "things", &json!({"partitions": 1}));
+    let mut watches: Vec<Events> = (0..512).map(|_| Events::get(&server, "/kv/things/_watch", &[])).collect();
+    let refused = server.get("/kv/things/_watch");
     assert_eq!(refused.status, 503, "{}", refused.text());
     assert!(refused.text().contains("at most 512"), "{}", refused.text());
     watches.pop();
     eventually("a watch to be free", || {
-        let (status, _, _) = open(process.applications, "GET", "/kv/things/_watch", &[], b"");
+        let (status, _, _) = open(server.applications(), "GET", "/kv/things/_watch", &[], b"");
         status == 200
     });
-    assert_eq!(ask(process.applications, "DELETE", "/buckets/things", &[], b"").status, 204);
+    assert_eq!(ask(server.applications(), "DELETE", "/buckets/things", &[], b"").status, 204);
     for watch in &mut watches {
         let last = watch.next().unwrap();
         assert_eq!(last.name, "failed", "{}", last.data);
         assert!(last.data["cause"].as_str().unwrap().contains("does not exist"), "{}", last.data);
         assert!(watch.next().is_none());
     }
-    process.stop();
 }
 
 #[test]
 fn an_iteration_gives_the_live_keys_by_the_time_of_their_write() {
-    let dir = tempfile::tempdir().unwrap();
-    let process = Process::start(dir.path());
-    make(&process, "things", &json!({"partitions": 2}));
+    let server = crate::tenant();
+    make(&server, "things", &json!({"partitions": 2}));
     let put = |key: String| json!({"op": "put", "key": key, "value": "x"});
-    bulk(&process, "things", &(0..50).map(|number| put(format!("k{number:02}"))).collect::<Vec<_>>());
+    bulk(&server, "things", &(0..50).map(|number| put(format!("k{number:02}"))).collect::<Vec<_>>());
     bulk(
-        &process,
+        &server,
         "things",
         &(0..10).map(|number| json!({"op": "delete", "key": format!("k{number:02}")})).collect::<Vec<_>>(),
     );
-    let (first, _) = pages(&process, "/kv/things/_iterate");
+    let (first, _) = pages(&server, "/kv/things/_iterate");
     let times: BTreeSet<&str> = first.iter().map(|line| line["written"].as_str().unwrap()).collect();
     let last_before = (*times.last().unwrap()).to_owned();
     // The clock must move on, or both rounds have the same time.
     eventually("a later millisecond", || {
-        bulk(&process, "things", &[put("k10".to_owned())]);
-        let (now, _) = pages(&process, "/kv/things?prefix=k10");
+        bulk(&server, "things", &[put("k10".to_owned())]);
+        let (now, _) = pages(&server, "/kv/things?prefix=k10");
         now[0]["written"].as_str().unwrap() > last_before.as_str()
     });
-    bulk(&process, "things", &(11..30).map(|number| put(format!("k{number:02}"))).collect::<Vec<_>>());
-    let (all, count) = pages(&process, "/kv/things/_iterate?limit=7");
+    bulk(&server, "things", &(11..30).map(|number| put(format!("k{number:02}"))).collect::<Vec<_>>());
+    let (all, count) = pages(&server, "/kv/things/_iterate?limit=7");
     assert_eq!(count, 6, "40 keys, 7 a page");
     let keys: BTreeSet<&str> = all.iter().map(|line| line["key"].as_str().unwrap()).collect();
     assert_eq!((keys.len(), all.len()), (40, 40));
@@ -411,19 +396,17 @@ fn an_iteration_gives_the_live_keys_by_the_time_of_their_write() {
         all.iter().map(|line| (line["partition"].as_u64().unwrap(), line["version"].as_u64().unwrap())).collect();
     assert!(places.is_sorted(), "{places:?}");
     let later = all.iter().filter(|line| line["written"].as_str().unwrap() > last_before.as_str()).count();
-    let (found, _) = pages(&process, &format!("/kv/things/_iterate?ts_from={last_before}&limit=3"));
+    let (found, _) = pages(&server, &format!("/kv/things/_iterate?ts_from={last_before}&limit=3"));
     let exact = found.iter().filter(|line| line["written"] == last_before.as_str()).count();
     assert_eq!((later, found.len()), (20, 20 + exact));
-    let (found, _) = pages(&process, &format!("/kv/things/_iterate?ts_to={last_before}"));
+    let (found, _) = pages(&server, &format!("/kv/things/_iterate?ts_to={last_before}"));
     assert_eq!(found.len() + exact, 20);
-    process.stop();
 }
 
 #[test]
 fn bad_input_is_refused_with_value_rule_and_remedy() {
-    let dir = tempfile::tempdir().unwrap();
-    let process = Process::start(dir.path());
-    make(&process, "things", &json!({"partitions": 1}));
+    let server = crate::tenant();
+    make(&server, "things", &json!({"partitions": 1}));
     for (method, path, status, part) in [
         ("GET", "/kv/none", 404, "millstream kv make none"),
         ("GET", "/kv/things?limit=0", 400, "a number from 1 on"),
@@ -438,14 +421,13 @@ fn bad_input_is_refused_with_value_rule_and_remedy() {
         ("POST", "/kv/things/_bulk?ack=soon", 400, "memory, written, synced or all"),
         ("GET", "/kv/things/_other", 404, "%5Fother"),
     ] {
-        let answer = ask(process.applications, method, path, &NDJSON, b"");
+        let answer = ask(server.applications(), method, path, &NDJSON, b"");
         assert_eq!(answer.status, status, "{path}: {}", answer.text());
         assert!(answer.text().contains(part), "{path}: {}", answer.text());
     }
-    let watch = Events::get(&process, "/kv/things/_watch", &[]);
-    let put = ask(process.applications, "PUT", "/kv/things/%5Fwatch", &[], b"a key of that name");
+    let watch = Events::get(&server, "/kv/things/_watch", &[]);
+    let put = ask(server.applications(), "PUT", "/kv/things/%5Fwatch", &[], b"a key of that name");
     assert_eq!(put.status, 201, "{}", put.text());
-    assert_eq!(pages(&process, "/kv/things").0[0]["key"], "_watch");
+    assert_eq!(pages(&server, "/kv/things").0[0]["key"], "_watch");
     drop(watch);
-    process.stop();
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
 
-use millstream_testkit::{Answer, Events, Process, ask, eventually, open};
+use millstream_testkit::{Answer, Events, Process, Server, ask, eventually, open};
 use serde_json::{Value, json};
 
 const NDJSON: [(&str, &str); 1] = [("Content-Type", "application/x-ndjson")];
@@ -16,25 +16,25 @@ pub(super) fn started() -> (tempfile::TempDir, Process) {
     (dir, process)
 }
 
-pub(super) fn create(process: &Process, name: &str, config: &Value) -> Answer {
-    ask(process.applications, "PUT", &format!("/api/streams/{name}"), &JSON, config.to_string().as_bytes())
+pub(super) fn create(server: &impl Server, name: &str, config: &Value) -> Answer {
+    ask(server.applications(), "PUT", &format!("/api/streams/{name}"), &JSON, config.to_string().as_bytes())
 }
 
-pub(super) fn append(process: &Process, path: &str, body: &str) -> Answer {
-    ask(process.applications, "POST", &format!("/api/streams/{path}"), &NDJSON, body.as_bytes())
+pub(super) fn append(server: &impl Server, path: &str, body: &str) -> Answer {
+    ask(server.applications(), "POST", &format!("/api/streams/{path}"), &NDJSON, body.as_bytes())
 }
 
 /// Appends so many records that are told apart by their number, over all partitions.
-fn append_numbers(process: &Process, name: &str, numbers: std::ops::Range<usize>) {
+fn append_numbers(server: &impl Server, name: &str, numbers: std::ops::Range<usize>) {
     let lines: Vec<String> = numbers.map(|n| json!({"key": format!("k{n}"), "value": {"n": n}}).to_string()).collect();
-    let answer = append(process, &format!("{name}/records"), &lines.join("\n"));
+    let answer = append(server, &format!("{name}/records"), &lines.join("\n"));
     assert_eq!(answer.status, 200, "{}", answer.text());
 }
 
 #[test]
 fn a_record_comes_back_as_it_was_sent_and_may_be_sent_again() {
-    let (_dir, process) = started();
-    let created = create(&process, "orders", &json!({"partitions": 1, "retention": "2d", "retention_bytes": "1GiB"}));
+    let server = crate::tenant();
+    let created = create(&server, "orders", &json!({"partitions": 1, "retention": "2d", "retention_bytes": "1GiB"}));
     assert_eq!(created.status, 201, "{}", created.text());
     assert_eq!(created.json()["config"]["retention"], "2d");
     assert_eq!(created.json()["config"]["retention_bytes"], 1 << 30);
@@ -45,13 +45,13 @@ fn a_record_comes_back_as_it_was_sent_and_may_be_sent_again() {
         r#"{"key_base64":"/w==","value_base64":"//8="}"#,
         r#"{"value_text":"null"}"#,
     ];
-    let answer = append(&process, "orders/records?ack=written", &sent.join("\n"));
+    let answer = append(&server, "orders/records?ack=written", &sent.join("\n"));
     let expected =
         json!({"count": 5, "ack": "written", "partitions": [{"partition": 0, "count": 5, "first": 0, "last": 4}]});
     assert_eq!((answer.status, answer.json()), (200, expected));
-    let stable = || process.get_json("/api/streams/orders/info")["partitions"][0]["stable"].clone();
+    let stable = || server.get_json("/api/streams/orders/info")["partitions"][0]["stable"].clone();
     eventually("the records to be synced, as the topic's level asks", || stable() == 5);
-    let page = process.get_json("/api/streams/orders?until=latest");
+    let page = server.get_json("/api/streams/orders?until=latest");
     let records = page["records"].as_array().unwrap();
     let without_time = |mut record: Value| {
         assert!(record["timestamp"].is_string());
@@ -71,39 +71,37 @@ fn a_record_comes_back_as_it_was_sent_and_may_be_sent_again() {
     ]);
     assert_eq!(Value::from(shown), expected);
     assert_eq!((&page["next"], &page["gaps"]), (&json!("0:5"), &json!([])));
-    assert!(process.get("/api/streams/orders").text().contains(r#"{"price":1.50,"text":"x\ny"}"#), "bytes are kept");
+    assert!(server.get("/api/streams/orders").text().contains(r#"{"price":1.50,"text":"x\ny"}"#), "bytes are kept");
 
     let as_array = json!([{"value": 1}, {"value": 2, "partition": 0}]).to_string();
-    let answer = ask(process.applications, "POST", "/api/streams/orders/records", &JSON, as_array.as_bytes());
+    let answer = ask(server.applications(), "POST", "/api/streams/orders/records", &JSON, as_array.as_bytes());
     assert_eq!((&answer.json()["count"], &answer.json()["ack"]), (&json!(2), &json!("synced")));
-    let answer = append(&process, "orders/records?format=values", "7\n\n\"x\"\n");
+    let answer = append(&server, "orders/records?format=values", "7\n\n\"x\"\n");
     assert_eq!(answer.json()["partitions"][0], json!({"partition": 0, "count": 2, "first": 7, "last": 8}));
-    let rest = process.get_json("/api/streams/orders?from=0:7");
+    let rest = server.get_json("/api/streams/orders?from=0:7");
     assert_eq!((&rest["records"][0]["value"], &rest["records"][1]["value"]), (&json!(7), &json!("x")));
-    let found = process.get_json("/api/streams/orders?from=2026-02-01T00:00:00Z&limit=1");
+    let found = server.get_json("/api/streams/orders?from=2026-02-01T00:00:00Z&limit=1");
     assert_eq!(found["records"][0]["offset"], 2, "the first whose time is not before it");
-    process.stop();
 }
 
 #[test]
 fn keys_choose_partitions_as_kafka_does_and_records_without_key_go_round() {
-    let (_dir, process) = started();
-    create(&process, "spread", &json!({"partitions": 4}));
-    let answer = append(&process, "spread/records?format=values", &"1\n".repeat(8));
+    let server = crate::tenant();
+    create(&server, "spread", &json!({"partitions": 4}));
+    let answer = append(&server, "spread/records?format=values", &"1\n".repeat(8));
     let spread = answer.json();
     let counts: Vec<&Value> = spread["partitions"].as_array().unwrap().iter().map(|part| &part["count"]).collect();
     assert_eq!(counts, [2; 4]);
     // murmur2("foobar") = -790332482, of which 31 bits modulo 4 are 2.
-    let answer = append(&process, "spread/records", r#"{"key":"foobar","value":1}"#);
+    let answer = append(&server, "spread/records", r#"{"key":"foobar","value":1}"#);
     assert_eq!(answer.json()["partitions"][0]["partition"], 2);
-    process.stop();
 }
 
 #[test]
 fn one_bad_line_is_named_and_nothing_of_the_request_is_stored() {
-    let (_dir, process) = started();
-    create(&process, "strict", &json!({"partitions": 2, "record_max_bytes": 50}));
-    create(&process, "kept", &json!({"partitions": 2, "cleanup": "compact"}));
+    let server = crate::tenant();
+    create(&server, "strict", &json!({"partitions": 2, "record_max_bytes": 50}));
+    create(&server, "kept", &json!({"partitions": 2, "cleanup": "compact"}));
     let good = r#"{"key":"a","value":1}"#;
     let large = json!({"value_text": "x".repeat(51)}).to_string();
     let table = [
@@ -126,7 +124,7 @@ fn one_bad_line_is_named_and_nothing_of_the_request_is_stored() {
         ("kept", r#"{"value":1}"#, "it has no key"),
     ];
     for (topic, bad, what) in table {
-        let answer = append(&process, &format!("{topic}/records"), &format!("{good}\n{bad}\n{good}\n"));
+        let answer = append(&server, &format!("{topic}/records"), &format!("{good}\n{bad}\n{good}\n"));
         let problem = answer.json();
         assert_eq!((answer.status, &problem["line"]), (400, &json!(2)), "{bad}: {problem}");
         let detail = problem["detail"].as_str().unwrap();
@@ -136,7 +134,7 @@ fn one_bad_line_is_named_and_nothing_of_the_request_is_stored() {
         assert!(problem["rule"].is_string() && problem["remedy"].is_string(), "{problem}");
     }
     let array = format!("[{good},{{\"value\":1,\"partition\":9}}]");
-    let answer = ask(process.applications, "POST", "/api/streams/strict/records", &JSON, array.as_bytes());
+    let answer = ask(server.applications(), "POST", "/api/streams/strict/records", &JSON, array.as_bytes());
     let expected = json!({
         "type": answer.json()["type"], "title": "Malformed body", "status": 400,
         "detail": "element 2: partition 9 does not exist", "value": "{\"value\":1,\"partition\":9}",
@@ -145,17 +143,17 @@ fn one_bad_line_is_named_and_nothing_of_the_request_is_stored() {
     });
     assert_eq!((answer.status, answer.json()), (400, expected));
     for topic in ["strict", "kept"] {
-        let info = process.get_json(&format!("/api/streams/{topic}/info"));
+        let info = server.get_json(&format!("/api/streams/{topic}/info"));
         assert!(info["partitions"].as_array().unwrap().iter().all(|p| p["tail"] == 0), "{info}");
     }
-    process.stop();
 }
 
 #[test]
 fn every_other_refusal_names_the_value_the_rule_and_the_remedy() {
-    let (_dir, process) = started();
-    create(&process, "t", &json!({"partitions": 2}));
-    process.get_json("/v2/entities");
+    let server = crate::tenant();
+    create(&server, "t", &json!({"partitions": 2}));
+    server.get_json("/v2/entities");
+    let devices = format!("/telemetry.{}", server.tenant());
     let settings = |body: &str| body.as_bytes().to_vec();
     let many = "1\n".repeat(50_001).into_bytes();
     let xml = [("Content-Type", "text/xml")];
@@ -239,7 +237,7 @@ fn every_other_refusal_names_the_value_the_rule_and_the_remedy() {
             "'retention' cannot be taken ('\"7 days\"'); use milliseconds, or a number with ms, s, m, h or d",
         ),
         ("PUT", "/u", &JSON, settings(r#"{"partitions": 0}"#), 400, "partitions = 0 of topic 'u'"),
-        ("PUT", "/telemetry.default", &JSON, vec![], 403, "belongs to Millstream"),
+        ("PUT", &devices, &JSON, vec![], 403, "belongs to Millstream"),
         ("PATCH", "/t", &JSON, settings(r#"{"cleanup": "compress"}"#), 400, "setting 'cleanup' cannot be taken"),
         (
             "PATCH",
@@ -263,50 +261,45 @@ fn every_other_refusal_names_the_value_the_rule_and_the_remedy() {
         ("DELETE", "/nope", &[], vec![], 404, "topic 'nope' does not exist"),
     ];
     for (method, path, headers, body, status, what) in table {
-        let answer = ask(process.applications, method, &format!("/api/streams{path}"), headers, &body);
+        let answer = ask(server.applications(), method, &format!("/api/streams{path}"), headers, &body);
         assert_eq!(answer.status, status, "{method} {path}: {}", answer.text());
         let problem = answer.json();
         let said = problem["error"].as_str().unwrap();
         assert!(said.contains(what), "{method} {path}: {said}");
     }
-    process.stop();
 }
 
 #[test]
 fn topics_are_listed_changed_and_deleted_and_state_is_not_among_them() {
-    let (_dir, process) = started();
-    create(&process, "b", &json!({"partitions": 1, "storage": "memory", "storage_bytes": "1MiB", "level": "memory"}));
-    create(&process, "a", &json!({"partitions": 2, "compression": "zstd", "retention": null}));
-    append_numbers(&process, "a", 0..10);
-    let list = process.get_json("/api/streams");
+    let server = crate::tenant();
+    create(&server, "b", &json!({"partitions": 1, "storage": "memory", "storage_bytes": "1MiB", "level": "memory"}));
+    create(&server, "a", &json!({"partitions": 2, "compression": "zstd", "retention": null}));
+    append_numbers(&server, "a", 0..10);
+    let list = server.get_json("/api/streams");
     let names: Vec<&str> = list.as_array().unwrap().iter().map(|topic| topic["name"].as_str().unwrap()).collect();
     assert!(names.contains(&"a") && names.contains(&"b") && names.is_sorted(), "{names:?}");
     assert!(names.iter().all(|name| !name.starts_with('_')), "{names:?}");
-    let a = process.get_json("/api/streams/a/info");
+    let a = server.get_json("/api/streams/a/info");
     assert_eq!((&a["config"]["retention"], &a["config"]["compression"]), (&Value::Null, &json!("zstd")));
     let stable: u64 = a["partitions"].as_array().unwrap().iter().map(|p| p["stable"].as_u64().unwrap()).sum();
     assert_eq!(stable, 10);
     assert!(a["bytes"].as_u64().unwrap() > 0);
-    assert_eq!(process.get_json("/api/streams/b/info")["config"]["storage_bytes"], 1 << 20);
-    assert_eq!(
-        create(&process, "a", &json!({"partitions": 2, "compression": "zstd", "retention": "none"})).status,
-        200
-    );
-    let patched = ask(process.applications, "PATCH", "/api/streams/a", &JSON, br#"{"retention": "12h"}"#);
+    assert_eq!(server.get_json("/api/streams/b/info")["config"]["storage_bytes"], 1 << 20);
+    assert_eq!(create(&server, "a", &json!({"partitions": 2, "compression": "zstd", "retention": "none"})).status, 200);
+    let patched = ask(server.applications(), "PATCH", "/api/streams/a", &JSON, br#"{"retention": "12h"}"#);
     assert_eq!((patched.status, &patched.json()["config"]["retention"]), (200, &json!("12h")));
-    let grown = ask(process.applications, "PATCH", "/api/streams/a", &JSON, br#"{"partitions": 3}"#);
+    let grown = ask(server.applications(), "PATCH", "/api/streams/a", &JSON, br#"{"partitions": 3}"#);
     assert_eq!((grown.status, &grown.json()["config"]["partitions"]), (200, &json!(3)));
-    assert_eq!(process.get_json("/api/streams/a/info")["partitions"].as_array().unwrap().len(), 3);
-    assert_eq!(process.get_json("/api/streams/a?until=latest")["records"].as_array().unwrap().len(), 10);
-    append(&process, "context_update.default/records", r#"{"value": {}}"#);
-    let kept =
-        ask(process.applications, "PATCH", "/api/streams/context_update.default", &JSON, br#"{"partitions": 9}"#);
+    assert_eq!(server.get_json("/api/streams/a/info")["partitions"].as_array().unwrap().len(), 3);
+    assert_eq!(server.get_json("/api/streams/a?until=latest")["records"].as_array().unwrap().len(), 10);
+    let updates = format!("context_update.{}", server.tenant());
+    append(&server, &format!("{updates}/records"), r#"{"value": {}}"#);
+    let kept = ask(server.applications(), "PATCH", &format!("/api/streams/{updates}"), &JSON, br#"{"partitions": 9}"#);
     assert!(kept.status == 403 && kept.text().contains("keeps its partitions"), "{}", kept.text());
-    let patched = ask(process.applications, "PATCH", "/api/streams/a", &JSON, br#"{"cleanup": "compact,delete"}"#);
+    let patched = ask(server.applications(), "PATCH", "/api/streams/a", &JSON, br#"{"cleanup": "compact,delete"}"#);
     assert_eq!((patched.status, &patched.json()["config"]["cleanup"]), (200, &json!("compact,delete")));
-    assert_eq!(ask(process.applications, "DELETE", "/api/streams/a", &[], b"").status, 204);
-    assert_eq!(process.get("/api/streams/a/info").status, 404);
-    process.stop();
+    assert_eq!(ask(server.applications(), "DELETE", "/api/streams/a", &[], b"").status, 204);
+    assert_eq!(server.get("/api/streams/a/info").status, 404);
 }
 
 /// The partition and the offset at which each number was seen.
@@ -320,21 +313,21 @@ fn note(seen: &mut Seen, record: &Value) {
 
 #[test]
 fn a_tail_that_is_broken_off_and_resumed_gives_every_record_once_over_four_partitions() {
-    let (_dir, process) = started();
-    create(&process, "n", &json!({"partitions": 4}));
-    append_numbers(&process, "n", 0..100);
+    let server = crate::tenant();
+    create(&server, "n", &json!({"partitions": 4}));
+    append_numbers(&server, "n", 0..100);
     let (mut seen, mut id) = (Seen::new(), String::new());
     let mut appended = 100;
     while seen.len() < 400 {
         let headers = [("Accept", "text/event-stream"), ("Last-Event-ID", id.as_str())];
-        let mut events = Events::get(&process, "/api/streams/n?from=earliest", &headers);
+        let mut events = Events::get(&server, "/api/streams/n?from=earliest", &headers);
         for _ in 0..37.min(400 - seen.len()) {
             let event = events.next().unwrap();
             assert_eq!(event.name, "record");
             note(&mut seen, &event.data);
             id = event.id;
             if seen.len() + 40 > appended && appended < 400 {
-                append_numbers(&process, "n", appended..appended + 100);
+                append_numbers(&server, "n", appended..appended + 100);
                 appended += 100;
             }
         }
@@ -343,45 +336,43 @@ fn a_tail_that_is_broken_off_and_resumed_gives_every_record_once_over_four_parti
     assert_eq!(seen.values().map(|(partition, _)| *partition).collect::<std::collections::BTreeSet<_>>().len(), 4);
     assert_eq!(id.split(',').count(), 4, "{id}");
     let mut rest =
-        Events::get(&process, &format!("/api/streams/n?from={id}&until=latest"), &[("Accept", "text/event-stream")]);
+        Events::get(&server, &format!("/api/streams/n?from={id}&until=latest"), &[("Accept", "text/event-stream")]);
     let end = rest.next().unwrap();
     assert_eq!((end.name.as_str(), end.id), ("end", id));
     assert!(rest.next().is_none());
-    process.stop();
 }
 
 #[test]
 fn pages_that_follow_each_other_give_every_record_once() {
-    let (_dir, process) = started();
-    create(&process, "n", &json!({"partitions": 4, "compression": "lz4"}));
-    append_numbers(&process, "n", 0..300);
+    let server = crate::tenant();
+    create(&server, "n", &json!({"partitions": 4, "compression": "lz4"}));
+    append_numbers(&server, "n", 0..300);
     let (mut seen, mut next) = (Seen::new(), "earliest".to_owned());
     for expected in [70, 70, 70, 70, 20, 0] {
-        let page = process.get_json(&format!("/api/streams/n?from={next}&limit=70"));
+        let page = server.get_json(&format!("/api/streams/n?from={next}&limit=70"));
         let records = page["records"].as_array().unwrap();
         assert_eq!(records.len(), expected);
         records.iter().for_each(|record| note(&mut seen, record));
         next = page["next"].as_str().unwrap().to_owned();
     }
     assert_eq!(seen.len(), 300);
-    let one = process.get_json("/api/streams/n?partition=2&limit=1000");
+    let one = server.get_json("/api/streams/n?partition=2&limit=1000");
     assert!(one["records"].as_array().unwrap().iter().all(|record| record["partition"] == 2));
     assert!(one["next"].as_str().unwrap().starts_with("2:"));
-    process.stop();
 }
 
 #[test]
 fn a_tail_without_matching_records_says_how_far_it_has_come() {
-    let (_dir, process) = started();
-    create(&process, "n", &json!({"partitions": 4}));
-    append_numbers(&process, "n", 0..20_500);
+    let server = crate::tenant();
+    create(&server, "n", &json!({"partitions": 4}));
+    append_numbers(&server, "n", 0..20_500);
     let headers = [("Accept", "text/event-stream")];
-    let mut events = Events::get(&process, "/api/streams/n?from=earliest&key=x", &headers);
+    let mut events = Events::get(&server, "/api/streams/n?from=earliest&key=x", &headers);
     let passed = events.next().unwrap();
     assert_eq!((passed.name.as_str(), &passed.data), ("position", &json!({})));
     let next: u64 = passed.id.split(',').map(|pair| pair.split_once(':').unwrap().1.parse::<u64>().unwrap()).sum();
     assert!(next >= 10_000, "{}", passed.id);
-    append(&process, "n/records", r#"{"key":"x","value":1}"#);
+    append(&server, "n/records", r#"{"key":"x","value":1}"#);
     let found = loop {
         let event = events.next().unwrap();
         if event.name == "record" {
@@ -389,51 +380,46 @@ fn a_tail_without_matching_records_says_how_far_it_has_come() {
         }
     };
     assert_eq!((&found.data["key"], &found.data["value"]), (&json!("x"), &json!(1)));
-    process.stop();
 }
 
 #[test]
 fn a_tail_waits_for_new_records_and_ends_when_its_topic_is_deleted() {
-    let (_dir, process) = started();
-    create(&process, "n", &json!({"partitions": 2}));
-    append_numbers(&process, "n", 0..5);
-    let mut events = Events::get(&process, "/api/streams/n", &[("Accept", "text/event-stream")]);
-    append_numbers(&process, "n", 5..6);
+    let server = crate::tenant();
+    create(&server, "n", &json!({"partitions": 2}));
+    append_numbers(&server, "n", 0..5);
+    let mut events = Events::get(&server, "/api/streams/n", &[("Accept", "text/event-stream")]);
+    append_numbers(&server, "n", 5..6);
     let event = events.next().unwrap();
     assert_eq!(event.data["value"], json!({"n": 5}), "a tail begins at the end");
-    let mut limited = Events::get(&process, "/api/streams/n?from=earliest&limit=3", &[("Accept", "text/event-stream")]);
+    let mut limited = Events::get(&server, "/api/streams/n?from=earliest&limit=3", &[("Accept", "text/event-stream")]);
     let names: Vec<String> = std::iter::from_fn(|| limited.next()).map(|event| event.name).collect();
     assert_eq!(names, ["record", "record", "record", "end"]);
-    ask(process.applications, "DELETE", "/api/streams/n", &[], b"");
+    ask(server.applications(), "DELETE", "/api/streams/n", &[], b"");
     let failed = events.next().unwrap();
     assert_eq!(failed.name, "failed");
     assert!(failed.data["cause"].as_str().unwrap().contains("topic 'n' does not exist"), "{failed:?}");
     assert!(events.next().is_none());
-    process.stop();
 }
 
 #[test]
 fn missing_records_are_reported_as_a_gap() {
-    let (_dir, process) = started();
-    create(&process, "ring", &json!({"partitions": 1, "storage": "memory", "storage_bytes": 2048, "level": "memory"}));
+    let server = crate::tenant();
+    create(&server, "ring", &json!({"partitions": 1, "storage": "memory", "storage_bytes": 2048, "level": "memory"}));
     for n in 0..40 {
-        append(&process, "ring/records", &json!({"value_text": format!("{n}{}", "x".repeat(200))}).to_string());
+        append(&server, "ring/records", &json!({"value_text": format!("{n}{}", "x".repeat(200))}).to_string());
     }
-    eventually("the ring to drop records", || {
-        process.get_json("/api/streams/ring/info")["partitions"][0]["first"] != 0
-    });
-    let page = process.get_json("/api/streams/ring?from=0:0");
+    eventually("the ring to drop records", || server.get_json("/api/streams/ring/info")["partitions"][0]["first"] != 0);
+    let page = server.get_json("/api/streams/ring?from=0:0");
     let gap = &page["gaps"][0];
     assert_eq!((&gap["partition"], &gap["wanted"]), (&json!(0), &json!(0)));
     assert_eq!(gap["oldest"], page["records"][0]["offset"]);
-    process.stop();
 }
 
 /// A WebSocket's client, as far as a test needs it.
 pub(super) struct Socket(BufReader<TcpStream>);
 
 impl Socket {
-    pub(super) fn open(process: &Process, path: &str, more: &[(&str, &str)]) -> Result<Self, u16> {
+    pub(super) fn open(server: &impl Server, path: &str, more: &[(&str, &str)]) -> Result<Self, u16> {
         let mut headers = vec![
             ("Upgrade", "websocket"),
             ("Sec-WebSocket-Version", "13"),
@@ -441,7 +427,7 @@ impl Socket {
             ("Connection", "Upgrade"),
         ];
         headers.extend(more);
-        let (status, answered, reader) = open(process.applications, "GET", path, &headers, b"");
+        let (status, answered, reader) = open(server.applications(), "GET", path, &headers, b"");
         if status != 101 {
             return Err(status);
         }
@@ -481,11 +467,11 @@ impl Socket {
 
 #[test]
 fn a_websocket_gives_the_same_and_a_position_with_each_message() {
-    let (_dir, process) = started();
-    create(&process, "n", &json!({"partitions": 4}));
-    append_numbers(&process, "n", 0..50);
+    let server = crate::tenant();
+    create(&server, "n", &json!({"partitions": 4}));
+    append_numbers(&server, "n", 0..50);
     let mut seen = Seen::new();
-    let mut socket = Socket::open(&process, "/api/streams/n?from=earliest", &[]).unwrap();
+    let mut socket = Socket::open(&server, "/api/streams/n?from=earliest", &[]).unwrap();
     let mut position = String::new();
     while seen.len() < 20 {
         let message = socket.next().unwrap();
@@ -494,8 +480,8 @@ fn a_websocket_gives_the_same_and_a_position_with_each_message() {
         position = message["position"].as_str().unwrap().to_owned();
     }
     socket.close();
-    append_numbers(&process, "n", 50..60);
-    let mut socket = Socket::open(&process, &format!("/api/streams/n?from={position}&until=latest"), &[]).unwrap();
+    append_numbers(&server, "n", 50..60);
+    let mut socket = Socket::open(&server, &format!("/api/streams/n?from={position}&until=latest"), &[]).unwrap();
     loop {
         let message = socket.next().unwrap();
         if message["event"] == "end" {
@@ -505,14 +491,12 @@ fn a_websocket_gives_the_same_and_a_position_with_each_message() {
     }
     assert!(socket.next().is_none());
     assert_eq!(seen.keys().copied().collect::<Vec<_>>(), (0..60).collect::<Vec<_>>());
-    let mut live = Socket::open(&process, "/api/streams/n", &[("Origin", &process.applications_url())]).unwrap();
-    append_numbers(&process, "n", 60..61);
+    let mut live = Socket::open(&server, "/api/streams/n", &[("Origin", &server.applications_url())]).unwrap();
+    append_numbers(&server, "n", 60..61);
     assert_eq!(live.next().unwrap()["value"], json!({"n": 60}));
-    let foreign = Socket::open(&process, "/api/streams/n", &[("Origin", "http://elsewhere.example")]);
+    let foreign = Socket::open(&server, "/api/streams/n", &[("Origin", "http://elsewhere.example")]);
     assert_eq!(foreign.err(), Some(403));
-    assert_eq!(Socket::open(&process, "/api/streams/nope", &[]).err(), Some(404));
-    process.stop();
-    assert!(live.next().is_none(), "the server closes it when it stops");
+    assert_eq!(Socket::open(&server, "/api/streams/nope", &[]).err(), Some(404));
 }
 
 #[test]
@@ -551,17 +535,19 @@ fn a_client_that_reads_nothing_holds_bounded_memory_and_delays_no_other() {
 }
 
 #[test]
-fn the_first_line_of_a_tail_is_there_before_any_record() {
+fn the_first_line_of_a_tail_is_there_before_any_record_and_a_server_that_stops_ends_it() {
     let (_dir, process) = started();
     create(&process, "silent", &json!({}));
     let (status, headers, mut reader) =
         open(process.applications, "GET", "/api/streams/silent", &[("Accept", "text/event-stream")], b"");
     assert_eq!(status, 200);
     assert!(headers.contains(&("content-type".to_owned(), "text/event-stream".to_owned())), "{headers:?}");
+    let mut socket = Socket::open(&process, "/api/streams/silent", &[]).unwrap();
     process.stop();
     let mut rest = String::new();
     reader.read_line(&mut rest).unwrap();
     assert_eq!(rest.trim(), "0", "the stream ends in order when the server stops");
+    assert!(socket.next().is_none(), "and so does a WebSocket");
 }
 
 #[test]

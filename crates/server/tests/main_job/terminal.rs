@@ -5,24 +5,22 @@ use std::process::{Command, Output, Stdio};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
-use millstream_testkit::{Process, ask, millstream};
+use millstream_testkit::{Server, TestTenant, ask, millstream};
 use serde_json::{Value, json};
 
-/// A server and the commands that are run against it.
+/// A tenant and the commands that are run against it.
 struct Terminal {
-    process: Process,
-    dir: tempfile::TempDir,
+    server: TestTenant,
 }
 
 impl Terminal {
-    fn start() -> Self {
-        let dir = tempfile::tempdir().unwrap();
-        Self { process: Process::start(dir.path()), dir }
+    fn open() -> Self {
+        Self { server: crate::tenant() }
     }
 
     fn command(&self, arguments: &[&str]) -> Command {
         let mut command = millstream();
-        command.args(arguments).env("MILLSTREAM_SERVER", self.process.applications_url());
+        command.args(arguments).args(["--server", &self.server.applications_url(), "--tenant", self.server.tenant()]);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command
     }
@@ -61,24 +59,24 @@ impl Terminal {
 
     /// The device's telemetry request that takes a command; its name, request id and payload.
     fn take_command(&self) -> (String, Option<String>, String) {
-        let login = format!("Basic {}", BASE64.encode("lamp@default:hush"));
+        let login = format!("Basic {}", BASE64.encode(format!("lamp@{}:hush", self.server.tenant())));
         let headers = [("Authorization", login.as_str()), ("Content-Type", "application/json")];
-        let answer = ask(self.process.devices, "POST", "/telemetry?hono-ttd=50", &headers, b"{}");
+        let answer = ask(self.server.devices(), "POST", "/telemetry?hono-ttd=50", &headers, b"{}");
         let header = |name| answer.header(name).map(str::to_owned);
         (header("hono-command").unwrap(), header("hono-cmd-req-id"), answer.text())
     }
 
     fn answer(&self, request: &str, status: u16, text: &str) {
-        let login = format!("Basic {}", BASE64.encode("lamp@default:hush"));
+        let login = format!("Basic {}", BASE64.encode(format!("lamp@{}:hush", self.server.tenant())));
         let headers = [("Authorization", login.as_str()), ("Content-Type", "text/plain")];
         let path = format!("/command/res/{request}?hono-cmd-status={status}");
-        assert_eq!(ask(self.process.devices, "POST", &path, &headers, text.as_bytes()).status, 202);
+        assert_eq!(ask(self.server.devices(), "POST", &path, &headers, text.as_bytes()).status, 202);
     }
 }
 
 #[test]
 fn a_device_is_added_listed_shown_given_another_password_and_removed() {
-    let terminal = Terminal::start();
+    let terminal = Terminal::open();
     assert_eq!(terminal.printed(&["device", "list"]), "DEVICE  ENABLED  CONNECTED  VIA  CREATED\n");
     terminal.printed(&["device", "add", "gateway", "--password", "first"]);
     assert_eq!(terminal.printed(&["device", "add", "lamp", "--via", "gateway"]), "device lamp is registered\n");
@@ -86,9 +84,9 @@ fn a_device_is_added_listed_shown_given_another_password_and_removed() {
     let row: Vec<&str> = list.lines().find(|line| line.starts_with("lamp ")).unwrap().split_whitespace().collect();
     assert_eq!(row[..4], ["lamp", "true", "false", "gateway"], "{list}");
     let login = |password: &str| {
-        let login = format!("Basic {}", BASE64.encode(format!("gateway@default:{password}")));
+        let login = format!("Basic {}", BASE64.encode(format!("gateway@{}:{password}", terminal.server.tenant())));
         let headers = [("Authorization", login.as_str()), ("Content-Type", "application/json")];
-        ask(terminal.process.devices, "POST", "/telemetry", &headers, b"{}").status
+        ask(terminal.server.devices(), "POST", "/telemetry", &headers, b"{}").status
     };
     assert_eq!((login("first"), login("second")), (202, 401));
     let set = terminal.printed_of(&["device", "password", "gateway"], "second\n");
@@ -117,21 +115,22 @@ fn a_device_is_added_listed_shown_given_another_password_and_removed() {
 
 #[test]
 fn a_list_of_devices_has_all_pages() {
-    let terminal = Terminal::start();
+    let terminal = Terminal::open();
     let json = [("Content-Type", "application/json")];
     for n in 0..205 {
-        let path = format!("/v1/devices/default/d-{n}");
-        assert_eq!(ask(terminal.process.applications, "POST", &path, &json, b"{}").status, 201);
+        let path = format!("/v1/devices/{}/d-{n}", terminal.server.tenant());
+        assert_eq!(ask(terminal.server.applications(), "POST", &path, &json, b"{}").status, 201);
     }
     assert_eq!(terminal.json(&["device", "list"]).len(), 205);
 }
 
 #[test]
 fn a_command_prints_the_devices_answer_and_fails_where_the_device_refuses_it() {
-    let terminal = Terminal::start();
+    let terminal = Terminal::open();
     terminal.printed(&["device", "add", "lamp", "--password", "hush"]);
     let send = |arguments: &[&str]| {
-        let all = [&["command", "default", "lamp"], arguments, &["--ttl", "60", "--timeout", "50"]].concat();
+        let all =
+            [&["command", terminal.server.tenant(), "lamp"], arguments, &["--ttl", "60", "--timeout", "50"]].concat();
         terminal.command(&all).spawn().unwrap()
     };
     let child = send(&["switch", r#"{"on": true}"#]);
@@ -152,29 +151,29 @@ fn a_command_prints_the_devices_answer_and_fails_where_the_device_refuses_it() {
     let said = String::from_utf8(output.stderr).unwrap();
     assert!(said.contains("device lamp has refused the command with status 409"), "{said}");
 
-    let sent = terminal.printed(&["command", "default", "lamp", "blink", "--one-way", "--ttl", "60"]);
+    let sent = terminal.printed(&["command", terminal.server.tenant(), "lamp", "blink", "--one-way", "--ttl", "60"]);
     assert_eq!(sent, "waiting\n");
     assert_eq!(terminal.take_command(), ("blink".to_owned(), None, String::new()));
     terminal.refused(
         1,
         &[
-            (&["command", "default", "none", "switch"], "", &["none"]),
-            (&["command", "default", "lamp", "a/+"], "", &["a/+", "a command's name has 1 to"]),
-            (&["command", "default", "lamp", "switch"], "", &["lamp"]),
+            (&["command", terminal.server.tenant(), "none", "switch"], "", &["none"]),
+            (&["command", terminal.server.tenant(), "lamp", "a/+"], "", &["a/+", "a command's name has 1 to"]),
+            (&["command", terminal.server.tenant(), "lamp", "switch"], "", &["lamp"]),
         ],
     );
     terminal.refused(
         2,
         &[
-            (&["command", "default", "lamp"], "", &["<NAME>"]),
-            (&["command", "default", "lamp", "x", "--ttl", "soon"], "", &["soon"]),
+            (&["command", terminal.server.tenant(), "lamp"], "", &["<NAME>"]),
+            (&["command", terminal.server.tenant(), "lamp", "x", "--ttl", "soon"], "", &["soon"]),
         ],
     );
 }
 
 #[test]
 fn an_entity_is_set_listed_by_a_filter_shown_and_deleted() {
-    let terminal = Terminal::start();
+    let terminal = Terminal::open();
     for (id, temperature) in [("kitchen", "21.5"), ("cellar", "9")] {
         let set = ["entity", "set", id, &format!("temperature={temperature}"), "floor=low", "--type", "Room"];
         assert_eq!(terminal.printed(&set), format!("entity {id} is set\n"));
@@ -209,7 +208,7 @@ fn an_entity_is_set_listed_by_a_filter_shown_and_deleted() {
 
 #[test]
 fn lines_are_appended_as_records_values_or_text_as_they_come() {
-    let terminal = Terminal::start();
+    let terminal = Terminal::open();
     terminal.printed(&["topic", "create", "t", "--partitions", "1"]);
     let append =
         |arguments: &[&str], input: &str| terminal.printed_of(&[&["topic", "append", "t"], arguments].concat(), input);
@@ -217,7 +216,8 @@ fn lines_are_appended_as_records_values_or_text_as_they_come() {
     append(&["--format", "values", "--key", "k\"1"], "{\"n\": 1}\n[2]");
     append(&["--format", "raw", "--ack", "written"], " 21.5 C\r\nplain\n");
     let many: String = (0..25_000).map(|n| format!("{n}\n")).collect();
-    let file = terminal.dir.path().join("numbers");
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("numbers");
     std::fs::write(&file, many).unwrap();
     let said = append(&["--format", "values", "--file", file.to_str().unwrap()], "");
     assert_eq!(said, "25000 records are appended to t\n");
@@ -250,7 +250,7 @@ fn lines_are_appended_as_records_values_or_text_as_they_come() {
 
 #[test]
 fn a_topic_is_altered() {
-    let terminal = Terminal::start();
+    let terminal = Terminal::open();
     terminal.printed(&["topic", "create", "t"]);
     let altered = terminal.printed(&["topic", "alter", "t", "retention=12h", "retention_bytes=1073741824"]);
     assert!(altered.contains("retention         12h\n") && altered.contains("retention_bytes   1 GiB\n"), "{altered}");

@@ -1,13 +1,12 @@
 //! API tokens that are made and revoked while the server runs, on every listener.
 
 use std::io::Read as _;
-use std::net::SocketAddr;
 
-use millstream_testkit::{Answer, Events, Process, Raw, ask, eventually, millstream};
+use millstream_testkit::{Answer, Events, Process, Raw, Server, Target, ask, eventually, millstream};
 use serde_json::{Value, json};
 
 /// Asks with a token, if there is one.
-pub(crate) fn call(to: SocketAddr, token: &str, method: &str, path: &str, body: &Value) -> Answer {
+pub(crate) fn call(to: impl Into<Target>, token: &str, method: &str, path: &str, body: &Value) -> Answer {
     let bearer = format!("Bearer {token}");
     let mut headers = vec![("Content-Type", "application/json")];
     headers.extend((!token.is_empty()).then_some(("Authorization", &*bearer)));
@@ -18,13 +17,13 @@ pub(crate) fn call(to: SocketAddr, token: &str, method: &str, path: &str, body: 
     ask(to, method, path, &headers, &body)
 }
 
-fn status(process: &Process, token: &str, method: &str, path: &str, body: &Value) -> u16 {
-    call(process.applications, token, method, path, body).status
+fn status(server: &impl Server, token: &str, method: &str, path: &str, body: &Value) -> u16 {
+    call(server.applications(), token, method, path, body).status
 }
 
 /// Makes a token; its secret.
-pub(crate) fn make(process: &Process, token: &str, new: &Value) -> String {
-    let made = call(process.applications, token, "POST", "/api/tokens", new);
+pub(crate) fn make(server: &impl Server, token: &str, new: &Value) -> String {
+    let made = call(server.applications(), token, "POST", "/api/tokens", new);
     assert_eq!(made.status, 201, "{}", made.text());
     assert_eq!(made.header("cache-control"), Some("no-store"));
     made.json()["token"].as_str().unwrap().to_owned()
@@ -35,9 +34,12 @@ pub(crate) fn every_role(name: &str, tenant: &str) -> Value {
 }
 
 /// Prints what the command prints.
-fn token_command(process: &Process, token: &str, arguments: &[&str]) -> String {
+fn token_command(server: &impl Server, token: &str, arguments: &[&str]) -> String {
     let mut command = millstream();
-    command.args(["token", "--server", &process.applications_url()]).args(arguments);
+    command.args(["token", "--server", &server.applications_url()]).args(arguments);
+    if let Some(tenant) = server.applications().tenant {
+        command.args(["--tenant", tenant]);
+    }
     if !token.is_empty() {
         command.env("MILLSTREAM_TOKEN", token);
     }
@@ -159,45 +161,42 @@ fn tokens_survive_a_crash_and_revoked_ones_stay_revoked() {
 
 #[test]
 fn an_admin_of_a_tenant_manages_the_tokens_of_that_tenant_only() {
-    let dir = tempfile::tempdir().unwrap();
-    let process = Process::start(dir.path());
-    let root = make(&process, "", &every_role("root", "*"));
-    let acme = make(&process, &root, &every_role("acme-admin", "acme"));
-    make(&process, &acme, &json!({"name": "acme-reader", "roles": ["reader"]}));
-    make(&process, &root, &json!({"name": "other", "tenant": "other", "roles": ["reader"]}));
-    for tenant in ["*", "other"] {
-        let refused = call(process.applications, &acme, "POST", "/api/tokens", &every_role("more", tenant));
-        assert!(refused.status == 403 && refused.text().contains("tenant 'acme'"), "{}", refused.text());
+    let (server, root) = (crate::tenant_with_logins(), crate::ROOT);
+    let (own, elsewhere) = (server.tenant(), crate::tenant_with_logins().tenant());
+    let [boss, guest, stranger, late] = ["boss", "guest", "stranger", "late"].map(|name| format!("{name}-of-{own}"));
+    let acme = make(&server, root, &every_role(&boss, own));
+    make(&server, &acme, &json!({"name": guest, "roles": ["reader"]}));
+    make(&server, root, &json!({"name": stranger, "tenant": elsewhere, "roles": ["reader"]}));
+    for tenant in ["*", elsewhere] {
+        let refused = call(server.applications(), &acme, "POST", "/api/tokens", &every_role("more", tenant));
+        assert!(refused.status == 403 && refused.text().contains(&format!("tenant '{own}'")), "{}", refused.text());
     }
     let listed = |token: &str| -> Vec<String> {
-        let listed = call(process.applications, token, "GET", "/api/tokens", &Value::Null).json();
+        let listed = call(server.applications(), token, "GET", "/api/tokens", &Value::Null).json();
         listed.as_array().unwrap().iter().map(|one| format!("{} {}", one["name"], one["tenant"])).collect()
     };
-    assert_eq!(listed(&acme), ["\"acme-admin\" \"acme\"", "\"acme-reader\" \"acme\""]);
-    assert_eq!(listed(&root).len(), 4);
-    for name in ["other", "root", "nobody"] {
-        assert_eq!(status(&process, &acme, "DELETE", &format!("/api/tokens/{name}"), &Value::Null), 404, "{name}");
+    let of_own = [&boss, &guest].map(|name| format!("\"{name}\" \"{own}\""));
+    assert_eq!(listed(&acme), of_own);
+    let all = listed(root);
+    assert!(of_own.iter().all(|one| all.contains(one)), "{all:?}");
+    assert!(all.contains(&format!("\"{stranger}\" \"{elsewhere}\"")), "{all:?}");
+    for name in [&*stranger, "root", "nobody"] {
+        assert_eq!(status(&server, &acme, "DELETE", &format!("/api/tokens/{name}"), &Value::Null), 404, "{name}");
     }
-    assert_eq!(status(&process, &acme, "DELETE", "/api/tokens/acme-reader", &Value::Null), 204);
-    let reader = make(&process, &root, &json!({"name": "r", "tenant": "acme", "roles": ["reader"]}));
-    for (method, path) in [("GET", "/api/tokens"), ("DELETE", "/api/tokens/acme-admin")] {
-        assert_eq!(status(&process, &reader, method, path, &Value::Null), 403, "{method} {path}");
+    assert_eq!(status(&server, &acme, "DELETE", &format!("/api/tokens/{guest}"), &Value::Null), 204);
+    let reader = make(&server, root, &json!({"name": late, "tenant": own, "roles": ["reader"]}));
+    for (method, path) in [("GET", "/api/tokens"), ("DELETE", &*format!("/api/tokens/{boss}"))] {
+        assert_eq!(status(&server, &reader, method, path, &Value::Null), 403, "{method} {path}");
     }
-    let table = token_command(&process, &root, &["list"]);
-    assert!(table.lines().any(|line| line.split_whitespace().eq(["r", "acme", "reader", "-", "never"])), "{table}");
-    process.stop();
+    let table = token_command(&server, root, &["list"]);
+    assert!(table.lines().any(|line| line.split_whitespace().eq([&*late, own, "reader", "-", "never"])), "{table}");
 }
 
 #[test]
 fn tokens_that_cannot_be_are_refused_with_value_rule_and_remedy() {
-    let dir = tempfile::tempdir().unwrap();
-    let config = dir.path().join("settings.toml");
-    let token = "[[applications.tokens]]\nname = \"config\"\ntoken = \"0123456789abcdef\"\ntenant = \"*\"\nroles = [\"admin\"]\n";
-    std::fs::write(&config, token).unwrap();
-    let process = Process::start_on(dir.path(), &["--config", config.to_str().unwrap()]);
-    let root = "0123456789abcdef";
+    let (server, root) = (crate::tenant_with_logins(), crate::ROOT);
     let with = |member: &str, value: Value| {
-        let mut new = every_role("new", "acme");
+        let mut new = every_role("new", server.tenant());
         new[member] = value;
         new
     };
@@ -205,7 +204,7 @@ fn tokens_that_cannot_be_are_refused_with_value_rule_and_remedy() {
     for (new, status, parts) in [
         (with("name", json!("a b")), 400, &["a b", "1 to 100 of the characters"][..]),
         (with("name", json!("")), 400, &["1 to 100"]),
-        (with("name", json!("config")), 409, &["config", "names of tokens differ", "choose another name"]),
+        (with("name", json!("root")), 409, &["root", "names of tokens differ", "choose another name"]),
         (with("roles", json!([])), 400, &["reader, writer, admin"]),
         (with("roles", json!(["root"])), 400, &["root"]),
         (with("tenant", json!("a b")), 400, &["a b", "tenant id"]),
@@ -220,47 +219,47 @@ fn tokens_that_cannot_be_are_refused_with_value_rule_and_remedy() {
         (with("lifetime", json!("99999999999d")), 400, &["99999999999d", "30d"]),
         (with("token", json!("my own secret")), 400, &["token"]),
     ] {
-        let refused = call(process.applications, root, "POST", "/api/tokens", &new);
+        let refused = call(server.applications(), root, "POST", "/api/tokens", &new);
         let said = refused.text();
         assert_eq!(refused.status, status, "{new}: {said}");
         assert!(parts.iter().all(|part| said.contains(part)), "{new}: {said}");
     }
-    let told = call(process.applications, root, "DELETE", "/api/tokens/config", &Value::Null);
+    let told = call(server.applications(), root, "DELETE", "/api/tokens/root", &Value::Null);
     assert!(told.status == 404 && told.text().contains("remove it from the file"), "{}", told.text());
-    assert_eq!(call(process.applications, root, "GET", "/api/tokens", &Value::Null).json(), json!([]));
-    process.stop();
+    let made = call(server.applications(), root, "GET", "/api/tokens", &Value::Null).text();
+    assert!(!made.contains(r#""name":"new""#) && !made.contains(r#""name":"root""#), "{made}");
 }
 
 #[test]
 fn a_token_is_refused_and_its_connections_end_when_its_lifetime_is_over() {
-    let dir = tempfile::tempdir().unwrap();
-    let process = Process::start(dir.path());
-    let root = make(&process, "", &every_role("root", "*"));
-    let brief = make(&process, &root, &json!({"name": "brief", "roles": ["reader", "writer"], "lifetime": "3s"}));
-    let mut kafka = Raw::connect(process.kafka);
-    assert_eq!(kafka.kafka_login("brief", &brief), 0);
-    eventually("the token to expire", || status(&process, &brief, "GET", "/api/streams", &Value::Null) == 401);
+    let (server, root) = (crate::tenant_with_logins(), crate::ROOT);
+    let name = format!("brief-of-{}", server.tenant());
+    let brief = make(
+        &server,
+        root,
+        &json!({"name": name, "tenant": server.tenant(), "roles": ["reader", "writer"], "lifetime": "3s"}),
+    );
+    let mut kafka = Raw::connect(server.kafka());
+    assert_eq!(kafka.kafka_login(&name, &brief), 0);
+    eventually("the token to expire", || status(&server, &brief, "GET", "/api/streams", &Value::Null) == 401);
     assert!(kafka.is_closed());
-    let listed = call(process.applications, &root, "GET", "/api/tokens", &Value::Null).text();
-    assert!(listed.contains("\"brief\""), "it is listed until it is revoked: {listed}");
-    process.stop();
+    let listed = call(server.applications(), root, "GET", "/api/tokens", &Value::Null).text();
+    assert!(listed.contains(&format!("\"{name}\"")), "it is listed until it is revoked: {listed}");
 }
 
 #[test]
 fn a_token_that_is_limited_to_topics_or_types_has_these_and_nothing_else() {
-    let dir = tempfile::tempdir().unwrap();
-    let process = Process::start(dir.path());
-    let root = make(&process, "", &every_role("root", "*"));
+    let (server, root) = (crate::tenant_with_logins(), crate::ROOT);
     let limited = |name: &str, member: &str, prefixes: Value| {
-        let mut new = every_role(name, "default");
+        let mut new = every_role(&format!("{name}-of-{}", server.tenant()), server.tenant());
         new[member] = prefixes;
-        make(&process, &root, &new)
+        make(&server, root, &new)
     };
     let (topics, types) = (limited("t", "topics", json!(["ord"])), limited("e", "types", json!(["Room"])));
     let (nothing, made) = (Value::Null, json!({"partitions": 1}));
-    assert_eq!(status(&process, &root, "PUT", "/api/streams/secret", &made), 201);
+    assert_eq!(status(&server, root, "PUT", "/api/streams/secret", &made), 201);
     let room = |id: &str, kind: &str| json!({"id": id, "type": kind, "t": {"value": 1, "type": "Number"}});
-    assert_eq!(status(&process, &root, "POST", "/v2/entities", &room("car", "Car")), 201);
+    assert_eq!(status(&server, root, "POST", "/v2/entities", &room("car", "Car")), 201);
     let records = json!([{"value": 1}]);
     let update = |kind: &str| json!({"actionType": "append", "entities": [room("r3", kind)]});
     let typed = |kind: &str| json!({"entities": [{"idPattern": ".*", "type": kind}]});
@@ -304,53 +303,55 @@ fn a_token_that_is_limited_to_topics_or_types_has_these_and_nothing_else() {
         (&types, "POST", "/v2/op/query", &json!({"attrs": ["t"]}), 403),
         (&types, "GET", "/v2/types", &nothing, 403),
     ] {
-        let answer = call(process.applications, token, method, path, body);
+        let answer = call(server.applications(), token, method, path, body);
         assert_eq!(answer.status, expected, "{method} {path}: {}", answer.text());
     }
-    let seen = call(process.applications, &topics, "GET", "/api/streams", &Value::Null).json();
+    let seen = call(server.applications(), &topics, "GET", "/api/streams", &Value::Null).json();
     let names: Vec<_> = seen.as_array().unwrap().iter().map(|topic| topic["name"].clone()).collect();
     assert_eq!(names, ["orders"]);
-    assert!(Raw::connect(process.redis).redis(&["AUTH", "t", &topics]).starts_with("-NOPERM"));
-    process.stop();
+    assert!(
+        Raw::connect(server.redis())
+            .redis(&["AUTH", &format!("t-of-{}", server.tenant()), &topics])
+            .starts_with("-NOPERM")
+    );
 }
 
 #[test]
 fn a_revoked_token_leaves_a_list_of_its_running_jobs_which_are_stopped_if_asked_for() {
-    let dir = tempfile::tempdir().unwrap();
-    let process = Process::start(dir.path());
-    let root = make(&process, "", &every_role("root", "*"));
+    let (server, root) = (crate::tenant_with_logins(), crate::ROOT);
+    let named = |name: &str| format!("{name}-of-{}", server.tenant());
     let submit = |token: &str, name: &str| {
         let job = json!({
             "version": 1, "kind": "Job", "name": name,
             "sources": {"in": {"type": "list", "config": {"records": [{"n": 1}], "open": true}}},
             "sinks": {"out": {"type": "blackhole", "inputs": ["in"]}},
         });
-        let made = call(process.applications, token, "POST", "/api/jobs", &job);
+        let made = call(server.applications(), token, "POST", "/api/jobs", &job);
         assert_eq!(made.status, 201, "{}", made.text());
         made.json()["id"].as_str().unwrap().to_owned()
     };
     let job = |token: &str, id: &str| {
-        call(process.applications, token, "GET", &format!("/api/jobs/{id}/status"), &Value::Null).json()
+        call(server.applications(), token, "GET", &format!("/api/jobs/{id}/status"), &Value::Null).json()
     };
-    let acme = make(&process, &root, &every_role("acme", "default"));
-    let [left, stopped] = ["left", "stopped"].map(|name| make(&process, &root, &every_role(name, "default")));
+    let acme = make(&server, root, &every_role(&named("boss"), server.tenant()));
+    let [left, stopped] =
+        ["left", "stopped"].map(|name| make(&server, root, &every_role(&named(name), server.tenant())));
     let ids = [submit(&left, "a"), submit(&stopped, "b"), submit(&acme, "c")];
-    assert_eq!(job(&acme, &ids[0])["submitted_by"], "left");
+    assert_eq!(job(&acme, &ids[0])["submitted_by"], named("left"));
 
-    let told = call(process.applications, &acme, "DELETE", "/api/tokens/left", &Value::Null);
+    let told = call(server.applications(), &acme, "DELETE", &format!("/api/tokens/{}", named("left")), &Value::Null);
     assert_eq!((told.status, &told.json()["stopped"]), (200, &json!(false)));
     let listed = told.json()["jobs"].clone();
     assert_eq!(
         (listed.as_array().unwrap().len(), &listed[0]["id"], &listed[0]["name"]),
         (1, &json!(ids[0]), &json!("a"))
     );
-    let printed = token_command(&process, &acme, &["revoke", "stopped", "--and-stop"]);
-    assert_eq!(printed, format!("token stopped is revoked\nits job b ({}) is stopped\n", ids[1]));
+    let printed = token_command(&server, &acme, &["revoke", &named("stopped"), "--and-stop"]);
+    assert_eq!(printed, format!("token {} is revoked\nits job b ({}) is stopped\n", named("stopped"), ids[1]));
     eventually("the job of the second token is stopped", || job(&acme, &ids[1])["state"] == "stopped");
     for id in [&ids[0], &ids[2]] {
         assert_eq!(job(&acme, id)["state"], "running", "the others go on");
     }
-    process.stop();
 }
 
 #[test]
