@@ -16,7 +16,7 @@ use millstream_types::Role;
 
 use super::coordinator::{Caller, GroupCoordinator};
 use super::errors::to_client;
-use super::machine::{ConsumerGroup, GroupState};
+use super::machine::{ClassicGroup, GroupState};
 use super::membership::{code, text};
 use crate::authorized_operations::{self, NOT_ASKED};
 
@@ -103,7 +103,7 @@ impl GroupCoordinator {
     }
 }
 
-fn describe(group: &ConsumerGroup) -> DescribedGroup {
+fn describe(group: &ClassicGroup) -> DescribedGroup {
     let members = group.members().iter().map(|(id, member)| {
         DescribedGroupMember::default()
             .with_member_id(text(id.clone()))

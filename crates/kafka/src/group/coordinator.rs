@@ -15,7 +15,7 @@ use tokio::sync::Notify;
 use super::GroupConfig;
 use super::entry::GroupEntry;
 use super::errors::to_client;
-use super::machine::{CallResult, ConsumerGroup, GroupState};
+use super::machine::{CallResult, ClassicGroup, GroupState};
 use super::member::CallId;
 use super::registry::{GroupRegistry, NotBegun, Now, TENANT_END, tenant_and_id};
 use crate::namespace::Namespace;
@@ -252,7 +252,7 @@ impl GroupCoordinator {
     }
 
     fn new_entry(&self, committed_ms: i64) -> GroupEntry {
-        GroupEntry::new(ConsumerGroup::new(self.config.clone(), self.now()), committed_ms)
+        GroupEntry::new(ClassicGroup::new(self.config.clone(), self.now()), committed_ms)
     }
 
     /// Begins `group` in the place of one of its tenant's that has no members, whose positions are forgotten.
@@ -332,7 +332,7 @@ impl GroupCoordinator {
     }
 
     /// Applies `look` to each group in memory.
-    pub(crate) fn look<T>(&self, mut look: impl FnMut(&str, &ConsumerGroup) -> T) -> Vec<T> {
+    pub(crate) fn look<T>(&self, mut look: impl FnMut(&str, &ClassicGroup) -> T) -> Vec<T> {
         let groups = self.groups.lock().in_use().map(|(name, entry)| (name.clone(), entry.clone())).collect::<Vec<_>>();
         groups.iter().map(|(name, entry)| look(name, &entry.lock().group)).collect()
     }

@@ -65,9 +65,9 @@ pub(crate) struct MemberIdentity<'a> {
     pub(crate) generation: i32,
 }
 
-/// A consumer group. See the module for its states.
+/// A group with the classic protocol. See the module for its states.
 #[derive(Debug, Clone)]
-pub(crate) struct ConsumerGroup {
+pub(crate) struct ClassicGroup {
     config: GroupConfig,
     state: GroupState,
     generation: i32,
@@ -87,7 +87,7 @@ pub(crate) struct ConsumerGroup {
     empty_since: Duration,
 }
 
-impl ConsumerGroup {
+impl ClassicGroup {
     pub(crate) fn new(config: GroupConfig, now: Duration) -> Self {
         Self {
             config,
@@ -433,7 +433,7 @@ impl ConsumerGroup {
         }
     }
 
-    /// As [`ConsumerGroup::may_commit`], in a transaction, which may also come from outside the group. A rebalance waits until the
+    /// As [`ClassicGroup::may_commit`], in a transaction, which may also come from outside the group. A rebalance waits until the
     /// transaction ends, so that it finds nothing half done.
     pub(crate) fn may_commit_in_transaction(
         &mut self,
@@ -491,7 +491,7 @@ impl ConsumerGroup {
         }
     }
 
-    /// When [`ConsumerGroup::tick`] has something to do next.
+    /// When [`ClassicGroup::tick`] has something to do next.
     pub(crate) fn next_due(&self) -> Option<Duration> {
         let sessions = self.members.values().filter(|member| !member.is_waiting()).map(|member| member.expires);
         sessions.chain(self.pending.values().copied()).chain(self.deadline).min()

@@ -181,7 +181,7 @@ impl GroupRegistry {
         }
     }
 
-    /// Removes a group that [`super::machine::ConsumerGroup::end`] has ended.
+    /// Removes a group that [`super::machine::ClassicGroup::end`] has ended.
     pub(crate) fn remove_dead(&mut self, group: &str) {
         if self.get(group).is_some_and(|entry| entry.lock().group.state() == GroupState::Dead) {
             self.remove(group);

@@ -14,7 +14,7 @@ use bytes::Bytes;
 use kafka_protocol::error::ResponseError;
 
 use super::GroupConfig;
-use super::machine::{CallResult, ConsumerGroup, GroupState, JoinError, JoinResult, MemberIdentity, SyncResult};
+use super::machine::{CallResult, ClassicGroup, GroupState, JoinError, JoinResult, MemberIdentity, SyncResult};
 use super::member::{CallId, JoinRequest};
 
 const SESSION: Duration = Duration::from_secs(10);
@@ -22,7 +22,7 @@ const REBALANCE: Duration = Duration::from_secs(30);
 
 /// A group with a clock, and the answers that it has given.
 struct Bench {
-    group: ConsumerGroup,
+    group: ClassicGroup,
     now: Duration,
     next: CallId,
     joins: BTreeMap<CallId, Result<JoinResult, JoinError>>,
@@ -62,7 +62,7 @@ fn speaker(member_id: &str, generation: i32) -> MemberIdentity<'_> {
 impl Bench {
     fn new(config: GroupConfig) -> Self {
         let (joins, syncs) = (BTreeMap::new(), BTreeMap::new());
-        Self { group: ConsumerGroup::new(config, Duration::ZERO), now: Duration::ZERO, next: 0, joins, syncs }
+        Self { group: ClassicGroup::new(config, Duration::ZERO), now: Duration::ZERO, next: 0, joins, syncs }
     }
 
     fn take(&mut self, out: Vec<CallResult>) {

@@ -6,10 +6,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use kafka_protocol::error::ResponseError;
 
-use super::{CallResult, ConsumerGroup, GroupState, JoinResult, SyncResult};
+use super::{CallResult, ClassicGroup, GroupState, JoinResult, SyncResult};
 use crate::group::member::Member;
 
-impl ConsumerGroup {
+impl ClassicGroup {
     /// Begins a rebalance, unless one is being prepared.
     pub(super) fn prepare(&mut self, now: Duration, out: &mut Vec<CallResult>) {
         if self.state == GroupState::PreparingRebalance {

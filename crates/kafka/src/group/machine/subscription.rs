@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use bytes::{Buf, Bytes};
 
-use super::{ConsumerGroup, GroupState};
+use super::{ClassicGroup, GroupState};
 
 /// The protocol type of groups whose metadata are subscriptions.
 const CONSUMER: &str = "consumer";
@@ -28,7 +28,7 @@ impl Subscriptions {
     }
 }
 
-impl ConsumerGroup {
+impl ClassicGroup {
     /// The topics that members have subscribed to, in any of the protocols that they support.
     pub(crate) fn subscriptions(&self) -> Subscriptions {
         if self.members.is_empty() && matches!(self.state, GroupState::Empty | GroupState::Dead) {
