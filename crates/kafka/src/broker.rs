@@ -164,6 +164,8 @@ fn group_config(config: &KafkaConfig) -> GroupConfig {
     GroupConfig {
         groups_max: config.groups_max,
         groups_per_tenant_max: config.groups_per_tenant_max,
+        consumer_session_timeout: Duration::from_millis(config.group_consumer_session_timeout_ms.into()),
+        consumer_heartbeat_interval: Duration::from_millis(config.group_consumer_heartbeat_interval_ms.into()),
         offsets_retention: Duration::from_secs(u64::from(config.offsets_retention_minutes) * 60),
         ..GroupConfig::default()
     }

@@ -4,14 +4,14 @@
 use millstream_log::{Cleanup, TopicConfig};
 
 use crate::broker::{Broker, NODE_ID};
-use crate::config_type::{TYPE_BOOLEAN, TYPE_INT, TYPE_LONG, TYPE_STRING};
-use crate::group::GroupConfig;
+use crate::config_type::{TYPE_BOOLEAN, TYPE_INT, TYPE_LIST, TYPE_LONG, TYPE_STRING};
+use crate::group::{Assignor, GroupConfig};
 use crate::sasl_state;
 
 /// Name, type and value of one setting.
 pub(crate) type BrokerSetting = (&'static str, i8, fn(&Broker) -> String);
 
-pub(crate) const BROKER_SETTINGS: [BrokerSetting; 31] = [
+pub(crate) const BROKER_SETTINGS: [BrokerSetting; 35] = [
     ("advertised.listeners", TYPE_STRING, advertised_listeners),
     ("auto.create.topics.enable", TYPE_BOOLEAN, |broker| broker.config.auto_create_topics.to_string()),
     ("broker.id", TYPE_INT, |_| NODE_ID.to_string()),
@@ -19,6 +19,14 @@ pub(crate) const BROKER_SETTINGS: [BrokerSetting; 31] = [
     ("connections.max.idle.ms", TYPE_LONG, |broker| broker.config.idle_timeout_ms.to_string()),
     ("default.replication.factor", TYPE_INT, |_| "1".to_owned()),
     ("delete.topic.enable", TYPE_BOOLEAN, |_| "true".to_owned()),
+    ("group.consumer.assignors", TYPE_LIST, |_| Assignor::ALL.map(Assignor::name).join(",")),
+    ("group.consumer.heartbeat.interval.ms", TYPE_INT, |broker| {
+        group(broker).consumer_heartbeat_interval.as_millis().to_string()
+    }),
+    ("group.consumer.max.size", TYPE_INT, |broker| group(broker).group_members_max.to_string()),
+    ("group.consumer.session.timeout.ms", TYPE_INT, |broker| {
+        group(broker).consumer_session_timeout.as_millis().to_string()
+    }),
     ("group.initial.rebalance.delay.ms", TYPE_INT, |broker| {
         group(broker).initial_rebalance_delay.as_millis().to_string()
     }),

@@ -60,6 +60,12 @@ pub struct KafkaConfig {
     /// Time that the positions of a group are kept after its last member has left or the last position was committed without
     /// one, in minutes; looked for every ten minutes. Default 10,080 (seven days).
     pub offsets_retention_minutes: u32,
+    /// Time after its last heartbeat at which a member that speaks the consumer protocol (`group.protocol=consumer`) is removed from
+    /// its group, in milliseconds: Kafka's `group.consumer.session.timeout.ms`. Members with the classic protocol choose theirs. Default 45,000.
+    pub group_consumer_session_timeout_ms: u32,
+    /// Interval at which such members send heartbeats, and at which the topics are looked for that they subscribe to, in milliseconds:
+    /// Kafka's `group.consumer.heartbeat.interval.ms`. Default 5,000.
+    pub group_consumer_heartbeat_interval_ms: u32,
     /// Transactional ids of all tenants that are known at a time. A tenant begins no more of them than it leaves free, so half of them
     /// if it is alone. Default 20,000.
     pub transactional_ids_max: usize,
@@ -96,6 +102,8 @@ impl Default for KafkaConfig {
             groups_max: 20_000,
             groups_per_tenant_max: 10_000,
             offsets_retention_minutes: 7 * 24 * 60,
+            group_consumer_session_timeout_ms: 45_000,
+            group_consumer_heartbeat_interval_ms: 5_000,
             transactional_ids_max: 20_000,
             transactional_ids_per_tenant_max: 10_000,
             transactional_id_expiration_ms: 7 * 24 * 3_600_000,
@@ -144,6 +152,16 @@ impl KafkaConfig {
             let value = self.offsets_retention_minutes.to_string();
             return refuse("kafka.offsets_retention_minutes", value, "use 1 to 2147483647");
         }
+        let (session_ms, interval_ms) =
+            (self.group_consumer_session_timeout_ms, self.group_consumer_heartbeat_interval_ms);
+        if !(1..=i32::MAX.cast_unsigned()).contains(&session_ms) {
+            let setting = "kafka.group_consumer_session_timeout_ms";
+            return refuse(setting, session_ms.to_string(), "use 1 to 2147483647");
+        }
+        if interval_ms == 0 || interval_ms >= session_ms {
+            let rule = "use at least 1, and less than kafka.group_consumer_session_timeout_ms";
+            return refuse("kafka.group_consumer_heartbeat_interval_ms", interval_ms.to_string(), rule);
+        }
         if !(1..=10_000).contains(&self.transaction_partitions_max) {
             let value = self.transaction_partitions_max.to_string();
             return refuse("kafka.transaction_partitions_max", value, "use 1 to 10000");
@@ -181,13 +199,16 @@ mod tests {
     fn the_defaults_are_valid_and_an_invalid_setting_is_refused_with_its_rule() {
         KafkaConfig::default().validate().unwrap();
         type Change = fn(&mut KafkaConfig);
-        let table: [(Change, &str); 15] = [
+        let table: [(Change, &str); 18] = [
             (|c| c.replication_factor_max = 0, "kafka.replication_factor_max = 0: "),
             (|c| c.transactional_ids_max = 0, "kafka.transactional_ids_max = 0: "),
             (|c| c.transactional_ids_per_tenant_max = 0, "kafka.transactional_ids_per_tenant_max = 0: "),
             (|c| c.groups_max = 0, "kafka.groups_max = 0: "),
             (|c| c.groups_per_tenant_max = 1_000_001, "kafka.groups_per_tenant_max = 1000001: "),
             (|c| c.offsets_retention_minutes = 0, "kafka.offsets_retention_minutes = 0: "),
+            (|c| c.group_consumer_session_timeout_ms = 0, "kafka.group_consumer_session_timeout_ms = 0: "),
+            (|c| c.group_consumer_session_timeout_ms = 5_000, "kafka.group_consumer_heartbeat_interval_ms = 5000: "),
+            (|c| c.group_consumer_heartbeat_interval_ms = 0, "kafka.group_consumer_heartbeat_interval_ms = 0: "),
             (|c| c.transaction_partitions_max = 0, "kafka.transaction_partitions_max = 0: "),
             (|c| c.transaction_timeout_max_ms = 0, "kafka.transaction_timeout_max_ms = 0: "),
             (|c| c.login_timeout_ms = 0, "kafka.login_timeout_ms = 0: "),

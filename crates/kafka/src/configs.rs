@@ -345,7 +345,7 @@ fn describe_resource(broker: &Broker, resource: DescribeConfigsResource) -> Desc
                 Err(ApiError::new(ResponseError::InvalidRequest, why))
             }
         },
-        // Members choose their timeouts by themselves: a group has no settings.
+        // Members choose their timeouts by themselves, or have those of the broker: a group has no settings.
         GROUP => Ok(Vec::new()),
         other => Err(no_such_resource(other)),
     };
@@ -497,7 +497,7 @@ fn changed_list(config: &TopicConfig, name: &str, operation: i8, value: &str) ->
 fn no_such_resource(kind: i8) -> ApiError {
     let why = match kind {
         BROKER => "settings of the broker are changed in Millstream's configuration (kafka.…, log.…) and take effect by a restart".to_owned(),
-        GROUP => "a group has no settings: its members choose their timeouts; those of all groups are in Millstream's configuration (kafka.…)".to_owned(),
+        GROUP => "a group has no settings: its members choose their timeouts, or have those of all groups, which are in Millstream's configuration (kafka.group_consumer_session_timeout_ms, kafka.group_consumer_heartbeat_interval_ms)".to_owned(),
         other => format!("resource type {other} has no configuration here; use a topic ({TOPIC})"),
     };
     ApiError::new(ResponseError::InvalidRequest, why)

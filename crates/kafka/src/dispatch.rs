@@ -77,13 +77,21 @@ impl ApiTable {
                 ok(async move { context.groups().leave_group(request, context.version, &context.member()).await })
             }),
             api(2, 9, |request, context: RequestContext| {
-                ok(async move { context.groups().offset_commit(request, &context.member()).await })
+                ok(async move { context.groups().offset_commit(request, context.version, &context.member()).await })
             }),
-            api(1, 8, |request, context: RequestContext| {
+            api(1, 9, |request, context: RequestContext| {
                 ok(async move {
                     let pending = |group: &str| context.broker.transactions.pending_positions(group);
                     context.groups().offset_fetch(request, context.version, &context.member(), &pending).await
                 })
+            }),
+            api(0, 1, |request, context: RequestContext| {
+                ok(async move {
+                    context.groups().consumer_group_heartbeat(request, context.version, &context.member()).await
+                })
+            }),
+            api(0, 1, |request, context: RequestContext| {
+                ok(async move { context.groups().describe_consumer_groups(request, &context.member()).await })
             }),
             api(0, 0, |request, context: RequestContext| {
                 ok(async move { context.groups().offset_delete(request, &context.member()).await })

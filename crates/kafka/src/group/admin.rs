@@ -18,10 +18,18 @@ use super::coordinator::{Caller, GroupCoordinator};
 use super::errors::to_client;
 use super::machine::{ClassicGroup, GroupState};
 use super::membership::{code, text};
+use super::protocol::Group;
 use crate::authorized_operations::{self, NOT_ASKED};
 
-/// The only protocol that is offered.
-const CLASSIC: &str = "classic";
+/// What ListGroups tells of a group.
+struct Listing {
+    state: &'static str,
+    group_type: &'static str,
+    protocol_type: String,
+}
+
+/// A group that has positions and was not used since the start.
+const STORED: Listing = Listing { state: "Empty", group_type: "classic", protocol_type: String::new() };
 
 impl GroupCoordinator {
     /// ListGroups: groups with members, and groups with positions only.
@@ -30,30 +38,33 @@ impl GroupCoordinator {
             return ListGroupsResponse::default().with_error_code(ResponseError::GroupAuthorizationFailed.code());
         }
         let stored = self.log.groups().into_iter();
-        let mut groups: BTreeMap<String, (GroupState, String)> =
-            stored.map(|group| (group.name, (GroupState::Empty, String::new()))).collect();
-        let in_memory = self.look(|name, group| (name.to_owned(), (group.state(), group.protocol_type().to_owned())));
-        groups.extend(in_memory.into_iter().filter(|(_, (state, _))| *state != GroupState::Dead));
+        let mut groups: BTreeMap<String, Listing> = stored.map(|group| (group.name, STORED)).collect();
+        let in_memory = self.look(|name, group| {
+            let (state, group_type) = (group.state_name(), group.type_name());
+            let listing = Listing { state, group_type, protocol_type: group.protocol_type().to_owned() };
+            (!group.is_dead()).then(|| (name.to_owned(), listing))
+        });
+        groups.extend(in_memory.into_iter().flatten());
         let is_named = |filter: &[StrBytes], name: &str| {
             filter.is_empty() || filter.iter().any(|wanted| wanted.eq_ignore_ascii_case(name))
         };
-        let listed = groups.into_iter().filter_map(|(name, (state, protocol_type))| {
+        let listed = groups.into_iter().filter_map(|(name, Listing { state, group_type, protocol_type })| {
             let id = caller.id_of(&name)?.to_owned();
-            let is_wanted = is_named(&request.states_filter, state.name()) && is_named(&request.types_filter, CLASSIC);
+            let is_wanted = is_named(&request.states_filter, state) && is_named(&request.types_filter, group_type);
             let mut listed =
                 ListedGroup::default().with_group_id(GroupId(text(id))).with_protocol_type(text(protocol_type));
             if version >= 4 {
-                listed.group_state = StrBytes::from_static_str(state.name());
+                listed.group_state = StrBytes::from_static_str(state);
             }
             if version >= 5 {
-                listed.group_type = StrBytes::from_static_str(CLASSIC);
+                listed.group_type = StrBytes::from_static_str(group_type);
             }
             is_wanted.then_some(listed)
         });
         ListGroupsResponse::default().with_groups(listed.collect())
     }
 
-    /// DescribeGroups. A group that does not exist is dead, or (version 6 and later) an error.
+    /// DescribeGroups. A group that does not exist, or is no classic one, is dead, or (version 6 and later) an error.
     pub async fn describe_groups(
         &self,
         request: DescribeGroupsRequest,
@@ -67,7 +78,7 @@ impl GroupCoordinator {
         let groups = request.groups.into_iter().map(|id| {
             let described = caller.group(&id).and_then(|name| {
                 if let Some(described) = self.within(&name, |entry, _| describe(&entry.group)) {
-                    return Ok(Some(described));
+                    return Ok(described);
                 }
                 let positions = self.log.positions(&name).map_err(|error| to_client(&error))?;
                 let empty = || DescribedGroup::default().with_group_state(StrBytes::from_static_str("Empty"));
@@ -103,7 +114,13 @@ impl GroupCoordinator {
     }
 }
 
-fn describe(group: &ClassicGroup) -> DescribedGroup {
+/// `None` if the group is no classic one, of which this request tells nothing.
+fn describe(group: &Group) -> Option<DescribedGroup> {
+    let Group::Classic(group) = group else { return None };
+    Some(describe_classic(group))
+}
+
+fn describe_classic(group: &ClassicGroup) -> DescribedGroup {
     let members = group.members().iter().map(|(id, member)| {
         DescribedGroupMember::default()
             .with_member_id(text(id.clone()))
@@ -125,6 +142,9 @@ fn missing(id: &GroupId, version: i16) -> DescribedGroup {
     if version < 6 {
         return missing;
     }
-    let message = format!("group '{}' does not exist: it has neither members nor positions", id.as_str());
+    let message = format!(
+        "group '{}' is no classic group: it has neither members nor positions, or its members use the consumer protocol; describe those with ConsumerGroupDescribe",
+        id.as_str()
+    );
     missing.with_error_code(ResponseError::GroupIdNotFound.code()).with_error_message(Some(text(message)))
 }

@@ -19,8 +19,12 @@ pub struct GroupConfig {
     pub groups_per_tenant_max: usize,
     /// Members of one group, those included that have been given an id and have not joined with it yet.
     pub group_members_max: usize,
-    /// Bytes that one member may send along when it joins: names and metadata of all its protocols.
+    /// Bytes that one member may send along when it joins: names and metadata of all its protocols, or its subscription.
     pub member_metadata_max_bytes: usize,
+    /// Time after its last heartbeat at which a member that speaks the protocol of KIP-848 is removed.
+    pub consumer_session_timeout: Duration,
+    /// Interval at which such members send heartbeats, and at which new topics and partitions are noticed for them.
+    pub consumer_heartbeat_interval: Duration,
     /// Time after a start within which members from before it may continue under their ids.
     pub return_window: Duration,
     /// Time that the first rebalance after a start waits for further members from before it: clients take that
@@ -43,6 +47,8 @@ impl Default for GroupConfig {
             groups_per_tenant_max: 10_000,
             group_members_max: 1_000,
             member_metadata_max_bytes: 256 << 10,
+            consumer_session_timeout: Duration::from_secs(45),
+            consumer_heartbeat_interval: Duration::from_secs(5),
             return_window: Duration::from_secs(60),
             return_delay: Duration::from_millis(3_500),
             offsets_retention: Duration::from_secs(7 * 24 * 60 * 60),

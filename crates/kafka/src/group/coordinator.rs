@@ -15,15 +15,16 @@ use tokio::sync::Notify;
 use super::GroupConfig;
 use super::entry::GroupEntry;
 use super::errors::to_client;
-use super::machine::{CallResult, ClassicGroup, GroupState};
+use super::machine::{CallResult, ClassicGroup};
 use super::member::CallId;
+use super::protocol::Group;
 use super::registry::{GroupRegistry, NotBegun, Now, TENANT_END, tenant_and_id};
 use crate::namespace::Namespace;
 
 /// Longest group id that a client may name, in bytes.
 const GROUP_ID_MAX_BYTES: usize = 255;
 /// Longest id of a member that is taken from a client.
-const MEMBER_ID_MAX_BYTES: usize = 512;
+pub(crate) const MEMBER_ID_MAX_BYTES: usize = 512;
 /// Number of attempts to begin a group in the place of another one.
 const BEGIN_ATTEMPTS: usize = 4;
 
@@ -207,7 +208,7 @@ impl GroupCoordinator {
     ) -> Option<T> {
         let entry = self.groups.lock().get(group)?;
         let mut entry = entry.lock();
-        (entry.group.state() != GroupState::Dead).then(|| self.act(&mut entry, act))
+        (!entry.group.is_dead()).then(|| self.act(&mut entry, act))
     }
 
     /// As [`GroupCoordinator::within`], in a group that begins to exist by it. If its tenant has all the groups that it may
@@ -252,7 +253,7 @@ impl GroupCoordinator {
     }
 
     fn new_entry(&self, committed_ms: i64) -> GroupEntry {
-        GroupEntry::new(ClassicGroup::new(self.config.clone(), self.now()), committed_ms)
+        GroupEntry::new(Group::Classic(ClassicGroup::new(self.config.clone(), self.now())), committed_ms)
     }
 
     /// Begins `group` in the place of one of its tenant's that has no members, whose positions are forgotten.
@@ -332,7 +333,7 @@ impl GroupCoordinator {
     }
 
     /// Applies `look` to each group in memory.
-    pub(crate) fn look<T>(&self, mut look: impl FnMut(&str, &ClassicGroup) -> T) -> Vec<T> {
+    pub(crate) fn look<T>(&self, mut look: impl FnMut(&str, &Group) -> T) -> Vec<T> {
         let groups = self.groups.lock().in_use().map(|(name, entry)| (name.clone(), entry.clone())).collect::<Vec<_>>();
         groups.iter().map(|(name, entry)| look(name, &entry.lock().group)).collect()
     }

@@ -5,8 +5,9 @@ use std::collections::HashMap;
 use kafka_protocol::error::ResponseError;
 use tokio::sync::oneshot;
 
-use super::machine::{CallResult, ClassicGroup, JoinError, JoinResult, SyncResult};
+use super::machine::{CallResult, JoinError, JoinResult, SyncResult};
 use super::member::CallId;
+use super::protocol::Group;
 
 enum WaitingCall {
     Join(oneshot::Sender<Result<JoinResult, JoinError>>),
@@ -15,14 +16,14 @@ enum WaitingCall {
 
 /// A group and the calls that wait in it.
 pub(crate) struct GroupEntry {
-    pub(crate) group: ClassicGroup,
+    pub(crate) group: Group,
     /// Its last commit, in milliseconds since 1970-01-01T00:00:00Z; `i64::MIN` if it has none.
     pub(crate) committed_ms: i64,
     waiting: HashMap<CallId, WaitingCall>,
 }
 
 impl GroupEntry {
-    pub(crate) fn new(group: ClassicGroup, committed_ms: i64) -> Self {
+    pub(crate) fn new(group: Group, committed_ms: i64) -> Self {
         Self { group, committed_ms, waiting: HashMap::new() }
     }
 

@@ -21,7 +21,7 @@ pub(crate) fn to_client(error: &Error) -> ResponseError {
     }
 }
 
-/// True if the error means that the client is not a member of the group or of its current generation.
+/// True if the error means that the client is not a member of the group or of its current generation or epoch.
 pub(crate) fn is_fence(error: ResponseError) -> bool {
     matches!(
         error,
@@ -29,5 +29,6 @@ pub(crate) fn is_fence(error: ResponseError) -> bool {
             | ResponseError::UnknownMemberId
             | ResponseError::FencedInstanceId
             | ResponseError::RebalanceInProgress
+            | ResponseError::StaleMemberEpoch
     )
 }

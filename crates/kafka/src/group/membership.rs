@@ -38,21 +38,21 @@ impl GroupCoordinator {
         let mut join = to_join(request, version, caller);
         let may_return = self.may_be_from_before(&member_id);
         let joining = |entry: &mut GroupEntry, out: &mut Vec<_>| {
-            let receiver = entry.await_join(call_id);
-            let has_place = join.instance.as_deref().is_some_and(|instance| entry.group.has_instance(instance));
-            if may_return && !entry.group.knows(&join.member_id) && !has_place {
+            let group = entry.group.become_classic(&self.config, self.now())?;
+            let has_place = join.instance.as_deref().is_some_and(|instance| group.has_instance(instance));
+            if may_return && !group.knows(&join.member_id) && !has_place {
                 join.new_id = std::mem::take(&mut join.member_id);
                 join.must_come_back = false;
-                entry.group.wait_for_returning(self.config.return_delay);
+                group.wait_for_returning(self.config.return_delay);
             }
-            entry.group.join(self.now(), call_id, join, out);
-            receiver
+            group.join(self.now(), call_id, join, out);
+            Ok(entry.await_join(call_id))
         };
         // A group begins only with an id that was handed out.
         let receiver = if member_id.is_empty() || may_return {
-            self.within_new(&group, joining).await
+            self.within_new(&group, joining).await.and_then(|joining| joining)
         } else {
-            self.within(&group, joining).ok_or(ResponseError::UnknownMemberId)
+            self.within(&group, joining).unwrap_or(Err(ResponseError::UnknownMemberId))
         };
         match receiver {
             Ok(_) if self.is_stopped() => {
@@ -89,12 +89,12 @@ impl GroupCoordinator {
             generation: request.generation_id,
         };
         let receiver = self.within(&group, |entry, out| {
-            let receiver = entry.await_sync(call_id);
-            entry.group.sync(self.now(), call_id, speaker, named, assignments.collect(), out);
-            receiver
+            let group = entry.group.classic()?;
+            group.sync(self.now(), call_id, speaker, named, assignments.collect(), out);
+            Ok(entry.await_sync(call_id))
         });
         let unknown = self.to_returning(&request.member_id, ResponseError::UnknownMemberId);
-        let receiver = receiver.ok_or(unknown)?;
+        let receiver = receiver.unwrap_or(Err(unknown))?;
         if self.is_stopped() {
             return Err(ResponseError::CoordinatorNotAvailable);
         }
@@ -110,7 +110,7 @@ impl GroupCoordinator {
             generation: request.generation_id,
         };
         let beat = caller.group(&request.group_id).and_then(|group| {
-            let beat = self.within(&group, |entry, _| entry.group.heartbeat(self.now(), speaker));
+            let beat = self.within(&group, |entry, _| entry.group.classic()?.heartbeat(self.now(), speaker));
             let beat = beat.unwrap_or(Err(ResponseError::UnknownMemberId));
             beat.map_err(|error| self.to_returning(&request.member_id, error))
         });
@@ -129,8 +129,9 @@ impl GroupCoordinator {
             let named = |id: &StrBytes| id.to_string();
             request.members.iter().map(|m| (named(&m.member_id), m.group_instance_id.as_ref().map(named))).collect()
         };
-        let results = self.within(&group, |entry, out| entry.group.leave(self.now(), &leaving, out));
-        let results = results.unwrap_or_else(|| vec![Err(ResponseError::UnknownMemberId); leaving.len()]);
+        let results =
+            self.within(&group, |entry, out| Some(entry.group.classic().ok()?.leave(self.now(), &leaving, out)));
+        let results = results.flatten().unwrap_or_else(|| vec![Err(ResponseError::UnknownMemberId); leaving.len()]);
         if version < 3 {
             let result = results.into_iter().next().unwrap_or(Ok(()));
             return LeaveGroupResponse::default().with_error_code(code(result));

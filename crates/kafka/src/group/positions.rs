@@ -24,12 +24,17 @@ use super::entry::GroupEntry;
 use super::errors::{is_fence, to_client};
 use super::machine::{MemberIdentity, Subscriptions};
 use super::membership::{code, text};
+use super::protocol::Group;
+
+/// First version of OffsetCommit and OffsetFetch in which a member names its epoch.
+const MEMBER_EPOCH_VERSION: i16 = 9;
 
 impl GroupCoordinator {
     /// OffsetCommit: answered when the positions are durable. A speaker of another generation commits nothing.
     pub async fn offset_commit(
         self: &Arc<Self>,
         request: OffsetCommitRequest,
+        version: i16,
         caller: &Caller,
     ) -> OffsetCommitResponse {
         let mut results = Vec::new();
@@ -43,7 +48,7 @@ impl GroupCoordinator {
             }
         }
         let stored = match group {
-            Ok(group) => self.store(&group, &request, commits).await,
+            Ok(group) => self.store(&group, &request, version, commits).await,
             Err(error) => Err(error),
         };
         if let Err(error) = stored {
@@ -96,6 +101,7 @@ impl GroupCoordinator {
         self: &Arc<Self>,
         group: &str,
         request: &OffsetCommitRequest,
+        version: i16,
         commits: Vec<PositionCommit>,
     ) -> Result<(), ResponseError> {
         let speaker = MemberIdentity {
@@ -119,9 +125,15 @@ impl GroupCoordinator {
         };
         let commit = |entry: &mut GroupEntry, _: &mut Vec<_>| {
             // No client gets the partitions of a member that returns before the group has a generation again.
-            if !may_return || entry.group.generation() > 0 {
+            if !may_return || entry.group.has_begun() {
                 let may = entry.group.may_commit(self.now(), speaker);
-                may.map_err(|error| self.to_returning(speaker.member_id, error))?;
+                may.map_err(|error| match entry.group {
+                    Group::Classic(_) => self.to_returning(speaker.member_id, error),
+                    Group::Consumer(_) => error,
+                })?;
+            }
+            if !is_outside && version < MEMBER_EPOCH_VERSION && matches!(entry.group, Group::Consumer(_)) {
+                return Err(ResponseError::UnsupportedVersion);
             }
             take(entry)
         };
@@ -171,7 +183,11 @@ impl GroupCoordinator {
                 let topics = group.topics.map(|topics| {
                     topics.into_iter().map(|topic| (topic.name.to_string(), topic.partition_indexes)).collect()
                 });
-                self.fetched_group(group.group_id, topics, caller, &pending)
+                let reader = (group.member_id.as_deref(), group.member_epoch);
+                match self.check_reader(&group.group_id, reader, caller) {
+                    Ok(()) => self.fetched_group(group.group_id, topics, caller, &pending),
+                    Err(error) => refused_group(group.group_id, error),
+                }
             });
             return OffsetFetchResponse::default().with_groups(groups.collect());
         }
@@ -193,6 +209,18 @@ impl GroupCoordinator {
         OffsetFetchResponse::default().with_topics(topics.collect()).with_error_code(found.error_code)
     }
 
+    /// Checks that a member of a consumer group reads in its present epoch; everybody else may read.
+    fn check_reader(&self, id: &GroupId, reader: (Option<&str>, i32), caller: &Caller) -> Result<(), ResponseError> {
+        let (Some(member_id), generation @ 0..) = reader else { return Ok(()) };
+        let speaker = MemberIdentity { member_id, instance: None, generation };
+        let group = caller.group(id)?;
+        let checked = self.within(&group, |entry, _| match &entry.group {
+            Group::Consumer(group) => group.check(speaker),
+            Group::Classic(_) => Ok(()),
+        });
+        checked.unwrap_or(Ok(()))
+    }
+
     fn fetched_group(
         &self,
         id: GroupId,
@@ -208,7 +236,7 @@ impl GroupCoordinator {
         });
         let (pending, found) = match found {
             Ok(found) => found,
-            Err(error) => return answer.with_group_id(id).with_error_code(error.code()),
+            Err(error) => return refused_group(id, error),
         };
         let topics = match topics {
             Some(topics) => topics,
@@ -305,6 +333,10 @@ fn to_partition(topic: &str, partition: i32, caller: &Caller) -> Result<TopicPar
     }
     let partition = u32::try_from(partition).map_err(|_| ResponseError::UnknownTopicOrPartition)?;
     Ok(TopicPartition::new(topic, partition))
+}
+
+fn refused_group(id: GroupId, error: ResponseError) -> OffsetFetchResponseGroup {
+    OffsetFetchResponseGroup::default().with_group_id(id).with_error_code(error.code())
 }
 
 /// The committed position of a partition, and where the group continues.

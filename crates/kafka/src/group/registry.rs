@@ -19,7 +19,6 @@ use parking_lot::Mutex;
 
 use super::GroupConfig;
 use super::entry::GroupEntry;
-use super::machine::GroupState;
 
 /// Separates tenant and id in the log; no tenant's name contains it.
 pub(crate) const TENANT_END: char = '/';
@@ -109,7 +108,7 @@ impl GroupRegistry {
         let committed_ms = match self.slot(group) {
             None if !self.has_room(tenant_of(group)) => return Err(NotBegun::Full),
             Some(GroupSlot::Leaving) => return Err(NotBegun::Leaving),
-            Some(GroupSlot::InUse(entry)) if entry.lock().group.state() != GroupState::Dead => {
+            Some(GroupSlot::InUse(entry)) if !entry.lock().group.is_dead() => {
                 return Ok(entry.clone());
             }
             Some(GroupSlot::Stored { committed_ms }) => *committed_ms,
@@ -181,9 +180,9 @@ impl GroupRegistry {
         }
     }
 
-    /// Removes a group that [`super::machine::ClassicGroup::end`] has ended.
+    /// Removes a group that [`super::protocol::Group::end`] has ended.
     pub(crate) fn remove_dead(&mut self, group: &str) {
-        if self.get(group).is_some_and(|entry| entry.lock().group.state() == GroupState::Dead) {
+        if self.get(group).is_some_and(|entry| entry.lock().group.is_dead()) {
             self.remove(group);
         }
     }

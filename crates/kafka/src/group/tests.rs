@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
+mod consumer_group;
+mod consumer_random;
 mod coordinator;
 mod limits;
 mod machine;

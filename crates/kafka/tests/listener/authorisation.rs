@@ -16,11 +16,11 @@ use kafka_protocol::messages::txn_offset_commit_request::{
 };
 use kafka_protocol::messages::{
     AddOffsetsToTxnRequest, AddPartitionsToTxnRequest, AlterConfigsRequest, ApiKey, ApiVersionsRequest,
-    CreatePartitionsRequest, CreateTopicsRequest, DeleteGroupsRequest, DeleteRecordsRequest, DeleteTopicsRequest,
-    DescribeClusterRequest, DescribeGroupsRequest, DescribeTopicPartitionsRequest, EndTxnRequest, GroupId,
-    HeartbeatRequest, IncrementalAlterConfigsRequest, InitProducerIdRequest, JoinGroupRequest, LeaveGroupRequest,
-    ListGroupsRequest, MetadataRequest, OffsetDeleteRequest, OffsetFetchRequest, SyncGroupRequest, TransactionalId,
-    TxnOffsetCommitRequest,
+    ConsumerGroupDescribeRequest, ConsumerGroupHeartbeatRequest, CreatePartitionsRequest, CreateTopicsRequest,
+    DeleteGroupsRequest, DeleteRecordsRequest, DeleteTopicsRequest, DescribeClusterRequest, DescribeGroupsRequest,
+    DescribeTopicPartitionsRequest, EndTxnRequest, GroupId, HeartbeatRequest, IncrementalAlterConfigsRequest,
+    InitProducerIdRequest, JoinGroupRequest, LeaveGroupRequest, ListGroupsRequest, MetadataRequest,
+    OffsetDeleteRequest, OffsetFetchRequest, SyncGroupRequest, TransactionalId, TxnOffsetCommitRequest,
 };
 use kafka_protocol::protocol::StrBytes;
 use millstream_types::{AuditEvent, AuditTrail, Compression};
@@ -39,7 +39,7 @@ enum Needs {
     ReaderAndWriter,
 }
 
-const TABLE: [(ApiKey, Needs); 42] = [
+const TABLE: [(ApiKey, Needs); 44] = [
     (ApiKey::ApiVersions, Needs::Nothing),
     (ApiKey::SaslHandshake, Needs::Nothing),
     (ApiKey::SaslAuthenticate, Needs::Nothing),
@@ -74,6 +74,8 @@ const TABLE: [(ApiKey, Needs); 42] = [
     (ApiKey::OffsetFetch, Needs::Reader),
     (ApiKey::ListGroups, Needs::Reader),
     (ApiKey::DescribeGroups, Needs::Reader),
+    (ApiKey::ConsumerGroupHeartbeat, Needs::Reader),
+    (ApiKey::ConsumerGroupDescribe, Needs::Reader),
     (ApiKey::OffsetDelete, Needs::Admin),
     (ApiKey::DeleteGroups, Needs::Admin),
     (ApiKey::CreateTopics, Needs::Admin),
@@ -140,6 +142,14 @@ async fn code(client: &mut Client, key: ApiKey) -> i16 {
         ApiKey::ListGroups => client.ask(&ListGroupsRequest::default(), 4).await.error_code,
         ApiKey::DescribeGroups => {
             client.ask(&DescribeGroupsRequest::default().with_groups(vec![group]), 5).await.groups[0].error_code
+        }
+        ApiKey::ConsumerGroupHeartbeat => {
+            let request = ConsumerGroupHeartbeatRequest::default().with_group_id(group).with_member_id(text("m"));
+            client.ask(&request, 1).await.error_code
+        }
+        ApiKey::ConsumerGroupDescribe => {
+            let request = ConsumerGroupDescribeRequest::default().with_group_ids(vec![group]);
+            client.ask(&request, 1).await.groups[0].error_code
         }
         ApiKey::OffsetDelete => {
             let partition = OffsetDeleteRequestPartition::default().with_partition_index(0);

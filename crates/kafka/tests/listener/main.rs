@@ -5,6 +5,7 @@
 mod admin;
 mod authorisation;
 mod client;
+mod consumer_groups;
 mod device_names;
 mod epochs;
 mod groups;

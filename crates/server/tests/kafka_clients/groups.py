@@ -47,11 +47,14 @@ class Member:
 class JavaMember(Member):
     """Kafka's own Java consumer, in the class that tells of itself by JSON."""
 
+    # With the classic protocol members choose their timeout.
+    PROTOCOL = ["--session-timeout", str(SESSION_MS)]
+
     def __init__(self, said, name, address, topic, group, tools):
-        self.name, self.partitions = name, None
+        self.name, self.partitions, self.owned = name, None, set()
         command = [tools, "kafka-tools", "org.apache.kafka.tools.VerifiableConsumer", "--verbose"]
         command += ["--bootstrap-server", address, "--topic", topic, "--group-id", group]
-        command += ["--reset-policy", "earliest", "--session-timeout", str(SESSION_MS)]
+        command += ["--reset-policy", "earliest", *self.PROTOCOL]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         self.listening = threading.Thread(target=self._listen, args=(said,), daemon=True)
         self.listening.start()
@@ -59,10 +62,14 @@ class JavaMember(Member):
     def _listen(self, said):
         for line in self.process.stdout:
             event = json.loads(line)
+            # All partitions, or with the consumer protocol those that come and go.
+            concerned = {str(of["partition"]) for of in event.get("partitions", [])}
             if event["name"] == "partitions_assigned":
-                said.put((self, ["partitions", *(str(of["partition"]) for of in event["partitions"])]))
+                self.owned |= concerned
+                said.put((self, ["partitions", *self.owned]))
             elif event["name"] == "partitions_revoked":
-                said.put((self, ["partitions"]))
+                self.owned -= concerned
+                said.put((self, ["partitions", *self.owned]))
             elif event["name"] == "record_data":
                 said.put((self, ["value", event["value"]]))
             elif event["name"] == "shutdown_complete":
@@ -71,6 +78,12 @@ class JavaMember(Member):
     def tell(self, word):
         assert word == "leave", word
         self.process.terminate()
+
+
+class JavaConsumerProtocolMember(JavaMember):
+    """The same, with the protocol of KIP-848."""
+
+    PROTOCOL = ["--group-protocol", "consumer"]
 
 
 class Group:
@@ -83,7 +96,8 @@ class Group:
         self.processed, self.answers = collections.Counter(), []
 
     def join(self):
-        kind, client = (JavaMember, self.tools) if self.client == "java" else (Member, self.client)
+        java = {"java": JavaMember, "java-kip-848": JavaConsumerProtocolMember}.get(self.client)
+        kind, client = (java, self.tools) if java else (Member, self.client)
         member = kind(self.said, f"member-{len(self.members)}", self.address, self.topic, self.name, client)
         self.members.append(member)
         return member
@@ -194,7 +208,11 @@ def member_python(address, topic, group):
     print("left", flush=True)
 
 
-def member(address, topic, group):
+CLASSIC = {"session.timeout.ms": SESSION_MS, "heartbeat.interval.ms": 500}
+KIP_848 = {"group.protocol": "consumer"}
+
+
+def member(address, topic, group, protocol=CLASSIC):
     """Says what it is given and processes; ends on `leave`; on `commit` commits where it stands and says how that went."""
     consumer = Consumer(
         {
@@ -202,16 +220,21 @@ def member(address, topic, group):
             "group.id": group,
             "auto.offset.reset": "earliest",
             "enable.auto.commit": False,
-            "session.timeout.ms": SESSION_MS,
-            "heartbeat.interval.ms": 500,
+            **protocol,
         }
     )
-    told = told_by_lines()
+    told, owned = told_by_lines(), set()
 
+    # All partitions, or with the consumer protocol those that come and go.
     def assigned(_, partitions):
-        print("partitions", *(partition.partition for partition in partitions), flush=True)
+        owned.update(partition.partition for partition in partitions)
+        print("partitions", *owned, flush=True)
 
-    consumer.subscribe([topic], on_assign=assigned, on_revoke=lambda *_: print("partitions", flush=True))
+    def revoked(_, partitions):
+        owned.difference_update(partition.partition for partition in partitions)
+        print("partitions", *owned, flush=True)
+
+    consumer.subscribe([topic], on_assign=assigned, on_revoke=revoked, on_lost=revoked)
     last = None
     while True:
         word = told.get_nowait() if not told.empty() else None
@@ -277,7 +300,7 @@ def stale_member_is_fenced(address, client):
         os.kill(stale.process.pid, signal.SIGCONT)
         answers = lambda: [words for member, words in group.answers if member is stale]
         (words,) = group.wait_for("the stale member's commit to be answered", answers)
-        fenced = {"UNKNOWN_MEMBER_ID", "ILLEGAL_GENERATION", "REBALANCE_IN_PROGRESS", "_ASSIGNMENT_LOST"}
+        fenced = {"STALE_MEMBER_EPOCH", "FENCED_MEMBER_EPOCH", "UNKNOWN_MEMBER_ID", "ILLEGAL_GENERATION", "REBALANCE_IN_PROGRESS", "_ASSIGNMENT_LOST"}
         fenced |= {"CommitFailedError", "UnknownMemberIdError", "IllegalGenerationError", "RebalanceInProgressError"}
         assert words[0] == "refused" and words[1] in fenced, words
         # Where the group stands is what its live member committed.
@@ -291,6 +314,7 @@ if __name__ == "__main__":
     checks.main(
         {
             "member-librdkafka": member,
+            "member-librdkafka-kip-848": lambda *where: member(*where, protocol=KIP_848),
             "member-kafka-python": member_python,
             "leave-and-kill": leave_and_kill,
             "stale": stale_member_is_fenced,

@@ -194,3 +194,14 @@ fn javas_log_dirs_command_tells_the_size_of_partitions() {
         first["size"].as_u64().unwrap() > 100_000
     });
 }
+
+#[test]
+fn javas_consumer_speaks_the_consumer_protocol() {
+    // Kafka's brokers also take classic members into such a group: no other broker is asked.
+    let settings = "[kafka]\ngroup_consumer_heartbeat_interval_ms = 200\n";
+    let Some(broker) = Broker::configured(settings) else { return };
+    let program = include_str!("ConsumerProtocol.java").replace("127.0.0.1:9092", &broker.address);
+    let program = program.replace("TOPIC_NAME", &broker.topic("protocol"));
+    let said = broker.java_source("ConsumerProtocol.java", &program);
+    assert!(said.trim_end().ends_with("ok"), "{said}");
+}

@@ -115,6 +115,20 @@ fn a_member_that_slept_through_its_session_commits_nothing() {
     }
 }
 
+/// Members with the consumer protocol have the timeouts of the server: these are those of the classic ones in the script.
+const CONSUMER_PROTOCOL: &str =
+    "[kafka]\ngroup_consumer_session_timeout_ms = 6000\ngroup_consumer_heartbeat_interval_ms = 500\n";
+
+#[test]
+fn a_group_with_the_consumer_protocol_processes_every_record_while_one_leaves_and_one_is_killed() {
+    let Some(broker) = Broker::configured(CONSUMER_PROTOCOL) else { return };
+    let tools = xtask();
+    for client in ["librdkafka-kip-848", "java-kip-848"] {
+        broker.script("groups.py", &["leave-and-kill", client, tools.to_str().unwrap()]);
+    }
+    broker.script("groups.py", &["stale", "librdkafka-kip-848"]);
+}
+
 #[test]
 fn a_client_over_its_rate_is_slowed_down_and_another_is_not() {
     let Some(broker) = Broker::configured("[quota]\nclient_produce_bytes_per_second = 20000\n") else { return };

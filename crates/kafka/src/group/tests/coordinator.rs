@@ -142,7 +142,7 @@ impl TestNode {
             .with_member_id(text(member.0))
             .with_generation_id_or_member_epoch(member.1)
             .with_topics(vec![topic]);
-        let response = self.coordinator.offset_commit(request, &caller("default")).await;
+        let response = self.coordinator.offset_commit(request, 9, &caller("default")).await;
         response.topics[0].partitions[0].error_code
     }
 

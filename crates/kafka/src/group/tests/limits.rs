@@ -4,9 +4,11 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use kafka_protocol::messages::offset_commit_request::{OffsetCommitRequestPartition, OffsetCommitRequestTopic};
+use kafka_protocol::messages::offset_delete_request::{OffsetDeleteRequestPartition, OffsetDeleteRequestTopic};
 use kafka_protocol::messages::offset_fetch_request::OffsetFetchRequestGroup;
 use kafka_protocol::messages::{
-    DeleteGroupsRequest, GroupId, OffsetCommitRequest, OffsetFetchRequest, TopicName as WireTopic,
+    ConsumerGroupHeartbeatRequest, DeleteGroupsRequest, GroupId, OffsetCommitRequest, OffsetDeleteRequest,
+    OffsetFetchRequest, TopicName as WireTopic,
 };
 use millstream_log::KafkaLog;
 
@@ -41,7 +43,7 @@ impl TestNode {
             .with_group_id(GroupId(text(group)))
             .with_generation_id_or_member_epoch(-1)
             .with_topics(vec![topic.with_partitions(vec![wanted])]);
-        let response = self.coordinator.offset_commit(request, &caller(tenant)).await;
+        let response = self.coordinator.offset_commit(request, 9, &caller(tenant)).await;
         response.topics[0].partitions[0].error_code
     }
 
@@ -159,4 +161,40 @@ async fn positions_that_cannot_be_forgotten_stay_with_their_group() {
     let node = node.restart_limited(100, 1);
     assert_eq!(node.stored(), ["a"]);
     assert!(node.has_position("a").await);
+}
+
+#[tokio::test]
+async fn a_group_with_the_consumer_protocol_counts_and_gives_way_when_it_is_empty() {
+    let node = TestNode::start().limited(100, 2);
+    let beat = async |group: &str, epoch: i32, pattern: Option<&str>| {
+        let request = ConsumerGroupHeartbeatRequest::default()
+            .with_group_id(GroupId(text(group)))
+            .with_member_id(text("member"))
+            .with_member_epoch(epoch)
+            .with_rebalance_timeout_ms(10_000)
+            .with_subscribed_topic_names(Some(vec![WireTopic(text("orders"))]))
+            .with_subscribed_topic_regex(pattern.map(text))
+            .with_topic_partitions(Some(Vec::new()));
+        node.coordinator.consumer_group_heartbeat(request, 1, &caller("default")).await.error_code
+    };
+    let delete = async |group: &str, topic: &str| {
+        let partition = OffsetDeleteRequestPartition::default();
+        let topic = OffsetDeleteRequestTopic::default().with_name(WireTopic(text(topic)));
+        let request = OffsetDeleteRequest::default()
+            .with_group_id(GroupId(text(group)))
+            .with_topics(vec![topic.with_partitions(vec![partition])]);
+        node.coordinator.offset_delete(request, &caller("default")).await.topics[0].partitions[0].error_code
+    };
+    assert_eq!(node.commit_alone("default", "a").await, 0);
+    assert_eq!((beat("a", 0, None).await, beat("b", 0, None).await), (0, 0));
+    assert_eq!(beat("c", 0, None).await, E::PolicyViolation.code(), "both have members");
+    assert_eq!(delete("a", "orders").await, E::GroupSubscribedToTopic.code());
+    assert_eq!(delete("a", "elsewhere").await, E::UnknownTopicOrPartition.code(), "nobody reads it");
+    assert_eq!(beat("a", 1, Some("x.*")).await, 0);
+    assert_eq!(delete("a", "elsewhere").await, E::GroupSubscribedToTopic.code(), "a pattern may mean any");
+    assert_eq!(node.stored(), ["a"]);
+    assert_eq!(beat("a", -1, None).await, 0);
+    assert_eq!(beat("c", 0, None).await, 0);
+    assert_eq!(node.stored(), [] as [&str; 0], "its positions have gone with it");
+    assert_eq!(beat("a", 1, None).await, E::UnknownMemberId.code());
 }
