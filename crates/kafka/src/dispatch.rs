@@ -50,7 +50,7 @@ impl ApiTable {
                 ok(async move { answer })
             }),
             api(0, 2, |request, context| ok(sasl::answer(request, context))),
-            api(3, 11, produce::produce),
+            api(3, 12, produce::produce),
             fetch_api(4, 16),
             api(1, 10, |request, context| ok(list_offsets::list_offsets(request, context))),
             api(0, 12, |request, context| ok(metadata::metadata(request, context))),
@@ -105,11 +105,11 @@ impl ApiTable {
             api(0, 2, |request, context: RequestContext| {
                 ok(async move { context.groups().delete_groups(request, &context.member()).await })
             }),
-            api(0, 4, |request, context| ok(transaction_apis::init_producer_id(request, context))),
+            api(0, 5, |request, context| ok(transaction_apis::init_producer_id(request, context))),
             api(0, 3, |request, context| ok(transaction_apis::add_partitions(request, context))),
-            api(0, 3, |request, context| ok(transaction_apis::add_offsets(request, context))),
-            api(0, 3, |request, context| ok(transaction_apis::commit_offsets(request, context))),
-            api(0, 3, |request, context| ok(transaction_apis::end(request, context))),
+            api(0, 4, |request, context| ok(transaction_apis::add_offsets(request, context))),
+            api(0, 5, |request, context| ok(transaction_apis::commit_offsets(request, context))),
+            api(0, 5, |request, context| ok(transaction_apis::end(request, context))),
             api(0, 1, |request, context| ok(transaction_apis::list(request, context))),
             api(0, 0, |request, context| ok(transaction_apis::describe(request, context))),
             api(0, 0, |request, context| ok(describe_producers::describe_producers(request, context))),

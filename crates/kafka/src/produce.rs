@@ -1,6 +1,7 @@
 //! Produce: batches go into the log unchanged, in the order of their arrival.
 
 use std::future::Future;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use kafka_protocol::ResponseError;
@@ -10,10 +11,12 @@ use kafka_protocol::messages::produce_response::{
 };
 use kafka_protocol::messages::{ProduceRequest, ProduceResponse, TopicName};
 use kafka_protocol::protocol::StrBytes;
-use millstream_log::{AckLevel, Appended, Reply, Topic, reply};
+use millstream_log::{AckLevel, Appended, KafkaPartition, Reply, Topic, reply};
 use millstream_types::{
-    BATCH_HEADER_BYTES, BatchLimits, Offset, Producer, QuotaType, RecordBatch, Role, SystemClock, WallClock as _,
+    BATCH_HEADER_BYTES, BatchLimits, Offset, Producer, QuotaType, RecordBatch, Role, SystemClock, TopicPartition,
+    WallClock as _,
 };
+use tokio::task::JoinHandle;
 
 use crate::api_error::ApiError;
 use crate::broker::Broker;
@@ -26,6 +29,10 @@ use crate::transaction_apis;
 const THROTTLE_MS: i32 = 100;
 /// The errors of such a client.
 const PACED: [ResponseError; 2] = [ResponseError::NotEnoughReplicas, ResponseError::NotEnoughReplicasAfterAppend];
+/// First version whose clients know the error for a transaction that they have to abort.
+const ABORTABLE_VERSION: i16 = 11;
+/// First version whose batches add their partitions to the transaction.
+const ADDS_PARTITIONS_VERSION: i16 = 12;
 /// The time of a record that has none.
 const NO_TIMESTAMP: i64 = -1;
 
@@ -35,6 +42,28 @@ enum Acks {
     None,
     Leader,
     All,
+}
+
+/// A batch that is checked and may be appended.
+struct CheckedAppend {
+    partition: Arc<dyn KafkaPartition>,
+    batch: RecordBatch,
+    level: AckLevel,
+    append_time_ms: Option<i64>,
+    /// Its producer, if it belongs to a transaction.
+    transacting: Option<ProducerIdAndEpoch>,
+}
+
+/// The checked batches of a request, by topic and partition.
+type CheckedTopics = Vec<(TopicName, Vec<(i32, Result<CheckedAppend, ApiError>)>)>;
+/// The appends of a request, by topic.
+type BegunTopics = Vec<(TopicName, Vec<PartitionAppend>)>;
+
+/// The appends of a request.
+enum Appends {
+    Begun(BegunTopics),
+    /// They begin once their partitions are in the transaction.
+    Waiting(JoinHandle<BegunTopics>),
 }
 
 /// An append under way, in a partition that begins at `first`.
@@ -51,7 +80,8 @@ struct PartitionAppend {
     outcome: Result<PendingAppend, ApiError>,
 }
 
-/// Produce: appends before it returns; the future waits for the acknowledgement level.
+/// Produce: appends before it returns; the future waits for the acknowledgement level. Batches whose partitions have to be added
+/// to their transaction first are appended when that is stored, and later ones of their connection behind them.
 pub(crate) fn produce(
     request: ProduceRequest,
     context: RequestContext,
@@ -80,23 +110,27 @@ pub(crate) fn produce(
     let bytes = context.oversized_bytes.unwrap_or(records_bytes);
     let begun = context.check_excess(QuotaType::Produce).map(|()| context.charge(QuotaType::Produce, bytes));
     let topics = if begun.is_ok() { request.topic_data } else { Vec::new() };
-    let taken: Vec<(TopicName, Vec<PartitionAppend>)> = topics
+    let checked: CheckedTopics = topics
         .into_iter()
         .map(|topic| {
             let partitions = topic.partition_data.into_iter();
-            let taken = partitions.map(|data| {
+            let checked = partitions.map(|data| {
                 let index = data.index;
                 let acks = acks.as_ref().map_err(ApiError::clone);
-                let outcome = acks.and_then(|acks| append(&context, &topic.name, data, *acks, transaction.as_deref()));
-                PartitionAppend { index, outcome }
+                (index, acks.and_then(|acks| check(&context, &topic.name, data, *acks, transaction.as_deref())))
             });
-            let taken = taken.collect();
+            let checked = checked.collect();
             // A copy, because the original name would keep the memory of the whole request.
-            (TopicName(StrBytes::from_string(topic.name.to_string())), taken)
+            (TopicName(StrBytes::from_string(topic.name.to_string())), checked)
         })
         .collect();
+    let appends = begin(context, checked, transaction);
     async move {
         let throttle_ms = begun?;
+        let taken = match appends {
+            Appends::Begun(taken) => taken,
+            Appends::Waiting(taken) => taken.await.map_err(std::io::Error::from)?,
+        };
         match is_unasked {
             true => refused_unasked(taken),
             false => Ok(Some(answer(taken, throttle_ms).await)),
@@ -114,13 +148,14 @@ fn check_size(context: &RequestContext) -> Result<(), ApiError> {
     Err(ApiError::new(ResponseError::MessageTooLarge, why))
 }
 
-fn append(
+/// Checks one batch.
+fn check(
     context: &RequestContext,
     name: &TopicName,
     data: PartitionProduceData,
     acks: Acks,
     transaction: Option<&str>,
-) -> Result<PendingAppend, ApiError> {
+) -> Result<CheckedAppend, ApiError> {
     let broker = &*context.broker;
     let partition = broker.partition(name, data.index)?;
     let topic = partition.topic();
@@ -140,22 +175,89 @@ fn append(
         Acks::Leader => AckLevel::Written,
         Acks::All => topic.config.level,
     };
+    let transacting = transacting(&batch, transaction, broker)?;
+    Ok(CheckedAppend { partition, batch, level, append_time_ms, transacting })
+}
+
+/// Appends what was checked, at once or in a task that waits for the transaction.
+fn begin(context: RequestContext, checked: CheckedTopics, key: Option<String>) -> Appends {
+    let key = match key {
+        Some(key) if context.version >= ADDS_PARTITIONS_VERSION => key,
+        key => return Appends::Begun(append_all(&context, checked, key.as_deref())),
+    };
+    let lacking = lacking(&context, &checked, &key);
+    if lacking.is_none() && !context.connection.has_waiting_append() {
+        return Appends::Begun(append_all(&context, checked, Some(&key)));
+    }
+    let (before, begun) = context.connection.wait_behind();
+    Appends::Waiting(tokio::spawn(async move {
+        let _begun = begun;
+        if let Some(before) = before {
+            // Its end counts, whichever it is.
+            before.await.ok();
+        }
+        let mut checked = checked;
+        if let Some((who, partitions)) = lacking
+            && let Err(error) = transaction_apis::add_produced(&context, key.clone(), who, partitions.clone()).await
+        {
+            let rows = checked.iter_mut().flat_map(|(_, rows)| rows);
+            let is_lacking = |row: &Result<CheckedAppend, _>| {
+                row.as_ref().is_ok_and(|append| partitions.contains(append.partition.id()))
+            };
+            for (_, row) in rows.filter(|(_, row)| is_lacking(row)) {
+                let why = format!("the partition could not be added to the transaction of '{key}': {error}");
+                *row = Err(ApiError::new(error, why));
+            }
+        }
+        append_all(&context, checked, Some(&key))
+    }))
+}
+
+/// The producer of the request, and the partitions that are not in its transaction.
+fn lacking(
+    context: &RequestContext,
+    checked: &CheckedTopics,
+    key: &str,
+) -> Option<(ProducerIdAndEpoch, Vec<TopicPartition>)> {
+    let appends = checked.iter().flat_map(|(_, rows)| rows).filter_map(|(_, row)| row.as_ref().ok());
+    let appends = appends.filter_map(|append| Some((append.transacting?, append.partition.id())));
+    let mut lacking = appends.filter(|(who, id)| context.broker.transactions.lacks(key, *who, id)).peekable();
+    let (who, _) = *lacking.peek()?;
+    // A request has one producer.
+    Some((who, lacking.filter(|(other, _)| *other == who).map(|(_, id)| id.clone()).collect()))
+}
+
+fn append_all(context: &RequestContext, checked: CheckedTopics, key: Option<&str>) -> BegunTopics {
+    let append = |(index, checked): (i32, Result<CheckedAppend, ApiError>)| PartitionAppend {
+        index,
+        outcome: checked.and_then(|checked| append(context, checked, key)),
+    };
+    checked.into_iter().map(|(name, rows)| (name, rows.into_iter().map(append).collect())).collect()
+}
+
+fn append(context: &RequestContext, checked: CheckedAppend, key: Option<&str>) -> Result<PendingAppend, ApiError> {
+    let CheckedAppend { partition, batch, level, append_time_ms, transacting } = checked;
     let (done, appended) = reply();
-    let producing = transacting(&batch, transaction, broker)?;
     let append = || partition.append_batch(batch, level, done.failing_on_full_disk()).map_err(|e| ApiError::from(&e));
-    match producing {
-        Some((key, who)) => broker.transactions.produce(key, who, partition.id(), append)?,
+    match key.zip(transacting) {
+        Some((key, who)) => {
+            let not_added = match context.version >= ABORTABLE_VERSION {
+                true => ResponseError::TransactionAbortable,
+                false => ResponseError::InvalidTxnState,
+            };
+            context.broker.transactions.produce(key, who, partition.id(), not_added, append)?;
+        }
         None => append()?,
     }
     Ok(PendingAppend { appended, first: partition.offsets().first, append_time_ms })
 }
 
-/// The transactional id and the producer of a batch; `None` if it belongs to no transaction.
-fn transacting<'k>(
+/// The producer of a batch; `None` if it belongs to no transaction.
+fn transacting(
     batch: &RecordBatch,
-    key: Option<&'k str>,
+    key: Option<&str>,
     broker: &Broker,
-) -> Result<Option<(&'k str, ProducerIdAndEpoch)>, ApiError> {
+) -> Result<Option<ProducerIdAndEpoch>, ApiError> {
     let producer = batch.producer();
     if !batch.is_transactional() {
         return match producer.filter(|producer| broker.transactions.is_transactional(producer.id)) {
@@ -167,7 +269,7 @@ fn transacting<'k>(
         };
     }
     match (key, producer) {
-        (Some(key), Some(Producer { id, epoch, .. })) => Ok(Some((key, ProducerIdAndEpoch { id, epoch }))),
+        (Some(_), Some(Producer { id, epoch, .. })) => Ok(Some(ProducerIdAndEpoch { id, epoch })),
         (None, _) => {
             let why = "a batch of a transaction in a request that names no transactional id";
             Err(ApiError::new(ResponseError::InvalidTxnState, why))

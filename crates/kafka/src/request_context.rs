@@ -14,7 +14,8 @@ use millstream_types::{
     AccessScope, AuditEvent, Excess, MemoryBudget, Principal, QuotaType, Role, Roles, TenantId, TopicId, TopicKind,
 };
 use parking_lot::Mutex;
-use tokio::sync::Notify;
+use tokio::sync::oneshot::error::TryRecvError;
+use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 
 use crate::api_error::ApiError;
@@ -61,6 +62,8 @@ pub(crate) struct ClientConnection {
     pending_login: PendingLogin,
     /// No request is read from it until then.
     muted_until: Mutex<Option<Instant>>,
+    /// Completes when the last append has begun that had to wait for its transaction.
+    waiting_append: Mutex<Option<oneshot::Receiver<()>>>,
     peer_was_kept_waiting: AtomicBool,
 }
 
@@ -113,6 +116,7 @@ impl ClientConnection {
             login_changed: Notify::new(),
             pending_login,
             muted_until: Mutex::new(None),
+            waiting_append: Mutex::new(None),
             peer_was_kept_waiting: AtomicBool::new(false),
         }
     }
@@ -211,6 +215,21 @@ impl ClientConnection {
     /// The end of the current throttling, if it is not over.
     pub(crate) fn muted_until(&self) -> Option<Instant> {
         self.muted_until.lock().filter(|until| *until > Instant::now())
+    }
+
+    /// True if an append waits for its transaction: those that come later have to wait behind it.
+    pub(crate) fn has_waiting_append(&self) -> bool {
+        let mut waiting = self.waiting_append.lock();
+        let has_begun = |waiting: &mut oneshot::Receiver<()>| waiting.try_recv() != Err(TryRecvError::Empty);
+        // Asked again after its end it would panic.
+        waiting.take_if(has_begun);
+        waiting.is_some()
+    }
+
+    /// The end of the append to wait for, and what ends the wait for this one when it is dropped.
+    pub(crate) fn wait_behind(&self) -> (Option<oneshot::Receiver<()>>, oneshot::Sender<()>) {
+        let (begun, waiting) = oneshot::channel();
+        (self.waiting_append.lock().replace(waiting), begun)
     }
 
     /// Lets `partition` ring the bell from now on.

@@ -106,18 +106,30 @@ impl TransactionCoordinator {
         self.wall.now_ms()
     }
 
+    /// True if a batch of `who` for `partition` has to wait until the partition is added to the transaction.
+    pub(crate) fn lacks(&self, key: &str, who: ProducerIdAndEpoch, partition: &TopicPartition) -> bool {
+        let Ok(Some(slot)) = self.find(key) else { return false };
+        let state = slot.state.lock();
+        let checked = state.now.as_ref().map(|now| now.may_produce(who, partition));
+        checked == Some(Err(ResponseError::InvalidTxnState))
+    }
+
     /// Appends a batch of `who` for `partition`, by `append`, which must not wait: the transaction cannot end meanwhile.
+    /// `not_added` is the error for a partition that is not in it.
     pub(crate) fn produce<T>(
         &self,
         key: &str,
         who: ProducerIdAndEpoch,
         partition: &TopicPartition,
+        not_added: ResponseError,
         append: impl FnOnce() -> Result<T, ApiError>,
     ) -> Result<T, ApiError> {
         let refuse = |error: ResponseError| {
             let ProducerIdAndEpoch { id, epoch } = who;
             let cause = match error {
-                ResponseError::InvalidTxnState => "it was not begun, has ended, or the partition was not added to it",
+                ResponseError::InvalidTxnState | ResponseError::TransactionAbortable => {
+                    "it was not begun, has ended, or the partition was not added to it"
+                }
                 ResponseError::InvalidProducerEpoch => "another producer has taken over its transactional id",
                 ResponseError::InvalidProducerIdMapping => "the transactional id is unknown, or another producer's",
                 ResponseError::NotEnoughReplicas => "it is ending; send the batch again",
@@ -129,7 +141,10 @@ impl TransactionCoordinator {
         let slot = self.find(key).map_err(refuse)?.ok_or_else(|| refuse(ResponseError::InvalidProducerIdMapping))?;
         let state = slot.state.lock();
         let now = state.now.as_ref().ok_or_else(|| refuse(ResponseError::InvalidProducerIdMapping))?;
-        now.may_produce(who, partition).map_err(refuse)?;
+        now.may_produce(who, partition).map_err(|error| match error {
+            ResponseError::InvalidTxnState => refuse(not_added),
+            error => refuse(error),
+        })?;
         if state.next.as_ref().is_some_and(|step| step.ending.is_some()) {
             // Clients try it again, and find out how it has ended.
             return Err(refuse(ResponseError::NotEnoughReplicas));

@@ -8,11 +8,13 @@
 //!      └── InitProducerId, from any state         └──────── partitions or groups are added ────┘
 //! ```
 //!
+//! Clients of version 2 of the protocol (KIP-890) have each transaction in an epoch of its own: EndTxn hands out the next one.
+//!
 //! Invariants
-//! - Producer id and epoch are those of the last answer to InitProducerId; a request that names others changes nothing.
+//! - Producer id and epoch are those of the last answer to InitProducerId or EndTxn; a request that names others changes nothing.
 //! - An epoch is never handed out twice. An epoch that has timed out, or is taken over in an open transaction,
 //!   is followed by one that no producer gets: the markers that abort the transaction carry it, and so fence the
-//!   old one in every partition.
+//!   old one in every partition. In version 2 the markers carry the epoch that the producer gets next.
 //! - Only `Ongoing` has partitions and groups.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -36,7 +38,7 @@ pub(crate) enum TransactionState {
     CompleteAbort,
 }
 
-/// The producer id and the epoch that InitProducerId has returned.
+/// The producer id and the epoch that InitProducerId or EndTxn has returned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ProducerIdAndEpoch {
     pub(crate) id: i64,
@@ -74,7 +76,8 @@ pub(crate) struct TransactionLimits {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Transaction {
     pub(crate) producer: ProducerIdAndEpoch,
-    /// The previous id and epoch, if the producer named them itself: if it asks again, it has missed the answer.
+    /// The id and epoch before, if the producer named them itself: if it asks again, it has missed the answer. `None` once it has
+    /// begun or ended a transaction under those that it has now.
     pub(crate) previous: Option<ProducerIdAndEpoch>,
     pub(crate) timeout_ms: u32,
     pub(crate) stage: TransactionState,
@@ -114,11 +117,7 @@ impl Transaction {
         }
         let ending = (self.stage == TransactionState::Ongoing).then(|| self.fencing_abort());
         let used = ending.as_ref().map_or(self.producer.epoch, |ending| ending.producer.epoch);
-        let producer = if used >= EPOCH_LAST {
-            ProducerIdAndEpoch { id: fresh().ok_or(ResponseError::UnknownServerError)?, epoch: 0 }
-        } else {
-            ProducerIdAndEpoch { epoch: used + 1, ..self.producer }
-        };
+        let producer = self.after_epoch(used, fresh)?;
         let next = Self { producer, previous: given, timeout_ms, ..self.closed(TransactionState::Empty, now_ms) };
         Ok(Some(Transition { next, ending }))
     }
@@ -158,16 +157,18 @@ impl Transaction {
         Ok((next != *self).then_some(next))
     }
 
-    /// Positions of a group that was added; the last one of each partition counts.
+    /// Positions of a group that was added, or is added now (`adds_group_ms`); the last one of each partition counts.
     pub(crate) fn add_positions(
         &self,
         who: ProducerIdAndEpoch,
         group: &str,
         positions: impl IntoIterator<Item = PositionCommit>,
         limits: TransactionLimits,
+        adds_group_ms: Option<i64>,
     ) -> Result<Option<Self>, ResponseError> {
         self.check(who)?;
-        let mut next = self.clone();
+        let with_group = adds_group_ms.map(|now_ms| self.add_group(who, group, limits, now_ms)).transpose()?;
+        let mut next = with_group.flatten().unwrap_or_else(|| self.clone());
         let of_group = next.groups.get_mut(group).ok_or(ResponseError::InvalidTxnState)?;
         of_group.extend(positions.into_iter().map(|position| (position.partition.clone(), position)));
         if next.groups.values().map(BTreeMap::len).sum::<usize>() > limits.partitions_max {
@@ -191,9 +192,33 @@ impl Transaction {
         if self.stage != TransactionState::Ongoing {
             return Err(ResponseError::InvalidTxnState);
         }
-        let positions = if commit { self.positions().cloned().collect() } else { Vec::new() };
-        let ending = TransactionEnd { producer: self.producer, commit, partitions: self.partitions.clone(), positions };
-        Ok(Some(Transition { next: self.closed(stage, now_ms), ending: Some(ending) }))
+        let ending = self.ending(self.producer, commit);
+        Ok(Some(Transition { next: Self { previous: None, ..self.closed(stage, now_ms) }, ending: Some(ending) }))
+    }
+
+    /// As [`Transaction::end`], and the producer goes on under the next epoch, or under a new producer id (`fresh`) once the
+    /// epochs are used up: what it has sent in this transaction and comes late is refused. It may abort one that it has not begun
+    /// here, as its first request may have been lost.
+    pub(crate) fn end_epoch(
+        &self,
+        who: ProducerIdAndEpoch,
+        commit: bool,
+        now_ms: i64,
+        fresh: impl FnOnce() -> Option<i64>,
+    ) -> Result<Option<Transition>, ResponseError> {
+        let stage = if commit { TransactionState::CompleteCommit } else { TransactionState::CompleteAbort };
+        let has_ended = matches!(self.stage, TransactionState::CompleteCommit | TransactionState::CompleteAbort);
+        if has_ended && self.previous == Some(who) {
+            return if self.stage == stage { Ok(None) } else { Err(ResponseError::InvalidTxnState) };
+        }
+        self.check(who)?;
+        let is_open = self.stage == TransactionState::Ongoing;
+        if commit && !is_open {
+            return Err(ResponseError::InvalidTxnState);
+        }
+        let producer = self.after_epoch(self.producer.epoch, fresh)?;
+        let next = Self { producer, previous: Some(who), ..self.closed(stage, now_ms) };
+        Ok(Some(Transition { next, ending: is_open.then(|| self.ending(self.fencing(), commit)) }))
     }
 
     /// Aborts a transaction whose time is up, and fences its producer.
@@ -249,7 +274,7 @@ impl Transaction {
     fn opened(&self, now_ms: i64) -> Self {
         match self.stage {
             TransactionState::Ongoing => self.clone(),
-            _ => Self { stage: TransactionState::Ongoing, since_ms: now_ms, ..self.clone() },
+            _ => Self { stage: TransactionState::Ongoing, since_ms: now_ms, previous: None, ..self.clone() },
         }
     }
 
@@ -258,10 +283,26 @@ impl Transaction {
         Self { stage, since_ms: now_ms, partitions, groups, ..*self }
     }
 
-    /// An epoch is handed out up to [`EPOCH_LAST`] only, so that there is always one above it.
     fn fencing_abort(&self) -> TransactionEnd {
-        let epoch = self.producer.epoch.saturating_add(1);
-        let producer = ProducerIdAndEpoch { epoch, ..self.producer };
-        TransactionEnd { producer, commit: false, partitions: self.partitions.clone(), positions: Vec::new() }
+        self.ending(self.fencing(), false)
+    }
+
+    /// Id and epoch that end what the producer may still send. An epoch is handed out up to [`EPOCH_LAST`] only, so that there is
+    /// always one above it.
+    fn fencing(&self) -> ProducerIdAndEpoch {
+        ProducerIdAndEpoch { epoch: self.producer.epoch.saturating_add(1), ..self.producer }
+    }
+
+    /// What is handed out after `used`.
+    fn after_epoch(&self, used: i16, fresh: impl FnOnce() -> Option<i64>) -> Result<ProducerIdAndEpoch, ResponseError> {
+        if used >= EPOCH_LAST {
+            return Ok(ProducerIdAndEpoch { id: fresh().ok_or(ResponseError::UnknownServerError)?, epoch: 0 });
+        }
+        Ok(ProducerIdAndEpoch { epoch: used + 1, ..self.producer })
+    }
+
+    fn ending(&self, producer: ProducerIdAndEpoch, commit: bool) -> TransactionEnd {
+        let positions = if commit { self.positions().cloned().collect() } else { Vec::new() };
+        TransactionEnd { producer, commit, partitions: self.partitions.clone(), positions }
     }
 }

@@ -8,6 +8,9 @@
 //!   EndTxn, its timeout ─┘
 //! ```
 //!
+//! Clients of version 2 (KIP-890, the feature `transaction.version`) send no AddPartitionsToTxn and no AddOffsetsToTxn: Produce and
+//! TxnOffsetCommit add what they bring. Their EndTxn begins the next epoch.
+//!
 //! Always true
 //! - A change is in `_transactions`, and synced, before its client is answered: a restart continues from there.
 //! - A transaction ends in one atomic append of all its parts. There is no time between *decided* and *done*, so nothing has

@@ -33,5 +33,5 @@ fn open() -> Transaction {
     let who = fresh().producer;
     let of = fresh().add_partitions(who, [partition(0), partition(1)], LIMITS, 10).unwrap().unwrap();
     let of = of.add_group(who, "g", LIMITS, 11).unwrap().unwrap();
-    of.add_positions(who, "g", [position("g", 3, 5)], LIMITS).unwrap().unwrap()
+    of.add_positions(who, "g", [position("g", 3, 5)], LIMITS, None).unwrap().unwrap()
 }

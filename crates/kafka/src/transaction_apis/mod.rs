@@ -6,4 +6,4 @@ mod requests;
 
 pub(crate) use describe::{describe, list};
 pub(crate) use offsets::commit_offsets;
-pub(crate) use requests::{add_offsets, add_partitions, end, init_producer_id, key};
+pub(crate) use requests::{add_offsets, add_partitions, add_produced, end, init_producer_id, key};

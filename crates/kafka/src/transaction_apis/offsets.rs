@@ -15,6 +15,9 @@ use crate::group::{MemberIdentity, is_fence};
 use crate::request_context::RequestContext;
 use crate::transaction::{ProducerIdAndEpoch, Transaction};
 
+/// First version that adds the group to the transaction, which AddOffsetsToTxn did before.
+const ADDS_GROUP_VERSION: i16 = 5;
+
 /// TxnOffsetCommit: answered when the positions are stored with the transaction.
 pub(crate) async fn commit_offsets(
     request: TxnOffsetCommitRequest,
@@ -71,13 +74,14 @@ async fn store(
     let who = ProducerIdAndEpoch { id: request.producer_id.0, epoch: request.producer_epoch };
     let (member_id, instance) = (request.member_id.clone(), request.group_instance_id.clone());
     let generation = request.generation_id;
+    let adds_group_ms = (context.version >= ADDS_GROUP_VERSION).then(|| transactions.now_ms());
     let stored = in_own_task(async move {
         let turn = transactions.turn(&key).await?;
         let instance = instance.as_ref().map(StrBytes::as_str);
         let speaker = MemberIdentity { member_id: &member_id, instance, generation };
         let add = |now: Option<&Transaction>, commits| {
             let now = now.ok_or(ResponseError::InvalidProducerIdMapping)?;
-            now.add_positions(who, &group, commits, transactions.limits)
+            now.add_positions(who, &group, commits, transactions.limits, adds_group_ms)
         };
         // A request that is refused begins no group.
         turn.begin(|now| add(now, Vec::new()).map(|_| None))?;

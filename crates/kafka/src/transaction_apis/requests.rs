@@ -17,6 +17,8 @@ use crate::transaction::{ProducerIdAndEpoch, Transaction, Transition, Transition
 
 /// Longest transactional id that a client may name, in bytes.
 const ID_MAX_BYTES: usize = 255;
+/// First version of EndTxn whose answer has another epoch.
+const NEXT_EPOCH_VERSION: i16 = 5;
 
 /// InitProducerId: a producer that names a transactional id takes it over; without one it gets a new producer id.
 pub(crate) async fn init_producer_id(
@@ -125,13 +127,38 @@ pub(crate) async fn add_offsets(request: AddOffsetsToTxnRequest, context: Reques
     AddOffsetsToTxnResponse::default().with_error_code(code)
 }
 
-/// EndTxn: answered when the transaction is over.
+/// EndTxn: answered when the transaction is over; from version 5 on with the epoch of the next one.
 pub(crate) async fn end(request: EndTxnRequest, context: RequestContext) -> EndTxnResponse {
     let who = ProducerIdAndEpoch { id: request.producer_id.0, epoch: request.producer_epoch };
-    let commit = request.committed;
-    let ended = change(&context, &request.transactional_id, move |now, now_ms| now.end(who, commit, now_ms)).await;
-    let code = ended.err().map_or(0, |error| fenced_before(2, context.version, error).code());
-    EndTxnResponse::default().with_error_code(code)
+    let (commit, begins_epoch) = (request.committed, context.version >= NEXT_EPOCH_VERSION);
+    let log = context.broker.log.clone();
+    let ended = change(&context, &request.transactional_id, move |now, now_ms| match begins_epoch {
+        true => now.end_epoch(who, commit, now_ms, || log.next_transactional_producer_id()),
+        false => now.end(who, commit, now_ms),
+    });
+    match ended.await {
+        Ok(Transaction { producer, .. }) if begins_epoch => {
+            EndTxnResponse::default().with_producer_id(ProducerId(producer.id)).with_producer_epoch(producer.epoch)
+        }
+        Ok(_) => EndTxnResponse::default(),
+        Err(error) => EndTxnResponse::default().with_error_code(fenced_before(2, context.version, error).code()),
+    }
+}
+
+/// Adds partitions for which a producer sends batches without AddPartitionsToTxn before.
+pub(crate) async fn add_produced(
+    context: &RequestContext,
+    key: String,
+    who: ProducerIdAndEpoch,
+    partitions: Vec<TopicPartition>,
+) -> Result<(), ResponseError> {
+    let limits = context.broker.transactions.limits;
+    let add = move |now: &Transaction, now_ms| Ok(now.add_partitions(who, partitions, limits, now_ms)?.map(storing));
+    change_key(context, key, add).await.map(drop).map_err(|error| match error {
+        // Kafka's brokers answer producers with this error.
+        ResponseError::ProducerFenced => ResponseError::InvalidProducerEpoch,
+        error => error,
+    })
 }
 
 /// Changes a transactional id that exists.
@@ -139,14 +166,22 @@ async fn change(
     context: &RequestContext,
     id: &str,
     decide: impl FnOnce(&Transaction, i64) -> TransitionResult + Send + 'static,
-) -> Result<(), ResponseError> {
-    let (transactions, key) = (context.broker.transactions.clone(), key(context, id)?);
+) -> Result<Transaction, ResponseError> {
+    change_key(context, key(context, id)?, decide).await
+}
+
+async fn change_key(
+    context: &RequestContext,
+    key: String,
+    decide: impl FnOnce(&Transaction, i64) -> TransitionResult + Send + 'static,
+) -> Result<Transaction, ResponseError> {
+    let transactions = context.broker.transactions.clone();
     let changed = in_own_task(async move {
         let now_ms = transactions.now_ms();
         let turn = transactions.turn(&key).await?;
         turn.change(|now| decide(now.ok_or(ResponseError::InvalidProducerIdMapping)?, now_ms)).await
     });
-    changed.await.map(drop)
+    changed.await
 }
 
 /// Goes on to its end, also if the client that waits for it goes away.

@@ -13,14 +13,16 @@ use kafka_protocol::messages::txn_offset_commit_request::{
     TxnOffsetCommitRequestPartition, TxnOffsetCommitRequestTopic,
 };
 use kafka_protocol::messages::{
-    AddOffsetsToTxnRequest, AddPartitionsToTxnRequest, EndTxnRequest, FindCoordinatorRequest, GroupId,
-    InitProducerIdRequest, ListOffsetsRequest, ListTransactionsRequest, ListTransactionsResponse, OffsetFetchRequest,
-    ProducerId, TransactionalId, TxnOffsetCommitRequest,
+    AddOffsetsToTxnRequest, AddPartitionsToTxnRequest, ApiVersionsRequest, EndTxnRequest, FindCoordinatorRequest,
+    GroupId, InitProducerIdRequest, ListOffsetsRequest, ListTransactionsRequest, ListTransactionsResponse,
+    OffsetFetchRequest, ProduceRequest, ProducerId, TransactionalId, TxnOffsetCommitRequest,
 };
 use kafka_protocol::protocol::StrBytes;
 use millstream_kafka::KafkaConfig;
-use millstream_log::TopicConfig;
-use millstream_types::{BatchBuilder, Compression, Epoch, Offset, Producer, Record, RecordBatch};
+use millstream_log::{Log as _, TopicConfig, UpTo};
+use millstream_types::{
+    BatchBuilder, Compression, Epoch, Offset, Producer, Record, RecordBatch, TenantId, TopicPartition,
+};
 
 use crate::client::{Client, Fixture, batch, fetch_request, name, produce_request};
 
@@ -130,6 +132,63 @@ impl Transacting {
             .with_producer_epoch(self.epoch)
             .with_committed(committed);
         self.client.ask(&request, self.version.min(3)).await.error_code
+    }
+}
+
+/// Requests of version 2 of transactions (KIP-890).
+impl Transacting {
+    async fn send(&mut self, values: &[&str]) -> i32 {
+        let batch = self.batch(values);
+        self.sequence += values.len() as i32;
+        let request = produce_request("orders", -1, batch).with_transactional_id(Some(id(&self.id)));
+        self.client.send(&request, 12).await
+    }
+
+    async fn sent(&mut self, request: i32) -> i16 {
+        self.client.receive::<ProduceRequest>(request, 12).await.responses[0].partition_responses[0].error_code
+    }
+
+    /// Sends a batch whose partition was not added.
+    async fn produce_at_once(&mut self, values: &[&str]) -> i16 {
+        let before = self.sequence;
+        let request = self.send(values).await;
+        let code = self.sent(request).await;
+        if code != 0 {
+            self.sequence = before;
+        }
+        code
+    }
+
+    /// Error, producer id and epoch of the answer.
+    async fn try_end_epoch(&mut self, committed: bool) -> (i16, ProducerId, i16) {
+        let request = EndTxnRequest::default()
+            .with_transactional_id(id(&self.id))
+            .with_producer_id(self.producer)
+            .with_producer_epoch(self.epoch)
+            .with_committed(committed);
+        let answer = self.client.ask(&request, 5).await;
+        (answer.error_code, answer.producer_id, answer.producer_epoch)
+    }
+
+    async fn end_epoch(&mut self, committed: bool) -> i16 {
+        let (code, producer, epoch) = self.try_end_epoch(committed).await;
+        if code == 0 {
+            assert_eq!(epoch, self.epoch + 1);
+            (self.producer, self.epoch, self.sequence) = (producer, epoch, 0);
+        }
+        code
+    }
+
+    async fn commit_offset_at_once(&mut self, offset: i64) -> i16 {
+        let partition = TxnOffsetCommitRequestPartition::default().with_committed_offset(offset);
+        let topic = TxnOffsetCommitRequestTopic::default().with_name(name("orders")).with_partitions(vec![partition]);
+        let request = TxnOffsetCommitRequest::default()
+            .with_transactional_id(id(&self.id))
+            .with_producer_id(self.producer)
+            .with_producer_epoch(self.epoch)
+            .with_group_id(group())
+            .with_topics(vec![topic]);
+        self.client.ask(&request, 5).await.topics[0].partitions[0].error_code
     }
 }
 
@@ -324,6 +383,130 @@ async fn an_open_transaction_goes_on_after_a_restart() {
     let plain = InitProducerIdRequest::default().with_transactional_id(None);
     let answer = reader.ask(&plain, 4).await;
     assert!(answer.error_code == 0 && answer.producer_id != producer.producer);
+    fixture.stop().await;
+}
+
+/// The committed records of `orders` 0.
+fn committed(fixture: &Fixture) -> Vec<String> {
+    let orders = millstream_types::TopicName::parse("orders", &TenantId::default()).unwrap();
+    let partition = fixture.log.partition(&TopicPartition::new(orders, 0)).unwrap();
+    let (mut values, mut from) = (Vec::new(), Offset(0));
+    loop {
+        let batches = partition.read(from, 1 << 20, UpTo::Tail).unwrap();
+        let Some(end) = batches.last() else { return values };
+        from = end.next_offset();
+        let records = batches.iter().flat_map(RecordBatch::records).map(Result::unwrap);
+        values.extend(records.map(|record| String::from_utf8(record.value.unwrap().to_vec()).unwrap()));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn clients_of_version_2_add_nothing_beforehand_and_have_an_epoch_for_each_transaction() {
+    let mut fixture = Fixture::start(KafkaConfig::default()).await;
+    fixture.create("orders", &TopicConfig::default());
+    let mut reader = fixture.connect().await;
+    let told = reader.ask(&ApiVersionsRequest::default(), 3).await;
+    let level = told.finalized_features.iter().find(|feature| *feature.name == *"transaction.version").unwrap();
+    assert_eq!((level.max_version_level, told.finalized_features_epoch), (2, 0));
+    let mut producer = Transacting::take_over(&fixture, "t", 4).await;
+    let mut kept = Vec::new();
+    for (round, commit) in [true, false, true].into_iter().enumerate() {
+        let value = format!("{round}");
+        // Several requests on their way: all wait for the partition, and come in order.
+        let requests = [producer.send(&[&value]).await, producer.send(&["b"]).await, producer.send(&["c"]).await];
+        for request in requests {
+            assert_eq!(producer.sent(request).await, 0);
+        }
+        assert_eq!(producer.commit_offset_at_once(round as i64 + 1).await, 0);
+        assert_eq!(position(&mut reader, true).await.0, E::UnstableOffsetCommit.code());
+        if round == 0 {
+            fixture = fixture.restart(KafkaConfig::default()).await;
+            (producer.client, reader) = (fixture.connect().await, fixture.connect().await);
+            assert_eq!(producer.produce_at_once(&["d"]).await, 0);
+        }
+        let before = (producer.producer, producer.epoch);
+        let late = producer.batch(&["late"]);
+        assert_eq!(producer.end_epoch(commit).await, 0);
+        let after = (producer.producer, producer.epoch);
+        if commit {
+            kept.extend([value, "b".to_owned(), "c".to_owned()]);
+            kept.extend((round == 0).then(|| "d".to_owned()));
+        }
+        // The answer was lost: it is given again, and nothing else.
+        (producer.producer, producer.epoch) = before;
+        assert_eq!(producer.try_end_epoch(commit).await, (0, after.0, after.1));
+        assert_eq!(producer.try_end_epoch(!commit).await.0, E::InvalidTxnState.code());
+        assert_eq!(producer.end(commit).await, E::ProducerFenced.code());
+        assert_eq!(producer.commit_offset_at_once(9).await, E::InvalidProducerEpoch.code());
+        let request = produce_request("orders", -1, late).with_transactional_id(Some(id("t")));
+        let refused = producer.client.ask(&request, 12).await.responses[0].partition_responses[0].clone();
+        assert_eq!(refused.error_code, E::InvalidProducerEpoch.code(), "{refused:?}");
+        (producer.producer, producer.epoch) = after;
+        assert_eq!(committed(&fixture), kept);
+        assert_eq!(end_of(&mut reader, 1).await, end_of(&mut reader, 0).await);
+    }
+    assert_eq!(position(&mut reader, true).await, (0, 3));
+    // One that was not begun is aborted, but not committed.
+    assert_eq!(producer.end_epoch(true).await, E::InvalidTxnState.code());
+    assert_eq!(producer.end_epoch(false).await, 0);
+    assert_eq!((producer.produce_at_once(&["e"]).await, producer.end_epoch(true).await), (0, 0));
+
+    // Another one takes the id over.
+    assert_eq!(producer.produce_at_once(&["f"]).await, 0);
+    let mut new = Transacting::take_over(&fixture, "t", 4).await;
+    assert_eq!(producer.produce_at_once(&["g"]).await, E::InvalidProducerEpoch.code());
+    assert_eq!(producer.end_epoch(true).await, E::ProducerFenced.code());
+    assert_eq!((new.produce_at_once(&["h"]).await, new.end_epoch(true).await), (0, 0));
+    kept.extend(["e".to_owned(), "h".to_owned()]);
+    assert_eq!(committed(&fixture), kept);
+    fixture.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn batches_that_wait_for_their_transaction_come_in_the_order_of_their_requests() {
+    const TRANSACTIONS: usize = 40;
+    const REQUESTS: usize = 30;
+    let fixture = Fixture::start(KafkaConfig::default()).await;
+    fixture.create("orders", &TopicConfig::default());
+    let mut producer = Transacting::take_over(&fixture, "t", 4).await;
+    let values: Vec<String> = (0..TRANSACTIONS * REQUESTS).map(|number| number.to_string()).collect();
+    for values in values.chunks(REQUESTS) {
+        let mut requests = Vec::new();
+        for value in values {
+            requests.push(producer.send(&[value]).await);
+        }
+        for request in requests {
+            assert_eq!(producer.sent(request).await, 0);
+        }
+        assert_eq!(producer.end_epoch(true).await, 0);
+    }
+    assert_eq!(committed(&fixture), values);
+    fixture.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_batch_that_its_transaction_cannot_take_is_refused_alone_and_says_whether_to_abort() {
+    let config = KafkaConfig { transaction_partitions_max: 1, ..KafkaConfig::default() };
+    let fixture = Fixture::start(config).await;
+    ["orders", "other"].into_iter().for_each(|topic| fixture.create(topic, &TopicConfig::default()));
+    let mut producer = Transacting::take_over(&fixture, "t", 4).await;
+    let batch = producer.batch(&["a"]);
+    for (version, expected) in [(10, E::InvalidTxnState), (11, E::TransactionAbortable)] {
+        let request = produce_request("orders", -1, batch.clone()).with_transactional_id(Some(id("t")));
+        let answer = producer.client.ask(&request, version).await.responses[0].partition_responses[0].clone();
+        assert_eq!(answer.error_code, expected.code(), "version {version}");
+    }
+    assert_eq!(producer.produce_at_once(&["a"]).await, 0);
+    let second = produce_request("other", -1, batch.clone()).with_transactional_id(Some(id("t")));
+    let both = produce_request("orders", -1, producer.batch(&["b"])).with_transactional_id(Some(id("t")));
+    let both = both.clone().with_topic_data([both.topic_data, second.topic_data].concat());
+    let answer = producer.client.ask(&both, 12).await;
+    let codes = answer.responses.iter().map(|topic| topic.partition_responses[0].error_code);
+    assert_eq!(codes.collect::<Vec<_>>(), [0, E::PolicyViolation.code()]);
+    producer.sequence += 1;
+    assert_eq!((producer.produce_at_once(&["c"]).await, producer.end_epoch(true).await), (0, 0));
+    let mut reader = fixture.connect().await;
+    assert_eq!(fetched(&mut reader, 1).await.0, ["a", "b", "c"]);
     fixture.stop().await;
 }
 

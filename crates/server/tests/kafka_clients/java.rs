@@ -205,3 +205,12 @@ fn javas_consumer_speaks_the_consumer_protocol() {
     let said = broker.java_source("ConsumerProtocol.java", &program);
     assert!(said.trim_end().ends_with("ok"), "{said}");
 }
+
+#[test]
+fn javas_producer_has_an_epoch_for_each_transaction() {
+    let broker = Broker::start();
+    let program = include_str!("TransactionsVersion2.java").replace("127.0.0.1:9092", &broker.address);
+    let program = program.replace("TOPIC_NAME", &broker.topic("version-2"));
+    let said = broker.java_source("TransactionsVersion2.java", &program);
+    assert!(said.trim_end().ends_with("ok"), "{said}");
+}

@@ -34,11 +34,11 @@ fn a_transaction_that_has_not_begun_cannot_end_or_take_batches_or_positions() {
     let of = fresh();
     assert_eq!(of.end(of.producer, true, 1), Err(E::InvalidTxnState));
     assert_eq!(of.may_produce(of.producer, &partition(0)), Err(E::InvalidTxnState));
-    assert_eq!(of.add_positions(of.producer, "g", [position("g", 0, 1)], LIMITS), Err(E::InvalidTxnState));
+    assert_eq!(of.add_positions(of.producer, "g", [position("g", 0, 1)], LIMITS, None), Err(E::InvalidTxnState));
     let of = open();
     assert_eq!(of.may_produce(of.producer, &partition(0)), Ok(()));
     assert_eq!(of.may_produce(of.producer, &partition(2)), Err(E::InvalidTxnState));
-    assert_eq!(of.add_positions(of.producer, "other", [], LIMITS), Err(E::InvalidTxnState));
+    assert_eq!(of.add_positions(of.producer, "other", [], LIMITS, None), Err(E::InvalidTxnState));
 }
 
 #[test]
@@ -52,10 +52,50 @@ fn a_request_that_names_another_producer_changes_nothing() {
     ] {
         assert_eq!(of.add_partitions(who, [partition(2)], LIMITS, 12), Err(error));
         assert_eq!(of.add_group(who, "h", LIMITS, 12), Err(error));
-        assert_eq!(of.add_positions(who, "g", [], LIMITS), Err(error));
+        assert_eq!(of.add_positions(who, "g", [], LIMITS, None), Err(error));
         assert_eq!(of.end(who, true, 12), Err(error));
         assert_eq!(of.may_produce(who, &partition(0)), Err(producing));
     }
+}
+
+#[test]
+fn a_transaction_of_version_2_ends_its_epoch_and_a_repeated_end_has_the_same_answer() {
+    let of = open();
+    let next_producer = ProducerIdAndEpoch { epoch: 1, ..of.producer };
+    for (commit, stage) in [(true, TransactionState::CompleteCommit), (false, TransactionState::CompleteAbort)] {
+        let Transition { next, ending } = of.end_epoch(of.producer, commit, 30, || None).unwrap().unwrap();
+        let ending = ending.unwrap();
+        assert_eq!((ending.producer, ending.commit, ending.partitions.len()), (next_producer, commit, 2));
+        assert_eq!(ending.positions.len(), usize::from(commit));
+        assert_eq!((next.producer, next.stage, next.previous), (next_producer, stage, Some(of.producer)));
+        assert_eq!(next.end_epoch(of.producer, commit, 31, || None), Ok(None), "the answer was lost");
+        assert_eq!(next.end_epoch(of.producer, !commit, 31, || None), Err(E::InvalidTxnState));
+        assert_eq!(next.end_epoch(next_producer, true, 31, || None), Err(E::InvalidTxnState), "it has begun none");
+        assert_eq!(next.end(of.producer, commit, 31), Err(E::ProducerFenced), "an older request");
+        assert_eq!(next.may_produce(of.producer, &partition(0)), Err(E::InvalidProducerEpoch), "a late batch");
+        assert_eq!(taken_over(&next, Some(of.producer)), Ok(None), "it has missed the answer");
+
+        let again = next.add_partitions(next_producer, [partition(2)], LIMITS, 40).unwrap().unwrap();
+        assert_eq!(again.end_epoch(of.producer, commit, 41, || None), Err(E::ProducerFenced));
+        assert_eq!(taken_over(&again, Some(of.producer)), Err(E::ProducerFenced));
+
+        let Transition { next: empty, ending } = next.end_epoch(next_producer, false, 50, || None).unwrap().unwrap();
+        assert_eq!((empty.producer.epoch, empty.stage, ending), (2, TransactionState::CompleteAbort, None));
+    }
+    let last = ProducerIdAndEpoch { epoch: i16::MAX - 1, ..of.producer };
+    let of = Transaction { producer: last, ..of };
+    assert_eq!(of.end_epoch(last, true, 30, || None), Err(E::UnknownServerError));
+    let Transition { next, ending } = of.end_epoch(last, true, 30, || Some(8)).unwrap().unwrap();
+    assert_eq!((next.producer.id, next.producer.epoch, ending.unwrap().producer.epoch), (8, 0, i16::MAX));
+    assert_eq!(next.end_epoch(last, true, 31, || None), Ok(None));
+}
+
+#[test]
+fn positions_of_version_2_add_their_group() {
+    let of = fresh();
+    let next = of.add_positions(of.producer, "g", [position("g", 0, 1)], LIMITS, Some(5)).unwrap().unwrap();
+    assert_eq!((next.stage, next.since_ms, next.positions().count()), (TransactionState::Ongoing, 5, 1));
+    assert_eq!(next.add_positions(of.producer, "g", [position("g", 0, 1)], LIMITS, Some(6)), Ok(None));
 }
 
 #[test]
@@ -120,7 +160,7 @@ fn more_than_the_limit_is_refused_and_changes_nothing() {
     let many = (0..5).map(partition);
     assert_eq!(of.add_partitions(of.producer, many, LIMITS, 12), Err(E::PolicyViolation));
     let many = (0..5).map(|number| position("g", number, 1));
-    assert_eq!(of.add_positions(of.producer, "g", many, LIMITS), Err(E::PolicyViolation));
-    let again = of.add_positions(of.producer, "g", [position("g", 3, 9)], LIMITS).unwrap().unwrap();
+    assert_eq!(of.add_positions(of.producer, "g", many, LIMITS, None), Err(E::PolicyViolation));
+    let again = of.add_positions(of.producer, "g", [position("g", 3, 9)], LIMITS, None).unwrap().unwrap();
     assert_eq!(again.positions().cloned().collect::<Vec<_>>(), [position("g", 3, 9)], "the last one counts");
 }

@@ -7,7 +7,7 @@ use super::*;
 struct TransactionWorld {
     of: Transaction,
     now_ms: i64,
-    /// All that was ever answered to a take-over, the last one the current owner's.
+    /// All that was ever answered to a take-over or the end of an epoch, the last one the current owner's.
     producers: Vec<ProducerIdAndEpoch>,
     /// Markers that the log was given: each fences the older epochs.
     fenced: Vec<ProducerIdAndEpoch>,
@@ -26,9 +26,10 @@ impl TransactionWorld {
             6..8 => self.of.add_group(who, "g", LIMITS, self.now_ms).map(|next| next.map(plain)),
             8..11 => {
                 let at = position("g", number, self.rng.u64(0..9));
-                self.of.add_positions(who, "g", [at], LIMITS).map(|next| next.map(plain))
+                self.of.add_positions(who, "g", [at], LIMITS, None).map(|next| next.map(plain))
             }
-            11..16 => self.of.end(who, self.rng.bool(), self.now_ms),
+            11..14 => self.of.end(who, self.rng.bool(), self.now_ms),
+            14..16 => return self.end_epoch(who),
             16..18 => return self.take_over(who),
             _ => {
                 self.now_ms += self.rng.i64(0..600);
@@ -71,6 +72,23 @@ impl TransactionWorld {
         }
     }
 
+    fn end_epoch(&mut self, who: ProducerIdAndEpoch) {
+        let (next_id, before) = (self.next_id + 1, self.of.producer);
+        match self.of.end_epoch(who, self.rng.bool(), self.now_ms, || Some(next_id)) {
+            Ok(Some(step)) => {
+                let producer = step.next.producer;
+                assert_eq!(who, before, "{who:?} ended the epoch of {before:?}");
+                assert!(!self.producers.contains(&producer), "{producer:?} is handed out twice");
+                assert!(!self.fenced.contains(&producer), "{producer:?} was used for fencing");
+                self.next_id = self.next_id.max(producer.id);
+                self.follow(step);
+                self.producers.push(producer);
+            }
+            Ok(None) => assert_eq!(self.of.producer, self.owner(), "only who owns it is told so again"),
+            Err(_) => self.refused += 1,
+        }
+    }
+
     fn follow(&mut self, step: Transition) {
         if let Some(ending) = &step.ending {
             self.ended += 1;
@@ -78,8 +96,9 @@ impl TransactionWorld {
             assert_eq!(ending.partitions, self.of.partitions);
             let pending: Vec<_> = self.of.positions().cloned().collect();
             assert_eq!(ending.positions, if ending.commit { pending } else { Vec::new() });
-            assert!(!ending.commit || ending.producer == self.of.producer, "only its producer commits it");
-            if ending.producer != self.of.producer {
+            let is_own = ending.producer == self.of.producer || step.next.previous == Some(self.of.producer);
+            assert!(!ending.commit || is_own, "only its producer commits it");
+            if ending.producer != self.of.producer && ending.producer != step.next.producer {
                 self.fenced.push(ending.producer);
             }
         } else {
