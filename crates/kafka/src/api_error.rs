@@ -55,6 +55,7 @@ impl From<&LogError> for ApiError {
             }
             LogError::NotTrimmable { .. } | LogError::TooManyPartitions { .. } => ResponseError::PolicyViolation,
             LogError::Batch { source, .. } => return Self::from(source),
+            LogError::Corrupt { .. } => ResponseError::CorruptMessage,
             LogError::OutOfOrderSequence { .. } => ResponseError::OutOfOrderSequenceNumber,
             LogError::DuplicateSequence { .. } => ResponseError::DuplicateSequenceNumber,
             LogError::FencedProducer { .. } => ResponseError::InvalidProducerEpoch,

@@ -283,7 +283,7 @@ impl Span {
             return Ok(None);
         }
         let stored = partition.read_stored(self.from, self.read_bytes, self.up_to).map_err(|e| {
-            log_damage(&e);
+            log_failure(&e);
             ApiError::from(&e)
         });
         let bytes = stored.as_ref().map_or(0, |stored| stored.batches.iter().map(RecordBatch::size_bytes).sum());
@@ -312,9 +312,9 @@ fn tell_aborted(data: &mut PartitionData, aborted: &[Aborted]) {
     }
 }
 
-/// Clients get an error code only, no message.
-fn log_damage(error: &LogError) {
-    if matches!(error, LogError::Corrupt { .. } | LogError::Io { .. }) {
+/// Clients get an error code only, no message. The log tells of damage itself, once for each place.
+fn log_failure(error: &LogError) {
+    if matches!(error, LogError::Io { .. }) {
         tracing::error!(%error, "stored records cannot be read");
     }
 }

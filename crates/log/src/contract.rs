@@ -246,7 +246,8 @@ pub trait Partition: Send + Sync + 'static {
     ///
     /// # Errors
     /// [`Error::Trimmed`] below the first offset, [`Error::BeyondTail`] above the tail,
-    /// [`Error::Corrupt`] instead of a damaged batch.
+    /// [`Error::Corrupt`] instead of a damaged batch: a read that meets damage after other batches returns those, and only
+    /// one that begins at the damage fails.
     fn read(&self, from: Offset, max_bytes: usize, up_to: UpTo) -> Result<Vec<RecordBatch>, Error>;
 
     /// The record at `offset`; `None` if none can be read there: it was compacted away or trimmed, lies at the limit

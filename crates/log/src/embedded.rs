@@ -275,6 +275,7 @@ fn partition_stats(partition: &PartitionLog) -> PartitionStats {
         record_bytes: accept.segment_bytes() + accept.tail_cache.own_bytes(partition.first()) as u64,
         open_transactions: accept.producers.transactions.open().len() as u64,
         aborted_transactions: accept.producers.transactions.aborted().entries().len() as u64,
+        damaged_reads: partition.damaged_reads(),
     }
 }
 

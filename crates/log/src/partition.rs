@@ -129,6 +129,8 @@ pub(crate) struct PartitionLog {
     flushed_producers: Mutex<Producers>,
     /// Tombstones below it may be gone.
     horizon: AtomicU64,
+    /// Reads that failed because they began at damaged records.
+    pub(crate) damaged_reads: AtomicU64,
 }
 
 /// The state under the partition's lock.
@@ -238,6 +240,7 @@ impl PartitionLog {
             last_stable: LastStableOffset::default(),
             flushed_producers: Mutex::new(record.producers),
             horizon: AtomicU64::new(record.horizon),
+            damaged_reads: AtomicU64::new(0),
         })
     }
 
@@ -448,15 +451,16 @@ impl Partition for PartitionLog {
     }
 
     fn read(&self, from: Offset, max_bytes: usize, up_to: UpTo) -> Result<Vec<RecordBatch>, Error> {
-        self.read_visible(from.0, max_bytes, up_to)
+        self.read_visible(from.0, max_bytes, up_to).inspect_err(|error| self.count_damage(error))
     }
 
     fn read_one(&self, offset: Offset, up_to: UpTo) -> Result<Option<StoredRecord>, Error> {
-        Ok(self.read_single(offset, up_to, ReadFrom::Disk)?.into_record())
+        let read = self.read_single(offset, up_to, ReadFrom::Disk).inspect_err(|error| self.count_damage(error));
+        Ok(read?.into_record())
     }
 
     fn read_one_cached(&self, offset: Offset, up_to: UpTo) -> Result<CachedRead, Error> {
-        self.read_single(offset, up_to, ReadFrom::PageCache)
+        self.read_single(offset, up_to, ReadFrom::PageCache).inspect_err(|error| self.count_damage(error))
     }
 
     fn compact(&self) {
@@ -494,7 +498,7 @@ impl Partition for PartitionLog {
     }
 
     fn offset_at(&self, timestamp_ms: i64) -> Result<Option<Offset>, Error> {
-        self.find_time(timestamp_ms)
+        self.find_time(timestamp_ms).inspect_err(|error| self.count_damage(error))
     }
 
     fn resume(&self, position: Position) -> Result<Offset, Error> {
@@ -548,7 +552,7 @@ impl KafkaPartition for PartitionLog {
     }
 
     fn read_stored(&self, from: Offset, max_bytes: usize, up_to: UpTo) -> Result<StoredBatches, Error> {
-        self.read_marked(from.0, max_bytes, up_to)
+        self.read_marked(from.0, max_bytes, up_to).inspect_err(|error| self.count_damage(error))
     }
 
     fn locate(&self, from: Offset, max_bytes: usize, up_to: UpTo) -> Result<Option<Located>, Error> {

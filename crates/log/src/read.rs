@@ -3,6 +3,7 @@
 mod single;
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use millstream_types::{Offset, RecordBatch};
 
@@ -203,6 +204,17 @@ impl PartitionLog {
             }
         }
         Ok(None)
+    }
+
+    /// Counts a read that began at damaged records.
+    pub(crate) fn count_damage(&self, error: &Error) {
+        if matches!(error, Error::Corrupt { .. }) {
+            self.damaged_reads.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    pub(crate) fn damaged_reads(&self) -> u64 {
+        self.damaged_reads.load(Ordering::Relaxed)
     }
 
     fn trimmed(&self, from: u64) -> Option<Error> {

@@ -19,8 +19,10 @@
 //! - A closed segment never changes.
 
 mod locate;
+mod read;
 mod single_batch;
 
+use std::collections::BTreeSet;
 use std::io::IoSlice;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -45,6 +47,8 @@ use crate::{Error, File, Files};
 
 /// Position of the generation in the header's kind-specific part; an index has its count and checksum before it.
 const GENERATION: std::ops::Range<usize> = 36..44;
+/// Most places of one segment whose damage is logged; each is logged once.
+const REPORTED_MAX: usize = 64;
 const CUT_SHORT: &str = "it ends within a block";
 
 /// The facts about a segment that `meta` keeps.
@@ -83,7 +87,8 @@ pub(crate) struct Segment {
     closed: AtomicBool,
     blocks: Mutex<Option<Vec<BlockEntry>>>,
     checksum_cache: ChecksumCache,
-    reported: AtomicBool,
+    /// Positions of the damage that the log has told of.
+    reported: Mutex<BTreeSet<u64>>,
     /// The segment has been replaced or expired, and its files are removed.
     retired: AtomicBool,
     dated_ms: AtomicI64,
@@ -142,7 +147,7 @@ impl Segment {
             closed: AtomicBool::new(record.closed),
             blocks: Mutex::new(None),
             checksum_cache: ChecksumCache::new(),
-            reported: AtomicBool::new(false),
+            reported: Mutex::default(),
             retired: AtomicBool::new(false),
             dated_ms: AtomicI64::new(record.dated_ms),
             dead: Mutex::default(),
@@ -318,40 +323,6 @@ impl Segment {
         Ok(())
     }
 
-    /// Reads batches from the one that contains `from` on: at least one if there is one, further
-    /// ones while they fit `max_bytes`.
-    pub(crate) fn read(&self, from: u64, max_bytes: usize, limits: &BatchLimits) -> Result<Vec<RecordBatch>, Error> {
-        let blocks = self.with_blocks(|blocks| {
-            let begin = blocks.partition_point(|block| block.end <= from);
-            let mut payload_bytes = 0;
-            let fitting = blocks[begin..].iter().take_while(|block| {
-                payload_bytes += block.payload_bytes as usize;
-                payload_bytes <= max_bytes
-            });
-            let count = fitting.count().max(1).min(blocks.len() - begin);
-            blocks[begin..begin + count].to_vec()
-        })?;
-        if blocks.is_empty() {
-            return Ok(Vec::new());
-        }
-        let file = self.open_checked()?;
-        let mut found: Vec<RecordBatch> = Vec::new();
-        let mut found_bytes = 0;
-        for block in blocks {
-            for batch in self.read_block(&*file, &block, from, limits)? {
-                if batch.last_offset().0 < from {
-                    continue;
-                }
-                found_bytes += batch.bytes().len();
-                if !found.is_empty() && found_bytes > max_bytes {
-                    return Ok(found);
-                }
-                found.push(batch);
-            }
-        }
-        Ok(found)
-    }
-
     /// The first batch with a record at or after `timestamp_ms` that does not end below `from`.
     pub(crate) fn batch_at_time(
         &self,
@@ -525,7 +496,7 @@ impl Segment {
             at,
             what,
         };
-        if !self.is_retired() && !self.reported.swap(true, Ordering::Relaxed) {
+        if !self.is_retired() && self.is_unreported(at) {
             tracing::error!(
                 topic = %self.partition.topic,
                 partition = %self.partition.partition,
@@ -536,6 +507,12 @@ impl Segment {
             );
         }
         error
+    }
+
+    /// `true` once for each position.
+    fn is_unreported(&self, at: u64) -> bool {
+        let mut reported = self.reported.lock();
+        reported.len() < REPORTED_MAX && reported.insert(at)
     }
 }
 

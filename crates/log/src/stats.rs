@@ -58,6 +58,8 @@ pub struct PartitionStats {
     pub open_transactions: u64,
     /// Aborted transactions that the partition remembers.
     pub aborted_transactions: u64,
+    /// Reads since the log was opened that failed because they began at damaged records.
+    pub damaged_reads: u64,
 }
 
 /// The lag of a group in one partition.

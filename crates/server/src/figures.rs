@@ -62,6 +62,12 @@ pub(crate) fn show(log: &Arc<dyn LogFigures>, metrics: &Metrics) {
     let help = "Stable offsets of a topic's partitions, summed up; their rate is that of its records.";
     let stable_offsets = of_topics(log, |_| true, |p| p.offsets.stable.0);
     metrics.gauges_fn("millstream_topic_stable_offsets", help, &labels, stable_offsets);
+    let help = "Reads of a topic since the start that failed because they began at damaged records.";
+    let (own, damaged) = (labels, Arc::downgrade(log));
+    metrics.labelled_counters_fn("millstream_topic_damaged_reads_total", help, &own, move || {
+        let reads = sums(&damaged, |_| true, |p| p.damaged_reads).into_iter();
+        reads.filter(|(_, reads)| *reads > 0.0).map(|(topic, reads)| (topic, reads as u64)).collect()
+    });
     let help = "Records between a group's positions in a topic and the stable offsets.";
     let log = Arc::downgrade(log);
     metrics.gauges_fn("millstream_group_lag", help, &["tenant", "group", "topic"], move || {

@@ -30,9 +30,15 @@ impl Fixture {
 
     /// Stops, and starts on what it has stored.
     pub(crate) async fn restart(self, config: KafkaConfig) -> Self {
+        self.restart_damaged(config, |_| ()).await
+    }
+
+    /// As [`Fixture::restart`], after `damage` of the log's files.
+    pub(crate) async fn restart_damaged(self, config: KafkaConfig, damage: impl FnOnce(&std::path::Path)) -> Self {
         self.serving.shut_down(std::time::Duration::from_secs(5)).await;
         self.log.close().unwrap();
         drop(self.log);
+        damage(self.dir.path());
         Self::start_in(self.dir, config).await
     }
 

@@ -403,3 +403,43 @@ async fn records_of_a_time_far_ahead_are_refused_unless_the_settings_say_otherwi
         fixture.stop().await;
     }
 }
+
+/// Flips a bit of the stored record with that value.
+fn damage(dir: &std::path::Path, value: &[u8]) -> bool {
+    std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path()).any(|path| {
+        if path.is_dir() {
+            return damage(&path, value);
+        }
+        let mut bytes = std::fs::read(&path).unwrap();
+        let Some(at) = bytes.windows(value.len()).position(|window| window == value) else { return false };
+        bytes[at] ^= 1;
+        path.extension().is_some_and(|kind| kind == "segment") && std::fs::write(&path, bytes).is_ok()
+    })
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_fetch_over_damage_returns_the_records_before_it_and_one_at_the_damage_is_refused() {
+    let fixture = Fixture::start(KafkaConfig::default()).await;
+    fixture.create("orders", &TopicConfig { partitions: 1, ..TopicConfig::default() });
+    let mut client = fixture.connect().await;
+    // Each takes a block of its own.
+    for n in 0..4 {
+        let value = format!("record {n} {}", "x".repeat(200_000));
+        client.produce("orders", -1, batch(&[&value], Compression::None)).await;
+    }
+    drop(client);
+    let fixture = fixture.restart_damaged(KafkaConfig::default(), |dir| assert!(damage(dir, b"record 2"))).await;
+    let mut client = fixture.connect().await;
+    let offsets = |data| values(&data).into_iter().map(|(offset, _)| offset).collect::<Vec<_>>();
+    // With and without a wait for more.
+    assert_eq!(offsets(client.fetch("orders", 0).await), [0, 1]);
+    let large = fetch_request("orders", 0).with_min_bytes(800_000).with_max_wait_ms(100);
+    assert_eq!(offsets(client.ask(&large, 11).await.responses[0].partitions[0].clone()), [0, 1]);
+    for _ in 0..2 {
+        let refused = client.fetch("orders", 2).await;
+        assert_eq!(refused.error_code, ResponseError::CorruptMessage.code());
+        assert!(refused.records.is_none_or(|records| records.is_empty()));
+    }
+    assert_eq!(offsets(client.fetch("orders", 3).await), [3]);
+    fixture.stop().await;
+}

@@ -18,7 +18,7 @@ const LOCATED_MIN_BYTES: u32 = 16 << 10;
 impl Segment {
     /// Places of the blocks from `from` to `limit` within `max_bytes`, and the offset after them. `None` if
     /// the next block does not fit these bounds, if it is small (a copy is cheaper than a send of its own), or
-    /// if files have no descriptor.
+    /// if files have no descriptor. Ends before a damaged block.
     pub(crate) fn locate(&self, from: u64, limit: u64, max_bytes: usize) -> Result<Option<(Vec<Extent>, u64)>, Error> {
         let (begin, blocks) = self.with_blocks(|blocks| {
             let begin = blocks.partition_point(|block| block.end <= from);
@@ -30,23 +30,30 @@ impl Segment {
             });
             (begin, fitting.copied().collect::<Vec<_>>())
         })?;
-        let Some(last) = blocks.last() else { return Ok(None) };
+        if blocks.is_empty() {
+            return Ok(None);
+        }
         let file = self.open_checked()?;
         if file.descriptor().is_none() {
             return Ok(None);
         }
         let (now, mut scratch) = (Instant::now(), Vec::new());
-        let mut extents = Vec::with_capacity(blocks.len());
+        let (mut extents, mut end) = (Vec::with_capacity(blocks.len()), from);
         for (number, block) in (begin..).zip(&blocks) {
             if !self.checksum_cache.holds(number, now) {
                 scratch.resize(CHECK_BYTES, 0);
-                self.check_block(&*file, block, &mut scratch)?;
+                match self.check_block(&*file, block, &mut scratch) {
+                    Ok(()) => {}
+                    Err(failure) if extents.is_empty() => return Err(failure),
+                    Err(_) => break,
+                }
                 self.checksum_cache.note(number, now);
             }
             let (at, size_bytes) = (block.at + BLOCK_HEADER_BYTES as u64, block.payload_bytes as usize);
             extents.push(Extent::new(file.clone(), at, size_bytes));
+            end = block.end;
         }
-        Ok(Some((extents, last.end)))
+        Ok(Some((extents, end)))
     }
 
     /// Verifies a block in the file, which also brings it into the page cache.

@@ -133,7 +133,7 @@ fn read_everything(image: &Image, files: &SimFiles, may_lose: usize) -> Outcome 
     let mut refusal = None;
     let mut lost = 0;
     for (id, expected) in &image.records {
-        match log.partition(id).and_then(|partition| read_until_damage(&*partition)) {
+        match log.partition(id).and_then(|partition| read_all_before_damage(&*partition)) {
             Ok((read, damage)) => {
                 assert!(expected.starts_with(&read), "{id}: wrong records were served");
                 match damage {
@@ -150,12 +150,24 @@ fn read_everything(image: &Image, files: &SimFiles, may_lose: usize) -> Outcome 
     refusal.map_or(Outcome::AllRight, Outcome::Refused)
 }
 
+/// As [`read_until_damage`], by small reads. Large ones return the same: the damage hides nothing that lies before it.
+fn read_all_before_damage(partition: &dyn Partition) -> Result<(Vec<ReadRecord>, Option<Error>), Error> {
+    let small = read_until_damage(partition, 1)?;
+    let large = read_until_damage(partition, 1 << 20)?;
+    assert_eq!(small.0.len(), large.0.len(), "{}: {:?}, {:?}", partition.id(), small.1, large.1);
+    if let Some(Error::Corrupt { offset, .. }) = &small.1 {
+        let next = small.0.last().map_or(Offset::ZERO, |last| last.offset.next());
+        assert_eq!(*offset, next, "{}: the read that fails is the one that begins at the damage", partition.id());
+    }
+    Ok(small)
+}
+
 /// The records before the damage, and the error that reports it.
-fn read_until_damage(partition: &dyn Partition) -> Result<(Vec<ReadRecord>, Option<Error>), Error> {
+fn read_until_damage(partition: &dyn Partition, max_bytes: usize) -> Result<(Vec<ReadRecord>, Option<Error>), Error> {
     let mut read: Vec<ReadRecord> = Vec::new();
     loop {
         let next = read.last().map_or(Offset::ZERO, |last| last.offset.next());
-        match partition.read(next, 1, UpTo::Stable) {
+        match partition.read(next, max_bytes, UpTo::Stable) {
             Ok(batches) if batches.is_empty() => return Ok((read, None)),
             Ok(batches) => {
                 for batch in batches {
@@ -378,7 +390,7 @@ fn set_aside(files: &SimFiles) -> Vec<PathBuf> {
 
 fn is_whole(image: &Image, log: &Embedded, topic: &str) -> bool {
     image.records.iter().filter(|(id, _)| id.topic == name(topic)).all(|(id, expected)| {
-        log.partition(id).is_ok_and(|partition| read_until_damage(&*partition).unwrap().0 == *expected)
+        log.partition(id).is_ok_and(|partition| read_until_damage(&*partition, 1).unwrap().0 == *expected)
     })
 }
 

@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use millstream_log::{
-    AckLevel, Embedded, Error, Extent, KafkaPartition, Located, Log, LogConfig, SystemFiles, TopicConfig, UpTo,
+    AckLevel, Embedded, Error, Extent, KafkaPartition, Located, Log, LogConfig, LogFigures as _, SystemFiles,
+    TopicConfig, UpTo,
 };
 use millstream_types::{BatchBuilder, Compression, Epoch, Offset, Producer, Record};
 use tempfile::TempDir;
@@ -159,6 +160,36 @@ fn damaged_records_are_not_located_and_a_read_reports_them() {
     assert!(fixture.locate(0, 1 << 30).is_none());
     let error = fixture.partition.read_stored(Offset(0), 1 << 30, UpTo::High).unwrap_err();
     assert!(matches!(error, Error::Corrupt { .. }), "{error}");
+}
+
+#[test]
+fn records_before_a_damaged_block_are_located_and_read_and_each_refusal_is_counted() {
+    let fixture = fixture();
+    let first = &fixture.segments()[0];
+    let file = fs::File::options().read(true).write(true).open(first).unwrap();
+    // In the second block: a block holds at most 256 KiB.
+    let mut byte = [0];
+    file.read_exact_at(&mut byte, 300_000).unwrap();
+    file.write_all_at(&[byte[0] ^ 4], 300_000).unwrap();
+    fixture.log.close().unwrap();
+    let log = open(&fixture.dir);
+    let partition = partitions(&log, "located").remove(0);
+    let fixture = Fixture { log, partition, ..fixture };
+    let (read, end) = fixture.read(0, 1 << 30);
+    assert!(end > 1 && read.len() < 256 << 10, "{end}");
+    assert!(bytes_of(&fixture.locate(0, 1 << 30).unwrap().extents) == read);
+    // It is verified once a minute at least; what was not is not sent.
+    assert!(bytes_of(&fixture.locate(0, 1 << 30).unwrap().extents) == read);
+    let topic = fixture.partition.topic().name.clone();
+    let counted = || fixture.log.topic_stats(&topic)[0].damaged_reads;
+    assert_eq!(counted(), 0);
+    assert!(fixture.locate(end, 1 << 30).is_none());
+    for refused in 1..=2 {
+        let error = fixture.partition.read_stored(Offset(end), 1 << 30, UpTo::High).unwrap_err();
+        assert!(matches!(error, Error::Corrupt { offset, .. } if offset == Offset(end)), "{error}");
+        assert_eq!(counted(), refused);
+    }
+    assert!(fixture.read(40, 1 << 30).1 > 41, "what lies behind is served");
 }
 
 #[test]

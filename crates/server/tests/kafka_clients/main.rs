@@ -4,6 +4,7 @@
 
 mod broker;
 mod codecs;
+mod damage;
 mod documented;
 mod java;
 mod keys;
