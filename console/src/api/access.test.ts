@@ -43,8 +43,11 @@ describe("a token", () => {
     );
     expect(token.expires).toBeNull();
     expect(scopeText(token)).toBe("topics a*, b*");
-    expect(scopeText({ topics: [], types: ["Room"], keys: ["shop/img"] })).toBe("types Room*; keys shop/img*");
-    expect(scopeText({ topics: [], types: [], keys: [] })).toBeNull();
+    const none = { topics: [], types: [], keys: [], groups: [], transactional_ids: [] };
+    expect(scopeText({ ...none, types: ["Room"], keys: ["shop/img"] })).toBe("types Room*; keys shop/img*");
+    const narrow = { ...none, topics: ["a"], groups: ["g-"], transactional_ids: ["t"] };
+    expect(scopeText(narrow)).toBe("topics a*; groups g-*; transactional ids t*");
+    expect(scopeText(none)).toBeNull();
   });
 });
 

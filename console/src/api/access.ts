@@ -109,10 +109,15 @@ export interface Token {
   /** `*` for all. */
   tenant: string;
   roles: readonly string[];
-  /** Prefixes of topics, of types of entities, and of buckets with keys, for which alone it is good; none are no limit. */
+  /**
+   * Prefixes of topics, of types of entities, of buckets with keys, of consumer groups and of transactional ids, for which alone it is
+   * good; none are no limit.
+   */
   topics: readonly string[];
   types: readonly string[];
   keys: readonly string[];
+  groups: readonly string[];
+  transactional_ids: readonly string[];
   created: string;
   created_by: string;
   expires: string | null;
@@ -125,6 +130,8 @@ export const decodeToken: Decoder<Token> = object<Token>({
   topics: withDefault(array(string), []),
   types: withDefault(array(string), []),
   keys: withDefault(array(string), []),
+  groups: withDefault(array(string), []),
+  transactional_ids: withDefault(array(string), []),
   created: string,
   created_by: string,
   expires: nullable(string),
@@ -142,6 +149,8 @@ export interface NewToken {
   topics?: readonly string[];
   types?: readonly string[];
   keys?: readonly string[];
+  groups?: readonly string[];
+  transactional_ids?: readonly string[];
   /** How long it is good, such as `30d`; without it and `expires`, for ever. */
   lifetime?: string;
   expires?: string;

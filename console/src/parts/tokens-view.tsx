@@ -153,10 +153,12 @@ function TokenTable(props: {
 }
 
 /** `topics telemetry.*, orders*; types Room*; keys photos/2026*`; null for a token without such limits. */
-export function scopeText({ topics, types, keys }: Pick<Token, "topics" | "types" | "keys">): string | null {
+export function scopeText(token: Pick<Token, "topics" | "types" | "keys" | "groups" | "transactional_ids">): string | null {
+  const { topics, types, keys, groups, transactional_ids: ids } = token;
   const list = (noun: string, prefixes: readonly string[]): string[] =>
     prefixes.length === 0 ? [] : [`${noun} ${prefixes.map((prefix) => `${prefix}*`).join(", ")}`];
   const parts = [...list("topics", topics), ...list("types", types), ...list("keys", keys)];
+  parts.push(...list("groups", groups), ...list("transactional ids", ids));
   return parts.length === 0 ? null : parts.join("; ");
 }
 

@@ -1,4 +1,4 @@
-//! The topics that a client sees, and their names for it.
+//! The topics that a client sees, their names for it, and the groups and transactional ids that it may use.
 //!
 //! The log has one name for each topic (`telemetry.acme`). `kafka.device_topic_prefix` gives the topics of devices
 //! another name for Kafka clients only (`hono.telemetry.acme`). Nothing in the log is renamed, so the positions of
@@ -91,6 +91,16 @@ impl Namespace {
     /// True if lists show `topic` to the client.
     pub(crate) fn shows(&self, topic: &TopicName) -> bool {
         self.sees(topic) && self.admits(topic)
+    }
+
+    /// True if the client may use the consumer group of this id.
+    pub(crate) fn has_group(&self, id: &str) -> bool {
+        self.scope.has_group(id)
+    }
+
+    /// True if the client may use this transactional id.
+    pub(crate) fn has_transactional_id(&self, id: &str) -> bool {
+        self.scope.has_transactional_id(id)
     }
 
     /// The device topic that `name` means, if it starts with the prefix.

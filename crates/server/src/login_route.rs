@@ -104,5 +104,13 @@ fn show_caller(caller: &Caller) -> Value {
 
 /// The prefixes to which a caller is limited; `None` if it has all of its tenant.
 fn show_limits(scope: &AccessScope) -> Option<Value> {
-    scope.is_limited().then(|| json!({"topics": scope.topics(), "types": scope.types(), "keys": scope.keys()}))
+    scope.is_limited().then(|| {
+        json!({
+            "topics": scope.topics(),
+            "types": scope.types(),
+            "keys": scope.keys(),
+            "groups": scope.groups(),
+            "transactional_ids": scope.transactional_ids(),
+        })
+    })
 }

@@ -49,6 +49,12 @@ struct CreateArgs {
     /// Only keys that begin like this behind their bucket, such as shop/img/ or shop/ for all; may be repeated
     #[arg(long = "keys", value_name = "BUCKET/PREFIX")]
     keys: Vec<String>,
+    /// With --topics: only consumer groups whose ids begin like this, instead of all of the tenant; may be repeated
+    #[arg(long = "groups", value_name = "PREFIX")]
+    groups: Vec<String>,
+    /// With --topics: only transactional ids that begin like this, instead of all of the tenant; may be repeated
+    #[arg(long = "transactional-ids", value_name = "PREFIX")]
+    transactional_ids: Vec<String>,
     /// Time after which it is refused, such as 30d [default: never]
     #[arg(long, value_name = "DURATION")]
     lifetime: Option<String>,
@@ -97,7 +103,13 @@ impl CreateArgs {
         body.insert("name".to_owned(), self.name.clone().into());
         body.insert("tenant".to_owned(), tenant.into());
         body.insert("roles".to_owned(), self.roles.clone().into());
-        for (member, prefixes) in [("topics", &self.topics), ("types", &self.types), ("keys", &self.keys)] {
+        for (member, prefixes) in [
+            ("topics", &self.topics),
+            ("types", &self.types),
+            ("keys", &self.keys),
+            ("groups", &self.groups),
+            ("transactional_ids", &self.transactional_ids),
+        ] {
             if !prefixes.is_empty() {
                 body.insert(member.to_owned(), prefixes.clone().into());
             }
@@ -113,7 +125,8 @@ fn table(tokens: &Value) -> String {
     let head = ["NAME", "TENANT", "ROLES", "LIMITS", "EXPIRES"].map(str::to_owned);
     let list = |value: &Value| value.as_array().map(|all| all.iter().map(cell).collect::<Vec<_>>().join(","));
     let rows = tokens.as_array().into_iter().flatten().map(|token| {
-        let limits = ["topics", "types", "keys"].map(|member| (member, list(&token[member])));
+        let limits = ["topics", "types", "keys", "groups", "transactional_ids"];
+        let limits = limits.map(|member| (member, list(&token[member])));
         let limits: Vec<String> =
             limits.into_iter().filter_map(|(name, prefixes)| Some(format!("{name}={}", prefixes?))).collect();
         let limits = if limits.is_empty() { "-".to_owned() } else { limits.join(" ") };

@@ -63,6 +63,8 @@ pub(crate) struct NewToken {
     topics: Vec<String>,
     types: Vec<String>,
     keys: Vec<String>,
+    groups: Vec<String>,
+    transactional_ids: Vec<String>,
     expires_ms: Option<i64>,
     created_by: String,
 }
@@ -113,6 +115,8 @@ impl Tokens {
             topics: new.topics,
             types: new.types,
             keys: new.keys,
+            groups: new.groups,
+            transactional_ids: new.transactional_ids,
             created_ms: self.wall.now_ms(),
             created_by: new.created_by,
             expires_ms: new.expires_ms,

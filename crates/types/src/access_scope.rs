@@ -1,11 +1,12 @@
-//! The part of its tenant that a caller may use: topics, entity types and keys, by prefix.
+//! The part of its tenant that a caller may use: topics, entity types, keys, consumer groups and transactional ids, by prefix.
 
 use std::sync::Arc;
 
 /// The topics, entity types and keys that a caller is limited to. The default has no limit.
 ///
 /// A limited caller has what its prefixes name and nothing else: without a prefix for topics it has no topic, without
-/// one for types no entity, without one for keys no key, and it has no devices, jobs or administration.
+/// one for types no entity, without one for keys no key, and it has no devices, jobs or administration. Consumer groups and
+/// transactional ids are those of the whole tenant unless prefixes of their own limit them.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct AccessScope(Option<Arc<Prefixes>>);
 
@@ -15,6 +16,10 @@ struct Prefixes {
     types: Vec<String>,
     /// Each is a bucket's name, a slash and the beginning of keys, which may be empty.
     keys: Vec<String>,
+    /// None for all of the tenant.
+    groups: Vec<String>,
+    /// None for all of the tenant.
+    transactional_ids: Vec<String>,
 }
 
 impl AccessScope {
@@ -24,8 +29,23 @@ impl AccessScope {
         if topics.is_empty() && types.is_empty() && keys.is_empty() {
             return Self::default();
         }
-        let prefixes = Prefixes { topics: topics.to_vec(), types: types.to_vec(), keys: keys.to_vec() };
-        Self(Some(Arc::new(prefixes)))
+        let (groups, transactional_ids) = (Vec::new(), Vec::new());
+        let (topics, types, keys) = (topics.to_vec(), types.to_vec(), keys.to_vec());
+        Self(Some(Arc::new(Prefixes { topics, types, keys, groups, transactional_ids })))
+    }
+
+    /// Limits a caller that is limited already to consumer groups and transactional ids that begin with one of these. Without
+    /// a prefix it has all of its tenant; a caller without limits stays so.
+    #[must_use]
+    pub fn with_groups(self, groups: &[String], transactional_ids: &[String]) -> Self {
+        let Some(limits) = self.0 else { return self };
+        Self(Some(Arc::new(Prefixes {
+            topics: limits.topics.clone(),
+            types: limits.types.clone(),
+            keys: limits.keys.clone(),
+            groups: groups.to_vec(),
+            transactional_ids: transactional_ids.to_vec(),
+        })))
     }
 
     /// `true` if the caller does not have all of its tenant.
@@ -50,6 +70,26 @@ impl AccessScope {
             named.is_some_and(|(of, beginning)| of == bucket && key.starts_with(beginning.as_bytes()))
         };
         self.0.as_ref().is_none_or(|limits| limits.keys.iter().any(of_key))
+    }
+
+    /// `true` if the caller may be a member of the consumer group of this id, look at it and commit its positions.
+    pub fn has_group(&self, id: &str) -> bool {
+        self.groups().is_empty() || begins_with_one(id, self.groups())
+    }
+
+    /// `true` if the caller may write under this transactional id.
+    pub fn has_transactional_id(&self, id: &str) -> bool {
+        self.transactional_ids().is_empty() || begins_with_one(id, self.transactional_ids())
+    }
+
+    /// The prefixes of consumer groups; none if there is no limit.
+    pub fn groups(&self) -> &[String] {
+        self.0.as_ref().map_or(&[], |limits| &limits.groups)
+    }
+
+    /// The prefixes of transactional ids; none if there is no limit.
+    pub fn transactional_ids(&self) -> &[String] {
+        self.0.as_ref().map_or(&[], |limits| &limits.transactional_ids)
     }
 
     /// The prefixes of topics; none if there is no limit.
@@ -92,6 +132,25 @@ mod tests {
             assert_eq!((scope.has_topic(topic), scope.has_type(kind)), (has_topic, has_type), "{scope:?}");
             assert_eq!(scope.is_limited(), scope != AccessScope::default());
         }
+    }
+
+    #[test]
+    fn groups_and_transactional_ids_are_those_of_the_tenant_unless_prefixes_limit_them() {
+        let owned = |names: &[&str]| names.iter().map(ToString::to_string).collect::<Vec<_>>();
+        let limited = AccessScope::new(&owned(&["ord"]), &[], &[]);
+        let of = |groups: &[&str], ids: &[&str]| limited.clone().with_groups(&owned(groups), &owned(ids));
+        for (scope, group, has_group, id, has_id) in [
+            (AccessScope::default(), "any", true, "any", true),
+            (limited.clone(), "any", true, "any", true),
+            (of(&["shop-"], &[]), "shop-a", true, "any", true),
+            (of(&["shop-"], &[]), "shop", false, "any", true),
+            (of(&[], &["shop-", "till-"]), "any", true, "till-1", true),
+            (of(&["a"], &["b"]), "b", false, "a", false),
+        ] {
+            assert_eq!((scope.has_group(group), scope.has_transactional_id(id)), (has_group, has_id), "{scope:?}");
+            assert_eq!(scope.has_topic("orders"), true);
+        }
+        assert!(!AccessScope::default().with_groups(&owned(&["a"]), &[]).is_limited());
     }
 
     #[test]

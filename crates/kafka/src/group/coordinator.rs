@@ -46,7 +46,7 @@ impl Caller {
     ///
     /// # Errors
     /// [`ResponseError::InvalidGroupId`] if the id is empty or too long; [`ResponseError::GroupAuthorizationFailed`]
-    /// if the caller is no reader.
+    /// if the caller is no reader, or limited to other groups.
     pub(crate) fn group(&self, id: &str) -> Result<String, ResponseError> {
         self.group_for(Role::Reader, id)
     }
@@ -57,7 +57,7 @@ impl Caller {
     }
 
     fn group_for(&self, role: Role, id: &str) -> Result<String, ResponseError> {
-        if !self.roles.has(role) {
+        if !self.roles.has(role) || !self.namespace.has_group(id) {
             return Err(ResponseError::GroupAuthorizationFailed);
         }
         if id.is_empty() || id.len() > GROUP_ID_MAX_BYTES {
@@ -66,9 +66,10 @@ impl Caller {
         Ok(format!("{}{TENANT_END}{id}", self.namespace.tenant))
     }
 
-    /// The id of one of this tenant's groups, as clients know it.
+    /// The id of one of this tenant's groups that the caller may use, as clients know it.
     pub(crate) fn id_of<'g>(&self, group: &'g str) -> Option<&'g str> {
-        tenant_and_id(group).filter(|(tenant, _)| *tenant == self.namespace.tenant.as_str()).map(|(_, id)| id)
+        let own = tenant_and_id(group).filter(|(tenant, _)| *tenant == self.namespace.tenant.as_str());
+        own.map(|(_, id)| id).filter(|id| self.namespace.has_group(id))
     }
 }
 

@@ -40,7 +40,7 @@ fn state(stage: TransactionState) -> StrBytes {
     })
 }
 
-/// ListTransactions: the ids of the caller's tenant.
+/// ListTransactions: the ids of the caller's tenant that it may use.
 pub(crate) async fn list(request: ListTransactionsRequest, context: RequestContext) -> ListTransactionsResponse {
     let transactions = &context.broker.transactions;
     let Ok(known) = transactions.of_tenant(&context.broker.namespace.tenant) else {
@@ -48,13 +48,15 @@ pub(crate) async fn list(request: ListTransactionsRequest, context: RequestConte
     };
     let now_ms = transactions.now_ms();
     let (states, producers) = (&request.state_filters, &request.producer_id_filters);
+    let namespace = &context.broker.namespace;
     let is_wanted = |of: &Transaction| {
         let open_ms = if of.stage == TransactionState::Ongoing { now_ms.saturating_sub(of.since_ms) } else { NONE };
         (states.is_empty() || states.contains(&state(of.stage)))
             && (producers.is_empty() || producers.contains(&ProducerId(of.producer.id)))
             && (request.duration_filter < 0 || open_ms > request.duration_filter)
     };
-    let wanted = known.into_iter().filter(|(_, transaction)| is_wanted(transaction)).map(|(id, transaction)| {
+    let known = known.into_iter().filter(|(id, _)| namespace.has_transactional_id(id));
+    let wanted = known.filter(|(_, transaction)| is_wanted(transaction)).map(|(id, transaction)| {
         listed::TransactionState::default()
             .with_transactional_id(TransactionalId(StrBytes::from_string(id)))
             .with_producer_id(ProducerId(transaction.producer.id))
@@ -71,6 +73,9 @@ pub(crate) async fn describe(
 ) -> DescribeTransactionsResponse {
     let known = context.broker.transactions.of_tenant(&context.broker.namespace.tenant);
     let one = |id: TransactionalId| match &known {
+        _ if !context.broker.namespace.has_transactional_id(&id) => {
+            refused(id, ResponseError::TransactionalIdAuthorizationFailed)
+        }
         Err(error) => refused(id, *error),
         Ok(known) => match known.get(id.as_str()) {
             Some(transaction) => shown(id, transaction, &context.broker.namespace),

@@ -195,6 +195,9 @@ pub(super) async fn in_own_task<T: Send + 'static>(
 pub(crate) fn key(context: &RequestContext, id: &str) -> Result<String, ResponseError> {
     let denied = ResponseError::TransactionalIdAuthorizationFailed;
     context.check_or(Role::Writer, denied).map_err(|refusal| refusal.error)?;
+    if !context.broker.namespace.has_transactional_id(id) {
+        return Err(denied);
+    }
     if id.is_empty() || id.len() > ID_MAX_BYTES {
         return Err(ResponseError::InvalidRequest);
     }

@@ -9,8 +9,9 @@ use kafka_protocol::messages::delete_groups_request::DeleteGroupsRequest;
 use kafka_protocol::messages::metadata_request::MetadataRequestTopic;
 use kafka_protocol::messages::offset_commit_request::{OffsetCommitRequestPartition, OffsetCommitRequestTopic};
 use kafka_protocol::messages::{
-    AddPartitionsToTxnRequest, ApiKey, ApiVersionsRequest, CreateTopicsRequest, DeleteTopicsRequest, GroupId,
-    HeartbeatRequest, InitProducerIdRequest, ListGroupsRequest, MetadataRequest, OffsetCommitRequest,
+    AddPartitionsToTxnRequest, ApiKey, ApiVersionsRequest, CreateTopicsRequest, DeleteTopicsRequest,
+    DescribeGroupsRequest, DescribeTransactionsRequest, FindCoordinatorRequest, GroupId, HeartbeatRequest,
+    InitProducerIdRequest, ListGroupsRequest, ListTransactionsRequest, MetadataRequest, OffsetCommitRequest,
     SaslAuthenticateRequest, SaslAuthenticateResponse, SaslHandshakeRequest, TransactionalId,
 };
 use kafka_protocol::protocol::StrBytes;
@@ -22,7 +23,7 @@ use millstream_types::{AccessScope, AuditTrail, Compression, ManualClock, Princi
 use tempfile::TempDir;
 use tokio::io::AsyncWriteExt;
 
-use crate::client::{Client, batch, fetch_request, name, open, values};
+use crate::client::{Client, batch, fetch_request, name, open, produce_request, values};
 use millstream_testkit::LogLines;
 
 const SECRET: &str = "open sesame";
@@ -49,13 +50,17 @@ fn user(name: &str) -> Option<Login> {
         "reader" => ("default", Roles::NONE.with(Role::Reader)),
         "writer" => ("default", Roles::NONE.with(Role::Writer)),
         "admin" => ("default", Roles::NONE.with(Role::Admin)),
-        "limited" => ("default", Roles::APPLICATION),
+        "limited" | "narrow" => ("default", Roles::APPLICATION),
         "acme" => ("acme", Roles::APPLICATION),
         "operator" => ("default", Roles::APPLICATION),
         _ => return None,
     };
-    let limits = if name == "limited" { vec!["ord".to_owned()] } else { Vec::new() };
+    let limits = if matches!(name, "limited" | "narrow") { vec!["ord".to_owned()] } else { Vec::new() };
     let scope = AccessScope::new(&limits, &[], &[]);
+    let scope = match name {
+        "narrow" => scope.with_groups(&["shop-".to_owned()], &["till-".to_owned()]),
+        _ => scope,
+    };
     let principal = Principal { tenant: TenantId::new(tenant).unwrap(), name: name.to_owned(), roles, scope };
     Some(Login { principal: Arc::new(principal), in_every_tenant: name == "operator", revocation: None })
 }
@@ -377,10 +382,14 @@ async fn an_operator_of_all_tenants_sees_the_topics_whose_names_say_their_tenant
 }
 
 pub(crate) async fn commit(client: &mut Client, topic: &str, offset: i64) -> i16 {
+    commit_as(client, "g", topic, offset).await
+}
+
+async fn commit_as(client: &mut Client, group: &str, topic: &str, offset: i64) -> i16 {
     let partition = OffsetCommitRequestPartition::default().with_committed_offset(offset);
     let topic = OffsetCommitRequestTopic::default().with_name(name(topic)).with_partitions(vec![partition]);
     let request = OffsetCommitRequest::default()
-        .with_group_id(GroupId(StrBytes::from_static_str("g")))
+        .with_group_id(GroupId(StrBytes::from_string(group.to_owned())))
         .with_generation_id_or_member_epoch(-1)
         .with_topics(vec![topic]);
     client.ask(&request, 8).await.topics[0].partitions[0].error_code
@@ -410,6 +419,61 @@ async fn a_client_that_is_limited_to_topics_is_refused_all_others() {
     }
     let deleted = limited.ask(&DeleteTopicsRequest::default().with_topic_names(vec![name("elsewhere")]), 5).await;
     assert_eq!(deleted.responses[0].error_code, denied);
+    guarded.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_that_is_limited_to_groups_and_transactional_ids_is_refused_all_others() {
+    let guarded = Guarded::start().await;
+    let text = |value: &str| StrBytes::from_string(value.to_owned());
+    let begin = |id: &str| {
+        InitProducerIdRequest::default()
+            .with_transactional_id(Some(TransactionalId(text(id))))
+            .with_transaction_timeout_ms(10_000)
+            .with_producer_id((-1).into())
+            .with_producer_epoch(-1)
+    };
+    // Groups and ids of others in the same tenant.
+    let mut operator = guarded.log_in("operator").await;
+    for group in ["g", "shop-a"] {
+        assert_eq!(commit_as(&mut operator, group, "orders", 0).await, 0);
+    }
+    for id in ["t", "till-a"] {
+        assert_eq!(operator.ask(&begin(id), 4).await.error_code, 0);
+    }
+    let group_denied = ResponseError::GroupAuthorizationFailed.code();
+    let id_denied = ResponseError::TransactionalIdAuthorizationFailed.code();
+    for (user, denials) in [("narrow", (group_denied, id_denied)), ("limited", (0, 0)), ("operator", (0, 0))] {
+        let mut client = guarded.log_in(user).await;
+        let is_narrow = user == "narrow";
+        for (group, expected) in [("g", denials.0), ("shop-a", 0)] {
+            assert_eq!(commit_as(&mut client, group, "orders", 0).await, expected, "{user} {group}");
+            let described = DescribeGroupsRequest::default().with_groups(vec![GroupId(text(group))]);
+            assert_eq!(client.ask(&described, 5).await.groups[0].error_code, expected, "{user} {group}");
+            let find = FindCoordinatorRequest::default().with_coordinator_keys(vec![text(group)]);
+            assert_eq!(client.ask(&find, 4).await.coordinators[0].error_code, expected, "{user} {group}");
+            let find = FindCoordinatorRequest::default().with_key(text(group));
+            assert_eq!(client.ask(&find, 3).await.error_code, expected, "{user} {group}");
+        }
+        let listed = client.ask(&ListGroupsRequest::default(), 4).await.groups;
+        let listed: Vec<_> = listed.iter().map(|group| group.group_id.to_string()).collect();
+        assert_eq!(listed, if is_narrow { vec!["shop-a"] } else { vec!["g", "shop-a"] }, "{user}");
+        for (id, expected) in [("t", denials.1), ("till-a", 0)] {
+            assert_eq!(client.ask(&begin(id), 4).await.error_code, expected, "{user} {id}");
+            let find = FindCoordinatorRequest::default().with_key_type(1).with_coordinator_keys(vec![text(id)]);
+            assert_eq!(client.ask(&find, 4).await.coordinators[0].error_code, expected, "{user} {id}");
+            let named = DescribeTransactionsRequest::default().with_transactional_ids(vec![TransactionalId(text(id))]);
+            assert_eq!(client.ask(&named, 0).await.transaction_states[0].error_code, expected, "{user} {id}");
+            let produce = produce_request("orders", -1, batch(&["x"], Compression::None));
+            let produce = produce.with_transactional_id(Some(TransactionalId(text(id))));
+            let produced = client.ask(&produce, 9).await.responses[0].partition_responses[0].error_code;
+            assert_eq!(produced == id_denied, expected == id_denied, "{user} {id}: {produced}");
+        }
+        let listed = client.ask(&ListTransactionsRequest::default(), 0).await.transaction_states;
+        let mut listed: Vec<_> = listed.iter().map(|state| state.transactional_id.to_string()).collect();
+        listed.sort_unstable();
+        assert_eq!(listed, if is_narrow { vec!["till-a"] } else { vec!["t", "till-a"] }, "{user}");
+    }
     guarded.stop().await;
 }
 

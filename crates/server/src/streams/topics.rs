@@ -32,7 +32,7 @@ pub(super) async fn describe(
     Path(stream): Path<String>,
 ) -> Result<Response, Problem> {
     let topic = streams.topic(&stream, &caller)?;
-    Ok(axum::Json(described(&streams, &topic)).into_response())
+    Ok(axum::Json(described(&streams, &topic, &caller)).into_response())
 }
 
 pub(super) async fn create(
@@ -49,7 +49,7 @@ pub(super) async fn create(
     let log = streams.log.clone();
     let topic = blocking(move || log.create_topic(&name, &config)).await?;
     let status = if existed { StatusCode::OK } else { StatusCode::CREATED };
-    Ok((status, axum::Json(described(&streams, &topic))).into_response())
+    Ok((status, axum::Json(described(&streams, &topic, &caller))).into_response())
 }
 
 pub(super) async fn alter(
@@ -78,7 +78,7 @@ pub(super) async fn alter(
         check_growth(&topic, &config)?;
         blocking(move || log.add_partitions(&name, config.partitions)).await?
     };
-    Ok(axum::Json(described(&streams, &topic)).into_response())
+    Ok(axum::Json(described(&streams, &topic, &caller)).into_response())
 }
 
 pub(super) async fn delete(
@@ -134,18 +134,18 @@ fn own(name: &TopicName, kinds: &[TopicKind]) -> Result<(), Problem> {
         .remedy("choose a name whose first word is none of telemetry, event, command, command_response, context, context_update, mqtt, kv"))
 }
 
-fn described(streams: &Streams, topic: &Topic) -> Value {
+fn described(streams: &Streams, topic: &Topic, caller: &Principal) -> Value {
     let mut shown = show(topic, streams.log.topic_stats(&topic.name));
-    shown["groups"] = json!(groups(streams, topic));
+    shown["groups"] = json!(groups(streams, topic, caller));
     shown
 }
 
-/// Returns the tenant's groups that have read the topic, by name, with position and lag per partition.
-fn groups(streams: &Streams, topic: &Topic) -> Vec<Value> {
+/// Returns the tenant's groups that have read the topic and that the caller may use, by name, with position and lag per partition.
+fn groups(streams: &Streams, topic: &Topic, caller: &Principal) -> Vec<Value> {
     let mut groups: BTreeMap<String, (u64, Vec<Value>)> = BTreeMap::new();
     for read in streams.log.lags(&topic.name) {
         let Some((tenant, id)) = tenant_and_id(&read.group) else { continue };
-        if tenant == topic.name.tenant().as_str() {
+        if tenant == topic.name.tenant().as_str() && caller.scope.has_group(id) {
             let (lag, partitions) = groups.entry(id.to_owned()).or_default();
             *lag += read.lag;
             let (partition, position) = (read.partition.partition.0, read.position.0);

@@ -28,6 +28,11 @@ pub(super) struct TokenRecord {
     /// Prefixes of keys behind their bucket; older records have none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) keys: Vec<String>,
+    /// Prefixes of consumer groups, and of transactional ids; older records have neither.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) groups: Vec<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) transactional_ids: Vec<String>,
     pub(super) created_ms: i64,
     pub(super) created_by: String,
     pub(super) expires_ms: Option<i64>,
@@ -57,7 +62,8 @@ impl TokenRecord {
             // Checked when the record was made and when it was decoded.
             tenant: self.tenant.as_deref().and_then(|tenant| TenantId::new(tenant).ok()),
             roles: self.roles.clone(),
-            scope: AccessScope::new(&self.topics, &self.types, &self.keys),
+            scope: AccessScope::new(&self.topics, &self.types, &self.keys)
+                .with_groups(&self.groups, &self.transactional_ids),
             expires_ms: self.expires_ms,
         }
     }
@@ -241,10 +247,20 @@ mod tests {
         let change = TokensView::decode(b"grafana", Some(acme.as_bytes())).unwrap();
         let (mut name, mut value) = (Vec::new(), Vec::new());
         TokensView::encode(&change, &mut name, &mut value);
-        assert_eq!((name, String::from_utf8(value).unwrap()), (b"grafana".to_vec(), acme));
+        assert_eq!((name, String::from_utf8(value).unwrap()), (b"grafana".to_vec(), acme.clone()));
         let registered = change.record.unwrap().registered("grafana");
         assert_eq!(registered.tenant, Some(TenantId::new("acme").unwrap()));
         assert!(registered.scope.has_topic("telemetry.acme") && !registered.scope.has_topic("event.acme"));
+        assert!(registered.scope.has_group("any") && registered.scope.has_transactional_id("any"));
+        let limits = r#""types":[],"groups":["g-"],"transactional_ids":["t-"],"#;
+        let limited = acme.replace(r#""types":[],"#, limits);
+        let change = TokensView::decode(b"grafana", Some(limited.as_bytes())).unwrap();
+        let mut value = Vec::new();
+        TokensView::encode(&change, &mut Vec::new(), &mut value);
+        assert_eq!(String::from_utf8(value).unwrap(), limited);
+        let scope = change.record.unwrap().registered("grafana").scope;
+        assert_eq!(["g-a", "t-a"].map(|id| scope.has_group(id)), [true, false]);
+        assert_eq!(["g-a", "t-a"].map(|id| scope.has_transactional_id(id)), [false, true]);
         assert!(TokensView::decode(b"grafana", None).unwrap().record.is_none());
         for bad in ["\u{2}{}".to_owned(), "\u{1}{}".to_owned(), stored("\"a b\"")] {
             assert!(TokensView::decode(b"grafana", Some(bad.as_bytes())).unwrap_err().what.contains("'grafana'"));

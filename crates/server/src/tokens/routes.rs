@@ -30,7 +30,7 @@ const LIMITS: Limits = Limits {
     timeout: Duration::from_secs(30),
 };
 const NAME_MAX_CHARS: usize = 100;
-/// Most prefixes of topics, of types, and of keys.
+/// Most prefixes of each kind.
 const PREFIXES_MAX: usize = 100;
 const PREFIX_MAX_CHARS: usize = 256;
 
@@ -44,6 +44,8 @@ struct TokenRequest {
     topics: Option<Vec<String>>,
     types: Option<Vec<String>>,
     keys: Option<Vec<String>>,
+    groups: Option<Vec<String>>,
+    transactional_ids: Option<Vec<String>>,
     expires: Option<String>,
     lifetime: Option<Value>,
 }
@@ -80,6 +82,8 @@ pub(crate) fn routes(tokens: &Arc<Tokens>, jobs: &Arc<Jobs>, queries: &Arc<Engin
                         "topics": {"type": "array", "items": {"type": "string"}},
                         "types": {"type": "array", "items": {"type": "string"}},
                         "keys": {"type": "array", "items": {"type": "string"}},
+                        "groups": {"type": "array", "items": {"type": "string"}},
+                        "transactional_ids": {"type": "array", "items": {"type": "string"}},
                         "expires": {"type": "string"},
                         "lifetime": {"type": ["string", "integer"]},
                     },
@@ -241,6 +245,8 @@ fn show(name: &str, record: &TokenRecord) -> Value {
         ("topics", some(&record.topics)),
         ("types", some(&record.types)),
         ("keys", some(&record.keys)),
+        ("groups", some(&record.groups)),
+        ("transactional_ids", some(&record.transactional_ids)),
         ("expires", record.expires_ms.map(|ms| iso_time(ms).into())),
     ];
     for (member, value) in optional {
@@ -275,8 +281,15 @@ impl TokenRequest {
                 "each is a bucket, a slash and the beginning of its keys, as in shop/img/",
             ));
         }
+        let groups = prefixes("groups", self.groups)?;
+        let transactional_ids = prefixes("transactional_ids", self.transactional_ids)?;
+        let narrowed = [("groups", &groups), ("transactional_ids", &transactional_ids)];
+        if let Some((member, given)) = narrowed.into_iter().find(|(_, given)| !given.is_empty() && topics.is_empty()) {
+            return Err(bad(member, &given[0], "it narrows a token that is limited to topics")
+                .remedy("give 'topics' as well, or leave it out"));
+        }
         let (name, roles, created_by) = (self.name, self.roles, caller.name.clone());
-        Ok(NewToken { name, tenant, roles, topics, types, keys, expires_ms, created_by })
+        Ok(NewToken { name, tenant, roles, topics, types, keys, groups, transactional_ids, expires_ms, created_by })
     }
 
     /// The tenant of the token; `None` for all.

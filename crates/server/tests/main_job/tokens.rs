@@ -106,7 +106,7 @@ fn the_login_route_tells_everybody_whether_a_token_is_needed_and_a_caller_who_it
     let root = make(&process, "", &every_role("root", "*"));
     let reader = make(&process, &root, &json!({"name": "r", "tenant": "acme", "roles": ["reader"], "topics": ["y"]}));
     assert_eq!(login("").json(), json!({"required": true, "oidc": null, "caller": null}));
-    let limits = json!({"topics": ["y"], "types": [], "keys": []});
+    let limits = json!({"topics": ["y"], "types": [], "keys": [], "groups": [], "transactional_ids": []});
     for (token, caller) in [
         (&root, json!({"name": "root", "tenant": "*", "roles": ["reader", "writer", "admin"], "limits": null})),
         (&reader, json!({"name": "r", "tenant": "acme", "roles": ["reader"], "limits": limits})),
@@ -314,6 +314,40 @@ fn a_token_that_is_limited_to_topics_or_types_has_these_and_nothing_else() {
             .redis(&["AUTH", &format!("t-of-{}", server.tenant()), &topics])
             .starts_with("-NOPERM")
     );
+}
+
+#[test]
+fn a_token_is_limited_to_groups_and_transactional_ids_beside_its_topics() {
+    let dir = tempfile::tempdir().unwrap();
+    let process = Process::start(dir.path());
+    let root = make(&process, "", &every_role("root", "*"));
+    for member in ["groups", "transactional_ids"] {
+        let mut new = every_role("wide", "default");
+        new[member] = json!(["shop-"]);
+        let refused = call(process.applications, &root, "POST", "/api/tokens", &new);
+        assert_eq!(refused.status, 400, "{}", refused.text());
+        assert!(refused.text().contains("limited to topics"), "{}", refused.text());
+    }
+    let arguments = ["create", "shop", "--role", "reader", "--role", "writer", "--topics", "ord", "--groups", "shop-"];
+    let ids = ["--groups", "till-", "--transactional-ids", "shop-"];
+    let shop = token_command(&process, &root, &[&arguments[..], &ids].concat());
+    let shop = shop.trim_end();
+    let check = |process: &Process| {
+        let listed = token_command(process, &root, &["list"]);
+        assert!(listed.contains("topics=ord groups=shop-,till- transactional_ids=shop-"), "{listed}");
+        let shown = call(process.applications, &root, "GET", "/api/tokens", &Value::Null).json();
+        let shown = shown.as_array().unwrap().iter().find(|token| token["name"] == "shop").unwrap().clone();
+        assert_eq!((&shown["groups"], &shown["transactional_ids"]), (&json!(["shop-", "till-"]), &json!(["shop-"])));
+        let own = call(process.applications, shop, "GET", "/api/login", &Value::Null).json();
+        assert_eq!(own["caller"]["limits"]["groups"], json!(["shop-", "till-"]));
+        let mut kafka = Raw::connect(process.kafka);
+        assert_eq!(kafka.kafka_login("shop", shop), 0);
+    };
+    check(&process);
+    process.stop();
+    let process = Process::start_on(dir.path(), &[]);
+    check(&process);
+    process.stop();
 }
 
 #[test]
