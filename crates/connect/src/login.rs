@@ -348,7 +348,12 @@ impl LoginParts {
             secret,
             anchor,
             proof_ends_ms,
-            identity: Identity { principal: Arc::new(principal), reach: Reach::OneTenant, revocation: None },
+            identity: Identity {
+                principal: Arc::new(principal),
+                reach: Reach::OneTenant,
+                revocation: None,
+                expires_ms: None,
+            },
             seen_at: AtomicU64::new(u64::MAX),
         });
         let verified = self.renewed(&verified)?;
@@ -414,7 +419,7 @@ impl LoginParts {
         };
         let roles = Roles::NONE.with(Role::Device);
         let principal = Principal { tenant, name: UNAUTHENTICATED.to_owned(), roles, scope: AccessScope::default() };
-        Ok(Identity { principal: Arc::new(principal), reach: Reach::OneTenant, revocation: None })
+        Ok(Identity { principal: Arc::new(principal), reach: Reach::OneTenant, revocation: None, expires_ms: None })
     }
 }
 

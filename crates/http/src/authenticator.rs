@@ -81,6 +81,8 @@ pub struct Identity {
     pub reach: Reach,
     /// Ends the login before its connection ends; `None` for credentials that last as long as the process.
     pub revocation: Option<Revocation>,
+    /// Wall time at which the credentials expire, milliseconds since 1970-01-01T00:00:00Z; `None` if they do not.
+    pub expires_ms: Option<i64>,
 }
 
 /// A verdict that must be awaited.
@@ -135,7 +137,7 @@ impl LoopbackApplications {
 fn anonymous(tenant: TenantId) -> Identity {
     let principal =
         Principal { tenant, name: "anonymous".to_owned(), roles: Roles::APPLICATION, scope: AccessScope::default() };
-    Identity { principal: Arc::new(principal), reach: Reach::EveryTenant, revocation: None }
+    Identity { principal: Arc::new(principal), reach: Reach::EveryTenant, revocation: None, expires_ms: None }
 }
 
 impl Authenticator for LoopbackApplications {

@@ -129,7 +129,6 @@ impl fmt::Debug for ApiTokens {
 struct TokenEntry {
     hash: [u8; 32],
     identity: Identity,
-    expires_ms: Option<i64>,
     /// Ends the logins with the token when it is dropped; `None` for a token of the configuration.
     revoker: Option<Revoker>,
 }
@@ -387,7 +386,7 @@ impl TokenEntry {
         let roles = roles.into_iter().fold(Roles::NONE, |roles, role| roles.with(role.into()));
         let principal = Arc::new(Principal { tenant: tenant.unwrap_or_default(), name, roles, scope });
         let revocation = revoker.as_ref().map(Revoker::revocation);
-        Self { hash, identity: Identity { principal, reach, revocation }, expires_ms, revoker }
+        Self { hash, identity: Identity { principal, reach, revocation, expires_ms }, revoker }
     }
 
     fn name(&self) -> &str {
@@ -400,7 +399,7 @@ impl TokenEntry {
     }
 
     fn is_valid(&self, now_ms: i64) -> bool {
-        self.expires_ms.is_none_or(|expires_ms| now_ms < expires_ms)
+        self.identity.expires_ms.is_none_or(|expires_ms| now_ms < expires_ms)
     }
 }
 

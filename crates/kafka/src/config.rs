@@ -29,6 +29,10 @@ pub struct KafkaConfig {
     pub connections_max: usize,
     /// Time from the start of a connection to its login, where logins are required, in milliseconds. Default 10,000.
     pub login_timeout_ms: u64,
+    /// Time after which a login must be repeated over the same connection, in milliseconds: Kafka's `connections.max.reauth.ms`.
+    /// Clients do so by themselves; a connection that is used later without it is closed. A login with a token that expires lasts no
+    /// longer than the token, whatever this says. 0 sets no limit. Default 0.
+    pub connections_max_reauth_ms: u64,
     /// Time that a connection may stay open without a request, in milliseconds. Default 600,000.
     pub idle_timeout_ms: u64,
     /// Time that the remainder of a request may take to arrive, and that a client may leave its answer
@@ -91,6 +95,7 @@ impl Default for KafkaConfig {
             device_topic_prefix: String::new(),
             connections_max: 2_000,
             login_timeout_ms: 10_000,
+            connections_max_reauth_ms: 0,
             idle_timeout_ms: 600_000,
             request_timeout_ms: 30_000,
             request_max_bytes: 8 << 20,

@@ -84,6 +84,7 @@ async fn take_all(
         let frame = tokio::select! {
             biased;
             () = stopping.as_mut() => return Ok(EndReason::ByServer),
+            () = connection.refused() => return Ok(EndReason::ByServer),
             frame = frames.next(busy) => frame?,
         };
         let Some(frame) = frame else { return Ok(EndReason::ByClient) };

@@ -159,8 +159,13 @@ impl ApiTable {
             let answer = answer.ok_or(ConnectionError::Unsupported { key, version })?;
             return Ok(Box::pin(async move { Ok(answer) }));
         };
-        if principal.is_none() && !BEFORE_LOGIN.contains(&api.versions.key) {
-            return Err(ConnectionError::NotLoggedIn { key });
+        if !BEFORE_LOGIN.contains(&api.versions.key) {
+            if principal.is_none() {
+                return Err(ConnectionError::NotLoggedIn { key });
+            }
+            if connection.has_session_expired() {
+                return Err(ConnectionError::SessionExpired);
+            }
         }
         let malformed = |why: String| ConnectionError::Malformed { key, version, why };
         let mut body = frame;

@@ -54,6 +54,10 @@ pub(crate) enum ConnectionError {
     NotLoggedIn { key: i16 },
     #[error("the login has ended: its API token was revoked or has expired, or logins are required by now")]
     LoginEnded,
+    #[error(
+        "the login has lasted for its time (kafka.connections_max_reauth_ms, or as long as its API token) and was not repeated; use a client that logs in again over the same connection (KIP-368)"
+    )]
+    SessionExpired,
     #[error("{setting} = {rate} is used up for {wait_ms} ms more, over other connections; this request was not begun")]
     OverQuota { setting: &'static str, rate: u64, wait_ms: u128 },
     #[error("request of api key {key} version {version} is malformed: {why}")]

@@ -19,6 +19,8 @@ pub struct Login {
     pub in_every_tenant: bool,
     /// Ends the login, and with it the connection; `None` for credentials that last as long as the process.
     pub revocation: Option<Revocation>,
+    /// Wall time at which the credentials expire, milliseconds since 1970-01-01T00:00:00Z; `None` if they do not.
+    pub expires_ms: Option<i64>,
 }
 
 /// The check of a password, which may wait for somebody who knows.

@@ -56,6 +56,8 @@ pub(crate) struct ClientConnection {
     pub(crate) sasl: Mutex<SaslState>,
     /// A login of this connection was refused.
     is_refused: AtomicBool,
+    /// Tells the one who reads requests of the refusal.
+    refused: Notify,
     session: Mutex<LoginSession>,
     /// Tells the one who waits for the end of a login that there is another.
     login_changed: Notify,
@@ -76,6 +78,8 @@ struct LoginSession {
     revocation: Option<Revocation>,
     /// The broker as its tenant sees it.
     broker: Arc<Broker>,
+    /// From then on the login must be repeated before other requests; `None` if it lasts.
+    expires_at: Option<Instant>,
 }
 
 impl LoginSession {
@@ -88,7 +92,12 @@ impl LoginSession {
             scope: AccessScope::default(),
         };
         let broker = broker.of(&principal, true);
-        Self { principal: Some(Arc::new(principal)), revocation, broker }
+        Self { principal: Some(Arc::new(principal)), revocation, broker, expires_at: None }
+    }
+
+    /// The user of a login; `None` before one, and where nobody has to log in.
+    fn user(&self) -> Option<&Principal> {
+        self.principal.as_deref().filter(|principal| !principal.name.is_empty())
     }
 }
 
@@ -103,7 +112,9 @@ impl ClientConnection {
         let session = match open_access {
             None => LoginSession::anonymous(broker, None),
             Some(Some(revocation)) => LoginSession::anonymous(broker, Some(revocation)),
-            Some(None) => LoginSession { principal: None, revocation: None, broker: Arc::clone(broker) },
+            Some(None) => {
+                LoginSession { principal: None, revocation: None, broker: Arc::clone(broker), expires_at: None }
+            }
         };
         Self {
             peer,
@@ -112,6 +123,7 @@ impl ClientConnection {
             watched: Mutex::default(),
             sasl: Mutex::default(),
             is_refused: AtomicBool::new(false),
+            refused: Notify::new(),
             session: Mutex::new(session),
             login_changed: Notify::new(),
             pending_login,
@@ -125,23 +137,31 @@ impl ClientConnection {
     /// that have begun are answered.
     pub(crate) fn refuse(&self) {
         self.is_refused.store(true, Ordering::Relaxed);
+        self.refused.notify_one();
+    }
+
+    /// Completes when a login of this connection is refused.
+    pub(crate) async fn refused(&self) {
+        self.refused.notified().await;
     }
 
     pub(crate) fn is_refused(&self) -> bool {
         self.is_refused.load(Ordering::Relaxed)
     }
 
-    /// From the next request on it speaks for `principal`.
+    /// From the next request on it speaks for `principal`, for `lifetime` if there is one.
     ///
     /// # Errors
     /// [`ListenerFull`] if the listener has no room for another of its tenant; the connection is closed then.
     pub(crate) fn log_in(
         &self,
-        Login { principal, in_every_tenant, revocation }: Login,
+        Login { principal, in_every_tenant, revocation, .. }: Login,
         broker: &Broker,
+        lifetime: Option<Duration>,
     ) -> Result<(), ListenerFull> {
         let broker = broker.of(&principal, in_every_tenant);
-        *self.session.lock() = LoginSession { principal: Some(principal), revocation, broker };
+        let expires_at = lifetime.and_then(|lifetime| Instant::now().checked_add(lifetime));
+        *self.session.lock() = LoginSession { principal: Some(principal), revocation, broker, expires_at };
         self.login_changed.notify_one();
         self.enter()
     }
@@ -153,6 +173,18 @@ impl ClientConnection {
             tracing::warn!(peer = %self.peer, %tenant, why = %full, "kafka: connection closed");
             self.refuse();
         })
+    }
+
+    /// The user of this connection if it is another than `principal`, in name or tenant.
+    pub(crate) fn other_user(&self, principal: &Principal) -> Option<String> {
+        let session = self.session.lock();
+        let user = session.user()?;
+        ((&user.name, &user.tenant) != (&principal.name, &principal.tenant)).then(|| user.name.clone())
+    }
+
+    /// True if the login must be repeated before other requests.
+    pub(crate) fn has_session_expired(&self) -> bool {
+        self.session.lock().expires_at.is_some_and(|expires_at| Instant::now() >= expires_at)
     }
 
     /// True if the credentials of the login were withdrawn, or a login is required by now.

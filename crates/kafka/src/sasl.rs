@@ -6,6 +6,8 @@
 //!   SaslHandshake(SCRAM) ─► SaslAuthenticate(name, nonce) ─► SaslAuthenticate(proof) ─► the same
 //! ```
 //!
+//! A login may be repeated over its connection, by the same user; one whose lifetime has passed must be (KIP-368).
+//!
 //! A listener with logins serves nothing else before them. Without logins every client is an application of the tenant
 //! `default` that may act in all tenants, as over HTTP.
 
@@ -138,10 +140,32 @@ fn scram_proof(
 
 /// The answer to a login that is right, if the listener has room for its connection.
 fn admitted(context: &RequestContext, login: Login, answer: SaslAuthenticateResponse) -> SaslAuthenticateResponse {
-    match context.connection.log_in(login, &context.broker) {
+    if let Some(user) = context.connection.other_user(&login.principal) {
+        let why = format!(
+            "the connection is that of user '{user}', and '{}' cannot log in over it; open another one",
+            login.principal.name
+        );
+        context.connection.refuse();
+        return refusal(ResponseError::SaslAuthenticationFailed, why);
+    }
+    let max_ms = context.broker.config.connections_max_reauth_ms;
+    let lifetime_ms = session_lifetime_ms(max_ms, login.expires_ms, context.broker.transactions.now_ms());
+    match context.connection.log_in(login, &context.broker, lifetime_ms.map(Duration::from_millis)) {
+        // Not sent before version 1.
+        Ok(()) if context.version >= 1 => {
+            let told_ms = lifetime_ms.map_or(0, |lifetime_ms| i64::try_from(lifetime_ms).unwrap_or(i64::MAX));
+            answer.with_session_lifetime_ms(told_ms)
+        }
         Ok(()) => answer,
         Err(full) => refusal(ResponseError::SaslAuthenticationFailed, full.to_string()),
     }
+}
+
+/// How long a login lasts: the shorter of the setting, where 0 is no limit, and of the time that is left to its credentials.
+fn session_lifetime_ms(max_ms: u64, expires_ms: Option<i64>, now_ms: i64) -> Option<u64> {
+    let left_ms = expires_ms.map(|expires_ms| u64::try_from(expires_ms.saturating_sub(now_ms)).unwrap_or(0).max(1));
+    let max_ms = Some(max_ms).filter(|max_ms| *max_ms > 0);
+    max_ms.into_iter().chain(left_ms).min()
 }
 
 fn unknown(context: &RequestContext, name: &str) -> SaslAuthenticateResponse {
@@ -197,6 +221,22 @@ fn name_and_password(message: &[u8]) -> Option<(&str, &str)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_login_lasts_as_long_as_the_setting_or_its_credentials() {
+        for (max_ms, expires_ms, expected) in [
+            (0, None, None),
+            (5_000, None, Some(5_000)),
+            (0, Some(10_700), Some(700)),
+            (5_000, Some(10_700), Some(700)),
+            (500, Some(10_700), Some(500)),
+            // Expired meanwhile: 0 would mean for ever.
+            (0, Some(9_000), Some(1)),
+            (0, Some(i64::MIN), Some(1)),
+        ] {
+            assert_eq!(session_lifetime_ms(max_ms, expires_ms, 10_000), expected, "{max_ms}, {expires_ms:?}");
+        }
+    }
 
     #[test]
     fn a_plain_message_is_a_name_and_a_password_and_nothing_else() {

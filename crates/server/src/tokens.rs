@@ -157,8 +157,8 @@ fn secret() -> String {
     format!("{SECRET_PREFIX}{}", URL_SAFE_NO_PAD.encode(bytes))
 }
 
-fn login(Identity { principal, reach, revocation }: Identity) -> Login {
-    Login { principal, in_every_tenant: reach == Reach::EveryTenant, revocation }
+fn login(Identity { principal, reach, revocation, expires_ms }: Identity) -> Login {
+    Login { principal, in_every_tenant: reach == Reach::EveryTenant, revocation, expires_ms }
 }
 
 /// API tokens as names and passwords.

@@ -197,7 +197,7 @@ impl Authenticator for Devices {
             let roles = Roles::NONE.with(Role::Device);
             let principal =
                 Principal { tenant: TenantId::default(), name: "d1".to_owned(), roles, scope: AccessScope::default() };
-            Ok(Identity { principal: Arc::new(principal), reach: Reach::OneTenant, revocation: None })
+            Ok(Identity { principal: Arc::new(principal), reach: Reach::OneTenant, revocation: None, expires_ms: None })
         }))
     }
 

@@ -26,7 +26,8 @@ impl OneCaller {
         let roles = Roles::NONE.with(Role::Device);
         let principal =
             Principal { tenant: TenantId::default(), name: "d".to_owned(), roles, scope: AccessScope::default() };
-        let identity = Identity { principal: Arc::new(principal), reach: Reach::OneTenant, revocation: None };
+        let identity =
+            Identity { principal: Arc::new(principal), reach: Reach::OneTenant, revocation: None, expires_ms: None };
         let is_good = matches!(authorization, Some(b"good" | b"slow"));
         is_good.then_some(identity).ok_or_else(|| Problem::unauthenticated(HeaderValue::from_static("Any"), "no"))
     }

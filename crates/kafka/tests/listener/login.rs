@@ -19,7 +19,9 @@ use millstream_kafka::{KafkaConfig, Listener, Login, LoginCheck, Logins, ScramCr
 use millstream_log::{Embedded, Log, TopicConfig, Writers};
 use millstream_net::{LoginProtocol, LoginThrottle, RefusedLogin};
 use millstream_net::{Metrics, Revocation};
-use millstream_types::{AccessScope, AuditTrail, Compression, ManualClock, Principal, Role, Roles, TenantId};
+use millstream_types::{
+    AccessScope, AuditTrail, Compression, ManualClock, Principal, Role, Roles, SystemClock, TenantId, WallClock as _,
+};
 use tempfile::TempDir;
 use tokio::io::AsyncWriteExt;
 
@@ -50,6 +52,7 @@ fn user(name: &str) -> Option<Login> {
         "reader" => ("default", Roles::NONE.with(Role::Reader)),
         "writer" => ("default", Roles::NONE.with(Role::Writer)),
         "admin" => ("default", Roles::NONE.with(Role::Admin)),
+        "brief" => ("default", Roles::NONE.with(Role::Reader)),
         "limited" | "narrow" => ("default", Roles::APPLICATION),
         "acme" => ("acme", Roles::APPLICATION),
         "operator" => ("default", Roles::APPLICATION),
@@ -61,8 +64,9 @@ fn user(name: &str) -> Option<Login> {
         "narrow" => scope.with_groups(&["shop-".to_owned()], &["till-".to_owned()]),
         _ => scope,
     };
+    let expires_ms = (name == "brief").then(|| SystemClock::default().now_ms() + 3_600_000);
     let principal = Principal { tenant: TenantId::new(tenant).unwrap(), name: name.to_owned(), roles, scope };
-    Some(Login { principal: Arc::new(principal), in_every_tenant: name == "operator", revocation: None })
+    Some(Login { principal: Arc::new(principal), in_every_tenant: name == "operator", revocation: None, expires_ms })
 }
 
 pub(crate) struct Guarded {
@@ -419,6 +423,55 @@ async fn a_client_that_is_limited_to_topics_is_refused_all_others() {
     }
     let deleted = limited.ask(&DeleteTopicsRequest::default().with_topic_names(vec![name("elsewhere")]), 5).await;
     assert_eq!(deleted.responses[0].error_code, denied);
+    guarded.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_login_is_repeated_over_its_connection_by_the_same_user_alone() {
+    let config = KafkaConfig { connections_max_reauth_ms: 7_200_000, ..KafkaConfig::default() };
+    let guarded = Guarded::start_with(config).await;
+    let mut client = guarded.connect().await;
+    let of = |user: &str| format!("\0{user}\0{SECRET}");
+    for _ in 0..3 {
+        let answer = try_log_in(&mut client, &of("reader")).await;
+        assert_eq!((answer.error_code, answer.session_lifetime_ms), (0, 7_200_000));
+        assert_eq!(client.fetch("orders", 0).await.error_code, 0);
+    }
+    for other in ["writer", "acme"] {
+        let mut client = guarded.log_in("reader").await;
+        let refused = try_log_in(&mut client, &of(other)).await;
+        assert_eq!(refused.error_code, ResponseError::SaslAuthenticationFailed.code());
+        let why = refused.error_message.unwrap();
+        assert!(why.contains("'reader'") && why.contains(other) && why.contains("open another"), "{why}");
+        assert!(client.is_closed().await);
+    }
+    // The time of credentials that expire counts if it is the shorter one.
+    let mut brief = guarded.connect().await;
+    let lifetime_ms = try_log_in(&mut brief, &of("brief")).await.session_lifetime_ms;
+    assert!((1..=3_600_000).contains(&lifetime_ms), "{lifetime_ms}");
+    guarded.stop().await;
+    let guarded = Guarded::start().await;
+    let mut lasting = guarded.connect().await;
+    assert_eq!(try_log_in(&mut lasting, &of("reader")).await.session_lifetime_ms, 0);
+    let lifetime_ms = try_log_in(&mut guarded.connect().await, &of("brief")).await.session_lifetime_ms;
+    assert!((1..=3_600_000).contains(&lifetime_ms), "{lifetime_ms}");
+    guarded.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_connection_past_the_lifetime_of_its_login_takes_another_login_and_closes_at_any_other_request() {
+    let guarded = Guarded::start_with(KafkaConfig { connections_max_reauth_ms: 1, ..KafkaConfig::default() }).await;
+    let message = format!("\0reader\0{SECRET}");
+    let expire = async || tokio::time::sleep(std::time::Duration::from_millis(2)).await;
+    let mut client = guarded.log_in("reader").await;
+    for _ in 0..3 {
+        expire().await;
+        let answer = try_log_in(&mut client, &message).await;
+        assert_eq!((answer.error_code, answer.session_lifetime_ms), (0, 1));
+    }
+    expire().await;
+    client.send(&fetch_request("orders", 0), 11).await;
+    assert!(client.is_closed().await);
     guarded.stop().await;
 }
 

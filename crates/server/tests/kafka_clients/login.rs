@@ -77,6 +77,60 @@ fn kafka_python_logs_in_and_has_the_permissions_of_its_role() {
     broker.script("pure_python.py", &["roles", SECRET]);
 }
 
+/// Writes with Java's producer until it has logged in twice more over its connection.
+const REAUTHENTICATES: &str = r#"
+import java.util.Map;
+import org.apache.kafka.clients.producer.*;
+
+class Reauthenticates {
+    static double metric(Producer<String, String> producer, String name) {
+        double sum = 0;
+        for (var metric : producer.metrics().values())
+            if (metric.metricName().name().equals(name)) sum += (Double) metric.metricValue();
+        return sum;
+    }
+
+    public static void main(String[] args) throws Exception {
+        String module = "org.apache.kafka.common.security.scram.ScramLoginModule";
+        Map<String, Object> settings = Map.of(
+            "bootstrap.servers", "@ADDRESS@",
+            "security.protocol", "SASL_PLAINTEXT",
+            "sasl.mechanism", "SCRAM-SHA-256",
+            "sasl.jaas.config", module + " required username=\"writer\" password=\"@SECRET@\";",
+            "retries", 0,
+            "key.serializer", "org.apache.kafka.common.serialization.StringSerializer",
+            "value.serializer", "org.apache.kafka.common.serialization.StringSerializer");
+        try (var producer = new KafkaProducer<String, String>(settings)) {
+            while (metric(producer, "successful-reauthentication-total") < 2)
+                producer.send(new ProducerRecord<>("renewed", "still here")).get();
+            System.out.println("failed " + (long) metric(producer, "failed-reauthentication-total"));
+        }
+    }
+}
+"#;
+
+#[test]
+#[ignore = "takes long"]
+fn javas_producer_logs_in_again_over_its_connection_before_its_login_has_lasted_for_its_time() {
+    let token = |name: &str, roles: &str| {
+        format!("[[applications.tokens]]\nname = \"{name}\"\ntoken = \"{SECRET}-{name}\"\nroles = [{roles}]\n")
+    };
+    let settings = format!(
+        "[kafka]\nconnections_max_reauth_ms = 3000\n{}{}",
+        token("writer", "\"writer\""),
+        token("admin", "\"admin\"")
+    );
+    let Some(broker) = Broker::configured(&settings) else { return };
+    let bearer = format!("Bearer {SECRET}-admin");
+    let headers = [("Authorization", &*bearer), ("Content-Type", "application/json")];
+    let process = broker.process().unwrap();
+    assert_eq!(ask(process.applications, "PUT", "/api/streams/renewed", &headers, b"{}").status, 201);
+    let program =
+        REAUTHENTICATES.replace("@ADDRESS@", &broker.address).replace("@SECRET@", &format!("{SECRET}-writer"));
+    let said = broker.java_source("Reauthenticates.java", &program);
+    assert!(said.trim_end().ends_with("failed 0"), "{said}");
+}
+
 #[test]
 #[ignore = "takes long"]
 fn javas_topic_command_logs_in_and_has_the_permissions_of_its_role() {

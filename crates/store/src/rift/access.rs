@@ -111,7 +111,7 @@ fn identity(user: &RiftUser, tenant: TenantId) -> Identity {
         roles = roles.with(Role::Admin);
     }
     let principal = Principal { tenant, name: user.user.clone(), roles, scope: AccessScope::default() };
-    Identity { principal: Arc::new(principal), reach: Reach::OneTenant, revocation: None }
+    Identity { principal: Arc::new(principal), reach: Reach::OneTenant, revocation: None, expires_ms: None }
 }
 
 impl Authenticator for RiftAccess {
