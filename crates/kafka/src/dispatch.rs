@@ -13,9 +13,9 @@ use crate::request_context::{ClientConnection, RequestContext};
 use crate::response::{LENGTH_BYTES, Response, encode, put_length, start};
 use crate::supported_apis::{ApiVersionRange, SupportedApis};
 use crate::{
-    acls, api_versions, cluster, configs, create_topics, delete_records, delete_topics, describe_producers, fetch,
-    leader_epochs, list_offsets, log_dirs, metadata, produce, quorum, safe_decode, sasl, topic_partitions,
-    transaction_apis, unsupported_api,
+    acls, api_versions, client_quotas, cluster, configs, create_topics, delete_records, delete_topics,
+    describe_producers, fetch, leader_epochs, list_offsets, log_dirs, metadata, produce, quorum, safe_decode, sasl,
+    scram_users, topic_partitions, transaction_apis, unsupported_api,
 };
 
 /// The response to a request that has begun.
@@ -118,6 +118,10 @@ impl ApiTable {
             api(0, 1, |request, context| ok(configs::list_resources(request, context))),
             api(2, 4, |request, context| ok(leader_epochs::offset_for_leader_epoch(request, context))),
             api(0, 2, |request, context| ok(quorum::describe_quorum(request, context))),
+            api(0, 0, |request, context| ok(scram_users::describe(request, context))),
+            api(0, 0, |request, context| ok(scram_users::alter(request, context))),
+            api(0, 1, |request, context| ok(client_quotas::describe(request, context))),
+            api(0, 1, |request, context| ok(client_quotas::alter(request, context))),
             api(1, 3, |_: DescribeAclsRequest, _| ok(async { acls::describe() })),
             api(1, 3, |request, _| ok(async move { acls::create(&request) })),
             api(1, 3, |request, _| ok(async move { acls::delete(&request) })),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use millstream_net::RefusedLogin;
 use millstream_net::Revocation;
-use millstream_types::Principal;
+use millstream_types::{Principal, TenantId};
 
 use crate::{ScramCredential, ScramMechanism};
 
@@ -23,6 +23,26 @@ pub struct Login {
     pub expires_ms: Option<i64>,
 }
 
+/// A user that can log in by SCRAM, without its keys.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ScramUser {
+    /// Its name.
+    pub name: String,
+    /// How often its secret is hashed for SCRAM-SHA-256.
+    pub sha_256_iterations: u32,
+    /// The same for SCRAM-SHA-512.
+    pub sha_512_iterations: u32,
+}
+
+impl ScramUser {
+    pub(crate) fn iterations(&self, mechanism: ScramMechanism) -> u32 {
+        match mechanism {
+            ScramMechanism::Sha256 => self.sha_256_iterations,
+            ScramMechanism::Sha512 => self.sha_512_iterations,
+        }
+    }
+}
+
 /// The check of a password, which may wait for somebody who knows.
 pub type LoginCheck<'a> = Pin<Box<dyn Future<Output = Result<Login, RefusedLogin>> + Send + 'a>>;
 
@@ -36,6 +56,9 @@ pub trait Logins: Send + Sync + 'static {
 
     /// The user `name`, and the keys for the check that it knows its password.
     fn scram(&self, name: &str, mechanism: ScramMechanism) -> Option<(ScramCredential, Login)>;
+
+    /// The users of `tenant` that can log in by SCRAM; all users if `None`.
+    fn scram_users(&self, tenant: Option<&TenantId>) -> Vec<ScramUser>;
 }
 
 impl fmt::Debug for dyn Logins {

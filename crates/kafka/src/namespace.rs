@@ -93,6 +93,11 @@ impl Namespace {
         self.sees(topic) && self.admits(topic)
     }
 
+    /// True if the client may use a part of its tenant only.
+    pub(crate) fn is_limited(&self) -> bool {
+        self.scope.is_limited()
+    }
+
     /// True if the client may use the consumer group of this id.
     pub(crate) fn has_group(&self, id: &str) -> bool {
         self.scope.has_group(id)

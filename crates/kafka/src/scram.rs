@@ -89,6 +89,11 @@ impl ScramCredential {
         Self::with_salt(mechanism, secret, random().to_vec(), ITERATIONS)
     }
 
+    /// How often the secret is hashed.
+    pub fn iterations(&self) -> u32 {
+        self.iterations.get()
+    }
+
     fn with_salt(mechanism: ScramMechanism, secret: &str, salt: Vec<u8>, iterations: NonZeroU32) -> Self {
         let mut salted = vec![0; mechanism.hmac().digest_algorithm().output_len()];
         pbkdf2::derive(mechanism.derivation(), iterations, &salt, secret.as_bytes(), &mut salted);

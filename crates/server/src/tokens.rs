@@ -20,7 +20,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use futures_util::future::BoxFuture;
 use millstream_http::{ApiToken, ApiTokens, Identity, LoopbackApplications, Reach, RoleName, TokenIssuer};
-use millstream_kafka::{Login, LoginCheck, ScramCredential, ScramMechanism};
+use millstream_kafka::{Login, LoginCheck, ScramCredential, ScramMechanism, ScramUser};
 use millstream_net::Revocation;
 use millstream_net::{LoginThrottle, RefusedLogin};
 use millstream_store::UserLogin;
@@ -51,6 +51,8 @@ pub(crate) struct Tokens {
 
 struct ConfiguredScram {
     name: String,
+    /// `None` for all tenants.
+    tenant: Option<TenantId>,
     hash: [u8; 32],
     keys: [ScramCredential; 2],
 }
@@ -87,6 +89,8 @@ impl Tokens {
         });
         let configured = tokens.iter().map(|token| ConfiguredScram {
             name: token.name.clone(),
+            // Checked by the logins; the name of all tenants is none.
+            tenant: TenantId::new(&token.tenant).ok(),
             hash: hash(&token.token),
             keys: ScramMechanism::ALL.map(|mechanism| ScramCredential::derive(mechanism, &token.token)),
         });
@@ -185,6 +189,22 @@ impl millstream_kafka::Logins for Tokens {
             }
         };
         Some((keys, login(self.logins.holder_of_hash(&hash)?)))
+    }
+
+    fn scram_users(&self, tenant: Option<&TenantId>) -> Vec<ScramUser> {
+        let user = |name: &str, of_sha_256: &ScramCredential, of_sha_512: &ScramCredential| ScramUser {
+            name: name.to_owned(),
+            sha_256_iterations: of_sha_256.iterations(),
+            sha_512_iterations: of_sha_512.iterations(),
+        };
+        let is_of = |own: Option<&TenantId>| tenant.is_none_or(|tenant| own == Some(tenant));
+        let configured = self.configured.iter().filter(|configured| is_of(configured.tenant.as_ref()));
+        let configured = configured
+            .map(|ConfiguredScram { name, keys: [of_sha_256, of_sha_512], .. }| user(name, of_sha_256, of_sha_512));
+        let made = self.all();
+        let made = made.iter().filter(|(_, record)| record.is_of(tenant));
+        let made = made.map(|(name, record)| user(name, &record.scram_sha_256, &record.scram_sha_512));
+        configured.chain(made).collect()
     }
 }
 

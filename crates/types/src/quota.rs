@@ -130,6 +130,11 @@ impl Quotas {
         Arc::new(Self { config, clock, paid_at: Mutex::default() })
     }
 
+    /// The limits.
+    pub fn config(&self) -> &QuotaConfig {
+        &self.config
+    }
+
     /// Charges `bytes` to a client and its tenant. Returns the limit to wait for, if one is exceeded.
     pub fn charge(&self, traffic: QuotaType, tenant: &TenantId, client: &str, bytes: u64) -> Option<Excess> {
         self.look(&mut self.paid_at.lock(), traffic, tenant, client, bytes)

@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use kafka_protocol::ResponseError;
 use kafka_protocol::messages::add_partitions_to_txn_request::AddPartitionsToTxnTopic;
+use kafka_protocol::messages::alter_client_quotas_request::{EntityData, EntryData};
 use kafka_protocol::messages::alter_configs_request::AlterConfigsResource as WholeResource;
+use kafka_protocol::messages::alter_user_scram_credentials_request::ScramCredentialDeletion;
 use kafka_protocol::messages::create_partitions_request::CreatePartitionsTopic;
 use kafka_protocol::messages::create_topics_request::CreatableTopic;
 use kafka_protocol::messages::delete_records_request::{DeleteRecordsPartition, DeleteRecordsTopic};
@@ -15,12 +17,14 @@ use kafka_protocol::messages::txn_offset_commit_request::{
     TxnOffsetCommitRequestPartition, TxnOffsetCommitRequestTopic,
 };
 use kafka_protocol::messages::{
-    AddOffsetsToTxnRequest, AddPartitionsToTxnRequest, AlterConfigsRequest, ApiKey, ApiVersionsRequest,
-    ConsumerGroupDescribeRequest, ConsumerGroupHeartbeatRequest, CreatePartitionsRequest, CreateTopicsRequest,
-    DeleteGroupsRequest, DeleteRecordsRequest, DeleteTopicsRequest, DescribeClusterRequest, DescribeGroupsRequest,
-    DescribeTopicPartitionsRequest, EndTxnRequest, GroupId, HeartbeatRequest, IncrementalAlterConfigsRequest,
-    InitProducerIdRequest, JoinGroupRequest, LeaveGroupRequest, ListGroupsRequest, MetadataRequest,
-    OffsetDeleteRequest, OffsetFetchRequest, SyncGroupRequest, TransactionalId, TxnOffsetCommitRequest,
+    AddOffsetsToTxnRequest, AddPartitionsToTxnRequest, AlterClientQuotasRequest, AlterConfigsRequest,
+    AlterUserScramCredentialsRequest, ApiKey, ApiVersionsRequest, ConsumerGroupDescribeRequest,
+    ConsumerGroupHeartbeatRequest, CreatePartitionsRequest, CreateTopicsRequest, DeleteGroupsRequest,
+    DeleteRecordsRequest, DeleteTopicsRequest, DescribeClientQuotasRequest, DescribeClusterRequest,
+    DescribeGroupsRequest, DescribeTopicPartitionsRequest, DescribeUserScramCredentialsRequest, EndTxnRequest, GroupId,
+    HeartbeatRequest, IncrementalAlterConfigsRequest, InitProducerIdRequest, JoinGroupRequest, LeaveGroupRequest,
+    ListGroupsRequest, MetadataRequest, OffsetDeleteRequest, OffsetFetchRequest, SyncGroupRequest, TransactionalId,
+    TxnOffsetCommitRequest,
 };
 use kafka_protocol::protocol::StrBytes;
 use millstream_types::{AuditEvent, AuditTrail, Compression};
@@ -39,7 +43,7 @@ enum Needs {
     ReaderAndWriter,
 }
 
-const TABLE: [(ApiKey, Needs); 44] = [
+const TABLE: [(ApiKey, Needs); 48] = [
     (ApiKey::ApiVersions, Needs::Nothing),
     (ApiKey::SaslHandshake, Needs::Nothing),
     (ApiKey::SaslAuthenticate, Needs::Nothing),
@@ -84,6 +88,10 @@ const TABLE: [(ApiKey, Needs); 44] = [
     (ApiKey::DeleteRecords, Needs::Admin),
     (ApiKey::AlterConfigs, Needs::Admin),
     (ApiKey::IncrementalAlterConfigs, Needs::Admin),
+    (ApiKey::DescribeUserScramCredentials, Needs::Admin),
+    (ApiKey::AlterUserScramCredentials, Needs::Admin),
+    (ApiKey::DescribeClientQuotas, Needs::Admin),
+    (ApiKey::AlterClientQuotas, Needs::Admin),
 ];
 
 fn text(value: &'static str) -> StrBytes {
@@ -190,6 +198,21 @@ async fn code(client: &mut Client, key: ApiKey) -> i16 {
             let resource = AlterConfigsResource::default().with_resource_type(2).with_resource_name(text("orders"));
             let request = IncrementalAlterConfigsRequest::default().with_resources(vec![resource]);
             client.ask(&request, 1).await.responses[0].error_code
+        }
+        ApiKey::DescribeUserScramCredentials => {
+            client.ask(&DescribeUserScramCredentialsRequest::default(), 0).await.error_code
+        }
+        ApiKey::AlterUserScramCredentials => {
+            let deletion = ScramCredentialDeletion::default().with_name(text("nobody")).with_mechanism(1);
+            let request = AlterUserScramCredentialsRequest::default().with_deletions(vec![deletion]);
+            client.ask(&request, 0).await.results[0].error_code
+        }
+        ApiKey::DescribeClientQuotas => client.ask(&DescribeClientQuotasRequest::default(), 1).await.error_code,
+        ApiKey::AlterClientQuotas => {
+            let entity = EntityData::default().with_entity_type(text("user")).with_entity_name(None);
+            let entry = EntryData::default().with_entity(vec![entity]);
+            let request = AlterClientQuotasRequest::default().with_entries(vec![entry]);
+            client.ask(&request, 1).await.entries[0].error_code
         }
         other => panic!("no request of kind {other:?} is written here"),
     }

@@ -2,8 +2,7 @@
 
 use kafka_protocol::ResponseError;
 use kafka_protocol::messages::{
-    ApiVersionsRequest, DescribeUserScramCredentialsRequest, FetchRequest, GetTelemetrySubscriptionsRequest,
-    MetadataRequest,
+    ApiVersionsRequest, ElectLeadersRequest, FetchRequest, GetTelemetrySubscriptionsRequest, MetadataRequest,
 };
 use millstream_kafka::{Error, KafkaConfig, Listener};
 use millstream_log::TopicConfig;
@@ -93,7 +92,7 @@ async fn unsupported_requests_are_answered_where_the_protocol_allows_it() {
     let unsupported = ResponseError::UnsupportedVersion.code();
     assert_eq!(client.ask(&FetchRequest::default(), 17).await.error_code, unsupported, "too new");
     assert_eq!(client.ask(&GetTelemetrySubscriptionsRequest::default(), 0).await.error_code, unsupported, "not there");
-    assert_eq!(client.ask(&DescribeUserScramCredentialsRequest::default(), 0).await.error_code, unsupported);
+    assert_eq!(client.ask(&ElectLeadersRequest::default(), 2).await.error_code, unsupported);
     assert_eq!(client.ask(&MetadataRequest::default(), 9).await.brokers.len(), 1, "the connection stays");
     client.socket.write_all(&frame(&[0x7f, 1, 0, 0, 0, 0, 0, 3, 0, 0])).await.unwrap();
     assert!(client.is_closed().await, "nobody knows what an answer to that looks like");

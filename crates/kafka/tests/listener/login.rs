@@ -15,12 +15,15 @@ use kafka_protocol::messages::{
     SaslAuthenticateRequest, SaslAuthenticateResponse, SaslHandshakeRequest, TransactionalId,
 };
 use kafka_protocol::protocol::StrBytes;
-use millstream_kafka::{KafkaConfig, Listener, Login, LoginCheck, Logins, ScramCredential, ScramMechanism, Serving};
+use millstream_kafka::{
+    KafkaConfig, Listener, Login, LoginCheck, Logins, ScramCredential, ScramMechanism, ScramUser, Serving,
+};
 use millstream_log::{Embedded, Log, TopicConfig, Writers};
 use millstream_net::{LoginProtocol, LoginThrottle, RefusedLogin};
 use millstream_net::{Metrics, Revocation};
 use millstream_types::{
-    AccessScope, AuditTrail, Compression, ManualClock, Principal, Role, Roles, SystemClock, TenantId, WallClock as _,
+    AccessScope, AuditTrail, Compression, ManualClock, Principal, QuotaConfig, Quotas, Role, Roles, SystemClock,
+    TenantId, WallClock as _,
 };
 use tempfile::TempDir;
 use tokio::io::AsyncWriteExt;
@@ -44,6 +47,17 @@ impl Logins for Users {
 
     fn scram(&self, name: &str, mechanism: ScramMechanism) -> Option<(ScramCredential, Login)> {
         Some((ScramCredential::derive(mechanism, SECRET), user(name)?))
+    }
+
+    fn scram_users(&self, tenant: Option<&TenantId>) -> Vec<ScramUser> {
+        let users = ["admin", "acme", "reader"].map(|name| user(name).unwrap().principal);
+        let of_tenant = users.into_iter().filter(|user| tenant.is_none_or(|tenant| *tenant == user.tenant));
+        let shown = of_tenant.map(|user| ScramUser {
+            name: user.name.clone(),
+            sha_256_iterations: 4096,
+            sha_512_iterations: 8192,
+        });
+        shown.collect()
     }
 }
 
@@ -87,6 +101,11 @@ impl Guarded {
 
     async fn start_throttled(config: KafkaConfig, throttle: Arc<LoginThrottle>) -> Self {
         Self::start_changed(config, |listener| listener.throttled_by(throttle)).await
+    }
+
+    pub(crate) async fn start_limited(quotas: QuotaConfig) -> Self {
+        let quotas = Quotas::new(quotas, Arc::new(SystemClock::default()));
+        Self::start_changed(KafkaConfig::default(), |listener| listener.limited_by(quotas)).await
     }
 
     pub(crate) async fn start_audited(trail: Arc<dyn AuditTrail>) -> Self {

@@ -15,3 +15,4 @@ mod memory;
 mod quotas;
 mod records;
 mod transactions;
+mod users;

@@ -214,3 +214,33 @@ fn javas_producer_has_an_epoch_for_each_transaction() {
     let said = broker.java_source("TransactionsVersion2.java", &program);
     assert!(said.trim_end().ends_with("ok"), "{said}");
 }
+
+#[test]
+#[ignore = "takes long"]
+fn javas_config_command_shows_users_and_rates_and_is_told_how_they_are_altered() {
+    let secret = "correct-horse-battery";
+    let settings = format!(
+        "[quota]\nclient_produce_bytes_per_second = 20000\n[[applications.tokens]]\nname = \"admin\"\ntoken = \"{secret}\"\nroles = [\"admin\"]\n"
+    );
+    let Some(broker) = Broker::configured(&settings) else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("admin.properties");
+    let module = "org.apache.kafka.common.security.plain.PlainLoginModule";
+    let login = format!("{module} required username=\"admin\" password=\"{secret}\";");
+    let text = format!("security.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\nsasl.jaas.config={login}\n");
+    std::fs::write(&file, text).unwrap();
+    let common = ["--bootstrap-server", &*broker.address, "--command-config", file.to_str().unwrap()];
+    let run = |arguments: &[&str]| {
+        let users = ["--entity-type", "users"];
+        broker.try_java("kafka.admin.ConfigCommand", &[&common[..], &users, arguments].concat())
+    };
+    let described = run(&["--describe"]).unwrap();
+    let scram = "SCRAM credential configs for user-principal 'admin' are SCRAM-SHA-256=iterations=4096, SCRAM-SHA-512=iterations=4096";
+    assert!(described.contains(scram) && described.contains("producer_byte_rate=20000.0"), "{described}");
+    let password = ["--alter", "--entity-name", "new", "--add-config", "SCRAM-SHA-256=[iterations=8192,password=x]"];
+    let refused = run(&password).unwrap_err();
+    assert!(refused.contains("UnacceptableCredential") && refused.contains("millstream token create new"), "{refused}");
+    let rate = ["--alter", "--entity-name", "admin", "--add-config", "producer_byte_rate=4096"];
+    let refused = run(&rate).unwrap_err();
+    assert!(refused.contains("PolicyViolation") && refused.contains("quota.client_produce"), "{refused}");
+}
