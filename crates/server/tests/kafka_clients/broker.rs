@@ -193,7 +193,7 @@ fn in_tools(class: &str) -> String {
     if class.starts_with("kafka.") { class.to_owned() } else { format!("org.apache.kafka.tools.{class}") }
 }
 
-fn patient(program: &str) -> Command {
+pub(crate) fn patient(program: &str) -> Command {
     let mut command = Command::new("timeout");
     command.args(["--signal=KILL", PATIENCE_S, program]);
     command
@@ -213,7 +213,7 @@ fn try_output(mut command: Command, input: &str) -> Result<String, String> {
     if status.success() { Ok(said) } else { Err(said + &String::from_utf8_lossy(&stderr)) }
 }
 
-fn output(mut command: Command, input: &str) -> String {
+pub(crate) fn output(mut command: Command, input: &str) -> String {
     let Output { status, stdout, stderr } = run(&mut command, input);
     let (said, complained) = (String::from_utf8_lossy(&stdout), String::from_utf8_lossy(&stderr));
     assert!(status.success(), "{command:?}: {status}\n{said}\n{complained}");

@@ -6,6 +6,7 @@ mod broker;
 mod codecs;
 mod damage;
 mod documented;
+mod flink;
 mod java;
 mod keys;
 mod lag;
