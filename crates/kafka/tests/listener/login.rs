@@ -31,7 +31,7 @@ use tokio::io::AsyncWriteExt;
 use crate::client::{Client, batch, fetch_request, name, open, produce_request, values};
 use millstream_testkit::LogLines;
 
-const SECRET: &str = "open sesame";
+pub(crate) const SECRET: &str = "open sesame";
 
 /// A user for each role, and an operator of another tenant.
 struct Users;
@@ -95,7 +95,7 @@ impl Guarded {
         Self::start_with(KafkaConfig::default()).await
     }
 
-    async fn start_with(config: KafkaConfig) -> Self {
+    pub(crate) async fn start_with(config: KafkaConfig) -> Self {
         Self::start_throttled(config, Arc::default()).await
     }
 
@@ -125,7 +125,7 @@ impl Guarded {
         Self { log, serving, _dir: dir }
     }
 
-    async fn connect(&self) -> Client {
+    pub(crate) async fn connect(&self) -> Client {
         Client::connect(std::net::SocketAddr::from(([127, 0, 0, 1], self.serving.address().port()))).await
     }
 
@@ -145,7 +145,7 @@ async fn log_in(client: &mut Client, message: &str) -> i16 {
     try_log_in(client, message).await.error_code
 }
 
-async fn try_log_in(client: &mut Client, message: &str) -> SaslAuthenticateResponse {
+pub(crate) async fn try_log_in(client: &mut Client, message: &str) -> SaslAuthenticateResponse {
     let plain = SaslHandshakeRequest::default().with_mechanism(StrBytes::from_static_str("PLAIN"));
     assert_eq!(client.ask(&plain, 1).await.error_code, 0);
     let message = SaslAuthenticateRequest::default().with_auth_bytes(message.to_owned().into_bytes().into());
@@ -442,55 +442,6 @@ async fn a_client_that_is_limited_to_topics_is_refused_all_others() {
     }
     let deleted = limited.ask(&DeleteTopicsRequest::default().with_topic_names(vec![name("elsewhere")]), 5).await;
     assert_eq!(deleted.responses[0].error_code, denied);
-    guarded.stop().await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_login_is_repeated_over_its_connection_by_the_same_user_alone() {
-    let config = KafkaConfig { connections_max_reauth_ms: 7_200_000, ..KafkaConfig::default() };
-    let guarded = Guarded::start_with(config).await;
-    let mut client = guarded.connect().await;
-    let of = |user: &str| format!("\0{user}\0{SECRET}");
-    for _ in 0..3 {
-        let answer = try_log_in(&mut client, &of("reader")).await;
-        assert_eq!((answer.error_code, answer.session_lifetime_ms), (0, 7_200_000));
-        assert_eq!(client.fetch("orders", 0).await.error_code, 0);
-    }
-    for other in ["writer", "acme"] {
-        let mut client = guarded.log_in("reader").await;
-        let refused = try_log_in(&mut client, &of(other)).await;
-        assert_eq!(refused.error_code, ResponseError::SaslAuthenticationFailed.code());
-        let why = refused.error_message.unwrap();
-        assert!(why.contains("'reader'") && why.contains(other) && why.contains("open another"), "{why}");
-        assert!(client.is_closed().await);
-    }
-    // The time of credentials that expire counts if it is the shorter one.
-    let mut brief = guarded.connect().await;
-    let lifetime_ms = try_log_in(&mut brief, &of("brief")).await.session_lifetime_ms;
-    assert!((1..=3_600_000).contains(&lifetime_ms), "{lifetime_ms}");
-    guarded.stop().await;
-    let guarded = Guarded::start().await;
-    let mut lasting = guarded.connect().await;
-    assert_eq!(try_log_in(&mut lasting, &of("reader")).await.session_lifetime_ms, 0);
-    let lifetime_ms = try_log_in(&mut guarded.connect().await, &of("brief")).await.session_lifetime_ms;
-    assert!((1..=3_600_000).contains(&lifetime_ms), "{lifetime_ms}");
-    guarded.stop().await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_connection_past_the_lifetime_of_its_login_takes_another_login_and_closes_at_any_other_request() {
-    let guarded = Guarded::start_with(KafkaConfig { connections_max_reauth_ms: 1, ..KafkaConfig::default() }).await;
-    let message = format!("\0reader\0{SECRET}");
-    let expire = async || tokio::time::sleep(std::time::Duration::from_millis(2)).await;
-    let mut client = guarded.log_in("reader").await;
-    for _ in 0..3 {
-        expire().await;
-        let answer = try_log_in(&mut client, &message).await;
-        assert_eq!((answer.error_code, answer.session_lifetime_ms), (0, 1));
-    }
-    expire().await;
-    client.send(&fetch_request("orders", 0), 11).await;
-    assert!(client.is_closed().await);
     guarded.stop().await;
 }
 

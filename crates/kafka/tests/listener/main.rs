@@ -14,5 +14,6 @@ mod login;
 mod memory;
 mod quotas;
 mod records;
+mod sessions;
 mod transactions;
 mod users;
