@@ -1,5 +1,6 @@
 //! A topic's configuration under Kafka's names.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -251,6 +252,10 @@ pub(crate) fn apply(
         };
     }
     let Some(setting) = SETTINGS.iter().find(|setting| setting.name == name) else {
+        if value.is_none() {
+            // It has no value that could go, as in Kafka.
+            return Ok(());
+        }
         let known: Vec<_> = SETTINGS.iter().map(|setting| setting.name).collect();
         return Err(invalid(format!("'{name}' is no setting of a topic here; there are {}", known.join(", "))));
     };
@@ -439,6 +444,14 @@ async fn altered(
 fn alter(broker: &Broker, resource: &AlterConfigsResource, replace: bool, validate_only: bool) -> Result<(), ApiError> {
     if resource.resource_type != TOPIC {
         return Err(no_such_resource(resource.resource_type));
+    }
+    let invalid = |why: String| Err(ApiError::new(ResponseError::InvalidRequest, why));
+    if resource.resource_name.is_empty() {
+        return invalid("the name of the topic is missing; there are no settings of all topics".to_owned());
+    }
+    let mut named = HashSet::new();
+    if let Some(twice) = resource.configs.iter().find(|change| !named.insert(&change.name)) {
+        return invalid(format!("{} is changed twice in one request; name it once", twice.name));
     }
     // One change of topics at a time, so that none is lost between reading the configuration and writing it.
     let _one = broker.creating.lock();

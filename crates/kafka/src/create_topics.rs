@@ -84,7 +84,11 @@ fn wanted_config(asked: &CreatableTopic, server: &KafkaConfig) -> Result<TopicCo
         config.partitions = assigned_partitions(asked)?;
     }
     for setting in &asked.configs {
-        configs::apply(&mut config, &setting.name, setting.value.as_deref(), server)?;
+        let Some(value) = setting.value.as_deref() else {
+            let why = format!("{} has no value; give it one, or leave it out for the default", setting.name);
+            return Err(ApiError::new(ResponseError::InvalidConfig, why));
+        };
+        configs::apply(&mut config, &setting.name, Some(value), server)?;
     }
     Ok(config)
 }

@@ -73,6 +73,7 @@ pub(crate) async fn describe(
 ) -> DescribeTransactionsResponse {
     let known = context.broker.transactions.of_tenant(&context.broker.namespace.tenant);
     let one = |id: TransactionalId| match &known {
+        _ if id.is_empty() => refused(id, ResponseError::InvalidRequest),
         _ if !context.broker.namespace.has_transactional_id(&id) => {
             refused(id, ResponseError::TransactionalIdAuthorizationFailed)
         }

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod admin;
+mod answers;
 mod authorisation;
 mod client;
 mod consumer_groups;

@@ -12,6 +12,7 @@ mod keys;
 mod lag;
 mod login;
 mod relay;
+mod rows;
 
 use broker::{Broker, xtask};
 use codecs::CODECS;
