@@ -40,13 +40,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
 use millstream_http::{Metrics, Problem};
-use millstream_types::{TenantId, TopicName};
+use millstream_types::{StateTopic, TenantId, TopicName};
 use millstream_view::{Failure, Follower, FollowerConfig, ViewRuntime, Views, ViewsConfig};
 use parking_lot::Mutex;
 
 use crate::Error;
 use crate::refusal::nobody_waits;
-use crate::registry::{self, Registry};
+use crate::registry::Registry;
 use crate::streams::Streams;
 
 pub(crate) use answered::{Answered, GivenAnswer};
@@ -91,7 +91,7 @@ impl Commands {
         metrics: &Metrics,
     ) -> Result<Self, Error> {
         let Some(request_ids) = RequestIds::of(&*ground.log) else {
-            let topic = TopicName::internal(registry::TOPIC);
+            let topic = TopicName::internal(StateTopic::Registry);
             return Err(Error::Commands(millstream_log::Error::UnknownTopic { topic }.into()));
         };
         let hub = Hub::new(registry, config, request_ids, ground.wall.clone(), metrics);
@@ -104,7 +104,7 @@ impl Commands {
             ..ViewsConfig::default()
         };
         let view = CommandView { limits: Limits::of(config), sink: hub.clone() };
-        let name = TopicName::internal("_commands");
+        let name = TopicName::internal(StateTopic::Commands);
         let views = Views::open(view, &name, &views_config, ground).map_err(Error::Commands)?;
         let stopped = Arc::new(AtomicBool::new(false));
         let settlement = Settlement {

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use millstream_types::{PartitionId, TenantId, TopicName, partition_of_key};
+use millstream_types::{PartitionId, StateTopic, TenantId, TopicName, partition_of_key};
 use millstream_view::{DecodeError, Draft, Encoded, Failure, InState, View, ViewRuntime, Views, ViewsConfig};
 use parking_lot::{Condvar, Mutex, RwLock};
 
@@ -28,7 +28,7 @@ const STAMPS_AT_ONCE: usize = 1_000;
 /// Parts that a tenant's stamps are locked in.
 const SHARDS: u32 = 16;
 /// Version of the notes; a later one is refused.
-const VERSION: u8 = 1;
+const VERSION: u8 = StateTopic::LastSeen.version();
 
 /// The stamps of all tenants.
 pub(crate) struct LastSeen {
@@ -90,7 +90,7 @@ impl Stamps {
 impl LastSeen {
     /// Opens the notes and starts the thread that writes them. Blocks.
     pub(crate) fn open(ground: &ViewRuntime, config: &ViewsConfig, registry: &Registry) -> Result<Arc<Self>, Error> {
-        let topic = TopicName::internal("_millstream_last_seen");
+        let topic = TopicName::internal(StateTopic::LastSeen);
         let views = Views::open(LastSeenView, &topic, config, ground).map_err(Error::Usage)?;
         let (known, is_stopping, changed) = (Mutex::default(), Mutex::new(false), Condvar::new());
         let parts = Arc::new(LastSeenParts { views, registry: registry.clone(), known, is_stopping, changed });

@@ -12,7 +12,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-use millstream_types::{PartitionId, TenantId, TopicName, TopicPartition, header};
+use millstream_types::{PartitionId, StateTopic, TenantId, TopicName, TopicPartition, header};
 use millstream_view::{
     Answer, DecodeError, Draft, Encoded, Failure, InState, Publish, View, ViewRuntime, Views, ViewsConfig,
 };
@@ -25,7 +25,7 @@ use crate::stream::Stream;
 use crate::streams::Streams;
 
 /// Version of the value format; later versions are refused.
-const VERSION: u8 = 1;
+const VERSION: u8 = StateTopic::Presence.version();
 /// End events that the start sends in one step.
 const ENDS_AT_ONCE: usize = 1_000;
 
@@ -69,7 +69,8 @@ impl Presence {
         adapter: &'static str,
     ) -> Result<Arc<Self>, Error> {
         let view = PresenceView { adapter };
-        let views = Views::open(view, &TopicName::internal("_presence"), config, ground).map_err(Error::Presence)?;
+        let views =
+            Views::open(view, &TopicName::internal(StateTopic::Presence), config, ground).map_err(Error::Presence)?;
         let presence = Self { views, streams: streams.clone(), adapter, here: Mutex::default() };
         for number in 0..config.partitions {
             let partition = PartitionId(number);

@@ -25,7 +25,7 @@ mod view;
 
 use std::sync::Arc;
 
-use millstream_types::{Offset, TenantId, TopicName};
+use millstream_types::{Offset, StateTopic, TenantId, TopicName};
 use millstream_view::{Snapshot, ViewRuntime, Views, ViewsConfig};
 use tokio::sync::Semaphore;
 
@@ -54,8 +54,6 @@ use view::RegistryView;
 /// Commands decided in one append: each may carry a body of [`crate::management::BODY_MAX_BYTES`], and all together
 /// must stay well below the log's largest append.
 const BATCH_MAX_COMMANDS: usize = 64;
-/// Topic of the registry's state.
-pub(crate) const TOPIC: &str = "_registry";
 
 /// All tenants, devices and credentials. Cheap to clone.
 #[derive(Clone)]
@@ -87,7 +85,7 @@ impl Registry {
     /// Opens the registry and rebuilds its state. One without any tenant gets the tenant `default`.
     pub(crate) fn open(ground: &ViewRuntime, config: ViewsConfig) -> Result<Self, millstream_view::Error> {
         let config = ViewsConfig { batch_max_commands: BATCH_MAX_COMMANDS, ..config };
-        let views = Views::open(RegistryView, &TopicName::internal(TOPIC), &config, ground)?;
+        let views = Views::open(RegistryView, &TopicName::internal(StateTopic::Registry), &config, ground)?;
         let registry = Self { views, deletions: Arc::new(Semaphore::new(1)) };
         if registry.counts().0 == 0 {
             let command = RegistryCommand::CreateTenant { tenant: TenantId::default(), value: Arc::default() };

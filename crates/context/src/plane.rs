@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use millstream_http::{Metrics, Routes, Share, Workers};
-use millstream_types::{MonotonicClock, PartitionId, RemoteCallers, TenantId, TopicName};
+use millstream_types::{MonotonicClock, PartitionId, RemoteCallers, StateTopic, TenantId, TopicName};
 use millstream_view::{Follower, FollowerConfig, Place, Slots, ViewRuntime, ViewsConfig};
 use parking_lot::Mutex;
 
@@ -39,8 +39,6 @@ use crate::statistics::timing::Timing;
 use crate::statistics::traffic::ServiceTraffic;
 use crate::subscriptions::Subscriptions;
 
-/// The compacted topic that holds every entity's latest version.
-const STATE_TOPIC: &str = "_context";
 /// Measurements in one command: so many versions of the largest measured entity fit into one append.
 const COMMAND_MAX_MEASUREMENTS: usize = 16;
 
@@ -93,7 +91,7 @@ impl Context {
             mapping_errors: mapping_errors.clone(),
             update_errors: update_errors.clone(),
         };
-        let name = TopicName::internal(STATE_TOPIC);
+        let name = TopicName::internal(StateTopic::Context);
         create_state_topic(&name, config.partitions, &*ground.log)?;
         let views_config = ViewsConfig {
             partitions: config.partitions,

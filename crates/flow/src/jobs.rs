@@ -23,8 +23,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use millstream_types::{
-    MemoryBudget, MonotonicClock, PartitionId, Principal, RemoteCallers, Role, ShortLives, TenantId, TopicName,
-    WallClock, iso_time,
+    MemoryBudget, MonotonicClock, PartitionId, Principal, RemoteCallers, Role, ShortLives, StateTopic, TenantId,
+    TopicName, WallClock, iso_time,
 };
 use millstream_view::{ViewRuntime, Views, ViewsConfig};
 use serde_json::{Value, json};
@@ -49,7 +49,6 @@ use crate::memory::InFlightMemory;
 use crate::runtime::Workers;
 use crate::test_run::{TestReport, TestRunner};
 
-const TOPIC: &str = "_jobs";
 /// The name of the writer of all jobs.
 const WRITER: &str = "jobs";
 /// Bytes of submissions that may wait, and of changes that may be missing from the checkpoint.
@@ -135,7 +134,7 @@ impl Jobs {
             per_tenant_max: config.jobs_per_tenant_max,
             ended_max: config.ended_per_tenant_max,
         };
-        let views = Views::open(view, &TopicName::internal(TOPIC), &views_config, ground)?;
+        let views = Views::open(view, &TopicName::internal(StateTopic::Jobs), &views_config, ground)?;
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let threads = if config.threads == 0 { cores } else { config.threads };
         let workers = Workers::start(threads, Arc::clone(clock)).map_err(Error::Thread)?;

@@ -14,7 +14,7 @@ use imbl::OrdMap;
 use millstream_log::{
     AckLevel, AtomicAppend, Cleanup, DerivedTopic, Files, Log, Partition, TopicConfig, Writer, Writers, reply,
 };
-use millstream_types::{PartitionId, ServicePaths, TopicId, TopicName, TopicPartition};
+use millstream_types::{PartitionId, ServicePaths, StateTopic, TopicId, TopicName, TopicPartition};
 use parking_lot::Mutex;
 
 use crate::Error;
@@ -25,8 +25,6 @@ use crate::file_reader::OpenFile;
 use crate::layout::{self, EXTENSION};
 use crate::replaced_files::ReplacedFiles;
 
-pub(crate) const TOPIC: &str = "_history";
-const COPY: &str = "_history_copy";
 /// The name of the only writer of both.
 const WRITER: &str = "history";
 
@@ -134,8 +132,8 @@ impl FileTable {
 }
 
 /// The partition of a topic of the catalog, which is created if it is missing.
-fn open_topic(log: &dyn Log, name: &'static str) -> Result<Arc<dyn Partition>, Error> {
-    let name = TopicName::internal(name);
+fn open_topic(log: &dyn Log, topic: StateTopic) -> Result<Arc<dyn Partition>, Error> {
+    let name = TopicName::internal(topic);
     if log.topic(&name).is_none() {
         let config = TopicConfig {
             partitions: 1,
@@ -202,11 +200,13 @@ pub(crate) type SourcePositions = HashMap<(TopicId, PartitionId), PositionRecord
 
 /// The topics of the catalog. Each can be rebuilt from the other.
 pub(crate) fn derived_topics() -> [DerivedTopic; 2] {
-    [(TOPIC, COPY), (COPY, TOPIC)].map(|(name, source)| DerivedTopic {
-        name: TopicName::internal(name),
-        source: Some(TopicName::internal(source)),
-        loses: "nothing: another topic has the same records",
-    })
+    [(StateTopic::History, StateTopic::HistoryCopy), (StateTopic::HistoryCopy, StateTopic::History)].map(
+        |(name, source)| DerivedTopic {
+            name: TopicName::internal(name),
+            source: Some(TopicName::internal(source)),
+            loses: "nothing: another topic has the same records",
+        },
+    )
 }
 
 /// The only writer of `_history` and `_history_copy`.
@@ -229,7 +229,7 @@ impl FileCatalog {
     /// marked as damaged.
     pub(crate) fn open(root: &Path, files: Arc<dyn Files>, log: &Arc<dyn Log>) -> Result<Self, Error> {
         let writer = log.writer(WRITER)?;
-        let partitions = [open_topic(&**log, TOPIC)?, open_topic(&**log, COPY)?];
+        let partitions = [open_topic(&**log, StateTopic::History)?, open_topic(&**log, StateTopic::HistoryCopy)?];
         let content = one_content(&partitions)?;
         let root = root.to_owned();
         let (table, sources, next_number) = (FileTable::default(), SourcePositions::default(), content.next_number);

@@ -8,14 +8,14 @@
 //!
 //! Values are JSON with a format version. A tombstone removes its key.
 
-use millstream_types::{Epoch, Offset, PartitionId, Position, TopicId};
+use millstream_types::{Epoch, Offset, PartitionId, Position, StateTopic, TopicId};
 use serde::{Deserialize, Serialize};
 
 use crate::Error;
 use crate::file_period::{FileDirectory, FilePeriod, Span};
 use crate::sampling_plan::SamplingPlan;
 
-const VERSION: u32 = 1;
+const VERSION: u32 = StateTopic::History.version() as u32;
 /// The version of records of files that cover more than a day, which earlier programs would take for missing.
 const LONG_FILE_VERSION: u32 = 2;
 

@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use millstream_log::{Files, Log};
-use millstream_types::{TopicName, iso_time};
+use millstream_types::{StateTopic, TopicName, iso_time};
 
 use crate::Error;
 use crate::block_checksums::MISSING;
-use crate::catalog::{CatalogEdit, DataFile, FileCatalog, TOPIC};
+use crate::catalog::{CatalogEdit, DataFile, FileCatalog};
 
 const SET_ASIDE: &str = "set-aside";
 
@@ -36,7 +36,7 @@ impl fmt::Display for LostFile {
 /// # Errors
 /// [`Error`] if the catalog cannot be read or written, or a file cannot be moved.
 pub fn repair(log: &Arc<dyn Log>, dir: &Path, files: &Arc<dyn Files>) -> Result<Vec<LostFile>, Error> {
-    if log.topic(&TopicName::internal(TOPIC)).is_none() {
+    if log.topic(&TopicName::internal(StateTopic::History)).is_none() {
         return Ok(Vec::new());
     }
     let mut catalog = FileCatalog::open(dir, files.clone(), log)?;

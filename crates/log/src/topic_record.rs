@@ -96,6 +96,8 @@ fn millis(duration: Duration) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use millstream_types::StateTopic;
+
     use super::*;
 
     #[test]
@@ -124,7 +126,7 @@ mod tests {
                 TopicName::user("windows", &tenant).unwrap(),
                 TopicConfig { cleanup: Cleanup::CompactDelete, ..TopicConfig::default() },
             ),
-            (TopicName::internal("_registry"), other),
+            (TopicName::internal(StateTopic::Registry), other),
         ] {
             let expected = Topic { id: TopicId(77), name, config };
             let mut bytes = Vec::new();

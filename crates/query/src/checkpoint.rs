@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use millstream_types::{Epoch, NameError, PartitionId, TenantId, TopicId};
+use millstream_types::{Epoch, NameError, PartitionId, StateTopic, TenantId, TopicId};
 use serde::{Deserialize, Serialize};
 
 use crate::durable_state::{PartitionPositions, PartitionProgress, ResultRecipient};
@@ -16,7 +16,7 @@ use crate::window::AggregateCheckpoint;
 use crate::{Meta, QueryId, QueryRequest, WindowMeta, WindowResult};
 
 /// The form of the records, their first byte; the rest is JSON.
-const VERSION: u8 = 1;
+const VERSION: u8 = StateTopic::Queries.version();
 /// The prefix of a key; the query's id follows.
 const KIND: u8 = b'q';
 

@@ -6,12 +6,11 @@ use std::sync::{Arc, OnceLock};
 use millstream_log::{
     AckLevel, Appended, Cleanup, Error as LogError, Log, Partition, Reply, TopicConfig, UpTo, Writers, reply,
 };
-use millstream_types::{BatchLimits, Epoch, Record, TopicName, TopicPartition};
+use millstream_types::{BatchLimits, Epoch, Record, StateTopic, TopicName, TopicPartition};
 
 use crate::checkpoint::Checkpoint;
 use crate::{Error, QueryId};
 
-const TOPIC: &str = "_queries";
 /// More than any key takes.
 const KEY_MAX_BYTES: usize = 256;
 /// Bytes that one read returns.
@@ -42,7 +41,7 @@ impl QueryStore {
         if let Some(partition) = self.partition.get() {
             return Ok(partition);
         }
-        let name = TopicName::internal(TOPIC);
+        let name = TopicName::internal(StateTopic::Queries);
         let config = TopicConfig {
             partitions: 1,
             cleanup: Cleanup::Compact,
@@ -69,7 +68,7 @@ impl QueryStore {
 
     /// All stored queries. A record that cannot be read stays in the topic, and is logged.
     pub(crate) fn read(&self) -> Result<Vec<Checkpoint>, Error> {
-        let name = TopicName::internal(TOPIC);
+        let name = TopicName::internal(StateTopic::Queries);
         if self.log.topic(&name).is_none() {
             return Ok(Vec::new());
         }

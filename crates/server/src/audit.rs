@@ -17,17 +17,18 @@ use millstream_http::Metrics;
 use millstream_log::{AtomicAppend, Log, TopicConfig, Writer, Writers, reply};
 use millstream_net::FailedLogins;
 use millstream_types::{
-    AuditEvent, AuditTrail, Header, Record, SystemClock, TopicName, TopicPartition, WallClock as _, iso_time,
+    AuditEvent, AuditTrail, Header, Record, StateTopic, SystemClock, TopicName, TopicPartition, WallClock as _,
+    iso_time,
 };
 use parking_lot::Mutex;
 use serde_json::json;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
-/// The name of the topic, under which the streams' interface shows it.
-pub(crate) const TOPIC: &str = "_audit";
 /// The header with the tenant of an event.
 pub(crate) const TENANT_HEADER: &str = "tenant";
+/// The name of the topic, for messages.
+const TOPIC: &str = StateTopic::Audit.name();
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 /// Events that wait to be appended.
 const QUEUE_MAX: usize = 4_096;
@@ -49,7 +50,7 @@ impl Audit {
             "applications.audit_retention_days = 0: events are kept for at least a day"
         );
         let retention = DAY * u32::from(retention_days);
-        let name = TopicName::internal(TOPIC);
+        let name = TopicName::internal(StateTopic::Audit);
         let config = TopicConfig {
             partitions: 1,
             writers: Writers::OwnersOnly,
@@ -135,7 +136,7 @@ async fn append(writer: &dyn Writer, events: &[(i64, AuditEvent)]) -> Result<(),
         value: Some(values[at].as_bytes()),
         headers: &headers[at],
     });
-    let partition = TopicPartition::new(TopicName::internal(TOPIC), 0);
+    let partition = TopicPartition::new(TopicName::internal(StateTopic::Audit), 0);
     let append = AtomicAppend { records: vec![(partition, records.collect())], positions: Vec::new() };
     let (done, reply) = reply();
     writer.commit(&append, TopicConfig::default().level, done)?;

@@ -34,11 +34,11 @@ use std::time::Duration;
 use axum::http::StatusCode;
 use millstream_http::{Access, Content, Limits, Problem, Reason, Route, Routes, Share, Workers};
 use millstream_log::{Error, LogFigures, Topic, TopicConfig, Writer};
-use millstream_types::{ErrorCode, MemoryBudget, Principal, Quotas, Role, TenantId, TopicKind, TopicName, WallClock};
+use millstream_types::{
+    ErrorCode, MemoryBudget, Principal, Quotas, Role, StateTopic, TenantId, TopicKind, TopicName, WallClock,
+};
 use serde_json::json;
 use tokio::sync::{Semaphore, oneshot};
-
-use crate::audit;
 
 /// Threads that parse large appends and read for tails.
 const THREADS: usize = 2;
@@ -168,7 +168,7 @@ impl Streams {
 
 /// `true` for the audit trail, which administrators of a whole tenant read.
 fn is_audit(name: &TopicName) -> bool {
-    *name == TopicName::internal(audit::TOPIC)
+    *name == TopicName::internal(StateTopic::Audit)
 }
 
 /// Converts an error of the log.

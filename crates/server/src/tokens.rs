@@ -24,7 +24,7 @@ use millstream_kafka::{Login, LoginCheck, ScramCredential, ScramMechanism, Scram
 use millstream_net::Revocation;
 use millstream_net::{LoginThrottle, RefusedLogin};
 use millstream_store::UserLogin;
-use millstream_types::{PartitionId, TenantId, TopicName, WallClock};
+use millstream_types::{PartitionId, StateTopic, TenantId, TopicName, WallClock};
 use millstream_view::{Error, Failure, ViewRuntime, Views, ViewsConfig};
 use ring::digest::{SHA256, digest};
 use ring::rand::{SecureRandom as _, SystemRandom};
@@ -32,7 +32,6 @@ use ring::rand::{SecureRandom as _, SystemRandom};
 use self::record::{TokenAnswer, TokenCommand, TokenRecord, TokensView};
 pub(crate) use self::routes::routes;
 
-const TOPIC: &str = "_tokens";
 const PARTITION: PartitionId = PartitionId(0);
 const INBOX_MAX_BYTES: usize = 1 << 20;
 /// Random bytes of a secret.
@@ -101,8 +100,8 @@ impl Tokens {
             ..ViewsConfig::default()
         };
         let view = TokensView { logins: Arc::clone(&logins) };
-        let views = Views::open(view, &TopicName::internal(TOPIC), &config, ground)
-            .with_context(|| format!("cannot read the API tokens in topic {TOPIC}"))?;
+        let views = Views::open(view, &TopicName::internal(StateTopic::Tokens), &config, ground)
+            .with_context(|| format!("cannot read the API tokens in topic {}", StateTopic::Tokens.name()))?;
         for (name, record) in &views.snapshot(PARTITION).state {
             logins.add(record.registered(name));
         }

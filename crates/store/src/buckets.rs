@@ -1,12 +1,12 @@
 //! The settings of all buckets, as a view of the topic `_buckets`.
 
-use millstream_types::TenantId;
+use millstream_types::{StateTopic, TenantId};
 use millstream_view::{DecodeError, Draft, Encoded, InState, View};
 
 use crate::BucketConfig;
 
 /// Version of the record format; the first byte of each record's value.
-const VERSION: u8 = 1;
+const VERSION: u8 = StateTopic::Buckets.version();
 /// Separates tenant and bucket in a key; neither has such a byte.
 const SEPARATOR: u8 = 0;
 

@@ -8,7 +8,9 @@ use std::time::{Duration, Instant};
 use arc_swap::{ArcSwap, ArcSwapOption};
 use bytes::Bytes;
 use millstream_http::{Share, Workers};
-use millstream_types::{MemoryBudget, MonotonicClock, PartitionId, SteadyClock, TenantId, TopicName, WallClock};
+use millstream_types::{
+    MemoryBudget, MonotonicClock, PartitionId, StateTopic, SteadyClock, TenantId, TopicName, WallClock,
+};
 use millstream_view::{Failure, ViewRuntime, Views, ViewsConfig};
 use tokio::sync::Mutex;
 
@@ -19,7 +21,6 @@ use crate::{
     Bucket, BucketConfig, BucketKind, BucketMemory, CacheBucket, Error, KeyLoss, LossListener, StoreConfig, StoreMemory,
 };
 
-const TOPIC: &str = "_buckets";
 const PARTITION: PartitionId = PartitionId(0);
 /// Time between two looks for partitions that are mostly garbage.
 const GARBAGE_INTERVAL: Duration = Duration::from_secs(5);
@@ -118,7 +119,7 @@ impl Store {
         let wall = Arc::new(NotBefore { wall: ground.wall, least_ms: AtomicI64::new(i64::MIN) });
         ground.wall = Arc::new(SteadyClock::new(wall.clone(), monotonic));
         let views_config = ViewsConfig { partitions: 1, ..ViewsConfig::default() };
-        let settings = Views::open(Buckets, &TopicName::internal(TOPIC), &views_config, &ground)?;
+        let settings = Views::open(Buckets, &TopicName::internal(StateTopic::Buckets), &views_config, &ground)?;
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let threads = if config.read_threads == 0 { 2 * cores } else { config.read_threads };
         let readers = Workers::start("store-read", threads, config.reads_waiting_max, Share::Equal);

@@ -6,30 +6,13 @@
 use std::fmt;
 use std::sync::Arc;
 
+use crate::StateTopic;
+
 /// Longest tenant id, as in NGSI's `Fiware-Service`.
 pub const TENANT_MAX_CHARS: usize = 50;
 /// Longest rendered topic name, as in Kafka.
 pub const TOPIC_NAME_MAX_CHARS: usize = 249;
 
-/// The topics of Millstream itself. Other names that begin with `_` belong to users, such
-/// as those of Schema Registry.
-pub const INTERNAL_TOPICS: [&str; 15] = [
-    "_audit",
-    "_buckets",
-    "_commands",
-    "_context",
-    "_history",
-    "_history_copy",
-    "_jobs",
-    "_mqtt",
-    "_presence",
-    "_queries",
-    "_registry",
-    "_subscriptions",
-    "_tokens",
-    "_transactions",
-    "_usage",
-];
 /// Names with this prefix are reserved for further topics of Millstream.
 const INTERNAL_PREFIX: &str = "_millstream";
 
@@ -119,12 +102,12 @@ pub enum TopicKind {
     Kv,
     /// A topic of a user, with its plain name.
     User,
-    /// State of Millstream itself, for all tenants: one of [`INTERNAL_TOPICS`].
+    /// State of Millstream itself, for all tenants: a [`StateTopic`].
     Internal,
 }
 
 impl TopicKind {
-    const RESERVED: [(Self, &'static str); 8] = [
+    pub(crate) const RESERVED: [(Self, &'static str); 8] = [
         (Self::Telemetry, "telemetry"),
         (Self::Event, "event"),
         (Self::Command, "command"),
@@ -196,9 +179,9 @@ impl TopicName {
     /// A topic of Millstream itself, for all tenants.
     ///
     /// # Panics
-    /// If `name` is not in [`INTERNAL_TOPICS`] and does not begin with `_millstream`, which is
-    /// a mistake in the program.
-    pub fn internal(name: &'static str) -> Self {
+    /// If `name` is neither that of a [`StateTopic`] nor begins with `_millstream`, which is a mistake in the program.
+    pub fn internal(name: impl Into<&'static str>) -> Self {
+        let name = name.into();
         assert!(is_internal(name) && check_chars(name).is_ok(), "{name} is no internal topic's name");
         Self { tenant: TenantId::default(), kind: TopicKind::Internal, name: name.into() }
     }
@@ -251,7 +234,7 @@ impl TopicName {
 }
 
 fn is_internal(name: &str) -> bool {
-    INTERNAL_TOPICS.contains(&name) || name.starts_with(INTERNAL_PREFIX)
+    StateTopic::ALL.iter().any(|topic| topic.name() == name) || name.starts_with(INTERNAL_PREFIX)
 }
 
 /// The reserved kind, bucket (or empty) and tenant of a rendered name. `None` if the part after the first word is no
@@ -302,7 +285,7 @@ mod tests {
             TopicName::reserved(TopicKind::CommandResponse, &acme),
             TopicName::bucket("photos", &acme).unwrap(),
             TopicName::user("orders.eu", &acme).unwrap(),
-            TopicName::internal("_registry"),
+            TopicName::internal(StateTopic::Registry),
             TopicName::user("_schemas", &acme).unwrap(),
             TopicName::user("_confluent-ksql-default__command_topic", &acme).unwrap(),
             TopicName::user("kv.photos", &acme).unwrap(),

@@ -10,7 +10,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use millstream_types::{Offset, PartitionId, TenantId, TopicId};
+use millstream_types::{Offset, PartitionId, StateTopic, TenantId, TopicId};
 use millstream_view::{DecodeError, Encoded, SourcePartition};
 use serde::{Deserialize, Serialize};
 
@@ -18,7 +18,7 @@ use super::command::{Command, RecordPosition};
 use super::state::CommandChange;
 
 /// Version of the value format; later versions are refused.
-const VERSION: u8 = 1;
+const VERSION: u8 = StateTopic::Commands.version();
 
 /// A command without the members of its key and without its payload.
 #[derive(Serialize, Deserialize)]

@@ -9,11 +9,10 @@ use std::fmt;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use millstream_log::Log;
-use millstream_types::{TenantId, TopicName};
+use millstream_types::{StateTopic, TenantId, TopicName};
 use sha2::{Digest, Sha256};
 
 use super::command::{CORRELATION_ID_MAX_BYTES, is_correlation_id};
-use crate::registry;
 
 /// First character of ids of this form.
 const VERSION: char = '2';
@@ -56,7 +55,7 @@ impl RequestIds {
     /// The request ids of the data directory of `log`. Their key is the random id of the registry's topic. Devices do
     /// not see it, and it lasts as long as the registry. `None` if the registry was never opened.
     pub(crate) fn of(log: &dyn Log) -> Option<Self> {
-        let topic = log.topic(&TopicName::internal(registry::TOPIC))?;
+        let topic = log.topic(&TopicName::internal(StateTopic::Registry))?;
         Some(Self::keyed(topic.id.0))
     }
 

@@ -11,7 +11,7 @@ mod verdict;
 
 use std::sync::Arc;
 
-use millstream_types::{TenantId, TopicName, TopicPartition};
+use millstream_types::{StateTopic, TenantId, TopicName, TopicPartition};
 use millstream_view::{DecodeError, Draft, Encoded, Failure, InState, Snapshot, View, ViewRuntime, Views, ViewsConfig};
 
 pub(crate) use command::{Keep, PublishOutcome, SessionCommand, StoreAnswer, StoredPublish, Upstream};
@@ -86,7 +86,7 @@ impl SessionStore {
             ..ViewsConfig::default()
         };
         let view = SessionView { retained_max_bytes: config.retained_max_bytes };
-        Views::open(view, &TopicName::internal("_mqtt"), &views, runtime).map(Self)
+        Views::open(view, &TopicName::internal(StateTopic::Mqtt), &views, runtime).map(Self)
     }
 
     /// The store of `tenant`, whose stream is `stream`.

@@ -8,7 +8,7 @@
 
 use std::sync::Arc;
 
-use millstream_types::TenantId;
+use millstream_types::{StateTopic, TenantId};
 use millstream_view::{DecodeError, Draft, Encoded, InState, View};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -19,7 +19,7 @@ use super::command::{RegistryCommand, RegistryResult, decide};
 use super::state::{RegistryChange, State};
 
 /// Version of the value format; later versions are refused.
-const VERSION: u8 = 1;
+const VERSION: u8 = StateTopic::Registry.version();
 const TENANT: u8 = 1;
 const DEVICE: u8 = 2;
 const CREDENTIALS: u8 = 3;

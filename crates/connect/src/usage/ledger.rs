@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use millstream_http::Metrics;
 use millstream_log::{DerivedTopic, Partition, UpTo};
-use millstream_types::{BatchLimits, Header, Offset, RecordView, TenantId, TopicName, WallClock, header};
+use millstream_types::{BatchLimits, Header, Offset, RecordView, StateTopic, TenantId, TopicName, WallClock, header};
 use millstream_view::{ViewRuntime, Views, ViewsConfig};
 use parking_lot::{Condvar, Mutex, RwLock};
 
@@ -40,7 +40,7 @@ pub(crate) fn derived_topic() -> DerivedTopic {
 }
 
 fn topic() -> TopicName {
-    TopicName::internal("_usage")
+    TopicName::internal(StateTopic::Usage)
 }
 
 /// The usage of all tenants.

@@ -7,12 +7,12 @@
 use std::sync::Arc;
 
 use millstream_log::Partition;
-use millstream_types::{Offset, TenantId, TopicPartition};
+use millstream_types::{Offset, StateTopic, TenantId, TopicPartition};
 use millstream_view::{DecodeError, Draft, Encoded, InState, View};
 use serde::{Deserialize, Serialize};
 
 /// Version of the value format; later versions are refused.
-const VERSION: u8 = 1;
+const VERSION: u8 = StateTopic::Usage.version();
 
 /// The usage of a tenant and the matching ends of its streams.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use millstream_connect::{ConnectConfig, MqttConfig};
 use millstream_log::{Embedded, Log, LogConfig, SystemFiles};
-use millstream_types::{SystemClock, TopicKind, TopicName, header};
+use millstream_types::{StateTopic, SystemClock, TopicKind, TopicName, header};
 use serde_json::{Value, json};
 
 use crate::command_world::until;
@@ -444,7 +444,7 @@ async fn forget_notes(dir: &std::path::Path) {
         let clock = Arc::new(SystemClock::default());
         let config = LogConfig { dir, ..LogConfig::default() };
         let log = Embedded::open(config, Arc::new(SystemFiles), clock.clone(), clock).unwrap();
-        log.delete_topic(&TopicName::internal("_usage")).unwrap();
+        log.delete_topic(&TopicName::internal(StateTopic::Usage)).unwrap();
         log.close().unwrap();
     };
     tokio::task::spawn_blocking(forget).await.unwrap();

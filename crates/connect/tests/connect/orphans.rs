@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use millstream_types::TopicName;
+use millstream_types::{StateTopic, TopicName};
 
 use crate::mqtt_client::{Hello, Mqtt, publish};
 use crate::world::World;
@@ -30,7 +30,7 @@ async fn connect_until(world: &World, hello: &Hello<'_>, wanted: [u8; 2]) -> Mqt
 /// Waits until nothing of `tenant` is kept.
 async fn until_forgotten(world: &World, tenant: &str) {
     loop {
-        let records = world.records_in(&TopicName::internal("_mqtt"));
+        let records = world.records_in(&TopicName::internal(StateTopic::Mqtt));
         let last: BTreeMap<_, _> = records.iter().map(|record| (&record.key, &record.value)).collect();
         let of_tenant = format!("{tenant}\0");
         // Two bytes say what a record is.

@@ -14,14 +14,14 @@
 
 use std::sync::Arc;
 
-use millstream_types::TenantId;
+use millstream_types::{StateTopic, TenantId};
 use millstream_view::DecodeError;
 
 use crate::index::Built;
 use crate::model::entity::{Attribute, Entity, Key, ListPosition, Metadata, US_PER_MS};
 use crate::model::names::shared;
 
-const VERSION: u8 = 3;
+const VERSION: u8 = StateTopic::Context.version();
 const CREATED_IN_MS: u8 = 2;
 const WITHOUT_ATTRIBUTE_TIMES: u8 = 1;
 const INDEX_VERSION: u8 = 2;

@@ -61,7 +61,7 @@ mod tests {
     use std::io;
     use std::path::PathBuf;
 
-    use millstream_types::{TopicName, TopicPartition};
+    use millstream_types::{StateTopic, TopicName, TopicPartition};
 
     use super::*;
 
@@ -73,7 +73,7 @@ mod tests {
             alarms: Arc::default(),
             requests: None,
         };
-        let partition = TopicPartition::new(TopicName::internal("_context"), 0);
+        let partition = TopicPartition::new(TopicName::internal(StateTopic::Context), 0);
         let source = || Arc::new(io::Error::from(io::ErrorKind::StorageFull));
         let path = || PathBuf::from("data");
         let ended = || Arc::new(millstream_log::Error::WritingEnded { path: path(), source: source() });

@@ -56,7 +56,7 @@ use std::time::Duration;
 
 use millstream_http::{Metrics, Routes};
 use millstream_log::Log;
-use millstream_types::{RemoteCallers, TenantId, TopicKind, TopicName, TopicPartition};
+use millstream_types::{RemoteCallers, StateTopic, TenantId, TopicKind, TopicName, TopicPartition};
 use millstream_view::{Follower, FollowerConfig, ViewRuntime, Views, ViewsConfig};
 use parking_lot::{Mutex, RwLock};
 use serde_json::Value;
@@ -78,8 +78,6 @@ use stats::NotificationCounters;
 use subscription::Since;
 use view::SubscriptionView;
 
-/// The compacted topic of subscriptions and their waiting notifications.
-const STATE_TOPIC: &str = "_subscriptions";
 /// Limit of an append: a definition of the largest body, or a large notification, fits.
 const APPEND_MAX_BYTES: usize = 4 << 20;
 /// Changes in one command: each may add as much as `matcher` sends at once.
@@ -148,7 +146,7 @@ impl Subscriptions {
                 .map_err(|source| Error::Thread(Arc::new(source)))?;
         let hub = Arc::new(Hub { index: RwLock::default(), delivery });
         show_queues(&hub, metrics);
-        let name = TopicName::internal(STATE_TOPIC);
+        let name = TopicName::internal(StateTopic::Subscriptions);
         create_state_topic(&name, config.partitions, &*ground.log)?;
         let views_config = ViewsConfig {
             partitions: config.partitions,

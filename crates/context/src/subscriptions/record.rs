@@ -9,7 +9,7 @@
 
 use std::sync::Arc;
 
-use millstream_types::TenantId;
+use millstream_types::{StateTopic, TenantId};
 use millstream_view::{DecodeError, Encoded};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -20,7 +20,7 @@ use super::notification::Notification;
 use super::progress::SubscriptionProgress;
 use super::subscription::{Identity, Since, Subscription};
 
-const VERSION: u8 = 1;
+const VERSION: u8 = StateTopic::Subscriptions.version();
 const PLACE_BYTES: usize = 28;
 
 /// One part of a subscription and its new value, or its removal.

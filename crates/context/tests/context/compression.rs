@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use millstream_context::ContextConfig;
 use millstream_log::{Log, UpTo};
-use millstream_types::{BatchLimits, Compression, TenantId, TopicKind, TopicName, TopicPartition};
+use millstream_types::{BatchLimits, Compression, StateTopic, TenantId, TopicKind, TopicName, TopicPartition};
 use serde_json::{Map, Value, json};
 
 use crate::world::{Registry, World};
@@ -65,7 +65,7 @@ async fn a_stored_change_takes_less_than_half_of_its_uncompressed_size() {
     let dir = tempfile::tempdir().unwrap();
     let world = World::open(dir.path());
     update(&world, 0..UPDATES).await;
-    for (name, part) in [(changes(), 2), (TopicName::internal("_context"), 1)] {
+    for (name, part) in [(changes(), 2), (TopicName::internal(StateTopic::Context), 1)] {
         let (stored_bytes, read_bytes) = taken(&world, &name);
         assert!(read_bytes > UPDATES * 500, "{name}: {read_bytes} bytes");
         assert!(stored_bytes * part < read_bytes, "{name}: {stored_bytes} of {read_bytes} bytes");

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use millstream_types::TenantId;
+use millstream_types::{StateTopic, TenantId};
 use millstream_view::DecodeError;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::runtime::RunFailure;
 
 /// First byte of a value.
-const VERSION: u8 = 1;
+const VERSION: u8 = StateTopic::Jobs.version();
 
 /// Tenant and id of a job.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]

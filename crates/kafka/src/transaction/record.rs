@@ -3,13 +3,15 @@
 use std::collections::BTreeMap;
 
 use millstream_log::PositionCommit;
-use millstream_types::{Epoch, Offset, PartitionId, Position, TenantId, TopicId, TopicName, TopicPartition};
+use millstream_types::{
+    Epoch, Offset, PartitionId, Position, StateTopic, TenantId, TopicId, TopicName, TopicPartition,
+};
 use serde::{Deserialize, Serialize};
 
 use super::machine::{ProducerIdAndEpoch, Transaction, TransactionState};
 
 /// The version that is written.
-const VERSION: u8 = 1;
+const VERSION: u8 = StateTopic::Transactions.version();
 
 /// Why a stored record cannot be read.
 #[derive(Debug, thiserror::Error)]

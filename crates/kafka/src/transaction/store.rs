@@ -4,12 +4,11 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use millstream_log::{AckLevel, Appended, Cleanup, Done, Error, KafkaLog, TopicConfig, UpTo, Writers};
-use millstream_types::{BatchLimits, Record, TenantId, TopicName, TopicPartition, partition_of_key};
+use millstream_types::{BatchLimits, Record, StateTopic, TenantId, TopicName, TopicPartition, partition_of_key};
 
 use super::machine::Transaction;
 use super::record::{RecordError, decode, encode};
 
-const TOPIC: &str = "_transactions";
 const PARTITIONS: u32 = 4;
 /// A record holds all partitions and positions of a transaction.
 const RECORD_MAX_BYTES: usize = 8 << 20;
@@ -32,7 +31,7 @@ pub(crate) struct Store {
 
 impl Store {
     pub(crate) fn new(log: Arc<dyn KafkaLog>) -> Self {
-        Self { log, topic: TopicName::internal(TOPIC) }
+        Self { log, topic: TopicName::internal(StateTopic::Transactions) }
     }
 
     /// Creates the topic unless it is there. Blocks on the disk.

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use millstream_http::{ApiTokens, RegisteredToken, RoleName};
 use millstream_kafka::{ScramCredential, ScramMechanism};
-use millstream_types::{AccessScope, TenantId};
+use millstream_types::{AccessScope, StateTopic, TenantId};
 use millstream_view::{DecodeError, Draft, Encoded, InState, View};
 use serde::{Deserialize, Serialize};
 
 /// Version of the record format; the first byte of each record's value.
-const VERSION: u8 = 1;
+const VERSION: u8 = StateTopic::Tokens.version();
 /// Most tokens that are good for one tenant.
 const TENANT_TOKENS_MAX: usize = 1_000;
 /// Most tokens that are good for one tenant each. The rest is left to those of all tenants.

@@ -11,7 +11,7 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use millstream_testkit::{Answer, Process, Raw, ask, eventually, millstream};
-use millstream_types::{INTERNAL_TOPICS, SystemClock, WallClock as _};
+use millstream_types::{StateTopic, SystemClock, WallClock as _};
 use ring::rand::SystemRandom;
 use ring::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair as _};
 use serde_json::{Value, json};
@@ -254,7 +254,8 @@ impl Run {
             self.hear(format!("GET {path}"), &answer);
         }
         self.done("GET", "/api/streams/_audit?from=earliest&until=latest&limit=1000", &Value::Null);
-        for topic in INTERNAL_TOPICS.into_iter().filter(|topic| *topic != "_audit") {
+        for topic in StateTopic::ALL.into_iter().filter(|topic| *topic != StateTopic::Audit) {
+            let topic = topic.name();
             let path = format!("/api/streams/{topic}?from=earliest&until=latest");
             let answer = call(self.process.applications, &self.root, "GET", &path, &Value::Null);
             assert!(self.hear(format!("GET {path}"), &answer) >= 400, "{topic} is for nobody");

@@ -14,7 +14,7 @@
 use std::sync::Arc;
 
 use millstream_mqtt::Qos;
-use millstream_types::TenantId;
+use millstream_types::{StateTopic, TenantId};
 use millstream_view::{DecodeError, Encoded};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -23,7 +23,7 @@ use super::state::SessionChange;
 use crate::mqtt::broker::message::Message;
 
 /// Version of the value format; a later one is refused.
-const VERSION: u8 = 1;
+const VERSION: u8 = StateTopic::Mqtt.version();
 const RETAINED: u8 = 1;
 const SESSION: u8 = 2;
 const PROGRESS: u8 = 3;

@@ -8,8 +8,8 @@ use millstream_log::{AckLevel, Done, Embedded, Log, LogConfig, Partition, Storag
 use millstream_query::{Cause, Config, Deliver, Engine, QueryAnswer, QueryRequest, QueryRuntime, Subscription};
 use millstream_testkit::{MemoryLog, eventually_async};
 use millstream_types::{
-    ManualClock, MemoryBudget, Record, RecordBatch, ShortLives, SystemClock, TenantId, TopicKind, TopicName,
-    TopicPartition, WallClock as _, partition_of_key,
+    ManualClock, MemoryBudget, Record, RecordBatch, ShortLives, StateTopic, SystemClock, TenantId, TopicKind,
+    TopicName, TopicPartition, WallClock as _, partition_of_key,
 };
 use serde_json::Value;
 
@@ -141,7 +141,7 @@ impl Fixture {
 
     /// Returns the state that is kept of a query now.
     pub(crate) fn kept_of(&self, id: &str) -> Value {
-        let topic = self.log.partition(&TopicPartition::new(TopicName::internal("_queries"), 0)).unwrap();
+        let topic = self.log.partition(&TopicPartition::new(TopicName::internal(StateTopic::Queries), 0)).unwrap();
         let batches = read_all(&*topic, UpTo::Stable);
         let key = format!("q{id}");
         let records = batches.iter().flat_map(|batch| batch.records().map(Result::unwrap));

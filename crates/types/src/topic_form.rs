@@ -1,0 +1,29 @@
+//! The form of the records of a topic that Millstream makes by itself.
+
+/// What becomes of the records of a topic.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mutability {
+    /// A later record of a key replaces the earlier one; a tombstone removes it.
+    Replaced,
+    /// A record stays as it is, until retention removes it.
+    Kept,
+}
+
+/// The form of the records of a topic.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TopicForm {
+    /// Its name; of a topic of one tenant with a place for that.
+    pub name: &'static str,
+    /// The crate that defines its records.
+    pub owner: &'static str,
+    /// What writes them.
+    pub writer: &'static str,
+    /// The key; integers are big endian, and 0 is a byte between texts.
+    pub key: &'static str,
+    /// The value.
+    pub value: &'static str,
+    /// The version that is written, where values have one. Every earlier version stays readable.
+    pub version: Option<u8>,
+    /// What becomes of them.
+    pub mutability: Mutability,
+}
