@@ -153,7 +153,9 @@ function TokenTable(props: {
 }
 
 /** `topics telemetry.*, orders*; types Room*; keys photos/2026*`; null for a token without such limits. */
-export function scopeText(token: Pick<Token, "topics" | "types" | "keys" | "groups" | "transactional_ids">): string | null {
+export function scopeText(
+  token: Pick<Token, "topics" | "types" | "keys" | "groups" | "transactional_ids">,
+): string | null {
   const { topics, types, keys, groups, transactional_ids: ids } = token;
   const list = (noun: string, prefixes: readonly string[]): string[] =>
     prefixes.length === 0 ? [] : [`${noun} ${prefixes.map((prefix) => `${prefix}*`).join(", ")}`];
