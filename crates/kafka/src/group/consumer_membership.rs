@@ -40,7 +40,11 @@ impl GroupCoordinator {
         version: i16,
         caller: &Caller,
     ) -> ConsumerGroupHeartbeatResponse {
-        let interval_ms = self.config.consumer_heartbeat_interval.as_millis();
+        // One that leaves sends no more.
+        let interval_ms = match request.member_epoch {
+            JOINING_EPOCH.. => self.config.consumer_heartbeat_interval.as_millis(),
+            _ => 0,
+        };
         match self.beat(request, version, caller).await {
             Ok((member_id, HeartbeatAnswer { epoch, assignment })) => ConsumerGroupHeartbeatResponse::default()
                 .with_member_id(Some(text(member_id)))
@@ -65,6 +69,10 @@ impl GroupCoordinator {
         caller: &Caller,
     ) -> Result<(String, HeartbeatAnswer), ApiError> {
         let id = request.group_id.to_string();
+        if id.is_empty() {
+            // The classic requests have an error of its own for it.
+            return Err(ApiError::new(ResponseError::InvalidRequest, "a heartbeat without a group id; send one"));
+        }
         let refused = |error| ApiError::new(error, why(error, &id, &request));
         let group = caller.group(&id).map_err(refused)?;
         let beat = to_heartbeat(&request, version, caller)?;

@@ -56,7 +56,8 @@ fn count(owned: &[TopicPartitions]) -> usize {
 async fn ok(client: &mut Client, request: &ConsumerGroupHeartbeatRequest) -> ConsumerGroupHeartbeatResponse {
     let answer = client.ask(request, 1).await;
     assert_eq!(answer.error_code, 0, "{:?} to {request:?}", answer.error_message);
-    assert_eq!(answer.heartbeat_interval_ms, 5_000);
+    let is_member = request.member_epoch >= 0;
+    assert_eq!(answer.heartbeat_interval_ms, if is_member { 5_000 } else { 0 });
     answer
 }
 
@@ -185,7 +186,9 @@ async fn topics_are_found_by_pattern_and_mistakes_are_named() {
     ] {
         assert_eq!(refused(&mut client, &wrong).await, E::InvalidRequest, "{wrong:?}");
     }
-    assert_eq!(refused(&mut client, &first("a").with_group_id(GroupId::default())).await, E::InvalidGroupId);
+    assert_eq!(refused(&mut client, &first("a").with_group_id(GroupId::default())).await, E::InvalidRequest);
+    let long = GroupId(text(&"g".repeat(256)));
+    assert_eq!(refused(&mut client, &first("a").with_group_id(long)).await, E::InvalidGroupId);
     let given = client.ask(&first("").with_group_id(GroupId(text("other"))), 0).await;
     assert_eq!((given.error_code, given.member_id.map(|id| id.len())), (0, Some(36)), "version 0 may ask for an id");
     drop(client);

@@ -60,7 +60,8 @@ class ConsumerProtocol {
         check(described.groupState() == GroupState.STABLE, described.toString());
         var shares = described.members().stream().mapToInt(of -> of.assignment().topicPartitions().size()).toArray();
         check(Arrays.equals(shares, new int[] {2, 2}), described.toString());
-        var listed = admin.listGroups(ListGroupsOptions.forConsumerGroups().withTypes(Set.of(GroupType.CONSUMER))).all().get();
+        var ofType = ListGroupsOptions.forConsumerGroups().withTypes(Set.of(GroupType.CONSUMER));
+        var listed = admin.listGroups(ofType).all().get();
         check(listed.stream().anyMatch(of -> of.groupId().equals("dynamic")), listed.toString());
 
         second.close();
@@ -83,7 +84,10 @@ class ConsumerProtocol {
         var two = consumer("static", "two");
         one.subscribe(List.of(TOPIC));
         two.subscribe(List.of(TOPIC));
-        until("equal shares", () -> poll(one) + poll(two) >= 0 && one.assignment().size() == 2 && two.assignment().size() == 2);
+        until("equal shares", () -> {
+            int read = poll(one) + poll(two);
+            return read >= 0 && one.assignment().size() == 2 && two.assignment().size() == 2;
+        });
         var intruder = consumer("static", "one");
         intruder.subscribe(List.of(TOPIC));
         try {
@@ -125,7 +129,8 @@ class ConsumerProtocol {
         try (var admin = Admin.create(Map.of("bootstrap.servers", ADDRESS))) {
             admin.createTopics(List.of(new NewTopic(TOPIC, 4, (short) 1))).all().get();
             var text = "org.apache.kafka.common.serialization.StringSerializer";
-            Map<String, Object> config = Map.of("bootstrap.servers", ADDRESS, "key.serializer", text, "value.serializer", text);
+            Map<String, Object> config =
+                Map.of("bootstrap.servers", ADDRESS, "key.serializer", text, "value.serializer", text);
             try (var producer = new KafkaProducer<String, String>(config)) {
                 for (int at = 0; at < 40; at++) producer.send(new ProducerRecord<>(TOPIC, at % 4, null, "value-" + at));
             }
