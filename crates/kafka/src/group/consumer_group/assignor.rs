@@ -4,6 +4,7 @@
 //! but their arguments.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
 
 use millstream_types::TopicId;
 
@@ -50,15 +51,7 @@ impl Assignor {
 
     /// The partitions of each candidate.
     pub(crate) fn assign(self, candidates: &[Candidate<'_>]) -> Vec<PartitionSet> {
-        let mut topics: BTreeMap<TopicId, Subscribed> = BTreeMap::new();
-        for (number, candidate) in candidates.iter().enumerate() {
-            for (topic, partitions) in candidate.topics {
-                let subscribed = topics.entry(*topic).or_default();
-                // Members learn of new partitions one after the other.
-                subscribed.partitions = subscribed.partitions.max(*partitions);
-                subscribed.by.push(number);
-            }
-        }
+        let topics = subscribed(candidates);
         match self {
             Self::Uniform => uniform(&topics, candidates),
             Self::Range => range(&topics, candidates.len()),
@@ -67,10 +60,41 @@ impl Assignor {
 }
 
 /// The number of a topic's partitions, and its subscribers in the order of the candidates.
-#[derive(Default)]
 struct Subscribed {
     partitions: u32,
-    by: Vec<usize>,
+    by: Rc<[usize]>,
+}
+
+/// The topics that have subscribers. Most members of a group share one list of topics: they are looked at together, and topics
+/// with the same subscribers share the list of these.
+fn subscribed(candidates: &[Candidate<'_>]) -> BTreeMap<TopicId, Subscribed> {
+    let mut alike: Vec<(&TopicSizes, Vec<usize>)> = Vec::new();
+    for (number, candidate) in candidates.iter().enumerate() {
+        match alike.iter_mut().find(|(topics, _)| std::ptr::eq(*topics, candidate.topics)) {
+            Some((_, members)) => members.push(number),
+            None => alike.push((candidate.topics, vec![number])),
+        }
+    }
+    let mut topics: BTreeMap<TopicId, (u32, Vec<usize>)> = BTreeMap::new();
+    for (place, (of, _)) in alike.iter().enumerate() {
+        for (topic, partitions) in *of {
+            let (most, places) = topics.entry(*topic).or_default();
+            // Members learn of new partitions one after the other.
+            *most = (*most).max(*partitions);
+            places.push(place);
+        }
+    }
+    let mut lists: BTreeMap<Vec<usize>, Rc<[usize]>> = BTreeMap::new();
+    let in_order = |places: &Vec<usize>| {
+        let mut members: Vec<_> = places.iter().flat_map(|place| &alike[*place].1).copied().collect();
+        members.sort_unstable();
+        members.into()
+    };
+    let subscribed = topics.into_iter().map(|(topic, (partitions, places))| {
+        let by = lists.entry(places).or_insert_with_key(in_order).clone();
+        (topic, Subscribed { partitions, by })
+    });
+    subscribed.collect()
 }
 
 fn range(topics: &BTreeMap<TopicId, Subscribed>, members: usize) -> Vec<PartitionSet> {
@@ -79,7 +103,7 @@ fn range(topics: &BTreeMap<TopicId, Subscribed>, members: usize) -> Vec<Partitio
         let count = u32::try_from(by.len()).unwrap_or(u32::MAX);
         let (each, one_more) = (partitions / count, partitions % count);
         let mut next = 0;
-        for (place, member) in (0..).zip(by) {
+        for (place, member) in (0..).zip(by.iter()) {
             let end = next + each + u32::from(place < one_more);
             targets[*member].extend((next..end).map(|partition| (*topic, partition)));
             next = end;
@@ -110,6 +134,10 @@ fn uniform(topics: &BTreeMap<TopicId, Subscribed>, candidates: &[Candidate<'_>])
         }
     }
     for _ in 0..BALANCE_ROUNDS_MAX {
+        let counts = || targets.iter().map(PartitionSet::len);
+        if counts().max().unwrap_or(0) <= counts().min().unwrap_or(0) + 1 {
+            break;
+        }
         let moved = order.iter().map(|(topic, subscribed)| balance(**topic, &subscribed.by, &mut targets));
         if moved.sum::<usize>() == 0 {
             break;
@@ -122,14 +150,13 @@ fn uniform(topics: &BTreeMap<TopicId, Subscribed>, candidates: &[Candidate<'_>])
 fn balance(topic: TopicId, subscribers: &[usize], targets: &mut [PartitionSet]) -> usize {
     let mut moved = 0;
     loop {
+        let Some(to) = subscribers.iter().min_by_key(|member| targets[**member].len()) else { return moved };
+        let enough = targets[*to].len() + 1;
+        // Most have no more than enough, and are not looked into.
+        let have_more = subscribers.iter().filter(|member| targets[**member].len() > enough);
         let last = |member: &usize| targets[*member].range((topic, 0)..=(topic, u32::MAX)).next_back().copied();
-        let fullest = subscribers.iter().filter(|member| last(member).is_some());
-        let fullest = fullest.max_by_key(|member| targets[**member].len());
-        let emptiest = subscribers.iter().min_by_key(|member| targets[**member].len());
-        let (Some(from), Some(to)) = (fullest, emptiest) else { return moved };
-        let Some(partition) = last(from).filter(|_| targets[*from].len() > targets[*to].len() + 1) else {
-            return moved;
-        };
+        let movable = have_more.filter_map(|member| Some((member, last(member)?)));
+        let Some((from, partition)) = movable.max_by_key(|(member, _)| targets[**member].len()) else { return moved };
         targets[*from].remove(&partition);
         targets[*to].insert(partition);
         moved += 1;
