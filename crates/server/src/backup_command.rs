@@ -11,13 +11,12 @@ use std::path::PathBuf;
 
 use anyhow::{Context as _, bail};
 use indicatif::HumanBytes;
+use millstream_cli::{Server, aligned, run_until_interrupted, show};
 
 pub(crate) use self::directory::{BackupDirectory, Moment, names, sync_all, sync_dir};
 pub(crate) use self::manifest::ManifestEntry;
 pub(crate) use self::verify::{hash_file, verify_moment};
-use crate::client::Server;
 use crate::serve;
-use crate::terminal::{self, aligned, show};
 
 #[derive(Debug, clap::Args)]
 #[command(args_conflicts_with_subcommands = true)]
@@ -69,7 +68,7 @@ pub(crate) fn run(arguments: &BackupArgs) -> anyhow::Result<()> {
             let TakeArgs { to, rate, keep } = &arguments.backup;
             let Some(to) = to else { bail!("name the directory of the backups with --to DIR") };
             let directory = BackupDirectory::create(to)?;
-            terminal::run(fetch::backup(&arguments.server, &directory, *rate, keep.map(|keep| keep as usize)))
+            run_until_interrupted(fetch::backup(&arguments.server, &directory, *rate, keep.map(|keep| keep as usize)))
         }
     }
 }

@@ -11,12 +11,12 @@ use figment::Figment;
 use figment::error::Kind;
 use figment::providers::Serialized;
 use figment::value::{Dict, Value};
+use millstream_cli::show;
 use millstream_http::Metrics;
 use millstream_types::SystemClock;
 
 use crate::config::{CommandLine, Config, Flags, Loaded, explain, read_sources};
 use crate::listen::ListenerEndpoints;
-use crate::terminal;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct CheckArgs {
@@ -46,7 +46,7 @@ pub(crate) fn run(arguments: &CheckArgs) -> anyhow::Result<()> {
             [] => format!("{name}: no faults\n"),
             faults => faults.iter().map(|fault| format!("{name}: {fault}\n")).collect(),
         };
-        terminal::show(&told)?;
+        show(&told)?;
     }
     match faults_of_all {
         0 => Ok(()),

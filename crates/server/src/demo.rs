@@ -13,7 +13,6 @@ use millstream_load::replay::{ReplayProgress, Speed, StationProgress, WeatherRep
 use millstream_load::weather::Weather;
 use tokio::sync::watch;
 
-use crate::client;
 use crate::config::{self, Flags, Loaded};
 use crate::demo_job;
 use crate::listen::Door;
@@ -132,7 +131,7 @@ async fn demonstrate(
     println!("  millstream query --server {applications} '{QUERY}'\n");
     println!("See the job that picks out the hot hours at {applications}/jobs, or by:\n");
     println!("  millstream job list --server {applications}\n");
-    let console = client::Server::at(&applications, TENANT);
+    let console = millstream_cli::Server::at(&applications, TENANT);
     let speed =
         if arguments.speed > 0.0 { Speed::ObservedSecondsPerSecond(arguments.speed) } else { Speed::AsFastAsPossible };
     let replay = WeatherReplay {

@@ -2,8 +2,7 @@
 
 use bytes::Bytes;
 use hyper::Method;
-
-use crate::client::{Server, accepted};
+use millstream_cli::{Server, accepted};
 
 const DOCUMENT: &str = include_str!("../../../examples/jobs/hot-hours.yaml");
 /// The topics that the job writes to.

@@ -1,13 +1,10 @@
 //! The binary `millstream`: configuration, wiring, command line.
 
-mod append_command;
 mod audit;
 mod backup_command;
 mod backups;
 mod built;
 mod bullet;
-mod client;
-mod client_tls;
 mod config;
 mod config_check;
 mod config_show;
@@ -15,26 +12,11 @@ mod console;
 mod data_dir;
 mod demo;
 mod demo_job;
-mod device_command;
 mod drain;
-mod entity_command;
 mod figures;
-mod group_command;
 mod health;
-mod health_command;
 mod history_rules;
-mod job_client;
-mod job_command;
-mod job_document;
-mod job_graph_command;
-mod job_new_command;
-mod job_run_command;
-mod job_tap_command;
-mod job_test_command;
-mod job_validate_command;
 mod jobs;
-mod kv_command;
-mod kv_transfer;
 mod listen;
 mod live_table;
 mod lives;
@@ -48,24 +30,18 @@ mod oidc;
 mod planes;
 mod process_metrics;
 mod queries;
-mod query_command;
 mod query_problem;
 mod rate_history;
 mod redis;
 mod remedy;
 mod restore_command;
 mod schema;
-mod send_command;
 mod serve;
 mod sparing;
 mod stats;
 mod streams;
-mod tenant_command;
-mod terminal;
 mod tls_command;
-mod token_command;
 mod tokens;
-mod topic_command;
 mod writing;
 
 use std::path::PathBuf;
@@ -73,9 +49,12 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 use clap::{CommandFactory as _, Parser, Subcommand};
+use millstream_cli::{
+    CommandArgs, DeviceArgs, EntityArgs, GroupArgs, HealthArgs, JobArgs, KvArgs, QueryArgs, TenantArgs, TokenArgs,
+    TopicArgs, Unhealthy, is_broken_pipe, show,
+};
 
 use crate::config::Flags;
-use crate::health_command::Unhealthy;
 
 /// Most of what requests allocate is freed by another thread: an entity's new version by its owner, an answer by its socket's.
 #[global_allocator]
@@ -97,28 +76,28 @@ enum CliCommand {
     /// Run the server until it is told to stop (SIGINT, SIGTERM)
     Serve(Flags),
     /// Ask a server whether it can serve: exit status 0 if so, 1 if it answers that it cannot, 2 if it does not answer
-    Health(health_command::HealthArgs),
+    Health(HealthArgs),
     /// Start a server on a fresh directory and replay a year of New York weather through it
     Demo(demo::DemoArgs),
     /// Ask a live query and print its rows as they come
-    Query(query_command::QueryArgs),
+    Query(QueryArgs),
     /// List, create, describe, change and delete topics; print and append records
-    Topic(topic_command::TopicArgs),
+    Topic(TopicArgs),
     /// List consumer groups; show how far they have read
-    Group(group_command::GroupArgs),
+    Group(GroupArgs),
     /// Create, list, show, update and delete tenants
-    Tenant(tenant_command::TenantArgs),
+    Tenant(TenantArgs),
     /// Register, list, show and remove devices; set their passwords
-    Device(device_command::DeviceArgs),
+    Device(DeviceArgs),
     /// Send a command to a device and print its answer
     #[command(name = "command")]
-    Send(send_command::CommandArgs),
+    Send(CommandArgs),
     /// Begin, check, test, run, submit, list, show, tap, stop and kill jobs
-    Job(job_command::JobArgs),
+    Job(JobArgs),
     /// List, show, set and delete entities
-    Entity(entity_command::EntityArgs),
+    Entity(EntityArgs),
     /// Make, list and delete buckets; store, read, list, watch, import and export their keys
-    Kv(kv_command::KvArgs),
+    Kv(KvArgs),
     /// Look through the stored log while no server runs, and repair it
     Log {
         #[command(subcommand)]
@@ -129,7 +108,7 @@ enum CliCommand {
     /// Put a backup into an empty data directory
     Restore(restore_command::RestoreArgs),
     /// Make, list and revoke API tokens
-    Token(token_command::TokenArgs),
+    Token(TokenArgs),
     /// Simulate devices
     Sim(millstream_load::sim::SimArgs),
     /// Measure this program on this machine
@@ -178,7 +157,7 @@ fn main() -> ExitCode {
     match run(Arguments::parse().command) {
         Ok(()) => ExitCode::SUCCESS,
         // The reader of the output has had enough.
-        Err(failure) if terminal::is_broken_pipe(&failure) => ExitCode::SUCCESS,
+        Err(failure) if is_broken_pipe(&failure) => ExitCode::SUCCESS,
         Err(failure) => {
             let remedy = remedy::of(&failure).map(|remedy| format!("; {remedy}"));
             eprintln!("millstream: {failure:#}{}", remedy.unwrap_or_default());
@@ -191,17 +170,20 @@ fn run(command: CliCommand) -> anyhow::Result<()> {
     match command {
         CliCommand::Serve(flags) => serve::run(&config::load(&flags)?.config),
         CliCommand::Demo(arguments) => demo::run(&arguments),
-        CliCommand::Query(arguments) => query_command::run(&arguments),
-        CliCommand::Health(arguments) => health_command::run(&arguments),
-        CliCommand::Topic(arguments) => topic_command::run(&arguments),
-        CliCommand::Group(arguments) => group_command::run(&arguments),
-        CliCommand::Tenant(arguments) => tenant_command::run(&arguments),
-        CliCommand::Device(arguments) => device_command::run(&arguments),
-        CliCommand::Send(arguments) => send_command::run(&arguments),
-        CliCommand::Job(arguments) => job_command::run(&arguments),
-        CliCommand::Entity(arguments) => entity_command::run(&arguments),
-        CliCommand::Kv(arguments) => kv_command::run(&arguments),
-        CliCommand::Token(arguments) => token_command::run(&arguments),
+        CliCommand::Query(arguments) => arguments.run(),
+        CliCommand::Health(arguments) => arguments.run(),
+        CliCommand::Topic(arguments) => arguments.run(),
+        CliCommand::Group(arguments) => arguments.run(),
+        CliCommand::Tenant(arguments) => arguments.run(),
+        CliCommand::Device(arguments) => arguments.run(),
+        CliCommand::Send(arguments) => arguments.run(),
+        CliCommand::Job(arguments) => arguments.run(|file| {
+            let flags = Flags { config: Some(file.to_owned()), ..Flags::default() };
+            Ok(config::load(&flags)?.config.flow)
+        }),
+        CliCommand::Entity(arguments) => arguments.run(),
+        CliCommand::Kv(arguments) => arguments.run(),
+        CliCommand::Token(arguments) => arguments.run(),
         CliCommand::Backup(arguments) => backup_command::run(&arguments),
         CliCommand::Restore(arguments) => restore_command::run(&arguments),
         CliCommand::Log { command } => log_command::run(&command),
@@ -213,22 +195,22 @@ fn run(command: CliCommand) -> anyhow::Result<()> {
         CliCommand::Bench(arguments) => millstream_bench::run(&arguments),
         CliCommand::Config { command: ConfigCommand::Show { flags, explain } } => {
             let loaded = config::load(&flags)?;
-            terminal::show(&if explain { loaded.explain()? } else { loaded.show()? })
+            show(&if explain { loaded.explain()? } else { loaded.show()? })
         }
         CliCommand::Config { command: ConfigCommand::Check(arguments) } => config_check::run(&arguments),
         CliCommand::Tls { command } => tls_command::run(&command),
-        CliCommand::Licenses => terminal::show(THIRD_PARTY_NOTICES),
+        CliCommand::Licenses => show(THIRD_PARTY_NOTICES),
         CliCommand::Completions { shell } => {
             // The generator panics where it cannot write, such as into a pipe whose reader has gone.
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Arguments::command(), "millstream", &mut script);
-            terminal::show(&String::from_utf8(script)?)
+            show(&String::from_utf8(script)?)
         }
         CliCommand::Man { directory } => {
             let cannot = || format!("cannot write manual pages into {}", directory.display());
             std::fs::create_dir_all(&directory).with_context(cannot)?;
             clap_mangen::generate_to(Arguments::command(), &directory).with_context(cannot)
         }
-        CliCommand::Version => terminal::show(&format!("millstream {}\n", env!("CARGO_PKG_VERSION"))),
+        CliCommand::Version => show(&format!("millstream {}\n", env!("CARGO_PKG_VERSION"))),
     }
 }

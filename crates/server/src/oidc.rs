@@ -22,6 +22,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use millstream_cli::Authorities;
 use millstream_http::{IssuedToken, IssuedVerdict, JsonWebToken, Problem, Reason, TokenCheck, TokenIssuer};
 use millstream_types::{ErrorCode, WallClock};
 use serde_json::Value;
@@ -33,7 +34,6 @@ pub(crate) use self::config::OidcConfig;
 pub(crate) use self::discovery::LoginEndpoints;
 use self::discovery::{REQUEST_TIMEOUT, discover};
 use self::keys::{KeySet, SignatureCheck};
-use crate::client_tls::Authorities;
 
 /// Types of tokens that are access tokens; a token may also have none.
 const ACCESS_TOKEN_TYPES: [&str; 3] = ["jwt", "at+jwt", "application/at+jwt"];

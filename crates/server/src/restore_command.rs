@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, bail};
 use indicatif::HumanBytes;
+use millstream_cli::show;
 use millstream_log::{Embedded, LogConfig, StoredImage, SystemFiles};
 use millstream_types::SystemClock;
 
@@ -19,7 +20,6 @@ use crate::backup_command::{
 };
 use crate::data_dir::RESTORING;
 use crate::serve;
-use crate::terminal::show;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct RestoreArgs {

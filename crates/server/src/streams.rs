@@ -13,7 +13,6 @@
 
 mod append;
 mod filter;
-mod place;
 mod reader;
 mod received;
 mod render;
@@ -22,8 +21,6 @@ mod tail;
 mod topics;
 mod units;
 
-pub(crate) use self::place::Place;
-pub(crate) use self::reader::PARTITIONS_MAX as TAIL_PARTITIONS_MAX;
 pub(crate) use self::render::RecordJson;
 pub(crate) use self::units::duration;
 

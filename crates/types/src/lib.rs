@@ -20,6 +20,7 @@ mod name;
 mod offset;
 mod partition_offsets;
 mod partitioner;
+mod place;
 mod principal;
 mod quota;
 mod record;
@@ -28,6 +29,7 @@ mod short_lives;
 mod state_topic;
 mod target;
 mod topic_form;
+mod units;
 
 pub use access_scope::AccessScope;
 pub use audit::{AuditEvent, AuditTrail};
@@ -45,6 +47,7 @@ pub use name::{NameError, TENANT_MAX_CHARS, TOPIC_NAME_MAX_CHARS, TenantId, Topi
 pub use offset::{Epoch, Offset, PartitionId, Position, TopicId, TopicPartition};
 pub use partition_offsets::{InvalidPartitionOffsets, PartitionOffsets};
 pub use partitioner::{murmur2, partition_of_key};
+pub use place::{Place, TAIL_PARTITIONS_MAX};
 pub use principal::{Principal, Role, Roles};
 pub use quota::{Excess, QuotaConfig, QuotaType, Quotas};
 pub use record::{Header, Record, RecordView, header};
@@ -53,3 +56,4 @@ pub use short_lives::ShortLives;
 pub use state_topic::StateTopic;
 pub use target::{AllowedTargets, InvalidTarget, RemoteCallers, url_without_secrets};
 pub use topic_form::{Mutability, TopicForm};
+pub use units::{DURATION_RULE, SIZE_RULE, format_duration, parse_duration, parse_size};

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, bail};
 use hyper::Method;
 use indicatif::{HumanBytes, ProgressBar, ProgressStyle};
+use millstream_cli::{Server, encoded, show};
 use millstream_history::BlockChecksums;
 use millstream_log::{StoredImage, StoredSegment, SystemFiles};
 use ring::digest::{Context as Sha256, SHA256};
@@ -18,8 +19,6 @@ use super::manifest::{ManifestEntry, ManifestHead, hex, relative, shared_path};
 use super::pace::Pace;
 use super::ranges::{FileRange, RangedBytes};
 use super::verify::add_bytes;
-use crate::client::{Server, encoded};
-use crate::terminal::show;
 
 /// A backup as the server shows it.
 #[derive(Debug, Deserialize)]

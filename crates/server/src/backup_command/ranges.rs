@@ -8,11 +8,11 @@ use bytes::Bytes;
 use http_body_util::BodyExt as _;
 use hyper::Method;
 use hyper::body::Incoming;
+use millstream_cli::{Server, accepted};
 use serde_json::Value;
 use tokio::time::Instant;
 
 use super::pace::Pace;
-use crate::client::{Server, accepted};
 
 /// Ranges in a request.
 const RANGES_MAX: usize = 128;

@@ -7,13 +7,12 @@ use bytes::Bytes;
 use http_body_util::{BodyExt as _, Empty, Limited};
 use hyper::header::{ACCEPT, HOST};
 use hyper::{Request, StatusCode};
+use millstream_cli::{Authorities, exchange};
 use serde::Deserialize;
 use tokio::net::TcpStream;
 
 use super::config::{DISCOVERY, url_of_provider};
 use super::keys::KeySet;
-use crate::client::exchange;
-use crate::client_tls::Authorities;
 
 /// Time that one request to the provider may take.
 pub(super) const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);

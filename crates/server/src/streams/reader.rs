@@ -5,19 +5,19 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use millstream_log::{Bell, Error, Log, Partition, Topic, UpTo};
-use millstream_types::{BatchLimits, Offset, PartitionOffsets, RecordBatch, RecordView, TopicPartition, WallClock};
+use millstream_types::{
+    BatchLimits, Offset, PartitionOffsets, Place, RecordBatch, RecordView, TAIL_PARTITIONS_MAX, TopicPartition,
+    WallClock,
+};
 use serde_json::{Value, json};
 
 use super::filter::{RecordFilter, is_perishable, is_void};
-use super::place::Place;
 use super::render;
 
 /// Size of rendered records after which a step ends.
 pub(super) const STEP_BYTES: usize = 128 << 10;
 /// Bytes of one read from the log.
 const READ_BYTES: usize = 128 << 10;
-/// Limit of partitions for a reader whose every record carries the positions of all of them.
-pub(crate) const PARTITIONS_MAX: u32 = 128;
 /// Records skipped before the reader reports its position.
 const PASSED_MAX: u64 = 10_000;
 
@@ -153,7 +153,7 @@ impl Reader {
     fn grow(&mut self) -> Result<(), Error> {
         let Some(Growing { log, topic, bell }) = &self.growing else { return Ok(()) };
         let current = log.topic(&topic.name).filter(|current| current.id == topic.id);
-        let count = current.map_or(0, |current| current.config.partitions).min(PARTITIONS_MAX);
+        let count = current.map_or(0, |current| current.config.partitions).min(TAIL_PARTITIONS_MAX);
         for number in self.partitions.len() as u32..count {
             let partition = log.partition(&TopicPartition::new(topic.name.clone(), number))?;
             partition.watch(bell);
@@ -294,11 +294,11 @@ fn numbers(topic: &Topic, wanted: &ReadRequest) -> Result<Vec<u32>, Refused> {
     if let Some(wrong) = numbers.iter().chain(&named).find(|number| **number >= count) {
         return refuse("partition", wrong, format!("topic '{}' has partitions 0 to {}", topic.name, count - 1));
     }
-    if wanted.positions == Positions::OfEachItem && numbers.len() > PARTITIONS_MAX as usize {
+    if wanted.positions == Positions::OfEachItem && numbers.len() > TAIL_PARTITIONS_MAX as usize {
         let rule = format!(
-            "one tail reads at most {PARTITIONS_MAX} partitions: open several, the first with partition=0-{} (--partition 0-{} in the terminal)",
-            PARTITIONS_MAX - 1,
-            PARTITIONS_MAX - 1,
+            "one tail reads at most {TAIL_PARTITIONS_MAX} partitions: open several, the first with partition=0-{} (--partition 0-{} in the terminal)",
+            TAIL_PARTITIONS_MAX - 1,
+            TAIL_PARTITIONS_MAX - 1,
         );
         return refuse("partition", &format!("{} partitions", numbers.len()), rule);
     }

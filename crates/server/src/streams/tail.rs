@@ -17,11 +17,10 @@ use millstream_http::{
     event_stream,
 };
 use millstream_log::{Bell, Error, PARTITIONS_MAX, Topic};
-use millstream_types::{ErrorCode, Grant, TenantId};
+use millstream_types::{ErrorCode, Grant, Place, TenantId};
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use super::filter::RecordFilter;
-use super::place::Place;
 use super::reader::{Positions, ReadRequest, ReadStep, Reader, Refused, STEP_BYTES, TailItem};
 use super::{Streams, TAILS_MAX, bad_parameter, is_audit, problem};
 use crate::audit;

@@ -12,8 +12,9 @@ use crate::terminal::{self, aligned, cell, show, show_lines};
 /// Devices in one answer of the registry.
 const PAGE: u64 = 200;
 
+/// Arguments of `millstream device`.
 #[derive(Debug, clap::Args)]
-pub(crate) struct DeviceArgs {
+pub struct DeviceArgs {
     #[command(subcommand)]
     action: DeviceAction,
     #[command(flatten)]
@@ -62,7 +63,7 @@ enum DeviceAction {
 }
 
 pub(crate) fn run(arguments: &DeviceArgs) -> anyhow::Result<()> {
-    terminal::run(act(arguments))
+    terminal::run_until_interrupted(act(arguments))
 }
 
 async fn act(arguments: &DeviceArgs) -> anyhow::Result<()> {

@@ -9,8 +9,9 @@ use serde_json::{Value, json};
 use crate::client::{Server, encoded};
 use crate::terminal::{self, aligned, cell, show, show_lines};
 
+/// Arguments of `millstream group`.
 #[derive(Debug, clap::Args)]
-pub(crate) struct GroupArgs {
+pub struct GroupArgs {
     #[command(subcommand)]
     action: GroupAction,
     #[command(flatten)]
@@ -39,7 +40,7 @@ struct ReadTopic {
 }
 
 pub(crate) fn run(arguments: &GroupArgs) -> anyhow::Result<()> {
-    terminal::run(act(arguments))
+    terminal::run_until_interrupted(act(arguments))
 }
 
 async fn act(arguments: &GroupArgs) -> anyhow::Result<()> {

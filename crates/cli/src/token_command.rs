@@ -6,8 +6,9 @@ use serde_json::{Map, Value};
 use crate::client::{Server, encoded};
 use crate::terminal::{self, aligned, cell, show};
 
+/// Arguments of `millstream token`.
 #[derive(Debug, clap::Args)]
-pub(crate) struct TokenArgs {
+pub struct TokenArgs {
     #[command(subcommand)]
     action: TokenAction,
     #[command(flatten)]
@@ -61,7 +62,7 @@ struct CreateArgs {
 }
 
 pub(crate) fn run(arguments: &TokenArgs) -> anyhow::Result<()> {
-    terminal::run(act(arguments))
+    terminal::run_until_interrupted(act(arguments))
 }
 
 async fn act(arguments: &TokenArgs) -> anyhow::Result<()> {

@@ -6,7 +6,6 @@ use anyhow::bail;
 use millstream_flow::{FlowConfig, Functions, Hooks, TestReport, TestRunner};
 use serde_json::{Value, json};
 
-use crate::config::{self, Flags};
 use crate::job_document::{fault, read};
 use crate::query_command::printable;
 use crate::terminal::{aligned, show, show_lines};
@@ -31,11 +30,13 @@ enum Tested {
     Refused(Vec<Value>),
 }
 
-pub(crate) fn run(arguments: &TestArgs, is_json: bool) -> anyhow::Result<()> {
-    let flow = match &arguments.config {
-        Some(file) => config::load(&Flags { config: Some(file.clone()), ..Flags::default() })?.config.flow,
-        None => FlowConfig::default(),
-    };
+/// Runs the tests; `settings` reads those of jobs from a configuration file.
+pub(crate) fn run(
+    arguments: &TestArgs,
+    settings: impl FnOnce(&Path) -> anyhow::Result<FlowConfig>,
+    is_json: bool,
+) -> anyhow::Result<()> {
+    let flow = arguments.config.as_deref().map_or_else(|| Ok(FlowConfig::default()), settings)?;
     let runner = TestRunner::new(Functions::default(), Hooks::default(), &flow);
     let mut tested = Vec::new();
     for file in &arguments.files {

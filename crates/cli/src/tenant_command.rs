@@ -15,8 +15,9 @@ use crate::terminal::{self, aligned, cell, show, show_lines};
 /// Tenants in one answer of the registry.
 const PAGE: u64 = 200;
 
+/// Arguments of `millstream tenant`.
 #[derive(Debug, clap::Args)]
-pub(crate) struct TenantArgs {
+pub struct TenantArgs {
     #[command(subcommand)]
     action: TenantAction,
     #[command(flatten)]
@@ -84,7 +85,7 @@ fn setting(text: &str) -> Result<(String, Value), String> {
 }
 
 pub(crate) fn run(arguments: &TenantArgs) -> anyhow::Result<()> {
-    terminal::run(act(arguments))
+    terminal::run_until_interrupted(act(arguments))
 }
 
 async fn act(arguments: &TenantArgs) -> anyhow::Result<()> {

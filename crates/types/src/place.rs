@@ -1,18 +1,25 @@
-//! The start or end of a read: an end of the topic, a time, or an offset per partition.
+//! The start or end of a read of a topic.
 
 use std::str::FromStr;
 
-use millstream_types::PartitionOffsets;
+use crate::PartitionOffsets;
 
 const RULE: &str =
     "use earliest, latest, an ISO time such as 2026-01-31T12:00:00Z, or partition:offset pairs such as 0:17,1:4";
 
+/// Most partitions that one tail reads.
+pub const TAIL_PARTITIONS_MAX: u32 = 128;
+
+/// The start or end of a read: an end of the topic, a time, or an offset per partition.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Place {
+pub enum Place {
+    /// The oldest record that is there.
     Earliest,
+    /// Behind the newest record.
     Latest,
     /// The first records with an event time at or after this, in milliseconds since 1970.
     Time(i64),
+    /// These offsets, each in its partition.
     At(PartitionOffsets),
 }
 

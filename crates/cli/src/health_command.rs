@@ -10,8 +10,9 @@ use hyper::Method;
 use crate::client::Server;
 use crate::terminal;
 
+/// Arguments of `millstream health`.
 #[derive(Debug, clap::Args)]
-pub(crate) struct HealthArgs {
+pub struct HealthArgs {
     /// Ask only whether the process lives, not whether it can serve
     #[arg(long)]
     alive: bool,
@@ -24,7 +25,7 @@ pub(crate) struct HealthArgs {
 
 /// Why a server is not healthy.
 #[derive(Debug)]
-pub(crate) enum Unhealthy {
+pub enum Unhealthy {
     /// It answers that it cannot serve.
     NotReady(String),
     /// It does not answer, or what answers is no such server.
@@ -44,7 +45,7 @@ impl std::error::Error for Unhealthy {}
 
 impl Unhealthy {
     /// The exit status by which scripts tell the reasons apart.
-    pub(crate) fn exit_status(&self) -> u8 {
+    pub fn exit_status(&self) -> u8 {
         match self {
             Self::NotReady(_) => 1,
             Self::NoAnswer(_) => 2,

@@ -22,7 +22,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The address of a running server, and the caller's tenant and token.
 #[derive(Debug, Clone, clap::Args)]
-pub(crate) struct Server {
+pub struct Server {
     /// The server's applications listener
     #[arg(long, global = true, value_name = "URL", env = "MILLSTREAM_SERVER", default_value = "http://127.0.0.1:8000")]
     server: String,
@@ -39,17 +39,20 @@ pub(crate) struct Server {
 
 impl Server {
     /// The server at `url`, without a token.
-    pub(crate) fn at(url: &str, tenant: &str) -> Self {
+    pub fn at(url: &str, tenant: &str) -> Self {
         Self { server: url.to_owned(), token: None, ca: None, tenant: Some(tenant.to_owned()) }
     }
 
     /// The tenant in which requests act.
-    pub(crate) fn tenant(&self) -> &str {
+    pub fn tenant(&self) -> &str {
         self.tenant.as_deref().unwrap_or(TenantId::DEFAULT)
     }
 
     /// Calls [`Server::send`] with the method POST.
-    pub(crate) async fn post(&self, path: &str, body: String, accept: &str) -> anyhow::Result<Response<Incoming>> {
+    ///
+    /// # Errors
+    /// The server cannot be reached.
+    pub async fn post(&self, path: &str, body: String, accept: &str) -> anyhow::Result<Response<Incoming>> {
         self.send(Method::POST, path, body, accept).await
     }
 
@@ -69,12 +72,18 @@ impl Server {
     }
 
     /// Asks once; the answer's JSON.
-    pub(crate) async fn ask(&self, method: Method, path: &str, body: String) -> anyhow::Result<Value> {
+    ///
+    /// # Errors
+    /// The server cannot be reached, or refuses the request; the message is its own.
+    pub async fn ask(&self, method: Method, path: &str, body: String) -> anyhow::Result<Value> {
         serde_json::from_slice(&self.answered(method, path, body).await?).context("the server sent no JSON")
     }
 
     /// Asks once; the answer's JSON, or `None` if there is nothing under the path (404).
-    pub(crate) async fn ask_if_any(&self, path: &str) -> anyhow::Result<Option<Value>> {
+    ///
+    /// # Errors
+    /// The server cannot be reached, or refuses the request; the message is its own.
+    pub async fn ask_if_any(&self, path: &str) -> anyhow::Result<Option<Value>> {
         let answer = self.send(Method::GET, path, String::new(), JSON).await?;
         if answer.status() == StatusCode::NOT_FOUND {
             return Ok(None);
@@ -83,12 +92,18 @@ impl Server {
     }
 
     /// Asks once with a body of JSON; the body of the answer.
-    pub(crate) async fn answered(&self, method: Method, path: &str, body: String) -> anyhow::Result<Bytes> {
+    ///
+    /// # Errors
+    /// The server cannot be reached, or refuses the request; the message is its own.
+    pub async fn answered(&self, method: Method, path: &str, body: String) -> anyhow::Result<Bytes> {
         accepted(self.send(method, path, body, JSON).await?).await
     }
 
     /// Sends `body`, if there is any, as JSON; the answer has arrived up to its head.
-    pub(crate) async fn send(
+    ///
+    /// # Errors
+    /// The server cannot be reached.
+    pub async fn send(
         &self,
         method: Method,
         path: &str,
@@ -99,7 +114,10 @@ impl Server {
     }
 
     /// Sends `body`, if there is any, as `content_type`; the answer has arrived up to its head.
-    pub(crate) async fn send_typed(
+    ///
+    /// # Errors
+    /// The server cannot be reached.
+    pub async fn send_typed(
         &self,
         method: Method,
         path: &str,
@@ -113,7 +131,10 @@ impl Server {
     }
 
     /// Sends a request with these headers; the answer has arrived up to its head.
-    pub(crate) async fn request(
+    ///
+    /// # Errors
+    /// The server cannot be reached.
+    pub async fn request(
         &self,
         method: Method,
         path: &str,
@@ -153,7 +174,10 @@ impl Server {
 }
 
 /// Sends a request over a fresh connection.
-pub(crate) async fn exchange<S, B>(stream: S, request: Request<B>) -> anyhow::Result<Response<Incoming>>
+///
+/// # Errors
+/// The connection breaks, or what answers does not speak HTTP.
+pub async fn exchange<S, B>(stream: S, request: Request<B>) -> anyhow::Result<Response<Incoming>>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     B: Body<Data: Send, Error: std::error::Error + Send + Sync> + Send + 'static,
@@ -164,7 +188,10 @@ where
 }
 
 /// The body of an answer that is no refusal.
-pub(crate) async fn accepted(answer: Response<Incoming>) -> anyhow::Result<Bytes> {
+///
+/// # Errors
+/// The sentence of a refusal, or the connection breaks.
+pub async fn accepted(answer: Response<Incoming>) -> anyhow::Result<Bytes> {
     let status = answer.status();
     let body = answer.into_body().collect().await.context("the server broke off")?.to_bytes();
     if !status.is_success() {
@@ -181,7 +208,7 @@ pub(crate) fn refusal(status: u16, problem: &[u8]) -> String {
 }
 
 /// A part of a path or query, every character that means something there by its code.
-pub(crate) fn encoded(text: &str) -> String {
+pub fn encoded(text: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.' | b':' | b',');
     text.bytes().map(|byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") }).collect()
 }

@@ -7,17 +7,17 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use http_body_util::BodyExt as _;
 use hyper::Method;
-use millstream_types::{TenantId, TopicName};
+use millstream_types::{TAIL_PARTITIONS_MAX, TenantId, TopicName};
 use serde_json::{Map, Value};
 
 use crate::append_command::{self, AppendArgs};
 use crate::client::{Events, Server, encoded, refusal};
 use crate::query_command::printable;
-use crate::streams::TAIL_PARTITIONS_MAX;
 use crate::terminal::{self, aligned, cell, show};
 
+/// Arguments of `millstream topic`.
 #[derive(Debug, clap::Args)]
-pub(crate) struct TopicArgs {
+pub struct TopicArgs {
     #[command(subcommand)]
     action: TopicAction,
     #[command(flatten)]
@@ -115,7 +115,7 @@ struct TailArgs {
 }
 
 pub(crate) fn run(arguments: &TopicArgs) -> anyhow::Result<()> {
-    terminal::run(act(arguments))
+    terminal::run_until_interrupted(act(arguments))
 }
 
 async fn act(arguments: &TopicArgs) -> anyhow::Result<()> {

@@ -1,8 +1,9 @@
 //! `millstream job`: jobs from the terminal, over the HTTP API of a running server. Only tests run in this process.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use hyper::Method;
+use millstream_flow::FlowConfig;
 use serde_json::{Value, json};
 
 use crate::client::{Server, encoded};
@@ -12,8 +13,9 @@ use crate::job_test_command::{self, TestArgs};
 use crate::terminal::{self, aligned, cell, show, show_lines};
 use crate::{job_graph_command, job_new_command, job_run_command, job_validate_command};
 
+/// Arguments of `millstream job`.
 #[derive(Debug, clap::Args)]
-pub(crate) struct JobArgs {
+pub struct JobArgs {
     #[command(subcommand)]
     action: JobAction,
     #[command(flatten)]
@@ -91,15 +93,18 @@ enum JobAction {
     Connectors,
 }
 
-pub(crate) fn run(arguments: &JobArgs) -> anyhow::Result<()> {
+pub(crate) fn run(
+    arguments: &JobArgs,
+    settings: impl FnOnce(&Path) -> anyhow::Result<FlowConfig>,
+) -> anyhow::Result<()> {
     match &arguments.action {
         // It stops its job when it is interrupted.
-        JobAction::Run { .. } => terminal::run_to_the_end(act(arguments)),
-        _ => terminal::run(act(arguments)),
+        JobAction::Run { .. } => terminal::run_to_the_end(act(arguments, settings)),
+        _ => terminal::run_until_interrupted(act(arguments, settings)),
     }
 }
 
-async fn act(arguments: &JobArgs) -> anyhow::Result<()> {
+async fn act(arguments: &JobArgs, settings: impl FnOnce(&Path) -> anyhow::Result<FlowConfig>) -> anyhow::Result<()> {
     let (server, is_json) = (&arguments.server, arguments.json);
     match &arguments.action {
         JobAction::New { name } => job_new_command::run(name.as_deref()),
@@ -109,7 +114,7 @@ async fn act(arguments: &JobArgs) -> anyhow::Result<()> {
             if is_json { show_lines([&told]) } else { show(&format!("{}\n", cell(&told["id"]))) }
         }
         JobAction::Validate { file } => job_validate_command::run(server, file, is_json).await,
-        JobAction::Test(test) => job_test_command::run(test, is_json),
+        JobAction::Test(test) => job_test_command::run(test, settings, is_json),
         JobAction::List { state, name } => {
             let given = [("state", state), ("name", name)];
             let parts = given.iter().filter_map(|(key, value)| Some(format!("{key}={}", encoded(value.as_deref()?))));

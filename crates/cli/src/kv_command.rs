@@ -14,8 +14,9 @@ use crate::kv_transfer::{self, ExportArgs, ImportArgs, bucket_path};
 use crate::query_command::printable;
 use crate::terminal::{self, LineOutput, aligned, cell, show};
 
+/// Arguments of `millstream kv`.
 #[derive(Debug, clap::Args)]
-pub(crate) struct KvArgs {
+pub struct KvArgs {
     #[command(subcommand)]
     action: KvAction,
     #[command(flatten)]
@@ -139,7 +140,7 @@ struct WatchArgs {
 }
 
 pub(crate) fn run(arguments: &KvArgs) -> anyhow::Result<()> {
-    terminal::run(act(arguments))
+    terminal::run_until_interrupted(act(arguments))
 }
 
 async fn act(arguments: &KvArgs) -> anyhow::Result<()> {

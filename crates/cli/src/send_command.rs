@@ -12,8 +12,9 @@ use serde_json::{Value, json};
 use crate::client::{Server, encoded, refusal};
 use crate::terminal::{self, show, show_lines};
 
+/// Arguments of `millstream command`.
 #[derive(Debug, clap::Args)]
-pub(crate) struct CommandArgs {
+pub struct CommandArgs {
     /// The tenant of the device
     #[arg(id = "device_tenant", value_name = "TENANT")]
     tenant: String,
@@ -43,7 +44,7 @@ pub(crate) struct CommandArgs {
 }
 
 pub(crate) fn run(arguments: &CommandArgs) -> anyhow::Result<()> {
-    terminal::run(send(arguments))
+    terminal::run_until_interrupted(send(arguments))
 }
 
 impl CommandArgs {

@@ -8,7 +8,10 @@ use serde_json::Value;
 use crate::query_command::printable;
 
 /// Runs a subcommand until it is done or interrupted.
-pub(crate) fn run(work: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<()> {
+///
+/// # Errors
+/// Those of the work.
+pub fn run_until_interrupted(work: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<()> {
     run_to_the_end(async {
         tokio::select! {
             ended = work => ended,
@@ -24,12 +27,15 @@ pub(crate) fn run_to_the_end(work: impl Future<Output = anyhow::Result<()>>) -> 
 }
 
 /// True of what a write says after the reader of the output has gone.
-pub(crate) fn is_broken_pipe(failure: &anyhow::Error) -> bool {
+pub fn is_broken_pipe(failure: &anyhow::Error) -> bool {
     failure.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }
 
 /// Writes text that ends with a line break.
-pub(crate) fn show(text: &str) -> anyhow::Result<()> {
+///
+/// # Errors
+/// Standard output cannot be written, see [`is_broken_pipe`].
+pub fn show(text: &str) -> anyhow::Result<()> {
     let mut out = io::stdout().lock();
     out.write_all(text.as_bytes())?;
     Ok(out.flush()?)
@@ -73,7 +79,7 @@ pub(crate) fn cell(value: &Value) -> String {
 }
 
 /// Columns as wide as their widest cell.
-pub(crate) fn aligned<const COLUMNS: usize>(rows: &[[String; COLUMNS]]) -> String {
+pub fn aligned<const COLUMNS: usize>(rows: &[[String; COLUMNS]]) -> String {
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or_default();
     let widths: [usize; COLUMNS] = std::array::from_fn(width);
     let mut text = String::new();

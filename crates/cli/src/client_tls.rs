@@ -13,7 +13,7 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 /// Authorities that are trusted beside those of the system.
-pub(crate) struct Authorities {
+pub struct Authorities {
     /// The setting that names their file.
     setting: &'static str,
     named: Vec<CertificateDer<'static>>,
@@ -21,7 +21,10 @@ pub(crate) struct Authorities {
 
 impl Authorities {
     /// Reads the authorities in a file; without a file there are none.
-    pub(crate) fn read(setting: &'static str, file: Option<&Path>) -> anyhow::Result<Self> {
+    ///
+    /// # Errors
+    /// The file cannot be read or holds no certificates; the message names `setting`.
+    pub fn read(setting: &'static str, file: Option<&Path>) -> anyhow::Result<Self> {
         let Some(path) = file else { return Ok(Self { setting, named: Vec::new() }) };
         let unusable = || anyhow!("{setting} {}: name a readable file of certificates in PEM", path.display());
         let read = CertificateDer::pem_file_iter(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
@@ -32,7 +35,10 @@ impl Authorities {
     }
 
     /// Shakes hands with a server called `host`, whose authority must be one of these or one of the system's.
-    pub(crate) async fn connect(&self, socket: TcpStream, host: &str) -> anyhow::Result<TlsStream<TcpStream>> {
+    ///
+    /// # Errors
+    /// No authority that is trusted has signed for `host`, or the other side speaks no TLS.
+    pub async fn connect(&self, socket: TcpStream, host: &str) -> anyhow::Result<TlsStream<TcpStream>> {
         let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()));
         let builder = builder.with_safe_default_protocol_versions()?;
         let config = builder.with_root_certificates(self.trusted()?).with_no_client_auth();

@@ -6,8 +6,9 @@ use serde_json::{Map, Value, json};
 use crate::client::{Server, encoded};
 use crate::terminal::{self, aligned, cell, show, show_lines};
 
+/// Arguments of `millstream entity`.
 #[derive(Debug, clap::Args)]
-pub(crate) struct EntityArgs {
+pub struct EntityArgs {
     #[command(subcommand)]
     action: EntityAction,
     #[command(flatten)]
@@ -64,7 +65,7 @@ enum EntityAction {
 }
 
 pub(crate) fn run(arguments: &EntityArgs) -> anyhow::Result<()> {
-    terminal::run(act(arguments))
+    terminal::run_until_interrupted(act(arguments))
 }
 
 /// An attribute's name and value.

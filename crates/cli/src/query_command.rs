@@ -6,20 +6,20 @@ use std::time::Duration;
 use anyhow::{Context as _, bail};
 use http_body_util::BodyExt as _;
 use hyper::Method;
-use millstream_types::{SystemClock, WallClock as _};
+use millstream_types::{Place, SystemClock, WallClock as _, parse_duration};
 use serde_json::{Map, Value, json};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::client::{Events, Server};
-use crate::streams::{Place, duration};
 
 /// Narrowest column of the table.
 const COLUMN_MIN_CHARS: usize = 8;
 /// Widest column of the table; a longer value shifts the rest of its line.
 const COLUMN_MAX_CHARS: usize = 40;
 
+/// Arguments of `millstream query`.
 #[derive(Debug, clap::Args)]
-pub(crate) struct QueryArgs {
+pub struct QueryArgs {
     /// The query, such as: SELECT temp FROM STREAM(30000, TIME) WHERE temp > 20 LIMIT 10
     query: String,
     /// Output format [default: table on a terminal, else ndjson]
@@ -54,13 +54,9 @@ pub(crate) fn run(arguments: &QueryArgs) -> anyhow::Result<()> {
     runtime.block_on(ask(arguments))
 }
 
-fn parse_duration(text: &str) -> Result<Duration, &'static str> {
-    duration(&text.into())
-}
-
 /// Parses a position in a stream into its request form.
 fn parse_place(text: &str) -> Result<Value, &'static str> {
-    if let Ok(ago) = duration(&text.into()) {
+    if let Ok(ago) = parse_duration(text) {
         let ago_ms = i64::try_from(ago.as_millis()).unwrap_or(i64::MAX);
         return Ok(json!({"time_ms": SystemClock::default().now_ms().saturating_sub(ago_ms)}));
     }
