@@ -23,6 +23,7 @@ use millstream_types::{Epoch, Offset, PartitionId, TopicId};
 use parking_lot::Mutex;
 
 use crate::Error;
+use crate::checkpointer::Checkpointer;
 use crate::dirty::Dirty;
 use crate::failure::panic_text;
 use crate::intact;
@@ -55,6 +56,8 @@ pub(crate) const NOT_WRITTEN: &str =
 pub struct Checkpoints {
     path: PathBuf,
     database: Database,
+    /// Writes the checkpoints of all views.
+    checkpointer: Checkpointer,
 }
 
 impl std::fmt::Debug for Checkpoints {
@@ -91,7 +94,7 @@ impl Checkpoints {
             }
         };
         match opened {
-            Ok(database) => Ok(Arc::new(Self { path: path.to_owned(), database })),
+            Ok(database) => Ok(Arc::new(Self { path: path.to_owned(), database, checkpointer: Checkpointer::new() })),
             Err(source) => Err(Error::Checkpoint { path: path.to_owned(), source: Arc::new(source) }),
         }
     }
@@ -172,6 +175,11 @@ pub(crate) struct Reflected {
 }
 
 impl Checkpoint {
+    /// Writes the checkpoints of all views of the store.
+    pub(crate) fn checkpointer(&self) -> &Checkpointer {
+        &self.store.checkpointer
+    }
+
     /// Returns the position that the copy of `partition` reflects; `None` if there is no copy.
     pub(crate) fn reflected(&self, partition: PartitionId) -> Result<Option<Reflected>, Error> {
         let stored = self.keyspace.get(key(partition, POSITION, &[])).map_err(|e| self.store.error(e))?;

@@ -16,6 +16,7 @@
 
 mod change_batch;
 mod checkpoint;
+mod checkpointer;
 mod config;
 mod dirty;
 mod error;

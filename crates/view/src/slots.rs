@@ -16,16 +16,16 @@
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use millstream_log::{Bell, Cleanup, Log, Partition, TopicConfig, Writers, run_in_background};
+use millstream_log::{Bell, Cleanup, Log, Partition, TopicConfig, Writers};
 use millstream_types::{PartitionId, TopicName, TopicPartition, WallClock, partition_of_key};
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
 use crate::checkpoint::Checkpoint;
+use crate::checkpointer::{CheckpointJob, JobId};
 use crate::failure::{Failure, Failures};
 use crate::owner::{Owner, OwnerParts};
 use crate::{Answer, Error, Shards, Snapshot, View, ViewRuntime, ViewsConfig};
@@ -68,11 +68,10 @@ pub struct Slots<V: View> {
     slots: Arc<[SlotState<V>]>,
     /// `None` once the view has stopped, as another process may open the store then.
     checkpoint: Mutex<Option<Arc<Checkpoint>>>,
-    checkpointer: Mutex<Option<JoinHandle<()>>>,
+    checkpoint_job: JobId,
     checkpoint_due: Arc<Bell>,
     /// No partition is taken any more.
     is_stopping: AtomicBool,
-    has_stopped: Arc<AtomicBool>,
     failures: Arc<Failures>,
     /// Ring when a partition has come.
     watching: Mutex<Vec<Weak<Bell>>>,
@@ -99,7 +98,6 @@ impl<V: View> Slots<V> {
     ) -> Result<Arc<Self>, Error> {
         let partitions = open_topic(topic, config, &*ground.log)?;
         let checkpoint = Arc::new(ground.checkpoints.keyspace(&view.checkpoint_name())?);
-        let checkpoint_due = Arc::new(Bell::default());
         let part = |bytes: usize| bytes / partitions.len().max(1);
         let (inbox_max_bytes, dirty_max_bytes) = (part(config.inbox_max_bytes), part(config.dirty_max_bytes));
         let address: Arc<str> = address.into();
@@ -109,21 +107,13 @@ impl<V: View> Slots<V> {
             moving: Mutex::default(),
         };
         let slots: Arc<[SlotState<V>]> = partitions.into_iter().map(slot).collect();
-        let has_stopped = Arc::new(AtomicBool::new(false));
-        let checkpointer = Checkpointer {
+        let job = ViewCheckpoint {
             slots: Arc::clone(&slots),
             checkpoint: Arc::clone(&checkpoint),
-            due: Arc::clone(&checkpoint_due),
-            has_stopped: Arc::clone(&has_stopped),
             interval: config.checkpoint_interval,
         };
-        let thread = std::thread::Builder::new()
-            .name(format!("checkpoint-{}", V::NAME))
-            .spawn(move || {
-                run_in_background();
-                checkpointer.run();
-            })
-            .map_err(|_| Error::Stopped)?;
+        let (checkpoint_job, checkpoint_due) =
+            checkpoint.checkpointer().add(Arc::new(job)).map_err(|_| Error::Stopped)?;
         Ok(Arc::new(Self {
             view,
             log: Arc::clone(&ground.log),
@@ -132,10 +122,9 @@ impl<V: View> Slots<V> {
             config: ViewsConfig { inbox_max_bytes, dirty_max_bytes, ..config.clone() },
             slots,
             checkpoint: Mutex::new(Some(checkpoint)),
-            checkpointer: Mutex::new(Some(thread)),
+            checkpoint_job,
             checkpoint_due,
             is_stopping: AtomicBool::new(false),
-            has_stopped,
             failures: Arc::default(),
             watching: Mutex::default(),
         }))
@@ -400,14 +389,10 @@ impl<V: View> Slots<V> {
             .collect();
         here.iter().for_each(|owner| owner.begin_stop());
         here.iter().for_each(|owner| owner.wait_idle());
-        self.has_stopped.store(true, Ordering::Release);
-        self.checkpoint_due.ring();
-        if let Some(thread) = self.checkpointer.lock().take()
-            && thread.join().is_err()
-        {
-            tracing::error!(view = V::NAME, "the checkpoint thread panicked");
+        if let Some(checkpoint) = self.checkpoint.lock().take() {
+            checkpoint.checkpointer().remove(self.checkpoint_job);
+            here.iter().for_each(|owner| owner.write_checkpoint(&checkpoint));
         }
-        drop(self.checkpoint.lock().take());
     }
 }
 
@@ -451,37 +436,26 @@ fn open_topic(topic: &TopicName, config: &ViewsConfig, log: &dyn Log) -> Result<
     (0..found).map(|number| Ok(log.partition(&TopicPartition::new(topic.clone(), number))?)).collect()
 }
 
-/// The thread that writes the view's checkpoint.
-struct Checkpointer<V: View> {
+/// The checkpoint of a view, one partition after the other, each once per interval. Writing all at once would take the core
+/// from client threads for many times as long.
+struct ViewCheckpoint<V: View> {
     slots: Arc<[SlotState<V>]>,
     checkpoint: Arc<Checkpoint>,
-    due: Arc<Bell>,
-    has_stopped: Arc<AtomicBool>,
     interval: Duration,
 }
 
-impl<V: View> Checkpointer<V> {
-    /// Writes one owner after the other, each once per interval. Writing all at once would take the core from client
-    /// threads for many times as long.
-    fn run(self) {
-        let pause = self.interval / self.slots.len().max(1) as u32;
-        let mut in_turn = self.slots.iter().cycle();
-        let write = |slot: &SlotState<V>| {
-            if let Some(owner) = slot.here() {
-                owner.write_checkpoint(&self.checkpoint);
-            }
-        };
-        loop {
-            let is_due = self.due.wait(pause);
-            let last = self.has_stopped.load(Ordering::Acquire);
-            if is_due || last {
-                self.slots.iter().for_each(write);
-            } else if let Some(slot) = in_turn.next() {
-                write(slot);
-            }
-            if last {
-                return;
-            }
+impl<V: View> CheckpointJob for ViewCheckpoint<V> {
+    fn partitions(&self) -> usize {
+        self.slots.len()
+    }
+
+    fn write(&self, partition: usize) {
+        if let Some(owner) = self.slots[partition].here() {
+            owner.write_checkpoint(&self.checkpoint);
         }
+    }
+
+    fn pause(&self) -> Duration {
+        self.interval / self.slots.len().max(1) as u32
     }
 }

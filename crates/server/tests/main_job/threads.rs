@@ -7,7 +7,7 @@ use millstream_testkit::{Process, eventually};
 
 /// The beginnings of names of threads that work for seconds on end, as the system cuts them.
 const PATIENT: [&str; 6] =
-    ["log-writeback", "log-compaction", "checkpoint-", "fjall:", "history-follow", "history-files"];
+    ["log-writeback", "log-compaction", "checkpoint", "fjall:", "history-follow", "history-files"];
 /// Some of those that do not.
 const PROMPT: [&str; 5] = ["log-appender", "log-sync", "shard-", "io", "notify"];
 
