@@ -40,9 +40,17 @@ pub async fn eventually_async(what: &str, mut holds: impl FnMut() -> bool) {
 /// # Panics
 /// With what was looked for, if it is not found within [`PATIENCE`].
 pub async fn found_async<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    found_by(what, async || look()).await
+}
+
+/// Looks, by asking somebody and waiting for the answer, until something is found, and returns it.
+///
+/// # Panics
+/// With what was looked for, if it is not found within [`PATIENCE`].
+pub async fn found_by<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T>) -> T {
     let (begun, mut pauses) = (Instant::now(), pauses());
     loop {
-        if let Some(found) = look() {
+        if let Some(found) = look().await {
             return found;
         }
         assert!(begun.elapsed() < PATIENCE, "waited {PATIENCE:?} for {what}");

@@ -29,7 +29,7 @@ pub mod sim;
 mod text_answer;
 
 pub use authority::{Authority, Signed};
-pub use eventually::{PATIENCE, eventually, eventually_async, found_async};
+pub use eventually::{PATIENCE, eventually, eventually_async, found_async, found_by};
 pub use http_client::{Answer, Target, ask, open, read_head, status, try_ask};
 pub use live::{Event, Events, Live};
 pub use log_lines::LogLines;

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use millstream_connect::{ConnectConfig, HttpAdapterConfig};
+use millstream_testkit::found_async;
 use millstream_types::{TopicKind, header};
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use crate::command_world::until;
 use crate::world::Answer;
 use crate::world::{World, basic, quick};
 
@@ -48,7 +48,7 @@ fn begin(world: &Arc<World>, who: &str, line: &str, headers: &[(&'static str, &'
 async fn listen(world: &Arc<World>, who: &str, line: &str) -> Request {
     let before = world.records(TopicKind::Telemetry, "T").len();
     let request = begin(world, who, line, &[LONG]);
-    until("the message", || (world.records(TopicKind::Telemetry, "T").len() > before).then_some(())).await;
+    found_async("the message", || (world.records(TopicKind::Telemetry, "T").len() > before).then_some(())).await;
     request
 }
 
@@ -149,7 +149,7 @@ async fn a_request_that_waits_may_take_longer_than_others() {
     let world = Arc::new(world);
     let request = listen(&world, "d", "POST /telemetry").await;
     let begun = std::time::Instant::now();
-    until("the time of other requests to be over", || (begun.elapsed().as_millis() > 3_000).then_some(())).await;
+    found_async("the time of other requests to be over", || (begun.elapsed().as_millis() > 3_000).then_some(())).await;
     world.ask_device("T", "d", "on", b"").await;
     let waited = request.await.unwrap();
     assert_eq!((waited.status, waited.header("hono-command")), (200, Some("on")), "{waited:?}");
@@ -213,7 +213,7 @@ async fn listening_socket(world: &World) -> TcpStream {
         "POST /telemetry HTTP/1.1\r\nhost: localhost\r\nauthorization: {login}\r\nhono-ttd: 55\r\ncontent-length: 1\r\n\r\nx"
     );
     socket.write_all(request.as_bytes()).await.unwrap();
-    until("the message", || (!world.records(TopicKind::Telemetry, "T").is_empty()).then_some(())).await;
+    found_async("the message", || (!world.records(TopicKind::Telemetry, "T").is_empty()).then_some(())).await;
     socket
 }
 
@@ -236,7 +236,7 @@ async fn a_client_that_goes_away_while_it_waits_swallows_no_command() {
     drop(socket);
     // It waits for the next request, as the one that was there has gone.
     let left = "ttd=\"expired\",type=\"telemetry\"} 1";
-    until("the end of the request", || world.metrics.text().contains(left).then_some(())).await;
+    found_async("the end of the request", || world.metrics.text().contains(left).then_some(())).await;
     let headers = [("subject", "on"), ("ttl", "60000")];
     world.command("T", "d", &headers, b"kept").await;
     let answer = begin(&world, "d", "POST /telemetry", &[LONG]).await.unwrap();

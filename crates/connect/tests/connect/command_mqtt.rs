@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use millstream_connect::{ConnectConfig, MqttConfig};
+use millstream_testkit::found_async;
 use millstream_types::{TopicKind, header};
 
-use crate::command_world::until;
 use crate::mqtt_client::{Hello, Mqtt, publish, subscribe, text};
 use crate::world::{World, basic, quick};
 
@@ -351,7 +351,7 @@ async fn the_newest_connection_of_a_device_gets_its_commands_and_a_disabled_devi
     world.command("T", "d", &[("subject", "a")], b"").await;
     assert_eq!(newer.message().await.topic, "command///req//a");
     drop(newer);
-    until("the older one's turn", || {
+    found_async("the older one's turn", || {
         let text = world.metrics.text();
         text.lines()
             .any(|line| line.starts_with("hono_connections_authenticated{") && line.ends_with(" 1"))
@@ -384,7 +384,7 @@ async fn without_a_private_space_commands_come_one_after_the_other_too() {
             client.send(&ack(message.id)).await;
         }
     }
-    until("six of them counted", || {
+    found_async("six of them counted", || {
         let text = world.metrics_text();
         let is_it = |line: &str| {
             line.starts_with("hono_command_payload_bytes_count")

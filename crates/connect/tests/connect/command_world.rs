@@ -1,33 +1,16 @@
 //! Applications that send commands and read their outcomes.
 
-use std::time::Duration;
-
 use millstream_log::{AckLevel, Log, reply};
+use millstream_testkit::found_async;
 use millstream_types::{Header, Record, TenantId, TopicKind, TopicName, TopicPartition, partition_of_key};
 
 use crate::world::{Kept, World};
-
-/// Longer than any check waits.
-const PATIENCE: Duration = Duration::from_secs(60);
-
-/// Repeats the look-up until there is an answer.
-pub(crate) async fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-    let found = async {
-        loop {
-            if let Some(found) = look() {
-                return found;
-            }
-            tokio::time::sleep(Duration::from_millis(2)).await;
-        }
-    };
-    tokio::time::timeout(PATIENCE, found).await.unwrap_or_else(|_| panic!("{what}: not in time"))
-}
 
 impl World {
     /// Writes the record of a command, as an application does.
     pub(crate) async fn command(&self, tenant: &str, device: &str, headers: &[(&str, &str)], payload: &[u8]) {
         let name = TopicName::reserved(TopicKind::Command, &TenantId::new(tenant).unwrap());
-        let topic = until("the topic of commands", || self.log.topic(&name)).await;
+        let topic = found_async("the topic of commands", || self.log.topic(&name)).await;
         let number = partition_of_key(device.as_bytes(), topic.config.partitions).0;
         let partition = self.log.partition(&TopicPartition::new(name, number)).unwrap();
         let own = [("device_id", device)];
@@ -60,8 +43,9 @@ impl World {
     /// Waits for `count` answers and notices that applications can read, and returns them.
     pub(crate) async fn answers(&self, tenant: &str, count: usize) -> Vec<Kept> {
         let what = format!("{count} answers and notices");
-        let found =
-            until(&what, || Some(self.records(TopicKind::CommandResponse, tenant)).filter(|all| all.len() >= count));
+        let found = found_async(&what, || {
+            Some(self.records(TopicKind::CommandResponse, tenant)).filter(|all| all.len() >= count)
+        });
         let found = found.await;
         assert_eq!(found.len(), count, "{found:?}");
         found
@@ -74,7 +58,7 @@ impl World {
                 && record.header("correlation-id") == Some(correlation_id)
         };
         let look = || self.records(TopicKind::CommandResponse, tenant).into_iter().find(is_it);
-        let found = until(&format!("the notice of {correlation_id}"), look).await;
+        let found = found_async(&format!("the notice of {correlation_id}"), look).await;
         let body: serde_json::Value = serde_json::from_slice(&found.value).unwrap();
         (found.header("status").unwrap().to_owned(), body["outcome"].as_str().unwrap().to_owned())
     }

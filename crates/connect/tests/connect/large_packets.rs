@@ -4,11 +4,10 @@ use millstream_connect::{ConnectConfig, MqttConfig};
 use millstream_types::TopicKind;
 use serde_json::{Value, json};
 
-use crate::command_world::until;
 use crate::mapping::{ping, retained, rules, send};
 use crate::mqtt_client::{Hello, Message, Mqtt, connect, publish, text};
 use crate::world::{World, quick};
-use millstream_testkit::LogLines;
+use millstream_testkit::{LogLines, found_async};
 
 const BOTH: [u8; 2] = [4, 5];
 /// The default of `connect.mqtt.packet_max_bytes`, and the largest record of the log.
@@ -139,7 +138,7 @@ async fn a_message_that_fits_into_no_record_of_the_log_is_told_at_any_quality_an
             message(&mut client, MEBIBYTE - 30).await;
             assert_eq!(client.expect_end().await, (level == 5).then_some(0x95), "{level} {qos} {is_retained}");
             let is_told = || (lines.all_with("exceeds record_max_bytes = 1048576").len() > before).then_some(());
-            until("the line in the log", is_told).await;
+            found_async("the line in the log", is_told).await;
             let last = lines.all_with("exceeds record_max_bytes = 1048576").pop().unwrap();
             assert!(last.contains("large-sender"), "{last}");
         }

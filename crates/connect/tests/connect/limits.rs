@@ -1,10 +1,10 @@
 //! Limits of a tenant and a device: volume, connections, connection time and rates, with their errors and metrics.
 
 use millstream_log::LogConfig;
+use millstream_testkit::found_async;
 use millstream_types::{TopicKind, header};
 use serde_json::{Value, json};
 
-use crate::command_world::until;
 use crate::gate::GatedFiles;
 use crate::mqtt_client::{Hello, Mqtt, Will, connect, publish};
 use crate::world::{World, basic, quick};
@@ -430,13 +430,13 @@ async fn a_published_will_counts_like_other_messages_also_after_a_restart() {
     assert_eq!(watcher.message().await.text(), ("will/d", "8 bytes."));
     drop(Mqtt::connect(world.mqtt(), &hello(will(b"too many"), "d@T")).await);
     let refused = r#"millstream_connect_limit_refusals_total{limit="data-volume",tenant="T"} 1"#;
-    until("the refusal", || world.metrics.text().contains(refused).then_some(())).await;
+    found_async("the refusal", || world.metrics.text().contains(refused).then_some(())).await;
     assert_eq!(world.records(TopicKind::Mqtt, "T").len(), 1);
     // A device that may send nothing leaves no will either.
     world.do_registry("PUT /v1/devices/T/d", r#"{"ext":{"max-messages-per-second":0}}"#, 204).await;
     drop(Mqtt::connect(world.mqtt(), &hello(will(b"x"), "d@T")).await);
     let refused = r#"millstream_connect_limit_refusals_total{limit="device-rate",tenant="T"} 1"#;
-    until("the refusal", || world.metrics.text().contains(refused).then_some(())).await;
+    found_async("the refusal", || world.metrics.text().contains(refused).then_some(())).await;
     watcher.finish().await;
     world.stop().await;
     let world = World::open(dir.path()).await;

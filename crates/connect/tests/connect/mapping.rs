@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use millstream_connect::{ConnectConfig, MqttConfig};
 use millstream_log::{Embedded, Log, LogConfig, SystemFiles};
+use millstream_testkit::found_async;
 use millstream_types::{StateTopic, SystemClock, TopicKind, TopicName, header};
 use serde_json::{Value, json};
 
-use crate::command_world::until;
 use crate::gate::GatedFiles;
 use crate::mqtt_client::{Hello, Mqtt, Will, publish, text};
 use crate::world::{Kept, World, quick};
@@ -78,7 +78,7 @@ pub(crate) fn with_payload(world: &World, kind: TopicKind, payload: &str) -> Vec
 }
 
 pub(crate) async fn one(world: &World, kind: TopicKind, payload: &str) -> Kept {
-    let found = until(payload, || with_payload(world, kind, payload).into_iter().next()).await;
+    let found = found_async(payload, || with_payload(world, kind, payload).into_iter().next()).await;
     assert_eq!(with_payload(world, kind, payload).len(), 1, "{payload}");
     found
 }
@@ -406,7 +406,7 @@ async fn row_a_will_on_a_mapped_topic_is_recorded_if_its_device_may_send_it() {
             let count = format!("{line}{count}");
             let is_counted =
                 |line: &str| line.starts_with("hono_telemetry_payload_bytes_count") && line.ends_with(&count);
-            until("the refusal", || world.metrics_text().lines().any(is_counted).then_some(())).await;
+            found_async("the refusal", || world.metrics_text().lines().any(is_counted).then_some(())).await;
         };
         for (topic, kind, device, retain) in [
             ("tele/d/LWT", TopicKind::Event, "d", true),

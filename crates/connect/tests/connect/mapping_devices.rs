@@ -3,12 +3,11 @@
 use millstream_types::{TopicKind, header};
 use serde_json::{Value, json};
 
-use crate::command_world::until;
 use crate::mapping::{one, ping, retained, rules, send, with_payload};
 use crate::mqtt_client::{Hello, Mqtt, Will, publish};
 use crate::provisioning::{expect_registered, world};
 use crate::world::World;
-use millstream_testkit::LogLines;
+use millstream_testkit::{LogLines, found_async};
 
 const BOTH: [u8; 2] = [4, 5];
 
@@ -191,7 +190,7 @@ async fn row_a_will_of_an_unknown_device_is_published_where_its_rule_says_so() {
         leave("z/bridge/state", b"offline").await;
         assert_eq!(watcher.message().await.text(), ("z/bridge/state", "offline"));
         let refused = || world.metrics_text().contains(r#"status="unprocessable",tenant="T""#).then_some(());
-        until("the refusal", refused).await;
+        found_async("the refusal", refused).await;
     }
     assert!(!is_registered(&world, "bridge").await, "a will registers nothing");
     assert!(with_payload(&world, TopicKind::Mqtt, "refused").is_empty());

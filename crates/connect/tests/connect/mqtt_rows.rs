@@ -4,10 +4,10 @@ use std::time::{Duration, SystemTime};
 
 use millstream_connect::{BrokerConfig, ConnectConfig, MqttConfig};
 use millstream_log::LogConfig;
+use millstream_testkit::found_async;
 use millstream_types::{TopicKind, header, iso_time};
 use serde_json::json;
 
-use crate::command_world::until;
 use crate::gate::GatedFiles;
 use crate::mqtt_client::{Hello, Mqtt, Will, connect, packet, publish, text};
 use crate::world::{World, basic, quick};
@@ -163,7 +163,7 @@ async fn rows_of_the_notice_that_a_device_listens_for_commands() {
         client.send(&[0xE0, 0]).await;
         client.expect_end().await;
         expected.extend(["-1", "0", "-1", "0"]);
-        let told = until("the notices", || {
+        let told = found_async("the notices", || {
             Some(world.records(TopicKind::Event, "T")).filter(|events| events.len() >= expected.len())
         });
         for (event, ttd) in told.await.iter().zip(&expected) {

@@ -2,8 +2,8 @@
 //! none of it in its own space.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
+use millstream_testkit::{eventually_async, found_by};
 use millstream_types::{StateTopic, TopicName};
 
 use crate::mqtt_client::{Hello, Mqtt, publish};
@@ -18,29 +18,25 @@ fn kept<'a>(client: &'a str, user: &'a str) -> Hello<'a> {
 
 /// Connects until the server's answer is `wanted`: session present, and the code.
 async fn connect_until(world: &World, hello: &Hello<'_>, wanted: [u8; 2]) -> Mqtt {
-    loop {
+    let connect = async || {
         let (client, answer) = Mqtt::connect(world.mqtt(), hello).await;
-        if answer[..2] == wanted {
-            return client;
-        }
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+        (answer[..2] == wanted).then_some(client)
+    };
+    found_by(&format!("the answer {wanted:?}"), connect).await
 }
 
 /// Waits until nothing of `tenant` is kept.
 async fn until_forgotten(world: &World, tenant: &str) {
-    loop {
+    let is_forgotten = || {
         let records = world.records_in(&TopicName::internal(StateTopic::Mqtt));
         let last: BTreeMap<_, _> = records.iter().map(|record| (&record.key, &record.value)).collect();
         let of_tenant = format!("{tenant}\0");
         // Two bytes say what a record is.
         let is_of_tenant =
             |key: &str| key.as_bytes().get(2..).is_some_and(|name| name.starts_with(of_tenant.as_bytes()));
-        if last.iter().all(|(key, value)| value.is_empty() || !is_of_tenant(key)) {
-            return;
-        }
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+        last.iter().all(|(key, value)| value.is_empty() || !is_of_tenant(key))
+    };
+    eventually_async(&format!("the end of what is kept of {tenant}"), is_forgotten).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

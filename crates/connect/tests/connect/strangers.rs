@@ -2,10 +2,10 @@
 
 use millstream_connect::{ConnectConfig, MqttConfig};
 use millstream_log::Log;
+use millstream_testkit::found_async;
 use millstream_types::{TenantId, TopicKind, TopicName, header};
 use serde_json::{Value, json};
 
-use crate::command_world::until;
 use crate::mqtt_client::{Hello, Mqtt, Will, connect, publish};
 use crate::world::{World, quick};
 
@@ -172,7 +172,7 @@ async fn rows_without_login_commands_of_named_devices_come_until_their_tenant_wa
                 world.records(TopicKind::Event, tenant).iter().filter(|record| is_it(record)).count()
             };
             let times = usize::from(level - 3);
-            until("the notice that it listens", || (listens("-1") == times).then_some(())).await;
+            found_async("the notice that it listens", || (listens("-1") == times).then_some(())).await;
             world.ask_device(tenant, "d", &name, b"input").await;
             let message = client.message().await;
             let (id, told) = message.topic.strip_prefix(begin).unwrap().split_once('/').unwrap();
@@ -194,7 +194,7 @@ async fn rows_without_login_commands_of_named_devices_come_until_their_tenant_wa
             let ends = || {
                 world.records(TopicKind::Event, tenant).iter().filter(|r| r.header(header::TTD) == Some("0")).count()
             };
-            until("the notice of its end", || (ends() == usize::from(level - 3)).then_some(())).await;
+            found_async("the notice of its end", || (ends() == usize::from(level - 3)).then_some(())).await;
         }
     }
     world.stop().await;
@@ -216,7 +216,7 @@ async fn a_will_without_login_is_a_message_of_the_device_that_it_names() {
         client.expect_end().await;
     }
     for tenant in ["A", "B"] {
-        let will = until("the will", || world.records(TopicKind::Event, tenant).pop()).await;
+        let will = found_async("the will", || world.records(TopicKind::Event, tenant).pop()).await;
         assert_eq!((will.key.as_str(), &*will.value), ("d", &b"gone"[..]), "{tenant}");
     }
     world.stop().await;

@@ -1,8 +1,8 @@
 //! The user properties of messages from MQTT 5 clients.
 
+use millstream_testkit::found_async;
 use millstream_types::TopicKind;
 
-use crate::command_world::until;
 use crate::mqtt_client::{Hello, Mqtt, Will, publish, text};
 use crate::world::World;
 
@@ -70,7 +70,7 @@ async fn user_properties_of_messages_become_headers_of_their_records() {
     let (mut client, _) = Mqtt::connect(world.mqtt(), &hello).await;
     client.send(&[0xE0, 2, 4, 0]).await;
     client.expect_end().await;
-    let will = until("the will", || {
+    let will = found_async("the will", || {
         let records = world.records(TopicKind::Telemetry, "T");
         records.into_iter().find(|record| record.value == b"gone")
     });

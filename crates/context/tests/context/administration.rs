@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use millstream_context::ContextConfig;
 use millstream_http::{ApiToken, ApiTokens, Authenticator, RoleName};
+use millstream_testkit::found_by;
 use serde_json::{Value, json};
 use tracing::level_filters::LevelFilter;
 
@@ -106,29 +107,25 @@ async fn notifications_are_outgoing_transactions_of_their_subscriptions_path() {
     subscribe(&served, "fiware-service: t1", &lost).await;
     change(&served, &format!("{CREATE}\nfiware-service: t1\nfiware-servicepath: /A"), r#"{"id":"e"}"#).await;
     let received = receiver.under("/n", 1).await.remove(0);
-    let shown = loop {
+    let both_are_sent = async || {
         let shown = metrics(&served, "").await["services"]["t1"].clone();
-        if shown["sum"]["outgoingTransactions"] == 2 {
-            break shown;
-        }
-        tokio::time::sleep(std::time::Duration::from_millis(3)).await;
+        (shown["sum"]["outgoingTransactions"] == 2).then_some(shown)
     };
+    let shown = found_by("both notifications", both_are_sent).await;
     let a = &shown["subservs"]["A"];
     assert_eq!((&a["outgoingTransactions"], a.get("outgoingTransactionErrors")), (&json!(1), None));
     assert_eq!(a["outgoingTransactionRequestSize"], received.body.len());
     assert_eq!(a["outgoingTransactionResponseSize"], "ok".len());
     assert_eq!(shown["subservs"]["root-subserv"]["outgoingTransactionErrors"], 1, "{shown}");
     // The same in the block notifQueue of /statistics.
-    loop {
+    let both_are_counted = async || {
         let queue = served.get("/statistics").await.json()["notifQueue"].clone();
-        if queue["sentOk"] == 1 && queue["sentError"] == 1 {
-            assert_eq!((&queue["in"], &queue["out"], &queue["reject"]), (&json!(2), &json!(2), &json!(0)), "{queue}");
-            assert_eq!(queue["size"], 0);
-            assert!(queue["timeInQueue"].is_f64() && queue["avgTimeInQueue"].is_f64(), "{queue}");
-            break;
-        }
-        tokio::time::sleep(std::time::Duration::from_millis(3)).await;
-    }
+        (queue["sentOk"] == 1 && queue["sentError"] == 1).then_some(queue)
+    };
+    let queue = found_by("both notifications in the queue", both_are_counted).await;
+    assert_eq!((&queue["in"], &queue["out"], &queue["reject"]), (&json!(2), &json!(2), &json!(0)), "{queue}");
+    assert_eq!(queue["size"], 0);
+    assert!(queue["timeInQueue"].is_f64() && queue["avgTimeInQueue"].is_f64(), "{queue}");
     served.stop().await;
     world.close();
     receiver.stop();

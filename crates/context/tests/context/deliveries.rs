@@ -4,10 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use millstream_context::{ContextConfig, NotificationsConfig};
+use millstream_testkit::eventually_async;
 use serde_json::{Value, json};
 
 use crate::notifications::{change, to};
-use crate::receiver::{Received, Receiver, until};
+use crate::receiver::{Received, Receiver};
 use crate::subscriptions::{patch, shown, subscribe, until_shown};
 use crate::world::{Registry, Served, World};
 
@@ -52,7 +53,7 @@ async fn counters_status_and_throttling_are_kept_by_the_subscription() {
     let ts = |received: Vec<Received>| received.iter().map(|one| one.json()["t"].as_u64().unwrap()).collect::<Vec<_>>();
     assert_eq!(ts(receiver.under("/all", 5).await), [1, 2, 3, 4, 5]);
     let latest = || ts(receiver.received().into_iter().filter(|one| one.path() == "/latest").collect());
-    until("the latest is sent when the time is up", || latest().last() == Some(&5)).await;
+    eventually_async("the latest is sent when the time is up", || latest().last() == Some(&5)).await;
     assert_eq!(latest()[0], 1);
     let ended = json!({"delivered": 5, "givenUp": 0});
     let found = until_shown(&served, &all, |shown| shown["notification"]["ended"] == ended).await;
@@ -386,7 +387,7 @@ async fn a_receiver_that_never_answers_delays_nobody_else() {
         set_t(&served, &format!("e{}", t % 8), t).await;
     }
     healthy.under("/n", CHANGES).await;
-    until("the dead receiver's connections", || dead.connections() == 16).await;
+    eventually_async("the dead receiver's connections", || dead.connections() == 16).await;
     assert!(dead.received().len() <= 16, "one attempt on each connection, and none has ended");
     let queue = &shown(&served, &stuck).await["notification"]["queue"];
     assert_eq!(queue["length"], CHANGES, "what waits can be seen");

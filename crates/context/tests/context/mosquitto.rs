@@ -6,10 +6,11 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 
+use millstream_testkit::eventually_async;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
-use crate::receiver::{own_ip, until};
+use crate::receiver::own_ip;
 use crate::subscriptions::{shown, subscribe};
 use crate::world::World;
 
@@ -43,7 +44,7 @@ async fn broker(dir: &Path, address: SocketAddr) -> Running {
     let file = dir.join("mosquitto.conf");
     std::fs::write(&file, text).unwrap();
     let child = program("mosquitto").arg("-c").arg(&file).stderr(Stdio::null()).spawn().unwrap();
-    until("Mosquitto's listener", || TcpStream::connect(address).is_ok()).await;
+    eventually_async("Mosquitto's listener", || TcpStream::connect(address).is_ok()).await;
     Running(child)
 }
 
@@ -103,7 +104,7 @@ async fn notifications_reach_a_real_mosquitto_and_find_it_again_after_it_was_awa
     // Whoever listens is there before the first message.
     let hello = at("mosquitto_pub", address).args(["-t", "ready", "-m", "x", "-q", "1"]).status();
     assert!(hello.unwrap().success());
-    until("the listener", || {
+    eventually_async("the listener", || {
         let _ = at("mosquitto_pub", address).args(["-t", "ready", "-m", "x", "-q", "1"]).status();
         !heard.lock().is_empty()
     })
@@ -116,7 +117,7 @@ async fn notifications_reach_a_real_mosquitto_and_find_it_again_after_it_was_awa
         assert!(served.ask("POST /v2/entities?options=upsert,keyValues", Some(&body)).await.status < 300);
     }
     for (topic, id) in [("q0", &ids[0]), ("q1", &ids[1]), ("q2", &ids[2])] {
-        until(topic, || of(topic).len() == 20).await;
+        eventually_async(topic, || of(topic).len() == 20).await;
         let ts: Vec<Value> = of(topic)
             .iter()
             .map(|text| serde_json::from_str::<Value>(text).unwrap())
@@ -127,7 +128,7 @@ async fn notifications_reach_a_real_mosquitto_and_find_it_again_after_it_was_awa
             .collect();
         assert_eq!(ts, (1..=20).map(Value::from).collect::<Vec<_>>(), "in order");
     }
-    until("custom topics", || of("c/e").len() == 20 && of("json").len() == 20).await;
+    eventually_async("custom topics", || of("c/e").len() == 20 && of("json").len() == 20).await;
     assert_eq!((of("c/e")[4].as_str(), of("json")[19].as_str()), ("t 5", r#"{"t":20}"#));
     assert!(of("refused").is_empty());
     let refused = shown(&served, &ids[5]).await;
@@ -141,7 +142,8 @@ async fn notifications_reach_a_real_mosquitto_and_find_it_again_after_it_was_awa
     assert!(served.ask("POST /v2/entities?options=upsert,keyValues", Some(&body)).await.status < 300);
     let mosquitto = broker(dir.path(), address).await;
     let (listener, heard) = listen(address);
-    until("what was sent meanwhile", || heard.lock().iter().any(|(_, payload)| payload.contains("21"))).await;
+    eventually_async("what was sent meanwhile", || heard.lock().iter().any(|(_, payload)| payload.contains("21")))
+        .await;
     served.stop().await;
     world.close();
     drop((listener, mosquitto));

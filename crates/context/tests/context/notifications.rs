@@ -1,5 +1,6 @@
 //! Subscriptions that fire and notifications that are sent: sections 14 to 16 of the reference, with real receivers.
 
+use millstream_testkit::found_by;
 use serde_json::{Value, json};
 
 use crate::receiver::{Received, Receiver};
@@ -348,14 +349,12 @@ async fn custom_notifications_are_made_of_the_entity() {
         check(&receiver.under(path, 1).await[0]);
     }
     assert_eq!(receiver.under("/p/e?t=21&ke=a%20b", 1).await[0].line, "PUT /p/e?t=21&ke=a%20b HTTP/1.1");
-    loop {
+    let failed = async || {
         let shown = shown(&served, &broken).await;
-        if shown["notification"]["failsCounter"] == 1 {
-            assert!(shown["notification"]["lastFailureReason"].as_str().unwrap().contains("a b"), "{shown}");
-            break;
-        }
-        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
-    }
+        (shown["notification"]["failsCounter"] == 1).then_some(shown)
+    };
+    let shown = found_by("the failure", failed).await;
+    assert!(shown["notification"]["lastFailureReason"].as_str().unwrap().contains("a b"), "{shown}");
     served.stop().await;
     world.close();
     receiver.stop();

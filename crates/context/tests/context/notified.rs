@@ -4,10 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use millstream_context::{ContextConfig, NotificationsConfig};
+use millstream_testkit::{eventually_async, found_by};
 use serde_json::{Value, json};
 
 use crate::notifications::{change, to};
-use crate::receiver::{Received, Receiver, own_ip, until};
+use crate::receiver::{Received, Receiver, own_ip};
 use crate::subscriptions::{shown, subscribe};
 use crate::world::{Registry, Served, World};
 
@@ -292,19 +293,15 @@ async fn a_forced_update_notifies_without_a_difference() {
 }
 
 async fn reason(served: &Served, id: &str) -> String {
-    loop {
-        let shown = shown(served, id).await;
-        if let Some(reason) = shown["notification"]["lastFailureReason"].as_str() {
-            assert_eq!(
-                (&shown["notification"]["failsCounter"], &shown["notification"]["timesSent"]),
-                (&json!(1), &json!(1))
-            );
-            assert_eq!(shown["notification"].get("lastSuccess"), None);
-            assert!(shown["notification"]["lastFailure"].is_string());
-            return reason.to_owned();
-        }
-        tokio::time::sleep(std::time::Duration::from_millis(3)).await;
-    }
+    let failed = async || {
+        let notification = shown(served, id).await["notification"].clone();
+        notification["lastFailureReason"].is_string().then_some(notification)
+    };
+    let notification = found_by("the reason of the failure", failed).await;
+    assert_eq!((&notification["failsCounter"], &notification["timesSent"]), (&json!(1), &json!(1)));
+    assert_eq!(notification.get("lastSuccess"), None);
+    assert!(notification["lastFailure"].is_string());
+    notification["lastFailureReason"].as_str().unwrap().to_owned()
 }
 
 /// §15.3: a failure is no answer, and has a short reason; §7: a message that is too large is not sent.
@@ -351,17 +348,14 @@ async fn a_receiver_that_is_away_is_an_alarm_until_it_is_back() {
     let (address, url) = (receiver.address, receiver.url("/n"));
     subscribe(&served, "", &to(&receiver, "/n", "e", Value::Null, &json!({}))).await;
     receiver.stop();
-    until("nobody listens", || std::net::TcpStream::connect(address).is_err()).await;
+    eventually_async("nobody listens", || std::net::TcpStream::connect(address).is_err()).await;
     change(&served, UPDATE, r#"{"t":{"value":21}}"#).await;
     let alarms = async || served.get("/statistics").await.json()["millstream"]["alarms"].clone();
-    while alarms().await != json!([format!("NotificationError {url}")]) {
-        tokio::time::sleep(std::time::Duration::from_millis(3)).await;
-    }
+    let raised = json!([format!("NotificationError {url}")]);
+    found_by("the alarm", async || (alarms().await == raised).then_some(())).await;
     let receiver = Receiver::answering(address, |_, _| Some(404)).await;
     receiver.under("/n", 1).await;
-    while !alarms().await.is_null() {
-        tokio::time::sleep(std::time::Duration::from_millis(3)).await;
-    }
+    found_by("the end of the alarm", async || alarms().await.is_null().then_some(())).await;
     served.stop().await;
     world.close();
     receiver.stop();
@@ -450,7 +444,7 @@ async fn flow_control_holds_the_answer_while_notifications_drain() {
                 async move { change(&served, head, body).await }
             });
             if is_held {
-                until("attempts that fail", || receiver.received().len() > before + 4).await;
+                eventually_async("attempts that fail", || receiver.received().len() > before + 4).await;
                 assert!(!asked.is_finished(), "{flow_control} {head}");
                 is_open.store(true, Ordering::Release);
             }

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use millstream_testkit::eventually;
 use serde_json::{Value, json};
 
-use crate::world::{Served, World, wait_until};
+use crate::world::{Served, World};
 
 async fn ids(served: &Served, query: &str) -> (Vec<String>, Option<usize>) {
     let answer = served.get(&format!("/v2/entities?{query}")).await;
@@ -89,7 +90,7 @@ async fn a_hundred_thousand_entities_are_listed_while_they_change() {
     for n in 0..DEVICES {
         world.measure(&topic, &format!("{n:06}"), n as i64, r#"{"round":0}"#);
     }
-    wait_until("all entities", || world.context.stats().entities == DEVICES as u64);
+    eventually("all entities", || world.context.stats().entities == DEVICES as u64);
     let served = Arc::new(world.serve().await);
     let done = Arc::new(AtomicBool::new(false));
     let lister = tokio::spawn({

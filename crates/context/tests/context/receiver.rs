@@ -2,8 +2,8 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use std::time::Duration;
 
+use millstream_testkit::eventually_async;
 use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -86,7 +86,7 @@ impl Receiver {
     /// Returns the requests that came under a path, once there are `count`.
     pub(crate) async fn under(&self, path: &str, count: usize) -> Vec<Received> {
         let mut found = Vec::new();
-        until(&format!("{count} requests under {path}"), || {
+        eventually_async(&format!("{count} requests under {path}"), || {
             found = self.received().into_iter().filter(|one| one.path() == path).collect();
             found.len() >= count
         })
@@ -141,14 +141,5 @@ async fn serve(mut socket: TcpStream, received: Arc<Mutex<Vec<Received>>>, answe
         if socket.write_all(answer.as_bytes()).await.is_err() {
             return;
         }
-    }
-}
-
-/// Waits until `holds`, and fails if it never does.
-pub(crate) async fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    let patience = std::time::Instant::now();
-    while !holds() {
-        assert!(patience.elapsed() < Duration::from_secs(60), "{what} has not come about");
-        tokio::time::sleep(Duration::from_millis(3)).await;
     }
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use millstream_context::{ContextConfig, NotificationsConfig};
+use millstream_testkit::eventually;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
@@ -11,7 +12,7 @@ use crate::notifications::{change, to};
 use crate::receiver::Receiver;
 use crate::reference_subscriptions::of;
 use crate::subscriptions::{patch, subscribe, until_notification};
-use crate::world::{Registry, World, wait_until};
+use crate::world::{Registry, World};
 
 fn open(dir: &std::path::Path, notifications: NotificationsConfig) -> World {
     let config = ContextConfig { notifications, ..ContextConfig::default() };
@@ -88,10 +89,10 @@ async fn the_counters_of_a_queue_go_with_its_subscription() {
         world.metrics.text().lines().any(|line| line.starts_with(&begin))
     };
     let all = ["dropped", "retried"];
-    wait_until("drops and retries of both", || all.iter().all(|name| counted(&gone, name) && counted(&stays, name)));
+    eventually("drops and retries of both", || all.iter().all(|name| counted(&gone, name) && counted(&stays, name)));
     assert_eq!(patch(&served, &stays, &json!({"status": "inactive"})).await.status, 204);
     assert_eq!(served.ask(&format!("DELETE /v2/subscriptions/{gone}"), None).await.status, 204);
-    wait_until("the end of the queue", || !all.iter().any(|name| counted(&gone, name)));
+    eventually("the end of the queue", || !all.iter().any(|name| counted(&gone, name)));
     assert!(all.iter().all(|name| counted(&stays, name)), "{}", world.metrics.text());
     served.stop().await;
     world.close();

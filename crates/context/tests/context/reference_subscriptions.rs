@@ -1,5 +1,6 @@
 //! More rows of sections 14 to 16 of the reference: what a subscription may say, and what is sent for it.
 
+use millstream_testkit::eventually_async;
 use serde_json::{Value, json};
 
 use crate::notifications::{change, to};
@@ -449,7 +450,7 @@ async fn each_notification_has_the_content_of_its_row() {
     change(&served, "POST /v2/entities/e/attrs\nfiware-correlator: c1\nx-auth-token: t", CHANGE).await;
     for (at, (row, _, said, expected)) in rows.iter().enumerate() {
         let begins = |one: &Received| one.path().split('?').next() == Some(&format!("/{at}"));
-        crate::receiver::until(row, || receiver.received().iter().any(begins)).await;
+        eventually_async(row, || receiver.received().iter().any(begins)).await;
         let one = receiver.received().into_iter().find(begins).unwrap();
         assert_eq!(said(&one), *expected, "{row}: {one:?}");
     }

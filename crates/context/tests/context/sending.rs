@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use millstream_testkit::eventually_async;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -10,7 +11,6 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 
 use crate::notifications::change;
-use crate::receiver::until;
 use crate::subscriptions::{subscribe, until_notification};
 use crate::world::{Served, World};
 
@@ -68,7 +68,7 @@ impl Scripted {
 
     async fn until_got(&self, path: &str, count: usize) -> Vec<Got> {
         let of = |got: Vec<Got>| got.into_iter().filter(|one| one.path == path).collect::<Vec<_>>();
-        until(&format!("{count} requests under {path}"), || of(self.got()).len() >= count).await;
+        eventually_async(&format!("{count} requests under {path}"), || of(self.got()).len() >= count).await;
         of(self.got())
     }
 }
@@ -209,7 +209,7 @@ async fn a_receiver_that_closes_idle_connections_misses_no_notification() {
     let id = subscribe(&served, "", &subscription(receiver.address, "/n", "never")).await;
     for t in 0..CHANGES {
         set_t(&served, t).await;
-        until("the connection's end", || *receiver.closed.lock() == t + 1).await;
+        eventually_async("the connection's end", || *receiver.closed.lock() == t + 1).await;
     }
     let found =
         until_notification(&served, &id, |shown| shown["timesSent"] == CHANGES && shown.get("queue").is_none()).await;

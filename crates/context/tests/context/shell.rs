@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use millstream_context::ContextConfig;
+use millstream_testkit::eventually;
 use serde_json::json;
 
 use crate::refusals::{ask, check};
@@ -98,7 +99,7 @@ async fn statistics_show_uptime_mapping_errors_and_subscription_counters() {
     assert_eq!(statistics.as_object().unwrap().len(), 2, "no block is switched on");
     let topic = world.make_telemetry("default");
     world.measure(&topic, "d", 0, "no JSON");
-    crate::world::wait_until("the trouble", || world.context.stats().unmapped_measurements == 1);
+    eventually("the trouble", || world.context.stats().unmapped_measurements == 1);
     let trouble = served.get("/statistics").await.json()["millstream"]["mapping"].clone();
     assert_eq!((&trouble["device"], &trouble["count"]), (&serde_json::json!("d"), &serde_json::json!(1)));
     let foreign = served.ask("GET /statistics\nfiware-service: other", None).await.json();

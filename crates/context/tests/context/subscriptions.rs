@@ -1,7 +1,6 @@
 //! Subscriptions as clients make, read, change and delete them: section 14 of the reference.
 
-use std::time::{Duration, Instant};
-
+use millstream_testkit::found_by;
 use serde_json::{Value, json};
 
 use crate::world::{Answer, Served, World};
@@ -23,15 +22,7 @@ pub(crate) async fn shown(served: &Served, id: &str) -> Value {
 
 /// Waits until the subscription is such that it `holds`.
 pub(crate) async fn until_shown(served: &Served, id: &str, holds: impl Fn(&Value) -> bool) -> Value {
-    let patience = Instant::now();
-    loop {
-        let shown = shown(served, id).await;
-        if holds(&shown) {
-            return shown;
-        }
-        assert!(patience.elapsed() < Duration::from_secs(60), "{shown}");
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    found_by(&format!("the state of subscription {id}"), async || Some(shown(served, id).await).filter(&holds)).await
 }
 
 /// The same of its member `notification`.

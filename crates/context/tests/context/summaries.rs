@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::sync::{Arc, Once};
-use std::time::Duration;
 
 use millstream_context::ContextConfig;
+use millstream_testkit::eventually_async;
 use parking_lot::Mutex;
 use serde_json::json;
 use tracing::field::{Field, Visit};
@@ -71,9 +71,7 @@ const OF_ALARMS: [&str; 5] = ["active", "raised", "raised_new", "released", "rel
 /// Waits for the next summary. Of itself it comes once a second.
 async fn next() {
     let known = told(None, &["total"]).len();
-    while told(Some("MqttConnectionError"), &OF_ALARMS).len() <= known {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    eventually_async("the next summary", || told(Some("MqttConnectionError"), &OF_ALARMS).len() > known).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -6,11 +6,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use millstream_context::ContextConfig;
+use millstream_testkit::eventually;
 use millstream_types::TenantId;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use crate::world::{Registry, Told, World, wait_until};
+use crate::world::{Registry, Told, World};
 
 async fn entity(world: &World, id: &str) -> Value {
     let served = world.serve().await;
@@ -37,7 +38,7 @@ async fn a_device_becomes_an_entity_with_an_attribute_for_each_member() {
     let topic = world.make_telemetry("default");
     let payload = r#"{"t": 20.0, "name": "x", "on": true, "pos": {"a": [1.5]}, "gone": null}"#;
     world.measure(&topic, "4711", 1_357_020_000_123, payload);
-    wait_until("the measurement", || world.context.stats().entities == 1);
+    eventually("the measurement", || world.context.stats().entities == 1);
     let at = "2013-01-01T06:00:00.123Z";
     let expected = json!({
         "id": "urn:ngsi-ld:Device:4711", "type": "Device",
@@ -67,7 +68,7 @@ async fn values_that_ngsi_forbids_are_left_out_and_counted() {
         r#"{{"id": "x", "type": "y", "a b": 1, "bad": "a<b", "worse": {{"x(": 1}}, "deep": {deep}, "good": 1}}"#
     );
     world.measure(&topic, "d", 0, &payload);
-    wait_until("the last measurement", || world.context.stats().entities == 1);
+    eventually("the last measurement", || world.context.stats().entities == 1);
     let stats = world.context.stats();
     assert_eq!((stats.unmapped_measurements, stats.skipped_attributes, stats.entities), (6, 6, 1));
     let trouble = world.context.mapping_error(&TenantId::default()).unwrap();
@@ -90,7 +91,7 @@ async fn the_registry_can_map_otherwise() {
             "static": {"name": "JFK", "location": location}, "skip": ["x"], "attributes": {"temperature": "temp"}}}),
     );
     world.measure(&topic, "jfk", 0, r#"{"temp": 1, "x": 2, "wind": 3}"#);
-    wait_until("the measurement", || world.context.stats().entities == 1);
+    eventually("the measurement", || world.context.stats().entities == 1);
     let at = "1970-01-01T00:00:00.000Z";
     let expected = json!({
         "id": "station:JFK", "type": "WeatherObserved",
@@ -112,11 +113,11 @@ async fn a_second_location_is_left_out_and_the_first_goes_on() {
     world.registry.set("first", of(json!({"a": point})));
     world.registry.set("renamed", of(json!({"b": point, "c": "x"})));
     world.measure(&topic, "first", 0, r#"{"x": 1, "y": 2}"#);
-    wait_until("the first", || world.context.stats().measurements == 1);
+    eventually("the first", || world.context.stats().measurements == 1);
     world.measure(&topic, "renamed", 0, r#"{"x": 3, "y": 4}"#);
-    wait_until("the second", || world.context.stats().measurements == 2);
+    eventually("the second", || world.context.stats().measurements == 2);
     world.measure(&topic, "first", 0, r#"{"x": 5, "y": 6}"#);
-    wait_until("the third", || world.context.stats().measurements == 3);
+    eventually("the third", || world.context.stats().measurements == 3);
     assert_eq!(world.context.stats().skipped_attributes, 1);
     let trouble = world.context.mapping_error(&TenantId::default()).unwrap();
     assert!(trouble.what.contains("'b' would be a second location of entity 'e' beside 'a'"), "{trouble:?}");
@@ -152,7 +153,7 @@ fn a_measurement_that_would_make_its_entity_too_large_is_counted_and_left_out() 
     world.measure(&topic, "d", 0, r#"{"a": 1}"#);
     world.measure(&topic, "d", 0, &json!({"b": "x".repeat(2_048)}).to_string());
     world.measure(&topic, "d", 0, r#"{"c": 1}"#);
-    wait_until("the last measurement", || world.told("default").len() == 2);
+    eventually("the last measurement", || world.told("default").len() == 2);
     assert_eq!(world.context.stats().too_large_measurements, 1);
     let changed: Vec<String> = world.told("default").into_iter().map(|told| told.changed).collect();
     assert_eq!(changed, ["a", "c"]);
@@ -167,7 +168,7 @@ fn each_tenant_has_its_own_entities_and_changes() {
     for topic in &topics {
         world.measure(topic, "same", 0, r#"{"a": 1}"#);
     }
-    wait_until("both entities", || world.context.stats().entities == 2);
+    eventually("both entities", || world.context.stats().entities == 2);
     assert_eq!((world.told("a").len(), world.told("b").len(), world.told("default").len()), (1, 1, 0));
     world.close();
 }
@@ -181,13 +182,13 @@ async fn clients_and_measurements_may_change_one_entity_at_once() {
     let served = world.serve().await;
     let target = "/v2/entities/urn:ngsi-ld:Device:d";
     world.measure(&topic, "d", 0, r#"{"n": 0}"#);
-    wait_until("the entity", || world.context.stats().entities == 1);
+    eventually("the entity", || world.context.stats().entities == 1);
     for n in 1..=EACH {
         world.measure(&topic, "d", n as i64, &format!(r#"{{"n": {n}, "measured": {n}}}"#));
         let body = format!(r#"{{"n":{{"value":{n}}},"set":{{"value":{n}}}}}"#);
         assert_eq!(served.ask(&format!("POST {target}/attrs"), Some(&body)).await.status, 204);
     }
-    wait_until("every change", || world.told("default").len() == 1 + 2 * EACH);
+    eventually("every change", || world.told("default").len() == 1 + 2 * EACH);
     world.context.stop(Duration::ZERO);
     let told = world.told("default");
     assert_eq!(served.get(target).await.json(), told[2 * EACH].entity, "the last change in the owner's order wins");
@@ -269,7 +270,7 @@ fn run(steps: Vec<Step>) {
             }
         }
     }
-    wait_until("every change told", || world.told("default").len() >= sent);
+    eventually("every change told", || world.told("default").len() >= sent);
     world = restart(dir.path(), world, Checkpoint::Kept);
     check(&world.told("default"), &model, sent);
     assert_eq!(world.context.stats().entities, model.len() as u64);

@@ -7,12 +7,13 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 use millstream_context::{ContextConfig, NotificationsConfig};
+use millstream_testkit::eventually_async;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use crate::mosquitto::{Running, program};
 use crate::notifications::change;
-use crate::receiver::{Receiver, own_ip, until};
+use crate::receiver::{Receiver, own_ip};
 use crate::subscriptions::{shown, subscribe, until_notification};
 use crate::world::{Registry, Served, World};
 
@@ -128,7 +129,7 @@ async fn notifications_reach_an_https_receiver_in_order_over_connections_that_ar
     // More than a record of TLS, and more than what it buffers.
     let long = "x".repeat(300_000);
     update(&served, &json!(long)).await;
-    until("all", || https.of("/plain").len() == 51 && https.of("/e").len() == 51).await;
+    eventually_async("all", || https.of("/plain").len() == 51 && https.of("/e").len() == 51).await;
     let got = https.of("/plain");
     let values: Vec<Value> = got
         .iter()
@@ -183,7 +184,7 @@ async fn a_receiver_without_a_trusted_certificate_gets_nothing_unless_insecure_i
                 assert!(reason.starts_with("TLS refused: ") && reason.contains(why), "{number}: {reason}");
                 assert!(https.of(&path).is_empty(), "{number}");
             }
-            None => until(&path, || https.of(&path).len() == 1).await,
+            None => eventually_async(&path, || https.of(&path).len() == 1).await,
         }
         served.stop().await;
         world.close();
@@ -208,10 +209,12 @@ async fn notifications_reach_a_real_mosquitto_over_tls() {
     std::fs::write(dir.path().join("mosquitto.conf"), conf).unwrap();
     let broker = program("mosquitto").arg("-c").arg(dir.path().join("mosquitto.conf")).stderr(Stdio::null()).spawn();
     let broker = Running(broker.unwrap());
-    until("Mosquitto", || TcpStream::connect(("localhost", encrypted)).is_ok() && TcpStream::connect(plain).is_ok())
-        .await;
+    eventually_async("Mosquitto", || {
+        TcpStream::connect(("localhost", encrypted)).is_ok() && TcpStream::connect(plain).is_ok()
+    })
+    .await;
     let (listener, heard) = crate::mosquitto::listen(plain);
-    until("the listener", || {
+    eventually_async("the listener", || {
         let _ = crate::mosquitto::at("mosquitto_pub", plain).args(["-t", "ready", "-m", "x", "-q", "1"]).status();
         !heard.lock().is_empty()
     })
@@ -235,7 +238,7 @@ async fn notifications_reach_a_real_mosquitto_over_tls() {
         let of = || -> Vec<String> {
             heard.lock().iter().filter(|(known, _)| *known == topic).map(|(_, payload)| payload.clone()).collect()
         };
-        until(&topic, || of().len() == 21).await;
+        eventually_async(&topic, || of().len() == 21).await;
         let values: Vec<Value> =
             of().iter().map(|text| serde_json::from_str::<Value>(text).unwrap()["data"][0]["t"].clone()).collect();
         let sent: Vec<Value> = (1..=20).map(Value::from).chain([Value::from(long.as_str())]).collect();

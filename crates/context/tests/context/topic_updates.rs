@@ -4,19 +4,20 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use millstream_testkit::eventually;
 use millstream_types::{TenantId, TopicName};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use crate::telemetry::{Checkpoint, restart};
-use crate::world::{Served, World, wait_until};
+use crate::world::{Served, World};
 
 /// Names and values of a record's headers.
 type Headers<'a> = &'a [(&'a str, &'a str)];
 
 /// Waits until so many updates have taken effect or were refused.
 fn settle(world: &World, updates: u64) {
-    wait_until("the updates", || {
+    eventually("the updates", || {
         let stats = world.context.stats();
         stats.topic_updates + stats.refused_topic_updates >= updates
     });
@@ -184,11 +185,11 @@ async fn a_record_that_is_refused_is_told_with_its_place_and_affects_no_other() 
     let mut refused = 0;
     for (number, (headers, value, says)) in rows.iter().enumerate() {
         // The text of a refusal is kept ten times a second.
-        wait_until("the text", || {
+        eventually("the text", || {
             let (partition, offset) = world.update(&topic, &format!("k{number}"), headers, *value);
             refused += 1;
             let error = || world.context.update_error(&TenantId::default());
-            wait_until("the refusal", || error().is_some_and(|told| told.count == refused));
+            eventually("the refusal", || error().is_some_and(|told| told.count == refused));
             assert_eq!(world.context.stats().refused_topic_updates, refused);
             let told = error().unwrap();
             let is_told = told
@@ -199,7 +200,7 @@ async fn a_record_that_is_refused_is_told_with_its_place_and_affects_no_other() 
         });
     }
     world.update(&topic, "e", &[], Some(r#"{"id":"e","a":1}"#));
-    wait_until("the last record", || world.context.stats().entities == 2);
+    eventually("the last record", || world.context.stats().entities == 2);
     assert_eq!(world.context.stats().topic_updates, 2);
     let entities = served.get("/v2/entities?options=keyValues").await.json();
     let expected = json!([{"id": "there", "type": "Thing", "a": "text"}, {"id": "e", "type": "Thing", "a": 1}]);
@@ -239,7 +240,7 @@ async fn entities_of_a_record_that_grow_beyond_an_append_are_refused_by_themselv
     assert!(told.contains("entity 'e/T2'") && told.contains("send its entities in several records"), "{told}");
     world.update(&topic, "e", &[], Some(&json!({"actionType": "append", "entities": adds(2..4)}).to_string()));
     settle(&world, 10);
-    wait_until("every change", || world.told("default").len() == 8);
+    eventually("every change", || world.told("default").len() == 8);
     let changed: Vec<(String, Value)> = world.told("default")[4..]
         .iter()
         .map(|told| (told.entity["type"].as_str().unwrap().to_owned(), told.entity["n"]["value"].clone()))
@@ -294,7 +295,7 @@ fn run(dir: &Path, steps: Vec<Step>) {
             }
         }
     }
-    wait_until("every change", || world.told("default").len() >= updates);
+    eventually("every change", || world.told("default").len() >= updates);
     world = restart(dir, world, Checkpoint::Kept);
     let told = world.told("default");
     assert_eq!(told.len(), updates, "each update is told once");

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use millstream_context::ContextConfig;
+use millstream_testkit::eventually;
 use serde_json::{Value, json};
 
 use crate::refusals::{ask, check};
-use crate::world::{Registry, Served, World, wait_until};
+use crate::world::{Registry, Served, World};
 
 async fn filled(dir: &std::path::Path) -> (World, Served) {
     let world = World::open(dir);
@@ -202,7 +203,7 @@ async fn a_transient_entity_is_gone_at_its_time() {
     assert_eq!((listed.header("fiware-total-count"), listed.json().as_array().unwrap().len()), (Some("1"), 1));
     assert_eq!(served.get("/v2/types/T").await.json()["count"], 1);
     // Its owner lets go of it, and tells so, but to nobody as a deletion.
-    wait_until("the end of the entity", || world.context.stats().entities == 1);
+    eventually("the end of the entity", || world.context.stats().entities == 1);
     let told: Vec<String> = world.told("default").into_iter().map(|told| told.alteration).collect();
     assert!(told.contains(&"entityExpire".to_owned()) && !told.contains(&"entityDelete".to_owned()), "{told:?}");
     assert_eq!(served.ask("POST /v2/entities", Some(r#"{"id":"e2","type":"T"}"#)).await.status, 201, "born again");

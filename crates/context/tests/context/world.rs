@@ -244,15 +244,6 @@ pub(crate) fn next_millisecond() {
     }
 }
 
-/// Waits until `holds`, and fails if it never does.
-pub(crate) fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
-    let patience = Instant::now();
-    while !holds() {
-        assert!(patience.elapsed() < Duration::from_secs(60), "{what} has not come about");
-        std::thread::yield_now();
-    }
-}
-
 /// A header without a value is left out.
 fn request(head: &str, body: Option<&str>) -> String {
     let (first, headers) = head.split_once('\n').unwrap_or((head, ""));

@@ -10,10 +10,11 @@ use std::thread;
 use std::time::Duration;
 
 use millstream_flow::FlowConfig;
+use millstream_testkit::eventually;
 use millstream_types::{ManualClock, MemoryBudget};
 use serde_json::{Value, json};
 
-use crate::node::{Node, Setup, until};
+use crate::node::{Node, Setup};
 
 fn open(dir: &std::path::Path) -> (Node, Arc<ManualClock>) {
     let clock = Arc::new(ManualClock::default());
@@ -74,7 +75,7 @@ fn records_that_a_sink_never_finishes_are_read_again_after_ack_timeout() {
             "config": {"url": format!("http://{address}/"), "timeout": "1h", "per": "record"},
         }},
     }));
-    until("the first record is sent", || *received.lock().unwrap() == [json!({"n": 1})]);
+    eventually("the first record is sent", || *received.lock().unwrap() == [json!({"n": 1})]);
     clock.advance(Duration::from_secs(60));
     // The topic stays quiet. The threads look at the time once something wakes them, here the records of another job.
     node.create("others", 1);
@@ -83,7 +84,7 @@ fn records_that_a_sink_never_finishes_are_read_again_after_ack_timeout() {
         "sources": {"in": {"type": "stream", "config": {"topic": "others"}}},
         "sinks": {"out": {"type": "blackhole", "inputs": ["in"]}},
     }));
-    until("the record is sent again", || {
+    eventually("the record is sent again", || {
         node.append("others", &record(0));
         *received.lock().unwrap() == [json!({"n": 1}), json!({"n": 1})]
     });
@@ -142,17 +143,17 @@ fn a_receiver_that_is_slow_but_answers_causes_no_restart() {
     (1..=4).for_each(|n| node.append("numbers", &record(n)));
     let id = node.run(&one_by_one(address));
     for number in 1..=4 {
-        until("the next request is there", || received.load(Ordering::Relaxed) == number);
+        eventually("the next request is there", || received.load(Ordering::Relaxed) == number);
         clock.advance(Duration::from_secs(40));
         // A turn looks at the time.
         let turns = || node.job(&id)["turns"].as_u64().unwrap();
         let before = turns();
         node.append("numbers", &record(100));
-        until("the job takes a turn", || turns() > before);
+        eventually("the job takes a turn", || turns() > before);
         answer.send(()).unwrap();
     }
     let finished = || node.job(&id)["nodes"][0]["offset"].as_u64().unwrap();
-    until("the batch is finished", || finished() >= 4);
+    eventually("the batch is finished", || finished() >= 4);
     assert_eq!(node.job(&id)["restarts"], 0, "{:#}", node.job(&id));
     drop(answer);
     node.close();
@@ -172,7 +173,7 @@ fn a_job_whose_records_are_never_finished_is_failed_after_its_restarts() {
         node.append("numbers", &record(2));
         node.job(&id)["state"] == "failed"
     };
-    until("the job is failed", has_ended);
+    eventually("the job is failed", has_ended);
     let job = node.job(&id);
     assert_eq!((&job["restarts"], &job["error"]["code"]), (&json!(2), &json!("ack_timeout")), "{job:#}");
     node.close();
@@ -190,7 +191,7 @@ fn a_source_waits_for_a_full_batch_until_its_timeout() {
         "sinks": {"out": {"type": "collect", "inputs": ["in"]}},
     }));
     let read = |what: &str, records: u64| {
-        until(what, || node.job(&id)["nodes"][0]["records_in"] == records);
+        eventually(what, || node.job(&id)["nodes"][0]["records_in"] == records);
         node.job(&id)["nodes"][0]["batches"].as_u64().unwrap()
     };
     // Time stands still, so nothing is read before the batch is full.
@@ -202,7 +203,7 @@ fn a_source_waits_for_a_full_batch_until_its_timeout() {
         clock.advance(Duration::from_millis(5));
         node.job(&id)["nodes"][0]["records_in"] == 6
     };
-    until("the rest is read once its time has passed", moved);
+    eventually("the rest is read once its time has passed", moved);
     let seen: Vec<u64> = node.collected(&id, "out").iter().map(|record| record["n"].as_u64().unwrap()).collect();
     assert_eq!(seen, [1, 2, 3, 4, 5, 6]);
     node.close();
@@ -221,15 +222,15 @@ fn a_source_stops_reading_while_memory_has_no_room_and_the_job_says_so() {
         "sinks": {"out": {"type": "collect", "inputs": ["in"]}},
     }));
     (1..=4).for_each(|n| node.append("numbers", &record(n)));
-    until("the job says that it waits for memory", || {
+    eventually("the job says that it waits for memory", || {
         let job = node.job(&id);
         let reason = job["reason"].as_str().unwrap_or_default();
         job["state"] == "running" && reason.contains("memory.budget_bytes = 2000") && job["memory_waits"] == 1
     });
     assert!(node.collected(&id, "out").is_empty());
     drop(others);
-    until("all records are read", || node.collected(&id, "out").len() == 4);
-    until("nothing waits, and only what is collected takes memory", || {
+    eventually("all records are read", || node.collected(&id, "out").len() == 4);
+    eventually("nothing waits, and only what is collected takes memory", || {
         let job = node.job(&id);
         job["reason"] == Value::Null && job["in_flight_bytes"] == 0 && memory.used_bytes() < 200
     });
@@ -276,6 +277,6 @@ fn what_collect_keeps_is_bounded_in_bytes_and_given_back_once_other_jobs_have_en
         run(&format!("small-{number}"), 1);
     }
     assert!(node.collected(&large, "out").is_empty());
-    until("its memory is given back", || memory.used_bytes() < 5_000_000);
+    eventually("its memory is given back", || memory.used_bytes() < 5_000_000);
     node.close();
 }

@@ -2,10 +2,11 @@
 
 use millstream_flow::StopMode;
 use millstream_log::{Log as _, TopicConfig};
+use millstream_testkit::eventually;
 use millstream_types::TopicName;
 use serde_json::{Value, json};
 
-use crate::node::{Node, until};
+use crate::node::Node;
 
 /// A job whose sink cannot write all records, with a topic for the others.
 fn job(sink: &Value) -> Value {
@@ -46,7 +47,7 @@ fn records_that_are_too_large_for_a_topic_become_dead_letters_and_large_ones_are
         .collect();
     node.append("numbers", &records);
     let id = node.run(&job(&json!({"type": "stream", "config": {"topic": "small"}})));
-    until("all records are written", || node.job(&id)["nodes"][0]["lag"] == 0 && node.read("small").len() == 18);
+    eventually("all records are written", || node.job(&id)["nodes"][0]["lag"] == 0 && node.read("small").len() == 18);
     let written: Vec<u64> = node.read("small").iter().map(|(_, value)| value["n"].as_u64().unwrap()).collect();
     assert_eq!(written, (0..20).filter(|n| ![3, 5].contains(n)).collect::<Vec<u64>>(), "in order, each once");
     let dead: Vec<Value> = node.read("dead").into_iter().map(|(_, value)| value).collect();
@@ -71,8 +72,8 @@ fn an_entity_without_id_becomes_a_dead_letter() {
     let records = [json!({"id": "a"}), json!({"n": 1}), json!({"id": "b"})];
     node.append("numbers", &records.map(|record| ("k".to_owned(), record.to_string())));
     let id = node.run(&job(&json!({"type": "entities", "config": {"id": "{id}", "type": "Station"}})));
-    until("the dead letter is there", || node.read("dead").len() == 1);
-    until("all records are finished", || node.job(&id)["nodes"][0]["lag"] == 0);
+    eventually("the dead letter is there", || node.read("dead").len() == 1);
+    eventually("all records are finished", || node.job(&id)["nodes"][0]["lag"] == 0);
     let (_, letter) = node.read("dead").remove(0);
     assert_eq!((&letter["error"]["code"], &letter["input"]), (&json!("missing_field"), &json!("{\"n\":1}")));
     node.close();
@@ -86,7 +87,7 @@ fn a_record_on_which_the_expression_of_a_sink_fails_becomes_a_dead_letter() {
     node.create("dead", 1);
     node.append("numbers", &[0, 1, 2].map(|n| ("k".to_owned(), json!({ "n": n }).to_string())));
     let id = node.run(&job(&json!({"type": "collect", "where": "12 / n > 0"})));
-    until("the dead letter is there", || node.read("dead").len() == 1);
-    until("the others are there", || node.collected(&id, "out") == [json!({"n": 1}), json!({"n": 2})]);
+    eventually("the dead letter is there", || node.read("dead").len() == 1);
+    eventually("the others are there", || node.collected(&id, "out") == [json!({"n": 1}), json!({"n": 2})]);
     node.close();
 }

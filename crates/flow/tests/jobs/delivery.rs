@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 
 use millstream_flow::StopMode;
+use millstream_testkit::eventually;
 use serde_json::{Value, json};
 
-use crate::node::{Node, until};
+use crate::node::Node;
 
 fn copy(name: &str) -> Value {
     json!({
@@ -49,12 +50,12 @@ fn a_job_goes_on_where_it_was_after_a_restart() {
     node.create("doubled", 2);
     node.append("numbers", &records(0..60));
     let id = node.run(&copy("copy"));
-    until("the first records are there", || by_key(&node) == expected(0..60));
+    eventually("the first records are there", || by_key(&node) == expected(0..60));
     node.close();
 
     let node = Node::open(dir.path());
     node.append("numbers", &records(60..100));
-    until("the next records are there, and the first are not repeated", || by_key(&node) == expected(0..100));
+    eventually("the next records are there, and the first are not repeated", || by_key(&node) == expected(0..100));
     assert_eq!(node.job(&id)["state"], "running");
     node.close();
 }
@@ -67,13 +68,13 @@ fn a_stopped_job_has_finished_what_it_had_read_and_the_next_of_its_name_goes_on(
     node.create("doubled", 2);
     node.append("numbers", &records(0..40));
     let first = node.run(&copy("copy"));
-    until("some records are there", || !by_key(&node).is_empty());
+    eventually("some records are there", || !by_key(&node).is_empty());
     node.stop(&first, StopMode::Graceful);
     assert_eq!(node.ended(&first)["state"], "stopped");
     node.append("numbers", &records(40..80));
     let second = node.run(&copy("copy"));
     assert_ne!(first, second);
-    until("all records are there, each once", || by_key(&node) == expected(0..80));
+    eventually("all records are there, each once", || by_key(&node) == expected(0..80));
     node.close();
 }
 
@@ -82,15 +83,15 @@ fn a_job_waits_for_its_topics_and_says_so() {
     let dir = tempfile::tempdir().unwrap();
     let node = Node::open(dir.path());
     let id = node.run(&copy("copy"));
-    until("the job says what it waits for", || {
+    eventually("the job says what it waits for", || {
         let job = node.job(&id);
         job["state"] == "starting" && job["reason"].as_str().is_some_and(|reason| reason.contains("does not exist"))
     });
     node.create("numbers", 1);
     node.create("doubled", 1);
     node.append("numbers", &records(0..10));
-    until("the records are there", || by_key(&node) == expected(0..10));
-    until("the job runs", || node.job(&id)["state"] == "running");
+    eventually("the records are there", || by_key(&node) == expected(0..10));
+    eventually("the job runs", || node.job(&id)["state"] == "running");
     node.close();
 }
 
@@ -107,11 +108,11 @@ fn an_idle_job_takes_no_turn() {
     node.create("doubled", 2);
     node.append("numbers", &records(0..20));
     let id = node.run(&copy("copy"));
-    until("the records are there", || by_key(&node) == expected(0..20));
+    eventually("the records are there", || by_key(&node) == expected(0..20));
     let turns = || node.job(&id)["turns"].as_u64().unwrap();
     // The last turns store the position; a job that polls would never give two equal counts this far apart.
     let mut last = turns();
-    until("the turns stand still", || {
+    eventually("the turns stand still", || {
         std::thread::sleep(std::time::Duration::from_millis(700));
         std::mem::replace(&mut last, turns()) == last
     });
@@ -120,7 +121,7 @@ fn an_idle_job_takes_no_turn() {
     std::thread::sleep(std::time::Duration::from_secs(seconds));
     assert_eq!(turns(), idle, "after {seconds} s");
     node.append("numbers", &records(20..30));
-    until("a record wakes it", || by_key(&node) == expected(0..30));
+    eventually("a record wakes it", || by_key(&node) == expected(0..30));
     assert!(turns() > idle);
     node.close();
 }
@@ -151,7 +152,7 @@ fn a_key_template_makes_the_keys_of_the_new_records() {
     let mut job = copy("keyed");
     job["sinks"]["out"]["config"]["key"] = "n-{n}".into();
     node.run(&job);
-    until("the records are there", || node.read("doubled").len() == 2);
+    eventually("the records are there", || node.read("doubled").len() == 2);
     let mut keys: Vec<String> = node.read("doubled").into_iter().map(|(key, _)| key).collect();
     keys.sort();
     assert_eq!(keys, ["n-1", "n-2"]);
@@ -168,11 +169,11 @@ fn at_most_once_stores_the_position_on_reading() {
     let mut job = copy("once");
     job["delivery"] = "at_most_once".into();
     node.run(&job);
-    until("the records are there", || by_key(&node) == expected(0..40));
+    eventually("the records are there", || by_key(&node) == expected(0..40));
     node.close();
 
     let node = Node::open(dir.path());
     node.append("numbers", &records(40..60));
-    until("the job goes on", || by_key(&node) == expected(0..60));
+    eventually("the job goes on", || by_key(&node) == expected(0..60));
     node.close();
 }

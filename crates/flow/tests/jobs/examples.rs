@@ -4,9 +4,10 @@
 use std::path::Path;
 
 use millstream_flow::{FlowConfig, Functions, TestCase};
+use millstream_testkit::eventually;
 use serde_json::{Value, json};
 
-use crate::node::{Node, until};
+use crate::node::Node;
 
 /// `true` if each expected record has one that holds its fields, and no other record is there. A null is a missing field.
 fn are_those(found: &[Value], expected: &[Value]) -> bool {
@@ -49,7 +50,7 @@ fn check(node: &Node, name: &str, document: &Value, case: &TestCase) {
         assert_eq!(node.ended(&id)["state"], "completed", "{name}");
     } else {
         let count = |sink: &String| node.collected(&id, sink).len() == case.expect[sink].len();
-        until("the records are there", || case.expect.keys().all(count));
+        eventually("the records are there", || case.expect.keys().all(count));
         node.kill(&id).unwrap();
         assert_eq!(node.ended(&id)["state"], "killed", "{name}");
         assert!(!node.submit(document).unwrap().is_new, "{name}: it is not run again");

@@ -4,9 +4,10 @@ use std::io::Write as _;
 use std::path::Path;
 
 use millstream_flow::{FlowConfig, Functions};
+use millstream_testkit::eventually;
 use serde_json::{Value, json};
 
-use crate::node::{Node, until};
+use crate::node::Node;
 
 fn open(dir: &Path) -> Node {
     std::fs::create_dir_all(dir.join("files/default")).unwrap();
@@ -108,13 +109,13 @@ fn a_restart_goes_on_behind_the_records_that_are_finished() {
         "sinks": {"out": {"type": "stream", "inputs": ["in"], "config": {"topic": "numbers"}}},
     });
     node.run(&document);
-    until("the file is read", || node.read("numbers").len() == 1000);
+    eventually("the file is read", || node.read("numbers").len() == 1000);
     node.close();
 
     let more = format!("{lines}{{\"n\": 1000}}\n");
     write(dir.path(), "a.jsonl", more.as_bytes());
     let node = open(dir.path());
-    until("the further record is read", || node.read("numbers").len() > 1000);
+    eventually("the further record is read", || node.read("numbers").len() > 1000);
     let numbers: Vec<Value> = node.read("numbers").into_iter().map(|(_, value)| value["n"].clone()).collect();
     assert_eq!(numbers, (0..=1000).map(Value::from).collect::<Vec<_>>(), "nothing is read twice");
     node.close();
@@ -149,7 +150,7 @@ fn a_job_whose_file_is_out_of_reach_says_what_to_do() {
     node.close();
     let node = Node::open(dir.path());
     let id = node.run(&job(&json!({"path": "b.csv"})));
-    until("the job waits for files", || {
+    eventually("the job waits for files", || {
         node.job(&id)["reason"].as_str().is_some_and(|reason| reason.contains("set flow.files_dir"))
     });
     assert_eq!(node.job(&id)["state"], "starting");
@@ -237,12 +238,12 @@ fn a_second_writer_of_a_file_waits_and_says_so() {
     };
     let (first, second) = (node.run(&document("first")), node.run(&document("second")));
     let reasons = || [&first, &second].map(|id| node.job(id)["reason"].as_str().unwrap_or_default().to_owned());
-    until("one of them waits", || reasons().iter().filter(|reason| reason.contains("another sink")).count() == 1);
+    eventually("one of them waits", || reasons().iter().filter(|reason| reason.contains("another sink")).count() == 1);
     let waiting = reasons().iter().position(|reason| reason.contains("another sink")).unwrap();
     let running = if waiting == 0 { &second } else { &first };
     node.kill(running).unwrap();
     node.ended(running);
-    until("the other one runs", || reasons()[waiting].is_empty());
+    eventually("the other one runs", || reasons()[waiting].is_empty());
     node.close();
 }
 

@@ -7,12 +7,13 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 
 use millstream_flow::{Error, FlowConfig, Functions, StopMode};
+use millstream_testkit::eventually;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use serde_json::{Value, json};
 
-use crate::node::{Node, Setup, until};
+use crate::node::{Node, Setup};
 
 /// A request: headers in lower case, and the body.
 #[derive(Debug, Clone)]
@@ -187,7 +188,7 @@ fn a_private_target_must_be_allowed_where_jobs_come_from_other_machines_and_a_jo
 
     let node = Node::open_as(dir.path(), Setup { are_remote: true, ..Setup::default() });
     let words = "is a private address, which must be among flow.http_allowed_targets";
-    until("the job waits", || node.job(&id)["reason"].as_str().is_some_and(|reason| reason.contains(words)));
+    eventually("the job waits", || node.job(&id)["reason"].as_str().is_some_and(|reason| reason.contains(words)));
     assert_eq!(node.job(&id)["state"], "starting");
     let mut other = target.clone();
     other["name"] = "other".into();
@@ -197,7 +198,7 @@ fn a_private_target_must_be_allowed_where_jobs_come_from_other_machines_and_a_jo
 
     let config = FlowConfig { http_allowed_targets: vec!["private".to_owned()], ..FlowConfig::default() };
     let node = Node::open_as(dir.path(), Setup { are_remote: true, config, ..Setup::default() });
-    until("the job runs", || node.job(&id)["state"] == "running");
+    eventually("the job runs", || node.job(&id)["state"] == "running");
     node.close();
 
     let node = Node::open_as(dir.path(), Setup { are_remote: true, ..Setup::default() });

@@ -6,10 +6,11 @@ use std::time::Duration;
 use millstream_flow::{
     Batch, Error, FlowConfig, FunctionOutput, Functions, JobState, NativeFunction, Params, RecordError, StopMode,
 };
+use millstream_testkit::eventually;
 use millstream_types::{ErrorCode, Role, Roles, ShortLives, TenantId};
 use serde_json::{Value, json};
 
-use crate::node::{Node, Setup, until};
+use crate::node::{Node, Setup};
 
 /// A job that is idle on an open source.
 fn idle(name: &str) -> Value {
@@ -118,7 +119,7 @@ fn a_job_that_ran_whenever_the_process_went_down_comes_back_paused_and_is_resume
     let short_lives = ShortLives::new(vec![before_ms, before_ms + 1, before_ms + 2]);
     let again = || Node::open_as(dir.path(), Setup { short_lives: short_lives.clone(), ..Setup::default() });
     let node = again();
-    until("the last of them is over", || node.jobs.now_ms() > before_ms + 2);
+    eventually("the last of them is over", || node.jobs.now_ms() > before_ms + 2);
     let state = |node: &Node, id: &str| node.jobs.status(&node.tenant, id).unwrap()["state"].clone();
     for id in &ids {
         let status = node.jobs.status(&node.tenant, id).unwrap();
@@ -140,10 +141,10 @@ fn a_job_that_ran_whenever_the_process_went_down_comes_back_paused_and_is_resume
     assert_eq!(state(&node, &ids[0]), "paused");
     node.resume(&ids[0]).unwrap();
     node.resume(&ids[0]).unwrap();
-    until("both run", || [&ids[0], &new].iter().all(|id| state(&node, id) == "running"));
+    eventually("both run", || [&ids[0], &new].iter().all(|id| state(&node, id) == "running"));
     node.close();
     let node = again();
-    until("it runs", || state(&node, &ids[0]) == "running");
+    eventually("it runs", || state(&node, &ids[0]) == "running");
     node.close();
 }
 
@@ -199,7 +200,7 @@ fn a_job_between_restarts_can_be_killed() {
     let mut job = failing(9);
     job["restart"]["backoff"] = "1h..2h".into();
     let id = node.run(&job);
-    until("the job waits for its restart", || {
+    eventually("the job waits for its restart", || {
         let reason = node.job(&id)["reason"].as_str().unwrap_or_default().to_owned();
         let seconds =
             reason.strip_prefix("waits ").and_then(|rest| rest.split_once(" s before restart 1 of 9, after: "));
@@ -246,7 +247,7 @@ fn a_kill_after_the_end_of_all_jobs_is_refused_and_not_lost_in_silence() {
     node.close();
 
     let node = Node::open(dir.path());
-    until("the job runs again", || node.job(&id)["state"] == "running");
+    eventually("the job runs again", || node.job(&id)["state"] == "running");
     node.kill(&id).unwrap();
     assert_eq!(node.ended(&id)["state"], "killed");
     node.close();
@@ -261,7 +262,7 @@ fn the_graph_shows_which_edges_are_queues() {
     job["transforms"] = json!({"keyed": {"type": "map", "inputs": ["in"], "select": "*", "key_by": ["n"]}});
     job["sinks"]["out"]["inputs"] = json!(["keyed"]);
     let id = node.run(&job);
-    until("the job runs", || node.job(&id)["state"] == "running");
+    eventually("the job runs", || node.job(&id)["state"] == "running");
     let graph = node.jobs.graph(&node.tenant, &id).unwrap();
     let edges = json!([
         {"from": "in", "to": "keyed", "exchange": "queue", "records": 0, "batches": 0, "rate": 0.0},
@@ -386,9 +387,9 @@ fn busy_jobs_get_turns_in_equal_measure_whatever_their_number_of_instances() {
     };
     let ids = [node.run(&busy("narrow", 1)), node.run(&busy("wide", 4))];
     let turns = || ids.each_ref().map(|id| node.job(id)["turns"].as_u64().unwrap_or_default());
-    until("both jobs are busy", || turns().iter().all(|turns| *turns > 100));
+    eventually("both jobs are busy", || turns().iter().all(|turns| *turns > 100));
     let before = turns();
-    until("both have had many turns", || turns().iter().zip(before).all(|(after, before)| after - before > 3_000));
+    eventually("both have had many turns", || turns().iter().zip(before).all(|(after, before)| after - before > 3_000));
     let [narrow, wide] = [0, 1].map(|job| turns()[job] - before[job]);
     // The two counts are read one after the other, while the jobs run.
     assert!(narrow.abs_diff(wide) < narrow / 10, "{narrow} turns against {wide}");
@@ -417,7 +418,7 @@ fn a_job_whose_work_does_not_end_leaves_turns_to_others_and_can_be_killed() {
     let node = Node::open_with(dir.path(), config, Functions::default());
     let id = node.run(&endless());
     let passed = || node.job(&id)["nodes"][4]["records_in"].as_u64().unwrap_or_default();
-    until("the job is at work", || passed() > 0);
+    eventually("the job is at work", || passed() > 0);
     let other = node.run(&json!({
         "version": 1, "kind": "Job", "name": "other", "mode": "batch",
         "sources": {"in": {"type": "list", "config": {"records": [{"n": 1}]}}},
@@ -425,7 +426,7 @@ fn a_job_whose_work_does_not_end_leaves_turns_to_others_and_can_be_killed() {
     }));
     assert_eq!(node.ended(&other)["state"], "completed");
     let before = passed();
-    until("the first job goes on", || passed() > before);
+    eventually("the first job goes on", || passed() > before);
     node.kill(&id).unwrap();
     assert_eq!(node.ended(&id)["state"], "killed");
     // The only thread is free at the stop.

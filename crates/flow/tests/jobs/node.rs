@@ -2,7 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use millstream_flow::{Error, FlowConfig, FlowRuntime, Functions, Hooks, Jobs, StopMode, Submission, Tap};
 use millstream_log::{AckLevel, Embedded, Log, LogConfig, SystemFiles, TopicConfig, UpTo, reply};
@@ -174,14 +174,5 @@ impl Node {
             }
         }
         found
-    }
-}
-
-/// Waits until `holds`; says what was waited for if it takes too long.
-pub(crate) fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !holds() {
-        assert!(start.elapsed() < PATIENCE, "waited {PATIENCE:?} for {what}");
-        std::thread::sleep(Duration::from_millis(5));
     }
 }

@@ -3,9 +3,10 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use millstream_flow::{Batch, Error, FlowConfig, FunctionOutput, Functions, NativeFunction, Params, StopMode};
+use millstream_testkit::eventually;
 use serde_json::{Value, json};
 
-use crate::node::{Node, until};
+use crate::node::Node;
 
 /// Keeps the even numbers of a topic and divides 12 by them.
 fn dividing(topic: &str) -> Value {
@@ -138,7 +139,7 @@ fn nodes_and_edges_have_figures_and_a_source_knows_its_lag() {
     job["sinks"]["late"] = json!({"type": "stream", "inputs": ["even"], "config": {"topic": "late"}});
     let id = node.run(&job);
     // The source and the sink that waits are in tasks of their own.
-    until("the job waits", || {
+    eventually("the job waits", || {
         let job = node.job(&id);
         job["lag"] == 40 && job["state"] == "starting" && named(&job["nodes"], "late")["waits"].is_string()
     });
@@ -149,7 +150,7 @@ fn nodes_and_edges_have_figures_and_a_source_knows_its_lag() {
     assert_eq!(node.jobs.state_counts()["starting"], 1);
 
     node.create("late", 1);
-    until("all records are finished", || node.job(&id)["lag"] == 0);
+    eventually("all records are finished", || node.job(&id)["lag"] == 0);
     let graph = node.jobs.graph(&node.tenant, &id).unwrap();
     let figures = |name: &str| named(&graph["nodes"], name);
     let counts = |name: &str| ["records_in", "records_out"].map(|key| figures(name)[key].as_u64().unwrap());

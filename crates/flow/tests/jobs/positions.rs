@@ -4,10 +4,11 @@ use std::collections::BTreeSet;
 
 use millstream_flow::StopMode;
 use millstream_log::Log as _;
+use millstream_testkit::eventually;
 use millstream_types::{Offset, TopicName, TopicPartition, partition_of_key};
 use serde_json::{Value, json};
 
-use crate::node::{Node, until};
+use crate::node::Node;
 
 fn copy(source: &Value) -> Value {
     json!({
@@ -34,7 +35,7 @@ fn topic(node: &Node, name: &str) -> TopicName {
 /// Waits until the source `in` of the job `copy` has stored where it begins.
 fn until_the_start_is_stored(node: &Node) {
     let is_stored = || !node.log.positions("job:default:copy:in").unwrap().is_empty();
-    until("the place where the job begins is stored", is_stored);
+    eventually("the place where the job begins is stored", is_stored);
 }
 
 #[test]
@@ -53,14 +54,14 @@ fn two_sources_over_one_topic_each_read_all_of_it() {
     });
     let id = node.run(&job);
     // The second source waits for the topic of its sink.
-    until("the first source is finished", || {
+    eventually("the first source is finished", || {
         numbers(&node, "quick").len() == 60 && node.job(&id)["nodes"][0]["lag"] == 0
     });
     node.stop(&id, StopMode::Immediate);
     node.ended(&id);
     node.create("slow", 1);
     node.run(&job);
-    until("the second source has all records, too", || numbers(&node, "slow") == (0..60).collect::<Vec<_>>());
+    eventually("the second source has all records, too", || numbers(&node, "slow") == (0..60).collect::<Vec<_>>());
     assert_eq!(numbers(&node, "quick").len(), 60, "the first repeats nothing");
     node.close();
 }
@@ -79,7 +80,7 @@ fn records_that_arrive_after_a_start_at_the_latest_place_survive_an_early_end() 
 
     let node = Node::open(dir.path());
     node.create("copies", 1);
-    until("the records behind the start are there", || numbers(&node, "copies") == (10..30).collect::<Vec<_>>());
+    eventually("the records behind the start are there", || numbers(&node, "copies") == (10..30).collect::<Vec<_>>());
     node.close();
 }
 
@@ -92,13 +93,13 @@ fn partitions_that_are_added_are_read_from_their_first_record_and_written_by_key
     let mut job = copy(&json!({"topic": "numbers", "start": "latest"}));
     job["sources"]["in"]["parallelism"] = 2.into();
     let id = node.run(&job);
-    until("the job runs", || node.job(&id)["state"] == "running");
+    eventually("the job runs", || node.job(&id)["state"] == "running");
     node.append("numbers", &records(0..10));
-    until("the first records are there", || numbers(&node, "copies").len() == 10);
+    eventually("the first records are there", || numbers(&node, "copies").len() == 10);
     node.log.add_partitions(&topic(&node, "copies"), 4).unwrap();
     node.log.add_partitions(&topic(&node, "numbers"), 3).unwrap();
     node.append("numbers", &records(10..40));
-    until("the records of all partitions are there", || numbers(&node, "copies") == (0..40).collect::<Vec<_>>());
+    eventually("the records of all partitions are there", || numbers(&node, "copies") == (0..40).collect::<Vec<_>>());
     let copies = topic(&node, "copies");
     for number in 0..4 {
         let partition = node.log.partition(&TopicPartition::new(copies.clone(), number)).unwrap();
@@ -111,7 +112,7 @@ fn partitions_that_are_added_are_read_from_their_first_record_and_written_by_key
         }
     }
     let lag = || node.job(&id)["nodes"][0]["lag"].clone();
-    until("the lag counts all partitions", || lag() == 0);
+    eventually("the lag counts all partitions", || lag() == 0);
     node.close();
 }
 
@@ -122,25 +123,25 @@ fn a_topic_that_is_deleted_and_made_again_is_read_from_its_first_record() {
     node.create("numbers", 2);
     node.create("copies", 1);
     let id = node.run(&copy(&json!({"topic": "numbers", "start": "latest"})));
-    until("the job runs", || node.job(&id)["state"] == "running");
+    eventually("the job runs", || node.job(&id)["state"] == "running");
     node.append("numbers", &records(0..10));
-    until("the records of the first topic are there", || numbers(&node, "copies").len() == 10);
+    eventually("the records of the first topic are there", || numbers(&node, "copies").len() == 10);
     node.log.delete_topic(&topic(&node, "numbers")).unwrap();
     let waits = || {
         let job = node.job(&id);
         job["reason"].as_str().is_some_and(|reason| reason.contains("'numbers', which does not exist"))
     };
-    until("the job says that the topic is gone", waits);
+    eventually("the job says that the topic is gone", waits);
     node.create("numbers", 3);
     node.append("numbers", &records(10..40));
-    until("the records of the second topic are there", || numbers(&node, "copies") == (0..40).collect::<Vec<_>>());
+    eventually("the records of the second topic are there", || numbers(&node, "copies") == (0..40).collect::<Vec<_>>());
     let job = node.job(&id);
     assert_eq!((&job["state"], &job["restarts"], &job["reason"]), (&json!("running"), &json!(0), &Value::Null));
     node.close();
 
     let node = Node::open(dir.path());
     node.append("numbers", &records(40..50));
-    until("the job goes on in the second topic", || numbers(&node, "copies") == (0..50).collect::<Vec<_>>());
+    eventually("the job goes on in the second topic", || numbers(&node, "copies") == (0..50).collect::<Vec<_>>());
     node.close();
 }
 
@@ -158,7 +159,7 @@ fn the_status_tells_how_many_records_were_removed_before_the_job_read_them() {
     let partition = node.log.partition(&TopicPartition::new(topic(&node, "numbers"), 0)).unwrap();
     partition.trim(Offset(15)).unwrap();
     node.create("copies", 1);
-    until("the records that are left are there", || numbers(&node, "copies").contains(&19));
+    eventually("the records that are left are there", || numbers(&node, "copies").contains(&19));
     let left: BTreeSet<u64> = numbers(&node, "copies").into_iter().collect();
     let job = node.job(&id);
     assert_eq!(job["nodes"][0]["trimmed"].as_u64().unwrap(), 20 - left.len() as u64, "{job:#}");

@@ -3,9 +3,10 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use millstream_flow::{Batch, FlowConfig, FunctionOutput, Functions, NativeFunction, Params, RecordError};
+use millstream_testkit::eventually;
 use serde_json::{Value, json};
 
-use crate::node::{Node, until};
+use crate::node::Node;
 
 fn reason(node: &Node, id: &str) -> String {
     node.job(id)["reason"].as_str().unwrap_or_default().to_owned()
@@ -35,7 +36,7 @@ fn a_record_that_is_read_again_and_again_is_the_reason_of_its_job() {
     job["routes"] =
         json!([{"from": "div", "on_error": true, "to": "none", "stop": true, "action": "retry", "max_attempts": 1000}]);
     let id = node.run(&job);
-    until("the reason is there, with a longer pause", || {
+    eventually("the reason is there, with a longer pause", || {
         let reason = reason(&node, &id);
         reason.starts_with("div reads records again after pauses, now of 400ms, after: '1 / n'")
             && reason.contains("divides by zero")
@@ -54,7 +55,7 @@ fn an_instance_that_starts_again_and_again_is_the_reason_of_its_job() {
     job["restart"] = json!({"policy": "on_failure", "backoff": "20ms..1h"});
     job["hooks"] = json!([{"on": "error", "task": "all", "answer": "restart"}]);
     let id = node.run(&job);
-    until("the pause is longer", || {
+    eventually("the pause is longer", || {
         let reason = reason(&node, &id);
         reason.starts_with("in, instance 0 starts again in 320ms, restart 5, after: '1 / n'")
     });
@@ -86,7 +87,7 @@ fn an_old_error_is_not_the_reason_of_a_job_that_runs_well() {
     job["restart"] = json!({"policy": "on_failure", "backoff": "1ms..5ms"});
     job["transforms"]["div"] = json!({"type": "function", "inputs": ["in"], "fn": "test.fails_once"});
     let id = node.run(&job);
-    until("the second run has written", || node.collected(&id, "out").len() == 1);
+    eventually("the second run has written", || node.collected(&id, "out").len() == 1);
     let job = node.job(&id);
     assert_eq!((&job["state"], &job["restarts"], &job["reason"]), (&json!("running"), &json!(1), &Value::Null));
     assert_eq!(job["error"]["message"], "the first one fails", "it is still told, with its time: {job:#}");

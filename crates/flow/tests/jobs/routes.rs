@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use millstream_flow::{FlowConfig, FunctionOutput, Functions, NativeFunction};
+use millstream_testkit::eventually;
 use serde_json::{Value, json};
 
 use crate::node::Node;
@@ -247,7 +248,7 @@ fn what_no_route_takes_is_counted() {
     );
     job["mode"] = "streaming".into();
     let id = node.run(&job);
-    crate::node::until("two records are there", || node.collected(&id, "out").len() == 2);
+    eventually("two records are there", || node.collected(&id, "out").len() == 2);
     let same = node.job(&id)["nodes"].as_array().unwrap().iter().find(|node| node["name"] == "same").cloned().unwrap();
     let figures = ["records_in", "records_out", "unrouted", "errors"].map(|key| same[key].as_u64().unwrap());
     assert_eq!(figures, [6, 6, 4, 0]);

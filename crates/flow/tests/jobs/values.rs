@@ -2,10 +2,11 @@
 
 use millstream_flow::StopMode;
 use millstream_log::{AckLevel, Log as _, reply};
+use millstream_testkit::eventually;
 use millstream_types::{Record, TopicName, TopicPartition};
 use serde_json::{Value, json};
 
-use crate::node::{Node, until};
+use crate::node::Node;
 
 fn append_null(node: &Node, topic: &str, key: &str) {
     let name = TopicName::user(topic, &node.tenant).unwrap();
@@ -57,7 +58,7 @@ fn a_record_without_a_value_stays_one_without_a_value() {
         append_null(&node, "in", "a");
         node.append("in", &[("b".to_owned(), json!({"n": 1}).to_string())]);
         let id = node.run(&line(&transforms, &routes));
-        until("three records", || node.read("out").len() == 3);
+        eventually("three records", || node.read("out").len() == 3);
         let own = |key: &str, value: &Value| (key.to_owned(), value.clone());
         assert_eq!(node.read("out"), [own("a", &expected), own("a", &Value::Null), own("b", &expected)]);
         node.stop(&id, StopMode::Graceful);
@@ -106,7 +107,7 @@ fn whole_numbers_beyond_64_bits_keep_their_digits() {
     node.append("in", &payloads);
     let maps = [json!({"type": "map", "select": "n AS a"}), json!({"type": "map", "select": "*, a AS b"})];
     let id = node.run(&line(&maps, &json!([])));
-    until("all records", || node.read("out").len() == records.len());
+    eventually("all records", || node.read("out").len() == records.len());
     let name = TopicName::user("out", &node.tenant).unwrap();
     let partition = node.log.partition(&TopicPartition::new(name, 0)).unwrap();
     let batches = partition.read(partition.offsets().first, 1 << 20, millstream_log::UpTo::Stable).unwrap();

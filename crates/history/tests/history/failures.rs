@@ -7,9 +7,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use millstream_history::{BlockChecksums, LostFile};
 use millstream_log::{AckLevel, Done, File, Files, Lock, Log, Partition, SystemFiles, UpTo};
+use millstream_testkit::eventually;
 use millstream_types::{BatchLimits, Record, TopicName, TopicPartition};
 
-use crate::world::{NEW_YEAR_MS, World, files_below, open_log, quiet, wait_until};
+use crate::world::{NEW_YEAR_MS, World, files_below, open_log, quiet};
 
 /// A disk that refuses new files while it is full.
 #[derive(Default)]
@@ -57,14 +58,14 @@ fn a_full_disk_is_reported_and_once_there_is_room_every_point_is_written_once() 
     for n in 0..10 {
         world.measure("room1", "t", &n.to_string(), NEW_YEAR_MS + n * 86_400_000);
     }
-    wait_until("the changes are read", || world.history.stats().points == 10);
+    eventually("the changes are read", || world.history.stats().points == 10);
     world.clock.advance(std::time::Duration::from_millis(86_400_000));
-    wait_until("the failure is seen", || !world.history.failures().is_empty());
+    eventually("the failure is seen", || !world.history.failures().is_empty());
     assert!(world.history.failures()[0].contains("writing files"), "{:?}", world.history.failures());
     assert_eq!(world.files().len(), 0, "nothing is left of what could not be finished");
     disk.0.store(false, Ordering::Release);
-    wait_until("everything is written", || world.history.stats().recent_points == 0);
-    wait_until("the failure is gone", || world.history.failures().is_empty());
+    eventually("everything is written", || world.history.stats().recent_points == 0);
+    eventually("the failure is gone", || world.history.failures().is_empty());
     assert_eq!(world.history.stats().file_points, 10);
     world.close();
 }
@@ -232,7 +233,7 @@ async fn a_repair_sets_damaged_and_missing_files_aside_and_names_the_points_that
         world.measure("room1", "t", &n.to_string(), NEW_YEAR_MS + n);
         world.flush();
     }
-    wait_until("the others are merged", || world.history.stats().merges > 0);
+    eventually("the others are merged", || world.history.stats().merges > 0);
     let warnings = world.history.warnings();
     let names = |path: &Path| warnings.iter().any(|warning| warning.contains(&path.display().to_string()));
     assert!(warnings.len() == 2 && names(damaged) && names(missing), "{warnings:?}");
@@ -291,7 +292,7 @@ async fn a_file_of_an_earlier_version_gets_checksums_in_the_background() {
     }
     log.close().unwrap();
     let world = World::open(dir.path(), &quiet());
-    wait_until("the file is rewritten", || world.history.stats().merges == 1 && world.files() != files);
+    eventually("the file is rewritten", || world.history.stats().merges == 1 && world.files() != files);
     let rewritten = world.files();
     world.close();
     let mut bytes = std::fs::read(&rewritten[0]).unwrap();

@@ -1,9 +1,10 @@
 //! Merging, deletion, retention and rules.
 
 use millstream_history::{HistoryConfig, HistoryRule};
+use millstream_testkit::eventually;
 use serde_json::json;
 
-use crate::world::{HOUR_MS, NEW_YEAR_MS, World, files_below, quiet, wait_until};
+use crate::world::{HOUR_MS, NEW_YEAR_MS, World, files_below, quiet};
 
 const DAY_MS: i64 = 24 * HOUR_MS;
 
@@ -16,7 +17,7 @@ async fn small_files_become_one_and_nothing_is_lost_or_doubled() {
         world.measure("room2", "t", &n.to_string(), NEW_YEAR_MS + n);
         world.flush();
     }
-    wait_until("files are merged", || world.history.stats().files <= 6);
+    eventually("files are merged", || world.history.stats().files <= 6);
     let served = world.serve().await;
     let count = served.get("?options=aggregatedValues&aggrMethods=totalCount,sum,distinctCount").await.json();
     for room in 0..2 {
@@ -26,7 +27,7 @@ async fn small_files_become_one_and_nothing_is_lost_or_doubled() {
         );
     }
     served.stop().await;
-    wait_until("replaced files are removed", || world.files().len() == world.history.stats().files as usize);
+    eventually("replaced files are removed", || world.files().len() == world.history.stats().files as usize);
     assert!(world.history.stats().merges > 0);
     world.close();
 }
@@ -67,7 +68,7 @@ async fn deleted_history_is_gone_at_once_and_soon_from_the_disk() {
         let bytes = |path: &std::path::PathBuf| std::fs::read(path).unwrap_or_default();
         world.files().iter().any(|path| bytes(path).windows(11).any(|window| window == b"secret-room"))
     };
-    wait_until("the deleted entity is gone from the disk", || !names_it());
+    eventually("the deleted entity is gone from the disk", || !names_it());
     assert_eq!(counts().await, expected);
     served.stop().await;
     world.close();
@@ -79,7 +80,7 @@ async fn deleted_history_is_gone_at_once_and_soon_from_the_disk() {
     assert_eq!(served.ask("DELETE /ngsi-ld/v1/temporal/entities").await.status, 204);
     assert_eq!(served.get("").await.json(), json!([]));
     served.stop().await;
-    wait_until("no file is left", || world.history.stats().files == 0);
+    eventually("no file is left", || world.history.stats().files == 0);
     world.close();
 }
 
@@ -180,12 +181,12 @@ fn days_go_by_age_and_by_size_of_their_type() {
     world.flush();
     assert_eq!(of("Short"), 2);
     world.clock.advance(std::time::Duration::from_millis(DAY_MS as u64 + 1));
-    wait_until("the old file is gone", || of("Short") == 1);
+    eventually("the old file is gone", || of("Short") == 1);
     assert_eq!(of("Long"), 1);
     world.change(("default", "Small", "x"), "t", "1", NEW_YEAR_MS);
     world.flush();
     world.clock.advance(std::time::Duration::from_secs(60));
-    wait_until("what is too much is gone", || of("Small") == 0);
+    eventually("what is too much is gone", || of("Small") == 0);
     world.close();
 }
 

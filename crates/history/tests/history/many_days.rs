@@ -8,9 +8,10 @@ use std::time::Duration;
 
 use millstream_history::{HistoryConfig, HistoryRule};
 use millstream_log::{File, Files, Lock, SystemFiles};
+use millstream_testkit::eventually;
 use serde_json::json;
 
-use crate::world::{NEW_YEAR_MS, World, quiet, wait_until};
+use crate::world::{NEW_YEAR_MS, World, quiet};
 
 const DAY_MS: i64 = 86_400_000;
 
@@ -67,7 +68,7 @@ async fn points_beyond_files_max_are_kept_and_a_warning_says_that_there_are_too_
     assert_eq!(served.get("/room1?lastN=1&options=temporalValues").await.json()["t"]["values"][0][0], json!(2));
     served.stop().await;
     world.clock.advance(Duration::from_secs(60));
-    wait_until("the warning", || !world.history.warnings().is_empty());
+    eventually("the warning", || !world.history.warnings().is_empty());
     let warnings = world.history.warnings();
     assert!(warnings.len() == 1 && warnings[0].contains("history.files_max = 5"), "{warnings:?}");
     assert_eq!(world.history.failures(), Vec::<String>::new());
@@ -75,7 +76,7 @@ async fn points_beyond_files_max_are_kept_and_a_warning_says_that_there_are_too_
 
     // A start says so without a further check, for which the clock would have to advance.
     let world = World::open(dir.path(), &HistoryConfig { files_max: 5, ..quiet() });
-    wait_until("the warning after a start", || !world.history.warnings().is_empty());
+    eventually("the warning after a start", || !world.history.warnings().is_empty());
     world.close();
 }
 
@@ -99,7 +100,7 @@ async fn past_days_become_months_and_years_and_all_reads_go_on() {
     }
     world.flush();
     world.clock.advance(Duration::from_millis(70 * DAY_MS.unsigned_abs()));
-    wait_until("there are few files", || {
+    eventually("there are few files", || {
         world.clock.advance(Duration::from_secs(11));
         world.history.stats().files <= 2 + 7
     });

@@ -8,9 +8,10 @@ use std::time::Duration;
 
 use millstream_history::{HistoryConfig, HistoryRule, Sample};
 use millstream_log::{File, Files, Lock, SystemFiles};
+use millstream_testkit::eventually;
 use serde_json::{Value, json};
 
-use crate::world::{HOUR_MS, NEW_YEAR_MS, World, quiet, wait_until};
+use crate::world::{HOUR_MS, NEW_YEAR_MS, World, quiet};
 
 const DAY_MS: i64 = 24 * HOUR_MS;
 const MINUTE_MS: i64 = 60_000;
@@ -44,7 +45,7 @@ fn measure_six_hours(world: &World, kind: &str, id: &str) {
 /// Advances the clock and waits until sampling has dropped `left_out` points.
 fn grow_old(world: &World, left_out: u64) {
     world.clock.advance(Duration::from_millis(2 * DAY_MS as u64 + 1));
-    wait_until("old files are sampled", || world.history.stats().sampled_out == left_out);
+    eventually("old files are sampled", || world.history.stats().sampled_out == left_out);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -87,7 +88,7 @@ async fn the_last_old_point_of_each_period_stays_and_all_reads_go_on() {
     grow_old(&world, 2 * 30 + 2);
     let with_late: Vec<Value> = [point(55)].into_iter().chain(hours[1..].iter().cloned()).collect();
     assert_eq!(get("/room1").await["t"], json!(with_late));
-    wait_until("replaced files are removed", || world.files().len() == 2);
+    eventually("replaced files are removed", || world.files().len() == 2);
     assert_eq!(world.history.failures(), Vec::<String>::new());
     served.stop().await;
     world.close();
@@ -146,7 +147,7 @@ async fn a_mean_names_the_number_of_its_points_and_a_rule_can_exclude_an_attribu
     let daily = HistoryRule { sample_period_ms: Some(DAY_MS as u64), ..hourly("*", Some(Sample::Average)) };
     let world = World::open(dir.path(), &sampled(&[all, daily]));
     world.clock.advance(Duration::from_millis(10 * DAY_MS as u64));
-    wait_until("they are sampled again", || world.history.stats().sampled_out == 2);
+    eventually("they are sampled again", || world.history.stats().sampled_out == 2);
     let served = world.serve().await;
     let room = served.get("/room1?attrs=t").await.json();
     assert_eq!((&room["t"][0]["value"], &room["t"][0]["averagedFrom"]["value"]), (&json!(59.5), &json!(120)));
@@ -255,7 +256,7 @@ async fn a_read_that_has_begun_ends_with_the_files_that_it_began_with() {
     let after = served.get("?options=aggregatedValues&aggrMethods=totalCount").await.json();
     assert_eq!(counts(&after), [Some(6), Some(6)]);
     served.stop().await;
-    wait_until("replaced files are removed", || world.files().len() == 1);
+    eventually("replaced files are removed", || world.files().len() == 1);
     world.close();
 }
 

@@ -3,11 +3,12 @@
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use millstream_history::{Dependencies, History, HistoryConfig, NoTenantRules};
 use millstream_http::{Api, Listener, ListenerLimits, LoopbackApplications, Metrics, Serving};
 use millstream_log::{AckLevel, Done, Embedded, Files, Log, LogConfig, SystemFiles, TopicConfig, Writers};
+use millstream_testkit::eventually;
 use millstream_types::{
     Header, ManualClock, Record, SystemClock, TenantId, TopicKind, TopicName, TopicPartition, header, iso_time,
     partition_of_key,
@@ -87,9 +88,9 @@ impl World {
     /// Advances the clock by the flush interval and waits until all points are in files.
     pub(crate) fn flush(&self) {
         // Pending changes are read first, because the interval passes only once.
-        wait_until("what was changed is read", || self.history.stats().lag_records == 0);
+        eventually("what was changed is read", || self.history.stats().lag_records == 0);
         self.clock.advance(Duration::from_millis(86_400_000));
-        wait_until("everything is in files", || self.history.stats().recent_points == 0);
+        eventually("everything is in files", || self.history.stats().recent_points == 0);
     }
 
     pub(crate) async fn serve(&self) -> Served {
@@ -162,15 +163,6 @@ fn append(
     let done = Done::call(move |appended| answer.send(appended).unwrap());
     partition.append(&[record], AckLevel::Synced, done).unwrap();
     answered.recv().unwrap().unwrap();
-}
-
-/// Waits until `holds` returns true, and fails after a while.
-pub(crate) fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
-    let patience = Instant::now();
-    while !holds() {
-        assert!(patience.elapsed() < Duration::from_secs(120), "{what} has not come about");
-        std::thread::yield_now();
-    }
 }
 
 pub(crate) struct Served {

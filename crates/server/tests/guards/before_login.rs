@@ -1,5 +1,6 @@
 //! Before a login: silent clients keep nobody out, over TCP, TLS and WebSocket.
 
+use millstream_testkit::eventually_async;
 use tokio::net::TcpStream;
 
 use crate::door::{DOORS, connect_as};
@@ -57,7 +58,6 @@ async fn until_all_are_taken(held: &[TcpStream]) {
             Err(error) => return error.kind() != std::io::ErrorKind::WouldBlock,
         }
     };
-    while held.iter().filter(|stream| is_closed(stream)).count() + CONNECTIONS_MAX / 4 < held.len() {
-        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
-    }
+    let are_taken = || held.iter().filter(|stream| is_closed(stream)).count() + CONNECTIONS_MAX / 4 >= held.len();
+    eventually_async("the listener to look at every silent connection", are_taken).await;
 }

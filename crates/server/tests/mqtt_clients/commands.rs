@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Stdio;
 use std::thread::JoinHandle;
 
-use millstream_testkit::{Answer, ask};
+use millstream_testkit::{Answer, ask, eventually};
 use tokio::runtime::Runtime;
 
 use crate::mqtt_client::{Mqtt, packet};
@@ -104,11 +104,7 @@ fn curl_waits_for_a_command_and_answers_it() {
 
 /// Looks until applications have been told as often.
 fn await_told(world: &World, device: &str, count: usize) {
-    let begun = std::time::Instant::now();
-    while told(world, device).len() < count {
-        assert!(begun.elapsed().as_secs() < 60, "{device}: {:?}", told(world, device));
-        std::thread::sleep(std::time::Duration::from_millis(20));
-    }
+    eventually(&format!("{count} events of {device}"), || told(world, device).len() >= count);
 }
 
 /// The `ttd` of the events that tell whether a device listens, in order.

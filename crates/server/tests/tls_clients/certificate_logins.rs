@@ -2,9 +2,8 @@
 
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
-use std::time::{Duration, Instant};
 
-use millstream_testkit::{Authority, Signed};
+use millstream_testkit::{Authority, Signed, eventually};
 
 use crate::clients::{beside, installed};
 use crate::world::{World, failed, path, run, said, succeeded, trusting};
@@ -124,10 +123,10 @@ fn an_authority_that_is_removed_ends_live_connections_and_lets_nobody_in() {
     live.args(shown).args(["-V", "5", "-t", "private/#", "-d"]).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut live = live.spawn().unwrap();
     let status = || world.registry("GET", "devices/acme/t-1", "");
-    wait_until(|| status().contains("\"connected\":true"));
+    eventually("the device to be connected", || status().contains("\"connected\":true"));
     world.registry("PUT", "tenants/acme", "{}");
     world.logs(&["mqtt: connection closed", "t-1", "no longer counts"]);
-    wait_until(|| status().contains("\"connected\":false"));
+    eventually("the device to be gone", || status().contains("\"connected\":false"));
     // It comes back again and again, and is refused.
     let _ = live.kill();
     let _ = live.wait();
@@ -288,12 +287,4 @@ fn with_client_ca_a_certificate_of_either_kind_is_taken_and_no_other() {
     let shown = ["-sS", "--cacert", &ca, "--cert", path(certificate), "--key", path(key)];
     let output = run("curl", &[&shown[..], &[&world.url("applications", "/healthz")]].concat(), "");
     assert!(!output.status.success(), "{}", said(&output));
-}
-
-fn wait_until(is_so: impl Fn() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(60);
-    while !is_so() {
-        assert!(Instant::now() < deadline, "it does not come to be");
-        std::thread::sleep(Duration::from_millis(20));
-    }
 }

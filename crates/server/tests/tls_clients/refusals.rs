@@ -2,9 +2,8 @@
 //! says why; so does the other side, as far as it is told.
 
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
 
-use millstream_testkit::{Authority, Signed};
+use millstream_testkit::{Authority, Signed, eventually};
 
 use crate::clients::{Call, Client};
 use crate::java::{JavaClient, talk};
@@ -68,11 +67,8 @@ impl Servers {
 
 /// Waits until the server counts more failed handshakes of the listener than `before`.
 fn has_counted(world: &World, listener: &str, reason: &str, before: u64) {
-    let deadline = Instant::now() + Duration::from_secs(60);
-    while world.failed_handshakes(listener, reason) <= before {
-        assert!(Instant::now() < deadline, "no more failures of {listener} for {reason} than {before}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    let what = format!("more failures of {listener} for {reason} than {before}");
+    eventually(&what, || world.failed_handshakes(listener, reason) > before);
 }
 
 #[test]

@@ -5,7 +5,9 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use millstream_testkit::eventually;
 
 /// Beyond what any check waits for.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
@@ -57,23 +59,15 @@ impl RunningClient {
 
     /// Waits until it has said `text` this many times more.
     pub(crate) fn goes_on(&self, text: &str, times: usize) {
-        let (before, deadline) = (self.count(text), Instant::now() + PATIENCE);
-        while self.count(text) < before + times {
-            let said = || self.said.lock().unwrap().join("\n");
-            assert!(Instant::now() < deadline, "{} does not say {text} {times} times more:\n{}", self.name, said());
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        let before = self.count(text);
+        eventually(&format!("{} says {text} {times} times more", self.name), || self.count(text) >= before + times);
     }
 
     /// Ends its input and waits for its end: the number of lines that it was given, and those that it has said.
     pub(crate) fn end(mut self) -> (u64, Vec<String>) {
         self.is_over.store(true, Ordering::Release);
         let given = self.feeding.join().unwrap();
-        let deadline = Instant::now() + PATIENCE;
-        while self.child.try_wait().unwrap().is_none() {
-            assert!(Instant::now() < deadline, "{} does not end", self.name);
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        eventually(&format!("{} ends", self.name), || self.child.try_wait().unwrap().is_some());
         self.hearing.into_iter().for_each(|hearing| hearing.join().unwrap());
         let said = std::mem::take(&mut *self.said.lock().unwrap());
         (given, said)

@@ -5,9 +5,9 @@ use std::io::{BufRead as _, BufReader};
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use millstream_testkit::{Authority, Signed};
+use millstream_testkit::{Authority, Signed, eventually};
 use tempfile::TempDir;
 
 /// Beyond what any check waits for; a client that hangs is ended.
@@ -128,11 +128,8 @@ impl World {
 
     /// Waits until the log has a line with all of these parts.
     pub(crate) fn logs(&self, parts: &[&str]) {
-        let deadline = Instant::now() + PATIENCE;
-        while !read_log(&self.dir).lines().any(|line| parts.iter().all(|part| line.contains(part))) {
-            assert!(Instant::now() < deadline, "no line with {parts:?} in\n{}", read_log(&self.dir));
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        let has_line = || read_log(&self.dir).lines().any(|line| parts.iter().all(|part| line.contains(part)));
+        eventually(&format!("a line with {parts:?} in the log"), has_line);
     }
 
     /// A record's values in a topic, from its beginning.
