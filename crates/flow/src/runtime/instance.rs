@@ -4,9 +4,10 @@
 //! whatever is left.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::hash::{BuildHasher as _, BuildHasherDefault, DefaultHasher};
 use std::sync::Arc;
 use std::time::Duration;
+
+use millstream_types::KeyGroup;
 
 use super::inbox::Inbox;
 use super::reading::{ReadBatch, ReadStep, ReadingSource, SourceState};
@@ -487,10 +488,9 @@ impl Instance {
         };
         let mut rows: HashMap<usize, Vec<u32>> = HashMap::new();
         let mut failed = Vec::new();
-        let hash = BuildHasherDefault::<DefaultHasher>::default();
         key.each(&batch, |row, found| match found {
             Ok(found) => {
-                let instance = (hash.hash_one(found) % instances as u64) as usize;
+                let instance = KeyGroup::of(found).instance(instances as u32) as usize;
                 rows.entry(instance).or_default().push(row as u32);
             }
             Err(failure) => failed.push(failure.of_row(row as u32, key.text())),
