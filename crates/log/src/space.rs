@@ -16,6 +16,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use parking_lot::{Mutex, MutexGuard};
+
 use crate::{Error, Files};
 
 /// Space that a turn of the writeback thread needs beside the batches: `meta`, indexes, directories.
@@ -44,19 +46,24 @@ pub(crate) struct DiskSpace {
     is_scarce: AtomicBool,
     /// Free bytes that the writeback thread waits for; 0 if it does not wait.
     waited_for_bytes: AtomicU64,
+    /// Held from the question to the system to the decision, so that no decision rests on an older answer than the last one.
+    /// Appends do not take it.
+    looking: Mutex<()>,
 }
 
 impl DiskSpace {
     pub(crate) fn new(files: Arc<dyn Files>, dir: PathBuf, free_min_bytes: u64) -> Self {
         let [seen_bytes, promised_bytes, waited_for_bytes] = [(); 3].map(|()| AtomicU64::new(0));
         let is_scarce = AtomicBool::new(false);
-        let space = Self { files, dir, free_min_bytes, seen_bytes, promised_bytes, is_scarce, waited_for_bytes };
-        space.look();
+        let looking = Mutex::default();
+        let space =
+            Self { files, dir, free_min_bytes, seen_bytes, promised_bytes, is_scarce, waited_for_bytes, looking };
+        space.look(&space.looking.lock());
         space
     }
 
     /// Asks the system for the free bytes and returns them. An unknown amount counts as enough.
-    fn look(&self) -> u64 {
+    fn look(&self, _looking: &MutexGuard<'_, ()>) -> u64 {
         let seen_bytes = self.files.free_bytes(&self.dir).unwrap_or(u64::MAX);
         self.seen_bytes.store(seen_bytes, Ordering::Relaxed);
         if seen_bytes >= self.waited_for_bytes.load(Ordering::Acquire) {
@@ -114,15 +121,16 @@ impl DiskSpace {
 
     /// Like [`DiskSpace::check`], after asking the system again.
     pub(crate) fn look_and_check(&self) -> Result<(), Error> {
-        self.look();
+        self.look(&self.looking.lock());
         self.check()
     }
 
     /// Checks that a turn of the writeback thread can write `bytes`, all that the segments are yet to take. If not, it waits.
     pub(crate) fn admit_turn(&self, bytes: u64) -> Result<(), Error> {
+        let looking = self.looking.lock();
         self.promised_bytes.store(bytes, Ordering::Relaxed);
         let needed_bytes = bytes + TURN_SPARE_BYTES;
-        let waits = self.look() < needed_bytes;
+        let waits = self.look(&looking) < needed_bytes;
         self.waited_for_bytes.store(if waits { needed_bytes } else { 0 }, Ordering::Release);
         if waits { Err(self.waiting(needed_bytes)) } else { Ok(()) }
     }
