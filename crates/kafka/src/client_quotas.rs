@@ -25,7 +25,7 @@ const FETCH: &str = "consumer_byte_rate";
 /// Rates that Kafka knows and that are not limited here.
 const UNLIMITED: [&str; 3] = ["request_percentage", "controller_mutation_rate", "connection_creation_rate"];
 
-/// How a component of a filter matches names.
+/// The way in which a component of a filter matches names.
 const EXACT: i8 = 0;
 const ANY: i8 = 2;
 

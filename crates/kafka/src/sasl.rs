@@ -161,7 +161,7 @@ fn admitted(context: &RequestContext, login: Login, answer: SaslAuthenticateResp
     }
 }
 
-/// How long a login lasts: the shorter of the setting, where 0 is no limit, and of the time that is left to its credentials.
+/// The time for which a login lasts: the shorter of the setting, where 0 is no limit, and of the time that is left to its credentials.
 fn session_lifetime_ms(max_ms: u64, expires_ms: Option<i64>, now_ms: i64) -> Option<u64> {
     let left_ms = expires_ms.map(|expires_ms| u64::try_from(expires_ms.saturating_sub(now_ms)).unwrap_or(0).max(1));
     let max_ms = Some(max_ms).filter(|max_ms| *max_ms > 0);

@@ -17,7 +17,7 @@ const LATE_SYNCS_PERCENT: u64 = 25;
 /// Of a hundred turns of writeback that nobody has asked for so many come after its interval.
 const LATE_FLUSHES_PERCENT: u64 = 10;
 
-/// What the tasks work on.
+/// The parts of the engine that the tasks work on.
 pub(crate) struct TaskContext<'a> {
     pub(crate) shared: &'a Arc<EngineShared>,
     pub(crate) queues: &'a Arc<Queues>,

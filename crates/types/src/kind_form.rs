@@ -3,7 +3,7 @@
 use crate::{Mutability, TopicForm, TopicKind};
 
 impl TopicKind {
-    /// What the records of a topic of this kind are, if it is one of a tenant that Millstream makes by itself.
+    /// The form of the records of a topic of this kind, if it is one of a tenant that Millstream makes by itself.
     pub const fn form(self) -> Option<TopicForm> {
         use Mutability::{Kept, Replaced};
         const DEVICES: &str = "devices, clients of the log";

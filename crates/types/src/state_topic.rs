@@ -9,7 +9,7 @@ use crate::{Mutability, TopicForm};
 /// [`StateTopic::Audit`], which admins read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum StateTopic {
-    /// Who has logged in, was refused, and has changed what.
+    /// Logins, refusals and changes, with their callers.
     Audit,
     /// The settings of buckets.
     Buckets,
@@ -39,7 +39,7 @@ pub enum StateTopic {
     Tokens,
     /// Transactional ids of Kafka's producers.
     Transactions,
-    /// What tenants have used of their volumes.
+    /// The use that tenants have made of their volumes.
     Usage,
 }
 
@@ -77,7 +77,7 @@ impl StateTopic {
         self.form().version.expect("its values have a version")
     }
 
-    /// What its records are.
+    /// The form of its records.
     pub const fn form(self) -> TopicForm {
         use Mutability::{Kept, Replaced};
         const OWNERS: &str = "owner of the partition";

@@ -1,6 +1,6 @@
 //! The form of the records of a topic that Millstream makes by itself.
 
-/// What becomes of the records of a topic.
+/// The fate of the records of a topic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mutability {
     /// A later record of a key replaces the earlier one; a tombstone removes it.
@@ -16,7 +16,7 @@ pub struct TopicForm {
     pub name: &'static str,
     /// The crate that defines its records.
     pub owner: &'static str,
-    /// What writes them.
+    /// The writer of the records.
     pub writer: &'static str,
     /// The key; integers are big endian, and 0 is a byte between texts.
     pub key: &'static str,
@@ -24,6 +24,6 @@ pub struct TopicForm {
     pub value: &'static str,
     /// The version that is written, where values have one. Every earlier version stays readable.
     pub version: Option<u8>,
-    /// What becomes of them.
+    /// The fate of the records.
     pub mutability: Mutability,
 }

@@ -21,7 +21,7 @@ use super::membership::{code, text};
 use super::protocol::Group;
 use crate::authorized_operations::{self, NOT_ASKED};
 
-/// What ListGroups tells of a group.
+/// The answer of ListGroups for a group.
 struct Listing {
     state: &'static str,
     group_type: &'static str,

@@ -307,7 +307,7 @@ fn by_topic(partitions: &PartitionSet) -> BTreeMap<TopicId, Vec<i32>> {
     topics
 }
 
-/// What was refused and what to do, in words.
+/// The refusal and its remedy in words.
 fn why(error: ResponseError, group: &str, request: &ConsumerGroupHeartbeatRequest) -> String {
     let (member, epoch) = (request.member_id.as_str(), request.member_epoch);
     let instance = request.instance_id.as_deref().unwrap_or_default();

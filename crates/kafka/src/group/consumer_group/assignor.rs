@@ -17,7 +17,7 @@ pub(crate) type TopicSizes = BTreeMap<TopicId, u32>;
 /// balanced after the first.
 const BALANCE_ROUNDS_MAX: usize = 16;
 
-/// How partitions are spread.
+/// The way in which partitions are spread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Assignor {
     /// Each member gets equally many partitions, and keeps as many of those that it has as that allows.

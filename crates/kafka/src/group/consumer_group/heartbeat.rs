@@ -1,4 +1,4 @@
-//! What a member says in a heartbeat, and what it is answered.
+//! The words of a member in a heartbeat, and the answer to it.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -42,6 +42,6 @@ impl ConsumerHeartbeat {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct HeartbeatAnswer {
     pub(crate) epoch: i32,
-    /// What the member may use; `None` if that is as it was.
+    /// The partitions that the member may use; `None` if they are as they were.
     pub(crate) assignment: Option<PartitionSet>,
 }

@@ -26,7 +26,7 @@ pub(crate) const LEAVING_EPOCH: i32 = -1;
 /// The epoch by which a static member says that it will be back; also its epoch while it is away.
 pub(crate) const AWAY_EPOCH: i32 = -2;
 
-/// What a member wants to read.
+/// The topics that a member wants to read.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Subscription {
     pub(crate) names: BTreeSet<String>,
@@ -34,7 +34,7 @@ pub(crate) struct Subscription {
     pub(crate) regex: Option<String>,
 }
 
-/// How far a member has come towards its target.
+/// The progress of a member towards its target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum MemberState {
     /// It has what it is to have, as of its epoch.
@@ -62,11 +62,11 @@ pub(crate) struct ConsumerMember {
     pub(crate) epoch: i32,
     pub(crate) previous_epoch: i32,
     pub(crate) state: MemberState,
-    /// What it may use.
+    /// The partitions that it may use.
     pub(crate) assigned: PartitionSet,
-    /// What it is to give up. Nobody else gets it before.
+    /// The partitions that it is to give up. Nobody else gets them before.
     pub(crate) revoking: PartitionSet,
-    /// What it is to have.
+    /// The partitions that it is to have.
     pub(crate) target: PartitionSet,
     /// When it counts as dead, unless it is heard of before.
     pub(crate) expires: Duration,
