@@ -11,7 +11,7 @@ use crate::PATIENCE;
 /// The header that names the tenant of a request.
 const TENANT: &str = "Fiware-Service";
 
-/// Where requests go, and the tenant that they name.
+/// The address that requests go to, and the tenant that they name.
 #[derive(Debug, Clone, Copy)]
 pub struct Target {
     /// The address of the listener.

@@ -1,4 +1,4 @@
-//! A server as a test calls it, whoever has started it.
+//! A server as a test calls it: one of its own, or one that tests share.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::net::SocketAddr;

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-/// What a duration looks like, as an error tells it.
+/// The form of a duration, for errors.
 pub const DURATION_RULE: &str = "use milliseconds, or a number with ms, s, m, h or d, such as 7d";
-/// What a size looks like, as an error tells it.
+/// The form of a size, for errors.
 pub const SIZE_RULE: &str = "use bytes, or a number with KiB, MiB, GiB, TiB, KB, MB, GB or TB, such as 1GiB";
 const DURATION_UNITS: [(&str, u64); 5] = [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)];
 const SIZE_UNITS: [(&str, u64); 9] = [

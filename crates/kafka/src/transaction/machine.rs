@@ -293,7 +293,7 @@ impl Transaction {
         ProducerIdAndEpoch { epoch: self.producer.epoch.saturating_add(1), ..self.producer }
     }
 
-    /// What is handed out after `used`.
+    /// The id and epoch that are handed out after `used`.
     fn after_epoch(&self, used: i16, fresh: impl FnOnce() -> Option<i64>) -> Result<ProducerIdAndEpoch, ResponseError> {
         if used >= EPOCH_LAST {
             return Ok(ProducerIdAndEpoch { id: fresh().ok_or(ResponseError::UnknownServerError)?, epoch: 0 });

@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 
 use crate::common::{Answer, Command, Engine, Shelf, World, submit};
 use crate::oracle::Oracle;
-use crate::workload::{PARTS, SLOTS, moves};
+use crate::workload::{PARTS, SlotChange, moves};
 use crate::{new_disk, small};
 
 pub(crate) const LIVES: u64 = 5;
@@ -172,36 +172,21 @@ fn counts(mut rng: Rng) -> Ask {
 
 /// One command at a time; each leaves a value or nothing.
 fn sets_and_removes(mut rng: Rng) -> Ask {
-    let mut flight: Option<(String, Option<i64>, millstream_view::Answer<Shelf>)> = None;
+    let mut flight: Option<(SlotChange, millstream_view::Answer<Shelf>)> = None;
     let mut left = COMMANDS / 4;
     Box::new(move |views, oracle| {
-        if let Some((name, then, answer)) = &mut flight {
+        if let Some((change, mut answer)) = flight.take() {
             match answer.try_recv() {
-                Ok(Ok(answer)) => {
-                    assert_eq!(answer, then.map_or(Answer::Gone, Answer::Now), "{name}");
-                    let mut oracle = oracle.lock();
-                    let slot = oracle.slots.entry(name.clone()).or_default();
-                    (slot.answered, slot.perhaps) = (*then, None);
-                    drop(oracle);
-                    flight = None;
-                }
+                Ok(Ok(answer)) => change.answered(&answer, oracle),
                 Ok(Err(_)) => return false,
-                Err(_) => {}
+                Err(_) => flight = Some((change, answer)),
             }
             return left > 0 || flight.is_some();
         }
         left -= 1;
-        let name = format!("slot-{}", rng.below(SLOTS));
-        let now = oracle.lock().slots.entry(name.clone()).or_default().answered;
-        let (command, then) = if rng.chance(40) {
-            (Command::Remove { name: name.clone() }, None)
-        } else {
-            let pieces = rng.below(1_000) as i64;
-            (Command::Swap { name: name.clone(), expected: now.unwrap_or(0), pieces }, Some(pieces))
-        };
-        oracle.lock().slots.entry(name.clone()).or_default().perhaps = Some(then);
+        let (command, change) = SlotChange::choose(oracle, &mut rng);
         let Ok(answer) = submit(views, command) else { return false };
-        flight = Some((name, then, answer));
+        flight = Some((change, answer));
         true
     })
 }

@@ -86,24 +86,43 @@ fn land(flights: &mut Flights, oracle: &Mutex<Oracle>) -> bool {
 /// One command at a time; each leaves a value or nothing.
 fn set_and_remove(views: &Views<Shelf>, oracle: &Mutex<Oracle>, mut rng: Rng) {
     for _ in 0..COMMANDS / 4 {
+        let (command, change) = SlotChange::choose(oracle, &mut rng);
+        match ask(views, command) {
+            Ok(answer) => change.answered(&answer, oracle),
+            Err(_) => return,
+        }
+    }
+}
+
+/// The change of a slot by a command that is under way.
+pub(crate) struct SlotChange {
+    name: String,
+    then: Option<i64>,
+}
+
+impl SlotChange {
+    /// Chooses a command that sets or removes the value of some slot, and notes what it may leave.
+    pub(crate) fn choose(oracle: &Mutex<Oracle>, rng: &mut Rng) -> (Command, Self) {
         let name = format!("slot-{}", rng.below(SLOTS));
-        let now = oracle.lock().slots.entry(name.clone()).or_default().answered;
+        let mut oracle = oracle.lock();
+        let slot = oracle.slots.entry(name.clone()).or_default();
         let (command, then) = if rng.chance(40) {
             (Command::Remove { name: name.clone() }, None)
         } else {
             let pieces = rng.below(1_000) as i64;
-            (Command::Swap { name: name.clone(), expected: now.unwrap_or(0), pieces }, Some(pieces))
+            let expected = slot.answered.unwrap_or(0);
+            (Command::Swap { name: name.clone(), expected, pieces }, Some(pieces))
         };
-        oracle.lock().slots.entry(name.clone()).or_default().perhaps = Some(then);
-        match ask(views, command) {
-            Ok(answer) => {
-                assert_eq!(answer, then.map_or(Answer::Gone, Answer::Now), "{name} was {now:?}");
-                let mut oracle = oracle.lock();
-                let slot = oracle.slots.entry(name).or_default();
-                (slot.answered, slot.perhaps) = (then, None);
-            }
-            Err(_) => return,
-        }
+        slot.perhaps = Some(then);
+        (command, Self { name, then })
+    }
+
+    /// Checks the answer to the command, and notes that the slot is as it says.
+    pub(crate) fn answered(self, answer: &Answer, oracle: &Mutex<Oracle>) {
+        let mut oracle = oracle.lock();
+        let slot = oracle.slots.entry(self.name).or_default();
+        assert_eq!(*answer, self.then.map_or(Answer::Gone, Answer::Now), "{slot:?}");
+        (slot.answered, slot.perhaps) = (self.then, None);
     }
 }
 

@@ -259,7 +259,7 @@ fn most_members_choose_the_assignor() {
 /// The topics that a member subscribes to, and its target so far.
 type TestCandidate<'a> = (&'a [u128], &'a [(u128, u32)]);
 
-/// What each of these members gets.
+/// The partitions of each of these members.
 fn assigned(assignor: Assignor, sizes: &[u32], members: &[TestCandidate<'_>]) -> Vec<PartitionSet> {
     let size = |topic: &u128| (TopicId(*topic), sizes[*topic as usize]);
     let topics: Vec<TopicSizes> = members.iter().map(|(topics, _)| topics.iter().map(size).collect()).collect();

@@ -19,7 +19,7 @@ struct TestMember {
     assignor: Option<Assignor>,
     /// The partitions that it reads.
     holds: PartitionSet,
-    /// What it was last told.
+    /// The answer that it was given last.
     told: PartitionSet,
     /// It has not had an answer to its last heartbeat, and says everything with the next one.
     is_unsure: bool,
