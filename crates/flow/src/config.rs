@@ -33,6 +33,11 @@ pub struct FlowConfig {
     pub in_flight_max_bytes: u64,
     /// Bytes of records that one job has read and not finished. Default 64 MiB.
     pub job_in_flight_max_bytes: u64,
+    /// Bytes of state by key that all jobs together keep in memory; a job that needs more fails. They count in
+    /// `memory.budget_bytes`, too. Default 512 MiB.
+    pub state_max_bytes: u64,
+    /// Bytes of state by key that one job keeps in memory. Default 256 MiB.
+    pub job_state_max_bytes: u64,
     /// Directory with the files that jobs may read and write, in a folder for each tenant. Without it, no job reads or
     /// writes files. Default empty: none.
     pub files_dir: PathBuf,
@@ -62,6 +67,8 @@ impl Default for FlowConfig {
             ended_per_tenant_max: 1_000,
             in_flight_max_bytes: 256 << 20,
             job_in_flight_max_bytes: 64 << 20,
+            state_max_bytes: 512 << 20,
+            job_state_max_bytes: 256 << 20,
             files_dir: PathBuf::new(),
             files_free_min_bytes: 256 << 20,
             files_per_tenant_max_bytes: 0,

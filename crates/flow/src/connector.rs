@@ -20,7 +20,7 @@ mod stream;
 use std::sync::Arc;
 use std::time::Duration;
 
-use millstream_log::{Log, Writer};
+use millstream_log::{Error as LogError, Log, PositionCommit, Writer};
 use millstream_types::{MonotonicClock, TenantId, WallClock};
 use serde_json::{Value, json};
 
@@ -35,6 +35,7 @@ use crate::delivery::SourcePosition;
 use crate::document::{Key, Node, NodeType, Role};
 use crate::expression::RecordError;
 use crate::memory::InFlightMemory;
+use crate::state::StateBudget;
 
 /// Every type of node that a document may name, in the order of the reference page.
 pub fn catalogue() -> Vec<NodeType> {
@@ -81,7 +82,10 @@ pub(crate) struct Services {
     pub(crate) bells: Arc<Bells>,
     pub(crate) blocking: Arc<Blocking>,
     pub(crate) http: Arc<HttpThread>,
+    /// Threads that read the state of jobs which begin.
+    pub(crate) restoring: Arc<Blocking>,
     pub(crate) memory: InFlightMemory,
+    pub(crate) state: StateBudget,
     /// `None` if jobs may use no files.
     pub(crate) files: Option<Arc<FileSpace>>,
 }
@@ -104,7 +108,11 @@ pub(crate) struct ConnectorContext<'a> {
     /// The node has error routes, so that a sink may go on behind records that it cannot write.
     pub(crate) routes_errors: bool,
     pub(crate) collected: &'a Arc<Collected>,
-    pub(crate) places: Option<&'a Arc<dyn Places>>,
+    pub(crate) places: Option<Arc<dyn Places>>,
+    /// Epochs store the positions of sources: these store none themselves.
+    pub(crate) stores_by_epoch: bool,
+    /// Asks for the end of the epoch; `Some` if the records of sinks are appended with its commit.
+    pub(crate) ends_epoch: Option<Waker>,
 }
 
 /// Keeps the places of sources that have no log, for as long as their job is stored as running.
@@ -164,6 +172,10 @@ pub(crate) trait Source: Send {
     fn finished(&mut self, up_to: &[SourcePosition]) -> Option<Duration>;
     /// `true` once the places of all calls of [`Source::finished`] are stored.
     fn is_settled(&self) -> bool;
+    /// The commit that stores a place; `None` for sources without a log.
+    fn commit_of(&self, _at: &SourcePosition) -> Option<PositionCommit> {
+        None
+    }
     /// The progress of the source, for any thread; `None` for sources without a log.
     fn progress(&self) -> Option<Arc<dyn SourceProgress>> {
         None
@@ -201,6 +213,25 @@ pub(crate) enum Written {
     NotYet(Option<Duration>),
 }
 
+/// The answer of a sink at the end of an epoch.
+pub(crate) enum Preparation {
+    /// Everything that it was given is written, but for the records that are appended with the commit.
+    Done(Option<Box<dyn Prepared>>),
+    /// Not yet. The sink wakes its task, at the latest after this time.
+    NotYet(Option<Duration>),
+}
+
+/// Records that a sink has taken, and that become visible with the commit of their epoch.
+pub(crate) trait Prepared: Send + Sync {
+    /// The number of appends.
+    fn appends(&self) -> usize;
+    /// Makes one of the appends.
+    ///
+    /// # Errors
+    /// Nothing of it is appended: those of [`Writer::append`].
+    fn append(&self, number: usize, writer: &dyn Writer) -> Result<(), LogError>;
+}
+
 /// One instance of a sink.
 pub(crate) trait Sink: Send {
     /// Prepares to write; asked again until it has started.
@@ -213,6 +244,13 @@ pub(crate) trait Sink: Send {
     /// Reports a write that failed after it was taken.
     fn check(&mut self) -> Result<(), Error> {
         Ok(())
+    }
+    /// Ends an epoch: asks for what was taken so far to be written.
+    ///
+    /// # Errors
+    /// A write has failed.
+    fn prepare(&mut self) -> Result<Preparation, Error> {
+        Ok(Preparation::Done(None))
     }
     /// The records that could not be written after their batch was taken, since the last call.
     fn take_refused(&mut self) -> Vec<RefusedRecords> {

@@ -47,6 +47,7 @@ use crate::function::Functions;
 use crate::hook::Hooks;
 use crate::memory::InFlightMemory;
 use crate::runtime::Workers;
+use crate::state::StateBudget;
 use crate::test_run::{TestReport, TestRunner};
 
 /// The name of the writer of all jobs.
@@ -146,9 +147,11 @@ impl Jobs {
             wall: Arc::clone(&ground.wall),
             clock: Arc::clone(clock),
             bells: Bells::start().map_err(Error::Thread)?,
-            blocking: Blocking::start().map_err(Error::Thread)?,
+            blocking: Blocking::start("flow-io").map_err(Error::Thread)?,
+            restoring: Blocking::start("flow-restore").map_err(Error::Thread)?,
             http: Arc::new(HttpThread::new(outgoing)),
             memory: InFlightMemory::new(memory, config.in_flight_max_bytes, config.job_in_flight_max_bytes),
+            state: StateBudget::new(memory, config.state_max_bytes, config.job_state_max_bytes),
             files: files(&config, clock),
         };
         let context = DocumentContext { targets: Some(targets), ..config.document_context(&functions, &hooks) };
@@ -496,6 +499,7 @@ impl Jobs {
         self.workers.stop();
         self.services.bells.stop();
         self.services.blocking.stop();
+        self.services.restoring.stop();
         self.services.http.stop();
         self.views.stop();
     }

@@ -21,6 +21,7 @@ mod operator;
 mod plan;
 mod route;
 mod runtime;
+mod state;
 mod template;
 mod test_run;
 
@@ -28,8 +29,8 @@ pub use batch::{Batch, BatchWriter, Integers};
 pub use config::FlowConfig;
 pub use connector::{catalogue, describe_type};
 pub use document::{
-    Action, BatchSettings, Catalogue, Delivery, Document, DocumentContext, ErrorAnswer, Exchange, Finding, Hook,
-    HookPoint, Key, KeyType, Mode, Node, NodeId, NodeType, Parallelism, RestartPolicy, Role, Route, RouteTarget,
+    Action, BatchSettings, Catalogue, Checkpoint, Delivery, Document, DocumentContext, ErrorAnswer, Exchange, Finding,
+    Hook, HookPoint, Key, KeyType, Mode, Node, NodeId, NodeType, Parallelism, RestartPolicy, Role, Route, RouteTarget,
     Scheduler, Section, TestCase, TopicAccess, duration_ms, json_schema, node_type_page, reference_page, size_bytes,
 };
 pub use error::Error;

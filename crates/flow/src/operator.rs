@@ -1,26 +1,50 @@
 //! The work of one node on a batch: `where`, then `fn`, then `select`; or the explosion of a list.
 
+mod deduplicate;
 mod explode;
+mod keyed;
 
+use self::deduplicate::{DEDUPLICATE, Deduplicate};
 pub(crate) use self::explode::EXPLODE;
 use self::explode::{Explode, ExplodedPart, UnexplodedRest};
+pub(crate) use self::keyed::KeyedOperator;
+use self::keyed::KeyedRows;
 use crate::Error;
 use crate::batch::Batch;
 use crate::document::{Node, NodeType, Role};
-use crate::expression::{Condition, FieldScope, Fields, Params, RecordError, RecordProjection, RowFrame};
+use crate::expression::{
+    Condition, FieldScope, Fields, KeyExpressions, Params, RecordError, RecordProjection, RowFrame,
+};
 use crate::function::{Functions, NativeFunction};
+use crate::state::StateMemory;
 
-pub(crate) fn catalogue() -> [NodeType; 4] {
-    let transform = |name, summary| NodeType { name, role: Role::Transform, summary, keys: &[], can_end: false };
+pub(crate) fn catalogue() -> [NodeType; 5] {
+    let transform = |name, summary| NodeType {
+        name,
+        role: Role::Transform,
+        summary,
+        keys: &[],
+        can_end: false,
+        keeps_state: false,
+    };
     [
         transform("filter", "Passes the records on which `where` is true."),
         transform("map", "Makes a new record of each, by `select`."),
         transform("function", "Calls the registered function `fn` with each batch."),
         EXPLODE,
+        DEDUPLICATE,
     ]
 }
 
-/// The compiled work of a node. It has no state, so that instances share it.
+/// The keyed operator of a node, without any state; `None` for a node that keeps none.
+pub(crate) fn keyed(node: &Node, memory: StateMemory) -> Option<Box<dyn KeyedOperator>> {
+    match node.kind.as_str() {
+        kind if kind == DEDUPLICATE.name => Some(Box::new(Deduplicate::new(&node.config, memory))),
+        _ => None,
+    }
+}
+
+/// The compiled work of a node. It has no state, so that instances share it; that of a keyed operator is handed to it.
 #[derive(Debug, Default)]
 pub(crate) struct Operator {
     filter: Option<Condition>,
@@ -68,8 +92,19 @@ impl Operator {
     }
 
     /// Works on a batch, whose first row has lost its first `skipped` elements to an earlier call. `started` are
-    /// parameters for the function that a hook gave on start.
-    pub(crate) fn apply(&self, input: &Batch, skipped: usize, started: Option<&Params>, now_ms: i64) -> Output {
+    /// parameters for the function that a hook gave on start; `keyed` is the keyed operator of the instance, if the node has
+    /// one, and its key.
+    ///
+    /// # Errors
+    /// The keyed operator cannot go on.
+    pub(crate) fn apply(
+        &self,
+        input: &Batch,
+        skipped: usize,
+        started: Option<&Params>,
+        keyed: Option<(&KeyExpressions, &mut dyn KeyedOperator)>,
+        now_ms: i64,
+    ) -> Result<Output, Error> {
         let mut work = Output { batch: input.clone(), inputs: None, failed: Vec::new(), accepted: None, rest: None };
         if let Some(condition) = &self.filter {
             work.filter(condition, now_ms);
@@ -88,10 +123,13 @@ impl Operator {
             work.rest = rest.map(|rest| UnexplodedRest { row: row_of(rest.row), ..rest });
             work.replace(batch, inputs, failed);
         }
+        if let Some((key, keyed)) = keyed {
+            work.keep(key, keyed)?;
+        }
         if let Some(projection) = &self.select {
             work.project(projection, now_ms);
         }
-        work
+        Ok(work)
     }
 }
 
@@ -116,6 +154,19 @@ impl Output {
         let batch =
             if kept.len() == self.batch.len() { self.batch.clone() } else { self.batch.select(kept.iter().copied()) };
         self.replace(if condition.checks_objects() { batch.with_objects() } else { batch }, kept, failed);
+    }
+
+    /// Keeps the rows that a keyed operator passes.
+    fn keep(&mut self, key: &KeyExpressions, keyed: &mut dyn KeyedOperator) -> Result<(), Error> {
+        let (mut rows, mut failed) = (KeyedRows::default(), Vec::new());
+        key.each(&self.batch, |row, found| match found {
+            Ok(found) => rows.push(row as u32, found),
+            Err(failure) => failed.push(failure.of_row(row as u32, key.text())),
+        });
+        let kept = keyed.apply(&self.batch, &rows)?;
+        let batch = self.batch.select(kept.iter().copied());
+        self.replace(batch, kept, failed);
+        Ok(())
     }
 
     fn project(&mut self, projection: &RecordProjection, now_ms: i64) {

@@ -5,7 +5,7 @@
 //! fused, so queues lead from lower levels to higher ones and never in a circle.
 
 use crate::Error;
-use crate::document::{Document, ErrorAnswer, Exchange, HookPoint, INSTANCES_MAX, Node, NodeId, Role};
+use crate::document::{Delivery, Document, ErrorAnswer, Exchange, HookPoint, INSTANCES_MAX, Node, NodeId, Role};
 use crate::expression::{self, KeyExpressions, Params};
 use crate::function::Functions;
 use crate::hook::{Hooks, NativeHook};
@@ -18,6 +18,10 @@ pub(crate) struct Plan {
     pub(crate) nodes: Vec<PlanNode>,
     pub(crate) chains: Vec<Chain>,
 }
+
+/// The name and the number of instances of each node.
+#[derive(Debug)]
+pub(crate) struct StateLayout(pub(crate) Vec<(String, u32)>);
 
 #[derive(Debug)]
 pub(crate) struct PlanNode {
@@ -97,6 +101,22 @@ impl Plan {
             expression::share(of_chain.flat_map(|node| node.operator.fields_mut().chain(node.router.fields_mut())));
         }
         Ok(Self { nodes, chains })
+    }
+
+    /// The number of instances of the chains before one.
+    pub(crate) fn instances_before(&self, chain: usize) -> usize {
+        self.chains[..chain].iter().map(|chain| chain.instances as usize).sum()
+    }
+
+    /// The nodes with their numbers of instances, for state that is restored.
+    pub(crate) fn state_layout(&self) -> StateLayout {
+        let of_node = |planned: &PlanNode| (planned.node.name.clone(), self.chains[planned.chain].instances);
+        StateLayout(self.nodes.iter().map(of_node).collect())
+    }
+
+    /// The job keeps state, or commits results with positions: its run has epochs.
+    pub(crate) fn has_epochs(&self, delivery: Delivery) -> bool {
+        delivery == Delivery::ExactlyOnce || self.nodes.iter().any(|planned| planned.node.keeps_state)
     }
 
     /// The nodes of a role in a chain.

@@ -3,7 +3,8 @@
 //! ```text
 //!  Run (a job) ── tasks: copies of its chains ──► Workers: turns, the same number for each busy job
 //!                   │  InstanceTask, Instance: source ► operators ► sinks by calls
-//!                   ├─ Inbox: bounded queue between chains; a full one stops its sender
+//!                   ├─ Inbox: bounded queue between chains, a lane for each sender; a full one stops its sender
+//!                   ├─ Epochs: barriers, state and results that are committed together
 //!                   └─ JobMetrics: counters of nodes and edges, and the taps of edges
 //! ```
 //!
@@ -11,20 +12,28 @@
 //! - A task that has nothing to do takes no turn until it is woken.
 //! - No turn waits for a disk, a socket or another task.
 
+mod boundary;
 mod counters;
+mod epoch_keeper;
+mod epoch_part;
+mod epochs;
 mod inbox;
 mod instance;
 mod instance_task;
 mod latency;
 mod metrics;
+mod neighbours;
 mod reading;
+mod restored_state;
 mod retry_queue;
 mod run;
 mod started_nodes;
 mod tap;
 mod work_queue;
 mod workers;
+mod writing_sink;
 
+pub(crate) use self::epoch_keeper::state_topic;
 pub(crate) use self::metrics::{JobMetrics, NodeMetrics, TAPS_PER_JOB_MAX, TapRefusal};
 pub(crate) use self::run::{JobSetting, Observer, Run, RunFailure, RunOutcome};
 pub use self::tap::TappedRecord;

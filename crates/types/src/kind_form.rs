@@ -50,7 +50,7 @@ impl TopicKind {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::StateTopic;
+    use crate::{JOB_STATE, StateTopic};
 
     fn row(form: &TopicForm) -> String {
         let TopicForm { name, owner, writer, key, value, version, mutability } = form;
@@ -65,8 +65,13 @@ mod tests {
     #[test]
     fn the_table_of_what_is_stored_is_that_of_the_architecture() {
         let kinds = TopicKind::RESERVED.iter().filter_map(|(kind, _)| kind.form());
-        let rows: Vec<String> =
-            StateTopic::ALL.iter().map(|topic| topic.form()).chain(kinds).map(|form| row(&form)).collect();
+        let rows: Vec<String> = StateTopic::ALL
+            .iter()
+            .map(|topic| topic.form())
+            .chain([JOB_STATE])
+            .chain(kinds)
+            .map(|form| row(&form))
+            .collect();
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../ARCHITECTURE.md");
         let text = std::fs::read_to_string(path).unwrap();
         let head = "| topic | crate | written by | key | value | version | kept |\n| --- | --- | --- | --- | --- | --- | --- |\n";

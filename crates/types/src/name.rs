@@ -15,6 +15,8 @@ pub const TOPIC_NAME_MAX_CHARS: usize = 249;
 
 /// Names with this prefix are reserved for further topics of Millstream.
 const INTERNAL_PREFIX: &str = "_millstream";
+/// The beginning of the name of a topic with the state of a job.
+const JOB_STATE_PREFIX: &str = "_millstream_job_state.";
 
 /// A name that breaks its rule.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -184,6 +186,21 @@ impl TopicName {
         let name = name.into();
         assert!(is_internal(name) && check_chars(name).is_ok(), "{name} is no internal topic's name");
         Self { tenant: TenantId::default(), kind: TopicKind::Internal, name: name.into() }
+    }
+
+    /// The topic with the state of a job. `job` names one job of all tenants.
+    ///
+    /// # Panics
+    /// If `job` has illegal characters or is too long, which is a mistake in the program.
+    pub fn job_state(job: &str) -> Self {
+        let name = format!("{JOB_STATE_PREFIX}{job}");
+        assert!(check_chars(&name).is_ok() && name.len() <= TOPIC_NAME_MAX_CHARS, "{name} is no topic's name");
+        Self { tenant: TenantId::default(), kind: TopicKind::Internal, name: name.into() }
+    }
+
+    /// `true` for the topic with the state of a job.
+    pub fn is_job_state(&self) -> bool {
+        self.kind == TopicKind::Internal && self.name.starts_with(JOB_STATE_PREFIX)
     }
 
     /// Parses a rendered name. A plain name belongs to `tenant`, a reserved one to the tenant in the name.

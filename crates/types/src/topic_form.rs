@@ -27,3 +27,14 @@ pub struct TopicForm {
     /// The fate of the records.
     pub mutability: Mutability,
 }
+
+/// The form of the records in the topic of a job's state; each job has one of its own.
+pub const JOB_STATE: TopicForm = TopicForm {
+    name: "_millstream_job_state.JOB",
+    owner: "flow",
+    writer: "the job's run",
+    key: "0: the epoch; 1, node, 0, key group (2), key: a value",
+    value: "version; of the epoch JSON, of a value that of the operator",
+    version: Some(1),
+    mutability: Mutability::Replaced,
+};

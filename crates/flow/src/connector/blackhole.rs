@@ -11,6 +11,7 @@ pub(super) const SINK: NodeType = NodeType {
     summary: "Drops every record; its counter still counts them.",
     keys: &[],
     can_end: false,
+    keeps_state: false,
 };
 
 struct Blackhole;

@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 use millstream_log::run_in_background;
 use parking_lot::Mutex;
 
-/// Threads that read old records and write files.
+/// Number of threads.
 const THREADS: usize = 2;
 
 type Call = Box<dyn FnOnce() + Send>;
@@ -19,12 +19,13 @@ pub(crate) struct Blocking {
 }
 
 impl Blocking {
-    pub(crate) fn start() -> std::io::Result<Arc<Self>> {
+    /// Starts threads of this name.
+    pub(crate) fn start(name: &str) -> std::io::Result<Arc<Self>> {
         let (sender, receiver) = channel::<Call>();
         let receiver = Arc::new(Mutex::new(receiver));
         let spawn = |number: usize| {
             let receiver = Arc::clone(&receiver);
-            std::thread::Builder::new().name(format!("flow-io-{number}")).spawn(move || {
+            std::thread::Builder::new().name(format!("{name}-{number}")).spawn(move || {
                 run_in_background();
                 while let Some(call) = next(&receiver) {
                     call();

@@ -29,6 +29,7 @@ pub(super) const SINK: NodeType = NodeType {
         doc: "Records that are kept; further ones are dropped, as are those beyond 8 MiB of a job and 64 MiB of all jobs.",
     }],
     can_end: false,
+    keeps_state: false,
 };
 
 /// The records of all `collect` sinks of a job, by node.

@@ -6,7 +6,7 @@
 use serde_json::Value;
 
 use super::stream::StreamSink;
-use super::{ConnectorContext, Sink, Started, Written, refused};
+use super::{ConnectorContext, Preparation, Sink, Started, Written, refused};
 use crate::Error;
 use crate::batch::Batch;
 use crate::document::{Key, KeyType, NodeType, Role};
@@ -56,6 +56,7 @@ pub(super) const SINK: NodeType = NodeType {
         },
     ],
     can_end: false,
+    keeps_state: false,
 };
 
 const FORMATS: [&str; 2] = ["keyValues", "normalized"];
@@ -165,6 +166,10 @@ impl Sink for Entities {
             self.made = Some(made);
         }
         Ok(written)
+    }
+
+    fn prepare(&mut self) -> Result<Preparation, Error> {
+        self.stream.prepare()
     }
 
     fn check(&mut self) -> Result<(), Error> {

@@ -41,6 +41,7 @@ pub(super) const SOURCE: NodeType = NodeType {
         },
     ],
     can_end: true,
+    keeps_state: false,
 };
 
 const RATE_MAX: u64 = 10_000_000;

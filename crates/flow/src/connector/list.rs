@@ -29,6 +29,7 @@ pub(super) const SOURCE: NodeType = NodeType {
         },
     ],
     can_end: true,
+    keeps_state: false,
 };
 
 fn check_records(value: &Value) -> Result<(), String> {

@@ -16,6 +16,7 @@ pub(super) const SINK: NodeType = NodeType {
     summary: "Prints each record on a line of the server's standard output.",
     keys: &[],
     can_end: false,
+    keeps_state: false,
 };
 
 struct Stdout {

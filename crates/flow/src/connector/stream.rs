@@ -1,6 +1,7 @@
 //! The connector `stream`: topics of the log as sources and sinks.
 
 mod group;
+mod held;
 mod partition_reader;
 mod progress;
 mod sink;

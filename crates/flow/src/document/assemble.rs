@@ -1,16 +1,17 @@
 //! Makes the typed [`Document`] of a draft without findings. Defaults come from the model.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use serde_json::{Map, Value};
 
 use super::canonical::hash;
 use super::catalogue::{Key, KeyType, Section};
 use super::draft::{DocumentDraft, DraftNode, DraftRoute, EdgeEnd, RouteTargetDraft};
-use super::keys::{BATCH, HOOK_POINTS, JOB, PARALLELISM, RESOURCES, RESTART, ROUTE, SOURCE};
+use super::keys::{BATCH, CHECKPOINT, HOOK_POINTS, JOB, PARALLELISM, RESOURCES, RESTART, ROUTE, SOURCE};
 use super::model::{
-    Action, BatchSettings, Delivery, Document, ErrorAnswer, Exchange, Hook, HookPoint, Mode, Node, NodeId, Parallelism,
-    RestartPolicy, Role, Route, RouteTarget, Scheduler, TestCase,
+    Action, BatchSettings, Checkpoint, Delivery, Document, ErrorAnswer, Exchange, Hook, HookPoint, Mode, Node, NodeId,
+    Parallelism, RestartPolicy, Role, Route, RouteTarget, Scheduler, TestCase,
 };
 use super::quantity::{duration_ms, duration_range_ms};
 use super::scalar::plain;
@@ -29,8 +30,10 @@ pub(super) fn assemble(draft: &DocumentDraft<'_>) -> Document {
         mode: if job.text("mode") == "batch" { Mode::Batch } else { Mode::Streaming },
         delivery: match job.text("delivery").as_str() {
             "at_most_once" => Delivery::AtMostOnce,
+            "exactly_once" => Delivery::ExactlyOnce,
             _ => Delivery::AtLeastOnce,
         },
+        checkpoint: checkpoint(tree.get("checkpoint")),
         restart: restart(tree.get("restart")),
         exchange: if job.text("exchange") == "queue" { Exchange::Queue } else { Exchange::Fused },
         scheduler: scheduler(tree.get("resources")),
@@ -94,6 +97,12 @@ fn scheduler(tree: Option<&Tree>) -> Scheduler {
     if resources.text("scheduler") == "greedy" { Scheduler::Greedy } else { Scheduler::Balanced }
 }
 
+fn checkpoint(tree: Option<&Tree>) -> Checkpoint {
+    let checkpoint = Settings { tree, section: &CHECKPOINT };
+    let time = |key: &str| Duration::from_millis(duration_ms(&checkpoint.text(key)).unwrap_or_default());
+    Checkpoint { interval: time("interval"), timeout: time("timeout") }
+}
+
 fn restart(tree: Option<&Tree>) -> RestartPolicy {
     let restart = Settings { tree, section: &RESTART };
     let (backoff_min_ms, backoff_max_ms) = duration_range_ms(&restart.text("backoff")).unwrap_or_default();
@@ -113,6 +122,7 @@ fn node(draft: &DocumentDraft<'_>, id: NodeId, node: &DraftNode<'_>) -> Node {
         name: node.name.to_owned(),
         role: node.role,
         kind: tree.text_of("type").unwrap_or_default().to_owned(),
+        keeps_state: node.node_type.is_some_and(|kind| kind.keeps_state),
         doc: tree.text_of("doc").map(str::to_owned),
         labels: texts(tree.get("labels")),
         inputs: draft.edges.iter().filter(|(_, to)| *to == id).map(|(from, _)| *from).collect(),

@@ -22,6 +22,8 @@ pub struct NodeType {
     pub keys: &'static [Key],
     /// A source that can end, so that it may stand in a job of mode `batch`.
     pub can_end: bool,
+    /// A transform that keeps a value for each key; it needs `key_by`.
+    pub keeps_state: bool,
 }
 
 /// A key of a document: of a node's `config`, or of one of the document's own [sections](super::Section).

@@ -8,15 +8,15 @@ mod parts;
 
 pub(super) use node::{SINK, SOURCE, TRANSFORM};
 pub(super) use parts::{
-    BATCH, HOOK, HOOK_POINTS, PARALLELISM, PARAMETER, PARAMETER_TYPES, RESOURCES, RESTART, ROUTE, TEST, USE,
+    BATCH, CHECKPOINT, HOOK, HOOK_POINTS, PARALLELISM, PARAMETER, PARAMETER_TYPES, RESOURCES, RESTART, ROUTE, TEST, USE,
 };
 
 use super::catalogue::{Key, KeyType, Section};
 
 /// The longest `name` of a job or node, in characters.
 pub(super) const NAME_MAX_CHARS: usize = 64;
-/// The delivery promises of this version, and those of later ones.
-pub(super) const DELIVERIES: [&str; 2] = ["at_least_once", "at_most_once"];
+/// The delivery promises.
+pub(super) const DELIVERIES: [&str; 3] = ["at_least_once", "at_most_once", "exactly_once"];
 
 /// A key with a default.
 const fn optional(name: &'static str, value: KeyType, default: Option<&'static str>, doc: &'static str) -> Key {
@@ -70,9 +70,9 @@ static JOB_SETTINGS: [Key; 7] = [
     ),
     optional(
         "delivery",
-        KeyType::OneOfSoFar(&DELIVERIES, &["exactly_once"]),
+        KeyType::OneOf(&DELIVERIES),
         Some("at_least_once"),
-        "`at_least_once` loses nothing and may repeat after a crash; `at_most_once` repeats nothing and may lose.",
+        "`at_least_once` loses nothing and may repeat after a crash; `at_most_once` repeats nothing and may lose; `exactly_once` does neither in state and in `stream` and `entities` sinks, whose records appear at the end of each epoch.",
     ),
     optional("restart", KeyType::Object(&RESTART), None, "The answer to errors that no route and no hook took."),
     optional(
@@ -82,7 +82,12 @@ static JOB_SETTINGS: [Key; 7] = [
         "`fused` calls the next node directly where nothing forces a queue; `queue` puts a bounded queue on every edge.",
     ),
     optional("params", KeyType::Params, None, "Parameters `:name` of all nodes; weaker than those of a node."),
-    later("checkpoint", "leave it out: jobs without state need none", "Checkpoints of state."),
+    optional(
+        "checkpoint",
+        KeyType::Object(&CHECKPOINT),
+        None,
+        "The epochs of a job that keeps state or is `exactly_once`: at the end of each, positions, state and results are committed together.",
+    ),
     later(
         "resume_from",
         "leave it out: a job goes on from the offsets of its consumer group",

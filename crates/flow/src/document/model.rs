@@ -1,6 +1,7 @@
 //! A checked document: names are resolved, values have their types, defaults are filled in.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use serde_json::{Map, Value};
 
@@ -19,6 +20,8 @@ pub struct Document {
     pub mode: Mode,
     /// The promise for records after a crash.
     pub delivery: Delivery,
+    /// The epochs; they have no effect on a job without state that is not `exactly_once`.
+    pub checkpoint: Checkpoint,
     /// The answer to errors that nothing else took.
     pub restart: RestartPolicy,
     /// The default for all edges.
@@ -59,6 +62,18 @@ pub enum Delivery {
     AtMostOnce,
     /// Nothing is lost; a crash may repeat records.
     AtLeastOnce,
+    /// Nothing is lost or repeated in the job's state and in its `stream` and `entities` sinks; a crash may repeat records of
+    /// other sinks.
+    ExactlyOnce,
+}
+
+/// The epochs of a job that keeps state: at the end of each, positions, state and results are committed together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Checkpoint {
+    /// The time from the beginning of one epoch to the next, while there are records.
+    pub interval: Duration,
+    /// The time for all instances to come to the end of an epoch.
+    pub timeout: Duration,
 }
 
 /// The way that records cross an edge.
@@ -110,6 +125,8 @@ pub struct Node {
     pub role: Role,
     /// The name of its [`NodeType`](super::NodeType).
     pub kind: String,
+    /// It keeps a value for each key.
+    pub keeps_state: bool,
     /// A description of the node for people; it has no effect.
     pub doc: Option<String>,
     /// Labels that stand on the node's log lines and metrics, beside those of the job.

@@ -4,12 +4,13 @@ use std::fmt::Write as _;
 
 use super::catalogue::{Key, KeyType, NodeType, Section};
 use super::keys::{
-    BATCH, BUNDLE, HOOK, JOB, PARALLELISM, PARAMETER, RESOURCES, RESTART, ROUTE, SINK, SOURCE, TEST, TRANSFORM, USE,
+    BATCH, BUNDLE, CHECKPOINT, HOOK, JOB, PARALLELISM, PARAMETER, RESOURCES, RESTART, ROUTE, SINK, SOURCE, TEST,
+    TRANSFORM, USE,
 };
 use super::rules::{FORM_RULES, RULES};
 
 /// All sections, in the order of the page.
-pub(super) static SECTIONS: [&Section; 14] = [
+pub(super) static SECTIONS: [&Section; 15] = [
     &JOB,
     &SOURCE,
     &TRANSFORM,
@@ -18,6 +19,7 @@ pub(super) static SECTIONS: [&Section; 14] = [
     &PARALLELISM,
     &ROUTE,
     &HOOK,
+    &CHECKPOINT,
     &RESTART,
     &RESOURCES,
     &TEST,

@@ -13,6 +13,7 @@ mod job;
 mod nodes;
 mod parameters;
 mod routes;
+mod state;
 mod tests;
 mod topics;
 
@@ -82,14 +83,20 @@ pub(super) const FORM_RULES: [(&str, &str); 29] = [
 ];
 
 /// The rules of the document as a whole, in the order in which they are checked.
-pub(super) static RULES: [DocumentRule; 48] = [
+pub(super) static RULES: [DocumentRule; 50] = [
     rule("id", "An id has 1 to 128 of the characters a-z A-Z 0-9 _ - . :", job::id),
     rule("no_source", "A job has a source.", job::no_source),
+    rule("state_delivery", "A job that keeps state is not at_most_once.", state::state_delivery),
+    rule("checkpoint_interval", "Epochs take some time.", state::checkpoint_interval),
     rule("duplicate_name", "A name stands for one node.", nodes::duplicate_name),
     rule("reserved_name", "`all` and `none` are no names.", nodes::reserved_name),
     rule("unknown_type", "A type is one of the catalogue, for nodes of that role.", nodes::unknown_type),
     rule("type_not_available", "Types of later versions are refused.", nodes::type_not_available),
-    rule("missing_expression", "A filter has `where`, a map `select`, a function `fn`.", nodes::missing_expression),
+    rule(
+        "missing_expression",
+        "A filter has `where`, a map `select`, a function `fn`, an operator with state `key_by`.",
+        nodes::missing_expression,
+    ),
     rule("batch_timeout", "The `timeout` of `batch` stands at sources only.", nodes::batch_timeout),
     rule("parallelism", "`min` is not above `max`.", nodes::parallelism),
     rule("instances", "The nodes of a job have at most 8,192 instances together.", nodes::instances),
@@ -142,7 +149,7 @@ pub(super) static RULES: [DocumentRule; 48] = [
         "`predicate_errors_to` stands beside `when`, and names a node that can take records.",
         actions::predicate_errors_to,
     ),
-    rule("retry", "`action: retry` goes to none, and needs at_least_once.", actions::retry),
+    rule("retry", "`action: retry` goes to none, and needs at_least_once and no state.", actions::retry),
     rule("action_target", "`drop` goes to none, `dead_letter` to a node.", actions::action_target),
     rule("max_attempts", "`max_attempts` stands beside `action: retry`.", actions::max_attempts),
     rule("expression", "An expression can be parsed, with the values of its parameters.", parameters::expression),

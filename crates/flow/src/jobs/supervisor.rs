@@ -2,14 +2,14 @@
 //!
 //! Owner: the thread `flow-jobs`. Others send it requests and read what runs.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use millstream_log::run_as_batch;
-use millstream_types::TenantId;
+use millstream_types::{TenantId, TopicName};
 use millstream_view::Views;
 use parking_lot::Mutex;
 use serde_json::Value;
@@ -28,7 +28,7 @@ use crate::document::{Document, DocumentContext, ErrorAnswer, RestartPolicy};
 use crate::function::Functions;
 use crate::hook::{Hooks, Trace};
 use crate::plan::Plan;
-use crate::runtime::{JobMetrics, JobSetting, Run, RunFailure, RunOutcome, Workers};
+use crate::runtime::{JobMetrics, JobSetting, Run, RunFailure, RunOutcome, Workers, state_topic};
 
 /// A run of this length forgives earlier errors, unless it has finished no record.
 const HEALTHY_AFTER: Duration = Duration::from_secs(60);
@@ -115,6 +115,7 @@ impl Supervisor {
             context,
         });
         let running = supervisor.views.snapshot(PARTITION);
+        supervisor.remove_forgotten_state(&running.state);
         for record in running.state.values().filter(|record| record.state == JobState::Running) {
             match crash_loop.pauses(record) {
                 Some(reason) if record.paused.is_none() && record.ending.is_none() => {
@@ -499,6 +500,29 @@ impl Supervisor {
     fn store_end(&self, key: &JobKey, state: JobState, error: Option<RunFailure>) {
         tracing::info!(job = key.id, state = state.as_str(), "job has ended");
         self.store(JobCommand::End(key.clone(), state, error));
+        if let Ok(tenant) = TenantId::new(&key.tenant) {
+            self.remove_state(&state_topic(&tenant, &key.id));
+        }
+    }
+
+    /// Removes the state of jobs that ended while the process did.
+    fn remove_forgotten_state(&self, jobs: &imbl::OrdMap<JobKey, Arc<JobRecord>>) {
+        let running = jobs.values().filter(|record| record.state == JobState::Running);
+        let topic = |record: &Arc<JobRecord>| Some(state_topic(&TenantId::new(&record.tenant).ok()?, &record.id));
+        let kept: HashSet<TopicName> = running.filter_map(topic).collect();
+        let topics = self.services.log.topics();
+        let of_jobs = topics.iter().map(|topic| &topic.name).filter(|name| name.is_job_state());
+        of_jobs.filter(|name| !kept.contains(*name)).for_each(|name| self.remove_state(name));
+    }
+
+    /// Removes the state of a job that has ended, if it had any.
+    fn remove_state(&self, topic: &TopicName) {
+        let log = &self.services.log;
+        if log.topic(topic).is_some()
+            && let Err(error) = log.delete_topic(topic)
+        {
+            tracing::warn!(%topic, %error, "the state of a job that has ended is not removed before the next start");
+        }
     }
 
     /// Stores a change and tells those who wait for one.

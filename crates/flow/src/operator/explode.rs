@@ -28,6 +28,7 @@ pub(crate) const EXPLODE: NodeType = NodeType {
         },
     ],
     can_end: false,
+    keeps_state: false,
 };
 
 /// Bytes of the records that are made at a time, and the record that goes beyond. A record may have many elements, and

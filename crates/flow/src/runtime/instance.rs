@@ -9,26 +9,26 @@ use std::time::Duration;
 
 use millstream_types::KeyGroup;
 
-use super::inbox::Inbox;
+use super::boundary::{Boundary, InstanceBoundary};
+use super::inbox::Taken;
+use super::neighbours::{InstanceId, Neighbours};
 use super::reading::{ReadBatch, ReadStep, ReadingSource, SourceState};
 use super::retry_queue::RetryQueue;
 use super::run::{Run, RunFailure};
 use super::started_nodes::StartedNodes;
 use super::work_queue::{WorkQueue, WorkStep};
 use super::workers::TurnOutcome;
+use super::writing_sink::WritingSink;
 use crate::Error;
 use crate::batch::Batch;
-use crate::connector::{self, ConnectorContext, RefusedRecords, Sink, Started, Waker, Written};
+use crate::connector::{self, ConnectorContext, RefusedRecords, Started, Waker, Written};
 use crate::delivery::Tracker;
 use crate::document::{HookPoint, NodeId, Role};
 use crate::expression::RecordError;
 use crate::hook::HookBatch;
-use crate::operator::Output;
+use crate::operator::{self, KeyedOperator, Output};
 use crate::plan::PlanNode;
 use crate::route::Routed;
-
-/// The inboxes of all instances, by chain and number.
-pub(super) type Neighbours = Arc<[Vec<Arc<Inbox>>]>;
 
 /// Batches that a turn takes in.
 const BATCHES_PER_TURN: usize = 4;
@@ -39,24 +39,21 @@ const START_RETRY: Duration = Duration::from_millis(500);
 
 pub(super) struct Instance {
     run: Arc<Run>,
-    chain: usize,
-    number: u32,
-    inboxes: Neighbours,
+    id: InstanceId,
+    neighbours: Arc<Neighbours>,
     waker: Waker,
     sources: Vec<ReadingSource>,
     /// The source that is asked next.
     turn: usize,
     sinks: BTreeMap<NodeId, WritingSink>,
+    keyed: BTreeMap<NodeId, Box<dyn KeyedOperator>>,
+    /// `None` for a run without epochs.
+    boundary: Option<InstanceBoundary>,
     work: WorkQueue,
     retries: RetryQueue,
     /// The nodes that have failed on records that wait to be read again.
     retrying: BTreeSet<NodeId>,
     started: StartedNodes,
-}
-
-struct WritingSink {
-    sink: Box<dyn Sink>,
-    has_started: bool,
 }
 
 /// The result of one attempt to go on.
@@ -71,11 +68,11 @@ enum WorkState {
 impl Instance {
     pub(super) fn new(
         run: &Arc<Run>,
-        chain: usize,
-        number: u32,
-        inboxes: &Neighbours,
+        id: InstanceId,
+        neighbours: &Arc<Neighbours>,
         waker: Waker,
     ) -> Result<Self, Error> {
+        let InstanceId { chain, number } = id;
         let context = |id: NodeId| ConnectorContext {
             services: run.services.as_ref(),
             wall: &*run.wall,
@@ -88,7 +85,9 @@ impl Instance {
             waker: Arc::clone(&waker),
             routes_errors: run.plan.nodes[id.0].router.takes_errors(),
             collected: &run.collected,
-            places: run.places.as_ref(),
+            places: run.places_of(id),
+            stores_by_epoch: run.epochs.is_some(),
+            ends_epoch: run.ends_epoch(),
         };
         let read = |node: NodeId| {
             let wakes = Arc::clone(&waker);
@@ -102,13 +101,21 @@ impl Instance {
         };
         let write =
             |node: NodeId| Ok((node, WritingSink { sink: connector::sink(&context(node))?, has_started: false }));
+        let keyed = |node: &NodeId| {
+            let planned = &run.plan.nodes[node.0].node;
+            Some((*node, operator::keyed(planned, run.state_memory(&planned.name))?))
+        };
+        let boundary = |epochs| {
+            InstanceBoundary::new(epochs, run.plan.instances_before(chain) + number as usize, neighbours.is_root(id))
+        };
         Ok(Self {
+            keyed: run.plan.chains[chain].nodes.iter().filter_map(keyed).collect(),
+            boundary: run.epochs.as_ref().map(boundary),
             sources: run.plan.nodes_in(chain, Role::Source).map(read).collect::<Result<_, Error>>()?,
             sinks: run.plan.nodes_in(chain, Role::Sink).map(write).collect::<Result<_, Error>>()?,
             run: Arc::clone(run),
-            chain,
-            number,
-            inboxes: Arc::clone(inboxes),
+            id,
+            neighbours: Arc::clone(neighbours),
             waker: Arc::clone(&waker),
             turn: 0,
             work: WorkQueue::default(),
@@ -132,7 +139,7 @@ impl Instance {
         };
         Box::new(RunFailure {
             node,
-            instance: self.number,
+            instance: self.id.number,
             stage: stage.to_owned(),
             code: code.to_owned(),
             message,
@@ -159,7 +166,7 @@ impl Instance {
         // What was read in this turn counts, too: nobody else may wake the task.
         let mut timeout = sooner(settled, self.retries.time_to_next(self.run.clock.now()));
         for source in &self.sources {
-            timeout = sooner(timeout, source.time_to_ack(&self.run, self.number)?);
+            timeout = sooner(timeout, source.time_to_ack(&self.run, self.id.number)?);
         }
         Ok(match worked {
             WorkState::Made | WorkState::Unfinished => TurnOutcome::Again,
@@ -182,8 +189,30 @@ impl Instance {
         Ok(WorkState::Made)
     }
 
+    /// Takes over the state of the instance; `false` while it is being read.
+    fn restore(&mut self) -> Result<bool, Error> {
+        let Some(boundary) = self.boundary.as_mut().filter(|boundary| !boundary.is_restored) else { return Ok(true) };
+        let (run, InstanceId { chain, number }) = (&self.run, self.id);
+        let nodes = &run.plan.chains[chain].nodes;
+        let first = &run.plan.nodes[nodes[0].0].node.name;
+        let Some(restored) = boundary.epochs.take_restored(nodes, number)? else {
+            run.set_wait(first, Some("waits until the job's state is restored".to_owned()));
+            return Ok(false);
+        };
+        run.set_wait(first, None);
+        for (node, values) in restored.values {
+            let Some(keyed) = self.keyed.get_mut(&node) else { continue };
+            values.iter().try_for_each(|(key, stored)| keyed.restore(key, stored))?;
+        }
+        boundary.restored(restored.epoch);
+        Ok(true)
+    }
+
     /// Starts what has not started; `false` if something must wait.
     fn start(&mut self) -> Result<bool, Error> {
+        if !self.restore()? && !self.run.is_stopping() {
+            return Ok(false);
+        }
         let mut all_started = true;
         let run = &self.run;
         let mut note = |node: NodeId, started: Started| {
@@ -212,7 +241,7 @@ impl Instance {
             }
         }
         // A stopping job ends without what it still waits for.
-        Ok((self.started.start(run, self.chain) && all_started) || run.is_stopping())
+        Ok((self.started.start(run, self.id.chain) && all_started) || run.is_stopping())
     }
 
     /// Calls the `stop` hooks of nodes that have started.
@@ -251,7 +280,12 @@ impl Instance {
                 source.state = SourceState::Ended;
             }
             let is_empty = source.tracker.in_flight_records() == 0;
-            if source.state == SourceState::Ended && may_complete && is_empty && source.source.is_settled() {
+            if self.boundary.is_none()
+                && source.state == SourceState::Ended
+                && may_complete
+                && is_empty
+                && source.source.is_settled()
+            {
                 source.state = SourceState::Done;
                 done += 1;
             }
@@ -267,6 +301,9 @@ impl Instance {
                 return Ok(WorkState::Unfinished);
             }
             let Some(step) = self.work.take() else { return Ok(WorkState::Made) };
+            if let Some(boundary) = &mut self.boundary {
+                boundary.has_worked();
+            }
             match step {
                 WorkStep::Enter(node, batch) => self.enter(node, batch)?,
                 WorkStep::GoOn(node, batch, skipped) => self.apply(node, batch, Some(skipped))?,
@@ -297,9 +334,9 @@ impl Instance {
                         }
                     }
                 }
-                WorkStep::Send(chain, instance, node, batch) => {
-                    if let Err(batch) = self.inboxes[chain][instance].offer(node, batch, &self.waker) {
-                        self.work.put_back(WorkStep::Send(chain, instance, node, batch));
+                WorkStep::Send(to, node, batch) => {
+                    if let Err(batch) = self.neighbours.send(self.id, to, node, batch) {
+                        self.work.put_back(WorkStep::Send(to, node, batch));
                         return Ok(WorkState::Blocked(None));
                     }
                 }
@@ -309,11 +346,29 @@ impl Instance {
         Ok(if self.work.is_empty() { WorkState::Made } else { WorkState::Unfinished })
     }
 
-    /// Takes in one batch from the inbox or a source.
+    /// Takes in one batch from the inbox or a source, or passes a boundary behind all that was taken in.
     fn take_in(&mut self) -> Result<WorkState, Error> {
-        if let Some((node, batch)) = self.inboxes[self.chain][self.number as usize].take() {
-            self.work.add(WorkStep::Enter(node, batch));
-            return Ok(WorkState::Made);
+        if let Some(boundary) = &mut self.boundary {
+            let is_done = |source: &ReadingSource| source.state == SourceState::Ended && self.run.may_complete();
+            boundary.look(!self.sources.iter().all(is_done));
+            if boundary.is_passing() {
+                return self.pass_boundary();
+            }
+        }
+        match self.neighbours.inbox(self.id).take() {
+            Taken::Batch(node, batch) => {
+                self.work.add(WorkStep::Enter(node, batch));
+                return Ok(WorkState::Made);
+            }
+            Taken::Barrier(epoch) => {
+                self.boundary.iter_mut().for_each(|boundary| boundary.come_to(Boundary::Barrier(epoch)));
+                return self.pass_boundary();
+            }
+            Taken::End => {
+                self.boundary.iter_mut().for_each(|boundary| boundary.is_root = true);
+                return Ok(WorkState::Made);
+            }
+            Taken::Nothing => {}
         }
         let mut timeout = None;
         for _ in 0..self.sources.len() {
@@ -325,6 +380,20 @@ impl Instance {
             }
         }
         Ok(WorkState::Blocked(timeout))
+    }
+
+    /// Passes the boundary that the instance has come to, once its sinks have written everything before it.
+    fn pass_boundary(&mut self) -> Result<WorkState, Error> {
+        let Some(boundary) = &mut self.boundary else { return Ok(WorkState::Made) };
+        if let Some(timeout) = boundary.prepare(&mut self.sinks)? {
+            return Ok(WorkState::Blocked(timeout));
+        }
+        match boundary.pass(&self.run.plan, &mut self.keyed, &mut self.sources) {
+            Some(Boundary::Barrier(epoch)) => self.neighbours.send_barrier(self.id, epoch),
+            Some(Boundary::End) => self.neighbours.send_end(self.id),
+            None => {}
+        }
+        Ok(WorkState::Made)
     }
 
     fn poll(&mut self, index: usize) -> Result<WorkState, Error> {
@@ -380,7 +449,13 @@ impl Instance {
             self.run.call_hooks(planned, HookPoint::AfterRead, Some(seen));
         }
         let started = self.started.params(node);
-        let output = planned.operator.apply(&batch, resumed_at.unwrap_or_default(), started, now_ms);
+        let keyed = self.keyed.get_mut(&node).map(|keyed| &mut **keyed as &mut dyn KeyedOperator);
+        let keyed = planned.key.as_ref().zip(keyed);
+        let output = planned.operator.apply(&batch, resumed_at.unwrap_or_default(), started, keyed, now_ms);
+        let output = output.map_err(|error| {
+            hold_position(&batch);
+            self.failure("apply", &error)
+        })?;
         if has_hooks {
             let seen = HookBatch { input: &batch, output: Some(&output.batch), accepted: output.accepted.as_deref() };
             self.run.call_hooks(planned, HookPoint::AfterFunction, Some(seen));
@@ -452,11 +527,11 @@ impl Instance {
     fn read_again(&mut self, roots: Batch) {
         let source = roots.source();
         let chain = self.run.plan.nodes[source.0].chain;
-        if chain == self.chain {
+        if chain == self.id.chain {
             self.work.add(WorkStep::Enter(source, roots));
         } else {
-            let inboxes = &self.inboxes[chain];
-            inboxes[self.number as usize % inboxes.len()].put_back(source, roots);
+            let inboxes = self.neighbours.inboxes(chain);
+            inboxes[self.id.number as usize % inboxes.len()].put_back(source, roots);
         }
     }
 
@@ -464,7 +539,7 @@ impl Instance {
         hold_position(input);
         Box::new(RunFailure {
             node: self.planned(node).node.name.clone(),
-            instance: self.number,
+            instance: self.id.number,
             stage: "apply".to_owned(),
             code: error.code.to_owned(),
             message: error.message.clone(),
@@ -476,28 +551,27 @@ impl Instance {
     fn send(&mut self, target: NodeId, batch: Batch) -> Result<(), Box<RunFailure>> {
         let planned = &self.run.plan.nodes[target.0];
         let chain = planned.chain;
-        if chain == self.chain {
+        if chain == self.id.chain {
             self.work.make(WorkStep::Enter(target, batch));
             return Ok(());
         }
-        let instances = self.inboxes[chain].len();
+        let instances = self.neighbours.inboxes(chain).len() as u32;
         let Some(key) = &planned.key else {
-            let instance = self.instance_for(chain, &batch);
-            self.work.make(WorkStep::Send(chain, instance, target, batch));
+            let number = self.instance_for(chain, &batch);
+            self.work.make(WorkStep::Send(InstanceId { chain, number }, target, batch));
             return Ok(());
         };
-        let mut rows: HashMap<usize, Vec<u32>> = HashMap::new();
+        let mut rows: HashMap<u32, Vec<u32>> = HashMap::new();
         let mut failed = Vec::new();
         key.each(&batch, |row, found| match found {
             Ok(found) => {
-                let instance = KeyGroup::of(found).instance(instances as u32) as usize;
-                rows.entry(instance).or_default().push(row as u32);
+                rows.entry(KeyGroup::of(found).instance(instances)).or_default().push(row as u32);
             }
             Err(failure) => failed.push(failure.of_row(row as u32, key.text())),
         });
-        for instance in 0..instances {
-            if let Some(rows) = rows.remove(&instance) {
-                self.work.make(WorkStep::Send(chain, instance, target, batch.select(rows)));
+        for number in 0..instances {
+            if let Some(rows) = rows.remove(&number) {
+                self.work.make(WorkStep::Send(InstanceId { chain, number }, target, batch.select(rows)));
             }
         }
         if failed.is_empty() { Ok(()) } else { self.fail(target, &batch, failed) }
@@ -519,14 +593,14 @@ impl Instance {
 
     /// The instance of another chain that gets an unkeyed batch. Batches of one partition stay together, so that records
     /// of one key keep their order.
-    fn instance_for(&self, chain: usize, batch: &Batch) -> usize {
-        let inboxes = &self.inboxes[chain];
-        if inboxes.len() == self.inboxes[self.chain].len() {
-            return self.number as usize;
+    fn instance_for(&self, chain: usize, batch: &Batch) -> u32 {
+        let inboxes = self.neighbours.inboxes(chain);
+        if inboxes.len() == self.neighbours.inboxes(self.id.chain).len() {
+            return self.id.number;
         }
         match batch.partition() {
-            Some(partition) => partition.0 as usize % inboxes.len(),
-            None => (0..inboxes.len()).min_by_key(|number| inboxes[*number].len()).unwrap_or_default(),
+            Some(partition) => partition.0 % inboxes.len() as u32,
+            None => (0..).zip(inboxes).min_by_key(|(_, inbox)| inbox.len()).map_or(0, |(number, _)| number),
         }
     }
 }

@@ -7,7 +7,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::instance::{Instance, Neighbours};
+use super::instance::Instance;
+use super::neighbours::{InstanceId, Neighbours};
 use super::run::{Run, RunFailure};
 use super::workers::{Turn, TurnOutcome};
 use crate::Error;
@@ -20,9 +21,8 @@ const HEALTHY_AFTER: Duration = Duration::from_secs(60);
 
 pub(super) struct InstanceTask {
     run: Arc<Run>,
-    chain: usize,
-    number: u32,
-    inboxes: Neighbours,
+    id: InstanceId,
+    neighbours: Arc<Neighbours>,
     waker: Waker,
     /// `None` between a failure and the restart.
     instance: Option<Instance>,
@@ -38,20 +38,18 @@ impl InstanceTask {
     /// The sources or sinks of the instance cannot be made.
     pub(super) fn new(
         run: &Arc<Run>,
-        chain: usize,
-        number: u32,
-        inboxes: &Neighbours,
+        id: InstanceId,
+        neighbours: &Arc<Neighbours>,
         waker: Waker,
     ) -> Result<Self, Error> {
-        let instance = Instance::new(run, chain, number, inboxes, Arc::clone(&waker))?;
+        let instance = Instance::new(run, id, neighbours, Arc::clone(&waker))?;
         Ok(Self {
             run: Arc::clone(run),
-            chain,
-            number,
-            inboxes: Arc::clone(inboxes),
+            id,
+            neighbours: Arc::clone(neighbours),
             waker,
             instance: Some(instance),
-            stands_alone: stands_alone(&run.plan, chain),
+            stands_alone: stands_alone(&run.plan, id.chain),
             started: run.clock.now(),
             attempts: 0,
             restart_at: Duration::ZERO,
@@ -65,7 +63,7 @@ impl InstanceTask {
             if now < self.restart_at && !self.run.is_stopping() {
                 return Err(InstanceWait::Until(self.restart_at - now));
             }
-            let made = Instance::new(&self.run, self.chain, self.number, &self.inboxes, Arc::clone(&self.waker));
+            let made = Instance::new(&self.run, self.id, &self.neighbours, Arc::clone(&self.waker));
             self.instance = Some(made.map_err(InstanceWait::Failed)?);
             self.started = now;
             self.run.set_pause(&self.name(), None);
@@ -76,14 +74,17 @@ impl InstanceTask {
     fn fail(&mut self, failure: RunFailure) -> TurnOutcome {
         let answer = self.run.answer_to(&failure);
         let is_whole = self.instance.as_ref().is_some_and(|instance| !instance.has_finished_a_source());
-        let may_restart = answer == ErrorAnswer::Restart && self.stands_alone && self.run.services.is_some();
+        let may_restart = answer == ErrorAnswer::Restart
+            && self.stands_alone
+            && self.run.epochs.is_none()
+            && self.run.services.is_some();
         let restarted = if is_whole && may_restart { self.instance.take() } else { None };
         let Some(mut instance) = restarted else {
             self.run.fail(failure, answer);
             // The next turn calls the `stop` hooks and ends.
             return TurnOutcome::Again;
         };
-        tracing::warn!(job = self.run.job, instance = self.number, error = failure.message, "an instance restarts");
+        tracing::warn!(job = self.run.job, instance = self.id.number, error = failure.message, "an instance restarts");
         instance.end();
         let error = failure.message.clone();
         self.run.instance_restarts(failure);
@@ -101,15 +102,15 @@ impl InstanceTask {
 
     /// The instance in words: its first node, and its number.
     fn name(&self) -> String {
-        let first = self.run.plan.chains[self.chain].nodes.first();
+        let first = self.run.plan.chains[self.id.chain].nodes.first();
         let node = first.map_or("", |id| &self.run.plan.nodes[id.0].node.name);
-        format!("{node}, instance {}", self.number)
+        format!("{node}, instance {}", self.id.number)
     }
 
     fn failure(&self, stage: &str, code: &str, message: String) -> RunFailure {
         RunFailure {
             node: String::new(),
-            instance: self.number,
+            instance: self.id.number,
             stage: stage.to_owned(),
             code: code.to_owned(),
             message,

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use millstream_types::Grant;
 
+use super::epoch_part::EpochPart;
 use super::run::{Run, RunFailure};
 use crate::Error;
 use crate::batch::Batch;
@@ -30,6 +31,8 @@ pub(super) struct ReadingSource {
     gathers_since: Option<Duration>,
     /// A batch that waits for memory.
     held: Option<(ReadBatch, SourcePosition)>,
+    /// The places after all that was read since the last call of [`ReadingSource::take_places`].
+    places: Vec<SourcePosition>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -60,13 +63,16 @@ pub(super) enum ReadStep {
 impl ReadingSource {
     pub(super) fn new(node: NodeId, source: Box<dyn Source>, tracker: Arc<Tracker>) -> Self {
         let state = SourceState::Starting;
-        Self { node, source, tracker, state, topic: None, gathers_since: None, held: None }
+        Self { node, source, tracker, state, topic: None, gathers_since: None, held: None, places: Vec::new() }
     }
 
     /// The next records, which are in flight from now on.
     pub(super) fn read(&mut self, run: &Run) -> Result<ReadStep, Error> {
         let node = &run.plan.nodes[self.node.0].node;
         let has_room = self.tracker.in_flight_records() < u64::from(node.max_in_flight);
+        if !has_room && let Some(epochs) = &run.epochs {
+            epochs.hurry();
+        }
         if self.state != SourceState::Reading || run.is_stopping() || !has_room {
             return Ok(ReadStep::NotYet(None));
         }
@@ -103,6 +109,9 @@ impl ReadingSource {
                 if is_new {
                     memory.count_wait();
                 }
+                if let Some(epochs) = &run.epochs {
+                    epochs.hurry();
+                }
                 run.set_pause(&node.name, Some(reason));
                 self.held = Some((read, position));
                 Ok(ReadStep::NotYet(Some(MEMORY_RETRY)))
@@ -121,7 +130,25 @@ impl ReadingSource {
         if run.is_at_most_once {
             self.source.finished(&[position]);
         }
+        if let Some(epochs) = &run.epochs {
+            let is_same = |known: &&mut SourcePosition| known.partition == position.partition;
+            match self.places.iter_mut().find(is_same) {
+                Some(known) => *known = position,
+                None => self.places.push(position),
+            }
+            epochs.has_read();
+        }
         ReadBatch { batch: batch.read_by(self.node).held_by(ack), failed }
+    }
+
+    /// Adds the places after all that was read to a part of an epoch. `name` is that of the node.
+    pub(super) fn take_places(&mut self, name: &str, part: &mut EpochPart) {
+        for place in self.places.drain(..) {
+            match self.source.commit_of(&place) {
+                Some(commit) => part.positions.push(commit),
+                None => drop(part.places.insert(name.to_owned(), place.offset)),
+            }
+        }
     }
 
     /// The time to wait for a full batch; `None` to read now.
@@ -141,7 +168,8 @@ impl ReadingSource {
     /// The time until the oldest records are read again; the failure if they are late.
     pub(super) fn time_to_ack(&self, run: &Run, instance: u32) -> Result<Option<Duration>, Box<RunFailure>> {
         let limit_ms = run.plan.nodes[self.node.0].node.ack_timeout_ms;
-        if run.is_at_most_once || limit_ms == 0 {
+        // With epochs, `checkpoint.timeout` takes its place.
+        if run.is_at_most_once || run.epochs.is_some() || limit_ms == 0 {
             return Ok(None);
         }
         let Some(oldest) = self.tracker.oldest() else { return Ok(None) };

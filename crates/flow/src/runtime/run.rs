@@ -9,11 +9,14 @@ use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::inbox::{BATCHES_MAX, Inbox};
-use super::instance::Neighbours;
+use super::epoch_keeper::EpochKeeper;
+use super::epochs::{EpochOutcome, Epochs};
+use super::inbox::Inbox;
 use super::instance_task::InstanceTask;
 use super::metrics::JobMetrics;
-use super::workers::{Task, Workers};
+use super::neighbours::{InstanceId, Neighbours};
+use super::restored_state::RestoredState;
+use super::workers::{Task, Turn, TurnOutcome, Workers};
 use crate::Error;
 use crate::batch::Batch;
 use crate::connector::{Collected, Places, ReadUpTo, Services, SourceProgress, Waker};
@@ -25,6 +28,7 @@ use crate::hook::{HookAnswer, HookBatch, HookCall, Hooks, Trace};
 use crate::memory::JobMemory;
 use crate::operator::Output;
 use crate::plan::{Plan, PlanNode};
+use crate::state::{JobStateMemory, StateMemory};
 
 /// Errors that a run remembers.
 const ERRORS_MAX: usize = 100;
@@ -39,7 +43,7 @@ const OVER: u8 = 2;
 pub(crate) struct RunFailure {
     pub(crate) node: String,
     pub(crate) instance: u32,
-    /// `start`, `read`, `apply`, `write` or `ack`.
+    /// `start`, `read`, `apply`, `write`, `ack` or `checkpoint`.
     pub(crate) stage: String,
     pub(crate) code: String,
     pub(crate) message: String,
@@ -102,6 +106,11 @@ pub(crate) struct Run {
     /// `None` in a test, whose records are few.
     pub(crate) memory: Option<JobMemory>,
     pub(crate) is_at_most_once: bool,
+    /// `None` for a job without state that is not `exactly_once`.
+    pub(super) epochs: Option<Arc<Epochs>>,
+    is_exactly_once: bool,
+    /// `None` in a test.
+    state_memory: Option<JobStateMemory>,
     pub(crate) collected: Arc<Collected>,
     pub(crate) trace: Arc<Trace>,
     pub(crate) fixed_params: BTreeMap<String, Params>,
@@ -116,7 +125,7 @@ pub(crate) struct Run {
     trackers: Mutex<Vec<Arc<Tracker>>>,
     /// The progress of the sources with a log, an entry for each instance.
     progress: Mutex<Vec<(NodeId, Arc<dyn SourceProgress>)>>,
-    inboxes: OnceLock<Neighbours>,
+    neighbours: OnceLock<Arc<Neighbours>>,
     open_sources: AtomicUsize,
     open_tasks: AtomicUsize,
     turns: Arc<AtomicU64>,
@@ -155,7 +164,11 @@ impl Run {
         let open_sources = (0..plan.chains.len()).map(sources).sum();
         let number = workers.new_job(&tenant, document.scheduler);
         let collected_memory = services.as_ref().map(|services| services.memory.of_collected());
+        let epochs = plan.has_epochs(document.delivery).then(|| Epochs::new(document.checkpoint, Arc::clone(&clock)));
         let run = Arc::new(Self {
+            epochs,
+            is_exactly_once: document.delivery == Delivery::ExactlyOnce,
+            state_memory: services.as_ref().map(|services| services.state.of_job(&tenant)),
             tenant,
             job: document.name.clone(),
             id,
@@ -179,7 +192,7 @@ impl Run {
             tasks: OnceLock::new(),
             trackers: Mutex::default(),
             progress: Mutex::default(),
-            inboxes: OnceLock::new(),
+            neighbours: OnceLock::new(),
             open_sources: AtomicUsize::new(open_sources),
             open_tasks: AtomicUsize::new(0),
             turns: Arc::default(),
@@ -194,29 +207,70 @@ impl Run {
     }
 
     fn begin(self: &Arc<Self>) -> Result<(), Error> {
-        let (mut tasks, mut inboxes) = (Vec::new(), Vec::new());
-        for chain in &self.plan.chains {
-            let of_chain = (0..chain.instances).map(|_| self.workers.new_task(self.number, &self.turns));
-            let of_chain: Vec<_> = of_chain.collect();
-            inboxes.push(of_chain.iter().map(|task| Arc::new(Inbox::new(waker(task)))).collect::<Vec<_>>());
-            tasks.push(of_chain);
-        }
-        let inboxes: Neighbours = inboxes.into();
+        let new_task = |_| self.workers.new_task(self.number, &self.turns);
+        let tasks: Vec<Vec<Arc<Task>>> =
+            self.plan.chains.iter().map(|chain| (0..chain.instances).map(new_task).collect()).collect();
+        let wakers: Vec<Vec<Waker>> = tasks.iter().map(|of_chain| of_chain.iter().map(waker).collect()).collect();
+        let neighbours = Arc::new(Neighbours::new(&self.plan, &wakers));
         let mut instances = Vec::new();
         for (chain, of_chain) in tasks.iter().enumerate() {
-            for (number, task) in of_chain.iter().enumerate() {
-                let instance = InstanceTask::new(self, chain, number as u32, &inboxes, waker(task))?;
+            for (number, task) in (0..).zip(of_chain) {
+                let instance = InstanceTask::new(self, InstanceId { chain, number }, &neighbours, waker(task))?;
                 instances.push((Arc::clone(task), instance));
             }
         }
         self.open_tasks.store(instances.len(), Ordering::Release);
-        let all = instances.iter().map(|(task, _)| Arc::clone(task)).collect();
-        let is_first = self.tasks.set(all).is_ok() && self.inboxes.set(inboxes).is_ok();
+        let mut all: Vec<Arc<Task>> = instances.iter().map(|(task, _)| Arc::clone(task)).collect();
+        if let Some(epochs) = &self.epochs {
+            let task = self.workers.new_task(self.number, &self.turns);
+            let wakers = std::iter::once(waker(&task)).chain(wakers.into_iter().flatten()).collect();
+            epochs.begin(self.plan.chains.iter().map(|chain| chain.instances), wakers);
+            self.open_tasks.fetch_add(1, Ordering::AcqRel);
+            all.push(Arc::clone(&task));
+            Workers::begin(&task, Box::new(EpochTask(Arc::clone(self))));
+            self.restore(epochs);
+        }
+        let is_first = self.tasks.set(all).is_ok() && self.neighbours.set(neighbours).is_ok();
         assert!(is_first, "a run begins once");
         for (task, instance) in instances {
             Workers::begin(&task, Box::new(instance));
         }
         Ok(())
+    }
+
+    /// Lets the epochs begin, with the state of the last run if there was one.
+    fn restore(&self, epochs: &Arc<Epochs>) {
+        let Some(services) = &self.services else { return epochs.begin_empty() };
+        let (epochs, log) = (Arc::clone(epochs), Arc::clone(&services.log));
+        let (tenant, id, layout) = (self.tenant.clone(), self.id.clone(), self.plan.state_layout());
+        services.restoring.run(move || {
+            epochs.restore(|| {
+                let keeper = EpochKeeper::open(&log, &tenant, &id)?;
+                let restored = RestoredState::read(&*log, keeper.topic(), &layout)?;
+                Ok((keeper, restored))
+            });
+        });
+    }
+
+    /// The memory for the state of a node's instance.
+    pub(super) fn state_memory(&self, node: &str) -> StateMemory {
+        self.state_memory.as_ref().map_or_else(|| StateMemory::unbounded(node), |memory| memory.of_node(node))
+    }
+
+    /// The places of a node's instances: of a source those of the last epoch, if there are epochs.
+    pub(super) fn places_of(&self, node: NodeId) -> Option<Arc<dyn Places>> {
+        let is_source = self.plan.nodes[node.0].node.role == Role::Source;
+        match &self.epochs {
+            Some(epochs) if is_source => Some(Arc::clone(epochs) as _),
+            _ => self.places.clone(),
+        }
+    }
+
+    /// Asks for the end of the epoch; `None` if sinks write at once.
+    pub(super) fn ends_epoch(&self) -> Option<Waker> {
+        let epochs = self.epochs.as_ref().filter(|_| self.is_exactly_once && self.services.is_some())?;
+        let epochs = Arc::clone(epochs);
+        Some(Arc::new(move || epochs.hurry()))
     }
 
     pub(crate) fn remove_tracker(&self, tracker: &Arc<Tracker>) {
@@ -300,9 +354,13 @@ impl Run {
     /// A source has ended, and everything it read is finished and stored.
     pub(crate) fn source_is_done(&self) {
         if self.open_sources.fetch_sub(1, Ordering::AcqRel) == 1 {
-            let outcome = if self.is_stopping() { RunOutcome::Stopped } else { RunOutcome::Completed };
-            self.end(outcome);
+            self.finish();
         }
+    }
+
+    /// Ends the run in order.
+    fn finish(&self) {
+        self.end(if self.is_stopping() { RunOutcome::Stopped } else { RunOutcome::Completed });
     }
 
     /// A task will take no more turns.
@@ -340,7 +398,8 @@ impl Run {
 
     /// The first reason why a source does not read.
     pub(crate) fn pauses_for(&self) -> Option<String> {
-        self.pauses.lock().iter().next().map(|(node, reason)| format!("{node} {reason}"))
+        let paused = self.pauses.lock().iter().next().map(|(node, reason)| format!("{node} {reason}"));
+        paused.or_else(|| self.epochs.as_ref()?.waits_for())
     }
 
     /// The first reason why the job waits.
@@ -422,10 +481,10 @@ impl Run {
     /// The batches in the queue in front of a node, and their limit; `None` for a node without a queue.
     pub(crate) fn queue(&self, node: NodeId) -> Option<QueueFill> {
         let metrics = &self.metrics.nodes[node.0];
-        let inboxes = self.inboxes.get().filter(|_| metrics.has_queue)?;
-        let of_chain = &inboxes[metrics.chain];
-        let used = of_chain.iter().map(|inbox| inbox.len()).sum();
-        Some(QueueFill { used, bound: BATCHES_MAX * of_chain.len() })
+        let neighbours = self.neighbours.get().filter(|_| metrics.has_queue)?;
+        let inboxes = neighbours.inboxes(metrics.chain);
+        let sum = |count: fn(&Inbox) -> usize| inboxes.iter().map(count).sum();
+        Some(QueueFill { used: sum(Inbox::len), bound: sum(Inbox::bound) })
     }
 
     /// Adds the figures of this run to those of its job.
@@ -436,6 +495,10 @@ impl Run {
         }
         if let Some(lag) = self.lag() {
             job["lag"] = lag.into();
+        }
+        if let Some(epochs) = &self.epochs {
+            job["checkpoint"] = epochs.describe().unwrap_or_default();
+            job["state_bytes"] = self.state_memory.as_ref().map_or(0, JobStateMemory::used_bytes).into();
         }
     }
 
@@ -453,11 +516,38 @@ impl Run {
                     node["trimmed"] = trimmed.into();
                 }
             }
+            if let Some(keys) = self.epochs.as_ref().and_then(|epochs| epochs.keys_of(&self.metrics.nodes[number].name))
+            {
+                node["keys"] = keys.into();
+            }
             if let Some(reason) = waits.get(&self.metrics.nodes[number].name) {
                 node["waits"] = reason.as_str().into();
             }
         }
         nodes
+    }
+}
+
+/// The coordinator of a run's epochs.
+struct EpochTask(Arc<Run>);
+
+impl Turn for EpochTask {
+    fn turn(&mut self) -> TurnOutcome {
+        let Self(run) = self;
+        let Some(epochs) = run.epochs.as_ref().filter(|_| !run.is_over()) else {
+            run.task_is_done();
+            return TurnOutcome::Ended;
+        };
+        match epochs.turn(run.wall.now_ms()) {
+            EpochOutcome::Turn(outcome) => return outcome,
+            EpochOutcome::Ended => run.finish(),
+            EpochOutcome::Failed(message) => {
+                let (stage, code) = ("checkpoint".to_owned(), "checkpoint".to_owned());
+                let (node, instance, record, at) = (String::new(), 0, None, run.now());
+                run.fail(RunFailure { node, instance, stage, code, message, record, at }, ErrorAnswer::Defer);
+            }
+        }
+        TurnOutcome::Again
     }
 }
 

@@ -6,6 +6,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use super::neighbours::InstanceId;
 use crate::batch::Batch;
 use crate::document::NodeId;
 use crate::expression::RecordError;
@@ -20,7 +21,7 @@ pub(super) enum WorkStep {
     /// A batch that entered a sink at this time leaves through it.
     Write(NodeId, Batch, Duration),
     /// A batch goes to an instance of another chain.
-    Send(usize, usize, NodeId, Batch),
+    Send(InstanceId, NodeId, Batch),
 }
 
 #[derive(Default)]

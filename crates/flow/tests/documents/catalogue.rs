@@ -20,7 +20,7 @@ const fn with_default(name: &'static str, value: KeyType, default: &'static str)
 }
 
 const fn node(name: &'static str, role: Role, keys: &'static [Key], can_end: bool) -> NodeType {
-    NodeType { name, role, summary: "", keys, can_end }
+    NodeType { name, role, summary: "", keys, can_end, keeps_state: false }
 }
 
 fn records(value: &Value) -> Result<(), String> {
@@ -56,6 +56,7 @@ static HTTP: [Key; 3] = [
 ];
 static ENTITIES: [Key; 3] =
     [required("id", KeyType::Template), required("type", KeyType::Text), key("attrs", KeyType::Texts)];
+static DEDUPLICATE: [Key; 1] = [required("ttl", KeyType::Duration)];
 static EXPLODE: [Key; 2] = [required("field", KeyType::Text), key("as", KeyType::Text)];
 
 pub(crate) fn context() -> DocumentContext {
@@ -70,6 +71,7 @@ pub(crate) fn context() -> DocumentContext {
             node("map", transform, &[], false),
             node("function", transform, &[], false),
             node("explode", transform, &EXPLODE, false),
+            NodeType { keeps_state: true, ..node("deduplicate", transform, &DEDUPLICATE, false) },
             node("stream", sink, &STREAM_OUT, false),
             node("file", sink, &FILE, false),
             node("http", sink, &HTTP, false),

@@ -5,6 +5,7 @@ mod acks;
 mod dead_letters;
 mod delivery;
 mod entities;
+mod epochs;
 mod examples;
 mod files;
 mod http;

@@ -13,7 +13,7 @@ use super::writer::{RecordWriter, WritePlan, is_writable};
 use super::{COMPRESSION, FORMAT, file_form};
 use crate::Error;
 use crate::batch::Batch;
-use crate::connector::{Blocking, ConnectorContext, Places, Sink, Started, Waker, Written, refused};
+use crate::connector::{Blocking, ConnectorContext, Places, Preparation, Sink, Started, Waker, Written, refused};
 use crate::document::{Key, KeyType, NodeType, Role};
 
 pub(in crate::connector) const SINK: NodeType = NodeType {
@@ -46,6 +46,7 @@ pub(in crate::connector) const SINK: NodeType = NodeType {
         },
     ],
     can_end: false,
+    keeps_state: false,
 };
 
 /// Bytes that may wait for the file.
@@ -107,7 +108,7 @@ pub(in crate::connector) fn sink(context: &ConnectorContext<'_>) -> Result<Box<d
             columns,
         },
         truncates: text("mode") == Some("truncate"),
-        places: context.places.cloned(),
+        places: context.places.clone(),
         queue: Arc::new(WriteQueue {
             state: Mutex::default(),
             blocking: Arc::clone(&context.services()?.blocking),
@@ -212,6 +213,13 @@ impl Sink for FileSink {
         drop(state);
         self.queue.write();
         Ok(Written::Taken)
+    }
+
+    fn prepare(&mut self) -> Result<Preparation, Error> {
+        self.check()?;
+        let state = self.queue.state.lock();
+        let is_written = state.waiting.is_empty() && (state.writer.is_some() || !state.is_open);
+        Ok(if is_written { Preparation::Done(None) } else { Preparation::NotYet(None) })
     }
 
     fn check(&mut self) -> Result<(), Error> {

@@ -50,6 +50,7 @@ pub(in crate::connector) const SOURCE: NodeType = NodeType {
         },
     ],
     can_end: true,
+    keeps_state: false,
 };
 
 /// Pause between two stores of the place.
@@ -124,7 +125,7 @@ pub(in crate::connector) fn source(context: &ConnectorContext<'_>) -> Result<Box
         node: context.node.name.clone(),
         plan,
         services: context.services()?.clone(),
-        places: context.places.cloned(),
+        places: context.places.clone(),
         waker: Arc::clone(&context.waker),
         state: if context.instance == 0 { State::Closed } else { State::Ended },
         unstored: None,

@@ -17,7 +17,7 @@ use super::sender::{SendError, Sender};
 use super::thread::HttpThread;
 use crate::Error;
 use crate::batch::Batch;
-use crate::connector::{ConnectorContext, RefusedRecords, Sink, Waker, Written, refused};
+use crate::connector::{ConnectorContext, Preparation, RefusedRecords, Sink, Waker, Written, refused};
 use crate::delivery::BatchAck;
 use crate::document::{Key, KeyType, NodeType, Role, duration_ms};
 use crate::expression::RecordError;
@@ -72,6 +72,7 @@ pub(in crate::connector) const SINK: NodeType = NodeType {
         },
     ],
     can_end: false,
+    keeps_state: false,
 };
 
 fn check_headers(value: &Value) -> Result<(), String> {
@@ -254,6 +255,16 @@ impl Sink for HttpSink {
         let task = task.map_err(|error| Error::connector(&self.node, format!("requests cannot be sent: {error}")))?;
         self.task = Some(task);
         Ok(Written::Taken)
+    }
+
+    fn prepare(&mut self) -> Result<Preparation, Error> {
+        if self.sending.lock().is_some() {
+            return Ok(Preparation::NotYet(None));
+        }
+        self.check()?;
+        // Records that were given up take their error routes first.
+        let has_refused = self.refused.as_ref().is_some_and(|refused| !refused.lock().is_empty());
+        Ok(if has_refused { Preparation::NotYet(Some(Duration::ZERO)) } else { Preparation::Done(None) })
     }
 
     fn check(&mut self) -> Result<(), Error> {

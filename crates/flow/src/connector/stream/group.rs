@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use millstream_log::{AckLevel, AtomicAppend, Done, Error as LogError, Log, PositionCommit, Topic, Writer};
-use millstream_types::{Epoch, Offset, PartitionId, Position, TopicPartition};
+use millstream_types::{Epoch, Offset, PartitionId, Position, TopicName, TopicPartition};
 
 use super::start_at::StartAt;
 use crate::connector::{Services, Waker};
@@ -59,17 +59,22 @@ impl GroupPositions {
             .collect()
     }
 
+    /// The commit that stores a position in a partition of the topic `name`.
+    pub(super) fn commit_of(&self, name: &TopicName, at: &SourcePosition) -> PositionCommit {
+        PositionCommit {
+            group: self.group.clone(),
+            partition: TopicPartition::new(name.clone(), at.partition),
+            position: Position { topic: at.topic, epoch: Epoch(at.epoch), offset: Offset(at.offset) },
+            metadata: String::new(),
+        }
+    }
+
     /// Stores positions in partitions of `topic`. One call at a time.
     ///
     /// # Errors
     /// The log does not take them now, or the topic is gone.
     pub(super) fn store(&self, topic: &Topic, positions: &[SourcePosition]) -> Result<(), LogError> {
-        let commit = |at: &SourcePosition| PositionCommit {
-            group: self.group.clone(),
-            partition: TopicPartition::new(topic.name.clone(), at.partition),
-            position: Position { topic: at.topic, epoch: Epoch(at.epoch), offset: Offset(at.offset) },
-            metadata: String::new(),
-        };
+        let commit = |at: &SourcePosition| self.commit_of(&topic.name, at);
         let append = AtomicAppend { records: Vec::new(), positions: positions.iter().map(commit).collect() };
         self.is_storing.store(true, Ordering::Release);
         let (is_storing, waker) = (Arc::clone(&self.is_storing), Arc::clone(&self.waker));

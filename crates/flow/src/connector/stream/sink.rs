@@ -1,5 +1,7 @@
 //! The sink `stream`: appends records to a topic.
 //!
+//! With `exactly_once` nothing is appended before the end of an epoch: then all records are handed over for its commit.
+//!
 //! Invariants
 //! - A batch's claim is dropped once all its records have the topic's level; a failed append fails it.
 //! - Records of one key keep their order: each batch is appended whole before the next one is taken.
@@ -8,15 +10,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use millstream_log::{AtomicAppend, Done, Error as LogError, Topic, TopicConfig, Writers};
+use millstream_log::{AtomicAppend, Done, Error as LogError, Storage, Topic, TopicConfig, Writers};
 use millstream_types::{Header, PartitionId, Record, TopicName, TopicPartition, partition_of_key};
 use parking_lot::Mutex;
 use serde_json::Value;
 
+use super::held::{FixedHeaders, HeldRecords};
 use super::{is_temporary, topic, topic_name};
 use crate::Error;
 use crate::batch::Batch;
-use crate::connector::{ConnectorContext, Services, Sink, Started, Waker, Written, refused};
+use crate::connector::{ConnectorContext, Preparation, Services, Sink, Started, Waker, Written, refused};
 use crate::document::{Key, KeyType, NodeType, Role};
 use crate::template::Template;
 
@@ -35,12 +38,15 @@ pub(in crate::connector) const SINK: NodeType = NodeType {
         },
     ],
     can_end: false,
+    keeps_state: false,
 };
 
 /// Bytes that may wait for the log.
 const IN_FLIGHT_MAX_BYTES: usize = 8 << 20;
 /// Bytes of one append, and the record that goes beyond.
 const APPEND_MAX_BYTES: usize = 512 << 10;
+/// Bytes of held records with which the sink asks for the end of the epoch.
+const HELD_BYTES: usize = 4 << 20;
 /// Pause before an append that the log had no room for is tried again.
 const RETRY: Duration = Duration::from_millis(20);
 
@@ -49,8 +55,13 @@ pub(in crate::connector) struct StreamSink {
     services: Services,
     name: TopicName,
     key: Option<Template>,
-    /// The headers of every record; those of the source record if `None`.
-    headers: Option<Vec<(&'static str, String)>>,
+    /// The headers of every record.
+    headers: FixedHeaders,
+    /// Asks for the end of the epoch; `None` if records are appended at once.
+    ends_epoch: Option<Waker>,
+    held: HeldRecords,
+    /// The end of an epoch waits for the appends that are on their way.
+    is_preparing: Arc<AtomicBool>,
     /// The topic is created if it does not exist.
     creates_topic: bool,
     is_creating: Arc<AtomicBool>,
@@ -74,6 +85,9 @@ impl StreamSink {
             name,
             key,
             headers: None,
+            ends_epoch: context.ends_epoch.clone(),
+            held: HeldRecords::default(),
+            is_preparing: Arc::default(),
             creates_topic: false,
             is_creating: Arc::default(),
             waker: Arc::clone(&context.waker),
@@ -90,7 +104,8 @@ impl StreamSink {
         key: Template,
         headers: Vec<(&'static str, String)>,
     ) -> Result<Self, Error> {
-        Ok(Self { headers: Some(headers), creates_topic: true, ..Self::new(context, name, Some(key))? })
+        let held = HeldRecords::new(Some(headers.clone()));
+        Ok(Self { headers: Some(headers), held, creates_topic: true, ..Self::new(context, name, Some(key))? })
     }
 
     fn create_topic(&self) {
@@ -177,6 +192,39 @@ impl StreamSink {
         appended.map(|()| end)
     }
 
+    /// Keeps the rows of `batch` from `self.appended` on until the end of the epoch.
+    ///
+    /// # Errors
+    /// The next row is larger than the topic takes.
+    fn hold(&mut self, batch: &Batch, topic: &Topic) -> Result<(), LogError> {
+        let mut key_text = String::new();
+        let (mut held, key_of) = (std::mem::take(&mut self.held), self.key.clone());
+        let mut of_batch = held.begin();
+        let mut result = Ok(());
+        while self.appended < batch.len() {
+            let row = self.appended;
+            key_text.clear();
+            let render =
+                |template: &Template| template.render_into(batch.payload(row).unwrap_or_default(), &mut key_text);
+            let made = key_of.as_ref().map(render).map(|is_made| is_made.then_some(key_text.as_str()));
+            let key = made.map_or_else(|| batch.key(row), |made| made.map(str::as_bytes));
+            let partition = self.partition(batch, key, topic.config.partitions);
+            let partition = TopicPartition { topic: self.name.clone(), partition };
+            let headers = batch.headers(row).map(|header| header.key.len() + header.value.map_or(0, <[u8]>::len));
+            let size_bytes =
+                key.map_or(0, <[u8]>::len) + batch.payload(row).map_or(0, <[u8]>::len) + headers.sum::<usize>();
+            let limit_bytes = topic.config.record_max_bytes;
+            if size_bytes > limit_bytes {
+                result = Err(LogError::RecordTooLarge { partition, size_bytes, limit_bytes });
+                break;
+            }
+            of_batch.push(batch, row as u32, made, &partition, size_bytes);
+            self.appended += 1;
+        }
+        self.held = held;
+        result
+    }
+
     fn partition(&self, batch: &Batch, key: Option<&[u8]>, partitions: u32) -> PartitionId {
         match (key, batch.partition()) {
             (Some(key), _) => partition_of_key(key, partitions),
@@ -187,6 +235,7 @@ impl StreamSink {
     fn done(&self, batch: &Batch, size_bytes: usize) -> Done<Vec<millstream_log::Appended>> {
         let (ack, waker) = (batch.ack().cloned(), Arc::clone(&self.waker));
         let (in_flight, failure) = (Arc::clone(&self.in_flight_bytes), Arc::clone(&self.failure));
+        let is_preparing = Arc::clone(&self.is_preparing);
         Done::call(move |outcome| {
             if let Err(error) = outcome {
                 if let Some(ack) = &ack {
@@ -195,7 +244,8 @@ impl StreamSink {
                 *failure.lock() = Some(error);
             }
             let before = in_flight.fetch_sub(size_bytes, Ordering::AcqRel);
-            if before >= IN_FLIGHT_MAX_BYTES || failure.lock().is_some() {
+            let is_last = before == size_bytes && is_preparing.load(Ordering::Acquire);
+            if is_last || before >= IN_FLIGHT_MAX_BYTES || failure.lock().is_some() {
                 waker();
             }
             drop(ack);
@@ -217,12 +267,26 @@ impl Sink for StreamSink {
             let message = format!("topic '{}' is written by Millstream alone; name one of your own", self.name);
             return Err(Error::connector(&self.node, message));
         }
+        if self.ends_epoch.is_some() && matches!(topic.config.storage, Storage::Memory { .. }) {
+            let message = format!(
+                "topic '{}' is in memory, where nothing is committed as a whole; write delivery: at_least_once, or name a topic on disk",
+                self.name
+            );
+            return Err(Error::connector(&self.node, message));
+        }
         Ok(Started::Yes)
     }
 
     fn write(&mut self, batch: &Batch) -> Result<Written, Error> {
         // Its partitions may have become more, and keys go to those of now.
         let topic = topic(&*self.services.log, &self.name).map_err(|reason| Error::connector(&self.node, reason))?;
+        if let Some(ends_epoch) = self.ends_epoch.clone() {
+            let held = self.hold(batch, &topic);
+            if self.held.size_bytes() >= HELD_BYTES {
+                ends_epoch();
+            }
+            held.map_err(|error| self.refused(batch, &error))?;
+        }
         while self.appended < batch.len() {
             if self.in_flight_bytes.load(Ordering::Acquire) >= IN_FLIGHT_MAX_BYTES {
                 return Ok(Written::NotYet(Some(RETRY)));
@@ -241,6 +305,18 @@ impl Sink for StreamSink {
         }
         self.appended = 0;
         Ok(Written::Taken)
+    }
+
+    fn prepare(&mut self) -> Result<Preparation, Error> {
+        self.is_preparing.store(true, Ordering::Release);
+        let is_written = self.in_flight_bytes.load(Ordering::Acquire) == 0;
+        self.check()?;
+        if !is_written {
+            return Ok(Preparation::NotYet(None));
+        }
+        self.is_preparing.store(false, Ordering::Release);
+        let held = std::mem::replace(&mut self.held, HeldRecords::new(self.headers.clone()));
+        Ok(Preparation::Done((!held.is_empty()).then(|| Box::new(held) as _)))
     }
 
     fn check(&mut self) -> Result<(), Error> {

@@ -9,7 +9,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use millstream_log::{Error as LogError, Topic};
+use millstream_log::{Error as LogError, PositionCommit, Topic};
 use millstream_types::{BatchLimits, Epoch, RecordBatch, TopicName, TopicPartition};
 use serde_json::Value;
 
@@ -60,6 +60,7 @@ pub(in crate::connector) const SOURCE: NodeType = NodeType {
         },
     ],
     can_end: true,
+    keeps_state: false,
 };
 
 fn check_place(value: &Value) -> Result<(), String> {
@@ -75,6 +76,8 @@ struct StreamSource {
     name: TopicName,
     label: Arc<str>,
     positions: GroupPositions,
+    /// Epochs store the positions.
+    stores_by_epoch: bool,
     start: StartAt,
     stop_at: Option<StartAt>,
     instance: u32,
@@ -113,6 +116,7 @@ pub(in crate::connector) fn source(context: &ConnectorContext<'_>) -> Result<Box
         node: context.node.name.clone(),
         label: name.to_string().into(),
         name,
+        stores_by_epoch: context.stores_by_epoch,
         positions: GroupPositions::new(&services, group, Arc::clone(&context.waker)),
         start: place("start")?.unwrap_or(StartAt::Earliest),
         stop_at: place("stop_at")?,
@@ -314,6 +318,9 @@ impl Source for StreamSource {
         let topic = self.topic.as_ref().map(|topic| topic.id);
         let current: Vec<SourcePosition> = up_to.iter().filter(|at| Some(at.topic) == topic).copied().collect();
         self.progress.finished(&current);
+        if self.stores_by_epoch {
+            return None;
+        }
         for position in &current {
             match self.unsaved.iter_mut().find(|known| known.partition == position.partition) {
                 Some(known) => *known = *position,
@@ -325,6 +332,10 @@ impl Source for StreamSource {
 
     fn is_settled(&self) -> bool {
         self.unsaved.is_empty() && !self.positions.is_storing()
+    }
+
+    fn commit_of(&self, at: &SourcePosition) -> Option<PositionCommit> {
+        Some(self.positions.commit_of(&self.name, at))
     }
 
     fn progress(&self) -> Option<Arc<dyn SourceProgress>> {

@@ -84,7 +84,7 @@ static SOURCE_ONLY: [Key; 2] = [
         "ack_timeout",
         KeyType::Duration,
         Some("60s"),
-        "The job starts again, and reads from its position, if no record of the source is written for so long while some are in flight. `0s` sets no limit; with `at_most_once` it has no effect.",
+        "The job starts again, and reads from its position, if no record of the source is written for so long while some are in flight. `0s` sets no limit; it has no effect with `at_most_once`, and in a job with epochs, where `checkpoint.timeout` takes its place.",
     ),
 ];
 

@@ -26,6 +26,29 @@ static RESTART_KEYS: [Key; 3] = [
     ),
 ];
 
+pub(in crate::document) static CHECKPOINT: Section = Section {
+    name: "checkpoint",
+    path: "checkpoint",
+    doc: "The epochs of a job that keeps state or is `exactly_once`.",
+    keys: &[&CHECKPOINT_KEYS],
+};
+
+static CHECKPOINT_KEYS: [Key; 3] = [
+    optional(
+        "interval",
+        KeyType::Duration,
+        Some("1s"),
+        "The time from the beginning of one epoch to the next, while there are records. An epoch ends sooner if a source waits for records to be finished.",
+    ),
+    optional(
+        "timeout",
+        KeyType::Duration,
+        Some("120s"),
+        "The job starts again from the last epoch if its instances do not come to the end of one in this time.",
+    ),
+    super::later("retain", "leave it out: a job goes on from its last epoch", "Epochs that are kept."),
+];
+
 pub(in crate::document) static RESOURCES: Section = Section {
     name: "resources",
     path: "resources",

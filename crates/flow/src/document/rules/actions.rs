@@ -3,6 +3,7 @@
 use crate::document::draft::{DocumentDraft, DraftRoute, RouteTargetDraft};
 use crate::document::finding::{Findings, join};
 use crate::document::model::Role;
+use crate::document::rules::state::keeps_state;
 
 pub(super) fn route_select(draft: &DocumentDraft<'_>, findings: &mut Findings, rule: &'static str) {
     for route in draft.routes.iter().filter(|route| !route.is_on_error) {
@@ -41,16 +42,17 @@ fn with_action<'d, 'a>(
 }
 
 pub(super) fn retry(draft: &DocumentDraft<'_>, findings: &mut Findings, rule: &'static str) {
-    let is_at_most_once = draft.tree.text_of("delivery") == Some("at_most_once");
+    let (delivery, keeps_state) = (draft.tree.text_of("delivery"), draft.nodes.iter().any(keeps_state));
     for (route, action) in with_action(draft, "retry") {
         let path = join(&route.path, "action");
         if !matches!(route.to, RouteTargetDraft::None) {
             let message = "a route that retries sends nothing on; write to: none".to_owned();
             findings.add(action.place, &path, rule, message).value(action);
         }
-        if is_at_most_once {
+        if matches!(delivery, Some("at_most_once" | "exactly_once")) || keeps_state {
             let message =
-                "a record can be read again only with delivery: at_least_once; change delivery, or drop the record"
+                "a record can be read again only with delivery: at_least_once, in a job that keeps no state; \
+                           change that, or drop the record"
                     .to_owned();
             findings.add(action.place, &path, rule, message).value(action);
         }

@@ -67,8 +67,10 @@ fn is_later(kind: &str) -> bool {
 pub(super) fn missing_expression(draft: &DocumentDraft<'_>, findings: &mut Findings, rule: &'static str) {
     const NEEDED: [(&str, &str); 3] = [("filter", "where"), ("map", "select"), ("function", "fn")];
     for node in &draft.nodes {
-        let kind = node.tree.text_of("type");
-        let Some((kind, key)) = NEEDED.iter().find(|(name, _)| kind == Some(name)) else { continue };
+        let Some(kind) = node.tree.text_of("type") else { continue };
+        let keeps_state = node.node_type.is_some_and(|kind| kind.keeps_state);
+        let needed = NEEDED.iter().find(|(name, _)| kind == *name).map(|(_, key)| *key);
+        let Some(key) = needed.or(keeps_state.then_some("key_by")) else { continue };
         if node.tree.get(key).is_none() {
             let message = format!("'{}' is a {kind} without '{key}'; add it", node.name);
             findings.add(node.name_place, &join(&node.path, key), rule, message);

@@ -1,0 +1,118 @@
+//! `deduplicate`: the first record of each key within a time.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value};
+
+use super::keyed::{KeyedOperator, KeyedRows};
+use crate::Error;
+use crate::batch::Batch;
+use crate::document::{Key, KeyType, NodeType, Role, duration_ms};
+use crate::state::{KeyedState, StateMemory, StateValue, TellChange};
+
+pub(crate) const DEDUPLICATE: NodeType = NodeType {
+    name: "deduplicate",
+    role: Role::Transform,
+    summary: "Passes the first record of each key, and drops later ones of that key for the time `ttl`.",
+    keys: &[Key {
+        name: "ttl",
+        value: KeyType::Duration,
+        is_required: true,
+        default: None,
+        doc: "The time, by the records' own times, for which a key is known after a record of it has passed.",
+    }],
+    can_end: false,
+    keeps_state: true,
+};
+
+/// The time of the record of a key that has passed, milliseconds since 1970.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Passed(i64);
+
+impl StateValue for Passed {
+    fn encode(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.0.to_be_bytes());
+    }
+
+    fn decode(stored: &[u8]) -> Option<Self> {
+        Some(Self(i64::from_be_bytes(stored.try_into().ok()?)))
+    }
+}
+
+/// The keys that are known.
+///
+/// A record is dropped if its own time lies within `ttl` of the record of its key that has passed, whichever is the later one.
+/// A key is forgotten once a record of the instance has passed that is two times `ttl` younger: how input is cut into batches
+/// changes nothing, and other keys matter only to records that are more than `ttl` late.
+pub(super) struct Deduplicate {
+    ttl_ms: i64,
+    known: KeyedState<Passed>,
+    /// The known keys, by the time of their records.
+    by_time: BTreeMap<i64, Vec<Box<[u8]>>>,
+    /// The latest time of a record that has passed; that of some known key, so it is restored with them.
+    latest_ms: i64,
+}
+
+impl Deduplicate {
+    pub(super) fn new(config: &Map<String, Value>, memory: StateMemory) -> Self {
+        let ttl = config.get("ttl").and_then(Value::as_str).and_then(duration_ms).unwrap_or_default();
+        let ttl_ms = i64::try_from(ttl).unwrap_or(i64::MAX);
+        Self { ttl_ms, known: KeyedState::new(memory), by_time: BTreeMap::new(), latest_ms: i64::MIN }
+    }
+
+    fn passes(&mut self, key: &[u8], time_ms: i64) -> Result<bool, Error> {
+        if self.known.get(key).is_some_and(|passed| time_ms.abs_diff(passed.0) < self.ttl_ms.unsigned_abs()) {
+            return Ok(false);
+        }
+        self.known.set(key, Passed(time_ms))?;
+        self.by_time.entry(time_ms).or_default().push(key.into());
+        if time_ms > self.latest_ms {
+            self.latest_ms = time_ms;
+            self.forget();
+        }
+        Ok(true)
+    }
+
+    /// Forgets the keys whose records are old.
+    fn forget(&mut self) {
+        let oldest_ms = self.latest_ms.saturating_sub(self.ttl_ms.saturating_mul(2));
+        while let Some(first) = self.by_time.first_entry().filter(|first| *first.key() < oldest_ms) {
+            let (time_ms, keys) = first.remove_entry();
+            for key in keys {
+                // A later record of the key may have passed since.
+                if self.known.get(&key) == Some(&Passed(time_ms)) {
+                    self.known.remove(&key);
+                }
+            }
+        }
+    }
+}
+
+impl KeyedOperator for Deduplicate {
+    fn apply(&mut self, batch: &Batch, rows: &KeyedRows) -> Result<Vec<u32>, Error> {
+        let mut passed = Vec::with_capacity(batch.len());
+        for (row, key) in rows.iter() {
+            if self.passes(key, batch.timestamp_ms(row as usize))? {
+                passed.push(row);
+            }
+        }
+        Ok(passed)
+    }
+
+    fn take_changes(&mut self, tell: &mut TellChange<'_>) {
+        self.known.take_changes(tell);
+    }
+
+    fn restore(&mut self, key: &[u8], stored: &[u8]) -> Result<(), Error> {
+        self.known.restore(key, stored)?;
+        if let Some(Passed(time_ms)) = self.known.get(key) {
+            self.latest_ms = self.latest_ms.max(*time_ms);
+            self.by_time.entry(*time_ms).or_default().push(key.into());
+        }
+        Ok(())
+    }
+
+    fn keys(&self) -> usize {
+        self.known.len()
+    }
+}

@@ -1,0 +1,172 @@
+//! The commit of an epoch, and the state from which a run goes on.
+//!
+//! The job's writer appends the changes of state to the job's own topic and the records of sinks to theirs, and commits them
+//! with the positions of sources and the record of the epoch. A later run of the job is a later writer of the name, so that
+//! nothing of an earlier one takes effect any more.
+
+use std::sync::Arc;
+
+use millstream_log::{
+    AckLevel, AtomicAppend, Cleanup, Done, Error as LogError, Log, PositionCommit, TopicConfig, Writer, Writers,
+};
+use millstream_types::{PartitionId, Record, TenantId, TopicName, TopicPartition};
+use sha2::{Digest as _, Sha256};
+
+use super::epoch_part::EpochPart;
+use crate::state::EpochRecord;
+
+/// Bytes of one append of changes, and the record that goes beyond.
+const APPEND_MAX_BYTES: usize = 256 << 10;
+
+pub(super) struct EpochKeeper {
+    log: Arc<dyn Log>,
+    writer: Arc<dyn Writer>,
+    topic: TopicPartition,
+}
+
+/// The commit of an epoch, as far as it has come.
+pub(super) struct Commit {
+    pub(super) record: EpochRecord,
+    parts: Arc<[EpochPart]>,
+    positions: Vec<PositionCommit>,
+    /// The part that is next, and what is next in it.
+    part: usize,
+    change: usize,
+    sink: usize,
+    append: usize,
+}
+
+/// The result of an attempt to go on with a commit.
+pub(super) enum CommitStep {
+    /// The log has it; the answer comes later.
+    Accepted,
+    /// Not now, for this reason.
+    NotYet(Commit, String),
+    Failed(String),
+}
+
+impl Commit {
+    pub(super) fn new(record: EpochRecord, mut parts: Vec<EpochPart>) -> Self {
+        let positions = parts.iter_mut().flat_map(|part| std::mem::take(&mut part.positions)).collect();
+        Self { record, parts: parts.into(), positions, part: 0, change: 0, sink: 0, append: 0 }
+    }
+
+    /// Bytes of state that have changed.
+    pub(super) fn size_bytes(&self) -> u64 {
+        self.parts.iter().map(|part| part.changes.size_bytes() as u64).sum()
+    }
+}
+
+/// The topic with the state of a job, which is removed once the job has ended.
+pub(crate) fn state_topic(tenant: &TenantId, job_id: &str) -> TopicName {
+    let digest = Sha256::digest(format!("{tenant}\0{job_id}"));
+    let name: String = digest[..16].iter().map(|byte| format!("{byte:02x}")).collect();
+    TopicName::job_state(&name)
+}
+
+impl EpochKeeper {
+    /// Takes over the job: the next writer of its name, and its topic, which is made if it is missing. Blocks on the disk.
+    ///
+    /// # Errors
+    /// The topic cannot be made, or the writer cannot begin.
+    pub(super) fn open(log: &Arc<dyn Log>, tenant: &TenantId, job_id: &str) -> Result<Self, LogError> {
+        let name = state_topic(tenant, job_id);
+        let writer = log.writer(&format!("job/{tenant}/{job_id}"))?;
+        if log.topic(&name).is_none() {
+            let config = TopicConfig {
+                partitions: 1,
+                cleanup: Cleanup::Compact,
+                retention: None,
+                writers: Writers::OwnersOnly,
+                ..TopicConfig::default()
+            };
+            log.create_topic(&name, &config)?;
+        }
+        let topic = TopicPartition { topic: name, partition: PartitionId(0) };
+        Ok(Self { log: Arc::clone(log), writer, topic })
+    }
+
+    /// The place of the job's state.
+    pub(super) fn topic(&self) -> &TopicPartition {
+        &self.topic
+    }
+
+    /// Appends what is left of a commit, and commits it. `stored` gets the outcome once the log has accepted it.
+    pub(super) fn go_on(
+        &self,
+        mut commit: Commit,
+        stored: impl FnOnce(Result<(), String>) + Send + 'static,
+    ) -> CommitStep {
+        let finished = self.append_parts(&mut commit).and_then(|()| self.commit(&mut commit, stored));
+        match finished {
+            Ok(()) => CommitStep::Accepted,
+            Err(error) if is_temporary(&error) => CommitStep::NotYet(commit, error.to_string()),
+            Err(error) => CommitStep::Failed(format!("epoch {} is not committed: {error}", commit.record.epoch)),
+        }
+    }
+
+    fn append_parts(&self, commit: &mut Commit) -> Result<(), LogError> {
+        while let Some(part) = commit.parts.get(commit.part) {
+            while commit.change < part.changes.len() {
+                let (mut records, mut size_bytes) = (Vec::new(), 0);
+                for index in commit.change..part.changes.len() {
+                    let (key, value) = part.changes.record(index);
+                    size_bytes += key.len() + value.map_or(0, <[u8]>::len);
+                    records.push(self.record(key, value, commit.record.at_ms));
+                    if size_bytes >= APPEND_MAX_BYTES {
+                        break;
+                    }
+                }
+                self.writer.append(&self.topic, &records)?;
+                commit.change += records.len();
+            }
+            while let Some(prepared) = part.prepared.get(commit.sink) {
+                while commit.append < prepared.appends() {
+                    prepared.append(commit.append, &*self.writer)?;
+                    commit.append += 1;
+                }
+                (commit.sink, commit.append) = (commit.sink + 1, 0);
+            }
+            (commit.part, commit.change, commit.sink) = (commit.part + 1, 0, 0);
+        }
+        Ok(())
+    }
+
+    fn record<'a>(&self, key: &'a [u8], value: Option<&'a [u8]>, timestamp_ms: i64) -> Record<'a> {
+        Record { timestamp_ms, key: Some(key), value, headers: &[] }
+    }
+
+    fn commit(
+        &self,
+        commit: &mut Commit,
+        stored: impl FnOnce(Result<(), String>) + Send + 'static,
+    ) -> Result<(), LogError> {
+        // The positions in topics that were deleted since are gone with them.
+        let exists = |at: &PositionCommit| {
+            self.log.topic(&at.partition.topic).is_some_and(|topic| topic.id == at.position.topic)
+        };
+        commit.positions.retain(exists);
+        let epoch = commit.record.encode();
+        let record = self.record(EpochRecord::KEY, Some(&epoch), commit.record.at_ms);
+        let append =
+            AtomicAppend { records: vec![(self.topic.clone(), vec![record])], positions: commit.positions.clone() };
+        let (parts, number) = (Arc::clone(&commit.parts), commit.record.epoch);
+        let done = Done::call(move |outcome: Result<_, LogError>| {
+            // Sinks keep their records until now.
+            drop(parts);
+            stored(outcome.map(drop).map_err(|error| format!("epoch {number} is not committed: {error}")));
+        });
+        self.writer.commit(&append, AckLevel::Synced, done)
+    }
+}
+
+/// The log may take the same append a little later.
+fn is_temporary(error: &LogError) -> bool {
+    matches!(
+        error,
+        LogError::Overloaded { .. }
+            | LogError::TooManyUnsynced { .. }
+            | LogError::DiskFull { .. }
+            | LogError::TooManyTransactions { .. }
+    )
+}

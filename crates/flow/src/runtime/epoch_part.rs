@@ -1,0 +1,27 @@
+//! The part of one instance in an epoch.
+
+use std::collections::BTreeMap;
+
+use millstream_log::PositionCommit;
+
+use crate::connector::Prepared;
+use crate::state::StateChanges;
+
+#[derive(Default)]
+pub(super) struct EpochPart {
+    pub(super) changes: StateChanges,
+    pub(super) prepared: Vec<Box<dyn Prepared>>,
+    pub(super) positions: Vec<PositionCommit>,
+    /// The records that the instance's sources without a log have read, by node.
+    pub(super) places: BTreeMap<String, u64>,
+    /// The keys that have state, by node.
+    pub(super) keys: BTreeMap<String, u64>,
+}
+
+impl EpochPart {
+    /// `true` if there is nothing to be committed.
+    pub(super) fn is_empty(&self) -> bool {
+        let Self { changes, prepared, positions, places, keys: _ } = self;
+        changes.len() == 0 && prepared.is_empty() && positions.is_empty() && places.is_empty()
+    }
+}

@@ -1,0 +1,397 @@
+//! The epochs of a run that keeps state: the barriers between them, and the one commit that ends each.
+//!
+//! ```text
+//!  Epochs (a task) ── wanted epoch ──► sources ── barriers behind their batches ──► all other instances
+//!     ▲                                                                                    │
+//!     └── EpochPart of each instance: places of sources, changes of state, records of sinks ◄──┘
+//!     │
+//!     └── all parts are there: one commit of the job's writer (EpochKeeper)
+//! ```
+//!
+//! Always true
+//! - One epoch is on its way at a time, and an instance adds one part to it.
+//! - Nothing of a part can be read before the commit, and all of it afterwards.
+//! - After a failed commit the run ends. The next run goes on from the last epoch that is committed.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use millstream_types::{MonotonicClock, iso_time};
+use parking_lot::{Mutex, MutexGuard};
+use serde_json::{Value, json};
+
+use super::epoch_keeper::{Commit, CommitStep, EpochKeeper};
+use super::epoch_part::EpochPart;
+use super::restored_state::{RestoredState, Values};
+use super::workers::TurnOutcome;
+use crate::Error;
+use crate::connector::{Places, Waker};
+use crate::document::{Checkpoint, NodeId};
+use crate::state::EpochRecord;
+
+/// Pause before an append that the log had no room for is tried again.
+const RETRY: Duration = Duration::from_millis(20);
+
+/// The state with which an instance begins.
+pub(super) struct InstanceState {
+    /// The epoch at the end of which it was so; 0 for a job that begins.
+    pub(super) epoch: u64,
+    pub(super) values: Vec<(NodeId, Values)>,
+}
+
+/// The number of an instance among all of the run, from 0.
+pub(super) type InstanceNumber = usize;
+
+pub(super) struct Epochs {
+    /// Set once the run is restored; never in a test, which keeps nothing.
+    keeper: OnceLock<EpochKeeper>,
+    restored: Mutex<Restoring>,
+    setting: Checkpoint,
+    clock: Arc<dyn MonotonicClock>,
+    /// The epoch whose barriers are to be sent; 0 before the first.
+    wanted: AtomicU64,
+    /// Something was read since the barrier before.
+    has_news: AtomicBool,
+    state: Mutex<EpochState>,
+}
+
+/// The state from which the run goes on.
+enum Restoring {
+    NotYet,
+    Failed(String),
+    /// What the instances have not taken yet.
+    Done(RestoredState),
+}
+
+#[derive(Default)]
+struct EpochState {
+    instances: Vec<InstanceEpochs>,
+    phase: Phase,
+    /// The parts of the epoch that is on its way, and of instances that have ended since.
+    parts: Vec<EpochPart>,
+    /// By node and instance.
+    places: BTreeMap<String, Vec<u64>>,
+    keys: BTreeMap<String, Vec<u64>>,
+    committed: Option<Committed>,
+    /// When the last epoch began.
+    begun: Duration,
+    /// The next epoch begins at once.
+    is_hurried: bool,
+    /// The reason why the commit is not accepted yet.
+    waits: Option<String>,
+    failure: Option<String>,
+    wakers: Vec<Waker>,
+}
+
+/// An instance, and how far it is.
+struct InstanceEpochs {
+    number_in_chain: u32,
+    of_chain: u32,
+    /// The instance has added its part to the epoch that is on its way.
+    has_added: bool,
+    has_ended: bool,
+}
+
+#[derive(Default)]
+enum Phase {
+    #[default]
+    Idle,
+    /// Barriers are on their way.
+    Gathering,
+    /// The parts are being appended.
+    Appending(Commit),
+    /// The commit waits for the log.
+    Storing,
+}
+
+/// An epoch that is committed, with its figures.
+#[derive(Debug, Clone)]
+struct Committed {
+    record: EpochRecord,
+    /// From its beginning to its commit.
+    took: Duration,
+    size_bytes: u64,
+}
+
+/// The result of a turn.
+pub(super) enum EpochOutcome {
+    Turn(TurnOutcome),
+    /// All instances have ended, and everything that they have added is committed.
+    Ended,
+    Failed(String),
+}
+
+impl Epochs {
+    /// The epochs of a run that [`Epochs::restore`] or [`Epochs::begin_empty`] lets begin.
+    pub(super) fn new(setting: Checkpoint, clock: Arc<dyn MonotonicClock>) -> Arc<Self> {
+        let state = EpochState { begun: clock.now(), ..EpochState::default() };
+        Arc::new(Self {
+            keeper: OnceLock::new(),
+            restored: Mutex::new(Restoring::NotYet),
+            setting,
+            clock,
+            wanted: AtomicU64::new(0),
+            has_news: AtomicBool::new(false),
+            state: Mutex::new(state),
+        })
+    }
+
+    /// Begins without state, and keeps none.
+    pub(super) fn begin_empty(&self) {
+        *self.restored.lock() = Restoring::Done(RestoredState::default());
+    }
+
+    /// Begins with the state that `open` finds, and keeps it from then on. Blocks on the disk.
+    pub(super) fn restore(&self, open: impl FnOnce() -> Result<(EpochKeeper, RestoredState), Error>) {
+        let restored = match open() {
+            Ok((keeper, restored)) => {
+                if let Some(record) = &restored.epoch {
+                    let mut state = self.state.lock();
+                    state.places.clone_from(&record.places);
+                    self.wanted.store(record.epoch, Ordering::Release);
+                    state.committed = Some(Committed { record: record.clone(), took: Duration::ZERO, size_bytes: 0 });
+                }
+                // A run is restored once.
+                let _ = self.keeper.set(keeper);
+                Restoring::Done(restored)
+            }
+            Err(error) => Restoring::Failed(error.to_string()),
+        };
+        *self.restored.lock() = restored;
+        self.wake_all();
+    }
+
+    /// The state with which an instance of these nodes begins, once; `None` while it is being read.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub(super) fn take_restored(&self, nodes: &[NodeId], instance: u32) -> Result<Option<InstanceState>, Error> {
+        match &mut *self.restored.lock() {
+            Restoring::NotYet => Ok(None),
+            Restoring::Failed(reason) => Err(Error::connector("", format!("cannot restore the job's state: {reason}"))),
+            Restoring::Done(restored) => {
+                let epoch = restored.epoch.as_ref().map_or(0, |record| record.epoch);
+                let values = nodes.iter().map(|node| (*node, restored.take(*node, instance))).collect();
+                Ok(Some(InstanceState { epoch, values }))
+            }
+        }
+    }
+
+    /// Tells the instances of the run, by chain, and the wakers of the coordinator and of all of them.
+    pub(super) fn begin(&self, instances_by_chain: impl Iterator<Item = u32>, wakers: Vec<Waker>) {
+        let mut state = self.state.lock();
+        let of_chain = |count: u32| {
+            (0..count).map(move |number| InstanceEpochs {
+                number_in_chain: number,
+                of_chain: count,
+                has_added: false,
+                has_ended: false,
+            })
+        };
+        state.instances = instances_by_chain.flat_map(of_chain).collect();
+        state.wakers = wakers;
+    }
+
+    /// The epoch whose barriers are to be sent.
+    pub(super) fn wanted(&self) -> u64 {
+        self.wanted.load(Ordering::Acquire)
+    }
+
+    /// Something was read: there will be a next epoch.
+    pub(super) fn has_read(&self) {
+        if self.keeper.get().is_some() && !self.has_news.swap(true, Ordering::AcqRel) {
+            self.wake_coordinator();
+        }
+    }
+
+    /// Begins the next epoch at once, if anything was read: somebody waits for the end of this one.
+    pub(super) fn hurry(&self) {
+        let mut state = self.state.lock();
+        if self.keeper.get().is_some() && !state.is_hurried {
+            state.is_hurried = true;
+            drop(state);
+            self.wake_coordinator();
+        }
+    }
+
+    /// Adds the part of an instance to the epoch that is on its way.
+    pub(super) fn add(&self, instance: InstanceNumber, part: EpochPart) {
+        self.take_part(instance, part, false);
+    }
+
+    /// Adds the last part of an instance, which has ended.
+    pub(super) fn end(&self, instance: InstanceNumber, part: EpochPart) {
+        self.take_part(instance, part, true);
+    }
+
+    fn take_part(&self, instance: InstanceNumber, mut part: EpochPart, is_end: bool) {
+        let mut state = self.state.lock();
+        let known = &mut state.instances[instance];
+        known.has_added = true;
+        known.has_ended |= is_end;
+        let (number, count) = (known.number_in_chain as usize, known.of_chain as usize);
+        let set = |known: &mut BTreeMap<String, Vec<u64>>, news: BTreeMap<String, u64>| {
+            for (node, value) in news {
+                let values = known.entry(node).or_default();
+                values.resize(count, 0);
+                values[number] = value;
+            }
+        };
+        set(&mut state.places, part.places.clone());
+        set(&mut state.keys, std::mem::take(&mut part.keys));
+        state.parts.push(part);
+        drop(state);
+        self.wake_coordinator();
+    }
+
+    /// The first waker is that of the coordinator.
+    fn wake_coordinator(&self) {
+        let waker = self.state.lock().wakers.first().cloned();
+        if let Some(wake) = waker {
+            wake();
+        }
+    }
+
+    fn wake_all(&self) {
+        let wakers = self.state.lock().wakers.clone();
+        wakers.iter().for_each(|wake| wake());
+    }
+
+    /// A turn of the coordinator.
+    pub(super) fn turn(self: &Arc<Self>, now_ms: i64) -> EpochOutcome {
+        let mut state = self.state.lock();
+        if let Some(failure) = state.failure.take() {
+            return EpochOutcome::Failed(failure);
+        }
+        let now = self.clock.now();
+        match std::mem::replace(&mut state.phase, Phase::Idle) {
+            Phase::Idle if state.instances.iter().all(|instance| instance.has_ended) => {
+                if self.keeper.get().is_none() || state.parts.iter().all(EpochPart::is_empty) {
+                    return EpochOutcome::Ended;
+                }
+                state.begun = now;
+                state.phase = Phase::Gathering;
+                EpochOutcome::Turn(TurnOutcome::Again)
+            }
+            Phase::Idle => self.begin_epoch(state, now),
+            Phase::Gathering => {
+                let missing = state.instances.iter().filter(|instance| !instance.has_added).count();
+                if missing > 0 {
+                    state.phase = Phase::Gathering;
+                    let left = state.begun.saturating_add(self.setting.timeout).saturating_sub(now);
+                    return match left.is_zero() {
+                        true => EpochOutcome::Failed(self.too_late(missing, state.instances.len())),
+                        false => EpochOutcome::Turn(TurnOutcome::Wait(Some(left))),
+                    };
+                }
+                let parts = std::mem::take(&mut state.parts);
+                let last = state.committed.as_ref().map_or(0, |committed| committed.record.epoch);
+                let epoch = self.wanted().max(last + 1);
+                let record = EpochRecord { epoch, at_ms: now_ms, places: state.places.clone() };
+                self.append(state, Commit::new(record, parts))
+            }
+            Phase::Appending(commit) => self.append(state, commit),
+            Phase::Storing => {
+                state.phase = Phase::Storing;
+                EpochOutcome::Turn(TurnOutcome::Wait(None))
+            }
+        }
+    }
+
+    /// Begins the next epoch if it is due, and something was read.
+    fn begin_epoch(&self, mut state: MutexGuard<'_, EpochState>, now: Duration) -> EpochOutcome {
+        let is_hurried = std::mem::take(&mut state.is_hurried);
+        if self.keeper.get().is_none() || !self.has_news.load(Ordering::Acquire) {
+            return EpochOutcome::Turn(TurnOutcome::Wait(None));
+        }
+        let left = state.begun.saturating_add(self.setting.interval).saturating_sub(now);
+        if !left.is_zero() && !is_hurried {
+            return EpochOutcome::Turn(TurnOutcome::Wait(Some(left)));
+        }
+        self.has_news.store(false, Ordering::Release);
+        state.begun = now;
+        state.instances.iter_mut().for_each(|instance| instance.has_added = instance.has_ended);
+        state.phase = Phase::Gathering;
+        self.wanted.fetch_add(1, Ordering::AcqRel);
+        drop(state);
+        self.wake_all();
+        EpochOutcome::Turn(TurnOutcome::Wait(Some(self.setting.timeout)))
+    }
+
+    fn append(self: &Arc<Self>, mut state: MutexGuard<'_, EpochState>, commit: Commit) -> EpochOutcome {
+        let Some(keeper) = self.keeper.get() else { return EpochOutcome::Ended };
+        // The answer may come before the call returns.
+        state.phase = Phase::Storing;
+        drop(state);
+        let (epochs, record, size_bytes) = (Arc::clone(self), commit.record.clone(), commit.size_bytes());
+        match keeper.go_on(commit, move |result| epochs.stored(record, size_bytes, result)) {
+            CommitStep::Accepted => EpochOutcome::Turn(TurnOutcome::Wait(None)),
+            CommitStep::NotYet(commit, reason) => {
+                let mut state = self.state.lock();
+                state.phase = Phase::Appending(commit);
+                state.waits = Some(reason);
+                EpochOutcome::Turn(TurnOutcome::Wait(Some(RETRY)))
+            }
+            CommitStep::Failed(reason) => EpochOutcome::Failed(reason),
+        }
+    }
+
+    fn stored(&self, record: EpochRecord, size_bytes: u64, result: Result<(), String>) {
+        let mut state = self.state.lock();
+        state.phase = Phase::Idle;
+        state.waits = None;
+        match result {
+            Ok(()) => {
+                let took = self.clock.now().saturating_sub(state.begun);
+                self.wanted.fetch_max(record.epoch, Ordering::AcqRel);
+                state.committed = Some(Committed { record, took, size_bytes });
+            }
+            Err(failure) => state.failure = Some(failure),
+        }
+        drop(state);
+        self.wake_coordinator();
+    }
+
+    fn too_late(&self, missing: usize, count: usize) -> String {
+        let (epoch, timeout) = (self.wanted(), self.setting.timeout);
+        format!(
+            "{missing} of {count} instances have not come to the end of epoch {epoch} within checkpoint.timeout = {timeout:?}; \
+             see which sink waits, or raise it"
+        )
+    }
+
+    /// The reason why the epoch that is on its way is not committed, if there is one.
+    pub(super) fn waits_for(&self) -> Option<String> {
+        let state = self.state.lock();
+        state.waits.as_ref().map(|reason| format!("waits to commit epoch {}: {reason}", self.wanted()))
+    }
+
+    /// The last epoch that is committed, as the API shows it; `None` before the first.
+    pub(super) fn describe(&self) -> Option<Value> {
+        let state = self.state.lock();
+        let Committed { record, took, size_bytes } = state.committed.as_ref()?;
+        let mut told = json!({"epoch": record.epoch, "at": iso_time(record.at_ms), "bytes": size_bytes});
+        if !took.is_zero() {
+            told["took_ms"] = (took.as_secs_f64() * 1e3).into();
+        }
+        Some(told)
+    }
+
+    /// The keys of a node that had state at the end of the last epoch; `None` for a node that keeps none.
+    pub(super) fn keys_of(&self, node: &str) -> Option<u64> {
+        self.state.lock().keys.get(node).map(|keys| keys.iter().sum())
+    }
+}
+
+impl Places for Epochs {
+    fn records_read(&self, node: &str) -> u64 {
+        self.state.lock().places.get(node).and_then(|places| places.first().copied()).unwrap_or_default()
+    }
+
+    /// The epoch stores it.
+    fn store(&self, _node: &str, _records_read: u64) -> bool {
+        true
+    }
+}

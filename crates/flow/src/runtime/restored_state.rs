@@ -1,0 +1,73 @@
+//! The state with which a run begins: that of the last epoch of the run before.
+
+use std::collections::HashMap;
+
+use millstream_log::{Error as LogError, Log, UpTo};
+use millstream_types::{BatchLimits, TopicPartition};
+
+use crate::Error;
+use crate::document::NodeId;
+use crate::plan::StateLayout;
+use crate::state::{EpochRecord, StateEntry};
+
+/// Bytes that one read returns.
+const READ_MAX_BYTES: usize = 1 << 20;
+
+/// Stored values by key.
+pub(super) type Values = HashMap<Box<[u8]>, Box<[u8]>>;
+
+/// The values of all operators, by node and instance.
+#[derive(Default)]
+pub(super) struct RestoredState {
+    pub(super) epoch: Option<EpochRecord>,
+    values: HashMap<(NodeId, u32), Values>,
+}
+
+impl RestoredState {
+    /// Reads the state of a job. Blocks on the disk.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub(super) fn read(log: &dyn Log, topic: &TopicPartition, layout: &StateLayout) -> Result<Self, Error> {
+        let partition = log.partition(topic)?;
+        let mut restored = Self::default();
+        let mut next = partition.offsets().first;
+        loop {
+            let batches = partition.read(next, READ_MAX_BYTES, UpTo::Stable)?;
+            let Some(last) = batches.last() else { return Ok(restored) };
+            next = last.next_offset();
+            for batch in &batches {
+                let damaged = |source| LogError::Batch { partition: topic.clone(), source };
+                let batch = batch.inflated(&BatchLimits::default()).map_err(damaged)?;
+                for record in batch.records() {
+                    let record = record.map_err(damaged)?;
+                    let entry = StateEntry::decode(record.key.unwrap_or_default(), record.value);
+                    let entry = entry
+                        .map_err(|fault| Error::connector("state", format!("{topic} {}: {fault}", record.offset)))?;
+                    restored.apply(entry, layout);
+                }
+            }
+        }
+    }
+
+    fn apply(&mut self, entry: StateEntry<'_>, layout: &StateLayout) {
+        match entry {
+            StateEntry::Epoch(epoch) => self.epoch = Some(epoch),
+            StateEntry::Value(at, value) => {
+                // A node that the document no longer has keeps its values for a later one that does.
+                let Some(node) = layout.0.iter().position(|(name, _)| name == at.node) else { return };
+                let instance = at.group.instance(layout.0[node].1);
+                let values = self.values.entry((NodeId(node), instance)).or_default();
+                match value {
+                    Some(value) => drop(values.insert(at.key.into(), value.into())),
+                    None => drop(values.remove(at.key)),
+                }
+            }
+        }
+    }
+
+    /// The values of a node's instance, which has them from now on.
+    pub(super) fn take(&mut self, node: NodeId, instance: u32) -> Values {
+        self.values.remove(&(node, instance)).unwrap_or_default()
+    }
+}

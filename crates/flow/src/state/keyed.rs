@@ -1,0 +1,155 @@
+//! A table of values by key that knows which of them have changed.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use super::StateMemory;
+use crate::Error;
+
+/// A value that can be stored.
+pub(crate) trait StateValue: Sized {
+    /// Appends the stored form.
+    fn encode(&self, out: &mut Vec<u8>);
+    /// The value of a stored form; `None` if it is none.
+    fn decode(stored: &[u8]) -> Option<Self>;
+    /// The memory that it takes beside its own size.
+    fn heap_bytes(&self) -> u64 {
+        0
+    }
+}
+
+/// Gets the key and the last value, or its end, of a change.
+pub(crate) type TellChange<'t> = dyn FnMut(&[u8], Option<&[u8]>) + 't;
+
+/// Memory of an entry beside its key and value.
+const ENTRY_BYTES: u64 = 96;
+
+/// The values of one operator in one instance.
+pub(crate) struct KeyedState<V> {
+    values: HashMap<Arc<[u8]>, V>,
+    /// Keys whose values were set or removed since the last call of [`KeyedState::take_changes`].
+    changed: HashSet<Arc<[u8]>>,
+    memory: StateMemory,
+}
+
+impl<V: StateValue> KeyedState<V> {
+    pub(crate) fn new(memory: StateMemory) -> Self {
+        Self { values: HashMap::new(), changed: HashSet::new(), memory }
+    }
+
+    pub(crate) fn get(&self, key: &[u8]) -> Option<&V> {
+        self.values.get(key)
+    }
+
+    /// Sets the value of a key.
+    ///
+    /// # Errors
+    /// There is no memory for a further key.
+    pub(crate) fn set(&mut self, key: &[u8], value: V) -> Result<(), Error> {
+        match self.values.get_key_value(key).map(|(key, _)| Arc::clone(key)) {
+            Some(known) => {
+                self.changed.insert(Arc::clone(&known));
+                self.values.insert(known, value);
+            }
+            None => {
+                self.memory.take(entry_bytes(key, &value))?;
+                let key: Arc<[u8]> = key.into();
+                self.changed.insert(Arc::clone(&key));
+                self.values.insert(key, value);
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes the value of a key, if it has one.
+    pub(crate) fn remove(&mut self, key: &[u8]) {
+        if let Some((key, value)) = self.values.remove_entry(key) {
+            self.memory.give_back(entry_bytes(&key, &value));
+            self.changed.insert(key);
+        }
+    }
+
+    /// Takes a stored value over, which does not count as a change.
+    ///
+    /// # Errors
+    /// It is no stored value, or there is no memory for it.
+    pub(crate) fn restore(&mut self, key: &[u8], stored: &[u8]) -> Result<(), Error> {
+        let value = V::decode(stored).ok_or_else(|| self.memory.failed("a stored value cannot be read"))?;
+        self.memory.take(entry_bytes(key, &value))?;
+        self.values.insert(key.into(), value);
+        Ok(())
+    }
+
+    /// Tells the last value, or its end, of each key that was changed since the last call.
+    pub(crate) fn take_changes(&mut self, tell: &mut TellChange<'_>) {
+        let mut stored = Vec::new();
+        for key in self.changed.drain() {
+            match self.values.get(&key) {
+                Some(value) => {
+                    stored.clear();
+                    value.encode(&mut stored);
+                    tell(&key, Some(&stored));
+                }
+                None => tell(&key, None),
+            }
+        }
+    }
+
+    /// The number of keys that have a value.
+    pub(crate) fn len(&self) -> usize {
+        self.values.len()
+    }
+}
+
+fn entry_bytes<V: StateValue>(key: &[u8], value: &V) -> u64 {
+    ENTRY_BYTES + (key.len() + size_of::<V>()) as u64 + value.heap_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    impl StateValue for u64 {
+        fn encode(&self, out: &mut Vec<u8>) {
+            out.extend_from_slice(&self.to_be_bytes());
+        }
+
+        fn decode(stored: &[u8]) -> Option<Self> {
+            stored.try_into().ok().map(Self::from_be_bytes)
+        }
+    }
+
+    fn changes(state: &mut KeyedState<u64>) -> BTreeMap<Vec<u8>, Option<u64>> {
+        let mut found = BTreeMap::new();
+        state.take_changes(&mut |key, value| {
+            found.insert(key.to_vec(), value.map(|stored| u64::decode(stored).unwrap()));
+        });
+        found
+    }
+
+    #[test]
+    fn each_change_is_told_once_with_the_last_value() {
+        let mut state = KeyedState::new(StateMemory::unbounded("node"));
+        state.set(b"a", 1).unwrap();
+        state.set(b"b", 2).unwrap();
+        state.set(b"a", 3).unwrap();
+        assert_eq!(changes(&mut state), BTreeMap::from([(b"a".to_vec(), Some(3)), (b"b".to_vec(), Some(2))]));
+        assert_eq!(changes(&mut state), BTreeMap::new());
+        state.remove(b"a");
+        state.remove(b"never there");
+        assert_eq!((changes(&mut state), state.len()), (BTreeMap::from([(b"a".to_vec(), None)]), 1));
+        assert_eq!((state.get(b"a"), state.get(b"b")), (None, Some(&2)));
+    }
+
+    #[test]
+    fn a_restored_value_is_no_change_and_a_broken_one_is_refused() {
+        let mut state = KeyedState::<u64>::new(StateMemory::unbounded("node"));
+        state.restore(b"a", &7_u64.to_be_bytes()).unwrap();
+        assert_eq!(changes(&mut state), BTreeMap::new());
+        assert_eq!(state.get(b"a"), Some(&7));
+        let refusal = state.restore(b"b", b"short").unwrap_err().to_string();
+        assert!(refusal.contains("node"), "{refusal}");
+    }
+}

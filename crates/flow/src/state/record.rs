@@ -1,0 +1,172 @@
+//! The records of a job's state topic.
+//!
+//! | key | value |
+//! | --- | --- |
+//! | 0 | version, JSON of the epoch: the last record of each commit |
+//! | 1, node, 0, key group (2), key | version, value of the operator; none if the key has no state |
+//!
+//! Integers are big endian. A commit appends what has changed and the epoch, all or nothing.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use millstream_types::{JOB_STATE, KeyGroup};
+use serde::{Deserialize, Serialize};
+
+/// First byte of a value.
+const VERSION: u8 = JOB_STATE.version.expect("its values have a version");
+const EPOCH: u8 = 0;
+const ENTRY: u8 = 1;
+
+/// An epoch that is committed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct EpochRecord {
+    /// The number; the first of a job is 1.
+    pub(crate) epoch: u64,
+    /// The time of the commit, milliseconds since 1970-01-01T00:00:00Z.
+    pub(crate) at_ms: i64,
+    /// The records that each instance of a source without a log has read, by node.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) places: BTreeMap<String, Vec<u64>>,
+}
+
+/// The key of an entry.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct StateKey<'a> {
+    pub(crate) node: &'a str,
+    pub(crate) group: KeyGroup,
+    pub(crate) key: &'a [u8],
+}
+
+/// A record of the topic.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum StateEntry<'a> {
+    Epoch(EpochRecord),
+    /// The value of a key, or its end.
+    Value(StateKey<'a>, Option<&'a [u8]>),
+}
+
+impl EpochRecord {
+    /// The key of every epoch's record.
+    pub(crate) const KEY: &'static [u8] = &[EPOCH];
+
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut out = vec![VERSION];
+        serde_json::to_writer(&mut out, self).expect("writing to memory cannot fail");
+        out
+    }
+}
+
+impl<'a> StateEntry<'a> {
+    /// Reads a record of the topic.
+    ///
+    /// # Errors
+    /// It is none of this version; the fault in words.
+    pub(crate) fn decode(key: &'a [u8], value: Option<&'a [u8]>) -> Result<Self, String> {
+        let value = value
+            .map(|value| match value.split_first() {
+                Some((&VERSION, value)) => Ok(value),
+                Some((version, _)) => Err(format!("a value of version {version}, not {VERSION}")),
+                None => Err("a value without a version".to_owned()),
+            })
+            .transpose()?;
+        match (key.split_first(), value) {
+            (Some((&EPOCH, [])), Some(json)) => {
+                serde_json::from_slice(json).map(Self::Epoch).map_err(|error| format!("no epoch: {error}"))
+            }
+            (Some((&ENTRY, rest)), value) => {
+                let key = || {
+                    let (node, rest) = rest.split_at(rest.iter().position(|byte| *byte == 0)?);
+                    let (group, key) = rest[1..].split_first_chunk()?;
+                    let group = KeyGroup(u32::from(u16::from_be_bytes(*group)));
+                    Some(StateKey { node: std::str::from_utf8(node).ok()?, group, key })
+                };
+                let key = key().ok_or_else(|| format!("no key of state: {rest:?}"))?;
+                Ok(Self::Value(key, value))
+            }
+            _ => Err(format!("no record of state: {key:?}")),
+        }
+    }
+}
+
+/// The changes of an instance's state in one epoch, as records.
+#[derive(Debug, Default)]
+pub(crate) struct StateChanges {
+    bytes: Vec<u8>,
+    entries: Vec<(Range<usize>, Option<Range<usize>>)>,
+}
+
+impl StateChanges {
+    /// Adds the value of a key of `node`, or its end.
+    pub(crate) fn add(&mut self, node: &str, key: &[u8], value: Option<&[u8]>) {
+        let start = self.bytes.len();
+        self.bytes.push(ENTRY);
+        self.bytes.extend_from_slice(node.as_bytes());
+        self.bytes.push(0);
+        self.bytes.extend_from_slice(&(KeyGroup::of(key).0 as u16).to_be_bytes());
+        self.bytes.extend_from_slice(key);
+        let end = self.bytes.len();
+        let value = value.map(|value| {
+            self.bytes.push(VERSION);
+            self.bytes.extend_from_slice(value);
+            end..self.bytes.len()
+        });
+        self.entries.push((start..end, value));
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    pub(crate) fn size_bytes(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// The key and value of a record.
+    pub(crate) fn record(&self, index: usize) -> (&[u8], Option<&[u8]>) {
+        let (key, value) = &self.entries[index];
+        (&self.bytes[key.clone()], value.clone().map(|value| &self.bytes[value]))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_of_version_1_are_read_and_written_byte_for_byte() {
+        let mut changes = StateChanges::default();
+        changes.add("once", b"abc", Some(b"value"));
+        changes.add("once", b"", None);
+        // The key groups of these keys are 539 and 217.
+        let stored: [(&[u8], Option<&[u8]>); 2] =
+            [(b"\x01once\0\x02\x1babc", Some(b"\x01value")), (b"\x01once\0\x00\xd9", None)];
+        assert_eq!((changes.record(0), changes.record(1), changes.len()), (stored[0], stored[1], 2));
+        let key = |group, key| StateKey { node: "once", group: KeyGroup(group), key };
+        let read = |(key, value)| StateEntry::decode(key, value).unwrap();
+        assert_eq!(read(stored[0]), StateEntry::Value(key(539, b"abc"), Some(b"value")));
+        assert_eq!(read(stored[1]), StateEntry::Value(key(217, b""), None));
+
+        let epoch = EpochRecord { epoch: 7, at_ms: 5, places: BTreeMap::from([("in".to_owned(), vec![3, 4])]) };
+        let stored = b"\x01{\"epoch\":7,\"at_ms\":5,\"places\":{\"in\":[3,4]}}";
+        assert_eq!(epoch.encode(), stored);
+        assert_eq!(StateEntry::decode(EpochRecord::KEY, Some(stored)).unwrap(), StateEntry::Epoch(epoch));
+    }
+
+    #[test]
+    fn anything_else_is_refused() {
+        let none: [(&[u8], Option<&[u8]>); 8] = [
+            (b"", None),
+            (b"\x02", None),
+            (b"\x00", None),
+            (b"\x00", Some(b"")),
+            (b"\x00", Some(b"\x02{}")),
+            (b"\x00", Some(b"\x01[]")),
+            (b"\x01node", None),
+            (b"\x01node\0\x01", None),
+        ];
+        for (key, value) in none {
+            assert!(StateEntry::decode(key, value).is_err(), "{key:?} {value:?}");
+        }
+    }
+}

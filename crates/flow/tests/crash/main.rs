@@ -1,0 +1,308 @@
+//! A job with state commits each result once, whatever power loss and `kill -9` it lives through.
+//!
+//! Each seed is one disk through several lives. In each, messages arrive, most of them several times, and a job of several
+//! instances passes each of them once; at a random change of the disk the power goes, or the process is killed. What
+//! readers find must be a part of the right results at every start, and all of them at the end.
+//!
+//! A seed decides what is sent and when the power goes, not how threads interleave. Each run takes fresh seeds and prints
+//! them. `MILLSTREAM_CRASH_POINTS=300` runs so many lives, `MILLSTREAM_CRASH_SEED=7` only those of seed 7.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{BuildHasher as _, Hasher as _, RandomState};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use millstream_flow::{FlowConfig, FlowRuntime, Functions, Hooks, Jobs};
+use millstream_log::{AckLevel, Embedded, Files, Log, LogConfig, TopicConfig, UpTo, reply};
+use millstream_testkit::eventually;
+use millstream_testkit::sim::{PowerLoss, Rng, SimFiles};
+use millstream_types::{
+    AccessScope, MemoryBudget, Principal, Record, Roles, ShortLives, SystemClock, TenantId, TopicName, TopicPartition,
+};
+use millstream_view::{Checkpoints, Shards, ViewRuntime};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::runtime::Runtime;
+
+/// Lives that end by a crash in an ordinary run.
+const CRASH_POINTS: u64 = 30;
+const LIVES: u64 = 6;
+/// A life ends at one of this many changes to the disk, if it does not end before.
+const CHANGES_PER_LIFE: u64 = 700;
+/// Longest life.
+const LIFE: Duration = Duration::from_secs(2);
+const PARTITIONS: u32 = 3;
+const JOB: &str = "the-job";
+/// 2026-01-01T00:00:00Z
+const START_MS: i64 = 1_767_225_600_000;
+
+#[derive(Debug, Default)]
+struct Seen {
+    cut_at_work: u64,
+    kills: u64,
+    starts_cut_short: u64,
+    messages: usize,
+    /// Results that were there at the beginnings of lives.
+    results: usize,
+}
+
+/// A process on a simulated disk.
+struct Process {
+    log: Arc<Embedded>,
+    ground: ViewRuntime,
+    jobs: Arc<Jobs>,
+    _views: TempDir,
+}
+
+fn small() -> LogConfig {
+    LogConfig {
+        dir: PathBuf::from("/data/log"),
+        journal_file_bytes: 128 << 10,
+        journal_max_bytes: 512 << 10,
+        pending_max_bytes: 256 << 10,
+        append_max_bytes: 96 << 10,
+        batch_max_bytes: 4 << 10,
+        cache_bytes: 16 << 10,
+        sync_interval_ms: 5,
+        flush_interval_ms: 5,
+        compaction_dirty_percent: 20,
+        ..LogConfig::default()
+    }
+}
+
+fn topic(name: &str) -> TopicName {
+    TopicName::user(name, &TenantId::default()).unwrap()
+}
+
+impl Process {
+    fn open(files: &SimFiles) -> Result<Self, String> {
+        let clock = Arc::new(SystemClock::default());
+        let files: Arc<dyn Files> = Arc::new(files.clone());
+        let log = Embedded::open(small(), files, clock.clone(), clock.clone()).map_err(|error| error.to_string())?;
+        let views = tempfile::tempdir().unwrap();
+        let ground = ViewRuntime {
+            log: log.clone(),
+            checkpoints: Checkpoints::open(&views.path().join("views")).unwrap(),
+            shards: Shards::start(1).unwrap(),
+            wall: clock.clone(),
+        };
+        let opened = Self::open_jobs(&ground, clock).map_err(|error| error.to_string());
+        match opened {
+            Ok(jobs) => Ok(Self { log, ground, jobs, _views: views }),
+            Err(why) => {
+                drop(log.close());
+                ground.shards.join();
+                Err(why)
+            }
+        }
+    }
+
+    fn open_jobs(ground: &ViewRuntime, clock: Arc<SystemClock>) -> Result<Arc<Jobs>, Box<dyn std::error::Error>> {
+        for name in ["messages", "results"] {
+            if ground.log.topic(&topic(name)).is_none() {
+                let config = TopicConfig { partitions: PARTITIONS, segment_bytes: 16 << 10, ..TopicConfig::default() };
+                ground.log.create_topic(&topic(name), &config)?;
+            }
+        }
+        let runtime = FlowRuntime {
+            views: ground.clone(),
+            clock,
+            memory: MemoryBudget::new("memory.budget_bytes", 1 << 30),
+            short_lives: ShortLives::default(),
+            callers: Arc::new(|| false),
+        };
+        Ok(Jobs::open(&runtime, FlowConfig::default(), Functions::default(), Hooks::default())?)
+    }
+
+    /// Submits the job, unless it runs since an earlier life.
+    fn submit(&self, runtime: &Runtime, delivery: &str) -> Result<(), millstream_flow::Error> {
+        let (tenant, name, roles, scope) =
+            (TenantId::default(), "test".to_owned(), Roles::APPLICATION, AccessScope::default());
+        let caller = Principal { tenant, name, roles, scope };
+        runtime.block_on(self.jobs.submit(&caller, &document(delivery).to_string())).map(drop)
+    }
+
+    /// Ends every thread, whatever has become of the log.
+    fn end(self) {
+        self.jobs.shut_down(Duration::ZERO);
+        drop(self.jobs);
+        drop(self.log.close());
+        self.ground.shards.join();
+    }
+
+    /// The number of results of each message.
+    fn results(&self) -> BTreeMap<u64, u64> {
+        let mut counts = BTreeMap::new();
+        for number in 0..PARTITIONS {
+            let partition = self.log.partition(&TopicPartition::new(topic("results"), number)).unwrap();
+            let mut next = partition.offsets().first;
+            loop {
+                let batches = partition.read(next, 1 << 20, UpTo::Stable).unwrap();
+                let Some(last) = batches.last() else { break };
+                next = last.next_offset();
+                for record in batches.iter().flat_map(|batch| batch.records()) {
+                    let value: Value = serde_json::from_slice(record.unwrap().value.unwrap()).unwrap();
+                    *counts.entry(value["id"].as_u64().unwrap()).or_default() += 1;
+                }
+            }
+        }
+        counts
+    }
+
+    /// Appends a message; `true` once it is synced, `false` if the log has ended.
+    fn append(&self, id: u64) -> bool {
+        let (done, answer) = reply();
+        let number = (id % u64::from(PARTITIONS)) as u32;
+        let Ok(partition) = self.log.partition(&TopicPartition::new(topic("messages"), number)) else { return false };
+        let (value, timestamp_ms) = (json!({ "id": id }).to_string(), START_MS + id as i64);
+        let record = Record { timestamp_ms, value: Some(value.as_bytes()), ..Record::default() };
+        partition.append(&[record], AckLevel::Synced, done).is_ok() && answer.wait().is_ok()
+    }
+}
+
+fn document(delivery: &str) -> Value {
+    json!({
+        "version": 1, "kind": "Job", "name": "once", "id": JOB, "delivery": delivery,
+        "checkpoint": {"interval": "3ms"}, "restart": {"max_attempts": 1000, "backoff": "5ms..10ms"},
+        "sources": {"in": {"type": "stream", "config": {"topic": "messages"}, "batch": {"size": 5}, "parallelism": 2}},
+        "transforms": {"once": {
+            "type": "deduplicate", "inputs": ["in"], "key_by": ["id"], "config": {"ttl": "1h"}, "parallelism": 3,
+        }},
+        "sinks": {"out": {"type": "stream", "inputs": ["once"], "config": {"topic": "results", "key": "id"}}},
+    })
+}
+
+struct Lives<'a> {
+    rng: Rng,
+    files: SimFiles,
+    runtime: Runtime,
+    /// Messages that the log has acknowledged as synced.
+    acknowledged: BTreeSet<u64>,
+    next_id: u64,
+    delivery: &'static str,
+    seen: &'a mut Seen,
+}
+
+impl Lives<'_> {
+    fn start(&mut self) -> Process {
+        loop {
+            if self.rng.chance(30) {
+                self.files.crash_after(1 + self.rng.below(60));
+            }
+            let opened = Process::open(&self.files);
+            match opened {
+                Ok(process) if !self.files.is_off() => {
+                    self.files.crash_after(u64::MAX >> 1);
+                    return process;
+                }
+                opened => {
+                    assert!(self.files.is_off(), "does not start: {:?}", opened.err());
+                    self.seen.starts_cut_short += 1;
+                    let after = self.files.crash(self.rng.bits(), PowerLoss::Torn);
+                    if let Ok(process) = opened {
+                        process.end();
+                    }
+                    self.files = after;
+                }
+            }
+        }
+    }
+
+    fn check(&mut self, process: &Process) {
+        let results = process.results();
+        let twice: Vec<u64> = results.iter().filter(|(_, count)| **count > 1).map(|(id, _)| *id).collect();
+        assert_eq!(twice, Vec::<u64>::new(), "results that are there twice");
+        self.seen.results += results.len();
+    }
+
+    fn live(&mut self) {
+        let process = self.start();
+        self.check(&process);
+        self.files.crash_after(1 + self.rng.below(CHANGES_PER_LIFE));
+        let begun = Instant::now();
+        let mut works = process.submit(&self.runtime, self.delivery).is_ok();
+        while works && !self.files.is_off() && begun.elapsed() < LIFE {
+            // Most messages come again, at once or much later.
+            let id = match self.rng.chance(40) {
+                true => self.rng.below(self.next_id + 1),
+                false => self.next_id,
+            };
+            self.next_id = self.next_id.max(id + 1);
+            works = process.append(id);
+            if works {
+                self.acknowledged.insert(id);
+            }
+        }
+        self.seen.cut_at_work += u64::from(self.files.is_off());
+        let after = if self.rng.chance(30) {
+            self.seen.kills += 1;
+            self.files.kill()
+        } else {
+            let loss = if self.rng.chance(40) { PowerLoss::DropAll } else { PowerLoss::Torn };
+            self.files.crash(self.rng.bits(), loss)
+        };
+        process.end();
+        self.files = after;
+    }
+
+    /// The last life: nothing happens, and everything must be there.
+    fn finish(&mut self) {
+        self.files.crash_after(u64::MAX >> 1);
+        let process = Process::open(&self.files).unwrap();
+        process.submit(&self.runtime, self.delivery).unwrap();
+        let missing = || {
+            let results = process.results();
+            self.acknowledged.iter().filter(|id| !results.contains_key(id)).count()
+        };
+        eventually("every message has its result", || missing() == 0);
+        let results = process.results();
+        assert!(results.values().all(|count| *count == 1), "{results:?}");
+        self.seen.messages += self.acknowledged.len();
+        process.end();
+    }
+}
+
+fn run(seed: u64, delivery: &'static str, seen: &mut Seen) {
+    let files = SimFiles::new();
+    files.create_dir_all(Path::new("/data")).unwrap();
+    files.sync_dir(Path::new("/")).unwrap();
+    let (rng, runtime) = (Rng::new(seed), Runtime::new().unwrap());
+    let mut lives = Lives { rng, files, runtime, acknowledged: BTreeSet::new(), next_id: 0, delivery, seen };
+    for _ in 0..LIVES {
+        lives.live();
+    }
+    lives.finish();
+}
+
+fn number(variable: &str) -> Option<u64> {
+    Some(std::env::var(variable).ok()?.parse().unwrap_or_else(|_| panic!("{variable} is not a number")))
+}
+
+#[test]
+fn each_message_has_one_result_at_any_crash_point() {
+    let seeds = match number("MILLSTREAM_CRASH_SEED") {
+        Some(seed) => seed..seed + 1,
+        None => {
+            let first = u64::from(RandomState::new().build_hasher().finish() as u32);
+            first..first + number("MILLSTREAM_CRASH_POINTS").unwrap_or(CRASH_POINTS).div_ceil(LIVES)
+        }
+    };
+    let mut seen = Seen::default();
+    for seed in seeds {
+        println!("MILLSTREAM_CRASH_SEED={seed}");
+        run(seed, "exactly_once", &mut seen);
+    }
+    println!("{seen:?}");
+    let is_one = number("MILLSTREAM_CRASH_SEED").is_some();
+    assert!(is_one || (seen.cut_at_work > 0 && seen.messages > 0 && seen.results > 0), "{seen:?} tries too little");
+}
+
+#[test]
+fn results_that_are_repeated_are_noticed() {
+    let run = |seed| run(seed, "at_least_once", &mut Seen::default());
+    let is_noticed = |seed| catch_unwind(AssertUnwindSafe(|| run(seed))).is_err();
+    assert!((0..10).any(is_noticed), "no seed notices results that are there twice");
+}

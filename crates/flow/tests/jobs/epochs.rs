@@ -1,0 +1,190 @@
+//! Jobs that keep state, and jobs whose results are committed with their positions.
+
+use std::collections::BTreeMap;
+
+use millstream_flow::StopMode;
+use millstream_log::{Log as _, TopicConfig};
+use millstream_testkit::eventually;
+use millstream_types::TopicName;
+use serde_json::{Value, json};
+
+use crate::node::Node;
+
+/// A job that passes each message once, in several instances.
+fn once(name: &str, delivery: &str, parallelism: u32) -> Value {
+    json!({
+        "version": 1, "kind": "Job", "name": name, "delivery": delivery, "checkpoint": {"interval": "20ms"},
+        "sources": {"in": {"type": "stream", "config": {"topic": "messages"}, "batch": {"size": 7}, "parallelism": 2}},
+        "transforms": {
+            "once": {
+                "type": "deduplicate", "inputs": ["in"], "key_by": ["id"], "config": {"ttl": "1h"},
+                "parallelism": parallelism, "select": "*, id * 2 AS twice",
+            },
+        },
+        "sinks": {"out": {"type": "stream", "inputs": ["once"], "config": {"topic": "results"}}},
+    })
+}
+
+fn messages(ids: impl IntoIterator<Item = u64>) -> Vec<(String, String)> {
+    ids.into_iter().enumerate().map(|(n, id)| (format!("k{}", n % 5), json!({ "id": id }).to_string())).collect()
+}
+
+/// The number of results of each id.
+fn results(node: &Node) -> BTreeMap<u64, usize> {
+    let mut counts = BTreeMap::new();
+    for (_, value) in node.read("results") {
+        assert_eq!(value["twice"].as_u64().unwrap(), value["id"].as_u64().unwrap() * 2);
+        *counts.entry(value["id"].as_u64().unwrap()).or_default() += 1;
+    }
+    counts
+}
+
+fn each_once(ids: std::ops::Range<u64>) -> BTreeMap<u64, usize> {
+    ids.map(|id| (id, 1)).collect()
+}
+
+fn state_topics(node: &Node) -> usize {
+    node.log.topics().iter().filter(|topic| topic.name.is_job_state()).count()
+}
+
+fn open(dir: &tempfile::TempDir) -> Node {
+    Node::open(dir.path())
+}
+
+#[test]
+fn state_is_there_after_a_restart_with_any_delivery_that_keeps_it() {
+    for (delivery, parallelism) in [("at_least_once", 1), ("exactly_once", 1), ("exactly_once", 3)] {
+        let dir = tempfile::tempdir().unwrap();
+        let node = open(&dir);
+        node.create("messages", 3);
+        node.create("results", 2);
+        node.append("messages", &messages((0..100).chain(0..100)));
+        let id = node.run(&once("once", delivery, parallelism));
+        eventually("each message is there once", || results(&node) == each_once(0..100));
+        eventually("they are committed", || node.job(&id)["lag"] == 0 && node.job(&id)["checkpoint"]["epoch"].is_u64());
+        node.close();
+
+        let node = open(&dir);
+        node.append("messages", &messages((50..150).chain(0..200)));
+        eventually("the known ones are not repeated", || results(&node) == each_once(0..200));
+        assert_eq!(node.job(&id)["state"], "running", "{:#}", node.job(&id));
+        node.close();
+    }
+}
+
+#[test]
+fn results_of_an_epoch_that_was_not_committed_are_never_seen_and_come_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let node = open(&dir);
+    node.create("messages", 3);
+    node.create("results", 2);
+    for round in 0..10_u64 {
+        node.append("messages", &messages(round * 50..(round + 1) * 50));
+        let id = node.run(&once("once", "exactly_once", 2));
+        if round % 3 == 0 {
+            eventually("some are there", || results(&node).len() as u64 > round * 50);
+        }
+        node.stop(&id, StopMode::Immediate);
+        node.ended(&id);
+    }
+    node.run(&once("once", "exactly_once", 2));
+    eventually("each message is there once", || results(&node) == each_once(0..500));
+    node.close();
+}
+
+#[test]
+fn a_job_without_state_commits_its_results_with_its_positions() {
+    let dir = tempfile::tempdir().unwrap();
+    let node = open(&dir);
+    node.create("messages", 3);
+    node.create("results", 2);
+    let mut document = once("copy", "exactly_once", 1);
+    document["transforms"] = json!({"twice": {"type": "map", "inputs": ["in"], "select": "*, id * 2 AS twice"}});
+    document["sinks"]["out"]["inputs"] = json!(["twice"]);
+    node.append("messages", &messages(0..300));
+    let id = node.run(&document);
+    eventually("all are there", || results(&node) == each_once(0..300));
+    node.stop(&id, StopMode::Graceful);
+    assert_eq!(node.ended(&id)["state"], "stopped");
+    node.append("messages", &messages(300..400));
+    node.run(&document);
+    eventually("the next job of the name goes on", || results(&node) == each_once(0..400));
+    node.close();
+}
+
+#[test]
+fn a_batch_job_ends_with_the_commit_of_all_it_has_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let node = open(&dir);
+    node.create("messages", 3);
+    node.create("results", 2);
+    node.append("messages", &messages((0..100).chain(0..50)));
+    let mut document = once("batch", "exactly_once", 3);
+    document["mode"] = json!("batch");
+    document["checkpoint"]["interval"] = json!("1h");
+    document["sources"]["in"]["config"]["stop_at"] = json!("end");
+    let id = node.run(&document);
+    assert_eq!(node.ended(&id)["state"], "completed", "{:#}", node.job(&id));
+    assert_eq!(results(&node), each_once(0..100));
+    eventually("its state is gone", || state_topics(&node) == 0);
+    node.close();
+}
+
+#[test]
+fn state_is_kept_for_jobs_that_go_on_and_removed_of_those_that_have_ended() {
+    let dir = tempfile::tempdir().unwrap();
+    let node = open(&dir);
+    node.create("messages", 3);
+    node.create("results", 2);
+    let (kept, killed) = (node.run(&once("kept", "exactly_once", 1)), node.run(&once("killed", "exactly_once", 1)));
+    eventually("both have state", || state_topics(&node) == 2);
+    node.kill(&killed).unwrap();
+    assert_eq!(node.ended(&killed)["state"], "killed");
+    eventually("one has", || state_topics(&node) == 1);
+    node.close();
+
+    // As if the process had ended between the end of a job and that of its state.
+    let node = open(&dir);
+    node.log.create_topic(&TopicName::job_state("0123"), &TopicConfig::default()).unwrap();
+    node.close();
+    let node = open(&dir);
+    assert_eq!((state_topics(&node), &node.job(&kept)["id"]), (1, &json!(kept)));
+    node.close();
+}
+
+#[test]
+fn an_epoch_ends_early_for_a_source_that_may_read_no_further() {
+    let dir = tempfile::tempdir().unwrap();
+    let node = open(&dir);
+    node.create("messages", 3);
+    node.create("results", 2);
+    node.append("messages", &messages(0..500));
+    let mut document = once("early", "exactly_once", 1);
+    document["checkpoint"]["interval"] = json!("1h");
+    document["sources"]["in"]["max_in_flight"] = json!(20);
+    let id = node.run(&document);
+    eventually("nearly all are there", || results(&node).len() > 400);
+    node.stop(&id, StopMode::Graceful);
+    assert_eq!(node.ended(&id)["state"], "stopped");
+    document["checkpoint"]["interval"] = json!("20ms");
+    node.run(&document);
+    eventually("the next job of the name has read the rest", || results(&node) == each_once(0..500));
+    node.close();
+}
+
+#[test]
+fn a_job_whose_state_outgrows_its_bound_fails_by_name() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = millstream_flow::FlowConfig { job_state_max_bytes: 64 << 10, ..Default::default() };
+    let node = Node::open_with(dir.path(), config, millstream_flow::Functions::default());
+    node.create("messages", 3);
+    node.create("results", 2);
+    node.append("messages", &messages(0..2_000));
+    let mut document = once("large", "at_least_once", 1);
+    document["restart"] = json!({"policy": "never"});
+    let id = node.run(&document);
+    let job = node.ended(&id);
+    assert_eq!((&job["state"], &job["error"]["node"]), (&json!("failed"), &json!("once")), "{job:#}");
+    assert!(job["reason"].as_str().unwrap().contains("flow.job_state_max_bytes = 65536"), "{job:#}");
+    node.close();
+}
