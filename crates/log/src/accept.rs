@@ -53,7 +53,7 @@ impl PartitionLog {
         let batch_max_bytes = self.batch_max_bytes(&topic);
         let AppendSize { records_bytes, size_bytes } = self.check_append(records, &topic)?;
         let mut accept = self.lock();
-        self.admit(&accept, records.len() as u64, size_bytes, (level, disk_use(records, &topic)))?;
+        self.admit(&accept, records.len() as u64, size_bytes, level, disk_use(records, &topic))?;
         accept.debug_check_chain();
         let first = accept.next;
         if accept.builder.size_bytes() + records_bytes > batch_max_bytes {
@@ -99,7 +99,7 @@ impl PartitionLog {
             return Ok(());
         }
         self.check_transactions(&accept, &batch)?;
-        self.admit(&accept, records, size_bytes, (level, disk_use))?;
+        self.admit(&accept, records, size_bytes, level, disk_use)?;
         self.seal(&mut accept, &topic);
         let first = accept.next;
         accept.next += records;
@@ -333,7 +333,8 @@ impl PartitionLog {
         accept: &Accept,
         records: u64,
         size_bytes: usize,
-        (level, disk_use): (AckLevel, DiskUse),
+        level: AckLevel,
+        disk_use: DiskUse,
     ) -> Result<(), Error> {
         self.shared.check_open()?;
         self.check_room(accept, records)?;

@@ -28,7 +28,8 @@ impl Acceptor {
     pub(crate) fn accept_atomic(
         &self,
         append: &AtomicAppend<'_>,
-        (markers, fence): (Option<&TransactionMarkers>, Option<&Fence>),
+        markers: Option<&TransactionMarkers>,
+        fence: Option<&Fence>,
         level: AckLevel,
         done: Done<Vec<Appended>>,
     ) -> Result<(), Error> {

@@ -9,11 +9,9 @@
 use crate::config::DerivedTopic;
 use crate::frame::Frame;
 use crate::layout::Layout;
-use crate::meta::{Meta, PartitionRecord};
+use crate::meta::Meta;
 use crate::repair::{Damage, damages_of, place_aside, set_topic_aside};
 use crate::{Error, Files, Topic};
-
-type StoredTopic = (Topic, Vec<PartitionRecord>);
 
 /// Checks the segments of the derived topics and takes damaged ones out of `meta` and `frames`.
 ///
@@ -28,26 +26,27 @@ pub(crate) fn set_damaged_aside(
 ) -> Result<(), Error> {
     let mut damaged = Vec::new();
     for topic in derived {
-        let Some(stored) = meta.topics.iter().find(|(stored, _)| stored.name == topic.name) else { continue };
-        let damages = damages_of(files, layout, stored)?;
+        let stored = meta.topics.iter().find(|(stored, _)| stored.name == topic.name);
+        let Some((stored, partitions)) = stored else { continue };
+        let damages = damages_of(files, layout, stored, partitions)?;
         if damages.is_empty() {
             continue;
         }
         let is_rebuildable = match &topic.source {
             None => true,
             Some(source) => match meta.topics.iter().find(|(stored, _)| stored.name == *source) {
-                Some(source) => damages_of(files, layout, source)?.is_empty(),
+                Some((source, partitions)) => damages_of(files, layout, source, partitions)?.is_empty(),
                 None => false,
             },
         };
         if is_rebuildable {
             report(layout, topic, &damages);
-            damaged.push(stored.clone());
+            damaged.push((stored.clone(), partitions.clone()));
         }
     }
-    for stored in damaged {
-        set_topic_aside(files, layout, &stored)?;
-        forget(&stored, meta, frames);
+    for (topic, partitions) in damaged {
+        set_topic_aside(files, layout, &topic, &partitions)?;
+        forget(&topic, meta, frames);
     }
     Ok(())
 }
@@ -67,7 +66,7 @@ fn report(layout: &Layout, topic: &DerivedTopic, damages: &[(u32, Damage)]) {
     }
 }
 
-fn forget((topic, _): &StoredTopic, meta: &mut Meta, frames: &mut [Frame]) {
+fn forget(topic: &Topic, meta: &mut Meta, frames: &mut [Frame]) {
     meta.topics.retain(|(stored, _)| stored.id != topic.id);
     meta.positions.retain(|record| record.position.topic != topic.id);
     for frame in frames {

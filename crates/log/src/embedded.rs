@@ -515,7 +515,7 @@ impl KafkaLog for Embedded {
     fn commit_positions(&self, positions: Vec<PositionCommit>, done: Done<()>) -> Result<(), Error> {
         let append = AtomicAppend { records: Vec::new(), positions };
         let done = Done::call(|committed| done.finish(committed.map(drop)));
-        self.acceptor.accept_atomic(&append, (None, None), AckLevel::Synced, done)
+        self.acceptor.accept_atomic(&append, None, None, AckLevel::Synced, done)
     }
 
     fn next_producer_id(&self) -> Option<i64> {

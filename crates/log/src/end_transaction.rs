@@ -27,17 +27,18 @@ impl Acceptor {
         done: Done<Vec<Appended>>,
     ) -> Result<(), Error> {
         check_numbers(end)?;
-        let markers = self.markers((end.producer_id, end.producer_epoch), end.commit, &end.partitions);
+        let markers = self.markers(end.producer_id, end.producer_epoch, end.commit, &end.partitions);
         let positions = end.positions.iter().filter(|commit| end.commit && self.is_there(commit));
         let append = AtomicAppend { records: end.records.clone(), positions: positions.cloned().collect() };
-        self.accept_atomic(&append, (Some(&markers), None), level, done)
+        self.accept_atomic(&append, Some(&markers), None, level, done)
     }
 
     /// The markers of a producer's transaction, one for each partition. Deleted topics are skipped: their part of the
     /// transaction is gone.
     pub(crate) fn markers<'a>(
         &self,
-        (producer_id, producer_epoch): (i64, i16),
+        producer_id: i64,
+        producer_epoch: i16,
         committed: bool,
         partitions: impl IntoIterator<Item = &'a TopicPartition>,
     ) -> TransactionMarkers {

@@ -126,7 +126,7 @@ impl Acceptor {
         }
         let (sender, ended) = sync_channel(1);
         let done = Done::call(move |ended: Result<_, Error>| drop(sender.try_send(ended.map(drop))));
-        self.end_writers(transaction, false, (&AtomicAppend::default(), None), done.failing_on_full_disk())?;
+        self.end_writers(transaction, false, &AtomicAppend::default(), None, done.failing_on_full_disk())?;
         self.shared.answer(&ended)
     }
 
@@ -134,11 +134,12 @@ impl Acceptor {
         &self,
         transaction: &WriterTransaction,
         commit: bool,
-        (append, fence): (&AtomicAppend<'_>, Option<&Fence>),
+        append: &AtomicAppend<'_>,
+        fence: Option<&Fence>,
         done: Done<Vec<Appended>>,
     ) -> Result<(), Error> {
-        let markers = self.markers((transaction.producer_id, 0), commit, &transaction.partitions);
-        self.accept_atomic(append, (Some(&markers), fence), AckLevel::Synced, done)
+        let markers = self.markers(transaction.producer_id, 0, commit, &transaction.partitions);
+        self.accept_atomic(append, Some(&markers), fence, AckLevel::Synced, done)
     }
 }
 
@@ -170,9 +171,9 @@ impl Writer for FencedWriter {
         let mut open = self.fence.slot.open.lock();
         if open.partitions.is_empty() {
             drop(open);
-            return self.acceptor.accept_atomic(append, (None, Some(&self.fence)), level, done);
+            return self.acceptor.accept_atomic(append, None, Some(&self.fence), level, done);
         }
-        self.acceptor.end_writers(&open, true, (append, Some(&self.fence)), done)?;
+        self.acceptor.end_writers(&open, true, append, Some(&self.fence), done)?;
         open.partitions.clear();
         Ok(())
     }
@@ -182,7 +183,7 @@ impl Writer for FencedWriter {
         self.fence.check()?;
         if !open.partitions.is_empty() {
             let nothing = AtomicAppend::default();
-            self.acceptor.end_writers(&open, false, (&nothing, Some(&self.fence)), Done::ignore())?;
+            self.acceptor.end_writers(&open, false, &nothing, Some(&self.fence), Done::ignore())?;
             open.partitions.clear();
         }
         Ok(())

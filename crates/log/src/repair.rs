@@ -75,7 +75,8 @@ pub fn repair(files: &dyn Files, dir: &Path) -> Result<Vec<Damage>, Error> {
 pub(crate) fn damages_of(
     files: &dyn Files,
     layout: &Layout,
-    (topic, partitions): &(Topic, Vec<PartitionRecord>),
+    topic: &Topic,
+    partitions: &[PartitionRecord],
 ) -> Result<Vec<(u32, Damage)>, Error> {
     let mut found = Vec::new();
     for (number, record) in partitions.iter().enumerate() {
@@ -90,7 +91,8 @@ pub(crate) fn damages_of(
 pub(crate) fn set_topic_aside(
     files: &dyn Files,
     layout: &Layout,
-    (topic, partitions): &(Topic, Vec<PartitionRecord>),
+    topic: &Topic,
+    partitions: &[PartitionRecord],
 ) -> Result<(), Error> {
     for (number, record) in (0..).zip(partitions) {
         let dir = layout.partition_dir(topic.id, number);

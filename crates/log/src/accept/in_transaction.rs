@@ -21,7 +21,7 @@ impl PartitionLog {
         self.check_begins(&accept, producer_id)?;
         // The commit waits for the disk, for all of the transaction.
         let level = AckLevel::Memory;
-        self.admit(&accept, records.len() as u64, size_bytes, (level, disk_use(records, &topic)))?;
+        self.admit(&accept, records.len() as u64, size_bytes, level, disk_use(records, &topic))?;
         self.seal(&mut accept, &topic);
         let (first, order) = (accept.next, self.shared.next_order());
         let mut rest = records;
