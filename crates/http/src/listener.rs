@@ -107,7 +107,8 @@ impl Protocol for Pipeline {
     async fn turn_away(
         self: Arc<Self>,
         socket: TransportStream,
-        _: (SocketAddr, millstream_net::Shutdown),
+        _: SocketAddr,
+        _: millstream_net::Shutdown,
         refusal: Refusal,
     ) {
         let problem = match refusal {

@@ -173,7 +173,7 @@ impl Protocol for KafkaProtocol {
     }
 
     /// Closes the connection: Kafka's protocol has no answer without a request.
-    async fn turn_away(self: Arc<Self>, _: TransportStream, (peer, _): (SocketAddr, Shutdown), refusal: Refusal) {
+    async fn turn_away(self: Arc<Self>, _: TransportStream, peer: SocketAddr, _: Shutdown, refusal: Refusal) {
         tracing::warn!(%peer, why = %refusal, "kafka: closed at once");
     }
 }

@@ -87,7 +87,8 @@ pub trait Protocol<S = TransportStream>: Send + Sync + 'static {
     fn turn_away(
         self: Arc<Self>,
         stream: S,
-        admitted: (SocketAddr, Shutdown),
+        peer: SocketAddr,
+        shutdown: Shutdown,
         refusal: Refusal,
     ) -> impl Future<Output = ()> + Send;
 }
@@ -119,7 +120,8 @@ impl<P> Door<P> {
         protocol: Arc<P>,
         limits: ConnectionLimits,
         connections: Arc<Connections>,
-        (metrics, shutdown): (&Metrics, Shutdown),
+        metrics: &Metrics,
+        shutdown: Shutdown,
     ) -> Self {
         let pending_logins = Arc::new(PendingLogins::new(name, &limits, connections.clone(), metrics));
         Self(Arc::new(Inside {
@@ -152,7 +154,7 @@ impl<P> Door<P> {
         });
         if let Err((stream, refusal)) = refused {
             self.turn_away(peer, refusal, |protocol, shutdown, refusal| {
-                protocol.turn_away(stream, (peer, shutdown), refusal)
+                protocol.turn_away(stream, peer, shutdown, refusal)
             });
         }
     }
@@ -165,7 +167,7 @@ impl<P> Door<P> {
         let (inside, shaking) = (self.0.clone(), handshake.clone());
         let bytes = self.0.limits.connection_bytes + TLS_CONNECTION_BYTES;
         let refused = self.enter(socket, peer, bytes, move |socket, mut admitted| async move {
-            match shaking.run(socket, peer, (&admitted.shutdown, Some(&admitted.login))).await {
+            match shaking.run(socket, peer, &admitted.shutdown, Some(&admitted.login)).await {
                 HandshakeEnd::Secured(stream, client_certificate) => {
                     admitted.login.restart();
                     admitted.tls = TlsSession { client_certificate, cipher_suite: stream.cipher_suite() };
@@ -174,7 +176,7 @@ impl<P> Door<P> {
                 HandshakeEnd::NotTls(socket) => {
                     let door = Self(inside);
                     door.turn_away(peer, Refusal::NotTls, |protocol, shutdown, refusal| {
-                        protocol.turn_away(TransportStream::from(socket), (peer, shutdown), refusal)
+                        protocol.turn_away(TransportStream::from(socket), peer, shutdown, refusal)
                     });
                 }
                 HandshakeEnd::Failed => {}
@@ -183,8 +185,8 @@ impl<P> Door<P> {
         if let Err((socket, refusal)) = refused {
             let shaking = handshake.clone();
             self.turn_away(peer, refusal, |protocol, shutdown, refusal| async move {
-                if let HandshakeEnd::Secured(stream, _) = shaking.run(socket, peer, (&shutdown, None)).await {
-                    protocol.turn_away(stream, (peer, shutdown), refusal).await;
+                if let HandshakeEnd::Secured(stream, _) = shaking.run(socket, peer, &shutdown, None).await {
+                    protocol.turn_away(stream, peer, shutdown, refusal).await;
                 }
             });
         }

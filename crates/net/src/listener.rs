@@ -83,7 +83,7 @@ impl Listener {
     ) -> (Serving, Door<P>) {
         let Self { name, plain, tls, application, is_login, addresses, stop, shutdown } = self;
         let connections = Arc::new(Connections::new(name, metrics));
-        let door = Door::new(name, protocol, limits, connections.clone(), (metrics, shutdown.clone()));
+        let door = Door::new(name, protocol, limits, connections.clone(), metrics, shutdown.clone());
         tracing::info!(listener = name, plain = ?addresses.plain, tls = ?addresses.tls, "listening");
         let mut accepting = Vec::new();
         if let Some(socket) = plain {
@@ -94,7 +94,7 @@ impl Listener {
         }
         if let Some((socket, tls)) = tls {
             let (door, handshake) =
-                (door.clone(), Arc::new(TlsHandshake::new(name, tls, (application, is_login), metrics)));
+                (door.clone(), Arc::new(TlsHandshake::new(name, tls, application, is_login, metrics)));
             let admit = move |socket, peer| door.admit_tls(socket, peer, &handshake);
             accepting.push(tokio::spawn(accept(socket, admit, shutdown)));
         }
@@ -121,7 +121,7 @@ async fn accept(socket: TcpListener, admit: impl Fn(TcpStream, SocketAddr), shut
             () = stopping.as_mut() => return,
             accepted = socket.accept() => accepted,
         };
-        match accepted.and_then(with_room) {
+        match accepted.and_then(|(socket, peer)| Ok((with_room(socket)?, peer))) {
             Ok((socket, peer)) => {
                 // Without it small answers wait for the peer's delayed acknowledgement. A socket that refuses it is about to
                 // fail.

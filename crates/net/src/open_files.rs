@@ -29,11 +29,11 @@ pub fn raise_open_files() -> u64 {
 ///
 /// # Errors
 /// A text for the operator. The connection is closed; pause before accepting the next one.
-pub fn with_room<S: AsFd, A>((socket, peer): (S, A)) -> io::Result<(S, A)> {
+pub fn with_room<S: AsFd>(socket: S) -> io::Result<S> {
     let limit = *LIMIT.get_or_init(|| getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX));
     let number = u64::try_from(socket.as_fd().as_raw_fd()).unwrap_or_default();
     if number < for_sockets(limit) {
-        return Ok((socket, peer));
+        return Ok(socket);
     }
     Err(io::Error::other(format!(
         "{number} files are open; beyond {} of {limit} they are kept for what is stored; raise the limit (ulimit -n)",

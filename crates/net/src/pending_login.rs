@@ -143,7 +143,7 @@ impl PendingLogins {
     /// Lists the connection at `place` until the guard is dropped or it has logged in.
     pub(crate) fn begin(self: &Arc<Self>, peer: IpAddr, place: u64) -> PendingLoginGuard {
         let mut listed = self.listed.lock();
-        let entry = Arc::new(Entry::new(self.clone(), (listed.next, place), network(peer)));
+        let entry = Arc::new(Entry::new(self.clone(), listed.next, place, network(peer)));
         listed.next += 1;
         listed.count += 1;
         listed.by_network.entry(entry.network).or_default().push_back(entry.clone());
@@ -199,7 +199,7 @@ struct Entry {
 }
 
 impl Entry {
-    fn new(all: Arc<PendingLogins>, (number, place): (u64, u64), network: IpAddr) -> Self {
+    fn new(all: Arc<PendingLogins>, number: u64, place: u64, network: IpAddr) -> Self {
         let phase = watch::Sender::new(Phase::Awaited(all.timeout.due()));
         Self { all, number, place, network, phase, is_pending: AtomicBool::new(true), tenant: Mutex::default() }
     }
@@ -258,7 +258,7 @@ impl PendingLogin {
         };
         let metrics = Metrics::default();
         let all = PendingLogins::new("none", &limits, Arc::new(Connections::new("none", &metrics)), &metrics);
-        Self(Arc::new(Entry::new(Arc::new(all), (0, 0), IpAddr::V4(Ipv4Addr::LOCALHOST))))
+        Self(Arc::new(Entry::new(Arc::new(all), 0, 0, IpAddr::V4(Ipv4Addr::LOCALHOST))))
     }
 
     /// The client has said who it is. Its protocol bounds the time that the check takes. An atomic load after the login.

@@ -35,7 +35,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> Protocol<S> for Capital
         }
     }
 
-    async fn turn_away(self: Arc<Self>, mut stream: S, _: (SocketAddr, Shutdown), refusal: Refusal) {
+    async fn turn_away(self: Arc<Self>, mut stream: S, _: SocketAddr, _: Shutdown, refusal: Refusal) {
         let _ = stream.write_all(refusal.to_string().as_bytes()).await;
     }
 }

@@ -55,7 +55,7 @@ impl Protocol for Gate {
         }
     }
 
-    async fn turn_away(self: Arc<Self>, mut stream: TransportStream, _: (SocketAddr, Shutdown), refusal: Refusal) {
+    async fn turn_away(self: Arc<Self>, mut stream: TransportStream, _: SocketAddr, _: Shutdown, refusal: Refusal) {
         let _ = stream.write_all(refusal.to_string().as_bytes()).await;
     }
 }

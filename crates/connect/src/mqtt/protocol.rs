@@ -34,7 +34,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> Protocol<S> for Mqtt {
     }
 
     /// A client says who it is before it can be told that there is no room.
-    async fn turn_away(self: Arc<Self>, stream: S, (peer, shutdown): (SocketAddr, Shutdown), refusal: Refusal) {
+    async fn turn_away(self: Arc<Self>, stream: S, peer: SocketAddr, shutdown: Shutdown, refusal: Refusal) {
         serve(
             stream,
             (peer, TlsSession::default()),

@@ -90,9 +90,9 @@ impl TrustedCa {
             (Some(cert), _) => TrustAnchor::of_certificate(&der(cert)?)?,
             (None, Some(key)) => {
                 let seconds = |moment: Option<Timestamp>| moment.map(|moment| moment.0.div_euclid(1_000));
-                let validity = (seconds(self.not_before)?, seconds(self.not_after)?);
+                let (from_s, until_s) = (seconds(self.not_before)?, seconds(self.not_after)?);
                 let subject = normalized_name(self.subject_dn.as_ref()?).ok()?;
-                TrustAnchor::of_key(subject, PublicKey::read(key)?.der().to_vec(), validity)
+                TrustAnchor::of_key(subject, PublicKey::read(key)?.der().to_vec(), from_s, until_s)
             }
             (None, None) => return None,
         };

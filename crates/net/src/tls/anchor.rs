@@ -71,7 +71,7 @@ impl TrustAnchor {
 
     /// The anchor with this subject, in the form of [`normalized_name`](crate::normalized_name), and this public key in
     /// DER, valid from the first to the last of these seconds since 1970.
-    pub fn of_key(subject: String, public_key: Vec<u8>, (valid_from_s, valid_until_s): (i64, i64)) -> Self {
+    pub fn of_key(subject: String, public_key: Vec<u8>, valid_from_s: i64, valid_until_s: i64) -> Self {
         Self { subject, public_key, name_constraints: None, valid_from_s, valid_until_s, is_authority: true }
     }
 
@@ -202,18 +202,17 @@ mod tests {
         let later = client(&root, |params| params.not_before = date_time_ymd(2030, 1, 1));
         let anchor = TrustAnchor::of_certificate(root.der()).unwrap();
         let fields = CertificateFields::read(root.der()).unwrap();
-        let as_key = |validity| TrustAnchor::of_key("CN=root".to_owned(), fields.public_key.clone(), validity);
-        let always = (0, i64::MAX);
+        let as_key = |until_s| TrustAnchor::of_key("CN=root".to_owned(), fields.public_key.clone(), 0, until_s);
         let twin = TrustAnchor::of_certificate(twin.der()).unwrap();
         let rows = [
             (&anchor, shown(&[&direct]), ""),
-            (&as_key(always), shown(&[&direct]), ""),
+            (&as_key(i64::MAX), shown(&[&direct]), ""),
             (&anchor, shown(&[&indirect, between.der()]), ""),
             (&anchor, shown(&[&indirect]), "no certificate is issued by CN=root"),
             (&twin, shown(&[&direct]), "made by another key"),
             (&anchor, shown(&[&expired]), "valid from"),
             (&anchor, shown(&[&later]), "valid from"),
-            (&as_key((0, NOW_S - 1)), shown(&[&direct]), "the authority is valid from"),
+            (&as_key(NOW_S - 1), shown(&[&direct]), "the authority is valid from"),
         ];
         for (at, (anchor, certificate, expected)) in rows.into_iter().enumerate() {
             let text = anchor.check(&certificate, NOW_S).err().map(|error| error.to_string()).unwrap_or_default();
@@ -229,7 +228,7 @@ mod tests {
         let other = authority("client", None);
         assert!(anchor.check(&shown(&[other.der()]), NOW_S).is_err(), "another key of the same name");
         let public_key = CertificateFields::read(own.der()).unwrap().public_key;
-        let pinned = TrustAnchor::of_key("CN=client".to_owned(), public_key, (0, NOW_S + 5));
+        let pinned = TrustAnchor::of_key("CN=client".to_owned(), public_key, 0, NOW_S + 5);
         assert_eq!(pinned.check(&shown(&[own.der()]), NOW_S), Ok(NOW_S + 5));
     }
 

@@ -132,12 +132,12 @@ fn certificates(config: &TlsConfig, provider: &CryptoProvider) -> Result<Certifi
             return Err(TlsError::Setting { setting, value: "\"\"".to_owned(), rule });
         }
     }
-    let default = certified_key((CERTIFICATE, &config.certificate), (KEY, &config.key), provider)?;
+    let default = certified_key(CERTIFICATE, &config.certificate, KEY, &config.key, provider)?;
     let mut certificates = CertificatesByName::new(default);
     let dir = &config.certificates_dir;
     let unreadable = |source| TlsError::Read { setting: CERTIFICATES_DIR, path: dir.clone(), source };
     for (certificate, key) in pairs(dir).map_err(unreadable)? {
-        let certified = certified_key((CERTIFICATES_DIR, &certificate), (CERTIFICATES_DIR, &key), provider)?;
+        let certified = certified_key(CERTIFICATES_DIR, &certificate, CERTIFICATES_DIR, &key, provider)?;
         if !certificates.insert(certified) {
             return Err(TlsError::NoServerName { setting: CERTIFICATES_DIR, path: certificate });
         }
@@ -147,8 +147,10 @@ fn certificates(config: &TlsConfig, provider: &CryptoProvider) -> Result<Certifi
 
 /// A certificate with its chain and key; both must belong together.
 fn certified_key(
-    (setting, certificate): (&'static str, &Path),
-    (key_setting, key): (&'static str, &Path),
+    setting: &'static str,
+    certificate: &Path,
+    key_setting: &'static str,
+    key: &Path,
     provider: &CryptoProvider,
 ) -> Result<CertifiedKey, TlsError> {
     let chain = certificates_in(setting, certificate)?;

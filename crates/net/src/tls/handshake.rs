@@ -51,7 +51,8 @@ impl TlsHandshake {
     pub(crate) fn new(
         listener: &'static str,
         tls: ServerTls,
-        (application, is_login): (ApplicationProtocol, bool),
+        application: ApplicationProtocol,
+        is_login: bool,
         metrics: &Metrics,
     ) -> Self {
         let help = "TLS handshakes that ended well.";
@@ -71,7 +72,8 @@ impl TlsHandshake {
         &self,
         socket: TcpStream,
         peer: SocketAddr,
-        (shutdown, login): (&Shutdown, Option<&PendingLogin>),
+        shutdown: &Shutdown,
+        login: Option<&PendingLogin>,
     ) -> HandshakeEnd {
         let limit = Duration::from_millis(self.tls.0.config.handshake_timeout_ms);
         let shaken = tokio::select! {

@@ -174,7 +174,7 @@ impl Protocol for RedisProtocol {
         }
     }
 
-    async fn turn_away(self: Arc<Self>, mut socket: TransportStream, _: (SocketAddr, Shutdown), refusal: Refusal) {
+    async fn turn_away(self: Arc<Self>, mut socket: TransportStream, _: SocketAddr, _: Shutdown, refusal: Refusal) {
         self.shared.statistics.rejected_connections.fetch_add(1, Relaxed);
         // Clients know the text of the others. One that does not take it is closed all the same.
         let text = match refusal {
