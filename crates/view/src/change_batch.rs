@@ -174,7 +174,7 @@ mod tests {
     use millstream_types::{PartitionId, TopicId};
 
     use super::*;
-    use crate::tally::TallyView;
+    use crate::tally::{Change, TallyView};
 
     #[test]
     fn the_newest_position_of_each_source_is_written_and_undo_restores_the_one_before() {
@@ -183,7 +183,7 @@ mod tests {
         let mut batch = ChangeBatch::<TallyView>::new();
         let mut advance = |batch: &mut ChangeBatch<TallyView>, number, next| {
             let mut draft = batch.draft(&mut state, &mut sources, 0);
-            draft.change((format!("part-{next}"), Some(1)));
+            draft.change(Change { name: format!("part-{next}"), number: Some(1) });
             draft.advance(source(number), Offset(next));
             draft.applied(source(number))
         };

@@ -85,7 +85,8 @@ pub(crate) fn decide(
     log: &dyn Log,
     partition: &dyn Partition,
     writer: &str,
-    (from, records_max): (Offset, usize),
+    from: Offset,
+    records_max: usize,
     goes_on: impl Fn() -> bool,
 ) -> Result<DecidedOutcome, Error> {
     loop {

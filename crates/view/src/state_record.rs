@@ -181,7 +181,7 @@ mod tests {
     }
 
     fn change(name: &str, number: Option<u8>) -> Change {
-        (name.to_owned(), number)
+        Change { name: name.to_owned(), number }
     }
 
     #[test]

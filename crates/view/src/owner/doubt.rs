@@ -45,7 +45,7 @@ impl<V: View> Owner<V> {
         let records_max = core.flights.iter().map(|flight| flight.own_records).sum();
         let work = move || {
             let goes_on = || me.upgrade().is_some_and(|owner: Arc<Self>| !owner.inbox.lock().stopping);
-            let decided = outcome::decide(&*log, &*partition, &writer, (from, records_max), goes_on);
+            let decided = outcome::decide(&*log, &*partition, &writer, from, records_max, goes_on);
             if let Some(owner) = me.upgrade() {
                 owner.inbox.lock().decided = Some(decided);
                 owner.schedule();

@@ -70,35 +70,43 @@ pub trait Storage<V: View>: Sized + Send + Sync + 'static {
 #[derive(Debug)]
 pub struct InState;
 
+/// The effects of an append in flight of a view whose state holds the values.
+#[derive(Debug, Default)]
+pub struct HeldState<S> {
+    /// The state after the append.
+    state: S,
+    records: Vec<StateRecord>,
+}
+
 impl<V: View> Storage<V> for InState {
     const KEY_PREFIX: &'static [u8] = &[1];
     const SOURCE_PREFIX: &'static [u8] = &[0];
 
-    type Held = (V::State, Vec<StateRecord>);
+    type Held = HeldState<V::State>;
 
     fn headers(_change: &V::Change) -> Headers {
         Headers::new()
     }
 
     fn hold(ahead: &V::State, _changes: Vec<V::Change>, records: &[StateRecord]) -> Self::Held {
-        (ahead.clone(), records.to_vec())
+        HeldState { state: ahead.clone(), records: records.to_vec() }
     }
 
-    fn records((_, records): &Self::Held) -> Vec<(StateRecord, Headers)> {
-        records.iter().map(|record| (record.clone(), Headers::new())).collect()
+    fn records(held: &Self::Held) -> Vec<(StateRecord, Headers)> {
+        held.records.iter().map(|record| (record.clone(), Headers::new())).collect()
     }
 
     fn land(
-        (after, records): Self::Held,
+        held: Self::Held,
         _landed: &V::State,
         _ahead: &mut V::State,
         _first: Option<Offset>,
     ) -> (V::State, Vec<StateRecord>) {
-        (after, records)
+        (held.state, held.records)
     }
 
     fn rewind<'a>(landed: &V::State, in_flight: impl Iterator<Item = &'a Self::Held>) -> V::State {
-        in_flight.last().map_or(landed, |(after, _)| after).clone()
+        in_flight.last().map_or(landed, |held| &held.state).clone()
     }
 
     fn replay(state: &mut V::State, key: &[u8], record: &RecordView<'_>) -> Result<Option<Bytes>, DecodeError> {
@@ -146,12 +154,19 @@ pub trait Referenced: View<Storage = ByReference> {
     fn restore(state: &mut Self::State, key: &[u8], entry: &[u8]) -> Result<(), DecodeError>;
 }
 
+/// The effects of an append in flight of a view whose values stay in the log.
+#[derive(Debug)]
+pub struct HeldChanges<C> {
+    changes: Vec<C>,
+    /// The records of source positions, which stand behind those of the changes.
+    sources: Vec<StateRecord>,
+}
+
 impl<V: Referenced> Storage<V> for ByReference {
     const KEY_PREFIX: &'static [u8] = &[];
     const SOURCE_PREFIX: &'static [u8] = b"\0s";
 
-    /// The changes, and the source positions behind them.
-    type Held = (Vec<V::Change>, Vec<StateRecord>);
+    type Held = HeldChanges<V::Change>;
 
     fn headers(change: &V::Change) -> Headers {
         V::headers(change)
@@ -162,25 +177,26 @@ impl<V: Referenced> Storage<V> for ByReference {
         let copied = |bytes: &Bytes| Bytes::copy_from_slice(bytes);
         let sources = records[changes.len()..].iter().map(|(key, value)| (copied(key), value.as_ref().map(copied)));
         let sources = sources.collect();
-        (changes, sources)
+        HeldChanges { changes, sources }
     }
 
-    fn records((changes, sources): &Self::Held) -> Vec<(StateRecord, Headers)> {
+    fn records(held: &Self::Held) -> Vec<(StateRecord, Headers)> {
         let of_change = |change: &V::Change| {
             let (mut key, mut value) = (<Self as Storage<V>>::KEY_PREFIX.to_vec(), Vec::new());
             let is_value = V::encode(change, &mut key, &mut value) == Encoded::Value;
             ((Bytes::from(key), is_value.then(|| Bytes::from(value))), V::headers(change))
         };
-        let of_sources = sources.iter().map(|record| (record.clone(), Headers::new()));
-        changes.iter().map(of_change).chain(of_sources).collect()
+        let of_sources = held.sources.iter().map(|record| (record.clone(), Headers::new()));
+        held.changes.iter().map(of_change).chain(of_sources).collect()
     }
 
     fn land(
-        (changes, sources): Self::Held,
+        held: Self::Held,
         landed: &V::State,
         ahead: &mut V::State,
         first: Option<Offset>,
     ) -> (V::State, Vec<StateRecord>) {
+        let HeldChanges { changes, sources } = held;
         let mut entries = Vec::with_capacity(changes.len() + sources.len());
         let offsets = first.into_iter().flat_map(|first| (first.0..).map(Offset));
         for (change, offset) in changes.iter().zip(offsets) {
@@ -193,7 +209,7 @@ impl<V: Referenced> Storage<V> for ByReference {
 
     fn rewind<'a>(landed: &V::State, in_flight: impl Iterator<Item = &'a Self::Held>) -> V::State {
         let mut state = landed.clone();
-        in_flight.flat_map(|(changes, _)| changes).for_each(|change| V::apply(&mut state, change));
+        in_flight.flat_map(|held| &held.changes).for_each(|change| V::apply(&mut state, change));
         state
     }
 
