@@ -40,7 +40,7 @@ pub(crate) async fn serve(socket: TransportStream, client: ConnectionPeer, pipel
         dismissed,
     };
     if pipeline.api.has_fast_routes {
-        match fast_head::serve(&mut socket, &client, (activity.clone(), &pipeline)).await {
+        match fast_head::serve(&mut socket, &client, activity.clone(), &pipeline).await {
             AfterFastHead::Closed => return,
             AfterFastHead::Hyper(rest) => socket.rest = rest,
         }

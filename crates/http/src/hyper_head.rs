@@ -17,15 +17,13 @@ use http_body_util::Limited;
 use tokio::time::Instant;
 
 use crate::activity::ConnectionActivity;
-use crate::api::{Group, MountedRoute, PathEntry, RouteMatch};
-use crate::audit::AuditedRequest;
+use crate::api::{Group, PathEntry, RouteMatch};
 use crate::authenticator::Verdict;
 use crate::context::{ConnectionPeer, RequestContext};
 use crate::exchange::{Exchange, RequestOrigin, count, finish, wait};
 use crate::extract;
 use crate::head::RequestHead;
 use crate::memory::ResponseMemory;
-use crate::observer::ObservedRequest;
 use crate::path_params::PathParams;
 use crate::pipeline::{Pipeline, authorize, log_in, observe};
 use crate::request::{self, Answer, Handler, Request};
@@ -55,7 +53,7 @@ impl Pipeline {
         match self.api.find(&parts.method, parts.uri.path()) {
             RouteMatch::Route(route, params) => {
                 let mut exchange = Exchange::new(route, RequestHead::of(&parts), origin);
-                let response = self.answer(&mut exchange, params, (origin, client), (parts, body)).await;
+                let response = self.answer(&mut exchange, params, origin, client, parts, body).await;
                 let mut response = exchange.conclude(response);
                 let held = response.extensions_mut().remove::<ResponseMemory>();
                 if let Some(StallMax(time)) = response.extensions_mut().remove() {
@@ -101,8 +99,10 @@ impl Pipeline {
         &self,
         exchange: &mut Exchange<'_>,
         params: PathParams,
-        (origin, client): (RequestOrigin, &ConnectionPeer),
-        (parts, body): (Parts, RequestBody),
+        origin: RequestOrigin,
+        client: &ConnectionPeer,
+        parts: Parts,
+        body: RequestBody,
     ) -> Response {
         let route = exchange.route();
         let announced = body.size_hint().exact();
@@ -121,9 +121,8 @@ impl Pipeline {
             shutdown: self.shutdown.clone(),
             memory: self.memory.clone(),
         });
-        let reports = (&mut exchange.observed, &mut exchange.audited);
         let work = async {
-            let worked = self.work(route, &context, origin, (parts, body), reports).await;
+            let worked = self.work(exchange, &context, origin, parts, body).await;
             worked.unwrap_or_else(IntoResponse::into_response)
         };
         wait(pin!(work), &context.time).await
@@ -131,12 +130,13 @@ impl Pipeline {
 
     async fn work(
         &self,
-        route: &MountedRoute,
+        exchange: &mut Exchange<'_>,
         context: &Arc<RequestContext>,
         origin: RequestOrigin,
-        (mut parts, body): (Parts, RequestBody),
-        (observed, audited): (&mut Option<ObservedRequest>, &mut Option<AuditedRequest>),
+        mut parts: Parts,
+        body: RequestBody,
     ) -> Result<Response, Problem> {
+        let route = exchange.route();
         let announced = body.size_hint().exact();
         if route.access.authenticates(RequestHead::of(&parts).headers) {
             let verdict = match self.authenticate(route, RequestHead::of(&parts), &context.params, &context.client) {
@@ -145,9 +145,11 @@ impl Pipeline {
             };
             let identity = verdict?;
             let audit = self.audit.as_ref();
-            *audited = audit.and_then(|audit| audit.begin(route, &identity, RequestHead::of(&parts), origin.peer));
+            exchange.audited =
+                audit.and_then(|audit| audit.begin(route, &identity, RequestHead::of(&parts), origin.peer));
             authorize(route, &identity)?;
-            *observed = observe(route, &identity, RequestHead::of(&parts), origin, announced.unwrap_or_default());
+            exchange.observed =
+                observe(route, &identity, RequestHead::of(&parts), origin, announced.unwrap_or_default());
             log_in(&context.client.login, &identity)?;
             // The context is new, so its identity is still unset.
             let _ = context.identity.set(identity);
@@ -158,7 +160,7 @@ impl Pipeline {
         let is_read = parts.method.is_safe();
         let body = bounded(body, &route.limits);
         let response = match &route.endpoint {
-            Endpoint::Handler(handler) => call(handler, context, origin, (&parts, body)).await,
+            Endpoint::Handler(handler) => call(handler, context, origin, &parts, body).await,
             Endpoint::Extractors(handler) => {
                 parts.extensions.insert(context.clone());
                 let mut request = HyperRequest::from_parts(parts, body);
@@ -178,7 +180,8 @@ async fn call(
     handler: &Handler,
     context: &Arc<RequestContext>,
     origin: RequestOrigin,
-    (parts, body): (&Parts, Body),
+    parts: &Parts,
+    body: Body,
 ) -> Response {
     let request = |body, body_wait| Request {
         head: RequestHead::of(parts),

@@ -66,7 +66,8 @@ struct FastConnection<'a> {
 pub(crate) async fn serve<'a>(
     socket: &'a mut MonitoredSocket,
     client: &'a ConnectionPeer,
-    (activity, pipeline): (Arc<ConnectionActivity>, &'a Pipeline),
+    activity: Arc<ConnectionActivity>,
+    pipeline: &'a Pipeline,
 ) -> AfterFastHead {
     let mut look = pin!(sleep_until(activity.look(&pipeline.limits)));
     let (unsent, unsent_memory, rest) = (Vec::new(), Vec::new(), Vec::new());
