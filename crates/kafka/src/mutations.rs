@@ -50,12 +50,20 @@ fn asked_for_bytes() -> u64 {
     line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() * 1024
 }
 
+/// A request without its header.
+#[derive(Clone)]
+struct Request {
+    key: i16,
+    version: i16,
+    body: Vec<u8>,
+}
+
 /// Makes requests of the kinds and versions that a broker serves.
 struct Maker {
     dice: Rng,
     served: Vec<(i16, i16, i16)>,
-    /// Bodies of requests that began, with key and version.
-    kept: Vec<(i16, i16, Vec<u8>)>,
+    /// Requests that began.
+    kept: Vec<Request>,
     /// The keys of all requests that began.
     begun: BTreeSet<i16>,
 }
@@ -66,24 +74,23 @@ impl Maker {
         Self { dice: Rng::with_seed(seed), served, kept: Vec::new(), begun: BTreeSet::new() }
     }
 
-    /// Key, version and body of the next one.
-    fn next(&mut self) -> (i16, i16, Vec<u8>) {
+    fn next(&mut self) -> Request {
         if !self.kept.is_empty() && self.dice.bool() {
             let at = self.dice.usize(..self.kept.len());
-            let (key, mut version, mut body) = self.kept[at].clone();
-            (0..=self.dice.usize(..4)).for_each(|_| self.mutate(&mut body));
+            let mut request = self.kept[at].clone();
+            (0..=self.dice.usize(..4)).for_each(|_| self.mutate(&mut request.body));
             if self.dice.u8(..8) == 0 {
-                version = self.dice.i16(-1..14);
+                request.version = self.dice.i16(-1..14);
             }
-            return (key, version, body);
+            return request;
         }
         let (key, min, max) = self.served[self.dice.usize(..self.served.len())];
-        (key, self.dice.i16(min..=max), self.body())
+        Request { key, version: self.dice.i16(min..=max), body: self.body() }
     }
 
     /// Keeps a request that began, so that it can be mutated.
-    fn keep(&mut self, request: (i16, i16, Vec<u8>)) {
-        self.begun.insert(request.0);
+    fn keep(&mut self, request: Request) {
+        self.begun.insert(request.key);
         if self.kept.len() < KEPT_MAX {
             self.kept.push(request);
         } else {
@@ -135,7 +142,8 @@ impl Maker {
     }
 
     /// A complete request; now and then its header is damaged too.
-    fn framed(&mut self, (key, version, body): &(i16, i16, Vec<u8>)) -> Vec<u8> {
+    fn framed(&mut self, request: &Request) -> Vec<u8> {
+        let Request { key, version, body } = request;
         let header = RequestHeader::default()
             .with_request_api_key(*key)
             .with_request_api_version(*version)

@@ -12,8 +12,13 @@ use millstream_types::{Epoch, Offset, Position, Record, TopicId, TopicName, Topi
 use super::partition::{PartitionContents, TransactionId};
 use super::transactions::Transactions;
 
-/// The place of a partition: its topic, and its number in it. Good until a restart, also if the topic is deleted.
-pub(super) type Place = (TopicId, usize);
+/// The place of a partition. Good until a restart, also if the topic is deleted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Place {
+    topic: TopicId,
+    /// The number of the partition in the topic.
+    number: usize,
+}
 
 /// Everything that the engine keeps.
 pub(super) struct Contents {
@@ -177,22 +182,22 @@ impl Contents {
             let partitions = known.partitions.len() as u32;
             return Err(Error::UnknownPartition { partition: partition.clone(), partitions });
         }
-        Ok((known.topic.id, number))
+        Ok(Place { topic: known.topic.id, number })
     }
 
     /// The topic at a place that [`Self::place`] gave.
-    pub(super) fn topic_at(&self, (topic, _): Place) -> &TopicContents {
-        &self.topics[&topic]
+    pub(super) fn topic_at(&self, place: Place) -> &TopicContents {
+        &self.topics[&place.topic]
     }
 
     /// The partition at a place that [`Self::place`] gave.
-    pub(super) fn at(&self, (topic, number): Place) -> &PartitionContents {
-        &self.topics[&topic].partitions[number]
+    pub(super) fn at(&self, place: Place) -> &PartitionContents {
+        &self.topic_at(place).partitions[place.number]
     }
 
-    pub(super) fn at_mut(&mut self, (topic, number): Place) -> &mut PartitionContents {
-        let topic = self.topics.get_mut(&topic).expect("a topic that had a place stays until the restart");
-        &mut topic.partitions[number]
+    pub(super) fn at_mut(&mut self, place: Place) -> &mut PartitionContents {
+        let topic = self.topics.get_mut(&place.topic).expect("a topic that had a place stays until the restart");
+        &mut topic.partitions[place.number]
     }
 
     /// Checks records against the limits of their topic, and their sum against that of an append.
@@ -237,7 +242,7 @@ impl Contents {
             commit.check_text()?;
             let place = self.place(&commit.partition)?;
             let offsets = self.at(place).offsets(self.epoch);
-            commit.check_position(place.0, offsets.first, offsets.high)?;
+            commit.check_position(place.topic, offsets.first, offsets.high)?;
             size_bytes += commit.group.len() + commit.metadata.len();
         }
         check_size(size_bytes)?;

@@ -65,7 +65,8 @@ impl Contents {
     /// Appends records to a writer's open transaction, which begins with the first.
     pub(super) fn append_in_transaction(
         &mut self,
-        (name, number): (&str, u64),
+        name: &str,
+        number: u64,
         partition: &TopicPartition,
         records: &[Record<'_>],
         now_ms: i64,
@@ -90,7 +91,8 @@ impl Contents {
     /// Commits a writer's open transaction, and `append` with it.
     pub(super) fn commit(
         &mut self,
-        (name, number): (&str, u64),
+        name: &str,
+        number: u64,
         append: &AtomicAppend<'_>,
         now_ms: i64,
     ) -> Result<CommitOutcome, Error> {

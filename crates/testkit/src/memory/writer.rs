@@ -26,13 +26,13 @@ impl Writer for MemoryWriter {
 
     fn append(&self, partition: &TopicPartition, records: &[Record<'_>]) -> Result<(), Error> {
         let now_ms = self.shared.wall.now_ms();
-        let me = (&*self.name, self.number);
-        self.shared.change(|contents| contents.append_in_transaction(me, partition, records, now_ms))
+        self.shared
+            .change(|contents| contents.append_in_transaction(&self.name, self.number, partition, records, now_ms))
     }
 
     fn commit(&self, append: &AtomicAppend<'_>, _level: AckLevel, done: Done<Vec<Appended>>) -> Result<(), Error> {
         let now_ms = self.shared.wall.now_ms();
-        let outcome = self.shared.change(|contents| contents.commit((&self.name, self.number), append, now_ms))?;
+        let outcome = self.shared.change(|contents| contents.commit(&self.name, self.number, append, now_ms))?;
         self.shared.answer(done, outcome);
         Ok(())
     }
