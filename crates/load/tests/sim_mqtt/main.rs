@@ -1,14 +1,13 @@
 //! Simulated devices over MQTT against a server that confirms, stalls, refuses and hangs up.
 
-#[path = "support/mqtt.rs"]
-mod support;
+mod server;
 
 use std::collections::BTreeMap;
 
 use clap::Parser;
 use millstream_load::FailureKind;
 use millstream_load::sim::{self, SimArgs, SimReport};
-use support::{Heard, Manners, MqttServer};
+use server::{Heard, Manners, MqttServer};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
