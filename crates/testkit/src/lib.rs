@@ -5,7 +5,7 @@
 //! - [`sim`]: a disk with power loss.
 //! - [`eventually`]: waiting for what comes about in its own time.
 //! - [`Process`]: the server's binary; [`SharedServer`]: one that many tests share, each in a tenant of its own.
-//! - [`ask`], [`Events`], [`Live`] and [`Raw`] are clients of both.
+//! - [`ask`], [`Events`], [`Live`] and [`Raw`] are clients of both; [`resp`] is one of any server of Redis's protocol.
 //! - [`Authority`] makes certificates.
 //! - [`LogLines`]: the log lines of a test's own process; [`guide`]: the commands of the docs; [`check_rows`]: a crate's
 //!   table of tests.
@@ -22,6 +22,7 @@ mod log_lines;
 mod memory;
 mod process;
 mod raw;
+pub mod resp;
 mod rows;
 mod server;
 mod shared_server;

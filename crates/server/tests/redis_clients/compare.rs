@@ -1,6 +1,6 @@
 //! The comparison of two servers' replies: byte for byte, with the exceptions of [`Rule`].
 
-use crate::resp::{Command, Reply};
+use millstream_testkit::resp::{self, Command, Reply};
 
 /// Two servers that execute a command at other moments tell other times.
 const TOLERANCE_MS: u64 = 10_000;
@@ -133,9 +133,9 @@ fn replies_are_the_same_byte_for_byte_or_by_a_rule() {
         ("RANDOMKEY", "$2 k1", "$2 k2", true),
         ("RANDOMKEY", "$2 k1", "$-1", false),
     ] {
-        let command = crate::resp::command(&[command]);
+        let command = resp::command(&[command]);
         let is_same = Comparison::default().same(&command, &reply(one), &reply(other));
-        assert_eq!(is_same, expected, "{} {one} {other}", crate::resp::shown(&command));
+        assert_eq!(is_same, expected, "{} {one} {other}", resp::shown(&command));
     }
 }
 
@@ -145,7 +145,7 @@ fn the_rules_hold_for_queued_commands_too() {
     let integer = |value: i64| reply(&format!(":{value}"), Vec::new());
     let mut comparison = Comparison::default();
     let mut same = |command: &str, one: &Reply, other: &Reply| {
-        comparison.same(&crate::resp::command(&[command, "k"][..if command == "TTL" { 2 } else { 1 }]), one, other)
+        comparison.same(&resp::command(&[command, "k"][..if command == "TTL" { 2 } else { 1 }]), one, other)
     };
     for (of_one, of_other, expected) in [([5, 1], [6, 1], true), ([5, 1], [5, 2], false)] {
         assert!(same("MULTI", &reply("+OK", Vec::new()), &reply("+OK", Vec::new())));

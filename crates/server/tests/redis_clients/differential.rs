@@ -8,10 +8,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use fastrand::Rng;
+use millstream_testkit::resp::{Command, Connection, Reply, command, encode, shown};
 
 use crate::compare::Comparison;
 use crate::generate::{Generator, Step};
-use crate::resp::{Command, Connection, Reply, command, encode, shown};
 use crate::server::{Redis, Server};
 
 /// Number of commands that `make test` compares; `MILLSTREAM_REDIS_COMMANDS` sets another number.

@@ -2,8 +2,7 @@
 //! execute a command some seconds apart still agree which of two keys expires first.
 
 use fastrand::Rng;
-
-use crate::resp::{Command, command};
+use millstream_testkit::resp::{Command, command};
 
 /// One step of the sequence that both servers execute.
 #[derive(Debug, Clone, PartialEq, Eq)]

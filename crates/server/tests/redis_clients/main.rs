@@ -6,13 +6,13 @@ mod compare;
 mod differential;
 mod generate;
 mod nginx;
-mod resp;
 mod server;
 mod suite;
 
 use std::path::Path;
 
-use resp::{Connection, Reply, command};
+use millstream_testkit::resp::{Connection, Reply, command};
+
 use server::{Server, beside, installed, long_checks_run, output, patient};
 
 fn python(server: &Server, script: &str) {

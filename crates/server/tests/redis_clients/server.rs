@@ -7,10 +7,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use millstream_testkit::resp::{Connection, command};
 use millstream_testkit::{Process, eventually, own_addresses};
 use tempfile::TempDir;
-
-use crate::resp::{Connection, command};
 
 /// Names a Redis that runs already.
 const OTHER_SERVER: &str = "MILLSTREAM_RESP_ADDRESS";

@@ -10,7 +10,8 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
-use crate::resp::{Connection, command};
+use millstream_testkit::resp::{Connection, command};
+
 use crate::server::{Redis, Server, beside, installed, long_checks_run, patient};
 
 const HOME: &str = "redis-7.0.15";

@@ -1,9 +1,9 @@
 //! Cache buckets: settings that change while they are in use, listings, and the events of keys that go by themselves.
 
+use millstream_testkit::resp::{Connection, Reply, command};
 use millstream_testkit::{Answer, Process, ask, eventually};
 use serde_json::{Value, json};
 
-use crate::resp::{Connection, Reply, command};
 use crate::{make, put, start};
 
 const MIB: u64 = 1 << 20;

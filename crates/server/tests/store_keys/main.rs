@@ -11,9 +11,6 @@ mod no_room;
 mod redis_clients;
 mod redis_kills;
 mod refusals;
-#[path = "../redis_clients/resp.rs"]
-#[allow(dead_code, reason = "the comparison with Redis uses more of it")]
-mod resp;
 mod rows;
 mod rules;
 mod sockets;

@@ -3,10 +3,10 @@
 use std::path::Path;
 use std::process::Command;
 
+use millstream_testkit::resp::{Connection, command};
 use millstream_testkit::{Process, ask, eventually};
 use serde_json::Value;
 
-use crate::resp::{Connection, command};
 use crate::{make, put, start};
 
 /// Bytes of all files of the log's topics.

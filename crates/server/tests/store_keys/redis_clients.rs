@@ -5,9 +5,9 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 use millstream_net::raise_open_files;
+use millstream_testkit::resp::{Connection, Reply, command, encode};
 use millstream_testkit::{Process, eventually};
 
-use crate::resp::{Connection, command, encode};
 use crate::{make, start};
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -17,7 +17,7 @@ fn connect(process: &Process) -> Connection {
     Connection::open(&process.redis.to_string()).unwrap()
 }
 
-fn ask(connection: &mut Connection, words: &[&str]) -> crate::resp::Reply {
+fn ask(connection: &mut Connection, words: &[&str]) -> Reply {
     connection.ask(&command(words)).unwrap()
 }
 

@@ -7,9 +7,9 @@ use std::net::SocketAddr;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use millstream_testkit::resp::{Command, Connection, Reply, command, encode};
 use millstream_testkit::{Process, eventually};
 
-use crate::resp::{Command, Connection, Reply, command, encode};
 use crate::{make, start};
 
 const KILLS: u64 = 3;

@@ -2,21 +2,19 @@
 
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
-use std::time::Duration;
 
-/// A server that is silent for so long fails the test.
-const PATIENCE: Duration = Duration::from_secs(60);
+use crate::PATIENCE;
 
 /// The name of a command and its arguments.
-pub(crate) type Command = Vec<Vec<u8>>;
+pub type Command = Vec<Vec<u8>>;
 
 /// Returns a command from its words.
-pub(crate) fn command(words: &[&str]) -> Command {
+pub fn command(words: &[&str]) -> Command {
     words.iter().map(|word| word.as_bytes().to_vec()).collect()
 }
 
 /// A command as a client sends it.
-pub(crate) fn encode(command: &Command) -> Vec<u8> {
+pub fn encode(command: &Command) -> Vec<u8> {
     let mut bytes = format!("*{}\r\n", command.len()).into_bytes();
     for word in command {
         bytes.extend_from_slice(format!("${}\r\n", word.len()).as_bytes());
@@ -27,7 +25,7 @@ pub(crate) fn encode(command: &Command) -> Vec<u8> {
 }
 
 /// A command as a person reads it.
-pub(crate) fn shown(command: &Command) -> String {
+pub fn shown(command: &Command) -> String {
     let word = |word: &Vec<u8>| match word.escape_ascii().to_string() {
         text if text.is_empty() || text.contains(' ') => format!("\"{text}\""),
         text => text,
@@ -37,30 +35,33 @@ pub(crate) fn shown(command: &Command) -> String {
 
 /// A reply, of RESP2 or RESP3. Two are equal exactly if their bytes are.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Reply {
+pub struct Reply {
     /// The first line, without its end: `+OK`, `:1`, `$5`, `*2`, `_`.
-    pub(crate) head: Vec<u8>,
+    pub head: Vec<u8>,
     /// The bytes of a string that has a length.
-    pub(crate) bulk: Option<Vec<u8>>,
+    pub bulk: Option<Vec<u8>>,
     /// The elements of an array, set, map or push.
-    pub(crate) elements: Vec<Reply>,
+    pub elements: Vec<Reply>,
 }
 
 impl Reply {
-    pub(crate) fn is(&self, head: &str) -> bool {
+    /// `true` if this is the first line.
+    pub fn is(&self, head: &str) -> bool {
         self.head == head.as_bytes()
     }
 
-    pub(crate) fn is_error(&self) -> bool {
+    /// `true` for an error.
+    pub fn is_error(&self) -> bool {
         self.head.starts_with(b"-")
     }
 
-    pub(crate) fn integer(&self) -> Option<i64> {
+    /// The number of an integer; `None` for other replies.
+    pub fn integer(&self) -> Option<i64> {
         std::str::from_utf8(self.head.strip_prefix(b":")?).ok()?.parse().ok()
     }
 
     /// The reply on one line.
-    pub(crate) fn shown(&self) -> String {
+    pub fn shown(&self) -> String {
         let mut text = self.head.escape_ascii().to_string();
         if let Some(bulk) = &self.bulk {
             text += &format!(" \"{}\"", bulk.escape_ascii());
@@ -72,13 +73,18 @@ impl Reply {
     }
 }
 
-/// A connection to a server.
-pub(crate) struct Connection {
+/// A connection to a server. A server that is silent for [`PATIENCE`] fails the test.
+#[derive(Debug)]
+pub struct Connection {
     reader: BufReader<TcpStream>,
 }
 
 impl Connection {
-    pub(crate) fn open(address: &str) -> io::Result<Self> {
+    /// Connects to `HOST:PORT`.
+    ///
+    /// # Errors
+    /// If nobody listens there.
+    pub fn open(address: &str) -> io::Result<Self> {
         let socket = TcpStream::connect(address)?;
         socket.set_read_timeout(Some(PATIENCE))?;
         socket.set_write_timeout(Some(PATIENCE))?;
@@ -87,13 +93,19 @@ impl Connection {
     }
 
     /// Sends bytes in as many writes as there are pieces. Replies may have to be read meanwhile: see [`Self::read`].
-    pub(crate) fn writer(&self) -> io::Result<impl FnMut(&[u8]) -> io::Result<()> + Send + use<>> {
+    ///
+    /// # Errors
+    /// If the process may open no further file.
+    pub fn writer(&self) -> io::Result<impl FnMut(&[u8]) -> io::Result<()> + Send + use<>> {
         let mut socket = self.reader.get_ref().try_clone()?;
         Ok(move |piece: &[u8]| socket.write_all(piece))
     }
 
     /// The next reply.
-    pub(crate) fn read(&mut self) -> io::Result<Reply> {
+    ///
+    /// # Errors
+    /// If the connection ends, or its bytes are no reply.
+    pub fn read(&mut self) -> io::Result<Reply> {
         let mut line = Vec::new();
         self.reader.read_until(b'\n', &mut line)?;
         let Some(head) = line.strip_suffix(b"\r\n") else {
@@ -134,7 +146,10 @@ impl Connection {
     }
 
     /// Sends a command and waits for its reply.
-    pub(crate) fn ask(&mut self, command: &Command) -> io::Result<Reply> {
+    ///
+    /// # Errors
+    /// As [`Self::read`].
+    pub fn ask(&mut self, command: &Command) -> io::Result<Reply> {
         self.reader.get_mut().write_all(&encode(command))?;
         self.read()
     }
