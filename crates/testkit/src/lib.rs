@@ -5,7 +5,8 @@
 //! - [`sim`]: a disk with power loss.
 //! - [`eventually`]: waiting for what comes about in its own time.
 //! - [`Process`]: the server's binary; [`SharedServer`]: one that many tests share, each in a tenant of its own.
-//! - [`ask`], [`Events`], [`Live`] and [`Raw`] are clients of both; [`resp`] is one of any server of Redis's protocol.
+//! - [`ask`], [`Events`], [`Live`] and [`Raw`] are clients of both; [`mqtt`] and [`resp`] those of any server of these
+//!   protocols.
 //! - [`Authority`] makes certificates.
 //! - [`LogLines`]: the log lines of a test's own process; [`guide`]: the commands of the docs; [`check_rows`]: a crate's
 //!   table of tests.
@@ -20,6 +21,7 @@ mod http_client;
 mod live;
 mod log_lines;
 mod memory;
+pub mod mqtt;
 mod process;
 mod raw;
 pub mod resp;

@@ -1,9 +1,9 @@
 //! The same message over HTTP and MQTT: one rule says if it is taken, and as which record.
 
+use millstream_testkit::mqtt::Mqtt;
 use millstream_types::{TopicKind, header};
 use serde_json::{Value, json};
 
-use crate::mqtt_client::Mqtt;
 use crate::world::{Kept, World, basic};
 
 /// The errors of all devices of the gateway.

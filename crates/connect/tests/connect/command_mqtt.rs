@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use millstream_connect::{ConnectConfig, MqttConfig};
 use millstream_testkit::found_async;
+use millstream_testkit::mqtt::{Hello, Message, Mqtt, publish, subscribe, text};
 use millstream_types::{TopicKind, header};
 
-use crate::mqtt_client::{Hello, Mqtt, publish, subscribe, text};
 use crate::world::{World, basic, quick};
 
 const BOTH: [u8; 2] = [4, 5];
@@ -161,7 +161,7 @@ async fn row_without_puback_in_time_a_command_is_released_and_not_delivered_agai
         while own.is_none() || !acknowledged {
             let (first_byte, body) = device.next().await;
             match first_byte >> 4 {
-                3 => own = Some(crate::mqtt_client::Message::read(first_byte, &body, level)),
+                3 => own = Some(Message::read(first_byte, &body, level)),
                 _ => acknowledged = true,
             }
         }
@@ -276,7 +276,7 @@ async fn a_command_with_a_time_to_live_waits_for_a_sleeping_device_and_comes_whe
     while got.len() < 2 {
         let (first_byte, body) = client.next().await;
         if first_byte >> 4 == 3 {
-            let message = crate::mqtt_client::Message::read(first_byte, &body, 5);
+            let message = Message::read(first_byte, &body, 5);
             client.send(&ack(message.id)).await;
             got.push(message.text().1.to_owned());
         }

@@ -1,8 +1,8 @@
 //! A tenant that has declared the topics of its private space.
 
+use millstream_testkit::mqtt::{Hello, Mqtt, Will, publish};
 use millstream_types::TopicKind;
 
-use crate::mqtt_client::{Hello, Mqtt, Will, publish};
 use crate::world::World;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

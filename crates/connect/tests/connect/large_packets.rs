@@ -1,11 +1,11 @@
 //! Large packets: what fits, what is told of what does not, and the memory that packets in the making take.
 
 use millstream_connect::{ConnectConfig, MqttConfig};
+use millstream_testkit::mqtt::{Hello, Message, Mqtt, connect, publish, text};
 use millstream_types::TopicKind;
 use serde_json::{Value, json};
 
 use crate::mapping::{ping, retained, rules, send};
-use crate::mqtt_client::{Hello, Message, Mqtt, connect, publish, text};
 use crate::world::{World, quick};
 use millstream_testkit::{LogLines, found_async};
 

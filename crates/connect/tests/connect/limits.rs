@@ -2,11 +2,11 @@
 
 use millstream_log::LogConfig;
 use millstream_testkit::found_async;
+use millstream_testkit::mqtt::{Hello, Mqtt, Will, connect, publish};
 use millstream_types::{TopicKind, header};
 use serde_json::{Value, json};
 
 use crate::gate::GatedFiles;
-use crate::mqtt_client::{Hello, Mqtt, Will, connect, publish};
 use crate::world::{World, basic, quick};
 
 async fn limit(world: &World, limits: &Value, more: &Value) {
@@ -70,9 +70,8 @@ async fn messages_of_one_mqtt_write_are_accepted_up_to_the_last_that_fits_the_vo
     world.register("T", "d").await;
     limit(&world, &volume(70), &json!({})).await;
     let mut client = Mqtt::log_in(world.mqtt(), 5, "d@T").await;
-    let piece: Vec<u8> = (1..=10)
-        .flat_map(|id| crate::mqtt_client::publish(5, 1, id, "telemetry/?on-error=ignore", &[], b"0123456789"))
-        .collect();
+    let piece: Vec<u8> =
+        (1..=10).flat_map(|id| publish(5, 1, id, "telemetry/?on-error=ignore", &[], b"0123456789")).collect();
     client.send(&piece).await;
     for _ in 0..10 {
         assert_eq!(client.next().await.0, 0x40);
@@ -102,7 +101,7 @@ async fn messages_of_the_private_space_count_like_all_others_and_stay_counted_af
     ];
     for (at, (first_byte, topic, answer)) in (1..).zip(kinds) {
         let (qos, retain) = ((first_byte >> 1) & 3, first_byte & 1 == 1);
-        let mut packet = crate::mqtt_client::publish(5, qos, at, topic, &[], b"0123456789");
+        let mut packet = publish(5, qos, at, topic, &[], b"0123456789");
         packet[0] |= u8::from(retain);
         client.send(&packet).await;
         let (kind, body) = client.next().await;

@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use millstream_net::{LoginProtocol, LoginThrottle};
+use millstream_testkit::mqtt::{Mqtt, connect};
 use millstream_types::ManualClock;
 use serde_json::json;
 
-use crate::mqtt_client::{Mqtt, connect};
 use crate::signer::Signer;
 use crate::token_logins::claims;
 use crate::world::{World, basic, connect_from};

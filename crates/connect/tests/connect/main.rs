@@ -17,7 +17,6 @@ mod mapping;
 mod mapping_devices;
 mod messages;
 mod mqtt;
-mod mqtt_client;
 mod mqtt_rows;
 mod orphans;
 mod private;

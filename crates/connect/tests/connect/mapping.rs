@@ -5,11 +5,11 @@ use std::sync::Arc;
 use millstream_connect::{ConnectConfig, MqttConfig};
 use millstream_log::{Embedded, Log, LogConfig, SystemFiles};
 use millstream_testkit::found_async;
+use millstream_testkit::mqtt::{Hello, Mqtt, Will, publish, text};
 use millstream_types::{StateTopic, SystemClock, TopicKind, TopicName, header};
 use serde_json::{Value, json};
 
 use crate::gate::GatedFiles;
-use crate::mqtt_client::{Hello, Mqtt, Will, publish, text};
 use crate::world::{Kept, World, quick};
 
 const BOTH: [u8; 2] = [4, 5];

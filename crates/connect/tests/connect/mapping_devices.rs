@@ -1,10 +1,10 @@
 //! Devices that a level of a mapped topic names and that nobody has registered.
 
+use millstream_testkit::mqtt::{Hello, Mqtt, Will, publish};
 use millstream_types::{TopicKind, header};
 use serde_json::{Value, json};
 
 use crate::mapping::{one, ping, retained, rules, send, with_payload};
-use crate::mqtt_client::{Hello, Mqtt, Will, publish};
 use crate::provisioning::{expect_registered, world};
 use crate::world::World;
 use millstream_testkit::{LogLines, found_async};

@@ -2,10 +2,10 @@
 
 use millstream_connect::{ConnectConfig, HttpAdapterConfig};
 use millstream_log::{AckLevel, Log};
+use millstream_testkit::mqtt::{Mqtt, publish};
 use millstream_types::{TenantId, TopicKind, TopicName, header};
 use serde_json::json;
 
-use crate::mqtt_client::{Mqtt, publish};
 use crate::world::{Kept, World, basic, quick};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use millstream_connect::{ConnectConfig, MqttConfig};
+use millstream_testkit::mqtt::{Hello, Mqtt, connect, packet, publish, subscribe, text};
 use millstream_types::{TopicKind, header};
 use serde_json::{Value, json};
 
-use crate::mqtt_client::{Hello, Mqtt, connect, packet, publish, subscribe, text};
 use crate::world::{World, quick};
 
 const BOTH: [u8; 2] = [4, 5];

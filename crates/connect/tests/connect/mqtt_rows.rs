@@ -5,11 +5,11 @@ use std::time::{Duration, SystemTime};
 use millstream_connect::{BrokerConfig, ConnectConfig, MqttConfig};
 use millstream_log::LogConfig;
 use millstream_testkit::found_async;
+use millstream_testkit::mqtt::{Hello, Mqtt, Will, connect, packet, publish, text};
 use millstream_types::{TopicKind, header, iso_time};
 use serde_json::json;
 
 use crate::gate::GatedFiles;
-use crate::mqtt_client::{Hello, Mqtt, Will, connect, packet, publish, text};
 use crate::world::{World, basic, quick};
 
 const BOTH: [u8; 2] = [4, 5];

@@ -3,10 +3,10 @@
 
 use std::collections::BTreeMap;
 
+use millstream_testkit::mqtt::{Hello, Mqtt, publish};
 use millstream_testkit::{eventually_async, found_by};
 use millstream_types::{StateTopic, TopicName};
 
-use crate::mqtt_client::{Hello, Mqtt, publish};
 use crate::world::World;
 
 const HOUR: [u8; 5] = [0x11, 0, 0, 0x0E, 0x10];

@@ -1,9 +1,9 @@
 //! Messages and subscriptions of a tenant's private space: rows of the reference's table, one client against another.
 
 use millstream_connect::{BrokerConfig, ConnectConfig, MqttConfig};
+use millstream_testkit::mqtt::{Hello, Message, Mqtt, packet, publish, text};
 use millstream_types::TopicKind;
 
-use crate::mqtt_client::{Hello, Message, Mqtt, packet, publish, text};
 use crate::world::{World, quick};
 
 pub(crate) const BOTH: [u8; 2] = [4, 5];

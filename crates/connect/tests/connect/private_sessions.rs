@@ -2,8 +2,8 @@
 //! sessions that share a subscription.
 
 use millstream_connect::BrokerConfig;
+use millstream_testkit::mqtt::{Hello, Message, Mqtt, Will, packet, publish, text};
 
-use crate::mqtt_client::{Hello, Message, Mqtt, Will, packet, publish, text};
 use crate::private::{BOTH, hello, puback, told, with, world};
 use crate::world::World;
 

@@ -1,9 +1,9 @@
 //! Devices that their gateway registers by its first message for them.
 
+use millstream_testkit::mqtt::Mqtt;
 use millstream_types::TopicKind;
 use serde_json::json;
 
-use crate::mqtt_client::Mqtt;
 use crate::world::{World, basic};
 
 /// A gateway that may register devices, and one that may not.

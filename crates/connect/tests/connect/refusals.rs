@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use millstream_log::{Bell, Log, LogConfig};
+use millstream_testkit::mqtt::{Mqtt, publish};
 use millstream_types::{TenantId, TopicKind, TopicName, TopicPartition};
 use serde_json::json;
 
 use crate::gate::GatedFiles;
-use crate::mqtt_client::{Mqtt, publish};
 use crate::world::{Kept, World, basic, quick};
 
 /// Request, headers and body; status, value and rule of the refusal.

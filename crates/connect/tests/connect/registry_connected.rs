@@ -1,9 +1,9 @@
 //! The registry shows a device's connections and the time of its last message.
 
+use millstream_testkit::mqtt::Mqtt;
 use millstream_types::{TopicKind, header, iso_time};
 use serde_json::json;
 
-use crate::mqtt_client::Mqtt;
 use crate::world::{World, basic};
 
 async fn shown(world: &World) -> [serde_json::Value; 2] {

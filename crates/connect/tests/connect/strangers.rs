@@ -3,10 +3,10 @@
 use millstream_connect::{ConnectConfig, MqttConfig};
 use millstream_log::Log;
 use millstream_testkit::found_async;
+use millstream_testkit::mqtt::{Hello, Mqtt, Will, connect, publish};
 use millstream_types::{TenantId, TopicKind, TopicName, header};
 use serde_json::{Value, json};
 
-use crate::mqtt_client::{Hello, Mqtt, Will, connect, publish};
 use crate::world::{World, quick};
 
 const BOTH: [u8; 2] = [4, 5];

@@ -1,8 +1,8 @@
 //! Limits of subscriptions over MQTT.
 
 use millstream_connect::{BrokerConfig, ConnectConfig, MqttConfig};
+use millstream_testkit::mqtt::{Hello, Mqtt, packet, text};
 
-use crate::mqtt_client::{Hello, Mqtt, packet, text};
 use crate::world::{World, quick};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1,8 +1,8 @@
 //! Devices that log in with JSON Web Tokens, over HTTP and MQTT.
 
+use millstream_testkit::mqtt::{Hello, Mqtt};
 use serde_json::{Value, json};
 
-use crate::mqtt_client::{Hello, Mqtt};
 use crate::signer::{Signer, now_s};
 use crate::world::World;
 

@@ -1,9 +1,9 @@
 //! The user properties of messages from MQTT 5 clients.
 
 use millstream_testkit::found_async;
+use millstream_testkit::mqtt::{Hello, Mqtt, Will, publish, text};
 use millstream_types::TopicKind;
 
-use crate::mqtt_client::{Hello, Mqtt, Will, publish, text};
 use crate::world::World;
 
 fn property(name: &str, value: &str) -> Vec<u8> {

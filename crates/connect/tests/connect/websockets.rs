@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use millstream_connect::{ConnectConfig, MqttConfig};
+use millstream_testkit::mqtt::{connect, publish};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use crate::mqtt_client::{connect, publish};
 use crate::world::{World, quick};
 
 const PATIENCE: Duration = Duration::from_secs(60);

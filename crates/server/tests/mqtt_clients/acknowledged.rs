@@ -8,10 +8,10 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::Mutex;
 use std::time::Duration;
 
+use millstream_testkit::mqtt::{connect, publish};
 use millstream_testkit::status;
 
 use crate::World;
-use crate::mqtt_client::{connect, publish};
 
 /// Number of times that the server is killed during uploads; `MILLSTREAM_KILLS` sets another number.
 const KILLS: usize = 4;

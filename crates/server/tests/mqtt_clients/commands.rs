@@ -5,10 +5,10 @@ use std::path::Path;
 use std::process::Stdio;
 use std::thread::JoinHandle;
 
+use millstream_testkit::mqtt::{Mqtt, packet};
 use millstream_testkit::{Answer, ask, eventually};
 use tokio::runtime::Runtime;
 
-use crate::mqtt_client::{Mqtt, packet};
 use crate::{World, output, patient, target};
 
 /// An application that sends a command, which waits for its device, and waits for the answer.

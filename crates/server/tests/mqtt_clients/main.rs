@@ -4,9 +4,6 @@
 
 mod acknowledged;
 mod commands;
-#[path = "../../../connect/tests/connect/mqtt_client.rs"]
-#[allow(dead_code, reason = "the adapter's tests use more of it")]
-mod mqtt_client;
 mod refused_subscriptions;
 mod sessions;
 mod simulated;

@@ -2,10 +2,10 @@
 
 use std::collections::HashSet;
 
+use millstream_testkit::mqtt::{Hello, Mqtt, packet, publish};
 use tokio::runtime::Runtime;
 
 use crate::World;
-use crate::mqtt_client::{Hello, Mqtt, packet, publish};
 
 /// Number of times that the server is killed; `MILLSTREAM_KILLS` sets another number.
 const KILLS: u16 = 20;

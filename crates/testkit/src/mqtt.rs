@@ -1,29 +1,33 @@
-//! A client that sends the exact bytes of a test and returns the packets it receives.
+//! A client of MQTT that sends the exact bytes of a test and returns the packets that it receives.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-const PATIENCE: Duration = Duration::from_secs(60);
+use crate::PATIENCE;
 
-pub(crate) struct Mqtt {
+/// A connection to a server.
+#[derive(Debug)]
+pub struct Mqtt {
     socket: TcpStream,
-    pub(crate) level: u8,
+    /// The version of the protocol: 4 for MQTT 3.1.1, 5 for MQTT 5.
+    pub level: u8,
 }
 
 /// A packet of the server: first byte and body.
-pub(crate) type Packet = (u8, Vec<u8>);
+pub type Packet = (u8, Vec<u8>);
 
 /// A text with its length.
-pub(crate) fn text(text: &str) -> Vec<u8> {
+pub fn text(text: &str) -> Vec<u8> {
     [&(text.len() as u16).to_be_bytes()[..], text.as_bytes()].concat()
 }
 
-pub(crate) fn packet(first_byte: u8, body: &[u8]) -> Vec<u8> {
+/// A packet with its length.
+pub fn packet(first_byte: u8, body: &[u8]) -> Vec<u8> {
     let mut bytes = vec![first_byte];
     let mut length = body.len();
     loop {
@@ -39,30 +43,42 @@ pub(crate) fn packet(first_byte: u8, body: &[u8]) -> Vec<u8> {
 }
 
 /// The content of a CONNECT packet.
-#[derive(Clone, Copy)]
-pub(crate) struct Hello<'a> {
-    pub(crate) level: u8,
-    pub(crate) keep_alive_s: u16,
-    pub(crate) client: &'a str,
-    pub(crate) clean: bool,
-    pub(crate) login: Option<(&'a str, &'a str)>,
+#[derive(Debug, Clone, Copy)]
+pub struct Hello<'a> {
+    /// The version of the protocol.
+    pub level: u8,
+    /// The keep-alive time.
+    pub keep_alive_s: u16,
+    /// The client id.
+    pub client: &'a str,
+    /// Clean session, or clean start in MQTT 5.
+    pub clean: bool,
+    /// User and password.
+    pub login: Option<(&'a str, &'a str)>,
     /// Properties of MQTT 5 without their length.
-    pub(crate) properties: &'a [u8],
-    pub(crate) will: Option<Will<'a>>,
+    pub properties: &'a [u8],
+    /// The will.
+    pub will: Option<Will<'a>>,
 }
 
 /// The message that the server publishes when the client disconnects without DISCONNECT.
-#[derive(Clone, Copy)]
-pub(crate) struct Will<'a> {
-    pub(crate) topic: &'a str,
-    pub(crate) payload: &'a [u8],
-    pub(crate) qos: u8,
-    pub(crate) retain: bool,
-    pub(crate) properties: &'a [u8],
+#[derive(Debug, Clone, Copy)]
+pub struct Will<'a> {
+    /// Its topic.
+    pub topic: &'a str,
+    /// Its payload.
+    pub payload: &'a [u8],
+    /// Its quality of service.
+    pub qos: u8,
+    /// `true` for a retained message.
+    pub retain: bool,
+    /// Properties of MQTT 5 without their length.
+    pub properties: &'a [u8],
 }
 
 impl Hello<'_> {
-    pub(crate) fn packet(&self) -> Vec<u8> {
+    /// The CONNECT packet.
+    pub fn packet(&self) -> Vec<u8> {
         let will = self.will.map_or(0, |will| 0b100 | will.qos << 3 | u8::from(will.retain) << 5);
         let flags = if self.login.is_some() { 0b1100_0000 } else { 0 } | u8::from(self.clean) << 1 | will;
         let mut body = [text("MQTT"), vec![self.level, flags], self.keep_alive_s.to_be_bytes().to_vec()].concat();
@@ -89,14 +105,14 @@ impl Hello<'_> {
 }
 
 /// CONNECT with a clean session and a client id of its own.
-pub(crate) fn connect(level: u8, keep_alive_s: u16, login: Option<(&str, &str)>) -> Vec<u8> {
+pub fn connect(level: u8, keep_alive_s: u16, login: Option<(&str, &str)>) -> Vec<u8> {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     let client = format!("client-{}", COUNT.fetch_add(1, Ordering::Relaxed));
     Hello { level, keep_alive_s, client: &client, clean: true, login, properties: &[], will: None }.packet()
 }
 
 /// PUBLISH; `properties` are those of MQTT 5 without their length.
-pub(crate) fn publish(level: u8, qos: u8, id: u16, topic: &str, properties: &[u8], payload: &[u8]) -> Vec<u8> {
+pub fn publish(level: u8, qos: u8, id: u16, topic: &str, properties: &[u8], payload: &[u8]) -> Vec<u8> {
     let mut body = text(topic);
     if qos > 0 {
         body.extend(id.to_be_bytes());
@@ -110,7 +126,7 @@ pub(crate) fn publish(level: u8, qos: u8, id: u16, topic: &str, properties: &[u8
 }
 
 /// A SUBSCRIBE packet with one filter.
-pub(crate) fn subscribe(level: u8, id: u16, filter: &str, options: u8) -> Vec<u8> {
+pub fn subscribe(level: u8, id: u16, filter: &str, options: u8) -> Vec<u8> {
     let mut body = id.to_be_bytes().to_vec();
     if level == 5 {
         body.push(0);
@@ -122,19 +138,26 @@ pub(crate) fn subscribe(level: u8, id: u16, filter: &str, options: u8) -> Vec<u8
 
 /// A message of the server.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Message {
-    pub(crate) topic: String,
-    pub(crate) payload: Vec<u8>,
-    pub(crate) qos: u8,
-    pub(crate) dup: bool,
-    pub(crate) retain: bool,
-    pub(crate) id: u16,
-    /// Those of MQTT 5, without their length.
-    pub(crate) properties: Vec<u8>,
+pub struct Message {
+    /// Its topic.
+    pub topic: String,
+    /// Its payload.
+    pub payload: Vec<u8>,
+    /// Its quality of service.
+    pub qos: u8,
+    /// `true` if it may have been sent before.
+    pub dup: bool,
+    /// `true` if it was retained.
+    pub retain: bool,
+    /// The packet's id; 0 at quality 0.
+    pub id: u16,
+    /// Properties of MQTT 5 without their length.
+    pub properties: Vec<u8>,
 }
 
 impl Message {
-    pub(crate) fn read(first_byte: u8, body: &[u8], level: u8) -> Self {
+    /// Reads a PUBLISH packet.
+    pub fn read(first_byte: u8, body: &[u8], level: u8) -> Self {
         assert_eq!(first_byte >> 4, 3, "a message, and not {first_byte:#x} {body:?}");
         let (length, rest) = body.split_first_chunk::<2>().unwrap();
         let (topic, mut rest) = rest.split_at(usize::from(u16::from_be_bytes(*length)));
@@ -160,23 +183,25 @@ impl Message {
         }
     }
 
-    pub(crate) fn text(&self) -> (&str, &str) {
+    /// Topic and payload, where the payload is text.
+    pub fn text(&self) -> (&str, &str) {
         (&self.topic, std::str::from_utf8(&self.payload).unwrap())
     }
 }
 
 impl Mqtt {
     /// Opens a connection and sends nothing yet.
-    pub(crate) async fn open(address: SocketAddr, level: u8) -> Self {
+    pub async fn open(address: SocketAddr, level: u8) -> Self {
         Self::over(TcpStream::connect(address).await.unwrap(), level)
     }
 
     /// Takes a connection and sends nothing yet.
-    pub(crate) fn over(socket: TcpStream, level: u8) -> Self {
+    pub fn over(socket: TcpStream, level: u8) -> Self {
         Self { socket, level }
     }
 
-    pub(crate) async fn log_in(address: SocketAddr, level: u8, user: &str) -> Self {
+    /// Connects as a user with the password `pw`.
+    pub async fn log_in(address: SocketAddr, level: u8, user: &str) -> Self {
         let mut client = Self::open(address, level).await;
         client.send(&connect(level, 60, Some((user, "pw")))).await;
         let (first_byte, body) = client.next().await;
@@ -185,7 +210,7 @@ impl Mqtt {
     }
 
     /// Connects with `hello` and returns the body of the answer.
-    pub(crate) async fn connect(address: SocketAddr, hello: &Hello<'_>) -> (Self, Vec<u8>) {
+    pub async fn connect(address: SocketAddr, hello: &Hello<'_>) -> (Self, Vec<u8>) {
         let mut client = Self::open(address, hello.level).await;
         client.send(&hello.packet()).await;
         let (first_byte, body) = client.next().await;
@@ -194,46 +219,49 @@ impl Mqtt {
     }
 
     /// Subscribes to a filter and returns the code of the answer.
-    pub(crate) async fn subscribe(&mut self, filter: &str, options: u8) -> u8 {
+    pub async fn subscribe(&mut self, filter: &str, options: u8) -> u8 {
         self.send(&subscribe(self.level, 77, filter, options)).await;
         let (first_byte, body) = self.next().await;
         assert_eq!(first_byte, 0x90);
         *body.last().unwrap()
     }
 
-    pub(crate) async fn unsubscribe(&mut self, filter: &str) {
+    /// Unsubscribes from a filter and waits for the answer.
+    pub async fn unsubscribe(&mut self, filter: &str) {
         let properties: &[u8] = if self.level == 5 { &[0] } else { &[] };
         self.send(&packet(0xA2, &[&[0, 78], properties, &text(filter)].concat())).await;
         assert_eq!(self.next().await.0, 0xB0);
     }
 
     /// Waits for the next message and returns it.
-    pub(crate) async fn message(&mut self) -> Message {
+    pub async fn message(&mut self) -> Message {
         let (first_byte, body) = self.next().await;
         Message::read(first_byte, &body, self.level)
     }
 
-    pub(crate) async fn send(&mut self, bytes: &[u8]) {
+    /// Sends bytes as they are.
+    pub async fn send(&mut self, bytes: &[u8]) {
         self.socket.write_all(bytes).await.unwrap();
     }
 
     /// Sends to a server that may have closed the connection.
-    pub(crate) async fn send_if_open(&mut self, bytes: &[u8]) {
+    pub async fn send_if_open(&mut self, bytes: &[u8]) {
         let _ = self.socket.write_all(bytes).await;
     }
 
-    pub(crate) async fn publish(&mut self, qos: u8, id: u16, topic: &str, payload: &[u8]) {
+    /// Sends a message without properties.
+    pub async fn publish(&mut self, qos: u8, id: u16, topic: &str, payload: &[u8]) {
         let bytes = publish(self.level, qos, id, topic, &[], payload);
         self.send(&bytes).await;
     }
 
     /// The next packet; fails at the end of the connection.
-    pub(crate) async fn next(&mut self) -> Packet {
+    pub async fn next(&mut self) -> Packet {
         self.next_or_end().await.expect("a packet, and not the end")
     }
 
     /// The next packet; `None` if the server has closed the connection.
-    pub(crate) async fn next_or_end(&mut self) -> Option<Packet> {
+    pub async fn next_or_end(&mut self) -> Option<Packet> {
         timeout(PATIENCE, async {
             let first_byte = self.socket.read_u8().await.ok()?;
             let (mut length, mut shift) = (0, 0);
@@ -254,13 +282,13 @@ impl Mqtt {
     }
 
     /// Closes the sending half of the connection.
-    pub(crate) async fn finish(&mut self) {
+    pub async fn finish(&mut self) {
         // The server may have closed the connection already.
         let _ = self.socket.shutdown().await;
     }
 
     /// The reason with which the server closes the connection: that of DISCONNECT in MQTT 5, none in 3.1.1.
-    pub(crate) async fn expect_end(&mut self) -> Option<u8> {
+    pub async fn expect_end(&mut self) -> Option<u8> {
         let mut reason = None;
         while let Some((first_byte, body)) = self.next_or_end().await {
             assert_eq!(first_byte, 0xE0, "nothing but a good-bye: {body:?}");
