@@ -4,7 +4,8 @@
 //! - [`MemoryLog`]: an engine of the log in memory, for tests that need no disk.
 //! - [`sim`]: a disk with power loss.
 //! - [`eventually`]: waiting for what comes about in its own time.
-//! - [`Process`]: the server's binary; [`SharedServer`]: one that many tests share, each in a tenant of its own.
+//! - [`Process`]: the server's binary; [`SharedServer`]: one that many tests share, each in a tenant of its own;
+//!   [`TlsServer`]: one with TLS.
 //! - [`ask`], [`Events`], [`Live`] and [`Raw`] are clients of both; [`mqtt`] and [`resp`] those of any server of these
 //!   protocols.
 //! - [`Authority`] makes certificates.
@@ -30,6 +31,7 @@ mod server;
 mod shared_server;
 pub mod sim;
 mod text_answer;
+mod tls_server;
 
 pub use authority::{Authority, Signed};
 pub use eventually::{PATIENCE, eventually, eventually_async, found_async, found_by};
@@ -43,3 +45,4 @@ pub use rows::check_rows;
 pub use server::Server;
 pub use shared_server::{SharedServer, TestTenant};
 pub use text_answer::TextAnswer;
+pub use tls_server::TlsServer;

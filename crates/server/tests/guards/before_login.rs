@@ -1,11 +1,10 @@
 //! Before a login: silent clients keep nobody out, over TCP, TLS and WebSocket.
 
-use millstream_testkit::eventually_async;
+use millstream_testkit::{TlsServer, eventually_async};
 use tokio::net::TcpStream;
 
 use crate::door::{DOORS, connect_as};
 use crate::work::connect;
-use crate::world::World;
 
 /// Connections that a listener may have; a quarter of them may be without a login.
 const CONNECTIONS_MAX: usize = 120;
@@ -21,7 +20,7 @@ fn silent_connections_of_many_addresses_keep_nobody_out_of_any_listener() {
     let silent = std::env::var("MILLSTREAM_SILENT_CONNECTIONS").map_or(SILENT, |number| number.parse().unwrap());
     let limits: Vec<String> =
         DOORS.iter().map(|door| format!("--set={}={CONNECTIONS_MAX}", door.connections_max)).collect();
-    let world = World::start(&limits.iter().map(String::as_str).collect::<Vec<_>>());
+    let server = TlsServer::start(&limits.iter().map(String::as_str).collect::<Vec<_>>());
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     for door in &DOORS {
         let tls = format!("{}-tls", door.listener);
@@ -30,7 +29,7 @@ fn silent_connections_of_many_addresses_keep_nobody_out_of_any_listener() {
             ways.push(("a WebSocket and nothing over it", "devices-http", UPGRADE));
         }
         for (what, listener, hello) in ways {
-            let (to, from) = (world.addresses[listener], world.addresses[door.listener]);
+            let (to, from) = (server.addresses[listener], server.addresses[door.listener]);
             let held: Vec<_> = runtime.block_on(async {
                 let mut held = Vec::new();
                 for number in 1..=silent {

@@ -4,13 +4,13 @@ use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Shutdown, SocketAddr, TcpStream};
 use std::sync::Arc;
 
+use millstream_testkit::TlsServer;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use tokio::net::TcpSocket;
 
 use crate::work::connect;
-use crate::world::World;
 
 /// A listener.
 pub(crate) struct Door {
@@ -97,25 +97,25 @@ pub(crate) enum Way {
 
 pub(crate) const WAYS: [Way; 2] = [Way::Plain, Way::Tls];
 
-/// Clients that trust a world's authority.
+/// Clients that trust a server's authority.
 pub(crate) struct Clients<'a> {
-    world: &'a World,
+    server: &'a TlsServer,
     tls: Arc<ClientConfig>,
 }
 
 impl<'a> Clients<'a> {
-    pub(crate) fn of(world: &'a World) -> Self {
+    pub(crate) fn of(server: &'a TlsServer) -> Self {
         let mut roots = RootCertStore::empty();
-        roots.add(CertificateDer::from_pem_slice(world.authority.pem().as_bytes()).unwrap()).unwrap();
+        roots.add(CertificateDer::from_pem_slice(server.authority.pem().as_bytes()).unwrap()).unwrap();
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
-        Self { world, tls: Arc::new(builder.with_root_certificates(roots).with_no_client_auth()) }
+        Self { server, tls: Arc::new(builder.with_root_certificates(roots).with_no_client_auth()) }
     }
 
     /// A new client of a listener.
     pub(crate) fn connect(&self, listener: &str, way: Way) -> Box<dyn Connection> {
         match way {
-            Way::Plain => Box::new(connect(self.world.addresses[listener])),
+            Way::Plain => Box::new(connect(self.server.addresses[listener])),
             Way::Tls => {
                 let name = ServerName::try_from("localhost").unwrap();
                 let tls = ClientConnection::new(Arc::clone(&self.tls), name).unwrap();
@@ -126,7 +126,7 @@ impl<'a> Clients<'a> {
 
     /// A connection to the port for TLS, whose client has not begun with TLS.
     pub(crate) fn without_handshake(&self, listener: &str) -> TcpStream {
-        connect(self.world.addresses[&format!("{listener}-tls")])
+        connect(self.server.addresses[&format!("{listener}-tls")])
     }
 }
 

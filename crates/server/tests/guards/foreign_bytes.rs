@@ -1,8 +1,9 @@
 //! Another protocol's bytes, plain, within TLS and in place of TLS: nothing of them takes effect, and the next client is
 //! served. Requests of a web page end the connection, too.
 
+use millstream_testkit::TlsServer;
+
 use crate::door::{Clients, DOORS, Then, WAYS, Way, last_words};
-use crate::world::World;
 
 /// Requests that a web page can have a browser send.
 const PAGES: [(&str, &[u8]); 2] = [
@@ -20,8 +21,8 @@ const STRAYS: [(&str, &[u8]); 5] = [
 
 #[test]
 fn another_protocols_bytes_change_nothing_and_those_of_a_web_page_end_the_connection() {
-    let world = World::start(&[]);
-    let clients = Clients::of(&world);
+    let server = TlsServer::start(&[]);
+    let clients = Clients::of(&server);
     let redis = |commands: &[u8]| last_words(clients.connect("redis", Way::Plain), commands, Then::Listen).unwrap();
     assert_eq!(redis(b"SET kept 1\r\nQUIT\r\n"), b"+OK\r\n+OK\r\n");
     for door in &DOORS {

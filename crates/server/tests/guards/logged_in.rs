@@ -2,10 +2,10 @@
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
+use millstream_testkit::TlsServer;
 
 use crate::door::{Clients, Connection, DOORS, WAYS};
 use crate::work::{Accounts, PASSWORD};
-use crate::world::World;
 
 /// Connections that a listener may have.
 const CONNECTIONS_MAX: usize = 16;
@@ -16,8 +16,8 @@ fn a_tenant_that_has_all_connections_of_a_listener_makes_room_for_another() {
         DOORS.iter().map(|door| format!("--set={}={CONNECTIONS_MAX}", door.connections_max)).collect();
     // Each connection of MQTT has a session.
     limits.push(format!("--set=connect.mqtt.broker.sessions_max={}", 100 * CONNECTIONS_MAX));
-    let world = World::start(&limits.iter().map(String::as_str).collect::<Vec<_>>());
-    let (clients, accounts) = (Clients::of(&world), Accounts::make(world.addresses["applications"]));
+    let server = TlsServer::start(&limits.iter().map(String::as_str).collect::<Vec<_>>());
+    let (clients, accounts) = (Clients::of(&server), Accounts::make(server.addresses["applications"]));
     for (door, way) in DOORS.iter().flat_map(|door| WAYS.map(|way| (door, way))) {
         let listener = door.listener;
         let enter = |token: &str| enter(clients.connect(listener, way), &accounts, listener, token);

@@ -13,9 +13,6 @@ mod memory;
 mod shared_memory;
 mod work;
 mod working;
-#[path = "../tls_clients/world.rs"]
-#[allow(dead_code, reason = "the tests of TLS use more of it")]
-mod world;
 
 use std::collections::BTreeSet;
 use std::process::Command;

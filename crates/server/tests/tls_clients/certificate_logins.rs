@@ -13,7 +13,7 @@ struct Files([PathBuf; 2]);
 
 impl Files {
     fn new(world: &World, signed: &Signed, name: &str) -> Self {
-        Self(signed.write(world.dir.path(), name))
+        Self(signed.write(world.server.dir.path(), name))
     }
 }
 
@@ -202,7 +202,7 @@ fn the_nearest_authority_of_a_certificate_says_whose_device_it_is() {
 fn a_clients_certificate_of_the_first_version_is_refused_in_words() {
     let world = World::start(&[]);
     world.registry("POST", "tenants/acme", &trusting(&Authority::new("devices"), "", ""));
-    let files = ["key", "csr", "crt"].map(|extension| world.dir.path().join(format!("old.{extension}")));
+    let files = ["key", "csr", "crt"].map(|extension| world.server.dir.path().join(format!("old.{extension}")));
     let [key, request, certificate] = files.each_ref().map(|file| path(file));
     let openssl = |arguments: &[&str]| succeeded(&run("openssl", arguments, ""));
     openssl(&["ecparam", "-name", "prime256v1", "-genkey", "-noout", "-out", key]);

@@ -31,7 +31,7 @@ fn devices() -> usize {
 
 /// Registers devices in one run of curl over one connection.
 fn register(world: &World, numbers: std::ops::Range<usize>) {
-    let address = world.addresses["applications"];
+    let address = world.server.addresses["applications"];
     let credentials =
         |number| format!(r#"[{{\"type\":\"x509-cert\",\"auth-id\":\"CN={}\",\"secrets\":[{{}}]}}]"#, name(number));
     let request = |method: &str, kind: &str, number: usize, body: &str| {
@@ -56,7 +56,7 @@ fn name(number: usize) -> String {
 
 fn client(world: &World, signed: &Signed) -> TlsConnector {
     let mut roots = RootCertStore::empty();
-    roots.add(CertificateDer::from_pem_slice(world.authority.pem().as_bytes()).unwrap()).unwrap();
+    roots.add(CertificateDer::from_pem_slice(world.server.authority.pem().as_bytes()).unwrap()).unwrap();
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
     let chain = vec![CertificateDer::from_pem_slice(signed.certificate.as_bytes()).unwrap()];
@@ -88,7 +88,7 @@ fn devices_with_certificates_that_connect_all_at_once_are_all_served() {
     world.trust("acme", &authority);
     (0..devices).step_by(AT_ONCE).for_each(|first| register(&world, first..devices.min(first + AT_ONCE)));
     let connectors: Vec<_> = (0..devices).map(|number| client(&world, &authority.client(&name(number)))).collect();
-    let port = world.addresses["devices-mqtt-tls"].port();
+    let port = world.server.addresses["devices-mqtt-tls"].port();
     let all = Arc::new(Barrier::new(devices));
     let begin = Instant::now();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();

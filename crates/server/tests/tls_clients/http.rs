@@ -52,7 +52,7 @@ fn an_expired_certificate_is_refused_until_its_file_is_replaced() {
     let refused = failed(&run("curl", &["-sS", "--cacert", &ca, &url], ""));
     assert!(refused.contains("expired"), "{refused}");
     world.logs(&["TLS handshake failed", "it has expired", "CertificateExpired"]);
-    world.authority.server(&["localhost"]).write(world.dir.path(), "server");
+    world.server.authority.server(&["localhost"]).write(world.server.dir.path(), "server");
     world.logs(&["TLS files were read again"]);
     succeeded(&run("curl", &["-sS", "--cacert", &ca, &url], ""));
     std::fs::write(world.file("server.crt"), "-----BEGIN CERTIFICATE-----\nhalf a fi").unwrap();

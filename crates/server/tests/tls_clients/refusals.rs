@@ -120,7 +120,7 @@ fn a_certificate_whose_authority_was_removed_from_the_tenant_is_refused_whatever
     // Certificates are asked for as long as any tenant has an authority.
     world.trust("beta", &others);
     world.register_subject("acme", "t-1", "CN=thermometer");
-    let files = devices.client("thermometer").write(world.dir.path(), "device");
+    let files = devices.client("thermometer").write(world.server.dir.path(), "device");
     let ca = world.ca();
     let send = |client: Client, message: &str| {
         client.send(Call { world: &world, host: "localhost", ca: &ca, shown: Some(&files) }, message)

@@ -139,7 +139,7 @@ fn a_certificate_is_replaced_under_load_and_no_client_loses_a_connection_or_is_r
     let new = new.map(|program| come_and_go(program, is_over.clone()));
     staying.go_on(&world);
     let before = shown(&world, "applications");
-    world.authority.server(&["localhost"]).write(world.dir.path(), "server");
+    world.server.authority.server(&["localhost"]).write(world.server.dir.path(), "server");
     world.logs(&["TLS files were read again"]);
     let listeners = ["applications", "devices-http", "devices-mqtt", "kafka", "redis"];
     let after = listeners.map(|listener| shown(&world, listener));

@@ -1,67 +1,33 @@
 //! A server with TLS on every listener, and what its clients need.
 
-use std::collections::HashMap;
-use std::io::{BufRead as _, BufReader};
-use std::net::SocketAddr;
 use std::path::Path;
-use std::process::{Child, Command, Output, Stdio};
-use std::time::Duration;
+use std::process::{Command, Output};
 
-use millstream_testkit::{Authority, Signed, eventually};
-use tempfile::TempDir;
+use millstream_testkit::{Authority, PATIENCE, Signed, TlsServer, eventually};
 
-/// Beyond what any check waits for; a client that hangs is ended.
-const PATIENCE: Duration = Duration::from_secs(60);
-const LISTENERS: [&str; 5] = ["applications", "devices-http", "devices-mqtt", "kafka", "redis"];
-
-/// A running `millstream serve`; killed when dropped.
+/// A server with TLS on every listener.
 pub(crate) struct World {
-    child: Child,
-    pub(crate) addresses: HashMap<String, SocketAddr>,
-    pub(crate) dir: TempDir,
-    pub(crate) authority: Authority,
+    pub(crate) server: TlsServer,
 }
 
 impl World {
     /// A server that is called `localhost`, with these arguments besides.
     pub(crate) fn start(arguments: &[&str]) -> Self {
-        let authority = Authority::new("tests");
-        let signed = authority.server(&["localhost"]);
-        Self::start_with(authority, &signed, arguments)
+        Self { server: TlsServer::start(arguments) }
     }
 
     /// The same with another certificate.
     pub(crate) fn start_with(authority: Authority, signed: &Signed, arguments: &[&str]) -> Self {
-        let dir = tempfile::tempdir().unwrap();
-        std::fs::write(dir.path().join("ca.crt"), authority.pem()).unwrap();
-        let [certificate, key] = signed.write(dir.path(), "server");
-        let mut command = Command::new(env!("CARGO_BIN_EXE_millstream"));
-        command.arg("serve").arg("--data-dir").arg(dir.path().join("data")).current_dir(dir.path());
-        for listener in LISTENERS {
-            command.args([format!("--listen-{listener}"), "127.0.0.1:0".to_owned()]);
-            command.args([format!("--listen-{listener}-tls"), "127.0.0.1:0".to_owned()]);
-        }
-        command.arg("--tls-certificate").arg(certificate).arg("--tls-key").arg(key);
-        command.args(["--set", "connect.http.send_timeout_ms=60000", "--set", "connect.mqtt.send_timeout_ms=60000"]);
-        let log = std::fs::File::create(dir.path().join("log")).unwrap();
-        let mut child = command.args(arguments).stdout(Stdio::piped()).stderr(log).spawn().unwrap();
-        let mut addresses = HashMap::new();
-        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        while addresses.len() < 2 * LISTENERS.len() {
-            let line = lines.next().unwrap_or_else(|| panic!("{}", read_log(&dir))).unwrap();
-            let (name, url) = line.strip_prefix("listening ").and_then(|rest| rest.split_once(' ')).unwrap();
-            addresses.insert(name.to_owned(), url.rsplit("//").next().unwrap().parse().unwrap());
-        }
-        Self { child, addresses, dir, authority }
+        Self { server: TlsServer::start_with(authority, signed, arguments) }
     }
 
     pub(crate) fn port(&self, listener: &str) -> String {
-        self.addresses[listener].port().to_string()
+        self.server.addresses[listener].port().to_string()
     }
 
     /// A file of the server's directory.
     pub(crate) fn file(&self, name: &str) -> String {
-        self.dir.path().join(name).to_str().unwrap().to_owned()
+        self.server.dir.path().join(name).to_str().unwrap().to_owned()
     }
 
     /// The file of the authority.
@@ -114,7 +80,7 @@ impl World {
 
     /// The value of a metric; 0 if there is none of this name with these labels.
     pub(crate) fn metric(&self, name: &str) -> u64 {
-        let url = format!("http://{}/metrics", self.addresses["applications"]);
+        let url = format!("http://{}/metrics", self.server.addresses["applications"]);
         let text = succeeded(&run("curl", &["-sS", "--fail-with-body", &url], ""));
         let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
         value.map_or(0, |value| value.parse::<f64>().unwrap() as u64)
@@ -128,7 +94,7 @@ impl World {
 
     /// Waits until the log has a line with all of these parts.
     pub(crate) fn logs(&self, parts: &[&str]) {
-        let has_line = || read_log(&self.dir).lines().any(|line| parts.iter().all(|part| line.contains(part)));
+        let has_line = || self.server.log().lines().any(|line| parts.iter().all(|part| line.contains(part)));
         eventually(&format!("a line with {parts:?} in the log"), has_line);
     }
 
@@ -142,24 +108,13 @@ impl World {
     }
 }
 
-impl Drop for World {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
 /// The body of a tenant that trusts this authority, with more members in the entry.
 pub(crate) fn trusting(authority: &Authority, more: &str, of_tenant: &str) -> String {
     let cert = authority.pem().replace('\n', "\\n");
     format!(r#"{{"trusted-ca":[{{"cert":"{cert}"{more}}}]{of_tenant}}}"#)
 }
 
-fn read_log(dir: &TempDir) -> String {
-    String::from_utf8_lossy(&std::fs::read(dir.path().join("log")).unwrap()).into_owned()
-}
-
-/// Runs a program of `scripts/setup-clients` with this text as its input.
+/// Runs a program of `scripts/setup-clients` with this text as its input; one that hangs is ended.
 pub(crate) fn run(program: &str, arguments: &[&str], input: &str) -> Output {
     let mut command = Command::new("timeout");
     command.args(["--signal=KILL", &PATIENCE.as_secs().to_string(), program]).args(arguments);
