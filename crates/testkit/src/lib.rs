@@ -2,7 +2,7 @@
 //!
 //! - [`conformance`]: the contract of the log, as checks that every engine passes.
 //! - [`MemoryLog`]: an engine of the log in memory, for tests that need no disk.
-//! - [`sim`]: a disk with power loss.
+//! - [`sim`]: a disk with power loss; [`small_log`]: an embedded log on it.
 //! - [`eventually`]: waiting for what comes about in its own time.
 //! - [`Process`]: the server's binary; [`SharedServer`]: one that many tests share, each in a tenant of its own;
 //!   [`TlsServer`]: one with TLS.
@@ -12,7 +12,7 @@
 //! - [`LogLines`]: the log lines of a test's own process; [`guide`]: the commands of the docs; [`check_rows`]: a crate's
 //!   table of tests.
 //!
-//! Not here: what only one crate's tests need.
+//! Not here: what only one test program needs.
 
 mod authority;
 pub mod conformance;
@@ -30,6 +30,7 @@ mod rows;
 mod server;
 mod shared_server;
 pub mod sim;
+pub mod small_log;
 mod text_answer;
 mod tls_server;
 

@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use millstream_log::{AckLevel, Embedded, Error, LogConfig};
 use millstream_testkit::sim::{PowerLoss, Rng, SimFiles};
+use millstream_testkit::small_log::{clock, new_disk, small_config};
 use millstream_types::ManualClock;
 
 use crate::clients::Clients;
 use crate::crew::Drive;
 use crate::oracle::{Ending, Oracle};
 use crate::passes::{self, Cuts, Segments};
-use crate::support::{clock, new_disk, small_config};
 use crate::verdict::{self, Crash};
 use crate::workload::{Life, World};
 

@@ -15,9 +15,6 @@ mod oracle;
 mod passes;
 mod record;
 mod state;
-#[path = "../log/support/mod.rs"]
-#[allow(dead_code, reason = "the other tests use more of it")]
-mod support;
 mod transactions;
 mod verdict;
 mod workload;

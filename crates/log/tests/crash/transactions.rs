@@ -14,11 +14,11 @@ use std::sync::Arc;
 
 use millstream_log::{AckLevel, Embedded, Error, KafkaLog, KafkaPartition, Log, TopicConfig};
 use millstream_testkit::sim::{PowerLoss, Rng, SimFiles};
+use millstream_testkit::small_log::{clock, name, new_disk, small_config};
 use millstream_types::{ManualClock, TopicPartition};
 use parking_lot::Mutex;
 
 use crate::crew::{Awaited, Crew, Drive};
-use crate::support::{clock, name, new_disk, small_config};
 use model::Model;
 use owner::Owner;
 use producer::Producer;

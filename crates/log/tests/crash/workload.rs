@@ -9,6 +9,7 @@ use millstream_log::{
     PositionCommit, Storage, Topic, TopicConfig, UpTo,
 };
 use millstream_testkit::sim::{Rng, SimFiles};
+use millstream_testkit::small_log::{append_atomic, name};
 use millstream_types::{
     BatchBuilder, BatchLimits, Compression, Epoch, ManualClock, Offset, Record, TopicName, TopicPartition, WallClock,
 };
@@ -18,7 +19,6 @@ use crate::crew::{Awaited, Crew, Drive};
 use crate::oracle::{Ending, Expected, Oracle, Place, level_of};
 use crate::record::Sent;
 use crate::state::is_state;
-use crate::support::{append_atomic, name};
 
 const WRITERS: u64 = 3;
 /// Of the lasting topics the first keep all their records.
