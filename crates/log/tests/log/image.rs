@@ -12,6 +12,7 @@ use millstream_log::{
     UpTo, reply,
 };
 use millstream_testkit::conformance::{ReadRecord, read_all};
+use millstream_testkit::eventually;
 use millstream_testkit::sim::SimFiles;
 use millstream_types::{Offset, Position, Record, TopicPartition};
 use parking_lot::Mutex;
@@ -40,6 +41,12 @@ struct Acknowledged {
 impl Acknowledged {
     fn goes_on(&self) -> bool {
         !self.is_over.load(Ordering::Acquire)
+    }
+
+    /// Waits until `state` has so many more versions.
+    fn until_written(&self, versions: u64) {
+        let wanted = *self.version.lock() + versions;
+        eventually("the writers go on", || *self.version.lock() >= wanted);
     }
 }
 
@@ -118,8 +125,8 @@ fn write_file(disk: &SimFiles, path: &Path, bytes: &[u8]) {
     disk.create(path).unwrap().write_at(&[IoSlice::new(bytes)], 0).unwrap();
 }
 
-/// Copies an image piece by piece, with pauses in which the log goes on.
-fn copy(image: &LogImage, pause: Duration) -> SimFiles {
+/// Copies an image piece by piece, and now and then waits until `rest` returns.
+fn copy(image: &LogImage, rest: impl Fn()) -> SimFiles {
     let disk = new_disk();
     for (number, file) in image.files().iter().enumerate() {
         let mut bytes = Vec::new();
@@ -128,7 +135,7 @@ fn copy(image: &LogImage, pause: Duration) -> SimFiles {
         }
         write_file(&disk, &small_config().dir.join(&file.path), &bytes);
         if number % FILES_AT_ONCE == 0 {
-            thread::sleep(pause);
+            rest();
         }
     }
     disk
@@ -169,11 +176,11 @@ fn an_image_that_is_copied_under_load_starts_as_one_moment_with_all_that_was_ack
         threads.spawn(|| write_state(&log, &acknowledged));
         for round in 0..6 {
             // The log closes, expires and compacts segments between the images and while each of them is copied.
-            thread::sleep(Duration::from_millis(20 * round));
+            acknowledged.until_written(5 * round);
             let plain = acknowledged.plain.lock().clone();
             let (copied, version) = (*acknowledged.copied.lock(), *acknowledged.version.lock());
             let image = log.image().unwrap();
-            let disk = copy(&image, Duration::from_millis(10));
+            let disk = copy(&image, || acknowledged.until_written(3));
             drop(image);
             let log = open_copy(&disk);
 
@@ -224,16 +231,11 @@ fn files_of_an_image_stay_until_it_is_dropped_though_they_are_compacted_away_or_
     thread::scope(|threads| {
         let _ending = Ending(&acknowledged.is_over);
         threads.spawn(|| write_state(&log, &acknowledged));
-        while *acknowledged.version.lock() < 50 {
-            thread::sleep(Duration::from_millis(1));
-        }
+        acknowledged.until_written(50);
         let image = log.image().unwrap();
         log.delete_topic(&name("gone")).unwrap();
-        let version = *acknowledged.version.lock();
-        while *acknowledged.version.lock() < version + 200 {
-            thread::sleep(Duration::from_millis(1));
-        }
-        let copied = copy(&image, Duration::ZERO);
+        acknowledged.until_written(200);
+        let copied = copy(&image, || {});
         acknowledged.is_over.store(true, Ordering::Release);
         let held = segments(&disk);
         let copied_paths = segments(&copied);
@@ -260,7 +262,7 @@ fn a_copy_is_a_log_of_its_own_that_refuses_positions_beyond_it() {
     let source = partitions(&log, "source").swap_remove(0);
     append(&*source, b"before", AckLevel::Synced).unwrap();
     let image = log.image().unwrap();
-    let disk = copy(&image, Duration::ZERO);
+    let disk = copy(&image, || {});
     let after = append(&*source, b"after", AckLevel::Synced).unwrap();
     let copy = open_copy(&disk);
     let copied = partitions(&copy, "source").swap_remove(0);
@@ -284,7 +286,7 @@ fn a_changed_bit_in_a_copy_is_found_and_told_with_what_it_holds() {
     }
     log.flush().unwrap();
     append(&*plain, b"in the journal", AckLevel::Synced).unwrap();
-    let disk = copy(&log.image().unwrap(), Duration::ZERO);
+    let disk = copy(&log.image().unwrap(), || {});
     log.close().unwrap();
     let dir = small_config().dir;
     let read = |disk: &SimFiles| StoredImage::read(disk, &dir.join(StoredImage::meta_path()));
