@@ -2,7 +2,8 @@
 //!
 //! - [`conformance`]: the contract of the log, as checks that every engine passes.
 //! - [`MemoryLog`]: an engine of the log in memory, for tests that need no disk.
-//! - [`sim`]: a disk with power loss; [`small_log`]: an embedded log on it.
+//! - [`sim`]: a disk with power loss; [`small_log`]: an embedded log on it; [`CheckpointStores`]: the states in which a
+//!   crash leaves checkpoints.
 //! - [`eventually`]: waiting for what comes about in its own time.
 //! - [`Process`]: the server's binary; [`SharedServer`]: one that many tests share, each in a tenant of its own;
 //!   [`TlsServer`]: one with TLS.
@@ -15,6 +16,7 @@
 //! Not here: what only one test program needs.
 
 mod authority;
+mod checkpoint_stores;
 pub mod conformance;
 mod eventually;
 pub mod guide;
@@ -35,6 +37,7 @@ mod text_answer;
 mod tls_server;
 
 pub use authority::{Authority, Signed};
+pub use checkpoint_stores::{CheckpointState, CheckpointStores};
 pub use eventually::{PATIENCE, eventually, eventually_async, found_async, found_by};
 pub use http_client::{Answer, Target, ask, open, read_head, status, try_ask};
 pub use live::{Event, Events, Live};

@@ -9,9 +9,10 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use millstream_log::AckLevel;
 use millstream_store::{OwnerTransaction, Transaction as _, Value};
+use millstream_testkit::small_log::new_disk;
 
 use crate::workload;
-use crate::world::{Wall, World, new_disk};
+use crate::world::{Wall, World};
 
 /// Only ends a test that fails.
 const PATIENCE: Duration = Duration::from_secs(60);

@@ -7,9 +7,10 @@ use std::sync::Arc;
 use millstream_log::{AckLevel, Files};
 use millstream_store::Value;
 use millstream_testkit::sim::SimFiles;
+use millstream_testkit::small_log::new_disk;
 use millstream_types::WallClock as _;
 
-use crate::world::{Wall, World, new_disk};
+use crate::world::{Wall, World};
 
 const KEYS: usize = 200;
 

@@ -5,12 +5,13 @@ use std::sync::Arc;
 
 use millstream_log::AckLevel;
 use millstream_testkit::sim::{PowerLoss, Rng, SimFiles};
+use millstream_testkit::small_log::new_disk;
+use millstream_testkit::{CheckpointState, CheckpointStores};
 use parking_lot::Mutex;
 
 use crate::oracle::Oracle;
-use crate::stores::{Found, Stores};
 use crate::workload;
-use crate::world::{Wall, World, new_disk};
+use crate::world::{Wall, World};
 
 pub(crate) const LIVES: u64 = 5;
 /// A life ends at one of this many changes to the disk, if it does not end before.
@@ -21,7 +22,7 @@ const CHANGES_PER_START: u64 = 60;
 /// The cases that the lives met, to see that the test tests.
 #[derive(Debug, Default)]
 pub(crate) struct Seen {
-    pub(crate) stores: BTreeMap<Found, u64>,
+    pub(crate) stores: BTreeMap<CheckpointState, u64>,
     pub(crate) starts_cut_short: u64,
     pub(crate) cut_at_work: u64,
     pub(crate) kills: u64,
@@ -33,7 +34,7 @@ pub(crate) struct Seen {
 struct Lives<'a> {
     rng: Rng,
     files: SimFiles,
-    stores: Stores,
+    stores: CheckpointStores,
     wall: Arc<Wall>,
     oracle: Mutex<Oracle>,
     seen: &'a mut Seen,
@@ -52,7 +53,7 @@ pub(crate) enum Medium {
 
 pub(crate) fn run(seed: u64, medium: Medium, seen: &mut Seen) {
     let (wall, oracle) = (Arc::new(Wall::default()), Mutex::new(Oracle::default()));
-    let (rng, stores, level) = (Rng::new(seed), Stores::new(), AckLevel::Synced);
+    let (rng, stores, level) = (Rng::new(seed), CheckpointStores::empty(), AckLevel::Synced);
     let mut lives = Lives { rng, files: new_disk(), stores, wall, oracle, seen, level, medium };
     for _ in 0..LIVES {
         lives.live();

@@ -14,8 +14,6 @@ mod ahead;
 mod damage;
 mod lives;
 mod oracle;
-#[path = "../../../view/tests/crash/stores.rs"]
-mod stores;
 mod workload;
 mod world;
 

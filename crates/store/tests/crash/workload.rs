@@ -8,12 +8,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use bytes::Bytes;
 use millstream_log::AckLevel;
 use millstream_store::{Bucket, Error, Interrupted, OwnerTransaction, Transaction, Value};
+use millstream_testkit::CheckpointStores;
 use millstream_testkit::sim::Rng;
 use millstream_types::{PartitionId, WallClock as _};
 use parking_lot::Mutex;
 
 use crate::oracle::{Oracle, State};
-use crate::stores::Stores;
 use crate::world::{PARTITIONS, Wall};
 
 const CLIENTS: u64 = 6;
@@ -27,7 +27,7 @@ pub(crate) fn run(
     bucket: &Bucket,
     wall: &Arc<Wall>,
     oracle: &Mutex<Oracle>,
-    stores: &mut Stores,
+    stores: &mut CheckpointStores,
     rng: &mut Rng,
 ) -> bool {
     let done = AtomicBool::new(false);

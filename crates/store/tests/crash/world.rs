@@ -70,13 +70,6 @@ fn small() -> LogConfig {
     }
 }
 
-pub(crate) fn new_disk() -> SimFiles {
-    let files = SimFiles::new();
-    files.create_dir_all(Path::new("/data")).unwrap();
-    files.sync_dir(Path::new("/")).unwrap();
-    files
-}
-
 fn topic() -> TopicName {
     TopicName::bucket("things", &TenantId::default()).unwrap()
 }

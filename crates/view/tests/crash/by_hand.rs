@@ -8,14 +8,15 @@ use std::time::Duration;
 
 use millstream_log::{Embedded, SeededScheduler, TopicConfig};
 use millstream_testkit::sim::{PowerLoss, Rng, SimFiles};
+use millstream_testkit::small_log::new_disk;
 use millstream_types::ManualClock;
 use millstream_view::{Error, Shards, Views, ViewsConfig};
 use parking_lot::Mutex;
 
 use crate::common::{Answer, Command, Engine, Shelf, World, submit};
 use crate::oracle::Oracle;
+use crate::small;
 use crate::workload::{PARTS, SlotChange, moves};
-use crate::{new_disk, small};
 
 pub(crate) const LIVES: u64 = 5;
 /// A life ends at one of this many changes to the disk, if it does not end before.

@@ -6,15 +6,16 @@ use std::time::{Duration, Instant};
 
 use millstream_log::{AckLevel, Log, TopicConfig};
 use millstream_testkit::sim::{PowerLoss, Rng, SimFiles};
+use millstream_testkit::small_log::new_disk;
+use millstream_testkit::{CheckpointState, CheckpointStores};
 use millstream_types::{PartitionId, TopicPartition};
 use millstream_view::{Follower, FollowerConfig, SourcePartition, Views, ViewsConfig};
 use parking_lot::Mutex;
 
 use crate::common::{Deliveries, Shelf, World, telemetry};
 use crate::oracle::{Oracle, Sent};
-use crate::stores::{Found, Stores};
+use crate::small;
 use crate::workload::{self, BINS, moves};
-use crate::{new_disk, small};
 
 pub(crate) const LIVES: u64 = 5;
 /// A life ends at one of this many changes to the disk, if it does not end before.
@@ -25,7 +26,7 @@ const CHANGES_PER_START: u64 = 60;
 /// The cases that the lives met, to see that the test tests.
 #[derive(Debug, Default)]
 pub(crate) struct Seen {
-    pub(crate) stores: BTreeMap<Found, u64>,
+    pub(crate) stores: BTreeMap<CheckpointState, u64>,
     pub(crate) starts_cut_short: u64,
     pub(crate) records: usize,
     pub(crate) answers: usize,
@@ -37,14 +38,14 @@ pub(crate) struct Seen {
 struct Lives<'a> {
     rng: Rng,
     files: SimFiles,
-    stores: Stores,
+    stores: CheckpointStores,
     oracle: Mutex<Oracle>,
     seen: &'a mut Seen,
 }
 
 pub(crate) fn run(seed: u64, seen: &mut Seen) {
     let oracle = Mutex::new(Oracle::default());
-    let mut lives = Lives { rng: Rng::new(seed), files: new_disk(), stores: Stores::new(), oracle, seen };
+    let mut lives = Lives { rng: Rng::new(seed), files: new_disk(), stores: CheckpointStores::empty(), oracle, seen };
     for _ in 0..LIVES {
         lives.live();
     }

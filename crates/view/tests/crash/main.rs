@@ -14,14 +14,14 @@ mod by_hand;
 mod common;
 mod lives;
 mod oracle;
-mod stores;
 mod workload;
 
 use std::hash::{BuildHasher, Hasher, RandomState};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use millstream_log::{Files, LogConfig};
+use millstream_log::LogConfig;
 use millstream_testkit::sim::{PowerLoss, SimFiles};
+use millstream_testkit::small_log::new_disk;
 
 use crate::common::{Answer, World, add, whole};
 
@@ -45,13 +45,6 @@ fn small() -> LogConfig {
         compaction_bytes_per_second: 1 << 30,
         ..LogConfig::default()
     }
-}
-
-fn new_disk() -> SimFiles {
-    let files = SimFiles::new();
-    files.create_dir_all(Path::new("/data")).unwrap();
-    files.sync_dir(Path::new("/")).unwrap();
-    files
 }
 
 fn number(variable: &str) -> Option<u64> {

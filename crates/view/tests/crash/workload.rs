@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use millstream_log::{AckLevel, Done, Log};
+use millstream_testkit::CheckpointStores;
 use millstream_testkit::sim::Rng;
 use millstream_types::{Offset, Record, TenantId, TopicName, TopicPartition};
 use millstream_view::Views;
@@ -10,7 +11,6 @@ use parking_lot::Mutex;
 
 use crate::common::{Answer, Command, Shelf, ask, submit, telemetry};
 use crate::oracle::{Oracle, Sent};
-use crate::stores::Stores;
 
 /// Counters that several threads share.
 pub(crate) const PARTS: u64 = 6;
@@ -30,7 +30,13 @@ pub(crate) fn moves() -> TopicName {
 }
 
 /// Runs until everything is done or the log ends.
-pub(crate) fn run(views: &Views<Shelf>, log: &dyn Log, oracle: &Mutex<Oracle>, stores: &mut Stores, rng: &mut Rng) {
+pub(crate) fn run(
+    views: &Views<Shelf>,
+    log: &dyn Log,
+    oracle: &Mutex<Oracle>,
+    stores: &mut CheckpointStores,
+    rng: &mut Rng,
+) {
     std::thread::scope(|threads| {
         for _ in 0..2 {
             let rng = rng.fork();

@@ -1,44 +1,54 @@
 //! Copies of the checkpoint store, and what a crash puts in its place.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use millstream_testkit::sim::Rng;
 use tempfile::TempDir;
+
+use crate::sim::Rng;
 
 /// Copies that are kept; the oldest make room.
 const COPIES_MAX: usize = 6;
 
 /// The state of the checkpoint store that a start finds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) enum Found {
+pub enum CheckpointState {
+    /// The newest copy.
     Newest,
+    /// Any copy.
     Older,
+    /// A copy with some of its files cut.
     Torn,
+    /// The newest copy with some files of another.
     Mixed,
+    /// A copy with random bytes in some of its files.
     Garbage,
+    /// No store.
     Nothing,
 }
 
 /// The store in use and copies of it, oldest first, all of one history of the log.
-pub(crate) struct Stores {
+#[derive(Debug)]
+pub struct CheckpointStores {
     dir: TempDir,
     copies: Vec<PathBuf>,
     made: u64,
 }
 
-impl Stores {
-    pub(crate) fn new() -> Self {
+impl CheckpointStores {
+    /// No store and no copies yet.
+    pub fn empty() -> Self {
         Self { dir: tempfile::tempdir().unwrap(), copies: Vec::new(), made: 0 }
     }
 
     /// Returns the path of the store in use.
-    pub(crate) fn path(&self) -> PathBuf {
+    pub fn path(&self) -> PathBuf {
         self.dir.path().join("views")
     }
 
     /// Keeps a copy of the store as it is, even if somebody is writing to it.
-    pub(crate) fn keep_copy(&mut self) {
+    pub fn keep_copy(&mut self) {
         let copy = self.dir.path().join(format!("copy-{}", self.made));
         self.made += 1;
         copy_dir(&self.path(), &copy);
@@ -48,17 +58,24 @@ impl Stores {
         }
     }
 
-    /// Replaces the store in use. What is there now.
-    pub(crate) fn replace(&self, rng: &mut Rng) -> Found {
-        let kinds = [Found::Newest, Found::Older, Found::Torn, Found::Mixed, Found::Garbage, Found::Nothing];
+    /// Replaces the store in use and returns what is there now.
+    pub fn replace(&self, rng: &mut Rng) -> CheckpointState {
+        let kinds = [
+            CheckpointState::Newest,
+            CheckpointState::Older,
+            CheckpointState::Torn,
+            CheckpointState::Mixed,
+            CheckpointState::Garbage,
+            CheckpointState::Nothing,
+        ];
         let found = *rng.pick(&kinds).unwrap();
-        let Some(newest) = self.copies.last() else { return Found::Newest };
+        let Some(newest) = self.copies.last() else { return CheckpointState::Newest };
         let older = rng.pick(&self.copies).unwrap().clone();
         drop(fs::remove_dir_all(self.path()));
         match found {
-            Found::Newest => copy_dir(newest, &self.path()),
-            Found::Older => copy_dir(&older, &self.path()),
-            Found::Torn => {
+            CheckpointState::Newest => copy_dir(newest, &self.path()),
+            CheckpointState::Older => copy_dir(&older, &self.path()),
+            CheckpointState::Torn => {
                 copy_dir(&older, &self.path());
                 for file in files(&self.path()) {
                     if rng.chance(50) {
@@ -67,7 +84,7 @@ impl Stores {
                     }
                 }
             }
-            Found::Mixed => {
+            CheckpointState::Mixed => {
                 copy_dir(newest, &self.path());
                 for file in files(&older) {
                     let target = self.path().join(file.strip_prefix(&older).unwrap());
@@ -76,7 +93,7 @@ impl Stores {
                     }
                 }
             }
-            Found::Garbage => {
+            CheckpointState::Garbage => {
                 copy_dir(&older, &self.path());
                 let all = files(&self.path());
                 for _ in 0..=rng.below(3) {
@@ -84,7 +101,7 @@ impl Stores {
                     overwrite(file, rng);
                 }
             }
-            Found::Nothing => {}
+            CheckpointState::Nothing => {}
         }
         found
     }
