@@ -1,8 +1,9 @@
-//! Views over a log, one owner a partition, as planes use them; crashes have a program of their own.
+//! Views over a log, one owner a partition, as planes use them, and over crashes.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
 mod by_reference;
 mod common;
+mod crash;
 mod damage;
 mod failures;
 mod gate;

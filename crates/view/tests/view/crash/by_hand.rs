@@ -13,10 +13,10 @@ use millstream_types::ManualClock;
 use millstream_view::{Error, Shards, Views, ViewsConfig};
 use parking_lot::Mutex;
 
+use super::oracle::Oracle;
+use super::small;
+use super::workload::{PARTS, SlotChange, moves};
 use crate::common::{Answer, Command, Engine, Shelf, World, submit};
-use crate::oracle::Oracle;
-use crate::small;
-use crate::workload::{PARTS, SlotChange, moves};
 
 pub(crate) const LIVES: u64 = 5;
 /// A life ends at one of this many changes to the disk, if it does not end before.

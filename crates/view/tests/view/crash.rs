@@ -6,12 +6,8 @@
 //!
 //! A seed decides what is sent and when the power goes, not how threads interleave: a seed that fails may pass when it
 //! is run again. Each run takes fresh seeds and prints them. `MILLSTREAM_CRASH_POINTS=1000` runs a thousand lives, `MILLSTREAM_CRASH_SEED=7` only those of seed 7.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod by_hand;
-#[path = "../view/common/mod.rs"]
-#[allow(dead_code, reason = "the tests of views use more of it")]
-mod common;
 mod lives;
 mod oracle;
 mod workload;

@@ -14,8 +14,8 @@ use millstream_log::{Log, UpTo};
 use millstream_types::{BatchLimits, Offset, TopicPartition};
 use millstream_view::{SourcePartition, Views};
 
+use super::workload::{BINS, MOVES, PARTS, SLOTS, moves};
 use crate::common::{Shelf, pieces, telemetry};
-use crate::workload::{BINS, MOVES, PARTS, SLOTS, moves};
 
 /// A record that was handed to the telemetry topic, for one of the bins in its key.
 #[derive(Debug, Clone)]

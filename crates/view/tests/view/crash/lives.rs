@@ -12,10 +12,10 @@ use millstream_types::{PartitionId, TopicPartition};
 use millstream_view::{Follower, FollowerConfig, SourcePartition, Views, ViewsConfig};
 use parking_lot::Mutex;
 
+use super::oracle::{Oracle, Sent};
+use super::small;
+use super::workload::{self, BINS, moves};
 use crate::common::{Deliveries, Shelf, World, telemetry};
-use crate::oracle::{Oracle, Sent};
-use crate::small;
-use crate::workload::{self, BINS, moves};
 
 pub(crate) const LIVES: u64 = 5;
 /// A life ends at one of this many changes to the disk, if it does not end before.

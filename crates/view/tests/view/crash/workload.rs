@@ -9,8 +9,8 @@ use millstream_types::{Offset, Record, TenantId, TopicName, TopicPartition};
 use millstream_view::Views;
 use parking_lot::Mutex;
 
+use super::oracle::{Oracle, Sent};
 use crate::common::{Answer, Command, Shelf, ask, submit, telemetry};
-use crate::oracle::{Oracle, Sent};
 
 /// Counters that several threads share.
 pub(crate) const PARTS: u64 = 6;
