@@ -181,6 +181,10 @@ impl Server for Process {
         self.kafka
     }
 
+    fn mqtt(&self) -> SocketAddr {
+        self.mqtt
+    }
+
     fn redis(&self) -> SocketAddr {
         self.redis
     }

@@ -19,6 +19,9 @@ pub trait Server {
     /// The address of the listener for Kafka's clients.
     fn kafka(&self) -> SocketAddr;
 
+    /// The address of the listener for devices over MQTT.
+    fn mqtt(&self) -> SocketAddr;
+
     /// The address of the listener for Redis clients.
     fn redis(&self) -> SocketAddr;
 

@@ -48,8 +48,8 @@ impl SharedServer {
         let created = ask(process.applications, "POST", &format!("/v1/tenants/{name}"), &login, b"");
         assert_eq!(created.status, 201, "{}", created.text());
         let applications = Target { address: process.applications, tenant: Some(name) };
-        let Process { devices, kafka, redis, .. } = *process;
-        TestTenant { applications, devices, kafka, redis }
+        let Process { devices, kafka, mqtt, redis, .. } = *process;
+        TestTenant { applications, devices, kafka, mqtt, redis }
     }
 }
 
@@ -69,6 +69,7 @@ pub struct TestTenant {
     applications: Target,
     devices: SocketAddr,
     kafka: SocketAddr,
+    mqtt: SocketAddr,
     redis: SocketAddr,
 }
 
@@ -83,6 +84,10 @@ impl Server for TestTenant {
 
     fn kafka(&self) -> SocketAddr {
         self.kafka
+    }
+
+    fn mqtt(&self) -> SocketAddr {
+        self.mqtt
     }
 
     fn redis(&self) -> SocketAddr {

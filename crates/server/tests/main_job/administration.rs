@@ -4,7 +4,7 @@
 use std::net::TcpListener;
 use std::process::{Command, Output};
 
-use millstream_testkit::{Process, Server, ask, millstream};
+use millstream_testkit::{Process, Server, ask, millstream, own_addresses};
 use serde_json::{Value, json};
 
 const JSON: (&str, &str) = ("Content-Type", "application/json");
@@ -27,17 +27,15 @@ fn refused(server: &impl Server, arguments: &[&str]) -> String {
 
 #[test]
 fn health_tells_a_server_that_serves_from_one_that_is_not_there() {
-    let dir = tempfile::tempdir().unwrap();
-    let process = Process::start(dir.path());
-    assert_eq!(printed(&process, &["health"]), "ready\n");
-    assert_eq!(printed(&process, &["health", "--alive"]), "alive\n");
-    let devices = run(&process.devices_url(), &["health"]);
+    let server = crate::tenant();
+    assert_eq!(printed(&server, &["health"]), "ready\n");
+    assert_eq!(printed(&server, &["health", "--alive"]), "alive\n");
+    let devices = run(&format!("http://{}", server.devices()), &["health"]);
     assert_eq!(devices.status.code(), Some(2), "{devices:?}");
-    let url = process.applications_url();
-    process.stop();
-    let gone = run(&url, &["health"]);
-    assert_eq!(gone.status.code(), Some(2));
-    assert!(String::from_utf8_lossy(&gone.stderr).contains("cannot connect to"), "{gone:?}");
+    let [nobody, _] = own_addresses();
+    let absent = run(&format!("http://{nobody}"), &["health"]);
+    assert_eq!(absent.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&absent.stderr).contains("cannot connect to"), "{absent:?}");
 
     // It takes the connection and never answers.
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();

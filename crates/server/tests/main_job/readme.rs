@@ -3,28 +3,28 @@
 use std::path::Path;
 use std::process::Command;
 
-use millstream_testkit::{Process, eventually};
+use millstream_testkit::{Process, Server, eventually};
 
 use millstream_testkit::guide::blocks;
 
-/// Returns the output of each block of a document when it is pasted, in order, where `process` runs.
-pub(crate) fn pasted(document: &str, process: &Process, dir: &Path) -> Vec<String> {
-    blocks(document, "sh").iter().map(|block| paste(block, process, dir)).collect()
+/// Returns the output of each block of a document when it is pasted, in order, where `server` runs.
+pub(crate) fn pasted(document: &str, server: &impl Server, dir: &Path) -> Vec<String> {
+    blocks(document, "sh").iter().map(|block| paste(block, server, dir)).collect()
 }
 
-/// Returns the output of a block when it is pasted where `process` runs.
-pub(crate) fn paste(block: &str, process: &Process, dir: &Path) -> String {
+/// Returns the output of a block when it is pasted where `server` runs.
+pub(crate) fn paste(block: &str, server: &impl Server, dir: &Path) -> String {
     let bin = Path::new(env!("CARGO_BIN_EXE_millstream")).parent().unwrap().to_owned();
     let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
     let script = block
-        .replace("127.0.0.1:8000", &process.applications.to_string())
-        .replace("127.0.0.1:8080", &process.devices.to_string())
-        .replace("127.0.0.1:9092", &process.kafka.to_string())
-        .replace("127.0.0.1:6379", &process.redis.to_string());
+        .replace("127.0.0.1:8000", &server.applications().address.to_string())
+        .replace("127.0.0.1:8080", &server.devices().to_string())
+        .replace("127.0.0.1:9092", &server.kafka().to_string())
+        .replace("127.0.0.1:6379", &server.redis().to_string());
     let output = Command::new("bash")
         .args(["-euo", "pipefail", "-c", &script])
         .env("PATH", &path)
-        .env("MILLSTREAM_SERVER", process.applications_url())
+        .env("MILLSTREAM_SERVER", server.applications_url())
         .current_dir(dir)
         .output()
         .unwrap();

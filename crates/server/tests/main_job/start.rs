@@ -5,7 +5,7 @@ use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
 use std::process::{Command, Output};
 
-use millstream_testkit::{Process, ask, eventually, millstream, own_addresses, read_head, status, terminate};
+use millstream_testkit::{Process, Server, ask, eventually, millstream, own_addresses, read_head, status, terminate};
 
 fn run(arguments: &[&str]) -> Output {
     millstream().args(arguments).current_dir(std::env::temp_dir()).output().unwrap()
@@ -320,35 +320,34 @@ fn the_limits_that_a_refused_head_names_can_be_set() {
 
 #[test]
 fn a_running_server_tells_how_it_is() {
-    let dir = tempfile::tempdir().unwrap();
-    let process = Process::start(dir.path());
-    assert_eq!(process.get("/healthz").text(), "alive\n");
-    assert_eq!(process.get("/readyz").text(), "ready\n");
-    let lost = ask(process.applications, "GET", "/nonexist", &[("Accept", "text/html,*/*;q=0.8")], b"");
+    let server = crate::tenant();
+    assert_eq!(server.get("/healthz").text(), "alive\n");
+    assert_eq!(server.get("/readyz").text(), "ready\n");
+    let lost = ask(server.applications(), "GET", "/nonexist", &[("Accept", "text/html,*/*;q=0.8")], b"");
     assert_eq!((lost.status, lost.header("content-type")), (404, Some("text/html; charset=utf-8")));
     assert!(lost.text().contains("<title>Millstream"), "the console says that there is no such page");
-    for page in [lost, process.get("/")] {
+    for page in [lost, server.get("/")] {
         let policy = page.header("content-security-policy").unwrap();
         for rule in ["default-src 'none'", "script-src 'self';", "connect-src 'self'", "frame-ancestors 'none'"] {
             assert!(policy.contains(rule), "{rule} in {policy}");
         }
     }
-    let lost = ask(process.applications, "GET", "/nonexist", &[("Accept", "application/json")], b"");
+    let lost = ask(server.applications(), "GET", "/nonexist", &[("Accept", "application/json")], b"");
     assert_eq!((lost.status, lost.header("content-type")), (404, Some("application/problem+json")));
-    let metrics = process.get("/metrics");
+    let metrics = server.get("/metrics");
     assert_eq!(metrics.header("content-type"), Some("text/plain; version=0.0.4; charset=utf-8"));
     assert!(metrics.text().contains("millstream_connections"), "{}", metrics.text());
-    let stats = process.get_json("/stats");
+    let stats = server.get_json("/stats");
     assert_eq!(stats["version"], env!("CARGO_PKG_VERSION"));
     assert!(stats["rss_bytes"].as_u64().unwrap() > 0);
     let memory: Vec<&String> = stats["memory"].as_object().unwrap().keys().collect();
     assert_eq!(memory, ["reserved_bytes", "budget_bytes"], "as in the metrics");
     let bound = [
-        ("applications", process.applications),
-        ("devices-http", process.devices),
-        ("devices-mqtt", process.mqtt),
-        ("kafka", process.kafka),
-        ("redis", process.redis),
+        ("applications", server.applications().address),
+        ("devices-http", server.devices()),
+        ("devices-mqtt", server.mqtt()),
+        ("kafka", server.kafka()),
+        ("redis", server.redis()),
     ];
     for (listener, address) in bound {
         let expected = serde_json::json!({"port": address.port(), "tls_port": null});
@@ -356,18 +355,18 @@ fn a_running_server_tells_how_it_is() {
     }
     let topics = stats["log"]["topics"].as_array().unwrap();
     assert!(topics.iter().any(|topic| topic["kind"] == "internal"), "who acts in all tenants is told of them");
-    let tree = process.get_json("/stats?categories=-1");
+    let tree = server.get_json("/stats?categories=-1");
     for member in ["commands", "io", "io_histograms", "procfs", "stats", "top", "backends"] {
         assert!(tree[member].is_object() && tree[member]["error"].is_null(), "{member} in {tree}");
     }
-    assert!(process.get_json("/stats?categories=procfs,top")["commands"].is_null());
-    assert_eq!(process.get("/stats?categories=256").status, 400);
-    assert_eq!(process.get("/get/photos/a").status, 404, "Rift's routes are off by default");
-    let openapi = process.get_json("/openapi.json");
+    assert!(server.get_json("/stats?categories=procfs,top")["commands"].is_null());
+    assert_eq!(server.get("/stats?categories=256").status, 400);
+    assert_eq!(server.get("/get/photos/a").status, 404, "Rift's routes are off by default");
+    let openapi = server.get_json("/openapi.json");
     for path in ["/v2/entities", "/v1/tenants/{tenant}", "/api/queries", "/stats", "/stats/{category}", "/top"] {
         assert!(!openapi["paths"][path].is_null(), "{path} is not documented");
     }
-    let orion = process.get_json("/version")["orion"].clone();
+    let orion = server.get_json("/version")["orion"].clone();
     let hash = orion["git_hash"].as_str().unwrap();
     assert!(hash == "unknown" || (hash.len() >= 40 && hash.bytes().all(|c| c.is_ascii_hexdigit())), "{orion}");
     assert!(orion["compile_time"].as_str().unwrap().ends_with(".000Z"), "whole seconds: {orion}");
@@ -376,7 +375,6 @@ fn a_running_server_tells_how_it_is() {
         assert!(version.as_str().unwrap().contains('.'), "{library} is locked: {orion}");
     }
     assert_eq!(run(&["version"]).stdout, format!("millstream {}\n", env!("CARGO_PKG_VERSION")).into_bytes());
-    process.stop();
 }
 
 #[test]
@@ -402,20 +400,18 @@ fn a_log_that_goes_to_a_file_has_no_colours() {
 
 #[test]
 fn the_rates_of_the_last_minutes_are_kept_for_who_comes_later() {
-    let dir = tempfile::tempdir().unwrap();
-    let process = Process::start(dir.path());
-    assert!(process.get_json("/stats")["history"].is_null(), "who does not ask for them gets no rates of the past");
+    let server = crate::tenant();
+    assert!(server.get_json("/stats")["history"].is_null(), "who does not ask for them gets no rates of the past");
     let json = [("Content-Type", "application/json")];
-    assert_eq!(ask(process.applications, "PUT", "/api/streams/orders", &json, b"{}").status, 201);
+    assert_eq!(ask(server.applications(), "PUT", "/api/streams/orders", &json, b"{}").status, 201);
     let records = br#"[{"value": 1}]"#;
-    assert_eq!(ask(process.applications, "POST", "/api/streams/orders/records", &json, records).status, 200);
-    let history = || process.get_json("/stats?history_s=300")["history"].as_array().unwrap().clone();
+    assert_eq!(ask(server.applications(), "POST", "/api/streams/orders/records", &json, records).status, 200);
+    let history = || server.get_json("/stats?history_s=300")["history"].as_array().unwrap().clone();
     let appended = |sample: &serde_json::Value| sample["append_rate_per_s"].as_f64().unwrap() > 0.0;
     eventually("two seconds with a rate", || history().iter().filter(|sample| appended(sample)).count() > 1);
     let seconds: Vec<u64> = history().iter().map(|sample| sample["uptime_s"].as_u64().unwrap()).collect();
     assert!(seconds.windows(2).all(|pair| pair[0] < pair[1]), "one sample a second: {seconds:?}");
-    let recent = process.get_json("/stats?history_s=1");
+    let recent = server.get_json("/stats?history_s=1");
     assert!(recent["history"].as_array().unwrap().len() <= 1, "{recent}");
-    assert_eq!(process.get("/stats?history_s=soon").status, 400);
-    process.stop();
+    assert_eq!(server.get("/stats?history_s=soon").status, 400);
 }
