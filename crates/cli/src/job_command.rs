@@ -167,7 +167,14 @@ fn table(jobs: &[Value]) -> String {
 fn described(job: &Value) -> String {
     let lines = ["id", "name", "state", "reason", "submitted", "submitted_by", "ended", "restarts", "hash"];
     let rows = lines.iter().filter(|key| !job[**key].is_null()).map(|key| [(*key).to_owned(), cell(&job[*key])]);
-    let mut text = aligned(&rows.collect::<Vec<_>>());
+    let mut rows: Vec<_> = rows.collect();
+    if let Some(epoch) = job["checkpoint"]["epoch"].as_u64() {
+        rows.push(["checkpoint".to_owned(), format!("epoch {epoch} at {}", cell(&job["checkpoint"]["at"]))]);
+    }
+    if let Some(bytes) = job["state_bytes"].as_u64() {
+        rows.push(["state".to_owned(), format!("{bytes} bytes in memory")]);
+    }
+    let mut text = aligned(&rows);
     let head = ["NODE", "TYPE", "IN", "OUT", "RATE IN", "RATE OUT", "ERRORS", "UNROUTED"].map(str::to_owned);
     let row = |node: &Value| {
         let [name, kind] = ["name", "type"].map(|key| cell(&node[key]));
