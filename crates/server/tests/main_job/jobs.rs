@@ -309,8 +309,8 @@ fn a_job_goes_on_after_a_restart_and_is_driven_from_the_command_line() {
     process.stop();
 }
 
-#[test]
-fn no_record_is_lost_or_out_of_order_however_often_the_server_is_killed() {
+/// What the job has written by the end of a number of lives, and the number of records that it was given.
+fn written_over_kills(document: &Value) -> (HashMap<String, Vec<u64>>, u64) {
     let kills = std::env::var("MILLSTREAM_JOB_KILLS").or_else(|_| std::env::var("MILLSTREAM_KILLS"));
     let kills = kills.map_or(KILLS, |kills| kills.parse().unwrap());
     let dir = tempfile::tempdir().unwrap();
@@ -318,7 +318,7 @@ fn no_record_is_lost_or_out_of_order_however_often_the_server_is_killed() {
     let start = || Process::start_on(dir.path(), &["--set=flow.crashes_max=0"]);
     let mut process = start();
     create_topics(&process);
-    assert_eq!(submit(&process, &document()).status, 201);
+    assert_eq!(submit(&process, document).status, 201);
     let mut count = 0;
     for round in 0..kills {
         append(&process, count..count + STEP);
@@ -335,6 +335,26 @@ fn no_record_is_lost_or_out_of_order_however_often_the_server_is_killed() {
     }
     eventually("all records are there", || all_are_there(&process, count));
     let found = written(&process);
+    process.stop();
+    (found, count)
+}
+
+#[test]
+fn no_record_of_an_exactly_once_job_is_lost_or_repeated_however_often_the_server_is_killed() {
+    let mut document = document();
+    (document["delivery"], document["checkpoint"]) = (json!("exactly_once"), json!({"interval": "20ms"}));
+    document["transforms"]["once"] =
+        json!({"type": "deduplicate", "inputs": ["some"], "key_by": ["n"], "config": {"ttl": "1h"}});
+    document["transforms"]["twice"]["inputs"] = json!(["once"]);
+    let (found, count) = written_over_kills(&document);
+    for key in 0..KEYS {
+        assert_eq!(found[&format!("k{key}")], expected(key, count), "key {key}");
+    }
+}
+
+#[test]
+fn no_record_is_lost_or_out_of_order_however_often_the_server_is_killed() {
+    let (found, count) = written_over_kills(&document());
     for key in 0..KEYS {
         let expected = expected(key, count);
         let mut next = 0;
@@ -349,7 +369,6 @@ fn no_record_is_lost_or_out_of_order_however_often_the_server_is_killed() {
         }
         assert_eq!(next, expected.len(), "key {key}");
     }
-    process.stop();
 }
 
 pub(crate) fn the_guide_to_jobs(process: &Process, dir: &Path) {
