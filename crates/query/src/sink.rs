@@ -193,8 +193,11 @@ impl TopicSink {
             .iter()
             .map(|record| (record.number.to_string(), record.window.map(|number| number.to_string())))
             .collect();
-        let headers: Vec<Vec<Header<'_>>> =
-            piece.iter().zip(&numbers).map(|(record, numbers)| self.headers(record, numbers)).collect();
+        let headers: Vec<Vec<Header<'_>>> = piece
+            .iter()
+            .zip(&numbers)
+            .map(|(record, (sequence, window))| self.headers(record, sequence, window.as_deref()))
+            .collect();
         let timestamp_ms = self.wall.now_ms();
         let records: Vec<Record<'_>> = piece
             .iter()
@@ -214,12 +217,13 @@ impl TopicSink {
     fn headers<'h>(
         &'h self,
         record: &'h OutgoingRecord,
-        (sequence, window): &'h (String, Option<String>),
+        sequence: &'h str,
+        window: Option<&'h str>,
     ) -> Vec<Header<'h>> {
         let header = |key, value: &'h str| Header { key, value: Some(value.as_bytes()) };
         let mut headers = vec![header(KIND, record.kind), header(SEQUENCE, sequence)];
         headers.extend((record.kind != PROBLEM).then(|| header(QUERY, &self.key)));
-        headers.extend(window.as_deref().map(|window| header(WINDOW, window)));
+        headers.extend(window.map(|window| header(WINDOW, window)));
         headers.extend(self.correlation.as_deref().map(|id| header(header::CORRELATION_ID, id)));
         headers
     }

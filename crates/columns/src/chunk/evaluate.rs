@@ -56,7 +56,7 @@ impl Chunk<'_, '_> {
             Predicate::Compare(comparison, left, right) if is_number(left) && is_number(right) => {
                 self.look_at_numbers(left, slots, records);
                 self.look_at_numbers(right, slots, records);
-                self.compare_numbers(*comparison, (left, right), slots, test, records)
+                self.compare_numbers(*comparison, left, right, slots, test, records)
             }
             Predicate::In(Operand::Field(field), list) => self.within(*field, list, slots, test, records),
             Predicate::Rlike(Operand::Field(field), pattern) => {
@@ -157,7 +157,8 @@ impl Chunk<'_, '_> {
     fn compare_numbers(
         &mut self,
         comparison: Comparison,
-        (left, right): (&Operand, &Operand),
+        left: &Operand,
+        right: &Operand,
         slots: &[u32],
         test: &Predicate,
         records: Selection,

@@ -75,7 +75,8 @@ const fn row(
     names: &'static [&'static str],
     arguments: &'static str,
     sentence: &'static str,
-    (example, result): (&'static str, &'static str),
+    example: &'static str,
+    result: &'static str,
 ) -> FunctionRow {
     FunctionRow { group, names, arguments, sentence, example, result, signature: None }
 }
@@ -107,7 +108,8 @@ static ROWS: [FunctionRow; 40] = [
         &["CASE"],
         " WHEN condition THEN a … [ELSE b] END, CASE value WHEN x THEN a … [ELSE b] END",
         "The value of the first condition that is TRUE, or of the first x that equals the value; else b or NULL.",
-        ("CASE WHEN n > 9 THEN 'many' WHEN n > 5 THEN 'some' ELSE 'few' END", "\"some\""),
+        "CASE WHEN n > 9 THEN 'many' WHEN n > 5 THEN 'some' ELSE 'few' END",
+        "\"some\"",
     )
     .of(Function::Case, &[Type::Boolean, ANY, ANY], 3, ANY)
     .repeats(),
@@ -116,7 +118,8 @@ static ROWS: [FunctionRow; 40] = [
         &["IF"],
         "(condition, a, b)",
         "a if the condition is TRUE, else b.",
-        ("IF(n > 5, 'many', 'few')", "\"many\""),
+        "IF(n > 5, 'many', 'few')",
+        "\"many\"",
     )
     .of(Function::If, &[Type::Boolean, ANY, ANY], 3, ANY),
     row(
@@ -124,17 +127,18 @@ static ROWS: [FunctionRow; 40] = [
         &["COALESCE"],
         "(a, b, …)",
         "The first value that is not NULL.",
-        ("COALESCE(nickname, name, '?')", "\"Ann Lee\""),
+        "COALESCE(nickname, name, '?')",
+        "\"Ann Lee\"",
     )
     .of(Function::Coalesce, &[ANY], 1, ANY)
     .repeats(),
-    row(Conditions, &["NULLIF"], "(a, b)", "NULL if a equals b, else a.", ("NULLIF(n, 7)", "null")).of(
+    row(Conditions, &["NULLIF"], "(a, b)", "NULL if a equals b, else a.", "NULLIF(n, 7)", "null").of(
         Function::NullIf,
         &[ANY, ANY],
         2,
         ANY,
     ),
-    row(Numbers, &["ABS"], "(number)", "The number without its sign.", ("ABS(0 - n)", "7")).of(
+    row(Numbers, &["ABS"], "(number)", "The number without its sign.", "ABS(0 - n)", "7").of(
         Function::Abs,
         &[NUMBER],
         1,
@@ -146,23 +150,25 @@ static ROWS: [FunctionRow; 40] = [
         "(number[, digits])",
         "The nearest number with that many digits after the point (default none; -2 rounds to hundreds); a half rounds away \
          from zero.",
-        ("ROUND(d, 1)", "21.5"),
+        "ROUND(d, 1)",
+        "21.5",
     )
     .of(Function::Round, &[NUMBER, NUMBER], 1, NUMBER),
-    row(Numbers, &["FLOOR"], "(number)", "The greatest whole number that is not above it.", ("FLOOR(d)", "21.0")).of(
+    row(Numbers, &["FLOOR"], "(number)", "The greatest whole number that is not above it.", "FLOOR(d)", "21.0").of(
         Function::Floor,
         &[NUMBER],
         1,
         NUMBER,
     ),
-    row(Numbers, &["CEIL", "CEILING"], "(number)", "The least whole number that is not below it.", ("CEIL(d)", "22.0"))
+    row(Numbers, &["CEIL", "CEILING"], "(number)", "The least whole number that is not below it.", "CEIL(d)", "22.0")
         .of(Function::Ceil, &[NUMBER], 1, NUMBER),
     row(
         Texts,
         &["CONCAT"],
         "(a, b, …), a || b || …",
         "The values as one text; numbers and booleans are written as CAST writes them, and NULL gives NULL.",
-        ("CONCAT(name, ': ', n)", "\"Ann Lee: 7\""),
+        "CONCAT(name, ': ', n)",
+        "\"Ann Lee: 7\"",
     )
     .of(Function::Concat, &[ANY], 1, TEXT)
     .repeats(),
@@ -171,7 +177,8 @@ static ROWS: [FunctionRow; 40] = [
         &["SUBSTRING", "SUBSTR"],
         "(text, from[, length])",
         "The characters from a place on, which counts from 1, or from the end if negative.",
-        ("SUBSTRING(name, 5, 2)", "\"Le\""),
+        "SUBSTRING(name, 5, 2)",
+        "\"Le\"",
     )
     .of(Function::Substring, &[TEXT, NUMBER, NUMBER], 2, TEXT),
     row(
@@ -179,7 +186,8 @@ static ROWS: [FunctionRow; 40] = [
         &["SPLIT"],
         "(text, separator)",
         "The list of the parts between the separators; with an empty separator the whole text is the only part.",
-        ("SPLIT(name, ' ')[1]", "\"Lee\""),
+        "SPLIT(name, ' ')[1]",
+        "\"Lee\"",
     )
     .of(Function::Split, &[TEXT, TEXT], 2, Type::List),
     row(
@@ -187,22 +195,23 @@ static ROWS: [FunctionRow; 40] = [
         &["REPLACE"],
         "(text, from, to)",
         "The text with each occurrence of one text replaced by another.",
-        ("REPLACE(name, ' ', '_')", "\"Ann_Lee\""),
+        "REPLACE(name, ' ', '_')",
+        "\"Ann_Lee\"",
     )
     .of(Function::Replace, &[TEXT, TEXT, TEXT], 3, TEXT),
-    row(Texts, &["TRIM"], "(text)", "The text without white space at both ends.", ("TRIM('  a b ')", "\"a b\"")).of(
+    row(Texts, &["TRIM"], "(text)", "The text without white space at both ends.", "TRIM('  a b ')", "\"a b\"").of(
         Function::Trim,
         &[TEXT],
         1,
         TEXT,
     ),
-    row(Texts, &["LOWER"], "(text)", "The text in lower case.", ("LOWER(name)", "\"ann lee\"")).of(
+    row(Texts, &["LOWER"], "(text)", "The text in lower case.", "LOWER(name)", "\"ann lee\"").of(
         Function::Lower,
         &[TEXT],
         1,
         TEXT,
     ),
-    row(Texts, &["UPPER"], "(text)", "The text in upper case.", ("UPPER(name)", "\"ANN LEE\"")).of(
+    row(Texts, &["UPPER"], "(text)", "The text in upper case.", "UPPER(name)", "\"ANN LEE\"").of(
         Function::Upper,
         &[TEXT],
         1,
@@ -214,7 +223,8 @@ static ROWS: [FunctionRow; 40] = [
         "(part FROM time)",
         "One part of a time, an integer: YEAR, QUARTER, MONTH, WEEK (of ISO 8601), DAY, DAY_OF_WEEK (1 is Monday), \
          DAY_OF_YEAR, HOUR, MINUTE, SECOND, MILLISECOND, EPOCH (seconds since 1970).",
-        ("EXTRACT(HOUR FROM t)", "10"),
+        "EXTRACT(HOUR FROM t)",
+        "10",
     )
     .of(Function::Extract, &[TEXT, ANY], 2, Type::Integer),
     row(
@@ -222,7 +232,8 @@ static ROWS: [FunctionRow; 40] = [
         &["DATE_TRUNC"],
         "('part', time)",
         "The start of the year, quarter, month, week (Monday), day, hour, minute, second or millisecond, in milliseconds.",
-        ("DATE_TRUNC('hour', t)", "1709200800000"),
+        "DATE_TRUNC('hour', t)",
+        "1709200800000",
     )
     .of(Function::DateTrunc, &[TEXT, ANY], 2, Type::Integer),
     row(
@@ -230,7 +241,8 @@ static ROWS: [FunctionRow; 40] = [
         &["FORMAT_TIME"],
         "(time[, pattern])",
         "The time as a text; without a pattern as in RFC 3339.",
-        ("FORMAT_TIME(t, 'dd.MM.yyyy HH:mm')", "\"29.02.2024 10:20\""),
+        "FORMAT_TIME(t, 'dd.MM.yyyy HH:mm')",
+        "\"29.02.2024 10:20\"",
     )
     .of(Function::FormatTime, &[ANY, TEXT], 1, TEXT),
     row(
@@ -238,7 +250,8 @@ static ROWS: [FunctionRow; 40] = [
         &["PARSE_TIME"],
         "(text[, pattern])",
         "The time in milliseconds since 1970-01-01T00:00:00Z; without a pattern the text is as in RFC 3339.",
-        ("PARSE_TIME('2024-02-29T11:20:30.5+01:00')", "1709202030500"),
+        "PARSE_TIME('2024-02-29T11:20:30.5+01:00')",
+        "1709202030500",
     )
     .of(Function::ParseTime, &[TEXT, TEXT], 1, Type::Integer),
     row(
@@ -246,7 +259,8 @@ static ROWS: [FunctionRow; 40] = [
         &["UNIXTIMESTAMP"],
         "([text[, pattern]])",
         "Seconds since 1970-01-01T00:00:00Z; the default pattern is yyyy-MM-dd HH:mm:ss; without arguments it is now.",
-        ("UNIXTIMESTAMP('2013-01-01 00:00:01')", "1356998401"),
+        "UNIXTIMESTAMP('2013-01-01 00:00:01')",
+        "1356998401",
     )
     .of(Function::UnixTimestamp, &[ANY, TEXT], 0, Type::Integer),
     row(
@@ -254,10 +268,11 @@ static ROWS: [FunctionRow; 40] = [
         &["SIZEOF"],
         "(value)",
         "The number of elements of a list, members of a map or characters of a text.",
-        ("SIZEOF(tags)", "2"),
+        "SIZEOF(tags)",
+        "2",
     )
     .of(Function::SizeOf, &[ANY], 1, Type::Integer),
-    row(Containers, &["SIZEIS"], "(value, n)", "TRUE if SIZEOF is n.", ("SIZEIS(name, 7)", "true")).of(
+    row(Containers, &["SIZEIS"], "(value, n)", "TRUE if SIZEOF is n.", "SIZEIS(name, 7)", "true").of(
         Function::SizeIs,
         &[ANY, NUMBER],
         2,
@@ -268,7 +283,8 @@ static ROWS: [FunctionRow; 40] = [
         &["CONTAINSKEY"],
         "(map, 'key')",
         "TRUE if a map, or a map in a list, has the member.",
-        ("CONTAINSKEY(size, 'mm')", "true"),
+        "CONTAINSKEY(size, 'mm')",
+        "true",
     )
     .of(Function::ContainsKey, &[ANY, TEXT], 2, Type::Boolean),
     row(
@@ -276,7 +292,8 @@ static ROWS: [FunctionRow; 40] = [
         &["CONTAINSVALUE"],
         "(list, value)",
         "TRUE if an element of a list, a member of a map, or a member of a map in a list equals the value.",
-        ("CONTAINSVALUE(tags, 'y')", "true"),
+        "CONTAINSVALUE(tags, 'y')",
+        "true",
     )
     .of(Function::ContainsValue, &[ANY, ANY], 2, Type::Boolean),
     row(
@@ -284,7 +301,8 @@ static ROWS: [FunctionRow; 40] = [
         &["FILTER"],
         "(list, booleans)",
         "The elements whose boolean at the same place is TRUE.",
-        ("FILTER(tags, [FALSE, n > 5])", "[\"y\"]"),
+        "FILTER(tags, [FALSE, n > 5])",
+        "[\"y\"]",
     )
     .of(Function::Filter, &[Type::List, Type::List], 2, Type::List),
     row(
@@ -292,15 +310,16 @@ static ROWS: [FunctionRow; 40] = [
         &["CAST"],
         "(value AS type)",
         "The value as BOOLEAN, INTEGER, LONG, FLOAT, DOUBLE or STRING; it fails if it cannot be converted.",
-        ("CAST('8.5' AS LONG)", "8"),
+        "CAST('8.5' AS LONG)",
+        "8",
     ),
-    row(Types, &["TYPEOF"], "(value)", "LONG, DOUBLE, STRING, BOOLEAN, LIST or MAP.", ("TYPEOF(tags)", "\"LIST\"")).of(
+    row(Types, &["TYPEOF"], "(value)", "LONG, DOUBLE, STRING, BOOLEAN, LIST or MAP.", "TYPEOF(tags)", "\"LIST\"").of(
         Function::TypeOf,
         &[ANY],
         1,
         TEXT,
     ),
-    row(Types, &["HASH"], "(value)", "A hash of 32 bits of the value, as in Java.", ("HASH('abc')", "96354")).of(
+    row(Types, &["HASH"], "(value)", "A hash of 32 bits of the value, as in Java.", "HASH('abc')", "96354").of(
         Function::Hash,
         &[ANY],
         1,
@@ -311,77 +330,88 @@ static ROWS: [FunctionRow; 40] = [
         &["COUNT"],
         "(*), (value), (DISTINCT a, …)",
         "The number of records, of values that are not NULL, or of different values.",
-        ("COUNT(DISTINCT t)", "2"),
+        "COUNT(DISTINCT t)",
+        "2",
     ),
-    row(Aggregates, &["SUM"], "(number)", "The sum of the numbers; NULL without numbers.", ("SUM(n)", "13")),
-    row(Aggregates, &["AVG"], "(number)", "The mean of the numbers, a double; NULL without numbers.", ("AVG(n)", "4.333333333333333")),
+    row(Aggregates, &["SUM"], "(number)", "The sum of the numbers; NULL without numbers.", "SUM(n)", "13"),
+    row(
+        Aggregates,
+        &["AVG"],
+        "(number)",
+        "The mean of the numbers, a double; NULL without numbers.",
+        "AVG(n)",
+        "4.333333333333333",
+    ),
     row(
         Aggregates,
         &["MIN"],
         "(value)",
         "The least number, or without numbers the least text.",
-        ("MIN(t)", "\"a\""),
+        "MIN(t)",
+        "\"a\"",
     ),
     row(
         Aggregates,
         &["MAX"],
         "(value)",
         "The greatest number, or without numbers the greatest text.",
-        ("MAX(n)", "8"),
+        "MAX(n)",
+        "8",
     ),
     row(
         Aggregates,
         &["STDDEV"],
         "(number)",
         "The standard deviation of the numbers as a sample, a double; NULL of fewer than two.",
-        ("STDDEV(n)", "3.5118845842842465"),
+        "STDDEV(n)",
+        "3.5118845842842465",
     ),
     row(
         Aggregates,
         &["FIRST"],
         "(value)",
         "The first value by event time that is a number, text or boolean; of equal times by partition and offset.",
-        ("FIRST(t)", "\"a\""),
+        "FIRST(t)",
+        "\"a\"",
     ),
     row(
         Aggregates,
         &["LAST"],
         "(value)",
         "The last value by event time that is a number, text or boolean; of equal times by partition and offset.",
-        ("LAST(n)", "8"),
+        "LAST(n)",
+        "8",
     ),
     row(
         Aggregates,
         &["QUANTILE"],
         "(number, 0.95), (number, LINEAR, n), (number, REGION, start, end, step), (number, MANUAL, p, …)",
         "The least number that the share of all numbers does not exceed; with points a row for each.",
-        ("QUANTILE(n, 0.5)", "4.0"),
+        "QUANTILE(n, 0.5)",
+        "4.0",
     ),
     row(
         Aggregates,
         &["FREQ"],
         "(number, LINEAR, n), (number, REGION, start, end, step), (number, MANUAL, p, …)",
         "A row for each range between the points: how many numbers are in it.",
-        (
-            "FREQ(n, MANUAL, 4)",
-            r#"[{"Range":"(-∞ to 4.0)","Count":1,"Probability":0.3333333333333333},{"Range":"[4.0 to +∞)","Count":2,"Probability":0.6666666666666666}]"#,
-        ),
+        "FREQ(n, MANUAL, 4)",
+        r#"[{"Range":"(-∞ to 4.0)","Count":1,"Probability":0.3333333333333333},{"Range":"[4.0 to +∞)","Count":2,"Probability":0.6666666666666666}]"#,
     ),
     row(
         Aggregates,
         &["CUMFREQ"],
         "(number, LINEAR, n), (number, REGION, start, end, step), (number, MANUAL, p, …)",
         "A row for each point: how many numbers are below it.",
-        (
-            "CUMFREQ(n, MANUAL, 4)",
-            r#"[{"Range":"(-∞ to 4.0)","Count":1,"Probability":0.3333333333333333},{"Range":"(-∞ to +∞)","Count":3,"Probability":1.0}]"#,
-        ),
+        "CUMFREQ(n, MANUAL, 4)",
+        r#"[{"Range":"(-∞ to 4.0)","Count":1,"Probability":0.3333333333333333},{"Range":"(-∞ to +∞)","Count":3,"Probability":1.0}]"#,
     ),
     row(
         Aggregates,
         &["TOP"],
         "(k[, least count], value, …)",
         "A row for each of the k most frequent values, and its count.",
-        ("TOP(1, t)", r#"[{"t":"b","Count":2}]"#),
+        "TOP(1, t)",
+        r#"[{"t":"b","Count":2}]"#,
     ),
 ];
