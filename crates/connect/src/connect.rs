@@ -241,7 +241,7 @@ impl Connect {
         metrics: &Metrics,
     ) -> Result<Serving, Error> {
         let adapter = MqttAdapter::new(self.mqtt.clone(), memory, metrics);
-        mqtt::listen(endpoints, adapter, &self.mqtt_guests, (memory, metrics))
+        mqtt::listen(endpoints, adapter, &self.mqtt_guests, memory, metrics)
     }
 
     /// Current figures of the plane.

@@ -132,7 +132,8 @@ impl Connections {
         self: &Arc<Self>,
         who: &Principal,
         streams: &Arc<TenantStreams>,
-        (remote_id, cipher_suite): (&str, Option<&'static str>),
+        remote_id: &str,
+        cipher_suite: Option<&'static str>,
     ) -> Result<DeviceConnection, Problem> {
         let tenant = &who.tenant;
         let now_ms = self.wall.now_ms();

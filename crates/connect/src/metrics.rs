@@ -180,11 +180,12 @@ impl TenantMetrics {
         let [host, kind, name] = component(self.adapter);
         let labels =
             [host, kind, name, ("tenant", &*self.tenant), ("status", outcome.name()), ("direction", direction.name())];
-        self.histograms(
-            &labels,
-            ("hono_command_payload_bytes", "Payload of commands and of answers to them."),
-            ("hono_command_processing_duration_seconds", "Time that a command or an answer to one took."),
-        )
+        let payload_help = "Payload of commands and of answers to them.";
+        let duration_help = "Time that a command or an answer to one took.";
+        Cell {
+            payload: self.payload("hono_command_payload_bytes", payload_help, &labels),
+            duration: self.duration("hono_command_processing_duration_seconds", duration_help, &labels),
+        }
     }
 
     fn cell(&self, delivery: Delivery, outcome: ProcessingOutcome, waited: TtdStatus) -> Cell {
@@ -204,26 +205,20 @@ impl TenantMetrics {
             ("ttd", ttd),
             ("qos", if delivery == Delivery::AtMostOnce { "AT_MOST_ONCE" } else { "AT_LEAST_ONCE" }),
         ];
-        self.histograms(
-            &labels,
-            ("hono_telemetry_payload_bytes", "Payload of messages of devices."),
-            (
-                "hono_telemetry_processing_duration_seconds",
-                "Time from a message's arrival to its answer, a wait for a command aside.",
-            ),
-        )
+        let payload_help = "Payload of messages of devices.";
+        let duration_help = "Time from a message's arrival to its answer, a wait for a command aside.";
+        Cell {
+            payload: self.payload("hono_telemetry_payload_bytes", payload_help, &labels),
+            duration: self.duration("hono_telemetry_processing_duration_seconds", duration_help, &labels),
+        }
     }
 
-    fn histograms(
-        &self,
-        labels: &[(&str, &str)],
-        (payload, payload_help): (&'static str, &'static str),
-        (duration, duration_help): (&'static str, &'static str),
-    ) -> Cell {
-        Cell {
-            payload: self.metrics.histogram(payload, payload_help, labels, &PAYLOAD_BOUNDS_BYTES),
-            duration: self.metrics.histogram(duration, duration_help, labels, &DURATION_BOUNDS_S),
-        }
+    fn payload(&self, name: &'static str, help: &'static str, labels: &[(&str, &str)]) -> Histogram {
+        self.metrics.histogram(name, help, labels, &PAYLOAD_BOUNDS_BYTES)
+    }
+
+    fn duration(&self, name: &'static str, help: &'static str, labels: &[(&str, &str)]) -> Histogram {
+        self.metrics.histogram(name, help, labels, &DURATION_BOUNDS_S)
     }
 }
 /// The labels of the reporting component, as Hono's adapters set them.

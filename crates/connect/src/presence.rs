@@ -29,7 +29,12 @@ const VERSION: u8 = StateTopic::Presence.version();
 /// End events that the start sends in one step.
 const ENDS_AT_ONCE: usize = 1_000;
 
-type Name = (TenantId, Arc<str>);
+/// A device of a tenant.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct DeviceName {
+    tenant: TenantId,
+    device: Arc<str>,
+}
 
 /// The devices that listen for commands.
 pub(crate) struct Presence {
@@ -43,7 +48,7 @@ pub(crate) struct Presence {
 #[derive(Default)]
 struct Here {
     /// Number of listening connections of each device.
-    counts: HashMap<Name, usize>,
+    counts: HashMap<DeviceName, usize>,
     /// Answers that are still open. An owner skips a change once its answer is dropped.
     open: VecDeque<Answer<PresenceView>>,
 }
@@ -51,7 +56,7 @@ struct Here {
 /// A listening device; dropping this ends its presence.
 pub(crate) struct Present {
     presence: Arc<Presence>,
-    name: Name,
+    name: DeviceName,
 }
 
 impl Drop for Present {
@@ -74,7 +79,7 @@ impl Presence {
         let presence = Self { views, streams: streams.clone(), adapter, here: Mutex::default() };
         for number in 0..config.partitions {
             let partition = PartitionId(number);
-            let left: Vec<Name> = presence.views.snapshot(partition).state.iter().cloned().collect();
+            let left: Vec<DeviceName> = presence.views.snapshot(partition).state.iter().cloned().collect();
             for some in left.chunks(ENDS_AT_ONCE) {
                 presence.make_up(partition, some).map_err(Error::Presence)?;
             }
@@ -82,7 +87,7 @@ impl Presence {
         Ok(Arc::new(presence))
     }
 
-    fn make_up(&self, partition: PartitionId, left: &[Name]) -> Result<(), millstream_view::Error> {
+    fn make_up(&self, partition: PartitionId, left: &[DeviceName]) -> Result<(), millstream_view::Error> {
         let answers: Vec<_> =
             left.iter().map(|name| self.views.submit(partition, self.change(name, false))).collect::<Result<_, _>>()?;
         answers
@@ -92,7 +97,7 @@ impl Presence {
 
     /// Records that `device` listens. It can already receive commands.
     pub(crate) fn enter(self: &Arc<Self>, tenant: &TenantId, device: &str) -> Present {
-        let name = (tenant.clone(), Arc::from(device));
+        let name = DeviceName { tenant: tenant.clone(), device: Arc::from(device) };
         let mut here = self.here.lock();
         let count = here.counts.entry(name.clone()).or_default();
         *count += 1;
@@ -104,7 +109,7 @@ impl Presence {
         Present { presence: Arc::clone(self), name }
     }
 
-    fn leave(&self, name: &Name) {
+    fn leave(&self, name: &DeviceName) {
         let mut here = self.here.lock();
         let Some(count) = here.counts.get_mut(name) else { return };
         *count -= 1;
@@ -114,7 +119,7 @@ impl Presence {
         }
     }
 
-    fn tell(&self, here: &mut Here, name: &Name, is_here: bool) {
+    fn tell(&self, here: &mut Here, name: &DeviceName, is_here: bool) {
         const LOST: &str = "applications are not told whether a device listens";
         while let Some(answered) = here.open.front_mut().map(Answer::<PresenceView>::try_recv) {
             match answered {
@@ -126,13 +131,13 @@ impl Presence {
         }
         match self.views.submit(self.views.partition_of(&key(name)), self.change(name, is_here)) {
             Ok(answer) => here.open.push_back(answer),
-            Err(error) => tracing::warn!(%error, adapter = self.adapter, device = %name.1, is_here, "{LOST}"),
+            Err(error) => tracing::warn!(%error, adapter = self.adapter, device = %name.device, is_here, "{LOST}"),
         }
     }
 
-    fn change(&self, name: &Name, is_here: bool) -> Told {
-        let streams = self.streams.known(&name.0);
-        let tell = streams.map(|streams| streams.partition(Stream::Event, &name.1).id().clone());
+    fn change(&self, name: &DeviceName, is_here: bool) -> Told {
+        let streams = self.streams.known(&name.tenant);
+        let tell = streams.map(|streams| streams.partition(Stream::Event, &name.device).id().clone());
         Told { change: PresenceChange { name: name.clone(), is_here }, tell }
     }
 
@@ -153,7 +158,7 @@ struct PresenceView {
 /// A device starts or stops to listen.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct PresenceChange {
-    name: Name,
+    name: DeviceName,
     is_here: bool,
 }
 
@@ -164,7 +169,7 @@ struct Told {
 }
 
 impl View for PresenceView {
-    type State = imbl::HashSet<Name>;
+    type State = imbl::HashSet<DeviceName>;
     type Storage = InState;
     type Change = PresenceChange;
     type Command = Told;
@@ -182,7 +187,7 @@ impl View for PresenceView {
     }
 
     fn owned_bytes(told: &Told) -> usize {
-        told.change.name.0.as_str().len() + told.change.name.1.len()
+        told.change.name.tenant.as_str().len() + told.change.name.device.len()
     }
 
     fn apply(state: &mut Self::State, change: &PresenceChange) {
@@ -204,7 +209,9 @@ impl View for PresenceView {
 
     fn decode(key: &[u8], value: Option<&[u8]>) -> Result<PresenceChange, DecodeError> {
         let names = std::str::from_utf8(key).ok().and_then(|names| names.split_once('\0'));
-        let name = names.and_then(|(tenant, device)| Some((TenantId::new(tenant).ok()?, Arc::from(device))));
+        let name = names.and_then(|(tenant, device)| {
+            Some(DeviceName { tenant: TenantId::new(tenant).ok()?, device: Arc::from(device) })
+        });
         let name = name.ok_or_else(|| DecodeError::new("a key that names no device of a tenant"))?;
         match value {
             None => Ok(PresenceChange { name, is_here: false }),
@@ -217,15 +224,15 @@ impl View for PresenceView {
     }
 }
 
-fn key((tenant, device): &Name) -> Vec<u8> {
-    [tenant.as_str().as_bytes(), b"\0", device.as_bytes()].concat()
+fn key(name: &DeviceName) -> Vec<u8> {
+    [name.tenant.as_str().as_bytes(), b"\0", name.device.as_bytes()].concat()
 }
 
 /// The event has no payload, so it does not count as volume.
 fn event(adapter: &str, change: &PresenceChange, now_ms: i64) -> Publish {
     let created = now_ms.to_string();
     let headers = [
-        (header::DEVICE_ID, change.name.1.as_bytes()),
+        (header::DEVICE_ID, change.name.device.as_bytes()),
         (header::ORIG_ADAPTER, adapter.as_bytes()),
         (header::QOS, b"1"),
         (header::CREATION_TIME, created.as_bytes()),
@@ -234,7 +241,7 @@ fn event(adapter: &str, change: &PresenceChange, now_ms: i64) -> Publish {
     ];
     Publish {
         timestamp_ms: now_ms,
-        key: Some(change.name.1.as_bytes().to_vec()),
+        key: Some(change.name.device.as_bytes().to_vec()),
         value: Some(Vec::new()),
         headers: headers.map(|(name, value): (&str, &[u8])| (name.into(), value.to_vec())).to_vec(),
     }
@@ -248,7 +255,10 @@ mod tests {
     fn records_of_version_1_are_read_and_written_as_they_lie() {
         for (value, encoded) in [(Some(&[1_u8][..]), Encoded::Value), (None, Encoded::Tombstone)] {
             let change = PresenceView::decode(b"acme\0d:1", value).unwrap();
-            assert_eq!((change.name.0.as_str(), &*change.name.1, change.is_here), ("acme", "d:1", value.is_some()));
+            assert_eq!(
+                (change.name.tenant.as_str(), &*change.name.device, change.is_here),
+                ("acme", "d:1", value.is_some())
+            );
             let (mut key, mut written) = (Vec::new(), Vec::new());
             assert_eq!(PresenceView::encode(&change, &mut key, &mut written), encoded);
             assert_eq!((key.as_slice(), written.as_slice()), (&b"acme\0d:1"[..], value.unwrap_or_default()));

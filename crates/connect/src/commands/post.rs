@@ -8,7 +8,8 @@ use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response as HttpResponse};
 use millstream_http::{
-    Access, Content, Json, Limits, Path, Payload, Problem, Query, Reason, Route, Routes, TraceContext, sandbox,
+    Access, Content, FromPath, Json, Limits, Params, Path, Payload, Problem, Query, Reason, Route, Routes,
+    TraceContext, sandbox,
 };
 use millstream_log::{AckLevel, reply};
 use millstream_types::{ErrorCode, Header, Record, Role, TenantId, header};
@@ -42,6 +43,19 @@ struct CommandParameters {
     one_way: bool,
     ttl_s: Option<u64>,
     correlation_id: Option<String>,
+}
+
+/// The path of a device.
+struct DevicePath {
+    tenant: String,
+    device: String,
+}
+
+impl FromPath for DevicePath {
+    fn from_path(params: &Params<'_>) -> Result<Self, Problem> {
+        let (tenant, device) = FromPath::from_path(params)?;
+        Ok(Self { tenant, device })
+    }
 }
 
 /// A checked request to send a command.
@@ -92,13 +106,10 @@ impl Commands {
         Routes::new("commands").route(route.to(post, Arc::clone(self)))
     }
 
-    fn wanted(
-        &self,
-        (tenant, device): (String, String),
-        parameters: CommandParameters,
-    ) -> Result<CommandRequest, Problem> {
-        let tenant = TenantId::new(&tenant)?;
-        let device: DeviceId = device
+    fn wanted(&self, path: DevicePath, parameters: CommandParameters) -> Result<CommandRequest, Problem> {
+        let tenant = TenantId::new(&path.tenant)?;
+        let device: DeviceId = path
+            .device
             .parse()
             .map_err(|error| Problem::from_error(ErrorCode::Invalid, &error).remedy("name a device of the registry"))?;
         if self.registry.enabled(&tenant, device.as_str()).is_none() {
@@ -185,7 +196,7 @@ impl Commands {
 
 async fn post(
     State(commands): State<Arc<Commands>>,
-    Path(path): Path<(String, String)>,
+    Path(path): Path<DevicePath>,
     Query(parameters): Query<CommandParameters>,
     trace: TraceContext,
     given: HeaderMap,

@@ -83,7 +83,7 @@ pub(super) fn decode(key: &[u8], value: Option<&[u8]>) -> Result<CommandChange, 
     match value {
         None => Ok(CommandChange::Gone { tenant, device, position }),
         Some(value) => {
-            decode_value((tenant, device, position), value).map(|command| CommandChange::Waits(Arc::new(command)))
+            decode_value(tenant, device, position, value).map(|command| CommandChange::Waits(Arc::new(command)))
         }
     }
 }
@@ -102,7 +102,9 @@ fn decode_key(key: &[u8]) -> Result<(TenantId, Arc<str>, RecordPosition), Decode
 }
 
 fn decode_value(
-    (tenant, device, position): (TenantId, Arc<str>, RecordPosition),
+    tenant: TenantId,
+    device: Arc<str>,
+    position: RecordPosition,
     value: &[u8],
 ) -> Result<Command, DecodeError> {
     let cut_short = || DecodeError::new("a record of a command ends too early");

@@ -147,7 +147,7 @@ impl HttpAdapter {
                     let reply = command_reply(&message, named.target(), caller, payload);
                     let (adapter, caller, more_time) = (self.clone(), caller.clone(), request.more_time());
                     return Ok(Answer::later(async move {
-                        adapter.finish(Ok((streams, offered)), reply, (&caller, &more_time), figures).await
+                        adapter.finish(Ok((streams, offered)), reply, &caller, &more_time, figures).await
                     }));
                 }
                 Ok(Err(error)) => return Ok(self.refused(caller, not_taken(&error), figures).into()),
@@ -162,7 +162,7 @@ impl HttpAdapter {
             let target = named.target();
             let offered = adapter.resolve_and_offer(&message, target, &caller).await;
             let reply = command_reply(&message, target, &caller, message.payload.clone());
-            adapter.finish(offered, reply, (&caller, &more_time), figures).await
+            adapter.finish(offered, reply, &caller, &more_time, figures).await
         }))
     }
 
@@ -188,7 +188,8 @@ impl HttpAdapter {
         &self,
         offered: Result<(Arc<TenantStreams>, Offered), Problem>,
         reply: Option<CommandReply>,
-        (caller, more_time): (&Principal, &MoreTime),
+        caller: &Principal,
+        more_time: &MoreTime,
         figures: Figures,
     ) -> Response {
         let judged = match offered {

@@ -32,10 +32,11 @@ impl Client {
     pub(super) fn anonymous(
         adapter: Arc<MqttAdapter>,
         cipher_suite: Option<&'static str>,
-        (version, takes): (Version, Takes),
+        version: Version,
+        takes: Takes,
     ) -> Self {
         let counted = Counted::Anonymous(adapter.connections.open_unauthenticated(cipher_suite));
-        Self::new(adapter, Arc::new(anonymous(TenantId::default())), None, (version, takes), counted)
+        Self::new(adapter, Arc::new(anonymous(TenantId::default())), None, version, takes, counted)
     }
 
     /// The principal that a filter of commands or errors is for. An anonymous client names tenant and device in it.

@@ -108,10 +108,10 @@ impl Client {
                 Next::Message { id, dup, entry, message } => {
                     let alias = alias_of(&message.topic, *alias_max, aliases);
                     let sending = Sending { id, dup, entry, message };
-                    let sent = send(out, behind, (version, packet_max_bytes), now_ms, alias, &sending);
-                    if !alias.1 && sent != Some(alias.0) {
+                    let sent = send(out, behind, version, packet_max_bytes, now_ms, alias, &sending);
+                    if !alias.is_known && sent != Some(alias.number) {
                         // The client has not learnt it.
-                        aliases.retain(|_, known| *known != alias.0);
+                        aliases.retain(|_, known| *known != alias.number);
                     }
                     if sent.is_some() {
                         delivered += 1;
@@ -141,29 +141,39 @@ struct Sending {
     message: Arc<Message>,
 }
 
-/// The alias of a topic, and whether the client knows it; 0 if it has none.
-fn alias_of(topic: &str, most: u16, known: &mut HashMap<Box<str>, u16>) -> (u16, bool) {
+/// The alias of a topic.
+#[derive(Clone, Copy)]
+struct TopicAlias {
+    /// 0 if the topic has none.
+    number: u16,
+    /// True if the client knows it.
+    is_known: bool,
+}
+
+fn alias_of(topic: &str, most: u16, known: &mut HashMap<Box<str>, u16>) -> TopicAlias {
+    let none = TopicAlias { number: 0, is_known: false };
     if most == 0 {
-        return (0, false);
+        return none;
     }
     if let Some(alias) = known.get(topic) {
-        return (*alias, true);
+        return TopicAlias { number: *alias, is_known: true };
     }
     let next = known.len() as u16 + 1;
     if next > most {
-        return (0, false);
+        return none;
     }
     known.insert(topic.into(), next);
-    (next, false)
+    TopicAlias { number: next, is_known: false }
 }
 
 /// Writes a message, unless it is void or too large for the client; the alias that it carries, 0 if none.
 fn send(
     out: &mut Vec<u8>,
     behind: &mut Option<Arc<Message>>,
-    (version, packet_max_bytes): (Version, usize),
+    version: Version,
+    packet_max_bytes: usize,
     now_ms: i64,
-    (alias, is_known): (u16, bool),
+    alias: TopicAlias,
     sending: &Sending,
 ) -> Option<u16> {
     let Sending { id, dup, entry, message } = sending;
@@ -172,8 +182,8 @@ fn send(
         retain: entry.retain,
         qos: entry.qos,
         id: *id,
-        topic: if is_known { "" } else { &message.topic },
-        alias,
+        topic: if alias.is_known { "" } else { &message.topic },
+        alias: alias.number,
         expiry_s: message.lasts_s(now_ms)?,
         subscription_ids: &entry.ids,
         properties: &message.properties,

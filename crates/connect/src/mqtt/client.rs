@@ -106,7 +106,8 @@ impl Client {
         adapter: Arc<MqttAdapter>,
         who: Arc<Principal>,
         known: Option<(Arc<CachedLogin>, Arc<TenantStreams>)>,
-        (version, takes): (Version, Takes),
+        version: Version,
+        takes: Takes,
         counted: Counted,
     ) -> Self {
         let meter = adapter.meters.of(&who.tenant);

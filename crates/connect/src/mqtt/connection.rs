@@ -1,7 +1,6 @@
 //! One connection: a task that reads, works off what came, and sends what is to be answered, all in one place.
 
 use std::future::{Future as _, pending, poll_fn};
-use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -9,7 +8,7 @@ use std::time::Duration;
 
 use millstream_mqtt::reason;
 use millstream_mqtt::to_client::disconnect;
-use millstream_net::{PendingLogin, TlsSession};
+use millstream_net::PendingLogin;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::sleep;
 
@@ -18,7 +17,7 @@ use super::broker_deliver::More;
 use super::client::Client;
 use super::disconnect::{CONNECT_MAX_BYTES, DisconnectCause};
 use super::framed_io::{FramedIo, Read};
-use super::handshake::{AdmittedClient, Entrance, admit};
+use super::handshake::{AdmittedClient, Entrance, Peer, admit};
 use super::signals::{Signals, end};
 use super::wake_flag::WakeFlag;
 
@@ -31,14 +30,14 @@ const LOOKS: u32 = 16;
 /// Serves a client until it goes or commits a fault. One that is refused is turned away as soon as it has said its name.
 pub(super) async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
     socket: S,
-    (peer, tls): (SocketAddr, TlsSession),
+    peer: Peer,
     adapter: Arc<MqttAdapter>,
     signals: Signals,
     entrance: Entrance,
 ) {
     let connect_max_bytes = adapter.config.packet_max_bytes.min(CONNECT_MAX_BYTES);
     let mut io = FramedIo::new(socket, adapter.buffers.clone(), connect_max_bytes);
-    match Box::pin(admit(&mut io, &adapter, (peer.ip(), &tls), &entrance)).await {
+    match Box::pin(admit(&mut io, &adapter, &peer, &entrance)).await {
         Ok(Some(AdmittedClient { client, keep_alive_s })) => {
             let heard = client.now;
             let login = match entrance {
@@ -55,7 +54,12 @@ pub(super) async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
                     // The client's messages are still acknowledged. If that fails, the connection ends all the same.
                     let _ = connection.drain(Duration::from_secs(1)).await;
                 }
-                tracing::info!(%peer, device = connection.name(), why = %fault, "mqtt: connection closed");
+                tracing::info!(
+                    peer = %peer.address,
+                    device = connection.name(),
+                    why = %fault,
+                    "mqtt: connection closed"
+                );
                 connection.tell(&fault).await;
             }
             connection.client.release_all_commands();
@@ -64,7 +68,7 @@ pub(super) async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
         }
         Ok(None) => io.close().await,
         Err(fault) => {
-            tracing::info!(%peer, why = %fault, "mqtt: connection closed before its login");
+            tracing::info!(peer = %peer.address, why = %fault, "mqtt: connection closed before its login");
             io.close().await;
         }
     }

@@ -1,6 +1,6 @@
 //! From the first byte of a connection to its CONNACK.
 
-use std::net::IpAddr;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -68,6 +68,12 @@ struct Hello {
     will: Option<LastWill>,
 }
 
+/// The other end of a connection.
+pub(super) struct Peer {
+    pub(super) address: SocketAddr,
+    pub(super) tls: TlsSession,
+}
+
 /// A refused CONNECT: reason code of MQTT 5, and the text.
 struct ConnectRefusal(u8, String);
 
@@ -75,7 +81,7 @@ struct ConnectRefusal(u8, String);
 pub(super) async fn admit<S: AsyncRead + AsyncWrite + Unpin>(
     io: &mut FramedIo<S>,
     adapter: &Arc<MqttAdapter>,
-    (address, tls): (IpAddr, &TlsSession),
+    peer: &Peer,
     entrance: &Entrance,
 ) -> Result<Option<AdmittedClient>, DisconnectCause> {
     let limit = Duration::from_millis(adapter.config.connect_timeout_ms);
@@ -100,7 +106,7 @@ pub(super) async fn admit<S: AsyncRead + AsyncWrite + Unpin>(
     if let Some(assigned) = &assigned {
         hello.client_id.clone_from(assigned);
     }
-    let judged = match timeout(limit, judge(&hello, adapter, (address, tls), entrance, is_unnamed)).await {
+    let judged = match timeout(limit, judge(&hello, adapter, peer, entrance, is_unnamed)).await {
         Ok(judged) => judged,
         Err(_) => Err(ConnectRefusal(reason::BUSY, "the login was not checked in time; try again later".to_owned())),
     };
@@ -109,7 +115,7 @@ pub(super) async fn admit<S: AsyncRead + AsyncWrite + Unpin>(
         Err(ConnectRefusal(code, why)) => {
             tracing::debug!(client_id = hello.client_id, code, why, "mqtt: turned away");
             if let Some(outcome) = outcome(code) {
-                adapter.connections.refused(hello.user.as_deref(), outcome, tls.cipher_suite);
+                adapter.connections.refused(hello.user.as_deref(), outcome, peer.tls.cipher_suite);
             }
             connack_refusal(&mut io.out, hello.version, code, &why, hello.packet_max_bytes);
             io.flush(limit).await?;
@@ -202,11 +208,11 @@ impl Hello {
 async fn judge(
     hello: &Hello,
     adapter: &Arc<MqttAdapter>,
-    (address, tls): (IpAddr, &TlsSession),
+    peer: &Peer,
     entrance: &Entrance,
     is_unnamed: bool,
 ) -> Result<(Client, bool), ConnectRefusal> {
-    let TlsSession { client_certificate, cipher_suite } = tls;
+    let TlsSession { client_certificate, cipher_suite } = &peer.tls;
     let (certificate, cipher_suite) = (client_certificate.as_ref(), *cipher_suite);
     let refuse = |code, why: &str| Err(ConnectRefusal(code, why.to_owned()));
     if let Entrance::Refused(refusal) = entrance {
@@ -232,7 +238,7 @@ async fn judge(
         let is_open = !adapter.config.authentication_required;
         let is_trusted = || certificate.is_some_and(|certificate| adapter.logins.is_trusted(certificate));
         if is_open && !is_trusted() {
-            let client = Client::anonymous(Arc::clone(adapter), cipher_suite, (hello.version, takes));
+            let client = Client::anonymous(Arc::clone(adapter), cipher_suite, hello.version, takes);
             entrance.count_for(&client.who.tenant)?;
             return Ok((client, false));
         }
@@ -242,7 +248,13 @@ async fn judge(
             return refuse(reason::BAD_LOGIN, why);
         }
     }
-    let claim = MqttClaim { certificate, user, password: &hello.password, client_id: &hello.client_id, address };
+    let claim = MqttClaim {
+        certificate,
+        user,
+        password: &hello.password,
+        client_id: &hello.client_id,
+        address: peer.address.ip(),
+    };
     let verified = adapter.logins.log_in(claim).await.map_err(|problem| {
         let code = match problem.status() {
             StatusCode::UNAUTHORIZED => reason::BAD_LOGIN,
@@ -262,10 +274,10 @@ async fn judge(
     };
     let streams = adapter.streams.of(&verified.tenant).await;
     let streams = streams.map_err(|error| ConnectRefusal(reason::UNAVAILABLE, error.to_string()))?;
-    let connection = adapter.connections.open(&who, &streams, (&hello.client_id, cipher_suite));
+    let connection = adapter.connections.open(&who, &streams, &hello.client_id, cipher_suite);
     let connection = connection.map_err(|problem| ConnectRefusal(reason::QUOTA, problem.text()))?;
     let (known, counted) = (Some((verified, Arc::clone(&streams))), Counted::Device(seat, connection));
-    let mut client = Client::new(Arc::clone(adapter), who, known, (hello.version, takes), counted);
+    let mut client = Client::new(Arc::clone(adapter), who, known, hello.version, takes, counted);
     let Some((broker_client, is_present)) = broker_client(hello, adapter, &client, &streams).await? else {
         return Ok((client, false));
     };

@@ -18,7 +18,8 @@ pub(crate) fn listen(
     endpoints: Endpoints,
     adapter: Arc<MqttAdapter>,
     guests: &Guests,
-    (memory, metrics): (&MemoryBudget, &Metrics),
+    memory: &MemoryBudget,
+    metrics: &Metrics,
 ) -> Result<Serving, Error> {
     let bind = |BindError { address, source }| Error::Bind { address, source: Arc::new(source) };
     let listener = Listener::bind("devices-mqtt", endpoints).map_err(bind)?;

@@ -9,7 +9,7 @@ use tokio::sync::watch;
 
 use super::adapter::MqttAdapter;
 use super::connection::serve;
-use super::handshake::Entrance;
+use super::handshake::{Entrance, Peer};
 use super::signals::Signals;
 
 /// MQTT over any stream of bytes.
@@ -29,7 +29,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> Protocol<S> for Mqtt {
     async fn serve(self: Arc<Self>, stream: S, admitted: Admitted) {
         let Admitted { peer, shutdown, tls, memory, login } = admitted;
         let entrance = Entrance::Admitted(login);
-        serve(stream, (peer, tls), self.adapter.clone(), self.signals(shutdown), entrance).await;
+        serve(stream, Peer { address: peer, tls }, self.adapter.clone(), self.signals(shutdown), entrance).await;
         drop(memory);
     }
 
@@ -37,7 +37,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> Protocol<S> for Mqtt {
     async fn turn_away(self: Arc<Self>, stream: S, peer: SocketAddr, shutdown: Shutdown, refusal: Refusal) {
         serve(
             stream,
-            (peer, TlsSession::default()),
+            Peer { address: peer, tls: TlsSession::default() },
             self.adapter.clone(),
             self.signals(shutdown),
             Entrance::Refused(refusal),

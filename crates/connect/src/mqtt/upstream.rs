@@ -69,7 +69,7 @@ impl Client {
                     named => named,
                 };
                 let context = PublishContext::new(who, delivery, target, address, &bag);
-                return self.send_replies(run, context, (request_id, status), out);
+                return self.send_replies(run, context, request_id, status, out);
             }
             TopicKind::Wrong(rule) => {
                 let why = format!("topic '{}': {rule}", first.topic.as_str());
@@ -111,7 +111,8 @@ impl Client {
         &mut self,
         run: &[IncomingPublish<'a>],
         mut context: PublishContext<'a>,
-        (request_id, status): (&str, &'a str),
+        request_id: &str,
+        status: &'a str,
         out: &mut Vec<u8>,
     ) -> Result<(), DisconnectCause> {
         let judged = match status_of_reply(status) {

@@ -87,7 +87,8 @@ impl State {
                 let (old_alias, new_alias) = (alias(&known.tenant), alias(tenant));
                 known.mapping = tenant.as_ref().and_then(|stored| Mapping::of(&stored.value.ext));
                 known.tenant.clone_from(tenant);
-                self.index_tenant(id, (&before, &after), (old_alias, new_alias));
+                self.index_anchors(id, &before, &after);
+                self.index_alias(id, old_alias, new_alias);
             }
             RegistryChange::Device(_, device, value) => known.set_device(device, value.as_ref()),
             RegistryChange::Credentials(_, device, value) => known.set_credentials(device, value.as_ref()),
@@ -114,13 +115,8 @@ impl State {
         self.aliases.get(alias)
     }
 
-    /// Enters a tenant under its anchors and its alias in place of those before.
-    fn index_tenant(
-        &mut self,
-        tenant: &TenantId,
-        (before, after): (&[Anchor], &[Anchor]),
-        (old_alias, new_alias): (Option<String>, Option<String>),
-    ) {
+    /// Enters a tenant under its anchors in place of those before.
+    fn index_anchors(&mut self, tenant: &TenantId, before: &[Anchor], after: &[Anchor]) {
         for anchor in before {
             let subject = anchor.trust.subject();
             if let Some(tenants) = self.trusting.get_mut(subject) {
@@ -136,10 +132,14 @@ impl State {
                 tenants.push(tenant.clone());
             }
         }
-        if let Some(alias) = old_alias.filter(|alias| self.aliases.get(&**alias) == Some(tenant)) {
+    }
+
+    /// Enters a tenant under its alias in place of the one before.
+    fn index_alias(&mut self, tenant: &TenantId, before: Option<String>, after: Option<String>) {
+        if let Some(alias) = before.filter(|alias| self.aliases.get(&**alias) == Some(tenant)) {
             self.aliases.remove(&*alias);
         }
-        if let Some(alias) = new_alias {
+        if let Some(alias) = after {
             self.aliases.insert(alias.into(), tenant.clone());
         }
     }

@@ -111,7 +111,7 @@ pub(super) fn decide(
     match command {
         SessionCommand::Publish { tenant, client, stream, messages } => {
             let fates =
-                messages.into_iter().map(|one| publish(draft, (&tenant, &client, &stream), one, retained_max_bytes));
+                messages.into_iter().map(|one| publish(draft, &tenant, &client, &stream, one, retained_max_bytes));
             StoreAnswer::Published(fates.collect())
         }
         SessionCommand::Keep { tenant, client, keep } => {
@@ -187,7 +187,9 @@ fn retained(draft: &Draft<'_, SessionView>, tenant: &TenantId) -> StoreAnswer {
 
 fn publish(
     draft: &mut Draft<'_, SessionView>,
-    (tenant, client, stream): (&TenantId, &Arc<str>, &TopicPartition),
+    tenant: &TenantId,
+    client: &Arc<str>,
+    stream: &TopicPartition,
     one: StoredPublish,
     retained_max_bytes: u64,
 ) -> PublishOutcome {
