@@ -19,46 +19,52 @@ const INTERVAL: Duration = Duration::from_millis(500);
 /// Indexes that may wait to be built. The next query asks again for an index beyond this limit.
 const WANTED_MAX: usize = 1_024;
 
+/// The work that the maintenance thread is asked for.
 #[derive(Default)]
 struct MaintenanceQueue {
+    content: Mutex<QueueContent>,
+    wake: Condvar,
+}
+
+#[derive(Default)]
+struct QueueContent {
+    /// Attributes whose values shall be indexed.
     wanted: BTreeSet<(TenantId, String)>,
     is_stopping: bool,
 }
 
 /// Handle of the maintenance thread.
 pub(crate) struct Maintenance {
-    todo: Arc<(Mutex<MaintenanceQueue>, Condvar)>,
+    queue: Arc<MaintenanceQueue>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl Maintenance {
     pub(crate) fn start(views: Arc<Slots<EntityView>>, wall: Arc<dyn WallClock>) -> Result<Self, Error> {
-        let todo = Arc::new((Mutex::new(MaintenanceQueue::default()), Condvar::new()));
-        let (theirs, name) = (todo.clone(), "context-upkeep".to_owned());
+        let queue = Arc::new(MaintenanceQueue::default());
+        let (theirs, name) = (queue.clone(), "context-upkeep".to_owned());
         let thread = std::thread::Builder::new()
             .name(name)
             .spawn(move || run(&theirs, &views, &*wall))
             .map_err(|source| Error::Thread(Arc::new(source)))?;
-        Ok(Self { todo, thread: Mutex::new(Some(thread)) })
+        Ok(Self { queue, thread: Mutex::new(Some(thread)) })
     }
 
     /// Requests indexes over the values of `attributes`.
     pub(crate) fn request_indexes(&self, tenant: &TenantId, attributes: Vec<String>) {
-        let (todo, wake) = &*self.todo;
-        let mut todo = todo.lock();
+        let mut content = self.queue.content.lock();
         for attribute in attributes {
-            if todo.wanted.len() < WANTED_MAX {
-                todo.wanted.insert((tenant.clone(), attribute));
+            if content.wanted.len() < WANTED_MAX {
+                content.wanted.insert((tenant.clone(), attribute));
             }
         }
-        wake.notify_one();
+        self.queue.wake.notify_one();
     }
 
     /// Stops the thread and waits for its end.
     pub(crate) fn stop(&self) {
-        let (todo, wake) = &*self.todo;
-        todo.lock().is_stopping = true;
-        wake.notify_one();
+        self.queue.content.lock().is_stopping = true;
+        self.queue.wake.notify_one();
         if let Some(thread) = self.thread.lock().take()
             && thread.join().is_err()
         {
@@ -73,20 +79,20 @@ impl Drop for Maintenance {
     }
 }
 
-fn run((todo, wake): &(Mutex<MaintenanceQueue>, Condvar), views: &Slots<EntityView>, wall: &dyn WallClock) {
+fn run(queue: &MaintenanceQueue, views: &Slots<EntityView>, wall: &dyn WallClock) {
     loop {
         let wanted = {
-            let mut todo = todo.lock();
-            if todo.wanted.is_empty() && !todo.is_stopping {
-                wake.wait_for(&mut todo, INTERVAL);
+            let mut content = queue.content.lock();
+            if content.wanted.is_empty() && !content.is_stopping {
+                queue.wake.wait_for(&mut content, INTERVAL);
             }
-            if todo.is_stopping {
+            if content.is_stopping {
                 return;
             }
-            todo.wanted.pop_first()
+            content.wanted.pop_first()
         };
         if let Some((tenant, attribute)) = wanted {
-            build(views, &tenant, &attribute.into(), || todo.lock().is_stopping);
+            build(views, &tenant, &attribute.into(), || queue.content.lock().is_stopping);
         }
         expire(views, wall.now_ms());
     }

@@ -14,7 +14,8 @@ use crate::model::update::{AttributeDifference, Differs};
 pub(crate) fn of(
     before: Option<&Entity>,
     after: &Entity,
-    (differences, asked): (&[AttributeDifference], &[Arc<str>]),
+    differences: &[AttributeDifference],
+    asked: &[Arc<str>],
     origin: &ChangeOrigin,
     timestamp_ms: i64,
 ) -> Publish {

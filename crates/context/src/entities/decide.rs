@@ -53,7 +53,7 @@ impl View for EntityView {
                 answer
             }
             EntityCommand::TopicUpdates { source, next, records } => {
-                topic_update::apply(self, draft, (source, next), records)
+                topic_update::apply(self, draft, source, next, records)
             }
             EntityCommand::Index { tenant, attribute } => value_index::step(self, draft, tenant, attribute),
             EntityCommand::Expire => expiry::step(self, draft),
@@ -310,7 +310,7 @@ impl Write<'_> {
         let differences = update::settle(before, &mut after, asked.operated, now_ms);
         after.keep_exactly();
         check_locations(&after)?;
-        let mut told = change_record::of(before, &after, (&differences, asked.names), &self.origin, now_ms);
+        let mut told = change_record::of(before, &after, &differences, asked.names, &self.origin, now_ms);
         let kept = kept_times(&after, &differences, asked.timed);
         if !kept.is_empty() {
             told.headers.push((KEPT_OBSERVATION_TIMES.into(), change_topics::listed(&kept).into_bytes()));

@@ -177,7 +177,7 @@ pub(crate) fn apply(
         after.keep_exactly();
         let differences = update::settle(before.as_deref(), &mut after, &[], draft.now_ms());
         let told =
-            change_record::of(before.as_deref(), &after, (&differences, &asked), &ChangeOrigin::default(), measured_ms);
+            change_record::of(before.as_deref(), &after, &differences, &asked, &ChangeOrigin::default(), measured_ms);
         if told.value.as_ref().is_some_and(|value| value.len() > view.measured_entity_max_bytes) {
             view.counters.too_large.inc();
             continue;

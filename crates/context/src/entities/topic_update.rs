@@ -161,7 +161,8 @@ fn place(partition: &TopicPartition, offset: Offset) -> String {
 pub(crate) fn apply(
     view: &EntityView,
     draft: &mut Draft<'_, EntityView>,
-    (source, next): (SourcePartition, Offset),
+    source: SourcePartition,
+    next: Offset,
     records: Vec<(Offset, RecordUpdate)>,
 ) -> EntityReply {
     let applied = draft.applied(source);

@@ -3,6 +3,8 @@
 //! A cell's code is its path from the root, two bits a level, so that everything within a cell is one range of the set.
 //! A location across a border is in a larger cell, which every search passes on its way down.
 
+use std::ops::Range;
+
 use geo::Rect;
 use imbl::OrdSet;
 
@@ -62,8 +64,8 @@ impl Cells {
         }
     }
 
-    fn each(&self, (from, to): (Entry, Entry), found: &mut impl FnMut(&ListPosition) -> bool) -> bool {
-        self.0.range(from..to).filter_map(|(.., place)| place.as_ref()).all(found)
+    fn each(&self, range: Range<Entry>, found: &mut impl FnMut(&ListPosition) -> bool) -> bool {
+        self.0.range(range).filter_map(|(.., place)| place.as_ref()).all(found)
     }
 }
 
@@ -95,14 +97,14 @@ impl Cell {
     }
 
     /// The range of entries in this very cell.
-    fn alone(self) -> (Entry, Entry) {
-        (self.entry(None), (self.code(), self.level + 1, None))
+    fn alone(self) -> Range<Entry> {
+        self.entry(None)..(self.code(), self.level + 1, None)
     }
 
     /// The range of entries in this cell and all cells within it.
-    fn stretch(self) -> (Entry, Entry) {
+    fn stretch(self) -> Range<Entry> {
         let size = 1_u64 << (62 - 2 * u32::from(self.level));
-        (self.entry(None), (self.code() + size, 0, None))
+        self.entry(None)..(self.code() + size, 0, None)
     }
 
     fn parts(self) -> [Self; 4] {

@@ -35,7 +35,7 @@ fn key(id: u8) -> Arc<Key> {
 }
 
 /// Attributes named "a", "geo", "dateExpires" and "x", with values of every kind.
-fn attribute((name, value): (u8, u8)) -> Attribute {
+fn attribute(name: u8, value: u8) -> Attribute {
     let (name, kind, value) = match name {
         0 => ("a", "Any", ["1", "\"x\"", "null", "true", "[1,2,1]", "{}"][usize::from(value)].to_owned()),
         1 => ("geo", "geo:point", format!("\"{value},{value}\"")),
@@ -105,8 +105,8 @@ proptest! {
                 IndexStep::Put { id, created_us, modified_ms, attributes } => {
                     let mut entity = Entity::new(key(id), created_us);
                     entity.modified_ms = modified_ms;
-                    for given in attributes {
-                        let attribute = attribute(given);
+                    for (name, value) in attributes {
+                        let attribute = attribute(name, value);
                         if entity.attribute(&attribute.name).is_none() {
                             entity.attributes.push(attribute);
                         }

@@ -85,7 +85,7 @@ impl MappingErrors {
             return;
         }
         let what: String = what().chars().take(TEXT_MAX_CHARS).collect();
-        self.log(&mut state, now_ms, (tenant, device, &what));
+        self.log(&mut state, now_ms, tenant, device, &what);
         if state.tenants.len() >= TENANTS_MAX && !state.tenants.contains_key(tenant) {
             state.tenants.clear();
         }
@@ -95,7 +95,7 @@ impl MappingErrors {
         }
     }
 
-    fn log(&self, state: &mut State, now_ms: i64, (tenant, device, what): (&TenantId, &str, &str)) {
+    fn log(&self, state: &mut State, now_ms: i64, tenant: &TenantId, device: &str, what: &str) {
         let since_ms = state.logged_ms.map(|logged_ms| now_ms.saturating_sub(logged_ms));
         if since_ms.is_some_and(|since_ms| (0..LOG_INTERVAL_MS).contains(&since_ms)) {
             state.unlogged += 1;

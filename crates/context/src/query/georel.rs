@@ -53,7 +53,7 @@ impl GeoQuery {
             .map_err(|why| Refusal::bad(format!("geometry '{geometry}' with coords '{coords}': {why}; correct it")))?;
         let relation = relation(georel, geometry, &shape)?;
         if rules == Rules::Sent {
-            check_sent(georel, (geometry, coords), &shape)?;
+            check_sent(georel, geometry, coords, &shape)?;
         }
         if relation == Relation::CoveredBy && !matches!(shape, Geometry::Polygon(_)) {
             return Err(not_computed(georel, geometry, "nothing but a polygon or a box covers anything"));
@@ -160,7 +160,7 @@ fn shape(geometry: &str, coords: &str) -> Result<Geometry, String> {
 }
 
 /// Refuses forms that Orion refuses in requests but that stored subscriptions may have.
-fn check_sent(georel: &str, (geometry, coords): (&str, &str), shape: &Geometry) -> Result<(), Refusal> {
+fn check_sent(georel: &str, geometry: &str, coords: &str, shape: &Geometry) -> Result<(), Refusal> {
     if georel == "near" {
         return Err(Refusal::bad(
             "georel 'near' has no distance: add maxDistance or minDistance in metres, as in near;maxDistance:1000",

@@ -14,7 +14,7 @@ use crate::query::Order;
 use crate::query::filter::EntityFilter;
 use crate::refusal::Refusal;
 use crate::requests::handler::{
-    HandlerResult, READER, ServiceState, WRITER, answer_list, listing, scoped, taking, updating,
+    EntityRead, HandlerResult, READER, ServiceState, WRITER, answer_list, listing, scoped, taking, updating,
 };
 use crate::requests::op_query::OpQuery;
 use crate::requests::service::{JsonText, NgsiRequest, Service};
@@ -60,7 +60,8 @@ async fn query_entities(
     let is_near = criteria.geo.as_ref().is_some_and(|geo| geo.is_near());
     let order = given.order(is_near)?.unwrap_or_else(Order::default);
     let filter = EntityFilter { selectors, paths: ask.paths()?, criteria, now_ms: service.wall.now_ms() };
-    answer_list(&service, &ask, &given, (filter, order, AttributeSelection::new(attrs, metadata)), memory).await
+    let read = EntityRead { filter, order, selection: AttributeSelection::new(attrs, metadata) };
+    answer_list(&service, &ask, &given, read, memory).await
 }
 
 async fn update_entities(State(service): ServiceState, ask: NgsiRequest, JsonText(body): JsonText) -> HandlerResult {

@@ -6,7 +6,7 @@ use axum::extract::State;
 use axum::http::header::{CONTENT_TYPE, ETAG};
 use axum::http::{HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
-use millstream_http::{Access, Answer, AnswerMemory, Content, FromPath, Request, RouteDraft};
+use millstream_http::{Access, Answer, AnswerMemory, Content, FromPath, Params, Problem, Request, RouteDraft};
 use millstream_types::Role;
 use serde_json::json;
 
@@ -25,6 +25,22 @@ use crate::statistics::timing::RequestPhase;
 pub(crate) const TOTAL_COUNT: HeaderName = HeaderName::from_static("fiware-total-count");
 pub(crate) const READER: Access = Access::Role(Role::Reader);
 pub(crate) const WRITER: Access = Access::Role(Role::Writer);
+
+/// The path of an attribute.
+pub(crate) struct AttributePath {
+    /// The entity's id.
+    pub(crate) id: String,
+    /// The attribute's name.
+    pub(crate) name: String,
+}
+
+impl FromPath for AttributePath {
+    fn from_path(params: &Params<'_>) -> Result<Self, Problem> {
+        let (id, name) = FromPath::from_path(params)?;
+        Ok(Self { id, name })
+    }
+}
+
 pub(crate) type HandlerResult = Result<Response, RequestFailure>;
 pub(crate) type ServiceState = State<Arc<Service>>;
 
@@ -121,13 +137,21 @@ pub(crate) fn listing(route: RouteDraft) -> RouteDraft {
         .answers(422, "The geometry cannot be computed.")
 }
 
+/// The wanted entities, their order, and the attributes that are shown of each.
+pub(crate) struct EntityRead {
+    pub(crate) filter: EntityFilter,
+    pub(crate) order: Order,
+    pub(crate) selection: AttributeSelection,
+}
+
 pub(crate) async fn answer_list(
     service: &Arc<Service>,
     ask: &NgsiRequest,
     given: &RequestParameters,
-    (filter, order, selection): (EntityFilter, Order, AttributeSelection),
+    read: EntityRead,
     memory: AnswerMemory,
 ) -> HandlerResult {
+    let EntityRead { filter, order, selection } = read;
     ask.check_selectors(&filter.selectors)?;
     let asked = list::ListRequest {
         snapshots: service.views.snapshots()?,

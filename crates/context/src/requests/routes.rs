@@ -21,8 +21,9 @@ use crate::query::filter::{EntityFilter, TotalCount};
 use crate::refusal::{Refusal, STYLE};
 use crate::requests::batch_routes;
 use crate::requests::handler::{
-    HandlerResult, READER, ServiceState, TOTAL_COUNT, WRITER, answer_list, cacheable, checked, conditional,
-    entity_schema, json_answer, listing, not_modified, of_one, reads, scoped, tagged, target, updating, writes,
+    AttributePath, EntityRead, HandlerResult, READER, ServiceState, TOTAL_COUNT, WRITER, answer_list, cacheable,
+    checked, conditional, entity_schema, json_answer, listing, not_modified, of_one, reads, scoped, tagged, target,
+    updating, writes,
 };
 use crate::requests::parameters::{LIST_PARAMETERS, RequestParameters};
 use crate::requests::service::{JsonText, NgsiRequest, Service};
@@ -193,7 +194,8 @@ async fn list_entities(State(service): ServiceState, ask: NgsiRequest, memory: A
     let order = given.order(is_near)?.unwrap_or_default();
     let (selectors, paths) = (vec![given.selector()?], ask.paths()?);
     let filter = EntityFilter { selectors, paths, criteria, now_ms: service.wall.now_ms() };
-    answer_list(&service, &ask, &given, (filter, order, given.selection()?), memory).await
+    let read = EntityRead { filter, order, selection: given.selection()? };
+    answer_list(&service, &ask, &given, read, memory).await
 }
 
 async fn create_entity(service: Arc<Service>, ask: NgsiRequest, (): (), JsonText(body): JsonText) -> HandlerResult {
@@ -250,17 +252,17 @@ async fn post_attributes(service: Arc<Service>, ask: NgsiRequest, id: String, bo
     let given =
         ask.parameters(&["type"], &["keyValues", "append", "overrideMetadata", "forcedUpdate", "flowControl"])?;
     let manner = if given.has_option("append") { UpdateMode::AppendStrict } else { UpdateMode::Append };
-    set_attributes(&service, &ask, &id, &given, (body, manner)).await
+    set_attributes(&service, &ask, &id, &given, body, manner).await
 }
 
 async fn patch_attributes(service: Arc<Service>, ask: NgsiRequest, id: String, body: JsonText) -> HandlerResult {
     let given = ask.parameters(&["type"], &["keyValues", "overrideMetadata", "forcedUpdate", "flowControl"])?;
-    set_attributes(&service, &ask, &id, &given, (body, UpdateMode::Update)).await
+    set_attributes(&service, &ask, &id, &given, body, UpdateMode::Update).await
 }
 
 async fn put_attributes(service: Arc<Service>, ask: NgsiRequest, id: String, body: JsonText) -> HandlerResult {
     let given = ask.parameters(&["type"], &["keyValues", "forcedUpdate", "flowControl"])?;
-    set_attributes(&service, &ask, &id, &given, (body, UpdateMode::Replace)).await
+    set_attributes(&service, &ask, &id, &given, body, UpdateMode::Replace).await
 }
 
 async fn set_attributes(
@@ -268,7 +270,8 @@ async fn set_attributes(
     ask: &NgsiRequest,
     id: &str,
     given: &RequestParameters,
-    (JsonText(body), manner): (JsonText, UpdateMode),
+    JsonText(body): JsonText,
+    manner: UpdateMode,
 ) -> HandlerResult {
     let target = target(id, given)?;
     let attributes =
@@ -299,7 +302,7 @@ fn read_attribute(service: &Service, ask: &NgsiRequest, request: &Request<'_>) -
 async fn put_attribute(
     service: Arc<Service>,
     ask: NgsiRequest,
-    (id, name): (String, String),
+    AttributePath { id, name }: AttributePath,
     JsonText(body): JsonText,
 ) -> HandlerResult {
     let given = ask.parameters(&["type"], &["overrideMetadata", "forcedUpdate", "flowControl"])?;
@@ -313,7 +316,7 @@ async fn put_attribute(
 async fn delete_attribute(
     service: Arc<Service>,
     ask: NgsiRequest,
-    (id, name): (String, String),
+    AttributePath { id, name }: AttributePath,
     (): (),
 ) -> HandlerResult {
     check_attribute_name(&name)?;

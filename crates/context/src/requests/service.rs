@@ -73,6 +73,14 @@ pub(crate) struct Service {
     pub(crate) observers: Observers,
 }
 
+/// A write of a batch whose owner has not answered yet.
+struct PendingWrite {
+    /// The entity, as errors name it.
+    named: String,
+    started: Duration,
+    answer: millstream_view::Answer<EntityView>,
+}
+
 impl Service {
     /// Runs expensive work for a tenant on the background threads.
     pub(crate) async fn in_background<T: Send + 'static>(
@@ -112,8 +120,7 @@ impl<S: Sync> FromRequestParts<S> for NgsiRequest {
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, RequestFailure> {
         let caller = Caller::from_request_parts(parts, state).await?;
         let trace = TraceContext::from_request_parts(parts, state).await?;
-        let target = (parts.uri.path(), parts.uri.query());
-        Self::new(&caller, parts.headers.clone(), target, trace)
+        Self::new(&caller, parts.headers.clone(), parts.uri.path(), parts.uri.query(), trace)
     }
 }
 
@@ -132,14 +139,15 @@ impl NgsiRequest {
                 headers.append(known, value);
             }
         }
-        Self::new(request.caller()?, headers, (request.path(), request.query()), request.trace())
+        Self::new(request.caller()?, headers, request.path(), request.query(), request.trace())
     }
 
     /// Checks the rules that do not depend on the route.
     fn new(
         caller: &Principal,
         headers: HeaderMap,
-        (path, query): (&str, Option<&str>),
+        path: &str,
+        query: Option<&str>,
         trace: TraceContext,
     ) -> Result<Self, RequestFailure> {
         parameters::check_service(&headers)?;
@@ -381,7 +389,7 @@ impl Service {
                 }
             };
             has_begun = true;
-            waiting.push_back((named, started, answer));
+            waiting.push_back(PendingWrite { named, started, answer });
         }
         for one in waiting {
             self.answered(one, &mut refused).await?;
@@ -397,11 +405,8 @@ impl Service {
         ask.is_flow_controlled().then(|| self.flows.begin()).flatten()
     }
 
-    async fn answered(
-        &self,
-        (named, started, answer): (String, Duration, millstream_view::Answer<EntityView>),
-        refused: &mut Vec<(String, Refusal)>,
-    ) -> Result<(), RequestFailure> {
+    async fn answered(&self, write: PendingWrite, refused: &mut Vec<(String, Refusal)>) -> Result<(), RequestFailure> {
+        let PendingWrite { named, started, answer } = write;
         match self.noted(answer.await.unwrap_or(Err(Error::Stopped)))? {
             EntityReply::Refused(refusal) => refused.push((named, refusal)),
             _ => self.counters.updated(self.clock.now().saturating_sub(started)),

@@ -17,8 +17,8 @@ use crate::model::request_body::TextRule;
 use crate::model::syntax::check_attribute_name;
 use crate::refusal::{ErrorName, Refusal};
 use crate::requests::handler::{
-    HandlerResult, READER, WRITER, cacheable, conditional, not_modified, of_one, reads, tag_of, target, updating,
-    writes,
+    AttributePath, HandlerResult, READER, WRITER, cacheable, conditional, not_modified, of_one, reads, tag_of, target,
+    updating, writes,
 };
 use crate::requests::parameters::is_text;
 use crate::requests::service::{NgsiRequest, Service, ValueText};
@@ -97,7 +97,7 @@ fn media(headers: &HeaderMap, is_structured: bool) -> Result<&'static str, Refus
 async fn put_value(
     service: Arc<Service>,
     ask: NgsiRequest,
-    (id, name): (String, String),
+    AttributePath { id, name }: AttributePath,
     ValueText(body): ValueText,
 ) -> HandlerResult {
     let given = ask.parameters(&["type"], &["forcedUpdate", "flowControl", "overrideMetadata"])?;

@@ -509,7 +509,7 @@ impl DeliveryState {
             }
             (NotificationMessage::Mqtt { topic, payload }, NotificationTarget::Mqtt(target)) => {
                 let receiver = self.mqtt_receiver(&target.broker);
-                let sent = receiver.send((topic, payload), (target.qos, target.retain), timeout_ms(None));
+                let sent = receiver.send(topic, payload, target.qos, target.retain, timeout_ms(None));
                 sent.await.map(|()| None)
             }
             (NotificationMessage::Mqtt { .. }, NotificationTarget::Http(_)) => {

@@ -56,8 +56,10 @@ impl MqttReceiver {
     /// Publishes once; with QoS 1 or 2 returns after the broker's acknowledgement.
     pub(crate) async fn send(
         &self,
-        (topic, payload): (&str, &str),
-        (qos, retain): (u8, bool),
+        topic: &str,
+        payload: &str,
+        qos: u8,
+        retain: bool,
         timeout: Duration,
     ) -> Result<(), Failed> {
         let until = tokio::time::Instant::now() + timeout;
@@ -254,7 +256,7 @@ mod tests {
         let outgoing = Arc::new(Outgoing::of(&NotificationsConfig::default(), Arc::new(|| false)).unwrap());
         let receiver = MqttReceiver::new(NotificationBroker { address, login }, outgoing, 1 << 20);
         tokio::select! {
-            sent = receiver.send(("t", payload), (qos, false), TIMEOUT) => sent,
+            sent = receiver.send("t", payload, qos, false, TIMEOUT) => sent,
             () = async { serve(listener, answers).await; std::future::pending().await } => unreachable!(),
         }
     }
