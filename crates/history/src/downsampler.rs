@@ -159,15 +159,15 @@ mod tests {
     /// Entity, attribute, observation time and value of a row.
     type Given = (u8, u8, i64, String);
 
-    fn row((entity, attribute, observed, value): &Given, offset: usize) -> PointRow {
+    fn row(entity: u8, attribute: u8, observed: i64, value: &str, offset: usize) -> PointRow {
         PointRow {
             id: format!("e{entity}").as_str().into(),
             path: "/".into(),
             attribute: format!("a{attribute}").as_str().into(),
             kind: "Number".into(),
-            observed: *observed,
-            modified: *observed + 5,
-            value: value.as_str().into(),
+            observed,
+            modified: observed + 5,
+            value: value.into(),
             number: number(value),
             metadata: None,
             offset: offset as i64,
@@ -189,7 +189,11 @@ mod tests {
     }
 
     fn sorted(given: &[Given]) -> Vec<PointRow> {
-        let mut rows: Vec<PointRow> = given.iter().enumerate().map(|(offset, given)| row(given, offset)).collect();
+        let row = |(offset, given): (usize, &Given)| {
+            let (entity, attribute, observed, value) = given;
+            row(*entity, *attribute, *observed, value, offset)
+        };
+        let mut rows: Vec<PointRow> = given.iter().enumerate().map(row).collect();
         rows.sort_by(|a, b| a.order().cmp(&b.order()));
         rows
     }
@@ -287,7 +291,7 @@ mod tests {
     #[test]
     fn a_mean_keeps_the_metadata_of_its_last_point_and_the_number_of_its_points() {
         let unit = r#"{"unitCode":{"type":"Text","value":"CEL"}}"#;
-        let with_unit = |ms, value: &str| PointRow { metadata: Some(unit.into()), ..row(&(1, 1, ms, value.into()), 0) };
+        let with_unit = |ms, value: &str| PointRow { metadata: Some(unit.into()), ..row(1, 1, ms, value, 0) };
         let out = thinned(vec![with_unit(0, "1"), with_unit(1, "2"), with_unit(70, "5")], &plan(Sample::Average, 60));
         assert_eq!(out.len(), 2);
         assert_eq!((out[0].value.as_utf8().unwrap(), out[0].number, out[0].observed), ("1.5", Some(1.5), 1));
@@ -298,7 +302,7 @@ mod tests {
 
     #[test]
     fn among_other_values_numbers_have_a_mean_if_the_last_value_is_one() {
-        let of = |values: [&str; 3]| values.map(|value| row(&(1, 1, 0, value.into()), 0)).to_vec();
+        let of = |values: [&str; 3]| values.map(|value| row(1, 1, 0, value, 0)).to_vec();
         for (values, expected) in
             [(["1", "\"on\"", "4"], "2.5"), (["1", "4", "\"on\""], "\"on\""), (["null", "null", "4"], "4")]
         {
@@ -309,7 +313,7 @@ mod tests {
 
     #[test]
     fn numbers_whose_sum_is_too_large_leave_their_last_one() {
-        let rows = ["1e308", "1.5e308"].map(|value| row(&(1, 1, 0, value.into()), 0)).to_vec();
+        let rows = ["1e308", "1.5e308"].map(|value| row(1, 1, 0, value, 0)).to_vec();
         let out = thinned(rows, &plan(Sample::Average, 60));
         assert_eq!((out.len(), out[0].number), (1, Some(1.5e308)));
         assert_eq!(out[0].value.as_utf8().unwrap(), "1.5e308");
@@ -322,7 +326,7 @@ mod tests {
         for entity in 0..10_000_u32 {
             for moment in 0..3 {
                 let id = format!("e{entity:05}");
-                downsampler.push(PointRow { id: id.as_str().into(), ..row(&(0, 1, moment, "1".into()), 0) }, &mut out);
+                downsampler.push(PointRow { id: id.as_str().into(), ..row(0, 1, moment, "1", 0) }, &mut out);
                 let settled = usize::try_from(entity).unwrap();
                 assert_eq!(out.len(), settled, "all but the row that waits are out");
             }

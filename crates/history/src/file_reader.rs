@@ -139,7 +139,7 @@ impl OpenFile {
         while !rest.is_empty() {
             let end = rest.end.min((rest.start / PAGE_ROWS + 1) * PAGE_ROWS);
             let page = RowRange { group: rows.group, rows: rest.start..end };
-            if self.column::<Int64Type>(&page, OBSERVED)?.0.iter().any(|ms| (from..to).contains(ms)) {
+            if self.column::<Int64Type>(&page, OBSERVED)?.values.iter().any(|ms| (from..to).contains(ms)) {
                 return Ok(true);
             }
             rest.start = end;
@@ -159,10 +159,10 @@ impl OpenFile {
     /// Reads rows without id, path and attribute.
     pub(crate) fn read_points(&self, rows: &RowRange, projection: Projection) -> Result<PointColumns, Error> {
         let mut columns = PointColumns {
-            observed: self.column::<Int64Type>(rows, OBSERVED)?.0,
-            modified: self.column::<Int64Type>(rows, MODIFIED)?.0,
-            number: spread(self.column::<DoubleType>(rows, NUMBER)?),
-            offset: self.column::<Int64Type>(rows, OFFSET)?.0,
+            observed: self.column::<Int64Type>(rows, OBSERVED)?.values,
+            modified: self.column::<Int64Type>(rows, MODIFIED)?.values,
+            number: self.column::<DoubleType>(rows, NUMBER)?.spread(),
+            offset: self.column::<Int64Type>(rows, OFFSET)?.values,
             ..PointColumns::default()
         };
         if projection != Projection::Numbers {
@@ -170,17 +170,17 @@ impl OpenFile {
         }
         if projection == Projection::All {
             columns.kind = self.bytes(rows, KIND)?;
-            columns.metadata = spread(self.column::<ByteArrayType>(rows, METADATA)?);
+            columns.metadata = self.column::<ByteArrayType>(rows, METADATA)?.spread();
         }
         Ok(columns)
     }
 
     fn bytes(&self, rows: &RowRange, column: usize) -> Result<Vec<ByteArray>, Error> {
-        Ok(self.column::<ByteArrayType>(rows, column)?.0)
+        Ok(self.column::<ByteArrayType>(rows, column)?.values)
     }
 
     /// Returns the present values, and a definition level per row (none for a required column).
-    fn column<T: DataType>(&self, rows: &RowRange, column: usize) -> Result<(Vec<T::T>, Vec<i16>), Error> {
+    fn column<T: DataType>(&self, rows: &RowRange, column: usize) -> Result<ColumnValues<T::T>, Error> {
         let read = || {
             let index = self.meta.page_index_for_row_group(rows.group);
             let properties = Arc::new(ReaderProperties::builder().build());
@@ -188,17 +188,17 @@ impl OpenFile {
             let group = SerializedRowGroupReader::new(self.file.clone(), group, index, properties)?;
             let mut reader = get_typed_column_reader::<T>(group.get_column_reader(column)?);
             reader.skip_records(rows.rows.start)?;
-            let (mut values, mut there) = (Vec::with_capacity(rows.rows.len()), Vec::new());
+            let (mut values, mut levels) = (Vec::with_capacity(rows.rows.len()), Vec::new());
             let mut read = 0;
             while read < rows.rows.len() {
                 let (records, _, _) =
-                    reader.read_records(rows.rows.len() - read, Some(&mut there), None, &mut values)?;
+                    reader.read_records(rows.rows.len() - read, Some(&mut levels), None, &mut values)?;
                 if records == 0 {
                     return Err(ParquetError::EOF(format!("column {column} ends before its {} rows", rows.rows.end)));
                 }
                 read += records;
             }
-            Ok((values, there))
+            Ok(ColumnValues { values, levels })
         };
         read().map_err(|error| Error::file(&self.path, &error))
     }
@@ -276,10 +276,19 @@ impl OpenFile {
     }
 }
 
-/// Returns an optional value per row.
-fn spread<T>((values, there): (Vec<T>, Vec<i16>)) -> Vec<Option<T>> {
-    let mut values = values.into_iter();
-    there.into_iter().map(|is_there| if is_there > 0 { values.next() } else { None }).collect()
+/// The values of a column in some rows, without those that are missing.
+struct ColumnValues<T> {
+    values: Vec<T>,
+    /// The definition level of each row, if values may be missing; 0 where one is.
+    levels: Vec<i16>,
+}
+
+impl<T> ColumnValues<T> {
+    /// Returns an optional value per row.
+    fn spread(self) -> Vec<Option<T>> {
+        let mut values = self.values.into_iter();
+        self.levels.into_iter().map(|level| if level > 0 { values.next() } else { None }).collect()
+    }
 }
 
 /// Rows within one page of each of the id, path and attribute columns, with the bounds of these pages.

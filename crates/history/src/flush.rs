@@ -16,8 +16,13 @@ use crate::memtable::{EntitiesOfType, MemtableContent};
 use crate::point::{Point, day};
 use crate::rules::RuleSet;
 
-/// A point with id, path and attribute.
-type SeriesPoint<'g> = (&'g str, &'g str, &'g str, &'g Point);
+/// A point and the series that it belongs to.
+struct SeriesPoint<'g> {
+    id: &'g str,
+    path: &'g str,
+    attribute: &'g str,
+    point: &'g Point,
+}
 
 /// Writes all files, or none if one fails. The files do not count until the catalog names them.
 pub(crate) fn flush(
@@ -46,7 +51,7 @@ fn write_all(
     for (tenant, kinds) in &content.tenants {
         for (kind_name, kind) in kinds {
             for (period, mut points) in by_period(kind, rules.coarsest_flush(tenant, kind_name)) {
-                points.sort_unstable_by_key(|(id, path, attribute, point)| {
+                points.sort_unstable_by_key(|SeriesPoint { id, path, attribute, point }| {
                     (*id, *path, *attribute, point.observed_ms, point.offset)
                 });
                 written.push(write(catalog, tenant, kind_name, period, &points, now_ms)?);
@@ -63,7 +68,7 @@ fn by_period(kind: &EntitiesOfType, coarsest: Span) -> BTreeMap<FilePeriod, Vec<
         for entity in same_id {
             for series in &entity.series {
                 for point in &series.points {
-                    let named = (&**id, &*entity.path, &*series.attribute, point);
+                    let named = SeriesPoint { id, path: &entity.path, attribute: &series.attribute, point };
                     let day = day(point.observed_ms);
                     let period = periods.get(&day).copied().unwrap_or(FilePeriod::of(Span::Day, day));
                     points.entry(period).or_default().push(named);
@@ -103,11 +108,12 @@ struct SeriesNames {
 }
 
 impl SeriesNames {
-    fn row(&mut self, (id, path, attribute, point): &SeriesPoint<'_>) -> PointRow {
+    fn row(&mut self, named: &SeriesPoint<'_>) -> PointRow {
+        let SeriesPoint { id, path, attribute, point } = *named;
         for (known, name) in [
-            (&mut self.id, *id),
-            (&mut self.path, *path),
-            (&mut self.attribute, *attribute),
+            (&mut self.id, id),
+            (&mut self.path, path),
+            (&mut self.attribute, attribute),
             (&mut self.kind, &*point.kind),
         ] {
             if *known == ByteArray::default() || known.data() != name.as_bytes() {

@@ -17,6 +17,7 @@ use crate::memtable::Memtable;
 use crate::page::{PointPageBuilder, TemporalResult};
 use crate::point::Point;
 use crate::query::{EntityRef, EntitySelection, ResultForm, TimeProperty, TimeWindow};
+use crate::request::TemporalQuery;
 use crate::state::{HistorySnapshot, HistoryState};
 use crate::top_n::{TimeEnd, TopN};
 
@@ -88,9 +89,10 @@ impl SnapshotReader<'_> {
     pub(crate) fn read(
         &self,
         entities: &[EntityRef],
-        (selection, window, form): (&EntitySelection, &TimeWindow, &ResultForm),
+        query: &TemporalQuery,
         memory: &mut AnswerMemory,
     ) -> Result<TemporalResult, Problem> {
+        let form = &query.form;
         let max = self.limits.page_max_points;
         let end = match form {
             ResultForm::Points { last: Some(_) } => TimeEnd::Last,
@@ -112,7 +114,7 @@ impl SnapshotReader<'_> {
                     SeriesCollector::Periods { empty, series: BTreeMap::new() }
                 }
             };
-            self.collect(entity, (selection, window), page.size_bytes(), &mut collector, memory)?;
+            self.collect(entity, query, page.size_bytes(), &mut collector, memory)?;
             match collector {
                 SeriesCollector::Points { series, .. } => {
                     for (attribute, top_n) in series {
@@ -158,13 +160,14 @@ impl SnapshotReader<'_> {
     fn collect(
         &self,
         entity: &EntityRef,
-        (selection, window): (&EntitySelection, &TimeWindow),
+        query: &TemporalQuery,
         bytes_before: usize,
         into: &mut SeriesCollector,
         memory: &mut AnswerMemory,
     ) -> Result<(), Problem> {
+        let TemporalQuery { selection, window, .. } = query;
         for memtable in &self.snapshot.memtables {
-            collect_memtable(memtable, entity, (selection, window), into);
+            collect_memtable(memtable, entity, query, into);
             self.check_bytes(bytes_before + into.size_bytes(), memory)?;
         }
         let one = EntitySelection { ids: vec![entity.id.clone()], ..selection.clone() };
@@ -212,7 +215,7 @@ impl SeriesCollector {
     fn wants_of(&self, named: &[String], file: &FileRecord, span: (i64, i64)) -> bool {
         let is_in_file = |name: &&String| file.attributes.is_empty() || file.attributes.contains(name);
         let is_wanted = |name: &String| match self {
-            Self::Points { series, .. } => series.get(name).is_none_or(|top_n| top_n.wants_between(span)),
+            Self::Points { series, .. } => series.get(name).is_none_or(|top_n| top_n.wants_between(span.0, span.1)),
             Self::Periods { .. } => true,
         };
         match (named, &*file.attributes) {
@@ -241,12 +244,8 @@ impl SeriesCollector {
     }
 }
 
-fn collect_memtable(
-    memtable: &Memtable,
-    entity: &EntityRef,
-    (selection, window): (&EntitySelection, &TimeWindow),
-    into: &mut SeriesCollector,
-) {
+fn collect_memtable(memtable: &Memtable, entity: &EntityRef, query: &TemporalQuery, into: &mut SeriesCollector) {
+    let TemporalQuery { selection, window, .. } = query;
     memtable.read(|content| {
         let kind = content.tenants.get(&selection.tenant).and_then(|kinds| kinds.get(&entity.kind));
         let same_id = kind.and_then(|kind| kind.entities.get(&*entity.id)).into_iter().flatten();
@@ -329,7 +328,7 @@ fn offer_rows(columns: &PointColumns, window: &TimeWindow, top_n: &mut TopN) -> 
         TimeEnd::First => times.last(),
         TimeEnd::Last => times.first(),
     };
-    furthest.is_some_and(|ms| !top_n.wants_between((*ms, *ms)))
+    furthest.is_some_and(|ms| !top_n.wants_between(*ms, *ms))
 }
 
 fn aggregate_rows(columns: &PointColumns, window: &TimeWindow, aggregates: &mut Aggregates) {

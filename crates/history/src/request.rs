@@ -2,7 +2,7 @@
 
 use axum::http::HeaderMap;
 use axum::http::header::ACCEPT;
-use millstream_http::Problem;
+use millstream_http::{FromPath, Params, Problem};
 use millstream_types::{ErrorCode, ServicePaths, TenantId};
 use regex::RegexBuilder;
 use serde::Deserialize;
@@ -63,6 +63,21 @@ pub(crate) struct TemporalQuery {
 pub(crate) struct PathParameters {
     pub(crate) id: Option<String>,
     pub(crate) attribute: Option<String>,
+}
+
+/// The path of an attribute.
+pub(crate) struct AttributePath {
+    /// The entity's id.
+    pub(crate) id: String,
+    /// The attribute's name.
+    pub(crate) attribute: String,
+}
+
+impl FromPath for AttributePath {
+    fn from_path(params: &Params<'_>) -> Result<Self, Problem> {
+        let (id, attribute) = FromPath::from_path(params)?;
+        Ok(Self { id, attribute })
+    }
 }
 
 impl ReadParameters {

@@ -15,7 +15,7 @@ use millstream_types::{ErrorCode, Role, iso_time};
 use serde_json::json;
 
 use crate::catalog_record::Erasure;
-use crate::request::{DeleteParameters, PathParameters, ReadParameters, paths};
+use crate::request::{AttributePath, DeleteParameters, PathParameters, ReadParameters, paths};
 use crate::service::{HistoryService, TemporalResponse};
 
 const ENTITIES: &str = "/ngsi-ld/v1/temporal/entities";
@@ -127,7 +127,7 @@ async fn read_attribute(
     State(service): ServiceState,
     caller: Caller,
     headers: HeaderMap,
-    Path((id, attribute)): Path<(String, String)>,
+    Path(AttributePath { id, attribute }): Path<AttributePath>,
     Query(given): Query<ReadParameters>,
     memory: AnswerMemory,
     deadline: Deadline,
@@ -160,7 +160,7 @@ async fn delete_attribute(
     State(service): ServiceState,
     caller: Caller,
     headers: HeaderMap,
-    Path((id, attribute)): Path<(String, String)>,
+    Path(AttributePath { id, attribute }): Path<AttributePath>,
     Query(given): Query<DeleteParameters>,
 ) -> Result<StatusCode, Problem> {
     erase(&service, &caller, &headers, given, PathParameters { id: Some(id), attribute: Some(attribute) }).await

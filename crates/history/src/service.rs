@@ -92,7 +92,7 @@ impl HistoryService {
         mut memory: AnswerMemory,
         deadline: Deadline,
     ) -> Result<TemporalResponse, Problem> {
-        let TemporalQuery { selection, window, form, page, shape } = query;
+        let TemporalQuery { selection, window, page, shape, .. } = query;
         let snapshot = self.state.snapshot();
         let reader = SnapshotReader {
             snapshot: &snapshot,
@@ -121,7 +121,7 @@ impl HistoryService {
                 _ => return Err(several(id)),
             }
         }
-        let found = reader.read(&entities, (selection, window, form), &mut memory)?;
+        let found = reader.read(&entities, query, &mut memory)?;
         let text = render(&entities, &found, shape, &mut memory)?;
         let cut = if let TemporalResult::Points(points) = &found { points.cut } else { None };
         Ok(TemporalResponse { text, media: shape.media, total: page.counts.then_some(total), cut, memory })

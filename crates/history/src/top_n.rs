@@ -44,7 +44,7 @@ impl TopN {
     }
 
     /// Tells if a point in the closed range `first..=last` might be kept.
-    pub(crate) fn wants_between(&self, (first, last): (i64, i64)) -> bool {
+    pub(crate) fn wants_between(&self, first: i64, last: i64) -> bool {
         match self.end {
             TimeEnd::First => self.wants(first, 0),
             TimeEnd::Last => self.wants(last, u64::MAX),
