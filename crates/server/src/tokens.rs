@@ -218,7 +218,7 @@ impl millstream_store::Logins for Tokens {
         Box::pin(async move {
             let password = std::str::from_utf8(password).map_err(|_| RefusedLogin::Unknown)?;
             let Identity { principal, revocation, .. } = self.logins.log_in(name, password).await?;
-            Ok((principal, revocation))
+            Ok(UserLogin { principal, revocation })
         })
     }
 }

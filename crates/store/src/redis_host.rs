@@ -25,8 +25,14 @@ use crate::{BucketConfig, BucketKind, CacheBucket, Error, EvictionPolicy, Opened
 /// Databases of a client, as Redis has by default.
 const DATABASES: u32 = 16;
 
-/// A user, and the signal that ends its login; `None` if it lasts as long as the process.
-pub type UserLogin = (Arc<Principal>, Option<Revocation>);
+/// A user who has logged in.
+#[derive(Debug)]
+pub struct UserLogin {
+    /// The user.
+    pub principal: Arc<Principal>,
+    /// The signal that ends the login; `None` if it lasts as long as the process.
+    pub revocation: Option<Revocation>,
+}
 
 /// Checks names and passwords of users.
 pub trait Logins: Send + Sync + 'static {
@@ -106,7 +112,8 @@ fn failure(error: &Error) -> ErrorReply {
 }
 
 /// The user of a connection that has logged in.
-fn user_of((principal, revocation): UserLogin) -> Result<User, LoginError> {
+fn user_of(login: UserLogin) -> Result<User, LoginError> {
+    let UserLogin { principal, revocation } = login;
     if principal.scope.is_limited() {
         let why = "NOPERM this API token is limited to a part of its tenant; use one without limits";
         return Err(LoginError::Failed(ErrorReply(why.into())));

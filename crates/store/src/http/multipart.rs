@@ -218,7 +218,7 @@ async fn commit_parts(
     let pieces: Vec<_> = parts.iter().map(|part| part.piece(upload.id)).collect();
     let (attributes, ttl_ms) = (parameters.attributes.clone(), parameters.ttl_ms.or(bucket.config().ttl_ms));
     let key = upload.key.clone();
-    transact(bucket, &key, parameters, conditions, (0, 0), move |transaction| {
+    transact(bucket, &key, parameters, conditions, 0, 0, move |transaction| {
         let is_new = transaction.entry(&upload.key).is_none();
         let expires_ms = ttl_ms.map(|ttl_ms| transaction.now_ms().saturating_add_unsigned(ttl_ms));
         let done = commit(transaction, &upload, pieces.clone(), expires_ms, attributes.clone())?;

@@ -165,8 +165,8 @@ async fn write(draft: WriteDraft, body: Bytes) -> Result<StoredWrite, Problem> {
     let ttl_ms = parameters.ttl_ms.or(bucket.config().ttl_ms);
     let (of_key, attributes, size_bytes) = (key.clone(), parameters.attributes.clone(), key.len() + body.len());
     let (upload, of_splice) = (bucket.upload(&key, UploadId::random()), Splice::Bytes(body.clone()));
-    let sizes = (size_bytes, body.len() as u64);
-    transact(&bucket, &key, &parameters, conditions, sizes, move |transaction| {
+    let received = body.len() as u64;
+    transact(&bucket, &key, &parameters, conditions, size_bytes, received, move |transaction| {
         let now_ms = transaction.now_ms();
         let expires_ms = ttl_ms.map(|ttl_ms| now_ms.saturating_add_unsigned(ttl_ms));
         let before = transaction.entry(&of_key);
@@ -205,8 +205,8 @@ async fn write_large(draft: WriteDraft, incoming: Incoming) -> Result<StoredWrit
     let written = incoming.write(ChunkWriter::alone(&bucket, upload.clone()), BODY_MAX_BYTES).await?;
     let ttl_ms = parameters.ttl_ms.or(bucket.config().ttl_ms);
     let (piece, attributes) = (written.piece, parameters.attributes.clone());
-    let sizes = (0, piece.size);
-    let stored = transact(&bucket, &key, &parameters, conditions, sizes, move |transaction| {
+    let received = piece.size;
+    let stored = transact(&bucket, &key, &parameters, conditions, 0, received, move |transaction| {
         let expires_ms = ttl_ms.map(|ttl_ms| transaction.now_ms().saturating_add_unsigned(ttl_ms));
         let is_new = transaction.entry(&upload.key).is_none();
         let done = match effect {
@@ -230,7 +230,8 @@ pub(super) async fn transact<W>(
     key: &Bytes,
     parameters: &WriteParameters,
     conditions: Preconditions,
-    (size_bytes, received): (usize, u64),
+    size_bytes: usize,
+    received: u64,
     mut work: W,
 ) -> Result<StoredWrite, Problem>
 where
