@@ -41,6 +41,13 @@ struct File {
     bytes: Bytes,
 }
 
+/// A file, and the origins that it may ask.
+#[derive(Clone)]
+struct ConsoleFile {
+    file: File,
+    origins: ProviderOrigins,
+}
+
 #[derive(Clone, Copy)]
 enum Bytes {
     Plain(&'static [u8]),
@@ -85,7 +92,7 @@ pub(crate) fn stray_page(origins: &ProviderOrigins) -> Option<impl Fn(&str) -> R
     let document = file.bytes.text()?;
     Some(move |path: &str| {
         let page = document.replace(BESIDE, &format!("\"{}", way_to_root(path)));
-        with_headers(file, (Body::from(page), None), &origins())
+        with_headers(file, Body::from(page), None, &origins())
     })
 }
 
@@ -120,18 +127,19 @@ fn index() -> Option<File> {
 fn route(path: &str, file: File, origins: &ProviderOrigins) -> Route {
     Route::get(path, Access::Public, LIMITS, "A file of the console")
         .answers_with(200, "The file.", Content::bytes(file.media_type))
-        .to(send, (file, Arc::clone(origins)))
+        .to(send, ConsoleFile { file, origins: Arc::clone(origins) })
 }
 
-async fn send(State((file, origins)): State<(File, ProviderOrigins)>, headers: HeaderMap) -> Response {
+async fn send(State(ConsoleFile { file, origins }): State<ConsoleFile>, headers: HeaderMap) -> Response {
     answer(file, takes_gzip(&headers), &origins())
 }
 
 fn answer(file: File, takes_gzip: bool, origins: &[String]) -> Response {
-    with_headers(file, file.bytes.body(takes_gzip), origins)
+    let (body, encoding) = file.bytes.body(takes_gzip);
+    with_headers(file, body, encoding, origins)
 }
 
-fn with_headers(file: File, (body, encoding): (Body, Option<&'static str>), origins: &[String]) -> Response {
+fn with_headers(file: File, body: Body, encoding: Option<&'static str>, origins: &[String]) -> Response {
     let mut response = Response::new(body);
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(file.media_type));

@@ -18,7 +18,11 @@ const LIMITS: Limits =
     Limits { body_max_bytes: 0, body_max_setting: "none: this route takes no body", timeout: Duration::from_secs(10) };
 
 /// The parts that know of logins.
-type Logins = (Arc<Tokens>, Option<Arc<OidcProvider>>);
+#[derive(Clone)]
+struct Logins {
+    tokens: Arc<Tokens>,
+    oidc: Option<Arc<OidcProvider>>,
+}
 
 pub(crate) fn routes(tokens: &Arc<Tokens>, oidc: Option<&Arc<OidcProvider>>) -> Routes {
     let text = || json!({"type": "string"});
@@ -64,11 +68,11 @@ pub(crate) fn routes(tokens: &Arc<Tokens>, oidc: Option<&Arc<OidcProvider>>) -> 
     Routes::new("login").route(
         Route::get("/api/login", Access::OptionalLogin, LIMITS, "Tell how to log in, and who the caller is")
             .answers_with(200, says, Content::json(schema))
-            .to(show, (Arc::clone(tokens), oidc.cloned())),
+            .to(show, Logins { tokens: Arc::clone(tokens), oidc: oidc.cloned() }),
     )
 }
 
-async fn show(State((tokens, oidc)): State<Logins>, caller: Option<Caller>) -> Response {
+async fn show(State(Logins { tokens, oidc }): State<Logins>, caller: Option<Caller>) -> Response {
     let shown = json!({
         "required": tokens.logins.are_required(),
         "oidc": oidc.as_deref().and_then(show_provider),

@@ -70,7 +70,8 @@ impl Planes {
     pub(crate) fn open(
         config: &Config,
         clock: &Arc<SystemClock>,
-        (throttle, oidc): (Arc<LoginThrottle>, Option<Arc<OidcProvider>>),
+        throttle: Arc<LoginThrottle>,
+        oidc: Option<Arc<OidcProvider>>,
         metrics: &Metrics,
         memory: &MemoryBudget,
     ) -> anyhow::Result<Self> {

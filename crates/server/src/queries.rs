@@ -45,6 +45,18 @@ const LAST_EVENT_ID: &str = "last-event-id";
 
 type Queries = Arc<Engine>;
 
+#[derive(Clone)]
+struct AskState {
+    engine: Queries,
+    deliveries: Arc<Deliveries>,
+}
+
+#[derive(Clone)]
+struct ValidationState {
+    engine: Queries,
+    schemas: Arc<Schemas>,
+}
+
 pub(crate) fn routes(engine: Queries, deliveries: &Arc<Deliveries>, schemas: &Arc<Schemas>) -> Routes {
     let reader = Access::Role(Role::Reader);
     let id = "The query's id.";
@@ -71,7 +83,7 @@ pub(crate) fn routes(engine: Queries, deliveries: &Arc<Deliveries>, schemas: &Ar
                 .answers(422, "The text is not a valid query; `errors` says where and why.")
                 .answers(429, "The tenant has reached its limit of live queries.")
                 .answers(503, "The server has reached its limit of live queries.")
-                .to(ask, (Arc::clone(&engine), Arc::clone(deliveries))),
+                .to(ask, AskState { engine: Arc::clone(&engine), deliveries: Arc::clone(deliveries) }),
         )
         .route(
             Route::post("/api/queries/validate", reader, ASK_LIMITS, "Check the text of a query")
@@ -84,7 +96,7 @@ pub(crate) fn routes(engine: Queries, deliveries: &Arc<Deliveries>, schemas: &Ar
                 )
                 .answers(404, "The topic does not exist.")
                 .answers(422, "The text is not a valid query; `errors` says where and why.")
-                .to(validate, (Arc::clone(&engine), Arc::clone(schemas))),
+                .to(validate, ValidationState { engine: Arc::clone(&engine), schemas: Arc::clone(schemas) }),
         )
         .route(
             Route::get("/api/queries", reader, LOOK_LIMITS, "List the tenant's live queries")
@@ -135,7 +147,7 @@ pub(crate) fn routes(engine: Queries, deliveries: &Arc<Deliveries>, schemas: &Ar
 }
 
 async fn ask(
-    State((engine, deliveries)): State<(Queries, Arc<Deliveries>)>,
+    State(AskState { engine, deliveries }): State<AskState>,
     caller: Caller,
     shutdown: Shutdown,
     memory: AnswerMemory,
@@ -277,7 +289,7 @@ struct Text {
 }
 
 async fn validate(
-    State((engine, schemas)): State<(Queries, Arc<Schemas>)>,
+    State(ValidationState { engine, schemas }): State<ValidationState>,
     caller: Caller,
     Json(text): Json<Text>,
 ) -> Result<Response, Problem> {

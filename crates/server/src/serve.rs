@@ -183,8 +183,8 @@ impl Server {
         logins::show(&throttle, &endpoints, &metrics);
         let (opened, counted, drawn) = (config.clone(), metrics.clone(), memory.clone());
         let planes = tokio::task::spawn_blocking({
-            let (clock, logins) = (clock.clone(), (throttle.clone(), oidc));
-            move || Planes::open(&opened, &clock, logins, &counted, &drawn)
+            let (clock, throttle) = (clock.clone(), throttle.clone());
+            move || Planes::open(&opened, &clock, throttle, oidc, &counted, &drawn)
         });
         let planes = Arc::new(planes.await??);
         if let Some(tls) = &endpoints.tls {

@@ -184,6 +184,12 @@ struct StatsParameters {
     history_s: Option<u64>,
 }
 
+#[derive(Clone)]
+struct StatsState {
+    sampler: Arc<Sampler>,
+    statistics: Arc<Statistics>,
+}
+
 pub(crate) fn routes(sampler: Arc<Sampler>, statistics: &Arc<Statistics>) -> Routes {
     Routes::new("stats").route(
         Route::get("/stats", Access::Role(Role::Reader), LIMITS, "Show the current activity of the process")
@@ -201,12 +207,12 @@ pub(crate) fn routes(sampler: Arc<Sampler>, statistics: &Arc<Statistics>) -> Rou
                 Content::json(serde_json::json!({"type": "object"})),
             )
             .answers(400, "There are no such categories, or `history_s` is not a whole number.")
-            .to(stats, (sampler, Arc::clone(statistics))),
+            .to(stats, StatsState { sampler, statistics: Arc::clone(statistics) }),
     )
 }
 
 async fn stats(
-    State((sampler, statistics)): State<(Arc<Sampler>, Arc<Statistics>)>,
+    State(StatsState { sampler, statistics }): State<StatsState>,
     caller: Caller,
     Query(asked): Query<StatsParameters>,
     headers: HeaderMap,

@@ -47,10 +47,10 @@ pub(super) async fn append(
     let admitted = streams.quotas.admit(QuotaType::Produce, &caller.tenant, &caller.name, body.len() as u64);
     admitted.map_err(over_quota)?;
     let taken = if body.len() <= PARSE_INLINE_MAX_BYTES {
-        take(&streams, &topic, &body, (framing, format, level))?
+        take(&streams, &topic, &body, framing, format, level)?
     } else {
         let sharing = streams.clone();
-        streams.on_thread(&caller.tenant, move || take(&sharing, &topic, &body, (framing, format, level))).await??
+        streams.on_thread(&caller.tenant, move || take(&sharing, &topic, &body, framing, format, level)).await??
     };
     let appended = taken.reply.await.map_err(|error| problem(&error))?;
     let partitions: Vec<Value> = taken
@@ -99,7 +99,9 @@ fn take(
     streams: &Streams,
     topic: &Topic,
     body: &Bytes,
-    (framing, format, level): (Framing, Format, AckLevel),
+    framing: Framing,
+    format: Format,
+    level: AckLevel,
 ) -> Result<Taken, Problem> {
     let received = received::parse(body, framing, format)?;
     received.iter().try_for_each(|record| check(record, topic))?;

@@ -297,7 +297,8 @@ impl Tail {
     /// Returns the items with their memory, or, if there is no memory, the failure as the last item.
     fn held<T>(
         &self,
-        (items, last): (Vec<TailItem>, bool),
+        items: Vec<TailItem>,
+        last: bool,
         told: impl Fn(&[TailItem]) -> (T, usize),
     ) -> (T, Option<Arc<Grant>>, bool) {
         let (sent, bytes) = told(&items);
@@ -328,11 +329,11 @@ impl Tail {
         loop {
             // Nothing is read while the client has not taken the previous step.
             sender.room().await;
-            let next = tokio::select! {
+            let (items, last) = tokio::select! {
                 next = self.next() => next,
                 () = sender.ended() => return,
             };
-            let (event, held, last) = self.held(next, |items| {
+            let (event, held, last) = self.held(items, last, |items| {
                 let events = items.iter().map(|item| (Some(&*item.position), Some(item.kind), &*item.json));
                 let event = Event::several(events);
                 let bytes = event.size_bytes();
@@ -349,7 +350,7 @@ impl Tail {
         let mut stopping = std::pin::pin!(shutdown.begun());
         let mut alive = tokio::time::interval(KEEP_ALIVE);
         loop {
-            let next = tokio::select! {
+            let (items, last) = tokio::select! {
                 next = self.next() => next,
                 heard = socket.recv() => match heard {
                     Some(Ok(Message::Close(_)) | Err(_)) | None => return,
@@ -358,7 +359,7 @@ impl Tail {
                 _ = alive.tick() => (Vec::new(), false),
                 () = &mut stopping => return close(socket, close_code::AWAY, "the server stops").await,
             };
-            let (messages, _held, last) = self.held(next, |items| {
+            let (messages, _held, last) = self.held(items, last, |items| {
                 let messages: Vec<_> = items.iter().map(TailItem::message).collect();
                 let bytes = messages.iter().map(String::len).sum();
                 (messages, bytes)
