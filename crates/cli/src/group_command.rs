@@ -46,15 +46,17 @@ pub(crate) fn run(arguments: &GroupArgs) -> anyhow::Result<()> {
 async fn act(arguments: &GroupArgs) -> anyhow::Result<()> {
     let groups = groups(&arguments.server).await?;
     match &arguments.action {
-        GroupAction::List if arguments.json => show_lines(&groups.iter().map(summed).collect::<Vec<_>>()),
+        GroupAction::List if arguments.json => {
+            show_lines(&groups.iter().map(|(group, read)| summed(group, read)).collect::<Vec<_>>())
+        }
         GroupAction::List => show(&table(&groups)),
         GroupAction::Show { group } => {
-            let Some(read) = groups.get_key_value(group) else {
+            let Some(read) = groups.get(group) else {
                 bail!(
                     "no group '{group}' has a position in a topic of this tenant; 'millstream group list' names those that have"
                 );
             };
-            if arguments.json { show_lines([&detailed(read)]) } else { show(&positions(group, read.1)) }
+            if arguments.json { show_lines([&detailed(group, read)]) } else { show(&positions(group, read)) }
         }
     }
 }
@@ -78,12 +80,12 @@ fn lag(read: &[ReadTopic]) -> u64 {
     read.iter().filter_map(|read| read.progress["lag"].as_u64()).sum()
 }
 
-fn summed((group, read): (&String, &Vec<ReadTopic>)) -> Value {
+fn summed(group: &str, read: &[ReadTopic]) -> Value {
     let topics: Vec<&str> = read.iter().map(|read| read.topic.as_str()).collect();
     json!({"group": group, "topics": topics, "lag": lag(read)})
 }
 
-fn detailed((group, read): (&String, &Vec<ReadTopic>)) -> Value {
+fn detailed(group: &str, read: &[ReadTopic]) -> Value {
     let topics = read.iter().map(
         |read| json!({"topic": read.topic, "lag": read.progress["lag"], "partitions": read.progress["partitions"]}),
     );

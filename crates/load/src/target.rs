@@ -64,7 +64,7 @@ impl ServerTarget {
         url: &str,
         request_timeout: Duration,
     ) -> Result<Self, Error> {
-        Self::read(option, (scheme.name(), scheme.default_port()), url, request_timeout)
+        Self::read(option, scheme.name(), scheme.default_port(), url, request_timeout)
     }
 
     /// The same, also over TLS to a server whose authority is in the file `ca`.
@@ -79,7 +79,7 @@ impl ServerTarget {
         if url.split_once("://").is_none_or(|(given, _)| given != name) {
             return Self::parse(option, scheme, url, request_timeout);
         }
-        let target = Self::read(option, (name, port), url, request_timeout)?;
+        let target = Self::read(option, name, port, url, request_timeout)?;
         let Some(ca) = ca else {
             let rule = format!("{name}:// needs the authority of the server's certificate; name its file with --ca");
             return Err(Error::Option { option, value: url.to_owned(), rule });
@@ -91,7 +91,8 @@ impl ServerTarget {
 
     fn read(
         option: &'static str,
-        (name, default_port): (&str, u16),
+        name: &str,
+        default_port: u16,
         url: &str,
         request_timeout: Duration,
     ) -> Result<Self, Error> {

@@ -123,7 +123,8 @@ impl EntityServer {
     pub(super) fn load(
         &self,
         plan: ContextWorkload,
-        (connections, rate_per_s): (usize, Option<f64>),
+        connections: usize,
+        rate_per_s: Option<f64>,
         write: impl Fn(u64, Instant, &mut Vec<u8>),
     ) -> anyhow::Result<LoadPhase> {
         let load =

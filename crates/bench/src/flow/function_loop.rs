@@ -22,7 +22,7 @@ pub(super) struct FunctionLoop {
 }
 
 /// Calls the functions until the loop is warm, and then measures it for `time`.
-pub(super) fn run(batch_records: u32, (warm_up, time): (Duration, Duration)) -> anyhow::Result<JobRun> {
+pub(super) fn run(batch_records: u32, warm_up: Duration, time: Duration) -> anyhow::Result<JobRun> {
     let (number, sink) = SinkCounters::register();
     let stages = FunctionLoop::new(batch_records, number, &Params::new())?;
     let thread = std::thread::Builder::new().name("bare-loop".to_owned());

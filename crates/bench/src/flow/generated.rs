@@ -75,19 +75,18 @@ pub(super) fn measure(
     machine: &Machine,
     findings: &mut Findings,
 ) -> anyhow::Result<()> {
-    let times = (plan.warm_up, plan.time);
     let new = |job| JobRounds { job, runs: Vec::new(), loops: Vec::new(), paced: Vec::new() };
     let mut all: Vec<JobRounds> = jobs().into_iter().map(new).collect();
     for round in 1..=plan.rounds {
         for JobRounds { job, runs, loops, paced } in &mut all {
             eprintln!("{}, round {round} of {}", job.name, plan.rounds);
-            let run = job_run::run(engine, job, None, times)?;
+            let run = job_run::run(engine, job, None, plan.warm_up, plan.time)?;
             if job.is_paced {
                 let rate = (run.rate_per_s() * PART_OF_RATE).max(1.0) as u64;
-                paced.push(job_run::run(engine, job, Some(rate), times)?);
+                paced.push(job_run::run(engine, job, Some(rate), plan.warm_up, plan.time)?);
             }
             if job.has_loop {
-                loops.push(function_loop::run(job.batch, times)?);
+                loops.push(function_loop::run(job.batch, plan.warm_up, plan.time)?);
             }
             runs.push(run);
         }

@@ -83,7 +83,8 @@ pub(super) fn run(
     engine: &FlowEngine,
     job: &GeneratedJob,
     rate: Option<u64>,
-    (warm_up, time): (Duration, Duration),
+    warm_up: Duration,
+    time: Duration,
 ) -> anyhow::Result<JobRun> {
     let (number, sink) = SinkCounters::register();
     let id = engine.start(&job.document(number, rate))?;

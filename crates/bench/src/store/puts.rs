@@ -70,7 +70,7 @@ impl StoreBench {
         let bare = BareLoop::in_dir(dir.path(), PARTITIONS)?;
         let (values, next) = (Values::random(), Cell::new(0));
         let puts = |ack| Puts { values: &values, bucket: BUCKET, ack, next: &next };
-        server.load((CONNECTIONS, None), StopCondition::Count(self.plan.warm_up_puts), |_, _, request| {
+        server.load(CONNECTIONS, None, StopCondition::Count(self.plan.warm_up_puts), |_, _, request| {
             puts("written").push(request);
         })?;
         let levels = ["synced", "written", "memory"];

@@ -55,7 +55,7 @@ impl StoreBench {
         server.put_bucket(BUCKET, &json!({}))?;
         let (values, next) = (Values::random(), Cell::new(0));
         let puts = |ack| Puts { values: &values, bucket: BUCKET, ack, next: &next };
-        server.load((CONNECTIONS, None), StopCondition::Count(self.plan.warm_up_puts), |_, _, request| {
+        server.load(CONNECTIONS, None, StopCondition::Count(self.plan.warm_up_puts), |_, _, request| {
             puts("written").push(request);
         })?;
         let memory_per_s = self.ramp(&server, &puts("memory"), MEMORY_P98_MAX_MS, findings)?;
@@ -80,9 +80,8 @@ impl StoreBench {
         for _ in 0..STEPS_MAX {
             eprintln!("ramp, {ack}, {offered_per_s:.0} writes/s");
             process::rest(server.process.pid())?;
-            let load = (CONNECTIONS, Some(offered_per_s));
             let until = StopCondition::Time(self.plan.step);
-            let run = server.load(load, until, |_, _, request| {
+            let run = server.load(CONNECTIONS, Some(offered_per_s), until, |_, _, request| {
                 puts.push(request);
             })?;
             let step = RampStep { offered_per_s, run };
@@ -141,7 +140,7 @@ impl StoreBench {
         let until = StopCondition::Time(self.plan.steady_time / StoreWorkload::SLICES);
         let mut parts = Vec::new();
         for _ in 0..StoreWorkload::SLICES {
-            parts.push(server.load((CONNECTIONS, Some(offered_per_s)), until, |_, _, request| {
+            parts.push(server.load(CONNECTIONS, Some(offered_per_s), until, |_, _, request| {
                 puts.push(request);
             })?);
         }

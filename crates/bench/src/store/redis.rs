@@ -81,20 +81,21 @@ impl RedisRound {
 /// Both servers and their client.
 struct RedisPair<'a> {
     client: &'a RedisBenchmark,
+    cores: &'a Cores,
     server: StoreServer,
     peer: Option<Redis>,
     _dir: tempfile::TempDir,
 }
 
 impl<'a> RedisPair<'a> {
-    fn open(programs: &'a RedisPrograms, cores: &Cores, is_durable: bool) -> anyhow::Result<Self> {
+    fn open(programs: &'a RedisPrograms, cores: &'a Cores, is_durable: bool) -> anyhow::Result<Self> {
         let dir = tempfile::tempdir().context("cannot make a temporary directory")?;
         let RedisPrograms { client, server: peer } = programs;
         let server = StoreServer::open(dir.path(), cores)?;
         server.put_bucket(&format!("db{CACHE}"), &json!({ "kind": "cache", "partitions": 1 }))?;
         server.put_bucket(&format!("db{DURABLE}"), &json!({ "partitions": 1, "ack": "synced" }))?;
         let peer = peer.as_ref().map(|peer| Redis::start(peer, dir.path(), cores, is_durable)).transpose()?;
-        Ok(Self { client, server, peer, _dir: dir })
+        Ok(Self { client, cores, server, peer, _dir: dir })
     }
 
     fn run_on(&self, pid: u32, address: SocketAddr, load: RedisLoad) -> anyhow::Result<RedisRun> {
@@ -148,7 +149,7 @@ impl StoreBench {
                 let load = RedisLoad { command, database: CACHE, depth, value_bytes: CACHE_VALUE_BYTES, requests };
                 let name = format!("{}, cache, {CACHE_VALUE_BYTES} B, depth {depth}", command.to_uppercase());
                 let ratio_aim = format!("{name}, of Redis's rate");
-                let rate_per_s = self.measure_pair(&pair, cores, (name, load), (&ratio_aim, aim), findings)?;
+                let rate_per_s = self.measure_pair(&pair, name, load, &ratio_aim, aim, findings)?;
                 here.push(format!("{} at depth {depth} {rate_per_s:.0}/s", command.to_uppercase()));
             }
         }
@@ -174,7 +175,7 @@ impl StoreBench {
             let load = RedisLoad { command: "set", database: DURABLE, depth: 1, value_bytes, requests };
             let name = format!("SET, durable, synced, {value_bytes} B");
             let ratio_aim = format!("{name}, of the rate of Redis with appendfsync always");
-            self.measure_pair(&pair, cores, (name, load), (&ratio_aim, DURABLE_AIM), findings)?;
+            self.measure_pair(&pair, name, load, &ratio_aim, DURABLE_AIM, findings)?;
         }
         Ok(())
     }
@@ -183,9 +184,10 @@ impl StoreBench {
     fn measure_pair(
         &self,
         pair: &RedisPair<'_>,
-        cores: &Cores,
-        (name, load): (String, RedisLoad),
-        (ratio_aim, aim): (&str, f64),
+        name: String,
+        load: RedisLoad,
+        ratio_aim: &str,
+        aim: f64,
         findings: &mut Findings,
     ) -> anyhow::Result<f64> {
         let mut rounds = Vec::new();
@@ -201,7 +203,7 @@ impl StoreBench {
         let latency_of_peer = theirs.map_or(Value::Null, |(run, _)| run.result.latency_ms.clone());
         let own = json!({
             "server": "millstream serve, a process of its own, default configuration",
-            "cores_of": cores.to_string(),
+            "cores_of": pair.cores.to_string(),
             "generator": "redis-benchmark", "connections": CLIENTS, "depth": load.depth, "requests": load.requests,
             "keys": KEYS, "value_bytes": load.value_bytes, "rounds": self.plan.rounds,
             "latency_ms_by_redis_benchmark": ours.result.latency_ms,

@@ -48,7 +48,8 @@ impl StoreServer {
     /// Sends requests until `until`; at least one must succeed.
     pub(super) fn load(
         &self,
-        (connections, rate_per_s): (usize, Option<f64>),
+        connections: usize,
+        rate_per_s: Option<f64>,
         until: StopCondition,
         write: impl Fn(u64, Instant, &mut Vec<u8>),
     ) -> anyhow::Result<HttpRun> {
@@ -73,7 +74,7 @@ impl StoreServer {
         time: Duration,
         write: impl Fn(u64, Instant, &mut Vec<u8>),
     ) -> anyhow::Result<HttpRun> {
-        self.load((connections, None), StopCondition::Time(time), write)
+        self.load(connections, None, StopCondition::Time(time), write)
     }
 }
 

@@ -38,7 +38,7 @@ impl StoreBench {
         let server = StoreServer::open(dir.path(), &Cores::shared())?;
         server.put_bucket(BUCKET, &json!({}))?;
         let keys = self.plan.update_keys;
-        let inserted = server.load((INSERTERS, None), StopCondition::Count(keys), |number, _, request| {
+        let inserted = server.load(INSERTERS, None, StopCondition::Count(keys), |number, _, request| {
             push_put(BUCKET, &key(number), "written", values.get(number), request);
         })?;
         let (next, random) = (Cell::new(keys), RefCell::new(fastrand::Rng::with_seed(3)));

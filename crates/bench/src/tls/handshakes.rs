@@ -62,7 +62,7 @@ pub(super) fn measure(bench: &TlsBench<'_>, findings: &mut Findings) -> anyhow::
             if let (Some(ours), Some(theirs)) = (our_count.per_core_per_s(), peer_count.per_core_per_s()) {
                 findings.aim(at_least(&format!("{name}, per core, of nginx"), ours / theirs, OF_NGINX_AIM));
             }
-            findings.cases.push(case(bench, name, &our_count, (&peer.name, &peer_count), ours.rss_mib()?));
+            findings.cases.push(case(bench, name, &our_count, &peer.name, &peer_count, ours.rss_mib()?));
         }
     }
     Ok(())
@@ -72,7 +72,8 @@ fn case(
     bench: &TlsBench<'_>,
     name: String,
     ours: &HandshakeCount,
-    (peer, theirs): (&str, &HandshakeCount),
+    peer: &str,
+    theirs: &HandshakeCount,
     rss_mib: f64,
 ) -> BenchCase {
     let mut conditions = bench.machine.conditions();
