@@ -1,11 +1,14 @@
-//! Checks that the manifests and the modules of each crate follow the rules of imports, that ARCHITECTURE.md speaks of
-//! files that are there, and that no document holds the marks of a merge.
+//! Checks that the manifests and the modules of each crate follow the rules of imports, that no function takes a tuple
+//! apart in its parameters, that ARCHITECTURE.md speaks of files that are there, and that no document holds the marks
+//! of a merge.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 #[path = "architecture/folders.rs"]
 mod folders;
 #[path = "architecture/imports.rs"]
 mod imports;
+#[path = "architecture/parameters.rs"]
+mod parameters;
 #[path = "architecture/tokens.rs"]
 mod tokens;
 
