@@ -16,6 +16,7 @@ mod disk;
 mod names;
 mod power_loss;
 mod rng;
+mod seeds;
 
 use std::fmt;
 use std::io::{self, IoSlice};
@@ -28,6 +29,7 @@ use parking_lot::Mutex;
 use self::disk::{Disk, DiskOperation};
 pub use self::power_loss::PowerLoss;
 pub use self::rng::Rng;
+pub use self::seeds::{crash_seeds, is_one_seed};
 
 /// Lets others go on.
 type Pause = Arc<dyn Fn() + Send + Sync>;

@@ -9,18 +9,17 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use millstream_flow::{FlowConfig, FlowRuntime, Functions, Hooks, Jobs};
-use millstream_log::{AckLevel, Embedded, Files, Log, LogConfig, TopicConfig, UpTo, reply};
+use millstream_log::{AckLevel, Embedded, Files, Log, TopicConfig, UpTo, reply};
 use millstream_testkit::eventually;
-use millstream_testkit::sim::{PowerLoss, Rng, SimFiles};
+use millstream_testkit::sim::{PowerLoss, Rng, SimFiles, crash_seeds, is_one_seed};
+use millstream_testkit::small_log::{name as topic, new_disk, small_config};
 use millstream_types::{
-    AccessScope, MemoryBudget, Principal, Record, Roles, ShortLives, SystemClock, TenantId, TopicName, TopicPartition,
+    AccessScope, MemoryBudget, Principal, Record, Roles, ShortLives, SystemClock, TenantId, TopicPartition,
 };
 use millstream_view::{Checkpoints, Shards, ViewRuntime};
 use serde_json::{Value, json};
@@ -57,31 +56,12 @@ struct Process {
     _views: TempDir,
 }
 
-fn small() -> LogConfig {
-    LogConfig {
-        dir: PathBuf::from("/data/log"),
-        journal_file_bytes: 128 << 10,
-        journal_max_bytes: 512 << 10,
-        pending_max_bytes: 256 << 10,
-        append_max_bytes: 96 << 10,
-        batch_max_bytes: 4 << 10,
-        cache_bytes: 16 << 10,
-        sync_interval_ms: 5,
-        flush_interval_ms: 5,
-        compaction_dirty_percent: 20,
-        ..LogConfig::default()
-    }
-}
-
-fn topic(name: &str) -> TopicName {
-    TopicName::user(name, &TenantId::default()).unwrap()
-}
-
 impl Process {
     fn open(files: &SimFiles) -> Result<Self, String> {
         let clock = Arc::new(SystemClock::default());
         let files: Arc<dyn Files> = Arc::new(files.clone());
-        let log = Embedded::open(small(), files, clock.clone(), clock.clone()).map_err(|error| error.to_string())?;
+        let log =
+            Embedded::open(small_config(), files, clock.clone(), clock.clone()).map_err(|error| error.to_string())?;
         let views = tempfile::tempdir().unwrap();
         let ground = ViewRuntime {
             log: log.clone(),
@@ -266,9 +246,7 @@ impl Lives<'_> {
 }
 
 fn run(seed: u64, delivery: &'static str, seen: &mut Seen) {
-    let files = SimFiles::new();
-    files.create_dir_all(Path::new("/data")).unwrap();
-    files.sync_dir(Path::new("/")).unwrap();
+    let files = new_disk();
     let (rng, runtime) = (Rng::new(seed), Runtime::new().unwrap());
     let mut lives = Lives { rng, files, runtime, acknowledged: BTreeSet::new(), next_id: 0, delivery, seen };
     for _ in 0..LIVES {
@@ -277,27 +255,19 @@ fn run(seed: u64, delivery: &'static str, seen: &mut Seen) {
     lives.finish();
 }
 
-fn number(variable: &str) -> Option<u64> {
-    Some(std::env::var(variable).ok()?.parse().unwrap_or_else(|_| panic!("{variable} is not a number")))
-}
-
 #[test]
 fn each_message_has_one_result_at_any_crash_point() {
-    let seeds = match number("MILLSTREAM_CRASH_SEED") {
-        Some(seed) => seed..seed + 1,
-        None => {
-            let first = u64::from(RandomState::new().build_hasher().finish() as u32);
-            first..first + number("MILLSTREAM_CRASH_POINTS").unwrap_or(CRASH_POINTS).div_ceil(LIVES)
-        }
-    };
+    let seeds = crash_seeds(CRASH_POINTS, LIVES);
     let mut seen = Seen::default();
     for seed in seeds {
         println!("MILLSTREAM_CRASH_SEED={seed}");
         run(seed, "exactly_once", &mut seen);
     }
     println!("{seen:?}");
-    let is_one = number("MILLSTREAM_CRASH_SEED").is_some();
-    assert!(is_one || (seen.cut_at_work > 0 && seen.messages > 0 && seen.results > 0), "{seen:?} tries too little");
+    assert!(
+        is_one_seed() || (seen.cut_at_work > 0 && seen.messages > 0 && seen.results > 0),
+        "{seen:?} tries too little"
+    );
 }
 
 #[test]

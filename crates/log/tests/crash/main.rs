@@ -19,8 +19,9 @@ mod transactions;
 mod verdict;
 mod workload;
 
-use std::hash::{BuildHasher, Hasher, RandomState};
 use std::ops::Range;
+
+use millstream_testkit::sim::crash_seeds;
 
 use crate::crew::Drive;
 use crate::lives::Medium;
@@ -31,10 +32,6 @@ use crate::workload::World;
 const CRASH_POINTS: u64 = 100;
 /// Seeds that have once found a fault, and which.
 const REGRESSIONS: [(u64, &str); 1] = [(0, "the log's own directory was not durable in its parent")];
-
-fn number(variable: &str) -> Option<u64> {
-    Some(std::env::var(variable).ok()?.parse().unwrap_or_else(|_| panic!("{variable} is not a number")))
-}
 
 fn check(seeds: impl Iterator<Item = u64>, world: World, drive: fn(u64) -> Drive) {
     let (mut lives, mut cut_at_work, mut cut_starts, mut cut_passes) = (0, 0, 0, Cuts::default());
@@ -51,19 +48,8 @@ fn check(seeds: impl Iterator<Item = u64>, world: World, drive: fn(u64) -> Drive
     eprintln!("  ended within a pass of compaction: {before_meta} before meta named its output, {after_meta} after");
 }
 
-/// The seeds of this run: one that was asked for, or fresh ones for `MILLSTREAM_CRASH_POINTS` lives.
-fn seeds(lives_per_seed: u64) -> Range<u64> {
-    if let Some(seed) = number("MILLSTREAM_CRASH_SEED") {
-        return seed..seed + 1;
-    }
-    let first = u64::from(RandomState::new().build_hasher().finish() as u32);
-    let count = number("MILLSTREAM_CRASH_POINTS").unwrap_or(CRASH_POINTS).div_ceil(lives_per_seed);
-    eprintln!("seeds from MILLSTREAM_CRASH_SEED={first} on, {count} of them");
-    first..first + count
-}
-
 fn check_all(world: World) {
-    let seeds = seeds(lives::LIVES);
+    let seeds = crash_seeds(CRASH_POINTS, lives::LIVES);
     check(seeds.clone(), world, Drive::by_hand);
     check(with_threads(seeds), world, |_| Drive::Threads);
 }
@@ -91,7 +77,7 @@ fn acknowledged_records_survive_if_segments_get_them_before_the_journals_sync() 
 #[test]
 fn a_transaction_is_whole_or_absent_after_any_crash() {
     let mut all = transactions::Outcome::default();
-    let seeds = seeds(transactions::LIVES);
+    let seeds = crash_seeds(CRASH_POINTS, transactions::LIVES);
     let by_hand = seeds.clone().map(|seed| (seed, Drive::by_hand(seed)));
     for (seed, drive) in by_hand.chain(with_threads(seeds).map(|seed| (seed, Drive::Threads))) {
         let outcome = transactions::run(seed, &drive);

@@ -17,36 +17,26 @@ mod oracle;
 mod workload;
 mod world;
 
-use std::hash::{BuildHasher, Hasher, RandomState};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use millstream_testkit::sim::{crash_seeds, is_one_seed};
 
 use crate::lives::{Medium, Seen};
 
 /// Lives that end by a crash in an ordinary run.
 const CRASH_POINTS: u64 = 40;
 
-fn number(variable: &str) -> Option<u64> {
-    Some(std::env::var(variable).ok()?.parse().unwrap_or_else(|_| panic!("{variable} is not a number")))
-}
-
 #[test]
 fn nothing_acknowledged_is_lost_and_nothing_gone_comes_back_at_any_crash_point() {
-    let seeds = match number("MILLSTREAM_CRASH_SEED") {
-        Some(seed) => seed..seed + 1,
-        None => {
-            let first = u64::from(RandomState::new().build_hasher().finish() as u32);
-            first..first + number("MILLSTREAM_CRASH_POINTS").unwrap_or(CRASH_POINTS).div_ceil(lives::LIVES)
-        }
-    };
+    let seeds = crash_seeds(CRASH_POINTS, lives::LIVES);
     let mut seen = Seen::default();
     for seed in seeds {
         println!("MILLSTREAM_CRASH_SEED={seed}");
         lives::run(seed, Medium::Honest, &mut seen);
     }
     println!("{seen:?}");
-    let is_one = number("MILLSTREAM_CRASH_SEED").is_some();
     assert!(
-        is_one || (seen.cut_at_work > 0 && seen.acknowledged > 0 && seen.compacted > 0),
+        is_one_seed() || (seen.cut_at_work > 0 && seen.acknowledged > 0 && seen.compacted > 0),
         "{seen:?} tries too little"
     );
 }

@@ -12,11 +12,10 @@ mod lives;
 mod oracle;
 mod workload;
 
-use std::hash::{BuildHasher, Hasher, RandomState};
 use std::path::PathBuf;
 
 use millstream_log::LogConfig;
-use millstream_testkit::sim::{PowerLoss, SimFiles};
+use millstream_testkit::sim::{PowerLoss, SimFiles, crash_seeds};
 use millstream_testkit::small_log::new_disk;
 
 use crate::common::{Answer, World, add, whole};
@@ -43,19 +42,9 @@ fn small() -> LogConfig {
     }
 }
 
-fn number(variable: &str) -> Option<u64> {
-    Some(std::env::var(variable).ok()?.parse().unwrap_or_else(|_| panic!("{variable} is not a number")))
-}
-
 #[test]
 fn views_are_right_after_any_crash_with_any_checkpoint() {
-    let seeds = match number("MILLSTREAM_CRASH_SEED") {
-        Some(seed) => seed..seed + 1,
-        None => {
-            let first = u64::from(RandomState::new().build_hasher().finish() as u32);
-            first..first + number("MILLSTREAM_CRASH_POINTS").unwrap_or(CRASH_POINTS).div_ceil(lives::LIVES)
-        }
-    };
+    let seeds = crash_seeds(CRASH_POINTS, lives::LIVES);
     let mut seen = lives::Seen::default();
     for seed in seeds {
         println!("MILLSTREAM_CRASH_SEED={seed}");
@@ -66,13 +55,7 @@ fn views_are_right_after_any_crash_with_any_checkpoint() {
 
 #[test]
 fn owners_are_right_after_any_crash_of_a_log_whose_turns_a_seed_decides() {
-    let seeds = match number("MILLSTREAM_CRASH_SEED") {
-        Some(seed) => seed..seed + 1,
-        None => {
-            let first = u64::from(RandomState::new().build_hasher().finish() as u32);
-            first..first + number("MILLSTREAM_CRASH_POINTS").unwrap_or(CRASH_POINTS).div_ceil(by_hand::LIVES)
-        }
-    };
+    let seeds = crash_seeds(CRASH_POINTS, by_hand::LIVES);
     let mut seen = by_hand::Seen::default();
     for seed in seeds {
         println!("MILLSTREAM_CRASH_SEED={seed}");
