@@ -1,6 +1,7 @@
 //! `deduplicate`: the first record of each key within a time.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
@@ -37,7 +38,14 @@ impl StateValue for Passed {
     fn decode(stored: &[u8]) -> Option<Self> {
         Some(Self(i64::from_be_bytes(stored.try_into().ok()?)))
     }
+
+    fn heap_bytes(&self) -> u64 {
+        BY_TIME_BYTES
+    }
 }
+
+/// Memory of a key among the keys by time.
+const BY_TIME_BYTES: u64 = 80;
 
 /// The keys that are known.
 ///
@@ -48,7 +56,7 @@ pub(super) struct Deduplicate {
     ttl_ms: i64,
     known: KeyedState<Passed>,
     /// The known keys, by the time of their records.
-    by_time: BTreeMap<i64, Vec<Box<[u8]>>>,
+    by_time: BTreeMap<i64, Vec<Arc<[u8]>>>,
     /// The latest time of a record that has passed; that of some known key, so it is restored with them.
     latest_ms: i64,
 }
@@ -64,8 +72,8 @@ impl Deduplicate {
         if self.known.get(key).is_some_and(|passed| time_ms.abs_diff(passed.0) < self.ttl_ms.unsigned_abs()) {
             return Ok(false);
         }
-        self.known.set(key, Passed(time_ms))?;
-        self.by_time.entry(time_ms).or_default().push(key.into());
+        let key = self.known.set(key, Passed(time_ms))?;
+        self.by_time.entry(time_ms).or_default().push(key);
         if time_ms > self.latest_ms {
             self.latest_ms = time_ms;
             self.forget();
@@ -104,10 +112,10 @@ impl KeyedOperator for Deduplicate {
     }
 
     fn restore(&mut self, key: &[u8], stored: &[u8]) -> Result<(), Error> {
-        self.known.restore(key, stored)?;
-        if let Some(Passed(time_ms)) = self.known.get(key) {
+        let key = self.known.restore(key, stored)?;
+        if let Some(Passed(time_ms)) = self.known.get(&key) {
             self.latest_ms = self.latest_ms.max(*time_ms);
-            self.by_time.entry(*time_ms).or_default().push(key.into());
+            self.by_time.entry(*time_ms).or_default().push(key);
         }
         Ok(())
     }

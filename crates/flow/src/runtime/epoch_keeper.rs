@@ -17,6 +17,8 @@ use crate::state::EpochRecord;
 
 /// Bytes of one append of changes, and the record that goes beyond.
 const APPEND_MAX_BYTES: usize = 256 << 10;
+/// Appends of one turn.
+const APPENDS_PER_TURN: usize = 8;
 
 pub(super) struct EpochKeeper {
     log: Arc<dyn Log>,
@@ -40,6 +42,8 @@ pub(super) struct Commit {
 pub(super) enum CommitStep {
     /// The log has it; the answer comes later.
     Accepted,
+    /// There is more to append, in a later turn.
+    Unfinished(Commit),
     /// Not now, for this reason.
     NotYet(Commit, String),
     Failed(String),
@@ -91,23 +95,33 @@ impl EpochKeeper {
         &self.topic
     }
 
-    /// Appends what is left of a commit, and commits it. `stored` gets the outcome once the log has accepted it.
+    /// Appends what is left of a commit, as much as a turn may, and commits it. `stored` gets the outcome once the log has accepted it.
     pub(super) fn go_on(
         &self,
         mut commit: Commit,
         stored: impl FnOnce(Result<(), String>) + Send + 'static,
     ) -> CommitStep {
-        let finished = self.append_parts(&mut commit).and_then(|()| self.commit(&mut commit, stored));
-        match finished {
+        let committed = match self.append_parts(&mut commit) {
+            Ok(true) => self.commit(&mut commit, stored),
+            Ok(false) => return CommitStep::Unfinished(commit),
+            Err(error) => Err(error),
+        };
+        match committed {
             Ok(()) => CommitStep::Accepted,
             Err(error) if is_temporary(&error) => CommitStep::NotYet(commit, error.to_string()),
             Err(error) => CommitStep::Failed(format!("epoch {} is not committed: {error}", commit.record.epoch)),
         }
     }
 
-    fn append_parts(&self, commit: &mut Commit) -> Result<(), LogError> {
+    /// Appends the next changes and records; `true` once there are no more.
+    fn append_parts(&self, commit: &mut Commit) -> Result<bool, LogError> {
+        let mut appends = 0;
         while let Some(part) = commit.parts.get(commit.part) {
             while commit.change < part.changes.len() {
+                if appends >= APPENDS_PER_TURN {
+                    return Ok(false);
+                }
+                appends += 1;
                 let (mut records, mut size_bytes) = (Vec::new(), 0);
                 for index in commit.change..part.changes.len() {
                     let (key, value) = part.changes.record(index);
@@ -122,6 +136,10 @@ impl EpochKeeper {
             }
             while let Some(prepared) = part.prepared.get(commit.sink) {
                 while commit.append < prepared.appends() {
+                    if appends >= APPENDS_PER_TURN {
+                        return Ok(false);
+                    }
+                    appends += 1;
                     prepared.append(commit.append, &*self.writer)?;
                     commit.append += 1;
                 }
@@ -129,7 +147,7 @@ impl EpochKeeper {
             }
             (commit.part, commit.change, commit.sink) = (commit.part + 1, 0, 0);
         }
-        Ok(())
+        Ok(true)
     }
 
     fn record<'a>(&self, key: &'a [u8], value: Option<&'a [u8]>, timestamp_ms: i64) -> Record<'a> {

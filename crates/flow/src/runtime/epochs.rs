@@ -61,7 +61,7 @@ pub(super) struct Epochs {
 enum Restoring {
     NotYet,
     Failed(String),
-    /// What the instances have not taken yet.
+    /// The state that instances have not taken yet.
     Done(RestoredState),
 }
 
@@ -328,6 +328,10 @@ impl Epochs {
         let (epochs, record, size_bytes) = (Arc::clone(self), commit.record.clone(), commit.size_bytes());
         match keeper.go_on(commit, move |result| epochs.stored(record, size_bytes, result)) {
             CommitStep::Accepted => EpochOutcome::Turn(TurnOutcome::Wait(None)),
+            CommitStep::Unfinished(commit) => {
+                self.state.lock().phase = Phase::Appending(commit);
+                EpochOutcome::Turn(TurnOutcome::Again)
+            }
             CommitStep::NotYet(commit, reason) => {
                 let mut state = self.state.lock();
                 state.phase = Phase::Appending(commit);

@@ -41,24 +41,21 @@ impl<V: StateValue> KeyedState<V> {
         self.values.get(key)
     }
 
-    /// Sets the value of a key.
+    /// Sets the value of a key; the key, to be shared.
     ///
     /// # Errors
     /// There is no memory for a further key.
-    pub(crate) fn set(&mut self, key: &[u8], value: V) -> Result<(), Error> {
-        match self.values.get_key_value(key).map(|(key, _)| Arc::clone(key)) {
-            Some(known) => {
-                self.changed.insert(Arc::clone(&known));
-                self.values.insert(known, value);
-            }
+    pub(crate) fn set(&mut self, key: &[u8], value: V) -> Result<Arc<[u8]>, Error> {
+        let key = match self.values.get_key_value(key) {
+            Some((known, _)) => Arc::clone(known),
             None => {
                 self.memory.take(entry_bytes(key, &value))?;
-                let key: Arc<[u8]> = key.into();
-                self.changed.insert(Arc::clone(&key));
-                self.values.insert(key, value);
+                key.into()
             }
-        }
-        Ok(())
+        };
+        self.changed.insert(Arc::clone(&key));
+        self.values.insert(Arc::clone(&key), value);
+        Ok(key)
     }
 
     /// Removes the value of a key, if it has one.
@@ -69,15 +66,16 @@ impl<V: StateValue> KeyedState<V> {
         }
     }
 
-    /// Takes a stored value over, which does not count as a change.
+    /// Takes a stored value over, which does not count as a change; the key, to be shared.
     ///
     /// # Errors
     /// It is no stored value, or there is no memory for it.
-    pub(crate) fn restore(&mut self, key: &[u8], stored: &[u8]) -> Result<(), Error> {
+    pub(crate) fn restore(&mut self, key: &[u8], stored: &[u8]) -> Result<Arc<[u8]>, Error> {
         let value = V::decode(stored).ok_or_else(|| self.memory.failed("a stored value cannot be read"))?;
         self.memory.take(entry_bytes(key, &value))?;
-        self.values.insert(key.into(), value);
-        Ok(())
+        let key: Arc<[u8]> = key.into();
+        self.values.insert(Arc::clone(&key), value);
+        Ok(key)
     }
 
     /// Tells the last value, or its end, of each key that was changed since the last call.

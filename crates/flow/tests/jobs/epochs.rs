@@ -153,6 +153,28 @@ fn state_is_kept_for_jobs_that_go_on_and_removed_of_those_that_have_ended() {
 }
 
 #[test]
+fn a_commit_of_many_appends_is_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let node = open(&dir);
+    node.create("messages", 3);
+    node.create("results", 2);
+    // 6 MiB of keys and as much of results: some twenty appends, which take several turns.
+    let padding = "x".repeat(2 << 10);
+    let message = |id: u64| (format!("k{}", id % 5), json!({"id": id, "name": format!("{id}{padding}")}).to_string());
+    node.append("messages", &(0..3_000).map(message).collect::<Vec<_>>());
+    let mut document = once("large", "exactly_once", 2);
+    document["mode"] = json!("batch");
+    document["checkpoint"]["interval"] = json!("1h");
+    document["sources"]["in"]["config"]["stop_at"] = json!("end");
+    document["transforms"]["once"]["key_by"] = json!(["name"]);
+    let id = node.run(&document);
+    let job = node.ended(&id);
+    assert_eq!(job["state"], "completed", "{job:#}");
+    assert!(results(&node) == each_once(0..3_000));
+    node.close();
+}
+
+#[test]
 fn an_epoch_ends_early_for_a_source_that_may_read_no_further() {
     let dir = tempfile::tempdir().unwrap();
     let node = open(&dir);

@@ -309,7 +309,7 @@ fn a_job_goes_on_after_a_restart_and_is_driven_from_the_command_line() {
     process.stop();
 }
 
-/// What the job has written by the end of a number of lives, and the number of records that it was given.
+/// The records that the job has written after a number of lives, and the number that it was given.
 fn written_over_kills(document: &Value) -> (HashMap<String, Vec<u64>>, u64) {
     let kills = std::env::var("MILLSTREAM_JOB_KILLS").or_else(|_| std::env::var("MILLSTREAM_KILLS"));
     let kills = kills.map_or(KILLS, |kills| kills.parse().unwrap());

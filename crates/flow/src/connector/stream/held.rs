@@ -14,6 +14,30 @@ const APPEND_MAX_BYTES: usize = 512 << 10;
 /// Headers that a sink gives all its records; those of the source record if `None`.
 pub(super) type FixedHeaders = Option<Vec<(&'static str, String)>>;
 
+/// The headers of records that are made of rows of a batch.
+pub(super) struct RecordHeaders<'a> {
+    fixed: Option<Vec<Header<'a>>>,
+    /// Those of each row; empty without any.
+    of_rows: Vec<Vec<Header<'a>>>,
+}
+
+impl<'a> RecordHeaders<'a> {
+    pub(super) fn new(fixed: &'a FixedHeaders, batch: &'a Batch, rows: impl Iterator<Item = usize>) -> Self {
+        let header = |(key, value): &'a (&'static str, String)| Header { key, value: Some(value.as_bytes()) };
+        let fixed = fixed.as_ref().map(|headers| headers.iter().map(header).collect());
+        let of_rows = match fixed.is_some() || batch.is_without_headers() {
+            true => Vec::new(),
+            false => rows.map(|row| batch.headers(row).collect()).collect(),
+        };
+        Self { fixed, of_rows }
+    }
+
+    /// The headers of the record that is made of a row, by its number among the rows.
+    pub(super) fn of(&self, index: usize) -> &[Header<'a>] {
+        self.fixed.as_deref().unwrap_or_else(|| self.of_rows.get(index).map_or(&[], |headers| headers))
+    }
+}
+
 /// Records for one partition, rows of one batch.
 #[derive(Debug)]
 struct HeldAppend {
@@ -124,14 +148,7 @@ impl Prepared for HeldRecords {
 
     fn append(&self, number: usize, writer: &dyn Writer) -> Result<(), LogError> {
         let HeldAppend { partition, batch, rows, keys, .. } = &self.appends[number];
-        let fixed: Option<Vec<Header<'_>>> = self
-            .headers
-            .as_ref()
-            .map(|headers| headers.iter().map(|(key, value)| Header { key, value: Some(value.as_bytes()) }).collect());
-        let headers: Vec<Vec<Header<'_>>> = match fixed.is_some() || batch.is_without_headers() {
-            true => Vec::new(),
-            false => rows.iter().map(|held| batch.headers(held.row as usize).collect()).collect(),
-        };
+        let headers = RecordHeaders::new(&self.headers, batch, rows.iter().map(|held| held.row as usize));
         let record = |(index, HeldRow { row, key }): (usize, &HeldRow)| Record {
             timestamp_ms: batch.timestamp_ms(*row as usize),
             key: match key {
@@ -140,7 +157,7 @@ impl Prepared for HeldRecords {
                 RowKey::Made(span) => Some(&keys.as_bytes()[span.clone()]),
             },
             value: batch.payload(*row as usize),
-            headers: fixed.as_deref().unwrap_or_else(|| headers.get(index).map_or(&[], |headers| headers)),
+            headers: headers.of(index),
         };
         let records: Vec<Record<'_>> = rows.iter().enumerate().map(record).collect();
         writer.append(partition, &records)

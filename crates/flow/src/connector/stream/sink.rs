@@ -11,11 +11,11 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use millstream_log::{AtomicAppend, Done, Error as LogError, Storage, Topic, TopicConfig, Writers};
-use millstream_types::{Header, PartitionId, Record, TopicName, TopicPartition, partition_of_key};
+use millstream_types::{PartitionId, Record, TopicName, TopicPartition, partition_of_key};
 use parking_lot::Mutex;
 use serde_json::Value;
 
-use super::held::{FixedHeaders, HeldRecords};
+use super::held::{FixedHeaders, HeldRecords, RecordHeaders};
 use super::{is_temporary, topic, topic_name};
 use crate::Error;
 use crate::batch::Batch;
@@ -152,14 +152,7 @@ impl StreamSink {
                 is_made.then_some(start..keys.len())
             }));
         }
-        let fixed: Option<Vec<Header<'_>>> = self
-            .headers
-            .as_ref()
-            .map(|headers| headers.iter().map(|(key, value)| Header { key, value: Some(value.as_bytes()) }).collect());
-        let headers: Vec<Vec<Header<'_>>> = match fixed.is_some() || batch.is_without_headers() {
-            true => Vec::new(),
-            false => rows.clone().map(|row| batch.headers(row).collect()).collect(),
-        };
+        let headers = RecordHeaders::new(&self.headers, batch, rows.clone());
         let mut parts: Vec<(TopicPartition, Vec<Record<'_>>)> = Vec::new();
         for (index, row) in rows.enumerate() {
             let key = match &self.key {
@@ -170,7 +163,7 @@ impl StreamSink {
                 timestamp_ms: batch.timestamp_ms(row),
                 key,
                 value: batch.payload(row),
-                headers: fixed.as_deref().unwrap_or_else(|| headers.get(index).map_or(&[], |headers| headers)),
+                headers: headers.of(index),
             };
             let partition = self.partition(batch, key, topic.config.partitions);
             match parts.iter_mut().find(|(id, _)| id.partition == partition) {
@@ -243,8 +236,9 @@ impl StreamSink {
                 }
                 *failure.lock() = Some(error);
             }
-            let before = in_flight.fetch_sub(size_bytes, Ordering::AcqRel);
-            let is_last = before == size_bytes && is_preparing.load(Ordering::Acquire);
+            // One order for both, here and in `prepare`: one of the two sees what the other has done.
+            let before = in_flight.fetch_sub(size_bytes, Ordering::SeqCst);
+            let is_last = before == size_bytes && is_preparing.load(Ordering::SeqCst);
             if is_last || before >= IN_FLIGHT_MAX_BYTES || failure.lock().is_some() {
                 waker();
             }
@@ -308,13 +302,13 @@ impl Sink for StreamSink {
     }
 
     fn prepare(&mut self) -> Result<Preparation, Error> {
-        self.is_preparing.store(true, Ordering::Release);
-        let is_written = self.in_flight_bytes.load(Ordering::Acquire) == 0;
+        self.is_preparing.store(true, Ordering::SeqCst);
+        let is_written = self.in_flight_bytes.load(Ordering::SeqCst) == 0;
         self.check()?;
         if !is_written {
             return Ok(Preparation::NotYet(None));
         }
-        self.is_preparing.store(false, Ordering::Release);
+        self.is_preparing.store(false, Ordering::SeqCst);
         let held = std::mem::replace(&mut self.held, HeldRecords::new(self.headers.clone()));
         Ok(Preparation::Done((!held.is_empty()).then(|| Box::new(held) as _)))
     }
