@@ -69,6 +69,14 @@ enum JobAction {
         /// The job's id, or the name of its latest run
         job: String,
     },
+    /// List the open alarms of running jobs
+    Alarms {
+        /// A job's id or name [default: all jobs]
+        job: Option<String>,
+        /// The most alarms that are printed
+        #[arg(long, default_value_t = 1000)]
+        limit: usize,
+    },
     /// Print samples of the records that pass an edge of a running job, one JSON object a line
     Tap(TapArgs),
     /// Stop a job; what it has read is finished first
@@ -131,6 +139,18 @@ async fn act(arguments: &JobArgs, settings: impl FnOnce(&Path) -> anyhow::Result
             let graph = server.ask(Method::GET, &path(server, job, "/graph").await?, String::new()).await?;
             if is_json { show_lines([&graph]) } else { show(&job_graph_command::described(&graph)) }
         }
+        JobAction::Alarms { job, limit } => {
+            let job = job.as_ref().map_or_else(String::new, |job| format!("&job={}", encoded(job)));
+            let path = format!("/api/jobs/alarms?limit={limit}{job}");
+            let told = server.ask(Method::GET, &path, String::new()).await?;
+            let alarms = told["alarms"].as_array().map(Vec::as_slice).unwrap_or_default();
+            if is_json {
+                return show_lines(alarms);
+            }
+            let more = told["open"].as_u64().unwrap_or_default().saturating_sub(alarms.len() as u64);
+            let rest = if more > 0 { format!("and {more} more; see --limit\n") } else { String::new() };
+            show(&format!("{}{rest}", alarm_table(alarms)))
+        }
         JobAction::Tap(tap) => job_tap_command::run(server, tap).await,
         JobAction::Stop { job, immediate } => {
             let mode = if *immediate { "immediate" } else { "graceful" };
@@ -162,6 +182,15 @@ fn table(jobs: &[Value]) -> String {
         [id, name, state, submitted, rate(&job["rate_in"]), rate(&job["rate_out"]), reason]
     };
     aligned(&std::iter::once(head).chain(jobs.iter().map(row)).collect::<Vec<_>>())
+}
+
+fn alarm_table(alarms: &[Value]) -> String {
+    let head = ["JOB", "NODE", "KEY", "STATE", "SINCE", "SEVERITY"].map(str::to_owned);
+    let row = |alarm: &Value| {
+        ["name", "node", "key", "state", "since", "severity"]
+            .map(|key| crate::query_command::printable(&cell(&alarm[key])))
+    };
+    aligned(&std::iter::once(head).chain(alarms.iter().map(row)).collect::<Vec<_>>())
 }
 
 fn described(job: &Value) -> String {

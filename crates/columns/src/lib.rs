@@ -75,6 +75,6 @@ pub use scan::{MalformedJson, PathTree, is_json, is_object};
 pub use slab::Slab;
 pub use statistic::{Points, Statistic};
 pub use suggest::nearest;
-pub use timestamp::time_pattern_fault;
+pub use timestamp::{time_ms, time_pattern_fault};
 pub use value::{CanonicalNumber, EvalError, Unreadable, Value, write_text};
 pub use value_type::Type;

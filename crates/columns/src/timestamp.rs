@@ -42,8 +42,11 @@ pub(crate) fn seconds(moment: &Value<'_>, pattern: &Value<'_>) -> Result<Option<
     read(text, pattern).map(|time_ms| Some(time_ms.div_euclid(1000))).ok_or(EvalError::Time)
 }
 
-/// The time in milliseconds: a number of milliseconds, or a text as in RFC 3339. `None` for other values.
-pub(crate) fn time_ms(value: &Value<'_>) -> Result<Option<i64>, EvalError> {
+/// The time in milliseconds since 1970-01-01T00:00:00Z: a number of milliseconds, or a text as in RFC 3339. `None` for other values.
+///
+/// # Errors
+/// [`EvalError::Time`] for a text that is no time.
+pub fn time_ms(value: &Value<'_>) -> Result<Option<i64>, EvalError> {
     match value {
         Value::Integer(time_ms) => Ok(Some(*time_ms)),
         Value::Double(time_ms) => Ok(Some(time_ms.floor() as i64)),

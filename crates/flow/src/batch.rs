@@ -16,8 +16,10 @@
 
 mod base;
 mod column;
+mod made;
 mod origin;
 mod shape;
+mod times;
 mod writer;
 
 use std::borrow::Cow;
@@ -25,16 +27,19 @@ use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
 use millstream_columns::{PathStep, Value};
-use millstream_types::{BatchError, Header, Offset, PartitionId, RecordBatch};
+use millstream_types::{BatchError, Header, Offset, PartitionId, RecordBatch, iso_time};
 
 use self::base::Base;
 pub(crate) use self::base::{FieldPlaces, FieldSet};
 pub(crate) use self::column::Column;
+pub(crate) use self::made::{MadeRecord, MadeRows};
 use self::origin::Origin;
 pub(crate) use self::origin::SourceBatch;
 pub use self::shape::Integers;
 pub(crate) use self::shape::{ComputedMember, MemberName, MemberSource};
 use self::shape::{Rendered, Shape};
+use self::times::EventTimes;
+pub(crate) use self::times::{NO_TIME, RowTime};
 pub use self::writer::BatchWriter;
 use crate::delivery::BatchAck;
 use crate::document::NodeId;
@@ -51,6 +56,10 @@ pub struct Batch {
     ack: Option<BatchAck>,
     /// The source node, and how often its records were read again after errors.
     root: Root,
+    /// `None` in a job without event time.
+    times: Option<Arc<EventTimes>>,
+    /// The watermark of all other inputs.
+    others_ms: i64,
 }
 
 /// The source of a batch, and its reads so far.
@@ -118,6 +127,8 @@ impl Batch {
             has_objects: false,
             ack: None,
             root: Root::default(),
+            times: None,
+            others_ms: i64::MAX,
         }
     }
 
@@ -173,8 +184,17 @@ impl Batch {
         self.origin.partition
     }
 
+    /// The node that has made the records itself, of a state; `None` for records of a source.
+    pub(crate) fn maker(&self) -> Option<&str> {
+        self.origin.maker.as_deref()
+    }
+
     /// The source record of a row in words, for errors: its topic, partition and offset.
     pub(crate) fn place(&self, row: usize) -> String {
+        if let Some(maker) = &self.origin.maker {
+            let key = String::from_utf8_lossy(self.key(row).unwrap_or_default());
+            return format!("record of {maker}, key {key}, {}", iso_time(self.timestamp_ms(row)));
+        }
         let topic = self.topic().map(|topic| format!("{topic}/{}", self.partition().unwrap_or_default()));
         format!("{} {}", topic.as_deref().unwrap_or("record"), self.offset(row))
     }

@@ -29,6 +29,7 @@ pub(crate) use self::blocking::Blocking;
 pub(crate) use self::collect::Collected;
 pub(crate) use self::file::FileSpace;
 pub(crate) use self::http::{HttpAccess, HttpThread};
+pub(crate) use self::list::TICK_MS;
 use crate::Error;
 use crate::batch::Batch;
 use crate::delivery::SourcePosition;
@@ -94,7 +95,7 @@ pub(crate) struct Services {
 pub(crate) struct ConnectorContext<'a> {
     /// `None` in a test, whose connectors are lists.
     pub(crate) services: Option<&'a Services>,
-    pub(crate) wall: &'a dyn WallClock,
+    pub(crate) wall: &'a Arc<dyn WallClock>,
     pub(crate) tenant: &'a TenantId,
     /// The name of the job.
     pub(crate) job: &'a str,
@@ -172,6 +173,10 @@ pub(crate) trait Source: Send {
     fn finished(&mut self, up_to: &[SourcePosition]) -> Option<Duration>;
     /// `true` once the places of all calls of [`Source::finished`] are stored.
     fn is_settled(&self) -> bool;
+    /// Tells the partitions that the source reads, each of which keeps its records in order.
+    fn partitions(&self, tell: &mut dyn FnMut(u32)) {
+        tell(0);
+    }
     /// The commit that stores a place; `None` for sources without a log.
     fn commit_of(&self, _at: &SourcePosition) -> Option<PositionCommit> {
         None

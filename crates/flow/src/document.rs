@@ -33,8 +33,8 @@ pub use finding::Finding;
 pub use json_schema::json_schema;
 pub(crate) use model::INSTANCES_MAX;
 pub use model::{
-    Action, BatchSettings, Checkpoint, Delivery, Document, ErrorAnswer, Exchange, Hook, HookPoint, Mode, Node, NodeId,
-    Parallelism, RestartPolicy, Role, Route, RouteTarget, Scheduler, TestCase,
+    Action, BatchSettings, Checkpoint, Delivery, Document, ErrorAnswer, EventTime, Exchange, Hook, HookPoint, Mode,
+    Node, NodeId, Parallelism, RestartPolicy, Role, Route, RouteTarget, Scheduler, TestCase,
 };
 pub use quantity::{duration_ms, size_bytes};
 pub use reference::{node_type_page, reference_page};

@@ -11,8 +11,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use millstream_columns::{
-    Compiler, Diagnostic, EvalError, Expr, Item, Operand, Parameters, ParserLimits, Predicate, SelectList, Value,
-    parser,
+    Compiler, Diagnostic, EvalError, Expr, Item, Operand, Parameters, ParserLimits, Predicate, Row, SelectList, Value,
+    parser, time_ms,
 };
 
 pub(crate) use self::fields::{Fields, share};
@@ -70,6 +70,7 @@ impl EvalFailure {
                     EvalError::DivisionByZero => "division_by_zero",
                     EvalError::Overflow => "overflow",
                     EvalError::Cast => "cast_failed",
+                    EvalError::Time => "no_time",
                     _ => "unreadable_value",
                 };
                 let text = part.as_deref().unwrap_or(text);
@@ -123,11 +124,20 @@ impl Condition {
 
     /// Tells for each row if the condition is TRUE.
     pub(crate) fn each(&self, frame: RowFrame<'_>, mut tell: impl FnMut(usize, Result<bool, EvalFailure>)) {
+        self.each_truth(frame, |row, truth| tell(row, truth.map(|truth| truth == Some(true))));
+    }
+
+    /// Tells for each row if the condition is TRUE, FALSE or unknown.
+    pub(crate) fn each_truth(
+        &self,
+        frame: RowFrame<'_>,
+        mut tell: impl FnMut(usize, Result<Option<bool>, EvalFailure>),
+    ) {
         self.fields.each(frame, |row, values| {
             tell(
                 row,
                 values.and_then(|mut values| match self.predicate.truth(&mut values) {
-                    Ok(truth) => Ok(truth == Some(true)),
+                    Ok(truth) => Ok(truth),
                     Err(error) => Err(values.failure(error, None, |row| self.predicate.truth(row).is_ok())),
                 }),
             );
@@ -294,7 +304,12 @@ impl KeyExpressions {
             let written = values.and_then(|mut values| {
                 self.operands.iter().try_for_each(|operand| {
                     match operand.value(&mut values) {
-                        Ok(value) => value.write_json(&mut key),
+                        Ok(value) => {
+                            let start = key.len();
+                            value.write_json(&mut key);
+                            // An object or list stands there as it was written; a line feed in it is white space.
+                            key[start..].iter_mut().filter(|byte| **byte == b'\n').for_each(|byte| *byte = b' ');
+                        }
                         Err(error) => return Err(values.failure(error, None, |row| operand.value(row).is_ok())),
                     }
                     key.push(b'\n');
@@ -303,6 +318,50 @@ impl KeyExpressions {
             });
             tell(row, written.map(|()| &key[..]));
         });
+    }
+}
+
+/// The expression of a record's event time.
+#[derive(Debug)]
+pub(crate) struct TimeExpression {
+    text: String,
+    fields: Fields,
+    operand: Operand,
+}
+
+impl TimeExpression {
+    /// # Errors
+    /// All errors in the text, in words.
+    pub(crate) fn parse(text: &str, params: &Params) -> Result<Self, String> {
+        let parsed = parser::parametric_value(text, &bound(params)?, &ParserLimits::default());
+        let parsed = parsed.map_err(|found| in_words(&found))?.parsed;
+        let mut compiler = Compiler::default();
+        let operand = compiler.operand(&parsed);
+        Ok(Self { text: text.to_owned(), fields: Fields::new(compiler, FieldScope::Record), operand })
+    }
+
+    pub(crate) fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// Tells the time of each row, milliseconds since 1970-01-01T00:00:00Z; `None` for null.
+    pub(crate) fn each(&self, batch: &Batch, mut tell: impl FnMut(usize, Result<Option<i64>, EvalFailure>)) {
+        let frame = RowFrame { batch, input: None, errors: None, now_ms: 0 };
+        self.fields.each(frame, |row, values| {
+            let time = values.and_then(|mut values| match self.time(&mut values) {
+                Ok(time) => Ok(time),
+                Err(error) => Err(values.failure(error, None, |row| self.time(row).is_ok())),
+            });
+            tell(row, time);
+        });
+    }
+
+    fn time<'a>(&self, row: &mut impl Row<'a>) -> Result<Option<i64>, EvalError> {
+        let value = self.operand.value(row)?;
+        match time_ms(&value)? {
+            None if !matches!(value, Value::Null) => Err(EvalError::Time),
+            time => Ok(time),
+        }
     }
 }
 

@@ -50,6 +50,8 @@ use crate::runtime::Workers;
 use crate::state::StateBudget;
 use crate::test_run::{TestReport, TestRunner};
 
+/// Alarms that are listed at once have about so many bytes.
+const ALARMS_MAX_BYTES: usize = 4 << 20;
 /// The name of the writer of all jobs.
 const WRITER: &str = "jobs";
 /// Bytes of submissions that may wait, and of changes that may be missing from the checkpoint.
@@ -343,6 +345,26 @@ impl Jobs {
         let mut errors = self.supervisor.errors(&record.key());
         errors.extend(record.error.clone().filter(|error| !errors.contains(error)));
         Ok(json!(errors))
+    }
+
+    /// The open alarms of the tenant's running jobs, of those of an id or name if `job` names them: at most `max`, and as many as have
+    /// 4 MiB together, by job, node and key.
+    pub fn alarms(&self, tenant: &TenantId, job: Option<&str>, max: usize) -> Value {
+        let state = &self.views.snapshot(PARTITION).state;
+        let of_tenant = state.values().filter(|record| record.tenant == tenant.as_str());
+        let mut records: Vec<&Arc<JobRecord>> =
+            of_tenant.filter(|record| job.is_none_or(|job| record.id == job || record.name == job)).collect();
+        records.sort_by(|a, b| (&a.name, &a.id).cmp(&(&b.name, &b.id)));
+        let (mut open, mut alarms, mut left_bytes) = (0, Vec::new(), ALARMS_MAX_BYTES);
+        for record in records {
+            let Some(run) = self.supervisor.run(&record.key()) else { continue };
+            open += run.alarms.len();
+            for mut alarm in run.alarms.describe(max - alarms.len(), &mut left_bytes) {
+                (alarm["job"], alarm["name"]) = (record.id.as_str().into(), record.name.as_str().into());
+                alarms.push(alarm);
+            }
+        }
+        json!({"at": iso_time(self.now_ms()), "open": open, "alarms": alarms})
     }
 
     /// The payloads that a `collect` sink of a running job has kept.

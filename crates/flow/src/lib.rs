@@ -29,9 +29,10 @@ pub use batch::{Batch, BatchWriter, Integers};
 pub use config::FlowConfig;
 pub use connector::{catalogue, describe_type};
 pub use document::{
-    Action, BatchSettings, Catalogue, Checkpoint, Delivery, Document, DocumentContext, ErrorAnswer, Exchange, Finding,
-    Hook, HookPoint, Key, KeyType, Mode, Node, NodeId, NodeType, Parallelism, RestartPolicy, Role, Route, RouteTarget,
-    Scheduler, Section, TestCase, TopicAccess, duration_ms, json_schema, node_type_page, reference_page, size_bytes,
+    Action, BatchSettings, Catalogue, Checkpoint, Delivery, Document, DocumentContext, ErrorAnswer, EventTime,
+    Exchange, Finding, Hook, HookPoint, Key, KeyType, Mode, Node, NodeId, NodeType, Parallelism, RestartPolicy, Role,
+    Route, RouteTarget, Scheduler, Section, TestCase, TopicAccess, duration_ms, json_schema, node_type_page,
+    reference_page, size_bytes,
 };
 pub use error::Error;
 pub use expression::{Params, RecordError};

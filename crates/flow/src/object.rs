@@ -3,6 +3,7 @@
 //! The functions expect valid JSON; [`is_object`] checks it.
 
 pub(crate) use millstream_columns::is_object;
+use millstream_types::iso_time;
 
 /// Appends the object without its closing brace. Further members may follow with [`begin_member`].
 pub(crate) fn write_open(object: &[u8], out: &mut Vec<u8>) {
@@ -89,6 +90,11 @@ pub(crate) fn write_text(out: &mut Vec<u8>, text: &str) {
 
 pub(crate) fn write_number(number: i64, out: &mut Vec<u8>) {
     serde_json::to_writer(out, &number).expect("writing to memory cannot fail");
+}
+
+/// Appends a time, milliseconds since 1970-01-01T00:00:00Z, as an ISO 8601 text.
+pub(crate) fn write_time(out: &mut Vec<u8>, time_ms: i64) {
+    write_text(out, &iso_time(time_ms));
 }
 
 /// Appends a comma, unless the object has just been opened.

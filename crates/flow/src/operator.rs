@@ -1,14 +1,19 @@
 //! The work of one node on a batch: `where`, then `fn`, then `select`; or the explosion of a list.
 
+mod alarm;
 mod deduplicate;
 mod explode;
 mod keyed;
 
+use std::sync::Arc;
+
+pub(crate) use self::alarm::OpenAlarms;
+use self::alarm::{ALARM, Alarm};
 use self::deduplicate::{DEDUPLICATE, Deduplicate};
 pub(crate) use self::explode::EXPLODE;
-use self::explode::{Explode, ExplodedPart, UnexplodedRest};
-pub(crate) use self::keyed::KeyedOperator;
-use self::keyed::KeyedRows;
+use self::explode::{Explode, ExplodedPart, InputRest};
+pub(crate) use self::keyed::KeyedNode;
+use self::keyed::{KeyedInput, KeyedMade, KeyedOperator, KeyedOutput, KeyedRows};
 use crate::Error;
 use crate::batch::Batch;
 use crate::document::{Node, NodeType, Role};
@@ -18,7 +23,7 @@ use crate::expression::{
 use crate::function::{Functions, NativeFunction};
 use crate::state::StateMemory;
 
-pub(crate) fn catalogue() -> [NodeType; 5] {
+pub(crate) fn catalogue() -> [NodeType; 6] {
     let transform = |name, summary| NodeType {
         name,
         role: Role::Transform,
@@ -33,15 +38,26 @@ pub(crate) fn catalogue() -> [NodeType; 5] {
         transform("function", "Calls the registered function `fn` with each batch."),
         EXPLODE,
         DEDUPLICATE,
+        ALARM,
     ]
 }
 
 /// The keyed operator of a node, without any state; `None` for a node that keeps none.
-pub(crate) fn keyed(node: &Node, memory: StateMemory) -> Option<Box<dyn KeyedOperator>> {
-    match node.kind.as_str() {
-        kind if kind == DEDUPLICATE.name => Some(Box::new(Deduplicate::new(&node.config, memory))),
-        _ => None,
-    }
+///
+/// # Errors
+/// [`Error::Plan`] for what the document's checks should have found.
+pub(crate) fn keyed(node: &Node, memory: StateMemory, alarms: &Arc<OpenAlarms>) -> Result<Option<KeyedNode>, Error> {
+    let operator: Box<dyn KeyedOperator> = match node.kind.as_str() {
+        kind if kind == DEDUPLICATE.name => Box::new(Deduplicate::new(&node.config, memory)),
+        kind if kind == ALARM.name => Box::new(Alarm::new(node, memory, Arc::clone(alarms))?),
+        _ => return Ok(None),
+    };
+    Ok(Some(KeyedNode { name: node.name.as_str().into(), operator }))
+}
+
+/// `true` for a node whose work depends on event time.
+pub(crate) fn needs_time(node: &Node) -> bool {
+    node.kind == ALARM.name
 }
 
 /// The compiled work of a node. It has no state, so that instances share it; that of a keyed operator is handed to it.
@@ -63,7 +79,7 @@ pub(crate) struct Output {
     /// The input rows that passed `where`; `None` if there is no condition.
     pub(crate) accepted: Option<Vec<u32>>,
     /// The work that is left, if its result would be too large to be held at once.
-    pub(crate) rest: Option<UnexplodedRest>,
+    pub(crate) rest: Option<InputRest>,
 }
 
 impl Operator {
@@ -91,6 +107,15 @@ impl Operator {
         filter.into_iter().chain(self.select.as_mut().map(RecordProjection::fields_mut))
     }
 
+    /// Applies `select` to records that a keyed operator has made of time alone.
+    pub(crate) fn select(&self, made: Batch, now_ms: i64) -> Output {
+        let mut work = Output::of_time(made);
+        if let Some(projection) = &self.select {
+            work.project(projection, now_ms);
+        }
+        work
+    }
+
     /// Works on a batch, whose first row has lost its first `skipped` elements to an earlier call. `started` are
     /// parameters for the function that a hook gave on start; `keyed` is the keyed operator of the instance, if the node has
     /// one, and its key.
@@ -102,7 +127,7 @@ impl Operator {
         input: &Batch,
         skipped: usize,
         started: Option<&Params>,
-        keyed: Option<(&KeyExpressions, &mut dyn KeyedOperator)>,
+        keyed: Option<(&KeyExpressions, &mut KeyedNode)>,
         now_ms: i64,
     ) -> Result<Output, Error> {
         let mut work = Output { batch: input.clone(), inputs: None, failed: Vec::new(), accepted: None, rest: None };
@@ -120,11 +145,15 @@ impl Operator {
             let ExplodedPart { batch, inputs, failed, rest } =
                 explode.apply(&work.batch, if begins_with_it { skipped } else { 0 });
             let row_of = |row: u32| work.inputs.as_ref().map_or(row, |rows| rows[row as usize]);
-            work.rest = rest.map(|rest| UnexplodedRest { row: row_of(rest.row), ..rest });
+            work.rest = rest.map(|rest| InputRest { row: row_of(rest.row), ..rest });
             work.replace(batch, inputs, failed);
         }
         if let Some((key, keyed)) = keyed {
-            work.keep(key, keyed)?;
+            work.keep(key, keyed, now_ms)?;
+        }
+        // Rows behind the rest fail in its turn.
+        if let Some(rest) = &work.rest {
+            work.failed.retain(|error| error.row < rest.row);
         }
         if let Some(projection) = &self.select {
             work.project(projection, now_ms);
@@ -134,6 +163,11 @@ impl Operator {
 }
 
 impl Output {
+    /// Records that a keyed operator has made of time alone.
+    pub(crate) fn of_time(batch: Batch) -> Self {
+        Self { batch, inputs: None, failed: Vec::new(), accepted: None, rest: None }
+    }
+
     /// Nothing was made of these rows of a batch.
     pub(crate) fn of_failures(input: &Batch, failed: Vec<RecordError>) -> Self {
         Self { batch: input.select([]), inputs: None, failed, accepted: None, rest: None }
@@ -156,16 +190,26 @@ impl Output {
         self.replace(if condition.checks_objects() { batch.with_objects() } else { batch }, kept, failed);
     }
 
-    /// Keeps the rows that a keyed operator passes.
-    fn keep(&mut self, key: &KeyExpressions, keyed: &mut dyn KeyedOperator) -> Result<(), Error> {
+    /// Has a keyed operator work on the rows.
+    fn keep(&mut self, key: &KeyExpressions, keyed: &mut KeyedNode, now_ms: i64) -> Result<(), Error> {
         let (mut rows, mut failed) = (KeyedRows::default(), Vec::new());
         key.each(&self.batch, |row, found| match found {
             Ok(found) => rows.push(row as u32, found),
             Err(failure) => failed.push(failure.of_row(row as u32, key.text())),
         });
-        let kept = keyed.apply(&self.batch, &rows)?;
-        let batch = self.batch.select(kept.iter().copied());
-        self.replace(batch, kept, failed);
+        match keyed.operator.apply(&KeyedInput { batch: &self.batch, rows: &rows, now_ms })? {
+            KeyedOutput::Passed(kept) => {
+                let batch = self.batch.select(kept.iter().copied());
+                self.replace(batch, kept, failed);
+            }
+            KeyedOutput::Made(KeyedMade { rows, failed: others, rest }) => {
+                failed.extend(others);
+                let row_of = |row: u32| self.inputs.as_ref().map_or(row, |rows| rows[row as usize]);
+                self.rest = rest.map(|row| InputRest { row: row_of(row), element: 0 });
+                let (batch, inputs) = rows.finish(&keyed.name, Some(&self.batch));
+                self.replace(batch, inputs, failed);
+            }
+        }
         Ok(())
     }
 

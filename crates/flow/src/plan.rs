@@ -9,7 +9,7 @@ use crate::document::{Delivery, Document, ErrorAnswer, Exchange, HookPoint, INST
 use crate::expression::{self, KeyExpressions, Params};
 use crate::function::Functions;
 use crate::hook::{Hooks, NativeHook};
-use crate::operator::Operator;
+use crate::operator::{self, Operator};
 use crate::route::Router;
 
 /// A job that is ready to run.
@@ -17,6 +17,8 @@ use crate::route::Router;
 pub(crate) struct Plan {
     pub(crate) nodes: Vec<PlanNode>,
     pub(crate) chains: Vec<Chain>,
+    /// Event time goes with the records.
+    pub(crate) keeps_time: bool,
 }
 
 /// The name and the number of instances of each node.
@@ -100,7 +102,8 @@ impl Plan {
             let of_chain = nodes.iter_mut().filter(|node| node.chain == number);
             expression::share(of_chain.flat_map(|node| node.operator.fields_mut().chain(node.router.fields_mut())));
         }
-        Ok(Self { nodes, chains })
+        let keeps_time = nodes.iter().any(|planned| operator::needs_time(&planned.node));
+        Ok(Self { nodes, chains, keeps_time })
     }
 
     /// The number of instances of the chains before one.

@@ -116,7 +116,7 @@ impl TestRunner {
             Ok(run) => run,
             Err(error) => return vec![Difference::failed(&error.to_string())],
         };
-        let mut differences: Vec<Difference> = run.finish(&capture).into_iter().collect();
+        let mut differences: Vec<Difference> = run.finish(&capture, TIME_MAX + test.tick).into_iter().collect();
         for (node, expected) in &test.expect {
             differences.extend(compare::compare(node, expected, &capture.records(node)));
         }
@@ -166,8 +166,8 @@ impl ManualRun {
         Ok(Self { run: Run::start(document, setting)?, clock, workers, outcome })
     }
 
-    /// Gives turns until the run has ended; the reason if it has failed or does not end.
-    fn finish(&self, capture: &Capture) -> Option<Difference> {
+    /// Gives turns until the run has ended, at the latest after `time_max`; the reason if it has failed or does not end.
+    fn finish(&self, capture: &Capture, time_max: Duration) -> Option<Difference> {
         let fault = loop {
             match self.workers.step() {
                 TurnStep::Turn if capture.total() > RECORDS_MAX => {
@@ -182,7 +182,7 @@ impl ManualRun {
                             RunOutcome::Completed | RunOutcome::Stopped => None,
                         };
                     }
-                    let Some(deadline) = deadline.filter(|deadline| *deadline <= TIME_MAX) else {
+                    let Some(deadline) = deadline.filter(|deadline| *deadline <= time_max) else {
                         let reason = self.run.waits_for().unwrap_or_else(|| "no node has anything to do".to_owned());
                         break format!("the job does not end: {reason}");
                     };

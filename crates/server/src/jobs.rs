@@ -37,6 +37,10 @@ const RETRY_AFTER: Duration = Duration::from_secs(10);
 /// Largest batch of a test; the route's text mentions it.
 const BATCH_MAX: u32 = 1_000_000;
 
+/// Alarms of one answer, if the caller names no number, and at most.
+const ALARMS_DEFAULT: usize = 1_000;
+const ALARMS_MAX: usize = 10_000;
+
 type AllJobs = Arc<Jobs>;
 
 pub(crate) fn routes(jobs: &AllJobs, memory: &MemoryBudget) -> Routes {
@@ -84,7 +88,7 @@ fn submit_routes(jobs: &AllJobs) -> [Route; 3] {
     ]
 }
 
-fn look_routes(jobs: &AllJobs) -> [Route; 9] {
+fn look_routes(jobs: &AllJobs) -> [Route; 10] {
     let reader = Access::Role(Role::Reader);
     let (id, unknown) = ("The job's id.", "No job has that id.");
     let list = || Content::json(json!({"type": "array"}));
@@ -98,6 +102,11 @@ fn look_routes(jobs: &AllJobs) -> [Route; 9] {
         Route::get("/api/jobs/connectors", reader, LOOK_LIMITS, "List the types of sources, transforms and sinks")
             .answers_with(200, "Each with its role and the keys of its `config`.", list())
             .to(connectors, ()),
+        Route::get("/api/jobs/alarms", reader, LOOK_LIMITS, "List the open alarms of running jobs")
+            .query("job", "Only alarms of the job with this id, or of jobs of this name.")
+            .query("limit", "The most alarms in the answer, 1 to 10,000; 1,000 if it is not given.")
+            .answers_with(200, "The number of open alarms, and each with its job, node, key, state and time.", object())
+            .to(alarms, Arc::clone(jobs)),
         Route::get("/api/jobs/schema", reader, LOOK_LIMITS, "Describe the documents of jobs to editors and forms")
             .answers_with(200, "The JSON Schema (draft 2020-12) of a document.", object())
             .to(schema, Arc::clone(jobs)),
@@ -280,6 +289,26 @@ async fn list_jobs(
 async fn connectors(State(()): State<()>, _: Caller) -> Result<Response, Problem> {
     let described: Vec<Value> = catalogue().iter().map(millstream_flow::describe_type).collect();
     Ok(axum::Json(described).into_response())
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct AlarmFilter {
+    job: Option<String>,
+    limit: Option<usize>,
+}
+
+async fn alarms(
+    State(jobs): State<AllJobs>,
+    caller: Caller,
+    Query(AlarmFilter { job, limit }): Query<AlarmFilter>,
+) -> Result<Response, Problem> {
+    let limit = limit.unwrap_or(ALARMS_DEFAULT);
+    if !(1..=ALARMS_MAX).contains(&limit) {
+        let rule = format!("an answer has 1 to {ALARMS_MAX} alarms");
+        return Err(Problem::invalid(format!("limit={limit} is out of range")).value(limit).rule(rule));
+    }
+    Ok(axum::Json(jobs.alarms(&caller.tenant, job.as_deref(), limit)).into_response())
 }
 
 async fn schema(State(jobs): State<AllJobs>, _: Caller) -> Result<Response, Problem> {

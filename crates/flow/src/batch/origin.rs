@@ -14,6 +14,8 @@ use super::base::{Base, BaseRow};
 pub(super) struct Origin {
     pub(super) topic: Option<Arc<str>>,
     pub(super) partition: Option<PartitionId>,
+    /// The node that has made the records itself.
+    pub(super) maker: Option<Arc<str>>,
     pub(super) buffer: Bytes,
     pub(super) records: Vec<SourceRecord>,
     pub(super) headers: Vec<HeaderSpan>,
@@ -87,7 +89,7 @@ impl Origin {
             }
             shift += batch.size_bytes();
         }
-        Ok(Self { topic: Some(Arc::clone(topic)), partition: Some(partition), buffer, records, headers })
+        Ok(Self { topic: Some(Arc::clone(topic)), partition: Some(partition), maker: None, buffer, records, headers })
     }
 }
 
@@ -131,6 +133,13 @@ impl SourceBatch {
     /// The batch of all records, of which some may be no JSON objects.
     pub(crate) fn finish_unchecked(self) -> Batch {
         Batch::of_origin(Origin { buffer: self.buffer.into(), records: self.records, ..Origin::default() })
+    }
+
+    /// The batch of all records, which the node `maker` has made.
+    pub(super) fn finish_of(self, maker: &Arc<str>) -> Batch {
+        let maker = Some(Arc::clone(maker));
+        let origin = Origin { maker, buffer: self.buffer.into(), records: self.records, ..Origin::default() };
+        Batch::of_origin(origin).with_objects()
     }
 
     /// The batch of all records.

@@ -8,10 +8,10 @@ use serde_json::{Map, Value};
 use super::canonical::hash;
 use super::catalogue::{Key, KeyType, Section};
 use super::draft::{DocumentDraft, DraftNode, DraftRoute, EdgeEnd, RouteTargetDraft};
-use super::keys::{BATCH, CHECKPOINT, HOOK_POINTS, JOB, PARALLELISM, RESOURCES, RESTART, ROUTE, SOURCE};
+use super::keys::{BATCH, CHECKPOINT, EVENT_TIME, HOOK_POINTS, JOB, PARALLELISM, RESOURCES, RESTART, ROUTE, SOURCE};
 use super::model::{
-    Action, BatchSettings, Checkpoint, Delivery, Document, ErrorAnswer, Exchange, Hook, HookPoint, Mode, Node, NodeId,
-    Parallelism, RestartPolicy, Role, Route, RouteTarget, Scheduler, TestCase,
+    Action, BatchSettings, Checkpoint, Delivery, Document, ErrorAnswer, EventTime, Exchange, Hook, HookPoint, Mode,
+    Node, NodeId, Parallelism, RestartPolicy, Role, Route, RouteTarget, Scheduler, TestCase,
 };
 use super::quantity::{duration_ms, duration_range_ms};
 use super::scalar::plain;
@@ -92,6 +92,15 @@ impl Settings<'_> {
     }
 }
 
+fn event_time(tree: Option<&Tree>) -> EventTime {
+    let event_time = Settings { tree, section: &EVENT_TIME };
+    EventTime {
+        field: tree.and_then(|tree| tree.text_of("field")).map(str::to_owned),
+        max_out_of_orderness_ms: i64::try_from(event_time.duration_ms("max_out_of_orderness")).unwrap_or(i64::MAX),
+        idle_timeout: Duration::from_millis(event_time.duration_ms("idle_timeout")),
+    }
+}
+
 fn scheduler(tree: Option<&Tree>) -> Scheduler {
     let resources = Settings { tree, section: &RESOURCES };
     if resources.text("scheduler") == "greedy" { Scheduler::Greedy } else { Scheduler::Balanced }
@@ -140,6 +149,7 @@ fn node(draft: &DocumentDraft<'_>, id: NodeId, node: &DraftNode<'_>) -> Node {
         },
         max_in_flight: source.whole("max_in_flight"),
         ack_timeout_ms: source.duration_ms("ack_timeout"),
+        event_time: event_time(tree.get("event_time")),
     }
 }
 
@@ -257,6 +267,7 @@ fn test(tree: &Tree) -> TestCase {
         name: tree.text_of("name").unwrap_or_default().to_owned(),
         line: tree.place.line,
         inject: records("inject"),
+        tick: Duration::from_millis(tree.text_of("tick").and_then(duration_ms).unwrap_or_default()),
         expect: records("expect"),
         params: members("params").map(|member| (member.key.clone(), values(Some(&member.value)))).collect(),
         trace: members("trace").map(|member| (member.key.clone(), text_or_texts(&member.value))).collect(),

@@ -80,6 +80,8 @@ pub enum KeyType {
     Condition,
     /// A list of values with names, parsed likewise.
     SelectList,
+    /// An expression, parsed likewise.
+    Expression,
     /// An expression, or a list of them, parsed likewise.
     Expressions,
     /// An object whose values are texts.

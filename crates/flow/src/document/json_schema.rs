@@ -81,7 +81,12 @@ fn value(form: KeyType) -> Value {
     let by_name = |of: Value| json!({ "type": "object", "additionalProperties": of });
     let name = || json!({ "type": "string", "pattern": NAME });
     match form {
-        KeyType::Text | KeyType::Topic | KeyType::Template | KeyType::Condition | KeyType::SelectList => text(),
+        KeyType::Text
+        | KeyType::Topic
+        | KeyType::Template
+        | KeyType::Condition
+        | KeyType::Expression
+        | KeyType::SelectList => text(),
         KeyType::Whole(min, max) => json!({ "type": "integer", "minimum": min, "maximum": max }),
         KeyType::Bool => json!({ "type": "boolean" }),
         KeyType::Duration => json!({ "type": "string", "pattern": DURATION }),

@@ -155,6 +155,19 @@ pub struct Node {
     pub max_in_flight: u32,
     /// Sources: time until the oldest record is read again if it is not finished; 0 for no limit.
     pub ack_timeout_ms: u64,
+    /// Sources: the times of the records.
+    pub event_time: EventTime,
+}
+
+/// The times of a source's records.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EventTime {
+    /// An expression; `None` takes the time in the topic.
+    pub field: Option<String>,
+    /// The time by which a record may come behind a younger one.
+    pub max_out_of_orderness_ms: i64,
+    /// The time without news after which a partition does not hold time back.
+    pub idle_timeout: Duration,
 }
 
 /// Instances that the nodes of a job have together, at most.
@@ -282,6 +295,8 @@ pub struct TestCase {
     pub line: usize,
     /// Records that enter each node.
     pub inject: BTreeMap<String, Vec<Value>>,
+    /// Time that passes after the last record.
+    pub tick: Duration,
     /// Records that each node must have put out or taken in, with some of their fields.
     pub expect: BTreeMap<String, Vec<Value>>,
     /// Parameters by node name, as the process would set them.

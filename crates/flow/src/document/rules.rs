@@ -4,6 +4,7 @@
 //! [`FORM_RULES`] for the reference page.
 
 mod actions;
+mod alarms;
 mod fields;
 mod files;
 mod functions;
@@ -83,7 +84,7 @@ pub(super) const FORM_RULES: [(&str, &str); 29] = [
 ];
 
 /// The rules of the document as a whole, in the order in which they are checked.
-pub(super) static RULES: [DocumentRule; 50] = [
+pub(super) static RULES: [DocumentRule; 51] = [
     rule("id", "An id has 1 to 128 of the characters a-z A-Z 0-9 _ - . :", job::id),
     rule("no_source", "A job has a source.", job::no_source),
     rule("state_delivery", "A job that keeps state is not at_most_once.", state::state_delivery),
@@ -96,6 +97,11 @@ pub(super) static RULES: [DocumentRule; 50] = [
         "missing_expression",
         "A filter has `where`, a map `select`, a function `fn`, an operator with state `key_by`.",
         nodes::missing_expression,
+    ),
+    rule(
+        "alarm",
+        "An alarm has `raise` or `absent_after`; what belongs to one of them stands beside it.",
+        alarms::alarm,
     ),
     rule("batch_timeout", "The `timeout` of `batch` stands at sources only.", nodes::batch_timeout),
     rule("parallelism", "`min` is not above `max`.", nodes::parallelism),

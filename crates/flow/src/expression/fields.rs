@@ -297,6 +297,7 @@ impl<'f, 'a> RowValues<'f, 'a> {
             Field::Key => text(batch.key(self.row)),
             Field::Header(name) => text(batch.header(self.row, name)),
             Field::Timestamp => Ok(Value::Integer(batch.timestamp_ms(self.row))),
+            Field::Offset if batch.maker().is_some() => Ok(Value::Null),
             Field::Offset => Ok(Value::Integer(batch.offset(self.row).0 as i64)),
             Field::Partition => Ok(batch.partition().map_or(Value::Null, |number| Value::Integer(number.0.into()))),
             Field::Topic => Ok(batch.topic().map_or(Value::Null, |name| Value::Text(name.into()))),

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use super::keyed::{KeyedOperator, KeyedRows};
+use super::keyed::{KeyedInput, KeyedOperator, KeyedOutput};
 use crate::Error;
-use crate::batch::Batch;
+use crate::batch::NO_TIME;
 use crate::document::{Key, KeyType, NodeType, Role, duration_ms};
 use crate::state::{KeyedState, StateMemory, StateValue, TellChange};
 
@@ -97,14 +97,19 @@ impl Deduplicate {
 }
 
 impl KeyedOperator for Deduplicate {
-    fn apply(&mut self, batch: &Batch, rows: &KeyedRows) -> Result<Vec<u32>, Error> {
+    fn apply(&mut self, input: &KeyedInput<'_>) -> Result<KeyedOutput, Error> {
+        let KeyedInput { batch, rows, .. } = input;
         let mut passed = Vec::with_capacity(batch.len());
         for (row, key) in rows.iter() {
-            if self.passes(key, batch.timestamp_ms(row as usize))? {
+            let time_ms = match batch.time_ms(row as usize) {
+                NO_TIME => batch.timestamp_ms(row as usize),
+                time_ms => time_ms,
+            };
+            if self.passes(key, time_ms)? {
                 passed.push(row);
             }
         }
-        Ok(passed)
+        Ok(KeyedOutput::Passed(passed))
     }
 
     fn take_changes(&mut self, tell: &mut TellChange<'_>) {

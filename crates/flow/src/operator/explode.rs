@@ -49,12 +49,12 @@ pub(super) struct ExplodedPart {
     /// The input row of each row of `batch`.
     pub(super) inputs: Vec<u32>,
     pub(super) failed: Vec<RecordError>,
-    pub(super) rest: Option<UnexplodedRest>,
+    pub(super) rest: Option<InputRest>,
 }
 
 /// The place in a batch up to which records are made: a row, and the next element of its list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct UnexplodedRest {
+pub(crate) struct InputRest {
     pub(crate) row: u32,
     pub(crate) element: usize,
 }
@@ -92,7 +92,7 @@ impl Explode {
             let (head, tail) = self.around(payload, list);
             for (number, element) in elements.iter().enumerate().skip(skipped) {
                 if size_bytes >= PART_MAX_BYTES {
-                    rest = Some(UnexplodedRest { row: row as u32, element: number });
+                    rest = Some(InputRest { row: row as u32, element: number });
                     break;
                 }
                 let Ok(()) = writer.push(row, |out| {

@@ -11,7 +11,7 @@ use super::writing_sink::WritingSink;
 use crate::Error;
 use crate::connector::Preparation;
 use crate::document::NodeId;
-use crate::operator::KeyedOperator;
+use crate::operator::KeyedNode;
 use crate::plan::Plan;
 
 /// The end of an epoch, or of everything, behind the batches that came before it.
@@ -119,14 +119,14 @@ impl InstanceBoundary {
     pub(super) fn pass(
         &mut self,
         plan: &Plan,
-        keyed: &mut BTreeMap<NodeId, Box<dyn KeyedOperator>>,
+        keyed: &mut BTreeMap<NodeId, KeyedNode>,
         sources: &mut [ReadingSource],
     ) -> Option<Boundary> {
         let Passing { boundary, mut part, .. } = self.passing.take()?;
         let name = |node: NodeId| &plan.nodes[node.0].node.name;
         for (node, keyed) in keyed {
-            keyed.take_changes(&mut |key, value| part.changes.add(name(*node), key, value));
-            part.keys.insert(name(*node).clone(), keyed.keys() as u64);
+            keyed.operator.take_changes(&mut |key, value| part.changes.add(name(*node), key, value));
+            part.keys.insert(name(*node).clone(), keyed.operator.keys() as u64);
         }
         for source in sources {
             source.take_places(name(source.node), &mut part);

@@ -78,13 +78,18 @@ impl NodeCounters {
         now
     }
 
-    /// Counts the records that the node has made of a batch that entered at `begun`.
-    pub(crate) fn end(&self, records: usize, begun: Duration) {
-        let now = self.clock.now();
+    /// Counts the records that the node has made of time alone.
+    pub(crate) fn made(&self, records: usize) {
         if records > 0 {
-            self.records_out.add(now.as_secs(), records as u64);
+            self.records_out.add(self.clock.now().as_secs(), records as u64);
             self.batches_out.fetch_add(1, Ordering::Relaxed);
         }
+    }
+
+    /// Counts the records that the node has made of a batch that entered at `begun`.
+    pub(crate) fn end(&self, records: usize, begun: Duration) {
+        self.made(records);
+        let now = self.clock.now();
         self.latency.record(now, now.saturating_sub(begun));
     }
 

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use millstream_log::PositionCommit;
 
+use super::event_time::PartitionTimes;
 use crate::connector::Prepared;
 use crate::state::StateChanges;
 
@@ -14,6 +15,8 @@ pub(super) struct EpochPart {
     pub(super) positions: Vec<PositionCommit>,
     /// The records that the instance's sources without a log have read, by node.
     pub(super) places: BTreeMap<String, u64>,
+    /// The latest event times of the partitions that the instance's sources have read, by node.
+    pub(super) times: BTreeMap<String, PartitionTimes>,
     /// The keys that have state, by node.
     pub(super) keys: BTreeMap<String, u64>,
 }
@@ -21,7 +24,7 @@ pub(super) struct EpochPart {
 impl EpochPart {
     /// `true` if there is nothing to be committed.
     pub(super) fn is_empty(&self) -> bool {
-        let Self { changes, prepared, positions, places, keys: _ } = self;
+        let Self { changes, prepared, positions, places, times: _, keys: _ } = self;
         changes.len() == 0 && prepared.is_empty() && positions.is_empty() && places.is_empty()
     }
 }

@@ -24,6 +24,7 @@ use serde_json::{Value, json};
 
 use super::epoch_keeper::{Commit, CommitStep, EpochKeeper};
 use super::epoch_part::EpochPart;
+use super::event_time::PartitionTimes;
 use super::restored_state::{RestoredState, Values};
 use super::workers::TurnOutcome;
 use crate::Error;
@@ -39,6 +40,9 @@ pub(super) struct InstanceState {
     /// The epoch at the end of which it was so; 0 for a job that begins.
     pub(super) epoch: u64,
     pub(super) values: Vec<(NodeId, Values)>,
+    /// The time of the epoch's commit, and the latest event times of all partitions by then, by source.
+    pub(super) at_ms: i64,
+    pub(super) times: BTreeMap<String, PartitionTimes>,
 }
 
 /// The number of an instance among all of the run, from 0.
@@ -53,7 +57,7 @@ pub(super) struct Epochs {
     /// The epoch whose barriers are to be sent; 0 before the first.
     wanted: AtomicU64,
     /// Something was read since the barrier before.
-    has_news: AtomicBool,
+    news: AtomicBool,
     state: Mutex<EpochState>,
 }
 
@@ -73,6 +77,8 @@ struct EpochState {
     parts: Vec<EpochPart>,
     /// By node and instance.
     places: BTreeMap<String, Vec<u64>>,
+    /// By source.
+    times: BTreeMap<String, PartitionTimes>,
     keys: BTreeMap<String, Vec<u64>>,
     committed: Option<Committed>,
     /// When the last epoch began.
@@ -133,7 +139,7 @@ impl Epochs {
             setting,
             clock,
             wanted: AtomicU64::new(0),
-            has_news: AtomicBool::new(false),
+            news: AtomicBool::new(false),
             state: Mutex::new(state),
         })
     }
@@ -150,6 +156,7 @@ impl Epochs {
                 if let Some(record) = &restored.epoch {
                     let mut state = self.state.lock();
                     state.places.clone_from(&record.places);
+                    state.times.clone_from(&record.times);
                     self.wanted.store(record.epoch, Ordering::Release);
                     state.committed = Some(Committed { record: record.clone(), took: Duration::ZERO, size_bytes: 0 });
                 }
@@ -172,9 +179,12 @@ impl Epochs {
             Restoring::NotYet => Ok(None),
             Restoring::Failed(reason) => Err(Error::connector("", format!("cannot restore the job's state: {reason}"))),
             Restoring::Done(restored) => {
-                let epoch = restored.epoch.as_ref().map_or(0, |record| record.epoch);
                 let values = nodes.iter().map(|node| (*node, restored.take(*node, instance))).collect();
-                Ok(Some(InstanceState { epoch, values }))
+                let (epoch, at_ms, times) = match &restored.epoch {
+                    Some(record) => (record.epoch, record.at_ms, record.times.clone()),
+                    None => (0, 0, BTreeMap::new()),
+                };
+                Ok(Some(InstanceState { epoch, values, at_ms, times }))
             }
         }
     }
@@ -199,9 +209,9 @@ impl Epochs {
         self.wanted.load(Ordering::Acquire)
     }
 
-    /// Something was read: there will be a next epoch.
-    pub(super) fn has_read(&self) {
-        if self.keeper.get().is_some() && !self.has_news.swap(true, Ordering::AcqRel) {
+    /// Something was read, or state has changed by time alone: there will be a next epoch.
+    pub(super) fn has_news(&self) {
+        if self.keeper.get().is_some() && !self.news.swap(true, Ordering::AcqRel) {
             self.wake_coordinator();
         }
     }
@@ -241,6 +251,9 @@ impl Epochs {
         };
         set(&mut state.places, part.places.clone());
         set(&mut state.keys, std::mem::take(&mut part.keys));
+        for (node, times) in std::mem::take(&mut part.times) {
+            state.times.entry(node).or_default().extend(times);
+        }
         state.parts.push(part);
         drop(state);
         self.wake_coordinator();
@@ -289,7 +302,8 @@ impl Epochs {
                 let parts = std::mem::take(&mut state.parts);
                 let last = state.committed.as_ref().map_or(0, |committed| committed.record.epoch);
                 let epoch = self.wanted().max(last + 1);
-                let record = EpochRecord { epoch, at_ms: now_ms, places: state.places.clone() };
+                let (places, times) = (state.places.clone(), state.times.clone());
+                let record = EpochRecord { epoch, at_ms: now_ms, places, times };
                 self.append(state, Commit::new(record, parts))
             }
             Phase::Appending(commit) => self.append(state, commit),
@@ -303,14 +317,14 @@ impl Epochs {
     /// Begins the next epoch if it is due, and something was read.
     fn begin_epoch(&self, mut state: MutexGuard<'_, EpochState>, now: Duration) -> EpochOutcome {
         let is_hurried = std::mem::take(&mut state.is_hurried);
-        if self.keeper.get().is_none() || !self.has_news.load(Ordering::Acquire) {
+        if self.keeper.get().is_none() || !self.news.load(Ordering::Acquire) {
             return EpochOutcome::Turn(TurnOutcome::Wait(None));
         }
         let left = state.begun.saturating_add(self.setting.interval).saturating_sub(now);
         if !left.is_zero() && !is_hurried {
             return EpochOutcome::Turn(TurnOutcome::Wait(Some(left)));
         }
-        self.has_news.store(false, Ordering::Release);
+        self.news.store(false, Ordering::Release);
         state.begun = now;
         state.instances.iter_mut().for_each(|instance| instance.has_added = instance.has_ended);
         state.phase = Phase::Gathering;

@@ -11,6 +11,7 @@ use std::collections::VecDeque;
 
 use parking_lot::Mutex;
 
+use super::event_time::TimeMark;
 use crate::batch::Batch;
 use crate::connector::Waker;
 use crate::document::NodeId;
@@ -29,6 +30,8 @@ pub(super) struct Inbox {
 pub(super) enum Taken {
     /// A batch for a node.
     Batch(NodeId, Batch),
+    /// Event time has come so far.
+    Time(TimeMark),
     /// All lanes have the barrier of this epoch.
     Barrier(u64),
     /// All lanes have ended. Told once.
@@ -53,6 +56,8 @@ struct Lane {
     /// The epoch whose barrier has come; later items wait.
     barrier: Option<u64>,
     has_ended: bool,
+    /// The event time in front of the items.
+    time: TimeMark,
     sender: Waker,
     /// The sender waits for room.
     is_waited_for: bool,
@@ -60,6 +65,7 @@ struct Lane {
 
 enum LaneItem {
     Batch(NodeId, Batch),
+    Time(TimeMark),
     Barrier(u64),
     End,
 }
@@ -74,6 +80,17 @@ impl Lane {
 impl State {
     fn is_readable(&self) -> bool {
         !self.returned.is_empty() || self.lanes.iter().any(Lane::is_readable)
+    }
+
+    /// The event times of the lanes that have not ended.
+    fn times(&self) -> impl Iterator<Item = TimeMark> + Clone {
+        self.lanes.iter().filter(|lane| !lane.has_ended).map(|lane| lane.time)
+    }
+
+    /// The watermark of all lanes but one.
+    fn beside(&self, number: usize) -> i64 {
+        let others = self.lanes.iter().enumerate().filter(|(other, lane)| *other != number && !lane.has_ended);
+        TimeMark::beside(others.map(|(_, lane)| lane.time))
     }
 
     /// The epoch whose barrier all lanes have, which then go on.
@@ -95,6 +112,7 @@ impl Inbox {
             batches: 0,
             barrier: None,
             has_ended: false,
+            time: TimeMark::START,
             sender,
             is_waited_for: false,
         };
@@ -112,6 +130,16 @@ impl Inbox {
         state.lanes[lane].batches += 1;
         self.push(&mut state, lane, LaneItem::Batch(node, batch));
         Ok(())
+    }
+
+    /// Queues the event time behind the batches of a lane; it takes the place of one that waits there.
+    pub(super) fn put_time(&self, lane: usize, time: TimeMark) {
+        let mut state = self.state.lock();
+        if let Some(LaneItem::Time(last)) = state.lanes[lane].items.back_mut() {
+            *last = time;
+        } else {
+            self.push(&mut state, lane, LaneItem::Time(time));
+        }
     }
 
     /// Queues the barrier of an epoch behind the batches of a lane.
@@ -155,11 +183,16 @@ impl Inbox {
                 Some(LaneItem::Batch(node, batch)) => {
                     lane.batches -= 1;
                     let waiting = std::mem::take(&mut lane.is_waited_for).then(|| Waker::clone(&lane.sender));
+                    let batch = batch.beside(state.beside(number));
                     drop(state);
                     if let Some(sender) = waiting {
                         sender();
                     }
                     return Taken::Batch(node, batch);
+                }
+                Some(LaneItem::Time(time)) => {
+                    lane.time = time;
+                    return Taken::Time(TimeMark::behind(state.times()));
                 }
                 Some(LaneItem::Barrier(epoch)) => lane.barrier = Some(epoch),
                 Some(LaneItem::End) => lane.has_ended = true,
@@ -227,6 +260,10 @@ mod tests {
     fn taken(inbox: &Inbox) -> String {
         let word = |taken| match taken {
             Taken::Batch(_, batch) => Some(batch.offset(0).0.to_string()),
+            Taken::Time(time) => {
+                let quiet = if time.quiet_since_ms.is_some() { "q" } else { "" };
+                Some(format!("@{}{quiet}", time.watermark_ms))
+            }
             Taken::Barrier(epoch) => Some(format!("|{epoch}")),
             Taken::End => Some(".".to_owned()),
             Taken::Nothing => None,
@@ -301,5 +338,26 @@ mod tests {
         assert_eq!(taken(&inbox), "");
         inbox.put_end(1);
         assert_eq!(taken(&inbox), "|3 .");
+    }
+
+    #[test]
+    fn event_time_is_the_least_of_the_lanes_that_are_not_quiet() {
+        let inbox = inbox(2);
+        let at = |watermark_ms| TimeMark { watermark_ms, quiet_since_ms: None };
+        offer(&inbox, 0, 1);
+        inbox.put_time(0, at(10));
+        inbox.put_time(0, at(20));
+        assert_eq!(taken(&inbox), format!("1 @{}", i64::MIN));
+        inbox.put_time(1, at(15));
+        offer(&inbox, 1, 2);
+        assert_eq!(taken(&inbox), "@15 2");
+        inbox.put_barrier(0, 1);
+        inbox.put_time(0, at(30));
+        inbox.put_time(1, TimeMark { watermark_ms: 16, quiet_since_ms: Some(5) });
+        assert_eq!(taken(&inbox), "@20", "the time of the next epoch waits for its barrier");
+        inbox.put_barrier(1, 1);
+        assert_eq!(taken(&inbox), "|1 @30");
+        inbox.put_time(0, TimeMark { watermark_ms: 31, quiet_since_ms: Some(9) });
+        assert_eq!(taken(&inbox), "@31q");
     }
 }

@@ -10,7 +10,9 @@ use std::time::Duration;
 use millstream_types::KeyGroup;
 
 use super::boundary::{Boundary, InstanceBoundary};
+use super::event_time::SourceTime;
 use super::inbox::Taken;
+use super::instance_time::InstanceTime;
 use super::neighbours::{InstanceId, Neighbours};
 use super::reading::{ReadBatch, ReadStep, ReadingSource, SourceState};
 use super::retry_queue::RetryQueue;
@@ -20,13 +22,13 @@ use super::work_queue::{WorkQueue, WorkStep};
 use super::workers::TurnOutcome;
 use super::writing_sink::WritingSink;
 use crate::Error;
-use crate::batch::Batch;
+use crate::batch::{Batch, MadeRows};
 use crate::connector::{self, ConnectorContext, RefusedRecords, Started, Waker, Written};
 use crate::delivery::Tracker;
 use crate::document::{HookPoint, NodeId, Role};
 use crate::expression::RecordError;
 use crate::hook::HookBatch;
-use crate::operator::{self, KeyedOperator, Output};
+use crate::operator::{self, KeyedNode, Output};
 use crate::plan::PlanNode;
 use crate::route::Routed;
 
@@ -46,7 +48,8 @@ pub(super) struct Instance {
     /// The source that is asked next.
     turn: usize,
     sinks: BTreeMap<NodeId, WritingSink>,
-    keyed: BTreeMap<NodeId, Box<dyn KeyedOperator>>,
+    keyed: BTreeMap<NodeId, KeyedNode>,
+    time: InstanceTime,
     /// `None` for a run without epochs.
     boundary: Option<InstanceBoundary>,
     work: WorkQueue,
@@ -75,7 +78,7 @@ impl Instance {
         let InstanceId { chain, number } = id;
         let context = |id: NodeId| ConnectorContext {
             services: run.services.as_ref(),
-            wall: &*run.wall,
+            wall: &run.wall,
             tenant: &run.tenant,
             job: &run.job,
             job_id: &run.id,
@@ -97,19 +100,22 @@ impl Instance {
             if let Some(progress) = source.progress() {
                 run.add_progress(node, progress);
             }
-            Ok(ReadingSource::new(node, source, tracker))
+            let time = run.plan.keeps_time.then(|| SourceTime::new(&run.plan.nodes[node.0].node, run.wall.now_ms()));
+            Ok(ReadingSource::new(node, source, tracker, time.transpose()?))
         };
         let write =
             |node: NodeId| Ok((node, WritingSink { sink: connector::sink(&context(node))?, has_started: false }));
         let keyed = |node: &NodeId| {
             let planned = &run.plan.nodes[node.0].node;
-            Some((*node, operator::keyed(planned, run.state_memory(&planned.name))?))
+            let keyed = operator::keyed(planned, run.state_memory(&planned.name), &run.alarms);
+            keyed.transpose().map(|keyed| Ok((*node, keyed?)))
         };
         let boundary = |epochs| {
             InstanceBoundary::new(epochs, run.plan.instances_before(chain) + number as usize, neighbours.is_root(id))
         };
         Ok(Self {
-            keyed: run.plan.chains[chain].nodes.iter().filter_map(keyed).collect(),
+            keyed: run.plan.chains[chain].nodes.iter().filter_map(keyed).collect::<Result<_, Error>>()?,
+            time: InstanceTime::new(run.plan.keeps_time),
             boundary: run.epochs.as_ref().map(boundary),
             sources: run.plan.nodes_in(chain, Role::Source).map(read).collect::<Result<_, Error>>()?,
             sinks: run.plan.nodes_in(chain, Role::Sink).map(write).collect::<Result<_, Error>>()?,
@@ -202,7 +208,13 @@ impl Instance {
         run.set_wait(first, None);
         for (node, values) in restored.values {
             let Some(keyed) = self.keyed.get_mut(&node) else { continue };
-            values.iter().try_for_each(|(key, stored)| keyed.restore(key, stored))?;
+            values.iter().try_for_each(|(key, stored)| keyed.operator.restore(key, stored))?;
+        }
+        for source in self.sources.iter_mut() {
+            let name = &run.plan.nodes[source.node.0].node.name;
+            if let Some((time, times)) = source.time.as_mut().zip(restored.times.get(name)) {
+                time.restore(times.clone(), restored.at_ms);
+            }
         }
         boundary.restored(restored.epoch);
         Ok(true)
@@ -334,6 +346,15 @@ impl Instance {
                         }
                     }
                 }
+                WorkStep::Time(time) => {
+                    if let Some(time) = self.time.come_to(time) {
+                        self.run.set_watermark(self.id, time.watermark_ms);
+                        self.work.make(WorkStep::Advance);
+                        self.work.make(WorkStep::SendTime(time));
+                    }
+                }
+                WorkStep::Advance => self.advance()?,
+                WorkStep::SendTime(time) => self.neighbours.send_time(self.id, time),
                 WorkStep::Send(to, node, batch) => {
                     if let Err(batch) = self.neighbours.send(self.id, to, node, batch) {
                         self.work.put_back(WorkStep::Send(to, node, batch));
@@ -360,6 +381,10 @@ impl Instance {
                 self.work.add(WorkStep::Enter(node, batch));
                 return Ok(WorkState::Made);
             }
+            Taken::Time(time) => {
+                self.work.add(WorkStep::Time(time));
+                return Ok(WorkState::Made);
+            }
             Taken::Barrier(epoch) => {
                 self.boundary.iter_mut().for_each(|boundary| boundary.come_to(Boundary::Barrier(epoch)));
                 return self.pass_boundary();
@@ -370,6 +395,10 @@ impl Instance {
             }
             Taken::Nothing => {}
         }
+        if let Some(time) = self.time.news_of(&mut self.sources) {
+            self.work.add(WorkStep::Time(time));
+            return Ok(WorkState::Made);
+        }
         let mut timeout = None;
         for _ in 0..self.sources.len() {
             let index = self.turn % self.sources.len();
@@ -379,7 +408,56 @@ impl Instance {
                 made => return Ok(made),
             }
         }
-        Ok(WorkState::Blocked(timeout))
+        self.look_at_time(timeout)
+    }
+
+    /// Lets event time go on without records: for idle sources, and for those who watch for silence.
+    fn look_at_time(&mut self, timeout: Option<Duration>) -> Result<WorkState, Error> {
+        if let Some(time) = self.time.news_of(&mut self.sources) {
+            self.work.add(WorkStep::Time(time));
+            return Ok(WorkState::Made);
+        }
+        let wall_ms = self.run.wall.now_ms();
+        if self.time.is_due(&self.keyed, wall_ms) {
+            self.work.add(WorkStep::Advance);
+            return Ok(WorkState::Made);
+        }
+        let quiet = self.sources.iter().filter_map(ReadingSource::time_to_quiet).min();
+        Ok(WorkState::Blocked(sooner(sooner(timeout, quiet), self.time.time_to_due(&self.keyed, wall_ms))))
+    }
+
+    /// Has keyed operators do what is due by time alone.
+    fn advance(&mut self) -> Result<(), Box<RunFailure>> {
+        let now_ms = self.run.wall.now_ms();
+        let time_ms = self.time.now_ms(now_ms);
+        let mut all_done = true;
+        for node in self.keyed.keys().copied().collect::<Vec<_>>() {
+            let Some(keyed) = self.keyed.get_mut(&node) else { continue };
+            let mut made = MadeRows::default();
+            let advanced = keyed.operator.advance(time_ms, &mut made);
+            let maker = Arc::clone(&keyed.name);
+            all_done &= advanced.map_err(|error| self.failure("apply", &error))?;
+            if made.is_empty() {
+                continue;
+            }
+            // It changes state without a record that was read.
+            self.run.epochs.iter().for_each(|epochs| epochs.has_news());
+            let (made, _) = made.finish(&maker, None);
+            let planned = &self.run.plan.nodes[node.0];
+            let output = planned.operator.select(made.clone(), now_ms);
+            let counters = self.run.metrics.counters(node);
+            counters.failed(&output.failed);
+            counters.made(output.batch.len());
+            if let Some(observer) = &self.run.observer {
+                observer.made(planned, &made, &output);
+            }
+            let routed = planned.router.route(&made, output, now_ms);
+            self.follow(node, &made, routed)?;
+        }
+        if !all_done {
+            self.work.make(WorkStep::Advance);
+        }
+        Ok(())
     }
 
     /// Passes the boundary that the instance has come to, once its sinks have written everything before it.
@@ -401,10 +479,12 @@ impl Instance {
         let node = reading.node;
         match reading.read(&self.run)? {
             ReadStep::Read(ReadBatch { batch, failed }) if failed.is_empty() => {
+                let batch = batch.beside(self.time.beside(&mut self.sources, index));
                 self.work.add(WorkStep::Enter(node, batch));
                 Ok(WorkState::Made)
             }
             ReadStep::Read(ReadBatch { batch, failed }) => {
+                let batch = batch.beside(self.time.beside(&mut self.sources, index));
                 let has_failed = |row: &u32| failed.binary_search_by_key(row, |error| error.row).is_ok();
                 let read = batch.select((0..batch.len() as u32).filter(|row| !has_failed(row)));
                 if !read.is_empty() {
@@ -449,8 +529,7 @@ impl Instance {
             self.run.call_hooks(planned, HookPoint::AfterRead, Some(seen));
         }
         let started = self.started.params(node);
-        let keyed = self.keyed.get_mut(&node).map(|keyed| &mut **keyed as &mut dyn KeyedOperator);
-        let keyed = planned.key.as_ref().zip(keyed);
+        let keyed = planned.key.as_ref().zip(self.keyed.get_mut(&node));
         let output = planned.operator.apply(&batch, resumed_at.unwrap_or_default(), started, keyed, now_ms);
         let output = output.map_err(|error| {
             hold_position(&batch);

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::event_time::TimeMark;
 use super::inbox::Inbox;
 use crate::batch::Batch;
 use crate::connector::Waker;
@@ -70,6 +71,11 @@ impl Neighbours {
     /// Puts the barrier of an epoch behind all that `from` has sent.
     pub(super) fn send_barrier(&self, from: InstanceId, epoch: u64) {
         self.each_lane_of(from, |inbox, lane| inbox.put_barrier(lane, epoch));
+    }
+
+    /// Puts the event time behind all that `from` has sent.
+    pub(super) fn send_time(&self, from: InstanceId, time: TimeMark) {
+        self.each_lane_of(from, |inbox, lane| inbox.put_time(lane, time));
     }
 
     /// Puts the end behind all that `from` has sent.

@@ -6,6 +6,7 @@ use std::time::Duration;
 use millstream_types::Grant;
 
 use super::epoch_part::EpochPart;
+use super::event_time::{SourceTime, TimeMark};
 use super::run::{Run, RunFailure};
 use crate::Error;
 use crate::batch::Batch;
@@ -31,6 +32,8 @@ pub(super) struct ReadingSource {
     gathers_since: Option<Duration>,
     /// A batch that waits for memory.
     held: Option<(ReadBatch, SourcePosition)>,
+    /// `None` in a job without event time.
+    pub(super) time: Option<SourceTime>,
     /// The places after all that was read since the last call of [`ReadingSource::take_places`].
     places: Vec<SourcePosition>,
 }
@@ -61,9 +64,10 @@ pub(super) enum ReadStep {
 }
 
 impl ReadingSource {
-    pub(super) fn new(node: NodeId, source: Box<dyn Source>, tracker: Arc<Tracker>) -> Self {
+    pub(super) fn new(node: NodeId, source: Box<dyn Source>, tracker: Arc<Tracker>, time: Option<SourceTime>) -> Self {
         let state = SourceState::Starting;
-        Self { node, source, tracker, state, topic: None, gathers_since: None, held: None, places: Vec::new() }
+        let (topic, gathers_since, held, places) = (None, None, None, Vec::new());
+        Self { node, source, tracker, state, topic, gathers_since, held, time, places }
     }
 
     /// The next records, which are in flight from now on.
@@ -74,6 +78,7 @@ impl ReadingSource {
             epochs.hurry();
         }
         if self.state != SourceState::Reading || run.is_stopping() || !has_room {
+            self.time.iter_mut().for_each(|time| time.pass_over(run.clock.now()));
             return Ok(ReadStep::NotYet(None));
         }
         let is_new = self.held.is_none();
@@ -83,7 +88,12 @@ impl ReadingSource {
                 if let Some(left) = self.gather(node.batch, run.clock.now()) {
                     return Ok(ReadStep::NotYet(Some(left)));
                 }
-                match self.source.poll(node.batch.size as usize)? {
+                let polled = self.source.poll(node.batch.size as usize)?;
+                if let Some(time) = &mut self.time {
+                    let found_nothing = matches!(polled, Polled::NotYet(_) | Polled::Paused(_));
+                    time.look(&*self.source, run.clock.now(), found_nothing);
+                }
+                match polled {
                     Polled::Batch(batch, position) => (ReadBatch { batch, failed: Vec::new() }, position),
                     Polled::WithErrors(batch, failed, position) => (ReadBatch { batch, failed }, position),
                     Polled::NotYet(timeout) => {
@@ -112,6 +122,7 @@ impl ReadingSource {
                 if let Some(epochs) = &run.epochs {
                     epochs.hurry();
                 }
+                self.time.iter_mut().for_each(|time| time.pass_over(run.clock.now()));
                 run.set_pause(&node.name, Some(reason));
                 self.held = Some((read, position));
                 Ok(ReadStep::NotYet(Some(MEMORY_RETRY)))
@@ -121,7 +132,10 @@ impl ReadingSource {
 
     /// Puts a batch in flight.
     fn begin(&mut self, run: &Run, read: ReadBatch, position: SourcePosition, memory: Option<Grant>) -> ReadBatch {
-        let ReadBatch { batch, failed } = read;
+        let ReadBatch { mut batch, mut failed } = read;
+        if let Some(time) = &mut self.time {
+            batch = time.stamp(batch, &mut failed, position.partition, run.wall.now_ms());
+        }
         if self.topic.is_none() {
             self.topic = batch.topic().map(Arc::from);
         }
@@ -136,7 +150,7 @@ impl ReadingSource {
                 Some(known) => *known = position,
                 None => self.places.push(position),
             }
-            epochs.has_read();
+            epochs.has_news();
         }
         ReadBatch { batch: batch.read_by(self.node).held_by(ack), failed }
     }
@@ -149,6 +163,20 @@ impl ReadingSource {
                 None => drop(part.places.insert(name.to_owned(), place.offset)),
             }
         }
+        if let Some(time) = &self.time {
+            part.times.insert(name.to_owned(), time.latest().collect());
+        }
+    }
+
+    /// The progress of event time; `None` in a job without it, and for a source that has ended.
+    pub(super) fn time_mark(&mut self) -> Option<TimeMark> {
+        let is_open = matches!(self.state, SourceState::Starting | SourceState::Reading);
+        Some(self.time.as_mut().filter(|_| is_open)?.mark())
+    }
+
+    /// The time until the source is idle, if it has event time and nothing comes.
+    pub(super) fn time_to_quiet(&self) -> Option<Duration> {
+        self.time.as_ref().filter(|_| self.state == SourceState::Reading)?.time_to_quiet()
     }
 
     /// The time to wait for a full batch; `None` to read now.

@@ -1,7 +1,7 @@
 //! One run of a job: its tasks, figures and end.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use millstream_types::{MonotonicClock, TenantId, WallClock, iso_time};
@@ -18,7 +18,7 @@ use super::neighbours::{InstanceId, Neighbours};
 use super::restored_state::RestoredState;
 use super::workers::{Task, Turn, TurnOutcome, Workers};
 use crate::Error;
-use crate::batch::Batch;
+use crate::batch::{Batch, NO_TIME};
 use crate::connector::{Collected, Places, ReadUpTo, Services, SourceProgress, Waker};
 use crate::delivery::Tracker;
 use crate::document::{Delivery, Document, ErrorAnswer, HookPoint, Mode, NodeId, RestartPolicy, Role};
@@ -26,8 +26,8 @@ use crate::expression::Params;
 use crate::function::Functions;
 use crate::hook::{HookAnswer, HookBatch, HookCall, Hooks, Trace};
 use crate::memory::JobMemory;
-use crate::operator::Output;
-use crate::plan::{Plan, PlanNode};
+use crate::operator::{OpenAlarms, Output};
+use crate::plan::{Chain, Plan, PlanNode};
 use crate::state::{JobStateMemory, StateMemory};
 
 /// Errors that a run remembers.
@@ -112,6 +112,7 @@ pub(crate) struct Run {
     /// `None` in a test.
     state_memory: Option<JobStateMemory>,
     pub(crate) collected: Arc<Collected>,
+    pub(crate) alarms: Arc<OpenAlarms>,
     pub(crate) trace: Arc<Trace>,
     pub(crate) fixed_params: BTreeMap<String, Params>,
     pub(crate) metrics: Arc<JobMetrics>,
@@ -126,6 +127,8 @@ pub(crate) struct Run {
     /// The progress of the sources with a log, an entry for each instance.
     progress: Mutex<Vec<(NodeId, Arc<dyn SourceProgress>)>>,
     neighbours: OnceLock<Arc<Neighbours>>,
+    /// The watermark of each instance, by chain and number.
+    watermarks: Vec<Vec<AtomicI64>>,
     open_sources: AtomicUsize,
     open_tasks: AtomicUsize,
     turns: Arc<AtomicU64>,
@@ -180,6 +183,7 @@ impl Run {
             places,
             is_at_most_once: document.delivery == Delivery::AtMostOnce,
             collected: Arc::new(Collected::new(collected_memory)),
+            alarms: Arc::default(),
             trace: Arc::default(),
             fixed_params,
             metrics,
@@ -193,6 +197,7 @@ impl Run {
             trackers: Mutex::default(),
             progress: Mutex::default(),
             neighbours: OnceLock::new(),
+            watermarks: plan.chains.iter().map(unknown_times).collect(),
             open_sources: AtomicUsize::new(open_sources),
             open_tasks: AtomicUsize::new(0),
             turns: Arc::default(),
@@ -466,6 +471,18 @@ impl Run {
         self.turns.load(Ordering::Relaxed)
     }
 
+    /// Keeps the watermark of an instance, for its status.
+    pub(super) fn set_watermark(&self, of: InstanceId, watermark_ms: i64) {
+        self.watermarks[of.chain][of.number as usize].store(watermark_ms, Ordering::Relaxed);
+    }
+
+    /// The watermark of a node: the least of its instances. `None` before their first record.
+    fn watermark(&self, node: NodeId) -> Option<i64> {
+        let of_chain = &self.watermarks[self.plan.nodes[node.0].chain];
+        let least = of_chain.iter().map(|watermark| watermark.load(Ordering::Relaxed)).min();
+        least.filter(|watermark_ms| *watermark_ms != NO_TIME)
+    }
+
     /// The progress of a source with a log; `None` for other nodes.
     pub(crate) fn read_up_to(&self, node: NodeId) -> Option<ReadUpTo> {
         let progress = self.progress.lock();
@@ -520,6 +537,9 @@ impl Run {
             {
                 node["keys"] = keys.into();
             }
+            if let Some(watermark_ms) = self.watermark(id) {
+                node["watermark"] = iso_time(watermark_ms).into();
+            }
             if let Some(reason) = waits.get(&self.metrics.nodes[number].name) {
                 node["waits"] = reason.as_str().into();
             }
@@ -556,6 +576,10 @@ impl Turn for EpochTask {
 pub(crate) struct QueueFill {
     pub(crate) used: usize,
     pub(crate) bound: usize,
+}
+
+fn unknown_times(chain: &Chain) -> Vec<AtomicI64> {
+    (0..chain.instances).map(|_| AtomicI64::new(NO_TIME)).collect()
 }
 
 fn waker(task: &Arc<Task>) -> Waker {

@@ -6,6 +6,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use super::event_time::TimeMark;
 use super::neighbours::InstanceId;
 use crate::batch::Batch;
 use crate::document::NodeId;
@@ -22,6 +23,12 @@ pub(super) enum WorkStep {
     Write(NodeId, Batch, Duration),
     /// A batch goes to an instance of another chain.
     Send(InstanceId, NodeId, Batch),
+    /// Event time has come so far.
+    Time(TimeMark),
+    /// Keyed operators do what is due by time alone.
+    Advance,
+    /// It goes to the instances of other chains.
+    SendTime(TimeMark),
 }
 
 #[derive(Default)]

@@ -41,15 +41,28 @@ impl<V: StateValue> KeyedState<V> {
         self.values.get(key)
     }
 
+    /// The value of a key, for changes to parts of it that are not stored and of a fixed size.
+    pub(crate) fn get_mut(&mut self, key: &[u8]) -> Option<&mut V> {
+        self.values.get_mut(key)
+    }
+
     /// Sets the value of a key; the key, to be shared.
     ///
     /// # Errors
-    /// There is no memory for a further key.
+    /// There is no memory for a further key, or a larger value.
     pub(crate) fn set(&mut self, key: &[u8], value: V) -> Result<Arc<[u8]>, Error> {
+        let new_bytes = entry_bytes(key, &value);
         let key = match self.values.get_key_value(key) {
-            Some((known, _)) => Arc::clone(known),
+            Some((known, former)) => {
+                let former_bytes = entry_bytes(key, former);
+                match new_bytes.checked_sub(former_bytes) {
+                    Some(more) => self.memory.take(more)?,
+                    None => self.memory.give_back(former_bytes - new_bytes),
+                }
+                Arc::clone(known)
+            }
             None => {
-                self.memory.take(entry_bytes(key, &value))?;
+                self.memory.take(new_bytes)?;
                 key.into()
             }
         };

@@ -28,6 +28,9 @@ pub(crate) struct EpochRecord {
     /// The records that each instance of a source without a log has read, by node.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) places: BTreeMap<String, Vec<u64>>,
+    /// The latest event time that each partition of a source had, milliseconds since 1970-01-01T00:00:00Z, by node.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) times: BTreeMap<String, BTreeMap<u32, i64>>,
 }
 
 /// The key of an entry.
@@ -147,10 +150,21 @@ mod tests {
         assert_eq!(read(stored[0]), StateEntry::Value(key(539, b"abc"), Some(b"value")));
         assert_eq!(read(stored[1]), StateEntry::Value(key(217, b""), None));
 
-        let epoch = EpochRecord { epoch: 7, at_ms: 5, places: BTreeMap::from([("in".to_owned(), vec![3, 4])]) };
+        let epoch = EpochRecord {
+            epoch: 7,
+            at_ms: 5,
+            places: BTreeMap::from([("in".to_owned(), vec![3, 4])]),
+            times: BTreeMap::new(),
+        };
         let stored = b"\x01{\"epoch\":7,\"at_ms\":5,\"places\":{\"in\":[3,4]}}";
         assert_eq!(epoch.encode(), stored);
-        assert_eq!(StateEntry::decode(EpochRecord::KEY, Some(stored)).unwrap(), StateEntry::Epoch(epoch));
+        assert_eq!(StateEntry::decode(EpochRecord::KEY, Some(stored)).unwrap(), StateEntry::Epoch(epoch.clone()));
+
+        let times = BTreeMap::from([("in".to_owned(), BTreeMap::from([(2, -7)]))]);
+        let timed = EpochRecord { times, places: BTreeMap::new(), ..epoch };
+        let stored = b"\x01{\"epoch\":7,\"at_ms\":5,\"times\":{\"in\":{\"2\":-7}}}";
+        assert_eq!(timed.encode(), stored);
+        assert_eq!(StateEntry::decode(EpochRecord::KEY, Some(stored)).unwrap(), StateEntry::Epoch(timed));
     }
 
     #[test]

@@ -1,11 +1,16 @@
 //! Puts lists in place of a document's connectors, and adds sources for the records of a test.
 
+use std::time::Duration;
+
 use serde_json::{Map, Value};
 
+use crate::connector::TICK_MS;
 use crate::document::{Document, Hook, Mode, Node, NodeId, Parallelism, Role, Route, TestCase};
 
 /// No node of a document can have such a name.
 const INJECTED: &str = "$inject.";
+/// A source of a test is idle as soon as it has nothing to be read.
+const IDLE_TIMEOUT: Duration = Duration::from_millis(1);
 
 /// Changes the document so that it needs no connector, ends by itself, and takes the records of the test.
 pub(super) fn isolate(document: &mut Document, test: &TestCase, batch: Option<u32>) {
@@ -17,6 +22,7 @@ pub(super) fn isolate(document: &mut Document, test: &TestCase, batch: Option<u3
             Role::Transform => {}
         }
         node.batch.size = batch.unwrap_or(node.batch.size);
+        node.event_time.idle_timeout = IDLE_TIMEOUT;
     }
     spell_out_routes(document);
     spell_out_hooks(document);
@@ -26,7 +32,7 @@ pub(super) fn isolate(document: &mut Document, test: &TestCase, batch: Option<u3
         if node.role != Role::Source
             && let Some(records) = test.inject.get(&node.name)
         {
-            let injected = injection(node, records);
+            let injected = injection(node, records, test);
             document.nodes.push(injected);
             let source = NodeId(document.nodes.len() - 1);
             document.nodes[id].inputs.push(source);
@@ -39,24 +45,31 @@ fn replace_source(node: &mut Node, test: &TestCase) {
     let injected = test.inject.get(&node.name);
     if injected.is_none() && test.inject.is_empty() && node.kind == "list" {
         node.config.insert("open".to_owned(), Value::Bool(false));
+        node.config.insert(TICK_MS.to_owned(), tick_ms(test));
         return;
     }
     node.kind = "list".to_owned();
-    node.config = list_of(injected.map_or(&[][..], Vec::as_slice));
+    node.config = list_of(injected.map_or(&[][..], Vec::as_slice), test);
 }
 
-fn list_of(records: &[Value]) -> Map<String, Value> {
-    Map::from_iter([("records".to_owned(), Value::Array(records.to_vec()))])
+fn list_of(records: &[Value], test: &TestCase) -> Map<String, Value> {
+    let records = Value::Array(records.to_vec());
+    Map::from_iter([("records".to_owned(), records), (TICK_MS.to_owned(), tick_ms(test))])
+}
+
+fn tick_ms(test: &TestCase) -> Value {
+    (test.tick.as_millis() as u64).into()
 }
 
 /// A source whose only successor is `node`.
-fn injection(node: &Node, records: &[Value]) -> Node {
+fn injection(node: &Node, records: &[Value], test: &TestCase) -> Node {
     Node {
         name: format!("{INJECTED}{}", node.name),
         role: Role::Source,
+        keeps_state: false,
         kind: "list".to_owned(),
         inputs: Vec::new(),
-        config: list_of(records),
+        config: list_of(records, test),
         filter: None,
         select: None,
         function: None,

@@ -1,7 +1,7 @@
 //! A job with state commits each result once, whatever power loss and `kill -9` it lives through.
 //!
 //! Each seed is one disk through several lives. In each, messages arrive, most of them several times, and a job of several
-//! instances passes each of them once; at a random change of the disk the power goes, or the process is killed. What
+//! instances passes each of them once, or raises an alarm for it; at a random change of the disk the power goes, or the process is killed. What
 //! readers find must be a part of the right results at every start, and all of them at the end.
 //!
 //! A seed decides what is sent and when the power goes, not how threads interleave. Each run takes fresh seeds and prints
@@ -98,11 +98,11 @@ impl Process {
     }
 
     /// Submits the job, unless it runs since an earlier life.
-    fn submit(&self, runtime: &Runtime, delivery: &str) -> Result<(), millstream_flow::Error> {
+    fn submit(&self, runtime: &Runtime, job: &Value) -> Result<(), millstream_flow::Error> {
         let (tenant, name, roles, scope) =
             (TenantId::default(), "test".to_owned(), Roles::APPLICATION, AccessScope::default());
         let caller = Principal { tenant, name, roles, scope };
-        runtime.block_on(self.jobs.submit(&caller, &document(delivery).to_string())).map(drop)
+        runtime.block_on(self.jobs.submit(&caller, &job.to_string())).map(drop)
     }
 
     /// Ends every thread, whatever has become of the log.
@@ -143,16 +143,21 @@ impl Process {
     }
 }
 
-fn document(delivery: &str) -> Value {
-    json!({
+/// A job that passes each message once: as the first of its id, or as the alarm that it raises for its id.
+fn document(delivery: &str, by_alarm: bool) -> Value {
+    let once = match by_alarm {
+        true => json!({"type": "alarm", "config": {"raise": "id >= 0"}, "select": "record.id AS id"}),
+        false => json!({"type": "deduplicate", "config": {"ttl": "1h"}}),
+    };
+    let mut job = json!({
         "version": 1, "kind": "Job", "name": "once", "id": JOB, "delivery": delivery,
         "checkpoint": {"interval": "3ms"}, "restart": {"max_attempts": 1000, "backoff": "5ms..10ms"},
         "sources": {"in": {"type": "stream", "config": {"topic": "messages"}, "batch": {"size": 5}, "parallelism": 2}},
-        "transforms": {"once": {
-            "type": "deduplicate", "inputs": ["in"], "key_by": ["id"], "config": {"ttl": "1h"}, "parallelism": 3,
-        }},
         "sinks": {"out": {"type": "stream", "inputs": ["once"], "config": {"topic": "results", "key": "id"}}},
-    })
+    });
+    job["transforms"] = json!({"once": {"inputs": ["in"], "key_by": ["id"], "parallelism": 3}});
+    job["transforms"]["once"].as_object_mut().unwrap().extend(once.as_object().unwrap().clone());
+    job
 }
 
 struct Lives<'a> {
@@ -162,7 +167,7 @@ struct Lives<'a> {
     /// Messages that the log has acknowledged as synced.
     acknowledged: BTreeSet<u64>,
     next_id: u64,
-    delivery: &'static str,
+    job: Value,
     seen: &'a mut Seen,
 }
 
@@ -203,7 +208,7 @@ impl Lives<'_> {
         self.check(&process);
         self.files.crash_after(1 + self.rng.below(CHANGES_PER_LIFE));
         let begun = Instant::now();
-        let mut works = process.submit(&self.runtime, self.delivery).is_ok();
+        let mut works = process.submit(&self.runtime, &self.job).is_ok();
         while works && !self.files.is_off() && begun.elapsed() < LIFE {
             // Most messages come again, at once or much later.
             let id = match self.rng.chance(40) {
@@ -232,7 +237,7 @@ impl Lives<'_> {
     fn finish(&mut self) {
         self.files.crash_after(u64::MAX >> 1);
         let process = Process::open(&self.files).unwrap();
-        process.submit(&self.runtime, self.delivery).unwrap();
+        process.submit(&self.runtime, &self.job).unwrap();
         let missing = || {
             let results = process.results();
             self.acknowledged.iter().filter(|id| !results.contains_key(id)).count()
@@ -245,10 +250,11 @@ impl Lives<'_> {
     }
 }
 
-fn run(seed: u64, delivery: &'static str, seen: &mut Seen) {
+fn run(seed: u64, delivery: &str, seen: &mut Seen) {
     let files = new_disk();
     let (rng, runtime) = (Rng::new(seed), Runtime::new().unwrap());
-    let mut lives = Lives { rng, files, runtime, acknowledged: BTreeSet::new(), next_id: 0, delivery, seen };
+    let job = document(delivery, seed % 2 == 1);
+    let mut lives = Lives { rng, files, runtime, acknowledged: BTreeSet::new(), next_id: 0, job, seen };
     for _ in 0..LIVES {
         lives.live();
     }

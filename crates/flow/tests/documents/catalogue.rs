@@ -57,6 +57,15 @@ static HTTP: [Key; 3] = [
 static ENTITIES: [Key; 3] =
     [required("id", KeyType::Template), required("type", KeyType::Text), key("attrs", KeyType::Texts)];
 static DEDUPLICATE: [Key; 1] = [required("ttl", KeyType::Duration)];
+static ALARM: [Key; 7] = [
+    key("raise", KeyType::Condition),
+    key("clear", KeyType::Condition),
+    key("for", KeyType::Duration),
+    key("clear_for", KeyType::Duration),
+    key("absent_after", KeyType::Duration),
+    key("forget_after", KeyType::Duration),
+    key("severity", KeyType::Expression),
+];
 static EXPLODE: [Key; 2] = [required("field", KeyType::Text), key("as", KeyType::Text)];
 
 pub(crate) fn context() -> DocumentContext {
@@ -72,6 +81,7 @@ pub(crate) fn context() -> DocumentContext {
             node("function", transform, &[], false),
             node("explode", transform, &EXPLODE, false),
             NodeType { keeps_state: true, ..node("deduplicate", transform, &DEDUPLICATE, false) },
+            NodeType { keeps_state: true, ..node("alarm", transform, &ALARM, false) },
             node("stream", sink, &STREAM_OUT, false),
             node("file", sink, &FILE, false),
             node("http", sink, &HTTP, false),

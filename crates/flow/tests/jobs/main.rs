@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, missing_docs, reason = "a test that cannot go on has failed")]
 
 mod acks;
+mod alarms;
 mod dead_letters;
 mod delivery;
 mod entities;

@@ -334,6 +334,10 @@ impl Source for StreamSource {
         self.unsaved.is_empty() && !self.positions.is_storing()
     }
 
+    fn partitions(&self, tell: &mut dyn FnMut(u32)) {
+        self.partitions.iter().for_each(|reader| tell(reader.partition.id().partition.0));
+    }
+
     fn commit_of(&self, at: &SourcePosition) -> Option<PositionCommit> {
         Some(self.positions.commit_of(&self.name, at))
     }

@@ -1,6 +1,6 @@
 //! The keys of nodes.
 
-use super::parts::BATCH;
+use super::parts::{BATCH, EVENT_TIME};
 use super::{later, optional, required};
 use crate::document::catalogue::{Key, KeyType, Section};
 
@@ -73,7 +73,13 @@ static INSTANCES: [Key; 2] = [
     ),
 ];
 
-static SOURCE_ONLY: [Key; 2] = [
+static SOURCE_ONLY: [Key; 3] = [
+    optional(
+        "event_time",
+        KeyType::Object(&EVENT_TIME),
+        None,
+        "The times of the records, for nodes that work by time.",
+    ),
     optional(
         "max_in_flight",
         KeyType::Whole(1, 10_000_000),
@@ -88,12 +94,7 @@ static SOURCE_ONLY: [Key; 2] = [
     ),
 ];
 
-static LATER: [Key; 10] = [
-    later(
-        "event_time",
-        "leave it out: it is for windows, which are not there yet; $timestamp is the time of a record in its topic",
-        "Event time and watermarks of a source.",
-    ),
+static LATER: [Key; 9] = [
     later("schema", "leave it out, and use CAST where a type matters", "Types of fields."),
     later("window", "leave it out", "A window."),
     later("windows", "leave it out", "Windows."),

@@ -49,6 +49,34 @@ static CHECKPOINT_KEYS: [Key; 3] = [
     super::later("retain", "leave it out: a job goes on from its last epoch", "Epochs that are kept."),
 ];
 
+pub(in crate::document) static EVENT_TIME: Section = Section {
+    name: "event_time",
+    path: "sources.<name>.event_time",
+    doc: "The times of a source's records, for nodes that work by time. They do not depend on when a record is read.",
+    keys: &[&EVENT_TIME_KEYS],
+};
+
+static EVENT_TIME_KEYS: [Key; 3] = [
+    optional(
+        "field",
+        KeyType::Expression,
+        None,
+        "The time of a record: milliseconds since 1970, or a text as in RFC 3339; null for a record without a time. Without this key it is `$timestamp`.",
+    ),
+    optional(
+        "max_out_of_orderness",
+        KeyType::Duration,
+        Some("0s"),
+        "Records may come so much later than younger ones of the same partition. Time is taken to be so far behind the latest record.",
+    ),
+    optional(
+        "idle_timeout",
+        KeyType::Duration,
+        Some("10s"),
+        "A partition that has nothing to be read for so long does not hold time back for the others.",
+    ),
+];
+
 pub(in crate::document) static RESOURCES: Section = Section {
     name: "resources",
     path: "resources",
@@ -209,10 +237,11 @@ static TEST_KEYS: [Key; 6] = [
         None,
         "Lines that each hook must have written, in order, by its name in `call`; a run of lines that repeats at once counts once.",
     ),
-    super::later(
+    optional(
         "tick",
-        "leave it out: time moves by itself while everything waits, and only windows, which are not there yet, need more",
-        "Time that passes after the records.",
+        KeyType::Duration,
+        None,
+        "Time that passes after the last record, before the sources end: for silence that an `alarm` notices.",
     ),
 ];
 

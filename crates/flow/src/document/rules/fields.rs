@@ -23,7 +23,7 @@ pub(super) fn unknown_field(draft: &DocumentDraft<'_>, findings: &mut Findings, 
     for expression in expressions(draft) {
         let Some(node) = expression.node.and_then(|node| draft.by_name.get(node.name)) else { continue };
         let fields = match expression.key {
-            "where" | "key_by" => &known.inputs[node.0],
+            "where" | "key_by" | "config" => &known.inputs[node.0],
             "select" if expression.node.is_some_and(|node| node.tree.get("fn").is_none()) => &known.inputs[node.0],
             "when" => &known.outputs[node.0],
             _ => continue,

@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use crate::document::catalogue::KeyType;
 use crate::document::draft::{DocumentDraft, DraftNode};
 use crate::document::expressions::{ExpressionFault, ExpressionNames, Form, parameters, parse};
 use crate::document::finding::{Findings, join};
@@ -41,6 +42,17 @@ pub(super) fn expressions<'d, 'a>(draft: &'d DocumentDraft<'a>) -> Vec<Expressio
     for node in &draft.nodes {
         add(Form::Condition, "where", node.tree.get("where"), join(&node.path, "where"), Some(node));
         add(Form::SelectList, "select", node.tree.get("select"), join(&node.path, "select"), Some(node));
+        let field = node.tree.get("event_time").and_then(|event_time| event_time.get("field"));
+        add(Form::Value, "event_time", field, join(&join(&node.path, "event_time"), "field"), Some(node));
+        for key in node.node_type.map_or(&[][..], |kind| kind.keys) {
+            let form = match key.value {
+                KeyType::Condition => Form::Condition,
+                KeyType::Expression => Form::Value,
+                _ => continue,
+            };
+            let tree = node.tree.get("config").and_then(|config| config.get(key.name));
+            add(form, "config", tree, join(&join(&node.path, "config"), key.name), Some(node));
+        }
         let path = join(&node.path, "key_by");
         let Some(keys) = node.tree.get("key_by") else { continue };
         add(Form::Value, "key_by", Some(keys), path.clone(), Some(node));

@@ -1,0 +1,77 @@
+//! Event time as one instance sees it.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::event_time::TimeMark;
+use super::reading::ReadingSource;
+use crate::document::NodeId;
+use crate::operator::KeyedNode;
+
+/// The shortest wait for silence.
+const WAIT_MIN: Duration = Duration::from_millis(1);
+
+/// The event time that has come to an instance, by its sources or its inbox.
+pub(super) struct InstanceTime {
+    is_kept: bool,
+    mark: TimeMark,
+}
+
+impl InstanceTime {
+    /// The time of an instance before the first record; `is_kept` in a job whose nodes work by time.
+    pub(super) fn new(is_kept: bool) -> Self {
+        Self { is_kept, mark: TimeMark::START }
+    }
+
+    /// Takes over the progress; what it is then, if it has changed.
+    pub(super) fn come_to(&mut self, mark: TimeMark) -> Option<TimeMark> {
+        let watermark_ms = self.mark.watermark_ms.max(mark.watermark_ms);
+        let mark = TimeMark { watermark_ms, ..mark };
+        (std::mem::replace(&mut self.mark, mark) != mark).then_some(mark)
+    }
+
+    /// The progress of the sources, if it is not what the instance has come to.
+    pub(super) fn news_of(&self, sources: &mut [ReadingSource]) -> Option<TimeMark> {
+        if !self.is_kept || sources.is_empty() {
+            return None;
+        }
+        let marks: Vec<TimeMark> = sources.iter_mut().filter_map(ReadingSource::time_mark).collect();
+        if marks.is_empty() {
+            return None;
+        }
+        let mark = TimeMark::behind(marks.into_iter());
+        let mark = TimeMark { watermark_ms: mark.watermark_ms.max(self.mark.watermark_ms), ..mark };
+        (mark != self.mark).then_some(mark)
+    }
+
+    /// The watermark of all sources but one.
+    pub(super) fn beside(&self, sources: &mut [ReadingSource], index: usize) -> i64 {
+        if !self.is_kept || sources.len() < 2 {
+            return i64::MAX;
+        }
+        let others = sources.iter_mut().enumerate().filter(|(other, _)| *other != index);
+        let marks: Vec<TimeMark> = others.filter_map(|(_, source)| source.time_mark()).collect();
+        TimeMark::beside(marks.into_iter())
+    }
+
+    /// The time at which silence is judged.
+    pub(super) fn now_ms(&self, wall_ms: i64) -> i64 {
+        self.mark.time_ms(wall_ms)
+    }
+
+    /// `true` if an operator has something to do by now that no record brings.
+    pub(super) fn is_due(&self, keyed: &BTreeMap<NodeId, KeyedNode>, wall_ms: i64) -> bool {
+        self.next_ms(keyed).is_some_and(|next_ms| next_ms <= self.now_ms(wall_ms))
+    }
+
+    /// The time until an operator has something to do that no record brings.
+    pub(super) fn time_to_due(&self, keyed: &BTreeMap<NodeId, KeyedNode>, wall_ms: i64) -> Option<Duration> {
+        let left_ms = self.next_ms(keyed)?.saturating_sub(self.now_ms(wall_ms));
+        Some(Duration::from_millis(u64::try_from(left_ms).unwrap_or_default()).max(WAIT_MIN))
+    }
+
+    fn next_ms(&self, keyed: &BTreeMap<NodeId, KeyedNode>) -> Option<i64> {
+        self.mark.quiet_since_ms?;
+        keyed.values().filter_map(|keyed| keyed.operator.next_time_ms()).min()
+    }
+}
