@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::connector;
+use crate::catalogue::catalogue;
 use crate::document::DocumentContext;
 use crate::function::Functions;
 use crate::hook::Hooks;
@@ -33,10 +33,10 @@ pub struct FlowConfig {
     pub in_flight_max_bytes: u64,
     /// Bytes of records that one job has read and not finished. Default 64 MiB.
     pub job_in_flight_max_bytes: u64,
-    /// Bytes of state by key that all jobs together keep in memory; a job that needs more fails. They count in
+    /// Bytes of state by key and of tables that all jobs together keep in memory; a job that needs more fails. They count in
     /// `memory.budget_bytes`, too. Default 512 MiB.
     pub state_max_bytes: u64,
-    /// Bytes of state by key that one job keeps in memory. Default 256 MiB.
+    /// Bytes of state by key and of tables that one job keeps in memory. Default 256 MiB.
     pub job_state_max_bytes: u64,
     /// Directory with the files that jobs may read and write, in a folder for each tenant. Without it, no job reads or
     /// writes files. Default empty: none.
@@ -84,7 +84,7 @@ impl FlowConfig {
     /// The surroundings in which documents are read.
     pub(crate) fn document_context(&self, functions: &Functions, hooks: &Hooks) -> DocumentContext {
         DocumentContext {
-            catalogue: connector::catalogue(),
+            catalogue: catalogue(),
             functions: functions.all().iter().map(|function| function.name).collect(),
             hooks: hooks.all().iter().map(|hook| hook.name).collect(),
             params: self.params.clone(),

@@ -22,25 +22,25 @@ use std::time::Duration;
 
 use millstream_log::{Error as LogError, Log, PositionCommit, Writer};
 use millstream_types::{MonotonicClock, TenantId, WallClock};
-use serde_json::{Value, json};
 
-pub(crate) use self::bells::Bells;
+pub(crate) use self::bells::{Bells, HungBell};
 pub(crate) use self::blocking::Blocking;
 pub(crate) use self::collect::Collected;
-pub(crate) use self::file::FileSpace;
+pub(crate) use self::file::{Chunk, ColumnType, FILES_DIR, FileSpace, Location, ReadPlan, RecordReader, check_path};
 pub(crate) use self::http::{HttpAccess, HttpThread};
 pub(crate) use self::list::TICK_MS;
+pub(crate) use self::stream::{PartitionReader, StreamProgress, topic_name};
 use crate::Error;
 use crate::batch::Batch;
 use crate::delivery::SourcePosition;
-use crate::document::{Key, Node, NodeType, Role};
+use crate::document::{Node, NodeType};
 use crate::expression::RecordError;
 use crate::memory::InFlightMemory;
 use crate::state::StateBudget;
 
-/// Every type of node that a document may name, in the order of the reference page.
-pub fn catalogue() -> Vec<NodeType> {
-    let connectors = [
+/// The types of sources and sinks, in the order of the reference page.
+pub(crate) fn catalogue() -> [NodeType; 11] {
+    [
         stream::SOURCE,
         file::SOURCE,
         list::SOURCE,
@@ -52,21 +52,7 @@ pub fn catalogue() -> Vec<NodeType> {
         collect::SINK,
         stdout::SINK,
         blackhole::SINK,
-    ];
-    connectors.into_iter().chain(crate::operator::catalogue()).collect()
-}
-
-/// A type of node as the API and the command line show it.
-pub fn describe_type(kind: &NodeType) -> Value {
-    let role = match kind.role {
-        Role::Source => "source",
-        Role::Transform => "transform",
-        Role::Sink => "sink",
-    };
-    let key =
-        |key: &Key| json!({"name": key.name, "required": key.is_required, "default": key.default, "doc": key.doc});
-    let keys: Vec<Value> = kind.keys.iter().map(key).collect();
-    json!({"name": kind.name, "role": role, "summary": kind.summary, "ends": kind.can_end, "keys": keys})
+    ]
 }
 
 /// Wakes the task that a connector belongs to.

@@ -6,6 +6,7 @@
 #[cfg(test)]
 mod bytes_and_columns;
 mod fields;
+mod keyed_member;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,6 +18,7 @@ use millstream_columns::{
 
 pub(crate) use self::fields::{Fields, share};
 use self::fields::{ReadFields, RowValues};
+pub(crate) use self::keyed_member::{JoinedRows, KeyedMember};
 use crate::batch::{Batch, Column, ComputedMember, MemberName};
 
 /// The parameters of a node.

@@ -6,6 +6,7 @@
 //! Not here: HTTP paths and the command line (`server`), expressions (`columns`), how state is kept (`view`).
 
 mod batch;
+mod catalogue;
 mod config;
 mod connector;
 mod delivery;
@@ -15,6 +16,7 @@ mod expression;
 mod function;
 mod hook;
 mod jobs;
+mod lookup;
 mod memory;
 mod object;
 mod operator;
@@ -26,8 +28,8 @@ mod template;
 mod test_run;
 
 pub use batch::{Batch, BatchWriter, Integers};
+pub use catalogue::{catalogue, describe_type};
 pub use config::FlowConfig;
-pub use connector::{catalogue, describe_type};
 pub use document::{
     Action, BatchSettings, Catalogue, Checkpoint, Delivery, Document, DocumentContext, ErrorAnswer, EventTime,
     Exchange, Finding, Hook, HookPoint, Key, KeyType, Mode, Node, NodeId, NodeType, Parallelism, RestartPolicy, Role,

@@ -1,9 +1,10 @@
-//! The work of one node on a batch: `where`, then `fn`, then `select`; or the explosion of a list.
+//! The work of one node on a batch: `where`, then `fn`, `explode`, `lookup` or an operator with state, then `select`.
 
 mod alarm;
 mod deduplicate;
 mod explode;
 mod keyed;
+mod lookup;
 
 use std::sync::Arc;
 
@@ -14,16 +15,19 @@ pub(crate) use self::explode::EXPLODE;
 use self::explode::{Explode, ExplodedPart, InputRest};
 pub(crate) use self::keyed::KeyedNode;
 use self::keyed::{KeyedInput, KeyedMade, KeyedOperator, KeyedOutput, KeyedRows};
+pub(crate) use self::lookup::LOOKUP;
+use self::lookup::Lookup;
 use crate::Error;
 use crate::batch::Batch;
 use crate::document::{Node, NodeType, Role};
 use crate::expression::{
-    Condition, FieldScope, Fields, KeyExpressions, Params, RecordError, RecordProjection, RowFrame,
+    Condition, FieldScope, Fields, JoinedRows, KeyExpressions, Params, RecordError, RecordProjection, RowFrame,
 };
 use crate::function::{Functions, NativeFunction};
+use crate::lookup::LookupTable;
 use crate::state::StateMemory;
 
-pub(crate) fn catalogue() -> [NodeType; 6] {
+pub(crate) fn catalogue() -> [NodeType; 7] {
     let transform = |name, summary| NodeType {
         name,
         role: Role::Transform,
@@ -37,6 +41,7 @@ pub(crate) fn catalogue() -> [NodeType; 6] {
         transform("map", "Makes a new record of each, by `select`."),
         transform("function", "Calls the registered function `fn` with each batch."),
         EXPLODE,
+        LOOKUP,
         DEDUPLICATE,
         ALARM,
     ]
@@ -66,6 +71,7 @@ pub(crate) struct Operator {
     filter: Option<Condition>,
     function: Option<(NativeFunction, Params)>,
     explode: Option<Explode>,
+    lookup: Option<Lookup>,
     select: Option<RecordProjection>,
 }
 
@@ -93,9 +99,11 @@ impl Operator {
             let found = functions.get(name).map(|function| (function, node.params.clone()));
             found.ok_or_else(|| refuse("fn", format!("function '{name}' is not registered")))
         });
+        let lookup = (node.kind == LOOKUP.name).then(|| Lookup::new(node));
         Ok(Self {
             filter: filter.transpose().map_err(|message| refuse("where", message))?,
             function: function.transpose()?,
+            lookup: lookup.transpose().map_err(|message| refuse("config.key", message))?,
             explode: (node.kind == EXPLODE.name).then(|| Explode::new(&node.config)),
             select: select.transpose().map_err(|message| refuse("select", message))?,
         })
@@ -104,7 +112,13 @@ impl Operator {
     /// The fields of its expressions.
     pub(crate) fn fields_mut(&mut self) -> impl Iterator<Item = &mut Fields> {
         let filter = self.filter.as_mut().map(Condition::fields_mut);
-        filter.into_iter().chain(self.select.as_mut().map(RecordProjection::fields_mut))
+        let lookup = self.lookup.as_mut().map(Lookup::fields_mut);
+        filter.into_iter().chain(lookup).chain(self.select.as_mut().map(RecordProjection::fields_mut))
+    }
+
+    /// The table of a lookup, for the task that fills it.
+    pub(crate) fn table(&self) -> Option<&Arc<LookupTable>> {
+        self.lookup.as_ref().map(|lookup| &lookup.table)
     }
 
     /// Applies `select` to records that a keyed operator has made of time alone.
@@ -121,7 +135,7 @@ impl Operator {
     /// one, and its key.
     ///
     /// # Errors
-    /// The keyed operator cannot go on.
+    /// The keyed operator cannot go on, or the table of a lookup is not loaded.
     pub(crate) fn apply(
         &self,
         input: &Batch,
@@ -148,6 +162,9 @@ impl Operator {
             work.rest = rest.map(|rest| InputRest { row: row_of(rest.row), ..rest });
             work.replace(batch, inputs, failed);
         }
+        if let Some(lookup) = &self.lookup {
+            work.look_up(lookup, now_ms)?;
+        }
         if let Some((key, keyed)) = keyed {
             work.keep(key, keyed, now_ms)?;
         }
@@ -157,6 +174,10 @@ impl Operator {
         }
         if let Some(projection) = &self.select {
             work.project(projection, now_ms);
+        }
+        if let Some(rest) = &work.rest {
+            // Earlier steps meet the rows behind again, with what is left.
+            work.failed.retain(|error| error.row <= rest.row);
         }
         Ok(work)
     }
@@ -188,6 +209,17 @@ impl Output {
         let batch =
             if kept.len() == self.batch.len() { self.batch.clone() } else { self.batch.select(kept.iter().copied()) };
         self.replace(if condition.checks_objects() { batch.with_objects() } else { batch }, kept, failed);
+    }
+
+    /// Adds to each row the value that the table has for it.
+    fn look_up(&mut self, lookup: &Lookup, now_ms: i64) -> Result<(), Error> {
+        // Rows of one input row stay together, as the rest is told by its input row.
+        let may_begin = |row: usize| self.inputs.as_ref().is_none_or(|rows| row == 0 || rows[row] != rows[row - 1]);
+        let (JoinedRows { batch, inputs, rest }, failed) = lookup.apply(self.frame(now_ms), may_begin)?;
+        let row_of = |row: u32| self.inputs.as_ref().map_or(row, |rows| rows[row as usize]);
+        self.rest = rest.map(|row| InputRest { row: row_of(row), element: 0 });
+        self.replace(batch, inputs, failed);
+        Ok(())
     }
 
     /// Has a keyed operator work on the rows.

@@ -4,11 +4,14 @@
 //! force a queue. The level of a node is the largest number of queues on a path to it. Only nodes of one level are
 //! fused, so queues lead from lower levels to higher ones and never in a circle.
 
+use std::sync::Arc;
+
 use crate::Error;
 use crate::document::{Delivery, Document, ErrorAnswer, Exchange, HookPoint, INSTANCES_MAX, Node, NodeId, Role};
 use crate::expression::{self, KeyExpressions, Params};
 use crate::function::Functions;
 use crate::hook::{Hooks, NativeHook};
+use crate::lookup::LookupTable;
 use crate::operator::{self, Operator};
 use crate::route::Router;
 
@@ -120,6 +123,11 @@ impl Plan {
     /// The job keeps state, or commits results with positions: its run has epochs.
     pub(crate) fn has_epochs(&self, delivery: Delivery) -> bool {
         delivery == Delivery::ExactlyOnce || self.nodes.iter().any(|planned| planned.node.keeps_state)
+    }
+
+    /// The lookups with their tables.
+    pub(crate) fn tables(&self) -> impl Iterator<Item = (&Node, &Arc<LookupTable>)> {
+        self.nodes.iter().filter_map(|planned| Some((&planned.node, planned.operator.table()?)))
     }
 
     /// The nodes of a role in a chain.

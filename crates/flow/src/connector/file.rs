@@ -12,6 +12,9 @@ mod source;
 mod space;
 mod writer;
 
+pub(crate) use self::csv::ColumnType;
+pub(crate) use self::location::{FILES_DIR, Location, check_path};
+pub(crate) use self::reader::{Chunk, ReadPlan, RecordReader};
 pub(super) use self::sink::{SINK, sink};
 pub(super) use self::source::{SOURCE, source};
 pub(crate) use self::space::FileSpace;

@@ -9,26 +9,27 @@ mod source;
 mod start_at;
 
 use millstream_log::{Error as LogError, Log, Topic};
-use millstream_types::{TopicKind, TopicName};
+use millstream_types::{TenantId, TopicKind, TopicName};
 use serde_json::Value;
 use std::sync::Arc;
 
+pub(crate) use self::partition_reader::PartitionReader;
+pub(crate) use self::progress::StreamProgress;
 pub(super) use self::sink::{SINK, StreamSink, sink};
 pub(super) use self::source::{SOURCE, source};
-use super::ConnectorContext;
 use crate::Error;
-use crate::document::topic_named;
+use crate::document::{Node, topic_named};
 
 /// The topic that a node's config names.
-fn topic_name(context: &ConnectorContext<'_>) -> Result<TopicName, Error> {
-    let text = context.node.config.get("topic").and_then(Value::as_str).unwrap_or_default();
-    let refuse = |message: String| Error::plan(&context.node.name, "config.topic", message);
-    let name = topic_named(text, context.tenant).map_err(|error| refuse(error.to_string()))?;
+pub(crate) fn topic_name(node: &Node, tenant: &TenantId) -> Result<TopicName, Error> {
+    let text = node.config.get("topic").and_then(Value::as_str).unwrap_or_default();
+    let refuse = |message: String| Error::plan(&node.name, "config.topic", message);
+    let name = topic_named(text, tenant).map_err(|error| refuse(error.to_string()))?;
     if name.kind() == TopicKind::Internal {
         return Err(refuse(format!("topic '{name}' is Millstream's own; jobs do not read or write it")));
     }
-    if name.tenant() != context.tenant {
-        let message = format!("topic '{name}' is of tenant '{}', and the job of '{}'", name.tenant(), context.tenant);
+    if name.tenant() != tenant {
+        let message = format!("topic '{name}' is of tenant '{}', and the job of '{tenant}'", name.tenant());
         return Err(refuse(message));
     }
     Ok(name)

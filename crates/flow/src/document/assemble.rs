@@ -269,6 +269,7 @@ fn test(tree: &Tree) -> TestCase {
         inject: records("inject"),
         tick: Duration::from_millis(tree.text_of("tick").and_then(duration_ms).unwrap_or_default()),
         expect: records("expect"),
+        tables: records("tables"),
         params: members("params").map(|member| (member.key.clone(), values(Some(&member.value)))).collect(),
         trace: members("trace").map(|member| (member.key.clone(), text_or_texts(&member.value))).collect(),
     }

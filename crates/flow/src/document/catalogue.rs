@@ -80,7 +80,7 @@ pub enum KeyType {
     Condition,
     /// A list of values with names, parsed likewise.
     SelectList,
-    /// An expression, parsed likewise.
+    /// An expression, parsed likewise, also in a `config`.
     Expression,
     /// An expression, or a list of them, parsed likewise.
     Expressions,

@@ -85,8 +85,8 @@ fn value(form: KeyType) -> Value {
         | KeyType::Topic
         | KeyType::Template
         | KeyType::Condition
-        | KeyType::Expression
-        | KeyType::SelectList => text(),
+        | KeyType::SelectList
+        | KeyType::Expression => text(),
         KeyType::Whole(min, max) => json!({ "type": "integer", "minimum": min, "maximum": max }),
         KeyType::Bool => json!({ "type": "boolean" }),
         KeyType::Duration => json!({ "type": "string", "pattern": DURATION }),

@@ -299,6 +299,8 @@ pub struct TestCase {
     pub tick: Duration,
     /// Records that each node must have put out or taken in, with some of their fields.
     pub expect: BTreeMap<String, Vec<Value>>,
+    /// Rows of the tables of lookups, by node.
+    pub tables: BTreeMap<String, Vec<Value>>,
     /// Parameters by node name, as the process would set them.
     pub params: BTreeMap<String, BTreeMap<String, Value>>,
     /// The lines that each hook must have written, in order, by the

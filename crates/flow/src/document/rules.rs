@@ -11,6 +11,7 @@ mod functions;
 mod graph;
 mod hooks;
 mod job;
+mod lookups;
 mod nodes;
 mod parameters;
 mod routes;
@@ -84,7 +85,7 @@ pub(super) const FORM_RULES: [(&str, &str); 29] = [
 ];
 
 /// The rules of the document as a whole, in the order in which they are checked.
-pub(super) static RULES: [DocumentRule; 51] = [
+pub(super) static RULES: [DocumentRule; 53] = [
     rule("id", "An id has 1 to 128 of the characters a-z A-Z 0-9 _ - . :", job::id),
     rule("no_source", "A job has a source.", job::no_source),
     rule("state_delivery", "A job that keeps state is not at_most_once.", state::state_delivery),
@@ -103,6 +104,7 @@ pub(super) static RULES: [DocumentRule; 51] = [
         "An alarm has `raise` or `absent_after`; what belongs to one of them stands beside it.",
         alarms::alarm,
     ),
+    rule("lookup_table", "A lookup has one table: a topic, or a file with `column`.", lookups::lookup_table),
     rule("batch_timeout", "The `timeout` of `batch` stands at sources only.", nodes::batch_timeout),
     rule("parallelism", "`min` is not above `max`.", nodes::parallelism),
     rule("instances", "The nodes of a job have at most 8,192 instances together.", nodes::instances),
@@ -166,6 +168,7 @@ pub(super) static RULES: [DocumentRule; 51] = [
     rule("hook_call", "A hook has `call`, or on `error` in its place `answer`.", hooks::hook_call),
     rule("test_name", "A test has a name of its own.", tests::test_name),
     rule("test_node", "Tests name nodes.", tests::test_node),
+    rule("test_table", "Rows of tables in tests are those of lookups, and have the key.", tests::test_table),
     rule("test_empty", "A test expects something.", tests::test_empty),
     rule("test_trace", "`trace` names hooks of the document.", tests::test_trace),
 ];

@@ -21,10 +21,11 @@ use crate::Error;
 use crate::batch::{Batch, NO_TIME};
 use crate::connector::{Collected, Places, ReadUpTo, Services, SourceProgress, Waker};
 use crate::delivery::Tracker;
-use crate::document::{Delivery, Document, ErrorAnswer, HookPoint, Mode, NodeId, RestartPolicy, Role};
+use crate::document::{Delivery, Document, ErrorAnswer, HookPoint, Mode, Node, NodeId, RestartPolicy, Role};
 use crate::expression::Params;
 use crate::function::Functions;
 use crate::hook::{HookAnswer, HookBatch, HookCall, Hooks, Trace};
+use crate::lookup::{self, FeedContext, FeedStep, LookupTable, TableFeed};
 use crate::memory::JobMemory;
 use crate::operator::{OpenAlarms, Output};
 use crate::plan::{Chain, Plan, PlanNode};
@@ -207,7 +208,7 @@ impl Run {
             over: Mutex::new(Some(over)),
             plan,
         });
-        run.begin()?;
+        run.begin().inspect_err(|_| run.workers.forget(run.number))?;
         Ok(run)
     }
 
@@ -224,8 +225,18 @@ impl Run {
                 instances.push((Arc::clone(task), instance));
             }
         }
-        self.open_tasks.store(instances.len(), Ordering::Release);
-        let mut all: Vec<Arc<Task>> = instances.iter().map(|(task, _)| Arc::clone(task)).collect();
+        let mut tables = Vec::new();
+        if let Some(services) = &self.services {
+            for (node, table) in self.plan.tables() {
+                let (task, memory) = (new_task(0), self.state_memory(&node.name));
+                let (tenant, waker) = (&self.tenant, waker(&task));
+                let feed = lookup::open(FeedContext { services, tenant, node, table, memory, waker })?;
+                tables.push((task, TableTask { run: Arc::clone(self), node: node.name.clone(), feed }));
+            }
+        }
+        self.open_tasks.store(instances.len() + tables.len(), Ordering::Release);
+        let of_instances = instances.iter().map(|(task, _)| task);
+        let mut all: Vec<Arc<Task>> = of_instances.chain(tables.iter().map(|(task, _)| task)).cloned().collect();
         if let Some(epochs) = &self.epochs {
             let task = self.workers.new_task(self.number, &self.turns);
             let wakers = std::iter::once(waker(&task)).chain(wakers.into_iter().flatten()).collect();
@@ -237,6 +248,9 @@ impl Run {
         }
         let is_first = self.tasks.set(all).is_ok() && self.neighbours.set(neighbours).is_ok();
         assert!(is_first, "a run begins once");
+        for (task, table) in tables {
+            Workers::begin(&task, Box::new(table));
+        }
         for (task, instance) in instances {
             Workers::begin(&task, Box::new(instance));
         }
@@ -409,7 +423,14 @@ impl Run {
 
     /// The first reason why the job waits.
     pub(crate) fn waits_for(&self) -> Option<String> {
-        self.waits.lock().iter().next().map(|(node, reason)| format!("{node} {reason}"))
+        let waits = self.waits.lock().iter().next().map(|(node, reason)| format!("{node} {reason}"));
+        let of_table = |(node, table): (&Node, &Arc<LookupTable>)| Some(format!("{} {}", node.name, table.waits()?));
+        waits.or_else(|| self.plan.tables().find_map(of_table))
+    }
+
+    /// `true` once the tables of all lookups are loaded.
+    pub(super) fn tables_are_loaded(&self) -> bool {
+        self.plan.tables().all(|(_, table)| table.waits().is_none())
     }
 
     pub(crate) fn remember(&self, failure: RunFailure) {
@@ -515,6 +536,8 @@ impl Run {
         }
         if let Some(epochs) = &self.epochs {
             job["checkpoint"] = epochs.describe().unwrap_or_default();
+        }
+        if self.epochs.is_some() || self.plan.tables().next().is_some() {
             job["state_bytes"] = self.state_memory.as_ref().map_or(0, JobStateMemory::used_bytes).into();
         }
     }
@@ -533,15 +556,17 @@ impl Run {
                     node["trimmed"] = trimmed.into();
                 }
             }
-            if let Some(keys) = self.epochs.as_ref().and_then(|epochs| epochs.keys_of(&self.metrics.nodes[number].name))
-            {
+            let of_state = self.epochs.as_ref().and_then(|epochs| epochs.keys_of(&self.metrics.nodes[number].name));
+            let table = self.plan.nodes[number].operator.table();
+            if let Some(keys) = of_state.or_else(|| Some(table?.len() as u64)) {
                 node["keys"] = keys.into();
             }
             if let Some(watermark_ms) = self.watermark(id) {
                 node["watermark"] = iso_time(watermark_ms).into();
             }
-            if let Some(reason) = waits.get(&self.metrics.nodes[number].name) {
-                node["waits"] = reason.as_str().into();
+            let waits = waits.get(&self.metrics.nodes[number].name).cloned();
+            if let Some(reason) = waits.or_else(|| table?.waits()) {
+                node["waits"] = reason.into();
             }
         }
         nodes
@@ -565,6 +590,41 @@ impl Turn for EpochTask {
                 let (stage, code) = ("checkpoint".to_owned(), "checkpoint".to_owned());
                 let (node, instance, record, at) = (String::new(), 0, None, run.now());
                 run.fail(RunFailure { node, instance, stage, code, message, record, at }, ErrorAnswer::Defer);
+            }
+        }
+        TurnOutcome::Again
+    }
+}
+
+/// Fills the table of a lookup, and keeps it up to date.
+struct TableTask {
+    run: Arc<Run>,
+    /// The lookup.
+    node: String,
+    feed: Box<dyn TableFeed>,
+}
+
+impl Turn for TableTask {
+    fn turn(&mut self) -> TurnOutcome {
+        let Self { run, node, feed } = self;
+        if run.is_over() {
+            run.task_is_done();
+            return TurnOutcome::Ended;
+        }
+        match feed.step() {
+            Ok(FeedStep::Again) => {}
+            Ok(FeedStep::Wait) => return TurnOutcome::Wait(None),
+            Ok(FeedStep::Loaded) => run.wake_all(),
+            Err(error) => {
+                let message = match error {
+                    Error::Connector { message, .. } => message,
+                    other => other.to_string(),
+                };
+                let (stage, code) = ("read".to_owned(), "connector".to_owned());
+                let (node, instance, record, at) = (node.clone(), 0, None, run.now());
+                let failure = RunFailure { node, instance, stage, code, message, record, at };
+                let answer = run.answer_to(&failure);
+                run.fail(failure, answer);
             }
         }
         TurnOutcome::Again

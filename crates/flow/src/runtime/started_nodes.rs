@@ -17,12 +17,16 @@ impl StartedNodes {
         self.0.get(&node).and_then(Option::as_ref)
     }
 
-    /// Calls the `ready?` and `start` hooks of nodes of a chain that have not started; `false` if one is not ready.
+    /// Calls the `ready?` and `start` hooks of nodes of a chain that have not started; `false` if one is not ready. None
+    /// starts before the tables of the job are loaded, so that no record waits for them.
     pub(super) fn start(&mut self, run: &Run, chain: usize) -> bool {
         let mut all_ready = true;
         for id in &run.plan.chains[chain].nodes {
             if self.0.contains_key(id) {
                 continue;
+            }
+            if !run.tables_are_loaded() {
+                return false;
             }
             let planned = &run.plan.nodes[id.0];
             let answers = run.call_hooks(planned, HookPoint::Ready, None);

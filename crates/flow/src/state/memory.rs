@@ -81,7 +81,7 @@ impl StateMemory {
         let setting = if used.saturating_add(missing) > limit { JOB_SETTING } else { JOBS_SETTING };
         Err(self.failed(format!(
             "has no memory for a further key: the job's state has {used} bytes of {JOB_SETTING} = {limit}; \
-             let state end sooner (ttl), or raise {setting}"
+             let state end sooner (ttl), look up in a smaller table, or raise {setting}"
         )))
     }
 

@@ -19,6 +19,7 @@ pub(super) fn isolate(document: &mut Document, test: &TestCase, batch: Option<u3
         match node.role {
             Role::Source => replace_source(node, test),
             Role::Sink => (node.kind, node.config) = ("blackhole".to_owned(), Map::new()),
+            Role::Transform if node.kind == "lookup" => replace_table(node, test),
             Role::Transform => {}
         }
         node.batch.size = batch.unwrap_or(node.batch.size);
@@ -55,6 +56,12 @@ fn replace_source(node: &mut Node, test: &TestCase) {
 fn list_of(records: &[Value], test: &TestCase) -> Map<String, Value> {
     let records = Value::Array(records.to_vec());
     Map::from_iter([("records".to_owned(), records), (TICK_MS.to_owned(), tick_ms(test))])
+}
+
+/// The table has the rows of the test.
+fn replace_table(node: &mut Node, test: &TestCase) {
+    let rows = test.tables.get(&node.name).cloned().unwrap_or_default();
+    node.config.insert("rows".to_owned(), Value::Array(rows));
 }
 
 fn tick_ms(test: &TestCase) -> Value {

@@ -67,6 +67,14 @@ static ALARM: [Key; 7] = [
     key("severity", KeyType::Expression),
 ];
 static EXPLODE: [Key; 2] = [required("field", KeyType::Text), key("as", KeyType::Text)];
+static LOOKUP: [Key; 6] = [
+    key("topic", KeyType::Topic),
+    key("file", KeyType::Text),
+    key("column", KeyType::Text),
+    required("key", KeyType::Expression),
+    required("as", KeyType::Text),
+    with_default("missing", KeyType::Any, "null"),
+];
 
 pub(crate) fn context() -> DocumentContext {
     let (source, transform, sink) = (Role::Source, Role::Transform, Role::Sink);
@@ -80,6 +88,7 @@ pub(crate) fn context() -> DocumentContext {
             node("map", transform, &[], false),
             node("function", transform, &[], false),
             node("explode", transform, &EXPLODE, false),
+            node("lookup", transform, &LOOKUP, false),
             NodeType { keeps_state: true, ..node("deduplicate", transform, &DEDUPLICATE, false) },
             NodeType { keeps_state: true, ..node("alarm", transform, &ALARM, false) },
             node("stream", sink, &STREAM_OUT, false),

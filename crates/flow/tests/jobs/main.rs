@@ -11,6 +11,7 @@ mod examples;
 mod files;
 mod http;
 mod lifecycle;
+mod lookup;
 mod node;
 mod observing;
 mod positions;

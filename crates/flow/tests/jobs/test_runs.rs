@@ -192,3 +192,27 @@ fn a_hook_that_is_never_ready_does_not_hold_a_test_for_ever() {
     let message = &report.tests[0].differences[0].message;
     assert!(message.starts_with("the job does not end: half "), "{message}");
 }
+
+#[test]
+fn a_record_behind_a_large_list_fails_once() {
+    let list: Vec<u32> = (0..2_000).collect();
+    let document = json!({
+        "version": 1, "kind": "Job", "name": "large",
+        "sources": {"in": {"type": "stream", "config": {"topic": "numbers"}}},
+        "transforms": {"each": {"type": "explode", "inputs": ["in"], "where": "12 / n > 0", "config": {"field": "list"}}},
+        "sinks": {
+            "out": {"type": "blackhole", "inputs": ["each"]},
+            "dead": {"type": "stdout", "inputs": ["each"]},
+        },
+        "routes": [
+            {"from": "each", "on_error": true, "to": ["dead"], "stop": true},
+            {"from": "each", "to": ["out"]},
+        ],
+        "tests": [{
+            "name": "one",
+            "inject": {"in": [{"n": 1, "list": list, "other": "x".repeat(2_000)}, {"n": 0}]},
+            "expect": {"dead": [{"error": {"code": "division_by_zero"}}]},
+        }],
+    });
+    assert_eq!(differences(&document), Vec::<String>::new());
+}

@@ -99,7 +99,7 @@ impl CsvRecord {
 
 /// The type of a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum ColumnType {
+pub(crate) enum ColumnType {
     Text,
     Number,
     Boolean,

@@ -5,10 +5,10 @@ use std::path::{Component, Path, PathBuf};
 use millstream_types::TenantId;
 use serde_json::Value;
 
-pub(super) const FILES_DIR: &str = "flow.files_dir";
+pub(crate) const FILES_DIR: &str = "flow.files_dir";
 
 /// Checks the key `path` of a document.
-pub(super) fn check_path(value: &Value) -> Result<(), String> {
+pub(crate) fn check_path(value: &Value) -> Result<(), String> {
     let text = value.as_str().ok_or("write the path of a file as text")?;
     let is_plain = |part: Component<'_>| matches!(part, Component::Normal(_));
     if text.is_empty() || text.contains('\0') || !Path::new(text).components().all(is_plain) {
@@ -21,14 +21,14 @@ pub(super) fn check_path(value: &Value) -> Result<(), String> {
 
 /// A file of a tenant.
 #[derive(Debug, Clone)]
-pub(super) struct Location {
+pub(crate) struct Location {
     files_dir: PathBuf,
     folder: PathBuf,
     path: String,
 }
 
 impl Location {
-    pub(super) fn new(dir: &Path, tenant: &TenantId, path: &str) -> Result<Self, String> {
+    pub(crate) fn new(dir: &Path, tenant: &TenantId, path: &str) -> Result<Self, String> {
         check_path(&path.into())?;
         // A tenant may be called '..', which is no folder of its own.
         check_path(&tenant.as_str().into()).map_err(|_| format!("tenant '{tenant}' has no folder of files"))?;

@@ -18,29 +18,29 @@ const READ_BYTES: usize = 64 << 10;
 
 /// The rule by which a source reads its file.
 #[derive(Debug, Clone)]
-pub(super) struct ReadPlan {
-    pub(super) location: Location,
-    pub(super) format: FileFormat,
-    pub(super) compression: Compression,
+pub(crate) struct ReadPlan {
+    pub(crate) location: Location,
+    pub(crate) format: FileFormat,
+    pub(crate) compression: Compression,
     /// CSV: the types of columns by name.
-    pub(super) types: BTreeMap<String, ColumnType>,
+    pub(crate) types: BTreeMap<String, ColumnType>,
     /// CSV: the type of the other columns.
-    pub(super) other_type: ColumnType,
+    pub(crate) other_type: ColumnType,
 }
 
 /// Records that were read at once.
 #[derive(Debug)]
-pub(super) struct Chunk {
+pub(crate) struct Chunk {
     /// Good and bad records, whose payloads are the lines of the file.
-    pub(super) batch: Batch,
+    pub(crate) batch: Batch,
     /// The bad ones, by ascending row.
-    pub(super) failed: Vec<RecordError>,
+    pub(crate) failed: Vec<RecordError>,
     /// The number of records of the file up to here.
-    pub(super) records_read: u64,
-    pub(super) is_last: bool,
+    pub(crate) records_read: u64,
+    pub(crate) is_last: bool,
 }
 
-pub(super) struct RecordReader {
+pub(crate) struct RecordReader {
     plan: ReadPlan,
     lines: LineReader,
     columns: Vec<(String, ColumnType)>,
@@ -58,7 +58,7 @@ enum Read {
 
 impl RecordReader {
     /// Opens the file and passes over the first `skipped` records.
-    pub(super) fn open(plan: ReadPlan, skipped: u64) -> Result<Self, String> {
+    pub(crate) fn open(plan: ReadPlan, skipped: u64) -> Result<Self, String> {
         let path = plan.location.existing()?;
         let file = File::open(path).map_err(|error| plan.location.failed("be opened", &error))?;
         let reader = decompressed(file, plan.compression).map_err(|error| plan.location.failed("be read", &error))?;
@@ -84,7 +84,7 @@ impl RecordReader {
     }
 
     /// The next records, at most `max_records`.
-    pub(super) fn read(&mut self, max_records: usize, now_ms: i64) -> Result<Chunk, String> {
+    pub(crate) fn read(&mut self, max_records: usize, now_ms: i64) -> Result<Chunk, String> {
         let mut batch = SourceBatch::default();
         let (mut failed, mut size_bytes, mut is_last) = (Vec::new(), 0, false);
         let mut payload = Vec::new();

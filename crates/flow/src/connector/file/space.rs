@@ -37,7 +37,7 @@ impl FileSpace {
         Self { dir, free_min_bytes, tenant_max_bytes, clock, folders: Mutex::default() }
     }
 
-    pub(super) fn dir(&self) -> &Path {
+    pub(crate) fn dir(&self) -> &Path {
         &self.dir
     }
 

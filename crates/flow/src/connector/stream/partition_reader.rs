@@ -17,9 +17,9 @@ const READ_MAX_BYTES: usize = 1 << 20;
 
 type ColdRead = Arc<Mutex<Option<Result<Vec<RecordBatch>, LogError>>>>;
 
-pub(super) struct PartitionReader {
-    pub(super) partition: Arc<dyn Partition>,
-    pub(super) next: Offset,
+pub(crate) struct PartitionReader {
+    pub(crate) partition: Arc<dyn Partition>,
+    pub(crate) next: Offset,
     pub(super) end: Option<Offset>,
     pub(super) ready: VecDeque<RecordBatch>,
     pending: Option<ColdRead>,
@@ -28,7 +28,7 @@ pub(super) struct PartitionReader {
 
 impl PartitionReader {
     /// Opens a partition at a stored position.
-    pub(super) fn open(
+    pub(crate) fn open(
         id: &TopicPartition,
         position: Position,
         stop_at: Option<&StartAt>,
@@ -71,7 +71,7 @@ impl PartitionReader {
     }
 
     /// The next batch; `None` if there is none now. `waker` is called once an old one is read.
-    pub(super) fn read(
+    pub(crate) fn read(
         &mut self,
         services: &Services,
         waker: &Waker,

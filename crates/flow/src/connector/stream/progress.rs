@@ -11,7 +11,7 @@ use crate::delivery::SourcePosition;
 
 /// The partitions of one instance; empty before it has started.
 #[derive(Default)]
-pub(super) struct StreamProgress(Mutex<ProgressState>);
+pub(crate) struct StreamProgress(Mutex<ProgressState>);
 
 #[derive(Default)]
 struct ProgressState {

@@ -74,7 +74,7 @@ pub(in crate::connector) struct StreamSink {
 
 pub(in crate::connector) fn sink(context: &ConnectorContext<'_>) -> Result<Box<dyn Sink>, Error> {
     let key = context.node.config.get("key").and_then(Value::as_str).map(Template::read);
-    Ok(Box::new(StreamSink::new(context, topic_name(context)?, key)?))
+    Ok(Box::new(StreamSink::new(context, topic_name(context.node, context.tenant)?, key)?))
 }
 
 impl StreamSink {

@@ -104,7 +104,7 @@ pub(in crate::connector) fn source(context: &ConnectorContext<'_>) -> Result<Box
         let read = config.get(key).map(StartAt::read).transpose();
         read.map_err(|fault| Error::plan(&context.node.name, &format!("config.{key}"), fault))
     };
-    let name = topic_name(context)?;
+    let name = topic_name(context.node, context.tenant)?;
     let services = context.services()?.clone();
     let group = match config.get("group").and_then(Value::as_str) {
         Some(group) => format!("job:{}:{group}", context.tenant),

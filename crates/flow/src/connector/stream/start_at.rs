@@ -8,7 +8,7 @@ use serde_json::Value;
 
 /// A place in a topic.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum StartAt {
+pub(crate) enum StartAt {
     Earliest,
     Latest,
     /// The first record at or after this time, in milliseconds since 1970.

@@ -216,7 +216,7 @@ pub(in crate::document) static TEST: Section = Section {
     keys: &[&TEST_KEYS],
 };
 
-static TEST_KEYS: [Key; 6] = [
+static TEST_KEYS: [Key; 7] = [
     required("name", KeyType::Text, "A sentence that states what is expected; unique among the tests."),
     optional(
         "inject",
@@ -229,6 +229,12 @@ static TEST_KEYS: [Key; 6] = [
         KeyType::RecordsByNode,
         None,
         "Records that each node must have made, or a sink written: all of them, with the fields that are named. null stands for a missing field, too.",
+    ),
+    optional(
+        "tables",
+        KeyType::RecordsByNode,
+        None,
+        "Rows of the table of each lookup: of a topic, records with their key in `$key` and a value that is no object in `$value`; of a file, records with its column. A lookup without rows has an empty table.",
     ),
     optional("params", KeyType::ParamsByNode, None, "Parameters by node, as the process configuration would set them."),
     optional(

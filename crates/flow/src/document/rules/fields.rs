@@ -1,13 +1,13 @@
 //! Fields in expressions, as far as they are known.
 //!
-//! A select list without `*` says which fields a record has behind it. Filters keep them; functions, `explode` and sources
-//! make records whose fields nobody knows here.
+//! A select list without `*` says which fields a record has behind it. Filters keep them, and lookups add one; functions,
+//! `explode` and sources make records whose fields nobody knows here.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 
-use super::parameters::expressions;
-use crate::document::draft::DocumentDraft;
+use super::parameters::{CONFIG_KEY, expressions};
+use crate::document::draft::{DocumentDraft, DraftNode};
 use crate::document::finding::Findings;
 use crate::document::model::{NodeId, Role};
 
@@ -17,18 +17,23 @@ type Fields = Option<Rc<BTreeSet<String>>>;
 /// Names that have a meaning beside the fields of the record.
 const RESERVED: [&str; 7] = ["input", "error", "output_count", "window", "fired_by", "key", "headers"];
 
+/// The members of the records that an alarm makes.
+const OF_ALARM: [&str; 7] = ["alarm", "event", "key", "at", "since", "severity", "record"];
+
 /// A field that no record can have would be NULL for all of them.
 pub(super) fn unknown_field(draft: &DocumentDraft<'_>, findings: &mut Findings, rule: &'static str) {
     let known = Known::of(draft);
     for expression in expressions(draft) {
         let Some(node) = expression.node.and_then(|node| draft.by_name.get(node.name)) else { continue };
         let fields = match expression.key {
-            "where" | "key_by" | "config" => &known.inputs[node.0],
-            "select" if expression.node.is_some_and(|node| node.tree.get("fn").is_none()) => &known.inputs[node.0],
-            "when" => &known.outputs[node.0],
+            "where" | "key_by" => known.inputs[node.0].clone(),
+            "select" | CONFIG_KEY if expression.node.is_some_and(|node| node.tree.get("fn").is_some()) => continue,
+            CONFIG_KEY => known.inputs[node.0].clone(),
+            "select" => known.selectable(draft, node.0),
+            "when" => known.outputs[node.0].clone(),
             _ => continue,
         };
-        let (Some(fields), Ok(parsed)) = (fields, expression.parsed(draft)) else { continue };
+        let (Some(fields), Ok(parsed)) = (&fields, expression.parsed(draft)) else { continue };
         let is_unknown = |name: &&String| !fields.contains(*name) && !RESERVED.contains(&name.as_str());
         for name in parsed.fields.iter().filter(is_unknown) {
             let message = format!("the records here have no field '{name}'; add it to the select list before");
@@ -83,14 +88,36 @@ impl Known {
         })
     }
 
+    /// The fields that the select list of a node may name: those of its input, and the one that a lookup adds; or those of
+    /// the records that the node makes.
+    fn selectable(&self, draft: &DocumentDraft<'_>, node: usize) -> Fields {
+        if is_alarm(&draft.nodes[node]) {
+            return Some(Rc::new(OF_ALARM.iter().map(|name| (*name).to_owned()).collect()));
+        }
+        let fields = self.inputs[node].clone()?;
+        let Some(added) = added_by_lookup(&draft.nodes[node]) else { return Some(fields) };
+        Some(Rc::new(fields.iter().cloned().chain([added.to_owned()]).collect()))
+    }
+
     fn output(&self, draft: &DocumentDraft<'_>, node: usize, selected: Fields) -> Fields {
         let tree = draft.nodes[node].tree;
         if tree.get("select").is_some() {
             return selected;
         }
-        let keeps = tree.text_of("type") == Some("filter") && tree.get("fn").is_none();
-        self.inputs[node].clone().filter(|_| keeps)
+        let keeps = tree.text_of("type") == Some("filter")
+            || is_alarm(&draft.nodes[node])
+            || added_by_lookup(&draft.nodes[node]).is_some();
+        self.selectable(draft, node).filter(|_| keeps && tree.get("fn").is_none())
     }
+}
+
+fn is_alarm(node: &DraftNode<'_>) -> bool {
+    node.tree.text_of("type") == Some("alarm")
+}
+
+/// The member that a lookup adds to its records.
+fn added_by_lookup<'a>(node: &DraftNode<'a>) -> Option<&'a str> {
+    node.tree.get("config").filter(|_| node.tree.text_of("type") == Some("lookup"))?.text_of("as")
 }
 
 /// The fields that select lists of nodes make.

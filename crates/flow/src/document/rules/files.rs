@@ -8,13 +8,26 @@ use crate::document::finding::{Findings, join};
 use crate::document::model::Role;
 use crate::document::tree::{Tree, TreeContent};
 
-fn files<'d, 'a>(draft: &'d DocumentDraft<'a>) -> impl Iterator<Item = (&'d DraftNode<'a>, &'a Tree)> {
-    let files = draft.nodes.iter().filter(|node| node.node_type.is_some_and(|kind| kind.name == "file"));
-    files.filter_map(|node| Some((node, node.tree.get("config")?)))
+/// The nodes of a type, with their `config`.
+fn configs<'d, 'a>(
+    draft: &'d DocumentDraft<'a>,
+    kind: &'static str,
+) -> impl Iterator<Item = (&'d DraftNode<'a>, &'a Tree)> {
+    let nodes = draft.nodes.iter().filter(move |node| node.node_type.is_some_and(|known| known.name == kind));
+    nodes.filter_map(|node| Some((node, node.tree.get("config")?)))
 }
 
 pub(super) fn form(draft: &DocumentDraft<'_>, findings: &mut Findings, rule: &'static str) {
-    for (node, config) in files(draft) {
+    for (node, config) in configs(draft, "lookup") {
+        let Some(path) = config.text_of("file") else { continue };
+        if let (Err(_), Some(file)) = (file_form(path, None, None, None), config.get("file")) {
+            let message = format!(
+                "the name '{path}' tells no format; name a file that ends in .csv or .jsonl, or further in .gz or .zst"
+            );
+            findings.add(file.place, &join(&join(&node.path, "config"), "file"), rule, message).value(file);
+        }
+    }
+    for (node, config) in configs(draft, "file") {
         let Some(path) = config.text_of("path") else { continue };
         let names_columns = match config.get("columns").map(|columns| &columns.content) {
             Some(TreeContent::List(columns)) => !columns.is_empty(),
@@ -31,7 +44,7 @@ pub(super) fn form(draft: &DocumentDraft<'_>, findings: &mut Findings, rule: &'s
 
 pub(super) fn one_writer(draft: &DocumentDraft<'_>, findings: &mut Findings, rule: &'static str) {
     let mut seen: Vec<(&str, &str)> = Vec::new();
-    for (node, config) in files(draft).filter(|(node, _)| node.role == Role::Sink) {
+    for (node, config) in configs(draft, "file").filter(|(node, _)| node.role == Role::Sink) {
         if let Some(tree) = node.tree.get("parallelism") {
             let number = |key| tree.get(key).and_then(Tree::whole);
             if tree.whole().or_else(|| number("max")).or_else(|| number("min")).is_some_and(|count| count > 1) {

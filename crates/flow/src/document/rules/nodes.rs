@@ -27,9 +27,8 @@ pub(super) fn reserved_name(draft: &DocumentDraft<'_>, findings: &mut Findings, 
 }
 
 /// Types that a later version has.
-const LATER_TYPES: [(&str, &str); 5] = [
+const LATER_TYPES: [(&str, &str); 4] = [
     ("aggregate", "live queries aggregate"),
-    ("lookup", "leave it out"),
     ("join", "leave it out"),
     ("kafka", "use stream: Kafka clients write to the same topics"),
     ("object_store", "use file"),

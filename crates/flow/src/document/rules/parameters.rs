@@ -32,6 +32,23 @@ impl Expression<'_, '_> {
     }
 }
 
+/// The [`Expression::key`] of those in a `config`.
+pub(super) const CONFIG_KEY: &str = "config";
+
+/// The expressions in the `config` of a node, by their keys.
+fn config_expressions<'a>(node: &DraftNode<'a>) -> impl Iterator<Item = (Form, &'static str, &'a Tree)> {
+    let config = node.tree.get("config");
+    let keys = node.node_type.map_or(&[][..], |kind| kind.keys).iter();
+    keys.filter_map(move |key| {
+        let form = match key.value {
+            KeyType::Condition => Form::Condition,
+            KeyType::Expression => Form::Value,
+            _ => return None,
+        };
+        Some((form, key.name, config?.get(key.name)?))
+    })
+}
+
 pub(super) fn expressions<'d, 'a>(draft: &'d DocumentDraft<'a>) -> Vec<Expression<'d, 'a>> {
     let mut expressions = Vec::new();
     let mut add = |form, key, tree: Option<&'a Tree>, path: String, node: Option<&'d DraftNode<'a>>| {
@@ -44,14 +61,8 @@ pub(super) fn expressions<'d, 'a>(draft: &'d DocumentDraft<'a>) -> Vec<Expressio
         add(Form::SelectList, "select", node.tree.get("select"), join(&node.path, "select"), Some(node));
         let field = node.tree.get("event_time").and_then(|event_time| event_time.get("field"));
         add(Form::Value, "event_time", field, join(&join(&node.path, "event_time"), "field"), Some(node));
-        for key in node.node_type.map_or(&[][..], |kind| kind.keys) {
-            let form = match key.value {
-                KeyType::Condition => Form::Condition,
-                KeyType::Expression => Form::Value,
-                _ => continue,
-            };
-            let tree = node.tree.get("config").and_then(|config| config.get(key.name));
-            add(form, "config", tree, join(&join(&node.path, "config"), key.name), Some(node));
+        for (form, key, tree) in config_expressions(node) {
+            add(form, CONFIG_KEY, Some(tree), join(&join(&node.path, "config"), key), Some(node));
         }
         let path = join(&node.path, "key_by");
         let Some(keys) = node.tree.get("key_by") else { continue };

@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::document::check::ENTRIES_MAX;
 use crate::document::draft::DocumentDraft;
 use crate::document::finding::{Findings, join};
-use crate::document::tree::Tree;
+use crate::document::model::NodeId;
+use crate::document::tree::{Tree, TreeContent};
 
 fn tests<'a>(draft: &DocumentDraft<'a>) -> impl Iterator<Item = (String, &'a Tree)> {
     let tests = draft.tree.get("tests").map_or(&[][..], Tree::elements);
@@ -29,7 +30,7 @@ pub(super) fn test_name(draft: &DocumentDraft<'_>, findings: &mut Findings, rule
 
 pub(super) fn test_node(draft: &DocumentDraft<'_>, findings: &mut Findings, rule: &'static str) {
     for (path, test) in tests(draft) {
-        for key in ["inject", "expect", "params"] {
+        for key in ["inject", "expect", "tables", "params"] {
             let path = join(&path, key);
             for member in test.get(key).map_or(&[][..], Tree::members) {
                 if !draft.by_name.contains_key(member.key.as_str()) {
@@ -38,6 +39,29 @@ pub(super) fn test_node(draft: &DocumentDraft<'_>, findings: &mut Findings, rule
                         .add(member.key_place, &join(&path, &member.key), rule, message)
                         .named(&member.key)
                         .near(&member.key, draft.names());
+                }
+            }
+        }
+    }
+}
+
+pub(super) fn test_table(draft: &DocumentDraft<'_>, findings: &mut Findings, rule: &'static str) {
+    let is_lookup = |node: &NodeId| draft.node(*node).tree.text_of("type") == Some("lookup");
+    for (path, test) in tests(draft) {
+        for member in test.get("tables").map_or(&[][..], Tree::members) {
+            let path = join(&join(&path, "tables"), &member.key);
+            let Some(node) = draft.by_name.get(member.key.as_str()) else { continue };
+            if !is_lookup(node) {
+                let message = format!("'{}' is no lookup and has no table; name a lookup, or use inject", member.key);
+                findings.add(member.key_place, &path, rule, message).named(&member.key);
+                continue;
+            }
+            let column =
+                draft.node(*node).tree.get("config").and_then(|config| config.text_of("column")).unwrap_or("$key");
+            for (index, row) in member.value.elements().iter().enumerate() {
+                if matches!(row.content, TreeContent::Object(_)) && row.get(column).is_none() {
+                    let message = format!("the row has no '{column}', by which '{}' finds it; add it", member.key);
+                    findings.add(row.place, &format!("{path}[{index}]"), rule, message);
                 }
             }
         }

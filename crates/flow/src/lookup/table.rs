@@ -1,0 +1,204 @@
+//! The rows of a lookup, by key.
+
+use std::collections::HashMap;
+use std::fmt;
+
+use millstream_columns::{is_json, write_text};
+use parking_lot::{RwLock, RwLockReadGuard};
+use serde_json::Value;
+
+use crate::Error;
+use crate::state::StateMemory;
+
+/// Memory of a row beside its key and value.
+const ROW_BYTES: u64 = 96;
+
+/// The table of one lookup, shared by the instances of its node. A batch is looked up in one state of it.
+pub(crate) struct LookupTable(RwLock<TableRows>);
+
+/// The rows of a table: keys as bytes, values as JSON.
+pub(crate) struct TableRows {
+    rows: HashMap<Box<[u8]>, Box<[u8]>>,
+    memory: StateMemory,
+    /// The reason why the table is not loaded yet.
+    waits: Option<String>,
+}
+
+impl fmt::Debug for LookupTable {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("LookupTable").field("rows", &self.len()).finish_non_exhaustive()
+    }
+}
+
+impl LookupTable {
+    /// A table without rows for the lookup `node`, which counts as loaded.
+    pub(crate) fn new(node: &str) -> Self {
+        Self(RwLock::new(TableRows { rows: HashMap::new(), memory: StateMemory::unbounded(node), waits: None }))
+    }
+
+    /// Lets the table draw on the memory of a job, and wait until it is loaded.
+    pub(super) fn begin(&self, memory: StateMemory, waits: String) {
+        let mut table = self.0.write();
+        (table.memory, table.waits) = (memory, Some(waits));
+    }
+
+    /// Tells why the table is not loaded yet; `None` once it is.
+    pub(super) fn set_waits(&self, waits: Option<String>) {
+        self.0.write().waits = waits;
+    }
+
+    /// The reason why the table is not loaded yet.
+    pub(crate) fn waits(&self) -> Option<String> {
+        self.0.read().waits.clone()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.0.read().rows.len()
+    }
+
+    /// The rows of now, for the records of one batch.
+    ///
+    /// # Errors
+    /// The table is not loaded; no node starts before it is.
+    pub(crate) fn rows(&self) -> Result<RwLockReadGuard<'_, TableRows>, Error> {
+        let table = self.0.read();
+        match &table.waits {
+            Some(waits) => Err(table.memory.failed(format!("the table is not loaded yet: it {waits}"))),
+            None => Ok(table),
+        }
+    }
+
+    /// Sets the rows of a test. Their keys are in the column of a file, or in `$key`.
+    ///
+    /// # Errors
+    /// There is no memory for them.
+    pub(crate) fn fill(&self, rows: &[Value], column: Option<&str>) -> Result<(), Error> {
+        self.change(|table| {
+            for row in rows {
+                let mut value = row.clone();
+                let members = value.as_object_mut();
+                let key = match column {
+                    Some(column) => members.and_then(|members| members.get(column).cloned()),
+                    None => members.and_then(|members| members.shift_remove("$key")),
+                };
+                let Some(key) = key else { continue };
+                let value = value.get("$value").filter(|_| column.is_none()).unwrap_or(&value);
+                table.set(key.as_str().unwrap_or(&key.to_string()).as_bytes(), value.to_string().as_bytes())?;
+            }
+            Ok(())
+        })
+    }
+
+    /// Makes changes that become visible together.
+    ///
+    /// # Errors
+    /// Those of `make`.
+    pub(super) fn change(&self, make: impl FnOnce(&mut TableRows) -> Result<(), Error>) -> Result<(), Error> {
+        make(&mut self.0.write())
+    }
+}
+
+impl TableRows {
+    /// The value of a key, as JSON.
+    pub(crate) fn get(&self, key: &[u8]) -> Option<&[u8]> {
+        self.rows.get(key).map(|value| &**value)
+    }
+
+    /// Sets the value of a key: JSON, or else a text.
+    ///
+    /// # Errors
+    /// There is no memory for it.
+    pub(super) fn set(&mut self, key: &[u8], value: &[u8]) -> Result<(), Error> {
+        let value = as_json(value);
+        self.remove(key);
+        self.memory.take(row_bytes(key, &value))?;
+        self.rows.insert(key.into(), value);
+        Ok(())
+    }
+
+    pub(super) fn remove(&mut self, key: &[u8]) {
+        if let Some((key, value)) = self.rows.remove_entry(key) {
+            self.memory.give_back(row_bytes(&key, &value));
+        }
+    }
+}
+
+fn row_bytes(key: &[u8], value: &[u8]) -> u64 {
+    ROW_BYTES + (key.len() + value.len()) as u64
+}
+
+/// A value as JSON; one that is none becomes a text.
+fn as_json(value: &[u8]) -> Box<[u8]> {
+    if is_json(value) {
+        return value.trim_ascii().into();
+    }
+    let mut text = Vec::new();
+    write_text(&mut text, &String::from_utf8_lossy(value));
+    text.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use millstream_types::{MemoryBudget, TenantId};
+    use serde_json::json;
+
+    use super::*;
+    use crate::state::StateBudget;
+
+    fn get(table: &LookupTable, key: &str) -> Option<String> {
+        let rows = table.rows().unwrap();
+        rows.get(key.as_bytes()).map(|value| String::from_utf8(value.to_vec()).unwrap())
+    }
+
+    #[test]
+    fn a_value_is_json_or_else_a_text() {
+        let table = LookupTable::new("node");
+        for (value, expected) in [
+            (&b"1.50"[..], "1.50"),
+            (b" {\"a\": [1]}\n", "{\"a\": [1]}"),
+            (b"null", "null"),
+            (b"say \"x\"", "\"say \\\"x\\\"\""),
+            (b"", "\"\""),
+            (b"\xff", "\"\u{fffd}\""),
+        ] {
+            table.change(|table| table.set(b"key", value)).unwrap();
+            assert_eq!(get(&table, "key").as_deref(), Some(expected), "{}", String::from_utf8_lossy(value));
+        }
+    }
+
+    #[test]
+    fn a_table_gives_back_the_memory_of_rows_that_it_replaces_or_loses() {
+        let process = MemoryBudget::new("memory.budget_bytes", 10 << 20);
+        let memory = StateBudget::new(&process, 8 << 20, 1 << 20).of_job(&TenantId::default()).of_node("node");
+        let table = LookupTable::new("node");
+        table.begin(memory, "loads".to_owned());
+        let value = "x".repeat(700 << 10);
+        for _ in 0..3 {
+            table.change(|table| table.set(b"key", value.as_bytes())).unwrap();
+        }
+        let refusal = table.change(|table| table.set(b"other", value.as_bytes())).unwrap_err().to_string();
+        assert!(refusal.contains("flow.job_state_max_bytes = 1048576"), "{refusal}");
+        table
+            .change(|table| {
+                table.remove(b"key");
+                table.remove(b"never there");
+                table.set(b"other", value.as_bytes())
+            })
+            .unwrap();
+        let refusal = table.rows().err().unwrap().to_string();
+        assert!(refusal.contains("it loads"), "{refusal}");
+        table.set_waits(None);
+        assert_eq!((table.len(), get(&table, "key")), (1, None));
+        drop(table);
+        assert_eq!(process.used_bytes(), 0);
+    }
+
+    #[test]
+    fn rows_of_a_test_have_their_key_beside_the_value_or_in_a_column() {
+        let table = LookupTable::new("node");
+        table.fill(&[json!({"$key": "a", "n": 1}), json!({"$key": 7, "$value": 2}), json!({"n": 3})], None).unwrap();
+        assert_eq!((get(&table, "a").as_deref(), get(&table, "7").as_deref()), (Some(r#"{"n":1}"#), Some("2")));
+        table.fill(&[json!({"id": "b", "$value": 1})], Some("id")).unwrap();
+        assert_eq!((get(&table, "b").as_deref(), table.len()), (Some(r#"{"id":"b","$value":1}"#), 3));
+    }
+}
