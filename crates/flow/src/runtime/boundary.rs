@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::epoch_part::EpochPart;
 use super::epochs::{Epochs, InstanceNumber};
-use super::reading::ReadingSource;
+use super::sources::Sources;
 use super::writing_sink::WritingSink;
 use crate::Error;
 use crate::connector::Preparation;
@@ -120,7 +120,7 @@ impl InstanceBoundary {
         &mut self,
         plan: &Plan,
         keyed: &mut BTreeMap<NodeId, KeyedNode>,
-        sources: &mut [ReadingSource],
+        sources: &mut Sources,
     ) -> Option<Boundary> {
         let Passing { boundary, mut part, .. } = self.passing.take()?;
         let name = |node: NodeId| &plan.nodes[node.0].node.name;
@@ -128,7 +128,7 @@ impl InstanceBoundary {
             keyed.operator.take_changes(&mut |key, value| part.changes.add(name(*node), key, value));
             part.keys.insert(name(*node).clone(), keyed.operator.keys() as u64);
         }
-        for source in sources {
+        for source in sources.iter_mut() {
             source.take_places(name(source.node), &mut part);
         }
         match boundary {

@@ -14,10 +14,12 @@ use super::event_time::SourceTime;
 use super::inbox::Taken;
 use super::instance_time::InstanceTime;
 use super::neighbours::{InstanceId, Neighbours};
-use super::reading::{ReadBatch, ReadStep, ReadingSource, SourceState};
+use super::reading::{ReadBatch, ReadingSource, SourceState};
 use super::retry_queue::RetryQueue;
 use super::run::{Run, RunFailure};
+use super::sources::{Sources, SourcesStep};
 use super::started_nodes::StartedNodes;
+use super::wait::sooner;
 use super::work_queue::{WorkQueue, WorkStep};
 use super::workers::TurnOutcome;
 use super::writing_sink::WritingSink;
@@ -44,9 +46,7 @@ pub(super) struct Instance {
     id: InstanceId,
     neighbours: Arc<Neighbours>,
     waker: Waker,
-    sources: Vec<ReadingSource>,
-    /// The source that is asked next.
-    turn: usize,
+    sources: Sources,
     sinks: BTreeMap<NodeId, WritingSink>,
     keyed: BTreeMap<NodeId, KeyedNode>,
     time: InstanceTime,
@@ -115,15 +115,14 @@ impl Instance {
         };
         Ok(Self {
             keyed: run.plan.chains[chain].nodes.iter().filter_map(keyed).collect::<Result<_, Error>>()?,
-            time: InstanceTime::new(run.plan.keeps_time),
+            time: InstanceTime::new(),
             boundary: run.epochs.as_ref().map(boundary),
-            sources: run.plan.nodes_in(chain, Role::Source).map(read).collect::<Result<_, Error>>()?,
+            sources: Sources::new(run.plan.nodes_in(chain, Role::Source).map(read).collect::<Result<_, Error>>()?),
             sinks: run.plan.nodes_in(chain, Role::Sink).map(write).collect::<Result<_, Error>>()?,
             run: Arc::clone(run),
             id,
             neighbours: Arc::clone(neighbours),
             waker: Arc::clone(&waker),
-            turn: 0,
             work: WorkQueue::default(),
             retries: RetryQueue::default(),
             retrying: BTreeSet::new(),
@@ -166,14 +165,12 @@ impl Instance {
         if !self.start().map_err(|error| self.failure("start", &error))? {
             return Ok(TurnOutcome::Wait(Some(START_RETRY)));
         }
-        let settled = self.settle();
+        let settled = self.sources.settle(&self.run);
         self.read_again_due();
         let worked = self.work()?;
         // What was read in this turn counts, too: nobody else may wake the task.
-        let mut timeout = sooner(settled, self.retries.time_to_next(self.run.clock.now()));
-        for source in &self.sources {
-            timeout = sooner(timeout, source.time_to_ack(&self.run, self.id.number)?);
-        }
+        let timeout = sooner(settled, self.retries.time_to_next(self.run.clock.now()));
+        let timeout = sooner(timeout, self.sources.time_to_ack(&self.run, self.id.number)?);
         Ok(match worked {
             WorkState::Made | WorkState::Unfinished => TurnOutcome::Again,
             WorkState::Blocked(wait) => TurnOutcome::Wait(sooner(wait, timeout)),
@@ -210,12 +207,7 @@ impl Instance {
             let Some(keyed) = self.keyed.get_mut(&node) else { continue };
             values.iter().try_for_each(|(key, stored)| keyed.operator.restore(key, stored))?;
         }
-        for source in self.sources.iter_mut() {
-            let name = &run.plan.nodes[source.node.0].node.name;
-            if let Some((time, times)) = source.time.as_mut().zip(restored.times.get(name)) {
-                time.restore(times.clone(), restored.at_ms);
-            }
-        }
+        self.sources.restore(run, &restored.times, restored.at_ms);
         boundary.restored(restored.epoch);
         Ok(true)
     }
@@ -263,7 +255,7 @@ impl Instance {
 
     /// `true` if a source of the instance counts as done.
     pub(super) fn has_finished_a_source(&self) -> bool {
-        self.sources.iter().any(|source| source.state == SourceState::Done)
+        self.sources.has_finished_one()
     }
 
     /// Ends the instance before it is made again. Its positions stay where they are.
@@ -271,39 +263,8 @@ impl Instance {
         for node in &self.retrying {
             self.run.set_pause(&self.planned(*node).node.name, None);
         }
-        for source in &self.sources {
-            // Before any batch is thrown away: a dropped batch would count as finished.
-            source.tracker.close();
-            self.run.remove_tracker(&source.tracker);
-        }
+        self.sources.end(&self.run);
         self.stop_hooks();
-    }
-
-    /// Moves the positions of sources, and reports those that are done.
-    fn settle(&mut self) -> Option<Duration> {
-        let (is_stopping, may_complete) = (self.run.is_stopping(), self.run.may_complete());
-        let mut retry = None;
-        let mut done = 0;
-        for source in self.sources.iter_mut().filter(|source| source.state != SourceState::Done) {
-            let finished = source.tracker.take_finished();
-            let finished = if self.run.is_at_most_once { &[][..] } else { &finished };
-            retry = sooner(retry, source.source.finished(finished));
-            if is_stopping {
-                source.state = SourceState::Ended;
-            }
-            let is_empty = source.tracker.in_flight_records() == 0;
-            if self.boundary.is_none()
-                && source.state == SourceState::Ended
-                && may_complete
-                && is_empty
-                && source.source.is_settled()
-            {
-                source.state = SourceState::Done;
-                done += 1;
-            }
-        }
-        (0..done).for_each(|_| self.run.source_is_done());
-        retry
     }
 
     /// Does the steps that are queued, as many as a turn may.
@@ -370,8 +331,7 @@ impl Instance {
     /// Takes in one batch from the inbox or a source, or passes a boundary behind all that was taken in.
     fn take_in(&mut self) -> Result<WorkState, Error> {
         if let Some(boundary) = &mut self.boundary {
-            let is_done = |source: &ReadingSource| source.state == SourceState::Ended && self.run.may_complete();
-            boundary.look(!self.sources.iter().all(is_done));
+            boundary.look(self.sources.may_read(&self.run));
             if boundary.is_passing() {
                 return self.pass_boundary();
             }
@@ -399,16 +359,32 @@ impl Instance {
             self.work.add(WorkStep::Time(time));
             return Ok(WorkState::Made);
         }
-        let mut timeout = None;
-        for _ in 0..self.sources.len() {
-            let index = self.turn % self.sources.len();
-            self.turn = self.turn.wrapping_add(1);
-            match self.poll(index)? {
-                WorkState::Blocked(wait) => timeout = sooner(timeout, wait),
-                made => return Ok(made),
+        match self.sources.read(&self.run)? {
+            SourcesStep::Read(node, read) => {
+                self.take_read(node, read);
+                Ok(WorkState::Made)
             }
+            SourcesStep::Ended => {
+                // It may be done at once.
+                (self.waker)();
+                Ok(WorkState::Blocked(None))
+            }
+            SourcesStep::NotYet(timeout) => self.look_at_time(timeout),
         }
-        self.look_at_time(timeout)
+    }
+
+    /// Takes in records that a source has read.
+    fn take_read(&mut self, node: NodeId, read: ReadBatch) {
+        let ReadBatch { batch, failed } = read;
+        if failed.is_empty() {
+            return self.work.add(WorkStep::Enter(node, batch));
+        }
+        let has_failed = |row: &u32| failed.binary_search_by_key(row, |error| error.row).is_ok();
+        let whole = batch.select((0..batch.len() as u32).filter(|row| !has_failed(row)));
+        if !whole.is_empty() {
+            self.work.add(WorkStep::Enter(node, whole.with_objects()));
+        }
+        self.work.add(WorkStep::Fail(node, batch, failed));
     }
 
     /// Lets event time go on without records: for idle sources, and for those who watch for silence.
@@ -422,7 +398,7 @@ impl Instance {
             self.work.add(WorkStep::Advance);
             return Ok(WorkState::Made);
         }
-        let quiet = self.sources.iter().filter_map(ReadingSource::time_to_quiet).min();
+        let quiet = self.sources.time_to_quiet();
         Ok(WorkState::Blocked(sooner(sooner(timeout, quiet), self.time.time_to_due(&self.keyed, wall_ms))))
     }
 
@@ -472,35 +448,6 @@ impl Instance {
             None => {}
         }
         Ok(WorkState::Made)
-    }
-
-    fn poll(&mut self, index: usize) -> Result<WorkState, Error> {
-        let reading = &mut self.sources[index];
-        let node = reading.node;
-        match reading.read(&self.run)? {
-            ReadStep::Read(ReadBatch { batch, failed }) if failed.is_empty() => {
-                let batch = batch.beside(self.time.beside(&mut self.sources, index));
-                self.work.add(WorkStep::Enter(node, batch));
-                Ok(WorkState::Made)
-            }
-            ReadStep::Read(ReadBatch { batch, failed }) => {
-                let batch = batch.beside(self.time.beside(&mut self.sources, index));
-                let has_failed = |row: &u32| failed.binary_search_by_key(row, |error| error.row).is_ok();
-                let read = batch.select((0..batch.len() as u32).filter(|row| !has_failed(row)));
-                if !read.is_empty() {
-                    self.work.add(WorkStep::Enter(node, read.with_objects()));
-                }
-                self.work.add(WorkStep::Fail(node, batch, failed));
-                Ok(WorkState::Made)
-            }
-            ReadStep::NotYet(timeout) => Ok(WorkState::Blocked(timeout)),
-            ReadStep::End => {
-                reading.state = SourceState::Ended;
-                // It may be done at once.
-                (self.waker)();
-                Ok(WorkState::Blocked(None))
-            }
-        }
     }
 
     /// A batch enters a node, in parts of the node's size.
@@ -689,13 +636,5 @@ impl Instance {
 fn hold_position(batch: &Batch) {
     if let Some(ack) = batch.ack() {
         ack.fail();
-    }
-}
-
-/// The shorter of two waits; none is the longest.
-fn sooner(a: Option<Duration>, b: Option<Duration>) -> Option<Duration> {
-    match (a, b) {
-        (Some(a), Some(b)) => Some(a.min(b)),
-        (a, b) => a.or(b),
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::event_time::TimeMark;
-use super::reading::ReadingSource;
+use super::sources::Sources;
 use crate::document::NodeId;
 use crate::operator::KeyedNode;
 
@@ -13,14 +13,13 @@ const WAIT_MIN: Duration = Duration::from_millis(1);
 
 /// The event time that has come to an instance, by its sources or its inbox.
 pub(super) struct InstanceTime {
-    is_kept: bool,
     mark: TimeMark,
 }
 
 impl InstanceTime {
-    /// The time of an instance before the first record; `is_kept` in a job whose nodes work by time.
-    pub(super) fn new(is_kept: bool) -> Self {
-        Self { is_kept, mark: TimeMark::START }
+    /// The time of an instance before the first record.
+    pub(super) fn new() -> Self {
+        Self { mark: TimeMark::START }
     }
 
     /// Takes over the progress; what it is then, if it has changed.
@@ -31,27 +30,10 @@ impl InstanceTime {
     }
 
     /// The progress of the sources, if it is not what the instance has come to.
-    pub(super) fn news_of(&self, sources: &mut [ReadingSource]) -> Option<TimeMark> {
-        if !self.is_kept || sources.is_empty() {
-            return None;
-        }
-        let marks: Vec<TimeMark> = sources.iter_mut().filter_map(ReadingSource::time_mark).collect();
-        if marks.is_empty() {
-            return None;
-        }
-        let mark = TimeMark::behind(marks.into_iter());
+    pub(super) fn news_of(&self, sources: &mut Sources) -> Option<TimeMark> {
+        let mark = sources.time_mark()?;
         let mark = TimeMark { watermark_ms: mark.watermark_ms.max(self.mark.watermark_ms), ..mark };
         (mark != self.mark).then_some(mark)
-    }
-
-    /// The watermark of all sources but one.
-    pub(super) fn beside(&self, sources: &mut [ReadingSource], index: usize) -> i64 {
-        if !self.is_kept || sources.len() < 2 {
-            return i64::MAX;
-        }
-        let others = sources.iter_mut().enumerate().filter(|(other, _)| *other != index);
-        let marks: Vec<TimeMark> = others.filter_map(|(_, source)| source.time_mark()).collect();
-        TimeMark::beside(marks.into_iter())
     }
 
     /// The time at which silence is judged.

@@ -1,0 +1,140 @@
+//! The sources of one instance, which are asked in turn.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::event_time::{PartitionTimes, TimeMark};
+use super::reading::{ReadBatch, ReadStep, ReadingSource, SourceState};
+use super::run::{Run, RunFailure};
+use super::wait::sooner;
+use crate::Error;
+use crate::document::NodeId;
+
+pub(super) struct Sources {
+    all: Vec<ReadingSource>,
+    /// The source that is asked next.
+    turn: usize,
+}
+
+/// The result of an attempt to read from one of them.
+pub(super) enum SourcesStep {
+    Read(NodeId, ReadBatch),
+    /// A source has ended, which may end the instance.
+    Ended,
+    /// Not before the task is woken, or this time has passed.
+    NotYet(Option<Duration>),
+}
+
+impl Sources {
+    pub(super) fn new(all: Vec<ReadingSource>) -> Self {
+        Self { all, turn: 0 }
+    }
+
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut ReadingSource> {
+        self.all.iter_mut()
+    }
+
+    /// Goes on from the event times of an epoch that was committed at this time by the wall clock.
+    pub(super) fn restore(&mut self, run: &Run, times: &BTreeMap<String, PartitionTimes>, at_ms: i64) {
+        for source in &mut self.all {
+            let name = &run.plan.nodes[source.node.0].node.name;
+            if let Some((time, times)) = source.time.as_mut().zip(times.get(name)) {
+                time.restore(times.clone(), at_ms);
+            }
+        }
+    }
+
+    /// The next records of the next source that has some.
+    pub(super) fn read(&mut self, run: &Run) -> Result<SourcesStep, Error> {
+        let mut timeout = None;
+        for _ in 0..self.all.len() {
+            let index = self.turn % self.all.len();
+            self.turn = self.turn.wrapping_add(1);
+            let reading = &mut self.all[index];
+            match reading.read(run)? {
+                ReadStep::Read(ReadBatch { batch, failed }) => {
+                    let node = reading.node;
+                    let batch = batch.beside(self.watermark_beside(index));
+                    return Ok(SourcesStep::Read(node, ReadBatch { batch, failed }));
+                }
+                ReadStep::NotYet(wait) => timeout = sooner(timeout, wait),
+                ReadStep::End => {
+                    reading.state = SourceState::Ended;
+                    return Ok(SourcesStep::Ended);
+                }
+            }
+        }
+        Ok(SourcesStep::NotYet(timeout))
+    }
+
+    /// `true` unless all have ended for good.
+    pub(super) fn may_read(&self, run: &Run) -> bool {
+        !self.all.iter().all(|source| source.state == SourceState::Ended && run.may_complete())
+    }
+
+    /// `true` if one of them counts as done.
+    pub(super) fn has_finished_one(&self) -> bool {
+        self.all.iter().any(|source| source.state == SourceState::Done)
+    }
+
+    /// Moves the positions, and reports the sources that are done, unless epochs do both.
+    pub(super) fn settle(&mut self, run: &Run) -> Option<Duration> {
+        let (is_stopping, may_complete) = (run.is_stopping(), run.may_complete());
+        let mut retry = None;
+        let mut done = 0;
+        for source in self.all.iter_mut().filter(|source| source.state != SourceState::Done) {
+            let finished = source.tracker.take_finished();
+            let finished = if run.is_at_most_once { &[][..] } else { &finished };
+            retry = sooner(retry, source.source.finished(finished));
+            if is_stopping {
+                source.state = SourceState::Ended;
+            }
+            let is_empty = source.tracker.in_flight_records() == 0;
+            let has_ended = source.state == SourceState::Ended && may_complete && is_empty;
+            if run.epochs.is_none() && has_ended && source.source.is_settled() {
+                source.state = SourceState::Done;
+                done += 1;
+            }
+        }
+        (0..done).for_each(|_| run.source_is_done());
+        retry
+    }
+
+    /// The time until the oldest records are read again; the failure if they are late.
+    pub(super) fn time_to_ack(&self, run: &Run, instance: u32) -> Result<Option<Duration>, Box<RunFailure>> {
+        let mut timeout = None;
+        for source in &self.all {
+            timeout = sooner(timeout, source.time_to_ack(run, instance)?);
+        }
+        Ok(timeout)
+    }
+
+    /// Gives up what is in flight; positions stay where they are.
+    pub(super) fn end(&self, run: &Run) {
+        for source in &self.all {
+            // Before any batch is thrown away: a dropped batch would count as finished.
+            source.tracker.close();
+            run.remove_tracker(&source.tracker);
+        }
+    }
+
+    /// The progress of event time behind all of them; `None` without event time, or once all have ended.
+    pub(super) fn time_mark(&mut self) -> Option<TimeMark> {
+        let marks: Vec<TimeMark> = self.all.iter_mut().filter_map(ReadingSource::time_mark).collect();
+        (!marks.is_empty()).then(|| TimeMark::behind(marks.into_iter()))
+    }
+
+    /// The watermark of all but one.
+    fn watermark_beside(&mut self, index: usize) -> i64 {
+        if self.all.len() == 1 {
+            return i64::MAX;
+        }
+        let others = self.all.iter_mut().enumerate().filter(|(other, _)| *other != index);
+        TimeMark::beside(others.filter_map(|(_, source)| source.time_mark()))
+    }
+
+    /// The time until the next of them is idle, if they have event time and nothing comes.
+    pub(super) fn time_to_quiet(&self) -> Option<Duration> {
+        self.all.iter().filter_map(ReadingSource::time_to_quiet).min()
+    }
+}
