@@ -27,6 +27,17 @@ export interface Job {
   reason: string | null;
   /** Null if the server has not run it since its own start. */
   figures: JobFigures | null;
+  /** The last epoch that is committed; null before it, and of a job without state. */
+  checkpoint: Checkpoint | null;
+  /** Memory of its state; null of a job without state. */
+  state_bytes: number | null;
+}
+
+export interface Checkpoint {
+  epoch: number;
+  at: string;
+  bytes: number;
+  took_ms: number | null;
 }
 
 /** Since the job was submitted, or the server started. Sums over the sources (in), the sinks (out) and all nodes (errors). */
@@ -48,6 +59,10 @@ export interface GraphNode {
   instances: number;
   /** The reason why it has not started. */
   waits: string | null;
+  /** Keys that have state, or rows of its table. */
+  keys: number | null;
+  /** Nothing older than this is expected; null without event time. */
+  watermark: string | null;
   /** Null if the server has not run the job since its own start. */
   figures: NodeFigures | null;
 }
@@ -107,6 +122,8 @@ const head = object({
   ended: nullable(string),
   restarts: withDefault(number, 0),
   reason: nullable(string),
+  checkpoint: nullable(object<Checkpoint>({ epoch: number, at: string, bytes: number, took_ms: nullable(number) })),
+  state_bytes: nullable(number),
 });
 
 const jobFigures = object<JobFigures>({
@@ -130,6 +147,8 @@ const node = object({
   doc: nullable(string),
   instances: withDefault(number, 1),
   waits: nullable(string),
+  keys: nullable(number),
+  watermark: nullable(string),
 });
 
 const nodeFigures = object<NodeFigures>({

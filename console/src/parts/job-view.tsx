@@ -11,9 +11,11 @@ import { follow, href } from "../route";
 import { JobActions } from "./job-actions";
 import { JobErrors } from "./job-errors";
 import { JobGraphView } from "./job-graph";
+import { JobStateCard } from "./job-state-card";
 import { JobTap } from "./job-tap";
 import { JobBadge } from "./job-table";
 import { Notice, RemoteNotice } from "./notice";
+import { OpenAlarmsCard } from "./open-alarms";
 import { When } from "./subscription-table";
 import { Tile } from "./tile";
 
@@ -100,6 +102,10 @@ export function JobView(props: { id: string; place: JobsPlace; onMove: JobsMover
           )}
         </>
       )}
+      {known !== null && isAlive(known.job) && known.graph.nodes.some((node) => node.type === "alarm") && (
+        <OpenAlarmsCard place={place} job={id} />
+      )}
+      {known !== null && <JobStateCard job={known.job} graph={known.graph} />}
       {known !== null && (
         <div class="job-parts">
           <JobErrors tenant={tenant} id={id} />

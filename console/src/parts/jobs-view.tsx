@@ -9,6 +9,7 @@ import { FirstSteps } from "./command";
 import { DraftInput } from "./draft-input";
 import { JobTable } from "./job-table";
 import { Notice, RemoteNotice } from "./notice";
+import { OpenAlarmsCard } from "./open-alarms";
 import { Paging } from "./paging";
 
 const PERIOD_MS = 2_000;
@@ -31,6 +32,7 @@ export function JobsView({ place, onMove }: { place: JobsPlace; onMove: JobsMove
         <Filters place={place} known={known ?? []} onMove={onMove} />
       </div>
       {remote.kind === "stalled" && <RemoteNotice remote={remote} what="jobs" />}
+      <OpenAlarmsCard place={place} job={null} />
       <section class="card cut-corners" aria-label="Jobs">
         {remote.kind !== "stalled" && <RemoteNotice remote={remote} what="jobs" />}
         {known !== null && shown.length === 0 && <Nothing place={place} />}

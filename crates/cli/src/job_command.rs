@@ -201,7 +201,7 @@ fn described(job: &Value) -> String {
         rows.push(["checkpoint".to_owned(), format!("epoch {epoch} at {}", cell(&job["checkpoint"]["at"]))]);
     }
     if let Some(bytes) = job["state_bytes"].as_u64() {
-        rows.push(["state".to_owned(), format!("{bytes} bytes in memory")]);
+        rows.push(["memory".to_owned(), format!("{bytes} bytes of state")]);
     }
     let mut text = aligned(&rows);
     let head = ["NODE", "TYPE", "IN", "OUT", "RATE IN", "RATE OUT", "ERRORS", "UNROUTED"].map(str::to_owned);
