@@ -6,7 +6,7 @@ import { useKnown } from "../live/known";
 import { useExamples } from "../live/use-examples";
 import { useSession } from "../live/use-session";
 import { Answer } from "../parts/answer";
-import { Editor } from "../parts/editor";
+import { QueryEditor } from "../parts/query-editor";
 import { ExampleCards } from "../parts/example-cards";
 import { Notice } from "../parts/notice";
 import { QueryActions } from "../parts/query-actions";
@@ -48,7 +48,7 @@ export function QueryPage({ place }: { place: Place }): ComponentChildren {
         <p class="facts">Answers come from records that arrive from now on, unless the query begins earlier.</p>
       </div>
       <section class="card query-card" aria-label="Question">
-        <Editor text={text} findings={findings} known={known} onText={setText} onRun={runNow} />
+        <QueryEditor text={text} findings={findings} known={known} onText={setText} onRun={runNow} />
         <QueryActions
           text={text}
           state={state}

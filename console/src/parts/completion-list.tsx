@@ -1,7 +1,7 @@
 /** The options for the word at the caret, below that word. */
 import type { ComponentChildren } from "preact";
 import { useEffect, useRef } from "preact/hooks";
-import type { Option, OptionKind } from "../query/completion";
+import type { Option, OptionKind } from "../completion";
 
 export const LIST_ID = "completion";
 
@@ -9,7 +9,16 @@ export function optionId(index: number): string {
   return `${LIST_ID}-${index}`;
 }
 
-const MARKS: Record<OptionKind, string> = { field: "a", record: "$", function: "ƒ", keyword: "·", stream: "≋" };
+const MARKS: Record<OptionKind, string> = {
+  field: "a",
+  record: "$",
+  function: "ƒ",
+  keyword: "·",
+  stream: "≋",
+  key: ":",
+  value: "=",
+  node: "◦",
+};
 
 export function CompletionList(props: {
   options: readonly Option[];
@@ -30,7 +39,8 @@ export function CompletionList(props: {
       ref={list}
       role="listbox"
       aria-label="Completions"
-      style={{ left: `${left}px`, top: `${top}px` }}
+      // It does not stand out on the right.
+      style={{ left: `clamp(8px, ${left}px, calc(100% - var(--completion-width) - 8px))`, top: `${top}px` }}
     >
       {options.map((option, index) => (
         <li

@@ -1,6 +1,7 @@
 /** The completion of the word at the caret: when it opens, what is chosen, what is taken. */
-import { useLayoutEffect, useRef, useState } from "preact/hooks";
-import { complete, type Completion, type Known, type Option } from "../query/completion";
+import { useState } from "preact/hooks";
+import type { Complete, Completion, Option } from "../completion";
+import { applyEdit } from "./field-edit";
 
 export interface CompletionState {
   shown: Completion | null;
@@ -17,31 +18,27 @@ export interface CompletionState {
 export function useCompletion(
   field: { current: HTMLTextAreaElement | null },
   text: string,
-  known: Known,
-  onText: (text: string) => void,
+  complete: Complete,
 ): CompletionState {
   const [shown, setShown] = useState<Completion | null>(null);
   const [active, setActive] = useState(0);
-  const caret = useRef<number | null>(null);
-  // The caret goes where the user expects it once the new text is in the field.
-  useLayoutEffect(() => {
-    if (caret.current === null) return;
-    field.current?.setSelectionRange(caret.current, caret.current);
-    caret.current = null;
-  }, [text, field]);
 
   const close = (): void => {
     setShown(null);
   };
   const open = (now: string, at: number, asked: boolean): void => {
-    setShown(complete(now, at, known, asked));
+    setShown(complete(now, at, asked));
     setActive(0);
   };
   const take = (option: Option): void => {
-    if (shown === null) return;
-    caret.current = shown.from + option.text.length;
-    onText(text.slice(0, shown.from) + option.text + text.slice(shown.to));
+    const element = field.current;
+    if (shown === null || element === null) return;
+    const { from, to } = shown;
+    const tail = text.startsWith(option.tail?.trimEnd() ?? "", to) ? "" : (option.tail ?? "");
+    applyEdit(element, { from, to, text: option.text + tail });
     close();
+    // Behind `key: ` stands a value, and perhaps the values are known, too.
+    if (tail.endsWith(" ")) open(element.value, element.selectionStart, true);
   };
   const key = (event: KeyboardEvent): boolean => {
     if (event.key === " " && event.ctrlKey) {

@@ -1,33 +1,14 @@
 /** What could stand at the caret of a query: keywords, functions, fields, streams. */
+import { type Completion, type Option, OPTIONS_MAX } from "../completion";
 import { AGGREGATES, FUNCTIONS } from "./functions";
 import { tokens, type Token } from "./text";
 import { PSEUDO } from "./words";
-
-export type OptionKind = "field" | "record" | "function" | "keyword" | "stream";
-
-export interface Option {
-  kind: OptionKind;
-  /** What is put into the text. */
-  text: string;
-  /** What it means, in a few words. */
-  detail: string;
-}
 
 /** What the query can name. */
 export interface Known {
   fields: readonly { path: string; detail: string }[];
   streams: readonly string[];
 }
-
-export interface Completion {
-  /** What is replaced: the word at the caret. */
-  from: number;
-  to: number;
-  options: Option[];
-}
-
-/** More than this nobody reads. */
-export const OPTIONS_MAX = 50;
 
 const WORD_BEFORE = /(?:[$A-Za-z_][\w.]*|"[^"']*)$/;
 const WORD_AFTER = /^\w*/;
