@@ -65,14 +65,16 @@ describe("the address of the entities page", () => {
 describe("the address of the page of jobs", () => {
   it("restores every choice", () => {
     const place = jobsPlace(
-      new URLSearchParams("tenant=acme&state=failed&name=hot&page=2&limit=25&job=j1&edge=in,out&rate=100"),
+      new URLSearchParams(
+        "tenant=acme&state=failed&name=hot&page=2&limit=25&job=j1&edge=in,out&rate=100&new=job&copy=j2",
+      ),
     );
     expect(place).toMatchObject({ tenant: "acme", state: "failed", name: "hot", page: 2, limit: 25, job: "j1" });
-    expect(place).toMatchObject({ edge: { from: "in", to: "out" }, rate: 100 });
+    expect(place).toMatchObject({ edge: { from: "in", to: "out" }, rate: 100, draft: { copyOf: "j2" } });
     expect(jobsPlace(new URLSearchParams(jobsParams(place)))).toEqual(place);
   });
 
-  it.each(["state=x&page=0&limit=3&edge=in&rate=7", "edge=,out&rate=x", ""])(
+  it.each(["state=x&page=0&limit=3&edge=in&rate=7", "edge=,out&rate=x", "new=x&copy=j2", ""])(
     "with nonsense (%s) is the plain page",
     (query) => {
       const place = jobsPlace(new URLSearchParams(query));

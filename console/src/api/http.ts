@@ -43,6 +43,8 @@ export class Refused extends Error {
     readonly status: number,
     message: string,
     readonly findings: readonly Finding[],
+    /** The body of the answer, for members that one route alone has; undefined if it was no JSON. */
+    readonly body?: unknown,
   ) {
     super(message);
     this.name = "Refused";
@@ -179,8 +181,8 @@ async function refused(answer: Response): Promise<Refused> {
     const { title, detail, error, description, errors } = refusal(body, "answer");
     // The member `error` of problem details says it all in one text: detail, value, rule and remedy.
     const whole = detail !== null && errors.length === 0 ? error : null;
-    return new Refused(answer.status, whole ?? detail ?? description ?? title ?? error ?? plain, errors);
+    return new Refused(answer.status, whole ?? detail ?? description ?? title ?? error ?? plain, errors, body);
   } catch {
-    return new Refused(answer.status, plain, []);
+    return new Refused(answer.status, plain, [], body);
   }
 }

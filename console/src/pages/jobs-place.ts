@@ -7,6 +7,7 @@ const LIMIT_DEFAULT = 50;
 /** Records a second that a tap may show. */
 export const TAP_RATES = [1, 10, 100] as const;
 const TAP_RATE_DEFAULT = 10;
+const NEW = "job";
 
 export interface JobsPlace {
   tenant: string;
@@ -19,6 +20,8 @@ export interface JobsPlace {
   limit: number;
   /** The id of the job that is open. */
   job: string | null;
+  /** A new job is being written: from an example, or from the document of the job with this id. */
+  draft: { copyOf: string | null } | null;
   /** The edge whose records are on the screen. */
   edge: { from: string; to: string } | null;
   rate: number;
@@ -39,6 +42,7 @@ export function jobsPlace(params: URLSearchParams): JobsPlace {
     page: Number.isInteger(page) && page > 0 ? page : 1,
     limit: LIMITS.find((choice) => choice === limit) ?? LIMIT_DEFAULT,
     job: params.get("job"),
+    draft: params.get("new") === NEW ? { copyOf: params.get("copy") } : null,
     edge: from === "" || to === "" ? null : { from, to },
     rate: TAP_RATES.find((choice) => choice === rate) ?? TAP_RATE_DEFAULT,
   };
@@ -52,6 +56,8 @@ export function jobsParams(place: JobsPlace): Record<string, string> {
     page: place.page === 1 ? "" : String(place.page),
     limit: place.limit === LIMIT_DEFAULT ? "" : String(place.limit),
     job: place.job ?? "",
+    new: place.draft === null ? "" : NEW,
+    copy: place.draft?.copyOf ?? "",
     edge: place.edge === null ? "" : `${place.edge.from},${place.edge.to}`,
     rate: place.rate === TAP_RATE_DEFAULT ? "" : String(place.rate),
   };

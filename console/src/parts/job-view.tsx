@@ -16,6 +16,7 @@ import { JobTap } from "./job-tap";
 import { JobBadge } from "./job-table";
 import { Notice, RemoteNotice } from "./notice";
 import { OpenAlarmsCard } from "./open-alarms";
+import { RoleButton } from "./role-button";
 import { When } from "./subscription-table";
 import { Tile } from "./tile";
 
@@ -57,6 +58,14 @@ export function JobView(props: { id: string; place: JobsPlace; onMove: JobsMover
             </span>
             <Facts job={known.job} />
             <span class="spring" />
+            <RoleButton
+              role="writer"
+              onClick={() => {
+                onMove({ job: null, edge: null, draft: { copyOf: id } }, "step");
+              }}
+            >
+              Copy as new job
+            </RoleButton>
             {isAlive(known.job) && (
               <JobActions
                 tenant={tenant}

@@ -11,6 +11,7 @@ import { JobTable } from "./job-table";
 import { Notice, RemoteNotice } from "./notice";
 import { OpenAlarmsCard } from "./open-alarms";
 import { Paging } from "./paging";
+import { RoleButton } from "./role-button";
 
 const PERIOD_MS = 2_000;
 /** Pause in typing after which the filter is applied. */
@@ -30,6 +31,15 @@ export function JobsView({ place, onMove }: { place: JobsPlace; onMove: JobsMove
       <div class="page-head">
         <h1>Jobs</h1>
         <Filters place={place} known={known ?? []} onMove={onMove} />
+        <RoleButton
+          role="writer"
+          look="primary"
+          onClick={() => {
+            onMove({ draft: { copyOf: null } }, "step");
+          }}
+        >
+          New job
+        </RoleButton>
       </div>
       {remote.kind === "stalled" && <RemoteNotice remote={remote} what="jobs" />}
       <OpenAlarmsCard place={place} job={null} />

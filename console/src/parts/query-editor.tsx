@@ -49,6 +49,7 @@ export function QueryEditor(props: {
             {token.text}
           </span>
         ))}
+        {"\n"}
       </TextEditor>
       {told.length > 0 && (
         <ul class="findings" id="findings">

@@ -15,7 +15,7 @@ export function TextEditor(props: {
   onText: (text: string) => void;
   /** Whether the key was meant for the editor; a key of the completion does not come here. */
   onKey: (event: KeyboardEvent) => boolean;
-  /** The text in colours: exactly its characters. */
+  /** The text in colours: exactly its characters, and a line break. */
   children: ComponentChildren;
 }): ComponentChildren {
   const { label, text, field, completion, isInvalid, describedBy, onText, onKey, children } = props;
@@ -26,7 +26,6 @@ export function TextEditor(props: {
     <div class="editor-field">
       <pre aria-hidden="true" ref={behind}>
         {children}
-        {"\n"}
       </pre>
       <textarea
         ref={field}

@@ -201,6 +201,7 @@ describe("a login", () => {
         ["/devices", ["Create a device"]],
         ["/entities", ["Create an entity"]],
         ["/entities?list=subscriptions", ["Create a subscription"]],
+        ["/jobs", ["New job"]],
         ["/store", ["Create a bucket"]],
         ["/access", []],
       ] as const;

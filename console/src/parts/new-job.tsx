@@ -1,0 +1,74 @@
+/** A new job: its document is written here, from an example or from that of another job. */
+import type { ComponentChildren } from "preact";
+import { useCallback, useRef } from "preact/hooks";
+import { fetchDocumentText } from "../api/job-documents";
+import { STARTER } from "../job-document/starter";
+import { documentCopy } from "../job-document/yaml";
+import { latest } from "../live/remote";
+import { useAsked } from "../live/use-asked";
+import { keptText, useDraftText } from "../live/use-draft-text";
+import { jobsParams, type JobsMover, type JobsPlace } from "../pages/jobs-place";
+import { follow, href } from "../route";
+import { JobEditor } from "./job-editor";
+import { RemoteNotice } from "./notice";
+
+interface NewJobProps {
+  /** The id of the job whose document is copied. */
+  copyOf: string | null;
+  place: JobsPlace;
+  onMove: JobsMover;
+}
+
+export function NewJob(props: NewJobProps): ComponentChildren {
+  const { copyOf, place } = props;
+  const key = `millstream.new-job ${place.tenant} ${copyOf ?? ""}`;
+  if (copyOf === null || keptText(key) !== null) return <Draft {...props} storageKey={key} start={STARTER} />;
+  return <CopiedDraft {...props} copyOf={copyOf} storageKey={key} />;
+}
+
+function CopiedDraft(props: NewJobProps & { copyOf: string; storageKey: string }): ComponentChildren {
+  const { copyOf, place } = props;
+  const { tenant } = place;
+  const { remote } = useAsked(
+    useCallback(() => fetchDocumentText(tenant, copyOf).then(documentCopy), [tenant, copyOf]),
+  );
+  const start = latest(remote);
+  if (start !== null) return <Draft {...props} start={start} />;
+  return (
+    <>
+      <Head place={place} />
+      <RemoteNotice remote={remote} what="the job to copy" />
+    </>
+  );
+}
+
+function Draft(props: NewJobProps & { storageKey: string; start: string }): ComponentChildren {
+  const { place, storageKey, start } = props;
+  const { text, write } = useDraftText(storageKey, start);
+  const field = useRef<HTMLTextAreaElement>(null);
+  return (
+    <>
+      <Head place={place} />
+      <div class="job-draft">
+        <section class="card" aria-label="Document">
+          <JobEditor text={text} field={field} faulty={new Set()} complete={() => null} onText={write} />
+        </section>
+      </div>
+    </>
+  );
+}
+
+function Head({ place, children }: { place: JobsPlace; children?: ComponentChildren }): ComponentChildren {
+  return (
+    <div class="page-head">
+      <nav aria-label="Way back" class="crumb">
+        <a href={href("jobs", jobsParams({ ...place, draft: null }))} onClick={follow}>
+          Jobs
+        </a>
+        <span aria-hidden="true">›</span>
+      </nav>
+      <h1>New job</h1>
+      {children}
+    </div>
+  );
+}

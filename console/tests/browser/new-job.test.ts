@@ -1,0 +1,99 @@
+/** A new job: written, checked, tested and submitted in the page; in a real browser against a real server. */
+import type { Browser, Locator, Page } from "playwright-core";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { accessibilityFaults, eventually, launchBrowser, openPage, withPage } from "./console";
+import { Server } from "./server";
+
+let server: Server;
+let browser: Browser;
+
+/** A job that runs at once: it needs no topic. */
+const IDLE = {
+  version: 1,
+  kind: "Job",
+  id: "id-of-idle",
+  name: "idle",
+  sources: { ticks: { type: "generator", config: { record: { n: { sequence: true } }, rate: 1 } } },
+  sinks: { nowhere: { type: "blackhole", inputs: ["ticks"] } },
+};
+
+beforeAll(async () => {
+  server = await Server.start();
+  browser = await launchBrowser();
+  for (const topic of ["readings", "warm-readings"]) await server.createTopic(topic);
+});
+
+afterAll(async () => {
+  // Either may be missing if the other could not be started.
+  await Promise.all([(browser as Browser | undefined)?.close(), (server as Server | undefined)?.stop()]);
+});
+
+const open = (page: Page, path: string): Promise<void> => openPage(page, server, path);
+const editor = (page: Page): Locator => page.getByRole("textbox", { name: "Document" });
+
+describe("the editor of a new job", () => {
+  it("begins with an example, and keeps what was written until the tab is closed", async () => {
+    await withPage(browser, { width: 400, height: 800, scheme: "dark" }, async (page) => {
+      await open(page, "/jobs");
+      await page.getByRole("button", { name: "New job" }).click();
+      await page.getByRole("heading", { name: "New job", level: 1 }).waitFor();
+      await eventually(async () => (await editor(page).inputValue()).startsWith("version: 1\nkind: Job\n"), true);
+      const overflow = await page.evaluate(() => document.documentElement.scrollWidth - window.innerWidth);
+      expect(overflow).toBe(0);
+      expect(await accessibilityFaults(page)).toEqual([]);
+      await editor(page).press("Control+End");
+      await page.keyboard.type("# mine");
+      await page.reload();
+      await eventually(async () => (await editor(page).inputValue()).endsWith("# mine"), true);
+      await page.getByRole("link", { name: "Jobs" }).first().click();
+      await page.getByRole("heading", { name: "Jobs", level: 1 }).waitFor();
+    });
+  });
+
+  it("indents by two with Tab, keeps the indentation on Enter, and takes it all back", async () => {
+    await withPage(browser, {}, async (page) => {
+      await open(page, "/jobs?new=job");
+      await editor(page).fill("");
+      await editor(page).focus();
+      await page.keyboard.type("sources:");
+      await page.keyboard.press("Enter");
+      await page.keyboard.type("in: {}");
+      await page.keyboard.press("Enter");
+      await page.keyboard.type("# end");
+      await eventually(() => editor(page).inputValue(), "sources:\n  in: {}\n  # end");
+      await page.keyboard.press("ControlOrMeta+a");
+      await page.keyboard.press("Tab");
+      await eventually(() => editor(page).inputValue(), "  sources:\n    in: {}\n    # end");
+      await page.keyboard.press("Shift+Tab");
+      await eventually(() => editor(page).inputValue(), "sources:\n  in: {}\n  # end");
+      await page.keyboard.press("ControlOrMeta+z");
+      await eventually(() => editor(page).inputValue(), "  sources:\n    in: {}\n    # end");
+      // Nobody who uses the keyboard alone is caught in the field.
+      await page.keyboard.press("Escape");
+      await page.keyboard.press("Tab");
+      await eventually(() => editor(page).evaluate((field) => field === document.activeElement), false);
+    });
+  });
+
+  it("begins with the document of a job, without its id", async () => {
+    await server.submitJob(IDLE);
+    await withPage(browser, {}, async (page) => {
+      await open(page, "/jobs?job=id-of-idle");
+      await page.getByRole("button", { name: "Copy as new job" }).click();
+      await page.getByRole("heading", { name: "New job", level: 1 }).waitFor();
+      const expected = `version: 1
+kind: Job
+name: idle
+
+sources:
+  ticks: { type: generator, config: { record: { n: { sequence: true } }, rate: 1 } }
+
+sinks:
+  nowhere: { type: blackhole, inputs: [ticks] }
+`;
+      await eventually(() => editor(page).inputValue(), expected);
+      await page.goBack();
+      await page.getByRole("heading", { name: "idle", level: 1 }).waitFor();
+    });
+  });
+});
