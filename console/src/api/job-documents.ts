@@ -1,5 +1,6 @@
 /** Documents of jobs: read, checked, tested and submitted. */
-import { send, Unreachable } from "./http";
+import { array, nullable, number, object, string } from "./decode";
+import { change, Refused, send, Unreachable } from "./http";
 import { pathOf } from "./jobs";
 import { rawMembers } from "./raw-json";
 
@@ -10,4 +11,66 @@ export async function fetchDocumentText(tenant: string, id: string): Promise<str
     throw new Unreachable(cause);
   });
   return rawMembers(text).get("document") ?? "{}";
+}
+
+/** One fault of a document. */
+export interface JobFinding {
+  /** The place in the document, such as `sinks.out.config.topic`; empty for the whole. */
+  path: string;
+  /** The bundle whose text has the fault, with its line and column; null for the document itself. */
+  bundle: string | null;
+  /** From 1. */
+  line: number;
+  /** In characters, from 1. */
+  column: number;
+  /** The offending value as JSON; null where something is missing. */
+  value: string | null;
+  message: string;
+  /** The name that was probably meant. */
+  nearest: string | null;
+}
+
+const decodeRefusal = object({
+  findings: array(
+    object<JobFinding>({
+      path: string,
+      bundle: nullable(string),
+      line: number,
+      column: number,
+      value: nullable(string),
+      message: string,
+      nearest: nullable(string),
+    }),
+  ),
+});
+
+/** The faults of a document; none if it keeps all rules. */
+export async function checkDocument(tenant: string, text: string, signal: AbortSignal): Promise<JobFinding[]> {
+  try {
+    await change({ ...documentCall(tenant, text), path: "/api/jobs/validate", signal });
+    return [];
+  } catch (cause) {
+    return findingsOf(cause) ?? raise(cause);
+  }
+}
+
+/** The faults for which the server refused a document; null if it was for another reason. */
+export function findingsOf(cause: unknown): JobFinding[] | null {
+  if (!(cause instanceof Refused) || cause.status !== 422) return null;
+  try {
+    return decodeRefusal(cause.body, "answer").findings;
+  } catch {
+    return null;
+  }
+}
+
+function documentCall(
+  tenant: string,
+  text: string,
+): { tenant: string; method: "POST"; content: string; contentType: string } {
+  return { tenant, method: "POST", content: text, contentType: "application/yaml" };
+}
+
+function raise(cause: unknown): never {
+  throw cause;
 }

@@ -4,6 +4,7 @@ import { useId, useMemo, useRef } from "preact/hooks";
 import type { Complete } from "../completion";
 import { colouredLines } from "../job-document/colours";
 import { indented, newLine, outdented } from "../job-document/edits";
+import { indexOf } from "../job-document/places";
 import { applyEdit } from "./field-edit";
 import { TextEditor } from "./text-editor";
 import { useCompletion } from "./use-completion";
@@ -49,6 +50,14 @@ export function JobEditor(props: {
       </p>
     </div>
   );
+}
+
+/** Puts the caret into a line and brings it onto the screen. */
+export function goTo(field: HTMLTextAreaElement, line: number, column: number): void {
+  const at = indexOf(field.value, line, column);
+  field.focus({ preventScroll: true });
+  field.setSelectionRange(at, at);
+  field.parentElement?.querySelectorAll(".line")[line - 1]?.scrollIntoView({ block: "nearest" });
 }
 
 /** The keys for the indentation. Tab after Escape moves the focus, so that nobody is caught in the field. */

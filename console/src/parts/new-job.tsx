@@ -1,15 +1,19 @@
 /** A new job: its document is written here, from an example or from that of another job. */
 import type { ComponentChildren } from "preact";
-import { useCallback, useRef } from "preact/hooks";
-import { fetchDocumentText } from "../api/job-documents";
+import { useCallback, useMemo, useRef } from "preact/hooks";
+import { fetchDocumentText, type JobFinding } from "../api/job-documents";
+import { withNearest } from "../job-document/places";
 import { STARTER } from "../job-document/starter";
 import { documentCopy } from "../job-document/yaml";
 import { latest } from "../live/remote";
 import { useAsked } from "../live/use-asked";
 import { keptText, useDraftText } from "../live/use-draft-text";
+import { useJobCheck } from "../live/use-job-check";
 import { jobsParams, type JobsMover, type JobsPlace } from "../pages/jobs-place";
 import { follow, href } from "../route";
-import { JobEditor } from "./job-editor";
+import { applyEdit } from "./field-edit";
+import { goTo, JobEditor } from "./job-editor";
+import { JobCheckState, JobFindings } from "./job-findings";
 import { RemoteNotice } from "./notice";
 
 interface NewJobProps {
@@ -45,17 +49,44 @@ function CopiedDraft(props: NewJobProps & { copyOf: string; storageKey: string }
 function Draft(props: NewJobProps & { storageKey: string; start: string }): ComponentChildren {
   const { place, storageKey, start } = props;
   const { text, write } = useDraftText(storageKey, start);
+  const { check, findings } = useJobCheck(place.tenant, text);
   const field = useRef<HTMLTextAreaElement>(null);
+  const faulty = useMemo(() => linesOf(findings), [findings]);
+  const takeOf = (finding: JobFinding): (() => void) | null => {
+    const edit = withNearest(text, finding);
+    if (edit === null) return null;
+    return () => {
+      if (field.current !== null) applyEdit(field.current, edit);
+    };
+  };
   return (
     <>
-      <Head place={place} />
+      <Head place={place}>
+        <JobCheckState check={check} count={findings.length} />
+      </Head>
       <div class="job-draft">
         <section class="card" aria-label="Document">
-          <JobEditor text={text} field={field} faulty={new Set()} complete={() => null} onText={write} />
+          <JobEditor text={text} field={field} faulty={faulty} complete={() => null} onText={write} />
         </section>
+        <div class="job-draft-side">
+          {findings.length > 0 && (
+            <JobFindings
+              findings={findings}
+              onGo={({ line, column }) => {
+                if (field.current !== null) goTo(field.current, line, column);
+              }}
+              onTake={takeOf}
+            />
+          )}
+        </div>
       </div>
     </>
   );
+}
+
+/** The lines of the document that have a fault. */
+function linesOf(findings: readonly JobFinding[]): ReadonlySet<number> {
+  return new Set(findings.filter(({ bundle }) => bundle === null).map(({ line }) => line));
 }
 
 function Head({ place, children }: { place: JobsPlace; children?: ComponentChildren }): ComponentChildren {

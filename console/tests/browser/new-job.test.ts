@@ -97,3 +97,34 @@ sinks:
     });
   });
 });
+
+describe("the findings of a document", () => {
+  it("come while one types, mark their lines, lead there, and offer the nearest name", async () => {
+    await withPage(browser, { width: 400, height: 800 }, async (page) => {
+      await open(page, "/jobs?new=job");
+      const state = page.getByRole("status").filter({ hasText: /Valid|finding/ });
+      await state.filter({ hasText: "Valid" }).waitFor();
+      const example = await editor(page).inputValue();
+      const line = example.split("\n").findIndex((text) => text.includes("type: map")) + 1;
+      await editor(page).fill(example.replace("type: map", "type: mapp").replace("[celsius]", "[celsus]"));
+      await state.filter({ hasText: "2 findings" }).waitFor();
+      const findings = page.getByRole("region", { name: "Findings" });
+      await findings.getByText("transforms.celsius.type").waitFor();
+      await findings.getByText("There is no node 'celsus'; did you mean 'celsius'?").waitFor();
+      await eventually(() => page.locator(".line.faulty").count(), 2);
+      expect(await editor(page).getAttribute("aria-invalid")).toBe("true");
+      expect(await accessibilityFaults(page)).toEqual([]);
+
+      await findings.getByRole("button", { name: `Line ${line}`, exact: true }).click();
+      const before = (await editor(page).inputValue()).indexOf("mapp");
+      await eventually(() => editor(page).evaluate((field: HTMLTextAreaElement) => field.selectionStart), before);
+      await findings.getByRole("button", { name: "Use map" }).click();
+      await findings.getByRole("button", { name: "Use celsius" }).click();
+      await state.filter({ hasText: "Valid" }).waitFor();
+      expect(await editor(page).inputValue()).toBe(example);
+      await eventually(() => findings.count(), 0);
+      await editor(page).fill("a: [");
+      await findings.getByText(/not YAML/).waitFor();
+    });
+  });
+});
