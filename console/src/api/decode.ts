@@ -87,3 +87,15 @@ export function plainObject(value: unknown, path: string): Record<string, unknow
   }
   return value as Record<string, unknown>;
 }
+
+/** A member of an object; undefined if there is none, or the value is no object. */
+export function memberOf(value: Json | null | undefined, name: string): Json | undefined {
+  if (typeof value !== "object" || value === null || Array.isArray(value)) return undefined;
+  return Object.hasOwn(value, name) ? value[name] : undefined;
+}
+
+/** The elements of an array; any other value is the only one. */
+export function listOf(value: Json | undefined): Json[] {
+  if (value === undefined) return [];
+  return Array.isArray(value) ? value : [value];
+}

@@ -1,6 +1,6 @@
 /** Documents of jobs: read, checked, tested and submitted. */
-import { array, nullable, number, object, string } from "./decode";
-import { change, Refused, send, Unreachable } from "./http";
+import { array, type Json, json, nullable, number, object, string } from "./decode";
+import { ask, change, Refused, send, Unreachable } from "./http";
 import { pathOf } from "./jobs";
 import { rawMembers } from "./raw-json";
 
@@ -11,6 +11,11 @@ export async function fetchDocumentText(tenant: string, id: string): Promise<str
     throw new Unreachable(cause);
   });
   return rawMembers(text).get("document") ?? "{}";
+}
+
+/** The JSON Schema of documents. */
+export async function fetchSchema(tenant: string): Promise<Json> {
+  return (await ask({ path: "/api/jobs/schema", tenant }, json)).value;
 }
 
 /** One fault of a document. */

@@ -52,7 +52,7 @@ describe("the tree of a document", () => {
     ["a line that is indented too far", ["a:", "  b: {}", "     c", "  d: e"], { a: { b: {}, d: "e" } }],
     ["nothing", [""], null],
     ["a key without a colon before others", ["a:", "  ty", "  b: c"], { a: { ty: null, b: "c" } }],
-    ["a colon alone", [": b", "a: c"], ": b a: c"],
+    ["a colon alone", [": b", "a: c"], { ": b": null, a: "c" }],
     ["brackets without end", ["[".repeat(5000)], undefined],
     ["dashes without end", [`a: ${"- ".repeat(5000)}`], undefined],
     ["dashes as the value", ["- ".repeat(5000)], undefined],

@@ -283,7 +283,7 @@ class Reader {
 
   /** True for words with a key in the next line, as far to the right. */
   private isKeyWithoutColon(column: number): boolean {
-    if (!/\w/.test(this.text[this.at] ?? "")) return false;
+    if (/[[\]{}"'|>]/.test(this.text[this.at] ?? "")) return false;
     const before = this.at;
     this.toLineEnd();
     this.skip();

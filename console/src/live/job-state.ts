@@ -1,6 +1,6 @@
 /** The state of a job in one word, and the edges that carry its errors. */
 import type { GraphNode, Job } from "../api/jobs";
-import type { Json } from "../api/decode";
+import { type Json, listOf, memberOf } from "../api/decode";
 
 export interface JobWord {
   tone: "good" | "quiet" | "warning" | "error";
@@ -39,9 +39,9 @@ export function readsTopic({ nodes }: { nodes: readonly Pick<GraphNode, "role" |
 /** The edges, as `from,to`, that a document gives to error routes. */
 export function errorEdges(document: Json | null, edges: readonly { from: string; to: string }[]): Set<string> {
   const carrying = new Set<string>();
-  for (const route of listOf(member(document, "routes"))) {
-    if (member(route, "on_error") !== true) continue;
-    const [from, to] = [member(route, "from"), listOf(member(route, "to"))];
+  for (const route of listOf(memberOf(document, "routes"))) {
+    if (memberOf(route, "on_error") !== true) continue;
+    const [from, to] = [memberOf(route, "from"), listOf(memberOf(route, "to"))];
     for (const edge of edges) {
       const leaves = from === "all" || from === edge.from;
       // `to: all` names no edge alone: the same edges may carry other records.
@@ -53,13 +53,4 @@ export function errorEdges(document: Json | null, edges: readonly { from: string
 
 export function edgeKey({ from, to }: { from: string; to: string }): string {
   return `${from},${to}`;
-}
-
-function member(value: Json | null | undefined, name: string): Json | undefined {
-  return typeof value === "object" && value !== null && !Array.isArray(value) ? value[name] : undefined;
-}
-
-function listOf(value: Json | undefined): Json[] {
-  if (value === undefined) return [];
-  return Array.isArray(value) ? value : [value];
 }

@@ -39,6 +39,8 @@ export function CompletionList(props: {
       ref={list}
       role="listbox"
       aria-label="Completions"
+      // A long list scrolls.
+      tabIndex={0}
       // It does not stand out on the right.
       style={{ left: `clamp(8px, ${left}px, calc(100% - var(--completion-width) - 8px))`, top: `${top}px` }}
     >

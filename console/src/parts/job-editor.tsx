@@ -46,7 +46,8 @@ export function JobEditor(props: {
         ))}
       </TextEditor>
       <p class="editor-hint" id={hint}>
-        <kbd>Tab</kbd> indents; <kbd>Esc</kbd>, then <kbd>Tab</kbd> leaves the editor
+        <kbd>Ctrl</kbd> <kbd>Space</kbd> completes, <kbd>Tab</kbd> indents; <kbd>Esc</kbd>, then <kbd>Tab</kbd> leaves
+        the editor
       </p>
     </div>
   );

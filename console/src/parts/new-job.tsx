@@ -2,6 +2,8 @@
 import type { ComponentChildren } from "preact";
 import { useCallback, useMemo, useRef } from "preact/hooks";
 import { fetchDocumentText, type JobFinding } from "../api/job-documents";
+import type { Complete } from "../completion";
+import { completeJob } from "../job-document/completion";
 import { withNearest } from "../job-document/places";
 import { STARTER } from "../job-document/starter";
 import { documentCopy } from "../job-document/yaml";
@@ -9,6 +11,7 @@ import { latest } from "../live/remote";
 import { useAsked } from "../live/use-asked";
 import { keptText, useDraftText } from "../live/use-draft-text";
 import { useJobCheck } from "../live/use-job-check";
+import { useJobWords } from "../live/use-job-words";
 import { jobsParams, type JobsMover, type JobsPlace } from "../pages/jobs-place";
 import { follow, href } from "../route";
 import { applyEdit } from "./field-edit";
@@ -50,6 +53,8 @@ function Draft(props: NewJobProps & { storageKey: string; start: string }): Comp
   const { place, storageKey, start } = props;
   const { text, write } = useDraftText(storageKey, start);
   const { check, findings } = useJobCheck(place.tenant, text);
+  const words = useJobWords(place.tenant);
+  const complete: Complete = (now, caret, asked) => completeJob(now, caret, words, asked);
   const field = useRef<HTMLTextAreaElement>(null);
   const faulty = useMemo(() => linesOf(findings), [findings]);
   const takeOf = (finding: JobFinding): (() => void) | null => {
@@ -66,7 +71,7 @@ function Draft(props: NewJobProps & { storageKey: string; start: string }): Comp
       </Head>
       <div class="job-draft">
         <section class="card" aria-label="Document">
-          <JobEditor text={text} field={field} faulty={faulty} complete={() => null} onText={write} />
+          <JobEditor text={text} field={field} faulty={faulty} complete={complete} onText={write} />
         </section>
         <div class="job-draft-side">
           {findings.length > 0 && (

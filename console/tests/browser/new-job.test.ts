@@ -128,3 +128,64 @@ describe("the findings of a document", () => {
     });
   });
 });
+
+describe("the completion of a document", () => {
+  it("offers keys, types, nodes and topics by keyboard", async () => {
+    await withPage(browser, {}, async (page) => {
+      await open(page, "/jobs?new=job");
+      const list = page.getByRole("listbox", { name: "Completions" });
+      const option = (name: string): Locator => list.getByRole("option", { name });
+      await editor(page).fill("version: 1\nkind: Job\nname: two\n");
+      await editor(page).press("Control+End");
+      await page.keyboard.type("so");
+      await option("sources").waitFor();
+      await page.keyboard.press("Enter");
+      await page.keyboard.press("Enter");
+      await page.keyboard.type("in:");
+      await page.keyboard.press("Enter");
+      await page.keyboard.press("Control+Space");
+      await option("type The connector or operator").waitFor();
+      expect(await editor(page).getAttribute("aria-activedescendant")).toBe("completion-0");
+      expect(await accessibilityFaults(page)).toEqual([]);
+      await page.keyboard.press("Escape");
+      await eventually(() => list.count(), 0);
+      await page.keyboard.type("ty");
+      await page.keyboard.press("Tab");
+      // The types follow by themselves.
+      await option("stream Reads a topic of the log").waitFor();
+      await page.keyboard.press("ArrowDown");
+      await page.keyboard.press("ArrowUp");
+      await page.keyboard.press("Enter");
+      await page.keyboard.press("Enter");
+      await page.keyboard.type("config: { to");
+      await option("topic").waitFor();
+      await page.keyboard.press("Tab");
+      await option("warm-readings").waitFor();
+      await option("telemetry").waitFor();
+      await page.keyboard.type("rea");
+      await page.keyboard.press("Enter");
+      await page.keyboard.type(" }");
+      await page.keyboard.press("Enter");
+      await page.keyboard.press("Shift+Tab");
+      await page.keyboard.press("Shift+Tab");
+      await page.keyboard.type("sinks:");
+      await page.keyboard.press("Enter");
+      await page.keyboard.type("out: { type: blackhole, inputs: [i");
+      await option("in source").click();
+      await page.keyboard.type("] }");
+      const expected = [
+        "version: 1",
+        "kind: Job",
+        "name: two",
+        "sources:",
+        "  in:",
+        "    type: stream",
+        "    config: { topic: readings }",
+        "sinks:",
+        "  out: { type: blackhole, inputs: [in] }",
+      ];
+      await eventually(() => editor(page).inputValue(), expected.join("\n"));
+      await page.getByRole("status").filter({ hasText: "Valid" }).waitFor();
+    });
+  });
+});
