@@ -1,5 +1,5 @@
 /** Documents of jobs: read, checked, tested and submitted. */
-import { array, type Json, json, nullable, number, object, string } from "./decode";
+import { array, boolean, type Json, json, nullable, number, object, string } from "./decode";
 import { ask, change, Refused, send, Unreachable } from "./http";
 import { pathOf } from "./jobs";
 import { rawMembers } from "./raw-json";
@@ -78,4 +78,45 @@ function documentCall(
 
 function raise(cause: unknown): never {
   throw cause;
+}
+
+/** A difference between what a test expects and what came out. */
+export interface TestDifference {
+  /** Null if it is about the whole job. */
+  node: string | null;
+  message: string;
+  /** The record that the test expects, and the one that came out; null where there is none. */
+  expected: Json | null;
+  actual: Json | null;
+}
+
+export interface TestResult {
+  name: string;
+  /** The line in which the test begins, from 1. */
+  line: number;
+  passed: boolean;
+  differences: TestDifference[];
+}
+
+const decodeReport = object({
+  tests: array(
+    object<TestResult>({
+      name: string,
+      line: number,
+      passed: boolean,
+      differences: array(
+        object<TestDifference>({
+          node: nullable(string),
+          message: string,
+          expected: nullable(json),
+          actual: nullable(json),
+        }),
+      ),
+    }),
+  ),
+});
+
+/** Runs the tests of a document, in its order. */
+export async function testDocument(tenant: string, text: string): Promise<TestResult[]> {
+  return (await ask({ ...documentCall(tenant, text), path: "/api/jobs/test" }, decodeReport)).value.tests;
 }

@@ -11,13 +11,16 @@ import { latest } from "../live/remote";
 import { useAsked } from "../live/use-asked";
 import { keptText, useDraftText } from "../live/use-draft-text";
 import { useJobCheck } from "../live/use-job-check";
+import { useJobTests } from "../live/use-job-tests";
 import { useJobWords } from "../live/use-job-words";
 import { jobsParams, type JobsMover, type JobsPlace } from "../pages/jobs-place";
 import { follow, href } from "../route";
 import { applyEdit } from "./field-edit";
 import { goTo, JobEditor } from "./job-editor";
 import { JobCheckState, JobFindings } from "./job-findings";
+import { JobTests } from "./job-tests";
 import { RemoteNotice } from "./notice";
+import { RoleButton } from "./role-button";
 
 interface NewJobProps {
   /** The id of the job whose document is copied. */
@@ -52,7 +55,8 @@ function CopiedDraft(props: NewJobProps & { copyOf: string; storageKey: string }
 function Draft(props: NewJobProps & { storageKey: string; start: string }): ComponentChildren {
   const { place, storageKey, start } = props;
   const { text, write } = useDraftText(storageKey, start);
-  const { check, findings } = useJobCheck(place.tenant, text);
+  const { check, findings, refuse } = useJobCheck(place.tenant, text);
+  const tests = useJobTests(place.tenant, text, refuse);
   const words = useJobWords(place.tenant);
   const complete: Complete = (now, caret, asked) => completeJob(now, caret, words, asked);
   const field = useRef<HTMLTextAreaElement>(null);
@@ -68,6 +72,10 @@ function Draft(props: NewJobProps & { storageKey: string; start: string }): Comp
     <>
       <Head place={place}>
         <JobCheckState check={check} count={findings.length} />
+        <span class="spring" />
+        <RoleButton role="writer" isBusy={check.kind !== "valid" || tests.state.kind === "running"} onClick={tests.run}>
+          Test
+        </RoleButton>
       </Head>
       <div class="job-draft">
         <section class="card" aria-label="Document">
@@ -83,6 +91,13 @@ function Draft(props: NewJobProps & { storageKey: string; start: string }): Comp
               onTake={takeOf}
             />
           )}
+          <JobTests
+            state={tests.state}
+            text={text}
+            onGo={(line) => {
+              if (field.current !== null) goTo(field.current, line, 1);
+            }}
+          />
         </div>
       </div>
     </>

@@ -189,3 +189,36 @@ describe("the completion of a document", () => {
     });
   });
 });
+
+describe("the tests of a document", () => {
+  it("are run by the server, with the differences of those that fail", async () => {
+    await withPage(browser, { width: 400, height: 800 }, async (page) => {
+      await open(page, "/jobs?new=job");
+      const run = page.getByRole("button", { name: "Test", exact: true });
+      const tests = page.getByRole("region", { name: "Tests" });
+      await page.getByRole("status").filter({ hasText: "Valid" }).waitFor();
+      await run.click();
+      await tests.getByText("1 of 1 test passed").waitFor();
+      await tests.getByText("Passed", { exact: true }).waitFor();
+
+      const example = await editor(page).inputValue();
+      await editor(page).fill(example.replace("celsius: 25", "celsius: 26"));
+      await tests.getByText("before the last changes").waitFor();
+      await eventually(() => run.getAttribute("aria-disabled"), "false");
+      await run.click();
+      await tests.getByText("0 of 1 test passed").waitFor();
+      await tests.getByText(/celsius is 25(\.0)?, expected 26/).waitFor();
+      await tests.getByText('{"temp":77,"celsius":26}', { exact: true }).waitFor();
+      expect(await accessibilityFaults(page)).toEqual([]);
+      await tests.getByRole("button", { name: /^Line / }).click();
+      await eventually(() => editor(page).evaluate((field) => field === document.activeElement), true);
+
+      await editor(page).fill(example.slice(0, example.indexOf("tests:")));
+      await eventually(() => run.getAttribute("aria-disabled"), "false");
+      await run.click();
+      await page.getByText("The document has no tests").waitFor();
+      await editor(page).fill("name: broken");
+      await eventually(() => run.getAttribute("aria-disabled"), "true");
+    });
+  });
+});
