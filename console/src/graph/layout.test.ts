@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { type Box, BOX_HEIGHT, BOX_WIDTH, type Edge, type Layout, arrowHead, layout, linePath } from "./layout";
+import { type Box, type Edge, type Layout, arrowHead, layout, linePath, WITH_FIGURES } from "./layout";
 
 /** `a>b c>d` as edges. */
 function edges(text: string): Edge[] {
@@ -14,7 +14,7 @@ function edges(text: string): Edge[] {
 
 function laid(text: string): Layout {
   const all = edges(text);
-  return layout([...new Set(all.flatMap(({ from, to }) => [from, to]))], all, BOX_HEIGHT);
+  return layout([...new Set(all.flatMap(({ from, to }) => [from, to]))], all, WITH_FIGURES);
 }
 
 function boxOf({ boxes }: Layout, name: string): Box {
@@ -49,7 +49,7 @@ describe("the layout of a job's graph", () => {
       expect(xs).toEqual(xs.toSorted((a, b) => a - b));
     }
     for (const { x, y, height } of drawn.boxes) {
-      expect(x >= 0 && y >= 0 && x + BOX_WIDTH <= drawn.width && y + height <= drawn.height).toBe(true);
+      expect(x >= 0 && y >= 0 && x + WITH_FIGURES.boxWidth <= drawn.width && y + height <= drawn.height).toBe(true);
     }
   });
 
@@ -68,7 +68,8 @@ describe("the layout of a job's graph", () => {
     const passing = drawn.lines.find(({ from, to }) => from === "in" && to === "out");
     const middle = boxOf(drawn, "a");
     const inside = (passing?.points ?? []).filter(
-      ({ x, y }) => x >= middle.x && x <= middle.x + BOX_WIDTH && y > middle.y && y < middle.y + middle.height,
+      ({ x, y }) =>
+        x >= middle.x && x <= middle.x + WITH_FIGURES.boxWidth && y > middle.y && y < middle.y + middle.height,
     );
     expect(passing?.points.length).toBe(4);
     expect(inside).toEqual([]);
@@ -77,7 +78,7 @@ describe("the layout of a job's graph", () => {
   it("orders boxes so that edges do not cross where they need not", () => {
     const drawn = laid("in>a in>b a>x b>y a>x");
     expect(boxOf(drawn, "a").y < boxOf(drawn, "b").y).toBe(boxOf(drawn, "x").y < boxOf(drawn, "y").y);
-    const swapped = layout(["p", "q", "x", "y"], edges("p>y q>x"), BOX_HEIGHT);
+    const swapped = layout(["p", "q", "x", "y"], edges("p>y q>x"), WITH_FIGURES);
     expect(boxOf(swapped, "p").y < boxOf(swapped, "q").y).toBe(boxOf(swapped, "y").y < boxOf(swapped, "x").y);
   });
 
@@ -90,10 +91,10 @@ describe("the layout of a job's graph", () => {
   });
 
   it("draws a single node, and survives edges that run in a circle or lead nowhere", () => {
-    expect(layout(["alone"], [], BOX_HEIGHT).boxes).toHaveLength(1);
+    expect(layout(["alone"], [], WITH_FIGURES).boxes).toHaveLength(1);
     expect(laid("a>b b>a").boxes).toHaveLength(2);
-    expect(layout(["a", "b"], edges("a>b a>gone b>b"), BOX_HEIGHT).lines).toHaveLength(1);
-    expect(layout([], [], BOX_HEIGHT)).toMatchObject({ boxes: [], lines: [] });
+    expect(layout(["a", "b"], edges("a>b a>gone b>b"), WITH_FIGURES).lines).toHaveLength(1);
+    expect(layout([], [], WITH_FIGURES)).toMatchObject({ boxes: [], lines: [] });
   });
 
   it("draws an edge as a curve that ends straight, with a head at its end", () => {
@@ -101,8 +102,8 @@ describe("the layout of a job's graph", () => {
       { x: 0, y: 10 },
       { x: 124, y: 50 },
     ];
-    expect(linePath(points)).toBe("M0 10 C29 10 29 50 58 50 L124 50");
+    expect(linePath(points, WITH_FIGURES)).toBe("M0 10 C29 10 29 50 58 50 L124 50");
     expect(arrowHead(points)).toBe("M124 50 l-7 -3.5 v7 z");
-    expect(linePath([]) + arrowHead([])).toBe("");
+    expect(linePath([], WITH_FIGURES) + arrowHead([])).toBe("");
   });
 });

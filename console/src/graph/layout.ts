@@ -36,13 +36,20 @@ export interface Layout {
   lines: readonly Line[];
 }
 
-export const BOX_WIDTH = 204;
-/** A box with figures, and one with a name alone. */
-export const BOX_HEIGHT = 116;
-export const NAME_HEIGHT = 52;
-const LAYER_GAP = 124;
-/** The last part of an edge is straight: its button and its head stand there. */
-const STRAIGHT = 66;
+export interface Sizes {
+  boxWidth: number;
+  boxHeight: number;
+  layerGap: number;
+  /** The last part of an edge is straight: its button and its head stand there. */
+  straight: number;
+}
+
+/** Boxes with figures. */
+export const WITH_FIGURES: Sizes = { boxWidth: 204, boxHeight: 116, layerGap: 124, straight: 66 };
+/** Boxes with names alone. */
+export const WITH_NAMES: Sizes = { ...WITH_FIGURES, boxHeight: 52 };
+/** Boxes with names alone, and edges without buttons, for a graph beside a text. */
+export const COMPACT: Sizes = { boxWidth: 110, boxHeight: 52, layerGap: 26, straight: 10 };
 const HEAD = 7;
 const ROW_GAP = 24;
 const BEND_HEIGHT = 20;
@@ -63,12 +70,12 @@ interface Item {
   after: Item[];
 }
 
-export function layout(names: readonly string[], edges: readonly Edge[], boxHeight: number): Layout {
+export function layout(names: readonly string[], edges: readonly Edge[], sizes: Sizes): Layout {
   if (names.length === 0) return { width: 0, height: 0, boxes: [], lines: [] };
   const known = new Set(names);
   const drawn = edges.filter(({ from, to }) => known.has(from) && known.has(to) && from !== to);
   const layers = layersOf(names, drawn);
-  const items = new Map(names.map((name) => [name, box(name, layers.get(name) ?? 0, drawn, boxHeight)]));
+  const items = new Map(names.map((name) => [name, box(name, layers.get(name) ?? 0, drawn, sizes.boxHeight)]));
   const paths = drawn.map((edge) => pathOf(edge, items));
   const rows = rowsOf([...items.values()], paths);
   order(rows);
@@ -77,20 +84,20 @@ export function layout(names: readonly string[], edges: readonly Edge[], boxHeig
   const top = Math.min(...all.map(({ y, height }) => y - height / 2));
   for (const item of all) item.y += MARGIN - top;
   return {
-    width: rows.length * (BOX_WIDTH + LAYER_GAP) - LAYER_GAP + 2 * MARGIN,
+    width: rows.length * (sizes.boxWidth + sizes.layerGap) - sizes.layerGap + 2 * MARGIN,
     height: Math.max(...all.map(({ y, height }) => y + height / 2)) + MARGIN,
     boxes: [...items.values()].map(({ name, layer, y, height }) => ({
       name,
-      x: left(layer),
+      x: left(layer, sizes),
       y: y - height / 2,
       height,
     })),
-    lines: drawn.map((edge, index) => ({ ...edge, points: pointsOf(paths[index] ?? [], paths) })),
+    lines: drawn.map((edge, index) => ({ ...edge, points: pointsOf(paths[index] ?? [], paths, sizes) })),
   };
 }
 
-function left(layer: number): number {
-  return MARGIN + layer * (BOX_WIDTH + LAYER_GAP);
+function left(layer: number, { boxWidth, layerGap }: Sizes): number {
+  return MARGIN + layer * (boxWidth + layerGap);
 }
 
 /** The layer of each node: behind all that come before it; nodes without successors are in the last one. */
@@ -227,16 +234,16 @@ function settle(row: readonly Item[], wish: (item: Item) => number): void {
 }
 
 /** The course of an edge: from port to port, and straight through each layer that it passes. */
-function pointsOf(path: readonly Item[], paths: readonly (readonly Item[])[]): Point[] {
+function pointsOf(path: readonly Item[], paths: readonly (readonly Item[])[], sizes: Sizes): Point[] {
   const [first, last] = [path[0], path.at(-1)];
   if (first === undefined || last === undefined) return [];
   const out = paths.filter((other) => other[0] === first);
   const into = paths.filter((other) => other.at(-1) === last);
-  const start = { x: left(first.layer) + BOX_WIDTH, y: port(first, path, out, (of) => of[1]) };
-  const end = { x: left(last.layer), y: port(last, path, into, (of) => of.at(-2)) };
+  const start = { x: left(first.layer, sizes) + sizes.boxWidth, y: port(first, path, out, (of) => of[1]) };
+  const end = { x: left(last.layer, sizes), y: port(last, path, into, (of) => of.at(-2)) };
   const bends = path.slice(1, -1).flatMap(({ layer, y }) => [
-    { x: left(layer), y },
-    { x: left(layer) + BOX_WIDTH, y },
+    { x: left(layer, sizes), y },
+    { x: left(layer, sizes) + sizes.boxWidth, y },
   ]);
   return [start, ...bends, end];
 }
@@ -253,7 +260,7 @@ function port(
 }
 
 /** An edge as an SVG path: a curve from layer to layer. */
-export function linePath(points: readonly Point[]): string {
+export function linePath(points: readonly Point[], { straight }: Sizes): string {
   const [start, ...rest] = points;
   if (start === undefined) return "";
   let path = `M${start.x} ${start.y}`;
@@ -261,7 +268,7 @@ export function linePath(points: readonly Point[]): string {
   for (const [index, to] of rest.entries()) {
     // Points come in pairs: across a gap, then straight past the boxes of a layer.
     const isGap = index % 2 === 0;
-    const bend = isGap ? to.x - STRAIGHT : from.x;
+    const bend = isGap ? to.x - straight : from.x;
     const middle = (from.x + bend) / 2;
     if (isGap) path += ` C${middle} ${from.y} ${middle} ${to.y} ${bend} ${to.y}`;
     path += ` L${to.x} ${to.y}`;

@@ -15,7 +15,10 @@ transforms:
     select: "*, (temp - 32) / 1.8 AS celsius"
 
 sinks:
-  warm: { type: stream, inputs: [celsius], config: { topic: warm-readings } }
+  warm:
+    type: stream
+    inputs: [celsius]
+    config: { topic: warm-readings }
 
 tests:
   - name: warm readings are converted

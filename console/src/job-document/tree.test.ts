@@ -1,15 +1,8 @@
 import { describe, expect, it } from "vitest";
-import { readTree, type Tree } from "./tree";
+import type { Json } from "../api/decode";
+import { jsonOf, readTree } from "./tree";
 
-/** The tree as JSON would say it; null where nothing stands. */
-function plain(tree: Tree | null): unknown {
-  if (tree === null) return null;
-  if (tree.kind === "scalar") return tree.text;
-  if (tree.kind === "list") return tree.items.map(plain);
-  return Object.fromEntries(tree.entries.map(({ key, value }) => [key, plain(value)]));
-}
-
-const read = (...lines: string[]): unknown => plain(readTree(lines.join("\n")));
+const read = (...lines: string[]): Json => jsonOf(readTree(lines.join("\n")));
 
 describe("the tree of a document", () => {
   it.each<[string, string[], unknown]>([

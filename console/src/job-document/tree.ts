@@ -6,6 +6,8 @@
  * is not closed ends where the indentation says so.
  */
 
+import type { Json } from "../api/decode";
+
 export interface Scalar {
   kind: "scalar";
   text: string;
@@ -33,6 +35,14 @@ export function readTree(text: string): Tree | null {
   return new Reader(text).block(0);
 }
 
+/** The tree as JSON; numbers stay texts, as what they are does not matter here. */
+export function jsonOf(tree: Tree | null): Json {
+  if (tree === null) return null;
+  if (tree.kind === "list") return tree.items.map(jsonOf);
+  if (tree.kind === "mapping") return Object.fromEntries(tree.entries.map(({ key, value }) => [key, jsonOf(value)]));
+  return tree.text === "true" ? true : tree.text === "false" ? false : tree.text;
+}
+
 export function valueOf(tree: Tree | null | undefined, key: string): Tree | null {
   if (tree?.kind !== "mapping") return null;
   return tree.entries.find((entry) => entry.key === key)?.value ?? null;
@@ -42,18 +52,8 @@ export function entriesOf(tree: Tree | null): readonly Entry[] {
   return tree?.kind === "mapping" ? tree.entries : [];
 }
 
-export function itemsOf(tree: Tree | null): readonly (Tree | null)[] {
-  return tree?.kind === "list" ? tree.items : [];
-}
-
 export function textOf(tree: Tree | null): string | null {
   return tree?.kind === "scalar" ? tree.text : null;
-}
-
-/** A text, or the texts of a list. */
-export function textsOf(tree: Tree | null): string[] {
-  const found = tree?.kind === "list" ? tree.items.map(textOf) : [textOf(tree)];
-  return found.filter((text) => text !== null);
 }
 
 /** A key and its colon, with a space or the end of the line behind it. */

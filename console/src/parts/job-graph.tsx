@@ -3,7 +3,7 @@ import type { ComponentChildren } from "preact";
 import { useMemo } from "preact/hooks";
 import type { GraphEdge, GraphNode, JobGraph } from "../api/jobs";
 import { counted, short } from "../format";
-import { arrowHead, BOX_HEIGHT, BOX_WIDTH, type Edge, layout, type Line, linePath, NAME_HEIGHT } from "../graph/layout";
+import { arrowHead, COMPACT, type Edge, layout, type Line, linePath, WITH_FIGURES, WITH_NAMES } from "../graph/layout";
 import { edgeKey } from "../live/job-state";
 import { JobNodeBox } from "./job-node";
 
@@ -16,20 +16,23 @@ export function JobGraphView(props: {
   ofErrors: ReadonlySet<string>;
   /** The job has not ended: its edges can be tapped. */
   alive: boolean;
+  /** The graph stands beside a text. */
+  isCompact?: boolean;
   tapped: Edge | null;
   onTap: (edge: Edge) => void;
 }): ComponentChildren {
-  const { graph, ofErrors, alive, tapped, onTap } = props;
-  const boxHeight = graph.nodes.some((node) => node.figures !== null || node.waits !== null) ? BOX_HEIGHT : NAME_HEIGHT;
+  const { graph, ofErrors, alive, isCompact = false, tapped, onTap } = props;
+  const hasFigures = graph.nodes.some((node) => node.figures !== null || node.waits !== null);
+  const sizes = isCompact ? COMPACT : hasFigures ? WITH_FIGURES : WITH_NAMES;
   const shape = JSON.stringify([graph.nodes.map(({ name }) => name), graph.edges.map(({ from, to }) => [from, to])]);
   const drawn = useMemo(() => {
     const [names, edges] = JSON.parse(shape) as [string[], [string, string][]];
     return layout(
       names,
       edges.map(([from, to]) => ({ from, to })),
-      boxHeight,
+      sizes,
     );
-  }, [shape, boxHeight]);
+  }, [shape, sizes]);
   const nodes = new Map(graph.nodes.map((node) => [node.name, node]));
   const edges = new Map(graph.edges.map((edge) => [edgeKey(edge), edge]));
   const chosen = tapped === null ? "" : edgeKey(tapped);
@@ -44,16 +47,19 @@ export function JobGraphView(props: {
     <section class="card cut-corners" aria-labelledby="job-graph">
       <h2 id="job-graph">Graph {alive && <small>Select the figure on an arrow to see its records.</small>}</h2>
       <div class="scroll graph-scroll" tabIndex={0} role="region" aria-label="Graph of the job">
-        <div class="graph" style={{ width: `${drawn.width}px`, height: `${drawn.height}px` }}>
+        <div
+          class={isCompact ? "graph compact" : "graph"}
+          style={{ width: `${drawn.width}px`, height: `${drawn.height}px` }}
+        >
           <svg width={drawn.width} height={drawn.height} aria-hidden="true">
             {drawn.lines.map((line) => (
               <g key={edgeKey(line)} class={classOf(line)}>
-                <path class="line" d={linePath(line.points)} />
+                <path class="line" d={linePath(line.points, sizes)} />
                 <path class="head" d={arrowHead(line.points)} />
                 {alive && (
                   <path
                     class="hit"
-                    d={linePath(line.points)}
+                    d={linePath(line.points, sizes)}
                     onClick={() => {
                       onTap({ from: line.from, to: line.to });
                     }}
@@ -70,7 +76,7 @@ export function JobGraphView(props: {
                 key={name}
                 node={node}
                 alive={alive}
-                style={{ left: `${x}px`, top: `${y}px`, width: `${BOX_WIDTH}px`, height: `${height}px` }}
+                style={{ left: `${x}px`, top: `${y}px`, width: `${sizes.boxWidth}px`, height: `${height}px` }}
               />
             );
           })}

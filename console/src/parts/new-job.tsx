@@ -2,11 +2,15 @@
 import type { ComponentChildren } from "preact";
 import { useCallback, useMemo, useRef } from "preact/hooks";
 import { fetchDocumentText, type JobFinding } from "../api/job-documents";
+import type { JobGraph } from "../api/jobs";
 import type { Complete } from "../completion";
 import { completeJob } from "../job-document/completion";
+import { graphOf } from "../job-document/graph";
 import { withNearest } from "../job-document/places";
 import { STARTER } from "../job-document/starter";
+import { jsonOf, readTree } from "../job-document/tree";
 import { documentCopy } from "../job-document/yaml";
+import { errorEdges } from "../live/job-state";
 import { latest } from "../live/remote";
 import { useAsked } from "../live/use-asked";
 import { keptText, useDraftText } from "../live/use-draft-text";
@@ -18,6 +22,7 @@ import { follow, href } from "../route";
 import { applyEdit } from "./field-edit";
 import { goTo, JobEditor } from "./job-editor";
 import { JobCheckState, JobFindings } from "./job-findings";
+import { JobGraphView } from "./job-graph";
 import { JobTests } from "./job-tests";
 import { RemoteNotice } from "./notice";
 import { RoleButton } from "./role-button";
@@ -59,6 +64,7 @@ function Draft(props: NewJobProps & { storageKey: string; start: string }): Comp
   const tests = useJobTests(place.tenant, text, refuse);
   const words = useJobWords(place.tenant);
   const complete: Complete = (now, caret, asked) => completeJob(now, caret, words, asked);
+  const { graph, ofErrors } = useMemo(() => drawn(text), [text]);
   const field = useRef<HTMLTextAreaElement>(null);
   const faulty = useMemo(() => linesOf(findings), [findings]);
   const takeOf = (finding: JobFinding): (() => void) | null => {
@@ -98,10 +104,26 @@ function Draft(props: NewJobProps & { storageKey: string; start: string }): Comp
               if (field.current !== null) goTo(field.current, line, 1);
             }}
           />
+          {graph.nodes.length > 0 && (
+            <JobGraphView
+              graph={graph}
+              ofErrors={ofErrors}
+              alive={false}
+              isCompact
+              tapped={null}
+              onTap={() => undefined}
+            />
+          )}
         </div>
       </div>
     </>
   );
+}
+
+function drawn(text: string): { graph: JobGraph; ofErrors: ReadonlySet<string> } {
+  const document = readTree(text);
+  const graph = graphOf(document);
+  return { graph, ofErrors: errorEdges(jsonOf(document), graph.edges) };
 }
 
 /** The lines of the document that have a fault. */

@@ -222,3 +222,27 @@ describe("the tests of a document", () => {
     });
   });
 });
+
+describe("the graph of a document", () => {
+  it("is drawn while one writes, with sources left and sinks right", async () => {
+    await withPage(browser, { scheme: "dark" }, async (page) => {
+      await open(page, "/jobs?new=job");
+      const node = (name: string): Locator => page.getByRole("group", { name });
+      await node("sink warm").waitFor();
+      const lefts = await Promise.all(
+        ["source readings", "transform known", "transform celsius", "sink warm"].map(
+          async (name) => (await node(name).boundingBox())?.x ?? 0,
+        ),
+      );
+      expect(lefts).toEqual(lefts.toSorted((a, b) => a - b));
+      await eventually(() => page.locator(".edge").count(), 3);
+      expect(await accessibilityFaults(page)).toEqual([]);
+      // A graph of four layers has room beside the text.
+      const graph = page.getByRole("region", { name: "Graph of the job" });
+      expect(await graph.evaluate((region) => region.scrollWidth - region.clientWidth)).toBe(0);
+      const example = await editor(page).inputValue();
+      await editor(page).fill(example.replace("[celsius]", "[celsius, known, gone"));
+      await eventually(() => page.locator(".edge").count(), 4);
+    });
+  });
+});
