@@ -120,3 +120,18 @@ const decodeReport = object({
 export async function testDocument(tenant: string, text: string): Promise<TestResult[]> {
   return (await ask({ ...documentCall(tenant, text), path: "/api/jobs/test" }, decodeReport)).value.tests;
 }
+
+/** Submits a job, and returns its id. */
+export async function submitDocument(tenant: string, text: string): Promise<string> {
+  return (await ask({ ...documentCall(tenant, text), path: "/api/jobs" }, object({ id: string }))).value.id;
+}
+
+/** The running job for whose name another one was refused; null if it was for another reason. */
+export function holderOf(cause: unknown): string | null {
+  if (!(cause instanceof Refused) || cause.status !== 409) return null;
+  try {
+    return object({ job: nullable(string) })(cause.body, "answer").job;
+  } catch {
+    return null;
+  }
+}

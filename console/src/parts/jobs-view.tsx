@@ -125,7 +125,8 @@ function Nothing({ place }: { place: JobsPlace }): ComponentChildren {
       title="There are no jobs yet"
       command={`millstream job new > job.yaml\nmillstream job submit job.yaml${commandFlags(place.tenant)}`}
     >
-      A job reads records, works on them and writes them, all the time. Write the first document and submit it:
+      A job reads records, works on them and writes them, all the time. Write and submit the first one here, with “New
+      job”, or in a terminal:
     </FirstSteps>
   );
 }

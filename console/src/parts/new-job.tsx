@@ -15,6 +15,7 @@ import { latest } from "../live/remote";
 import { useAsked } from "../live/use-asked";
 import { keptText, useDraftText } from "../live/use-draft-text";
 import { useJobCheck } from "../live/use-job-check";
+import { type Submission, useJobSubmission } from "../live/use-job-submission";
 import { useJobTests } from "../live/use-job-tests";
 import { useJobWords } from "../live/use-job-words";
 import { jobsParams, type JobsMover, type JobsPlace } from "../pages/jobs-place";
@@ -24,7 +25,7 @@ import { goTo, JobEditor } from "./job-editor";
 import { JobCheckState, JobFindings } from "./job-findings";
 import { JobGraphView } from "./job-graph";
 import { JobTests } from "./job-tests";
-import { RemoteNotice } from "./notice";
+import { Notice, RemoteNotice, sentence } from "./notice";
 import { RoleButton } from "./role-button";
 
 interface NewJobProps {
@@ -58,10 +59,15 @@ function CopiedDraft(props: NewJobProps & { copyOf: string; storageKey: string }
 }
 
 function Draft(props: NewJobProps & { storageKey: string; start: string }): ComponentChildren {
-  const { place, storageKey, start } = props;
-  const { text, write } = useDraftText(storageKey, start);
+  const { place, storageKey, start, onMove } = props;
+  const { text, write, forget } = useDraftText(storageKey, start);
   const { check, findings, refuse } = useJobCheck(place.tenant, text);
   const tests = useJobTests(place.tenant, text, refuse);
+  const { submission, submit } = useJobSubmission(place.tenant, text, refuse, (id) => {
+    forget();
+    onMove({ draft: null, job: id }, "amend");
+  });
+  const isBusy = check.kind !== "valid" || tests.state.kind === "running" || submission.kind === "asking";
   const words = useJobWords(place.tenant);
   const complete: Complete = (now, caret, asked) => completeJob(now, caret, words, asked);
   const { graph, ofErrors } = useMemo(() => drawn(text), [text]);
@@ -79,10 +85,14 @@ function Draft(props: NewJobProps & { storageKey: string; start: string }): Comp
       <Head place={place}>
         <JobCheckState check={check} count={findings.length} />
         <span class="spring" />
-        <RoleButton role="writer" isBusy={check.kind !== "valid" || tests.state.kind === "running"} onClick={tests.run}>
+        <RoleButton role="writer" isBusy={isBusy} onClick={tests.run}>
           Test
         </RoleButton>
+        <RoleButton role="writer" look="primary" isBusy={isBusy} onClick={submit}>
+          Submit
+        </RoleButton>
       </Head>
+      <SubmissionNotice submission={submission} place={place} />
       <div class="job-draft">
         <section class="card" aria-label="Document">
           <JobEditor text={text} field={field} faulty={faulty} complete={complete} onText={write} />
@@ -118,6 +128,31 @@ function Draft(props: NewJobProps & { storageKey: string; start: string }): Comp
       </div>
     </>
   );
+}
+
+function SubmissionNotice({ submission, place }: { submission: Submission; place: JobsPlace }): ComponentChildren {
+  switch (submission.kind) {
+    case "none":
+    case "asking":
+      return null;
+    case "refused":
+      return (
+        <Notice tone="error" title="The job was not submitted">
+          {sentence(submission.reason)}{" "}
+          {submission.holder !== null && (
+            <a href={href("jobs", jobsParams({ ...place, draft: null, job: submission.holder }))} onClick={follow}>
+              Go to the running job
+            </a>
+          )}
+        </Notice>
+      );
+    case "unanswered":
+      return (
+        <Notice tone="warning" title="Nobody knows whether the job was submitted">
+          {sentence(submission.reason)} Look at the list of jobs before you submit it again.
+        </Notice>
+      );
+  }
 }
 
 function drawn(text: string): { graph: JobGraph; ofErrors: ReadonlySet<string> } {

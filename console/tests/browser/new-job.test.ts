@@ -246,3 +246,84 @@ describe("the graph of a document", () => {
     });
   });
 });
+
+describe("a new job", () => {
+  it("is submitted once it is valid, and runs", async () => {
+    await withPage(browser, {}, async (page) => {
+      await open(page, "/jobs");
+      await page.getByRole("button", { name: "New job" }).click();
+      const submit = page.getByRole("button", { name: "Submit" });
+      await editor(page).fill("version: 1\nkind: Job\n");
+      await page.getByRole("status").filter({ hasText: "finding" }).waitFor();
+      expect(await submit.getAttribute("aria-disabled")).toBe("true");
+      await editor(page).fill(`version: 1
+kind: Job
+name: written-here
+sources:
+  ticks: { type: generator, config: { record: { n: { sequence: true } }, rate: 1 } }
+sinks:
+  nowhere: { type: blackhole, inputs: [ticks] }
+`);
+      await eventually(() => submit.getAttribute("aria-disabled"), "false");
+      await submit.click();
+      await page.getByRole("heading", { name: "written-here", level: 1 }).waitFor();
+      await page.getByText("Running", { exact: true }).waitFor();
+      // The way back leads to the list, and the next job begins with the example again.
+      await page.goBack();
+      await page.getByRole("link", { name: "written-here" }).waitFor();
+      await page.getByRole("button", { name: "New job" }).click();
+      await eventually(async () => (await editor(page).inputValue()).includes("name: warm\n"), true);
+    });
+  });
+
+  it("that is refused says why in the server's words, and leads to the job that has its name", async () => {
+    await withPage(browser, { width: 400, height: 800, scheme: "dark" }, async (page) => {
+      await open(page, "/jobs?job=id-of-idle");
+      await page.getByRole("button", { name: "Copy as new job" }).click();
+      const submit = page.getByRole("button", { name: "Submit" });
+      await eventually(() => submit.getAttribute("aria-disabled"), "false");
+      await submit.click();
+      const refusal = page.getByRole("alert").filter({ hasText: "The job was not submitted" });
+      await refusal.getByText(/called 'idle' is still running; stop it first, or give this one another name/).waitFor();
+      expect(await accessibilityFaults(page)).toEqual([]);
+      await refusal.getByRole("link", { name: "Go to the running job" }).click();
+      await page.getByRole("heading", { name: "idle", level: 1 }).waitFor();
+    });
+  });
+
+  it("of somebody who may only read is written and checked, and neither tested nor submitted", async () => {
+    const own = await Server.start("a-token-of-an-operator");
+    try {
+      const token = await own.makeToken({ name: "reader", tenant: "default", roles: ["reader"] });
+      await withPage(browser, {}, async (page) => {
+        await page.goto(`${own.url}/jobs?new=job`);
+        await page.getByLabel("API token").fill(token);
+        await page.getByRole("button", { name: "Log in" }).click();
+        await page.getByRole("status").filter({ hasText: "Valid" }).waitFor();
+        for (const name of ["Test", "Submit"]) {
+          const button = page.getByRole("button", { name, exact: true });
+          expect([name, await button.getAttribute("aria-disabled")]).toEqual([name, "true"]);
+          expect(await button.getAttribute("title")).toBe("This takes the role writer; your login has reader");
+        }
+      });
+    } finally {
+      await own.stop();
+    }
+  });
+
+  it("over the limit of jobs is refused with that limit", async () => {
+    const own = await Server.start("", "[flow]\njobs_max = 1\n");
+    try {
+      await own.submitJob(IDLE);
+      await withPage(browser, {}, async (page) => {
+        await openPage(page, own, "/jobs?new=job");
+        const submit = page.getByRole("button", { name: "Submit" });
+        await eventually(() => submit.getAttribute("aria-disabled"), "false");
+        await submit.click();
+        await page.getByRole("alert").filter({ hasText: "flow.jobs_max" }).waitFor();
+      });
+    } finally {
+      await own.stop();
+    }
+  });
+});
