@@ -15,8 +15,8 @@ describe("the copy of a document", () => {
         celsius: { type: "map", inputs: ["readings"], select: `*, (temp - 32) / 1.8 AS celsius${", a".repeat(20)}` },
       },
       sinks: {},
-      routes: [{ from: "celsius", on_error: true, to: ["dead"], select: "error.message AS error", stop: true }],
-      tests: [{ name: "it's: warm", inject: { readings: [{ $key: "d1", temp: 77.5, text: "on" }] } }],
+      routes: [{ from: "celsius", on_error: true, to: ["dead"], stop: true }],
+      tests: [{ name: "it's: warm", inject: { readings: [{ $key: "d1", temp: '{"t":1}', text: "on" }] } }],
     };
     expect(documentCopy(JSON.stringify(document))).toBe(`version: 1
 kind: Job
@@ -24,7 +24,9 @@ name: warm
 labels: { team: weather }
 
 sources:
-  readings: { type: stream, config: { topic: readings, start: { "0": 17 } } }
+  readings:
+    type: stream
+    config: { topic: readings, start: { "0": 17 } }
 
 transforms:
   celsius:
@@ -34,10 +36,11 @@ transforms:
 sinks: {}
 
 routes:
-  - { from: celsius, on_error: true, to: [dead], select: error.message AS error, stop: true }
+  - { from: celsius, on_error: true, to: [dead], stop: true }
 
 tests:
-  - { name: "it's: warm", inject: { readings: [{ $key: d1, temp: 77.5, text: "on" }] } }
+  - name: "it's: warm"
+    inject: { readings: [{ $key: d1, temp: '{"t":1}', text: "on" }] }
 `);
   });
 

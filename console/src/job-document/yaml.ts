@@ -1,7 +1,8 @@
 /** The document of a job as YAML, from the JSON that the server keeps: numbers keep their digits, keys their order. */
 import { rawMembers, rawParts } from "../api/raw-json";
 
-const LINE_MAX = 100;
+/** Lines that have room in the editor beside the graph. */
+const LINE_MAX = 72;
 /** Keys of a document whose members stand in lines of their own. */
 const OPEN_KEYS = new Set(["sources", "transforms", "sinks", "use", "routes", "hooks", "tests"]);
 /** The identity of one submission; a copy is another one. */
@@ -70,7 +71,8 @@ function flowText(value: string): string {
   if (value.startsWith("[")) return `[${rawParts(value).map(flowText).join(", ")}]`;
   if (!value.startsWith('"')) return value;
   const text = JSON.parse(value) as string;
-  return isPlain(text) ? text : JSON.stringify(text);
+  if (isPlain(text)) return text;
+  return text.includes('"') && !/['\p{Cc}]/u.test(text) ? `'${text}'` : JSON.stringify(text);
 }
 
 /** Words that some readers of YAML take for something else than a text. */

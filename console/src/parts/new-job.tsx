@@ -85,12 +85,14 @@ function Draft(props: NewJobProps & { storageKey: string; start: string }): Comp
       <Head place={place}>
         <JobCheckState check={check} count={findings.length} />
         <span class="spring" />
-        <RoleButton role="writer" isBusy={isBusy} onClick={tests.run}>
-          Test
-        </RoleButton>
-        <RoleButton role="writer" look="primary" isBusy={isBusy} onClick={submit}>
-          Submit
-        </RoleButton>
+        <div class="job-actions">
+          <RoleButton role="writer" isBusy={isBusy} onClick={tests.run}>
+            Test
+          </RoleButton>
+          <RoleButton role="writer" look="primary" isBusy={isBusy} onClick={submit}>
+            Submit
+          </RoleButton>
+        </div>
       </Head>
       <SubmissionNotice submission={submission} place={place} />
       <div class="job-draft">

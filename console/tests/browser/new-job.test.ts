@@ -86,7 +86,9 @@ kind: Job
 name: idle
 
 sources:
-  ticks: { type: generator, config: { record: { n: { sequence: true } }, rate: 1 } }
+  ticks:
+    type: generator
+    config: { record: { n: { sequence: true } }, rate: 1 }
 
 sinks:
   nowhere: { type: blackhole, inputs: [ticks] }
