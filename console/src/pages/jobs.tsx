@@ -16,8 +16,10 @@ export function JobsPage({ params }: { params: URLSearchParams }): ComponentChil
 }
 
 function view(place: JobsPlace, move: JobsMover): ComponentChildren {
-  const { job, draft } = place;
-  if (draft !== null) return <NewJob key={draft.copyOf} copyOf={draft.copyOf} place={place} onMove={move} />;
+  const { tenant, job, draft } = place;
+  if (draft !== null) {
+    return <NewJob key={`${tenant} ${draft.copyOf ?? ""}`} copyOf={draft.copyOf} place={place} onMove={move} />;
+  }
   return job === null ? (
     <JobsView place={place} onMove={move} />
   ) : (

@@ -1,6 +1,6 @@
 /** A new job: its document is written here, from an example or from that of another job. */
 import type { ComponentChildren } from "preact";
-import { useCallback, useMemo, useRef } from "preact/hooks";
+import { useCallback, useMemo, useRef, useState } from "preact/hooks";
 import { fetchDocumentText, type JobFinding } from "../api/job-documents";
 import type { JobGraph } from "../api/jobs";
 import type { Complete } from "../completion";
@@ -38,7 +38,9 @@ interface NewJobProps {
 export function NewJob(props: NewJobProps): ComponentChildren {
   const { copyOf, place } = props;
   const key = `millstream.new-job ${place.tenant} ${copyOf ?? ""}`;
-  if (copyOf === null || keptText(key) !== null) return <Draft {...props} storageKey={key} start={STARTER} />;
+  // A text that is kept later is that of this very page.
+  const [wasKept] = useState(() => keptText(key) !== null);
+  if (copyOf === null || wasKept) return <Draft {...props} storageKey={key} start={STARTER} />;
   return <CopiedDraft {...props} copyOf={copyOf} storageKey={key} />;
 }
 
@@ -150,7 +152,7 @@ function SubmissionNotice({ submission, place }: { submission: Submission; place
       );
     case "unanswered":
       return (
-        <Notice tone="warning" title="Nobody knows whether the job was submitted">
+        <Notice tone="warning" title="The job may have been submitted">
           {sentence(submission.reason)} Look at the list of jobs before you submit it again.
         </Notice>
       );

@@ -1,7 +1,7 @@
 /** A new job: written, checked, tested and submitted in the page; in a real browser against a real server. */
 import type { Browser, Locator, Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { accessibilityFaults, eventually, launchBrowser, openPage, withPage } from "./console";
+import { accessibilityFaults, countEnded, eventually, launchBrowser, openPage, withPage } from "./console";
 import { Server } from "./server";
 
 let server: Server;
@@ -94,6 +94,13 @@ sinks:
   nowhere: { type: blackhole, inputs: [ticks] }
 `;
       await eventually(() => editor(page).inputValue(), expected);
+      // What the page asks for meanwhile leaves the caret where it is.
+      await editor(page).press("Control+End");
+      await page.keyboard.type("# mine");
+      const asked = countEnded(page, "/stats");
+      await eventually(() => Promise.resolve(asked() >= 2), true);
+      await page.keyboard.type(", too");
+      expect(await editor(page).inputValue()).toBe(`${expected}# mine, too`);
       await page.goBack();
       await page.getByRole("heading", { name: "idle", level: 1 }).waitFor();
     });
