@@ -4,16 +4,16 @@ export type OptionKind = "field" | "record" | "function" | "keyword" | "stream" 
 
 export interface Option {
   kind: OptionKind;
-  /** What is put into the text. */
+  /** The word that is put into the text. */
   text: string;
-  /** What it means, in a few words. */
+  /** The meaning, in a few words. */
   detail: string;
-  /** What is put behind it, such as the colon of a key. */
+  /** The text that is put behind it, such as the colon of a key. */
   tail?: string;
 }
 
 export interface Completion {
-  /** What is replaced: the word at the caret. */
+  /** The word at the caret, which is replaced. */
   from: number;
   to: number;
   options: Option[];

@@ -46,7 +46,7 @@ export function completeJob(text: string, caret: number, words: JobWords, asked:
   const matching = all.filter(({ text: option }) => option !== CARET && option.toLowerCase().startsWith(wanted));
   const isWhole = matching.length === 1 && matching[0]?.text === text.slice(from, to);
   if (matching.length === 0 || isWhole) return null;
-  // What is put behind a word would come before its quotation mark.
+  // A tail would come before the quotation mark.
   const isQuoted = text[to] === '"' || text[to] === "'";
   const options = distinct(matching).map((option) => (isQuoted ? { ...option, tail: "" } : option));
   return { from, to, options: options.slice(0, OPTIONS_MAX) };

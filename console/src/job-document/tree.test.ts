@@ -5,6 +5,12 @@ import { jsonOf, readTree } from "./tree";
 const read = (...lines: string[]): Json => jsonOf(readTree(lines.join("\n")));
 
 describe("the tree of a document", () => {
+  it("is read in one pass, whatever its lines", () => {
+    const members = Array.from({ length: 50_000 }, (_, index) => `"k${index}":{"a":[${index}]}`);
+    const tree = readTree(`{${members.join(",")}}`);
+    expect(tree?.kind === "mapping" ? tree.entries.length : 0).toBe(50_000);
+  });
+
   it.each<[string, string[], unknown]>([
     [
       "keys and texts",

@@ -67,6 +67,8 @@ const DEPTH_MAX = 64;
 class Reader {
   private at = 0;
   private depth = 0;
+  /** The line in which a column was last asked for. */
+  private line = { from: 0, to: -1 };
 
   constructor(private readonly text: string) {}
 
@@ -306,7 +308,13 @@ class Reader {
   }
 
   private lineStart(): number {
-    return this.at === 0 ? 0 : this.text.lastIndexOf("\n", this.at - 1) + 1;
+    // A long line is searched once, and not for each of its members.
+    if (this.at < this.line.from || this.at > this.line.to) {
+      const from = this.at === 0 ? 0 : this.text.lastIndexOf("\n", this.at - 1) + 1;
+      const to = this.text.indexOf("\n", this.at);
+      this.line = { from, to: to < 0 ? this.text.length : to };
+    }
+    return this.line.from;
   }
 
   private column(): number {

@@ -1,11 +1,11 @@
 /** Changes of a text field that its user can undo, as if they had been typed. */
 
 export interface FieldEdit {
-  /** What is replaced. */
+  /** The text that is replaced. */
   from: number;
   to: number;
   text: string;
-  /** What is selected afterwards; the caret stands behind the text if it is left out. */
+  /** The selection afterwards; the caret stands behind the text if it is left out. */
   select?: { from: number; to: number };
 }
 

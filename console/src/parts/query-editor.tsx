@@ -19,7 +19,7 @@ export function QueryEditor(props: {
   const { text, findings, known, onText, onRun } = props;
   const field = useRef<HTMLTextAreaElement>(null);
   const completion = useCompletion(field, text, (now, caret, asked) => complete(now, caret, known, asked));
-  // Where a word is being completed, nobody wants to hear yet that it is wrong.
+  // A word that is being completed is not wrong yet.
   const told = completion.shown === null ? findings : [];
   const goTo = (finding: Finding): void => {
     const { start, end } = rangeOf(text, finding);

@@ -13,7 +13,7 @@ export function TextEditor(props: {
   /** The ids of what describes the field. */
   describedBy: string | undefined;
   onText: (text: string) => void;
-  /** Whether the key was meant for the editor; a key of the completion does not come here. */
+  /** True if the key was meant for the editor; a key of the completion does not come here. */
   onKey: (event: KeyboardEvent) => boolean;
   /** The text in colours: exactly its characters, and a line break. */
   children: ComponentChildren;

@@ -10,7 +10,7 @@ export interface CompletionState {
   /** The text or the caret has changed by typing, or the user asks. */
   open: (text: string, caret: number, asked: boolean) => void;
   close: () => void;
-  /** Whether the key was meant for the completion. */
+  /** True if the key was meant for the completion. */
   key: (event: KeyboardEvent) => boolean;
   take: (option: Option) => void;
 }

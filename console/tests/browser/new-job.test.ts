@@ -94,7 +94,7 @@ sinks:
   nowhere: { type: blackhole, inputs: [ticks] }
 `;
       await eventually(() => editor(page).inputValue(), expected);
-      // What the page asks for meanwhile leaves the caret where it is.
+      // The questions of the page leave the caret where it is.
       await editor(page).press("Control+End");
       await page.keyboard.type("# mine");
       const asked = countEnded(page, "/stats");
