@@ -4,6 +4,7 @@ mod display;
 
 pub use display::listed;
 
+use crate::aggregation::FigureKind;
 use crate::expr::{Aggregate, Expr, Item, Summary};
 use crate::field::Field;
 use crate::statistic::Statistic;
@@ -31,6 +32,26 @@ impl Aggregate {
             Self::Quantile { .. } => Type::Double,
             Self::Summary(_) => Type::Any,
         }
+    }
+
+    /// The figure that it is; `None` for a summary, which has rows of its own.
+    pub fn figure(&self) -> Option<FigureKind> {
+        Some(match self {
+            Self::Count => FigureKind::Count,
+            Self::Of { statistic, .. } => match statistic {
+                Statistic::Count => FigureKind::CountOf,
+                Statistic::Sum => FigureKind::Sum,
+                Statistic::Average => FigureKind::Average,
+                Statistic::Min => FigureKind::Min,
+                Statistic::Max => FigureKind::Max,
+                Statistic::StandardDeviation => FigureKind::StandardDeviation,
+                Statistic::First => FigureKind::First,
+                Statistic::Last => FigureKind::Last,
+            },
+            Self::Quantile { rank, .. } => FigureKind::Quantile(*rank),
+            Self::CountDistinct(_) => FigureKind::CountDistinct,
+            Self::Summary(_) => return None,
+        })
     }
 
     /// The expressions over which the aggregate is computed. FIRST and LAST need the place of the record, too.

@@ -46,6 +46,7 @@ mod text;
 mod timestamp;
 mod value;
 mod value_type;
+mod window;
 
 pub use aggregate::listed;
 pub use aggregation::{
@@ -78,3 +79,4 @@ pub use suggest::nearest;
 pub use timestamp::{time_ms, time_pattern_fault};
 pub use value::{CanonicalNumber, EvalError, Unreadable, Value, write_text};
 pub use value_type::Type;
+pub use window::{KeyWindows, WindowExtent, WindowShape, WindowState, WindowTimes};

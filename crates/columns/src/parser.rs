@@ -12,7 +12,7 @@ mod select_list;
 pub use expression::{condition, value};
 pub use items::Items;
 pub use scope::{Scope, named};
-pub use select_list::select_list;
+pub use select_list::{aggregate_list, select_list};
 
 use crate::cursor::{Cursor, ParseError};
 use crate::lexer::Token;

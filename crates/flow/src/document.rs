@@ -34,7 +34,7 @@ pub use json_schema::json_schema;
 pub(crate) use model::INSTANCES_MAX;
 pub use model::{
     Action, BatchSettings, Checkpoint, Delivery, Document, ErrorAnswer, EventTime, Exchange, Hook, HookPoint, Mode,
-    Node, NodeId, Parallelism, RestartPolicy, Role, Route, RouteTarget, Scheduler, TestCase,
+    Node, NodeId, Parallelism, RestartPolicy, Role, Route, RouteTarget, Scheduler, TestCase, WindowKind, WindowSetting,
 };
 pub use quantity::{duration_ms, size_bytes};
 pub use reference::{node_type_page, reference_page};

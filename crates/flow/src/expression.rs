@@ -3,6 +3,7 @@
 //! A route's expressions see more than the record: `input.field` and `input` (the record as it entered the node),
 //! `error.code`, `error.message`, `error.node`, and `output_count`. A failed evaluation fails its row only.
 
+mod aggregates;
 #[cfg(test)]
 mod bytes_and_columns;
 mod fields;
@@ -16,6 +17,7 @@ use millstream_columns::{
     parser, time_ms,
 };
 
+pub(crate) use self::aggregates::Aggregates;
 pub(crate) use self::fields::{Fields, share};
 use self::fields::{ReadFields, RowValues};
 pub(crate) use self::keyed_member::{JoinedRows, KeyedMember};

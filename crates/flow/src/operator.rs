@@ -1,5 +1,6 @@
 //! The work of one node on a batch: `where`, then `fn`, `explode`, `lookup` or an operator with state, then `select`.
 
+mod aggregate;
 mod alarm;
 mod deduplicate;
 mod explode;
@@ -8,6 +9,7 @@ mod lookup;
 
 use std::sync::Arc;
 
+use self::aggregate::{AGGREGATE, Aggregate};
 pub(crate) use self::alarm::OpenAlarms;
 use self::alarm::{ALARM, Alarm};
 use self::deduplicate::{DEDUPLICATE, Deduplicate};
@@ -27,7 +29,7 @@ use crate::function::{Functions, NativeFunction};
 use crate::lookup::LookupTable;
 use crate::state::StateMemory;
 
-pub(crate) fn catalogue() -> [NodeType; 7] {
+pub(crate) fn catalogue() -> [NodeType; 8] {
     let transform = |name, summary| NodeType {
         name,
         role: Role::Transform,
@@ -44,6 +46,7 @@ pub(crate) fn catalogue() -> [NodeType; 7] {
         LOOKUP,
         DEDUPLICATE,
         ALARM,
+        AGGREGATE,
     ]
 }
 
@@ -55,6 +58,7 @@ pub(crate) fn keyed(node: &Node, memory: StateMemory, alarms: &Arc<OpenAlarms>) 
     let operator: Box<dyn KeyedOperator> = match node.kind.as_str() {
         kind if kind == DEDUPLICATE.name => Box::new(Deduplicate::new(&node.config, memory)),
         kind if kind == ALARM.name => Box::new(Alarm::new(node, memory, Arc::clone(alarms))?),
+        kind if kind == AGGREGATE.name => Box::new(Aggregate::new(node, memory)?),
         _ => return Ok(None),
     };
     Ok(Some(KeyedNode { name: node.name.as_str().into(), operator }))
@@ -62,7 +66,7 @@ pub(crate) fn keyed(node: &Node, memory: StateMemory, alarms: &Arc<OpenAlarms>) 
 
 /// `true` for a node whose work depends on event time.
 pub(crate) fn needs_time(node: &Node) -> bool {
-    node.kind == ALARM.name
+    node.kind == ALARM.name || node.kind == AGGREGATE.name
 }
 
 /// The compiled work of a node. It has no state, so that instances share it; that of a keyed operator is handed to it.
@@ -86,6 +90,8 @@ pub(crate) struct Output {
     pub(crate) accepted: Option<Vec<u32>>,
     /// The work that is left, if its result would be too large to be held at once.
     pub(crate) rest: Option<InputRest>,
+    /// Input rows that came too late for all their windows.
+    pub(crate) late: u64,
 }
 
 impl Operator {
@@ -144,7 +150,8 @@ impl Operator {
         keyed: Option<(&KeyExpressions, &mut KeyedNode)>,
         now_ms: i64,
     ) -> Result<Output, Error> {
-        let mut work = Output { batch: input.clone(), inputs: None, failed: Vec::new(), accepted: None, rest: None };
+        let mut work =
+            Output { batch: input.clone(), inputs: None, failed: Vec::new(), accepted: None, rest: None, late: 0 };
         if let Some(condition) = &self.filter {
             work.filter(condition, now_ms);
         }
@@ -186,12 +193,12 @@ impl Operator {
 impl Output {
     /// Records that a keyed operator has made of time alone.
     pub(crate) fn of_time(batch: Batch) -> Self {
-        Self { batch, inputs: None, failed: Vec::new(), accepted: None, rest: None }
+        Self { batch, inputs: None, failed: Vec::new(), accepted: None, rest: None, late: 0 }
     }
 
     /// Nothing was made of these rows of a batch.
     pub(crate) fn of_failures(input: &Batch, failed: Vec<RecordError>) -> Self {
-        Self { batch: input.select([]), inputs: None, failed, accepted: None, rest: None }
+        Self { batch: input.select([]), inputs: None, failed, accepted: None, rest: None, late: 0 }
     }
 
     fn frame(&self, now_ms: i64) -> RowFrame<'_> {
@@ -234,7 +241,8 @@ impl Output {
                 let batch = self.batch.select(kept.iter().copied());
                 self.replace(batch, kept, failed);
             }
-            KeyedOutput::Made(KeyedMade { rows, failed: others, rest }) => {
+            KeyedOutput::Made(KeyedMade { rows, failed: others, late, rest }) => {
+                self.late += late;
                 failed.extend(others);
                 let row_of = |row: u32| self.inputs.as_ref().map_or(row, |rows| rows[row as usize]);
                 self.rest = rest.map(|row| InputRest { row: row_of(row), element: 0 });

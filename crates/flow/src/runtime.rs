@@ -30,7 +30,6 @@ mod reading;
 mod restored_state;
 mod retry_queue;
 mod run;
-mod sources;
 mod started_nodes;
 mod tap;
 mod wait;

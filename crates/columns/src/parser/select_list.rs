@@ -1,4 +1,4 @@
-//! Select lists of jobs: `*`, `* EXCEPT (a, b)`, and values with names.
+//! Select lists of jobs: `*`, `* EXCEPT (a, b)`, and values with names; and lists of aggregates.
 
 use super::expression::value;
 use super::scope::Scope;
@@ -21,6 +21,22 @@ pub fn select_list(
     Ok(Parametric { parsed, parameters: cursor.into_parameters_used() })
 }
 
+/// Parses a text that is a list of values of many records of a job, such as `AVG(temp) AS mean, COUNT(*) AS n`. Names are as in
+/// [`select_list`].
+///
+/// # Errors
+/// All errors in the text, each with its position.
+pub fn aggregate_list(
+    text: &str,
+    parameters: &Parameters,
+    limits: &ParserLimits,
+) -> Result<Parametric<Vec<Item>>, Vec<Diagnostic>> {
+    let mut cursor = Cursor::of_job(text, parameters)?;
+    let list = SelectList { all: None, items: Vec::new() };
+    let parsed = items(&mut cursor, list, Scope::ITEM, limits).map_err(|refusal| vec![*refusal])?.items;
+    Ok(Parametric { parsed, parameters: cursor.into_parameters_used() })
+}
+
 fn list(cursor: &mut Cursor<'_>, limits: &ParserLimits) -> Result<SelectList, ParseError> {
     let mut list = SelectList { all: None, items: Vec::new() };
     if cursor.take_symbol("*") {
@@ -29,12 +45,26 @@ fn list(cursor: &mut Cursor<'_>, limits: &ParserLimits) -> Result<SelectList, Pa
             return end(cursor, list, &["EXCEPT", ",", "the end of the list"]);
         }
     }
+    items(cursor, list, Scope::RECORD, limits)
+}
+
+/// Reads the values of a list, up to the end of the text.
+fn items(
+    cursor: &mut Cursor<'_>,
+    mut list: SelectList,
+    scope: Scope<'_>,
+    limits: &ParserLimits,
+) -> Result<SelectList, ParseError> {
     loop {
         let mark = cursor.mark();
         if cursor.is_symbol("*") {
-            return Err(cursor.refuse("* stands first in the list, and once".to_owned()));
+            let why = match scope.no_aggregates {
+                Some(_) => "* stands first in the list, and once",
+                None => "* is all members of one record; a list of aggregates is of many",
+            };
+            return Err(cursor.refuse(why.to_owned()));
         }
-        let value = value(cursor, limits, Scope::RECORD)?;
+        let value = value(cursor, limits, scope)?;
         let alias = if cursor.take_word("AS") { Some(cursor.need_name("a name")?) } else { None };
         let item = Item { value, alias };
         let name = item.name();

@@ -8,10 +8,12 @@ use serde_json::{Map, Value};
 use super::canonical::hash;
 use super::catalogue::{Key, KeyType, Section};
 use super::draft::{DocumentDraft, DraftNode, DraftRoute, EdgeEnd, RouteTargetDraft};
-use super::keys::{BATCH, CHECKPOINT, EVENT_TIME, HOOK_POINTS, JOB, PARALLELISM, RESOURCES, RESTART, ROUTE, SOURCE};
+use super::keys::{
+    BATCH, CHECKPOINT, EVENT_TIME, HOOK_POINTS, JOB, PARALLELISM, RESOURCES, RESTART, ROUTE, SOURCE, WINDOW,
+};
 use super::model::{
     Action, BatchSettings, Checkpoint, Delivery, Document, ErrorAnswer, EventTime, Exchange, Hook, HookPoint, Mode,
-    Node, NodeId, Parallelism, RestartPolicy, Role, Route, RouteTarget, Scheduler, TestCase,
+    Node, NodeId, Parallelism, RestartPolicy, Role, Route, RouteTarget, Scheduler, TestCase, WindowKind, WindowSetting,
 };
 use super::quantity::{duration_ms, duration_range_ms};
 use super::scalar::plain;
@@ -92,6 +94,18 @@ impl Settings<'_> {
     }
 }
 
+fn window(tree: &Tree) -> WindowSetting {
+    let window = Settings { tree: Some(tree), section: &WINDOW };
+    let time = |key: &str| i64::try_from(window.duration_ms(key)).unwrap_or(i64::MAX);
+    let kind = match window.text("type").as_str() {
+        "sliding" => WindowKind::Sliding { size_ms: time("size"), slide_ms: time("slide") },
+        "session" => WindowKind::Session { gap_ms: time("gap") },
+        "global" => WindowKind::Global,
+        _ => WindowKind::Sliding { size_ms: time("size"), slide_ms: time("size") },
+    };
+    WindowSetting { kind, offset_ms: time("offset"), allowed_lateness_ms: time("allowed_lateness") }
+}
+
 fn event_time(tree: Option<&Tree>) -> EventTime {
     let event_time = Settings { tree, section: &EVENT_TIME };
     EventTime {
@@ -142,6 +156,8 @@ fn node(draft: &DocumentDraft<'_>, id: NodeId, node: &DraftNode<'_>) -> Node {
         is_batch_function: source.is_true("batch_fn"),
         params,
         key_by: tree.get("key_by").map_or_else(Vec::new, text_or_texts),
+        window: tree.get("window").map(window),
+        aggregates: tree.text_of("aggregates").map(str::to_owned),
         parallelism: parallelism(tree.get("parallelism")),
         batch: BatchSettings {
             size: if takes_what_comes { u32::MAX } else { batch.whole("size") },

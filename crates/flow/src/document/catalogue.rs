@@ -80,6 +80,8 @@ pub enum KeyType {
     Condition,
     /// A list of values with names, parsed likewise.
     SelectList,
+    /// A list of aggregates with names, parsed likewise.
+    Aggregates,
     /// An expression, parsed likewise, also in a `config`.
     Expression,
     /// An expression, or a list of them, parsed likewise.

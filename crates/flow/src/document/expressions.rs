@@ -14,6 +14,7 @@ pub(super) enum Form {
     Condition,
     Value,
     SelectList,
+    Aggregates,
 }
 
 impl Form {
@@ -22,6 +23,7 @@ impl Form {
             Self::Condition => "condition",
             Self::Value => "expression",
             Self::SelectList => "select list",
+            Self::Aggregates => "list of aggregates",
         }
     }
 }
@@ -33,7 +35,9 @@ pub(super) struct ExpressionNames {
     pub(super) fields: BTreeSet<String>,
     /// The members of the record that a select list makes; `None` if `*` keeps others, and for other forms.
     pub(super) selected: Option<BTreeSet<String>>,
-    /// The faults of its time patterns, in words.
+    /// Those of a list of aggregates that stand outside of aggregates.
+    pub(super) of_single_records: BTreeSet<String>,
+    /// The faults of its time patterns and aggregates, in words.
     faults: Vec<String>,
 }
 
@@ -74,6 +78,7 @@ pub(super) fn parse(
     let parsed = match form {
         Form::Condition => parser::parametric_condition(text, &bound, &limits).map(|read| of_value(&read.parsed)),
         Form::Value => parser::parametric_value(text, &bound, &limits).map(|read| of_value(&read.parsed)),
+        Form::Aggregates => parser::aggregate_list(text, &bound, &limits).map(|read| of_items(&read.parsed)),
         Form::SelectList => parser::select_list(text, &bound, &limits).map(|read| of_list(&read.parsed)),
     };
     let parsed = parsed.map_err(|diagnostics| diagnostics.into_iter().map(fault).collect::<Vec<_>>())?;
@@ -86,6 +91,23 @@ pub(super) fn parse(
 fn of_value(value: &Expr) -> ExpressionNames {
     let mut parsed = ExpressionNames::default();
     parsed.add_fields(value);
+    parsed
+}
+
+fn of_items(items: &[Item]) -> ExpressionNames {
+    let mut parsed = ExpressionNames::default();
+    items.iter().for_each(|item| parsed.add_fields(&item.value));
+    parsed.of_single_records = parsed.fields.clone();
+    for item in items {
+        item.value.each(&mut |part| {
+            let Expr::Aggregate(aggregate) = part else { return };
+            aggregate.arguments().into_iter().for_each(|argument| parsed.add_fields(argument));
+            if aggregate.figure().is_none() {
+                parsed.faults.push(format!("{aggregate} has rows of its own, and a job makes one of each window"));
+            }
+        });
+    }
+    parsed.selected = Some(items.iter().map(Item::name).collect());
     parsed
 }
 

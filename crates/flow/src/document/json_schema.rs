@@ -86,6 +86,7 @@ fn value(form: KeyType) -> Value {
         | KeyType::Template
         | KeyType::Condition
         | KeyType::SelectList
+        | KeyType::Aggregates
         | KeyType::Expression => text(),
         KeyType::Whole(min, max) => json!({ "type": "integer", "minimum": min, "maximum": max }),
         KeyType::Bool => json!({ "type": "boolean" }),

@@ -9,7 +9,7 @@ mod parts;
 pub(super) use node::{SINK, SOURCE, TRANSFORM};
 pub(super) use parts::{
     BATCH, CHECKPOINT, EVENT_TIME, HOOK, HOOK_POINTS, PARALLELISM, PARAMETER, PARAMETER_TYPES, RESOURCES, RESTART,
-    ROUTE, TEST, USE,
+    ROUTE, TEST, USE, WINDOW,
 };
 
 use super::catalogue::{Key, KeyType, Section};

@@ -147,6 +147,10 @@ pub struct Node {
     pub params: BTreeMap<String, Value>,
     /// Expressions; records of one key go to one instance.
     pub key_by: Vec<String>,
+    /// The windows of an `aggregate`.
+    pub window: Option<WindowSetting>,
+    /// The values of an `aggregate`: a list of aggregates with names.
+    pub aggregates: Option<String>,
     /// The number of its instances.
     pub parallelism: Parallelism,
     /// The batches it works on.
@@ -157,6 +161,36 @@ pub struct Node {
     pub ack_timeout_ms: u64,
     /// Sources: the times of the records.
     pub event_time: EventTime,
+}
+
+/// The windows of an `aggregate`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WindowSetting {
+    /// The way that records are put together.
+    pub kind: WindowKind,
+    /// The beginning of one of the windows, milliseconds since 1970.
+    pub offset_ms: i64,
+    /// The time for which a window that has ended still takes records.
+    pub allowed_lateness_ms: i64,
+}
+
+/// The way that records are put together in windows; times in milliseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WindowKind {
+    /// Windows of a size that begin at equal distances; tumbling ones follow each other.
+    Sliding {
+        /// The size of each.
+        size_ms: i64,
+        /// The distance between the beginnings of two.
+        slide_ms: i64,
+    },
+    /// Records without a longer pause between them.
+    Session {
+        /// The longest pause.
+        gap_ms: i64,
+    },
+    /// All records.
+    Global,
 }
 
 /// The times of a source's records.

@@ -110,6 +110,7 @@ fn plain_form(value: KeyType) -> &'static str {
         KeyType::Names => "name, or list of names",
         KeyType::Condition => "condition",
         KeyType::SelectList => "select list",
+        KeyType::Aggregates => "list of aggregates",
         KeyType::Expression => "expression",
         KeyType::Expressions => "expression, or list of expressions",
         KeyType::Labels => "object of texts",

@@ -18,6 +18,7 @@ mod routes;
 mod state;
 mod tests;
 mod topics;
+mod windows;
 
 use super::draft::DocumentDraft;
 use super::finding::Findings;
@@ -85,7 +86,7 @@ pub(super) const FORM_RULES: [(&str, &str); 29] = [
 ];
 
 /// The rules of the document as a whole, in the order in which they are checked.
-pub(super) static RULES: [DocumentRule; 53] = [
+pub(super) static RULES: [DocumentRule; 55] = [
     rule("id", "An id has 1 to 128 of the characters a-z A-Z 0-9 _ - . :", job::id),
     rule("no_source", "A job has a source.", job::no_source),
     rule("state_delivery", "A job that keeps state is not at_most_once.", state::state_delivery),
@@ -103,6 +104,16 @@ pub(super) static RULES: [DocumentRule; 53] = [
         "alarm",
         "An alarm has `raise` or `absent_after`; what belongs to one of them stands beside it.",
         alarms::alarm,
+    ),
+    rule(
+        "window",
+        "An aggregate has `window` and `aggregates`; a window has the times that its type needs, and no others.",
+        windows::window,
+    ),
+    rule(
+        "aggregate_of_many",
+        "Values of a window are aggregates, or made of them and of the key.",
+        windows::aggregate_of_many,
     ),
     rule("lookup_table", "A lookup has one table: a topic, or a file with `column`.", lookups::lookup_table),
     rule("batch_timeout", "The `timeout` of `batch` stands at sources only.", nodes::batch_timeout),

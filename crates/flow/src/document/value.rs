@@ -18,7 +18,9 @@ pub(super) fn check_value(value: &Tree, path: &str, key: &Key, findings: &mut Fi
     let mut check = Check { value, path, name: key.name, findings };
     match key.value {
         // Expressions are parsed by a rule, which knows the parameters.
-        KeyType::Text | KeyType::Condition | KeyType::SelectList | KeyType::Expression => drop(check.text()),
+        KeyType::Text | KeyType::Condition | KeyType::SelectList | KeyType::Aggregates | KeyType::Expression => {
+            let _ = check.text();
+        }
         KeyType::Whole(min, max) => check.whole(min, max),
         KeyType::Bool => check.form(matches!(value.content, TreeContent::Bool(_)), "true or false"),
         KeyType::Duration => {

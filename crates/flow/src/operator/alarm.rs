@@ -450,7 +450,7 @@ impl KeyedOperator for Alarm {
     }
 
     fn restore(&mut self, key: &[u8], stored: &[u8]) -> Result<(), Error> {
-        let key = self.known.restore(key, stored)?;
+        let key = self.known.restore(key, AlarmState::decode(stored))?;
         let Some(state) = self.known.get_mut(&key) else { return Ok(()) };
         state.armed_ms = self.times.next(state).map(|(at_ms, _)| at_ms);
         self.timers.extend(state.armed_ms.map(|at_ms| (at_ms, Arc::clone(&key))));

@@ -35,10 +35,6 @@ impl StateValue for Passed {
         out.extend_from_slice(&self.0.to_be_bytes());
     }
 
-    fn decode(stored: &[u8]) -> Option<Self> {
-        Some(Self(i64::from_be_bytes(stored.try_into().ok()?)))
-    }
-
     fn heap_bytes(&self) -> u64 {
         BY_TIME_BYTES
     }
@@ -117,7 +113,8 @@ impl KeyedOperator for Deduplicate {
     }
 
     fn restore(&mut self, key: &[u8], stored: &[u8]) -> Result<(), Error> {
-        let key = self.known.restore(key, stored)?;
+        let passed = stored.try_into().ok().map(|time| Passed(i64::from_be_bytes(time)));
+        let key = self.known.restore(key, passed)?;
         if let Some(Passed(time_ms)) = self.known.get(&key) {
             self.latest_ms = self.latest_ms.max(*time_ms);
             self.by_time.entry(*time_ms).or_default().push(key);

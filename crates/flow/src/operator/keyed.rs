@@ -28,6 +28,13 @@ pub(crate) trait KeyedOperator: Send {
     fn advance(&mut self, _time_ms: i64, _made: &mut MadeRows) -> Result<bool, Error> {
         Ok(true)
     }
+    /// There will be no more rows, as the job completes. Makes the records that are due then; `true` if there are no more.
+    ///
+    /// # Errors
+    /// There is no memory for more state.
+    fn finish(&mut self, _made: &mut MadeRows) -> Result<bool, Error> {
+        Ok(true)
+    }
     /// The event time at which [`KeyedOperator::advance`] may have work, also without records; `None` for no time.
     fn next_time_ms(&self) -> Option<i64> {
         None
@@ -65,6 +72,8 @@ pub(crate) enum KeyedOutput {
 pub(crate) struct KeyedMade {
     pub(crate) rows: MadeRows,
     pub(crate) failed: Vec<RecordError>,
+    /// Rows that came too late.
+    pub(crate) late: u64,
     /// The first row that is left for another call.
     pub(crate) rest: Option<u32>,
 }

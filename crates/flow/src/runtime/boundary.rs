@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::epoch_part::EpochPart;
 use super::epochs::{Epochs, InstanceNumber};
-use super::sources::Sources;
+use super::reading::ReadingSource;
 use super::writing_sink::WritingSink;
 use crate::Error;
 use crate::connector::Preparation;
@@ -81,6 +81,11 @@ impl InstanceBoundary {
         }
     }
 
+    /// `true` at the end of everything.
+    pub(super) fn is_at_end(&self) -> bool {
+        self.passing.as_ref().is_some_and(|passing| passing.boundary == Boundary::End)
+    }
+
     /// `true` at a boundary that waits.
     pub(super) fn is_passing(&self) -> bool {
         self.passing.is_some()
@@ -116,11 +121,11 @@ impl InstanceBoundary {
     }
 
     /// Hands over what the instance adds to the epoch. The boundary goes on to others from here.
-    pub(super) fn pass(
+    pub(super) fn pass<'s>(
         &mut self,
         plan: &Plan,
         keyed: &mut BTreeMap<NodeId, KeyedNode>,
-        sources: &mut Sources,
+        sources: impl Iterator<Item = &'s mut ReadingSource>,
     ) -> Option<Boundary> {
         let Passing { boundary, mut part, .. } = self.passing.take()?;
         let name = |node: NodeId| &plan.nodes[node.0].node.name;
@@ -128,7 +133,7 @@ impl InstanceBoundary {
             keyed.operator.take_changes(&mut |key, value| part.changes.add(name(*node), key, value));
             part.keys.insert(name(*node).clone(), keyed.operator.keys() as u64);
         }
-        for source in sources.iter_mut() {
+        for source in sources {
             source.take_places(name(source.node), &mut part);
         }
         match boundary {

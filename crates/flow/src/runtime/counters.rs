@@ -27,6 +27,7 @@ pub(crate) struct NodeCounters {
     batches_in: AtomicU64,
     batches_out: AtomicU64,
     unrouted: AtomicU64,
+    late: AtomicU64,
     errors: Mutex<BTreeMap<&'static str, u64>>,
     latency: RecentLatency,
     clock: Arc<dyn MonotonicClock>,
@@ -40,6 +41,8 @@ pub(crate) struct NodeCounts {
     pub(crate) batches_in: u64,
     pub(crate) batches_out: u64,
     pub(crate) unrouted: u64,
+    /// Records that came too late for their windows.
+    pub(crate) late: u64,
     pub(crate) errors_by_code: BTreeMap<&'static str, u64>,
     pub(crate) rates_in: Rates,
     pub(crate) rates_out: Rates,
@@ -64,6 +67,7 @@ impl NodeCounters {
             batches_in: AtomicU64::new(0),
             batches_out: AtomicU64::new(0),
             unrouted: AtomicU64::new(0),
+            late: AtomicU64::new(0),
             errors: Mutex::default(),
             latency: RecentLatency::default(),
             clock,
@@ -110,6 +114,11 @@ impl NodeCounters {
         self.unrouted.fetch_add(records, Ordering::Relaxed);
     }
 
+    /// Counts records that came too late for their windows.
+    pub(crate) fn late(&self, records: u64) {
+        self.late.fetch_add(records, Ordering::Relaxed);
+    }
+
     pub(crate) fn counts(&self) -> NodeCounts {
         let now = self.clock.now();
         let latency = self.latency.counts(now);
@@ -119,6 +128,7 @@ impl NodeCounters {
             batches_in: self.batches_in.load(Ordering::Relaxed),
             batches_out: self.batches_out.load(Ordering::Relaxed),
             unrouted: self.unrouted.load(Ordering::Relaxed),
+            late: self.late.load(Ordering::Relaxed),
             errors_by_code: self.errors.lock().clone(),
             rates_in: self.records_in.rates(now.as_secs()),
             rates_out: self.records_out.rates(now.as_secs()),

@@ -14,10 +14,9 @@ use super::event_time::SourceTime;
 use super::inbox::Taken;
 use super::instance_time::InstanceTime;
 use super::neighbours::{InstanceId, Neighbours};
-use super::reading::{ReadBatch, ReadingSource, SourceState};
+use super::reading::{ReadBatch, ReadingSource, SourceState, Sources, SourcesStep};
 use super::retry_queue::RetryQueue;
 use super::run::{Run, RunFailure};
-use super::sources::{Sources, SourcesStep};
 use super::started_nodes::StartedNodes;
 use super::wait::sooner;
 use super::work_queue::{WorkQueue, WorkStep};
@@ -50,6 +49,8 @@ pub(super) struct Instance {
     sinks: BTreeMap<NodeId, WritingSink>,
     keyed: BTreeMap<NodeId, KeyedNode>,
     time: InstanceTime,
+    /// Keyed operators have given all that is left at the end of the job.
+    has_finished: bool,
     /// `None` for a run without epochs.
     boundary: Option<InstanceBoundary>,
     work: WorkQueue,
@@ -116,6 +117,7 @@ impl Instance {
         Ok(Self {
             keyed: run.plan.chains[chain].nodes.iter().filter_map(keyed).collect::<Result<_, Error>>()?,
             time: InstanceTime::new(),
+            has_finished: false,
             boundary: run.epochs.as_ref().map(boundary),
             sources: Sources::new(run.plan.nodes_in(chain, Role::Source).map(read).collect::<Result<_, Error>>()?),
             sinks: run.plan.nodes_in(chain, Role::Sink).map(write).collect::<Result<_, Error>>()?,
@@ -314,7 +316,8 @@ impl Instance {
                         self.work.make(WorkStep::SendTime(time));
                     }
                 }
-                WorkStep::Advance => self.advance()?,
+                WorkStep::Advance => self.advance(false)?,
+                WorkStep::Finish => self.advance(true)?,
                 WorkStep::SendTime(time) => self.neighbours.send_time(self.id, time),
                 WorkStep::Send(to, node, batch) => {
                     if let Err(batch) = self.neighbours.send(self.id, to, node, batch) {
@@ -355,7 +358,7 @@ impl Instance {
             }
             Taken::Nothing => {}
         }
-        if let Some(time) = self.time.news_of(&mut self.sources) {
+        if let Some(time) = self.sources.time_mark().and_then(|mark| self.time.news(mark)) {
             self.work.add(WorkStep::Time(time));
             return Ok(WorkState::Made);
         }
@@ -389,7 +392,7 @@ impl Instance {
 
     /// Lets event time go on without records: for idle sources, and for those who watch for silence.
     fn look_at_time(&mut self, timeout: Option<Duration>) -> Result<WorkState, Error> {
-        if let Some(time) = self.time.news_of(&mut self.sources) {
+        if let Some(time) = self.sources.time_mark().and_then(|mark| self.time.news(mark)) {
             self.work.add(WorkStep::Time(time));
             return Ok(WorkState::Made);
         }
@@ -402,17 +405,20 @@ impl Instance {
         Ok(WorkState::Blocked(sooner(sooner(timeout, quiet), self.time.time_to_due(&self.keyed, wall_ms))))
     }
 
-    /// Has keyed operators do what is due by time alone.
-    fn advance(&mut self) -> Result<(), Box<RunFailure>> {
+    /// Has keyed operators do what is due by time alone; or at the end of the job, all that is left.
+    fn advance(&mut self, is_end: bool) -> Result<(), Box<RunFailure>> {
         let now_ms = self.run.wall.now_ms();
         let time_ms = self.time.now_ms(now_ms);
         let mut all_done = true;
         for node in self.keyed.keys().copied().collect::<Vec<_>>() {
             let Some(keyed) = self.keyed.get_mut(&node) else { continue };
             let mut made = MadeRows::default();
-            let advanced = keyed.operator.advance(time_ms, &mut made);
+            let done = match is_end {
+                true => keyed.operator.finish(&mut made),
+                false => keyed.operator.advance(time_ms, &mut made),
+            };
             let maker = Arc::clone(&keyed.name);
-            all_done &= advanced.map_err(|error| self.failure("apply", &error))?;
+            all_done &= done.map_err(|error| self.failure("apply", &error))?;
             if made.is_empty() {
                 continue;
             }
@@ -430,8 +436,11 @@ impl Instance {
             let routed = planned.router.route(&made, output, now_ms);
             self.follow(node, &made, routed)?;
         }
-        if !all_done {
-            self.work.make(WorkStep::Advance);
+        match (all_done, is_end) {
+            (false, true) => self.work.make(WorkStep::Finish),
+            (false, false) => self.work.make(WorkStep::Advance),
+            (true, true) => self.has_finished = true,
+            (true, false) => {}
         }
         Ok(())
     }
@@ -439,10 +448,14 @@ impl Instance {
     /// Passes the boundary that the instance has come to, once its sinks have written everything before it.
     fn pass_boundary(&mut self) -> Result<WorkState, Error> {
         let Some(boundary) = &mut self.boundary else { return Ok(WorkState::Made) };
+        if boundary.is_at_end() && self.run.completes() && !self.has_finished {
+            self.work.add(WorkStep::Finish);
+            return Ok(WorkState::Made);
+        }
         if let Some(timeout) = boundary.prepare(&mut self.sinks)? {
             return Ok(WorkState::Blocked(timeout));
         }
-        match boundary.pass(&self.run.plan, &mut self.keyed, &mut self.sources) {
+        match boundary.pass(&self.run.plan, &mut self.keyed, self.sources.iter_mut()) {
             Some(Boundary::Barrier(epoch)) => self.neighbours.send_barrier(self.id, epoch),
             Some(Boundary::End) => self.neighbours.send_end(self.id),
             None => {}
@@ -488,6 +501,7 @@ impl Instance {
             self.run.call_hooks(planned, HookPoint::AfterBatch, Some(seen));
         }
         counters.failed(&output.failed);
+        counters.late(output.late);
         if let Some(observer) = &self.run.observer {
             observer.made(planned, &batch, &output);
         }

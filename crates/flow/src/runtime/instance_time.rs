@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::event_time::TimeMark;
-use super::sources::Sources;
 use crate::document::NodeId;
 use crate::operator::KeyedNode;
 
@@ -29,9 +28,8 @@ impl InstanceTime {
         (std::mem::replace(&mut self.mark, mark) != mark).then_some(mark)
     }
 
-    /// The progress of the sources, if it is not what the instance has come to.
-    pub(super) fn news_of(&self, sources: &mut Sources) -> Option<TimeMark> {
-        let mark = sources.time_mark()?;
+    /// What the instance comes to with this progress of its sources; `None` if that is where it is.
+    pub(super) fn news(&self, mark: TimeMark) -> Option<TimeMark> {
         let mark = TimeMark { watermark_ms: mark.watermark_ms.max(self.mark.watermark_ms), ..mark };
         (mark != self.mark).then_some(mark)
     }

@@ -204,6 +204,9 @@ impl NodeMetrics {
         told["errors"] = counts.errors().into();
         told["errors_by_code"] = json!(counts.errors_by_code);
         told["unrouted"] = counts.unrouted.into();
+        if counts.late > 0 {
+            told["late"] = counts.late.into();
+        }
         told["latency_ms"] = json!({"p50": counts.latency_p50_ms, "p99": counts.latency_p99_ms});
     }
 }

@@ -1,10 +1,13 @@
 //! A source as its instance reads it: in full batches, within its bounds of records and memory, and against the clock.
 
+mod sources;
+
 use std::sync::Arc;
 use std::time::Duration;
 
 use millstream_types::Grant;
 
+pub(super) use self::sources::{Sources, SourcesStep};
 use super::epoch_part::EpochPart;
 use super::event_time::{SourceTime, TimeMark};
 use super::run::{Run, RunFailure};

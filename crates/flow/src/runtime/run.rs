@@ -319,6 +319,11 @@ impl Run {
         self.completes || self.is_stopping()
     }
 
+    /// `true` if the end of all sources completes the job, which nobody has stopped.
+    pub(crate) fn completes(&self) -> bool {
+        self.completes && !self.is_stopping()
+    }
+
     /// Calls the hooks of a node for a point, in order.
     pub(crate) fn call_hooks(
         &self,

@@ -27,6 +27,8 @@ pub(super) enum WorkStep {
     Time(TimeMark),
     /// Keyed operators do what is due by time alone.
     Advance,
+    /// Keyed operators give all that is left, as the job completes.
+    Finish,
     /// It goes to the instances of other chains.
     SendTime(TimeMark),
 }

@@ -10,8 +10,6 @@ use crate::Error;
 pub(crate) trait StateValue: Sized {
     /// Appends the stored form.
     fn encode(&self, out: &mut Vec<u8>);
-    /// The value of a stored form; `None` if it is none.
-    fn decode(stored: &[u8]) -> Option<Self>;
     /// The memory that it takes beside its own size.
     fn heap_bytes(&self) -> u64 {
         0
@@ -79,12 +77,47 @@ impl<V: StateValue> KeyedState<V> {
         }
     }
 
-    /// Takes a stored value over, which does not count as a change; the key, to be shared.
+    /// Changes the value of a key, a new one if it has none; the key, to be shared.
     ///
     /// # Errors
-    /// It is no stored value, or there is no memory for it.
-    pub(crate) fn restore(&mut self, key: &[u8], stored: &[u8]) -> Result<Arc<[u8]>, Error> {
-        let value = V::decode(stored).ok_or_else(|| self.memory.failed("a stored value cannot be read"))?;
+    /// There is no memory for a further key, or a larger value.
+    pub(crate) fn change(&mut self, key: &[u8], change: impl FnOnce(&mut V)) -> Result<Arc<[u8]>, Error>
+    where
+        V: Default,
+    {
+        let (key, former_bytes) = match self.values.get_key_value(key) {
+            Some((known, value)) => (Arc::clone(known), entry_bytes(key, value)),
+            None => {
+                let key: Arc<[u8]> = key.into();
+                self.values.insert(Arc::clone(&key), V::default());
+                (key, 0)
+            }
+        };
+        let value = self.values.get_mut(&key).expect("it was there, or was just inserted");
+        change(value);
+        let bytes = entry_bytes(&key, value);
+        self.changed.insert(Arc::clone(&key));
+        match bytes.checked_sub(former_bytes) {
+            Some(more) => self.memory.take(more)?,
+            None => self.memory.give_back(former_bytes - bytes),
+        }
+        Ok(key)
+    }
+
+    /// All keys, in the order of their bytes.
+    pub(crate) fn keys_in_order(&self) -> Vec<Arc<[u8]>> {
+        let mut keys: Vec<Arc<[u8]>> = self.values.keys().cloned().collect();
+        keys.sort_unstable();
+        keys
+    }
+
+    /// Takes over a value that was stored, which does not count as a change; the key, to be shared. `None` stands for one that cannot
+    /// be read.
+    ///
+    /// # Errors
+    /// It cannot be read, or there is no memory for it.
+    pub(crate) fn restore(&mut self, key: &[u8], value: Option<V>) -> Result<Arc<[u8]>, Error> {
+        let value = value.ok_or_else(|| self.memory.failed("a stored value cannot be read"))?;
         self.memory.take(entry_bytes(key, &value))?;
         let key: Arc<[u8]> = key.into();
         self.values.insert(Arc::clone(&key), value);
@@ -126,16 +159,12 @@ mod tests {
         fn encode(&self, out: &mut Vec<u8>) {
             out.extend_from_slice(&self.to_be_bytes());
         }
-
-        fn decode(stored: &[u8]) -> Option<Self> {
-            stored.try_into().ok().map(Self::from_be_bytes)
-        }
     }
 
     fn changes(state: &mut KeyedState<u64>) -> BTreeMap<Vec<u8>, Option<u64>> {
         let mut found = BTreeMap::new();
         state.take_changes(&mut |key, value| {
-            found.insert(key.to_vec(), value.map(|stored| u64::decode(stored).unwrap()));
+            found.insert(key.to_vec(), value.map(|stored| u64::from_be_bytes(stored.try_into().unwrap())));
         });
         found
     }
@@ -157,10 +186,10 @@ mod tests {
     #[test]
     fn a_restored_value_is_no_change_and_a_broken_one_is_refused() {
         let mut state = KeyedState::<u64>::new(StateMemory::unbounded("node"));
-        state.restore(b"a", &7_u64.to_be_bytes()).unwrap();
+        state.restore(b"a", Some(7)).unwrap();
         assert_eq!(changes(&mut state), BTreeMap::new());
         assert_eq!(state.get(b"a"), Some(&7));
-        let refusal = state.restore(b"b", b"short").unwrap_err().to_string();
+        let refusal = state.restore(b"b", None).unwrap_err().to_string();
         assert!(refusal.contains("node"), "{refusal}");
     }
 }

@@ -91,6 +91,7 @@ pub(crate) fn context() -> DocumentContext {
             node("lookup", transform, &LOOKUP, false),
             NodeType { keeps_state: true, ..node("deduplicate", transform, &DEDUPLICATE, false) },
             NodeType { keeps_state: true, ..node("alarm", transform, &ALARM, false) },
+            NodeType { keeps_state: true, ..node("aggregate", transform, &[], false) },
             node("stream", sink, &STREAM_OUT, false),
             node("file", sink, &FILE, false),
             node("http", sink, &HTTP, false),

@@ -19,3 +19,4 @@ mod reasons;
 mod routes;
 mod test_runs;
 mod values;
+mod windows;

@@ -26,8 +26,12 @@ fn examples() -> BTreeMap<String, String> {
 
 /// The document as it stands, with three instances of each node, with a queue on each edge, and with both.
 fn variants(document: &Value) -> Vec<(&'static str, Value)> {
-    // An alarm depends on the order of a key's records, which several instances of a list do not keep.
-    let keeps_order = document["transforms"].as_object().unwrap().values().any(|node| node["type"] == "alarm");
+    // Alarms and late records depend on the order of records, which several instances of a list do not keep.
+    let keeps_order = document["transforms"]
+        .as_object()
+        .unwrap()
+        .values()
+        .any(|node| node["type"] == "alarm" || node["type"] == "aggregate");
     let spread = with_nodes(document, |part, node| {
         node["parallelism"] = if keeps_order && part == "sources" { 1.into() } else { 3.into() };
     });

@@ -2,8 +2,8 @@
 use std::cmp::Ordering;
 
 use millstream_columns::{
-    Aggregate, AggregateShape, AggregateState, Compiler, DistributionKind, Expr, FigureKind, FigureOf, Operand,
-    Predicate, SketchMeta, SketchSizes, Statistic, Summary, Value, order_values, write_text,
+    AggregateShape, AggregateState, Compiler, DistributionKind, Expr, FigureKind, FigureOf, Operand, Predicate,
+    SketchMeta, SketchSizes, Summary, Value, order_values, write_text,
 };
 
 use crate::compiled::RowMember;
@@ -191,26 +191,11 @@ fn shape_of_groups(plan: &QueryPlan) -> AggregateShape {
     for aggregate in plan.aggregates() {
         let inputs = place..place + aggregate.arguments().len();
         place = inputs.end;
-        figures.push(FigureOf { name: aggregate.to_string(), kind: figure_kind(aggregate), inputs });
+        // A summary is the only item, and its rows are not computed here.
+        let kind = aggregate.figure().unwrap_or(FigureKind::CountDistinct);
+        figures.push(FigureOf { name: aggregate.to_string(), kind, inputs });
     }
     AggregateShape::Groups { keys, figures: figures.into() }
-}
-
-fn figure_kind(aggregate: &Aggregate) -> FigureKind {
-    match aggregate {
-        Aggregate::Count => FigureKind::Count,
-        Aggregate::Of { statistic: Statistic::Count, .. } => FigureKind::CountOf,
-        Aggregate::Of { statistic: Statistic::Sum, .. } => FigureKind::Sum,
-        Aggregate::Of { statistic: Statistic::Average, .. } => FigureKind::Average,
-        Aggregate::Of { statistic: Statistic::Min, .. } => FigureKind::Min,
-        Aggregate::Of { statistic: Statistic::Max, .. } => FigureKind::Max,
-        Aggregate::Of { statistic: Statistic::StandardDeviation, .. } => FigureKind::StandardDeviation,
-        Aggregate::Of { statistic: Statistic::First, .. } => FigureKind::First,
-        Aggregate::Of { statistic: Statistic::Last, .. } => FigureKind::Last,
-        Aggregate::Quantile { rank, .. } => FigureKind::Quantile(*rank),
-        // A summary is the only item, and its rows are not computed here.
-        Aggregate::CountDistinct(_) | Aggregate::Summary(_) => FigureKind::CountDistinct,
-    }
 }
 
 fn shape_of_summary(summary: &Summary) -> AggregateShape {

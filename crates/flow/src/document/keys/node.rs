@@ -1,6 +1,6 @@
 //! The keys of nodes.
 
-use super::parts::{BATCH, EVENT_TIME};
+use super::parts::{BATCH, EVENT_TIME, WINDOW};
 use super::{later, optional, required};
 use crate::document::catalogue::{Key, KeyType, Section};
 
@@ -8,21 +8,21 @@ pub(in crate::document) static SOURCE: Section = Section {
     name: "source",
     path: "sources.<name>",
     doc: "A node that makes records.",
-    keys: &[&TYPE, &WORK, &INSTANCES, &SOURCE_ONLY, &LATER],
+    keys: &[&TYPE, &WORK, &INSTANCES, &SOURCE_ONLY, &WINDOWED_LATER, &LATER],
 };
 
 pub(in crate::document) static TRANSFORM: Section = Section {
     name: "transform",
     path: "transforms.<name>",
     doc: "A node between sources and sinks. `filter` needs `where`, `map` needs `select`, `function` needs `fn`.",
-    keys: &[&TYPE, &INPUTS, &WORK, &INSTANCES, &LATER],
+    keys: &[&TYPE, &INPUTS, &WORK, &WINDOWED, &INSTANCES, &LATER],
 };
 
 pub(in crate::document) static SINK: Section = Section {
     name: "sink",
     path: "sinks.<name>",
     doc: "A node at which records leave the job. The keys of work are applied before writing.",
-    keys: &[&TYPE, &INPUTS, &WORK, &INSTANCES, &LATER],
+    keys: &[&TYPE, &INPUTS, &WORK, &INSTANCES, &WINDOWED_LATER, &LATER],
 };
 
 static TYPE: [Key; 4] = [
@@ -56,6 +56,21 @@ static WORK: [Key; 6] = [
         "Parameters of the function, and `:name` in expressions. Those of the process configuration win.",
     ),
     optional("key_by", KeyType::Expressions, None, "All records with one value of the key go to one instance."),
+];
+
+static WINDOWED: [Key; 2] = [
+    optional("window", KeyType::Object(&WINDOW), None, "The windows of an `aggregate`."),
+    optional(
+        "aggregates",
+        KeyType::Aggregates,
+        None,
+        "The values of an `aggregate`, such as `AVG(temp) AS mean, COUNT(*) AS n`, over the records of each key and window.",
+    ),
+];
+
+static WINDOWED_LATER: [Key; 2] = [
+    later("window", "move it to an aggregate behind this node", "Windows."),
+    later("aggregates", "move them to an aggregate behind this node", "Values over the records of a window."),
 ];
 
 static INSTANCES: [Key; 2] = [
@@ -94,11 +109,9 @@ static SOURCE_ONLY: [Key; 3] = [
     ),
 ];
 
-static LATER: [Key; 9] = [
+static LATER: [Key; 7] = [
     later("schema", "leave it out, and use CAST where a type matters", "Types of fields."),
-    later("window", "leave it out", "A window."),
-    later("windows", "leave it out", "Windows."),
-    later("aggregates", "leave it out; live queries aggregate", "Values over the records of a window."),
+    later("windows", "write one window", "Several windows of a node."),
     later("triggers", "leave it out", "When a window fires."),
     later("udf", "use a registered function by `fn`", "A function in Python or WASM."),
     later("share", "leave it out: jobs share the workers evenly", "Share of the workers."),

@@ -56,6 +56,38 @@ pub(in crate::document) static EVENT_TIME: Section = Section {
     keys: &[&EVENT_TIME_KEYS],
 };
 
+pub(in crate::document) static WINDOW: Section = Section {
+    name: "window",
+    path: "transforms.<name>.window",
+    doc: "The windows of an `aggregate`: parts of the records of a key, by their event times. They begin on the grid of 1970-01-01T00:00:00Z.",
+    keys: &[&WINDOW_KEYS],
+};
+
+static WINDOW_KEYS: [Key; 8] = [
+    optional("id", KeyType::Name, None, "A name for people."),
+    required(
+        "type",
+        KeyType::OneOfSoFar(&["tumbling", "sliding", "session", "global"], &["count"]),
+        "`tumbling` windows follow each other, `sliding` ones overlap, a `session` has records without a long pause, `global` is one of all records.",
+    ),
+    optional("size", KeyType::Duration, None, "The length of a tumbling or sliding window; its end is no part of it."),
+    optional(
+        "slide",
+        KeyType::Duration,
+        None,
+        "The distance between the beginnings of two sliding windows, at most `size`.",
+    ),
+    optional("gap", KeyType::Duration, None, "The longest pause within a session."),
+    optional("offset", KeyType::Duration, Some("0s"), "Shifts the beginnings of tumbling and sliding windows."),
+    optional(
+        "allowed_lateness",
+        KeyType::Duration,
+        Some("0s"),
+        "A window that has ended still takes records for so long, and is sent again with each; later ones count as `late`.",
+    ),
+    super::later("late_to", "leave it out: late records are counted", "The node that gets late records."),
+];
+
 static EVENT_TIME_KEYS: [Key; 3] = [
     optional(
         "field",

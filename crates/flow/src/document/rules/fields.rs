@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 
-use super::parameters::{CONFIG_KEY, expressions};
+use super::parameters::{CONFIG_KEY, Expression, expressions};
 use crate::document::draft::{DocumentDraft, DraftNode};
 use crate::document::finding::Findings;
 use crate::document::model::{NodeId, Role};
@@ -26,7 +26,7 @@ pub(super) fn unknown_field(draft: &DocumentDraft<'_>, findings: &mut Findings, 
     for expression in expressions(draft) {
         let Some(node) = expression.node.and_then(|node| draft.by_name.get(node.name)) else { continue };
         let fields = match expression.key {
-            "where" | "key_by" => known.inputs[node.0].clone(),
+            "where" | "key_by" | "aggregates" => known.inputs[node.0].clone(),
             "select" | CONFIG_KEY if expression.node.is_some_and(|node| node.tree.get("fn").is_some()) => continue,
             CONFIG_KEY => known.inputs[node.0].clone(),
             "select" => known.selectable(draft, node.0),
@@ -91,6 +91,9 @@ impl Known {
     /// The fields that the select list of a node may name: those of its input, and the one that a lookup adds; or those of
     /// the records that the node makes.
     fn selectable(&self, draft: &DocumentDraft<'_>, node: usize) -> Fields {
+        if is_aggregate(&draft.nodes[node]) {
+            return made_by_aggregate(draft, &draft.nodes[node]);
+        }
         if is_alarm(&draft.nodes[node]) {
             return Some(Rc::new(OF_ALARM.iter().map(|name| (*name).to_owned()).collect()));
         }
@@ -106,9 +109,28 @@ impl Known {
         }
         let keeps = tree.text_of("type") == Some("filter")
             || is_alarm(&draft.nodes[node])
+            || is_aggregate(&draft.nodes[node])
             || added_by_lookup(&draft.nodes[node]).is_some();
         self.selectable(draft, node).filter(|_| keeps && tree.get("fn").is_none())
     }
+}
+
+fn is_aggregate(node: &DraftNode<'_>) -> bool {
+    node.tree.text_of("type") == Some("aggregate")
+}
+
+/// The members of the records that an aggregate makes: its key, its values and the window.
+fn made_by_aggregate(draft: &DocumentDraft<'_>, node: &DraftNode<'_>) -> Fields {
+    let is_of_node = |known: &Expression<'_, '_>| known.node.is_some_and(|known| known.name == node.name);
+    let mut names = BTreeSet::from(["window".to_owned()]);
+    for expression in expressions(draft).into_iter().filter(is_of_node) {
+        match expression.key {
+            "key_by" => drop(names.insert(expression.tree.text()?.to_owned())),
+            "aggregates" => names.extend(expression.parsed(draft).ok()?.selected?),
+            _ => {}
+        }
+    }
+    Some(Rc::new(names))
 }
 
 fn is_alarm(node: &DraftNode<'_>) -> bool {

@@ -27,8 +27,7 @@ pub(super) fn reserved_name(draft: &DocumentDraft<'_>, findings: &mut Findings, 
 }
 
 /// Types that a later version has.
-const LATER_TYPES: [(&str, &str); 4] = [
-    ("aggregate", "live queries aggregate"),
+const LATER_TYPES: [(&str, &str); 3] = [
     ("join", "leave it out"),
     ("kafka", "use stream: Kafka clients write to the same topics"),
     ("object_store", "use file"),
@@ -71,7 +70,7 @@ pub(super) fn missing_expression(draft: &DocumentDraft<'_>, findings: &mut Findi
         let needed = NEEDED.iter().find(|(name, _)| kind == *name).map(|(_, key)| *key);
         let Some(key) = needed.or(keeps_state.then_some("key_by")) else { continue };
         if node.tree.get(key).is_none() {
-            let message = format!("'{}' is a {kind} without '{key}'; add it", node.name);
+            let message = format!("'{}' is of type {kind} and has no '{key}'; add it", node.name);
             findings.add(node.name_place, &join(&node.path, key), rule, message);
         }
     }

@@ -59,6 +59,8 @@ pub(super) fn expressions<'d, 'a>(draft: &'d DocumentDraft<'a>) -> Vec<Expressio
     for node in &draft.nodes {
         add(Form::Condition, "where", node.tree.get("where"), join(&node.path, "where"), Some(node));
         add(Form::SelectList, "select", node.tree.get("select"), join(&node.path, "select"), Some(node));
+        let aggregates = node.tree.get("aggregates");
+        add(Form::Aggregates, "aggregates", aggregates, join(&node.path, "aggregates"), Some(node));
         let field = node.tree.get("event_time").and_then(|event_time| event_time.get("field"));
         add(Form::Value, "event_time", field, join(&join(&node.path, "event_time"), "field"), Some(node));
         for (form, key, tree) in config_expressions(node) {

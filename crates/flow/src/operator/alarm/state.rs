@@ -89,26 +89,9 @@ impl AlarmState {
     }
 }
 
-impl StateValue for AlarmState {
-    fn encode(&self, out: &mut Vec<u8>) {
-        let (tag, since_ms, raised_ms) = match self.condition {
-            AlarmCondition::Normal => (0, 0, 0),
-            AlarmCondition::Pending { since_ms } => (1, since_ms, 0),
-            AlarmCondition::Raised { since_ms } => (2, since_ms, 0),
-            AlarmCondition::Clearing { since_ms, raised_ms } => (3, since_ms, raised_ms),
-        };
-        out.extend_from_slice(&self.seen_ms.to_be_bytes());
-        out.push(tag);
-        out.extend_from_slice(&since_ms.to_be_bytes());
-        out.extend_from_slice(&raised_ms.to_be_bytes());
-        out.push(u8::from(self.is_absent));
-        let severity = self.severity.as_deref().unwrap_or_default();
-        out.extend_from_slice(&(severity.len() as u32).to_be_bytes());
-        out.extend_from_slice(severity);
-        out.extend_from_slice(self.record.as_deref().unwrap_or_default());
-    }
-
-    fn decode(stored: &[u8]) -> Option<Self> {
+impl AlarmState {
+    /// The state of a stored form; `None` if it is none.
+    pub(super) fn decode(stored: &[u8]) -> Option<Self> {
         let (seen, rest) = stored.split_first_chunk()?;
         let (tag, rest) = rest.split_first()?;
         let (since, rest) = rest.split_first_chunk()?;
@@ -132,6 +115,26 @@ impl StateValue for AlarmState {
             record: some(record),
             armed_ms: None,
         })
+    }
+}
+
+impl StateValue for AlarmState {
+    fn encode(&self, out: &mut Vec<u8>) {
+        let (tag, since_ms, raised_ms) = match self.condition {
+            AlarmCondition::Normal => (0, 0, 0),
+            AlarmCondition::Pending { since_ms } => (1, since_ms, 0),
+            AlarmCondition::Raised { since_ms } => (2, since_ms, 0),
+            AlarmCondition::Clearing { since_ms, raised_ms } => (3, since_ms, raised_ms),
+        };
+        out.extend_from_slice(&self.seen_ms.to_be_bytes());
+        out.push(tag);
+        out.extend_from_slice(&since_ms.to_be_bytes());
+        out.extend_from_slice(&raised_ms.to_be_bytes());
+        out.push(u8::from(self.is_absent));
+        let severity = self.severity.as_deref().unwrap_or_default();
+        out.extend_from_slice(&(severity.len() as u32).to_be_bytes());
+        out.extend_from_slice(severity);
+        out.extend_from_slice(self.record.as_deref().unwrap_or_default());
     }
 
     fn heap_bytes(&self) -> u64 {

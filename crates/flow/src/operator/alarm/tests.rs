@@ -26,6 +26,8 @@ fn node(config: Value) -> Node {
         is_batch_function: false,
         params: BTreeMap::new(),
         key_by: vec!["k".to_owned()],
+        window: None,
+        aggregates: None,
         parallelism: Parallelism { min: 1, max: 1 },
         batch: BatchSettings { size: 1, timeout_ms: 0 },
         max_in_flight: 1,

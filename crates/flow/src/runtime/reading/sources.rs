@@ -3,21 +3,21 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::event_time::{PartitionTimes, TimeMark};
-use super::reading::{ReadBatch, ReadStep, ReadingSource, SourceState};
-use super::run::{Run, RunFailure};
-use super::wait::sooner;
+use super::{ReadBatch, ReadStep, ReadingSource, SourceState};
 use crate::Error;
 use crate::document::NodeId;
+use crate::runtime::event_time::{PartitionTimes, TimeMark};
+use crate::runtime::run::{Run, RunFailure};
+use crate::runtime::wait::sooner;
 
-pub(super) struct Sources {
+pub(in crate::runtime) struct Sources {
     all: Vec<ReadingSource>,
     /// The source that is asked next.
     turn: usize,
 }
 
 /// The result of an attempt to read from one of them.
-pub(super) enum SourcesStep {
+pub(in crate::runtime) enum SourcesStep {
     Read(NodeId, ReadBatch),
     /// A source has ended, which may end the instance.
     Ended,
@@ -26,16 +26,16 @@ pub(super) enum SourcesStep {
 }
 
 impl Sources {
-    pub(super) fn new(all: Vec<ReadingSource>) -> Self {
+    pub(in crate::runtime) fn new(all: Vec<ReadingSource>) -> Self {
         Self { all, turn: 0 }
     }
 
-    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut ReadingSource> {
+    pub(in crate::runtime) fn iter_mut(&mut self) -> impl Iterator<Item = &mut ReadingSource> {
         self.all.iter_mut()
     }
 
     /// Goes on from the event times of an epoch that was committed at this time by the wall clock.
-    pub(super) fn restore(&mut self, run: &Run, times: &BTreeMap<String, PartitionTimes>, at_ms: i64) {
+    pub(in crate::runtime) fn restore(&mut self, run: &Run, times: &BTreeMap<String, PartitionTimes>, at_ms: i64) {
         for source in &mut self.all {
             let name = &run.plan.nodes[source.node.0].node.name;
             if let Some((time, times)) = source.time.as_mut().zip(times.get(name)) {
@@ -45,7 +45,7 @@ impl Sources {
     }
 
     /// The next records of the next source that has some.
-    pub(super) fn read(&mut self, run: &Run) -> Result<SourcesStep, Error> {
+    pub(in crate::runtime) fn read(&mut self, run: &Run) -> Result<SourcesStep, Error> {
         let mut timeout = None;
         for _ in 0..self.all.len() {
             let index = self.turn % self.all.len();
@@ -68,17 +68,17 @@ impl Sources {
     }
 
     /// `true` unless all have ended for good.
-    pub(super) fn may_read(&self, run: &Run) -> bool {
+    pub(in crate::runtime) fn may_read(&self, run: &Run) -> bool {
         !self.all.iter().all(|source| source.state == SourceState::Ended && run.may_complete())
     }
 
     /// `true` if one of them counts as done.
-    pub(super) fn has_finished_one(&self) -> bool {
+    pub(in crate::runtime) fn has_finished_one(&self) -> bool {
         self.all.iter().any(|source| source.state == SourceState::Done)
     }
 
     /// Moves the positions, and reports the sources that are done, unless epochs do both.
-    pub(super) fn settle(&mut self, run: &Run) -> Option<Duration> {
+    pub(in crate::runtime) fn settle(&mut self, run: &Run) -> Option<Duration> {
         let (is_stopping, may_complete) = (run.is_stopping(), run.may_complete());
         let mut retry = None;
         let mut done = 0;
@@ -101,7 +101,11 @@ impl Sources {
     }
 
     /// The time until the oldest records are read again; the failure if they are late.
-    pub(super) fn time_to_ack(&self, run: &Run, instance: u32) -> Result<Option<Duration>, Box<RunFailure>> {
+    pub(in crate::runtime) fn time_to_ack(
+        &self,
+        run: &Run,
+        instance: u32,
+    ) -> Result<Option<Duration>, Box<RunFailure>> {
         let mut timeout = None;
         for source in &self.all {
             timeout = sooner(timeout, source.time_to_ack(run, instance)?);
@@ -110,7 +114,7 @@ impl Sources {
     }
 
     /// Gives up what is in flight; positions stay where they are.
-    pub(super) fn end(&self, run: &Run) {
+    pub(in crate::runtime) fn end(&self, run: &Run) {
         for source in &self.all {
             // Before any batch is thrown away: a dropped batch would count as finished.
             source.tracker.close();
@@ -119,7 +123,7 @@ impl Sources {
     }
 
     /// The progress of event time behind all of them; `None` without event time, or once all have ended.
-    pub(super) fn time_mark(&mut self) -> Option<TimeMark> {
+    pub(in crate::runtime) fn time_mark(&mut self) -> Option<TimeMark> {
         let marks: Vec<TimeMark> = self.all.iter_mut().filter_map(ReadingSource::time_mark).collect();
         (!marks.is_empty()).then(|| TimeMark::behind(marks.into_iter()))
     }
@@ -134,7 +138,7 @@ impl Sources {
     }
 
     /// The time until the next of them is idle, if they have event time and nothing comes.
-    pub(super) fn time_to_quiet(&self) -> Option<Duration> {
+    pub(in crate::runtime) fn time_to_quiet(&self) -> Option<Duration> {
         self.all.iter().filter_map(ReadingSource::time_to_quiet).min()
     }
 }

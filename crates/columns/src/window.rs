@@ -1,0 +1,14 @@
+//! Windows: parts of the records of one key, by their times.
+//!
+//! ```text
+//!  records ──► panes ──► windows        a pane has the records of a time that no window divides; tumbling windows
+//!                                       are their panes, sliding ones merge several, a session grows and merges
+//! ```
+//!
+//! An engine that calls this decides when: it tells how far time has come, and gets the windows that have closed.
+
+mod key_windows;
+mod shape;
+
+pub use key_windows::{KeyWindows, WindowState, WindowTimes};
+pub use shape::{WindowExtent, WindowShape};
