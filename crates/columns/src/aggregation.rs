@@ -33,6 +33,7 @@ mod state;
 mod top;
 
 pub use distribution::DistributionKind;
+pub(crate) use figure::Figure;
 pub use figure::{FigureKind, FigureOf};
 pub use key::{Nested, order_values, read_values, write_input};
 pub use shape::{AggregateShape, SketchSizes};

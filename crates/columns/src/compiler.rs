@@ -47,6 +47,8 @@ impl Compiler {
             Expr::Literal(Literal::Now) => Operand::Now,
             Expr::Literal(literal) => Operand::Constant(constant(literal)),
             Expr::Field(field) => Operand::Field(self.field(field)),
+            // It was computed before, and is a member of the record.
+            Expr::History(call) => Operand::Field(self.field(&call.field())),
             // An aggregate has no value in one record.
             Expr::Aggregate(_) => Operand::Constant(Value::Null),
             // An operator that needs a type gives NULL for a value of another type, as the coercion would.

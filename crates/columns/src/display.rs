@@ -123,6 +123,7 @@ impl fmt::Display for Expr {
             Self::And(parts) => joined(f, parts, " AND ", Precedence::Not),
             Self::Or(parts) => joined(f, parts, " OR ", Precedence::Xor),
             Self::Aggregate(aggregate) => write!(f, "{aggregate}"),
+            Self::History(call) => write!(f, "{call}"),
         }
     }
 }

@@ -7,7 +7,7 @@
 //! Invariant: `AND` and `OR` have at least two parts, none of which is of their own kind.
 
 use crate::field::Field;
-use crate::function::Function;
+use crate::function::{Function, HistoryFunction};
 use crate::operator::{Comparison, Operator};
 use crate::statistic::{Points, Statistic};
 use crate::value_type::Type;
@@ -127,6 +127,8 @@ pub enum Expr {
         /// The arguments, as many as the function takes.
         arguments: Vec<Expr>,
     },
+    /// A value that depends on the earlier records of a key. It appears in select lists of jobs only.
+    History(Box<HistoryCall>),
     /// A value over many records. It appears in items, HAVING and ORDER BY only, and has no value for one record.
     Aggregate(Aggregate),
 }
@@ -149,11 +151,36 @@ pub struct SelectList {
     pub items: Vec<Item>,
 }
 
+impl SelectList {
+    /// The different calls that look back at earlier records, in their order.
+    pub fn history_calls(&self) -> Vec<&HistoryCall> {
+        let mut calls = Vec::new();
+        for item in &self.items {
+            item.value.each(&mut |part| match part {
+                Expr::History(call) if !calls.contains(&&**call) => calls.push(&**call),
+                _ => {}
+            });
+        }
+        calls
+    }
+}
+
 /// `*`, or `* EXCEPT (a, b)`: the members of the payload.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AllMembers {
     /// The names of the members that are left out.
     pub except: Vec<String>,
+}
+
+/// A call of a function that looks back.
+#[derive(Debug, Clone, PartialEq)]
+pub struct HistoryCall {
+    /// The function that is called.
+    pub function: HistoryFunction,
+    /// The expression over each record; it does not look back itself.
+    pub value: Expr,
+    /// The number of records that LAG goes back; 1 for other functions.
+    pub back: u8,
 }
 
 /// An aggregate over the records of a group.
@@ -228,6 +255,7 @@ impl Expr {
             Self::Field(field) => field.kind(),
             Self::Coerce { to, .. } | Self::Hint { to, .. } | Self::Cast { to, .. } => *to,
             Self::Aggregate(aggregate) => aggregate.kind(),
+            Self::History(call) => call.kind(),
             Self::Arithmetic { left, right, .. } => match (left.kind(), right.kind()) {
                 (Type::Integer, Type::Integer) => Type::Integer,
                 (Type::Double, _) | (_, Type::Double) => Type::Double,
@@ -271,6 +299,7 @@ impl Expr {
             | Self::Rlike { value, .. }
             | Self::IsNull(value)
             | Self::Not(value) => vec![value],
+            Self::History(call) => vec![&call.value],
             Self::Compare { left, right, .. }
             | Self::Arithmetic { left, right, .. }
             | Self::Xor(left, right)

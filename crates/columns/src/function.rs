@@ -1,7 +1,9 @@
 //! The functions of the language: their names, arguments and result types.
 
+mod history;
 mod table;
 
+pub use history::HistoryFunction;
 pub use table::{EXAMPLE_RECORD, FunctionGroup, FunctionRow, functions};
 
 use crate::Type;

@@ -6,7 +6,8 @@
 //! expressions over the same records, and a [`Projection`] writes the object that a select list makes of each.
 //!
 //! A [`Chunk`] evaluates conditions over some hundred records at once, as columns with a [`Selection`]. An [`AggregateState`] takes
-//! records in, merges with others and can be stored.
+//! records in, merges with others and can be stored. A [`HistoryState`] is what a call such as `LAG(a)` keeps of the records of a
+//! key.
 //!
 //! Not here: whole queries and their results (`query`), and the source of the records.
 
@@ -26,6 +27,7 @@ mod field_table;
 mod formula;
 mod function;
 mod hash;
+mod history;
 mod item;
 mod keyword;
 mod lexer;
@@ -59,11 +61,12 @@ pub use compiler::Compiler;
 pub use cursor::{Cursor, ParseError};
 pub use diagnostic::{Diagnostic, TextPosition};
 pub use eval::Row;
-pub use expr::{Aggregate, AllMembers, Expr, Item, Literal, SelectList, Summary};
+pub use expr::{Aggregate, AllMembers, Expr, HistoryCall, Item, Literal, SelectList, Summary};
 pub use field::{Field, Name, PathStep};
 pub use field_table::FieldTable;
-pub use function::{EXAMPLE_RECORD, Function, FunctionGroup, FunctionRow, functions};
+pub use function::{EXAMPLE_RECORD, Function, FunctionGroup, FunctionRow, HistoryFunction, functions};
 pub use hash::{HashWriter, IdentityHasher, hash_gram, hash_text, hash_value, spread};
+pub use history::HistoryState;
 pub use lexer::{Token, excerpt};
 pub use limits::ParserLimits;
 pub use operand::{Formula, Operand, Predicate};

@@ -3,6 +3,7 @@
 mod aggregate;
 mod expression;
 mod form;
+mod history;
 mod items;
 mod operand;
 mod path;
@@ -12,7 +13,7 @@ mod select_list;
 pub use expression::{condition, value};
 pub use items::Items;
 pub use scope::{Scope, named};
-pub use select_list::{aggregate_list, select_list};
+pub use select_list::{aggregate_list, keyed_select_list, select_list};
 
 use crate::cursor::{Cursor, ParseError};
 use crate::lexer::Token;

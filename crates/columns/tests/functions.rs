@@ -7,8 +7,8 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use millstream_columns::{
-    Columns, ColumnsScratch, EXAMPLE_RECORD, FunctionGroup, FunctionRow, InputRecord, Metadata, ParserLimits,
-    functions, parser,
+    Columns, ColumnsScratch, EXAMPLE_RECORD, FunctionGroup, FunctionRow, HistoryState, InputRecord, Metadata,
+    Parameters, ParserLimits, functions, parser,
 };
 
 const HEAD: &str = "\
@@ -29,7 +29,11 @@ This page is made from the table in `crates/columns/src/function/table.rs`; a te
 The examples are over the record `";
 
 const TAIL: &str = "`, those of
-aggregates over the three records `{\"n\":1,\"t\":\"a\"}`, `{\"n\":4,\"t\":\"b\"}` and `{\"n\":8,\"t\":\"b\"}`.
+aggregates over the three records `{\"n\":1,\"t\":\"a\"}`, `{\"n\":4,\"t\":\"b\"}` and `{\"n\":8,\"t\":\"b\"}`, those of history on
+the last of these, which are one second apart.
+
+The functions of history look back at the earlier records of a key. They stand in the select list of a `map` with `key_by`
+([Looking back](flow.md#looking-back)), and not in queries.
 ";
 
 fn cell(text: &str) -> String {
@@ -79,8 +83,9 @@ fn completion() -> String {
 export const FUNCTIONS: ReadonlyMap<string, string> = new Map([
 "
     .to_owned();
-    // CASE is a keyword.
-    for FunctionRow { names, arguments, sentence, .. } in functions().iter().filter(|row| row.names[0] != "CASE") {
+    // CASE is a keyword, and queries do not look back.
+    let is_proposed = |row: &&FunctionRow| row.names[0] != "CASE" && row.group != FunctionGroup::History;
+    for FunctionRow { names, arguments, sentence, .. } in functions().iter().filter(is_proposed) {
         let detail = format!("{arguments}: {}", sentence.trim_end_matches('.'));
         out.push_str(&list("  ", "", &[quoted(names[0]), quoted(&detail)], ","));
     }
@@ -116,7 +121,8 @@ fn the_completion_of_the_console_is_as_the_table_says() {
 
 #[test]
 fn each_example_gives_the_result_beside_it() {
-    for group in FunctionGroup::ALL.into_iter().filter(|group| *group != FunctionGroup::Aggregates) {
+    let is_of_one_record = |group: &FunctionGroup| !matches!(group, FunctionGroup::History | FunctionGroup::Aggregates);
+    for group in FunctionGroup::ALL.into_iter().filter(is_of_one_record) {
         for FunctionRow { example, result, names, .. } in rows(group) {
             assert!(example.contains(names[0]), "{example}");
             let expr = parser::expression(example, &ParserLimits::default())
@@ -130,5 +136,24 @@ fn each_example_gives_the_result_beside_it() {
             of.write_json(0, &mut out).unwrap_or_else(|error| panic!("{example}: {error}"));
             assert_eq!(String::from_utf8(out).unwrap(), *result, "{example}");
         }
+    }
+}
+
+#[test]
+fn each_example_of_history_gives_the_result_beside_it() {
+    let records = [r#"{"n":1,"t":"a"}"#, r#"{"n":4,"t":"b"}"#, r#"{"n":8,"t":"b"}"#];
+    for FunctionRow { example, result, names, .. } in rows(FunctionGroup::History) {
+        assert!(example.starts_with(names[0]), "{example}");
+        let list = parser::keyed_select_list(example, &Parameters::default(), &ParserLimits::default());
+        let list = list.unwrap_or_else(|wrong| panic!("{example}: {}", wrong[0])).parsed;
+        let [call] = list.history_calls()[..] else { panic!("{example} is one call") };
+        let (columns, mut state, mut out) = (Columns::new([&call.value]), HistoryState::new(call), Vec::new());
+        for (second, payload) in (0..).zip(records) {
+            let record = InputRecord { payload: Some(payload.as_bytes()), metadata: Metadata::default() };
+            let of = columns.of_input(record, 0, ColumnsScratch::default()).unwrap();
+            out.clear();
+            state.see(&of.value(0).unwrap(), second * 1_000, |given| given.write_json(&mut out));
+        }
+        assert_eq!(String::from_utf8(out).unwrap(), *result, "{example}");
     }
 }

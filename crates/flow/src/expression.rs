@@ -7,19 +7,21 @@ mod aggregates;
 #[cfg(test)]
 mod bytes_and_columns;
 mod fields;
+mod history_values;
 mod keyed_member;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use millstream_columns::{
-    Compiler, Diagnostic, EvalError, Expr, Item, Operand, Parameters, ParserLimits, Predicate, Row, SelectList, Value,
-    parser, time_ms,
+    Compiler, Diagnostic, EvalError, Expr, HistoryCall, Item, Operand, Parameters, ParserLimits, Predicate, Row,
+    SelectList, Value, parser, time_ms,
 };
 
 pub(crate) use self::aggregates::Aggregates;
 pub(crate) use self::fields::{Fields, share};
 use self::fields::{ReadFields, RowValues};
+pub(crate) use self::history_values::HistoryValues;
 pub(crate) use self::keyed_member::{JoinedRows, KeyedMember};
 use crate::batch::{Batch, Column, ComputedMember, MemberName};
 
@@ -181,11 +183,20 @@ impl RecordProjection {
     /// All errors in the text, in words.
     pub(crate) fn parse(text: &str, scope: FieldScope, params: &Params) -> Result<Self, String> {
         let read = parser::select_list(text, &bound(params)?, &ParserLimits::default());
-        let SelectList { all, items } = read.map_err(|found| in_words(&found))?.parsed;
-        Ok(Self::compile(text, scope, all.map(|all| all.except), &items))
+        Ok(Self::compile(text, scope, &read.map_err(|found| in_words(&found))?.parsed))
     }
 
-    fn compile(text: &str, scope: FieldScope, except: Option<Vec<String>>, items: &[Item]) -> Self {
+    /// The same over records by key, whose [`HistoryValues`] are members of the rows that [`RecordProjection::apply`] gets.
+    ///
+    /// # Errors
+    /// All errors in the text, in words.
+    pub(crate) fn parse_keyed(text: &str, params: &Params) -> Result<Self, String> {
+        Ok(Self::compile(text, FieldScope::Record, &keyed_select_list(text, params)?))
+    }
+
+    fn compile(text: &str, scope: FieldScope, list: &SelectList) -> Self {
+        let history: Vec<String> = list.history_calls().into_iter().map(HistoryCall::member).collect();
+        let SelectList { all, items } = list;
         let mut compiler = Compiler::default();
         let compile = |item: &Item| SelectedItem {
             name: MemberName::new(&item.name()),
@@ -194,8 +205,8 @@ impl RecordProjection {
         };
         let items: Vec<_> = items.iter().map(compile).collect();
         let mut fields = Fields::new(compiler, scope);
-        let star = except.map(|except| {
-            let except = except.iter().map(|name| MemberName::new(name));
+        let star = all.as_ref().map(|all| {
+            let except = all.except.iter().chain(&history).map(|name| MemberName::new(name));
             let left_out: Vec<_> = items.iter().map(|item| Arc::clone(&item.name)).chain(except).collect();
             let numbers = fields.add_members(left_out.iter().map(|name| name.text.as_str()));
             Star { left_out, numbers }
@@ -367,6 +378,12 @@ impl TimeExpression {
             time => Ok(time),
         }
     }
+}
+
+/// The select list of a map with `key_by`.
+fn keyed_select_list(text: &str, params: &Params) -> Result<SelectList, String> {
+    let read = parser::keyed_select_list(text, &bound(params)?, &ParserLimits::default());
+    Ok(read.map_err(|found| in_words(&found))?.parsed)
 }
 
 fn in_words(found: &[Diagnostic]) -> String {

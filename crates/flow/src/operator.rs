@@ -4,6 +4,7 @@ mod aggregate;
 mod alarm;
 mod deduplicate;
 mod explode;
+mod history;
 mod keyed;
 mod lookup;
 
@@ -15,6 +16,7 @@ use self::alarm::{ALARM, Alarm};
 use self::deduplicate::{DEDUPLICATE, Deduplicate};
 pub(crate) use self::explode::EXPLODE;
 use self::explode::{Explode, ExplodedPart, InputRest};
+use self::history::{History, MAP};
 pub(crate) use self::keyed::KeyedNode;
 use self::keyed::{KeyedInput, KeyedMade, KeyedOperator, KeyedOutput, KeyedRows};
 pub(crate) use self::lookup::LOOKUP;
@@ -40,7 +42,7 @@ pub(crate) fn catalogue() -> [NodeType; 8] {
     };
     [
         transform("filter", "Passes the records on which `where` is true."),
-        transform("map", "Makes a new record of each, by `select`."),
+        MAP,
         transform("function", "Calls the registered function `fn` with each batch."),
         EXPLODE,
         LOOKUP,
@@ -59,6 +61,7 @@ pub(crate) fn keyed(node: &Node, memory: StateMemory, alarms: &Arc<OpenAlarms>) 
         kind if kind == DEDUPLICATE.name => Box::new(Deduplicate::new(&node.config, memory)),
         kind if kind == ALARM.name => Box::new(Alarm::new(node, memory, Arc::clone(alarms))?),
         kind if kind == AGGREGATE.name => Box::new(Aggregate::new(node, memory)?),
+        _ if looks_back(node) => Box::new(History::new(node, memory)?),
         _ => return Ok(None),
     };
     Ok(Some(KeyedNode { name: node.name.as_str().into(), operator }))
@@ -66,7 +69,12 @@ pub(crate) fn keyed(node: &Node, memory: StateMemory, alarms: &Arc<OpenAlarms>) 
 
 /// `true` for a node whose work depends on event time.
 pub(crate) fn needs_time(node: &Node) -> bool {
-    node.kind == ALARM.name || node.kind == AGGREGATE.name
+    node.kind == ALARM.name || node.kind == AGGREGATE.name || looks_back(node)
+}
+
+/// `true` for a map with functions that look back at the earlier records of a key.
+fn looks_back(node: &Node) -> bool {
+    node.kind == MAP.name && node.keeps_state
 }
 
 /// The compiled work of a node. It has no state, so that instances share it; that of a keyed operator is handed to it.
@@ -100,7 +108,10 @@ impl Operator {
     pub(crate) fn compile(node: &Node, functions: &Functions) -> Result<Self, Error> {
         let refuse = |key: &str, message: String| Error::plan(&node.name, key, message);
         let filter = node.filter.as_deref().map(|text| Condition::parse(text, FieldScope::Record, &node.params));
-        let select = node.select.as_deref().map(|text| RecordProjection::parse(text, FieldScope::Record, &node.params));
+        let select = node.select.as_deref().map(|text| match looks_back(node) {
+            true => RecordProjection::parse_keyed(text, &node.params),
+            false => RecordProjection::parse(text, FieldScope::Record, &node.params),
+        });
         let function = node.function.as_deref().map(|name| {
             let found = functions.get(name).map(|function| (function, node.params.clone()));
             found.ok_or_else(|| refuse("fn", format!("function '{name}' is not registered")))
@@ -236,7 +247,8 @@ impl Output {
             Ok(found) => rows.push(row as u32, found),
             Err(failure) => failed.push(failure.of_row(row as u32, key.text())),
         });
-        match keyed.operator.apply(&KeyedInput { batch: &self.batch, rows: &rows, now_ms })? {
+        let input = KeyedInput { batch: &self.batch, rows: &rows, inputs: self.inputs.as_deref(), now_ms };
+        match keyed.operator.apply(&input)? {
             KeyedOutput::Passed(kept) => {
                 let batch = self.batch.select(kept.iter().copied());
                 self.replace(batch, kept, failed);
@@ -247,6 +259,12 @@ impl Output {
                 let row_of = |row: u32| self.inputs.as_ref().map_or(row, |rows| rows[row as usize]);
                 self.rest = rest.map(|row| InputRest { row: row_of(row), element: 0 });
                 let (batch, inputs) = rows.finish(&keyed.name, Some(&self.batch));
+                self.replace(batch, inputs, failed);
+            }
+            KeyedOutput::Joined(JoinedRows { batch, inputs, rest }, others) => {
+                failed.extend(others);
+                let row_of = |row: u32| self.inputs.as_ref().map_or(row, |rows| rows[row as usize]);
+                self.rest = rest.map(|row| InputRest { row: row_of(row), element: 0 });
                 self.replace(batch, inputs, failed);
             }
         }

@@ -19,14 +19,24 @@ pub enum FunctionGroup {
     Containers,
     /// Functions that take a value of any type.
     Types,
+    /// Functions that look back at the earlier records of a key.
+    History,
     /// Aggregates, which compute one value of many records.
     Aggregates,
 }
 
 impl FunctionGroup {
     /// All groups, in the order of the table.
-    pub const ALL: [Self; 7] =
-        [Self::Conditions, Self::Numbers, Self::Texts, Self::Times, Self::Containers, Self::Types, Self::Aggregates];
+    pub const ALL: [Self; 8] = [
+        Self::Conditions,
+        Self::Numbers,
+        Self::Texts,
+        Self::Times,
+        Self::Containers,
+        Self::Types,
+        Self::History,
+        Self::Aggregates,
+    ];
 
     /// The heading of the group.
     pub fn title(self) -> &'static str {
@@ -37,6 +47,7 @@ impl FunctionGroup {
             Self::Times => "Times",
             Self::Containers => "Lists and maps",
             Self::Types => "Types",
+            Self::History => "History",
             Self::Aggregates => "Aggregates",
         }
     }
@@ -53,11 +64,11 @@ pub struct FunctionRow {
     pub arguments: &'static str,
     /// The result, in one sentence.
     pub sentence: &'static str,
-    /// A call, over [`EXAMPLE_RECORD`]; of an aggregate over three records.
+    /// A call, over [`EXAMPLE_RECORD`]; of an aggregate over three records, of a function that looks back on the last of them.
     pub example: &'static str,
     /// The result of the call, as JSON; of a summary its rows.
     pub result: &'static str,
-    /// Not for aggregates and CAST.
+    /// Not for aggregates, functions that look back, and CAST.
     pub(crate) signature: Option<Signature>,
 }
 
@@ -100,9 +111,9 @@ const ANY: Type = Type::Any;
 const NUMBER: Type = Type::Number;
 const TEXT: Type = Type::Text;
 
-use FunctionGroup::{Aggregates, Conditions, Containers, Numbers, Texts, Times, Types};
+use FunctionGroup::{Aggregates, Conditions, Containers, History, Numbers, Texts, Times, Types};
 
-static ROWS: [FunctionRow; 40] = [
+static ROWS: [FunctionRow; 48] = [
     row(
         Conditions,
         &["CASE"],
@@ -324,6 +335,70 @@ static ROWS: [FunctionRow; 40] = [
         &[ANY],
         1,
         Type::Integer,
+    ),
+    row(
+        History,
+        &["LAG"],
+        "(value[, n])",
+        "The value of the record that is n records before this one (1 to 100, default 1); NULL if there is none.",
+        "LAG(n)",
+        "4",
+    ),
+    row(
+        History,
+        &["CHANGED"],
+        "(value)",
+        "TRUE if the value differs from that of the record before, and on the first record; NULL differs from all but NULL.",
+        "CHANGED(t)",
+        "false",
+    ),
+    row(
+        History,
+        &["SINCE_CHANGE"],
+        "(value)",
+        "The milliseconds of event time since the value has been what it is; 0 on the record that changes it.",
+        "SINCE_CHANGE(t)",
+        "1000",
+    ),
+    row(
+        History,
+        &["RUNNING_COUNT"],
+        "(value)",
+        "The number of values so far that are not NULL.",
+        "RUNNING_COUNT(n)",
+        "3",
+    ),
+    row(
+        History,
+        &["RUNNING_SUM"],
+        "(number)",
+        "The sum of the numbers so far; NULL without numbers.",
+        "RUNNING_SUM(n)",
+        "13",
+    ),
+    row(
+        History,
+        &["RUNNING_AVG"],
+        "(number)",
+        "The mean of the numbers so far, a double; NULL without numbers.",
+        "RUNNING_AVG(n)",
+        "4.333333333333333",
+    ),
+    row(
+        History,
+        &["RUNNING_MIN"],
+        "(value)",
+        "The least number so far, or without numbers the least text.",
+        "RUNNING_MIN(n)",
+        "1",
+    ),
+    row(
+        History,
+        &["RUNNING_MAX"],
+        "(value)",
+        "The greatest number so far, or without numbers the greatest text.",
+        "RUNNING_MAX(t)",
+        "\"b\"",
     ),
     row(
         Aggregates,

@@ -7,7 +7,7 @@ use crate::cursor::ParseError;
 use crate::function::{Signature, aggregate_named};
 use crate::lexer::Token;
 use crate::suggest::nearest;
-use crate::{Expr, Field, Function, Literal, Operator, PathStep, Type};
+use crate::{Expr, Field, Function, HistoryFunction, Literal, Operator, PathStep, Type};
 
 const SUM: [(&str, Operator); 2] = [("+", Operator::Add), ("-", Operator::Subtract)];
 const PRODUCT: [(&str, Operator); 3] = [("*", Operator::Multiply), ("/", Operator::Divide), ("%", Operator::Remainder)];
@@ -201,6 +201,9 @@ impl ExpressionParser<'_, '_> {
             self.cursor.need_symbol("(")?;
             return aggregate(self.cursor, self.limits, &name).map(Expr::Aggregate);
         }
+        if let Some(function) = HistoryFunction::named(&name) {
+            return self.deeper(|reader| reader.look_back(mark, function));
+        }
         if name == "CAST" {
             return self.deeper(Self::cast);
         }
@@ -298,7 +301,7 @@ impl ExpressionParser<'_, '_> {
         Ok(Expr::Literal(Literal::Integer(0)).arithmetic(Operator::Subtract, value))
     }
 
-    fn number(&mut self) -> Result<Expr, ParseError> {
+    pub(super) fn number(&mut self) -> Result<Expr, ParseError> {
         let negative = self.cursor.take_symbol("-");
         let Token::Number(written) = self.cursor.peek().clone() else {
             return Err(self.cursor.expected(&["a number"]));

@@ -16,8 +16,29 @@ pub fn select_list(
     parameters: &Parameters,
     limits: &ParserLimits,
 ) -> Result<Parametric<SelectList>, Vec<Diagnostic>> {
+    list_in(Scope::RECORD, text, parameters, limits)
+}
+
+/// Parses a text that is the select list of a job over records by key: its functions may look back at earlier ones.
+///
+/// # Errors
+/// All errors in the text, each with its position.
+pub fn keyed_select_list(
+    text: &str,
+    parameters: &Parameters,
+    limits: &ParserLimits,
+) -> Result<Parametric<SelectList>, Vec<Diagnostic>> {
+    list_in(Scope::KEYED_RECORD, text, parameters, limits)
+}
+
+fn list_in(
+    scope: Scope<'_>,
+    text: &str,
+    parameters: &Parameters,
+    limits: &ParserLimits,
+) -> Result<Parametric<SelectList>, Vec<Diagnostic>> {
     let mut cursor = Cursor::of_job(text, parameters)?;
-    let parsed = list(&mut cursor, limits).map_err(|refusal| vec![*refusal])?;
+    let parsed = list(&mut cursor, limits, scope).map_err(|refusal| vec![*refusal])?;
     Ok(Parametric { parsed, parameters: cursor.into_parameters_used() })
 }
 
@@ -37,7 +58,7 @@ pub fn aggregate_list(
     Ok(Parametric { parsed, parameters: cursor.into_parameters_used() })
 }
 
-fn list(cursor: &mut Cursor<'_>, limits: &ParserLimits) -> Result<SelectList, ParseError> {
+fn list(cursor: &mut Cursor<'_>, limits: &ParserLimits, scope: Scope<'_>) -> Result<SelectList, ParseError> {
     let mut list = SelectList { all: None, items: Vec::new() };
     if cursor.take_symbol("*") {
         list.all = Some(AllMembers { except: except(cursor, limits)? });
@@ -45,7 +66,7 @@ fn list(cursor: &mut Cursor<'_>, limits: &ParserLimits) -> Result<SelectList, Pa
             return end(cursor, list, &["EXCEPT", ",", "the end of the list"]);
         }
     }
-    items(cursor, list, Scope::RECORD, limits)
+    items(cursor, list, scope, limits)
 }
 
 /// Reads the values of a list, up to the end of the text.

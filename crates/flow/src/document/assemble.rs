@@ -16,6 +16,7 @@ use super::model::{
     Node, NodeId, Parallelism, RestartPolicy, Role, Route, RouteTarget, Scheduler, TestCase, WindowKind, WindowSetting,
 };
 use super::quantity::{duration_ms, duration_range_ms};
+use super::rules::keeps_state;
 use super::scalar::plain;
 use super::tree::{Tree, TreeContent};
 
@@ -145,7 +146,7 @@ fn node(draft: &DocumentDraft<'_>, id: NodeId, node: &DraftNode<'_>) -> Node {
         name: node.name.to_owned(),
         role: node.role,
         kind: tree.text_of("type").unwrap_or_default().to_owned(),
-        keeps_state: node.node_type.is_some_and(|kind| kind.keeps_state),
+        keeps_state: keeps_state(draft, node),
         doc: tree.text_of("doc").map(str::to_owned),
         labels: texts(tree.get("labels")),
         inputs: draft.edges.iter().filter(|(_, to)| *to == id).map(|(from, _)| *from).collect(),

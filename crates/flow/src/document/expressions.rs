@@ -15,6 +15,8 @@ pub(super) enum Form {
     Value,
     SelectList,
     Aggregates,
+    /// The select list of a map with `key_by`, which may look back at the earlier records of a key.
+    KeyedSelectList,
 }
 
 impl Form {
@@ -22,7 +24,7 @@ impl Form {
         match self {
             Self::Condition => "condition",
             Self::Value => "expression",
-            Self::SelectList => "select list",
+            Self::SelectList | Self::KeyedSelectList => "select list",
             Self::Aggregates => "list of aggregates",
         }
     }
@@ -37,6 +39,8 @@ pub(super) struct ExpressionNames {
     pub(super) selected: Option<BTreeSet<String>>,
     /// Those of a list of aggregates that stand outside of aggregates.
     pub(super) of_single_records: BTreeSet<String>,
+    /// A function in it looks back at the earlier records of a key.
+    pub(super) looks_back: bool,
     /// The faults of its time patterns and aggregates, in words.
     faults: Vec<String>,
 }
@@ -80,6 +84,7 @@ pub(super) fn parse(
         Form::Value => parser::parametric_value(text, &bound, &limits).map(|read| of_value(&read.parsed)),
         Form::Aggregates => parser::aggregate_list(text, &bound, &limits).map(|read| of_items(&read.parsed)),
         Form::SelectList => parser::select_list(text, &bound, &limits).map(|read| of_list(&read.parsed)),
+        Form::KeyedSelectList => parser::keyed_select_list(text, &bound, &limits).map(|read| of_list(&read.parsed)),
     };
     let parsed = parsed.map_err(|diagnostics| diagnostics.into_iter().map(fault).collect::<Vec<_>>())?;
     if parsed.faults.is_empty() {
@@ -126,6 +131,7 @@ impl ExpressionNames {
                     self.fields.insert(name.clone());
                 }
             }
+            Expr::History(_) => self.looks_back = true,
             Expr::Call { function, arguments } if WITH_PATTERN.contains(function) => {
                 if let Some(Expr::Literal(Literal::Text(pattern))) = arguments.get(1) {
                     self.faults.extend(time_pattern_fault(pattern));

@@ -20,6 +20,7 @@ mod tests;
 mod topics;
 mod windows;
 
+pub(super) use self::state::keeps_state;
 use super::draft::DocumentDraft;
 use super::finding::Findings;
 
@@ -86,7 +87,7 @@ pub(super) const FORM_RULES: [(&str, &str); 29] = [
 ];
 
 /// The rules of the document as a whole, in the order in which they are checked.
-pub(super) static RULES: [DocumentRule; 55] = [
+pub(super) static RULES: [DocumentRule; 56] = [
     rule("id", "An id has 1 to 128 of the characters a-z A-Z 0-9 _ - . :", job::id),
     rule("no_source", "A job has a source.", job::no_source),
     rule("state_delivery", "A job that keeps state is not at_most_once.", state::state_delivery),
@@ -115,6 +116,7 @@ pub(super) static RULES: [DocumentRule; 55] = [
         "Values of a window are aggregates, or made of them and of the key.",
         windows::aggregate_of_many,
     ),
+    rule("map_ttl", "The `ttl` of a map stands beside functions that look back.", state::map_ttl),
     rule("lookup_table", "A lookup has one table: a topic, or a file with `column`.", lookups::lookup_table),
     rule("batch_timeout", "The `timeout` of `batch` stands at sources only.", nodes::batch_timeout),
     rule("parallelism", "`min` is not above `max`.", nodes::parallelism),

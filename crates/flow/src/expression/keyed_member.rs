@@ -22,7 +22,8 @@ pub(crate) struct KeyedMember {
     numbers: Vec<usize>,
 }
 
-/// The first rows of a batch, with the member.
+/// The first rows of a batch, with members that were computed.
+#[derive(Debug)]
 pub(crate) struct JoinedRows {
     pub(crate) batch: Batch,
     /// The row that each row of `batch` came from.

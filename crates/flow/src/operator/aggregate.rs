@@ -113,9 +113,14 @@ impl Aggregate {
 
     /// Gives the windows that are due for all keys up to a time, as far as they fit in one call; `true` if all is done.
     fn advance_to(&mut self, time_ms: i64, cause: Cause, made: &mut MadeRows) -> Result<bool, Error> {
+        self.advance_by(time_ms, cause, made, MADE_MAX)
+    }
+
+    /// As [`Self::advance_to`], with another number of records.
+    fn advance_by(&mut self, time_ms: i64, cause: Cause, made: &mut MadeRows, made_max: usize) -> Result<bool, Error> {
         let time_ms = time_ms.max(self.time_ms);
         while let Some(mut first) = self.timers.first_entry().filter(|first| *first.key() <= time_ms) {
-            if made.len() >= MADE_MAX {
+            if made.len() >= made_max {
                 return Ok(false);
             }
             let at_ms = *first.key();
@@ -128,7 +133,7 @@ impl Aggregate {
             if !is_due {
                 continue;
             }
-            known.change(&key, |state| {
+            known.change(&key, KeyState::default, |state| {
                 let give = |window: WindowExtent, figures: &PaneFigures| plan.send(&key, window, figures, cause, made);
                 state.windows.give_due(&plan.shape, at_ms, || plan.fresh(), give);
                 state.windows.forget(&plan.shape, at_ms.saturating_sub(plan.lateness_ms));
@@ -167,7 +172,7 @@ impl Aggregate {
         let Self { plan, known, time_ms: due_ms, .. } = self;
         let times = WindowTimes { due_ms: *due_ms, gone_ms: due_ms.saturating_sub(plan.lateness_ms) };
         let mut is_taken = false;
-        let key = known.change(key, |state| {
+        let key = known.change(key, KeyState::default, |state| {
             let Some(figures) = state.windows.state(&plan.shape, time_ms, times.gone_ms, || plan.fresh()) else {
                 return;
             };
@@ -239,10 +244,14 @@ impl KeyedOperator for Aggregate {
         });
         for (row, key) in input.rows.iter() {
             let cause = Cause { input: row, watermark_ms: self.time_ms };
-            let all_done = self.advance_to(batch.watermark_ms(row as usize), cause, &mut made.rows)?;
-            if !all_done || made.rows.len() >= MADE_MAX {
+            let mut all_done = self.advance_to(batch.watermark_ms(row as usize), cause, &mut made.rows)?;
+            if input.may_begin(row as usize) && (!all_done || made.rows.len() >= MADE_MAX) {
                 made.rest = Some(row);
                 break;
+            }
+            // Rows of one input row stay together.
+            while !all_done {
+                all_done = self.advance_by(batch.watermark_ms(row as usize), cause, &mut made.rows, usize::MAX)?;
             }
             let Some(inputs) = &rows[row as usize] else { continue };
             let time_ms = batch.time_ms(row as usize);
@@ -266,7 +275,7 @@ impl KeyedOperator for Aggregate {
         let Self { plan, known, ending, .. } = self;
         let ending = ending.get_or_insert_with(|| known.keys_in_order());
         while let Some(key) = ending.pop() {
-            known.change(&key, |state| {
+            known.change(&key, KeyState::default, |state| {
                 let give = |window: WindowExtent, figures: &PaneFigures| plan.send(&key, window, figures, cause, made);
                 state.windows.give_all(&plan.shape, || plan.fresh(), give);
             })?;

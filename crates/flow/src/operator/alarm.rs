@@ -341,9 +341,14 @@ impl Alarm {
 
     /// Does what is due for all keys up to a time, as far as it fits in one call; `true` if all is done.
     fn advance_to(&mut self, time_ms: i64, cause: Cause, made: &mut MadeRows) -> Result<bool, Error> {
+        self.advance_by(time_ms, cause, made, MADE_MAX)
+    }
+
+    /// As [`Self::advance_to`], with another number of records.
+    fn advance_by(&mut self, time_ms: i64, cause: Cause, made: &mut MadeRows, made_max: usize) -> Result<bool, Error> {
         let time_ms = time_ms.max(self.time_ms);
         while let Some((at_ms, key)) = self.timers.first().filter(|(at_ms, _)| *at_ms <= time_ms).cloned() {
-            if made.len() >= MADE_MAX {
+            if made.len() >= made_max {
                 return Ok(false);
             }
             self.timers.pop_first();
@@ -412,10 +417,14 @@ impl KeyedOperator for Alarm {
         let batch = input.batch;
         for (row, key) in input.rows.iter() {
             let cause = Cause { input: row, watermark_ms: self.time_ms };
-            let all_done = self.advance_to(batch.watermark_ms(row as usize), cause, &mut made.rows)?;
-            if !all_done || made.rows.len() >= MADE_MAX {
+            let mut all_done = self.advance_to(batch.watermark_ms(row as usize), cause, &mut made.rows)?;
+            if input.may_begin(row as usize) && (!all_done || made.rows.len() >= MADE_MAX) {
                 made.rest = Some(row);
                 break;
+            }
+            // Rows of one input row stay together.
+            while !all_done {
+                all_done = self.advance_by(batch.watermark_ms(row as usize), cause, &mut made.rows, usize::MAX)?;
             }
             if made.failed.binary_search_by_key(&row, |error| error.row).is_ok() {
                 continue;

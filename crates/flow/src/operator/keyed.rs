@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::Error;
 use crate::batch::{Batch, MadeRows};
-use crate::expression::RecordError;
+use crate::expression::{JoinedRows, RecordError};
 use crate::state::TellChange;
 
 /// Records that one call of an operator makes, about; a call ends once there are so many.
@@ -55,8 +55,18 @@ pub(crate) trait KeyedOperator: Send {
 pub(crate) struct KeyedInput<'a> {
     pub(crate) batch: &'a Batch,
     pub(crate) rows: &'a KeyedRows,
+    /// The input row of each row; `None` if they are the same rows. A call ends in front of a row of another input row than the
+    /// one before.
+    pub(crate) inputs: Option<&'a [u32]>,
     /// The time of the clock, for expressions.
     pub(crate) now_ms: i64,
+}
+
+impl KeyedInput<'_> {
+    /// `true` for a row at which another call may begin.
+    pub(super) fn may_begin(&self, row: usize) -> bool {
+        self.inputs.is_none_or(|inputs| row == 0 || inputs[row] != inputs[row - 1])
+    }
 }
 
 /// The result of a keyed operator's work on a batch.
@@ -65,6 +75,8 @@ pub(crate) enum KeyedOutput {
     /// These rows pass.
     Passed(Vec<u32>),
     Made(KeyedMade),
+    /// These rows pass, with further members.
+    Joined(JoinedRows, Vec<RecordError>),
 }
 
 /// Records that a keyed operator has made.

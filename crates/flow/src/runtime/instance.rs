@@ -412,18 +412,21 @@ impl Instance {
         let mut all_done = true;
         for node in self.keyed.keys().copied().collect::<Vec<_>>() {
             let Some(keyed) = self.keyed.get_mut(&node) else { continue };
-            let mut made = MadeRows::default();
+            let (mut made, keys) = (MadeRows::default(), keyed.operator.keys());
             let done = match is_end {
                 true => keyed.operator.finish(&mut made),
                 false => keyed.operator.advance(time_ms, &mut made),
             };
+            let has_forgotten = keyed.operator.keys() < keys;
             let maker = Arc::clone(&keyed.name);
             all_done &= done.map_err(|error| self.failure("apply", &error))?;
+            if !made.is_empty() || has_forgotten {
+                // It changes state without a record that was read.
+                self.run.epochs.iter().for_each(|epochs| epochs.has_news());
+            }
             if made.is_empty() {
                 continue;
             }
-            // It changes state without a record that was read.
-            self.run.epochs.iter().for_each(|epochs| epochs.has_news());
             let (made, _) = made.finish(&maker, None);
             let planned = &self.run.plan.nodes[node.0];
             let output = planned.operator.select(made.clone(), now_ms);

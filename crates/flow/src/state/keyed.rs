@@ -69,39 +69,46 @@ impl<V: StateValue> KeyedState<V> {
         Ok(key)
     }
 
+    /// Changes the value of a key, which `make` makes if there is none; the key, to be shared.
+    ///
+    /// # Errors
+    /// There is no memory for a further key, or a larger value.
+    pub(crate) fn change(
+        &mut self,
+        key: &[u8],
+        make: impl FnOnce() -> V,
+        change: impl FnOnce(&mut V),
+    ) -> Result<Arc<[u8]>, Error> {
+        let Some((known, _)) = self.values.get_key_value(key) else {
+            let mut value = make();
+            change(&mut value);
+            return self.set(key, value);
+        };
+        let known = Arc::clone(known);
+        if let Some(value) = self.values.get_mut(key) {
+            let former_bytes = entry_bytes(key, value);
+            change(value);
+            let new_bytes = entry_bytes(key, value);
+            match new_bytes.checked_sub(former_bytes) {
+                Some(more) => self.memory.take(more)?,
+                None => self.memory.give_back(former_bytes - new_bytes),
+            }
+        }
+        self.changed.insert(Arc::clone(&known));
+        Ok(known)
+    }
+
+    /// The error of a stored value that another operator has made.
+    pub(crate) fn unreadable(&self) -> Error {
+        self.memory.failed("a stored value cannot be read")
+    }
+
     /// Removes the value of a key, if it has one.
     pub(crate) fn remove(&mut self, key: &[u8]) {
         if let Some((key, value)) = self.values.remove_entry(key) {
             self.memory.give_back(entry_bytes(&key, &value));
             self.changed.insert(key);
         }
-    }
-
-    /// Changes the value of a key, a new one if it has none; the key, to be shared.
-    ///
-    /// # Errors
-    /// There is no memory for a further key, or a larger value.
-    pub(crate) fn change(&mut self, key: &[u8], change: impl FnOnce(&mut V)) -> Result<Arc<[u8]>, Error>
-    where
-        V: Default,
-    {
-        let (key, former_bytes) = match self.values.get_key_value(key) {
-            Some((known, value)) => (Arc::clone(known), entry_bytes(key, value)),
-            None => {
-                let key: Arc<[u8]> = key.into();
-                self.values.insert(Arc::clone(&key), V::default());
-                (key, 0)
-            }
-        };
-        let value = self.values.get_mut(&key).expect("it was there, or was just inserted");
-        change(value);
-        let bytes = entry_bytes(&key, value);
-        self.changed.insert(Arc::clone(&key));
-        match bytes.checked_sub(former_bytes) {
-            Some(more) => self.memory.take(more)?,
-            None => self.memory.give_back(former_bytes - bytes),
-        }
-        Ok(key)
     }
 
     /// All keys, in the order of their bytes.
@@ -117,7 +124,7 @@ impl<V: StateValue> KeyedState<V> {
     /// # Errors
     /// It cannot be read, or there is no memory for it.
     pub(crate) fn restore(&mut self, key: &[u8], value: Option<V>) -> Result<Arc<[u8]>, Error> {
-        let value = value.ok_or_else(|| self.memory.failed("a stored value cannot be read"))?;
+        let value = value.ok_or_else(|| self.unreadable())?;
         self.memory.take(entry_bytes(key, &value))?;
         let key: Arc<[u8]> = key.into();
         self.values.insert(Arc::clone(&key), value);
@@ -181,6 +188,16 @@ mod tests {
         state.remove(b"never there");
         assert_eq!((changes(&mut state), state.len()), (BTreeMap::from([(b"a".to_vec(), None)]), 1));
         assert_eq!((state.get(b"a"), state.get(b"b")), (None, Some(&2)));
+    }
+
+    #[test]
+    fn a_value_is_changed_in_its_place() {
+        let mut state = KeyedState::new(StateMemory::unbounded("node"));
+        state.change(b"a", || 1, |value| *value += 1).unwrap();
+        state.change(b"a", || unreachable!(), |value| *value += 1).unwrap();
+        assert_eq!(changes(&mut state), BTreeMap::from([(b"a".to_vec(), Some(3))]));
+        state.change(b"a", || unreachable!(), |value| *value += 1).unwrap();
+        assert_eq!(changes(&mut state), BTreeMap::from([(b"a".to_vec(), Some(4))]));
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! A job with state commits each result once, whatever power loss and `kill -9` it lives through.
 //!
 //! Each seed is one disk through several lives. In each, messages arrive, most of them several times, and a job of several
-//! instances passes each of them once, or raises an alarm for it; at a random change of the disk the power goes, or the process is killed. What
-//! readers find must be a part of the right results at every start, and all of them at the end.
+//! instances passes each of them once, raises an alarm for it, or counts it; at a random change of the disk the power goes, or
+//! the process is killed. What readers find must be a part of the right results at every start, and all of them at the end.
 //!
 //! A seed decides what is sent and when the power goes, not how threads interleave. Each run takes fresh seeds and prints
 //! them. `MILLSTREAM_CRASH_POINTS=300` runs so many lives, `MILLSTREAM_CRASH_SEED=7` only those of seed 7.
@@ -143,11 +143,13 @@ impl Process {
     }
 }
 
-/// A job that passes each message once: as the first of its id, or as the alarm that it raises for its id.
-fn document(delivery: &str, by_alarm: bool) -> Value {
-    let once = match by_alarm {
-        true => json!({"type": "alarm", "config": {"raise": "id >= 0"}, "select": "record.id AS id"}),
-        false => json!({"type": "deduplicate", "config": {"ttl": "1h"}}),
+/// A job that passes each message once, in one of three ways: as the first of its id, as the alarm that it raises for its id, or as
+/// the one that is counted as the first.
+fn document(delivery: &str, way: u64) -> Value {
+    let once = match way % 3 {
+        0 => json!({"type": "deduplicate", "config": {"ttl": "1h"}}),
+        1 => json!({"type": "alarm", "config": {"raise": "id >= 0"}, "select": "record.id AS id"}),
+        _ => json!({"type": "map", "config": {"ttl": "1h"}, "select": "id, RUNNING_COUNT(id) AS count"}),
     };
     let mut job = json!({
         "version": 1, "kind": "Job", "name": "once", "id": JOB, "delivery": delivery,
@@ -156,6 +158,9 @@ fn document(delivery: &str, by_alarm: bool) -> Value {
         "sinks": {"out": {"type": "stream", "inputs": ["once"], "config": {"topic": "results", "key": "id"}}},
     });
     job["transforms"] = json!({"once": {"inputs": ["in"], "key_by": ["id"], "parallelism": 3}});
+    if once["type"] == "map" {
+        job["sinks"]["out"]["where"] = json!("count = 1");
+    }
     job["transforms"]["once"].as_object_mut().unwrap().extend(once.as_object().unwrap().clone());
     job
 }
@@ -253,7 +258,7 @@ impl Lives<'_> {
 fn run(seed: u64, delivery: &str, seen: &mut Seen) {
     let files = new_disk();
     let (rng, runtime) = (Rng::new(seed), Runtime::new().unwrap());
-    let job = document(delivery, seed % 2 == 1);
+    let job = document(delivery, seed);
     let mut lives = Lives { rng, files, runtime, acknowledged: BTreeSet::new(), next_id: 0, job, seen };
     for _ in 0..LIVES {
         lives.live();

@@ -56,6 +56,7 @@ static HTTP: [Key; 3] = [
 ];
 static ENTITIES: [Key; 3] =
     [required("id", KeyType::Template), required("type", KeyType::Text), key("attrs", KeyType::Texts)];
+static MAP: [Key; 1] = [key("ttl", KeyType::Duration)];
 static DEDUPLICATE: [Key; 1] = [required("ttl", KeyType::Duration)];
 static ALARM: [Key; 7] = [
     key("raise", KeyType::Condition),
@@ -85,7 +86,7 @@ pub(crate) fn context() -> DocumentContext {
             node("generator", source, &GENERATOR, false),
             node("file", source, &FILE, true),
             node("filter", transform, &[], false),
-            node("map", transform, &[], false),
+            node("map", transform, &MAP, false),
             node("function", transform, &[], false),
             node("explode", transform, &EXPLODE, false),
             node("lookup", transform, &LOOKUP, false),

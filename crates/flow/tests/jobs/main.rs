@@ -11,6 +11,7 @@ mod examples;
 mod files;
 mod http;
 mod lifecycle;
+mod looking_back;
 mod lookup;
 mod node;
 mod observing;

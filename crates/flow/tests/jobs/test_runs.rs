@@ -26,12 +26,12 @@ fn examples() -> BTreeMap<String, String> {
 
 /// The document as it stands, with three instances of each node, with a queue on each edge, and with both.
 fn variants(document: &Value) -> Vec<(&'static str, Value)> {
-    // Alarms and late records depend on the order of records, which several instances of a list do not keep.
-    let keeps_order = document["transforms"]
-        .as_object()
-        .unwrap()
-        .values()
-        .any(|node| node["type"] == "alarm" || node["type"] == "aggregate");
+    // What these do depends on the order of records, which several instances of a list do not keep.
+    let needs_order = |node: &Value| {
+        matches!(node["type"].as_str(), Some("alarm" | "aggregate"))
+            || node["type"] == "map" && node["key_by"].is_array()
+    };
+    let keeps_order = document["transforms"].as_object().unwrap().values().any(needs_order);
     let spread = with_nodes(document, |part, node| {
         node["parallelism"] = if keeps_order && part == "sources" { 1.into() } else { 3.into() };
     });

@@ -279,6 +279,13 @@ fn clauses_that_contradict_each_other_are_refused() {
         ("SELECT * FROM STREAM() WINDOWING EVERY(5, TIME, ALL)", 24, "all rows again and again"),
         ("SELECT * FROM STREAM() WINDOWING TUMBLING(0, TIME)", 43, "a whole number from 1"),
         ("SELECT * FROM STREAM() ORDER BY a WHERE b", 35, "expected WINDOWING, LIMIT or the end"),
+        (
+            "SELECT LAG(a) FROM STREAM()",
+            8,
+            "LAG looks back at the records of a key; it stands in the select list of a map",
+        ),
+        ("SELECT a FROM STREAM() WHERE CHANGED(a)", 30, "CHANGED looks back at the records of a key"),
+        ("SELECT MAX(RUNNING_SUM(a)) FROM STREAM()", 12, "RUNNING_SUM looks back at the records of a key"),
         ("SELECT CONT(*) FROM STREAM()", 8, "there is no function CONT"),
     ] {
         let refusal = refusal(text);

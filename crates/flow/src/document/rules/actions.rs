@@ -42,7 +42,8 @@ fn with_action<'d, 'a>(
 }
 
 pub(super) fn retry(draft: &DocumentDraft<'_>, findings: &mut Findings, rule: &'static str) {
-    let (delivery, keeps_state) = (draft.tree.text_of("delivery"), draft.nodes.iter().any(keeps_state));
+    let (delivery, keeps_state) =
+        (draft.tree.text_of("delivery"), draft.nodes.iter().any(|node| keeps_state(draft, node)));
     for (route, action) in with_action(draft, "retry") {
         let path = join(&route.path, "action");
         if !matches!(route.to, RouteTargetDraft::None) {

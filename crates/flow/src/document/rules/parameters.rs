@@ -58,7 +58,8 @@ pub(super) fn expressions<'d, 'a>(draft: &'d DocumentDraft<'a>) -> Vec<Expressio
     };
     for node in &draft.nodes {
         add(Form::Condition, "where", node.tree.get("where"), join(&node.path, "where"), Some(node));
-        add(Form::SelectList, "select", node.tree.get("select"), join(&node.path, "select"), Some(node));
+        let form = select_form(node);
+        add(form, "select", node.tree.get("select"), join(&node.path, "select"), Some(node));
         let aggregates = node.tree.get("aggregates");
         add(Form::Aggregates, "aggregates", aggregates, join(&node.path, "aggregates"), Some(node));
         let field = node.tree.get("event_time").and_then(|event_time| event_time.get("field"));
@@ -79,6 +80,25 @@ pub(super) fn expressions<'d, 'a>(draft: &'d DocumentDraft<'a>) -> Vec<Expressio
         add(Form::SelectList, "route_select", route.tree.get("select"), join(&route.path, "select"), node);
     }
     expressions
+}
+
+/// The form of the select list of a node: a map of records with keys may look back at earlier ones.
+fn select_form(node: &DraftNode<'_>) -> Form {
+    let is_map = node.node_type.is_some_and(|kind| kind.name == "map");
+    match is_map && node.tree.get("key_by").is_some() {
+        true => Form::KeyedSelectList,
+        false => Form::SelectList,
+    }
+}
+
+/// `true` for a node whose select list looks back at the earlier records of a key; `None` for a select list with faults.
+pub(super) fn looks_back(draft: &DocumentDraft<'_>, node: &DraftNode<'_>) -> Option<bool> {
+    let Some((tree, text)) = node.tree.get("select").and_then(|tree| Some((tree, tree.text()?))) else {
+        return Some(false);
+    };
+    let path = join(&node.path, "select");
+    let select = Expression { form: select_form(node), tree, text, path, node: Some(node), key: "select" };
+    select.parsed(draft).ok().map(|names| names.looks_back)
 }
 
 pub(super) fn expression(draft: &DocumentDraft<'_>, findings: &mut Findings, rule: &'static str) {

@@ -69,7 +69,7 @@ fn events(config: &Value, readings: &[Reading], cuts: &[(usize, bool)]) -> Vec<S
     for (end, is_restart) in cuts.iter().copied().chain([(readings.len(), false)]) {
         let (mut timed, mut rows) = batch(&readings[start..end], &mut latest_ms);
         loop {
-            let input = KeyedInput { batch: &timed, rows: &rows, now_ms: 0 };
+            let input = KeyedInput { batch: &timed, rows: &rows, inputs: None, now_ms: 0 };
             let KeyedOutput::Made(made) = operator.apply(&input).unwrap() else { unreachable!() };
             assert_eq!(made.failed, []);
             take(made.rows);
