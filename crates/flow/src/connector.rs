@@ -159,9 +159,10 @@ pub(crate) trait Source: Send {
     fn finished(&mut self, up_to: &[SourcePosition]) -> Option<Duration>;
     /// `true` once the places of all calls of [`Source::finished`] are stored.
     fn is_settled(&self) -> bool;
-    /// Tells the partitions that the source reads, each of which keeps its records in order.
-    fn partitions(&self, tell: &mut dyn FnMut(u32)) {
-        tell(0);
+    /// Tells the partitions that the source reads, each of which keeps its records in order, and if each has records that can
+    /// be read.
+    fn partitions(&self, tell: &mut dyn FnMut(u32, bool)) {
+        tell(0, false);
     }
     /// The commit that stores a place; `None` for sources without a log.
     fn commit_of(&self, _at: &SourcePosition) -> Option<PositionCommit> {

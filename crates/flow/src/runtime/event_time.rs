@@ -66,26 +66,16 @@ pub(super) struct SourceTime {
     watermark_ms: i64,
     /// When something was read last, by the wall clock.
     read_at_ms: i64,
-    /// Time that has passed while there was nothing to be read, or somebody read.
-    open_for: Duration,
-    looked_at: Option<LastLook>,
-}
-
-/// A look at the clock.
-#[derive(Clone, Copy)]
-struct LastLook {
-    at: Duration,
-    /// There was nothing to be read.
+    /// The last look at the partitions and the clock.
+    now: Duration,
+    /// There was nothing to be read then.
     found_nothing: bool,
 }
-
-/// Time between two reads that counts, in which others may have held the source up.
-const READ_GAP: Duration = Duration::from_millis(100);
 
 #[derive(Debug, Clone, Copy)]
 struct PartitionTime {
     latest_ms: i64,
-    /// [`SourceTime::open_for`] when it last had news.
+    /// When it last had records, or some that could be read.
     news_at: Duration,
 }
 
@@ -102,8 +92,8 @@ impl SourceTime {
             restored: PartitionTimes::new(),
             watermark_ms: NO_TIME,
             read_at_ms: wall_ms,
-            open_for: Duration::ZERO,
-            looked_at: None,
+            now: Duration::ZERO,
+            found_nothing: false,
         })
     }
 
@@ -121,21 +111,16 @@ impl SourceTime {
 
     /// Looks at the partitions of the source, and at the clock.
     pub(super) fn look(&mut self, source: &dyn Source, now: Duration, found_nothing: bool) {
-        if let Some(last) = self.looked_at {
-            let passed = now.saturating_sub(last.at);
-            self.open_for += if last.found_nothing { passed } else { passed.min(READ_GAP) };
-        }
-        self.looked_at = Some(LastLook { at: now, found_nothing });
-        let (partitions, restored, news_at) = (&mut self.partitions, &self.restored, self.open_for);
-        source.partitions(&mut |number| {
-            let begin = || PartitionTime { latest_ms: restored.get(&number).copied().unwrap_or(NO_TIME), news_at };
-            partitions.entry(number).or_insert_with(begin);
+        (self.now, self.found_nothing) = (now, found_nothing);
+        let (partitions, restored) = (&mut self.partitions, &self.restored);
+        source.partitions(&mut |number, has_more| {
+            let latest_ms = || restored.get(&number).copied().unwrap_or(NO_TIME);
+            let known =
+                partitions.entry(number).or_insert_with(|| PartitionTime { latest_ms: latest_ms(), news_at: now });
+            if has_more {
+                known.news_at = now;
+            }
         });
-    }
-
-    /// Nothing could be read, for a reason that does not lie with the source.
-    pub(super) fn pass_over(&mut self, now: Duration) {
-        self.looked_at = Some(LastLook { at: now, found_nothing: false });
     }
 
     /// Gives the rows of a batch of one partition their times. Rows whose time cannot be read are added to `failed`, which is in
@@ -145,7 +130,7 @@ impl SourceTime {
         self.read_at_ms = wall_ms;
         let others = self.partitions.iter().filter(|(number, known)| **number != partition && !self.is_quiet(known));
         let others_ms = others.map(|(_, known)| known.latest_ms).min().unwrap_or(i64::MAX);
-        let begin = PartitionTime { latest_ms: NO_TIME, news_at: self.open_for };
+        let begin = PartitionTime { latest_ms: NO_TIME, news_at: self.now };
         let mut latest_ms = self.partitions.get(&partition).unwrap_or(&begin).latest_ms;
         let mut watermark_ms = self.watermark_ms;
         let disorder_ms = self.setting.max_out_of_orderness_ms;
@@ -163,7 +148,7 @@ impl SourceTime {
             RowTime { time_ms, watermark_ms }
         });
         self.watermark_ms = advance(latest_ms);
-        self.partitions.insert(partition, PartitionTime { latest_ms, news_at: self.open_for });
+        self.partitions.insert(partition, PartitionTime { latest_ms, news_at: self.now });
         stamped
     }
 
@@ -186,7 +171,7 @@ impl SourceTime {
     }
 
     fn is_quiet(&self, partition: &PartitionTime) -> bool {
-        self.open_for.saturating_sub(partition.news_at) >= self.setting.idle_timeout
+        self.now.saturating_sub(partition.news_at) >= self.setting.idle_timeout
     }
 
     /// The progress so far.
@@ -199,14 +184,14 @@ impl SourceTime {
         if let Some(reached_ms) = reached {
             self.watermark_ms = self.watermark_ms.max(reached_ms.saturating_sub(disorder_ms));
         }
-        let is_quiet = least.is_none() && self.looked_at.is_some_and(|look| look.found_nothing);
+        let is_quiet = least.is_none() && self.found_nothing;
         TimeMark { watermark_ms: self.watermark_ms, quiet_since_ms: is_quiet.then_some(self.read_at_ms) }
     }
 
     /// The time until the next partition is quiet, if nothing comes.
     pub(super) fn time_to_quiet(&self) -> Option<Duration> {
         let left = |partition: &PartitionTime| {
-            (partition.news_at + self.setting.idle_timeout).checked_sub(self.open_for).filter(|left| !left.is_zero())
+            (partition.news_at + self.setting.idle_timeout).checked_sub(self.now).filter(|left| !left.is_zero())
         };
         self.partitions.values().filter_map(left).min()
     }

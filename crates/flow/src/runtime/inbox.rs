@@ -56,8 +56,8 @@ struct Lane {
     /// The epoch whose barrier has come; later items wait.
     barrier: Option<u64>,
     has_ended: bool,
-    /// The event time in front of the items.
-    time: TimeMark,
+    /// The event time in front of the items; `None` once its sender has no more records for good.
+    time: Option<TimeMark>,
     sender: Waker,
     /// The sender waits for room.
     is_waited_for: bool,
@@ -67,7 +67,8 @@ enum LaneItem {
     Batch(NodeId, Batch),
     Time(TimeMark),
     Barrier(u64),
-    End,
+    /// With `true`, the sender has no more records for good; else it was stopped.
+    End(bool),
 }
 
 impl Lane {
@@ -82,15 +83,15 @@ impl State {
         !self.returned.is_empty() || self.lanes.iter().any(Lane::is_readable)
     }
 
-    /// The event times of the lanes that have not ended.
+    /// The event times of the lanes that may have further records, in this run or a later one.
     fn times(&self) -> impl Iterator<Item = TimeMark> + Clone {
-        self.lanes.iter().filter(|lane| !lane.has_ended).map(|lane| lane.time)
+        self.lanes.iter().filter_map(|lane| lane.time)
     }
 
     /// The watermark of all lanes but one.
     fn beside(&self, number: usize) -> i64 {
-        let others = self.lanes.iter().enumerate().filter(|(other, lane)| *other != number && !lane.has_ended);
-        TimeMark::beside(others.map(|(_, lane)| lane.time))
+        let others = self.lanes.iter().enumerate().filter(|(other, _)| *other != number);
+        TimeMark::beside(others.filter_map(|(_, lane)| lane.time))
     }
 
     /// The epoch whose barrier all lanes have, which then go on.
@@ -112,7 +113,7 @@ impl Inbox {
             batches: 0,
             barrier: None,
             has_ended: false,
-            time: TimeMark::START,
+            time: Some(TimeMark::START),
             sender,
             is_waited_for: false,
         };
@@ -147,9 +148,10 @@ impl Inbox {
         self.push(&mut self.state.lock(), lane, LaneItem::Barrier(epoch));
     }
 
-    /// Queues the end of a lane behind its batches.
-    pub(super) fn put_end(&self, lane: usize) {
-        self.push(&mut self.state.lock(), lane, LaneItem::End);
+    /// Queues the end of a lane behind its batches. A sender that was stopped has records for a later run: its event time
+    /// still counts.
+    pub(super) fn put_end(&self, lane: usize, for_good: bool) {
+        self.push(&mut self.state.lock(), lane, LaneItem::End(for_good));
     }
 
     fn push(&self, state: &mut State, lane: usize, item: LaneItem) {
@@ -191,11 +193,16 @@ impl Inbox {
                     return Taken::Batch(node, batch);
                 }
                 Some(LaneItem::Time(time)) => {
-                    lane.time = time;
+                    lane.time = Some(time);
                     return Taken::Time(TimeMark::behind(state.times()));
                 }
                 Some(LaneItem::Barrier(epoch)) => lane.barrier = Some(epoch),
-                Some(LaneItem::End) => lane.has_ended = true,
+                Some(LaneItem::End(for_good)) => {
+                    lane.has_ended = true;
+                    if for_good {
+                        lane.time = None;
+                    }
+                }
                 None => {}
             }
             if let Some(epoch) = state.pass_barrier() {
@@ -320,12 +327,12 @@ mod tests {
     fn a_lane_that_has_ended_holds_up_no_barrier_and_the_end_of_all_is_told_once() {
         let inbox = inbox(2);
         offer(&inbox, 0, 1);
-        inbox.put_end(0);
+        inbox.put_end(0, true);
         assert_eq!(taken(&inbox), "1");
         inbox.put_barrier(1, 3);
         offer(&inbox, 1, 2);
         assert_eq!(taken(&inbox), "|3 2");
-        inbox.put_end(1);
+        inbox.put_end(1, true);
         assert_eq!(taken(&inbox), ".");
         assert_eq!(taken(&inbox), "");
     }
@@ -334,9 +341,9 @@ mod tests {
     fn the_end_of_a_lane_completes_the_barrier_that_waits_for_it() {
         let inbox = inbox(2);
         inbox.put_barrier(0, 3);
-        inbox.put_end(0);
+        inbox.put_end(0, true);
         assert_eq!(taken(&inbox), "");
-        inbox.put_end(1);
+        inbox.put_end(1, true);
         assert_eq!(taken(&inbox), "|3 .");
     }
 
@@ -359,5 +366,23 @@ mod tests {
         assert_eq!(taken(&inbox), "|1 @30");
         inbox.put_time(0, TimeMark { watermark_ms: 31, quiet_since_ms: Some(9) });
         assert_eq!(taken(&inbox), "@31q");
+    }
+
+    #[test]
+    fn a_sender_that_was_stopped_still_holds_event_time_back_and_one_that_has_ended_does_not() {
+        let at = |watermark_ms| TimeMark { watermark_ms, quiet_since_ms: None };
+        for (for_good, expected) in [(true, "@10 @30"), (false, "@10 @10")] {
+            let inbox = inbox(2);
+            inbox.put_time(0, at(10));
+            inbox.put_time(1, at(20));
+            assert_eq!(taken(&inbox), format!("@{} @10", i64::MIN));
+            inbox.put_end(0, for_good);
+            assert_eq!(taken(&inbox), "");
+            inbox.put_time(1, at(20));
+            inbox.put_barrier(1, 1);
+            inbox.put_time(1, at(30));
+            let seen = taken(&inbox).replace("|1 ", "");
+            assert_eq!(seen, expected.replace("@10 @30", "@20 @30"));
+        }
     }
 }

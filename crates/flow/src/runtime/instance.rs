@@ -49,6 +49,7 @@ pub(super) struct Instance {
     sinks: BTreeMap<NodeId, WritingSink>,
     keyed: BTreeMap<NodeId, KeyedNode>,
     time: InstanceTime,
+    has_started: bool,
     /// Keyed operators have given all that is left at the end of the job.
     has_finished: bool,
     /// `None` for a run without epochs.
@@ -117,6 +118,7 @@ impl Instance {
         Ok(Self {
             keyed: run.plan.chains[chain].nodes.iter().filter_map(keyed).collect::<Result<_, Error>>()?,
             time: InstanceTime::new(),
+            has_started: false,
             has_finished: false,
             boundary: run.epochs.as_ref().map(boundary),
             sources: Sources::new(run.plan.nodes_in(chain, Role::Source).map(read).collect::<Result<_, Error>>()?),
@@ -247,7 +249,11 @@ impl Instance {
             }
         }
         // A stopping job ends without what it still waits for.
-        Ok((self.started.start(run, self.id.chain) && all_started) || run.is_stopping())
+        let has_started = (self.started.start(run, self.id.chain) && all_started) || run.is_stopping();
+        if has_started && !std::mem::replace(&mut self.has_started, true) {
+            run.instance_has_started();
+        }
+        Ok(has_started)
     }
 
     /// Calls the `stop` hooks of nodes that have started.
@@ -460,7 +466,7 @@ impl Instance {
         }
         match boundary.pass(&self.run.plan, &mut self.keyed, self.sources.iter_mut()) {
             Some(Boundary::Barrier(epoch)) => self.neighbours.send_barrier(self.id, epoch),
-            Some(Boundary::End) => self.neighbours.send_end(self.id),
+            Some(Boundary::End) => self.neighbours.send_end(self.id, !self.run.is_stopping()),
             None => {}
         }
         Ok(WorkState::Made)

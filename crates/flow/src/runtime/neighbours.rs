@@ -78,9 +78,9 @@ impl Neighbours {
         self.each_lane_of(from, |inbox, lane| inbox.put_time(lane, time));
     }
 
-    /// Puts the end behind all that `from` has sent.
-    pub(super) fn send_end(&self, from: InstanceId) {
-        self.each_lane_of(from, Inbox::put_end);
+    /// Puts the end behind all that `from` has sent, which has no more `for_good`, or was stopped.
+    pub(super) fn send_end(&self, from: InstanceId, for_good: bool) {
+        self.each_lane_of(from, |inbox, lane| inbox.put_end(lane, for_good));
     }
 
     fn each_lane_of(&self, from: InstanceId, tell: impl Fn(&Inbox, usize)) {

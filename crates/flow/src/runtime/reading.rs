@@ -81,7 +81,6 @@ impl ReadingSource {
             epochs.hurry();
         }
         if self.state != SourceState::Reading || run.is_stopping() || !has_room {
-            self.time.iter_mut().for_each(|time| time.pass_over(run.clock.now()));
             return Ok(ReadStep::NotYet(None));
         }
         let is_new = self.held.is_none();
@@ -125,7 +124,6 @@ impl ReadingSource {
                 if let Some(epochs) = &run.epochs {
                     epochs.hurry();
                 }
-                self.time.iter_mut().for_each(|time| time.pass_over(run.clock.now()));
                 run.set_pause(&node.name, Some(reason));
                 self.held = Some((read, position));
                 Ok(ReadStep::NotYet(Some(MEMORY_RETRY)))

@@ -132,6 +132,8 @@ pub(crate) struct Run {
     watermarks: Vec<Vec<AtomicI64>>,
     open_sources: AtomicUsize,
     open_tasks: AtomicUsize,
+    /// Instances that have not started.
+    starting: AtomicUsize,
     turns: Arc<AtomicU64>,
     /// Reasons why nodes have not started, by node.
     waits: Mutex<BTreeMap<String, String>>,
@@ -201,6 +203,7 @@ impl Run {
             watermarks: plan.chains.iter().map(unknown_times).collect(),
             open_sources: AtomicUsize::new(open_sources),
             open_tasks: AtomicUsize::new(0),
+            starting: AtomicUsize::new(plan.chains.iter().map(|chain| chain.instances as usize).sum()),
             turns: Arc::default(),
             waits: Mutex::default(),
             pauses: Mutex::default(),
@@ -430,7 +433,13 @@ impl Run {
     pub(crate) fn waits_for(&self) -> Option<String> {
         let waits = self.waits.lock().iter().next().map(|(node, reason)| format!("{node} {reason}"));
         let of_table = |(node, table): (&Node, &Arc<LookupTable>)| Some(format!("{} {}", node.name, table.waits()?));
-        waits.or_else(|| self.plan.tables().find_map(of_table))
+        let starts = || (self.starting.load(Ordering::Acquire) > 0).then(|| "its nodes start".to_owned());
+        waits.or_else(|| self.plan.tables().find_map(of_table)).or_else(starts)
+    }
+
+    /// An instance has started for the first time.
+    pub(super) fn instance_has_started(&self) {
+        let _ = self.starting.fetch_update(Ordering::AcqRel, Ordering::Acquire, |starting| starting.checked_sub(1));
     }
 
     /// `true` once the tables of all lookups are loaded.

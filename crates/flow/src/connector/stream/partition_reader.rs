@@ -60,6 +60,12 @@ impl PartitionReader {
         self.end.is_some_and(|end| self.next >= end)
     }
 
+    /// `true` if there are records that can be read, or are being read.
+    pub(crate) fn has_more(&self) -> bool {
+        let has_stored = !self.is_at_end() && self.next < self.partition.offsets().stable;
+        !self.ready.is_empty() || self.pending.is_some() || has_stored
+    }
+
     /// The records that can be read now; `max_records` if nothing is gained by waiting for more.
     pub(super) fn records_ready(&self, max_records: usize) -> usize {
         let stable = self.partition.offsets().stable;

@@ -334,8 +334,11 @@ impl Source for StreamSource {
         self.unsaved.is_empty() && !self.positions.is_storing()
     }
 
-    fn partitions(&self, tell: &mut dyn FnMut(u32)) {
-        self.partitions.iter().for_each(|reader| tell(reader.partition.id().partition.0));
+    fn partitions(&self, tell: &mut dyn FnMut(u32, bool)) {
+        for (index, reader) in self.partitions.iter().enumerate() {
+            let is_handed_out = self.rest.as_ref().is_none_or(|(_, _, of, _)| *of != index);
+            tell(reader.partition.id().partition.0, reader.has_more() || !is_handed_out);
+        }
     }
 
     fn commit_of(&self, at: &SourcePosition) -> Option<PositionCommit> {
