@@ -33,7 +33,17 @@ export function graphOf(document: Tree | null): JobGraph {
 
 function node(name: string, role: GraphNode["role"], type: string, value: Tree | null): GraphNode {
   const doc = textOf(memberOf(jsonOf(value), "doc"));
-  return { name, type, role, doc: doc === "" ? null : doc, instances: 1, waits: null, keys: null, watermark: null, figures: null };
+  return {
+    name,
+    type,
+    role,
+    doc: doc === "" ? null : doc,
+    instances: 1,
+    waits: null,
+    keys: null,
+    watermark: null,
+    figures: null,
+  };
 }
 
 function edgeOf({ from, to }: { from: string; to: string }): GraphEdge {
