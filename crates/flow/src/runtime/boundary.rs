@@ -9,6 +9,7 @@ use super::epochs::{Epochs, InstanceNumber};
 use super::reading::ReadingSource;
 use super::writing_sink::WritingSink;
 use crate::Error;
+use crate::batch::NO_TIME;
 use crate::connector::Preparation;
 use crate::document::NodeId;
 use crate::operator::KeyedNode;
@@ -120,18 +121,23 @@ impl InstanceBoundary {
         Ok(None)
     }
 
-    /// Hands over what the instance adds to the epoch. The boundary goes on to others from here.
+    /// Hands over what the instance adds to the epoch, with the watermark to which it has come. The boundary goes on to others from
+    /// here.
     pub(super) fn pass<'s>(
         &mut self,
         plan: &Plan,
         keyed: &mut BTreeMap<NodeId, KeyedNode>,
         sources: impl Iterator<Item = &'s mut ReadingSource>,
+        watermark_ms: i64,
     ) -> Option<Boundary> {
         let Passing { boundary, mut part, .. } = self.passing.take()?;
         let name = |node: NodeId| &plan.nodes[node.0].node.name;
         for (node, keyed) in keyed {
             keyed.operator.take_changes(&mut |key, value| part.changes.add(name(*node), key, value));
             part.keys.insert(name(*node).clone(), keyed.operator.keys() as u64);
+            if watermark_ms != NO_TIME {
+                part.watermarks.insert(name(*node).clone(), watermark_ms);
+            }
         }
         for source in sources {
             source.take_places(name(source.node), &mut part);

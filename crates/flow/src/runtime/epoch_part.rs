@@ -17,6 +17,8 @@ pub(super) struct EpochPart {
     pub(super) places: BTreeMap<String, u64>,
     /// The latest event times of the partitions that the instance's sources have read, by node.
     pub(super) times: BTreeMap<String, PartitionTimes>,
+    /// The watermark to which nodes with state have come, by node.
+    pub(super) watermarks: BTreeMap<String, i64>,
     /// The keys that have state, by node.
     pub(super) keys: BTreeMap<String, u64>,
 }
@@ -24,7 +26,7 @@ pub(super) struct EpochPart {
 impl EpochPart {
     /// `true` if there is nothing to be committed.
     pub(super) fn is_empty(&self) -> bool {
-        let Self { changes, prepared, positions, places, times: _, keys: _ } = self;
+        let Self { changes, prepared, positions, places, times: _, watermarks: _, keys: _ } = self;
         changes.len() == 0 && prepared.is_empty() && positions.is_empty() && places.is_empty()
     }
 }

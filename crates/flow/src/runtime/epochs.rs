@@ -28,6 +28,7 @@ use super::event_time::PartitionTimes;
 use super::restored_state::{RestoredState, Values};
 use super::workers::TurnOutcome;
 use crate::Error;
+use crate::batch::NO_TIME;
 use crate::connector::{Places, Waker};
 use crate::document::{Checkpoint, NodeId};
 use crate::state::EpochRecord;
@@ -43,6 +44,8 @@ pub(super) struct InstanceState {
     /// The time of the epoch's commit, and the latest event times of all partitions by then, by source.
     pub(super) at_ms: i64,
     pub(super) times: BTreeMap<String, PartitionTimes>,
+    /// The watermark to which its nodes had come by then; [`NO_TIME`] for none.
+    pub(super) watermark_ms: i64,
 }
 
 /// The number of an instance among all of the run, from 0.
@@ -79,6 +82,8 @@ struct EpochState {
     places: BTreeMap<String, Vec<u64>>,
     /// By source.
     times: BTreeMap<String, PartitionTimes>,
+    /// The latest of a node's instances, by node.
+    watermarks: BTreeMap<String, i64>,
     keys: BTreeMap<String, Vec<u64>>,
     committed: Option<Committed>,
     /// When the last epoch began.
@@ -157,6 +162,7 @@ impl Epochs {
                     let mut state = self.state.lock();
                     state.places.clone_from(&record.places);
                     state.times.clone_from(&record.times);
+                    state.watermarks.clone_from(&record.watermarks);
                     self.wanted.store(record.epoch, Ordering::Release);
                     state.committed = Some(Committed { record: record.clone(), took: Duration::ZERO, size_bytes: 0 });
                 }
@@ -174,17 +180,24 @@ impl Epochs {
     ///
     /// # Errors
     /// It cannot be read.
-    pub(super) fn take_restored(&self, nodes: &[NodeId], instance: u32) -> Result<Option<InstanceState>, Error> {
+    pub(super) fn take_restored(
+        &self,
+        nodes: &[(NodeId, &str)],
+        instance: u32,
+    ) -> Result<Option<InstanceState>, Error> {
         match &mut *self.restored.lock() {
             Restoring::NotYet => Ok(None),
             Restoring::Failed(reason) => Err(Error::connector("", format!("cannot restore the job's state: {reason}"))),
             Restoring::Done(restored) => {
-                let values = nodes.iter().map(|node| (*node, restored.take(*node, instance))).collect();
+                let values = nodes.iter().map(|(node, _)| (*node, restored.take(*node, instance))).collect();
                 let (epoch, at_ms, times) = match &restored.epoch {
                     Some(record) => (record.epoch, record.at_ms, record.times.clone()),
                     None => (0, 0, BTreeMap::new()),
                 };
-                Ok(Some(InstanceState { epoch, values, at_ms, times }))
+                let watermarks = restored.epoch.as_ref().map(|record| &record.watermarks);
+                let reached = nodes.iter().filter_map(|(_, name)| watermarks?.get(*name).copied());
+                let watermark_ms = reached.max().unwrap_or(NO_TIME);
+                Ok(Some(InstanceState { epoch, values, at_ms, times, watermark_ms }))
             }
         }
     }
@@ -254,6 +267,10 @@ impl Epochs {
         for (node, times) in std::mem::take(&mut part.times) {
             state.times.entry(node).or_default().extend(times);
         }
+        for (node, watermark_ms) in std::mem::take(&mut part.watermarks) {
+            let known = state.watermarks.entry(node).or_insert(NO_TIME);
+            *known = watermark_ms.max(*known);
+        }
         state.parts.push(part);
         drop(state);
         self.wake_coordinator();
@@ -303,7 +320,8 @@ impl Epochs {
                 let last = state.committed.as_ref().map_or(0, |committed| committed.record.epoch);
                 let epoch = self.wanted().max(last + 1);
                 let (places, times) = (state.places.clone(), state.times.clone());
-                let record = EpochRecord { epoch, at_ms: now_ms, places, times };
+                let watermarks = state.watermarks.clone();
+                let record = EpochRecord { epoch, at_ms: now_ms, places, times, watermarks };
                 self.append(state, Commit::new(record, parts))
             }
             Phase::Appending(commit) => self.append(state, commit),

@@ -10,7 +10,7 @@ use std::time::Duration;
 use millstream_types::KeyGroup;
 
 use super::boundary::{Boundary, InstanceBoundary};
-use super::event_time::SourceTime;
+use super::event_time::{SourceTime, TimeMark};
 use super::inbox::Taken;
 use super::instance_time::InstanceTime;
 use super::neighbours::{InstanceId, Neighbours};
@@ -23,7 +23,7 @@ use super::work_queue::{WorkQueue, WorkStep};
 use super::workers::TurnOutcome;
 use super::writing_sink::WritingSink;
 use crate::Error;
-use crate::batch::{Batch, MadeRows};
+use crate::batch::{Batch, MadeRows, NO_TIME};
 use crate::connector::{self, ConnectorContext, RefusedRecords, Started, Waker, Written};
 use crate::delivery::Tracker;
 use crate::document::{HookPoint, NodeId, Role};
@@ -202,7 +202,9 @@ impl Instance {
         let (run, InstanceId { chain, number }) = (&self.run, self.id);
         let nodes = &run.plan.chains[chain].nodes;
         let first = &run.plan.nodes[nodes[0].0].node.name;
-        let Some(restored) = boundary.epochs.take_restored(nodes, number)? else {
+        let names: Vec<(NodeId, &str)> =
+            nodes.iter().map(|node| (*node, run.plan.nodes[node.0].node.name.as_str())).collect();
+        let Some(restored) = boundary.epochs.take_restored(&names, number)? else {
             run.set_wait(first, Some("waits until the job's state is restored".to_owned()));
             return Ok(false);
         };
@@ -212,6 +214,11 @@ impl Instance {
             values.iter().try_for_each(|(key, stored)| keyed.operator.restore(key, stored))?;
         }
         self.sources.restore(run, &restored.times, restored.at_ms);
+        if restored.watermark_ms != NO_TIME {
+            // Records that were late before are late again.
+            let quiet_since_ms = None;
+            self.work.add(WorkStep::Time(TimeMark { watermark_ms: restored.watermark_ms, quiet_since_ms }));
+        }
         boundary.restored(restored.epoch);
         Ok(true)
     }
@@ -464,7 +471,7 @@ impl Instance {
         if let Some(timeout) = boundary.prepare(&mut self.sinks)? {
             return Ok(WorkState::Blocked(timeout));
         }
-        match boundary.pass(&self.run.plan, &mut self.keyed, self.sources.iter_mut()) {
+        match boundary.pass(&self.run.plan, &mut self.keyed, self.sources.iter_mut(), self.time.watermark_ms()) {
             Some(Boundary::Barrier(epoch)) => self.neighbours.send_barrier(self.id, epoch),
             Some(Boundary::End) => self.neighbours.send_end(self.id, !self.run.is_stopping()),
             None => {}

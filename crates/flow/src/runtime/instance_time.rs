@@ -34,6 +34,11 @@ impl InstanceTime {
         (mark != self.mark).then_some(mark)
     }
 
+    /// The watermark to which the instance has come.
+    pub(super) fn watermark_ms(&self) -> i64 {
+        self.mark.watermark_ms
+    }
+
     /// The time at which silence is judged.
     pub(super) fn now_ms(&self, wall_ms: i64) -> i64 {
         self.mark.time_ms(wall_ms)

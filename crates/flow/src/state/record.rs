@@ -31,6 +31,9 @@ pub(crate) struct EpochRecord {
     /// The latest event time that each partition of a source had, milliseconds since 1970-01-01T00:00:00Z, by node.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) times: BTreeMap<String, BTreeMap<u32, i64>>,
+    /// The watermark to which the nodes with state had come, by node.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) watermarks: BTreeMap<String, i64>,
 }
 
 /// The key of an entry.
@@ -155,14 +158,16 @@ mod tests {
             at_ms: 5,
             places: BTreeMap::from([("in".to_owned(), vec![3, 4])]),
             times: BTreeMap::new(),
+            watermarks: BTreeMap::new(),
         };
         let stored = b"\x01{\"epoch\":7,\"at_ms\":5,\"places\":{\"in\":[3,4]}}";
         assert_eq!(epoch.encode(), stored);
         assert_eq!(StateEntry::decode(EpochRecord::KEY, Some(stored)).unwrap(), StateEntry::Epoch(epoch.clone()));
 
         let times = BTreeMap::from([("in".to_owned(), BTreeMap::from([(2, -7)]))]);
-        let timed = EpochRecord { times, places: BTreeMap::new(), ..epoch };
-        let stored = b"\x01{\"epoch\":7,\"at_ms\":5,\"times\":{\"in\":{\"2\":-7}}}";
+        let watermarks = BTreeMap::from([("sums".to_owned(), -9)]);
+        let timed = EpochRecord { times, watermarks, places: BTreeMap::new(), ..epoch };
+        let stored = b"\x01{\"epoch\":7,\"at_ms\":5,\"times\":{\"in\":{\"2\":-7}},\"watermarks\":{\"sums\":-9}}";
         assert_eq!(timed.encode(), stored);
         assert_eq!(StateEntry::decode(EpochRecord::KEY, Some(stored)).unwrap(), StateEntry::Epoch(timed));
     }

@@ -146,3 +146,24 @@ fn late_records_are_counted_and_a_stop_gives_no_open_window() {
     assert_eq!(found(&node).len(), 1);
     node.close();
 }
+
+#[test]
+fn a_record_that_is_late_before_a_restart_is_late_after_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let node = Node::open(dir.path());
+    node.create("readings", 8);
+    node.create("sums", 1);
+    let of_all = |minute: i64| (0..40).map(move |device| record((device, minute, 1)));
+    let mut document = sums("late", &json!({"type": "tumbling", "size": "10m"}), 3);
+    document["sources"]["in"]["parallelism"] = json!(8);
+    let id = node.run(&document);
+    node.append("readings", &of_all(3).chain(of_all(20)).collect::<Vec<_>>());
+    eventually("the first windows are there", || found(&node).len() == 40);
+    eventually("all is committed", || node.job(&id)["lag"] == 0);
+    node.close();
+    let node = Node::open(dir.path());
+    node.append("readings", &of_all(4).chain(of_all(40)).collect::<Vec<_>>());
+    eventually("the next windows are there", || found(&node).len() == 80);
+    assert_eq!(node.job(&id)["nodes"][1]["late"], 40, "{:#}", node.job(&id));
+    node.close();
+}

@@ -378,9 +378,10 @@ pub(crate) fn the_guide_to_jobs(process: &Process, dir: &Path) {
     std::fs::write(dir.join("filter.yaml"), &documents[0]).unwrap();
     std::fs::write(dir.join("warm.yaml"), documents[1..3].concat()).unwrap();
     let outputs = crate::readme::pasted("docs/flow.md", process, dir);
-    let [filtered, warm, replaced, routed, listed, tested, stopped] = outputs.as_slice() else {
+    let [filtered, warm, replaced, routed, listed, tested, stopped, alarms] = outputs.as_slice() else {
         panic!("docs/flow.md has {} blocks", outputs.len())
     };
+    assert!(alarms.starts_with("JOB"), "{alarms}");
     assert!(filtered.contains("\"count\":2"), "{filtered}");
     assert!(warm.contains("\"key\":\"d1\"") && !warm.contains("\"key\":\"d2\""), "{warm}");
     assert!(replaced.contains("warm is valid") && replaced.contains("stops"), "{replaced}");
