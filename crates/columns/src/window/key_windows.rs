@@ -2,7 +2,7 @@
 
 use super::shape::{WindowExtent, WindowShape};
 
-/// The records of a pane, as far as they have come.
+/// The sum of the records of a pane.
 pub trait WindowState {
     /// Adds what another pane has come to.
     fn merge(&mut self, other: &Self);

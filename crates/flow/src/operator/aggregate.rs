@@ -25,7 +25,7 @@ pub(crate) const AGGREGATE: NodeType = NodeType {
     keeps_state: true,
 };
 
-/// What the records of a pane have come to.
+/// The figures of the records of a pane.
 #[derive(Debug)]
 struct PaneFigures(AggregateState);
 
@@ -66,7 +66,7 @@ pub(super) struct Aggregate {
     ending: Option<Vec<Arc<[u8]>>>,
 }
 
-/// What does not change.
+/// The shape of the windows, and the form of their records.
 struct Plan {
     shape: WindowShape,
     lateness_ms: i64,
@@ -152,11 +152,10 @@ impl Aggregate {
             return self.known.remove(key);
         }
         let next_ms = state.windows.next_ms(&self.plan.shape, self.plan.lateness_ms);
-        if next_ms != state.armed_ms {
+        // A timer that is due too soon is set anew once it is: a session that grows has one, and not one for each record.
+        if let Some(at_ms) = next_ms.filter(|at_ms| state.armed_ms.is_none_or(|armed_ms| *at_ms < armed_ms)) {
             state.armed_ms = next_ms;
-            if let Some(at_ms) = next_ms {
-                self.timers.entry(at_ms).or_default().push(Arc::clone(key));
-            }
+            self.timers.entry(at_ms).or_default().push(Arc::clone(key));
         }
     }
 
@@ -307,5 +306,48 @@ fn owned(value: &Value<'_>) -> Value<'static> {
     match value {
         Value::Text(text) => Value::Text(text.as_ref().to_owned().into()),
         other => other.clone().into_owned().unwrap_or(Value::Null),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::document::{Document, DocumentContext};
+
+    fn aggregate(window: serde_json::Value) -> Aggregate {
+        let document = json!({
+            "version": 1, "kind": "Job", "name": "sums",
+            "sources": {"in": {"type": "list", "config": {"records": []}}},
+            "transforms": {"sums": {
+                "type": "aggregate", "inputs": ["in"], "key_by": "k", "window": window, "aggregates": "COUNT(*) AS n",
+            }},
+            "sinks": {"out": {"type": "blackhole", "inputs": ["sums"]}},
+        });
+        let context = DocumentContext { catalogue: crate::catalogue(), ..DocumentContext::default() };
+        let document = Document::read(&document.to_string(), &context).unwrap();
+        let node = document.nodes.iter().find(|node| node.name == "sums").unwrap();
+        Aggregate::new(node, StateMemory::unbounded("sums")).unwrap()
+    }
+
+    #[test]
+    fn a_key_has_one_timer_however_many_records_its_windows_get() {
+        for window in [
+            json!({"type": "session", "gap": "1m"}),
+            json!({"type": "tumbling", "size": "1m"}),
+            json!({"type": "sliding", "size": "1m", "slide": "1s"}),
+        ] {
+            let mut sums = aggregate(window.clone());
+            let mut made = MadeRows::default();
+            for time_ms in (0..3_600_000).step_by(1_000) {
+                let cause = Cause { input: 0, watermark_ms: sums.time_ms };
+                assert!(sums.advance_to(time_ms, cause, &mut made).unwrap() || made.len() >= MADE_MAX);
+                made = MadeRows::default();
+                assert!(sums.see(b"\"a\"\n", time_ms, &[], cause, &mut made).unwrap());
+                let timers: usize = sums.timers.values().map(Vec::len).sum();
+                assert!(timers <= 2, "{timers} timers at {time_ms} of {window}");
+            }
+        }
     }
 }

@@ -28,7 +28,7 @@ impl InstanceTime {
         (std::mem::replace(&mut self.mark, mark) != mark).then_some(mark)
     }
 
-    /// What the instance comes to with this progress of its sources; `None` if that is where it is.
+    /// The time of the instance with this progress of its sources; `None` if it stays as it is.
     pub(super) fn news(&self, mark: TimeMark) -> Option<TimeMark> {
         let mark = TimeMark { watermark_ms: mark.watermark_ms.max(self.mark.watermark_ms), ..mark };
         (mark != self.mark).then_some(mark)
