@@ -4,8 +4,8 @@ mod display;
 
 pub use display::listed;
 
-use crate::aggregation::FigureKind;
-use crate::expr::{Aggregate, Expr, Item, Summary};
+use crate::aggregation::{FigureKind, ListKind};
+use crate::expr::{Aggregate, AggregateList, Expr, Item, ListOrder, Summary};
 use crate::field::Field;
 use crate::statistic::Statistic;
 use crate::value_type::Type;
@@ -30,6 +30,7 @@ impl Aggregate {
                 Statistic::Min | Statistic::Max => Type::Any,
             },
             Self::Quantile { .. } => Type::Double,
+            Self::List(_) => Type::List,
             Self::Summary(_) => Type::Any,
         }
     }
@@ -50,11 +51,13 @@ impl Aggregate {
             },
             Self::Quantile { rank, .. } => FigureKind::Quantile(*rank),
             Self::CountDistinct(_) => FigureKind::CountDistinct,
+            Self::List(list) => FigureKind::List(list.kind()),
             Self::Summary(_) => return None,
         })
     }
 
-    /// The expressions over which the aggregate is computed. FIRST and LAST need the place of the record, too.
+    /// The expressions over which the aggregate is computed. FIRST and LAST need the place of the record, too; the sort keys of a
+    /// list stand before its value.
     pub fn arguments(&self) -> Vec<&Expr> {
         match self {
             Self::Of { statistic: Statistic::First | Statistic::Last, value } => {
@@ -63,7 +66,20 @@ impl Aggregate {
             Self::Count => Vec::new(),
             Self::Of { value, .. } | Self::Quantile { value, .. } => vec![value],
             Self::CountDistinct(values) => values.iter().collect(),
+            Self::List(list) => list.order.iter().map(|key| &key.value).chain([&list.value]).collect(),
             Self::Summary(summary) => summary.arguments(),
+        }
+    }
+}
+
+impl AggregateList {
+    fn kind(&self) -> ListKind {
+        let bit = |(number, key): (usize, &ListOrder)| u8::from(key.descending) << number;
+        ListKind {
+            distinct: self.distinct,
+            sort_keys: self.order.len() as u8,
+            descending: self.order.iter().enumerate().map(bit).sum(),
+            values_max: self.values_max.unwrap_or(u32::MAX),
         }
     }
 }

@@ -16,6 +16,7 @@
 //! ```
 
 mod allocation;
+mod collected;
 mod deviation;
 mod distinct;
 mod distribution;
@@ -32,6 +33,7 @@ mod sorted_rows;
 mod state;
 mod top;
 
+pub use collected::ListKind;
 pub use distribution::DistributionKind;
 pub(crate) use figure::Figure;
 pub use figure::{FigureKind, FigureOf};

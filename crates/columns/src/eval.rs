@@ -92,7 +92,7 @@ impl Predicate {
             }
             Self::Quantified { comparison, every, value, list } => {
                 let value = value.value(row)?;
-                let Some(list) = nested::list(&list.value(row)?)? else { return Ok(None) };
+                let Some(list) = nested::list(list.value(row)?)? else { return Ok(None) };
                 let holds = |item: &Value<'_>| value.compare(item).map(|order| comparison.holds(order));
                 // ALL is the negation of ANY with the negated comparison.
                 let found = any(&list, |item| Ok(holds(item).map(|holds| holds != *every)))?;

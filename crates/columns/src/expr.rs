@@ -206,8 +206,32 @@ pub enum Aggregate {
     /// `COUNT(DISTINCT a, …)`: the number of different combinations of values; not empty. Combinations that contain a NULL
     /// count; a single NULL does not.
     CountDistinct(Vec<Expr>),
+    /// `ARRAY_AGG(…)`: a list of values; in jobs only.
+    List(Box<AggregateList>),
     /// An aggregate that yields rows instead of a value. It must be the only item.
     Summary(Box<Summary>),
+}
+
+/// `ARRAY_AGG([DISTINCT] value [ORDER BY key [DESC], …] [LIMIT n])`: the values of the records as a list.
+#[derive(Debug, Clone, PartialEq)]
+pub struct AggregateList {
+    /// Each different value once.
+    pub distinct: bool,
+    /// The expression over each record; [`Field::Record`] for `*`.
+    pub value: Expr,
+    /// The order; without keys that in which records come.
+    pub order: Vec<ListOrder>,
+    /// The number of values, from 1; `None` for all.
+    pub values_max: Option<u32>,
+}
+
+/// A sort key of a list.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ListOrder {
+    /// The expression over each record.
+    pub value: Expr,
+    /// The greatest value comes first.
+    pub descending: bool,
 }
 
 /// An aggregate that yields rows.

@@ -34,6 +34,8 @@ pub enum Field {
     Partition,
     /// `$header['name']` or `$headers['name']`: the last header with that name, as text.
     Header(String),
+    /// The whole payload, written `*` in ARRAY_AGG; in jobs only.
+    Record,
     /// `$topic`: the topic of the record; in jobs only, because a query reads one stream and names it.
     Topic,
 }
@@ -50,7 +52,7 @@ impl Field {
     /// The type, as far as it is known.
     pub fn kind(&self) -> Type {
         match self {
-            Self::Payload(_) => Type::Any,
+            Self::Payload(_) | Self::Record => Type::Any,
             Self::Key | Self::Header(_) | Self::Topic => Type::Text,
             Self::Timestamp | Self::Offset | Self::Partition => Type::Integer,
         }
@@ -95,7 +97,7 @@ impl Field {
     pub fn of_metadata<'a>(&self, metadata: &Metadata<'a>) -> Result<Value<'a>, Unreadable> {
         let integer = |number: Option<i64>| Ok(number.map_or(Value::Null, Value::Integer));
         match self {
-            Self::Payload(_) => Ok(Value::Null),
+            Self::Payload(_) | Self::Record => Ok(Value::Null),
             Self::Key => text(metadata.key),
             Self::Header(name) => text(metadata.headers.get(name)),
             Self::Topic => Ok(metadata.topic.map_or(Value::Null, |topic| Value::Text(topic.into()))),
@@ -126,6 +128,7 @@ impl fmt::Display for Field {
                 }
                 Ok(())
             }
+            Self::Record => f.write_str("*"),
             Self::Key => f.write_str("$key"),
             Self::Timestamp => f.write_str("$timestamp"),
             Self::Offset => f.write_str("$offset"),

@@ -39,7 +39,7 @@ impl Formula {
         let constants = self.operands().into_iter().all(|operand| matches!(operand, Operand::Constant(_)));
         let of_now = matches!(self, Self::Call(Function::UnixTimestamp, arguments) if arguments.is_empty());
         let value = if constants && !of_now { self.value(&mut NoRow).ok()? } else { return None };
-        value.into_owned()
+        Some(value.into_owned())
     }
 
     pub(crate) fn value<'v, 'a: 'v>(&'v self, row: &mut impl Row<'a>) -> Result<Value<'v>, EvalError> {

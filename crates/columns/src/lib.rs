@@ -52,8 +52,8 @@ mod window;
 
 pub use aggregate::listed;
 pub use aggregation::{
-    AggregateShape, AggregateState, Bounds, DistributionKind, FigureKind, FigureOf, Nested, SketchMeta, SketchSizes,
-    order_values, read_values, write_input,
+    AggregateShape, AggregateState, Bounds, DistributionKind, FigureKind, FigureOf, ListKind, Nested, SketchMeta,
+    SketchSizes, order_values, read_values, write_input,
 };
 pub use chunk::{Chunk, ChunkPayload, ChunkRow, ConditionId, ConditionResults, Selection, Truth};
 pub use columns::{Columns, ColumnsOf, ColumnsScratch};
@@ -61,7 +61,9 @@ pub use compiler::Compiler;
 pub use cursor::{Cursor, ParseError};
 pub use diagnostic::{Diagnostic, TextPosition};
 pub use eval::Row;
-pub use expr::{Aggregate, AllMembers, Expr, HistoryCall, Item, Literal, SelectList, Summary};
+pub use expr::{
+    Aggregate, AggregateList, AllMembers, Expr, HistoryCall, Item, ListOrder, Literal, SelectList, Summary,
+};
 pub use field::{Field, Name, PathStep};
 pub use field_table::FieldTable;
 pub use function::{EXAMPLE_RECORD, Function, FunctionGroup, FunctionRow, HistoryFunction, functions};

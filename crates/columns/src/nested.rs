@@ -19,7 +19,7 @@ enum Elements<'a> {
 }
 
 /// The content of `value`; `None` if it is neither array nor object.
-fn parts<'a>(value: &Value<'a>) -> Result<Option<Elements<'a>>, EvalError> {
+fn parts<'v>(value: &'v Value<'_>) -> Result<Option<Elements<'v>>, EvalError> {
     match value {
         Value::List(list) => Ok(Some(Elements::List(list.clone()))),
         Value::Nested(raw) if raw.first() == Some(&b'[') => elements(raw).map(|list| Some(Elements::List(list))),
@@ -29,9 +29,13 @@ fn parts<'a>(value: &Value<'a>) -> Result<Option<Elements<'a>>, EvalError> {
 }
 
 /// The elements, if `value` is a list.
-pub(crate) fn list<'a>(value: &Value<'a>) -> Result<Option<Vec<Value<'a>>>, EvalError> {
-    Ok(match parts(value)? {
-        Some(Elements::List(list)) => Some(list),
+pub(crate) fn list(value: Value<'_>) -> Result<Option<Vec<Value<'_>>>, EvalError> {
+    Ok(match value {
+        Value::List(list) => Some(list),
+        Value::Nested(raw) if raw.first() == Some(&b'[') => Some(match raw {
+            Cow::Borrowed(raw) => elements(raw)?,
+            Cow::Owned(raw) => elements(&raw)?.into_iter().map(Value::into_owned).collect(),
+        }),
         _ => None,
     })
 }
@@ -76,17 +80,22 @@ impl<'a> ObjectMembers<'a> {
 
 /// The member called `key` or the element at `key` of `of`; NULL if there is none.
 pub(crate) fn element<'a>(of: Value<'a>, key: &Value<'_>) -> Result<Value<'a>, EvalError> {
-    Ok(match (parts(&of)?, key) {
-        (Some(Elements::Map(map)), Value::Text(name)) => match map.member(name) {
-            Some(raw) => Value::read(raw)?,
-            None => Value::Null,
+    Ok(match (of, key) {
+        (Value::Nested(raw), Value::Text(name)) if raw.first() != Some(&b'[') => match raw {
+            Cow::Borrowed(raw) => member(raw, name)?,
+            Cow::Owned(raw) => member(&raw, name)?.into_owned(),
         },
-        (Some(Elements::List(mut list)), Value::Integer(index)) => match usize::try_from(*index) {
-            Ok(index) if index < list.len() => list.swap_remove(index),
+        (of, Value::Integer(index)) => match (list(of)?, usize::try_from(*index)) {
+            (Some(mut list), Ok(index)) if index < list.len() => list.swap_remove(index),
             _ => Value::Null,
         },
         _ => Value::Null,
     })
+}
+
+/// The member of an object; NULL if it has none of that name.
+fn member<'a>(object: &'a [u8], name: &str) -> Result<Value<'a>, EvalError> {
+    members(object)?.member(name).map_or(Ok(Value::Null), |raw| Ok(Value::read(raw)?))
 }
 
 /// The number of elements, members or characters of `of`; `None` for other values.
@@ -147,7 +156,7 @@ pub(crate) fn contains_value(of: &Value<'_>, value: &Value<'_>) -> Result<Option
 
 /// The elements of `elements` for which `keep` has TRUE at the same index; NULL if one of the two is no list.
 pub(crate) fn filtered<'a>(elements: Value<'a>, keep: Value<'_>) -> Result<Value<'a>, EvalError> {
-    let (Some(elements), Some(keep)) = (list(&elements)?, list(&keep)?) else {
+    let (Some(elements), Some(keep)) = (list(elements)?, list(keep)?) else {
         return Ok(Value::Null);
     };
     let kept = elements.into_iter().zip(&keep).filter(|(_, keep)| **keep == Value::Boolean(true));

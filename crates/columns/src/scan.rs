@@ -271,7 +271,7 @@ impl<'a> Value<'a> {
     pub fn read(raw: &'a [u8]) -> Result<Self, Unreadable> {
         match raw.first() {
             Some(b'"') => text(raw).map(Value::Text),
-            Some(b'{' | b'[') => Ok(Value::Nested(raw)),
+            Some(b'{' | b'[') => Ok(Value::Nested(raw.into())),
             Some(b't') => Ok(Value::Boolean(true)),
             Some(b'f') => Ok(Value::Boolean(false)),
             Some(b'n') => Ok(Value::Null),
@@ -453,7 +453,7 @@ mod tests {
             (r#""\ud800""#, Err(Unreadable::Text)),
             ("true", Ok(Value::Boolean(true))),
             ("null", Ok(Value::Null)),
-            ("{}", Ok(Value::Nested(b"{}"))),
+            ("{}", Ok(Value::Nested(b"{}".into()))),
         ] {
             assert_eq!(Value::read(raw.as_bytes()), expected, "{raw}");
         }

@@ -19,8 +19,8 @@ pub enum Value<'a> {
     Double(f64),
     /// A text, without its escapes.
     Text(Cow<'a, str>),
-    /// An object or array as in the payload. It is not NULL, but neither equal to nor less than any value.
-    Nested(&'a [u8]),
+    /// An object or array as JSON, as in the payload. It is not NULL, but neither equal to nor less than any value.
+    Nested(Cow<'a, [u8]>),
     /// A list that the query builds, as an array.
     List(Vec<Value<'a>>),
 }
@@ -89,17 +89,17 @@ impl Value<'_> {
         }
     }
 
-    /// The same value without reference to a payload; `None` if it is a part of one.
-    pub fn into_owned(self) -> Option<Value<'static>> {
-        Some(match self {
+    /// The same value without borrowed data.
+    pub fn into_owned(self) -> Value<'static> {
+        match self {
             Self::Null => Value::Null,
             Self::Boolean(value) => Value::Boolean(value),
             Self::Integer(value) => Value::Integer(value),
             Self::Double(value) => Value::Double(value),
             Self::Text(text) => Value::Text(text.into_owned().into()),
-            Self::List(list) => Value::List(list.into_iter().map(Value::into_owned).collect::<Option<_>>()?),
-            Self::Nested(_) => return None,
-        })
+            Self::List(list) => Value::List(list.into_iter().map(Value::into_owned).collect()),
+            Self::Nested(raw) => Value::Nested(raw.into_owned().into()),
+        }
     }
 
     /// The number as a double; `None` for other values.

@@ -7,8 +7,8 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use millstream_columns::{
-    Columns, ColumnsScratch, EXAMPLE_RECORD, FunctionGroup, FunctionRow, HistoryState, InputRecord, Metadata,
-    Parameters, ParserLimits, functions, parser,
+    AggregateShape, AggregateState, Columns, ColumnsScratch, EXAMPLE_RECORD, Expr, FigureOf, FunctionGroup,
+    FunctionRow, HistoryState, InputRecord, Metadata, Parameters, ParserLimits, SketchSizes, functions, parser,
 };
 
 const HEAD: &str = "\
@@ -32,6 +32,7 @@ const TAIL: &str = "`, those of
 aggregates over the three records `{\"n\":1,\"t\":\"a\"}`, `{\"n\":4,\"t\":\"b\"}` and `{\"n\":8,\"t\":\"b\"}`, those of history on
 the last of these, which are one second apart.
 
+The aggregates of jobs stand in the `aggregates` of an `aggregate` ([Windows](flow.md#windows)), and not in queries.
 The functions of history look back at the earlier records of a key. They stand in the select list of a `map` with `key_by`
 ([Looking back](flow.md#looking-back)), and not in queries.
 ";
@@ -84,7 +85,8 @@ export const FUNCTIONS: ReadonlyMap<string, string> = new Map([
 "
     .to_owned();
     // CASE is a keyword, and queries do not look back.
-    let is_proposed = |row: &&FunctionRow| row.names[0] != "CASE" && row.group != FunctionGroup::History;
+    let is_of_jobs = |group| matches!(group, FunctionGroup::History | FunctionGroup::JobAggregates);
+    let is_proposed = |row: &&FunctionRow| row.names[0] != "CASE" && !is_of_jobs(row.group);
     for FunctionRow { names, arguments, sentence, .. } in functions().iter().filter(is_proposed) {
         let detail = format!("{arguments}: {}", sentence.trim_end_matches('.'));
         out.push_str(&list("  ", "", &[quoted(names[0]), quoted(&detail)], ","));
@@ -121,7 +123,10 @@ fn the_completion_of_the_console_is_as_the_table_says() {
 
 #[test]
 fn each_example_gives_the_result_beside_it() {
-    let is_of_one_record = |group: &FunctionGroup| !matches!(group, FunctionGroup::History | FunctionGroup::Aggregates);
+    let is_of_one_record = |group: &FunctionGroup| {
+        use FunctionGroup::{Aggregates, History, JobAggregates};
+        !matches!(group, History | Aggregates | JobAggregates)
+    };
     for group in FunctionGroup::ALL.into_iter().filter(is_of_one_record) {
         for FunctionRow { example, result, names, .. } in rows(group) {
             assert!(example.contains(names[0]), "{example}");
@@ -155,5 +160,33 @@ fn each_example_of_history_gives_the_result_beside_it() {
             state.see(&of.value(0).unwrap(), second * 1_000, |given| given.write_json(&mut out));
         }
         assert_eq!(String::from_utf8(out).unwrap(), *result, "{example}");
+    }
+}
+
+#[test]
+fn each_example_of_an_aggregate_of_jobs_gives_the_result_beside_it() {
+    let records = [r#"{"n":1,"t":"a"}"#, r#"{"n":4,"t":"b"}"#, r#"{"n":8,"t":"b"}"#];
+    for FunctionRow { example, result, names, .. } in rows(FunctionGroup::JobAggregates) {
+        assert!(example.starts_with(names[0]), "{example}");
+        let list = |text: &str| parser::aggregate_list(text, &Parameters::default(), &ParserLimits::default());
+        let items = list(example).unwrap_or_else(|wrong| panic!("{example}: {}", wrong[0])).parsed;
+        assert_eq!(list(&items[0].to_string()).unwrap().parsed, items, "{example}");
+        let Expr::Aggregate(aggregate) = &items[0].value else { panic!("{example} is an aggregate") };
+        let columns = Columns::new(aggregate.arguments());
+        let count = aggregate.arguments().len();
+        let figures = [FigureOf { name: String::new(), kind: aggregate.figure().unwrap(), inputs: 0..count }];
+        let shape = AggregateShape::Groups { keys: 0, figures: figures.into() };
+        let mut state = AggregateState::new(&shape, SketchSizes::default());
+        for payload in records {
+            let record = InputRecord { payload: Some(payload.as_bytes()), metadata: Metadata::default() };
+            let of = columns.of_input(record, 0, ColumnsScratch::default()).unwrap();
+            let inputs: Vec<_> = (0..count).map(|number| of.value(number).unwrap()).collect();
+            state.add(&inputs).unwrap();
+        }
+        let mut out = Vec::new();
+        state.rows()[0][0].write_json(&mut out);
+        assert_eq!(String::from_utf8(out).unwrap(), *result, "{example}");
+        let refused = parser::expression(example, &ParserLimits::default());
+        assert!(refused.is_err(), "{example} is not of one record");
     }
 }

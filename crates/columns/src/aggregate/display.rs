@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::expr::{Aggregate, Summary};
+use crate::expr::{Aggregate, AggregateList, ListOrder, Summary};
 use crate::statistic::Points;
 use crate::{Item, Name};
 
@@ -27,8 +27,30 @@ impl fmt::Display for Aggregate {
                 listed(f, values)?;
                 f.write_str(")")
             }
+            Self::List(list) => write!(f, "{list}"),
             Self::Summary(summary) => write!(f, "{summary}"),
         }
+    }
+}
+
+impl fmt::Display for AggregateList {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { distinct, value, order, values_max } = self;
+        write!(f, "ARRAY_AGG({}{value}", if *distinct { "DISTINCT " } else { "" })?;
+        if !order.is_empty() {
+            f.write_str(" ORDER BY ")?;
+            listed(f, order)?;
+        }
+        if let Some(values_max) = values_max {
+            write!(f, " LIMIT {values_max}")?;
+        }
+        f.write_str(")")
+    }
+}
+
+impl fmt::Display for ListOrder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{}", self.value, if self.descending { " DESC" } else { "" })
     }
 }
 

@@ -6,6 +6,7 @@ use std::ops::Range;
 use datasketches::codec::{SketchBytes, SketchSlice};
 use datasketches::error::Error;
 
+use super::collected::{Collected, ListKind};
 use super::deviation::Deviation;
 use super::distinct::Distinct;
 use super::ends::{Placed, RecordEnd};
@@ -39,6 +40,8 @@ pub enum FigureKind {
     Quantile(f64),
     /// The number of distinct tuples; a single value that is NULL does not count.
     CountDistinct,
+    /// The values as a list; the last input, behind its sort keys.
+    List(ListKind),
 }
 
 /// A figure and the inputs that it is computed of.
@@ -64,6 +67,7 @@ pub(crate) enum Figure {
     StandardDeviation(Box<Deviation>),
     First(Option<Box<Placed>>),
     Last(Option<Box<Placed>>),
+    List(Box<Collected>),
 }
 
 /// The least or the greatest so far: of numbers, and of texts where there are no numbers.
@@ -149,7 +153,16 @@ impl Figure {
             FigureKind::First => Self::First(None),
             FigureKind::Last => Self::Last(None),
             FigureKind::Quantile(rank) => Self::Quantile(Box::new(Quantile::new(rank, quantile_k))),
+            FigureKind::List(kind) => Self::List(Box::new(Collected::new(kind))),
             FigureKind::CountDistinct => Self::CountDistinct(Box::new(Distinct::new(lg_distinct))),
+        }
+    }
+
+    /// `true` for a figure of the same kind.
+    pub(crate) fn is_like(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::List(a), Self::List(b)) => a.kind() == b.kind(),
+            (a, b) => std::mem::discriminant(a) == std::mem::discriminant(b),
         }
     }
 
@@ -165,6 +178,7 @@ impl Figure {
             Self::First(kept) => Placed::take(kept, RecordEnd::First, values),
             Self::Last(kept) => Placed::take(kept, RecordEnd::Last, values),
             Self::Quantile(quantile) => values.iter().for_each(|value| quantile.add(value)),
+            Self::List(list) => list.add(values),
             Self::CountDistinct(distinct) => {
                 if values != [Value::Null] {
                     let mut tuple = Vec::with_capacity(32);
@@ -185,6 +199,7 @@ impl Figure {
             (Self::Max(a), Self::Max(b)) => b.iter().for_each(|b| Extreme::take(a, &b.value(), Ordering::Greater)),
             (Self::CountDistinct(a), Self::CountDistinct(b)) => a.merge(b),
             (Self::Quantile(a), Self::Quantile(b)) => a.merge(b),
+            (Self::List(a), Self::List(b)) => a.merge(b),
             (Self::StandardDeviation(a), Self::StandardDeviation(b)) => a.merge(b),
             (Self::First(a), Self::First(b)) => Placed::merge(a, RecordEnd::First, b.as_deref()),
             (Self::Last(a), Self::Last(b)) => Placed::merge(a, RecordEnd::Last, b.as_deref()),
@@ -197,10 +212,9 @@ impl Figure {
             Self::Count(count) => Value::Integer(i64::try_from(*count).unwrap_or(i64::MAX)),
             Self::Sum(total) => total.sum(),
             Self::Average(total) => total.average(),
-            Self::Min(kept) | Self::Max(kept) => {
-                kept.as_ref().and_then(|kept| kept.value().into_owned()).unwrap_or(Value::Null)
-            }
+            Self::Min(kept) | Self::Max(kept) => kept.as_ref().map_or(Value::Null, |kept| kept.value().into_owned()),
             Self::Quantile(quantile) => quantile.value(),
+            Self::List(list) => list.value(),
             Self::StandardDeviation(deviation) => deviation.value(),
             Self::First(kept) | Self::Last(kept) => kept.as_ref().map_or(Value::Null, |kept| kept.value()),
             Self::CountDistinct(distinct) => Value::Integer(i64::try_from(distinct.count()).unwrap_or(i64::MAX)),
@@ -228,6 +242,7 @@ impl Figure {
                 Self::Min(kept) | Self::Max(kept) => kept.as_ref().map_or(0, Extreme::size_bytes),
                 Self::CountDistinct(distinct) => size_of::<Distinct>() + distinct.size_bytes(),
                 Self::Quantile(quantile) => quantile.size_bytes(),
+                Self::List(list) => list.size_bytes(),
                 Self::StandardDeviation(_) => size_of::<Deviation>(),
                 Self::First(kept) | Self::Last(kept) => kept.as_ref().map_or(0, |kept| kept.size_bytes()),
             }
@@ -280,6 +295,10 @@ impl Figure {
                 out.write_u8(LAST);
                 Placed::write(kept.as_deref(), out);
             }
+            Self::List(list) => {
+                out.write_u8(LIST);
+                list.write(out);
+            }
             Self::CountDistinct(distinct) => {
                 out.write_u8(COUNT_DISTINCT);
                 distinct.write(out);
@@ -298,6 +317,7 @@ impl Figure {
             FIRST => Placed::read(input).map(Self::First),
             LAST => Placed::read(input).map(Self::Last),
             QUANTILE => Quantile::read(input).map(|quantile| Self::Quantile(Box::new(quantile))),
+            LIST => Collected::read(input).map(|list| Self::List(Box::new(list))),
             COUNT_DISTINCT => Distinct::read(input).map(|distinct| Self::CountDistinct(Box::new(distinct))),
             _ => Err(damaged("an unknown kind of figure")),
         }
@@ -314,3 +334,4 @@ const QUANTILE: u8 = 6;
 const STANDARD_DEVIATION: u8 = 7;
 const FIRST: u8 = 8;
 const LAST: u8 = 9;
+const LIST: u8 = 10;

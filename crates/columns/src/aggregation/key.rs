@@ -1,5 +1,6 @@
 //! Tuples of values as bytes, and how values are sorted.
 
+use std::borrow::Cow;
 use std::cmp::Ordering;
 
 use datasketches::codec::SketchSlice;
@@ -20,7 +21,7 @@ const TEXT: u8 = 5;
 const NESTED: u8 = 6;
 
 /// The stored form of a nested value: it exists, and its content is dropped.
-pub(crate) const SOMETHING_NESTED: Value<'static> = Value::Nested(b"[]");
+pub(crate) const SOMETHING_NESTED: Value<'static> = Value::Nested(Cow::Borrowed(b"[]"));
 
 /// Appends a value. Equal values, and only these, have equal bytes, and no value's bytes begin another's: so it is
 /// with tuples of one length.

@@ -164,7 +164,7 @@ mod tests {
             (Value::Text("twelve".into()), None),
             (Value::Boolean(true), None),
             (Value::Null, None),
-            (Value::Nested(b"{}"), None),
+            (Value::Nested(b"{}".into()), None),
         ] {
             assert_eq!(Number::of(&value), number, "{value:?}");
         }

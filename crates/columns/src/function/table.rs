@@ -23,11 +23,13 @@ pub enum FunctionGroup {
     History,
     /// Aggregates, which compute one value of many records.
     Aggregates,
+    /// Aggregates of jobs, and not of queries.
+    JobAggregates,
 }
 
 impl FunctionGroup {
     /// All groups, in the order of the table.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Conditions,
         Self::Numbers,
         Self::Texts,
@@ -36,6 +38,7 @@ impl FunctionGroup {
         Self::Types,
         Self::History,
         Self::Aggregates,
+        Self::JobAggregates,
     ];
 
     /// The heading of the group.
@@ -49,6 +52,7 @@ impl FunctionGroup {
             Self::Types => "Types",
             Self::History => "History",
             Self::Aggregates => "Aggregates",
+            Self::JobAggregates => "Aggregates of jobs",
         }
     }
 }
@@ -111,9 +115,9 @@ const ANY: Type = Type::Any;
 const NUMBER: Type = Type::Number;
 const TEXT: Type = Type::Text;
 
-use FunctionGroup::{Aggregates, Conditions, Containers, History, Numbers, Texts, Times, Types};
+use FunctionGroup::{Aggregates, Conditions, Containers, History, JobAggregates, Numbers, Texts, Times, Types};
 
-static ROWS: [FunctionRow; 48] = [
+static ROWS: [FunctionRow; 49] = [
     row(
         Conditions,
         &["CASE"],
@@ -488,5 +492,13 @@ static ROWS: [FunctionRow; 48] = [
         "A row for each of the k most frequent values, and its count.",
         "TOP(1, t)",
         r#"[{"t":"b","Count":2}]"#,
+    ),
+    row(
+        JobAggregates,
+        &["ARRAY_AGG"],
+        "([DISTINCT] value [ORDER BY key [DESC], …] [LIMIT n]), (* …)",
+        "A list of the values, or of the whole records: as they come or by keys, all or the first n.",
+        "ARRAY_AGG(t ORDER BY n DESC LIMIT 2)",
+        r#"["b","b"]"#,
     ),
 ];

@@ -7,7 +7,7 @@ use crate::cursor::{Cursor, ParseError};
 use crate::expr::Expr;
 use crate::lexer::Token;
 use crate::value_type::Type;
-use crate::{Aggregate, ParserLimits, Points, Statistic, Summary};
+use crate::{Aggregate, AggregateList, Field, ListOrder, ParserLimits, Points, Statistic, Summary};
 
 /// Parses the arguments of `name(`, to the closing parenthesis; `name` is one of the table.
 pub(super) fn aggregate(cursor: &mut Cursor<'_>, limits: &ParserLimits, name: &str) -> Result<Aggregate, ParseError> {
@@ -21,6 +21,7 @@ pub(super) fn aggregate(cursor: &mut Cursor<'_>, limits: &ParserLimits, name: &s
         "FIRST" => end(cursor, limits, Statistic::First)?,
         "LAST" => end(cursor, limits, Statistic::Last)?,
         "TOP" => Aggregate::Summary(Box::new(top(cursor, limits)?)),
+        "ARRAY_AGG" => Aggregate::List(Box::new(list(cursor, limits)?)),
         _ => distribution(cursor, limits, name)?,
     };
     if cursor.take_symbol(")") { Ok(aggregate) } else { Err(cursor.unexpected_rest(&[")"])) }
@@ -71,6 +72,52 @@ fn end(cursor: &mut Cursor<'_>, limits: &ParserLimits, statistic: Statistic) -> 
         return Err(cursor.refuse_at(mark, message));
     }
     Ok(Aggregate::Of { statistic, value: Box::new(value) })
+}
+
+/// Most sort keys of a list.
+const SORT_KEYS_MAX: usize = 8;
+
+/// The list that ARRAY_AGG makes.
+fn list(cursor: &mut Cursor<'_>, limits: &ParserLimits) -> Result<AggregateList, ParseError> {
+    if !cursor.is_of_job() {
+        let message = "ARRAY_AGG is of jobs; a query lists records by SELECT without aggregates";
+        return Err(cursor.refuse_last(message.to_owned()));
+    }
+    let distinct = cursor.take_word("DISTINCT");
+    let value = if cursor.take_symbol("*") {
+        Expr::Field(Field::Record)
+    } else {
+        self::value(cursor, limits, Scope::ARGUMENT)?
+    };
+    let mut order = Vec::new();
+    if cursor.take_word("ORDER") {
+        cursor.need_word("BY")?;
+        loop {
+            let mark = cursor.mark();
+            let value = self::value(cursor, limits, Scope::ARGUMENT)?;
+            let descending = cursor.take_word("DESC");
+            if !descending {
+                cursor.take_word("ASC");
+            }
+            order.push(ListOrder { value, descending });
+            if order.len() > SORT_KEYS_MAX {
+                let message = format!("a list has at most {SORT_KEYS_MAX} sort keys; name fewer");
+                return Err(cursor.refuse_at(mark, message));
+            }
+            if !cursor.take_symbol(",") {
+                break;
+            }
+        }
+    }
+    let values_max = if cursor.take_word("LIMIT") {
+        let mark = cursor.mark();
+        let most = whole(cursor, "how many values to keep, from 1")?;
+        let message = || format!("LIMIT is at most {}, not {most}; leave it out to keep all values", u32::MAX);
+        Some(u32::try_from(most).map_err(|_| cursor.refuse_at(mark, message()))?)
+    } else {
+        None
+    };
+    Ok(AggregateList { distinct, value, order, values_max })
 }
 
 fn numeric(cursor: &mut Cursor<'_>, limits: &ParserLimits, name: &str) -> Result<Expr, ParseError> {

@@ -65,7 +65,7 @@ impl Column {
 
     /// Appends the value of the next row as JSON text.
     pub(crate) fn push_json(&mut self, text: &[u8]) {
-        self.push(&Value::Nested(text));
+        self.push(&Value::Nested(text.into()));
     }
 
     fn len(&self) -> usize {

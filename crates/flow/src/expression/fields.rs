@@ -80,6 +80,10 @@ impl Fields {
             fields.names.push(field.to_string());
             let source = match field {
                 Field::Payload(steps) => fields.source(steps, scope),
+                Field::Record => {
+                    fields.needs_object = true;
+                    FieldSource::Metadata(Field::Record)
+                }
                 metadata => FieldSource::Metadata(metadata),
             };
             fields.sources.push(source);
@@ -300,6 +304,7 @@ impl<'f, 'a> RowValues<'f, 'a> {
             Field::Offset if batch.maker().is_some() => Ok(Value::Null),
             Field::Offset => Ok(Value::Integer(batch.offset(self.row).0 as i64)),
             Field::Partition => Ok(batch.partition().map_or(Value::Null, |number| Value::Integer(number.0.into()))),
+            Field::Record => batch.payload(self.row).map_or(Ok(Value::Null), |json| Ok(Value::read(json)?)),
             Field::Topic => Ok(batch.topic().map_or(Value::Null, |name| Value::Text(name.into()))),
             Field::Payload(_) => Ok(Value::Null),
         }

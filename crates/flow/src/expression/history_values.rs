@@ -120,7 +120,7 @@ impl HistoryValues {
                     if keeps_values(call)
                         && let Some(raw) = row.whole_number(operand) =>
                 {
-                    Value::Nested(raw)
+                    Value::Nested(raw.into())
                 }
                 Ok(value) => value,
                 Err(error) => return Err(row.failure(error, Some(text), |row| operand.value(row).is_ok())),

@@ -224,7 +224,7 @@ impl Plan {
 
 /// A part of a key, for expressions. An object or list is its text.
 fn key_value(part: &[u8]) -> Value<'static> {
-    Value::read(part).ok().and_then(|value| value.into_owned()).unwrap_or(Value::Null)
+    Value::read(part).map_or(Value::Null, Value::into_owned)
 }
 
 impl KeyedOperator for Aggregate {
@@ -235,7 +235,7 @@ impl KeyedOperator for Aggregate {
         let mut made = KeyedMade::default();
         // Inputs borrow from the batch, so they are read before any of them is added.
         self.plan.aggregates.each(frame, |row, inputs| match inputs {
-            Ok(inputs) => rows.push(Some(inputs.iter().map(owned).collect::<Vec<_>>())),
+            Ok(inputs) => rows.push(Some(inputs.iter().cloned().map(Value::into_owned).collect::<Vec<_>>())),
             Err(failure) => {
                 made.failed.push(failure.of_row(row as u32, self.plan.aggregates.text()));
                 rows.push(None);
@@ -299,13 +299,6 @@ impl KeyedOperator for Aggregate {
 
     fn keys(&self) -> usize {
         self.known.len()
-    }
-}
-
-fn owned(value: &Value<'_>) -> Value<'static> {
-    match value {
-        Value::Text(text) => Value::Text(text.as_ref().to_owned().into()),
-        other => other.clone().into_owned().unwrap_or(Value::Null),
     }
 }
 
