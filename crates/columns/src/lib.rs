@@ -84,4 +84,7 @@ pub use suggest::nearest;
 pub use timestamp::{time_ms, time_pattern_fault};
 pub use value::{CanonicalNumber, EvalError, Unreadable, Value, write_text};
 pub use value_type::Type;
-pub use window::{KeyWindows, WindowExtent, WindowShape, WindowState, WindowTimes};
+pub use window::{
+    KeyWindows, Trigger, TriggerPlan, TriggerWhen, TriggeredWindows, TriggeringRecord, WindowExtent, WindowShape,
+    WindowState, WindowTimes,
+};

@@ -5,10 +5,13 @@
 //!                                       are their panes, sliding ones merge several, a session grows and merges
 //! ```
 //!
-//! An engine that calls this decides when: it tells how far time has come, and gets the windows that have closed.
+//! An engine that calls this decides when: it tells how far time has come, and gets the windows that have closed. Windows that
+//! [triggers](Trigger) give as well have a state each in place of panes.
 
 mod key_windows;
 mod shape;
+mod triggered;
 
 pub use key_windows::{KeyWindows, WindowState, WindowTimes};
 pub use shape::{WindowExtent, WindowShape};
+pub use triggered::{Trigger, TriggerPlan, TriggerWhen, TriggeredWindows, TriggeringRecord};
