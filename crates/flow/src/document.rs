@@ -4,6 +4,7 @@
 //! tree with places, merges the bundles, checks keys and values against the model, checks the rules about the whole, and then
 //! makes the typed document. Its work is bounded by the length of the text.
 
+mod aggregates;
 mod assemble;
 mod bundle;
 mod canonical;
@@ -34,7 +35,8 @@ pub use json_schema::json_schema;
 pub(crate) use model::INSTANCES_MAX;
 pub use model::{
     Action, BatchSettings, Checkpoint, Delivery, Document, ErrorAnswer, EventTime, Exchange, Hook, HookPoint, Mode,
-    Node, NodeId, Parallelism, RestartPolicy, Role, Route, RouteTarget, Scheduler, TestCase, WindowKind, WindowSetting,
+    Node, NodeId, Parallelism, RestartPolicy, Role, Route, RouteTarget, Scheduler, TestCase, TriggerMode, TriggerOn,
+    TriggerSetting, WindowKind, WindowSetting,
 };
 pub use quantity::{duration_ms, size_bytes};
 pub use reference::{node_type_page, reference_page};

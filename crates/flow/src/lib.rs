@@ -33,8 +33,8 @@ pub use config::FlowConfig;
 pub use document::{
     Action, BatchSettings, Catalogue, Checkpoint, Delivery, Document, DocumentContext, ErrorAnswer, EventTime,
     Exchange, Finding, Hook, HookPoint, Key, KeyType, Mode, Node, NodeId, NodeType, Parallelism, RestartPolicy, Role,
-    Route, RouteTarget, Scheduler, Section, TestCase, TopicAccess, WindowKind, WindowSetting, duration_ms, json_schema,
-    node_type_page, reference_page, size_bytes,
+    Route, RouteTarget, Scheduler, Section, TestCase, TopicAccess, TriggerMode, TriggerOn, TriggerSetting, WindowKind,
+    WindowSetting, duration_ms, json_schema, node_type_page, reference_page, size_bytes,
 };
 pub use error::Error;
 pub use expression::{Params, RecordError};

@@ -99,7 +99,7 @@ pub(crate) struct Output {
     /// The work that is left, if its result would be too large to be held at once.
     pub(crate) rest: Option<InputRest>,
     /// Input rows that came too late for all their windows.
-    pub(crate) late: u64,
+    pub(crate) late: Vec<u32>,
 }
 
 impl Operator {
@@ -161,8 +161,14 @@ impl Operator {
         keyed: Option<(&KeyExpressions, &mut KeyedNode)>,
         now_ms: i64,
     ) -> Result<Output, Error> {
-        let mut work =
-            Output { batch: input.clone(), inputs: None, failed: Vec::new(), accepted: None, rest: None, late: 0 };
+        let mut work = Output {
+            batch: input.clone(),
+            inputs: None,
+            failed: Vec::new(),
+            accepted: None,
+            rest: None,
+            late: Vec::new(),
+        };
         if let Some(condition) = &self.filter {
             work.filter(condition, now_ms);
         }
@@ -204,12 +210,12 @@ impl Operator {
 impl Output {
     /// Records that a keyed operator has made of time alone.
     pub(crate) fn of_time(batch: Batch) -> Self {
-        Self { batch, inputs: None, failed: Vec::new(), accepted: None, rest: None, late: 0 }
+        Self { batch, inputs: None, failed: Vec::new(), accepted: None, rest: None, late: Vec::new() }
     }
 
     /// Nothing was made of these rows of a batch.
     pub(crate) fn of_failures(input: &Batch, failed: Vec<RecordError>) -> Self {
-        Self { batch: input.select([]), inputs: None, failed, accepted: None, rest: None, late: 0 }
+        Self { batch: input.select([]), inputs: None, failed, accepted: None, rest: None, late: Vec::new() }
     }
 
     fn frame(&self, now_ms: i64) -> RowFrame<'_> {
@@ -254,9 +260,10 @@ impl Output {
                 self.replace(batch, kept, failed);
             }
             KeyedOutput::Made(KeyedMade { rows, failed: others, late, rest }) => {
-                self.late += late;
                 failed.extend(others);
                 let row_of = |row: u32| self.inputs.as_ref().map_or(row, |rows| rows[row as usize]);
+                self.late = late.into_iter().map(row_of).collect();
+                self.late.dedup();
                 self.rest = rest.map(|row| InputRest { row: row_of(row), element: 0 });
                 let (batch, inputs) = rows.finish(&keyed.name, Some(&self.batch));
                 self.replace(batch, inputs, failed);

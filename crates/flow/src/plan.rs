@@ -74,9 +74,7 @@ impl Plan {
         let edges: Vec<(usize, usize)> =
             ids().flat_map(|from| routers[from.0].targets().into_iter().map(move |to| (from.0, to.0))).collect();
         let must_queue = |(from, to): (usize, usize)| {
-            document.exchange == Exchange::Queue
-                || !document.nodes[to].key_by.is_empty()
-                || instances[from] != instances[to]
+            document.exchange == Exchange::Queue || is_keyed(&document.nodes[to]) || instances[from] != instances[to]
         };
         let levels = levels(document.nodes.len(), &edges, must_queue);
         let fused = edges.iter().filter(|edge| !must_queue(**edge) && levels[edge.0] == levels[edge.1]);
@@ -89,7 +87,7 @@ impl Plan {
         let chains = (0..count).map(chain).collect();
         let nodes = document.nodes.iter().zip(routers).zip(&chain_of).enumerate();
         let nodes = nodes.map(|(number, ((node, router), chain))| {
-            let key = (!node.key_by.is_empty()).then(|| KeyExpressions::parse(&node.key_by, &node.params)).transpose();
+            let key = is_keyed(node).then(|| KeyExpressions::parse(&node.key_by, &node.params)).transpose();
             Ok(PlanNode {
                 operator: Operator::compile(node, functions)?,
                 router,
@@ -134,6 +132,11 @@ impl Plan {
     pub(crate) fn nodes_in(&self, chain: usize, role: Role) -> impl Iterator<Item = NodeId> {
         self.chains[chain].nodes.iter().copied().filter(move |id| self.nodes[id.0].node.role == role)
     }
+}
+
+/// `true` for a node that gets all records of a key in one instance; with state and no key, all records in one.
+fn is_keyed(node: &Node) -> bool {
+    node.keeps_state || !node.key_by.is_empty()
 }
 
 fn hooks_of(document: &Document, node: NodeId, known: &Hooks) -> Vec<PlanHook> {

@@ -26,6 +26,8 @@ pub(crate) struct Router {
     defaults: Vec<NodeId>,
     routes: Vec<CompiledRoute>,
     error_routes: Vec<CompiledRoute>,
+    /// The node that gets late records.
+    late_to: Option<NodeId>,
 }
 
 #[derive(Debug)]
@@ -66,20 +68,22 @@ impl Router {
         let of_node = document.routes.iter().filter(|route| route.from.is_none_or(|from| from == node));
         let of_node = of_node.filter(|route| !is_sink || of_sink(route));
         let (errors, plain): (Vec<&Route>, Vec<&Route>) = of_node.partition(|route| route.on_error);
-        let mut error_only: Vec<NodeId> = Vec::new();
+        let late_to = document.nodes[node.0].window.as_ref().and_then(|window| window.late_to);
+        // Successors that get no results of the node.
+        let mut apart: Vec<NodeId> = late_to.into_iter().collect();
         for route in &errors {
             if let RouteTarget::Nodes(targets) = &route.to {
-                error_only.extend(targets);
+                apart.extend(targets);
             }
         }
-        let defaults: Vec<NodeId> =
-            successors.iter().copied().filter(|successor| !error_only.contains(successor)).collect();
+        let defaults: Vec<NodeId> = successors.iter().copied().filter(|successor| !apart.contains(successor)).collect();
         let compile = |route: &&Route| CompiledRoute::compile(route, name, params, &successors, &defaults);
         Ok(Self {
             node: name.clone(),
             routes: plain.iter().map(compile).collect::<Result<_, _>>()?,
             error_routes: errors.iter().map(compile).collect::<Result<_, _>>()?,
             defaults,
+            late_to,
         })
     }
 
@@ -100,7 +104,7 @@ impl Router {
     pub(crate) fn targets(&self) -> Vec<NodeId> {
         let routes = self.routes.iter().chain(&self.error_routes);
         let named = routes.flat_map(|route| route.targets.iter().copied().chain(route.predicate_errors_to));
-        let mut targets: Vec<NodeId> = self.defaults.iter().copied().chain(named).collect();
+        let mut targets: Vec<NodeId> = self.defaults.iter().copied().chain(named).chain(self.late_to).collect();
         targets.sort_unstable();
         targets.dedup();
         targets
@@ -110,6 +114,9 @@ impl Router {
     pub(crate) fn route(&self, input: &Batch, output: Output, now_ms: i64) -> Routed {
         let mut routed = Routed::default();
         let mut failed = output.failed;
+        if let Some(late_to) = self.late_to.filter(|_| !output.late.is_empty()) {
+            routed.sends.push((late_to, input.select(output.late.iter().copied())));
+        }
         if self.routes.is_empty() {
             if !output.batch.is_empty() {
                 routed.sends.extend(self.defaults.iter().map(|target| (*target, output.batch.clone())));

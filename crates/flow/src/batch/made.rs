@@ -10,6 +10,7 @@ use super::{Batch, SourceBatch};
 pub(crate) struct MadeRecord<'a> {
     /// The row of the batch that has caused it; 0 if none has.
     pub(crate) input: u32,
+    /// Empty for a record without a key.
     pub(crate) key: &'a [u8],
     pub(crate) time_ms: i64,
     /// The watermark at which it was made.
@@ -29,7 +30,7 @@ impl MadeRows {
     /// Appends a record; `write` appends its payload, a JSON object.
     pub(crate) fn push(&mut self, record: MadeRecord<'_>, write: impl FnOnce(&mut Vec<u8>)) {
         let MadeRecord { input, key, time_ms, watermark_ms } = record;
-        self.source.push(self.inputs.len() as u64, Some(key), time_ms, write);
+        self.source.push(self.inputs.len() as u64, (!key.is_empty()).then_some(key), time_ms, write);
         self.times.push(time_ms, watermark_ms);
         self.inputs.push(input);
     }

@@ -1,19 +1,22 @@
 //! Makes the typed [`Document`] of a draft without findings. Defaults come from the model.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde_json::{Map, Value};
 
+use super::aggregates;
 use super::canonical::hash;
 use super::catalogue::{Key, KeyType, Section};
 use super::draft::{DocumentDraft, DraftNode, DraftRoute, EdgeEnd, RouteTargetDraft};
 use super::keys::{
-    BATCH, CHECKPOINT, EVENT_TIME, HOOK_POINTS, JOB, PARALLELISM, RESOURCES, RESTART, ROUTE, SOURCE, WINDOW,
+    BATCH, CHECKPOINT, EVENT_TIME, HOOK_POINTS, JOB, PARALLELISM, RESOURCES, RESTART, ROUTE, SOURCE, TRIGGER, WINDOW,
 };
 use super::model::{
     Action, BatchSettings, Checkpoint, Delivery, Document, ErrorAnswer, EventTime, Exchange, Hook, HookPoint, Mode,
-    Node, NodeId, Parallelism, RestartPolicy, Role, Route, RouteTarget, Scheduler, TestCase, WindowKind, WindowSetting,
+    Node, NodeId, Parallelism, RestartPolicy, Role, Route, RouteTarget, Scheduler, TestCase, TriggerMode, TriggerOn,
+    TriggerSetting, WindowKind, WindowSetting,
 };
 use super::quantity::{duration_ms, duration_range_ms};
 use super::rules::keeps_state;
@@ -95,16 +98,48 @@ impl Settings<'_> {
     }
 }
 
-fn window(tree: &Tree) -> WindowSetting {
+fn window(draft: &DocumentDraft<'_>, tree: &Tree) -> WindowSetting {
     let window = Settings { tree: Some(tree), section: &WINDOW };
     let time = |key: &str| i64::try_from(window.duration_ms(key)).unwrap_or(i64::MAX);
     let kind = match window.text("type").as_str() {
         "sliding" => WindowKind::Sliding { size_ms: time("size"), slide_ms: time("slide") },
         "session" => WindowKind::Session { gap_ms: time("gap") },
+        "count" => {
+            let size = window.whole("size");
+            let slide = if tree.get("slide").is_some() { window.whole("slide") } else { size };
+            WindowKind::Count { size, slide }
+        }
         "global" => WindowKind::Global,
         _ => WindowKind::Sliding { size_ms: time("size"), slide_ms: time("size") },
     };
-    WindowSetting { kind, offset_ms: time("offset"), allowed_lateness_ms: time("allowed_lateness") }
+    WindowSetting {
+        kind,
+        offset_ms: time("offset"),
+        allowed_lateness_ms: time("allowed_lateness"),
+        late_to: tree.text_of("late_to").and_then(|name| draft.by_name.get(name)).copied(),
+    }
+}
+
+fn trigger(tree: &Tree) -> TriggerSetting {
+    let trigger = Settings { tree: Some(tree), section: &TRIGGER };
+    let time = |key: &str| i64::try_from(trigger.duration_ms(key)).unwrap_or(i64::MAX);
+    let on = match trigger.text("on").as_str() {
+        "count" => TriggerOn::Count { every: u64::from(trigger.whole("every")) },
+        "interval" => TriggerOn::Interval { every_ms: time("every") },
+        "punctuation" => TriggerOn::Punctuation { when: trigger.text("when") },
+        "percentile" => {
+            let at = tree.get("at").and_then(|at| at.to_json().as_f64());
+            TriggerOn::Percentile { at: at.unwrap_or_default() }
+        }
+        _ => TriggerOn::Watermark { delay_ms: time("delay") },
+    };
+    let mode = match trigger.text("mode").as_str() {
+        "discarding" => TriggerMode::Discarding,
+        "retracting" => TriggerMode::Retracting,
+        _ => TriggerMode::Accumulating,
+    };
+    let id = tree.text_of("id").map(str::to_owned);
+    TriggerSetting { id, on, fires_all: trigger.text("fire") == "all", mode }
 }
 
 fn event_time(tree: Option<&Tree>) -> EventTime {
@@ -157,8 +192,9 @@ fn node(draft: &DocumentDraft<'_>, id: NodeId, node: &DraftNode<'_>) -> Node {
         is_batch_function: source.is_true("batch_fn"),
         params,
         key_by: tree.get("key_by").map_or_else(Vec::new, text_or_texts),
-        window: tree.get("window").map(window),
-        aggregates: tree.text_of("aggregates").map(str::to_owned),
+        window: tree.get("window").map(|window| self::window(draft, window)),
+        aggregates: tree.get("aggregates").and_then(aggregates::text).map(Cow::into_owned),
+        triggers: elements(tree.get("triggers")).iter().map(trigger).collect(),
         parallelism: parallelism(tree.get("parallelism")),
         batch: BatchSettings {
             size: if takes_what_comes { u32::MAX } else { batch.whole("size") },

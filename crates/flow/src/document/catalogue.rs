@@ -74,13 +74,15 @@ pub enum KeyType {
     Names,
     /// One of the first words; the others are known, and not available in this version.
     OneOfSoFar(&'static [&'static str], &'static [&'static str]),
+    /// A duration, or a whole number of records above 0.
+    Extent,
     /// A duration, or two of them joined by `..`: the first and the longest wait.
     DurationRange,
     /// A condition over one record. It is parsed where the document's own keys have it.
     Condition,
     /// A list of values with names, parsed likewise.
     SelectList,
-    /// A list of aggregates with names, parsed likewise.
+    /// A list of aggregates with names, parsed likewise: a text, or a list of objects with an operation each.
     Aggregates,
     /// An expression, parsed likewise, also in a `config`.
     Expression,

@@ -4,7 +4,7 @@ use millstream_types::TenantId;
 
 use super::catalogue::{Key, KeyType, NodeType, Section};
 use super::finding::{Findings, join};
-use super::keys::{JOB, PARALLELISM, SINK, SOURCE, TRANSFORM};
+use super::keys::{AGGREGATE, JOB, PARALLELISM, SINK, SOURCE, TRANSFORM};
 use super::model::Role;
 use super::names::{is_name, name_rule};
 use super::tree::{TextPosition, Tree, TreeContent, TreeMember};
@@ -68,6 +68,7 @@ impl Checker<'_> {
             KeyType::Object(section) => self.section(value, path, section),
             KeyType::ListOf(section) => self.list(value, path, section),
             KeyType::MapOf(section) => self.map(value, path, section),
+            KeyType::Aggregates if matches!(value.content, TreeContent::List(_)) => self.list(value, path, &AGGREGATE),
             KeyType::Parallelism if matches!(value.content, TreeContent::Object(_)) => {
                 self.section(value, path, &PARALLELISM);
             }
@@ -131,7 +132,7 @@ impl Checker<'_> {
                 format!("'{name}' is a key of a {}, not of a {}; move or remove it", other.name, section.name),
             )
         } else {
-            ("unknown_key", format!("'{name}' is no key of a {}; correct or remove it", section.name))
+            ("unknown_key", format!("'{name}' is no key of {}; correct or remove it", with_article(section.name)))
         };
         let finding = self.findings.add(member.key_place, path, rule, message).named(name);
         if rule == "unknown_key" {

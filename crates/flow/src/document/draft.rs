@@ -22,7 +22,7 @@ pub(super) struct DocumentDraft<'a> {
     pub(super) by_name: HashMap<&'a str, NodeId>,
     /// All references between nodes, by `inputs` and by `edges`.
     pub(super) links: Vec<Link<'a>>,
-    /// All edges, without duplicates; `predicate_errors_to` makes one by itself.
+    /// All edges, without duplicates; `predicate_errors_to` and `late_to` make one by themselves.
     pub(super) edges: Vec<(NodeId, NodeId)>,
     /// For each node its successors, without duplicates.
     pub(super) successors: Vec<Vec<NodeId>>,
@@ -205,8 +205,12 @@ impl<'a> DocumentDraft<'a> {
             let from = route.from.as_ref()?.node?;
             Some((from, route.predicate_errors_to.as_ref()?.node?))
         });
+        let late = self.nodes.iter().enumerate().filter_map(|(index, node)| {
+            let to = node.tree.get("window")?.text_of("late_to")?;
+            Some((NodeId(index), *self.by_name.get(to)?))
+        });
         let mut known = HashSet::new();
-        linked.chain(failed).filter(|edge| known.insert(*edge)).collect()
+        linked.chain(failed).chain(late).filter(|edge| known.insert(*edge)).collect()
     }
 }
 

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::assemble::default_of;
 use super::catalogue::{Catalogue, Key, KeyType, NodeType, Section};
-use super::keys::{BUNDLE, PARALLELISM, PARAMETER, SINK, SOURCE, TRANSFORM};
+use super::keys::{AGGREGATE, BUNDLE, PARALLELISM, PARAMETER, SINK, SOURCE, TRANSFORM};
 use super::model::Role;
 use super::reference::SECTIONS;
 
@@ -86,8 +86,13 @@ fn value(form: KeyType) -> Value {
         | KeyType::Template
         | KeyType::Condition
         | KeyType::SelectList
-        | KeyType::Aggregates
         | KeyType::Expression => text(),
+        KeyType::Aggregates => {
+            json!({ "anyOf": [text(), { "type": "array", "items": reference(&AGGREGATE), "minItems": 1 }] })
+        }
+        KeyType::Extent => json!({
+            "anyOf": [{ "type": "string", "pattern": DURATION }, { "type": "integer", "minimum": 1, "maximum": u32::MAX }],
+        }),
         KeyType::Whole(min, max) => json!({ "type": "integer", "minimum": min, "maximum": max }),
         KeyType::Bool => json!({ "type": "boolean" }),
         KeyType::Duration => json!({ "type": "string", "pattern": DURATION }),

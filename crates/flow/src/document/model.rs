@@ -151,6 +151,8 @@ pub struct Node {
     pub window: Option<WindowSetting>,
     /// The values of an `aggregate`: a list of aggregates with names.
     pub aggregates: Option<String>,
+    /// The events at which windows are sent; none for time alone.
+    pub triggers: Vec<TriggerSetting>,
     /// The number of its instances.
     pub parallelism: Parallelism,
     /// The batches it works on.
@@ -172,6 +174,62 @@ pub struct WindowSetting {
     pub offset_ms: i64,
     /// The time for which a window that has ended still takes records.
     pub allowed_lateness_ms: i64,
+    /// The node that gets records that are too late; `None` drops them.
+    pub late_to: Option<NodeId>,
+}
+
+/// An event at which windows are sent.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TriggerSetting {
+    /// The name that its records have.
+    pub id: Option<String>,
+    /// The event.
+    pub on: TriggerOn,
+    /// A record sends all windows of its key, and not only those that it is in.
+    pub fires_all: bool,
+    /// The effect on a window that is sent.
+    pub mode: TriggerMode,
+}
+
+/// The kinds of events at which windows are sent.
+#[derive(Debug, Clone, PartialEq)]
+pub enum TriggerOn {
+    /// Time has passed the end of the window.
+    Watermark {
+        /// By so many milliseconds.
+        delay_ms: i64,
+    },
+    /// So many records of the key.
+    Count {
+        /// The number, above 0.
+        every: u64,
+    },
+    /// The clock, for windows that have changed.
+    Interval {
+        /// The time between two, in milliseconds, above 0.
+        every_ms: i64,
+    },
+    /// A record on which the condition is true.
+    Punctuation {
+        /// The condition.
+        when: String,
+    },
+    /// The first record whose time is at this part of the window or later.
+    Percentile {
+        /// From 0 to 1.
+        at: f64,
+    },
+}
+
+/// The effect on a window that is sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TriggerMode {
+    /// It keeps its records.
+    Accumulating,
+    /// It is dropped, and begins anew with the next record.
+    Discarding,
+    /// It keeps its records; the result that was sent before is sent again as taken back.
+    Retracting,
 }
 
 /// The way that records are put together in windows; times in milliseconds.
@@ -188,6 +246,13 @@ pub enum WindowKind {
     Session {
         /// The longest pause.
         gap_ms: i64,
+    },
+    /// So many records of a key, in the order in which they come.
+    Count {
+        /// The records of each.
+        size: u32,
+        /// The records from the beginning of one to that of the next, at most `size`.
+        slide: u32,
     },
     /// All records.
     Global,

@@ -4,17 +4,21 @@ use std::fmt::Write as _;
 
 use super::catalogue::{Key, KeyType, NodeType, Section};
 use super::keys::{
-    BATCH, BUNDLE, CHECKPOINT, HOOK, JOB, PARALLELISM, PARAMETER, RESOURCES, RESTART, ROUTE, SINK, SOURCE, TEST,
-    TRANSFORM, USE,
+    AGGREGATE, BATCH, BUNDLE, CHECKPOINT, EVENT_TIME, HOOK, JOB, PARALLELISM, PARAMETER, RESOURCES, RESTART, ROUTE,
+    SINK, SOURCE, TEST, TRANSFORM, TRIGGER, USE, WINDOW,
 };
 use super::rules::{FORM_RULES, RULES};
 
 /// All sections, in the order of the page.
-pub(super) static SECTIONS: [&Section; 15] = [
+pub(super) static SECTIONS: [&Section; 19] = [
     &JOB,
     &SOURCE,
     &TRANSFORM,
     &SINK,
+    &EVENT_TIME,
+    &WINDOW,
+    &AGGREGATE,
+    &TRIGGER,
     &BATCH,
     &PARALLELISM,
     &ROUTE,
@@ -90,6 +94,7 @@ fn form(value: KeyType) -> String {
         KeyType::Object(section) => linked("", section),
         KeyType::ListOf(section) => linked("list of ", section),
         KeyType::MapOf(section) => linked("by name: ", section),
+        KeyType::Aggregates => format!("list of aggregates, or {}", linked("list of ", &AGGREGATE)),
         KeyType::Parallelism => format!("1 to 1024, or {}", linked("", &PARALLELISM)),
         plain => plain_form(plain).to_owned(),
     }
@@ -100,6 +105,7 @@ fn plain_form(value: KeyType) -> &'static str {
         KeyType::Text => "text",
         KeyType::Bool => "`true`, `false`",
         KeyType::Duration => "duration",
+        KeyType::Extent => "duration, or number of records",
         KeyType::DurationRange => "duration, or `first..longest`",
         KeyType::Size => "size",
         KeyType::Texts => "list of texts",
@@ -110,7 +116,6 @@ fn plain_form(value: KeyType) -> &'static str {
         KeyType::Names => "name, or list of names",
         KeyType::Condition => "condition",
         KeyType::SelectList => "select list",
-        KeyType::Aggregates => "list of aggregates",
         KeyType::Expression => "expression",
         KeyType::Expressions => "expression, or list of expressions",
         KeyType::Labels => "object of texts",

@@ -18,6 +18,7 @@ mod routes;
 mod state;
 mod tests;
 mod topics;
+mod triggers;
 mod windows;
 
 pub(super) use self::state::keeps_state;
@@ -87,7 +88,7 @@ pub(super) const FORM_RULES: [(&str, &str); 29] = [
 ];
 
 /// The rules of the document as a whole, in the order in which they are checked.
-pub(super) static RULES: [DocumentRule; 56] = [
+pub(super) static RULES: [DocumentRule; 59] = [
     rule("id", "An id has 1 to 128 of the characters a-z A-Z 0-9 _ - . :", job::id),
     rule("no_source", "A job has a source.", job::no_source),
     rule("state_delivery", "A job that keeps state is not at_most_once.", state::state_delivery),
@@ -98,7 +99,7 @@ pub(super) static RULES: [DocumentRule; 56] = [
     rule("type_not_available", "Types of later versions are refused.", nodes::type_not_available),
     rule(
         "missing_expression",
-        "A filter has `where`, a map `select`, a function `fn`, an operator with state `key_by`.",
+        "A filter has `where`, a map `select`, a function `fn`, an operator with state other than `aggregate` has `key_by`.",
         nodes::missing_expression,
     ),
     rule(
@@ -111,6 +112,17 @@ pub(super) static RULES: [DocumentRule; 56] = [
         "An aggregate has `window` and `aggregates`; a window has the times that its type needs, and no others.",
         windows::window,
     ),
+    rule(
+        "aggregate_op",
+        "An operation of `aggregates` has `field` if it needs one, and `q` if it is `quantile`.",
+        windows::aggregate_op,
+    ),
+    rule(
+        "trigger",
+        "A trigger has the keys that its event needs, and no others; a window has at most 32, and one by `count` none.",
+        triggers::trigger,
+    ),
+    rule("late_to", "`late_to` names a transform or sink, for windows that time closes.", windows::late_to),
     rule(
         "aggregate_of_many",
         "Values of a window are aggregates, or made of them and of the key.",

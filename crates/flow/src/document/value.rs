@@ -21,6 +21,12 @@ pub(super) fn check_value(value: &Tree, path: &str, key: &Key, findings: &mut Fi
         KeyType::Text | KeyType::Condition | KeyType::SelectList | KeyType::Aggregates | KeyType::Expression => {
             let _ = check.text();
         }
+        KeyType::Extent if matches!(value.content, TreeContent::Number(_)) => check.whole(1, u64::from(u32::MAX)),
+        KeyType::Extent => check.quantity(
+            duration_ms(value.text().unwrap_or_default()).is_some(),
+            "duration",
+            "a duration such as 5m, or a number of records such as 100",
+        ),
         KeyType::Whole(min, max) => check.whole(min, max),
         KeyType::Bool => check.form(matches!(value.content, TreeContent::Bool(_)), "true or false"),
         KeyType::Duration => {

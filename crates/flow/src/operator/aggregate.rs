@@ -1,20 +1,25 @@
 //! `aggregate`: values over the records of a key in windows.
 //!
 //! A window is given when event time has come to its end, right after the record that has brought it there, and once more for
-//! each record that comes late, up to `allowed_lateness`. A job that completes gives the windows that are open.
+//! each record that comes late, up to `allowed_lateness`; or when its triggers say so. A job that completes gives the windows that
+//! are open.
 
-use std::collections::BTreeMap;
+mod key_state;
+mod plan;
+
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use millstream_columns::{AggregateState, KeyWindows, Value, WindowExtent, WindowShape, WindowState, WindowTimes};
+use millstream_columns::{TriggeringRecord, Value};
 
-use super::keyed::{KeyedInput, KeyedMade, KeyedOperator, KeyedOutput, MADE_MAX, key_parts, record_key};
+use self::key_state::{GivenWindow, KeyState};
+use self::plan::{AggregatePlan, Cause};
+use super::keyed::{KeyedInput, KeyedMade, KeyedOperator, KeyedOutput, MADE_MAX};
 use crate::Error;
-use crate::batch::{MadeRecord, MadeRows, NO_TIME};
-use crate::document::{Node, NodeType, Role, WindowKind};
-use crate::expression::{Aggregates, RecordError, RowFrame};
-use crate::object;
-use crate::state::{KeyedState, StateMemory, StateValue, TellChange};
+use crate::batch::{MadeRows, NO_TIME};
+use crate::document::{Node, NodeType, Role};
+use crate::expression::{RecordError, RowFrame};
+use crate::state::{KeyedState, StateMemory, TellChange};
 
 pub(crate) const AGGREGATE: NodeType = NodeType {
     name: "aggregate",
@@ -25,85 +30,46 @@ pub(crate) const AGGREGATE: NodeType = NodeType {
     keeps_state: true,
 };
 
-/// The figures of the records of a pane.
-#[derive(Debug)]
-struct PaneFigures(AggregateState);
-
-impl WindowState for PaneFigures {
-    fn merge(&mut self, other: &Self) {
-        self.0.merge(&other.0);
-    }
-}
-
-/// The windows of a key.
-#[derive(Debug, Default)]
-struct KeyState {
-    windows: KeyWindows<PaneFigures>,
-    /// The time of its timer, which is not stored.
-    armed_ms: Option<i64>,
-}
-
-/// Memory of the timer of a key.
-const TIMER_BYTES: u64 = 48;
-
-impl StateValue for KeyState {
-    fn encode(&self, out: &mut Vec<u8>) {
-        self.windows.write(out, |pane, out| out.extend_from_slice(&pane.0.write()));
-    }
-
-    fn heap_bytes(&self) -> u64 {
-        TIMER_BYTES + self.windows.states().map(|pane| 16 + pane.0.size_bytes() as u64).sum::<u64>()
-    }
-}
-
 pub(super) struct Aggregate {
-    plan: Plan,
+    plan: AggregatePlan,
     known: KeyedState<KeyState>,
     /// The keys that wait for a time.
     timers: BTreeMap<i64, Vec<Arc<[u8]>>>,
     time_ms: i64,
+    /// The triggers by the clock.
+    clocks: Vec<ClockTrigger>,
     /// Keys whose windows are given at the end, once it has begun.
     ending: Option<Vec<Arc<[u8]>>>,
 }
 
-/// The shape of the windows, and the form of their records.
-struct Plan {
-    shape: WindowShape,
-    lateness_ms: i64,
-    aggregates: Aggregates,
-    /// The names of the members that the key gives.
-    key_names: Vec<String>,
+/// A trigger by the clock.
+struct ClockTrigger {
+    number: usize,
+    every_ms: i64,
+    /// The keys that may have windows for it.
+    keys: BTreeSet<Arc<[u8]>>,
+    /// The time of the clock at which it gives them; `None` before anybody has asked for it.
+    due_ms: Option<i64>,
 }
 
-/// The place of a call in the stream: the row that causes records, and the watermark.
-#[derive(Clone, Copy)]
-struct Cause {
-    input: u32,
-    watermark_ms: i64,
+impl ClockTrigger {
+    /// Waits to give the windows of a key.
+    fn see(&mut self, key: &Arc<[u8]>) {
+        if !self.keys.contains(key) {
+            self.keys.insert(Arc::clone(key));
+        }
+    }
 }
 
 impl Aggregate {
     /// # Errors
     /// [`Error::Plan`] for what the document's checks should have refused.
     pub(super) fn new(node: &Node, memory: StateMemory) -> Result<Self, Error> {
-        let refuse = |key: &str, message: String| Error::plan(&node.name, key, message);
-        let window = node.window.as_ref().ok_or_else(|| refuse("window", "it is not there".to_owned()))?;
-        let text = node.aggregates.as_deref().unwrap_or_default();
-        let aggregates = Aggregates::parse(text, &node.key_by, &node.params);
-        let shape = match window.kind {
-            WindowKind::Sliding { size_ms, slide_ms } => {
-                WindowShape::Time { size_ms, slide_ms, offset_ms: window.offset_ms }
-            }
-            WindowKind::Session { gap_ms } => WindowShape::Session { gap_ms },
-            WindowKind::Global => WindowShape::Global,
-        };
+        let plan = AggregatePlan::new(node)?;
+        let clock = |(number, every_ms)| ClockTrigger { number, every_ms, keys: BTreeSet::new(), due_ms: None };
         Ok(Self {
-            plan: Plan {
-                shape,
-                lateness_ms: window.allowed_lateness_ms,
-                aggregates: aggregates.map_err(|message| refuse("aggregates", message))?,
-                key_names: node.key_by.clone(),
-            },
+            clocks: plan.intervals.iter().copied().map(clock).collect(),
+            plan,
             known: KeyedState::new(memory),
             timers: BTreeMap::new(),
             time_ms: NO_TIME,
@@ -133,12 +99,14 @@ impl Aggregate {
             if !is_due {
                 continue;
             }
-            known.change(&key, KeyState::default, |state| {
-                let give = |window: WindowExtent, figures: &PaneFigures| plan.send(&key, window, figures, cause, made);
-                state.windows.give_due(&plan.shape, at_ms, || plan.fresh(), give);
-                state.windows.forget(&plan.shape, at_ms.saturating_sub(plan.lateness_ms));
-                state.armed_ms = None;
-            })?;
+            known.change(
+                &key,
+                || KeyState::new(plan),
+                |state| {
+                    state.advance(plan, at_ms, |given| plan.give(&key, given, cause, made));
+                    state.armed_ms = None;
+                },
+            )?;
             self.settle(&key);
         }
         self.time_ms = time_ms;
@@ -148,10 +116,10 @@ impl Aggregate {
     /// Arms the timer of a key, or forgets the key.
     fn settle(&mut self, key: &Arc<[u8]>) {
         let Some(state) = self.known.get_mut(key) else { return };
-        if state.windows.is_empty() {
+        if state.is_empty() {
             return self.known.remove(key);
         }
-        let next_ms = state.windows.next_ms(&self.plan.shape, self.plan.lateness_ms);
+        let next_ms = state.next_ms(&self.plan);
         // A timer that is due too soon is set anew once it is: a session that grows has one, and not one for each record.
         if let Some(at_ms) = next_ms.filter(|at_ms| state.armed_ms.is_none_or(|armed_ms| *at_ms < armed_ms)) {
             state.armed_ms = next_ms;
@@ -163,68 +131,54 @@ impl Aggregate {
     fn see(
         &mut self,
         key: &[u8],
-        time_ms: i64,
+        record: TriggeringRecord,
         inputs: &[Value<'_>],
         cause: Cause,
         made: &mut MadeRows,
     ) -> Result<bool, Error> {
-        let Self { plan, known, time_ms: due_ms, .. } = self;
-        let times = WindowTimes { due_ms: *due_ms, gone_ms: due_ms.saturating_sub(plan.lateness_ms) };
+        let Self { plan, known, clocks, .. } = self;
         let mut is_taken = false;
-        let key = known.change(key, KeyState::default, |state| {
-            let Some(figures) = state.windows.state(&plan.shape, time_ms, times.gone_ms, || plan.fresh()) else {
-                return;
-            };
-            is_taken = true;
-            // A nested value cannot be compared, and is left out.
-            let _ = figures.0.add(inputs);
-            let give = |window: WindowExtent, figures: &PaneFigures| plan.send(key, window, figures, cause, made);
-            state.windows.give_again(&plan.shape, time_ms, times, || plan.fresh(), give);
-        })?;
+        let key = known.change(
+            key,
+            || KeyState::new(plan),
+            |state| {
+                is_taken = state.add(plan, record, inputs, |given| plan.give(key, given, cause, made));
+            },
+        )?;
+        if is_taken {
+            clocks.iter_mut().for_each(|clock| clock.see(&key));
+        }
         self.settle(&key);
         Ok(is_taken)
     }
-}
 
-impl Plan {
-    fn fresh(&self) -> PaneFigures {
-        PaneFigures(self.aggregates.state())
-    }
-
-    fn send(&self, key: &[u8], window: WindowExtent, figures: &PaneFigures, cause: Cause, made: &mut MadeRows) {
-        let Cause { input, watermark_ms } = cause;
-        // The last moment of the window; that of all records has none.
-        let time_ms = match self.shape {
-            WindowShape::Time { .. } => window.end_ms.saturating_sub(1),
-            WindowShape::Session { .. } => window.end_ms,
-            WindowShape::Global => watermark_ms.max(0),
-        };
-        let record = MadeRecord { input, key: &record_key(key), time_ms, watermark_ms };
-        let values: Vec<Value<'static>> = key_parts(key).map(key_value).collect();
-        made.push(record, |out| {
-            out.push(b'{');
-            for (name, part) in self.key_names.iter().zip(key_parts(key)) {
-                object::begin_member(name, out);
-                out.extend_from_slice(part);
-            }
-            self.aggregates.write(&values, &figures.0, time_ms, out);
-            if self.shape != WindowShape::Global {
-                object::begin_member("window", out);
-                out.push(b'{');
-                object::begin_member("start", out);
-                object::write_time(out, window.start_ms);
-                object::begin_member("end", out);
-                object::write_time(out, window.end_ms);
-                out.push(b'}');
-            }
-            out.push(b'}');
-        });
+    /// The cause of records that no record causes.
+    fn cause(&self) -> Cause {
+        Cause { input: 0, time_ms: self.time_ms, watermark_ms: self.time_ms }
     }
 }
 
-/// A part of a key, for expressions. An object or list is its text.
-fn key_value(part: &[u8]) -> Value<'static> {
-    Value::read(part).map_or(Value::Null, Value::into_owned)
+impl AggregatePlan {
+    fn give(&self, key: &[u8], given: GivenWindow<'_>, cause: Cause, made: &mut MadeRows) {
+        match given {
+            GivenWindow::Timed(window, figures) => self.send(key, window, figures, cause, made),
+            GivenWindow::Triggered(trigger, window, figures) => {
+                self.send_by(trigger, key, window, figures, cause, made)
+            }
+        }
+    }
+
+    /// The triggers that each row fires by itself, as bits; rows on which a condition fails are added to `failed`.
+    fn fired(&self, frame: RowFrame<'_>, failed: &mut Vec<RecordError>) -> Vec<u32> {
+        let mut fired = vec![0; frame.batch.len()];
+        for (number, condition) in &self.conditions {
+            condition.each(frame, |row, truth| match truth {
+                Ok(truth) => fired[row] |= u32::from(truth) << number,
+                Err(failure) => failed.push(failure.of_row(row as u32, condition.text())),
+            });
+        }
+        fired
+    }
 }
 
 impl KeyedOperator for Aggregate {
@@ -233,8 +187,11 @@ impl KeyedOperator for Aggregate {
         let frame = RowFrame { batch, input: None, errors: None, now_ms: input.now_ms };
         let mut rows = Vec::with_capacity(batch.len());
         let mut made = KeyedMade::default();
+        let fired = self.plan.fired(frame, &mut made.failed);
+        let undecided: Vec<u32> = made.failed.iter().map(|error| error.row).collect();
         // Inputs borrow from the batch, so they are read before any of them is added.
         self.plan.aggregates.each(frame, |row, inputs| match inputs {
+            _ if undecided.contains(&(row as u32)) => rows.push(None),
             Ok(inputs) => rows.push(Some(inputs.iter().cloned().map(Value::into_owned).collect::<Vec<_>>())),
             Err(failure) => {
                 made.failed.push(failure.of_row(row as u32, self.plan.aggregates.text()));
@@ -242,7 +199,7 @@ impl KeyedOperator for Aggregate {
             }
         });
         for (row, key) in input.rows.iter() {
-            let cause = Cause { input: row, watermark_ms: self.time_ms };
+            let cause = Cause { input: row, ..self.cause() };
             let mut all_done = self.advance_to(batch.watermark_ms(row as usize), cause, &mut made.rows)?;
             if input.may_begin(row as usize) && (!all_done || made.rows.len() >= MADE_MAX) {
                 made.rest = Some(row);
@@ -254,30 +211,76 @@ impl KeyedOperator for Aggregate {
             }
             let Some(inputs) = &rows[row as usize] else { continue };
             let time_ms = batch.time_ms(row as usize);
-            if time_ms == NO_TIME && self.plan.shape != WindowShape::Global {
+            if time_ms == NO_TIME && self.plan.needs_time() {
                 let message = "the record has no event time, and a window needs one; see event_time of its source";
                 made.failed.push(RecordError { row, code: "no_event_time", message: message.to_owned() });
                 continue;
             }
-            let cause = Cause { input: row, watermark_ms: self.time_ms };
-            made.late += u64::from(!self.see(key, time_ms, inputs, cause, &mut made.rows)?);
+            let cause = Cause { input: row, time_ms, watermark_ms: self.time_ms };
+            let record = TriggeringRecord { time_ms, now_ms: self.time_ms, fires: fired[row as usize] };
+            if !self.see(key, record, inputs, cause, &mut made.rows)? {
+                made.late.push(row);
+            }
         }
         Ok(KeyedOutput::Made(made))
     }
 
     fn advance(&mut self, time_ms: i64, made: &mut MadeRows) -> Result<bool, Error> {
-        self.advance_to(time_ms, Cause { input: 0, watermark_ms: self.time_ms }, made)
+        self.advance_to(time_ms, self.cause(), made)
+    }
+
+    fn next_tick_ms(&mut self, now_ms: i64) -> Option<i64> {
+        let due = |clock: &mut ClockTrigger| {
+            if clock.keys.is_empty() {
+                clock.due_ms = None;
+                return None;
+            }
+            // On the grid of the interval, so that all instances have the same times.
+            let next_ms = || now_ms.saturating_sub(now_ms.rem_euclid(clock.every_ms)).saturating_add(clock.every_ms);
+            Some(*clock.due_ms.get_or_insert_with(next_ms))
+        };
+        self.clocks.iter_mut().filter_map(due).min()
+    }
+
+    fn tick(&mut self, now_ms: i64, made: &mut MadeRows) -> Result<bool, Error> {
+        let cause = self.cause();
+        for number in 0..self.clocks.len() {
+            if self.clocks[number].due_ms.is_none_or(|due_ms| due_ms > now_ms) {
+                continue;
+            }
+            while let Some(key) = self.clocks[number].keys.pop_first() {
+                let Self { plan, known, clocks, .. } = &mut *self;
+                if known.get(&key).is_some_and(|state| state.waits_for(clocks[number].number)) {
+                    known.change(
+                        &key,
+                        || KeyState::new(plan),
+                        |state| {
+                            state.tick(plan, clocks[number].number, |given| plan.give(&key, given, cause, made));
+                        },
+                    )?;
+                    self.settle(&key);
+                }
+                if made.len() >= MADE_MAX && !self.clocks[number].keys.is_empty() {
+                    return Ok(false);
+                }
+            }
+            self.clocks[number].due_ms = None;
+        }
+        Ok(true)
     }
 
     fn finish(&mut self, made: &mut MadeRows) -> Result<bool, Error> {
-        let cause = Cause { input: 0, watermark_ms: self.time_ms };
+        let cause = self.cause();
         let Self { plan, known, ending, .. } = self;
         let ending = ending.get_or_insert_with(|| known.keys_in_order());
         while let Some(key) = ending.pop() {
-            known.change(&key, KeyState::default, |state| {
-                let give = |window: WindowExtent, figures: &PaneFigures| plan.send(&key, window, figures, cause, made);
-                state.windows.give_all(&plan.shape, || plan.fresh(), give);
-            })?;
+            known.change(
+                &key,
+                || KeyState::new(plan),
+                |state| {
+                    state.finish(plan, |given| plan.give(&key, given, cause, made));
+                },
+            )?;
             if made.len() >= MADE_MAX {
                 return Ok(false);
             }
@@ -290,9 +293,13 @@ impl KeyedOperator for Aggregate {
     }
 
     fn restore(&mut self, key: &[u8], stored: &[u8]) -> Result<(), Error> {
-        let aggregates = &self.plan.aggregates;
-        let windows = KeyWindows::read(stored, |pane| aggregates.read(pane).map(PaneFigures));
-        let key = self.known.restore(key, windows.map(|windows| KeyState { windows, armed_ms: None }))?;
+        let key = self.known.restore(key, KeyState::read(&self.plan, stored))?;
+        let known = &self.known;
+        for clock in &mut self.clocks {
+            if known.get(&key).is_some_and(|state| state.waits_for(clock.number)) {
+                clock.keys.insert(Arc::clone(&key));
+            }
+        }
         self.settle(&key);
         Ok(())
     }
@@ -334,10 +341,11 @@ mod tests {
             let mut sums = aggregate(window.clone());
             let mut made = MadeRows::default();
             for time_ms in (0..3_600_000).step_by(1_000) {
-                let cause = Cause { input: 0, watermark_ms: sums.time_ms };
+                let cause = sums.cause();
                 assert!(sums.advance_to(time_ms, cause, &mut made).unwrap() || made.len() >= MADE_MAX);
                 made = MadeRows::default();
-                assert!(sums.see(b"\"a\"\n", time_ms, &[], cause, &mut made).unwrap());
+                let record = TriggeringRecord { time_ms, now_ms: sums.time_ms, fires: 0 };
+                assert!(sums.see(b"\"a\"\n", record, &[], cause, &mut made).unwrap());
                 let timers: usize = sums.timers.values().map(Vec::len).sum();
                 assert!(timers <= 2, "{timers} timers at {time_ms} of {window}");
             }

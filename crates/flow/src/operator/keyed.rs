@@ -28,6 +28,17 @@ pub(crate) trait KeyedOperator: Send {
     fn advance(&mut self, _time_ms: i64, _made: &mut MadeRows) -> Result<bool, Error> {
         Ok(true)
     }
+    /// The time of the clock at which [`KeyedOperator::tick`] has work; `None` for no time.
+    fn next_tick_ms(&mut self, _now_ms: i64) -> Option<i64> {
+        None
+    }
+    /// The clock has come to `now_ms`. Makes the records that are due by it; `true` if there are no more.
+    ///
+    /// # Errors
+    /// There is no memory for more state.
+    fn tick(&mut self, _now_ms: i64, _made: &mut MadeRows) -> Result<bool, Error> {
+        Ok(true)
+    }
     /// There will be no more rows, as the job completes. Makes the records that are due then; `true` if there are no more.
     ///
     /// # Errors
@@ -84,8 +95,8 @@ pub(crate) enum KeyedOutput {
 pub(crate) struct KeyedMade {
     pub(crate) rows: MadeRows,
     pub(crate) failed: Vec<RecordError>,
-    /// Rows that came too late.
-    pub(crate) late: u64,
+    /// Rows that came too late, in their order.
+    pub(crate) late: Vec<u32>,
     /// The first row that is left for another call.
     pub(crate) rest: Option<u32>,
 }

@@ -12,14 +12,14 @@ use millstream_types::KeyGroup;
 use super::boundary::{Boundary, InstanceBoundary};
 use super::event_time::{SourceTime, TimeMark};
 use super::inbox::Taken;
-use super::instance_time::InstanceTime;
+use super::instance_time::{self, InstanceTime};
 use super::neighbours::{InstanceId, Neighbours};
 use super::reading::{ReadBatch, ReadingSource, SourceState, Sources, SourcesStep};
 use super::retry_queue::RetryQueue;
 use super::run::{Run, RunFailure};
 use super::started_nodes::StartedNodes;
 use super::wait::sooner;
-use super::work_queue::{WorkQueue, WorkStep};
+use super::work_queue::{Progress, WorkQueue, WorkStep};
 use super::workers::TurnOutcome;
 use super::writing_sink::WritingSink;
 use crate::Error;
@@ -325,12 +325,11 @@ impl Instance {
                 WorkStep::Time(time) => {
                     if let Some(time) = self.time.come_to(time) {
                         self.run.set_watermark(self.id, time.watermark_ms);
-                        self.work.make(WorkStep::Advance);
+                        self.work.make(WorkStep::Advance(Progress::Time));
                         self.work.make(WorkStep::SendTime(time));
                     }
                 }
-                WorkStep::Advance => self.advance(false)?,
-                WorkStep::Finish => self.advance(true)?,
+                WorkStep::Advance(progress) => self.advance(progress)?,
                 WorkStep::SendTime(time) => self.neighbours.send_time(self.id, time),
                 WorkStep::Send(to, node, batch) => {
                     if let Err(batch) = self.neighbours.send(self.id, to, node, batch) {
@@ -351,6 +350,10 @@ impl Instance {
             if boundary.is_passing() {
                 return self.pass_boundary();
             }
+        }
+        if !self.keyed.is_empty() && instance_time::is_tick_due(&mut self.keyed, self.run.wall.now_ms()) {
+            self.work.add(WorkStep::Advance(Progress::Clock));
+            return Ok(WorkState::Made);
         }
         match self.neighbours.inbox(self.id).take() {
             Taken::Batch(node, batch) => {
@@ -411,24 +414,26 @@ impl Instance {
         }
         let wall_ms = self.run.wall.now_ms();
         if self.time.is_due(&self.keyed, wall_ms) {
-            self.work.add(WorkStep::Advance);
+            self.work.add(WorkStep::Advance(Progress::Time));
             return Ok(WorkState::Made);
         }
-        let quiet = self.sources.time_to_quiet();
-        Ok(WorkState::Blocked(sooner(sooner(timeout, quiet), self.time.time_to_due(&self.keyed, wall_ms))))
+        let timeout = sooner(timeout, self.sources.time_to_quiet());
+        let timeout = sooner(timeout, instance_time::time_to_tick(&mut self.keyed, wall_ms));
+        Ok(WorkState::Blocked(sooner(timeout, self.time.time_to_due(&self.keyed, wall_ms))))
     }
 
     /// Has keyed operators do what is due by time alone; or at the end of the job, all that is left.
-    fn advance(&mut self, is_end: bool) -> Result<(), Box<RunFailure>> {
+    fn advance(&mut self, progress: Progress) -> Result<(), Box<RunFailure>> {
         let now_ms = self.run.wall.now_ms();
         let time_ms = self.time.now_ms(now_ms);
         let mut all_done = true;
         for node in self.keyed.keys().copied().collect::<Vec<_>>() {
             let Some(keyed) = self.keyed.get_mut(&node) else { continue };
             let (mut made, keys) = (MadeRows::default(), keyed.operator.keys());
-            let done = match is_end {
-                true => keyed.operator.finish(&mut made),
-                false => keyed.operator.advance(time_ms, &mut made),
+            let done = match progress {
+                Progress::Time => keyed.operator.advance(time_ms, &mut made),
+                Progress::Clock => keyed.operator.tick(now_ms, &mut made),
+                Progress::End => keyed.operator.finish(&mut made),
             };
             let has_forgotten = keyed.operator.keys() < keys;
             let maker = Arc::clone(&keyed.name);
@@ -452,11 +457,10 @@ impl Instance {
             let routed = planned.router.route(&made, output, now_ms);
             self.follow(node, &made, routed)?;
         }
-        match (all_done, is_end) {
-            (false, true) => self.work.make(WorkStep::Finish),
-            (false, false) => self.work.make(WorkStep::Advance),
-            (true, true) => self.has_finished = true,
-            (true, false) => {}
+        if !all_done {
+            self.work.make(WorkStep::Advance(progress));
+        } else if progress == Progress::End {
+            self.has_finished = true;
         }
         Ok(())
     }
@@ -465,7 +469,7 @@ impl Instance {
     fn pass_boundary(&mut self) -> Result<WorkState, Error> {
         let Some(boundary) = &mut self.boundary else { return Ok(WorkState::Made) };
         if boundary.is_at_end() && self.run.completes() && !self.has_finished {
-            self.work.add(WorkStep::Finish);
+            self.work.add(WorkStep::Advance(Progress::End));
             return Ok(WorkState::Made);
         }
         if let Some(timeout) = boundary.prepare(&mut self.sinks)? {
@@ -517,7 +521,7 @@ impl Instance {
             self.run.call_hooks(planned, HookPoint::AfterBatch, Some(seen));
         }
         counters.failed(&output.failed);
-        counters.late(output.late);
+        counters.late(output.late.len() as u64);
         if let Some(observer) = &self.run.observer {
             observer.made(planned, &batch, &output);
         }

@@ -60,3 +60,18 @@ impl InstanceTime {
         keyed.values().filter_map(|keyed| keyed.operator.next_time_ms()).min()
     }
 }
+
+/// `true` if an operator has something to do by the clock.
+pub(super) fn is_tick_due(keyed: &mut BTreeMap<NodeId, KeyedNode>, wall_ms: i64) -> bool {
+    next_tick_ms(keyed, wall_ms).is_some_and(|next_ms| next_ms <= wall_ms)
+}
+
+/// The time until an operator has something to do by the clock.
+pub(super) fn time_to_tick(keyed: &mut BTreeMap<NodeId, KeyedNode>, wall_ms: i64) -> Option<Duration> {
+    let left_ms = next_tick_ms(keyed, wall_ms)?.saturating_sub(wall_ms);
+    Some(Duration::from_millis(u64::try_from(left_ms).unwrap_or_default()).max(WAIT_MIN))
+}
+
+fn next_tick_ms(keyed: &mut BTreeMap<NodeId, KeyedNode>, wall_ms: i64) -> Option<i64> {
+    keyed.values_mut().filter_map(|keyed| keyed.operator.next_tick_ms(wall_ms)).min()
+}

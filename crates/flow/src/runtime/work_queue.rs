@@ -25,12 +25,21 @@ pub(super) enum WorkStep {
     Send(InstanceId, NodeId, Batch),
     /// Event time has come so far.
     Time(TimeMark),
-    /// Keyed operators do what is due by time alone.
-    Advance,
-    /// Keyed operators give all that is left, as the job completes.
-    Finish,
+    /// Keyed operators do what is due without a record.
+    Advance(Progress),
     /// It goes to the instances of other chains.
     SendTime(TimeMark),
+}
+
+/// The reason why keyed operators have something to do without a record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Progress {
+    /// Event time has come so far.
+    Time,
+    /// The clock has come so far.
+    Clock,
+    /// The job completes.
+    End,
 }
 
 #[derive(Default)]

@@ -327,6 +327,6 @@ tests:
     expect: { means: [{ station: s1, mean: 10.0, n: 1 }] }
 "#;
     let findings = refused(text);
-    assert_eq!(findings.len(), 3, "{}", rendered(&findings));
+    assert_eq!(findings.len(), 1, "{}", rendered(&findings));
     assert!(findings.iter().all(|finding| finding.rule == "not_available"), "{}", rendered(&findings));
 }

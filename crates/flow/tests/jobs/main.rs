@@ -19,5 +19,6 @@ mod positions;
 mod reasons;
 mod routes;
 mod test_runs;
+mod triggers;
 mod values;
 mod windows;

@@ -116,6 +116,15 @@ impl Rename<'_> {
         for key in keys.iter_mut().filter(|key| key.key == "inputs") {
             key.value.content = TreeContent::List(self.ends(&key.value));
         }
+        let windows = keys.iter_mut().filter(|key| key.key == "window").map(|key| &mut key.value.content);
+        for content in windows {
+            let TreeContent::Object(members) = content else { continue };
+            for member in members.iter_mut().filter(|member| member.key == "late_to") {
+                if let TreeContent::Text(name) = &mut member.value.content {
+                    *name = self.name(name);
+                }
+            }
+        }
     }
 
     /// The nodes that a name or a list of names stands for.
@@ -184,8 +193,12 @@ impl Rename<'_> {
     /// Gives a node the parameters that its expressions and its routes name.
     fn add_parameters(&self, node: &mut TreeMember) {
         let mut named: BTreeSet<String> = BTreeSet::new();
-        for key in ["where", "select", "key_by"] {
+        for key in ["where", "select", "key_by", "aggregates"] {
             node.value.get(key).into_iter().flat_map(texts).for_each(|text| named.extend(parameters(text).into_keys()));
+        }
+        for (list, key) in [("aggregates", "field"), ("triggers", "when")] {
+            let parts = node.value.get(list).map_or(&[][..], Tree::elements).iter();
+            parts.filter_map(|part| part.text_of(key)).for_each(|text| named.extend(parameters(text).into_keys()));
         }
         let routes = self.names.routes.iter().filter(|(from, _)| *from == node.key || from == "all");
         routes.for_each(|(_, text)| named.extend(parameters(text).into_keys()));

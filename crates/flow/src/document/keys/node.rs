@@ -1,6 +1,6 @@
 //! The keys of nodes.
 
-use super::parts::{BATCH, EVENT_TIME, WINDOW};
+use super::parts::{BATCH, EVENT_TIME, TRIGGER, WINDOW};
 use super::{later, optional, required};
 use crate::document::catalogue::{Key, KeyType, Section};
 
@@ -58,7 +58,7 @@ static WORK: [Key; 6] = [
     optional("key_by", KeyType::Expressions, None, "All records with one value of the key go to one instance."),
 ];
 
-static WINDOWED: [Key; 2] = [
+static WINDOWED: [Key; 3] = [
     optional("window", KeyType::Object(&WINDOW), None, "The windows of an `aggregate`."),
     optional(
         "aggregates",
@@ -66,11 +66,18 @@ static WINDOWED: [Key; 2] = [
         None,
         "The values of an `aggregate`, such as `AVG(temp) AS mean, COUNT(*) AS n`, over the records of each key and window.",
     ),
+    optional(
+        "triggers",
+        KeyType::ListOf(&TRIGGER),
+        None,
+        "The events at which windows are sent; without them, once time has come to their end.",
+    ),
 ];
 
-static WINDOWED_LATER: [Key; 2] = [
+static WINDOWED_LATER: [Key; 3] = [
     later("window", "move it to an aggregate behind this node", "Windows."),
     later("aggregates", "move them to an aggregate behind this node", "Values over the records of a window."),
+    later("triggers", "move them to an aggregate behind this node", "The events at which windows are sent."),
 ];
 
 static INSTANCES: [Key; 2] = [
@@ -109,10 +116,9 @@ static SOURCE_ONLY: [Key; 3] = [
     ),
 ];
 
-static LATER: [Key; 7] = [
+static LATER: [Key; 6] = [
     later("schema", "leave it out, and use CAST where a type matters", "Types of fields."),
-    later("windows", "write one window", "Several windows of a node."),
-    later("triggers", "leave it out", "When a window fires."),
+    later("windows", "write an aggregate for each window", "Several windows of a node."),
     later("udf", "use a registered function by `fn`", "A function in Python or WASM."),
     later("share", "leave it out: jobs share the workers evenly", "Share of the workers."),
     later("requires", "leave it out: every process may run every node", "Tags of the processes that may run the node."),

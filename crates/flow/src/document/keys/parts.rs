@@ -1,5 +1,7 @@
 //! The keys of the document's smaller objects.
 
+use serde_json::Value;
+
 use super::{optional, required};
 use crate::document::catalogue::{Key, KeyType, Section};
 
@@ -67,15 +69,20 @@ static WINDOW_KEYS: [Key; 8] = [
     optional("id", KeyType::Name, None, "A name for people."),
     required(
         "type",
-        KeyType::OneOfSoFar(&["tumbling", "sliding", "session", "global"], &["count"]),
-        "`tumbling` windows follow each other, `sliding` ones overlap, a `session` has records without a long pause, `global` is one of all records.",
+        KeyType::OneOf(&["tumbling", "sliding", "session", "count", "global"]),
+        "`tumbling` windows follow each other, `sliding` ones overlap, a `session` has records without a long pause, `count` so many records, `global` is one of all records.",
     ),
-    optional("size", KeyType::Duration, None, "The length of a tumbling or sliding window; its end is no part of it."),
+    optional(
+        "size",
+        KeyType::Extent,
+        None,
+        "The length of a tumbling or sliding window; its end is no part of it. The records of a `count` window.",
+    ),
     optional(
         "slide",
-        KeyType::Duration,
+        KeyType::Extent,
         None,
-        "The distance between the beginnings of two sliding windows, at most `size`.",
+        "The distance between the beginnings of two sliding windows, at most `size`; in records for `count`, and `size` if left out.",
     ),
     optional("gap", KeyType::Duration, None, "The longest pause within a session."),
     optional("offset", KeyType::Duration, Some("0s"), "Shifts the beginnings of tumbling and sliding windows."),
@@ -85,7 +92,99 @@ static WINDOW_KEYS: [Key; 8] = [
         Some("0s"),
         "A window that has ended still takes records for so long, and is sent again with each; later ones count as `late`.",
     ),
-    super::later("late_to", "leave it out: late records are counted", "The node that gets late records."),
+    optional(
+        "late_to",
+        KeyType::Name,
+        None,
+        "The node that gets late records as they came in; it gets no others of this node, which need not stand in its `inputs`.",
+    ),
+];
+
+pub(in crate::document) static TRIGGER: Section = Section {
+    name: "trigger",
+    path: "transforms.<name>.triggers[]",
+    doc: "An event at which windows of an `aggregate` are sent. A window that goes is sent with what has come since it was sent last.",
+    keys: &[&TRIGGER_KEYS],
+};
+
+static TRIGGER_KEYS: [Key; 9] = [
+    optional("id", KeyType::Name, None, "A name; with several triggers it stands in the records, as `window.trigger`."),
+    required(
+        "on",
+        KeyType::OneOf(&["watermark", "count", "interval", "punctuation", "percentile"]),
+        "`watermark`: time has come to the end of the window; `count`: so many records of the key; `interval`: by the clock, windows that have changed; `punctuation`: a record on which `when` is true; `percentile`: a record is the first behind this part of the window.",
+    ),
+    optional("every", KeyType::Extent, None, "The records of `count`, or the time between two of `interval`."),
+    optional("when", KeyType::Condition, None, "The condition of `punctuation`, on the record that comes in."),
+    optional(
+        "delay",
+        KeyType::Duration,
+        None,
+        "The time that `watermark` waits behind the end of a window; `0s` if left out.",
+    ),
+    optional("at", KeyType::Checked(part), None, "The part of the window for `percentile`, such as 0.5 for its half."),
+    optional(
+        "fire",
+        KeyType::OneOf(&["changed", "all"]),
+        Some("changed"),
+        "A record sends the windows that it is in, or `all` of its key.",
+    ),
+    optional(
+        "mode",
+        KeyType::OneOf(&["accumulating", "discarding", "retracting"]),
+        Some("accumulating"),
+        "A window that was sent keeps its records; or it is dropped, and begins anew; or it keeps them, and what was sent before is sent again with `op: retract`, before the new one with `op: insert`.",
+    ),
+    optional("emit", KeyType::Checked(is_emitted), None, "`true`, which may be left out: windows are sent as records."),
+];
+
+fn is_emitted(value: &Value) -> Result<(), String> {
+    match value {
+        Value::Bool(true) => Ok(()),
+        _ => Err("a trigger sends windows as records; write true, or leave it out".to_owned()),
+    }
+}
+
+/// The fault of a part of a window.
+fn part(value: &Value) -> Result<(), String> {
+    match value.as_f64() {
+        Some(part) if (0.0..=1.0).contains(&part) => Ok(()),
+        _ => Err("write a number from 0 to 1, such as 0.5".to_owned()),
+    }
+}
+
+pub(in crate::document) static AGGREGATE: Section = Section {
+    name: "aggregate",
+    path: "transforms.<name>.aggregates[]",
+    doc: "A value of an `aggregate`, in place of a function in a text: `{op: avg, field: temp, as: mean}` is `AVG(temp) AS mean`.",
+    keys: &[&AGGREGATE_KEYS],
+};
+
+static AGGREGATE_KEYS: [Key; 4] = [
+    required(
+        "op",
+        KeyType::OneOfSoFar(&AGGREGATE_OPS, &["collect_by", "collect_map"]),
+        "`collect` is the list of the records or of the values of `field`, `distinct` that of its different values; the others are the functions of these names.",
+    ),
+    optional("field", KeyType::Text, None, "The expression over each record; only `count` and `collect` do without."),
+    optional("as", KeyType::Name, None, "The name of the value in the record that is made."),
+    optional("q", KeyType::Checked(part), None, "The rank of `quantile`, such as 0.99."),
+];
+
+/// The operations of aggregates that a document names in objects.
+pub(in crate::document) const AGGREGATE_OPS: [&str; 12] = [
+    "count",
+    "count_distinct",
+    "sum",
+    "avg",
+    "min",
+    "max",
+    "stddev",
+    "first",
+    "last",
+    "quantile",
+    "collect",
+    "distinct",
 ];
 
 static EVENT_TIME_KEYS: [Key; 3] = [

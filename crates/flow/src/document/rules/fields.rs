@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 
-use super::parameters::{CONFIG_KEY, Expression, expressions};
+use super::parameters::{CONFIG_KEY, Expression, TRIGGER_KEY, expressions};
 use crate::document::draft::{DocumentDraft, DraftNode};
 use crate::document::finding::Findings;
 use crate::document::model::{NodeId, Role};
@@ -26,7 +26,7 @@ pub(super) fn unknown_field(draft: &DocumentDraft<'_>, findings: &mut Findings, 
     for expression in expressions(draft) {
         let Some(node) = expression.node.and_then(|node| draft.by_name.get(node.name)) else { continue };
         let fields = match expression.key {
-            "where" | "key_by" | "aggregates" => known.inputs[node.0].clone(),
+            "where" | "key_by" | "aggregates" | TRIGGER_KEY => known.inputs[node.0].clone(),
             "select" | CONFIG_KEY if expression.node.is_some_and(|node| node.tree.get("fn").is_some()) => continue,
             CONFIG_KEY => known.inputs[node.0].clone(),
             "select" => known.selectable(draft, node.0),
@@ -122,7 +122,7 @@ fn is_aggregate(node: &DraftNode<'_>) -> bool {
 /// The members of the records that an aggregate makes: its key, its values and the window.
 fn made_by_aggregate(draft: &DocumentDraft<'_>, node: &DraftNode<'_>) -> Fields {
     let is_of_node = |known: &Expression<'_, '_>| known.node.is_some_and(|known| known.name == node.name);
-    let mut names = BTreeSet::from(["window".to_owned()]);
+    let mut names = BTreeSet::from(["window".to_owned(), "op".to_owned()]);
     for expression in expressions(draft).into_iter().filter(is_of_node) {
         match expression.key {
             "key_by" => drop(names.insert(expression.tree.text()?.to_owned())),
@@ -152,9 +152,10 @@ fn selected(draft: &DocumentDraft<'_>) -> BTreeMap<usize, Rc<BTreeSet<String>>> 
     fields.collect()
 }
 
-/// The nodes that also take records of another shape: of error routes and failed conditions.
+/// The nodes that also take records of another shape: of error routes and failed conditions, and late ones.
 fn reshaped(draft: &DocumentDraft<'_>) -> BTreeSet<NodeId> {
-    let mut nodes: BTreeSet<NodeId> = BTreeSet::new();
+    let late_to = |node: &DraftNode<'_>| draft.by_name.get(node.tree.get("window")?.text_of("late_to")?).copied();
+    let mut nodes: BTreeSet<NodeId> = draft.nodes.iter().filter_map(late_to).collect();
     for route in &draft.routes {
         nodes.extend(route.predicate_errors_to.iter().filter_map(|to| to.node));
         if route.is_on_error {

@@ -68,7 +68,9 @@ pub(super) fn missing_expression(draft: &DocumentDraft<'_>, findings: &mut Findi
         let Some(kind) = node.tree.text_of("type") else { continue };
         let keeps_state = node.node_type.is_some_and(|kind| kind.keeps_state);
         let needed = NEEDED.iter().find(|(name, _)| kind == *name).map(|(_, key)| *key);
-        let Some(key) = needed.or(keeps_state.then_some("key_by")) else { continue };
+        // An aggregate without a key is over all records.
+        let needs_key = keeps_state && kind != "aggregate";
+        let Some(key) = needed.or(needs_key.then_some("key_by")) else { continue };
         if node.tree.get(key).is_none() {
             let message = format!("'{}' is of type {kind} and has no '{key}'; add it", node.name);
             findings.add(node.name_place, &join(&node.path, key), rule, message);

@@ -1,7 +1,10 @@
 //! Rules of expressions and their parameters.
 
+use std::borrow::Cow;
+
 use serde_json::Value;
 
+use crate::document::aggregates;
 use crate::document::catalogue::KeyType;
 use crate::document::draft::{DocumentDraft, DraftNode};
 use crate::document::expressions::{ExpressionFault, ExpressionNames, Form, parameters, parse};
@@ -12,7 +15,7 @@ use crate::document::tree::Tree;
 pub(super) struct Expression<'d, 'a> {
     form: Form,
     pub(super) tree: &'a Tree,
-    text: &'a str,
+    text: Cow<'a, str>,
     pub(super) path: String,
     /// The node that evaluates it; `None` for all nodes.
     pub(super) node: Option<&'d DraftNode<'a>>,
@@ -28,12 +31,15 @@ impl Expression<'_, '_> {
             Some(Given::Process(value)) => Ok(value.clone()),
             None => Ok(Value::Null),
         };
-        parse(self.form, self.text, value_of)
+        parse(self.form, &self.text, value_of)
     }
 }
 
 /// The [`Expression::key`] of those in a `config`.
 pub(super) const CONFIG_KEY: &str = "config";
+
+/// The [`Expression::key`] of those in `triggers`.
+pub(super) const TRIGGER_KEY: &str = "triggers";
 
 /// The expressions in the `config` of a node, by their keys.
 fn config_expressions<'a>(node: &DraftNode<'a>) -> impl Iterator<Item = (Form, &'static str, &'a Tree)> {
@@ -52,7 +58,11 @@ fn config_expressions<'a>(node: &DraftNode<'a>) -> impl Iterator<Item = (Form, &
 pub(super) fn expressions<'d, 'a>(draft: &'d DocumentDraft<'a>) -> Vec<Expression<'d, 'a>> {
     let mut expressions = Vec::new();
     let mut add = |form, key, tree: Option<&'a Tree>, path: String, node: Option<&'d DraftNode<'a>>| {
-        if let Some((tree, text)) = tree.and_then(|tree| Some((tree, tree.text()?))) {
+        let text = |tree: &'a Tree| match form {
+            Form::Aggregates => aggregates::text(tree),
+            _ => tree.text().map(Cow::from),
+        };
+        if let Some((tree, text)) = tree.and_then(|tree| Some((tree, text(tree)?))) {
             expressions.push(Expression { form, tree, text, path, node, key });
         }
     };
@@ -64,6 +74,10 @@ pub(super) fn expressions<'d, 'a>(draft: &'d DocumentDraft<'a>) -> Vec<Expressio
         add(Form::Aggregates, "aggregates", aggregates, join(&node.path, "aggregates"), Some(node));
         let field = node.tree.get("event_time").and_then(|event_time| event_time.get("field"));
         add(Form::Value, "event_time", field, join(&join(&node.path, "event_time"), "field"), Some(node));
+        for (index, trigger) in node.tree.get("triggers").map_or(&[][..], Tree::elements).iter().enumerate() {
+            let path = format!("{}[{index}].when", join(&node.path, "triggers"));
+            add(Form::Condition, TRIGGER_KEY, trigger.get("when"), path, Some(node));
+        }
         for (form, key, tree) in config_expressions(node) {
             add(form, CONFIG_KEY, Some(tree), join(&join(&node.path, "config"), key), Some(node));
         }
@@ -97,7 +111,7 @@ pub(super) fn looks_back(draft: &DocumentDraft<'_>, node: &DraftNode<'_>) -> Opt
         return Some(false);
     };
     let path = join(&node.path, "select");
-    let select = Expression { form: select_form(node), tree, text, path, node: Some(node), key: "select" };
+    let select = Expression { form: select_form(node), tree, text: text.into(), path, node: Some(node), key: "select" };
     select.parsed(draft).ok().map(|names| names.looks_back)
 }
 
@@ -116,7 +130,7 @@ pub(super) fn expression(draft: &DocumentDraft<'_>, findings: &mut Findings, rul
 
 pub(super) fn unknown_parameter(draft: &DocumentDraft<'_>, findings: &mut Findings, rule: &'static str) {
     for expression in expressions(draft).iter().filter(|expression| !may_be_given_at_start(draft, expression.node)) {
-        let names = parameters(expression.text);
+        let names = parameters(&expression.text);
         for name in names.keys().filter(|name| value(draft, expression.node, name).is_none()) {
             let message =
                 format!("the parameter ':{name}' has no value; give it in params, or in the process configuration");

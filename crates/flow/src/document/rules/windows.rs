@@ -32,10 +32,11 @@ struct WindowTimes {
     also: &'static [&'static str],
 }
 
-const TIMES: [WindowTimes; 4] = [
+const TIMES: [WindowTimes; 5] = [
     WindowTimes { kind: "tumbling", needed: &["size"], also: &["offset"] },
     WindowTimes { kind: "sliding", needed: &["size", "slide"], also: &["offset"] },
     WindowTimes { kind: "session", needed: &["gap"], also: &[] },
+    WindowTimes { kind: "count", needed: &["size"], also: &["slide"] },
     WindowTimes { kind: "global", needed: &[], also: &[] },
 ];
 
@@ -63,6 +64,57 @@ pub(super) fn window(draft: &DocumentDraft<'_>, findings: &mut Findings, rule: &
     }
 }
 
+/// An operation has the keys that it needs.
+pub(super) fn aggregate_op(draft: &DocumentDraft<'_>, findings: &mut Findings, rule: &'static str) {
+    for node in &draft.nodes {
+        let list = node.tree.get("aggregates").map_or(&[][..], Tree::elements);
+        for (index, tree) in list.iter().enumerate() {
+            let path = format!("{}[{index}]", join(&node.path, "aggregates"));
+            let Some(op) = tree.text_of("op") else { continue };
+            if tree.get("field").is_none() && !matches!(op, "count" | "collect") {
+                let message = format!("{op} needs field, the expression over each record; add it");
+                findings.add(tree.place, &join(&path, "field"), rule, message);
+            }
+            match tree.get("q") {
+                None if op == "quantile" => {
+                    let message = "quantile needs q, a rank such as 0.99; add it".to_owned();
+                    findings.add(tree.place, &join(&path, "q"), rule, message);
+                }
+                Some(rank) if op != "quantile" => {
+                    let message = format!("{op} has no q; remove it, or write op: quantile");
+                    findings.add(rank.place, &join(&path, "q"), rule, message).value(rank);
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+/// Late records go to a node that can take them.
+pub(super) fn late_to(draft: &DocumentDraft<'_>, findings: &mut Findings, rule: &'static str) {
+    for node in &draft.nodes {
+        let Some(window) = node.tree.get("window") else { continue };
+        let Some((tree, name)) = window.get("late_to").and_then(|tree| Some((tree, tree.text()?))) else { continue };
+        let path = join(&join(&node.path, "window"), "late_to");
+        let target = draft.by_name.get(name).map(|id| draft.node(*id));
+        match (target, window.text_of("type")) {
+            (None, _) => {
+                let message = format!("there is no node '{name}'");
+                findings.add(tree.place, &path, rule, message).named(name).near(name, draft.names());
+            }
+            (Some(target), _) if target.role == Role::Source => {
+                let message = format!("'{name}' is a source and cannot take records; name a transform or sink");
+                findings.add(tree.place, &path, rule, message).named(name);
+            }
+            (_, Some(kind @ ("global" | "count"))) => {
+                let message = format!("no record is too late for a {kind} window; remove late_to");
+                findings.add(tree.place, &path, rule, message).value(tree);
+            }
+            _ => {}
+        }
+    }
+}
+
 fn times(window: &Tree, path: &str, findings: &mut Findings, rule: &'static str) {
     let Some(kind) = window.text_of("type") else { return };
     let Some(WindowTimes { needed, also, .. }) = TIMES.iter().find(|times| times.kind == kind) else { return };
@@ -76,6 +128,13 @@ fn times(window: &Tree, path: &str, findings: &mut Findings, rule: &'static str)
                 let message = format!("a {kind} window has no {key}; remove it");
                 findings.add(tree.place, &path, rule, message).value(tree);
             }
+            Some(tree) if matches!(key, "size" | "slide") && (kind == "count") != tree.whole().is_some() => {
+                let message = match kind {
+                    "count" => format!("{key} of a count window is a number of records, such as 100"),
+                    _ => format!("{key} of a {kind} window is a duration, such as 5m"),
+                };
+                findings.add(tree.place, &path, rule, message).value(tree);
+            }
             Some(tree) if matches!(key, "size" | "slide") && tree.text().and_then(duration_ms) == Some(0) => {
                 findings
                     .add(tree.place, &path, rule, format!("{key} is no time at all; write 1ms or more"))
@@ -84,9 +143,12 @@ fn times(window: &Tree, path: &str, findings: &mut Findings, rule: &'static str)
             _ => {}
         }
     }
-    let time = |key: &str| window.get(key).and_then(Tree::text).and_then(duration_ms);
-    if let (Some(tree), Some(size), Some(slide)) = (window.get("slide"), time("size"), time("slide"))
-        && kind == "sliding"
+    let extent = |key: &str| {
+        let tree = window.get(key)?;
+        tree.text().and_then(duration_ms).or_else(|| tree.whole())
+    };
+    if let (Some(tree), Some(size), Some(slide)) = (window.get("slide"), extent("size"), extent("slide"))
+        && also.contains(&"slide") | needed.contains(&"slide")
         && slide > size
     {
         let message = "records between two windows would be lost; let slide be at most size, or use a filter before";

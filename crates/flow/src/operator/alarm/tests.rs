@@ -28,6 +28,7 @@ fn node(config: Value) -> Node {
         key_by: vec!["k".to_owned()],
         window: None,
         aggregates: None,
+        triggers: Vec::new(),
         parallelism: Parallelism { min: 1, max: 1 },
         batch: BatchSettings { size: 1, timeout_ms: 0 },
         max_in_flight: 1,
