@@ -1,7 +1,7 @@
 //! A job with state commits each result once, whatever power loss and `kill -9` it lives through.
 //!
 //! Each seed is one disk through several lives. In each, messages arrive, most of them several times, and a job of several
-//! instances passes each of them once, raises an alarm for it, or counts it; at a random change of the disk the power goes, or
+//! instances passes each of them once, raises an alarm for it, counts it, or has a window of it; at a random change of the disk the power goes, or
 //! the process is killed. What readers find must be a part of the right results at every start, and all of them at the end.
 //!
 //! A seed decides what is sent and when the power goes, not how threads interleave. Each run takes fresh seeds and prints
@@ -34,6 +34,8 @@ const CHANGES_PER_LIFE: u64 = 700;
 /// Longest life.
 const LIFE: Duration = Duration::from_secs(2);
 const PARTITIONS: u32 = 3;
+/// The ways in which a job passes each message once.
+const WAYS: u64 = 5;
 const JOB: &str = "the-job";
 /// 2026-01-01T00:00:00Z
 const START_MS: i64 = 1_767_225_600_000;
@@ -143,22 +145,29 @@ impl Process {
     }
 }
 
-/// A job that passes each message once, in one of three ways: as the first of its id, as the alarm that it raises for its id, or as
-/// the one that is counted as the first.
+/// A job that passes each message once, in one of these ways: as the first of its id, as the alarm that it raises for its id, as
+/// the one that is counted as the first, as the first result of its window, or as a window that time closes.
 fn document(delivery: &str, way: u64) -> Value {
-    let once = match way % 3 {
+    let once = match way % WAYS {
         0 => json!({"type": "deduplicate", "config": {"ttl": "1h"}}),
         1 => json!({"type": "alarm", "config": {"raise": "id >= 0"}, "select": "record.id AS id"}),
-        _ => json!({"type": "map", "config": {"ttl": "1h"}, "select": "id, RUNNING_COUNT(id) AS count"}),
+        2 => json!({"type": "map", "config": {"ttl": "1h"}, "select": "id, RUNNING_COUNT(id) AS count"}),
+        3 => json!({
+            "type": "aggregate", "window": {"type": "global"}, "aggregates": "COUNT(*) AS count",
+            "triggers": [{"on": "count", "every": 1}],
+        }),
+        _ => json!({
+            "type": "aggregate", "window": {"type": "tumbling", "size": "1ms"}, "aggregates": "COUNT(*) AS records",
+        }),
     };
     let mut job = json!({
         "version": 1, "kind": "Job", "name": "once", "id": JOB, "delivery": delivery,
         "checkpoint": {"interval": "3ms"}, "restart": {"max_attempts": 1000, "backoff": "5ms..10ms"},
-        "sources": {"in": {"type": "stream", "config": {"topic": "messages"}, "batch": {"size": 5}, "parallelism": 2}},
+        "sources": {"in": {"type": "stream", "config": {"topic": "messages"}, "batch": {"size": 5}, "parallelism": 2, "event_time": {"idle_timeout": "1d"}}},
         "sinks": {"out": {"type": "stream", "inputs": ["once"], "config": {"topic": "results", "key": "id"}}},
     });
     job["transforms"] = json!({"once": {"inputs": ["in"], "key_by": ["id"], "parallelism": 3}});
-    if once["type"] == "map" {
+    if [2, 3].contains(&(way % WAYS)) {
         job["sinks"]["out"]["where"] = json!("count = 1");
     }
     job["transforms"]["once"].as_object_mut().unwrap().extend(once.as_object().unwrap().clone());
@@ -220,9 +229,10 @@ impl Lives<'_> {
                 true => self.rng.below(self.next_id + 1),
                 false => self.next_id,
             };
-            self.next_id = self.next_id.max(id + 1);
             works = process.append(id);
             if works {
+                // A message that may be lost is the next one again, so that none comes behind the time of later ones.
+                self.next_id = self.next_id.max(id + 1);
                 self.acknowledged.insert(id);
             }
         }
@@ -243,6 +253,9 @@ impl Lives<'_> {
         self.files.crash_after(u64::MAX >> 1);
         let process = Process::open(&self.files).unwrap();
         process.submit(&self.runtime, &self.job).unwrap();
+        // One in each partition that closes the windows of all others.
+        let ahead = self.next_id + 1_000;
+        assert!((ahead..ahead + u64::from(PARTITIONS)).all(|id| process.append(id)));
         let missing = || {
             let results = process.results();
             self.acknowledged.iter().filter(|id| !results.contains_key(id)).count()
