@@ -450,6 +450,10 @@ impl KeyedOperator for Alarm {
         self.advance_to(time_ms, cause, made)
     }
 
+    fn watches_silence(&self) -> bool {
+        true
+    }
+
     fn next_time_ms(&self) -> Option<i64> {
         self.timers.first().map(|(at_ms, _)| *at_ms)
     }

@@ -164,6 +164,10 @@ impl KeyedOperator for History {
         Ok(true)
     }
 
+    fn watches_silence(&self) -> bool {
+        true
+    }
+
     fn next_time_ms(&self) -> Option<i64> {
         self.timers.first().map(|(at_ms, _)| *at_ms)
     }

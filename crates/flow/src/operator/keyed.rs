@@ -46,7 +46,11 @@ pub(crate) trait KeyedOperator: Send {
     fn finish(&mut self, _made: &mut MadeRows) -> Result<bool, Error> {
         Ok(true)
     }
-    /// The event time at which [`KeyedOperator::advance`] may have work, also without records; `None` for no time.
+    /// `true` if time goes on for it while all sources are silent: with the clock, from the watermark on.
+    fn watches_silence(&self) -> bool {
+        false
+    }
+    /// For one that watches silence, the time at which [`KeyedOperator::advance`] may have work; `None` for no time.
     fn next_time_ms(&self) -> Option<i64> {
         None
     }

@@ -425,11 +425,11 @@ impl Instance {
     /// Has keyed operators do what is due by time alone; or at the end of the job, all that is left.
     fn advance(&mut self, progress: Progress) -> Result<(), Box<RunFailure>> {
         let now_ms = self.run.wall.now_ms();
-        let time_ms = self.time.now_ms(now_ms);
         let mut all_done = true;
         for node in self.keyed.keys().copied().collect::<Vec<_>>() {
             let Some(keyed) = self.keyed.get_mut(&node) else { continue };
             let (mut made, keys) = (MadeRows::default(), keyed.operator.keys());
+            let time_ms = self.time.time_ms(keyed, now_ms);
             let done = match progress {
                 Progress::Time => keyed.operator.advance(time_ms, &mut made),
                 Progress::Clock => keyed.operator.tick(now_ms, &mut made),

@@ -39,19 +39,19 @@ impl InstanceTime {
         self.mark.watermark_ms
     }
 
-    /// The time at which silence is judged.
-    pub(super) fn now_ms(&self, wall_ms: i64) -> i64 {
-        self.mark.time_ms(wall_ms)
+    /// The time to which an operator may come: the watermark, or for one that watches silence what the clock adds to it.
+    pub(super) fn time_ms(&self, keyed: &KeyedNode, wall_ms: i64) -> i64 {
+        if keyed.operator.watches_silence() { self.mark.time_ms(wall_ms) } else { self.mark.watermark_ms }
     }
 
     /// `true` if an operator has something to do by now that no record brings.
     pub(super) fn is_due(&self, keyed: &BTreeMap<NodeId, KeyedNode>, wall_ms: i64) -> bool {
-        self.next_ms(keyed).is_some_and(|next_ms| next_ms <= self.now_ms(wall_ms))
+        self.next_ms(keyed).is_some_and(|next_ms| next_ms <= self.mark.time_ms(wall_ms))
     }
 
     /// The time until an operator has something to do that no record brings.
     pub(super) fn time_to_due(&self, keyed: &BTreeMap<NodeId, KeyedNode>, wall_ms: i64) -> Option<Duration> {
-        let left_ms = self.next_ms(keyed)?.saturating_sub(self.now_ms(wall_ms));
+        let left_ms = self.next_ms(keyed)?.saturating_sub(self.mark.time_ms(wall_ms));
         Some(Duration::from_millis(u64::try_from(left_ms).unwrap_or_default()).max(WAIT_MIN))
     }
 

@@ -167,3 +167,32 @@ fn a_record_that_is_late_before_a_restart_is_late_after_it() {
     assert_eq!(node.job(&id)["nodes"][1]["late"], 40, "{:#}", node.job(&id));
     node.close();
 }
+
+#[test]
+fn a_window_of_a_topic_that_is_silent_stays_open_until_a_record_ends_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut document = sums("silent", &json!({"type": "tumbling", "size": "1ms"}), 1);
+    document["sources"]["in"]["event_time"] = json!({"field": "at", "idle_timeout": "50ms"});
+    let node = Node::open(dir.path());
+    node.create("readings", 2);
+    node.create("sums", 1);
+    let id = node.run(&document);
+    for round in 0..3 {
+        // Silence, in which the clock passes the end of the window many times, and a restart.
+        node.append("readings", &[record((1, 7, 1))]);
+        eventually("it is read", || node.job(&id)["nodes"][1]["records_in"] == round + 1);
+        std::thread::sleep(std::time::Duration::from_millis(200));
+        assert_eq!(node.read("sums"), []);
+    }
+    node.close();
+    let node = Node::open(dir.path());
+    node.append("readings", &[record((1, 7, 1))]);
+    eventually("it is read", || node.job(&id)["nodes"][1]["records_in"] == 1);
+    std::thread::sleep(std::time::Duration::from_millis(200));
+    node.append("readings", &[record((1, 8, 1))]);
+    eventually("the window is there", || !node.read("sums").is_empty());
+    let counts: Vec<_> = node.read("sums").iter().map(|(_, value)| value["count"].clone()).collect();
+    assert_eq!(counts, [4]);
+    assert_eq!(node.job(&id)["nodes"][1]["late"], Value::Null);
+    node.close();
+}

@@ -16,6 +16,8 @@ pub(crate) const JSON: (&str, &str) = ("Content-Type", "application/json");
 /// Number of times that the server is killed meanwhile; `MILLSTREAM_JOB_KILLS` or `MILLSTREAM_KILLS` sets another number.
 const KILLS: u64 = 8;
 const KEYS: u64 = 5;
+/// The first of the records that are appended in the end.
+const AHEAD: u64 = 1_000_000;
 /// Records that are appended at once.
 const STEP: u64 = 200;
 
@@ -38,8 +40,8 @@ pub(crate) fn create_topics(server: &impl Server) {
     }
 }
 
-pub(crate) fn append(server: &impl Server, range: std::ops::Range<u64>) {
-    let records: Value = range.map(|n| json!({"key": format!("k{}", n % KEYS), "value": {"n": n}})).collect();
+pub(crate) fn append(server: &impl Server, numbers: impl Iterator<Item = u64>) {
+    let records: Value = numbers.map(|n| json!({"key": format!("k{}", n % KEYS), "value": {"n": n}})).collect();
     let body = records.to_string();
     let stored = ask(server.applications(), "POST", "/api/streams/numbers/records", &[JSON], body.as_bytes());
     assert_eq!(stored.status, 200, "{}", stored.text());
@@ -333,6 +335,8 @@ fn written_over_kills(document: &Value) -> (HashMap<String, Vec<u64>>, u64) {
         process.kill();
         process = start();
     }
+    // They close all windows of event time, and other jobs leave them out.
+    append(&process, (AHEAD..AHEAD + 4 * KEYS).step_by(4));
     eventually("all records are there", || all_are_there(&process, count));
     let found = written(&process);
     process.stop();
@@ -346,6 +350,28 @@ fn no_record_of_an_exactly_once_job_is_lost_or_repeated_however_often_the_server
     document["transforms"]["once"] =
         json!({"type": "deduplicate", "inputs": ["some"], "key_by": ["n"], "config": {"ttl": "1h"}});
     document["transforms"]["twice"]["inputs"] = json!(["once"]);
+    let (found, count) = written_over_kills(&document);
+    for key in 0..KEYS {
+        assert_eq!(found[&format!("k{key}")], expected(key, count), "key {key}");
+    }
+}
+
+#[test]
+fn each_window_is_there_once_however_often_the_server_is_killed() {
+    let mut document = document();
+    (document["delivery"], document["checkpoint"]) = (json!("exactly_once"), json!({"interval": "20ms"}));
+    // A record that was appended beside others may be read behind them.
+    document["sources"]["in"]["event_time"] =
+        json!({"field": "n", "max_out_of_orderness": format!("{STEP}ms"), "idle_timeout": "1s"});
+    document["transforms"] = json!({
+        "some": {"type": "map", "inputs": ["in"], "where": "n % 4 != 0 OR n >= 1000000", "select": "n, $key AS key"},
+        "windows": {
+            "type": "aggregate", "inputs": ["some"], "key_by": ["key"], "parallelism": 2,
+            "window": {"type": "tumbling", "size": "40ms"}, "aggregates": "ARRAY_AGG(n ORDER BY n) AS n",
+        },
+        "each": {"type": "explode", "inputs": ["windows"], "config": {"field": "n"}},
+        "twice": {"type": "map", "inputs": ["each"], "select": "n, n * 2 AS twice"},
+    });
     let (found, count) = written_over_kills(&document);
     for key in 0..KEYS {
         assert_eq!(found[&format!("k{key}")], expected(key, count), "key {key}");
