@@ -3,6 +3,7 @@
 //! - the job of six stages that Onyx was published with, and its shapes, beside a loop that calls the same functions over the
 //!   same batches without the engine ([`generated`]);
 //! - a topic, filtered and computed into another, beside a loop that does the same in one thread ([`topics`]);
+//! - counts in windows by key, beside a loop that counts in one hash table ([`windows`]);
 //! - devices beside a job that could use all cores ([`devices`]).
 //!
 //! The jobs run in this process, those beside devices in `millstream serve`. Rounds alternate between a job and its loop,
@@ -18,6 +19,7 @@ mod member;
 mod shapes;
 mod topic_loop;
 mod topics;
+mod windows;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -52,6 +54,8 @@ enum FlowPart {
     Stages,
     /// A topic, filtered and computed into another
     Topics,
+    /// Counts in windows by key
+    Windows,
     /// Devices alone and beside a job
     Devices,
 }
@@ -96,13 +100,16 @@ pub(super) fn measure(arguments: &FlowArgs) -> anyhow::Result<Report> {
     let plan = FlowWorkload::of(arguments.run.length());
     let machine = Machine::with_files_in(&std::env::temp_dir());
     let mut findings = Findings::default();
-    if wants(FlowPart::Stages) || wants(FlowPart::Topics) {
+    if [FlowPart::Stages, FlowPart::Topics, FlowPart::Windows].into_iter().any(wants) {
         let engine = FlowEngine::open()?;
         if wants(FlowPart::Stages) {
             generated::measure(&engine, plan, &machine, &mut findings)?;
         }
         if wants(FlowPart::Topics) {
             topics::measure(&engine, plan, &machine, &mut findings)?;
+        }
+        if wants(FlowPart::Windows) {
+            windows::measure(&engine, plan, &machine, &mut findings)?;
         }
     }
     if wants(FlowPart::Devices) {

@@ -88,12 +88,12 @@ fn document(round: usize) -> Value {
     })
 }
 
-fn name(engine: &FlowEngine, topic: &str) -> anyhow::Result<TopicName> {
+pub(super) fn name(engine: &FlowEngine, topic: &str) -> anyhow::Result<TopicName> {
     Ok(TopicName::user(topic, &engine.tenant)?)
 }
 
 /// Creates a topic in memory with one partition.
-fn create(engine: &FlowEngine, topic: &str) -> anyhow::Result<Arc<dyn Partition>> {
+pub(super) fn create(engine: &FlowEngine, topic: &str) -> anyhow::Result<Arc<dyn Partition>> {
     let storage = Storage::Memory { max_bytes: TOPIC_BYTES };
     let config = TopicConfig { partitions: 1, storage, level: AckLevel::Memory, ..TopicConfig::default() };
     let name = name(engine, topic)?;
