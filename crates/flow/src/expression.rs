@@ -33,6 +33,8 @@ pub type Params = BTreeMap<String, serde_json::Value>;
 pub(crate) enum FieldScope {
     /// A node's own expressions: only the record and its metadata.
     Record,
+    /// Those that are inputs of windows: `$timestamp` is the record's event time.
+    Window,
     /// The expressions of a route.
     Route,
 }

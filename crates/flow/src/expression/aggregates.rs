@@ -57,7 +57,7 @@ impl Aggregates {
         }
         Ok(Self {
             text: text.to_owned(),
-            fields: Fields::new(compiler, FieldScope::Record),
+            fields: Fields::new(compiler, FieldScope::Window),
             inputs,
             shape: AggregateShape::Groups { keys: 0, figures: figures.into() },
             sizes: SketchSizes::default(),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use millstream_columns::{Compiler, EvalError, Field, Operand, PathStep, PathTree, Row, Value};
 
 use super::{EvalFailure, FieldScope, RowFrame};
-use crate::batch::{Batch, Column, FieldPlaces, FieldSet, MemberSource};
+use crate::batch::{Batch, Column, FieldPlaces, FieldSet, MemberSource, NO_TIME};
 
 /// Fields that an error names, those read last, and bytes of each value.
 const NAMED_MAX: usize = 4;
@@ -36,6 +36,8 @@ enum FieldSource {
     ErrorMessage,
     ErrorNode,
     OutputCount,
+    /// The time that places the record in windows.
+    EventTime,
     Metadata(Field),
 }
 
@@ -80,6 +82,7 @@ impl Fields {
             fields.names.push(field.to_string());
             let source = match field {
                 Field::Payload(steps) => fields.source(steps, scope),
+                Field::Timestamp if scope == FieldScope::Window => FieldSource::EventTime,
                 Field::Record => {
                     fields.needs_object = true;
                     FieldSource::Metadata(Field::Record)
@@ -324,6 +327,10 @@ impl<'a> Row<'a> for RowValues<'_, 'a> {
             FieldSource::ErrorMessage => Ok(self.error(|_, error| &error.message)),
             FieldSource::ErrorNode => Ok(self.error(|node, _| node)),
             FieldSource::OutputCount => Ok(self.output_count()),
+            FieldSource::EventTime => Ok(match self.frame.batch.time_ms(self.row) {
+                NO_TIME => Value::Null,
+                time_ms => Value::Integer(time_ms),
+            }),
             FieldSource::Metadata(field) => self.metadata(field),
         }
     }

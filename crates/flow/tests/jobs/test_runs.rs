@@ -220,3 +220,28 @@ fn a_record_behind_a_large_list_fails_once() {
     });
     assert_eq!(differences(&document), Vec::<String>::new());
 }
+
+#[test]
+fn the_order_of_a_window_is_that_of_event_time() {
+    let document = json!({
+        "version": 1, "kind": "Job", "name": "ordered",
+        "sources": {"in": {
+            "type": "stream", "config": {"topic": "readings"}, "event_time": {"field": "at", "max_out_of_orderness": "1h"},
+        }},
+        "transforms": {"ends": {
+            "type": "aggregate", "inputs": ["in"], "key_by": ["k"], "window": {"type": "tumbling", "size": "1h"},
+            "aggregates": "FIRST(n) AS first, LAST(n) AS last, ARRAY_AGG(n ORDER BY $timestamp) AS all, MAX($timestamp) AS latest",
+        }},
+        "sinks": {"out": {"type": "stream", "inputs": ["ends"], "config": {"topic": "ends"}}},
+        "tests": [{
+            "name": "by time",
+            // The times in the topic go the other way.
+            "inject": {"in": [
+                {"k": 1, "n": 1, "at": 3_000, "$timestamp": 10}, {"k": 1, "n": 2, "at": 1_000, "$timestamp": 40},
+                {"k": 1, "n": 3, "at": 4_000, "$timestamp": 20}, {"k": 1, "n": 4, "at": 2_000, "$timestamp": 30},
+            ]},
+            "expect": {"out": [{"k": 1, "first": 2, "last": 3, "all": [2, 4, 1, 3], "latest": 4_000}]},
+        }],
+    });
+    assert_eq!(differences(&document), Vec::<String>::new());
+}
