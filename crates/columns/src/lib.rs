@@ -85,6 +85,6 @@ pub use timestamp::{time_ms, time_pattern_fault};
 pub use value::{CanonicalNumber, EvalError, Unreadable, Value, write_text};
 pub use value_type::Type;
 pub use window::{
-    KeyWindows, Trigger, TriggerPlan, TriggerWhen, TriggeredWindows, TriggeringRecord, WindowExtent, WindowShape,
-    WindowState, WindowTimes,
+    CalendarStep, CalendarWindows, KeyWindows, Trigger, TriggerPlan, TriggerWhen, TriggeredWindows, TriggeringRecord,
+    WindowExtent, WindowShape, WindowState, WindowTimes,
 };

@@ -8,10 +8,12 @@
 //! An engine that calls this decides when: it tells how far time has come, and gets the windows that have closed. Windows that
 //! [triggers](Trigger) give as well have a state each in place of panes.
 
+mod calendar;
 mod key_windows;
 mod shape;
 mod triggered;
 
+pub use calendar::{CalendarStep, CalendarWindows};
 pub use key_windows::{KeyWindows, WindowState, WindowTimes};
 pub use shape::{WindowExtent, WindowShape};
 pub use triggered::{Trigger, TriggerPlan, TriggerWhen, TriggeredWindows, TriggeringRecord};

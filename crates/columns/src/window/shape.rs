@@ -1,5 +1,7 @@
 //! The windows that a time belongs to.
 
+use super::calendar::CalendarWindows;
+
 /// The windows of a key. Times are milliseconds since 1970-01-01T00:00:00Z.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum WindowShape {
@@ -12,6 +14,8 @@ pub enum WindowShape {
         /// The beginning of one of the windows.
         offset_ms: i64,
     },
+    /// Windows of the calendar that follow each other. A time beyond the calendar is in a window of its own.
+    Calendar(CalendarWindows),
     /// Windows from the first to the last record of a time without a pause longer than `gap_ms`.
     Session {
         /// The longest pause within a session.
@@ -45,6 +49,10 @@ impl WindowShape {
                 WindowExtent { start_ms, end_ms: start_ms.saturating_add(width) }
             }
             Self::Session { .. } => WindowExtent { start_ms: time_ms, end_ms: time_ms },
+            Self::Calendar(ref windows) => {
+                let alone = WindowExtent { start_ms: time_ms, end_ms: time_ms.saturating_add(1) };
+                windows.window(time_ms).unwrap_or(alone)
+            }
             Self::Global => WindowExtent { start_ms: i64::MIN, end_ms: i64::MAX },
         }
     }
@@ -55,6 +63,7 @@ impl WindowShape {
             Self::Time { size_ms, slide_ms, offset_ms } => {
                 floor(pane.start_ms, slide_ms, offset_ms).checked_add(size_ms)
             }
+            Self::Calendar(_) => Some(pane.end_ms),
             // A record at the distance of the gap still belongs to it.
             Self::Session { gap_ms } => pane.end_ms.checked_add(gap_ms)?.checked_add(1),
             Self::Global => None,
@@ -76,7 +85,7 @@ impl WindowShape {
                 let end_ms = if end_ms.saturating_sub(slide_ms) == least_ms { least_ms } else { end_ms };
                 Some(WindowExtent { start_ms: end_ms.checked_sub(size_ms)?, end_ms })
             }
-            Self::Session { .. } | Self::Global => Some(pane),
+            Self::Session { .. } | Self::Calendar(_) | Self::Global => Some(pane),
         }
     }
 

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use jiff::tz::TimeZone;
 use serde_json::{Map, Value};
 
 use super::aggregates;
@@ -18,7 +19,7 @@ use super::model::{
     Node, NodeId, Parallelism, RestartPolicy, Role, Route, RouteTarget, Scheduler, TestCase, TriggerMode, TriggerOn,
     TriggerSetting, WindowKind, WindowSetting,
 };
-use super::quantity::{duration_ms, duration_range_ms};
+use super::quantity::{calendar_step, duration_ms, duration_range_ms};
 use super::rules::keeps_state;
 use super::scalar::plain;
 use super::tree::{Tree, TreeContent};
@@ -110,7 +111,15 @@ fn window(draft: &DocumentDraft<'_>, tree: &Tree) -> WindowSetting {
             WindowKind::Count { size, slide }
         }
         "global" => WindowKind::Global,
-        _ => WindowKind::Sliding { size_ms: time("size"), slide_ms: time("size") },
+        _ => {
+            let size = window.text("size");
+            let zone = tree.text_of("timezone").and_then(|name| TimeZone::get(name).ok());
+            // Days are of the calendar only where a zone is named.
+            match calendar_step(&size).filter(|_| zone.is_some() || duration_ms(&size).is_none()) {
+                Some(step) => WindowKind::Calendar { step, zone: zone.unwrap_or(TimeZone::UTC) },
+                None => WindowKind::Sliding { size_ms: time("size"), slide_ms: time("size") },
+            }
+        }
     };
     WindowSetting {
         kind,

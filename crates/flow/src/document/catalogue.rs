@@ -76,6 +76,8 @@ pub enum KeyType {
     OneOfSoFar(&'static [&'static str], &'static [&'static str]),
     /// A duration, or a whole number of records above 0.
     Extent,
+    /// As [`KeyType::Extent`], or a length in the calendar such as `1w`, `1mo`, `1y`.
+    WindowSize,
     /// A duration, or two of them joined by `..`: the first and the longest wait.
     DurationRange,
     /// A condition over one record. It is parsed where the document's own keys have it.

@@ -90,6 +90,9 @@ fn value(form: KeyType) -> Value {
         KeyType::Aggregates => {
             json!({ "anyOf": [text(), { "type": "array", "items": reference(&AGGREGATE), "minItems": 1 }] })
         }
+        KeyType::WindowSize => json!({
+            "anyOf": [{ "type": "string", "pattern": "^[0-9]+(ms|s|m|h|d|w|mo|y)$" }, { "type": "integer", "minimum": 1, "maximum": u32::MAX }],
+        }),
         KeyType::Extent => json!({
             "anyOf": [{ "type": "string", "pattern": DURATION }, { "type": "integer", "minimum": 1, "maximum": u32::MAX }],
         }),

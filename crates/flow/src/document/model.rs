@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use jiff::tz::TimeZone;
+use millstream_columns::CalendarStep;
 use serde_json::{Map, Value};
 
 /// A job document that keeps every rule.
@@ -233,7 +235,7 @@ pub enum TriggerMode {
 }
 
 /// The way that records are put together in windows; times in milliseconds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum WindowKind {
     /// Windows of a size that begin at equal distances; tumbling ones follow each other.
     Sliding {
@@ -241,6 +243,13 @@ pub enum WindowKind {
         size_ms: i64,
         /// The distance between the beginnings of two.
         slide_ms: i64,
+    },
+    /// Windows of the calendar that follow each other.
+    Calendar {
+        /// The length of each.
+        step: CalendarStep,
+        /// The zone in which they begin at midnight.
+        zone: TimeZone,
     },
     /// Records without a longer pause between them.
     Session {

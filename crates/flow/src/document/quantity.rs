@@ -1,5 +1,7 @@
 //! Durations such as `10s` and sizes such as `16MiB`.
 
+use millstream_columns::CalendarStep;
+
 /// The units of durations, in milliseconds.
 const DURATIONS: [(&str, u64); 5] = [("ms", 1), ("s", 1_000), ("m", 60_000), ("h", 3_600_000), ("d", 86_400_000)];
 /// The units of sizes, in bytes.
@@ -19,6 +21,19 @@ pub fn duration_ms(text: &str) -> Option<u64> {
 /// The bytes of a size as it is written in documents: a whole number and `B`, `KiB`, `MiB` or `GiB`.
 pub fn size_bytes(text: &str) -> Option<u64> {
     quantity(text, &SIZES)
+}
+
+/// The days or months of a length in the calendar: a whole number above 0 and `d`, `w`, `mo` or `y`; at most 366 days or as many months.
+pub(super) fn calendar_step(text: &str) -> Option<CalendarStep> {
+    let (digits, unit) = text.split_at(text.find(|c: char| !c.is_ascii_digit())?);
+    let (of, factor): (fn(u16) -> CalendarStep, u16) = match unit {
+        "d" => (CalendarStep::Days, 1),
+        "w" => (CalendarStep::Days, 7),
+        "mo" => (CalendarStep::Months, 1),
+        "y" => (CalendarStep::Months, 12),
+        _ => return None,
+    };
+    digits.parse::<u16>().ok()?.checked_mul(factor).filter(|step| (1..=366).contains(step)).map(of)
 }
 
 /// The milliseconds of `1s..1m`, or twice those of `1s`; the second is not less than the first.
@@ -47,6 +62,19 @@ mod tests {
             ["", "10", "s", "1.5s", "10 s", "-1s", "10S", "367d", "99999999999999999999s", "18446744073709551615d"]
         {
             assert_eq!(duration_ms(text), None, "{text}");
+        }
+        for (text, step) in [
+            ("1d", Some(CalendarStep::Days(1))),
+            ("2w", Some(CalendarStep::Days(14))),
+            ("3mo", Some(CalendarStep::Months(3))),
+            ("1y", Some(CalendarStep::Months(12))),
+            ("0d", None),
+            ("367d", None),
+            ("1h", None),
+            ("d", None),
+            ("99999w", None),
+        ] {
+            assert_eq!(calendar_step(text), step, "{text}");
         }
         assert_eq!(size_bytes("16MiB"), Some(16 << 20));
         assert_eq!(size_bytes("16MB"), None);

@@ -105,6 +105,7 @@ fn plain_form(value: KeyType) -> &'static str {
         KeyType::Text => "text",
         KeyType::Bool => "`true`, `false`",
         KeyType::Duration => "duration",
+        KeyType::WindowSize => "duration, `1d`, `1w`, `1mo`, `1y`, or number of records",
         KeyType::Extent => "duration, or number of records",
         KeyType::DurationRange => "duration, or `first..longest`",
         KeyType::Size => "size",

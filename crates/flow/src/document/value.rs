@@ -5,7 +5,7 @@ use millstream_types::{TenantId, TopicName};
 use super::catalogue::{Key, KeyType};
 use super::finding::{Findings, join};
 use super::names::{is_name, name_rule};
-use super::quantity::{DURATION_RULE, SIZE_RULE, duration_ms, duration_range_ms, size_bytes};
+use super::quantity::{DURATION_RULE, SIZE_RULE, calendar_step, duration_ms, duration_range_ms, size_bytes};
 use super::tree::{Tree, TreeContent};
 
 /// Most parameters of a node.
@@ -22,6 +22,12 @@ pub(super) fn check_value(value: &Tree, path: &str, key: &Key, findings: &mut Fi
             let _ = check.text();
         }
         KeyType::Extent if matches!(value.content, TreeContent::Number(_)) => check.whole(1, u64::from(u32::MAX)),
+        KeyType::WindowSize if matches!(value.content, TreeContent::Number(_)) => check.whole(1, u64::from(u32::MAX)),
+        KeyType::WindowSize => check.quantity(
+            value.text().is_some_and(|text| duration_ms(text).is_some() || calendar_step(text).is_some()),
+            "duration",
+            "a duration such as 5m, days, weeks, months or years such as 1mo, or a number of records such as 100",
+        ),
         KeyType::Extent => check.quantity(
             duration_ms(value.text().unwrap_or_default()).is_some(),
             "duration",

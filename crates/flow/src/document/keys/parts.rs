@@ -1,5 +1,6 @@
 //! The keys of the document's smaller objects.
 
+use jiff::tz::TimeZone;
 use serde_json::Value;
 
 use super::{optional, required};
@@ -65,7 +66,7 @@ pub(in crate::document) static WINDOW: Section = Section {
     keys: &[&WINDOW_KEYS],
 };
 
-static WINDOW_KEYS: [Key; 8] = [
+static WINDOW_KEYS: [Key; 9] = [
     optional("id", KeyType::Name, None, "A name for people."),
     required(
         "type",
@@ -74,9 +75,15 @@ static WINDOW_KEYS: [Key; 8] = [
     ),
     optional(
         "size",
-        KeyType::Extent,
+        KeyType::WindowSize,
         None,
-        "The length of a tumbling or sliding window; its end is no part of it. The records of a `count` window.",
+        "The length of a tumbling or sliding window; its end is no part of it. The records of a `count` window. Weeks `w` (from Monday), months `mo` and years `y` are tumbling windows of the calendar.",
+    ),
+    optional(
+        "timezone",
+        KeyType::Checked(time_zone),
+        None,
+        "The time zone, such as `Europe/Berlin`, in which tumbling windows of `d`, `w`, `mo` or `y` begin at midnight; UTC if left out.",
     ),
     optional(
         "slide",
@@ -143,6 +150,12 @@ fn is_emitted(value: &Value) -> Result<(), String> {
         Value::Bool(true) => Ok(()),
         _ => Err("a trigger sends windows as records; write true, or leave it out".to_owned()),
     }
+}
+
+/// The fault of the name of a time zone.
+fn time_zone(value: &Value) -> Result<(), String> {
+    let known = value.as_str().is_some_and(|name| TimeZone::get(name).is_ok());
+    if known { Ok(()) } else { Err("write the name of a time zone, such as Europe/Berlin or UTC".to_owned()) }
 }
 
 /// The fault of a part of a window.

@@ -6,7 +6,7 @@ use super::parameters::expressions;
 use crate::document::draft::DocumentDraft;
 use crate::document::finding::{Findings, join};
 use crate::document::model::Role;
-use crate::document::quantity::duration_ms;
+use crate::document::quantity::{calendar_step, duration_ms};
 use crate::document::tree::Tree;
 
 /// A value of a window is of many records: fields of single ones stand in aggregates, unless all records of the key have them.
@@ -33,7 +33,7 @@ struct WindowTimes {
 }
 
 const TIMES: [WindowTimes; 5] = [
-    WindowTimes { kind: "tumbling", needed: &["size"], also: &["offset"] },
+    WindowTimes { kind: "tumbling", needed: &["size"], also: &["offset", "timezone"] },
     WindowTimes { kind: "sliding", needed: &["size", "slide"], also: &["offset"] },
     WindowTimes { kind: "session", needed: &["gap"], also: &[] },
     WindowTimes { kind: "count", needed: &["size"], also: &["slide"] },
@@ -118,7 +118,7 @@ pub(super) fn late_to(draft: &DocumentDraft<'_>, findings: &mut Findings, rule: 
 fn times(window: &Tree, path: &str, findings: &mut Findings, rule: &'static str) {
     let Some(kind) = window.text_of("type") else { return };
     let Some(WindowTimes { needed, also, .. }) = TIMES.iter().find(|times| times.kind == kind) else { return };
-    for key in ["size", "slide", "gap", "offset"] {
+    for key in ["size", "slide", "gap", "offset", "timezone"] {
         let (tree, path) = (window.get(key), join(path, key));
         match tree {
             None if needed.contains(&key) => {
@@ -135,6 +135,15 @@ fn times(window: &Tree, path: &str, findings: &mut Findings, rule: &'static str)
                 };
                 findings.add(tree.place, &path, rule, message).value(tree);
             }
+            Some(tree)
+                if key == "size"
+                    && kind != "tumbling"
+                    && tree.text().is_some_and(|text| duration_ms(text).is_none()) =>
+            {
+                let message =
+                    format!("weeks, months and years are for tumbling windows; write size of a {kind} window in days");
+                findings.add(tree.place, &path, rule, message).value(tree);
+            }
             Some(tree) if matches!(key, "size" | "slide") && tree.text().and_then(duration_ms) == Some(0) => {
                 findings
                     .add(tree.place, &path, rule, format!("{key} is no time at all; write 1ms or more"))
@@ -142,6 +151,13 @@ fn times(window: &Tree, path: &str, findings: &mut Findings, rule: &'static str)
             }
             _ => {}
         }
+    }
+    if let (Some(zone), Some(size)) = (window.get("timezone"), window.text_of("size"))
+        && kind == "tumbling"
+        && calendar_step(size).is_none()
+    {
+        let message = "a time zone is for windows of days, weeks, months or years, such as size: 1d; remove timezone";
+        findings.add(zone.place, &join(path, "timezone"), rule, message.to_owned()).value(zone);
     }
     let extent = |key: &str| {
         let tree = window.get(key)?;

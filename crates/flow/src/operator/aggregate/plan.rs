@@ -1,7 +1,7 @@
 //! The windows of an aggregate, and the form of the records that it makes of them.
 
 use millstream_columns::{
-    AggregateState, Trigger, TriggerPlan, TriggerWhen, Value, WindowExtent, WindowShape, WindowState,
+    AggregateState, CalendarWindows, Trigger, TriggerPlan, TriggerWhen, Value, WindowExtent, WindowShape, WindowState,
 };
 
 use crate::Error;
@@ -214,7 +214,7 @@ impl AggregatePlan {
         };
         // The last moment of the window; one without bounds has that of its last record.
         let time_ms = match shape {
-            WindowShape::Time { .. } => window.end_ms.saturating_sub(1),
+            WindowShape::Time { .. } | WindowShape::Calendar(_) => window.end_ms.saturating_sub(1),
             WindowShape::Session { .. } => window.end_ms,
             WindowShape::Global => time_ms.max(0),
         };
@@ -259,14 +259,17 @@ fn write_result(members: &[u8], op: Option<&str>, out: &mut Vec<u8>) {
 fn windows(node: &Node) -> Option<WindowsPlan> {
     let window = node.window.as_ref()?;
     let lateness_ms = window.allowed_lateness_ms;
-    let shape = match window.kind {
+    let shape = match &window.kind {
         WindowKind::Sliding { size_ms, slide_ms } => {
-            WindowShape::Time { size_ms, slide_ms, offset_ms: window.offset_ms }
+            WindowShape::Time { size_ms: *size_ms, slide_ms: *slide_ms, offset_ms: window.offset_ms }
         }
-        WindowKind::Session { gap_ms } => WindowShape::Session { gap_ms },
+        WindowKind::Calendar { step, zone } => {
+            WindowShape::Calendar(CalendarWindows { step: *step, zone: zone.clone(), offset_ms: window.offset_ms })
+        }
+        WindowKind::Session { gap_ms } => WindowShape::Session { gap_ms: *gap_ms },
         WindowKind::Global => WindowShape::Global,
         WindowKind::Count { size, slide } => {
-            let (size, slide) = (i64::from(size), i64::from(slide));
+            let (size, slide) = (i64::from(*size), i64::from(*slide));
             let shape = WindowShape::Time { size_ms: size, slide_ms: slide, offset_ms: -size };
             return Some(WindowsPlan::Counted { shape, slide });
         }
