@@ -27,6 +27,7 @@ mod mutations;
 mod orion;
 mod plane;
 mod query;
+mod reader;
 mod refusal;
 mod requests;
 mod state_topic;
@@ -42,4 +43,5 @@ pub use mapping::{DEFAULT_ID_PREFIX, DEFAULT_TYPE, MAPPING_MEMBER, Mapping, Mapp
 pub use orion::log_routes::LogLevel;
 pub use orion::version_route::Build;
 pub use plane::Context;
+pub use reader::{EntityMatch, EntityQuery, EntityReader};
 pub use statistics::stats::ContextStats;

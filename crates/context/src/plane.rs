@@ -11,6 +11,7 @@ use parking_lot::Mutex;
 use crate::Build;
 use crate::ContextConfig;
 use crate::ContextStats;
+use crate::EntityReader;
 use crate::Error;
 use crate::MappingError;
 use crate::entities::change_topics::ChangeTopics;
@@ -192,6 +193,11 @@ impl Context {
             counted_since: Mutex::new(self.service.started),
         };
         statistics_routes::add(routes, &Arc::new(watched), limits)
+    }
+
+    /// Reads single entities for other planes.
+    pub fn entity_reader(&self) -> EntityReader {
+        EntityReader { views: self.service.views.clone(), wall: self.service.wall.clone() }
     }
 
     /// Returns the statistics as of now.

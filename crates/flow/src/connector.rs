@@ -26,6 +26,7 @@ use millstream_types::{MonotonicClock, TenantId, WallClock};
 pub(crate) use self::bells::{Bells, HungBell};
 pub(crate) use self::blocking::Blocking;
 pub(crate) use self::collect::Collected;
+pub(crate) use self::entities::check_service_path;
 pub(crate) use self::file::{Chunk, ColumnType, FILES_DIR, FileSpace, Location, ReadPlan, RecordReader, check_path};
 pub(crate) use self::http::{HttpAccess, HttpThread};
 pub(crate) use self::list::TICK_MS;
@@ -34,6 +35,7 @@ use crate::Error;
 use crate::batch::Batch;
 use crate::delivery::SourcePosition;
 use crate::document::{Node, NodeType};
+use crate::entities::EntityReader;
 use crate::expression::RecordError;
 use crate::memory::InFlightMemory;
 use crate::state::StateBudget;
@@ -75,6 +77,8 @@ pub(crate) struct Services {
     pub(crate) state: StateBudget,
     /// `None` if jobs may use no files.
     pub(crate) files: Option<Arc<FileSpace>>,
+    /// `None` in a process without entities.
+    pub(crate) entities: Option<Arc<dyn EntityReader>>,
 }
 
 /// The surroundings of one instance of a source or sink.

@@ -43,6 +43,7 @@ use crate::Error;
 use crate::config::FlowConfig;
 use crate::connector::{Bells, Blocking, FileSpace, HttpAccess, HttpThread, Services};
 use crate::document::{Document, DocumentContext, Finding, TopicAccess, json_schema};
+use crate::entities::EntityReader;
 use crate::function::Functions;
 use crate::hook::Hooks;
 use crate::memory::InFlightMemory;
@@ -75,6 +76,8 @@ pub struct FlowRuntime {
     pub short_lives: ShortLives,
     /// Tells whether jobs come from other machines; requests to private addresses must be allowed by a setting then.
     pub callers: RemoteCallers,
+    /// The entities that lookups read; `None` in a process without them.
+    pub entities: Option<Arc<dyn EntityReader>>,
 }
 
 /// All jobs of all tenants.
@@ -125,7 +128,7 @@ impl Jobs {
         functions: Functions,
         hooks: Hooks,
     ) -> Result<Arc<Self>, Error> {
-        let FlowRuntime { views: ground, clock, memory, short_lives, callers } = runtime;
+        let FlowRuntime { views: ground, clock, memory, short_lives, callers, entities } = runtime;
         let views_config = ViewsConfig {
             partitions: 1,
             inbox_max_bytes: INBOX_MAX_BYTES,
@@ -155,6 +158,7 @@ impl Jobs {
             memory: InFlightMemory::new(memory, config.in_flight_max_bytes, config.job_in_flight_max_bytes),
             state: StateBudget::new(memory, config.state_max_bytes, config.job_state_max_bytes),
             files: files(&config, clock),
+            entities: entities.clone(),
         };
         let context = DocumentContext { targets: Some(targets), ..config.document_context(&functions, &hooks) };
         let tests = TestRunner::new(functions.clone(), hooks.clone(), &config);

@@ -11,6 +11,7 @@ mod config;
 mod connector;
 mod delivery;
 mod document;
+mod entities;
 mod error;
 mod expression;
 mod function;
@@ -36,6 +37,7 @@ pub use document::{
     Route, RouteTarget, Scheduler, Section, TestCase, TopicAccess, TriggerMode, TriggerOn, TriggerSetting, WindowKind,
     WindowSetting, duration_ms, json_schema, node_type_page, reference_page, size_bytes,
 };
+pub use entities::{EntityMatch, EntityQuery, EntityReader};
 pub use error::Error;
 pub use expression::{Params, RecordError};
 pub use function::{FunctionOutput, Functions, NativeFunction};

@@ -8,10 +8,10 @@ use crate::object;
 
 /// A parsed template. A text without braces names a field.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Template(Vec<Part>);
+pub(crate) struct Template(Vec<TemplatePart>);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Part {
+pub(crate) enum TemplatePart {
     Text(String),
     Field(String),
 }
@@ -19,33 +19,38 @@ enum Part {
 impl Template {
     pub(crate) fn read(text: &str) -> Self {
         if !text.contains('{') {
-            return Self(vec![Part::Field(text.to_owned())]);
+            return Self(vec![TemplatePart::Field(text.to_owned())]);
         }
         let (mut parts, mut rest) = (Vec::new(), text);
         while let Some((before, after)) = rest.split_once('{') {
             let Some((field, after)) = after.split_once('}') else { break };
             if !before.is_empty() {
-                parts.push(Part::Text(before.to_owned()));
+                parts.push(TemplatePart::Text(before.to_owned()));
             }
-            parts.push(Part::Field(field.to_owned()));
+            parts.push(TemplatePart::Field(field.to_owned()));
             rest = after;
         }
         if !rest.is_empty() {
-            parts.push(Part::Text(rest.to_owned()));
+            parts.push(TemplatePart::Text(rest.to_owned()));
         }
         Self(parts)
     }
 
     /// A template in which a text without braces stands for itself.
     pub(crate) fn read_text(text: &str) -> Self {
-        if text.contains('{') { Self::read(text) } else { Self(vec![Part::Text(text.to_owned())]) }
+        if text.contains('{') { Self::read(text) } else { Self(vec![TemplatePart::Text(text.to_owned())]) }
+    }
+
+    /// The texts and fields of the template, in order.
+    pub(crate) fn parts(&self) -> &[TemplatePart] {
+        &self.0
     }
 
     /// The fields that the text is made of.
     pub(crate) fn fields(&self) -> impl Iterator<Item = &str> {
         self.0.iter().filter_map(|part| match part {
-            Part::Field(field) => Some(field.as_str()),
-            Part::Text(_) => None,
+            TemplatePart::Field(field) => Some(field.as_str()),
+            TemplatePart::Text(_) => None,
         })
     }
 
@@ -60,8 +65,8 @@ impl Template {
         let start = text.len();
         for part in &self.0 {
             match part {
-                Part::Text(plain) => text.push_str(plain),
-                Part::Field(field) => match value_of(object, field) {
+                TemplatePart::Text(plain) => text.push_str(plain),
+                TemplatePart::Field(field) => match value_of(object, field) {
                     Some(value) => text.push_str(&value),
                     None => {
                         text.truncate(start);

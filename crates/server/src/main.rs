@@ -16,6 +16,7 @@ mod drain;
 mod figures;
 mod health;
 mod history_rules;
+mod job_entities;
 mod jobs;
 mod listen;
 mod live_table;

@@ -22,6 +22,7 @@ use crate::backups::Backups;
 use crate::config::{Applications, Config};
 use crate::drain::Drain;
 use crate::history_rules::RegistryRules;
+use crate::job_entities::JobEntities;
 use crate::lives::Life;
 use crate::mappings::{MappingRules, RegistryMappings};
 use crate::oidc::OidcProvider;
@@ -142,7 +143,14 @@ impl Planes {
         let figures: Arc<dyn LogFigures> = log.clone();
         let store = Store::open(ground.clone(), config.store.clone(), clock.clone(), memory)?;
         let statistics = Statistics::of_store(&store, &figures, clock.clone()).map_err(anyhow::Error::msg)?;
-        let flow = FlowRuntime { views: ground, clock: clock.clone(), memory: memory.clone(), short_lives, callers };
+        let flow = FlowRuntime {
+            views: ground,
+            clock: clock.clone(),
+            memory: memory.clone(),
+            short_lives,
+            callers,
+            entities: Some(Arc::new(JobEntities(context.entity_reader()))),
+        };
         let jobs = Jobs::open(&flow, config.flow.clone(), Functions::default(), Hooks::default())?;
         let of_log = log.clone();
         let take_image = Box::new(move || of_log.image());

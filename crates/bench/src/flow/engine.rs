@@ -50,7 +50,14 @@ impl FlowEngine {
         let functions = functions::registered();
         let memory = MemoryBudget::new("memory.budget_bytes", MEMORY_BYTES);
         let jobs = Jobs::open(
-            &FlowRuntime { views, clock, memory, short_lives: ShortLives::default(), callers: Arc::new(|| false) },
+            &FlowRuntime {
+                views,
+                clock,
+                memory,
+                short_lives: ShortLives::default(),
+                callers: Arc::new(|| false),
+                entities: None,
+            },
             FlowConfig::default(),
             functions,
             Hooks::default(),

@@ -37,6 +37,16 @@ impl AttributeSelection {
     }
 }
 
+/// Appends an entity with its id, its type and the values of the attributes of these names, of all if there are none.
+pub(crate) fn push_key_values(entity: &Entity, attributes: &[String], out: &mut String) {
+    open_object(entity, Head::Shown, out);
+    each_selected(entity, attributes, |attribute| {
+        begin_member(&attribute.name, out);
+        push_value(attribute, out);
+    });
+    out.push('}');
+}
+
 /// Appends an entity as a JSON object, or the values of its attributes as an array.
 pub(crate) fn push_entity(
     entity: &Entity,
@@ -52,19 +62,9 @@ pub(crate) fn push_entity(
 }
 
 fn push_object(entity: &Entity, head: Head, form: Representation, selection: &AttributeSelection, out: &mut String) {
-    out.push('{');
-    if head == Head::Shown {
-        out.push_str("\"id\":");
-        push_string(&entity.key.id, out);
-        out.push_str(",\"type\":");
-        push_string(&entity.key.kind, out);
-    }
-    each_selected(entity, selection, |attribute| {
-        if !out.ends_with('{') {
-            out.push(',');
-        }
-        push_string(&attribute.name, out);
-        out.push(':');
+    open_object(entity, head, out);
+    each_selected(entity, &selection.attributes, |attribute| {
+        begin_member(&attribute.name, out);
         match form {
             Representation::Normalized => push_attribute(attribute, selection, out),
             _ => push_value(attribute, out),
@@ -73,10 +73,28 @@ fn push_object(entity: &Entity, head: Head, form: Representation, selection: &At
     out.push('}');
 }
 
+fn open_object(entity: &Entity, head: Head, out: &mut String) {
+    out.push('{');
+    if head == Head::Shown {
+        out.push_str("\"id\":");
+        push_string(&entity.key.id, out);
+        out.push_str(",\"type\":");
+        push_string(&entity.key.kind, out);
+    }
+}
+
+fn begin_member(name: &str, out: &mut String) {
+    if !out.ends_with('{') {
+        out.push(',');
+    }
+    push_string(name, out);
+    out.push(':');
+}
+
 fn push_values(entity: &Entity, form: Representation, selection: &AttributeSelection, out: &mut String) {
     let mut known = HashSet::new();
     out.push('[');
-    each_selected(entity, selection, |attribute| {
+    each_selected(entity, &selection.attributes, |attribute| {
         if form == Representation::Unique && !known.insert(attribute.value.clone()) {
             return;
         }
@@ -88,9 +106,8 @@ fn push_values(entity: &Entity, form: Representation, selection: &AttributeSelec
     out.push(']');
 }
 
-/// Passes the selected attributes to `show`, in order.
-fn each_selected(entity: &Entity, selection: &AttributeSelection, mut show: impl FnMut(&Attribute)) {
-    let names = &selection.attributes;
+/// Passes the attributes of these names to `show`, in order; all of users if there are no names.
+fn each_selected(entity: &Entity, names: &[String], mut show: impl FnMut(&Attribute)) {
     let given = || entity.attributes.iter().filter(|attribute| *attribute.name != *DATE_EXPIRES);
     if names.is_empty() {
         given().for_each(&mut show);

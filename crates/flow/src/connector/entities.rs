@@ -63,7 +63,7 @@ const FORMATS: [&str; 2] = ["keyValues", "normalized"];
 /// Members of an entity that are no attributes.
 const RESERVED: [&str; 2] = ["id", "type"];
 
-fn check_service_path(value: &Value) -> Result<(), String> {
+pub(crate) fn check_service_path(value: &Value) -> Result<(), String> {
     let text = value.as_str().ok_or("write a text such as /plant/hall1")?;
     service_path(text).map(drop).map_err(|error| error.to_string())
 }

@@ -1,25 +1,34 @@
 //! A member whose value is found by a key of the record.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
-use millstream_columns::{Compiler, Operand, ParserLimits, Value, parser};
+use millstream_columns::{Compiler, Expr, Field, Operand, ParserLimits, PathStep, Value, parser};
 
 use super::fields::RowValues;
 use super::{EvalFailure, FieldScope, Fields, Params, RowFrame, bound, in_words};
 use crate::batch::{Batch, Column, ComputedMember, MemberName};
+use crate::template::{Template, TemplatePart};
 
 /// Bytes of the values of a batch that is made at a time, and the value that goes beyond. One value may be found for many rows.
 const PART_MAX_BYTES: usize = 1 << 20;
 
-/// A member of all records of a node, and the expression of the key by which its value is found.
+/// A member of all records of a node, and the key by which its value is found.
 #[derive(Debug)]
 pub(crate) struct KeyedMember {
     text: String,
     fields: Fields,
-    key: Operand,
+    /// The key is these one after the other.
+    key: Vec<KeyPart>,
     name: Arc<MemberName>,
     /// The number of the member in the fields.
     numbers: Vec<usize>,
+}
+
+#[derive(Debug)]
+enum KeyPart {
+    Text(String),
+    Value(Operand),
 }
 
 /// The first rows of a batch, with members that were computed.
@@ -39,12 +48,30 @@ impl KeyedMember {
         let read = parser::parametric_value(key, &bound(params)?, &ParserLimits::default());
         let mut compiler = Compiler::default();
         let operand = compiler.operand(&read.map_err(|found| in_words(&found))?.parsed);
-        let mut fields = Fields::new(compiler, FieldScope::Record);
-        let numbers = fields.add_members([name]);
-        Ok(Self { text: key.to_owned(), fields, key: operand, name: MemberName::new(name), numbers })
+        Ok(Self::new(key, name, vec![KeyPart::Value(operand)], compiler))
     }
 
-    /// The expression of the key.
+    /// A member whose key is a text with `{field}` in it.
+    pub(crate) fn of_template(key: &str, name: &str) -> Self {
+        let mut compiler = Compiler::default();
+        let mut part = |part: &TemplatePart| match part {
+            TemplatePart::Text(text) => KeyPart::Text(text.clone()),
+            TemplatePart::Field(field) => {
+                let path = field.split('.').map(|step| PathStep::Key(step.to_owned())).collect();
+                KeyPart::Value(compiler.operand(&Expr::Field(Field::Payload(path))))
+            }
+        };
+        let parts = Template::read_text(key).parts().iter().map(&mut part).collect();
+        Self::new(key, name, parts, compiler)
+    }
+
+    fn new(text: &str, name: &str, key: Vec<KeyPart>, compiler: Compiler) -> Self {
+        let mut fields = Fields::new(compiler, FieldScope::Record);
+        let numbers = fields.add_members([name]);
+        Self { text: text.to_owned(), fields, key, name: MemberName::new(name), numbers }
+    }
+
+    /// The key as the document has it.
     pub(crate) fn text(&self) -> &str {
         &self.text
     }
@@ -60,7 +87,7 @@ impl KeyedMember {
         &self,
         frame: RowFrame<'_>,
         may_begin: impl Fn(usize) -> bool,
-        mut find: impl FnMut(usize, Result<Option<&[u8]>, EvalFailure>) -> Option<&'v [u8]>,
+        mut find: impl FnMut(usize, Result<Option<&[u8]>, EvalFailure>) -> Option<Cow<'v, [u8]>>,
     ) -> JoinedRows {
         let count = frame.batch.len();
         let (mut column, mut key) = (Column::with_room(count), Vec::new());
@@ -79,10 +106,12 @@ impl KeyedMember {
                 has_member = values.has_in_payload(&self.numbers);
                 if is_null { Ok(false) } else { self.write_key(&mut values, &mut key) }
             });
-            let value =
-                if is_null { Some(&b"null"[..]) } else { find(row, found.map(|has_key| has_key.then_some(&key[..]))) };
+            let value = match is_null {
+                true => Some(Cow::Borrowed(&b"null"[..])),
+                false => find(row, found.map(|has_key| has_key.then_some(&key[..]))),
+            };
             let Some(value) = value else { return };
-            column.push_json(value);
+            column.push_json(&value);
             size_bytes += value.len();
             kept.push(row as u32);
             lose.push(has_member);
@@ -97,12 +126,21 @@ impl KeyedMember {
     /// Writes the key of a row: a text as it is, any other value as JSON; `false` for NULL.
     fn write_key(&self, values: &mut RowValues<'_, '_>, key: &mut Vec<u8>) -> Result<bool, EvalFailure> {
         key.clear();
-        match self.key.value(values) {
-            Ok(Value::Null) => return Ok(false),
-            Ok(Value::Text(text)) => key.extend_from_slice(text.as_bytes()),
-            Ok(Value::Double(_)) if let Some(raw) = values.whole_number(&self.key) => key.extend_from_slice(raw),
-            Ok(value) => value.write_json(key),
-            Err(error) => return Err(values.failure(error, None, |row| self.key.value(row).is_ok())),
+        for part in &self.key {
+            let operand = match part {
+                KeyPart::Value(operand) => operand,
+                KeyPart::Text(text) => {
+                    key.extend_from_slice(text.as_bytes());
+                    continue;
+                }
+            };
+            match operand.value(values) {
+                Ok(Value::Null) => return Ok(false),
+                Ok(Value::Text(text)) => key.extend_from_slice(text.as_bytes()),
+                Ok(Value::Double(_)) if let Some(raw) = values.whole_number(operand) => key.extend_from_slice(raw),
+                Ok(value) => value.write_json(key),
+                Err(error) => return Err(values.failure(error, None, |row| operand.value(row).is_ok())),
+            }
         }
         Ok(true)
     }
@@ -147,7 +185,7 @@ mod tests {
                 let key = key.map(|key| key.map(|key| String::from_utf8(key.to_vec()).unwrap()));
                 let is_found = key == Ok(Some("ab".to_owned()));
                 keys.push(key.unwrap_or_else(|_| Some(format!("failure of {row}"))));
-                if row == 4 { None } else { Some(if is_found { &b"{\"x\":[1]}"[..] } else { b"null" }) }
+                if row == 4 { None } else { Some(Cow::Borrowed(if is_found { &b"{\"x\":[1]}"[..] } else { b"null" })) }
             },
         );
         let expected = [
@@ -168,13 +206,34 @@ mod tests {
     }
 
     #[test]
+    fn a_key_of_a_template_is_made_of_texts_and_fields_or_is_none() {
+        let member = KeyedMember::of_template("urn:{k}:{o.n}", "v");
+        let batch = batch_of(&[
+            r#"{"k":"a\u0062","o":{"n":7}}"#,
+            r#"{"k":1.5,"o":{"n":true}}"#,
+            r#"{"k":"x","o":{"n":null}}"#,
+            r#"{"k":"x"}"#,
+        ]);
+        let mut keys = Vec::new();
+        member.apply(
+            frame(&batch),
+            |_| true,
+            |_, key| {
+                keys.push(key.unwrap().map(|key| String::from_utf8(key.to_vec()).unwrap()));
+                None
+            },
+        );
+        assert_eq!(keys, [Some("urn:ab:7"), Some("urn:1.5:true"), None, None].map(|key| key.map(str::to_owned)));
+    }
+
+    #[test]
     fn large_values_end_a_part_at_a_row_that_may_begin_one() {
         let member = KeyedMember::parse("k", "v", &Params::new()).unwrap();
         let batch = batch_of(&[r#"{"k":1}"#; 10]);
         let value = serde_json::to_vec(&"x".repeat(PART_MAX_BYTES / 3)).unwrap();
-        let whole = member.apply(frame(&batch), |_| true, |_, _| Some(&value));
+        let whole = member.apply(frame(&batch), |_| true, |_, _| Some(Cow::Borrowed(&value[..])));
         assert_eq!((whole.inputs, whole.rest), (vec![0, 1, 2], Some(3)));
-        let pairs = member.apply(frame(&batch), |row| row % 2 == 0, |_, _| Some(&value));
+        let pairs = member.apply(frame(&batch), |row| row % 2 == 0, |_, _| Some(Cow::Borrowed(&value[..])));
         assert_eq!((pairs.inputs, pairs.rest), (vec![0, 1, 2, 3], Some(4)));
     }
 }

@@ -1,5 +1,6 @@
 //! The rows of a lookup, by key.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fmt;
 
@@ -8,6 +9,7 @@ use parking_lot::{RwLock, RwLockReadGuard};
 use serde_json::Value;
 
 use crate::Error;
+use crate::entities::{EntityMatch, EntitySelection, LookupEntities};
 use crate::state::StateMemory;
 
 /// Memory of a row beside its key and value.
@@ -16,9 +18,21 @@ const ROW_BYTES: u64 = 96;
 /// The table of one lookup, shared by the instances of its node. A batch is looked up in one state of it.
 pub(crate) struct LookupTable(RwLock<TableRows>);
 
+/// The value of a key.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Found<'t> {
+    /// The value, as JSON.
+    Value(Cow<'t, [u8]>),
+    Missing,
+    /// Several entities have the id.
+    Several,
+}
+
 /// The rows of a table: keys as bytes, values as JSON.
 pub(crate) struct TableRows {
     rows: HashMap<Box<[u8]>, Box<[u8]>>,
+    /// Read in place of the rows, if the lookup names them.
+    entities: Option<LookupEntities>,
     memory: StateMemory,
     /// The reason why the table is not loaded yet.
     waits: Option<String>,
@@ -33,13 +47,23 @@ impl fmt::Debug for LookupTable {
 impl LookupTable {
     /// A table without rows for the lookup `node`, which counts as loaded.
     pub(crate) fn new(node: &str) -> Self {
-        Self(RwLock::new(TableRows { rows: HashMap::new(), memory: StateMemory::unbounded(node), waits: None }))
+        Self(RwLock::new(TableRows {
+            rows: HashMap::new(),
+            entities: None,
+            memory: StateMemory::unbounded(node),
+            waits: None,
+        }))
     }
 
     /// Lets the table draw on the memory of a job, and wait until it is loaded.
     pub(super) fn begin(&self, memory: StateMemory, waits: String) {
         let mut table = self.0.write();
         (table.memory, table.waits) = (memory, Some(waits));
+    }
+
+    /// Reads these entities in place of rows.
+    pub(super) fn read_entities(&self, entities: LookupEntities) {
+        self.0.write().entities = Some(entities);
     }
 
     /// Tells why the table is not loaded yet; `None` once it is.
@@ -89,6 +113,15 @@ impl LookupTable {
         })
     }
 
+    /// Sets the entities of a test, which have their ids in `id`.
+    ///
+    /// # Errors
+    /// There is no memory for them.
+    pub(crate) fn fill_entities(&self, rows: &[Value], selection: &EntitySelection) -> Result<(), Error> {
+        let rows: Vec<Value> = rows.iter().filter_map(|row| selection.of_row(row)).collect();
+        self.fill(&rows, Some("id"))
+    }
+
     /// Makes changes that become visible together.
     ///
     /// # Errors
@@ -99,9 +132,21 @@ impl LookupTable {
 }
 
 impl TableRows {
-    /// The value of a key, as JSON.
-    pub(crate) fn get(&self, key: &[u8]) -> Option<&[u8]> {
-        self.rows.get(key).map(|value| &**value)
+    /// The value of a key, or the entity of an id.
+    ///
+    /// # Errors
+    /// The entities cannot be read now.
+    pub(crate) fn find(&self, key: &[u8]) -> Result<Found<'_>, Error> {
+        let Some(entities) = &self.entities else {
+            return Ok(self.rows.get(key).map_or(Found::Missing, |value| Found::Value(Cow::Borrowed(value))));
+        };
+        let mut entity = String::new();
+        let unreadable = |reason| self.memory.failed(format!("entities cannot be read: {reason}"));
+        Ok(match entities.read(key, &mut entity).map_err(unreadable)? {
+            EntityMatch::None => Found::Missing,
+            EntityMatch::One => Found::Value(Cow::Owned(entity.into_bytes())),
+            EntityMatch::Several => Found::Several,
+        })
     }
 
     /// Sets the value of a key: JSON, or else a text.
@@ -147,7 +192,10 @@ mod tests {
 
     fn get(table: &LookupTable, key: &str) -> Option<String> {
         let rows = table.rows().unwrap();
-        rows.get(key.as_bytes()).map(|value| String::from_utf8(value.to_vec()).unwrap())
+        match rows.find(key.as_bytes()).unwrap() {
+            Found::Value(value) => Some(String::from_utf8(value.to_vec()).unwrap()),
+            Found::Missing | Found::Several => None,
+        }
     }
 
     #[test]

@@ -1,19 +1,21 @@
 //! `lookup`: adds to each record the value that a table has for a key.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use serde_json::Value;
 
 use crate::Error;
-use crate::connector::check_path;
-use crate::document::{Key, KeyType, Node, NodeType, Role};
+use crate::connector::{check_path, check_service_path};
+use crate::document::{Key, KeyType, Node, NodeType, Role, Section};
+use crate::entities::EntitySelection;
 use crate::expression::{Fields, JoinedRows, KeyedMember, RecordError, RowFrame};
-use crate::lookup::LookupTable;
+use crate::lookup::{Found, LookupTable, entities_of};
 
 pub(crate) const LOOKUP: NodeType = NodeType {
     name: "lookup",
     role: Role::Transform,
-    summary: "Adds to each record the value that a table has for a key: the latest one of a topic, or a record of a file.",
+    summary: "Adds to each record the value that a table has for a key: the latest one of a topic, a record of a file, or an entity.",
     keys: &[
         Key {
             name: "topic",
@@ -37,11 +39,18 @@ pub(crate) const LOOKUP: NodeType = NodeType {
             doc: "The column or member of a file's records that has the key.",
         },
         Key {
+            name: "entities",
+            value: KeyType::Object(&ENTITIES),
+            is_required: false,
+            default: None,
+            doc: "Entities in place of a table: the one whose `id` a record gives, as it is when the record is looked up. `type`, `attrs` and `service_path` may stand beside `id`.",
+        },
+        Key {
             name: "key",
             value: KeyType::Expression,
-            is_required: true,
+            is_required: false,
             default: None,
-            doc: "The key of a record. Texts are compared as they are, other values as JSON; NULL is in no table.",
+            doc: "The key of a record; `id` is that of entities. Texts are compared as they are, other values as JSON; NULL is in no table.",
         },
         Key {
             name: "as",
@@ -62,6 +71,45 @@ pub(crate) const LOOKUP: NodeType = NodeType {
     keeps_state: false,
 };
 
+/// The entities of a lookup.
+static ENTITIES: Section = Section {
+    name: "lookup entity",
+    path: "config.entities",
+    doc: "The entities that a lookup reads, in keyValues form.",
+    keys: &[&ENTITY_KEYS],
+};
+
+static ENTITY_KEYS: [Key; 4] = [
+    Key {
+        name: "id",
+        value: KeyType::Template,
+        is_required: true,
+        default: None,
+        doc: "The entity's id: a text with `{field}` in it, such as `urn:ngsi-ld:Station:{station}`. A record without one of the fields has no entity.",
+    },
+    Key {
+        name: "type",
+        value: KeyType::Text,
+        is_required: false,
+        default: None,
+        doc: "The entity's type. Without it the record fails, with the code `lookup_ambiguous`, if entities of several types have the id.",
+    },
+    Key {
+        name: "attrs",
+        value: KeyType::Texts,
+        is_required: false,
+        default: None,
+        doc: "The attributes that the value has beside `id` and `type`; all if left out.",
+    },
+    Key {
+        name: "service_path",
+        value: KeyType::Checked(check_service_path),
+        is_required: false,
+        default: Some("/"),
+        doc: "The service path of the entities.",
+    },
+];
+
 fn check_missing(value: &Value) -> Result<(), String> {
     match value.as_str() {
         Some("null" | "error") => Ok(()),
@@ -74,7 +122,7 @@ fn check_missing(value: &Value) -> Result<(), String> {
 #[derive(Debug)]
 pub(super) struct Lookup {
     member: KeyedMember,
-    /// The topic or file, for errors.
+    /// The topic, the file or `entities`, for errors.
     source: String,
     fails_missing: bool,
     pub(super) table: Arc<LookupTable>,
@@ -86,13 +134,24 @@ impl Lookup {
     pub(super) fn new(node: &Node) -> Result<Self, String> {
         let text = |key: &str| node.config.get(key).and_then(Value::as_str);
         let table = LookupTable::new(&node.name);
+        let entities = entities_of(node);
         // Only a test gives rows.
         if let Some(rows) = node.config.get("rows").and_then(Value::as_array) {
-            table.fill(rows, text("column")).map_err(|error| error.to_string())?;
+            let filled = match entities {
+                Some(config) => table.fill_entities(rows, &EntitySelection::new(config)?),
+                None => table.fill(rows, text("column")),
+            };
+            filled.map_err(|error| error.to_string())?;
         }
+        let name = text("as").unwrap_or_default();
+        let member = match entities.and_then(|config| config.get("id")).and_then(Value::as_str) {
+            Some(id) => KeyedMember::of_template(id, name),
+            None => KeyedMember::parse(text("key").unwrap_or_default(), name, &node.params)?,
+        };
+        let source = text("topic").or(text("file")).unwrap_or("entities");
         Ok(Self {
-            member: KeyedMember::parse(text("key").unwrap_or_default(), text("as").unwrap_or_default(), &node.params)?,
-            source: text("topic").or(text("file")).unwrap_or_default().to_owned(),
+            member,
+            source: source.to_owned(),
             fails_missing: text("missing") == Some("error"),
             table: Arc::new(table),
         })
@@ -105,31 +164,41 @@ impl Lookup {
     /// The first rows with their values, up to one that `may_begin` allows if the values are large; and the failures.
     ///
     /// # Errors
-    /// The table is not loaded.
+    /// The table is not loaded, or the entities cannot be read.
     pub(super) fn apply(
         &self,
         frame: RowFrame<'_>,
         may_begin: impl Fn(usize) -> bool,
     ) -> Result<(JoinedRows, Vec<RecordError>), Error> {
-        let (table, mut failed) = (self.table.rows()?, Vec::new());
+        let (table, mut failed, mut unreadable) = (self.table.rows()?, Vec::new(), None);
         let joined = self.member.apply(frame, may_begin, |row, key| {
-            let missing = |key: Option<&[u8]>| {
-                let key = key.map_or("NULL".into(), |key| format!("'{}'", shortened(&String::from_utf8_lossy(key))));
-                let message = format!("'{}' has no value for the key {key}", self.source);
-                RecordError { row: row as u32, code: "lookup_missing", message }
+            let key = match key {
+                Ok(key) => key,
+                Err(failure) => {
+                    failed.push(failure.of_row(row as u32, self.member.text()));
+                    return None;
+                }
             };
-            let error = match key {
-                Ok(key) => match key.and_then(|key| table.get(key)) {
-                    Some(value) => return Some(value),
-                    None if !self.fails_missing => return Some(b"null"),
-                    None => missing(key),
-                },
-                Err(failure) => failure.of_row(row as u32, self.member.text()),
+            let found = match key.filter(|_| unreadable.is_none()).map(|key| table.find(key)) {
+                Some(Ok(found)) => found,
+                Some(Err(error)) => {
+                    unreadable = Some(error);
+                    return None;
+                }
+                None => Found::Missing,
             };
-            failed.push(error);
+            let (code, fault) = match found {
+                Found::Value(value) => return Some(value),
+                Found::Missing if !self.fails_missing => return Some(Cow::Borrowed(b"null")),
+                Found::Missing => ("lookup_missing", "no value"),
+                Found::Several => ("lookup_ambiguous", "several of different types"),
+            };
+            let key = key.map_or("NULL".into(), |key| format!("'{}'", shortened(&String::from_utf8_lossy(key))));
+            let message = format!("'{}' has {fault} for the key {key}", self.source);
+            failed.push(RecordError { row: row as u32, code, message });
             None
         });
-        Ok((joined, failed))
+        unreadable.map_or(Ok((joined, failed)), Err)
     }
 }
 

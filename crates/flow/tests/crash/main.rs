@@ -95,6 +95,7 @@ impl Process {
             memory: MemoryBudget::new("memory.budget_bytes", 1 << 30),
             short_lives: ShortLives::default(),
             callers: Arc::new(|| false),
+            entities: None,
         };
         Ok(Jobs::open(&runtime, FlowConfig::default(), Functions::default(), Hooks::default())?)
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use millstream_flow::{DocumentContext, Key, KeyType, NodeType, Role, TopicAccess};
+use millstream_flow::{DocumentContext, Key, KeyType, NodeType, Role, Section, TopicAccess};
 use millstream_types::{AllowedTargets, TenantId};
 use serde_json::Value;
 
@@ -68,13 +68,24 @@ static ALARM: [Key; 7] = [
     key("severity", KeyType::Expression),
 ];
 static EXPLODE: [Key; 2] = [required("field", KeyType::Text), key("as", KeyType::Text)];
-static LOOKUP: [Key; 6] = [
+static LOOKUP: [Key; 7] = [
     key("topic", KeyType::Topic),
     key("file", KeyType::Text),
     key("column", KeyType::Text),
-    required("key", KeyType::Expression),
+    key("entities", KeyType::Object(&LOOKUP_ENTITIES)),
+    key("key", KeyType::Expression),
     required("as", KeyType::Text),
     with_default("missing", KeyType::Any, "null"),
+];
+
+static LOOKUP_ENTITIES: Section =
+    Section { name: "lookup entity", path: "config.entities", doc: "", keys: &[&LOOKUP_ENTITY_KEYS] };
+
+static LOOKUP_ENTITY_KEYS: [Key; 4] = [
+    required("id", KeyType::Template),
+    key("type", KeyType::Text),
+    key("attrs", KeyType::Texts),
+    with_default("service_path", KeyType::Any, "/"),
 ];
 
 pub(crate) fn context() -> DocumentContext {

@@ -4,7 +4,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use millstream_flow::{Error, FlowConfig, FlowRuntime, Functions, Hooks, Jobs, StopMode, Submission, Tap};
+use millstream_flow::{
+    EntityReader, Error, FlowConfig, FlowRuntime, Functions, Hooks, Jobs, StopMode, Submission, Tap,
+};
 use millstream_log::{AckLevel, Embedded, Log, LogConfig, SystemFiles, TopicConfig, UpTo, reply};
 use millstream_types::{
     AccessScope, MemoryBudget, MonotonicClock, Principal, Record, Roles, ShortLives, SystemClock, TenantId, TopicName,
@@ -36,6 +38,8 @@ pub(crate) struct Setup {
     pub(crate) short_lives: ShortLives,
     /// Callers may be on other machines.
     pub(crate) are_remote: bool,
+    /// The entities that lookups read.
+    pub(crate) entities: Option<Arc<dyn EntityReader>>,
 }
 
 impl Default for Setup {
@@ -47,6 +51,7 @@ impl Default for Setup {
             memory: MemoryBudget::new("memory.budget_bytes", 1 << 30),
             short_lives: ShortLives::default(),
             are_remote: false,
+            entities: None,
         }
     }
 }
@@ -61,7 +66,7 @@ impl Node {
     }
 
     pub(crate) fn open_as(dir: &Path, setup: Setup) -> Self {
-        let Setup { config, functions, clock: jobs_clock, memory, short_lives, are_remote } = setup;
+        let Setup { config, functions, clock: jobs_clock, memory, short_lives, are_remote, entities } = setup;
         let clock = Arc::new(SystemClock::default());
         let log_config = LogConfig { dir: dir.join("log"), ..LogConfig::default() };
         let log = Embedded::open(log_config, Arc::new(SystemFiles), clock.clone(), clock.clone()).unwrap();
@@ -72,7 +77,7 @@ impl Node {
             wall: clock,
         };
         let callers = Arc::new(move || are_remote);
-        let runtime = FlowRuntime { views, clock: jobs_clock, memory, short_lives, callers };
+        let runtime = FlowRuntime { views, clock: jobs_clock, memory, short_lives, callers, entities };
         let jobs = Jobs::open(&runtime, config, functions, Hooks::default()).unwrap();
         Self { log, jobs, tenant: TenantId::default(), runtime: Runtime::new().unwrap() }
     }

@@ -56,8 +56,11 @@ pub(super) fn test_table(draft: &DocumentDraft<'_>, findings: &mut Findings, rul
                 findings.add(member.key_place, &path, rule, message).named(&member.key);
                 continue;
             }
-            let column =
-                draft.node(*node).tree.get("config").and_then(|config| config.text_of("column")).unwrap_or("$key");
+            let config = draft.node(*node).tree.get("config");
+            let column = match config.and_then(|config| config.get("entities")) {
+                Some(_) => "id",
+                None => config.and_then(|config| config.text_of("column")).unwrap_or("$key"),
+            };
             for (index, row) in member.value.elements().iter().enumerate() {
                 if matches!(row.content, TreeContent::Object(_)) && row.get(column).is_none() {
                     let message = format!("the row has no '{column}', by which '{}' finds it; add it", member.key);
