@@ -1,8 +1,8 @@
 //! Tables that lookups join records with.
 //!
 //! ```text
-//!  a topic or a file ── TableFeed, one task of the job ──► LookupTable ◄── the lookup's operator, in all instances of the node
-//!                              entities, by EntityReader ◄──────┘
+//!  a topic, bucket or file ── TableFeed, one task of the job ──► LookupTable ◄── the lookup's operator, in all instances of the node
+//!                                     entities, by EntityReader ◄──────┘
 //! ```
 //!
 //! Always true
@@ -35,11 +35,11 @@ pub(crate) fn entities_of(node: &Node) -> Option<&Map<String, Value>> {
 /// The feed of the table that a lookup names.
 ///
 /// # Errors
-/// The topic does not exist or is of another tenant; the file's name is none; the process has no entities.
+/// The topic or bucket cannot be read, or is of another tenant; the file's name is none; the process has no entities.
 pub(crate) fn open(context: FeedContext<'_>) -> Result<Box<dyn TableFeed>, Error> {
     if let Some(config) = entities_of(context.node) {
         Ok(Box::new(EntityFeed::open(context, config)?))
-    } else if context.node.config.contains_key("topic") {
+    } else if ["topic", "bucket"].iter().any(|key| context.node.config.contains_key(*key)) {
         Ok(Box::new(TopicFeed::open(context)?))
     } else {
         Ok(Box::new(FileFeed::open(context)?))

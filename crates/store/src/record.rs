@@ -24,10 +24,10 @@ use millstream_view::{DecodeError, Headers};
 use crate::table::Place;
 use crate::{Attributes, Value};
 
-const EXPIRES: &str = "ms-expires";
+const EXPIRES: &str = header::KEY_EXPIRES;
 const TIME: &str = "ms-time";
 const TAGS: &str = "ms-tags";
-const SIZE: &str = "ms-size";
+const SIZE: &str = header::VALUE_SIZE;
 const METADATA: &str = "ms-meta-";
 
 /// Headers of HTTP, beside the media type, that are stored with a value and sent with it.

@@ -38,8 +38,8 @@ pub struct RecordView<'a> {
     pub(crate) header_count: usize,
 }
 
-/// Names of record headers: of device messages, of commands to devices, and of changes of entities. The names
-/// come from Hono and NGSI.
+/// Names of record headers: of device messages, of commands to devices, of changes of entities, and of the values of
+/// buckets. Most names come from Hono and NGSI.
 pub mod header {
     /// The id of the sending device.
     pub const DEVICE_ID: &str = "device_id";
@@ -65,6 +65,10 @@ pub mod header {
     pub const CORRELATION_ID: &str = "correlation-id";
     /// The status of a command's answer, as in HTTP.
     pub const STATUS: &str = "status";
+    /// The expiry of a bucket's key: milliseconds since 1970-01-01T00:00:00Z.
+    pub const KEY_EXPIRES: &str = "ms-expires";
+    /// The bytes of a bucket's value that lies in parts; the payload is the list of them.
+    pub const VALUE_SIZE: &str = "ms-size";
     /// The kind of change of an entity; see the change topics of `context`.
     pub const ALTERATION_TYPE: &str = "alteration-type";
     /// Names of the changed attributes, separated by commas; a comma in a name is `%2C`, a percent sign `%25`.

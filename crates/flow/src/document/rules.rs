@@ -131,7 +131,7 @@ pub(super) static RULES: [DocumentRule; 59] = [
     rule("map_ttl", "The `ttl` of a map stands beside functions that look back.", state::map_ttl),
     rule(
         "lookup_table",
-        "A lookup has one table: a topic with `key`, a file with `key` and `column`, or entities, which have their own `id`.",
+        "A lookup has one table: a topic or bucket with `key`, a file with `key` and `column`, or entities, which have their own `id`.",
         lookups::lookup_table,
     ),
     rule("batch_timeout", "The `timeout` of `batch` stands at sources only.", nodes::batch_timeout),
@@ -140,7 +140,7 @@ pub(super) static RULES: [DocumentRule; 59] = [
     rule("cannot_end", "In a job of mode batch all sources can end.", nodes::cannot_end),
     rule(
         "topic_access",
-        "A topic is one of the job's tenant, and the caller who submits the job may read or write it; and may read the entities of lookups.",
+        "A topic is one of the job's tenant, and the caller who submits the job may read or write it; and may read the buckets and entities of lookups.",
         topics::topic_access,
     ),
     rule("target", "The host of a URL is one of `flow.http_allowed_targets`, if there are any.", topics::target),

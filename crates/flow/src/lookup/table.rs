@@ -13,7 +13,7 @@ use crate::entities::{EntityMatch, EntitySelection, LookupEntities};
 use crate::state::StateMemory;
 
 /// Memory of a row beside its key and value.
-const ROW_BYTES: u64 = 96;
+const ROW_BYTES: u64 = 104;
 
 /// The table of one lookup, shared by the instances of its node. A batch is looked up in one state of it.
 pub(crate) struct LookupTable(RwLock<TableRows>);
@@ -26,16 +26,25 @@ pub(crate) enum Found<'t> {
     Missing,
     /// Several entities have the id.
     Several,
+    /// The value of a bucket lies in parts.
+    InParts,
 }
 
 /// The rows of a table: keys as bytes, values as JSON.
 pub(crate) struct TableRows {
-    rows: HashMap<Box<[u8]>, Box<[u8]>>,
+    rows: HashMap<Box<[u8]>, TableRow>,
     /// Read in place of the rows, if the lookup names them.
     entities: Option<LookupEntities>,
     memory: StateMemory,
     /// The reason why the table is not loaded yet.
     waits: Option<String>,
+}
+
+struct TableRow {
+    /// `None` for a value in parts.
+    value: Option<Box<[u8]>>,
+    /// The end of the row, milliseconds since 1970-01-01T00:00:00Z.
+    expires_ms: i64,
 }
 
 impl fmt::Debug for LookupTable {
@@ -132,13 +141,17 @@ impl LookupTable {
 }
 
 impl TableRows {
-    /// The value of a key, or the entity of an id.
+    /// The value of a key at `now_ms`, or the entity of an id.
     ///
     /// # Errors
     /// The entities cannot be read now.
-    pub(crate) fn find(&self, key: &[u8]) -> Result<Found<'_>, Error> {
+    pub(crate) fn find(&self, key: &[u8], now_ms: i64) -> Result<Found<'_>, Error> {
         let Some(entities) = &self.entities else {
-            return Ok(self.rows.get(key).map_or(Found::Missing, |value| Found::Value(Cow::Borrowed(value))));
+            return Ok(match self.rows.get(key).filter(|row| row.expires_ms > now_ms) {
+                Some(TableRow { value: Some(value), .. }) => Found::Value(Cow::Borrowed(value)),
+                Some(_) => Found::InParts,
+                None => Found::Missing,
+            });
         };
         let mut entity = String::new();
         let unreadable = |reason| self.memory.failed(format!("entities cannot be read: {reason}"));
@@ -154,22 +167,40 @@ impl TableRows {
     /// # Errors
     /// There is no memory for it.
     pub(super) fn set(&mut self, key: &[u8], value: &[u8]) -> Result<(), Error> {
-        let value = as_json(value);
+        self.put(key, TableRow { value: Some(as_json(value)), expires_ms: i64::MAX })
+    }
+
+    /// Sets the value of a bucket's key, which expires at a time, if any; `None` for a value in parts.
+    ///
+    /// # Errors
+    /// There is no memory for it.
+    pub(super) fn set_of_bucket(
+        &mut self,
+        key: &[u8],
+        value: Option<&[u8]>,
+        expires_ms: Option<i64>,
+    ) -> Result<(), Error> {
+        self.put(key, TableRow { value: value.map(as_json), expires_ms: expires_ms.unwrap_or(i64::MAX) })
+    }
+
+    fn put(&mut self, key: &[u8], row: TableRow) -> Result<(), Error> {
         self.remove(key);
-        self.memory.take(row_bytes(key, &value))?;
-        self.rows.insert(key.into(), value);
+        self.memory.take(row.bytes(key))?;
+        self.rows.insert(key.into(), row);
         Ok(())
     }
 
     pub(super) fn remove(&mut self, key: &[u8]) {
-        if let Some((key, value)) = self.rows.remove_entry(key) {
-            self.memory.give_back(row_bytes(&key, &value));
+        if let Some(row) = self.rows.remove(key) {
+            self.memory.give_back(row.bytes(key));
         }
     }
 }
 
-fn row_bytes(key: &[u8], value: &[u8]) -> u64 {
-    ROW_BYTES + (key.len() + value.len()) as u64
+impl TableRow {
+    fn bytes(&self, key: &[u8]) -> u64 {
+        ROW_BYTES + (key.len() + self.value.as_ref().map_or(0, |value| value.len())) as u64
+    }
 }
 
 /// A value as JSON; one that is none becomes a text.
@@ -192,9 +223,9 @@ mod tests {
 
     fn get(table: &LookupTable, key: &str) -> Option<String> {
         let rows = table.rows().unwrap();
-        match rows.find(key.as_bytes()).unwrap() {
+        match rows.find(key.as_bytes(), 1_000).unwrap() {
             Found::Value(value) => Some(String::from_utf8(value.to_vec()).unwrap()),
-            Found::Missing | Found::Several => None,
+            Found::Missing | Found::Several | Found::InParts => None,
         }
     }
 
@@ -239,6 +270,22 @@ mod tests {
         assert_eq!((table.len(), get(&table, "key")), (1, None));
         drop(table);
         assert_eq!(process.used_bytes(), 0);
+    }
+
+    #[test]
+    fn a_row_of_a_bucket_ends_at_its_time_and_may_lie_in_parts() {
+        let table = LookupTable::new("node");
+        table
+            .change(|table| {
+                table.set_of_bucket(b"kept", Some(b"1"), None)?;
+                table.set_of_bucket(b"gone", Some(b"2"), Some(1_000))?;
+                table.set_of_bucket(b"soon", Some(b"text"), Some(1_001))?;
+                table.set_of_bucket(b"large", None, None)
+            })
+            .unwrap();
+        let found = ["kept", "gone", "soon", "large"].map(|key| get(&table, key));
+        assert_eq!(found, [Some("1"), None, Some("\"text\""), None].map(|value| value.map(str::to_owned)));
+        assert_eq!(table.rows().unwrap().find(b"large", 0).unwrap(), Found::InParts);
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use millstream_types::{TenantId, TopicName};
 use serde_json::Value;
 
 use crate::Error;
@@ -15,7 +16,7 @@ use crate::lookup::{Found, LookupTable, entities_of};
 pub(crate) const LOOKUP: NodeType = NodeType {
     name: "lookup",
     role: Role::Transform,
-    summary: "Adds to each record the value that a table has for a key: the latest one of a topic, a record of a file, or an entity.",
+    summary: "Adds to each record the value that a table has for a key: the latest one of a topic or bucket, a record of a file, or an entity.",
     keys: &[
         Key {
             name: "topic",
@@ -23,6 +24,13 @@ pub(crate) const LOOKUP: NodeType = NodeType {
             is_required: false,
             default: None,
             doc: "The table: the latest value of each record key of this topic. A record without a value deletes its key. It is loaded before the first record is looked up, and followed while the job runs.",
+        },
+        Key {
+            name: "bucket",
+            value: KeyType::Checked(check_bucket),
+            is_required: false,
+            default: None,
+            doc: "The table, in place of a topic: the keys of a durable bucket of the store, with their values. It is loaded and followed as a topic is.",
         },
         Key {
             name: "file",
@@ -110,6 +118,12 @@ static ENTITY_KEYS: [Key; 4] = [
     },
 ];
 
+fn check_bucket(value: &Value) -> Result<(), String> {
+    let text =
+        value.as_str().filter(|text| !text.starts_with('_')).ok_or("write the name of a bucket, such as state")?;
+    TopicName::bucket(text, &TenantId::default()).map(drop).map_err(|error| error.to_string())
+}
+
 fn check_missing(value: &Value) -> Result<(), String> {
     match value.as_str() {
         Some("null" | "error") => Ok(()),
@@ -122,7 +136,7 @@ fn check_missing(value: &Value) -> Result<(), String> {
 #[derive(Debug)]
 pub(super) struct Lookup {
     member: KeyedMember,
-    /// The topic, the file or `entities`, for errors.
+    /// The topic, the bucket, the file or `entities`, for errors.
     source: String,
     fails_missing: bool,
     pub(super) table: Arc<LookupTable>,
@@ -148,7 +162,7 @@ impl Lookup {
             Some(id) => KeyedMember::of_template(id, name),
             None => KeyedMember::parse(text("key").unwrap_or_default(), name, &node.params)?,
         };
-        let source = text("topic").or(text("file")).unwrap_or("entities");
+        let source = text("topic").or(text("bucket")).or(text("file")).unwrap_or("entities");
         Ok(Self {
             member,
             source: source.to_owned(),
@@ -179,7 +193,7 @@ impl Lookup {
                     return None;
                 }
             };
-            let found = match key.filter(|_| unreadable.is_none()).map(|key| table.find(key)) {
+            let found = match key.filter(|_| unreadable.is_none()).map(|key| table.find(key, frame.now_ms)) {
                 Some(Ok(found)) => found,
                 Some(Err(error)) => {
                     unreadable = Some(error);
@@ -192,6 +206,7 @@ impl Lookup {
                 Found::Missing if !self.fails_missing => return Some(Cow::Borrowed(b"null")),
                 Found::Missing => ("lookup_missing", "no value"),
                 Found::Several => ("lookup_ambiguous", "several of different types"),
+                Found::InParts => ("lookup_too_large", "a value in parts, which a lookup does not read,"),
             };
             let key = key.map_or("NULL".into(), |key| format!("'{}'", shortened(&String::from_utf8_lossy(key))));
             let message = format!("'{}' has {fault} for the key {key}", self.source);

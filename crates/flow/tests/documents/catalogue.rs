@@ -68,8 +68,9 @@ static ALARM: [Key; 7] = [
     key("severity", KeyType::Expression),
 ];
 static EXPLODE: [Key; 2] = [required("field", KeyType::Text), key("as", KeyType::Text)];
-static LOOKUP: [Key; 7] = [
+static LOOKUP: [Key; 8] = [
     key("topic", KeyType::Topic),
+    key("bucket", KeyType::Text),
     key("file", KeyType::Text),
     key("column", KeyType::Text),
     key("entities", KeyType::Object(&LOOKUP_ENTITIES)),

@@ -13,6 +13,7 @@ mod http;
 mod lifecycle;
 mod looking_back;
 mod lookup;
+mod lookup_buckets;
 mod lookup_entities;
 mod node;
 mod observing;

@@ -73,3 +73,23 @@ fn a_reading_gets_the_entity_of_its_device_as_the_last_answered_update_left_it()
     assert_eq!(gone.status, 204, "{}", gone.text());
     assert_eq!(found(&server, "7"), Value::Null);
 }
+
+#[test]
+fn a_reading_gets_the_value_of_its_device_in_a_bucket_until_it_is_deleted_or_expires() {
+    let server = looking_up(&json!({"bucket": "state", "key": "device"}));
+    send(&server, "PUT", "/buckets/state", &json!({"partitions": 2}), 201);
+    let eventually_found = |device: &str, expected: &Value| {
+        eventually(&format!("{device} has {expected}"), || found(&server, device) == *expected);
+    };
+    eventually_found("a", &Value::Null);
+    send(&server, "PUT", "/kv/state/a", &json!({"on": true}), 201);
+    eventually_found("a", &json!({"on": true}));
+    send(&server, "PUT", "/kv/state/a?ttl=200ms", &json!("soon gone"), 200);
+    eventually_found("a", &json!("soon gone"));
+    eventually_found("a", &Value::Null);
+    send(&server, "PUT", "/kv/state/b", &json!(5), 201);
+    eventually_found("b", &json!(5));
+    let gone = ask(server.applications(), "DELETE", "/kv/state/b", &[], b"");
+    assert!(gone.status < 300, "{}", gone.text());
+    eventually_found("b", &Value::Null);
+}

@@ -378,7 +378,7 @@ static TEST_KEYS: [Key; 7] = [
         "tables",
         KeyType::RecordsByNode,
         None,
-        "Rows of the table of each lookup: of a topic, records with their key in `$key` and a value that is no object in `$value`; of a file, records with its column; of entities, the entities with their `id`. A lookup without rows has an empty table.",
+        "Rows of the table of each lookup: of a topic or bucket, records with their key in `$key` and a value that is no object in `$value`; of a file, records with its column; of entities, the entities with their `id`. A lookup without rows has an empty table.",
     ),
     optional("params", KeyType::ParamsByNode, None, "Parameters by node, as the process configuration would set them."),
     optional(

@@ -5,7 +5,8 @@ use crate::document::finding::{Findings, join};
 use crate::document::tree::Tree;
 
 /// The keys that name a table, each with a noun.
-const TABLES: [(&str, &str); 3] = [("topic", "a topic"), ("file", "a file"), ("entities", "entities")];
+const TABLES: [(&str, &str); 4] =
+    [("topic", "a topic"), ("bucket", "a bucket"), ("file", "a file"), ("entities", "entities")];
 
 pub(super) fn lookup_table(draft: &DocumentDraft<'_>, findings: &mut Findings, rule: &'static str) {
     for node in draft.nodes.iter().filter(|node| node.node_type.is_some_and(|kind| kind.name == "lookup")) {
@@ -36,6 +37,7 @@ pub(super) fn lookup_table(draft: &DocumentDraft<'_>, findings: &mut Findings, r
         if let Some(column) = given("column").filter(|_| table != "file") {
             let message = match table {
                 "topic" => "'column' is for files, and a topic's key is that of its records; leave it out",
+                "bucket" => "'column' is for files, and a bucket's values have their keys; leave it out",
                 _ => "'column' is for files, and entities have their ids; leave it out",
             };
             findings.add(column.place, &join(&path, "column"), rule, message.to_owned());
@@ -56,5 +58,5 @@ pub(super) fn lookup_table(draft: &DocumentDraft<'_>, findings: &mut Findings, r
 }
 
 fn no_table(node: &str) -> String {
-    format!("'{node}' has no table; name a topic, a file and its column, or entities")
+    format!("'{node}' has no table; name a topic, a bucket, a file and its column, or entities")
 }

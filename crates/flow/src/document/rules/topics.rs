@@ -27,10 +27,11 @@ pub(super) fn topic_access(draft: &DocumentDraft<'_>, findings: &mut Findings, r
                 findings.add(tree.place, &path, rule, fault).value(tree);
             }
         }
-        let entities = node.tree.get("config").and_then(|config| config.get("entities"));
-        if let Some(tree) = entities.filter(|_| node.role == Role::Transform && !access.may_read) {
-            let message = "entities are read by callers with the role reader; submit with a login that has it";
-            let path = join(&join(&node.path, "config"), "entities");
+        for key in ["bucket", "entities"].into_iter().filter(|_| node.role == Role::Transform && !access.may_read) {
+            let Some(tree) = node.tree.get("config").and_then(|config| config.get(key)) else { continue };
+            let message =
+                "buckets and entities are read by callers with the role reader; submit with a login that has it";
+            let path = join(&join(&node.path, "config"), key);
             findings.add(tree.place, &path, rule, message.to_owned());
         }
     }
