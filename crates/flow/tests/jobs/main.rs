@@ -9,6 +9,7 @@ mod entities;
 mod epochs;
 mod examples;
 mod files;
+mod flights;
 mod http;
 mod lifecycle;
 mod looking_back;
