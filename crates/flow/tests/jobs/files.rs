@@ -273,3 +273,40 @@ fn a_file_sink_heeds_the_floor_of_its_disk_and_the_quota_of_its_tenant() {
         node.close();
     }
 }
+
+/// F15.
+#[test]
+fn a_bounded_file_is_transferred_in_bulk_each_row_once_with_three_instances() {
+    let rows = "id,name,temp\n1,ann,20\n2,ben,21\n3,eve,22\n4,ida,23\n5,jon,24\n6,kim,25\n";
+    for (delivery, exchange, size) in [
+        ("at_least_once", "fused", 1),
+        ("at_least_once", "queue", 2),
+        ("exactly_once", "queue", 1),
+        ("exactly_once", "fused", 7),
+    ] {
+        let dir = tempfile::tempdir().unwrap();
+        write(dir.path(), "rows.csv", rows.as_bytes());
+        let node = open(dir.path());
+        let id = node.run(&json!({
+            "version": 1, "kind": "Job", "name": "transfer", "mode": "batch", "delivery": delivery, "exchange": exchange,
+            "sources": {"in": {
+                "type": "file", "config": {"path": "rows.csv", "types": {"id": "number", "temp": "number"}}, "batch": {"size": size},
+            }},
+            "transforms": {"warmer": {
+                "type": "map", "inputs": ["in"], "select": "id, UPPER(name) AS name, temp + 1 AS temp", "parallelism": 3,
+            }},
+            "sinks": {"out": {
+                "type": "file", "inputs": ["warmer"], "config": {"path": "made.csv", "columns": ["id", "name", "temp"]},
+            }},
+        }));
+        let ended = node.ended(&id);
+        assert_eq!(ended["state"], "completed", "{delivery}, {exchange}: {ended:#}");
+        let made = std::fs::read_to_string(dir.path().join("files/default/made.csv")).unwrap();
+        let (head, rest) = made.split_once('\n').unwrap();
+        let mut found: Vec<&str> = rest.lines().collect();
+        found.sort_unstable();
+        let expected = ["1,ANN,21", "2,BEN,22", "3,EVE,23", "4,IDA,24", "5,JON,25", "6,KIM,26"];
+        assert_eq!((head, &found[..]), ("id,name,temp", &expected[..]), "{delivery}, {exchange}, batches of {size}");
+        node.close();
+    }
+}
