@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use millstream_flow::{EntityMatch, EntityQuery, EntityReader, StopMode};
+use millstream_flow::{EntityMatch, EntityQuery, EntityReader, Error, StopMode};
 use millstream_log::Log as _;
 use millstream_testkit::eventually;
-use millstream_types::{TenantId, TopicName};
+use millstream_types::{Role, Roles, TenantId, TopicName};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
@@ -160,6 +160,33 @@ fn entities_that_cannot_be_read_stop_the_job_with_the_reason_and_lose_no_record(
     entities.are_away.store(false, Ordering::Relaxed);
     (1..=100).for_each(|n| assert_eq!(result(&node, "placed", n)["station"]["id"], "7"));
     assert!(node.read("dead").is_empty());
+    node.close();
+}
+
+#[test]
+fn entities_and_buckets_are_read_for_callers_who_may_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let node = open(&dir, &Arc::default());
+    let document = |table: Value| {
+        let mut document = placed(&json!({"id": "{station}"}), "null");
+        document["sources"] = json!({"readings": {"type": "list", "config": {"records": []}}});
+        document["transforms"]["placed"]["config"] = table;
+        document
+    };
+    for (key, table) in [
+        ("entities", json!({"entities": {"id": "{station}"}, "as": "station"})),
+        ("bucket", json!({"bucket": "stations", "key": "station", "as": "station"})),
+    ] {
+        let Err(Error::Invalid { findings }) = node.submit_as(Roles::NONE.with(Role::Writer), &document(table)) else {
+            panic!("{key} are given to a writer");
+        };
+        let [finding] = &findings[..] else { panic!("{findings:?}") };
+        assert_eq!(
+            (finding.rule, finding.path.as_str()),
+            ("topic_access", format!("transforms.placed.config.{key}").as_str())
+        );
+        assert!(finding.message.contains("role reader"), "{finding:?}");
+    }
     node.close();
 }
 

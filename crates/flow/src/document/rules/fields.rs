@@ -8,8 +8,10 @@ use std::rc::Rc;
 
 use super::parameters::{CONFIG_KEY, Expression, TRIGGER_KEY, expressions};
 use crate::document::draft::{DocumentDraft, DraftNode};
-use crate::document::finding::Findings;
+use crate::document::finding::{Findings, join};
 use crate::document::model::{NodeId, Role};
+use crate::document::tree::Tree;
+use crate::template::Template;
 
 /// The names of all fields of a record; `None` if they are not known.
 type Fields = Option<Rc<BTreeSet<String>>>;
@@ -23,6 +25,10 @@ const OF_ALARM: [&str; 7] = ["alarm", "event", "key", "at", "since", "severity",
 /// A field that no record can have would be NULL for all of them.
 pub(super) fn unknown_field(draft: &DocumentDraft<'_>, findings: &mut Findings, rule: &'static str) {
     let known = Known::of(draft);
+    let mut add = |tree: &Tree, path: &str, name: &str, fields: &BTreeSet<String>| {
+        let message = format!("the records here have no field '{name}'; add it to the select list before");
+        findings.add(tree.place, path, rule, message).named(name).near(name, fields.iter().map(String::as_str));
+    };
     for expression in expressions(draft) {
         let Some(node) = expression.node.and_then(|node| draft.by_name.get(node.name)) else { continue };
         let fields = match expression.key {
@@ -36,13 +42,24 @@ pub(super) fn unknown_field(draft: &DocumentDraft<'_>, findings: &mut Findings, 
         let (Some(fields), Ok(parsed)) = (&fields, expression.parsed(draft)) else { continue };
         let is_unknown = |name: &&String| !fields.contains(*name) && !RESERVED.contains(&name.as_str());
         for name in parsed.fields.iter().filter(is_unknown) {
-            let message = format!("the records here have no field '{name}'; add it to the select list before");
-            findings
-                .add(expression.tree.place, &expression.path, rule, message)
-                .named(name)
-                .near(name, fields.iter().map(String::as_str));
+            add(expression.tree, &expression.path, name, fields);
         }
     }
+    for (node, known) in draft.nodes.iter().zip(&known.inputs) {
+        let (Some(fields), Some(id)) = (known, entity_id(node)) else { continue };
+        let path = ["config", "entities", "id"].iter().fold(node.path.clone(), |path, key| join(&path, key));
+        let template = Template::read_text(id.text().unwrap_or_default());
+        let names = template.fields().map(|field| field.split('.').next().unwrap_or_default());
+        for name in names.filter(|name| !fields.contains(*name)) {
+            add(id, &path, name, fields);
+        }
+    }
+}
+
+/// The id of a lookup's entities, if its node looks records up as they come in.
+fn entity_id<'a>(node: &DraftNode<'a>) -> Option<&'a Tree> {
+    let is_lookup = node.tree.text_of("type") == Some("lookup") && node.tree.get("fn").is_none();
+    node.tree.get("config").filter(|_| is_lookup)?.get("entities")?.get("id")
 }
 
 /// The fields of each node's records.
