@@ -132,12 +132,17 @@ fn check_missing(value: &Value) -> Result<(), String> {
     }
 }
 
+/// Codes of records that fail.
+const MISSING: &str = "lookup_missing";
+const AMBIGUOUS: &str = "lookup_ambiguous";
+const TOO_LARGE: &str = "lookup_too_large";
+
 /// The work of a lookup and its table, which instances share.
 #[derive(Debug)]
 pub(super) struct Lookup {
     member: KeyedMember,
-    /// The topic, the bucket, the file or `entities`, for errors.
-    source: String,
+    /// The topic, bucket or file, for errors; `None` for entities.
+    source: Option<String>,
     fails_missing: bool,
     pub(super) table: Arc<LookupTable>,
 }
@@ -162,10 +167,9 @@ impl Lookup {
             Some(id) => KeyedMember::of_template(id, name),
             None => KeyedMember::parse(text("key").unwrap_or_default(), name, &node.params)?,
         };
-        let source = text("topic").or(text("bucket")).or(text("file")).unwrap_or("entities");
         Ok(Self {
             member,
-            source: source.to_owned(),
+            source: text("topic").or(text("bucket")).or(text("file")).map(str::to_owned),
             fails_missing: text("missing") == Some("error"),
             table: Arc::new(table),
         })
@@ -201,19 +205,37 @@ impl Lookup {
                 }
                 None => Found::Missing,
             };
-            let (code, fault) = match found {
+            let code = match found {
                 Found::Value(value) => return Some(value),
                 Found::Missing if !self.fails_missing => return Some(Cow::Borrowed(b"null")),
-                Found::Missing => ("lookup_missing", "no value"),
-                Found::Several => ("lookup_ambiguous", "several of different types"),
-                Found::InParts => ("lookup_too_large", "a value in parts, which a lookup does not read,"),
+                Found::Missing => MISSING,
+                Found::Several => AMBIGUOUS,
+                Found::InParts => TOO_LARGE,
             };
-            let key = key.map_or("NULL".into(), |key| format!("'{}'", shortened(&String::from_utf8_lossy(key))));
-            let message = format!("'{}' has {fault} for the key {key}", self.source);
-            failed.push(RecordError { row: row as u32, code, message });
+            failed.push(RecordError { row: row as u32, code, message: self.message(code, key) });
             None
         });
         unreadable.map_or(Ok((joined, failed)), Err)
+    }
+
+    /// The error of a record with this key, in words.
+    fn message(&self, code: &'static str, key: Option<&[u8]>) -> String {
+        let shown = key.map_or("NULL".into(), |key| format!("'{}'", shortened(&String::from_utf8_lossy(key))));
+        match (&self.source, code) {
+            (_, AMBIGUOUS) => {
+                format!("entities of several types have the id {shown}; name the one that is meant by 'type'")
+            }
+            (Some(source), TOO_LARGE) => {
+                format!(
+                    "'{source}' has a value in parts for the key {shown}, and a lookup reads none; store it in at most 512 KiB"
+                )
+            }
+            (Some(source), _) => format!("'{source}' has no value for the key {shown}"),
+            (None, _) if key.is_none() => {
+                format!("the record lacks a field of the entity's id '{}'", self.member.text())
+            }
+            (None, _) => format!("there is no entity {shown}"),
+        }
     }
 }
 

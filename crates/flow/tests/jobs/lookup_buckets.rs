@@ -23,7 +23,7 @@ fn known(table: &Value, missing: &str) -> Value {
             "dead": {"type": "stream", "inputs": ["known"], "config": {"topic": "results"}},
         },
         "routes": [
-            {"from": "known", "on_error": true, "to": ["dead"], "select": "input.n AS n, error.code AS state", "stop": true},
+            {"from": "known", "on_error": true, "to": ["dead"], "select": "input.n AS n, error.code AS state, error.message AS why", "stop": true},
             {"from": "known", "to": ["out"]},
         ],
     })
@@ -92,6 +92,10 @@ fn a_record_gets_the_value_of_its_key_unless_it_has_expired_or_lies_in_parts() {
         [json!({"on": true}), json!("half full"), null(), json!(1), json!("lookup_too_large"), null(), null(), null()];
     eventually("all are there", || states(&node) == (1..).zip(expected.clone()).collect());
     assert_eq!(node.job(&id)["nodes"][1]["keys"], 5);
+    let results = node.read("results");
+    let (_, large) = results.iter().find(|(_, record)| record["n"] == 5).unwrap();
+    let why = "'state' has a value in parts for the key 'large', and a lookup reads none; store it in at most 512 KiB";
+    assert_eq!(large["why"], why);
     // A change counts for later records.
     put(&node, &own, "text", Some("full"), &[]);
     let mut n = 8;

@@ -130,10 +130,9 @@ fn chosen_attributes_of_a_type_are_given_and_what_is_missing_or_ambiguous_takes_
     assert_eq!(result(&node, "placed", 1)["station"], json!({"name": "Rome", "limit": 5}));
     send(&node, 2, &json!("9"));
     let dead = result(&node, "dead", 2);
-    assert_eq!(
-        (&dead["code"], &dead["message"]),
-        (&json!("lookup_missing"), &json!("'entities' has no value for the key '9'"))
-    );
+    assert_eq!((&dead["code"], &dead["message"]), (&json!("lookup_missing"), &json!("there is no entity '9'")));
+    send(&node, 20, &Value::Null);
+    assert_eq!(result(&node, "dead", 20)["message"], "the record lacks a field of the entity's id '{station}'");
     node.stop(&id, StopMode::Graceful);
     node.ended(&id);
     // Without a type the id does not tell which one is meant, whatever becomes of missing ones.
@@ -141,7 +140,7 @@ fn chosen_attributes_of_a_type_are_given_and_what_is_missing_or_ambiguous_takes_
     send(&node, 3, &json!("7"));
     let dead = result(&node, "dead", 3);
     assert_eq!(dead["code"], "lookup_ambiguous");
-    assert_eq!(dead["message"], "'entities' has several of different types for the key '7'");
+    assert_eq!(dead["message"], "entities of several types have the id '7'; name the one that is meant by 'type'");
     node.close();
 }
 
