@@ -18,6 +18,7 @@ mod notified;
 mod operations;
 mod ordering;
 mod paging;
+mod reader;
 mod receiver;
 mod reference;
 mod reference_habits;
