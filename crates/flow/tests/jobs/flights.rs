@@ -114,7 +114,7 @@ fn delays_are_there_once_though_the_server_ends_in_the_middle() {
     let mut document = delays(3);
     document["delivery"] = json!("exactly_once");
     document["checkpoint"] = json!({"interval": "10ms"});
-    document["sources"]["flights"]["batch"] = json!({"size": 20});
+    document["sources"]["flights"]["batch"] = json!({"size": 2});
     let id = node.run(&document);
     eventually("there are results", || node.read("delays").len() > 1_000);
     // It has no time to finish.
