@@ -42,7 +42,7 @@ use self::times::EventTimes;
 pub(crate) use self::times::{NO_TIME, RowTime};
 pub use self::writer::BatchWriter;
 use crate::delivery::BatchAck;
-use crate::document::NodeId;
+use crate::document::{JoinSide, NodeId};
 
 /// Rows with their payloads and origins. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -60,6 +60,8 @@ pub struct Batch {
     times: Option<Arc<EventTimes>>,
     /// The watermark of all other inputs.
     others_ms: i64,
+    /// The side from which it comes to a join.
+    side: JoinSide,
 }
 
 /// The source of a batch, and its reads so far.
@@ -129,6 +131,7 @@ impl Batch {
             root: Root::default(),
             times: None,
             others_ms: i64::MAX,
+            side: JoinSide::Left,
         }
     }
 
@@ -385,6 +388,17 @@ impl Batch {
     /// The number of times that the source records were read again after errors.
     pub(crate) fn attempts(&self) -> u32 {
         self.root.attempts
+    }
+
+    /// The same rows on their way to a join, to which they come from this side.
+    pub(crate) fn of_side(mut self, side: JoinSide) -> Self {
+        self.side = side;
+        self
+    }
+
+    /// The side from which the rows come to a join.
+    pub(crate) fn side(&self) -> JoinSide {
+        self.side
     }
 
     /// The source records of these rows as they were read, each once. They keep holding the position of their source.

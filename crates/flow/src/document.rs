@@ -32,12 +32,12 @@ pub use catalogue::{Catalogue, DocumentContext, Key, KeyType, NodeType, Section}
 pub(crate) use file_form::{Compression, FILE_FORMATS, FileFormat, file_form};
 pub use finding::Finding;
 pub use json_schema::json_schema;
-pub(crate) use model::INSTANCES_MAX;
 pub use model::{
-    Action, BatchSettings, Checkpoint, Delivery, Document, ErrorAnswer, EventTime, Exchange, Hook, HookPoint, Mode,
-    Node, NodeId, Parallelism, RestartPolicy, Role, Route, RouteTarget, Scheduler, TestCase, TriggerMode, TriggerOn,
-    TriggerSetting, WindowKind, WindowSetting,
+    Action, BatchSettings, Checkpoint, Delivery, Document, ErrorAnswer, EventTime, Exchange, Hook, HookPoint,
+    JoinInput, JoinSetting, Mode, Node, NodeId, Parallelism, RestartPolicy, Role, Route, RouteTarget, Scheduler,
+    TestCase, TriggerMode, TriggerOn, TriggerSetting, WindowKind, WindowSetting,
 };
+pub(crate) use model::{INSTANCES_MAX, JoinSide};
 pub use quantity::{duration_ms, size_bytes};
 pub use reference::{node_type_page, reference_page};
 pub use topic::TopicAccess;

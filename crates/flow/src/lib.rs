@@ -33,9 +33,10 @@ pub use catalogue::{catalogue, describe_type};
 pub use config::FlowConfig;
 pub use document::{
     Action, BatchSettings, Catalogue, Checkpoint, Delivery, Document, DocumentContext, ErrorAnswer, EventTime,
-    Exchange, Finding, Hook, HookPoint, Key, KeyType, Mode, Node, NodeId, NodeType, Parallelism, RestartPolicy, Role,
-    Route, RouteTarget, Scheduler, Section, TestCase, TopicAccess, TriggerMode, TriggerOn, TriggerSetting, WindowKind,
-    WindowSetting, duration_ms, json_schema, node_type_page, reference_page, size_bytes,
+    Exchange, Finding, Hook, HookPoint, JoinInput, JoinSetting, Key, KeyType, Mode, Node, NodeId, NodeType,
+    Parallelism, RestartPolicy, Role, Route, RouteTarget, Scheduler, Section, TestCase, TopicAccess, TriggerMode,
+    TriggerOn, TriggerSetting, WindowKind, WindowSetting, duration_ms, json_schema, node_type_page, reference_page,
+    size_bytes,
 };
 pub use entities::{EntityMatch, EntityQuery, EntityReader};
 pub use error::Error;

@@ -5,6 +5,7 @@ mod alarm;
 mod deduplicate;
 mod explode;
 mod history;
+mod join;
 mod keyed;
 mod lookup;
 
@@ -17,13 +18,14 @@ use self::deduplicate::{DEDUPLICATE, Deduplicate};
 pub(crate) use self::explode::EXPLODE;
 use self::explode::{Explode, ExplodedPart, InputRest};
 use self::history::{History, MAP};
+use self::join::{JOIN, Join};
 pub(crate) use self::keyed::KeyedNode;
 use self::keyed::{KeyedInput, KeyedMade, KeyedOperator, KeyedOutput, KeyedRows};
 pub(crate) use self::lookup::LOOKUP;
 use self::lookup::Lookup;
 use crate::Error;
 use crate::batch::Batch;
-use crate::document::{Node, NodeType, Role};
+use crate::document::{JoinSide, Node, NodeType, Role};
 use crate::expression::{
     Condition, FieldScope, Fields, JoinedRows, KeyExpressions, Params, RecordError, RecordProjection, RowFrame,
 };
@@ -31,7 +33,7 @@ use crate::function::{Functions, NativeFunction};
 use crate::lookup::LookupTable;
 use crate::state::StateMemory;
 
-pub(crate) fn catalogue() -> [NodeType; 8] {
+pub(crate) fn catalogue() -> [NodeType; 9] {
     let transform = |name, summary| NodeType {
         name,
         role: Role::Transform,
@@ -49,6 +51,7 @@ pub(crate) fn catalogue() -> [NodeType; 8] {
         DEDUPLICATE,
         ALARM,
         AGGREGATE,
+        JOIN,
     ]
 }
 
@@ -61,6 +64,7 @@ pub(crate) fn keyed(node: &Node, memory: StateMemory, alarms: &Arc<OpenAlarms>) 
         kind if kind == DEDUPLICATE.name => Box::new(Deduplicate::new(&node.config, memory)),
         kind if kind == ALARM.name => Box::new(Alarm::new(node, memory, Arc::clone(alarms))?),
         kind if kind == AGGREGATE.name => Box::new(Aggregate::new(node, memory)?),
+        kind if kind == JOIN.name => Box::new(Join::new(node, memory)?),
         _ if looks_back(node) => Box::new(History::new(node, memory)?),
         _ => return Ok(None),
     };
@@ -69,7 +73,7 @@ pub(crate) fn keyed(node: &Node, memory: StateMemory, alarms: &Arc<OpenAlarms>) 
 
 /// `true` for a node whose work depends on event time.
 pub(crate) fn needs_time(node: &Node) -> bool {
-    node.kind == ALARM.name || node.kind == AGGREGATE.name || looks_back(node)
+    node.kind == ALARM.name || node.kind == AGGREGATE.name || node.kind == JOIN.name || looks_back(node)
 }
 
 /// `true` for a map with functions that look back at the earlier records of a key.
@@ -190,7 +194,7 @@ impl Operator {
             work.look_up(lookup, now_ms)?;
         }
         if let Some((key, keyed)) = keyed {
-            work.keep(key, keyed, now_ms)?;
+            work.keep(key, input.side(), keyed, now_ms)?;
         }
         // Rows behind the rest fail in its turn.
         if let Some(rest) = &work.rest {
@@ -247,13 +251,13 @@ impl Output {
     }
 
     /// Has a keyed operator work on the rows.
-    fn keep(&mut self, key: &KeyExpressions, keyed: &mut KeyedNode, now_ms: i64) -> Result<(), Error> {
+    fn keep(&mut self, key: &KeyExpressions, side: JoinSide, keyed: &mut KeyedNode, now_ms: i64) -> Result<(), Error> {
         let (mut rows, mut failed) = (KeyedRows::default(), Vec::new());
         key.each(&self.batch, |row, found| match found {
             Ok(found) => rows.push(row as u32, found),
             Err(failure) => failed.push(failure.of_row(row as u32, key.text())),
         });
-        let input = KeyedInput { batch: &self.batch, rows: &rows, inputs: self.inputs.as_deref(), now_ms };
+        let input = KeyedInput { batch: &self.batch, rows: &rows, inputs: self.inputs.as_deref(), now_ms, side };
         match keyed.operator.apply(&input)? {
             KeyedOutput::Passed(kept) => {
                 let batch = self.batch.select(kept.iter().copied());

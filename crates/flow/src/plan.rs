@@ -7,7 +7,9 @@
 use std::sync::Arc;
 
 use crate::Error;
-use crate::document::{Delivery, Document, ErrorAnswer, Exchange, HookPoint, INSTANCES_MAX, Node, NodeId, Role};
+use crate::document::{
+    Delivery, Document, ErrorAnswer, Exchange, HookPoint, INSTANCES_MAX, JoinSide, Node, NodeId, Role,
+};
 use crate::expression::{self, KeyExpressions, Params};
 use crate::function::Functions;
 use crate::hook::{Hooks, NativeHook};
@@ -33,11 +35,50 @@ pub(crate) struct PlanNode {
     pub(crate) node: Node,
     pub(crate) operator: Operator,
     pub(crate) router: Router,
-    pub(crate) key: Option<KeyExpressions>,
+    pub(crate) key: Option<NodeKey>,
     /// The hooks of the node and those of all nodes, in the order of the document.
     pub(crate) hooks: Vec<PlanHook>,
     /// The index of its chain in [`Plan::chains`].
     pub(crate) chain: usize,
+}
+
+/// The key by which records come to the instances of a node.
+#[derive(Debug)]
+pub(crate) struct NodeKey {
+    key: KeyExpressions,
+    /// That of the right input of a join; the other one is that of the left input then.
+    of_right: Option<KeyExpressions>,
+}
+
+impl NodeKey {
+    /// # Errors
+    /// An expression that the document's checks should have refused, in words.
+    fn of(node: &Node) -> Result<Option<Self>, String> {
+        if !is_keyed(node) {
+            return Ok(None);
+        }
+        let parse = |key: &[String]| KeyExpressions::parse(key, &node.params);
+        let of_right = node.join.as_ref().map(|join| parse(&join.right.key));
+        Ok(Some(Self { key: parse(&node.key_by)?, of_right: of_right.transpose()? }))
+    }
+
+    /// The key of records that come to the node from a side.
+    pub(crate) fn of_side(&self, side: JoinSide) -> &KeyExpressions {
+        match (side, &self.of_right) {
+            (JoinSide::Right, Some(of_right)) => of_right,
+            _ => &self.key,
+        }
+    }
+}
+
+impl PlanNode {
+    /// The side from which records of `from` come to the node.
+    pub(crate) fn side_of(&self, from: NodeId) -> JoinSide {
+        match &self.node.join {
+            Some(join) if join.right.node == from => JoinSide::Right,
+            _ => JoinSide::Left,
+        }
+    }
 }
 
 /// A hook with its code.
@@ -87,12 +128,11 @@ impl Plan {
         let chains = (0..count).map(chain).collect();
         let nodes = document.nodes.iter().zip(routers).zip(&chain_of).enumerate();
         let nodes = nodes.map(|(number, ((node, router), chain))| {
-            let key = is_keyed(node).then(|| KeyExpressions::parse(&node.key_by, &node.params)).transpose();
             Ok(PlanNode {
                 operator: Operator::compile(node, functions)?,
                 router,
                 hooks: hooks_of(document, NodeId(number), hooks),
-                key: key.map_err(|message| Error::plan(&node.name, "key_by", message))?,
+                key: NodeKey::of(node).map_err(|message| Error::plan(&node.name, "key_by", message))?,
                 chain: *chain,
                 node: node.clone(),
             })

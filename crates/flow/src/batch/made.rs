@@ -39,6 +39,11 @@ impl MadeRows {
         self.inputs.len()
     }
 
+    /// The bytes of the records so far.
+    pub(crate) fn size_bytes(&self) -> usize {
+        self.source.size_bytes()
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.inputs.is_empty()
     }

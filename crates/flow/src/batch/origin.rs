@@ -125,6 +125,11 @@ impl SourceBatch {
         self.records.len()
     }
 
+    /// The bytes of the keys and payloads so far.
+    pub(super) fn size_bytes(&self) -> usize {
+        self.buffer.len()
+    }
+
     /// `true` before the first record.
     pub(crate) fn is_empty(&self) -> bool {
         self.records.is_empty()

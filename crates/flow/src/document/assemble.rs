@@ -15,12 +15,12 @@ use super::keys::{
     BATCH, CHECKPOINT, EVENT_TIME, HOOK_POINTS, JOB, PARALLELISM, RESOURCES, RESTART, ROUTE, SOURCE, TRIGGER, WINDOW,
 };
 use super::model::{
-    Action, BatchSettings, Checkpoint, Delivery, Document, ErrorAnswer, EventTime, Exchange, Hook, HookPoint, Mode,
-    Node, NodeId, Parallelism, RestartPolicy, Role, Route, RouteTarget, Scheduler, TestCase, TriggerMode, TriggerOn,
-    TriggerSetting, WindowKind, WindowSetting,
+    Action, BatchSettings, Checkpoint, Delivery, Document, ErrorAnswer, EventTime, Exchange, Hook, HookPoint,
+    JoinInput, JoinSetting, Mode, Node, NodeId, Parallelism, RestartPolicy, Role, Route, RouteTarget, Scheduler,
+    TestCase, TriggerMode, TriggerOn, TriggerSetting, WindowKind, WindowSetting,
 };
 use super::quantity::{calendar_step, duration_ms, duration_range_ms};
-use super::rules::keeps_state;
+use super::rules::{is_join, join_bounds_ms, keeps_state, member_of};
 use super::scalar::plain;
 use super::tree::{Tree, TreeContent};
 
@@ -151,6 +151,24 @@ fn trigger(tree: &Tree) -> TriggerSetting {
     TriggerSetting { id, on, fires_all: trigger.text("fire") == "all", mode }
 }
 
+/// The inputs of a join; `None` for one that a rule refuses.
+fn join(draft: &DocumentDraft<'_>, node: &DraftNode<'_>) -> Option<JoinSetting> {
+    let config = node.tree.get("config")?;
+    let kind = config.text_of("kind").unwrap_or("inner");
+    let input = |side: &str| {
+        let name = config.text_of(side)?;
+        let on = config.get("on")?;
+        Some(JoinInput {
+            node: *draft.by_name.get(name)?,
+            key: text_or_texts(if on.members().is_empty() { on } else { on.get(name)? }),
+            member: member_of(config, name).to_owned(),
+            gives_unmatched: kind == side || kind == "full",
+        })
+    };
+    let (before_ms, after_ms) = join_bounds_ms(config.get("within")?)?;
+    Some(JoinSetting { left: input("left")?, right: input("right")?, before_ms, after_ms })
+}
+
 fn event_time(tree: Option<&Tree>) -> EventTime {
     let event_time = Settings { tree, section: &EVENT_TIME };
     EventTime {
@@ -186,6 +204,7 @@ fn node(draft: &DocumentDraft<'_>, id: NodeId, node: &DraftNode<'_>) -> Node {
     let mut params = values(draft.tree.get("params"));
     params.extend(values(tree.get("params")));
     params.extend(draft.context.params.get(node.name).cloned().unwrap_or_default());
+    let join = is_join(node).then(|| join(draft, node)).flatten();
     Node {
         name: node.name.to_owned(),
         role: node.role,
@@ -200,7 +219,11 @@ fn node(draft: &DocumentDraft<'_>, id: NodeId, node: &DraftNode<'_>) -> Node {
         function: tree.text_of("fn").map(str::to_owned),
         is_batch_function: source.is_true("batch_fn"),
         params,
-        key_by: tree.get("key_by").map_or_else(Vec::new, text_or_texts),
+        key_by: match &join {
+            Some(join) => join.left.key.clone(),
+            None => tree.get("key_by").map_or_else(Vec::new, text_or_texts),
+        },
+        join,
         window: tree.get("window").map(|window| self::window(draft, window)),
         aggregates: tree.get("aggregates").and_then(aggregates::text).map(Cow::into_owned),
         triggers: elements(tree.get("triggers")).iter().map(trigger).collect(),

@@ -52,6 +52,10 @@ pub enum KeyType {
     Bool,
     /// A duration such as `"10s"`, `"5ms"`, `"2h"`.
     Duration,
+    /// A duration that may have `-` in front.
+    SignedDuration,
+    /// A duration, or an object with the keys of this section.
+    DurationOr(&'static Section),
     /// A size such as `"16MiB"`.
     Size,
     /// A text that is one of these words.
@@ -90,6 +94,8 @@ pub enum KeyType {
     Expression,
     /// An expression, or a list of them, parsed likewise.
     Expressions,
+    /// An expression or a list of them, for all inputs of the node or, in an object, for each by its name.
+    ExpressionsByInput,
     /// An object whose values are texts.
     Labels,
     /// An object of any values, by parameter.

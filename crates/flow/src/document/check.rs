@@ -69,6 +69,9 @@ impl Checker<'_> {
             KeyType::ListOf(section) => self.list(value, path, section),
             KeyType::MapOf(section) => self.map(value, path, section),
             KeyType::Aggregates if matches!(value.content, TreeContent::List(_)) => self.list(value, path, &AGGREGATE),
+            KeyType::DurationOr(section) if matches!(value.content, TreeContent::Object(_)) => {
+                self.section(value, path, section);
+            }
             KeyType::Parallelism if matches!(value.content, TreeContent::Object(_)) => {
                 self.section(value, path, &PARALLELISM);
             }

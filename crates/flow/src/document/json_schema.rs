@@ -13,6 +13,7 @@ use super::reference::SECTIONS;
 
 const NAME: &str = "^[A-Za-z_]([A-Za-z0-9_.-]{0,62}[A-Za-z0-9_-])?$";
 const DURATION: &str = "^[0-9]+(ms|s|m|h|d)$";
+const SIGNED_DURATION: &str = "^-?[0-9]+(ms|s|m|h|d)$";
 
 /// The JSON Schema (draft 2020-12) of a job document with the node types of `catalogue`.
 pub fn json_schema(catalogue: &Catalogue) -> Value {
@@ -80,6 +81,7 @@ fn value(form: KeyType) -> Value {
     let texts = || json!({ "type": "array", "items": { "type": "string" } });
     let by_name = |of: Value| json!({ "type": "object", "additionalProperties": of });
     let name = || json!({ "type": "string", "pattern": NAME });
+    let expressions = || json!({ "anyOf": [text(), { "type": "array", "items": text(), "minItems": 1 }] });
     match form {
         KeyType::Text
         | KeyType::Topic
@@ -99,6 +101,10 @@ fn value(form: KeyType) -> Value {
         KeyType::Whole(min, max) => json!({ "type": "integer", "minimum": min, "maximum": max }),
         KeyType::Bool => json!({ "type": "boolean" }),
         KeyType::Duration => json!({ "type": "string", "pattern": DURATION }),
+        KeyType::SignedDuration => json!({ "type": "string", "pattern": SIGNED_DURATION }),
+        KeyType::DurationOr(section) => {
+            json!({ "anyOf": [{ "type": "string", "pattern": DURATION }, reference(section)] })
+        }
         KeyType::DurationRange => {
             json!({ "type": "string", "pattern": r"^[0-9]+(ms|s|m|h|d)(\.\.[0-9]+(ms|s|m|h|d))?$" })
         }
@@ -109,7 +115,8 @@ fn value(form: KeyType) -> Value {
         KeyType::Checked(_) | KeyType::Any | KeyType::Config | KeyType::NotAvailable(_) => json!({}),
         KeyType::Name => name(),
         KeyType::Names => json!({ "anyOf": [name(), { "type": "array", "items": name() }] }),
-        KeyType::Expressions => json!({ "anyOf": [text(), { "type": "array", "items": text(), "minItems": 1 }] }),
+        KeyType::Expressions => expressions(),
+        KeyType::ExpressionsByInput => json!({ "anyOf": [expressions(), by_name(expressions())] }),
         KeyType::Labels => by_name(text()),
         KeyType::Params => json!({ "type": "object" }),
         KeyType::ParamsByNode => by_name(json!({ "type": "object" })),

@@ -155,6 +155,8 @@ pub struct Node {
     pub aggregates: Option<String>,
     /// The events at which windows are sent; none for time alone.
     pub triggers: Vec<TriggerSetting>,
+    /// The inputs of a `join`; `key_by` has the key of the left one.
+    pub join: Option<JoinSetting>,
     /// The number of its instances.
     pub parallelism: Parallelism,
     /// The batches it works on.
@@ -265,6 +267,39 @@ pub enum WindowKind {
     },
     /// All records.
     Global,
+}
+
+/// The inputs of a `join`, and the distance of records that belong together.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct JoinSetting {
+    /// The left input.
+    pub left: JoinInput,
+    /// The right input.
+    pub right: JoinInput,
+    /// The time by which a right record may be older than the left one, in milliseconds; below 0 it must be younger.
+    pub before_ms: i64,
+    /// The time by which a right record may be younger than the left one, in milliseconds; below 0 it must be older.
+    pub after_ms: i64,
+}
+
+/// An input of a `join`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct JoinInput {
+    /// The node whose records come in.
+    pub node: NodeId,
+    /// Expressions; records with equal values belong together.
+    pub key: Vec<String>,
+    /// The member of the results that has its records.
+    pub member: String,
+    /// A record without a partner gives a result of its own.
+    pub gives_unmatched: bool,
+}
+
+/// A side of a `join`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum JoinSide {
+    Left,
+    Right,
 }
 
 /// The times of a source's records.

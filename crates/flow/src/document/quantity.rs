@@ -18,6 +18,12 @@ pub fn duration_ms(text: &str) -> Option<u64> {
     quantity(text, &DURATIONS).filter(|ms| *ms <= DURATION_MAX_MS)
 }
 
+/// The milliseconds of a duration that may have `-` in front.
+pub(super) fn signed_duration_ms(text: &str) -> Option<i64> {
+    let (sign, length) = text.strip_prefix('-').map_or((1, text), |length| (-1, length));
+    Some(sign * i64::try_from(duration_ms(length)?).ok()?)
+}
+
 /// The bytes of a size as it is written in documents: a whole number and `B`, `KiB`, `MiB` or `GiB`.
 pub fn size_bytes(text: &str) -> Option<u64> {
     quantity(text, &SIZES)
@@ -76,6 +82,8 @@ mod tests {
         ] {
             assert_eq!(calendar_step(text), step, "{text}");
         }
+        assert_eq!((signed_duration_ms("-5m"), signed_duration_ms("5m")), (Some(-300_000), Some(300_000)));
+        assert_eq!((signed_duration_ms("--5m"), signed_duration_ms("-")), (None, None));
         assert_eq!(size_bytes("16MiB"), Some(16 << 20));
         assert_eq!(size_bytes("16MB"), None);
         assert_eq!(duration_range_ms("1s..1m"), Some((1_000, 60_000)));

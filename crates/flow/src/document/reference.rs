@@ -92,6 +92,10 @@ fn form(value: KeyType) -> String {
         KeyType::OneOf(choices) => words(choices),
         KeyType::OneOfSoFar(choices, later) => format!("{} ({} not yet)", words(choices), words(later)),
         KeyType::Object(section) => linked("", section),
+        KeyType::DurationOr(section) => {
+            let keys: Vec<&str> = section.all().map(|key| key.name).collect();
+            format!("duration, or an object of {}", words(&keys))
+        }
         KeyType::ListOf(section) => linked("list of ", section),
         KeyType::MapOf(section) => linked("by name: ", section),
         KeyType::Aggregates => format!("list of aggregates, or {}", linked("list of ", &AGGREGATE)),
@@ -107,6 +111,7 @@ fn plain_form(value: KeyType) -> &'static str {
         KeyType::Duration => "duration",
         KeyType::WindowSize => "duration, `1d`, `1w`, `1mo`, `1y`, or number of records",
         KeyType::Extent => "duration, or number of records",
+        KeyType::SignedDuration => "duration, with `-` in front if negative",
         KeyType::DurationRange => "duration, or `first..longest`",
         KeyType::Size => "size",
         KeyType::Texts => "list of texts",
@@ -119,6 +124,7 @@ fn plain_form(value: KeyType) -> &'static str {
         KeyType::SelectList => "select list",
         KeyType::Expression => "expression",
         KeyType::Expressions => "expression, or list of expressions",
+        KeyType::ExpressionsByInput => "expression, or list of expressions; or an object of these, by input",
         KeyType::Labels => "object of texts",
         KeyType::Params => "object of values",
         KeyType::ParamsByNode => "object of objects, by node",

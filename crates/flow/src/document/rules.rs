@@ -11,6 +11,7 @@ mod functions;
 mod graph;
 mod hooks;
 mod job;
+mod joins;
 mod lookups;
 mod nodes;
 mod parameters;
@@ -21,6 +22,7 @@ mod topics;
 mod triggers;
 mod windows;
 
+pub(super) use self::joins::{is_join, join_bounds_ms, member_of};
 pub(super) use self::state::keeps_state;
 use super::draft::DocumentDraft;
 use super::finding::Findings;
@@ -88,7 +90,7 @@ pub(super) const FORM_RULES: [(&str, &str); 29] = [
 ];
 
 /// The rules of the document as a whole, in the order in which they are checked.
-pub(super) static RULES: [DocumentRule; 59] = [
+pub(super) static RULES: [DocumentRule; 61] = [
     rule("id", "An id has 1 to 128 of the characters a-z A-Z 0-9 _ - . :", job::id),
     rule("no_source", "A job has a source.", job::no_source),
     rule("state_delivery", "A job that keeps state is not at_most_once.", state::state_delivery),
@@ -127,6 +129,11 @@ pub(super) static RULES: [DocumentRule; 59] = [
         "aggregate_of_many",
         "Values of a window are aggregates, or made of them and of the key.",
         windows::aggregate_of_many,
+    ),
+    rule(
+        "join",
+        "A join has two inputs, which `left` and `right` name, `on` a key of each, and `within` room for a record.",
+        joins::join,
     ),
     rule("map_ttl", "The `ttl` of a map stands beside functions that look back.", state::map_ttl),
     rule(
@@ -197,6 +204,7 @@ pub(super) static RULES: [DocumentRule; 59] = [
     rule("hook_call", "A hook has `call`, or on `error` in its place `answer`.", hooks::hook_call),
     rule("test_name", "A test has a name of its own.", tests::test_name),
     rule("test_node", "Tests name nodes.", tests::test_node),
+    rule("test_join", "Tests give records to the inputs of a join, and not to the join.", tests::test_join),
     rule("test_table", "Rows of tables in tests are those of lookups, and have the key.", tests::test_table),
     rule("test_empty", "A test expects something.", tests::test_empty),
     rule("test_trace", "`trace` names hooks of the document.", tests::test_trace),

@@ -5,7 +5,9 @@ use millstream_types::{TenantId, TopicName};
 use super::catalogue::{Key, KeyType};
 use super::finding::{Findings, join};
 use super::names::{is_name, name_rule};
-use super::quantity::{DURATION_RULE, SIZE_RULE, calendar_step, duration_ms, duration_range_ms, size_bytes};
+use super::quantity::{
+    DURATION_RULE, SIZE_RULE, calendar_step, duration_ms, duration_range_ms, signed_duration_ms, size_bytes,
+};
 use super::tree::{Tree, TreeContent};
 
 /// Most parameters of a node.
@@ -38,6 +40,13 @@ pub(super) fn check_value(value: &Tree, path: &str, key: &Key, findings: &mut Fi
         KeyType::Duration => {
             check.quantity(duration_ms(value.text().unwrap_or_default()).is_some(), "duration", DURATION_RULE)
         }
+        KeyType::DurationOr(_) => {
+            check.quantity(duration_ms(value.text().unwrap_or_default()).is_some(), "duration", DURATION_RULE)
+        }
+        KeyType::SignedDuration => {
+            let is_right = signed_duration_ms(value.text().unwrap_or_default()).is_some();
+            check.quantity(is_right, "duration", &format!("{DURATION_RULE}; with - in front if it is negative"));
+        }
         KeyType::DurationRange => {
             let rule = "a duration such as 1s, or the first and the longest wait such as 1s..1m";
             check.quantity(duration_range_ms(value.text().unwrap_or_default()).is_some(), "duration", rule);
@@ -53,6 +62,14 @@ pub(super) fn check_value(value: &Tree, path: &str, key: &Key, findings: &mut Fi
         KeyType::Name => check.rule("name", name_fault),
         KeyType::Names => check.names(),
         KeyType::Expressions => check.expressions(),
+        KeyType::ExpressionsByInput if matches!(value.content, TreeContent::Object(_)) => {
+            for member in value.members() {
+                let path = join(path, &member.key);
+                Check { value: &member.value, path: &path, name: key.name, findings: &mut *check.findings }
+                    .expressions();
+            }
+        }
+        KeyType::ExpressionsByInput => check.expressions(),
         KeyType::Labels => {
             check.members("an object of texts", "a text; put it into quotes", |value| value.text().is_some())
         }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::Error;
 use crate::batch::{Batch, MadeRows};
+use crate::document::JoinSide;
 use crate::expression::{JoinedRows, RecordError};
 use crate::state::TellChange;
 
@@ -54,6 +55,10 @@ pub(crate) trait KeyedOperator: Send {
     fn next_time_ms(&self) -> Option<i64> {
         None
     }
+    /// The time by which records that the operator makes may lie behind the watermark.
+    fn delay_ms(&self) -> i64 {
+        0
+    }
     /// Tells the last value, or its end, of each key that was changed since the last call.
     fn take_changes(&mut self, tell: &mut TellChange<'_>);
     /// Takes a stored value over.
@@ -75,6 +80,8 @@ pub(crate) struct KeyedInput<'a> {
     pub(crate) inputs: Option<&'a [u32]>,
     /// The time of the clock, for expressions.
     pub(crate) now_ms: i64,
+    /// The side from which the rows come to a join.
+    pub(crate) side: JoinSide,
 }
 
 impl KeyedInput<'_> {

@@ -41,6 +41,11 @@ impl TimeMark {
         marks.filter(|mark| mark.quiet_since_ms.is_none()).map(|mark| mark.watermark_ms).min().unwrap_or(i64::MAX)
     }
 
+    /// The progress of records that may come so much later.
+    pub(super) fn behind_by(self, delay_ms: i64) -> Self {
+        Self { watermark_ms: self.watermark_ms.saturating_sub(delay_ms), ..self }
+    }
+
     /// The time at which silence is judged.
     pub(super) fn time_ms(self, wall_ms: i64) -> i64 {
         match self.quiet_since_ms {

@@ -330,7 +330,10 @@ impl Instance {
                     }
                 }
                 WorkStep::Advance(progress) => self.advance(progress)?,
-                WorkStep::SendTime(time) => self.neighbours.send_time(self.id, time),
+                WorkStep::SendTime(time) => {
+                    let delay_ms = self.keyed.values().map(|keyed| keyed.operator.delay_ms()).max();
+                    self.neighbours.send_time(self.id, time.behind_by(delay_ms.unwrap_or_default()));
+                }
                 WorkStep::Send(to, node, batch) => {
                     if let Err(batch) = self.neighbours.send(self.id, to, node, batch) {
                         self.work.put_back(WorkStep::Send(to, node, batch));
@@ -509,7 +512,8 @@ impl Instance {
             self.run.call_hooks(planned, HookPoint::AfterRead, Some(seen));
         }
         let started = self.started.params(node);
-        let keyed = planned.key.as_ref().zip(self.keyed.get_mut(&node));
+        let key = planned.key.as_ref().map(|key| key.of_side(batch.side()));
+        let keyed = key.zip(self.keyed.get_mut(&node));
         let output = planned.operator.apply(&batch, resumed_at.unwrap_or_default(), started, keyed, now_ms);
         let output = output.map_err(|error| {
             hold_position(&batch);
@@ -566,7 +570,7 @@ impl Instance {
         for (target, batch) in sends {
             if !batch.is_empty() {
                 self.run.metrics.passes(node, target, &batch);
-                self.send(target, batch)?;
+                self.send(node, target, batch)?;
             }
         }
         Ok(())
@@ -608,15 +612,16 @@ impl Instance {
         })
     }
 
-    fn send(&mut self, target: NodeId, batch: Batch) -> Result<(), Box<RunFailure>> {
+    fn send(&mut self, from: NodeId, target: NodeId, batch: Batch) -> Result<(), Box<RunFailure>> {
         let planned = &self.run.plan.nodes[target.0];
+        let batch = batch.of_side(planned.side_of(from));
         let chain = planned.chain;
         if chain == self.id.chain {
             self.work.make(WorkStep::Enter(target, batch));
             return Ok(());
         }
         let instances = self.neighbours.inboxes(chain).len() as u32;
-        let Some(key) = &planned.key else {
+        let Some(key) = planned.key.as_ref().map(|key| key.of_side(batch.side())) else {
             let number = self.instance_for(chain, &batch);
             self.work.make(WorkStep::Send(InstanceId { chain, number }, target, batch));
             return Ok(());

@@ -109,7 +109,7 @@ impl StateChanges {
         self.bytes.push(ENTRY);
         self.bytes.extend_from_slice(node.as_bytes());
         self.bytes.push(0);
-        self.bytes.extend_from_slice(&(KeyGroup::of(key).0 as u16).to_be_bytes());
+        self.bytes.extend_from_slice(&(KeyGroup::of(key_of_records(key)).0 as u16).to_be_bytes());
         self.bytes.extend_from_slice(key);
         let end = self.bytes.len();
         let value = value.map(|value| {
@@ -135,6 +135,12 @@ impl StateChanges {
     }
 }
 
+/// The part of a key that records have, each value with a line feed behind it. An operator may tell several values of such a key
+/// apart by what follows, without a line feed.
+fn key_of_records(key: &[u8]) -> &[u8] {
+    key.iter().rposition(|byte| *byte == b'\n').map_or(key, |end| &key[..=end])
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -152,6 +158,14 @@ mod tests {
         let read = |(key, value)| StateEntry::decode(key, value).unwrap();
         assert_eq!(read(stored[0]), StateEntry::Value(key(539, b"abc"), Some(b"value")));
         assert_eq!(read(stored[1]), StateEntry::Value(key(217, b""), None));
+
+        let group_of = |key: &[u8]| {
+            let mut changes = StateChanges::default();
+            changes.add("join", key, None);
+            let StateEntry::Value(key, _) = StateEntry::decode(changes.record(0).0, None).unwrap() else { panic!() };
+            key.group
+        };
+        assert_eq!(group_of(b"\"a\"\n7\nr12"), KeyGroup::of(b"\"a\"\n7\n"));
 
         let epoch = EpochRecord {
             epoch: 7,

@@ -61,7 +61,7 @@ impl Observer for Capture {
         let mut groups: Vec<Option<String>> = vec![None; input.len()];
         match &node.key {
             _ if !self.is_ordered(&node.node.name) => {}
-            Some(key) => key.each(input, |row, found| {
+            Some(key) => key.of_side(input.side()).each(input, |row, found| {
                 groups[row] = found.ok().map(|found| String::from_utf8_lossy(found).into_owned());
             }),
             None => (0..input.len()).for_each(|row| groups[row] = key_of(input, row)),
@@ -90,7 +90,8 @@ fn keeps_order(document: &Document, node: NodeId) -> bool {
     while let Some(id) = open.pop() {
         let found = &document.nodes[id.0];
         let is_end = id == node && !found.key_by.is_empty();
-        if found.parallelism.max > 1 && !is_end {
+        // The sides of a join overtake each other.
+        if found.join.is_some() || (found.parallelism.max > 1 && !is_end) {
             return false;
         }
         open.extend(found.inputs.iter().filter(|input| !std::mem::replace(&mut seen[input.0], true)));

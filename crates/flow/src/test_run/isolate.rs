@@ -84,6 +84,7 @@ fn injection(node: &Node, records: &[Value], test: &TestCase) -> Node {
         key_by: Vec::new(),
         window: None,
         triggers: Vec::new(),
+        join: None,
         // One instance sends all records to a keyed node, so that they keep their order by key.
         parallelism: if node.key_by.is_empty() { node.parallelism } else { Parallelism { min: 1, max: 1 } },
         ..node.clone()

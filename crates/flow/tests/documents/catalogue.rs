@@ -78,6 +78,23 @@ static LOOKUP: [Key; 8] = [
     required("as", KeyType::Text),
     with_default("missing", KeyType::Any, "null"),
 ];
+static JOIN: [Key; 6] = [
+    required("left", KeyType::Name),
+    required("right", KeyType::Name),
+    required("on", KeyType::ExpressionsByInput),
+    required("within", KeyType::DurationOr(&WITHIN)),
+    with_default("kind", KeyType::OneOf(&["inner", "left", "right", "full"]), "inner"),
+    key("as", KeyType::Labels),
+];
+static WITHIN: Section = Section {
+    name: "within",
+    path: "",
+    doc: "",
+    keys: &[&[
+        with_default("before", KeyType::SignedDuration, "0s"),
+        with_default("after", KeyType::SignedDuration, "0s"),
+    ]],
+};
 
 static LOOKUP_ENTITIES: Section =
     Section { name: "lookup entity", path: "config.entities", doc: "", keys: &[&LOOKUP_ENTITY_KEYS] };
@@ -105,6 +122,7 @@ pub(crate) fn context() -> DocumentContext {
             NodeType { keeps_state: true, ..node("deduplicate", transform, &DEDUPLICATE, false) },
             NodeType { keeps_state: true, ..node("alarm", transform, &ALARM, false) },
             NodeType { keeps_state: true, ..node("aggregate", transform, &[], false) },
+            NodeType { keeps_state: true, ..node("join", transform, &JOIN, false) },
             node("stream", sink, &STREAM_OUT, false),
             node("file", sink, &FILE, false),
             node("http", sink, &HTTP, false),

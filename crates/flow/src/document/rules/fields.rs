@@ -6,7 +6,8 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 
-use super::parameters::{CONFIG_KEY, Expression, TRIGGER_KEY, expressions};
+use super::joins::{is_join, join_members};
+use super::parameters::{CONFIG_KEY, Expression, JOIN_KEY, TRIGGER_KEY, expressions};
 use crate::document::draft::{DocumentDraft, DraftNode};
 use crate::document::finding::{Findings, join};
 use crate::document::model::{NodeId, Role};
@@ -32,6 +33,7 @@ pub(super) fn unknown_field(draft: &DocumentDraft<'_>, findings: &mut Findings, 
     for expression in expressions(draft) {
         let Some(node) = expression.node.and_then(|node| draft.by_name.get(node.name)) else { continue };
         let fields = match expression.key {
+            JOIN_KEY => known.shared(&inputs_of_key(draft, *node, expression.tree)),
             "where" | "key_by" | "aggregates" | TRIGGER_KEY => known.inputs[node.0].clone(),
             "select" | CONFIG_KEY if expression.node.is_some_and(|node| node.tree.get("fn").is_some()) => continue,
             CONFIG_KEY => known.inputs[node.0].clone(),
@@ -105,11 +107,20 @@ impl Known {
         })
     }
 
+    /// The fields that records of all these nodes have, as far as they are known.
+    fn shared(&self, nodes: &[NodeId]) -> Fields {
+        let known = nodes.iter().filter_map(|node| self.outputs[node.0].clone());
+        known.reduce(|shared, more| Rc::new(shared.intersection(&more).cloned().collect()))
+    }
+
     /// The fields that the select list of a node may name: those of its input, and the one that a lookup adds; or those of
     /// the records that the node makes.
     fn selectable(&self, draft: &DocumentDraft<'_>, node: usize) -> Fields {
         if is_aggregate(&draft.nodes[node]) {
             return made_by_aggregate(draft, &draft.nodes[node]);
+        }
+        if is_join(&draft.nodes[node]) {
+            return join_members(&draft.nodes[node]).map(Rc::new);
         }
         if is_alarm(&draft.nodes[node]) {
             return Some(Rc::new(OF_ALARM.iter().map(|name| (*name).to_owned()).collect()));
@@ -126,9 +137,22 @@ impl Known {
         }
         let keeps = tree.text_of("type") == Some("filter")
             || is_alarm(&draft.nodes[node])
+            || is_join(&draft.nodes[node])
             || is_aggregate(&draft.nodes[node])
             || added_by_lookup(&draft.nodes[node]).is_some();
         self.selectable(draft, node).filter(|_| keeps && tree.get("fn").is_none())
+    }
+}
+
+/// The inputs of a join whose key has this expression.
+fn inputs_of_key(draft: &DocumentDraft<'_>, node: NodeId, part: &Tree) -> Vec<NodeId> {
+    let has_part =
+        |tree: &Tree| std::ptr::eq(tree, part) || tree.elements().iter().any(|element| std::ptr::eq(element, part));
+    let on = draft.node(node).tree.get("config").and_then(|config| config.get("on"));
+    let of_one = on.and_then(|on| on.members().iter().find(|member| has_part(&member.value)));
+    match of_one {
+        Some(member) => draft.by_name.get(member.key.as_str()).copied().into_iter().collect(),
+        None => draft.edges.iter().filter(|(_, to)| *to == node).map(|(from, _)| *from).collect(),
     }
 }
 

@@ -1,5 +1,6 @@
 //! Rules of single nodes.
 
+use super::joins::is_join;
 use crate::document::draft::DocumentDraft;
 use crate::document::finding::{Findings, join};
 use crate::document::model::{INSTANCES_MAX, NodeId, Role};
@@ -27,11 +28,8 @@ pub(super) fn reserved_name(draft: &DocumentDraft<'_>, findings: &mut Findings, 
 }
 
 /// Types that a later version has.
-const LATER_TYPES: [(&str, &str); 3] = [
-    ("join", "leave it out"),
-    ("kafka", "use stream: Kafka clients write to the same topics"),
-    ("object_store", "use file"),
-];
+const LATER_TYPES: [(&str, &str); 2] =
+    [("kafka", "use stream: Kafka clients write to the same topics"), ("object_store", "use file")];
 
 pub(super) fn unknown_type(draft: &DocumentDraft<'_>, findings: &mut Findings, rule: &'static str) {
     for node in draft.nodes.iter().filter(|node| node.node_type.is_none()) {
@@ -66,7 +64,8 @@ pub(super) fn missing_expression(draft: &DocumentDraft<'_>, findings: &mut Findi
     const NEEDED: [(&str, &str); 3] = [("filter", "where"), ("map", "select"), ("function", "fn")];
     for node in &draft.nodes {
         let Some(kind) = node.tree.text_of("type") else { continue };
-        let keeps_state = node.node_type.is_some_and(|kind| kind.keeps_state);
+        // A join has its keys in its config.
+        let keeps_state = node.node_type.is_some_and(|kind| kind.keeps_state) && !is_join(node);
         let needed = NEEDED.iter().find(|(name, _)| kind == *name).map(|(_, key)| *key);
         // An aggregate without a key is over all records.
         let needs_key = keeps_state && kind != "aggregate";

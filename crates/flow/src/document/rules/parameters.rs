@@ -41,18 +41,17 @@ pub(super) const CONFIG_KEY: &str = "config";
 /// The [`Expression::key`] of those in `triggers`.
 pub(super) const TRIGGER_KEY: &str = "triggers";
 
-/// The expressions in the `config` of a node, by their keys.
-fn config_expressions<'a>(node: &DraftNode<'a>) -> impl Iterator<Item = (Form, &'static str, &'a Tree)> {
+/// The [`Expression::key`] of the keys of a join.
+pub(super) const JOIN_KEY: &str = "on";
+
+/// The keys of one form in the `config` of a node, with their values.
+fn config_keys<'a>(
+    node: &DraftNode<'a>,
+    is_wanted: fn(&KeyType) -> bool,
+) -> impl Iterator<Item = (&'static str, &'a Tree)> {
     let config = node.tree.get("config");
     let keys = node.node_type.map_or(&[][..], |kind| kind.keys).iter();
-    keys.filter_map(move |key| {
-        let form = match key.value {
-            KeyType::Condition => Form::Condition,
-            KeyType::Expression => Form::Value,
-            _ => return None,
-        };
-        Some((form, key.name, config?.get(key.name)?))
-    })
+    keys.filter(move |key| is_wanted(&key.value)).filter_map(move |key| Some((key.name, config?.get(key.name)?)))
 }
 
 pub(super) fn expressions<'d, 'a>(draft: &'d DocumentDraft<'a>) -> Vec<Expression<'d, 'a>> {
@@ -78,8 +77,21 @@ pub(super) fn expressions<'d, 'a>(draft: &'d DocumentDraft<'a>) -> Vec<Expressio
             let path = format!("{}[{index}].when", join(&node.path, "triggers"));
             add(Form::Condition, TRIGGER_KEY, trigger.get("when"), path, Some(node));
         }
-        for (form, key, tree) in config_expressions(node) {
-            add(form, CONFIG_KEY, Some(tree), join(&join(&node.path, "config"), key), Some(node));
+        for (key, tree) in config_keys(node, |form| matches!(form, KeyType::Condition)) {
+            add(Form::Condition, CONFIG_KEY, Some(tree), join(&join(&node.path, "config"), key), Some(node));
+        }
+        for (key, tree) in config_keys(node, |form| matches!(form, KeyType::Expression)) {
+            add(Form::Value, CONFIG_KEY, Some(tree), join(&join(&node.path, "config"), key), Some(node));
+        }
+        for (key, tree) in config_keys(node, |form| matches!(form, KeyType::ExpressionsByInput)) {
+            let path = join(&join(&node.path, "config"), key);
+            let by_input = tree.members().iter().map(|member| (&member.value, join(&path, &member.key)));
+            for (tree, path) in std::iter::once((tree, path.clone())).chain(by_input) {
+                add(Form::Value, JOIN_KEY, Some(tree), path.clone(), Some(node));
+                for (index, part) in tree.elements().iter().enumerate() {
+                    add(Form::Value, JOIN_KEY, Some(part), format!("{path}[{index}]"), Some(node));
+                }
+            }
         }
         let path = join(&node.path, "key_by");
         let Some(keys) = node.tree.get("key_by") else { continue };

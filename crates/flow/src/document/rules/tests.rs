@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::joins::is_join;
 use crate::document::check::ENTRIES_MAX;
 use crate::document::draft::DocumentDraft;
 use crate::document::finding::{Findings, join};
@@ -40,6 +41,20 @@ pub(super) fn test_node(draft: &DocumentDraft<'_>, findings: &mut Findings, rule
                         .named(&member.key)
                         .near(&member.key, draft.names());
                 }
+            }
+        }
+    }
+}
+
+/// A record that a test gives to a join would come from none of its sides.
+pub(super) fn test_join(draft: &DocumentDraft<'_>, findings: &mut Findings, rule: &'static str) {
+    for (path, test) in tests(draft) {
+        let path = join(&path, "inject");
+        for member in test.get("inject").map_or(&[][..], Tree::members) {
+            let node = draft.by_name.get(member.key.as_str()).map(|node| draft.node(*node));
+            if node.is_some_and(is_join) {
+                let message = format!("'{}' is a join; inject into the nodes before it", member.key);
+                findings.add(member.key_place, &join(&path, &member.key), rule, message).named(&member.key);
             }
         }
     }

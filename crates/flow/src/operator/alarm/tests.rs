@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::*;
 use crate::batch::{Batch, RowTime, SourceBatch};
-use crate::document::{BatchSettings, EventTime, Parallelism};
+use crate::document::{BatchSettings, EventTime, JoinSide, Parallelism};
 use crate::operator::keyed::KeyedRows;
 
 fn node(config: Value) -> Node {
@@ -29,6 +29,7 @@ fn node(config: Value) -> Node {
         window: None,
         aggregates: None,
         triggers: Vec::new(),
+        join: None,
         parallelism: Parallelism { min: 1, max: 1 },
         batch: BatchSettings { size: 1, timeout_ms: 0 },
         max_in_flight: 1,
@@ -70,7 +71,7 @@ fn events(config: &Value, readings: &[Reading], cuts: &[(usize, bool)]) -> Vec<S
     for (end, is_restart) in cuts.iter().copied().chain([(readings.len(), false)]) {
         let (mut timed, mut rows) = batch(&readings[start..end], &mut latest_ms);
         loop {
-            let input = KeyedInput { batch: &timed, rows: &rows, inputs: None, now_ms: 0 };
+            let input = KeyedInput { batch: &timed, rows: &rows, inputs: None, now_ms: 0, side: JoinSide::Left };
             let KeyedOutput::Made(made) = operator.apply(&input).unwrap() else { unreachable!() };
             assert_eq!(made.failed, []);
             take(made.rows);

@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::*;
 use crate::batch::{RowTime, SourceBatch};
-use crate::document::{Document, DocumentContext};
+use crate::document::{Document, DocumentContext, JoinSide};
 use crate::expression::KeyExpressions;
 use crate::function::Functions;
 use crate::operator::{KeyedNode, Operator, Output, keyed};
@@ -152,7 +152,8 @@ fn large_texts_end_a_part_and_the_rest_goes_on() {
     assert_eq!(seen, (1..=12).map(|n| format!("{{\"n\":{n}")).collect::<Vec<_>>());
     assert_eq!(parts, 3);
     let inputs = [0, 0, 1, 1];
-    let input = KeyedInput { batch: &batch, rows: &Default::default(), inputs: Some(&inputs), now_ms: 0 };
+    let input =
+        KeyedInput { batch: &batch, rows: &Default::default(), inputs: Some(&inputs), now_ms: 0, side: JoinSide::Left };
     assert_eq!([0, 1, 2, 3].map(|row| input.may_begin(row)), [true, false, true, false]);
 }
 
