@@ -11,6 +11,7 @@ mod examples;
 mod files;
 mod flights;
 mod http;
+mod joins;
 mod lifecycle;
 mod looking_back;
 mod lookup;
