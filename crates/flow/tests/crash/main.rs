@@ -1,7 +1,7 @@
 //! A job with state commits each result once, whatever power loss and `kill -9` it lives through.
 //!
 //! Each seed is one disk through several lives. In each, messages arrive, most of them several times, and a job of several
-//! instances passes each of them once, raises an alarm for it, counts it, or has a window of it; at a random change of the disk the power goes, or
+//! instances passes each of them once, raises an alarm for it, counts it, has a window of it, or joins it with itself; at a random change of the disk the power goes, or
 //! the process is killed. What readers find must be a part of the right results at every start, and all of them at the end.
 //!
 //! A seed decides what is sent and when the power goes, not how threads interleave. Each run takes fresh seeds and prints
@@ -35,7 +35,7 @@ const CHANGES_PER_LIFE: u64 = 700;
 const LIFE: Duration = Duration::from_secs(2);
 const PARTITIONS: u32 = 3;
 /// The ways in which a job passes each message once.
-const WAYS: u64 = 5;
+const WAYS: u64 = 6;
 const JOB: &str = "the-job";
 /// 2026-01-01T00:00:00Z
 const START_MS: i64 = 1_767_225_600_000;
@@ -147,8 +147,10 @@ impl Process {
 }
 
 /// A job that passes each message once, in one of these ways: as the first of its id, as the alarm that it raises for its id, as
-/// the one that is counted as the first, as the first result of its window, or as a window that time closes.
+/// the one that is counted as the first, as the first result of its window, as a window that time closes, or as the pair of the
+/// first of its id on two ways.
 fn document(delivery: &str, way: u64) -> Value {
+    let first = || json!({"type": "deduplicate", "inputs": ["in"], "key_by": ["id"], "config": {"ttl": "1h"}});
     let once = match way % WAYS {
         0 => json!({"type": "deduplicate", "config": {"ttl": "1h"}}),
         1 => json!({"type": "alarm", "config": {"raise": "id >= 0"}, "select": "record.id AS id"}),
@@ -156,6 +158,10 @@ fn document(delivery: &str, way: u64) -> Value {
         3 => json!({
             "type": "aggregate", "window": {"type": "global"}, "aggregates": "COUNT(*) AS count",
             "triggers": [{"on": "count", "every": 1}],
+        }),
+        4 => json!({
+            "type": "join", "inputs": ["left", "right"], "select": "left.id AS id",
+            "config": {"left": "left", "right": "right", "on": "id", "within": "1h", "kind": "full"},
         }),
         _ => json!({
             "type": "aggregate", "window": {"type": "tumbling", "size": "1ms"}, "aggregates": "COUNT(*) AS records",
@@ -167,7 +173,10 @@ fn document(delivery: &str, way: u64) -> Value {
         "sources": {"in": {"type": "stream", "config": {"topic": "messages"}, "batch": {"size": 5}, "parallelism": 2, "event_time": {"idle_timeout": "1d"}}},
         "sinks": {"out": {"type": "stream", "inputs": ["once"], "config": {"topic": "results", "key": "id"}}},
     });
-    job["transforms"] = json!({"once": {"inputs": ["in"], "key_by": ["id"], "parallelism": 3}});
+    job["transforms"] = match once["type"].as_str() {
+        Some("join") => json!({"left": first(), "right": first(), "once": {"parallelism": 3}}),
+        _ => json!({"once": {"inputs": ["in"], "key_by": ["id"], "parallelism": 3}}),
+    };
     if [2, 3].contains(&(way % WAYS)) {
         job["sinks"]["out"]["where"] = json!("count = 1");
     }
