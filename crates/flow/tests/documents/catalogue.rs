@@ -147,6 +147,7 @@ pub(crate) fn context() -> DocumentContext {
 fn bundles() -> BTreeMap<String, String> {
     let texts = [
         ("cleaning", include_str!("bundles/cleaning.yaml")),
+        ("paid", include_str!("bundles/paid.yaml")),
         ("weather", include_str!("bundles/weather.yaml")),
         ("broken", include_str!("bundles/broken.yaml")),
         ("no-yaml", "version: 1\n  kind: [Bundle"),

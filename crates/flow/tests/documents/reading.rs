@@ -1,6 +1,6 @@
 //! Reading of whole documents: values, defaults, both forms, and bounds of the text.
 
-use millstream_flow::{Document, Finding, RouteTarget};
+use millstream_flow::{Document, Finding, JoinInput, RouteTarget};
 
 use crate::catalogue::context;
 use crate::take_apart::take_apart;
@@ -113,6 +113,22 @@ fn a_bundle_is_merged_under_the_name_of_its_use() {
     assert_eq!(document.hooks.len(), 3);
     let RouteTarget::Nodes(to) = &document.routes[0].to else { panic!("{:?}", document.routes[0]) };
     assert_eq!(document.nodes[to[0].0].name, "clean.dead");
+}
+
+#[test]
+fn a_join_in_a_bundle_has_the_inputs_of_its_use() {
+    let document = read(
+        "{version: 1, kind: Job, name: j, use: {a: {bundle: paid, inputs: [orders]}}, \
+         sources: {orders: {type: stream, config: {topic: orders}}}, \
+         sinks: {out: {type: stdout, inputs: [a.paid]}}}",
+    );
+    let join = document.nodes.iter().find_map(|node| node.join.clone()).unwrap();
+    let side = |input: &JoinInput| {
+        (document.nodes[input.node.0].name.clone(), input.key.join(", "), input.member.clone(), input.gives_unmatched)
+    };
+    assert_eq!(side(&join.left), ("orders".to_owned(), "id".to_owned(), "bought".to_owned(), true));
+    assert_eq!(side(&join.right), ("a.payments".to_owned(), "bought".to_owned(), "payments".to_owned(), false));
+    assert_eq!((join.before_ms, join.after_ms), (900_000, 900_000));
 }
 
 #[test]

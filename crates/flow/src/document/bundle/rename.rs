@@ -113,8 +113,50 @@ impl Rename<'_> {
         self.add_parameters(node);
         node.key = self.name(&node.key);
         let TreeContent::Object(keys) = &mut node.value.content else { return };
-        for key in keys.iter_mut().filter(|key| key.key == "inputs") {
-            key.value.content = TreeContent::List(self.ends(&key.value));
+        let is_join = keys.iter().any(|key| key.key == "type" && key.value.text() == Some("join"));
+        for key in keys.iter_mut() {
+            match key.key.as_str() {
+                "inputs" => key.value.content = TreeContent::List(self.ends(&key.value)),
+                "config" if is_join => self.join(&mut key.value),
+                _ => {}
+            }
+        }
+    }
+
+    /// Renames the inputs in the `config` of a join. In its results they keep the names that they have in the bundle.
+    fn join(&self, config: &mut Tree) {
+        let place = config.place;
+        let TreeContent::Object(keys) = &mut config.content else { return };
+        let is_side = |key: &&mut TreeMember| matches!(key.key.as_str(), "left" | "right");
+        let mut members: Vec<TreeMember> = Vec::new();
+        for side in keys.iter_mut().filter(is_side) {
+            members.push(TreeMember {
+                key: side.value.text().unwrap_or_default().to_owned(),
+                key_place: side.value.place,
+                value: side.value.clone(),
+            });
+            if let Some(input) = self.ends(&side.value).into_iter().next() {
+                side.value = input;
+            }
+        }
+        match keys.iter_mut().find(|key| key.key == "as").map(|key| &mut key.value.content) {
+            Some(TreeContent::Object(given)) => {
+                members.retain(|member| !given.iter().any(|known| known.key == member.key));
+                given.extend(members);
+            }
+            Some(_) => {}
+            None => {
+                let value = Tree { place, content: TreeContent::Object(members) };
+                keys.push(TreeMember { key: "as".to_owned(), key_place: place, value });
+            }
+        }
+        for by_input in keys.iter_mut().filter(|key| matches!(key.key.as_str(), "on" | "as")) {
+            let TreeContent::Object(members) = &mut by_input.value.content else { continue };
+            for member in members {
+                let name = Tree { place: member.key_place, content: TreeContent::Text(member.key.clone()) };
+                let input = self.ends(&name).into_iter().next();
+                member.key = input.as_ref().and_then(Tree::text).unwrap_or(&member.key).to_owned();
+            }
         }
         let windows = keys.iter_mut().filter(|key| key.key == "window").map(|key| &mut key.value.content);
         for content in windows {
