@@ -84,6 +84,9 @@ const fn required(name: &'static str, value: KeyType, doc: &'static str) -> Key 
     Key { name, value, is_required: true, default: None, doc }
 }
 
+/// Bytes of a record and its key, less than the log takes as a record of the job's state.
+const KEPT_MAX_BYTES: usize = (1 << 20) - 1_024;
+
 /// Room for the records of one call.
 #[derive(Clone, Copy)]
 struct Room {
@@ -339,6 +342,12 @@ impl KeyedOperator for Join {
             let Some(payload) = batch.payload(at) else { continue };
             if found.as_ref().is_some_and(|found| batch.is_odd(found, at)) {
                 made.failed.push(EvalFailure::NotAnObject.of_row(row, ""));
+                continue;
+            }
+            let kept_bytes = payload.len() + key.len();
+            if kept_bytes > KEPT_MAX_BYTES {
+                let message = format!("the record has {kept_bytes} bytes, and a join keeps {KEPT_MAX_BYTES} at most");
+                made.failed.push(RecordError { row, code: "record_too_large", message });
                 continue;
             }
             let time_ms = batch.time_ms(at);

@@ -278,13 +278,14 @@ fn a_record_with_many_partners_makes_them_in_several_calls() {
 }
 
 #[test]
-fn a_record_without_a_time_or_an_object_fails_and_one_without_a_value_is_passed_over() {
+fn a_record_that_cannot_be_joined_fails_and_one_without_a_value_is_passed_over() {
     let (mut source, mut rows) = (SourceBatch::default(), KeyedRows::default());
-    for (row, payload) in (0..).zip([b"{}", b"[]", b"{}"]) {
-        source.push(u64::from(row), None, START_MS, |out| out.extend_from_slice(payload));
+    let large = format!("{{\"n\":\"{}\"}}", "x".repeat(1 << 20));
+    for (row, payload) in (0..).zip(["{}", "[]", "{}", &large]) {
+        source.push(u64::from(row), None, START_MS, |out| out.extend_from_slice(payload.as_bytes()));
         rows.push(row, b"1\n");
     }
-    let times = [NO_TIME, START_MS, START_MS];
+    let times = [NO_TIME, START_MS, START_MS, START_MS];
     let batch = source.finish_unchecked().with_times(|row| RowTime { time_ms: times[row], watermark_ms: NO_TIME });
     let mut operator = join(Within::new(0, 0), "inner");
     let mut apply = |batch: &Batch| {
@@ -292,9 +293,10 @@ fn a_record_without_a_time_or_an_object_fails_and_one_without_a_value_is_passed_
         let KeyedOutput::Made(made) = operator.apply(&input).unwrap() else { unreachable!() };
         (made.failed.iter().map(|error| (error.row, error.code)).collect::<Vec<_>>(), operator.keys())
     };
-    assert_eq!(apply(&batch), (vec![(0, "no_event_time"), (1, "invalid_json")], 1));
+    let failed = vec![(0, "no_event_time"), (1, "invalid_json"), (3, "record_too_large")];
+    assert_eq!(apply(&batch), (failed, 1));
     let mut none = batch.rewrite();
-    (0..3).for_each(|row| none.push_null(row));
+    (0..4).for_each(|row| none.push_null(row));
     assert_eq!(apply(&none.finish()), (vec![], 1));
 }
 
