@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use millstream_flow::{FlowConfig, Functions};
 use millstream_testkit::eventually;
 use serde_json::{Value, json};
 
@@ -21,7 +22,7 @@ fn paid(name: &str, kind: &str, parallelism: u32) -> Value {
         "version": 1, "kind": "Job", "name": name, "delivery": "exactly_once", "checkpoint": {"interval": "20ms"},
         "sources": {"orders": source("orders"), "payments": source("payments")},
         "transforms": {"paid": {
-            "type": "join", "inputs": ["orders", "payments"], "parallelism": parallelism,
+            "type": "join", "inputs": ["orders", "payments"], "parallelism": {"min": 1, "max": parallelism},
             "config": {
                 "left": "orders", "right": "payments", "kind": kind, "within": {"before": "2m", "after": "10m"},
                 "on": {"orders": "id", "payments": "\"order\""}, "as": {"orders": "bought"},
@@ -88,13 +89,16 @@ fn each_pair_and_each_record_without_one_is_sent_once_whenever_the_job_ends() {
     const ROUNDS: i64 = 6;
     const RECORDS: i64 = 150;
     let dir = tempfile::tempdir().unwrap();
+    let mut id = String::new();
     for round in 0..ROUNDS {
-        let node = Node::open(dir.path());
+        // The join has as many instances as there are threads.
+        let config = FlowConfig { threads: 1 + round as usize % 3, ..FlowConfig::default() };
+        let node = Node::open_with(dir.path(), config, Functions::default());
         if round == 0 {
             node.create("orders", 3);
             node.create("payments", 2);
             node.create("paid", 2);
-            node.run(&paid("paid", "full", 3));
+            id = node.run(&paid("paid", "full", 3));
         }
         let numbers = || round * RECORDS..(round + 1) * RECORDS;
         node.append("orders", &numbers().map(nth_order).map(|(id, minute)| order(id, minute)).collect::<Vec<_>>());
@@ -102,6 +106,7 @@ fn each_pair_and_each_record_without_one_is_sent_once_whenever_the_job_ends() {
         node.append("payments", &payments);
         if round % 2 == 1 {
             eventually("some are there", || found(&node).len() as i64 > round * 20);
+            assert_eq!(node.job(&id)["nodes"][2]["instances"], 1 + round % 3);
         }
         node.close();
     }
