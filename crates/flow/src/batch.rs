@@ -58,7 +58,7 @@ pub struct Batch {
     root: Root,
     /// `None` in a job without event time.
     times: Option<Arc<EventTimes>>,
-    /// The watermark of all other inputs.
+    /// The watermark of all other inputs on the way so far.
     others_ms: i64,
     /// The side from which it comes to a join.
     side: JoinSide,

@@ -74,9 +74,9 @@ impl Batch {
         watermark.map_or(NO_TIME, |watermark| watermark.min(self.others_ms))
     }
 
-    /// The same rows behind other inputs, whose watermark is this.
+    /// The same rows beside others that are still to come, in front of which the watermark is this.
     pub(crate) fn beside(mut self, others_ms: i64) -> Self {
-        self.others_ms = others_ms;
+        self.others_ms = self.others_ms.min(others_ms);
         self
     }
 }
@@ -104,6 +104,7 @@ mod tests {
         let seen: Vec<_> = (0..2).map(|row| (last.time_ms(row), last.watermark_ms(row))).collect();
         assert_eq!(seen, [(2, 20), (0, 0)]);
         assert_eq!(last.clone().beside(7).watermark_ms(0), 7);
+        assert_eq!(last.clone().beside(7).beside(9).watermark_ms(0), 7, "those of an earlier queue still count");
         let made = last.rewrite();
         assert_eq!(made.finish().len(), 0);
     }

@@ -200,3 +200,38 @@ fn windows_behind_a_join_get_the_records_without_a_partner_in_time() {
     assert!(late.iter().all(|late| late.as_u64().unwrap_or_default() == 0), "{late:?}");
     node.close();
 }
+
+#[test]
+fn inputs_that_come_together_hold_time_back_for_all_that_is_behind_them() {
+    let dir = tempfile::tempdir().unwrap();
+    let node = Node::open(dir.path());
+    for topic in ["north", "south", "hours"] {
+        node.create(topic, 1);
+    }
+    let orders: Vec<_> = (0..600).map(|minute| order(1, minute)).collect();
+    let source = |topic: &str| {
+        json!({
+            "type": "stream", "config": {"topic": topic, "stop_at": "end"}, "batch": {"size": 1000},
+            "parallelism": 2,            "event_time": {"field": "at"},
+        })
+    };
+    let document = json!({
+        "version": 1, "kind": "Job", "name": "united", "mode": "batch",
+        "sources": {"north": source("north"), "south": source("south")},
+        "transforms": {
+            "united": {"type": "map", "inputs": ["north", "south"], "select": "*"},
+            "hours": {
+                "type": "aggregate", "inputs": ["united"], "key_by": ["id"],
+                "window": {"type": "tumbling", "size": "10m"}, "aggregates": "COUNT(*) AS n",
+            },
+        },
+        "sinks": {"out": {"type": "stream", "inputs": ["hours"], "config": {"topic": "hours"}}},
+    });
+    node.append("north", &orders);
+    node.append("south", &orders);
+    let id = node.run(&document);
+    assert_eq!(node.ended(&id)["state"], "completed", "{:#}", node.job(&id));
+    let counts: Vec<_> = node.read("hours").iter().map(|(_, value)| value["n"].as_i64().unwrap()).collect();
+    assert_eq!(counts, [20; 60]);
+    node.close();
+}
