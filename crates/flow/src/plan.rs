@@ -4,6 +4,7 @@
 //! force a queue. The level of a node is the largest number of queues on a path to it. Only nodes of one level are
 //! fused, so queues lead from lower levels to higher ones and never in a circle.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::Error;
@@ -40,6 +41,8 @@ pub(crate) struct PlanNode {
     pub(crate) hooks: Vec<PlanHook>,
     /// The index of its chain in [`Plan::chains`].
     pub(crate) chain: usize,
+    /// The chains that have several ways to the node: the records of one batch come by each of them, one way behind the other.
+    pub(crate) several_ways_from: BTreeSet<usize>,
 }
 
 /// The key by which records come to the instances of a node.
@@ -126,6 +129,13 @@ impl Plan {
             instances: ids().find(|id| chain_of[id.0] == number).map_or(1, |id| instances[id.0]),
         };
         let chains = (0..count).map(chain).collect();
+        let mut senders = vec![Vec::new(); document.nodes.len()];
+        edges.iter().for_each(|(from, to)| senders[*to].push(*from));
+        let several_ways_to = |to: usize| {
+            let chains: BTreeSet<usize> = senders[to].iter().map(|from| chain_of[*from]).collect();
+            let others = chains.into_iter().filter(|chain| *chain != chain_of[to]);
+            others.filter(|chain| has_several_ways(&senders, &chain_of, *chain, to)).collect()
+        };
         let nodes = document.nodes.iter().zip(routers).zip(&chain_of).enumerate();
         let nodes = nodes.map(|(number, ((node, router), chain))| {
             Ok(PlanNode {
@@ -134,6 +144,7 @@ impl Plan {
                 hooks: hooks_of(document, NodeId(number), hooks),
                 key: NodeKey::of(node).map_err(|message| Error::plan(&node.name, "key_by", message))?,
                 chain: *chain,
+                several_ways_from: several_ways_to(number),
                 node: node.clone(),
             })
         });
@@ -216,6 +227,32 @@ fn levels(count: usize, edges: &[(usize, usize)], must_queue: impl Fn((usize, us
     levels
 }
 
+/// `true` if the records of one batch may come from a chain to a node in several batches: by two ways through the chain, or because
+/// the chain has two of its nodes from one other chain.
+fn has_several_ways(senders: &[Vec<usize>], chain_of: &[usize], chain: usize, to: usize) -> bool {
+    // The ways out of each node of the chain, and of each chain before it, that lead to the node.
+    let (mut of_nodes, mut of_chains) = (BTreeMap::new(), BTreeMap::new());
+    let mut open = vec![to];
+    while let Some(node) = open.pop() {
+        for from in &senders[node] {
+            let is_inside = chain_of[*from] == chain;
+            let ways: &mut u32 = match is_inside {
+                true => of_nodes.entry(*from).or_default(),
+                false if node == to => continue,
+                false => of_chains.entry(chain_of[*from]).or_default(),
+            };
+            *ways += 1;
+            if *ways > 1 {
+                return true;
+            }
+            if is_inside {
+                open.push(*from);
+            }
+        }
+    }
+    false
+}
+
 /// The number of the connected part that each node belongs to, in the order of the first nodes.
 fn connected(count: usize, edges: impl Iterator<Item = (usize, usize)>) -> Vec<usize> {
     let mut part: Vec<usize> = (0..count).collect();
@@ -242,5 +279,17 @@ mod tests {
         assert_eq!(levels, [0, 1, 1]);
         let fused = edges.iter().copied().filter(|edge| !must_queue(*edge) && levels[edge.0] == levels[edge.1]);
         assert_eq!(connected(3, fused), [0, 1, 1]);
+    }
+
+    #[test]
+    fn several_ways_are_found_through_a_chain_and_into_it() {
+        // 0 → 1, 2 → 3 → 4: nodes 0 to 3 in one chain; then the same with 0 by itself, and with 1 by itself, too.
+        let senders = [vec![], vec![0], vec![0], vec![1, 2], vec![3]];
+        let has_several_ways = |chain_of: &[usize], chain, to| has_several_ways(&senders, chain_of, chain, to);
+        assert!(has_several_ways(&[0, 0, 0, 0, 1], 0, 4));
+        assert!(has_several_ways(&[0, 1, 1, 1, 2], 1, 4));
+        assert!(!has_several_ways(&[0, 1, 2, 2, 3], 2, 4));
+        // Two ways that meet in the node itself are ways of one sender only if they are of one chain.
+        assert!(has_several_ways(&[0, 1, 1, 2, 3], 1, 3) && !has_several_ways(&[0, 1, 2, 3, 4], 1, 3));
     }
 }

@@ -330,10 +330,7 @@ impl Instance {
                     }
                 }
                 WorkStep::Advance(progress) => self.advance(progress)?,
-                WorkStep::SendTime(time) => {
-                    let delay_ms = self.keyed.values().map(|keyed| keyed.operator.delay_ms()).max();
-                    self.neighbours.send_time(self.id, time.behind_by(delay_ms.unwrap_or_default()));
-                }
+                WorkStep::SendTime(time) => self.neighbours.send_time(self.id, time.behind_by(self.delay_ms())),
                 WorkStep::Send(to, node, batch) => {
                     if let Err(batch) = self.neighbours.send(self.id, to, node, batch) {
                         self.work.put_back(WorkStep::Send(to, node, batch));
@@ -612,6 +609,11 @@ impl Instance {
         })
     }
 
+    /// The time by which results may lie behind the watermark.
+    fn delay_ms(&self) -> i64 {
+        self.keyed.values().map(|keyed| keyed.operator.delay_ms()).max().unwrap_or_default()
+    }
+
     fn send(&mut self, from: NodeId, target: NodeId, batch: Batch) -> Result<(), Box<RunFailure>> {
         let planned = &self.run.plan.nodes[target.0];
         let batch = batch.of_side(planned.side_of(from));
@@ -620,6 +622,10 @@ impl Instance {
             self.work.make(WorkStep::Enter(target, batch));
             return Ok(());
         }
+        let batch = match planned.several_ways_from.contains(&self.id.chain) {
+            true => batch.beside(self.time.watermark_ms().saturating_sub(self.delay_ms())),
+            false => batch,
+        };
         let instances = self.neighbours.inboxes(chain).len() as u32;
         let Some(key) = planned.key.as_ref().map(|key| key.of_side(batch.side())) else {
             let number = self.instance_for(chain, &batch);

@@ -202,6 +202,35 @@ fn windows_behind_a_join_get_the_records_without_a_partner_in_time() {
 }
 
 #[test]
+fn a_topic_is_joined_with_itself_by_way_of_maps() {
+    let dir = tempfile::tempdir().unwrap();
+    let node = Node::open(dir.path());
+    for topic in ["orders", "paid"] {
+        node.create(topic, 2);
+    }
+    node.append("orders", &(0..600).map(|minute| order(minute % 7, minute)).collect::<Vec<_>>());
+    let mut document = paid("self", "left", 3);
+    document["mode"] = json!("batch");
+    document["sources"].as_object_mut().unwrap().remove("payments");
+    document["sources"]["orders"]["config"]["stop_at"] = json!("end");
+    document["sources"]["orders"]["batch"] = json!({"size": 1000});
+    document["transforms"]["left"] = json!({"type": "map", "inputs": ["orders"], "select": "*", "parallelism": 2});
+    document["transforms"]["right"] =
+        json!({"type": "map", "inputs": ["orders"], "select": "id AS \"order\", at, n", "parallelism": 2});
+    document["transforms"]["paid"]["inputs"] = json!(["left", "right"]);
+    document["transforms"]["paid"]["config"] = json!({
+        "left": "left", "right": "right", "on": {"left": "id", "right": "\"order\""}, "kind": "left",
+        "within": {"before": "-7m", "after": "7m"}, "as": {"left": "bought", "right": "payments"},
+    });
+    let id = node.run(&document);
+    assert_eq!(node.ended(&id)["state"], "completed", "{:#}", node.job(&id));
+    let next = |minute: i64| Some(minute + 7).filter(|minute| *minute < 600);
+    let expected: Pairs = (0..600).map(|minute| ((minute % 7, Some(minute), next(minute)), 1)).collect();
+    assert_eq!(found(&node), expected);
+    node.close();
+}
+
+#[test]
 fn inputs_that_come_together_hold_time_back_for_all_that_is_behind_them() {
     let dir = tempfile::tempdir().unwrap();
     let node = Node::open(dir.path());
