@@ -5,7 +5,7 @@
 //! | 0 | version, JSON of the epoch: the last record of each commit |
 //! | 1, node, 0, key group (2), key | version, value of the operator; none if the key has no state |
 //!
-//! Integers are big endian. A commit appends what has changed and the epoch, all or nothing.
+//! The key group is that of the records' key, which what an operator puts behind it does not change. Integers are big endian. A commit appends what has changed and the epoch, all or nothing.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
