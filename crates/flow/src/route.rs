@@ -110,6 +110,11 @@ impl Router {
         targets
     }
 
+    /// The nodes that get records on which the node failed.
+    pub(crate) fn error_targets(&self) -> impl Iterator<Item = NodeId> {
+        self.error_routes.iter().flat_map(|route| route.targets.iter().copied())
+    }
+
     /// Chooses the destinations of a node's output.
     pub(crate) fn route(&self, input: &Batch, output: Output, now_ms: i64) -> Routed {
         let mut routed = Routed::default();

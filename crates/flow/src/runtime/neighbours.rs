@@ -30,9 +30,16 @@ impl Neighbours {
     pub(super) fn new(plan: &Plan, wakers: &[Vec<Waker>]) -> Self {
         let mut edges = BTreeSet::new();
         for planned in &plan.nodes {
-            let targets = planned.router.targets();
-            let chains = targets.iter().map(|target| plan.nodes[target.0].chain);
-            edges.extend(chains.filter(|chain| *chain != planned.chain).map(|to| (planned.chain, to)));
+            let (mut targets, mut seen) = (planned.router.targets(), BTreeSet::new());
+            while let Some(target) = targets.pop() {
+                let target = &plan.nodes[target.0];
+                if target.chain != planned.chain {
+                    edges.insert((planned.chain, target.chain));
+                }
+                // A record without a key fails before it is sent, and takes the error routes of the target from here.
+                let failed = target.router.error_targets().filter(|_| target.key.is_some());
+                targets.extend(failed.filter(|node| seen.insert(*node)));
+            }
         }
         let mut first_lanes = BTreeMap::new();
         let mut inboxes = Vec::new();

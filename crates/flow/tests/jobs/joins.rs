@@ -264,3 +264,59 @@ fn inputs_that_come_together_hold_time_back_for_all_that_is_behind_them() {
     assert_eq!(counts, [20; 60]);
     node.close();
 }
+
+#[test]
+fn records_that_cannot_be_joined_take_the_error_routes_and_keys_are_compared_as_json() {
+    let dir = tempfile::tempdir().unwrap();
+    let node = Node::open(dir.path());
+    for topic in ["orders", "payments", "paid", "dead"] {
+        node.create(topic, 1);
+    }
+    let mut document = paid("errors", "inner", 3);
+    document["mode"] = json!("batch");
+    for source in ["orders", "payments"] {
+        document["sources"][source]["config"]["stop_at"] = json!("end");
+    }
+    document["transforms"]["paid"]["config"]["on"] = json!({
+        "orders": ["id", "$key"], "payments": ["CAST(\"order\" AS INTEGER)", "$key"],
+    });
+    document["transforms"]["paid"]["parallelism"] = json!(3);
+    document["sinks"]["dead"] = json!({"type": "stream", "inputs": ["paid"], "config": {"topic": "dead"}});
+    document["routes"] = json!([
+        {"from": "paid", "on_error": true, "to": ["dead"], "select": "error.code AS code, input AS record", "stop": true},
+        {"from": "paid", "to": ["out"]},
+    ]);
+    let record = |key: &str, value: Value| (key.to_owned(), value.to_string());
+    node.append(
+        "orders",
+        &[
+            record("a", json!({"id": 7, "at": 0})),
+            record("a", json!({"id": 7})),
+            record("b", json!({"id": 8, "at": 0})),
+            record("a", json!({"at": 0})),
+        ],
+    );
+    node.append(
+        "payments",
+        &[
+            record("a", json!({"order": "7", "at": 0})),
+            record("a", json!({"order": "seven", "at": 0})),
+            record("a", json!({"order": 8, "at": 0})),
+            record("a", json!({"at": 0})),
+        ],
+    );
+    let id = node.run(&document);
+    assert_eq!(node.ended(&id)["state"], "completed", "{:#}", node.job(&id));
+    let joined = json!({"bought": {"id": 7, "at": 0}, "payments": {"order": "7", "at": 0}});
+    assert_eq!(node.read("paid"), [("[7,\"a\"]".to_owned(), joined)]);
+    let mut dead: Vec<String> = node.read("dead").iter().map(|(_, value)| value.to_string()).collect();
+    dead.sort();
+    assert_eq!(
+        dead,
+        [
+            r#"{"code":"cast_failed","record":"{\"order\":\"seven\",\"at\":0}"}"#,
+            r#"{"code":"no_event_time","record":"{\"id\":7}"}"#,
+        ]
+    );
+    node.close();
+}
