@@ -378,10 +378,6 @@ impl KeyedOperator for Join {
         self.advance(i64::MAX, made)
     }
 
-    fn next_time_ms(&self) -> Option<i64> {
-        self.timers.first_key_value().map(|(at_ms, _)| *at_ms)
-    }
-
     fn delay_ms(&self) -> i64 {
         self.setting.delay_ms()
     }

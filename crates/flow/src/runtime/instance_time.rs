@@ -57,7 +57,8 @@ impl InstanceTime {
 
     fn next_ms(&self, keyed: &BTreeMap<NodeId, KeyedNode>) -> Option<i64> {
         self.mark.quiet_since_ms?;
-        keyed.values().filter_map(|keyed| keyed.operator.next_time_ms()).min()
+        let watching = keyed.values().filter(|keyed| keyed.operator.watches_silence());
+        watching.filter_map(|keyed| keyed.operator.next_time_ms()).min()
     }
 }
 
