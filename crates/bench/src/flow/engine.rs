@@ -19,8 +19,10 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(120);
 const DRAIN: Duration = Duration::from_secs(2);
 /// Memory of all topics in memory.
 const MEMORY_TOPICS_BYTES: usize = 768 << 20;
+/// Memory of the state of jobs: that of a million keys.
+const STATE_BYTES: u64 = 1 << 30;
 /// Memory of everything in flight.
-const MEMORY_BYTES: u64 = 1 << 30;
+const MEMORY_BYTES: u64 = 2 << 30;
 
 /// The log and the jobs of one process, with the functions of the suite.
 pub(super) struct FlowEngine {
@@ -58,7 +60,7 @@ impl FlowEngine {
                 callers: Arc::new(|| false),
                 entities: None,
             },
-            FlowConfig::default(),
+            FlowConfig { job_state_max_bytes: STATE_BYTES, state_max_bytes: STATE_BYTES, ..FlowConfig::default() },
             functions,
             Hooks::default(),
         )?;
