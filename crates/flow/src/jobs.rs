@@ -238,8 +238,11 @@ impl Jobs {
         let (name, hash) = (record.name.clone(), record.hash.clone());
         let submitted = |is_new, state| Submission { id: id.clone(), name, hash: hash.clone(), is_new, state };
         match self.views.ask(PARTITION, JobCommand::Submit(Box::new(record))).await? {
-            JobAnswer::Stored => {
+            JobAnswer::Submitted(forgotten) => {
                 self.supervisor.request(SupervisorRequest::Start(key));
+                if !forgotten.is_empty() {
+                    self.supervisor.request(SupervisorRequest::Forget(forgotten));
+                }
                 Ok(submitted(true, JobState::Running))
             }
             JobAnswer::Same(state) => Ok(submitted(false, state)),
@@ -251,7 +254,7 @@ impl Jobs {
             JobAnswer::TenantFull(running) => {
                 Err(Error::TenantJobsFull { running, tenant: tenant.clone(), limit: self.config.jobs_per_tenant_max })
             }
-            JobAnswer::Unknown => Err(Error::UnknownJob { id }),
+            JobAnswer::Unknown | JobAnswer::Stored => Err(Error::UnknownJob { id }),
         }
     }
 

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use millstream_types::{StateTopic, TenantId};
+use millstream_types::{StateTopic, TenantId, TopicName};
 use millstream_view::DecodeError;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::runtime::RunFailure;
+use crate::runtime::{RunFailure, state_topic};
 
 /// First byte of a value.
 const VERSION: u8 = StateTopic::Jobs.version();
@@ -79,7 +79,7 @@ pub(super) struct JobRecord {
     pub(super) restarts: u32,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) error: Option<RunFailure>,
-    /// The records that sources without a log have read, by node; empty once the job has ended.
+    /// The records that sources without a log have read, by node; empty once the job has completed.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) places: BTreeMap<String, u64>,
 }
@@ -87,6 +87,11 @@ pub(super) struct JobRecord {
 impl JobKey {
     pub(super) fn new(tenant: &TenantId, id: &str) -> Self {
         Self { tenant: tenant.to_string(), id: id.to_owned() }
+    }
+
+    /// The topic with the job's state; it exists only if the job keeps state.
+    pub(super) fn state_topic(&self) -> Option<TopicName> {
+        Some(state_topic(&TenantId::new(&self.tenant).ok()?, &self.id))
     }
 
     pub(super) fn encode(&self, out: &mut Vec<u8>) {

@@ -40,6 +40,8 @@ pub(super) enum JobCommand {
 #[derive(Debug)]
 pub(super) enum JobAnswer {
     Stored,
+    /// The new job is stored, and these ended ones are forgotten for it.
+    Submitted(Vec<JobKey>),
     /// The id and the document are known; the job has this state.
     Same(JobState),
     /// The id is known with this other hash.
@@ -78,7 +80,9 @@ impl View for JobsView {
                 change_running(draft, key, |record| {
                     (record.state, record.ended_ms, record.error, record.ending) = (state, ended_ms, error, None);
                     record.paused = None;
-                    record.places.clear();
+                    if state == JobState::Completed {
+                        record.places.clear();
+                    }
                 })
             }
             JobCommand::Restart(key, error) => change_running(draft, key, |record| {
@@ -131,11 +135,12 @@ impl JobsView {
         if count >= self.jobs_max {
             return JobAnswer::Full(count);
         }
-        for forgotten in self.beyond_limit(draft, &record.tenant) {
-            draft.change(JobChange { key: forgotten, record: None });
+        let forgotten = self.beyond_limit(draft, &record.tenant);
+        for key in forgotten.iter().cloned() {
+            draft.change(JobChange { key, record: None });
         }
         draft.change(JobChange { key, record: Some(Arc::new(record)) });
-        JobAnswer::Stored
+        JobAnswer::Submitted(forgotten)
     }
 
     fn resume(&self, draft: &mut Draft<'_, Self>, key: JobKey) -> JobAnswer {

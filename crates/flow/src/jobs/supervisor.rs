@@ -28,7 +28,7 @@ use crate::document::{Document, DocumentContext, ErrorAnswer, RestartPolicy};
 use crate::function::Functions;
 use crate::hook::{Hooks, Trace};
 use crate::plan::Plan;
-use crate::runtime::{JobMetrics, JobSetting, Run, RunFailure, RunOutcome, Workers, state_topic};
+use crate::runtime::{JobMetrics, JobSetting, Run, RunFailure, RunOutcome, Workers};
 
 /// A run of this length forgives earlier errors, unless it has finished no record.
 const HEALTHY_AFTER: Duration = Duration::from_secs(60);
@@ -43,6 +43,8 @@ pub(super) enum SupervisorRequest {
     Start(JobKey),
     Stop(JobKey, StopMode),
     Kill(JobKey),
+    /// Removes the state of ended jobs that are no longer listed.
+    Forget(Vec<JobKey>),
     /// The run with this number has ended.
     Ended(JobKey, u64, RunOutcome),
     /// Ends all runs, those with unfinished records after this time.
@@ -260,6 +262,7 @@ impl Supervisor {
                 Ok(SupervisorRequest::Start(key)) => self.start_run(&key, 0),
                 Ok(SupervisorRequest::Stop(key, mode)) => self.end_run(&key, mode),
                 Ok(SupervisorRequest::Kill(key)) => self.end_run(&key, StopMode::Immediate),
+                Ok(SupervisorRequest::Forget(keys)) => keys.iter().for_each(|key| self.remove_state(key)),
                 Ok(SupervisorRequest::Ended(key, number, outcome)) => self.run_ended(&key, number, outcome),
                 Ok(SupervisorRequest::ShutDown(time)) => return self.drain(requests, time),
                 Err(RecvTimeoutError::Disconnected) => return self.drain(requests, Duration::ZERO),
@@ -500,28 +503,33 @@ impl Supervisor {
     fn store_end(&self, key: &JobKey, state: JobState, error: Option<RunFailure>) {
         tracing::info!(job = key.id, state = state.as_str(), "job has ended");
         self.store(JobCommand::End(key.clone(), state, error));
-        if let Ok(tenant) = TenantId::new(&key.tenant) {
-            self.remove_state(&state_topic(&tenant, &key.id));
+        if state == JobState::Completed {
+            self.remove_state(key);
         }
     }
 
-    /// Removes the state of jobs that ended while the process did.
+    /// Removes the state of jobs that no listed job keeps: they completed or were forgotten while the process ended.
     fn remove_forgotten_state(&self, jobs: &imbl::OrdMap<JobKey, Arc<JobRecord>>) {
-        let running = jobs.values().filter(|record| record.state == JobState::Running);
-        let topic = |record: &Arc<JobRecord>| Some(state_topic(&TenantId::new(&record.tenant).ok()?, &record.id));
-        let kept: HashSet<TopicName> = running.filter_map(topic).collect();
+        let keeping = jobs.values().filter(|record| record.state != JobState::Completed);
+        let kept: HashSet<TopicName> = keeping.filter_map(|record| record.key().state_topic()).collect();
         let topics = self.services.log.topics();
         let of_jobs = topics.iter().map(|topic| &topic.name).filter(|name| name.is_job_state());
-        of_jobs.filter(|name| !kept.contains(*name)).for_each(|name| self.remove_state(name));
+        of_jobs.filter(|name| !kept.contains(*name)).for_each(|name| self.remove_topic(name));
     }
 
-    /// Removes the state of a job that has ended, if it had any.
-    fn remove_state(&self, topic: &TopicName) {
+    /// Removes the state of a job, if it has any.
+    fn remove_state(&self, key: &JobKey) {
+        if let Some(topic) = key.state_topic() {
+            self.remove_topic(&topic);
+        }
+    }
+
+    fn remove_topic(&self, topic: &TopicName) {
         let log = &self.services.log;
         if log.topic(topic).is_some()
             && let Err(error) = log.delete_topic(topic)
         {
-            tracing::warn!(%topic, %error, "the state of a job that has ended is not removed before the next start");
+            tracing::warn!(%topic, %error, "the state of a job is not removed before the next start");
         }
     }
 

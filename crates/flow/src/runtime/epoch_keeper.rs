@@ -61,7 +61,7 @@ impl Commit {
     }
 }
 
-/// The topic with the state of a job, which is removed once the job has ended.
+/// The topic with the state of a job, which is removed once the job has completed or is no longer listed.
 pub(crate) fn state_topic(tenant: &TenantId, job_id: &str) -> TopicName {
     let digest = Sha256::digest(format!("{tenant}\0{job_id}"));
     let name: String = digest[..16].iter().map(|byte| format!("{byte:02x}")).collect();

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use millstream_flow::StopMode;
+use millstream_flow::{FlowConfig, Functions, StopMode};
 use millstream_log::{Log as _, TopicConfig};
 use millstream_testkit::eventually;
 use millstream_types::TopicName;
@@ -131,24 +131,37 @@ fn a_batch_job_ends_with_the_commit_of_all_it_has_read() {
 }
 
 #[test]
-fn state_is_kept_for_jobs_that_go_on_and_removed_of_those_that_have_ended() {
+fn state_is_kept_for_as_long_as_its_job_is_listed() {
     let dir = tempfile::tempdir().unwrap();
-    let node = open(&dir);
+    let config = || FlowConfig { ended_per_tenant_max: 2, ..FlowConfig::default() };
+    let node = Node::open_with(dir.path(), config(), Functions::default());
     node.create("messages", 3);
     node.create("results", 2);
-    let (kept, killed) = (node.run(&once("kept", "exactly_once", 1)), node.run(&once("killed", "exactly_once", 1)));
-    eventually("both have state", || state_topics(&node) == 2);
+    let run = |node: &Node, name: &str| node.run(&once(name, "exactly_once", 1));
+    let (runs, killed, stopped) = (run(&node, "runs"), run(&node, "killed"), run(&node, "stopped"));
+    eventually("all have state", || state_topics(&node) == 3);
     node.kill(&killed).unwrap();
     assert_eq!(node.ended(&killed)["state"], "killed");
-    eventually("one has", || state_topics(&node) == 1);
+    node.stop(&stopped, StopMode::Graceful);
+    assert_eq!(node.ended(&stopped)["state"], "stopped");
     node.close();
 
-    // As if the process had ended between the end of a job and that of its state.
-    let node = open(&dir);
+    // As if the process had ended between the end of a job's record and that of its state.
+    let node = Node::open_with(dir.path(), config(), Functions::default());
     node.log.create_topic(&TopicName::job_state("0123"), &TopicConfig::default()).unwrap();
     node.close();
-    let node = open(&dir);
-    assert_eq!((state_topics(&node), &node.job(&kept)["id"]), (1, &json!(kept)));
+    let node = Node::open_with(dir.path(), config(), Functions::default());
+    assert_eq!((state_topics(&node), &node.job(&runs)["id"]), (3, &json!(runs)));
+
+    let third = run(&node, "third");
+    eventually("it has state, too", || state_topics(&node) == 4);
+    node.stop(&third, StopMode::Graceful);
+    node.ended(&third);
+    // Three jobs have ended, and two are remembered: the oldest goes with its state.
+    let last = run(&node, "last");
+    eventually("the first is forgotten", || node.jobs.get(&node.tenant, &killed).is_err());
+    eventually("the state of four is there", || state_topics(&node) == 4);
+    eventually("the last one is among them", || node.job(&last)["state"] == "running");
     node.close();
 }
 
