@@ -91,6 +91,7 @@ impl FlowConfig {
             bundles: self.bundles.clone(),
             topics: None,
             targets: None,
+            earlier: None,
         }
     }
 }

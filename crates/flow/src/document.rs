@@ -11,6 +11,7 @@ mod canonical;
 mod catalogue;
 mod check;
 mod draft;
+mod earlier;
 mod expressions;
 mod file_form;
 mod finding;
@@ -29,13 +30,15 @@ mod tree;
 mod value;
 
 pub use catalogue::{Catalogue, DocumentContext, Key, KeyType, NodeType, Section};
+pub(crate) use earlier::NodeForm;
+pub use earlier::{EarlierJob, EarlierJobs, NoEarlierJob};
 pub(crate) use file_form::{Compression, FILE_FORMATS, FileFormat, file_form};
 pub use finding::Finding;
 pub use json_schema::json_schema;
 pub use model::{
     Action, BatchSettings, Checkpoint, Delivery, Document, ErrorAnswer, EventTime, Exchange, Hook, HookPoint,
-    JoinInput, JoinSetting, Mode, Node, NodeId, Parallelism, RestartPolicy, Role, Route, RouteTarget, Scheduler,
-    TestCase, TriggerMode, TriggerOn, TriggerSetting, WindowKind, WindowSetting,
+    JoinInput, JoinSetting, Mode, Node, NodeId, Parallelism, RestartPolicy, ResumeFrom, Role, Route, RouteTarget,
+    Scheduler, TestCase, TriggerMode, TriggerOn, TriggerSetting, WindowKind, WindowSetting,
 };
 pub(crate) use model::{INSTANCES_MAX, JoinSide};
 pub use quantity::{duration_ms, size_bytes};

@@ -11,6 +11,7 @@
 //! - A job that is stored as running is started again when the process starts, unless its end was asked for.
 
 mod crash_loop;
+mod earlier;
 mod figures;
 mod places;
 mod record;
@@ -32,9 +33,10 @@ use tokio::sync::Semaphore;
 use uuid::Uuid;
 
 use self::crash_loop::CrashLoop;
+use self::earlier::{EarlierRecords, is_waiting};
 pub use self::figures::JobFigure;
 pub use self::record::JobState;
-use self::record::{JobKey, JobRecord};
+use self::record::{JobKey, JobRecord, Resumes};
 use self::store::{JobAnswer, JobCommand, JobsView};
 use self::supervisor::{Supervisor, SupervisorRequest};
 use self::tap::TAPS_MAX;
@@ -181,11 +183,34 @@ impl Jobs {
     /// # Errors
     /// All faults of the document.
     pub fn validate(&self, tenant: &TenantId, text: &str) -> Result<Document, Vec<Finding>> {
-        self.read(text, TopicAccess { tenant: tenant.clone(), may_read: true, may_write: true })
+        let topics = TopicAccess { tenant: tenant.clone(), may_read: true, may_write: true };
+        Document::read(text, &self.context_of(topics, false))
     }
 
-    fn read(&self, text: &str, topics: TopicAccess) -> Result<Document, Vec<Finding>> {
-        Document::read(text, &DocumentContext { topics: Some(topics), ..self.context.clone() })
+    /// The surroundings of a document that is submitted now.
+    fn context_of(&self, topics: TopicAccess, replaces: bool) -> DocumentContext {
+        let earlier = EarlierRecords {
+            tenant: topics.tenant.clone(),
+            records: self.views.snapshot(PARTITION).state.clone(),
+            log: Arc::clone(&self.services.log),
+            context: self.context.clone(),
+            replaces,
+        };
+        DocumentContext { topics: Some(topics), earlier: Some(Arc::new(earlier)), ..self.context.clone() }
+    }
+
+    /// Reads a document that is submitted. One that was submitted before is the same job, whatever has become of the one that it went
+    /// on from.
+    fn read_submitted(&self, text: &str, context: &DocumentContext) -> Result<Document, Vec<Finding>> {
+        Document::read(text, context).or_else(|findings| {
+            let read = Document::read(text, &DocumentContext { earlier: None, ..context.clone() });
+            let tenant = context.topics.as_ref().map(|topics| &topics.tenant);
+            let is_known = |document: &Document| {
+                let id = document.id.as_ref()?;
+                Some(self.record(tenant?, id).ok()?.hash == document.hash)
+            };
+            read.ok().filter(|document| is_known(document) == Some(true)).ok_or(findings)
+        })
     }
 
     /// The JSON Schema of the documents that this process takes.
@@ -213,7 +238,9 @@ impl Jobs {
             may_read: roles.has(Role::Reader),
             may_write: roles.has(Role::Writer),
         };
-        let document = self.read(text, topics).map_err(|findings| Error::Invalid { findings })?;
+        let context = self.context_of(topics, false);
+        let document = self.read_submitted(text, &context).map_err(|findings| Error::Invalid { findings })?;
+        let earlier = document.resume_from.as_ref().and_then(|resume| resume.earlier.as_ref());
         self.supervisor.check(&document)?;
         let id = document.id.clone().unwrap_or_else(|| Uuid::new_v4().to_string());
         let record = JobRecord {
@@ -232,6 +259,7 @@ impl Jobs {
             ending: None,
             restarts: 0,
             error: None,
+            resumes: earlier.map(|id| Resumes { job: id.clone(), is_done: false }),
             places: BTreeMap::new(),
         };
         let key = record.key();
@@ -254,6 +282,7 @@ impl Jobs {
             JobAnswer::TenantFull(running) => {
                 Err(Error::TenantJobsFull { running, tenant: tenant.clone(), limit: self.config.jobs_per_tenant_max })
             }
+            JobAnswer::EarlierForgotten(id) => Err(Error::UnknownJob { id }),
             JobAnswer::Unknown | JobAnswer::Stored => Err(Error::UnknownJob { id }),
         }
     }
@@ -467,6 +496,9 @@ impl Jobs {
         if let Some(ended_ms) = record.ended_ms {
             job["ended"] = iso_time(ended_ms).into();
         }
+        if let Some(resumes) = &record.resumes {
+            job["resumed_from"] = resumes.job.as_str().into();
+        }
         if let Some(error) = &record.error {
             job["error"] = json!(error);
             job["reason"] = error.message.as_str().into();
@@ -479,11 +511,22 @@ impl Jobs {
             if let Some(ending) = record.ending {
                 job["reason"] = format!("is about to be {}", ending.as_str()).into();
             }
+            if let Some(reason) = self.waits_for_earlier(record) {
+                (job["state"], job["reason"]) = ("starting".into(), reason.into());
+            }
         }
         if let Some(metrics) = self.supervisor.metrics(&record.key()) {
             metrics.describe_totals(&mut job);
         }
         job
+    }
+
+    /// The reason why a job that goes on from another does not run yet; `None` while it waits for something else.
+    fn waits_for_earlier(&self, record: &JobRecord) -> Option<String> {
+        let earlier = record.earlier().filter(|_| record.error.is_none())?;
+        let is_waiting = is_waiting(&self.views.snapshot(PARTITION).state, record);
+        let text = if is_waiting { "waits until it can take the place of job" } else { "takes over the state of job" };
+        Some(format!("{text} '{}'", earlier.id))
     }
 
     /// The wall time of jobs, milliseconds since 1970-01-01T00:00:00Z.

@@ -32,11 +32,11 @@ pub use batch::{Batch, BatchWriter, Integers};
 pub use catalogue::{catalogue, describe_type};
 pub use config::FlowConfig;
 pub use document::{
-    Action, BatchSettings, Catalogue, Checkpoint, Delivery, Document, DocumentContext, ErrorAnswer, EventTime,
-    Exchange, Finding, Hook, HookPoint, JoinInput, JoinSetting, Key, KeyType, Mode, Node, NodeId, NodeType,
-    Parallelism, RestartPolicy, Role, Route, RouteTarget, Scheduler, Section, TestCase, TopicAccess, TriggerMode,
-    TriggerOn, TriggerSetting, WindowKind, WindowSetting, duration_ms, json_schema, node_type_page, reference_page,
-    size_bytes,
+    Action, BatchSettings, Catalogue, Checkpoint, Delivery, Document, DocumentContext, EarlierJob, EarlierJobs,
+    ErrorAnswer, EventTime, Exchange, Finding, Hook, HookPoint, JoinInput, JoinSetting, Key, KeyType, Mode,
+    NoEarlierJob, Node, NodeId, NodeType, Parallelism, RestartPolicy, ResumeFrom, Role, Route, RouteTarget, Scheduler,
+    Section, TestCase, TopicAccess, TriggerMode, TriggerOn, TriggerSetting, WindowKind, WindowSetting, duration_ms,
+    json_schema, node_type_page, reference_page, size_bytes,
 };
 pub use entities::{EntityMatch, EntityQuery, EntityReader};
 pub use error::Error;

@@ -17,4 +17,4 @@ mod record;
 
 pub(crate) use self::keyed::{KeyedState, StateValue, TellChange};
 pub(crate) use self::memory::{JobStateMemory, StateBudget, StateMemory};
-pub(crate) use self::record::{EpochRecord, StateChanges, StateEntry};
+pub(crate) use self::record::{EpochRecord, StateChanges, StateEntry, TopicPositions};

@@ -16,11 +16,11 @@ use super::keys::{
 };
 use super::model::{
     Action, BatchSettings, Checkpoint, Delivery, Document, ErrorAnswer, EventTime, Exchange, Hook, HookPoint,
-    JoinInput, JoinSetting, Mode, Node, NodeId, Parallelism, RestartPolicy, Role, Route, RouteTarget, Scheduler,
-    TestCase, TriggerMode, TriggerOn, TriggerSetting, WindowKind, WindowSetting,
+    JoinInput, JoinSetting, Mode, Node, NodeId, Parallelism, RestartPolicy, ResumeFrom, Role, Route, RouteTarget,
+    Scheduler, TestCase, TriggerMode, TriggerOn, TriggerSetting, WindowKind, WindowSetting,
 };
 use super::quantity::{calendar_step, duration_ms, duration_range_ms};
-use super::rules::{is_join, join_bounds_ms, keeps_state, member_of};
+use super::rules::{earlier_job, is_join, join_bounds_ms, keeps_state, member_of, node_map};
 use super::scalar::plain;
 use super::tree::{Tree, TreeContent};
 
@@ -41,6 +41,7 @@ pub(super) fn assemble(draft: &DocumentDraft<'_>) -> Document {
             _ => Delivery::AtLeastOnce,
         },
         checkpoint: checkpoint(tree.get("checkpoint")),
+        resume_from: resume_from(draft),
         restart: restart(tree.get("restart")),
         exchange: if job.text("exchange") == "queue" { Exchange::Queue } else { Exchange::Fused },
         scheduler: scheduler(tree.get("resources")),
@@ -187,6 +188,12 @@ fn checkpoint(tree: Option<&Tree>) -> Checkpoint {
     let checkpoint = Settings { tree, section: &CHECKPOINT };
     let time = |key: &str| Duration::from_millis(duration_ms(&checkpoint.text(key)).unwrap_or_default());
     Checkpoint { interval: time("interval"), timeout: time("timeout") }
+}
+
+fn resume_from(draft: &DocumentDraft<'_>) -> Option<ResumeFrom> {
+    let earlier = earlier_job(draft).map(|earlier| earlier.id);
+    let is_resumed = earlier.is_some() || draft.tree.get("resume_from").is_some();
+    is_resumed.then(|| ResumeFrom { earlier, map: node_map(draft.tree) })
 }
 
 fn restart(tree: Option<&Tree>) -> RestartPolicy {

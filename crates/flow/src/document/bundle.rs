@@ -8,9 +8,9 @@ mod rename;
 
 use super::DocumentContext;
 use super::check::{Checker, ENTRIES_MAX};
-use super::draft::NODE_MAPS;
 use super::finding::{Findings, join};
 use super::keys::BUNDLE;
+use super::model::NODE_MAPS;
 use super::reader::read;
 use super::tree::{Tree, TreeContent, TreeMember};
 

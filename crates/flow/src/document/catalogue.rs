@@ -6,6 +6,7 @@ use std::sync::Arc;
 use millstream_types::AllowedTargets;
 use serde_json::Value;
 
+use super::earlier::EarlierJobs;
 use super::model::Role;
 use super::topic::TopicAccess;
 
@@ -108,6 +109,8 @@ pub enum KeyType {
     TextsByName,
     /// A whole number from 1, or an object with `min` and `max`.
     Parallelism,
+    /// The name or id of a job, or an object with more about it.
+    ResumeFrom,
     /// A list of pairs `[from, to]`, or an object of lists by `from`.
     Edges,
     /// An object with the keys of the node's type.
@@ -162,4 +165,6 @@ pub struct DocumentContext {
     pub topics: Option<TopicAccess>,
     /// `flow.http_allowed_targets`: the hosts of URLs; `None` leaves them unchecked.
     pub targets: Option<Arc<AllowedTargets>>,
+    /// The jobs that a document may go on from; `None` leaves `resume_from` unchecked.
+    pub earlier: Option<Arc<dyn EarlierJobs>>,
 }

@@ -4,7 +4,7 @@ use millstream_types::TenantId;
 
 use super::catalogue::{Key, KeyType, NodeType, Section};
 use super::finding::{Findings, join};
-use super::keys::{AGGREGATE, JOB, PARALLELISM, SINK, SOURCE, TRANSFORM};
+use super::keys::{AGGREGATE, JOB, PARALLELISM, RESUME_FROM, SINK, SOURCE, TRANSFORM};
 use super::model::Role;
 use super::names::{is_name, name_rule};
 use super::tree::{TextPosition, Tree, TreeContent, TreeMember};
@@ -74,6 +74,9 @@ impl Checker<'_> {
             }
             KeyType::Parallelism if matches!(value.content, TreeContent::Object(_)) => {
                 self.section(value, path, &PARALLELISM);
+            }
+            KeyType::ResumeFrom if matches!(value.content, TreeContent::Object(_)) => {
+                self.section(value, path, &RESUME_FROM);
             }
             _ => check_value(value, path, key, self.findings),
         }

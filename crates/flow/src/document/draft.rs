@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use super::check::ENTRIES_MAX;
 use super::finding::{bounded_name, join};
-use super::model::{NodeId, Role};
+use super::model::{NODE_MAPS, NodeId, Role};
 use super::tree::{TextPosition, Tree, TreeContent, TreeMember};
 use super::value::PARAMETERS_MAX;
 use super::{DocumentContext, NodeType, node_types};
@@ -73,10 +73,6 @@ pub(super) enum RouteTargetDraft<'a> {
     None,
     Nodes(Vec<EdgeEnd<'a>>),
 }
-
-/// The three maps of nodes.
-pub(super) const NODE_MAPS: [(&str, Role); 3] =
-    [("sources", Role::Source), ("transforms", Role::Transform), ("sinks", Role::Sink)];
 
 impl<'a> DocumentDraft<'a> {
     pub(super) fn new(tree: &'a Tree, context: &'a DocumentContext) -> Self {

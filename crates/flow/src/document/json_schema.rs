@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::assemble::default_of;
 use super::catalogue::{Catalogue, Key, KeyType, NodeType, Section};
-use super::keys::{AGGREGATE, BUNDLE, PARALLELISM, PARAMETER, SINK, SOURCE, TRANSFORM};
+use super::keys::{AGGREGATE, BUNDLE, PARALLELISM, PARAMETER, RESUME_FROM, SINK, SOURCE, TRANSFORM};
 use super::model::Role;
 use super::reference::SECTIONS;
 
@@ -125,6 +125,7 @@ fn value(form: KeyType) -> Value {
         KeyType::Parallelism => json!({
             "anyOf": [{ "type": "integer", "minimum": 1, "maximum": 1024 }, reference(&PARALLELISM)],
         }),
+        KeyType::ResumeFrom => json!({ "anyOf": [text(), reference(&RESUME_FROM)] }),
         KeyType::Edges => json!({
             "anyOf": [
                 { "type": "array", "items": { "type": "array", "items": text(), "minItems": 2, "maxItems": 2 } },

@@ -9,7 +9,7 @@ mod parts;
 pub(super) use node::{SINK, SOURCE, TRANSFORM};
 pub(super) use parts::{
     AGGREGATE, BATCH, CHECKPOINT, EVENT_TIME, HOOK, HOOK_POINTS, PARALLELISM, PARAMETER, PARAMETER_TYPES, RESOURCES,
-    RESTART, ROUTE, TEST, TRIGGER, USE, WINDOW,
+    RESTART, RESUME_FROM, ROUTE, TEST, TRIGGER, USE, WINDOW,
 };
 
 use super::catalogue::{Key, KeyType, Section};
@@ -89,10 +89,11 @@ static JOB_SETTINGS: [Key; 7] = [
         None,
         "The epochs of a job that keeps state or is `exactly_once`: at the end of each, positions, state and results are committed together.",
     ),
-    later(
+    optional(
         "resume_from",
-        "leave it out: a job goes on from the offsets of its consumer group",
-        "State and offsets of an earlier job.",
+        KeyType::ResumeFrom,
+        None,
+        "The earlier job whose state and positions the job begins with, as of that job's last epoch.",
     ),
 ];
 

@@ -24,6 +24,8 @@ pub struct Document {
     pub delivery: Delivery,
     /// The epochs; they have no effect on a job without state that is not `exactly_once`.
     pub checkpoint: Checkpoint,
+    /// The earlier job that the job goes on from.
+    pub resume_from: Option<ResumeFrom>,
     /// The answer to errors that nothing else took.
     pub restart: RestartPolicy,
     /// The default for all edges.
@@ -78,6 +80,15 @@ pub struct Checkpoint {
     pub timeout: Duration,
 }
 
+/// The earlier job that a job goes on from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ResumeFrom {
+    /// The id of the job; `None` where nobody knows the earlier jobs.
+    pub earlier: Option<String>,
+    /// The names that nodes had there, by their new ones.
+    pub map: BTreeMap<String, String>,
+}
+
 /// The way that records cross an edge.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Exchange {
@@ -117,6 +128,10 @@ pub enum Role {
     /// It has inputs and no successors.
     Sink,
 }
+
+/// The three maps of nodes.
+pub(super) const NODE_MAPS: [(&str, Role); 3] =
+    [("sources", Role::Source), ("transforms", Role::Transform), ("sinks", Role::Sink)];
 
 /// A source, transform or sink.
 #[derive(Debug, Clone)]

@@ -4,13 +4,13 @@ use std::fmt::Write as _;
 
 use super::catalogue::{Key, KeyType, NodeType, Section};
 use super::keys::{
-    AGGREGATE, BATCH, BUNDLE, CHECKPOINT, EVENT_TIME, HOOK, JOB, PARALLELISM, PARAMETER, RESOURCES, RESTART, ROUTE,
-    SINK, SOURCE, TEST, TRANSFORM, TRIGGER, USE, WINDOW,
+    AGGREGATE, BATCH, BUNDLE, CHECKPOINT, EVENT_TIME, HOOK, JOB, PARALLELISM, PARAMETER, RESOURCES, RESTART,
+    RESUME_FROM, ROUTE, SINK, SOURCE, TEST, TRANSFORM, TRIGGER, USE, WINDOW,
 };
 use super::rules::{FORM_RULES, RULES};
 
 /// All sections, in the order of the page.
-pub(super) static SECTIONS: [&Section; 19] = [
+pub(super) static SECTIONS: [&Section; 20] = [
     &JOB,
     &SOURCE,
     &TRANSFORM,
@@ -24,6 +24,7 @@ pub(super) static SECTIONS: [&Section; 19] = [
     &ROUTE,
     &HOOK,
     &CHECKPOINT,
+    &RESUME_FROM,
     &RESTART,
     &RESOURCES,
     &TEST,
@@ -100,6 +101,7 @@ fn form(value: KeyType) -> String {
         KeyType::MapOf(section) => linked("by name: ", section),
         KeyType::Aggregates => format!("list of aggregates, or {}", linked("list of ", &AGGREGATE)),
         KeyType::Parallelism => format!("1 to 1024, or {}", linked("", &PARALLELISM)),
+        KeyType::ResumeFrom => format!("name or id of a job, or {}", linked("", &RESUME_FROM)),
         plain => plain_form(plain).to_owned(),
     }
 }

@@ -15,6 +15,7 @@ mod joins;
 mod lookups;
 mod nodes;
 mod parameters;
+mod resume;
 mod routes;
 mod state;
 mod tests;
@@ -23,6 +24,7 @@ mod triggers;
 mod windows;
 
 pub(super) use self::joins::{is_join, join_bounds_ms, member_of};
+pub(super) use self::resume::{earlier_job, node_map};
 pub(super) use self::state::keeps_state;
 use super::draft::DocumentDraft;
 use super::finding::Findings;
@@ -90,11 +92,23 @@ pub(super) const FORM_RULES: [(&str, &str); 29] = [
 ];
 
 /// The rules of the document as a whole, in the order in which they are checked.
-pub(super) static RULES: [DocumentRule; 61] = [
+pub(super) static RULES: [DocumentRule; 65] = [
     rule("id", "An id has 1 to 128 of the characters a-z A-Z 0-9 _ - . :", job::id),
     rule("no_source", "A job has a source.", job::no_source),
     rule("state_delivery", "A job that keeps state is not at_most_once.", state::state_delivery),
     rule("checkpoint_interval", "Epochs take some time.", state::checkpoint_interval),
+    rule("resume_checkpoint", "A job goes on from the last epoch of an earlier one.", resume::resume_checkpoint),
+    rule("resume_job", "The earlier job has ended and has state, or is replaced.", resume::resume_job),
+    rule(
+        "resume_map",
+        "`map` of `resume_from` names nodes, and for each one of the same type of the earlier job.",
+        resume::resume_map,
+    ),
+    rule(
+        "resume_node",
+        "Sources and nodes with state go on from those of the earlier job, unless `on_missing: initialize` lets them begin.",
+        resume::resume_node,
+    ),
     rule("duplicate_name", "A name stands for one node.", nodes::duplicate_name),
     rule("reserved_name", "`all` and `none` are no names.", nodes::reserved_name),
     rule("unknown_type", "A type is one of the catalogue, for nodes of that role.", nodes::unknown_type),

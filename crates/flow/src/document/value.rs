@@ -84,6 +84,9 @@ pub(super) fn check_value(value: &Tree, path: &str, key: &Key, findings: &mut Fi
             matches!(value.content, TreeContent::List(_)) && value.elements().iter().all(|line| line.text().is_some())
         }),
         KeyType::Parallelism => check.whole(1, PARALLELISM_MAX),
+        KeyType::ResumeFrom => {
+            check.form(value.text().is_some(), "the name or id of a job, or an object with it under 'job'");
+        }
         KeyType::Edges => check.edges(),
         KeyType::Any
         | KeyType::Config

@@ -79,9 +79,22 @@ pub(super) struct JobRecord {
     pub(super) restarts: u32,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) error: Option<RunFailure>,
+    /// The job that it goes on from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) resumes: Option<Resumes>,
     /// The records that sources without a log have read, by node; empty once the job has completed.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) places: BTreeMap<String, u64>,
+}
+
+/// The job that another one goes on from. While that one runs, it waits to take its place.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Resumes {
+    /// The id of the earlier job.
+    pub(super) job: String,
+    /// Its state is taken over: the job needs it no more.
+    #[serde(default)]
+    pub(super) is_done: bool,
 }
 
 impl JobKey {
@@ -108,6 +121,12 @@ impl JobKey {
 }
 
 impl JobRecord {
+    /// The job whose state it has not taken over yet.
+    pub(super) fn earlier(&self) -> Option<JobKey> {
+        let resumes = self.resumes.as_ref().filter(|resumes| !resumes.is_done && self.state == JobState::Running)?;
+        Some(JobKey { tenant: self.tenant.clone(), id: resumes.job.clone() })
+    }
+
     pub(super) fn key(&self) -> JobKey {
         JobKey { tenant: self.tenant.clone(), id: self.id.clone() }
     }

@@ -1,5 +1,6 @@
 //! The view `_jobs`: all jobs, and the decisions on submissions and ends.
 
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use millstream_view::{DecodeError, Draft, Encoded, InState, View};
@@ -33,6 +34,8 @@ pub(super) enum JobCommand {
     End(JobKey, JobState, Option<RunFailure>),
     /// A running job is started again after an error.
     Restart(JobKey, RunFailure),
+    /// A job has taken over the state of an earlier one, with these places of its nodes.
+    TakenOver(JobKey, BTreeMap<String, u64>),
     /// The source of this name has finished this number of records.
     Place(JobKey, String, u64),
 }
@@ -48,6 +51,8 @@ pub(super) enum JobAnswer {
     HashDiffers(String),
     /// This job of that name runs.
     NameTaken(String),
+    /// The job of this id, which the new one is to go on from, is forgotten.
+    EarlierForgotten(String),
     /// As many jobs run as are allowed.
     Full(usize),
     /// As many jobs of the tenant run as are allowed.
@@ -89,6 +94,10 @@ impl View for JobsView {
                 record.restarts += 1;
                 record.error = Some(error);
             }),
+            JobCommand::TakenOver(key, places) => change_running(draft, key, |record| {
+                record.resumes.iter_mut().for_each(|resumes| resumes.is_done = true);
+                record.places = places;
+            }),
             JobCommand::Place(key, node, records) => change_running(draft, key, |record| {
                 record.places.insert(node, records);
             }),
@@ -127,6 +136,10 @@ impl JobsView {
         if let Some(other) = running().find(of_name) {
             return JobAnswer::NameTaken(other.id.clone());
         }
+        let earlier = record.earlier();
+        if let Some(forgotten) = earlier.filter(|earlier| draft.state().get(earlier).is_none()) {
+            return JobAnswer::EarlierForgotten(forgotten.id);
+        }
         let of_tenant = running().filter(|known| known.tenant == record.tenant).count();
         if of_tenant >= self.per_tenant_max {
             return JobAnswer::TenantFull(of_tenant);
@@ -135,7 +148,7 @@ impl JobsView {
         if count >= self.jobs_max {
             return JobAnswer::Full(count);
         }
-        let forgotten = self.beyond_limit(draft, &record.tenant);
+        let forgotten = self.beyond_limit(draft, &record);
         for key in forgotten.iter().cloned() {
             draft.change(JobChange { key, record: None });
         }
@@ -154,9 +167,13 @@ impl JobsView {
         }
     }
 
-    /// The oldest ended jobs of a tenant that has too many.
-    fn beyond_limit(&self, draft: &Draft<'_, Self>, tenant: &str) -> Vec<JobKey> {
-        let is_ended = |known: &&Arc<JobRecord>| known.tenant == tenant && known.state != JobState::Running;
+    /// The oldest ended jobs of a tenant that has too many, when `new` is submitted; not those that a job is about to go on from.
+    fn beyond_limit(&self, draft: &Draft<'_, Self>, new: &JobRecord) -> Vec<JobKey> {
+        let needed: HashSet<JobKey> =
+            draft.state().values().filter_map(|known| known.earlier()).chain(new.earlier()).collect();
+        let is_ended = |known: &&Arc<JobRecord>| {
+            known.tenant == new.tenant && known.state != JobState::Running && !needed.contains(&known.key())
+        };
         let mut ended: Vec<_> =
             draft.state().values().filter(is_ended).map(|known| (known.ended_ms, known.key())).collect();
         let count = ended.len().saturating_sub(self.ended_max);

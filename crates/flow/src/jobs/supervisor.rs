@@ -2,7 +2,7 @@
 //!
 //! Owner: the thread `flow-jobs`. Others send it requests and read what runs.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
@@ -17,6 +17,7 @@ use tokio::sync::watch;
 
 use super::PARTITION;
 use super::crash_loop::CrashLoop;
+use super::earlier::earlier_job;
 use super::figures::JobFigure;
 use super::places::JobPlaces;
 use super::record::{JobKey, JobState};
@@ -28,7 +29,7 @@ use crate::document::{Document, DocumentContext, ErrorAnswer, RestartPolicy};
 use crate::function::Functions;
 use crate::hook::{Hooks, Trace};
 use crate::plan::Plan;
-use crate::runtime::{JobMetrics, JobSetting, Run, RunFailure, RunOutcome, Workers};
+use crate::runtime::{JobMetrics, JobSetting, Run, RunFailure, RunOutcome, Takeover, Workers};
 
 /// A run of this length forgives earlier errors, unless it has finished no record.
 const HEALTHY_AFTER: Duration = Duration::from_secs(60);
@@ -45,6 +46,8 @@ pub(super) enum SupervisorRequest {
     Kill(JobKey),
     /// Removes the state of ended jobs that are no longer listed.
     Forget(Vec<JobKey>),
+    /// The state of an earlier job is that of this one, before the run with this number begins; the places of its nodes.
+    TakenOver(JobKey, u64, Result<BTreeMap<String, u64>, Error>),
     /// The run with this number has ended.
     Ended(JobKey, u64, RunOutcome),
     /// Ends all runs, those with unfinished records after this time.
@@ -263,6 +266,7 @@ impl Supervisor {
                 Ok(SupervisorRequest::Stop(key, mode)) => self.end_run(&key, mode),
                 Ok(SupervisorRequest::Kill(key)) => self.end_run(&key, StopMode::Immediate),
                 Ok(SupervisorRequest::Forget(keys)) => keys.iter().for_each(|key| self.remove_state(key)),
+                Ok(SupervisorRequest::TakenOver(key, number, places)) => self.taken_over(&key, number, places),
                 Ok(SupervisorRequest::Ended(key, number, outcome)) => self.run_ended(&key, number, outcome),
                 Ok(SupervisorRequest::ShutDown(time)) => return self.drain(requests, time),
                 Err(RecvTimeoutError::Disconnected) => return self.drain(requests, Duration::ZERO),
@@ -293,12 +297,24 @@ impl Supervisor {
     }
 
     fn start_run(self: &Arc<Self>, key: &JobKey, attempts: u32) {
-        let record = self.views.snapshot(PARTITION).state.get(key).cloned();
+        let snapshot = self.views.snapshot(PARTITION);
+        let record = snapshot.state.get(key).cloned();
         let Some(record) = record.filter(|record| record.state == JobState::Running) else { return };
         if let Some(ending) = record.ending {
             self.active.lock().remove(key);
             return self.store_end(key, ending, record.error.clone());
         }
+        let earlier = record.earlier().map(|earlier| snapshot.state.get(&earlier).cloned());
+        let earlier = match earlier {
+            // It takes the place of a job that still runs.
+            Some(Some(earlier)) if earlier.state == JobState::Running => return,
+            Some(None) => {
+                let id = record.resumes.as_ref().map(|resumes| resumes.job.clone()).unwrap_or_default();
+                return self.store_end(key, JobState::Failed, Some(self.failure_of(&Error::UnknownJob { id })));
+            }
+            Some(earlier) => earlier,
+            None => None,
+        };
         if record.paused.is_some() {
             return;
         }
@@ -319,6 +335,9 @@ impl Supervisor {
             last_error: None,
         };
         self.active.lock().insert(key.clone(), known);
+        if let Some(earlier) = earlier {
+            return self.take_over(key, number, &earlier, tenant, document);
+        }
         let (requests, ended_key) = (self.requests.clone(), key.clone());
         let setting = JobSetting {
             tenant,
@@ -351,6 +370,40 @@ impl Supervisor {
                 self.take_active(key);
                 self.store_end(key, JobState::Failed, Some(self.failure_of(&error)));
             }
+        }
+    }
+
+    /// Takes over the state of an earlier job, on a thread that may wait for the disk. The run begins afterwards.
+    fn take_over(&self, key: &JobKey, number: u64, earlier: &JobRecord, tenant: TenantId, document: Document) {
+        let plan = Plan::new(&document, &self.functions, &self.hooks, self.workers.count() as u32);
+        let takeover = plan.map(|plan| Takeover {
+            services: self.services.clone(),
+            tenant,
+            id: key.id.clone(),
+            has_epochs: plan.has_epochs(document.delivery),
+            earlier: earlier_job(earlier, &self.context),
+            earlier_places: earlier.places.clone(),
+            document,
+        });
+        let (requests, key) = (self.requests.clone(), key.clone());
+        self.services.restoring.run(move || {
+            let places = takeover.and_then(|takeover| takeover.run());
+            // Without a receiver the process stops, and takes over at its next start.
+            let _ = requests.send(SupervisorRequest::TakenOver(key, number, places));
+        });
+    }
+
+    fn taken_over(self: &Arc<Self>, key: &JobKey, number: u64, places: Result<BTreeMap<String, u64>, Error>) {
+        let attempts = match self.active.lock().get(key).filter(|known| known.number == number) {
+            Some(known) => known.attempts,
+            None => return,
+        };
+        match places {
+            Ok(places) => {
+                self.store(JobCommand::TakenOver(key.clone(), places));
+                self.start_run(key, attempts);
+            }
+            Err(error) => self.run_failed(key, self.failure_of(&error), ErrorAnswer::Defer),
         }
     }
 
@@ -503,15 +556,20 @@ impl Supervisor {
     fn store_end(&self, key: &JobKey, state: JobState, error: Option<RunFailure>) {
         tracing::info!(job = key.id, state = state.as_str(), "job has ended");
         self.store(JobCommand::End(key.clone(), state, error));
-        if state == JobState::Completed {
+        let is_needed = || {
+            let snapshot = self.views.snapshot(PARTITION);
+            snapshot.state.values().any(|record| record.earlier().as_ref() == Some(key))
+        };
+        if state == JobState::Completed && !is_needed() {
             self.remove_state(key);
         }
     }
 
     /// Removes the state of jobs that no listed job keeps: they completed or were forgotten while the process ended.
     fn remove_forgotten_state(&self, jobs: &imbl::OrdMap<JobKey, Arc<JobRecord>>) {
-        let keeping = jobs.values().filter(|record| record.state != JobState::Completed);
-        let kept: HashSet<TopicName> = keeping.filter_map(|record| record.key().state_topic()).collect();
+        let keeping = jobs.values().filter(|record| record.state != JobState::Completed).map(|record| record.key());
+        let needed = jobs.values().filter_map(|record| record.earlier());
+        let kept: HashSet<TopicName> = keeping.chain(needed).filter_map(|key| key.state_topic()).collect();
         let topics = self.services.log.topics();
         let of_jobs = topics.iter().map(|topic| &topic.name).filter(|name| name.is_job_state());
         of_jobs.filter(|name| !kept.contains(*name)).for_each(|name| self.remove_topic(name));

@@ -5,20 +5,25 @@
 //! nothing of an earlier one takes effect any more.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use millstream_log::{
-    AckLevel, AtomicAppend, Cleanup, Done, Error as LogError, Log, PositionCommit, TopicConfig, Writer, Writers,
+    AckLevel, AtomicAppend, Cleanup, Done, Error as LogError, Log, PositionCommit, TopicConfig, Writer, Writers, reply,
 };
 use millstream_types::{PartitionId, Record, TenantId, TopicName, TopicPartition};
 use sha2::{Digest as _, Sha256};
 
 use super::epoch_part::EpochPart;
-use crate::state::EpochRecord;
+use crate::state::{EpochRecord, StateChanges};
 
 /// Bytes of one append of changes, and the record that goes beyond.
 const APPEND_MAX_BYTES: usize = 256 << 10;
 /// Appends of one turn.
 const APPENDS_PER_TURN: usize = 8;
+
+/// Pause before an append that the log had no room for is tried again, and the number of tries.
+const RETRY: Duration = Duration::from_millis(50);
+const TRIES: u32 = 100;
 
 pub(super) struct EpochKeeper {
     log: Arc<dyn Log>,
@@ -68,6 +73,11 @@ pub(crate) fn state_topic(tenant: &TenantId, job_id: &str) -> TopicName {
     TopicName::job_state(&name)
 }
 
+/// The name of the writer of a job.
+pub(super) fn writer_name(tenant: &TenantId, job_id: &str) -> String {
+    format!("job/{tenant}/{job_id}")
+}
+
 impl EpochKeeper {
     /// Takes over the job: the next writer of its name, and its topic, which is made if it is missing. Blocks on the disk.
     ///
@@ -75,7 +85,7 @@ impl EpochKeeper {
     /// The topic cannot be made, or the writer cannot begin.
     pub(super) fn open(log: &Arc<dyn Log>, tenant: &TenantId, job_id: &str) -> Result<Self, LogError> {
         let name = state_topic(tenant, job_id);
-        let writer = log.writer(&format!("job/{tenant}/{job_id}"))?;
+        let writer = log.writer(&writer_name(tenant, job_id))?;
         if log.topic(&name).is_none() {
             let config = TopicConfig {
                 partitions: 1,
@@ -93,6 +103,45 @@ impl EpochKeeper {
     /// The place of the job's state.
     pub(super) fn topic(&self) -> &TopicPartition {
         &self.topic
+    }
+
+    /// Commits the state of an earlier job as the first epoch: its values by node and key, and the positions of sources. Blocks on
+    /// the disk.
+    ///
+    /// # Errors
+    /// Nothing is committed.
+    pub(super) fn take_over<'n>(
+        &self,
+        first: &EpochRecord,
+        values: impl Iterator<Item = (&'n str, Box<[u8]>, Box<[u8]>)>,
+        positions: Vec<PositionCommit>,
+    ) -> Result<(), LogError> {
+        let append = |changes: &StateChanges| {
+            let records: Vec<Record<'_>> = (0..changes.len())
+                .map(|index| changes.record(index))
+                .map(|(key, value)| self.record(key, value, first.at_ms))
+                .collect();
+            patient(&mut || self.writer.append(&self.topic, &records))
+        };
+        let mut changes = StateChanges::default();
+        for (node, key, value) in values {
+            changes.add(node, &key, Some(&value));
+            if changes.size_bytes() >= APPEND_MAX_BYTES {
+                append(&changes)?;
+                changes = StateChanges::default();
+            }
+        }
+        if changes.len() > 0 {
+            append(&changes)?;
+        }
+        let epoch = first.encode();
+        let records = vec![(self.topic.clone(), vec![self.record(EpochRecord::KEY, Some(&epoch), first.at_ms)])];
+        let append = AtomicAppend { records, positions };
+        patient(&mut || {
+            let (done, stored) = reply();
+            self.writer.commit(&append, AckLevel::Synced, done)?;
+            stored.wait().map(drop)
+        })
     }
 
     /// Appends what is left of a commit, as much as a turn may, and commits it. `stored` gets the outcome once the log has accepted it.
@@ -187,4 +236,15 @@ fn is_temporary(error: &LogError) -> bool {
             | LogError::DiskFull { .. }
             | LogError::TooManyTransactions { .. }
     )
+}
+
+/// Calls the log again while it has no room, for a while.
+pub(super) fn patient(call: &mut dyn FnMut() -> Result<(), LogError>) -> Result<(), LogError> {
+    for _ in 1..TRIES {
+        match call() {
+            Err(error) if is_temporary(&error) => std::thread::sleep(RETRY),
+            result => return result,
+        }
+    }
+    call()
 }

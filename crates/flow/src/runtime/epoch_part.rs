@@ -6,6 +6,7 @@ use millstream_log::PositionCommit;
 
 use super::event_time::PartitionTimes;
 use crate::connector::Prepared;
+use crate::delivery::SourcePosition;
 use crate::state::StateChanges;
 
 #[derive(Default)]
@@ -13,6 +14,8 @@ pub(super) struct EpochPart {
     pub(super) changes: StateChanges,
     pub(super) prepared: Vec<Box<dyn Prepared>>,
     pub(super) positions: Vec<PositionCommit>,
+    /// The same positions, by source.
+    pub(super) read: BTreeMap<String, Vec<SourcePosition>>,
     /// The records that the instance's sources without a log have read, by node.
     pub(super) places: BTreeMap<String, u64>,
     /// The latest event times of the partitions that the instance's sources have read, by node.
@@ -26,7 +29,7 @@ pub(super) struct EpochPart {
 impl EpochPart {
     /// `true` if there is nothing to be committed.
     pub(super) fn is_empty(&self) -> bool {
-        let Self { changes, prepared, positions, places, times: _, watermarks: _, keys: _ } = self;
+        let Self { changes, prepared, positions, read: _, places, times: _, watermarks: _, keys: _ } = self;
         changes.len() == 0 && prepared.is_empty() && positions.is_empty() && places.is_empty()
     }
 }

@@ -31,7 +31,7 @@ use crate::Error;
 use crate::batch::NO_TIME;
 use crate::connector::{Places, Waker};
 use crate::document::{Checkpoint, NodeId};
-use crate::state::EpochRecord;
+use crate::state::{EpochRecord, TopicPositions};
 
 /// Pause before an append that the log had no room for is tried again.
 const RETRY: Duration = Duration::from_millis(20);
@@ -81,6 +81,7 @@ struct EpochState {
     /// By node and instance.
     places: BTreeMap<String, Vec<u64>>,
     /// By source.
+    positions: BTreeMap<String, TopicPositions>,
     times: BTreeMap<String, PartitionTimes>,
     /// The latest of a node's instances, by node.
     watermarks: BTreeMap<String, i64>,
@@ -161,6 +162,7 @@ impl Epochs {
                 if let Some(record) = &restored.epoch {
                     let mut state = self.state.lock();
                     state.places.clone_from(&record.places);
+                    state.positions.clone_from(&record.positions);
                     state.times.clone_from(&record.times);
                     state.watermarks.clone_from(&record.watermarks);
                     self.wanted.store(record.epoch, Ordering::Release);
@@ -264,6 +266,10 @@ impl Epochs {
         };
         set(&mut state.places, part.places.clone());
         set(&mut state.keys, std::mem::take(&mut part.keys));
+        for (node, read) in std::mem::take(&mut part.read) {
+            let known = state.positions.entry(node).or_default();
+            read.iter().for_each(|at| known.set(at));
+        }
         for (node, times) in std::mem::take(&mut part.times) {
             state.times.entry(node).or_default().extend(times);
         }
@@ -320,8 +326,8 @@ impl Epochs {
                 let last = state.committed.as_ref().map_or(0, |committed| committed.record.epoch);
                 let epoch = self.wanted().max(last + 1);
                 let (places, times) = (state.places.clone(), state.times.clone());
-                let watermarks = state.watermarks.clone();
-                let record = EpochRecord { epoch, at_ms: now_ms, places, times, watermarks };
+                let (positions, watermarks) = (state.positions.clone(), state.watermarks.clone());
+                let record = EpochRecord { epoch, at_ms: now_ms, places, positions, times, watermarks };
                 self.append(state, Commit::new(record, parts))
             }
             Phase::Appending(commit) => self.append(state, commit),

@@ -160,7 +160,10 @@ impl ReadingSource {
     pub(super) fn take_places(&mut self, name: &str, part: &mut EpochPart) {
         for place in self.places.drain(..) {
             match self.source.commit_of(&place) {
-                Some(commit) => part.positions.push(commit),
+                Some(commit) => {
+                    part.positions.push(commit);
+                    part.read.entry(name.to_owned()).or_default().push(place);
+                }
                 None => drop(part.places.insert(name.to_owned(), place.offset)),
             }
         }

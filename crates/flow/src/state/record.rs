@@ -10,8 +10,10 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use millstream_types::{JOB_STATE, KeyGroup};
+use millstream_types::{JOB_STATE, KeyGroup, TopicId};
 use serde::{Deserialize, Serialize};
+
+use crate::delivery::SourcePosition;
 
 /// First byte of a value.
 const VERSION: u8 = JOB_STATE.version.expect("its values have a version");
@@ -28,12 +30,41 @@ pub(crate) struct EpochRecord {
     /// The records that each instance of a source without a log has read, by node.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) places: BTreeMap<String, Vec<u64>>,
+    /// The positions up to which `stream` sources have read, by node.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) positions: BTreeMap<String, TopicPositions>,
     /// The latest event time that each partition of a source had, milliseconds since 1970-01-01T00:00:00Z, by node.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) times: BTreeMap<String, BTreeMap<u32, i64>>,
     /// The watermark to which the nodes with state had come, by node.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) watermarks: BTreeMap<String, i64>,
+}
+
+/// The positions of a source in its topic.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct TopicPositions {
+    /// The id of the topic.
+    topic: String,
+    /// Offset and epoch of the log, by partition.
+    at: BTreeMap<u32, (u64, u32)>,
+}
+
+impl TopicPositions {
+    /// Moves the position of a partition. Those in another topic, which was there before, are forgotten.
+    pub(crate) fn set(&mut self, at: &SourcePosition) {
+        let topic = at.topic.to_string();
+        if self.topic != topic {
+            (self.topic, self.at) = (topic, BTreeMap::new());
+        }
+        self.at.insert(at.partition, (at.offset, at.epoch));
+    }
+
+    /// The position in a partition of this topic.
+    pub(crate) fn get(&self, topic: TopicId, partition: u32) -> Option<SourcePosition> {
+        let (offset, epoch) = *self.at.get(&partition).filter(|_| self.topic == topic.to_string())?;
+        Some(SourcePosition { topic, partition, offset, epoch })
+    }
 }
 
 /// The key of an entry.
@@ -171,6 +202,7 @@ mod tests {
             epoch: 7,
             at_ms: 5,
             places: BTreeMap::from([("in".to_owned(), vec![3, 4])]),
+            positions: BTreeMap::new(),
             times: BTreeMap::new(),
             watermarks: BTreeMap::new(),
         };
@@ -183,7 +215,19 @@ mod tests {
         let timed = EpochRecord { times, watermarks, places: BTreeMap::new(), ..epoch };
         let stored = b"\x01{\"epoch\":7,\"at_ms\":5,\"times\":{\"in\":{\"2\":-7}},\"watermarks\":{\"sums\":-9}}";
         assert_eq!(timed.encode(), stored);
-        assert_eq!(StateEntry::decode(EpochRecord::KEY, Some(stored)).unwrap(), StateEntry::Epoch(timed));
+        assert_eq!(StateEntry::decode(EpochRecord::KEY, Some(stored)).unwrap(), StateEntry::Epoch(timed.clone()));
+
+        let (mut read, topic) = (TopicPositions::default(), TopicId(0xab));
+        read.set(&SourcePosition { topic: TopicId(1), partition: 0, offset: 1, epoch: 1 });
+        read.set(&SourcePosition { topic, partition: 2, offset: 17, epoch: 3 });
+        let (positions, none) = (BTreeMap::from([("in".to_owned(), read.clone())]), BTreeMap::new());
+        let placed = EpochRecord { positions, times: none, watermarks: BTreeMap::new(), ..timed };
+        let stored = b"\x01{\"epoch\":7,\"at_ms\":5,\"positions\":{\"in\":{\"topic\":\
+            \"000000000000000000000000000000ab\",\"at\":{\"2\":[17,3]}}}}";
+        assert_eq!(placed.encode(), stored);
+        assert_eq!(StateEntry::decode(EpochRecord::KEY, Some(stored)).unwrap(), StateEntry::Epoch(placed));
+        assert_eq!(read.get(topic, 2), Some(SourcePosition { topic, partition: 2, offset: 17, epoch: 3 }));
+        assert_eq!((read.get(topic, 0), read.get(TopicId(1), 2)), (None, None));
     }
 
     #[test]

@@ -3,9 +3,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use millstream_flow::{DocumentContext, Key, KeyType, NodeType, Role, Section, TopicAccess};
+use millstream_flow::{
+    DocumentContext, EarlierJob, EarlierJobs, Key, KeyType, NoEarlierJob, NodeType, Role, Section, TopicAccess,
+};
 use millstream_types::{AllowedTargets, TenantId};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 const fn key(name: &'static str, value: KeyType) -> Key {
     Key { name, value, is_required: false, default: None, doc: "" }
@@ -141,6 +143,28 @@ pub(crate) fn context() -> DocumentContext {
             AllowedTargets::read("flow.http_allowed_targets", &["*.example.org".to_owned()], Arc::new(|| true))
                 .unwrap(),
         )),
+        earlier: Some(Arc::new(Earlier)),
+    }
+}
+
+/// One job that documents may go on from.
+#[derive(Debug)]
+struct Earlier;
+
+impl EarlierJobs for Earlier {
+    fn named(&self, job: &str) -> Result<EarlierJob, NoEarlierJob> {
+        let stored = json!({
+            "name": "earlier",
+            "sources": {"messages": {"type": "stream", "config": {"topic": "messages"}}},
+            "transforms": {"once": {"type": "deduplicate"}},
+        });
+        let message = || format!("no job has the id or name '{job}'");
+        let known = (job == "earlier").then(|| EarlierJob::new("1", &stored, None));
+        known.ok_or_else(|| NoEarlierJob { message: message(), names: vec!["earlier".to_owned()] })
+    }
+
+    fn replaced(&self, _name: &str) -> Option<EarlierJob> {
+        None
     }
 }
 

@@ -24,6 +24,7 @@ pub(crate) fn context() -> DocumentContext {
         bundles: bundles.into_iter().map(|(name, text)| (name.to_owned(), text.to_owned())).collect(),
         topics: None,
         targets: None,
+        earlier: None,
     }
 }
 

@@ -7,11 +7,29 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use millstream_log::{AckLevel, AtomicAppend, Done, Error as LogError, Log, PositionCommit, Topic, Writer};
-use millstream_types::{Epoch, Offset, PartitionId, Position, TopicName, TopicPartition};
+use millstream_types::{Epoch, Offset, PartitionId, Position, TenantId, TopicName, TopicPartition};
 
 use super::start_at::StartAt;
 use crate::connector::{Services, Waker};
 use crate::delivery::SourcePosition;
+
+/// The group of a source of a job. `group` is what the document gives.
+pub(crate) fn group_of(tenant: &TenantId, job: &str, node: &str, group: Option<&str>) -> String {
+    match group {
+        Some(group) => format!("job:{tenant}:{group}"),
+        None => format!("job:{tenant}:{job}:{node}"),
+    }
+}
+
+/// The commit that stores a position of a group in a partition of the topic `name`.
+pub(crate) fn position_commit(group: &str, name: &TopicName, at: &SourcePosition) -> PositionCommit {
+    PositionCommit {
+        group: group.to_owned(),
+        partition: TopicPartition::new(name.clone(), at.partition),
+        position: Position { topic: at.topic, epoch: Epoch(at.epoch), offset: Offset(at.offset) },
+        metadata: String::new(),
+    }
+}
 
 pub(super) struct GroupPositions {
     log: Arc<dyn Log>,
@@ -61,12 +79,7 @@ impl GroupPositions {
 
     /// The commit that stores a position in a partition of the topic `name`.
     pub(super) fn commit_of(&self, name: &TopicName, at: &SourcePosition) -> PositionCommit {
-        PositionCommit {
-            group: self.group.clone(),
-            partition: TopicPartition::new(name.clone(), at.partition),
-            position: Position { topic: at.topic, epoch: Epoch(at.epoch), offset: Offset(at.offset) },
-            metadata: String::new(),
-        }
+        position_commit(&self.group, name, at)
     }
 
     /// Stores positions in partitions of `topic`. One call at a time.

@@ -13,7 +13,7 @@ use millstream_log::{Error as LogError, PositionCommit, Topic};
 use millstream_types::{BatchLimits, Epoch, RecordBatch, TopicName, TopicPartition};
 use serde_json::Value;
 
-use super::group::GroupPositions;
+use super::group::{GroupPositions, group_of};
 use super::partition_reader::PartitionReader;
 use super::progress::StreamProgress;
 use super::start_at::StartAt;
@@ -106,10 +106,8 @@ pub(in crate::connector) fn source(context: &ConnectorContext<'_>) -> Result<Box
     };
     let name = topic_name(context.node, context.tenant)?;
     let services = context.services()?.clone();
-    let group = match config.get("group").and_then(Value::as_str) {
-        Some(group) => format!("job:{}:{group}", context.tenant),
-        None => format!("job:{}:{}:{}", context.tenant, context.job, context.node.name),
-    };
+    let group = config.get("group").and_then(Value::as_str);
+    let group = group_of(context.tenant, context.job, &context.node.name, group);
     let topics_bell = services.bells.hang(Arc::clone(&context.waker));
     services.log.watch_topics(&topics_bell.bell);
     Ok(Box::new(StreamSource {

@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::document::draft::NODE_MAPS;
 use crate::document::expressions::parameters;
 use crate::document::finding::{Findings, join};
+use crate::document::model::NODE_MAPS;
 use crate::document::tree::{Tree, TreeContent, TreeMember};
 
 /// The name that stands for the inputs of the use.

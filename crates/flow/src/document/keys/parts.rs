@@ -52,6 +52,31 @@ static CHECKPOINT_KEYS: [Key; 3] = [
     super::later("retain", "leave it out: a job goes on from its last epoch", "Epochs that are kept."),
 ];
 
+pub(in crate::document) static RESUME_FROM: Section = Section {
+    name: "resume_from",
+    path: "resume_from",
+    doc: "The earlier job that the job goes on from, with the state of its nodes, the positions of its sources and its event time. \
+          Each source and each node with state needs one of the same type there; a `stream` source one that reads the same topic.",
+    keys: &[&RESUME_FROM_KEYS],
+};
+
+static RESUME_FROM_KEYS: [Key; 4] = [
+    required("job", KeyType::Text, "Its id, or a name: the newest run of that name that has ended and has state."),
+    optional(
+        "checkpoint",
+        KeyType::Any,
+        Some("latest"),
+        "The state as of the last epoch, which is the only one that is kept.",
+    ),
+    optional("map", KeyType::Labels, None, "The names that nodes had there, by their new ones: `{new: old}`."),
+    optional(
+        "on_missing",
+        KeyType::OneOf(&["fail", "initialize"]),
+        Some("fail"),
+        "`initialize` lets nodes that have none there begin empty, and sources at their `start`; `fail` refuses the job.",
+    ),
+];
+
 pub(in crate::document) static EVENT_TIME: Section = Section {
     name: "event_time",
     path: "sources.<name>.event_time",

@@ -1,0 +1,271 @@
+//! Jobs that go on from the state of an earlier one.
+
+use std::collections::BTreeMap;
+
+use millstream_flow::{Error, Finding, StopMode};
+use millstream_testkit::eventually;
+use serde_json::{Value, json};
+
+use crate::node::Node;
+
+/// A job that counts and adds up the readings of each device.
+fn counts(name: &str, delivery: &str, parallelism: u32) -> Value {
+    json!({
+        "version": 1, "kind": "Job", "name": name, "delivery": delivery, "checkpoint": {"interval": "20ms"},
+        "sources": {"in": {"type": "stream", "config": {"topic": "readings"}, "batch": {"size": 7}, "parallelism": 2}},
+        "transforms": {"counts": {
+            "type": "map", "inputs": ["in"], "key_by": ["device"], "parallelism": parallelism,
+            "select": "device, n, RUNNING_COUNT(n) AS count, RUNNING_SUM(n) AS sum",
+        }},
+        "sinks": {"out": {"type": "stream", "inputs": ["counts"], "config": {"topic": "results"}}},
+    })
+}
+
+/// The same with other names of its nodes, and with another expression.
+fn renamed(name: &str, resume_from: &Value, parallelism: u32) -> Value {
+    json!({
+        "version": 1, "kind": "Job", "name": name, "delivery": "exactly_once", "checkpoint": {"interval": "20ms"},
+        "resume_from": resume_from,
+        "sources": {"readings": {"type": "stream", "config": {"topic": "readings"}, "batch": {"size": 5}}},
+        "transforms": {"totals": {
+            "type": "map", "inputs": ["readings"], "key_by": ["device"], "parallelism": parallelism,
+            "select": "device, n, RUNNING_COUNT(n) AS count, RUNNING_SUM(n) AS sum, n * 2 AS twice",
+        }},
+        "sinks": {"out": {"type": "stream", "inputs": ["totals"], "config": {"topic": "results"}}},
+    })
+}
+
+fn readings(numbers: std::ops::Range<u64>) -> Vec<(String, String)> {
+    let of_number =
+        |n| (0..10).map(move |device| (format!("d{device}"), json!({"device": device, "n": n}).to_string()));
+    numbers.flat_map(of_number).collect()
+}
+
+/// Number, count and sum of each result, by device.
+fn results(node: &Node) -> BTreeMap<u64, Vec<[u64; 3]>> {
+    let mut found: BTreeMap<u64, Vec<[u64; 3]>> = BTreeMap::new();
+    for (_, value) in node.read("results") {
+        let of = ["n", "count", "sum"].map(|field| value[field].as_u64().unwrap());
+        found.entry(value["device"].as_u64().unwrap()).or_default().push(of);
+    }
+    found.values_mut().for_each(|results| results.sort_unstable());
+    found
+}
+
+/// Each number is counted once, and after all before it.
+fn expected(numbers: u64) -> BTreeMap<u64, Vec<[u64; 3]>> {
+    (0..10).map(|device| (device, (0..numbers).map(|n| [n, n + 1, n * (n + 1) / 2]).collect())).collect()
+}
+
+fn open(dir: &tempfile::TempDir) -> Node {
+    let node = Node::open(dir.path());
+    node.create("readings", 3);
+    node.create("results", 2);
+    node
+}
+
+/// Runs `document` until it has counted the readings before `numbers`, and stops it.
+fn run_until(node: &Node, document: &Value, numbers: u64) -> String {
+    let id = node.run(document);
+    eventually("all are counted", || results(node) == expected(numbers));
+    node.stop(&id, StopMode::Graceful);
+    assert_eq!(node.ended(&id)["state"], "stopped", "{:#}", node.job(&id));
+    id
+}
+
+fn findings(node: &Node, document: &Value) -> Vec<Finding> {
+    match node.submit(document) {
+        Err(Error::Invalid { findings }) => findings,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn counts_and_positions_go_on_in_a_job_with_other_names_another_expression_and_other_instances() {
+    for (by_id, delivery, parallelism) in
+        [(true, "exactly_once", 3), (false, "exactly_once", 1), (false, "at_least_once", 2)]
+    {
+        let dir = tempfile::tempdir().unwrap();
+        let node = open(&dir);
+        node.append("readings", &readings(0..20));
+        let earlier = run_until(&node, &counts("counts", delivery, 2), 20);
+        node.append("readings", &readings(20..30));
+
+        let job = if by_id { earlier.as_str() } else { "counts" };
+        let resume_from = json!({"job": job, "checkpoint": "latest", "map": {"totals": "counts", "readings": "in"}});
+        let id = node.run(&renamed("totals", &resume_from, parallelism));
+        eventually("they go on", || results(&node) == expected(30));
+        assert_eq!(node.job(&id)["resumed_from"], json!(earlier));
+        eventually("they are committed", || node.job(&id)["lag"] == 0);
+        node.close();
+
+        // Its own restart needs the earlier job no more.
+        let node = Node::open(dir.path());
+        node.append("readings", &readings(30..40));
+        eventually("they go on after a restart", || results(&node) == expected(40));
+        node.close();
+    }
+}
+
+#[test]
+fn the_short_form_goes_on_from_the_newest_ended_run_of_a_name() {
+    let dir = tempfile::tempdir().unwrap();
+    let node = open(&dir);
+    node.append("readings", &readings(0..10));
+    let first = run_until(&node, &counts("counts", "exactly_once", 2), 10);
+    let mut next = counts("counts", "exactly_once", 3);
+    next["resume_from"] = json!("counts");
+    node.append("readings", &readings(10..20));
+    let second = run_until(&node, &next, 20);
+    assert_eq!(node.job(&second)["resumed_from"], json!(first));
+    node.append("readings", &readings(20..30));
+    let third = run_until(&node, &next, 30);
+    assert_eq!(node.job(&third)["resumed_from"], json!(second));
+    node.close();
+}
+
+#[test]
+fn a_job_goes_on_from_where_the_earlier_one_was_and_not_from_where_others_have_read_since() {
+    let dir = tempfile::tempdir().unwrap();
+    let node = open(&dir);
+    node.append("readings", &readings(0..10));
+    let first = run_until(&node, &counts("counts", "exactly_once", 2), 10);
+    // Another job of the name reads on under the same groups.
+    node.append("readings", &readings(10..20));
+    let mut other = counts("counts", "exactly_once", 1);
+    other["sinks"] = json!({"out": {"type": "blackhole", "inputs": ["counts"]}});
+    let id = node.run(&other);
+    eventually("it has read them", || node.job(&id)["nodes"][0]["records_out"] == 100 && node.job(&id)["lag"] == 0);
+    node.stop(&id, StopMode::Graceful);
+    node.ended(&id);
+
+    let mut next = counts("counts", "exactly_once", 2);
+    next["resume_from"] = json!({"job": first});
+    node.run(&next);
+    eventually("the second half is counted behind the first", || results(&node) == expected(20));
+    node.close();
+}
+
+#[test]
+fn a_submission_that_is_repeated_is_the_same_job_whatever_it_went_on_from() {
+    let dir = tempfile::tempdir().unwrap();
+    let node = open(&dir);
+    node.append("readings", &readings(0..10));
+    let first = run_until(&node, &counts("counts", "exactly_once", 2), 10);
+    let mut next = counts("counts", "exactly_once", 2);
+    next["id"] = json!("second");
+    next["resume_from"] = json!("counts");
+    assert!(node.submit(&next).unwrap().is_new);
+    // The newest run of the name is now one that runs.
+    assert!(!node.submit(&next).unwrap().is_new);
+    assert_eq!(node.job("second")["resumed_from"], json!(first));
+    node.close();
+}
+
+#[test]
+fn what_cannot_be_gone_on_from_is_refused_with_the_remedy() {
+    let dir = tempfile::tempdir().unwrap();
+    let node = open(&dir);
+    node.append("readings", &readings(0..10));
+    let mut next = counts("next", "exactly_once", 2);
+    let refused = |node: &Node, document: &Value| {
+        let found = findings(node, document);
+        found
+            .into_iter()
+            .map(|finding| (finding.path, finding.rule, finding.message, finding.nearest))
+            .collect::<Vec<_>>()
+    };
+
+    next["resume_from"] = json!("counts");
+    let found = refused(&node, &next);
+    assert!(
+        matches!(&found[..], [(path, "resume_job", message, None)]
+        if path == "resume_from" && message.contains("no job has the id or name 'counts'")),
+        "{found:?}"
+    );
+
+    let id = node.run(&counts("counts", "exactly_once", 2));
+    let found = refused(&node, &next);
+    assert!(
+        matches!(&found[..], [(_, "resume_job", message, None)]
+        if message.contains("still runs") && message.contains("stop it first") && message.contains("replace")),
+        "{found:?}"
+    );
+    eventually("it counts", || results(&node) == expected(10));
+    node.stop(&id, StopMode::Graceful);
+    node.ended(&id);
+
+    let mut without_state = next.clone();
+    without_state["name"] = json!("copy");
+    without_state["delivery"] = json!("at_least_once");
+    without_state.as_object_mut().unwrap().remove("resume_from");
+    without_state["transforms"] =
+        json!({"counts": {"type": "map", "inputs": ["in"], "select": "*, 1 AS count, 1 AS sum"}});
+    let copy = node.run(&without_state);
+    node.stop(&copy, StopMode::Graceful);
+    node.ended(&copy);
+    next["resume_from"] = json!({"job": "copy"});
+    let found = refused(&node, &next);
+    assert!(
+        matches!(&found[..], [(path, "resume_job", message, None)]
+        if path == "resume_from.job" && message.contains("has no state")),
+        "{found:?}"
+    );
+
+    next["resume_from"] = json!({"job": "count", "checkpoint": 7});
+    let found = refused(&node, &next);
+    let nearest = Some("counts".to_owned());
+    assert!(
+        found.iter().any(|(path, rule, message, _)| path == "resume_from.checkpoint"
+            && *rule == "resume_checkpoint"
+            && message.contains("no earlier ones")),
+        "{found:?}"
+    );
+    assert!(found.iter().any(|(_, rule, _, near)| *rule == "resume_job" && *near == nearest), "{found:?}");
+
+    let other = renamed("next", &json!({"job": "counts", "map": {"totals": "count", "reading": "in"}}), 1);
+    let found = refused(&node, &other);
+    let is = |path: &str, rule: &str, near: Option<&str>| {
+        found.iter().any(|(at, of, _, nearest)| at == path && *of == rule && nearest.as_deref() == near)
+    };
+    assert!(is("resume_from.map.totals", "resume_map", Some("counts")), "{found:#?}");
+    assert!(is("resume_from.map.reading", "resume_map", Some("readings")), "{found:#?}");
+    assert!(is("sources.readings", "resume_node", None), "{found:#?}");
+    assert!(is("transforms.totals", "resume_node", None), "{found:#?}");
+    node.close();
+}
+
+#[test]
+fn nodes_that_the_earlier_job_does_not_have_begin_empty_if_the_document_says_so() {
+    let dir = tempfile::tempdir().unwrap();
+    let node = open(&dir);
+    node.append("readings", &readings(0..10));
+    run_until(&node, &counts("counts", "exactly_once", 2), 10);
+    node.append("readings", &readings(10..20));
+    let resume_from = json!({"job": "counts", "map": {"readings": "in"}, "on_missing": "initialize"});
+    node.run(&renamed("totals", &resume_from, 2));
+    let begun = |device: u64| {
+        let first = (0..10).map(|n| [n, n + 1, n * (n + 1) / 2]);
+        let second = (10..20).map(|n| [n, n - 9, (10..=n).sum()]);
+        (device, first.chain(second).collect())
+    };
+    eventually("the source goes on, and the counts begin", || results(&node) == (0..10).map(begun).collect());
+    node.close();
+}
+
+#[test]
+fn a_value_that_the_new_operator_cannot_read_fails_the_start_by_name() {
+    let dir = tempfile::tempdir().unwrap();
+    let node = open(&dir);
+    node.append("readings", &readings(0..10));
+    run_until(&node, &counts("counts", "exactly_once", 2), 10);
+    let mut next = counts("next", "exactly_once", 2);
+    next["resume_from"] = json!("counts");
+    next["restart"] = json!({"policy": "never"});
+    next["transforms"]["counts"]["select"] = json!("device, n, LAG(n, 3) AS third, 1 AS count, 1 AS sum");
+    let id = node.run(&next);
+    let job = node.ended(&id);
+    assert_eq!((&job["state"], &job["error"]["node"]), (&json!("failed"), &json!("counts")), "{job:#}");
+    assert!(job["reason"].as_str().unwrap().contains("cannot be read"), "{job:#}");
+    node.close();
+}
