@@ -18,8 +18,13 @@ pub enum Error {
     )]
     HashDiffers { id: String, stored: String, given: String },
     /// A job of that name runs.
-    #[error("job '{id}' called '{name}' is still {state}; stop it first, or give this one another name")]
+    #[error(
+        "job '{id}' called '{name}' is still {state}; stop it first, submit this one with replace, or give it another name"
+    )]
     NameTaken { id: String, name: String, state: &'static str },
+    /// The running job has not stopped in time.
+    #[error("job '{id}' goes on, and the new one is not run: {reason}")]
+    NotReplaced { id: String, reason: String },
     #[error("job '{id}' does not exist; 'GET /api/jobs' lists those that do")]
     UnknownJob { id: String },
     /// No job ever had that name.
@@ -83,7 +88,9 @@ impl Error {
             Self::Invalid { .. } | Self::Plan { .. } | Self::UnknownEdge { .. } | Self::InvalidSetting { .. } => {
                 ErrorCode::Invalid
             }
-            Self::HashDiffers { .. } | Self::NameTaken { .. } | Self::NotPaused { .. } => ErrorCode::Conflict,
+            Self::HashDiffers { .. } | Self::NameTaken { .. } | Self::NotPaused { .. } | Self::NotReplaced { .. } => {
+                ErrorCode::Conflict
+            }
             Self::UnknownJob { .. } | Self::UnknownName { .. } | Self::NotRunning { .. } => ErrorCode::NotFound,
             Self::JobsFull { .. } | Self::TenantJobsFull { .. } | Self::TapsFull { .. } => ErrorCode::Overloaded,
             Self::Connector { .. } | Self::Record { .. } | Self::Thread(_) => ErrorCode::Internal,

@@ -29,14 +29,14 @@ use millstream_types::{
 };
 use millstream_view::{ViewRuntime, Views, ViewsConfig};
 use serde_json::{Value, json};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, oneshot};
 use uuid::Uuid;
 
 use self::crash_loop::CrashLoop;
-use self::earlier::{EarlierRecords, is_waiting};
+use self::earlier::EarlierRecords;
 pub use self::figures::JobFigure;
 pub use self::record::JobState;
-use self::record::{JobKey, JobRecord, Resumes};
+use self::record::{JobKey, JobRecord, Resumes, is_waiting};
 use self::store::{JobAnswer, JobCommand, JobsView};
 use self::supervisor::{Supervisor, SupervisorRequest};
 use self::tap::TAPS_MAX;
@@ -108,6 +108,8 @@ pub struct Submission {
     pub is_new: bool,
     /// The state of the job.
     pub state: JobState,
+    /// The id of the job whose place it has taken.
+    pub replaced: Option<String>,
 }
 
 /// The way in which a job is stopped.
@@ -232,13 +234,26 @@ impl Jobs {
     /// # Errors
     /// [`Error::Invalid`], [`Error::HashDiffers`], [`Error::NameTaken`], [`Error::JobsFull`], [`Error::Plan`].
     pub async fn submit(&self, caller: &Principal, text: &str) -> Result<Submission, Error> {
+        self.store(caller, text, None).await
+    }
+
+    /// As [`Jobs::submit`]; if a job of the name runs, the new one takes its place: that job is stopped once the document is known to be
+    /// right, and the new one goes on from its last epoch. Waits for that. After a crash in the meantime, one of the two runs.
+    ///
+    /// # Errors
+    /// Those of [`Jobs::submit`]; [`Error::NotReplaced`] if the running job has not stopped within `time`: it goes on.
+    pub async fn replace(&self, caller: &Principal, text: &str, time: Duration) -> Result<Submission, Error> {
+        self.store(caller, text, Some(time)).await
+    }
+
+    async fn store(&self, caller: &Principal, text: &str, replaces: Option<Duration>) -> Result<Submission, Error> {
         let Principal { tenant, roles, .. } = caller;
         let topics = TopicAccess {
             tenant: tenant.clone(),
             may_read: roles.has(Role::Reader),
             may_write: roles.has(Role::Writer),
         };
-        let context = self.context_of(topics, false);
+        let context = self.context_of(topics, replaces.is_some());
         let document = self.read_submitted(text, &context).map_err(|findings| Error::Invalid { findings })?;
         let earlier = document.resume_from.as_ref().and_then(|resume| resume.earlier.as_ref());
         self.supervisor.check(&document)?;
@@ -264,14 +279,22 @@ impl Jobs {
         };
         let key = record.key();
         let (name, hash) = (record.name.clone(), record.hash.clone());
-        let submitted = |is_new, state| Submission { id: id.clone(), name, hash: hash.clone(), is_new, state };
+        let earlier = record.earlier();
+        let submitted =
+            |is_new, state| Submission { id: id.clone(), name, hash: hash.clone(), is_new, state, replaced: None };
         match self.views.ask(PARTITION, JobCommand::Submit(Box::new(record))).await? {
             JobAnswer::Submitted(forgotten) => {
-                self.supervisor.request(SupervisorRequest::Start(key));
                 if !forgotten.is_empty() {
                     self.supervisor.request(SupervisorRequest::Forget(forgotten));
                 }
-                Ok(submitted(true, JobState::Running))
+                let submission = submitted(true, JobState::Running);
+                match earlier.zip(replaces) {
+                    Some((earlier, time)) => self.take_place(key, earlier.id, time, submission).await,
+                    None => {
+                        self.supervisor.request(SupervisorRequest::Start(key));
+                        Ok(submission)
+                    }
+                }
             }
             JobAnswer::Same(state) => Ok(submitted(false, state)),
             JobAnswer::HashDiffers(stored) => Err(Error::HashDiffers { id, stored, given: hash }),
@@ -284,6 +307,23 @@ impl Jobs {
             }
             JobAnswer::EarlierForgotten(id) => Err(Error::UnknownJob { id }),
             JobAnswer::Unknown | JobAnswer::Stored => Err(Error::UnknownJob { id }),
+        }
+    }
+
+    /// Waits until a job has taken the place of another.
+    async fn take_place(
+        &self,
+        key: JobKey,
+        earlier: String,
+        time: Duration,
+        submission: Submission,
+    ) -> Result<Submission, Error> {
+        let (answer, outcome) = oneshot::channel();
+        self.supervisor.request(SupervisorRequest::Replace(key, time, Some(answer)));
+        match outcome.await {
+            Ok(Ok(())) => Ok(Submission { replaced: Some(earlier), ..submission }),
+            Ok(Err(reason)) => Err(Error::NotReplaced { id: earlier, reason }),
+            Err(_) => Err(Error::Stopped),
         }
     }
 

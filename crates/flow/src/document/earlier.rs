@@ -6,6 +6,9 @@ use serde_json::Value;
 
 use super::model::{Document, NODE_MAPS, Node, Role};
 
+/// The keys of a source that name the topic or file to read.
+pub(super) const READS: [&str; 2] = ["topic", "path"];
+
 /// The jobs that a document may go on from.
 pub trait EarlierJobs: std::fmt::Debug + Send + Sync {
     /// The job that `resume_from` names by its id or name.
@@ -43,7 +46,8 @@ pub struct EarlierJob {
 pub(crate) struct EarlierNode {
     role: Role,
     kind: String,
-    topic: Option<String>,
+    /// The topic or file that a source reads.
+    reads: Option<String>,
     pub(crate) group: Option<String>,
 }
 
@@ -53,7 +57,8 @@ pub(crate) struct NodeForm<'a> {
     pub(crate) name: &'a str,
     pub(crate) role: Role,
     pub(crate) kind: &'a str,
-    pub(crate) topic: Option<&'a str>,
+    /// The topic or file that a source reads.
+    pub(crate) reads: Option<&'a str>,
 }
 
 impl EarlierJob {
@@ -69,8 +74,9 @@ impl EarlierJob {
                 let text = |value: &Value| value.as_str().map(str::to_owned);
                 if may_be_meant(name, role) {
                     let kind = text(&node["type"]).unwrap_or_default();
-                    let (topic, group) = (text(&node["config"]["topic"]), text(&node["config"]["group"]));
-                    nodes.insert(name.clone(), EarlierNode { role, kind, topic, group });
+                    let config = |key: &str| text(&node["config"][key]);
+                    let reads = READS.iter().find_map(|key| config(key));
+                    nodes.insert(name.clone(), EarlierNode { role, kind, reads, group: config("group") });
                 }
             }
         }
@@ -78,7 +84,7 @@ impl EarlierJob {
     }
 
     /// The node from which one of a new document goes on: that of its name, or of the name in `map`, if it is of the same type and,
-    /// for a source, reads the same topic.
+    /// for a source, reads the same topic or file.
     pub(crate) fn node_of<'n>(
         &'n self,
         node: NodeForm<'n>,
@@ -101,8 +107,8 @@ impl EarlierJob {
 
 impl<'a> NodeForm<'a> {
     pub(crate) fn of(node: &'a Node) -> Self {
-        let topic = node.config.get("topic").and_then(Value::as_str);
-        Self { name: &node.name, role: node.role, kind: &node.kind, topic }
+        let reads = READS.iter().find_map(|key| node.config.get(*key)?.as_str());
+        Self { name: &node.name, role: node.role, kind: &node.kind, reads }
     }
 }
 
@@ -110,6 +116,6 @@ impl EarlierNode {
     pub(crate) fn fits(&self, node: NodeForm<'_>) -> bool {
         self.role == node.role
             && self.kind == node.kind
-            && (self.role != Role::Source || self.topic.as_deref() == node.topic)
+            && (self.role != Role::Source || self.reads.as_deref() == node.reads)
     }
 }

@@ -5,10 +5,8 @@ use std::sync::Arc;
 use millstream_log::Log;
 use millstream_types::{PartitionId, TenantId, TopicPartition};
 
-use super::record::{JobKey, JobRecord, JobState};
+use super::record::{AllRecords, JobRecord, JobState, is_waiting};
 use crate::document::{Document, DocumentContext, EarlierJob, EarlierJobs, NoEarlierJob};
-
-type AllRecords = imbl::OrdMap<JobKey, Arc<JobRecord>>;
 
 /// The records at one moment, so that all questions about one document get answers that agree.
 pub(super) struct EarlierRecords {
@@ -79,12 +77,6 @@ impl EarlierJobs for EarlierRecords {
         let found = self.of_tenant().filter(|_| self.replaces).find(is_meant)?;
         Some(earlier_job(found, &self.context))
     }
-}
-
-/// `true` for a job that waits to take the place of one that still runs.
-pub(super) fn is_waiting(records: &AllRecords, record: &JobRecord) -> bool {
-    let earlier = record.earlier().and_then(|earlier| records.get(&earlier));
-    earlier.is_some_and(|earlier| earlier.state == JobState::Running)
 }
 
 /// A stored job as one that others may go on from.

@@ -1,6 +1,7 @@
 //! A job as it is stored: key `tenant`, 0, `id`; value a version byte and JSON.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use millstream_types::{StateTopic, TenantId, TopicName};
 use millstream_view::DecodeError;
@@ -87,6 +88,9 @@ pub(super) struct JobRecord {
     pub(super) places: BTreeMap<String, u64>,
 }
 
+/// The jobs of all tenants.
+pub(super) type AllRecords = imbl::OrdMap<JobKey, Arc<JobRecord>>;
+
 /// The job that another one goes on from. While that one runs, it waits to take its place.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Resumes {
@@ -145,6 +149,12 @@ impl JobRecord {
             None => Err(DecodeError::new("a job without a value")),
         }
     }
+}
+
+/// `true` for a job that waits to take the place of one that still runs.
+pub(super) fn is_waiting(records: &AllRecords, record: &JobRecord) -> bool {
+    let earlier = record.earlier().and_then(|earlier| records.get(&earlier));
+    earlier.is_some_and(|earlier| earlier.state == JobState::Running)
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use millstream_view::{DecodeError, Draft, Encoded, InState, View};
 
-use super::record::{JobKey, JobRecord, JobState};
+use super::record::{AllRecords, JobKey, JobRecord, JobState, is_waiting};
 use crate::runtime::RunFailure;
 
 /// The view with the limits that decisions need.
@@ -34,6 +34,8 @@ pub(super) enum JobCommand {
     End(JobKey, JobState, Option<RunFailure>),
     /// A running job is started again after an error.
     Restart(JobKey, RunFailure),
+    /// Forgets a job that waits to take the place of one that goes on running.
+    Withdraw(JobKey),
     /// A job has taken over the state of an earlier one, with these places of its nodes.
     TakenOver(JobKey, BTreeMap<String, u64>),
     /// The source of this name has finished this number of records.
@@ -62,7 +64,7 @@ pub(super) enum JobAnswer {
 }
 
 impl View for JobsView {
-    type State = imbl::OrdMap<JobKey, Arc<JobRecord>>;
+    type State = AllRecords;
     type Storage = InState;
     type Change = JobChange;
     type Command = JobCommand;
@@ -94,6 +96,13 @@ impl View for JobsView {
                 record.restarts += 1;
                 record.error = Some(error);
             }),
+            JobCommand::Withdraw(key) => {
+                if !draft.state().get(&key).is_some_and(|record| is_waiting(draft.state(), record)) {
+                    return JobAnswer::Unknown;
+                }
+                draft.change(JobChange { key, record: None });
+                JobAnswer::Stored
+            }
             JobCommand::TakenOver(key, places) => change_running(draft, key, |record| {
                 record.resumes.iter_mut().for_each(|resumes| resumes.is_done = true);
                 record.places = places;
@@ -131,21 +140,25 @@ impl JobsView {
             let is_same = known.hash == record.hash;
             return if is_same { JobAnswer::Same(known.state) } else { JobAnswer::HashDiffers(known.hash.clone()) };
         }
+        let earlier = record.earlier();
         let running = || draft.state().values().filter(|known| known.state == JobState::Running);
-        let of_name = |known: &&Arc<JobRecord>| known.tenant == record.tenant && known.name == record.name;
+        // A job that takes the place of another waits until that has ended.
+        let replaced = running().map(|known| known.key()).find(|known| Some(known) == earlier.as_ref());
+        let of_name = |known: &&Arc<JobRecord>| {
+            known.tenant == record.tenant && known.name == record.name && Some(known.key()) != replaced
+        };
         if let Some(other) = running().find(of_name) {
             return JobAnswer::NameTaken(other.id.clone());
         }
-        let earlier = record.earlier();
         if let Some(forgotten) = earlier.filter(|earlier| draft.state().get(earlier).is_none()) {
             return JobAnswer::EarlierForgotten(forgotten.id);
         }
         let of_tenant = running().filter(|known| known.tenant == record.tenant).count();
-        if of_tenant >= self.per_tenant_max {
+        if replaced.is_none() && of_tenant >= self.per_tenant_max {
             return JobAnswer::TenantFull(of_tenant);
         }
         let count = running().count();
-        if count >= self.jobs_max {
+        if replaced.is_none() && count >= self.jobs_max {
             return JobAnswer::Full(count);
         }
         let forgotten = self.beyond_limit(draft, &record);

@@ -2,6 +2,9 @@
 //!
 //! Owner: the thread `flow-jobs`. Others send it requests and read what runs.
 
+mod replacement;
+mod takeover;
+
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -13,14 +16,14 @@ use millstream_types::{TenantId, TopicName};
 use millstream_view::Views;
 use parking_lot::Mutex;
 use serde_json::Value;
-use tokio::sync::watch;
+use tokio::sync::{oneshot, watch};
 
+use self::replacement::Replacement;
 use super::PARTITION;
 use super::crash_loop::CrashLoop;
-use super::earlier::earlier_job;
 use super::figures::JobFigure;
 use super::places::JobPlaces;
-use super::record::{JobKey, JobState};
+use super::record::{JobKey, JobState, is_waiting};
 use super::store::{JobCommand, JobsView};
 use super::{StopMode, record::JobRecord};
 use crate::Error;
@@ -29,7 +32,7 @@ use crate::document::{Document, DocumentContext, ErrorAnswer, RestartPolicy};
 use crate::function::Functions;
 use crate::hook::{Hooks, Trace};
 use crate::plan::Plan;
-use crate::runtime::{JobMetrics, JobSetting, Run, RunFailure, RunOutcome, Takeover, Workers};
+use crate::runtime::{JobMetrics, JobSetting, Run, RunFailure, RunOutcome, Workers};
 
 /// A run of this length forgives earlier errors, unless it has finished no record.
 const HEALTHY_AFTER: Duration = Duration::from_secs(60);
@@ -46,6 +49,8 @@ pub(super) enum SupervisorRequest {
     Kill(JobKey),
     /// Removes the state of ended jobs that are no longer listed.
     Forget(Vec<JobKey>),
+    /// This job takes the place of the one that it goes on from, which has so much time to stop; gets the outcome.
+    Replace(JobKey, Duration, Option<oneshot::Sender<Result<(), String>>>),
     /// The state of an earlier job is that of this one, before the run with this number begins; the places of its nodes.
     TakenOver(JobKey, u64, Result<BTreeMap<String, u64>, Error>),
     /// The run with this number has ended.
@@ -84,6 +89,8 @@ pub(super) struct Supervisor {
     requests: Sender<SupervisorRequest>,
     active: Mutex<HashMap<JobKey, Active>>,
     ended: Mutex<Vec<EndedRun>>,
+    /// The jobs that stop for another to take their place.
+    replacements: Mutex<HashMap<JobKey, Replacement>>,
     changes: watch::Sender<u64>,
     thread: Mutex<Option<JoinHandle<()>>>,
     views: Arc<Views<JobsView>>,
@@ -110,6 +117,7 @@ impl Supervisor {
             requests,
             active: Mutex::default(),
             ended: Mutex::default(),
+            replacements: Mutex::default(),
             changes: watch::Sender::new(0),
             thread: Mutex::default(),
             views,
@@ -121,7 +129,17 @@ impl Supervisor {
         });
         let running = supervisor.views.snapshot(PARTITION);
         supervisor.remove_forgotten_state(&running.state);
+        let is_waiting = |record: &&Arc<JobRecord>| is_waiting(&running.state, record);
+        let replaced: HashSet<JobKey> =
+            running.state.values().filter(is_waiting).filter_map(|record| record.earlier()).collect();
         for record in running.state.values().filter(|record| record.state == JobState::Running) {
+            if replaced.contains(&record.key()) {
+                continue;
+            }
+            if is_waiting(&record) {
+                supervisor.request(SupervisorRequest::Replace(record.key(), Duration::ZERO, None));
+                continue;
+            }
             match crash_loop.pauses(record) {
                 Some(reason) if record.paused.is_none() && record.ending.is_none() => {
                     tracing::error!(job = record.id, tenant = record.tenant, reason, "job is paused");
@@ -265,6 +283,7 @@ impl Supervisor {
                 Ok(SupervisorRequest::Start(key)) => self.start_run(&key, 0),
                 Ok(SupervisorRequest::Stop(key, mode)) => self.end_run(&key, mode),
                 Ok(SupervisorRequest::Kill(key)) => self.end_run(&key, StopMode::Immediate),
+                Ok(SupervisorRequest::Replace(key, time, answer)) => self.replace(&key, time, answer),
                 Ok(SupervisorRequest::Forget(keys)) => keys.iter().for_each(|key| self.remove_state(key)),
                 Ok(SupervisorRequest::TakenOver(key, number, places)) => self.taken_over(&key, number, places),
                 Ok(SupervisorRequest::Ended(key, number, outcome)) => self.run_ended(&key, number, outcome),
@@ -272,6 +291,7 @@ impl Supervisor {
                 Err(RecvTimeoutError::Disconnected) => return self.drain(requests, Duration::ZERO),
                 Err(RecvTimeoutError::Timeout) => {}
             }
+            self.keep_due();
             self.retry_due();
         }
     }
@@ -279,7 +299,9 @@ impl Supervisor {
     fn time_to_retry(&self) -> Duration {
         let now = self.services.clock.now();
         let active = self.active.lock();
-        let next = active.values().filter_map(|known| known.retry_at).min();
+        let replacements = self.replacements.lock();
+        let due = replacements.values().map(|replacement| replacement.until);
+        let next = active.values().filter_map(|known| known.retry_at).chain(due).min();
         next.map_or(SLEEP, |at| at.saturating_sub(now))
     }
 
@@ -373,40 +395,6 @@ impl Supervisor {
         }
     }
 
-    /// Takes over the state of an earlier job, on a thread that may wait for the disk. The run begins afterwards.
-    fn take_over(&self, key: &JobKey, number: u64, earlier: &JobRecord, tenant: TenantId, document: Document) {
-        let plan = Plan::new(&document, &self.functions, &self.hooks, self.workers.count() as u32);
-        let takeover = plan.map(|plan| Takeover {
-            services: self.services.clone(),
-            tenant,
-            id: key.id.clone(),
-            has_epochs: plan.has_epochs(document.delivery),
-            earlier: earlier_job(earlier, &self.context),
-            earlier_places: earlier.places.clone(),
-            document,
-        });
-        let (requests, key) = (self.requests.clone(), key.clone());
-        self.services.restoring.run(move || {
-            let places = takeover.and_then(|takeover| takeover.run());
-            // Without a receiver the process stops, and takes over at its next start.
-            let _ = requests.send(SupervisorRequest::TakenOver(key, number, places));
-        });
-    }
-
-    fn taken_over(self: &Arc<Self>, key: &JobKey, number: u64, places: Result<BTreeMap<String, u64>, Error>) {
-        let attempts = match self.active.lock().get(key).filter(|known| known.number == number) {
-            Some(known) => known.attempts,
-            None => return,
-        };
-        match places {
-            Ok(places) => {
-                self.store(JobCommand::TakenOver(key.clone(), places));
-                self.start_run(key, attempts);
-            }
-            Err(error) => self.run_failed(key, self.failure_of(&error), ErrorAnswer::Defer),
-        }
-    }
-
     /// Keeps a job whose document this server does not take, as rules or settings have changed since its submission: it
     /// waits for a start with others, or for its end.
     fn keep_waiting(&self, key: &JobKey, fault: RunFailure) {
@@ -455,13 +443,14 @@ impl Supervisor {
     /// Ends a job whose end is stored as asked for.
     fn end_run(&self, key: &JobKey, mode: StopMode) {
         let is_paused = || self.views.snapshot(PARTITION).state.get(key).is_some_and(|record| record.paused.is_some());
-        let run = match self.active.lock().get_mut(key) {
-            Some(known) => {
-                known.retry_at = None;
-                known.run.clone()
-            }
+        let known = self.active.lock().get_mut(key).map(|known| {
+            known.retry_at = None;
+            known.run.clone()
+        });
+        let run = match known {
+            Some(run) => run,
             None if is_paused() => None,
-            None => return,
+            None => return self.end_waiting(key),
         };
         match (run, mode) {
             (Some(run), StopMode::Graceful) => run.stop(),
@@ -522,7 +511,7 @@ impl Supervisor {
         if answer == ErrorAnswer::Kill {
             return self.finish(key, Some(JobState::Killed), Some(failure));
         }
-        let is_ending = self.ending(key).is_some();
+        let is_ending = self.ending(key).is_some() || self.replacements.lock().contains_key(key);
         let must_end = {
             let mut active = self.active.lock();
             let Some(known) = active.get_mut(key) else { return };
@@ -556,12 +545,15 @@ impl Supervisor {
     fn store_end(&self, key: &JobKey, state: JobState, error: Option<RunFailure>) {
         tracing::info!(job = key.id, state = state.as_str(), "job has ended");
         self.store(JobCommand::End(key.clone(), state, error));
-        let is_needed = || {
-            let snapshot = self.views.snapshot(PARTITION);
-            snapshot.state.values().any(|record| record.earlier().as_ref() == Some(key))
-        };
-        if state == JobState::Completed && !is_needed() {
-            self.remove_state(key);
+        let snapshot = self.views.snapshot(PARTITION);
+        let next = snapshot.state.values().find(|record| record.earlier().as_ref() == Some(key));
+        if let Some(mut replacement) = self.replacements.lock().remove(key) {
+            replacement.answer(Ok(()));
+        }
+        match next {
+            Some(next) => self.request(SupervisorRequest::Start(next.key())),
+            None if state == JobState::Completed => self.remove_state(key),
+            None => {}
         }
     }
 
@@ -608,6 +600,8 @@ impl Supervisor {
         let runs = |active: &HashMap<JobKey, Active>| -> Vec<Arc<Run>> {
             active.values().filter_map(|known| known.run.clone()).collect()
         };
+        // Replacements are stored, and happen at the next start.
+        self.replacements.lock().clear();
         runs(&self.active.lock()).iter().for_each(|run| run.stop());
         let deadline = self.services.clock.now() + time;
         while !runs(&self.active.lock()).is_empty() {

@@ -124,7 +124,11 @@ impl Takeover {
                     })
                 }
             };
-            found.extend(at.map(|at| (node.name.clone(), at, position_commit(&group, &name, &at))));
+            // A job without epochs has stored the positions of its groups itself.
+            let is_stored = of_epoch.is_none() && group == old_group && !self.has_epochs;
+            found.extend(
+                at.filter(|_| !is_stored).map(|at| (node.name.clone(), at, position_commit(&group, &name, &at))),
+            );
         }
         Ok(found)
     }

@@ -21,6 +21,7 @@ mod node;
 mod observing;
 mod positions;
 mod reasons;
+mod replacing;
 mod resuming;
 mod routes;
 mod test_runs;

@@ -91,9 +91,28 @@ impl Node {
         self.submit_as(Roles::APPLICATION, document)
     }
 
+    fn caller(&self, roles: Roles) -> Principal {
+        Principal { tenant: self.tenant.clone(), name: "test".to_owned(), roles, scope: AccessScope::default() }
+    }
+
+    /// Submits a document in the place of the running job of its name, which has so much time to stop.
+    pub(crate) fn replace(&self, document: &Value, time: Duration) -> Result<Submission, Error> {
+        let caller = self.caller(Roles::APPLICATION);
+        self.runtime.block_on(self.jobs.replace(&caller, &document.to_string(), time))
+    }
+
+    /// As [`Node::replace`], without waiting for the outcome.
+    pub(crate) fn begin_replacing(
+        &self,
+        document: &Value,
+        time: Duration,
+    ) -> tokio::task::JoinHandle<Result<Submission, Error>> {
+        let (jobs, caller, text) = (Arc::clone(&self.jobs), self.caller(Roles::APPLICATION), document.to_string());
+        self.runtime.spawn(async move { jobs.replace(&caller, &text, time).await })
+    }
+
     pub(crate) fn submit_as(&self, roles: Roles, document: &Value) -> Result<Submission, Error> {
-        let caller =
-            Principal { tenant: self.tenant.clone(), name: "test".to_owned(), roles, scope: AccessScope::default() };
+        let caller = self.caller(roles);
         self.runtime.block_on(self.jobs.submit(&caller, &document.to_string()))
     }
 

@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use millstream_flow::{Error, Finding, StopMode};
+use millstream_flow::{Error, Finding, StopMode, Submission};
 use millstream_testkit::eventually;
 use serde_json::{Value, json};
 
 use crate::node::Node;
 
 /// A job that counts and adds up the readings of each device.
-fn counts(name: &str, delivery: &str, parallelism: u32) -> Value {
+pub(crate) fn counts(name: &str, delivery: &str, parallelism: u32) -> Value {
     json!({
         "version": 1, "kind": "Job", "name": name, "delivery": delivery, "checkpoint": {"interval": "20ms"},
         "sources": {"in": {"type": "stream", "config": {"topic": "readings"}, "batch": {"size": 7}, "parallelism": 2}},
@@ -35,14 +35,14 @@ fn renamed(name: &str, resume_from: &Value, parallelism: u32) -> Value {
     })
 }
 
-fn readings(numbers: std::ops::Range<u64>) -> Vec<(String, String)> {
+pub(crate) fn readings(numbers: std::ops::Range<u64>) -> Vec<(String, String)> {
     let of_number =
         |n| (0..10).map(move |device| (format!("d{device}"), json!({"device": device, "n": n}).to_string()));
     numbers.flat_map(of_number).collect()
 }
 
 /// Number, count and sum of each result, by device.
-fn results(node: &Node) -> BTreeMap<u64, Vec<[u64; 3]>> {
+pub(crate) fn results(node: &Node) -> BTreeMap<u64, Vec<[u64; 3]>> {
     let mut found: BTreeMap<u64, Vec<[u64; 3]>> = BTreeMap::new();
     for (_, value) in node.read("results") {
         let of = ["n", "count", "sum"].map(|field| value[field].as_u64().unwrap());
@@ -53,11 +53,11 @@ fn results(node: &Node) -> BTreeMap<u64, Vec<[u64; 3]>> {
 }
 
 /// Each number is counted once, and after all before it.
-fn expected(numbers: u64) -> BTreeMap<u64, Vec<[u64; 3]>> {
+pub(crate) fn expected(numbers: u64) -> BTreeMap<u64, Vec<[u64; 3]>> {
     (0..10).map(|device| (device, (0..numbers).map(|n| [n, n + 1, n * (n + 1) / 2]).collect())).collect()
 }
 
-fn open(dir: &tempfile::TempDir) -> Node {
+pub(crate) fn open(dir: &tempfile::TempDir) -> Node {
     let node = Node::open(dir.path());
     node.create("readings", 3);
     node.create("results", 2);
@@ -74,7 +74,11 @@ fn run_until(node: &Node, document: &Value, numbers: u64) -> String {
 }
 
 fn findings(node: &Node, document: &Value) -> Vec<Finding> {
-    match node.submit(document) {
+    findings_of(node.submit(document))
+}
+
+pub(crate) fn findings_of(submitted: Result<Submission, Error>) -> Vec<Finding> {
+    match submitted {
         Err(Error::Invalid { findings }) => findings,
         other => panic!("{other:?}"),
     }

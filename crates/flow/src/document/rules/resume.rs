@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::document::draft::{DocumentDraft, DraftNode};
-use crate::document::earlier::{EarlierJob, NoEarlierJob, NodeForm};
+use crate::document::earlier::{EarlierJob, NoEarlierJob, NodeForm, READS};
 use crate::document::finding::{Findings, join, shortened};
 use crate::document::model::Role;
 use crate::document::rules::keeps_state;
@@ -54,14 +54,15 @@ pub(in crate::document) fn node_map(tree: &Tree) -> BTreeMap<String, String> {
 }
 
 fn form<'a>(node: &DraftNode<'a>) -> NodeForm<'a> {
-    let topic = node.tree.get("config").and_then(|config| config.text_of("topic"));
-    NodeForm { name: node.name, role: node.role, kind: node.tree.text_of("type").unwrap_or_default(), topic }
+    let config = node.tree.get("config");
+    let reads = READS.iter().find_map(|key| config?.text_of(key));
+    NodeForm { name: node.name, role: node.role, kind: node.tree.text_of("type").unwrap_or_default(), reads }
 }
 
 /// In words: the node that an earlier job must have.
 fn described(node: NodeForm<'_>) -> String {
-    match (node.role, node.topic) {
-        (Role::Source, Some(topic)) => format!("source of type {} that reads topic '{topic}'", node.kind),
+    match (node.role, node.reads) {
+        (Role::Source, Some(reads)) => format!("source of type {} that reads '{reads}'", node.kind),
         (Role::Source, None) => format!("source of type {}", node.kind),
         _ => format!("{} with state", node.kind),
     }

@@ -1,0 +1,63 @@
+//! The state of an earlier job becomes that of a new one before its first run.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use millstream_types::TenantId;
+
+use super::super::earlier::earlier_job;
+use super::super::record::{JobKey, JobRecord};
+use super::super::store::JobCommand;
+use super::{Supervisor, SupervisorRequest};
+use crate::Error;
+use crate::document::{Document, ErrorAnswer};
+use crate::plan::Plan;
+use crate::runtime::Takeover;
+
+impl Supervisor {
+    /// Takes over the state of an earlier job, on a thread that may wait for the disk. The run begins afterwards.
+    pub(super) fn take_over(
+        &self,
+        key: &JobKey,
+        number: u64,
+        earlier: &JobRecord,
+        tenant: TenantId,
+        document: Document,
+    ) {
+        let plan = Plan::new(&document, &self.functions, &self.hooks, self.workers.count() as u32);
+        let takeover = plan.map(|plan| Takeover {
+            services: self.services.clone(),
+            tenant,
+            id: key.id.clone(),
+            has_epochs: plan.has_epochs(document.delivery),
+            earlier: earlier_job(earlier, &self.context),
+            earlier_places: earlier.places.clone(),
+            document,
+        });
+        let (requests, key) = (self.requests.clone(), key.clone());
+        self.services.restoring.run(move || {
+            let places = takeover.and_then(|takeover| takeover.run());
+            // Without a receiver the process stops, and takes over at its next start.
+            let _ = requests.send(SupervisorRequest::TakenOver(key, number, places));
+        });
+    }
+
+    pub(super) fn taken_over(
+        self: &Arc<Self>,
+        key: &JobKey,
+        number: u64,
+        places: Result<BTreeMap<String, u64>, Error>,
+    ) {
+        let attempts = match self.active.lock().get(key).filter(|known| known.number == number) {
+            Some(known) => known.attempts,
+            None => return,
+        };
+        match places {
+            Ok(places) => {
+                self.store(JobCommand::TakenOver(key.clone(), places));
+                self.start_run(key, attempts);
+            }
+            Err(error) => self.run_failed(key, self.failure_of(&error), ErrorAnswer::Defer),
+        }
+    }
+}
