@@ -1,6 +1,7 @@
 //! Aggregates in windows: over restarts, with several instances, and with late records.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use millstream_testkit::eventually;
 use serde_json::{Value, json};
@@ -106,6 +107,32 @@ fn each_tumbling_window_is_sent_once_whenever_the_job_ends() {
 #[test]
 fn each_sliding_window_is_sent_once_whenever_the_job_ends() {
     go_through_restarts(&json!({"type": "sliding", "size": "12m", "slide": "4m"}), 12, 4);
+}
+
+#[test]
+fn open_windows_and_event_time_go_over_to_the_job_that_replaces_theirs() {
+    const ROUNDS: i64 = 5;
+    const READINGS: i64 = 300;
+    let dir = tempfile::tempdir().unwrap();
+    let node = Node::open(dir.path());
+    node.create("readings", 3);
+    node.create("sums", 2);
+    let window = json!({"type": "tumbling", "size": "10m"});
+    for round in 0..ROUNDS {
+        let numbers = round * READINGS..(round + 1) * READINGS;
+        node.append("readings", &numbers.map(|number| record(reading(number))).collect::<Vec<_>>());
+        node.replace(&sums("sums", &window, 1 + round as u32 % 3), Duration::from_secs(30)).unwrap();
+        if round % 2 == 1 {
+            eventually("some are there", || found(&node).len() as i64 > round * 20);
+        }
+    }
+    let last = ROUNDS * READINGS;
+    let ahead: Vec<_> = (0..40).map(|number| record((100 + number, last * 10, 0))).collect();
+    node.append("readings", &ahead);
+    let expected = expected((0..last).map(reading), 10, 10);
+    eventually("all windows are there", || found(&node).len() >= expected.len());
+    assert!(found(&node) == expected);
+    node.close();
 }
 
 #[test]

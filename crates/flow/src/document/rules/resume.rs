@@ -131,14 +131,15 @@ pub(super) fn resume_node(draft: &DocumentDraft<'_>, findings: &mut Findings, ru
                     findings.add(node.name_place, &node.path, rule, message).named(node.name);
                 }
             }
-            None if may_begin => {}
+            // The map's own rule says more.
+            None if may_begin || map.contains_key(node.name) => {}
             None => {
                 let message = format!(
                     "job '{}' has no {} called '{}', which this one could go on from; name it in resume_from: {{ job: …, map: \
                      {{ {}: … }} }}, or write on_missing: initialize to let it begin empty",
                     earlier.name,
                     described(form),
-                    map.get(node.name).map_or(node.name, String::as_str),
+                    node.name,
                     node.name
                 );
                 findings
