@@ -11,7 +11,7 @@ use crate::job_client::{count, path, rate, send_document};
 use crate::job_tap_command::{self, TapArgs};
 use crate::job_test_command::{self, TestArgs};
 use crate::terminal::{self, aligned, cell, show, show_lines};
-use crate::{job_graph_command, job_new_command, job_run_command, job_validate_command};
+use crate::{job_graph_command, job_new_command, job_run_command, job_validate_command, job_watch_command};
 
 /// Arguments of `millstream job`.
 #[derive(Debug, clap::Args)]
@@ -36,6 +36,15 @@ enum JobAction {
     Submit {
         /// The document, YAML or JSON; - reads standard input
         file: PathBuf,
+        /// Take the place of the running job of the name, which is stopped; a refused document leaves it running
+        #[arg(long)]
+        replace: bool,
+        /// The time for that job to stop, such as 30s; at most 2m
+        #[arg(long, value_name = "TIME", default_value = "30s")]
+        timeout: String,
+        /// Submit the document with --replace, and again whenever the file changes, until Ctrl-C; the job goes on
+        #[arg(long)]
+        watch: bool,
     },
     /// Check a document and print all its faults; also without a server
     Validate {
@@ -117,8 +126,15 @@ async fn act(arguments: &JobArgs, settings: impl FnOnce(&Path) -> anyhow::Result
     match &arguments.action {
         JobAction::New { name } => job_new_command::run(name.as_deref()),
         JobAction::Run { file } => job_run_command::run(server, file, is_json).await,
-        JobAction::Submit { file } => {
-            let told = send_document(server, "/api/jobs", file).await?;
+        JobAction::Submit { file, replace, timeout, watch } => {
+            let path = match *replace || *watch {
+                true => format!("/api/jobs?replace=true&timeout={}", encoded(timeout)),
+                false => "/api/jobs".to_owned(),
+            };
+            if *watch {
+                return job_watch_command::run(server, &path, file, is_json).await;
+            }
+            let told = send_document(server, &path, file).await?;
             if is_json { show_lines([&told]) } else { show(&format!("{}\n", cell(&told["id"]))) }
         }
         JobAction::Validate { file } => job_validate_command::run(server, file, is_json).await,

@@ -22,6 +22,7 @@ mod job_run_command;
 mod job_tap_command;
 mod job_test_command;
 mod job_validate_command;
+mod job_watch_command;
 mod kv_command;
 mod kv_transfer;
 mod query_command;

@@ -21,8 +21,12 @@ use serde_json::{Value, json};
 use crate::streams::duration;
 
 const BODY_MAX_SETTING: &str = "none: a job's document has at most 1 MiB";
-const SUBMIT_LIMITS: Limits =
+const CHECK_LIMITS: Limits =
     Limits { body_max_bytes: 1 << 20, body_max_setting: BODY_MAX_SETTING, timeout: Duration::from_secs(30) };
+/// Longest time for a running job to stop before another takes its place; the route's text mentions it.
+const REPLACE_MAX: Duration = Duration::from_secs(120);
+const REPLACE_DEFAULT: Duration = Duration::from_secs(30);
+const SUBMIT_LIMITS: Limits = Limits { timeout: Duration::from_secs(130), ..CHECK_LIMITS };
 const LOOK_LIMITS: Limits =
     Limits { body_max_bytes: 0, body_max_setting: "none: this route takes no body", timeout: Duration::from_secs(10) };
 /// Longest wait for the end of a job; the route's text mentions it.
@@ -58,13 +62,15 @@ fn submit_routes(jobs: &AllJobs) -> [Route; 3] {
     [
         Route::post("/api/jobs", writer, SUBMIT_LIMITS, "Submit a job: a YAML or JSON document")
             .audited()
+            .query("replace", "`true`: take the place of the running job of the name, if there is one, and go on from its last epoch.")
+            .query("timeout", "The time for that job to stop, such as 30s (the default), at most 2m; then it goes on.")
             .takes(object())
             .takes(Content::text())
             .answers_with(201, "The job is stored and starts: its id, name and hash.", object())
             .answers_with(200, "The same document was submitted under this id before; nothing is done.", object())
             .answers(
                 409,
-                "The id is known with another document (code `incorrect_job_hash`), or a job of that name runs.",
+                "The id is known with another document (code `incorrect_job_hash`), a job of that name runs (`job_name_taken`), or has not stopped in time (`job_not_replaced`).",
             )
             .answers(
                 422,
@@ -72,13 +78,13 @@ fn submit_routes(jobs: &AllJobs) -> [Route; 3] {
             )
             .answers(503, "As many jobs run as `flow.jobs_max` or `flow.jobs_per_tenant_max` allows.")
             .to(submit, Arc::clone(jobs)),
-        Route::post("/api/jobs/validate", Access::Role(Role::Reader), SUBMIT_LIMITS, "Check a job's document")
+        Route::post("/api/jobs/validate", Access::Role(Role::Reader), CHECK_LIMITS, "Check a job's document")
             .takes(object())
             .takes(Content::text())
             .answers_with(200, "The document keeps all rules: its name and hash.", object())
             .answers(422, "The document breaks rules; `findings` has all faults.")
             .to(validate, Arc::clone(jobs)),
-        Route::post("/api/jobs/test", writer, SUBMIT_LIMITS, "Run the tests of a job's document")
+        Route::post("/api/jobs/test", writer, CHECK_LIMITS, "Run the tests of a job's document")
             .query("batch", "Records of a batch, 1 to 1,000,000, in place of those of the document.")
             .takes(object())
             .takes(Content::text())
@@ -152,7 +158,7 @@ fn end_routes(jobs: &AllJobs) -> [Route; 3] {
     let writer = Access::Role(Role::Writer);
     let (id, unknown) = ("The job's id.", "No job has that id.");
     [
-        Route::post("/api/jobs/{id}/stop", writer, SUBMIT_LIMITS, "Stop a job")
+        Route::post("/api/jobs/{id}/stop", writer, CHECK_LIMITS, "Stop a job")
             .audited()
             .param("id", id)
             .takes(Content::json(
@@ -190,6 +196,7 @@ fn problem(error: Error) -> Problem {
             problem.member("code", "incorrect_job_hash").member("stored_hash", stored).member("given_hash", given)
         }
         Error::NameTaken { id, .. } => problem.member("code", "job_name_taken").member("job", id),
+        Error::NotReplaced { id, .. } => problem.member("code", "job_not_replaced").member("job", id),
         Error::NotPaused { .. } => problem.member("code", "job_not_paused"),
         Error::JobsFull { .. } | Error::TenantJobsFull { .. } | Error::TapsFull { .. } => {
             problem.retry_after(RETRY_AFTER)
@@ -214,15 +221,36 @@ fn text(body: &[u8]) -> Result<&str, Problem> {
     })
 }
 
-async fn submit(State(jobs): State<AllJobs>, caller: Caller, Payload(body): Payload) -> Result<Response, Problem> {
-    let submission = jobs.submit(caller.principal(), text(&body)?).await.map_err(problem)?;
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Submit {
+    #[serde(default)]
+    replace: bool,
+    timeout: Option<String>,
+}
+
+async fn submit(
+    State(jobs): State<AllJobs>,
+    caller: Caller,
+    Query(Submit { replace, timeout }): Query<Submit>,
+    Payload(body): Payload,
+) -> Result<Response, Problem> {
+    let time = time(timeout.as_deref(), REPLACE_DEFAULT)?.min(REPLACE_MAX);
+    let submission = match replace {
+        true => jobs.replace(caller.principal(), text(&body)?, time).await,
+        false => jobs.submit(caller.principal(), text(&body)?).await,
+    };
+    let submission = submission.map_err(problem)?;
     let status = if submission.is_new { StatusCode::CREATED } else { StatusCode::OK };
-    let told = json!({
+    let mut told = json!({
         "id": submission.id,
         "name": submission.name,
         "hash": submission.hash,
         "state": submission.state.as_str(),
     });
+    if let Some(replaced) = submission.replaced {
+        told["replaced"] = replaced.into();
+    }
     let made = Extension(AuditedObject(format!("/api/jobs/{}", submission.id)));
     Ok((status, made, axum::Json(told)).into_response())
 }
@@ -347,13 +375,16 @@ async fn wait(
     Path(id): Path<String>,
     Query(Wait { timeout }): Query<Wait>,
 ) -> Result<Response, Problem> {
-    let timeout = match timeout.as_deref() {
-        None => WAIT_DEFAULT,
-        Some(text) => duration(&json!(text))
-            .map_err(|rule| Problem::invalid(format!("timeout={text} is no duration")).value(text).rule(rule))?,
-    };
+    let timeout = time(timeout.as_deref(), WAIT_DEFAULT)?;
     let job = jobs.wait(&caller.tenant, &id, timeout.min(WAIT_MAX)).await.map_err(problem)?;
     Ok(axum::Json(job).into_response())
+}
+
+/// The time that a query names.
+fn time(given: Option<&str>, default: Duration) -> Result<Duration, Problem> {
+    let Some(text) = given else { return Ok(default) };
+    duration(&json!(text))
+        .map_err(|rule| Problem::invalid(format!("timeout={text} is no duration")).value(text).rule(rule))
 }
 
 #[derive(Debug, Default, Deserialize)]

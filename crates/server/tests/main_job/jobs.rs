@@ -410,7 +410,7 @@ pub(crate) fn the_guide_to_jobs(process: &Process, dir: &Path) {
     assert!(alarms.starts_with("JOB"), "{alarms}");
     assert!(filtered.contains("\"count\":2"), "{filtered}");
     assert!(warm.contains("\"key\":\"d1\"") && !warm.contains("\"key\":\"d2\""), "{warm}");
-    assert!(replaced.contains("warm is valid") && replaced.contains("stops"), "{replaced}");
+    assert!(replaced.contains("warm is valid") && replaced.lines().count() == 2, "{replaced}");
     // The second job goes on where the first has stopped: it has not read the first two records again.
     assert!(routed.contains("\"celsius\":35") && !routed.contains("\"celsius\":25"), "{routed}");
     assert!(routed.contains("cast"), "{routed}");
