@@ -49,7 +49,7 @@ use crate::entities::EntityReader;
 use crate::function::Functions;
 use crate::hook::Hooks;
 use crate::memory::InFlightMemory;
-use crate::runtime::Workers;
+use crate::runtime::{Workers, last_epoch};
 use crate::state::StateBudget;
 use crate::test_run::{TestReport, TestRunner};
 
@@ -421,6 +421,19 @@ impl Jobs {
         let mut errors = self.supervisor.errors(&record.key());
         errors.extend(record.error.clone().filter(|error| !errors.contains(error)));
         Ok(json!(errors))
+    }
+
+    /// The last epochs of a job, newest first: those of its present run, or else the one that is stored. Blocks on the disk.
+    ///
+    /// # Errors
+    /// [`Error::UnknownJob`]; [`Error::Log`] or [`Error::Connector`] if the state cannot be read.
+    pub fn checkpoints(&self, tenant: &TenantId, id: &str) -> Result<Value, Error> {
+        let key = self.record(tenant, id)?.key();
+        let epochs = match self.supervisor.run(&key) {
+            Some(run) => run.checkpoints(),
+            None => last_epoch(&*self.services.log, tenant, id)?.into_iter().collect(),
+        };
+        Ok(json!({"at": iso_time(self.now_ms()), "id": id, "checkpoints": epochs}))
     }
 
     /// The open alarms of the tenant's running jobs, of those of an id or name if `job` names them: at most `max`, and as many as have

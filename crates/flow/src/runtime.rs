@@ -40,6 +40,7 @@ mod writing_sink;
 
 pub(crate) use self::epoch_keeper::state_topic;
 pub(crate) use self::metrics::{JobMetrics, NodeMetrics, TAPS_PER_JOB_MAX, TapRefusal};
+pub(crate) use self::restored_state::last_epoch;
 pub(crate) use self::run::{JobSetting, Observer, Run, RunFailure, RunOutcome};
 pub(crate) use self::takeover::Takeover;
 pub use self::tap::TappedRecord;

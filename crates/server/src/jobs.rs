@@ -94,7 +94,7 @@ fn submit_routes(jobs: &AllJobs) -> [Route; 3] {
     ]
 }
 
-fn look_routes(jobs: &AllJobs) -> [Route; 10] {
+fn look_routes(jobs: &AllJobs) -> [Route; 11] {
     let reader = Access::Role(Role::Reader);
     let (id, unknown) = ("The job's id.", "No job has that id.");
     let list = || Content::json(json!({"type": "array"}));
@@ -145,6 +145,15 @@ fn look_routes(jobs: &AllJobs) -> [Route; 10] {
             .answers_with(200, "Errors with node, instance, stage, record and text.", list())
             .answers(404, unknown)
             .to(errors, Arc::clone(jobs)),
+        Route::get("/api/jobs/{id}/checkpoints", reader, LOOK_LIMITS, "List the last epochs of a job, newest first")
+            .param("id", id)
+            .answers_with(
+                200,
+                "Up to 100 epochs of the present run with number, time, duration and bytes; of a job that does not run the last one.",
+                object(),
+            )
+            .answers(404, unknown)
+            .to(checkpoints, Arc::clone(jobs)),
         Route::get("/api/jobs/{id}/wait", reader, WAIT_LIMITS, "Wait until a job has ended")
             .param("id", id)
             .query("timeout", "Longest wait, such as 30s (the default), at most 1h.")
@@ -361,6 +370,12 @@ async fn graph(State(jobs): State<AllJobs>, caller: Caller, Path(id): Path<Strin
 
 async fn errors(State(jobs): State<AllJobs>, caller: Caller, Path(id): Path<String>) -> Result<Response, Problem> {
     Ok(axum::Json(jobs.errors(&caller.tenant, &id).map_err(problem)?).into_response())
+}
+
+async fn checkpoints(State(jobs): State<AllJobs>, caller: Caller, Path(id): Path<String>) -> Result<Response, Problem> {
+    let tenant = caller.tenant.clone();
+    let read = tokio::task::spawn_blocking(move || jobs.checkpoints(&tenant, &id)).await;
+    Ok(axum::Json(read.map_err(|_| problem(Error::Stopped))?.map_err(problem)?).into_response())
 }
 
 #[derive(Debug, Deserialize)]

@@ -13,7 +13,7 @@
 //! - Nothing of a part can be read before the commit, and all of it afterwards.
 //! - After a failed commit the run ends. The next run goes on from the last epoch that is committed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -35,6 +35,9 @@ use crate::state::{EpochRecord, TopicPositions};
 
 /// Pause before an append that the log had no room for is tried again.
 const RETRY: Duration = Duration::from_millis(20);
+
+/// Epochs that a run remembers with their figures.
+const RECENT_MAX: usize = 100;
 
 /// The state with which an instance begins.
 pub(super) struct InstanceState {
@@ -86,7 +89,8 @@ struct EpochState {
     /// The latest of a node's instances, by node.
     watermarks: BTreeMap<String, i64>,
     keys: BTreeMap<String, Vec<u64>>,
-    committed: Option<Committed>,
+    /// The last epochs that are committed, oldest first; at the beginning of a run the one with which it begins.
+    recent: VecDeque<Committed>,
     /// When the last epoch began.
     begun: Duration,
     /// The next epoch begins at once.
@@ -118,13 +122,24 @@ enum Phase {
     Storing,
 }
 
-/// An epoch that is committed, with its figures.
-#[derive(Debug, Clone)]
+/// An epoch that is committed.
+#[derive(Debug, Clone, Copy)]
 struct Committed {
-    record: EpochRecord,
-    /// From its beginning to its commit.
+    epoch: u64,
+    at_ms: i64,
+    /// From its beginning to its commit; zero for the one with which the run began.
     took: Duration,
     size_bytes: u64,
+}
+
+impl Committed {
+    fn describe(&self) -> Value {
+        let mut told = json!({"epoch": self.epoch, "at": iso_time(self.at_ms), "bytes": self.size_bytes});
+        if !self.took.is_zero() {
+            told["took_ms"] = (self.took.as_secs_f64() * 1e3).into();
+        }
+        told
+    }
 }
 
 /// The result of a turn.
@@ -166,7 +181,8 @@ impl Epochs {
                     state.times.clone_from(&record.times);
                     state.watermarks.clone_from(&record.watermarks);
                     self.wanted.store(record.epoch, Ordering::Release);
-                    state.committed = Some(Committed { record: record.clone(), took: Duration::ZERO, size_bytes: 0 });
+                    let (epoch, at_ms) = (record.epoch, record.at_ms);
+                    state.keep(Committed { epoch, at_ms, took: Duration::ZERO, size_bytes: 0 });
                 }
                 // A run is restored once.
                 let _ = self.keeper.set(keeper);
@@ -323,7 +339,7 @@ impl Epochs {
                     };
                 }
                 let parts = std::mem::take(&mut state.parts);
-                let last = state.committed.as_ref().map_or(0, |committed| committed.record.epoch);
+                let last = state.recent.back().map_or(0, |committed| committed.epoch);
                 let epoch = self.wanted().max(last + 1);
                 let (places, times) = (state.places.clone(), state.times.clone());
                 let (positions, watermarks) = (state.positions.clone(), state.watermarks.clone());
@@ -363,8 +379,9 @@ impl Epochs {
         // The answer may come before the call returns.
         state.phase = Phase::Storing;
         drop(state);
-        let (epochs, record, size_bytes) = (Arc::clone(self), commit.record.clone(), commit.size_bytes());
-        match keeper.go_on(commit, move |result| epochs.stored(record, size_bytes, result)) {
+        let (epochs, size_bytes) = (Arc::clone(self), commit.size_bytes());
+        let (epoch, at_ms) = (commit.record.epoch, commit.record.at_ms);
+        match keeper.go_on(commit, move |result| epochs.stored(epoch, at_ms, size_bytes, result)) {
             CommitStep::Accepted => EpochOutcome::Turn(TurnOutcome::Wait(None)),
             CommitStep::Unfinished(commit) => {
                 self.state.lock().phase = Phase::Appending(commit);
@@ -380,15 +397,15 @@ impl Epochs {
         }
     }
 
-    fn stored(&self, record: EpochRecord, size_bytes: u64, result: Result<(), String>) {
+    fn stored(&self, epoch: u64, at_ms: i64, size_bytes: u64, result: Result<(), String>) {
         let mut state = self.state.lock();
         state.phase = Phase::Idle;
         state.waits = None;
         match result {
             Ok(()) => {
                 let took = self.clock.now().saturating_sub(state.begun);
-                self.wanted.fetch_max(record.epoch, Ordering::AcqRel);
-                state.committed = Some(Committed { record, took, size_bytes });
+                self.wanted.fetch_max(epoch, Ordering::AcqRel);
+                state.keep(Committed { epoch, at_ms, took, size_bytes });
             }
             Err(failure) => state.failure = Some(failure),
         }
@@ -412,18 +429,27 @@ impl Epochs {
 
     /// The last epoch that is committed, as the API shows it; `None` before the first.
     pub(super) fn describe(&self) -> Option<Value> {
-        let state = self.state.lock();
-        let Committed { record, took, size_bytes } = state.committed.as_ref()?;
-        let mut told = json!({"epoch": record.epoch, "at": iso_time(record.at_ms), "bytes": size_bytes});
-        if !took.is_zero() {
-            told["took_ms"] = (took.as_secs_f64() * 1e3).into();
-        }
-        Some(told)
+        self.state.lock().recent.back().map(Committed::describe)
+    }
+
+    /// The last epochs that are committed, newest first.
+    pub(super) fn describe_recent(&self) -> Vec<Value> {
+        self.state.lock().recent.iter().rev().map(Committed::describe).collect()
     }
 
     /// The keys of a node that had state at the end of the last epoch; `None` for a node that keeps none.
     pub(super) fn keys_of(&self, node: &str) -> Option<u64> {
         self.state.lock().keys.get(node).map(|keys| keys.iter().sum())
+    }
+}
+
+impl EpochState {
+    /// Keeps an epoch that is committed.
+    fn keep(&mut self, committed: Committed) {
+        if self.recent.len() >= RECENT_MAX {
+            self.recent.pop_front();
+        }
+        self.recent.push_back(committed);
     }
 }
 

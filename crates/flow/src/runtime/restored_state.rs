@@ -3,8 +3,10 @@
 use std::collections::HashMap;
 
 use millstream_log::{Error as LogError, Log, UpTo};
-use millstream_types::{BatchLimits, TopicPartition};
+use millstream_types::{BatchLimits, PartitionId, TenantId, TopicPartition, iso_time};
+use serde_json::{Value, json};
 
+use super::epoch_keeper::state_topic;
 use crate::Error;
 use crate::document::NodeId;
 use crate::plan::StateLayout;
@@ -15,6 +17,19 @@ const READ_MAX_BYTES: usize = 1 << 20;
 
 /// Stored values by key.
 pub(super) type Values = HashMap<Box<[u8]>, Box<[u8]>>;
+
+/// The last epoch of a job as the API shows it, from its topic; `None` for a job without state. Blocks on the disk.
+///
+/// # Errors
+/// It cannot be read.
+pub(crate) fn last_epoch(log: &dyn Log, tenant: &TenantId, job_id: &str) -> Result<Option<Value>, Error> {
+    let topic = TopicPartition { topic: state_topic(tenant, job_id), partition: PartitionId(0) };
+    if log.topic(&topic.topic).is_none() {
+        return Ok(None);
+    }
+    let epoch = RestoredState::read(log, &topic, &StateLayout(Vec::new()))?.epoch;
+    Ok(epoch.map(|epoch| json!({"epoch": epoch.epoch, "at": iso_time(epoch.at_ms)})))
+}
 
 /// The values of all operators, by node and instance.
 #[derive(Default)]

@@ -556,6 +556,11 @@ impl Run {
         }
     }
 
+    /// The last epochs that are committed, newest first.
+    pub(crate) fn checkpoints(&self) -> Vec<Value> {
+        self.epochs.as_ref().map(|epochs| epochs.describe_recent()).unwrap_or_default()
+    }
+
     /// The nodes with their figures, in the order of the document.
     pub(crate) fn describe_nodes(&self) -> Vec<Value> {
         let mut nodes = self.metrics.describe_nodes(true);

@@ -68,7 +68,7 @@ fn running(server: &impl Server) -> Vec<Value> {
 }
 
 #[test]
-fn a_job_is_replaced_over_http() {
+fn a_job_is_replaced_and_its_checkpoints_are_listed() {
     let server = crate::tenant();
     create_topics(&server);
     append(&server, 0..100);
@@ -93,6 +93,14 @@ fn a_job_is_replaced_over_http() {
     let path = |job: &Value, rest: &str| format!("/api/jobs/{}{rest}", job["id"].as_str().unwrap());
     let job = server.get_json(&path(&second, ""));
     assert_eq!(job["resumed_from"], first["id"]);
+    let listed = server.get_json(&path(&second, "/checkpoints"));
+    let epochs: Vec<u64> =
+        listed["checkpoints"].as_array().unwrap().iter().map(|one| one["epoch"].as_u64().unwrap()).collect();
+    assert!(epochs.len() > 1 && epochs.is_sorted_by(|one, next| one > next), "{listed:#}");
+    assert!(listed["checkpoints"][0]["took_ms"].is_f64() && listed["checkpoints"][0]["at"].is_string(), "{listed:#}");
+    let stored = server.get_json(&path(&first, "/checkpoints"));
+    assert_eq!(stored["checkpoints"].as_array().unwrap().len(), 1, "an ended job has its last one: {stored:#}");
+    assert_eq!(ask(server.applications(), "GET", "/api/jobs/none/checkpoints", &[], b"").status, 404);
     let odd = ask(server.applications(), "POST", "/api/jobs?replace=true&timeout=soon", &[JSON], b"{}");
     assert_eq!(odd.status, 400, "{}", odd.text());
 }
