@@ -22,6 +22,9 @@ pub enum Error {
         "job '{id}' called '{name}' is still {state}; stop it first, submit this one with replace, or give it another name"
     )]
     NameTaken { id: String, name: String, state: &'static str },
+    /// The job that another was to go on from has just completed, or was just forgotten.
+    #[error("the state of job '{id}' is gone with its end a moment ago; send the document again")]
+    NoState { id: String },
     /// The running job has not stopped in time.
     #[error("job '{id}' goes on, and the new one is not run: {reason}")]
     NotReplaced { id: String, reason: String },
@@ -88,9 +91,11 @@ impl Error {
             Self::Invalid { .. } | Self::Plan { .. } | Self::UnknownEdge { .. } | Self::InvalidSetting { .. } => {
                 ErrorCode::Invalid
             }
-            Self::HashDiffers { .. } | Self::NameTaken { .. } | Self::NotPaused { .. } | Self::NotReplaced { .. } => {
-                ErrorCode::Conflict
-            }
+            Self::HashDiffers { .. }
+            | Self::NameTaken { .. }
+            | Self::NotPaused { .. }
+            | Self::NotReplaced { .. }
+            | Self::NoState { .. } => ErrorCode::Conflict,
             Self::UnknownJob { .. } | Self::UnknownName { .. } | Self::NotRunning { .. } => ErrorCode::NotFound,
             Self::JobsFull { .. } | Self::TenantJobsFull { .. } | Self::TapsFull { .. } => ErrorCode::Overloaded,
             Self::Connector { .. } | Self::Record { .. } | Self::Thread(_) => ErrorCode::Internal,

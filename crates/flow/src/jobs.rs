@@ -33,7 +33,7 @@ use tokio::sync::{Semaphore, oneshot};
 use uuid::Uuid;
 
 use self::crash_loop::CrashLoop;
-use self::earlier::EarlierRecords;
+use self::earlier::{EarlierRecords, Purpose};
 pub use self::figures::JobFigure;
 pub use self::record::JobState;
 use self::record::{JobKey, JobRecord, Resumes, is_waiting};
@@ -186,17 +186,17 @@ impl Jobs {
     /// All faults of the document.
     pub fn validate(&self, tenant: &TenantId, text: &str) -> Result<Document, Vec<Finding>> {
         let topics = TopicAccess { tenant: tenant.clone(), may_read: true, may_write: true };
-        Document::read(text, &self.context_of(topics, false))
+        Document::read(text, &self.context_of(topics, Purpose::Check))
     }
 
     /// The surroundings of a document that is submitted now.
-    fn context_of(&self, topics: TopicAccess, replaces: bool) -> DocumentContext {
+    fn context_of(&self, topics: TopicAccess, purpose: Purpose) -> DocumentContext {
         let earlier = EarlierRecords {
             tenant: topics.tenant.clone(),
             records: self.views.snapshot(PARTITION).state.clone(),
             log: Arc::clone(&self.services.log),
             context: self.context.clone(),
-            replaces,
+            purpose,
         };
         DocumentContext { topics: Some(topics), earlier: Some(Arc::new(earlier)), ..self.context.clone() }
     }
@@ -253,7 +253,8 @@ impl Jobs {
             may_read: roles.has(Role::Reader),
             may_write: roles.has(Role::Writer),
         };
-        let context = self.context_of(topics, replaces.is_some());
+        let purpose = if replaces.is_some() { Purpose::Replace } else { Purpose::Submit };
+        let context = self.context_of(topics, purpose);
         let document = self.read_submitted(text, &context).map_err(|findings| Error::Invalid { findings })?;
         let earlier = document.resume_from.as_ref().and_then(|resume| resume.earlier.as_ref());
         self.supervisor.check(&document)?;
@@ -305,7 +306,7 @@ impl Jobs {
             JobAnswer::TenantFull(running) => {
                 Err(Error::TenantJobsFull { running, tenant: tenant.clone(), limit: self.config.jobs_per_tenant_max })
             }
-            JobAnswer::EarlierForgotten(id) => Err(Error::UnknownJob { id }),
+            JobAnswer::EarlierForgotten(id) => Err(Error::NoState { id }),
             JobAnswer::Unknown | JobAnswer::Stored => Err(Error::UnknownJob { id }),
         }
     }

@@ -15,8 +15,17 @@ pub(super) struct EarlierRecords {
     pub(super) log: Arc<dyn Log>,
     /// The settings in which the documents of jobs are read.
     pub(super) context: DocumentContext,
-    /// The document is to replace the running job of its name.
-    pub(super) replaces: bool,
+    pub(super) purpose: Purpose,
+}
+
+/// The reason why a document is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Purpose {
+    /// It is only checked: a job that runs may be stopped before it is submitted.
+    Check,
+    Submit,
+    /// It is to take the place of the running job of its name.
+    Replace,
 }
 
 impl EarlierRecords {
@@ -41,6 +50,9 @@ impl EarlierJobs for EarlierRecords {
             None => of_name().find(|record| record.state == JobState::Running),
         };
         if let Some(running) = running {
+            if self.purpose == Purpose::Check {
+                return Ok(earlier_job(running, &self.context));
+            }
             return Err(NoEarlierJob {
                 message: format!(
                     "job '{}' called '{}' still runs, and its state changes; stop it first, or, to take its place, submit a \
@@ -74,7 +86,7 @@ impl EarlierJobs for EarlierRecords {
         let is_meant = |record: &&Arc<JobRecord>| {
             record.name == name && record.state == JobState::Running && !is_waiting(&self.records, record)
         };
-        let found = self.of_tenant().filter(|_| self.replaces).find(is_meant)?;
+        let found = self.of_tenant().filter(|_| self.purpose == Purpose::Replace).find(is_meant)?;
         Some(earlier_job(found, &self.context))
     }
 }

@@ -53,7 +53,7 @@ pub(super) enum JobAnswer {
     HashDiffers(String),
     /// This job of that name runs.
     NameTaken(String),
-    /// The job of this id, which the new one is to go on from, is forgotten.
+    /// The job of this id, which the new one is to go on from, is forgotten, or has completed.
     EarlierForgotten(String),
     /// As many jobs run as are allowed.
     Full(usize),
@@ -150,7 +150,8 @@ impl JobsView {
         if let Some(other) = running().find(of_name) {
             return JobAnswer::NameTaken(other.id.clone());
         }
-        if let Some(forgotten) = earlier.filter(|earlier| draft.state().get(earlier).is_none()) {
+        let has_state = |job: &JobKey| draft.state().get(job).is_some_and(|known| known.state != JobState::Completed);
+        if let Some(forgotten) = earlier.filter(|earlier| !has_state(earlier)) {
             return JobAnswer::EarlierForgotten(forgotten.id);
         }
         let of_tenant = running().filter(|known| known.tenant == record.tenant).count();

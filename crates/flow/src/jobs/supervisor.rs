@@ -583,16 +583,17 @@ impl Supervisor {
         }
     }
 
-    /// Stores a change and tells those who wait for one.
-    fn store(&self, command: JobCommand) {
+    /// Stores a change and tells those who wait for one; `false` if the log does not take it.
+    fn store(&self, command: JobCommand) -> bool {
         let stored = match self.views.submit(PARTITION, command) {
             Ok(answer) => answer.blocking_recv().unwrap_or(Err(millstream_view::Error::Stopped)),
             Err(error) => Err(error),
         };
-        if let Err(error) = stored {
-            tracing::error!(error = &error as &dyn std::error::Error, "the state of a job is not stored");
+        if let Err(error) = &stored {
+            tracing::error!(error = error as &dyn std::error::Error, "the state of a job is not stored");
         }
         self.changes.send_modify(|count| *count += 1);
+        stored.is_ok()
     }
 
     /// Lets all runs finish what they have read, for at most `time`; then ends them.

@@ -197,6 +197,10 @@ fn what_cannot_be_gone_on_from_is_refused_with_the_remedy() {
         if message.contains("still runs") && message.contains("stop it first") && message.contains("replace")),
         "{found:?}"
     );
+    // It may be stopped until the document is submitted.
+    assert!(node.jobs.validate(&node.tenant, &next.to_string()).is_ok());
+    let unmapped = renamed("next", &json!("counts"), 1);
+    assert_eq!(node.jobs.validate(&node.tenant, &unmapped.to_string()).unwrap_err().len(), 2);
     eventually("it counts", || results(&node) == expected(10));
     node.stop(&id, StopMode::Graceful);
     node.ended(&id);

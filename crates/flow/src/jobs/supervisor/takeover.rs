@@ -54,8 +54,12 @@ impl Supervisor {
         };
         match places {
             Ok(places) => {
-                self.store(JobCommand::TakenOver(key.clone(), places));
-                self.start_run(key, attempts);
+                if self.store(JobCommand::TakenOver(key.clone(), places)) {
+                    return self.start_run(key, attempts);
+                }
+                let error =
+                    Error::connector("", "the log does not take the job's record, which says that it has its state");
+                self.run_failed(key, self.failure_of(&error), ErrorAnswer::Defer);
             }
             Err(error) => self.run_failed(key, self.failure_of(&error), ErrorAnswer::Defer),
         }
