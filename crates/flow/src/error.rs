@@ -39,6 +39,9 @@ pub enum Error {
     /// No records pass between these nodes.
     #[error("job '{id}' has no edge '{edge}'; use one of {}", .edges.join(" "))]
     UnknownEdge { id: String, edge: String, edges: Vec<String> },
+    /// The node keeps no state, or does not exist.
+    #[error("job '{id}' has no node '{node}' with state; {}", listed(.nodes))]
+    UnknownNode { id: String, node: String, nodes: Vec<String> },
     #[error("{open} taps are open, at most {limit} may be; close one, or try again later")]
     TapsFull { open: usize, limit: usize },
     /// The limit of running jobs is reached.
@@ -96,7 +99,9 @@ impl Error {
             | Self::NotPaused { .. }
             | Self::NotReplaced { .. }
             | Self::NoState { .. } => ErrorCode::Conflict,
-            Self::UnknownJob { .. } | Self::UnknownName { .. } | Self::NotRunning { .. } => ErrorCode::NotFound,
+            Self::UnknownJob { .. } | Self::UnknownName { .. } | Self::NotRunning { .. } | Self::UnknownNode { .. } => {
+                ErrorCode::NotFound
+            }
             Self::JobsFull { .. } | Self::TenantJobsFull { .. } | Self::TapsFull { .. } => ErrorCode::Overloaded,
             Self::Connector { .. } | Self::Record { .. } | Self::Thread(_) => ErrorCode::Internal,
             Self::State(error) => error.code(),
@@ -104,6 +109,10 @@ impl Error {
             Self::Stopped => ErrorCode::Unavailable,
         }
     }
+}
+
+fn listed(nodes: &[String]) -> String {
+    if nodes.is_empty() { "it keeps none".to_owned() } else { format!("use one of {}", nodes.join(" ")) }
 }
 
 fn first(findings: &[Finding]) -> String {

@@ -33,7 +33,7 @@ use tokio::sync::{Semaphore, oneshot};
 use uuid::Uuid;
 
 use self::crash_loop::CrashLoop;
-use self::earlier::{EarlierRecords, Purpose};
+use self::earlier::{EarlierRecords, Purpose, earlier_job};
 pub use self::figures::JobFigure;
 pub use self::record::JobState;
 use self::record::{JobKey, JobRecord, Resumes, is_waiting};
@@ -49,7 +49,7 @@ use crate::entities::EntityReader;
 use crate::function::Functions;
 use crate::hook::Hooks;
 use crate::memory::InFlightMemory;
-use crate::runtime::{Workers, last_epoch};
+use crate::runtime::{Workers, last_epoch, stored_keys};
 use crate::state::StateBudget;
 use crate::test_run::{TestReport, TestRunner};
 
@@ -435,6 +435,28 @@ impl Jobs {
             None => last_epoch(&*self.services.log, tenant, id)?.into_iter().collect(),
         };
         Ok(json!({"at": iso_time(self.now_ms()), "id": id, "checkpoints": epochs}))
+    }
+
+    /// The keys of a node that have state as of the job's last epoch, at most `limit`, with the sizes of their values; only `key`, as
+    /// text or JSON, if it is given. Reads what is stored, and blocks on the disk.
+    ///
+    /// # Errors
+    /// [`Error::UnknownJob`]; [`Error::UnknownNode`] for a node without state; [`Error::Log`] or [`Error::Connector`] if the state cannot
+    /// be read.
+    pub fn state(
+        &self,
+        tenant: &TenantId,
+        id: &str,
+        node: &str,
+        key: Option<&str>,
+        limit: usize,
+    ) -> Result<Value, Error> {
+        let job = earlier_job(&*self.record(tenant, id)?, &self.context);
+        if !job.with_state().any(|name| name == node) {
+            let nodes = job.with_state().map(str::to_owned).collect();
+            return Err(Error::UnknownNode { id: id.to_owned(), node: node.to_owned(), nodes });
+        }
+        stored_keys(&*self.services.log, tenant, id, node, key, limit)
     }
 
     /// The open alarms of the tenant's running jobs, of those of an id or name if `job` names them: at most `max`, and as many as have

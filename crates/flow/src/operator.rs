@@ -81,6 +81,13 @@ fn looks_back(node: &Node) -> bool {
     node.kind == MAP.name && node.keeps_state
 }
 
+/// The key of a value of state as JSON: its value, or the list of its values.
+pub(crate) fn key_as_json(key: &[u8]) -> serde_json::Value {
+    let mut json = Vec::new();
+    keyed::write_key(key, &mut json);
+    serde_json::from_slice(&json).unwrap_or_else(|_| String::from_utf8_lossy(&json).into())
+}
+
 /// The compiled work of a node. It has no state, so that instances share it; that of a keyed operator is handed to it.
 #[derive(Debug, Default)]
 pub(crate) struct Operator {

@@ -45,6 +45,10 @@ const BATCH_MAX: u32 = 1_000_000;
 const ALARMS_DEFAULT: usize = 1_000;
 const ALARMS_MAX: usize = 10_000;
 
+/// Keys of one answer, if the caller names no number, and at most.
+const KEYS_DEFAULT: usize = 1_000;
+const KEYS_MAX: usize = 10_000;
+
 type AllJobs = Arc<Jobs>;
 
 pub(crate) fn routes(jobs: &AllJobs, memory: &MemoryBudget) -> Routes {
@@ -94,7 +98,7 @@ fn submit_routes(jobs: &AllJobs) -> [Route; 3] {
     ]
 }
 
-fn look_routes(jobs: &AllJobs) -> [Route; 11] {
+fn look_routes(jobs: &AllJobs) -> [Route; 12] {
     let reader = Access::Role(Role::Reader);
     let (id, unknown) = ("The job's id.", "No job has that id.");
     let list = || Content::json(json!({"type": "array"}));
@@ -154,6 +158,18 @@ fn look_routes(jobs: &AllJobs) -> [Route; 11] {
             )
             .answers(404, unknown)
             .to(checkpoints, Arc::clone(jobs)),
+        Route::get("/api/jobs/{id}/state", reader, LOOK_LIMITS, "List the keys of a node that have state")
+            .param("id", id)
+            .query("node", "The node.")
+            .query("key", "Only this key, as text or JSON.")
+            .query("limit", "The most keys in the answer, 1 to 10,000; 1,000 if it is not given.")
+            .answers_with(
+                200,
+                "The first keys in the order of their bytes, with the sizes of their values, as of the last epoch; `more` if there are others.",
+                object(),
+            )
+            .answers(404, "No job has that id, or the node keeps no state.")
+            .to(state, Arc::clone(jobs)),
         Route::get("/api/jobs/{id}/wait", reader, WAIT_LIMITS, "Wait until a job has ended")
             .param("id", id)
             .query("timeout", "Longest wait, such as 30s (the default), at most 1h.")
@@ -375,6 +391,30 @@ async fn errors(State(jobs): State<AllJobs>, caller: Caller, Path(id): Path<Stri
 async fn checkpoints(State(jobs): State<AllJobs>, caller: Caller, Path(id): Path<String>) -> Result<Response, Problem> {
     let tenant = caller.tenant.clone();
     let read = tokio::task::spawn_blocking(move || jobs.checkpoints(&tenant, &id)).await;
+    Ok(axum::Json(read.map_err(|_| problem(Error::Stopped))?.map_err(problem)?).into_response())
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct StateFilter {
+    node: String,
+    key: Option<String>,
+    limit: Option<usize>,
+}
+
+async fn state(
+    State(jobs): State<AllJobs>,
+    caller: Caller,
+    Path(id): Path<String>,
+    Query(StateFilter { node, key, limit }): Query<StateFilter>,
+) -> Result<Response, Problem> {
+    let limit = limit.unwrap_or(KEYS_DEFAULT);
+    if !(1..=KEYS_MAX).contains(&limit) {
+        let rule = format!("an answer has 1 to {KEYS_MAX} keys");
+        return Err(Problem::invalid(format!("limit={limit} is out of range")).value(limit).rule(rule));
+    }
+    let tenant = caller.tenant.clone();
+    let read = tokio::task::spawn_blocking(move || jobs.state(&tenant, &id, &node, key.as_deref(), limit)).await;
     Ok(axum::Json(read.map_err(|_| problem(Error::Stopped))?.map_err(problem)?).into_response())
 }
 

@@ -100,6 +100,12 @@ impl EarlierJob {
         self.nodes.iter().filter(move |(_, known)| known.fits(node)).map(|(name, _)| name.as_str())
     }
 
+    /// The nodes with state.
+    pub(crate) fn with_state(&self) -> impl Iterator<Item = &str> {
+        let is_meant = |node: &EarlierNode| node.role == Role::Transform;
+        self.nodes.iter().filter(move |(_, node)| is_meant(node)).map(|(name, _)| name.as_str())
+    }
+
     pub(crate) fn node(&self, name: &str) -> Option<&EarlierNode> {
         self.nodes.get(name)
     }

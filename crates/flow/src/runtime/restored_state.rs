@@ -31,6 +31,35 @@ pub(crate) fn last_epoch(log: &dyn Log, tenant: &TenantId, job_id: &str) -> Resu
     Ok(epoch.map(|epoch| json!({"epoch": epoch.epoch, "at": iso_time(epoch.at_ms)})))
 }
 
+/// Tells all entries of a job's topic, in their order. Blocks on the disk.
+///
+/// # Errors
+/// One cannot be read.
+pub(super) fn read_entries(
+    log: &dyn Log,
+    topic: &TopicPartition,
+    tell: &mut dyn FnMut(StateEntry<'_>),
+) -> Result<(), Error> {
+    let partition = log.partition(topic)?;
+    let mut next = partition.offsets().first;
+    loop {
+        let batches = partition.read(next, READ_MAX_BYTES, UpTo::Stable)?;
+        let Some(last) = batches.last() else { return Ok(()) };
+        next = last.next_offset();
+        for batch in &batches {
+            let damaged = |source| LogError::Batch { partition: topic.clone(), source };
+            let batch = batch.inflated(&BatchLimits::default()).map_err(damaged)?;
+            for record in batch.records() {
+                let record = record.map_err(damaged)?;
+                let entry = StateEntry::decode(record.key.unwrap_or_default(), record.value);
+                let entry =
+                    entry.map_err(|fault| Error::connector("state", format!("{topic} {}: {fault}", record.offset)))?;
+                tell(entry);
+            }
+        }
+    }
+}
+
 /// The values of all operators, by node and instance.
 #[derive(Default)]
 pub(super) struct RestoredState {
@@ -44,25 +73,9 @@ impl RestoredState {
     /// # Errors
     /// It cannot be read.
     pub(super) fn read(log: &dyn Log, topic: &TopicPartition, layout: &StateLayout) -> Result<Self, Error> {
-        let partition = log.partition(topic)?;
         let mut restored = Self::default();
-        let mut next = partition.offsets().first;
-        loop {
-            let batches = partition.read(next, READ_MAX_BYTES, UpTo::Stable)?;
-            let Some(last) = batches.last() else { return Ok(restored) };
-            next = last.next_offset();
-            for batch in &batches {
-                let damaged = |source| LogError::Batch { partition: topic.clone(), source };
-                let batch = batch.inflated(&BatchLimits::default()).map_err(damaged)?;
-                for record in batch.records() {
-                    let record = record.map_err(damaged)?;
-                    let entry = StateEntry::decode(record.key.unwrap_or_default(), record.value);
-                    let entry = entry
-                        .map_err(|fault| Error::connector("state", format!("{topic} {}: {fault}", record.offset)))?;
-                    restored.apply(entry, layout);
-                }
-            }
-        }
+        read_entries(log, topic, &mut |entry| restored.apply(entry, layout))?;
+        Ok(restored)
     }
 
     fn apply(&mut self, entry: StateEntry<'_>, layout: &StateLayout) {

@@ -68,7 +68,7 @@ fn running(server: &impl Server) -> Vec<Value> {
 }
 
 #[test]
-fn a_job_is_replaced_and_its_checkpoints_are_listed() {
+fn a_job_is_replaced_and_its_checkpoints_and_state_are_listed() {
     let server = crate::tenant();
     create_topics(&server);
     append(&server, 0..100);
@@ -101,6 +101,18 @@ fn a_job_is_replaced_and_its_checkpoints_are_listed() {
     let stored = server.get_json(&path(&first, "/checkpoints"));
     assert_eq!(stored["checkpoints"].as_array().unwrap().len(), 1, "an ended job has its last one: {stored:#}");
     assert_eq!(ask(server.applications(), "GET", "/api/jobs/none/checkpoints", &[], b"").status, 404);
+    let state = server.get_json(&path(&second, "/state?node=counts&limit=3"));
+    let keys: Vec<&Value> = state["values"].as_array().unwrap().iter().map(|one| &one["key"]).collect();
+    assert_eq!((keys, &state["more"]), (vec![&json!("k0"), &json!("k1"), &json!("k2")], &json!(true)), "{state:#}");
+    assert!(state["epoch"].is_u64() && state["at"].is_string() && state["values"][0]["bytes"].as_u64() > Some(8));
+    for key in ["k4", "%22k4%22"] {
+        let one = server.get_json(&path(&first, &format!("/state?node=counts&key={key}")));
+        assert_eq!((&one["values"][0]["key"], &one["more"]), (&json!("k4"), &json!(false)), "{one:#}");
+        assert_eq!(one["values"].as_array().unwrap().len(), 1);
+    }
+    let unknown = ask(server.applications(), "GET", &path(&second, "/state?node=in"), &[], b"");
+    assert!(unknown.status == 404 && unknown.text().contains("use one of counts"), "{}", unknown.text());
+    assert_eq!(ask(server.applications(), "GET", &path(&second, "/state?node=counts&limit=0"), &[], b"").status, 400);
     let odd = ask(server.applications(), "POST", "/api/jobs?replace=true&timeout=soon", &[JSON], b"{}");
     assert_eq!(odd.status, 400, "{}", odd.text());
 }
