@@ -261,11 +261,15 @@ async fn submit(
     Payload(body): Payload,
 ) -> Result<Response, Problem> {
     let time = time(timeout.as_deref(), REPLACE_DEFAULT)?.min(REPLACE_MAX);
-    let submission = match replace {
-        true => jobs.replace(caller.principal(), text(&body)?, time).await,
-        false => jobs.submit(caller.principal(), text(&body)?).await,
-    };
-    let submission = submission.map_err(problem)?;
+    let (principal, text) = (Arc::clone(caller.principal()), text(&body)?.to_owned());
+    // A caller who goes away leaves no job behind that is stored and not started.
+    let submitted = tokio::spawn(async move {
+        match replace {
+            true => jobs.replace(&principal, &text, time).await,
+            false => jobs.submit(&principal, &text).await,
+        }
+    });
+    let submission = submitted.await.map_err(|_| problem(Error::Stopped))?.map_err(problem)?;
     let status = if submission.is_new { StatusCode::CREATED } else { StatusCode::OK };
     let mut told = json!({
         "id": submission.id,
