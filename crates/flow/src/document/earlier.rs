@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::model::{Document, NODE_MAPS, Node, Role};
+use super::model::{Document, NODE_MAPS, Node, Role, WindowKind, WindowSetting};
+use super::quantity::duration_ms;
 
 /// The keys of a source that name the topic or file to read.
 pub(super) const READS: [&str; 2] = ["topic", "path"];
@@ -48,6 +49,7 @@ pub(crate) struct EarlierNode {
     kind: String,
     /// The topic or file that a source reads.
     reads: Option<String>,
+    window: Option<WindowForm>,
     pub(crate) group: Option<String>,
 }
 
@@ -59,6 +61,39 @@ pub(crate) struct NodeForm<'a> {
     pub(crate) kind: &'a str,
     /// The topic or file that a source reads.
     pub(crate) reads: Option<&'a str>,
+    pub(crate) window: Option<WindowForm>,
+}
+
+/// The windows of an aggregate, as far as stored ones depend on them: those of a time with size, distance and offset, sessions with
+/// their gap, or one of all records. Times in milliseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum WindowForm {
+    Time([u64; 3]),
+    Session(u64),
+    Global,
+}
+
+impl WindowForm {
+    /// The form of a `window`, whose keys `text` tells.
+    pub(super) fn read(text: impl Fn(&str) -> Option<String>) -> Self {
+        let time = |key: &str| text(key).and_then(|text| duration_ms(&text)).unwrap_or_default();
+        match text("type").as_deref() {
+            Some("session") => Self::Session(time("gap")),
+            Some("global") => Self::Global,
+            Some("sliding") => Self::Time([time("size"), time("slide"), time("offset")]),
+            _ => Self::Time([time("size"), time("size"), time("offset")]),
+        }
+    }
+
+    fn of(window: &WindowSetting) -> Self {
+        match window.kind {
+            WindowKind::Session { gap_ms } => Self::Session(gap_ms as u64),
+            WindowKind::Global => Self::Global,
+            WindowKind::Sliding { size_ms, slide_ms } => {
+                Self::Time([size_ms, slide_ms, window.offset_ms].map(|time_ms| time_ms as u64))
+            }
+        }
+    }
 }
 
 impl EarlierJob {
@@ -76,15 +111,17 @@ impl EarlierJob {
                     let kind = text(&node["type"]).unwrap_or_default();
                     let config = |key: &str| text(&node["config"][key]);
                     let reads = READS.iter().find_map(|key| config(key));
-                    nodes.insert(name.clone(), EarlierNode { role, kind, reads, group: config("group") });
+                    let window = node["window"].as_object();
+                    let window = window.map(|window| WindowForm::read(|key| text(window.get(key)?)));
+                    nodes.insert(name.clone(), EarlierNode { role, kind, reads, window, group: config("group") });
                 }
             }
         }
         Self { id: id.to_owned(), name: stored["name"].as_str().unwrap_or_default().to_owned(), nodes }
     }
 
-    /// The node from which one of a new document goes on: that of its name, or of the name in `map`, if it is of the same type and,
-    /// for a source, reads the same topic or file.
+    /// The node from which one of a new document goes on: that of its name, or of the name in `map`, if it is of the same type, and
+    /// reads the same topic or file, or has the same windows.
     pub(crate) fn node_of<'n>(
         &'n self,
         node: NodeForm<'n>,
@@ -114,7 +151,8 @@ impl EarlierJob {
 impl<'a> NodeForm<'a> {
     pub(crate) fn of(node: &'a Node) -> Self {
         let reads = READS.iter().find_map(|key| node.config.get(*key)?.as_str());
-        Self { name: &node.name, role: node.role, kind: &node.kind, reads }
+        let window = node.window.as_ref().map(WindowForm::of);
+        Self { name: &node.name, role: node.role, kind: &node.kind, reads, window }
     }
 }
 
@@ -122,6 +160,7 @@ impl EarlierNode {
     pub(crate) fn fits(&self, node: NodeForm<'_>) -> bool {
         self.role == node.role
             && self.kind == node.kind
+            && self.window == node.window
             && (self.role != Role::Source || self.reads.as_deref() == node.reads)
     }
 }

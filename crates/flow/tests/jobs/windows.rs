@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use millstream_flow::Error;
 use millstream_testkit::eventually;
 use serde_json::{Value, json};
 
@@ -126,6 +127,14 @@ fn open_windows_and_event_time_go_over_to_the_job_that_replaces_theirs() {
             eventually("some are there", || found(&node).len() as i64 > round * 20);
         }
     }
+    // Windows that are open cannot become others.
+    let others = json!({"type": "tumbling", "size": "5m"});
+    match node.replace(&sums("sums", &others, 1), Duration::from_secs(30)) {
+        Err(Error::Invalid { findings }) => assert_eq!(findings[0].path, "transforms.sums", "{findings:?}"),
+        other => panic!("{other:?}"),
+    }
+    let same = json!({"type": "sliding", "size": "600s", "slide": "10m"});
+    node.replace(&sums("sums", &same, 2), Duration::from_secs(30)).unwrap();
     let last = ROUNDS * READINGS;
     let ahead: Vec<_> = (0..40).map(|number| record((100 + number, last * 10, 0))).collect();
     node.append("readings", &ahead);

@@ -56,7 +56,7 @@ pub(in crate::document) static RESUME_FROM: Section = Section {
     name: "resume_from",
     path: "resume_from",
     doc: "The earlier job that the job goes on from, with the state of its nodes, the positions of its sources and its event time. \
-          Each source and each node with state needs one of the same type there, which for a source reads the same topic or file.",
+          Each source and each node with state needs one of the same type there, which for a source reads the same topic or file, and for an aggregate has windows of the same size.",
     keys: &[&RESUME_FROM_KEYS],
 };
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::document::draft::{DocumentDraft, DraftNode};
-use crate::document::earlier::{EarlierJob, NoEarlierJob, NodeForm, READS};
+use crate::document::earlier::{EarlierJob, NoEarlierJob, NodeForm, READS, WindowForm};
 use crate::document::finding::{Findings, join, shortened};
 use crate::document::model::Role;
 use crate::document::rules::keeps_state;
@@ -55,8 +55,10 @@ pub(in crate::document) fn node_map(tree: &Tree) -> BTreeMap<String, String> {
 
 fn form<'a>(node: &DraftNode<'a>) -> NodeForm<'a> {
     let config = node.tree.get("config");
+    let window = node.tree.get("window");
+    let window = window.map(|window| WindowForm::read(|key| window.text_of(key).map(str::to_owned)));
     let reads = READS.iter().find_map(|key| config?.text_of(key));
-    NodeForm { name: node.name, role: node.role, kind: node.tree.text_of("type").unwrap_or_default(), reads }
+    NodeForm { name: node.name, role: node.role, kind: node.tree.text_of("type").unwrap_or_default(), reads, window }
 }
 
 /// In words: the node that an earlier job must have.
@@ -64,6 +66,7 @@ fn described(node: NodeForm<'_>) -> String {
     match (node.role, node.reads) {
         (Role::Source, Some(reads)) => format!("source of type {} that reads '{reads}'", node.kind),
         (Role::Source, None) => format!("source of type {}", node.kind),
+        _ if node.window.is_some() => format!("{} with state and such windows", node.kind),
         _ => format!("{} with state", node.kind),
     }
 }
