@@ -49,7 +49,7 @@ use crate::entities::EntityReader;
 use crate::function::Functions;
 use crate::hook::Hooks;
 use crate::memory::InFlightMemory;
-use crate::runtime::{Workers, last_epoch, stored_keys};
+use crate::runtime::{Workers, check_readable, last_epoch, stored_keys};
 use crate::state::StateBudget;
 use crate::test_run::{TestReport, TestRunner};
 
@@ -259,6 +259,9 @@ impl Jobs {
         let earlier = document.resume_from.as_ref().and_then(|resume| resume.earlier.as_ref());
         self.supervisor.check(&document)?;
         let id = document.id.clone().unwrap_or_else(|| Uuid::new_v4().to_string());
+        if let Some(earlier) = earlier.filter(|_| self.record(tenant, &id).is_err()) {
+            self.check_state_of(tenant, earlier, &document).await?;
+        }
         let record = JobRecord {
             tenant: tenant.to_string(),
             id: id.clone(),
@@ -309,6 +312,18 @@ impl Jobs {
             JobAnswer::EarlierForgotten(id) => Err(Error::NoState { id }),
             JobAnswer::Unknown | JobAnswer::Stored => Err(Error::UnknownJob { id }),
         }
+    }
+
+    /// Checks that a new job can read what an earlier one has stored.
+    async fn check_state_of(&self, tenant: &TenantId, earlier: &str, document: &Document) -> Result<(), Error> {
+        let earlier = earlier_job(&*self.record(tenant, earlier)?, &self.context);
+        let (log, tenant, document) = (Arc::clone(&self.services.log), tenant.clone(), document.clone());
+        let (answer, checked) = oneshot::channel();
+        self.services.restoring.run(move || {
+            // The caller may have gone.
+            let _ = answer.send(check_readable(&*log, &tenant, &document, &earlier));
+        });
+        checked.await.unwrap_or(Err(Error::Stopped))
     }
 
     /// Waits until a job has taken the place of another.

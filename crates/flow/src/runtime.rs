@@ -26,6 +26,7 @@ mod instance_time;
 mod latency;
 mod metrics;
 mod neighbours;
+mod readable_state;
 mod reading;
 mod restored_state;
 mod retry_queue;
@@ -41,6 +42,7 @@ mod writing_sink;
 
 pub(crate) use self::epoch_keeper::state_topic;
 pub(crate) use self::metrics::{JobMetrics, NodeMetrics, TAPS_PER_JOB_MAX, TapRefusal};
+pub(crate) use self::readable_state::check_readable;
 pub(crate) use self::restored_state::last_epoch;
 pub(crate) use self::run::{JobSetting, Observer, Run, RunFailure, RunOutcome};
 pub(crate) use self::stored_keys::stored_keys;
