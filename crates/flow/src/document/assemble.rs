@@ -100,7 +100,8 @@ impl Settings<'_> {
     }
 }
 
-fn window(draft: &DocumentDraft<'_>, tree: &Tree) -> WindowSetting {
+/// The windows of a node, with its defaults.
+pub(super) fn window(draft: &DocumentDraft<'_>, tree: &Tree) -> WindowSetting {
     let window = Settings { tree: Some(tree), section: &WINDOW };
     let time = |key: &str| i64::try_from(window.duration_ms(key)).unwrap_or(i64::MAX);
     let kind = match window.text("type").as_str() {
@@ -128,6 +129,11 @@ fn window(draft: &DocumentDraft<'_>, tree: &Tree) -> WindowSetting {
         allowed_lateness_ms: time("allowed_lateness"),
         late_to: tree.text_of("late_to").and_then(|name| draft.by_name.get(name)).copied(),
     }
+}
+
+/// The triggers of a node.
+pub(super) fn triggers(node: &Tree) -> Vec<TriggerSetting> {
+    elements(node.get("triggers")).iter().map(trigger).collect()
 }
 
 fn trigger(tree: &Tree) -> TriggerSetting {
@@ -233,7 +239,7 @@ fn node(draft: &DocumentDraft<'_>, id: NodeId, node: &DraftNode<'_>) -> Node {
         join,
         window: tree.get("window").map(|window| self::window(draft, window)),
         aggregates: tree.get("aggregates").and_then(aggregates::text).map(Cow::into_owned),
-        triggers: elements(tree.get("triggers")).iter().map(trigger).collect(),
+        triggers: triggers(tree),
         parallelism: parallelism(tree.get("parallelism")),
         batch: BatchSettings {
             size: if takes_what_comes { u32::MAX } else { batch.whole("size") },

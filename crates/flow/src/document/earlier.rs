@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::model::{Document, NODE_MAPS, Node, Role, WindowKind, WindowSetting};
-use super::quantity::duration_ms;
+use super::model::{Document, NODE_MAPS, Node, Role, TriggerSetting, WindowKind, WindowSetting, gives_by_time_alone};
 
 /// The keys of a source that name the topic or file to read.
 pub(super) const READS: [&str; 2] = ["topic", "path"];
@@ -54,7 +53,7 @@ pub(crate) struct EarlierNode {
 }
 
 /// A node of the new document, as far as it must be like that of the earlier job.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(crate) struct NodeForm<'a> {
     pub(crate) name: &'a str,
     pub(crate) role: Role,
@@ -64,35 +63,19 @@ pub(crate) struct NodeForm<'a> {
     pub(crate) window: Option<WindowForm>,
 }
 
-/// The windows of an aggregate, as far as stored ones depend on them: those of a time with size, distance and offset, sessions with
-/// their gap, or one of all records. Times in milliseconds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum WindowForm {
-    Time([u64; 3]),
-    Session(u64),
-    Global,
+/// The windows of an aggregate, as far as stored ones depend on them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct WindowForm {
+    kind: WindowKind,
+    offset_ms: i64,
+    /// Windows have a state each, in place of parts that several share.
+    has_triggers: bool,
 }
 
 impl WindowForm {
-    /// The form of a `window`, whose keys `text` tells.
-    pub(super) fn read(text: impl Fn(&str) -> Option<String>) -> Self {
-        let time = |key: &str| text(key).and_then(|text| duration_ms(&text)).unwrap_or_default();
-        match text("type").as_deref() {
-            Some("session") => Self::Session(time("gap")),
-            Some("global") => Self::Global,
-            Some("sliding") => Self::Time([time("size"), time("slide"), time("offset")]),
-            _ => Self::Time([time("size"), time("size"), time("offset")]),
-        }
-    }
-
-    fn of(window: &WindowSetting) -> Self {
-        match window.kind {
-            WindowKind::Session { gap_ms } => Self::Session(gap_ms as u64),
-            WindowKind::Global => Self::Global,
-            WindowKind::Sliding { size_ms, slide_ms } => {
-                Self::Time([size_ms, slide_ms, window.offset_ms].map(|time_ms| time_ms as u64))
-            }
-        }
+    pub(super) fn of(window: &WindowSetting, triggers: &[TriggerSetting]) -> Self {
+        let has_triggers = !gives_by_time_alone(triggers, window.allowed_lateness_ms);
+        Self { kind: window.kind.clone(), offset_ms: window.offset_ms, has_triggers }
     }
 }
 
@@ -111,8 +94,8 @@ impl EarlierJob {
                     let kind = text(&node["type"]).unwrap_or_default();
                     let config = |key: &str| text(&node["config"][key]);
                     let reads = READS.iter().find_map(|key| config(key));
-                    let window = node["window"].as_object();
-                    let window = window.map(|window| WindowForm::read(|key| text(window.get(key)?)));
+                    let known = read.and_then(|read| read.nodes.iter().find(|known| known.name == *name));
+                    let window = known.and_then(NodeForm::window_of);
                     nodes.insert(name.clone(), EarlierNode { role, kind, reads, window, group: config("group") });
                 }
             }
@@ -124,7 +107,7 @@ impl EarlierJob {
     /// reads the same topic or file, or has the same windows.
     pub(crate) fn node_of<'n>(
         &'n self,
-        node: NodeForm<'n>,
+        node: &NodeForm<'n>,
         map: &'n BTreeMap<String, String>,
     ) -> Option<(&'n str, &'n EarlierNode)> {
         let name = map.get(node.name).map_or(node.name, String::as_str);
@@ -133,7 +116,7 @@ impl EarlierJob {
     }
 
     /// The names of the nodes from which one could go on.
-    pub(crate) fn names_for(&self, node: NodeForm<'_>) -> impl Iterator<Item = &str> {
+    pub(crate) fn names_for<'n>(&'n self, node: &'n NodeForm<'_>) -> impl Iterator<Item = &'n str> {
         self.nodes.iter().filter(move |(_, known)| known.fits(node)).map(|(name, _)| name.as_str())
     }
 
@@ -151,13 +134,16 @@ impl EarlierJob {
 impl<'a> NodeForm<'a> {
     pub(crate) fn of(node: &'a Node) -> Self {
         let reads = READS.iter().find_map(|key| node.config.get(*key)?.as_str());
-        let window = node.window.as_ref().map(WindowForm::of);
-        Self { name: &node.name, role: node.role, kind: &node.kind, reads, window }
+        Self { name: &node.name, role: node.role, kind: &node.kind, reads, window: Self::window_of(node) }
+    }
+
+    fn window_of(node: &Node) -> Option<WindowForm> {
+        node.window.as_ref().map(|window| WindowForm::of(window, &node.triggers))
     }
 }
 
 impl EarlierNode {
-    pub(crate) fn fits(&self, node: NodeForm<'_>) -> bool {
+    pub(crate) fn fits(&self, node: &NodeForm<'_>) -> bool {
         self.role == node.role
             && self.kind == node.kind
             && self.window == node.window

@@ -240,6 +240,19 @@ pub enum TriggerOn {
     },
 }
 
+/// `true` if windows are given once time has come to their end, and keep their records or have none after that, as without triggers.
+pub(crate) fn gives_by_time_alone(triggers: &[TriggerSetting], allowed_lateness_ms: i64) -> bool {
+    match triggers {
+        [] => true,
+        [TriggerSetting { on: TriggerOn::Watermark { delay_ms: 0 }, mode, .. }] => match mode {
+            TriggerMode::Accumulating => true,
+            TriggerMode::Discarding => allowed_lateness_ms == 0,
+            TriggerMode::Retracting => false,
+        },
+        _ => false,
+    }
+}
+
 /// The effect on a window that is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TriggerMode {

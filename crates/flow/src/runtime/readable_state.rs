@@ -32,7 +32,7 @@ pub(crate) fn check_readable(
     };
     let mut readers: HashMap<&str, (&str, KeyedNode, usize)> = HashMap::new();
     for node in document.nodes.iter().filter(|node| node.keeps_state) {
-        let Some((old, _)) = earlier.node_of(NodeForm::of(node), &resume.map) else { continue };
+        let Some((old, _)) = earlier.node_of(&NodeForm::of(node), &resume.map) else { continue };
         let keyed = operator::keyed(node, StateMemory::unbounded(&node.name), &Arc::default())?;
         readers.extend(keyed.map(|keyed| (old, (node.name.as_str(), keyed, 0))));
     }

@@ -92,7 +92,7 @@ impl Takeover {
     /// The name of the node from which one goes on; empty if it begins anew.
     fn earlier_name(&self, node: &Node) -> String {
         let none = BTreeMap::new();
-        let found = self.earlier.node_of(NodeForm::of(node), self.map().unwrap_or(&none));
+        let found = self.earlier.node_of(&NodeForm::of(node), self.map().unwrap_or(&none));
         found.map(|(name, _)| name.to_owned()).unwrap_or_default()
     }
 

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::document::assemble::{triggers, window};
 use crate::document::draft::{DocumentDraft, DraftNode};
 use crate::document::earlier::{EarlierJob, NoEarlierJob, NodeForm, READS, WindowForm};
 use crate::document::finding::{Findings, join, shortened};
@@ -53,16 +54,16 @@ pub(in crate::document) fn node_map(tree: &Tree) -> BTreeMap<String, String> {
     members.filter_map(|member| Some((member.key.clone(), member.value.text()?.to_owned()))).collect()
 }
 
-fn form<'a>(node: &DraftNode<'a>) -> NodeForm<'a> {
+fn form<'a>(draft: &DocumentDraft<'a>, node: &DraftNode<'a>) -> NodeForm<'a> {
     let config = node.tree.get("config");
-    let window = node.tree.get("window");
-    let window = window.map(|window| WindowForm::read(|key| window.text_of(key).map(str::to_owned)));
+    let window =
+        node.tree.get("window").map(|window| WindowForm::of(&self::window(draft, window), &triggers(node.tree)));
     let reads = READS.iter().find_map(|key| config?.text_of(key));
     NodeForm { name: node.name, role: node.role, kind: node.tree.text_of("type").unwrap_or_default(), reads, window }
 }
 
 /// In words: the node that an earlier job must have.
-fn described(node: NodeForm<'_>) -> String {
+fn described(node: &NodeForm<'_>) -> String {
     match (node.role, node.reads) {
         (Role::Source, Some(reads)) => format!("source of type {} that reads '{reads}'", node.kind),
         (Role::Source, None) => format!("source of type {}", node.kind),
@@ -97,8 +98,8 @@ pub(super) fn resume_map(draft: &DocumentDraft<'_>, findings: &mut Findings, rul
             continue;
         };
         let (Some(earlier), Some(old)) = (&earlier, member.value.text()) else { continue };
-        let node = form(new);
-        if earlier.node(old).is_some_and(|known| known.fits(node)) {
+        let node = form(draft, new);
+        if earlier.node(old).is_some_and(|known| known.fits(&node)) {
             continue;
         }
         let message = match earlier.node(old) {
@@ -106,12 +107,12 @@ pub(super) fn resume_map(draft: &DocumentDraft<'_>, findings: &mut Findings, rul
                 "'{}' of job '{}' is no {}, which '{}' could go on from",
                 old,
                 earlier.name,
-                described(node),
+                described(&node),
                 new.name
             ),
             None => format!("job '{}' has no source and no node with state called '{}'", earlier.name, shortened(old)),
         };
-        findings.add(member.value.place, &path, rule, message).value(&member.value).near(old, earlier.names_for(node));
+        findings.add(member.value.place, &path, rule, message).value(&member.value).near(old, earlier.names_for(&node));
     }
 }
 
@@ -122,8 +123,8 @@ pub(super) fn resume_node(draft: &DocumentDraft<'_>, findings: &mut Findings, ru
     let may_begin = draft.tree.get(KEY).and_then(|resume| resume.text_of("on_missing")) == Some("initialize");
     let mut taken: BTreeMap<&str, &str> = BTreeMap::new();
     for node in draft.nodes.iter().filter(|node| node.role == Role::Source || keeps_state(draft, node)) {
-        let form = form(node);
-        match earlier.node_of(form, &map) {
+        let form = form(draft, node);
+        match earlier.node_of(&form, &map) {
             Some((old, _)) => {
                 if let Some(other) = taken.insert(old, node.name) {
                     let message = format!(
@@ -141,14 +142,14 @@ pub(super) fn resume_node(draft: &DocumentDraft<'_>, findings: &mut Findings, ru
                     "job '{}' has no {} called '{}', which this one could go on from; name it in resume_from: {{ job: …, map: \
                      {{ {}: … }} }}, or write on_missing: initialize to let it begin empty",
                     earlier.name,
-                    described(form),
+                    described(&form),
                     node.name,
                     node.name
                 );
                 findings
                     .add(node.name_place, &node.path, rule, message)
                     .named(node.name)
-                    .near(node.name, earlier.names_for(form));
+                    .near(node.name, earlier.names_for(&form));
             }
         }
     }

@@ -6,7 +6,7 @@ use millstream_columns::{
 
 use crate::Error;
 use crate::batch::{MadeRecord, MadeRows};
-use crate::document::{Node, TriggerMode, TriggerOn, TriggerSetting, WindowKind};
+use crate::document::{Node, TriggerMode, TriggerOn, TriggerSetting, WindowKind, gives_by_time_alone};
 use crate::expression::{Aggregates, Condition, FieldScope};
 use crate::object;
 use crate::operator::keyed::{key_parts, record_key};
@@ -274,26 +274,13 @@ fn windows(node: &Node) -> Option<WindowsPlan> {
             return Some(WindowsPlan::Counted { shape, slide });
         }
     };
-    if is_as_without_triggers(&node.triggers, lateness_ms) {
+    if gives_by_time_alone(&node.triggers, lateness_ms) {
         return Some(WindowsPlan::Timed { shape, lateness_ms });
     }
     let triggers: Vec<Trigger> = node.triggers.iter().map(trigger).collect();
     let delay_ms = |trigger: &Trigger| if let TriggerWhen::Closed { delay_ms } = trigger.when { delay_ms } else { 0 };
     let kept_ms = triggers.iter().map(delay_ms).max().unwrap_or(0).max(lateness_ms);
     Some(WindowsPlan::Triggered(TriggerPlan { shape, triggers, kept_ms }))
-}
-
-/// Panes do: windows are given once time has come to their end, and keep their records or have none after that.
-fn is_as_without_triggers(triggers: &[TriggerSetting], lateness_ms: i64) -> bool {
-    match triggers {
-        [] => true,
-        [TriggerSetting { on: TriggerOn::Watermark { delay_ms: 0 }, mode, .. }] => match mode {
-            TriggerMode::Accumulating => true,
-            TriggerMode::Discarding => lateness_ms == 0,
-            TriggerMode::Retracting => false,
-        },
-        _ => false,
-    }
 }
 
 fn trigger(setting: &TriggerSetting) -> Trigger {
