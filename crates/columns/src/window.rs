@@ -9,11 +9,13 @@
 //! [triggers](Trigger) give as well have a state each in place of panes.
 
 mod calendar;
+mod extent;
 mod key_windows;
 mod shape;
 mod triggered;
 
 pub use calendar::{CalendarStep, CalendarWindows};
+pub use extent::WindowExtent;
 pub use key_windows::{KeyWindows, WindowState, WindowTimes};
-pub use shape::{WindowExtent, WindowShape};
+pub use shape::WindowShape;
 pub use triggered::{Trigger, TriggerPlan, TriggerWhen, TriggeredWindows, TriggeringRecord};

@@ -24,10 +24,12 @@ mod reader;
 mod reference;
 mod rules;
 mod scalar;
+mod settings;
 mod surrogates;
 mod topic;
 mod tree;
 mod value;
+mod windows;
 
 pub use catalogue::{Catalogue, DocumentContext, Key, KeyType, NodeType, Section};
 pub(crate) use earlier::NodeForm;

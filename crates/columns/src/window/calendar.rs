@@ -4,7 +4,7 @@ use jiff::civil::{Date, date};
 use jiff::tz::TimeZone;
 use jiff::{Span, Timestamp};
 
-use super::shape::WindowExtent;
+use super::extent::WindowExtent;
 
 /// Windows of so many days or months that follow each other, from midnight to midnight of a time zone. Days without midnight begin
 /// at their first moment; a day has 23 or 25 hours where clocks change.

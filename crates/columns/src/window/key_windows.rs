@@ -1,6 +1,7 @@
 //! The open windows of one key.
 
-use super::shape::{WindowExtent, WindowShape};
+use super::extent::WindowExtent;
+use super::shape::WindowShape;
 
 /// The sum of the records of a pane.
 pub trait WindowState {

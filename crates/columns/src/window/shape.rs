@@ -1,6 +1,7 @@
 //! The windows that a time belongs to.
 
 use super::calendar::CalendarWindows;
+use super::extent::WindowExtent;
 
 /// The windows of a key. Times are milliseconds since 1970-01-01T00:00:00Z.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,15 +24,6 @@ pub enum WindowShape {
     },
     /// One window of all records, which never closes.
     Global,
-}
-
-/// The bounds of a window.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct WindowExtent {
-    /// The beginning; of a session its first record. The least number for a window without one.
-    pub start_ms: i64,
-    /// The end, which is no part of it; of a session its last record, which is. The greatest number for a window without one.
-    pub end_ms: i64,
 }
 
 impl WindowShape {

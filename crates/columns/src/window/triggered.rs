@@ -1,7 +1,8 @@
 //! The windows of one key that triggers give: each has a state of its own.
 
+use super::extent::WindowExtent;
 use super::key_windows::WindowState;
-use super::shape::{WindowExtent, WindowShape};
+use super::shape::WindowShape;
 
 /// A rule for when windows are given.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -4,25 +4,24 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use jiff::tz::TimeZone;
 use serde_json::{Map, Value};
 
 use super::aggregates;
 use super::canonical::hash;
-use super::catalogue::{Key, KeyType, Section};
+use super::catalogue::{Key, KeyType};
 use super::draft::{DocumentDraft, DraftNode, DraftRoute, EdgeEnd, RouteTargetDraft};
-use super::keys::{
-    BATCH, CHECKPOINT, EVENT_TIME, HOOK_POINTS, JOB, PARALLELISM, RESOURCES, RESTART, ROUTE, SOURCE, TRIGGER, WINDOW,
-};
+use super::keys::{BATCH, CHECKPOINT, EVENT_TIME, HOOK_POINTS, JOB, PARALLELISM, RESOURCES, RESTART, ROUTE, SOURCE};
 use super::model::{
     Action, BatchSettings, Checkpoint, Delivery, Document, ErrorAnswer, EventTime, Exchange, Hook, HookPoint,
     JoinInput, JoinSetting, Mode, Node, NodeId, Parallelism, RestartPolicy, ResumeFrom, Role, Route, RouteTarget,
-    Scheduler, TestCase, TriggerMode, TriggerOn, TriggerSetting, WindowKind, WindowSetting,
+    Scheduler, TestCase,
 };
-use super::quantity::{calendar_step, duration_ms, duration_range_ms};
+use super::quantity::{duration_ms, duration_range_ms};
 use super::rules::{earlier_job, is_join, join_bounds_ms, keeps_state, member_of, node_map};
 use super::scalar::plain;
+use super::settings::Settings;
 use super::tree::{Tree, TreeContent};
+use super::windows::{triggers, window};
 
 /// The document of a draft that keeps every rule.
 pub(super) fn assemble(draft: &DocumentDraft<'_>) -> Document {
@@ -57,105 +56,6 @@ pub(super) fn assemble(draft: &DocumentDraft<'_>) -> Document {
         hash: hash(&json),
         json,
     }
-}
-
-/// An object of the document with the defaults of its section.
-struct Settings<'a> {
-    tree: Option<&'a Tree>,
-    section: &'static Section,
-}
-
-impl Settings<'_> {
-    fn value(&self, key: &str) -> TreeContent {
-        let written = self.tree.and_then(|tree| tree.get(key)).map(|tree| tree.content.clone());
-        let default = || {
-            let default = self.section.all().find(|known| known.name == key)?.default?;
-            plain(default).ok()
-        };
-        written.or_else(default).unwrap_or(TreeContent::Null)
-    }
-
-    fn text(&self, key: &str) -> String {
-        match self.value(key) {
-            TreeContent::Text(text) => text,
-            _ => String::new(),
-        }
-    }
-
-    fn whole(&self, key: &str) -> u32 {
-        match self.value(key) {
-            TreeContent::Number(number) => {
-                number.as_u64().and_then(|number| u32::try_from(number).ok()).unwrap_or(u32::MAX)
-            }
-            _ => 0,
-        }
-    }
-
-    fn is_true(&self, key: &str) -> bool {
-        self.value(key) == TreeContent::Bool(true)
-    }
-
-    fn duration_ms(&self, key: &str) -> u64 {
-        duration_ms(&self.text(key)).unwrap_or_default()
-    }
-}
-
-/// The windows of a node, with its defaults.
-pub(super) fn window(draft: &DocumentDraft<'_>, tree: &Tree) -> WindowSetting {
-    let window = Settings { tree: Some(tree), section: &WINDOW };
-    let time = |key: &str| i64::try_from(window.duration_ms(key)).unwrap_or(i64::MAX);
-    let kind = match window.text("type").as_str() {
-        "sliding" => WindowKind::Sliding { size_ms: time("size"), slide_ms: time("slide") },
-        "session" => WindowKind::Session { gap_ms: time("gap") },
-        "count" => {
-            let size = window.whole("size");
-            let slide = if tree.get("slide").is_some() { window.whole("slide") } else { size };
-            WindowKind::Count { size, slide }
-        }
-        "global" => WindowKind::Global,
-        _ => {
-            let size = window.text("size");
-            let zone = tree.text_of("timezone").and_then(|name| TimeZone::get(name).ok());
-            // Days are of the calendar only where a zone is named.
-            match calendar_step(&size).filter(|_| zone.is_some() || duration_ms(&size).is_none()) {
-                Some(step) => WindowKind::Calendar { step, zone: zone.unwrap_or(TimeZone::UTC) },
-                None => WindowKind::Sliding { size_ms: time("size"), slide_ms: time("size") },
-            }
-        }
-    };
-    WindowSetting {
-        kind,
-        offset_ms: time("offset"),
-        allowed_lateness_ms: time("allowed_lateness"),
-        late_to: tree.text_of("late_to").and_then(|name| draft.by_name.get(name)).copied(),
-    }
-}
-
-/// The triggers of a node.
-pub(super) fn triggers(node: &Tree) -> Vec<TriggerSetting> {
-    elements(node.get("triggers")).iter().map(trigger).collect()
-}
-
-fn trigger(tree: &Tree) -> TriggerSetting {
-    let trigger = Settings { tree: Some(tree), section: &TRIGGER };
-    let time = |key: &str| i64::try_from(trigger.duration_ms(key)).unwrap_or(i64::MAX);
-    let on = match trigger.text("on").as_str() {
-        "count" => TriggerOn::Count { every: u64::from(trigger.whole("every")) },
-        "interval" => TriggerOn::Interval { every_ms: time("every") },
-        "punctuation" => TriggerOn::Punctuation { when: trigger.text("when") },
-        "percentile" => {
-            let at = tree.get("at").and_then(|at| at.to_json().as_f64());
-            TriggerOn::Percentile { at: at.unwrap_or_default() }
-        }
-        _ => TriggerOn::Watermark { delay_ms: time("delay") },
-    };
-    let mode = match trigger.text("mode").as_str() {
-        "discarding" => TriggerMode::Discarding,
-        "retracting" => TriggerMode::Retracting,
-        _ => TriggerMode::Accumulating,
-    };
-    let id = tree.text_of("id").map(str::to_owned);
-    TriggerSetting { id, on, fires_all: trigger.text("fire") == "all", mode }
 }
 
 /// The inputs of a join; `None` for one that a rule refuses.
@@ -237,7 +137,7 @@ fn node(draft: &DocumentDraft<'_>, id: NodeId, node: &DraftNode<'_>) -> Node {
             None => tree.get("key_by").map_or_else(Vec::new, text_or_texts),
         },
         join,
-        window: tree.get("window").map(|window| self::window(draft, window)),
+        window: tree.get("window").map(|tree| window(draft, tree)),
         aggregates: tree.get("aggregates").and_then(aggregates::text).map(Cow::into_owned),
         triggers: triggers(tree),
         parallelism: parallelism(tree.get("parallelism")),

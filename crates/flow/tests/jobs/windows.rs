@@ -128,10 +128,19 @@ fn open_windows_and_event_time_go_over_to_the_job_that_replaces_theirs() {
         }
     }
     // Windows that are open cannot become others.
-    let others = json!({"type": "tumbling", "size": "5m"});
-    match node.replace(&sums("sums", &others, 1), Duration::from_secs(30)) {
-        Err(Error::Invalid { findings }) => assert_eq!(findings[0].path, "transforms.sums", "{findings:?}"),
-        other => panic!("{other:?}"),
+    let mut others = [
+        sums("sums", &json!({"type": "tumbling", "size": "5m"}), 1),
+        sums("sums", &json!({"type": "count", "size": 10}), 1),
+        sums("sums", &json!({"type": "tumbling", "size": "1d", "timezone": "UTC"}), 1),
+        // They have a state each then.
+        sums("sums", &window, 1),
+    ];
+    others[3]["transforms"]["sums"]["triggers"] = json!([{"on": "count", "every": 5}]);
+    for other in others {
+        match node.replace(&other, Duration::from_secs(30)) {
+            Err(Error::Invalid { findings }) => assert_eq!(findings[0].path, "transforms.sums", "{findings:?}"),
+            answer => panic!("{answer:?} to {other}"),
+        }
     }
     let same = json!({"type": "sliding", "size": "600s", "slide": "10m"});
     node.replace(&sums("sums", &same, 2), Duration::from_secs(30)).unwrap();

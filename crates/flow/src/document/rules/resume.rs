@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use crate::document::assemble::{triggers, window};
 use crate::document::draft::{DocumentDraft, DraftNode};
 use crate::document::earlier::{EarlierJob, NoEarlierJob, NodeForm, READS, WindowForm};
 use crate::document::finding::{Findings, join, shortened};
 use crate::document::model::Role;
 use crate::document::rules::keeps_state;
 use crate::document::tree::{Tree, TreeContent};
+use crate::document::windows::{triggers, window};
 
 const KEY: &str = "resume_from";
 
@@ -56,8 +56,7 @@ pub(in crate::document) fn node_map(tree: &Tree) -> BTreeMap<String, String> {
 
 fn form<'a>(draft: &DocumentDraft<'a>, node: &DraftNode<'a>) -> NodeForm<'a> {
     let config = node.tree.get("config");
-    let window =
-        node.tree.get("window").map(|window| WindowForm::of(&self::window(draft, window), &triggers(node.tree)));
+    let window = node.tree.get("window").map(|tree| WindowForm::of(&window(draft, tree), &triggers(node.tree)));
     let reads = READS.iter().find_map(|key| config?.text_of(key));
     NodeForm { name: node.name, role: node.role, kind: node.tree.text_of("type").unwrap_or_default(), reads, window }
 }
