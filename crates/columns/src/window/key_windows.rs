@@ -58,7 +58,10 @@ impl<S: WindowState> KeyWindows<S> {
             }
             _ => *known == extent,
         };
-        let first = self.panes.iter().position(|pane| touches(&pane.extent));
+        let first = match shape {
+            WindowShape::Session { .. } => self.panes.iter().position(|pane| touches(&pane.extent)),
+            _ => self.panes.binary_search_by_key(&extent.start_ms, |pane| pane.extent.start_ms).ok(),
+        };
         let Some(first) = first else {
             if shape.last_close_ms(extent).is_some_and(|close_ms| close_ms <= gone_ms) {
                 return None;
@@ -91,9 +94,14 @@ impl<S: WindowState> KeyWindows<S> {
         mut give: impl FnMut(WindowExtent, &S),
     ) {
         let WindowTimes { due_ms, gone_ms } = times;
-        let holds = |pane: &&Pane<S>| match shape {
-            WindowShape::Session { .. } => pane.extent.start_ms <= time_ms && time_ms <= pane.extent.end_ms,
-            _ => pane.extent == shape.pane(time_ms),
+        let pane = shape.pane(time_ms);
+        // A window closes with its last pane at the earliest; most records are not late for any.
+        if shape.close_ms(pane) > due_ms {
+            return;
+        }
+        let holds = |known: &&Pane<S>| match shape {
+            WindowShape::Session { .. } => known.extent.start_ms <= time_ms && time_ms <= known.extent.end_ms,
+            _ => known.extent == pane,
         };
         let Some(extent) = self.panes.iter().find(holds).map(|pane| pane.extent) else { return };
         let mut after_ms = gone_ms;
@@ -168,6 +176,11 @@ impl<S: WindowState> KeyWindows<S> {
     /// `true` without any records.
     pub fn is_empty(&self) -> bool {
         self.panes.is_empty()
+    }
+
+    /// The number of panes.
+    pub fn panes(&self) -> usize {
+        self.panes.len()
     }
 
     /// The states of the panes.

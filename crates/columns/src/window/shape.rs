@@ -92,6 +92,12 @@ impl WindowShape {
 
 /// The greatest point of the grid that is not above `time_ms`.
 fn floor(time_ms: i64, step_ms: i64, offset_ms: i64) -> i64 {
+    // Of times within the calendar all is within 64 bits.
+    if let Some(past_ms) = time_ms.checked_sub(offset_ms)
+        && let Some(floor_ms) = time_ms.checked_sub(past_ms.rem_euclid(step_ms.max(1)))
+    {
+        return floor_ms;
+    }
     let past = (i128::from(time_ms) - i128::from(offset_ms)).rem_euclid(i128::from(step_ms.max(1)));
     i64::try_from(i128::from(time_ms) - past).unwrap_or(i64::MIN)
 }

@@ -94,37 +94,37 @@ impl Aggregate {
                 first.remove();
                 continue;
             };
-            let Self { plan, known, .. } = self;
-            let is_due = known.get(&key).is_some_and(|state| state.armed_ms == Some(at_ms));
-            if !is_due {
-                continue;
-            }
-            known.change(
-                &key,
-                || KeyState::new(plan),
-                |state| {
-                    state.advance(plan, at_ms, |given| plan.give(&key, given, cause, made));
+            let is_due = self.known.get(&key).is_some_and(|state| state.armed_ms == Some(at_ms));
+            if is_due {
+                self.change(&key, |plan, state| {
                     state.armed_ms = None;
-                },
-            )?;
-            self.settle(&key);
+                    state.advance(plan, at_ms, |given| plan.give(&key, given, cause, made));
+                })?;
+            }
         }
         self.time_ms = time_ms;
         Ok(true)
     }
 
-    /// Arms the timer of a key, or forgets the key.
-    fn settle(&mut self, key: &Arc<[u8]>) {
-        let Some(state) = self.known.get_mut(key) else { return };
-        if state.is_empty() {
-            return self.known.remove(key);
+    /// Changes a key, and arms its timer or forgets it.
+    fn change(&mut self, key: &[u8], change: impl FnOnce(&AggregatePlan, &mut KeyState)) -> Result<Arc<[u8]>, Error> {
+        let Self { plan, known, timers, .. } = self;
+        let (mut is_empty, mut timer_ms) = (false, None);
+        let key = known.change(
+            key,
+            || KeyState::new(plan),
+            |state| {
+                change(plan, state);
+                is_empty = state.is_empty();
+                timer_ms = state.arm(plan);
+            },
+        )?;
+        if is_empty {
+            known.remove(&key);
+        } else if let Some(at_ms) = timer_ms {
+            timers.entry(at_ms).or_default().push(Arc::clone(&key));
         }
-        let next_ms = state.next_ms(&self.plan);
-        // A timer that is due too soon is set anew once it is: a session that grows has one, and not one for each record.
-        if let Some(at_ms) = next_ms.filter(|at_ms| state.armed_ms.is_none_or(|armed_ms| *at_ms < armed_ms)) {
-            state.armed_ms = next_ms;
-            self.timers.entry(at_ms).or_default().push(Arc::clone(key));
-        }
+        Ok(key)
     }
 
     /// Adds a record; `false` if it is too late for all its windows.
@@ -136,19 +136,13 @@ impl Aggregate {
         cause: Cause,
         made: &mut MadeRows,
     ) -> Result<bool, Error> {
-        let Self { plan, known, clocks, .. } = self;
         let mut is_taken = false;
-        let key = known.change(
-            key,
-            || KeyState::new(plan),
-            |state| {
-                is_taken = state.add(plan, record, inputs, |given| plan.give(key, given, cause, made));
-            },
-        )?;
+        let key = self.change(key, |plan, state| {
+            is_taken = state.add(plan, record, inputs, |given| plan.give(key, given, cause, made));
+        })?;
         if is_taken {
-            clocks.iter_mut().for_each(|clock| clock.see(&key));
+            self.clocks.iter_mut().for_each(|clock| clock.see(&key));
         }
-        self.settle(&key);
         Ok(is_taken)
     }
 
@@ -249,16 +243,11 @@ impl KeyedOperator for Aggregate {
                 continue;
             }
             while let Some(key) = self.clocks[number].keys.pop_first() {
-                let Self { plan, known, clocks, .. } = &mut *self;
-                if known.get(&key).is_some_and(|state| state.waits_for(clocks[number].number)) {
-                    known.change(
-                        &key,
-                        || KeyState::new(plan),
-                        |state| {
-                            state.tick(plan, clocks[number].number, |given| plan.give(&key, given, cause, made));
-                        },
-                    )?;
-                    self.settle(&key);
+                let trigger = self.clocks[number].number;
+                if self.known.get(&key).is_some_and(|state| state.waits_for(trigger)) {
+                    self.change(&key, |plan, state| {
+                        state.tick(plan, trigger, |given| plan.give(&key, given, cause, made));
+                    })?;
                 }
                 if made.len() >= MADE_MAX && !self.clocks[number].keys.is_empty() {
                     return Ok(false);
@@ -294,13 +283,12 @@ impl KeyedOperator for Aggregate {
 
     fn restore(&mut self, key: &[u8], stored: &[u8]) -> Result<(), Error> {
         let key = self.known.restore(key, KeyState::read(&self.plan, stored))?;
-        let known = &self.known;
-        for clock in &mut self.clocks {
-            if known.get(&key).is_some_and(|state| state.waits_for(clock.number)) {
-                clock.keys.insert(Arc::clone(&key));
-            }
+        let Self { plan, known, timers, clocks, .. } = self;
+        let Some(state) = known.get_mut(&key) else { return Ok(()) };
+        clocks.iter_mut().filter(|clock| state.waits_for(clock.number)).for_each(|clock| clock.see(&key));
+        if let Some(at_ms) = state.arm(plan) {
+            timers.entry(at_ms).or_default().push(key);
         }
-        self.settle(&key);
         Ok(())
     }
 

@@ -1,7 +1,10 @@
 //! A table of values by key that knows which of them have changed.
 
-use std::collections::{HashMap, HashSet};
+use std::hash::BuildHasher as _;
 use std::sync::Arc;
+
+use foldhash::fast::RandomState;
+use hashbrown::HashTable;
 
 use super::StateMemory;
 use crate::Error;
@@ -24,24 +27,54 @@ const ENTRY_BYTES: u64 = 96;
 
 /// The values of one operator in one instance.
 pub(crate) struct KeyedState<V> {
-    values: HashMap<Arc<[u8]>, V>,
-    /// Keys whose values were set or removed since the last call of [`KeyedState::take_changes`].
-    changed: HashSet<Arc<[u8]>>,
+    values: HashTable<Entry<V>>,
+    hasher: RandomState,
+    /// Keys whose values were set or removed since the last call of [`KeyedState::take_changes`]. One that was removed and is there again
+    /// stands here twice.
+    changed: Vec<Arc<[u8]>>,
     memory: StateMemory,
+}
+
+struct Entry<V> {
+    key: Arc<[u8]>,
+    value: V,
+    /// The memory that it is counted with.
+    size_bytes: u64,
+    /// The key stands in the list of changes.
+    is_changed: bool,
+}
+
+impl<V: StateValue> Entry<V> {
+    /// Counts the memory of a value that was changed, and notes the change; the key, to be shared.
+    fn settle(&mut self, changed: &mut Vec<Arc<[u8]>>, memory: &mut StateMemory) -> Result<Arc<[u8]>, Error> {
+        let size_bytes = entry_bytes(&self.key, &self.value);
+        match size_bytes.checked_sub(self.size_bytes) {
+            Some(0) => {}
+            Some(more) => memory.take(more)?,
+            None => memory.give_back(self.size_bytes - size_bytes),
+        }
+        self.size_bytes = size_bytes;
+        if !std::mem::replace(&mut self.is_changed, true) {
+            changed.push(Arc::clone(&self.key));
+        }
+        Ok(Arc::clone(&self.key))
+    }
 }
 
 impl<V: StateValue> KeyedState<V> {
     pub(crate) fn new(memory: StateMemory) -> Self {
-        Self { values: HashMap::new(), changed: HashSet::new(), memory }
+        Self { values: HashTable::new(), hasher: RandomState::default(), changed: Vec::new(), memory }
     }
 
     pub(crate) fn get(&self, key: &[u8]) -> Option<&V> {
-        self.values.get(key)
+        let entry = self.values.find(self.hasher.hash_one(key), |entry| *entry.key == *key)?;
+        Some(&entry.value)
     }
 
     /// The value of a key, for changes to parts of it that are not stored and of a fixed size.
     pub(crate) fn get_mut(&mut self, key: &[u8]) -> Option<&mut V> {
-        self.values.get_mut(key)
+        let entry = self.values.find_mut(self.hasher.hash_one(key), |entry| *entry.key == *key)?;
+        Some(&mut entry.value)
     }
 
     /// Sets the value of a key; the key, to be shared.
@@ -49,24 +82,12 @@ impl<V: StateValue> KeyedState<V> {
     /// # Errors
     /// There is no memory for a further key, or a larger value.
     pub(crate) fn set(&mut self, key: &[u8], value: V) -> Result<Arc<[u8]>, Error> {
-        let new_bytes = entry_bytes(key, &value);
-        let key = match self.values.get_key_value(key) {
-            Some((known, former)) => {
-                let former_bytes = entry_bytes(key, former);
-                match new_bytes.checked_sub(former_bytes) {
-                    Some(more) => self.memory.take(more)?,
-                    None => self.memory.give_back(former_bytes - new_bytes),
-                }
-                Arc::clone(known)
-            }
-            None => {
-                self.memory.take(new_bytes)?;
-                key.into()
-            }
+        let Self { values, hasher, changed, memory } = self;
+        let Some(entry) = values.find_mut(hasher.hash_one(key), |entry| *entry.key == *key) else {
+            return self.add(key, value, true);
         };
-        self.changed.insert(Arc::clone(&key));
-        self.values.insert(Arc::clone(&key), value);
-        Ok(key)
+        entry.value = value;
+        entry.settle(changed, memory)
     }
 
     /// Changes the value of a key, which `make` makes if there is none; the key, to be shared.
@@ -79,23 +100,27 @@ impl<V: StateValue> KeyedState<V> {
         make: impl FnOnce() -> V,
         change: impl FnOnce(&mut V),
     ) -> Result<Arc<[u8]>, Error> {
-        let Some((known, _)) = self.values.get_key_value(key) else {
+        let Self { values, hasher, changed, memory } = self;
+        let Some(entry) = values.find_mut(hasher.hash_one(key), |entry| *entry.key == *key) else {
             let mut value = make();
             change(&mut value);
-            return self.set(key, value);
+            return self.add(key, value, true);
         };
-        let known = Arc::clone(known);
-        if let Some(value) = self.values.get_mut(key) {
-            let former_bytes = entry_bytes(key, value);
-            change(value);
-            let new_bytes = entry_bytes(key, value);
-            match new_bytes.checked_sub(former_bytes) {
-                Some(more) => self.memory.take(more)?,
-                None => self.memory.give_back(former_bytes - new_bytes),
-            }
+        change(&mut entry.value);
+        entry.settle(changed, memory)
+    }
+
+    /// Adds a key that is not there.
+    fn add(&mut self, key: &[u8], value: V, is_changed: bool) -> Result<Arc<[u8]>, Error> {
+        let size_bytes = entry_bytes(key, &value);
+        self.memory.take(size_bytes)?;
+        let (hash, key): (u64, Arc<[u8]>) = (self.hasher.hash_one(key), key.into());
+        let entry = Entry { key: Arc::clone(&key), value, size_bytes, is_changed };
+        self.values.insert_unique(hash, entry, |entry| self.hasher.hash_one(&*entry.key));
+        if is_changed {
+            self.changed.push(Arc::clone(&key));
         }
-        self.changed.insert(Arc::clone(&known));
-        Ok(known)
+        Ok(key)
     }
 
     /// The error of a stored value that another operator has made.
@@ -105,15 +130,18 @@ impl<V: StateValue> KeyedState<V> {
 
     /// Removes the value of a key, if it has one.
     pub(crate) fn remove(&mut self, key: &[u8]) {
-        if let Some((key, value)) = self.values.remove_entry(key) {
-            self.memory.give_back(entry_bytes(&key, &value));
-            self.changed.insert(key);
+        let found = self.values.find_entry(self.hasher.hash_one(key), |entry| *entry.key == *key);
+        let Ok(found) = found else { return };
+        let (entry, _) = found.remove();
+        self.memory.give_back(entry.size_bytes);
+        if !entry.is_changed {
+            self.changed.push(entry.key);
         }
     }
 
     /// All keys, in the order of their bytes.
     pub(crate) fn keys_in_order(&self) -> Vec<Arc<[u8]>> {
-        let mut keys: Vec<Arc<[u8]>> = self.values.keys().cloned().collect();
+        let mut keys: Vec<Arc<[u8]>> = self.values.iter().map(|entry| Arc::clone(&entry.key)).collect();
         keys.sort_unstable();
         keys
     }
@@ -125,21 +153,22 @@ impl<V: StateValue> KeyedState<V> {
     /// It cannot be read, or there is no memory for it.
     pub(crate) fn restore(&mut self, key: &[u8], value: Option<V>) -> Result<Arc<[u8]>, Error> {
         let value = value.ok_or_else(|| self.unreadable())?;
-        self.memory.take(entry_bytes(key, &value))?;
-        let key: Arc<[u8]> = key.into();
-        self.values.insert(Arc::clone(&key), value);
-        Ok(key)
+        self.add(key, value, false)
     }
 
     /// Tells the last value, or its end, of each key that was changed since the last call.
     pub(crate) fn take_changes(&mut self, tell: &mut TellChange<'_>) {
         let mut stored = Vec::new();
-        for key in self.changed.drain() {
-            match self.values.get(&key) {
-                Some(value) => {
-                    stored.clear();
-                    value.encode(&mut stored);
-                    tell(&key, Some(&stored));
+        for key in self.changed.drain(..) {
+            let found = self.values.find_mut(self.hasher.hash_one(&*key), |entry| entry.key == key);
+            match found {
+                Some(entry) => {
+                    // One that stands here twice was told as it is.
+                    if std::mem::take(&mut entry.is_changed) {
+                        stored.clear();
+                        entry.value.encode(&mut stored);
+                        tell(&key, Some(&stored));
+                    }
                 }
                 None => tell(&key, None),
             }

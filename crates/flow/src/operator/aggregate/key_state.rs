@@ -12,6 +12,8 @@ const TIMER_BYTES: u64 = 48;
 #[derive(Debug)]
 pub(super) struct KeyState {
     windows: Windows,
+    /// The memory of its windows.
+    size_bytes: u64,
     /// The time of its timer, which is not stored.
     pub(super) armed_ms: Option<i64>,
 }
@@ -49,13 +51,18 @@ impl StateValue for KeyState {
     }
 
     fn heap_bytes(&self) -> u64 {
-        TIMER_BYTES
-            + match &self.windows {
-                Windows::Timed(windows) | Windows::Counted { windows, .. } => {
-                    windows.states().map(WindowFigures::heap_bytes).sum::<u64>()
-                }
-                Windows::Triggered(windows) => windows.states().map(WindowFigures::heap_bytes).sum(),
+        TIMER_BYTES + self.size_bytes
+    }
+}
+
+impl Windows {
+    fn size_bytes(&self) -> u64 {
+        match self {
+            Self::Timed(windows) | Self::Counted { windows, .. } => {
+                windows.states().map(WindowFigures::heap_bytes).sum()
             }
+            Self::Triggered(windows) => windows.states().map(WindowFigures::heap_bytes).sum(),
+        }
     }
 }
 
@@ -67,7 +74,7 @@ impl KeyState {
             WindowsPlan::Counted { .. } => Windows::Counted { records: 0, windows: KeyWindows::default() },
             WindowsPlan::Triggered(_) => Windows::Triggered(TriggeredWindows::default()),
         };
-        Self { windows, armed_ms: None }
+        Self { windows, size_bytes: 0, armed_ms: None }
     }
 
     /// The state of a stored form; `None` if it is that of another aggregate.
@@ -82,7 +89,7 @@ impl KeyState {
             }
             WindowsPlan::Triggered(_) => Windows::Triggered(TriggeredWindows::read(stored, read_sent)?),
         };
-        Some(Self { windows, armed_ms: None })
+        Some(Self { size_bytes: windows.size_bytes(), windows, armed_ms: None })
     }
 
     /// Adds a record, and gives the windows that it causes to be given; `false` if it is too late for all its windows.
@@ -101,8 +108,14 @@ impl KeyState {
         match (&mut self.windows, &plan.windows) {
             (Windows::Timed(windows), WindowsPlan::Timed { shape, lateness_ms }) => {
                 let gone_ms = record.now_ms.saturating_sub(*lateness_ms);
+                let panes = windows.panes();
                 let Some(state) = windows.state(shape, record.time_ms, gone_ms, fresh) else { return false };
+                let before_bytes = state.heap_bytes();
                 add(state);
+                self.size_bytes = self.size_bytes.saturating_sub(before_bytes) + state.heap_bytes();
+                if windows.panes() != panes {
+                    self.size_bytes = windows.states().map(WindowFigures::heap_bytes).sum();
+                }
                 let times = WindowTimes { due_ms: record.now_ms, gone_ms };
                 let give = |window, figures: &_| give(GivenWindow::Timed(window, figures));
                 windows.give_again(shape, record.time_ms, times, fresh, give);
@@ -114,12 +127,15 @@ impl KeyState {
                 *records += 1;
                 windows.give_due(shape, number + 1, fresh, |window, figures| give(GivenWindow::Timed(window, figures)));
                 windows.forget(shape, number + 1);
+                self.size_bytes = self.windows.size_bytes();
                 true
             }
             (Windows::Triggered(windows), WindowsPlan::Triggered(plan)) => {
-                windows.add(plan, record, fresh, add, |trigger, window, figures| {
+                let is_taken = windows.add(plan, record, fresh, add, |trigger, window, figures| {
                     give(GivenWindow::Triggered(trigger, window, figures));
-                })
+                });
+                self.size_bytes = self.windows.size_bytes();
+                is_taken
             }
             _ => unreachable!("a key has the windows of its plan"),
         }
@@ -140,6 +156,7 @@ impl KeyState {
             }
             _ => {}
         }
+        self.size_bytes = self.windows.size_bytes();
     }
 
     /// Gives the windows that have changed since a trigger by the clock last gave them.
@@ -149,6 +166,7 @@ impl KeyState {
                 give(GivenWindow::Triggered(trigger, window, figures));
             });
         }
+        self.size_bytes = self.windows.size_bytes();
     }
 
     /// Gives all that was not given, at the end of the job.
@@ -172,6 +190,7 @@ impl KeyState {
             }
             _ => {}
         }
+        self.size_bytes = self.windows.size_bytes();
     }
 
     /// `true` if a window has changed since a trigger by the clock last gave it.
@@ -179,8 +198,19 @@ impl KeyState {
         matches!(&self.windows, Windows::Triggered(windows) if windows.has_changed(trigger))
     }
 
+    /// The time of a timer that has to be armed. One that is due too soon is set anew once it is: a session that grows has one, and not
+    /// one for each record.
+    pub(super) fn arm(&mut self, plan: &AggregatePlan) -> Option<i64> {
+        let next_ms = self.next_ms(plan)?;
+        if self.armed_ms.is_some_and(|armed_ms| armed_ms <= next_ms) {
+            return None;
+        }
+        self.armed_ms = Some(next_ms);
+        Some(next_ms)
+    }
+
     /// The time at which [`Self::advance`] has something to do.
-    pub(super) fn next_ms(&self, plan: &AggregatePlan) -> Option<i64> {
+    fn next_ms(&self, plan: &AggregatePlan) -> Option<i64> {
         match (&self.windows, &plan.windows) {
             (Windows::Timed(windows), WindowsPlan::Timed { shape, lateness_ms }) => {
                 windows.next_ms(shape, *lateness_ms)
