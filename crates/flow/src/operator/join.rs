@@ -378,6 +378,15 @@ impl KeyedOperator for Join {
         self.advance(i64::MAX, made)
     }
 
+    /// Records without a partner are to be told of, also if nothing else comes.
+    fn watches_silence(&self) -> bool {
+        [JoinSide::Left, JoinSide::Right].into_iter().any(|side| self.setting.input(side).gives_unmatched)
+    }
+
+    fn next_time_ms(&self) -> Option<i64> {
+        self.timers.first_key_value().map(|(at_ms, _)| *at_ms)
+    }
+
     fn delay_ms(&self) -> i64 {
         self.setting.delay_ms()
     }

@@ -320,3 +320,33 @@ fn records_that_cannot_be_joined_take_the_error_routes_and_keys_are_compared_as_
     );
     node.close();
 }
+
+#[test]
+fn an_outer_join_tells_of_a_record_without_a_partner_while_all_is_silent_and_an_inner_one_waits() {
+    for kind in ["left", "inner"] {
+        let dir = tempfile::tempdir().unwrap();
+        let node = Node::open(dir.path());
+        for topic in ["orders", "payments", "paid"] {
+            node.create(topic, 1);
+        }
+        let mut document = paid("silent", kind, 1);
+        document["transforms"]["paid"]["config"]["within"] = json!({"before": "0s", "after": "200ms"});
+        for source in ["orders", "payments"] {
+            document["sources"][source]["event_time"] = json!({"field": "at", "idle_timeout": "50ms"});
+        }
+        let id = node.run(&document);
+        node.append("orders", &[order(1, 1)]);
+        node.append("payments", &[payment(2, 1)]);
+        eventually("both are read", || node.job(&id)["nodes"][2]["records_in"] == 2);
+        if kind == "inner" {
+            std::thread::sleep(std::time::Duration::from_millis(600));
+            assert_eq!(found(&node), Pairs::new());
+            node.append("payments", &[payment(1, 1)]);
+            eventually("the partner is found", || !found(&node).is_empty());
+        } else {
+            eventually("it is told of", || !found(&node).is_empty());
+            assert_eq!(found(&node), Pairs::from([((1, Some(1), None), 1)]));
+        }
+        node.close();
+    }
+}
