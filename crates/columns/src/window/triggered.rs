@@ -60,7 +60,7 @@ pub struct TriggeredWindows<S> {
 struct Window<S> {
     extent: WindowExtent,
     state: S,
-    /// A bit for each trigger that has not given it since its last record.
+    /// A bit for each trigger that has not given it since its last record; for one by the clock, that none has.
     changed: u32,
     /// A bit for each [`TriggerWhen::Part`] that has given it.
     reached: u32,
@@ -88,6 +88,12 @@ impl TriggerPlan {
     fn last_trigger(&self) -> usize {
         let by_time = |trigger: &Trigger| matches!(trigger.when, TriggerWhen::Closed { .. });
         self.triggers.iter().position(by_time).unwrap_or(0)
+    }
+
+    /// A bit for each trigger by the clock.
+    fn clocks(&self) -> u32 {
+        let bit = |(number, trigger): (usize, &Trigger)| u32::from(trigger.when == TriggerWhen::Clock) << number;
+        self.triggers.iter().enumerate().map(bit).sum()
     }
 
     /// The time at which a window is no longer kept; `None` for one that never closes.
@@ -141,20 +147,20 @@ impl<S: WindowState> TriggeredWindows<S> {
                     let is_closed = |window: &Window<S>| {
                         plan.closed_ms(window.extent, delay_ms).is_some_and(|at| at <= record.now_ms)
                     };
-                    self.give(number, trigger, |window| is_of_record(window) && is_closed(window), &mut give);
+                    self.give(plan, number, |window| is_of_record(window) && is_closed(window), &mut give);
                     continue;
                 }
                 TriggerWhen::Part(part) => {
                     let come = self.come_to(part, bit, record.time_ms, is_of_record);
                     let is_given = |window: &Window<S>| trigger.gives_all || come.contains(&window.extent);
                     if !come.is_empty() {
-                        self.give(number, trigger, is_given, &mut give);
+                        self.give(plan, number, is_given, &mut give);
                     }
                     continue;
                 }
             };
             if is_fired {
-                self.give(number, trigger, |window| trigger.gives_all || is_of_record(window), &mut give);
+                self.give(plan, number, |window| trigger.gives_all || is_of_record(window), &mut give);
             }
         }
         true
@@ -237,18 +243,20 @@ impl<S: WindowState> TriggeredWindows<S> {
     /// Gives some windows by a trigger, in their order.
     fn give(
         &mut self,
+        plan: &TriggerPlan,
         number: usize,
-        trigger: &Trigger,
         is_given: impl Fn(&Window<S>) -> bool,
         give: &mut impl FnMut(usize, WindowExtent, &mut S),
     ) {
+        let (clocks, discards) = (plan.clocks(), plan.triggers[number].discards);
         self.windows.retain_mut(|window| {
             if !is_given(window) {
                 return true;
             }
             give(number, window.extent, &mut window.state);
-            window.changed &= !(1 << number);
-            !trigger.discards
+            // A clock has nothing to add to what another trigger has given.
+            window.changed &= !(1 << number | clocks);
+            !discards
         });
     }
 
@@ -261,7 +269,7 @@ impl<S: WindowState> TriggeredWindows<S> {
                 window.changed & (1 << number) != 0
                     && plan.closed_ms(window.extent, delay_ms).is_some_and(|closed_ms| closed_ms <= now_ms)
             };
-            self.give(number, trigger, is_due, &mut give);
+            self.give(plan, number, is_due, &mut give);
         }
         let last = plan.last_trigger();
         self.windows.retain_mut(|window| {
@@ -281,7 +289,7 @@ impl<S: WindowState> TriggeredWindows<S> {
         mut give: impl FnMut(usize, WindowExtent, &mut S),
     ) {
         let is_given = |window: &Window<S>| window.changed & (1 << number) != 0;
-        self.give(number, &plan.triggers[number], is_given, &mut give);
+        self.give(plan, number, is_given, &mut give);
     }
 
     /// `true` if a window has changed since the trigger last gave it.
@@ -422,6 +430,13 @@ mod tests {
             );
         }
 
+        fn tick(&mut self, trigger: usize) {
+            let given = &mut self.given;
+            self.windows.give_changed(&self.plan, trigger, |trigger, window, state| {
+                given.push((trigger, window.start_ms, window.end_ms, state.0.clone()));
+            });
+        }
+
         fn end(&mut self) {
             let given = &mut self.given;
             self.windows.give_all(&self.plan, |trigger, window, state| {
@@ -478,18 +493,17 @@ mod tests {
         let triggers = [trigger(TriggerWhen::Closed { delay_ms: 2 }), trigger(TriggerWhen::Clock)];
         let mut key = Key::new(WindowShape::tumbling(10, 0), &triggers, 2);
         key.see(1, 1, 0);
-        for _ in 0..2 {
-            let given = &mut key.given;
-            key.windows.give_changed(&key.plan, 1, |trigger, window, state| {
-                given.push((trigger, window.start_ms, window.end_ms, state.0.clone()));
-            });
-        }
+        key.tick(1);
+        // Nothing has changed since, neither by a record nor for the clock after the end.
+        key.tick(1);
         key.see(11, 2, 0);
         key.see(9, 3, 0);
         key.see(12, 4, 0);
+        key.tick(1);
         key.see(9, 5, 0);
         key.end();
-        assert_eq!(key.given, [(1, 0, 10, vec![1]), (0, 0, 10, vec![1, 3]), (0, 10, 20, vec![2, 4])]);
+        let expected = [(1, 0, 10, vec![1]), (0, 0, 10, vec![1, 3]), (1, 10, 20, vec![2, 4]), (0, 10, 20, vec![2, 4])];
+        assert_eq!(key.given, expected);
         assert_eq!(key.late, [5]);
     }
 
