@@ -21,6 +21,7 @@ beforeAll(async () => {
   server = await Server.start();
   browser = await launchBrowser();
   for (const topic of ["readings", "warm-readings"]) await server.createTopic(topic);
+  await server.submitJob(IDLE);
 });
 
 afterAll(async () => {
@@ -76,7 +77,6 @@ describe("the editor of a new job", () => {
   });
 
   it("begins with the document of a job, without its id", async () => {
-    await server.submitJob(IDLE);
     await withPage(browser, {}, async (page) => {
       await open(page, "/jobs?job=id-of-idle");
       await page.getByRole("button", { name: "Copy as new job" }).click();
@@ -293,7 +293,11 @@ sinks:
       await eventually(() => submit.getAttribute("aria-disabled"), "false");
       await submit.click();
       const refusal = page.getByRole("alert").filter({ hasText: "The job was not submitted" });
-      await refusal.getByText(/called 'idle' is still running; stop it first, or give this one another name/).waitFor();
+      await refusal
+        .getByText(
+          /called 'idle' is still running; stop it first, submit this one with replace, or give it another name/,
+        )
+        .waitFor();
       expect(await accessibilityFaults(page)).toEqual([]);
       await refusal.getByRole("link", { name: "Go to the running job" }).click();
       await page.getByRole("heading", { name: "idle", level: 1 }).waitFor();
