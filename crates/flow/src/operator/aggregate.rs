@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use millstream_columns::{TriggeringRecord, Value};
 
-use self::key_state::{GivenWindow, KeyState};
+use self::key_state::{GivenWindow, KeyState, WINDOWS_MAX_BYTES};
 use self::plan::{AggregatePlan, Cause};
 use super::keyed::{KeyedInput, KeyedMade, KeyedOperator, KeyedOutput, MADE_MAX};
 use crate::Error;
@@ -50,6 +50,26 @@ struct ClockTrigger {
     keys: BTreeSet<Arc<[u8]>>,
     /// The time of the clock at which it gives them; `None` before anybody has asked for it.
     due_ms: Option<i64>,
+}
+
+/// The result of adding a record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Seen {
+    Taken,
+    /// It is too late for all its windows.
+    Late,
+    /// Its key has as much as can be stored.
+    TooLarge,
+}
+
+/// The bytes that a value may add to a window, about.
+fn size_bytes(value: &Value<'_>) -> u64 {
+    match value {
+        Value::Text(text) => text.len() as u64,
+        Value::Nested(json) => json.len() as u64,
+        Value::List(list) => list.iter().map(size_bytes).sum(),
+        _ => size_of::<Value<'_>>() as u64,
+    }
 }
 
 impl ClockTrigger {
@@ -127,7 +147,7 @@ impl Aggregate {
         Ok(key)
     }
 
-    /// Adds a record; `false` if it is too late for all its windows.
+    /// Adds a record, if its windows can take it.
     fn see(
         &mut self,
         key: &[u8],
@@ -135,15 +155,18 @@ impl Aggregate {
         inputs: &[Value<'_>],
         cause: Cause,
         made: &mut MadeRows,
-    ) -> Result<bool, Error> {
-        let mut is_taken = false;
+    ) -> Result<Seen, Error> {
+        let mut seen = Seen::TooLarge;
         let key = self.change(key, |plan, state| {
-            is_taken = state.add(plan, record, inputs, |given| plan.give(key, given, cause, made));
+            if state.has_room(inputs.iter().map(size_bytes).sum()) {
+                let is_taken = state.add(plan, record, inputs, |given| plan.give(key, given, cause, made));
+                seen = if is_taken { Seen::Taken } else { Seen::Late };
+            }
         })?;
-        if is_taken {
+        if seen == Seen::Taken {
             self.clocks.iter_mut().for_each(|clock| clock.see(&key));
         }
-        Ok(is_taken)
+        Ok(seen)
     }
 
     /// The cause of records that no record causes.
@@ -212,8 +235,16 @@ impl KeyedOperator for Aggregate {
             }
             let cause = Cause { input: row, time_ms, watermark_ms: self.time_ms };
             let record = TriggeringRecord { time_ms, now_ms: self.time_ms, fires: fired[row as usize] };
-            if !self.see(key, record, inputs, cause, &mut made.rows)? {
-                made.late.push(row);
+            match self.see(key, record, inputs, cause, &mut made.rows)? {
+                Seen::Taken => {}
+                Seen::Late => made.late.push(row),
+                Seen::TooLarge => {
+                    let message = format!(
+                        "the open windows of its key would have more than {WINDOWS_MAX_BYTES} bytes, the most that can be \
+                         stored; set a LIMIT to ARRAY_AGG, or let windows be shorter"
+                    );
+                    made.failed.push(RecordError { row, code: "window_too_large", message });
+                }
             }
         }
         Ok(KeyedOutput::Made(made))
@@ -333,7 +364,7 @@ mod tests {
                 assert!(sums.advance_to(time_ms, cause, &mut made).unwrap() || made.len() >= MADE_MAX);
                 made = MadeRows::default();
                 let record = TriggeringRecord { time_ms, now_ms: sums.time_ms, fires: 0 };
-                assert!(sums.see(b"\"a\"\n", record, &[], cause, &mut made).unwrap());
+                assert_eq!(sums.see(b"\"a\"\n", record, &[], cause, &mut made).unwrap(), Seen::Taken);
                 let timers: usize = sums.timers.values().map(Vec::len).sum();
                 assert!(timers <= 2, "{timers} timers at {time_ms} of {window}");
             }

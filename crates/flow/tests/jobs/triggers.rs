@@ -199,3 +199,39 @@ fn late_records_go_to_a_node_of_their_own_as_they_came() {
     assert_eq!(nodes.iter().find(|node| node["name"] == "lists").unwrap()["late"], 4, "{job:#}");
     node.close();
 }
+
+#[test]
+fn a_list_that_has_as_much_as_can_be_stored_fails_further_records_and_not_the_job() {
+    let dir = tempfile::tempdir().unwrap();
+    let node = Node::open(dir.path());
+    ["readings", "lists", "dead"].iter().for_each(|topic| node.create(topic, 1));
+    let mut document = lists(&json!({"type": "global"}), &json!([{"on": "punctuation", "when": "n = 99"}]));
+    document["transforms"]["lists"]["aggregates"] =
+        json!("ARRAY_AGG(n) AS all, ARRAY_AGG(text) AS texts, COUNT(*) AS count");
+    document["sinks"]["dead"] = json!({"type": "stream", "inputs": ["lists"], "config": {"topic": "dead"}});
+    document["routes"] = json!([
+        {"from": "lists", "on_error": true, "to": ["dead"], "select": "error.code AS code, input.n AS n", "stop": true},
+        {"from": "lists", "to": ["out"]},
+    ]);
+    let id = node.run(&document);
+    let text = "x".repeat(100_000);
+    for n in 0..12 {
+        node.append(
+            "readings",
+            &[("d1".to_owned(), json!({"device": "d1", "at": n, "n": n, "text": text}).to_string())],
+        );
+    }
+    node.append("readings", &[("d2".to_owned(), json!({"device": "d2", "at": 20, "n": 99}).to_string())]);
+    eventually("another key is not affected", || found(&node).contains_key("d2"));
+    let dead: Vec<_> = node.read("dead").into_iter().map(|(_, value)| value).collect();
+    assert_eq!(dead, (7..12).map(|n| json!({"code": "window_too_large", "n": n})).collect::<Vec<_>>());
+    eventually("all is committed", || node.job(&id)["lag"] == 0);
+    node.close();
+    // What was stored is whole.
+    let node = Node::open(dir.path());
+    node.append("readings", &[("d1".to_owned(), json!({"device": "d1", "at": 30, "n": 99}).to_string())]);
+    eventually("the list is there", || found(&node).contains_key("d1"));
+    assert_eq!(found(&node)["d1"], [[0, 1, 2, 3, 4, 5, 6, 99]]);
+    assert_eq!(node.job(&id)["restarts"], 0);
+    node.close();
+}

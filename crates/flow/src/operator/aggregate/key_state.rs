@@ -5,6 +5,8 @@ use millstream_columns::{KeyWindows, TriggeredWindows, TriggeringRecord, Value, 
 use super::plan::{AggregatePlan, WindowFigures, WindowsPlan};
 use crate::state::StateValue;
 
+/// Most bytes of a key's windows, so that they fit into a record of the state's topic, which may have 1 MiB.
+pub(super) const WINDOWS_MAX_BYTES: u64 = 768 << 10;
 /// Memory of the timer of a key.
 const TIMER_BYTES: u64 = 48;
 
@@ -90,6 +92,11 @@ impl KeyState {
             WindowsPlan::Triggered(_) => Windows::Triggered(TriggeredWindows::read(stored, read_sent)?),
         };
         Some(Self { size_bytes: windows.size_bytes(), windows, armed_ms: None })
+    }
+
+    /// `true` if there is room for values of so many bytes.
+    pub(super) fn has_room(&self, added_bytes: u64) -> bool {
+        self.size_bytes.saturating_add(added_bytes) <= WINDOWS_MAX_BYTES
     }
 
     /// Adds a record, and gives the windows that it causes to be given; `false` if it is too late for all its windows.
