@@ -125,7 +125,7 @@ pub(super) fn measure(arguments: &FlowArgs) -> anyhow::Result<Report> {
 
 fn heading(plan: FlowWorkload, machine: &Machine) -> String {
     format!(
-        "Jobs in this process, by the real engine with its default configuration: a generator makes records of a random number \
+        "Jobs in this process, by the real engine with its default configuration, but 1 GiB for state: a generator makes records of a random number \
          and 100 bytes as JSON, four functions add 1 or do what the shape asks, and the sink checksums every byte. Mode A: edges \
          are calls; mode B: a queue on every edge. The bare loop calls the same six functions over batches of the same size, in \
          one thread. Latency is that of a batch, from the making of its records to the end of their checksum. CPU time and \

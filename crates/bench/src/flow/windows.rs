@@ -310,7 +310,7 @@ impl Compared {
         let rate = |passes: &[WindowPass]| records / median(all(passes, |pass| pass.took.as_secs_f64()));
         let per_million = |passes: &[WindowPass]| median(all(passes, |pass| pass.cpu_s)) / records * 1e6;
         let own = json!({
-            "engine": "in this process, default configuration",
+            "engine": "in this process, 1 GiB for state",
             "topics": "in memory, one partition each",
             "records": plan.topic_records,
             "windows": ours.first().map(|pass| pass.results.windows),

@@ -30,7 +30,7 @@ pub struct ListKind {
 pub(crate) struct Collected {
     kind: ListKind,
     values: Vec<Kept>,
-    /// What makes the values different, if each is kept once.
+    /// The bytes by which values differ, if each is kept once.
     known: HashSet<Box<[u8]>>,
     heap_bytes: usize,
 }

@@ -21,7 +21,7 @@ pub(super) struct AggregatePlan {
     pub(super) intervals: Vec<(usize, i64)>,
     /// The names of the members that the key gives.
     key_names: Vec<String>,
-    /// What is told of each trigger.
+    /// The form of the results of each trigger.
     outputs: Vec<TriggerOutput>,
 }
 
