@@ -185,13 +185,16 @@ impl AggregatePlan {
         }
     }
 
-    /// The triggers that each row fires by itself, as bits; rows on which a condition fails are added to `failed`.
-    fn fired(&self, frame: RowFrame<'_>, failed: &mut Vec<RecordError>) -> Vec<u32> {
-        let mut fired = vec![0; frame.batch.len()];
+    /// The triggers that each row fires by itself, as bits; `None` for rows on which a condition fails, which are added to `failed`.
+    fn fired(&self, frame: RowFrame<'_>, failed: &mut Vec<RecordError>) -> Vec<Option<u32>> {
+        let mut fired = vec![Some(0); frame.batch.len()];
         for (number, condition) in &self.conditions {
             condition.each(frame, |row, truth| match truth {
-                Ok(truth) => fired[row] |= u32::from(truth) << number,
-                Err(failure) => failed.push(failure.of_row(row as u32, condition.text())),
+                Ok(truth) => fired[row] = fired[row].map(|bits| bits | u32::from(truth) << number),
+                Err(failure) => {
+                    fired[row] = None;
+                    failed.push(failure.of_row(row as u32, condition.text()));
+                }
             });
         }
         fired
@@ -205,10 +208,9 @@ impl KeyedOperator for Aggregate {
         let mut rows = Vec::with_capacity(batch.len());
         let mut made = KeyedMade::default();
         let fired = self.plan.fired(frame, &mut made.failed);
-        let undecided: Vec<u32> = made.failed.iter().map(|error| error.row).collect();
         // Inputs borrow from the batch, so they are read before any of them is added.
         self.plan.aggregates.each(frame, |row, inputs| match inputs {
-            _ if undecided.contains(&(row as u32)) => rows.push(None),
+            _ if fired[row].is_none() => rows.push(None),
             Ok(inputs) => rows.push(Some(inputs.iter().cloned().map(Value::into_owned).collect::<Vec<_>>())),
             Err(failure) => {
                 made.failed.push(failure.of_row(row as u32, self.plan.aggregates.text()));
@@ -226,7 +228,7 @@ impl KeyedOperator for Aggregate {
             while !all_done {
                 all_done = self.advance_by(batch.watermark_ms(row as usize), cause, &mut made.rows, usize::MAX)?;
             }
-            let Some(inputs) = &rows[row as usize] else { continue };
+            let Some((inputs, fires)) = rows[row as usize].as_ref().zip(fired[row as usize]) else { continue };
             let time_ms = batch.time_ms(row as usize);
             if time_ms == NO_TIME && self.plan.needs_time() {
                 let message = "the record has no event time, and a window needs one; see event_time of its source";
@@ -234,7 +236,7 @@ impl KeyedOperator for Aggregate {
                 continue;
             }
             let cause = Cause { input: row, time_ms, watermark_ms: self.time_ms };
-            let record = TriggeringRecord { time_ms, now_ms: self.time_ms, fires: fired[row as usize] };
+            let record = TriggeringRecord { time_ms, now_ms: self.time_ms, fires };
             match self.see(key, record, inputs, cause, &mut made.rows)? {
                 Seen::Taken => {}
                 Seen::Late => made.late.push(row),

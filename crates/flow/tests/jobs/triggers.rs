@@ -235,3 +235,23 @@ fn a_list_that_has_as_much_as_can_be_stored_fails_further_records_and_not_the_jo
     assert_eq!(node.job(&id)["restarts"], 0);
     node.close();
 }
+
+#[test]
+fn a_record_on_which_a_trigger_cannot_be_decided_fails_and_is_in_no_window() {
+    let dir = tempfile::tempdir().unwrap();
+    let node = Node::open(dir.path());
+    ["readings", "lists", "dead"].iter().for_each(|topic| node.create(topic, 1));
+    let mut document = lists(&json!({"type": "global"}), &json!([{"on": "punctuation", "when": "10 / n = 1"}]));
+    document["sinks"]["dead"] = json!({"type": "stream", "inputs": ["lists"], "config": {"topic": "dead"}});
+    document["routes"] = json!([
+        {"from": "lists", "on_error": true, "to": ["dead"], "select": "error.code AS code, input.n AS n", "stop": true},
+        {"from": "lists", "to": ["out"]},
+    ]);
+    node.run(&document);
+    node.append("readings", &[3, 0, 4, 0, 10].map(|n| record(1, n, n)));
+    eventually("the list is there", || found(&node).contains_key("d1"));
+    assert_eq!(found(&node)["d1"], [[3, 4, 10]]);
+    let dead: Vec<_> = node.read("dead").into_iter().map(|(_, value)| value).collect();
+    assert_eq!(dead, [(); 2].map(|()| json!({"code": "division_by_zero", "n": 0})));
+    node.close();
+}
