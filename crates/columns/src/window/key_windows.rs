@@ -67,6 +67,10 @@ impl<S: WindowState> KeyWindows<S> {
                 return None;
             }
             let place = self.panes.partition_point(|pane| pane.extent.start_ms < extent.start_ms);
+            // Most keys have one pane: room for four, as a list takes by itself, would be most of their memory.
+            if self.panes.len() == self.panes.capacity() {
+                self.panes.reserve_exact(1 + self.panes.len() / 2);
+            }
             self.panes.insert(place, Pane { extent, state: fresh() });
             return Some(&mut self.panes[place].state);
         };
