@@ -38,6 +38,9 @@ export interface WindowMeta {
   /** Milliseconds, or records that match. */
   size: number;
   emit_time_ms: number;
+  /** The bounds of a window that lies on the clock, the calendar or event time; null for others. */
+  start_ms: number | null;
+  end_ms: number | null;
   /** Of how many records it is. */
   records: number;
   sketches: Sketch[];
@@ -61,6 +64,8 @@ export interface Summary {
   not_json: number;
   /** Offsets that were gone before they could be read. */
   skipped: number;
+  /** Records that came after the windows of their times were given. */
+  late: number;
   clamped: Clamped[];
   errors: Trouble[];
   /** Those behind the rows of a query without windows. */
@@ -103,6 +108,8 @@ export const windowMeta: Decoder<WindowMeta> = object<WindowMeta>({
   number,
   size: number,
   emit_time_ms: number,
+  start_ms: nullable(number),
+  end_ms: nullable(number),
   records: withDefault(number, 0),
   sketches: withDefault(array(sketch), []),
   notes: withDefault(array(string), []),
@@ -119,6 +126,7 @@ export const summary: Decoder<Summary> = object<Summary>({
   evaluation_errors: withDefault(number, 0),
   not_json: withDefault(number, 0),
   skipped: withDefault(number, 0),
+  late: withDefault(number, 0),
   clamped: withDefault(array(object<Clamped>({ setting: string, given: number })), []),
   errors: withDefault(array(object<Trouble>({ error: string, resolution: string })), []),
   sketches: withDefault(array(sketch), []),

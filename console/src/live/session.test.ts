@@ -15,6 +15,7 @@ const SUMMARY: Summary = {
   evaluation_errors: 0,
   not_json: 0,
   skipped: 0,
+  late: 0,
   clamped: [],
   errors: [],
   sketches: [],
@@ -80,7 +81,17 @@ describe("a live query", () => {
 
   it("knows the window of each row and shows windows without rows", async () => {
     const window = (number: number, emit_time_ms: number): WindowMeta => {
-      return { name: "tumbling time", number, size: 1000, emit_time_ms, records: 2, sketches: [], notes: [] };
+      return {
+        name: "tumbling time",
+        number,
+        size: 1000,
+        emit_time_ms,
+        start_ms: null,
+        end_ms: null,
+        records: 2,
+        sketches: [],
+        notes: [],
+      };
     };
     const snapshot = await afterRun(
       answering([

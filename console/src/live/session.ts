@@ -158,7 +158,7 @@ export class QuerySession {
         break;
       case "window":
         this.#window = event.window;
-        this.#keep(event.records, event.window.emit_time_ms, event.window.number);
+        this.#keep(event.records, event.window.end_ms ?? event.window.emit_time_ms, event.window.number);
         break;
       case "end":
         this.#become({ kind: "ended", summary: event.summary });

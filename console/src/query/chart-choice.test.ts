@@ -41,7 +41,17 @@ describe("the chart of an answer", () => {
 
 describe("the shape of an answer", () => {
   it("is windows, one result at the end, or rows", () => {
-    const window = { name: "tumbling time", number: 1, size: 1, emit_time_ms: 1, records: 1, sketches: [], notes: [] };
+    const window = {
+      name: "tumbling time",
+      number: 1,
+      size: 1,
+      emit_time_ms: 1,
+      start_ms: null,
+      end_ms: null,
+      records: 1,
+      sketches: [],
+      notes: [],
+    };
     expect(shapeOf({ state: { kind: "idle" }, window }, [])).toBe("windows");
     expect(shapeOf({ state: { kind: "ended", summary: null }, window: null }, GROUPS)).toBe("once");
     expect(shapeOf({ state: { kind: "live", id: "", since_ms: 0 }, window: null }, GROUPS)).toBe("rows");

@@ -37,6 +37,13 @@ describe("the completion of a query", () => {
     ["SELECT AVG(temp) AS mean FROM STREAM() GROUP BY origin ORDER BY me|", ["mean"]],
     ["SELECT temp FROM STREAM() WINDOWING t|", ["TUMBLING"]],
     ["SELECT temp FROM STREAM() WINDOWING TUMBLING(2, r|", ["RECORD"]],
+    ["SELECT temp FROM STREAM() WINDOWING TUMBLING(2, w|", ["WEEK"]],
+    ["SELECT temp FROM STREAM() WINDOWING s|", ["SESSION"]],
+    ["SELECT temp FROM STREAM() WINDOWING SESSION(2, t|", ["TIME"]],
+    ["SELECT temp FROM STREAM() WINDOWING SESSION(2, TIME) o|", ["ON"]],
+    ["SELECT temp FROM STREAM() WINDOWING SESSION(2, TIME) ON or|", ["origin"]],
+    ["SELECT temp FROM STREAM() WINDOWING SESSION(2, TIME) ON origin d|", ["DELAY"]],
+    ["SELECT temp FROM STREAM() WINDOWING SESSION(2, TIME) ON origin DELAY 5 l|", ["LIMIT"]],
     ["SELECT $pa|", ["$partition"]],
   ])("at %s is %j", (text, expected) => {
     expect(at(text)).toEqual(expected);

@@ -76,15 +76,24 @@ function candidates(before: readonly Token[], text: string, known: Known): Optio
     return lastWord === "FROM" ? streams(known) : keywords(AFTER_VALUE.FROM);
   }
   if (clause === "FROM") return keywords(["TIME", "MAX"]);
-  if (clause === "WINDOWING") return window(before);
+  if (clause === "WINDOWING") return window(before, text, known);
   if (clause === "LIMIT") return [];
   if (endsValue(before)) return keywords(AFTER_VALUE[clause]);
   return values(clause, text, known);
 }
 
-function window(before: readonly Token[]): Option[] {
-  if (isInside(before, "TUMBLING") || isInside(before, "EVERY")) return keywords(["TIME", "RECORD", "ALL", "FIRST"]);
-  return keywords(before.at(-1)?.text.toUpperCase() === "WINDOWING" ? ["TUMBLING", "EVERY"] : AFTER_VALUE.WINDOWING);
+function window(before: readonly Token[], text: string, known: Known): Option[] {
+  if (isInside(before, "TUMBLING")) return keywords(["TIME", "RECORD", "DAY", "WEEK", "MONTH", "QUARTER", "YEAR"]);
+  if (isInside(before, "EVERY")) return keywords(["TIME", "RECORD", "ALL", "LAST", "FIRST"]);
+  if (isInside(before, "SESSION")) return keywords(["TIME"]);
+  const last = before.at(-1)?.text.toUpperCase();
+  if (last === "WINDOWING") return keywords(["TUMBLING", "EVERY", "SESSION"]);
+  if (last === "ON") return values("WHERE", text, known);
+  if (last === "DELAY") return [];
+  const words = before.map((token) => token.text.toUpperCase());
+  const hasTime = words.lastIndexOf("ON") > words.lastIndexOf("WINDOWING");
+  const hasDelay = words.lastIndexOf("DELAY") > words.lastIndexOf("WINDOWING");
+  return keywords([...(hasDelay ? [] : [hasTime ? "DELAY" : "ON"]), ...AFTER_VALUE.WINDOWING]);
 }
 
 function values(clause: Clause, text: string, known: Known): Option[] {

@@ -54,12 +54,20 @@ describe("a sketch in words", () => {
 });
 
 describe("a window in words", () => {
-  const window = { name: "tumbling time", number: 3, size: 5000, emit_time_ms: 0, records: 1, sketches: [], notes: [] };
+  const bounds = { start_ms: null, end_ms: null };
+  const told = { sketches: [], notes: [] };
+  const window = { name: "tumbling time", number: 3, size: 5000, emit_time_ms: 0, ...bounds, records: 1, ...told };
+  const hour = { start_ms: new Date(2026, 1, 3, 14).getTime(), end_ms: new Date(2026, 1, 3, 15).getTime() };
   it.each([
     [window, "Window 3, every 5 s, of 1 record"],
     [{ ...window, size: 500 }, "Window 3, every 500 ms, of 1 record"],
     [{ ...window, name: "tumbling records", size: 2, records: 2 }, "Window 3, every 2 records, of 2 records"],
     [{ ...window, name: "additive time" }, "Window 3, every 5 s, all since the start, of 1 record"],
+    [{ ...window, ...hour }, "Window 3, 2026-02-03 14:00:00 to 15:00:00, of 1 record"],
+    [
+      { ...window, ...hour, end_ms: new Date(2026, 1, 4).getTime() },
+      "Window 3, 2026-02-03 14:00:00 to 2026-02-04 00:00:00, of 1 record",
+    ],
   ])("%j", (meta, text) => {
     expect(windowText(meta)).toBe(text);
   });
@@ -97,6 +105,7 @@ describe("the summary of a query", () => {
     evaluation_errors: 0,
     not_json: 0,
     skipped: 0,
+    late: 0,
     clamped: [],
     errors: [],
     sketches: [],
@@ -112,12 +121,14 @@ describe("the summary of a query", () => {
       ...summary,
       dropped: 1,
       not_json: 1,
+      late: 2,
       clamped: [{ setting: "query.rows_max", given: 1000 }],
       errors: [{ error: "the stream is gone", resolution: "ask again" }],
     });
     expect(lines).toEqual([
       "1 row left out by the server: this page was too slow",
       "1 record of the stream was not JSON",
+      "2 records came after the windows of their times; a longer DELAY waits for them",
       "query.rows_max allows only 1,000",
       "the stream is gone; ask again",
     ]);

@@ -1,6 +1,9 @@
 /** What the server tells about a result, in words. */
 import type { Sketch, Summary, WindowMeta } from "../api/query-meta";
-import { bytes, counted, duration, latency, short, whole } from "../format";
+import { bytes, clock, counted, duration, latency, moment, short, whole } from "../format";
+
+/** The day of a moment: `2013-01-05`. */
+const DAY_CHARS = 10;
 
 const CAUSES: Readonly<Record<string, string>> = {
   duration: "its time was over",
@@ -71,8 +74,14 @@ export function percent(share: number): string {
   return `${value === 0 || value >= 10 ? value.toFixed(0) : value.toPrecision(2)} %`;
 }
 
-/** `Window 3, every 5 s, of 30 records`. */
-export function windowText({ name, number, size, records }: WindowMeta): string {
+/** `Window 3, every 5 s, of 30 records`, or with the bounds of the window. */
+export function windowText({ name, number, size, records, start_ms, end_ms }: WindowMeta): string {
+  if (start_ms !== null && end_ms !== null) {
+    const begin = moment(start_ms);
+    const end = moment(end_ms);
+    const isOneDay = begin.slice(0, DAY_CHARS) === end.slice(0, DAY_CHARS);
+    return `Window ${whole(number)}, ${begin} to ${isOneDay ? clock(end_ms) : end}, of ${counted(records, "record")}`;
+  }
   const each = name.endsWith("time") ? duration(size / 1000) : counted(size, "record");
   const kind = name.startsWith("additive") ? ", all since the start" : "";
   return `Window ${whole(number)}, every ${size < 1000 && name.endsWith("time") ? latency(size) : each}${kind}, of ${counted(records, "record")}`;
@@ -106,7 +115,7 @@ export function oncePerReason(remarks: readonly string[]): string[] {
 
 /** What went less well than asked for: a line each. */
 export function troubles(summary: Summary): string[] {
-  const { dropped, evaluation_errors, not_json, skipped, clamped, errors } = summary;
+  const { dropped, evaluation_errors, not_json, skipped, late, clamped, errors } = summary;
   const lines: string[] = [];
   if (dropped > 0) lines.push(`${counted(dropped, "row")} left out by the server: this page was too slow`);
   if (evaluation_errors > 0)
@@ -116,6 +125,8 @@ export function troubles(summary: Summary): string[] {
   if (not_json > 0)
     lines.push(`${counted(not_json, "record")} of the stream ${not_json === 1 ? "was" : "were"} not JSON`);
   if (skipped > 0) lines.push(`${counted(skipped, "record")} gone before they could be read`);
+  if (late > 0)
+    lines.push(`${counted(late, "record")} came after the windows of their times; a longer DELAY waits for them`);
   for (const { setting, given } of clamped) lines.push(`${setting} allows only ${whole(given)}`);
   for (const { error, resolution } of errors) lines.push(`${error}; ${resolution}`);
   return lines;

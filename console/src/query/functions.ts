@@ -89,6 +89,14 @@ export const FUNCTIONS: ReadonlyMap<string, string> = new Map([
     "(number, LINEAR, n), (number, REGION, start, end, step), (number, MANUAL, p, …): A row for each point: how many numbers are below it",
   ],
   ["TOP", "(k[, least count], value, …): A row for each of the k most frequent values, and its count"],
+  [
+    "WINDOW_START",
+    "(): The beginning of the window, in milliseconds; of a session the time of its first record. NULL in windows by RECORD",
+  ],
+  [
+    "WINDOW_END",
+    "(): The end of the window, which is no part of it; of a session the time of its last record, which is",
+  ],
 ]);
 
 /** Other names of functions: coloured, not proposed. */
@@ -108,4 +116,6 @@ export const AGGREGATES: readonly string[] = [
   "FREQ",
   "CUMFREQ",
   "TOP",
+  "WINDOW_START",
+  "WINDOW_END",
 ];

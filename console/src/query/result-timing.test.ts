@@ -15,6 +15,10 @@ describe("the time of a query's result", () => {
     ["SELECT SUM(n) FROM STREAM() WINDOWING TUMBLING(2000, TIME)", {}, { kind: "every", every_ms: 2_000 }],
     ["SELECT SUM(n) FROM STREAM() WINDOWING EVERY(500, TIME, ALL)", {}, { kind: "every", every_ms: 500 }],
     ["SELECT SUM(n) FROM STREAM() WINDOWING TUMBLING(3, RECORD)", {}, { kind: "records", records: 3 }],
+    ["SELECT SUM(n) FROM STREAM() WINDOWING EVERY(500, TIME, LAST, 900, TIME)", {}, { kind: "every", every_ms: 500 }],
+    ["SELECT SUM(n) FROM STREAM() WINDOWING SESSION(500, TIME)", {}, { kind: "window" }],
+    ["SELECT SUM(n) FROM STREAM() WINDOWING TUMBLING(1, DAY, 'UTC') LIMIT 5", {}, { kind: "window" }],
+    ["SELECT SUM(n) FROM STREAM() WINDOWING TUMBLING(500, TIME) ON at DELAY 5", {}, { kind: "window" }],
   ] as const)("%s %j", (text, range, timing) => {
     expect(resultTiming(text, range)).toEqual(timing);
   });
@@ -30,6 +34,7 @@ describe("who waits for a result", () => {
     // Windows before this one were empty.
     [{ kind: "every", every_ms: 10_000 }, 24_000, "The result comes in 6 s"],
     [{ kind: "records", records: 3 }, 0, "The result comes after 3 records that match"],
+    [{ kind: "window" }, 0, "A result comes when a window has ended"],
     [{ kind: "read" }, 0, "The result comes when all records are read…"],
     [{ kind: "stop" }, 0, "The result comes when the query is stopped"],
   ] as const)("%j after %d ms: %s", (timing, elapsed_ms, text) => {

@@ -7,6 +7,8 @@ export type ResultTiming =
   | { kind: "rows" }
   | { kind: "every"; every_ms: number }
   | { kind: "records"; records: number }
+  /** When time has come to the end of a window, by the records or the calendar, or a session is over. */
+  | { kind: "window" }
   | { kind: "after"; after_ms: number }
   /** As soon as all records that are there have been read. */
   | { kind: "read" }
@@ -14,6 +16,9 @@ export type ResultTiming =
   | { kind: "stop" };
 
 const TEXTS_AND_COMMENTS = /'(?:[^']|'')*'|"(?:[^"]|"")*"|--[^\n]*|\/\*[\s\S]*?\*\//g;
+/** Windows whose results come at no equal distances. */
+const PLACED =
+  /\bWINDOWING\s+(?:SESSION\b|TUMBLING\s*\(\s*\d+\s*,\s*(?:DAY|WEEK|MONTH|QUARTER|YEAR)\b|[^)]*\)\s*ON\b)/i;
 const WINDOW = /\bWINDOWING\s+(?:TUMBLING|EVERY)\s*\(\s*(\d+)\s*,\s*(TIME|RECORD)\b/i;
 const DURATION = /\bSTREAM\s*\(\s*(\d+)\s*,\s*TIME\s*\)/i;
 /** Such a query has rows only when all of its records are there. */
@@ -22,6 +27,7 @@ const COLLECTS =
 
 export function resultTiming(text: string, range: RangeRequest): ResultTiming {
   const words = text.replace(TEXTS_AND_COMMENTS, " ");
+  if (PLACED.test(words)) return { kind: "window" };
   const [, every, unit] = WINDOW.exec(words) ?? [];
   if (every !== undefined) {
     return unit?.toUpperCase() === "TIME"
@@ -43,6 +49,8 @@ export function waitingText(timing: ResultTiming, elapsed_ms: number): string {
       return "Waiting for the first record that matches…";
     case "every":
       return countdown(timing.every_ms - (Math.max(0, elapsed_ms) % timing.every_ms));
+    case "window":
+      return "A result comes when a window has ended";
     case "after":
       return countdown(timing.after_ms - elapsed_ms);
     case "records":

@@ -8,8 +8,8 @@ export const RESERVED: readonly string[] = (
 
 /** Words that mean something at their place only, and may be names elsewhere: keywords in capitals only. */
 export const PLACED: readonly string[] = (
-  "STREAM TUMBLING EVERY TIME RECORD MAX ALL FIRST ANY ASC DESC LINEAR REGION MANUAL BOOLEAN INTEGER LONG FLOAT DOUBLE " +
-  "STRING MAP LIST WHEN THEN ELSE END ESCAPE"
+  "STREAM TUMBLING EVERY SESSION TIME RECORD DAY WEEK MONTH QUARTER YEAR ON DELAY MAX ALL FIRST LAST ANY ASC DESC " +
+  "LINEAR REGION MANUAL BOOLEAN INTEGER LONG FLOAT DOUBLE STRING MAP LIST WHEN THEN ELSE END ESCAPE"
 ).split(" ");
 
 /** What stands before a record's payload. */
