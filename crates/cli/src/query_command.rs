@@ -6,6 +6,7 @@ use std::time::Duration;
 use anyhow::{Context as _, bail};
 use http_body_util::BodyExt as _;
 use hyper::Method;
+use jiff::Timestamp;
 use millstream_types::{Place, SystemClock, WallClock as _, parse_duration};
 use serde_json::{Map, Value, json};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -221,14 +222,24 @@ fn notes(meta: &Value) -> Vec<String> {
 
 fn summary(meta: &Value) -> String {
     let count = |name: &str| meta[name].as_u64().unwrap_or_default();
+    let late = match count("late") {
+        0 => String::new(),
+        late => format!(", {late} came after the windows of their times"),
+    };
     format!(
-        "ended by {}: {} of {} records matched, {} dropped, {} errors",
+        "ended by {}: {} of {} records matched, {} dropped, {} errors{late}",
         meta["cause"].as_str().unwrap_or("unknown"),
         count("matched"),
         count("records_seen"),
         count("dropped"),
         count("evaluation_errors"),
     )
+}
+
+/// The bounds of a window that has some.
+fn bounds(window: &Value) -> Option<String> {
+    let time = |name: &str| Timestamp::from_millisecond(window[name].as_i64()?).ok();
+    Some(format!("{} to {}", time("start_ms")?, time("end_ms")?))
 }
 
 /// Prints rows, with the header before the first one.
@@ -253,7 +264,8 @@ impl<W: Write> Printer<W> {
             let window = &data["meta"]["window"];
             let records = window["records"].as_u64().unwrap_or_default();
             let unit = if records == 1 { "record" } else { "records" };
-            writeln!(self.out, "── window {}: {records} {unit}", window["number"])?;
+            let bounds = bounds(window).map(|bounds| format!(", {bounds}")).unwrap_or_default();
+            writeln!(self.out, "── window {}{bounds}: {records} {unit}", window["number"])?;
             self.out.flush()?;
         }
         self.print_all(data)
@@ -398,6 +410,16 @@ mod tests {
             windows.iter().for_each(|window| printer.print_window(window).unwrap());
             assert_eq!(String::from_utf8(printer.out).unwrap(), expected);
         }
+    }
+
+    #[test]
+    fn a_window_that_lies_on_time_is_told_with_its_bounds() {
+        let window =
+            json!({"number": 1, "records": 2, "start_ms": 1_767_225_600_000_i64, "end_ms": 1_767_225_660_500_i64});
+        let mut printer = printer(Output::Table);
+        printer.print_window(&json!({"meta": {"window": window}, "records": [{"n": 2}]})).unwrap();
+        let expected = "n\n── window 1, 2026-01-01T00:00:00Z to 2026-01-01T00:01:00.5Z: 2 records\n2\n";
+        assert_eq!(String::from_utf8(printer.out).unwrap(), expected);
     }
 
     #[test]

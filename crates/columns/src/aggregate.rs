@@ -17,7 +17,7 @@ impl Aggregate {
     /// The result type, as far as it is known. A summary has none.
     pub fn kind(&self) -> Type {
         match self {
-            Self::Count | Self::CountDistinct(_) => Type::Integer,
+            Self::Count | Self::CountDistinct(_) | Self::WindowBound(_) => Type::Integer,
             Self::Of { statistic, value } => match statistic {
                 Statistic::Count => Type::Integer,
                 Statistic::Average | Statistic::StandardDeviation => Type::Double,
@@ -35,7 +35,7 @@ impl Aggregate {
         }
     }
 
-    /// The figure that it is; `None` for a summary, which has rows of its own.
+    /// The figure that it is; `None` for the bound of a window, and for a summary, which has rows of its own.
     pub fn figure(&self) -> Option<FigureKind> {
         Some(match self {
             Self::Count => FigureKind::Count,
@@ -52,7 +52,7 @@ impl Aggregate {
             Self::Quantile { rank, .. } => FigureKind::Quantile(*rank),
             Self::CountDistinct(_) => FigureKind::CountDistinct,
             Self::List(list) => FigureKind::List(list.kind()),
-            Self::Summary(_) => return None,
+            Self::WindowBound(_) | Self::Summary(_) => return None,
         })
     }
 
@@ -63,7 +63,7 @@ impl Aggregate {
             Self::Of { statistic: Statistic::First | Statistic::Last, value } => {
                 std::iter::once(&**value).chain(&PLACE).collect()
             }
-            Self::Count => Vec::new(),
+            Self::Count | Self::WindowBound(_) => Vec::new(),
             Self::Of { value, .. } | Self::Quantile { value, .. } => vec![value],
             Self::CountDistinct(values) => values.iter().collect(),
             Self::List(list) => list.order.iter().map(|key| &key.value).chain([&list.value]).collect(),

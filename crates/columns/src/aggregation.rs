@@ -37,7 +37,7 @@ pub use collected::ListKind;
 pub use distribution::DistributionKind;
 pub(crate) use figure::Figure;
 pub use figure::{FigureKind, FigureOf};
-pub use key::{Nested, order_values, read_values, write_input};
+pub use key::{Nested, order_values, read_key, read_values, write_input, write_tuple};
 pub use shape::{AggregateShape, SketchSizes};
 pub use sketch::{Bounds, SketchMeta};
 pub use state::AggregateState;

@@ -208,8 +208,19 @@ pub enum Aggregate {
     CountDistinct(Vec<Expr>),
     /// `ARRAY_AGG(…)`: a list of values; in jobs only.
     List(Box<AggregateList>),
+    /// `WINDOW_START()` or `WINDOW_END()`: a bound of the window that the result is of, in queries only.
+    WindowBound(WindowBound),
     /// An aggregate that yields rows instead of a value. It must be the only item.
     Summary(Box<Summary>),
+}
+
+/// A bound of a window, in milliseconds since 1970-01-01T00:00:00Z.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WindowBound {
+    /// The beginning; of a session its first record.
+    Start,
+    /// The end, which is no part of it; of a session its last record, which is.
+    End,
 }
 
 /// `ARRAY_AGG([DISTINCT] value [ORDER BY key [DESC], …] [LIMIT n])`: the values of the records as a list.

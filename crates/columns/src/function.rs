@@ -115,7 +115,8 @@ impl Function {
 
 /// The aggregate of that name, in capitals.
 pub(crate) fn aggregate_named(name: &str) -> Option<&'static str> {
-    let is_of_many = |group| matches!(group, FunctionGroup::Aggregates | FunctionGroup::JobAggregates);
+    use FunctionGroup::{Aggregates, JobAggregates, Windows};
+    let is_of_many = |group| matches!(group, Aggregates | Windows | JobAggregates);
     let row = functions().iter().find(|row| is_of_many(row.group) && row.names.contains(&name))?;
     row.names.first().copied()
 }

@@ -53,7 +53,7 @@ mod window;
 pub use aggregate::listed;
 pub use aggregation::{
     AggregateShape, AggregateState, Bounds, DistributionKind, FigureKind, FigureOf, ListKind, Nested, SketchMeta,
-    SketchSizes, order_values, read_values, write_input,
+    SketchSizes, order_values, read_key, read_values, write_input, write_tuple,
 };
 pub use chunk::{Chunk, ChunkPayload, ChunkRow, ConditionId, ConditionResults, Selection, Truth};
 pub use columns::{Columns, ColumnsOf, ColumnsScratch};
@@ -62,7 +62,7 @@ pub use cursor::{Cursor, ParseError};
 pub use diagnostic::{Diagnostic, TextPosition};
 pub use eval::Row;
 pub use expr::{
-    Aggregate, AggregateList, AllMembers, Expr, HistoryCall, Item, ListOrder, Literal, SelectList, Summary,
+    Aggregate, AggregateList, AllMembers, Expr, HistoryCall, Item, ListOrder, Literal, SelectList, Summary, WindowBound,
 };
 pub use field::{Field, Name, PathStep};
 pub use field_table::FieldTable;

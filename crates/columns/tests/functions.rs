@@ -30,7 +30,7 @@ The examples are over the record `";
 
 const TAIL: &str = "`, those of
 aggregates over the three records `{\"n\":1,\"t\":\"a\"}`, `{\"n\":4,\"t\":\"b\"}` and `{\"n\":8,\"t\":\"b\"}`, those of history on
-the last of these, which are one second apart.
+the last of these, which are one second apart, those of windows in `TUMBLING(5, TIME) ON n` over them.
 
 The aggregates of jobs stand in the `aggregates` of an `aggregate` ([Windows](flow.md#windows)), and not in queries.
 The functions of history look back at the earlier records of a key. They stand in the select list of a `map` with `key_by`
@@ -96,7 +96,8 @@ export const FUNCTIONS: ReadonlyMap<string, string> = new Map([
     let aliases = functions().iter().flat_map(|row| &row.names[1..]).copied().collect();
     out.push_str(&list("", "export const ALIASES: readonly string[] = ", &names(aliases), ";"));
     out.push_str("\n/** Functions of many records. */\n");
-    let aggregates = rows(FunctionGroup::Aggregates).map(|row| row.names[0]).collect();
+    let aggregates = [FunctionGroup::Aggregates, FunctionGroup::Windows].into_iter().flat_map(rows);
+    let aggregates = aggregates.map(|row| row.names[0]).collect();
     out.push_str(&list("", "export const AGGREGATES: readonly string[] = ", &names(aggregates), ";"));
     out
 }
@@ -124,8 +125,8 @@ fn the_completion_of_the_console_is_as_the_table_says() {
 #[test]
 fn each_example_gives_the_result_beside_it() {
     let is_of_one_record = |group: &FunctionGroup| {
-        use FunctionGroup::{Aggregates, History, JobAggregates};
-        !matches!(group, History | Aggregates | JobAggregates)
+        use FunctionGroup::{Aggregates, History, JobAggregates, Windows};
+        !matches!(group, History | Aggregates | Windows | JobAggregates)
     };
     for group in FunctionGroup::ALL.into_iter().filter(is_of_one_record) {
         for FunctionRow { example, result, names, .. } in rows(group) {

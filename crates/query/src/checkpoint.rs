@@ -186,6 +186,11 @@ impl StoredResult {
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 mod tests {
+    use millstream_columns::{
+        AggregateShape, AggregateState, FigureKind, FigureOf, KeyWindows, SketchSizes, Value, WindowExtent,
+        WindowShape, read_key,
+    };
+
     use super::*;
 
     /// Records that version 1 has written: a running query, an ended one, one that delivers into a topic,
@@ -220,6 +225,25 @@ mod tests {
                 kept.end.is_some() || kept.states.is_some_and(|states| states.given == 3 && states.parts.len() == 1)
             );
         }
+    }
+
+    #[test]
+    fn windows_by_event_time_are_read_as_they_were_written() {
+        let json = include_str!("../tests/fixtures/kept-v1-sessions.json").trim_end();
+        let value = [&[1], json.as_bytes()].concat();
+        let kept = Checkpoint::decode(b"q0b1f", &value).unwrap().unwrap();
+        assert_eq!(String::from_utf8_lossy(&kept.encode()), String::from_utf8_lossy(&value));
+        let placed = kept.states.unwrap().placed.unwrap();
+        assert_eq!((placed.reached_ms, placed.late, placed.partitions), (3, 1, vec![(2, 3)]));
+        assert_eq!(read_key(&placed.windows[0]).unwrap(), [Value::Text("b".into())]);
+        let count = FigureOf { name: "COUNT(*)".to_owned(), kind: FigureKind::Count, inputs: 1..1 };
+        let (shape, sizes) = (AggregateShape::Groups { keys: 0, figures: [count].into() }, SketchSizes::default());
+        let read = |state: &[u8]| AggregateState::read(&shape, sizes, state).ok();
+        let mut windows = KeyWindows::read(&placed.windows[1], read).unwrap();
+        let (fresh, mut given) = (|| AggregateState::new(&shape, sizes), Vec::new());
+        let give = |extent, state: &AggregateState| given.push((extent, state.rows()));
+        windows.give_due(&WindowShape::Session { gap_ms: 10 }, 14, fresh, give);
+        assert_eq!(given, [(WindowExtent { start_ms: 3, end_ms: 3 }, vec![vec![Value::Integer(1)]])]);
     }
 
     #[test]

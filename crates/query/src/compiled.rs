@@ -36,6 +36,15 @@ pub(crate) enum Row {
     Inputs(Box<[Operand]>),
     /// For raw queries with sorted results.
     Sorted(Box<SortedRow>),
+    /// For windows by event time.
+    Timed(Box<TimedRow>),
+}
+
+/// A row and the time of its record.
+#[derive(Debug, PartialEq)]
+pub(crate) struct TimedRow {
+    pub(crate) time: Operand,
+    pub(crate) row: Row,
 }
 
 /// A row and its sort keys.
@@ -89,6 +98,10 @@ impl Compiled {
             Row::Sorted(Box::new(SortedRow { by, row }))
         } else {
             row
+        };
+        let row = match &plan.event_time {
+            Some(time) => Row::Timed(Box::new(TimedRow { time: compiler.operand(&time.value), row })),
+            None => row,
         };
         let tests_null = compiler.tests_null();
         let mut compiled = Self { fields: compiler.into_fields().into(), conjuncts, row, tests_null, filter_hash: 0 };

@@ -30,7 +30,7 @@ use crate::schema::Schemas;
 use crate::sink_progress::SinkOffset;
 use crate::stream::StreamTable;
 use crate::subscription::Subscription;
-use crate::window::{AggregatePlan, ResultLimit, RunningWindow, Timing};
+use crate::window::{AggregatePlan, ResultLimit, RunningAggregate, Timing};
 use crate::{
     Cause, Clamped, Compiled, Config, Deliver, Diagnostic, Error, Extent, Field, Language, Meta, MetaNames, QueryId,
     QueryPlan, QueryRequest, RecordSource, ResultId, Schema, StreamDuration, Window, json, parse,
@@ -477,7 +477,7 @@ impl Engine {
         request: &QueryRequest,
         timing: Timing,
         clamped: &mut Vec<Clamped>,
-    ) -> Result<Option<Box<RunningWindow>>, Error> {
+    ) -> Result<Option<Box<RunningAggregate>>, Error> {
         if plan.gives_rows_at_once() {
             return Ok(None);
         }
@@ -493,23 +493,32 @@ impl Engine {
         };
         let limit = ResultLimit { rows_max: rows_max.unwrap_or(u64::MAX), is_default: asked.is_none() };
         let sizes = SketchSizes::new(self.config.groups_max, self.config.distinct_exact_max);
-        let aggregates = Arc::new(AggregatePlan::new(plan, limit, sizes));
-        let window = plan.window.map(|window| self.window(window, clamped));
-        let threads = self.registry.inboxes.len();
-        Ok(Some(Box::new(RunningWindow::new(aggregates, window, timing, threads, self.states_memory.clone()))))
+        let aggregates = AggregatePlan::new(plan, limit, sizes);
+        let window = plan.window.clone().map(|window| self.window(window, clamped));
+        let plan = QueryPlan { window, ..plan.clone() };
+        let (threads, memory) = (self.registry.inboxes.len(), self.states_memory.clone());
+        Ok(Some(Box::new(RunningAggregate::new(aggregates, &plan, timing, threads, memory))))
     }
 
     /// The window, extended to the smallest allowed size.
     fn window(&self, window: Window, clamped: &mut Vec<Clamped>) -> Window {
-        let Extent::TimeMs(asked) = window.emit() else { return window };
-        let given = self.config.window_min_ms.max(1);
-        if asked >= given {
-            return window;
-        }
-        clamped.push(Clamped { setting: "query.window_min_ms".to_owned(), asked: Some(asked), given });
+        let least = self.config.window_min_ms.max(1);
+        let mut at_least = |asked: u64| {
+            if asked < least {
+                let (setting, asked) = ("query.window_min_ms".to_owned(), Some(asked));
+                clamped.push(Clamped { setting, asked, given: least });
+            }
+            asked.max(least)
+        };
         match window {
-            Window::Tumbling(_) => Window::Tumbling(Extent::TimeMs(given)),
-            Window::Additive(_) => Window::Additive(Extent::TimeMs(given)),
+            Window::Tumbling(Extent::TimeMs(size)) => Window::Tumbling(Extent::TimeMs(at_least(size))),
+            Window::Additive(Extent::TimeMs(emit)) => Window::Additive(Extent::TimeMs(at_least(emit))),
+            Window::Session { gap_ms } => Window::Session { gap_ms: at_least(gap_ms) },
+            Window::Sliding { emit: Extent::TimeMs(emit), size: Extent::TimeMs(size) } => {
+                let emit = at_least(emit);
+                Window::Sliding { emit: Extent::TimeMs(emit), size: Extent::TimeMs(size.max(emit)) }
+            }
+            other => other,
         }
     }
 

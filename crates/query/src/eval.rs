@@ -1,8 +1,9 @@
 //! The result rows of a record that matches.
 
-use millstream_columns::{Chunk, ChunkPayload, ChunkRow, Operand, Value, write_input};
+use millstream_columns::{Chunk, ChunkPayload, ChunkRow, Operand, Value, time_ms, write_input};
 
 use crate::compiled::{Compiled, Row, RowMember};
+use crate::event_time;
 use crate::plan::RECEIVE_TIMESTAMP;
 use crate::rows::write_opaque;
 
@@ -22,6 +23,11 @@ fn write(row: &Row, of: &mut ChunkRow<'_, '_, '_>, out: &mut Vec<u8>) -> bool {
         }
         Row::Inputs(inputs) => return write_inputs(inputs, of, out),
         Row::Sorted(sorted) => return write_inputs(&sorted.by, of, out) | write(&sorted.row, of, out),
+        Row::Timed(timed) => {
+            let time = timed.time.value(of).and_then(|value| time_ms(&value)).ok().flatten();
+            event_time::write(time, out);
+            return time.is_none() | write(&timed.row, of, out);
+        }
         Row::Columns(columns) => {
             let has_failed = write_columns(columns, of, out);
             out.push(b'}');

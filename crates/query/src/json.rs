@@ -11,7 +11,7 @@ mod post;
 use millstream_columns::{Diagnostic, Expr, Field, Item, ParserLimits, PathStep, TextPosition};
 use serde_json::{Map, Value};
 
-use crate::bql::parse_statement;
+use crate::bql::{last, parse_statement};
 use crate::{Extent, QueryPlan, RecordSource, Select, StreamDuration, Window};
 
 /// The error message, after the path of its position in the document.
@@ -76,6 +76,7 @@ fn plan(document: &Map<String, Value>) -> Result<QueryPlan, Wrong> {
         having: None,
         order_by: Vec::new(),
         window: document.get("window").filter(|window| !window.is_null()).map(window).transpose()?,
+        event_time: None,
         limit: None,
         sorts_first_matches: false,
         stamped: false,
@@ -138,12 +139,14 @@ pub(crate) fn window(window: &Value) -> Result<Window, Wrong> {
     if keyword(include.get("type")).as_deref() == Some("ALL") {
         return Ok(Window::Additive(emit));
     }
-    // The first and the last are the same where results are as far apart as what they include.
-    let amount = if include.contains_key("last") { "last" } else { "first" };
-    if extent(include, amount, "window.include")? == emit {
+    if include.contains_key("last") {
+        return last(emit, extent(include, "last", "window.include")?)
+            .map_err(|wrong| format!("window.include: {wrong}"));
+    }
+    if extent(include, "first", "window.include")? == emit {
         return Ok(Window::Tumbling(emit));
     }
-    Err("window.include: a window that includes more or less than its results are apart is not there yet".to_owned())
+    Err("window.include: a window of the first records between two results is not there yet".to_owned())
 }
 
 /// The field at a path such as `map.key`, `list.0` or `list.4.key`: a step of digits is an index in a list.

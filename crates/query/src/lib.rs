@@ -47,7 +47,8 @@
 //! SELECT [DISTINCT] *, value [AS name], …
 //! FROM STREAM() | STREAM(milliseconds | MAX, TIME) | "topic"
 //! [WHERE condition] [GROUP BY value, …] [HAVING condition] [ORDER BY value [ASC | DESC], …]
-//! [WINDOWING TUMBLING(n, TIME | RECORD) | EVERY(n, TIME | RECORD, ALL | FIRST, n, TIME | RECORD)]
+//! [WINDOWING TUMBLING(n, TIME | RECORD) | EVERY(n, TIME | RECORD, ALL | LAST, n, TIME | RECORD)
+//!          | TUMBLING(n, DAY | WEEK | MONTH | QUARTER | YEAR [, 'time zone']) | SESSION(n, TIME) [ON value [DELAY n]]]
 //! [LIMIT rows]
 //! ```
 //!
@@ -94,6 +95,7 @@ mod ends;
 mod engine;
 mod error;
 mod eval;
+mod event_time;
 mod few;
 mod filter_id;
 mod hints;
@@ -156,7 +158,7 @@ pub use millstream_columns::{
 pub use multiplexer::Multiplexer;
 pub use outbox::Delivery;
 pub use parser::parse;
-pub use plan::{Extent, Order, QueryPlan, RecordSource, Select, StreamDuration, Window};
+pub use plan::{EventTime, Extent, Order, QueryPlan, RecordSource, Select, StreamDuration, Window};
 pub use query_id::QueryId;
 pub use request::{Deliver, Language, OnSlow, QueryRequest, Start, Until};
 pub use requests::Requests;

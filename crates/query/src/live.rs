@@ -16,7 +16,7 @@ use crate::moment::ClockTime;
 use crate::outbox::{Delivery, Outbox, PutOutcome, ResultCounts};
 use crate::progress::{PartitionShare, ReadProgress};
 use crate::stream::Stream;
-use crate::window::{AddOutcome, FinalResult, RunningWindow};
+use crate::window::{AddOutcome, FinalResult, Now, RunningAggregate};
 use crate::{Cause, Clamped, Matches, Meta, QueryId, Trouble};
 
 /// A stream with its live queries.
@@ -39,7 +39,7 @@ pub(crate) struct LiveQuery {
     pub(crate) clamped: Box<[Clamped]>,
     pub(crate) outbox: Outbox,
     /// The running aggregate; `None` for queries that emit raw rows.
-    pub(crate) running: Option<Box<RunningWindow>>,
+    pub(crate) running: Option<Box<RunningAggregate>>,
     /// The additional state of a query that survives a restart.
     pub(crate) durable: Option<Box<DurableState>>,
     /// The share of each partition that it sees, added by the threads that read them.
@@ -105,6 +105,7 @@ impl LiveQuery {
             evaluation_errors: counts.evaluation_errors,
             not_json: 0,
             skipped: 0,
+            late: self.running.as_ref().and_then(|running| running.placed()).map_or(0, |placed| placed.late()),
             clamped: self.clamped.to_vec(),
             positions: Vec::new(),
             notes: precision.notes,
@@ -171,10 +172,25 @@ impl LiveQuery {
 
     /// Has it begin at these places.
     pub(crate) fn begin_at(&mut self, places: &PartitionPositions) {
+        if let Some(placed) = self.running.as_ref().and_then(|running| running.placed()) {
+            placed.begin_behind(places.keys().copied());
+        }
         *self.shares.get_mut() = places.iter().map(|(partition, reached)| share(*partition, reached)).collect();
         if let Some(durable) = &self.durable {
             places.clone_into(&mut durable.hold());
         }
+    }
+
+    /// Notes that its past records of a partition have been read.
+    pub(crate) fn has_caught_up(&self, partition: PartitionId) {
+        if let Some(placed) = self.running.as_ref().and_then(|running| running.placed()) {
+            placed.has_caught_up(partition, self.clocks().monotonic.now());
+        }
+    }
+
+    /// The partition to be read next of those whose past records are read, if it makes a difference.
+    pub(crate) fn furthest_behind(&self) -> Option<PartitionId> {
+        self.running.as_ref()?.placed()?.furthest_behind()
     }
 
     /// True if it sees the records of this partition.
@@ -203,20 +219,21 @@ impl LiveQuery {
     /// Takes the matches of a thread in one partition.
     pub(crate) fn take(&self, thread: usize, partition: PartitionId, yielded: Matches, now_ms: i64) -> PutOutcome {
         let mut held = self.hold();
-        let put = self.take_held(thread, yielded, now_ms);
+        let put = self.take_held(thread, partition, yielded, now_ms);
         if let Some(places) = &mut held {
             self.note_in(places, partition);
         }
         put
     }
 
-    fn take_held(&self, thread: usize, yielded: Matches, now_ms: i64) -> PutOutcome {
+    fn take_held(&self, thread: usize, partition: PartitionId, yielded: Matches, now_ms: i64) -> PutOutcome {
         let Matches { rows, .. } = yielded;
         let Some(running) = &self.running else {
             return self.outbox.put(rows, self.clocks().monotonic.now());
         };
         let (mut given, now) = (PutOutcome::Taken, self.clocks().monotonic.now());
-        let added = running.add(thread, &rows, now_ms, |window| {
+        let at = Now { monotonic: now, wall_ms: now_ms };
+        let added = running.add(thread, partition, &rows, at, |window| {
             given = given.max(self.outbox.put_result(Delivery::Window(Box::new(window)), Some(now)));
         });
         let evaluation_errors = match added.full {
@@ -242,7 +259,8 @@ impl LiveQuery {
         let mut given = PutOutcome::Taken;
         let _held = self.hold();
         if let Some(running) = &self.running {
-            running.tick(now, self.clocks().wall.now_ms(), |window| {
+            let at = Now { monotonic: now, wall_ms: self.clocks().wall.now_ms() };
+            running.tick(at, |window| {
                 given = given.max(self.outbox.put_result(Delivery::Window(Box::new(window)), Some(now)));
             });
             self.outbox.count(0, running.take_failed());
@@ -255,7 +273,7 @@ impl LiveQuery {
         let now = self.clocks().monotonic.now();
         // Results after its deadline are not emitted, however late this runs.
         let until = self.deadline().map_or(now, |deadline| deadline.min(now));
-        running.finish(until, self.clocks().wall.now_ms(), |last| {
+        running.finish(Now { monotonic: until, wall_ms: self.clocks().wall.now_ms() }, |last| {
             let last = match last {
                 FinalResult::Window(window) => Delivery::Window(window),
                 FinalResult::Rows(rows) => Delivery::Rows(rows),

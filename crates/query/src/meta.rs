@@ -129,6 +129,9 @@ pub struct Meta {
     pub not_json: u64,
     /// The number of offsets that were trimmed before they could be read.
     pub skipped: u64,
+    /// The number of records that came after the windows of their event times were given.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub late: u64,
     /// Settings that were not given as asked for.
     pub clamped: Vec<Clamped>,
     /// The part of each partition that it has seen.
@@ -142,4 +145,8 @@ pub struct Meta {
     /// The errors that occurred in the query; left out if there are none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub errors: Vec<Trouble>,
+}
+
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }

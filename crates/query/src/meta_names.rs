@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use crate::Error;
 
 /// The members that can have other names, at any depth.
-const MEMBERS: [&str; 44] = [
+const MEMBERS: [&str; 47] = [
     "active_items",
     "asked",
     "cause",
@@ -17,6 +17,7 @@ const MEMBERS: [&str; 44] = [
     "dropped",
     "elapsed_us",
     "emit_time_ms",
+    "end_ms",
     "evaluation_errors",
     "expected_emit_time_ms",
     "family",
@@ -26,6 +27,7 @@ const MEMBERS: [&str; 44] = [
     "id",
     "items_seen",
     "last",
+    "late",
     "lower",
     "matched",
     "max",
@@ -48,6 +50,7 @@ const MEMBERS: [&str; 44] = [
     "sketches",
     "skipped",
     "standard_deviations",
+    "start_ms",
     "stream",
     "text",
     "theta",

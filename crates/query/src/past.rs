@@ -166,7 +166,8 @@ fn place(partition: &dyn Partition, from: &Start, first: Offset, tail: Offset) -
     })
 }
 
-/// Reads one partition after the other up to its end, as fast as the query's client takes the rows.
+/// Reads all partitions up to their ends, as fast as the query's client takes the rows: one after the other, or the one whose event
+/// time is furthest behind.
 fn read_once(
     registry: &QueryRegistry,
     query: &Arc<LiveQuery>,
@@ -174,21 +175,24 @@ fn read_once(
     clocks: &Clocks,
     read_max_bytes: usize,
 ) -> Result<(), ReadError> {
-    for (partition, end) in query.stream.partitions.iter().zip(ends) {
-        let mut replay = Replay::new(partition, std::slice::from_ref(query), *end, 0, read_max_bytes, &registry.totals);
-        loop {
-            while query.outbox.is_crowded() {
-                thread::sleep(LOOK);
-            }
-            if query.outbox.has_ended() {
-                return Ok(());
-            }
-            let mut finished = Vec::new();
-            let is_more = replay.step(clocks.wall.now_ms(), &mut finished)?;
-            registry.finish(finished);
-            if !is_more {
-                break;
-            }
+    let replay = |(partition, end)| {
+        Replay::new(partition, std::slice::from_ref(query), end, 0, read_max_bytes, &registry.totals)
+    };
+    let mut replays: Vec<Replay<'_>> = query.stream.partitions.iter().zip(ends.iter().copied()).map(replay).collect();
+    while !replays.is_empty() {
+        while query.outbox.is_crowded() {
+            thread::sleep(LOOK);
+        }
+        if query.outbox.has_ended() {
+            return Ok(());
+        }
+        let behind = query.furthest_behind();
+        let next = replays.iter().position(|replay| Some(replay.partition()) == behind).unwrap_or(0);
+        let mut finished = Vec::new();
+        let is_more = replays[next].step(clocks.wall.now_ms(), &mut finished)?;
+        registry.finish(finished);
+        if !is_more {
+            query.has_caught_up(replays.remove(next).partition());
         }
     }
     Ok(())

@@ -14,7 +14,7 @@
 mod display;
 mod window;
 
-pub use window::{Extent, Window};
+pub use window::{EventTime, Extent, Window};
 
 use millstream_columns::{Aggregate, Expr, Field, Function, Item, Literal, Summary, Type};
 
@@ -42,6 +42,8 @@ pub struct QueryPlan {
     /// The times of results, and the records in each. `None` emits one result of all records at the end; raw rows without a
     /// sort order are emitted at once.
     pub window: Option<Window>,
+    /// The time of records for their windows; `None` is the server's clock.
+    pub event_time: Option<EventTime>,
     /// A raw query whose rows are emitted at once ends after this many. For others it is the most rows of a result: with a
     /// sort order the first by it.
     pub limit: Option<u64>,
@@ -141,6 +143,11 @@ impl QueryPlan {
         self.group_by.iter().collect()
     }
 
+    /// True if the results tell the bounds of their windows.
+    pub(crate) fn names_window_bounds(&self) -> bool {
+        self.aggregates().iter().any(|aggregate| matches!(aggregate, Aggregate::WindowBound(_)))
+    }
+
     /// The different aggregates of items, HAVING and ORDER BY, in their order.
     pub fn aggregates(&self) -> Vec<&Aggregate> {
         let exprs = self.items().iter().map(|item| &item.value).chain(&self.having);
@@ -161,6 +168,7 @@ impl QueryPlan {
     pub(crate) fn each_expression<'p>(&'p self, look: &mut impl FnMut(&'p Expr)) {
         let exprs = self.items().iter().map(|item| &item.value).chain(&self.filter).chain(&self.having);
         let exprs = exprs.chain(&self.group_by).chain(self.order_by.iter().map(|order| &order.by));
+        let exprs = exprs.chain(self.event_time.as_ref().map(|time| &time.value));
         exprs.chain(self.aggregates().into_iter().flat_map(Aggregate::arguments)).for_each(|expr| expr.each(look));
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use millstream_log::{Partition, UpTo};
-use millstream_types::{Offset, RecordBatch};
+use millstream_types::{Offset, PartitionId, RecordBatch};
 
 use crate::live::LiveQuery;
 use crate::outbox::PutOutcome;
@@ -46,6 +46,11 @@ impl<'a> Replay<'a> {
         let (next, epoch) = (ahead.last().map_or(end, |(at, _)| *at), partition.offsets().epoch);
         let progress = Arc::new(ReadProgress::start(id, next, epoch));
         Self { partition, ahead, matcher: Matcher::default(), progress, next, end, thread, read_max_bytes, totals }
+    }
+
+    /// The partition that is read.
+    pub(crate) fn partition(&self) -> PartitionId {
+        self.partition.id().partition
     }
 
     /// Reads up to the end.

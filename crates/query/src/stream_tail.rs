@@ -73,7 +73,10 @@ impl StreamTail {
 
     /// Adds a query that sees the records after those read so far.
     pub(crate) fn insert(&mut self, query: Arc<LiveQuery>) {
-        self.parts.iter().for_each(|part| query.see(&part.progress));
+        for part in &self.parts {
+            query.see(&part.progress);
+            query.has_caught_up(part.progress.partition());
+        }
         if query.durable.is_some() {
             self.kept.insert(query.id, query.clone());
         }

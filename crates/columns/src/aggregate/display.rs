@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::expr::{Aggregate, AggregateList, ListOrder, Summary};
+use crate::expr::{Aggregate, AggregateList, ListOrder, Summary, WindowBound};
 use crate::statistic::Points;
 use crate::{Item, Name};
 
@@ -28,6 +28,8 @@ impl fmt::Display for Aggregate {
                 f.write_str(")")
             }
             Self::List(list) => write!(f, "{list}"),
+            Self::WindowBound(WindowBound::Start) => f.write_str("WINDOW_START()"),
+            Self::WindowBound(WindowBound::End) => f.write_str("WINDOW_END()"),
             Self::Summary(summary) => write!(f, "{summary}"),
         }
     }

@@ -50,8 +50,11 @@ fn write_number(out: &mut Vec<u8>, number: CanonicalNumber) {
     out.extend_from_slice(&bits);
 }
 
-/// Makes `out` the bytes of a tuple.
-pub(crate) fn write_tuple(out: &mut Vec<u8>, values: &[Value<'_>]) -> Result<(), Nested> {
+/// Makes `out` the bytes of a tuple: equal tuples of one length, and only these, have equal bytes.
+///
+/// # Errors
+/// A value is nested, and cannot be compared.
+pub fn write_tuple(out: &mut Vec<u8>, values: &[Value<'_>]) -> Result<(), Nested> {
     out.clear();
     values.iter().try_for_each(|value| write_value(out, value))
 }
@@ -76,6 +79,14 @@ pub(crate) fn read_tuple(bytes: &[u8]) -> Result<Vec<Value<'_>>, Error> {
         values.push(read_value(&mut rest)?);
     }
     Ok(values)
+}
+
+/// The values of a tuple without borrowed data.
+///
+/// # Errors
+/// The bytes are no tuple.
+pub fn read_key(bytes: &[u8]) -> Result<Vec<Value<'static>>, Error> {
+    Ok(read_tuple(bytes)?.into_iter().map(owned).collect())
 }
 
 /// The first `count` values of bytes that go on otherwise, and the rest.

@@ -12,7 +12,7 @@ use super::shape::{AggregateShape, SketchSizes};
 use super::sketch::SketchMeta;
 use super::sorted_rows::SortedRows;
 use super::top::Top;
-use crate::Value;
+use crate::{Value, WindowState};
 
 /// The state of an aggregate. All of one shape merge.
 #[derive(Debug)]
@@ -39,6 +39,12 @@ enum Accumulator {
         rows_max: usize,
     },
     Sorted(Box<SortedRows>),
+}
+
+impl WindowState for AggregateState {
+    fn merge(&mut self, other: &Self) {
+        Self::merge(self, other);
+    }
 }
 
 impl AggregateState {

@@ -23,13 +23,15 @@ pub enum FunctionGroup {
     History,
     /// Aggregates, which compute one value of many records.
     Aggregates,
+    /// The window of a query's result.
+    Windows,
     /// Aggregates of jobs, and not of queries.
     JobAggregates,
 }
 
 impl FunctionGroup {
     /// All groups, in the order of the table.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Conditions,
         Self::Numbers,
         Self::Texts,
@@ -38,6 +40,7 @@ impl FunctionGroup {
         Self::Types,
         Self::History,
         Self::Aggregates,
+        Self::Windows,
         Self::JobAggregates,
     ];
 
@@ -52,6 +55,7 @@ impl FunctionGroup {
             Self::Types => "Types",
             Self::History => "History",
             Self::Aggregates => "Aggregates",
+            Self::Windows => "Windows of queries",
             Self::JobAggregates => "Aggregates of jobs",
         }
     }
@@ -115,9 +119,11 @@ const ANY: Type = Type::Any;
 const NUMBER: Type = Type::Number;
 const TEXT: Type = Type::Text;
 
-use FunctionGroup::{Aggregates, Conditions, Containers, History, JobAggregates, Numbers, Texts, Times, Types};
+use FunctionGroup::{
+    Aggregates, Conditions, Containers, History, JobAggregates, Numbers, Texts, Times, Types, Windows,
+};
 
-static ROWS: [FunctionRow; 49] = [
+static ROWS: [FunctionRow; 51] = [
     row(
         Conditions,
         &["CASE"],
@@ -492,6 +498,22 @@ static ROWS: [FunctionRow; 49] = [
         "A row for each of the k most frequent values, and its count.",
         "TOP(1, t)",
         r#"[{"t":"b","Count":2}]"#,
+    ),
+    row(
+        Windows,
+        &["WINDOW_START"],
+        "()",
+        "The beginning of the window, in milliseconds; of a session the time of its first record. NULL in windows by RECORD.",
+        "WINDOW_START()",
+        "0",
+    ),
+    row(
+        Windows,
+        &["WINDOW_END"],
+        "()",
+        "The end of the window, which is no part of it; of a session the time of its last record, which is.",
+        "WINDOW_END()",
+        "5",
     ),
     row(
         JobAggregates,

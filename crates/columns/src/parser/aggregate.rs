@@ -7,7 +7,7 @@ use crate::cursor::{Cursor, ParseError};
 use crate::expr::Expr;
 use crate::lexer::Token;
 use crate::value_type::Type;
-use crate::{Aggregate, AggregateList, Field, ListOrder, ParserLimits, Points, Statistic, Summary};
+use crate::{Aggregate, AggregateList, Field, ListOrder, ParserLimits, Points, Statistic, Summary, WindowBound};
 
 /// Parses the arguments of `name(`, to the closing parenthesis; `name` is one of the table.
 pub(super) fn aggregate(cursor: &mut Cursor<'_>, limits: &ParserLimits, name: &str) -> Result<Aggregate, ParseError> {
@@ -22,6 +22,8 @@ pub(super) fn aggregate(cursor: &mut Cursor<'_>, limits: &ParserLimits, name: &s
         "LAST" => end(cursor, limits, Statistic::Last)?,
         "TOP" => Aggregate::Summary(Box::new(top(cursor, limits)?)),
         "ARRAY_AGG" => Aggregate::List(Box::new(list(cursor, limits)?)),
+        "WINDOW_START" => window_bound(cursor, WindowBound::Start)?,
+        "WINDOW_END" => window_bound(cursor, WindowBound::End)?,
         _ => distribution(cursor, limits, name)?,
     };
     if cursor.take_symbol(")") { Ok(aggregate) } else { Err(cursor.unexpected_rest(&[")"])) }
@@ -72,6 +74,14 @@ fn end(cursor: &mut Cursor<'_>, limits: &ParserLimits, statistic: Statistic) -> 
         return Err(cursor.refuse_at(mark, message));
     }
     Ok(Aggregate::Of { statistic, value: Box::new(value) })
+}
+
+fn window_bound(cursor: &Cursor<'_>, bound: WindowBound) -> Result<Aggregate, ParseError> {
+    if cursor.is_of_job() {
+        let message = "WINDOW_START and WINDOW_END are of queries; a job's results have window.start and window.end";
+        return Err(cursor.refuse_last(message.to_owned()));
+    }
+    Ok(Aggregate::WindowBound(bound))
 }
 
 /// Most sort keys of a list.

@@ -5,6 +5,7 @@ use jiff::tz::TimeZone;
 use jiff::{Span, Timestamp};
 
 use super::extent::WindowExtent;
+use crate::nearest;
 
 /// Windows of so many days or months that follow each other, from midnight to midnight of a time zone. Days without midnight begin
 /// at their first moment; a day has 23 or 25 hours where clocks change.
@@ -31,6 +32,22 @@ pub enum CalendarStep {
 const MONDAY: Date = date(1970, 1, 5);
 
 impl CalendarWindows {
+    /// Windows from midnight to midnight of the zone with this name; `None` if there is none.
+    pub fn of_zone(step: CalendarStep, zone: &str) -> Option<Self> {
+        Some(Self { step, zone: TimeZone::get(zone).ok()?, offset_ms: 0 })
+    }
+
+    /// The name of the zone.
+    pub fn zone_name(&self) -> &str {
+        self.zone.iana_name().unwrap_or("UTC")
+    }
+
+    /// The zone whose name is most like this one, if one is.
+    pub fn nearest_zone(zone: &str) -> Option<String> {
+        let names: Vec<String> = jiff::tz::db().available().map(|name| name.as_str().to_owned()).collect();
+        nearest(zone, names.iter().map(String::as_str)).map(str::to_owned)
+    }
+
     /// The window of a time; `None` beyond the calendar, which has the years -9999 to 9999.
     pub(super) fn window(&self, time_ms: i64) -> Option<WindowExtent> {
         let time = Timestamp::from_millisecond(time_ms.checked_sub(self.offset_ms)?).ok()?;

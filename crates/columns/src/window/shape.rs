@@ -32,6 +32,26 @@ impl WindowShape {
         Self::Time { size_ms, slide_ms: size_ms, offset_ms }
     }
 
+    /// The first time after `time_ms` at which a window of this grid or calendar closes, whether it has records or not; `None` for
+    /// sessions and the one window of all records.
+    pub fn next_close_ms(&self, time_ms: i64) -> Option<i64> {
+        match *self {
+            Self::Time { size_ms, slide_ms, offset_ms } => {
+                floor(time_ms, slide_ms, offset_ms.saturating_add(size_ms)).checked_add(slide_ms)
+            }
+            Self::Calendar(ref windows) => Some(windows.window(time_ms)?.end_ms),
+            Self::Session { .. } | Self::Global => None,
+        }
+    }
+
+    /// The window of this grid or calendar that closes at a time.
+    pub fn closing_at(&self, close_ms: i64) -> WindowExtent {
+        match *self {
+            Self::Time { size_ms, .. } => WindowExtent { start_ms: close_ms.saturating_sub(size_ms), end_ms: close_ms },
+            _ => self.pane(close_ms.saturating_sub(1)),
+        }
+    }
+
     /// The pane of a time: the largest time around it that no window divides. A session begins as a pane of one moment.
     pub(super) fn pane(&self, time_ms: i64) -> WindowExtent {
         match *self {
@@ -82,7 +102,7 @@ impl WindowShape {
     }
 
     /// The time at which a window closes.
-    pub(super) fn close_ms(&self, window: WindowExtent) -> i64 {
+    pub fn close_ms(&self, window: WindowExtent) -> i64 {
         match *self {
             Self::Session { gap_ms } => window.end_ms.saturating_add(gap_ms).saturating_add(1),
             _ => window.end_ms,

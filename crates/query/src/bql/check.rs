@@ -3,7 +3,7 @@
 use millstream_columns::{Aggregate, Cursor, Expr, Field, ParseError, Summary, nearest};
 
 use super::marks::Marks;
-use crate::{QueryPlan, Select, Window};
+use crate::{Extent, QueryPlan, Select, Window};
 
 const WHOLE_RECORDS: &str = "* is whole records and no value of a group; name what is to be told of each group";
 
@@ -11,6 +11,23 @@ const WHOLE_RECORDS: &str = "* is whole records and no value of a group; name wh
 pub(super) fn check(cursor: &Cursor<'_>, plan: &mut QueryPlan, marks: &Marks) -> Result<(), ParseError> {
     let refuse = |mark: usize, message: &str| Err(cursor.refuse_at(mark, message.to_owned()));
     check_summaries(cursor, plan, marks)?;
+    if plan.window.is_none() && plan.names_window_bounds() {
+        let message =
+            "WINDOW_START and WINDOW_END are of windows; add WINDOWING, as in WINDOWING TUMBLING(60000, TIME)";
+        return refuse(marks.select, message);
+    }
+    if plan.event_time.is_some() {
+        let message = match plan.window {
+            Some(Window::Additive(_)) => "EVERY(…, ALL) is of all records, whatever their times; leave ON out",
+            Some(Window::Tumbling(Extent::Records(_)) | Window::Sliding { emit: Extent::Records(_), .. }) => {
+                "a window by RECORD is of records as they come, whatever their times; leave ON out"
+            }
+            _ => "",
+        };
+        if !message.is_empty() {
+            return refuse(marks.event_time, message);
+        }
+    }
     if plan.summary().is_some() && plan.select.holds_payload() {
         return refuse(marks.select, WHOLE_RECORDS);
     }

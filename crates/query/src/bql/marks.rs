@@ -9,5 +9,6 @@ pub(super) struct Marks {
     pub(super) having: usize,
     pub(super) order: Vec<usize>,
     pub(super) window: usize,
+    pub(super) event_time: usize,
     pub(super) limit: usize,
 }

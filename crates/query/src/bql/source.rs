@@ -1,7 +1,8 @@
-//! The clauses FROM, WINDOWING and LIMIT.
+//! The clauses FROM and LIMIT.
+
 use millstream_columns::{Cursor, ParseError, Token};
 
-use crate::{Extent, RecordSource, StreamDuration, Window};
+use crate::{RecordSource, StreamDuration};
 
 pub(super) fn source(cursor: &mut Cursor<'_>) -> Result<RecordSource, ParseError> {
     match cursor.peek() {
@@ -51,69 +52,4 @@ pub(super) fn limit(cursor: &mut Cursor<'_>) -> Result<u64, ParseError> {
         return Ok(limit);
     }
     Err(cursor.expected(&["a whole number of rows from 1"]))
-}
-
-/// Parses the clause after WINDOWING.
-pub(super) fn window(cursor: &mut Cursor<'_>) -> Result<Window, ParseError> {
-    let Token::Word(word) = cursor.peek().clone() else {
-        return Err(cursor.expected(&["TUMBLING", "EVERY"]));
-    };
-    match word.to_ascii_uppercase().as_str() {
-        "TUMBLING" => {
-            cursor.advance();
-            cursor.need_symbol("(")?;
-            let emit = extent(cursor)?;
-            cursor.need_symbol(")")?;
-            Ok(Window::Tumbling(emit))
-        }
-        "EVERY" => {
-            cursor.advance();
-            every(cursor)
-        }
-        "SLIDING" | "SESSION" => Err(cursor.unavailable("a sliding or session window")),
-        _ => Err(cursor.expected(&["TUMBLING", "EVERY"])),
-    }
-}
-
-/// `(n, TIME|RECORD, ALL)` or `(n, TIME|RECORD, FIRST, n, TIME|RECORD)`.
-fn every(cursor: &mut Cursor<'_>) -> Result<Window, ParseError> {
-    cursor.need_symbol("(")?;
-    let emit = extent(cursor)?;
-    cursor.need_symbol(",")?;
-    let window = if cursor.take_word("ALL") {
-        Window::Additive(emit)
-    } else if cursor.take_word("FIRST") {
-        cursor.need_symbol(",")?;
-        let mark = cursor.mark();
-        if extent(cursor)? != emit {
-            return Err(cursor.unavailable_at(mark, "a window that includes more or less than its results are apart"));
-        }
-        Window::Tumbling(emit)
-    } else if cursor.is_word("LAST") {
-        return Err(cursor.unavailable("a sliding window"));
-    } else {
-        return Err(cursor.expected(&["ALL", "FIRST"]));
-    };
-    cursor.need_symbol(")")?;
-    Ok(window)
-}
-
-/// `n, TIME` or `n, RECORD`.
-fn extent(cursor: &mut Cursor<'_>) -> Result<Extent, ParseError> {
-    let amount = match cursor.peek() {
-        Token::Number(digits) => digits.parse().ok().filter(|amount| *amount > 0),
-        _ => None,
-    };
-    let Some(amount) = amount else {
-        return Err(cursor.expected(&["a whole number from 1"]));
-    };
-    cursor.advance();
-    cursor.need_symbol(",")?;
-    if cursor.take_word("TIME") {
-        Ok(Extent::TimeMs(amount))
-    } else if cursor.take_word("RECORD") {
-        Ok(Extent::Records(amount))
-    } else {
-        Err(cursor.expected(&["TIME", "RECORD"]))
-    }
 }

@@ -6,7 +6,8 @@ use millstream_columns::{Cursor, Diagnostic, ParseError, ParserLimits, TextPosit
 use super::check::check;
 use super::marks::Marks;
 use super::select::select;
-use super::source::{limit, source, window};
+use super::source::{limit, source};
+use super::windowing::{event_time, window};
 use crate::{Order, QueryPlan, Select};
 
 /// Refuses a text that is longer than `query.limits.text_max_bytes`.
@@ -58,6 +59,7 @@ fn statement(cursor: &mut Cursor<'_>, limits: &ParserLimits) -> Result<QueryPlan
         having: None,
         order_by: Vec::new(),
         window: None,
+        event_time: None,
         limit: None,
         sorts_first_matches: false,
         stamped: false,
@@ -93,6 +95,10 @@ fn clauses(
     marks.window = cursor.mark();
     if cursor.take_word("WINDOWING") {
         plan.window = Some(window(cursor)?);
+        marks.event_time = cursor.mark();
+        if cursor.take_word("ON") {
+            plan.event_time = Some(event_time(cursor, limits)?);
+        }
     }
     marks.limit = cursor.mark();
     if cursor.take_word("LIMIT") {
@@ -167,6 +173,8 @@ fn unexpected_end(cursor: &Cursor<'_>, plan: &QueryPlan) -> ParseError {
     let mut expected: Vec<&str> = CLAUSES[next..].to_vec();
     if next == 1 {
         expected.splice(0..0, ["AND", "OR"]);
+    } else if plan.window.is_some() && plan.limit.is_none() {
+        expected.insert(0, if plan.event_time.is_some() { "DELAY" } else { "ON" });
     }
     expected.push("the end of the query");
     cursor.unexpected_rest(&expected)

@@ -2,9 +2,9 @@
 
 use std::fmt;
 
-use millstream_columns::{Expr, Name, listed};
+use millstream_columns::{CalendarStep, Expr, Name, listed};
 
-use super::{Extent, QueryPlan, RecordSource, Select, StreamDuration, Window};
+use super::{EventTime, Extent, QueryPlan, RecordSource, Select, StreamDuration, Window};
 
 impl fmt::Display for QueryPlan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -27,6 +27,9 @@ impl fmt::Display for QueryPlan {
         }
         if let Some(window) = &self.window {
             write!(f, " WINDOWING {window}")?;
+            if let Some(EventTime { value, delay_ms }) = &self.event_time {
+                write!(f, " ON {value} DELAY {delay_ms}")?;
+            }
         }
         if let Some(limit) = self.limit {
             write!(f, " LIMIT {limit}")?;
@@ -75,6 +78,18 @@ impl fmt::Display for Window {
         match self {
             Self::Tumbling(emit) => write!(f, "TUMBLING({emit})"),
             Self::Additive(emit) => write!(f, "EVERY({emit}, ALL)"),
+            Self::Sliding { emit, size } => write!(f, "EVERY({emit}, LAST, {size})"),
+            Self::Calendar(windows) => {
+                let (amount, unit) = match windows.step {
+                    CalendarStep::Days(days) if days % 7 == 0 => (days / 7, "WEEK"),
+                    CalendarStep::Days(days) => (days, "DAY"),
+                    CalendarStep::Months(months) if months % 12 == 0 => (months / 12, "YEAR"),
+                    CalendarStep::Months(months) if months % 3 == 0 => (months / 3, "QUARTER"),
+                    CalendarStep::Months(months) => (months, "MONTH"),
+                };
+                write!(f, "TUMBLING({amount}, {unit}, '{}')", windows.zone_name())
+            }
+            Self::Session { gap_ms } => write!(f, "SESSION({gap_ms}, TIME)"),
         }
     }
 }

@@ -2,8 +2,8 @@
 use std::cmp::Ordering;
 
 use millstream_columns::{
-    AggregateShape, AggregateState, Compiler, DistributionKind, Expr, FigureKind, FigureOf, Operand, Predicate,
-    SketchMeta, SketchSizes, Summary, Value, order_values, write_text,
+    Aggregate, AggregateShape, AggregateState, Compiler, DistributionKind, Expr, FigureKind, FigureOf, Operand,
+    Predicate, SketchMeta, SketchSizes, Summary, Value, WindowBound, WindowExtent, order_values, write_text,
 };
 
 use crate::compiled::RowMember;
@@ -19,6 +19,8 @@ pub(crate) struct AggregatePlan {
     shape: AggregateShape,
     sizes: SketchSizes,
     rows: RowForm,
+    /// True if the rows name the bounds of their window.
+    names_bounds: bool,
     rows_max: usize,
     is_default_limit: bool,
     /// True if the query ends once its one result has all rows that it can have.
@@ -33,6 +35,17 @@ enum RowForm {
     Named(Vec<Vec<u8>>),
     /// One for each group, computed of its keys and figures.
     Computed { columns: Vec<RowMember>, having: Option<Predicate>, order_by: Vec<(Operand, bool)> },
+}
+
+/// The result that rows are made for.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct ResultOf<'a> {
+    /// The key of a state of one group, else empty.
+    pub(crate) key: &'a [Value<'static>],
+    /// The window, if it lies on a clock.
+    pub(crate) window: Option<WindowExtent>,
+    /// The time at which the result is made.
+    pub(crate) now_ms: i64,
 }
 
 /// The most rows of a result.
@@ -67,7 +80,14 @@ impl AggregatePlan {
             (shape_of_groups(plan), computed(plan))
         };
         let is_full_at_rows_max = plan.sorts_first_matches;
-        Self { shape, sizes, rows, rows_max, is_default_limit: limit.is_default, is_full_at_rows_max }
+        let names_bounds = plan.names_window_bounds();
+        Self { shape, sizes, rows, names_bounds, rows_max, is_default_limit: limit.is_default, is_full_at_rows_max }
+    }
+
+    /// The same for states of one group each, whose keys are known without them.
+    pub(super) fn for_single_groups(self, plan: &QueryPlan) -> Self {
+        let AggregateShape::Groups { figures, .. } = shape_of_groups(plan) else { return self };
+        Self { shape: AggregateShape::Groups { keys: 0, figures }, ..self }
     }
 
     /// The state of no records.
@@ -76,13 +96,22 @@ impl AggregatePlan {
     }
 
     /// The rows of a result, and the number of those with a value that could not be computed and is NULL.
-    pub(crate) fn rows(&self, state: &AggregateState, now_ms: i64) -> (RowBatch, u64) {
+    pub(crate) fn rows(&self, of: ResultOf<'_>, state: &AggregateState) -> (RowBatch, u64) {
+        let ResultOf { key, window, now_ms } = of;
         let (mut rows, mut failed) = (EncodedRows::default(), 0);
         if let Some(raw) = state.raw_rows() {
             raw.into_iter().for_each(|row| rows.push(|out| out.extend_from_slice(row)));
             return (rows.into(), 0);
         }
         let mut groups = state.rows();
+        if !key.is_empty() {
+            groups.iter_mut().for_each(|group| drop(group.splice(0..0, key.iter().cloned())));
+        }
+        if self.names_bounds {
+            let bound = |of: fn(WindowExtent) -> i64| window.map_or(Value::Null, |window| Value::Integer(of(window)));
+            let bounds = [bound(|window| window.start_ms), bound(|window| window.end_ms)];
+            groups.iter_mut().for_each(|group| group.extend(bounds.iter().cloned()));
+        }
         if let RowForm::Computed { having, order_by, .. } = &self.rows {
             if let Some(having) = having {
                 groups.retain(|group| having.holds_for_given(group, now_ms) == Ok(true));
@@ -163,8 +192,12 @@ fn in_order(mut orders: impl Iterator<Item = (Ordering, bool)>) -> Ordering {
 }
 
 fn computed(plan: &QueryPlan) -> RowForm {
-    let aggregates = plan.aggregates().into_iter().map(|aggregate| Expr::Aggregate(aggregate.clone()));
-    let given = plan.keys().into_iter().cloned().chain(aggregates).collect();
+    let aggregates = plan.aggregates().into_iter().filter(|aggregate| !is_window_bound(aggregate));
+    let aggregates = aggregates.map(|aggregate| Expr::Aggregate(aggregate.clone()));
+    let given = plan.keys().into_iter().cloned().chain(aggregates);
+    // The bounds stand behind what the state gives.
+    let bounds = [WindowBound::Start, WindowBound::End].map(|bound| Expr::Aggregate(Aggregate::WindowBound(bound)));
+    let given = given.chain(bounds.into_iter().filter(|_| plan.names_window_bounds())).collect();
     let mut compiler = Compiler::of_given(given);
     let items = plan.items().iter().enumerate();
     RowForm::Computed {
@@ -188,7 +221,7 @@ fn shape_of_groups(plan: &QueryPlan) -> AggregateShape {
     let keys = plan.keys().len();
     let mut place = keys;
     let mut figures = Vec::new();
-    for aggregate in plan.aggregates() {
+    for aggregate in plan.aggregates().into_iter().filter(|aggregate| !is_window_bound(aggregate)) {
         let inputs = place..place + aggregate.arguments().len();
         place = inputs.end;
         // A summary is the only item, and its rows are not computed here.
@@ -196,6 +229,10 @@ fn shape_of_groups(plan: &QueryPlan) -> AggregateShape {
         figures.push(FigureOf { name: aggregate.to_string(), kind, inputs });
     }
     AggregateShape::Groups { keys, figures: figures.into() }
+}
+
+fn is_window_bound(aggregate: &Aggregate) -> bool {
+    matches!(aggregate, Aggregate::WindowBound(_))
 }
 
 fn shape_of_summary(summary: &Summary) -> AggregateShape {

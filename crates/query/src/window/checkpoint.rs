@@ -16,6 +16,23 @@ pub(crate) struct AggregateCheckpoint {
     /// The state of the running window, in parts.
     #[serde(with = "list_of_bytes")]
     pub(crate) parts: Vec<Vec<u8>>,
+    /// The windows that lie on the clock, the calendar or event time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) placed: Option<PlacedCheckpoint>,
+}
+
+/// The stored windows of a query that lie on the clock, the calendar or event time.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub(crate) struct PlacedCheckpoint {
+    /// The time up to which windows were given.
+    pub(crate) reached_ms: i64,
+    /// The number of records that came too late.
+    pub(crate) late: u64,
+    /// The latest time of each partition.
+    pub(crate) partitions: Vec<(u32, i64)>,
+    /// The keys of sessions, each followed by its windows.
+    #[serde(with = "list_of_bytes")]
+    pub(crate) windows: Vec<Vec<u8>>,
 }
 
 /// Decodes a text in base64.

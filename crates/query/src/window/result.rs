@@ -18,17 +18,24 @@ pub struct WindowResult {
 /// The meta of a window's result.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct WindowMeta {
-    /// `tumbling` or `additive`, by `time` or by `records`: `tumbling time`.
+    /// `tumbling`, `additive`, `sliding`, `calendar` or `session`, by `time`, by `records` or by `event time`: `tumbling time`.
     pub name: String,
     /// The number of the window within its query, from 1.
     pub number: u64,
-    /// The length of the window: milliseconds, or records that match.
+    /// The length of the window: milliseconds, or records that match; of a session the pause that ends it.
     pub size: u64,
     /// The time at which the result was emitted, milliseconds since 1970-01-01T00:00:00Z.
     pub emit_time_ms: i64,
     /// The time at which the result was due, in the same unit; `None` for windows by records.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expected_emit_time_ms: Option<i64>,
+    /// The beginning of a window that lies on the clock, the calendar or event time, in the same unit; of a session its first
+    /// record.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub start_ms: Option<i64>,
+    /// The end of such a window, which is no part of it; of a session its last record, which is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub end_ms: Option<i64>,
     /// The number of records in the window.
     pub records: u64,
     /// The meta of the sketches behind the result.

@@ -316,6 +316,10 @@ fn a_document_with_unknown_parts_is_refused_with_a_suggestion() {
             r#"{"window": {"emit": {"type": "TIME", "every": 5}, "include": {"type": "TIME", "first": 9}}}"#,
             "not there yet",
         ),
+        (
+            r#"{"window": {"emit": {"type": "TIME", "every": 5}, "include": {"type": "TIME", "last": 3}}}"#,
+            "window.include: records between two windows would be lost",
+        ),
         (r#"{"postAggregations": [{"type": "HAVING"}]}"#, "postAggregations[0].expression: an object belongs here"),
         (
             r#"{"aggregation": {"type": "GROUP", "fields": {"a": "a"}}, "postAggregations": [{"type": "HAVING",

@@ -158,14 +158,79 @@ fn unsupported_clauses_are_refused_by_name_at_their_place() {
     for (text, column, what) in [
         ("SELECT * FROM (SELECT * FROM STREAM())", 15, "a query within a query"),
         ("SELECT * FROM STREAM() LATERAL VIEW EXPLODE(a) AS b", 24, "LATERAL VIEW"),
-        ("SELECT * FROM STREAM() WINDOWING SESSION(a, 5)", 34, "a sliding or session window"),
-        ("SELECT * FROM STREAM() WINDOWING EVERY(1, TIME, LAST, 5, TIME)", 49, "a sliding window"),
-        ("SELECT * FROM STREAM() WINDOWING EVERY(1, TIME, FIRST, 5, TIME)", 56, "a window that includes"),
+        ("SELECT * FROM STREAM() WINDOWING EVERY(1, TIME, FIRST, 5, TIME)", 56, "a window of the first records"),
     ] {
         let refusal = refusal(text);
         assert_eq!(refusal.place.column, column, "{text}: {refusal}");
         assert!(refusal.message.starts_with(what), "{text}: {refusal}");
         assert!(refusal.message.ends_with("is not there yet"), "{text}: {refusal}");
+    }
+}
+
+#[test]
+fn windows_have_one_canonical_text_that_reads_back_as_the_same_plan() {
+    for (window, canonical) in [
+        ("every(1000, time, last, 3000, time)", "EVERY(1000, TIME, LAST, 3000, TIME)"),
+        ("EVERY(5, TIME, LAST, 5, TIME)", "TUMBLING(5, TIME)"),
+        ("EVERY(1, RECORD, LAST, 10, RECORD)", "EVERY(1, RECORD, LAST, 10, RECORD)"),
+        ("SESSION(30000, TIME)", "SESSION(30000, TIME)"),
+        ("TUMBLING(1, DAY)", "TUMBLING(1, DAY, 'UTC')"),
+        ("TUMBLING(2, week, 'europe/berlin')", "TUMBLING(2, WEEK, 'Europe/Berlin')"),
+        ("TUMBLING(14, DAY)", "TUMBLING(2, WEEK, 'UTC')"),
+        ("TUMBLING(1, MONTH)", "TUMBLING(1, MONTH, 'UTC')"),
+        ("TUMBLING(6, MONTH)", "TUMBLING(2, QUARTER, 'UTC')"),
+        ("TUMBLING(1, YEAR, 'Asia/Kolkata')", "TUMBLING(1, YEAR, 'Asia/Kolkata')"),
+        ("TUMBLING(5, TIME) ON at", "TUMBLING(5, TIME) ON at DELAY 0"),
+        (
+            "SESSION(5, TIME) on CAST(\"a b\" AS LONG) * 1000 delay 20",
+            "SESSION(5, TIME) ON CAST(\"a b\" AS LONG) * 1000 DELAY 20",
+        ),
+        (
+            "EVERY(1, TIME, LAST, 2, TIME) ON $timestamp DELAY 5 LIMIT 3",
+            "EVERY(1, TIME, LAST, 2, TIME) ON $timestamp DELAY 5 LIMIT 3",
+        ),
+    ] {
+        let read = plan(&format!("SELECT COUNT(*) AS n FROM STREAM() WINDOWING {window}"));
+        let text = read.to_string();
+        assert_eq!(text, format!("SELECT COUNT(*) AS n FROM STREAM() WINDOWING {canonical}"), "{window}");
+        assert_eq!(plan(&text), read, "{window}");
+    }
+}
+
+#[test]
+fn windows_that_cannot_be_are_refused_at_their_place() {
+    for (window, column, message, suggestion) in [
+        ("SLIDING(5, TIME)", 1, "windows that overlap are EVERY(n, TIME, LAST, m, TIME)", None),
+        ("SESION(5, TIME)", 1, "expected TUMBLING, EVERY or SESSION", Some("SESSION")),
+        ("SESSION(5, RECORD)", 9, "a session ends after a pause, which is a TIME", None),
+        ("SESSION(0, TIME)", 9, "expected a whole number from 1", None),
+        (
+            "EVERY(10, TIME, LAST, 5, TIME)",
+            23,
+            "records between two windows would be lost; let the size be at least 10",
+            None,
+        ),
+        ("EVERY(10, TIME, LAST, 5, RECORD)", 23, "both of TIME or both of RECORD", None),
+        ("EVERY(1, TIME, LAST, 1441, TIME)", 22, "at most 1,440 parts", None),
+        ("EVERY(999, TIME, LAST, 1442, TIME)", 24, "these are 1442", None),
+        ("TUMBLING(1, HOUR)", 13, "expected TIME, RECORD, DAY", None),
+        ("TUMBLING(1, DAY, 'Europe/Berlln')", 18, "there is no time zone 'Europe/Berlln'", Some("Europe/Berlin")),
+        ("TUMBLING(1, DAY, Berlin)", 18, "a time zone such as 'Europe/Berlin'", None),
+        ("TUMBLING(70000, DAY)", 10, "beyond 65535 days or months", None),
+        ("TUMBLING(9999999999999999, TIME)", 10, "at most 100000000000000 milliseconds", None),
+        ("TUMBLING(5, RECORD) ON at", 21, "leave ON out", None),
+        ("EVERY(1, RECORD, LAST, 5, RECORD) ON at", 35, "leave ON out", None),
+        ("EVERY(5, TIME, ALL) ON at", 21, "whatever their times; leave ON out", None),
+        ("TUMBLING(5, TIME) ON a > 1", 22, "this is a condition", None),
+        ("TUMBLING(5, TIME) ON COUNT(*)", 22, "aggregate", None),
+        ("TUMBLING(5, TIME) ON at DELAY -1", 31, "whole milliseconds from 0", None),
+        ("TUMBLING(5, TIME) IN at", 19, "expected ON, LIMIT or the end of the query", Some("ON")),
+    ] {
+        let before = "SELECT COUNT(*) FROM STREAM() WINDOWING ";
+        let refusal = refusal(&format!("{before}{window}"));
+        assert_eq!(refusal.place.column - before.len(), column, "{window}: {refusal}");
+        assert!(refusal.message.contains(message), "{window}: {refusal}");
+        assert_eq!(refusal.suggestion.as_deref(), suggestion, "{window}: {refusal}");
     }
 }
 

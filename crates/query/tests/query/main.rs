@@ -17,4 +17,5 @@ mod sorted;
 mod sqlite;
 mod states_memory;
 mod topics;
+mod windows;
 mod wire;

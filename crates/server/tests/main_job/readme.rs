@@ -111,7 +111,9 @@ fn the_commands_of_the_guide_to_devices_over_http_run() {
 
 fn queries(process: &Process, dir: &Path) {
     let outputs = pasted("docs/query.md", process, dir);
-    let [rows, past, refused, schema, sums, percentiles, answers, kept, checked] = outputs.as_slice() else {
+    let [rows, past, refused, schema, sums, percentiles, days, outings, hours, answers, kept, checked] =
+        outputs.as_slice()
+    else {
         panic!("docs/query.md has {} blocks", outputs.len())
     };
     assert!(rows.ends_with("{\"item\":\"bolt\",\"count\":7}\n{\"item\":\"gear\",\"count\":12}\n"), "{rows}");
@@ -125,6 +127,11 @@ fn queries(process: &Process, dir: &Path) {
     assert!(sums.ends_with("mm,orders,mean\n30,1,12\n8,2,8\n"), "{sums}");
     let expected = "item,orders,median,p95\nbolt,2,7.0,7.0\ngear,2,12.0,12.0\nnut,2,9.0,10.0\n";
     assert_eq!(percentiles, expected);
+    let expected = "day,bike,km\n2026-03-27 23:00,b1,6.5\n2026-03-27 23:00,b2,1.0\n2026-03-28 23:00,b1,0.5\n\
+                    2026-03-28 23:00,b2,3.0\n2026-03-29 22:00,b2,1.5\n";
+    assert!(days.ends_with(expected), "{days}");
+    assert_eq!(outings, "bike,rides,minutes\nb1,1,0\nb2,1,0\nb1,2,20\nb2,1,0\nb2,1,0\n");
+    assert_eq!(hours, "until,rides\n21:30,1\n22:00,1\n23:00,1\n23:30,2\n00:00,1\n");
     assert!(kept.contains(r#"{"records":[{"item":"bolt","orders":1}]}"#), "{kept}");
     assert_eq!(checked, "204\n");
 }

@@ -152,7 +152,14 @@ pub(crate) fn statement(random: &mut Random) -> String {
         _ => format!("{}({})", random.of(&["SUM", "AVG", "MIN", "MAX"]), expression(random, 1)),
     };
     let (a, b) = (expression(random, 2), expression(random, 1));
-    let window = random.of(&["", " WINDOWING TUMBLING(5, TIME)", " WINDOWING EVERY(3, RECORD, ALL)"]);
+    let window = random.of(&[
+        "",
+        " WINDOWING TUMBLING(5, TIME)",
+        " WINDOWING EVERY(3, RECORD, ALL)",
+        " WINDOWING EVERY(2, TIME, LAST, 6, TIME) ON a DELAY 3",
+        " WINDOWING SESSION(9, TIME) ON n.x",
+        " WINDOWING TUMBLING(1, DAY, 'Europe/Berlin')",
+    ]);
     let end = random.of(&["", " LIMIT 7"]);
     match random.below(5) {
         0 => {
