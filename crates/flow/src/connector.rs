@@ -30,7 +30,7 @@ pub(crate) use self::entities::check_service_path;
 pub(crate) use self::file::{Chunk, ColumnType, FILES_DIR, FileSpace, Location, ReadPlan, RecordReader, check_path};
 pub(crate) use self::http::{HttpAccess, HttpThread};
 pub(crate) use self::list::TICK_MS;
-pub(crate) use self::stream::{PartitionReader, StreamProgress, group_of, position_commit, topic_name};
+pub(crate) use self::stream::{PartitionReader, StreamProgress, group_of, groups_of, position_commit, topic_name};
 use crate::Error;
 use crate::batch::Batch;
 use crate::delivery::SourcePosition;

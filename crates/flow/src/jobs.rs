@@ -485,8 +485,9 @@ impl Jobs {
         let (mut open, mut alarms, mut left_bytes) = (0, Vec::new(), ALARMS_MAX_BYTES);
         for record in records {
             let Some(run) = self.supervisor.run(&record.key()) else { continue };
-            open += run.alarms.len();
-            for mut alarm in run.alarms.describe(max - alarms.len(), &mut left_bytes) {
+            let (count, first) = run.alarms.describe(max - alarms.len(), &mut left_bytes);
+            open += count;
+            for mut alarm in first {
                 (alarm["job"], alarm["name"]) = (record.id.as_str().into(), record.name.as_str().into());
                 alarms.push(alarm);
             }

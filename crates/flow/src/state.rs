@@ -15,6 +15,6 @@ mod keyed;
 mod memory;
 mod record;
 
-pub(crate) use self::keyed::{KeyedState, StateValue, TellChange};
+pub(crate) use self::keyed::{KeyedState, StateValue, TellChange, digest_of};
 pub(crate) use self::memory::{JobStateMemory, StateBudget, StateMemory};
 pub(crate) use self::record::{EpochRecord, StateChanges, StateEntry, TopicPositions};

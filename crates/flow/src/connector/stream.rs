@@ -13,7 +13,7 @@ use millstream_types::{TenantId, TopicKind, TopicName};
 use serde_json::Value;
 use std::sync::Arc;
 
-pub(crate) use self::group::{group_of, position_commit};
+pub(crate) use self::group::{group_of, groups_of, position_commit};
 pub(crate) use self::partition_reader::PartitionReader;
 pub(crate) use self::progress::StreamProgress;
 pub(super) use self::sink::{SINK, StreamSink, sink};

@@ -315,7 +315,7 @@ impl KeyedOperator for Aggregate {
     }
 
     fn restore(&mut self, key: &[u8], stored: &[u8]) -> Result<(), Error> {
-        let key = self.known.restore(key, KeyState::read(&self.plan, stored))?;
+        let key = self.known.restore(key, stored, KeyState::read(&self.plan, stored))?;
         let Self { plan, known, timers, clocks, .. } = self;
         let Some(state) = known.get_mut(&key) else { return Ok(()) };
         clocks.iter_mut().filter(|clock| state.waits_for(clock.number)).for_each(|clock| clock.see(&key));
@@ -323,6 +323,10 @@ impl KeyedOperator for Aggregate {
             timers.entry(at_ms).or_default().push(key);
         }
         Ok(())
+    }
+
+    fn digest(&self) -> u64 {
+        self.known.digest()
     }
 
     fn keys(&self) -> usize {

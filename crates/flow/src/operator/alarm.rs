@@ -463,7 +463,7 @@ impl KeyedOperator for Alarm {
     }
 
     fn restore(&mut self, key: &[u8], stored: &[u8]) -> Result<(), Error> {
-        let key = self.known.restore(key, AlarmState::decode(stored))?;
+        let key = self.known.restore(key, stored, AlarmState::decode(stored))?;
         let Some(state) = self.known.get_mut(&key) else { return Ok(()) };
         state.armed_ms = self.times.next(state).map(|(at_ms, _)| at_ms);
         self.timers.extend(state.armed_ms.map(|at_ms| (at_ms, Arc::clone(&key))));
@@ -471,6 +471,10 @@ impl KeyedOperator for Alarm {
             self.open.set(&self.node, &key, OpenAlarm::of(state));
         }
         Ok(())
+    }
+
+    fn digest(&self) -> u64 {
+        self.known.digest()
     }
 
     fn keys(&self) -> usize {

@@ -114,12 +114,16 @@ impl KeyedOperator for Deduplicate {
 
     fn restore(&mut self, key: &[u8], stored: &[u8]) -> Result<(), Error> {
         let passed = stored.try_into().ok().map(|time| Passed(i64::from_be_bytes(time)));
-        let key = self.known.restore(key, passed)?;
+        let key = self.known.restore(key, stored, passed)?;
         if let Some(Passed(time_ms)) = self.known.get(&key) {
             self.latest_ms = self.latest_ms.max(*time_ms);
             self.by_time.entry(*time_ms).or_default().push(key);
         }
         Ok(())
+    }
+
+    fn digest(&self) -> u64 {
+        self.known.digest()
     }
 
     fn keys(&self) -> usize {

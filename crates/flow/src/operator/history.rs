@@ -177,7 +177,7 @@ impl KeyedOperator for History {
     }
 
     fn restore(&mut self, key: &[u8], stored: &[u8]) -> Result<(), Error> {
-        let key = self.known.restore(key, KeyHistory::decode(stored))?;
+        let key = self.known.restore(key, stored, KeyHistory::decode(stored))?;
         if !self.known.get(&key).is_some_and(|history| self.values.fit(&history.states)) {
             return Err(self.known.unreadable());
         }
@@ -185,6 +185,10 @@ impl KeyedOperator for History {
         history.armed_ms = end_ms(history.last_ms, self.ttl_ms);
         self.timers.extend(history.armed_ms.map(|at_ms| (at_ms, key)));
         Ok(())
+    }
+
+    fn digest(&self) -> u64 {
+        self.known.digest()
     }
 
     fn keys(&self) -> usize {

@@ -398,10 +398,14 @@ impl KeyedOperator for Join {
     fn restore(&mut self, stored_key: &[u8], stored: &[u8]) -> Result<(), Error> {
         let (key, side, number) = read_entry_key(stored_key).ok_or_else(|| self.records.unreadable())?;
         let kept = KeptRecord::decode(stored, key.len());
-        let entry = self.records.restore(stored_key, kept)?;
+        let entry = self.records.restore(stored_key, stored, kept)?;
         let time_ms = self.records.get(&entry).map_or(NO_TIME, |kept| kept.time_ms);
         self.put_in_order(key, side, Place { time_ms, number, entry });
         Ok(())
+    }
+
+    fn digest(&self) -> u64 {
+        self.records.digest()
     }
 
     fn keys(&self) -> usize {

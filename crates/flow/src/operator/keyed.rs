@@ -66,6 +66,8 @@ pub(crate) trait KeyedOperator: Send {
     /// # Errors
     /// It is no stored value, or there is no memory for it.
     fn restore(&mut self, key: &[u8], stored: &[u8]) -> Result<(), Error>;
+    /// The digest of all that was told as changed, or restored; see [`digest_of`](crate::state::digest_of).
+    fn digest(&self) -> u64;
     /// The number of keys that have a value.
     fn keys(&self) -> usize;
 }

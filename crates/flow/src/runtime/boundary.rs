@@ -135,6 +135,7 @@ impl InstanceBoundary {
         for (node, keyed) in keyed {
             keyed.operator.take_changes(&mut |key, value| part.changes.add(name(*node), key, value));
             part.keys.insert(name(*node).clone(), keyed.operator.keys() as u64);
+            part.digests.insert(name(*node).clone(), keyed.operator.digest());
             if watermark_ms != NO_TIME {
                 part.watermarks.insert(name(*node).clone(), watermark_ms);
             }

@@ -4,17 +4,18 @@
 //! with the positions of sources and the record of the epoch. A later run of the job is a later writer of the name, so that
 //! nothing of an earlier one takes effect any more.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use millstream_log::{
     AckLevel, AtomicAppend, Cleanup, Done, Error as LogError, Log, PositionCommit, TopicConfig, Writer, Writers, reply,
 };
-use millstream_types::{PartitionId, Record, TenantId, TopicName, TopicPartition};
+use millstream_types::{Offset, PartitionId, Record, TenantId, TopicId, TopicName, TopicPartition};
 use sha2::{Digest as _, Sha256};
 
 use super::epoch_part::EpochPart;
-use crate::state::{EpochRecord, StateChanges};
+use crate::state::{EpochRecord, StateChanges, digest_of};
 
 /// Bytes of one append of changes, and the record that goes beyond.
 const APPEND_MAX_BYTES: usize = 256 << 10;
@@ -29,6 +30,7 @@ pub(super) struct EpochKeeper {
     log: Arc<dyn Log>,
     writer: Arc<dyn Writer>,
     topic: TopicPartition,
+    topic_id: TopicId,
 }
 
 /// The commit of an epoch, as far as it has come.
@@ -73,6 +75,23 @@ pub(crate) fn state_topic(tenant: &TenantId, job_id: &str) -> TopicName {
     TopicName::job_state(&name)
 }
 
+/// The text beside a position that an epoch has committed.
+pub(super) fn position_text(state_topic: TopicId, epoch: u64) -> String {
+    format!("{state_topic}@{epoch}")
+}
+
+/// The last epoch of which positions in these groups are; 0 for none. The state is in the topic of this id.
+pub(super) fn epoch_of_positions(log: &dyn Log, groups: &[String], state_topic: TopicId) -> Result<u64, LogError> {
+    let prefix = format!("{state_topic}@");
+    let mut last = 0;
+    for group in groups {
+        let positions = log.positions(group)?;
+        let epochs = positions.iter().filter_map(|at| at.metadata.strip_prefix(&prefix)?.parse().ok());
+        last = epochs.fold(last, u64::max);
+    }
+    Ok(last)
+}
+
 /// The name of the writer of a job.
 pub(super) fn writer_name(tenant: &TenantId, job_id: &str) -> String {
     format!("job/{tenant}/{job_id}")
@@ -86,18 +105,26 @@ impl EpochKeeper {
     pub(super) fn open(log: &Arc<dyn Log>, tenant: &TenantId, job_id: &str) -> Result<Self, LogError> {
         let name = state_topic(tenant, job_id);
         let writer = log.writer(&writer_name(tenant, job_id))?;
-        if log.topic(&name).is_none() {
-            let config = TopicConfig {
-                partitions: 1,
-                cleanup: Cleanup::Compact,
-                retention: None,
-                writers: Writers::OwnersOnly,
-                ..TopicConfig::default()
-            };
-            log.create_topic(&name, &config)?;
+        let topic = match log.topic(&name) {
+            Some(topic) => topic,
+            None => {
+                let config = TopicConfig {
+                    partitions: 1,
+                    cleanup: Cleanup::Compact,
+                    retention: None,
+                    writers: Writers::OwnersOnly,
+                    ..TopicConfig::default()
+                };
+                log.create_topic(&name, &config)?
+            }
+        };
+        let (topic_id, topic) = (topic.id, TopicPartition { topic: name, partition: PartitionId(0) });
+        let keeper = Self { log: Arc::clone(log), writer, topic, topic_id };
+        if log.partition(&keeper.topic)?.offsets().tail == Offset(0) {
+            // From now on a topic without an epoch is one that has lost it.
+            keeper.commit_alone(&EpochRecord::default(), Vec::new())?;
         }
-        let topic = TopicPartition { topic: name, partition: PartitionId(0) };
-        Ok(Self { log: Arc::clone(log), writer, topic })
+        Ok(keeper)
     }
 
     /// The place of the job's state.
@@ -124,8 +151,11 @@ impl EpochKeeper {
             patient(&mut || self.writer.append(&self.topic, &records))
         };
         let mut changes = StateChanges::default();
+        let mut digests: BTreeMap<String, u64> = BTreeMap::new();
         for (node, key, value) in values {
             changes.add(node, &key, Some(&value));
+            let digest = digests.entry(node.to_owned()).or_default();
+            *digest = digest.wrapping_add(digest_of(&key, &value));
             if changes.size_bytes() >= APPEND_MAX_BYTES {
                 append(&changes)?;
                 changes = StateChanges::default();
@@ -134,9 +164,14 @@ impl EpochKeeper {
         if changes.len() > 0 {
             append(&changes)?;
         }
-        let epoch = first.encode();
-        let records = vec![(self.topic.clone(), vec![self.record(EpochRecord::KEY, Some(&epoch), first.at_ms)])];
-        let append = AtomicAppend { records, positions };
+        self.commit_alone(&EpochRecord { digests, ..first.clone() }, positions)
+    }
+
+    /// Commits an epoch whose values have been appended. Blocks on the disk.
+    fn commit_alone(&self, record: &EpochRecord, positions: Vec<PositionCommit>) -> Result<(), LogError> {
+        let epoch = record.encode();
+        let records = vec![(self.topic.clone(), vec![self.record(EpochRecord::KEY, Some(&epoch), record.at_ms)])];
+        let append = AtomicAppend { records, positions: self.of_epoch(&positions, record.epoch) };
         patient(&mut || {
             let (done, stored) = reply();
             self.writer.commit(&append, AckLevel::Synced, done)?;
@@ -203,6 +238,12 @@ impl EpochKeeper {
         Record { timestamp_ms, key: Some(key), value, headers: &[] }
     }
 
+    /// Positions with the number of the epoch that commits them.
+    fn of_epoch(&self, positions: &[PositionCommit], epoch: u64) -> Vec<PositionCommit> {
+        let metadata = position_text(self.topic_id, epoch);
+        positions.iter().map(|at| PositionCommit { metadata: metadata.clone(), ..at.clone() }).collect()
+    }
+
     fn commit(
         &self,
         commit: &mut Commit,
@@ -215,8 +256,8 @@ impl EpochKeeper {
         commit.positions.retain(exists);
         let epoch = commit.record.encode();
         let record = self.record(EpochRecord::KEY, Some(&epoch), commit.record.at_ms);
-        let append =
-            AtomicAppend { records: vec![(self.topic.clone(), vec![record])], positions: commit.positions.clone() };
+        let positions = self.of_epoch(&commit.positions, commit.record.epoch);
+        let append = AtomicAppend { records: vec![(self.topic.clone(), vec![record])], positions };
         let (parts, number) = (Arc::clone(&commit.parts), commit.record.epoch);
         let done = Done::call(move |outcome: Result<_, LogError>| {
             // Sinks keep their records until now.

@@ -24,12 +24,14 @@ pub(super) struct EpochPart {
     pub(super) watermarks: BTreeMap<String, i64>,
     /// The keys that have state, by node.
     pub(super) keys: BTreeMap<String, u64>,
+    /// The digests of all state, by node.
+    pub(super) digests: BTreeMap<String, u64>,
 }
 
 impl EpochPart {
     /// `true` if there is nothing to be committed.
     pub(super) fn is_empty(&self) -> bool {
-        let Self { changes, prepared, positions, read: _, places, times: _, watermarks: _, keys: _ } = self;
+        let Self { changes, prepared, positions, read: _, places, times: _, watermarks: _, keys: _, digests: _ } = self;
         changes.len() == 0 && prepared.is_empty() && positions.is_empty() && places.is_empty()
     }
 }

@@ -89,6 +89,8 @@ struct EpochState {
     /// The latest of a node's instances, by node.
     watermarks: BTreeMap<String, i64>,
     keys: BTreeMap<String, Vec<u64>>,
+    /// The digests of the state of each instance, by node.
+    digests: BTreeMap<String, Vec<u64>>,
     /// The last epochs that are committed, oldest first; at the beginning of a run the one with which it begins.
     recent: VecDeque<Committed>,
     /// When the last epoch began.
@@ -117,7 +119,7 @@ enum Phase {
     /// Barriers are on their way.
     Gathering,
     /// The parts are being appended.
-    Appending(Commit),
+    Appending(Box<Commit>),
     /// The commit waits for the log.
     Storing,
 }
@@ -282,6 +284,7 @@ impl Epochs {
         };
         set(&mut state.places, part.places.clone());
         set(&mut state.keys, std::mem::take(&mut part.keys));
+        set(&mut state.digests, std::mem::take(&mut part.digests));
         for (node, read) in std::mem::take(&mut part.read) {
             let known = state.positions.entry(node).or_default();
             read.iter().for_each(|at| known.set(at));
@@ -343,10 +346,14 @@ impl Epochs {
                 let epoch = self.wanted().max(last + 1);
                 let (places, times) = (state.places.clone(), state.times.clone());
                 let (positions, watermarks) = (state.positions.clone(), state.watermarks.clone());
-                let record = EpochRecord { epoch, at_ms: now_ms, places, positions, times, watermarks };
+                let whole = |(node, parts): (&String, &Vec<u64>)| {
+                    (node.clone(), parts.iter().fold(0, |sum: u64, part| sum.wrapping_add(*part)))
+                };
+                let digests = state.digests.iter().map(whole).collect();
+                let record = EpochRecord { epoch, at_ms: now_ms, places, positions, times, watermarks, digests };
                 self.append(state, Commit::new(record, parts))
             }
-            Phase::Appending(commit) => self.append(state, commit),
+            Phase::Appending(commit) => self.append(state, *commit),
             Phase::Storing => {
                 state.phase = Phase::Storing;
                 EpochOutcome::Turn(TurnOutcome::Wait(None))
@@ -384,12 +391,12 @@ impl Epochs {
         match keeper.go_on(commit, move |result| epochs.stored(epoch, at_ms, size_bytes, result)) {
             CommitStep::Accepted => EpochOutcome::Turn(TurnOutcome::Wait(None)),
             CommitStep::Unfinished(commit) => {
-                self.state.lock().phase = Phase::Appending(commit);
+                self.state.lock().phase = Phase::Appending(Box::new(commit));
                 EpochOutcome::Turn(TurnOutcome::Again)
             }
             CommitStep::NotYet(commit, reason) => {
                 let mut state = self.state.lock();
-                state.phase = Phase::Appending(commit);
+                state.phase = Phase::Appending(Box::new(commit));
                 state.waits = Some(reason);
                 EpochOutcome::Turn(TurnOutcome::Wait(Some(RETRY)))
             }

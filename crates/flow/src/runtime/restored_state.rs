@@ -3,14 +3,14 @@
 use std::collections::HashMap;
 
 use millstream_log::{Error as LogError, Log, UpTo};
-use millstream_types::{BatchLimits, PartitionId, TenantId, TopicPartition, iso_time};
+use millstream_types::{BatchLimits, Offset, PartitionId, TenantId, TopicPartition, iso_time};
 use serde_json::{Value, json};
 
-use super::epoch_keeper::state_topic;
+use super::epoch_keeper::{epoch_of_positions, state_topic};
 use crate::Error;
 use crate::document::NodeId;
 use crate::plan::StateLayout;
-use crate::state::{EpochRecord, StateEntry};
+use crate::state::{EpochRecord, StateEntry, digest_of};
 
 /// Bytes that one read returns.
 const READ_MAX_BYTES: usize = 1 << 20;
@@ -27,7 +27,7 @@ pub(crate) fn last_epoch(log: &dyn Log, tenant: &TenantId, job_id: &str) -> Resu
     if log.topic(&topic.topic).is_none() {
         return Ok(None);
     }
-    let epoch = RestoredState::read(log, &topic, &StateLayout(Vec::new()))?.epoch;
+    let epoch = RestoredState::read(log, &topic, &StateLayout(Vec::new()), &[])?.epoch;
     Ok(epoch.map(|epoch| json!({"epoch": epoch.epoch, "at": iso_time(epoch.at_ms)})))
 }
 
@@ -68,14 +68,53 @@ pub(super) struct RestoredState {
 }
 
 impl RestoredState {
-    /// Reads the state of a job. Blocks on the disk.
+    /// Reads the state of a job, which has the positions of its sources in these groups. Blocks on the disk.
     ///
     /// # Errors
-    /// It cannot be read.
-    pub(super) fn read(log: &dyn Log, topic: &TopicPartition, layout: &StateLayout) -> Result<Self, Error> {
+    /// It cannot be read, or a part of it is lost.
+    pub(super) fn read(
+        log: &dyn Log,
+        topic: &TopicPartition,
+        layout: &StateLayout,
+        groups: &[String],
+    ) -> Result<Self, Error> {
         let mut restored = Self::default();
         read_entries(log, topic, &mut |entry| restored.apply(entry, layout))?;
+        let tail = log.partition(topic)?.offsets().tail;
+        let of_positions = match log.topic(&topic.topic) {
+            Some(topic) => epoch_of_positions(log, groups, topic.id)?,
+            None => 0,
+        };
+        if let Some(fault) = restored.fault(tail, of_positions, layout) {
+            let message = format!("{topic}: {fault}; see what a repair of the log took out, and submit the job anew");
+            return Err(Error::connector("state", message));
+        }
+        // The first record of the topic tells no epoch.
+        restored.epoch = restored.epoch.filter(|epoch| epoch.epoch > 0);
         Ok(restored)
+    }
+
+    /// The loss that what was read shows, if records of it are lost.
+    fn fault(&self, tail: Offset, of_positions: u64, layout: &StateLayout) -> Option<String> {
+        let Some(record) = &self.epoch else {
+            return (tail > Offset(0)).then(|| "the record of its last epoch is lost".to_owned());
+        };
+        let epoch = record.epoch;
+        if of_positions > epoch {
+            return Some(format!(
+                "its last epochs are lost: sources stand at epoch {of_positions}, and state at {epoch}"
+            ));
+        }
+        let differs = |(number, (name, _)): (usize, &(String, u32))| {
+            let expected = record.digests.get(name)?;
+            let of_node = self.values.iter().filter(|((node, _), _)| *node == NodeId(number));
+            let values = of_node.flat_map(|(_, values)| values);
+            let found = values.fold(0, |sum: u64, (key, value)| sum.wrapping_add(digest_of(key, value)));
+            let fault =
+                || format!("values of node '{name}' are lost: they are not those that epoch {epoch} has stored");
+            (found != *expected).then(fault)
+        };
+        layout.0.iter().enumerate().find_map(differs)
     }
 
     fn apply(&mut self, entry: StateEntry<'_>, layout: &StateLayout) {

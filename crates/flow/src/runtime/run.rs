@@ -19,7 +19,7 @@ use super::restored_state::RestoredState;
 use super::workers::{Task, Turn, TurnOutcome, Workers};
 use crate::Error;
 use crate::batch::{Batch, NO_TIME};
-use crate::connector::{Collected, Places, ReadUpTo, Services, SourceProgress, Waker};
+use crate::connector::{Collected, Places, ReadUpTo, Services, SourceProgress, Waker, groups_of};
 use crate::delivery::Tracker;
 use crate::document::{Delivery, Document, ErrorAnswer, HookPoint, Mode, Node, NodeId, RestartPolicy, Role};
 use crate::expression::Params;
@@ -265,10 +265,11 @@ impl Run {
         let Some(services) = &self.services else { return epochs.begin_empty() };
         let (epochs, log) = (Arc::clone(epochs), Arc::clone(&services.log));
         let (tenant, id, layout) = (self.tenant.clone(), self.id.clone(), self.plan.state_layout());
+        let groups = groups_of(&tenant, &self.job, self.plan.nodes.iter().map(|planned| &planned.node));
         services.restoring.run(move || {
             epochs.restore(|| {
                 let keeper = EpochKeeper::open(&log, &tenant, &id)?;
-                let restored = RestoredState::read(&*log, keeper.topic(), &layout)?;
+                let restored = RestoredState::read(&*log, keeper.topic(), &layout, &groups)?;
                 Ok((keeper, restored))
             });
         });

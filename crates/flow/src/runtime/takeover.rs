@@ -43,7 +43,7 @@ impl Takeover {
         let layout = StateLayout(self.document.nodes.iter().map(|node| (self.earlier_name(node), 1)).collect());
         let keeper = self.has_epochs.then(|| EpochKeeper::open(log, &self.tenant, &self.id)).transpose()?;
         if let Some(keeper) = &keeper
-            && RestoredState::read(&**log, keeper.topic(), &layout)?.epoch.is_some()
+            && RestoredState::read(&**log, keeper.topic(), &layout, &[])?.epoch.is_some()
         {
             return Ok(self.places(&BTreeMap::new()));
         }
@@ -82,7 +82,14 @@ impl Takeover {
             return Ok(RestoredState::default());
         }
         drop(log.writer(&writer_name(&self.tenant, &self.earlier.id))?);
-        RestoredState::read(&**log, &topic, layout)
+        let sources = self.document.nodes.iter().filter(|node| node.role == Role::Source && node.kind == "stream");
+        let group = |node: &Node| {
+            let old = self.earlier_name(node);
+            let group = self.earlier.node(&old)?.group.as_deref();
+            Some(group_of(&self.tenant, &self.earlier.name, &old, group))
+        };
+        let groups: Vec<String> = sources.filter_map(group).collect();
+        RestoredState::read(&**log, &topic, layout, &groups)
     }
 
     fn map(&self) -> Option<&BTreeMap<String, String>> {
@@ -157,6 +164,7 @@ impl Takeover {
             positions: BTreeMap::new(),
             times: BTreeMap::new(),
             watermarks: BTreeMap::new(),
+            digests: BTreeMap::new(),
         };
         for node in &self.document.nodes {
             let (name, old) = (&node.name, self.earlier_name(node));

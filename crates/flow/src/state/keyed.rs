@@ -29,6 +29,8 @@ const ENTRY_BYTES: u64 = 96;
 pub(crate) struct KeyedState<V> {
     values: HashTable<Entry<V>>,
     hasher: RandomState,
+    /// The sum of [`digest_of`] over what is stored.
+    digest: u64,
     /// Keys whose values were set or removed since the last call of [`KeyedState::take_changes`]. One that was removed and is there again
     /// stands here twice.
     changed: Vec<Arc<[u8]>>,
@@ -42,6 +44,22 @@ struct Entry<V> {
     size_bytes: u64,
     /// The key stands in the list of changes.
     is_changed: bool,
+    /// The checksum of what is stored of it; 0 if nothing is.
+    stored_checksum: u32,
+}
+
+/// What a stored value adds to the digest of a state: one in the upper bits, and its checksum in the lower ones.
+pub(crate) fn digest_of(key: &[u8], stored: &[u8]) -> u64 {
+    addend(checksum_of(key, stored))
+}
+
+/// The checksum of a stored value, which is never 0.
+fn checksum_of(key: &[u8], stored: &[u8]) -> u32 {
+    crc32c::crc32c_append(crc32c::crc32c(key), stored).max(1)
+}
+
+fn addend(stored_checksum: u32) -> u64 {
+    if stored_checksum == 0 { 0 } else { 1 << 40 | u64::from(stored_checksum) }
 }
 
 impl<V: StateValue> Entry<V> {
@@ -63,7 +81,7 @@ impl<V: StateValue> Entry<V> {
 
 impl<V: StateValue> KeyedState<V> {
     pub(crate) fn new(memory: StateMemory) -> Self {
-        Self { values: HashTable::new(), hasher: RandomState::default(), changed: Vec::new(), memory }
+        Self { values: HashTable::new(), hasher: RandomState::default(), digest: 0, changed: Vec::new(), memory }
     }
 
     pub(crate) fn get(&self, key: &[u8]) -> Option<&V> {
@@ -82,7 +100,7 @@ impl<V: StateValue> KeyedState<V> {
     /// # Errors
     /// There is no memory for a further key, or a larger value.
     pub(crate) fn set(&mut self, key: &[u8], value: V) -> Result<Arc<[u8]>, Error> {
-        let Self { values, hasher, changed, memory } = self;
+        let Self { values, hasher, digest: _, changed, memory } = self;
         let Some(entry) = values.find_mut(hasher.hash_one(key), |entry| *entry.key == *key) else {
             return self.add(key, value, true);
         };
@@ -100,7 +118,7 @@ impl<V: StateValue> KeyedState<V> {
         make: impl FnOnce() -> V,
         change: impl FnOnce(&mut V),
     ) -> Result<Arc<[u8]>, Error> {
-        let Self { values, hasher, changed, memory } = self;
+        let Self { values, hasher, digest: _, changed, memory } = self;
         let Some(entry) = values.find_mut(hasher.hash_one(key), |entry| *entry.key == *key) else {
             let mut value = make();
             change(&mut value);
@@ -115,7 +133,7 @@ impl<V: StateValue> KeyedState<V> {
         let size_bytes = entry_bytes(key, &value);
         self.memory.take(size_bytes)?;
         let (hash, key): (u64, Arc<[u8]>) = (self.hasher.hash_one(key), key.into());
-        let entry = Entry { key: Arc::clone(&key), value, size_bytes, is_changed };
+        let entry = Entry { key: Arc::clone(&key), value, size_bytes, is_changed, stored_checksum: 0 };
         self.values.insert_unique(hash, entry, |entry| self.hasher.hash_one(&*entry.key));
         if is_changed {
             self.changed.push(Arc::clone(&key));
@@ -134,6 +152,7 @@ impl<V: StateValue> KeyedState<V> {
         let Ok(found) = found else { return };
         let (entry, _) = found.remove();
         self.memory.give_back(entry.size_bytes);
+        self.digest = self.digest.wrapping_sub(addend(entry.stored_checksum));
         if !entry.is_changed {
             self.changed.push(entry.key);
         }
@@ -146,14 +165,19 @@ impl<V: StateValue> KeyedState<V> {
         keys
     }
 
-    /// Takes over a value that was stored, which does not count as a change; the key, to be shared. `None` stands for one that cannot
-    /// be read.
+    /// Takes over a value that was stored, which does not count as a change; the key, to be shared. Its value is `None` if it cannot be
+    /// read.
     ///
     /// # Errors
     /// It cannot be read, or there is no memory for it.
-    pub(crate) fn restore(&mut self, key: &[u8], value: Option<V>) -> Result<Arc<[u8]>, Error> {
+    pub(crate) fn restore(&mut self, key: &[u8], stored: &[u8], value: Option<V>) -> Result<Arc<[u8]>, Error> {
         let value = value.ok_or_else(|| self.unreadable())?;
-        self.add(key, value, false)
+        let key = self.add(key, value, false)?;
+        if let Some(entry) = self.values.find_mut(self.hasher.hash_one(&*key), |entry| entry.key == key) {
+            entry.stored_checksum = checksum_of(&key, stored);
+            self.digest = self.digest.wrapping_add(addend(entry.stored_checksum));
+        }
+        Ok(key)
     }
 
     /// Tells the last value, or its end, of each key that was changed since the last call.
@@ -167,12 +191,20 @@ impl<V: StateValue> KeyedState<V> {
                     if std::mem::take(&mut entry.is_changed) {
                         stored.clear();
                         entry.value.encode(&mut stored);
+                        let before = std::mem::replace(&mut entry.stored_checksum, checksum_of(&key, &stored));
+                        self.digest = self.digest.wrapping_sub(addend(before));
+                        self.digest = self.digest.wrapping_add(addend(entry.stored_checksum));
                         tell(&key, Some(&stored));
                     }
                 }
                 None => tell(&key, None),
             }
         }
+    }
+
+    /// The sum of [`digest_of`] over all that was told as changed, or restored.
+    pub(crate) fn digest(&self) -> u64 {
+        self.digest
     }
 
     /// The number of keys that have a value.
@@ -232,10 +264,10 @@ mod tests {
     #[test]
     fn a_restored_value_is_no_change_and_a_broken_one_is_refused() {
         let mut state = KeyedState::<u64>::new(StateMemory::unbounded("node"));
-        state.restore(b"a", Some(7)).unwrap();
+        state.restore(b"a", b"7", Some(7)).unwrap();
         assert_eq!(changes(&mut state), BTreeMap::new());
         assert_eq!(state.get(b"a"), Some(&7));
-        let refusal = state.restore(b"b", None).unwrap_err().to_string();
+        let refusal = state.restore(b"b", b"", None).unwrap_err().to_string();
         assert!(refusal.contains("node"), "{refusal}");
     }
 }

@@ -21,9 +21,9 @@ const EPOCH: u8 = 0;
 const ENTRY: u8 = 1;
 
 /// An epoch that is committed.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct EpochRecord {
-    /// The number; the first of a job is 1.
+    /// The number; the first of a job is 1. One of 0, which has nothing, is stored before it.
     pub(crate) epoch: u64,
     /// The time of the commit, milliseconds since 1970-01-01T00:00:00Z.
     pub(crate) at_ms: i64,
@@ -39,6 +39,9 @@ pub(crate) struct EpochRecord {
     /// The watermark to which the nodes with state had come, by node.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) watermarks: BTreeMap<String, i64>,
+    /// The sum of [`digest_of`](super::digest_of) over all that is stored, by node.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) digests: BTreeMap<String, u64>,
 }
 
 /// The positions of a source in its topic.
@@ -205,6 +208,7 @@ mod tests {
             positions: BTreeMap::new(),
             times: BTreeMap::new(),
             watermarks: BTreeMap::new(),
+            digests: BTreeMap::new(),
         };
         let stored = b"\x01{\"epoch\":7,\"at_ms\":5,\"places\":{\"in\":[3,4]}}";
         assert_eq!(epoch.encode(), stored);
@@ -221,6 +225,10 @@ mod tests {
         read.set(&SourcePosition { topic: TopicId(1), partition: 0, offset: 1, epoch: 1 });
         read.set(&SourcePosition { topic, partition: 2, offset: 17, epoch: 3 });
         let (positions, none) = (BTreeMap::from([("in".to_owned(), read.clone())]), BTreeMap::new());
+        let summed = EpochRecord { digests: BTreeMap::from([("sums".to_owned(), 1 << 40 | 9)]), ..timed.clone() };
+        let stored = b"\x01{\"epoch\":7,\"at_ms\":5,\"times\":{\"in\":{\"2\":-7}},\"watermarks\":{\"sums\":-9},\"digests\":{\"sums\":1099511627785}}";
+        assert_eq!(summed.encode(), stored);
+        assert_eq!(StateEntry::decode(EpochRecord::KEY, Some(stored)).unwrap(), StateEntry::Epoch(summed));
         let placed = EpochRecord { positions, times: none, watermarks: BTreeMap::new(), ..timed };
         let stored = b"\x01{\"epoch\":7,\"at_ms\":5,\"positions\":{\"in\":{\"topic\":\
             \"000000000000000000000000000000ab\",\"at\":{\"2\":[17,3]}}}}";

@@ -3,6 +3,7 @@
 
 mod acks;
 mod alarms;
+mod damaged_state;
 mod dead_letters;
 mod delivery;
 mod entities;

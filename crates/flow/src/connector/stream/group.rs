@@ -12,6 +12,7 @@ use millstream_types::{Epoch, Offset, PartitionId, Position, TenantId, TopicName
 use super::start_at::StartAt;
 use crate::connector::{Services, Waker};
 use crate::delivery::SourcePosition;
+use crate::document::{Node, Role};
 
 /// The group of a source of a job. `group` is what the document gives.
 pub(crate) fn group_of(tenant: &TenantId, job: &str, node: &str, group: Option<&str>) -> String {
@@ -19,6 +20,14 @@ pub(crate) fn group_of(tenant: &TenantId, job: &str, node: &str, group: Option<&
         Some(group) => format!("job:{tenant}:{group}"),
         None => format!("job:{tenant}:{job}:{node}"),
     }
+}
+
+/// The groups of the `stream` sources of a job.
+pub(crate) fn groups_of<'n>(tenant: &TenantId, job: &str, nodes: impl Iterator<Item = &'n Node>) -> Vec<String> {
+    let sources = nodes.filter(|node| node.role == Role::Source && node.kind == "stream");
+    let group =
+        |node: &Node| group_of(tenant, job, &node.name, node.config.get("group").and_then(serde_json::Value::as_str));
+    sources.map(group).collect()
 }
 
 /// The commit that stores a position of a group in a partition of the topic `name`.

@@ -88,22 +88,18 @@ impl OpenAlarms {
         self.alarms.lock().remove(&AlarmKey { node: Arc::clone(node), key: key.into() });
     }
 
-    /// The number of open alarms.
-    pub(crate) fn len(&self) -> usize {
-        self.alarms.lock().len()
-    }
-
-    /// The first `max` alarms, by node and key, as many as have about `max_bytes` together.
-    pub(crate) fn describe(&self, max: usize, max_bytes: &mut usize) -> Vec<Value> {
+    /// The number of alarms, and the first `max` of them by node and key, as many as have about `max_bytes` together.
+    pub(crate) fn describe(&self, max: usize, max_bytes: &mut usize) -> (usize, Vec<Value>) {
         let mut fits = |place: &AlarmKey, alarm: &OpenAlarm| {
             let had_room = *max_bytes > 0;
             *max_bytes = max_bytes.saturating_sub(place.key.len() + alarm.size_bytes());
             had_room
         };
         let open = self.alarms.lock();
+        let count = open.len();
         let first = open.iter().take(max).take_while(|(place, alarm)| fits(place, alarm));
         let alarms: Vec<(AlarmKey, OpenAlarm)> = first.map(|(place, alarm)| (place.clone(), alarm.clone())).collect();
         drop(open);
-        alarms.iter().map(|(place, alarm)| alarm.describe(place)).collect()
+        (count, alarms.iter().map(|(place, alarm)| alarm.describe(place)).collect())
     }
 }
