@@ -439,17 +439,19 @@ impl Jobs {
         Ok(json!(errors))
     }
 
-    /// The last epochs of a job, newest first: those of its present run, or else the one that is stored. Blocks on the disk.
+    /// The nodes that keep state, and the last epochs, newest first: those of the present run, or else the one that is stored. Blocks on
+    /// the disk.
     ///
     /// # Errors
     /// [`Error::UnknownJob`]; [`Error::Log`] or [`Error::Connector`] if the state cannot be read.
     pub fn checkpoints(&self, tenant: &TenantId, id: &str) -> Result<Value, Error> {
-        let key = self.record(tenant, id)?.key();
-        let epochs = match self.supervisor.run(&key) {
+        let record = self.record(tenant, id)?;
+        let epochs = match self.supervisor.run(&record.key()) {
             Some(run) => run.checkpoints(),
             None => last_epoch(&*self.services.log, tenant, id)?.into_iter().collect(),
         };
-        Ok(json!({"at": iso_time(self.now_ms()), "id": id, "checkpoints": epochs}))
+        let nodes: Vec<String> = earlier_job(&record, &self.context).with_state().map(str::to_owned).collect();
+        Ok(json!({"at": iso_time(self.now_ms()), "id": id, "nodes": nodes, "checkpoints": epochs}))
     }
 
     /// The keys of a node that have state as of the job's last epoch, at most `limit`, with the sizes of their values; only `key`, as

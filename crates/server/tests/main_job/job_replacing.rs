@@ -100,6 +100,7 @@ fn a_job_is_replaced_and_its_checkpoints_and_state_are_listed() {
     assert!(listed["checkpoints"][0]["took_ms"].is_f64() && listed["checkpoints"][0]["at"].is_string(), "{listed:#}");
     let stored = server.get_json(&path(&first, "/checkpoints"));
     assert_eq!(stored["checkpoints"].as_array().unwrap().len(), 1, "an ended job has its last one: {stored:#}");
+    assert_eq!((&listed["nodes"], &stored["nodes"]), (&json!(["counts"]), &json!(["counts"])));
     assert_eq!(ask(server.applications(), "GET", "/api/jobs/none/checkpoints", &[], b"").status, 404);
     let state = server.get_json(&path(&second, "/state?node=counts&limit=3"));
     let keys: Vec<&Value> = state["values"].as_array().unwrap().iter().map(|one| &one["key"]).collect();
