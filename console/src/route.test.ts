@@ -66,15 +66,19 @@ describe("the address of the page of jobs", () => {
   it("restores every choice", () => {
     const place = jobsPlace(
       new URLSearchParams(
-        "tenant=acme&state=failed&name=hot&page=2&limit=25&job=j1&edge=in,out&rate=100&new=job&copy=j2",
+        "tenant=acme&state=failed&name=hot&page=2&limit=25&job=j1&edge=in,out&rate=100&new=job&copy=j2&keys=sum&key=d1",
       ),
     );
     expect(place).toMatchObject({ tenant: "acme", state: "failed", name: "hot", page: 2, limit: 25, job: "j1" });
-    expect(place).toMatchObject({ edge: { from: "in", to: "out" }, rate: 100, draft: { copyOf: "j2" } });
+    expect(place).toMatchObject({ edge: { from: "in", to: "out" }, rate: 100 });
+    expect(place).toMatchObject({ draft: { copyOf: "j2", resumes: false }, keys: { node: "sum", key: "d1" } });
     expect(jobsPlace(new URLSearchParams(jobsParams(place)))).toEqual(place);
+    const resuming = jobsPlace(new URLSearchParams("new=job&resume=j2"));
+    expect(resuming.draft).toEqual({ copyOf: "j2", resumes: true });
+    expect(href("jobs", jobsParams(resuming))).toBe("/jobs?new=job&resume=j2");
   });
 
-  it.each(["state=x&page=0&limit=3&edge=in&rate=7", "edge=,out&rate=x", "new=x&copy=j2", ""])(
+  it.each(["state=x&page=0&limit=3&edge=in&rate=7", "edge=,out&rate=x&key=d1", "new=x&copy=j2", ""])(
     "with nonsense (%s) is the plain page",
     (query) => {
       const place = jobsPlace(new URLSearchParams(query));

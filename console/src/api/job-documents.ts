@@ -121,9 +121,13 @@ export async function testDocument(tenant: string, text: string): Promise<TestRe
   return (await ask({ ...documentCall(tenant, text), path: "/api/jobs/test" }, decodeReport)).value.tests;
 }
 
-/** Submits a job, and returns its id. */
-export async function submitDocument(tenant: string, text: string): Promise<string> {
-  return (await ask({ ...documentCall(tenant, text), path: "/api/jobs" }, object({ id: string }))).value.id;
+/** The time for the running job to stop: the answer comes before this page gives the request up. */
+const REPLACE_TIMEOUT = "20s";
+
+/** Submits a job, and returns its id; with `replaces` it takes the place of the running job of its name. */
+export async function submitDocument(tenant: string, text: string, replaces: boolean): Promise<string> {
+  const query = replaces ? `?${new URLSearchParams({ replace: "true", timeout: REPLACE_TIMEOUT })}` : "";
+  return (await ask({ ...documentCall(tenant, text), path: `/api/jobs${query}` }, object({ id: string }))).value.id;
 }
 
 /** The running job for whose name another one was refused; null if it was for another reason. */

@@ -1,6 +1,7 @@
-/** Jobs: their states, the figures of their nodes and edges, and the ways to end them. */
+/** Jobs: their states, the figures of their nodes and edges, what they keep, and the ways to end them. */
 import {
   array,
+  boolean,
   type Decoder,
   dictionary,
   type Json,
@@ -31,13 +32,34 @@ export interface Job {
   checkpoint: Checkpoint | null;
   /** Memory of its state; null of a job without state. */
   state_bytes: number | null;
+  /** The id of the job whose state it began with. */
+  resumed_from: string | null;
 }
 
 export interface Checkpoint {
   epoch: number;
   at: string;
-  bytes: number;
+  /** The bytes that it has written, and the time that took; null of the last one of a job that does not run. */
+  bytes: number | null;
   took_ms: number | null;
+}
+
+/** The epochs of a job that are committed. */
+export interface Checkpoints {
+  /** The nodes that keep state. */
+  nodes: string[];
+  /** The last ones, newest first: of the present run, or else the one that is stored. */
+  checkpoints: Checkpoint[];
+}
+
+/** The keys of a node that have state, as of an epoch. */
+export interface StoredKeys {
+  /** Null before the first epoch. */
+  epoch: number | null;
+  at: string | null;
+  values: { key: Json; bytes: number }[];
+  /** There are others. */
+  more: boolean;
 }
 
 /** Since the job was submitted, or the server started. Sums over the sources (in), the sinks (out) and all nodes (errors). */
@@ -114,6 +136,13 @@ const state: Decoder<JobState> = (value, path) => {
   return STATES.find((known) => known === text) ?? "failed";
 };
 
+const checkpoint = object<Checkpoint>({
+  epoch: number,
+  at: string,
+  bytes: nullable(number),
+  took_ms: nullable(number),
+});
+
 const head = object({
   id: string,
   name: string,
@@ -122,8 +151,21 @@ const head = object({
   ended: nullable(string),
   restarts: withDefault(number, 0),
   reason: nullable(string),
-  checkpoint: nullable(object<Checkpoint>({ epoch: number, at: string, bytes: number, took_ms: nullable(number) })),
+  checkpoint: nullable(checkpoint),
   state_bytes: nullable(number),
+  resumed_from: nullable(string),
+});
+
+const decodeCheckpoints = object<Checkpoints>({
+  nodes: withDefault(array(string), []),
+  checkpoints: array(checkpoint),
+});
+
+const decodeKeys = object<StoredKeys>({
+  epoch: nullable(number),
+  at: nullable(string),
+  values: array(object({ key: json, bytes: number })),
+  more: boolean,
 });
 
 const jobFigures = object<JobFigures>({
@@ -208,6 +250,12 @@ export async function fetchJobs(tenant: string, state: string): Promise<Job[]> {
   return (await ask({ path: `/api/jobs${query}`, tenant }, array(decodeJob))).value;
 }
 
+/** The jobs of a name that have not ended. */
+export async function fetchRunning(tenant: string, name: string): Promise<Job[]> {
+  const jobs = (await ask({ path: `/api/jobs?${new URLSearchParams({ name })}`, tenant }, array(decodeJob))).value;
+  return jobs.filter(({ ended }) => ended === null);
+}
+
 /** A job and its graph, as they are now. */
 export async function fetchJob(tenant: string, id: string): Promise<{ job: Job; graph: JobGraph }> {
   const [job, graph] = await Promise.all([
@@ -225,6 +273,17 @@ export async function fetchDocument(tenant: string, id: string): Promise<Json> {
 /** The latest errors of a job, oldest first. */
 export async function fetchErrors(tenant: string, id: string): Promise<JobError[]> {
   return (await ask({ path: `${pathOf(id)}/errors`, tenant }, array(decodeError))).value;
+}
+
+/** The last epochs of a job, and the nodes that keep state. */
+export async function fetchCheckpoints(tenant: string, id: string): Promise<Checkpoints> {
+  return (await ask({ path: `${pathOf(id)}/checkpoints`, tenant }, decodeCheckpoints)).value;
+}
+
+/** The first keys of a node that have state, in the order of their bytes; only `key` unless it is empty. */
+export async function fetchKeys(tenant: string, id: string, node: string, key: string): Promise<StoredKeys> {
+  const query = new URLSearchParams(key === "" ? { node } : { node, key });
+  return (await ask({ path: `${pathOf(id)}/state?${query}`, tenant }, decodeKeys)).value;
 }
 
 /** Ends a job once what it has read is finished. */

@@ -18,7 +18,7 @@ describe("the copy of a document", () => {
       routes: [{ from: "celsius", on_error: true, to: ["dead"], stop: true }],
       tests: [{ name: "it's: warm", inject: { readings: [{ $key: "d1", temp: '{"t":1}', text: "on" }] } }],
     };
-    expect(documentCopy(JSON.stringify(document))).toBe(`version: 1
+    expect(documentCopy(JSON.stringify(document), null)).toBe(`version: 1
 kind: Job
 name: warm
 labels: { team: weather }
@@ -44,8 +44,17 @@ tests:
 `);
   });
 
+  it("goes on from a job by its id, which stands behind the name, instead of from another", () => {
+    const document = { version: 1, name: "sums", sources: {}, resume_from: { job: "older", map: { a: "b" } } };
+    expect(documentCopy(JSON.stringify(document), "0c1f-2")).toBe(
+      'version: 1\nname: sums\nresume_from: "0c1f-2"\nsources: {}\n',
+    );
+    expect(documentCopy(JSON.stringify(document), null)).toContain("resume_from: { job: older, map: { a: b } }");
+    expect(documentCopy("{}", "j1")).toBe("resume_from: j1\n");
+  });
+
   it("keeps the digits of numbers", () => {
-    expect(documentCopy('{"a":18446744073709551615,"b":25.0}')).toBe("a: 18446744073709551615\nb: 25.0\n");
+    expect(documentCopy('{"a":18446744073709551615,"b":25.0}', null)).toBe("a: 18446744073709551615\nb: 25.0\n");
   });
 
   it.each([
@@ -64,7 +73,7 @@ tests:
     "5m",
     "ä",
   ])("keeps the text %j", (text) => {
-    const copy = documentCopy(JSON.stringify({ doc: text, after: "x" }));
+    const copy = documentCopy(JSON.stringify({ doc: text, after: "x" }), null);
     expect(valueOf(readTree(copy), "after")).toEqual({ kind: "scalar", text: "x" });
     const isBlock = copy.startsWith("doc: |");
     if (!isBlock) expect(textOf(valueOf(readTree(copy), "doc"))).toBe(text);

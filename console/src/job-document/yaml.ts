@@ -7,17 +7,27 @@ const LINE_MAX = 72;
 const OPEN_KEYS = new Set(["sources", "transforms", "sinks", "use", "routes", "hooks", "tests"]);
 /** The identity of one submission; a copy is another one. */
 const IDENTITY = "id";
+const RESUME = "resume_from";
 
-/** The document without its `id`, as a copy begins. */
-export function documentCopy(json: string): string {
-  const members = [...rawMembers(json)].filter(([key]) => key !== IDENTITY);
-  const texts = members.map(([key, value]) => {
+/** The document without its `id`, as a copy begins; with `earlier` it goes on from the state of the job with that id. */
+export function documentCopy(json: string, earlier: string | null): string {
+  const members = rawMembers(json);
+  members.delete(IDENTITY);
+  if (earlier !== null) members.set(RESUME, JSON.stringify(earlier));
+  const texts = inOrder(members).map(([key, value]) => {
     const isOpen = OPEN_KEYS.has(key) && /^[[{]\s*[^\]}\s]/.test(value);
     const text = isOpen ? `${keyText(key)}:\n${block(value, "  ")}` : member(key, value, "");
     // Nodes, routes and tests are set apart.
     return isOpen ? `\n${text}` : text;
   });
   return `${texts.join("\n")}\n`;
+}
+
+/** The members in their order, `resume_from` behind the name. */
+function inOrder(members: ReadonlyMap<string, string>): [string, string][] {
+  const [resume, others] = [members.get(RESUME), [...members].filter(([key]) => key !== RESUME)];
+  const at = others.findIndex(([key]) => key === "name") + 1;
+  return resume === undefined ? others : others.toSpliced(at, 0, [RESUME, resume]);
 }
 
 function block(value: string, indent: string): string {

@@ -1,5 +1,5 @@
 /** The state of a job in one word, and the edges that carry its errors. */
-import type { GraphNode, Job } from "../api/jobs";
+import type { Checkpoint, GraphNode, Job } from "../api/jobs";
 import { type Json, listOf, memberOf } from "../api/decode";
 
 export interface JobWord {
@@ -29,6 +29,11 @@ export function jobWord({ state, reason }: Pick<Job, "state" | "reason">): JobWo
 /** True unless the job has ended. */
 export function isAlive({ state }: Pick<Job, "state">): boolean {
   return state === "starting" || state === "running" || state === "paused";
+}
+
+/** True if a new job can begin with its state: it has ended, and an epoch is stored. */
+export function canBeResumed(job: Pick<Job, "state">, checkpoints: readonly Checkpoint[]): boolean {
+  return !isAlive(job) && job.state !== "completed" && checkpoints.length > 0;
 }
 
 /** True if a source reads a topic, and so has a lag while the job runs. */

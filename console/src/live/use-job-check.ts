@@ -24,6 +24,8 @@ interface Checked {
 export function useJobCheck(
   tenant: string,
   text: string,
+  /** A document that was refused in the place of a job is asked about again without that. */
+  replaces: boolean,
 ): { check: JobCheck; findings: readonly JobFinding[]; refuse: (findings: readonly JobFinding[]) => void } {
   const [checked, setChecked] = useState<Checked>({ text: "", check: { kind: "checking" }, findings: [] });
   useEffect(() => {
@@ -45,7 +47,7 @@ export function useJobCheck(
       clearTimeout(timer);
       abort.abort();
     };
-  }, [tenant, text]);
+  }, [tenant, text, replaces]);
   const refuse = (findings: readonly JobFinding[]): void => {
     setChecked({ text, check: { kind: "faulty" }, findings });
   };

@@ -20,11 +20,16 @@ export interface JobsPlace {
   limit: number;
   /** The id of the job that is open. */
   job: string | null;
-  /** A new job is being written: from an example, or from the document of the job with this id. */
-  draft: { copyOf: string | null } | null;
+  /**
+   * A new job is being written: from an example, or from the document of the job with this id; with `resumes` it goes on from that
+   * job's state.
+   */
+  draft: { copyOf: string | null; resumes: boolean } | null;
   /** The edge whose records are on the screen. */
   edge: { from: string; to: string } | null;
   rate: number;
+  /** The node whose keys are on the screen, and the only key of them; empty: the first ones. */
+  keys: { node: string; key: string } | null;
 }
 
 /** Goes to where `change` leads from the place at hand. */
@@ -34,6 +39,7 @@ export function jobsPlace(params: URLSearchParams): JobsPlace {
   const page = Number(params.get("page") ?? 1);
   const limit = Number(params.get("limit") ?? LIMIT_DEFAULT);
   const rate = Number(params.get("rate") ?? TAP_RATE_DEFAULT);
+  const [resume, keysOf] = [params.get("resume") ?? "", params.get("keys") ?? ""];
   const [from = "", to = ""] = (params.get("edge") ?? "").split(",");
   return {
     tenant: params.get("tenant") ?? "",
@@ -42,13 +48,18 @@ export function jobsPlace(params: URLSearchParams): JobsPlace {
     page: Number.isInteger(page) && page > 0 ? page : 1,
     limit: LIMITS.find((choice) => choice === limit) ?? LIMIT_DEFAULT,
     job: params.get("job"),
-    draft: params.get("new") === NEW ? { copyOf: params.get("copy") } : null,
+    draft:
+      params.get("new") === NEW
+        ? { copyOf: resume === "" ? params.get("copy") : resume, resumes: resume !== "" }
+        : null,
     edge: from === "" || to === "" ? null : { from, to },
     rate: TAP_RATES.find((choice) => choice === rate) ?? TAP_RATE_DEFAULT,
+    keys: keysOf === "" ? null : { node: keysOf, key: params.get("key") ?? "" },
   };
 }
 
 export function jobsParams(place: JobsPlace): Record<string, string> {
+  const { draft, keys } = place;
   return {
     tenant: place.tenant,
     state: place.state,
@@ -56,9 +67,12 @@ export function jobsParams(place: JobsPlace): Record<string, string> {
     page: place.page === 1 ? "" : String(place.page),
     limit: place.limit === LIMIT_DEFAULT ? "" : String(place.limit),
     job: place.job ?? "",
-    new: place.draft === null ? "" : NEW,
-    copy: place.draft?.copyOf ?? "",
+    new: draft === null ? "" : NEW,
+    copy: draft === null || draft.resumes ? "" : (draft.copyOf ?? ""),
+    resume: draft?.resumes === true ? (draft.copyOf ?? "") : "",
     edge: place.edge === null ? "" : `${place.edge.from},${place.edge.to}`,
     rate: place.rate === TAP_RATE_DEFAULT ? "" : String(place.rate),
+    keys: keys?.node ?? "",
+    key: keys?.key ?? "",
   };
 }

@@ -18,7 +18,8 @@ export function JobsPage({ params }: { params: URLSearchParams }): ComponentChil
 function view(place: JobsPlace, move: JobsMover): ComponentChildren {
   const { tenant, job, draft } = place;
   if (draft !== null) {
-    return <NewJob key={`${tenant} ${draft.copyOf ?? ""}`} copyOf={draft.copyOf} place={place} onMove={move} />;
+    const { copyOf, resumes } = draft;
+    return <NewJob key={`${tenant} ${resumes} ${copyOf ?? ""}`} {...draft} place={place} onMove={move} />;
   }
   return job === null ? (
     <JobsView place={place} onMove={move} />

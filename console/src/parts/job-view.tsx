@@ -1,16 +1,25 @@
 /** One job: its state, its graph with live figures, the records on an edge, its errors and its document. */
 import type { ComponentChildren } from "preact";
 import { useCallback, useMemo, useState } from "preact/hooks";
-import { fetchDocument, fetchJob, type Job, type JobFigures, type JobGraph } from "../api/jobs";
+import {
+  type Checkpoints,
+  fetchCheckpoints,
+  fetchDocument,
+  fetchJob,
+  type Job,
+  type JobFigures,
+  type JobGraph,
+} from "../api/jobs";
 import type { Json } from "../api/decode";
 import { counted, short } from "../format";
-import { edgeKey, errorEdges, isAlive, readsTopic } from "../live/job-state";
+import { canBeResumed, edgeKey, errorEdges, isAlive, readsTopic } from "../live/job-state";
 import { latest, usePolled } from "../live/remote";
 import { jobsParams, type JobsMover, type JobsPlace } from "../pages/jobs-place";
 import { follow, href } from "../route";
 import { JobActions } from "./job-actions";
 import { JobErrors } from "./job-errors";
 import { JobGraphView } from "./job-graph";
+import { JobLineage } from "./job-lineage";
 import { JobStateCard } from "./job-state-card";
 import { JobTap } from "./job-tap";
 import { JobBadge } from "./job-table";
@@ -21,6 +30,7 @@ import { When } from "./subscription-table";
 import { Tile } from "./tile";
 
 const PERIOD_MS = 1_000;
+const CHECKPOINTS_PERIOD_MS = 2_000;
 /** A document never changes; it is asked for again only because the first attempt may have failed. */
 const DOCUMENT_PERIOD_MS = 60_000;
 
@@ -40,12 +50,13 @@ export function JobView(props: { id: string; place: JobsPlace; onMove: JobsMover
     ),
   );
   const known = latest(remote);
+  const stored = useCheckpoints(tenant, id, known === null || isAlive(known.job));
   const ofErrors = useMemo(() => errorEdges(document, known?.graph.edges ?? []), [document, known]);
   return (
     <>
       <div class="page-head">
         <nav aria-label="Way back" class="crumb">
-          <a href={href("jobs", jobsParams({ ...place, job: null, edge: null }))} onClick={follow}>
+          <a href={href("jobs", jobsParams({ ...place, job: null, edge: null, keys: null }))} onClick={follow}>
             Jobs
           </a>
           <span aria-hidden="true">›</span>
@@ -61,11 +72,21 @@ export function JobView(props: { id: string; place: JobsPlace; onMove: JobsMover
             <RoleButton
               role="writer"
               onClick={() => {
-                onMove({ job: null, edge: null, draft: { copyOf: id } }, "step");
+                onMove({ ...NOTHING_OPEN, draft: { copyOf: id, resumes: false } }, "step");
               }}
             >
               Copy as new job
             </RoleButton>
+            {canBeResumed(known.job, stored?.checkpoints ?? []) && (
+              <RoleButton
+                role="writer"
+                onClick={() => {
+                  onMove({ ...NOTHING_OPEN, draft: { copyOf: id, resumes: true } }, "step");
+                }}
+              >
+                Edit and resume
+              </RoleButton>
+            )}
             {isAlive(known.job) && (
               <JobActions
                 tenant={tenant}
@@ -78,6 +99,7 @@ export function JobView(props: { id: string; place: JobsPlace; onMove: JobsMover
           </>
         )}
       </div>
+      {known !== null && <JobLineage job={known.job} place={place} />}
       <RemoteNotice remote={remote} what="this job" />
       {known !== null && (
         <>
@@ -114,7 +136,7 @@ export function JobView(props: { id: string; place: JobsPlace; onMove: JobsMover
       {known !== null && isAlive(known.job) && known.graph.nodes.some((node) => node.type === "alarm") && (
         <OpenAlarmsCard place={place} job={id} />
       )}
-      {known !== null && <JobStateCard job={known.job} graph={known.graph} />}
+      {known !== null && <JobStateCard {...known} stored={stored} place={place} onMove={onMove} />}
       {known !== null && (
         <div class="job-parts">
           <JobErrors tenant={tenant} id={id} />
@@ -122,6 +144,20 @@ export function JobView(props: { id: string; place: JobsPlace; onMove: JobsMover
         </div>
       )}
     </>
+  );
+}
+
+/** What is left behind where another page opens. */
+const NOTHING_OPEN = { job: null, edge: null, keys: null };
+
+/** Those of a job that has ended never change, and are read from the disk. */
+function useCheckpoints(tenant: string, id: string, isAlive: boolean): Checkpoints | null {
+  return latest(
+    usePolled(
+      // The end of the job asks again at once.
+      useCallback(() => fetchCheckpoints(tenant, id).then((found) => ({ ...found, isAlive })), [tenant, id, isAlive]),
+      isAlive ? CHECKPOINTS_PERIOD_MS : DOCUMENT_PERIOD_MS,
+    ),
   );
 }
 

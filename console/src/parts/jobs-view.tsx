@@ -35,7 +35,7 @@ export function JobsView({ place, onMove }: { place: JobsPlace; onMove: JobsMove
           role="writer"
           look="primary"
           onClick={() => {
-            onMove({ draft: { copyOf: null } }, "step");
+            onMove({ draft: { copyOf: null, resumes: false } }, "step");
           }}
         >
           New job
