@@ -66,7 +66,7 @@ fn described(node: &NodeForm<'_>) -> String {
     match (node.role, node.reads) {
         (Role::Source, Some(reads)) => format!("source of type {} that reads '{reads}'", node.kind),
         (Role::Source, None) => format!("source of type {}", node.kind),
-        _ if node.window.is_some() => format!("{} with state and such windows", node.kind),
+        _ if node.window.is_some() => format!("{} with state and the same windows", node.kind),
         _ => format!("{} with state", node.kind),
     }
 }
@@ -137,12 +137,13 @@ pub(super) fn resume_node(draft: &DocumentDraft<'_>, findings: &mut Findings, ru
             // The map's own rule says more.
             None if may_begin || map.contains_key(node.name) => {}
             None => {
+                let fault = match earlier.node(node.name) {
+                    Some(_) => format!("'{}' of job '{}' is no {}", node.name, earlier.name, described(&form)),
+                    None => format!("job '{}' has no {} called '{}'", earlier.name, described(&form), node.name),
+                };
                 let message = format!(
-                    "job '{}' has no {} called '{}', which this one could go on from; name it in resume_from: {{ job: …, map: \
-                     {{ {}: … }} }}, or write on_missing: initialize to let it begin empty",
-                    earlier.name,
-                    described(&form),
-                    node.name,
+                    "{fault}, which this one could go on from; name another in resume_from: {{ job: …, map: {{ {}: … }} }}, or write \
+                     on_missing: initialize to let it begin empty",
                     node.name
                 );
                 findings
