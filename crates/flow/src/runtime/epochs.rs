@@ -222,6 +222,15 @@ impl Epochs {
         }
     }
 
+    /// Counts the keys with which an instance of a node begins.
+    pub(super) fn begin_keys(&self, node: &str, instance: u32, keys: u64) {
+        let mut state = self.state.lock();
+        let known = state.keys.entry(node.to_owned()).or_default();
+        let number = instance as usize;
+        known.resize(known.len().max(number + 1), 0);
+        known[number] = keys;
+    }
+
     /// Tells the instances of the run, by chain, and the wakers of the coordinator and of all of them.
     pub(super) fn begin(&self, instances_by_chain: impl Iterator<Item = u32>, wakers: Vec<Waker>) {
         let mut state = self.state.lock();
@@ -444,7 +453,8 @@ impl Epochs {
         self.state.lock().recent.iter().rev().map(Committed::describe).collect()
     }
 
-    /// The keys of a node that had state at the end of the last epoch; `None` for a node that keeps none.
+    /// The keys of a node that had state at the end of the last epoch, or when the run began; `None` for a node that keeps none, and
+    /// until the state is restored.
     pub(super) fn keys_of(&self, node: &str) -> Option<u64> {
         self.state.lock().keys.get(node).map(|keys| keys.iter().sum())
     }

@@ -212,6 +212,7 @@ impl Instance {
         for (node, values) in restored.values {
             let Some(keyed) = self.keyed.get_mut(&node) else { continue };
             values.iter().try_for_each(|(key, stored)| keyed.operator.restore(key, stored))?;
+            boundary.epochs.begin_keys(&run.plan.nodes[node.0].node.name, number, keyed.operator.keys() as u64);
         }
         self.sources.restore(run, &restored.times, restored.at_ms);
         if restored.watermark_ms != NO_TIME {
