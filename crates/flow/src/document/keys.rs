@@ -44,7 +44,7 @@ pub(super) static BUNDLE: Section = Section {
     name: "bundle",
     path: "",
     doc: "A bundle: nodes with their routes and hooks, for `use` in documents. `input` in its `inputs` and `edges` stands for \
-          the inputs of the use; a text `:name` in a `config` stands for the value of a parameter.",
+          the inputs of the use; a whole text `:name` in a `config` stands for the value of a parameter.",
     keys: &[&BUNDLE_IDENTITY, &NODE_MAPS, &BUNDLE_PARTS],
 };
 

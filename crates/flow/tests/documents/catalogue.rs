@@ -172,6 +172,7 @@ fn bundles() -> BTreeMap<String, String> {
     let texts = [
         ("cleaning", include_str!("bundles/cleaning.yaml")),
         ("paid", include_str!("bundles/paid.yaml")),
+        ("sites", include_str!("bundles/sites.yaml")),
         ("weather", include_str!("bundles/weather.yaml")),
         ("broken", include_str!("bundles/broken.yaml")),
         ("no-yaml", "version: 1\n  kind: [Bundle"),

@@ -1,6 +1,7 @@
 //! Reading of whole documents: values, defaults, both forms, and bounds of the text.
 
 use millstream_flow::{Document, Finding, JoinInput, RouteTarget};
+use serde_json::json;
 
 use crate::catalogue::context;
 use crate::take_apart::take_apart;
@@ -113,6 +114,17 @@ fn a_bundle_is_merged_under_the_name_of_its_use() {
     assert_eq!(document.hooks.len(), 3);
     let RouteTarget::Nodes(to) = &document.routes[0].to else { panic!("{:?}", document.routes[0]) };
     assert_eq!(document.nodes[to[0].0].name, "clean.dead");
+}
+
+#[test]
+fn a_parameter_of_a_bundle_is_a_whole_text_of_a_config() {
+    let document = read(
+        "{version: 1, kind: Job, name: j, use: {a: {bundle: sites, params: {name: north}}}, \
+         sinks: {out: {type: stdout, inputs: [a.sites]}}}",
+    );
+    let sites = document.nodes.iter().find(|node| node.name == "a.sites").unwrap();
+    let expected = json!([{"whole": "north", "longer": "site-:name", "unknown": ":names"}]);
+    assert_eq!(sites.config["records"], expected);
 }
 
 #[test]
