@@ -88,6 +88,11 @@ pub(crate) fn key_as_json(key: &[u8]) -> serde_json::Value {
     serde_json::from_slice(&json).unwrap_or_else(|_| String::from_utf8_lossy(&json).into())
 }
 
+/// The key of the records whose state is stored under `stored`: a join stores each of its records by itself.
+pub(crate) fn key_of_stored(stored: &[u8]) -> &[u8] {
+    join::read_entry_key(stored).map_or(stored, |(key, ..)| key)
+}
+
 /// The compiled work of a node. It has no state, so that instances share it; that of a keyed operator is handed to it.
 #[derive(Debug, Default)]
 pub(crate) struct Operator {

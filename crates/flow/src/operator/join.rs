@@ -15,7 +15,8 @@ mod tests;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use self::state::{KeptRecord, KeyRecords, Place, entry_key, read_entry_key};
+pub(super) use self::state::read_entry_key;
+use self::state::{KeptRecord, KeyRecords, Place, entry_key};
 use super::keyed::{KeyedInput, KeyedMade, KeyedOperator, KeyedOutput, MADE_MAX, key_parts, record_key};
 use crate::Error;
 use crate::batch::{FieldSet, MadeRecord, MadeRows, NO_TIME};

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use millstream_flow::{FlowConfig, Functions};
 use millstream_testkit::eventually;
+use millstream_types::TenantId;
 use serde_json::{Value, json};
 
 use crate::node::Node;
@@ -82,6 +83,28 @@ fn nth_order(number: i64) -> (i64, i64) {
 
 fn nth_payment(number: i64) -> (i64, i64) {
     (number % 13, number / 4 + (number * 17) % 5)
+}
+
+#[test]
+fn the_keys_of_a_join_are_listed_once_each_with_the_sizes_of_all_their_records() {
+    let dir = tempfile::tempdir().unwrap();
+    let node = Node::open(dir.path());
+    for topic in ["orders", "payments", "paid"] {
+        node.create(topic, 1);
+    }
+    let id = node.run(&paid("paid", "inner", 1));
+    node.append("orders", &[order(1, 0), order(1, 1), order(2, 1)]);
+    node.append("payments", &[payment(1, 2)]);
+    let state = |key| node.jobs.state(&TenantId::default(), &id, "paid", key, 10).unwrap();
+    eventually("they are stored", || state(None)["values"].as_array().unwrap().len() == 2 && found(&node).len() == 2);
+    let size = |key| {
+        let stored = state(Some(key));
+        let [value] = stored["values"].as_array().unwrap().as_slice() else { panic!("{stored:#}") };
+        assert_eq!(value["key"], json!(key.parse::<i64>().unwrap()), "{stored:#}");
+        value["bytes"].as_u64().unwrap()
+    };
+    assert!(size("1") > 2 * size("2"), "three records and one");
+    node.close();
 }
 
 #[test]

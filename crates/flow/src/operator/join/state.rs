@@ -60,7 +60,7 @@ pub(super) fn entry_key(key: &[u8], side: JoinSide, number: u64) -> Vec<u8> {
 }
 
 /// The key of the join, the side and the number of an entry; `None` if it is none.
-pub(super) fn read_entry_key(entry: &[u8]) -> Option<(&[u8], JoinSide, u64)> {
+pub(in crate::operator) fn read_entry_key(entry: &[u8]) -> Option<(&[u8], JoinSide, u64)> {
     let end = entry.iter().rposition(|byte| *byte == b'\n')? + 1;
     let (key, rest) = entry.split_at(end);
     let (side, number) = rest.split_first()?;
