@@ -60,12 +60,15 @@ enum JobAction {
     },
     /// List jobs, newest first
     List {
-        /// Only jobs in this state, such as running or failed
-        #[arg(long)]
+        /// Only jobs in this state
+        #[arg(long, value_parser = ["starting", "running", "paused", "stopped", "completed", "killed", "failed"])]
         state: Option<String>,
         /// Only jobs of this name
         #[arg(long)]
         name: Option<String>,
+        /// Only jobs with this label
+        #[arg(long, value_name = "NAME=VALUE")]
+        label: Option<String>,
     },
     /// Show a job: its state and the figures of its nodes
     #[command(visible_alias = "status")]
@@ -139,8 +142,8 @@ async fn act(arguments: &JobArgs, settings: impl FnOnce(&Path) -> anyhow::Result
         }
         JobAction::Validate { file } => job_validate_command::run(server, file, is_json).await,
         JobAction::Test(test) => job_test_command::run(test, settings, is_json),
-        JobAction::List { state, name } => {
-            let given = [("state", state), ("name", name)];
+        JobAction::List { state, name, label } => {
+            let given = [("state", state), ("name", name), ("label", label)];
             let parts = given.iter().filter_map(|(key, value)| Some(format!("{key}={}", encoded(value.as_deref()?))));
             let path = format!("/api/jobs?{}", parts.collect::<Vec<_>>().join("&"));
             let jobs = server.ask(Method::GET, &path, String::new()).await?;

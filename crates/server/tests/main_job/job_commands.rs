@@ -65,6 +65,24 @@ fn the_starter_keeps_all_rules_passes_its_tests_and_runs() {
 }
 
 #[test]
+fn jobs_are_listed_by_state_and_label() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = crate::tenant();
+    for team in ["weather", "traffic"] {
+        let mut document = batch("n + 1 AS n");
+        (document["name"], document["labels"]) = (json!(team), json!({"team": team}));
+        write(dir.path(), "job.json", &document);
+        printed(&command(&server, dir.path(), &["run", "job.json"]));
+    }
+    let listed = |filter: &[&str]| printed(&command(&server, dir.path(), &[&["list"], filter].concat()));
+    let weather = listed(&["--state", "completed", "--label", "team=weather"]);
+    assert!(weather.lines().count() == 2 && weather.contains("  weather  "), "{weather}");
+    assert_eq!(listed(&["--state", "failed"]).lines().count(), 1);
+    let odd = command(&server, dir.path(), &["list", "--state", "done"]);
+    assert!(!odd.status.success() && text(&odd.stderr).contains("completed"), "{odd:?}");
+}
+
+#[test]
 fn run_follows_a_batch_job_and_its_exit_status_says_how_it_ended() {
     let dir = tempfile::tempdir().unwrap();
     let server = crate::tenant();

@@ -129,6 +129,8 @@ fn submit_replaces_and_watches_a_file_and_goes_on_behind_a_refusal() {
     let first = printed(&command(&server, dir.path(), &["submit", "job.json"])).trim().to_owned();
     let second = printed(&command(&server, dir.path(), &["submit", "--replace", "job.json"])).trim().to_owned();
     assert_eq!(server.get_json(&format!("/api/jobs/{second}"))["resumed_from"], json!(first));
+    let shown = printed(&command(&server, dir.path(), &["show", &second]));
+    assert!(shown.contains(&format!("resumed_from  {first}")), "{shown}");
 
     let mut watching = millstream();
     watching.args(["job", "submit", "--watch", "job.json", "--server", &server.applications_url()]);
