@@ -5,14 +5,14 @@ import { rawMembers, rawParts } from "../api/raw-json";
 const LINE_MAX = 72;
 /** Keys of a document whose members stand in lines of their own. */
 const OPEN_KEYS = new Set(["sources", "transforms", "sinks", "use", "routes", "hooks", "tests"]);
-/** The identity of one submission; a copy is another one. */
-const IDENTITY = "id";
 const RESUME = "resume_from";
+/** Keys of one submission; a copy is another one. It would be refused in the place of a job that has gone on from a third. */
+const OF_SUBMISSION = ["id", RESUME];
 
-/** The document without its `id`, as a copy begins; with `earlier` it goes on from the state of the job with that id. */
+/** The document as a copy begins, without its `id` and `resume_from`; with `earlier` it goes on from the state of the job with that id. */
 export function documentCopy(json: string, earlier: string | null): string {
   const members = rawMembers(json);
-  members.delete(IDENTITY);
+  for (const key of OF_SUBMISSION) members.delete(key);
   if (earlier !== null) members.set(RESUME, JSON.stringify(earlier));
   const texts = inOrder(members).map(([key, value]) => {
     const isOpen = OPEN_KEYS.has(key) && /^[[{]\s*[^\]}\s]/.test(value);
