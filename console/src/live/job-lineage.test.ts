@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { decodeJob, type Job } from "../api/jobs";
-import { successorOf } from "./job-lineage";
+import { holderOfName, successorOf } from "./job-lineage";
 
 function job(id: string, second: number, resumed_from?: string): Job {
   const submitted = new Date(1_700_000_000_000 + second * 1_000).toISOString();
@@ -20,5 +20,12 @@ describe("the successor of a job", () => {
     expect(successorOf(ended, [job("c", 20, "old"), job("b", 9, "old")])?.job.id).toBe("b");
     expect(successorOf(ended, [job("c", 20, "old"), job("b", 15, "old")])?.job.id).toBe("c");
     expect(successorOf(ended, [job("c", 20, "other"), job("b", 9)])).toBeNull();
+  });
+});
+
+describe("the job that has a name", () => {
+  it("is the one that runs, also while another waits to replace it", () => {
+    expect(holderOfName([job("new", 9, "old"), job("old", 0)])?.id).toBe("old");
+    expect(holderOfName([])).toBeNull();
   });
 });

@@ -17,6 +17,11 @@ export function successorOf(job: Span, jobs: readonly Job[]): Successor | null {
   return next.find(({ way }) => way !== "resumed") ?? next[0] ?? null;
 }
 
+/** The job of a name that runs, of those that have not ended, newest first: a newer one waits to take its place. */
+export function holderOfName(jobs: readonly Job[]): Job | null {
+  return jobs.at(-1) ?? null;
+}
+
 /** A job that replaces another is submitted while that one runs; one that resumes another, after its end. */
 function wayOf({ ended }: Span, next: Job): Successor["way"] {
   if (ended === null) return "replacing";

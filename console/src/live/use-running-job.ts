@@ -1,6 +1,7 @@
 /** The running job that has a name: the one that a new document of that name may replace. */
 import { useCallback } from "preact/hooks";
 import { fetchRunning, type Job } from "../api/jobs";
+import { holderOfName } from "./job-lineage";
 import { latest, usePolled } from "./remote";
 
 const PERIOD_MS = 2_000;
@@ -17,5 +18,5 @@ export function useRunningJob(tenant: string, name: string): Job | null {
   );
   const known = latest(remote);
   // The answer about another name is not shown as the one about this name.
-  return known?.name === name ? (known.jobs[0] ?? null) : null;
+  return known?.name === name ? holderOfName(known.jobs) : null;
 }
