@@ -247,7 +247,7 @@ impl<'a> Cursor<'a> {
 }
 
 fn described(found: &str) -> String {
-    if found.is_empty() { "the end of the query".to_owned() } else { format!("'{found}'") }
+    if found.is_empty() { "the end".to_owned() } else { format!("'{found}'") }
 }
 
 fn listed(words: &[&str]) -> String {

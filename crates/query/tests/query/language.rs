@@ -97,7 +97,7 @@ fn every_spelling_has_one_canonical_text_that_reads_back_as_the_same_plan() {
 fn a_refusal_names_the_place_the_fault_and_a_suggestion() {
     let from = "SELECT * FROM STREAM()";
     for (text, line, column, message, suggestion) in [
-        ("", 1, 1, "expected SELECT, found the end of the query", None),
+        ("", 1, 1, "expected SELECT, found the end", None),
         ("SELCT * FROM STREAM()", 1, 1, "expected SELECT, found 'SELCT'", Some("SELECT")),
         ("SELECT * FORM STREAM()", 1, 10, "expected ',' or FROM, found 'FORM'", Some("FROM")),
         ("SELECT a b FROM STREAM()", 1, 10, "expected ',', AS or FROM, found 'b'", None),
