@@ -153,7 +153,7 @@ fn look_routes(jobs: &AllJobs) -> [Route; 12] {
             .param("id", id)
             .answers_with(
                 200,
-                "The nodes that keep state; epochs with number, time, duration and bytes: up to 100 of the present run, else the last.",
+                "The nodes that keep state; up to 100 epochs of the present run with number, time, duration and bytes, else number and time of the last.",
                 object(),
             )
             .answers(404, unknown)
