@@ -367,7 +367,8 @@ impl<'a> Row<'a> for ReadFields<'_, '_, 'a> {
     }
 }
 
-/// Appends a field and its value, such as `; temp is "hot"`.
+/// Appends a field and its value, such as `; temp is "hot"`. A function that looks back is read from a member `$LAG(temp)`, and shown as
+/// it is written.
 fn write_read(name: &str, value: Result<Value<'_>, EvalError>, out: &mut String) {
     let mut json = Vec::new();
     match value {
@@ -377,5 +378,7 @@ fn write_read(name: &str, value: Result<Value<'_>, EvalError>, out: &mut String)
     let json = String::from_utf8_lossy(&json);
     let shown = &json[..json.floor_char_boundary(VALUE_MAX_BYTES)];
     let cut = if shown.len() < json.len() { "…" } else { "" };
+    let call = name.strip_prefix("\"$").and_then(|name| name.strip_suffix('"')).filter(|name| name.ends_with(')'));
+    let name = call.map_or_else(|| name.to_owned(), |call| call.replace("\"\"", "\""));
     out.push_str(&format!("; {name} is {shown}{cut}"));
 }

@@ -131,7 +131,7 @@ fn values_keep_their_digits_and_errors_name_the_earlier_value() {
     assert_eq!(texts(&steps.apply(&batch).batch), expected);
     let output = Steps::new("v - LAG(v) AS step", json!({})).apply(&batch_of(&[r#"{"v":"x"}"#, r#"{"v":1}"#]));
     let message = "'v - LAG(v)' has no value: it calculates with a value that is no number; CAST it, or test it with \
-                   TYPEOF; v is 1; \"$LAG(v)\" is \"x\"";
+                   TYPEOF; v is 1; LAG(v) is \"x\"";
     assert_eq!(output.failed.last().unwrap().message, message);
 }
 
