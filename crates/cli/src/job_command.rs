@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use crate::client::{Server, encoded};
 use crate::job_client::{count, path, rate, send_document};
+use crate::job_parallelism_command::{self, ParallelismArgs};
 use crate::job_tap_command::{self, TapArgs};
 use crate::job_test_command::{self, TestArgs};
 use crate::terminal::{self, aligned, cell, show, show_lines};
@@ -99,6 +100,8 @@ enum JobAction {
         #[arg(long)]
         immediate: bool,
     },
+    /// Change the parallelism of a running job, which goes on from its last epoch
+    Parallelism(ParallelismArgs),
     /// Start a paused job again
     Resume {
         /// The job's id, or the name of its latest run
@@ -177,6 +180,7 @@ async fn act(arguments: &JobArgs, settings: impl FnOnce(&Path) -> anyhow::Result
             server.answered(Method::POST, &path, json!({ "mode": mode }).to_string()).await?;
             show(&format!("job {job} stops\n"))
         }
+        JobAction::Parallelism(change) => job_parallelism_command::run(server, change, is_json).await,
         JobAction::Resume { job } => {
             server.answered(Method::POST, &path(server, job, "/resume").await?, String::new()).await?;
             show(&format!("job {job} goes on\n"))
@@ -214,7 +218,7 @@ fn alarm_table(alarms: &[Value]) -> String {
 
 fn described(job: &Value) -> String {
     let lines =
-        ["id", "name", "state", "reason", "submitted", "submitted_by", "resumed_from", "ended", "restarts", "hash"];
+        ["id", "name", "state", "reason", "submitted", "submitted_by", "resumed_from", "ended", "restarts", "parallelism", "hash"];
     let rows = lines.iter().filter(|key| !job[**key].is_null()).map(|key| [(*key).to_owned(), cell(&job[*key])]);
     let mut rows: Vec<_> = rows.collect();
     if let Some(epoch) = job["checkpoint"]["epoch"].as_u64() {

@@ -18,6 +18,7 @@ mod job_command;
 mod job_document;
 mod job_graph_command;
 mod job_new_command;
+mod job_parallelism_command;
 mod job_run_command;
 mod job_tap_command;
 mod job_test_command;

@@ -42,7 +42,7 @@ pub use model::{
     JoinInput, JoinSetting, Mode, Node, NodeId, Parallelism, RestartPolicy, ResumeFrom, Role, Route, RouteTarget,
     Scheduler, TestCase, TriggerMode, TriggerOn, TriggerSetting, WindowKind, WindowSetting,
 };
-pub(crate) use model::{INSTANCES_MAX, JoinSide, gives_by_time_alone};
+pub(crate) use model::{INSTANCES_MAX, JoinSide, NODE_MAPS, gives_by_time_alone};
 pub use quantity::{duration_ms, size_bytes};
 pub use reference::{node_type_page, reference_page};
 pub use topic::TopicAccess;

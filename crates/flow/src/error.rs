@@ -42,6 +42,15 @@ pub enum Error {
     /// The node keeps no state, or does not exist.
     #[error("job '{id}' has no node '{node}' with state; {}", listed(.nodes))]
     UnknownNode { id: String, node: String, nodes: Vec<String> },
+    /// No node of the job has that name.
+    #[error("job '{id}' has no node '{node}'; {}", meant(.nearest.as_deref(), .nodes))]
+    NoNode { id: String, node: String, nearest: Option<String>, nodes: Vec<String> },
+    /// No node of the job has a parallelism in its document, and none is named.
+    #[error("no node of job '{id}' has a parallelism in its document; name the nodes, as in {{\"{example}\": 2}}")]
+    NoParallelism { id: String, example: String },
+    /// The job keeps its parallelism.
+    #[error("job '{id}' keeps its parallelism: {reason}")]
+    NotRescaled { id: String, reason: String },
     #[error("{open} taps are open, at most {limit} may be; close one, or try again later")]
     TapsFull { open: usize, limit: usize },
     /// The limit of running jobs is reached.
@@ -91,13 +100,17 @@ impl Error {
     /// The class of the error.
     pub fn code(&self) -> ErrorCode {
         match self {
-            Self::Invalid { .. } | Self::Plan { .. } | Self::UnknownEdge { .. } | Self::InvalidSetting { .. } => {
-                ErrorCode::Invalid
-            }
+            Self::Invalid { .. }
+            | Self::Plan { .. }
+            | Self::UnknownEdge { .. }
+            | Self::NoNode { .. }
+            | Self::NoParallelism { .. }
+            | Self::InvalidSetting { .. } => ErrorCode::Invalid,
             Self::HashDiffers { .. }
             | Self::NameTaken { .. }
             | Self::NotPaused { .. }
             | Self::NotReplaced { .. }
+            | Self::NotRescaled { .. }
             | Self::NoState { .. } => ErrorCode::Conflict,
             Self::UnknownJob { .. } | Self::UnknownName { .. } | Self::NotRunning { .. } | Self::UnknownNode { .. } => {
                 ErrorCode::NotFound
@@ -113,6 +126,10 @@ impl Error {
 
 fn listed(nodes: &[String]) -> String {
     if nodes.is_empty() { "it keeps none".to_owned() } else { format!("use one of {}", nodes.join(" ")) }
+}
+
+fn meant(nearest: Option<&str>, nodes: &[String]) -> String {
+    nearest.map_or_else(|| listed(nodes), |nearest| format!("did you mean '{nearest}'?"))
 }
 
 fn first(findings: &[Finding]) -> String {

@@ -13,8 +13,10 @@
 mod crash_loop;
 mod earlier;
 mod figures;
+mod parallelism;
 mod places;
 mod record;
+mod set_parallelism;
 mod store;
 mod supervisor;
 mod tap;
@@ -35,6 +37,7 @@ use uuid::Uuid;
 use self::crash_loop::CrashLoop;
 use self::earlier::{EarlierRecords, Purpose, earlier_job};
 pub use self::figures::JobFigure;
+pub use self::parallelism::ParallelismChange;
 pub use self::record::JobState;
 use self::record::{JobKey, JobRecord, Resumes, is_waiting};
 use self::store::{JobAnswer, JobCommand, JobsView};
@@ -280,6 +283,7 @@ impl Jobs {
             error: None,
             resumes: earlier.map(|id| Resumes { job: id.clone(), is_done: false }),
             places: BTreeMap::new(),
+            parallelism: BTreeMap::new(),
         };
         let key = record.key();
         let (name, hash) = (record.name.clone(), record.hash.clone());
@@ -592,6 +596,9 @@ impl Jobs {
         }
         if let Some(resumes) = &record.resumes {
             job["resumed_from"] = resumes.job.as_str().into();
+        }
+        if !record.parallelism.is_empty() {
+            job["parallelism"] = json!(record.parallelism);
         }
         if let Some(error) = &record.error {
             job["error"] = json!(error);

@@ -43,6 +43,6 @@ pub use error::Error;
 pub use expression::{Params, RecordError};
 pub use function::{FunctionOutput, Functions, NativeFunction};
 pub use hook::{HookAnswer, HookBatch, HookCall, Hooks, NativeHook};
-pub use jobs::{FlowRuntime, JobFigure, JobState, Jobs, StopMode, Submission, Tap};
+pub use jobs::{FlowRuntime, JobFigure, JobState, Jobs, ParallelismChange, StopMode, Submission, Tap};
 pub use runtime::TappedRecord;
 pub use test_run::{Difference, DifferenceKind, TestReport, TestResult, TestRunner};

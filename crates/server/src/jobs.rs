@@ -1,6 +1,7 @@
 //! `/api/jobs`: stream jobs over HTTP. The crate `flow` checks, stores and runs them.
 
 mod metrics;
+mod parallelism;
 mod tap;
 
 pub(crate) use self::metrics::show as show_metrics;
@@ -23,9 +24,9 @@ use crate::streams::duration;
 const BODY_MAX_SETTING: &str = "none: a job's document has at most 1 MiB";
 const CHECK_LIMITS: Limits =
     Limits { body_max_bytes: 1 << 20, body_max_setting: BODY_MAX_SETTING, timeout: Duration::from_secs(30) };
-/// Longest time for a running job to stop before another takes its place; the route's text mentions it.
-const REPLACE_MAX: Duration = Duration::from_secs(120);
-const REPLACE_DEFAULT: Duration = Duration::from_secs(30);
+/// Longest time for a running job to stop before it starts again, or another takes its place; the routes' texts mention it.
+const STOP_MAX: Duration = Duration::from_secs(120);
+const STOP_DEFAULT: Duration = Duration::from_secs(30);
 const SUBMIT_LIMITS: Limits = Limits { timeout: Duration::from_secs(130), ..CHECK_LIMITS };
 const LOOK_LIMITS: Limits =
     Limits { body_max_bytes: 0, body_max_setting: "none: this route takes no body", timeout: Duration::from_secs(10) };
@@ -54,7 +55,8 @@ type AllJobs = Arc<Jobs>;
 pub(crate) fn routes(jobs: &AllJobs, memory: &MemoryBudget) -> Routes {
     let taps = tap::Taps { jobs: Arc::clone(jobs), memory: memory.clone() };
     let all = submit_routes(jobs).into_iter().chain(look_routes(jobs)).chain(end_routes(jobs));
-    all.chain([tap::route(Arc::new(taps))]).fold(Routes::new("jobs"), Routes::route)
+    all.chain([parallelism::route(Arc::clone(jobs)), tap::route(Arc::new(taps))])
+        .fold(Routes::new("jobs"), Routes::route)
 }
 
 fn object() -> Content {
@@ -223,6 +225,15 @@ fn problem(error: Error) -> Problem {
         Error::NameTaken { id, .. } => problem.member("code", "job_name_taken").member("job", id),
         Error::NotReplaced { id, .. } => problem.member("code", "job_not_replaced").member("job", id),
         Error::NotPaused { .. } => problem.member("code", "job_not_paused"),
+        Error::NotRescaled { .. } => problem.member("code", "job_not_rescaled"),
+        Error::NoParallelism { .. } => problem.with_status(StatusCode::UNPROCESSABLE_ENTITY),
+        Error::NoNode { nodes, nearest, .. } => {
+            let problem = problem.with_status(StatusCode::UNPROCESSABLE_ENTITY).member("nodes", nodes);
+            match nearest {
+                Some(nearest) => problem.member("nearest", nearest),
+                None => problem,
+            }
+        }
         Error::JobsFull { .. } | Error::TenantJobsFull { .. } | Error::TapsFull { .. } => {
             problem.retry_after(RETRY_AFTER)
         }
@@ -260,7 +271,7 @@ async fn submit(
     Query(Submit { replace, timeout }): Query<Submit>,
     Payload(body): Payload,
 ) -> Result<Response, Problem> {
-    let time = time(timeout.as_deref(), REPLACE_DEFAULT)?.min(REPLACE_MAX);
+    let time = time(timeout.as_deref(), STOP_DEFAULT)?.min(STOP_MAX);
     let (principal, text) = (Arc::clone(caller.principal()), text(&body)?.to_owned());
     // A caller who goes away leaves no job behind that is stored and not started.
     let submitted = tokio::spawn(async move {

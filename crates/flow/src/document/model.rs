@@ -130,7 +130,7 @@ pub enum Role {
 }
 
 /// The three maps of nodes.
-pub(super) const NODE_MAPS: [(&str, Role); 3] =
+pub(crate) const NODE_MAPS: [(&str, Role); 3] =
     [("sources", Role::Source), ("transforms", Role::Transform), ("sinks", Role::Sink)];
 
 /// A source, transform or sink.

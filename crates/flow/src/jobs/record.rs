@@ -86,7 +86,13 @@ pub(super) struct JobRecord {
     /// The records that sources without a log have read, by node; empty once the job has completed.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) places: BTreeMap<String, u64>,
+    /// The parallelism of nodes in place of that of the document.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(super) parallelism: NodeParallelism,
 }
+
+/// The values of `parallelism` by the name of the node.
+pub(super) type NodeParallelism = BTreeMap<String, Value>;
 
 /// The jobs of all tenants.
 pub(super) type AllRecords = imbl::OrdMap<JobKey, Arc<JobRecord>>;

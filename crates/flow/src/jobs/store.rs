@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use millstream_view::{DecodeError, Draft, Encoded, InState, View};
 
-use super::record::{AllRecords, JobKey, JobRecord, JobState, is_waiting};
+use super::record::{AllRecords, JobKey, JobRecord, JobState, NodeParallelism, is_waiting};
 use crate::runtime::RunFailure;
 
 /// The view with the limits that decisions need.
@@ -38,6 +38,8 @@ pub(super) enum JobCommand {
     Withdraw(JobKey),
     /// A job has taken over the state of an earlier one, with these places of its nodes.
     TakenOver(JobKey, BTreeMap<String, u64>),
+    /// A running job has this parallelism of nodes, in place of that of its document.
+    Parallelism(JobKey, NodeParallelism),
     /// The source of this name has finished this number of records.
     Place(JobKey, String, u64),
 }
@@ -107,6 +109,9 @@ impl View for JobsView {
                 record.resumes.iter_mut().for_each(|resumes| resumes.is_done = true);
                 record.places = places;
             }),
+            JobCommand::Parallelism(key, parallelism) => {
+                change_running(draft, key, |record| record.parallelism = parallelism)
+            }
             JobCommand::Place(key, node, records) => change_running(draft, key, |record| {
                 record.places.insert(node, records);
             }),

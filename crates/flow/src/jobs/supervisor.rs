@@ -3,6 +3,7 @@
 //! Owner: the thread `flow-jobs`. Others send it requests and read what runs.
 
 mod replacement;
+mod rescaling;
 mod takeover;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -19,9 +20,11 @@ use serde_json::Value;
 use tokio::sync::{oneshot, watch};
 
 use self::replacement::Replacement;
+use self::rescaling::Rescaling;
 use super::PARTITION;
 use super::crash_loop::CrashLoop;
 use super::figures::JobFigure;
+use super::parallelism::ParallelismChange;
 use super::places::JobPlaces;
 use super::record::{JobKey, JobState, is_waiting};
 use super::store::{JobCommand, JobsView};
@@ -51,6 +54,8 @@ pub(super) enum SupervisorRequest {
     Forget(Vec<JobKey>),
     /// This job takes the place of the one that it goes on from, which has so much time to stop; gets the outcome.
     Replace(JobKey, Duration, Option<oneshot::Sender<Result<(), String>>>),
+    /// The job gets another parallelism, and has so much time to stop for it.
+    Rescale(JobKey, ParallelismChange, Duration, oneshot::Sender<Result<(), Error>>),
     /// The state of an earlier job is that of this one, before the run with this number begins; the places of its nodes.
     TakenOver(JobKey, u64, Result<BTreeMap<String, u64>, Error>),
     /// The run with this number has ended.
@@ -91,6 +96,8 @@ pub(super) struct Supervisor {
     ended: Mutex<Vec<EndedRun>>,
     /// The jobs that stop for another to take their place.
     replacements: Mutex<HashMap<JobKey, Replacement>>,
+    /// The jobs that stop for another parallelism.
+    rescalings: Mutex<HashMap<JobKey, Rescaling>>,
     changes: watch::Sender<u64>,
     thread: Mutex<Option<JoinHandle<()>>>,
     views: Arc<Views<JobsView>>,
@@ -118,6 +125,7 @@ impl Supervisor {
             active: Mutex::default(),
             ended: Mutex::default(),
             replacements: Mutex::default(),
+            rescalings: Mutex::default(),
             changes: watch::Sender::new(0),
             thread: Mutex::default(),
             views,
@@ -284,6 +292,7 @@ impl Supervisor {
                 Ok(SupervisorRequest::Stop(key, mode)) => self.end_run(&key, mode),
                 Ok(SupervisorRequest::Kill(key)) => self.end_run(&key, StopMode::Immediate),
                 Ok(SupervisorRequest::Replace(key, time, answer)) => self.replace(&key, time, answer),
+                Ok(SupervisorRequest::Rescale(key, change, time, answer)) => self.rescale(&key, &change, time, answer),
                 Ok(SupervisorRequest::Forget(keys)) => keys.iter().for_each(|key| self.remove_state(key)),
                 Ok(SupervisorRequest::TakenOver(key, number, places)) => self.taken_over(&key, number, places),
                 Ok(SupervisorRequest::Ended(key, number, outcome)) => self.run_ended(&key, number, outcome),
@@ -292,6 +301,7 @@ impl Supervisor {
                 Err(RecvTimeoutError::Timeout) => {}
             }
             self.keep_due();
+            self.keep_unscaled();
             self.retry_due();
         }
     }
@@ -300,7 +310,9 @@ impl Supervisor {
         let now = self.services.clock.now();
         let active = self.active.lock();
         let replacements = self.replacements.lock();
+        let rescalings = self.rescalings.lock();
         let due = replacements.values().map(|replacement| replacement.until);
+        let due = due.chain(rescalings.values().map(|rescaling| rescaling.until));
         let next = active.values().filter_map(|known| known.retry_at).chain(due).min();
         next.map_or(SLEEP, |at| at.saturating_sub(now))
     }
@@ -413,7 +425,7 @@ impl Supervisor {
     }
 
     fn read(&self, record: &JobRecord) -> Result<(Document, TenantId), Error> {
-        let document = Document::read(&record.document.to_string(), &self.context);
+        let document = Document::read(&record.document_to_run().to_string(), &self.context);
         let document = document.map_err(|findings| Error::Invalid { findings })?;
         let tenant = TenantId::new(&record.tenant).map_err(millstream_log::Error::from)?;
         Ok((document, tenant))
@@ -462,13 +474,14 @@ impl Supervisor {
         }
     }
 
-    fn run_ended(&self, key: &JobKey, number: u64, outcome: RunOutcome) {
+    fn run_ended(self: &Arc<Self>, key: &JobKey, number: u64, outcome: RunOutcome) {
         let is_current = self.active.lock().get(key).is_some_and(|known| known.number == number);
         if !is_current {
             return;
         }
         match outcome {
             RunOutcome::Completed => self.finish(key, Some(JobState::Completed), None),
+            RunOutcome::Stopped if self.start_rescaled(key) => {}
             RunOutcome::Stopped => self.finish(key, None, None),
             RunOutcome::Failed(failure, answer) => self.run_failed(key, failure, answer),
         }
@@ -539,6 +552,7 @@ impl Supervisor {
             self.finish(key, Some(state), Some(failure));
         } else {
             self.store(JobCommand::Restart(key.clone(), failure));
+            self.answer_rescaled(key);
         }
     }
 
@@ -550,6 +564,7 @@ impl Supervisor {
         if let Some(mut replacement) = self.replacements.lock().remove(key) {
             replacement.answer(Ok(()));
         }
+        self.refuse_rescaling(key, state);
         match next {
             Some(next) => self.request(SupervisorRequest::Start(next.key())),
             None if state == JobState::Completed => self.remove_state(key),
@@ -601,8 +616,9 @@ impl Supervisor {
         let runs = |active: &HashMap<JobKey, Active>| -> Vec<Arc<Run>> {
             active.values().filter_map(|known| known.run.clone()).collect()
         };
-        // Replacements are stored, and happen at the next start.
+        // Replacements and another parallelism are stored, and happen at the next start.
         self.replacements.lock().clear();
+        self.rescalings.lock().clear();
         runs(&self.active.lock()).iter().for_each(|run| run.stop());
         let deadline = self.services.clock.now() + time;
         while !runs(&self.active.lock()).is_empty() {

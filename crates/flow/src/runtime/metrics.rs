@@ -25,7 +25,7 @@ pub(crate) struct JobMetrics {
 
 pub(crate) struct NodeMetrics {
     pub(crate) name: String,
-    pub(crate) counters: NodeCounters,
+    pub(crate) counters: Arc<NodeCounters>,
     pub(crate) role: Role,
     kind: String,
     doc: Option<String>,
@@ -40,6 +40,10 @@ pub(crate) struct NodeMetrics {
 struct EdgeMetrics {
     to: NodeId,
     is_fused: bool,
+    figures: Arc<EdgeFigures>,
+}
+
+struct EdgeFigures {
     records: Meter,
     batches: AtomicU64,
     taps: Arc<EdgeTaps>,
@@ -55,6 +59,15 @@ pub(crate) enum TapRefusal {
 
 impl JobMetrics {
     pub(crate) fn new(plan: &Plan, clock: Arc<dyn MonotonicClock>) -> Arc<Self> {
+        Self::of(plan, clock, None)
+    }
+
+    /// The figures of a further run of the same nodes and edges, which goes on counting; instances and queues may be others.
+    pub(crate) fn go_on(&self, plan: &Plan) -> Arc<Self> {
+        Self::of(plan, Arc::clone(&self.clock), Some(self))
+    }
+
+    fn of(plan: &Plan, clock: Arc<dyn MonotonicClock>, earlier: Option<&Self>) -> Arc<Self> {
         let born = clock.now().as_secs();
         let is_fused = |from: usize, to: NodeId| plan.nodes[from].chain == plan.nodes[to.0].chain;
         let targets: Vec<Vec<NodeId>> = plan.nodes.iter().map(|planned| planned.router.targets()).collect();
@@ -62,9 +75,19 @@ impl JobMetrics {
             let mut inputs = targets.iter().enumerate().filter(|(_, targets)| targets.contains(&NodeId(id)));
             inputs.any(|(from, _)| !is_fused(from, NodeId(id)))
         };
+        let counters = |id: usize| match earlier {
+            Some(earlier) => Arc::clone(&earlier.nodes[id].counters),
+            None => Arc::new(NodeCounters::new(Arc::clone(&clock))),
+        };
+        let figures = |id: usize, edge: usize| match earlier {
+            Some(earlier) => Arc::clone(&earlier.nodes[id].edges[edge].figures),
+            None => {
+                Arc::new(EdgeFigures { records: Meter::new(born), batches: AtomicU64::new(0), taps: Arc::default() })
+            }
+        };
         let node = |(id, planned): (usize, &PlanNode)| NodeMetrics {
             name: planned.node.name.clone(),
-            counters: NodeCounters::new(Arc::clone(&clock)),
+            counters: counters(id),
             role: planned.node.role,
             kind: planned.node.kind.clone(),
             doc: planned.node.doc.clone(),
@@ -73,17 +96,14 @@ impl JobMetrics {
             has_queue: has_queue(id),
             edges: targets[id]
                 .iter()
-                .map(|to| EdgeMetrics {
-                    to: *to,
-                    is_fused: is_fused(id, *to),
-                    records: Meter::new(born),
-                    batches: AtomicU64::new(0),
-                    taps: Arc::default(),
-                })
+                .enumerate()
+                .map(|(edge, to)| EdgeMetrics { to: *to, is_fused: is_fused(id, *to), figures: figures(id, edge) })
                 .collect(),
         };
         let nodes = plan.nodes.iter().enumerate().map(node).collect();
-        Arc::new(Self { nodes, taps: Arc::new(Semaphore::new(TAPS_PER_JOB_MAX)), clock })
+        let taps =
+            earlier.map_or_else(|| Arc::new(Semaphore::new(TAPS_PER_JOB_MAX)), |earlier| Arc::clone(&earlier.taps));
+        Arc::new(Self { nodes, taps, clock })
     }
 
     pub(crate) fn counters(&self, node: NodeId) -> &NodeCounters {
@@ -93,10 +113,10 @@ impl JobMetrics {
     /// Counts a batch that passes an edge, and offers it to the edge's taps.
     pub(crate) fn passes(&self, from: NodeId, to: NodeId, batch: &Batch) {
         if let Some(edge) = self.nodes[from.0].edges.iter().find(|edge| edge.to == to) {
-            let now = self.clock.now();
-            edge.records.add(now.as_secs(), batch.len() as u64);
-            edge.batches.fetch_add(1, Ordering::Relaxed);
-            edge.taps.offer(batch, now);
+            let (now, figures) = (self.clock.now(), &edge.figures);
+            figures.records.add(now.as_secs(), batch.len() as u64);
+            figures.batches.fetch_add(1, Ordering::Relaxed);
+            figures.taps.offer(batch, now);
         }
     }
 
@@ -112,13 +132,13 @@ impl JobMetrics {
             TryAcquireError::NoPermits => TapRefusal::TooMany,
             TryAcquireError::Closed => TapRefusal::Ended,
         })?;
-        EdgeTaps::open(&edge.taps, rate, self.clock.now(), place).ok_or(TapRefusal::Ended)
+        EdgeTaps::open(&edge.figures.taps, rate, self.clock.now(), place).ok_or(TapRefusal::Ended)
     }
 
     /// Ends all taps, and opens no more.
     pub(crate) fn close_taps(&self) {
         self.taps.close();
-        self.nodes.iter().flat_map(|node| &node.edges).for_each(|edge| edge.taps.close());
+        self.nodes.iter().flat_map(|node| &node.edges).for_each(|edge| edge.figures.taps.close());
     }
 
     /// All edges, as names of two nodes.
@@ -178,9 +198,9 @@ impl JobMetrics {
                 let exchange = if edge.is_fused { "fused" } else { "queue" };
                 let mut told = json!({"from": node.name, "to": self.nodes[edge.to.0].name, "exchange": exchange});
                 if has_figures {
-                    told["records"] = edge.records.total().into();
-                    told["batches"] = edge.batches.load(Ordering::Relaxed).into();
-                    told["rate"] = edge.records.rates(second).long.into();
+                    told["records"] = edge.figures.records.total().into();
+                    told["batches"] = edge.figures.batches.load(Ordering::Relaxed).into();
+                    told["rate"] = edge.figures.records.rates(second).long.into();
                 }
                 told
             };

@@ -165,7 +165,10 @@ impl Run {
             over,
         } = setting;
         let plan = Plan::new(document, &functions, &hooks, workers.count() as u32)?;
-        let metrics = metrics.unwrap_or_else(|| JobMetrics::new(&plan, Arc::clone(&clock)));
+        let metrics = match metrics {
+            Some(earlier) => earlier.go_on(&plan),
+            None => JobMetrics::new(&plan, Arc::clone(&clock)),
+        };
         let sources = |chain: usize| plan.nodes_in(chain, Role::Source).count() * plan.chains[chain].instances as usize;
         let open_sources = (0..plan.chains.len()).map(sources).sum();
         let number = workers.new_job(&tenant, document.scheduler);

@@ -23,6 +23,7 @@ mod observing;
 mod positions;
 mod reasons;
 mod replacing;
+mod rescaling;
 mod resuming;
 mod routes;
 mod test_runs;

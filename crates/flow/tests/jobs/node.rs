@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use millstream_flow::{
-    EntityReader, Error, FlowConfig, FlowRuntime, Functions, Hooks, Jobs, StopMode, Submission, Tap,
+    EntityReader, Error, FlowConfig, FlowRuntime, Functions, Hooks, Jobs, ParallelismChange, StopMode, Submission, Tap,
 };
 use millstream_log::{AckLevel, Embedded, Log, LogConfig, SystemFiles, TopicConfig, UpTo, reply};
 use millstream_types::{
@@ -109,6 +109,22 @@ impl Node {
     ) -> tokio::task::JoinHandle<Result<Submission, Error>> {
         let (jobs, caller, text) = (Arc::clone(&self.jobs), self.caller(Roles::APPLICATION), document.to_string());
         self.runtime.spawn(async move { jobs.replace(&caller, &text, time).await })
+    }
+
+    /// Gives a job another parallelism; it has so much time to stop for it.
+    pub(crate) fn rescale(&self, id: &str, change: ParallelismChange, time: Duration) -> Result<Value, Error> {
+        self.runtime.block_on(self.jobs.set_parallelism(&self.tenant, id, change, time))
+    }
+
+    /// As [`Node::rescale`], without waiting for the outcome.
+    pub(crate) fn begin_rescaling(
+        &self,
+        id: &str,
+        change: ParallelismChange,
+        time: Duration,
+    ) -> tokio::task::JoinHandle<Result<Value, Error>> {
+        let (jobs, tenant, id) = (Arc::clone(&self.jobs), self.tenant.clone(), id.to_owned());
+        self.runtime.spawn(async move { jobs.set_parallelism(&tenant, &id, change, time).await })
     }
 
     pub(crate) fn submit_as(&self, roles: Roles, document: &Value) -> Result<Submission, Error> {

@@ -14,7 +14,7 @@ use crate::resuming::{counts, expected, findings_of, open, readings, results};
 const TIME: Duration = Duration::from_secs(30);
 
 /// A job that copies a topic, without state.
-fn copy(source: &str) -> Value {
+pub(crate) fn copy(source: &str) -> Value {
     json!({
         "version": 1, "kind": "Job", "name": "copy",
         "sources": {source: {"type": "stream", "config": {"topic": "readings"}, "batch": {"size": 7}}},
@@ -23,7 +23,7 @@ fn copy(source: &str) -> Value {
 }
 
 /// A job whose sink gets no answers.
-fn stuck(listener: &TcpListener) -> Value {
+pub(crate) fn stuck(listener: &TcpListener) -> Value {
     let url = format!("http://{}/", listener.local_addr().unwrap());
     let mut document = copy("in");
     document["sinks"]["out"] = json!({"type": "http", "inputs": ["in"], "config": {"url": url, "timeout": "1h"}});

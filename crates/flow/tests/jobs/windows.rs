@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use millstream_flow::Error;
+use millstream_flow::{Error, ParallelismChange};
 use millstream_testkit::eventually;
 use serde_json::{Value, json};
 
@@ -108,6 +108,33 @@ fn each_tumbling_window_is_sent_once_whenever_the_job_ends() {
 #[test]
 fn each_sliding_window_is_sent_once_whenever_the_job_ends() {
     go_through_restarts(&json!({"type": "sliding", "size": "12m", "slide": "4m"}), 12, 4);
+}
+
+#[test]
+fn each_window_is_sent_once_while_the_parallelism_changes() {
+    const ROUNDS: i64 = 6;
+    const READINGS: i64 = 300;
+    let dir = tempfile::tempdir().unwrap();
+    let node = Node::open(dir.path());
+    node.create("readings", 3);
+    node.create("sums", 2);
+    let id = node.run(&sums("sums", &json!({"type": "sliding", "size": "12m", "slide": "4m"}), 2));
+    for round in 0..ROUNDS {
+        let numbers = round * READINGS..(round + 1) * READINGS;
+        node.append("readings", &numbers.map(|number| record(reading(number))).collect::<Vec<_>>());
+        if round % 2 == 1 {
+            eventually("some are there", || found(&node).len() as i64 > round * 20);
+        }
+        let change = ParallelismChange::All(json!(1 + (round + 2) % 4));
+        node.rescale(&id, change, Duration::from_secs(30)).unwrap();
+    }
+    let last = ROUNDS * READINGS;
+    let ahead: Vec<_> = (0..40).map(|number| record((100 + number, last * 10, 0))).collect();
+    node.append("readings", &ahead);
+    let expected = expected((0..last).map(reading), 12, 4);
+    eventually("all windows are there", || found(&node).len() >= expected.len());
+    assert_eq!(found(&node), expected);
+    node.close();
 }
 
 #[test]

@@ -16,7 +16,7 @@ const KILLS: u64 = 8;
 const STEP: u64 = 200;
 
 /// A job that counts the numbers of each key; `twice` is how often it doubles them.
-fn counts(version: u64) -> Value {
+pub(crate) fn counts(version: u64) -> Value {
     json!({
         "version": 1, "kind": "Job", "name": "counts", "delivery": "exactly_once", "checkpoint": {"interval": "20ms"},
         "sources": {"in": {"type": "stream", "config": {"topic": "numbers"}, "batch": {"size": 50}}},
@@ -34,7 +34,7 @@ fn replace(server: &impl Server, document: &Value) -> Answer {
 }
 
 /// Number and count of each result by key, in their order.
-fn counted(server: &impl Server) -> BTreeMap<String, Vec<(u64, u64)>> {
+pub(crate) fn counted(server: &impl Server) -> BTreeMap<String, Vec<(u64, u64)>> {
     let (mut found, mut from): (BTreeMap<String, Vec<(u64, u64)>>, _) = (BTreeMap::new(), "earliest".to_owned());
     loop {
         let page = server.get_json(&format!("/api/streams/doubled?from={from}&limit=1000"));
@@ -52,16 +52,16 @@ fn counted(server: &impl Server) -> BTreeMap<String, Vec<(u64, u64)>> {
 }
 
 /// Each number is counted once, in order, and with all before it.
-fn expected(count: u64) -> BTreeMap<String, Vec<(u64, u64)>> {
+pub(crate) fn expected(count: u64) -> BTreeMap<String, Vec<(u64, u64)>> {
     let of_key = |key: u64| (0..count).filter(|n| n % 5 == key).zip(1..).collect();
     (0..5).map(|key| (format!("k{key}"), of_key(key))).collect()
 }
 
-fn total(found: &BTreeMap<String, Vec<(u64, u64)>>) -> u64 {
+pub(crate) fn total(found: &BTreeMap<String, Vec<(u64, u64)>>) -> u64 {
     found.values().map(|results| results.len() as u64).sum()
 }
 
-fn running(server: &impl Server) -> Vec<Value> {
+pub(crate) fn running(server: &impl Server) -> Vec<Value> {
     let jobs = server.get_json("/api/jobs");
     let is_open = |job: &&Value| matches!(job["state"].as_str(), Some("starting" | "running" | "paused"));
     jobs.as_array().unwrap().iter().filter(is_open).cloned().collect()

@@ -20,6 +20,7 @@ mod full_disk;
 mod ignored_options;
 mod job_commands;
 mod job_lookups;
+mod job_parallelism;
 mod job_replacing;
 mod job_taps;
 mod jobs;

@@ -79,6 +79,11 @@ impl Supervisor {
     /// Lets a job go on that was about to stop for another: it starts again. The other one, and the reason why the job waits.
     fn keep(&self, key: &JobKey) -> Option<(Replacement, Option<String>)> {
         let replacement = self.replacements.lock().remove(key)?;
+        Some((replacement, self.restart_now(key)))
+    }
+
+    /// Ends the run of a job, which starts again at once; the reason why the run waits.
+    pub(super) fn restart_now(&self, key: &JobKey) -> Option<String> {
         let run = {
             let mut active = self.active.lock();
             let known = active.get_mut(key)?;
@@ -89,7 +94,7 @@ impl Supervisor {
         };
         let waits = run.as_ref().and_then(|run| run.waits_for().or_else(|| run.pauses_for()));
         run.iter().for_each(|run| run.kill());
-        Some((replacement, waits))
+        waits
     }
 
     /// Ends a job that waits to take the place of another, which goes on.
