@@ -96,8 +96,11 @@ enum JobAction {
     Stop {
         /// The job's id, or the name of its latest run
         job: String,
-        /// Throw away what is in flight; a later run of the job reads it again
-        #[arg(long)]
+        /// The way in which it stops
+        #[arg(long, value_enum, default_value_t = StopMode::Graceful)]
+        mode: StopMode,
+        /// The same as --mode immediate
+        #[arg(long, conflicts_with = "mode")]
         immediate: bool,
     },
     /// Change the parallelism of a running job, which goes on from its last epoch
@@ -114,6 +117,26 @@ enum JobAction {
     },
     /// List the types of sources, transforms and sinks with their keys
     Connectors,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum StopMode {
+    /// Finish what was read, and commit an epoch with it, from which another job can go on
+    Checkpoint,
+    /// Finish what was read
+    Graceful,
+    /// Throw away what is in flight; a later run of the job reads it again
+    Immediate,
+}
+
+impl StopMode {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Checkpoint => "checkpoint",
+            Self::Graceful => "graceful",
+            Self::Immediate => "immediate",
+        }
+    }
 }
 
 pub(crate) fn run(
@@ -174,8 +197,8 @@ async fn act(arguments: &JobArgs, settings: impl FnOnce(&Path) -> anyhow::Result
             show(&format!("{}{rest}", alarm_table(alarms)))
         }
         JobAction::Tap(tap) => job_tap_command::run(server, tap).await,
-        JobAction::Stop { job, immediate } => {
-            let mode = if *immediate { "immediate" } else { "graceful" };
+        JobAction::Stop { job, mode, immediate } => {
+            let mode = if *immediate { StopMode::Immediate } else { *mode }.as_str();
             let path = path(server, job, "/stop").await?;
             server.answered(Method::POST, &path, json!({ "mode": mode }).to_string()).await?;
             show(&format!("job {job} stops\n"))

@@ -42,6 +42,11 @@ pub enum Error {
     /// The node keeps no state, or does not exist.
     #[error("job '{id}' has no node '{node}' with state; {}", listed(.nodes))]
     UnknownNode { id: String, node: String, nodes: Vec<String> },
+    /// The job commits no epochs.
+    #[error(
+        "job '{id}' has no epochs, as it keeps no state and is not exactly_once; stop it with mode graceful, which stores how far it has read"
+    )]
+    NoEpochs { id: String },
     /// No node of the job has that name.
     #[error("job '{id}' has no node '{node}'; {}", meant(.nearest.as_deref(), .nodes))]
     NoNode { id: String, node: String, nearest: Option<String>, nodes: Vec<String> },
@@ -111,6 +116,7 @@ impl Error {
             | Self::NotPaused { .. }
             | Self::NotReplaced { .. }
             | Self::NotRescaled { .. }
+            | Self::NoEpochs { .. }
             | Self::NoState { .. } => ErrorCode::Conflict,
             Self::UnknownJob { .. } | Self::UnknownName { .. } | Self::NotRunning { .. } | Self::UnknownNode { .. } => {
                 ErrorCode::NotFound

@@ -118,6 +118,8 @@ pub struct Submission {
 /// The way in which a job is stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StopMode {
+    /// Finishes the records that were read, and commits an epoch with them, from which another job can go on.
+    Checkpoint,
     /// Finishes the records that were read.
     Graceful,
     /// Drops the records in flight; a later job of the same group reads them again.
@@ -521,9 +523,14 @@ impl Jobs {
     /// return: if the process ends before the job does, the job is not started again.
     ///
     /// # Errors
-    /// [`Error::UnknownJob`]; [`Error::State`] if the request cannot be stored.
+    /// [`Error::UnknownJob`]; [`Error::NoEpochs`] for [`StopMode::Checkpoint`] of a job without epochs; [`Error::State`] if the request
+    /// cannot be stored.
     pub async fn stop(&self, tenant: &TenantId, id: &str, mode: StopMode) -> Result<(), Error> {
-        let key = self.record(tenant, id)?.key();
+        let record = self.record(tenant, id)?;
+        if mode == StopMode::Checkpoint && record.state == JobState::Running && !self.supervisor.has_epochs(&record)? {
+            return Err(Error::NoEpochs { id: id.to_owned() });
+        }
+        let key = record.key();
         self.views.ask(PARTITION, JobCommand::Ending(key.clone(), JobState::Stopped)).await?;
         self.supervisor.request(SupervisorRequest::Stop(key, mode));
         Ok(())

@@ -189,13 +189,14 @@ fn end_routes(jobs: &AllJobs) -> [Route; 3] {
             .audited()
             .param("id", id)
             .takes(Content::json(
-                json!({"type": "object", "properties": {"mode": {"enum": ["graceful", "immediate"]}}}),
+                json!({"type": "object", "properties": {"mode": {"enum": ["checkpoint", "graceful", "immediate"]}}}),
             ))
             .answers(
                 202,
-                "The job stops: at once (`immediate`), or once what was read is finished (`graceful`, the default). The request is stored and outlives the server.",
+                "The job stops: at once (`immediate`), once what was read is finished (`graceful`, the default), or once an epoch with it is committed (`checkpoint`). The request is stored and outlives the server.",
             )
             .answers(404, unknown)
+            .answers(409, "The job has no epochs that `checkpoint` could commit (code `job_without_epochs`); it goes on.")
             .to(stop, Arc::clone(jobs)),
         Route::post("/api/jobs/{id}/resume", writer, LOOK_LIMITS, "Start a paused job again")
             .audited()
@@ -225,6 +226,7 @@ fn problem(error: Error) -> Problem {
         Error::NameTaken { id, .. } => problem.member("code", "job_name_taken").member("job", id),
         Error::NotReplaced { id, .. } => problem.member("code", "job_not_replaced").member("job", id),
         Error::NotPaused { .. } => problem.member("code", "job_not_paused"),
+        Error::NoEpochs { .. } => problem.member("code", "job_without_epochs"),
         Error::NotRescaled { .. } => problem.member("code", "job_not_rescaled"),
         Error::NoParallelism { .. } => problem.with_status(StatusCode::UNPROCESSABLE_ENTITY),
         Error::NoNode { nodes, nearest, .. } => {
@@ -467,6 +469,7 @@ struct Stop {
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Mode {
+    Checkpoint,
     #[default]
     Graceful,
     Immediate,
@@ -480,6 +483,7 @@ async fn stop(
 ) -> Result<StatusCode, Problem> {
     let Stop { mode } = if body.is_empty() { Stop::default() } else { millstream_http::parse_json(&body)? };
     let mode = match mode {
+        Mode::Checkpoint => StopMode::Checkpoint,
         Mode::Graceful => StopMode::Graceful,
         Mode::Immediate => StopMode::Immediate,
     };

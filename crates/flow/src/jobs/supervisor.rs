@@ -280,6 +280,16 @@ impl Supervisor {
         }
     }
 
+    /// `true` for a stored job that commits epochs.
+    ///
+    /// # Errors
+    /// Those of [`Self::planned`].
+    pub(super) fn has_epochs(&self, record: &JobRecord) -> Result<bool, Error> {
+        let (document, _) = self.read(record)?;
+        let plan = Plan::new(&document, &self.functions, &self.hooks, self.workers.count() as u32)?;
+        Ok(plan.has_epochs(document.delivery))
+    }
+
     /// Checks that this program can run a document.
     pub(super) fn check(&self, document: &Document) -> Result<(), Error> {
         Plan::new(document, &self.functions, &self.hooks, self.workers.count() as u32).map(drop)
@@ -465,7 +475,7 @@ impl Supervisor {
             None => return self.end_waiting(key),
         };
         match (run, mode) {
-            (Some(run), StopMode::Graceful) => run.stop(),
+            (Some(run), StopMode::Checkpoint | StopMode::Graceful) => run.stop(),
             (Some(run), StopMode::Immediate) => run.kill(),
             (None, _) => {
                 self.take_active(key);

@@ -332,7 +332,9 @@ impl Epochs {
         let now = self.clock.now();
         match std::mem::replace(&mut state.phase, Phase::Idle) {
             Phase::Idle if state.instances.iter().all(|instance| instance.has_ended) => {
-                if self.keeper.get().is_none() || state.parts.iter().all(EpochPart::is_empty) {
+                // A job that has read nothing has one epoch in the end, too, from which another can go on.
+                let has_epoch = !state.recent.is_empty();
+                if self.keeper.get().is_none() || (has_epoch && state.parts.iter().all(EpochPart::is_empty)) {
                     return EpochOutcome::Ended;
                 }
                 state.begun = now;

@@ -115,6 +115,45 @@ fn counts_and_positions_go_on_in_a_job_with_other_names_another_expression_and_o
 }
 
 #[test]
+fn a_stop_with_a_checkpoint_commits_an_epoch_from_which_another_job_goes_on_and_one_without_epochs_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let node = open(&dir);
+    // No epoch ends by itself.
+    let mut document = counts("counts", "at_least_once", 2);
+    document["checkpoint"]["interval"] = json!("1h");
+    let last_epoch = |id: &str| {
+        node.stop(id, StopMode::Checkpoint);
+        assert_eq!(node.ended(id)["state"], "stopped", "{:#}", node.job(id));
+        node.jobs.checkpoints(&node.tenant, id).unwrap()["checkpoints"][0]["epoch"].as_u64()
+    };
+    let mut id = node.run(&document);
+    for round in 0..3_u64 {
+        eventually("it runs", || node.job(&id)["state"] == "running");
+        node.append("readings", &readings(round * 10..(round + 1) * 10));
+        if round > 0 {
+            eventually("it has read them", || node.job(&id)["nodes"][0]["records_out"].as_u64() >= Some(100));
+        }
+        assert!(last_epoch(&id).is_some());
+        document["resume_from"] = json!(id);
+        id = node.run(&document);
+    }
+    eventually("all are counted once", || results(&node) == expected(30));
+
+    node.create("silent", 1);
+    let mut silent = counts("silent", "exactly_once", 1);
+    silent["sources"]["in"]["config"]["topic"] = json!("silent");
+    let silent = node.run(&silent);
+    eventually("it runs", || node.job(&silent)["state"] == "running");
+    assert_eq!(last_epoch(&silent), Some(1), "one that has read nothing has an epoch, too");
+
+    let copy = node.run(&crate::replacing::copy("in"));
+    let refused = node.wait(node.jobs.stop(&node.tenant, &copy, StopMode::Checkpoint));
+    assert!(matches!(refused, Err(Error::NoEpochs { .. })), "{refused:?}");
+    eventually("it goes on", || node.job(&copy)["state"] == "running" && node.job(&copy).get("reason").is_none());
+    node.close();
+}
+
+#[test]
 fn the_short_form_goes_on_from_the_newest_ended_run_of_a_name() {
     let dir = tempfile::tempdir().unwrap();
     let node = open(&dir);

@@ -77,7 +77,7 @@ fn the_parallelism_of_a_running_job_is_changed_and_refusals_say_why() {
     let refusal = run(&["parallelism", "counts", "counts=1025"]);
     let refusal = String::from_utf8_lossy(&refusal.stderr).into_owned();
     assert!(refusal.contains("transforms.counts.parallelism"), "{refusal}");
-    printed(&run(&["stop", "counts"]));
+    printed(&run(&["stop", "counts", "--mode", "checkpoint"]));
     eventually("it is stopped", || running(&server).is_empty());
     let (status, problem) = refused(json!({"counts": 2}));
     assert_eq!((status, &problem["code"]), (409, &json!("job_not_rescaled")), "{problem:#}");
