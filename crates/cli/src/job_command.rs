@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use crate::client::{Server, encoded};
 use crate::job_client::{count, path, rate, send_document};
+use crate::job_events_command::{self, EventsArgs};
 use crate::job_parallelism_command::{self, ParallelismArgs};
 use crate::job_tap_command::{self, TapArgs};
 use crate::job_test_command::{self, TestArgs};
@@ -90,6 +91,8 @@ enum JobAction {
         #[arg(long, default_value_t = 1000)]
         limit: usize,
     },
+    /// Print what has happened to jobs, oldest first
+    Events(EventsArgs),
     /// Print samples of the records that pass an edge of a running job, one JSON object a line
     Tap(TapArgs),
     /// Stop a job; what it has read is finished first
@@ -196,6 +199,7 @@ async fn act(arguments: &JobArgs, settings: impl FnOnce(&Path) -> anyhow::Result
             let rest = if more > 0 { format!("and {more} more; see --limit\n") } else { String::new() };
             show(&format!("{}{rest}", alarm_table(alarms)))
         }
+        JobAction::Events(events) => job_events_command::run(server, events, is_json).await,
         JobAction::Tap(tap) => job_tap_command::run(server, tap).await,
         JobAction::Stop { job, mode, immediate } => {
             let mode = if *immediate { StopMode::Immediate } else { *mode }.as_str();

@@ -16,6 +16,7 @@ mod health_command;
 mod job_client;
 mod job_command;
 mod job_document;
+mod job_events_command;
 mod job_graph_command;
 mod job_new_command;
 mod job_parallelism_command;

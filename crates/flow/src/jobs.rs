@@ -12,6 +12,7 @@
 
 mod crash_loop;
 mod earlier;
+mod events;
 mod figures;
 mod parallelism;
 mod places;
@@ -36,6 +37,7 @@ use uuid::Uuid;
 
 use self::crash_loop::CrashLoop;
 use self::earlier::{EarlierRecords, Purpose, earlier_job};
+pub use self::events::EVENT_TENANT_HEADER;
 pub use self::figures::JobFigure;
 pub use self::parallelism::ParallelismChange;
 pub use self::record::JobState;
@@ -149,6 +151,7 @@ impl Jobs {
             per_tenant_max: config.jobs_per_tenant_max,
             ended_max: config.ended_per_tenant_max,
         };
+        events::open_topic(&*ground.log)?;
         let views = Views::open(view, &TopicName::internal(StateTopic::Jobs), &views_config, ground)?;
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let threads = if config.threads == 0 { cores } else { config.threads };

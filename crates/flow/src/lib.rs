@@ -43,6 +43,8 @@ pub use error::Error;
 pub use expression::{Params, RecordError};
 pub use function::{FunctionOutput, Functions, NativeFunction};
 pub use hook::{HookAnswer, HookBatch, HookCall, Hooks, NativeHook};
-pub use jobs::{FlowRuntime, JobFigure, JobState, Jobs, ParallelismChange, StopMode, Submission, Tap};
+pub use jobs::{
+    EVENT_TENANT_HEADER, FlowRuntime, JobFigure, JobState, Jobs, ParallelismChange, StopMode, Submission, Tap,
+};
 pub use runtime::TappedRecord;
 pub use test_run::{Difference, DifferenceKind, TestReport, TestResult, TestRunner};

@@ -1,5 +1,6 @@
 //! `/api/jobs`: stream jobs over HTTP. The crate `flow` checks, stores and runs them.
 
+mod events;
 mod metrics;
 mod parallelism;
 mod tap;
@@ -19,7 +20,7 @@ use millstream_types::{ErrorCode, MemoryBudget, Role};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::streams::duration;
+use crate::streams::{Streams, duration};
 
 const BODY_MAX_SETTING: &str = "none: a job's document has at most 1 MiB";
 const CHECK_LIMITS: Limits =
@@ -52,11 +53,11 @@ const KEYS_MAX: usize = 10_000;
 
 type AllJobs = Arc<Jobs>;
 
-pub(crate) fn routes(jobs: &AllJobs, memory: &MemoryBudget) -> Routes {
+pub(crate) fn routes(jobs: &AllJobs, streams: &Arc<Streams>, memory: &MemoryBudget) -> Routes {
     let taps = tap::Taps { jobs: Arc::clone(jobs), memory: memory.clone() };
     let all = submit_routes(jobs).into_iter().chain(look_routes(jobs)).chain(end_routes(jobs));
-    all.chain([parallelism::route(Arc::clone(jobs)), tap::route(Arc::new(taps))])
-        .fold(Routes::new("jobs"), Routes::route)
+    let others = [parallelism::route(Arc::clone(jobs)), events::route(streams), tap::route(Arc::new(taps))];
+    all.chain(others).fold(Routes::new("jobs"), Routes::route)
 }
 
 fn object() -> Content {

@@ -193,7 +193,7 @@ impl Planes {
             .with(mapping_errors::routes(self.mapping_errors()))
             .with(self.history.routes())
             .with(queries::routes(Arc::clone(&self.query), &self.deliveries, &schemas))
-            .with(jobs::routes(&self.jobs, memory))
+            .with(jobs::routes(&self.jobs, &self.streams, memory))
             .with(millstream_store::routes(&self.store))
             .with(bullet::routes(Arc::clone(&self.query), &schemas)?)
             .with(schema::routes(&schemas))

@@ -22,6 +22,7 @@ mod topics;
 mod units;
 
 pub(crate) use self::render::RecordJson;
+pub(crate) use self::tail::OwnTopicRead;
 pub(crate) use self::units::duration;
 
 use std::sync::Arc;

@@ -6,7 +6,7 @@
 use crate::{Mutability, TopicForm};
 
 /// A topic with the state of a plane, for all tenants. Its name begins with `_`; nobody outside reads or writes it, but for
-/// [`StateTopic::Audit`], which admins read.
+/// [`StateTopic::Audit`], which admins read; of [`StateTopic::JobEvents`] a tenant's readers get its own events by a route.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum StateTopic {
     /// Logins, refusals and changes, with their callers.
@@ -21,6 +21,8 @@ pub enum StateTopic {
     History,
     /// The same edits as in [`StateTopic::History`]: each of the two is filled from the other one if it is missing.
     HistoryCopy,
+    /// What happens to jobs, in order.
+    JobEvents,
     /// Jobs: their documents, and what becomes of them.
     Jobs,
     /// Times of the last messages of devices.
@@ -45,13 +47,14 @@ pub enum StateTopic {
 
 impl StateTopic {
     /// All of them, by name.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 17] = [
         Self::Audit,
         Self::Buckets,
         Self::Commands,
         Self::Context,
         Self::History,
         Self::HistoryCopy,
+        Self::JobEvents,
         Self::Jobs,
         Self::LastSeen,
         Self::Mqtt,
@@ -115,6 +118,9 @@ impl StateTopic {
             ),
             Self::HistoryCopy => {
                 ("_history_copy", "history", "one writer", "as in `_history`", "as in `_history`", Some(1), Replaced)
+            }
+            Self::JobEvents => {
+                ("_job_events", "flow", OWNERS, "id of the job", "JSON of the event; tenant in a header", None, Kept)
             }
             Self::Jobs => (
                 "_jobs",

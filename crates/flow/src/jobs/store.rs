@@ -1,10 +1,11 @@
-//! The view `_jobs`: all jobs, and the decisions on submissions and ends.
+//! The view `_jobs`: all jobs, and the decisions on submissions and ends. Each change is told in `_job_events`.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use millstream_view::{DecodeError, Draft, Encoded, InState, View};
 
+use super::events;
 use super::record::{AllRecords, JobKey, JobRecord, JobState, NodeParallelism, is_waiting};
 use crate::runtime::RunFailure;
 
@@ -28,6 +29,8 @@ pub(super) enum JobCommand {
     Pause(JobKey, String),
     /// A paused job may run again.
     Resume(JobKey),
+    /// A run of a running job has begun, which is only told.
+    Started(JobKey),
     /// A running job is to end in this state. A kill is stronger than a stop.
     Ending(JobKey, JobState),
     /// A running job has ended.
@@ -79,6 +82,12 @@ impl View for JobsView {
             JobCommand::Submit(record) => self.submit(draft, *record),
             JobCommand::Pause(key, reason) => change_running(draft, key, |record| record.paused = Some(reason)),
             JobCommand::Resume(key) => self.resume(draft, key),
+            JobCommand::Started(key) => {
+                let started = draft.state().get(&key).map(|record| events::started(record, draft.now_ms()));
+                let is_known = started.is_some();
+                started.into_iter().for_each(|event| draft.publish(events::partition(), event));
+                if is_known { JobAnswer::Stored } else { JobAnswer::Unknown }
+            }
             JobCommand::Ending(key, state) => change_running(draft, key, |record| {
                 if record.ending != Some(JobState::Killed) {
                     record.ending = Some(state);
@@ -102,7 +111,7 @@ impl View for JobsView {
                 if !draft.state().get(&key).is_some_and(|record| is_waiting(draft.state(), record)) {
                     return JobAnswer::Unknown;
                 }
-                draft.change(JobChange { key, record: None });
+                change(draft, JobChange { key, record: None });
                 JobAnswer::Stored
             }
             JobCommand::TakenOver(key, places) => change_running(draft, key, |record| {
@@ -169,9 +178,9 @@ impl JobsView {
         }
         let forgotten = self.beyond_limit(draft, &record);
         for key in forgotten.iter().cloned() {
-            draft.change(JobChange { key, record: None });
+            change(draft, JobChange { key, record: None });
         }
-        draft.change(JobChange { key, record: Some(Arc::new(record)) });
+        change(draft, JobChange { key, record: Some(Arc::new(record)) });
         JobAnswer::Submitted(forgotten)
     }
 
@@ -201,13 +210,25 @@ impl JobsView {
     }
 }
 
+/// Makes a change, and tells it.
+fn change(draft: &mut Draft<'_, JobsView>, change: JobChange) {
+    let before = draft.state().get(&change.key);
+    let has_ended = |record: &Arc<JobRecord>| record.state != JobState::Running;
+    let next = || draft.state().values().find(|record| record.earlier().as_ref() == Some(&change.key));
+    let next = change.record.as_ref().filter(|record| has_ended(record)).and_then(|_| next());
+    let next = next.map(|record| record.id.as_str());
+    let event = events::of_change(before.map(|record| &**record), change.record.as_deref(), next, draft.now_ms());
+    event.into_iter().for_each(|event| draft.publish(events::partition(), event));
+    draft.change(change);
+}
+
 fn change_running(draft: &mut Draft<'_, JobsView>, key: JobKey, edit: impl FnOnce(&mut JobRecord)) -> JobAnswer {
     match draft.state().get(&key).filter(|known| known.state == JobState::Running) {
         None => JobAnswer::Unknown,
         Some(known) => {
             let mut record = JobRecord::clone(known);
             edit(&mut record);
-            draft.change(JobChange { key, record: Some(Arc::new(record)) });
+            change(draft, JobChange { key, record: Some(Arc::new(record)) });
             JobAnswer::Stored
         }
     }

@@ -4,6 +4,7 @@
 
 mod replacement;
 mod rescaling;
+mod started_events;
 mod takeover;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -21,6 +22,7 @@ use tokio::sync::{oneshot, watch};
 
 use self::replacement::Replacement;
 use self::rescaling::Rescaling;
+use self::started_events::StartedEvents;
 use super::PARTITION;
 use super::crash_loop::CrashLoop;
 use super::figures::JobFigure;
@@ -98,6 +100,7 @@ pub(super) struct Supervisor {
     replacements: Mutex<HashMap<JobKey, Replacement>>,
     /// The jobs that stop for another parallelism.
     rescalings: Mutex<HashMap<JobKey, Rescaling>>,
+    started_events: StartedEvents,
     changes: watch::Sender<u64>,
     thread: Mutex<Option<JoinHandle<()>>>,
     views: Arc<Views<JobsView>>,
@@ -126,6 +129,7 @@ impl Supervisor {
             ended: Mutex::default(),
             replacements: Mutex::default(),
             rescalings: Mutex::default(),
+            started_events: StartedEvents::default(),
             changes: watch::Sender::new(0),
             thread: Mutex::default(),
             views,
@@ -408,6 +412,7 @@ impl Supervisor {
                     known.run = Some(run);
                 }
                 self.changes.send_modify(|count| *count += 1);
+                self.started_events.tell(&self.views, key);
                 tracing::info!(job = key.id, name = record.name, tenant = key.tenant, "job runs");
             }
             Err(error) => {

@@ -10,6 +10,7 @@ use millstream_testkit::eventually;
 use millstream_types::{ErrorCode, Role, Roles, ShortLives, TenantId};
 use serde_json::{Value, json};
 
+use crate::events;
 use crate::node::{Node, Setup};
 
 /// A job that is idle on an open source.
@@ -142,6 +143,9 @@ fn a_job_that_ran_whenever_the_process_went_down_comes_back_paused_and_is_resume
     node.resume(&ids[0]).unwrap();
     node.resume(&ids[0]).unwrap();
     eventually("both run", || [&ids[0], &new].iter().all(|id| state(&node, id) == "running"));
+    let told = |id: &str| events::names(&node, id).into_iter().filter(|name| name != "started").collect::<Vec<_>>();
+    assert_eq!(told(&ids[0]), ["submitted", "paused", "resumed"]);
+    assert_eq!(told(&ids[1]), ["submitted", "paused", "stopping", "stopped"]);
     node.close();
     let node = again();
     eventually("it runs", || state(&node, &ids[0]) == "running");

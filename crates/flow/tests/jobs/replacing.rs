@@ -8,6 +8,7 @@ use millstream_flow::{Error, FlowConfig, Functions, StopMode, Submission};
 use millstream_testkit::eventually;
 use serde_json::{Value, json};
 
+use crate::events;
 use crate::node::Node;
 use crate::resuming::{counts, expected, findings_of, open, readings, results};
 
@@ -198,6 +199,7 @@ fn a_job_that_cannot_stop_in_time_goes_on_and_the_answer_says_why() {
     let Error::NotReplaced { id: kept, reason } = &refusal else { panic!("{refusal:?}") };
     assert_eq!(kept, &id);
     assert!(reason.contains("within 50ms"), "{reason}");
+    assert_eq!(events::all(&node).last().unwrap()["event"], "withdrawn");
     eventually("it runs", || states(&node, "copy") == ["running"]);
     // The request comes again.
     listener.accept().unwrap();

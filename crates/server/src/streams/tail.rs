@@ -17,12 +17,12 @@ use millstream_http::{
     event_stream,
 };
 use millstream_log::{Bell, Error, PARTITIONS_MAX, Topic};
-use millstream_types::{ErrorCode, Grant, Place, TenantId};
+use millstream_types::{ErrorCode, Grant, Place, TenantId, TopicName};
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use super::filter::RecordFilter;
 use super::reader::{Positions, ReadRequest, ReadStep, Reader, Refused, STEP_BYTES, TailItem};
-use super::{Streams, TAILS_MAX, bad_parameter, is_audit, problem};
+use super::{Streams, TAILS_MAX, bad_parameter, is_audit, problem, unknown};
 use crate::audit;
 
 /// Default number of records on a page.
@@ -121,15 +121,56 @@ pub(super) async fn tail(
         let upgrade = upgrade.max_message_size(HEARD_MAX_BYTES).max_frame_size(HEARD_MAX_BYTES);
         return Ok(upgrade.on_upgrade(move |socket| tail.send_messages(socket, shutdown)));
     }
+    serve(&streams, topic, parameters, shutdown, &headers).await
+}
+
+/// Serves a page, or server-sent events to clients that accept them.
+async fn serve(
+    streams: &Arc<Streams>,
+    topic: Arc<Topic>,
+    parameters: TailParameters,
+    shutdown: Shutdown,
+    headers: &HeaderMap,
+) -> Result<Response, Problem> {
     let accept = headers.get(ACCEPT).map(|value| String::from_utf8_lossy(value.as_bytes())).unwrap_or_default();
     if !accept.to_ascii_lowercase().contains("text/event-stream") {
-        return page(&streams, topic, wanted(parameters, None, Positions::AtTheEnd)?).await;
+        return page(streams, topic, wanted(parameters, None, Positions::AtTheEnd)?).await;
     }
     let resumed = headers.get("last-event-id").map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned());
-    let tail = Tail::open(&streams, topic, wanted(parameters, resumed, Positions::OfEachItem)?).await?;
+    let tail = Tail::open(streams, topic, wanted(parameters, resumed, Positions::OfEachItem)?).await?;
     let (sender, events) = event_stream(STEPS_WAITING_MAX, shutdown);
     tokio::spawn(tail.send_events(sender));
     Ok(events.into_response())
+}
+
+/// A read of a topic of Millstream's own.
+pub(crate) struct OwnTopicRead<'a> {
+    pub(crate) from: Option<String>,
+    pub(crate) until: Option<String>,
+    pub(crate) limit: Option<String>,
+    /// A pattern for the keys.
+    pub(crate) key: Option<String>,
+    /// The name and the value of a header of all records that are served.
+    pub(crate) header: (&'static str, &'a str),
+}
+
+impl Streams {
+    /// Serves some records of a topic of Millstream's own.
+    pub(crate) async fn serve_own(
+        self: &Arc<Self>,
+        name: &TopicName,
+        OwnTopicRead { from, until, limit, key, header }: OwnTopicRead<'_>,
+        shutdown: Shutdown,
+        headers: &HeaderMap,
+    ) -> Result<Response, Problem> {
+        let topic = self.log.topic(name).ok_or_else(|| unknown(name))?;
+        let filter = RecordFilter {
+            keys: key.iter().map(|key| Wildcard::from(&**key)).collect(),
+            headers: vec![(header.0.to_owned(), Wildcard::from(header.1))],
+            ..RecordFilter::default()
+        };
+        serve(self, topic, TailParameters { from, until, partition: None, limit, filter }, shutdown, headers).await
+    }
 }
 
 fn wanted(parameters: TailParameters, resumed: Option<String>, positions: Positions) -> Result<ReadRequest, Problem> {

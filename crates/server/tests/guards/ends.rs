@@ -44,13 +44,14 @@ struct Work {
     start: fn(&Process) -> Running,
 }
 
-const WORK: [Work; 14] = [
+const WORK: [Work; 15] = [
     Work { kind: "request", what: "body that does not come", start: slow_body },
     Work { kind: "request", what: "fetch of Kafka that waits", start: kafka_fetch },
     Work { kind: "request", what: "wait for the end of a job", start: wait_for_job },
     Work { kind: "query", what: "query", start: query },
     Work { kind: "kept query", what: "kept query", start: kept_query },
     Work { kind: "job", what: "job whose receiver hangs", start: job },
+    Work { kind: "job", what: "events of jobs", start: job_events },
     Work { kind: "subscription", what: "receiver that hangs", start: subscription },
     Work { kind: "subscription", what: "MQTT broker that hangs", start: mqtt_subscription },
     Work { kind: "bucket", what: "watch of keys", start: watch },
@@ -290,6 +291,12 @@ fn mqtt_subscription(process: &Process) -> Running {
 
 fn watch(process: &Process) -> Running {
     let (status, _, reader) = open(process.applications, "GET", "/kv/things/_watch", &[EVENTS], b"");
+    assert_eq!(status, 200);
+    Running::of(reader.into_inner())
+}
+
+fn job_events(process: &Process) -> Running {
+    let (status, _, reader) = open(process.applications, "GET", "/api/jobs/events", &[EVENTS], b"");
     assert_eq!(status, 200);
     Running::of(reader.into_inner())
 }

@@ -19,6 +19,7 @@ mod flights;
 mod full_disk;
 mod ignored_options;
 mod job_commands;
+mod job_events;
 mod job_lookups;
 mod job_parallelism;
 mod job_replacing;
