@@ -244,8 +244,19 @@ fn alarm_table(alarms: &[Value]) -> String {
 }
 
 fn described(job: &Value) -> String {
-    let lines =
-        ["id", "name", "state", "reason", "submitted", "submitted_by", "resumed_from", "ended", "restarts", "parallelism", "hash"];
+    let lines = [
+        "id",
+        "name",
+        "state",
+        "reason",
+        "submitted",
+        "submitted_by",
+        "resumed_from",
+        "ended",
+        "restarts",
+        "parallelism",
+        "hash",
+    ];
     let rows = lines.iter().filter(|key| !job[**key].is_null()).map(|key| [(*key).to_owned(), cell(&job[*key])]);
     let mut rows: Vec<_> = rows.collect();
     if let Some(epoch) = job["checkpoint"]["epoch"].as_u64() {

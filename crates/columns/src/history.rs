@@ -158,6 +158,34 @@ impl HistoryState {
             }
     }
 
+    /// Appends what is known as JSON, for people: the last values of LAG, the oldest first; the last value of CHANGED and
+    /// SINCE_CHANGE; a running figure. The state itself is not changed.
+    pub fn write_json(&self, out: &mut Vec<u8>) {
+        match &self.0 {
+            Kept::Lag { values, .. } => {
+                out.push(b'[');
+                for (number, value) in values.iter().enumerate() {
+                    out.extend_from_slice(if number > 0 { b"," } else { b"" });
+                    value.value().write_json(out);
+                }
+                out.push(b']');
+            }
+            Kept::Changed(last) => last.as_ref().map_or(Value::Null, KeptValue::value).write_json(out),
+            Kept::SinceChange(last) => {
+                last.as_ref().map_or(Value::Null, |(_, last)| last.value()).write_json(out);
+            }
+            Kept::Running(figure) => figure.value().write_json(out),
+        }
+    }
+
+    /// The time from which on the last value has been what it is; `None` for other calls than SINCE_CHANGE, and before the first record.
+    pub fn since_ms(&self) -> Option<i64> {
+        match &self.0 {
+            Kept::SinceChange(last) => last.as_ref().map(|(since_ms, _)| *since_ms),
+            _ => None,
+        }
+    }
+
     /// Appends the stored form.
     pub fn write(&self, out: &mut Vec<u8>) {
         match &self.0 {

@@ -18,6 +18,7 @@ mod parallelism;
 mod places;
 mod record;
 mod set_parallelism;
+mod state;
 mod store;
 mod supervisor;
 mod tap;
@@ -54,7 +55,7 @@ use crate::entities::EntityReader;
 use crate::function::Functions;
 use crate::hook::Hooks;
 use crate::memory::InFlightMemory;
-use crate::runtime::{Workers, check_readable, last_epoch, stored_keys};
+use crate::runtime::{Workers, check_readable};
 use crate::state::StateBudget;
 use crate::test_run::{TestReport, TestRunner};
 
@@ -446,43 +447,6 @@ impl Jobs {
         let mut errors = self.supervisor.errors(&record.key());
         errors.extend(record.error.clone().filter(|error| !errors.contains(error)));
         Ok(json!(errors))
-    }
-
-    /// The nodes that keep state, and the last epochs, newest first: those of the present run, or else the one that is stored. Blocks on
-    /// the disk.
-    ///
-    /// # Errors
-    /// [`Error::UnknownJob`]; [`Error::Log`] or [`Error::Connector`] if the state cannot be read.
-    pub fn checkpoints(&self, tenant: &TenantId, id: &str) -> Result<Value, Error> {
-        let record = self.record(tenant, id)?;
-        let epochs = match self.supervisor.run(&record.key()) {
-            Some(run) => run.checkpoints(),
-            None => last_epoch(&*self.services.log, tenant, id)?.into_iter().collect(),
-        };
-        let nodes: Vec<String> = earlier_job(&record, &self.context).with_state().map(str::to_owned).collect();
-        Ok(json!({"at": iso_time(self.now_ms()), "id": id, "nodes": nodes, "checkpoints": epochs}))
-    }
-
-    /// The keys of a node that have state as of the job's last epoch, at most `limit`, with the sizes of their values; only `key`, as
-    /// text or JSON, if it is given. Reads what is stored, and blocks on the disk.
-    ///
-    /// # Errors
-    /// [`Error::UnknownJob`]; [`Error::UnknownNode`] for a node without state; [`Error::Log`] or [`Error::Connector`] if the state cannot
-    /// be read.
-    pub fn state(
-        &self,
-        tenant: &TenantId,
-        id: &str,
-        node: &str,
-        key: Option<&str>,
-        limit: usize,
-    ) -> Result<Value, Error> {
-        let job = earlier_job(&*self.record(tenant, id)?, &self.context);
-        if !job.with_state().any(|name| name == node) {
-            let nodes = job.with_state().map(str::to_owned).collect();
-            return Err(Error::UnknownNode { id: id.to_owned(), node: node.to_owned(), nodes });
-        }
-        stored_keys(&*self.services.log, tenant, id, node, key, limit)
     }
 
     /// The open alarms of the tenant's running jobs, of those of an id or name if `job` names them: at most `max`, and as many as have

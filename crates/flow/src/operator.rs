@@ -19,8 +19,8 @@ pub(crate) use self::explode::EXPLODE;
 use self::explode::{Explode, ExplodedPart, InputRest};
 use self::history::{History, MAP};
 use self::join::{JOIN, Join};
-pub(crate) use self::keyed::KeyedNode;
 use self::keyed::{KeyedInput, KeyedMade, KeyedOperator, KeyedOutput, KeyedRows};
+pub(crate) use self::keyed::{KeyedNode, StoredValue, key_as_json};
 pub(crate) use self::lookup::LOOKUP;
 use self::lookup::Lookup;
 use crate::Error;
@@ -79,18 +79,6 @@ pub(crate) fn needs_time(node: &Node) -> bool {
 /// `true` for a map with functions that look back at the earlier records of a key.
 fn looks_back(node: &Node) -> bool {
     node.kind == MAP.name && node.keeps_state
-}
-
-/// The key of a value of state as JSON: its value, or the list of its values.
-pub(crate) fn key_as_json(key: &[u8]) -> serde_json::Value {
-    let mut json = Vec::new();
-    keyed::write_key(key, &mut json);
-    serde_json::from_slice(&json).unwrap_or_else(|_| String::from_utf8_lossy(&json).into())
-}
-
-/// The key of the records whose state is stored under `stored`: a join stores each of its records by itself.
-pub(crate) fn key_of_stored(stored: &[u8]) -> &[u8] {
-    join::read_entry_key(stored).map_or(stored, |(key, ..)| key)
 }
 
 /// The compiled work of a node. It has no state, so that instances share it; that of a keyed operator is handed to it.

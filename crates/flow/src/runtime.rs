@@ -32,7 +32,7 @@ mod restored_state;
 mod retry_queue;
 mod run;
 mod started_nodes;
-mod stored_keys;
+mod stored_state;
 mod takeover;
 mod tap;
 mod wait;
@@ -45,7 +45,7 @@ pub(crate) use self::metrics::{JobMetrics, NodeMetrics, TAPS_PER_JOB_MAX, TapRef
 pub(crate) use self::readable_state::check_readable;
 pub(crate) use self::restored_state::last_epoch;
 pub(crate) use self::run::{JobSetting, Observer, Run, RunFailure, RunOutcome};
-pub(crate) use self::stored_keys::stored_keys;
+pub(crate) use self::stored_state::{StateRequest, stored_state};
 pub(crate) use self::takeover::Takeover;
 pub use self::tap::TappedRecord;
 pub(crate) use self::tap::{TAP_MAX_BYTES, TapReader};

@@ -168,7 +168,7 @@ fn look_routes(jobs: &AllJobs) -> [Route; 12] {
             .query("limit", "The most keys in the answer, 1 to 10,000; 1,000 if it is not given.")
             .answers_with(
                 200,
-                "The first keys in the order of their bytes, with the sizes of their values, as of the last epoch; `more` if there are others.",
+                "The first keys in the order of their bytes, with their values and the sizes of these, as of the last epoch; `more` if there are others.",
                 object(),
             )
             .answers(404, "No job has that id, or the node keeps no state.")

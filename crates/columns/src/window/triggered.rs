@@ -326,6 +326,11 @@ impl<S: WindowState> TriggeredWindows<S> {
         self.windows.iter().map(|window| &window.state)
     }
 
+    /// All windows that are kept, with their states.
+    pub fn windows(&self) -> impl Iterator<Item = (WindowExtent, &S)> {
+        self.windows.iter().map(|window| (window.extent, &window.state))
+    }
+
     /// Appends the stored form: the number of triggers (1 byte) and the count of each (8), and of each window its bounds (8, 8),
     /// the bits of its triggers (4, 4), and the length (4) and bytes of its state, which `write` appends. Integers are big endian.
     pub fn write(&self, out: &mut Vec<u8>, write: impl Fn(&S, &mut Vec<u8>)) {

@@ -2,6 +2,9 @@
 
 use std::sync::Arc;
 
+use millstream_types::iso_time;
+use serde_json::json;
+
 use millstream_columns::{Compiler, HistoryCall, HistoryFunction, HistoryState, Operand, Value};
 
 use super::fields::RowValues;
@@ -59,6 +62,20 @@ impl HistoryValues {
     pub(crate) fn fit(&self, states: &[HistoryState]) -> bool {
         let are_of = |(state, CompiledCall { call, .. }): (&HistoryState, &CompiledCall)| state.is_of(call);
         states.len() == self.calls.len() && states.iter().zip(&self.calls).all(are_of)
+    }
+
+    /// What is known of a key as JSON, by the call as it is written.
+    pub(crate) fn describe(&self, states: &[HistoryState]) -> serde_json::Value {
+        let describe = |state: &HistoryState| {
+            let mut json = Vec::new();
+            state.write_json(&mut json);
+            let value = serde_json::from_slice(&json).unwrap_or_default();
+            match state.since_ms() {
+                Some(since_ms) => json!({"value": value, "since": iso_time(since_ms)}),
+                None => value,
+            }
+        };
+        self.calls.iter().zip(states).map(|(call, state)| (call.text.clone(), describe(state))).collect()
     }
 
     /// Makes the rows with a member for each call. `keys` are the rows and their keys, in order; others are left out. `see` gets

@@ -14,7 +14,7 @@ use millstream_columns::{TriggeringRecord, Value};
 
 use self::key_state::{GivenWindow, KeyState, WINDOWS_MAX_BYTES};
 use self::plan::{AggregatePlan, Cause};
-use super::keyed::{KeyedInput, KeyedMade, KeyedOperator, KeyedOutput, MADE_MAX};
+use super::keyed::{KeyedInput, KeyedMade, KeyedOperator, KeyedOutput, MADE_MAX, StoredValue};
 use crate::Error;
 use crate::batch::{MadeRows, NO_TIME};
 use crate::document::{Node, NodeType, Role};
@@ -327,6 +327,11 @@ impl KeyedOperator for Aggregate {
 
     fn digest(&self) -> u64 {
         self.known.digest()
+    }
+
+    fn describe(&self, key: &[u8], stored: &[StoredValue]) -> Option<serde_json::Value> {
+        let [(_, stored)] = stored else { return None };
+        Some(serde_json::json!({"windows": KeyState::read(&self.plan, stored)?.describe(&self.plan, key)}))
     }
 
     fn keys(&self) -> usize {

@@ -23,12 +23,13 @@ mod tests;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use millstream_types::iso_time;
 use serde_json::{Map, Value};
 
 use self::open_alarms::OpenAlarm;
 pub(crate) use self::open_alarms::OpenAlarms;
 use self::state::{AlarmCondition, AlarmState};
-use super::keyed::{KeyedInput, KeyedMade, KeyedOperator, KeyedOutput, MADE_MAX, record_key, write_key};
+use super::keyed::{KeyedInput, KeyedMade, KeyedOperator, KeyedOutput, MADE_MAX, StoredValue, record_key, write_key};
 use crate::Error;
 use crate::batch::{MadeRecord, MadeRows, NO_TIME};
 use crate::document::{Key, KeyType, Node, NodeType, Role, duration_ms};
@@ -475,6 +476,14 @@ impl KeyedOperator for Alarm {
 
     fn digest(&self) -> u64 {
         self.known.digest()
+    }
+
+    fn describe(&self, _: &[u8], stored: &[StoredValue]) -> Option<Value> {
+        let [(_, stored)] = stored else { return None };
+        let state = AlarmState::decode(stored)?;
+        let mut told = OpenAlarm::of(&state).describe();
+        told["last"] = iso_time(state.seen_ms).into();
+        Some(told)
     }
 
     fn keys(&self) -> usize {

@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use serde_json::{Map, Value};
+use millstream_types::iso_time;
+use serde_json::{Map, Value, json};
 
-use super::keyed::{KeyedInput, KeyedOperator, KeyedOutput};
+use super::keyed::{KeyedInput, KeyedOperator, KeyedOutput, StoredValue};
 use crate::Error;
 use crate::batch::NO_TIME;
 use crate::document::{Key, KeyType, NodeType, Role, duration_ms};
@@ -124,6 +125,13 @@ impl KeyedOperator for Deduplicate {
 
     fn digest(&self) -> u64 {
         self.known.digest()
+    }
+
+    fn describe(&self, _: &[u8], stored: &[StoredValue]) -> Option<Value> {
+        let [(_, stored)] = stored else { return None };
+        let passed_ms = i64::from_be_bytes((**stored).try_into().ok()?);
+        let until_ms = passed_ms.saturating_add(self.ttl_ms);
+        Some(json!({"passed": iso_time(passed_ms), "until": iso_time(until_ms)}))
     }
 
     fn keys(&self) -> usize {

@@ -14,9 +14,10 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use millstream_columns::HistoryState;
-use serde_json::Value;
+use millstream_types::iso_time;
+use serde_json::{Value, json};
 
-use super::keyed::{KeyedInput, KeyedOperator, KeyedOutput};
+use super::keyed::{KeyedInput, KeyedOperator, KeyedOutput, StoredValue};
 use crate::Error;
 use crate::batch::{Batch, MadeRows, NO_TIME};
 use crate::document::{Key, KeyType, Node, NodeType, Role, duration_ms};
@@ -189,6 +190,12 @@ impl KeyedOperator for History {
 
     fn digest(&self) -> u64 {
         self.known.digest()
+    }
+
+    fn describe(&self, _: &[u8], stored: &[StoredValue]) -> Option<Value> {
+        let [(_, stored)] = stored else { return None };
+        let history = KeyHistory::decode(stored).filter(|history| self.values.fit(&history.states))?;
+        Some(json!({"last": iso_time(history.last_ms), "values": self.values.describe(&history.states)}))
     }
 
     fn keys(&self) -> usize {

@@ -15,9 +15,11 @@ mod tests;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-pub(super) use self::state::read_entry_key;
-use self::state::{KeptRecord, KeyRecords, Place, entry_key};
-use super::keyed::{KeyedInput, KeyedMade, KeyedOperator, KeyedOutput, MADE_MAX, key_parts, record_key};
+use millstream_types::iso_time;
+use serde_json::{Value, json};
+
+use self::state::{KeptRecord, KeyRecords, Place, entry_key, read_entry_key};
+use super::keyed::{KeyedInput, KeyedMade, KeyedOperator, KeyedOutput, MADE_MAX, StoredValue, key_parts, record_key};
 use crate::Error;
 use crate::batch::{FieldSet, MadeRecord, MadeRows, NO_TIME};
 use crate::document::{JoinInput, JoinSetting, JoinSide, Key, KeyType, Node, NodeType, Role, Section};
@@ -407,6 +409,23 @@ impl KeyedOperator for Join {
 
     fn digest(&self) -> u64 {
         self.records.digest()
+    }
+
+    fn key_of<'k>(&self, stored_key: &'k [u8]) -> &'k [u8] {
+        read_entry_key(stored_key).map_or(stored_key, |(key, _, _)| key)
+    }
+
+    fn describe(&self, _: &[u8], stored: &[StoredValue]) -> Option<Value> {
+        let (mut left, mut right, mut oldest_ms) = (0_u64, 0_u64, i64::MAX);
+        for (stored_key, stored) in stored {
+            let (key, side, _) = read_entry_key(stored_key)?;
+            oldest_ms = oldest_ms.min(KeptRecord::decode(stored, key.len())?.time_ms);
+            match side {
+                JoinSide::Left => left += 1,
+                JoinSide::Right => right += 1,
+            }
+        }
+        Some(json!({"left": left, "right": right, "oldest": iso_time(oldest_ms)}))
     }
 
     fn keys(&self) -> usize {

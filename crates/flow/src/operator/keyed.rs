@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use serde_json::Value;
+
 use crate::Error;
 use crate::batch::{Batch, MadeRows};
 use crate::document::JoinSide;
@@ -68,9 +70,18 @@ pub(crate) trait KeyedOperator: Send {
     fn restore(&mut self, key: &[u8], stored: &[u8]) -> Result<(), Error>;
     /// The digest of all that was told as changed, or restored; see [`digest_of`](crate::state::digest_of).
     fn digest(&self) -> u64;
+    /// The key of the records to which the value that is stored under `stored_key` belongs.
+    fn key_of<'k>(&self, stored_key: &'k [u8]) -> &'k [u8] {
+        stored_key
+    }
+    /// What is stored for a key as JSON, for people: `stored` are the stored keys and values. `None` if it is nothing of this operator.
+    fn describe(&self, key: &[u8], stored: &[StoredValue]) -> Option<Value>;
     /// The number of keys that have a value.
     fn keys(&self) -> usize;
 }
+
+/// A value as it is stored, with its key.
+pub(crate) type StoredValue = (Box<[u8]>, Box<[u8]>);
 
 /// A batch for a keyed operator.
 #[derive(Debug, Clone, Copy)]
@@ -163,6 +174,13 @@ pub(super) fn write_key(key: &[u8], out: &mut Vec<u8>) {
             out.push(b']');
         }
     }
+}
+
+/// The key of a value of state as JSON: its value, or the list of its values.
+pub(crate) fn key_as_json(key: &[u8]) -> Value {
+    let mut json = Vec::new();
+    write_key(key, &mut json);
+    serde_json::from_slice(&json).unwrap_or_else(|_| String::from_utf8_lossy(&json).into())
 }
 
 /// The key of a record that is made for a key: a text as it is, all else as JSON.

@@ -7,6 +7,8 @@ use crate::state::StateValue;
 
 /// Most bytes of a key's windows, so that they fit into a record of the state's topic, which may have 1 MiB.
 pub(super) const WINDOWS_MAX_BYTES: u64 = 768 << 10;
+/// Bytes of the windows of one key in an answer, and the window that goes beyond.
+const DESCRIBED_MAX_BYTES: usize = 1 << 20;
 /// Memory of the timer of a key.
 const TIMER_BYTES: u64 = 48;
 
@@ -198,6 +200,27 @@ impl KeyState {
             _ => {}
         }
         self.size_bytes = self.windows.size_bytes();
+    }
+
+    /// The windows that are open as JSON, with the values that they would give now, as many as fit.
+    pub(super) fn describe(mut self, plan: &AggregatePlan, key: &[u8]) -> Vec<serde_json::Value> {
+        let (mut told, mut left_bytes) = (Vec::new(), DESCRIBED_MAX_BYTES);
+        let mut tell = |window: WindowExtent, figures: &WindowFigures| {
+            if left_bytes > 0 {
+                let (window, size_bytes) = plan.describe(key, window, figures);
+                left_bytes = left_bytes.saturating_sub(size_bytes);
+                told.push(window);
+            }
+        };
+        if let Windows::Triggered(windows) = &self.windows {
+            windows.windows().for_each(|(window, figures)| tell(window, figures));
+        } else {
+            self.finish(plan, |given| match given {
+                GivenWindow::Timed(window, figures) => tell(window, figures),
+                GivenWindow::Triggered(_, window, figures) => tell(window, figures),
+            });
+        }
+        told
     }
 
     /// `true` if a window has changed since a trigger by the clock last gave it.

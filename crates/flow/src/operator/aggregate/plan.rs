@@ -199,6 +199,19 @@ impl AggregatePlan {
         figures.sent.push((trigger as u8, members.into()));
     }
 
+    /// The result of a window as JSON, if it were sent now, and the bytes of it.
+    pub(super) fn describe(
+        &self,
+        key: &[u8],
+        window: WindowExtent,
+        figures: &WindowFigures,
+    ) -> (serde_json::Value, usize) {
+        let cause = Cause { input: 0, time_ms: window.end_ms, watermark_ms: window.end_ms };
+        let (_, mut members) = self.result(key, window, &figures.figures, cause, None);
+        members.push(b'}');
+        (serde_json::from_slice(&members).unwrap_or_default(), members.len())
+    }
+
     /// The record without its key, and the members of its payload.
     fn result(
         &self,

@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use super::state::{AlarmCondition, AlarmState};
-use crate::operator::keyed::write_key;
+use crate::operator::keyed::key_as_json;
 
 /// The open alarms by node and key. Each instance has its own keys.
 #[derive(Debug, Default)]
@@ -34,14 +34,15 @@ pub(super) struct OpenAlarm {
 }
 
 impl OpenAlarm {
-    /// An open alarm of this state.
+    /// The alarm of this state.
     pub(super) fn of(state: &AlarmState) -> Self {
         let (word, since_ms, raised_ms) = match state.condition {
             AlarmCondition::Raised { since_ms } if state.is_absent => ("absent", state.seen_ms, Some(since_ms)),
             _ if state.is_absent => ("absent", state.seen_ms, None),
             AlarmCondition::Raised { since_ms } => ("raised", since_ms, None),
             AlarmCondition::Clearing { since_ms, raised_ms } => ("clearing", since_ms, Some(raised_ms)),
-            AlarmCondition::Normal | AlarmCondition::Pending { .. } => ("normal", state.seen_ms, None),
+            AlarmCondition::Pending { since_ms } => ("pending", since_ms, None),
+            AlarmCondition::Normal => ("normal", state.seen_ms, None),
         };
         let (severity, record) = (state.severity.clone(), state.record.clone());
         Self { state: word, since_ms, raised_ms, severity, record }
@@ -52,15 +53,14 @@ impl OpenAlarm {
         size_of::<Self>() + bytes(&self.severity) + bytes(&self.record)
     }
 
-    fn describe(&self, place: &AlarmKey) -> Value {
-        let mut key = Vec::new();
-        write_key(&place.key, &mut key);
-        let mut told = json!({
-            "node": &*place.node,
-            "key": value(&key),
-            "state": self.state,
-            "since": iso_time(self.since_ms),
-        });
+    fn describe_at(&self, place: &AlarmKey) -> Value {
+        let mut told = self.describe();
+        (told["node"], told["key"]) = ((*place.node).into(), key_as_json(&place.key));
+        told
+    }
+
+    pub(super) fn describe(&self) -> Value {
+        let mut told = json!({"state": self.state, "since": iso_time(self.since_ms)});
         if let Some(raised_ms) = self.raised_ms {
             told["raised_since"] = iso_time(raised_ms).into();
         }
@@ -100,6 +100,6 @@ impl OpenAlarms {
         let first = open.iter().take(max).take_while(|(place, alarm)| fits(place, alarm));
         let alarms: Vec<(AlarmKey, OpenAlarm)> = first.map(|(place, alarm)| (place.clone(), alarm.clone())).collect();
         drop(open);
-        (count, alarms.iter().map(|(place, alarm)| alarm.describe(place)).collect())
+        (count, alarms.iter().map(|(place, alarm)| alarm.describe_at(place)).collect())
     }
 }
