@@ -332,6 +332,10 @@ impl Epochs {
         let now = self.clock.now();
         match std::mem::replace(&mut state.phase, Phase::Idle) {
             Phase::Idle if state.instances.iter().all(|instance| instance.has_ended) => {
+                // The next run of the job begins after this one has its writer, and not before.
+                if matches!(*self.restored.lock(), Restoring::NotYet) {
+                    return EpochOutcome::Turn(TurnOutcome::Wait(None));
+                }
                 // A job that has read nothing has one epoch in the end, too, from which another can go on.
                 let has_epoch = !state.recent.is_empty();
                 if self.keeper.get().is_none() || (has_epoch && state.parts.iter().all(EpochPart::is_empty)) {

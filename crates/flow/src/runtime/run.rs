@@ -264,15 +264,18 @@ impl Run {
     }
 
     /// Lets the epochs begin, with the state of the last run if there was one.
-    fn restore(&self, epochs: &Arc<Epochs>) {
+    fn restore(self: &Arc<Self>, epochs: &Arc<Epochs>) {
         let Some(services) = &self.services else { return epochs.begin_empty() };
-        let (epochs, log) = (Arc::clone(epochs), Arc::clone(&services.log));
-        let (tenant, id, layout) = (self.tenant.clone(), self.id.clone(), self.plan.state_layout());
-        let groups = groups_of(&tenant, &self.job, self.plan.nodes.iter().map(|planned| &planned.node));
+        let (run, epochs, log) = (Arc::clone(self), Arc::clone(epochs), Arc::clone(&services.log));
         services.restoring.run(move || {
+            // Its writer would end that of the job's next run.
+            if run.is_over() {
+                return;
+            }
             epochs.restore(|| {
-                let keeper = EpochKeeper::open(&log, &tenant, &id)?;
-                let restored = RestoredState::read(&*log, keeper.topic(), &layout, &groups)?;
+                let keeper = EpochKeeper::open(&log, &run.tenant, &run.id)?;
+                let groups = groups_of(&run.tenant, &run.job, run.plan.nodes.iter().map(|planned| &planned.node));
+                let restored = RestoredState::read(&*log, keeper.topic(), &run.plan.state_layout(), &groups)?;
                 Ok((keeper, restored))
             });
         });

@@ -8,6 +8,7 @@ use millstream_flow::{Error, ParallelismChange, StopMode};
 use millstream_testkit::eventually;
 use serde_json::{Value, json};
 
+use crate::events;
 use crate::node::Node;
 use crate::replacing::{copy, stuck};
 use crate::resuming::{counts, expected, findings_of, open, readings, results};
@@ -62,6 +63,22 @@ fn counts_go_on_at_another_parallelism_and_nothing_is_lost_or_doubled() {
         eventually("null is that of the document again", || instances(&node, &id)["counts"] == 2);
         node.close();
     }
+}
+
+#[test]
+fn a_run_that_is_stopped_while_it_starts_does_not_end_the_next_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let node = open(&dir);
+    node.append("readings", &readings(0..10));
+    let id = node.run(&counts("counts", "at_least_once", 2));
+    for round in 0..30 {
+        node.rescale(&id, all(1 + round % 3), TIME).unwrap();
+    }
+    node.append("readings", &readings(10..20));
+    eventually("all are counted once", || results(&node) == expected(20));
+    let told = events::names(&node, &id);
+    assert!(!told.iter().any(|event| event == "restarting"), "{:#?}", events::all(&node));
+    node.close();
 }
 
 #[test]
