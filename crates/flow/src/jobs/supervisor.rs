@@ -2,9 +2,11 @@
 //!
 //! Owner: the thread `flow-jobs`. Others send it requests and read what runs.
 
+mod ended_runs;
 mod replacement;
 mod rescaling;
 mod started_events;
+mod state_topics;
 mod takeover;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -14,12 +16,13 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use millstream_log::run_as_batch;
-use millstream_types::{TenantId, TopicName};
+use millstream_types::TenantId;
 use millstream_view::Views;
 use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::sync::{oneshot, watch};
 
+use self::ended_runs::EndedRuns;
 use self::replacement::Replacement;
 use self::rescaling::Rescaling;
 use self::started_events::StartedEvents;
@@ -32,10 +35,10 @@ use super::record::{JobKey, JobState, is_waiting};
 use super::store::{JobCommand, JobsView};
 use super::{StopMode, record::JobRecord};
 use crate::Error;
-use crate::connector::{Collected, Services};
+use crate::connector::Services;
 use crate::document::{Document, DocumentContext, ErrorAnswer, RestartPolicy};
 use crate::function::Functions;
-use crate::hook::{Hooks, Trace};
+use crate::hook::Hooks;
 use crate::plan::Plan;
 use crate::runtime::{JobMetrics, JobSetting, Run, RunFailure, RunOutcome, Workers};
 
@@ -43,10 +46,6 @@ use crate::runtime::{JobMetrics, JobSetting, Run, RunFailure, RunOutcome, Worker
 const HEALTHY_AFTER: Duration = Duration::from_secs(60);
 /// The sleep while no job has a deadline.
 const SLEEP: Duration = Duration::from_secs(3600);
-/// Jobs whose figures and last errors stay readable after their end.
-const ENDED_MAX: usize = 100;
-/// Those of them whose collected records stay readable, too.
-const ENDED_COLLECTED_MAX: usize = 5;
 
 pub(super) enum SupervisorRequest {
     Start(JobKey),
@@ -82,20 +81,10 @@ struct Active {
     last_error: Option<RunFailure>,
 }
 
-/// The figures, errors and collected records of a job that has ended in this process.
-struct EndedRun {
-    key: JobKey,
-    metrics: Option<Arc<JobMetrics>>,
-    errors: Vec<RunFailure>,
-    /// `None` once other jobs have ended after it.
-    collected: Option<Arc<Collected>>,
-    trace: Arc<Trace>,
-}
-
 pub(super) struct Supervisor {
     requests: Sender<SupervisorRequest>,
     active: Mutex<HashMap<JobKey, Active>>,
-    ended: Mutex<Vec<EndedRun>>,
+    ended: EndedRuns,
     /// The jobs that stop for another to take their place.
     replacements: Mutex<HashMap<JobKey, Replacement>>,
     /// The jobs that stop for another parallelism.
@@ -126,7 +115,7 @@ impl Supervisor {
         let supervisor = Arc::new(Self {
             requests,
             active: Mutex::default(),
-            ended: Mutex::default(),
+            ended: EndedRuns::default(),
             replacements: Mutex::default(),
             rescalings: Mutex::default(),
             started_events: StartedEvents::default(),
@@ -190,8 +179,7 @@ impl Supervisor {
         if let Some(known) = self.active.lock().get(key) {
             return known.metrics.clone();
         }
-        let ended = self.ended.lock();
-        ended.iter().rfind(|ended| ended.key == *key).and_then(|ended| ended.metrics.clone())
+        self.ended.part(key, |ended| ended.metrics.clone())?
     }
 
     /// The nodes and edges of a stored job, without figures.
@@ -214,10 +202,7 @@ impl Supervisor {
     pub(super) fn errors(&self, key: &JobKey) -> Vec<RunFailure> {
         match self.run(key) {
             Some(run) => run.errors(),
-            None => {
-                let ended = self.ended.lock();
-                ended.iter().rfind(|ended| ended.key == *key).map(|ended| ended.errors.clone()).unwrap_or_default()
-            }
+            None => self.ended.part(key, |ended| ended.errors.clone()).unwrap_or_default(),
         }
     }
 
@@ -225,9 +210,7 @@ impl Supervisor {
         if let Some(run) = self.run(key) {
             return Some(run.collected.records(node));
         }
-        let ended = self.ended.lock();
-        let of_job = ended.iter().rfind(|ended| ended.key == *key)?;
-        of_job.collected.as_ref().map(|collected| collected.records(node))
+        self.ended.part(key, |ended| ended.collected.as_ref().map(|collected| collected.records(node)))?
     }
 
     /// The lines that a hook of a job has written.
@@ -235,8 +218,7 @@ impl Supervisor {
         if let Some(run) = self.run(key) {
             return Some(run.trace.lines(hook));
         }
-        let ended = self.ended.lock();
-        ended.iter().rfind(|ended| ended.key == *key).map(|ended| ended.trace.lines(hook))
+        self.ended.part(key, |ended| ended.trace.lines(hook))
     }
 
     /// `true` if a job that is stored as running waits for something.
@@ -515,19 +497,7 @@ impl Supervisor {
     fn finish(&self, key: &JobKey, state: Option<JobState>, error: Option<RunFailure>) {
         let Some(known) = self.take_active(key) else { return };
         if let Some(run) = &known.run {
-            let mut ended = self.ended.lock();
-            if ended.len() >= ENDED_MAX {
-                ended.remove(0);
-            }
-            ended.push(EndedRun {
-                key: key.clone(),
-                metrics: known.metrics.clone(),
-                errors: run.errors(),
-                collected: Some(Arc::clone(&run.collected)),
-                trace: Arc::clone(&run.trace),
-            });
-            let older = ended.len().saturating_sub(ENDED_COLLECTED_MAX);
-            ended[..older].iter_mut().for_each(|ended| ended.collected = None);
+            self.ended.keep(key, run, known.metrics.clone());
         }
         let ending = || self.ending(key).unwrap_or(JobState::Stopped);
         self.store_end(key, state.unwrap_or_else(ending), error);
@@ -584,32 +554,6 @@ impl Supervisor {
             Some(next) => self.request(SupervisorRequest::Start(next.key())),
             None if state == JobState::Completed => self.remove_state(key),
             None => {}
-        }
-    }
-
-    /// Removes the state of jobs that no listed job keeps: they completed or were forgotten while the process ended.
-    fn remove_forgotten_state(&self, jobs: &imbl::OrdMap<JobKey, Arc<JobRecord>>) {
-        let keeping = jobs.values().filter(|record| record.state != JobState::Completed).map(|record| record.key());
-        let needed = jobs.values().filter_map(|record| record.earlier());
-        let kept: HashSet<TopicName> = keeping.chain(needed).filter_map(|key| key.state_topic()).collect();
-        let topics = self.services.log.topics();
-        let of_jobs = topics.iter().map(|topic| &topic.name).filter(|name| name.is_job_state());
-        of_jobs.filter(|name| !kept.contains(*name)).for_each(|name| self.remove_topic(name));
-    }
-
-    /// Removes the state of a job, if it has any.
-    fn remove_state(&self, key: &JobKey) {
-        if let Some(topic) = key.state_topic() {
-            self.remove_topic(&topic);
-        }
-    }
-
-    fn remove_topic(&self, topic: &TopicName) {
-        let log = &self.services.log;
-        if log.topic(topic).is_some()
-            && let Err(error) = log.delete_topic(topic)
-        {
-            tracing::warn!(%topic, %error, "the state of a job is not removed before the next start");
         }
     }
 
