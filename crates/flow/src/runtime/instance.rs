@@ -384,10 +384,14 @@ impl Instance {
                 self.take_read(node, read);
                 Ok(WorkState::Made)
             }
-            SourcesStep::Ended => {
+            SourcesStep::Ended(mark) => {
                 // It may be done at once.
                 (self.waker)();
-                Ok(WorkState::Blocked(None))
+                let Some(time) = mark.and_then(|mark| self.time.news(mark)) else {
+                    return Ok(WorkState::Blocked(None));
+                };
+                self.work.add(WorkStep::Time(time));
+                Ok(WorkState::Made)
             }
             SourcesStep::NotYet(timeout) => self.look_at_time(timeout),
         }

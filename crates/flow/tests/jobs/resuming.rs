@@ -329,6 +329,43 @@ fn a_job_whose_operator_cannot_read_what_is_stored_is_refused_by_the_nodes_name_
     node.close();
 }
 
+#[test]
+fn a_batch_job_with_nothing_left_to_read_comes_to_the_time_of_the_last_record() {
+    let dir = tempfile::tempdir().unwrap();
+    let node = open(&dir);
+    let document = |disorder: &str| {
+        let event_time = json!({"field": "at", "max_out_of_orderness": disorder, "idle_timeout": "1d"});
+        json!({
+            "version": 1, "kind": "Job", "name": "warm", "delivery": "exactly_once", "checkpoint": {"interval": "20ms"},
+            "sources": {"in": {"type": "stream", "config": {"topic": "readings"}, "event_time": event_time}},
+            "transforms": {"warm": {
+                "type": "alarm", "inputs": ["in"], "key_by": ["device"], "config": {"raise": "n > 5", "for": "1m"},
+            }},
+            "sinks": {"out": {"type": "stream", "inputs": ["warm"], "config": {"topic": "results"}}},
+        })
+    };
+    let reading = |minute: i64, n: i64| json!({"device": 1, "at": minute * 60_000, "n": n}).to_string();
+    // Time comes to the end of the minute by what another device sends.
+    node.append("readings", &[("d".to_owned(), reading(1, 9)), ("d".to_owned(), json!({"at": 180_000}).to_string())]);
+    // No partition is without records.
+    (0..10).for_each(|other| node.append("readings", &[(format!("o{other}"), json!({"at": 180_000}).to_string())]));
+    let first = node.run(&document("1h"));
+    eventually("all is committed", || node.job(&first)["lag"] == 0);
+    node.stop(&first, StopMode::Graceful);
+    node.ended(&first);
+    assert_eq!(node.read("results"), []);
+
+    let mut last = document("0s");
+    last["mode"] = json!("batch");
+    last["sources"]["in"]["config"]["stop_at"] = json!("end");
+    last["resume_from"] = json!("warm");
+    let id = node.run(&last);
+    assert_eq!(node.ended(&id)["state"], "completed", "{:#}", node.job(&id));
+    let events: Vec<_> = node.read("results").into_iter().map(|(_, value)| value["event"].clone()).collect();
+    assert_eq!(events, ["raised"]);
+    node.close();
+}
+
 /// Count, total and costs of each result, by meter.
 type Totals = BTreeMap<String, Vec<[Option<u64>; 3]>>;
 

@@ -19,8 +19,8 @@ pub(in crate::runtime) struct Sources {
 /// The result of an attempt to read from one of them.
 pub(in crate::runtime) enum SourcesStep {
     Read(NodeId, ReadBatch),
-    /// A source has ended, which may end the instance.
-    Ended,
+    /// A source has ended, which may end the instance; the event time to which they have come until then.
+    Ended(Option<TimeMark>),
     /// Not before the task is woken, or this time has passed.
     NotYet(Option<Duration>),
 }
@@ -59,8 +59,10 @@ impl Sources {
                 }
                 ReadStep::NotYet(wait) => timeout = sooner(timeout, wait),
                 ReadStep::End => {
-                    reading.state = SourceState::Ended;
-                    return Ok(SourcesStep::Ended);
+                    // A source that is restored may have nothing left to read, and nobody else tells its time.
+                    let mark = self.time_mark();
+                    self.all[index].state = SourceState::Ended;
+                    return Ok(SourcesStep::Ended(mark));
                 }
             }
         }
