@@ -22,6 +22,7 @@ mod lookup_entities;
 mod node;
 mod observing;
 mod positions;
+mod random_jobs;
 mod reasons;
 mod replacing;
 mod rescaling;

@@ -1,16 +1,18 @@
 //! A node with a log and jobs, on a directory of the caller.
 
-use std::path::Path;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use millstream_flow::{
     EntityReader, Error, FlowConfig, FlowRuntime, Functions, Hooks, Jobs, ParallelismChange, StopMode, Submission, Tap,
 };
-use millstream_log::{AckLevel, Embedded, Log, LogConfig, SystemFiles, TopicConfig, UpTo, reply};
+use millstream_log::{AckLevel, Embedded, Files, Log, LogConfig, SystemFiles, TopicConfig, UpTo, reply};
+use millstream_testkit::sim::SimFiles;
 use millstream_types::{
-    AccessScope, MemoryBudget, MonotonicClock, Principal, Record, Roles, ShortLives, SystemClock, TenantId, TopicName,
-    TopicPartition,
+    AccessScope, MemoryBudget, MonotonicClock, Offset, Principal, Record, Roles, ShortLives, SystemClock, TenantId,
+    TopicName, TopicPartition,
 };
 use millstream_view::{Checkpoints, Shards, ViewRuntime};
 use serde_json::Value;
@@ -40,6 +42,8 @@ pub(crate) struct Setup {
     pub(crate) are_remote: bool,
     /// The entities that lookups read.
     pub(crate) entities: Option<Arc<dyn EntityReader>>,
+    /// The simulated disk of the log, in place of the directory.
+    pub(crate) disk: Option<SimFiles>,
 }
 
 impl Default for Setup {
@@ -52,7 +56,22 @@ impl Default for Setup {
             short_lives: ShortLives::default(),
             are_remote: false,
             entities: None,
+            disk: None,
         }
+    }
+}
+
+/// The log on a simulated disk: its files are small, as they lie in memory, and it syncs often.
+fn simulated_config() -> LogConfig {
+    LogConfig {
+        dir: PathBuf::from("/data/log"),
+        journal_file_bytes: 512 << 10,
+        journal_max_bytes: 2 << 20,
+        append_max_bytes: 384 << 10,
+        batch_max_bytes: 256 << 10,
+        sync_interval_ms: 5,
+        flush_interval_ms: 20,
+        ..LogConfig::default()
     }
 }
 
@@ -66,10 +85,13 @@ impl Node {
     }
 
     pub(crate) fn open_as(dir: &Path, setup: Setup) -> Self {
-        let Setup { config, functions, clock: jobs_clock, memory, short_lives, are_remote, entities } = setup;
+        let Setup { config, functions, clock: jobs_clock, memory, short_lives, are_remote, entities, disk } = setup;
         let clock = Arc::new(SystemClock::default());
-        let log_config = LogConfig { dir: dir.join("log"), ..LogConfig::default() };
-        let log = Embedded::open(log_config, Arc::new(SystemFiles), clock.clone(), clock.clone()).unwrap();
+        let (log_config, files): (_, Arc<dyn Files>) = match disk {
+            Some(disk) => (simulated_config(), Arc::new(disk)),
+            None => (LogConfig { dir: dir.join("log"), ..LogConfig::default() }, Arc::new(SystemFiles)),
+        };
+        let log = Embedded::open(log_config, files, clock.clone(), clock.clone()).unwrap();
         let views = ViewRuntime {
             log: log.clone(),
             checkpoints: Checkpoints::open(&dir.join("views")).unwrap(),
@@ -85,6 +107,12 @@ impl Node {
     pub(crate) fn close(self) {
         self.jobs.shut_down(DRAIN);
         self.log.close().unwrap();
+    }
+
+    /// Ends the threads of a node whose disk is off.
+    pub(crate) fn end(self) {
+        self.jobs.shut_down(Duration::ZERO);
+        drop(self.log.close());
     }
 
     pub(crate) fn submit(&self, document: &Value) -> Result<Submission, Error> {
@@ -183,16 +211,30 @@ impl Node {
 
     /// Appends payloads under their keys, each to the partition of its key.
     pub(crate) fn append(&self, topic: &str, records: &[(String, String)]) {
+        self.append_to(topic, records);
+    }
+
+    /// As [`Node::append`]; the offsets behind the last ones, by partition.
+    pub(crate) fn append_to(&self, topic: &str, records: &[(String, String)]) -> BTreeMap<u32, Offset> {
         let name = TopicName::user(topic, &self.tenant).unwrap();
         let partitions = self.log.topic(&name).unwrap().config.partitions;
+        let mut ends = BTreeMap::new();
         for (key, value) in records {
             let number = millstream_types::partition_of_key(key.as_bytes(), partitions).0;
             let partition = self.log.partition(&TopicPartition::new(name.clone(), number)).unwrap();
             let record = Record { key: Some(key.as_bytes()), value: Some(value.as_bytes()), ..Record::default() };
             let (done, answer) = reply();
             partition.append(&[record], AckLevel::Written, done).unwrap();
-            answer.wait().unwrap();
+            ends.insert(number, answer.wait().unwrap().last.next());
         }
+        ends
+    }
+
+    /// `true` once readers see the records of a topic before these offsets.
+    pub(crate) fn is_readable(&self, topic: &str, ends: &BTreeMap<u32, Offset>) -> bool {
+        let name = TopicName::user(topic, &self.tenant).unwrap();
+        let partition = |number| self.log.partition(&TopicPartition::new(name.clone(), number)).unwrap();
+        ends.iter().all(|(number, end)| partition(*number).offsets().stable >= *end)
     }
 
     /// All keys and payloads of a topic, partition by partition.
