@@ -29,6 +29,8 @@ pub(crate) struct Takeover {
     /// The new job has epochs.
     pub(crate) has_epochs: bool,
     pub(crate) earlier: EarlierJob,
+    /// That of the earlier job, which has ended before it had its own state.
+    pub(crate) before: Option<Box<Takeover>>,
     /// The places that stand in the earlier job's record.
     pub(crate) earlier_places: BTreeMap<String, u64>,
 }
@@ -45,8 +47,11 @@ impl Takeover {
         if let Some(keeper) = &keeper
             && RestoredState::read(&**log, keeper.topic(), &layout, &[])?.epoch.is_some()
         {
-            return Ok(self.places(&BTreeMap::new()));
+            return Ok(self.places(&BTreeMap::new(), &self.earlier_places));
         }
+        // Its writer fences that of an attempt that is still on its way.
+        let earlier_places = self.before.as_ref().map(|before| before.run()).transpose()?;
+        let earlier_places = earlier_places.as_ref().unwrap_or(&self.earlier_places);
         let mut restored = self.read(&layout)?;
         let epoch = restored.epoch.take();
         let mut positions = Vec::new();
@@ -54,7 +59,7 @@ impl Takeover {
             positions.extend(self.positions(node, epoch.as_ref())?);
         }
         let places = epoch.as_ref().map(|epoch| epoch.places.clone()).unwrap_or_default();
-        let places = self.places(&places);
+        let places = self.places(&places, earlier_places);
         match keeper {
             Some(keeper) => {
                 let record = self.first_epoch(epoch.as_ref(), &places, &positions);
@@ -141,10 +146,14 @@ impl Takeover {
     }
 
     /// The places of the new job's sources without a log, and of its sinks.
-    fn places(&self, of_epoch: &BTreeMap<String, Vec<u64>>) -> BTreeMap<String, u64> {
+    fn places(
+        &self,
+        of_epoch: &BTreeMap<String, Vec<u64>>,
+        of_record: &BTreeMap<String, u64>,
+    ) -> BTreeMap<String, u64> {
         let place = |node: &Node| {
             let old = self.earlier_name(node);
-            let at = of_epoch.get(&old).and_then(|places| places.first()).or_else(|| self.earlier_places.get(&old))?;
+            let at = of_epoch.get(&old).and_then(|places| places.first()).or_else(|| of_record.get(&old))?;
             Some((node.name.clone(), *at))
         };
         self.document.nodes.iter().filter_map(place).collect()

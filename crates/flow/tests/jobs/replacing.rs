@@ -72,6 +72,27 @@ fn a_changed_job_takes_the_place_of_a_running_one_and_nothing_is_counted_twice()
 }
 
 #[test]
+fn a_job_that_is_replaced_before_it_has_its_state_hands_that_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let node = open(&dir);
+    let document = counts("counts", "exactly_once", 2);
+    let mut resumed = document.clone();
+    resumed["resume_from"] = json!("counts");
+    let mut id = node.run(&document);
+    for round in 1..=10 {
+        node.append("readings", &readings((round - 1) * 5..round * 5));
+        eventually("all are counted once", || results(&node) == expected(round * 5));
+        node.stop(&id, StopMode::Graceful);
+        node.ended(&id);
+        node.run(&resumed);
+        id = node.replace(&document, TIME).unwrap().id;
+    }
+    node.append("readings", &readings(50..60));
+    eventually("all are counted once", || results(&node) == expected(60));
+    node.close();
+}
+
+#[test]
 fn without_a_running_job_of_the_name_it_is_an_ordinary_submission() {
     let dir = tempfile::tempdir().unwrap();
     let node = open(&dir);

@@ -350,7 +350,10 @@ fn a_batch_job_with_nothing_left_to_read_comes_to_the_time_of_the_last_record() 
     // No partition is without records.
     (0..10).for_each(|other| node.append("readings", &[(format!("o{other}"), json!({"at": 180_000}).to_string())]));
     let first = node.run(&document("1h"));
-    eventually("all is committed", || node.job(&first)["lag"] == 0);
+    eventually("all is read and committed", || {
+        let job = node.job(&first);
+        job["nodes"][0]["records_out"] == 12 && job["lag"] == 0 && job["checkpoint"]["epoch"].is_u64()
+    });
     node.stop(&first, StopMode::Graceful);
     node.ended(&first);
     assert_eq!(node.read("results"), []);

@@ -8,7 +8,7 @@ use millstream_types::TenantId;
 use super::super::earlier::earlier_job;
 use super::super::record::{JobKey, JobRecord};
 use super::super::store::JobCommand;
-use super::{Supervisor, SupervisorRequest};
+use super::{PARTITION, Supervisor, SupervisorRequest};
 use crate::Error;
 use crate::document::{Document, ErrorAnswer};
 use crate::plan::Plan;
@@ -24,22 +24,43 @@ impl Supervisor {
         tenant: TenantId,
         document: Document,
     ) {
-        let plan = Plan::new(&document, &self.functions, &self.hooks, self.workers.count() as u32);
-        let takeover = plan.map(|plan| Takeover {
-            services: self.services.clone(),
-            tenant,
-            id: key.id.clone(),
-            has_epochs: plan.has_epochs(document.delivery),
-            earlier: earlier_job(earlier, &self.context),
-            earlier_places: earlier.places.clone(),
-            document,
-        });
+        let takeover = self.takeover(key, earlier, tenant, document);
         let (requests, key) = (self.requests.clone(), key.clone());
         self.services.restoring.run(move || {
             let places = takeover.and_then(|takeover| takeover.run());
             // Without a receiver the process stops, and takes over at its next start.
             let _ = requests.send(SupervisorRequest::TakenOver(key, number, places));
         });
+    }
+
+    fn takeover(
+        &self,
+        key: &JobKey,
+        earlier: &JobRecord,
+        tenant: TenantId,
+        document: Document,
+    ) -> Result<Takeover, Error> {
+        let plan = Plan::new(&document, &self.functions, &self.hooks, self.workers.count() as u32)?;
+        Ok(Takeover {
+            services: self.services.clone(),
+            tenant,
+            id: key.id.clone(),
+            has_epochs: plan.has_epochs(document.delivery),
+            earlier: earlier_job(earlier, &self.context),
+            before: self.takeover_before(earlier)?.map(Box::new),
+            earlier_places: earlier.places.clone(),
+            document,
+        })
+    }
+
+    /// The takeover of a job that was stopped or replaced before it had the state from which it was to go on.
+    fn takeover_before(&self, ended: &JobRecord) -> Result<Option<Takeover>, Error> {
+        let Some(resumes) = ended.resumes.as_ref().filter(|resumes| !resumes.is_done) else { return Ok(None) };
+        let snapshot = self.views.snapshot(PARTITION);
+        let key = JobKey { tenant: ended.tenant.clone(), id: resumes.job.clone() };
+        let Some(earlier) = snapshot.state.get(&key) else { return Ok(None) };
+        let (document, tenant) = self.read(ended)?;
+        self.takeover(&ended.key(), earlier, tenant, document).map(Some)
     }
 
     pub(super) fn taken_over(
