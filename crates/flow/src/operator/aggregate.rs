@@ -310,6 +310,10 @@ impl KeyedOperator for Aggregate {
         Ok(true)
     }
 
+    fn delay_ms(&self) -> i64 {
+        self.plan.delay_ms
+    }
+
     fn take_changes(&mut self, tell: &mut TellChange<'_>) {
         self.known.take_changes(tell);
     }

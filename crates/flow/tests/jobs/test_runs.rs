@@ -14,7 +14,7 @@ use crate::routes::{sorted, with_nodes};
 const OPEN: &str = "f3-kill";
 
 /// The texts of the examples by file name.
-fn examples() -> BTreeMap<String, String> {
+pub(crate) fn examples() -> BTreeMap<String, String> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/jobs");
     let files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     let yaml = files.filter(|path| path.extension().is_some_and(|extension| extension == "yaml"));
@@ -244,4 +244,35 @@ fn the_order_of_a_window_is_that_of_event_time() {
         }],
     });
     assert_eq!(differences(&document), Vec::<String>::new());
+}
+
+#[test]
+fn windows_behind_sessions_and_delayed_triggers_get_their_results_in_time() {
+    // The result of `a` comes with the minute 8, and time is beyond the end of its window behind by then.
+    let minutes = [("a", 4), ("b", 6), ("b", 8), ("b", 30)];
+    let records: Vec<Value> =
+        minutes.iter().map(|(key, minute)| json!({"k": key, "at": minute * 60_000_i64})).collect();
+    let first = [
+        json!({"window": {"type": "session", "gap": "3m"}}),
+        json!({"window": {"type": "tumbling", "size": "1m"}, "triggers": [{"on": "watermark", "delay": "3m"}]}),
+    ];
+    for first in first {
+        let mut document = json!({
+            "version": 1, "kind": "Job", "name": "behind",
+            "sources": {"in": {"type": "stream", "config": {"topic": "readings"}, "event_time": {"field": "at"}}},
+            "transforms": {
+                "first": {"type": "aggregate", "inputs": ["in"], "key_by": ["k"], "aggregates": "COUNT(*) AS n"},
+                "hours": {
+                    "type": "aggregate", "inputs": ["first"], "key_by": ["k"], "window": {"type": "tumbling", "size": "5m"},
+                    "aggregates": "SUM(n) AS n",
+                },
+            },
+            "sinks": {"out": {"type": "stream", "inputs": ["hours"], "config": {"topic": "hours"}}},
+            "tests": [{"name": "none is late", "inject": {"in": records}, "expect": {"out": [
+                {"k": "a", "n": 1}, {"k": "b", "n": 2}, {"k": "b", "n": 1},
+            ]}}],
+        });
+        document["transforms"]["first"].as_object_mut().unwrap().extend(first.as_object().unwrap().clone());
+        assert_eq!(differences(&document), Vec::<String>::new());
+    }
 }

@@ -14,6 +14,8 @@ use crate::operator::keyed::{key_parts, record_key};
 /// The compiled settings of an aggregate.
 pub(super) struct AggregatePlan {
     pub(super) windows: WindowsPlan,
+    /// The time by which results may lie behind the watermark, those after late records apart.
+    pub(super) delay_ms: i64,
     pub(super) aggregates: Aggregates,
     /// The conditions of triggers by single records, with the numbers of the triggers.
     pub(super) conditions: Vec<(usize, Condition)>,
@@ -38,6 +40,22 @@ pub(super) enum WindowsPlan {
         slide: i64,
     },
     Triggered(TriggerPlan),
+}
+
+impl WindowsPlan {
+    /// A session is over after its gap, and a trigger may give windows later than their end.
+    fn delay_ms(&self) -> i64 {
+        let (shape, delay_ms) = match self {
+            Self::Timed { shape, .. } => (shape, 0),
+            Self::Counted { .. } => return 0,
+            Self::Triggered(plan) => (&plan.shape, longest_delay_ms(&plan.triggers)),
+        };
+        match shape {
+            WindowShape::Session { gap_ms } => gap_ms.saturating_add(delay_ms),
+            WindowShape::Global => 0,
+            WindowShape::Time { .. } | WindowShape::Calendar(_) => delay_ms,
+        }
+    }
 }
 
 struct TriggerOutput {
@@ -127,12 +145,14 @@ impl AggregatePlan {
             }
         }
         let is_one = node.triggers.len() < 2;
+        let windows = windows(node).ok_or_else(|| refuse("window", "it is not there".to_owned()))?;
         let output = |(number, trigger): (usize, &TriggerSetting)| TriggerOutput {
             name: (!is_one).then(|| trigger.id.clone().unwrap_or_else(|| number.to_string())),
             retracts: trigger.mode == TriggerMode::Retracting,
         };
         Ok(Self {
-            windows: windows(node).ok_or_else(|| refuse("window", "it is not there".to_owned()))?,
+            delay_ms: windows.delay_ms(),
+            windows,
             aggregates: aggregates.map_err(|message| refuse("aggregates", message))?,
             conditions,
             intervals,
@@ -255,6 +275,7 @@ impl AggregatePlan {
             }
             members.push(b'}');
         }
+        let watermark_ms = watermark_ms.saturating_sub(self.delay_ms);
         (MadeRecord { input, key: &[], time_ms, watermark_ms }, members)
     }
 }
@@ -291,9 +312,13 @@ fn windows(node: &Node) -> Option<WindowsPlan> {
         return Some(WindowsPlan::Timed { shape, lateness_ms });
     }
     let triggers: Vec<Trigger> = node.triggers.iter().map(trigger).collect();
-    let delay_ms = |trigger: &Trigger| if let TriggerWhen::Closed { delay_ms } = trigger.when { delay_ms } else { 0 };
-    let kept_ms = triggers.iter().map(delay_ms).max().unwrap_or(0).max(lateness_ms);
+    let kept_ms = longest_delay_ms(&triggers).max(lateness_ms);
     Some(WindowsPlan::Triggered(TriggerPlan { shape, triggers, kept_ms }))
+}
+
+fn longest_delay_ms(triggers: &[Trigger]) -> i64 {
+    let delay_ms = |trigger: &Trigger| if let TriggerWhen::Closed { delay_ms } = trigger.when { delay_ms } else { 0 };
+    triggers.iter().map(delay_ms).max().unwrap_or(0)
 }
 
 fn trigger(setting: &TriggerSetting) -> Trigger {
