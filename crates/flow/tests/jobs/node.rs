@@ -211,23 +211,21 @@ impl Node {
 
     /// Appends payloads under their keys, each to the partition of its key.
     pub(crate) fn append(&self, topic: &str, records: &[(String, String)]) {
-        self.append_to(topic, records);
+        for (key, value) in records {
+            let record = Record { key: Some(key.as_bytes()), value: Some(value.as_bytes()), ..Record::default() };
+            self.append_one(topic, &record);
+        }
     }
 
-    /// As [`Node::append`]; the offsets behind the last ones, by partition.
-    pub(crate) fn append_to(&self, topic: &str, records: &[(String, String)]) -> BTreeMap<u32, Offset> {
+    /// Appends a record to the partition of its key; the partition, and the offset behind it.
+    pub(crate) fn append_one(&self, topic: &str, record: &Record<'_>) -> (u32, Offset) {
         let name = TopicName::user(topic, &self.tenant).unwrap();
         let partitions = self.log.topic(&name).unwrap().config.partitions;
-        let mut ends = BTreeMap::new();
-        for (key, value) in records {
-            let number = millstream_types::partition_of_key(key.as_bytes(), partitions).0;
-            let partition = self.log.partition(&TopicPartition::new(name.clone(), number)).unwrap();
-            let record = Record { key: Some(key.as_bytes()), value: Some(value.as_bytes()), ..Record::default() };
-            let (done, answer) = reply();
-            partition.append(&[record], AckLevel::Written, done).unwrap();
-            ends.insert(number, answer.wait().unwrap().last.next());
-        }
-        ends
+        let number = millstream_types::partition_of_key(record.key.unwrap_or_default(), partitions).0;
+        let partition = self.log.partition(&TopicPartition::new(name, number)).unwrap();
+        let (done, answer) = reply();
+        partition.append(std::slice::from_ref(record), AckLevel::Written, done).unwrap();
+        (number, answer.wait().unwrap().last.next())
     }
 
     /// `true` once readers see the records of a topic before these offsets.

@@ -12,19 +12,13 @@
 //!   their order, and nothing goes by the time of a moment.
 //! - `Joined`: two sources of several partitions. No record is late, and the order of the results is free.
 
-use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
-
-use millstream_flow::{DifferenceKind, Error, FlowConfig, Functions, Hooks, StopMode, TestRunner};
-use millstream_testkit::eventually;
-use millstream_testkit::sim::SimFiles;
-use millstream_testkit::small_log::new_disk;
-use millstream_types::Offset;
+use millstream_flow::{DifferenceKind, FlowConfig, Functions, Hooks, StopMode, TestRunner};
+use millstream_types::Record;
 use proptest::prelude::*;
 use proptest::sample::select;
 use serde_json::{Map, Value, json};
 
-use crate::node::{Node, Setup};
+use crate::lives::{Lives, NAME, Then};
 
 /// Jobs of an ordinary run.
 const RANDOM_JOBS: u32 = 20;
@@ -34,11 +28,6 @@ const START_MS: i64 = 1_767_221_400_000;
 /// The largest disorder of records that are in time, and the setting that allows for it.
 const DISORDER_S: i64 = 240;
 const DISORDER: &str = "4m";
-/// The longest wait for a job to come to a place at which something happens to it.
-const PAUSE: Duration = Duration::from_millis(60);
-const REPLACE_TIME: Duration = Duration::from_secs(30);
-const NAME: &str = "random";
-
 /// A job without the settings that change from run to run.
 #[derive(Debug, Clone)]
 struct RandomJob {
@@ -89,19 +78,6 @@ struct Step {
     then: Then,
 }
 
-#[derive(Debug, Clone)]
-enum Then {
-    GoOn,
-    /// The process ends by `kill -9` at so many changes of its disk.
-    Kill(u64),
-    /// The process ends in order.
-    Restart,
-    /// The job is stopped, and another one goes on from it with so many instances.
-    Resume(StopMode, u32),
-    /// Another one with so many instances takes its place.
-    Replace(u32),
-}
-
 impl RandomJob {
     fn document(&self, cut: &Cut, parallelism: u32) -> Value {
         let mut sources = Map::new();
@@ -145,131 +121,34 @@ impl RandomJob {
     }
 }
 
-/// The process that runs a job, and the disk of its lives.
-struct Lives {
-    disk: SimFiles,
-    node: Node,
-    /// The files of a node that are not in its log.
-    _dir: tempfile::TempDir,
-    id: String,
-    /// The offsets behind what was appended, by source and partition.
-    ends: Vec<BTreeMap<u32, Offset>>,
-}
-
-impl Lives {
-    fn open(disk: &SimFiles) -> (Node, tempfile::TempDir) {
-        let dir = tempfile::tempdir().unwrap();
-        (Node::open_as(dir.path(), Setup { disk: Some(disk.clone()), ..Setup::default() }), dir)
-    }
-
-    fn begin(job: &RandomJob, document: &Value) -> Self {
-        let disk = new_disk();
-        let (node, _dir) = Self::open(&disk);
-        job.sources.iter().for_each(|topic| node.create(topic, job.partitions));
-        job.sinks().iter().for_each(|topic| node.create(topic, 2));
-        let id = node.run(document);
-        Self { disk, node, _dir, id, ends: vec![BTreeMap::new(); job.sources.len()] }
-    }
-
-    fn append(&mut self, job: &RandomJob, events: &[Event]) {
-        for event in events {
-            let record = (event.key.clone(), event.value.to_string());
-            self.ends[event.source].extend(self.node.append_to(job.sources[event.source], &[record]));
-        }
-    }
-
-    /// Waits until readers see all records that were appended.
-    fn settle(&self, job: &RandomJob) {
-        let are_seen = || job.sources.iter().zip(&self.ends).all(|(topic, ends)| self.node.is_readable(topic, ends));
-        eventually("the records can be read", are_seen);
-    }
-
-    /// Waits until the job has committed all that there is, or something else holds, and not for long.
-    fn pause(&self, or: impl Fn() -> bool) {
-        let begun = Instant::now();
-        while begun.elapsed() < PAUSE && !or() && self.node.job(&self.id)["lag"] != 0 {
-            std::thread::sleep(Duration::from_millis(1));
-        }
-    }
-
-    /// Ends the node, and opens the next one on this disk.
-    fn reopen(self, disk: SimFiles, end: fn(Node)) -> Self {
-        end(self.node);
-        let (node, _dir) = Self::open(&disk);
-        Self { disk, node, _dir, ..self }
-    }
-
-    fn go_on(mut self, then: &Then, document: impl Fn(u32) -> Value) -> Self {
-        match then {
-            Then::GoOn => {}
-            Then::Kill(changes) => {
-                self.disk.crash_after(*changes);
-                self.pause(|| self.disk.is_off());
-                let disk = self.disk.kill();
-                return self.reopen(disk, Node::end);
-            }
-            Then::Restart => {
-                let disk = self.disk.clone();
-                return self.reopen(disk, Node::close);
-            }
-            Then::Resume(mode, parallelism) => {
-                self.node.stop(&self.id, *mode);
-                let stopped = self.node.ended(&self.id);
-                assert_eq!(stopped["state"], "stopped", "{stopped:#}");
-                let mut document = document(*parallelism);
-                document["resume_from"] = NAME.into();
-                self.id = match self.node.submit(&document) {
-                    // It was stopped before its first epoch.
-                    Err(Error::Invalid { findings }) if findings[0].message.contains("has no state") => {
-                        document.as_object_mut().unwrap().remove("resume_from");
-                        self.node.run(&document)
-                    }
-                    submitted => submitted.unwrap_or_else(|error| panic!("{error:?}\n{document:#}")).id,
-                };
-            }
-            Then::Replace(parallelism) => {
-                let document = document(*parallelism);
-                let submitted = self.node.replace(&document, REPLACE_TIME);
-                self.id = submitted.unwrap_or_else(|error| panic!("{error:?}\n{document:#}")).id;
-            }
-        }
-        self
-    }
-}
-
 /// Runs the job as it may happen to it; the records of its sinks.
 fn run(job: &RandomJob, cut: &Cut, events: &[Event], steps: &[Step], last: &Then) -> Vec<(&'static str, Vec<Value>)> {
     let document = |parallelism| job.document(cut, parallelism);
-    let mut lives = Lives::begin(job, &document(2));
+    let topics = job.sources.iter().map(|topic| (*topic, job.partitions));
+    let topics: Vec<_> = topics.chain(job.sinks().iter().map(|topic| (*topic, 2))).collect();
+    let mut lives = Lives::begin(&FlowConfig::default(), &topics, &document(2));
+    let append = |lives: &mut Lives, events: &[Event]| {
+        for Event { source, key, value } in events {
+            let value = value.to_string();
+            let record = Record { key: Some(key.as_bytes()), value: Some(value.as_bytes()), ..Record::default() };
+            lives.append(job.sources[*source], &record);
+        }
+    };
     let mut left = events;
     for step in steps {
         let (now, later) = left.split_at(step.records.min(left.len()));
-        lives.append(job, now);
+        append(&mut lives, now);
         left = later;
         if step.pauses {
-            lives.pause(|| false);
+            lives.pause();
         }
         lives = lives.go_on(&step.then, document);
     }
-    lives.append(job, left);
-    lives.settle(job);
-    // The last one completes, as a test does.
-    lives = lives.go_on(last, |parallelism| {
-        let mut document = document(parallelism);
-        document["mode"] = "batch".into();
-        for topic in job.sources {
-            document["sources"][topic]["config"]["stop_at"] = "end".into();
-        }
-        document
-    });
-    let ended = lives.node.ended(&lives.id);
-    assert_eq!(ended["state"], "completed", "{ended:#}");
-    let found = job.sinks().iter().map(|sink| {
-        let records = lives.node.read(sink).into_iter().map(|(_, value)| value);
-        (*sink, records.collect())
-    });
-    let found = found.collect();
-    lives.node.close();
+    append(&mut lives, left);
+    let node = lives.complete(last, document);
+    let read = |sink: &&'static str| (*sink, node.read(sink).into_iter().map(|(_, value)| value).collect());
+    let found = job.sinks().iter().map(read).collect();
+    node.close();
     found
 }
 
