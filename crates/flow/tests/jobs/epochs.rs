@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use millstream_flow::{FlowConfig, Functions, StopMode};
 use millstream_log::{Log as _, TopicConfig};
 use millstream_testkit::eventually;
-use millstream_types::TopicName;
+use millstream_types::{Record, TopicName, TopicPartition};
 use serde_json::{Value, json};
 
 use crate::node::Node;
@@ -221,5 +221,30 @@ fn a_job_whose_state_outgrows_its_bound_fails_by_name() {
     let job = node.ended(&id);
     assert_eq!((&job["state"], &job["error"]["node"]), (&json!("failed"), &json!("once")), "{job:#}");
     assert!(job["reason"].as_str().unwrap().contains("flow.job_state_max_bytes = 65536"), "{job:#}");
+    node.close();
+}
+
+#[test]
+fn a_batch_job_ends_behind_records_that_were_never_committed() {
+    let dir = tempfile::tempdir().unwrap();
+    let node = open(&dir);
+    node.create("messages", 1);
+    node.create("results", 2);
+    node.append("messages", &messages(0..10));
+    // A writer that was killed in the middle of a commit, and the next one of its name.
+    let topic = TopicName::user("messages", &node.tenant).unwrap();
+    let id = TopicPartition::new(topic, 0);
+    let writer = node.log.writer("another").unwrap();
+    let value = json!({"id": 77}).to_string();
+    writer.append(&id, &[Record { value: Some(value.as_bytes()), ..Record::default() }]).unwrap();
+    drop(node.log.writer("another").unwrap());
+    let partition = node.log.partition(&id).unwrap();
+    eventually("nothing is open", || partition.offsets().stable == partition.offsets().tail);
+    let mut document = once("batch", "exactly_once", 3);
+    document["mode"] = json!("batch");
+    document["sources"]["in"]["config"]["stop_at"] = json!("end");
+    let id = node.run(&document);
+    assert_eq!(node.ended(&id)["state"], "completed", "{:#}", node.job(&id));
+    assert_eq!(results(&node), each_once(0..10));
     node.close();
 }
