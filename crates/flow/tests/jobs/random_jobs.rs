@@ -5,12 +5,13 @@
 //!
 //! A result of a job may depend on how its partitions and sources interleave, and that is no fault: time is the least of all. So a job is
 //! of one of three kinds, each of which has one right result:
-//! - `Late`: one source of one partition and one instance, whose order is that of the test. Records may be late. The one node with state stands behind the
-//!   source, as records of several instances interleave behind it.
-//! - `InTime`: one source of several partitions, and up to three nodes with state. The source allows for more disorder than there is, so
+//! - `late`: one source of one partition and one instance, whose order is that of the test; another instance without a partition holds
+//!   time back until it has said so. Records may be late. The one node with state stands behind the source, as records of several
+//!   instances interleave behind it.
+//! - `in_time`: one source of several partitions, and up to three nodes with state. The source allows for more disorder than there is, so
 //!   no record is late. All nodes have the key by which records are spread over partitions, so each sees the records of a key in
 //!   their order, and nothing goes by the time of a moment.
-//! - `Joined`: two sources of several partitions. No record is late, and the order of the results is free.
+//! - `joined`: two sources of several partitions. No record is late, and the order of the results is free.
 
 use millstream_flow::{DifferenceKind, FlowConfig, Functions, Hooks, StopMode, TestRunner};
 use millstream_types::Record;
@@ -28,6 +29,7 @@ const START_MS: i64 = 1_767_221_400_000;
 /// The largest disorder of records that are in time, and the setting that allows for it.
 const DISORDER_S: i64 = 240;
 const DISORDER: &str = "4m";
+
 /// A job without the settings that change from run to run.
 #[derive(Debug, Clone)]
 struct RandomJob {
