@@ -33,11 +33,12 @@ impl EarlierRecords {
         self.records.values().filter(|record| record.tenant == self.tenant.as_str())
     }
 
-    /// A job has state once an epoch is in its topic.
+    /// A job has state once an epoch is in its topic, also if its commit is not stored yet: that of a job that was stopped at once may
+    /// be on its way still.
     fn has_state(&self, record: &JobRecord) -> bool {
         let topic = record.key().state_topic().filter(|topic| self.log.topic(topic).is_some());
         let partition = topic.map(|topic| self.log.partition(&TopicPartition { topic, partition: PartitionId(0) }));
-        partition.is_some_and(|partition| partition.is_ok_and(|known| known.offsets().first < known.offsets().stable))
+        partition.is_some_and(|partition| partition.is_ok_and(|known| known.offsets().first < known.offsets().tail))
     }
 }
 
