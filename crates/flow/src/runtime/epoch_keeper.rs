@@ -120,9 +120,15 @@ impl EpochKeeper {
         };
         let (topic_id, topic) = (topic.id, TopicPartition { topic: name, partition: PartitionId(0) });
         let keeper = Self { log: Arc::clone(log), writer, topic, topic_id };
-        if log.partition(&keeper.topic)?.offsets().tail == Offset(0) {
-            // From now on a topic without an epoch is one that has lost it.
-            keeper.commit_alone(&EpochRecord::default(), Vec::new())?;
+        let partition = log.partition(&keeper.topic)?;
+        if partition.offsets().tail == Offset(0) {
+            // From now on a topic without an epoch is one that has lost it. It is no transaction, of which a crash could leave a part.
+            let epoch = EpochRecord::default().encode();
+            patient(&mut || {
+                let (done, stored) = reply();
+                partition.append(&[keeper.record(EpochRecord::KEY, Some(&epoch), 0)], AckLevel::Synced, done)?;
+                stored.wait().map(drop)
+            })?;
         }
         Ok(keeper)
     }
