@@ -44,6 +44,8 @@ use crate::runtime::{JobMetrics, JobSetting, Run, RunFailure, RunOutcome, Worker
 
 /// A run of this length forgives earlier errors, unless it has finished no record.
 const HEALTHY_AFTER: Duration = Duration::from_secs(60);
+/// The time, at the start of the process, for a job to take over the state that its replacement needs.
+const TAKEOVER_TIME: Duration = Duration::from_secs(120);
 /// The sleep while no job has a deadline.
 const SLEEP: Duration = Duration::from_secs(3600);
 
@@ -138,7 +140,7 @@ impl Supervisor {
                 continue;
             }
             if is_waiting(&record) {
-                supervisor.request(SupervisorRequest::Replace(record.key(), Duration::ZERO, None));
+                supervisor.request(SupervisorRequest::Replace(record.key(), TAKEOVER_TIME, None));
                 continue;
             }
             match crash_loop.pauses(record) {
