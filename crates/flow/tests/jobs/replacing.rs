@@ -93,6 +93,25 @@ fn a_job_that_is_replaced_before_it_has_its_state_hands_that_on() {
 }
 
 #[test]
+fn jobs_that_are_replaced_before_they_have_taken_over_the_state_hand_it_on() {
+    for delivery in ["exactly_once", "at_least_once"] {
+        let dir = tempfile::tempdir().unwrap();
+        let node = open(&dir);
+        node.append("readings", &readings(0..10));
+        let document = counts("counts", delivery, 2);
+        let id = node.run(&document);
+        eventually("it counts", || results(&node) == expected(10) && node.job(&id)["lag"] == 0);
+        for _ in 0..20 {
+            node.replace(&document, TIME).unwrap();
+        }
+        node.append("readings", &readings(10..20));
+        eventually("the last one goes on from the first", || results(&node).values().all(|found| found.len() == 20));
+        assert_eq!(results(&node), expected(20));
+        node.close();
+    }
+}
+
+#[test]
 fn without_a_running_job_of_the_name_it_is_an_ordinary_submission() {
     let dir = tempfile::tempdir().unwrap();
     let node = open(&dir);
