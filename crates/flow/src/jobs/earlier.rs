@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use millstream_log::Log;
-use millstream_types::{Offset, PartitionId, TenantId, TopicPartition};
+use millstream_types::{PartitionId, TenantId, TopicPartition};
 
 use super::record::{AllRecords, JobRecord, JobState, is_waiting};
 use crate::document::{Document, DocumentContext, EarlierJob, EarlierJobs, NoEarlierJob};
@@ -38,8 +38,7 @@ impl EarlierRecords {
     fn has_state(&self, record: &JobRecord) -> bool {
         let topic = record.key().state_topic().filter(|topic| self.log.topic(topic).is_some());
         let partition = topic.map(|topic| self.log.partition(&TopicPartition { topic, partition: PartitionId(0) }));
-        // The first record of a topic is of no epoch.
-        partition.is_some_and(|partition| partition.is_ok_and(|known| known.offsets().tail > Offset(1)))
+        partition.is_some_and(|partition| partition.is_ok_and(|known| known.offsets().first < known.offsets().tail))
     }
 }
 

@@ -11,7 +11,7 @@ use std::time::Duration;
 use millstream_log::{
     AckLevel, AtomicAppend, Cleanup, Done, Error as LogError, Log, PositionCommit, TopicConfig, Writer, Writers, reply,
 };
-use millstream_types::{Offset, PartitionId, Record, TenantId, TopicId, TopicName, TopicPartition};
+use millstream_types::{PartitionId, Record, TenantId, TopicId, TopicName, TopicPartition};
 use sha2::{Digest as _, Sha256};
 
 use super::epoch_part::EpochPart;
@@ -119,18 +119,7 @@ impl EpochKeeper {
             }
         };
         let (topic_id, topic) = (topic.id, TopicPartition { topic: name, partition: PartitionId(0) });
-        let keeper = Self { log: Arc::clone(log), writer, topic, topic_id };
-        let partition = log.partition(&keeper.topic)?;
-        if partition.offsets().tail == Offset(0) {
-            // From now on a topic without an epoch is one that has lost it. It is no transaction, of which a crash could leave a part.
-            let epoch = EpochRecord::default().encode();
-            patient(&mut || {
-                let (done, stored) = reply();
-                partition.append(&[keeper.record(EpochRecord::KEY, Some(&epoch), 0)], AckLevel::Synced, done)?;
-                stored.wait().map(drop)
-            })?;
-        }
-        Ok(keeper)
+        Ok(Self { log: Arc::clone(log), writer, topic, topic_id })
     }
 
     /// The place of the job's state.

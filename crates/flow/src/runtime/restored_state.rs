@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use millstream_log::{Error as LogError, Log, UpTo};
-use millstream_types::{BatchLimits, Offset, PartitionId, TenantId, TopicPartition, iso_time};
+use millstream_types::{BatchLimits, PartitionId, TenantId, TopicPartition, iso_time};
 use serde_json::{Value, json};
 
 use super::epoch_keeper::{epoch_of_positions, state_topic};
@@ -80,31 +80,26 @@ impl RestoredState {
     ) -> Result<Self, Error> {
         let mut restored = Self::default();
         read_entries(log, topic, &mut |entry| restored.apply(entry, layout))?;
-        let tail = log.partition(topic)?.offsets().tail;
         let of_positions = match log.topic(&topic.topic) {
             Some(topic) => epoch_of_positions(log, groups, topic.id)?,
             None => 0,
         };
-        if let Some(fault) = restored.fault(tail, of_positions, layout) {
+        if let Some(fault) = restored.fault(of_positions, layout) {
             let message = format!("{topic}: {fault}; see what a repair of the log took out, and submit the job anew");
             return Err(Error::connector("state", message));
         }
-        // The first record of the topic tells no epoch.
-        restored.epoch = restored.epoch.filter(|epoch| epoch.epoch > 0);
         Ok(restored)
     }
 
     /// The loss that what was read shows, if records of it are lost.
-    fn fault(&self, tail: Offset, of_positions: u64, layout: &StateLayout) -> Option<String> {
-        let Some(record) = &self.epoch else {
-            return (tail > Offset(0)).then(|| "the record of its last epoch is lost".to_owned());
-        };
-        let epoch = record.epoch;
+    fn fault(&self, of_positions: u64, layout: &StateLayout) -> Option<String> {
+        let epoch = self.epoch.as_ref().map_or(0, |record| record.epoch);
         if of_positions > epoch {
             return Some(format!(
                 "its last epochs are lost: sources stand at epoch {of_positions}, and state at {epoch}"
             ));
         }
+        let record = self.epoch.as_ref()?;
         let differs = |(number, (name, _)): (usize, &(String, u32))| {
             let expected = record.digests.get(name)?;
             let of_node = self.values.iter().filter(|((node, _), _)| *node == NodeId(number));

@@ -21,9 +21,9 @@ const EPOCH: u8 = 0;
 const ENTRY: u8 = 1;
 
 /// An epoch that is committed.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct EpochRecord {
-    /// The number; the first of a job is 1. One of 0, which has nothing, is stored before it.
+    /// The number; the first of a job is 1.
     pub(crate) epoch: u64,
     /// The time of the commit, milliseconds since 1970-01-01T00:00:00Z.
     pub(crate) at_ms: i64,
