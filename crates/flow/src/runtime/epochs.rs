@@ -81,6 +81,8 @@ struct EpochState {
     phase: Phase,
     /// The parts of the epoch that is on its way, and of instances that have ended since.
     parts: Vec<EpochPart>,
+    /// The last parts of instances that have ended behind the barrier of the epoch that is on its way: they are of the next one.
+    ends_behind: Vec<(InstanceNumber, EpochPart)>,
     /// By node and instance.
     places: BTreeMap<String, Vec<u64>>,
     /// By source.
@@ -278,34 +280,14 @@ impl Epochs {
         self.take_part(instance, part, true);
     }
 
-    fn take_part(&self, instance: InstanceNumber, mut part: EpochPart, is_end: bool) {
+    fn take_part(&self, instance: InstanceNumber, part: EpochPart, is_end: bool) {
         let mut state = self.state.lock();
-        let known = &mut state.instances[instance];
-        known.has_added = true;
-        known.has_ended |= is_end;
-        let (number, count) = (known.number_in_chain as usize, known.of_chain as usize);
-        let set = |known: &mut BTreeMap<String, Vec<u64>>, news: BTreeMap<String, u64>| {
-            for (node, value) in news {
-                let values = known.entry(node).or_default();
-                values.resize(count, 0);
-                values[number] = value;
-            }
-        };
-        set(&mut state.places, part.places.clone());
-        set(&mut state.keys, std::mem::take(&mut part.keys));
-        set(&mut state.digests, std::mem::take(&mut part.digests));
-        for (node, read) in std::mem::take(&mut part.read) {
-            let known = state.positions.entry(node).or_default();
-            read.iter().for_each(|at| known.set(at));
+        // Others have yet to come to the barrier behind which this instance has ended.
+        if is_end && matches!(state.phase, Phase::Gathering) && state.instances[instance].has_added {
+            state.ends_behind.push((instance, part));
+            return;
         }
-        for (node, times) in std::mem::take(&mut part.times) {
-            state.times.entry(node).or_default().extend(times);
-        }
-        for (node, watermark_ms) in std::mem::take(&mut part.watermarks) {
-            let known = state.watermarks.entry(node).or_insert(NO_TIME);
-            *known = watermark_ms.max(*known);
-        }
-        state.parts.push(part);
+        state.add(instance, part, is_end);
         drop(state);
         self.wake_coordinator();
     }
@@ -366,6 +348,9 @@ impl Epochs {
                 };
                 let digests = state.digests.iter().map(whole).collect();
                 let record = EpochRecord { epoch, at_ms: now_ms, places, positions, times, watermarks, digests };
+                for (instance, part) in std::mem::take(&mut state.ends_behind) {
+                    state.add(instance, part, true);
+                }
                 self.append(state, Commit::new(record, parts))
             }
             Phase::Appending(commit) => self.append(state, *commit),
@@ -467,6 +452,36 @@ impl Epochs {
 }
 
 impl EpochState {
+    /// Adds the part of an instance to the epoch that is on its way, or to the next one.
+    fn add(&mut self, instance: InstanceNumber, mut part: EpochPart, is_end: bool) {
+        let known = &mut self.instances[instance];
+        known.has_added = true;
+        known.has_ended |= is_end;
+        let (number, count) = (known.number_in_chain as usize, known.of_chain as usize);
+        let set = |known: &mut BTreeMap<String, Vec<u64>>, news: BTreeMap<String, u64>| {
+            for (node, value) in news {
+                let values = known.entry(node).or_default();
+                values.resize(count, 0);
+                values[number] = value;
+            }
+        };
+        set(&mut self.places, part.places.clone());
+        set(&mut self.keys, std::mem::take(&mut part.keys));
+        set(&mut self.digests, std::mem::take(&mut part.digests));
+        for (node, read) in std::mem::take(&mut part.read) {
+            let known = self.positions.entry(node).or_default();
+            read.iter().for_each(|at| known.set(at));
+        }
+        for (node, times) in std::mem::take(&mut part.times) {
+            self.times.entry(node).or_default().extend(times);
+        }
+        for (node, watermark_ms) in std::mem::take(&mut part.watermarks) {
+            let known = self.watermarks.entry(node).or_insert(NO_TIME);
+            *known = watermark_ms.max(*known);
+        }
+        self.parts.push(part);
+    }
+
     /// Keeps an epoch that is committed.
     fn keep(&mut self, committed: Committed) {
         if self.recent.len() >= RECENT_MAX {
