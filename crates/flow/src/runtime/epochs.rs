@@ -281,14 +281,7 @@ impl Epochs {
     }
 
     fn take_part(&self, instance: InstanceNumber, part: EpochPart, is_end: bool) {
-        let mut state = self.state.lock();
-        // Others have yet to come to the barrier behind which this instance has ended.
-        if is_end && matches!(state.phase, Phase::Gathering) && state.instances[instance].has_added {
-            state.ends_behind.push((instance, part));
-            return;
-        }
-        state.add(instance, part, is_end);
-        drop(state);
+        self.state.lock().take(instance, part, is_end);
         self.wake_coordinator();
     }
 
@@ -338,20 +331,8 @@ impl Epochs {
                         false => EpochOutcome::Turn(TurnOutcome::Wait(Some(left))),
                     };
                 }
-                let parts = std::mem::take(&mut state.parts);
-                let last = state.recent.back().map_or(0, |committed| committed.epoch);
-                let epoch = self.wanted().max(last + 1);
-                let (places, times) = (state.places.clone(), state.times.clone());
-                let (positions, watermarks) = (state.positions.clone(), state.watermarks.clone());
-                let whole = |(node, parts): (&String, &Vec<u64>)| {
-                    (node.clone(), parts.iter().fold(0, |sum: u64, part| sum.wrapping_add(*part)))
-                };
-                let digests = state.digests.iter().map(whole).collect();
-                let record = EpochRecord { epoch, at_ms: now_ms, places, positions, times, watermarks, digests };
-                for (instance, part) in std::mem::take(&mut state.ends_behind) {
-                    state.add(instance, part, true);
-                }
-                self.append(state, Commit::new(record, parts))
+                let commit = state.gathered(self.wanted(), now_ms);
+                self.append(state, commit)
             }
             Phase::Appending(commit) => self.append(state, *commit),
             Phase::Storing => {
@@ -452,6 +433,38 @@ impl Epochs {
 }
 
 impl EpochState {
+    /// Takes the part of an instance. If the instance has ended behind the barrier of the epoch that is on its way, its last part is
+    /// of the next epoch: others have yet to come to that barrier, and have not seen what lies between.
+    fn take(&mut self, instance: InstanceNumber, part: EpochPart, is_end: bool) {
+        if is_end && matches!(self.phase, Phase::Gathering) && self.instances[instance].has_added {
+            self.ends_behind.push((instance, part));
+        } else {
+            self.add(instance, part, is_end);
+        }
+    }
+
+    /// The commit of an epoch to which all instances have added their parts.
+    fn gathered(&mut self, wanted: u64, at_ms: i64) -> Commit {
+        let last = self.recent.back().map_or(0, |committed| committed.epoch);
+        let whole = |(node, parts): (&String, &Vec<u64>)| {
+            (node.clone(), parts.iter().fold(0, |sum: u64, part| sum.wrapping_add(*part)))
+        };
+        let record = EpochRecord {
+            epoch: wanted.max(last + 1),
+            at_ms,
+            places: self.places.clone(),
+            positions: self.positions.clone(),
+            times: self.times.clone(),
+            watermarks: self.watermarks.clone(),
+            digests: self.digests.iter().map(whole).collect(),
+        };
+        let commit = Commit::new(record, std::mem::take(&mut self.parts));
+        for (instance, part) in std::mem::take(&mut self.ends_behind) {
+            self.add(instance, part, true);
+        }
+        commit
+    }
+
     /// Adds the part of an instance to the epoch that is on its way, or to the next one.
     fn add(&mut self, instance: InstanceNumber, mut part: EpochPart, is_end: bool) {
         let known = &mut self.instances[instance];
@@ -499,5 +512,40 @@ impl Places for Epochs {
     /// The epoch stores it.
     fn store(&self, _node: &str, _records_read: u64) -> bool {
         true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn part(read: u64) -> EpochPart {
+        EpochPart { places: BTreeMap::from([("in".to_owned(), read)]), ..EpochPart::default() }
+    }
+
+    #[test]
+    fn the_last_part_of_an_instance_that_ends_behind_the_barrier_is_of_the_next_epoch() {
+        let instance =
+            |number_in_chain| InstanceEpochs { number_in_chain, of_chain: 1, has_added: false, has_ended: false };
+        let mut state =
+            EpochState { phase: Phase::Gathering, instances: vec![instance(0), instance(0)], ..EpochState::default() };
+        state.take(0, part(100), false);
+        // The source has read on, and was stopped, before the other one has come to the barrier.
+        state.take(0, part(120), true);
+        state.take(1, EpochPart::default(), false);
+        let places = |commit: &Commit| commit.record.places["in"].clone();
+        assert_eq!(places(&state.gathered(1, 0)), [100]);
+        assert!(state.instances[0].has_ended && !state.instances[1].has_ended);
+        state.phase = Phase::Idle;
+        state.take(1, EpochPart::default(), true);
+        assert_eq!(places(&state.gathered(2, 0)), [120]);
+    }
+
+    #[test]
+    fn an_instance_that_ends_in_place_of_the_barrier_is_of_the_epoch_that_is_on_its_way() {
+        let instance = InstanceEpochs { number_in_chain: 0, of_chain: 1, has_added: false, has_ended: false };
+        let mut state = EpochState { phase: Phase::Gathering, instances: vec![instance], ..EpochState::default() };
+        state.take(0, part(7), true);
+        assert_eq!(state.gathered(1, 0).record.places["in"], [7]);
     }
 }
