@@ -178,19 +178,26 @@ impl PlacedWindows {
             return;
         }
         let fresh = || self.results.aggregates.state();
-        let add = |place: &mut KeyPlace| {
+        let (keys, queue) = (&mut placed.keys, &mut placed.queue);
+        let mut add = |place: &mut KeyPlace| {
             let outcome = place.windows.state(shape, time_ms, gone_ms, fresh).map(|state| state.add_written(row));
-            (outcome, place.windows.next_ms(shape, 0))
+            if let Some(next_ms) = place.windows.next_ms(shape, 0)
+                && place.queued_ms.is_none_or(|queued_ms| next_ms < queued_ms)
+            {
+                place.queued_ms = Some(next_ms);
+                queue.push(Reverse((next_ms, key.as_slice().into())));
+            }
+            outcome
         };
-        let (outcome, next_ms) = match placed.keys.get_mut(&*key) {
+        let outcome = match keys.get_mut(&*key) {
             Some(place) => add(place),
             None => {
                 let mut place = KeyPlace::default();
-                let added = add(&mut place);
+                let outcome = add(&mut place);
                 if !place.windows.is_empty() {
-                    placed.keys.insert(key.as_slice().into(), place);
+                    keys.insert(key.as_slice().into(), place);
                 }
-                added
+                outcome
             }
         };
         match outcome {
@@ -200,12 +207,6 @@ impl PlacedWindows {
                 placed.has_news = true;
             }
             Some(Err(_)) => added.errors += 1,
-        }
-        if let Some((next_ms, place)) = next_ms.zip(placed.keys.get_mut(&*key))
-            && place.queued_ms.is_none_or(|queued_ms| next_ms < queued_ms)
-        {
-            place.queued_ms = Some(next_ms);
-            placed.queue.push(Reverse((next_ms, key.as_slice().into())));
         }
         placed.key = key;
     }
