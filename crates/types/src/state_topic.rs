@@ -21,7 +21,7 @@ pub enum StateTopic {
     History,
     /// The same edits as in [`StateTopic::History`]: each of the two is filled from the other one if it is missing.
     HistoryCopy,
-    /// What happens to jobs, in order.
+    /// The events of jobs, in order.
     JobEvents,
     /// Jobs: their documents, and what becomes of them.
     Jobs,

@@ -64,7 +64,7 @@ impl HistoryValues {
         states.len() == self.calls.len() && states.iter().zip(&self.calls).all(are_of)
     }
 
-    /// What is known of a key as JSON, by the call as it is written.
+    /// The values of a key as JSON, each under its call as the document writes it.
     pub(crate) fn describe(&self, states: &[HistoryState]) -> serde_json::Value {
         let describe = |state: &HistoryState| {
             let mut json = Vec::new();

@@ -74,7 +74,7 @@ pub(crate) trait KeyedOperator: Send {
     fn key_of<'k>(&self, stored_key: &'k [u8]) -> &'k [u8] {
         stored_key
     }
-    /// What is stored for a key as JSON, for people: `stored` are the stored keys and values. `None` if it is nothing of this operator.
+    /// The stored keys and values of a key as JSON, for people; `None` if they are not of this operator.
     fn describe(&self, key: &[u8], stored: &[StoredValue]) -> Option<Value>;
     /// The number of keys that have a value.
     fn keys(&self) -> usize;

@@ -48,7 +48,7 @@ struct Entry<V> {
     stored_checksum: u32,
 }
 
-/// What a stored value adds to the digest of a state: one in the upper bits, and its checksum in the lower ones.
+/// The part of a stored value in the digest of a state: one in the upper bits, and its checksum in the lower ones.
 pub(crate) fn digest_of(key: &[u8], stored: &[u8]) -> u64 {
     addend(checksum_of(key, stored))
 }

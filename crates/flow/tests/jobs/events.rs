@@ -1,4 +1,4 @@
-//! What happened to jobs, in the topic `_job_events`.
+//! The events of jobs, in the topic `_job_events`.
 
 use std::time::Duration;
 

@@ -1,7 +1,7 @@
 //! Jobs that take the place of a running one.
 
 use std::collections::BTreeSet;
-use std::net::TcpListener;
+use std::net::{TcpListener, TcpStream};
 use std::time::Duration;
 
 use millstream_flow::{Error, FlowConfig, Functions, StopMode, Submission};
@@ -24,12 +24,21 @@ pub(crate) fn copy(source: &str) -> Value {
 }
 
 /// A job whose sink gets no answers.
-pub(crate) fn stuck(listener: &TcpListener) -> Value {
+fn stuck(listener: &TcpListener) -> Value {
     let url = format!("http://{}/", listener.local_addr().unwrap());
     let mut document = copy("in");
     document["sinks"]["out"] = json!({"type": "http", "inputs": ["in"], "config": {"url": url, "timeout": "1h"}});
     document["sources"]["in"]["ack_timeout"] = json!("0s");
     document
+}
+
+/// Runs a job whose sink waits for the answer to its first request; its id, and the receiver with that request.
+pub(crate) fn run_stuck(node: &Node) -> (String, TcpListener, TcpStream) {
+    node.append("readings", &readings(0..1));
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let id = node.run(&stuck(&listener));
+    let request = listener.accept().unwrap().0;
+    (id, listener, request)
 }
 
 fn states(node: &Node, name: &str) -> Vec<String> {
@@ -231,10 +240,7 @@ fn the_places_of_sources_without_a_log_go_over() {
 fn a_job_that_cannot_stop_in_time_goes_on_and_the_answer_says_why() {
     let dir = tempfile::tempdir().unwrap();
     let node = open(&dir);
-    node.append("readings", &readings(0..1));
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let id = node.run(&stuck(&listener));
-    let _waits = listener.accept().unwrap();
+    let (id, listener, _waits) = run_stuck(&node);
     let refusal = node.replace(&copy("in"), Duration::from_millis(50)).unwrap_err();
     let Error::NotReplaced { id: kept, reason } = &refusal else { panic!("{refusal:?}") };
     assert_eq!(kept, &id);
@@ -252,10 +258,7 @@ fn a_job_that_cannot_stop_in_time_goes_on_and_the_answer_says_why() {
 fn after_the_end_of_the_process_in_the_middle_one_of_the_two_runs() {
     let dir = tempfile::tempdir().unwrap();
     let node = open(&dir);
-    node.append("readings", &readings(0..1));
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let id = node.run(&stuck(&listener));
-    let _waits = listener.accept().unwrap();
+    let (id, _receiver, _waits) = run_stuck(&node);
     let waiting = node.begin_replacing(&copy("in"), Duration::from_secs(600));
     eventually("the new one waits", || node.jobs.by_name(&node.tenant, "copy").unwrap().len() == 2);
     let runs = node.jobs.by_name(&node.tenant, "copy").unwrap();
@@ -278,10 +281,7 @@ fn after_the_end_of_the_process_in_the_middle_one_of_the_two_runs() {
 fn a_job_that_waits_to_take_a_place_can_be_ended_and_the_other_goes_on() {
     let dir = tempfile::tempdir().unwrap();
     let node = open(&dir);
-    node.append("readings", &readings(0..1));
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let id = node.run(&stuck(&listener));
-    let _waits = listener.accept().unwrap();
+    let (id, _receiver, _waits) = run_stuck(&node);
     let waiting = node.begin_replacing(&copy("in"), Duration::from_secs(600));
     eventually("the new one waits", || node.jobs.by_name(&node.tenant, "copy").unwrap().len() == 2);
     let runs = node.jobs.by_name(&node.tenant, "copy").unwrap();

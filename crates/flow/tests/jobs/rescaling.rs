@@ -1,7 +1,6 @@
 //! Running jobs that get another parallelism.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::TcpListener;
 use std::time::Duration;
 
 use millstream_flow::{Error, ParallelismChange, StopMode};
@@ -10,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::events;
 use crate::node::Node;
-use crate::replacing::{copy, stuck};
+use crate::replacing::{copy, run_stuck};
 use crate::resuming::{counts, expected, findings_of, open, readings, results};
 
 const TIME: Duration = Duration::from_secs(30);
@@ -137,10 +136,7 @@ fn a_change_that_the_document_could_not_have_is_refused_in_the_words_of_its_rule
 fn a_job_that_cannot_stop_in_time_keeps_its_parallelism_and_the_answer_says_why() {
     let dir = tempfile::tempdir().unwrap();
     let node = open(&dir);
-    node.append("readings", &readings(0..1));
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let id = node.run(&stuck(&listener));
-    let _waits = listener.accept().unwrap();
+    let (id, listener, _waits) = run_stuck(&node);
     let change = of_nodes([("in", json!(2))]);
     let refusal = node.rescale(&id, change.clone(), Duration::from_millis(50)).unwrap_err();
     assert!(matches!(&refusal, Error::NotRescaled { reason, .. } if reason.contains("within 50ms")), "{refusal}");
@@ -162,10 +158,7 @@ fn a_job_that_cannot_stop_in_time_keeps_its_parallelism_and_the_answer_says_why(
 fn after_the_end_of_the_process_in_the_middle_the_job_has_its_new_parallelism() {
     let dir = tempfile::tempdir().unwrap();
     let node = open(&dir);
-    node.append("readings", &readings(0..1));
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let id = node.run(&stuck(&listener));
-    let _waits = listener.accept().unwrap();
+    let (id, listener, _waits) = run_stuck(&node);
     let waiting = node.begin_rescaling(&id, of_nodes([("in", json!(2))]), Duration::from_secs(600));
     eventually("the change is stored", || node.job(&id)["parallelism"] == json!({"in": 2}));
     node.close();

@@ -1,4 +1,4 @@
-//! What happens to jobs, over HTTP and from the command line.
+//! The events of jobs, over HTTP and from the command line.
 
 use std::io::{BufRead as _, BufReader};
 use std::process::Stdio;

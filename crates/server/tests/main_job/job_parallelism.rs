@@ -6,10 +6,8 @@ use millstream_testkit::{Answer, Process, Server, ask, eventually, try_ask};
 use serde_json::{Value, json};
 
 use crate::job_replacing::{counted, counts, expected, running, total};
-use crate::jobs::{JSON, append, command, create_topics, printed, submit};
+use crate::jobs::{JSON, append, command, create_topics, kills, printed, submit};
 
-/// Number of times that the server is killed meanwhile; `MILLSTREAM_JOB_KILLS` or `MILLSTREAM_KILLS` sets another number.
-const KILLS: u64 = 8;
 /// Records that are appended at once.
 const STEP: u64 = 200;
 
@@ -85,8 +83,6 @@ fn the_parallelism_of_a_running_job_is_changed_and_refusals_say_why() {
 
 #[test]
 fn nothing_is_counted_twice_however_often_the_server_is_killed_in_a_change_of_parallelism() {
-    let kills = std::env::var("MILLSTREAM_JOB_KILLS").or_else(|_| std::env::var("MILLSTREAM_KILLS"));
-    let kills = kills.map_or(KILLS, |kills| kills.parse().unwrap());
     let dir = tempfile::tempdir().unwrap();
     // These deaths are not the job's.
     let start = || Process::start_on(dir.path(), &["--set=flow.crashes_max=0"]);
@@ -95,7 +91,7 @@ fn nothing_is_counted_twice_however_often_the_server_is_killed_in_a_change_of_pa
     let submitted = submit(&process, &counts(0)).json();
     let id = submitted["id"].as_str().unwrap();
     let mut count = 0;
-    for round in 0..kills {
+    for round in 0..kills() {
         append(&process, count..count + STEP);
         count += STEP;
         let parallelism = 1 + (round + 1) % 4;

@@ -8,10 +8,8 @@ use std::time::Duration;
 use millstream_testkit::{Answer, Process, Server, ask, eventually, millstream, try_ask};
 use serde_json::{Value, json};
 
-use crate::jobs::{JSON, append, command, create_topics, printed, submit};
+use crate::jobs::{JSON, append, command, create_topics, kills, printed, submit};
 
-/// Number of times that the server is killed meanwhile; `MILLSTREAM_JOB_KILLS` or `MILLSTREAM_KILLS` sets another number.
-const KILLS: u64 = 8;
 /// Records that are appended at once.
 const STEP: u64 = 200;
 
@@ -155,8 +153,6 @@ fn submit_replaces_and_watches_a_file_and_goes_on_behind_a_refusal() {
 
 #[test]
 fn one_of_two_jobs_runs_and_nothing_is_counted_twice_however_often_the_server_is_killed_in_a_replacement() {
-    let kills = std::env::var("MILLSTREAM_JOB_KILLS").or_else(|_| std::env::var("MILLSTREAM_KILLS"));
-    let kills = kills.map_or(KILLS, |kills| kills.parse().unwrap());
     let dir = tempfile::tempdir().unwrap();
     // These deaths are not the job's.
     let start = || Process::start_on(dir.path(), &["--set=flow.crashes_max=0"]);
@@ -164,7 +160,7 @@ fn one_of_two_jobs_runs_and_nothing_is_counted_twice_however_often_the_server_is
     create_topics(&process);
     assert_eq!(submit(&process, &counts(0)).status, 201);
     let mut count = 0;
-    for round in 0..kills {
+    for round in 0..kills() {
         append(&process, count..count + STEP);
         count += STEP;
         let applications = process.applications;

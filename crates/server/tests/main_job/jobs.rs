@@ -311,10 +311,15 @@ fn a_job_goes_on_after_a_restart_and_is_driven_from_the_command_line() {
     process.stop();
 }
 
+/// The number of times that a server with jobs is killed.
+pub(crate) fn kills() -> u64 {
+    let kills = std::env::var("MILLSTREAM_JOB_KILLS").or_else(|_| std::env::var("MILLSTREAM_KILLS"));
+    kills.map_or(KILLS, |kills| kills.parse().unwrap())
+}
+
 /// The records that the job has written after a number of lives, and the number that it was given.
 fn written_over_kills(document: &Value) -> (HashMap<String, Vec<u64>>, u64) {
-    let kills = std::env::var("MILLSTREAM_JOB_KILLS").or_else(|_| std::env::var("MILLSTREAM_KILLS"));
-    let kills = kills.map_or(KILLS, |kills| kills.parse().unwrap());
+    let kills = kills();
     let dir = tempfile::tempdir().unwrap();
     // These deaths are not the job's.
     let start = || Process::start_on(dir.path(), &["--set=flow.crashes_max=0"]);
