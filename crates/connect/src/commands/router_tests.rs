@@ -74,6 +74,10 @@ impl TestListener {
         matches!(&self.listening.whose, Whose::Device { device: named, .. } if **named == *device) || !self.is_exact()
     }
 
+    fn is_full(&self) -> bool {
+        matches!(&self.receiver, Receiver::Stream(stream) if stream.len() == stream.max_capacity())
+    }
+
     fn take(&mut self) -> Option<CommandDelivery> {
         match &mut self.receiver {
             Receiver::Once(once) => once.try_recv().ok(),
@@ -168,11 +172,14 @@ impl RouterWorld {
     fn look(&mut self) {
         loop {
             let mut moved = false;
+            let full =
+                self.listeners.iter().filter(|listener| listener.is_full()).map(|listener| listener.listening.id);
+            let full: HashSet<u64> = full.collect();
             for index in 0..self.listeners.len() {
                 while !self.listeners[index].is_lazy
                     && let Some(delivery) = self.listeners[index].take()
                 {
-                    self.check_delivery(index, &delivery);
+                    self.check_delivery(index, &delivery, &full);
                     self.take_in_hand(delivery);
                     moved = true;
                 }
@@ -217,8 +224,8 @@ impl RouterWorld {
         self.hands.push(delivery);
     }
 
-    /// Checks that the listener was the right one for this delivery.
-    fn check_delivery(&self, index: usize, delivery: &CommandDelivery) {
+    /// Checks that the listener was the right one for this delivery. Those in `full` had perhaps no room for it.
+    fn check_delivery(&self, index: usize, delivery: &CommandDelivery, full: &HashSet<u64>) {
         let (got, command) = (&self.listeners[index], delivery.command());
         let device = &*command.device;
         let after = self.returned.get(&command.position).copied().unwrap_or(0);
@@ -227,7 +234,9 @@ impl RouterWorld {
         assert!(command.expires_ms.is_none_or(|expires_ms| expires_ms > self.now_ms));
         let eager = self.listeners.iter().filter(|other| {
             let is_eager = !other.is_lazy && matches!(other.receiver, Receiver::Stream(_));
-            is_eager && other.is_for(device) && other.listening.id > after && self.known.may(device, other.via())
+            let has_room = !full.contains(&other.listening.id);
+            let is_newer = other.listening.id > after;
+            is_eager && has_room && is_newer && other.is_for(device) && self.known.may(device, other.via())
         });
         for other in eager {
             if other.is_exact() {
@@ -430,6 +439,19 @@ fn a_command_for_a_full_listener_is_released_or_retried() {
     world.router.retry(world.now_ms);
     let delivery = world.listeners[0].take().unwrap();
     assert_eq!(delivery.command().position, world.commands[2].position);
+}
+
+#[test]
+fn a_command_goes_to_another_gateway_while_the_last_one_is_full() {
+    let mut world = RouterWorld::new();
+    world.router.seen_behind(&TenantId::default(), "d1", "g0");
+    world.listen(Whose::Behind { gateway: "g0".into() }, Some(1), true);
+    world.listen(Whose::Behind { gateway: "g1".into() }, Some(1), true);
+    world.send("d0", None);
+    world.send("d1", None);
+    let [first, second] = &mut world.listeners[..] else { panic!("two listeners") };
+    let devices = [first, second].map(|listener| listener.take().map(|delivery| delivery.command().device.to_string()));
+    assert_eq!(devices, [Some("d0".to_owned()), Some("d1".to_owned())]);
 }
 
 #[test]
