@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 
 use super::keyed::{KeyedInput, KeyedOperator, KeyedOutput, StoredValue};
 use crate::Error;
-use crate::batch::NO_TIME;
+use crate::batch::{MadeRows, NO_TIME};
 use crate::document::{Key, KeyType, NodeType, Role, duration_ms};
 use crate::state::{KeyedState, StateMemory, StateValue, TellChange};
 
@@ -47,22 +47,21 @@ const BY_TIME_BYTES: u64 = 80;
 /// The keys that are known.
 ///
 /// A record is dropped if its own time lies within `ttl` of the record of its key that has passed, whichever is the later one.
-/// A key is forgotten once a record of the instance has passed that is two times `ttl` younger: how input is cut into batches
-/// changes nothing, and other keys matter only to records that are more than `ttl` late.
+/// A key is forgotten once time is two times `ttl` behind its record, so how input is cut into batches changes nothing, and other
+/// keys matter only to records that are more than `ttl` late. Time is the watermark, up to which no sender has records left. In
+/// a job without event times it is the latest record that has passed.
 pub(super) struct Deduplicate {
     ttl_ms: i64,
     known: KeyedState<Passed>,
     /// The known keys, by the time of their records.
     by_time: BTreeMap<i64, Vec<Arc<[u8]>>>,
-    /// The latest time of a record that has passed; that of some known key, so it is restored with them.
-    latest_ms: i64,
 }
 
 impl Deduplicate {
     pub(super) fn new(config: &Map<String, Value>, memory: StateMemory) -> Self {
         let ttl = config.get("ttl").and_then(Value::as_str).and_then(duration_ms).unwrap_or_default();
         let ttl_ms = i64::try_from(ttl).unwrap_or(i64::MAX);
-        Self { ttl_ms, known: KeyedState::new(memory), by_time: BTreeMap::new(), latest_ms: i64::MIN }
+        Self { ttl_ms, known: KeyedState::new(memory), by_time: BTreeMap::new() }
     }
 
     fn passes(&mut self, key: &[u8], time_ms: i64) -> Result<bool, Error> {
@@ -71,16 +70,12 @@ impl Deduplicate {
         }
         let key = self.known.set(key, Passed(time_ms))?;
         self.by_time.entry(time_ms).or_default().push(key);
-        if time_ms > self.latest_ms {
-            self.latest_ms = time_ms;
-            self.forget();
-        }
         Ok(true)
     }
 
-    /// Forgets the keys whose records are old.
-    fn forget(&mut self) {
-        let oldest_ms = self.latest_ms.saturating_sub(self.ttl_ms.saturating_mul(2));
+    /// Forgets the keys whose records are old at `time_ms`.
+    fn forget(&mut self, time_ms: i64) {
+        let oldest_ms = time_ms.saturating_sub(self.ttl_ms.saturating_mul(2));
         while let Some(first) = self.by_time.first_entry().filter(|first| *first.key() < oldest_ms) {
             let (time_ms, keys) = first.remove_entry();
             for key in keys {
@@ -97,16 +92,28 @@ impl KeyedOperator for Deduplicate {
     fn apply(&mut self, input: &KeyedInput<'_>) -> Result<KeyedOutput, Error> {
         let KeyedInput { batch, rows, .. } = input;
         let mut passed = Vec::with_capacity(batch.len());
+        let has_event_times = batch.has_event_times();
         for (row, key) in rows.iter() {
+            if has_event_times {
+                self.forget(batch.watermark_ms(row as usize));
+            }
             let time_ms = match batch.time_ms(row as usize) {
                 NO_TIME => batch.timestamp_ms(row as usize),
                 time_ms => time_ms,
             };
             if self.passes(key, time_ms)? {
                 passed.push(row);
+                if !has_event_times {
+                    self.forget(time_ms);
+                }
             }
         }
         Ok(KeyedOutput::Passed(passed))
+    }
+
+    fn advance(&mut self, time_ms: i64, _: &mut MadeRows) -> Result<bool, Error> {
+        self.forget(time_ms);
+        Ok(true)
     }
 
     fn take_changes(&mut self, tell: &mut TellChange<'_>) {
@@ -117,7 +124,6 @@ impl KeyedOperator for Deduplicate {
         let passed = stored.try_into().ok().map(|time| Passed(i64::from_be_bytes(time)));
         let key = self.known.restore(key, stored, passed)?;
         if let Some(Passed(time_ms)) = self.known.get(&key) {
-            self.latest_ms = self.latest_ms.max(*time_ms);
             self.by_time.entry(*time_ms).or_default().push(key);
         }
         Ok(())
@@ -136,5 +142,56 @@ impl KeyedOperator for Deduplicate {
 
     fn keys(&self) -> usize {
         self.known.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::batch::{RowTime, SourceBatch};
+    use crate::document::JoinSide;
+    use crate::operator::keyed::KeyedRows;
+
+    /// Key, time, and the watermark in front, if there are event times.
+    type Reading = (&'static str, i64, Option<i64>);
+
+    /// The rows that pass.
+    fn passed(operator: &mut Deduplicate, rows: &[Reading]) -> Vec<u32> {
+        let (mut source, mut keyed) = (SourceBatch::default(), KeyedRows::default());
+        for (number, (key, time_ms, _)) in (0..).zip(rows) {
+            source.push(number, None, *time_ms, |out| out.extend_from_slice(b"{}"));
+            keyed.push(number as u32, key.as_bytes());
+        }
+        let mut batch = source.finish();
+        if rows.iter().any(|(_, _, watermark)| watermark.is_some()) {
+            batch =
+                batch.with_times(|row| RowTime { time_ms: rows[row].1, watermark_ms: rows[row].2.unwrap_or(NO_TIME) });
+        }
+        let input = KeyedInput { batch: &batch, rows: &keyed, inputs: None, now_ms: 0, side: JoinSide::Left };
+        let KeyedOutput::Passed(passed) = operator.apply(&input).unwrap() else { unreachable!() };
+        passed
+    }
+
+    fn of_a_second() -> Deduplicate {
+        let config = json!({"ttl": "1s"});
+        Deduplicate::new(config.as_object().unwrap(), StateMemory::unbounded("once"))
+    }
+
+    #[test]
+    fn a_sender_that_is_ahead_makes_no_key_forgotten() {
+        let mut once = of_a_second();
+        let rows = [("a", 0, Some(0)), ("b", 60_000, Some(0)), ("a", 500, Some(0)), ("a", 1_000, Some(500))];
+        assert_eq!(passed(&mut once, &rows), [0, 1, 3]);
+        assert_eq!(once.keys(), 2);
+        assert_eq!(passed(&mut once, &[("a", 1_500, Some(3_000)), ("a", 1_500, Some(3_001))]), [1]);
+        once.advance(62_001, &mut MadeRows::default()).unwrap();
+        assert_eq!(once.keys(), 0);
+    }
+
+    #[test]
+    fn without_event_times_the_latest_record_tells_the_time() {
+        let mut once = of_a_second();
+        assert_eq!(passed(&mut once, &[("a", 0, None), ("b", 2_000, None), ("a", 500, None)]), [0, 1]);
+        assert_eq!(passed(&mut once, &[("b", 4_001, None), ("a", 500, None)]), [0, 1]);
     }
 }
