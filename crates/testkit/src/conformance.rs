@@ -95,6 +95,7 @@ macro_rules! conformance_suite {
         );
         $crate::conformance_suite!(@tests $subject; writer:
             records_of_a_writer_are_seen_once_they_are_committed,
+            a_reader_up_to_the_high_watermark_sees_open_transactions,
             a_commit_takes_records_and_positions_of_its_own,
             an_aborted_transaction_leaves_nothing,
             offsets_of_aborted_records_are_passed_and_not_given_again,

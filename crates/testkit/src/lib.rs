@@ -9,7 +9,7 @@
 //!   [`TlsServer`]: one with TLS.
 //! - [`ask`], [`Events`], [`Live`] and [`Raw`] are clients of both; [`mqtt`] and [`resp`] those of any server of these
 //!   protocols.
-//! - [`Authority`] makes certificates.
+//! - [`Authority`] makes certificates. [`RealKafka`] is a cluster of Kafka brokers.
 //! - [`LogLines`]: the log lines of a test's own process; [`guide`]: the commands of the docs; [`check_rows`]: a crate's
 //!   table of tests.
 //!
@@ -27,6 +27,7 @@ mod memory;
 pub mod mqtt;
 mod process;
 mod raw;
+mod real_kafka;
 pub mod resp;
 mod rows;
 mod server;
@@ -45,6 +46,7 @@ pub use log_lines::LogLines;
 pub use memory::{HeldAnswers, MemoryLog};
 pub use process::{Process, binary, millstream, own_addresses, terminate};
 pub use raw::Raw;
+pub use real_kafka::{RealBroker, RealKafka};
 pub use rows::check_rows;
 pub use server::Server;
 pub use shared_server::{SharedServer, TestTenant};

@@ -1,37 +1,12 @@
 //! Administrative requests by Kafka's own client, to this broker and to a real one: each is answered alike, or differs for a reason.
 
 use std::collections::BTreeMap;
-use std::io::{BufRead as _, BufReader};
-use std::process::{Child, Command, Stdio};
 
-use crate::broker::{Broker, xtask};
+use millstream_testkit::RealKafka;
+
+use crate::broker::Broker;
 
 const PROGRAM: &str = include_str!("AdminRows.java");
-
-/// A real broker; ended when dropped.
-struct RealKafka {
-    process: Child,
-    address: String,
-}
-
-impl RealKafka {
-    fn start() -> Self {
-        let mut command = Command::new(xtask());
-        command.args(["kafka", "--port", "0", "--end-with-input"]).stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut process = command.spawn().unwrap();
-        let lines = BufReader::new(process.stdout.take().unwrap()).lines().map(Result::unwrap);
-        let address = lines.into_iter().find_map(|line| Some(line.strip_prefix("ready ")?.to_owned()));
-        Self { process, address: address.expect("it says where it is ready") }
-    }
-}
-
-impl Drop for RealKafka {
-    fn drop(&mut self) {
-        // It ends when its input does.
-        drop(self.process.stdin.take());
-        let _ = self.process.wait();
-    }
-}
 
 const DEFAULTS: &str = "defaults are Millstream's own";
 const REPLICAS: &str = "there are no replicas, whatever a client asks for";
@@ -129,8 +104,8 @@ fn administrative_requests_are_answered_as_by_a_real_kafka() {
         rows(&broker.java_source("AdminRows.java", &program))
     };
     let ours = run(&broker.address);
-    let real = RealKafka::start();
-    let kafka = run(&real.address);
+    let real = RealKafka::start(1);
+    let kafka = run(&real.bootstrap());
     assert!(kafka.len() > 130 && kafka.keys().eq(ours.keys()), "{} rows, {} here", kafka.len(), ours.len());
     let mut wrong = Vec::new();
     for (row, answer) in &kafka {

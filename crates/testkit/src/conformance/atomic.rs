@@ -197,15 +197,16 @@ pub fn committed_positions_survive_a_restart<S: Subject>() -> Result<(), Error> 
 pub fn a_position_keeps_its_metadata_and_commit_time<S: Subject>() -> Result<(), Error> {
     let mut subject = S::start();
     let log = &**subject.log();
-    let commit = PositionCommit { metadata: "page 7, \u{e9}".into(), ..source(log, "keeper", 2)? };
+    let group = new_name()?.to_string();
+    let commit = PositionCommit { metadata: "page 7, \u{e9}".into(), ..source(log, &group, 2)? };
     commit_positions(log, &[&commit])?;
-    let before = log.positions("keeper")?;
+    let before = log.positions(&group)?;
     assert_eq!(before.len(), 1);
     assert_eq!((&before[0].partition, before[0].position), (&commit.partition, commit.position));
     assert_eq!(before[0].metadata, commit.metadata);
     for _ in 0..2 {
         subject.restart();
-        assert_eq!(subject.log().positions("keeper")?, before);
+        assert_eq!(subject.log().positions(&group)?, before);
     }
     Ok(())
 }
@@ -214,17 +215,18 @@ pub fn a_position_keeps_its_metadata_and_commit_time<S: Subject>() -> Result<(),
 pub fn metadata_over_the_limit_are_refused_and_nothing_is_taken<S: Subject>() -> Result<(), Error> {
     let subject = S::start();
     let log = &**subject.log();
-    let longest = PositionCommit { metadata: "x".repeat(POSITION_METADATA_MAX_BYTES), ..source(log, "wordy", 1)? };
+    let name = new_name()?.to_string();
+    let longest = PositionCommit { metadata: "x".repeat(POSITION_METADATA_MAX_BYTES), ..source(log, &name, 1)? };
     let longer = PositionCommit { metadata: "x".repeat(POSITION_METADATA_MAX_BYTES + 1), ..longest.clone() };
     match commit_positions(log, &[&longer]) {
         Err(Error::MetadataTooLarge { group, size_bytes, limit_bytes }) => {
             assert_eq!(
                 (group.as_str(), size_bytes, limit_bytes),
-                ("wordy", longer.metadata.len(), longest.metadata.len())
+                (name.as_str(), longer.metadata.len(), longest.metadata.len())
             );
         }
         other => panic!("not refused as too large: {other:?}"),
     }
-    assert_eq!(log.positions("wordy")?, []);
+    assert_eq!(log.positions(&name)?, []);
     commit_positions(log, &[&longest])
 }

@@ -1,0 +1,76 @@
+//! A cluster of real Kafka brokers.
+
+use std::io::{BufRead as _, BufReader};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+
+/// Brokers on loopback, each a process; they end with this value, and at the latest with the process that holds it.
+#[derive(Debug)]
+pub struct RealKafka {
+    process: Child,
+    brokers: Vec<RealBroker>,
+}
+
+/// A running broker.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RealBroker {
+    /// The address by which clients reach it.
+    pub address: String,
+    /// Id of its process.
+    pub pid: u32,
+}
+
+impl RealKafka {
+    /// Starts one broker, or three; they serve clients when this returns.
+    ///
+    /// # Panics
+    /// If they do not start.
+    pub fn start(brokers: usize) -> Self {
+        let mut command = Command::new(xtask());
+        command.args(["kafka", "--port", "0", "--end-with-input", "--brokers", &brokers.to_string()]);
+        let mut process = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("xtask starts");
+        let output = process.stdout.take().expect("its output is a pipe");
+        let mut started = Self { process, brokers: Vec::new() };
+        for line in BufReader::new(output).lines() {
+            let line = line.expect("it writes text");
+            match line.split_once(' ') {
+                Some(("broker", broker)) => started.brokers.push(RealBroker::read(broker)),
+                Some(("ready", _)) => return started,
+                _ => {}
+            }
+        }
+        panic!("the brokers have not started");
+    }
+
+    /// The brokers.
+    pub fn brokers(&self) -> &[RealBroker] {
+        &self.brokers
+    }
+
+    /// The addresses of the brokers, with commas between them.
+    pub fn bootstrap(&self) -> String {
+        self.brokers.iter().map(|broker| &*broker.address).collect::<Vec<_>>().join(",")
+    }
+}
+
+impl RealBroker {
+    fn read(line: &str) -> Self {
+        let (address, pid) = line.split_once(" pid ").expect("a broker has an address and a process");
+        Self { address: address.to_owned(), pid: pid.parse().expect("a process has a number") }
+    }
+}
+
+impl Drop for RealKafka {
+    fn drop(&mut self) {
+        // It ends when its input does.
+        drop(self.process.stdin.take());
+        let _ = self.process.wait();
+    }
+}
+
+/// The program that runs Kafka, which `scripts/setup-clients` builds beside the programs of tests.
+fn xtask() -> PathBuf {
+    let test = std::env::current_exe().expect("a program has a path");
+    let found = test.ancestors().map(|dir| dir.join("xtask")).find(|path| path.is_file());
+    found.unwrap_or_else(|| panic!("xtask is not beside {}: run scripts/setup-clients", test.display()))
+}
