@@ -112,6 +112,19 @@ pub enum Error {
         "whether a commit of writer '{writer}' was stored is unknown, and it accepts nothing more; take a new writer of that name, and read up to the stable offset what is stored"
     )]
     OutcomeUnknown { writer: String },
+    /// No broker of the cluster answers, or none has the partition.
+    #[error(
+        "Kafka ({brokers}) does not answer ({why}), and nothing was stored; see that its brokers run and are reached"
+    )]
+    Unreachable { brokers: String, why: String },
+    /// The cluster has refused a request.
+    #[error("Kafka refuses {request}: {why}")]
+    Refused { request: &'static str, why: String },
+    /// The cluster has not answered an append.
+    #[error(
+        "Kafka has not answered an append to {partition} ({why}), which may be stored; read what is there before it is sent again"
+    )]
+    Unanswered { partition: TopicPartition, why: String },
     /// The call does not fit the state of the producer's transaction.
     #[error("producer {producer} (epoch {epoch}), {place}: {rule}")]
     InvalidTransaction { producer: i64, epoch: i16, place: String, rule: &'static str },
@@ -218,8 +231,10 @@ impl Error {
             | Self::OutcomeUnknown { .. }
             | Self::Stopped
             | Self::WritingEnded { .. }
+            | Self::Unreachable { .. }
+            | Self::Unanswered { .. }
             | Self::ImageReleased => ErrorCode::Unavailable,
-            Self::Io { .. } => ErrorCode::Internal,
+            Self::Io { .. } | Self::Refused { .. } => ErrorCode::Internal,
         }
     }
 
@@ -239,6 +254,7 @@ impl Error {
                 | Self::DuplicateSequence { .. }
                 | Self::WaitsForDisk { .. }
                 | Self::OutcomeUnknown { .. }
+                | Self::Unanswered { .. }
         )
     }
 }

@@ -90,6 +90,21 @@ pub(crate) fn topic(from: &mut WireReader<'_>, version: u8) -> Option<Topic> {
     Some(Topic { id, name, config })
 }
 
+impl Topic {
+    /// The topic in the form in which a log keeps it: the version, then the fields.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut bytes = vec![TOPIC_VERSION];
+        put_topic(&mut bytes, self);
+        bytes
+    }
+
+    /// Reads the form of [`Topic::encode`], of this version and all earlier ones; `None` if it is another one.
+    pub fn decode(bytes: &[u8]) -> Option<Self> {
+        let (version, fields) = bytes.split_first().filter(|(version, _)| (1..=TOPIC_VERSION).contains(*version))?;
+        topic(&mut WireReader::new(fields), *version)
+    }
+}
+
 fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
@@ -131,9 +146,11 @@ mod tests {
             let expected = Topic { id: TopicId(77), name, config };
             let mut bytes = Vec::new();
             put_topic(&mut bytes, &expected);
+            let expected_bytes = expected.encode();
             let mut reader = WireReader::new(&bytes);
-            assert_eq!(topic(&mut reader, TOPIC_VERSION), Some(expected));
+            assert_eq!(topic(&mut reader, TOPIC_VERSION).as_ref(), Some(&expected));
             assert!(reader.is_empty());
+            assert_eq!(Topic::decode(&expected_bytes), Some(expected));
             for cut in 0..bytes.len() {
                 assert_eq!(topic(&mut WireReader::new(&bytes[..cut]), TOPIC_VERSION), None);
             }

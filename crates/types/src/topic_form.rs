@@ -38,3 +38,25 @@ pub const JOB_STATE: TopicForm = TopicForm {
     version: Some(1),
     mutability: Mutability::Replaced,
 };
+
+/// The form of the records in the catalogue of topics, where the log is Apache Kafka.
+pub const TOPICS: TopicForm = TopicForm {
+    name: "_millstream_topics",
+    owner: "log-kafka",
+    writer: "any process",
+    key: "name of the topic in Kafka",
+    value: "version, tenant, name and configuration, as in the embedded log's `meta`",
+    version: Some(4),
+    mutability: Mutability::Replaced,
+};
+
+/// The form of the records with the positions of groups, where the log is Apache Kafka.
+pub const POSITIONS: TopicForm = TopicForm {
+    name: "_millstream_positions",
+    owner: "log-kafka",
+    writer: "the writer whose transaction commits it",
+    key: "group, 0, name of the topic in Kafka, 0, partition",
+    value: "version, topic id (16), epoch (4), offset (8), milliseconds since 1970 (8), metadata",
+    version: Some(1),
+    mutability: Mutability::Replaced,
+};

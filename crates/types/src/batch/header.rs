@@ -82,9 +82,7 @@ impl Seal {
         put(batch, at::LAST_OFFSET_DELTA, &self.last_offset_delta.to_be_bytes());
         put(batch, at::BASE_TIMESTAMP, &self.base_timestamp_ms.to_be_bytes());
         put(batch, at::MAX_TIMESTAMP, &self.max_timestamp_ms.to_be_bytes());
-        put(batch, at::PRODUCER_ID, &producer.id.to_be_bytes());
-        put(batch, at::PRODUCER_EPOCH, &producer.epoch.to_be_bytes());
-        put(batch, at::BASE_SEQUENCE, &producer.base_sequence.to_be_bytes());
+        put_producer(batch, producer);
         put(batch, at::RECORD_COUNT, &self.record_count.to_be_bytes());
         stamp(batch, self.base_offset, self.epoch);
         put_length_and_crc(batch);
@@ -100,11 +98,8 @@ pub(super) fn mark_inflated(batch: &mut [u8]) {
 
 /// Marks `batch`, which has only a header, as a batch without records and without a producer.
 pub(super) fn mark_empty(batch: &mut [u8]) {
-    let producer = Producer::NONE;
     put(batch, at::ATTRIBUTES, &CONTROL.to_be_bytes());
-    put(batch, at::PRODUCER_ID, &producer.id.to_be_bytes());
-    put(batch, at::PRODUCER_EPOCH, &producer.epoch.to_be_bytes());
-    put(batch, at::BASE_SEQUENCE, &producer.base_sequence.to_be_bytes());
+    put_producer(batch, Producer::NONE);
     put(batch, at::RECORD_COUNT, &0_u32.to_be_bytes());
     put_length_and_crc(batch);
 }
@@ -115,6 +110,18 @@ pub(super) fn mark_append_time(batch: &mut [u8], at_ms: i64) {
     put(batch, at::ATTRIBUTES, &attributes.to_be_bytes());
     put(batch, at::MAX_TIMESTAMP, &at_ms.to_be_bytes());
     put_length_and_crc(batch);
+}
+
+/// Sets the producer of `batch`, whose records are in place.
+pub(super) fn mark_producer(batch: &mut [u8], producer: Producer) {
+    put_producer(batch, producer);
+    put_length_and_crc(batch);
+}
+
+fn put_producer(batch: &mut [u8], producer: Producer) {
+    put(batch, at::PRODUCER_ID, &producer.id.to_be_bytes());
+    put(batch, at::PRODUCER_EPOCH, &producer.epoch.to_be_bytes());
+    put(batch, at::BASE_SEQUENCE, &producer.base_sequence.to_be_bytes());
 }
 
 /// Sets the offset and epoch of `batch`, which the CRC does not cover.

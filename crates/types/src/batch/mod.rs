@@ -189,6 +189,14 @@ impl RecordBatch {
         Self { bytes: bytes.freeze() }
     }
 
+    /// The same records from another idempotent producer. Copies the bytes only if a clone or slice shares the buffer.
+    #[must_use]
+    pub fn into_produced_by(self, producer: Producer) -> Self {
+        let mut bytes = self.bytes.try_into_mut().unwrap_or_else(|shared| BytesMut::from(&shared[..]));
+        header::mark_producer(&mut bytes, producer);
+        Self { bytes: bytes.freeze() }
+    }
+
     /// The batch with uncompressed records; a clone if they are not compressed. Beside the result, inflating takes up
     /// to 13 MiB (LZ4: blocks), or the larger of 8 MiB and `inflated_max_bytes` (Zstandard: window of a frame that
     /// does not state its size).

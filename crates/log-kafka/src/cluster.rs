@@ -1,0 +1,124 @@
+//! The brokers of the cluster and the connections to them.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
+
+use kafka_protocol::messages::metadata_request::MetadataRequestTopic;
+use kafka_protocol::messages::{MetadataRequest, MetadataResponse, TopicName};
+use kafka_protocol::protocol::{Request, StrBytes};
+use parking_lot::Mutex;
+use uuid::Uuid;
+
+use crate::KafkaConfig;
+use crate::connection::{CallError, Connection};
+
+const METADATA_VERSION: i16 = 12;
+
+/// The purpose of a connection. A broker answers the requests of one connection in order, so a fetch that waits for
+/// records would hold up everything behind it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Lane {
+    /// Appends.
+    Produce,
+    /// Fetches that wait for the next records.
+    Tail,
+    /// Reads of records that exist.
+    Read,
+    /// Topics, offsets, producers.
+    Control,
+}
+
+type Slot = Arc<tokio::sync::Mutex<Option<Arc<Connection>>>>;
+
+/// The brokers of the cluster, as far as they are known, and a connection of each lane to each.
+#[derive(Debug)]
+pub(crate) struct Cluster {
+    config: Arc<KafkaConfig>,
+    addresses: Mutex<HashMap<i32, String>>,
+    connections: Mutex<HashMap<(i32, Lane), Slot>>,
+    /// The broker that is asked for things that every broker knows.
+    turn: AtomicUsize,
+}
+
+impl Cluster {
+    pub(crate) fn new(config: Arc<KafkaConfig>) -> Self {
+        Self { config, addresses: Mutex::default(), connections: Mutex::default(), turn: AtomicUsize::new(0) }
+    }
+
+    /// A connection to the broker of this id.
+    pub(crate) async fn broker(&self, id: i32, lane: Lane) -> Result<Arc<Connection>, CallError> {
+        let slot = Arc::clone(self.connections.lock().entry((id, lane)).or_default());
+        let mut slot = slot.lock().await;
+        if let Some(open) = slot.as_ref().filter(|open| !open.is_closed()) {
+            return Ok(Arc::clone(open));
+        }
+        let address = self.addresses.lock().get(&id).cloned();
+        let address = address.ok_or_else(|| CallError::Unsent(format!("broker {id} is not known")))?;
+        let open = Arc::new(Connection::open(&address, self.config.request_timeout).await?);
+        *slot = Some(Arc::clone(&open));
+        Ok(open)
+    }
+
+    /// A connection to any broker: the one that answered last, or the next one.
+    pub(crate) async fn any(&self) -> Result<Arc<Connection>, CallError> {
+        let ids: Vec<i32> = self.addresses.lock().keys().copied().collect();
+        let turn = self.turn.load(Ordering::Relaxed);
+        for offset in 0..ids.len() {
+            let id = ids[(turn + offset) % ids.len()];
+            if let Ok(open) = self.broker(id, Lane::Control).await {
+                return Ok(open);
+            }
+        }
+        let mut last = CallError::Unsent("no broker is configured".to_owned());
+        for address in &self.config.brokers {
+            match Connection::open(address, self.config.request_timeout).await {
+                Ok(open) => return Ok(Arc::new(open)),
+                Err(error) => last = error,
+            }
+        }
+        Err(last)
+    }
+
+    /// Asks any broker; the next one if that does not answer, until the time for a delivery has passed. For requests that
+    /// may be repeated.
+    pub(crate) async fn ask<R: Request>(&self, request: &R, version: i16) -> Result<R::Response, CallError> {
+        let deadline = Instant::now() + self.config.delivery_timeout;
+        loop {
+            let answer = match self.any().await {
+                Ok(broker) => broker.call(request, version).await,
+                Err(error) => Err(error),
+            };
+            if answer.is_ok() || Instant::now() > deadline {
+                return answer;
+            }
+            self.turn.fetch_add(1, Ordering::Relaxed);
+            tokio::time::sleep(self.config.retry_backoff).await;
+        }
+    }
+
+    /// The topics of these ids and where their partitions are; all topics if there is no list. Learns the brokers' addresses.
+    pub(crate) async fn metadata(&self, topics: Option<&[Uuid]>) -> Result<MetadataResponse, CallError> {
+        let by_id = |id: &Uuid| MetadataRequestTopic::default().with_topic_id(*id).with_name(None);
+        self.metadata_where(topics.map(|topics| topics.iter().map(by_id).collect())).await
+    }
+
+    /// The topic of this name, and where its partitions are.
+    pub(crate) async fn metadata_of(&self, name: &str) -> Result<MetadataResponse, CallError> {
+        let name = TopicName(StrBytes::from_string(name.to_owned()));
+        self.metadata_where(Some(vec![MetadataRequestTopic::default().with_name(Some(name))])).await
+    }
+
+    async fn metadata_where(&self, topics: Option<Vec<MetadataRequestTopic>>) -> Result<MetadataResponse, CallError> {
+        let request = MetadataRequest::default().with_topics(topics).with_allow_auto_topic_creation(false);
+        let response = self.ask(&request, METADATA_VERSION).await?;
+        let mut addresses = self.addresses.lock();
+        *addresses = response
+            .brokers
+            .iter()
+            .map(|broker| (broker.node_id.0, format!("{}:{}", &*broker.host, broker.port)))
+            .collect();
+        Ok(response)
+    }
+}

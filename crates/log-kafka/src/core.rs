@@ -1,0 +1,163 @@
+//! The part of the engine that its handles and tasks share.
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, mpsc};
+
+use kafka_protocol::ResponseError;
+use kafka_protocol::messages::metadata_response::MetadataResponseTopic;
+use millstream_log::{Done, Error, Reply, reply};
+use millstream_types::{SystemClock, WallClock as _};
+use parking_lot::Mutex;
+use tokio::runtime::Handle;
+use uuid::Uuid;
+
+use crate::KafkaConfig;
+use crate::cluster::Cluster;
+use crate::connection::CallError;
+use crate::following::Following;
+use crate::partition_state::{Leader, PartitionState};
+use crate::positions::Positions;
+use crate::producing::Producing;
+use crate::queue::Ended;
+use crate::topic_state::Topics;
+use crate::writer::Writers;
+
+#[derive(Debug)]
+pub(crate) struct Core {
+    pub(crate) config: Arc<KafkaConfig>,
+    pub(crate) cluster: Cluster,
+    pub(crate) topics: Topics,
+    pub(crate) producing: Producing,
+    pub(crate) following: Following,
+    pub(crate) writers: Writers,
+    pub(crate) positions: Positions,
+    /// Bytes of appends that have not ended.
+    pending_bytes: AtomicUsize,
+    /// Callers that wait until there is room for appends.
+    room_waiters: Mutex<Vec<Done<()>>>,
+    clock: SystemClock,
+    runtime: Handle,
+}
+
+impl Core {
+    pub(crate) fn new(config: KafkaConfig, runtime: Handle) -> Arc<Self> {
+        let config = Arc::new(config);
+        Arc::new(Self {
+            cluster: Cluster::new(Arc::clone(&config)),
+            topics: Topics::default(),
+            producing: Producing::default(),
+            following: Following::default(),
+            writers: Writers::default(),
+            positions: Positions::default(),
+            room_waiters: Mutex::default(),
+            clock: SystemClock::default(),
+            pending_bytes: AtomicUsize::new(0),
+            config,
+            runtime,
+        })
+    }
+
+    /// Runs a task of the engine.
+    pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        self.runtime.spawn(task);
+    }
+
+    /// Waits for a task of the engine on the calling thread, which may be one of any runtime.
+    ///
+    /// # Errors
+    /// Those of the task; [`Error::Stopped`] if the engine ends.
+    pub(crate) fn wait<T: Send + 'static>(
+        &self,
+        task: impl Future<Output = Result<T, Error>> + Send + 'static,
+    ) -> Result<T, Error> {
+        let (sender, receiver) = mpsc::sync_channel(1);
+        self.runtime.spawn(async move { drop(sender.send(task.await)) });
+        receiver.recv().unwrap_or(Err(Error::Stopped))
+    }
+
+    /// Counts bytes of an append, if there is room for them.
+    ///
+    /// # Errors
+    /// [`Error::Overloaded`].
+    pub(crate) fn accept(&self, bytes: usize) -> Result<(), Error> {
+        let limit_bytes = self.config.pending_max_bytes;
+        let waiting_bytes = self.pending_bytes.fetch_add(bytes, Ordering::AcqRel);
+        // One append always fits.
+        if waiting_bytes > 0 && waiting_bytes + bytes > limit_bytes {
+            self.pending_bytes.fetch_sub(bytes, Ordering::AcqRel);
+            return Err(Error::Overloaded { waiting_bytes, limit: "log.kafka.pending_max_bytes", limit_bytes });
+        }
+        Ok(())
+    }
+
+    /// Answers appends that have ended.
+    pub(crate) fn end(&self, ended: Ended) {
+        self.pending_bytes.fetch_sub(ended.accepted_bytes, Ordering::AcqRel);
+        ended.answer();
+        if !self.is_crowded() {
+            let waiters = std::mem::take(&mut *self.room_waiters.lock());
+            waiters.into_iter().for_each(|waiter| waiter.finish(Ok(())));
+        }
+    }
+
+    /// Answers the acknowledged appends of a partition that readers see.
+    pub(crate) fn answer_seen(&self, partition: &PartitionState) {
+        partition.seen().into_iter().for_each(|ended| self.end(ended));
+    }
+
+    /// `true` if appends will soon be refused.
+    fn is_crowded(&self) -> bool {
+        self.pending_bytes.load(Ordering::Acquire) > self.config.pending_max_bytes / 2
+    }
+
+    /// A reply to await before the next append; `None` while there is room.
+    pub(crate) fn backpressure(&self) -> Option<Reply<()>> {
+        let mut waiters = self.room_waiters.lock();
+        if !self.is_crowded() {
+            return None;
+        }
+        let (done, answer) = reply();
+        waiters.push(done);
+        Some(answer)
+    }
+
+    /// Milliseconds since 1970-01-01T00:00:00Z.
+    pub(crate) fn now_ms(&self) -> i64 {
+        self.clock.now_ms()
+    }
+
+    /// The error of a call that brokers did not answer.
+    pub(crate) fn unreachable(&self, error: &CallError) -> Error {
+        Error::Unreachable { brokers: self.config.brokers.join(", "), why: error.to_string() }
+    }
+
+    /// Asks where these partitions are led now.
+    pub(crate) async fn find_leaders(&self, partitions: &[Arc<PartitionState>]) -> Result<(), Error> {
+        let mut wanted: BTreeMap<Uuid, Vec<&Arc<PartitionState>>> = BTreeMap::new();
+        for partition in partitions {
+            wanted.entry(partition.topic.id).or_default().push(partition);
+        }
+        let ids: Vec<Uuid> = wanted.keys().copied().collect();
+        let metadata = self.cluster.metadata(Some(&ids)).await.map_err(|error| self.unreachable(&error))?;
+        for topic in &metadata.topics {
+            for partition in wanted.get(&topic.topic_id).into_iter().flatten() {
+                leader_of(topic, partition.index()).into_iter().for_each(|leader| partition.led_by(leader));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The leader of a partition, if the metadata has one.
+pub(crate) fn leader_of(topic: &MetadataResponseTopic, index: i32) -> Option<Leader> {
+    let found = topic.partitions.iter().find(|found| found.partition_index == index)?;
+    (found.leader_id.0 >= 0).then_some(Leader { broker: found.leader_id.0, epoch: found.leader_epoch })
+}
+
+/// The text of an error code.
+pub(crate) fn said(code: i16, message: Option<&str>) -> String {
+    let named = || ResponseError::try_from_code(code).map_or_else(|| format!("error {code}"), |e| e.to_string());
+    message.filter(|message| !message.is_empty()).map_or_else(named, str::to_owned)
+}

@@ -1,0 +1,131 @@
+//! The engine.
+
+use std::sync::Arc;
+
+use millstream_log::{Bell, Capabilities, CommittedPosition, Error, Log, Partition, Reply, Topic, TopicConfig, Writer};
+use millstream_types::{Position, TopicName, TopicPartition};
+use tokio::runtime::Runtime;
+use tracing::warn;
+
+use crate::KafkaConfig;
+use crate::core::Core;
+use crate::following;
+use crate::partition::KafkaPartition;
+use crate::{positions, producing, topic_admin, writer};
+
+const THREADS: usize = 2;
+
+/// A log whose records are in a Kafka cluster.
+#[derive(Debug)]
+pub struct OnKafka {
+    core: Arc<Core>,
+    /// Ends the tasks when it is dropped.
+    runtime: Option<Runtime>,
+}
+
+impl OnKafka {
+    /// Connects to the cluster and learns its topics.
+    ///
+    /// # Errors
+    /// [`Error::Unreachable`] if no broker answers; [`Error::Refused`].
+    pub fn open(config: KafkaConfig) -> Result<Arc<Self>, Error> {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(THREADS)
+            .thread_name("log-kafka")
+            .enable_all()
+            .build()
+            .map_err(|error| Error::Unreachable { brokers: config.brokers.join(", "), why: error.to_string() })?;
+        let core = Core::new(config, runtime.handle().clone());
+        core.spawn(producing::run(Arc::clone(&core)));
+        let core_of_task = Arc::clone(&core);
+        core.wait(async move {
+            topic_admin::learn(&core_of_task).await?;
+            positions::create(&core_of_task).await
+        })?;
+        Ok(Arc::new(Self { core, runtime: Some(runtime) }))
+    }
+
+    fn core(&self) -> Arc<Core> {
+        Arc::clone(&self.core)
+    }
+}
+
+impl Drop for OnKafka {
+    fn drop(&mut self) {
+        let core = self.core();
+        let ended = self.core.wait(async move {
+            let patience = core.config.request_timeout;
+            tokio::time::timeout(patience, writer::end_all(core)).await.map_err(|_| Error::Stopped)
+        });
+        if ended.is_err() {
+            warn!("a writer has not ended in time; the next one of its name ends its transaction");
+        }
+        self.core.topics.clear();
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+impl Log for OnKafka {
+    fn capabilities(&self) -> Capabilities {
+        let mut capabilities = Capabilities::ALL;
+        (capabilities.memory_topics, capabilities.level_per_append, capabilities.holds) = (false, false, false);
+        capabilities
+    }
+
+    fn create_topic(&self, name: &TopicName, config: &TopicConfig) -> Result<Arc<Topic>, Error> {
+        self.core.wait(topic_admin::create_topic(self.core(), name.clone(), config.clone()))
+    }
+
+    fn alter_topic(&self, name: &TopicName, config: &TopicConfig) -> Result<Arc<Topic>, Error> {
+        self.core.wait(topic_admin::alter_topic(self.core(), name.clone(), config.clone()))
+    }
+
+    fn add_partitions(&self, name: &TopicName, total: u32) -> Result<Arc<Topic>, Error> {
+        self.core.wait(topic_admin::add_partitions(self.core(), name.clone(), total))
+    }
+
+    fn delete_topic(&self, name: &TopicName) -> Result<(), Error> {
+        self.core.wait(topic_admin::delete_topic(self.core(), name.clone()))
+    }
+
+    fn topic(&self, name: &TopicName) -> Option<Arc<Topic>> {
+        self.core.topics.find(name).map(|topic| topic.topic())
+    }
+
+    fn topics(&self) -> Vec<Arc<Topic>> {
+        self.core.topics.all().iter().map(|topic| topic.topic()).collect()
+    }
+
+    fn watch_topics(&self, bell: &Arc<Bell>) {
+        self.core.topics.watchers.add(bell);
+    }
+
+    fn partition(&self, partition: &TopicPartition) -> Result<Arc<dyn Partition>, Error> {
+        let state = self.core.topics.get(&partition.topic)?.partition(partition)?;
+        let core = self.core();
+        let opened = Arc::clone(&state);
+        self.core.wait(async move { following::begin(&core, &opened).await })?;
+        Ok(Arc::new(KafkaPartition { core: self.core(), state }))
+    }
+
+    fn writer(&self, name: &str) -> Result<Arc<dyn Writer>, Error> {
+        let writer = self.core.wait(writer::begin(self.core(), name.to_owned()))?;
+        Ok(Arc::new(writer))
+    }
+
+    fn backpressure(&self) -> Option<Reply<()>> {
+        self.core.backpressure()
+    }
+
+    fn committed(&self, group: &str, partition: &TopicPartition) -> Result<Option<Position>, Error> {
+        self.core.topics.get(&partition.topic)?.partition(partition)?;
+        let all = self.positions(group)?;
+        Ok(all.into_iter().find(|known| known.partition == *partition).map(|known| known.position))
+    }
+
+    fn positions(&self, group: &str) -> Result<Vec<CommittedPosition>, Error> {
+        self.core.positions.of(&self.core, group)
+    }
+}

@@ -1,0 +1,225 @@
+//! Fetches of records and of the ends of partitions.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use kafka_protocol::ResponseError;
+use kafka_protocol::messages::fetch_request::{FetchPartition, FetchTopic};
+use kafka_protocol::messages::fetch_response::PartitionData;
+use kafka_protocol::messages::list_offsets_request::{ListOffsetsPartition, ListOffsetsTopic};
+use kafka_protocol::messages::{BrokerId, FetchRequest, ListOffsetsRequest, TopicName as WireName};
+use kafka_protocol::protocol::{Request, StrBytes};
+use millstream_log::Error;
+use millstream_types::Offset;
+use uuid::Uuid;
+
+use crate::cluster::Lane;
+use crate::connection::CallError;
+use crate::core::{Core, said};
+use crate::partition_state::{Ends, PartitionState};
+use crate::visible::{Visible, visible};
+
+pub(crate) const FETCH_VERSION: i16 = 16;
+const LIST_OFFSETS_VERSION: i16 = 7;
+/// The records of open transactions, as a reader sees them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Isolation {
+    /// It stops in front of them.
+    Committed,
+    /// It sees them.
+    Uncommitted,
+}
+
+impl Isolation {
+    fn level(self) -> i8 {
+        match self {
+            Self::Uncommitted => 0,
+            Self::Committed => 1,
+        }
+    }
+}
+
+const EARLIEST: i64 = -2;
+const LATEST: i64 = -1;
+
+/// The answer of a leader for one partition.
+pub(crate) struct Fetched {
+    pub(crate) ends: Ends,
+    pub(crate) visible: Visible,
+}
+
+/// The ends of a partition in the answer to a fetch.
+pub(crate) fn ends_of(data: &PartitionData) -> Ends {
+    let offset = |offset: i64| Offset(offset.max(0).unsigned_abs());
+    Ends {
+        first: offset(data.log_start_offset),
+        stable: offset(data.last_stable_offset),
+        high: offset(data.high_watermark),
+    }
+}
+
+/// Reads the answer of a leader that has not refused.
+///
+/// # Errors
+/// [`Error::Batch`] for a damaged batch.
+pub(crate) fn fetched(partition: &PartitionState, data: PartitionData) -> Result<Fetched, Error> {
+    let ends = ends_of(&data);
+    let aborted = data.aborted_transactions.unwrap_or_default();
+    let undecodable = |source| Error::Batch { partition: partition.id.clone(), source };
+    let visible = visible(data.records.unwrap_or_default(), &aborted).map_err(undecodable)?;
+    Ok(Fetched { ends, visible })
+}
+
+/// The place of one partition in a fetch.
+pub(crate) fn place(partition: &PartitionState, from: Offset, max_bytes: i32) -> FetchPartition {
+    FetchPartition::default()
+        .with_partition(partition.index())
+        .with_current_leader_epoch(partition.leader().map_or(-1, |leader| leader.epoch))
+        .with_fetch_offset(from.0.cast_signed())
+        .with_last_fetched_epoch(-1)
+        .with_log_start_offset(-1)
+        .with_partition_max_bytes(max_bytes)
+}
+
+/// A fetch without a session.
+pub(crate) fn request(topics: Vec<FetchTopic>, max_wait: Duration, max_bytes: i32) -> FetchRequest {
+    FetchRequest::default()
+        .with_replica_id(BrokerId(-1))
+        .with_max_wait_ms(i32::try_from(max_wait.as_millis()).unwrap_or(i32::MAX))
+        .with_min_bytes(1)
+        .with_max_bytes(max_bytes)
+        .with_isolation_level(Isolation::Committed.level())
+        .with_session_epoch(-1)
+        .with_topics(topics)
+}
+
+pub(crate) fn topic(id: Uuid, partitions: Vec<FetchPartition>) -> FetchTopic {
+    FetchTopic::default().with_topic_id(id).with_partitions(partitions)
+}
+
+/// A question to the leader of a partition. `answer` gives the error code if the leader refuses.
+pub(crate) struct Question<R: Request, T> {
+    /// The name of the question in errors.
+    pub(crate) name: &'static str,
+    pub(crate) lane: Lane,
+    pub(crate) version: i16,
+    pub(crate) request: R,
+    pub(crate) answer: fn(R::Response) -> Option<Result<T, i16>>,
+}
+
+/// Asks the leader of a partition until it answers, or the time for a delivery has passed.
+///
+/// # Errors
+/// [`Error::UnknownTopic`], [`Error::Unreachable`], [`Error::Refused`].
+pub(crate) async fn ask_leader<R: Request, T>(
+    core: &Core,
+    partition: &Arc<PartitionState>,
+    question: &Question<R, T>,
+) -> Result<T, Error> {
+    let deadline = Instant::now() + core.config.delivery_timeout;
+    let patience = core.config.request_timeout * 2;
+    loop {
+        let answer = match partition.leader() {
+            Some(leader) => match core.cluster.broker(leader.broker, question.lane).await {
+                Ok(broker) => broker.call_within(&question.request, question.version, patience).await,
+                Err(error) => Err(error),
+            },
+            None => Err(CallError::Unsent("the partition has no leader".to_owned())),
+        };
+        partition.topic.check_exists()?;
+        let refused = match answer.map(question.answer) {
+            Ok(Some(Ok(answer))) => return Ok(answer),
+            Ok(Some(Err(code))) if ResponseError::try_from_code(code).is_some_and(|error| error.is_retriable()) => {
+                CallError::Unsent(said(code, None))
+            }
+            Ok(Some(Err(code))) => return Err(Error::Refused { request: question.name, why: said(code, None) }),
+            Ok(None) => CallError::Unsent("the answer has no partition".to_owned()),
+            Err(error) => error,
+        };
+        if Instant::now() > deadline {
+            return Err(core.unreachable(&refused));
+        }
+        tokio::time::sleep(core.config.retry_backoff).await;
+        core.find_leaders(std::slice::from_ref(partition)).await?;
+    }
+}
+
+/// Reads once from `from`, as much as a leader gives for `max_bytes`. An offset outside the partition gives `None`.
+///
+/// # Errors
+/// Those of [`ask_leader`]; [`Error::Batch`] for a damaged batch.
+pub(crate) async fn fetch(
+    core: &Core,
+    partition: &Arc<PartitionState>,
+    from: Offset,
+    max_bytes: i32,
+    isolation: Isolation,
+) -> Result<Option<Fetched>, Error> {
+    let topics = vec![topic(partition.topic.id, vec![place(partition, from, max_bytes).with_current_leader_epoch(-1)])];
+    let question = Question {
+        name: "a fetch",
+        lane: Lane::Read,
+        version: FETCH_VERSION,
+        request: request(topics, Duration::ZERO, max_bytes).with_isolation_level(isolation.level()),
+        answer: |response| {
+            if response.error_code != 0 {
+                return Some(Err(response.error_code));
+            }
+            let data = response.responses.into_iter().flat_map(|topic| topic.partitions).next()?;
+            Some(match data.error_code {
+                0 => Ok(Some(data)),
+                code if code == ResponseError::OffsetOutOfRange.code() => Ok(None),
+                code => Err(code),
+            })
+        },
+    };
+    ask_leader(core, partition, &question).await?.map(|data| fetched(partition, data)).transpose()
+}
+
+/// The ends of a partition as its leader tells them.
+pub(crate) async fn ends(core: &Core, partition: &Arc<PartitionState>) -> Result<Ends, Error> {
+    let first = offset_at(core, partition, EARLIEST, Isolation::Uncommitted).await?.unwrap_or_default();
+    let stable = offset_at(core, partition, LATEST, Isolation::Committed).await?.unwrap_or_default();
+    let high = offset_at(core, partition, LATEST, Isolation::Uncommitted).await?.unwrap_or_default();
+    Ok(Ends { first, stable: stable.max(first), high: high.max(stable) })
+}
+
+/// The first committed offset whose record Kafka dates at or after `timestamp_ms`.
+pub(crate) async fn offset_of_time(
+    core: &Core,
+    partition: &Arc<PartitionState>,
+    timestamp_ms: i64,
+) -> Result<Option<Offset>, Error> {
+    offset_at(core, partition, timestamp_ms.max(0), Isolation::Committed).await
+}
+
+async fn offset_at(
+    core: &Core,
+    partition: &Arc<PartitionState>,
+    timestamp: i64,
+    isolation: Isolation,
+) -> Result<Option<Offset>, Error> {
+    let wanted = ListOffsetsPartition::default()
+        .with_partition_index(partition.index())
+        .with_current_leader_epoch(-1)
+        .with_timestamp(timestamp);
+    let name = WireName(StrBytes::from_string(partition.topic.kafka_name.clone()));
+    let topic = ListOffsetsTopic::default().with_name(name).with_partitions(vec![wanted]);
+    let question = Question {
+        name: "a look-up of an offset",
+        lane: Lane::Control,
+        version: LIST_OFFSETS_VERSION,
+        request: ListOffsetsRequest::default()
+            .with_replica_id(BrokerId(-1))
+            .with_isolation_level(isolation.level())
+            .with_topics(vec![topic]),
+        answer: |response| {
+            let found = response.topics.into_iter().flat_map(|topic| topic.partitions).next()?;
+            Some(match found.error_code {
+                0 => Ok(u64::try_from(found.offset).ok().map(Offset)),
+                code => Err(code),
+            })
+        },
+    };
+    ask_leader(core, partition, &question).await
+}

@@ -1,0 +1,38 @@
+//! The log over Apache Kafka: the contract of `log`, kept by a cluster of brokers.
+//!
+//! ```text
+//!   Partition::append ─► queue of the partition ─► one task ─► a request for each leader ─► acknowledged by all in-sync replicas
+//!   Partition::read   ◄─ newest batches in memory ◄─ a task for each leader that waits for records
+//!                     ◄─ a fetch, if they are older
+//! ```
+//!
+//! Replication, elections, transactions and retention are Kafka's. Ours: how records become batches and requests, what is sent
+//! again and when an outcome is unknown, which batches a reader sees, and the catalogue of topics.
+//!
+//! Not here: who owns which partition (`view` and `server`), and Kafka's protocol for clients of the built-in log (`kafka`).
+
+mod cluster;
+mod config;
+mod connection;
+mod coordinator;
+mod core;
+mod engine;
+mod fetching;
+mod following;
+mod names;
+mod partition;
+mod partition_state;
+mod positions;
+mod producing;
+mod queue;
+mod removing;
+mod tail;
+mod topic_admin;
+mod topic_settings;
+mod topic_state;
+mod transaction;
+mod visible;
+mod writer;
+
+pub use config::KafkaConfig;
+pub use engine::OnKafka;

@@ -1,0 +1,200 @@
+//! The handle on one partition.
+
+use std::sync::Arc;
+
+use millstream_log::{AckLevel, Appended, Bell, CachedRead, Done, Error, Hold, Holds, Offsets, Partition, Topic, UpTo};
+use millstream_types::{BatchLimits, Offset, Position, Record, RecordBatch, StoredRecord, TopicPartition};
+
+use crate::core::Core;
+use crate::fetching::{self, Fetched, Isolation};
+use crate::partition_state::PartitionState;
+use crate::removing;
+
+/// Least bytes that a read asks for: a round trip is worth that many.
+const READ_MIN_BYTES: usize = 64 << 10;
+
+/// A handle on a partition of the cluster.
+#[derive(Debug)]
+pub(crate) struct KafkaPartition {
+    pub(crate) core: Arc<Core>,
+    pub(crate) state: Arc<PartitionState>,
+}
+
+impl KafkaPartition {
+    fn limit(&self, up_to: UpTo) -> Offset {
+        let Offsets { stable, high, .. } = self.state.offsets();
+        match up_to {
+            UpTo::Stable | UpTo::Tail => stable,
+            UpTo::High => high,
+        }
+    }
+
+    fn trimmed(&self, wanted: Offset, oldest: Offset) -> Error {
+        Error::Trimmed { partition: self.state.id.clone(), wanted, oldest }
+    }
+
+    /// Reads from Kafka.
+    fn fetch(&self, from: Offset, max_bytes: usize, up_to: UpTo) -> Result<Vec<RecordBatch>, Error> {
+        // Below the stable offset it is decided which records are void.
+        let is_open = up_to == UpTo::High && from >= self.state.offsets().stable;
+        let isolation = if is_open { Isolation::Uncommitted } else { Isolation::Committed };
+        let (core, state) = (Arc::clone(&self.core), Arc::clone(&self.state));
+        let max_bytes = i32::try_from(max_bytes).unwrap_or(i32::MAX);
+        let fetched = self.core.wait(async move {
+            match fetching::fetch(&core, &state, from, max_bytes, isolation).await? {
+                Some(fetched) => Ok(Ok(fetched)),
+                None => fetching::ends(&core, &state).await.map(Err),
+            }
+        })?;
+        match fetched {
+            Ok(Fetched { ends, visible }) => {
+                self.state.learn(ends);
+                Ok(visible.batches)
+            }
+            Err(ends) if from < ends.first => Err(self.trimmed(from, ends.first)),
+            Err(ends) => Err(Error::BeyondTail { partition: self.state.id.clone(), wanted: from, tail: ends.high }),
+        }
+    }
+}
+
+impl Partition for KafkaPartition {
+    fn id(&self) -> &TopicPartition {
+        &self.state.id
+    }
+
+    fn topic(&self) -> Arc<Topic> {
+        self.state.topic.topic()
+    }
+
+    fn append(&self, records: &[Record<'_>], _level: AckLevel, done: Done<Appended>) -> Result<(), Error> {
+        self.state.topic.check_exists()?;
+        let accepted_bytes = self.topic().config.check_records(&self.state.id, records)?;
+        self.core.accept(accepted_bytes)?;
+        let is_ready = {
+            let mut queue = self.state.queue.lock();
+            let was_ready = queue.is_ready();
+            queue.push(records, self.core.config.batch_max_bytes, accepted_bytes, done);
+            !was_ready && queue.is_ready()
+        };
+        if is_ready {
+            self.core.producing.ready(Arc::clone(&self.state));
+        }
+        Ok(())
+    }
+
+    fn read(&self, from: Offset, max_bytes: usize, up_to: UpTo) -> Result<Vec<RecordBatch>, Error> {
+        self.state.topic.check_exists()?;
+        let Offsets { first, tail, .. } = self.state.offsets();
+        if from < first {
+            return Err(self.trimmed(from, first));
+        }
+        if from == tail || (from < tail && from >= self.limit(up_to)) {
+            return Ok(Vec::new());
+        }
+        // What lies beyond the tail may have come since: the leader says so.
+        if let Some(cached) = self.state.read_cached(from, max_bytes) {
+            return Ok(cached);
+        }
+        let mut found = self.fetch(from, max_bytes.max(READ_MIN_BYTES), up_to)?;
+        // The leader counts bytes in its own way, and gives at least what was asked for.
+        let mut budget = max_bytes;
+        let fitting = found.iter().enumerate().take_while(|(index, batch)| {
+            let fits = *index == 0 || batch.size_bytes() <= budget;
+            budget = budget.saturating_sub(batch.size_bytes());
+            fits
+        });
+        let count = fitting.count();
+        found.truncate(count);
+        Ok(found)
+    }
+
+    fn read_one(&self, offset: Offset, up_to: UpTo) -> Result<Option<StoredRecord>, Error> {
+        self.state.topic.check_exists()?;
+        let first = self.state.offsets().first;
+        if offset < first || offset >= self.limit(up_to) {
+            return Ok(None);
+        }
+        let batches = match self.state.read_cached(offset, 0) {
+            Some(cached) => cached,
+            None => match self.fetch(offset, READ_MIN_BYTES, up_to) {
+                Err(Error::Trimmed { .. }) => return Ok(None),
+                fetched => fetched?,
+            },
+        };
+        let Some(batch) = batches.into_iter().next() else { return Ok(None) };
+        let undecodable = |source| Error::Batch { partition: self.state.id.clone(), source };
+        let batch = batch.inflated(&BatchLimits::default()).map_err(undecodable)?;
+        batch.record_at(offset).map_err(undecodable)
+    }
+
+    fn read_one_cached(&self, offset: Offset, up_to: UpTo) -> Result<CachedRead, Error> {
+        let first = self.state.offsets().first;
+        if offset >= first && offset < self.limit(up_to) && self.state.read_cached(offset, 0).is_none() {
+            return Ok(CachedRead::OnDisk);
+        }
+        self.read_one(offset, up_to).map(CachedRead::Read)
+    }
+
+    fn size_bytes(&self) -> u64 {
+        0
+    }
+
+    fn reads_from_memory(&self, from: Offset) -> bool {
+        from >= self.state.offsets().stable || self.state.read_cached(from, 0).is_some()
+    }
+
+    fn offsets(&self) -> Offsets {
+        self.state.offsets()
+    }
+
+    fn offset_at(&self, timestamp_ms: i64) -> Result<Option<Offset>, Error> {
+        let (core, state) = (Arc::clone(&self.core), Arc::clone(&self.state));
+        self.core.wait(async move { fetching::offset_of_time(&core, &state, timestamp_ms).await })
+    }
+
+    fn resume(&self, position: Position) -> Result<Offset, Error> {
+        let Offsets { first, high, .. } = self.state.offsets();
+        let partition = self.state.id.clone();
+        if position.topic != self.topic().id {
+            let why = "it belongs to another topic of this name";
+            return Err(Error::PositionLost { partition, position, why, restart: first });
+        }
+        if position.offset < first {
+            return Err(self.trimmed(position.offset, first));
+        }
+        if position.offset > high {
+            let why = "it lies beyond the newest record";
+            return Err(Error::PositionLost { partition, position, why, restart: first });
+        }
+        Ok(position.offset)
+    }
+
+    fn trim(&self, before: Offset) -> Result<Offset, Error> {
+        let partition = self.state.id.clone();
+        if self.topic().config.cleanup == millstream_log::Cleanup::Compact {
+            return Err(Error::NotTrimmable { partition });
+        }
+        let Offsets { first, stable, .. } = self.state.offsets();
+        if before > stable {
+            return Err(Error::BeyondStable { partition, wanted: before, stable });
+        }
+        if before <= first {
+            return Ok(first);
+        }
+        let (core, state) = (Arc::clone(&self.core), Arc::clone(&self.state));
+        self.core.wait(async move { removing::trim(&core, &state, before).await })
+    }
+
+    fn watch(&self, bell: &Arc<Bell>) {
+        self.state.watchers.add(bell);
+    }
+
+    fn has_consumer(&self) -> bool {
+        true
+    }
+
+    /// Has no effect: retention is Kafka's, and cannot be held back.
+    fn hold(&self, reader: &str, from: Offset) -> Box<dyn Hold> {
+        Holds::default().add(reader, from)
+    }
+}

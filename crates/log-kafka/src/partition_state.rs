@@ -1,0 +1,239 @@
+//! One partition as this process knows it: its leader, its ends, its newest batches, and the appends that wait.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use millstream_log::{Offsets, Watchers};
+use millstream_types::{Epoch, Offset, PartitionId, RecordBatch, TopicPartition};
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+use crate::queue::{AppendQueue, Ended};
+use crate::tail::TailCache;
+use crate::topic_state::TopicState;
+
+/// The broker that leads a partition.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Leader {
+    pub(crate) broker: i32,
+    pub(crate) epoch: i32,
+}
+
+/// The offsets of a partition as a broker tells them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Ends {
+    pub(crate) first: Offset,
+    pub(crate) stable: Offset,
+    pub(crate) high: Offset,
+}
+
+/// A partition, shared by its handles and the tasks of the engine.
+#[derive(Debug)]
+pub(crate) struct PartitionState {
+    pub(crate) id: TopicPartition,
+    pub(crate) topic: Arc<TopicState>,
+    pub(crate) watchers: Watchers,
+    pub(crate) queue: Mutex<AppendQueue>,
+    leader: Mutex<Option<Leader>>,
+    read: Mutex<Option<Known>>,
+    /// Acknowledged appends that are answered once readers see them, or see that an open transaction is in front.
+    unseen: Mutex<VecDeque<(Offset, Ended)>>,
+    /// Rings when the stable offset moves.
+    stable: Notify,
+    /// `true` while the partition is followed by a task of its leader.
+    is_followed: AtomicBool,
+}
+
+/// The part of a partition that is known once its ends were asked for.
+#[derive(Debug)]
+struct Known {
+    ends: Ends,
+    /// The high watermark of the last answer of the leader. The stable offset is as of then.
+    told_high: Offset,
+    tail: TailCache,
+}
+
+impl PartitionState {
+    pub(crate) fn new(topic: &Arc<TopicState>, partition: PartitionId) -> Self {
+        Self {
+            id: TopicPartition { topic: topic.name(), partition },
+            topic: Arc::clone(topic),
+            watchers: Watchers::default(),
+            queue: Mutex::default(),
+            leader: Mutex::new(None),
+            read: Mutex::new(None),
+            unseen: Mutex::default(),
+            stable: Notify::new(),
+            is_followed: AtomicBool::new(false),
+        }
+    }
+
+    /// The partition's number as Kafka's requests have it.
+    pub(crate) fn index(&self) -> i32 {
+        self.id.partition.0.cast_signed()
+    }
+
+    pub(crate) fn leader(&self) -> Option<Leader> {
+        *self.leader.lock()
+    }
+
+    /// Notes the leader, unless a later one is known.
+    pub(crate) fn led_by(&self, leader: Leader) {
+        let mut known = self.leader.lock();
+        if known.is_none_or(|known| known.epoch <= leader.epoch) {
+            *known = Some(leader);
+        }
+    }
+
+    /// The epoch of the leader, 0 before one is known.
+    pub(crate) fn epoch(&self) -> Epoch {
+        Epoch(self.leader().map_or(0, |leader| leader.epoch.max(0).unsigned_abs()))
+    }
+
+    /// `true` once the ends were asked for.
+    pub(crate) fn is_known(&self) -> bool {
+        self.read.lock().is_some()
+    }
+
+    /// Begins at these ends, if none are known.
+    pub(crate) fn begin(&self, ends: Ends) {
+        self.read.lock().get_or_insert_with(|| Known { ends, told_high: ends.high, tail: TailCache::new(ends.stable) });
+    }
+
+    pub(crate) fn offsets(&self) -> Offsets {
+        let epoch = self.epoch();
+        let ends = self.read.lock().as_ref().map(|known| known.ends);
+        let Ends { first, stable, high } =
+            ends.unwrap_or(Ends { first: Offset::ZERO, stable: Offset::ZERO, high: Offset::ZERO });
+        Offsets { first, stable, high, tail: high, epoch }
+    }
+
+    /// The offset from which the newest batches are fetched; `None` before the ends are known.
+    pub(crate) fn next_fetch(&self) -> Option<Offset> {
+        self.read.lock().as_ref().map(|known| known.tail.to())
+    }
+
+    /// Takes the answer of a fetch from [`PartitionState::next_fetch`].
+    pub(crate) fn fetched(&self, ends: Ends, batches: Vec<RecordBatch>, next: Option<Offset>, tail_bytes: usize) {
+        let moved = {
+            let mut read = self.read.lock();
+            let Some(known) = &mut *read else { return };
+            if let Some(next) = next {
+                known.tail.extend(batches, next, tail_bytes);
+            }
+            known.told(ends)
+        };
+        if moved {
+            self.ring();
+        }
+    }
+
+    /// Takes ends that a leader has told.
+    pub(crate) fn learn(&self, ends: Ends) {
+        let moved = self.read.lock().as_mut().is_some_and(|known| known.told(ends));
+        if moved {
+            self.ring();
+        }
+    }
+
+    fn ring(&self) {
+        self.stable.notify_waiters();
+        self.watchers.ring();
+    }
+
+    /// Waits until records below `offset` are stable.
+    pub(crate) async fn until_stable(&self, offset: Offset) {
+        loop {
+            let moved = self.stable.notified();
+            tokio::pin!(moved);
+            moved.as_mut().enable();
+            if self.offsets().stable >= offset {
+                return;
+            }
+            moved.await;
+        }
+    }
+
+    /// Follows from the new first offset: the records between were removed.
+    pub(crate) fn skip_to(&self, ends: Ends) {
+        if let Some(known) = &mut *self.read.lock() {
+            known.told(ends);
+            known.tail = TailCache::new(known.tail.to().clamp(ends.first, ends.stable.max(ends.first)));
+        }
+        self.ring();
+    }
+
+    /// Takes the acknowledgement of records up to `last`, whose answers are given by [`PartitionState::seen`].
+    pub(crate) fn acknowledged(&self, last: Offset, ended: Ended) {
+        if let Some(known) = &mut *self.read.lock() {
+            known.ends.high = known.ends.high.max(last.next());
+        }
+        self.unseen.lock().push_back((last, ended));
+        self.watchers.ring();
+    }
+
+    /// Takes all acknowledged appends that are not answered.
+    pub(crate) fn take_unseen(&self) -> Vec<Ended> {
+        self.unseen.lock().drain(..).map(|(_, ended)| ended).collect()
+    }
+
+    /// Takes the acknowledged appends that may be answered, in their order.
+    pub(crate) fn seen(&self) -> Vec<Ended> {
+        let told_high = self.read.lock().as_ref().map(|known| known.told_high);
+        let mut unseen = self.unseen.lock();
+        let count = match told_high {
+            // Nobody reads here.
+            None => unseen.len(),
+            Some(told_high) => unseen.partition_point(|(last, _)| *last < told_high),
+        };
+        unseen.drain(..count).map(|(_, ended)| ended).collect()
+    }
+
+    /// Takes the acknowledgement of records of an open transaction up to `last`.
+    pub(crate) fn stored_in_transaction(&self, last: Offset) {
+        if let Some(known) = &mut *self.read.lock() {
+            known.ends.high = known.ends.high.max(last.next());
+        }
+        self.ring();
+    }
+
+    /// The newest first offset, after records were removed.
+    pub(crate) fn trimmed(&self, first: Offset) {
+        if let Some(known) = &mut *self.read.lock() {
+            known.ends.first = known.ends.first.max(first);
+        }
+        self.ring();
+    }
+
+    /// Batches from memory, if they are there.
+    pub(crate) fn read_cached(&self, from: Offset, max_bytes: usize) -> Option<Vec<RecordBatch>> {
+        self.read.lock().as_ref().and_then(|known| known.tail.read(from, max_bytes))
+    }
+
+    /// Notes that a task follows the partition; `false` if one does already.
+    pub(crate) fn follow(&self) -> bool {
+        !self.is_followed.swap(true, Ordering::AcqRel)
+    }
+}
+
+impl Known {
+    /// Takes ends that the leader has told. `true` if something has moved.
+    fn told(&mut self, ends: Ends) -> bool {
+        self.told_high = self.told_high.max(ends.high);
+        self.ends.advance(ends)
+    }
+}
+
+impl Ends {
+    /// Takes later ends; an earlier one does not move anything back. `true` if something has moved.
+    fn advance(&mut self, to: Self) -> bool {
+        let before = *self;
+        *self = Self {
+            first: self.first.max(to.first),
+            stable: self.stable.max(to.stable),
+            high: self.high.max(to.high).max(to.stable),
+        };
+        *self != before
+    }
+}

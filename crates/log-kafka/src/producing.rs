@@ -1,0 +1,275 @@
+//! Sends the appends of all partitions to their leaders.
+//!
+//! One task gathers the partitions that have something to send and makes requests, each with a batch of many partitions; a
+//! leader has a few requests at a time, a partition one batch. A batch that is refused for a passing reason, or not answered,
+//! is sent again under its old sequence number, so that it is stored once.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Instant;
+
+use kafka_protocol::ResponseError;
+use kafka_protocol::messages::produce_request::{PartitionProduceData, TopicProduceData};
+use kafka_protocol::messages::produce_response::PartitionProduceResponse;
+use kafka_protocol::messages::{InitProducerIdRequest, ProduceRequest, ProducerId as WireProducerId};
+use millstream_log::Error;
+use millstream_types::Offset;
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+use tracing::{debug, warn};
+use uuid::Uuid;
+
+use crate::cluster::Lane;
+use crate::connection::CallError;
+use crate::core::{Core, said};
+use crate::partition_state::PartitionState;
+use crate::queue::ProducerId;
+
+pub(crate) const PRODUCE_VERSION: i16 = 13;
+const INIT_PRODUCER_ID_VERSION: i16 = 5;
+/// Requests that a leader has not answered.
+const REQUESTS_MAX: usize = 5;
+/// Bytes of batches in one request; a single batch may be larger.
+const REQUEST_MAX_BYTES: usize = 8 << 20;
+
+/// The partitions that have something to send.
+#[derive(Debug, Default)]
+pub(crate) struct Producing {
+    ready: Mutex<Vec<Arc<PartitionState>>>,
+    wake: Notify,
+    /// Unanswered requests by leader.
+    requests: Mutex<HashMap<i32, usize>>,
+    producer: Mutex<Option<ProducerId>>,
+}
+
+impl Producing {
+    /// Notes that `partition` has something to send.
+    pub(crate) fn ready(&self, partition: Arc<PartitionState>) {
+        self.ready.lock().push(partition);
+        self.wake.notify_one();
+    }
+
+    /// Takes another producer id before the next batch of a partition that has none in flight.
+    fn renew(&self) {
+        *self.producer.lock() = None;
+    }
+
+    fn is_busy(&self, leader: i32) -> bool {
+        self.requests.lock().get(&leader).is_some_and(|requests| *requests >= REQUESTS_MAX)
+    }
+
+    fn began(&self, leader: i32) {
+        *self.requests.lock().entry(leader).or_default() += 1;
+    }
+
+    fn answered(&self, leader: i32) {
+        if let Some(requests) = self.requests.lock().get_mut(&leader) {
+            *requests -= 1;
+        }
+        self.wake.notify_one();
+    }
+}
+
+/// Sends what is ready, for ever.
+pub(crate) async fn run(core: Arc<Core>) {
+    loop {
+        core.producing.wake.notified().await;
+        let ready = std::mem::take(&mut *core.producing.ready.lock());
+        if ready.is_empty() {
+            continue;
+        }
+        let producer = producer(&core).await;
+        let mut by_leader: HashMap<i32, Vec<Arc<PartitionState>>> = HashMap::new();
+        let mut homeless = Vec::new();
+        for partition in ready {
+            match partition.leader() {
+                Some(leader) => by_leader.entry(leader.broker).or_default().push(partition),
+                None => homeless.push(partition),
+            }
+        }
+        for (leader, partitions) in by_leader {
+            match producer {
+                Ok(producer) => send(&core, leader, partitions, producer),
+                Err(_) => homeless.extend(partitions),
+            }
+        }
+        let why = producer.err().unwrap_or_else(|| CallError::Unsent("a partition has no leader".to_owned()));
+        again(&core, homeless, &why);
+    }
+}
+
+/// Makes requests of what these partitions have to send; what the leader cannot take now stays ready.
+fn send(core: &Arc<Core>, leader: i32, partitions: Vec<Arc<PartitionState>>, producer: ProducerId) {
+    let mut rest = partitions.into_iter();
+    while !core.producing.is_busy(leader) {
+        let mut request = HashMap::<Uuid, TopicProduceData>::new();
+        let (mut sent, mut bytes) = (Vec::new(), 0);
+        for partition in rest.by_ref() {
+            let compression = partition.topic.topic().config.compression;
+            let Some(batch) = partition.queue.lock().take(producer, compression) else { continue };
+            bytes += batch.size_bytes();
+            let data =
+                PartitionProduceData::default().with_index(partition.index()).with_records(Some(batch.bytes().clone()));
+            let id = partition.topic.id;
+            let topic = request.entry(id).or_insert_with(|| TopicProduceData::default().with_topic_id(id));
+            topic.partition_data.push(data);
+            sent.push(partition);
+            if bytes >= REQUEST_MAX_BYTES {
+                break;
+            }
+        }
+        if sent.is_empty() {
+            return;
+        }
+        let timeout_ms = i32::try_from(core.config.request_timeout.as_millis()).unwrap_or(i32::MAX);
+        let request = ProduceRequest::default()
+            .with_acks(-1)
+            .with_timeout_ms(timeout_ms)
+            .with_topic_data(request.into_values().collect());
+        core.producing.began(leader);
+        let core_of_task = Arc::clone(core);
+        core.spawn(async move { deliver(core_of_task, leader, sent, request).await });
+    }
+    // An answer of the leader wakes the task again.
+    core.producing.ready.lock().extend(rest);
+}
+
+async fn deliver(core: Arc<Core>, leader: i32, sent: Vec<Arc<PartitionState>>, request: ProduceRequest) {
+    let patience = core.config.request_timeout * 2;
+    let answer = match core.cluster.broker(leader, Lane::Produce).await {
+        Ok(broker) => broker.call_within(&request, PRODUCE_VERSION, patience).await,
+        Err(error) => Err(error),
+    };
+    core.producing.answered(leader);
+    match answer {
+        Err(why) => {
+            if matches!(why, CallError::Unanswered(_)) {
+                sent.iter().for_each(|partition| partition.queue.lock().unanswered());
+            }
+            again(&core, sent, &why);
+        }
+        Ok(response) => {
+            let mut answers: HashMap<(Uuid, i32), PartitionProduceResponse> = HashMap::new();
+            for topic in response.responses {
+                let id = topic.topic_id;
+                answers.extend(topic.partition_responses.into_iter().map(|answer| ((id, answer.index), answer)));
+            }
+            let mut refused = Vec::new();
+            for partition in sent {
+                match answers.remove(&(partition.topic.id, partition.index())) {
+                    Some(answer) if answer.error_code == 0 => acknowledge(&core, &partition, &answer),
+                    answer => refused.push((partition, answer)),
+                }
+            }
+            refuse(&core, refused);
+        }
+    }
+}
+
+fn acknowledge(core: &Arc<Core>, partition: &Arc<PartitionState>, answer: &PartitionProduceResponse) {
+    let base = Offset(answer.base_offset.max(0).unsigned_abs());
+    let epoch = partition.epoch();
+    let (acknowledged, is_ready) = {
+        let mut queue = partition.queue.lock();
+        let acknowledged = queue.acknowledged(base, epoch);
+        (acknowledged, queue.is_ready())
+    };
+    if let Some((last, ended)) = acknowledged {
+        partition.acknowledged(last, ended);
+        core.answer_seen(partition);
+    }
+    if is_ready {
+        core.producing.ready(Arc::clone(partition));
+    }
+}
+
+/// Sends again what was refused for a passing reason, and ends the rest.
+fn refuse(core: &Arc<Core>, refused: Vec<(Arc<PartitionState>, Option<PartitionProduceResponse>)>) {
+    let mut later = Vec::new();
+    let mut why = CallError::Unsent("no answer for a partition".to_owned());
+    for (partition, answer) in refused {
+        let code = answer.as_ref().map_or(0, |answer| answer.error_code);
+        let said = said(code, answer.as_ref().and_then(|answer| answer.error_message.as_deref()));
+        let may_be_stored = partition.queue.lock().in_flight().is_some_and(|(_, may_be_stored)| may_be_stored);
+        match ResponseError::try_from_code(code) {
+            Some(ResponseError::OutOfOrderSequenceNumber | ResponseError::UnknownProducerId) if !may_be_stored => {
+                // The broker has forgotten the producer, as it does after a day, or with the last record of it.
+                debug!(partition = %partition.id, "the producer was forgotten; another one is taken");
+                core.producing.renew();
+                partition.queue.lock().forget_producer();
+                core.producing.ready(partition);
+            }
+            None | Some(ResponseError::NotEnoughReplicasAfterAppend | ResponseError::RequestTimedOut) => {
+                partition.queue.lock().unanswered();
+                why = CallError::Unanswered(said);
+                later.push(partition);
+            }
+            Some(error) if error.is_retriable() => {
+                why = CallError::Unsent(said);
+                later.push(partition);
+            }
+            Some(_) if may_be_stored => {
+                fail(core, &partition, &Error::Unanswered { partition: partition.id.clone(), why: said })
+            }
+            Some(_) => fail(core, &partition, &Error::Refused { request: "an append", why: said }),
+        }
+    }
+    again(core, later, &why);
+}
+
+/// Looks for the leaders of these partitions and sends again, as long as there is time for it.
+fn again(core: &Arc<Core>, partitions: Vec<Arc<PartitionState>>, why: &CallError) {
+    let mut later = Vec::new();
+    for partition in partitions {
+        let in_flight = partition.queue.lock().in_flight();
+        let since = in_flight.map_or_else(Instant::now, |(since, _)| since);
+        if partition.topic.check_exists().is_err() {
+            fail(core, &partition, &Error::UnknownTopic { topic: partition.id.topic.clone() });
+        } else if since.elapsed() < core.config.delivery_timeout {
+            later.push(partition);
+        } else if in_flight.is_some_and(|(_, may_be_stored)| may_be_stored) {
+            fail(core, &partition, &Error::Unanswered { partition: partition.id.clone(), why: why.to_string() });
+        } else {
+            fail(core, &partition, &core.unreachable(why));
+        }
+    }
+    if later.is_empty() {
+        return;
+    }
+    debug!(partitions = later.len(), %why, "appends are sent again");
+    let core_of_task = Arc::clone(core);
+    core.spawn(async move {
+        let core = core_of_task;
+        tokio::time::sleep(core.config.retry_backoff).await;
+        if let Err(error) = core.find_leaders(&later).await {
+            warn!(%error, "the leaders of {} partitions are not known", later.len());
+        }
+        later.into_iter().for_each(|partition| core.producing.ready(partition));
+    });
+}
+
+/// Ends all appends of a partition. The next one begins under another producer: this one's numbers are not known any more.
+fn fail(core: &Arc<Core>, partition: &PartitionState, error: &Error) {
+    core.producing.renew();
+    let ended = partition.queue.lock().fail(error);
+    core.end(ended);
+}
+
+/// The producer of this engine; asks for one if there is none.
+async fn producer(core: &Core) -> Result<ProducerId, CallError> {
+    let known = *core.producing.producer.lock();
+    if let Some(known) = known {
+        return Ok(known);
+    }
+    let request = InitProducerIdRequest::default()
+        .with_transactional_id(None)
+        .with_producer_id(WireProducerId(-1))
+        .with_producer_epoch(-1);
+    let answer = core.cluster.ask(&request, INIT_PRODUCER_ID_VERSION).await?;
+    if answer.error_code != 0 {
+        return Err(CallError::Unsent(said(answer.error_code, None)));
+    }
+    let producer = ProducerId { id: answer.producer_id.0, epoch: answer.producer_epoch };
+    *core.producing.producer.lock() = Some(producer);
+    Ok(producer)
+}

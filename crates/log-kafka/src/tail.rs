@@ -1,0 +1,59 @@
+//! The newest batches of one partition, in memory.
+
+use std::collections::VecDeque;
+
+use millstream_types::{Offset, RecordBatch};
+
+/// All readable batches from `from` to `to`, as far as a reader sees them; those before are in Kafka only.
+#[derive(Debug)]
+pub(crate) struct TailCache {
+    batches: VecDeque<RecordBatch>,
+    size_bytes: usize,
+    from: Offset,
+    to: Offset,
+}
+
+impl TailCache {
+    /// An empty cache at `at`.
+    pub(crate) fn new(at: Offset) -> Self {
+        Self { batches: VecDeque::new(), size_bytes: 0, from: at, to: at }
+    }
+
+    /// The offset at which the next batch is expected.
+    pub(crate) fn to(&self) -> Offset {
+        self.to
+    }
+
+    /// Adds batches that follow; everything up to `to` is known then. Drops the oldest beyond `max_bytes`.
+    pub(crate) fn extend(&mut self, batches: Vec<RecordBatch>, to: Offset, max_bytes: usize) {
+        for batch in batches {
+            self.size_bytes += batch.size_bytes();
+            self.batches.push_back(batch);
+        }
+        self.to = to;
+        while self.size_bytes > max_bytes
+            && let Some(oldest) = self.batches.pop_front()
+        {
+            self.size_bytes -= oldest.size_bytes();
+            self.from = oldest.next_offset();
+        }
+    }
+
+    /// The batches from the one that holds `from`, at least one and others while they fit `max_bytes`; `None` if they are not
+    /// known here.
+    pub(crate) fn read(&self, from: Offset, max_bytes: usize) -> Option<Vec<RecordBatch>> {
+        if from < self.from || from >= self.to {
+            return None;
+        }
+        let begin = self.batches.partition_point(|batch| batch.next_offset() <= from);
+        let (mut found, mut budget) = (Vec::new(), max_bytes);
+        for batch in self.batches.range(begin..) {
+            if !found.is_empty() && batch.size_bytes() > budget {
+                break;
+            }
+            budget = budget.saturating_sub(batch.size_bytes());
+            found.push(batch.clone());
+        }
+        Some(found)
+    }
+}

@@ -1,0 +1,4 @@
+//! The engine on real brokers.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
+
+mod conformance;
