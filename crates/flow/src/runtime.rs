@@ -31,6 +31,7 @@ mod reading;
 mod restored_state;
 mod retry_queue;
 mod run;
+mod run_progress;
 mod started_nodes;
 mod stored_state;
 mod takeover;

@@ -41,7 +41,7 @@ impl JobFigure {
     pub(super) fn of_run(run: &Run) -> Vec<Self> {
         let figure = |(number, node): (usize, &NodeMetrics)| {
             let (counts, id) = (node.counters.counts(), NodeId(number));
-            let read = run.read_up_to(id);
+            let read = run.progress.read_up_to(id);
             Self {
                 tenant: run.tenant.to_string(),
                 job: run.job.clone(),

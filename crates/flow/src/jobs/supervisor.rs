@@ -243,7 +243,7 @@ impl Supervisor {
                     job["reason"] = reason.into();
                 } else if let Some(reason) = run.pauses_for() {
                     job["reason"] = reason.into();
-                } else if !run.is_stuck() {
+                } else if !run.progress.is_stuck() {
                     // The error of an earlier run is no reason for anything now.
                     if let Some(job) = job.as_object_mut() {
                         job.remove("reason");
@@ -515,7 +515,7 @@ impl Supervisor {
         let must_end = {
             let mut active = self.active.lock();
             let Some(known) = active.get_mut(key) else { return };
-            let is_stuck = known.run.as_ref().is_some_and(|run| run.is_stuck());
+            let is_stuck = known.run.as_ref().is_some_and(|run| run.progress.is_stuck());
             if now.saturating_sub(known.started) >= HEALTHY_AFTER && !is_stuck {
                 known.attempts = 0;
             }

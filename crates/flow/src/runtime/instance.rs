@@ -67,10 +67,10 @@ impl Instance {
         let read = |node: NodeId| {
             let wakes = Arc::clone(&waker);
             let tracker = Tracker::new(Arc::clone(&run.clock), move || wakes());
-            run.add_tracker(&tracker);
+            run.progress.add_tracker(&tracker);
             let source = connector::source(&context(node))?;
             if let Some(progress) = source.progress() {
-                run.add_progress(node, progress);
+                run.progress.add_source(node, progress);
             }
             let time = run.plan.keeps_time.then(|| SourceTime::new(&run.plan.nodes[node.0].node, run.wall.now_ms()));
             Ok(ReadingSource::new(node, source, tracker, time.transpose()?))

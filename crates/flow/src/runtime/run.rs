@@ -1,7 +1,7 @@
 //! One run of a job: its tasks, figures and end.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::atomic::{AtomicI64, AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use millstream_types::{MonotonicClock, TenantId, WallClock, iso_time};
@@ -16,11 +16,11 @@ use super::instance_task::InstanceTask;
 use super::metrics::JobMetrics;
 use super::neighbours::{InstanceId, Neighbours};
 use super::restored_state::RestoredState;
+use super::run_progress::RunProgress;
 use super::workers::{Task, Turn, TurnOutcome, Workers};
 use crate::Error;
-use crate::batch::{Batch, NO_TIME};
-use crate::connector::{Collected, Places, ReadUpTo, Services, SourceProgress, Waker, groups_of};
-use crate::delivery::Tracker;
+use crate::batch::Batch;
+use crate::connector::{Collected, Places, ReadUpTo, Services, Waker, groups_of};
 use crate::document::{Delivery, Document, ErrorAnswer, HookPoint, Mode, Node, NodeId, RestartPolicy, Role};
 use crate::expression::Params;
 use crate::function::Functions;
@@ -28,7 +28,7 @@ use crate::hook::{HookAnswer, HookBatch, HookCall, Hooks, Trace};
 use crate::lookup::{self, FeedContext, FeedStep, LookupTable, TableFeed};
 use crate::memory::JobMemory;
 use crate::operator::{OpenAlarms, Output};
-use crate::plan::{Chain, Plan, PlanNode};
+use crate::plan::{Plan, PlanNode};
 use crate::state::{JobStateMemory, StateMemory};
 
 /// Errors that a run remembers.
@@ -117,6 +117,7 @@ pub(crate) struct Run {
     pub(crate) trace: Arc<Trace>,
     pub(crate) fixed_params: BTreeMap<String, Params>,
     pub(crate) metrics: Arc<JobMetrics>,
+    pub(crate) progress: RunProgress,
     pub(crate) restart: RestartPolicy,
     completes: bool,
     instance_restarts: AtomicU64,
@@ -124,12 +125,7 @@ pub(crate) struct Run {
     number: u64,
     workers: Arc<Workers>,
     tasks: OnceLock<Vec<Arc<Task>>>,
-    trackers: Mutex<Vec<Arc<Tracker>>>,
-    /// The progress of the sources with a log, an entry for each instance.
-    progress: Mutex<Vec<(NodeId, Arc<dyn SourceProgress>)>>,
     neighbours: OnceLock<Arc<Neighbours>>,
-    /// The watermark of each instance, by chain and number.
-    watermarks: Vec<Vec<AtomicI64>>,
     open_sources: AtomicUsize,
     open_tasks: AtomicUsize,
     /// Instances that have not started.
@@ -193,6 +189,7 @@ impl Run {
             trace: Arc::default(),
             fixed_params,
             metrics,
+            progress: RunProgress::new(&plan),
             restart: document.restart,
             completes: document.mode == Mode::Batch,
             instance_restarts: AtomicU64::new(0),
@@ -200,10 +197,7 @@ impl Run {
             number,
             workers,
             tasks: OnceLock::new(),
-            trackers: Mutex::default(),
-            progress: Mutex::default(),
             neighbours: OnceLock::new(),
-            watermarks: plan.chains.iter().map(unknown_times).collect(),
             open_sources: AtomicUsize::new(open_sources),
             open_tasks: AtomicUsize::new(0),
             starting: AtomicUsize::new(plan.chains.iter().map(|chain| chain.instances as usize).sum()),
@@ -302,18 +296,6 @@ impl Run {
         Some(Arc::new(move || epochs.hurry()))
     }
 
-    pub(crate) fn remove_tracker(&self, tracker: &Arc<Tracker>) {
-        self.trackers.lock().retain(|known| !Arc::ptr_eq(known, tracker));
-    }
-
-    pub(crate) fn add_tracker(&self, tracker: &Arc<Tracker>) {
-        self.trackers.lock().push(Arc::clone(tracker));
-    }
-
-    pub(crate) fn add_progress(&self, node: NodeId, progress: Arc<dyn SourceProgress>) {
-        self.progress.lock().push((node, progress));
-    }
-
     /// `true` once the run has ended.
     pub(crate) fn is_over(&self) -> bool {
         self.control.load(Ordering::Acquire) == OVER
@@ -404,13 +386,6 @@ impl Run {
         }
     }
 
-    /// `true` if the run has read records and finished none.
-    pub(crate) fn is_stuck(&self) -> bool {
-        let trackers = self.trackers.lock();
-        let holds_records = trackers.iter().any(|tracker| tracker.in_flight_records() > 0);
-        holds_records && !trackers.iter().any(|tracker| tracker.has_moved())
-    }
-
     /// Keeps the reason why a node has not started; `None` once it has.
     pub(crate) fn set_wait(&self, node: &str, reason: Option<String>) {
         let mut waits = self.waits.lock();
@@ -493,7 +468,7 @@ impl Run {
     fn end(&self, outcome: RunOutcome) {
         let Some(over) = self.over.lock().take() else { return };
         // Before any batch is thrown away: a dropped batch would count as finished.
-        self.trackers.lock().iter().for_each(|tracker| tracker.close());
+        self.progress.close_trackers();
         self.control.store(OVER, Ordering::Release);
         self.wake_all();
         over(outcome);
@@ -513,30 +488,6 @@ impl Run {
         self.turns.load(Ordering::Relaxed)
     }
 
-    /// Keeps the watermark of an instance, for its status.
-    pub(super) fn set_watermark(&self, of: InstanceId, watermark_ms: i64) {
-        self.watermarks[of.chain][of.number as usize].store(watermark_ms, Ordering::Relaxed);
-    }
-
-    /// The watermark of a node: the least of its instances. `None` before their first record.
-    fn watermark(&self, node: NodeId) -> Option<i64> {
-        let of_chain = &self.watermarks[self.plan.nodes[node.0].chain];
-        let least = of_chain.iter().map(|watermark| watermark.load(Ordering::Relaxed)).min();
-        least.filter(|watermark_ms| *watermark_ms != NO_TIME)
-    }
-
-    /// The progress of a source with a log; `None` for other nodes.
-    pub(crate) fn read_up_to(&self, node: NodeId) -> Option<ReadUpTo> {
-        let progress = self.progress.lock();
-        let of_node = progress.iter().filter(|(id, _)| *id == node).map(|(_, progress)| progress.read_up_to());
-        of_node.reduce(ReadUpTo::plus)
-    }
-
-    /// The records behind the ends of all topics that the job reads; `None` if it reads none.
-    pub(crate) fn lag(&self) -> Option<u64> {
-        self.progress.lock().iter().map(|(_, progress)| progress.read_up_to().lag).reduce(|one, other| one + other)
-    }
-
     /// The batches in the queue in front of a node, and their limit; `None` for a node without a queue.
     pub(crate) fn queue(&self, node: NodeId) -> Option<QueueFill> {
         let metrics = &self.metrics.nodes[node.0];
@@ -552,7 +503,7 @@ impl Run {
         if let Some(memory) = &self.memory {
             (job["in_flight_bytes"], job["memory_waits"]) = (memory.used_bytes().into(), memory.waits().into());
         }
-        if let Some(lag) = self.lag() {
+        if let Some(lag) = self.progress.lag() {
             job["lag"] = lag.into();
         }
         if let Some(epochs) = &self.epochs {
@@ -576,7 +527,7 @@ impl Run {
             let id = NodeId(number);
             let queue = self.queue(id);
             node["queue"] = queue.map_or(Value::Null, |queue| json!({"used": queue.used, "bound": queue.bound}));
-            if let Some(ReadUpTo { offset, lag, trimmed }) = self.read_up_to(id) {
+            if let Some(ReadUpTo { offset, lag, trimmed }) = self.progress.read_up_to(id) {
                 (node["offset"], node["lag"]) = (offset.into(), lag.into());
                 if trimmed > 0 {
                     node["trimmed"] = trimmed.into();
@@ -587,7 +538,7 @@ impl Run {
             if let Some(keys) = of_state.or_else(|| Some(table?.len() as u64)) {
                 node["keys"] = keys.into();
             }
-            if let Some(watermark_ms) = self.watermark(id) {
+            if let Some(watermark_ms) = self.progress.watermark(self.plan.nodes[number].chain) {
                 node["watermark"] = iso_time(watermark_ms).into();
             }
             let waits = waits.get(&self.metrics.nodes[number].name).cloned();
@@ -662,10 +613,6 @@ impl Turn for TableTask {
 pub(crate) struct QueueFill {
     pub(crate) used: usize,
     pub(crate) bound: usize,
-}
-
-fn unknown_times(chain: &Chain) -> Vec<AtomicI64> {
-    (0..chain.instances).map(|_| AtomicI64::new(NO_TIME)).collect()
 }
 
 fn waker(task: &Arc<Task>) -> Waker {

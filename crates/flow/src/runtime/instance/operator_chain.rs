@@ -248,7 +248,7 @@ impl OperatorChain {
                 }
                 WorkStep::Time(time) => {
                     if let Some(time) = self.time.come_to(time) {
-                        self.run.set_watermark(self.id, time.watermark_ms);
+                        self.run.progress.set_watermark(self.id, time.watermark_ms);
                         self.work.make(WorkStep::Advance(Progress::Time));
                         self.work.make(WorkStep::SendTime(time));
                     }

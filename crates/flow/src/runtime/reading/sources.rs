@@ -120,7 +120,7 @@ impl Sources {
         for source in &self.all {
             // Before any batch is thrown away: a dropped batch would count as finished.
             source.tracker.close();
-            run.remove_tracker(&source.tracker);
+            run.progress.remove_tracker(&source.tracker);
         }
     }
 
