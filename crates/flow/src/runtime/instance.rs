@@ -13,7 +13,8 @@ use super::event_time::{SourceTime, TimeMark};
 use super::inbox::Taken;
 use super::neighbours::{InstanceId, Neighbours};
 use super::reading::{ReadBatch, ReadingSource, SourceState, Sources, SourcesStep};
-use super::run::{Run, RunFailure};
+use super::run::Run;
+use super::run_failure::RunFailure;
 use super::wait::sooner;
 use super::work_queue::{Progress, WorkStep};
 use super::workers::TurnOutcome;
@@ -135,10 +136,10 @@ impl Instance {
         let names: Vec<(NodeId, &str)> =
             nodes.iter().map(|node| (*node, run.plan.nodes[node.0].node.name.as_str())).collect();
         let Some(restored) = boundary.epochs.take_restored(&names, number)? else {
-            run.set_wait(first, Some("waits until the job's state is restored".to_owned()));
+            run.waits.set(first, Some("waits until the job's state is restored".to_owned()));
             return Ok(false);
         };
-        run.set_wait(first, None);
+        run.waits.set(first, None);
         for (node, values) in restored.values {
             let Some(keys) = self.chain.restore(node, &values)? else { continue };
             boundary.epochs.begin_keys(&run.plan.nodes[node.0].node.name, number, keys);
@@ -164,11 +165,11 @@ impl Instance {
             let name = &run.plan.nodes[node.0].node.name;
             match started {
                 Started::Yes => {
-                    run.set_wait(name, None);
+                    run.waits.set(name, None);
                     true
                 }
                 Started::NotYet(reason) => {
-                    run.set_wait(name, Some(reason));
+                    run.waits.set(name, Some(reason));
                     all_started = false;
                     false
                 }

@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use super::instance::Instance;
 use super::neighbours::{InstanceId, Neighbours};
-use super::run::{Run, RunFailure};
+use super::run::Run;
+use super::run_failure::RunFailure;
 use super::workers::{Turn, TurnOutcome};
 use crate::Error;
 use crate::connector::Waker;
@@ -66,7 +67,7 @@ impl InstanceTask {
             let made = Instance::new(&self.run, self.id, &self.neighbours, Arc::clone(&self.waker));
             self.instance = Some(made.map_err(InstanceWait::Failed)?);
             self.started = now;
-            self.run.set_pause(&self.name(), None);
+            self.run.pauses.set(&self.name(), None);
         }
         self.instance.as_mut().ok_or(InstanceWait::Until(Duration::ZERO))
     }
@@ -96,7 +97,7 @@ impl InstanceTask {
         self.attempts += 1;
         self.restart_at = now + pause;
         let reason = format!("starts again in {pause:?}, restart {}, after: {error}", self.attempts);
-        self.run.set_pause(&self.name(), Some(reason));
+        self.run.pauses.set(&self.name(), Some(reason));
         TurnOutcome::Wait(Some(pause))
     }
 

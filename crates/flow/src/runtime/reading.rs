@@ -10,7 +10,8 @@ use millstream_types::Grant;
 pub(super) use self::sources::{Sources, SourcesStep};
 use super::epoch_part::EpochPart;
 use super::event_time::{SourceTime, TimeMark};
-use super::run::{Run, RunFailure};
+use super::run::Run;
+use super::run_failure::RunFailure;
 use crate::Error;
 use crate::batch::Batch;
 use crate::connector::{Polled, Source};
@@ -99,11 +100,11 @@ impl ReadingSource {
                     Polled::Batch(batch, position) => (ReadBatch { batch, failed: Vec::new() }, position),
                     Polled::WithErrors(batch, failed, position) => (ReadBatch { batch, failed }, position),
                     Polled::NotYet(timeout) => {
-                        run.set_pause(&node.name, None);
+                        run.pauses.set(&node.name, None);
                         return Ok(ReadStep::NotYet(timeout));
                     }
                     Polled::Paused(reason) => {
-                        run.set_pause(&node.name, Some(reason));
+                        run.pauses.set(&node.name, Some(reason));
                         return Ok(ReadStep::NotYet(None));
                     }
                     Polled::End => return Ok(ReadStep::End),
@@ -113,7 +114,7 @@ impl ReadingSource {
         let Some(memory) = &run.memory else { return Ok(ReadStep::Read(self.begin(run, read, position, None))) };
         match memory.take(memory_bytes(&read.batch)) {
             Ok(grant) => {
-                run.set_pause(&node.name, None);
+                run.pauses.set(&node.name, None);
                 Ok(ReadStep::Read(self.begin(run, read, position, Some(grant))))
             }
             Err(NoMemory::Never(message)) => Err(Error::connector(&node.name, message)),
@@ -124,7 +125,7 @@ impl ReadingSource {
                 if let Some(epochs) = &run.epochs {
                     epochs.hurry();
                 }
-                run.set_pause(&node.name, Some(reason));
+                run.pauses.set(&node.name, Some(reason));
                 self.held = Some((read, position));
                 Ok(ReadStep::NotYet(Some(MEMORY_RETRY)))
             }

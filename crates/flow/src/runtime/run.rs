@@ -1,23 +1,29 @@
 //! One run of a job: its tasks, figures and end.
 
-use std::collections::{BTreeMap, VecDeque};
+mod epoch_task;
+mod table_task;
+
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use millstream_types::{MonotonicClock, TenantId, WallClock, iso_time};
 use parking_lot::Mutex;
-use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use self::epoch_task::EpochTask;
+use self::table_task::TableTask;
 use super::epoch_keeper::EpochKeeper;
-use super::epochs::{EpochOutcome, Epochs};
+use super::epochs::Epochs;
 use super::inbox::Inbox;
 use super::instance_task::InstanceTask;
 use super::metrics::JobMetrics;
 use super::neighbours::{InstanceId, Neighbours};
+use super::node_reasons::NodeReasons;
 use super::restored_state::RestoredState;
+use super::run_failure::{RecentFailures, RunFailure};
 use super::run_progress::RunProgress;
-use super::workers::{Task, Turn, TurnOutcome, Workers};
+use super::workers::{Task, Workers};
 use crate::Error;
 use crate::batch::Batch;
 use crate::connector::{Collected, Places, ReadUpTo, Services, Waker, groups_of};
@@ -25,34 +31,16 @@ use crate::document::{Delivery, Document, ErrorAnswer, HookPoint, Mode, Node, No
 use crate::expression::Params;
 use crate::function::Functions;
 use crate::hook::{HookAnswer, HookBatch, HookCall, Hooks, Trace};
-use crate::lookup::{self, FeedContext, FeedStep, LookupTable, TableFeed};
+use crate::lookup::{self, FeedContext, LookupTable};
 use crate::memory::JobMemory;
 use crate::operator::{OpenAlarms, Output};
 use crate::plan::{Plan, PlanNode};
 use crate::state::{JobStateMemory, StateMemory};
 
-/// Errors that a run remembers.
-const ERRORS_MAX: usize = 100;
-
 const RUNNING: u8 = 0;
 /// Sources read no more; the run ends once everything that was read is finished.
 const STOPPING: u8 = 1;
 const OVER: u8 = 2;
-
-/// An error that ended a run, or a record's error.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct RunFailure {
-    pub(crate) node: String,
-    pub(crate) instance: u32,
-    /// `start`, `read`, `apply`, `write`, `ack` or `checkpoint`.
-    pub(crate) stage: String,
-    pub(crate) code: String,
-    pub(crate) message: String,
-    /// Topic, partition and offset of the record, if it is about one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) record: Option<String>,
-    pub(crate) at: String,
-}
 
 /// The end of a run.
 #[derive(Debug, Clone)]
@@ -118,6 +106,10 @@ pub(crate) struct Run {
     pub(crate) fixed_params: BTreeMap<String, Params>,
     pub(crate) metrics: Arc<JobMetrics>,
     pub(crate) progress: RunProgress,
+    /// The reasons why nodes have not started.
+    pub(super) waits: NodeReasons,
+    /// The reasons why sources that have started do not read.
+    pub(super) pauses: NodeReasons,
     pub(crate) restart: RestartPolicy,
     completes: bool,
     instance_restarts: AtomicU64,
@@ -131,11 +123,7 @@ pub(crate) struct Run {
     /// Instances that have not started.
     starting: AtomicUsize,
     turns: Arc<AtomicU64>,
-    /// Reasons why nodes have not started, by node.
-    waits: Mutex<BTreeMap<String, String>>,
-    /// Reasons why sources that have started do not read, by node.
-    pauses: Mutex<BTreeMap<String, String>>,
-    errors: Mutex<VecDeque<RunFailure>>,
+    failures: RecentFailures,
     over: Mutex<Option<Over>>,
 }
 
@@ -190,6 +178,8 @@ impl Run {
             fixed_params,
             metrics,
             progress: RunProgress::new(&plan),
+            waits: NodeReasons::default(),
+            pauses: NodeReasons::default(),
             restart: document.restart,
             completes: document.mode == Mode::Batch,
             instance_restarts: AtomicU64::new(0),
@@ -202,9 +192,7 @@ impl Run {
             open_tasks: AtomicUsize::new(0),
             starting: AtomicUsize::new(plan.chains.iter().map(|chain| chain.instances as usize).sum()),
             turns: Arc::default(),
-            waits: Mutex::default(),
-            pauses: Mutex::default(),
-            errors: Mutex::default(),
+            failures: RecentFailures::default(),
             over: Mutex::new(Some(over)),
             plan,
         });
@@ -231,7 +219,7 @@ impl Run {
                 let (task, memory) = (new_task(0), self.state_memory(&node.name));
                 let (tenant, waker) = (&self.tenant, waker(&task));
                 let feed = lookup::open(FeedContext { services, tenant, node, table, memory, waker })?;
-                tables.push((task, TableTask { run: Arc::clone(self), node: node.name.clone(), feed }));
+                tables.push((task, TableTask::new(self, &node.name, feed)));
             }
         }
         self.open_tasks.store(instances.len() + tables.len(), Ordering::Release);
@@ -243,7 +231,7 @@ impl Run {
             epochs.begin(self.plan.chains.iter().map(|chain| chain.instances), wakers);
             self.open_tasks.fetch_add(1, Ordering::AcqRel);
             all.push(Arc::clone(&task));
-            Workers::begin(&task, Box::new(EpochTask(Arc::clone(self))));
+            Workers::begin(&task, Box::new(EpochTask::new(self)));
             self.restore(epochs);
         }
         let is_first = self.tasks.set(all).is_ok() && self.neighbours.set(neighbours).is_ok();
@@ -386,37 +374,16 @@ impl Run {
         }
     }
 
-    /// Keeps the reason why a node has not started; `None` once it has.
-    pub(crate) fn set_wait(&self, node: &str, reason: Option<String>) {
-        let mut waits = self.waits.lock();
-        match reason {
-            Some(reason) => drop(waits.insert(node.to_owned(), reason)),
-            None => drop(waits.remove(node)),
-        }
-    }
-
-    /// Keeps the reason why a source does not read; `None` once it does.
-    pub(crate) fn set_pause(&self, node: &str, reason: Option<String>) {
-        let mut pauses = self.pauses.lock();
-        match reason {
-            Some(reason) => drop(pauses.insert(node.to_owned(), reason)),
-            None if pauses.is_empty() => {}
-            None => drop(pauses.remove(node)),
-        }
-    }
-
     /// The first reason why a source does not read.
     pub(crate) fn pauses_for(&self) -> Option<String> {
-        let paused = self.pauses.lock().iter().next().map(|(node, reason)| format!("{node} {reason}"));
-        paused.or_else(|| self.epochs.as_ref()?.waits_for())
+        self.pauses.first().or_else(|| self.epochs.as_ref()?.waits_for())
     }
 
     /// The first reason why the job waits.
     pub(crate) fn waits_for(&self) -> Option<String> {
-        let waits = self.waits.lock().iter().next().map(|(node, reason)| format!("{node} {reason}"));
         let of_table = |(node, table): (&Node, &Arc<LookupTable>)| Some(format!("{} {}", node.name, table.waits()?));
         let starts = || (self.starting.load(Ordering::Acquire) > 0).then(|| "its nodes start".to_owned());
-        waits.or_else(|| self.plan.tables().find_map(of_table)).or_else(starts)
+        self.waits.first().or_else(|| self.plan.tables().find_map(of_table)).or_else(starts)
     }
 
     /// An instance has started for the first time.
@@ -429,28 +396,20 @@ impl Run {
         self.plan.tables().all(|(_, table)| table.waits().is_none())
     }
 
-    pub(crate) fn remember(&self, failure: RunFailure) {
-        let mut errors = self.errors.lock();
-        if errors.len() >= ERRORS_MAX {
-            errors.pop_front();
-        }
-        errors.push_back(failure);
-    }
-
     /// The latest errors, oldest first.
     pub(crate) fn errors(&self) -> Vec<RunFailure> {
-        self.errors.lock().iter().cloned().collect()
+        self.failures.all()
     }
 
     /// Ends the run with an error, to which the error hooks have given this answer.
     pub(crate) fn fail(&self, failure: RunFailure, answer: ErrorAnswer) {
-        self.remember(failure.clone());
+        self.failures.add(failure.clone());
         self.end(RunOutcome::Failed(failure, answer));
     }
 
     /// Remembers the failure of an instance that is started again by itself.
     pub(crate) fn instance_restarts(&self, failure: RunFailure) {
-        self.remember(failure);
+        self.failures.add(failure);
         self.instance_restarts.fetch_add(1, Ordering::Relaxed);
     }
 
@@ -522,7 +481,6 @@ impl Run {
     /// The nodes with their figures, in the order of the document.
     pub(crate) fn describe_nodes(&self) -> Vec<Value> {
         let mut nodes = self.metrics.describe_nodes(true);
-        let waits = self.waits.lock().clone();
         for (number, node) in nodes.iter_mut().enumerate() {
             let id = NodeId(number);
             let queue = self.queue(id);
@@ -541,70 +499,12 @@ impl Run {
             if let Some(watermark_ms) = self.progress.watermark(self.plan.nodes[number].chain) {
                 node["watermark"] = iso_time(watermark_ms).into();
             }
-            let waits = waits.get(&self.metrics.nodes[number].name).cloned();
+            let waits = self.waits.of(&self.metrics.nodes[number].name);
             if let Some(reason) = waits.or_else(|| table?.waits()) {
                 node["waits"] = reason.into();
             }
         }
         nodes
-    }
-}
-
-/// The coordinator of a run's epochs.
-struct EpochTask(Arc<Run>);
-
-impl Turn for EpochTask {
-    fn turn(&mut self) -> TurnOutcome {
-        let Self(run) = self;
-        let Some(epochs) = run.epochs.as_ref().filter(|_| !run.is_over()) else {
-            run.task_is_done();
-            return TurnOutcome::Ended;
-        };
-        match epochs.turn(run.wall.now_ms()) {
-            EpochOutcome::Turn(outcome) => return outcome,
-            EpochOutcome::Ended => run.finish(),
-            EpochOutcome::Failed(message) => {
-                let (stage, code) = ("checkpoint".to_owned(), "checkpoint".to_owned());
-                let (node, instance, record, at) = (String::new(), 0, None, run.now());
-                run.fail(RunFailure { node, instance, stage, code, message, record, at }, ErrorAnswer::Defer);
-            }
-        }
-        TurnOutcome::Again
-    }
-}
-
-/// Fills the table of a lookup, and keeps it up to date.
-struct TableTask {
-    run: Arc<Run>,
-    /// The lookup.
-    node: String,
-    feed: Box<dyn TableFeed>,
-}
-
-impl Turn for TableTask {
-    fn turn(&mut self) -> TurnOutcome {
-        let Self { run, node, feed } = self;
-        if run.is_over() {
-            run.task_is_done();
-            return TurnOutcome::Ended;
-        }
-        match feed.step() {
-            Ok(FeedStep::Again) => {}
-            Ok(FeedStep::Wait) => return TurnOutcome::Wait(None),
-            Ok(FeedStep::Loaded) => run.wake_all(),
-            Err(error) => {
-                let message = match error {
-                    Error::Connector { message, .. } => message,
-                    other => other.to_string(),
-                };
-                let (stage, code) = ("read".to_owned(), "connector".to_owned());
-                let (node, instance, record, at) = (node.clone(), 0, None, run.now());
-                let failure = RunFailure { node, instance, stage, code, message, record, at };
-                let answer = run.answer_to(&failure);
-                run.fail(failure, answer);
-            }
-        }
-        TurnOutcome::Again
     }
 }
 

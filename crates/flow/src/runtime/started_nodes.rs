@@ -31,11 +31,11 @@ impl StartedNodes {
             let planned = &run.plan.nodes[id.0];
             let answers = run.call_hooks(planned, HookPoint::Ready, None);
             if answers.contains(&HookAnswer::NotReady) {
-                run.set_wait(&planned.node.name, Some("waits for its hook 'ready?'".to_owned()));
+                run.waits.set(&planned.node.name, Some("waits for its hook 'ready?'".to_owned()));
                 all_ready = false;
                 continue;
             }
-            run.set_wait(&planned.node.name, None);
+            run.waits.set(&planned.node.name, None);
             let mut params: Option<Params> = None;
             for answer in run.call_hooks(planned, HookPoint::Start, None) {
                 if let HookAnswer::Params(given) = answer {

@@ -26,7 +26,8 @@ use crate::runtime::neighbours::{InstanceId, Neighbours};
 use crate::runtime::reading::ReadingSource;
 use crate::runtime::restored_state::Values;
 use crate::runtime::retry_queue::RetryQueue;
-use crate::runtime::run::{Run, RunFailure};
+use crate::runtime::run::Run;
+use crate::runtime::run_failure::RunFailure;
 use crate::runtime::started_nodes::StartedNodes;
 use crate::runtime::wait::sooner;
 use crate::runtime::work_queue::{Progress, WorkQueue, WorkStep};
@@ -388,7 +389,7 @@ impl OperatorChain {
             let roots = input.roots(retried.iter().map(|error| error.row));
             let pause = self.retries.add(roots, self.run.clock.now());
             let reason = format!("reads records again after pauses, now of {pause:?}, after: {}", error.message);
-            self.run.set_pause(&self.planned(node).node.name, Some(reason));
+            self.run.pauses.set(&self.planned(node).node.name, Some(reason));
             self.retrying.insert(node);
         }
         for (target, batch) in sends {
@@ -405,7 +406,7 @@ impl OperatorChain {
         let due = self.retries.take_due(self.run.clock.now());
         if !due.is_empty() && self.retries.is_empty() {
             for node in std::mem::take(&mut self.retrying) {
-                self.run.set_pause(&self.planned(node).node.name, None);
+                self.run.pauses.set(&self.planned(node).node.name, None);
             }
         }
         due.into_iter().for_each(|roots| self.read_again(roots));
@@ -419,7 +420,7 @@ impl OperatorChain {
     /// Forgets the reasons of pauses, before the instance is made again.
     pub(super) fn end_pauses(&self) {
         for node in &self.retrying {
-            self.run.set_pause(&self.planned(*node).node.name, None);
+            self.run.pauses.set(&self.planned(*node).node.name, None);
         }
     }
 

@@ -7,7 +7,8 @@ use super::{ReadBatch, ReadStep, ReadingSource, SourceState};
 use crate::Error;
 use crate::document::NodeId;
 use crate::runtime::event_time::{PartitionTimes, TimeMark};
-use crate::runtime::run::{Run, RunFailure};
+use crate::runtime::run::Run;
+use crate::runtime::run_failure::RunFailure;
 use crate::runtime::wait::sooner;
 
 pub(in crate::runtime) struct Sources {
