@@ -12,10 +12,12 @@ mod calendar;
 mod extent;
 mod key_windows;
 mod shape;
+mod trigger;
 mod triggered;
 
 pub use calendar::{CalendarStep, CalendarWindows};
 pub use extent::WindowExtent;
 pub use key_windows::{KeyWindows, WindowState, WindowTimes};
 pub use shape::WindowShape;
-pub use triggered::{Trigger, TriggerPlan, TriggerWhen, TriggeredWindows, TriggeringRecord};
+pub use trigger::{Trigger, TriggerPlan, TriggerWhen};
+pub use triggered::{TriggeredWindows, TriggeringRecord};

@@ -1,48 +1,12 @@
 //! The windows of one key that triggers give: each has a state of its own.
 
+mod window;
+
+use self::window::Window;
 use super::extent::WindowExtent;
 use super::key_windows::WindowState;
 use super::shape::WindowShape;
-
-/// A rule for when windows are given.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Trigger {
-    /// The event that gives windows.
-    pub when: TriggerWhen,
-    /// A record gives all windows of its key, and not only those that it is in.
-    pub gives_all: bool,
-    /// A window is dropped once it is given.
-    pub discards: bool,
-}
-
-/// The event that gives windows.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum TriggerWhen {
-    /// So many records of the key, right after the last of them; above 0.
-    Records(u64),
-    /// A record for which the caller decides it.
-    Record,
-    /// The caller decides it, for all windows of the key that have changed.
-    Clock,
-    /// Time has passed the end of the window by so much.
-    Closed {
-        /// Milliseconds, from 0.
-        delay_ms: i64,
-    },
-    /// The first record whose time is at this part of the window or later, from 0 to 1.
-    Part(f64),
-}
-
-/// The windows of a key, and the triggers that give them.
-#[derive(Debug, Clone, PartialEq)]
-pub struct TriggerPlan {
-    /// The windows.
-    pub shape: WindowShape,
-    /// The triggers, at least one and at most 32.
-    pub triggers: Vec<Trigger>,
-    /// A window is kept for so long after it has closed, in milliseconds; at least the longest delay of a trigger.
-    pub kept_ms: i64,
-}
+use super::trigger::{TriggerPlan, TriggerWhen};
 
 /// The windows of one key.
 ///
@@ -54,16 +18,6 @@ pub struct TriggeredWindows<S> {
     windows: Vec<Window<S>>,
     /// Records of the key since each trigger by records has given windows, by trigger.
     counts: Vec<u64>,
-}
-
-#[derive(Debug, Clone)]
-struct Window<S> {
-    extent: WindowExtent,
-    state: S,
-    /// A bit for each trigger that has not given it since its last record; for one by the clock, that none has.
-    changed: u32,
-    /// A bit for each [`TriggerWhen::Part`] that has given it.
-    reached: u32,
 }
 
 /// A record for [`TriggeredWindows::add`].
@@ -83,32 +37,6 @@ impl<S> Default for TriggeredWindows<S> {
     }
 }
 
-impl TriggerPlan {
-    /// The number of the trigger that gives a window for the last time: the first by time, or the first of all.
-    fn last_trigger(&self) -> usize {
-        let by_time = |trigger: &Trigger| matches!(trigger.when, TriggerWhen::Closed { .. });
-        self.triggers.iter().position(by_time).unwrap_or(0)
-    }
-
-    /// A bit for each trigger by the clock.
-    fn clocks(&self) -> u32 {
-        let bit = |(number, trigger): (usize, &Trigger)| u32::from(trigger.when == TriggerWhen::Clock) << number;
-        self.triggers.iter().enumerate().map(bit).sum()
-    }
-
-    /// The time at which a window is no longer kept; `None` for one that never closes.
-    fn gone_ms(&self, window: WindowExtent) -> Option<i64> {
-        self.closed_ms(window, self.kept_ms)
-    }
-
-    fn closed_ms(&self, window: WindowExtent, delay_ms: i64) -> Option<i64> {
-        match self.shape {
-            WindowShape::Global => None,
-            _ => self.shape.close_ms(window).checked_add(delay_ms),
-        }
-    }
-}
-
 impl<S: WindowState> TriggeredWindows<S> {
     /// Adds a record to its windows, and gives those that it lets triggers give, with the number of the trigger; `false` if all its
     /// windows are gone.
@@ -124,14 +52,12 @@ impl<S: WindowState> TriggeredWindows<S> {
         if of_record.is_empty() {
             return false;
         }
-        let is_of_record = |window: &Window<S>| of_record.binary_search(&window.extent).is_ok();
+        let is_of_record = |window: &Window<S>| of_record.binary_search(&window.extent()).is_ok();
         for window in self.windows.iter_mut().filter(|window| is_of_record(window)) {
-            add(&mut window.state);
-            window.changed = u32::MAX;
+            window.add(&mut add);
         }
         self.counts.resize(plan.triggers.len(), 0);
         for (number, trigger) in plan.triggers.iter().enumerate() {
-            let bit = 1 << number;
             let is_fired = match trigger.when {
                 TriggerWhen::Records(every) => {
                     self.counts[number] += 1;
@@ -141,18 +67,18 @@ impl<S: WindowState> TriggeredWindows<S> {
                     }
                     is_full
                 }
-                TriggerWhen::Record => record.fires & bit != 0,
+                TriggerWhen::Record => record.fires & (1 << number) != 0,
                 TriggerWhen::Clock => false,
                 TriggerWhen::Closed { delay_ms } => {
                     let is_closed = |window: &Window<S>| {
-                        plan.closed_ms(window.extent, delay_ms).is_some_and(|at| at <= record.now_ms)
+                        plan.closed_ms(window.extent(), delay_ms).is_some_and(|at| at <= record.now_ms)
                     };
                     self.give(plan, number, |window| is_of_record(window) && is_closed(window), &mut give);
                     continue;
                 }
                 TriggerWhen::Part(part) => {
-                    let come = self.come_to(part, bit, record.time_ms, is_of_record);
-                    let is_given = |window: &Window<S>| trigger.gives_all || come.contains(&window.extent);
+                    let come = self.come_to(part, number, record.time_ms, is_of_record);
+                    let is_given = |window: &Window<S>| trigger.gives_all || come.contains(&window.extent());
                     if !come.is_empty() {
                         self.give(plan, number, is_given, &mut give);
                     }
@@ -185,8 +111,8 @@ impl<S: WindowState> TriggeredWindows<S> {
             while let Some(extent) = next(after_ms) {
                 after_ms = plan.shape.close_ms(extent);
                 if !is_gone(extent) {
-                    if let Err(place) = self.windows.binary_search_by_key(&extent, |window| window.extent) {
-                        self.windows.insert(place, Window { extent, state: fresh(), changed: 0, reached: 0 });
+                    if let Err(place) = self.windows.binary_search_by_key(&extent, Window::extent) {
+                        self.windows.insert(place, Window::new(extent, fresh()));
                     }
                     found.push(extent);
                 }
@@ -197,45 +123,40 @@ impl<S: WindowState> TriggeredWindows<S> {
             known.start_ms.saturating_sub(gap_ms) <= time_ms && time_ms <= known.end_ms.saturating_add(gap_ms)
         };
         let (touched, others): (Vec<_>, Vec<_>) =
-            std::mem::take(&mut self.windows).into_iter().partition(|window| touches(&window.extent));
+            std::mem::take(&mut self.windows).into_iter().partition(|window| touches(&window.extent()));
         self.windows = others;
         let merged = touched.into_iter().reduce(|mut whole, part| {
-            whole.state.merge(&part.state);
-            whole.extent.start_ms = whole.extent.start_ms.min(part.extent.start_ms);
-            whole.extent.end_ms = whole.extent.end_ms.max(part.extent.end_ms);
+            whole.merge(&part);
             whole
         });
         let window = match merged {
             Some(mut whole) => {
-                whole.extent.start_ms = whole.extent.start_ms.min(time_ms);
-                whole.extent.end_ms = whole.extent.end_ms.max(time_ms);
+                whole.extend_to(time_ms);
                 whole
             }
             None if is_gone(pane) => return Vec::new(),
-            None => Window { extent: pane, state: fresh(), changed: 0, reached: 0 },
+            None => Window::new(pane, fresh()),
         };
-        let extent = window.extent;
-        let place = self.windows.partition_point(|known| known.extent < extent);
+        let extent = window.extent();
+        let place = self.windows.partition_point(|known| known.extent() < extent);
         self.windows.insert(place, window);
         vec![extent]
     }
 
-    /// The windows of a record whose part `part` it is the first to come to; they are marked by `bit`.
+    /// The windows of a record whose part `part` it is the first to come to; they are marked as given by the trigger.
     fn come_to(
         &mut self,
         part: f64,
-        bit: u32,
+        number: usize,
         time_ms: i64,
         is_of_record: impl Fn(&Window<S>) -> bool,
     ) -> Vec<WindowExtent> {
-        let is_past = |WindowExtent { start_ms, end_ms }: WindowExtent| {
-            time_ms.saturating_sub(start_ms) as f64 >= part * end_ms.saturating_sub(start_ms) as f64
-        };
-        let is_new = |window: &Window<S>| window.reached & bit == 0 && is_of_record(window) && is_past(window.extent);
+        let is_new =
+            |window: &Window<S>| !window.has_reached(number) && is_of_record(window) && window.is_past(part, time_ms);
         let mut come = Vec::new();
         for window in self.windows.iter_mut().filter(|window| is_new(window)) {
-            window.reached |= bit;
-            come.push(window.extent);
+            window.reach(number);
+            come.push(window.extent());
         }
         come
     }
@@ -253,9 +174,7 @@ impl<S: WindowState> TriggeredWindows<S> {
             if !is_given(window) {
                 return true;
             }
-            give(number, window.extent, &mut window.state);
-            // A clock has nothing to add to what another trigger has given.
-            window.changed &= !(1 << number | clocks);
+            window.give(number, clocks, &mut *give);
             !discards
         });
     }
@@ -266,16 +185,16 @@ impl<S: WindowState> TriggeredWindows<S> {
         for (number, trigger) in plan.triggers.iter().enumerate() {
             let TriggerWhen::Closed { delay_ms } = trigger.when else { continue };
             let is_due = |window: &Window<S>| {
-                window.changed & (1 << number) != 0
-                    && plan.closed_ms(window.extent, delay_ms).is_some_and(|closed_ms| closed_ms <= now_ms)
+                window.has_changed(number)
+                    && plan.closed_ms(window.extent(), delay_ms).is_some_and(|closed_ms| closed_ms <= now_ms)
             };
             self.give(plan, number, is_due, &mut give);
         }
         let last = plan.last_trigger();
         self.windows.retain_mut(|window| {
-            let is_gone = plan.gone_ms(window.extent).is_some_and(|gone_ms| gone_ms <= now_ms);
-            if is_gone && window.changed & (1 << last) != 0 {
-                give(last, window.extent, &mut window.state);
+            let is_gone = plan.gone_ms(window.extent()).is_some_and(|gone_ms| gone_ms <= now_ms);
+            if is_gone && window.has_changed(last) {
+                window.give(last, 0, &mut give);
             }
             !is_gone
         });
@@ -288,13 +207,12 @@ impl<S: WindowState> TriggeredWindows<S> {
         number: usize,
         mut give: impl FnMut(usize, WindowExtent, &mut S),
     ) {
-        let is_given = |window: &Window<S>| window.changed & (1 << number) != 0;
-        self.give(plan, number, is_given, &mut give);
+        self.give(plan, number, |window| window.has_changed(number), &mut give);
     }
 
     /// `true` if a window has changed since the trigger last gave it.
     pub fn has_changed(&self, number: usize) -> bool {
-        self.windows.iter().any(|window| window.changed & (1 << number) != 0)
+        self.windows.iter().any(|window| window.has_changed(number))
     }
 
     /// Gives the windows that have changed since they were last given, as if time had come to its end.
@@ -306,12 +224,12 @@ impl<S: WindowState> TriggeredWindows<S> {
     pub fn next_ms(&self, plan: &TriggerPlan) -> Option<i64> {
         let due_ms = |window: &Window<S>| {
             let by_trigger = plan.triggers.iter().enumerate().filter_map(|(number, trigger)| match trigger.when {
-                TriggerWhen::Closed { delay_ms } if window.changed & (1 << number) != 0 => {
-                    plan.closed_ms(window.extent, delay_ms)
+                TriggerWhen::Closed { delay_ms } if window.has_changed(number) => {
+                    plan.closed_ms(window.extent(), delay_ms)
                 }
                 _ => None,
             });
-            by_trigger.chain(plan.gone_ms(window.extent)).min()
+            by_trigger.chain(plan.gone_ms(window.extent())).min()
         };
         self.windows.iter().filter_map(due_ms).min()
     }
@@ -323,12 +241,12 @@ impl<S: WindowState> TriggeredWindows<S> {
 
     /// The states of the windows.
     pub fn states(&self) -> impl Iterator<Item = &S> {
-        self.windows.iter().map(|window| &window.state)
+        self.windows.iter().map(Window::state)
     }
 
     /// All windows that are kept, with their states.
     pub fn windows(&self) -> impl Iterator<Item = (WindowExtent, &S)> {
-        self.windows.iter().map(|window| (window.extent, &window.state))
+        self.windows.iter().map(|window| (window.extent(), window.state()))
     }
 
     /// Appends the stored form: the number of triggers (1 byte) and the count of each (8), and of each window its bounds (8, 8),
@@ -336,17 +254,7 @@ impl<S: WindowState> TriggeredWindows<S> {
     pub fn write(&self, out: &mut Vec<u8>, write: impl Fn(&S, &mut Vec<u8>)) {
         out.push(self.counts.len() as u8);
         self.counts.iter().for_each(|count| out.extend_from_slice(&count.to_be_bytes()));
-        for Window { extent, state, changed, reached } in &self.windows {
-            out.extend_from_slice(&extent.start_ms.to_be_bytes());
-            out.extend_from_slice(&extent.end_ms.to_be_bytes());
-            out.extend_from_slice(&changed.to_be_bytes());
-            out.extend_from_slice(&reached.to_be_bytes());
-            let length_at = out.len();
-            out.extend_from_slice(&[0; 4]);
-            write(state, out);
-            let length = (out.len() - length_at - 4) as u32;
-            out[length_at..length_at + 4].copy_from_slice(&length.to_be_bytes());
-        }
+        self.windows.iter().for_each(|window| window.write(out, &write));
     }
 
     /// Reads the stored form; `None` if it is none.
@@ -360,15 +268,8 @@ impl<S: WindowState> TriggeredWindows<S> {
         let counts = (0..*triggers).map(|_| number().map(|count| count as u64)).collect::<Option<_>>()?;
         let mut windows = Vec::new();
         while !rest.is_empty() {
-            let (start, after) = rest.split_first_chunk()?;
-            let (end, after) = after.split_first_chunk()?;
-            let (changed, after) = after.split_first_chunk()?;
-            let (reached, after) = after.split_first_chunk()?;
-            let (length, after) = after.split_first_chunk()?;
-            let (state, after) = after.split_at_checked(u32::from_be_bytes(*length) as usize)?;
-            let extent = WindowExtent { start_ms: i64::from_be_bytes(*start), end_ms: i64::from_be_bytes(*end) };
-            let (changed, reached) = (u32::from_be_bytes(*changed), u32::from_be_bytes(*reached));
-            windows.push(Window { extent, state: read(state)?, changed, reached });
+            let (window, after) = Window::read(rest, &read)?;
+            windows.push(window);
             rest = after;
         }
         Some(Self { windows, counts })
@@ -379,7 +280,7 @@ impl<S: WindowState> TriggeredWindows<S> {
 mod tests {
     use proptest::prelude::*;
 
-    use super::super::{KeyWindows, WindowTimes};
+    use super::super::{KeyWindows, Trigger, WindowTimes};
     use super::*;
 
     #[derive(Debug, Clone, Default, PartialEq)]
@@ -629,21 +530,18 @@ mod tests {
 
     #[test]
     fn the_stored_form_is_read_and_a_part_of_it_is_refused() {
-        let window = Window {
-            extent: WindowExtent { start_ms: 1, end_ms: 2 },
-            state: Values(vec![9, 8]),
-            changed: 3,
-            reached: 4,
-        };
-        let windows = TriggeredWindows { windows: vec![window], counts: vec![5] };
-        let mut stored = Vec::new();
-        windows.write(&mut stored, |state, out| out.extend_from_slice(&state.0));
-        let expected =
+        let stored =
             b"\x01\0\0\0\0\0\0\0\x05\0\0\0\0\0\0\0\x01\0\0\0\0\0\0\0\x02\0\0\0\x03\0\0\0\x04\0\0\0\x02\x09\x08";
-        assert_eq!(stored, expected);
         let read = |stored: &[u8]| TriggeredWindows::read(stored, |state| Some(Values(state.to_vec())));
-        let windows = read(&stored).unwrap();
-        assert_eq!((windows.counts, windows.windows[0].state.clone()), (vec![5], Values(vec![9, 8])));
+        let windows = read(stored).unwrap();
+        let extent = WindowExtent { start_ms: 1, end_ms: 2 };
+        assert_eq!(windows.counts, [5]);
+        assert_eq!(windows.windows().collect::<Vec<_>>(), [(extent, &Values(vec![9, 8]))]);
+        assert_eq!([0, 1, 2].map(|number| windows.has_changed(number)), [true, true, false]);
+        assert_eq!([0, 1, 2].map(|number| windows.windows[0].has_reached(number)), [false, false, true]);
+        let mut written = Vec::new();
+        windows.write(&mut written, |state, out| out.extend_from_slice(&state.0));
+        assert_eq!(written, stored);
         assert!((0..stored.len()).filter(|end| *end != 9).all(|end| read(&stored[..end]).is_none()));
     }
 }
