@@ -2,6 +2,7 @@
 //!
 //! Owner: the thread `flow-jobs`. Others send it requests and read what runs.
 
+mod active_jobs;
 mod ended_runs;
 mod replacement;
 mod rescaling;
@@ -22,6 +23,7 @@ use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::sync::{oneshot, watch};
 
+use self::active_jobs::{ActiveJob, ActiveJobs};
 use self::ended_runs::EndedRuns;
 use self::replacement::Replacement;
 use self::rescaling::Rescaling;
@@ -36,14 +38,12 @@ use super::store::{JobCommand, JobsView};
 use super::{StopMode, record::JobRecord};
 use crate::Error;
 use crate::connector::Services;
-use crate::document::{Document, DocumentContext, ErrorAnswer, RestartPolicy};
+use crate::document::{Document, DocumentContext, ErrorAnswer};
 use crate::function::Functions;
 use crate::hook::Hooks;
 use crate::plan::Plan;
 use crate::runtime::{JobMetrics, JobSetting, Run, RunFailure, RunOutcome, Workers};
 
-/// A run of this length forgives earlier errors, unless it has finished no record.
-const HEALTHY_AFTER: Duration = Duration::from_secs(60);
 /// The time, at the start of the process, for a job to take over the state that its replacement needs.
 const TAKEOVER_TIME: Duration = Duration::from_secs(120);
 /// The sleep while no job has a deadline.
@@ -67,25 +67,9 @@ pub(super) enum SupervisorRequest {
     ShutDown(Duration),
 }
 
-/// A job that is stored as running.
-struct Active {
-    /// The number of the run.
-    number: u64,
-    run: Option<Arc<Run>>,
-    /// `None` before the first run.
-    metrics: Option<Arc<JobMetrics>>,
-    restart: RestartPolicy,
-    /// Attempts since the last healthy run.
-    attempts: u32,
-    started: Duration,
-    /// When the job is started again.
-    retry_at: Option<Duration>,
-    last_error: Option<RunFailure>,
-}
-
 pub(super) struct Supervisor {
     requests: Sender<SupervisorRequest>,
-    active: Mutex<HashMap<JobKey, Active>>,
+    active: ActiveJobs,
     ended: EndedRuns,
     /// The jobs that stop for another to take their place.
     replacements: Mutex<HashMap<JobKey, Replacement>>,
@@ -116,7 +100,7 @@ impl Supervisor {
         let (requests, received) = channel();
         let supervisor = Arc::new(Self {
             requests,
-            active: Mutex::default(),
+            active: ActiveJobs::default(),
             ended: EndedRuns::default(),
             replacements: Mutex::default(),
             rescalings: Mutex::default(),
@@ -173,15 +157,13 @@ impl Supervisor {
 
     /// The run of a job, if it runs now.
     pub(super) fn run(&self, key: &JobKey) -> Option<Arc<Run>> {
-        self.active.lock().get(key)?.run.clone()
+        self.active.run(key)
     }
 
     /// The figures of a job that runs, waits for its next run, or has ended in this process not long ago.
     pub(super) fn metrics(&self, key: &JobKey) -> Option<Arc<JobMetrics>> {
-        if let Some(known) = self.active.lock().get(key) {
-            return known.metrics.clone();
-        }
-        self.ended.part(key, |ended| ended.metrics.clone())?
+        let active = self.active.part(key, |known| known.metrics().cloned());
+        active.or_else(|| self.ended.part(key, |ended| ended.metrics.clone()))?
     }
 
     /// The nodes and edges of a stored job, without figures.
@@ -196,7 +178,7 @@ impl Supervisor {
 
     /// The figures of the nodes of all runs, at most `max`.
     pub(super) fn figures(&self, max: usize) -> Vec<JobFigure> {
-        let mut runs: Vec<Arc<Run>> = self.active.lock().values().filter_map(|known| known.run.clone()).collect();
+        let mut runs = self.active.runs();
         runs.sort_by(|a, b| (&a.tenant, &a.job).cmp(&(&b.tenant, &b.job)));
         runs.iter().flat_map(|run| JobFigure::of_run(run)).take(max).collect()
     }
@@ -231,41 +213,7 @@ impl Supervisor {
 
     /// Adds what is known of a running job: its lag, or the reason why it waits.
     pub(super) fn describe(&self, key: &JobKey, job: &mut Value) {
-        let active = self.active.lock();
-        let Some(known) = active.get(key) else {
-            job["state"] = "starting".into();
-            return;
-        };
-        match (&known.run, known.retry_at) {
-            (Some(run), _) => {
-                if let Some(reason) = run.waits_for() {
-                    job["state"] = "starting".into();
-                    job["reason"] = reason.into();
-                } else if let Some(reason) = run.pauses_for() {
-                    job["reason"] = reason.into();
-                } else if !run.progress.is_stuck() {
-                    // The error of an earlier run is no reason for anything now.
-                    if let Some(job) = job.as_object_mut() {
-                        job.remove("reason");
-                    }
-                }
-                run.describe(job);
-            }
-            (None, Some(at)) => {
-                let wait_s = at.saturating_sub(self.services.clock.now()).as_millis().div_ceil(1000);
-                let (attempt, max) = (known.attempts, known.restart.max_attempts);
-                let error = known.last_error.as_ref().map(|error| error.message.as_str()).unwrap_or_default();
-                job["state"] = "starting".into();
-                job["reason"] = format!("waits {wait_s} s before restart {attempt} of {max}, after: {error}").into();
-            }
-            (None, None) => {
-                job["state"] = "starting".into();
-                if let Some(fault) = &known.last_error {
-                    job["reason"] =
-                        format!("waits for a start of the server with other settings: {}", fault.message).into();
-                }
-            }
-        }
+        self.active.describe(key, self.services.clock.now(), job);
     }
 
     /// `true` for a stored job that commits epochs.
@@ -306,25 +254,17 @@ impl Supervisor {
 
     fn time_to_retry(&self) -> Duration {
         let now = self.services.clock.now();
-        let active = self.active.lock();
+        let retry = self.active.next_retry();
         let replacements = self.replacements.lock();
         let rescalings = self.rescalings.lock();
         let due = replacements.values().map(|replacement| replacement.until);
         let due = due.chain(rescalings.values().map(|rescaling| rescaling.until));
-        let next = active.values().filter_map(|known| known.retry_at).chain(due).min();
+        let next = retry.into_iter().chain(due).min();
         next.map_or(SLEEP, |at| at.saturating_sub(now))
     }
 
     fn retry_due(self: &Arc<Self>) {
-        let now = self.services.clock.now();
-        let is_due = |known: &Active| known.retry_at.is_some_and(|at| at <= now);
-        let due: Vec<(JobKey, u32)> = self
-            .active
-            .lock()
-            .iter()
-            .filter(|(_, known)| is_due(known))
-            .map(|(key, known)| (key.clone(), known.attempts))
-            .collect();
+        let due = self.active.due(self.services.clock.now());
         due.iter().for_each(|(key, attempts)| self.start_run(key, *attempts));
     }
 
@@ -333,7 +273,7 @@ impl Supervisor {
         let record = snapshot.state.get(key).cloned();
         let Some(record) = record.filter(|record| record.state == JobState::Running) else { return };
         if let Some(ending) = record.ending {
-            self.active.lock().remove(key);
+            self.active.remove(key);
             return self.store_end(key, ending, record.error.clone());
         }
         let earlier = record.earlier().map(|earlier| snapshot.state.get(&earlier).cloned());
@@ -354,19 +294,8 @@ impl Supervisor {
             Ok(read) => read,
             Err(error) => return self.keep_waiting(key, self.failure_of(&error)),
         };
-        let (number, metrics) =
-            self.active.lock().get(key).map_or((0, None), |known| (known.number + 1, known.metrics.clone()));
-        let known = Active {
-            number,
-            run: None,
-            metrics: metrics.clone(),
-            restart: document.restart,
-            attempts,
-            started: self.services.clock.now(),
-            retry_at: None,
-            last_error: None,
-        };
-        self.active.lock().insert(key.clone(), known);
+        let now = self.services.clock.now();
+        let (number, metrics) = self.active.begin(key, document.restart, attempts, now);
         if let Some(earlier) = earlier {
             return self.take_over(key, number, &earlier, tenant, document);
         }
@@ -391,10 +320,7 @@ impl Supervisor {
         };
         match Run::start(&document, setting) {
             Ok(run) => {
-                if let Some(known) = self.active.lock().get_mut(key) {
-                    known.metrics = Some(Arc::clone(&run.metrics));
-                    known.run = Some(run);
-                }
+                self.active.set_run(key, run);
                 self.changes.send_modify(|count| *count += 1);
                 self.started_events.tell(&self.views, key);
                 tracing::info!(job = key.id, name = record.name, tenant = key.tenant, "job runs");
@@ -410,17 +336,7 @@ impl Supervisor {
     /// waits for a start with others, or for its end.
     fn keep_waiting(&self, key: &JobKey, fault: RunFailure) {
         tracing::warn!(job = key.id, tenant = key.tenant, reason = fault.message, "job waits");
-        let waiting = Active {
-            number: 0,
-            run: None,
-            metrics: None,
-            restart: RestartPolicy { max_attempts: 0, backoff_min_ms: 0, backoff_max_ms: 0 },
-            attempts: 0,
-            started: self.services.clock.now(),
-            retry_at: None,
-            last_error: Some(fault),
-        };
-        self.active.lock().insert(key.clone(), waiting);
+        self.active.wait_for_settings(key, fault, self.services.clock.now());
     }
 
     fn read(&self, record: &JobRecord) -> Result<(Document, TenantId), Error> {
@@ -454,11 +370,7 @@ impl Supervisor {
     /// Ends a job whose end is stored as asked for.
     fn end_run(&self, key: &JobKey, mode: StopMode) {
         let is_paused = || self.views.snapshot(PARTITION).state.get(key).is_some_and(|record| record.paused.is_some());
-        let known = self.active.lock().get_mut(key).map(|known| {
-            known.retry_at = None;
-            known.run.clone()
-        });
-        let run = match known {
+        let run = match self.active.stop_retrying(key) {
             Some(run) => run,
             None if is_paused() => None,
             None => return self.end_waiting(key),
@@ -474,8 +386,7 @@ impl Supervisor {
     }
 
     fn run_ended(self: &Arc<Self>, key: &JobKey, number: u64, outcome: RunOutcome) {
-        let is_current = self.active.lock().get(key).is_some_and(|known| known.number == number);
-        if !is_current {
+        if self.active.attempts(key, number).is_none() {
             return;
         }
         match outcome {
@@ -487,9 +398,9 @@ impl Supervisor {
     }
 
     /// Removes an active job and ends its taps.
-    fn take_active(&self, key: &JobKey) -> Option<Active> {
-        let known = self.active.lock().remove(key)?;
-        if let Some(metrics) = &known.metrics {
+    fn take_active(&self, key: &JobKey) -> Option<ActiveJob> {
+        let known = self.active.remove(key)?;
+        if let Some(metrics) = known.metrics() {
             metrics.close_taps();
         }
         Some(known)
@@ -498,8 +409,8 @@ impl Supervisor {
     /// Removes an active job and stores its end; without a state it is the one that was asked for.
     fn finish(&self, key: &JobKey, state: Option<JobState>, error: Option<RunFailure>) {
         let Some(known) = self.take_active(key) else { return };
-        if let Some(run) = &known.run {
-            self.ended.keep(key, run, known.metrics.clone());
+        if let Some(run) = known.run() {
+            self.ended.keep(key, run, known.metrics().cloned());
         }
         let ending = || self.ending(key).unwrap_or(JobState::Stopped);
         self.store_end(key, state.unwrap_or_else(ending), error);
@@ -512,34 +423,14 @@ impl Supervisor {
             return self.finish(key, Some(JobState::Killed), Some(failure));
         }
         let is_ending = self.ending(key).is_some() || self.replacements.lock().contains_key(key);
-        let must_end = {
-            let mut active = self.active.lock();
-            let Some(known) = active.get_mut(key) else { return };
-            let is_stuck = known.run.as_ref().is_some_and(|run| run.progress.is_stuck());
-            if now.saturating_sub(known.started) >= HEALTHY_AFTER && !is_stuck {
-                known.attempts = 0;
-            }
-            known.attempts += 1;
-            let may_restart = answer == ErrorAnswer::Restart || known.attempts <= known.restart.max_attempts;
-            if !may_restart || is_ending {
-                true
-            } else {
-                let doublings = (known.attempts - 1).min(20);
-                let wait_ms = known.restart.backoff_min_ms.saturating_mul(1 << doublings);
-                let wait_ms = wait_ms.min(known.restart.backoff_max_ms.max(known.restart.backoff_min_ms));
-                known.retry_at = Some(now + Duration::from_millis(wait_ms));
-                known.last_error = Some(failure.clone());
-                known.run = None;
-                false
-            }
-        };
-        if must_end {
+        let Some(is_retried) = self.active.retry(key, &failure, answer, is_ending, now) else { return };
+        if is_retried {
+            self.store(JobCommand::Restart(key.clone(), failure));
+            self.answer_rescaled(key);
+        } else {
             let is_kill = self.ending(key) == Some(JobState::Killed);
             let state = if is_kill { JobState::Killed } else { JobState::Failed };
             self.finish(key, Some(state), Some(failure));
-        } else {
-            self.store(JobCommand::Restart(key.clone(), failure));
-            self.answer_rescaled(key);
         }
     }
 
@@ -574,15 +465,12 @@ impl Supervisor {
 
     /// Lets all runs finish what they have read, for at most `time`; then ends them.
     fn drain(&self, requests: &Receiver<SupervisorRequest>, time: Duration) {
-        let runs = |active: &HashMap<JobKey, Active>| -> Vec<Arc<Run>> {
-            active.values().filter_map(|known| known.run.clone()).collect()
-        };
         // Replacements and another parallelism are stored, and happen at the next start.
         self.replacements.lock().clear();
         self.rescalings.lock().clear();
-        runs(&self.active.lock()).iter().for_each(|run| run.stop());
+        self.active.runs().iter().for_each(|run| run.stop());
         let deadline = self.services.clock.now() + time;
-        while !runs(&self.active.lock()).is_empty() {
+        while !self.active.runs().is_empty() {
             let left = deadline.saturating_sub(self.services.clock.now());
             match requests.recv_timeout(left) {
                 Ok(SupervisorRequest::Ended(key, _, RunOutcome::Completed)) => {
@@ -590,20 +478,20 @@ impl Supervisor {
                 }
                 Ok(SupervisorRequest::Ended(key, ..)) => match self.ending(&key) {
                     Some(ending) => self.finish(&key, Some(ending), None),
-                    None => drop(self.active.lock().remove(&key)),
+                    None => drop(self.active.remove(&key)),
                 },
                 // What they ask for is stored, and holds when the process starts again.
                 Ok(_) => {}
                 Err(_) => break,
             }
         }
-        let unfinished = runs(&self.active.lock());
+        let unfinished = self.active.runs();
         if !unfinished.is_empty() {
             let jobs = unfinished.len();
             tracing::info!(jobs, "jobs end with unfinished records, which they read again at the next start");
         }
         unfinished.iter().for_each(|run| run.kill());
-        self.active.lock().clear();
+        self.active.clear();
     }
 
     /// Ends the thread and all runs, which have `drain` to finish what they have read. Jobs stay stored as running.

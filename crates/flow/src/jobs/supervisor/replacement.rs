@@ -45,11 +45,7 @@ impl Supervisor {
             return self.start_run(by, 0);
         };
         self.replacements.lock().insert(replaced.clone(), replacement);
-        let run = self.active.lock().get_mut(&replaced).and_then(|known| {
-            known.retry_at = None;
-            known.run.clone()
-        });
-        match run {
+        match self.active.stop_retrying(&replaced).flatten() {
             Some(run) => run.stop(),
             // It waits for something, and has nothing to finish.
             None => {
@@ -84,14 +80,7 @@ impl Supervisor {
 
     /// Ends the run of a job, which starts again at once; the reason why the run waits.
     pub(super) fn restart_now(&self, key: &JobKey) -> Option<String> {
-        let run = {
-            let mut active = self.active.lock();
-            let known = active.get_mut(key)?;
-            // The end of this run is not that of the job.
-            known.number += 1;
-            known.retry_at = Some(self.services.clock.now());
-            known.run.take()
-        };
+        let run = self.active.restart(key, self.services.clock.now());
         let waits = run.as_ref().and_then(|run| run.waits_for().or_else(|| run.pauses_for()));
         run.iter().for_each(|run| run.kill());
         waits

@@ -69,10 +69,7 @@ impl Supervisor {
         number: u64,
         places: Result<BTreeMap<String, u64>, Error>,
     ) {
-        let attempts = match self.active.lock().get(key).filter(|known| known.number == number) {
-            Some(known) => known.attempts,
-            None => return,
-        };
+        let Some(attempts) = self.active.attempts(key, number) else { return };
         match places {
             Ok(places) => {
                 if self.store(JobCommand::TakenOver(key.clone(), places)) {
