@@ -20,6 +20,7 @@ mod record;
 mod set_parallelism;
 mod state;
 mod store;
+mod submissions;
 mod supervisor;
 mod tap;
 
@@ -28,34 +29,34 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use millstream_types::{
-    MemoryBudget, MonotonicClock, PartitionId, Principal, RemoteCallers, Role, ShortLives, StateTopic, TenantId,
-    TopicName, WallClock, iso_time,
+    MemoryBudget, MonotonicClock, PartitionId, Principal, RemoteCallers, ShortLives, StateTopic, TenantId, TopicName,
+    WallClock, iso_time,
 };
 use millstream_view::{ViewRuntime, Views, ViewsConfig};
 use serde_json::{Value, json};
-use tokio::sync::{Semaphore, oneshot};
-use uuid::Uuid;
+use tokio::sync::Semaphore;
 
 use self::crash_loop::CrashLoop;
-use self::earlier::{EarlierRecords, Purpose, earlier_job};
 pub use self::events::EVENT_TENANT_HEADER;
 pub use self::figures::JobFigure;
 pub use self::parallelism::ParallelismChange;
 pub use self::record::JobState;
-use self::record::{JobKey, JobRecord, Resumes, is_waiting};
+use self::record::{JobKey, JobRecord, is_waiting};
 use self::store::{JobAnswer, JobCommand, JobsView};
+pub use self::submissions::Submission;
+use self::submissions::Submissions;
 use self::supervisor::{Supervisor, SupervisorRequest};
 use self::tap::TAPS_MAX;
 pub use self::tap::Tap;
 use crate::Error;
 use crate::config::FlowConfig;
 use crate::connector::{Bells, Blocking, FileSpace, HttpAccess, HttpThread, Services};
-use crate::document::{Document, DocumentContext, Finding, TopicAccess, json_schema};
+use crate::document::{Document, DocumentContext, Finding, json_schema};
 use crate::entities::EntityReader;
 use crate::function::Functions;
 use crate::hook::Hooks;
 use crate::memory::InFlightMemory;
-use crate::runtime::{Workers, check_readable};
+use crate::runtime::Workers;
 use crate::state::StateBudget;
 use crate::test_run::{TestReport, TestRunner};
 
@@ -97,25 +98,8 @@ pub struct Jobs {
     taps: Arc<Semaphore>,
     context: DocumentContext,
     tests: TestRunner,
-    config: FlowConfig,
+    submissions: Submissions,
     wall: Arc<dyn WallClock>,
-}
-
-/// The answer to a submission.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Submission {
-    /// The id, unique in the tenant.
-    pub id: String,
-    /// The name, shared by all its runs.
-    pub name: String,
-    /// The hash of its document.
-    pub hash: String,
-    /// `false` if the same document was submitted under this id before.
-    pub is_new: bool,
-    /// The state of the job.
-    pub state: JobState,
-    /// The id of the job whose place it has taken.
-    pub replaced: Option<String>,
 }
 
 /// The way in which a job is stopped.
@@ -186,7 +170,8 @@ impl Jobs {
         )?;
         let wall = Arc::clone(&ground.wall);
         let taps = Arc::new(Semaphore::new(TAPS_MAX));
-        Ok(Arc::new(Self { views, supervisor, services, workers, taps, context, tests, config, wall }))
+        let submissions = Submissions::new(&views, &supervisor, &services, &context, config);
+        Ok(Arc::new(Self { views, supervisor, services, workers, taps, context, tests, submissions, wall }))
     }
 
     /// Checks a document of a job of `tenant` without storing it.
@@ -194,34 +179,7 @@ impl Jobs {
     /// # Errors
     /// All faults of the document.
     pub fn validate(&self, tenant: &TenantId, text: &str) -> Result<Document, Vec<Finding>> {
-        let topics = TopicAccess { tenant: tenant.clone(), may_read: true, may_write: true };
-        Document::read(text, &self.context_of(topics, Purpose::Check))
-    }
-
-    /// The surroundings of a document that is submitted now.
-    fn context_of(&self, topics: TopicAccess, purpose: Purpose) -> DocumentContext {
-        let earlier = EarlierRecords {
-            tenant: topics.tenant.clone(),
-            records: self.views.snapshot(PARTITION).state.clone(),
-            log: Arc::clone(&self.services.log),
-            context: self.context.clone(),
-            purpose,
-        };
-        DocumentContext { topics: Some(topics), earlier: Some(Arc::new(earlier)), ..self.context.clone() }
-    }
-
-    /// Reads a document that is submitted. One that was submitted before is the same job, whatever has become of the one that it went
-    /// on from.
-    fn read_submitted(&self, text: &str, context: &DocumentContext) -> Result<Document, Vec<Finding>> {
-        Document::read(text, context).or_else(|findings| {
-            let read = Document::read(text, &DocumentContext { earlier: None, ..context.clone() });
-            let tenant = context.topics.as_ref().map(|topics| &topics.tenant);
-            let is_known = |document: &Document| {
-                let id = document.id.as_ref()?;
-                Some(self.record(tenant?, id).ok()?.hash == document.hash)
-            };
-            read.ok().filter(|document| is_known(document) == Some(true)).ok_or(findings)
-        })
+        self.submissions.check(tenant, text)
     }
 
     /// The JSON Schema of the documents that this process takes.
@@ -243,7 +201,7 @@ impl Jobs {
     /// # Errors
     /// [`Error::Invalid`], [`Error::HashDiffers`], [`Error::NameTaken`], [`Error::JobsFull`], [`Error::Plan`].
     pub async fn submit(&self, caller: &Principal, text: &str) -> Result<Submission, Error> {
-        self.store(caller, text, None).await
+        self.submissions.submit(caller, text, None).await
     }
 
     /// As [`Jobs::submit`]; if a job of the name runs, the new one takes its place: that job is stopped once the document is known to be
@@ -252,111 +210,11 @@ impl Jobs {
     /// # Errors
     /// Those of [`Jobs::submit`]; [`Error::NotReplaced`] if the running job has not stopped within `time`: it goes on.
     pub async fn replace(&self, caller: &Principal, text: &str, time: Duration) -> Result<Submission, Error> {
-        self.store(caller, text, Some(time)).await
-    }
-
-    async fn store(&self, caller: &Principal, text: &str, replaces: Option<Duration>) -> Result<Submission, Error> {
-        let Principal { tenant, roles, .. } = caller;
-        let topics = TopicAccess {
-            tenant: tenant.clone(),
-            may_read: roles.has(Role::Reader),
-            may_write: roles.has(Role::Writer),
-        };
-        let purpose = if replaces.is_some() { Purpose::Replace } else { Purpose::Submit };
-        let context = self.context_of(topics, purpose);
-        let document = self.read_submitted(text, &context).map_err(|findings| Error::Invalid { findings })?;
-        let earlier = document.resume_from.as_ref().and_then(|resume| resume.earlier.as_ref());
-        self.supervisor.check(&document)?;
-        let id = document.id.clone().unwrap_or_else(|| Uuid::new_v4().to_string());
-        if let Some(earlier) = earlier.filter(|_| self.record(tenant, &id).is_err()) {
-            self.check_state_of(tenant, earlier, &document).await?;
-        }
-        let record = JobRecord {
-            tenant: tenant.to_string(),
-            id: id.clone(),
-            name: document.name.clone(),
-            labels: document.labels.clone(),
-            hash: document.hash.clone(),
-            document: document.json.clone(),
-            submitted_ms: self.wall.now_ms(),
-            submitted_by: Some(caller.name.clone()),
-            ended_ms: None,
-            state: JobState::Running,
-            paused: None,
-            resumed_ms: None,
-            ending: None,
-            restarts: 0,
-            error: None,
-            resumes: earlier.map(|id| Resumes { job: id.clone(), is_done: false }),
-            places: BTreeMap::new(),
-            parallelism: BTreeMap::new(),
-        };
-        let key = record.key();
-        let (name, hash) = (record.name.clone(), record.hash.clone());
-        let earlier = record.earlier();
-        let submitted =
-            |is_new, state| Submission { id: id.clone(), name, hash: hash.clone(), is_new, state, replaced: None };
-        match self.views.ask(PARTITION, JobCommand::Submit(Box::new(record))).await? {
-            JobAnswer::Submitted(forgotten) => {
-                if !forgotten.is_empty() {
-                    self.supervisor.request(SupervisorRequest::Forget(forgotten));
-                }
-                let submission = submitted(true, JobState::Running);
-                match earlier.zip(replaces) {
-                    Some((earlier, time)) => self.take_place(key, earlier.id, time, submission).await,
-                    None => {
-                        self.supervisor.request(SupervisorRequest::Start(key));
-                        Ok(submission)
-                    }
-                }
-            }
-            JobAnswer::Same(state) => Ok(submitted(false, state)),
-            JobAnswer::HashDiffers(stored) => Err(Error::HashDiffers { id, stored, given: hash }),
-            JobAnswer::NameTaken(other) => {
-                Err(Error::NameTaken { id: other, name: document.name, state: JobState::Running.as_str() })
-            }
-            JobAnswer::Full(running) => Err(Error::JobsFull { running, limit: self.config.jobs_max }),
-            JobAnswer::TenantFull(running) => {
-                Err(Error::TenantJobsFull { running, tenant: tenant.clone(), limit: self.config.jobs_per_tenant_max })
-            }
-            JobAnswer::EarlierForgotten(id) => Err(Error::NoState { id }),
-            JobAnswer::Unknown | JobAnswer::Stored => Err(Error::UnknownJob { id }),
-        }
-    }
-
-    /// Checks that a new job can read what an earlier one has stored.
-    async fn check_state_of(&self, tenant: &TenantId, earlier: &str, document: &Document) -> Result<(), Error> {
-        let earlier = earlier_job(&*self.record(tenant, earlier)?, &self.context);
-        let (log, tenant, document) = (Arc::clone(&self.services.log), tenant.clone(), document.clone());
-        let (answer, checked) = oneshot::channel();
-        self.services.restoring.run(move || {
-            // The caller may have gone.
-            let _ = answer.send(check_readable(&*log, &tenant, &document, &earlier));
-        });
-        checked.await.unwrap_or(Err(Error::Stopped))
-    }
-
-    /// Waits until a job has taken the place of another.
-    async fn take_place(
-        &self,
-        key: JobKey,
-        earlier: String,
-        time: Duration,
-        submission: Submission,
-    ) -> Result<Submission, Error> {
-        let (answer, outcome) = oneshot::channel();
-        self.supervisor.request(SupervisorRequest::Replace(key, time, Some(answer)));
-        match outcome.await {
-            Ok(Ok(())) => Ok(Submission { replaced: Some(earlier), ..submission }),
-            Ok(Err(reason)) => Err(Error::NotReplaced { id: earlier, reason }),
-            Err(_) => Err(Error::Stopped),
-        }
+        self.submissions.submit(caller, text, Some(time)).await
     }
 
     fn record(&self, tenant: &TenantId, id: &str) -> Result<Arc<JobRecord>, Error> {
-        let key = JobKey::new(tenant, id);
-        let found = self.views.snapshot(PARTITION).state.get(&key).cloned();
-        found.ok_or_else(|| Error::UnknownJob { id: id.to_owned() })
+        store::find(&self.views, tenant, id)
     }
 
     /// The tenant's jobs, newest first, without their documents.

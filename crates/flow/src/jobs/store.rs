@@ -3,10 +3,12 @@
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
-use millstream_view::{DecodeError, Draft, Encoded, InState, View};
+use millstream_types::TenantId;
+use millstream_view::{DecodeError, Draft, Encoded, InState, View, Views};
 
-use super::events;
 use super::record::{AllRecords, JobKey, JobRecord, JobState, NodeParallelism, is_waiting};
+use super::{PARTITION, events};
+use crate::Error;
 use crate::runtime::RunFailure;
 
 /// The view with the limits that decisions need.
@@ -66,6 +68,16 @@ pub(super) enum JobAnswer {
     TenantFull(usize),
     /// No running job has that key.
     Unknown,
+}
+
+/// The job of this id.
+///
+/// # Errors
+/// [`Error::UnknownJob`] if the tenant has none.
+pub(super) fn find(views: &Views<JobsView>, tenant: &TenantId, id: &str) -> Result<Arc<JobRecord>, Error> {
+    let key = JobKey::new(tenant, id);
+    let found = views.snapshot(PARTITION).state.get(&key).cloned();
+    found.ok_or_else(|| Error::UnknownJob { id: id.to_owned() })
 }
 
 impl View for JobsView {
