@@ -16,6 +16,7 @@ mod events;
 mod figures;
 mod parallelism;
 mod places;
+mod planner;
 mod record;
 mod set_parallelism;
 mod state;
@@ -40,6 +41,7 @@ use self::crash_loop::CrashLoop;
 pub use self::events::EVENT_TENANT_HEADER;
 pub use self::figures::JobFigure;
 pub use self::parallelism::ParallelismChange;
+use self::planner::JobPlanner;
 pub use self::record::JobState;
 use self::record::{JobKey, JobRecord, is_waiting};
 use self::store::{JobAnswer, JobCommand, JobsView};
@@ -56,7 +58,7 @@ use crate::entities::EntityReader;
 use crate::function::Functions;
 use crate::hook::Hooks;
 use crate::memory::InFlightMemory;
-use crate::runtime::Workers;
+use crate::runtime::{JobMetrics, Workers};
 use crate::state::StateBudget;
 use crate::test_run::{TestReport, TestRunner};
 
@@ -96,7 +98,7 @@ pub struct Jobs {
     services: Services,
     workers: Arc<Workers>,
     taps: Arc<Semaphore>,
-    context: DocumentContext,
+    planner: Arc<JobPlanner>,
     tests: TestRunner,
     submissions: Submissions,
     wall: Arc<dyn WallClock>,
@@ -159,19 +161,18 @@ impl Jobs {
         };
         let context = DocumentContext { targets: Some(targets), ..config.document_context(&functions, &hooks) };
         let tests = TestRunner::new(functions.clone(), hooks.clone(), &config);
+        let planner = Arc::new(JobPlanner::new(functions, hooks, context, workers.count()));
         let supervisor = Supervisor::start(
             Arc::clone(&views),
             services.clone(),
             Arc::clone(&workers),
-            functions,
-            hooks,
-            context.clone(),
+            Arc::clone(&planner),
             &CrashLoop { short_lives: short_lives.clone(), max: config.crashes_max },
         )?;
         let wall = Arc::clone(&ground.wall);
         let taps = Arc::new(Semaphore::new(TAPS_MAX));
-        let submissions = Submissions::new(&views, &supervisor, &services, &context, config);
-        Ok(Arc::new(Self { views, supervisor, services, workers, taps, context, tests, submissions, wall }))
+        let submissions = Submissions::new(&views, &supervisor, &services, &planner, config);
+        Ok(Arc::new(Self { views, supervisor, services, workers, taps, planner, tests, submissions, wall }))
     }
 
     /// Checks a document of a job of `tenant` without storing it.
@@ -184,7 +185,7 @@ impl Jobs {
 
     /// The JSON Schema of the documents that this process takes.
     pub fn schema(&self) -> Value {
-        json_schema(&self.context.catalogue)
+        json_schema(&self.planner.context().catalogue)
     }
 
     /// Runs the tests of a document in the calling thread, with batches
@@ -287,7 +288,7 @@ impl Jobs {
             (Some(run), _) => (run.describe_nodes(), run.metrics.describe_edges(true)),
             (None, Some(metrics)) => (metrics.describe_nodes(true), metrics.describe_edges(true)),
             (None, None) => {
-                let planned = self.supervisor.planned(&record)?;
+                let planned = JobMetrics::new(&self.planner.plan_of(&record)?, Arc::clone(&self.services.clock));
                 (planned.describe_nodes(false), planned.describe_edges(false))
             }
         };
@@ -352,7 +353,7 @@ impl Jobs {
     /// cannot be stored.
     pub async fn stop(&self, tenant: &TenantId, id: &str, mode: StopMode) -> Result<(), Error> {
         let record = self.record(tenant, id)?;
-        if mode == StopMode::Checkpoint && record.state == JobState::Running && !self.supervisor.has_epochs(&record)? {
+        if mode == StopMode::Checkpoint && record.state == JobState::Running && !self.planner.has_epochs(&record)? {
             return Err(Error::NoEpochs { id: id.to_owned() });
         }
         let key = record.key();

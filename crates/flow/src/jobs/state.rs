@@ -26,7 +26,7 @@ impl Jobs {
             Some(run) => run.checkpoints(),
             None => last_epoch(&*self.services.log, tenant, id)?.into_iter().collect(),
         };
-        let nodes: Vec<String> = earlier_job(&record, &self.context).with_state().map(str::to_owned).collect();
+        let nodes: Vec<String> = earlier_job(&record, self.planner.context()).with_state().map(str::to_owned).collect();
         Ok(json!({"at": iso_time(self.now_ms()), "id": id, "nodes": nodes, "checkpoints": epochs}))
     }
 
@@ -45,7 +45,7 @@ impl Jobs {
         limit: usize,
     ) -> Result<Value, Error> {
         let record = self.record(tenant, id)?;
-        let job = earlier_job(&record, &self.context);
+        let job = earlier_job(&record, self.planner.context());
         if !job.with_state().any(|name| name == node) {
             let nodes = job.with_state().map(str::to_owned).collect();
             return Err(Error::UnknownNode { id: id.to_owned(), node: node.to_owned(), nodes });
@@ -57,7 +57,7 @@ impl Jobs {
 
     /// The operator that can read the values of a node; `None` if this process no longer takes the document.
     fn operator_of(&self, record: &JobRecord, node: &str) -> Option<KeyedNode> {
-        let document = Document::read(&record.document.to_string(), &self.context).ok()?;
+        let document = Document::read(&record.document.to_string(), self.planner.context()).ok()?;
         let node = document.nodes.iter().find(|known| known.name == node)?;
         operator::keyed(node, StateMemory::unbounded(&node.name), &Arc::default()).ok()?
     }

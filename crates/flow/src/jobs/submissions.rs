@@ -13,6 +13,7 @@ use uuid::Uuid;
 
 use super::PARTITION;
 use super::earlier::{EarlierRecords, Purpose, earlier_job};
+use super::planner::JobPlanner;
 use super::record::{JobKey, JobRecord, JobState, Resumes};
 use super::store::{JobAnswer, JobCommand, JobsView, find};
 use super::supervisor::{Supervisor, SupervisorRequest};
@@ -26,8 +27,7 @@ pub(super) struct Submissions {
     views: Arc<Views<JobsView>>,
     supervisor: Arc<Supervisor>,
     services: Services,
-    /// The settings in which documents are read.
-    context: DocumentContext,
+    planner: Arc<JobPlanner>,
     config: FlowConfig,
 }
 
@@ -53,14 +53,14 @@ impl Submissions {
         views: &Arc<Views<JobsView>>,
         supervisor: &Arc<Supervisor>,
         services: &Services,
-        context: &DocumentContext,
+        planner: &Arc<JobPlanner>,
         config: FlowConfig,
     ) -> Self {
         Self {
             views: Arc::clone(views),
             supervisor: Arc::clone(supervisor),
             services: services.clone(),
-            context: context.clone(),
+            planner: Arc::clone(planner),
             config,
         }
     }
@@ -94,7 +94,7 @@ impl Submissions {
         let context = self.context_of(topics, purpose);
         let document = self.read_submitted(text, &context).map_err(|findings| Error::Invalid { findings })?;
         let earlier = document.resume_from.as_ref().and_then(|resume| resume.earlier.as_ref());
-        self.supervisor.check(&document)?;
+        self.planner.check(&document)?;
         let id = document.id.clone().unwrap_or_else(|| Uuid::new_v4().to_string());
         if let Some(earlier) = earlier.filter(|_| find(&self.views, tenant, &id).is_err()) {
             self.check_state_of(tenant, earlier, &document).await?;
@@ -158,10 +158,10 @@ impl Submissions {
             tenant: topics.tenant.clone(),
             records: self.views.snapshot(PARTITION).state.clone(),
             log: Arc::clone(&self.services.log),
-            context: self.context.clone(),
+            context: self.planner.context().clone(),
             purpose,
         };
-        DocumentContext { topics: Some(topics), earlier: Some(Arc::new(earlier)), ..self.context.clone() }
+        DocumentContext { topics: Some(topics), earlier: Some(Arc::new(earlier)), ..self.planner.context().clone() }
     }
 
     /// Reads a document that is submitted. One that was submitted before is the same job, whatever has become of the one that it went
@@ -180,7 +180,7 @@ impl Submissions {
 
     /// Checks that a new job can read what an earlier one has stored.
     async fn check_state_of(&self, tenant: &TenantId, earlier: &str, document: &Document) -> Result<(), Error> {
-        let earlier = earlier_job(&*find(&self.views, tenant, earlier)?, &self.context);
+        let earlier = earlier_job(&*find(&self.views, tenant, earlier)?, self.planner.context());
         let (log, tenant, document) = (Arc::clone(&self.services.log), tenant.clone(), document.clone());
         let (answer, checked) = oneshot::channel();
         self.services.restoring.run(move || {

@@ -17,7 +17,6 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use millstream_log::run_as_batch;
-use millstream_types::TenantId;
 use millstream_view::Views;
 use parking_lot::Mutex;
 use serde_json::Value;
@@ -29,19 +28,17 @@ use self::replacement::Replacement;
 use self::rescaling::Rescaling;
 use self::started_events::StartedEvents;
 use super::PARTITION;
+use super::StopMode;
 use super::crash_loop::CrashLoop;
 use super::figures::JobFigure;
 use super::parallelism::ParallelismChange;
 use super::places::JobPlaces;
-use super::record::{JobKey, JobState, is_waiting};
+use super::planner::JobPlanner;
+use super::record::{JobKey, JobRecord, JobState, is_waiting};
 use super::store::{JobCommand, JobsView};
-use super::{StopMode, record::JobRecord};
 use crate::Error;
 use crate::connector::Services;
-use crate::document::{Document, DocumentContext, ErrorAnswer};
-use crate::function::Functions;
-use crate::hook::Hooks;
-use crate::plan::Plan;
+use crate::document::ErrorAnswer;
 use crate::runtime::{JobMetrics, JobSetting, Run, RunFailure, RunOutcome, Workers};
 
 /// The time, at the start of the process, for a job to take over the state that its replacement needs.
@@ -81,9 +78,7 @@ pub(super) struct Supervisor {
     views: Arc<Views<JobsView>>,
     services: Services,
     workers: Arc<Workers>,
-    functions: Functions,
-    hooks: Hooks,
-    context: DocumentContext,
+    planner: Arc<JobPlanner>,
 }
 
 impl Supervisor {
@@ -92,9 +87,7 @@ impl Supervisor {
         views: Arc<Views<JobsView>>,
         services: Services,
         workers: Arc<Workers>,
-        functions: Functions,
-        hooks: Hooks,
-        context: DocumentContext,
+        planner: Arc<JobPlanner>,
         crash_loop: &CrashLoop,
     ) -> Result<Arc<Self>, Error> {
         let (requests, received) = channel();
@@ -110,9 +103,7 @@ impl Supervisor {
             views,
             services,
             workers,
-            functions,
-            hooks,
-            context,
+            planner,
         });
         let running = supervisor.views.snapshot(PARTITION);
         supervisor.remove_forgotten_state(&running.state);
@@ -166,16 +157,6 @@ impl Supervisor {
         active.or_else(|| self.ended.part(key, |ended| ended.metrics.clone()))?
     }
 
-    /// The nodes and edges of a stored job, without figures.
-    ///
-    /// # Errors
-    /// [`Error::Invalid`] or [`Error::Plan`] for a document that this process cannot run.
-    pub(super) fn planned(&self, record: &JobRecord) -> Result<Arc<JobMetrics>, Error> {
-        let (document, _) = self.read(record)?;
-        let plan = Plan::new(&document, &self.functions, &self.hooks, self.workers.count() as u32)?;
-        Ok(JobMetrics::new(&plan, Arc::clone(&self.services.clock)))
-    }
-
     /// The figures of the nodes of all runs, at most `max`.
     pub(super) fn figures(&self, max: usize) -> Vec<JobFigure> {
         let mut runs = self.active.runs();
@@ -214,21 +195,6 @@ impl Supervisor {
     /// Adds what is known of a running job: its lag, or the reason why it waits.
     pub(super) fn describe(&self, key: &JobKey, job: &mut Value) {
         self.active.describe(key, self.services.clock.now(), job);
-    }
-
-    /// `true` for a stored job that commits epochs.
-    ///
-    /// # Errors
-    /// Those of [`Self::planned`].
-    pub(super) fn has_epochs(&self, record: &JobRecord) -> Result<bool, Error> {
-        let (document, _) = self.read(record)?;
-        let plan = Plan::new(&document, &self.functions, &self.hooks, self.workers.count() as u32)?;
-        Ok(plan.has_epochs(document.delivery))
-    }
-
-    /// Checks that this program can run a document.
-    pub(super) fn check(&self, document: &Document) -> Result<(), Error> {
-        Plan::new(document, &self.functions, &self.hooks, self.workers.count() as u32).map(drop)
     }
 
     fn serve(self: &Arc<Self>, requests: &Receiver<SupervisorRequest>) {
@@ -290,7 +256,7 @@ impl Supervisor {
         if record.paused.is_some() {
             return;
         }
-        let (document, tenant) = match self.read(&record) {
+        let (document, tenant) = match self.planner.read(&record) {
             Ok(read) => read,
             Err(error) => return self.keep_waiting(key, self.failure_of(&error)),
         };
@@ -310,9 +276,9 @@ impl Supervisor {
             places: Some(Arc::new(JobPlaces::new(Arc::clone(&self.views), key.clone()))),
             workers: Arc::clone(&self.workers),
             metrics,
-            functions: self.functions.clone(),
-            hooks: self.hooks.clone(),
-            fixed_params: self.context.params.clone(),
+            functions: self.planner.functions().clone(),
+            hooks: self.planner.hooks().clone(),
+            fixed_params: self.planner.context().params.clone(),
             over: Box::new(move |outcome| {
                 // Without a receiver the process stops, and the job stays stored as running.
                 let _ = requests.send(SupervisorRequest::Ended(ended_key, number, outcome));
@@ -337,13 +303,6 @@ impl Supervisor {
     fn keep_waiting(&self, key: &JobKey, fault: RunFailure) {
         tracing::warn!(job = key.id, tenant = key.tenant, reason = fault.message, "job waits");
         self.active.wait_for_settings(key, fault, self.services.clock.now());
-    }
-
-    fn read(&self, record: &JobRecord) -> Result<(Document, TenantId), Error> {
-        let document = Document::read(&record.document_to_run().to_string(), &self.context);
-        let document = document.map_err(|findings| Error::Invalid { findings })?;
-        let tenant = TenantId::new(&record.tenant).map_err(millstream_log::Error::from)?;
-        Ok((document, tenant))
     }
 
     fn failure_of(&self, error: &Error) -> RunFailure {

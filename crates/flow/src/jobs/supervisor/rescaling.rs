@@ -70,8 +70,8 @@ impl Supervisor {
             return Ok(None);
         }
         let changed = JobRecord { parallelism: parallelism.clone(), ..JobRecord::clone(&record) };
-        let (document, _) = self.read(&changed)?;
-        self.check(&document)?;
+        let (document, _) = self.planner.read(&changed)?;
+        self.planner.check(&document)?;
         if !self.store(JobCommand::Parallelism(key.clone(), parallelism)) {
             return refused("the log does not take the job's record".to_owned());
         }

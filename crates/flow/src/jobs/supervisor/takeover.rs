@@ -11,7 +11,6 @@ use super::super::store::JobCommand;
 use super::{PARTITION, Supervisor, SupervisorRequest};
 use crate::Error;
 use crate::document::{Document, ErrorAnswer};
-use crate::plan::Plan;
 use crate::runtime::Takeover;
 
 impl Supervisor {
@@ -40,13 +39,13 @@ impl Supervisor {
         tenant: TenantId,
         document: Document,
     ) -> Result<Takeover, Error> {
-        let plan = Plan::new(&document, &self.functions, &self.hooks, self.workers.count() as u32)?;
+        let plan = self.planner.plan(&document)?;
         Ok(Takeover {
             services: self.services.clone(),
             tenant,
             id: key.id.clone(),
             has_epochs: plan.has_epochs(document.delivery),
-            earlier: earlier_job(earlier, &self.context),
+            earlier: earlier_job(earlier, self.planner.context()),
             before: self.takeover_before(earlier)?.map(Box::new),
             earlier_places: earlier.places.clone(),
             document,
@@ -59,7 +58,7 @@ impl Supervisor {
         let snapshot = self.views.snapshot(PARTITION);
         let key = JobKey { tenant: ended.tenant.clone(), id: resumes.job.clone() };
         let Some(earlier) = snapshot.state.get(&key) else { return Ok(None) };
-        let (document, tenant) = self.read(ended)?;
+        let (document, tenant) = self.planner.read(ended)?;
         self.takeover(&ended.key(), earlier, tenant, document).map(Some)
     }
 
