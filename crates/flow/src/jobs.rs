@@ -20,6 +20,7 @@ mod planner;
 mod record;
 mod set_parallelism;
 mod state;
+mod stop_mode;
 mod store;
 mod submissions;
 mod supervisor;
@@ -30,8 +31,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use millstream_types::{
-    MemoryBudget, MonotonicClock, PartitionId, Principal, RemoteCallers, ShortLives, StateTopic, TenantId, TopicName,
-    WallClock, iso_time,
+    MemoryBudget, MonotonicClock, Principal, RemoteCallers, ShortLives, StateTopic, TenantId, TopicName, WallClock,
+    iso_time,
 };
 use millstream_view::{ViewRuntime, Views, ViewsConfig};
 use serde_json::{Value, json};
@@ -44,7 +45,8 @@ pub use self::parallelism::ParallelismChange;
 use self::planner::JobPlanner;
 pub use self::record::JobState;
 use self::record::{JobKey, JobRecord, is_waiting};
-use self::store::{JobAnswer, JobCommand, JobsView};
+pub use self::stop_mode::StopMode;
+use self::store::{JobAnswer, JobCommand, JobsView, PARTITION};
 pub use self::submissions::Submission;
 use self::submissions::Submissions;
 use self::supervisor::{Supervisor, SupervisorRequest};
@@ -70,7 +72,6 @@ const WRITER: &str = "jobs";
 const INBOX_MAX_BYTES: usize = 8 << 20;
 /// Most nodes with figures of their own in the metrics.
 const FIGURES_MAX: usize = 1_000;
-const PARTITION: PartitionId = PartitionId(0);
 /// The state, in answers, of a job that is stored as running and not started.
 const PAUSED: &str = "paused";
 
@@ -102,17 +103,6 @@ pub struct Jobs {
     tests: TestRunner,
     submissions: Submissions,
     wall: Arc<dyn WallClock>,
-}
-
-/// The way in which a job is stopped.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum StopMode {
-    /// Finishes the records that were read, and commits an epoch with them, from which another job can go on.
-    Checkpoint,
-    /// Finishes the records that were read.
-    Graceful,
-    /// Drops the records in flight; a later job of the same group reads them again.
-    Immediate,
 }
 
 impl Jobs {

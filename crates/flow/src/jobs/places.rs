@@ -4,9 +4,8 @@ use std::sync::Arc;
 
 use millstream_view::Views;
 
-use super::PARTITION;
 use super::record::JobKey;
-use super::store::{JobAnswer, JobCommand, JobsView};
+use super::store::{JobAnswer, JobCommand, JobsView, PARTITION};
 use crate::connector::Places;
 
 pub(super) struct JobPlaces {

@@ -3,13 +3,16 @@
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
-use millstream_types::TenantId;
+use millstream_types::{PartitionId, TenantId};
 use millstream_view::{DecodeError, Draft, Encoded, InState, View, Views};
 
+use super::events;
 use super::record::{AllRecords, JobKey, JobRecord, JobState, NodeParallelism, is_waiting};
-use super::{PARTITION, events};
 use crate::Error;
 use crate::runtime::RunFailure;
+
+/// The only partition of the view.
+pub(super) const PARTITION: PartitionId = PartitionId(0);
 
 /// The view with the limits that decisions need.
 pub(super) struct JobsView {

@@ -11,11 +11,10 @@ use millstream_view::Views;
 use tokio::sync::oneshot;
 use uuid::Uuid;
 
-use super::PARTITION;
 use super::earlier::{EarlierRecords, Purpose, earlier_job};
 use super::planner::JobPlanner;
 use super::record::{JobKey, JobRecord, JobState, Resumes};
-use super::store::{JobAnswer, JobCommand, JobsView, find};
+use super::store::{JobAnswer, JobCommand, JobsView, PARTITION, find};
 use super::supervisor::{Supervisor, SupervisorRequest};
 use crate::Error;
 use crate::config::FlowConfig;

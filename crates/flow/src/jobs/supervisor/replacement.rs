@@ -8,8 +8,8 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 use super::super::record::{JobKey, JobState, is_waiting};
-use super::super::store::JobCommand;
-use super::{PARTITION, Supervisor};
+use super::super::store::{JobCommand, PARTITION};
+use super::Supervisor;
 
 /// A job that waits until another has stopped.
 pub(super) struct Replacement {

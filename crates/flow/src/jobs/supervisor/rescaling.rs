@@ -9,8 +9,8 @@ use tokio::sync::oneshot;
 
 use super::super::parallelism::ParallelismChange;
 use super::super::record::{JobKey, JobRecord, JobState, NodeParallelism};
-use super::super::store::JobCommand;
-use super::{PARTITION, Supervisor};
+use super::super::store::{JobCommand, PARTITION};
+use super::Supervisor;
 use crate::Error;
 use crate::runtime::Run;
 

@@ -5,8 +5,7 @@ use parking_lot::Mutex;
 use tokio::sync::oneshot::error::TryRecvError;
 
 use super::super::record::JobKey;
-use super::super::store::{JobCommand, JobsView};
-use super::PARTITION;
+use super::super::store::{JobCommand, JobsView, PARTITION};
 
 /// The starts that are not told yet: a command whose answer nobody holds would be withdrawn.
 #[derive(Default)]

@@ -7,8 +7,8 @@ use millstream_types::TenantId;
 
 use super::super::earlier::earlier_job;
 use super::super::record::{JobKey, JobRecord};
-use super::super::store::JobCommand;
-use super::{PARTITION, Supervisor, SupervisorRequest};
+use super::super::store::{JobCommand, PARTITION};
+use super::{Supervisor, SupervisorRequest};
 use crate::Error;
 use crate::document::{Document, ErrorAnswer};
 use crate::runtime::Takeover;
