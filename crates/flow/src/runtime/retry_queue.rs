@@ -1,8 +1,10 @@
 //! Source records that wait to be read again after an error, longer from time to time.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use crate::batch::Batch;
+use crate::document::NodeId;
 
 /// The pause before the first time; it doubles up to [`PAUSE_MAX`].
 const PAUSE_FIRST: Duration = Duration::from_millis(100);
@@ -12,16 +14,15 @@ const PAUSE_MAX: Duration = Duration::from_secs(30);
 pub(super) struct RetryQueue {
     /// Records, and the times at which they are read again.
     waiting: Vec<(Duration, Batch)>,
+    /// The nodes that have failed on them.
+    nodes: BTreeSet<NodeId>,
 }
 
 impl RetryQueue {
-    pub(super) fn is_empty(&self) -> bool {
-        self.waiting.is_empty()
-    }
-
-    /// Keeps records until they are read again; the time until then.
-    pub(super) fn add(&mut self, roots: Batch, now: Duration) -> Duration {
+    /// Keeps records on which a node has failed until they are read again; the time until then.
+    pub(super) fn add(&mut self, node: NodeId, roots: Batch, now: Duration) -> Duration {
         let pause = pause(roots.attempts());
+        self.nodes.insert(node);
         self.waiting.push((now + pause, roots));
         pause
     }
@@ -29,6 +30,16 @@ impl RetryQueue {
     /// The records whose pause is over.
     pub(super) fn take_due(&mut self, now: Duration) -> Vec<Batch> {
         self.waiting.extract_if(.., |(at, _)| *at <= now).map(|(_, roots)| roots).collect()
+    }
+
+    /// The nodes that have failed on records that wait.
+    pub(super) fn nodes(&self) -> impl Iterator<Item = NodeId> {
+        self.nodes.iter().copied()
+    }
+
+    /// The nodes that have failed on records of which none waits any more; none of them while some records wait.
+    pub(super) fn take_done_nodes(&mut self) -> BTreeSet<NodeId> {
+        if self.waiting.is_empty() { std::mem::take(&mut self.nodes) } else { BTreeSet::new() }
     }
 
     /// The time until the next records are read again.

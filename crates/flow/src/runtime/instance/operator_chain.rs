@@ -4,7 +4,7 @@
 //!
 //! Not here: the input of the instance, and the epochs of its run (`instance.rs`).
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -47,8 +47,6 @@ pub(super) struct OperatorChain {
     has_finished: bool,
     work: WorkQueue,
     retries: RetryQueue,
-    /// The nodes that have failed on records that wait to be read again.
-    retrying: BTreeSet<NodeId>,
     started: StartedNodes,
 }
 
@@ -85,7 +83,6 @@ impl OperatorChain {
             neighbours: Arc::clone(neighbours),
             work: WorkQueue::default(),
             retries: RetryQueue::default(),
-            retrying: BTreeSet::new(),
             started: StartedNodes::default(),
         })
     }
@@ -387,10 +384,9 @@ impl OperatorChain {
         }
         if let Some(error) = retried.first() {
             let roots = input.roots(retried.iter().map(|error| error.row));
-            let pause = self.retries.add(roots, self.run.clock.now());
+            let pause = self.retries.add(node, roots, self.run.clock.now());
             let reason = format!("reads records again after pauses, now of {pause:?}, after: {}", error.message);
             self.run.pauses.set(&self.planned(node).node.name, Some(reason));
-            self.retrying.insert(node);
         }
         for (target, batch) in sends {
             if !batch.is_empty() {
@@ -404,10 +400,8 @@ impl OperatorChain {
     /// Reads records again whose pause is over.
     pub(super) fn read_again_due(&mut self) {
         let due = self.retries.take_due(self.run.clock.now());
-        if !due.is_empty() && self.retries.is_empty() {
-            for node in std::mem::take(&mut self.retrying) {
-                self.run.pauses.set(&self.planned(node).node.name, None);
-            }
+        for node in self.retries.take_done_nodes() {
+            self.run.pauses.set(&self.planned(node).node.name, None);
         }
         due.into_iter().for_each(|roots| self.read_again(roots));
     }
@@ -419,8 +413,8 @@ impl OperatorChain {
 
     /// Forgets the reasons of pauses, before the instance is made again.
     pub(super) fn end_pauses(&self) {
-        for node in &self.retrying {
-            self.run.pauses.set(&self.planned(*node).node.name, None);
+        for node in self.retries.nodes() {
+            self.run.pauses.set(&self.planned(node).node.name, None);
         }
     }
 
