@@ -2,10 +2,11 @@
 //!
 //! ```text
 //!  Run (a job) ── tasks: copies of its chains ──► Workers: turns, the same number for each busy job
-//!                   │  InstanceTask, Instance: source ► operators ► sinks by calls
+//!                   │  InstanceTask, Instance: source, inbox ► OperatorChain: operators ► sinks by calls
 //!                   ├─ Inbox: bounded queue between chains, a lane for each sender; a full one stops its sender
 //!                   ├─ TableFeed: fills the table of a lookup, which its instances share
 //!                   ├─ Epochs: barriers, state and results that are committed together
+//!                   ├─ RunProgress: records in flight, lag, watermarks
 //!                   └─ JobMetrics: counters of nodes and edges, and the taps of edges
 //! ```
 //!
