@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io;
 use std::net::TcpListener;
-use std::os::unix::process::CommandExt as _;
+use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -24,6 +24,7 @@ const JVM: [&str; 5] = [
 ];
 /// A cluster of three on a busy machine of two cores takes half a minute.
 const PATIENCE: Duration = Duration::from_secs(120);
+const SIGKILL: i32 = 9;
 const POLL: Duration = Duration::from_millis(100);
 /// The text that a broker writes once it serves clients.
 const STARTED: &str = "Kafka Server started";
@@ -97,9 +98,18 @@ impl Brokers {
                 _ = terminate.recv() => return Ok(()),
                 _ = hang_up.recv() => return Ok(()),
                 () = &mut input => return Ok(()),
-                _ = tick.tick() => self.brokers.iter_mut().try_for_each(Broker::still_runs)?,
+                _ = tick.tick() => self.check()?,
             }
         }
+    }
+
+    /// Checks that the brokers run. One of several may be killed, to see what its clients do then.
+    fn check(&mut self) -> anyhow::Result<()> {
+        let may_be_killed = self.brokers.len() > 1;
+        self.brokers.iter_mut().try_for_each(|broker| match broker.process.try_wait()? {
+            Some(status) if may_be_killed && status.signal() == Some(SIGKILL) => Ok(()),
+            _ => broker.still_runs(),
+        })
     }
 
     /// Ends all brokers and waits for them; kills those that take longer than the patience for a start.
@@ -221,10 +231,12 @@ fn properties(dir: &Path, number: usize, ports: &[Ports]) -> String {
          offsets.topic.replication.factor={replicas}\n\
          offsets.topic.num.partitions=8\n\
          transaction.state.log.replication.factor={replicas}\n\
-         transaction.state.log.min.isr=1\n\
+         transaction.state.log.min.isr={in_sync}\n\
+         min.insync.replicas={in_sync}\n\
          transaction.state.log.num.partitions=8\n\
          group.initial.rebalance.delay.ms=0\n",
         node = number + 1,
+        in_sync = replicas.min(2),
         voters = voters.join(","),
         data = dir.join("data").display(),
     )

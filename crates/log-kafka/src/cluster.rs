@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use kafka_protocol::messages::metadata_request::MetadataRequestTopic;
 use kafka_protocol::messages::{MetadataRequest, MetadataResponse, TopicName};
@@ -81,24 +81,37 @@ impl Cluster {
         Err(last)
     }
 
-    /// Asks any broker; the next one if that does not answer, until the time for a delivery has passed. For requests that
-    /// may be repeated.
-    pub(crate) async fn ask<R: Request>(&self, request: &R, version: i16) -> Result<R::Response, CallError> {
-        let deadline = Instant::now() + self.config.delivery_timeout;
+    /// Asks any broker once; the next call asks the next one if it does not answer.
+    async fn ask_once<R: Request>(&self, request: &R, version: i16) -> Result<R::Response, CallError> {
+        let answer = match self.any().await {
+            Ok(broker) => broker.call(request, version).await,
+            Err(error) => Err(error),
+        };
+        if answer.is_err() {
+            self.turn.fetch_add(1, Ordering::Relaxed);
+        }
+        answer
+    }
+
+    /// Asks one broker after the other until `patience` has passed. For requests that may be repeated.
+    pub(crate) async fn ask<R: Request>(
+        &self,
+        request: &R,
+        version: i16,
+        patience: Duration,
+    ) -> Result<R::Response, CallError> {
+        let deadline = Instant::now() + patience;
         loop {
-            let answer = match self.any().await {
-                Ok(broker) => broker.call(request, version).await,
-                Err(error) => Err(error),
-            };
+            let answer = self.ask_once(request, version).await;
             if answer.is_ok() || Instant::now() > deadline {
                 return answer;
             }
-            self.turn.fetch_add(1, Ordering::Relaxed);
             tokio::time::sleep(self.config.retry_backoff).await;
         }
     }
 
-    /// The topics of these ids and where their partitions are; all topics if there is no list. Learns the brokers' addresses.
+    /// The topics of these ids and where their partitions are; all topics if there is no list. Asks once, and learns the brokers'
+    /// addresses.
     pub(crate) async fn metadata(&self, topics: Option<&[Uuid]>) -> Result<MetadataResponse, CallError> {
         let by_id = |id: &Uuid| MetadataRequestTopic::default().with_topic_id(*id).with_name(None);
         self.metadata_where(topics.map(|topics| topics.iter().map(by_id).collect())).await
@@ -112,7 +125,7 @@ impl Cluster {
 
     async fn metadata_where(&self, topics: Option<Vec<MetadataRequestTopic>>) -> Result<MetadataResponse, CallError> {
         let request = MetadataRequest::default().with_topics(topics).with_allow_auto_topic_creation(false);
-        let response = self.ask(&request, METADATA_VERSION).await?;
+        let response = self.ask_once(&request, METADATA_VERSION).await?;
         let mut addresses = self.addresses.lock();
         *addresses = response
             .brokers

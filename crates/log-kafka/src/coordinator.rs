@@ -57,7 +57,8 @@ impl Coordinator {
             .with_transaction_timeout_ms(timeout_ms)
             .with_producer_id(WireProducerId(-1))
             .with_producer_epoch(-1);
-        let answer = self.ask(core, &request, INIT_PRODUCER_ID_VERSION, |answer| {
+        let deadline = Instant::now() + core.config.delivery_timeout;
+        let answer = self.ask(core, &request, INIT_PRODUCER_ID_VERSION, deadline, |answer| {
             let producer = ProducerId { id: answer.producer_id.0, epoch: answer.producer_epoch };
             (answer.error_code, producer)
         });
@@ -68,29 +69,35 @@ impl Coordinator {
         }
     }
 
-    /// Ends the transaction of `producer`. Returns the producer of the next one.
-    pub(crate) async fn end(&self, core: &Core, producer: ProducerId, committed: bool) -> Answer<ProducerId> {
+    /// Ends the transaction of `producer`, with patience up to `deadline`. Returns the producer of the next one.
+    pub(crate) async fn end(
+        &self,
+        core: &Core,
+        producer: ProducerId,
+        committed: bool,
+        deadline: Instant,
+    ) -> Answer<ProducerId> {
         let request = EndTxnRequest::default()
             .with_transactional_id(self.transactional_id())
             .with_producer_id(WireProducerId(producer.id))
             .with_producer_epoch(producer.epoch)
             .with_committed(committed);
-        let answer = self.ask(core, &request, END_TXN_VERSION, |answer| {
+        let answer = self.ask(core, &request, END_TXN_VERSION, deadline, |answer| {
             let next = ProducerId { id: answer.producer_id.0, epoch: answer.producer_epoch };
             (answer.error_code, next)
         });
         answer.await
     }
 
-    /// Asks until there is an answer, or the time for a delivery has passed. `read` gives the error code, too.
+    /// Asks until there is an answer, or `deadline` has passed. `read` gives the error code, too.
     async fn ask<R: Request, T>(
         &self,
         core: &Core,
         request: &R,
         version: i16,
+        deadline: Instant,
         read: fn(R::Response) -> (i16, T),
     ) -> Answer<T> {
-        let deadline = Instant::now() + core.config.delivery_timeout;
         let mut may_be_done = false;
         loop {
             let answer = match self.find(core).await {
@@ -106,6 +113,11 @@ impl Coordinator {
                     Some(ResponseError::ConcurrentTransactions) => CallError::Unsent(said(code, None)),
                     Some(ResponseError::ProducerFenced | ResponseError::InvalidProducerEpoch) if !may_be_done => {
                         return Answer::Fenced;
+                    }
+                    // The coordinator does not say how far it came.
+                    Some(ResponseError::UnknownServerError) => {
+                        may_be_done = true;
+                        CallError::Unanswered(said(code, None))
                     }
                     Some(error) if error.is_retriable() => {
                         *self.broker.lock() = None;
@@ -138,7 +150,7 @@ impl Coordinator {
         let request = FindCoordinatorRequest::default()
             .with_key_type(TRANSACTION_KEY)
             .with_coordinator_keys(vec![StrBytes::from_string(self.id.clone())]);
-        let answer = core.cluster.ask(&request, FIND_COORDINATOR_VERSION).await?;
+        let answer = core.cluster.ask(&request, FIND_COORDINATOR_VERSION, Duration::ZERO).await?;
         let found = answer.coordinators.into_iter().next();
         let found = found.ok_or_else(|| CallError::Unsent("the answer names no coordinator".to_owned()))?;
         if found.error_code != 0 {

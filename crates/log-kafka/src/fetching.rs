@@ -17,7 +17,7 @@ use crate::cluster::Lane;
 use crate::connection::CallError;
 use crate::core::{Core, said};
 use crate::partition_state::{Ends, PartitionState};
-use crate::visible::{Visible, visible};
+use crate::visible::{Times, Visible, visible};
 
 pub(crate) const FETCH_VERSION: i16 = 16;
 const LIST_OFFSETS_VERSION: i16 = 7;
@@ -66,7 +66,8 @@ pub(crate) fn fetched(partition: &PartitionState, data: PartitionData) -> Result
     let ends = ends_of(&data);
     let aborted = data.aborted_transactions.unwrap_or_default();
     let undecodable = |source| Error::Batch { partition: partition.id.clone(), source };
-    let visible = visible(data.records.unwrap_or_default(), &aborted).map_err(undecodable)?;
+    let times = if partition.topic.topic().config.append_time { Times::OfAppend } else { Times::OfRecords };
+    let visible = visible(data.records.unwrap_or_default(), &aborted, times).map_err(undecodable)?;
     Ok(Fetched { ends, visible })
 }
 
@@ -140,7 +141,8 @@ pub(crate) async fn ask_leader<R: Request, T>(
             return Err(core.unreachable(&refused));
         }
         tokio::time::sleep(core.config.retry_backoff).await;
-        core.find_leaders(std::slice::from_ref(partition)).await?;
+        // Without an answer the leader is that of before.
+        let _ = core.find_leaders(std::slice::from_ref(partition)).await;
     }
 }
 
@@ -184,7 +186,7 @@ pub(crate) async fn ends(core: &Core, partition: &Arc<PartitionState>) -> Result
     Ok(Ends { first, stable: stable.max(first), high: high.max(stable) })
 }
 
-/// The first committed offset whose record Kafka dates at or after `timestamp_ms`.
+/// The first committed offset whose record Kafka dates at or after `timestamp_ms`, by its own or its append time.
 pub(crate) async fn offset_of_time(
     core: &Core,
     partition: &Arc<PartitionState>,

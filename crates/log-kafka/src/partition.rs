@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use millstream_log::{AckLevel, Appended, Bell, CachedRead, Done, Error, Hold, Holds, Offsets, Partition, Topic, UpTo};
-use millstream_types::{BatchLimits, Offset, Position, Record, RecordBatch, StoredRecord, TopicPartition};
+use millstream_types::{BatchError, BatchLimits, Offset, Position, Record, RecordBatch, StoredRecord, TopicPartition};
 
 use crate::core::Core;
 use crate::fetching::{self, Fetched, Isolation};
@@ -12,6 +12,11 @@ use crate::removing;
 
 /// Least bytes that a read asks for: a round trip is worth that many.
 const READ_MIN_BYTES: usize = 64 << 10;
+
+/// Bytes of a read that looks for a time.
+const SCAN_BYTES: usize = 1 << 20;
+/// Time by which the clock of a record's sender may be ahead, for a search by time to find it.
+const AHEAD_MS: i64 = 60_000;
 
 /// A handle on a partition of the cluster.
 #[derive(Debug)]
@@ -27,6 +32,10 @@ impl KafkaPartition {
             UpTo::Stable | UpTo::Tail => stable,
             UpTo::High => high,
         }
+    }
+
+    fn undecodable(&self, source: BatchError) -> Error {
+        Error::Batch { partition: self.state.id.clone(), source }
     }
 
     fn trimmed(&self, wanted: Offset, oldest: Offset) -> Error {
@@ -122,9 +131,8 @@ impl Partition for KafkaPartition {
             },
         };
         let Some(batch) = batches.into_iter().next() else { return Ok(None) };
-        let undecodable = |source| Error::Batch { partition: self.state.id.clone(), source };
-        let batch = batch.inflated(&BatchLimits::default()).map_err(undecodable)?;
-        batch.record_at(offset).map_err(undecodable)
+        let batch = batch.inflated(&BatchLimits::default()).map_err(|source| self.undecodable(source))?;
+        batch.record_at(offset).map_err(|source| self.undecodable(source))
     }
 
     fn read_one_cached(&self, offset: Offset, up_to: UpTo) -> Result<CachedRead, Error> {
@@ -148,8 +156,26 @@ impl Partition for KafkaPartition {
     }
 
     fn offset_at(&self, timestamp_ms: i64) -> Result<Option<Offset>, Error> {
+        // Kafka finds records by the time of their append in most topics. Their own time is earlier, but for clocks that are ahead.
         let (core, state) = (Arc::clone(&self.core), Arc::clone(&self.state));
-        self.core.wait(async move { fetching::offset_of_time(&core, &state, timestamp_ms).await })
+        let from_ms = timestamp_ms.saturating_sub(AHEAD_MS);
+        let found = self.core.wait(async move { fetching::offset_of_time(&core, &state, from_ms).await })?;
+        let Some(mut next) = found else { return Ok(None) };
+        loop {
+            let batches = self.read(next, SCAN_BYTES, UpTo::Stable)?;
+            let Some(last) = batches.last() else { return Ok(None) };
+            let after = last.next_offset();
+            for batch in batches {
+                let batch = batch.inflated(&BatchLimits::default()).map_err(|source| self.undecodable(source))?;
+                for record in batch.records() {
+                    let record = record.map_err(|source| self.undecodable(source))?;
+                    if record.offset >= next && record.timestamp_ms >= timestamp_ms {
+                        return Ok(Some(record.offset));
+                    }
+                }
+            }
+            next = after;
+        }
     }
 
     fn resume(&self, position: Position) -> Result<Offset, Error> {

@@ -265,7 +265,7 @@ async fn producer(core: &Core) -> Result<ProducerId, CallError> {
         .with_transactional_id(None)
         .with_producer_id(WireProducerId(-1))
         .with_producer_epoch(-1);
-    let answer = core.cluster.ask(&request, INIT_PRODUCER_ID_VERSION).await?;
+    let answer = core.cluster.ask(&request, INIT_PRODUCER_ID_VERSION, core.config.request_timeout).await?;
     if answer.error_code != 0 {
         return Err(CallError::Unsent(said(answer.error_code, None)));
     }

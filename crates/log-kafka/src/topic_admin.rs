@@ -24,6 +24,7 @@ use millstream_log::{Cleanup, Error, Topic, TopicConfig, Writers, reply};
 use millstream_types::{BatchLimits, Record, TOPICS, TopicId, TopicName};
 use uuid::Uuid;
 
+use crate::connection::CallError;
 use crate::core::{Core, leader_of, said};
 use crate::fetching::{self, Isolation};
 use crate::names;
@@ -57,7 +58,14 @@ fn timeout_ms(core: &Core) -> i32 {
 pub(crate) async fn learn(core: &Arc<Core>) -> Result<(), Error> {
     let catalogue = catalogue(core).await?;
     let mut kept = read_catalogue(core, &catalogue).await?;
-    let metadata = core.cluster.metadata(None).await.map_err(|error| core.unreachable(&error))?;
+    let deadline = Instant::now() + core.config.delivery_timeout;
+    let metadata = loop {
+        match core.cluster.metadata(None).await {
+            Ok(metadata) => break metadata,
+            Err(error) if Instant::now() > deadline => return Err(core.unreachable(&error)),
+            Err(_) => tokio::time::sleep(core.config.retry_backoff).await,
+        }
+    };
     for found in metadata.topics {
         let Some(kafka_name) = found.name.as_ref().map(|name| name.to_string()) else { continue };
         let Some(name) = names::from_kafka(&kafka_name) else { continue };
@@ -143,7 +151,7 @@ async fn foreign(core: &Core, kafka_name: &str, partitions: u32) -> Result<Topic
         .with_resource_name(wire(kafka_name))
         .with_configuration_keys(None);
     let request = DescribeConfigsRequest::default().with_resources(vec![resource]);
-    let answer = core.cluster.ask(&request, DESCRIBE_CONFIGS_VERSION).await;
+    let answer = core.cluster.ask(&request, DESCRIBE_CONFIGS_VERSION, core.config.delivery_timeout).await;
     let answer = answer.map_err(|error| core.unreachable(&error))?;
     let settings: HashMap<String, String> = answer
         .results
@@ -208,7 +216,7 @@ async fn create(core: &Core, kafka_name: &str, config: &TopicConfig) -> Result<(
         .with_replication_factor(core.config.replication_factor)
         .with_configs(settings.into_iter().map(setting).collect());
     let request = CreateTopicsRequest::default().with_topics(vec![topic]).with_timeout_ms(timeout_ms(core));
-    let answer = core.cluster.ask(&request, CREATE_TOPICS_VERSION).await;
+    let answer = core.cluster.ask(&request, CREATE_TOPICS_VERSION, core.config.delivery_timeout).await;
     let answer = answer.map_err(|error| Refusal::Error(core.unreachable(&error)))?;
     let Some(answer) = answer.topics.into_iter().next() else { return Ok(()) };
     match ResponseError::try_from_code(answer.error_code) {
@@ -228,20 +236,24 @@ fn refused(request: &'static str, code: i16, message: Option<&str>) -> Error {
 async fn settled(core: &Core, kafka_name: &str, partitions: u32) -> Result<MetadataResponseTopic, Error> {
     let deadline = Instant::now() + core.config.delivery_timeout;
     loop {
-        let metadata = core.cluster.metadata_of(kafka_name).await.map_err(|error| core.unreachable(&error))?;
-        let found = metadata.topics.into_iter().find(|topic| {
-            topic.error_code == 0
-                && topic.partitions.len() >= partitions.max(1) as usize
-                && topic.partitions.iter().all(|partition| partition.leader_id.0 >= 0)
-        });
-        match found {
-            Some(found) => return Ok(found),
-            None if Instant::now() > deadline => {
-                let why = format!("the partitions of {kafka_name} have no leader");
-                return Err(Error::Unreachable { brokers: core.config.brokers.join(", "), why });
+        let why = match core.cluster.metadata_of(kafka_name).await {
+            Ok(metadata) => {
+                let found = metadata.topics.into_iter().find(|topic| {
+                    topic.error_code == 0
+                        && topic.partitions.len() >= partitions.max(1) as usize
+                        && topic.partitions.iter().all(|partition| partition.leader_id.0 >= 0)
+                });
+                match found {
+                    Some(found) => return Ok(found),
+                    None => CallError::Unsent(format!("the partitions of {kafka_name} have no leader")),
+                }
             }
-            None => tokio::time::sleep(core.config.retry_backoff).await,
+            Err(why) => why,
+        };
+        if Instant::now() > deadline {
+            return Err(core.unreachable(&why));
         }
+        tokio::time::sleep(core.config.retry_backoff).await;
     }
 }
 
@@ -274,7 +286,7 @@ pub(crate) async fn alter_topic(core: Arc<Core>, name: TopicName, config: TopicC
         .with_resource_name(wire(&known.kafka_name))
         .with_configs(settings.into_iter().map(setting).collect());
     let request = IncrementalAlterConfigsRequest::default().with_resources(vec![resource]);
-    let answer = core.cluster.ask(&request, ALTER_CONFIGS_VERSION).await;
+    let answer = core.cluster.ask(&request, ALTER_CONFIGS_VERSION, core.config.delivery_timeout).await;
     let answer = answer.map_err(|error| core.unreachable(&error))?;
     if let Some(no) = answer.responses.iter().find(|answer| answer.error_code != 0) {
         return Err(refused("to alter a topic", no.error_code, no.error_message.as_deref()));
@@ -300,7 +312,7 @@ pub(crate) async fn add_partitions(core: Arc<Core>, name: TopicName, total: u32)
         .with_count(total.cast_signed())
         .with_assignments(None);
     let request = CreatePartitionsRequest::default().with_topics(vec![wanted]).with_timeout_ms(timeout_ms(&core));
-    let answer = core.cluster.ask(&request, CREATE_PARTITIONS_VERSION).await;
+    let answer = core.cluster.ask(&request, CREATE_PARTITIONS_VERSION, core.config.delivery_timeout).await;
     let answer = answer.map_err(|error| core.unreachable(&error))?;
     if let Some(no) = answer.results.iter().find(|answer| answer.error_code != 0) {
         return Err(refused("to add partitions", no.error_code, no.error_message.as_deref()));
@@ -321,7 +333,7 @@ pub(crate) async fn delete_topic(core: Arc<Core>, name: TopicName) -> Result<(),
     let known = core.topics.get(&name)?;
     let wanted = DeleteTopicState::default().with_name(None).with_topic_id(known.id);
     let request = DeleteTopicsRequest::default().with_topics(vec![wanted]).with_timeout_ms(timeout_ms(&core));
-    let answer = core.cluster.ask(&request, DELETE_TOPICS_VERSION).await;
+    let answer = core.cluster.ask(&request, DELETE_TOPICS_VERSION, core.config.delivery_timeout).await;
     let answer = answer.map_err(|error| core.unreachable(&error))?;
     let no = answer.responses.iter().find(|answer| answer.error_code != 0);
     if let Some(no) = no.filter(|no| no.error_code != ResponseError::UnknownTopicId.code()) {

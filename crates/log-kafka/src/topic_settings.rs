@@ -48,7 +48,7 @@ pub(crate) fn to_kafka(
         ("delete.retention.ms", millis(config.delete_retention)),
         ("min.compaction.lag.ms", millis(config.compaction_lag_min)),
         ("unclean.leader.election.enable", "false".to_owned()),
-        ("message.timestamp.type", if config.append_time { "LogAppendTime" } else { "CreateTime" }.to_owned()),
+        ("message.timestamp.type", timestamp_type(config).to_owned()),
         // Batches are kept as they were sealed.
         ("compression.type", "producer".to_owned()),
     ];
@@ -59,6 +59,15 @@ pub(crate) fn to_kafka(
         settings.retain(|(name, _)| !name.starts_with("retention."));
     }
     settings
+}
+
+/// The time by which Kafka removes records. Retention counts from the append, whatever time a record has; its own time stays in the
+/// batch. But compaction rewrites batches and would lose it.
+fn timestamp_type(config: &TopicConfig) -> &'static str {
+    match config.append_time || !config.cleanup.compacts() {
+        true => "LogAppendTime",
+        false => "CreateTime",
+    }
 }
 
 /// The configuration of a topic that others have created, from Kafka's settings.

@@ -15,11 +15,20 @@ pub(crate) struct Visible {
     pub(crate) next: Option<Offset>,
 }
 
+/// The times that records have for their readers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Times {
+    /// Those of the records themselves.
+    OfRecords,
+    /// Those of their append.
+    OfAppend,
+}
+
 /// Parses the batches of a fetch with `read_committed` and leaves out what belongs to aborted transactions.
 ///
 /// # Errors
 /// A [`BatchError`] of the first batch that is damaged, if no whole one comes before it.
-pub(crate) fn visible(records: Bytes, aborted: &[AbortedTransaction]) -> Result<Visible, BatchError> {
+pub(crate) fn visible(records: Bytes, aborted: &[AbortedTransaction], times: Times) -> Result<Visible, BatchError> {
     let mut begins: Vec<(i64, i64)> = aborted.iter().map(|one| (one.first_offset, one.producer_id.0)).collect();
     begins.sort_unstable();
     let mut begins = begins.into_iter().peekable();
@@ -46,7 +55,10 @@ pub(crate) fn visible(records: Bytes, aborted: &[AbortedTransaction]) -> Result<
         {
             hidden = Some(batch);
         } else {
-            found.batches.push(batch);
+            found.batches.push(match times {
+                Times::OfRecords if batch.has_append_time() => batch.into_own_timed(),
+                _ => batch,
+            });
             hidden = None;
         }
     }

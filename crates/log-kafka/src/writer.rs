@@ -303,7 +303,8 @@ async fn send(
         }
         tokio::time::sleep(core.config.retry_backoff).await;
         let partitions: Vec<_> = left.batches.iter().map(|(partition, _)| Arc::clone(partition)).collect();
-        core.find_leaders(&partitions).await?;
+        // Without an answer the leaders are those of before.
+        let _ = core.find_leaders(&partitions).await;
         batches = left.batches;
     }
 }
@@ -427,7 +428,8 @@ async fn finish(core: &Arc<Core>, writer: &Arc<WriterState>, end: End) -> Result
     if was_sent {
         // Without a record, all of whose topics were deleted, there is nothing to commit.
         let committed = end == End::Commit && !stored.is_empty();
-        match writer.coordinator.end(core, producer, committed).await {
+        let deadline = Instant::now() + core.config.delivery_timeout;
+        match writer.coordinator.end(core, producer, committed, deadline).await {
             Answer::Done(next) => writer.work.lock().producer = next,
             Answer::Fenced => return Err(Error::Fenced { writer: writer.name.clone() }),
             Answer::Refused(error) => return Err(error),
@@ -478,7 +480,8 @@ async fn fail(core: &Arc<Core>, writer: &Arc<WriterState>, error: Error) {
     let mut over = is_over.then(|| error.clone());
     let producer = writer.work.lock().producer;
     if !is_over {
-        match writer.coordinator.end(core, producer, false).await {
+        let deadline = Instant::now() + core.config.request_timeout;
+        match writer.coordinator.end(core, producer, false, deadline).await {
             Answer::Done(next) => writer.work.lock().producer = next,
             Answer::Fenced => over = Some(Error::Fenced { writer: writer.name.clone() }),
             // The coordinator aborts it after its time-out; this producer is of no use any more.

@@ -3,7 +3,7 @@
 use std::sync::{Arc, LazyLock};
 
 use millstream_log::Log;
-use millstream_log_kafka::{KafkaConfig, OnKafka};
+use millstream_log_kafka::OnKafka;
 use millstream_testkit::RealKafka;
 use millstream_testkit::conformance::Subject;
 
@@ -12,10 +12,13 @@ static BROKER: LazyLock<RealKafka> = LazyLock::new(|| RealKafka::start(1));
 
 struct OneBroker(Arc<dyn Log>);
 
+/// The broker that the tests of the gate share.
+pub(crate) fn broker() -> &'static RealKafka {
+    &BROKER
+}
+
 fn open() -> Arc<dyn Log> {
-    let brokers = BROKER.brokers().iter().map(|broker| broker.address.clone()).collect();
-    let config = KafkaConfig { brokers, replication_factor: 1, min_insync_replicas: 1, ..KafkaConfig::default() };
-    OnKafka::open(config).unwrap()
+    OnKafka::open(crate::config(broker())).unwrap()
 }
 
 impl Subject for OneBroker {

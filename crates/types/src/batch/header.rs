@@ -112,6 +112,13 @@ pub(super) fn mark_append_time(batch: &mut [u8], at_ms: i64) {
     put_length_and_crc(batch);
 }
 
+/// Gives the records of `batch`, which are in place, their own times again.
+pub(super) fn mark_own_times(batch: &mut [u8]) {
+    let attributes = u16_at(batch, at::ATTRIBUTES) & !APPEND_TIME;
+    put(batch, at::ATTRIBUTES, &attributes.to_be_bytes());
+    put_length_and_crc(batch);
+}
+
 /// Sets the producer of `batch`, whose records are in place.
 pub(super) fn mark_producer(batch: &mut [u8], producer: Producer) {
     put_producer(batch, producer);

@@ -189,6 +189,15 @@ impl RecordBatch {
         Self { bytes: bytes.freeze() }
     }
 
+    /// The same records with the times that their producer gave them, which stay in a batch that was given an append time. That is
+    /// still told as the largest of them. Copies the bytes only if a clone or slice shares the buffer.
+    #[must_use]
+    pub fn into_own_timed(self) -> Self {
+        let mut bytes = self.bytes.try_into_mut().unwrap_or_else(|shared| BytesMut::from(&shared[..]));
+        header::mark_own_times(&mut bytes);
+        Self { bytes: bytes.freeze() }
+    }
+
     /// The same records from another idempotent producer. Copies the bytes only if a clone or slice shares the buffer.
     #[must_use]
     pub fn into_produced_by(self, producer: Producer) -> Self {

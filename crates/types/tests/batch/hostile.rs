@@ -164,6 +164,12 @@ fn records_of_a_log_that_stamps_them_carry_its_time() {
     let batch = RecordBatch::parse(bytes.into(), &LIMITS).unwrap();
     assert_eq!(sample(Compression::None).into_append_timed(99), batch);
     assert!(batch.has_append_time() && read(&batch).iter().all(|record| record.timestamp_ms == 99));
+    for compression in Compression::ALL {
+        let appended = sample(compression).into_append_timed(99).into_own_timed();
+        let own = appended.inflated(&LIMITS).unwrap();
+        assert_eq!((read(&own), own.max_timestamp_ms()), (read(&sample(Compression::None)), 99));
+        assert_eq!(RecordBatch::parse(appended.bytes().clone(), &LIMITS), Ok(appended));
+    }
 }
 
 #[test]
