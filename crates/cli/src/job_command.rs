@@ -12,7 +12,7 @@ use crate::job_events_command::{self, EventsArgs};
 use crate::job_parallelism_command::{self, ParallelismArgs};
 use crate::job_tap_command::{self, TapArgs};
 use crate::job_test_command::{self, TestArgs};
-use crate::terminal::{self, aligned, cell, show, show_lines};
+use crate::terminal::{self, aligned, cell, show, show_lines, size};
 use crate::{job_graph_command, job_new_command, job_run_command, job_validate_command, job_watch_command};
 
 /// Arguments of `millstream job`.
@@ -263,7 +263,7 @@ fn described(job: &Value) -> String {
         rows.push(["checkpoint".to_owned(), format!("epoch {epoch} at {}", cell(&job["checkpoint"]["at"]))]);
     }
     if let Some(bytes) = job["state_bytes"].as_u64() {
-        rows.push(["memory".to_owned(), format!("{bytes} bytes of state")]);
+        rows.push(["memory".to_owned(), format!("{} of state", size(bytes))]);
     }
     let mut text = aligned(&rows);
     let head = ["NODE", "TYPE", "IN", "OUT", "RATE IN", "RATE OUT", "ERRORS", "UNROUTED"].map(str::to_owned);
@@ -292,4 +292,17 @@ fn connectors(types: &[Value]) -> String {
         text.push_str(&aligned(&rows.collect::<Vec<_>>()));
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::described;
+
+    #[test]
+    fn the_state_of_a_job_is_told_in_units_for_people() {
+        let shown = described(&json!({"id": "j1", "state_bytes": 65_536}));
+        assert_eq!(shown, "id      j1\nmemory  64 KiB of state\n");
+    }
 }

@@ -90,3 +90,27 @@ pub fn aligned<const COLUMNS: usize>(rows: &[[String; COLUMNS]]) -> String {
     }
     text
 }
+
+/// Bytes in the largest binary unit of which there is at least one.
+pub(crate) fn size(bytes: u64) -> String {
+    let units = [("GiB", 30), ("MiB", 20), ("KiB", 10)];
+    match units.into_iter().find(|(_, shift)| bytes >> shift > 0) {
+        Some((name, shift)) if bytes.is_multiple_of(1 << shift) => format!("{} {name}", bytes >> shift),
+        Some((name, shift)) => format!("{:.1} {name}", bytes as f64 / (1_u64 << shift) as f64),
+        None => format!("{bytes} B"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::size;
+
+    #[test]
+    fn sizes_are_in_the_largest_unit_of_which_there_is_one() {
+        for (bytes, expected) in
+            [(1023, "1023 B"), (1536, "1.5 KiB"), (65_536, "64 KiB"), ((1 << 20) + 1, "1.0 MiB"), (1 << 30, "1 GiB")]
+        {
+            assert_eq!(size(bytes), expected);
+        }
+    }
+}

@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 use crate::append_command::{self, AppendArgs};
 use crate::client::{Events, Server, encoded, refusal};
 use crate::query_command::printable;
-use crate::terminal::{self, aligned, cell, show};
+use crate::terminal::{self, aligned, cell, show, size};
 
 /// Arguments of `millstream topic`.
 #[derive(Debug, clap::Args)]
@@ -338,16 +338,6 @@ fn number(object: &Value, name: &str) -> u64 {
     object[name].as_u64().unwrap_or_default()
 }
 
-/// Bytes in the largest binary unit of which there is at least one.
-fn size(bytes: u64) -> String {
-    let units = [("GiB", 30), ("MiB", 20), ("KiB", 10)];
-    match units.into_iter().find(|(_, shift)| bytes >> shift > 0) {
-        Some((name, shift)) if bytes.is_multiple_of(1 << shift) => format!("{} {name}", bytes >> shift),
-        Some((name, shift)) => format!("{:.1} {name}", bytes as f64 / (1_u64 << shift) as f64),
-        None => format!("{bytes} B"),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -380,6 +370,5 @@ mod tests {
              a       2           disk     synced  delete   7d         14       1.5 KiB  2\n\
              orders  2           disk     synced  delete   none       0        5 B      1\n"
         );
-        assert_eq!((size(1 << 30), size((1 << 20) + 1)), ("1 GiB".to_owned(), "1.0 MiB".to_owned()));
     }
 }

@@ -75,6 +75,9 @@ const FIGURES_MAX: usize = 1_000;
 /// The state, in answers, of a job that is stored as running and not started.
 const PAUSED: &str = "paused";
 
+/// The words for the state of a job in answers. `starting` are jobs that wait, `paused` those that are to be resumed.
+pub const JOB_STATES: [&str; 7] = ["starting", "running", PAUSED, "stopped", "completed", "killed", "failed"];
+
 /// The services that jobs run on.
 #[derive(Clone)]
 pub struct FlowRuntime {
@@ -463,10 +466,9 @@ impl Jobs {
         self.views.snapshot(PARTITION).state.values().filter(|record| record.state == JobState::Running).count()
     }
 
-    /// The number of jobs in each state, of all tenants; `starting` are those that wait, `paused` those that are to be resumed.
+    /// The number of jobs in each of [`JOB_STATES`], of all tenants.
     pub fn state_counts(&self) -> BTreeMap<&'static str, u64> {
-        let words = ["starting", "running", PAUSED, "stopped", "completed", "killed", "failed"];
-        let mut counts = BTreeMap::from(words.map(|word| (word, 0)));
+        let mut counts = BTreeMap::from(JOB_STATES.map(|word| (word, 0)));
         for record in self.views.snapshot(PARTITION).state.values() {
             let word = match record.state {
                 JobState::Running if record.paused.is_some() => PAUSED,

@@ -44,7 +44,8 @@ pub use expression::{Params, RecordError};
 pub use function::{FunctionOutput, Functions, NativeFunction};
 pub use hook::{HookAnswer, HookBatch, HookCall, Hooks, NativeHook};
 pub use jobs::{
-    EVENT_TENANT_HEADER, FlowRuntime, JobFigure, JobState, Jobs, ParallelismChange, StopMode, Submission, Tap,
+    EVENT_TENANT_HEADER, FlowRuntime, JOB_STATES, JobFigure, JobState, Jobs, ParallelismChange, StopMode, Submission,
+    Tap,
 };
 pub use runtime::TappedRecord;
 pub use test_run::{Difference, DifferenceKind, TestReport, TestResult, TestRunner};

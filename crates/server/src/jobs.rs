@@ -14,7 +14,7 @@ use axum::Extension;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use millstream_flow::{Error, Finding, Jobs, StopMode, catalogue};
+use millstream_flow::{Error, Finding, JOB_STATES, Jobs, StopMode, catalogue};
 use millstream_http::{Access, AuditedObject, Caller, Content, Limits, Path, Payload, Problem, Query, Route, Routes};
 use millstream_types::{ErrorCode, MemoryBudget, Role};
 use serde::Deserialize;
@@ -341,6 +341,10 @@ async fn list_jobs(
     caller: Caller,
     Query(filter): Query<JobFilter>,
 ) -> Result<Response, Problem> {
+    if let Some(state) = filter.state.as_deref().filter(|state| !JOB_STATES.contains(state)) {
+        let rule = format!("a state is one of: {}", JOB_STATES.join(", "));
+        return Err(Problem::invalid(format!("state={state} is no state of a job")).value(state).rule(rule));
+    }
     let label = filter.label.as_deref().map(|label| {
         let rule = "a label is NAME=VALUE";
         label

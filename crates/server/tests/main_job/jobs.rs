@@ -124,6 +124,11 @@ fn a_job_is_submitted_looked_at_and_stopped_over_http() {
 
     let listed = server.get_json("/api/jobs?label=team=tests&state=running");
     assert_eq!((listed.as_array().unwrap().len(), &listed[0]["records_in"]), (1, &json!(100)));
+    let refused = ask(server.applications(), "GET", "/api/jobs?state=nonsense", &[], b"");
+    let problem = refused.json();
+    assert_eq!((refused.status, &problem["value"]), (400, &json!("nonsense")), "{problem}");
+    let rule = "a state is one of: starting, running, paused, stopped, completed, killed, failed";
+    assert_eq!(problem["rule"], rule, "{problem}");
     let shown = server.get_json("/api/jobs/d1");
     assert_eq!(shown["document"], job);
     let names: Vec<_> = shown["nodes"].as_array().unwrap().iter().map(|node| node["name"].clone()).collect();
