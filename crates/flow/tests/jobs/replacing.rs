@@ -245,7 +245,8 @@ fn a_job_that_cannot_stop_in_time_goes_on_and_the_answer_says_why() {
     let Error::NotReplaced { id: kept, reason } = &refusal else { panic!("{refusal:?}") };
     assert_eq!(kept, &id);
     assert!(reason.contains("within 50ms"), "{reason}");
-    assert_eq!(events::all(&node).last().unwrap()["event"], "withdrawn");
+    // The old job may have started again by now.
+    assert!(events::all(&node).iter().any(|event| event["event"] == "withdrawn"));
     eventually("it runs", || states(&node, "copy") == ["running"]);
     // The request comes again.
     listener.accept().unwrap();
