@@ -375,7 +375,7 @@ fn a_retry_reads_the_record_again_up_to_its_attempts() {
 }
 
 #[test]
-fn busy_jobs_get_turns_in_equal_measure_whatever_their_number_of_instances() {
+fn busy_jobs_get_equal_parts_of_the_time_whatever_their_number_of_instances() {
     let dir = tempfile::tempdir().unwrap();
     let config = FlowConfig { threads: 1, ..FlowConfig::default() };
     let node = Node::open_with(dir.path(), config, Functions::default());
@@ -395,8 +395,8 @@ fn busy_jobs_get_turns_in_equal_measure_whatever_their_number_of_instances() {
     let before = turns();
     eventually("both have had many turns", || turns().iter().zip(before).all(|(after, before)| after - before > 3_000));
     let [narrow, wide] = [0, 1].map(|job| turns()[job] - before[job]);
-    // The two counts are read one after the other, while the jobs run.
-    assert!(narrow.abs_diff(wide) < narrow / 10, "{narrow} turns against {wide}");
+    // Their turns do the same work, but not in exactly the same time.
+    assert!(narrow.abs_diff(wide) < narrow / 2, "{narrow} turns against {wide}");
     node.close();
 }
 

@@ -249,7 +249,7 @@ static EVENT_TIME_KEYS: [Key; 3] = [
 pub(in crate::document) static RESOURCES: Section = Section {
     name: "resources",
     path: "resources",
-    doc: "The job's part of the workers. Busy jobs get turns in equal measure, unless one of the tenant is greedy.",
+    doc: "The job's part of the workers. Busy tenants, and the busy jobs of a tenant, get equal parts of the time, unless a job is greedy.",
     keys: &[&RESOURCES_KEYS],
 };
 
@@ -268,7 +268,7 @@ static RESOURCES_KEYS: [Key; 3] = [
     ),
     super::later(
         "share",
-        "leave it out: busy jobs get turns in equal measure, and scheduler: greedy puts one job first",
+        "leave it out: busy jobs get equal parts of the time, and scheduler: greedy puts one job first",
         "Share of the workers.",
     ),
 ];
