@@ -22,6 +22,11 @@ pub enum Error {
         "job '{id}' called '{name}' is still {state}; stop it first, submit this one with replace, or give it another name"
     )]
     NameTaken { id: String, name: String, state: &'static str },
+    /// A source would read a topic under the group of a running job's.
+    #[error(
+        "source '{node}' would read topic '{topic}' under the group '{group}', as job '{id}' does, and after a restart each would skip what the other has read; give it another group, or stop that job first"
+    )]
+    GroupTaken { node: String, topic: String, group: String, id: String },
     /// The job that another was to go on from has just completed, or was just forgotten.
     #[error("the state of job '{id}' is gone with its end a moment ago; send the document again")]
     NoState { id: String },
@@ -113,6 +118,7 @@ impl Error {
             | Self::InvalidSetting { .. } => ErrorCode::Invalid,
             Self::HashDiffers { .. }
             | Self::NameTaken { .. }
+            | Self::GroupTaken { .. }
             | Self::NotPaused { .. }
             | Self::NotReplaced { .. }
             | Self::NotRescaled { .. }

@@ -193,7 +193,7 @@ impl Jobs {
     /// Stores a job in the caller's tenant and starts it. Durable on return.
     ///
     /// # Errors
-    /// [`Error::Invalid`], [`Error::HashDiffers`], [`Error::NameTaken`], [`Error::JobsFull`], [`Error::Plan`].
+    /// [`Error::Invalid`], [`Error::HashDiffers`], [`Error::NameTaken`], [`Error::GroupTaken`], [`Error::JobsFull`], [`Error::Plan`].
     pub async fn submit(&self, caller: &Principal, text: &str) -> Result<Submission, Error> {
         self.submissions.submit(caller, text, None).await
     }

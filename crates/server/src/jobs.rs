@@ -77,7 +77,7 @@ fn submit_routes(jobs: &AllJobs) -> [Route; 3] {
             .answers_with(200, "The same document was submitted under this id before; nothing is done.", object())
             .answers(
                 409,
-                "The id is known with another document (code `incorrect_job_hash`), a job of that name runs (`job_name_taken`), or has not stopped in time (`job_not_replaced`).",
+                "The id is known with another document (code `incorrect_job_hash`), a job of that name runs (`job_name_taken`), or one that reads a topic under the group of a source (`job_group_taken`), or has not stopped in time (`job_not_replaced`).",
             )
             .answers(
                 422,
@@ -225,6 +225,7 @@ fn problem(error: Error) -> Problem {
             problem.member("code", "incorrect_job_hash").member("stored_hash", stored).member("given_hash", given)
         }
         Error::NameTaken { id, .. } => problem.member("code", "job_name_taken").member("job", id),
+        Error::GroupTaken { id, .. } => problem.member("code", "job_group_taken").member("job", id),
         Error::NotReplaced { id, .. } => problem.member("code", "job_not_replaced").member("job", id),
         Error::NotPaused { .. } => problem.member("code", "job_not_paused"),
         Error::NoEpochs { .. } => problem.member("code", "job_without_epochs"),

@@ -8,6 +8,8 @@ use millstream_view::DecodeError;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::connector::group_of;
+use crate::document::topic_named;
 use crate::runtime::{RunFailure, state_topic};
 
 /// First byte of a value.
@@ -94,6 +96,13 @@ pub(super) struct JobRecord {
 /// The values of `parallelism` by the name of the node.
 pub(super) type NodeParallelism = BTreeMap<String, Value>;
 
+/// The place where the log keeps how far a `stream` source has read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct SourceGroup {
+    pub(super) group: String,
+    pub(super) topic: TopicName,
+}
+
 /// The jobs of all tenants.
 pub(super) type AllRecords = imbl::OrdMap<JobKey, Arc<JobRecord>>;
 
@@ -139,6 +148,18 @@ impl JobRecord {
 
     pub(super) fn key(&self) -> JobKey {
         JobKey { tenant: self.tenant.clone(), id: self.id.clone() }
+    }
+
+    /// The `stream` sources by name, with the places where their positions are kept.
+    pub(super) fn source_groups(&self) -> BTreeMap<&str, SourceGroup> {
+        let Ok(tenant) = TenantId::new(&self.tenant) else { return BTreeMap::new() };
+        let sources = self.document["sources"].as_object().into_iter().flatten();
+        let streams = sources.filter(|(_, source)| source["type"] == "stream");
+        let place = |(node, source): (&'_ String, &Value)| {
+            let topic = topic_named(source["config"]["topic"].as_str()?, &tenant).ok()?;
+            Some(SourceGroup { group: group_of(&tenant, &self.name, node, source["config"]["group"].as_str()), topic })
+        };
+        streams.filter_map(|(node, source)| Some((node.as_str(), place((node, source))?))).collect()
     }
 
     pub(super) fn encode(&self, out: &mut Vec<u8>) {

@@ -7,7 +7,7 @@ use millstream_types::{PartitionId, TenantId};
 use millstream_view::{DecodeError, Draft, Encoded, InState, View, Views};
 
 use super::events;
-use super::record::{AllRecords, JobKey, JobRecord, JobState, NodeParallelism, is_waiting};
+use super::record::{AllRecords, JobKey, JobRecord, JobState, NodeParallelism, SourceGroup, is_waiting};
 use crate::Error;
 use crate::runtime::RunFailure;
 
@@ -63,6 +63,8 @@ pub(super) enum JobAnswer {
     HashDiffers(String),
     /// This job of that name runs.
     NameTaken(String),
+    /// A source of the new job would read under the group of a running one's.
+    GroupTaken(TakenGroup),
     /// The job of this id, which the new one is to go on from, is forgotten, or has completed.
     EarlierForgotten(String),
     /// As many jobs run as are allowed.
@@ -81,6 +83,15 @@ pub(super) fn find(views: &Views<JobsView>, tenant: &TenantId, id: &str) -> Resu
     let key = JobKey::new(tenant, id);
     let found = views.snapshot(PARTITION).state.get(&key).cloned();
     found.ok_or_else(|| Error::UnknownJob { id: id.to_owned() })
+}
+
+/// A source whose positions a running job keeps for one of its own.
+#[derive(Debug)]
+pub(super) struct TakenGroup {
+    pub(super) node: String,
+    pub(super) place: SourceGroup,
+    /// The id of the running job.
+    pub(super) job: String,
 }
 
 impl View for JobsView {
@@ -178,6 +189,15 @@ impl JobsView {
         };
         if let Some(other) = running().find(of_name) {
             return JobAnswer::NameTaken(other.id.clone());
+        }
+        let sources = record.source_groups();
+        for other in running().filter(|known| known.tenant == record.tenant && Some(known.key()) != replaced) {
+            let taken = other.source_groups();
+            let shared = sources.iter().find(|(_, place)| taken.values().any(|taken| taken == *place));
+            if let Some((node, place)) = shared {
+                let (node, place, job) = ((*node).to_owned(), place.clone(), other.id.clone());
+                return JobAnswer::GroupTaken(TakenGroup { node, place, job });
+            }
         }
         let has_state = |job: &JobKey| draft.state().get(job).is_some_and(|known| known.state != JobState::Completed);
         if let Some(forgotten) = earlier.filter(|earlier| !has_state(earlier)) {

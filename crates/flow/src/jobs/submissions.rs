@@ -13,8 +13,8 @@ use uuid::Uuid;
 
 use super::earlier::{EarlierRecords, Purpose, earlier_job};
 use super::planner::JobPlanner;
-use super::record::{JobKey, JobRecord, JobState, Resumes};
-use super::store::{JobAnswer, JobCommand, JobsView, PARTITION, find};
+use super::record::{JobKey, JobRecord, JobState, Resumes, SourceGroup};
+use super::store::{JobAnswer, JobCommand, JobsView, PARTITION, TakenGroup, find};
 use super::supervisor::{Supervisor, SupervisorRequest};
 use crate::Error;
 use crate::config::FlowConfig;
@@ -141,6 +141,9 @@ impl Submissions {
             JobAnswer::HashDiffers(stored) => Err(Error::HashDiffers { id, stored, given: hash }),
             JobAnswer::NameTaken(other) => {
                 Err(Error::NameTaken { id: other, name: document.name, state: JobState::Running.as_str() })
+            }
+            JobAnswer::GroupTaken(TakenGroup { node, place: SourceGroup { group, topic }, job }) => {
+                Err(Error::GroupTaken { node, topic: topic.to_string(), group, id: job })
             }
             JobAnswer::Full(running) => Err(Error::JobsFull { running, limit: self.config.jobs_max }),
             JobAnswer::TenantFull(running) => {

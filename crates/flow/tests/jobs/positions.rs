@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use millstream_flow::StopMode;
+use millstream_flow::{Error, StopMode};
 use millstream_log::Log as _;
 use millstream_testkit::eventually;
 use millstream_types::{Offset, TopicName, TopicPartition, partition_of_key};
@@ -163,5 +163,37 @@ fn the_status_tells_how_many_records_were_removed_before_the_job_read_them() {
     let left: BTreeSet<u64> = numbers(&node, "copies").into_iter().collect();
     let job = node.job(&id);
     assert_eq!(job["nodes"][0]["trimmed"].as_u64().unwrap(), 20 - left.len() as u64, "{job:#}");
+    node.close();
+}
+
+#[test]
+fn a_job_whose_source_would_share_the_position_of_a_running_one_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let node = Node::open(dir.path());
+    for topic in ["numbers", "others", "copies"] {
+        node.create(topic, 1);
+    }
+    let named = |name: &str, source: &Value| {
+        let mut job = copy(source);
+        job["name"] = name.into();
+        job
+    };
+    let own = node.run(&copy(&json!({"topic": "numbers"})));
+    let grouped = node.run(&named("grouped", &json!({"topic": "numbers", "group": "g"})));
+    for (group, holder) in [("g", &grouped), ("copy:in", &own)] {
+        let refused = node.submit(&named("other", &json!({"topic": "numbers", "group": group})));
+        let Err(Error::GroupTaken { id, topic, group: taken, .. }) = refused else { panic!("{group}: {refused:?}") };
+        assert_eq!((&id, topic.as_str()), (holder, "numbers"));
+        assert_eq!(taken, format!("job:default:{group}"));
+    }
+    // A position is that of a group in one topic, and is free once its job has ended.
+    let other = node.run(&named("other", &json!({"topic": "others", "group": "g"})));
+    node.stop(&grouped, StopMode::Immediate);
+    node.ended(&grouped);
+    let next = node.run(&named("next", &json!({"topic": "numbers", "group": "g"})));
+    for id in [own, other, next] {
+        node.stop(&id, StopMode::Immediate);
+        node.ended(&id);
+    }
     node.close();
 }
