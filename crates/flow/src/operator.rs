@@ -73,7 +73,7 @@ pub(crate) fn keyed(node: &Node, memory: StateMemory, alarms: &Arc<OpenAlarms>) 
 
 /// `true` for a node whose work depends on event time.
 pub(crate) fn needs_time(node: &Node) -> bool {
-    node.kind == ALARM.name || node.kind == AGGREGATE.name || node.kind == JOIN.name || looks_back(node)
+    [DEDUPLICATE.name, ALARM.name, AGGREGATE.name, JOIN.name].contains(&node.kind.as_str()) || looks_back(node)
 }
 
 /// `true` for a map with functions that look back at the earlier records of a key.

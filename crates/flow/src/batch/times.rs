@@ -68,11 +68,6 @@ impl Batch {
         time.unwrap_or_else(|| self.timestamp_ms(row))
     }
 
-    /// `true` if the rows have event times, of a record or of what a node has made.
-    pub(crate) fn has_event_times(&self) -> bool {
-        self.times.is_some()
-    }
-
     /// The watermark in front of the row.
     pub(crate) fn watermark_ms(&self, row: usize) -> i64 {
         let watermark = self.times.as_ref().and_then(|times| times.watermark_ms(self.record_number(row)));

@@ -47,9 +47,8 @@ const BY_TIME_BYTES: u64 = 80;
 /// The keys that are known.
 ///
 /// A record is dropped if its own time lies within `ttl` of the record of its key that has passed, whichever is the later one.
-/// A key is forgotten once time is two times `ttl` behind its record, so how input is cut into batches changes nothing, and other
-/// keys matter only to records that are more than `ttl` late. Time is the watermark, up to which no sender has records left. In
-/// a job without event times it is the latest record that has passed.
+/// A key is forgotten once the watermark is two times `ttl` behind its record: how input is cut into batches changes nothing, and
+/// other keys and partitions matter only to records that are more than `ttl` late.
 pub(super) struct Deduplicate {
     ttl_ms: i64,
     known: KeyedState<Passed>,
@@ -73,9 +72,9 @@ impl Deduplicate {
         Ok(true)
     }
 
-    /// Forgets the keys whose records are old at `time_ms`.
-    fn forget(&mut self, time_ms: i64) {
-        let oldest_ms = time_ms.saturating_sub(self.ttl_ms.saturating_mul(2));
+    /// Forgets the keys whose records are old once event time has come to `reached_ms`.
+    fn forget(&mut self, reached_ms: i64) {
+        let oldest_ms = reached_ms.saturating_sub(self.ttl_ms.saturating_mul(2));
         while let Some(first) = self.by_time.first_entry().filter(|first| *first.key() < oldest_ms) {
             let (time_ms, keys) = first.remove_entry();
             for key in keys {
@@ -92,25 +91,20 @@ impl KeyedOperator for Deduplicate {
     fn apply(&mut self, input: &KeyedInput<'_>) -> Result<KeyedOutput, Error> {
         let KeyedInput { batch, rows, .. } = input;
         let mut passed = Vec::with_capacity(batch.len());
-        let has_event_times = batch.has_event_times();
         for (row, key) in rows.iter() {
-            if has_event_times {
-                self.forget(batch.watermark_ms(row as usize));
-            }
             let time_ms = match batch.time_ms(row as usize) {
                 NO_TIME => batch.timestamp_ms(row as usize),
                 time_ms => time_ms,
             };
+            self.forget(batch.watermark_ms(row as usize));
             if self.passes(key, time_ms)? {
                 passed.push(row);
-                if !has_event_times {
-                    self.forget(time_ms);
-                }
             }
         }
         Ok(KeyedOutput::Passed(passed))
     }
 
+    /// Frees the memory of keys that are forgotten.
     fn advance(&mut self, time_ms: i64, _: &mut MadeRows) -> Result<bool, Error> {
         self.forget(time_ms);
         Ok(true)
@@ -152,8 +146,8 @@ mod tests {
     use crate::document::JoinSide;
     use crate::operator::keyed::KeyedRows;
 
-    /// Key, time, and the watermark in front, if there are event times.
-    type Reading = (&'static str, i64, Option<i64>);
+    /// Key, time, and the watermark in front.
+    type Reading = (&'static str, i64, i64);
 
     /// The rows that pass.
     fn passed(operator: &mut Deduplicate, rows: &[Reading]) -> Vec<u32> {
@@ -162,11 +156,8 @@ mod tests {
             source.push(number, None, *time_ms, |out| out.extend_from_slice(b"{}"));
             keyed.push(number as u32, key.as_bytes());
         }
-        let mut batch = source.finish();
-        if rows.iter().any(|(_, _, watermark)| watermark.is_some()) {
-            batch =
-                batch.with_times(|row| RowTime { time_ms: rows[row].1, watermark_ms: rows[row].2.unwrap_or(NO_TIME) });
-        }
+        let batch = source.finish();
+        let batch = batch.with_times(|row| RowTime { time_ms: rows[row].1, watermark_ms: rows[row].2 });
         let input = KeyedInput { batch: &batch, rows: &keyed, inputs: None, now_ms: 0, side: JoinSide::Left };
         let KeyedOutput::Passed(passed) = operator.apply(&input).unwrap() else { unreachable!() };
         passed
@@ -180,18 +171,11 @@ mod tests {
     #[test]
     fn a_sender_that_is_ahead_makes_no_key_forgotten() {
         let mut once = of_a_second();
-        let rows = [("a", 0, Some(0)), ("b", 60_000, Some(0)), ("a", 500, Some(0)), ("a", 1_000, Some(500))];
+        let rows = [("a", 0, 0), ("b", 60_000, 0), ("a", 500, 0), ("a", 1_000, 500)];
         assert_eq!(passed(&mut once, &rows), [0, 1, 3]);
         assert_eq!(once.keys(), 2);
-        assert_eq!(passed(&mut once, &[("a", 1_500, Some(3_000)), ("a", 1_500, Some(3_001))]), [1]);
+        assert_eq!(passed(&mut once, &[("a", 1_500, 3_000), ("a", 1_500, 3_001)]), [1]);
         once.advance(62_001, &mut MadeRows::default()).unwrap();
         assert_eq!(once.keys(), 0);
-    }
-
-    #[test]
-    fn without_event_times_the_latest_record_tells_the_time() {
-        let mut once = of_a_second();
-        assert_eq!(passed(&mut once, &[("a", 0, None), ("b", 2_000, None), ("a", 500, None)]), [0, 1]);
-        assert_eq!(passed(&mut once, &[("b", 4_001, None), ("a", 500, None)]), [0, 1]);
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use millstream_flow::{FlowConfig, Functions, StopMode};
 use millstream_log::{Log as _, TopicConfig};
 use millstream_testkit::eventually;
-use millstream_types::{Record, TopicName, TopicPartition};
+use millstream_types::{Record, TopicName, TopicPartition, partition_of_key};
 use serde_json::{Value, json};
 
 use crate::node::Node;
@@ -49,6 +49,43 @@ fn state_topics(node: &Node) -> usize {
 
 fn open(dir: &tempfile::TempDir) -> Node {
     Node::open(dir.path())
+}
+
+/// A key of the partition `number` of two.
+fn key_of(number: u32) -> String {
+    let keys = (0..).map(|n| format!("k{n}"));
+    keys.into_iter().find(|key| partition_of_key(key.as_bytes(), 2).0 == number).unwrap()
+}
+
+#[test]
+fn repetitions_are_dropped_by_event_time_though_another_partition_is_years_ahead() {
+    const MINUTE_MS: u64 = 60_000;
+    const DAY_MS: u64 = 24 * 60 * MINUTE_MS;
+    for parallelism in [1, 3] {
+        let dir = tempfile::tempdir().unwrap();
+        let node = open(&dir);
+        node.create("messages", 2);
+        node.create("results", 1);
+        let message = |key: &str, id: u64, at: u64| (key.to_owned(), json!({"id": id, "at": at}).to_string());
+        let [slow, fast] = [0, 1].map(key_of);
+        let mut messages = Vec::new();
+        for n in 0..300 {
+            messages.push(message(&slow, n, n * MINUTE_MS));
+            // It comes again after half an hour, and in the other partition after two days.
+            messages.extend(n.checked_sub(30).map(|id| message(&slow, id, n * MINUTE_MS)));
+            messages.push(message(&fast, 1_000 + n / 2, n * 2 * DAY_MS));
+        }
+        node.append("messages", &messages);
+        let mut job = once("once", "exactly_once", parallelism);
+        job["sources"]["in"]["event_time"] = json!({"field": "at", "idle_timeout": "1h"});
+        let id = node.run(&job);
+        let all: BTreeMap<u64, usize> = (0..300).map(|id| (id, 1)).chain((1_000..1_150).map(|id| (id, 2))).collect();
+        let is_read = || node.job(&id)["lag"] == 0 && node.job(&id)["in_flight_bytes"] == 0;
+        eventually("all are read and committed", is_read);
+        eventually("each message is there as often as it should be", || results(&node).len() == all.len());
+        assert_eq!(results(&node), all);
+        node.close();
+    }
 }
 
 #[test]

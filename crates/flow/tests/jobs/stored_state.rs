@@ -85,9 +85,8 @@ fn deduplicate_tells_until_when_a_key_is_known() {
     let transform =
         json!({"type": "deduplicate", "inputs": ["readings"], "key_by": ["device"], "config": {"ttl": "1h"}});
     let found = after(transform, &of_two_devices());
-    // Its time is that of the records, which have none here.
-    let known = json!({"passed": time(0), "until": time(60)});
-    assert_eq!(found, [(json!("d1"), known.clone()), (json!("d2"), known)]);
+    let known = |minute: i64| json!({"passed": time(minute), "until": time(minute + 60)});
+    assert_eq!(found, [(json!("d1"), known(1)), (json!("d2"), known(2))]);
 }
 
 #[test]
