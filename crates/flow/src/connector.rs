@@ -60,6 +60,9 @@ pub(crate) fn catalogue() -> [NodeType; 11] {
 /// Wakes the task that a connector belongs to.
 pub(crate) type Waker = Arc<dyn Fn() + Send + Sync>;
 
+/// Takes the reason why a node does not go on; `None` once it does.
+pub(crate) type TellPause = Arc<dyn Fn(Option<String>) + Send + Sync>;
+
 /// The services of the process that connectors use.
 #[derive(Clone)]
 pub(crate) struct Services {
@@ -96,6 +99,7 @@ pub(crate) struct ConnectorContext<'a> {
     pub(crate) instance: u32,
     pub(crate) instances: u32,
     pub(crate) waker: Waker,
+    pub(crate) tell_pause: TellPause,
     /// The node has error routes, so that a sink may go on behind records that it cannot write.
     pub(crate) routes_errors: bool,
     pub(crate) collected: &'a Arc<Collected>,

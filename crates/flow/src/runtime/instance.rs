@@ -59,6 +59,7 @@ impl Instance {
             instance: number,
             instances: run.plan.chains[chain].instances,
             waker: Arc::clone(&waker),
+            tell_pause: Run::tell_pause(run, id),
             routes_errors: run.plan.nodes[id.0].router.takes_errors(),
             collected: &run.collected,
             places: run.places_of(id),

@@ -26,7 +26,7 @@ use super::run_progress::RunProgress;
 use super::workers::{Task, Workers};
 use crate::Error;
 use crate::batch::Batch;
-use crate::connector::{Collected, Places, ReadUpTo, Services, Waker, groups_of};
+use crate::connector::{Collected, Places, ReadUpTo, Services, TellPause, Waker, groups_of};
 use crate::document::{Delivery, Document, ErrorAnswer, HookPoint, Mode, Node, NodeId, RestartPolicy, Role};
 use crate::expression::Params;
 use crate::function::Functions;
@@ -374,7 +374,17 @@ impl Run {
         }
     }
 
-    /// The first reason why a source does not read.
+    /// A function that keeps the reason why a node of the run does not go on.
+    pub(super) fn tell_pause(run: &Arc<Self>, node: NodeId) -> TellPause {
+        let (run, name) = (Arc::downgrade(run), run.plan.nodes[node.0].node.name.clone());
+        Arc::new(move |reason| {
+            if let Some(run) = run.upgrade() {
+                run.pauses.set(&name, reason);
+            }
+        })
+    }
+
+    /// The first reason why a node does not go on.
     pub(crate) fn pauses_for(&self) -> Option<String> {
         self.pauses.first().or_else(|| self.epochs.as_ref()?.waits_for())
     }

@@ -105,6 +105,26 @@ fn a_batch_is_sent_until_it_is_taken_under_the_same_idempotency_key() {
 }
 
 #[test]
+fn the_reason_of_a_job_tells_of_a_server_that_does_not_take_its_requests_for_as_long() {
+    let dir = tempfile::tempdir().unwrap();
+    let node = Node::open(dir.path());
+    let (address, received) = serve(&[503, 503, 503, 503]);
+    let mut job = job(&json!({"url": format!("http://{address}/in")}));
+    job["mode"] = "streaming".into();
+    let id = node.run(&job);
+    let expected =
+        format!("out sends a request again, attempt 4 of 11, after: POST http://{address}/in is answered 503");
+    let tells = || node.job(&id)["reason"].as_str().is_some_and(|reason| reason.starts_with(&expected));
+    eventually("the reason names node and answer", tells);
+    assert_eq!(node.job(&id)["state"], "running");
+    eventually("all are taken", || received.lock().unwrap().len() == 6);
+    eventually("there is no reason any more", || node.job(&id)["reason"].is_null());
+    node.kill(&id).unwrap();
+    node.ended(&id);
+    node.close();
+}
+
+#[test]
 fn a_batch_size_of_the_sink_bounds_its_requests() {
     let dir = tempfile::tempdir().unwrap();
     let node = Node::open(dir.path());

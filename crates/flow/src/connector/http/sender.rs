@@ -15,6 +15,7 @@ use millstream_types::url_without_secrets;
 
 use super::outgoing::{AllowedResolver, HttpAccess};
 use super::request::PostRequest;
+use crate::connector::TellPause;
 
 const BACKOFF_FIRST: Duration = Duration::from_millis(100);
 const BACKOFF_LONGEST: Duration = Duration::from_secs(30);
@@ -35,6 +36,8 @@ pub(super) struct Sender {
     headers: HeaderMap,
     timeout: Duration,
     retries: u32,
+    /// Takes the reason why a request is sent again.
+    tell_pause: TellPause,
     /// The text of a refusal stands in errors: only if the operator has chosen the targets. Otherwise jobs could read
     /// pages that only this machine can reach.
     shows_answers: bool,
@@ -63,6 +66,7 @@ impl Sender {
         headers: HeaderMap,
         timeout: Duration,
         retries: u32,
+        tell_pause: TellPause,
     ) -> Result<Self, String> {
         let is_tls = uri.scheme_str() == Some("https");
         let tls = if is_tls { outgoing.tls()? } else { HttpAccess::no_tls()? };
@@ -75,24 +79,39 @@ impl Sender {
             .build(builder.https_or_http().enable_http1().wrap_connector(http));
         let shown = url_without_secrets(&uri.to_string());
         let shows_answers = outgoing.is_limited;
-        Ok(Self { client, uri, shown, headers, timeout, retries, shows_answers })
+        Ok(Self { client, uri, shown, headers, timeout, retries, tell_pause, shows_answers })
     }
 
     /// Sends a request until it is taken.
     pub(super) async fn send(&self, request: &PostRequest) -> Result<(), SendError> {
-        let (mut attempts, mut backoff) = (0, BACKOFF_FIRST);
+        let mut attempts = 0;
+        let sent = self.send_again(request, &mut attempts).await;
+        if attempts > 0 {
+            (self.tell_pause)(None);
+        }
+        sent
+    }
+
+    /// Sends a request until it is taken; counts the attempts that have failed.
+    async fn send_again(&self, request: &PostRequest, attempts: &mut u32) -> Result<(), SendError> {
+        let mut backoff = BACKOFF_FIRST;
         loop {
             let (failure, wait) = match self.attempt(request).await {
                 Ok(()) => return Ok(()),
                 Err(Attempt::Refused(error)) => return Err(error),
                 Err(Attempt::Failed(error, wait)) => (error, wait),
             };
-            attempts += 1;
-            if attempts > self.retries {
+            *attempts += 1;
+            if *attempts > self.retries {
                 let message = format!("{}; given up after {attempts} attempts", failure.message);
                 return Err(SendError { message, ..failure });
             }
             tracing::debug!(url = self.shown, attempts, error = failure.message, "a request is sent again");
+            let (next, most) = (*attempts + 1, self.retries + 1);
+            (self.tell_pause)(Some(format!(
+                "sends a request again, attempt {next} of {most}, after: {}",
+                failure.message
+            )));
             tokio::time::sleep(wait.unwrap_or_default().max(backoff).min(BACKOFF_LONGEST)).await;
             backoff = (backoff * 2).min(BACKOFF_LONGEST);
         }

@@ -133,7 +133,8 @@ pub(in crate::connector) fn sink(context: &ConnectorContext<'_>) -> Result<Box<d
     let headers = config.get("headers").map(read_headers).transpose().map_err(|fault| refuse("headers", fault))?;
     let timeout = Duration::from_millis(text("timeout").and_then(duration_ms).unwrap_or(10_000));
     let retries = config.get("retries").and_then(Value::as_u64).unwrap_or(10) as u32;
-    let sender = Sender::new(&thread.outgoing, uri, headers.unwrap_or_default(), timeout, retries);
+    let pauses = Arc::clone(&context.tell_pause);
+    let sender = Sender::new(&thread.outgoing, uri, headers.unwrap_or_default(), timeout, retries, pauses);
     let sender = sender.map_err(|fault| refuse("url", fault))?;
     Ok(Box::new(HttpSink {
         node: node.clone(),
