@@ -23,6 +23,8 @@ use crate::document::Scheduler;
 const GREEDY_TURNS: u32 = 15;
 /// A turn counts as at least so long, so that turns are shared while a clock stands still.
 const TURN_MIN: Duration = Duration::from_micros(1);
+/// A turn counts as at most so long: the process, or its machine, may have been halted meanwhile.
+const TURN_MAX: Duration = Duration::from_secs(1);
 
 /// The work of a task.
 pub(crate) trait Turn: Send {
@@ -301,7 +303,7 @@ impl RunQueue {
     /// Counts the time of a turn for a job and its tenant.
     fn charge(&mut self, number: u64, time: Duration) {
         let Some(job) = self.jobs.get(&number) else { return };
-        let time = time.max(TURN_MIN);
+        let time = time.clamp(TURN_MIN, TURN_MAX);
         self.tenants.charge(&job.tenant, time);
         if let Some(jobs) = self.jobs_of_tenants.get_mut(&job.tenant) {
             jobs.charge(&number, time);
@@ -562,6 +564,26 @@ mod tests {
         for (used_ms, expected_ms) in used_ms.into_iter().zip([1_000, 1_000, 1_000, 3_000]) {
             assert!(used_ms.abs_diff(expected_ms) <= 20, "{used_ms:?} of {expected_ms}");
         }
+    }
+
+    #[test]
+    fn a_job_does_not_pay_for_an_hour_in_which_the_machine_was_halted() {
+        let clock = Arc::new(ManualClock::default());
+        let workers = Workers::by_hand(clock.clone());
+        let begin = |turn: Duration, until_wait: u32| {
+            let number = workers.new_job(&TenantId::default(), Scheduler::Balanced);
+            let task = workers.new_task(number, &Arc::default());
+            let used = Arc::default();
+            Workers::begin(&task, Box::new(Slow { turn, until_wait, clock: clock.clone(), used }));
+            task
+        };
+        let halted = begin(Duration::from_secs(3600), 2);
+        begin(Duration::from_millis(10), u32::MAX);
+        let turns = (0..).find(|_| {
+            assert_eq!(workers.step(), TurnStep::Turn);
+            halted.state.load(Ordering::Acquire) == IDLE
+        });
+        assert!(turns.is_some_and(|turns| turns < 110), "{turns:?} turns until it had its second one");
     }
 
     #[test]
