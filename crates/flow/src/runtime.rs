@@ -39,6 +39,7 @@ mod started_nodes;
 mod stored_state;
 mod takeover;
 mod tap;
+mod time_shares;
 mod wait;
 mod work_queue;
 mod workers;

@@ -16,23 +16,19 @@ use uuid::Uuid;
 use crate::KafkaConfig;
 use crate::cluster::Cluster;
 use crate::connection::CallError;
-use crate::following::Following;
+use crate::followed::Followed;
+use crate::outbox::Outbox;
 use crate::partition_state::{Leader, PartitionState};
-use crate::positions::Positions;
-use crate::producing::Producing;
 use crate::queue::Ended;
 use crate::topic_state::Topics;
-use crate::writer::Writers;
 
 #[derive(Debug)]
 pub(crate) struct Core {
     pub(crate) config: Arc<KafkaConfig>,
     pub(crate) cluster: Cluster,
     pub(crate) topics: Topics,
-    pub(crate) producing: Producing,
-    pub(crate) following: Following,
-    pub(crate) writers: Writers,
-    pub(crate) positions: Positions,
+    pub(crate) outbox: Outbox,
+    pub(crate) followed: Followed,
     /// Bytes of appends that have not ended.
     pending_bytes: AtomicUsize,
     /// Callers that wait until there is room for appends.
@@ -47,10 +43,8 @@ impl Core {
         Arc::new(Self {
             cluster: Cluster::new(Arc::clone(&config)),
             topics: Topics::default(),
-            producing: Producing::default(),
-            following: Following::default(),
-            writers: Writers::default(),
-            positions: Positions::default(),
+            outbox: Outbox::default(),
+            followed: Followed::default(),
             room_waiters: Mutex::default(),
             clock: SystemClock::default(),
             pending_bytes: AtomicUsize::new(0),

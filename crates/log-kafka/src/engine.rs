@@ -11,6 +11,8 @@ use crate::KafkaConfig;
 use crate::core::Core;
 use crate::following;
 use crate::partition::KafkaPartition;
+use crate::positions::Positions;
+use crate::writer::Writers;
 use crate::{positions, producing, topic_admin, writer};
 
 const THREADS: usize = 2;
@@ -19,6 +21,8 @@ const THREADS: usize = 2;
 #[derive(Debug)]
 pub struct OnKafka {
     core: Arc<Core>,
+    writers: Arc<Writers>,
+    positions: Positions,
     /// Ends the tasks when it is dropped.
     runtime: Option<Runtime>,
 }
@@ -42,7 +46,7 @@ impl OnKafka {
             topic_admin::learn(&core_of_task).await?;
             positions::create(&core_of_task).await
         })?;
-        Ok(Arc::new(Self { core, runtime: Some(runtime) }))
+        Ok(Arc::new(Self { core, writers: Arc::default(), positions: Positions::default(), runtime: Some(runtime) }))
     }
 
     fn core(&self) -> Arc<Core> {
@@ -52,10 +56,9 @@ impl OnKafka {
 
 impl Drop for OnKafka {
     fn drop(&mut self) {
-        let core = self.core();
+        let (writers, patience) = (Arc::clone(&self.writers), self.core.config.request_timeout);
         let ended = self.core.wait(async move {
-            let patience = core.config.request_timeout;
-            tokio::time::timeout(patience, writer::end_all(core)).await.map_err(|_| Error::Stopped)
+            tokio::time::timeout(patience, writer::end_all(writers)).await.map_err(|_| Error::Stopped)
         });
         if ended.is_err() {
             warn!("a writer has not ended in time; the next one of its name ends its transaction");
@@ -111,7 +114,7 @@ impl Log for OnKafka {
     }
 
     fn writer(&self, name: &str) -> Result<Arc<dyn Writer>, Error> {
-        let writer = self.core.wait(writer::begin(self.core(), name.to_owned()))?;
+        let writer = self.core.wait(writer::begin(self.core(), Arc::clone(&self.writers), name.to_owned()))?;
         Ok(Arc::new(writer))
     }
 
@@ -126,6 +129,6 @@ impl Log for OnKafka {
     }
 
     fn positions(&self, group: &str) -> Result<Vec<CommittedPosition>, Error> {
-        self.core.positions.of(&self.core, group)
+        self.positions.of(&self.core, group)
     }
 }

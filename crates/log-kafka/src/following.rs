@@ -1,13 +1,12 @@
 //! Follows the tails of partitions: a task for each leader waits for the next records of all that it leads.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use kafka_protocol::ResponseError;
 use kafka_protocol::messages::fetch_response::PartitionData;
 use millstream_log::Error;
-use parking_lot::Mutex;
 use tracing::{debug, warn};
 use uuid::Uuid;
 
@@ -23,23 +22,6 @@ const MAX_WAIT: Duration = Duration::from_millis(250);
 const ANSWER_MAX_BYTES: i32 = 16 << 20;
 const PARTITION_MAX_BYTES: i32 = 1 << 20;
 
-/// The partitions that are followed.
-#[derive(Debug, Default)]
-pub(crate) struct Following {
-    partitions: Mutex<Vec<Arc<PartitionState>>>,
-    /// Leaders that have a task.
-    leaders: Mutex<HashSet<i32>>,
-}
-
-impl Following {
-    fn led_by(&self, broker: i32) -> Vec<Arc<PartitionState>> {
-        let mut partitions = self.partitions.lock();
-        partitions.retain(|partition| partition.topic.check_exists().is_ok());
-        let led = |partition: &&Arc<PartitionState>| partition.leader().is_some_and(|leader| leader.broker == broker);
-        partitions.iter().filter(led).cloned().collect()
-    }
-}
-
 /// Learns the ends of a partition and follows it from now on.
 ///
 /// # Errors
@@ -52,7 +34,7 @@ pub(crate) async fn begin(core: &Arc<Core>, partition: &Arc<PartitionState>) -> 
     partition.begin(ends);
     core.answer_seen(partition);
     if partition.follow() {
-        core.following.partitions.lock().push(Arc::clone(partition));
+        core.followed.add(Arc::clone(partition));
         run_tasks(core);
     }
     Ok(())
@@ -72,15 +54,9 @@ pub(crate) async fn look(core: &Arc<Core>, partition: &Arc<PartitionState>) -> R
 
 /// Starts a task for each leader that has none.
 fn run_tasks(core: &Arc<Core>) {
-    let leaders: HashSet<i32> = {
-        let partitions = core.following.partitions.lock();
-        partitions.iter().filter_map(|partition| Some(partition.leader()?.broker)).collect()
-    };
-    for broker in leaders {
-        if core.following.leaders.lock().insert(broker) {
-            let core_of_task = Arc::clone(core);
-            core.spawn(async move { follow(core_of_task, broker).await });
-        }
+    for broker in core.followed.new_leaders() {
+        let core_of_task = Arc::clone(core);
+        core.spawn(async move { follow(core_of_task, broker).await });
     }
 }
 
@@ -89,11 +65,10 @@ fn run_tasks(core: &Arc<Core>) {
 /// # Errors
 /// [`Error::Unreachable`] if one does not answer.
 pub(crate) async fn refresh(core: &Arc<Core>) -> Result<(), Error> {
-    let leaders: Vec<i32> = core.following.leaders.lock().iter().copied().collect();
-    for broker in leaders {
+    for broker in core.followed.leaders() {
         let deadline = tokio::time::Instant::now() + core.config.delivery_timeout;
         loop {
-            let partitions = core.following.led_by(broker);
+            let partitions = core.followed.led_by(broker);
             match ends(core, broker, &partitions).await {
                 Ok(moved) if moved.is_empty() => break,
                 Err(why) if tokio::time::Instant::now() > deadline => return Err(core.unreachable(&why)),
@@ -127,9 +102,9 @@ async fn ends(
 
 async fn follow(core: Arc<Core>, broker: i32) {
     loop {
-        let partitions = core.following.led_by(broker);
+        let partitions = core.followed.led_by(broker);
         if partitions.is_empty() {
-            core.following.leaders.lock().remove(&broker);
+            core.followed.ended(broker);
             return;
         }
         match round(&core, broker, &partitions).await {

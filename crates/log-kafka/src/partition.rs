@@ -86,7 +86,7 @@ impl Partition for KafkaPartition {
             !was_ready && queue.is_ready()
         };
         if is_ready {
-            self.core.producing.ready(Arc::clone(&self.state));
+            self.core.outbox.ready(Arc::clone(&self.state));
         }
         Ok(())
     }

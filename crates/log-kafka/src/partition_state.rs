@@ -11,7 +11,7 @@ use tokio::sync::Notify;
 
 use crate::queue::{AppendQueue, Ended};
 use crate::tail::TailCache;
-use crate::topic_state::TopicState;
+use crate::topic_info::TopicInfo;
 
 /// The broker that leads a partition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,7 +32,7 @@ pub(crate) struct Ends {
 #[derive(Debug)]
 pub(crate) struct PartitionState {
     pub(crate) id: TopicPartition,
-    pub(crate) topic: Arc<TopicState>,
+    pub(crate) topic: Arc<TopicInfo>,
     pub(crate) watchers: Watchers,
     pub(crate) queue: Mutex<AppendQueue>,
     leader: Mutex<Option<Leader>>,
@@ -55,7 +55,7 @@ struct Known {
 }
 
 impl PartitionState {
-    pub(crate) fn new(topic: &Arc<TopicState>, partition: PartitionId) -> Self {
+    pub(crate) fn new(topic: &Arc<TopicInfo>, partition: PartitionId) -> Self {
         Self {
             id: TopicPartition { topic: topic.name(), partition },
             topic: Arc::clone(topic),

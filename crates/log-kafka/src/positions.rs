@@ -64,8 +64,8 @@ pub(crate) fn records(core: &Arc<Core>, commits: &[PositionCommit]) -> Result<Ve
         let offsets = opened(core, read.partition(&commit.partition)?)?.state.offsets();
         commit.check_position(read.topic().id, offsets.first, offsets.high)?;
         let number = partition_of_key(commit.group.as_bytes(), PARTITIONS);
-        let partition = topic.partition(&TopicPartition { topic: topic.name(), partition: number })?;
-        let key = key_of(&commit.group, &read.kafka_name, commit.partition.partition);
+        let partition = topic.partition(&TopicPartition { topic: topic.info.name(), partition: number })?;
+        let key = key_of(&commit.group, &read.info.kafka_name, commit.partition.partition);
         let value = value_of(commit.position, committed_ms, &commit.metadata);
         Ok(PositionRecord { partition, key, value, committed_ms })
     };
@@ -120,7 +120,7 @@ impl Known {
     /// Reads what was committed since the last call.
     fn catch_up(&mut self, core: &Arc<Core>, number: PartitionId) -> Result<(), Error> {
         let topic = core.topics.get(&TopicName::internal(POSITIONS.name))?;
-        let state = topic.partition(&TopicPartition { topic: topic.name(), partition: number })?;
+        let state = topic.partition(&TopicPartition { topic: topic.info.name(), partition: number })?;
         let partition = opened(core, state)?;
         let first = partition.state.offsets().first;
         let mut next = self.read.get(&number).copied().unwrap_or(first).max(first);

@@ -14,8 +14,6 @@ use kafka_protocol::messages::produce_response::PartitionProduceResponse;
 use kafka_protocol::messages::{InitProducerIdRequest, ProduceRequest, ProducerId as WireProducerId};
 use millstream_log::Error;
 use millstream_types::Offset;
-use parking_lot::Mutex;
-use tokio::sync::Notify;
 use tracing::{debug, warn};
 use uuid::Uuid;
 
@@ -27,57 +25,13 @@ use crate::queue::ProducerId;
 
 pub(crate) const PRODUCE_VERSION: i16 = 13;
 const INIT_PRODUCER_ID_VERSION: i16 = 5;
-/// Requests that a leader has not answered.
-const REQUESTS_MAX: usize = 5;
 /// Bytes of batches in one request; a single batch may be larger.
 const REQUEST_MAX_BYTES: usize = 8 << 20;
-
-/// The partitions that have something to send.
-#[derive(Debug, Default)]
-pub(crate) struct Producing {
-    ready: Mutex<Vec<Arc<PartitionState>>>,
-    wake: Notify,
-    /// Unanswered requests by leader.
-    requests: Mutex<HashMap<i32, usize>>,
-    producer: Mutex<Option<ProducerId>>,
-}
-
-impl Producing {
-    /// Notes that `partition` has something to send.
-    pub(crate) fn ready(&self, partition: Arc<PartitionState>) {
-        self.ready.lock().push(partition);
-        self.wake.notify_one();
-    }
-
-    /// Takes another producer id before the next batch of a partition that has none in flight.
-    fn renew(&self) {
-        *self.producer.lock() = None;
-    }
-
-    fn is_busy(&self, leader: i32) -> bool {
-        self.requests.lock().get(&leader).is_some_and(|requests| *requests >= REQUESTS_MAX)
-    }
-
-    fn began(&self, leader: i32) {
-        *self.requests.lock().entry(leader).or_default() += 1;
-    }
-
-    fn answered(&self, leader: i32) {
-        if let Some(requests) = self.requests.lock().get_mut(&leader) {
-            *requests -= 1;
-        }
-        self.wake.notify_one();
-    }
-}
 
 /// Sends what is ready, for ever.
 pub(crate) async fn run(core: Arc<Core>) {
     loop {
-        core.producing.wake.notified().await;
-        let ready = std::mem::take(&mut *core.producing.ready.lock());
-        if ready.is_empty() {
-            continue;
-        }
+        let ready = core.outbox.take().await;
         let producer = producer(&core).await;
         let mut by_leader: HashMap<i32, Vec<Arc<PartitionState>>> = HashMap::new();
         let mut homeless = Vec::new();
@@ -101,7 +55,7 @@ pub(crate) async fn run(core: Arc<Core>) {
 /// Makes requests of what these partitions have to send; what the leader cannot take now stays ready.
 fn send(core: &Arc<Core>, leader: i32, partitions: Vec<Arc<PartitionState>>, producer: ProducerId) {
     let mut rest = partitions.into_iter();
-    while !core.producing.is_busy(leader) {
+    while !core.outbox.is_busy(leader) {
         let mut request = HashMap::<Uuid, TopicProduceData>::new();
         let (mut sent, mut bytes) = (Vec::new(), 0);
         for partition in rest.by_ref() {
@@ -126,12 +80,12 @@ fn send(core: &Arc<Core>, leader: i32, partitions: Vec<Arc<PartitionState>>, pro
             .with_acks(-1)
             .with_timeout_ms(timeout_ms)
             .with_topic_data(request.into_values().collect());
-        core.producing.began(leader);
+        core.outbox.began(leader);
         let core_of_task = Arc::clone(core);
         core.spawn(async move { deliver(core_of_task, leader, sent, request).await });
     }
     // An answer of the leader wakes the task again.
-    core.producing.ready.lock().extend(rest);
+    core.outbox.keep(rest);
 }
 
 async fn deliver(core: Arc<Core>, leader: i32, sent: Vec<Arc<PartitionState>>, request: ProduceRequest) {
@@ -140,7 +94,7 @@ async fn deliver(core: Arc<Core>, leader: i32, sent: Vec<Arc<PartitionState>>, r
         Ok(broker) => broker.call_within(&request, PRODUCE_VERSION, patience).await,
         Err(error) => Err(error),
     };
-    core.producing.answered(leader);
+    core.outbox.ended(leader);
     match answer {
         Err(why) => {
             if matches!(why, CallError::Unanswered(_)) {
@@ -179,7 +133,7 @@ fn acknowledge(core: &Arc<Core>, partition: &Arc<PartitionState>, answer: &Parti
         core.answer_seen(partition);
     }
     if is_ready {
-        core.producing.ready(Arc::clone(partition));
+        core.outbox.ready(Arc::clone(partition));
     }
 }
 
@@ -195,9 +149,9 @@ fn refuse(core: &Arc<Core>, refused: Vec<(Arc<PartitionState>, Option<PartitionP
             Some(ResponseError::OutOfOrderSequenceNumber | ResponseError::UnknownProducerId) if !may_be_stored => {
                 // The broker has forgotten the producer, as it does after a day, or with the last record of it.
                 debug!(partition = %partition.id, "the producer was forgotten; another one is taken");
-                core.producing.renew();
+                core.outbox.renew_producer();
                 partition.queue.lock().forget_producer();
-                core.producing.ready(partition);
+                core.outbox.ready(partition);
             }
             None | Some(ResponseError::NotEnoughReplicasAfterAppend | ResponseError::RequestTimedOut) => {
                 partition.queue.lock().unanswered();
@@ -244,21 +198,20 @@ fn again(core: &Arc<Core>, partitions: Vec<Arc<PartitionState>>, why: &CallError
         if let Err(error) = core.find_leaders(&later).await {
             warn!(%error, "the leaders of {} partitions are not known", later.len());
         }
-        later.into_iter().for_each(|partition| core.producing.ready(partition));
+        later.into_iter().for_each(|partition| core.outbox.ready(partition));
     });
 }
 
 /// Ends all appends of a partition. The next one begins under another producer: this one's numbers are not known any more.
 fn fail(core: &Arc<Core>, partition: &PartitionState, error: &Error) {
-    core.producing.renew();
+    core.outbox.renew_producer();
     let ended = partition.queue.lock().fail(error);
     core.end(ended);
 }
 
 /// The producer of this engine; asks for one if there is none.
 async fn producer(core: &Core) -> Result<ProducerId, CallError> {
-    let known = *core.producing.producer.lock();
-    if let Some(known) = known {
+    if let Some(known) = core.outbox.producer() {
         return Ok(known);
     }
     let request = InitProducerIdRequest::default()
@@ -270,6 +223,6 @@ async fn producer(core: &Core) -> Result<ProducerId, CallError> {
         return Err(CallError::Unsent(said(answer.error_code, None)));
     }
     let producer = ProducerId { id: answer.producer_id.0, epoch: answer.producer_epoch };
-    *core.producing.producer.lock() = Some(producer);
+    core.outbox.set_producer(producer);
     Ok(producer)
 }

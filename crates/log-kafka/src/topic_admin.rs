@@ -140,7 +140,7 @@ async fn catalogued(core: &Arc<Core>, kafka_name: &str, topic: Option<&Topic>) -
     let record = Record { key: Some(kafka_name.as_bytes()), value: value.as_deref(), ..Record::default() };
     let (done, answer) = reply();
     catalogue.queue.lock().push(&[record], core.config.batch_max_bytes, 0, done);
-    core.producing.ready(catalogue);
+    core.outbox.ready(catalogue);
     answer.await.map(drop)
 }
 
@@ -273,7 +273,8 @@ pub(crate) async fn alter_topic(core: Arc<Core>, name: TopicName, config: TopicC
     config.validate(&name)?;
     config.check_change(&name, &known.topic().config)?;
     topic_settings::check(&name, &config)?;
-    catalogued(&core, &known.kafka_name, Some(&Topic { config: config.clone(), ..(*known.topic()).clone() })).await?;
+    catalogued(&core, &known.info.kafka_name, Some(&Topic { config: config.clone(), ..(*known.topic()).clone() }))
+        .await?;
     let setting = |(name, value): (&str, String)| {
         AlterableConfig::default()
             .with_name(wire(name))
@@ -283,7 +284,7 @@ pub(crate) async fn alter_topic(core: Arc<Core>, name: TopicName, config: TopicC
     let settings = topic_settings::to_kafka(&config, core.config.min_insync_replicas, core.config.batch_max_bytes);
     let resource = AlterConfigsResource::default()
         .with_resource_type(TOPIC_RESOURCE)
-        .with_resource_name(wire(&known.kafka_name))
+        .with_resource_name(wire(&known.info.kafka_name))
         .with_configs(settings.into_iter().map(setting).collect());
     let request = IncrementalAlterConfigsRequest::default().with_resources(vec![resource]);
     let answer = core.cluster.ask(&request, ALTER_CONFIGS_VERSION, core.config.delivery_timeout).await;
@@ -308,7 +309,7 @@ pub(crate) async fn add_partitions(core: Arc<Core>, name: TopicName, total: u32)
     }
     let config = topic.config.grown(&name, total)?;
     let wanted = CreatePartitionsTopic::default()
-        .with_name(WireName(wire(&known.kafka_name)))
+        .with_name(WireName(wire(&known.info.kafka_name)))
         .with_count(total.cast_signed())
         .with_assignments(None);
     let request = CreatePartitionsRequest::default().with_topics(vec![wanted]).with_timeout_ms(timeout_ms(&core));
@@ -317,8 +318,8 @@ pub(crate) async fn add_partitions(core: Arc<Core>, name: TopicName, total: u32)
     if let Some(no) = answer.results.iter().find(|answer| answer.error_code != 0) {
         return Err(refused("to add partitions", no.error_code, no.error_message.as_deref()));
     }
-    let found = settled(&core, &known.kafka_name, total).await?;
-    catalogued(&core, &known.kafka_name, Some(&Topic { config: config.clone(), ..(*topic).clone() })).await?;
+    let found = settled(&core, &known.info.kafka_name, total).await?;
+    catalogued(&core, &known.info.kafka_name, Some(&Topic { config: config.clone(), ..(*topic).clone() })).await?;
     let topic = known.reconfigure(config);
     lead(&known, &found);
     core.topics.watchers.ring();
@@ -331,7 +332,7 @@ pub(crate) async fn add_partitions(core: Arc<Core>, name: TopicName, total: u32)
 /// Those of [`millstream_log::Log::delete_topic`].
 pub(crate) async fn delete_topic(core: Arc<Core>, name: TopicName) -> Result<(), Error> {
     let known = core.topics.get(&name)?;
-    let wanted = DeleteTopicState::default().with_name(None).with_topic_id(known.id);
+    let wanted = DeleteTopicState::default().with_name(None).with_topic_id(known.info.id);
     let request = DeleteTopicsRequest::default().with_topics(vec![wanted]).with_timeout_ms(timeout_ms(&core));
     let answer = core.cluster.ask(&request, DELETE_TOPICS_VERSION, core.config.delivery_timeout).await;
     let answer = answer.map_err(|error| core.unreachable(&error))?;
@@ -340,8 +341,8 @@ pub(crate) async fn delete_topic(core: Arc<Core>, name: TopicName) -> Result<(),
         return Err(refused("to delete a topic", no.error_code, no.error_message.as_deref()));
     }
     core.topics.remove(&name);
-    gone(&core, known.id).await;
-    catalogued(&core, &known.kafka_name, None).await
+    gone(&core, known.info.id).await;
+    catalogued(&core, &known.info.kafka_name, None).await
 }
 
 /// Waits until the brokers say that a topic is gone, so that another one may take its name.

@@ -1,68 +1,50 @@
-//! A topic of the cluster, and all of them.
+//! The topics of the cluster with their partitions.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use millstream_log::{Error, Topic, TopicConfig, Watchers};
-use millstream_types::{PartitionId, TopicId, TopicName, TopicPartition};
+use millstream_types::{PartitionId, TopicName, TopicPartition};
 use parking_lot::RwLock;
 use uuid::Uuid;
 
 use crate::partition_state::PartitionState;
 use crate::queue::Ended;
+use crate::topic_info::TopicInfo;
 
-/// A topic, shared by the handles on its partitions.
+/// A topic with its partitions.
 #[derive(Debug)]
 pub(crate) struct TopicState {
-    /// Its name in the cluster.
-    pub(crate) kafka_name: String,
-    pub(crate) id: Uuid,
-    topic: RwLock<Arc<Topic>>,
+    pub(crate) info: Arc<TopicInfo>,
     partitions: RwLock<Vec<Arc<PartitionState>>>,
-    is_deleted: AtomicBool,
 }
 
 impl TopicState {
     pub(crate) fn new(kafka_name: String, id: Uuid, name: TopicName, config: TopicConfig) -> Arc<Self> {
-        let topic = Arc::new(Topic { id: TopicId(id.as_u128()), name, config });
-        let state = Arc::new(Self {
-            kafka_name,
-            id,
-            topic: RwLock::new(topic),
-            partitions: RwLock::default(),
-            is_deleted: AtomicBool::new(false),
-        });
+        let info = Arc::new(TopicInfo::new(kafka_name, id, name, config));
+        let state = Arc::new(Self { info, partitions: RwLock::default() });
         state.grow();
         state
     }
 
-    pub(crate) fn name(&self) -> TopicName {
-        self.topic.read().name.clone()
-    }
-
     /// The topic with the configuration in force.
     pub(crate) fn topic(&self) -> Arc<Topic> {
-        Arc::clone(&self.topic.read())
+        self.info.topic()
     }
 
     /// Puts another configuration in force, with as many partitions or more.
-    pub(crate) fn reconfigure(self: &Arc<Self>, config: TopicConfig) -> Arc<Topic> {
-        let topic = {
-            let mut topic = self.topic.write();
-            *topic = Arc::new(Topic { config, ..(**topic).clone() });
-            Arc::clone(&topic)
-        };
+    pub(crate) fn reconfigure(&self, config: TopicConfig) -> Arc<Topic> {
+        let topic = self.info.reconfigure(config);
         self.grow();
         topic
     }
 
     /// Makes the partitions that the configuration has and this state has not.
-    fn grow(self: &Arc<Self>) {
+    fn grow(&self) {
         let wanted = self.topic().config.partitions;
         let mut partitions = self.partitions.write();
         for number in partitions.len() as u32..wanted {
-            partitions.push(Arc::new(PartitionState::new(self, PartitionId(number))));
+            partitions.push(Arc::new(PartitionState::new(&self.info, PartitionId(number))));
         }
     }
 
@@ -80,20 +62,9 @@ impl TopicState {
     }
 
     /// Notes that the topic is gone, and gives its partitions up.
-    pub(crate) fn delete(&self) -> Vec<Arc<PartitionState>> {
-        self.is_deleted.store(true, Ordering::Release);
+    fn delete(&self) -> Vec<Arc<PartitionState>> {
+        self.info.delete();
         std::mem::take(&mut self.partitions.write())
-    }
-
-    /// Checks that the topic exists.
-    ///
-    /// # Errors
-    /// [`Error::UnknownTopic`].
-    pub(crate) fn check_exists(&self) -> Result<(), Error> {
-        match self.is_deleted.load(Ordering::Acquire) {
-            true => Err(Error::UnknownTopic { topic: self.name() }),
-            false => Ok(()),
-        }
     }
 }
 
@@ -122,7 +93,7 @@ impl Topics {
     }
 
     pub(crate) fn insert(&self, topic: Arc<TopicState>) {
-        let former = self.by_name.write().insert(topic.name(), topic);
+        let former = self.by_name.write().insert(topic.info.name(), topic);
         former.iter().for_each(end);
         self.watchers.ring();
     }
@@ -143,7 +114,7 @@ impl Topics {
 /// Tells the readers and writers of a topic that it is gone.
 fn end(topic: &Arc<TopicState>) {
     for partition in topic.delete() {
-        let ended = partition.queue.lock().fail(&Error::UnknownTopic { topic: topic.name() });
+        let ended = partition.queue.lock().fail(&Error::UnknownTopic { topic: topic.info.name() });
         partition.take_unseen().into_iter().chain([ended]).for_each(Ended::answer);
         partition.watchers.ring();
     }

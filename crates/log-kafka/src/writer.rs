@@ -45,6 +45,18 @@ pub(crate) struct Writers {
     by_name: Mutex<HashMap<String, Arc<WriterState>>>,
 }
 
+impl Writers {
+    /// Notes that the task of a writer has ended.
+    fn ended(&self, writer: &Arc<WriterState>) {
+        let mut by_name = self.by_name.lock();
+        if by_name.get(&writer.name).is_some_and(|known| Arc::ptr_eq(known, writer)) {
+            by_name.remove(&writer.name);
+        }
+        drop(by_name);
+        writer.has_ended.send_replace(true);
+    }
+}
+
 /// A writer, shared by its handle and its task.
 #[derive(Debug)]
 pub(crate) struct WriterState {
@@ -79,8 +91,8 @@ pub(crate) struct KafkaWriter {
 ///
 /// # Errors
 /// [`Error::Unreachable`], [`Error::Refused`].
-pub(crate) async fn begin(core: Arc<Core>, name: String) -> Result<KafkaWriter, Error> {
-    let former = core.writers.by_name.lock().remove(&name);
+pub(crate) async fn begin(core: Arc<Core>, writers: Arc<Writers>, name: String) -> Result<KafkaWriter, Error> {
+    let former = writers.by_name.lock().remove(&name);
     if let Some(former) = former {
         former.fence().await;
     }
@@ -96,15 +108,18 @@ pub(crate) async fn begin(core: Arc<Core>, name: String) -> Result<KafkaWriter, 
         wake: Notify::new(),
         has_ended: watch::Sender::new(false),
     });
-    core.writers.by_name.lock().insert(name, Arc::clone(&state));
+    writers.by_name.lock().insert(name, Arc::clone(&state));
     let (core_of_task, state_of_task) = (Arc::clone(&core), Arc::clone(&state));
-    core.spawn(async move { run(core_of_task, state_of_task).await });
+    core.spawn(async move {
+        run(&core_of_task, &state_of_task).await;
+        writers.ended(&state_of_task);
+    });
     Ok(KafkaWriter { core, state })
 }
 
 /// Ends the writers of this process: what they have accepted is committed, what they left open is aborted.
-pub(crate) async fn end_all(core: Arc<Core>) {
-    let all: Vec<_> = core.writers.by_name.lock().drain().map(|(_, writer)| writer).collect();
+pub(crate) async fn end_all(writers: Arc<Writers>) {
+    let all: Vec<_> = writers.by_name.lock().drain().map(|(_, writer)| writer).collect();
     for writer in all {
         writer.fence().await;
     }
@@ -238,28 +253,22 @@ enum Step {
     Leave,
 }
 
-async fn run(core: Arc<Core>, writer: Arc<WriterState>) {
+async fn run(core: &Arc<Core>, writer: &Arc<WriterState>) {
     loop {
-        let step = next_step(&writer);
+        let step = next_step(writer);
         let failed = match step {
             Step::Wait => {
                 writer.wake.notified().await;
                 None
             }
-            Step::Send(batches) => send(&core, &writer, batches).await.err(),
-            Step::End(end) => finish(&core, &writer, end).await.err(),
+            Step::Send(batches) => send(core, writer, batches).await.err(),
+            Step::End(end) => finish(core, writer, end).await.err(),
             Step::Leave => break,
         };
         if let Some(error) = failed {
-            fail(&core, &writer, error).await;
+            fail(core, writer, error).await;
         }
     }
-    let mut by_name = core.writers.by_name.lock();
-    if by_name.get(&writer.name).is_some_and(|known| Arc::ptr_eq(known, &writer)) {
-        by_name.remove(&writer.name);
-    }
-    drop(by_name);
-    writer.has_ended.send_replace(true);
 }
 
 fn next_step(writer: &WriterState) -> Step {

@@ -7,7 +7,6 @@
 //! costs no other tenant anything.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
-use std::hash::Hash;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::thread::JoinHandle;
@@ -17,6 +16,7 @@ use millstream_log::run_in_background;
 use millstream_types::{MonotonicClock, TenantId};
 use parking_lot::{Condvar, Mutex};
 
+use super::time_shares::TimeShares;
 use crate::document::Scheduler;
 
 /// Turns of another job of its tenant that a greedy job takes before that one gets a turn itself.
@@ -120,8 +120,8 @@ struct Shared {
 #[derive(Default)]
 struct RunQueue {
     jobs: HashMap<u64, ReadyJob>,
-    tenants: Shares<TenantId>,
-    jobs_of_tenants: HashMap<TenantId, Shares<u64>>,
+    tenants: TimeShares<TenantId>,
+    jobs_of_tenants: HashMap<TenantId, TimeShares<u64>>,
     timers: BTreeMap<(Duration, u64), Arc<Task>>,
     deadlines: HashMap<u64, Duration>,
     /// Tenants and numbers of the greedy jobs that have ready tasks.
@@ -143,61 +143,6 @@ struct ChosenTask {
     task: Arc<Task>,
     /// The job that the turn's time is counted for; another one than the task's if that is greedy.
     payer: u64,
-}
-
-/// The time that several parties have used, and the order in which those that have work are next.
-struct Shares<K> {
-    used: HashMap<K, Duration>,
-    /// The parties that have work, by the time that they have used.
-    order: BTreeSet<(Duration, K)>,
-    /// The time that the party that was chosen last had used.
-    floor: Duration,
-}
-
-impl<K> Default for Shares<K> {
-    fn default() -> Self {
-        Self { used: HashMap::new(), order: BTreeSet::new(), floor: Duration::ZERO }
-    }
-}
-
-impl<K: Ord + Hash + Clone> Shares<K> {
-    fn is_idle(&self) -> bool {
-        self.order.is_empty()
-    }
-
-    fn first(&mut self) -> Option<K> {
-        let (used, party) = self.order.first()?;
-        self.floor = *used;
-        Some(party.clone())
-    }
-
-    /// Adds a party that had no work until now.
-    fn enter(&mut self, party: &K) {
-        let used = self.used.entry(party.clone()).or_default();
-        *used = (*used).max(self.floor);
-        self.order.insert((*used, party.clone()));
-    }
-
-    /// Takes out a party that has no more work.
-    fn leave(&mut self, party: &K) {
-        if let Some(used) = self.used.get(party) {
-            self.order.remove(&(*used, party.clone()));
-        }
-    }
-
-    fn charge(&mut self, party: &K, time: Duration) {
-        let Some(used) = self.used.get_mut(party) else { return };
-        let had_work = self.order.remove(&(*used, party.clone()));
-        *used += time;
-        if had_work {
-            self.order.insert((*used, party.clone()));
-        }
-    }
-
-    fn forget(&mut self, party: &K) {
-        self.leave(party);
-        self.used.remove(party);
-    }
 }
 
 impl Shared {
@@ -327,7 +272,7 @@ impl RunQueue {
                 if jobs.is_idle() {
                     self.tenants.leave(&tenant);
                 }
-                if jobs.used.is_empty() {
+                if jobs.is_empty() {
                     self.jobs_of_tenants.remove(&tenant);
                     self.tenants.forget(&tenant);
                 }
