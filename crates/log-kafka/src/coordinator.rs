@@ -16,8 +16,8 @@ use crate::core::{Core, said};
 use crate::queue::ProducerId;
 
 const FIND_COORDINATOR_VERSION: i16 = 6;
-const INIT_PRODUCER_ID_VERSION: i16 = 5;
-const END_TXN_VERSION: i16 = 5;
+pub(crate) const INIT_PRODUCER_ID_VERSION: i16 = 5;
+pub(crate) const END_TXN_VERSION: i16 = 5;
 const TRANSACTION_KEY: i8 = 1;
 /// Time after which the coordinator aborts a transaction that has not ended. The next writer of its name aborts it before.
 const TRANSACTION_TIMEOUT: Duration = Duration::from_secs(60);

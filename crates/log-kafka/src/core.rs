@@ -6,7 +6,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
 
 use kafka_protocol::ResponseError;
-use kafka_protocol::messages::metadata_response::MetadataResponseTopic;
 use millstream_log::{Done, Error, Reply, reply};
 use millstream_types::{SystemClock, WallClock as _};
 use parking_lot::Mutex;
@@ -18,7 +17,7 @@ use crate::cluster::Cluster;
 use crate::connection::CallError;
 use crate::followed::Followed;
 use crate::outbox::Outbox;
-use crate::partition_state::{Leader, PartitionState};
+use crate::partition_state::{PartitionState, leader_of};
 use crate::queue::Ended;
 use crate::topic_state::Topics;
 
@@ -142,12 +141,6 @@ impl Core {
         }
         Ok(())
     }
-}
-
-/// The leader of a partition, if the metadata has one.
-pub(crate) fn leader_of(topic: &MetadataResponseTopic, index: i32) -> Option<Leader> {
-    let found = topic.partitions.iter().find(|found| found.partition_index == index)?;
-    (found.leader_id.0 >= 0).then_some(Leader { broker: found.leader_id.0, epoch: found.leader_epoch })
 }
 
 /// The text of an error code.

@@ -13,7 +13,7 @@ use crate::following;
 use crate::partition::KafkaPartition;
 use crate::positions::Positions;
 use crate::writer::Writers;
-use crate::{positions, producing, topic_admin, writer};
+use crate::{fitness, positions, producing, topic_admin, topic_watch, writer};
 
 const THREADS: usize = 2;
 
@@ -31,7 +31,7 @@ impl OnKafka {
     /// Connects to the cluster and learns its topics.
     ///
     /// # Errors
-    /// [`Error::Unreachable`] if no broker answers; [`Error::Refused`].
+    /// [`Error::Unreachable`] if no broker answers; [`Error::Unfit`] if the cluster cannot keep this log; [`Error::Refused`].
     pub fn open(config: KafkaConfig) -> Result<Arc<Self>, Error> {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(THREADS)
@@ -43,8 +43,11 @@ impl OnKafka {
         core.spawn(producing::run(Arc::clone(&core)));
         let core_of_task = Arc::clone(&core);
         core.wait(async move {
-            topic_admin::learn(&core_of_task).await?;
-            positions::create(&core_of_task).await
+            fitness::check(&core_of_task).await?;
+            let watch = topic_watch::begin(&core_of_task).await?;
+            positions::create(&core_of_task).await?;
+            core_of_task.spawn(topic_watch::run(watch, Arc::downgrade(&core_of_task)));
+            Ok(())
         })?;
         Ok(Arc::new(Self { core, writers: Arc::default(), positions: Positions::default(), runtime: Some(runtime) }))
     }

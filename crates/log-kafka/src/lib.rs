@@ -11,6 +11,7 @@
 //!
 //! Not here: who owns which partition (`view` and `server`), and Kafka's protocol for clients of the built-in log (`kafka`).
 
+mod catalogue;
 mod cluster;
 mod config;
 mod connection;
@@ -18,6 +19,7 @@ mod coordinator;
 mod core;
 mod engine;
 mod fetching;
+mod fitness;
 mod followed;
 mod following;
 mod names;
@@ -33,6 +35,7 @@ mod topic_admin;
 mod topic_info;
 mod topic_settings;
 mod topic_state;
+mod topic_watch;
 mod transaction;
 mod visible;
 mod writer;

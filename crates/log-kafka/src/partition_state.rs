@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use kafka_protocol::messages::metadata_response::MetadataResponseTopic;
 use millstream_log::{Offsets, Watchers};
 use millstream_types::{Epoch, Offset, PartitionId, RecordBatch, TopicPartition};
 use parking_lot::Mutex;
@@ -18,6 +19,12 @@ use crate::topic_info::TopicInfo;
 pub(crate) struct Leader {
     pub(crate) broker: i32,
     pub(crate) epoch: i32,
+}
+
+/// The leader of a partition, if the metadata has one.
+pub(crate) fn leader_of(topic: &MetadataResponseTopic, index: i32) -> Option<Leader> {
+    let found = topic.partitions.iter().find(|found| found.partition_index == index)?;
+    (found.leader_id.0 >= 0).then_some(Leader { broker: found.leader_id.0, epoch: found.leader_epoch })
 }
 
 /// The offsets of a partition as a broker tells them.

@@ -19,12 +19,12 @@ use uuid::Uuid;
 
 use crate::cluster::Lane;
 use crate::connection::CallError;
+use crate::coordinator::INIT_PRODUCER_ID_VERSION;
 use crate::core::{Core, said};
 use crate::partition_state::PartitionState;
 use crate::queue::ProducerId;
 
 pub(crate) const PRODUCE_VERSION: i16 = 13;
-const INIT_PRODUCER_ID_VERSION: i16 = 5;
 /// Bytes of batches in one request; a single batch may be larger.
 const REQUEST_MAX_BYTES: usize = 8 << 20;
 

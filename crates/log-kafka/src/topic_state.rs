@@ -1,14 +1,15 @@
 //! The topics of the cluster with their partitions.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
+use kafka_protocol::messages::metadata_response::MetadataResponseTopic;
 use millstream_log::{Error, Topic, TopicConfig, Watchers};
 use millstream_types::{PartitionId, TopicName, TopicPartition};
 use parking_lot::RwLock;
 use uuid::Uuid;
 
-use crate::partition_state::PartitionState;
+use crate::partition_state::{PartitionState, leader_of};
 use crate::queue::Ended;
 use crate::topic_info::TopicInfo;
 
@@ -37,6 +38,13 @@ impl TopicState {
         let topic = self.info.reconfigure(config);
         self.grow();
         topic
+    }
+
+    /// Takes the leaders of the partitions from metadata.
+    pub(crate) fn lead(&self, found: &MetadataResponseTopic) {
+        for partition in self.partitions() {
+            leader_of(found, partition.index()).into_iter().for_each(|leader| partition.led_by(leader));
+        }
     }
 
     /// Makes the partitions that the configuration has and this state has not.
@@ -72,6 +80,8 @@ impl TopicState {
 #[derive(Debug, Default)]
 pub(crate) struct Topics {
     by_name: RwLock<BTreeMap<TopicName, Arc<TopicState>>>,
+    /// Topics that this process has deleted; brokers may tell of them for a while.
+    deleted: RwLock<HashSet<Uuid>>,
     pub(crate) watchers: Watchers,
 }
 
@@ -92,10 +102,30 @@ impl Topics {
         self.by_name.read().values().cloned().collect()
     }
 
-    pub(crate) fn insert(&self, topic: Arc<TopicState>) {
-        let former = self.by_name.write().insert(topic.info.name(), topic);
+    /// Adds a topic, and returns the one that is known by now: the same one may have been added meanwhile.
+    pub(crate) fn insert(&self, topic: Arc<TopicState>) -> Arc<TopicState> {
+        let former = {
+            let mut by_name = self.by_name.write();
+            let name = topic.info.name();
+            match by_name.get(&name) {
+                Some(known) if known.info.id == topic.info.id => return Arc::clone(known),
+                _ => by_name.insert(name, Arc::clone(&topic)),
+            }
+        };
         former.iter().for_each(end);
         self.watchers.ring();
+        topic
+    }
+
+    /// `true` for a topic that this process has deleted.
+    pub(crate) fn was_deleted(&self, id: Uuid) -> bool {
+        self.deleted.read().contains(&id)
+    }
+
+    /// Notes that this process deletes a topic.
+    pub(crate) fn delete(&self, topic: &TopicState) {
+        self.deleted.write().insert(topic.info.id);
+        self.remove(&topic.info.name());
     }
 
     pub(crate) fn remove(&self, name: &TopicName) {

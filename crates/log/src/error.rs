@@ -117,6 +117,9 @@ pub enum Error {
         "Kafka ({brokers}) does not answer ({why}), and nothing was stored; see that its brokers run and are reached"
     )]
     Unreachable { brokers: String, why: String },
+    /// The cluster cannot keep this log.
+    #[error("Kafka at {broker} has {setting} = {value}: {rule}")]
+    Unfit { broker: String, setting: String, value: String, rule: String },
     /// The cluster has refused a request.
     #[error("Kafka refuses {request}: {why}")]
     Refused { request: &'static str, why: String },
@@ -207,6 +210,7 @@ impl Error {
             | Self::InvalidTransaction { .. } => ErrorCode::Conflict,
             Self::UnsupportedBatch { .. } | Self::NotTrimmable { .. } => ErrorCode::Unsupported,
             Self::InvalidConfig { .. }
+            | Self::Unfit { .. }
             | Self::InvalidLimit { .. }
             | Self::Name(_)
             | Self::Batch { .. }

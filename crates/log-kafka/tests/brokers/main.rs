@@ -3,7 +3,8 @@
 
 mod conformance;
 mod faults;
-mod fencing;
+mod processes;
+mod start;
 
 use std::sync::mpsc;
 use std::time::Duration;

@@ -1,12 +1,15 @@
 //! Two processes, each with an engine, on the same names.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
+use std::time::Instant;
 
-use millstream_log::{Error, Log as _, TopicConfig};
+use millstream_log::{Bell, Error, Log as _, TopicConfig, UpTo};
 use millstream_log_kafka::OnKafka;
+use millstream_types::{Offset, TopicPartition};
 
-use crate::{commit, config, topic, values};
+use crate::{PATIENCE, commit, config, topic, values};
 
 /// The commits of a writer that another process has fenced in mid-work: those that were answered are there, in order, before those
 /// of the other one, and nothing comes later.
@@ -65,4 +68,35 @@ fn a_topic_of_another_process_is_known_with_its_whole_configuration() {
     let created = one.create_topic(&name, &config_of_topic).unwrap();
     let two = OnKafka::open(config(kafka)).unwrap();
     assert_eq!(two.topic(&name), Some(created));
+}
+
+/// The topics that another process creates, alters, grows and deletes are told to those who watch.
+#[test]
+fn what_another_process_does_with_topics_is_told() {
+    let kafka = crate::conformance::broker();
+    let [one, two] = [(); 2].map(|()| OnKafka::open(config(kafka)).unwrap());
+    let (name, bell) = (topic("told"), Arc::new(Bell::default()));
+    two.watch_topics(&bell);
+    let told = |what: &str, holds: &dyn Fn() -> bool| {
+        let begun = Instant::now();
+        while !holds() {
+            bell.wait(PATIENCE);
+            assert!(begun.elapsed() < PATIENCE, "{what}");
+        }
+    };
+    let config = TopicConfig { partitions: 2, hold_max_bytes: 7, ..TopicConfig::default() };
+    let created = one.create_topic(&name, &config).unwrap();
+    told("it is created", &|| two.topic(&name).as_ref() == Some(&created));
+    let partition = two.partition(&TopicPartition::new(name.clone(), 1)).unwrap();
+    let config = TopicConfig { retention: None, ..config };
+    one.alter_topic(&name, &config).unwrap();
+    told("it is altered", &|| partition.topic().config == config);
+    let grown = one.add_partitions(&name, 3).unwrap();
+    told("it has grown", &|| two.topic(&name).as_ref() == Some(&grown));
+    two.partition(&TopicPartition::new(name.clone(), 2)).unwrap();
+    one.delete_topic(&name).unwrap();
+    told("it is deleted", &|| two.topic(&name).is_none());
+    assert!(matches!(partition.read(Offset::ZERO, 1, UpTo::Stable), Err(Error::UnknownTopic { .. })));
+    let anew = one.create_topic(&name, &config).unwrap();
+    told("it is created anew", &|| two.topic(&name).as_ref() == Some(&anew));
 }

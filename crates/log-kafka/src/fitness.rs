@@ -1,0 +1,173 @@
+//! Checks at the start that the cluster can keep this log.
+
+use std::collections::HashMap;
+
+use kafka_protocol::messages::describe_configs_request::DescribeConfigsResource;
+use kafka_protocol::messages::{
+    ApiKey, ApiVersionsRequest, ApiVersionsResponse, DescribeConfigsRequest, MetadataResponse,
+};
+use kafka_protocol::protocol::StrBytes;
+use millstream_log::Error;
+
+use crate::KafkaConfig;
+use crate::cluster::Lane;
+use crate::core::Core;
+use crate::{coordinator, fetching, producing, topic_admin};
+
+const API_VERSIONS_VERSION: i16 = 3;
+const BROKER_RESOURCE: i8 = 4;
+/// The oldest release that is good for transactions: earlier ones could tear one whose end is repeated.
+const OLDEST: &str = "use Kafka 4.1 or newer";
+/// The feature by which each transaction has an epoch of its own (KIP-890), and its level.
+const TRANSACTIONS: (&str, i16) = ("transaction.version", 2);
+
+/// The requests that this engine sends, each with its version.
+const REQUESTS: [(ApiKey, i16); 4] = [
+    (ApiKey::Produce, producing::PRODUCE_VERSION),
+    (ApiKey::Fetch, fetching::FETCH_VERSION),
+    (ApiKey::EndTxn, coordinator::END_TXN_VERSION),
+    (ApiKey::InitProducerId, coordinator::INIT_PRODUCER_ID_VERSION),
+];
+
+/// Checks every broker.
+///
+/// # Errors
+/// [`Error::Unreachable`] if none answers; [`Error::Unfit`] names the broker, the rule and the remedy.
+pub(crate) async fn check(core: &Core) -> Result<(), Error> {
+    let metadata = core.cluster.metadata(Some(&[])).await.map_err(|error| core.unreachable(&error))?;
+    check_count(&core.config, &metadata)?;
+    for broker in &metadata.brokers {
+        let address = format!("{}:{}", &*broker.host, broker.port);
+        let Ok(connection) = core.cluster.broker(broker.node_id.0, Lane::Control).await else {
+            tracing::warn!(broker = address, "a broker of the cluster does not answer");
+            continue;
+        };
+        let request = ApiVersionsRequest::default()
+            .with_client_software_name(StrBytes::from_static_str("millstream"))
+            .with_client_software_version(StrBytes::from_static_str(env!("CARGO_PKG_VERSION")));
+        let answer = connection.call(&request, API_VERSIONS_VERSION).await;
+        check_versions(&address, &answer.map_err(|error| core.unreachable(&error))?)?;
+        let resource = DescribeConfigsResource::default()
+            .with_resource_type(BROKER_RESOURCE)
+            .with_resource_name(StrBytes::from_string(broker.node_id.0.to_string()))
+            .with_configuration_keys(None);
+        let request = DescribeConfigsRequest::default().with_resources(vec![resource]);
+        let answer = connection.call(&request, topic_admin::DESCRIBE_CONFIGS_VERSION).await;
+        let answer = answer.map_err(|error| core.unreachable(&error))?;
+        let settings: HashMap<String, String> = answer
+            .results
+            .into_iter()
+            .flat_map(|result| result.configs)
+            .filter_map(|setting| Some((setting.name.to_string(), setting.value?.to_string())))
+            .collect();
+        check_settings(&core.config, &address, &settings)?;
+    }
+    Ok(())
+}
+
+fn unfit(broker: &str, setting: &str, value: impl ToString, rule: impl Into<String>) -> Error {
+    let (broker, setting) = (broker.to_owned(), setting.to_owned());
+    Error::Unfit { broker, setting, value: value.to_string(), rule: rule.into() }
+}
+
+fn check_count(config: &KafkaConfig, metadata: &MetadataResponse) -> Result<(), Error> {
+    let (count, needed) = (metadata.brokers.len(), config.replication_factor);
+    if count >= usize::try_from(needed).unwrap_or(0) {
+        return Ok(());
+    }
+    let rule = format!(
+        "{needed} replicas of each record need as many; start further brokers, or set log.kafka.replication_factor"
+    );
+    Err(unfit(&config.brokers.join(", "), "the number of brokers", count, rule))
+}
+
+fn check_versions(broker: &str, answer: &ApiVersionsResponse) -> Result<(), Error> {
+    for (key, version) in REQUESTS {
+        let spoken = answer.api_keys.iter().find(|spoken| spoken.api_key == key as i16);
+        let highest = spoken.map_or(-1, |spoken| spoken.max_version);
+        if highest < version {
+            let rule = format!("version {version} is needed; {OLDEST}");
+            return Err(unfit(broker, &format!("the highest version of {key:?}"), highest, rule));
+        }
+    }
+    let (feature, needed) = TRANSACTIONS;
+    let level = answer.finalized_features.iter().find(|known| &*known.name == feature);
+    let level = level.map_or(0, |known| known.max_version_level);
+    if level < needed {
+        let rule = format!(
+            "{needed} is needed; {OLDEST}, and run: kafka-features.sh --bootstrap-server {broker} upgrade --feature {feature}={needed}"
+        );
+        return Err(unfit(broker, feature, level, rule));
+    }
+    Ok(())
+}
+
+/// The log of transactions has to survive what the topics survive.
+fn check_settings(config: &KafkaConfig, broker: &str, settings: &HashMap<String, String>) -> Result<(), Error> {
+    let rules = [
+        ("transaction.state.log.replication.factor", config.replication_factor),
+        ("transaction.state.log.min.isr", config.min_insync_replicas),
+    ];
+    for (setting, least) in rules {
+        let Some(value) = settings.get(setting).and_then(|value| value.parse::<i16>().ok()) else { continue };
+        if value < least {
+            let rule =
+                format!("at least {least} is needed, as topics have; set it in server.properties of each broker");
+            return Err(unfit(broker, setting, value, rule));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use kafka_protocol::messages::api_versions_response::{ApiVersion, FinalizedFeatureKey};
+
+    use super::*;
+
+    fn answer(produce: i16, transactions: Option<i16>) -> ApiVersionsResponse {
+        let spoken = |(key, version): (ApiKey, i16)| {
+            let highest = if key == ApiKey::Produce { produce } else { version };
+            ApiVersion::default().with_api_key(key as i16).with_max_version(highest)
+        };
+        let feature = |level| {
+            FinalizedFeatureKey::default()
+                .with_name(StrBytes::from_static_str(TRANSACTIONS.0))
+                .with_max_version_level(level)
+        };
+        ApiVersionsResponse::default()
+            .with_api_keys(REQUESTS.into_iter().map(spoken).collect())
+            .with_finalized_features(transactions.map(feature).into_iter().collect())
+    }
+
+    #[test]
+    fn an_old_broker_is_refused_with_the_remedy() {
+        assert!(check_versions("b:1", &answer(13, Some(2))).is_ok());
+        for (answer, told) in [
+            (answer(12, Some(2)), "Kafka at b:1 has the highest version of Produce = 12: version 13 is needed"),
+            (answer(13, Some(1)), "Kafka at b:1 has transaction.version = 1: 2 is needed"),
+            (answer(13, None), "transaction.version = 0"),
+        ] {
+            let refusal = check_versions("b:1", &answer).unwrap_err().to_string();
+            assert!(refusal.contains(told) && refusal.contains(OLDEST), "{refusal}");
+        }
+    }
+
+    #[test]
+    fn a_log_of_transactions_that_survives_less_than_topics_is_refused() {
+        let config = KafkaConfig::default();
+        let settings = |factor: &str, in_sync: &str| {
+            HashMap::from([
+                ("transaction.state.log.replication.factor".to_owned(), factor.to_owned()),
+                ("transaction.state.log.min.isr".to_owned(), in_sync.to_owned()),
+            ])
+        };
+        assert!(check_settings(&config, "b:1", &settings("3", "2")).is_ok());
+        for (factor, in_sync, told) in [("1", "2", "replication.factor = 1"), ("3", "1", "min.isr = 1")] {
+            let refusal = check_settings(&config, "b:1", &settings(factor, in_sync)).unwrap_err().to_string();
+            assert!(refusal.contains(told) && refusal.contains("server.properties"), "{refusal}");
+        }
+        let few = MetadataResponse::default().with_brokers(vec![Default::default()]);
+        assert!(check_count(&config, &few).unwrap_err().to_string().contains("log.kafka.replication_factor"));
+    }
+}

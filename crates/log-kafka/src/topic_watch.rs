@@ -1,0 +1,171 @@
+//! Learns the topics of the cluster, also those that other processes and other programs create, alter and delete.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+use kafka_protocol::messages::DescribeConfigsRequest;
+use kafka_protocol::messages::describe_configs_request::DescribeConfigsResource;
+use kafka_protocol::messages::metadata_response::MetadataResponseTopic;
+use kafka_protocol::protocol::StrBytes;
+use millstream_log::{Cleanup, Error, TopicConfig, Writers};
+use millstream_types::{TOPICS, TopicName};
+use tracing::warn;
+
+use crate::catalogue::{self, Catalogue};
+use crate::core::Core;
+use crate::following;
+use crate::names;
+use crate::topic_admin::{self, DESCRIBE_CONFIGS_VERSION, Refusal};
+use crate::topic_settings;
+use crate::topic_state::TopicState;
+
+const TOPIC_RESOURCE: i8 = 2;
+/// Time between two looks at the cluster. What other processes of ours do is seen earlier, by the catalogue.
+const PERIOD: Duration = Duration::from_secs(5);
+
+/// The topics as they were at the last look.
+#[derive(Debug, Default)]
+pub(crate) struct TopicWatch {
+    catalogue: Catalogue,
+    /// Known topics that the last look has not found. A broker may be behind the others, so one look is not enough.
+    missing: HashSet<TopicName>,
+}
+
+/// Looks again and again, as long as the engine lives.
+pub(crate) async fn run(mut watch: TopicWatch, core: Weak<Core>) {
+    loop {
+        let Some(core) = core.upgrade() else { return };
+        if let Err(error) = watch.wait(&core).await {
+            warn!(%error, "the catalogue of topics is not followed");
+            tokio::time::sleep(core.config.request_timeout).await;
+        }
+        if let Err(error) = watch.look(&core).await {
+            warn!(%error, "the topics of the cluster are not known");
+        }
+    }
+}
+
+/// Creates the catalogue if the cluster has none, and learns the topics.
+///
+/// # Errors
+/// Those of a creation and of a look.
+pub(crate) async fn begin(core: &Arc<Core>) -> Result<TopicWatch, Error> {
+    let config = TopicConfig {
+        partitions: 1,
+        cleanup: Cleanup::Compact,
+        writers: Writers::OwnersOnly,
+        ..TopicConfig::default()
+    };
+    match topic_admin::create(core, TOPICS.name, &config).await {
+        Ok(()) | Err(Refusal::Exists) => {}
+        Err(Refusal::Error(error)) => return Err(error),
+    }
+    let found = topic_admin::settled(core, TOPICS.name, 1).await?;
+    let name = TopicName::internal(TOPICS.name);
+    let topic = core.topics.insert(TopicState::new(TOPICS.name.to_owned(), found.topic_id, name, config));
+    topic.lead(&found);
+    let mut watch = TopicWatch::default();
+    watch.look(core).await?;
+    Ok(watch)
+}
+
+impl TopicWatch {
+    /// Waits until the catalogue has changed, or it is time for a look.
+    async fn wait(&self, core: &Arc<Core>) -> Result<(), Error> {
+        let partition = catalogue::partition(core)?;
+        following::begin(core, &partition).await?;
+        let changed = partition.until_stable(self.catalogue.next().next());
+        let _ = tokio::time::timeout(PERIOD, changed).await;
+        Ok(())
+    }
+
+    /// Learns the topics.
+    ///
+    /// # Errors
+    /// [`Error::Unreachable`], [`Error::Refused`].
+    async fn look(&mut self, core: &Arc<Core>) -> Result<(), Error> {
+        self.catalogue.catch_up(core).await?;
+        let mut missing: HashMap<TopicName, Arc<TopicState>> =
+            core.topics.all().into_iter().map(|topic| (topic.info.name(), topic)).collect();
+        for found in all_topics(core).await? {
+            let Some(kafka_name) = found.name.as_ref().map(|name| name.to_string()) else { continue };
+            let Some(name) = names::from_kafka(&kafka_name) else { continue };
+            if found.is_internal || found.error_code != 0 || core.topics.was_deleted(found.topic_id) {
+                continue;
+            }
+            let known = missing.remove(&name);
+            if kafka_name != TOPICS.name {
+                self.take(core, known, kafka_name, name, &found).await?;
+            }
+        }
+        for name in missing.keys().filter(|name| self.missing.contains(*name)) {
+            core.topics.remove(name);
+        }
+        self.missing = missing.into_keys().collect();
+        Ok(())
+    }
+
+    /// Takes a topic that the cluster has.
+    async fn take(
+        &self,
+        core: &Arc<Core>,
+        known: Option<Arc<TopicState>>,
+        kafka_name: String,
+        name: TopicName,
+        found: &MetadataResponseTopic,
+    ) -> Result<(), Error> {
+        let partitions = found.partitions.len() as u32;
+        let kept = self.catalogue.config(&kafka_name).map(|kept| TopicConfig { partitions, ..kept.clone() });
+        match known.filter(|known| known.info.id == found.topic_id) {
+            Some(known) => {
+                let current = known.topic().config.clone();
+                // A broker that is behind knows fewer partitions.
+                let partitions = partitions.max(current.partitions);
+                let config = TopicConfig { partitions, ..kept.unwrap_or_else(|| current.clone()) };
+                if config != current {
+                    known.reconfigure(config);
+                    core.topics.watchers.ring();
+                }
+                known.lead(found);
+            }
+            None => {
+                let config = match kept {
+                    Some(config) => config,
+                    None => foreign(core, &kafka_name, partitions).await?,
+                };
+                core.topics.insert(TopicState::new(kafka_name, found.topic_id, name, config)).lead(found);
+            }
+        }
+        Ok(())
+    }
+}
+
+async fn all_topics(core: &Core) -> Result<Vec<MetadataResponseTopic>, Error> {
+    let deadline = Instant::now() + core.config.delivery_timeout;
+    loop {
+        match core.cluster.metadata(None).await {
+            Ok(metadata) => return Ok(metadata.topics),
+            Err(error) if Instant::now() > deadline => return Err(core.unreachable(&error)),
+            Err(_) => tokio::time::sleep(core.config.retry_backoff).await,
+        }
+    }
+}
+
+/// The configuration of a topic that others have created.
+async fn foreign(core: &Core, kafka_name: &str, partitions: u32) -> Result<TopicConfig, Error> {
+    let resource = DescribeConfigsResource::default()
+        .with_resource_type(TOPIC_RESOURCE)
+        .with_resource_name(StrBytes::from_string(kafka_name.to_owned()))
+        .with_configuration_keys(None);
+    let request = DescribeConfigsRequest::default().with_resources(vec![resource]);
+    let answer = core.cluster.ask(&request, DESCRIBE_CONFIGS_VERSION, core.config.delivery_timeout).await;
+    let answer = answer.map_err(|error| core.unreachable(&error))?;
+    let settings: HashMap<String, String> = answer
+        .results
+        .into_iter()
+        .flat_map(|result| result.configs)
+        .filter_map(|setting| Some((setting.name.to_string(), setting.value?.to_string())))
+        .collect();
+    Ok(topic_settings::from_kafka(partitions, |name| settings.get(name).cloned()))
+}
