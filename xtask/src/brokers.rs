@@ -53,14 +53,20 @@ struct Ports {
 }
 
 impl Brokers {
-    /// Starts `count` brokers with their data under `dir`; they serve clients when this returns.
-    pub(crate) fn start(jars: &Jars, count: usize, dir: &Path, first_port: u16) -> anyhow::Result<Self> {
+    /// Starts `count` brokers with their data under `dir` and `further` settings behind those of this program; they serve clients
+    /// when this returns.
+    pub(crate) fn start(jars: &Jars, count: usize, dir: &Path, first_port: u16, further: &str) -> anyhow::Result<Self> {
         let ports = ports(count, first_port)?;
         let mut started = Self { brokers: Vec::new() };
         for number in 0..count {
             let dir = dir.join(format!("broker-{}", number + 1));
             std::fs::create_dir_all(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
-            started.brokers.push(Broker::start(jars, &dir, number, &ports)?);
+            started.brokers.push(Broker::start(
+                jars,
+                &dir,
+                &(properties(&dir, number, &ports) + further),
+                ports[number],
+            )?);
         }
         let deadline = Instant::now() + PATIENCE;
         started.brokers.iter_mut().try_for_each(|broker| broker.wait_until_started(deadline))?;
@@ -138,9 +144,9 @@ impl Drop for Brokers {
 }
 
 impl Broker {
-    fn start(jars: &Jars, dir: &Path, number: usize, ports: &[Ports]) -> anyhow::Result<Self> {
+    fn start(jars: &Jars, dir: &Path, properties: &str, ports: Ports) -> anyhow::Result<Self> {
         let settings = dir.join("server.properties");
-        std::fs::write(&settings, properties(dir, number, ports)).context("cannot write a broker's settings")?;
+        std::fs::write(&settings, properties).context("cannot write a broker's settings")?;
         let logging = dir.join("log4j2.properties");
         std::fs::write(&logging, LOGGING).context("cannot write a broker's settings")?;
         let output = dir.join("output.log");
@@ -159,7 +165,7 @@ impl Broker {
         let mut broker = java(HEAP_MB)?;
         // In a group of its own: Ctrl-C is for this program, which then ends all brokers in order.
         let process = broker.args(JVM).arg("kafka.Kafka").arg(&settings).process_group(0).spawn().map_err(no_java)?;
-        Ok(Self { process, address: format!("127.0.0.1:{}", ports[number].clients), output })
+        Ok(Self { process, address: format!("127.0.0.1:{}", ports.clients), output })
     }
 
     fn wait_until_started(&mut self, deadline: Instant) -> anyhow::Result<()> {

@@ -7,6 +7,7 @@ mod notices;
 use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
 
+use anyhow::Context as _;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use brokers::Brokers;
@@ -56,6 +57,9 @@ struct KafkaArguments {
     /// Also ends when standard input does, so that no broker outlives the program that asked for it
     #[arg(long)]
     end_with_input: bool,
+    /// A file with further settings of each broker (server.properties); they win over those of this program.
+    #[arg(long)]
+    settings: Option<PathBuf>,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -89,7 +93,11 @@ fn kafka(arguments: &KafkaArguments) -> anyhow::Result<()> {
         (None, Some(own)) => own.path().to_owned(),
         (None, None) => unreachable!("one of the two is there"),
     };
-    let mut brokers = Brokers::start(&jars, arguments.brokers as usize, &dir, arguments.port)?;
+    let further = match &arguments.settings {
+        Some(file) => std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?,
+        None => String::new(),
+    };
+    let mut brokers = Brokers::start(&jars, arguments.brokers as usize, &dir, arguments.port, &further)?;
     for (address, pid) in brokers.addresses_and_pids() {
         println!("broker {address} pid {pid}");
     }

@@ -13,6 +13,8 @@ use uuid::Uuid;
 
 use crate::KafkaConfig;
 use crate::connection::{CallError, Connection};
+use crate::login;
+use crate::security::Tls;
 
 const METADATA_VERSION: i16 = 12;
 
@@ -36,6 +38,7 @@ type Slot = Arc<tokio::sync::Mutex<Option<Arc<Connection>>>>;
 #[derive(Debug)]
 pub(crate) struct Cluster {
     config: Arc<KafkaConfig>,
+    tls: Option<Tls>,
     addresses: Mutex<HashMap<i32, String>>,
     connections: Mutex<HashMap<(i32, Lane), Slot>>,
     /// The broker that is asked for things that every broker knows.
@@ -43,8 +46,20 @@ pub(crate) struct Cluster {
 }
 
 impl Cluster {
-    pub(crate) fn new(config: Arc<KafkaConfig>) -> Self {
-        Self { config, addresses: Mutex::default(), connections: Mutex::default(), turn: AtomicUsize::new(0) }
+    /// # Errors
+    /// A file of the settings cannot be used; it is named.
+    pub(crate) fn new(config: Arc<KafkaConfig>) -> Result<Self, String> {
+        let tls = config.security.tls.as_ref().map(Tls::read).transpose()?;
+        Ok(Self { config, tls, addresses: Mutex::default(), connections: Mutex::default(), turn: AtomicUsize::new(0) })
+    }
+
+    /// Connects to a broker and logs in.
+    async fn connect(&self, address: &str) -> Result<Arc<Connection>, CallError> {
+        let open = Connection::open(address, self.tls.as_ref(), self.config.request_timeout).await?;
+        if let Some(login) = &self.config.security.login {
+            login::log_in(&open, login).await.map_err(|error| CallError::Unsent(format!("{address}: {error}")))?;
+        }
+        Ok(Arc::new(open))
     }
 
     /// A connection to the broker of this id.
@@ -56,7 +71,7 @@ impl Cluster {
         }
         let address = self.addresses.lock().get(&id).cloned();
         let address = address.ok_or_else(|| CallError::Unsent(format!("broker {id} is not known")))?;
-        let open = Arc::new(Connection::open(&address, self.config.request_timeout).await?);
+        let open = self.connect(&address).await?;
         *slot = Some(Arc::clone(&open));
         Ok(open)
     }
@@ -73,8 +88,8 @@ impl Cluster {
         }
         let mut last = CallError::Unsent("no broker is configured".to_owned());
         for address in &self.config.brokers {
-            match Connection::open(address, self.config.request_timeout).await {
-                Ok(open) => return Ok(Arc::new(open)),
+            match self.connect(address).await {
+                Ok(open) => return Ok(open),
                 Err(error) => last = error,
             }
         }

@@ -2,11 +2,15 @@
 
 use std::time::Duration;
 
+use crate::KafkaSecurity;
+
 /// The cluster, and the limits of the engine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KafkaConfig {
     /// Addresses (`host:port`) of brokers by which the others are found.
     pub brokers: Vec<String>,
+    /// The way to the brokers. Default: neither TLS nor a login.
+    pub security: KafkaSecurity,
     /// Beginning of the transactional ids of this installation. Others in the same cluster have another one. Default `millstream.`
     pub transactional_id_prefix: String,
     /// Replicas of each topic that is created. Default 3.
@@ -32,6 +36,7 @@ impl Default for KafkaConfig {
     fn default() -> Self {
         Self {
             brokers: Vec::new(),
+            security: KafkaSecurity::default(),
             transactional_id_prefix: "millstream.".to_owned(),
             replication_factor: 3,
             min_insync_replicas: 2,

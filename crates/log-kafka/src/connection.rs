@@ -9,11 +9,12 @@ use bytes::{BufMut, Bytes, BytesMut};
 use kafka_protocol::messages::{RequestHeader, ResponseHeader};
 use kafka_protocol::protocol::{Decodable, Encodable, HeaderVersion, Request, StrBytes};
 use parking_lot::Mutex;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::TcpStream;
-use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
+
+use crate::security::Tls;
 
 /// Requests that may wait for the socket.
 const OUTGOING_MAX: usize = 64;
@@ -49,13 +50,11 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    /// Connects to the broker at `address`.
-    pub(crate) async fn open(address: &str, request_timeout: Duration) -> Result<Self, CallError> {
+    /// Connects to the broker at `address`, with TLS if there is any.
+    pub(crate) async fn open(address: &str, tls: Option<&Tls>, request_timeout: Duration) -> Result<Self, CallError> {
         let unsent = |why: String| CallError::Unsent(format!("{address}: {why}"));
-        let connected = timeout(request_timeout, TcpStream::connect(address)).await;
-        let socket = connected.map_err(|_| unsent("no answer".to_owned()))?.map_err(|e| unsent(e.to_string()))?;
-        socket.set_nodelay(true).map_err(|e| unsent(e.to_string()))?;
-        let (reader, writer) = socket.into_split();
+        let connected = timeout(request_timeout, connect(address, tls)).await;
+        let (reader, writer) = connected.map_err(|_| unsent("no answer".to_owned()))?.map_err(unsent)?;
         let (outgoing, requests) = mpsc::channel(OUTGOING_MAX);
         let answers: Answers = Arc::new(Mutex::new(Some(VecDeque::new())));
         let is_closed = Arc::new(AtomicBool::new(false));
@@ -99,8 +98,26 @@ impl Connection {
     }
 }
 
+type Reader = Box<dyn AsyncRead + Send + Unpin>;
+type Writer = Box<dyn AsyncWrite + Send + Unpin>;
+
+async fn connect(address: &str, tls: Option<&Tls>) -> Result<(Reader, Writer), String> {
+    let socket = TcpStream::connect(address).await.map_err(|e| e.to_string())?;
+    socket.set_nodelay(true).map_err(|e| e.to_string())?;
+    Ok(match tls {
+        None => {
+            let (reader, writer) = socket.into_split();
+            (Box::new(reader), Box::new(writer))
+        }
+        Some(tls) => {
+            let (reader, writer) = tokio::io::split(tls.connect(socket, address).await?);
+            (Box::new(reader), Box::new(writer))
+        }
+    })
+}
+
 async fn write_all(
-    mut writer: OwnedWriteHalf,
+    mut writer: Writer,
     mut requests: mpsc::Receiver<Outgoing>,
     answers: Answers,
     is_closed: Arc<AtomicBool>,
@@ -114,14 +131,14 @@ async fn write_all(
             // The reader has ended: the drop of `answer` says so to the caller.
             None => break,
         }
-        if writer.write_all(&frame).await.is_err() {
+        if writer.write_all(&frame).await.is_err() || writer.flush().await.is_err() {
             break;
         }
     }
     is_closed.store(true, Ordering::Release);
 }
 
-async fn read_all(mut reader: OwnedReadHalf, answers: Answers, is_closed: Arc<AtomicBool>) {
+async fn read_all(mut reader: Reader, answers: Answers, is_closed: Arc<AtomicBool>) {
     while let Some(frame) = read_frame(&mut reader).await {
         let expected = answers.lock().as_mut().and_then(VecDeque::pop_front);
         match expected {
@@ -136,7 +153,7 @@ async fn read_all(mut reader: OwnedReadHalf, answers: Answers, is_closed: Arc<At
     answers.lock().take();
 }
 
-async fn read_frame(reader: &mut OwnedReadHalf) -> Option<Bytes> {
+async fn read_frame(reader: &mut Reader) -> Option<Bytes> {
     let length = usize::try_from(reader.read_i32().await.ok()?).ok()?;
     if length > ANSWER_MAX_BYTES {
         return None;

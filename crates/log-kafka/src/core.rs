@@ -37,10 +37,14 @@ pub(crate) struct Core {
 }
 
 impl Core {
-    pub(crate) fn new(config: KafkaConfig, runtime: Handle) -> Arc<Self> {
+    /// # Errors
+    /// [`Error::Unreachable`] if a file of the settings cannot be used.
+    pub(crate) fn new(config: KafkaConfig, runtime: Handle) -> Result<Arc<Self>, Error> {
         let config = Arc::new(config);
-        Arc::new(Self {
-            cluster: Cluster::new(Arc::clone(&config)),
+        let brokers = config.brokers.join(", ");
+        let cluster = Cluster::new(Arc::clone(&config)).map_err(|why| Error::Unreachable { brokers, why })?;
+        Ok(Arc::new(Self {
+            cluster,
             topics: Topics::default(),
             outbox: Outbox::default(),
             followed: Followed::default(),
@@ -49,7 +53,7 @@ impl Core {
             pending_bytes: AtomicUsize::new(0),
             config,
             runtime,
-        })
+        }))
     }
 
     /// Runs a task of the engine.

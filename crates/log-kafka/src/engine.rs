@@ -39,7 +39,7 @@ impl OnKafka {
             .enable_all()
             .build()
             .map_err(|error| Error::Unreachable { brokers: config.brokers.join(", "), why: error.to_string() })?;
-        let core = Core::new(config, runtime.handle().clone());
+        let core = Core::new(config, runtime.handle().clone())?;
         core.spawn(producing::run(Arc::clone(&core)));
         let core_of_task = Arc::clone(&core);
         core.wait(async move {

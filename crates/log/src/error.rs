@@ -114,7 +114,7 @@ pub enum Error {
     OutcomeUnknown { writer: String },
     /// No broker of the cluster answers, or none has the partition.
     #[error(
-        "Kafka ({brokers}) does not answer ({why}), and nothing was stored; see that its brokers run and are reached"
+        "Kafka ({brokers}) cannot be used ({why}), and nothing was stored; see that its brokers run, are reached and take the login"
     )]
     Unreachable { brokers: String, why: String },
     /// The cluster cannot keep this log.

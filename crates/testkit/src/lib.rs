@@ -46,7 +46,7 @@ pub use log_lines::LogLines;
 pub use memory::{HeldAnswers, MemoryLog};
 pub use process::{Process, binary, millstream, own_addresses, terminate};
 pub use raw::Raw;
-pub use real_kafka::{RealBroker, RealKafka};
+pub use real_kafka::{RealBroker, RealKafka, xtask};
 pub use rows::check_rows;
 pub use server::Server;
 pub use shared_server::{SharedServer, TestTenant};

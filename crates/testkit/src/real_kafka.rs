@@ -1,6 +1,6 @@
 //! A cluster of real Kafka brokers.
 
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
@@ -21,13 +21,24 @@ pub struct RealBroker {
 }
 
 impl RealKafka {
-    /// Starts one broker, or three; they serve clients when this returns.
+    /// Starts one broker, or three, on ports that are free; they serve clients when this returns.
     ///
     /// # Panics
     /// If they do not start.
     pub fn start(brokers: usize) -> Self {
+        Self::with_settings(brokers, "")
+    }
+
+    /// As [`RealKafka::start`], with further lines of `server.properties`, which win over the others.
+    ///
+    /// # Panics
+    /// If they do not start.
+    pub fn with_settings(brokers: usize, settings: &str) -> Self {
+        let mut file = tempfile::NamedTempFile::new().expect("there is room for a file");
+        file.write_all(settings.as_bytes()).expect("the file takes the settings");
         let mut command = Command::new(xtask());
         command.args(["kafka", "--port", "0", "--end-with-input", "--brokers", &brokers.to_string()]);
+        command.arg("--settings").arg(file.path());
         let mut process = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("xtask starts");
         let output = process.stdout.take().expect("its output is a pipe");
         let mut started = Self { process, brokers: Vec::new() };
@@ -68,8 +79,11 @@ impl Drop for RealKafka {
     }
 }
 
-/// The program that runs Kafka, which `scripts/setup-clients` builds beside the programs of tests.
-fn xtask() -> PathBuf {
+/// The program that runs Kafka and its tools, which `scripts/setup-clients` builds beside the programs of tests.
+///
+/// # Panics
+/// If it is not there.
+pub fn xtask() -> PathBuf {
     let test = std::env::current_exe().expect("a program has a path");
     let found = test.ancestors().map(|dir| dir.join("xtask")).find(|path| path.is_file());
     found.unwrap_or_else(|| panic!("xtask is not beside {}: run scripts/setup-clients", test.display()))

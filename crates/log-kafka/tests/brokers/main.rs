@@ -3,6 +3,7 @@
 
 mod conformance;
 mod faults;
+mod login;
 mod processes;
 mod start;
 
