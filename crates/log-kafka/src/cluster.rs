@@ -21,7 +21,7 @@ const METADATA_VERSION: i16 = 12;
 /// The purpose of a connection. A broker answers the requests of one connection in order, so a fetch that waits for
 /// records would hold up everything behind it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) enum Lane {
+pub(crate) enum Purpose {
     /// Appends.
     Produce,
     /// Fetches that wait for the next records.
@@ -34,13 +34,13 @@ pub(crate) enum Lane {
 
 type Slot = Arc<tokio::sync::Mutex<Option<Arc<Connection>>>>;
 
-/// The brokers of the cluster, as far as they are known, and a connection of each lane to each.
+/// The brokers of the cluster, as far as they are known, and a connection of each purpose to each.
 #[derive(Debug)]
 pub(crate) struct Cluster {
     config: Arc<KafkaConfig>,
     tls: Option<Tls>,
     addresses: Mutex<HashMap<i32, String>>,
-    connections: Mutex<HashMap<(i32, Lane), Slot>>,
+    connections: Mutex<HashMap<(i32, Purpose), Slot>>,
     /// The broker that is asked for things that every broker knows.
     turn: AtomicUsize,
 }
@@ -63,8 +63,8 @@ impl Cluster {
     }
 
     /// A connection to the broker of this id.
-    pub(crate) async fn broker(&self, id: i32, lane: Lane) -> Result<Arc<Connection>, CallError> {
-        let slot = Arc::clone(self.connections.lock().entry((id, lane)).or_default());
+    pub(crate) async fn broker(&self, id: i32, purpose: Purpose) -> Result<Arc<Connection>, CallError> {
+        let slot = Arc::clone(self.connections.lock().entry((id, purpose)).or_default());
         let mut slot = slot.lock().await;
         if let Some(open) = slot.as_ref().filter(|open| !open.is_closed()) {
             return Ok(Arc::clone(open));
@@ -82,7 +82,7 @@ impl Cluster {
         let turn = self.turn.load(Ordering::Relaxed);
         for offset in 0..ids.len() {
             let id = ids[(turn + offset) % ids.len()];
-            if let Ok(open) = self.broker(id, Lane::Control).await {
+            if let Ok(open) = self.broker(id, Purpose::Control).await {
                 return Ok(open);
             }
         }

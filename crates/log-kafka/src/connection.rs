@@ -36,7 +36,7 @@ pub(crate) enum CallError {
 
 type Answers = Arc<Mutex<Option<VecDeque<(i32, oneshot::Sender<Bytes>)>>>>;
 
-struct Outgoing {
+struct OutgoingRequest {
     frame: BytesMut,
     answer: oneshot::Sender<Bytes>,
 }
@@ -44,7 +44,7 @@ struct Outgoing {
 /// A connection to one broker. It closes when it is dropped or when reading or writing fails; the callers make a new one.
 #[derive(Debug)]
 pub(crate) struct Connection {
-    outgoing: mpsc::Sender<Outgoing>,
+    outgoing: mpsc::Sender<OutgoingRequest>,
     is_closed: Arc<AtomicBool>,
     request_timeout: Duration,
 }
@@ -82,7 +82,7 @@ impl Connection {
     ) -> Result<R::Response, CallError> {
         let frame = encode(request, version).map_err(CallError::Unsent)?;
         let (answer, answered) = oneshot::channel();
-        let outgoing = Outgoing { frame, answer };
+        let outgoing = OutgoingRequest { frame, answer };
         if self.outgoing.send(outgoing).await.is_err() {
             return Err(CallError::Unsent("the connection is closed".to_owned()));
         }
@@ -118,12 +118,12 @@ async fn connect(address: &str, tls: Option<&Tls>) -> Result<(Reader, Writer), S
 
 async fn write_all(
     mut writer: Writer,
-    mut requests: mpsc::Receiver<Outgoing>,
+    mut requests: mpsc::Receiver<OutgoingRequest>,
     answers: Answers,
     is_closed: Arc<AtomicBool>,
 ) {
     let mut correlation: i32 = 0;
-    while let Some(Outgoing { mut frame, answer }) = requests.recv().await {
+    while let Some(OutgoingRequest { mut frame, answer }) = requests.recv().await {
         correlation = correlation.wrapping_add(1);
         frame[CORRELATION_AT].copy_from_slice(&correlation.to_be_bytes());
         match &mut *answers.lock() {

@@ -10,7 +10,7 @@ use kafka_protocol::protocol::{Request, StrBytes};
 use millstream_log::Error;
 use parking_lot::Mutex;
 
-use crate::cluster::Lane;
+use crate::cluster::Purpose;
 use crate::connection::CallError;
 use crate::core::{Core, said};
 use crate::queue::ProducerId;
@@ -101,7 +101,7 @@ impl Coordinator {
         let mut may_be_done = false;
         loop {
             let answer = match self.find(core).await {
-                Ok(broker) => match core.cluster.broker(broker, Lane::Control).await {
+                Ok(broker) => match core.cluster.broker(broker, Purpose::Control).await {
                     Ok(broker) => broker.call(request, version).await.map(read),
                     Err(error) => Err(error),
                 },

@@ -13,7 +13,7 @@ use millstream_log::Error;
 use millstream_types::Offset;
 use uuid::Uuid;
 
-use crate::cluster::Lane;
+use crate::cluster::Purpose;
 use crate::connection::CallError;
 use crate::core::{Core, said};
 use crate::partition_state::{Ends, PartitionState};
@@ -102,7 +102,7 @@ pub(crate) fn topic(id: Uuid, partitions: Vec<FetchPartition>) -> FetchTopic {
 pub(crate) struct Question<R: Request, T> {
     /// The name of the question in errors.
     pub(crate) name: &'static str,
-    pub(crate) lane: Lane,
+    pub(crate) purpose: Purpose,
     pub(crate) version: i16,
     pub(crate) request: R,
     pub(crate) answer: fn(R::Response) -> Option<Result<T, i16>>,
@@ -121,7 +121,7 @@ pub(crate) async fn ask_leader<R: Request, T>(
     let patience = core.config.request_timeout * 2;
     loop {
         let answer = match partition.leader() {
-            Some(leader) => match core.cluster.broker(leader.broker, question.lane).await {
+            Some(leader) => match core.cluster.broker(leader.broker, question.purpose).await {
                 Ok(broker) => broker.call_within(&question.request, question.version, patience).await,
                 Err(error) => Err(error),
             },
@@ -160,7 +160,7 @@ pub(crate) async fn fetch(
     let topics = vec![topic(partition.topic.id, vec![place(partition, from, max_bytes).with_current_leader_epoch(-1)])];
     let question = Question {
         name: "a fetch",
-        lane: Lane::Read,
+        purpose: Purpose::Read,
         version: FETCH_VERSION,
         request: request(topics, Duration::ZERO, max_bytes).with_isolation_level(isolation.level()),
         answer: |response| {
@@ -209,7 +209,7 @@ async fn offset_at(
     let topic = ListOffsetsTopic::default().with_name(name).with_partitions(vec![wanted]);
     let question = Question {
         name: "a look-up of an offset",
-        lane: Lane::Control,
+        purpose: Purpose::Control,
         version: LIST_OFFSETS_VERSION,
         request: ListOffsetsRequest::default()
             .with_replica_id(BrokerId(-1))

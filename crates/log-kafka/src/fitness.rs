@@ -10,7 +10,7 @@ use kafka_protocol::protocol::StrBytes;
 use millstream_log::Error;
 
 use crate::KafkaConfig;
-use crate::cluster::Lane;
+use crate::cluster::Purpose;
 use crate::core::Core;
 use crate::{coordinator, fetching, producing, topic_admin};
 
@@ -38,7 +38,7 @@ pub(crate) async fn check(core: &Core) -> Result<(), Error> {
     check_count(&core.config, &metadata)?;
     for broker in &metadata.brokers {
         let address = format!("{}:{}", &*broker.host, broker.port);
-        let Ok(connection) = core.cluster.broker(broker.node_id.0, Lane::Control).await else {
+        let Ok(connection) = core.cluster.broker(broker.node_id.0, Purpose::Control).await else {
             tracing::warn!(broker = address, "a broker of the cluster does not answer");
             continue;
         };

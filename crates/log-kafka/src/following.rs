@@ -10,7 +10,7 @@ use millstream_log::Error;
 use tracing::{debug, warn};
 use uuid::Uuid;
 
-use crate::cluster::Lane;
+use crate::cluster::Purpose;
 use crate::connection::CallError;
 use crate::core::{Core, said};
 use crate::fetching::{self, FETCH_VERSION, Fetched};
@@ -87,7 +87,7 @@ async fn ends(
     partitions: &[Arc<PartitionState>],
 ) -> Result<Vec<Arc<PartitionState>>, CallError> {
     let mut moved = Vec::new();
-    for (partition, data) in ask(core, broker, Lane::Read, partitions, Duration::ZERO, 1).await? {
+    for (partition, data) in ask(core, broker, Purpose::Read, partitions, Duration::ZERO, 1).await? {
         match data.error_code {
             0 => {
                 partition.learn(fetching::ends_of(&data));
@@ -134,7 +134,7 @@ async fn round(
     partitions: &[Arc<PartitionState>],
 ) -> Result<Vec<Arc<PartitionState>>, CallError> {
     let mut moved = Vec::new();
-    for (partition, data) in ask(core, broker, Lane::Tail, partitions, MAX_WAIT, ANSWER_MAX_BYTES).await? {
+    for (partition, data) in ask(core, broker, Purpose::Tail, partitions, MAX_WAIT, ANSWER_MAX_BYTES).await? {
         if !take(core, &partition, data).await {
             moved.push(partition);
         }
@@ -146,12 +146,12 @@ async fn round(
 async fn ask(
     core: &Arc<Core>,
     broker: i32,
-    lane: Lane,
+    purpose: Purpose,
     partitions: &[Arc<PartitionState>],
     max_wait: Duration,
     max_bytes: i32,
 ) -> Result<Vec<(Arc<PartitionState>, PartitionData)>, CallError> {
-    let connection = core.cluster.broker(broker, lane).await?;
+    let connection = core.cluster.broker(broker, purpose).await?;
     let mut topics: HashMap<Uuid, Vec<_>> = HashMap::new();
     let mut asked: HashMap<(Uuid, i32), &Arc<PartitionState>> = HashMap::new();
     for partition in partitions {

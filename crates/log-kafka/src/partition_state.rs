@@ -43,7 +43,7 @@ pub(crate) struct PartitionState {
     pub(crate) watchers: Watchers,
     pub(crate) queue: Mutex<AppendQueue>,
     leader: Mutex<Option<Leader>>,
-    read: Mutex<Option<Known>>,
+    read: Mutex<Option<KnownEnds>>,
     /// Acknowledged appends that are answered once readers see them, or see that an open transaction is in front.
     unseen: Mutex<VecDeque<(Offset, Ended)>>,
     /// Rings when the stable offset moves.
@@ -54,7 +54,7 @@ pub(crate) struct PartitionState {
 
 /// The part of a partition that is known once its ends were asked for.
 #[derive(Debug)]
-struct Known {
+struct KnownEnds {
     ends: Ends,
     /// The high watermark of the last answer of the leader. The stable offset is as of then.
     told_high: Offset,
@@ -105,7 +105,11 @@ impl PartitionState {
 
     /// Begins at these ends, if none are known.
     pub(crate) fn begin(&self, ends: Ends) {
-        self.read.lock().get_or_insert_with(|| Known { ends, told_high: ends.high, tail: TailCache::new(ends.stable) });
+        self.read.lock().get_or_insert_with(|| KnownEnds {
+            ends,
+            told_high: ends.high,
+            tail: TailCache::new(ends.stable),
+        });
     }
 
     pub(crate) fn offsets(&self) -> Offsets {
@@ -224,7 +228,7 @@ impl PartitionState {
     }
 }
 
-impl Known {
+impl KnownEnds {
     /// Takes ends that the leader has told. `true` if something has moved.
     fn told(&mut self, ends: Ends) -> bool {
         self.told_high = self.told_high.max(ends.high);

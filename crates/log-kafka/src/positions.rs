@@ -25,11 +25,11 @@ const READ_BYTES: usize = 1 << 20;
 /// The positions that are known, and how far the topic was read.
 #[derive(Debug, Default)]
 pub(crate) struct Positions {
-    known: Mutex<Known>,
+    known: Mutex<KnownPositions>,
 }
 
 #[derive(Debug, Default)]
-struct Known {
+struct KnownPositions {
     by_group: HashMap<String, BTreeMap<TopicPartition, CommittedPosition>>,
     read: HashMap<PartitionId, Offset>,
 }
@@ -116,7 +116,7 @@ impl Positions {
     }
 }
 
-impl Known {
+impl KnownPositions {
     /// Reads what was committed since the last call.
     fn catch_up(&mut self, core: &Arc<Core>, number: PartitionId) -> Result<(), Error> {
         let topic = core.topics.get(&TopicName::internal(POSITIONS.name))?;

@@ -17,7 +17,7 @@ use millstream_types::Offset;
 use tracing::{debug, warn};
 use uuid::Uuid;
 
-use crate::cluster::Lane;
+use crate::cluster::Purpose;
 use crate::connection::CallError;
 use crate::coordinator::INIT_PRODUCER_ID_VERSION;
 use crate::core::{Core, said};
@@ -90,7 +90,7 @@ fn send(core: &Arc<Core>, leader: i32, partitions: Vec<Arc<PartitionState>>, pro
 
 async fn deliver(core: Arc<Core>, leader: i32, sent: Vec<Arc<PartitionState>>, request: ProduceRequest) {
     let patience = core.config.request_timeout * 2;
-    let answer = match core.cluster.broker(leader, Lane::Produce).await {
+    let answer = match core.cluster.broker(leader, Purpose::Produce).await {
         Ok(broker) => broker.call_within(&request, PRODUCE_VERSION, patience).await,
         Err(error) => Err(error),
     };

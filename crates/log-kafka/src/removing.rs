@@ -8,7 +8,7 @@ use kafka_protocol::protocol::StrBytes;
 use millstream_log::Error;
 use millstream_types::Offset;
 
-use crate::cluster::Lane;
+use crate::cluster::Purpose;
 use crate::core::Core;
 use crate::fetching::{Question, ask_leader};
 use crate::partition_state::PartitionState;
@@ -24,7 +24,7 @@ pub(crate) async fn trim(core: &Core, partition: &Arc<PartitionState>, before: O
     let topic = DeleteRecordsTopic::default().with_name(name).with_partitions(vec![wanted]);
     let question = Question {
         name: "a removal of records",
-        lane: Lane::Control,
+        purpose: Purpose::Control,
         version: DELETE_RECORDS_VERSION,
         request: DeleteRecordsRequest::default().with_topics(vec![topic]).with_timeout_ms(timeout_ms),
         answer: |response| {

@@ -57,8 +57,8 @@ pub(crate) async fn create_topic(core: Arc<Core>, name: TopicName, config: Topic
     catalogue::write(&core, &kafka_name, Some(&topic)).await?;
     match create(&core, &kafka_name, &config).await {
         Ok(()) => {}
-        Err(Refusal::Error(error)) => return Err(error),
-        Err(Refusal::Exists) => {
+        Err(CreationRefusal::Error(error)) => return Err(error),
+        Err(CreationRefusal::Exists) => {
             let found = settled(&core, &kafka_name, 0).await?;
             if found.partitions.len() as u32 != config.partitions {
                 return Err(Error::TopicExists { topic: name, differs: "partitions" });
@@ -80,13 +80,13 @@ fn same(known: &TopicState, config: &TopicConfig) -> Result<Arc<Topic>, Error> {
 }
 
 /// The reason why a topic was not created.
-pub(crate) enum Refusal {
+pub(crate) enum CreationRefusal {
     Exists,
     Error(Error),
 }
 
 /// Creates a topic in the cluster.
-pub(crate) async fn create(core: &Core, kafka_name: &str, config: &TopicConfig) -> Result<(), Refusal> {
+pub(crate) async fn create(core: &Core, kafka_name: &str, config: &TopicConfig) -> Result<(), CreationRefusal> {
     let setting = |(name, value): (&str, String)| {
         CreatableTopicConfig::default().with_name(wire(name)).with_value(Some(StrBytes::from_string(value)))
     };
@@ -98,14 +98,16 @@ pub(crate) async fn create(core: &Core, kafka_name: &str, config: &TopicConfig) 
         .with_configs(settings.into_iter().map(setting).collect());
     let request = CreateTopicsRequest::default().with_topics(vec![topic]).with_timeout_ms(timeout_ms(core));
     let answer = core.cluster.ask(&request, CREATE_TOPICS_VERSION, core.config.delivery_timeout).await;
-    let answer = answer.map_err(|error| Refusal::Error(core.unreachable(&error)))?;
+    let answer = answer.map_err(|error| CreationRefusal::Error(core.unreachable(&error)))?;
     let Some(answer) = answer.topics.into_iter().next() else { return Ok(()) };
     match ResponseError::try_from_code(answer.error_code) {
         None => Ok(()),
-        Some(ResponseError::TopicAlreadyExists) => Err(Refusal::Exists),
-        Some(_) => {
-            Err(Refusal::Error(refused("to create a topic", answer.error_code, answer.error_message.as_deref())))
-        }
+        Some(ResponseError::TopicAlreadyExists) => Err(CreationRefusal::Exists),
+        Some(_) => Err(CreationRefusal::Error(refused(
+            "to create a topic",
+            answer.error_code,
+            answer.error_message.as_deref(),
+        ))),
     }
 }
 

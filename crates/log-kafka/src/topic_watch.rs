@@ -16,7 +16,7 @@ use crate::catalogue::{self, Catalogue};
 use crate::core::Core;
 use crate::following;
 use crate::names;
-use crate::topic_admin::{self, DESCRIBE_CONFIGS_VERSION, Refusal};
+use crate::topic_admin::{self, CreationRefusal, DESCRIBE_CONFIGS_VERSION};
 use crate::topic_settings;
 use crate::topic_state::TopicState;
 
@@ -58,8 +58,8 @@ pub(crate) async fn begin(core: &Arc<Core>) -> Result<TopicWatch, Error> {
         ..TopicConfig::default()
     };
     match topic_admin::create(core, TOPICS.name, &config).await {
-        Ok(()) | Err(Refusal::Exists) => {}
-        Err(Refusal::Error(error)) => return Err(error),
+        Ok(()) | Err(CreationRefusal::Exists) => {}
+        Err(CreationRefusal::Error(error)) => return Err(error),
     }
     let found = topic_admin::settled(core, TOPICS.name, 1).await?;
     let name = TopicName::internal(TOPICS.name);

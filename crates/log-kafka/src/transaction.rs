@@ -16,7 +16,7 @@ pub(crate) type Targets = Vec<(Arc<PartitionState>, usize)>;
 
 /// The size of batches, and the bytes that an append counts for until it has ended.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Limits {
+pub(crate) struct AppendSize {
     pub(crate) batch_max_bytes: usize,
     pub(crate) accepted_bytes: usize,
 }
@@ -73,12 +73,12 @@ impl Transaction {
         &mut self,
         partition: &Arc<PartitionState>,
         records: &[Record<'_>],
-        limits: Limits,
+        size: AppendSize,
         done: Done<Appended>,
     ) {
         let new = || Part { partition: Arc::clone(partition), queue: AppendQueue::of_transaction(), stored: None };
         let part = self.parts.entry(partition.id.clone()).or_insert_with(new);
-        part.queue.push(records, limits.batch_max_bytes, limits.accepted_bytes, done);
+        part.queue.push(records, size.batch_max_bytes, size.accepted_bytes, done);
     }
 
     /// Adds the records of a commit, with those that keep its positions, and closes the transaction.
@@ -91,10 +91,10 @@ impl Transaction {
     ) {
         let appended = Arc::new(Mutex::new(vec![None; append.records.len()]));
         for (index, ((_, records), (partition, accepted_bytes))) in append.records.iter().zip(targets).enumerate() {
-            let limits = Limits { batch_max_bytes, accepted_bytes: *accepted_bytes };
+            let size = AppendSize { batch_max_bytes, accepted_bytes: *accepted_bytes };
             let slots = Arc::clone(&appended);
             let stored = Done::call(move |result: Result<Appended, Error>| slots.lock()[index] = result.ok());
-            self.append(partition, records, limits, stored);
+            self.append(partition, records, size, stored);
         }
         self.commits.push(Commit { done, appended });
         self.end = End::Commit;

@@ -26,7 +26,7 @@ use tokio::sync::{Notify, watch};
 use tracing::warn;
 use uuid::Uuid;
 
-use crate::cluster::Lane;
+use crate::cluster::Purpose;
 use crate::coordinator::{Answer, Coordinator};
 use crate::core::{Core, said};
 use crate::following;
@@ -34,7 +34,7 @@ use crate::partition_state::PartitionState;
 use crate::positions;
 use crate::producing::PRODUCE_VERSION;
 use crate::queue::ProducerId;
-use crate::transaction::{End, Limits, Stored, Transaction};
+use crate::transaction::{AppendSize, End, Stored, Transaction};
 
 /// Time after which it is asked whether readers see what was committed.
 const SEEN_POLL: Duration = Duration::from_millis(10);
@@ -200,10 +200,10 @@ impl Writer for KafkaWriter {
 
     fn append(&self, partition: &TopicPartition, records: &[Record<'_>]) -> Result<(), Error> {
         let (target, accepted_bytes) = self.checked(partition, records)?;
-        let limits = Limits { batch_max_bytes: self.core.config.batch_max_bytes, accepted_bytes };
+        let size = AppendSize { batch_max_bytes: self.core.config.batch_max_bytes, accepted_bytes };
         let mut work = self.work()?;
         self.core.accept(accepted_bytes)?;
-        work.open().append(&target, records, limits, Done::ignore());
+        work.open().append(&target, records, size, Done::ignore());
         drop(work);
         self.state.wake.notify_one();
         Ok(())
@@ -217,9 +217,9 @@ impl Writer for KafkaWriter {
         let mut work = self.work()?;
         self.core.accept(targets.iter().map(|(_, bytes)| bytes).sum())?;
         let transaction = work.closable();
-        let limits = Limits { batch_max_bytes, accepted_bytes: 0 };
+        let size = AppendSize { batch_max_bytes, accepted_bytes: 0 };
         for record in &kept {
-            transaction.append(&record.partition, &[record.view()], limits, Done::ignore());
+            transaction.append(&record.partition, &[record.view()], size, Done::ignore());
         }
         transaction.commit(append, &targets, batch_max_bytes, done);
         drop(work);
@@ -360,7 +360,7 @@ async fn send_once(
                 .with_acks(-1)
                 .with_timeout_ms(timeout_ms)
                 .with_topic_data(topics.into_values().collect());
-            let answer = match core.cluster.broker(leader, Lane::Produce).await {
+            let answer = match core.cluster.broker(leader, Purpose::Produce).await {
                 Ok(broker) => broker.call_within(&request, PRODUCE_VERSION, core.config.request_timeout * 2).await,
                 Err(error) => Err(error),
             };
