@@ -22,6 +22,18 @@ const TRANSACTION_KEY: i8 = 1;
 /// Time after which the coordinator aborts a transaction that has not ended. The next writer of its name aborts it before.
 const TRANSACTION_TIMEOUT: Duration = Duration::from_secs(60);
 
+/// `true` for the answers to a producer that is not the one of its id any more. A transaction that is none of this producer, since
+/// another has ended it or it has taken too long, has no state in which it could be committed.
+pub(crate) fn is_fenced(error: ResponseError) -> bool {
+    matches!(
+        error,
+        ResponseError::ProducerFenced
+            | ResponseError::InvalidProducerEpoch
+            | ResponseError::InvalidProducerIdMapping
+            | ResponseError::InvalidTxnState
+    )
+}
+
 /// The answer to a question that may change something.
 pub(crate) enum Answer<T> {
     Done(T),
@@ -111,9 +123,7 @@ impl Coordinator {
                 Ok((0, answer)) => return Answer::Done(answer),
                 Ok((code, _)) => match ResponseError::try_from_code(code) {
                     Some(ResponseError::ConcurrentTransactions) => CallError::Unsent(said(code, None)),
-                    Some(ResponseError::ProducerFenced | ResponseError::InvalidProducerEpoch) if !may_be_done => {
-                        return Answer::Fenced;
-                    }
+                    Some(error) if is_fenced(error) && !may_be_done => return Answer::Fenced,
                     // The coordinator does not say how far it came.
                     Some(ResponseError::UnknownServerError) => {
                         may_be_done = true;

@@ -6,7 +6,6 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Instant;
 
 use kafka_protocol::ResponseError;
 use kafka_protocol::messages::produce_request::{PartitionProduceData, TopicProduceData};
@@ -144,13 +143,17 @@ fn refuse(core: &Arc<Core>, refused: Vec<(Arc<PartitionState>, Option<PartitionP
     for (partition, answer) in refused {
         let code = answer.as_ref().map_or(0, |answer| answer.error_code);
         let said = said(code, answer.as_ref().and_then(|answer| answer.error_message.as_deref()));
-        let may_be_stored = partition.queue.lock().in_flight().is_some_and(|(_, may_be_stored)| may_be_stored);
+        let may_be_stored = partition.queue.lock().oldest().is_some_and(|(_, may_be_stored)| may_be_stored);
         match ResponseError::try_from_code(code) {
             Some(ResponseError::OutOfOrderSequenceNumber | ResponseError::UnknownProducerId) if !may_be_stored => {
                 // The broker has forgotten the producer, as it does after a day, or with the last record of it.
                 debug!(partition = %partition.id, "the producer was forgotten; another one is taken");
                 core.outbox.renew_producer();
-                partition.queue.lock().forget_producer();
+                {
+                    let mut queue = partition.queue.lock();
+                    queue.forget_producer();
+                    queue.again();
+                }
                 core.outbox.ready(partition);
             }
             None | Some(ResponseError::NotEnoughReplicasAfterAppend | ResponseError::RequestTimedOut) => {
@@ -175,13 +178,17 @@ fn refuse(core: &Arc<Core>, refused: Vec<(Arc<PartitionState>, Option<PartitionP
 fn again(core: &Arc<Core>, partitions: Vec<Arc<PartitionState>>, why: &CallError) {
     let mut later = Vec::new();
     for partition in partitions {
-        let in_flight = partition.queue.lock().in_flight();
-        let since = in_flight.map_or_else(Instant::now, |(since, _)| since);
+        let oldest = {
+            let mut queue = partition.queue.lock();
+            queue.again();
+            queue.oldest()
+        };
+        let Some((since, may_be_stored)) = oldest else { continue };
         if partition.topic.check_exists().is_err() {
             fail(core, &partition, &Error::UnknownTopic { topic: partition.id.topic.clone() });
         } else if since.elapsed() < core.config.delivery_timeout {
             later.push(partition);
-        } else if in_flight.is_some_and(|(_, may_be_stored)| may_be_stored) {
+        } else if may_be_stored {
             fail(core, &partition, &Error::Unanswered { partition: partition.id.clone(), why: why.to_string() });
         } else {
             fail(core, &partition, &core.unreachable(why));

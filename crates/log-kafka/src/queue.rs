@@ -34,13 +34,27 @@ pub(crate) struct AppendQueue {
     begun: Option<Offset>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct OpenBatch {
+    /// The time of its first append.
+    since: Instant,
     builder: BatchBuilder,
     ends: Vec<AppendEnd>,
     /// The first record of an append that ends in a later batch.
     begins: Option<u32>,
     accepted_bytes: usize,
+}
+
+impl OpenBatch {
+    fn new() -> Self {
+        Self {
+            since: Instant::now(),
+            builder: BatchBuilder::default(),
+            ends: Vec::new(),
+            begins: None,
+            accepted_bytes: 0,
+        }
+    }
 }
 
 /// The end of an append.
@@ -59,7 +73,10 @@ struct InFlight {
     ends: Vec<AppendEnd>,
     begins: Option<u32>,
     accepted_bytes: usize,
+    /// The time of its first append.
     since: Instant,
+    /// A request with it has left, and nothing is known of its answer.
+    is_sent: bool,
     /// A request with it was not answered, so it may be stored already.
     may_be_stored: bool,
 }
@@ -107,7 +124,7 @@ impl AppendQueue {
                 if let Some(full) = self.open.back_mut().filter(|_| index > 0) {
                     full.begins = first.take().or(full.begins);
                 }
-                self.open.push_back(OpenBatch::default());
+                self.open.push_back(OpenBatch::new());
             }
             let Some(open) = self.open.back_mut() else { continue };
             if index == 0 {
@@ -126,7 +143,8 @@ impl AppendQueue {
         self.in_flight.is_none() && !self.open.is_empty()
     }
 
-    /// The batch to send now: the one in flight again, or the next one, which gets `producer`.
+    /// The batch to send now: the one that is to be sent again, or the next one, which gets `producer`. `None` while a request with
+    /// one is on its way.
     pub(crate) fn take(&mut self, producer: ProducerId, compression: Compression) -> Option<RecordBatch> {
         if self.in_flight.is_none() {
             let mut open = self.open.pop_front()?;
@@ -137,19 +155,28 @@ impl AppendQueue {
             let count = open.builder.record_count().cast_signed();
             self.sequence = Some((producer, following(base_sequence, count)));
             open.builder.set_producer(Producer { id: producer.id, epoch: producer.epoch, base_sequence });
-            let OpenBatch { mut builder, ends, begins, accepted_bytes } = open;
+            let OpenBatch { since, mut builder, ends, begins, accepted_bytes } = open;
             if self.is_transactional {
                 builder.set_transactional();
             }
             let batch = builder.seal(Offset::ZERO, Epoch(0), compression);
-            let since = Instant::now();
-            self.in_flight = Some(InFlight { batch, ends, begins, accepted_bytes, since, may_be_stored: false });
+            self.in_flight =
+                Some(InFlight { batch, ends, begins, accepted_bytes, since, is_sent: false, may_be_stored: false });
         } else if let (None, Some(in_flight)) = (self.sequence, &mut self.in_flight) {
             let begun = Producer { id: producer.id, epoch: producer.epoch, base_sequence: 0 };
             in_flight.batch = in_flight.batch.clone().into_produced_by(begun);
             self.sequence = Some((producer, in_flight.batch.record_count().cast_signed()));
         }
-        self.in_flight.as_ref().map(|in_flight| in_flight.batch.clone())
+        let in_flight = self.in_flight.as_mut().filter(|in_flight| !in_flight.is_sent)?;
+        in_flight.is_sent = true;
+        Some(in_flight.batch.clone())
+    }
+
+    /// Notes that the batch in flight is to be sent again: its request has ended.
+    pub(crate) fn again(&mut self) {
+        if let Some(in_flight) = &mut self.in_flight {
+            in_flight.is_sent = false;
+        }
     }
 
     /// Notes that the batch in flight was sent and not answered.
@@ -159,9 +186,10 @@ impl AppendQueue {
         }
     }
 
-    /// The time since which the batch in flight is on its way, and whether it may be stored.
-    pub(crate) fn in_flight(&self) -> Option<(Instant, bool)> {
-        self.in_flight.as_ref().map(|in_flight| (in_flight.since, in_flight.may_be_stored))
+    /// The time since which the oldest append waits, and whether it may be stored; `None` if none waits.
+    pub(crate) fn oldest(&self) -> Option<(Instant, bool)> {
+        let in_flight = self.in_flight.as_ref().map(|in_flight| (in_flight.since, in_flight.may_be_stored));
+        in_flight.or_else(|| self.open.front().map(|open| (open.since, false)))
     }
 
     /// Has the next batch begin under another producer: also the one in flight, which the broker has certainly not stored.
@@ -239,6 +267,8 @@ mod tests {
         let batch = take(&mut queue);
         let (second, third) = (push(&mut queue, &["b", "c"], 1 << 20), push(&mut queue, &["d"], 1 << 20));
         assert!(!queue.is_ready());
+        assert_eq!(queue.take(PRODUCER, Compression::None), None, "one request at a time");
+        queue.again();
         assert_eq!(take(&mut queue), batch, "a repeated batch is the same");
         let (last, ended) = queue.acknowledged(Offset(10), Epoch(3)).unwrap();
         ended.answer();
@@ -292,6 +322,7 @@ mod tests {
         push(&mut queue, &["b", "c"], 1 << 20);
         assert_eq!(take(&mut queue).producer().unwrap().base_sequence, 1);
         queue.forget_producer();
+        queue.again();
         let other = ProducerId { id: 8, epoch: 0 };
         let again = queue.take(other, Compression::None).unwrap();
         assert_eq!(again.producer(), Some(Producer { id: 8, epoch: 0, base_sequence: 0 }));

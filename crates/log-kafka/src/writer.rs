@@ -27,7 +27,7 @@ use tracing::warn;
 use uuid::Uuid;
 
 use crate::cluster::Purpose;
-use crate::coordinator::{Answer, Coordinator};
+use crate::coordinator::{Answer, Coordinator, is_fenced};
 use crate::core::{Core, said};
 use crate::following;
 use crate::partition_state::PartitionState;
@@ -418,9 +418,7 @@ fn take(
             }
             Ok(None)
         }
-        Some(ResponseError::ProducerFenced | ResponseError::InvalidProducerEpoch) => {
-            Err(Error::Fenced { writer: writer.name.clone() })
-        }
+        Some(error) if is_fenced(error) => Err(Error::Fenced { writer: writer.name.clone() }),
         Some(error) if error.is_retriable() => Ok(Some(why)),
         Some(_) => Err(Error::Refused { request: "an append", why }),
     }
