@@ -84,7 +84,7 @@ impl Core {
         // One append always fits.
         if waiting_bytes > 0 && waiting_bytes + bytes > limit_bytes {
             self.pending_bytes.fetch_sub(bytes, Ordering::AcqRel);
-            return Err(Error::Overloaded { waiting_bytes, limit: "log.kafka.pending_max_bytes", limit_bytes });
+            return Err(Error::Overloaded { waiting_bytes, limit: "pending_max_bytes", limit_bytes });
         }
         Ok(())
     }

@@ -75,9 +75,8 @@ fn check_count(config: &KafkaConfig, metadata: &MetadataResponse) -> Result<(), 
     if count >= usize::try_from(needed).unwrap_or(0) {
         return Ok(());
     }
-    let rule = format!(
-        "{needed} replicas of each record need as many; start further brokers, or set log.kafka.replication_factor"
-    );
+    let rule =
+        format!("{needed} replicas of each record need as many; start further brokers, or ask for fewer replicas");
     Err(unfit(&config.brokers.join(", "), "the number of brokers", count, rule))
 }
 
@@ -168,6 +167,6 @@ mod tests {
             assert!(refusal.contains(told) && refusal.contains("server.properties"), "{refusal}");
         }
         let few = MetadataResponse::default().with_brokers(vec![Default::default()]);
-        assert!(check_count(&config, &few).unwrap_err().to_string().contains("log.kafka.replication_factor"));
+        assert!(check_count(&config, &few).unwrap_err().to_string().contains("ask for fewer replicas"));
     }
 }
