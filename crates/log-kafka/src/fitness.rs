@@ -35,7 +35,7 @@ const REQUESTS: [(ApiKey, i16); 4] = [
 /// [`Error::Unreachable`] if none answers; [`Error::Unfit`] names the broker, the rule and the remedy.
 pub(crate) async fn check(core: &Core) -> Result<(), Error> {
     let metadata = core.cluster.metadata(Some(&[])).await.map_err(|error| core.unreachable(&error))?;
-    check_count(&core.config, &metadata)?;
+    warn_of_count(&core.config, &metadata);
     for broker in &metadata.brokers {
         let address = format!("{}:{}", &*broker.host, broker.port);
         let Ok(connection) = core.cluster.broker(broker.node_id.0, Purpose::Control).await else {
@@ -70,14 +70,12 @@ fn unfit(broker: &str, setting: &str, value: impl ToString, rule: impl Into<Stri
     Error::Unfit { broker, setting, value: value.to_string(), rule: rule.into() }
 }
 
-fn check_count(config: &KafkaConfig, metadata: &MetadataResponse) -> Result<(), Error> {
+/// Too few brokers are no reason not to start: one may be down, and topics that exist are kept by the others.
+fn warn_of_count(config: &KafkaConfig, metadata: &MetadataResponse) {
     let (count, needed) = (metadata.brokers.len(), config.replication_factor);
-    if count >= usize::try_from(needed).unwrap_or(0) {
-        return Ok(());
+    if count < usize::try_from(needed).unwrap_or(0) {
+        tracing::warn!(brokers = count, replicas = needed, "fewer brokers run than there are replicas of a topic");
     }
-    let rule =
-        format!("{needed} replicas of each record need as many; start further brokers, or ask for fewer replicas");
-    Err(unfit(&config.brokers.join(", "), "the number of brokers", count, rule))
 }
 
 fn check_versions(broker: &str, answer: &ApiVersionsResponse) -> Result<(), Error> {
@@ -166,7 +164,5 @@ mod tests {
             let refusal = check_settings(&config, "b:1", &settings(factor, in_sync)).unwrap_err().to_string();
             assert!(refusal.contains(told) && refusal.contains("server.properties"), "{refusal}");
         }
-        let few = MetadataResponse::default().with_brokers(vec![Default::default()]);
-        assert!(check_count(&config, &few).unwrap_err().to_string().contains("ask for fewer replicas"));
     }
 }

@@ -103,6 +103,12 @@ pub(crate) async fn create(core: &Core, kafka_name: &str, config: &TopicConfig) 
     match ResponseError::try_from_code(answer.error_code) {
         None => Ok(()),
         Some(ResponseError::TopicAlreadyExists) => Err(CreationRefusal::Exists),
+        Some(ResponseError::InvalidReplicationFactor) => Err(CreationRefusal::Error(Error::Unfit {
+            broker: core.config.brokers.join(", "),
+            setting: "too few brokers, and the replicas of a topic".to_owned(),
+            value: core.config.replication_factor.to_string(),
+            rule: "each needs a broker of its own; start further ones, or ask for fewer replicas".to_owned(),
+        })),
         Some(_) => Err(CreationRefusal::Error(refused(
             "to create a topic",
             answer.error_code,
