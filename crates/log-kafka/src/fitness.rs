@@ -12,7 +12,7 @@ use millstream_log::Error;
 use crate::KafkaConfig;
 use crate::cluster::Purpose;
 use crate::core::Core;
-use crate::{coordinator, fetching, producing, topic_admin};
+use crate::{coordinator, fetching, producing, topic_admin, topic_settings};
 
 const API_VERSIONS_VERSION: i16 = 3;
 const BROKER_RESOURCE: i8 = 4;
@@ -54,12 +54,7 @@ pub(crate) async fn check(core: &Core) -> Result<(), Error> {
         let request = DescribeConfigsRequest::default().with_resources(vec![resource]);
         let answer = connection.call(&request, topic_admin::DESCRIBE_CONFIGS_VERSION).await;
         let answer = answer.map_err(|error| core.unreachable(&error))?;
-        let settings: HashMap<String, String> = answer
-            .results
-            .into_iter()
-            .flat_map(|result| result.configs)
-            .filter_map(|setting| Some((setting.name.to_string(), setting.value?.to_string())))
-            .collect();
+        let settings = topic_settings::of_answer(answer);
         check_settings(&core.config, &address, &settings)?;
     }
     Ok(())

@@ -1,7 +1,9 @@
 //! The settings of a topic in Kafka.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
+use kafka_protocol::messages::DescribeConfigsResponse;
 use millstream_log::{Cleanup, Error, Storage, TopicConfig};
 use millstream_types::{Compression, TopicName};
 
@@ -68,6 +70,12 @@ fn timestamp_type(config: &TopicConfig) -> &'static str {
         true => "LogAppendTime",
         false => "CreateTime",
     }
+}
+
+/// The settings in the answer to a question for them, by name.
+pub(crate) fn of_answer(answer: DescribeConfigsResponse) -> HashMap<String, String> {
+    let all = answer.results.into_iter().flat_map(|result| result.configs);
+    all.filter_map(|setting| Some((setting.name.to_string(), setting.value?.to_string()))).collect()
 }
 
 /// The configuration of a topic that others have created, from Kafka's settings.

@@ -161,11 +161,6 @@ async fn foreign(core: &Core, kafka_name: &str, partitions: u32) -> Result<Topic
     let request = DescribeConfigsRequest::default().with_resources(vec![resource]);
     let answer = core.cluster.ask(&request, DESCRIBE_CONFIGS_VERSION, core.config.delivery_timeout).await;
     let answer = answer.map_err(|error| core.unreachable(&error))?;
-    let settings: HashMap<String, String> = answer
-        .results
-        .into_iter()
-        .flat_map(|result| result.configs)
-        .filter_map(|setting| Some((setting.name.to_string(), setting.value?.to_string())))
-        .collect();
+    let settings = topic_settings::of_answer(answer);
     Ok(topic_settings::from_kafka(partitions, |name| settings.get(name).cloned()))
 }
