@@ -28,7 +28,7 @@ pub struct KafkaConfig {
     /// Bytes accepted and not yet acknowledged, over all partitions; further appends are refused as overloaded.
     /// Default 64 MiB.
     pub pending_max_bytes: usize,
-    /// Bytes of batches near the tail of one partition that stay in memory for readers. Default 1 MiB.
+    /// Bytes of batches near the tails of all partitions that stay in memory for readers, shared equally. Default 64 MiB.
     pub tail_bytes: usize,
 }
 
@@ -45,7 +45,7 @@ impl Default for KafkaConfig {
             retry_backoff: Duration::from_millis(10),
             batch_max_bytes: 1 << 20,
             pending_max_bytes: 64 << 20,
-            tail_bytes: 1 << 20,
+            tail_bytes: 64 << 20,
         }
     }
 }

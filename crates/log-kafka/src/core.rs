@@ -89,6 +89,11 @@ impl Core {
         Ok(())
     }
 
+    /// Bytes of its newest batches that each partition may keep.
+    pub(crate) fn tail_share(&self) -> usize {
+        self.config.tail_bytes / self.followed.count().max(1)
+    }
+
     /// Answers appends that have ended.
     pub(crate) fn end(&self, ended: Ended) {
         self.pending_bytes.fetch_sub(ended.accepted_bytes, Ordering::AcqRel);

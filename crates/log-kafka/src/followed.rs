@@ -27,6 +27,11 @@ impl Followed {
         partitions.iter().filter(led).cloned().collect()
     }
 
+    /// The number of partitions that are followed.
+    pub(crate) fn count(&self) -> usize {
+        self.partitions.lock().len()
+    }
+
     /// The leaders that have a task.
     pub(crate) fn leaders(&self) -> Vec<i32> {
         self.leaders.lock().iter().copied().collect()

@@ -107,6 +107,9 @@ async fn follow(core: Arc<Core>, broker: i32) {
             core.followed.ended(broker);
             return;
         }
+        // The others have come since, so each may keep less.
+        let share = core.tail_share();
+        partitions.iter().for_each(|partition| partition.shrink_tail(share));
         match round(&core, broker, &partitions).await {
             Ok(moved) if moved.is_empty() => {}
             Ok(moved) => search(&core, &moved).await,
@@ -182,7 +185,7 @@ async fn take(core: &Arc<Core>, partition: &Arc<PartitionState>, data: Partition
     let is_led = match ResponseError::try_from_code(data.error_code) {
         None => match fetching::fetched(partition, data) {
             Ok(Fetched { ends, visible }) => {
-                partition.fetched(ends, visible.batches, visible.next, core.config.tail_bytes);
+                partition.fetched(ends, visible.batches, visible.next, core.tail_share());
                 true
             }
             Err(error) => {

@@ -217,6 +217,13 @@ impl PartitionState {
         self.ring();
     }
 
+    /// Drops the oldest of the newest batches beyond `max_bytes`.
+    pub(crate) fn shrink_tail(&self, max_bytes: usize) {
+        if let Some(known) = &mut *self.read.lock() {
+            known.tail.shrink(max_bytes);
+        }
+    }
+
     /// Batches from memory, if they are there.
     pub(crate) fn read_cached(&self, from: Offset, max_bytes: usize) -> Option<Vec<RecordBatch>> {
         self.read.lock().as_ref().and_then(|known| known.tail.read(from, max_bytes))

@@ -43,6 +43,11 @@ pub(crate) struct PositionRecord {
 }
 
 impl PositionRecord {
+    /// Bytes that it counts for until it is stored.
+    pub(crate) fn size_bytes(&self) -> usize {
+        self.key.len() + self.value.len()
+    }
+
     pub(crate) fn view(&self) -> Record<'_> {
         Record { timestamp_ms: self.committed_ms, key: Some(&self.key), value: Some(&self.value), headers: &[] }
     }

@@ -31,6 +31,11 @@ impl TailCache {
             self.batches.push_back(batch);
         }
         self.to = to;
+        self.shrink(max_bytes);
+    }
+
+    /// Drops the oldest batches beyond `max_bytes`.
+    pub(crate) fn shrink(&mut self, max_bytes: usize) {
         while self.size_bytes > max_bytes
             && let Some(oldest) = self.batches.pop_front()
         {

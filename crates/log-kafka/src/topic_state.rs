@@ -1,6 +1,6 @@
 //! The topics of the cluster with their partitions.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use kafka_protocol::messages::metadata_response::MetadataResponseTopic;
@@ -76,12 +76,15 @@ impl TopicState {
     }
 }
 
+/// Deleted topics that are remembered: many more than are deleted while a broker is behind.
+const DELETED_MAX: usize = 10_000;
+
 /// All topics that are known.
 #[derive(Debug, Default)]
 pub(crate) struct Topics {
     by_name: RwLock<BTreeMap<TopicName, Arc<TopicState>>>,
-    /// Topics that this process has deleted; brokers may tell of them for a while.
-    deleted: RwLock<HashSet<Uuid>>,
+    /// Topics that this process has deleted, the newest last; brokers may tell of them for a while.
+    deleted: RwLock<VecDeque<Uuid>>,
     pub(crate) watchers: Watchers,
 }
 
@@ -124,7 +127,13 @@ impl Topics {
 
     /// Notes that this process deletes a topic.
     pub(crate) fn delete(&self, topic: &TopicState) {
-        self.deleted.write().insert(topic.info.id);
+        {
+            let mut deleted = self.deleted.write();
+            deleted.push_back(topic.info.id);
+            if deleted.len() > DELETED_MAX {
+                deleted.pop_front();
+            }
+        }
         self.remove(&topic.info.name());
     }
 

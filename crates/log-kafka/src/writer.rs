@@ -31,7 +31,7 @@ use crate::coordinator::{Answer, Coordinator, is_fenced};
 use crate::core::{Core, said};
 use crate::following;
 use crate::partition_state::PartitionState;
-use crate::positions;
+use crate::positions::{self, PositionRecord};
 use crate::producing::PRODUCE_VERSION;
 use crate::queue::ProducerId;
 use crate::transaction::{AppendSize, End, Stored, Transaction};
@@ -215,10 +215,11 @@ impl Writer for KafkaWriter {
         let kept = positions::records(&self.core, &append.positions)?;
         let batch_max_bytes = self.core.config.batch_max_bytes;
         let mut work = self.work()?;
-        self.core.accept(targets.iter().map(|(_, bytes)| bytes).sum())?;
+        let of_positions: usize = kept.iter().map(PositionRecord::size_bytes).sum();
+        self.core.accept(targets.iter().map(|(_, bytes)| bytes).sum::<usize>() + of_positions)?;
         let transaction = work.closable();
-        let size = AppendSize { batch_max_bytes, accepted_bytes: 0 };
         for record in &kept {
+            let size = AppendSize { batch_max_bytes, accepted_bytes: record.size_bytes() };
             transaction.append(&record.partition, &[record.view()], size, Done::ignore());
         }
         transaction.commit(append, &targets, batch_max_bytes, done);

@@ -150,6 +150,29 @@ fn a_job_without_state_commits_its_results_with_its_positions() {
 }
 
 #[test]
+fn a_run_whose_writer_is_fenced_commits_nothing_more() {
+    let dir = tempfile::tempdir().unwrap();
+    let node = open(&dir);
+    node.create("messages", 3);
+    node.create("results", 2);
+    let id = node.run(&once("once", "exactly_once", 2));
+    node.append("messages", &messages(0..100));
+    eventually("the first are there", || results(&node) == each_once(0..100));
+    // As a second process would that takes the job over, again and again.
+    let name = format!("job/{}/{id}", node.tenant);
+    for round in 1..=2_u64 {
+        let taken = node.log.writer(&name).unwrap();
+        node.append("messages", &messages(round * 100..(round + 1) * 100));
+        eventually("the run has noticed it", || node.job(&id)["restarts"].as_u64() == Some(round));
+        drop(taken);
+        eventually("the next run goes on, and nothing is there twice", || {
+            results(&node) == each_once(0..(round + 1) * 100)
+        });
+    }
+    node.close();
+}
+
+#[test]
 fn a_batch_job_ends_with_the_commit_of_all_it_has_read() {
     let dir = tempfile::tempdir().unwrap();
     let node = open(&dir);
