@@ -11,10 +11,9 @@ use kafka_protocol::protocol::{Request, StrBytes};
 use parking_lot::Mutex;
 use uuid::Uuid;
 
-use crate::KafkaConfig;
+use crate::config::EngineConfig;
 use crate::connection::{CallError, Connection};
 use crate::login;
-use crate::security::Tls;
 
 const METADATA_VERSION: i16 = 12;
 
@@ -37,8 +36,7 @@ type Slot = Arc<tokio::sync::Mutex<Option<Arc<Connection>>>>;
 /// The brokers of the cluster, as far as they are known, and a connection of each purpose to each.
 #[derive(Debug)]
 pub(crate) struct Cluster {
-    config: Arc<KafkaConfig>,
-    tls: Option<Tls>,
+    config: Arc<EngineConfig>,
     addresses: Mutex<HashMap<i32, String>>,
     connections: Mutex<HashMap<(i32, Purpose), Slot>>,
     /// The broker that is asked for things that every broker knows.
@@ -46,16 +44,13 @@ pub(crate) struct Cluster {
 }
 
 impl Cluster {
-    /// # Errors
-    /// A file of the settings cannot be used; it is named.
-    pub(crate) fn new(config: Arc<KafkaConfig>) -> Result<Self, String> {
-        let tls = config.security.tls.as_ref().map(Tls::read).transpose()?;
-        Ok(Self { config, tls, addresses: Mutex::default(), connections: Mutex::default(), turn: AtomicUsize::new(0) })
+    pub(crate) fn new(config: Arc<EngineConfig>) -> Self {
+        Self { config, addresses: Mutex::default(), connections: Mutex::default(), turn: AtomicUsize::new(0) }
     }
 
     /// Connects to a broker and logs in.
     async fn connect(&self, address: &str) -> Result<Arc<Connection>, CallError> {
-        let open = Connection::open(address, self.tls.as_ref(), self.config.request_timeout).await?;
+        let open = Connection::open(address, self.config.security.tls.as_ref(), self.config.request_timeout).await?;
         if let Some(login) = &self.config.security.login {
             login::log_in(&open, login).await.map_err(|error| CallError::Unsent(format!("{address}: {error}")))?;
         }

@@ -1,51 +1,137 @@
-//! The configuration of the engine.
+//! The settings as the engine uses them, checked.
 
 use std::time::Duration;
 
-use crate::KafkaSecurity;
+use millstream_log::{Error, KafkaClusterConfig, LogConfig};
+
+use crate::security::Security;
+
+/// Longest prefix: what is left of a name in Kafka is enough for a topic of devices.
+const PREFIX_MAX_CHARS: usize = 100;
+/// Names by which Kafka, and the topics of other tenants, begin.
+const TAKEN_PREFIXES: [&str; 3] = [".", "__", "_tenant."];
 
 /// The cluster, and the limits of the engine.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct KafkaConfig {
-    /// Addresses (`host:port`) of brokers by which the others are found.
-    pub brokers: Vec<String>,
-    /// The way to the brokers. Default: neither TLS nor a login.
-    pub security: KafkaSecurity,
-    /// Beginning of the transactional ids of this installation. Others in the same cluster have another one. Default `millstream.`
-    pub transactional_id_prefix: String,
-    /// Replicas of each topic that is created. Default 3.
-    pub replication_factor: i16,
-    /// Replicas that must have a record before it is acknowledged. Default 2.
-    pub min_insync_replicas: i16,
-    /// Time after which a request without an answer is given up. Default 4 s.
-    pub request_timeout: Duration,
-    /// Time after which an append or another call that does not succeed is given up. Default 30 s.
-    pub delivery_timeout: Duration,
-    /// Pause before a request is repeated. Default 10 ms.
-    pub retry_backoff: Duration,
-    /// Size at which a batch is sealed and the next begun, in bytes. Default 1 MiB.
-    pub batch_max_bytes: usize,
-    /// Bytes accepted and not yet acknowledged, over all partitions; further appends are refused as overloaded.
-    /// Default 64 MiB.
-    pub pending_max_bytes: usize,
-    /// Bytes of batches near the tails of all partitions that stay in memory for readers, shared equally. Default 64 MiB.
-    pub tail_bytes: usize,
+#[derive(Debug)]
+pub(crate) struct EngineConfig {
+    pub(crate) brokers: Vec<String>,
+    pub(crate) security: Security,
+    pub(crate) prefix: String,
+    pub(crate) replication_factor: i16,
+    pub(crate) min_insync_replicas: i16,
+    pub(crate) request_timeout: Duration,
+    pub(crate) delivery_timeout: Duration,
+    pub(crate) retry_backoff: Duration,
+    pub(crate) batch_max_bytes: usize,
+    pub(crate) pending_max_bytes: usize,
+    /// Bytes of batches near the tails of all partitions that stay in memory for readers, shared equally.
+    pub(crate) tail_bytes: usize,
+    /// Rules for topics, whichever engine keeps them.
+    pub(crate) of_log: LogConfig,
 }
 
-impl Default for KafkaConfig {
-    fn default() -> Self {
-        Self {
-            brokers: Vec::new(),
-            security: KafkaSecurity::default(),
-            transactional_id_prefix: "millstream.".to_owned(),
-            replication_factor: 3,
-            min_insync_replicas: 2,
-            request_timeout: Duration::from_secs(4),
-            delivery_timeout: Duration::from_secs(30),
-            retry_backoff: Duration::from_millis(10),
-            batch_max_bytes: 1 << 20,
-            pending_max_bytes: 64 << 20,
-            tail_bytes: 64 << 20,
+impl EngineConfig {
+    /// # Errors
+    /// [`Error::InvalidSetting`].
+    pub(crate) fn new(config: LogConfig) -> Result<Self, Error> {
+        let cluster = &config.kafka;
+        check(cluster)?;
+        let replicas = |count: u16| i16::try_from(count).unwrap_or(i16::MAX);
+        Ok(Self {
+            brokers: cluster.brokers.clone(),
+            security: Security::of(cluster)?,
+            prefix: cluster.prefix.clone(),
+            replication_factor: replicas(cluster.replication_factor),
+            min_insync_replicas: replicas(cluster.min_insync_replicas),
+            request_timeout: Duration::from_millis(cluster.request_timeout_ms),
+            delivery_timeout: Duration::from_millis(cluster.delivery_timeout_ms),
+            retry_backoff: Duration::from_millis(cluster.retry_backoff_ms),
+            batch_max_bytes: config.batch_max_bytes,
+            pending_max_bytes: config.pending_max_bytes,
+            tail_bytes: config.cache_bytes,
+            of_log: config,
+        })
+    }
+}
+
+pub(crate) fn invalid(setting: &'static str, value: impl ToString, rule: &'static str) -> Error {
+    Error::InvalidSetting { setting, value: value.to_string(), rule }
+}
+
+fn check(cluster: &KafkaClusterConfig) -> Result<(), Error> {
+    let KafkaClusterConfig { prefix, replication_factor, min_insync_replicas, .. } = cluster;
+    let has_port = |broker: &String| {
+        broker.rsplit_once(':').is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok())
+    };
+    if let Some(broker) = cluster.brokers.iter().find(|broker| !has_port(broker)) {
+        return Err(invalid("log.kafka.brokers", broker, "each is host:port"));
+    }
+    if cluster.brokers.is_empty() {
+        return Err(invalid("log.kafka.brokers", "[]", "name at least one broker as host:port"));
+    }
+    let is_legal = |char: char| char.is_ascii_alphanumeric() || "._-".contains(char);
+    if prefix.len() > PREFIX_MAX_CHARS || !prefix.chars().all(is_legal) {
+        let rule = "use at most 100 of a-z, A-Z, 0-9, '.', '_' and '-', such as 'plant-7.'";
+        return Err(invalid("log.kafka.prefix", prefix, rule));
+    }
+    if TAKEN_PREFIXES.iter().any(|taken| prefix.starts_with(taken)) {
+        return Err(invalid("log.kafka.prefix", prefix, "do not begin with '.', '__' or '_tenant.'"));
+    }
+    if !(1..=32).contains(replication_factor) {
+        return Err(invalid("log.kafka.replication_factor", replication_factor, "use 1 to 32"));
+    }
+    if *min_insync_replicas == 0 || min_insync_replicas > replication_factor {
+        let rule = "use 1 up to log.kafka.replication_factor";
+        return Err(invalid("log.kafka.min_insync_replicas", min_insync_replicas, rule));
+    }
+    let times = [
+        ("log.kafka.request_timeout_ms", cluster.request_timeout_ms, 100..=600_000, "use 100 to 600000"),
+        (
+            "log.kafka.delivery_timeout_ms",
+            cluster.delivery_timeout_ms,
+            cluster.request_timeout_ms..=3_600_000,
+            "use log.kafka.request_timeout_ms up to 3600000",
+        ),
+        ("log.kafka.retry_backoff_ms", cluster.retry_backoff_ms, 1..=60_000, "use 1 to 60000"),
+    ];
+    match times.into_iter().find(|(_, value, range, _)| !range.contains(value)) {
+        Some((setting, value, _, rule)) => Err(invalid(setting, value, rule)),
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use super::*;
+
+    #[test]
+    fn a_setting_that_is_no_good_is_named_with_its_rule() {
+        type Change = fn(&mut KafkaClusterConfig);
+        let table: [(Change, &str); 14] = [
+            (|c| c.brokers.clear(), "log.kafka.brokers = []"),
+            (|c| c.brokers = vec!["kafka-1".to_owned()], "log.kafka.brokers = kafka-1: each is host:port"),
+            (|c| c.brokers = vec![":9092".to_owned()], "log.kafka.brokers = :9092"),
+            (|c| c.prefix = "a/b".to_owned(), "log.kafka.prefix = a/b"),
+            (|c| c.prefix = "__x".to_owned(), "log.kafka.prefix = __x"),
+            (|c| c.prefix = "x".repeat(101), "use at most 100"),
+            (|c| c.replication_factor = 0, "log.kafka.replication_factor = 0"),
+            (|c| c.min_insync_replicas = 4, "log.kafka.min_insync_replicas = 4"),
+            (|c| c.request_timeout_ms = 5, "log.kafka.request_timeout_ms = 5"),
+            (|c| c.delivery_timeout_ms = 3_999, "log.kafka.delivery_timeout_ms = 3999"),
+            (|c| c.retry_backoff_ms = 0, "log.kafka.retry_backoff_ms = 0"),
+            (|c| c.password = Some("secret".to_owned()), "log.kafka.user"),
+            (|c| c.tls_key = Some(PathBuf::from("key.pem")), "log.kafka.tls_key = key.pem"),
+            (|c| c.tls_authorities = Some(PathBuf::from("ca.pem")), "log.kafka.tls = true"),
+        ];
+        let good = KafkaClusterConfig { brokers: vec!["kafka-1:9092".to_owned()], ..KafkaClusterConfig::default() };
+        EngineConfig::new(LogConfig { kafka: good.clone(), ..LogConfig::default() }).unwrap();
+        for (change, expected) in table {
+            let mut kafka = good.clone();
+            change(&mut kafka);
+            let refusal = EngineConfig::new(LogConfig { kafka, ..LogConfig::default() }).unwrap_err().to_string();
+            assert!(refusal.contains(expected) && !refusal.contains("secret"), "{refusal}");
         }
     }
 }

@@ -6,16 +6,17 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
 
 use kafka_protocol::ResponseError;
-use millstream_log::{Done, Error, Reply, reply};
+use millstream_log::{Done, Error, LogCounters, Reply, Topic, reply};
 use millstream_types::{SystemClock, WallClock as _};
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use uuid::Uuid;
 
-use crate::KafkaConfig;
 use crate::cluster::Cluster;
+use crate::config::EngineConfig;
 use crate::connection::CallError;
 use crate::followed::Followed;
+use crate::names::Names;
 use crate::outbox::Outbox;
 use crate::partition_state::{PartitionState, leader_of};
 use crate::queue::Ended;
@@ -23,11 +24,13 @@ use crate::topic_state::Topics;
 
 #[derive(Debug)]
 pub(crate) struct Core {
-    pub(crate) config: Arc<KafkaConfig>,
+    pub(crate) config: Arc<EngineConfig>,
     pub(crate) cluster: Cluster,
+    pub(crate) names: Names,
     pub(crate) topics: Topics,
     pub(crate) outbox: Outbox,
     pub(crate) followed: Followed,
+    pub(crate) counters: LogCounters,
     /// Bytes of appends that have not ended.
     pending_bytes: AtomicUsize,
     /// Callers that wait until there is room for appends.
@@ -37,23 +40,26 @@ pub(crate) struct Core {
 }
 
 impl Core {
-    /// # Errors
-    /// [`Error::Unreachable`] if a file of the settings cannot be used.
-    pub(crate) fn new(config: KafkaConfig, runtime: Handle) -> Result<Arc<Self>, Error> {
+    pub(crate) fn new(config: EngineConfig, runtime: Handle) -> Arc<Self> {
         let config = Arc::new(config);
-        let brokers = config.brokers.join(", ");
-        let cluster = Cluster::new(Arc::clone(&config)).map_err(|why| Error::Unreachable { brokers, why })?;
-        Ok(Arc::new(Self {
-            cluster,
+        Arc::new(Self {
+            cluster: Cluster::new(Arc::clone(&config)),
+            names: Names::new(&config.prefix),
             topics: Topics::default(),
             outbox: Outbox::default(),
             followed: Followed::default(),
+            counters: LogCounters::default(),
             room_waiters: Mutex::default(),
             clock: SystemClock::default(),
             pending_bytes: AtomicUsize::new(0),
             config,
             runtime,
-        }))
+        })
+    }
+
+    /// All topics, ordered by name.
+    pub(crate) fn topics(&self) -> Vec<Arc<Topic>> {
+        self.topics.all().iter().map(|topic| topic.topic()).collect()
     }
 
     /// Runs a task of the engine.
@@ -84,9 +90,14 @@ impl Core {
         // One append always fits.
         if waiting_bytes > 0 && waiting_bytes + bytes > limit_bytes {
             self.pending_bytes.fetch_sub(bytes, Ordering::AcqRel);
-            return Err(Error::Overloaded { waiting_bytes, limit: "pending_max_bytes", limit_bytes });
+            return Err(Error::Overloaded { waiting_bytes, limit: "log.pending_max_bytes", limit_bytes });
         }
         Ok(())
+    }
+
+    /// Bytes of appends that have not ended.
+    pub(crate) fn pending_bytes(&self) -> usize {
+        self.pending_bytes.load(Ordering::Acquire)
     }
 
     /// Bytes of its newest batches that each partition may keep.

@@ -2,18 +2,20 @@
 
 use std::sync::Arc;
 
-use millstream_log::{Bell, Capabilities, CommittedPosition, Error, Log, Partition, Reply, Topic, TopicConfig, Writer};
+use millstream_log::{
+    Bell, Capabilities, CommittedPosition, Error, Log, LogConfig, Partition, Reply, Topic, TopicConfig, Writer,
+};
 use millstream_types::{Position, TopicName, TopicPartition};
 use tokio::runtime::Runtime;
 use tracing::warn;
 
-use crate::KafkaConfig;
+use crate::config::EngineConfig;
 use crate::core::Core;
 use crate::following;
 use crate::partition::KafkaPartition;
 use crate::positions::Positions;
 use crate::writer::Writers;
-use crate::{fitness, positions, producing, topic_admin, topic_watch, writer};
+use crate::{fitness, positions, producing, survey, topic_admin, topic_watch, writer};
 
 const THREADS: usize = 2;
 
@@ -22,7 +24,7 @@ const THREADS: usize = 2;
 pub struct OnKafka {
     core: Arc<Core>,
     writers: Arc<Writers>,
-    positions: Positions,
+    pub(crate) positions: Positions,
     /// Ends the tasks when it is dropped.
     runtime: Option<Runtime>,
 }
@@ -31,15 +33,16 @@ impl OnKafka {
     /// Connects to the cluster and learns its topics.
     ///
     /// # Errors
-    /// [`Error::Unreachable`] if no broker answers; [`Error::Unfit`] if the cluster cannot keep this log; [`Error::Refused`].
-    pub fn open(config: KafkaConfig) -> Result<Arc<Self>, Error> {
+    /// [`Error::InvalidSetting`]; [`Error::Unreachable`] if no broker answers; [`Error::Unfit`] if the cluster cannot keep this log; [`Error::Refused`].
+    pub fn open(config: LogConfig) -> Result<Arc<Self>, Error> {
+        let config = EngineConfig::new(config)?;
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(THREADS)
             .thread_name("log-kafka")
             .enable_all()
             .build()
             .map_err(|error| Error::Unreachable { brokers: config.brokers.join(", "), why: error.to_string() })?;
-        let core = Core::new(config, runtime.handle().clone())?;
+        let core = Core::new(config, runtime.handle().clone());
         core.spawn(producing::run(Arc::clone(&core)));
         let core_of_task = Arc::clone(&core);
         core.wait(async move {
@@ -47,26 +50,37 @@ impl OnKafka {
             let watch = topic_watch::begin(&core_of_task).await?;
             positions::create(&core_of_task).await?;
             core_of_task.spawn(topic_watch::run(watch, Arc::downgrade(&core_of_task)));
+            core_of_task.spawn(survey::run(Arc::downgrade(&core_of_task)));
             Ok(())
         })?;
         Ok(Arc::new(Self { core, writers: Arc::default(), positions: Positions::default(), runtime: Some(runtime) }))
     }
 
-    fn core(&self) -> Arc<Core> {
+    pub(crate) fn core(&self) -> Arc<Core> {
         Arc::clone(&self.core)
+    }
+}
+
+impl OnKafka {
+    /// Ends the writers, so that the next ones need not end their transactions. Appends fail from now on.
+    ///
+    /// # Errors
+    /// [`Error::Stopped`] if a writer has not ended in time; the next one of its name ends its transaction.
+    pub fn close(&self) -> Result<(), Error> {
+        let (writers, patience) = (Arc::clone(&self.writers), self.core.config.request_timeout);
+        let ended = self.core.wait(async move {
+            tokio::time::timeout(patience, writer::end_all(writers)).await.map_err(|_| Error::Stopped)
+        });
+        self.core.topics.clear();
+        ended
     }
 }
 
 impl Drop for OnKafka {
     fn drop(&mut self) {
-        let (writers, patience) = (Arc::clone(&self.writers), self.core.config.request_timeout);
-        let ended = self.core.wait(async move {
-            tokio::time::timeout(patience, writer::end_all(writers)).await.map_err(|_| Error::Stopped)
-        });
-        if ended.is_err() {
+        if self.close().is_err() {
             warn!("a writer has not ended in time; the next one of its name ends its transaction");
         }
-        self.core.topics.clear();
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_background();
         }
@@ -101,7 +115,7 @@ impl Log for OnKafka {
     }
 
     fn topics(&self) -> Vec<Arc<Topic>> {
-        self.core.topics.all().iter().map(|topic| topic.topic()).collect()
+        self.core.topics()
     }
 
     fn watch_topics(&self, bell: &Arc<Bell>) {

@@ -20,7 +20,7 @@ use crate::partition_state::{Ends, PartitionState};
 use crate::visible::{Times, Visible, visible};
 
 pub(crate) const FETCH_VERSION: i16 = 16;
-const LIST_OFFSETS_VERSION: i16 = 7;
+pub(crate) const LIST_OFFSETS_VERSION: i16 = 7;
 /// The records of open transactions, as a reader sees them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Isolation {
@@ -31,7 +31,7 @@ pub(crate) enum Isolation {
 }
 
 impl Isolation {
-    fn level(self) -> i8 {
+    pub(crate) fn level(self) -> i8 {
         match self {
             Self::Uncommitted => 0,
             Self::Committed => 1,
@@ -39,8 +39,8 @@ impl Isolation {
     }
 }
 
-const EARLIEST: i64 = -2;
-const LATEST: i64 = -1;
+pub(crate) const EARLIEST: i64 = -2;
+pub(crate) const LATEST: i64 = -1;
 
 /// The answer of a leader for one partition.
 pub(crate) struct Fetched {

@@ -9,8 +9,8 @@ use kafka_protocol::messages::{
 use kafka_protocol::protocol::StrBytes;
 use millstream_log::Error;
 
-use crate::KafkaConfig;
 use crate::cluster::Purpose;
+use crate::config::EngineConfig;
 use crate::core::Core;
 use crate::{coordinator, fetching, producing, topic_admin, topic_settings};
 
@@ -66,7 +66,7 @@ fn unfit(broker: &str, setting: &str, value: impl ToString, rule: impl Into<Stri
 }
 
 /// Too few brokers are no reason not to start: one may be down, and topics that exist are kept by the others.
-fn warn_of_count(config: &KafkaConfig, metadata: &MetadataResponse) {
+fn warn_of_count(config: &EngineConfig, metadata: &MetadataResponse) {
     let (count, needed) = (metadata.brokers.len(), config.replication_factor);
     if count < usize::try_from(needed).unwrap_or(0) {
         tracing::warn!(brokers = count, replicas = needed, "fewer brokers run than there are replicas of a topic");
@@ -95,7 +95,7 @@ fn check_versions(broker: &str, answer: &ApiVersionsResponse) -> Result<(), Erro
 }
 
 /// The log of transactions has to survive what the topics survive.
-fn check_settings(config: &KafkaConfig, broker: &str, settings: &HashMap<String, String>) -> Result<(), Error> {
+fn check_settings(config: &EngineConfig, broker: &str, settings: &HashMap<String, String>) -> Result<(), Error> {
     let rules = [
         ("transaction.state.log.replication.factor", config.replication_factor),
         ("transaction.state.log.min.isr", config.min_insync_replicas),
@@ -114,6 +114,7 @@ fn check_settings(config: &KafkaConfig, broker: &str, settings: &HashMap<String,
 #[cfg(test)]
 mod tests {
     use kafka_protocol::messages::api_versions_response::{ApiVersion, FinalizedFeatureKey};
+    use millstream_log::LogConfig;
 
     use super::*;
 
@@ -147,7 +148,9 @@ mod tests {
 
     #[test]
     fn a_log_of_transactions_that_survives_less_than_topics_is_refused() {
-        let config = KafkaConfig::default();
+        let mut of_log = LogConfig::default();
+        of_log.kafka.brokers = vec!["b:1".to_owned()];
+        let config = EngineConfig::new(of_log).unwrap();
         let settings = |factor: &str, in_sync: &str| {
             HashMap::from([
                 ("transaction.state.log.replication.factor".to_owned(), factor.to_owned()),

@@ -6,11 +6,12 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use kafka_protocol::messages::{SaslAuthenticateRequest, SaslHandshakeRequest};
 use kafka_protocol::protocol::StrBytes;
+use millstream_log::LoginMechanism;
 use ring::rand::{SecureRandom as _, SystemRandom};
 use ring::{digest, hmac, pbkdf2};
 
 use crate::connection::{CallError, Connection};
-use crate::security::{KafkaLogin, LoginMechanism};
+use crate::security::Login;
 
 const HANDSHAKE_VERSION: i16 = 1;
 const AUTHENTICATE_VERSION: i16 = 2;
@@ -21,7 +22,7 @@ const ITERATIONS: std::ops::RangeInclusive<u32> = 4_096..=1_000_000;
 const NO_BINDING: (&str, &str) = ("n,,", "biws");
 
 /// Logs in on a new connection.
-pub(crate) async fn log_in(connection: &Connection, login: &KafkaLogin) -> Result<(), CallError> {
+pub(crate) async fn log_in(connection: &Connection, login: &Login) -> Result<(), CallError> {
     let mechanism = login.mechanism.as_str();
     let request = SaslHandshakeRequest::default().with_mechanism(StrBytes::from_static_str(mechanism));
     let answer = connection.call(&request, HANDSHAKE_VERSION).await?;
@@ -32,7 +33,7 @@ pub(crate) async fn log_in(connection: &Connection, login: &KafkaLogin) -> Resul
     }
     let algorithms = match login.mechanism {
         LoginMechanism::Plain => {
-            let KafkaLogin { user, password, .. } = login;
+            let Login { user, password, .. } = login;
             return send(connection, format!("\0{user}\0{password}")).await.map(drop);
         }
         LoginMechanism::ScramSha256 => Algorithms { hmac: hmac::HMAC_SHA256, derivation: pbkdf2::PBKDF2_HMAC_SHA256 },

@@ -82,6 +82,7 @@ impl Partition for KafkaPartition {
         let is_ready = {
             let mut queue = self.state.queue.lock();
             let was_ready = queue.is_ready();
+            self.core.counters.appended(records.len() as u64);
             queue.push(records, self.core.config.batch_max_bytes, accepted_bytes, done);
             !was_ready && queue.is_ready()
         };
@@ -144,7 +145,7 @@ impl Partition for KafkaPartition {
     }
 
     fn size_bytes(&self) -> u64 {
-        0
+        self.state.figures().size_bytes
     }
 
     fn reads_from_memory(&self, from: Offset) -> bool {

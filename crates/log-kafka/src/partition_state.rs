@@ -44,12 +44,29 @@ pub(crate) struct PartitionState {
     pub(crate) queue: Mutex<AppendQueue>,
     leader: Mutex<Option<Leader>>,
     read: Mutex<Option<KnownEnds>>,
+    survey: Mutex<Survey>,
     /// Acknowledged appends that are answered once readers see them, or see that an open transaction is in front.
     unseen: Mutex<VecDeque<(Offset, Ended)>>,
     /// Rings when the stable offset moves.
     stable: Notify,
     /// `true` while the partition is followed by a task of its leader.
     is_followed: AtomicBool,
+}
+
+/// The partition as it was at the last look at all of them.
+#[derive(Debug, Default)]
+struct Survey {
+    ends: Option<Ends>,
+    size_bytes: u64,
+}
+
+/// The figures of a partition.
+pub(crate) struct Figures {
+    pub(crate) offsets: Offsets,
+    /// Bytes of its records in Kafka, at the last look.
+    pub(crate) size_bytes: u64,
+    /// Bytes of its newest batches in memory.
+    pub(crate) memory_bytes: u64,
 }
 
 /// The part of a partition that is known once its ends were asked for.
@@ -70,6 +87,7 @@ impl PartitionState {
             queue: Mutex::default(),
             leader: Mutex::new(None),
             read: Mutex::new(None),
+            survey: Mutex::default(),
             unseen: Mutex::default(),
             stable: Notify::new(),
             is_followed: AtomicBool::new(false),
@@ -112,9 +130,30 @@ impl PartitionState {
         });
     }
 
+    /// The bytes of the records were told.
+    pub(crate) fn measured(&self, size_bytes: u64) {
+        self.survey.lock().size_bytes = size_bytes;
+    }
+
+    /// The ends of a partition that is not followed were told.
+    pub(crate) fn seen_from_afar(&self, ends: Ends) {
+        self.survey.lock().ends = Some(ends);
+    }
+
+    pub(crate) fn figures(&self) -> Figures {
+        let followed = self.read.lock().as_ref().map(|known| (known.ends, known.tail.size_bytes()));
+        let survey = self.survey.lock();
+        let (ends, memory_bytes) = followed.map_or((survey.ends, 0), |(ends, bytes)| (Some(ends), bytes));
+        Figures { offsets: self.offsets_at(ends), size_bytes: survey.size_bytes, memory_bytes: memory_bytes as u64 }
+    }
+
     pub(crate) fn offsets(&self) -> Offsets {
-        let epoch = self.epoch();
         let ends = self.read.lock().as_ref().map(|known| known.ends);
+        self.offsets_at(ends)
+    }
+
+    fn offsets_at(&self, ends: Option<Ends>) -> Offsets {
+        let epoch = self.epoch();
         let Ends { first, stable, high } =
             ends.unwrap_or(Ends { first: Offset::ZERO, stable: Offset::ZERO, high: Offset::ZERO });
         Offsets { first, stable, high, tail: high, epoch }

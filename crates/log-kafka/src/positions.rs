@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use millstream_log::{Cleanup, CommittedPosition, Error, PositionCommit, TopicConfig, UpTo, Writers};
+use millstream_log::{Cleanup, CommittedPosition, Error, PositionCommit, Topic, TopicConfig, UpTo, Writers};
 use millstream_types::{
     BatchLimits, Epoch, Offset, POSITIONS, PartitionId, Position, Record, TopicId, TopicName, TopicPartition,
     partition_of_key,
@@ -13,7 +13,7 @@ use millstream_types::{
 use parking_lot::Mutex;
 
 use crate::core::Core;
-use crate::names;
+use crate::names::Names;
 use crate::partition::KafkaPartition;
 use crate::partition_state::PartitionState;
 use crate::topic_admin;
@@ -119,6 +119,24 @@ impl Positions {
         };
         Ok(all.filter(is_there).cloned().collect())
     }
+
+    /// The positions of all groups in a topic, each with its group.
+    ///
+    /// # Errors
+    /// Those of a read.
+    pub(crate) fn in_topic(&self, core: &Arc<Core>, topic: &Topic) -> Result<Vec<(String, CommittedPosition)>, Error> {
+        let mut known = self.known.lock();
+        for number in 0..PARTITIONS {
+            known.catch_up(core, PartitionId(number))?;
+        }
+        let of_topic =
+            |known: &&CommittedPosition| known.partition.topic == topic.name && known.position.topic == topic.id;
+        let groups = known.by_group.iter();
+        let found = groups.flat_map(|(group, all)| {
+            all.values().filter(of_topic).map(move |position| (group.clone(), position.clone()))
+        });
+        Ok(found.collect())
+    }
 }
 
 impl KnownPositions {
@@ -138,7 +156,7 @@ impl KnownPositions {
                 let batch = batch.inflated(&BatchLimits::default()).map_err(undecodable)?;
                 for record in batch.records() {
                     let record = record.map_err(undecodable)?;
-                    self.take(record.key.unwrap_or_default(), record.value);
+                    self.take(&core.names, record.key.unwrap_or_default(), record.value);
                 }
             }
             next = after;
@@ -147,8 +165,8 @@ impl KnownPositions {
         Ok(())
     }
 
-    fn take(&mut self, key: &[u8], value: Option<&[u8]>) {
-        let Some((group, partition)) = read_key(key) else { return };
+    fn take(&mut self, names: &Names, key: &[u8], value: Option<&[u8]>) {
+        let Some((group, partition)) = read_key(names, key) else { return };
         let positions = self.by_group.entry(group).or_default();
         match value.and_then(read_value) {
             Some((position, committed_ms, metadata)) => {
@@ -164,12 +182,12 @@ fn key_of(group: &str, kafka_name: &str, partition: PartitionId) -> Vec<u8> {
     format!("{group}\0{kafka_name}\0{partition}").into_bytes()
 }
 
-fn read_key(key: &[u8]) -> Option<(String, TopicPartition)> {
+fn read_key(names: &Names, key: &[u8]) -> Option<(String, TopicPartition)> {
     let text = std::str::from_utf8(key).ok()?;
     let (rest, partition) = text.rsplit_once('\0')?;
     let (group, kafka_name) = rest.rsplit_once('\0')?;
     let partition = PartitionId(partition.parse().ok()?);
-    Some((group.to_owned(), TopicPartition { topic: names::from_kafka(kafka_name)?, partition }))
+    Some((group.to_owned(), TopicPartition { topic: names.from_kafka(kafka_name)?, partition }))
 }
 
 fn value_of(position: Position, committed_ms: i64, metadata: &str) -> Vec<u8> {
@@ -204,10 +222,11 @@ mod tests {
 
     #[test]
     fn a_position_reads_back_as_it_was() {
+        let names = Names::new("");
         let topic = TopicName::user("orders", &TenantId::new("acme").unwrap()).unwrap();
         let position = Position { topic: TopicId(1 << 100), epoch: Epoch(7), offset: Offset(1 << 40) };
-        let key = key_of("group\u{e9}", &names::to_kafka(&topic).unwrap(), PartitionId(3));
-        assert_eq!(read_key(&key), Some(("group\u{e9}".to_owned(), TopicPartition::new(topic, 3))));
+        let key = key_of("group\u{e9}", &names.to_kafka(&topic).unwrap(), PartitionId(3));
+        assert_eq!(read_key(&names, &key), Some(("group\u{e9}".to_owned(), TopicPartition::new(topic, 3))));
         let value = value_of(position, -5, "page 7, \u{e9}");
         assert_eq!(read_value(&value), Some((position, -5, "page 7, \u{e9}".to_owned())));
         for cut in 0..37 {

@@ -6,6 +6,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Instant;
 
 use kafka_protocol::ResponseError;
 use kafka_protocol::messages::produce_request::{PartitionProduceData, TopicProduceData};
@@ -61,6 +62,7 @@ fn send(core: &Arc<Core>, leader: i32, partitions: Vec<Arc<PartitionState>>, pro
             let compression = partition.topic.topic().config.compression;
             let Some(batch) = partition.queue.lock().take(producer, compression) else { continue };
             bytes += batch.size_bytes();
+            core.counters.sealed(batch.size_bytes());
             let data =
                 PartitionProduceData::default().with_index(partition.index()).with_records(Some(batch.bytes().clone()));
             let id = partition.topic.id;
@@ -80,6 +82,7 @@ fn send(core: &Arc<Core>, leader: i32, partitions: Vec<Arc<PartitionState>>, pro
             .with_timeout_ms(timeout_ms)
             .with_topic_data(request.into_values().collect());
         core.outbox.began(leader);
+        core.counters.frame_written();
         let core_of_task = Arc::clone(core);
         core.spawn(async move { deliver(core_of_task, leader, sent, request).await });
     }
@@ -88,12 +91,15 @@ fn send(core: &Arc<Core>, leader: i32, partitions: Vec<Arc<PartitionState>>, pro
 }
 
 async fn deliver(core: Arc<Core>, leader: i32, sent: Vec<Arc<PartitionState>>, request: ProduceRequest) {
-    let patience = core.config.request_timeout * 2;
+    let (patience, sent_at) = (core.config.request_timeout * 2, Instant::now());
     let answer = match core.cluster.broker(leader, Purpose::Produce).await {
         Ok(broker) => broker.call_within(&request, PRODUCE_VERSION, patience).await,
         Err(error) => Err(error),
     };
     core.outbox.ended(leader);
+    if answer.is_ok() {
+        core.counters.synced(sent_at.elapsed());
+    }
     match answer {
         Err(why) => {
             if matches!(why, CallError::Unanswered(_)) {

@@ -1,9 +1,10 @@
 //! The way to the brokers: TLS, and the login.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use millstream_log::{Error, KafkaClusterConfig, LoginMechanism};
 use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
@@ -12,69 +13,65 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-/// The settings of connections to brokers. Default: neither TLS nor a login.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct KafkaSecurity {
-    /// TLS to the brokers.
-    pub tls: Option<KafkaTls>,
-    /// The login.
-    pub login: Option<KafkaLogin>,
-}
+use crate::config::invalid;
 
-/// The certificates of connections to brokers, in PEM.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct KafkaTls {
-    /// Authorities that are trusted; without a file those of the system.
-    pub authorities_file: Option<PathBuf>,
-    /// The certificate of this client with its chain, and its key, for brokers that ask for one.
-    pub identity: Option<KafkaIdentity>,
-}
-
-/// The certificate of a client.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct KafkaIdentity {
-    /// The certificate with its chain.
-    pub certificate_file: PathBuf,
-    /// Its key.
-    pub key_file: PathBuf,
+/// The way to the brokers.
+#[derive(Debug)]
+pub(crate) struct Security {
+    pub(crate) tls: Option<Tls>,
+    pub(crate) login: Option<Login>,
 }
 
 /// A login by SASL.
-#[derive(Clone, PartialEq, Eq)]
-pub struct KafkaLogin {
+pub(crate) struct Login {
     /// The way in which the password is proven.
-    pub mechanism: LoginMechanism,
-    /// The user.
-    pub user: String,
-    /// The password.
-    pub password: String,
+    pub(crate) mechanism: LoginMechanism,
+    pub(crate) user: String,
+    pub(crate) password: String,
 }
 
-impl fmt::Debug for KafkaLogin {
+impl fmt::Debug for Login {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "KafkaLogin({} by {})", self.user, self.mechanism.as_str())
+        write!(f, "Login({} by {})", self.user, self.mechanism.as_str())
     }
 }
 
-/// A mechanism of SASL.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum LoginMechanism {
-    /// The password itself (RFC 4616); use TLS.
-    Plain,
-    /// A proof with SHA-256 (RFC 7677).
-    ScramSha256,
-    /// A proof with SHA-512.
-    ScramSha512,
+impl Security {
+    /// Reads the files that the settings name.
+    ///
+    /// # Errors
+    /// [`Error::InvalidSetting`].
+    pub(crate) fn of(config: &KafkaClusterConfig) -> Result<Self, Error> {
+        let login = match (&config.user, &config.password) {
+            (None, None) => None,
+            (Some(user), Some(password)) => {
+                Some(Login { mechanism: config.sasl_mechanism, user: user.clone(), password: password.clone() })
+            }
+            (Some(user), None) => return Err(invalid("log.kafka.user", user, "set log.kafka.password as well")),
+            (None, Some(_)) => {
+                return Err(invalid("log.kafka.user", "none", "there is a password, so name its user"));
+            }
+        };
+        let unused = [&config.tls_authorities, &config.tls_certificate, &config.tls_key];
+        let tls = match (config.tls, unused.into_iter().flatten().next()) {
+            (true, _) => Some(Tls::read(config)?),
+            (false, None) => None,
+            (false, Some(file)) => {
+                let rule = "a file for TLS is named, so set log.kafka.tls = true, or remove it";
+                return Err(invalid(setting_of(config, file), file.display(), rule));
+            }
+        };
+        Ok(Self { tls, login })
+    }
 }
 
-impl LoginMechanism {
-    /// The name in the handshake.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Plain => "PLAIN",
-            Self::ScramSha256 => "SCRAM-SHA-256",
-            Self::ScramSha512 => "SCRAM-SHA-512",
-        }
+/// The setting that names a file.
+fn setting_of(config: &KafkaClusterConfig, file: &Path) -> &'static str {
+    let is_file = |named: &Option<PathBuf>| named.as_deref() == Some(file);
+    match (is_file(&config.tls_authorities), is_file(&config.tls_certificate)) {
+        (true, _) => "log.kafka.tls_authorities",
+        (false, true) => "log.kafka.tls_certificate",
+        (false, false) => "log.kafka.tls_key",
     }
 }
 
@@ -88,15 +85,14 @@ impl fmt::Debug for Tls {
 }
 
 impl Tls {
-    /// Reads the files. An error names the one that cannot be used.
-    pub(crate) fn read(settings: &KafkaTls) -> Result<Self, String> {
+    fn read(config: &KafkaClusterConfig) -> Result<Self, Error> {
         let mut roots = RootCertStore::empty();
-        match &settings.authorities_file {
+        match &config.tls_authorities {
             Some(path) => {
-                let unusable = || format!("{}: name a readable file of certificates in PEM", path.display());
-                let (_, refused) = roots.add_parsable_certificates(certificates(path)?);
+                let setting = "log.kafka.tls_authorities";
+                let (_, refused) = roots.add_parsable_certificates(certificates(setting, path)?);
                 if refused > 0 || roots.is_empty() {
-                    return Err(unusable());
+                    return Err(invalid(setting, path.display(), "name a readable file of certificates in PEM"));
                 }
             }
             None => {
@@ -104,16 +100,27 @@ impl Tls {
             }
         }
         let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()));
-        let builder = builder.with_safe_default_protocol_versions().map_err(|e| e.to_string())?;
+        let builder = builder.with_safe_default_protocol_versions();
+        let builder = builder.map_err(|_| invalid("log.kafka.tls", true, "this build has no TLS"))?;
         let builder = builder.with_root_certificates(roots);
-        let config = match &settings.identity {
-            None => builder.with_no_client_auth(),
-            Some(KafkaIdentity { certificate_file, key_file }) => {
-                let key = PrivateKeyDer::from_pem_file(key_file);
-                let key = key.map_err(|_| format!("{}: name a readable key in PEM", key_file.display()))?;
-                let chain = certificates(certificate_file)?;
-                let config = builder.with_client_auth_cert(chain, key);
-                config.map_err(|e| format!("{} with {}: {e}", certificate_file.display(), key_file.display()))?
+        let config = match (&config.tls_certificate, &config.tls_key) {
+            (None, None) => builder.with_no_client_auth(),
+            (Some(certificate), Some(key)) => {
+                let read = PrivateKeyDer::from_pem_file(key);
+                let read =
+                    read.map_err(|_| invalid("log.kafka.tls_key", key.display(), "name a readable key in PEM"))?;
+                let chain = certificates("log.kafka.tls_certificate", certificate)?;
+                let config = builder.with_client_auth_cert(chain, read);
+                let rule = "the key of log.kafka.tls_key does not belong to it";
+                config.map_err(|_| invalid("log.kafka.tls_certificate", certificate.display(), rule))?
+            }
+            (Some(certificate), None) => {
+                let rule = "name its key with log.kafka.tls_key as well";
+                return Err(invalid("log.kafka.tls_certificate", certificate.display(), rule));
+            }
+            (None, Some(key)) => {
+                let rule = "name its certificate with log.kafka.tls_certificate as well";
+                return Err(invalid("log.kafka.tls_key", key.display(), rule));
             }
         };
         Ok(Self(TlsConnector::from(Arc::new(config))))
@@ -128,11 +135,10 @@ impl Tls {
     }
 }
 
-fn certificates(path: &std::path::Path) -> Result<Vec<CertificateDer<'static>>, String> {
+fn certificates(setting: &'static str, path: &Path) -> Result<Vec<CertificateDer<'static>>, Error> {
     let read = CertificateDer::pem_file_iter(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
-    let read = read.map_err(|_| format!("{}: name a readable file of certificates in PEM", path.display()))?;
-    if read.is_empty() {
-        return Err(format!("{} holds no certificate in PEM", path.display()));
+    match read {
+        Ok(read) if !read.is_empty() => Ok(read),
+        _ => Err(invalid(setting, path.display(), "name a readable file of certificates in PEM")),
     }
-    Ok(read)
 }

@@ -19,6 +19,10 @@ impl TailCache {
         Self { batches: VecDeque::new(), size_bytes: 0, from: at, to: at }
     }
 
+    pub(crate) fn size_bytes(&self) -> usize {
+        self.size_bytes
+    }
+
     /// The offset at which the next batch is expected.
     pub(crate) fn to(&self) -> Offset {
         self.to

@@ -23,7 +23,6 @@ use uuid::Uuid;
 use crate::catalogue;
 use crate::connection::CallError;
 use crate::core::{Core, said};
-use crate::names;
 use crate::topic_settings;
 use crate::topic_state::TopicState;
 
@@ -48,11 +47,13 @@ fn timeout_ms(core: &Core) -> i32 {
 /// # Errors
 /// Those of [`millstream_log::Log::create_topic`].
 pub(crate) async fn create_topic(core: Arc<Core>, name: TopicName, config: TopicConfig) -> Result<Arc<Topic>, Error> {
+    let config = core.config.of_log.guarded(&name, &config);
     topic_settings::check(&name, &config)?;
     if let Some(known) = core.topics.find(&name) {
         return same(&known, &config);
     }
-    let kafka_name = names::to_kafka(&name)?;
+    core.config.of_log.check_partitions(&name, &config, core.topics())?;
+    let kafka_name = core.names.to_kafka(&name)?;
     let topic = Topic { id: TopicId(0), name: name.clone(), config: config.clone() };
     catalogue::write(&core, &kafka_name, Some(&topic)).await?;
     match create(&core, &kafka_name, &config).await {
@@ -194,6 +195,7 @@ pub(crate) async fn add_partitions(core: Arc<Core>, name: TopicName, total: u32)
         return Ok(topic);
     }
     let config = topic.config.grown(&name, total)?;
+    core.config.of_log.check_partitions(&name, &config, core.topics())?;
     let wanted = CreatePartitionsTopic::default()
         .with_name(WireName(wire(&known.info.kafka_name)))
         .with_count(total.cast_signed())

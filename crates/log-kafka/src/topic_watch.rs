@@ -15,7 +15,6 @@ use tracing::warn;
 use crate::catalogue::{self, Catalogue};
 use crate::core::Core;
 use crate::following;
-use crate::names;
 use crate::topic_admin::{self, CreationRefusal, DESCRIBE_CONFIGS_VERSION};
 use crate::topic_settings;
 use crate::topic_state::TopicState;
@@ -57,13 +56,14 @@ pub(crate) async fn begin(core: &Arc<Core>) -> Result<TopicWatch, Error> {
         writers: Writers::OwnersOnly,
         ..TopicConfig::default()
     };
-    match topic_admin::create(core, TOPICS.name, &config).await {
+    let kafka_name = core.names.internal(TOPICS.name);
+    match topic_admin::create(core, &kafka_name, &config).await {
         Ok(()) | Err(CreationRefusal::Exists) => {}
         Err(CreationRefusal::Error(error)) => return Err(error),
     }
-    let found = topic_admin::settled(core, TOPICS.name, 1).await?;
+    let found = topic_admin::settled(core, &kafka_name, 1).await?;
     let name = TopicName::internal(TOPICS.name);
-    let topic = core.topics.insert(TopicState::new(TOPICS.name.to_owned(), found.topic_id, name, config));
+    let topic = core.topics.insert(TopicState::new(kafka_name, found.topic_id, name, config));
     topic.lead(&found);
     let mut watch = TopicWatch::default();
     watch.look(core).await?;
@@ -90,12 +90,12 @@ impl TopicWatch {
             core.topics.all().into_iter().map(|topic| (topic.info.name(), topic)).collect();
         for found in all_topics(core).await? {
             let Some(kafka_name) = found.name.as_ref().map(|name| name.to_string()) else { continue };
-            let Some(name) = names::from_kafka(&kafka_name) else { continue };
+            let Some(name) = core.names.from_kafka(&kafka_name) else { continue };
             if found.is_internal || found.error_code != 0 || core.topics.was_deleted(found.topic_id) {
                 continue;
             }
             let known = missing.remove(&name);
-            if kafka_name != TOPICS.name {
+            if name != TopicName::internal(TOPICS.name) {
                 self.take(core, known, kafka_name, name, &found).await?;
             }
         }

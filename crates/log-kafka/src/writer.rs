@@ -96,7 +96,7 @@ pub(crate) async fn begin(core: Arc<Core>, writers: Arc<Writers>, name: String) 
     if let Some(former) = former {
         former.fence().await;
     }
-    let coordinator = Coordinator::of(format!("{}{name}", core.config.transactional_id_prefix));
+    let coordinator = Coordinator::of(core.names.transactional_id(&name));
     let producer = coordinator.begin(&core).await?;
     // The transaction of the writer before has ended: readers see it now.
     following::refresh(&core).await?;

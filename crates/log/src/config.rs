@@ -1,4 +1,4 @@
-//! The configuration of the embedded engine.
+//! The configuration of the log.
 
 use std::path::PathBuf;
 
@@ -6,12 +6,12 @@ use millstream_types::TopicName;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::Error;
+use crate::{Error, KafkaClusterConfig, LogEngine};
 
 /// Space that a journal file needs beside the largest append: the headers of file, frame and batches.
 const JOURNAL_FILE_SPARE_BYTES: u64 = 16 << 10;
 
-/// The directory, the limits and the intervals of the embedded engine.
+/// The engine of the log, and its limits and intervals. Most are those of the embedded engine; Kafka has its own for them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct LogConfig {
@@ -27,6 +27,10 @@ pub struct LogConfig {
     /// created. Not a setting: `server` names them. Default none.
     #[serde(skip)]
     pub guarded_words: Vec<String>,
+    /// The engine that keeps the log: `embedded`, on the disk of this machine, or `kafka`. Default embedded.
+    pub engine: LogEngine,
+    /// The Kafka cluster that keeps the log, if `log.engine` says so.
+    pub kafka: KafkaClusterConfig,
     /// Size of one journal file, in bytes; an append must fit into one. Default 10 MiB.
     pub journal_file_bytes: u64,
     /// Size of all journal files together, in bytes. It bounds the lag of the segments behind acknowledged records,
@@ -97,6 +101,8 @@ impl Default for LogConfig {
             dir: PathBuf::from("data/log"),
             derived: Vec::new(),
             guarded_words: Vec::new(),
+            engine: LogEngine::default(),
+            kafka: KafkaClusterConfig::default(),
             journal_file_bytes: 10 << 20,
             journal_max_bytes: 40 << 20,
             disk_free_min_bytes: 256 << 20,

@@ -12,9 +12,7 @@ use std::path::Path;
 use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, OnceLock};
 
-use millstream_types::{
-    Epoch, ManualClock, MonotonicClock, Position, TopicId, TopicKind, TopicName, TopicPartition, WallClock,
-};
+use millstream_types::{Epoch, ManualClock, MonotonicClock, Position, TopicId, TopicName, TopicPartition, WallClock};
 use parking_lot::Mutex;
 
 use crate::acceptor::Acceptor;
@@ -223,6 +221,11 @@ impl Embedded {
         self.closed.get_or_init(|| result).clone()
     }
 
+    /// Free bytes on the disk, as of at most [`LogConfig::flush_interval_ms`] ago.
+    pub fn disk_free_bytes(&self) -> u64 {
+        self.shared.space.seen_bytes()
+    }
+
     /// The epoch of this start, higher than every earlier one in this directory.
     pub fn epoch(&self) -> Epoch {
         self.shared.epoch
@@ -236,23 +239,6 @@ impl Embedded {
             return Ok(());
         }
         Err(Error::MemoryTopicsFull { topic: name.clone(), wanted_bytes, used_bytes, limit_bytes })
-    }
-
-    /// Checks that a topic of this configuration fits beside the others of its tenant.
-    fn check_partitions(&self, name: &TopicName, config: &TopicConfig) -> Result<(), Error> {
-        if name.kind() != TopicKind::User {
-            return Ok(());
-        }
-        let topics = self.catalog.topics().into_iter().map(|entry| entry.state.current());
-        let others = topics.filter(|topic| {
-            topic.name.kind() == TopicKind::User && topic.name.tenant() == name.tenant() && topic.name != *name
-        });
-        let of_others = others.map(|topic| topic.config.partitions as usize).sum::<usize>();
-        let (wanted, limit) = (config.partitions as usize, self.shared.config.partitions_per_tenant_max);
-        if of_others + wanted <= limit {
-            return Ok(());
-        }
-        Err(Error::TooManyPartitions { topic: name.clone(), wanted, of_others, limit })
     }
 
     fn context(&self) -> PartitionContext {
@@ -355,7 +341,7 @@ impl Log for Embedded {
             };
         }
         self.check_memory(name, config)?;
-        self.check_partitions(name, config)?;
+        self.shared.config.check_partitions(name, config, self.topics())?;
         self.shared.space.check()?;
         let id = TopicId(self.host.random_bits());
         let topic = Topic { id, name: name.clone(), config: config.clone() };
@@ -390,7 +376,7 @@ impl Log for Embedded {
             return Ok(current);
         }
         self.check_memory(name, &config)?;
-        self.check_partitions(name, &config)?;
+        self.shared.config.check_partitions(name, &config, self.topics())?;
         self.shared.space.check()?;
         let topic = Topic { config, ..Topic::clone(&current) };
         let grown = entry.grown(&self.context(), total, self.shared.epoch);
@@ -491,10 +477,6 @@ impl LogFigures for Embedded {
             Some(GroupLag { group, partition: partition.id.clone(), position, lag: partition.lag(position) })
         });
         lags.collect()
-    }
-
-    fn disk_free_bytes(&self) -> u64 {
-        self.shared.space.seen_bytes()
     }
 }
 

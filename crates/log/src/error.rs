@@ -36,6 +36,9 @@ pub enum Error {
     /// A limit of the engine breaks a rule.
     #[error("{limit} = {value}: {rule}")]
     InvalidLimit { limit: &'static str, value: u64, rule: &'static str },
+    /// A setting breaks a rule.
+    #[error("{setting} = {value}: {rule}")]
+    InvalidSetting { setting: &'static str, value: String, rule: &'static str },
     /// The topic name is not legal.
     #[error(transparent)]
     Name(#[from] NameError),
@@ -212,6 +215,7 @@ impl Error {
             Self::InvalidConfig { .. }
             | Self::Unfit { .. }
             | Self::InvalidLimit { .. }
+            | Self::InvalidSetting { .. }
             | Self::Name(_)
             | Self::Batch { .. }
             | Self::EmptyAppend { .. }

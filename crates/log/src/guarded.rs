@@ -4,15 +4,42 @@
 //! [`Writers::OwnersOnly`] from its creation or the next start on, so that every append without a look at
 //! [`Topic::takes_records_of`] is refused.
 
+use std::sync::Arc;
+
 use millstream_types::{Principal, TopicKind, TopicName};
 
-use crate::{Embedded, Log, LogConfig, Topic, TopicConfig, Writers};
+use crate::{Embedded, Error, Log, LogConfig, Topic, TopicConfig, Writers};
 
 impl LogConfig {
     /// The configuration with which a topic of this name is created.
-    pub(crate) fn guarded(&self, name: &TopicName, config: &TopicConfig) -> TopicConfig {
+    pub fn guarded(&self, name: &TopicName, config: &TopicConfig) -> TopicConfig {
         let writers = if self.guards(name) { Writers::OwnersOnly } else { config.writers };
         TopicConfig { writers, ..config.clone() }
+    }
+
+    /// Checks that a topic of this configuration fits beside the others of its tenant, which are among `topics`.
+    ///
+    /// # Errors
+    /// [`Error::TooManyPartitions`].
+    pub fn check_partitions(
+        &self,
+        name: &TopicName,
+        config: &TopicConfig,
+        topics: Vec<Arc<Topic>>,
+    ) -> Result<(), Error> {
+        if name.kind() != TopicKind::User {
+            return Ok(());
+        }
+        let is_other = |topic: &Arc<Topic>| {
+            topic.name.kind() == TopicKind::User && topic.name.tenant() == name.tenant() && topic.name != *name
+        };
+        let others = topics.into_iter().filter(is_other);
+        let of_others = others.map(|topic| topic.config.partitions as usize).sum::<usize>();
+        let (wanted, limit) = (config.partitions as usize, self.partitions_per_tenant_max);
+        if of_others + wanted <= limit {
+            return Ok(());
+        }
+        Err(Error::TooManyPartitions { topic: name.clone(), wanted, of_others, limit })
     }
 
     fn guards(&self, name: &TopicName) -> bool {

@@ -1,4 +1,4 @@
-//! Counters and sizes of the engine.
+//! Counters and sizes of an engine.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -12,8 +12,7 @@ pub const SYNC_BUCKETS_US: [u64; 12] =
     [100, 200, 500, 1_000, 2_000, 5_000, 10_000, 20_000, 50_000, 100_000, 500_000, 1_000_000];
 
 /// Counters since the log was opened, and current sizes.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LogStats {
     /// Number of appends that were accepted.
     pub appends: u64,
@@ -40,7 +39,6 @@ pub struct LogStats {
 
 /// The statistics of one partition.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct PartitionStats {
     /// Topic and number of the partition.
     pub partition: TopicPartition,
@@ -64,7 +62,6 @@ pub struct PartitionStats {
 
 /// The lag of a group in one partition.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct GroupLag {
     /// Name of the consumer group.
     pub group: String,
@@ -87,13 +84,11 @@ pub trait LogFigures: Log {
 
     /// The lag of each group with a position in the topic, by partition and group.
     fn lags(&self, topic: &TopicName) -> Vec<GroupLag>;
-
-    /// Free bytes on the disk, as of at most [`LogConfig::flush_interval_ms`](crate::LogConfig) ago.
-    fn disk_free_bytes(&self) -> u64;
 }
 
+/// The counters of an engine.
 #[derive(Debug, Default)]
-pub(crate) struct LogCounters {
+pub struct LogCounters {
     appends: AtomicU64,
     records: AtomicU64,
     bytes: AtomicU64,
@@ -104,20 +99,24 @@ pub(crate) struct LogCounters {
 }
 
 impl LogCounters {
-    pub(crate) fn appended(&self, records: u64) {
+    /// An append was accepted.
+    pub fn appended(&self, records: u64) {
         self.appends.fetch_add(1, Ordering::Relaxed);
         self.records.fetch_add(records, Ordering::Relaxed);
     }
 
-    pub(crate) fn sealed(&self, bytes: usize) {
+    /// A batch was sealed.
+    pub fn sealed(&self, bytes: usize) {
         self.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
-    pub(crate) fn frame_written(&self) {
+    /// A frame was written.
+    pub fn frame_written(&self) {
         self.frames.fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(crate) fn synced(&self, took: Duration) {
+    /// A sync has ended.
+    pub fn synced(&self, took: Duration) {
         let us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
         self.syncs.fetch_add(1, Ordering::Relaxed);
         self.sync_us.fetch_add(us, Ordering::Relaxed);
@@ -126,7 +125,7 @@ impl LogCounters {
     }
 
     /// The counters; the caller adds the current sizes.
-    pub(crate) fn stats(&self) -> LogStats {
+    pub fn stats(&self) -> LogStats {
         let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         LogStats {
             appends: load(&self.appends),

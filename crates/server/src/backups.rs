@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use millstream_history::HeldFiles;
-use millstream_log::{Error, ImageFile, LogImage};
+use millstream_log::{Embedded, Error, ImageFile, LogImage};
 use millstream_types::{MonotonicClock, WallClock};
 use parking_lot::Mutex;
 use ring::digest::{SHA256, digest};
@@ -31,12 +31,10 @@ const BACKUPS_MAX: usize = 4;
 /// Time without a request after which a backup ends.
 const IDLE_MAX: Duration = Duration::from_secs(60);
 
-/// Takes an image of the log.
-type TakeImage = Box<dyn Fn() -> Result<LogImage, Error> + Send + Sync>;
-
 /// All backups that are being read.
 pub(crate) struct Backups {
-    take_image: TakeImage,
+    /// The log, if it is on this machine.
+    log: Option<Arc<Embedded>>,
     hold_history: Box<dyn Fn() -> HeldFiles + Send + Sync>,
     clock: Arc<dyn MonotonicClock>,
     wall: Arc<dyn WallClock>,
@@ -77,6 +75,8 @@ enum BackupContent {
 #[derive(Debug)]
 enum NotBegun {
     TooMany,
+    /// The log is in Kafka.
+    Elsewhere,
     Failed(Error),
 }
 
@@ -88,12 +88,12 @@ pub(crate) fn log_id(salt: u64) -> String {
 
 impl Backups {
     pub(crate) fn new(
-        take_image: TakeImage,
+        log: Option<Arc<Embedded>>,
         hold_history: Box<dyn Fn() -> HeldFiles + Send + Sync>,
         clock: Arc<dyn MonotonicClock>,
         wall: Arc<dyn WallClock>,
     ) -> Arc<Self> {
-        Arc::new(Self { take_image, hold_history, clock, wall, running: Mutex::default() })
+        Arc::new(Self { log, hold_history, clock, wall, running: Mutex::default() })
     }
 
     /// Begins a backup of everything that has been acknowledged so far. Blocks on the disk.
@@ -101,8 +101,9 @@ impl Backups {
         if self.running.lock().len() >= BACKUPS_MAX {
             return Err(NotBegun::TooMany);
         }
+        let log = self.log.as_ref().ok_or(NotBegun::Elsewhere)?;
         let history = (self.hold_history)();
-        let image = (self.take_image)().map_err(NotBegun::Failed)?;
+        let image = log.image().map_err(NotBegun::Failed)?;
         let listed = history.list().map_err(|source| {
             let path = history.dir().to_owned();
             NotBegun::Failed(Error::Io { action: "list", path, source: Arc::new(source) })
@@ -202,7 +203,7 @@ impl RunningBackup {
 mod tests {
     use millstream_history::{Dependencies, History, HistoryConfig, NoTenantRules};
     use millstream_http::Metrics;
-    use millstream_log::{Embedded, Log, LogConfig, SystemFiles};
+    use millstream_log::{Log, LogConfig, SystemFiles};
     use millstream_types::{ManualClock, SystemClock};
 
     use super::*;
@@ -223,9 +224,7 @@ mod tests {
         };
         let history = History::open(&dependencies, &HistoryConfig::default(), &Metrics::default()).unwrap();
         let time = Arc::new(ManualClock::at(0));
-        let of_log = log.clone();
-        let take_image = Box::new(move || of_log.image());
-        let backups = Backups::new(take_image, Box::new(history.file_holds()), time.clone(), time.clone());
+        let backups = Backups::new(Some(log.clone()), Box::new(history.file_holds()), time.clone(), time.clone());
         let begun: Vec<_> = (0..BACKUPS_MAX).map(|_| backups.begin().unwrap().id.clone()).collect();
         assert!(matches!(backups.begin(), Err(NotBegun::TooMany)));
         time.advance(Duration::from_secs(40));

@@ -47,7 +47,7 @@ pub(crate) struct Config {
     /// receivers of notifications and jobs. What is left is cut off. Nothing accepted is lost by that; jobs and durable
     /// notifications send again. Default 1,000.
     pub(crate) shutdown_timeout_ms: u64,
-    /// Settings of the embedded log.
+    /// Settings of the log.
     pub(crate) log: millstream_log::LogConfig,
     /// Settings of the connections of devices.
     pub(crate) connect: millstream_connect::ConnectConfig,

@@ -10,7 +10,7 @@ use schemars::generate::SchemaSettings;
 use crate::config::{Config, Loaded, origin_of};
 
 /// Keys whose values are never shown.
-const SECRET_KEYS: [&str; 2] = ["token", "secret"];
+const SECRET_KEYS: [&str; 3] = ["token", "secret", "password"];
 
 impl Loaded {
     /// Every setting, its value and where it came from, one a line.
@@ -45,7 +45,9 @@ impl Loaded {
             return;
         }
         let origin = self.sources.find_metadata(path).map_or_else(|| "default".to_owned(), origin_of);
-        settings.push(Setting { path: path.to_owned(), value: render(value), origin });
+        let name = path.rsplit_once('.').map_or(path, |(_, name)| name);
+        let value = if matches!(value, Value::Empty(..)) { render(value) } else { shown(name, value) };
+        settings.push(Setting { path: path.to_owned(), value, origin });
     }
 }
 
@@ -60,6 +62,11 @@ struct Setting {
 fn beside(lines: Vec<(String, String)>) -> String {
     let width = lines.iter().map(|(setting, _)| setting.len()).max().unwrap_or_default();
     lines.into_iter().map(|(setting, comment)| format!("{setting:width$}  # {comment}\n")).collect()
+}
+
+/// The value of a key as TOML writes it; that of a secret is masked.
+fn shown(name: &str, value: &Value) -> String {
+    if SECRET_KEYS.contains(&name) { "\"***\"".to_owned() } else { render(value) }
 }
 
 /// A value as TOML writes it, secrets masked.
@@ -78,10 +85,7 @@ fn render(value: &Value) -> String {
         Value::Array(_, items) => format!("[{}]", items.iter().map(render).collect::<Vec<_>>().join(", ")),
         Value::Dict(_, members) if members.is_empty() => "{}".to_owned(),
         Value::Dict(_, members) => {
-            let members = members.iter().map(|(name, value)| {
-                let shown = if SECRET_KEYS.contains(&name.as_str()) { "\"***\"".to_owned() } else { render(value) };
-                format!("{name} = {shown}")
-            });
+            let members = members.iter().map(|(name, value)| format!("{name} = {}", shown(name, value)));
             format!("{{ {} }}", members.collect::<Vec<_>>().join(", "))
         }
     }

@@ -18,6 +18,7 @@ mod health;
 mod history_rules;
 mod job_entities;
 mod jobs;
+mod kept_log;
 mod listen;
 mod live_table;
 mod lives;

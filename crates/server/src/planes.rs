@@ -9,7 +9,7 @@ use millstream_context::Context;
 use millstream_flow::{FlowRuntime, Functions, Hooks, Jobs};
 use millstream_history::{Dependencies, History};
 use millstream_http::{Api, Limits, Metrics, TokenIssuer};
-use millstream_log::{Embedded, Log, LogConfig, LogFigures, SystemFiles};
+use millstream_log::SystemFiles;
 use millstream_net::LoginThrottle;
 use millstream_query::{Deliveries, Engine, QueryRuntime};
 use millstream_store::{Statistics, Store};
@@ -23,6 +23,7 @@ use crate::config::{Applications, Config};
 use crate::drain::Drain;
 use crate::history_rules::RegistryRules;
 use crate::job_entities::JobEntities;
+use crate::kept_log::KeptLog;
 use crate::lives::Life;
 use crate::mappings::{MappingRules, RegistryMappings};
 use crate::oidc::OidcProvider;
@@ -43,7 +44,7 @@ const NOTIFICATIONS_PART: u64 = 4;
 
 /// The log, the planes over it and what they share.
 pub(crate) struct Planes {
-    pub(crate) log: Arc<Embedded>,
+    pub(crate) log: KeptLog,
     pub(crate) checkpoints: Arc<Checkpoints>,
     pub(crate) connect: Connect,
     pub(crate) context: Context,
@@ -77,27 +78,15 @@ impl Planes {
         memory: &MemoryBudget,
     ) -> anyhow::Result<Self> {
         data_dir::check_finished(&config.data_dir)?;
-        let derived = [History::derived_topics(), Connect::derived_topics()].concat();
-        let log = LogConfig {
-            dir: config.data_dir.join("log"),
-            derived,
-            guarded_words: vec![config.query.requests_topic.clone()],
-            ..config.log.clone()
-        };
-        let log = Embedded::open(log, Arc::new(SystemFiles), clock.clone(), clock.clone())?;
+        let log = KeptLog::open(config, clock)?;
         // Only once the data directory is this process's own.
         let life = Life::begin(&config.data_dir, clock.now_ms());
         let shards =
             Shards::start(or_cores(config.threads.shards)).context("cannot start the threads that own state")?;
         let checkpoints = Checkpoints::open(&config.data_dir.join("views"))?;
-        let ground = ViewRuntime {
-            log: log.clone() as Arc<dyn Log>,
-            checkpoints: Arc::clone(&checkpoints),
-            shards,
-            wall: clock.clone(),
-        };
+        let ground = ViewRuntime { log: log.log(), checkpoints: Arc::clone(&checkpoints), shards, wall: clock.clone() };
         let Applications { tokens, hosts, audit_retention_days } = &config.applications;
-        Audit::open(&*log, *audit_retention_days)?;
+        Audit::open(&*ground.log, *audit_retention_days)?;
         let issuer = oidc.clone().map(|provider| provider as Arc<dyn TokenIssuer>);
         let tokens = Tokens::open(&ground, tokens, hosts, issuer, Arc::clone(&throttle))?;
         let expressions = config.query.limits.clone();
@@ -136,13 +125,12 @@ impl Planes {
         };
         let query = Engine::start(query_runtime, config.query.clone())?;
         let quotas = Quotas::new(config.quota.clone(), clock.clone());
-        let streams = Streams::start(log.clone(), clock.clone(), memory, quotas.clone())
+        let streams = Streams::start(log.figures(), clock.clone(), memory, quotas.clone())
             .context("cannot start the threads that read streams")?;
         let query = Arc::new(query);
         let deliveries = Deliveries::new(Arc::clone(&query), Arc::clone(&quotas));
-        let figures: Arc<dyn LogFigures> = log.clone();
         let store = Store::open(ground.clone(), config.store.clone(), clock.clone(), memory)?;
-        let statistics = Statistics::of_store(&store, &figures, clock.clone()).map_err(anyhow::Error::msg)?;
+        let statistics = Statistics::of_store(&store, &log.figures(), clock.clone()).map_err(anyhow::Error::msg)?;
         let flow = FlowRuntime {
             views: ground,
             clock: clock.clone(),
@@ -152,9 +140,8 @@ impl Planes {
             entities: Some(Arc::new(JobEntities(context.entity_reader()))),
         };
         let jobs = Jobs::open(&flow, config.flow.clone(), Functions::default(), Hooks::default())?;
-        let of_log = log.clone();
-        let take_image = Box::new(move || of_log.image());
-        let backups = Backups::new(take_image, Box::new(history.file_holds()), clock.clone(), clock.clone());
+        let backups =
+            Backups::new(log.embedded().cloned(), Box::new(history.file_holds()), clock.clone(), clock.clone());
         Ok(Self {
             log,
             checkpoints,
@@ -236,7 +223,7 @@ impl Planes {
     fn readiness(self: &Arc<Self>) -> health::Readiness {
         let planes = Arc::clone(self);
         Arc::new(move || {
-            planes.log.check_writing().map_err(|e| e.to_string())?;
+            planes.log.log().check_writing().map_err(|e| e.to_string())?;
             let of_views = planes.failures();
             let failures: Vec<String> =
                 of_views.iter().map(ToString::to_string).chain(planes.history.failures()).collect();
@@ -257,10 +244,11 @@ impl Planes {
             let planes = Arc::downgrade(self);
             move || planes.upgrade().map_or(0.0, |planes| of(&planes) as f64)
         };
-        let log = Arc::downgrade(&self.log);
-        let help = "Bytes that the disk of the log still takes; below log.disk_free_min_bytes nothing is stored.";
-        let free_bytes = move || log.upgrade().map_or(0.0, |log| log.disk_free_bytes() as f64);
-        metrics.gauge_fn("millstream_disk_free_bytes", help, free_bytes);
+        if let Some(log) = self.log.embedded().map(Arc::downgrade) {
+            let help = "Bytes that the disk of the log still takes; below log.disk_free_min_bytes nothing is stored.";
+            let free_bytes = move || log.upgrade().map_or(0.0, |log| log.disk_free_bytes() as f64);
+            metrics.gauge_fn("millstream_disk_free_bytes", help, free_bytes);
+        }
         let help = "Parts of views that have failed; /readyz names them.";
         metrics.gauge_fn("millstream_view_failures", help, count(|planes| planes.failures().len() as u64));
         let help = "Records that never reach a view: refused by an owner, or trimmed before they were read.";
@@ -307,7 +295,7 @@ impl Planes {
         if let Err(error) = self.checkpoints.sync() {
             tracing::error!(%error, "checkpoints are not synced; the next start reads more of the log");
         }
-        self.log.close().context("the log was not closed cleanly; the next start recovers what is durable")
+        self.log.close()
     }
 }
 

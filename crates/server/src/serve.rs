@@ -151,7 +151,8 @@ pub(crate) struct Server {
     kafka: Option<millstream_kafka::Serving>,
     redis: Option<millstream_net::Serving>,
     sampling: JoinHandle<()>,
-    writing: JoinHandle<()>,
+    /// Writes the journal of the built-in log.
+    writing: Option<JoinHandle<()>>,
     auditing: (Arc<Audit>, JoinHandle<()>),
     requests: JoinHandle<()>,
     expiry: JoinHandle<()>,
@@ -193,8 +194,8 @@ impl Server {
         let asking = planes.oidc.clone().map(|provider| tokio::spawn(provider.run()));
         let telling = tokio::spawn(planes.connect.keep_telling_of_devices());
         planes.show_failures(&metrics);
-        let writing = writing::start(&planes.log);
-        let log: Arc<dyn LogFigures> = planes.log.clone();
+        let writing = planes.log.embedded().map(writing::start);
+        let log: Arc<dyn LogFigures> = planes.log.figures();
         let (audit, auditing) = Audit::start(&*log, &clock)?;
         audit::show(&audit, &metrics);
         figures::show(&log, &metrics);
@@ -230,15 +231,19 @@ impl Server {
             none if none.is_empty() => None,
             endpoints => Some(planes.connect.listen_mqtt(endpoints, &memory, &metrics)?),
         };
-        let kafka = match endpoints.kafka {
-            none if none.is_empty() => None,
-            endpoints => {
+        let kafka = match (endpoints.kafka, planes.log.embedded()) {
+            (none, _) if none.is_empty() => None,
+            (_, None) => {
+                tracing::info!("there is no listener for Kafka's clients: they speak to the brokers that keep the log");
+                None
+            }
+            (endpoints, Some(log)) => {
                 let logins: Arc<dyn Logins> = planes.tokens.clone();
                 let listener =
                     millstream_kafka::Listener::bind_with(endpoints, config.kafka.clone(), Some(logins)).await?;
                 let listener = listener.drawing_on(&memory).throttled_by(throttle.clone());
                 let listener = listener.limited_by(Arc::clone(&planes.quotas)).audited_by(audit.clone());
-                Some(listener.serve(planes.log.clone(), &metrics).await)
+                Some(listener.serve(log.clone(), &metrics).await)
             }
         };
         let redis = match endpoints.redis {
@@ -352,7 +357,7 @@ impl Server {
         let ending = Arc::clone(&planes);
         tokio::task::spawn_blocking(move || ending.query.stop()).await?;
         planes.deliveries.finish(drain.left()).await;
-        writing.abort();
+        writing.inspect(JoinHandle::abort);
         let stopped = tokio::task::spawn_blocking(move || planes.stop(drain)).await?;
         drop(set_aside);
         tracing::info!(took_ms = drain.elapsed().as_millis(), "stopped");

@@ -1,6 +1,7 @@
 //! The ground of the tests of all crates. No crate of the product depends on it but to test itself.
 //!
 //! - [`conformance`]: the contract of the log, as checks that every engine passes.
+//! - [`TestLog`]: the log of a plane's tests, by the engine that the environment asks for.
 //! - [`MemoryLog`]: an engine of the log in memory, for tests that need no disk.
 //! - [`sim`]: a disk with power loss; [`small_log`]: an embedded log on it; [`CheckpointStores`]: the states in which a
 //!   crash leaves checkpoints.
@@ -34,6 +35,7 @@ mod server;
 mod shared_server;
 pub mod sim;
 pub mod small_log;
+mod test_log;
 mod text_answer;
 mod tls_server;
 
@@ -50,5 +52,6 @@ pub use real_kafka::{RealBroker, RealKafka, xtask};
 pub use rows::check_rows;
 pub use server::Server;
 pub use shared_server::{SharedServer, TestTenant};
+pub use test_log::{TestLog, kafka_arguments, runs_on_kafka};
 pub use text_answer::TextAnswer;
 pub use tls_server::TlsServer;

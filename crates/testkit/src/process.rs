@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU16, Ordering};
 
 use serde_json::Value;
 
-use crate::{Answer, Server, Target};
+use crate::{Answer, Server, Target, kafka_arguments, runs_on_kafka};
 
 /// A running `millstream serve`; killed when dropped.
 #[derive(Debug)]
@@ -78,13 +78,17 @@ impl Process {
         [applications, devices]: [SocketAddr; 2],
         arguments: &[&str],
     ) -> Self {
+        if runs_on_kafka() {
+            program.args(["serve", "--listen-kafka", "off"]).args(kafka_arguments(data_dir));
+        } else {
+            program.args(["serve", "--listen-kafka", "127.0.0.1:0"]);
+        }
         let mut child = program
-            .arg("serve")
             .arg("--data-dir")
             .arg(data_dir)
             .args(["--listen-applications", &applications.to_string()])
             .args(["--listen-devices-http", &devices.to_string()])
-            .args(["--listen-kafka", "127.0.0.1:0", "--listen-devices-mqtt", "127.0.0.1:0"])
+            .args(["--listen-devices-mqtt", "127.0.0.1:0"])
             .args(["--listen-redis", "127.0.0.1:0"])
             .args(["--set", "logging.level=warn"])
             // A disk that stalls under other tests must not refuse a message.
@@ -104,7 +108,9 @@ impl Process {
             url.rsplit("//").next().unwrap().parse().unwrap()
         };
         let (applications, devices) = (listening("applications"), listening("devices-http"));
-        let (kafka, mqtt) = (listening("kafka"), listening("devices-mqtt"));
+        // Clients of Kafka speak to the brokers, if those keep the log.
+        let kafka = if runs_on_kafka() { SocketAddr::from(([127, 0, 0, 1], 1)) } else { listening("kafka") };
+        let mqtt = listening("devices-mqtt");
         let redis = listening("redis");
         Self { child, applications, devices, kafka, mqtt, redis }
     }

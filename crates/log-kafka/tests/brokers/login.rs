@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::process::Command;
 
-use millstream_log::{AckLevel, Log as _, TopicConfig};
-use millstream_log_kafka::{KafkaConfig, KafkaLogin, KafkaSecurity, KafkaTls, LoginMechanism, OnKafka};
+use millstream_log::{AckLevel, Log as _, LoginMechanism, TopicConfig};
+use millstream_log_kafka::OnKafka;
 use millstream_testkit::{Authority, RealKafka};
 use millstream_types::{Record, TopicPartition};
 
@@ -74,20 +74,19 @@ fn each_way_to_log_in_over_tls_works_and_wrong_ones_are_told() {
     add_scram_users(&kafka, &authority, dir.path());
     let authorities = dir.path().join("ca.pem");
     std::fs::write(&authorities, authority.pem()).unwrap();
-    let tls = KafkaTls { authorities_file: Some(authorities), identity: None };
-    let with = |tls: Option<&KafkaTls>, login: Option<(LoginMechanism, &str)>| {
-        let login = login.map(|(mechanism, password)| KafkaLogin {
-            mechanism,
-            user: "alice".to_owned(),
-            password: password.to_owned(),
-        });
-        let security = KafkaSecurity { tls: tls.cloned(), login };
-        OnKafka::open(KafkaConfig { security, ..config(&kafka) })
+    let with = |authorities: Option<&Path>, login: Option<(LoginMechanism, &str)>| {
+        let mut config = config(&kafka);
+        (config.kafka.tls, config.kafka.tls_authorities) = (authorities.is_some(), authorities.map(Path::to_owned));
+        if let Some((mechanism, password)) = login {
+            config.kafka.sasl_mechanism = mechanism;
+            (config.kafka.user, config.kafka.password) = (Some("alice".to_owned()), Some(password.to_owned()));
+        }
+        OnKafka::open(config)
     };
     let name = topic("guarded");
     let ways = [LoginMechanism::Plain, LoginMechanism::ScramSha256, LoginMechanism::ScramSha512];
     for (number, mechanism) in ways.into_iter().enumerate() {
-        let log = with(Some(&tls), Some((mechanism, PASSWORD))).unwrap();
+        let log = with(Some(&authorities), Some((mechanism, PASSWORD))).unwrap();
         log.create_topic(&name, &TopicConfig { partitions: 1, ..TopicConfig::default() }).unwrap();
         let partition = log.partition(&TopicPartition::new(name.clone(), 0)).unwrap();
         let (done, answer) = answer();
@@ -95,7 +94,7 @@ fn each_way_to_log_in_over_tls_works_and_wrong_ones_are_told() {
         partition.append(&[record], AckLevel::Synced, done).unwrap();
         answer().unwrap();
         assert_eq!(values(&log, &name, 0).len(), number + 1);
-        let refused = with(Some(&tls), Some((mechanism, "wrong password"))).unwrap_err().to_string();
+        let refused = with(Some(&authorities), Some((mechanism, "wrong password"))).unwrap_err().to_string();
         assert!(refused.contains("it refuses the login") && refused.contains(&kafka.bootstrap()), "{refused}");
         assert!(!refused.contains("wrong password"), "{refused}");
     }
@@ -103,10 +102,8 @@ fn each_way_to_log_in_over_tls_works_and_wrong_ones_are_told() {
     assert!(refused.contains(&kafka.bootstrap()), "{refused}");
     let others = dir.path().join("other.pem");
     std::fs::write(&others, Authority::new("another ca").pem()).unwrap();
-    let other = KafkaTls { authorities_file: Some(others), identity: None };
-    let refused = with(Some(&other), Some((LoginMechanism::Plain, PASSWORD))).unwrap_err().to_string();
+    let refused = with(Some(&others), Some((LoginMechanism::Plain, PASSWORD))).unwrap_err().to_string();
     assert!(refused.contains("no TLS") && refused.contains("certificate"), "{refused}");
-    let nowhere = KafkaTls { authorities_file: Some(dir.path().join("nowhere.pem")), identity: None };
-    let refused = with(Some(&nowhere), None).unwrap_err().to_string();
+    let refused = with(Some(&dir.path().join("nowhere.pem")), None).unwrap_err().to_string();
     assert!(refused.contains("nowhere.pem"), "{refused}");
 }

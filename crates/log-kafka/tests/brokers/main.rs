@@ -10,8 +10,8 @@ mod start;
 use std::sync::mpsc;
 use std::time::Duration;
 
-use millstream_log::{Appended, AtomicAppend, Done, Error, Writer};
-use millstream_log_kafka::{KafkaConfig, OnKafka};
+use millstream_log::{Appended, AtomicAppend, Done, Error, LogConfig, Writer};
+use millstream_log_kafka::OnKafka;
 use millstream_testkit::RealKafka;
 use millstream_types::{Record, TenantId, TopicName, TopicPartition};
 
@@ -19,15 +19,12 @@ use millstream_types::{Record, TenantId, TopicName, TopicPartition};
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// The settings of an engine on these brokers.
-fn config(kafka: &RealKafka) -> KafkaConfig {
-    let brokers: Vec<String> = kafka.brokers().iter().map(|broker| broker.address.clone()).collect();
-    let replicas = brokers.len() as i16;
-    KafkaConfig {
-        brokers,
-        replication_factor: replicas,
-        min_insync_replicas: replicas.min(2),
-        ..KafkaConfig::default()
-    }
+fn config(kafka: &RealKafka) -> LogConfig {
+    let mut config = LogConfig::default();
+    config.kafka.brokers = kafka.brokers().iter().map(|broker| broker.address.clone()).collect();
+    let replicas = config.kafka.brokers.len() as u16;
+    (config.kafka.replication_factor, config.kafka.min_insync_replicas) = (replicas, replicas.min(2));
+    config
 }
 
 fn topic(name: &str) -> TopicName {

@@ -42,7 +42,7 @@ pub(crate) fn routes(backups: &Arc<Backups>) -> Routes {
         .route(
             Route::post("/api/backups", admin, BEGIN_LIMITS, "Begin a backup of everything that is acknowledged so far")
                 .answers_with(201, "The backup; its files stay until it ends.", object())
-                .answers(409, "There are too many backups at a time.")
+                .answers(409, "There are too many backups at a time, or the log is in Kafka.")
                 .to(begin, Arc::clone(backups)),
         )
         .route(
@@ -81,6 +81,11 @@ async fn begin(State(backups): State<Arc<Backups>>) -> Result<Response, Problem>
             .value(BACKUPS_MAX)
             .rule(format!("at most {BACKUPS_MAX} at a time"))
             .remedy("wait until one has ended; one that nobody reads ends after a minute"),
+        NotBegun::Elsewhere => {
+            Problem::new(Reason::Code(ErrorCode::Conflict), "the log is in Kafka, not on this machine")
+                .rule("a backup holds the files of the built-in log")
+                .remedy("copy the topics by the means of Kafka, such as MirrorMaker")
+        }
         NotBegun::Failed(error) => Problem::from_error(error.code(), &error),
     })?;
     Ok((StatusCode::CREATED, axum::Json(shown(&backup))).into_response())

@@ -1,0 +1,60 @@
+//! The figures of the engine.
+
+use std::sync::Arc;
+
+use millstream_log::{GroupLag, LogFigures, LogStats, PartitionStats};
+use millstream_types::TopicName;
+use tracing::debug;
+
+use crate::OnKafka;
+use crate::partition_state::PartitionState;
+
+impl LogFigures for OnKafka {
+    /// A frame is a request to a leader, and a sync its acknowledgement by all in-sync replicas.
+    fn stats(&self) -> LogStats {
+        let core = self.core();
+        let partitions = core.topics.all().into_iter().flat_map(|topic| topic.partitions());
+        LogStats {
+            pending_bytes: core.pending_bytes() as u64,
+            partitions: partitions.map(|partition| stats_of(&partition)).collect(),
+            ..core.counters.stats()
+        }
+    }
+
+    fn topic_stats(&self, topic: &TopicName) -> Vec<PartitionStats> {
+        let partitions = self.core().topics.find(topic).into_iter().flat_map(|topic| topic.partitions());
+        partitions.map(|partition| stats_of(&partition)).collect()
+    }
+
+    fn lags(&self, topic: &TopicName) -> Vec<GroupLag> {
+        let core = self.core();
+        let Some(topic) = core.topics.find(topic) else { return Vec::new() };
+        let committed = self.positions.in_topic(&core, &topic.topic()).unwrap_or_else(|error| {
+            debug!(%error, "the positions of groups are not known");
+            Vec::new()
+        });
+        let lag = |(group, known): (String, millstream_log::CommittedPosition)| {
+            let partition = topic.partition(&known.partition).ok()?;
+            let position = known.position.offset;
+            let lag = partition.figures().offsets.stable.0.saturating_sub(position.0);
+            Some(GroupLag { group, partition: known.partition, position, lag })
+        };
+        committed.into_iter().filter_map(lag).collect()
+    }
+}
+
+fn stats_of(partition: &Arc<PartitionState>) -> PartitionStats {
+    let figures = partition.figures();
+    PartitionStats {
+        partition: partition.id.clone(),
+        offsets: figures.offsets,
+        segment_bytes: figures.size_bytes,
+        // Kafka tells of none.
+        segments: 0,
+        memory_bytes: figures.memory_bytes,
+        record_bytes: figures.size_bytes,
+        open_transactions: u64::from(figures.offsets.stable < figures.offsets.high),
+        aborted_transactions: 0,
+        damaged_reads: 0,
+    }
+}
