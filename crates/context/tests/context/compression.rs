@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use millstream_context::ContextConfig;
-use millstream_log::{Log, UpTo};
+use millstream_log::UpTo;
 use millstream_types::{BatchLimits, Compression, StateTopic, TenantId, TopicKind, TopicName, TopicPartition};
 use serde_json::{Map, Value, json};
 

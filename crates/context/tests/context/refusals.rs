@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use millstream_context::ContextConfig;
-use millstream_log::Log;
 use millstream_types::{TenantId, TopicKind, TopicName};
 
 use crate::world::{Answer, Registry, Served, World};

@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 use millstream_columns::ParserLimits;
 use millstream_context::{Build, Context, ContextConfig, Mapping, Mappings, TenantMappings};
 use millstream_http::{Api, Authenticator, Listener, ListenerLimits, LoopbackApplications, Metrics, Serving};
-use millstream_log::{AckLevel, Done, Embedded, Files, Log, LogConfig, SystemFiles, TopicConfig, UpTo};
+use millstream_log::{AckLevel, Done, Files, LogConfig, SystemFiles, TopicConfig, UpTo};
+use millstream_testkit::{TestLog, runs_on_kafka};
 use millstream_types::{
     BatchLimits, Header, Offset, Record, SystemClock, TenantId, TopicKind, TopicName, TopicPartition, header,
 };
@@ -55,8 +56,13 @@ impl Mappings for Registry {
     }
 }
 
+/// `true` if a test cannot fill the disk of the log: on Apache Kafka, the log has no files of its own.
+pub(crate) fn log_has_no_disk() -> bool {
+    runs_on_kafka()
+}
+
 pub(crate) struct World {
-    pub(crate) log: Arc<Embedded>,
+    pub(crate) log: TestLog,
     pub(crate) context: Context,
     pub(crate) registry: Arc<Registry>,
     pub(crate) log_level: Arc<Mutex<LevelFilter>>,
@@ -78,11 +84,11 @@ impl World {
     pub(crate) fn open_on(dir: &Path, files: Arc<dyn Files>, registry: Arc<Registry>, config: ContextConfig) -> Self {
         let clock = Arc::new(SystemClock::default());
         let log_config = LogConfig { dir: dir.join("log"), ..LogConfig::default() };
-        let log = Embedded::open(log_config, files, clock.clone(), clock.clone()).unwrap();
+        let log = TestLog::open(log_config, files).unwrap();
         let checkpoints = dir.join("views");
         let shards = Shards::start(2).unwrap();
         let ground = ViewRuntime {
-            log: log.clone(),
+            log: log.log(),
             checkpoints: Checkpoints::open(&checkpoints).unwrap(),
             shards: shards.clone(),
             wall: clock.clone(),
