@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use millstream_http::{Share, Workers};
-use millstream_log::{Embedded, Log, LogConfig, SystemFiles};
+use millstream_log::{LogConfig, SystemFiles};
 use millstream_store::{Bucket, BucketConfig, StoreConfig, StoreMemory};
-use millstream_types::{ManualClock, MemoryBudget, SteadyClock, SystemClock, TenantId, TopicName, WallClock};
+use millstream_testkit::TestLog;
+use millstream_types::{ManualClock, MemoryBudget, SteadyClock, TenantId, TopicName, WallClock};
 use millstream_view::{Checkpoints, Shards, ViewRuntime};
 
 /// Milliseconds since 1970-01-01T00:00:00Z.
@@ -21,7 +22,7 @@ impl WallClock for SetByHand {
 }
 
 pub(super) struct BucketProcess {
-    log: Arc<Embedded>,
+    log: TestLog,
     ground: ViewRuntime,
     readers: Arc<Workers>,
     pub(super) bucket: Arc<Bucket>,
@@ -29,11 +30,10 @@ pub(super) struct BucketProcess {
 
 impl BucketProcess {
     pub(super) fn open(dir: &Path, wall: &Arc<SetByHand>, settings: BucketConfig, store: &StoreConfig) -> Self {
-        let clock = Arc::new(SystemClock::default());
         let config = LogConfig { dir: dir.join("log"), ..LogConfig::default() };
-        let log = Embedded::open(config, Arc::new(SystemFiles), clock.clone(), clock).unwrap();
+        let log = TestLog::open(config, Arc::new(SystemFiles)).unwrap();
         let ground = ViewRuntime {
-            log: log.clone() as Arc<dyn Log>,
+            log: log.log(),
             checkpoints: Checkpoints::open(&dir.join("views")).unwrap(),
             shards: Shards::start(1).unwrap(),
             wall: Arc::new(SteadyClock::new(wall.clone(), Arc::new(ManualClock::at(0)))),

@@ -4,9 +4,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use millstream_log::{Embedded, Log, LogConfig, SystemFiles};
+use millstream_log::{LogConfig, SystemFiles};
 use millstream_store::{BucketConfig, Store, StoreConfig, Value};
-use millstream_types::{ManualClock, MemoryBudget, SystemClock, TenantId};
+use millstream_testkit::TestLog;
+use millstream_types::{ManualClock, MemoryBudget, TenantId};
 use millstream_view::{Checkpoints, Shards, ViewRuntime};
 
 /// 2026-01-01T00:00:00Z
@@ -15,13 +16,12 @@ const HOUR_MS: i64 = 3_600_000;
 
 /// One life of a store whose clock begins at `wall_ms`.
 fn live(dir: &Path, wall_ms: i64, work: impl AsyncFnOnce(&Arc<Store>, &ManualClock)) {
-    let system = Arc::new(SystemClock::default());
     let config = LogConfig { dir: dir.join("log"), ..LogConfig::default() };
-    let log = Embedded::open(config, Arc::new(SystemFiles), system.clone(), system).unwrap();
+    let log = TestLog::open(config, Arc::new(SystemFiles)).unwrap();
     let clock = Arc::new(ManualClock::at(wall_ms));
     let shards = Shards::start(1).unwrap();
     let ground = ViewRuntime {
-        log: log.clone() as Arc<dyn Log>,
+        log: log.log(),
         checkpoints: Checkpoints::open(&dir.join("views")).unwrap(),
         shards: shards.clone(),
         wall: clock.clone(),

@@ -9,8 +9,9 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use md5::{Digest, Md5};
 use millstream_http::{Api, Listener, ListenerLimits, LoopbackApplications, Metrics, Serving};
-use millstream_log::{Embedded, Log, LogConfig, SystemFiles};
+use millstream_log::{LogConfig, SystemFiles};
 use millstream_store::{CHUNK_BYTES, Store, StoreConfig, routes};
+use millstream_testkit::TestLog;
 use millstream_types::{MemoryBudget, SystemClock, TenantId};
 use millstream_view::{Checkpoints, Shards, ViewRuntime};
 use serde_json::{Value, json};
@@ -23,7 +24,7 @@ const BUDGET_BYTES: u64 = 12 << 20;
 
 /// A process with a store and a listener.
 struct World {
-    log: Arc<Embedded>,
+    log: TestLog,
     store: Arc<Store>,
     serving: Serving,
     /// The store's work in the background.
@@ -72,9 +73,9 @@ impl World {
     async fn with(dir: &Path, config: StoreConfig) -> Self {
         let clock = Arc::new(SystemClock::default());
         let of_log = LogConfig { dir: dir.join("log"), ..LogConfig::default() };
-        let log = Embedded::open(of_log, Arc::new(SystemFiles), clock.clone(), clock.clone()).unwrap();
+        let log = TestLog::open(of_log, Arc::new(SystemFiles)).unwrap();
         let ground = ViewRuntime {
-            log: log.clone() as Arc<dyn Log>,
+            log: log.log(),
             checkpoints: Checkpoints::open(&dir.join("views")).unwrap(),
             shards: Shards::start(1).unwrap(),
             wall: clock.clone(),

@@ -7,11 +7,12 @@ use std::time::{Duration, Instant};
 use millstream_http::{
     Api, ApiToken, ApiTokens, Authenticator, Listener, ListenerLimits, LoopbackApplications, Metrics, RoleName, Serving,
 };
-use millstream_log::{Embedded, Log, LogConfig, LogFigures, SystemFiles};
+use millstream_log::{LogConfig, SystemFiles};
 use millstream_net::LoginThrottle;
 use millstream_store::{
     BucketConfig, RiftAccess, Statistics, Store, StoreConfig, rift_routes, routes, show_metrics, stats_routes,
 };
+use millstream_testkit::TestLog;
 use millstream_types::{MemoryBudget, SystemClock, TenantId};
 use millstream_view::{Checkpoints, Shards, ViewRuntime};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -24,7 +25,7 @@ pub(crate) const LOGIN_FAILURES_PER_MINUTE: u32 = 20;
 
 pub(crate) struct World {
     _dir: tempfile::TempDir,
-    log: Arc<Embedded>,
+    log: TestLog,
     shards: Arc<Shards>,
     pub(crate) store: Arc<Store>,
     pub(crate) statistics: Arc<Statistics>,
@@ -71,10 +72,10 @@ impl World {
         let dir = tempfile::tempdir().unwrap();
         let clock = Arc::new(SystemClock::default());
         let log_config = LogConfig { dir: dir.path().join("log"), ..LogConfig::default() };
-        let log = Embedded::open(log_config, Arc::new(SystemFiles), clock.clone(), clock.clone()).unwrap();
+        let log = TestLog::open(log_config, Arc::new(SystemFiles)).unwrap();
         let shards = Shards::start(1).unwrap();
         let ground = ViewRuntime {
-            log: log.clone() as Arc<dyn Log>,
+            log: log.log(),
             checkpoints: Checkpoints::open(&dir.path().join("views")).unwrap(),
             shards: shards.clone(),
             wall: clock.clone(),
@@ -82,8 +83,7 @@ impl World {
         let budget = MemoryBudget::new("memory.budget_bytes", 1 << 30);
         let store = Store::open(ground, config, clock.clone(), &budget).unwrap();
         let throttle = Arc::new(LoginThrottle::new(LOGIN_FAILURES_PER_MINUTE, clock.clone()));
-        let figures: Arc<dyn LogFigures> = log.clone();
-        let statistics = Statistics::of_store(&store, &figures, clock).unwrap();
+        let statistics = Statistics::of_store(&store, &log.figures(), clock).unwrap();
         let metrics = Metrics::default();
         show_metrics(&store, &metrics);
         let api = Api::builder("test", "Store", "1").with(routes(&store)).with(stats_routes(&statistics));
