@@ -6,8 +6,8 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 
-use millstream_log::{Embedded, Log, LogConfig, SystemFiles, UpTo};
-use millstream_testkit::MemoryLog;
+use millstream_log::{Log, LogConfig, SystemFiles, UpTo};
+use millstream_testkit::{MemoryLog, TestLog};
 use millstream_types::{BatchLimits, Offset, PartitionId, RecordView, SystemClock, TopicName, TopicPartition};
 use millstream_view::{
     ByReference, Checkpoints, DecodeError, Draft, Encoded, Error, Headers, Referenced, Shards, View, ViewRuntime,
@@ -159,7 +159,7 @@ impl Index {
 struct World {
     log: Arc<dyn Log>,
     /// `None` over a log in memory.
-    engine: Option<Arc<Embedded>>,
+    engine: Option<TestLog>,
     ground: ViewRuntime,
     vault: Arc<Views<Vault>>,
 }
@@ -170,10 +170,10 @@ fn topic() -> TopicName {
 
 impl World {
     fn open(dir: &Path) -> Self {
-        let clock = Arc::new(SystemClock::default());
         let config = LogConfig { dir: dir.join("log"), ..LogConfig::default() };
-        let engine = Embedded::open(config, Arc::new(SystemFiles), clock.clone(), clock).unwrap();
-        Self { engine: Some(engine.clone()), ..Self::over(engine, dir) }
+        let engine = TestLog::open(config, Arc::new(SystemFiles)).unwrap();
+        let log = engine.log();
+        Self { engine: Some(engine), ..Self::over(log, dir) }
     }
 
     /// The view over a log that nobody opens again, its checkpoint in `dir`.

@@ -39,7 +39,7 @@ impl Follow<Shelf> for Held {
 fn records_that_no_owner_has_applied_outlast_retention_and_go_once_they_are_applied() {
     const DELIVERIES: i64 = 200;
     let dir = tempfile::tempdir().unwrap();
-    let world = World::open(dir.path());
+    let world = World::embedded(dir.path());
     let Engine::Embedded(engine) = &world.engine else { panic!("it has files") };
     let engine = Arc::clone(engine);
     let views = world.shelf();

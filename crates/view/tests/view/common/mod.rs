@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use millstream_log::{Embedded, Error as LogError, Files, Log, LogConfig, SystemFiles, Topic};
-use millstream_testkit::MemoryLog;
+use millstream_testkit::{MemoryLog, TestLog};
 use millstream_types::{Offset, PartitionId, SystemClock, TenantId, TopicKind, TopicName, TopicPartition, WallClock};
 use millstream_view::{
     Checkpoints, DecodeError, Draft, Encoded, Error, Follow, InState, Publish, Shards, Slots, SourcePartition,
@@ -228,6 +228,8 @@ impl Follow<Shelf> for Deliveries {
 
 /// The engine of the log under the views.
 pub(crate) enum Engine {
+    /// The one that the environment asks for.
+    Chosen(TestLog),
     Embedded(Arc<Embedded>),
     InMemory(Arc<MemoryLog>),
 }
@@ -243,11 +245,17 @@ pub(crate) struct World {
 
 impl World {
     pub(crate) fn open(dir: &Path) -> Self {
-        let config = LogConfig { dir: dir.join("log"), ..LogConfig::default() };
-        Self::on(Arc::new(SystemFiles), config, &dir.join("views")).unwrap()
+        let log = TestLog::open(config_in(dir), Arc::new(SystemFiles)).unwrap();
+        let (shards, clock) = (Shards::start(2).unwrap(), Arc::new(SystemClock::default()));
+        Self::with(Engine::Chosen(log), shards, clock, &dir.join("views"))
     }
 
-    /// The log on `files`, the checkpoints in a directory of the machine's own.
+    /// For tests that look at the files of the log.
+    pub(crate) fn embedded(dir: &Path) -> Self {
+        Self::on(Arc::new(SystemFiles), config_in(dir), &dir.join("views")).unwrap()
+    }
+
+    /// The built-in log on `files`, the checkpoints in a directory of the machine's own.
     pub(crate) fn on(files: Arc<dyn Files>, config: LogConfig, checkpoints: &Path) -> Result<Self, LogError> {
         let clock = Arc::new(SystemClock::default());
         let log = Embedded::open(config, files, clock.clone(), clock.clone())?;
@@ -268,6 +276,7 @@ impl World {
     /// The views over an engine that is open.
     pub(crate) fn with(engine: Engine, shards: Arc<Shards>, wall: Arc<dyn WallClock>, checkpoints: &Path) -> Self {
         let log: Arc<dyn Log> = match &engine {
+            Engine::Chosen(log) => log.log(),
             Engine::Embedded(log) => log.clone(),
             Engine::InMemory(log) => log.clone(),
         };
@@ -279,6 +288,7 @@ impl World {
     /// Closes the log alone.
     pub(crate) fn close_log(&self) -> Result<(), LogError> {
         match &self.engine {
+            Engine::Chosen(log) => log.close(),
             Engine::Embedded(log) => log.close(),
             Engine::InMemory(log) => {
                 log.close();
@@ -318,6 +328,10 @@ impl World {
         shards.join();
         closed
     }
+}
+
+fn config_in(dir: &Path) -> LogConfig {
+    LogConfig { dir: dir.join("log"), ..LogConfig::default() }
 }
 
 pub(crate) fn shelf_topic() -> TopicName {
