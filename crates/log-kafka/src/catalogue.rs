@@ -6,13 +6,11 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use millstream_log::{Error, Topic, TopicConfig, reply};
-use millstream_types::{BatchLimits, Offset, Record, TOPICS, TopicName, TopicPartition};
+use millstream_types::{Offset, Record, TOPICS, TopicName, TopicPartition};
 
 use crate::core::Core;
-use crate::fetching::{self, Isolation};
+use crate::fetching;
 use crate::partition_state::PartitionState;
-
-const READ_BYTES: i32 = 4 << 20;
 
 /// The records of the catalogue, as far as they were read.
 #[derive(Debug, Default)]
@@ -38,30 +36,15 @@ impl Catalogue {
     /// Those of a read.
     pub(crate) async fn catch_up(&mut self, core: &Arc<Core>) -> Result<(), Error> {
         let catalogue = partition(core)?;
-        let undecodable = |source| Error::Batch { partition: catalogue.id.clone(), source };
-        let ends = fetching::ends(core, &catalogue).await?;
-        self.next = self.next.max(ends.first);
-        while self.next < ends.stable {
-            let fetched = fetching::fetch(core, &catalogue, self.next, READ_BYTES, Isolation::Committed).await?;
-            let Some((visible, after)) =
-                fetched.and_then(|fetched| fetched.visible.next.map(|next| (fetched.visible, next)))
-            else {
-                break;
+        let Self { configs, next } = self;
+        fetching::new_records(core, &catalogue, next, |key, value| {
+            let kafka_name = String::from_utf8_lossy(key).into_owned();
+            match value.and_then(Topic::decode) {
+                Some(topic) => configs.insert(kafka_name, topic.config),
+                None => configs.remove(&kafka_name),
             };
-            for batch in visible.batches {
-                let batch = batch.inflated(&BatchLimits::default()).map_err(undecodable)?;
-                for record in batch.records() {
-                    let record = record.map_err(undecodable)?;
-                    let kafka_name = String::from_utf8_lossy(record.key.unwrap_or_default()).into_owned();
-                    match record.value.and_then(Topic::decode) {
-                        Some(topic) => self.configs.insert(kafka_name, topic.config),
-                        None => self.configs.remove(&kafka_name),
-                    };
-                }
-            }
-            self.next = after;
-        }
-        Ok(())
+        })
+        .await
     }
 }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use millstream_log::{Error, KafkaClusterConfig, LogConfig};
 
-use crate::security::Security;
+use crate::security::{Security, invalid};
 
 /// Longest prefix: what is left of a name in Kafka is enough for a topic of devices.
 const PREFIX_MAX_CHARS: usize = 100;
@@ -22,6 +22,7 @@ pub(crate) struct EngineConfig {
     pub(crate) request_timeout: Duration,
     pub(crate) delivery_timeout: Duration,
     pub(crate) retry_backoff: Duration,
+    pub(crate) session_timeout: Duration,
     pub(crate) batch_max_bytes: usize,
     pub(crate) pending_max_bytes: usize,
     /// Bytes of batches near the tails of all partitions that stay in memory for readers, shared equally.
@@ -46,16 +47,13 @@ impl EngineConfig {
             request_timeout: Duration::from_millis(cluster.request_timeout_ms),
             delivery_timeout: Duration::from_millis(cluster.delivery_timeout_ms),
             retry_backoff: Duration::from_millis(cluster.retry_backoff_ms),
+            session_timeout: Duration::from_millis(cluster.session_timeout_ms),
             batch_max_bytes: config.batch_max_bytes,
             pending_max_bytes: config.pending_max_bytes,
             tail_bytes: config.cache_bytes,
             of_log: config,
         })
     }
-}
-
-pub(crate) fn invalid(setting: &'static str, value: impl ToString, rule: &'static str) -> Error {
-    Error::InvalidSetting { setting, value: value.to_string(), rule }
 }
 
 fn check(cluster: &KafkaClusterConfig) -> Result<(), Error> {
@@ -93,6 +91,7 @@ fn check(cluster: &KafkaClusterConfig) -> Result<(), Error> {
             "use log.kafka.request_timeout_ms up to 3600000",
         ),
         ("log.kafka.retry_backoff_ms", cluster.retry_backoff_ms, 1..=60_000, "use 1 to 60000"),
+        ("log.kafka.session_timeout_ms", cluster.session_timeout_ms, 1_000..=600_000, "use 1000 to 600000"),
     ];
     match times.into_iter().find(|(_, value, range, _)| !range.contains(value)) {
         Some((setting, value, _, rule)) => Err(invalid(setting, value, rule)),
@@ -109,7 +108,7 @@ mod tests {
     #[test]
     fn a_setting_that_is_no_good_is_named_with_its_rule() {
         type Change = fn(&mut KafkaClusterConfig);
-        let table: [(Change, &str); 14] = [
+        let table: [(Change, &str); 15] = [
             (|c| c.brokers.clear(), "log.kafka.brokers = []"),
             (|c| c.brokers = vec!["kafka-1".to_owned()], "log.kafka.brokers = kafka-1: each is host:port"),
             (|c| c.brokers = vec![":9092".to_owned()], "log.kafka.brokers = :9092"),
@@ -120,6 +119,7 @@ mod tests {
             (|c| c.min_insync_replicas = 4, "log.kafka.min_insync_replicas = 4"),
             (|c| c.request_timeout_ms = 5, "log.kafka.request_timeout_ms = 5"),
             (|c| c.delivery_timeout_ms = 3_999, "log.kafka.delivery_timeout_ms = 3999"),
+            (|c| c.session_timeout_ms = 9, "log.kafka.session_timeout_ms = 9"),
             (|c| c.retry_backoff_ms = 0, "log.kafka.retry_backoff_ms = 0"),
             (|c| c.password = Some("secret".to_owned()), "log.kafka.user"),
             (|c| c.tls_key = Some(PathBuf::from("key.pem")), "log.kafka.tls_key = key.pem"),

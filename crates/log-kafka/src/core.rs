@@ -12,6 +12,7 @@ use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use uuid::Uuid;
 
+use crate::activity::Activity;
 use crate::cluster::Cluster;
 use crate::config::EngineConfig;
 use crate::connection::CallError;
@@ -31,6 +32,7 @@ pub(crate) struct Core {
     pub(crate) outbox: Outbox,
     pub(crate) followed: Followed,
     pub(crate) counters: LogCounters,
+    pub(crate) activity: Activity,
     /// Bytes of appends that have not ended.
     pending_bytes: AtomicUsize,
     /// Callers that wait until there is room for appends.
@@ -49,6 +51,7 @@ impl Core {
             outbox: Outbox::default(),
             followed: Followed::default(),
             counters: LogCounters::default(),
+            activity: Activity::default(),
             room_waiters: Mutex::default(),
             clock: SystemClock::default(),
             pending_bytes: AtomicUsize::new(0),

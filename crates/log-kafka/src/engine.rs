@@ -6,6 +6,7 @@ use millstream_log::{
     Bell, Capabilities, CommittedPosition, Error, Log, LogConfig, Partition, Reply, Topic, TopicConfig, Writer,
 };
 use millstream_types::{Position, TopicName, TopicPartition};
+use parking_lot::Mutex;
 use tokio::runtime::Runtime;
 use tracing::warn;
 
@@ -14,8 +15,8 @@ use crate::core::Core;
 use crate::following;
 use crate::partition::KafkaPartition;
 use crate::positions::Positions;
-use crate::writer::Writers;
-use crate::{fitness, positions, producing, survey, topic_admin, topic_watch, writer};
+use crate::writer::{KafkaWriter, Writers};
+use crate::{ActiveProcess, active, fitness, positions, producing, survey, topic_admin, topic_watch, writer};
 
 const THREADS: usize = 2;
 
@@ -25,6 +26,8 @@ pub struct OnKafka {
     core: Arc<Core>,
     writers: Arc<Writers>,
     pub(crate) positions: Positions,
+    /// The writer by which this process has claimed that it works.
+    claim: Mutex<Option<KafkaWriter>>,
     /// Ends the tasks when it is dropped.
     runtime: Option<Runtime>,
 }
@@ -53,7 +56,13 @@ impl OnKafka {
             core_of_task.spawn(survey::run(Arc::downgrade(&core_of_task)));
             Ok(())
         })?;
-        Ok(Arc::new(Self { core, writers: Arc::default(), positions: Positions::default(), runtime: Some(runtime) }))
+        Ok(Arc::new(Self {
+            core,
+            writers: Arc::default(),
+            positions: Positions::default(),
+            claim: Mutex::new(None),
+            runtime: Some(runtime),
+        }))
     }
 
     pub(crate) fn core(&self) -> Arc<Core> {
@@ -62,14 +71,37 @@ impl OnKafka {
 }
 
 impl OnKafka {
+    /// Waits until no other process of this installation works, and works from now on. Blocks on the cluster. A server calls it
+    /// before anything else, so that a process can stand by; an engine without it shares the log with all others.
+    ///
+    /// # Errors
+    /// [`Error::Unreachable`], [`Error::Refused`].
+    pub fn take_over(&self, me: ActiveProcess) -> Result<(), Error> {
+        let claim = self.core.wait(active::take_over(self.core(), Arc::clone(&self.writers), me))?;
+        *self.claim.lock() = Some(claim);
+        Ok(())
+    }
+
+    /// Resolves once another process has taken over: this one has nothing to write any more, and should end.
+    pub async fn taken_over(&self) -> ActiveProcess {
+        self.core.activity.taken_over().await
+    }
+
     /// Ends the writers, so that the next ones need not end their transactions. Appends fail from now on.
     ///
     /// # Errors
     /// [`Error::Stopped`] if a writer has not ended in time; the next one of its name ends its transaction.
     pub fn close(&self) -> Result<(), Error> {
         let (writers, patience) = (Arc::clone(&self.writers), self.core.config.request_timeout);
+        let (core, claim) = (self.core(), self.claim.lock().take());
         let ended = self.core.wait(async move {
-            tokio::time::timeout(patience, writer::end_all(writers)).await.map_err(|_| Error::Stopped)
+            let ending = async {
+                if let Some(claim) = claim {
+                    active::leave(&core, claim).await;
+                }
+                writer::end_all(writers).await;
+            };
+            tokio::time::timeout(patience, ending).await.map_err(|_| Error::Stopped)
         });
         self.core.topics.clear();
         ended

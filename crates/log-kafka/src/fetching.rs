@@ -10,7 +10,7 @@ use kafka_protocol::messages::list_offsets_request::{ListOffsetsPartition, ListO
 use kafka_protocol::messages::{BrokerId, FetchRequest, ListOffsetsRequest, TopicName as WireName};
 use kafka_protocol::protocol::{Request, StrBytes};
 use millstream_log::Error;
-use millstream_types::Offset;
+use millstream_types::{BatchLimits, Offset};
 use uuid::Uuid;
 
 use crate::cluster::Purpose;
@@ -20,6 +20,8 @@ use crate::partition_state::{Ends, PartitionState};
 use crate::visible::{Times, Visible, visible};
 
 pub(crate) const FETCH_VERSION: i16 = 16;
+/// Bytes of one fetch of records that are new.
+const NEW_RECORDS_BYTES: i32 = 4 << 20;
 pub(crate) const LIST_OFFSETS_VERSION: i16 = 7;
 /// The records of open transactions, as a reader sees them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -176,6 +178,41 @@ pub(crate) async fn fetch(
         },
     };
     ask_leader(core, partition, &question).await?.map(|data| fetched(partition, data)).transpose()
+}
+
+/// Reads what was committed from `next` on, and calls `take` with key and value of each record.
+///
+/// # Errors
+/// Those of a look-up and of a fetch.
+pub(crate) async fn new_records(
+    core: &Core,
+    partition: &Arc<PartitionState>,
+    next: &mut Offset,
+    mut take: impl FnMut(&[u8], Option<&[u8]>),
+) -> Result<(), Error> {
+    let undecodable = |source| Error::Batch { partition: partition.id.clone(), source };
+    let ends = ends(core, partition).await?;
+    *next = (*next).max(ends.first);
+    while *next < ends.stable {
+        let fetched = fetch(core, partition, *next, NEW_RECORDS_BYTES, Isolation::Committed).await?;
+        let Some((visible, after)) =
+            fetched.and_then(|fetched| fetched.visible.next.map(|next| (fetched.visible, next)))
+        else {
+            break;
+        };
+        for batch in visible.batches {
+            let batch = batch.inflated(&BatchLimits::default()).map_err(undecodable)?;
+            for record in batch.records() {
+                let record = record.map_err(undecodable)?;
+                // A batch may begin before the offset that is asked for.
+                if record.offset >= *next {
+                    take(record.key.unwrap_or_default(), record.value);
+                }
+            }
+        }
+        *next = after;
+    }
+    Ok(())
 }
 
 /// The ends of a partition as its leader tells them.

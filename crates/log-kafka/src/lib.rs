@@ -11,6 +11,8 @@
 //!
 //! Not here: who owns which partition (`view` and `server`), and Kafka's protocol for clients of the built-in log (`kafka`).
 
+mod active;
+mod activity;
 mod catalogue;
 mod cluster;
 mod config;
@@ -28,6 +30,7 @@ mod names;
 mod outbox;
 mod partition;
 mod partition_state;
+mod pauses;
 mod positions;
 mod producing;
 mod queue;
@@ -44,4 +47,5 @@ mod transaction;
 mod visible;
 mod writer;
 
+pub use activity::ActiveProcess;
 pub use engine::OnKafka;

@@ -34,7 +34,7 @@ impl Names {
     ///
     /// # Errors
     /// [`Error::InvalidConfig`] if that is too long, or means the topic of a tenant.
-    pub(crate) fn to_kafka(&self, topic: &TopicName) -> Result<String, Error> {
+    pub(crate) fn in_kafka(&self, topic: &TopicName) -> Result<String, Error> {
         let rendered = topic.to_string();
         let refuse = |value, rule| Err(Error::InvalidConfig { topic: topic.clone(), setting: "name", value, rule });
         if topic.kind() == TopicKind::User && *topic.tenant() == TenantId::default() && rendered.starts_with(OF_TENANT)
@@ -55,14 +55,14 @@ impl Names {
     }
 
     /// The topic of that name in the cluster; `None` if it cannot be one of ours.
-    pub(crate) fn from_kafka(&self, name: &str) -> Option<TopicName> {
+    pub(crate) fn topic(&self, name: &str) -> Option<TopicName> {
         let own = name.strip_prefix(&self.prefix)?;
         let Some((tenant, rendered)) = own.strip_prefix(OF_TENANT).and_then(|rest| rest.split_once('.')) else {
             return TopicName::parse(own, &TenantId::default()).ok();
         };
         let topic = TopicName::user(rendered, &TenantId::new(&unescaped(tenant)?).ok()?).ok()?;
         // An escape that is not needed would give one topic two names.
-        (self.to_kafka(&topic).ok()? == name).then_some(topic)
+        (self.in_kafka(&topic).ok()? == name).then_some(topic)
     }
 }
 
@@ -100,8 +100,8 @@ mod tests {
         for (topic, name) in cases {
             for prefix in ["", "plant-7."] {
                 let (names, name) = (Names::new(prefix), format!("{prefix}{name}"));
-                assert_eq!(names.to_kafka(&topic).unwrap(), name);
-                assert_eq!(names.from_kafka(&name), Some(topic.clone()));
+                assert_eq!(names.in_kafka(&topic).unwrap(), name);
+                assert_eq!(names.topic(&name), Some(topic.clone()));
             }
         }
     }
@@ -110,14 +110,14 @@ mod tests {
     fn names_that_mean_no_topic_are_left_alone() {
         let names = Names::new("");
         for name in ["_tenant.a_.orders", "_tenant.a_x.orders", "_tenant.default.orders", "_tenant..orders", "kv..x"] {
-            assert_eq!(names.from_kafka(name), None, "{name}");
+            assert_eq!(names.topic(name), None, "{name}");
         }
         for name in ["orders", "plant-70.orders", "_tenant.a.orders"] {
-            assert_eq!(Names::new("plant-7.").from_kafka(name), None, "{name} is another installation's");
+            assert_eq!(Names::new("plant-7.").topic(name), None, "{name} is another installation's");
         }
         let taken = TopicName::user("_tenant.a.orders", &TenantId::default()).unwrap();
-        assert!(names.to_kafka(&taken).unwrap_err().to_string().contains("_tenant.a.orders"));
+        assert!(names.in_kafka(&taken).unwrap_err().to_string().contains("_tenant.a.orders"));
         let long = TopicName::user(&"x".repeat(245), &TenantId::new("acme").unwrap()).unwrap();
-        assert!(names.to_kafka(&long).is_err());
+        assert!(names.in_kafka(&long).is_err());
     }
 }

@@ -187,7 +187,7 @@ fn read_key(names: &Names, key: &[u8]) -> Option<(String, TopicPartition)> {
     let (rest, partition) = text.rsplit_once('\0')?;
     let (group, kafka_name) = rest.rsplit_once('\0')?;
     let partition = PartitionId(partition.parse().ok()?);
-    Some((group.to_owned(), TopicPartition { topic: names.from_kafka(kafka_name)?, partition }))
+    Some((group.to_owned(), TopicPartition { topic: names.topic(kafka_name)?, partition }))
 }
 
 fn value_of(position: Position, committed_ms: i64, metadata: &str) -> Vec<u8> {
@@ -225,7 +225,7 @@ mod tests {
         let names = Names::new("");
         let topic = TopicName::user("orders", &TenantId::new("acme").unwrap()).unwrap();
         let position = Position { topic: TopicId(1 << 100), epoch: Epoch(7), offset: Offset(1 << 40) };
-        let key = key_of("group\u{e9}", &names.to_kafka(&topic).unwrap(), PartitionId(3));
+        let key = key_of("group\u{e9}", &names.in_kafka(&topic).unwrap(), PartitionId(3));
         assert_eq!(read_key(&names, &key), Some(("group\u{e9}".to_owned(), TopicPartition::new(topic, 3))));
         let value = value_of(position, -5, "page 7, \u{e9}");
         assert_eq!(read_value(&value), Some((position, -5, "page 7, \u{e9}".to_owned())));

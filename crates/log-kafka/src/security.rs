@@ -13,7 +13,10 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-use crate::config::invalid;
+/// The error of a setting that breaks a rule.
+pub(crate) fn invalid(setting: &'static str, value: impl ToString, rule: &'static str) -> Error {
+    Error::InvalidSetting { setting, value: value.to_string(), rule }
+}
 
 /// The way to the brokers.
 #[derive(Debug)]

@@ -53,7 +53,7 @@ pub(crate) async fn create_topic(core: Arc<Core>, name: TopicName, config: Topic
         return same(&known, &config);
     }
     core.config.of_log.check_partitions(&name, &config, core.topics())?;
-    let kafka_name = core.names.to_kafka(&name)?;
+    let kafka_name = core.names.in_kafka(&name)?;
     let topic = Topic { id: TopicId(0), name: name.clone(), config: config.clone() };
     catalogue::write(&core, &kafka_name, Some(&topic)).await?;
     match create(&core, &kafka_name, &config).await {

@@ -90,7 +90,7 @@ impl TopicWatch {
             core.topics.all().into_iter().map(|topic| (topic.info.name(), topic)).collect();
         for found in all_topics(core).await? {
             let Some(kafka_name) = found.name.as_ref().map(|name| name.to_string()) else { continue };
-            let Some(name) = core.names.from_kafka(&kafka_name) else { continue };
+            let Some(name) = core.names.topic(&kafka_name) else { continue };
             if found.is_internal || found.error_code != 0 || core.topics.was_deleted(found.topic_id) {
                 continue;
             }

@@ -49,6 +49,8 @@ pub struct KafkaClusterConfig {
     pub delivery_timeout_ms: u64,
     /// Pause before a request is repeated, in milliseconds. Default 10.
     pub retry_backoff_ms: u64,
+    /// Time without a sign of the process that works after which another one takes over, in milliseconds. Default 6,000.
+    pub session_timeout_ms: u64,
 }
 
 /// A mechanism of SASL.
@@ -94,6 +96,7 @@ impl Default for KafkaClusterConfig {
             request_timeout_ms: 4_000,
             delivery_timeout_ms: 30_000,
             retry_backoff_ms: 10,
+            session_timeout_ms: 6_000,
         }
     }
 }

@@ -8,13 +8,15 @@ use millstream_connect::Connect;
 use millstream_history::History;
 use millstream_log::{Embedded, Files as _, Lock, Log, LogConfig, LogEngine, LogFigures, SystemFiles};
 #[cfg(feature = "kafka")]
-use millstream_log_kafka::OnKafka;
+use millstream_log_kafka::{ActiveProcess, OnKafka};
 use millstream_types::SystemClock;
 
 use crate::config::Config;
 
 /// The file by which a process owns a data directory whose log is elsewhere.
 const LOCK_FILE: &str = "lock";
+/// The file with the id of a data directory. Another process with this id has ended, as one process at a time has the directory.
+const NODE_FILE: &str = "node";
 
 /// The log of this server.
 pub(crate) enum KeptLog {
@@ -55,7 +57,9 @@ impl KeptLog {
                     );
                 }
                 let data_dir = lock(&config.data_dir)?;
-                Ok(Self::OnKafka(LogOnKafka { log: OnKafka::open(log)?, _data_dir: data_dir }))
+                let log = OnKafka::open(log)?;
+                log.take_over(ActiveProcess::new(node_of(&config.data_dir)?, host()))?;
+                Ok(Self::OnKafka(LogOnKafka { log, _data_dir: data_dir }))
             }
             #[cfg(not(feature = "kafka"))]
             LogEngine::Kafka => bail!(
@@ -89,6 +93,15 @@ impl KeptLog {
         }
     }
 
+    /// Resolves once another process has taken over; this one has nothing to write any more.
+    pub(crate) async fn taken_over(&self) -> String {
+        match self {
+            Self::Embedded(_) => std::future::pending().await,
+            #[cfg(feature = "kafka")]
+            Self::OnKafka(kept) => kept.log.taken_over().await.to_string(),
+        }
+    }
+
     /// Brings everything that was accepted to where it stays.
     pub(crate) fn close(&self) -> anyhow::Result<()> {
         let closed = match self {
@@ -98,6 +111,28 @@ impl KeptLog {
         };
         closed.context("the log was not closed cleanly; the next start recovers what is durable")
     }
+}
+
+/// The id of a data directory, which is made with it.
+#[cfg(feature = "kafka")]
+fn node_of(data_dir: &Path) -> anyhow::Result<String> {
+    let file = data_dir.join(NODE_FILE);
+    let unusable = || format!("cannot read {}; remove it, and another id is made", file.display());
+    match std::fs::read_to_string(&file) {
+        Ok(id) => Ok(id.trim().to_owned()),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            let id = ActiveProcess::new_node();
+            std::fs::write(&file, format!("{id}\n")).with_context(|| format!("cannot write {}", file.display()))?;
+            Ok(id)
+        }
+        Err(error) => Err(error).with_context(unusable),
+    }
+}
+
+/// The name of this machine.
+#[cfg(feature = "kafka")]
+fn host() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 
 /// Takes a data directory for this process.

@@ -4,10 +4,10 @@ use std::io::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use millstream_http::{Authenticator, Listener, Metrics, Serving};
 use millstream_kafka::Logins;
-use millstream_log::LogFigures;
+use millstream_log::{LogEngine, LogFigures};
 use millstream_net::BoundAddresses;
 use millstream_net::LoginThrottle;
 use millstream_query::Requests;
@@ -41,10 +41,34 @@ pub(crate) fn run(config: &Config) -> anyhow::Result<()> {
     let runtime = runtime(config)?;
     // Before the addresses are printed: a program that reads them may stop the server at once.
     let mut stop = runtime.block_on(async { StopSignals::listen() })?;
-    let server = runtime.block_on(Server::start(config))?;
+    // A process that stands by is told to stop while it waits; so much is done in order that nothing is left to do.
+    let stands_by = config.log.engine == LogEngine::Kafka;
+    if stands_by {
+        tell_service_manager(NotifyState::Ready);
+    }
+    let started = runtime.block_on(async {
+        tokio::select! {
+            started = Server::start(config) => Some(started),
+            () = stop.received(), if stands_by => None,
+        }
+    });
+    let Some(server) = started.transpose()? else {
+        runtime.shutdown_background();
+        return Ok(());
+    };
     announce(&server);
     tell_service_manager(NotifyState::Ready);
-    runtime.block_on(stop.received());
+    let successor = runtime.block_on(async {
+        tokio::select! {
+            successor = server.planes.log.taken_over() => Some(successor),
+            () = stop.received() => None,
+        }
+    });
+    if let Some(successor) = successor {
+        // Nothing that it holds may be written any more.
+        runtime.shutdown_background();
+        bail!("{successor} has taken over the log; this process ends, and stands by if it is started again");
+    }
     tracing::info!("stopping");
     tell_service_manager(NotifyState::Stopping);
     let stopped = runtime.block_on(server.stop());

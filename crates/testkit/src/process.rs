@@ -78,10 +78,11 @@ impl Process {
         [applications, devices]: [SocketAddr; 2],
         arguments: &[&str],
     ) -> Self {
-        if runs_on_kafka() {
-            program.args(["serve", "--listen-kafka", "off"]).args(kafka_arguments(data_dir));
-        } else {
-            program.args(["serve", "--listen-kafka", "127.0.0.1:0"]);
+        let names_engine = arguments.contains(&"log.engine=kafka");
+        let on_kafka = names_engine || runs_on_kafka();
+        program.arg("serve").args(["--listen-kafka", if on_kafka { "off" } else { "127.0.0.1:0" }]);
+        if on_kafka && !names_engine {
+            program.args(kafka_arguments(data_dir));
         }
         let mut child = program
             .arg("--data-dir")
@@ -109,7 +110,7 @@ impl Process {
         };
         let (applications, devices) = (listening("applications"), listening("devices-http"));
         // Clients of Kafka speak to the brokers, if those keep the log.
-        let kafka = if runs_on_kafka() { SocketAddr::from(([127, 0, 0, 1], 1)) } else { listening("kafka") };
+        let kafka = if on_kafka { SocketAddr::from(([127, 0, 0, 1], 1)) } else { listening("kafka") };
         let mqtt = listening("devices-mqtt");
         let redis = listening("redis");
         Self { child, applications, devices, kafka, mqtt, redis }

@@ -50,6 +50,17 @@ pub const TOPICS: TopicForm = TopicForm {
     mutability: Mutability::Replaced,
 };
 
+/// The form of the records by which one process of several works, where the log is Apache Kafka.
+pub const ACTIVE: TopicForm = TopicForm {
+    name: "_millstream_active",
+    owner: "log-kafka",
+    writer: "the process that works, and one that takes over",
+    key: "`active`, or `beat`",
+    value: "JSON of the process; or the 16 bytes of its run",
+    version: None,
+    mutability: Mutability::Replaced,
+};
+
 /// The form of the records with the positions of groups, where the log is Apache Kafka.
 pub const POSITIONS: TopicForm = TopicForm {
     name: "_millstream_positions",

@@ -1,0 +1,211 @@
+//! One process of an installation works at a time; others wait, and take over once it is gone.
+//!
+//! ```text
+//!   the active process ── "beat", again and again ──►┐
+//!                                                    ├─ one partition, read by all
+//!   a standby that has seen no beat in time          │
+//!     writer "active" (fences other claimants) ──────┴─► "active": this process  ─► the former one sees it, and ends
+//! ```
+//!
+//! Claims are commits of one fenced writer, so they have an order, and each is made in knowledge of the one before. Silence is only
+//! counted while the brokers answer. What a former process still writes is refused where it matters: each of its writers is
+//! fenced by the next one of its name.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use millstream_log::{AckLevel, AtomicAppend, Cleanup, Error, TopicConfig, Writer as _, Writers as WritersOf, reply};
+use millstream_types::{ACTIVE, Offset, Record, TopicName, TopicPartition};
+use tokio::time::sleep;
+use tracing::{info, warn};
+
+use crate::activity::ActiveProcess;
+use crate::core::Core;
+use crate::fetching;
+use crate::partition_state::PartitionState;
+use crate::topic_admin;
+use crate::writer::{self, KafkaWriter, Writers};
+
+/// The name of the writer that claims.
+const WRITER: &str = "active";
+const ACTIVE_KEY: &[u8] = b"active";
+const BEAT_KEY: &[u8] = b"beat";
+/// Beats in the time after whose silence a process counts as gone.
+const BEATS: u32 = 4;
+
+/// The claims and beats that were read.
+#[derive(Debug, Default)]
+struct Seen {
+    next: Offset,
+    active: Option<ActiveProcess>,
+    /// Beats of the active process.
+    beats: u64,
+}
+
+impl Seen {
+    async fn catch_up(&mut self, core: &Core, partition: &Arc<PartitionState>) -> Result<(), Error> {
+        let Self { next, active, beats } = self;
+        fetching::new_records(core, partition, next, |key, value| match (key, value) {
+            (ACTIVE_KEY, value) => {
+                *active = value.and_then(|value| serde_json::from_slice(value).ok());
+                *beats = 0;
+            }
+            (BEAT_KEY, Some(run)) => {
+                let is_its = active.as_ref().is_some_and(|active| active.run.as_bytes() == run);
+                *beats += u64::from(is_its);
+            }
+            _ => {}
+        })
+        .await
+    }
+}
+
+/// Waits until no other process works, and works from now on. Returns the writer of the claim.
+///
+/// # Errors
+/// Those of a creation, a read and a commit.
+pub(crate) async fn take_over(core: Arc<Core>, writers: Arc<Writers>, me: ActiveProcess) -> Result<KafkaWriter, Error> {
+    let partition = partition(&core).await?;
+    let mut seen = Seen::default();
+    seen.catch_up(&core, &partition).await?;
+    let writer = loop {
+        until_gone(&core, &partition, &mut seen, &me).await?;
+        if let Some(writer) = claim(&core, &writers, &partition, &mut seen, &me).await? {
+            break writer;
+        }
+    };
+    core.activity.begin();
+    let (ticking, beating) = (Arc::clone(&core), Arc::clone(&core));
+    core.spawn(async move { tick(ticking).await });
+    core.spawn(async move { beat(beating, partition, seen, me).await });
+    Ok(writer)
+}
+
+/// Lets another process take over at once.
+pub(crate) async fn leave(core: &Core, claim: KafkaWriter) {
+    core.activity.end(None);
+    if let Err(error) = commit(&claim, None).await {
+        warn!(%error, "the next process waits until this one counts as gone");
+    }
+}
+
+/// The partition of claims and beats.
+async fn partition(core: &Arc<Core>) -> Result<Arc<PartitionState>, Error> {
+    let config = TopicConfig {
+        partitions: 1,
+        cleanup: Cleanup::Compact,
+        writers: WritersOf::OwnersOnly,
+        ..TopicConfig::default()
+    };
+    let name = TopicName::internal(ACTIVE.name);
+    topic_admin::create_topic(Arc::clone(core), name.clone(), config).await?;
+    core.topics.get(&name)?.partition(&TopicPartition::new(name, 0))
+}
+
+/// Waits until no other process works.
+async fn until_gone(
+    core: &Core,
+    partition: &Arc<PartitionState>,
+    seen: &mut Seen,
+    me: &ActiveProcess,
+) -> Result<(), Error> {
+    let (limit, pause) = (core.config.session_timeout, core.config.session_timeout / BEATS / 2);
+    let mut silent = Duration::ZERO;
+    let mut told = None;
+    loop {
+        let Some(active) = seen.active.clone() else { return Ok(()) };
+        // Its data directory is this process's own, so it has ended.
+        if active.node == me.node || silent >= limit {
+            return Ok(());
+        }
+        if told.as_ref() != Some(&active) {
+            info!(active = %active, "another process works with this log; this one waits, and takes over once that is gone");
+            told = Some(active.clone());
+        }
+        let beats = seen.beats;
+        sleep(pause).await;
+        let asked_at = Instant::now();
+        let looked = seen.catch_up(core, partition).await;
+        let has_beaten = seen.beats != beats || seen.active.as_ref() != Some(&active);
+        silent = match looked {
+            Ok(()) if has_beaten => Duration::ZERO,
+            Ok(()) if asked_at.elapsed() <= pause => silent + pause,
+            Ok(()) => silent,
+            Err(error) => {
+                warn!(%error, "whether another process works is not known");
+                silent
+            }
+        };
+    }
+}
+
+/// Claims that this process works. `None` if another one was faster.
+async fn claim(
+    core: &Arc<Core>,
+    writers: &Arc<Writers>,
+    partition: &Arc<PartitionState>,
+    seen: &mut Seen,
+    me: &ActiveProcess,
+) -> Result<Option<KafkaWriter>, Error> {
+    let (before, beats) = (seen.active.clone(), seen.beats);
+    let writer = writer::begin(Arc::clone(core), Arc::clone(writers), WRITER.to_owned()).await?;
+    seen.catch_up(core, partition).await?;
+    if seen.active != before || seen.beats != beats {
+        return Ok(None);
+    }
+    let by = ActiveProcess { since_ms: core.now_ms(), ..me.clone() };
+    match commit(&writer, Some(&by)).await {
+        Ok(()) => {}
+        Err(Error::Fenced { .. }) => return Ok(None),
+        Err(error) => return Err(error),
+    }
+    match before.filter(|before| before.node != me.node) {
+        Some(before) => warn!(former = %before, "this process has taken over from one that was silent"),
+        None => info!("this process works with the log from now on"),
+    }
+    Ok(Some(writer))
+}
+
+/// Commits that a process works, or that none does.
+async fn commit(writer: &KafkaWriter, active: Option<&ActiveProcess>) -> Result<(), Error> {
+    let value = active.map(|active| serde_json::to_vec(active).unwrap_or_default());
+    let record = Record { key: Some(ACTIVE_KEY), value: value.as_deref(), ..Record::default() };
+    let target = TopicPartition::new(TopicName::internal(ACTIVE.name), 0);
+    let append = AtomicAppend { records: vec![(target, vec![record])], positions: Vec::new() };
+    let (done, answer) = reply();
+    writer.commit(&append, AckLevel::Synced, done)?;
+    answer.await.map(drop)
+}
+
+/// Notes again and again that this process runs.
+async fn tick(core: Arc<Core>) {
+    while core.activity.works() {
+        core.activity.pauses.tick(core.config.session_timeout);
+        sleep(core.config.session_timeout / BEATS / 4).await;
+    }
+}
+
+/// Tells again and again that this process works, until another one does.
+async fn beat(core: Arc<Core>, partition: Arc<PartitionState>, mut seen: Seen, me: ActiveProcess) {
+    let (activity, interval) = (&core.activity, core.config.session_timeout / BEATS);
+    while activity.works() {
+        let doubts = activity.pauses.doubts();
+        match seen.catch_up(&core, &partition).await {
+            Ok(()) => {
+                if let Some(other) = seen.active.take_if(|active| active.run != me.run) {
+                    activity.end(Some(other));
+                    return;
+                }
+                activity.pauses.settle(doubts);
+            }
+            Err(error) => warn!(%error, "other processes may take this one for gone"),
+        }
+        let record = Record { key: Some(BEAT_KEY), value: Some(me.run.as_bytes()), ..Record::default() };
+        let (done, answer) = reply();
+        partition.queue.lock().push(&[record], core.config.batch_max_bytes, 0, done);
+        core.outbox.ready(Arc::clone(&partition));
+        // The next one does not wait for brokers that are gone.
+        let _ = tokio::time::timeout(interval, answer).await;
+        let _ = tokio::time::timeout(interval, activity.pauses.doubted.notified()).await;
+    }
+}

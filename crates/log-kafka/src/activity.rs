@@ -1,0 +1,107 @@
+//! The part of this process in the work of its installation.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use millstream_log::Error;
+use serde::{Deserialize, Serialize};
+use tokio::sync::watch;
+use uuid::Uuid;
+
+use crate::config::EngineConfig;
+use crate::pauses::Pauses;
+
+/// A process of the installation, as others see it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ActiveProcess {
+    /// The id of its data directory: two processes with the same one do not run at the same time.
+    pub node: String,
+    /// The name of its machine.
+    pub host: String,
+    /// Its number there.
+    pub pid: u32,
+    /// When it took over: milliseconds since 1970-01-01T00:00:00Z.
+    pub since_ms: i64,
+    /// This run of it.
+    pub(crate) run: Uuid,
+}
+
+impl ActiveProcess {
+    /// This process, with the id of its data directory.
+    pub fn new(node: String, host: String) -> Self {
+        Self { node, host, pid: std::process::id(), since_ms: 0, run: Uuid::new_v4() }
+    }
+
+    /// An id for a data directory that has none.
+    pub fn new_node() -> String {
+        Uuid::new_v4().to_string()
+    }
+}
+
+impl std::fmt::Display for ActiveProcess {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "process {} on {}", self.pid, self.host)
+    }
+}
+
+/// Whether this process works, and may.
+#[derive(Debug)]
+pub(crate) struct Activity {
+    works: AtomicBool,
+    /// The process that has taken over from this one.
+    successor: watch::Sender<Option<ActiveProcess>>,
+    pub(crate) pauses: Pauses,
+}
+
+impl Default for Activity {
+    fn default() -> Self {
+        Self { works: AtomicBool::new(false), successor: watch::Sender::new(None), pauses: Pauses::new() }
+    }
+}
+
+impl Activity {
+    /// This process has claimed that it works.
+    pub(crate) fn begin(&self) {
+        self.pauses.begin();
+        self.works.store(true, Ordering::Release);
+    }
+
+    /// This process ends, or another one has taken over.
+    pub(crate) fn end(&self, successor: Option<ActiveProcess>) {
+        if self.works.swap(false, Ordering::AcqRel) && successor.is_some() {
+            self.successor.send_replace(successor);
+        }
+    }
+
+    /// `true` while this process tells others that it works.
+    pub(crate) fn works(&self) -> bool {
+        self.works.load(Ordering::Acquire)
+    }
+
+    /// Checks that this process has not stood still for so long that another one may have taken over.
+    ///
+    /// # Errors
+    /// [`Error::Unreachable`]; [`Error::Fenced`] once another one has.
+    pub(crate) fn check(&self, config: &EngineConfig) -> Result<(), Error> {
+        if self.successor.borrow().is_some() {
+            return Err(Error::Fenced { writer: "of this process".to_owned() });
+        }
+        if !self.pauses.in_doubt(config.session_timeout) {
+            return Ok(());
+        }
+        let why = "this process has stood still, and does not know yet whether another one has taken over".to_owned();
+        Err(Error::Unreachable { brokers: config.brokers.join(", "), why })
+    }
+
+    /// The process that has taken over, once there is one.
+    pub(crate) async fn taken_over(&self) -> ActiveProcess {
+        let mut successor = self.successor.subscribe();
+        loop {
+            if let Some(successor) = &*successor.borrow_and_update() {
+                return successor.clone();
+            }
+            if successor.changed().await.is_err() {
+                std::future::pending::<()>().await;
+            }
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! Two servers on one Kafka: one works, the other stands by, and takes over when the first is gone.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
+
+use std::path::Path;
+use std::process::Command;
+use std::thread::JoinHandle;
+
+use millstream_testkit::{Process, Server as _, ask, eventually, kafka_arguments, try_ask};
+use serde_json::json;
+
+/// A server with a data directory of its own and the topics of `installation`, which listens once it works.
+fn start(installation: &Path, dir: &Path) -> Process {
+    std::fs::create_dir_all(dir).unwrap();
+    let arguments = kafka_arguments(installation);
+    // A few seconds are long for a test; a machine that stalls for as long only makes it slower.
+    let arguments: Vec<&str> =
+        arguments.iter().map(String::as_str).chain(["--set", "log.kafka.session_timeout_ms=3000"]).collect();
+    Process::start_on(dir, &arguments)
+}
+
+fn stand_by(installation: &Path, dir: &Path) -> JoinHandle<Process> {
+    let (installation, dir) = (installation.to_owned(), dir.to_owned());
+    std::thread::spawn(move || start(&installation, &dir))
+}
+
+fn signal(process: &Process, signal: &str) {
+    assert!(Command::new("kill").args([signal, &process.id().to_string()]).status().unwrap().success());
+}
+
+fn has_ended(process: &Process) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", process.id()));
+    status.is_ok_and(|status| status.lines().any(|line| line.starts_with("State:") && line.contains('Z')))
+}
+
+/// What was acknowledged: the last value of each entity.
+struct Ledger {
+    values: Vec<u64>,
+}
+
+impl Ledger {
+    const ENTITIES: usize = 20;
+
+    fn create(server: &Process) -> Self {
+        for number in 0..Self::ENTITIES {
+            let entity = json!({"id": format!("e{number}"), "type": "T", "n": {"value": 0}}).to_string();
+            let created = ask(
+                server.applications(),
+                "POST",
+                "/v2/entities",
+                &[("Content-Type", "application/json")],
+                entity.as_bytes(),
+            );
+            assert_eq!(created.status, 201, "{}", created.text());
+        }
+        Self { values: vec![0; Self::ENTITIES] }
+    }
+
+    /// Raises the value of every entity; each raise is acknowledged.
+    fn raise(&mut self, server: &Process) {
+        for (number, value) in self.values.iter_mut().enumerate() {
+            let change = json!({"n": {"value": *value + 1}}).to_string();
+            let path = format!("/v2/entities/e{number}/attrs");
+            let answer =
+                ask(server.applications(), "PATCH", &path, &[("Content-Type", "application/json")], change.as_bytes());
+            assert_eq!(answer.status, 204, "{}", answer.text());
+            *value += 1;
+        }
+    }
+
+    fn check(&self, server: &Process) {
+        for (number, value) in self.values.iter().enumerate() {
+            let found = server.get_json(&format!("/v2/entities/e{number}/attrs/n/value"));
+            assert_eq!(found, json!(value), "entity {number}");
+        }
+    }
+}
+
+#[test]
+fn a_server_that_stands_by_takes_over_from_one_that_is_killed_paused_or_stopped() {
+    let installation = tempfile::tempdir().unwrap();
+    let [one, two] = ["one", "two"].map(|name| installation.path().join(name));
+    let first = start(installation.path(), &one);
+    let mut ledger = Ledger::create(&first);
+    ledger.raise(&first);
+    let second = stand_by(installation.path(), &two);
+    // It would listen within seconds if it did not wait.
+    for _ in 0..50 {
+        ledger.raise(&first);
+        std::thread::sleep(std::time::Duration::from_millis(100));
+    }
+    assert!(!second.is_finished(), "two servers work at a time");
+    first.kill();
+    let second = second.join().unwrap();
+    ledger.check(&second);
+    ledger.raise(&second);
+
+    let third = stand_by(installation.path(), &one);
+    signal(&second, "-STOP");
+    let third = third.join().unwrap();
+    ledger.check(&third);
+    ledger.raise(&third);
+    signal(&second, "-CONT");
+    let change = json!({"n": {"value": "of the former one"}}).to_string();
+    let headers = [("Content-Type", "application/json")];
+    while !has_ended(&second) {
+        if let Some(answer) =
+            try_ask(second.applications, "PATCH", "/v2/entities/e0/attrs", &headers, change.as_bytes())
+        {
+            assert!(answer.status >= 500, "the former server has taken a change: {}", answer.status);
+        }
+    }
+    ledger.check(&third);
+
+    let fourth = stand_by(installation.path(), &two);
+    third.stop();
+    let fourth = fourth.join().unwrap();
+    ledger.check(&fourth);
+    ledger.raise(&fourth);
+    ledger.check(&fourth);
+}
+
+#[test]
+fn a_server_alone_goes_on_after_a_pause_and_after_a_kill_without_a_wait() {
+    let installation = tempfile::tempdir().unwrap();
+    let dir = installation.path().join("one");
+    let first = start(installation.path(), &dir);
+    let mut ledger = Ledger::create(&first);
+    ledger.raise(&first);
+    signal(&first, "-STOP");
+    std::thread::sleep(std::time::Duration::from_secs(5));
+    signal(&first, "-CONT");
+    ledger.raise(&first);
+    eventually("it is known that nobody has taken over", || first.get("/readyz").status == 200);
+    ledger.check(&first);
+    first.kill();
+    let again = start(installation.path(), &dir);
+    ledger.check(&again);
+    ledger.raise(&again);
+    assert_eq!(again.get("/readyz").status, 200);
+    eventually("its topics are told with their sizes", || {
+        again.get("/metrics").text().lines().any(|line| line.starts_with("millstream_topic_stable_offsets"))
+    });
+}
