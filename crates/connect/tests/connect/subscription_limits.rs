@@ -52,15 +52,21 @@ async fn a_session_has_limits_of_subscriptions_and_memory_and_refusals_name_the_
     let mut other = Mqtt::log_in(world.mqtt(), 5, "d@U").await;
     other.send(&ask(0)).await;
     assert_eq!(other.next().await.1[3..5], [1, 0x97], "another tenant has its own");
-    // Its memory is free again before the first tenant takes more.
     other.send(&[0xE0, 0]).await;
     other.expect_end().await;
     let metrics = world.metrics_text();
     assert!(metrics.contains(&refused("connect.mqtt.broker.subscriptions_max_bytes", 97)), "{metrics}");
     // An unsubscription gives its memory back, and so does the end of a session.
-    for (sent, answer) in [(&unsubscribe, vec![0, 2, 0, 0]), (&again, vec![0, 3, 0, 1])] {
-        client.send(sent).await;
-        assert_eq!(client.next().await.1, answer);
+    client.send(&unsubscribe).await;
+    assert_eq!(client.next().await.1, [0, 2, 0, 0]);
+    loop {
+        client.send(&again).await;
+        let answer = client.next().await.1;
+        if answer == [0, 3, 0, 1] {
+            break;
+        }
+        // The session of the other tenant may still be on its way out, and has its memory so long.
+        assert_eq!(answer, [0, 3, 0, 0x97]);
     }
     loop {
         client.send(&[0xE0, 0]).await;
