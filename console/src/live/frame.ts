@@ -10,6 +10,7 @@ export class FramePainter {
   readonly #paint: () => void;
   #frame = 0;
   #timer = 0;
+  #isEnded = false;
 
   constructor(paint: () => void) {
     this.#paint = paint;
@@ -17,19 +18,25 @@ export class FramePainter {
 
   /** Something changed. */
   request(): void {
-    if (this.#frame !== 0) return;
+    if (this.#frame !== 0 || this.#isEnded) return;
     this.#frame = requestAnimationFrame(this.#run);
     this.#timer = window.setTimeout(this.#run, BACKGROUND_MS);
   }
 
-  cancel(): void {
+  /** Nobody watches any more: nothing is painted from now on, whatever changes. */
+  end(): void {
+    this.#isEnded = true;
+    this.#cancel();
+  }
+
+  #cancel(): void {
     cancelAnimationFrame(this.#frame);
     clearTimeout(this.#timer);
     this.#frame = 0;
   }
 
   readonly #run = (): void => {
-    this.cancel();
+    this.#cancel();
     this.#paint();
   };
 }

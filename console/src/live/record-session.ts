@@ -76,7 +76,7 @@ export class RecordSession {
 
   close(): void {
     this.#abort.abort();
-    this.#painter.cancel();
+    this.#painter.end();
   }
 
   snapshot(): TailSnapshot {

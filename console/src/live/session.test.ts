@@ -60,6 +60,29 @@ describe("a live query", () => {
     };
   });
 
+  it("that is closed paints nothing more, so that it does not cover the next one", async () => {
+    const frames: (() => void)[] = [];
+    vi.stubGlobal("requestAnimationFrame", (paint: () => void) => frames.push(paint));
+    const painted: Snapshot[] = [];
+    const session = new QuerySession(answering([META], new Promise(() => undefined)), "SELECT *", (snapshot) => {
+      painted.push(snapshot);
+    });
+    const ran = session.run();
+    await vi.waitFor(() => {
+      expect(session.snapshot().state.kind).toBe("live");
+    });
+    frames.splice(0).forEach((paint) => {
+      paint();
+    });
+    expect(painted.map((snapshot) => snapshot.state.kind)).toEqual(["live"]);
+    session.close();
+    await ran;
+    frames.splice(0).forEach((paint) => {
+      paint();
+    });
+    expect(painted).toHaveLength(1);
+  });
+
   it("gathers its columns from its rows when it names none", async () => {
     const rows: QueryEvent = { kind: "rows", records: [{ a: 1 }, { b: 2, a: 3 }] };
     const snapshot = await afterRun(answering([META, rows, { kind: "end", summary: SUMMARY }]));

@@ -130,7 +130,7 @@ export class QuerySession {
   /** Nobody watches any more: leaving ends the query. */
   close(): void {
     this.#abort.abort();
-    this.#painter.cancel();
+    this.#painter.end();
   }
 
   snapshot(): Snapshot {

@@ -93,7 +93,7 @@ export class TapSession {
 
   close(): void {
     this.#abort.abort();
-    this.#painter.cancel();
+    this.#painter.end();
   }
 
   snapshot(): TapSnapshot {
