@@ -43,7 +43,7 @@ impl std::fmt::Display for ActiveProcess {
     }
 }
 
-/// Whether this process works, and may.
+/// The state of this process among those of its installation.
 #[derive(Debug)]
 pub(crate) struct Activity {
     works: AtomicBool,

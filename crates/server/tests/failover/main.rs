@@ -32,7 +32,7 @@ fn has_ended(process: &Process) -> bool {
     status.is_ok_and(|status| status.lines().any(|line| line.starts_with("State:") && line.contains('Z')))
 }
 
-/// What was acknowledged: the last value of each entity.
+/// The last value of each entity that was acknowledged.
 struct Ledger {
     values: Vec<u64>,
 }
