@@ -114,8 +114,9 @@ async fn until_gone(
     let mut told = None;
     loop {
         let Some(active) = seen.active.clone() else { return Ok(()) };
-        // Its data directory is this process's own, so it has ended.
-        if active.node == me.node || silent >= limit {
+        // Its data directory is this process's own, so it has ended; on another machine that may be a copy.
+        let was_here = active.node == me.node && active.host == me.host;
+        if was_here || silent >= limit {
             return Ok(());
         }
         if told.as_ref() != Some(&active) {

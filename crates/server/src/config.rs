@@ -9,6 +9,7 @@ use figment::error::Kind;
 use figment::providers::{Env, Format as _, Serialized, Toml};
 use figment::value::{Dict, Value};
 use figment::{Figment, Profile, Provider};
+use millstream_log::LogEngine;
 use millstream_types::{Grant, MemoryBudget};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -427,12 +428,13 @@ pub(crate) fn origin_of(metadata: &figment::Metadata) -> String {
 impl Config {
     /// The queues and caches whose bytes are reserved at start, so that accepted data always finds room in them.
     fn set_aside(&self) -> Vec<(&'static str, u64)> {
+        let of_embedded = |bytes: u64| if self.log.engine == LogEngine::Embedded { bytes } else { 0 };
         vec![
             ("log.pending_max_bytes", self.log.pending_max_bytes as u64),
-            ("log.journal_max_bytes", self.log.journal_max_bytes),
+            ("log.journal_max_bytes", of_embedded(self.log.journal_max_bytes)),
             ("log.cache_bytes", self.log.cache_bytes as u64),
-            ("log.memory_topics_max_bytes", self.log.memory_topics_max_bytes as u64),
-            ("log.compaction_map_bytes", self.log.compaction_map_bytes as u64),
+            ("log.memory_topics_max_bytes", of_embedded(self.log.memory_topics_max_bytes as u64)),
+            ("log.compaction_map_bytes", of_embedded(self.log.compaction_map_bytes as u64)),
             ("connect.registry_dirty_max_bytes", self.connect.registry_dirty_max_bytes as u64),
             ("connect.registry_inbox_max_bytes", self.connect.registry_inbox_max_bytes as u64),
             // Each thread that hashes keeps what it works in.
@@ -447,7 +449,7 @@ impl Config {
             ("store.inbox_max_bytes", self.store.inbox_max_bytes as u64),
             ("history.recent_max_bytes", self.history.recent_max_bytes as u64),
             ("history.index_cache_bytes", self.history.index_cache_bytes as u64),
-            ("kafka.requests_max_bytes", self.kafka_requests_max_bytes()),
+            ("kafka.requests_max_bytes", of_embedded(self.kafka_requests_max_bytes())),
         ]
     }
 

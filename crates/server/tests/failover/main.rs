@@ -102,13 +102,13 @@ fn a_server_that_stands_by_takes_over_from_one_that_is_killed_paused_or_stopped(
     signal(&second, "-CONT");
     let change = json!({"n": {"value": "of the former one"}}).to_string();
     let headers = [("Content-Type", "application/json")];
-    while !has_ended(&second) {
-        if let Some(answer) =
-            try_ask(second.applications, "PATCH", "/v2/entities/e0/attrs", &headers, change.as_bytes())
-        {
+    eventually("the former server ends", || {
+        let answer = try_ask(second.applications, "PATCH", "/v2/entities/e0/attrs", &headers, change.as_bytes());
+        if let Some(answer) = answer {
             assert!(answer.status >= 500, "the former server has taken a change: {}", answer.status);
         }
-    }
+        has_ended(&second)
+    });
     ledger.check(&third);
 
     let fourth = stand_by(installation.path(), &two);
