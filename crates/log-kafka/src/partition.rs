@@ -95,17 +95,8 @@ impl Partition for KafkaPartition {
     }
 
     fn read(&self, from: Offset, max_bytes: usize, up_to: UpTo) -> Result<Vec<RecordBatch>, Error> {
-        self.state.topic.check_exists()?;
-        let Offsets { first, tail, .. } = self.state.offsets();
-        if from < first {
-            return Err(self.trimmed(from, first));
-        }
-        if from == tail || (from < tail && from >= self.limit(up_to)) {
-            return Ok(Vec::new());
-        }
-        // What lies beyond the tail may have come since: the leader says so.
-        if let Some(cached) = self.state.read_cached(from, max_bytes) {
-            return Ok(cached);
+        if let Some(known) = self.read_from_memory(from, max_bytes, up_to)? {
+            return Ok(known);
         }
         let mut found = self.fetch(from, max_bytes.max(READ_MIN_BYTES), up_to)?;
         // The leader counts bytes in its own way, and gives at least what was asked for.
@@ -118,6 +109,19 @@ impl Partition for KafkaPartition {
         let count = fitting.count();
         found.truncate(count);
         Ok(found)
+    }
+
+    fn read_from_memory(&self, from: Offset, max_bytes: usize, up_to: UpTo) -> Result<Option<Vec<RecordBatch>>, Error> {
+        self.state.topic.check_exists()?;
+        let Offsets { first, tail, .. } = self.state.offsets();
+        if from < first {
+            return Err(self.trimmed(from, first));
+        }
+        if from == tail || (from < tail && from >= self.limit(up_to)) {
+            return Ok(Some(Vec::new()));
+        }
+        // What lies beyond the tail may have come since: the leader says so.
+        Ok(self.state.read_cached(from, max_bytes))
     }
 
     fn read_one(&self, offset: Offset, up_to: UpTo) -> Result<Option<StoredRecord>, Error> {
@@ -148,10 +152,6 @@ impl Partition for KafkaPartition {
 
     fn size_bytes(&self) -> u64 {
         self.state.figures().size_bytes
-    }
-
-    fn reads_from_memory(&self, from: Offset) -> bool {
-        from >= self.state.offsets().stable || self.state.read_cached(from, 0).is_some()
     }
 
     fn offsets(&self) -> Offsets {

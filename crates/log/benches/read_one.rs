@@ -88,7 +88,7 @@ fn fill(log: &Embedded, partition: &dyn Partition, batch_records: u64) {
         answer.wait().unwrap();
     }
     log.flush().unwrap();
-    assert!(!partition.reads_from_memory(Offset(RECORDS - 1)));
+    assert_eq!(partition.read_from_memory(Offset(RECORDS - 1), 0, UpTo::Stable).unwrap(), None);
 }
 
 fn segments(dir: &Path) -> Vec<PathBuf> {

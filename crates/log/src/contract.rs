@@ -250,6 +250,13 @@ pub trait Partition: Send + Sync + 'static {
     /// one that begins at the damage fails.
     fn read(&self, from: Offset, max_bytes: usize, up_to: UpTo) -> Result<Vec<RecordBatch>, Error>;
 
+    /// As [`Partition::read`], but never waits for a disk or a server: it may be called from an event loop. `None` if the
+    /// records at `from` are not in memory: call [`Partition::read`] from a plain thread.
+    ///
+    /// # Errors
+    /// Those of [`Partition::read`].
+    fn read_from_memory(&self, from: Offset, max_bytes: usize, up_to: UpTo) -> Result<Option<Vec<RecordBatch>>, Error>;
+
     /// The record at `offset`; `None` if none can be read there: it was compacted away or trimmed, lies at the limit
     /// or beyond, is a marker or belongs to an aborted transaction, or the offset was never given to a record.
     ///
@@ -273,11 +280,6 @@ pub trait Partition: Send + Sync + 'static {
     /// rules call for one: for an owner that knows how few of the bytes live. Returns at once. Has no effect in a topic
     /// that is not compacted, or if another program compacts it.
     fn compact(&self) {}
-
-    /// `true` if a read from `from` needs no disk now, so that an async thread may call it.
-    fn reads_from_memory(&self, _from: Offset) -> bool {
-        false
-    }
 
     /// The offsets of the partition now.
     fn offsets(&self) -> Offsets;

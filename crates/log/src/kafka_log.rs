@@ -135,6 +135,9 @@ pub trait KafkaPartition: Partition {
     /// Those of [`Partition::read`], for the same reasons.
     fn read_stored(&self, from: Offset, max_bytes: usize, up_to: UpTo) -> Result<StoredBatches, Error>;
 
+    /// `true` if a read from `from` needs no disk now.
+    fn reads_from_memory(&self, from: Offset) -> bool;
+
     /// Like [`Partition::read_stored`], but returns the places of the batches in the log's files, to send them
     /// without a copy. Blocks that were not written or verified within the last minute are verified, which reads from
     /// the disk: call it from a plain thread. `None` if the caller must read instead: the batches are in memory,

@@ -454,6 +454,10 @@ impl Partition for PartitionLog {
         self.read_visible(from.0, max_bytes, up_to).inspect_err(|error| self.count_damage(error))
     }
 
+    fn read_from_memory(&self, from: Offset, max_bytes: usize, up_to: UpTo) -> Result<Option<Vec<RecordBatch>>, Error> {
+        self.visible_in_memory(from.0, max_bytes, up_to)
+    }
+
     fn read_one(&self, offset: Offset, up_to: UpTo) -> Result<Option<StoredRecord>, Error> {
         let read = self.read_single(offset, up_to, ReadFrom::Disk).inspect_err(|error| self.count_damage(error));
         Ok(read?.into_record())
@@ -480,10 +484,6 @@ impl Partition for PartitionLog {
             Storage::Disk => accept.segment_bytes(),
             Storage::Memory { .. } => accept.tail_cache.size_bytes() as u64,
         }
-    }
-
-    fn reads_from_memory(&self, from: Offset) -> bool {
-        self.lock().tail_cache.begins() <= from.0
     }
 
     fn offsets(&self) -> Offsets {
@@ -553,6 +553,10 @@ impl KafkaPartition for PartitionLog {
 
     fn read_stored(&self, from: Offset, max_bytes: usize, up_to: UpTo) -> Result<StoredBatches, Error> {
         self.read_marked(from.0, max_bytes, up_to).inspect_err(|error| self.count_damage(error))
+    }
+
+    fn reads_from_memory(&self, from: Offset) -> bool {
+        self.lock().tail_cache.begins() <= from.0
     }
 
     fn locate(&self, from: Offset, max_bytes: usize, up_to: UpTo) -> Result<Option<Located>, Error> {

@@ -31,6 +31,19 @@ impl RawBatches {
         let (first, last) = (self.batches.first()?, self.batches.last()?);
         Some(self.aborted.within(first.base_offset().0, last.next_offset().0))
     }
+
+    /// The batches without markers and aborted transactions.
+    fn visible(mut self) -> Vec<RecordBatch> {
+        if !self.batches.iter().any(RecordBatch::is_transactional) {
+            return self.batches;
+        }
+        let Some(overlap) = self.overlap() else { return self.batches };
+        let last = self.batches.last().cloned();
+        self.batches.retain(|batch| !batch.is_control() && !overlap.holds(batch));
+        let end = self.batches.last().map(RecordBatch::next_offset);
+        self.batches.extend(last.filter(|last| end != Some(last.next_offset())).map(|last| last.without_records()));
+        self.batches
+    }
 }
 
 impl PartitionLog {
@@ -54,16 +67,20 @@ impl PartitionLog {
 
     /// Implements [`crate::Partition::read`] for the engine.
     pub(crate) fn read_visible(&self, from: u64, max_bytes: usize, up_to: UpTo) -> Result<Vec<RecordBatch>, Error> {
-        let mut raw = self.read_raw(from, max_bytes, up_to)?;
-        if !raw.batches.iter().any(RecordBatch::is_transactional) {
-            return Ok(raw.batches);
-        }
-        let Some(overlap) = raw.overlap() else { return Ok(raw.batches) };
-        let last = raw.batches.last().cloned();
-        raw.batches.retain(|batch| !batch.is_control() && !overlap.holds(batch));
-        let end = raw.batches.last().map(RecordBatch::next_offset);
-        raw.batches.extend(last.filter(|last| end != Some(last.next_offset())).map(|last| last.without_records()));
-        Ok(raw.batches)
+        Ok(self.read_raw(from, max_bytes, up_to)?.visible())
+    }
+
+    /// Implements [`crate::Partition::read_from_memory`] for the engine.
+    pub(crate) fn visible_in_memory(
+        &self,
+        from: u64,
+        max_bytes: usize,
+        up_to: UpTo,
+    ) -> Result<Option<Vec<RecordBatch>>, Error> {
+        Ok(match self.read_memory(from, max_bytes, up_to)? {
+            ReadSource::Batches(raw) => Some(raw.visible()),
+            ReadSource::OnDisk { .. } => None,
+        })
     }
 
     fn read_raw(&self, from: u64, max_bytes: usize, up_to: UpTo) -> Result<RawBatches, Error> {

@@ -21,12 +21,12 @@ use arc_swap::ArcSwap;
 use bytes::Bytes;
 use millstream_http::Workers;
 use millstream_log::Partition;
-use millstream_types::{Grant, Offset, PartitionId, TopicName, TopicPartition, WallClock, partition_of_key};
+use millstream_types::{Grant, PartitionId, TopicName, TopicPartition, WallClock, partition_of_key};
 use millstream_view::{Failure, ViewRuntime, Views, ViewsConfig};
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
-use self::disk_read::{DiskRead, read_record};
+use self::disk_read::{DiskRead, read_record, read_record_in_memory};
 pub(crate) use self::expiry::EXPIRED_MAX;
 use self::expiry::LastSearch;
 use self::garbage::KnownGarbage;
@@ -285,11 +285,11 @@ impl Bucket {
                 return Ok(Look::Found(FoundValue { stored, version }));
             }
             let log = &self.partitions[partition.0 as usize];
-            if !log.reads_from_memory(Offset(version)) {
-                break;
-            }
-            if let Some(stored) = read_record(&**log, version, key)? {
-                return Ok(Look::Found(FoundValue { stored, version }));
+            match read_record_in_memory(&**log, version, key)? {
+                None => break,
+                Some(Some(stored)) => return Ok(Look::Found(FoundValue { stored, version })),
+                // A newer one takes its place.
+                Some(None) => {}
             }
         }
         Ok(Look::OnDisk { version })

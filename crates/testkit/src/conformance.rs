@@ -260,7 +260,11 @@ pub fn read_all(partition: &dyn Partition, from: Offset, up_to: UpTo) -> Result<
     let mut found = Vec::new();
     let mut next = from;
     loop {
+        let known = partition.read_from_memory(next, READ_BYTES, up_to)?;
         let batches = partition.read(next, READ_BYTES, up_to)?;
+        // A read that comes later may find more behind it.
+        let is_same = known.is_none_or(|known| batches.iter().zip(&known).all(|(read, known)| read == known));
+        assert!(is_same, "memory has other batches at {next} of {}", partition.id());
         let Some(last) = batches.last() else { return Ok(found) };
         next = last.last_offset().next();
         for batch in batches {

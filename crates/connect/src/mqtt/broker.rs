@@ -28,6 +28,7 @@ mod state;
 mod trie;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use millstream_log::{AckLevel, Partition, UpTo};
 use millstream_types::{MemoryBudget, MonotonicClock, Offset, RecordBatch, WallClock};
@@ -181,7 +182,8 @@ impl Broker {
         session.is_some_and(|session| session.online.is_some() && *session.device == *device)
     }
 
-    /// Messages that lie at `offsets`, which ascend, as far as one read finds them; `None` are no more.
+    /// Messages that lie at `offsets`, which ascend, as far as one read finds them; `None` are no more. Nothing if the log
+    /// cannot be read now.
     async fn load(&self, offsets: &[u64]) -> Result<Vec<Found>, Detached> {
         let Some(first) = offsets.first() else { return Ok(Vec::new()) };
         let batches = match read(&self.partition, Offset(*first)).await {
@@ -189,6 +191,10 @@ impl Broker {
             Err(millstream_log::Error::Trimmed { .. }) => {
                 let begin = self.partition.offsets().first.0;
                 return Ok(offsets.iter().filter(|offset| **offset < begin).map(|offset| (*offset, None)).collect());
+            }
+            Err(error) if error.is_retryable() => {
+                tracing::warn!(%error, "messages of the private space cannot be read now");
+                return Ok(Vec::new());
             }
             Err(error) => {
                 tracing::error!(%error, "messages of the private space cannot be read");
@@ -216,8 +222,8 @@ impl Broker {
 
 /// Batches from `from` on, as far as one read goes.
 async fn read(partition: &Arc<dyn Partition>, from: Offset) -> Result<Vec<RecordBatch>, millstream_log::Error> {
-    if partition.reads_from_memory(from) {
-        return partition.read(from, READ_BYTES, UpTo::Tail);
+    if let Some(known) = partition.read_from_memory(from, READ_BYTES, UpTo::Tail)? {
+        return Ok(known);
     }
     let partition = Arc::clone(partition);
     let read = tokio::task::spawn_blocking(move || partition.read(from, READ_BYTES, UpTo::Tail));
@@ -271,13 +277,22 @@ impl SessionLink {
         })
     }
 
-    /// Reads the next messages from the log.
-    pub(crate) async fn load(&self) -> Result<(), Detached> {
+    /// Reads the next messages from the log; `false` if it cannot be read now.
+    pub(crate) async fn load(&self) -> Result<bool, Detached> {
         let (group, offsets) = self.with_state(State::missing)?;
         let found = self.broker.load(&offsets).await?;
         let lost = self.with_state(|state, id| state.fill(id, group, &found))?;
         self.broker.counts.dropped.inc_by(lost as u64);
-        Ok(())
+        Ok(offsets.is_empty() || !found.is_empty())
+    }
+
+    /// Rings the bell after `wait`.
+    pub(crate) fn ring_after(&self, wait: Duration) {
+        let bell = Arc::clone(&self.bell);
+        tokio::spawn(async move {
+            tokio::time::sleep(wait).await;
+            bell.notify_one();
+        });
     }
 
     /// Counts what a connection was handed, and what of it it could not send.

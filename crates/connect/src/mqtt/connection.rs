@@ -26,6 +26,8 @@ const REST_MAX: Duration = Duration::from_secs(3_600);
 /// Reading and the log's verdicts are looked at first, except for one look in this many: a client that always has more
 /// to say does not keep its connection from all else.
 const LOOKS: u32 = 16;
+/// Time after which messages that could not be read are asked for again.
+const READ_AGAIN: Duration = Duration::from_secs(1);
 
 /// Serves a client until it goes or commits a fault. One that is refused is turned away as soon as it has said its name.
 pub(super) async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
@@ -255,8 +257,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ClientConnection<S> {
         }
         let more = self.client.deliver(&mut self.io.out, &mut self.io.behind)?;
         let Some(broker_client) = &self.client.broker_client else { return Ok(()) };
-        if more == More::Unread {
-            broker_client.link.load().await?;
+        if more == More::Unread && !broker_client.link.load().await? {
+            broker_client.link.ring_after(READ_AGAIN);
+            return Ok(());
         }
         if more != More::No {
             broker_client.link.bell.notify_one();

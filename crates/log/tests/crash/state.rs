@@ -91,7 +91,7 @@ fn memory_begins(partition: &dyn Partition, first: Offset, end: Offset) -> Offse
     let (mut low, mut high) = (first.0, end.0);
     while low < high {
         let middle = low + (high - low) / 2;
-        if partition.reads_from_memory(Offset(middle)) {
+        if partition.read_from_memory(Offset(middle), 0, UpTo::Tail).is_ok_and(|known| known.is_some()) {
             high = middle;
         } else {
             low = middle + 1;

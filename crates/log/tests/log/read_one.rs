@@ -129,7 +129,7 @@ fn settled() -> (SimFiles, Arc<Embedded>, Arc<dyn Partition>, Vec<ReadRecord>) {
     let partition = create(&log, "t", &topic).swap_remove(0);
     (0..100).for_each(|_| put_all(&*partition, b"abc", 100));
     log.flush().unwrap();
-    assert!(!partition.reads_from_memory(Offset(299)));
+    assert_eq!(partition.read_from_memory(Offset(299), 0, UpTo::Stable).unwrap(), None);
     let records = read_all(&*partition, Offset(0), UpTo::Stable).unwrap();
     (files, log, partition, records)
 }

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use millstream_log::{CachedRead, Partition, UpTo};
-use millstream_types::{Offset, PartitionId, StoredRecord};
+use millstream_types::{BatchLimits, Offset, PartitionId, StoredRecord};
 
 use crate::Error;
 use crate::counters::BucketCounts;
@@ -67,6 +67,24 @@ impl DiskRead {
 /// Reads the record at `offset`; `None` if it has gone or has another key.
 pub(super) fn read_record(log: &dyn Partition, offset: u64, key: &[u8]) -> Result<Option<StoredValue>, Error> {
     stored_of(log, offset, key, log.read_one(Offset(offset), UpTo::Tail)?)
+}
+
+/// Reads the record at `offset` if it lies in memory: `None` if it does not, and within it `None` if it has gone or has
+/// another key.
+pub(super) fn read_record_in_memory(
+    log: &dyn Partition,
+    offset: u64,
+    key: &[u8],
+) -> Result<Option<Option<StoredValue>>, Error> {
+    let batches = match log.read_from_memory(Offset(offset), 0, UpTo::Tail) {
+        Err(millstream_log::Error::Trimmed { .. }) => return Ok(None),
+        known => known?,
+    };
+    let Some(batches) = batches else { return Ok(None) };
+    let Some(batch) = batches.into_iter().next() else { return Ok(Some(None)) };
+    let record = batch.inflated(&BatchLimits::default()).and_then(|batch| batch.record_at(Offset(offset)));
+    let record = record.map_err(|source| millstream_log::Error::Batch { partition: log.id().clone(), source })?;
+    stored_of(log, offset, key, record).map(Some)
 }
 
 fn stored_of(

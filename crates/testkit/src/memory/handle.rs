@@ -52,6 +52,10 @@ impl Partition for MemoryPartition {
         self.look(|partition, _| partition.read(&self.id, from, max_bytes, up_to))
     }
 
+    fn read_from_memory(&self, from: Offset, max_bytes: usize, up_to: UpTo) -> Result<Option<Vec<RecordBatch>>, Error> {
+        self.read(from, max_bytes, up_to).map(Some)
+    }
+
     fn read_one(&self, offset: Offset, up_to: UpTo) -> Result<Option<StoredRecord>, Error> {
         self.look(|partition, _| partition.read_one(&self.id, offset, up_to))
     }
@@ -62,10 +66,6 @@ impl Partition for MemoryPartition {
 
     fn size_bytes(&self) -> u64 {
         self.shared.contents.lock().at(self.place).size_bytes() as u64
-    }
-
-    fn reads_from_memory(&self, _from: Offset) -> bool {
-        true
     }
 
     fn offsets(&self) -> Offsets {

@@ -95,8 +95,9 @@ impl PartitionReader {
             read
         } else if self.next >= self.partition.offsets().stable {
             return Ok(None);
-        } else if self.partition.reads_from_memory(self.next) {
-            self.partition.read(self.next, READ_MAX_BYTES, UpTo::Stable)
+        } else if let Some(known) = self.partition.read_from_memory(self.next, READ_MAX_BYTES, UpTo::Stable).transpose()
+        {
+            known
         } else {
             let pending = ColdRead::default();
             self.pending = Some(Arc::clone(&pending));
