@@ -20,7 +20,7 @@ mod stream;
 use std::sync::Arc;
 use std::time::Duration;
 
-use millstream_log::{Error as LogError, Log, PositionCommit, Writer};
+use millstream_log::{Error as LogError, Log, PositionCommit, RenewedWriter, Writer};
 use millstream_types::{MonotonicClock, TenantId, WallClock};
 
 pub(crate) use self::bells::{Bells, HungBell};
@@ -68,7 +68,7 @@ pub(crate) type TellPause = Arc<dyn Fn(Option<String>) + Send + Sync>;
 pub(crate) struct Services {
     pub(crate) log: Arc<dyn Log>,
     /// The writer of all jobs.
-    pub(crate) writer: Arc<dyn Writer>,
+    pub(crate) writer: Arc<RenewedWriter>,
     pub(crate) wall: Arc<dyn WallClock>,
     pub(crate) clock: Arc<dyn MonotonicClock>,
     pub(crate) bells: Arc<Bells>,

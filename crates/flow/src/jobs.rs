@@ -140,7 +140,7 @@ impl Jobs {
         let targets = Arc::clone(&outgoing.targets);
         let services = Services {
             log: Arc::clone(&ground.log),
-            writer: ground.log.writer(WRITER)?,
+            writer: Arc::new(millstream_log::RenewedWriter::begin(Arc::clone(&ground.log), WRITER)?),
             wall: Arc::clone(&ground.wall),
             clock: Arc::clone(clock),
             bells: Bells::start().map_err(Error::Thread)?,

@@ -167,9 +167,15 @@ pub trait Log: Send + Sync + 'static {
     /// Checks that the log accepts appends.
     ///
     /// # Errors
-    /// [`Error::WritingEnded`] after a failed write or sync, [`Error::Stopped`] after a close, [`Error::DiskFull`].
+    /// [`Error::WritingEnded`] after a failed write or sync, [`Error::Stopped`] after a close, [`Error::DiskFull`],
+    /// [`Error::Unreachable`].
     fn check_writing(&self) -> Result<(), Error> {
         Ok(())
+    }
+
+    /// The places whose records are not stored now, each in a line with the reason, for an operator.
+    fn troubles(&self) -> Vec<String> {
+        Vec::new()
     }
 
     /// As [`Log::check_writing`], for an owner before it accepts a command that makes room on the disk: its tombstones are

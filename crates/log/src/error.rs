@@ -115,6 +115,9 @@ pub enum Error {
         "whether a commit of writer '{writer}' was stored is unknown, and it accepts nothing more; take a new writer of that name, and read up to the stable offset what is stored"
     )]
     OutcomeUnknown { writer: String },
+    /// The writer has ended with a commit that failed, and the next one of its name has not begun.
+    #[error("writer '{writer}' begins anew after a commit that failed, and nothing was stored; try again in a moment")]
+    WriterBegins { writer: String },
     /// No broker of the cluster answers, or none has the partition.
     #[error(
         "Kafka ({brokers}) cannot be used ({why}), and nothing was stored; see that its brokers run, are reached and take the login"
@@ -237,6 +240,7 @@ impl Error {
             Self::InUse { .. }
             | Self::Fenced { .. }
             | Self::OutcomeUnknown { .. }
+            | Self::WriterBegins { .. }
             | Self::Stopped
             | Self::WritingEnded { .. }
             | Self::Unreachable { .. }
@@ -250,6 +254,14 @@ impl Error {
     pub fn is_retryable(&self) -> bool {
         self.code().is_retryable()
             && !matches!(self, Self::WritingEnded { .. } | Self::Fenced { .. } | Self::OutcomeUnknown { .. })
+    }
+
+    /// `true` if a writer ends with this failure of a commit, and the log goes on with the next one of its name.
+    pub fn needs_writer(&self) -> bool {
+        matches!(
+            self,
+            Self::OutcomeUnknown { .. } | Self::Unreachable { .. } | Self::Unanswered { .. } | Self::Refused { .. }
+        )
     }
 
     /// `true` if records may have been stored although the call failed.

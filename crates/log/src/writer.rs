@@ -90,8 +90,8 @@ pub struct AtomicAppend<'a> {
 ///   ends in [`Error::WaitsForDisk`] has not failed and takes effect later.
 /// - After an error of [`Error::may_have_applied`] the outcome is unknown. To go on, take the name again, which decides it,
 ///   and read the partitions up to [`UpTo::Stable`](crate::UpTo::Stable): what was committed is there.
-/// - After [`Error::OutcomeUnknown`] the log goes on, and this writer does not: every later call of it ends in that error, too,
-///   and has no effect.
+/// - After a commit that was accepted has failed, this writer does not go on: later calls of it end in [`Error::OutcomeUnknown`]
+///   and have no effect. If [`Error::needs_writer`] says so of the failure, the log goes on, and the name can be taken again.
 pub trait Writer: Send + Sync + 'static {
     /// The name.
     fn name(&self) -> &str;

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use millstream_http::Metrics;
-use millstream_log::{AtomicAppend, Log, TopicConfig, Writer, Writers, reply};
+use millstream_log::{AtomicAppend, Error, Log, RenewedWriter, TopicConfig, Writers, reply};
 use millstream_net::FailedLogins;
 use millstream_types::{
     AuditEvent, AuditTrail, Header, Record, StateTopic, SystemClock, TopicName, TopicPartition, WallClock as _,
@@ -34,6 +34,8 @@ const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 const QUEUE_MAX: usize = 4_096;
 /// Most events of one append.
 const BATCH_MAX: usize = 256;
+/// Pause while the writer begins anew.
+const WRITER_PAUSE: Duration = Duration::from_millis(100);
 
 /// The queue of events. The task behind it ends with the last reference, or when it is closed.
 pub(crate) struct Audit {
@@ -68,8 +70,8 @@ impl Audit {
     }
 
     /// Starts to append events to the topic.
-    pub(crate) fn start(log: &dyn Log, wall: &Arc<SystemClock>) -> anyhow::Result<(Arc<Self>, JoinHandle<()>)> {
-        let writer = log.writer("audit").context("cannot begin the writer of the audit trail")?;
+    pub(crate) fn start(log: Arc<dyn Log>, wall: &Arc<SystemClock>) -> anyhow::Result<(Arc<Self>, JoinHandle<()>)> {
+        let writer = RenewedWriter::begin(log, "audit").context("cannot begin the writer of the audit trail")?;
         let (queue, events) = mpsc::channel(QUEUE_MAX);
         let lost = Arc::new(AtomicU64::new(0));
         let task = tokio::spawn(append_all(writer, events, Arc::clone(&lost)));
@@ -109,11 +111,11 @@ impl AuditTrail for Audit {
     }
 }
 
-async fn append_all(writer: Arc<dyn Writer>, mut events: mpsc::Receiver<(i64, AuditEvent)>, lost: Arc<AtomicU64>) {
+async fn append_all(writer: RenewedWriter, mut events: mpsc::Receiver<(i64, AuditEvent)>, lost: Arc<AtomicU64>) {
     let mut batch = Vec::new();
     while events.recv_many(&mut batch, BATCH_MAX).await > 0 {
         let count = batch.len() as u64;
-        if let Err(why) = append(&*writer, &batch).await {
+        if let Err(why) = append(&writer, &batch).await {
             lost.fetch_add(count, Ordering::Relaxed);
             tracing::warn!(%why, count, "events are missing in {TOPIC}");
         }
@@ -121,7 +123,8 @@ async fn append_all(writer: Arc<dyn Writer>, mut events: mpsc::Receiver<(i64, Au
     }
 }
 
-async fn append(writer: &dyn Writer, events: &[(i64, AuditEvent)]) -> Result<(), millstream_log::Error> {
+/// Appends events; waits while the writer begins anew.
+async fn append(writer: &RenewedWriter, events: &[(i64, AuditEvent)]) -> Result<(), Error> {
     let values: Vec<String> = events.iter().map(|(time_ms, event)| value(*time_ms, event)).collect();
     let headers: Vec<Vec<Header<'_>>> = events
         .iter()
@@ -138,9 +141,20 @@ async fn append(writer: &dyn Writer, events: &[(i64, AuditEvent)]) -> Result<(),
     });
     let partition = TopicPartition::new(TopicName::internal(StateTopic::Audit), 0);
     let append = AtomicAppend { records: vec![(partition, records.collect())], positions: Vec::new() };
-    let (done, reply) = reply();
-    writer.commit(&append, TopicConfig::default().level, done)?;
-    reply.await.map(drop)
+    loop {
+        let (done, reply) = reply();
+        match writer.commit(&append, TopicConfig::default().level, done) {
+            Err(Error::WriterBegins { .. }) => tokio::time::sleep(WRITER_PAUSE).await,
+            taken => {
+                taken?;
+                // Nothing of it is stored if no broker took it.
+                match reply.await {
+                    Err(Error::Unreachable { .. }) => {}
+                    outcome => return outcome.map(drop),
+                }
+            }
+        }
+    }
 }
 
 fn value(time_ms: i64, event: &AuditEvent) -> String {

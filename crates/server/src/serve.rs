@@ -32,6 +32,8 @@ use crate::{audit, figures, jobs, logging, logins, process_metrics, redis, writi
 /// queue holds 256 tasks; further ones go to the shared queue. Tokio's default runs tasks of the own queue ten times as
 /// often: of 500 busy connections one half waits 4 ms for each answer and the other 60 ms.
 const GLOBAL_QUEUE_INTERVAL: u32 = 2;
+/// Time that the last events of the audit trail have at the end.
+const AUDIT_PATIENCE: Duration = Duration::from_secs(5);
 
 /// `millstream serve`.
 pub(crate) fn run(config: &Config) -> anyhow::Result<()> {
@@ -220,7 +222,7 @@ impl Server {
         planes.show_failures(&metrics);
         let writing = planes.log.embedded().map(writing::start);
         let log: Arc<dyn LogFigures> = planes.log.figures();
-        let (audit, auditing) = Audit::start(&*log, &clock)?;
+        let (audit, auditing) = Audit::start(log.clone(), &clock)?;
         audit::show(&audit, &metrics);
         figures::show(&log, &metrics);
         figures::show_queries(&planes.query, &metrics);
@@ -371,7 +373,10 @@ impl Server {
         );
         sampling.abort();
         audit.close();
-        auditing.await?;
+        // Brokers of Kafka that are gone do not take the last events.
+        if let Ok(ended) = tokio::time::timeout(AUDIT_PATIENCE, auditing).await {
+            ended?;
+        }
         requests.abort();
         expiry.abort();
         telling.abort();

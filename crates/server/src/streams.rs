@@ -31,7 +31,7 @@ use std::time::Duration;
 
 use axum::http::StatusCode;
 use millstream_http::{Access, Content, Limits, Problem, Reason, Route, Routes, Share, Workers};
-use millstream_log::{Error, LogFigures, Topic, TopicConfig, Writer};
+use millstream_log::{Error, LogFigures, RenewedWriter, Topic, TopicConfig};
 use millstream_types::{
     ErrorCode, MemoryBudget, Principal, Quotas, Role, StateTopic, TenantId, TopicKind, TopicName, WallClock,
 };
@@ -58,7 +58,7 @@ const CHANGE_LIMITS: Limits = Limits {
 /// The state that all handlers share.
 pub(crate) struct Streams {
     log: Arc<dyn LogFigures>,
-    writer: Arc<dyn Writer>,
+    writer: RenewedWriter,
     wall: Arc<dyn WallClock>,
     memory: MemoryBudget,
     quotas: Arc<Quotas>,
@@ -75,7 +75,7 @@ impl Streams {
         memory: &MemoryBudget,
         quotas: Arc<Quotas>,
     ) -> anyhow::Result<Arc<Self>> {
-        let writer = log.writer("streams")?;
+        let writer = RenewedWriter::begin(log.clone(), "streams")?;
         let workers = Workers::start("streams", THREADS, WAITING_MAX, Share::Equal)?;
         let (memory, tails, turn) = (memory.clone(), Arc::new(Semaphore::new(TAILS_MAX)), AtomicU32::new(0));
         Ok(Arc::new(Self { log, writer, wall, memory, quotas, workers, tails, turn }))

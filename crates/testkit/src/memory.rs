@@ -110,7 +110,14 @@ impl MemoryLog {
     /// Loses the answer of the next commit that the writer of this name makes: it ends in [`Error::OutcomeUnknown`], and so
     /// does every later call of that writer. `stored` tells whether the commit has taken effect.
     pub fn lose_next_answer(&self, writer: &str, stored: bool) {
-        self.shared.contents.lock().transactions.lose_next_answer(writer, stored);
+        let unknown = Error::OutcomeUnknown { writer: writer.to_owned() };
+        self.shared.contents.lock().transactions.fail_next_commit(writer, unknown, stored);
+    }
+
+    /// Ends the next commit that the writer of this name makes in `error`, without any effect, and every later call of that
+    /// writer in [`Error::OutcomeUnknown`].
+    pub fn fail_next_commit(&self, writer: &str, error: Error) {
+        self.shared.contents.lock().transactions.fail_next_commit(writer, error, false);
     }
 }
 

@@ -44,5 +44,11 @@ fn topic(log: &dyn Log, name: &TopicName) -> Result<Arc<Topic>, String> {
 
 /// The log may take the same append a little later.
 fn is_temporary(error: &LogError) -> bool {
-    matches!(error, LogError::Overloaded { .. } | LogError::TooManyUnsynced { .. } | LogError::DiskFull { .. })
+    matches!(
+        error,
+        LogError::Overloaded { .. }
+            | LogError::TooManyUnsynced { .. }
+            | LogError::DiskFull { .. }
+            | LogError::WriterBegins { .. }
+    )
 }

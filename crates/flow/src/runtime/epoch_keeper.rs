@@ -271,6 +271,7 @@ fn is_temporary(error: &LogError) -> bool {
             | LogError::TooManyUnsynced { .. }
             | LogError::DiskFull { .. }
             | LogError::TooManyTransactions { .. }
+            | LogError::WriterBegins { .. }
     )
 }
 

@@ -1,4 +1,4 @@
-//! The transactions of writers: who has a name, what it has left open, and answers that get lost.
+//! The transactions of writers: who has a name, what it has left open, and commits that fail.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -12,9 +12,15 @@ use super::partition::TransactionId;
 #[derive(Default)]
 pub(super) struct Transactions {
     writers: HashMap<String, WriterState>,
-    /// The answers to lose, by name; `true` if the commit is stored.
-    lost_answers: HashMap<String, bool>,
+    /// The next commits that end a writer, by name.
+    planned_failures: HashMap<String, PlannedFailure>,
     last_id: TransactionId,
+}
+
+/// The end of a commit, and of its writer.
+struct PlannedFailure {
+    error: Error,
+    is_stored: bool,
 }
 
 /// The writer that has a name now.
@@ -23,8 +29,8 @@ struct WriterState {
     /// Its number, counted from 1. Those with lower numbers are fenced.
     number: u64,
     open: Option<OpenTransaction>,
-    /// An answer of this writer was lost.
-    is_unknown: bool,
+    /// A commit of this writer has failed.
+    is_over: bool,
 }
 
 struct OpenTransaction {
@@ -36,14 +42,14 @@ struct OpenTransaction {
 pub(super) type CommitOutcome = Result<Vec<Appended>, Error>;
 
 impl Transactions {
-    pub(super) fn lose_next_answer(&mut self, writer: &str, stored: bool) {
-        self.lost_answers.insert(writer.to_owned(), stored);
+    pub(super) fn fail_next_commit(&mut self, writer: &str, error: Error, is_stored: bool) {
+        self.planned_failures.insert(writer.to_owned(), PlannedFailure { error, is_stored });
     }
 
     /// The state of a writer that may go on.
     fn of(&mut self, name: &str, number: u64) -> Result<&mut WriterState, Error> {
         match self.writers.get_mut(name) {
-            Some(writer) if writer.number == number && writer.is_unknown => {
+            Some(writer) if writer.number == number && writer.is_over => {
                 Err(Error::OutcomeUnknown { writer: name.to_owned() })
             }
             Some(writer) if writer.number == number => Ok(writer),
@@ -98,18 +104,17 @@ impl Contents {
     ) -> Result<CommitOutcome, Error> {
         self.transactions.of(name, number)?;
         let places = self.check_atomic(append)?;
-        let lost = self.transactions.lost_answers.remove(name);
+        let failure = self.transactions.planned_failures.remove(name);
         let writer = self.transactions.of(name, number)?;
-        writer.is_unknown = lost.is_some();
-        let unknown = Error::OutcomeUnknown { writer: name.to_owned() };
-        if lost == Some(false) {
+        writer.is_over = failure.is_some();
+        if let Some(PlannedFailure { error, is_stored: false }) = failure {
             // The transaction stays open until the next writer of the name decides it.
-            return Ok(Err(unknown));
+            return Ok(Err(error));
         }
         let open = writer.open.take();
         self.end(open, true);
         let appended = self.take_atomic(append, &places, now_ms);
-        Ok(if lost.is_some() { Err(unknown) } else { Ok(appended) })
+        Ok(failure.map_or(Ok(appended), |failure| Err(failure.error)))
     }
 
     /// Voids a writer's open transaction.

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use millstream_log::{AckLevel, Appended, AtomicAppend, Error, Log, Partition, TopicConfig, UpTo, Writer, reply};
+use millstream_log::{
+    AckLevel, Appended, AtomicAppend, Error, Log, Partition, RenewedWriter, TopicConfig, UpTo, Writer, reply,
+};
 use millstream_testkit::MemoryLog;
 use millstream_testkit::conformance::read_all;
 use millstream_types::{ErrorCode, Offset, Record, SystemClock, TenantId, TopicName, TopicPartition};
@@ -72,6 +74,53 @@ fn only_the_next_commit_of_that_writer_loses_its_answer() {
     assert_unknown(commit(&*writer, &*partition, "lost"));
     commit(&*log.writer(WRITER).unwrap(), &*partition, "next").unwrap();
     assert_eq!(seen(&*partition), ["other", "next"]);
+}
+
+#[test]
+fn a_writer_that_is_renewed_goes_on_after_a_commit_that_failed() {
+    let unreachable = Error::Unreachable { brokers: "kafka-1:9092".to_owned(), why: "no answer".to_owned() };
+    for (failure, stored) in [(unreachable, false), (Error::OutcomeUnknown { writer: WRITER.to_owned() }, true)] {
+        let (log, partition) = open();
+        let writer = RenewedWriter::begin(log.clone(), WRITER).unwrap();
+        let commit = |value: &str| {
+            let (done, answer) = reply();
+            let records = vec![(partition.id().clone(), vec![record(value)])];
+            writer.commit(&AtomicAppend { records, positions: Vec::new() }, AckLevel::Synced, done)?;
+            answer.wait()
+        };
+        commit("first").unwrap();
+        if stored {
+            log.lose_next_answer(WRITER, true);
+        } else {
+            log.fail_next_commit(WRITER, failure.clone());
+        }
+        assert_eq!(commit("failed").unwrap_err().to_string(), failure.to_string());
+        let mut refusals = 0;
+        millstream_testkit::eventually("the writer has begun anew", || match commit("next") {
+            Ok(_) => true,
+            Err(error) => {
+                assert!(matches!(&error, Error::WriterBegins { writer } if writer == WRITER), "{error}");
+                assert!(error.is_retryable() && !error.may_have_applied());
+                refusals += 1;
+                false
+            }
+        });
+        assert!(refusals > 0);
+        let expected: &[&str] = if stored { &["first", "failed", "next"] } else { &["first", "next"] };
+        assert_eq!(seen(&*partition), expected);
+    }
+}
+
+#[test]
+fn a_writer_that_is_renewed_takes_no_name_from_a_later_one() {
+    let (log, partition) = open();
+    let writer = RenewedWriter::begin(log.clone(), WRITER).unwrap();
+    let later = log.writer(WRITER).unwrap();
+    let (done, _answer) = reply();
+    let append = AtomicAppend { records: vec![(partition.id().clone(), vec![record("void")])], positions: Vec::new() };
+    assert!(matches!(writer.commit(&append, AckLevel::Synced, done), Err(Error::Fenced { .. })));
+    commit(&*later, &*partition, "later").unwrap();
+    assert_eq!(seen(&*partition), ["later"]);
 }
 
 #[test]

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use millstream_log::{AckLevel, AtomicAppend, Done, Error as LogError, Log, PositionCommit, Topic, Writer};
+use millstream_log::{AckLevel, AtomicAppend, Done, Error as LogError, Log, PositionCommit, RenewedWriter, Topic};
 use millstream_types::{Epoch, Offset, PartitionId, Position, TenantId, TopicName, TopicPartition};
 
 use super::start_at::StartAt;
@@ -42,7 +42,7 @@ pub(crate) fn position_commit(group: &str, name: &TopicName, at: &SourcePosition
 
 pub(super) struct GroupPositions {
     log: Arc<dyn Log>,
-    writer: Arc<dyn Writer>,
+    writer: Arc<RenewedWriter>,
     group: String,
     is_storing: Arc<AtomicBool>,
     /// Called once positions are stored, or could not be.
