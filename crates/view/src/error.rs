@@ -99,13 +99,13 @@ impl Error {
         }
     }
 
-    /// `true` if the command was refused because of a limit that frees up by itself or through an operator: a caller
-    /// that can wait may offer the command again.
+    /// `true` if the command was refused because of a limit that frees up by itself or through an operator, or since no broker
+    /// answers: a caller that can wait may offer the command again.
     pub fn is_full(&self) -> bool {
-        let is_disk = |source: &millstream_log::Error| matches!(source, millstream_log::Error::DiskFull { .. });
+        use millstream_log::Error::{DiskFull, Unreachable};
         match self {
             Self::Overloaded { .. } | Self::InboxFull { .. } | Self::NoMemory { .. } => true,
-            Self::Log(source) => is_disk(source),
+            Self::Log(source) => matches!(**source, DiskFull { .. } | Unreachable { .. }),
             _ => false,
         }
     }

@@ -25,6 +25,8 @@ pub(crate) struct InFlightAppend<V: View> {
     /// The state records while the writer has not accepted them. Later they follow from `held`.
     pub(crate) unsent: Option<StateRecords>,
     pub(crate) published: Vec<(TopicPartition, Publish)>,
+    /// The reason for which the log never takes it.
+    pub(crate) refused: Option<millstream_log::Error>,
     /// Number of its records in the owner's partition.
     pub(crate) own_records: usize,
 }

@@ -352,6 +352,11 @@ impl<V: View, F: Follow<V>> FollowThread<V, F> {
                 self.cursors.remove(&source);
                 return Ok(false);
             }
+            // It is read again after a while.
+            Err(error) if error.is_retryable() => {
+                tracing::warn!(%error, view = V::NAME, partition = %cursor.partition.id(), "a source cannot be read now");
+                return Ok(false);
+            }
             Err(damage) => {
                 let from = cursor.next;
                 let offset = if let millstream_log::Error::Corrupt { offset, .. } = &damage { *offset } else { from };

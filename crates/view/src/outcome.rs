@@ -80,14 +80,14 @@ impl DecidedOutcome {
 }
 
 /// Takes the name of a writer again, and finds what is stored from `from` on: all of it, or more than `records_max`. Asks
-/// again while the log cannot answer, for as long as `goes_on` says so.
+/// again while the log cannot answer, for as long as `goes_on` says so of the error.
 pub(crate) fn decide(
     log: &dyn Log,
     partition: &dyn Partition,
     writer: &str,
     from: Offset,
     records_max: usize,
-    goes_on: impl Fn() -> bool,
+    goes_on: impl Fn(&Error) -> bool,
 ) -> Result<DecidedOutcome, Error> {
     loop {
         let decided = log.writer(writer).and_then(|writer| {
@@ -95,7 +95,7 @@ pub(crate) fn decide(
             Ok(DecidedOutcome { writer, stored, taken: 0 })
         });
         match decided {
-            Err(error) if error.is_retryable() && goes_on() => std::thread::sleep(RETRY_AFTER),
+            Err(error) if error.is_retryable() && goes_on(&error) => std::thread::sleep(RETRY_AFTER),
             decided => return decided,
         }
     }
@@ -171,6 +171,7 @@ mod tests {
             now_ms: number as i64,
             unsent: None,
             published: if publishes { vec![(to, Publish::default())] } else { Vec::new() },
+            refused: None,
             own_records: if kind.eq_ignore_ascii_case(&'c') { 3 } else { 0 },
         }
     }

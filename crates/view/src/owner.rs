@@ -9,7 +9,7 @@
 //! - An answer goes out once every change that it may depend on, of any command, has the topic's level. So a refusal
 //!   that depends on a change in flight waits for that change too.
 //! - After a failed append nothing is decided any more: the outcome of the appends in flight is
-//!   unknown, and `ahead` is void. If the log goes on ([`millstream_log::Error::OutcomeUnknown`]), the owner finds out what is
+//!   unknown, and `ahead` is void. If the log goes on ([`millstream_log::Error::needs_writer`]), the owner finds out what is
 //!   stored ([`crate::outcome`]), sends the other appends again in their order, and goes on, too.
 //! - A command has memory until it is decided; its changes have memory from before their decision until the checkpoint
 //!   has them.
@@ -51,7 +51,7 @@ struct CommandInbox<V: View> {
     decided: Option<Result<DecidedOutcome, millstream_log::Error>>,
     /// Accepted commands without an answer, including waiting ones.
     open: usize,
-    /// The error of the log that only an operator can resolve, such as a full disk.
+    /// The error of the log for which appends wait: of a full disk, or of brokers that do not answer.
     stalled: Option<Arc<millstream_log::Error>>,
     stopping: bool,
 }
@@ -164,8 +164,9 @@ impl<V: View> Owner<V> {
     pub(crate) fn offer(&self, command: V::Command, reply: Reply<V>) -> Result<(), (Error, V::Command)> {
         // Check before the decision: afterwards the caller can only wait.
         let check = if V::makes_room(&command) { self.log.check_making_room() } else { self.log.check_writing() };
-        if let Err(full @ millstream_log::Error::DiskFull { .. }) = check {
-            return Err((full.into(), command));
+        if let Err(never @ (millstream_log::Error::DiskFull { .. } | millstream_log::Error::Unreachable { .. })) = check
+        {
+            return Err((never.into(), command));
         }
         {
             let mut inbox = self.inbox.lock();
@@ -478,6 +479,7 @@ impl<V: View> Owner<V> {
             now_ms,
             unsent: Some(records),
             published,
+            refused: None,
             own_records,
         };
         if flight.is_unchanged() {

@@ -22,18 +22,19 @@ pub(super) enum Doubt {
 impl<V: View> Owner<V> {
     /// Ends the owner after a failed append, unless what became of it can be found out.
     pub(super) fn failed(&self, core: &mut OwnerCore<V>, flight: u64, failure: millstream_log::Error) {
-        use millstream_log::Error::{Fenced, OutcomeUnknown};
-        match (&failure, &core.doubt) {
+        let is_fenced = matches!(failure, millstream_log::Error::Fenced { .. });
+        let at = core.flights.iter().position(|it| it.id == flight);
+        match core.doubt {
             // The appends behind it fail with it, and taking the name again fences them.
-            (OutcomeUnknown { .. } | Fenced { .. }, Doubt::Open | Doubt::FindingOut) => {}
-            (OutcomeUnknown { .. }, Doubt::None) if core.ended.is_none() => {
+            Doubt::Open | Doubt::FindingOut if is_fenced || failure.needs_writer() => {}
+            Doubt::None if failure.needs_writer() && core.ended.is_none() => {
                 tracing::warn!(partition = %self.id, error = %failure, "the owner looks for what is stored");
                 core.doubt = Doubt::Open;
+                if let (millstream_log::Error::Refused { .. }, Some(at)) = (&failure, at) {
+                    core.flights[at].refused = Some(failure);
+                }
             }
-            _ => {
-                let at = core.flights.iter().position(|it| it.id == flight);
-                self.end(core, at.unwrap_or(core.flights.len()), failure);
-            }
+            _ => self.end(core, at.unwrap_or(core.flights.len()), failure),
         }
     }
 
@@ -44,7 +45,14 @@ impl<V: View> Owner<V> {
         let (writer, from) = (core.writer.name().to_owned(), self.snapshot.load().next);
         let records_max = core.flights.iter().map(|flight| flight.own_records).sum();
         let work = move || {
-            let goes_on = || me.upgrade().is_some_and(|owner: Arc<Self>| !owner.inbox.lock().stopping);
+            let goes_on = |error: &millstream_log::Error| {
+                me.upgrade().is_some_and(|owner: Arc<Self>| {
+                    let mut inbox = owner.inbox.lock();
+                    // Others need not wait as long as those that were accepted.
+                    inbox.stalled = Some(Arc::new(error.clone()));
+                    !inbox.stopping
+                })
+            };
             let decided = outcome::decide(&*log, &*partition, &writer, from, records_max, goes_on);
             if let Some(owner) = me.upgrade() {
                 owner.inbox.lock().decided = Some(decided);
@@ -59,6 +67,7 @@ impl<V: View> Owner<V> {
     /// Goes on with a new writer: the appends that are stored land, and the others are sent again.
     pub(super) fn go_on(&self, core: &mut OwnerCore<V>, decided: Result<DecidedOutcome, millstream_log::Error>) {
         core.doubt = Doubt::None;
+        self.inbox.lock().stalled = None;
         if core.ended.is_some() {
             return;
         }
@@ -73,7 +82,11 @@ impl<V: View> Owner<V> {
         let refusal = Error::from(unknown.clone());
         self.close(told.unknown.into_iter().map(|flight| flight.refuse(&refusal)).sum());
         if !told.fits {
-            self.end(core, 0, unknown);
+            return self.end(core, 0, unknown);
+        }
+        let refused = core.flights.iter_mut().enumerate().find_map(|(at, flight)| Some((at, flight.refused.take()?)));
+        if let Some((at, refusal)) = refused.filter(|(at, _)| core.flights[*at].unsent.is_some()) {
+            self.refuse_from(core, at, refusal);
         }
     }
 }

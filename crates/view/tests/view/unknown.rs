@@ -121,6 +121,53 @@ fn answers_that_come_while_the_owner_looks_for_what_is_stored_change_nothing() {
 }
 
 #[test]
+fn an_owner_goes_on_after_an_append_that_no_broker_took() {
+    let (dir, log) = (tempfile::tempdir().unwrap(), memory());
+    let (world, views) = open(&log, dir.path());
+    let held = log.hold_answers();
+    let first = add_bolt(&views);
+    eventually("the first append is stored", || told(&log).len() == 1);
+    let unreachable = LogError::Unreachable { brokers: "kafka-1:9092".to_owned(), why: "no answer".to_owned() };
+    log.fail_next_commit(&format!("view/{}", of_bolt(&views)), unreachable);
+    let behind: Vec<_> = (0..3).map(|_| add_bolt(&views)).collect();
+    eventually("the owner has gone on with another writer", || told(&log).len() == 4);
+    drop(held);
+    for (answer, expected) in [first].into_iter().chain(behind).zip(1..) {
+        assert_eq!(answer.blocking_recv().unwrap().unwrap(), Answer::Now(expected));
+    }
+    assert_eq!(told(&log), ["1", "2", "3", "4"]);
+    assert_eq!((whole(&views), views.failures()), (vec![("bolt".to_owned(), 4)], Vec::new()));
+    world.close(views);
+}
+
+#[test]
+fn an_append_that_brokers_refuse_for_good_is_undone_with_those_behind_it() {
+    let (dir, log) = (tempfile::tempdir().unwrap(), memory());
+    let (world, views) = open(&log, dir.path());
+    let held = log.hold_answers();
+    let first = add_bolt(&views);
+    eventually("the first append is stored", || told(&log).len() == 1);
+    log.fail_next_commit(
+        &format!("view/{}", of_bolt(&views)),
+        LogError::Refused { request: "an append", why: "MessageTooLarge".to_owned() },
+    );
+    let behind: Vec<_> = (0..3).map(|_| add_bolt(&views)).collect();
+    drop(held);
+    assert_eq!(first.blocking_recv().unwrap().unwrap(), Answer::Now(1));
+    let outcomes: Vec<_> = behind.into_iter().map(|answer| answer.blocking_recv().unwrap()).collect();
+    let refused = |outcome: &Result<Answer, Error>| matches!(outcome, Err(Error::Log(e)) if matches!(**e, LogError::Refused { .. }));
+    assert!(refused(&outcomes[0]), "{outcomes:?}");
+    // Those that were decided before the refusal was known are refused, too, and the others apply.
+    let applied = outcomes.iter().filter(|outcome| !refused(outcome)).count() as i64;
+    let counted: Vec<_> = outcomes.into_iter().filter_map(Result::ok).collect();
+    assert_eq!(counted, (2..2 + applied).map(Answer::Now).collect::<Vec<_>>());
+    assert_eq!(add(&views, "bolt", 1), Answer::Now(2 + applied));
+    assert_eq!((whole(&views), views.failures()), (vec![("bolt".to_owned(), 2 + applied)], Vec::new()));
+    assert_eq!(told(&log).len() as i64, 2 + applied);
+    world.close(views);
+}
+
+#[test]
 fn a_view_that_stops_in_doubt_answers_first() {
     for stored in [true, false] {
         let (dir, log) = (tempfile::tempdir().unwrap(), memory());
