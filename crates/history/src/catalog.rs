@@ -9,6 +9,7 @@ use std::ops::Bound;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use imbl::OrdMap;
 use millstream_log::{
@@ -27,6 +28,8 @@ use crate::replaced_files::ReplacedFiles;
 
 /// The name of the only writer of both.
 const WRITER: &str = "history";
+/// Pause before the log is asked again that could not answer.
+const RETRY_AFTER: Duration = Duration::from_millis(100);
 
 /// A named file. It is removed once it is replaced and its last reader is done.
 pub(crate) struct DataFile {
@@ -214,14 +217,17 @@ pub(crate) struct FileCatalog {
     pub(crate) root: PathBuf,
     pub(crate) files: Arc<dyn Files>,
     pub(crate) replaced_files: Arc<ReplacedFiles>,
+    log: Arc<dyn Log>,
     writer: Arc<dyn Writer>,
     /// Those of the two topics.
     partitions: [Arc<dyn Partition>; 2],
     pub(crate) table: FileTable,
     pub(crate) sources: SourcePositions,
     next_number: u64,
-    /// Set when an edit may or may not be durable; only a restart can tell.
+    /// Set when an edit may or may not be durable, and only a restart can tell.
     is_in_doubt: bool,
+    /// Set once history stops: nothing waits for the log then.
+    pub(crate) is_stopping: Arc<AtomicBool>,
 }
 
 impl FileCatalog {
@@ -234,8 +240,19 @@ impl FileCatalog {
         let root = root.to_owned();
         let (table, sources, next_number) = (FileTable::default(), SourcePositions::default(), content.next_number);
         let replaced_files = ReplacedFiles::new(files.clone());
-        let mut catalog =
-            Self { root, files, replaced_files, writer, partitions, table, sources, next_number, is_in_doubt: false };
+        let mut catalog = Self {
+            root,
+            files,
+            replaced_files,
+            log: Arc::clone(log),
+            writer,
+            partitions,
+            table,
+            sources,
+            next_number,
+            is_in_doubt: false,
+            is_stopping: Arc::default(),
+        };
         let named = catalog.take_content(content);
         catalog.compare_with_disk(named)?;
         Ok(catalog)
@@ -320,8 +337,9 @@ impl FileCatalog {
         number
     }
 
-    /// Commits an edit; it is durable on return. After a failure that leaves an edit in doubt, further edits are
-    /// refused, because the same points could end up in two files.
+    /// Commits an edit; it is durable on return. If the log does not say whether it was stored, this finds out, and waits for
+    /// the log as long as that takes. After a failure that leaves an edit in doubt, further edits are refused, because the same
+    /// points could end up in two files.
     pub(crate) fn commit(&mut self, edit: CatalogEdit) -> Result<(), Error> {
         if self.is_in_doubt {
             return Err(Error::Stopped);
@@ -337,10 +355,38 @@ impl FileCatalog {
             return Err(error.into());
         }
         self.is_in_doubt = true;
-        answer.wait()?;
+        match answer.wait() {
+            Ok(_) => {}
+            Err(error) if error.needs_writer() => {
+                tracing::warn!(%error, "an edit of the catalog is looked for");
+                if !self.was_stored(&records)? {
+                    self.is_in_doubt = false;
+                    self.discard(&edit.added);
+                    return Err(error.into());
+                }
+            }
+            Err(error) => return Err(error.into()),
+        }
         self.is_in_doubt = false;
         self.take(edit);
         Ok(())
+    }
+
+    /// Takes the writer again, which decides the edit in doubt; `true` if these records are stored.
+    fn was_stored(&mut self, records: &[EncodedRecord]) -> Result<bool, Error> {
+        loop {
+            let taken = self.log.writer(WRITER).map_err(Error::from).and_then(|writer| {
+                self.writer = writer;
+                CatalogContent::read(&*self.partitions[0])
+            });
+            match taken {
+                Ok(content) => return content.has(records),
+                Err(Error::Log(error)) if error.is_retryable() && !self.is_stopping.load(Ordering::Acquire) => {
+                    std::thread::sleep(RETRY_AFTER);
+                }
+                Err(error) => return Err(error),
+            }
+        }
     }
 
     /// Removes files that will not be named.
@@ -384,5 +430,67 @@ impl CatalogEdit {
         let gone = self.ended.iter().map(|(topic, partition)| ended(CatalogKey::Position(*topic, *partition)));
         let carried_out = self.carried_out.iter().map(|number| ended(CatalogKey::Erasure(*number)));
         set.chain(removed).chain(gone).chain(carried_out).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use millstream_log::Error as LogError;
+    use millstream_testkit::MemoryLog;
+    use millstream_types::SystemClock;
+
+    use super::*;
+
+    fn position(offset: u64) -> (TopicId, PartitionId, PositionRecord) {
+        (TopicId(7), PartitionId(0), PositionRecord { topic: "changes".to_owned(), epoch: 1, offset })
+    }
+
+    fn covered(catalog: &FileCatalog) -> Option<u64> {
+        catalog.sources.get(&(TopicId(7), PartitionId(0))).map(|position| position.offset)
+    }
+
+    #[test]
+    fn an_edit_in_doubt_is_taken_if_it_is_stored_and_else_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let memory = MemoryLog::open(Arc::new(SystemClock::default()));
+        let open = |log: Arc<MemoryLog>| {
+            FileCatalog::open(dir.path(), Arc::new(millstream_log::SystemFiles), &(log as Arc<dyn Log>)).unwrap()
+        };
+        let mut catalog = open(Arc::clone(&memory));
+        let move_to = |catalog: &mut FileCatalog, offset: u64| {
+            catalog.commit(CatalogEdit { positions: vec![position(offset)], ..CatalogEdit::default() })
+        };
+        move_to(&mut catalog, 1).unwrap();
+        memory.lose_next_answer(WRITER, true);
+        move_to(&mut catalog, 2).unwrap();
+        assert_eq!(covered(&catalog), Some(2));
+
+        memory.lose_next_answer(WRITER, false);
+        assert!(matches!(move_to(&mut catalog, 3), Err(Error::Log(LogError::OutcomeUnknown { .. }))));
+        let unreachable = LogError::Unreachable { brokers: "kafka-1:9092".to_owned(), why: "no answer".to_owned() };
+        memory.fail_next_commit(WRITER, unreachable);
+        assert!(matches!(move_to(&mut catalog, 3), Err(Error::Log(LogError::Unreachable { .. }))));
+        assert_eq!(covered(&catalog), Some(2));
+        assert_eq!(covered(&open(memory.reopened())), Some(2));
+
+        let mut catalog = open(memory.reopened());
+        move_to(&mut catalog, 3).unwrap();
+        assert_eq!(covered(&catalog), Some(3));
+    }
+
+    #[test]
+    fn an_edit_in_doubt_that_removes_is_told_by_what_is_gone() {
+        let dir = tempfile::tempdir().unwrap();
+        let memory = MemoryLog::open(Arc::new(SystemClock::default()));
+        let log: Arc<dyn Log> = memory.clone();
+        let mut catalog = FileCatalog::open(dir.path(), Arc::new(millstream_log::SystemFiles), &log).unwrap();
+        catalog.commit(CatalogEdit { positions: vec![position(1)], ..CatalogEdit::default() }).unwrap();
+        let end = || CatalogEdit { ended: vec![(TopicId(7), PartitionId(0))], ..CatalogEdit::default() };
+        memory.lose_next_answer(WRITER, false);
+        catalog.commit(end()).unwrap_err();
+        assert_eq!(covered(&catalog), Some(1));
+        memory.lose_next_answer(WRITER, true);
+        catalog.commit(end()).unwrap();
+        assert_eq!(covered(&catalog), None);
     }
 }

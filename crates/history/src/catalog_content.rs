@@ -53,6 +53,17 @@ impl CatalogContent {
         }
     }
 
+    /// `true` if these records are the last of their keys.
+    pub(crate) fn has(&self, records: &[EncodedRecord]) -> Result<bool, Error> {
+        for (key, value) in records {
+            let known = self.values.get(&CatalogKey::decode(key.as_bytes())?);
+            if known.map(|known| known.clone().encode()) != *value {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
     /// `true` if `other` has everything that this content has.
     pub(crate) fn is_part_of(&self, other: &Self) -> bool {
         self.values.iter().all(|(key, value)| other.values.get(key) == Some(value))

@@ -208,6 +208,10 @@ impl ChangeFollower {
                 self.cursors.remove(&source);
                 return false;
             }
+            Err(error) if error.is_retryable() => {
+                tracing::warn!(%error, partition = %cursor.partition.id(), "changes cannot be read now");
+                return false;
+            }
             Err(damage) => return self.fail(source, &damage.to_string()),
         };
         for batch in &batches {

@@ -94,8 +94,9 @@ impl History {
     /// [`Error`] if a setting is invalid, the catalog is unreadable or a thread cannot start.
     pub fn open(dependencies: &Dependencies<'_>, config: &HistoryConfig, metrics: &Metrics) -> Result<Self, Error> {
         config.validate()?;
-        let catalog = FileCatalog::open(dependencies.dir, dependencies.files.clone(), &dependencies.log)?;
+        let mut catalog = FileCatalog::open(dependencies.dir, dependencies.files.clone(), &dependencies.log)?;
         let state = Arc::new(HistoryState::new(catalog.table.clone()));
+        catalog.is_stopping = Arc::clone(&state.stopping);
         for file in catalog.table.files().filter(|file| file.is_damaged()) {
             state.damaged(&file.path, MISSING);
         }

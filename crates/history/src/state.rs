@@ -42,7 +42,7 @@ pub(crate) struct HistoryState {
     pub(crate) follower_bell: Arc<Bell>,
     pub(crate) compactor_bell: Arc<Bell>,
     pub(crate) erasures: Mutex<Vec<ErasureRequest>>,
-    pub(crate) stopping: AtomicBool,
+    pub(crate) stopping: Arc<AtomicBool>,
     pub(crate) counters: HistoryCounters,
 }
 
@@ -87,7 +87,7 @@ impl HistoryState {
             follower_bell: Arc::default(),
             compactor_bell: Arc::default(),
             erasures: Mutex::default(),
-            stopping: AtomicBool::new(false),
+            stopping: Arc::default(),
             counters: HistoryCounters::default(),
         }
     }

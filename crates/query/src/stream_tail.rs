@@ -16,6 +16,9 @@ use crate::read_error::ReadError;
 use crate::replay::Replay;
 use crate::stream_batch::{FinishedQuery, match_batch};
 
+/// Pause before a stream is read again that could not be read.
+const READ_AGAIN: std::time::Duration = std::time::Duration::from_millis(100);
+
 pub(crate) struct StreamTail {
     pub(crate) stream: Arc<LiveStream>,
     parts: Vec<PartitionTail>,
@@ -136,6 +139,11 @@ impl StreamTail {
             Err(LogError::Trimmed { oldest, .. }) => {
                 part.progress.skip(part.next, oldest);
                 (part.next, part.has_read) = (oldest, true);
+                return Ok(true);
+            }
+            Err(error) if error.is_retryable() => {
+                tracing::warn!(%error, partition = %part.partition.id(), "live queries cannot read their stream now");
+                std::thread::sleep(READ_AGAIN);
                 return Ok(true);
             }
             Err(error) => return Err(error.into()),
