@@ -14,7 +14,9 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use millstream_log::{AckLevel, AtomicAppend, Cleanup, Error, TopicConfig, Writer as _, Writers as WritersOf, reply};
+use millstream_log::{
+    AckLevel, AtomicAppend, Cleanup, Done, Error, TopicConfig, Writer as _, Writers as WritersOf, reply,
+};
 use millstream_types::{ACTIVE, Offset, Record, TopicName, TopicPartition};
 use tokio::time::sleep;
 use tracing::{info, warn};
@@ -189,8 +191,9 @@ async fn tick(core: Arc<Core>) {
 /// Tells again and again that this process works, until another one does.
 async fn beat(core: Arc<Core>, partition: Arc<PartitionState>, mut seen: Seen, me: ActiveProcess) {
     let (activity, interval) = (&core.activity, core.config.session_timeout / BEATS);
+    let mut next_beat = Instant::now();
     while activity.works() {
-        let doubts = activity.pauses.doubts();
+        let (doubts, look) = (activity.pauses.doubts(), activity.begin_look());
         match seen.catch_up(&core, &partition).await {
             Ok(()) => {
                 if let Some(other) = seen.active.take_if(|active| active.run != me.run) {
@@ -198,15 +201,21 @@ async fn beat(core: Arc<Core>, partition: Arc<PartitionState>, mut seen: Seen, m
                     return;
                 }
                 activity.pauses.settle(doubts);
+                activity.end_look(look);
             }
             Err(error) => warn!(%error, "other processes may take this one for gone"),
         }
-        let record = Record { key: Some(BEAT_KEY), value: Some(me.run.as_bytes()), ..Record::default() };
-        let (done, answer) = reply();
-        partition.queue.lock().push(&[record], core.config.batch_max_bytes, 0, done);
-        core.outbox.ready(Arc::clone(&partition));
-        // The next one does not wait for brokers that are gone.
-        let _ = tokio::time::timeout(interval, answer).await;
-        let _ = tokio::time::timeout(interval, activity.pauses.doubted.notified()).await;
+        if Instant::now() >= next_beat {
+            next_beat = Instant::now() + interval;
+            let record = Record { key: Some(BEAT_KEY), value: Some(me.run.as_bytes()), ..Record::default() };
+            // The next one does not wait for brokers that are gone.
+            partition.queue.lock().push(&[record], core.config.batch_max_bytes, 0, Done::ignore());
+            core.outbox.ready(Arc::clone(&partition));
+        }
+        tokio::select! {
+            () = sleep(next_beat.saturating_duration_since(Instant::now())) => {}
+            () = activity.pauses.doubted.notified() => {}
+            () = activity.look_asked() => {}
+        }
     }
 }

@@ -1,10 +1,10 @@
 //! The part of this process in the work of its installation.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use millstream_log::Error;
 use serde::{Deserialize, Serialize};
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use uuid::Uuid;
 
 use crate::config::EngineConfig;
@@ -50,11 +50,26 @@ pub(crate) struct Activity {
     /// The process that has taken over from this one.
     successor: watch::Sender<Option<ActiveProcess>>,
     pub(crate) pauses: Pauses,
+    looks: Looks,
+}
+
+/// Looks at what other processes claim.
+#[derive(Debug, Default)]
+struct Looks {
+    begun: AtomicU64,
+    /// The last one that has found no other process.
+    ended: watch::Sender<u64>,
+    asked: Notify,
 }
 
 impl Default for Activity {
     fn default() -> Self {
-        Self { works: AtomicBool::new(false), successor: watch::Sender::new(None), pauses: Pauses::new() }
+        Self {
+            works: AtomicBool::new(false),
+            successor: watch::Sender::new(None),
+            pauses: Pauses::new(),
+            looks: Looks::default(),
+        }
     }
 }
 
@@ -70,6 +85,42 @@ impl Activity {
         if self.works.swap(false, Ordering::AcqRel) && successor.is_some() {
             self.successor.send_replace(successor);
         }
+    }
+
+    /// A look at what others claim begins. Returns its number.
+    pub(crate) fn begin_look(&self) -> u64 {
+        self.looks.begun.fetch_add(1, Ordering::AcqRel) + 1
+    }
+
+    /// A look has found no other process.
+    pub(crate) fn end_look(&self, number: u64) {
+        self.looks.ended.send_replace(number);
+    }
+
+    /// Resolves once a look is asked for.
+    pub(crate) async fn look_asked(&self) {
+        self.looks.asked.notified().await;
+    }
+
+    /// Waits for a look that begins from now on and finds that no other process has taken over.
+    ///
+    /// # Errors
+    /// [`Error::Unreachable`]; [`Error::Fenced`] if another one has.
+    pub(crate) async fn confirm(&self, config: &EngineConfig) -> Result<(), Error> {
+        let before = self.looks.begun.load(Ordering::Acquire);
+        self.looks.asked.notify_one();
+        let (mut ended, mut successor) = (self.looks.ended.subscribe(), self.successor.subscribe());
+        let looked = async {
+            tokio::select! {
+                _ = ended.wait_for(|ended| *ended > before) => {}
+                _ = successor.wait_for(Option::is_some) => {}
+            }
+        };
+        if tokio::time::timeout(config.delivery_timeout, looked).await.is_err() {
+            let why = "it is not known whether another process has taken over".to_owned();
+            return Err(Error::Unreachable { brokers: config.brokers.join(", "), why });
+        }
+        self.check(config)
     }
 
     /// `true` while this process tells others that it works.

@@ -13,6 +13,7 @@ use uuid::Uuid;
 
 use crate::config::EngineConfig;
 use crate::connection::{CallError, Connection};
+use crate::contact::Contact;
 use crate::login;
 
 const METADATA_VERSION: i16 = 12;
@@ -41,16 +42,25 @@ pub(crate) struct Cluster {
     connections: Mutex<HashMap<(i32, Purpose), Slot>>,
     /// The broker that is asked for things that every broker knows.
     turn: AtomicUsize,
+    pub(crate) contact: Arc<Contact>,
 }
 
 impl Cluster {
     pub(crate) fn new(config: Arc<EngineConfig>) -> Self {
-        Self { config, addresses: Mutex::default(), connections: Mutex::default(), turn: AtomicUsize::new(0) }
+        Self {
+            config,
+            addresses: Mutex::default(),
+            connections: Mutex::default(),
+            turn: AtomicUsize::new(0),
+            contact: Arc::new(Contact::new()),
+        }
     }
 
     /// Connects to a broker and logs in.
     async fn connect(&self, address: &str) -> Result<Arc<Connection>, CallError> {
-        let open = Connection::open(address, self.config.security.tls.as_ref(), self.config.request_timeout).await?;
+        let (tls, patience) = (self.config.security.tls.as_ref(), self.config.request_timeout);
+        let open = Connection::open(address, tls, patience, Arc::clone(&self.contact)).await;
+        let open = open.inspect_err(|_| self.contact.failed())?;
         if let Some(login) = &self.config.security.login {
             login::log_in(&open, login).await.map_err(|error| CallError::Unsent(format!("{address}: {error}")))?;
         }

@@ -14,6 +14,7 @@ use tokio::net::TcpStream;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 
+use crate::contact::Contact;
 use crate::security::Tls;
 
 /// Requests that may wait for the socket.
@@ -47,11 +48,17 @@ pub(crate) struct Connection {
     outgoing: mpsc::Sender<OutgoingRequest>,
     is_closed: Arc<AtomicBool>,
     request_timeout: Duration,
+    contact: Arc<Contact>,
 }
 
 impl Connection {
     /// Connects to the broker at `address`, with TLS if there is any.
-    pub(crate) async fn open(address: &str, tls: Option<&Tls>, request_timeout: Duration) -> Result<Self, CallError> {
+    pub(crate) async fn open(
+        address: &str,
+        tls: Option<&Tls>,
+        request_timeout: Duration,
+        contact: Arc<Contact>,
+    ) -> Result<Self, CallError> {
         let unsent = |why: String| CallError::Unsent(format!("{address}: {why}"));
         let connected = timeout(request_timeout, connect(address, tls)).await;
         let (reader, writer) = connected.map_err(|_| unsent("no answer".to_owned()))?.map_err(unsent)?;
@@ -60,7 +67,7 @@ impl Connection {
         let is_closed = Arc::new(AtomicBool::new(false));
         tokio::spawn(write_all(writer, requests, Arc::clone(&answers), Arc::clone(&is_closed)));
         tokio::spawn(read_all(reader, answers, Arc::clone(&is_closed)));
-        Ok(Self { outgoing, is_closed, request_timeout })
+        Ok(Self { outgoing, is_closed, request_timeout, contact })
     }
 
     /// `true` if no further request can be sent.
@@ -88,10 +95,14 @@ impl Connection {
         }
         let unanswered = |why: &str| {
             self.is_closed.store(true, Ordering::Release);
+            self.contact.failed();
             CallError::Unanswered(why.to_owned())
         };
         match timeout(patience, answered).await {
-            Ok(Ok(bytes)) => decode::<R>(bytes, version).map_err(|why| unanswered(&why)),
+            Ok(Ok(bytes)) => {
+                self.contact.answered();
+                decode::<R>(bytes, version).map_err(|why| unanswered(&why))
+            }
             Ok(Err(_)) => Err(unanswered("the connection was closed before the answer came")),
             Err(_) => Err(unanswered("no answer in time")),
         }

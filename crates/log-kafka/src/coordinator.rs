@@ -19,7 +19,7 @@ const FIND_COORDINATOR_VERSION: i16 = 6;
 pub(crate) const INIT_PRODUCER_ID_VERSION: i16 = 5;
 pub(crate) const END_TXN_VERSION: i16 = 5;
 const TRANSACTION_KEY: i8 = 1;
-/// Time after which the coordinator aborts a transaction that has not ended. The next writer of its name aborts it before.
+/// Least time after which the coordinator aborts a transaction that has not ended. The next writer of its name aborts it before.
 const TRANSACTION_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// `true` for the answers to a producer that is not the one of its id any more. A transaction that is none of this producer, since
@@ -52,6 +52,12 @@ pub(crate) struct Coordinator {
     broker: Mutex<Option<i32>>,
 }
 
+impl std::fmt::Display for Coordinator {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "writer '{}'", self.id)
+    }
+}
+
 impl Coordinator {
     pub(crate) fn of(transactional_id: String) -> Self {
         Self { id: transactional_id, broker: Mutex::new(None) }
@@ -63,7 +69,9 @@ impl Coordinator {
 
     /// Begins the next producer of the id: the one before is fenced, and its open transaction aborted.
     pub(crate) async fn begin(&self, core: &Core) -> Result<ProducerId, Error> {
-        let timeout_ms = i32::try_from(TRANSACTION_TIMEOUT.as_millis()).unwrap_or(i32::MAX);
+        // Its records are sent, and then it is ended, each with patience.
+        let timeout = TRANSACTION_TIMEOUT.max(core.config.delivery_timeout * 2);
+        let timeout_ms = i32::try_from(timeout.as_millis()).unwrap_or(i32::MAX);
         let request = InitProducerIdRequest::default()
             .with_transactional_id(Some(self.transactional_id()))
             .with_transaction_timeout_ms(timeout_ms)
@@ -74,7 +82,9 @@ impl Coordinator {
             let producer = ProducerId { id: answer.producer_id.0, epoch: answer.producer_epoch };
             (answer.error_code, producer)
         });
-        match answer.await {
+        let answer = answer.await;
+        core.troubles.end(self);
+        match answer {
             Answer::Done(producer) => Ok(producer),
             Answer::Fenced => Err(Error::Fenced { writer: self.id.clone() }),
             Answer::Refused(error) | Answer::Unknown(error) => Err(error),
@@ -110,7 +120,7 @@ impl Coordinator {
         deadline: Instant,
         read: fn(R::Response) -> (i16, T),
     ) -> Answer<T> {
-        let mut may_be_done = false;
+        let (mut may_be_done, begun) = (false, Instant::now());
         loop {
             let answer = match self.find(core).await {
                 Ok(broker) => match core.cluster.broker(broker, Purpose::Control).await {
@@ -144,6 +154,9 @@ impl Coordinator {
                     error
                 }
             };
+            if begun.elapsed() >= core.config.request_timeout {
+                core.troubles.begin(self, &why);
+            }
             if Instant::now() > deadline {
                 let error = core.unreachable(&why);
                 return if may_be_done { Answer::Unknown(error) } else { Answer::Refused(error) };

@@ -16,6 +16,7 @@ use crate::activity::Activity;
 use crate::cluster::Cluster;
 use crate::config::EngineConfig;
 use crate::connection::CallError;
+use crate::contact::Troubles;
 use crate::followed::Followed;
 use crate::names::Names;
 use crate::outbox::Outbox;
@@ -33,6 +34,7 @@ pub(crate) struct Core {
     pub(crate) followed: Followed,
     pub(crate) counters: LogCounters,
     pub(crate) activity: Activity,
+    pub(crate) troubles: Troubles,
     /// Bytes of appends that have not ended.
     pending_bytes: AtomicUsize,
     /// Callers that wait until there is room for appends.
@@ -52,6 +54,7 @@ impl Core {
             followed: Followed::default(),
             counters: LogCounters::default(),
             activity: Activity::default(),
+            troubles: Troubles::default(),
             room_waiters: Mutex::default(),
             clock: SystemClock::default(),
             pending_bytes: AtomicUsize::new(0),
@@ -81,6 +84,21 @@ impl Core {
         let (sender, receiver) = mpsc::sync_channel(1);
         self.runtime.spawn(async move { drop(sender.send(task.await)) });
         receiver.recv().unwrap_or(Err(Error::Stopped))
+    }
+
+    /// Checks that appends may be stored soon.
+    ///
+    /// # Errors
+    /// [`Error::Unreachable`] if no broker answers; [`Error::Fenced`] once another process has taken over.
+    pub(crate) fn check_writing(&self) -> Result<(), Error> {
+        self.activity.check(&self.config)?;
+        match self.cluster.contact.silence() {
+            None => Ok(()),
+            Some(silence) => {
+                let why = format!("no broker has answered for {} s", silence.as_secs());
+                Err(Error::Unreachable { brokers: self.config.brokers.join(", "), why })
+            }
+        }
     }
 
     /// Counts bytes of an append, if there is room for them.

@@ -167,6 +167,14 @@ impl Log for OnKafka {
         Ok(Arc::new(writer))
     }
 
+    fn check_writing(&self) -> Result<(), Error> {
+        self.core.check_writing()
+    }
+
+    fn troubles(&self) -> Vec<String> {
+        self.core.troubles.lines()
+    }
+
     fn backpressure(&self) -> Option<Reply<()>> {
         self.core.backpressure()
     }

@@ -17,6 +17,7 @@ mod catalogue;
 mod cluster;
 mod config;
 mod connection;
+mod contact;
 mod coordinator;
 mod core;
 mod engine;

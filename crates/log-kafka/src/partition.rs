@@ -78,7 +78,7 @@ impl Partition for KafkaPartition {
     fn append(&self, records: &[Record<'_>], _level: AckLevel, done: Done<Appended>) -> Result<(), Error> {
         self.state.topic.check_exists()?;
         // Writers need no check: those of a process that has taken over fence them.
-        self.core.activity.check(&self.core.config)?;
+        self.core.check_writing()?;
         let accepted_bytes = self.topic().config.check_records(&self.state.id, records)?;
         self.core.accept(accepted_bytes)?;
         let is_ready = {

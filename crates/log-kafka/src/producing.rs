@@ -134,6 +134,7 @@ fn acknowledge(core: &Arc<Core>, partition: &Arc<PartitionState>, answer: &Parti
         (acknowledged, queue.is_ready())
     };
     if let Some((last, ended)) = acknowledged {
+        core.troubles.end(&partition.id);
         partition.acknowledged(last, ended);
         core.answer_seen(partition);
     }
@@ -193,6 +194,9 @@ fn again(core: &Arc<Core>, partitions: Vec<Arc<PartitionState>>, why: &CallError
         if partition.topic.check_exists().is_err() {
             fail(core, &partition, &Error::UnknownTopic { topic: partition.id.topic.clone() });
         } else if since.elapsed() < core.config.delivery_timeout {
+            if since.elapsed() >= core.config.request_timeout {
+                core.troubles.begin(&partition.id, why);
+            }
             later.push(partition);
         } else if may_be_stored {
             fail(core, &partition, &Error::Unanswered { partition: partition.id.clone(), why: why.to_string() });
@@ -218,6 +222,7 @@ fn again(core: &Arc<Core>, partitions: Vec<Arc<PartitionState>>, why: &CallError
 /// Ends all appends of a partition. The next one begins under another producer: this one's numbers are not known any more.
 fn fail(core: &Arc<Core>, partition: &PartitionState, error: &Error) {
     core.outbox.renew_producer();
+    core.troubles.end(&partition.id);
     let ended = partition.queue.lock().fail(error);
     core.end(ended);
 }

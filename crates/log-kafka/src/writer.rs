@@ -9,7 +9,8 @@
 //! Always true
 //! - Transactions end in their order, one at a time.
 //! - A commit that was refused by a coordinator that knows a later producer has no effect. One whose end was not answered is
-//!   unknown, and the writer does nothing more.
+//!   unknown.
+//! - After a commit that failed, the writer does nothing more: what comes later was decided on it.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -23,7 +24,7 @@ use millstream_log::{AckLevel, Appended, AtomicAppend, Done, Error, Writer};
 use millstream_types::{Offset, Record, RecordBatch, TopicPartition};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
-use tracing::warn;
+use tracing::{debug, warn};
 use uuid::Uuid;
 
 use crate::cluster::Purpose;
@@ -98,6 +99,10 @@ pub(crate) async fn begin(core: Arc<Core>, writers: Arc<Writers>, name: String) 
     }
     let coordinator = Coordinator::of(core.names.transactional_id(&name));
     let producer = coordinator.begin(&core).await?;
+    if core.activity.works() {
+        // A process that takes over claims that first, and fences this writer after a look that has found nobody.
+        core.activity.confirm(&core.config).await?;
+    }
     // The transaction of the writer before has ended: readers see it now.
     following::refresh(&core).await?;
     let work = Work { transactions: VecDeque::new(), is_ending: false, producer, over: None, is_left: false };
@@ -269,6 +274,7 @@ async fn run(core: &Arc<Core>, writer: &Arc<WriterState>) {
         if let Some(error) = failed {
             fail(core, writer, error).await;
         }
+        core.troubles.end(&writer.coordinator);
     }
 }
 
@@ -304,12 +310,15 @@ async fn send(
     writer: &Arc<WriterState>,
     mut batches: Vec<(Arc<PartitionState>, RecordBatch)>,
 ) -> Result<(), Error> {
-    let deadline = Instant::now() + core.config.delivery_timeout;
+    let (begun, patience) = (Instant::now(), core.config.delivery_timeout);
     loop {
         let left = send_once(core, writer, batches).await?;
         let Some(why) = left.why else { return Ok(()) };
-        if Instant::now() > deadline {
+        if begun.elapsed() > patience {
             return Err(Error::Unreachable { brokers: core.config.brokers.join(", "), why });
+        }
+        if begun.elapsed() >= core.config.request_timeout {
+            core.troubles.begin(&writer.coordinator, &why);
         }
         tokio::time::sleep(core.config.retry_backoff).await;
         let partitions: Vec<_> = left.batches.iter().map(|(partition, _)| Arc::clone(partition)).collect();
@@ -482,28 +491,29 @@ async fn seen(core: &Arc<Core>, stored: &[Stored]) {
     }
 }
 
-/// Ends everything that waits with `error`, after the first transaction is aborted if that is possible.
+/// Ends the writer, and everything that waits with `error`, after the first transaction is aborted if that is possible.
 async fn fail(core: &Arc<Core>, writer: &Arc<WriterState>, error: Error) {
-    let is_over = matches!(error, Error::Fenced { .. } | Error::OutcomeUnknown { .. });
-    let mut over = is_over.then(|| error.clone());
-    let producer = writer.work.lock().producer;
-    if !is_over {
-        let deadline = Instant::now() + core.config.request_timeout;
-        match writer.coordinator.end(core, producer, false, deadline).await {
-            Answer::Done(next) => writer.work.lock().producer = next,
-            Answer::Fenced => over = Some(Error::Fenced { writer: writer.name.clone() }),
-            // The coordinator aborts it after its time-out; this producer is of no use any more.
-            Answer::Refused(_) | Answer::Unknown(_) => {
-                over = Some(Error::OutcomeUnknown { writer: writer.name.clone() });
-            }
+    let unknown = || Error::OutcomeUnknown { writer: writer.name.clone() };
+    let error = match error {
+        // The coordinator has ended a transaction that took too long, and another producer has not begun.
+        Error::Fenced { .. } if core.activity.works() => unknown(),
+        error => error,
+    };
+    let (is_fenced, is_unknown) =
+        (matches!(error, Error::Fenced { .. }), matches!(error, Error::OutcomeUnknown { .. }));
+    if !is_fenced && !is_unknown {
+        let (producer, deadline) = (writer.work.lock().producer, Instant::now() + core.config.request_timeout);
+        // Otherwise the next writer of the name aborts it, or the coordinator after its time-out.
+        if let Answer::Refused(why) | Answer::Unknown(why) =
+            writer.coordinator.end(core, producer, false, deadline).await
+        {
+            debug!(writer = writer.name, %why, "a transaction is left open");
         }
     }
     let ended = {
         let mut work = writer.work.lock();
         work.is_ending = false;
-        if work.over.is_none() {
-            work.over = over;
-        }
+        work.over.get_or_insert_with(|| if is_fenced { error.clone() } else { unknown() });
         std::mem::take(&mut work.transactions)
     };
     ended.into_iter().for_each(|transaction| transaction.finish(core, &Err(error.clone())));

@@ -41,6 +41,8 @@ const DOCUMENT_LIMITS: Limits =
 
 /// Notifications that wait may take one in this many bytes of the memory budget.
 const NOTIFICATIONS_PART: u64 = 4;
+/// Most troubles of the log that `/readyz` names.
+const TROUBLES_SHOWN_MAX: usize = 5;
 
 /// The log, the planes over it and what they share.
 pub(crate) struct Planes {
@@ -227,7 +229,9 @@ impl Planes {
             let of_views = planes.failures();
             let failures: Vec<String> =
                 of_views.iter().map(ToString::to_string).chain(planes.history.failures()).collect();
-            if failures.is_empty() { Ok(planes.history.warnings()) } else { Err(failures.join("\n")) }
+            let mut warnings = planes.history.warnings();
+            warnings.extend(planes.log.log().troubles().into_iter().take(TROUBLES_SHOWN_MAX));
+            if failures.is_empty() { Ok(warnings) } else { Err(failures.join("\n")) }
         })
     }
 

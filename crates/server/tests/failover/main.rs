@@ -1,5 +1,7 @@
-//! Two servers on one Kafka: one works, the other stands by, and takes over when the first is gone.
+//! Servers on Kafka: one works, another stands by and takes over when the first is gone; and brokers that are gone for long.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
+
+mod outage;
 
 use std::path::Path;
 use std::process::Command;

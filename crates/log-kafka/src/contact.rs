@@ -1,0 +1,115 @@
+//! The contact with the cluster, and the appends that it does not take.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+
+/// Time without any answer after which appends are refused: one lost connection is no reason.
+const SILENCE: Duration = Duration::from_secs(1);
+
+/// The time since brokers have stopped to answer.
+#[derive(Debug)]
+pub(crate) struct Contact {
+    opened_at: Instant,
+    /// Milliseconds since `opened_at` of the first call that failed since the last answer; 0 if none has.
+    failing_since_ms: AtomicU64,
+}
+
+impl Contact {
+    pub(crate) fn new() -> Self {
+        Self { opened_at: Instant::now(), failing_since_ms: AtomicU64::new(0) }
+    }
+
+    fn now_ms(&self) -> u64 {
+        u64::try_from(self.opened_at.elapsed().as_millis()).unwrap_or(u64::MAX).max(1)
+    }
+
+    /// A broker has answered.
+    pub(crate) fn answered(&self) {
+        if self.failing_since_ms.load(Ordering::Relaxed) != 0 {
+            self.failing_since_ms.store(0, Ordering::Release);
+        }
+    }
+
+    /// A broker could not be reached, or has not answered.
+    pub(crate) fn failed(&self) {
+        let now_ms = self.now_ms();
+        let _ = self.failing_since_ms.compare_exchange(0, now_ms, Ordering::AcqRel, Ordering::Relaxed);
+    }
+
+    /// The time for which every call has failed, if that is long.
+    pub(crate) fn silence(&self) -> Option<Duration> {
+        match self.failing_since_ms.load(Ordering::Acquire) {
+            0 => None,
+            since_ms => Some(Duration::from_millis(self.now_ms().saturating_sub(since_ms))),
+        }
+        .filter(|silence| *silence >= SILENCE)
+    }
+}
+
+/// The partitions and writers whose records are not taken, each with the reason.
+#[derive(Debug, Default)]
+pub(crate) struct Troubles {
+    by_place: Mutex<BTreeMap<String, String>>,
+    is_any: AtomicBool,
+}
+
+impl Troubles {
+    /// Notes that records of a place have waited for long.
+    pub(crate) fn begin(&self, place: &dyn std::fmt::Display, why: &dyn std::fmt::Display) {
+        let mut by_place = self.by_place.lock();
+        by_place.insert(place.to_string(), why.to_string());
+        self.is_any.store(true, Ordering::Release);
+    }
+
+    /// Notes that nothing of a place waits any more.
+    pub(crate) fn end(&self, place: &dyn std::fmt::Display) {
+        if self.is_any.load(Ordering::Acquire) {
+            let mut by_place = self.by_place.lock();
+            by_place.remove(&place.to_string());
+            self.is_any.store(!by_place.is_empty(), Ordering::Release);
+        }
+    }
+
+    /// A line for each place.
+    pub(crate) fn lines(&self) -> Vec<String> {
+        self.by_place.lock().iter().map(|(place, why)| format!("{place} takes no records now: {why}")).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_silence_of_all_brokers_for_some_time_counts() {
+        let mut contact = Contact::new();
+        assert_eq!(contact.silence(), None);
+        contact.failed();
+        assert_eq!(contact.silence(), None, "one call has failed just now");
+        contact.opened_at -= Duration::from_secs(5);
+        assert!(contact.silence().is_some_and(|silence| silence >= Duration::from_secs(5)));
+        contact.failed();
+        assert!(contact.silence().is_some_and(|silence| silence >= Duration::from_secs(5)), "it goes on");
+        contact.answered();
+        assert_eq!(contact.silence(), None);
+    }
+
+    #[test]
+    fn a_trouble_is_told_until_it_ends() {
+        let troubles = Troubles::default();
+        troubles.end(&"a/0");
+        troubles.begin(&"a/0", &"no leader");
+        troubles.begin(&"b/1", &"too few replicas");
+        troubles.begin(&"a/0", &"no answer");
+        assert_eq!(
+            troubles.lines(),
+            ["a/0 takes no records now: no answer", "b/1 takes no records now: too few replicas"]
+        );
+        troubles.end(&"a/0");
+        troubles.end(&"b/1");
+        assert!(troubles.lines().is_empty() && !troubles.is_any.load(Ordering::Acquire));
+    }
+}
