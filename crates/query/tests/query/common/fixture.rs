@@ -4,9 +4,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use millstream_log::{AckLevel, Done, Embedded, Log, LogConfig, Partition, Storage, SystemFiles, TopicConfig, UpTo};
+use millstream_log::{AckLevel, Done, Log, LogConfig, Partition, Storage, SystemFiles, TopicConfig, UpTo};
 use millstream_query::{Cause, Config, Deliver, Engine, QueryAnswer, QueryRequest, QueryRuntime, Subscription};
-use millstream_testkit::{MemoryLog, eventually_async};
+use millstream_testkit::{MemoryLog, TestLog, eventually_async};
 use millstream_types::{
     ManualClock, MemoryBudget, Record, RecordBatch, ShortLives, StateTopic, SystemClock, TenantId, TopicKind,
     TopicName, TopicPartition, WallClock as _, partition_of_key,
@@ -31,7 +31,7 @@ pub(crate) struct Fixture {
 
 /// The engine of a log on disk.
 struct Disk {
-    log: Arc<Embedded>,
+    log: TestLog,
     dir: tempfile::TempDir,
 }
 
@@ -75,7 +75,7 @@ pub(crate) fn fixture_within(topic: &TopicConfig, config: Config, budget: Memory
 pub(crate) fn fixture_on_disk(topic: &TopicConfig, config: Config) -> Fixture {
     let dir = tempfile::tempdir().unwrap();
     let log = open_log(dir.path());
-    begin(log.clone(), Some(Disk { log, dir }), topic, config, budget())
+    begin(log.log(), Some(Disk { log, dir }), topic, config, budget())
 }
 
 fn begin(log: Arc<dyn Log>, disk: Option<Disk>, topic: &TopicConfig, config: Config, budget: MemoryBudget) -> Fixture {
@@ -97,10 +97,9 @@ fn start(
     Arc::new(Engine::start(runtime, config.clone()).unwrap())
 }
 
-fn open_log(dir: &Path) -> Arc<Embedded> {
-    let system = Arc::new(SystemClock::default());
+fn open_log(dir: &Path) -> TestLog {
     let config = LogConfig { dir: dir.join("log"), guarded_words: vec!["queries".to_owned()], ..LogConfig::default() };
-    Embedded::open(config, Arc::new(SystemFiles), system.clone(), system).unwrap()
+    TestLog::open(config, Arc::new(SystemFiles)).unwrap()
 }
 
 pub(crate) fn two_threads() -> Config {
@@ -122,7 +121,7 @@ impl Fixture {
         disk.log.close().unwrap();
         self.engine.stop();
         disk.log = open_log(disk.dir.path());
-        self.log = disk.log.clone();
+        self.log = disk.log.log();
         between(&*self.log);
         let now_ms = self.clock.now_ms() + i64::try_from(down.as_millis()).unwrap();
         self.clock = Arc::new(ManualClock::at(now_ms));
