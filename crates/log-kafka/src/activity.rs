@@ -47,6 +47,8 @@ impl std::fmt::Display for ActiveProcess {
 #[derive(Debug)]
 pub(crate) struct Activity {
     works: AtomicBool,
+    /// The log is being closed.
+    is_closing: AtomicBool,
     /// The process that has taken over from this one.
     successor: watch::Sender<Option<ActiveProcess>>,
     pub(crate) pauses: Pauses,
@@ -66,6 +68,7 @@ impl Default for Activity {
     fn default() -> Self {
         Self {
             works: AtomicBool::new(false),
+            is_closing: AtomicBool::new(false),
             successor: watch::Sender::new(None),
             pauses: Pauses::new(),
             looks: Looks::default(),
@@ -123,16 +126,25 @@ impl Activity {
         self.check(config)
     }
 
+    /// Refuses appends from now on.
+    pub(crate) fn close(&self) {
+        self.is_closing.store(true, Ordering::Release);
+    }
+
     /// `true` while this process tells others that it works.
     pub(crate) fn works(&self) -> bool {
         self.works.load(Ordering::Acquire)
     }
 
-    /// Checks that this process has not stood still for so long that another one may have taken over.
+    /// Checks that this process may append: its log is open, and it has not stood still for so long that another one may have
+    /// taken over.
     ///
     /// # Errors
-    /// [`Error::Unreachable`]; [`Error::Fenced`] once another one has.
+    /// [`Error::Stopped`]; [`Error::Unreachable`]; [`Error::Fenced`] once another one has.
     pub(crate) fn check(&self, config: &EngineConfig) -> Result<(), Error> {
+        if self.is_closing.load(Ordering::Acquire) {
+            return Err(Error::Stopped);
+        }
         if self.successor.borrow().is_some() {
             return Err(Error::Fenced { writer: "of this process".to_owned() });
         }

@@ -2,13 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::future::Future;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
 
 use kafka_protocol::ResponseError;
-use millstream_log::{Done, Error, LogCounters, Reply, Topic, reply};
+use millstream_log::{Error, LogCounters, Topic};
 use millstream_types::{SystemClock, WallClock as _};
-use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use uuid::Uuid;
 
@@ -21,7 +19,7 @@ use crate::followed::Followed;
 use crate::names::Names;
 use crate::outbox::Outbox;
 use crate::partition_state::{PartitionState, leader_of};
-use crate::queue::Ended;
+use crate::pending::PendingAppends;
 use crate::topic_state::Topics;
 
 #[derive(Debug)]
@@ -35,10 +33,7 @@ pub(crate) struct Core {
     pub(crate) counters: LogCounters,
     pub(crate) activity: Activity,
     pub(crate) troubles: Troubles,
-    /// Bytes of appends that have not ended.
-    pending_bytes: AtomicUsize,
-    /// Callers that wait until there is room for appends.
-    room_waiters: Mutex<Vec<Done<()>>>,
+    pub(crate) pending: Arc<PendingAppends>,
     clock: SystemClock,
     runtime: Handle,
 }
@@ -46,18 +41,18 @@ pub(crate) struct Core {
 impl Core {
     pub(crate) fn new(config: EngineConfig, runtime: Handle) -> Arc<Self> {
         let config = Arc::new(config);
+        let pending = Arc::new(PendingAppends::new(config.pending_max_bytes));
         Arc::new(Self {
             cluster: Cluster::new(Arc::clone(&config)),
             names: Names::new(&config.prefix),
-            topics: Topics::default(),
+            topics: Topics::new(Arc::clone(&pending)),
             outbox: Outbox::default(),
             followed: Followed::default(),
             counters: LogCounters::default(),
             activity: Activity::default(),
             troubles: Troubles::default(),
-            room_waiters: Mutex::default(),
             clock: SystemClock::default(),
-            pending_bytes: AtomicUsize::new(0),
+            pending,
             config,
             runtime,
         })
@@ -101,60 +96,14 @@ impl Core {
         }
     }
 
-    /// Counts bytes of an append, if there is room for them.
-    ///
-    /// # Errors
-    /// [`Error::Overloaded`].
-    pub(crate) fn accept(&self, bytes: usize) -> Result<(), Error> {
-        let limit_bytes = self.config.pending_max_bytes;
-        let waiting_bytes = self.pending_bytes.fetch_add(bytes, Ordering::AcqRel);
-        // One append always fits.
-        if waiting_bytes > 0 && waiting_bytes + bytes > limit_bytes {
-            self.pending_bytes.fetch_sub(bytes, Ordering::AcqRel);
-            return Err(Error::Overloaded { waiting_bytes, limit: "log.pending_max_bytes", limit_bytes });
-        }
-        Ok(())
-    }
-
-    /// Bytes of appends that have not ended.
-    pub(crate) fn pending_bytes(&self) -> usize {
-        self.pending_bytes.load(Ordering::Acquire)
-    }
-
     /// Bytes of its newest batches that each partition may keep.
     pub(crate) fn tail_share(&self) -> usize {
         self.config.tail_bytes / self.followed.count().max(1)
     }
 
-    /// Answers appends that have ended.
-    pub(crate) fn end(&self, ended: Ended) {
-        self.pending_bytes.fetch_sub(ended.accepted_bytes, Ordering::AcqRel);
-        ended.answer();
-        if !self.is_crowded() {
-            let waiters = std::mem::take(&mut *self.room_waiters.lock());
-            waiters.into_iter().for_each(|waiter| waiter.finish(Ok(())));
-        }
-    }
-
     /// Answers the acknowledged appends of a partition that readers see.
     pub(crate) fn answer_seen(&self, partition: &PartitionState) {
-        partition.seen().into_iter().for_each(|ended| self.end(ended));
-    }
-
-    /// `true` if appends will soon be refused.
-    fn is_crowded(&self) -> bool {
-        self.pending_bytes.load(Ordering::Acquire) > self.config.pending_max_bytes / 2
-    }
-
-    /// A reply to await before the next append; `None` while there is room.
-    pub(crate) fn backpressure(&self) -> Option<Reply<()>> {
-        let mut waiters = self.room_waiters.lock();
-        if !self.is_crowded() {
-            return None;
-        }
-        let (done, answer) = reply();
-        waiters.push(done);
-        Some(answer)
+        partition.seen().into_iter().for_each(|ended| self.pending.end(ended));
     }
 
     /// Milliseconds since 1970-01-01T00:00:00Z.

@@ -87,15 +87,19 @@ impl OnKafka {
         self.core.activity.taken_over().await
     }
 
-    /// Ends the writers, so that the next ones need not end their transactions. Appends fail from now on.
+    /// Refuses appends, waits until those that were accepted have ended, and ends the writers, so that the next ones need not end
+    /// their transactions. Appends fail from now on.
     ///
     /// # Errors
-    /// [`Error::Stopped`] if a writer has not ended in time; the next one of its name ends its transaction.
+    /// [`Error::Stopped`] if an append or a writer has not ended in time: the append fails, and the next writer of the name ends
+    /// the transaction.
     pub fn close(&self) -> Result<(), Error> {
         let (writers, patience) = (Arc::clone(&self.writers), self.core.config.request_timeout);
         let (core, claim) = (self.core(), self.claim.lock().take());
+        core.activity.close();
         let ended = self.core.wait(async move {
             let ending = async {
+                producing::until_sent(&core).await;
                 if let Some(claim) = claim {
                     active::leave(&core, claim).await;
                 }
@@ -103,7 +107,7 @@ impl OnKafka {
             };
             tokio::time::timeout(patience, ending).await.map_err(|_| Error::Stopped)
         });
-        self.core.topics.clear();
+        self.core.topics.close();
         ended
     }
 }
@@ -111,7 +115,7 @@ impl OnKafka {
 impl Drop for OnKafka {
     fn drop(&mut self) {
         if self.close().is_err() {
-            warn!("a writer has not ended in time; the next one of its name ends its transaction");
+            warn!("an append or a writer has not ended in time; the next writer of its name ends its transaction");
         }
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_background();
@@ -176,7 +180,7 @@ impl Log for OnKafka {
     }
 
     fn backpressure(&self) -> Option<Reply<()>> {
-        self.core.backpressure()
+        self.core.pending.backpressure()
     }
 
     fn committed(&self, group: &str, partition: &TopicPartition) -> Result<Option<Position>, Error> {

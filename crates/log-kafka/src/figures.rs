@@ -15,7 +15,7 @@ impl LogFigures for OnKafka {
         let core = self.core();
         let partitions = core.topics.all().into_iter().flat_map(|topic| topic.partitions());
         LogStats {
-            pending_bytes: core.pending_bytes() as u64,
+            pending_bytes: core.pending.bytes() as u64,
             partitions: partitions.map(|partition| stats_of(&partition)).collect(),
             ..core.counters.stats()
         }

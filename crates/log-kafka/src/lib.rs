@@ -32,6 +32,7 @@ mod outbox;
 mod partition;
 mod partition_state;
 mod pauses;
+mod pending;
 mod positions;
 mod producing;
 mod queue;

@@ -80,7 +80,7 @@ impl Partition for KafkaPartition {
         // Writers need no check: those of a process that has taken over fence them.
         self.core.check_writing()?;
         let accepted_bytes = self.topic().config.check_records(&self.state.id, records)?;
-        self.core.accept(accepted_bytes)?;
+        self.core.pending.accept(accepted_bytes)?;
         let is_ready = {
             let mut queue = self.state.queue.lock();
             let was_ready = queue.is_ready();

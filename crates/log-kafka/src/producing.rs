@@ -52,6 +52,17 @@ pub(crate) async fn run(core: Arc<Core>) {
     }
 }
 
+/// Waits until nothing is to be sent. Appends are refused by then.
+pub(crate) async fn until_sent(core: &Core) {
+    for topic in core.topics.all() {
+        for partition in topic.partitions() {
+            while !partition.queue.lock().is_empty() {
+                tokio::time::sleep(core.config.retry_backoff).await;
+            }
+        }
+    }
+}
+
 /// Makes requests of what these partitions have to send; what the leader cannot take now stays ready.
 fn send(core: &Arc<Core>, leader: i32, partitions: Vec<Arc<PartitionState>>, producer: ProducerId) {
     let mut rest = partitions.into_iter();
@@ -191,8 +202,8 @@ fn again(core: &Arc<Core>, partitions: Vec<Arc<PartitionState>>, why: &CallError
             queue.oldest()
         };
         let Some((since, may_be_stored)) = oldest else { continue };
-        if partition.topic.check_exists().is_err() {
-            fail(core, &partition, &Error::UnknownTopic { topic: partition.id.topic.clone() });
+        if let Err(gone) = partition.topic.check_exists() {
+            fail(core, &partition, &gone);
         } else if since.elapsed() < core.config.delivery_timeout {
             if since.elapsed() >= core.config.request_timeout {
                 core.troubles.begin(&partition.id, why);
@@ -224,7 +235,7 @@ fn fail(core: &Arc<Core>, partition: &PartitionState, error: &Error) {
     core.outbox.renew_producer();
     core.troubles.end(&partition.id);
     let ended = partition.queue.lock().fail(error);
-    core.end(ended);
+    core.pending.end(ended);
 }
 
 /// The producer of this engine; asks for one if there is none.

@@ -1,7 +1,6 @@
 //! A topic of the cluster: its name, its id and its configuration.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use millstream_log::{Error, Topic, TopicConfig};
 use millstream_types::{TopicId, TopicName};
@@ -15,13 +14,14 @@ pub(crate) struct TopicInfo {
     pub(crate) kafka_name: String,
     pub(crate) id: Uuid,
     topic: RwLock<Arc<Topic>>,
-    is_deleted: AtomicBool,
+    /// The reason why it is gone.
+    gone: OnceLock<Error>,
 }
 
 impl TopicInfo {
     pub(crate) fn new(kafka_name: String, id: Uuid, name: TopicName, config: TopicConfig) -> Self {
         let topic = Arc::new(Topic { id: TopicId(id.as_u128()), name, config });
-        Self { kafka_name, id, topic: RwLock::new(topic), is_deleted: AtomicBool::new(false) }
+        Self { kafka_name, id, topic: RwLock::new(topic), gone: OnceLock::new() }
     }
 
     pub(crate) fn name(&self) -> TopicName {
@@ -40,19 +40,16 @@ impl TopicInfo {
         Arc::clone(&topic)
     }
 
-    /// Notes that the topic is gone.
-    pub(crate) fn delete(&self) {
-        self.is_deleted.store(true, Ordering::Release);
+    /// Notes that the topic is gone: deleted, or its log closed.
+    pub(crate) fn end(&self, why: Error) {
+        self.gone.get_or_init(|| why);
     }
 
     /// Checks that the topic exists.
     ///
     /// # Errors
-    /// [`Error::UnknownTopic`].
+    /// [`Error::UnknownTopic`]; [`Error::Stopped`] once the log is closed.
     pub(crate) fn check_exists(&self) -> Result<(), Error> {
-        match self.is_deleted.load(Ordering::Acquire) {
-            true => Err(Error::UnknownTopic { topic: self.name() }),
-            false => Ok(()),
-        }
+        self.gone.get().map_or(Ok(()), |why| Err(why.clone()))
     }
 }

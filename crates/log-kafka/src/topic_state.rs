@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use kafka_protocol::messages::metadata_response::MetadataResponseTopic;
 use millstream_log::{Error, Topic, TopicConfig, Watchers};
@@ -10,7 +11,7 @@ use parking_lot::RwLock;
 use uuid::Uuid;
 
 use crate::partition_state::{PartitionState, leader_of};
-use crate::queue::Ended;
+use crate::pending::PendingAppends;
 use crate::topic_info::TopicInfo;
 
 /// A topic with its partitions.
@@ -69,10 +70,14 @@ impl TopicState {
         self.partitions.read().clone()
     }
 
-    /// Notes that the topic is gone, and gives its partitions up.
-    fn delete(&self) -> Vec<Arc<PartitionState>> {
-        self.info.delete();
+    /// Notes why the topic is gone, and gives its partitions up.
+    fn end(&self, why: &Error) -> Vec<Arc<PartitionState>> {
+        self.info.end(why.clone());
         std::mem::take(&mut self.partitions.write())
+    }
+
+    fn is_deleted(&self) -> Error {
+        Error::UnknownTopic { topic: self.info.name() }
     }
 }
 
@@ -80,15 +85,29 @@ impl TopicState {
 const DELETED_MAX: usize = 10_000;
 
 /// All topics that are known.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Topics {
     by_name: RwLock<BTreeMap<TopicName, Arc<TopicState>>>,
+    /// The log is closed: no topic comes any more.
+    is_closed: AtomicBool,
     /// Topics that this process has deleted, the newest last; brokers may tell of them for a while.
     deleted: RwLock<VecDeque<Uuid>>,
     pub(crate) watchers: Watchers,
+    /// The appends of topics that go end here.
+    pending: Arc<PendingAppends>,
 }
 
 impl Topics {
+    pub(crate) fn new(pending: Arc<PendingAppends>) -> Self {
+        Self {
+            by_name: RwLock::default(),
+            is_closed: AtomicBool::new(false),
+            deleted: RwLock::default(),
+            watchers: Watchers::default(),
+            pending,
+        }
+    }
+
     pub(crate) fn find(&self, name: &TopicName) -> Option<Arc<TopicState>> {
         self.by_name.read().get(name).cloned()
     }
@@ -96,9 +115,12 @@ impl Topics {
     /// As [`Topics::find`].
     ///
     /// # Errors
-    /// [`Error::UnknownTopic`].
+    /// [`Error::UnknownTopic`]; [`Error::Stopped`] once the log is closed.
     pub(crate) fn get(&self, name: &TopicName) -> Result<Arc<TopicState>, Error> {
-        self.find(name).ok_or_else(|| Error::UnknownTopic { topic: name.clone() })
+        self.find(name).ok_or_else(|| match self.is_closed.load(Ordering::Acquire) {
+            true => Error::Stopped,
+            false => Error::UnknownTopic { topic: name.clone() },
+        })
     }
 
     pub(crate) fn all(&self) -> Vec<Arc<TopicState>> {
@@ -111,11 +133,15 @@ impl Topics {
             let mut by_name = self.by_name.write();
             let name = topic.info.name();
             match by_name.get(&name) {
+                _ if self.is_closed.load(Ordering::Acquire) => {
+                    topic.info.end(Error::Stopped);
+                    return topic;
+                }
                 Some(known) if known.info.id == topic.info.id => return Arc::clone(known),
                 _ => by_name.insert(name, Arc::clone(&topic)),
             }
         };
-        former.iter().for_each(end);
+        former.iter().for_each(|topic| self.end(topic, &topic.is_deleted()));
         self.watchers.ring();
         topic
     }
@@ -139,22 +165,62 @@ impl Topics {
 
     pub(crate) fn remove(&self, name: &TopicName) {
         let removed = self.by_name.write().remove(name);
-        removed.iter().for_each(end);
+        removed.iter().for_each(|topic| self.end(topic, &topic.is_deleted()));
         self.watchers.ring();
     }
 
-    /// Gives all topics up.
-    pub(crate) fn clear(&self) {
-        let all = std::mem::take(&mut *self.by_name.write());
-        all.values().for_each(end);
+    /// Gives all topics up, as the log is closed.
+    pub(crate) fn close(&self) {
+        let all = {
+            let mut by_name = self.by_name.write();
+            self.is_closed.store(true, Ordering::Release);
+            std::mem::take(&mut *by_name)
+        };
+        all.values().for_each(|topic| self.end(topic, &Error::Stopped));
+    }
+
+    /// Tells the readers and writers of a topic why it is gone.
+    fn end(&self, topic: &TopicState, why: &Error) {
+        for partition in topic.end(why) {
+            let ended = partition.queue.lock().fail(why);
+            partition.take_unseen().into_iter().chain([ended]).for_each(|ended| self.pending.end(ended));
+            partition.watchers.ring();
+        }
     }
 }
 
-/// Tells the readers and writers of a topic that it is gone.
-fn end(topic: &Arc<TopicState>) {
-    for partition in topic.delete() {
-        let ended = partition.queue.lock().fail(&Error::UnknownTopic { topic: topic.info.name() });
-        partition.take_unseen().into_iter().chain([ended]).for_each(Ended::answer);
-        partition.watchers.ring();
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+mod tests {
+    use millstream_log::Done;
+    use millstream_types::{Record, TenantId};
+
+    use super::*;
+
+    #[test]
+    fn appends_to_a_topic_that_goes_are_answered_and_leave_their_room_to_others() {
+        let pending = Arc::new(PendingAppends::new(100));
+        let topics = Topics::new(Arc::clone(&pending));
+        let name = TopicName::user("gone", &TenantId::default()).unwrap();
+        for id in 0..100 {
+            let config = TopicConfig { partitions: 1, ..TopicConfig::default() };
+            let topic = topics.insert(TopicState::new("gone".to_owned(), Uuid::from_u128(id), name.clone(), config));
+            pending.accept(60).unwrap();
+            let (sender, answer) = std::sync::mpsc::channel();
+            let done = Done::call(move |result| drop(sender.send(result)));
+            topic.partitions()[0].queue.lock().push(&[Record::default()], 1 << 20, 60, done);
+            match id % 2 {
+                0 => topics.remove(&name),
+                // Created anew by others.
+                _ => drop(topics.insert(TopicState::new(
+                    "gone".to_owned(),
+                    Uuid::from_u128(1_000 + id),
+                    name.clone(),
+                    TopicConfig::default(),
+                ))),
+            }
+            assert!(matches!(answer.recv().unwrap(), Err(Error::UnknownTopic { .. })));
+            assert_eq!(pending.bytes(), 0);
+        }
     }
 }

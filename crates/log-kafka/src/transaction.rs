@@ -124,7 +124,7 @@ impl Transaction {
     /// Leaves a partition out whose topic is gone.
     pub(crate) fn leave_out(&mut self, core: &Core, partition: &TopicPartition) {
         if let Some(mut part) = self.parts.remove(partition) {
-            core.end(part.queue.fail(&Error::UnknownTopic { topic: partition.topic.clone() }));
+            core.pending.end(part.queue.fail(&Error::UnknownTopic { topic: partition.topic.clone() }));
         }
     }
 
@@ -139,7 +139,7 @@ impl Transaction {
     /// Ends what has not been stored, and answers the commits.
     pub(crate) fn finish(self, core: &Core, outcome: &Result<(), Error>) {
         for mut part in self.parts.into_values() {
-            core.end(part.queue.fail(&Error::Stopped));
+            core.pending.end(part.queue.fail(&Error::Stopped));
         }
         for Commit { done, appended } in self.commits {
             let appended: Option<Vec<Appended>> = appended.lock().iter().copied().collect();

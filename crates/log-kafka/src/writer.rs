@@ -207,7 +207,7 @@ impl Writer for KafkaWriter {
         let (target, accepted_bytes) = self.checked(partition, records)?;
         let size = AppendSize { batch_max_bytes: self.core.config.batch_max_bytes, accepted_bytes };
         let mut work = self.work()?;
-        self.core.accept(accepted_bytes)?;
+        self.core.pending.accept(accepted_bytes)?;
         work.open().append(&target, records, size, Done::ignore());
         drop(work);
         self.state.wake.notify_one();
@@ -221,7 +221,7 @@ impl Writer for KafkaWriter {
         let batch_max_bytes = self.core.config.batch_max_bytes;
         let mut work = self.work()?;
         let of_positions: usize = kept.iter().map(PositionRecord::size_bytes).sum();
-        self.core.accept(targets.iter().map(|(_, bytes)| bytes).sum::<usize>() + of_positions)?;
+        self.core.pending.accept(targets.iter().map(|(_, bytes)| bytes).sum::<usize>() + of_positions)?;
         let transaction = work.closable();
         for record in &kept {
             let size = AppendSize { batch_max_bytes, accepted_bytes: record.size_bytes() };
@@ -424,7 +424,7 @@ fn take(
             if let Some((last, ended)) = stored {
                 first.stored(&partition.id, base, last);
                 partition.stored_in_transaction(last);
-                core.end(ended);
+                core.pending.end(ended);
             }
             Ok(None)
         }

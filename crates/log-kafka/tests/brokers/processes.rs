@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Instant;
 
-use millstream_log::{Bell, Error, Log as _, TopicConfig, UpTo};
+use millstream_log::{AckLevel, Bell, Done, Error, Log as _, TopicConfig, UpTo};
 use millstream_log_kafka::OnKafka;
-use millstream_types::{Offset, TopicPartition};
+use millstream_types::{Offset, Record, TopicPartition};
 
 use crate::{PATIENCE, commit, config, topic, values};
 
@@ -99,4 +99,28 @@ fn what_another_process_does_with_topics_is_told() {
     assert!(matches!(partition.read(Offset::ZERO, 1, UpTo::Stable), Err(Error::UnknownTopic { .. })));
     let anew = one.create_topic(&name, &config).unwrap();
     told("it is created anew", &|| two.topic(&name).as_ref() == Some(&anew));
+}
+
+/// The records that a log has accepted are stored once it is closed, though nobody has waited for them.
+#[test]
+fn a_log_that_is_closed_has_stored_what_it_accepted_and_accepts_no_more() {
+    let kafka = crate::conformance::broker();
+    let (log, name) = (OnKafka::open(config(kafka)).unwrap(), topic("closed"));
+    log.create_topic(&name, &TopicConfig { partitions: 2, ..TopicConfig::default() }).unwrap();
+    let partitions = [0, 1].map(|number| log.partition(&TopicPartition::new(name.clone(), number)).unwrap());
+    let append = |number: u32| {
+        let value = number.to_string();
+        let record = Record { value: Some(value.as_bytes()), ..Record::default() };
+        partitions[number as usize % 2].append(&[record], AckLevel::Memory, Done::ignore())
+    };
+    (0..2_000).for_each(|number| append(number).unwrap());
+    log.close().unwrap();
+    assert!(matches!(append(2_000), Err(Error::Stopped)));
+    assert!(matches!(partitions[0].read(Offset::ZERO, 1, UpTo::Stable), Err(Error::Stopped)));
+    assert!(matches!(log.partition(&TopicPartition::new(name.clone(), 0)), Err(Error::Stopped)));
+    let next = OnKafka::open(config(kafka)).unwrap();
+    for number in 0..2 {
+        let expected: Vec<String> = (0..1_000).map(|n| (2 * n + number).to_string()).collect();
+        assert!(values(&next, &name, number) == expected, "partition {number}");
+    }
 }
