@@ -5,11 +5,16 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use millstream_flow::StopMode;
-use millstream_log::{Log as _, SystemFiles};
+use millstream_log::SystemFiles;
 use millstream_testkit::eventually;
 use serde_json::{Value, json};
 
-use crate::node::Node;
+use crate::node::{Node, Setup};
+
+/// A node whose log's files can be damaged.
+fn open(dir: &Path) -> Node {
+    Node::open_as(dir, Setup { in_files: true, ..Setup::default() })
+}
 
 /// A job that passes each message once, and knows those that it has passed.
 fn once() -> Value {
@@ -46,7 +51,7 @@ const ALL: u64 = ROUND * ROUNDS;
 
 /// A directory in which a job has passed all messages in several epochs, the job, and the file with its state.
 fn with_state(dir: &Path) -> (String, PathBuf) {
-    let node = Node::open(dir);
+    let node = open(dir);
     node.create("messages", 1);
     node.create("results", 1);
     let id = node.run(&once());
@@ -77,7 +82,7 @@ fn a_job_whose_state_was_lost_in_a_repair_says_so_and_repeats_nothing() {
         fs::write(dir.path().join(&segment), &bytes).unwrap();
         millstream_log::repair(&SystemFiles, &dir.path().join("log")).unwrap();
 
-        let node = Node::open(dir.path());
+        let node = open(dir.path());
         node.append("messages", &messages(0..ALL));
         node.append("messages", &messages(10_000..10_001));
         let reason = || node.job(&id)["reason"].as_str().unwrap_or_default().to_owned();
@@ -98,12 +103,12 @@ fn a_job_whose_state_was_lost_in_a_repair_says_so_and_repeats_nothing() {
 #[test]
 fn a_job_that_was_stopped_before_its_first_epoch_goes_on() {
     let dir = tempfile::tempdir().unwrap();
-    let node = Node::open(dir.path());
+    let node = open(dir.path());
     node.create("messages", 1);
     node.create("results", 1);
     let id = node.run(&once());
     node.close();
-    let node = Node::open(dir.path());
+    let node = open(dir.path());
     node.append("messages", &messages(0..3));
     eventually("they are passed", || results(&node) == [0, 1, 2]);
     node.stop(&id, StopMode::Graceful);

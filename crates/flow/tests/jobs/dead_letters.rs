@@ -1,7 +1,7 @@
 //! Records that a sink cannot write, and that go to its error route.
 
 use millstream_flow::StopMode;
-use millstream_log::{Log as _, TopicConfig};
+use millstream_log::TopicConfig;
 use millstream_testkit::eventually;
 use millstream_types::TopicName;
 use serde_json::{Value, json};

@@ -1,6 +1,6 @@
 //! The sink `entities`: records of the topic of entity updates.
 
-use millstream_log::{Log as _, UpTo};
+use millstream_log::UpTo;
 use millstream_types::{TopicKind, TopicName, TopicPartition};
 use serde_json::{Value, json};
 

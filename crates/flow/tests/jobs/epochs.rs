@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use millstream_flow::{FlowConfig, Functions, StopMode};
-use millstream_log::{Log as _, TopicConfig};
+use millstream_log::TopicConfig;
 use millstream_testkit::eventually;
 use millstream_types::{Record, TopicName, TopicPartition, partition_of_key};
 use serde_json::{Value, json};

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use millstream_flow::{EVENT_TENANT_HEADER, Error, ParallelismChange, StopMode};
-use millstream_log::{Log as _, UpTo};
+use millstream_log::UpTo;
 use millstream_testkit::eventually;
 use millstream_types::{StateTopic, TopicName, TopicPartition};
 use serde_json::{Value, json};

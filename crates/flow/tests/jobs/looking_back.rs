@@ -91,7 +91,7 @@ fn each_reading_is_counted_once_whenever_the_job_ends() {
             eventually("some are there", || node.read("results").len() as u64 > round * 60);
         }
         node.jobs.shut_down(Duration::ZERO);
-        node.log.close().unwrap();
+        node.close_log().unwrap();
         drop(node);
         node = Node::open(dir.path());
     }

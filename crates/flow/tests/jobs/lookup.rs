@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use millstream_flow::{Error, FlowConfig, Functions, StopMode};
-use millstream_log::{AckLevel, Log as _, reply};
+use millstream_log::{AckLevel, reply};
 use millstream_testkit::eventually;
 use millstream_types::{Record, TopicName, TopicPartition, partition_of_key};
 use serde_json::{Value, json};

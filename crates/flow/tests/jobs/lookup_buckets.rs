@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use millstream_flow::Error;
-use millstream_log::{AckLevel, Cleanup, Log as _, TopicConfig, reply};
+use millstream_log::{AckLevel, Cleanup, TopicConfig, reply};
 use millstream_testkit::eventually;
 use millstream_types::{Header, Record, TenantId, TopicName, TopicPartition, header};
 use serde_json::{Value, json};

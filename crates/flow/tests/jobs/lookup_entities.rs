@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use millstream_flow::{EntityMatch, EntityQuery, EntityReader, Error, StopMode};
-use millstream_log::Log as _;
 use millstream_testkit::eventually;
 use millstream_types::{Role, Roles, TenantId, TopicName};
 use parking_lot::Mutex;

@@ -9,6 +9,7 @@ use millstream_flow::{
     EntityReader, Error, FlowConfig, FlowRuntime, Functions, Hooks, Jobs, ParallelismChange, StopMode, Submission, Tap,
 };
 use millstream_log::{AckLevel, Embedded, Files, Log, LogConfig, SystemFiles, TopicConfig, UpTo, reply};
+use millstream_testkit::TestLog;
 use millstream_testkit::sim::SimFiles;
 use millstream_types::{
     AccessScope, MemoryBudget, MonotonicClock, Offset, Principal, Record, Roles, ShortLives, SystemClock, TenantId,
@@ -22,8 +23,17 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// The time that jobs have to finish what they have read when a node closes.
 const DRAIN: Duration = Duration::from_secs(2);
 
+/// The engine of a node's log.
+enum Engine {
+    /// The one that the environment asks for.
+    Chosen(TestLog),
+    /// The built-in one, whose files a test looks at, or whose disk is simulated.
+    BuiltIn(Arc<Embedded>),
+}
+
 pub(crate) struct Node {
-    pub(crate) log: Arc<Embedded>,
+    pub(crate) log: Arc<dyn Log>,
+    engine: Engine,
     pub(crate) jobs: Arc<Jobs>,
     pub(crate) tenant: TenantId,
     runtime: Runtime,
@@ -44,6 +54,8 @@ pub(crate) struct Setup {
     pub(crate) entities: Option<Arc<dyn EntityReader>>,
     /// The simulated disk of the log, in place of the directory.
     pub(crate) disk: Option<SimFiles>,
+    /// The log is files in the directory, whatever the environment asks for.
+    pub(crate) in_files: bool,
 }
 
 impl Default for Setup {
@@ -57,6 +69,7 @@ impl Default for Setup {
             are_remote: false,
             entities: None,
             disk: None,
+            in_files: false,
         }
     }
 }
@@ -85,13 +98,22 @@ impl Node {
     }
 
     pub(crate) fn open_as(dir: &Path, setup: Setup) -> Self {
-        let Setup { config, functions, clock: jobs_clock, memory, short_lives, are_remote, entities, disk } = setup;
+        let Setup { config, functions, clock: jobs_clock, memory, short_lives, are_remote, entities, disk, in_files } =
+            setup;
         let clock = Arc::new(SystemClock::default());
-        let (log_config, files): (_, Arc<dyn Files>) = match disk {
-            Some(disk) => (simulated_config(), Arc::new(disk)),
-            None => (LogConfig { dir: dir.join("log"), ..LogConfig::default() }, Arc::new(SystemFiles)),
+        let built_in = |config: LogConfig, files: Arc<dyn Files>| {
+            Engine::BuiltIn(Embedded::open(config, files, clock.clone(), clock.clone()).unwrap())
         };
-        let log = Embedded::open(log_config, files, clock.clone(), clock.clone()).unwrap();
+        let config_of_log = LogConfig { dir: dir.join("log"), ..LogConfig::default() };
+        let engine = match disk {
+            Some(disk) => built_in(simulated_config(), Arc::new(disk)),
+            None if in_files => built_in(config_of_log, Arc::new(SystemFiles)),
+            None => Engine::Chosen(TestLog::open(config_of_log, Arc::new(SystemFiles)).unwrap()),
+        };
+        let log: Arc<dyn Log> = match &engine {
+            Engine::Chosen(log) => log.log(),
+            Engine::BuiltIn(log) => log.clone(),
+        };
         let views = ViewRuntime {
             log: log.clone(),
             checkpoints: Checkpoints::open(&dir.join("views")).unwrap(),
@@ -101,18 +123,26 @@ impl Node {
         let callers = Arc::new(move || are_remote);
         let runtime = FlowRuntime { views, clock: jobs_clock, memory, short_lives, callers, entities };
         let jobs = Jobs::open(&runtime, config, functions, Hooks::default()).unwrap();
-        Self { log, jobs, tenant: TenantId::default(), runtime: Runtime::new().unwrap() }
+        Self { log, engine, jobs, tenant: TenantId::default(), runtime: Runtime::new().unwrap() }
     }
 
     pub(crate) fn close(self) {
         self.jobs.shut_down(DRAIN);
-        self.log.close().unwrap();
+        self.close_log().unwrap();
+    }
+
+    /// Closes the log alone.
+    pub(crate) fn close_log(&self) -> Result<(), millstream_log::Error> {
+        match &self.engine {
+            Engine::Chosen(log) => log.close(),
+            Engine::BuiltIn(log) => log.close(),
+        }
     }
 
     /// Ends the threads of a node whose disk is off.
     pub(crate) fn end(self) {
         self.jobs.shut_down(Duration::ZERO);
-        drop(self.log.close());
+        drop(self.close_log());
     }
 
     pub(crate) fn submit(&self, document: &Value) -> Result<Submission, Error> {

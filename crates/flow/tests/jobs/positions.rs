@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 
 use millstream_flow::{Error, StopMode};
-use millstream_log::Log as _;
 use millstream_testkit::eventually;
 use millstream_types::{Offset, TopicName, TopicPartition, partition_of_key};
 use serde_json::{Value, json};

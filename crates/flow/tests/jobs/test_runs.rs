@@ -3,11 +3,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
+use std::sync::Arc;
 
 use millstream_flow::{FlowConfig, Functions, HookAnswer, Hooks, NativeHook, TestCase, TestRunner};
+use millstream_types::ManualClock;
 use serde_json::{Value, json};
 
-use crate::node::Node;
+use crate::node::{Node, Setup};
 use crate::routes::{sorted, with_nodes};
 
 /// The only one that stays open until it is killed.
@@ -73,7 +75,9 @@ fn every_example_gives_the_same_as_a_job() {
         for test in document.tests.iter().filter(|test| test.inject.is_empty()) {
             let dir = tempfile::tempdir().unwrap();
             let config = FlowConfig { params: test.params.clone(), threads: 3, ..FlowConfig::default() };
-            let node = Node::open_with(dir.path(), config, Functions::default());
+            // The jobs complete, however long that takes, before their clocks send anything.
+            let clock = Arc::new(ManualClock::default());
+            let node = Node::open_as(dir.path(), Setup { config, clock, ..Setup::default() });
             for (variant, changed) in variants(&document.json) {
                 for size in [1, 2, 7, 1000] {
                     let mut job = with_nodes(&changed, |_, node| node["batch"] = json!({ "size": size }));

@@ -1,7 +1,7 @@
 //! Expressions over values that are easily lost: records without a value, texts among numbers, large numbers.
 
 use millstream_flow::StopMode;
-use millstream_log::{AckLevel, Log as _, reply};
+use millstream_log::{AckLevel, reply};
 use millstream_testkit::eventually;
 use millstream_types::{Record, TopicName, TopicPartition};
 use serde_json::{Value, json};
