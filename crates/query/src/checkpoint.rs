@@ -16,7 +16,7 @@ use crate::window::AggregateCheckpoint;
 use crate::{Meta, QueryId, QueryRequest, WindowMeta, WindowResult};
 
 /// The form of the records, their first byte; the rest is JSON.
-const VERSION: u8 = StateTopic::Queries.version();
+pub(crate) const VERSION: u8 = StateTopic::Queries.version();
 /// The prefix of a key; the query's id follows.
 const KIND: u8 = b'q';
 
@@ -111,6 +111,11 @@ impl Checkpoint {
                 .map(|(to, sink_progress)| SinkCheckpoint { to: to.clone(), gone: sink_progress.gone }),
             resume_buffer: resume_buffer.map(ResumeBuffer::keep),
         })
+    }
+
+    /// The life of the process that has numbered the last result; `None` if results have no numbers.
+    pub(crate) fn life(&self) -> Option<u32> {
+        self.resume_buffer.as_ref().map(StoredResumeBuffer::life)
     }
 
     pub(crate) fn key(id: QueryId) -> Vec<u8> {
@@ -213,7 +218,7 @@ mod tests {
             let resume_buffer = kept
                 .resume_buffer
                 .as_ref()
-                .map(|resume_buffer| ResumeBuffer::resume(Some(resume_buffer), &[8], Epoch(9)).stamp());
+                .map(|resume_buffer| ResumeBuffer::resume(Some(resume_buffer), &[8], 9).stamp());
             let id = |id: &str| id.parse().unwrap();
             assert_eq!(resume_buffer, (json == NUMBERED).then(|| (id("9-0"), id("6-12"), 1)));
             if json == INTO_TOPIC {

@@ -22,7 +22,7 @@ use crate::outbox::{After, Outbox};
 use crate::outboxes::Outboxes;
 use crate::past_end::until;
 use crate::pool::Pool;
-use crate::query_store::QueryStore;
+use crate::query_store::{QueryStore, StoredQueries};
 use crate::reader::PartitionReader;
 use crate::registry::QueryRegistry;
 use crate::runtime::QueryRuntime;
@@ -44,6 +44,8 @@ use crate::{
 /// ```
 pub struct Engine {
     log: Arc<dyn Log>,
+    /// The number of this life of the process, by which results of different ones have different numbers.
+    pub(crate) life: u32,
     pub(crate) config: Config,
     pub(crate) clocks: Arc<Clocks>,
     pub(crate) registry: Arc<QueryRegistry>,
@@ -88,8 +90,11 @@ impl Engine {
         let cores = || thread::available_parallelism().map_or(1, usize::from);
         let threads = if config.threads == 0 { cores() } else { config.threads };
         let clocks = Arc::new(Clocks { monotonic, wall });
+        let store = QueryStore::new(log.clone(), config.kept_state_max_bytes);
+        let StoredQueries { queries, life } = store.begin()?;
         let engine = Self {
             log,
+            life,
             outboxes: Outboxes::new(&config, clocks.clone(), &memory),
             clocks,
             registry: Arc::new(QueryRegistry::new(threads)),
@@ -114,9 +119,7 @@ impl Engine {
             let thread = thread::Builder::new().name(format!("query-{number}")).spawn(move || reader.run());
             engine.threads.lock().push(thread.map_err(Error::Thread)?);
         }
-        let store = QueryStore::new(engine.log.clone(), engine.config.kept_state_max_bytes);
-        let kept = store.read()?;
-        let resumed = engine.resume(kept, store.epoch().unwrap_or_default(), &short_lives);
+        let resumed = engine.resume(queries, &short_lives);
         let checkpointer = Checkpointer::new(engine.registry.clone(), store, engine.clocks.clone(), &engine.config);
         let thread = thread::Builder::new().name("query-keeper".to_owned()).spawn(move || checkpointer.run(resumed));
         *engine.checkpointer.lock() = Some(thread.map_err(Error::Thread)?);
@@ -276,8 +279,7 @@ impl Engine {
         if request.keep && addressee.is_some() {
             outbox.hold_until_arrived(SinkOffset::default());
         } else if request.keep {
-            let epoch = stream.partitions.first().map(|partition| partition.offsets().epoch);
-            outbox.number(None, epoch.unwrap_or_default());
+            outbox.number(None, self.life);
         }
         Ok(LiveQuery {
             id,

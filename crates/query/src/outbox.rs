@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use millstream_types::{Epoch, MemoryBudget};
+use millstream_types::MemoryBudget;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
@@ -323,10 +323,10 @@ impl Outbox {
 
     /// From now on results have numbers, and stay for a while after they were sent. The waiting results of
     /// a resumed query keep theirs.
-    pub(crate) fn number(&self, kept: Option<&StoredResumeBuffer>, epoch: Epoch) {
+    pub(crate) fn number(&self, kept: Option<&StoredResumeBuffer>, life: u32) {
         let mut state = self.state.lock();
         let sizes: Vec<usize> = state.waiting.iter().map(Delivery::size_bytes).collect();
-        state.resume_buffer = Some(Box::new(ResumeBuffer::resume(kept, &sizes, epoch)));
+        state.resume_buffer = Some(Box::new(ResumeBuffer::resume(kept, &sizes, life)));
     }
 
     /// Sends the unsent results to this client from now on; returns the number of the last result before them. `None`

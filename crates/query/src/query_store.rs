@@ -1,18 +1,20 @@
 //! The state topic of queries that outlive the process: one record for each.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, mpsc};
 
 use millstream_log::{
-    AckLevel, Appended, Cleanup, Error as LogError, Log, Partition, Reply, TopicConfig, UpTo, Writers, reply,
+    AckLevel, Appended, Cleanup, Done, Error as LogError, Log, Partition, Reply, TopicConfig, UpTo, Writers, reply,
 };
-use millstream_types::{BatchLimits, Epoch, Record, StateTopic, TopicName, TopicPartition};
+use millstream_types::{BatchLimits, Record, StateTopic, TopicName, TopicPartition};
 
-use crate::checkpoint::Checkpoint;
+use crate::checkpoint::{Checkpoint, VERSION};
 use crate::{Error, QueryId};
 
 /// More than any key takes.
 const KEY_MAX_BYTES: usize = 256;
+/// The key of the record with the number of the newest life that had stored queries.
+const LIFE_KEY: &[u8] = b"life";
 /// Bytes that one read returns.
 const READ_MAX_BYTES: usize = 1 << 20;
 
@@ -22,6 +24,14 @@ pub(crate) struct QueryStore {
     /// The largest size of a record.
     record_max_bytes: usize,
     partition: OnceLock<Arc<dyn Partition>>,
+}
+
+/// The stored queries as a life of the process begins with them.
+#[derive(Default)]
+pub(crate) struct StoredQueries {
+    pub(crate) queries: Vec<Checkpoint>,
+    /// The number of the life, higher than that of any earlier one with one of these queries.
+    pub(crate) life: u32,
 }
 
 /// A record of it: a query, or that there is one no longer.
@@ -61,16 +71,11 @@ impl QueryStore {
         Ok(self.partition.get_or_init(|| partition))
     }
 
-    /// The epoch of the log since its start; `None` if no query was ever stored.
-    pub(crate) fn epoch(&self) -> Option<Epoch> {
-        self.partition.get().map(|partition| partition.offsets().epoch)
-    }
-
-    /// All stored queries. A record that cannot be read stays in the topic, and is logged.
-    pub(crate) fn read(&self) -> Result<Vec<Checkpoint>, Error> {
+    /// Begins another life of the process: reads all stored queries. A record that cannot be read stays in the topic, and is logged.
+    pub(crate) fn begin(&self) -> Result<StoredQueries, Error> {
         let name = TopicName::internal(StateTopic::Queries);
         if self.log.topic(&name).is_none() {
-            return Ok(Vec::new());
+            return Ok(StoredQueries::default());
         }
         let failed = |source| Error::Log { stream: name.clone(), source: Box::new(source) };
         let broken = |source| Error::Batch { stream: name.clone(), source };
@@ -90,7 +95,30 @@ impl QueryStore {
             }
         }
         let decoded = values.iter().filter_map(|(key, value)| Checkpoint::decode(key, value.as_deref()?));
-        Ok(decoded.filter_map(|kept| kept.inspect_err(unreadable).ok()).collect())
+        let queries: Vec<Checkpoint> = decoded.filter_map(|kept| kept.inspect_err(unreadable).ok()).collect();
+        let last = values.get(LIFE_KEY).and_then(|value| read_life(value.as_deref()?));
+        let last = last.into_iter().chain(queries.iter().filter_map(Checkpoint::life)).max();
+        // Older versions took the epoch of the log, which a log in files raises with each start.
+        let life = last.map_or(0, |last| last.saturating_add(1)).max(partition.offsets().epoch.0);
+        if !queries.is_empty() {
+            self.store_life(life).map_err(failed)?;
+        }
+        Ok(StoredQueries { queries, life })
+    }
+
+    /// Stores the number of this life before it gives any result.
+    fn store_life(&self, life: u32) -> Result<(), LogError> {
+        let value = [&[VERSION], life.to_string().as_bytes()].concat();
+        let record = Record { key: Some(LIFE_KEY), value: Some(&value), ..Record::default() };
+        // An answer to be waited for on any thread, also one of a runtime.
+        let (sender, answer) = mpsc::sync_channel(1);
+        let done = Done::call(move |stored| drop(sender.send(stored)));
+        self.partition()?.append(&[record], AckLevel::Synced, done)?;
+        match answer.recv().unwrap_or(Err(LogError::Stopped)) {
+            // The next start of a log in files is in a later epoch all the same.
+            Err(LogError::DiskFull { .. }) => Ok(()),
+            stored => stored.map(drop),
+        }
     }
 
     /// Appends records, durable once that is answered.
@@ -104,6 +132,11 @@ impl QueryStore {
         self.partition()?.append(&records, AckLevel::Synced, done)?;
         Ok(answer)
     }
+}
+
+fn read_life(value: &[u8]) -> Option<u32> {
+    let (&VERSION, life) = value.split_first()? else { return None };
+    std::str::from_utf8(life).ok()?.parse().ok()
 }
 
 fn unreadable(why: &String) {

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use millstream_log::{Error as LogError, Topic, TopicConfig};
-use millstream_types::{Epoch, Offset, Position, ShortLives, TenantId, TopicId, TopicName};
+use millstream_types::{Offset, Position, ShortLives, TenantId, TopicId, TopicName};
 
 use crate::checkpoint::Checkpoint;
 use crate::checkpointer::Resumed;
@@ -20,12 +20,12 @@ use crate::{Cause, Config, Deliver, Engine, Error, Meta, Trouble};
 impl Engine {
     /// Makes stored queries live again. A query that cannot continue ends with the reason, which its client can read; so does
     /// one that ran in each of too many `short_lives`.
-    pub(crate) fn resume(&self, kept: Vec<Checkpoint>, epoch: Epoch, short_lives: &ShortLives) -> Resumed {
+    pub(crate) fn resume(&self, kept: Vec<Checkpoint>, short_lives: &ShortLives) -> Resumed {
         let mut by_stream: HashMap<TopicId, Vec<Arc<LiveQuery>>> = HashMap::new();
         for kept in kept {
             let id = kept.id;
             let may_have_crashed = self.may_have_crashed(short_lives.since(kept.received_ms));
-            match self.take_up(kept, epoch, may_have_crashed) {
+            match self.take_up(kept, may_have_crashed) {
                 Ok(live) if live.outbox.has_ended() => {}
                 Ok(live) => by_stream.entry(live.stream.topic.id).or_default().push(live),
                 Err(error) => {
@@ -68,12 +68,7 @@ impl Engine {
     }
 
     /// Makes a stored query live again, or ends it if its end was not stored.
-    fn take_up(
-        &self,
-        mut kept: Checkpoint,
-        epoch: Epoch,
-        mut trouble: Option<Trouble>,
-    ) -> Result<Arc<LiveQuery>, Error> {
+    fn take_up(&self, mut kept: Checkpoint, mut trouble: Option<Trouble>) -> Result<Arc<LiveQuery>, Error> {
         kept.request.submitted_by = kept.submitted_by.take();
         let tenant = kept.tenant()?;
         let plan = self.plan(&kept.request)?;
@@ -106,7 +101,7 @@ impl Engine {
         if let Some(addressed) = &kept.addressed {
             live.outbox.hold_until_arrived(addressed.gone);
         } else {
-            live.outbox.number(kept.resume_buffer.as_ref(), epoch);
+            live.outbox.number(kept.resume_buffer.as_ref(), self.life);
         }
         live.durable = Some(Box::new(DurableState::resume(kept.request.clone(), addressee, ran_before)));
         live.begin_at(&places);

@@ -6,21 +6,20 @@
 //! ```
 //!
 //! Each result has a number, and a client that reconnects names the last one that it has. Numbers ascend and are never
-//! reused. They contain the log's epoch and restart with it: results that one process has sent and not stored are produced
-//! again by the next one, perhaps divided differently.
+//! reused. They contain the number of the process's life and restart with it: results that one process has sent and not stored
+//! are produced again by the next one, perhaps divided differently.
 
 use std::collections::VecDeque;
 use std::fmt;
 use std::str::FromStr;
 
-use millstream_types::Epoch;
 use serde::{Deserialize, Serialize};
 
 /// The number of a result, as clients see it (`Last-Event-ID`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub struct ResultId {
-    epoch: u32,
+    life: u32,
     number: u64,
 }
 
@@ -33,7 +32,7 @@ impl ResultId {
 
 impl fmt::Display for ResultId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}-{}", self.epoch, self.number)
+        write!(f, "{}-{}", self.life, self.number)
     }
 }
 
@@ -46,9 +45,9 @@ impl FromStr for ResultId {
     type Err = InvalidResultId;
 
     fn from_str(text: &str) -> Result<Self, InvalidResultId> {
-        let (epoch, number) = text.split_once('-').ok_or(InvalidResultId)?;
-        let epoch = epoch.parse().map_err(|_| InvalidResultId)?;
-        Ok(Self { epoch, number: number.parse().map_err(|_| InvalidResultId)? })
+        let (life, number) = text.split_once('-').ok_or(InvalidResultId)?;
+        let life = life.parse().map_err(|_| InvalidResultId)?;
+        Ok(Self { life, number: number.parse().map_err(|_| InvalidResultId)? })
     }
 }
 
@@ -90,16 +89,23 @@ pub(crate) struct StoredResumeBuffer {
     sent: usize,
 }
 
+impl StoredResumeBuffer {
+    /// The life of the process that has numbered the last result.
+    pub(crate) fn life(&self) -> u32 {
+        self.last.life
+    }
+}
+
 impl ResumeBuffer {
-    /// The empty buffer of a query that begins in this epoch of the log.
-    pub(crate) fn begin(epoch: Epoch) -> Self {
-        let last = ResultId { epoch: epoch.0, number: 0 };
+    /// The empty buffer of a query that begins in this life of the process.
+    pub(crate) fn begin(life: u32) -> Self {
+        let last = ResultId { life, number: 0 };
         Self { ids: VecDeque::new(), last, gone: ResultId::default(), sent: 0, sent_bytes: 0, client: 0 }
     }
 
     /// The buffer of a resumed query whose waiting results have these sizes. Results without stored numbers get new ones.
-    pub(crate) fn resume(kept: Option<&StoredResumeBuffer>, sizes: &[usize], epoch: Epoch) -> Self {
-        let mut resume_buffer = Self::begin(epoch);
+    pub(crate) fn resume(kept: Option<&StoredResumeBuffer>, sizes: &[usize], life: u32) -> Self {
+        let mut resume_buffer = Self::begin(life);
         if let Some(kept) = kept.filter(|kept| kept.ids.len() == sizes.len()) {
             resume_buffer.last = resume_buffer.last.max(kept.last);
             (resume_buffer.ids, resume_buffer.gone, resume_buffer.sent) =
