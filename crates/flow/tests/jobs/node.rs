@@ -13,7 +13,7 @@ use millstream_testkit::TestLog;
 use millstream_testkit::sim::SimFiles;
 use millstream_types::{
     AccessScope, MemoryBudget, MonotonicClock, Offset, Principal, Record, Roles, ShortLives, SystemClock, TenantId,
-    TopicName, TopicPartition,
+    TopicName, TopicPartition, WallClock,
 };
 use millstream_view::{Checkpoints, Shards, ViewRuntime};
 use serde_json::Value;
@@ -45,6 +45,8 @@ pub(crate) struct Setup {
     pub(crate) functions: Functions,
     /// The time of jobs; the log has its own.
     pub(crate) clock: Arc<dyn MonotonicClock>,
+    /// The date of jobs.
+    pub(crate) wall: Arc<dyn WallClock>,
     pub(crate) memory: MemoryBudget,
     /// The starts of the last lives, if each was short.
     pub(crate) short_lives: ShortLives,
@@ -64,6 +66,7 @@ impl Default for Setup {
             config: FlowConfig::default(),
             functions: Functions::default(),
             clock: Arc::new(SystemClock::default()),
+            wall: Arc::new(SystemClock::default()),
             memory: MemoryBudget::new("memory.budget_bytes", 1 << 30),
             short_lives: ShortLives::default(),
             are_remote: false,
@@ -98,8 +101,18 @@ impl Node {
     }
 
     pub(crate) fn open_as(dir: &Path, setup: Setup) -> Self {
-        let Setup { config, functions, clock: jobs_clock, memory, short_lives, are_remote, entities, disk, in_files } =
-            setup;
+        let Setup {
+            config,
+            functions,
+            clock: jobs_clock,
+            wall,
+            memory,
+            short_lives,
+            are_remote,
+            entities,
+            disk,
+            in_files,
+        } = setup;
         let clock = Arc::new(SystemClock::default());
         let built_in = |config: LogConfig, files: Arc<dyn Files>| {
             Engine::BuiltIn(Embedded::open(config, files, clock.clone(), clock.clone()).unwrap())
@@ -118,7 +131,7 @@ impl Node {
             log: log.clone(),
             checkpoints: Checkpoints::open(&dir.join("views")).unwrap(),
             shards: Shards::start(1).unwrap(),
-            wall: clock,
+            wall,
         };
         let callers = Arc::new(move || are_remote);
         let runtime = FlowRuntime { views, clock: jobs_clock, memory, short_lives, callers, entities };

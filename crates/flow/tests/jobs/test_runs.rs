@@ -76,8 +76,8 @@ fn every_example_gives_the_same_as_a_job() {
             let dir = tempfile::tempdir().unwrap();
             let config = FlowConfig { params: test.params.clone(), threads: 3, ..FlowConfig::default() };
             // The jobs complete, however long that takes, before their clocks send anything.
-            let clock = Arc::new(ManualClock::default());
-            let node = Node::open_as(dir.path(), Setup { config, clock, ..Setup::default() });
+            let clock = Arc::new(ManualClock::at(1_000_000));
+            let node = Node::open_as(dir.path(), Setup { config, wall: clock.clone(), clock, ..Setup::default() });
             for (variant, changed) in variants(&document.json) {
                 for size in [1, 2, 7, 1000] {
                     let mut job = with_nodes(&changed, |_, node| node["batch"] = json!({ "size": size }));
