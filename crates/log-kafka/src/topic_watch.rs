@@ -31,13 +31,17 @@ pub(crate) struct TopicWatch {
     missing: HashSet<TopicName>,
 }
 
-/// Looks again and again, as long as the engine lives.
+/// Looks again and again, until the log is closed.
 pub(crate) async fn run(mut watch: TopicWatch, core: Weak<Core>) {
     loop {
         let Some(core) = core.upgrade() else { return };
-        if let Err(error) = watch.wait(&core).await {
-            warn!(%error, "the catalogue of topics is not followed");
-            tokio::time::sleep(core.config.request_timeout).await;
+        match watch.wait(&core).await {
+            Ok(()) => {}
+            Err(Error::Stopped) => return,
+            Err(error) => {
+                warn!(%error, "the catalogue of topics is not followed");
+                tokio::time::sleep(core.config.request_timeout).await;
+            }
         }
         if let Err(error) = watch.look(&core).await {
             warn!(%error, "the topics of the cluster are not known");
