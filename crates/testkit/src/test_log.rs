@@ -105,6 +105,8 @@ fn on_shared_cluster(mut config: LogConfig, prefix: String) -> LogConfig {
 fn prefix_of(dir: &Path) -> String {
     static KNOWN: Mutex<Vec<(PathBuf, String)>> = Mutex::new(Vec::new());
     static NEXT: AtomicU32 = AtomicU32::new(0);
+    // A directory that is not there yet is not one that is gone.
+    dir.parent().into_iter().for_each(|above| std::fs::create_dir_all(above).unwrap());
     let (prefix, gone) = {
         let mut known = KNOWN.lock();
         let gone: Vec<String> = known.extract_if(.., |(dir, _)| is_gone(dir)).map(|(_, prefix)| prefix).collect();
