@@ -63,18 +63,24 @@ fn run_tasks(core: &Arc<Core>) {
 /// Asks all leaders for the ends of the partitions that are followed.
 ///
 /// # Errors
-/// [`Error::Unreachable`] if one does not answer.
+/// [`Error::Unreachable`] if one does not answer, or a partition has no leader any more.
 pub(crate) async fn refresh(core: &Arc<Core>) -> Result<(), Error> {
     for broker in core.followed.leaders() {
         let deadline = tokio::time::Instant::now() + core.config.delivery_timeout;
         loop {
             let partitions = core.followed.led_by(broker);
-            match ends(core, broker, &partitions).await {
+            let (lost, why) = match ends(core, broker, &partitions).await {
                 Ok(moved) if moved.is_empty() => break,
-                Err(why) if tokio::time::Instant::now() > deadline => return Err(core.unreachable(&why)),
-                Ok(moved) => search(core, &moved).await,
-                Err(_) => search(core, &partitions).await,
+                Ok(moved) => {
+                    let why = format!("broker {broker} does not lead {}", moved[0].id);
+                    (moved, CallError::Unsent(why))
+                }
+                Err(why) => (partitions, why),
+            };
+            if tokio::time::Instant::now() > deadline {
+                return Err(core.unreachable(&why));
             }
+            search(core, &lost).await;
         }
     }
     Ok(())

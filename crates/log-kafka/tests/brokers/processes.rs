@@ -1,12 +1,15 @@
 //! Two processes, each with an engine, on the same names.
 
-use std::sync::Arc;
+use std::iter;
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Instant;
 
 use millstream_log::{AckLevel, Bell, Done, Error, Log as _, TopicConfig, UpTo};
 use millstream_log_kafka::OnKafka;
+use millstream_testkit::xtask;
 use millstream_types::{Offset, Record, TopicPartition};
 
 use crate::{PATIENCE, commit, config, topic, values};
@@ -123,4 +126,30 @@ fn a_log_that_is_closed_has_stored_what_it_accepted_and_accepts_no_more() {
         let expected: Vec<String> = (0..1_000).map(|n| (2 * n + number).to_string()).collect();
         assert!(values(&next, &name, number) == expected, "partition {number}");
     }
+}
+
+/// A topic that an outsider deletes while writers begin: the catalogue, without which no deletion is noticed.
+#[test]
+fn a_writer_is_refused_in_time_while_a_partition_that_is_followed_has_no_leader() {
+    let kafka = crate::conformance::broker();
+    let mut settings = config(kafka);
+    settings.kafka.prefix = "bereft.".to_owned();
+    settings.kafka.delivery_timeout_ms = settings.kafka.request_timeout_ms;
+    let log = OnKafka::open(settings).unwrap();
+    let name = topic("bereft");
+    log.create_topic(&name, &TopicConfig { partitions: 1, ..TopicConfig::default() }).unwrap();
+    let partition = log.partition(&TopicPartition::new(name, 0)).unwrap();
+    log.writer("bereft").unwrap();
+    let catalogue = format!("bereft.{}", millstream_types::TOPICS.name);
+    let deleted = Command::new(xtask())
+        .args(["kafka-tools", "org.apache.kafka.tools.TopicCommand", "--bootstrap-server", &kafka.bootstrap()])
+        .args(["--delete", "--topic", &catalogue])
+        .status();
+    assert!(deleted.unwrap().success());
+    let (sender, receiver) = mpsc::channel();
+    let begin = move || log.writer("bereft").map(drop);
+    thread::spawn(move || sender.send(iter::repeat_with(begin).find_map(Result::err)));
+    let refused = receiver.recv_timeout(PATIENCE).expect("it was never answered").unwrap();
+    assert!(matches!(refused, Error::Unreachable { .. }), "{refused}");
+    assert!(partition.read(Offset::ZERO, 1, UpTo::Stable).unwrap().is_empty(), "the others go on");
 }
