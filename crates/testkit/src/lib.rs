@@ -52,6 +52,6 @@ pub use real_kafka::{RealBroker, RealKafka, xtask};
 pub use rows::check_rows;
 pub use server::Server;
 pub use shared_server::{SharedServer, TestTenant};
-pub use test_log::{TestLog, kafka_arguments, runs_on_kafka};
+pub use test_log::{TestLog, environment_of_child, kafka_arguments, runs_on_kafka};
 pub use text_answer::TextAnswer;
 pub use tls_server::TlsServer;

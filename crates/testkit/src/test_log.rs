@@ -16,6 +16,9 @@ use parking_lot::Mutex;
 
 use crate::RealKafka;
 
+/// The variable that tells a child process the brokers and the prefix of its parent's topics.
+const OF_PARENT: &str = "MILLSTREAM_TEST_TOPICS";
+
 /// A log in a directory.
 pub struct TestLog {
     figures: Arc<dyn LogFigures>,
@@ -39,8 +42,14 @@ impl TestLog {
     /// Those of the engine.
     pub fn open(config: LogConfig, files: Arc<dyn Files>) -> Result<Self, Error> {
         if runs_on_kafka() {
-            let prefix = prefix_of(&config.dir);
-            let log = OnKafka::open(on_shared_cluster(config, prefix))?;
+            let config = match std::env::var(OF_PARENT) {
+                Ok(place) => of_parent(config, &place),
+                Err(_) => {
+                    let prefix = prefix_of(&config.dir);
+                    on_shared_cluster(config, prefix)
+                }
+            };
+            let log = OnKafka::open(config)?;
             return Ok(Self { figures: log.clone(), engine: TestEngine::OnKafka(log) });
         }
         let clock = Arc::new(SystemClock::default());
@@ -92,11 +101,25 @@ pub fn kafka_arguments(data_dir: &Path) -> Vec<String> {
     settings.into_iter().flat_map(|setting| ["--set".to_owned(), setting]).collect()
 }
 
-fn on_shared_cluster(mut config: LogConfig, prefix: String) -> LogConfig {
+/// The variable with which a child process opens the log of a directory of this process: none on the built-in engine.
+pub fn environment_of_child(dir: &Path) -> Option<(&'static str, String)> {
+    let config = runs_on_kafka().then(|| on_shared_cluster(LogConfig::default(), prefix_of(dir)))?;
+    Some((OF_PARENT, format!("{} {}", config.kafka.brokers.join(","), config.kafka.prefix)))
+}
+
+fn of_parent(config: LogConfig, place: &str) -> LogConfig {
+    let (brokers, prefix) = place.split_once(' ').expect("it has brokers and a prefix");
+    on_cluster(config, brokers.split(',').map(str::to_owned).collect(), prefix.to_owned())
+}
+
+fn on_shared_cluster(config: LogConfig, prefix: String) -> LogConfig {
     static CLUSTER: OnceLock<RealKafka> = OnceLock::new();
     let cluster = CLUSTER.get_or_init(|| RealKafka::start(1));
-    config.kafka.brokers = cluster.brokers().iter().map(|broker| broker.address.clone()).collect();
-    config.kafka.prefix = prefix;
+    on_cluster(config, cluster.brokers().iter().map(|broker| broker.address.clone()).collect(), prefix)
+}
+
+fn on_cluster(mut config: LogConfig, brokers: Vec<String>, prefix: String) -> LogConfig {
+    (config.kafka.brokers, config.kafka.prefix) = (brokers, prefix);
     (config.kafka.replication_factor, config.kafka.min_insync_replicas) = (1, 1);
     config
 }

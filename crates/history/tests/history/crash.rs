@@ -9,6 +9,7 @@ use std::time::Duration;
 use millstream_history::{Dependencies, History, HistoryConfig, HistoryRule, NoTenantRules};
 use millstream_http::Metrics;
 use millstream_log::SystemFiles;
+use millstream_testkit::environment_of_child;
 use millstream_types::{MonotonicClock, SystemClock, WallClock};
 
 use crate::world::{NEW_YEAR_MS, World, change, open_log, quiet};
@@ -67,7 +68,7 @@ fn child_that_is_killed() {
     let directory = dir.join("history");
     let clock = std::sync::Arc::new(Fast::default());
     let dependencies = Dependencies {
-        log: log.clone(),
+        log: log.log(),
         dir: &directory,
         files: std::sync::Arc::new(SystemFiles),
         tenant_rules: std::sync::Arc::new(NoTenantRules),
@@ -110,6 +111,7 @@ fn every_answered_change_is_there_once_after_kill_9_in_random_moments() {
         let mut child = Command::new(std::env::current_exe().unwrap())
             .args(["crash::child_that_is_killed", "--exact", "--nocapture"])
             .env(CHILD, format!("{}|{next}", dir.path().display()))
+            .envs(environment_of_child(&dir.path().join("log")))
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn()

@@ -7,11 +7,10 @@ use std::time::Duration;
 
 use millstream_history::{Dependencies, History, HistoryConfig, NoTenantRules};
 use millstream_http::{Api, Listener, ListenerLimits, LoopbackApplications, Metrics, Serving};
-use millstream_log::{AckLevel, Done, Embedded, Files, Log, LogConfig, SystemFiles, TopicConfig, Writers};
-use millstream_testkit::eventually;
+use millstream_log::{AckLevel, Done, Files, Log, LogConfig, SystemFiles, TopicConfig, Writers};
+use millstream_testkit::{TestLog, eventually};
 use millstream_types::{
-    Header, ManualClock, Record, SystemClock, TenantId, TopicKind, TopicName, TopicPartition, header, iso_time,
-    partition_of_key,
+    Header, ManualClock, Record, TenantId, TopicKind, TopicName, TopicPartition, header, iso_time, partition_of_key,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -24,7 +23,7 @@ pub(crate) const HOUR_MS: i64 = 3_600_000;
 pub(crate) const ENTITIES: &str = "/ngsi-ld/v1/temporal/entities";
 
 pub(crate) struct World {
-    pub(crate) log: Arc<Embedded>,
+    pub(crate) log: TestLog,
     pub(crate) history: History,
     pub(crate) clock: Arc<ManualClock>,
     pub(crate) dir: PathBuf,
@@ -45,7 +44,7 @@ impl World {
         let clock = Arc::new(ManualClock::default());
         let directory = dir.join("history");
         let dependencies = Dependencies {
-            log: log.clone(),
+            log: log.log(),
             dir: &directory,
             files,
             tenant_rules: Arc::new(NoTenantRules),
@@ -119,10 +118,9 @@ pub(crate) fn files_below(dir: &Path) -> Vec<PathBuf> {
     files
 }
 
-pub(crate) fn open_log(dir: &Path) -> Arc<Embedded> {
-    let clock = Arc::new(SystemClock::default());
+pub(crate) fn open_log(dir: &Path) -> TestLog {
     let config = LogConfig { dir: dir.join("log"), ..LogConfig::default() };
-    Embedded::open(config, Arc::new(SystemFiles), clock.clone(), clock).unwrap()
+    TestLog::open(config, Arc::new(SystemFiles)).unwrap()
 }
 
 /// Appends a change as an owner does.
