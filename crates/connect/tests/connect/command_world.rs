@@ -1,6 +1,6 @@
 //! Applications that send commands and read their outcomes.
 
-use millstream_log::{AckLevel, Log, reply};
+use millstream_log::{AckLevel, reply};
 use millstream_testkit::found_async;
 use millstream_types::{Header, Record, TenantId, TopicKind, TopicName, TopicPartition, partition_of_key};
 

@@ -6,7 +6,7 @@ use millstream_testkit::mqtt::{Hello, Mqtt, Will, connect, publish};
 use millstream_types::{TopicKind, header};
 use serde_json::{Value, json};
 
-use crate::gate::GatedFiles;
+use crate::gate::{GatedFiles, log_has_no_files};
 use crate::world::{World, basic, quick};
 
 async fn limit(world: &World, limits: &Value, more: &Value) {
@@ -160,6 +160,9 @@ async fn a_message_exactly_once_that_is_sent_again_counts_once() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_message_that_the_log_has_no_room_for_is_no_use_of_the_volume() {
+    if log_has_no_files() {
+        return;
+    }
     let dir = tempfile::tempdir().unwrap();
     let files = GatedFiles::default();
     let log = LogConfig {

@@ -1,7 +1,7 @@
 //! From a device's request to the record that applications read.
 
 use millstream_connect::{ConnectConfig, HttpAdapterConfig};
-use millstream_log::{AckLevel, Log};
+use millstream_log::AckLevel;
 use millstream_testkit::mqtt::{Mqtt, publish};
 use millstream_types::{TenantId, TopicKind, TopicName, header};
 use serde_json::json;
@@ -301,7 +301,7 @@ async fn a_topic_that_was_deleted_is_made_again_by_the_next_message() {
     let world = World::open(dir.path()).await;
     world.register("T", "d").await;
     sent(&world, "POST /telemetry", &[], b"before").await;
-    let log = world.log.clone();
+    let log = world.log.log();
     let name = TopicName::reserved(TopicKind::Telemetry, &TenantId::new("T").unwrap());
     tokio::task::spawn_blocking(move || log.delete_topic(&name).unwrap()).await.unwrap();
     sent(&world, "POST /telemetry", &[], b"after").await;

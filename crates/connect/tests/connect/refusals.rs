@@ -4,13 +4,13 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use millstream_log::{Bell, Log, LogConfig};
+use millstream_log::{Bell, LogConfig};
 use millstream_testkit::mqtt::{Mqtt, publish};
 use millstream_types::{TenantId, TopicKind, TopicName, TopicPartition};
 use serde_json::json;
 
-use crate::gate::GatedFiles;
-use crate::world::{Kept, World, basic, quick};
+use crate::gate::{GatedFiles, log_has_no_files};
+use crate::world::{Kept, World, basic, log_knows_consumers, quick};
 
 /// Request, headers and body; status, value and rule of the refusal.
 type Row<'a> = (&'a str, &'a [(&'a str, &'a str)], &'a [u8], u16, &'a str, &'a str);
@@ -122,6 +122,9 @@ async fn a_disabled_unknown_or_foreign_device_may_not_send() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn each_kind_of_temporary_refusal_has_its_own_text() {
+    if log_has_no_files() {
+        return;
+    }
     let dir = tempfile::tempdir().unwrap();
     let files = GatedFiles::default();
     let mut config = quick();
@@ -185,6 +188,10 @@ async fn telemetry_without_a_consumer_is_refused_where_the_tenant_says_so() {
     };
     assert_eq!(telemetry("0").await.status, 202, "it is kept unless the tenant says otherwise");
     without_consumer("refused").await;
+    if !log_knows_consumers() {
+        assert_eq!((telemetry("0").await.status, telemetry("1").await.status), (202, 202), "it is kept in doubt");
+        return world.stop().await;
+    }
     // What the program itself reads with is no consumer.
     let topic = world.log.topic(&TopicName::reserved(TopicKind::Telemetry, &TenantId::new("T").unwrap())).unwrap();
     let partitions: Vec<_> = (0..topic.config.partitions)
@@ -234,6 +241,9 @@ async fn behind(dir: &Path, send_timeout_ms: u64) -> (World, GatedFiles, Mqtt) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn qos_0_messages_stay_in_the_socket_while_the_log_is_behind() {
+    if log_has_no_files() {
+        return;
+    }
     let dir = tempfile::tempdir().unwrap();
     let (world, files, mut client) = behind(dir.path(), 600_000).await;
     let sent: Vec<u8> = (0..1_000).flat_map(|n| publish(5, 0, 0, "t", &[], format!("{n:01000}").as_bytes())).collect();
@@ -256,6 +266,9 @@ async fn qos_0_messages_stay_in_the_socket_while_the_log_is_behind() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_client_held_back_for_too_long_is_disconnected_as_server_busy() {
+    if log_has_no_files() {
+        return;
+    }
     let dir = tempfile::tempdir().unwrap();
     let (world, files, mut client) = behind(dir.path(), 50).await;
     // Who has nothing to say is not held back.

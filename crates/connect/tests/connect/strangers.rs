@@ -1,7 +1,6 @@
 //! MQTT devices that have not logged in.
 
 use millstream_connect::{ConnectConfig, MqttConfig};
-use millstream_log::Log;
 use millstream_testkit::found_async;
 use millstream_testkit::mqtt::{Hello, Mqtt, Will, connect, publish};
 use millstream_types::{TenantId, TopicKind, TopicName, header};

@@ -9,8 +9,9 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use millstream_connect::{Connect, ConnectConfig};
 use millstream_http::{Api, Listener, ListenerLimits, LoopbackApplications, Metrics, Serving};
-use millstream_log::{Embedded, Log, LogConfig, UpTo};
+use millstream_log::{LogConfig, UpTo};
 use millstream_net::LoginThrottle;
+use millstream_testkit::{TestLog, eventually, runs_on_kafka};
 use millstream_types::{BatchLimits, MemoryBudget, SystemClock, TenantId, TopicKind, TopicName, TopicPartition};
 use millstream_view::{Checkpoints, Shards, ViewRuntime};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -21,12 +22,17 @@ pub(crate) use millstream_testkit::TextAnswer as Answer;
 
 /// A running plane. A test ends it by [`World::stop`].
 pub(crate) struct World {
-    pub(crate) log: Arc<Embedded>,
+    pub(crate) log: TestLog,
     pub(crate) connect: Arc<Connect>,
     pub(crate) metrics: Metrics,
     applications: Serving,
     devices: Serving,
     mqtt: Serving,
+}
+
+/// `true` if the log knows whether somebody reads a partition. Apache Kafka tells nobody.
+pub(crate) fn log_knows_consumers() -> bool {
+    !runs_on_kafka()
 }
 
 /// Settings under which hashing a password is fast.
@@ -68,9 +74,9 @@ impl World {
         let opened = tokio::task::spawn_blocking(move || {
             let clock = Arc::new(SystemClock::default());
             let log_config = LogConfig { dir: path.join("log"), ..log };
-            let log = Embedded::open(log_config, Arc::new(files), clock.clone(), clock.clone()).unwrap();
+            let log = TestLog::open(log_config, Arc::new(files)).unwrap();
             let ground = ViewRuntime {
-                log: log.clone() as Arc<dyn Log>,
+                log: log.log(),
                 checkpoints: Checkpoints::open(&path.join("views")).unwrap(),
                 shards: Shards::start(2).unwrap(),
                 wall: clock.clone(),
@@ -186,6 +192,10 @@ impl World {
 
     /// All records of a topic, by partition and offset; a deletion has an empty value.
     pub(crate) fn records_in(&self, name: &TopicName) -> Vec<Kept> {
+        if runs_on_kafka() {
+            // A message at most once is answered when Kafka's producer has it.
+            eventually("what was accepted is stored", || self.log.stats().pending_bytes == 0);
+        }
         let Some(topic) = self.log.topic(name) else { return Vec::new() };
         let mut kept = Vec::new();
         for number in 0..topic.config.partitions {
