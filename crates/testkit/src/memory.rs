@@ -18,6 +18,7 @@ mod transactions;
 mod writer;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use millstream_log::{
     Bell, Capabilities, CommittedPosition, Done, Error, Log, Partition, Reply, Topic, TopicConfig, Writer,
@@ -39,6 +40,8 @@ struct Shared {
     contents: Mutex<Contents>,
     /// Answers that wait for their release; `None` if answers are given at once.
     held: Mutex<Option<Vec<Answer>>>,
+    /// No partition can be looked up.
+    has_no_leaders: AtomicBool,
     wall: Arc<dyn WallClock>,
 }
 
@@ -82,7 +85,7 @@ impl MemoryLog {
 
     fn with(contents: Contents, wall: Arc<dyn WallClock>) -> Arc<Self> {
         let (contents, held) = (Mutex::new(contents), Mutex::new(None));
-        Arc::new(Self { shared: Arc::new(Shared { contents, held, wall }) })
+        Arc::new(Self { shared: Arc::new(Shared { contents, held, has_no_leaders: AtomicBool::new(false), wall }) })
     }
 
     /// Closes this log and opens the next one over its contents, as a restart in good order does: under a new epoch,
@@ -105,6 +108,11 @@ impl MemoryLog {
     pub fn hold_answers(&self) -> HeldAnswers {
         self.shared.held.lock().get_or_insert_default();
         HeldAnswers { shared: Arc::clone(&self.shared) }
+    }
+
+    /// Refuses further look-ups of partitions, as a cluster does whose leaders are away.
+    pub fn lose_leaders(&self) {
+        self.shared.has_no_leaders.store(true, Ordering::Relaxed);
     }
 
     /// Loses the answer of the next commit that the writer of this name makes: it ends in [`Error::OutcomeUnknown`], and so
@@ -182,6 +190,9 @@ impl Log for MemoryLog {
 
     fn partition(&self, partition: &TopicPartition) -> Result<Arc<dyn Partition>, Error> {
         let place = self.shared.contents.lock().place(partition)?;
+        if self.shared.has_no_leaders.load(Ordering::Relaxed) {
+            return Err(Error::Unreachable { brokers: "this test".to_owned(), why: "no leader is left".to_owned() });
+        }
         Ok(Arc::new(MemoryPartition::new(Arc::clone(&self.shared), partition.clone(), place)))
     }
 

@@ -56,7 +56,7 @@ use std::time::Duration;
 
 use millstream_http::{Metrics, Routes};
 use millstream_log::Log;
-use millstream_types::{RemoteCallers, StateTopic, TenantId, TopicKind, TopicName, TopicPartition};
+use millstream_types::{RemoteCallers, StateTopic, TenantId, TopicName};
 use millstream_view::{Follower, FollowerConfig, ViewRuntime, Views, ViewsConfig};
 use parking_lot::{Mutex, RwLock};
 use serde_json::Value;
@@ -75,7 +75,6 @@ use matcher::Matcher;
 use outgoing::Outgoing;
 use queue::Count;
 use stats::NotificationCounters;
-use subscription::Since;
 use view::SubscriptionView;
 
 /// Limit of an append: a definition of the largest body, or a large notification, fits.
@@ -206,18 +205,6 @@ impl Subscriptions {
         self.hub.delivery.stop(drain);
         self.views.stop();
     }
-
-    /// The position from which changes concern a subscription that begins now.
-    fn since(&self, tenant: &TenantId) -> Since {
-        let Some(topic) = self.log.topic(&TopicName::reserved(TopicKind::Context, tenant)) else {
-            return Since::default();
-        };
-        let end = |number| {
-            let partition = self.log.partition(&TopicPartition::new(topic.name.clone(), number));
-            partition.map_or(0, |partition| partition.offsets().high.0)
-        };
-        Since { topic: topic.id.0, offsets: (0..topic.config.partitions).map(end).collect() }
-    }
 }
 
 /// Activates the subscriptions of a stored state.
@@ -272,7 +259,7 @@ fn show_queues(hub: &Arc<Hub>, metrics: &Metrics) {
 pub(crate) fn compile_any(
     document: serde_json::Map<String, serde_json::Value>,
 ) -> Result<subscription::Subscription, crate::refusal::Refusal> {
-    let since = Since { topic: 0, offsets: Vec::new() };
+    let since = subscription::Since { topic: 0, offsets: Vec::new() };
     let identity = subscription::Identity { tenant: TenantId::default(), id: "s".into(), path: "/#".to_owned(), since };
     subscription::Subscription::compile(identity, document)
 }

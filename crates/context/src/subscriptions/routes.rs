@@ -16,7 +16,7 @@ use super::body::check_sent;
 use super::progress::SubscriptionProgress;
 use super::shown::{QueueStatus, settled, shown};
 use super::state::SubscriptionEntry;
-use super::subscription::{Identity, Status, Subscription};
+use super::subscription::{Identity, Since, Status, Subscription};
 use super::view::{SubscriptionCommand, SubscriptionReply};
 use crate::ContextConfig;
 use crate::model::request_body;
@@ -111,6 +111,11 @@ impl Subscriptions {
         Ok(answer?)
     }
 
+    /// The position from which changes concern a subscription that begins now.
+    async fn end_of_changes(&self, tenant: &TenantId) -> Result<Since, RequestFailure> {
+        Since::now(&self.log, tenant).await.map_err(|error| Problem::from_error(error.code(), &error).into())
+    }
+
     fn show(&self, subscription: &Subscription, known: &SubscriptionEntry) -> Value {
         let (count, bytes) = self.hub.delivery.waiting(&subscription.tenant, &subscription.id);
         let waiting = QueueStatus { count, bytes, is_held: known.held.is_some() };
@@ -194,7 +199,7 @@ async fn create_one(
         return Err(Refusal::bad(format!("Fiware-ServicePath '{path}': a subscription has one path; send one")).into());
     }
     let (tenant, id) = (ask.tenant.clone(), subscriptions.new_id());
-    let since = subscriptions.since(&tenant);
+    let since = subscriptions.end_of_changes(&tenant).await?;
     let identity = Identity { tenant: tenant.clone(), id: id.clone(), path, since };
     check_sent(&document)?;
     let subscription = subscriptions.compile(identity, settled(document))?;
@@ -237,7 +242,7 @@ async fn patch_one(
         if is_empty {
             return Err(Refusal::bad("the body is {}: it changes nothing; name fields").into());
         }
-        let since = since(&subscriptions, &before, &known.progress, status);
+        let since = since(&subscriptions, &before, &known.progress, status).await?;
         let identity = Identity { tenant: ask.tenant.clone(), id: before.id.clone(), path: before.path.clone(), since };
         // Each member in the patch replaces the whole member.
         let document = before.document.clone().into_iter().chain(patch.clone()).collect();
@@ -251,14 +256,14 @@ async fn patch_one(
 }
 
 /// The start position: a reactivated subscription skips the changes of its inactive time.
-fn since(
+async fn since(
     subscriptions: &Subscriptions,
     before: &Subscription,
     progress: &SubscriptionProgress,
     status: Option<Status>,
-) -> super::subscription::Since {
+) -> Result<Since, RequestFailure> {
     let wakes = !progress.is_at_work() && status.is_some_and(|status| status != Status::Inactive);
-    if wakes { subscriptions.since(&before.tenant) } else { before.since.clone() }
+    if wakes { subscriptions.end_of_changes(&before.tenant).await } else { Ok(before.since.clone()) }
 }
 
 async fn delete_one(

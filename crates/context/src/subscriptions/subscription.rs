@@ -5,7 +5,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use millstream_types::TenantId;
+use millstream_log::{Error, Log};
+use millstream_types::{TenantId, TopicKind, TopicName, TopicPartition};
 use serde_json::{Map, Value};
 
 use super::target::NotificationTarget;
@@ -48,6 +49,26 @@ pub(crate) struct Since {
 }
 
 impl Since {
+    /// The position from which changes concern a subscription that begins now.
+    ///
+    /// # Errors
+    /// Those of a look-up: an unknown end must not stand for the beginning, or earlier changes would be told.
+    pub(crate) async fn now(log: &Arc<dyn Log>, tenant: &TenantId) -> Result<Self, Error> {
+        let (log, name) = (Arc::clone(log), TopicName::reserved(TopicKind::Context, tenant));
+        let look = move || {
+            let Some(topic) = log.topic(&name) else { return Ok(Self::default()) };
+            let end = |number| Ok(log.partition(&TopicPartition::new(name.clone(), number))?.offsets().high.0);
+            match (0..topic.config.partitions).map(end).collect() {
+                Ok(offsets) => Ok(Self { topic: topic.id.0, offsets }),
+                // It was deleted meanwhile.
+                Err(Error::UnknownTopic { .. }) => Ok(Self::default()),
+                Err(error) => Err(error),
+            }
+        };
+        // The first look at a partition may wait for its leader.
+        tokio::task::spawn_blocking(look).await.unwrap_or(Err(Error::Stopped))
+    }
+
     /// The change is before the start position.
     pub(crate) fn is_after(&self, topic: u128, partition: u32, offset: u64) -> bool {
         self.topic == topic && self.offsets.get(partition as usize).is_some_and(|from| offset < *from)
@@ -213,6 +234,9 @@ impl Subscription {
 
 #[cfg(test)]
 mod tests {
+    use millstream_log::TopicConfig;
+    use millstream_testkit::MemoryLog;
+    use millstream_types::SystemClock;
     use serde_json::json;
 
     use super::*;
@@ -240,5 +264,19 @@ mod tests {
             never.sends(1_000);
             assert!(!never.is_quiet(1_001));
         }
+    }
+
+    #[tokio::test]
+    async fn a_subscription_begins_at_the_end_of_the_changes_or_is_refused_if_that_is_unknown() {
+        let memory = MemoryLog::open(Arc::new(SystemClock::default()));
+        let (log, tenant): (Arc<dyn Log>, _) = (memory.clone(), TenantId::default());
+        assert_eq!(Since::now(&log, &tenant).await.unwrap(), Since::default(), "there is no topic yet");
+        let config = TopicConfig { partitions: 2, ..TopicConfig::default() };
+        let topic = log.create_topic(&TopicName::reserved(TopicKind::Context, &tenant), &config).unwrap();
+        let end = Since { topic: topic.id.0, offsets: vec![0, 0] };
+        assert_eq!(Since::now(&log, &tenant).await.unwrap(), end);
+        memory.lose_leaders();
+        let refused = Since::now(&log, &tenant).await.unwrap_err();
+        assert!(matches!(refused, Error::Unreachable { .. }), "{refused}");
     }
 }
