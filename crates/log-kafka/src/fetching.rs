@@ -51,8 +51,8 @@ pub(crate) struct Fetched {
 }
 
 /// The ends of a partition in the answer to a fetch.
-pub(crate) fn ends_of(data: &PartitionData) -> Ends {
-    let offset = |offset: i64| Offset(offset.max(0).unsigned_abs());
+pub(crate) fn ends_of(partition: &PartitionState, data: &PartitionData) -> Ends {
+    let offset = |kafka_offset| partition.topic.offset(kafka_offset);
     Ends {
         first: offset(data.log_start_offset),
         stable: offset(data.last_stable_offset),
@@ -65,12 +65,14 @@ pub(crate) fn ends_of(data: &PartitionData) -> Ends {
 /// # Errors
 /// [`Error::Batch`] for a damaged batch.
 pub(crate) fn fetched(partition: &PartitionState, data: PartitionData) -> Result<Fetched, Error> {
-    let ends = ends_of(&data);
+    let ends = ends_of(partition, &data);
     let aborted = data.aborted_transactions.unwrap_or_default();
     let undecodable = |source| Error::Batch { partition: partition.id.clone(), source };
     let times = if partition.topic.topic().config.append_time { Times::OfAppend } else { Times::OfRecords };
-    let visible = visible(data.records.unwrap_or_default(), &aborted, times).map_err(undecodable)?;
-    Ok(Fetched { ends, visible })
+    let Visible { batches, next } = visible(data.records.unwrap_or_default(), &aborted, times).map_err(undecodable)?;
+    let batches = batches.into_iter().map(|batch| partition.topic.at_its_offsets(batch)).collect();
+    let next = next.map(|next| partition.topic.offset(next.0.cast_signed()));
+    Ok(Fetched { ends, visible: Visible { batches, next } })
 }
 
 /// The place of one partition in a fetch.
@@ -78,7 +80,7 @@ pub(crate) fn place(partition: &PartitionState, from: Offset, max_bytes: i32) ->
     FetchPartition::default()
         .with_partition(partition.index())
         .with_current_leader_epoch(partition.leader().map_or(-1, |leader| leader.epoch))
-        .with_fetch_offset(from.0.cast_signed())
+        .with_fetch_offset(partition.topic.kafka_offset(from))
         .with_last_fetched_epoch(-1)
         .with_log_start_offset(-1)
         .with_partition_max_bytes(max_bytes)
@@ -217,9 +219,10 @@ pub(crate) async fn new_records(
 
 /// The ends of a partition as its leader tells them.
 pub(crate) async fn ends(core: &Core, partition: &Arc<PartitionState>) -> Result<Ends, Error> {
-    let first = offset_at(core, partition, EARLIEST, Isolation::Uncommitted).await?.unwrap_or_default();
-    let stable = offset_at(core, partition, LATEST, Isolation::Committed).await?.unwrap_or_default();
-    let high = offset_at(core, partition, LATEST, Isolation::Uncommitted).await?.unwrap_or_default();
+    let none = partition.topic.offset(0);
+    let first = offset_at(core, partition, EARLIEST, Isolation::Uncommitted).await?.unwrap_or(none);
+    let stable = offset_at(core, partition, LATEST, Isolation::Committed).await?.unwrap_or(none);
+    let high = offset_at(core, partition, LATEST, Isolation::Uncommitted).await?.unwrap_or(none);
     Ok(Ends { first, stable: stable.max(first), high: high.max(stable) })
 }
 
@@ -255,10 +258,11 @@ async fn offset_at(
         answer: |response| {
             let found = response.topics.into_iter().flat_map(|topic| topic.partitions).next()?;
             Some(match found.error_code {
-                0 => Ok(u64::try_from(found.offset).ok().map(Offset)),
+                0 => Ok(Some(found.offset).filter(|offset| *offset >= 0)),
                 code => Err(code),
             })
         },
     };
-    ask_leader(core, partition, &question).await
+    let found = ask_leader(core, partition, &question).await?;
+    Ok(found.map(|kafka_offset| partition.topic.offset(kafka_offset)))
 }

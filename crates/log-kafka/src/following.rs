@@ -96,7 +96,7 @@ async fn ends(
     for (partition, data) in ask(core, broker, Purpose::Read, partitions, Duration::ZERO, 1).await? {
         match data.error_code {
             0 => {
-                partition.learn(fetching::ends_of(&data));
+                partition.learn(fetching::ends_of(&partition, &data));
                 core.answer_seen(&partition);
             }
             code if code == ResponseError::OffsetOutOfRange.code() => {}

@@ -13,7 +13,6 @@ use kafka_protocol::messages::produce_request::{PartitionProduceData, TopicProdu
 use kafka_protocol::messages::produce_response::PartitionProduceResponse;
 use kafka_protocol::messages::{InitProducerIdRequest, ProduceRequest, ProducerId as WireProducerId};
 use millstream_log::Error;
-use millstream_types::Offset;
 use tracing::{debug, warn};
 use uuid::Uuid;
 
@@ -137,7 +136,7 @@ async fn deliver(core: Arc<Core>, leader: i32, sent: Vec<Arc<PartitionState>>, r
 }
 
 fn acknowledge(core: &Arc<Core>, partition: &Arc<PartitionState>, answer: &PartitionProduceResponse) {
-    let base = Offset(answer.base_offset.max(0).unsigned_abs());
+    let base = partition.topic.offset(answer.base_offset);
     let epoch = partition.epoch();
     let (acknowledged, is_ready) = {
         let mut queue = partition.queue.lock();

@@ -18,8 +18,9 @@ const DELETE_RECORDS_VERSION: i16 = 2;
 /// Removes the records below `before`. Returns the new first offset.
 pub(crate) async fn trim(core: &Core, partition: &Arc<PartitionState>, before: Offset) -> Result<Offset, Error> {
     let timeout_ms = i32::try_from(core.config.request_timeout.as_millis()).unwrap_or(i32::MAX);
-    let wanted =
-        DeleteRecordsPartition::default().with_partition_index(partition.index()).with_offset(before.0.cast_signed());
+    let wanted = DeleteRecordsPartition::default()
+        .with_partition_index(partition.index())
+        .with_offset(partition.topic.kafka_offset(before));
     let name = WireName(StrBytes::from_string(partition.topic.kafka_name.clone()));
     let topic = DeleteRecordsTopic::default().with_name(name).with_partitions(vec![wanted]);
     let question = Question {
@@ -30,12 +31,12 @@ pub(crate) async fn trim(core: &Core, partition: &Arc<PartitionState>, before: O
         answer: |response| {
             let answer = response.topics.into_iter().flat_map(|topic| topic.partitions).next()?;
             Some(match answer.error_code {
-                0 => Ok(Offset(answer.low_watermark.max(0).unsigned_abs())),
+                0 => Ok(answer.low_watermark),
                 code => Err(code),
             })
         },
     };
-    let first = ask_leader(core, partition, &question).await?;
+    let first = partition.topic.offset(ask_leader(core, partition, &question).await?);
     partition.trimmed(first);
     Ok(first)
 }

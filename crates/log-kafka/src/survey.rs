@@ -7,7 +7,6 @@ use std::time::Duration;
 use kafka_protocol::messages::list_offsets_request::{ListOffsetsPartition, ListOffsetsTopic};
 use kafka_protocol::messages::{BrokerId, DescribeLogDirsRequest, ListOffsetsRequest, TopicName as WireName};
 use kafka_protocol::protocol::StrBytes;
-use millstream_types::Offset;
 use tracing::debug;
 
 use crate::cluster::Purpose;
@@ -60,6 +59,7 @@ async fn look(core: &Core, broker: i32, partitions: &[Arc<PartitionState>]) -> R
     for partition in unread {
         let place = (partition.topic.kafka_name.clone(), partition.index());
         if let (Some(&first), Some(&stable), Some(&high)) = (first.get(&place), stable.get(&place), high.get(&place)) {
+            let [first, stable, high] = [first, stable, high].map(|kafka_offset| partition.topic.offset(kafka_offset));
             let stable = stable.max(first);
             partition.seen_from_afar(Ends { first, stable, high: high.max(stable) });
         }
@@ -83,14 +83,14 @@ async fn sizes(core: &Core, broker: i32) -> Result<HashMap<(String, i32), u64>, 
     Ok(sizes)
 }
 
-/// An end of each of these partitions of one leader.
+/// An end of each of these partitions of one leader, as Kafka numbers it.
 async fn offsets(
     core: &Core,
     broker: i32,
     partitions: &[&Arc<PartitionState>],
     timestamp: i64,
     isolation: Isolation,
-) -> Result<HashMap<(String, i32), Offset>, CallError> {
+) -> Result<HashMap<(String, i32), i64>, CallError> {
     let mut wanted: BTreeMap<&str, Vec<ListOffsetsPartition>> = BTreeMap::new();
     for partition in partitions {
         let place = ListOffsetsPartition::default()
@@ -112,8 +112,7 @@ async fn offsets(
     let mut found = HashMap::new();
     for topic in answer.topics {
         for partition in topic.partitions.iter().filter(|partition| partition.error_code == 0) {
-            let offset = Offset(partition.offset.max(0).unsigned_abs());
-            found.insert((topic.name.to_string(), partition.partition_index), offset);
+            found.insert((topic.name.to_string(), partition.partition_index), partition.offset);
         }
     }
     Ok(found)

@@ -89,10 +89,12 @@ impl TopicWatch {
     /// # Errors
     /// [`Error::Unreachable`], [`Error::Refused`].
     async fn look(&mut self, core: &Arc<Core>) -> Result<(), Error> {
-        self.catalogue.catch_up(core).await?;
         let mut missing: HashMap<TopicName, Arc<TopicState>> =
             core.topics.all().into_iter().map(|topic| (topic.info.name(), topic)).collect();
-        for found in all_topics(core).await? {
+        let all = all_topics(core).await?;
+        // The record of a topic is written before the topic is created, so none that was found is without it from here on.
+        self.catalogue.catch_up(core).await?;
+        for found in all {
             let Some(kafka_name) = found.name.as_ref().map(|name| name.to_string()) else { continue };
             let Some(name) = core.names.topic(&kafka_name) else { continue };
             if found.is_internal || found.error_code != 0 || core.topics.was_deleted(found.topic_id) {

@@ -21,7 +21,7 @@ use kafka_protocol::messages::ProduceRequest;
 use kafka_protocol::messages::produce_request::{PartitionProduceData, TopicProduceData};
 use kafka_protocol::messages::produce_response::PartitionProduceResponse;
 use millstream_log::{AckLevel, Appended, AtomicAppend, Done, Error, Writer};
-use millstream_types::{Offset, Record, RecordBatch, TopicPartition};
+use millstream_types::{Record, RecordBatch, TopicPartition};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 use tracing::{debug, warn};
@@ -419,7 +419,7 @@ fn take(
     let why = said(answer.error_code, answer.error_message.as_deref());
     match ResponseError::try_from_code(answer.error_code) {
         None => {
-            let base = Offset(answer.base_offset.max(0).unsigned_abs());
+            let base = partition.topic.offset(answer.base_offset);
             let stored = first.queue(&partition.id).and_then(|queue| queue.acknowledged(base, partition.epoch()));
             if let Some((last, ended)) = stored {
                 first.stored(&partition.id, base, last);

@@ -148,7 +148,7 @@ impl TopicConfig {
     /// `true` if the offsets of single records are versions that owners hand out. Then no offset is ever given again, not even
     /// by a later topic of the name, or after a restore: a new topic, and a start after a crash, begin at the offset of
     /// their time.
-    pub(crate) fn has_versions(&self) -> bool {
+    pub fn has_versions(&self) -> bool {
         self.writers == Writers::OwnersOnly && self.compaction_live_percent.is_some()
     }
 

@@ -51,11 +51,8 @@ fn commit(writer: &dyn Writer, topic: &TopicName, partitions: &[u32], value: &st
 /// The values of a partition, up to the stable offset.
 fn values(log: &OnKafka, topic: &TopicName, partition: u32) -> Vec<String> {
     let partition = millstream_log::Log::partition(log, &TopicPartition::new(topic.clone(), partition)).unwrap();
-    let read = millstream_testkit::conformance::read_all(
-        &*partition,
-        millstream_types::Offset::ZERO,
-        millstream_log::UpTo::Stable,
-    );
+    let first = partition.offsets().first;
+    let read = millstream_testkit::conformance::read_all(&*partition, first, millstream_log::UpTo::Stable);
     let text = |value: Option<Vec<u8>>| String::from_utf8(value.unwrap()).unwrap();
     read.unwrap().into_iter().map(|record| text(record.value)).collect()
 }

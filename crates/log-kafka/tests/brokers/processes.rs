@@ -1,5 +1,6 @@
 //! Two processes, each with an engine, on the same names.
 
+use std::collections::HashSet;
 use std::iter;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,7 +8,7 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Instant;
 
-use millstream_log::{AckLevel, Bell, Done, Error, Log as _, TopicConfig, UpTo};
+use millstream_log::{AckLevel, Bell, Cleanup, Done, Error, Log as _, TopicConfig, UpTo, Writers};
 use millstream_log_kafka::OnKafka;
 use millstream_testkit::xtask;
 use millstream_types::{Offset, Record, TopicPartition};
@@ -128,6 +129,46 @@ fn a_log_that_is_closed_has_stored_what_it_accepted_and_accepts_no_more() {
     }
 }
 
+/// Offsets that are versions of keys: a later topic of the name gives none of them again, and each is found where it was given.
+#[test]
+fn an_offset_that_is_a_version_never_comes_back() {
+    let kafka = crate::conformance::broker();
+    let name = topic("versions");
+    let of_bucket = TopicConfig {
+        partitions: 1,
+        cleanup: Cleanup::Compact,
+        writers: Writers::OwnersOnly,
+        compaction_live_percent: Some(50),
+        ..TopicConfig::default()
+    };
+    let mut versions = Vec::new();
+    for life in ["one", "two"] {
+        let log = OnKafka::open(config(kafka)).unwrap();
+        log.create_topic(&name, &of_bucket).unwrap();
+        let writer = log.writer("versions").unwrap();
+        for number in 0..3 {
+            let appended = commit(&*writer, &name, &[0], &format!("{life} {number}")).unwrap();
+            versions.push(appended[0].first);
+        }
+        let newest = &versions[versions.len() - 3..];
+        // Another process has nothing in memory.
+        for log in [&log, &OnKafka::open(config(kafka)).unwrap()] {
+            let partition = log.partition(&TopicPartition::new(name.clone(), 0)).unwrap();
+            for (number, version) in newest.iter().enumerate() {
+                let record = partition.read_one(*version, UpTo::Stable).unwrap().unwrap();
+                let value = record.view().value.map(<[u8]>::to_vec);
+                assert_eq!(value, Some(format!("{life} {number}").into_bytes()));
+            }
+            let offsets = partition.offsets();
+            assert!(offsets.first <= newest[0] && newest[2] < offsets.stable, "{offsets:?}, {newest:?}");
+            assert_eq!(values(log, &name, 0).len(), 3);
+        }
+        log.delete_topic(&name).unwrap();
+    }
+    let different: HashSet<Offset> = versions.iter().copied().collect();
+    assert_eq!(different.len(), 6, "{versions:?}");
+}
+
 /// A topic that an outsider deletes while writers begin: the catalogue, without which no deletion is noticed.
 #[test]
 fn a_writer_is_refused_in_time_while_a_partition_that_is_followed_has_no_leader() {
@@ -147,7 +188,8 @@ fn a_writer_is_refused_in_time_while_a_partition_that_is_followed_has_no_leader(
         .status();
     assert!(deleted.unwrap().success());
     let (sender, receiver) = mpsc::channel();
-    let begin = move || log.writer("bereft").map(drop);
+    let of_thread = Arc::clone(&log);
+    let begin = move || of_thread.writer("bereft").map(drop);
     thread::spawn(move || sender.send(iter::repeat_with(begin).find_map(Result::err)));
     let refused = receiver.recv_timeout(PATIENCE).expect("it was never answered").unwrap();
     assert!(matches!(refused, Error::Unreachable { .. }), "{refused}");
