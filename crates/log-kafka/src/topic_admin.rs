@@ -48,7 +48,7 @@ fn timeout_ms(core: &Core) -> i32 {
 /// Those of [`millstream_log::Log::create_topic`].
 pub(crate) async fn create_topic(core: Arc<Core>, name: TopicName, config: TopicConfig) -> Result<Arc<Topic>, Error> {
     let config = core.config.of_log.guarded(&name, &config);
-    topic_settings::check(&name, &config)?;
+    config.validate(&name)?;
     if let Some(known) = core.topics.find(&name) {
         return same(&known, &config);
     }
@@ -155,7 +155,6 @@ pub(crate) async fn alter_topic(core: Arc<Core>, name: TopicName, config: TopicC
     let known = core.topics.get(&name)?;
     config.validate(&name)?;
     config.check_change(&name, &known.topic().config)?;
-    topic_settings::check(&name, &config)?;
     catalogue::write(
         &core,
         &known.info.kafka_name,

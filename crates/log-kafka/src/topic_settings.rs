@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use kafka_protocol::messages::DescribeConfigsResponse;
-use millstream_log::{Cleanup, Error, Storage, TopicConfig};
-use millstream_types::{Compression, TopicName};
+use millstream_log::{Cleanup, Storage, TopicConfig};
+use millstream_types::Compression;
 
 /// Bytes that a record may take in its batch beside key, value and headers; many headers take more.
 const OVERHEAD_BYTES: usize = 64 << 10;
@@ -13,22 +13,10 @@ const OVERHEAD_BYTES: usize = 64 << 10;
 const BATCH_MIN_BYTES: usize = 1 << 20;
 const FOR_EVER: &str = "-1";
 
-/// Checks that Kafka can keep a topic like this.
-///
-/// # Errors
-/// [`Error::InvalidConfig`].
-pub(crate) fn check(name: &TopicName, config: &TopicConfig) -> Result<(), Error> {
-    config.validate(name)?;
-    match config.storage {
-        Storage::Disk => Ok(()),
-        Storage::Memory { max_bytes } => Err(Error::InvalidConfig {
-            topic: name.clone(),
-            setting: "storage",
-            value: format!("memory ({max_bytes} bytes a partition)"),
-            rule: "Kafka has no topics in memory; take disk, with a short retention",
-        }),
-    }
-}
+/// Time for which records of a topic in memory are kept: Kafka keeps it on its disks.
+const MEMORY_RETENTION: Duration = Duration::from_secs(5 * 60);
+/// The smallest segment that Kafka takes.
+const SEGMENT_MIN_BYTES: u64 = 1 << 20;
 
 /// The settings with Kafka's names.
 pub(crate) fn to_kafka(
@@ -36,6 +24,18 @@ pub(crate) fn to_kafka(
     min_insync_replicas: i16,
     batch_max_bytes: usize,
 ) -> Vec<(&'static str, String)> {
+    let of_memory = match config.storage {
+        Storage::Disk => None,
+        Storage::Memory { max_bytes } => Some(TopicConfig {
+            retention: Some(config.retention.unwrap_or(MEMORY_RETENTION).min(MEMORY_RETENTION)),
+            retention_bytes: Some(max_bytes as u64),
+            // Kafka removes whole segments.
+            segment_bytes: max_bytes as u64 / 4,
+            segment_age: MEMORY_RETENTION / 5,
+            ..config.clone()
+        }),
+    };
+    let config = of_memory.as_ref().unwrap_or(config);
     let millis = |time: Duration| time.as_millis().to_string();
     let or_ever = |value: Option<String>| value.unwrap_or_else(|| FOR_EVER.to_owned());
     let batch_bytes = batch_max_bytes.max(BATCH_MIN_BYTES).max(config.record_max_bytes) + OVERHEAD_BYTES;
@@ -44,7 +44,7 @@ pub(crate) fn to_kafka(
         ("min.insync.replicas", min_insync_replicas.to_string()),
         ("retention.ms", or_ever(config.retention.map(millis))),
         ("retention.bytes", or_ever(config.retention_bytes.map(|bytes| bytes.to_string()))),
-        ("segment.bytes", config.segment_bytes.max(1 << 20).to_string()),
+        ("segment.bytes", config.segment_bytes.max(SEGMENT_MIN_BYTES).to_string()),
         ("segment.ms", millis(config.segment_age)),
         ("max.message.bytes", batch_bytes.to_string()),
         ("delete.retention.ms", millis(config.delete_retention)),
@@ -95,5 +95,26 @@ pub(crate) fn from_kafka(partitions: u32, setting: impl Fn(&str) -> Option<Strin
         compaction_lag_min: millis("min.compaction.lag.ms").unwrap_or(default.compaction_lag_min),
         append_time: setting("message.timestamp.type").as_deref() == Some("LogAppendTime"),
         ..default
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_topic_in_memory_is_kept_for_a_short_time() {
+        const MIB: usize = 1 << 20;
+        let of = |storage, retention| {
+            let config = TopicConfig { storage, retention, ..TopicConfig::default() };
+            let settings: HashMap<_, _> = to_kafka(&config, 2, MIB).into_iter().collect();
+            ["retention.ms", "retention.bytes", "segment.bytes", "segment.ms"].map(|name| settings[name].clone())
+        };
+        let minute = Some(Duration::from_secs(60));
+        let memory = |max_bytes| Storage::Memory { max_bytes };
+        assert_eq!(of(memory(64 * MIB), None), ["300000", "67108864", "16777216", "60000"]);
+        assert_eq!(of(memory(1 << 10), None), ["300000", "1024", "1048576", "60000"]);
+        assert_eq!(of(memory(MIB), minute)[0], "60000");
+        assert_eq!(of(Storage::Disk, minute)[..2], ["60000", "-1"]);
     }
 }

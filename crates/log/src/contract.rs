@@ -93,7 +93,8 @@ impl CachedRead {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Capabilities {
-    /// Topics that live in memory only ([`crate::Storage::Memory`]).
+    /// Topics that live in memory only ([`crate::Storage::Memory`]). Without it their records are kept as others are, for a
+    /// short time.
     pub memory_topics: bool,
     /// Each append may choose its ack level; without it every append is as durable as its topic.
     pub level_per_append: bool,

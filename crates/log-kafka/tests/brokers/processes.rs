@@ -8,7 +8,7 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Instant;
 
-use millstream_log::{AckLevel, Bell, Cleanup, Done, Error, Log as _, TopicConfig, UpTo, Writers};
+use millstream_log::{AckLevel, Bell, Cleanup, Done, Error, Log as _, Storage, TopicConfig, UpTo, Writers};
 use millstream_log_kafka::OnKafka;
 use millstream_testkit::xtask;
 use millstream_types::{Offset, Record, TopicPartition};
@@ -167,6 +167,24 @@ fn an_offset_that_is_a_version_never_comes_back() {
     }
     let different: HashSet<Offset> = versions.iter().copied().collect();
     assert_eq!(different.len(), 6, "{versions:?}");
+}
+
+/// A topic in memory is kept by Kafka for a short time, and stays what it is for all processes.
+#[test]
+fn a_topic_in_memory_is_one_for_all_processes() {
+    let kafka = crate::conformance::broker();
+    let [one, two] = [(); 2].map(|()| OnKafka::open(config(kafka)).unwrap());
+    let name = topic("in-memory");
+    let in_memory =
+        TopicConfig { partitions: 1, storage: Storage::Memory { max_bytes: 1 << 20 }, ..TopicConfig::default() };
+    one.create_topic(&name, &in_memory).unwrap();
+    let writer = one.writer("in-memory").unwrap();
+    commit(&*writer, &name, &[0], "live").unwrap();
+    let seen = two.create_topic(&name, &in_memory).unwrap();
+    assert_eq!(seen.config, in_memory);
+    assert_eq!(values(&two, &name, 0), ["live"]);
+    let on_disk = TopicConfig { storage: Storage::Disk, ..in_memory };
+    assert!(matches!(two.alter_topic(&name, &on_disk), Err(Error::InvalidConfig { .. })));
 }
 
 /// A topic that an outsider deletes while writers begin: the catalogue, without which no deletion is noticed.
