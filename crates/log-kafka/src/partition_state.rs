@@ -72,9 +72,8 @@ pub(crate) struct Figures {
 /// The part of a partition that is known once its ends were asked for.
 #[derive(Debug)]
 struct KnownEnds {
+    /// As the leader has told them in one answer: the tail is never ahead of the stable offset but for open transactions.
     ends: Ends,
-    /// The high watermark of the last answer of the leader. The stable offset is as of then.
-    told_high: Offset,
     tail: TailCache,
 }
 
@@ -123,11 +122,7 @@ impl PartitionState {
 
     /// Begins at these ends, if none are known.
     pub(crate) fn begin(&self, ends: Ends) {
-        self.read.lock().get_or_insert_with(|| KnownEnds {
-            ends,
-            told_high: ends.high,
-            tail: TailCache::new(ends.stable),
-        });
+        self.read.lock().get_or_insert_with(|| KnownEnds { ends, tail: TailCache::new(ends.stable) });
     }
 
     /// The bytes of the records were told.
@@ -172,7 +167,7 @@ impl PartitionState {
             if let Some(next) = next {
                 known.tail.extend(batches, next, tail_bytes);
             }
-            known.told(ends)
+            known.ends.advance(ends)
         };
         if moved {
             self.ring();
@@ -181,7 +176,7 @@ impl PartitionState {
 
     /// Takes ends that a leader has told.
     pub(crate) fn learn(&self, ends: Ends) {
-        let moved = self.read.lock().as_mut().is_some_and(|known| known.told(ends));
+        let moved = self.read.lock().as_mut().is_some_and(|known| known.ends.advance(ends));
         if moved {
             self.ring();
         }
@@ -208,7 +203,7 @@ impl PartitionState {
     /// Follows from the new first offset: the records between were removed.
     pub(crate) fn skip_to(&self, ends: Ends) {
         if let Some(known) = &mut *self.read.lock() {
-            known.told(ends);
+            known.ends.advance(ends);
             known.tail = TailCache::new(known.tail.to().clamp(ends.first, ends.stable.max(ends.first)));
         }
         self.ring();
@@ -216,11 +211,7 @@ impl PartitionState {
 
     /// Takes the acknowledgement of records up to `last`, whose answers are given by [`PartitionState::seen`].
     pub(crate) fn acknowledged(&self, last: Offset, ended: Ended) {
-        if let Some(known) = &mut *self.read.lock() {
-            known.ends.high = known.ends.high.max(last.next());
-        }
         self.unseen.lock().push_back((last, ended));
-        self.watchers.ring();
     }
 
     /// Takes all acknowledged appends that are not answered.
@@ -230,22 +221,14 @@ impl PartitionState {
 
     /// Takes the acknowledged appends that may be answered, in their order.
     pub(crate) fn seen(&self) -> Vec<Ended> {
-        let told_high = self.read.lock().as_ref().map(|known| known.told_high);
+        let high = self.read.lock().as_ref().map(|known| known.ends.high);
         let mut unseen = self.unseen.lock();
-        let count = match told_high {
+        let count = match high {
             // Nobody reads here.
             None => unseen.len(),
-            Some(told_high) => unseen.partition_point(|(last, _)| *last < told_high),
+            Some(high) => unseen.partition_point(|(last, _)| *last < high),
         };
         unseen.drain(..count).map(|(_, ended)| ended).collect()
-    }
-
-    /// Takes the acknowledgement of records of an open transaction up to `last`.
-    pub(crate) fn stored_in_transaction(&self, last: Offset) {
-        if let Some(known) = &mut *self.read.lock() {
-            known.ends.high = known.ends.high.max(last.next());
-        }
-        self.ring();
     }
 
     /// The newest first offset, after records were removed.
@@ -271,14 +254,6 @@ impl PartitionState {
     /// Notes that a task follows the partition; `false` if one does already.
     pub(crate) fn follow(&self) -> bool {
         !self.is_followed.swap(true, Ordering::AcqRel)
-    }
-}
-
-impl KnownEnds {
-    /// Takes ends that the leader has told. `true` if something has moved.
-    fn told(&mut self, ends: Ends) -> bool {
-        self.told_high = self.told_high.max(ends.high);
-        self.ends.advance(ends)
     }
 }
 

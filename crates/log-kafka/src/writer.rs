@@ -423,7 +423,6 @@ fn take(
             let stored = first.queue(&partition.id).and_then(|queue| queue.acknowledged(base, partition.epoch()));
             if let Some((last, ended)) = stored {
                 first.stored(&partition.id, base, last);
-                partition.stored_in_transaction(last);
                 core.pending.end(ended);
             }
             Ok(None)

@@ -13,7 +13,7 @@ use millstream_log_kafka::OnKafka;
 use millstream_testkit::xtask;
 use millstream_types::{Offset, Record, TopicPartition};
 
-use crate::{PATIENCE, commit, config, topic, values};
+use crate::{PATIENCE, answer, commit, config, topic, values};
 
 /// The commits of a writer that another process has fenced in mid-work: those that were answered are there, in order, before those
 /// of the other one, and nothing comes later.
@@ -103,6 +103,34 @@ fn what_another_process_does_with_topics_is_told() {
     assert!(matches!(partition.read(Offset::ZERO, 1, UpTo::Stable), Err(Error::UnknownTopic { .. })));
     let anew = one.create_topic(&name, &config).unwrap();
     told("it is created anew", &|| two.topic(&name).as_ref() == Some(&anew));
+}
+
+/// A reader that stops at an empty read has missed nothing below the tail, also while records are acknowledged.
+#[test]
+fn what_lies_below_the_tail_can_be_read() {
+    const RECORDS: u64 = 500;
+    let kafka = crate::conformance::broker();
+    let (log, name) = (OnKafka::open(config(kafka)).unwrap(), topic("below-the-tail"));
+    log.create_topic(&name, &TopicConfig { partitions: 1, ..TopicConfig::default() }).unwrap();
+    let partition = log.partition(&TopicPartition::new(name, 0)).unwrap();
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            for _ in 0..RECORDS {
+                let (done, answer) = answer();
+                partition.append(&[Record::default()], AckLevel::Synced, done).unwrap();
+                answer().unwrap();
+            }
+        });
+        let mut next = Offset::ZERO;
+        while next < Offset(RECORDS) {
+            let tail = partition.offsets().tail;
+            while next < tail {
+                let batches = partition.read(next, 1 << 20, UpTo::Tail).unwrap();
+                next = batches.last().unwrap_or_else(|| panic!("{next} lies below {tail}")).next_offset();
+            }
+            thread::yield_now();
+        }
+    });
 }
 
 /// The records that a log has accepted are stored once it is closed, though nobody has waited for them.
