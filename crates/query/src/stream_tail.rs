@@ -37,13 +37,14 @@ pub(crate) struct StreamTail {
 struct PartitionTail {
     partition: Arc<dyn Partition>,
     next: Offset,
-    /// True if `next` is behind a record that was read, and not just the initial tail.
+    /// True if `next` is behind a record that was read, and not just the initial offset.
     has_read: bool,
     progress: Arc<ReadProgress>,
 }
 
 impl StreamTail {
-    /// Begins at the tail of those partitions of `stream` for which `mine` holds.
+    /// Begins at the stable offset of those partitions of `stream` for which `mine` holds: between it and the tail there may be
+    /// records of open transactions, which queries that resume have not seen. The caller catches up to what can be read.
     pub(crate) fn begin(
         stream: Arc<LiveStream>,
         mine: impl Fn(&dyn Partition) -> bool,
@@ -57,7 +58,7 @@ impl StreamTail {
             partition.watch(&consumer);
             // Watched before its tail is read, so that nothing is appended unnoticed in between.
             partition.watch(bell);
-            let Offsets { tail: next, epoch, .. } = partition.offsets();
+            let Offsets { stable: next, epoch, .. } = partition.offsets();
             let progress = Arc::new(ReadProgress::start(partition.id().partition, next, epoch));
             PartitionTail { partition: partition.clone(), next, has_read: false, progress }
         };

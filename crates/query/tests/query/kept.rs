@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use millstream_log::{Log, TopicConfig};
+use millstream_log::{AckLevel, AtomicAppend, Done, Log, TopicConfig};
 use millstream_query::{
     Cause, Config, Deliver, Delivery, Error, OnSlow, QueryId, QueryRequest, ResultId, RowBatch, Subscription,
 };
-use millstream_testkit::eventually_async;
-use millstream_types::{ShortLives, TenantId, TopicName, TopicPartition, WallClock as _};
+use millstream_testkit::{eventually, eventually_async};
+use millstream_types::{Record, ShortLives, TenantId, TopicName, TopicPartition, WallClock as _};
 use serde_json::Value;
 
 use crate::common::fixture::{Ending, Fixture, disk, fixture, fixture_on_disk, memory, rows, two_threads};
@@ -228,6 +228,33 @@ async fn records_that_arrive_while_queries_resume_are_counted_once() {
         // The threads look for what they have missed, while batches grow in which that ends.
         fixture.send_all(round * 100, round * 100 + 100);
         fixture.all_seen(&[id], round * 100 + 100).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn records_of_a_transaction_that_is_open_while_queries_resume_are_counted_once() {
+    for ending in ENDINGS {
+        let mut fixture = fixture_on_disk(&disk(), config());
+        let id = fixture.submit(kept("SELECT COUNT(*) AS c FROM STREAM(3000000, TIME)")).await.id();
+        fixture.send_all(0, 90);
+        fixture.all_seen(&[id], 90).await;
+        let partitions: Vec<_> = (0..4).map(|number| TopicPartition::new(fixture.topic.clone(), number)).collect();
+        let record = Record { value: Some(b"{}"), ..Record::default() };
+        let mut writer = None;
+        fixture.restart_after(ending, SECOND, |log| {
+            let open = log.writer("open").unwrap();
+            for partition in &partitions {
+                let before = log.partition(partition).unwrap().offsets().tail;
+                open.append(partition, &[record]).unwrap();
+                eventually("it is there", || log.partition(partition).unwrap().offsets().tail > before);
+            }
+            writer = Some(open);
+        });
+        fixture.all_seen(&[id], 90).await;
+        let last = AtomicAppend { records: vec![(partitions[0].clone(), vec![record])], positions: Vec::new() };
+        writer.unwrap().commit(&last, AckLevel::Synced, Done::ignore()).unwrap();
+        fixture.send_all(90, 100);
+        fixture.all_seen(&[id], 105).await;
     }
 }
 
