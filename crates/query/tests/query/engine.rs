@@ -4,13 +4,13 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use millstream_log::{AckLevel, Done, Storage, TopicConfig};
+use millstream_log::{AckLevel, Storage, TopicConfig};
 use millstream_query::{Cause, Config, Deliver, Delivery, Error, OnSlow, QueryRequest, Subscription};
 use millstream_testkit::eventually_async;
 use millstream_types::{Compression, MemoryBudget, Record, TenantId, TopicName, TopicPartition};
 use serde_json::{Value, json};
 
-use crate::common::fixture::{disk, fixture, fixture_within, memory, rows, two_threads};
+use crate::common::fixture::{append, disk, fixture, fixture_within, memory, rows, two_threads};
 
 fn payload(id: usize, sequence: usize) -> String {
     format!("{{\"id\":\"d{id}\",\"n\":{sequence}}}")
@@ -324,7 +324,7 @@ async fn queries_over_the_row_rate_of_their_tenant_end_one_by_one_without_harm_t
     let partition = fixture.log.partition(&TopicPartition::new(stream, 0)).unwrap();
     let value = payload(0, 1);
     let records: Vec<_> = (0..9).map(|_| Record { value: Some(value.as_bytes()), ..Record::default() }).collect();
-    partition.append(&records, AckLevel::Memory, Done::ignore()).unwrap();
+    append(&*partition, &records, AckLevel::Memory);
     eventually_async("the other tenant has its rows", || of_other.meta().matched == 9).await;
 
     fixture.clock.advance(Duration::from_secs(1));

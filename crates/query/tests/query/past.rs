@@ -4,13 +4,13 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use millstream_log::{AckLevel, Done, TopicConfig};
+use millstream_log::{AckLevel, TopicConfig};
 use millstream_query::{Cause, Config, Deliver, Error, OnSlow, QueryRequest, Start, Until};
 use millstream_testkit::eventually_async;
 use millstream_types::{Offset, Record, TopicPartition, partition_of_key};
 use serde_json::Value;
 
-use crate::common::fixture::{Ending, Fixture, disk, fixture, fixture_on_disk, memory, rows, two_threads};
+use crate::common::fixture::{Ending, Fixture, append, disk, fixture, fixture_on_disk, memory, rows, two_threads};
 
 const KEYS: usize = 13;
 
@@ -24,6 +24,17 @@ fn payload(n: usize) -> String {
 
 fn send(fixture: &Fixture, numbers: std::ops::Range<usize>) {
     numbers.for_each(|n| fixture.send(&format!("k{}", n % KEYS), &[payload(n)]));
+}
+
+/// Sends this many records to one partition, in batches whose rows fit a small queue.
+fn send_apart(fixture: &Fixture, count: usize) {
+    for n in 0..count {
+        fixture.send("k", &[payload(n)]);
+        if n % 20 == 0 {
+            fixture.stored();
+        }
+    }
+    fixture.stored();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -67,7 +78,7 @@ async fn a_query_begins_at_the_oldest_record_at_a_time_or_at_offsets() {
     let values: Vec<String> = (0..10).map(payload).collect();
     for (n, value) in values.iter().enumerate() {
         let record = Record { value: Some(value.as_bytes()), timestamp_ms: 1_000 * n as i64, ..Record::default() };
-        partition.append(&[record], AckLevel::Synced, Done::ignore()).unwrap();
+        append(&*partition, &[record], AckLevel::Synced);
     }
     let seen = async |from: Start| {
         let query = fixture.submit(since(from, "SELECT n FROM STREAM()")).await;
@@ -110,7 +121,7 @@ async fn a_query_of_the_past_ends_with_it_at_a_time_or_before_offsets() {
     for n in 0..10 {
         let (value, timestamp_ms) = (payload(n), 100 * n as i64);
         let record = Record { value: Some(value.as_bytes()), timestamp_ms, ..Record::default() };
-        partition.append(&[record], AckLevel::Synced, Done::ignore()).unwrap();
+        append(&*partition, &[record], AckLevel::Synced);
     }
     let counted = async |from: Start, until: Option<Until>, deliver: Deliver| {
         let query = "SELECT COUNT(*) AS c, MIN(n) AS low FROM STREAM()";
@@ -150,7 +161,7 @@ async fn a_query_of_the_past_ends_with_it_at_a_time_or_before_offsets() {
 async fn the_past_is_read_as_fast_as_the_client_reads_and_by_few_at_once() {
     let config = Config { queue_max_bytes: 8_000, read_max_bytes: 1_000, reading_past_max: 1, ..two_threads() };
     let fixture = fixture(&memory(), config);
-    send(&fixture, 0..3_000);
+    send_apart(&fixture, 3_000);
     let query = QueryRequest { on_slow: OnSlow::Kill, ..since(Start::Earliest, "SELECT * FROM STREAM() LIMIT 3000") };
     let slow = fixture.submit(query.clone()).await;
     eventually_async("some are there", || slow.meta().matched > 0).await;
@@ -178,7 +189,7 @@ async fn the_past_is_read_as_fast_as_the_client_reads_and_by_few_at_once() {
 async fn the_past_ends_though_nothing_can_be_read_right_before_its_end_and_more_follows() {
     let config = Config { queue_max_bytes: 8_000, read_max_bytes: 1_000, ..two_threads() };
     let fixture = fixture(&disk(), config);
-    (0..3_000).for_each(|n| fixture.send("k", &[payload(n)]));
+    send_apart(&fixture, 3_000);
     let number = partition_of_key(b"k", 4).0;
     let writer = fixture.log.writer("of what is void").unwrap();
     let aborted = Record { value: Some(b"{}"), ..Record::default() };
@@ -239,7 +250,7 @@ async fn whole_records_of_devices_carry_the_device_if_the_request_wants_it() {
     let of_orders = fixture.submit(asked("SELECT * FROM \"orders\" LIMIT 1", true)).await;
     let partition = fixture.log.partition(&TopicPartition::new(orders, 0)).unwrap();
     let record = Record { key: Some(b"o"), value: Some(b"{\"n\":1}"), ..Record::default() };
-    partition.append(&[record], AckLevel::Memory, Done::ignore()).unwrap();
+    append(&*partition, &[record], AckLevel::Memory);
     assert_eq!(rows(&of_orders.answer().await), [r#"{"n":1}"#], "its key is no device");
 }
 

@@ -2,21 +2,23 @@
 
 use std::time::Duration;
 
-use millstream_log::{AckLevel, Done, TopicConfig};
+use millstream_log::{AckLevel, TopicConfig};
 use millstream_query::{Config, Error, Schema, SchemaConfig};
 use millstream_types::{Header, Record, TenantId, TopicPartition};
 use serde_json::{Value, json};
 
-use crate::common::fixture::{Fixture, disk, fixture, memory, two_threads};
+use crate::common::fixture::{Fixture, append, disk, fixture, memory, two_threads};
 
 fn look(fixture: &Fixture) -> Schema {
     // What was seen is told again for a second.
     fixture.clock.advance(Duration::from_secs(2));
+    fixture.stored();
     (*fixture.engine.schema(&fixture.tenant, None).unwrap()).clone()
 }
 
 fn send(fixture: &Fixture, payloads: &[&str]) {
     fixture.send("k", &payloads.iter().map(ToString::to_string).collect::<Vec<_>>());
+    fixture.stored();
 }
 
 /// The schema's fields as JSON, by path.
@@ -73,7 +75,7 @@ fn headers_are_fields_too() {
     let partition = fixture.log.partition(&TopicPartition::new(fixture.topic.clone(), 0)).unwrap();
     let headers = [Header { key: "device_id", value: Some(b"d1") }, Header { key: "none", value: None }];
     let records = [Record { headers: &headers, ..Record::default() }, Record::default()];
-    partition.append(&records, AckLevel::Memory, Done::ignore()).unwrap();
+    append(&*partition, &records, AckLevel::Memory);
     let schema = look(&fixture);
     let fields = fields(&schema);
     assert_eq!(schema.fields.len(), 1, "{schema:?}");
@@ -90,7 +92,7 @@ fn limits_of_the_schema_hold_and_are_reported() {
     let partition = fixture.log.partition(&TopicPartition::new(fixture.topic.clone(), 0)).unwrap();
     for payload in &payloads {
         let record = Record { value: Some(payload.as_bytes()), ..Record::default() };
-        partition.append(&[record], AckLevel::Memory, Done::ignore()).unwrap();
+        append(&*partition, &[record], AckLevel::Memory);
     }
     let schema = look(&fixture);
     assert_eq!((schema.records, schema.cut), (10, true));
@@ -107,7 +109,7 @@ fn half_of_the_records_are_the_latest_and_older_ones_are_seen_too() {
     for n in 0..20_000 {
         let payload = format!(r#"{{"era{}": 1}}"#, n / 4000);
         let record = Record { value: Some(payload.as_bytes()), ..Record::default() };
-        partition.append(&[record], AckLevel::Memory, Done::ignore()).unwrap();
+        append(&*partition, &[record], AckLevel::Memory);
     }
     let schema = look(&fixture);
     assert_eq!((schema.records, schema.fields.len()), (1000, 5), "{:?}", schema.fields);
@@ -118,7 +120,10 @@ fn half_of_the_records_are_the_latest_and_older_ones_are_seen_too() {
 #[test]
 fn a_schema_holds_for_a_second_and_foreign_streams_are_refused() {
     let fixture = fixture(&memory(), two_threads());
-    let records = || fixture.engine.schema(&fixture.tenant, Some("telemetry.acme")).unwrap().records;
+    let records = || {
+        fixture.stored();
+        fixture.engine.schema(&fixture.tenant, Some("telemetry.acme")).unwrap().records
+    };
     assert_eq!(records(), 0);
     send(&fixture, &["{}"]);
     assert_eq!(records(), 1, "that there was nothing is not told again");

@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use millstream_log::{AckLevel, Cleanup, Done, TopicConfig, UpTo, Writers};
+use millstream_log::{AckLevel, Cleanup, TopicConfig, UpTo, Writers};
 use millstream_query::{Config, Deliver, Deliveries, Error, QueryRequest, Requester, Requests};
 use millstream_testkit::eventually_async;
 use millstream_types::{Header, QuotaConfig, QuotaType, Quotas, Record, TenantId, TopicName, TopicPartition};
 use serde_json::{Value, json};
 
-use crate::common::fixture::{Ending, Fixture, disk, fixture, fixture_on_disk, memory, read_all, two_threads};
+use crate::common::fixture::{Ending, Fixture, append, disk, fixture, fixture_on_disk, memory, read_all, two_threads};
 
 /// A record of results.
 #[derive(Debug, Clone)]
@@ -114,7 +114,7 @@ impl Topics {
     fn append(&self, topic: &str, key: &str, value: &str, headers: &[Header<'_>]) {
         let partition = self.fixture.log.partition(&TopicPartition::new(self.name(topic), 0)).unwrap();
         let record = Record { key: Some(key.as_bytes()), value: Some(value.as_bytes()), headers, ..Record::default() };
-        partition.append(&[record], AckLevel::Memory, Done::ignore()).unwrap();
+        append(&*partition, &[record], AckLevel::Memory);
     }
 
     /// All results that are in a topic, by partition and offset.

@@ -1,16 +1,20 @@
 //! An engine on a log with one telemetry topic, on two threads, whose time stands still.
 
+use std::collections::HashMap;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
-use millstream_log::{AckLevel, Done, Log, LogConfig, Partition, Storage, SystemFiles, TopicConfig, UpTo};
+use millstream_log::{
+    AckLevel, Appended, Done, Error as LogError, Log, LogConfig, Partition, Storage, SystemFiles, TopicConfig, UpTo,
+};
 use millstream_query::{Cause, Config, Deliver, Engine, QueryAnswer, QueryRequest, QueryRuntime, Subscription};
-use millstream_testkit::{MemoryLog, TestLog, eventually_async};
+use millstream_testkit::{MemoryLog, TestLog, eventually_async, runs_on_kafka};
 use millstream_types::{
     ManualClock, MemoryBudget, Record, RecordBatch, ShortLives, StateTopic, SystemClock, TenantId, TopicKind,
     TopicName, TopicPartition, WallClock as _, partition_of_key,
 };
+use parking_lot::Mutex;
 use serde_json::Value;
 
 const PARTITIONS: u32 = 4;
@@ -27,6 +31,8 @@ pub(crate) struct Fixture {
     budget: MemoryBudget,
     /// `None` over a log in memory.
     disk: Option<Disk>,
+    /// The answers to the newest append of each partition.
+    answers: Mutex<HashMap<u32, mpsc::Receiver<Result<Appended, LogError>>>>,
 }
 
 /// The engine of a log on disk.
@@ -54,28 +60,37 @@ pub(crate) fn disk() -> TopicConfig {
     TopicConfig { partitions: PARTITIONS, ..TopicConfig::default() }
 }
 
+/// A topic in memory; on Kafka, which has none, one of the same level.
 pub(crate) fn memory() -> TopicConfig {
-    TopicConfig { storage: Storage::Memory { max_bytes: 16 << 20 }, level: AckLevel::Memory, ..disk() }
+    let storage = if runs_on_kafka() { Storage::Disk } else { Storage::Memory { max_bytes: 16 << 20 } };
+    TopicConfig { storage, level: AckLevel::Memory, ..disk() }
 }
 
 fn budget() -> MemoryBudget {
     MemoryBudget::new("memory.budget_bytes", 1 << 30)
 }
 
-/// Over a log in memory, which is not opened again.
+/// Over a log that is not opened again: in memory, if the topic is or the environment asks for no other.
 pub(crate) fn fixture(topic: &TopicConfig, config: Config) -> Fixture {
     fixture_within(topic, config, budget())
 }
 
 pub(crate) fn fixture_within(topic: &TopicConfig, config: Config, budget: MemoryBudget) -> Fixture {
+    if runs_on_kafka() && topic.storage == Storage::Disk {
+        return opened(topic, config, budget);
+    }
     begin(MemoryLog::open(Arc::new(SystemClock::default())), None, topic, config, budget)
 }
 
 /// Over a log on disk, which can be opened again.
 pub(crate) fn fixture_on_disk(topic: &TopicConfig, config: Config) -> Fixture {
+    opened(topic, config, budget())
+}
+
+fn opened(topic: &TopicConfig, config: Config, budget: MemoryBudget) -> Fixture {
     let dir = tempfile::tempdir().unwrap();
     let log = open_log(dir.path());
-    begin(log.log(), Some(Disk { log, dir }), topic, config, budget())
+    begin(log.log(), Some(Disk { log, dir }), topic, config, budget)
 }
 
 fn begin(log: Arc<dyn Log>, disk: Option<Disk>, topic: &TopicConfig, config: Config, budget: MemoryBudget) -> Fixture {
@@ -85,7 +100,8 @@ fn begin(log: Arc<dyn Log>, disk: Option<Disk>, topic: &TopicConfig, config: Con
     let clock = Arc::new(ManualClock::at(1_000_000));
     let short_lives = ShortLives::default();
     let engine = start((&log, &config, &budget, &clock), &short_lives);
-    Fixture { engine, log, clock, topic: name, tenant, short_lives, config, budget, disk }
+    let answers = Mutex::default();
+    Fixture { engine, log, clock, topic: name, tenant, short_lives, config, budget, disk, answers }
 }
 
 fn start(
@@ -129,13 +145,22 @@ impl Fixture {
     }
 
     pub(crate) fn send(&self, key: &str, payloads: &[String]) {
-        let partition = partition_of_key(key.as_bytes(), PARTITIONS).0;
-        let partition = self.log.partition(&TopicPartition::new(self.topic.clone(), partition)).unwrap();
+        let number = partition_of_key(key.as_bytes(), PARTITIONS).0;
+        let partition = self.log.partition(&TopicPartition::new(self.topic.clone(), number)).unwrap();
         let records: Vec<Record<'_>> = payloads
             .iter()
             .map(|payload| Record { key: Some(key.as_bytes()), value: Some(payload.as_bytes()), ..Record::default() })
             .collect();
-        partition.append(&records, AckLevel::Memory, Done::ignore()).unwrap();
+        let (sender, answer) = mpsc::sync_channel(1);
+        partition.append(&records, AckLevel::Memory, Done::call(move |stored| drop(sender.send(stored)))).unwrap();
+        self.answers.lock().insert(number, answer);
+    }
+
+    /// Waits until all that was sent is there to be read.
+    pub(crate) fn stored(&self) {
+        let answers = std::mem::take(&mut *self.answers.lock());
+        // One of a log that was closed does not come.
+        answers.into_values().for_each(|answer| drop(answer.recv()));
     }
 
     /// Returns the state that is kept of a query now.
@@ -149,6 +174,7 @@ impl Fixture {
     }
 
     pub(crate) async fn submit(&self, request: QueryRequest) -> Subscription {
+        self.stored();
         self.engine.submit(&self.tenant, request).await.unwrap()
     }
 
@@ -192,6 +218,13 @@ impl Fixture {
         assert_eq!(answer.meta.cause, Some(Cause::Duration), "{query}: {:?}", answer.meta);
         answer
     }
+}
+
+/// Appends records, and waits until they are there to be read.
+pub(crate) fn append(partition: &dyn Partition, records: &[Record<'_>], level: AckLevel) {
+    let (sender, answer) = mpsc::sync_channel(1);
+    partition.append(records, level, Done::call(move |stored| drop(sender.send(stored)))).unwrap();
+    answer.recv().unwrap().unwrap();
 }
 
 /// All that a partition has, over all its segments.
