@@ -402,6 +402,11 @@ async fn send_once(
     Ok(left)
 }
 
+/// `true` for refusals of a batch that may be taken later. The coordinator may be busy with the end of the transaction before.
+fn is_passing(error: ResponseError) -> bool {
+    error.is_retriable() || error == ResponseError::ConcurrentTransactions
+}
+
 /// Takes the answer for one batch. Returns the reason if it is to be sent again.
 fn take(
     core: &Core,
@@ -428,7 +433,7 @@ fn take(
             Ok(None)
         }
         Some(error) if is_fenced(error) => Err(Error::Fenced { writer: writer.name.clone() }),
-        Some(error) if error.is_retriable() => Ok(Some(why)),
+        Some(error) if is_passing(error) => Ok(Some(why)),
         Some(_) => Err(Error::Refused { request: "an append", why }),
     }
 }
@@ -516,4 +521,17 @@ async fn fail(core: &Arc<Core>, writer: &Arc<WriterState>, error: Error) {
         std::mem::take(&mut work.transactions)
     };
     ended.into_iter().for_each(|transaction| transaction.finish(core, &Err(error.clone())));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_batch_is_sent_again_while_the_transaction_before_ends() {
+        for passing in [ResponseError::ConcurrentTransactions, ResponseError::NotLeaderOrFollower] {
+            assert!(is_passing(passing), "{passing}");
+        }
+        assert!(!is_passing(ResponseError::MessageTooLarge));
+    }
 }
