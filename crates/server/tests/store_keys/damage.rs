@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use millstream_testkit::eventually;
 
-use crate::{make, put, start, tag};
+use crate::{log_has_no_files, make, put, start, tag};
 
 const VICTIM: &[u8] = b"the only value with these very bytes";
 
@@ -29,6 +29,9 @@ fn place_of(path: &Path, bytes: &[u8]) -> Option<usize> {
 
 #[test]
 fn given_a_flipped_byte_in_a_sealed_segment_then_its_key_has_an_error_with_the_place_and_others_are_served() {
+    if log_has_no_files() {
+        return;
+    }
     let dir = tempfile::tempdir().unwrap();
     let process = start(dir.path());
     let to = process.applications;

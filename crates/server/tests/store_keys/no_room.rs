@@ -7,7 +7,7 @@ use millstream_testkit::resp::{Connection, command};
 use millstream_testkit::{Process, ask, eventually};
 use serde_json::Value;
 
-use crate::{make, put, start};
+use crate::{log_has_no_files, make, put, start};
 
 /// Bytes of all files of the log's topics.
 fn topics_bytes(dir: &Path) -> u64 {
@@ -23,6 +23,9 @@ fn topics_bytes(dir: &Path) -> u64 {
 
 #[test]
 fn deleted_keys_give_their_disk_back_although_nobody_writes_any_more() {
+    if log_has_no_files() {
+        return;
+    }
     const KEYS: usize = 64;
     let dir = tempfile::tempdir().unwrap();
     let process = start(dir.path());
@@ -58,6 +61,9 @@ fn limit_above_free(dir: &Path, eighths_free: u64) -> String {
 
 #[test]
 fn deletes_work_on_a_disk_that_is_nearly_full_and_what_is_refused_is_not_done() {
+    if log_has_no_files() {
+        return;
+    }
     let dir = tempfile::tempdir().unwrap();
     let process = start(dir.path());
     let redis = |process: &Process, words: &[&str]| {
@@ -118,6 +124,9 @@ fn bulk(process: &Process, lines: &[&str]) -> Vec<Value> {
 
 #[test]
 fn reads_of_a_bulk_request_are_served_on_a_full_disk_and_its_writes_are_refused() {
+    if log_has_no_files() {
+        return;
+    }
     let dir = tempfile::tempdir().unwrap();
     let process = start(dir.path());
     make(&process, "things", "{}");
