@@ -352,7 +352,8 @@ pub fn offsets_of_aborted_records_are_passed_and_not_given_again<S: Subject>() -
         let appended = plain(&*one, round..round + 1)?;
         assert!(appended.first >= given.max(least), "{appended:?}, {given} were given");
         least = abort(1)?;
-        plain(&*one, 5..6)?;
+        let appended = plain(&*one, 5..6)?;
+        eventually("the end of its transaction", || one.offsets().stable > appended.last);
         for max_bytes in [0, 200, 1 << 20] {
             let (mut next, mut found) = (Offset::ZERO, 0);
             while next < one.offsets().stable {
