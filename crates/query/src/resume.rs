@@ -77,7 +77,9 @@ impl Engine {
         let stream = match self.stream(name.clone()) {
             Ok(stream) if kept.is_of(stream.topic.id) => stream,
             Ok(_) => gone(&name, "has been deleted and created anew", &mut trouble),
-            Err(_) => gone(&name, "has been deleted", &mut trouble),
+            Err(Error::UnknownStream { .. }) => gone(&name, "has been deleted", &mut trouble),
+            // It stays stored, and goes on with the next start.
+            Err(error) => return Err(error),
         };
         let now_ms = self.clocks.wall.now_ms();
         // No window after its deadline is due, however long the query was not running.

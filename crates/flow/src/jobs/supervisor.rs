@@ -44,6 +44,8 @@ use crate::runtime::{JobMetrics, JobSetting, Run, RunFailure, RunOutcome, Worker
 const TAKEOVER_TIME: Duration = Duration::from_secs(120);
 /// The sleep while no job has a deadline.
 const SLEEP: Duration = Duration::from_secs(3600);
+/// Pause before the end of a job is stored again that the log has not taken.
+const STORE_AGAIN: Duration = Duration::from_millis(500);
 
 pub(super) enum SupervisorRequest {
     Start(JobKey),
@@ -71,6 +73,8 @@ pub(super) struct Supervisor {
     replacements: Mutex<HashMap<JobKey, Replacement>>,
     /// The jobs that stop for another parallelism.
     rescalings: Mutex<HashMap<JobKey, Rescaling>>,
+    /// The ends that the log has not taken yet.
+    unstored_ends: Mutex<Vec<(JobKey, JobState, Option<RunFailure>)>>,
     started_events: StartedEvents,
     changes: watch::Sender<u64>,
     thread: Mutex<Option<JoinHandle<()>>>,
@@ -96,6 +100,7 @@ impl Supervisor {
             ended: EndedRuns::default(),
             replacements: Mutex::default(),
             rescalings: Mutex::default(),
+            unstored_ends: Mutex::default(),
             started_events: StartedEvents::default(),
             changes: watch::Sender::new(0),
             thread: Mutex::default(),
@@ -120,7 +125,7 @@ impl Supervisor {
             match crash_loop.pauses(record) {
                 Some(reason) if record.paused.is_none() && record.ending.is_none() => {
                     tracing::error!(job = record.id, tenant = record.tenant, reason, "job is paused");
-                    supervisor.store(JobCommand::Pause(record.key(), reason));
+                    let _ = supervisor.store(JobCommand::Pause(record.key(), reason));
                 }
                 _ => supervisor.request(SupervisorRequest::Start(record.key())),
             }
@@ -213,6 +218,7 @@ impl Supervisor {
             }
             self.keep_due();
             self.keep_unscaled();
+            self.store_ends();
             self.retry_due();
         }
     }
@@ -225,7 +231,8 @@ impl Supervisor {
         let due = replacements.values().map(|replacement| replacement.until);
         let due = due.chain(rescalings.values().map(|rescaling| rescaling.until));
         let next = retry.into_iter().chain(due).min();
-        next.map_or(SLEEP, |at| at.saturating_sub(now))
+        let longest = if self.unstored_ends.lock().is_empty() { SLEEP } else { STORE_AGAIN };
+        next.map_or(longest, |at| at.saturating_sub(now).min(longest))
     }
 
     fn retry_due(self: &Arc<Self>) {
@@ -383,7 +390,8 @@ impl Supervisor {
         let is_ending = self.ending(key).is_some() || self.replacements.lock().contains_key(key);
         let Some(is_retried) = self.active.retry(key, &failure, answer, is_ending, now) else { return };
         if is_retried {
-            self.store(JobCommand::Restart(key.clone(), failure));
+            // The job starts again, whether others are told of the failure or not.
+            let _ = self.store(JobCommand::Restart(key.clone(), failure));
             self.answer_rescaled(key);
         } else {
             let is_kill = self.ending(key) == Some(JobState::Killed);
@@ -392,9 +400,19 @@ impl Supervisor {
         }
     }
 
+    /// Stores the ends that the log has not taken yet.
+    fn store_ends(&self) {
+        let unstored = std::mem::take(&mut *self.unstored_ends.lock());
+        unstored.into_iter().for_each(|(key, state, error)| self.store_end(&key, state, error));
+    }
+
     fn store_end(&self, key: &JobKey, state: JobState, error: Option<RunFailure>) {
+        let stored = self.store(JobCommand::End(key.clone(), state, error.clone()));
+        if stored.is_err_and(|refusal| refusal.is_retryable()) {
+            // Until then the job counts as running, and would run again after a restart.
+            return self.unstored_ends.lock().push((key.clone(), state, error));
+        }
         tracing::info!(job = key.id, state = state.as_str(), "job has ended");
-        self.store(JobCommand::End(key.clone(), state, error));
         let snapshot = self.views.snapshot(PARTITION);
         let next = snapshot.state.values().find(|record| record.earlier().as_ref() == Some(key));
         if let Some(mut replacement) = self.replacements.lock().remove(key) {
@@ -408,8 +426,11 @@ impl Supervisor {
         }
     }
 
-    /// Stores a change and tells those who wait for one; `false` if the log does not take it.
-    fn store(&self, command: JobCommand) -> bool {
+    /// Stores a change and tells those who wait for one.
+    ///
+    /// # Errors
+    /// The log does not take it.
+    fn store(&self, command: JobCommand) -> Result<(), millstream_view::Error> {
         let stored = match self.views.submit(PARTITION, command) {
             Ok(answer) => answer.blocking_recv().unwrap_or(Err(millstream_view::Error::Stopped)),
             Err(error) => Err(error),
@@ -418,7 +439,7 @@ impl Supervisor {
             tracing::error!(error = error as &dyn std::error::Error, "the state of a job is not stored");
         }
         self.changes.send_modify(|count| *count += 1);
-        stored.is_ok()
+        stored.map(drop)
     }
 
     /// Lets all runs finish what they have read, for at most `time`; then ends them.

@@ -63,7 +63,7 @@ impl Supervisor {
         let due: Vec<JobKey> = self.replacements.lock().iter().filter(is_due).map(|(key, _)| key.clone()).collect();
         for key in due {
             let Some((mut replacement, waits)) = self.keep(&key) else { continue };
-            self.store(JobCommand::Withdraw(replacement.by.clone()));
+            let _ = self.store(JobCommand::Withdraw(replacement.by.clone()));
             let waits = waits.map(|reason| format!(" ({reason})")).unwrap_or_default();
             replacement.answer(Err(format!(
                 "it has not finished what it has read within {:?}{waits}; stop it with mode immediate, or give it more time",

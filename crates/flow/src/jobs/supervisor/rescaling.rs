@@ -72,7 +72,7 @@ impl Supervisor {
         let changed = JobRecord { parallelism: parallelism.clone(), ..JobRecord::clone(&record) };
         let (document, _) = self.planner.read(&changed)?;
         self.planner.check(&document)?;
-        if !self.store(JobCommand::Parallelism(key.clone(), parallelism)) {
+        if self.store(JobCommand::Parallelism(key.clone(), parallelism)).is_err() {
             return refused("the log does not take the job's record".to_owned());
         }
         Ok(self.run(key).map(|run| (run, record.parallelism.clone())))
@@ -110,7 +110,7 @@ impl Supervisor {
         let due: Vec<(JobKey, Rescaling)> =
             self.rescalings.lock().extract_if(|_, rescaling| rescaling.until <= now).collect();
         for (key, rescaling) in due {
-            self.store(JobCommand::Parallelism(key.clone(), rescaling.former));
+            let _ = self.store(JobCommand::Parallelism(key.clone(), rescaling.former));
             let waits = self.restart_now(&key).map(|reason| format!(" ({reason})")).unwrap_or_default();
             let reason =
                 format!("it has not finished what it has read within {:?}{waits}; give it more time", rescaling.time);

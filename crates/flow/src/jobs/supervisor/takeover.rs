@@ -71,7 +71,7 @@ impl Supervisor {
         let Some(attempts) = self.active.attempts(key, number) else { return };
         match places {
             Ok(places) => {
-                if self.store(JobCommand::TakenOver(key.clone(), places)) {
+                if self.store(JobCommand::TakenOver(key.clone(), places)).is_ok() {
                     return self.start_run(key, attempts);
                 }
                 let error =

@@ -60,10 +60,9 @@ pub(crate) fn disk() -> TopicConfig {
     TopicConfig { partitions: PARTITIONS, ..TopicConfig::default() }
 }
 
-/// A topic in memory; on Kafka, which has none, one of the same level.
+/// A topic in memory.
 pub(crate) fn memory() -> TopicConfig {
-    let storage = if runs_on_kafka() { Storage::Disk } else { Storage::Memory { max_bytes: 16 << 20 } };
-    TopicConfig { storage, level: AckLevel::Memory, ..disk() }
+    TopicConfig { storage: Storage::Memory { max_bytes: 16 << 20 }, level: AckLevel::Memory, ..disk() }
 }
 
 fn budget() -> MemoryBudget {
