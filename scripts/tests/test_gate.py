@@ -109,6 +109,19 @@ class Repeats(unittest.TestCase):
         calls = (Path(program.folder) / "calls").read_text().splitlines()
         self.assertEqual(calls, ["--skip herd", "herd --test-threads=1"])
 
+    def test_suites_of_planes_run_on_kafka_too_where_all_is_wanted(self):
+        self.run_tests.CHOICE = ["--include-ignored"]
+        self.run_tests.ON_KAFKA = {"some": ["memory"]}
+        some, other = self.program("some", right="right"), self.program("other", right="right")
+        text = Path(some.path).read_text().replace("import ", "import os; print(os.environ.get('MILLSTREAM_TEST_ENGINE'))\nimport ", 1)
+        Path(some.path).write_text(text)
+        green, lines = self.outcome(some, other)
+        self.assertTrue(green)
+        self.assertEqual(lines[-1], "3 passed, 0 failed, 0 skipped")
+        self.assertEqual([line for line in lines if line in ("None", "kafka")], ["None", "kafka"])
+        calls = (Path(some.folder) / "calls").read_text().splitlines()
+        self.assertEqual(calls, ["--include-ignored", "--test-threads=4 --skip memory"])
+
     def test_a_part_of_a_name_that_no_test_has_is_red(self):
         self.run_tests.ALONE = {"some": ["gone"]}
         program = self.program("some")
