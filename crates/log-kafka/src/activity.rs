@@ -123,7 +123,7 @@ impl Activity {
             let why = "it is not known whether another process has taken over".to_owned();
             return Err(Error::Unreachable { brokers: config.brokers.join(", "), why });
         }
-        self.check(config)
+        self.check()
     }
 
     /// Refuses appends from now on.
@@ -136,18 +136,25 @@ impl Activity {
         self.works.load(Ordering::Acquire)
     }
 
-    /// Checks that this process may append: its log is open, and it has not stood still for so long that another one may have
-    /// taken over.
+    /// Checks that the log is open, and that no other process is known to have taken over.
     ///
     /// # Errors
-    /// [`Error::Stopped`]; [`Error::Unreachable`]; [`Error::Fenced`] once another one has.
-    pub(crate) fn check(&self, config: &EngineConfig) -> Result<(), Error> {
+    /// [`Error::Stopped`]; [`Error::Fenced`].
+    pub(crate) fn check(&self) -> Result<(), Error> {
         if self.is_closing.load(Ordering::Acquire) {
             return Err(Error::Stopped);
         }
         if self.successor.borrow().is_some() {
             return Err(Error::Fenced { writer: "of this process".to_owned() });
         }
+        Ok(())
+    }
+
+    /// Checks that this process has not stood still for so long that another one may have taken over.
+    ///
+    /// # Errors
+    /// [`Error::Unreachable`].
+    pub(crate) fn check_pauses(&self, config: &EngineConfig) -> Result<(), Error> {
         if !self.pauses.in_doubt(config.session_timeout) {
             return Ok(());
         }

@@ -86,7 +86,7 @@ impl Core {
     /// # Errors
     /// [`Error::Unreachable`] if no broker answers; [`Error::Fenced`] once another process has taken over.
     pub(crate) fn check_writing(&self) -> Result<(), Error> {
-        self.activity.check(&self.config)?;
+        self.activity.check()?;
         match self.cluster.contact.silence() {
             None => Ok(()),
             Some(silence) => {

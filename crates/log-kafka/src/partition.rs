@@ -77,8 +77,9 @@ impl Partition for KafkaPartition {
 
     fn append(&self, records: &[Record<'_>], _level: AckLevel, done: Done<Appended>) -> Result<(), Error> {
         self.state.topic.check_exists()?;
-        // Writers need no check: those of a process that has taken over fence them.
         self.core.check_writing()?;
+        // Writers need no such check: those of a process that has taken over fence them.
+        self.core.activity.check_pauses(&self.core.config)?;
         let accepted_bytes = self.topic().config.check_records(&self.state.id, records)?;
         self.core.pending.accept(accepted_bytes)?;
         let is_ready = {
