@@ -1,14 +1,21 @@
 //! A cluster of real Kafka brokers.
 
+use std::collections::HashMap;
 use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::TcpStream;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
-/// Brokers on loopback, each a process; they end with this value, and at the latest with the process that holds it.
+/// Brokers on loopback, each a process; they end with this value, and at the latest with the process that holds it, but for
+/// those that were started again.
 #[derive(Debug)]
 pub struct RealKafka {
     process: Child,
     brokers: Vec<RealBroker>,
+    /// The command of each broker that was killed.
+    killed: HashMap<usize, Vec<String>>,
+    /// The brokers that were started again.
+    again: Vec<Child>,
 }
 
 /// A running broker.
@@ -41,7 +48,7 @@ impl RealKafka {
         command.arg("--settings").arg(file.path());
         let mut process = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("xtask starts");
         let output = process.stdout.take().expect("its output is a pipe");
-        let mut started = Self { process, brokers: Vec::new() };
+        let mut started = Self { process, brokers: Vec::new(), killed: HashMap::new(), again: Vec::new() };
         for line in BufReader::new(output).lines() {
             let line = line.expect("it writes text");
             match line.split_once(' ') {
@@ -56,6 +63,36 @@ impl RealKafka {
     /// The brokers.
     pub fn brokers(&self) -> &[RealBroker] {
         &self.brokers
+    }
+
+    /// Kills a broker of several with -9.
+    ///
+    /// # Panics
+    /// If there is no such process.
+    pub fn kill(&mut self, broker: usize) {
+        let pid = self.brokers[broker].pid;
+        let command = std::fs::read_to_string(format!("/proc/{pid}/cmdline")).expect("the broker runs");
+        self.killed.insert(broker, command.split_terminator('\0').map(str::to_owned).collect());
+        let killed = Command::new("kill").args(["-9", &pid.to_string()]).status();
+        assert!(killed.is_ok_and(|status| status.success()), "broker {broker} is not killed");
+        if let Some(child) = self.again.iter_mut().find(|child| child.id() == pid) {
+            child.wait().expect("it ends");
+        }
+    }
+
+    /// Starts a broker again that was killed, with its data; it serves clients when this returns.
+    ///
+    /// # Panics
+    /// If it was not killed, or does not start.
+    pub fn start_again(&mut self, broker: usize) {
+        let command = self.killed.remove(&broker).expect("it was killed");
+        let mut java = Command::new(&command[0]);
+        java.args(&command[1..]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let process = java.spawn().expect("it starts");
+        self.brokers[broker].pid = process.id();
+        self.again.push(process);
+        let address = self.brokers[broker].address.clone();
+        crate::eventually("the broker listens again", || TcpStream::connect(&address).is_ok());
     }
 
     /// The addresses of the brokers, with commas between them.
@@ -76,6 +113,10 @@ impl Drop for RealKafka {
         // It ends when its input does.
         drop(self.process.stdin.take());
         let _ = self.process.wait();
+        for broker in &mut self.again {
+            let _ = broker.kill();
+            let _ = broker.wait();
+        }
     }
 }
 

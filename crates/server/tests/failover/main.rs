@@ -1,7 +1,9 @@
 //! Servers on Kafka: one works, another stands by and takes over when the first is gone; and brokers that are gone for long.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
+mod load;
 mod outage;
+mod rounds;
 
 use std::path::Path;
 use std::process::Command;
@@ -25,8 +27,8 @@ fn stand_by(installation: &Path, dir: &Path) -> JoinHandle<Process> {
     std::thread::spawn(move || start(&installation, &dir))
 }
 
-fn signal(process: &Process, signal: &str) {
-    assert!(Command::new("kill").args([signal, &process.id().to_string()]).status().unwrap().success());
+fn signal(pid: u32, signal: &str) {
+    assert!(Command::new("kill").args([signal, &pid.to_string()]).status().unwrap().success());
 }
 
 fn has_ended(process: &Process) -> bool {
@@ -97,11 +99,11 @@ fn a_server_that_stands_by_takes_over_from_one_that_is_killed_paused_or_stopped(
     ledger.raise(&second);
 
     let third = stand_by(installation.path(), &one);
-    signal(&second, "-STOP");
+    signal(second.id(), "-STOP");
     let third = third.join().unwrap();
     ledger.check(&third);
     ledger.raise(&third);
-    signal(&second, "-CONT");
+    signal(second.id(), "-CONT");
     let change = json!({"n": {"value": "of the former one"}}).to_string();
     let headers = [("Content-Type", "application/json")];
     eventually("the former server ends", || {
@@ -128,9 +130,9 @@ fn a_server_alone_goes_on_after_a_pause_and_after_a_kill_without_a_wait() {
     let first = start(installation.path(), &dir);
     let mut ledger = Ledger::create(&first);
     ledger.raise(&first);
-    signal(&first, "-STOP");
+    signal(first.id(), "-STOP");
     std::thread::sleep(std::time::Duration::from_secs(5));
-    signal(&first, "-CONT");
+    signal(first.id(), "-CONT");
     ledger.raise(&first);
     eventually("it is known that nobody has taken over", || first.get("/readyz").status == 200);
     ledger.check(&first);
