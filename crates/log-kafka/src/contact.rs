@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
+use tracing::warn;
 
 /// Time without any answer after which appends are refused: one lost connection is no reason.
 const SILENCE: Duration = Duration::from_secs(1);
@@ -60,7 +61,9 @@ impl Troubles {
     /// Notes that records of a place have waited for long.
     pub(crate) fn begin(&self, place: &dyn std::fmt::Display, why: &dyn std::fmt::Display) {
         let mut by_place = self.by_place.lock();
-        by_place.insert(place.to_string(), why.to_string());
+        if by_place.insert(place.to_string(), why.to_string()).is_none() {
+            warn!(%place, %why, "records wait, as they are not taken now");
+        }
         self.is_any.store(true, Ordering::Release);
     }
 
