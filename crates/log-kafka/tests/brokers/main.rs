@@ -4,6 +4,7 @@
 mod conformance;
 mod faults;
 mod login;
+mod outside;
 mod processes;
 mod start;
 
