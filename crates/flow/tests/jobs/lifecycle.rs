@@ -1,12 +1,13 @@
 //! Submission, names, limits, ends and restarts of jobs.
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use millstream_flow::{
     Batch, Error, FlowConfig, FunctionOutput, Functions, JobState, NativeFunction, Params, RecordError, StopMode,
 };
 use millstream_testkit::eventually;
+use millstream_testkit::small_log::new_disk;
 use millstream_types::{ErrorCode, Role, Roles, ShortLives, TenantId};
 use serde_json::{Value, json};
 
@@ -372,6 +373,41 @@ fn a_retry_reads_the_record_again_up_to_its_attempts() {
         }
         node.close();
     }
+}
+
+static END_IS_OPEN: AtomicBool = AtomicBool::new(false);
+
+fn wait_for_end(batch: &Batch, _: &Params) -> FunctionOutput {
+    while !END_IS_OPEN.load(Ordering::Acquire) {
+        std::thread::yield_now();
+    }
+    FunctionOutput { batch: batch.clone(), inputs: (0..batch.len() as u32).collect(), failed: Vec::new() }
+}
+
+#[test]
+fn the_end_of_a_job_that_meets_a_full_disk_is_stored_once_there_is_room() {
+    let (dir, disk) = (tempfile::tempdir().unwrap(), new_disk());
+    let function = NativeFunction { name: "test.end", doc: "Waits until the end is open.", call: wait_for_end };
+    let functions = Functions::default().with(function);
+    let setup = Setup { functions, disk: Some(disk.clone()), ..Setup::default() };
+    let node = Node::open_as(dir.path(), setup);
+    let id = node.run(&json!({
+        "version": 1, "kind": "Job", "name": "ends", "mode": "batch",
+        "sources": {"in": {"type": "generator", "config": {"record": {"n": {"sequence": true}}, "count": 10}}},
+        "transforms": {"gate": {"type": "function", "inputs": ["in"], "fn": "test.end"}},
+        "sinks": {"out": {"type": "blackhole", "inputs": ["gate"]}},
+    }));
+    disk.tell_free(0);
+    eventually("the log refuses changes", || node.log.check_writing().is_err());
+    END_IS_OPEN.store(true, Ordering::Release);
+    for _ in 0..20 {
+        std::thread::sleep(Duration::from_millis(20));
+        assert_ne!(node.job(&id)["state"], "completed", "what is not stored is not told");
+    }
+    disk.tell_free(u64::MAX);
+    let job = node.ended(&id);
+    assert_eq!((&job["state"], &job["records_out"]), (&json!("completed"), &json!(10)), "{job:#}");
+    node.close();
 }
 
 #[test]
