@@ -31,9 +31,12 @@ fn signal(pid: u32, signal: &str) {
     assert!(Command::new("kill").args([signal, &pid.to_string()]).status().unwrap().success());
 }
 
+/// `true` once a process has ended with all its threads: until then it may hold its data directory.
 fn has_ended(process: &Process) -> bool {
-    let status = std::fs::read_to_string(format!("/proc/{}/status", process.id()));
-    status.is_ok_and(|status| status.lines().any(|line| line.starts_with("State:") && line.contains('Z')))
+    let of_process = format!("/proc/{}", process.id());
+    let is_alone = std::fs::read_dir(format!("{of_process}/task")).is_ok_and(|threads| threads.count() == 1);
+    let status = std::fs::read_to_string(format!("{of_process}/status"));
+    is_alone && status.is_ok_and(|status| status.lines().any(|line| line.starts_with("State:") && line.contains('Z')))
 }
 
 /// The last value of each entity that was acknowledged.
