@@ -1,6 +1,6 @@
 //! The appends that have not ended: their bytes, which are bounded, and those who wait for room.
 //!
-//! Owner: the engine; whoever ends appends, of a partition or of a transaction, does so here.
+//! The engine owns them; appends of partitions and of transactions end here.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
