@@ -256,6 +256,18 @@ impl Error {
             && !matches!(self, Self::WritingEnded { .. } | Self::Fenced { .. } | Self::OutcomeUnknown { .. })
     }
 
+    /// `true` if nothing was taken for want of room, or since a writer begins: the same call may be taken a little later.
+    pub fn is_temporary(&self) -> bool {
+        matches!(
+            self,
+            Self::Overloaded { .. }
+                | Self::TooManyUnsynced { .. }
+                | Self::DiskFull { .. }
+                | Self::TooManyTransactions { .. }
+                | Self::WriterBegins { .. }
+        )
+    }
+
     /// `true` if a writer ends with this failure of a commit, and the log goes on with the next one of its name.
     pub fn needs_writer(&self) -> bool {
         matches!(

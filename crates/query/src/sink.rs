@@ -179,7 +179,7 @@ impl TopicSink {
         let mut waited = Duration::ZERO;
         loop {
             match self.try_append(piece).await {
-                Err(error) if is_full(&error) && !(gives_up && waited > END_PATIENCE) => {
+                Err(error) if error.is_temporary() && !(gives_up && waited > END_PATIENCE) => {
                     tokio::time::sleep(PAUSE).await;
                     waited += PAUSE;
                 }
@@ -227,11 +227,6 @@ impl TopicSink {
         headers.extend(self.correlation.as_deref().map(|id| header(header::CORRELATION_ID, id)));
         headers
     }
-}
-
-/// True if the log may have room later.
-fn is_full(error: &LogError) -> bool {
-    matches!(error, LogError::Overloaded { .. } | LogError::DiskFull { .. } | LogError::TooManyUnsynced { .. })
 }
 
 pub(crate) fn trouble(error: &impl std::fmt::Display) -> Trouble {

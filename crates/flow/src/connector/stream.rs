@@ -8,7 +8,7 @@ mod sink;
 mod source;
 mod start_at;
 
-use millstream_log::{Error as LogError, Log, Topic};
+use millstream_log::{Log, Topic};
 use millstream_types::{TenantId, TopicKind, TopicName};
 use serde_json::Value;
 use std::sync::Arc;
@@ -40,15 +40,4 @@ pub(crate) fn topic_name(node: &Node, tenant: &TenantId) -> Result<TopicName, Er
 fn topic(log: &dyn Log, name: &TopicName) -> Result<Arc<Topic>, String> {
     let waits = || format!("waits for topic '{name}', which does not exist; 'millstream topic create {name}' makes it");
     log.topic(name).ok_or_else(waits)
-}
-
-/// The log may take the same append a little later.
-fn is_temporary(error: &LogError) -> bool {
-    matches!(
-        error,
-        LogError::Overloaded { .. }
-            | LogError::TooManyUnsynced { .. }
-            | LogError::DiskFull { .. }
-            | LogError::WriterBegins { .. }
-    )
 }

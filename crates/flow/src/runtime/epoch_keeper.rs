@@ -187,7 +187,7 @@ impl EpochKeeper {
         };
         match committed {
             Ok(()) => CommitStep::Accepted,
-            Err(error) if is_temporary(&error) => CommitStep::NotYet(commit, error.to_string()),
+            Err(error) if error.is_temporary() => CommitStep::NotYet(commit, error.to_string()),
             Err(error) => CommitStep::Failed(format!("epoch {} is not committed: {error}", commit.record.epoch)),
         }
     }
@@ -263,23 +263,11 @@ impl EpochKeeper {
     }
 }
 
-/// The log may take the same append a little later.
-fn is_temporary(error: &LogError) -> bool {
-    matches!(
-        error,
-        LogError::Overloaded { .. }
-            | LogError::TooManyUnsynced { .. }
-            | LogError::DiskFull { .. }
-            | LogError::TooManyTransactions { .. }
-            | LogError::WriterBegins { .. }
-    )
-}
-
 /// Calls the log again while it has no room, for a while.
 pub(super) fn patient(call: &mut dyn FnMut() -> Result<(), LogError>) -> Result<(), LogError> {
     for _ in 1..TRIES {
         match call() {
-            Err(error) if is_temporary(&error) => std::thread::sleep(RETRY),
+            Err(error) if error.is_temporary() => std::thread::sleep(RETRY),
             result => return result,
         }
     }

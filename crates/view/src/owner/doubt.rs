@@ -48,8 +48,11 @@ impl<V: View> Owner<V> {
             let goes_on = |error: &millstream_log::Error| {
                 me.upgrade().is_some_and(|owner: Arc<Self>| {
                     let mut inbox = owner.inbox.lock();
-                    // Others need not wait as long as those that were accepted.
-                    inbox.stalled = Some(Arc::new(error.clone()));
+                    let refusal = Arc::new(error.clone());
+                    // Others need not wait as long as those that were accepted; followers offer theirs again.
+                    if Error::Log(Arc::clone(&refusal)).is_full() {
+                        inbox.stalled = Some(refusal);
+                    }
                     !inbox.stopping
                 })
             };

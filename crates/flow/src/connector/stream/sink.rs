@@ -16,7 +16,7 @@ use parking_lot::Mutex;
 use serde_json::Value;
 
 use super::held::{FixedHeaders, HeldRecords, RecordHeaders};
-use super::{is_temporary, topic, topic_name};
+use super::{topic, topic_name};
 use crate::Error;
 use crate::batch::Batch;
 use crate::connector::{ConnectorContext, Preparation, Services, Sink, Started, Waker, Written, refused};
@@ -293,7 +293,7 @@ impl Sink for StreamSink {
             match appended {
                 Ok(end) => self.appended = end,
                 Err(error @ LogError::RecordTooLarge { .. }) => return Err(self.refused(batch, &error)),
-                Err(error) if is_temporary(&error) => return Ok(Written::NotYet(Some(RETRY))),
+                Err(error) if error.is_temporary() => return Ok(Written::NotYet(Some(RETRY))),
                 Err(error) => return Err(self.failed(&error)),
             }
         }

@@ -17,7 +17,7 @@ use super::group::{GroupPositions, group_of};
 use super::partition_reader::PartitionReader;
 use super::progress::StreamProgress;
 use super::start_at::StartAt;
-use super::{is_temporary, topic, topic_name};
+use super::{topic, topic_name};
 use crate::Error;
 use crate::batch::Batch;
 use crate::connector::bells::HungBell;
@@ -279,7 +279,7 @@ impl Source for StreamSource {
             Ok(None) if self.is_open => Ok(Started::Yes),
             Ok(None) => Ok(Started::NotYet("waits until the places where it begins are stored".to_owned())),
             Ok(Some(reason)) => Ok(Started::NotYet(reason)),
-            Err(error) if is_temporary(&error) => Ok(Started::NotYet(format!("waits for the log: {error}"))),
+            Err(error) if error.is_temporary() => Ok(Started::NotYet(format!("waits for the log: {error}"))),
             Err(error) => Err(self.failed(&error)),
         }
     }
@@ -307,7 +307,7 @@ impl Source for StreamSource {
             }
             // It was deleted a moment ago.
             Err(LogError::UnknownTopic { .. }) => Ok(Polled::NotYet(Some(RETRY))),
-            Err(error) if is_temporary(&error) => Ok(Polled::NotYet(Some(RETRY))),
+            Err(error) if error.is_temporary() => Ok(Polled::NotYet(Some(RETRY))),
             Err(error) => Err(self.failed(&error)),
         }
     }
