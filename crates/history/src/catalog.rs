@@ -5,24 +5,23 @@
 //! each edit goes to `_history_copy` in the same append, and a topic that is missing is filled from the other one.
 
 use std::collections::{HashMap, HashSet};
-use std::ops::Bound;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use imbl::OrdMap;
 use millstream_log::{
-    AckLevel, AtomicAppend, Cleanup, DerivedTopic, Files, Log, Partition, TopicConfig, Writer, Writers, reply,
+    AckLevel, Appended, AtomicAppend, Cleanup, DerivedTopic, Files, Log, Partition, Reply, TopicConfig, Writer,
+    Writers, reply,
 };
 use millstream_types::{PartitionId, ServicePaths, StateTopic, TopicId, TopicName, TopicPartition};
-use parking_lot::Mutex;
 
 use crate::Error;
 use crate::catalog_content::{CatalogContent, EncodedRecord, borrowed};
 use crate::catalog_record::{CatalogKey, CatalogValue, Erasure, FileRecord, PositionRecord};
-use crate::file_period::{FileDirectory, FilePeriod, Span};
-use crate::file_reader::OpenFile;
+use crate::file_copies::FileCopies;
+use crate::file_period::FilePeriod;
+use crate::file_table::{DataFile, FileTable};
 use crate::layout::{self, EXTENSION};
 use crate::replaced_files::ReplacedFiles;
 
@@ -30,109 +29,6 @@ use crate::replaced_files::ReplacedFiles;
 const WRITER: &str = "history";
 /// Pause before the log is asked again that could not answer.
 const RETRY_AFTER: Duration = Duration::from_millis(100);
-
-/// A named file. It is removed once it is replaced and its last reader is done.
-pub(crate) struct DataFile {
-    pub(crate) record: FileRecord,
-    pub(crate) path: PathBuf,
-    replaced_files: Arc<ReplacedFiles>,
-    replaced: AtomicBool,
-    /// Set once the file is known to be missing or damaged; merges leave it alone then.
-    damaged: AtomicBool,
-    /// The open file with its index, while the cache holds it.
-    pub(crate) open: Mutex<Option<Arc<OpenFile>>>,
-}
-
-impl DataFile {
-    /// Reads all of the file.
-    pub(crate) fn verify(&self) -> Result<(), Error> {
-        OpenFile::open(self.replaced_files.files(), &self.path, &self.record)?.verify()
-    }
-
-    pub(crate) fn is_damaged(&self) -> bool {
-        self.damaged.load(Ordering::Relaxed)
-    }
-
-    pub(crate) fn mark_damaged(&self) {
-        self.damaged.store(true, Ordering::Relaxed);
-    }
-
-    /// Opens the file and reads its index.
-    pub(crate) fn read_index(&self) -> Result<Arc<OpenFile>, Error> {
-        OpenFile::open(self.replaced_files.files(), &self.path, &self.record).map(Arc::new)
-    }
-}
-
-impl std::fmt::Debug for DataFile {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "DataFile({})", self.path.display())
-    }
-}
-
-impl Drop for DataFile {
-    fn drop(&mut self) {
-        if self.replaced.load(Ordering::Acquire) {
-            self.replaced_files.remove(std::mem::take(&mut self.path));
-        }
-    }
-}
-
-/// The files of one directory.
-pub(crate) type Siblings = Arc<[Arc<DataFile>]>;
-
-/// All files and erasures at one moment; cheap to clone.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct FileTable {
-    directories: OrdMap<FileDirectory, Siblings>,
-    pub(crate) erasures: Arc<[Erasure]>,
-}
-
-impl FileTable {
-    /// Iterates all directories, ordered by tenant, type and period.
-    pub(crate) fn directories(&self) -> impl Iterator<Item = (&FileDirectory, &Siblings)> {
-        self.directories.iter()
-    }
-
-    /// Iterates the directories of a tenant.
-    pub(crate) fn of_tenant(&self, tenant: &str) -> impl Iterator<Item = (&FileDirectory, &Siblings)> {
-        let first = FilePeriod { first_day: i32::MIN, span: Span::Day };
-        let from: FileDirectory = (tenant.into(), "".into(), first);
-        let tenant = from.0.clone();
-        self.directories
-            .range((Bound::Included(from), Bound::Unbounded))
-            .take_while(move |((of, _, _), _)| *of == tenant)
-    }
-
-    pub(crate) fn siblings(&self, directory: &FileDirectory) -> Option<&Siblings> {
-        self.directories.get(directory)
-    }
-
-    pub(crate) fn files(&self) -> impl Iterator<Item = &Arc<DataFile>> {
-        self.directories.iter().flat_map(|(_, siblings)| siblings.iter())
-    }
-
-    /// Returns the erasures that apply to a file.
-    pub(crate) fn erasures_of<'t>(&'t self, file: &'t FileRecord) -> impl Iterator<Item = &'t Erasure> {
-        self.erasures.iter().filter(|erasure| erasure.may_concern(file))
-    }
-
-    fn add(&mut self, file: Arc<DataFile>) {
-        let directory = file.record.directory();
-        let before = self.directories.get(&directory).map(|siblings| siblings.to_vec()).unwrap_or_default();
-        self.directories.insert(directory, before.into_iter().chain([file]).collect());
-    }
-
-    fn remove(&mut self, record: &FileRecord) {
-        let directory = record.directory();
-        let Some(siblings) = self.directories.get(&directory) else { return };
-        let left: Siblings = siblings.iter().filter(|file| file.record.number != record.number).cloned().collect();
-        if left.is_empty() {
-            self.directories.remove(&directory);
-        } else {
-            self.directories.insert(directory, left);
-        }
-    }
-}
 
 /// The partition of a topic of the catalog, which is created if it is missing.
 fn open_topic(log: &dyn Log, topic: StateTopic) -> Result<Arc<dyn Partition>, Error> {
@@ -190,6 +86,8 @@ impl Erasure {
 pub(crate) struct CatalogEdit {
     pub(crate) added: Vec<FileRecord>,
     pub(crate) removed: Vec<Arc<DataFile>>,
+    /// Named files that get a copy.
+    pub(crate) copied: Vec<FileRecord>,
     pub(crate) positions: Vec<(TopicId, PartitionId, PositionRecord)>,
     /// Sources whose topics were deleted.
     pub(crate) ended: Vec<(TopicId, PartitionId)>,
@@ -224,6 +122,10 @@ pub(crate) struct FileCatalog {
     pub(crate) table: FileTable,
     pub(crate) sources: SourcePositions,
     next_number: u64,
+    /// The copies of files, if the log is on other machines.
+    copies: Option<Arc<FileCopies>>,
+    /// Set once the writer can do no more, and its name has to be taken again.
+    is_writer_over: bool,
     /// Set when an edit may or may not be durable, and only a restart can tell.
     is_in_doubt: bool,
     /// Set once history stops: nothing waits for the log then.
@@ -239,6 +141,7 @@ impl FileCatalog {
         let content = one_content(&partitions)?;
         let root = root.to_owned();
         let (table, sources, next_number) = (FileTable::default(), SourcePositions::default(), content.next_number);
+        let copies = FileCopies::open(log, &files, &root)?;
         let replaced_files = ReplacedFiles::new(files.clone());
         let mut catalog = Self {
             root,
@@ -250,6 +153,8 @@ impl FileCatalog {
             table,
             sources,
             next_number,
+            copies,
+            is_writer_over: false,
             is_in_doubt: false,
             is_stopping: Arc::default(),
         };
@@ -263,7 +168,11 @@ impl FileCatalog {
         let (mut named, mut erasures) = (HashMap::new(), Vec::new());
         for (key, value) in content.values {
             match (key, value) {
-                (CatalogKey::File(number), CatalogValue::File(file)) => drop(named.insert(number, file)),
+                (CatalogKey::File(number), CatalogValue::File(mut file)) => {
+                    file.copy =
+                        file.copy.filter(|copy| self.copies.as_ref().is_some_and(|copies| copies.may_have(*copy)));
+                    named.insert(number, file);
+                }
                 (CatalogKey::Position(topic, partition), CatalogValue::Position(position)) => {
                     self.sources.insert((topic, partition), position);
                 }
@@ -296,7 +205,7 @@ impl FileCatalog {
         }
         let missing: HashSet<u64> = named.keys().copied().collect();
         named.into_values().for_each(|record| self.add(record));
-        self.table.files().filter(|file| missing.contains(&file.record.number)).for_each(|file| file.mark_damaged());
+        self.table.files().filter(|file| missing.contains(&file.record.number)).for_each(|file| file.mark_missing());
         Ok(())
     }
 
@@ -316,9 +225,13 @@ impl FileCatalog {
 
     fn add(&mut self, record: FileRecord) {
         let path = self.path(&record);
-        let replaced_files = self.replaced_files.clone();
-        let (replaced, damaged) = Default::default();
-        self.table.add(Arc::new(DataFile { record, path, replaced_files, replaced, damaged, open: Mutex::default() }));
+        let (replaced_files, copies) = (self.replaced_files.clone(), self.copies.clone());
+        self.table.add(Arc::new(DataFile::new(record, path, replaced_files, copies)));
+    }
+
+    /// `true` if files have copies in the log.
+    pub(crate) fn keeps_copies(&self) -> bool {
+        self.copies.is_some()
     }
 
     /// Returns the path of a file.
@@ -340,20 +253,20 @@ impl FileCatalog {
     /// Commits an edit; it is durable on return. If the log does not say whether it was stored, this finds out, and waits for
     /// the log as long as that takes. After a failure that leaves an edit in doubt, further edits are refused, because the same
     /// points could end up in two files.
-    pub(crate) fn commit(&mut self, edit: CatalogEdit) -> Result<(), Error> {
+    pub(crate) fn commit(&mut self, mut edit: CatalogEdit) -> Result<(), Error> {
         if self.is_in_doubt {
             return Err(Error::Stopped);
         }
-        let records = edit.records();
-        let append = AtomicAppend {
-            records: self.partitions.iter().map(|partition| (partition.id().clone(), borrowed(&records))).collect(),
-            positions: Vec::new(),
+        let (records, answer) = match self.accept(&mut edit) {
+            Ok(accepted) => accepted,
+            Err(error) => {
+                // Without the writer there is nothing to abort.
+                let _ = self.writer.abort();
+                self.is_writer_over = matches!(&error, Error::Log(error) if error.needs_writer());
+                self.discard(&edit.added);
+                return Err(error);
+            }
         };
-        let (done, answer) = reply();
-        if let Err(error) = self.writer.commit(&append, AckLevel::Synced, done) {
-            self.discard(&edit.added);
-            return Err(error.into());
-        }
         self.is_in_doubt = true;
         match answer.wait() {
             Ok(_) => {}
@@ -370,6 +283,27 @@ impl FileCatalog {
         self.is_in_doubt = false;
         self.take(edit);
         Ok(())
+    }
+
+    /// Hands an edit to the log, with the copies of its files; returns the records of the catalog, and the answer to come.
+    fn accept(&mut self, edit: &mut CatalogEdit) -> Result<(Vec<EncodedRecord>, Reply<Vec<Appended>>), Error> {
+        if std::mem::take(&mut self.is_writer_over) {
+            self.writer = self.log.writer(WRITER)?;
+        }
+        if let Some(copies) = self.copies.clone() {
+            for record in edit.added.iter_mut().chain(&mut edit.copied) {
+                let path = self.path(record);
+                record.copy = Some(copies.append(&*self.writer, record, &path, &self.is_stopping)?.0);
+            }
+        }
+        let (records, gone) = (edit.records(), edit.gone_copies());
+        let of_catalog = self.partitions.iter().map(|partition| (partition.id().clone(), borrowed(&records)));
+        let of_copies = self.copies.iter().map(|copies| (copies.partition().clone(), borrowed(&gone)));
+        let of_copies = of_copies.filter(|(_, records)| !records.is_empty());
+        let append = AtomicAppend { records: of_catalog.chain(of_copies).collect(), positions: Vec::new() };
+        let (done, answer) = reply();
+        self.writer.commit(&append, AckLevel::Synced, done)?;
+        Ok((records, answer))
     }
 
     /// Takes the writer again, which decides the edit in doubt; `true` if these records are stored.
@@ -400,7 +334,11 @@ impl FileCatalog {
     fn take(&mut self, edit: CatalogEdit) {
         for file in &edit.removed {
             self.table.remove(&file.record);
-            file.replaced.store(true, Ordering::Release);
+            file.mark_replaced();
+        }
+        for record in edit.copied {
+            self.table.remove(&record);
+            self.add(record);
         }
         edit.added.into_iter().for_each(|record| self.add(record));
         for (topic, partition, position) in edit.positions {
@@ -417,7 +355,8 @@ impl FileCatalog {
 impl CatalogEdit {
     fn records(&self) -> Vec<EncodedRecord> {
         let ended = |key: CatalogKey| (key.encode(), None);
-        let added = self.added.iter().map(|file| (CatalogKey::File(file.number), CatalogValue::File(file.clone())));
+        let named = self.added.iter().chain(&self.copied);
+        let added = named.map(|file| (CatalogKey::File(file.number), CatalogValue::File(file.clone())));
         let positions = self.positions.iter().map(|(topic, partition, position)| {
             (CatalogKey::Position(*topic, *partition), CatalogValue::Position(position.clone()))
         });
@@ -430,6 +369,11 @@ impl CatalogEdit {
         let gone = self.ended.iter().map(|(topic, partition)| ended(CatalogKey::Position(*topic, *partition)));
         let carried_out = self.carried_out.iter().map(|number| ended(CatalogKey::Erasure(*number)));
         set.chain(removed).chain(gone).chain(carried_out).collect()
+    }
+
+    /// Tombstones for the copies of removed files.
+    fn gone_copies(&self) -> Vec<EncodedRecord> {
+        self.removed.iter().flat_map(|file| FileCopies::keys(&file.record)).map(|key| (key, None)).collect()
     }
 }
 

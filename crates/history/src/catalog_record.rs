@@ -51,6 +51,9 @@ pub(crate) struct FileRecord {
     /// The checksums of its blocks. Versions without checksums omit them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) checksums: Vec<u32>,
+    /// The offset in `_history_files` from which the copy of the file is found; none if the log has no copy.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) copy: Option<u64>,
 }
 
 /// The position of a source that files cover.
@@ -163,7 +166,7 @@ mod tests {
     use super::*;
 
     /// Versions 1 and 2; these must stay readable.
-    const FIXTURES: [(&str, &str); 6] = [
+    const FIXTURES: [(&str, &str); 7] = [
         (
             "file/7",
             r#"{"v":1,"file":{"number":7,"tenant":"acme","type":"Room","day":20000,"rows":3,"bytes":900,"observed_ms":[1,2],"modified_ms":[3,4],"ids":["a","b"],"kept_ms":5}}"#,
@@ -188,6 +191,10 @@ mod tests {
             "file/11",
             r#"{"v":2,"file":{"number":11,"tenant":"acme","type":"Room","day":19997,"span":"month","rows":3,"bytes":900,"observed_ms":[1,2],"modified_ms":[3,4],"ids":["a","b"],"kept_ms":5,"paths":["/"],"attributes":["t","u"]}}"#,
         ),
+        (
+            "file/12",
+            r#"{"v":1,"file":{"number":12,"tenant":"acme","type":"Room","day":20000,"rows":3,"bytes":900,"observed_ms":[1,2],"modified_ms":[3,4],"ids":["a","b"],"kept_ms":5,"copy":44}}"#,
+        ),
     ];
 
     #[test]
@@ -199,6 +206,7 @@ mod tests {
             CatalogKey::File(9),
             CatalogKey::File(10),
             CatalogKey::File(11),
+            CatalogKey::File(12),
         ];
         for ((key, value), expected) in FIXTURES.into_iter().zip(keys) {
             assert_eq!(CatalogKey::decode(key.as_bytes()).unwrap(), expected);

@@ -11,9 +11,10 @@ use millstream_log::{Log, run_in_background};
 use millstream_types::{MonotonicClock, TenantId, WallClock};
 
 use crate::Error;
-use crate::catalog::{CatalogEdit, DataFile, FileCatalog};
+use crate::catalog::{CatalogEdit, FileCatalog};
 use crate::catalog_record::{Erasure, FileRecord, PositionRecord};
 use crate::file_period::{FileDirectory, FilePeriod};
+use crate::file_table::DataFile;
 use crate::flush::flush;
 use crate::memtable::Memtable;
 use crate::merge::{FAN_IN, choose, merge};
@@ -30,6 +31,8 @@ const RETENTION_INTERVAL: Duration = Duration::from_secs(10);
 const RETRY: Duration = Duration::from_secs(5);
 /// Limit of directories per memtable, so that the records of their files fit into one append, twice.
 const DIRECTORIES_MAX: usize = 2_048;
+/// Bytes of files that get their copies in one commit, beside the first of them.
+const COPIED_AT_ONCE_BYTES: u64 = 32 << 20;
 const WRITING: &str = "writing files";
 const FILES: &str = "number of files";
 
@@ -56,6 +59,10 @@ pub(crate) struct Compactor {
     pub(crate) is_crowded: bool,
     /// `true` if there may be files without checksums.
     pub(crate) may_lack_checksums: bool,
+    /// `true` if there may be files without copies in a log on other machines.
+    pub(crate) may_lack_copies: bool,
+    /// `true` if there may be files to fetch from their copies.
+    pub(crate) may_lack_files: bool,
     pub(crate) flushed_at: Duration,
     pub(crate) retained_at: Duration,
 }
@@ -127,13 +134,16 @@ impl Compactor {
             self.retained_at = now;
             self.retain()?;
             self.find_old();
+            self.may_lack_files = true;
             self.look_at_room();
         }
         Ok(self.carry_out_one_erasure()?
             || self.merge_one()?
             || self.sample()?
             || self.roll_up_one()?
-            || self.add_checksums()?)
+            || self.add_checksums()?
+            || self.add_copies()?
+            || self.fetch_one()?)
     }
 
     fn is_flush_due(&self, is_wanted: bool) -> bool {
@@ -312,6 +322,51 @@ impl Compactor {
         self.may_lack_checksums = true;
         let period = file.record.period();
         self.replace(vec![file], period).map(|()| true)
+    }
+
+    /// Gives copies to some files that have none, as those from before the log was moved to other machines.
+    fn add_copies(&mut self) -> Result<bool, Error> {
+        if !self.catalog.keeps_copies() || !std::mem::take(&mut self.may_lack_copies) {
+            return Ok(false);
+        }
+        let mut bytes = 0;
+        let lacks = |file: &&Arc<DataFile>| file.record.copy.is_none() && !file.is_damaged();
+        let fits = |file: &&Arc<DataFile>| {
+            bytes += file.record.bytes;
+            bytes <= COPIED_AT_ONCE_BYTES || bytes == file.record.bytes
+        };
+        let chosen = self.catalog.table.files().filter(lacks).take_while(fits).take(DIRECTORIES_MAX);
+        let copied: Vec<_> = chosen.map(|file| file.record.clone()).collect();
+        if copied.is_empty() {
+            return Ok(false);
+        }
+        self.may_lack_copies = true;
+        match self.catalog.commit(CatalogEdit { copied, ..CatalogEdit::default() }) {
+            Err(error) if self.leaves_alone(&error) => {}
+            done => done?,
+        }
+        self.state.show(self.catalog.table.clone(), None);
+        Ok(true)
+    }
+
+    /// Fetches a file that another process has written, or that is damaged here, from its copy.
+    fn fetch_one(&mut self) -> Result<bool, Error> {
+        if !std::mem::take(&mut self.may_lack_files) {
+            return Ok(false);
+        }
+        let is_wanted = |file: &&Arc<DataFile>| {
+            file.is_elsewhere() || (file.can_be_fetched() && self.state.is_known_damaged(&file.path))
+        };
+        let Some(file) = self.catalog.table.files().find(is_wanted).cloned() else { return Ok(false) };
+        self.may_lack_files = true;
+        match file.fetch().and_then(|_| file.verify()) {
+            Err(error) if self.leaves_alone(&error) => {}
+            done => {
+                done?;
+                self.state.mended(&file.path);
+            }
+        }
+        Ok(true)
     }
 
     /// Removes files that are older than the retention time, and the oldest days beyond the size limit.

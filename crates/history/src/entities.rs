@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use millstream_http::Problem;
 
-use crate::catalog::DataFile;
 use crate::file_reader::{OpenFile, SeriesRun};
+use crate::file_table::DataFile;
 use crate::memtable::Memtable;
 use crate::query::{EntityPage, EntityRef, EntitySelection, TimeProperty, TimeWindow};
 use crate::read::SnapshotReader;

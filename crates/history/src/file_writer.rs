@@ -14,7 +14,7 @@ use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
 use crate::Error;
 use crate::block_checksums::BlockChecksums;
 use crate::columns::{GROUP_ROWS, PROPERTIES, PointColumns, PointRow, SCHEMA_TYPE};
-use crate::layout::PART_EXTENSION;
+use crate::layout::part_path;
 
 /// Most names of a column that the catalog keeps for a file, and their bytes.
 const NAMES_MAX: usize = 24;
@@ -61,9 +61,7 @@ impl FileWriter {
     /// Creates the file `path` and its directories.
     pub(crate) fn create(files: &Arc<dyn Files>, root: &Path, path: &Path) -> Result<Self, Error> {
         make_directory(&**files, root, path.parent().unwrap_or(root))?;
-        let mut part = path.as_os_str().to_owned();
-        part.push(PART_EXTENSION);
-        let part = PathBuf::from(part);
+        let part = part_path(path);
         let file = files.create(&part).map_err(|error| Error::io("create", &part, error))?;
         let appending = AppendWriter { file: file.clone(), at: 0, checksums: BlockChecksums::default() };
         let parquet = SerializedFileWriter::new(appending, SCHEMA_TYPE.clone(), PROPERTIES.clone())
@@ -170,7 +168,7 @@ fn text(bytes: &ByteArray) -> String {
 }
 
 /// Creates `directory` and makes all directory entries up to `root` durable.
-fn make_directory(files: &dyn Files, root: &Path, directory: &Path) -> Result<(), Error> {
+pub(crate) fn make_directory(files: &dyn Files, root: &Path, directory: &Path) -> Result<(), Error> {
     files.create_dir_all(directory).map_err(|error| Error::io("create", directory, error))?;
     let above = directory.ancestors().skip(1).take_while(|above| above.starts_with(root));
     for above in above {

@@ -139,7 +139,7 @@ impl FileRecord {
     pub(crate) fn new(place: (String, String, FilePeriod), number: u64, written: FileSummary, kept_ms: i64) -> Self {
         let (tenant, kind, FilePeriod { first_day: day, span }) = place;
         let FileSummary { rows, bytes, observed_ms, modified_ms, ids, paths, attributes, checksums } = written;
-        let sampled = Vec::new();
+        let (sampled, copy) = (Vec::new(), None);
         Self {
             number,
             tenant,
@@ -156,6 +156,7 @@ impl FileRecord {
             paths,
             attributes,
             checksums,
+            copy,
         }
     }
 }

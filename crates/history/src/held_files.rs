@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
-use crate::catalog::FileTable;
+use crate::file_table::FileTable;
 use crate::layout::EXTENSION;
 use crate::replaced_files::{Hold, ReplacedFiles};
 use crate::state::HistoryState;

@@ -5,8 +5,8 @@ use std::sync::{Arc, Weak};
 use parking_lot::Mutex;
 
 use crate::Error;
-use crate::catalog::DataFile;
 use crate::file_reader::OpenFile;
+use crate::file_table::DataFile;
 
 const OPEN_MAX: usize = 256;
 

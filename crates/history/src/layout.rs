@@ -11,7 +11,7 @@ use crate::file_period::FilePeriod;
 /// Extension of a complete file.
 pub(crate) const EXTENSION: &str = ".parquet";
 /// Extension of an incomplete file.
-pub(crate) const PART_EXTENSION: &str = ".part";
+const PART_EXTENSION: &str = ".part";
 /// Characters that are percent-encoded: all but letters, digits and these four.
 const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b':');
 /// Longest encoded name; a longer one is cut and gets a checksum.
@@ -22,6 +22,13 @@ pub(crate) fn directory(root: &Path, tenant: &str, kind: &str, period: FilePerio
     root.join(format!("tenant={}", encoded(tenant)))
         .join(format!("type={}", encoded(kind)))
         .join(format!("day={}", period.name()))
+}
+
+/// Returns the path of the file while it is incomplete.
+pub(crate) fn part_path(path: &Path) -> PathBuf {
+    let mut part = path.as_os_str().to_owned();
+    part.push(PART_EXTENSION);
+    part.into()
 }
 
 fn encoded(name: &str) -> String {

@@ -11,7 +11,8 @@
 //! A point is the value of one attribute at one moment. One append to the compacted topic `_history` names the new
 //! files and the positions of the change topics that they cover, so each change is in the files exactly once after a
 //! crash. A file that `_history` does not name does not count and is removed at start. A read waits for the changes
-//! that were durable when the request arrived. Sampling rules reduce old files to fewer points (`sampling`).
+//! that were durable when the request arrived. Sampling rules reduce old files to fewer points (`sampling`). With the log on
+//! other machines, each file has a copy there, from which another process fetches it (`file_copies`).
 //!
 //! Not here: the current state of entities (`context`, which writes the changes). Not yet: object storage.
 
@@ -27,8 +28,10 @@ mod config;
 mod downsampler;
 mod entities;
 mod error;
+mod file_copies;
 mod file_period;
 mod file_reader;
+mod file_table;
 mod file_writer;
 mod flush;
 mod follow;

@@ -6,11 +6,12 @@ use std::sync::Arc;
 use millstream_log::Files;
 
 use crate::Error;
-use crate::catalog::{DataFile, FileCatalog};
+use crate::catalog::FileCatalog;
 use crate::catalog_record::{Erasure, FileRecord};
 use crate::columns::{PointColumns, PointRow};
 use crate::file_period::FilePeriod;
 use crate::file_reader::{OpenFile, RowRange};
+use crate::file_table::DataFile;
 use crate::file_writer::FileWriter;
 use crate::sampling_plan::SamplingPlan;
 
@@ -110,7 +111,7 @@ impl MergeIterator {
         let mut inputs = Vec::with_capacity(files.len());
         for file in files {
             let mut input = MergeInput {
-                open: OpenFile::open(&*catalog.files, &file.path, &file.record)?,
+                open: file.read_index()?,
                 erasures: catalog.table.erasures_of(&file.record).cloned().collect(),
                 group: 0,
                 next: 0,
@@ -138,7 +139,7 @@ impl MergeIterator {
 
 /// A sequential reader of one file.
 struct MergeInput {
-    open: OpenFile,
+    open: Arc<OpenFile>,
     /// The erasures that apply to the file.
     erasures: Vec<Erasure>,
     group: usize,

@@ -126,6 +126,8 @@ impl History {
             may_roll_up: true,
             is_crowded: false,
             may_lack_checksums: true,
+            may_lack_copies: true,
+            may_lack_files: true,
             flushed_at: dependencies.clock.now(),
             retained_at: dependencies.clock.now(),
         };

@@ -7,11 +7,11 @@ use millstream_http::{AnswerMemory, Deadline, Problem, Reason};
 
 use crate::Error;
 use crate::aggregate::Aggregates;
-use crate::catalog::DataFile;
 use crate::catalog_record::FileRecord;
 use crate::columns::{PAGE_ROWS, PointColumns};
 use crate::error::{failed, too_large};
 use crate::file_reader::{OpenFile, Projection, RowRange, SeriesRun};
+use crate::file_table::DataFile;
 use crate::index_cache::IndexCache;
 use crate::memtable::Memtable;
 use crate::page::{PointPageBuilder, TemporalResult};

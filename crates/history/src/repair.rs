@@ -10,7 +10,8 @@ use millstream_types::{StateTopic, TopicName, iso_time};
 
 use crate::Error;
 use crate::block_checksums::MISSING;
-use crate::catalog::{CatalogEdit, DataFile, FileCatalog};
+use crate::catalog::{CatalogEdit, FileCatalog};
+use crate::file_table::DataFile;
 
 const SET_ASIDE: &str = "set-aside";
 

@@ -6,9 +6,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::catalog::{DataFile, Siblings};
 use crate::catalog_record::FileRecord;
 use crate::file_period::{FileDirectory, FilePeriod, Span};
+use crate::file_table::{DataFile, Siblings};
 use crate::point::{DAY_MS, day};
 use crate::sampling_plan::{SamplingPlan, SamplingRules, is_covered};
 

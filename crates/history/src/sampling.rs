@@ -75,12 +75,13 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::catalog::{CatalogEdit, DataFile, FileCatalog};
+    use crate::catalog::{CatalogEdit, FileCatalog};
     use crate::catalog_record::FileRecord;
     use crate::columns::PointRow;
     use crate::compactor::CompactorLimits;
     use crate::config::{HistoryRule, Sample};
     use crate::file_reader::{OpenFile, RowRange};
+    use crate::file_table::DataFile;
     use crate::point::{DELETED, day, number};
     use crate::rules::{NoTenantRules, RuleSet};
     use crate::sampling_job::PIECE_ROWS;
@@ -126,6 +127,8 @@ mod tests {
                 sampling: None,
                 may_roll_up: false,
                 is_crowded: false,
+                may_lack_copies: false,
+                may_lack_files: false,
                 may_lack_checksums: false,
                 flushed_at: Duration::ZERO,
                 retained_at: Duration::ZERO,
@@ -227,6 +230,7 @@ mod tests {
         let (rows, times, sampled) = (1, (0, 0), Vec::new());
         FileRecord {
             checksums: Vec::new(),
+            copy: None,
             paths: Vec::new(),
             attributes: Vec::new(),
             number,

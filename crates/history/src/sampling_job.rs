@@ -4,9 +4,10 @@
 use std::sync::Arc;
 
 use crate::Error;
-use crate::catalog::{CatalogEdit, DataFile, FileCatalog, FileTable};
+use crate::catalog::{CatalogEdit, FileCatalog};
 use crate::columns::PointRow;
 use crate::downsampler::Downsampler;
+use crate::file_table::{DataFile, FileTable};
 use crate::merge::{FAN_IN, MergeIterator, MergeWriter};
 use crate::sampling_plan::{SamplingPlan, SamplingRules, is_covered};
 

@@ -14,8 +14,8 @@ use parking_lot::{Mutex, RwLock};
 use tokio::sync::{oneshot, watch};
 
 use crate::Error;
-use crate::catalog::FileTable;
 use crate::catalog_record::Erasure;
+use crate::file_table::FileTable;
 use crate::memtable::Memtable;
 
 /// A partition of a change topic.
@@ -166,6 +166,15 @@ impl HistoryState {
         if let Error::File { path, reason } = error {
             self.damaged(path, reason);
         }
+    }
+
+    /// Takes back that a file is missing or damaged.
+    pub(crate) fn mended(&self, path: &Path) {
+        self.damaged.lock().remove(&path.display().to_string());
+    }
+
+    pub(crate) fn is_known_damaged(&self, path: &Path) -> bool {
+        self.damaged.lock().contains_key(&path.display().to_string())
     }
 
     pub(crate) fn damaged_files(&self) -> usize {

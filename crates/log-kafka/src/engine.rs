@@ -126,7 +126,8 @@ impl Drop for OnKafka {
 impl Log for OnKafka {
     fn capabilities(&self) -> Capabilities {
         let mut capabilities = Capabilities::ALL;
-        (capabilities.memory_topics, capabilities.level_per_append, capabilities.holds) = (false, false, false);
+        (capabilities.memory_topics, capabilities.level_per_append) = (false, false);
+        (capabilities.holds, capabilities.local) = (false, false);
         capabilities
     }
 

@@ -100,11 +100,14 @@ pub struct Capabilities {
     pub level_per_append: bool,
     /// [`Partition::hold`] keeps records. Without it a slow reader may get [`Error::Trimmed`] and has to rebuild.
     pub holds: bool,
+    /// Topics are kept on this machine, as the planes' own files are. Without it a process on another machine may go on with
+    /// the log alone, and planes keep in the log what it would miss.
+    pub local: bool,
 }
 
 impl Capabilities {
     /// All of them. An engine with fewer sets the fields of what it lacks to `false`.
-    pub const ALL: Self = Self { memory_topics: true, level_per_append: true, holds: true };
+    pub const ALL: Self = Self { memory_topics: true, level_per_append: true, holds: true, local: true };
 }
 
 /// A partitioned log. Cheap to share; every method may be called from any thread.

@@ -42,6 +42,8 @@ struct Shared {
     held: Mutex<Option<Vec<Answer>>>,
     /// No partition can be looked up.
     has_no_leaders: AtomicBool,
+    /// The log is on this machine, as far as it says.
+    local: AtomicBool,
     wall: Arc<dyn WallClock>,
 }
 
@@ -85,7 +87,8 @@ impl MemoryLog {
 
     fn with(contents: Contents, wall: Arc<dyn WallClock>) -> Arc<Self> {
         let (contents, held) = (Mutex::new(contents), Mutex::new(None));
-        Arc::new(Self { shared: Arc::new(Shared { contents, held, has_no_leaders: AtomicBool::new(false), wall }) })
+        let (has_no_leaders, local) = (AtomicBool::new(false), AtomicBool::new(true));
+        Arc::new(Self { shared: Arc::new(Shared { contents, held, has_no_leaders, local, wall }) })
     }
 
     /// Closes this log and opens the next one over its contents, as a restart in good order does: under a new epoch,
@@ -93,7 +96,9 @@ impl MemoryLog {
     pub fn reopened(&self) -> Arc<Self> {
         self.close();
         let contents = self.shared.contents.lock().next_life();
-        Self::with(contents, Arc::clone(&self.shared.wall))
+        let next = Self::with(contents, Arc::clone(&self.shared.wall));
+        next.shared.local.store(self.shared.local.load(Ordering::Relaxed), Ordering::Relaxed);
+        next
     }
 
     /// Closes the log: it can still be read, and everything else ends in [`Error::Stopped`]. Releases the answers that are
@@ -108,6 +113,11 @@ impl MemoryLog {
     pub fn hold_answers(&self) -> HeldAnswers {
         self.shared.held.lock().get_or_insert_default();
         HeldAnswers { shared: Arc::clone(&self.shared) }
+    }
+
+    /// Says from now on that the log is on other machines ([`Capabilities::local`]), in its next lives, too.
+    pub fn move_away(&self) {
+        self.shared.local.store(false, Ordering::Relaxed);
     }
 
     /// Refuses further look-ups of partitions, as a cluster does whose leaders are away.
@@ -156,7 +166,9 @@ impl std::fmt::Debug for MemoryLog {
 
 impl Log for MemoryLog {
     fn capabilities(&self) -> Capabilities {
-        Capabilities::ALL
+        let mut capabilities = Capabilities::ALL;
+        capabilities.local = self.shared.local.load(Ordering::Relaxed);
+        capabilities
     }
 
     fn create_topic(&self, name: &TopicName, config: &TopicConfig) -> Result<Arc<Topic>, Error> {

@@ -21,6 +21,8 @@ pub enum StateTopic {
     History,
     /// The same edits as in [`StateTopic::History`]: each of the two is filled from the other one if it is missing.
     HistoryCopy,
+    /// The files of the history, in pieces, if the log is on other machines.
+    HistoryFiles,
     /// The events of jobs, in order.
     JobEvents,
     /// Jobs: their documents, and what becomes of them.
@@ -47,13 +49,14 @@ pub enum StateTopic {
 
 impl StateTopic {
     /// All of them, by name.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 18] = [
         Self::Audit,
         Self::Buckets,
         Self::Commands,
         Self::Context,
         Self::History,
         Self::HistoryCopy,
+        Self::HistoryFiles,
         Self::JobEvents,
         Self::Jobs,
         Self::LastSeen,
@@ -118,6 +121,9 @@ impl StateTopic {
             ),
             Self::HistoryCopy => {
                 ("_history_copy", "history", "one writer", "as in `_history`", "as in `_history`", Some(1), Replaced)
+            }
+            Self::HistoryFiles => {
+                ("_history_files", "history", "one writer", "`NUMBER/PIECE`", "bytes of the file", None, Replaced)
             }
             Self::JobEvents => {
                 ("_job_events", "flow", OWNERS, "id of the job", "JSON of the event; tenant in a header", None, Kept)

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod crash;
+mod elsewhere;
 mod failures;
 mod lasting;
 mod many_days;

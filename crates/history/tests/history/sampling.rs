@@ -11,7 +11,7 @@ use millstream_log::{File, Files, Lock, SystemFiles};
 use millstream_testkit::eventually;
 use serde_json::{Value, json};
 
-use crate::world::{HOUR_MS, NEW_YEAR_MS, World, quiet};
+use crate::world::{HOUR_MS, NEW_YEAR_MS, World, files_have_no_copies, quiet};
 
 const DAY_MS: i64 = 24 * HOUR_MS;
 const MINUTE_MS: i64 = 60_000;
@@ -262,6 +262,9 @@ async fn a_read_that_has_begun_ends_with_the_files_that_it_began_with() {
 
 #[test]
 fn sampled_files_are_read_again_only_if_a_rule_keeps_less() {
+    if !files_have_no_copies() {
+        return;
+    }
     let dir = tempfile::tempdir().unwrap();
     // Types are sampled in order, so rooms have been checked once a later type is sampled.
     let rules = |period_ms: i64| {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use millstream_history::{Dependencies, History, HistoryConfig, NoTenantRules};
 use millstream_http::{Api, Listener, ListenerLimits, LoopbackApplications, Metrics, Serving};
 use millstream_log::{AckLevel, Done, Files, Log, LogConfig, SystemFiles, TopicConfig, Writers};
-use millstream_testkit::{TestLog, eventually};
+use millstream_testkit::{TestLog, eventually, runs_on_kafka};
 use millstream_types::{
     Header, ManualClock, Record, TenantId, TopicKind, TopicName, TopicPartition, header, iso_time, partition_of_key,
 };
@@ -23,7 +23,9 @@ pub(crate) const HOUR_MS: i64 = 3_600_000;
 pub(crate) const ENTITIES: &str = "/ngsi-ld/v1/temporal/entities";
 
 pub(crate) struct World {
-    pub(crate) log: TestLog,
+    pub(crate) log: Arc<dyn Log>,
+    /// The engine, unless a test has one of its own.
+    engine: Option<TestLog>,
     pub(crate) history: History,
     pub(crate) clock: Arc<ManualClock>,
     pub(crate) dir: PathBuf,
@@ -40,11 +42,17 @@ impl World {
     }
 
     pub(crate) fn open_on(dir: &Path, config: &HistoryConfig, files: Arc<dyn Files>) -> Self {
-        let log = open_log(dir);
+        let engine = open_log(dir);
+        let world = Self::open_with(engine.log(), dir, config, files);
+        Self { engine: Some(engine), ..world }
+    }
+
+    /// Opens history over a log that a test has.
+    pub(crate) fn open_with(log: Arc<dyn Log>, dir: &Path, config: &HistoryConfig, files: Arc<dyn Files>) -> Self {
         let clock = Arc::new(ManualClock::default());
         let directory = dir.join("history");
         let dependencies = Dependencies {
-            log: log.log(),
+            log: log.clone(),
             dir: &directory,
             files,
             tenant_rules: Arc::new(NoTenantRules),
@@ -52,14 +60,16 @@ impl World {
             wall: clock.clone(),
         };
         let history = History::open(&dependencies, config, &Metrics::default()).unwrap();
-        Self { log, history, clock, dir: directory }
+        Self { log, engine: None, history, clock, dir: directory }
     }
 
     /// Stops history, which flushes all points.
     pub(crate) fn close(self) {
         self.history.stop();
         drop(self.history);
-        self.log.close().unwrap();
+        if let Some(engine) = self.engine {
+            engine.close().unwrap();
+        }
     }
 
     /// Appends a change of an attribute, observed at `observed_ms`; the change is durable on return.
@@ -121,6 +131,11 @@ pub(crate) fn files_below(dir: &Path) -> Vec<PathBuf> {
 pub(crate) fn open_log(dir: &Path) -> TestLog {
     let config = LogConfig { dir: dir.join("log"), ..LogConfig::default() };
     TestLog::open(config, Arc::new(SystemFiles)).unwrap()
+}
+
+/// `true` if a file is nowhere but on the disk: on Apache Kafka a damaged one is fetched again, and copies are read from files.
+pub(crate) fn files_have_no_copies() -> bool {
+    !runs_on_kafka()
 }
 
 /// Appends a change as an owner does.

@@ -17,8 +17,8 @@ fn start(installation: &Path, dir: &Path) -> Process {
     std::fs::create_dir_all(dir).unwrap();
     let arguments = kafka_arguments(installation);
     // A few seconds are long for a test; a machine that stalls for as long only makes it slower.
-    let arguments: Vec<&str> =
-        arguments.iter().map(String::as_str).chain(["--set", "log.kafka.session_timeout_ms=3000"]).collect();
+    let quick = ["--set", "log.kafka.session_timeout_ms=3000", "--set", "history.flush_interval_ms=500"];
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).chain(quick).collect();
     Process::start_on(dir, &arguments)
 }
 
@@ -80,6 +80,18 @@ impl Ledger {
             assert_eq!(found, json!(value), "entity {number}");
         }
     }
+
+    /// Checks that history has every value once, in files or not, and misses no file.
+    fn check_history(&self, server: &Process) {
+        for (number, value) in self.values.iter().enumerate() {
+            let found = server.get_json(&format!("/ngsi-ld/v1/temporal/entities/e{number}?options=temporalValues"));
+            let points = found["n"]["values"].as_array().unwrap();
+            let values: Vec<_> = points.iter().map(|point| point[0].clone()).collect();
+            assert_eq!(values, (0..=*value).map(|value| json!(value)).collect::<Vec<_>>(), "entity {number}: {found}");
+        }
+        let ready = server.get("/readyz").text();
+        assert!(!ready.contains("degraded: history"), "{ready}");
+    }
 }
 
 #[test]
@@ -100,6 +112,7 @@ fn a_server_that_stands_by_takes_over_from_one_that_is_killed_paused_or_stopped(
     let second = second.join().unwrap();
     ledger.check(&second);
     ledger.raise(&second);
+    ledger.check_history(&second);
 
     let third = stand_by(installation.path(), &one);
     signal(second.id(), "-STOP");
@@ -124,6 +137,17 @@ fn a_server_that_stands_by_takes_over_from_one_that_is_killed_paused_or_stopped(
     ledger.check(&fourth);
     ledger.raise(&fourth);
     ledger.check(&fourth);
+    // Files are moved to another machine while that goes on, and are read all the same.
+    ledger.check_history(&fourth);
+    let files = || files_below(&two.join("history")).len();
+    eventually("it has files", || files() > 0);
+    ledger.check_history(&fourth);
+}
+
+fn files_below(dir: &Path) -> Vec<std::path::PathBuf> {
+    let Ok(entries) = std::fs::read_dir(dir) else { return Vec::new() };
+    let paths = entries.map(|entry| entry.unwrap().path());
+    paths.flat_map(|path| if path.is_dir() { files_below(&path) } else { vec![path] }).collect()
 }
 
 #[test]
