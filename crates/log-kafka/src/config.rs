@@ -1,9 +1,11 @@
 //! The settings as the engine uses them, checked.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use millstream_log::{Error, KafkaClusterConfig, LogConfig};
 
+use crate::local_copies::CopyLimits;
 use crate::security::{Security, invalid};
 
 /// Longest prefix: what is left of a name in Kafka is enough for a topic of devices.
@@ -27,6 +29,9 @@ pub(crate) struct EngineConfig {
     pub(crate) pending_max_bytes: usize,
     /// Bytes of batches near the tails of all partitions that stay in memory for readers, shared equally.
     pub(crate) tail_bytes: usize,
+    pub(crate) copies: CopyLimits,
+    /// The directory of copies.
+    pub(crate) copies_dir: PathBuf,
     /// Rules for topics, whichever engine keeps them.
     pub(crate) of_log: LogConfig,
 }
@@ -51,6 +56,8 @@ impl EngineConfig {
             batch_max_bytes: config.batch_max_bytes,
             pending_max_bytes: config.pending_max_bytes,
             tail_bytes: config.cache_bytes,
+            copies: CopyLimits { max_bytes: cluster.copies_max_bytes, disk_free_min_bytes: config.disk_free_min_bytes },
+            copies_dir: config.dir.with_file_name("log-copies"),
             of_log: config,
         })
     }

@@ -16,6 +16,7 @@ use crate::config::EngineConfig;
 use crate::connection::CallError;
 use crate::contact::Troubles;
 use crate::followed::Followed;
+use crate::local_copies::LocalCopies;
 use crate::names::Names;
 use crate::outbox::Outbox;
 use crate::partition_state::{PartitionState, leader_of};
@@ -34,6 +35,7 @@ pub(crate) struct Core {
     pub(crate) activity: Activity,
     pub(crate) troubles: Troubles,
     pub(crate) pending: Arc<PendingAppends>,
+    pub(crate) copies: LocalCopies,
     clock: SystemClock,
     runtime: Handle,
 }
@@ -52,6 +54,7 @@ impl Core {
             activity: Activity::default(),
             troubles: Troubles::default(),
             clock: SystemClock::default(),
+            copies: LocalCopies::new(config.copies_dir.clone(), config.copies),
             pending,
             config,
             runtime,

@@ -191,6 +191,10 @@ async fn take(core: &Arc<Core>, partition: &Arc<PartitionState>, data: Partition
     let is_led = match ResponseError::try_from_code(data.error_code) {
         None => match fetching::fetched(partition, data) {
             Ok(Fetched { ends, visible }) => {
+                if let (Some(place), Some(from), Some(to)) = (partition.copies(), partition.next_fetch(), visible.next)
+                {
+                    core.copies.keep(place, from, to, &visible.batches);
+                }
                 partition.fetched(ends, visible.batches, visible.next, core.tail_share());
                 true
             }

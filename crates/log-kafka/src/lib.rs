@@ -3,6 +3,7 @@
 //! ```text
 //!   Partition::append ─► queue of the partition ─► one task ─► a request for each leader ─► acknowledged by all in-sync replicas
 //!   Partition::read   ◄─ newest batches in memory ◄─ a task for each leader that waits for records
+//!                     ◄─ copies on the disk of this machine, for topics whose values are read one by one
 //!                     ◄─ a fetch, if they are older
 //! ```
 //!
@@ -26,6 +27,7 @@ mod figures;
 mod fitness;
 mod followed;
 mod following;
+mod local_copies;
 mod login;
 mod names;
 mod outbox;

@@ -7,6 +7,7 @@ use millstream_types::{BatchError, BatchLimits, Offset, Position, Record, Record
 
 use crate::core::Core;
 use crate::fetching::{self, Fetched, Isolation};
+use crate::local_copies::Copy;
 use crate::partition_state::PartitionState;
 use crate::removing;
 
@@ -42,6 +43,25 @@ impl KafkaPartition {
         Error::Trimmed { partition: self.state.id.clone(), wanted, oldest }
     }
 
+    fn is_readable(&self, offset: Offset, up_to: UpTo) -> Result<bool, Error> {
+        self.state.topic.check_exists()?;
+        Ok(offset >= self.state.offsets().first && offset < self.limit(up_to))
+    }
+
+    /// Looks for the batch of a record on this machine; without `may_wait` where no disk is waited for.
+    fn find_here(&self, offset: Offset, may_wait: bool) -> Copy {
+        if let Some(cached) = self.state.read_cached(offset, 0) {
+            return Copy::Read(cached.into_iter().next());
+        }
+        self.state.copies().map_or(Copy::Unknown, |place| self.core.copies.read(place, offset, may_wait))
+    }
+
+    fn record_of(&self, batch: Option<RecordBatch>, offset: Offset) -> Result<Option<StoredRecord>, Error> {
+        let Some(batch) = batch else { return Ok(None) };
+        let batch = batch.inflated(&BatchLimits::default()).map_err(|source| self.undecodable(source))?;
+        batch.record_at(offset).map_err(|source| self.undecodable(source))
+    }
+
     /// Reads from Kafka.
     fn fetch(&self, from: Offset, max_bytes: usize, up_to: UpTo) -> Result<Vec<RecordBatch>, Error> {
         // Below the stable offset it is decided which records are void.
@@ -58,6 +78,11 @@ impl KafkaPartition {
         match fetched {
             Ok(Fetched { ends, visible }) => {
                 self.state.learn(ends);
+                if let Some(place) = self.state.copies().filter(|_| isolation == Isolation::Committed)
+                    && let (Some(to), [first, ..]) = (visible.next, &visible.batches[..])
+                {
+                    self.core.copies.keep(place, first.base_offset().min(from), to, &visible.batches);
+                }
                 Ok(visible.batches)
             }
             Err(ends) if from < ends.first => Err(self.trimmed(from, ends.first)),
@@ -126,29 +151,27 @@ impl Partition for KafkaPartition {
     }
 
     fn read_one(&self, offset: Offset, up_to: UpTo) -> Result<Option<StoredRecord>, Error> {
-        self.state.topic.check_exists()?;
-        let first = self.state.offsets().first;
-        if offset < first || offset >= self.limit(up_to) {
+        if !self.is_readable(offset, up_to)? {
             return Ok(None);
         }
-        let batches = match self.state.read_cached(offset, 0) {
-            Some(cached) => cached,
-            None => match self.fetch(offset, READ_MIN_BYTES, up_to) {
-                Err(Error::Trimmed { .. }) => return Ok(None),
-                fetched => fetched?,
+        let batch = match self.find_here(offset, true) {
+            Copy::Read(batch) => batch,
+            Copy::Unknown | Copy::OnDisk => match self.fetch(offset, READ_MIN_BYTES, up_to) {
+                Err(Error::Trimmed { .. }) => None,
+                fetched => fetched?.into_iter().next(),
             },
         };
-        let Some(batch) = batches.into_iter().next() else { return Ok(None) };
-        let batch = batch.inflated(&BatchLimits::default()).map_err(|source| self.undecodable(source))?;
-        batch.record_at(offset).map_err(|source| self.undecodable(source))
+        self.record_of(batch, offset)
     }
 
     fn read_one_cached(&self, offset: Offset, up_to: UpTo) -> Result<CachedRead, Error> {
-        let first = self.state.offsets().first;
-        if offset >= first && offset < self.limit(up_to) && self.state.read_cached(offset, 0).is_none() {
-            return Ok(CachedRead::OnDisk);
+        if !self.is_readable(offset, up_to)? {
+            return Ok(CachedRead::Read(None));
         }
-        self.read_one(offset, up_to).map(CachedRead::Read)
+        match self.find_here(offset, false) {
+            Copy::Read(batch) => self.record_of(batch, offset).map(CachedRead::Read),
+            Copy::Unknown | Copy::OnDisk => Ok(CachedRead::OnDisk),
+        }
     }
 
     fn size_bytes(&self) -> u64 {

@@ -10,6 +10,7 @@ use millstream_types::{Epoch, Offset, PartitionId, RecordBatch, TopicPartition};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
+use crate::local_copies::Place;
 use crate::queue::{AppendQueue, Ended};
 use crate::tail::TailCache;
 use crate::topic_info::TopicInfo;
@@ -96,6 +97,11 @@ impl PartitionState {
     /// The partition's number as Kafka's requests have it.
     pub(crate) fn index(&self) -> i32 {
         self.id.partition.0.cast_signed()
+    }
+
+    /// The place of its copies; `None` if none are kept.
+    pub(crate) fn copies(&self) -> Option<Place> {
+        self.topic.is_read_by_offset().then(|| (self.topic.id, self.index()))
     }
 
     pub(crate) fn leader(&self) -> Option<Leader> {

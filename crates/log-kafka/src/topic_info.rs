@@ -31,6 +31,11 @@ impl TopicInfo {
         Self { kafka_name, id, first_offset, topic: RwLock::new(topic), gone: OnceLock::new() }
     }
 
+    /// `true` if values are read one by one, by their offsets.
+    pub(crate) fn is_read_by_offset(&self) -> bool {
+        self.first_offset != Offset::ZERO
+    }
+
     /// The offset of the record that Kafka gives this number.
     pub(crate) fn offset(&self, kafka_offset: i64) -> Offset {
         self.first_offset.advance(kafka_offset.max(0).unsigned_abs())

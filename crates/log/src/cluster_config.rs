@@ -51,6 +51,9 @@ pub struct KafkaClusterConfig {
     pub retry_backoff_ms: u64,
     /// Time without a sign of the process that works after which another one takes over, in milliseconds. Default 6,000.
     pub session_timeout_ms: u64,
+    /// Bytes of copies on the disk of this machine, from which values of the store are read; beyond it the oldest go. With 0 values that
+    /// are not in memory are read from Kafka. Default 8 GiB.
+    pub copies_max_bytes: u64,
 }
 
 /// A mechanism of SASL.
@@ -97,6 +100,7 @@ impl Default for KafkaClusterConfig {
             delivery_timeout_ms: 30_000,
             retry_backoff_ms: 10,
             session_timeout_ms: 6_000,
+            copies_max_bytes: 8 << 30,
         }
     }
 }

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
 mod conformance;
+mod copies;
 mod faults;
 mod login;
 mod outside;
@@ -25,6 +26,8 @@ fn config(kafka: &RealKafka) -> LogConfig {
     config.kafka.brokers = kafka.brokers().iter().map(|broker| broker.address.clone()).collect();
     let replicas = config.kafka.brokers.len() as u16;
     (config.kafka.replication_factor, config.kafka.min_insync_replicas) = (replicas, replicas.min(2));
+    // Their directory is that of a test.
+    config.kafka.copies_max_bytes = 0;
     config
 }
 
