@@ -4,6 +4,7 @@
 mod load;
 mod outage;
 mod rounds;
+mod takeover;
 
 use std::path::Path;
 use std::process::Command;
