@@ -46,27 +46,32 @@ struct Broker {
 }
 
 /// The ports that a broker listens at.
-#[derive(Debug, Clone, Copy)]
-struct Ports {
+#[derive(Debug)]
+pub(crate) struct Ports {
     clients: u16,
     controllers: u16,
+    pub(crate) relayed: Vec<Relayed>,
+}
+
+/// A listener behind a relay.
+#[derive(Debug)]
+pub(crate) struct Relayed {
+    /// The port of the relay.
+    pub(crate) from: u16,
+    /// The port of the listener.
+    pub(crate) to: u16,
 }
 
 impl Brokers {
-    /// Starts `count` brokers with their data under `dir` and `further` settings behind those of this program; they serve clients
-    /// when this returns.
-    pub(crate) fn start(jars: &Jars, count: usize, dir: &Path, first_port: u16, further: &str) -> anyhow::Result<Self> {
-        let ports = ports(count, first_port)?;
+    /// Starts a broker at each of `ports`, with their data under `dir` and `further` settings behind those of this program; they
+    /// serve clients when this returns.
+    pub(crate) fn start(jars: &Jars, ports: &[Ports], dir: &Path, further: &str) -> anyhow::Result<Self> {
         let mut started = Self { brokers: Vec::new() };
-        for number in 0..count {
+        for (number, own) in ports.iter().enumerate() {
             let dir = dir.join(format!("broker-{}", number + 1));
             std::fs::create_dir_all(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
-            started.brokers.push(Broker::start(
-                jars,
-                &dir,
-                &(properties(&dir, number, &ports) + further),
-                ports[number],
-            )?);
+            let properties = properties(&dir, number, ports) + further;
+            started.brokers.push(Broker::start(jars, &dir, &properties, own)?);
         }
         let deadline = Instant::now() + PATIENCE;
         started.brokers.iter_mut().try_for_each(|broker| broker.wait_until_started(deadline))?;
@@ -144,7 +149,7 @@ impl Drop for Brokers {
 }
 
 impl Broker {
-    fn start(jars: &Jars, dir: &Path, properties: &str, ports: Ports) -> anyhow::Result<Self> {
+    fn start(jars: &Jars, dir: &Path, properties: &str, ports: &Ports) -> anyhow::Result<Self> {
         let settings = dir.join("server.properties");
         std::fs::write(&settings, properties).context("cannot write a broker's settings")?;
         let logging = dir.join("log4j2.properties");
@@ -199,15 +204,22 @@ fn tail(output: &Path) -> String {
     format!("it said:\n{}", lines[lines.len().saturating_sub(20)..].join("\n"))
 }
 
-/// Two ports a broker: those asked for, or any that nobody listens on.
-fn ports(count: usize, first: u16) -> anyhow::Result<Vec<Ports>> {
-    let last = usize::from(first) + 2 * count - 1;
+/// Two ports a broker and one for each of its relays: those asked for, or any that nobody listens on.
+///
+/// # Errors
+/// Relays that do not come out even, or a port that is taken.
+pub(crate) fn ports(count: usize, first: u16, relays: &[u16]) -> anyhow::Result<Vec<Ports>> {
+    if !relays.len().is_multiple_of(count) {
+        bail!("--relays: {} ports for {count} brokers; give as many to each", relays.len());
+    }
+    let each = 2 + relays.len() / count;
+    let last = usize::from(first) + each * count - 1;
     if last > usize::from(u16::MAX) {
-        bail!("--port {first}: {count} brokers take {} ports, up to {last}, and ports end at 65535", 2 * count);
+        bail!("--port {first}: {count} brokers take {} ports, up to {last}, and ports end at 65535", each * count);
     }
     // All are held until all are known, so that none is told twice.
     let mut held = Vec::new();
-    for number in 0..2 * count {
+    for number in 0..each * count {
         let port = if first == 0 { 0 } else { first + number as u16 };
         let listener = TcpListener::bind(("127.0.0.1", port));
         held.push(
@@ -215,12 +227,24 @@ fn ports(count: usize, first: u16) -> anyhow::Result<Vec<Ports>> {
         );
     }
     let ports = held.iter().map(|listener| Ok(listener.local_addr()?.port())).collect::<io::Result<Vec<_>>>()?;
-    Ok(ports.chunks(2).map(|pair| Ports { clients: pair[0], controllers: pair[1] }).collect())
+    let of_broker = |(number, own): (usize, &[u16])| {
+        let from = relays.iter().skip(number).step_by(count);
+        let relayed = from.zip(&own[2..]).map(|(from, to)| Relayed { from: *from, to: *to }).collect();
+        Ports { clients: own[0], controllers: own[1], relayed }
+    };
+    Ok(ports.chunks(each).enumerate().map(of_broker).collect())
 }
 
 /// A broker's settings: Kafka's own defaults, but for what a cluster on one machine needs and what tests wait for.
 fn properties(dir: &Path, number: usize, ports: &[Ports]) -> String {
-    let Ports { clients, controllers } = ports[number];
+    let Ports { clients, controllers, relayed } = &ports[number];
+    // Brokers speak to each other at the listener of the name PLAINTEXT.
+    let (mut listeners, mut advertised, mut protocols) = (String::new(), String::new(), String::new());
+    for (way, Relayed { from, to }) in relayed.iter().enumerate() {
+        listeners += &format!(",RELAYED_{way}://127.0.0.1:{to}");
+        advertised += &format!(",RELAYED_{way}://127.0.0.1:{from}");
+        protocols += &format!(",RELAYED_{way}:PLAINTEXT");
+    }
     let voters = ports.iter().enumerate();
     let voters: Vec<_> = voters.map(|(at, ports)| format!("{}@127.0.0.1:{}", at + 1, ports.controllers)).collect();
     let replicas = ports.len();
@@ -229,9 +253,9 @@ fn properties(dir: &Path, number: usize, ports: &[Ports]) -> String {
          node.id={node}\n\
          controller.quorum.voters={voters}\n\
          controller.listener.names=CONTROLLER\n\
-         listeners=PLAINTEXT://127.0.0.1:{clients},CONTROLLER://127.0.0.1:{controllers}\n\
-         advertised.listeners=PLAINTEXT://127.0.0.1:{clients}\n\
-         listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT\n\
+         listeners=PLAINTEXT://127.0.0.1:{clients},CONTROLLER://127.0.0.1:{controllers}{listeners}\n\
+         advertised.listeners=PLAINTEXT://127.0.0.1:{clients}{advertised}\n\
+         listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT{protocols}\n\
          log.dirs={data}\n\
          default.replication.factor={replicas}\n\
          offsets.topic.replication.factor={replicas}\n\

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use anyhow::Context as _;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-use brokers::Brokers;
+use brokers::{Brokers, Relayed};
 use jars::Jars;
 
 #[derive(Debug, Parser)]
@@ -51,7 +51,7 @@ struct KafkaArguments {
     /// Keeps the data here; otherwise it is gone when the cluster ends
     #[arg(long)]
     dir: Option<PathBuf>,
-    /// The first broker's port; two ports a broker are used from here on. 0 takes any that are free
+    /// The first broker's port; two ports a broker and one for each of its relays are used from here on. 0 takes any that are free
     #[arg(long, default_value_t = 19092)]
     port: u16,
     /// Also ends when standard input does, so that no broker outlives the program that asked for it
@@ -60,6 +60,10 @@ struct KafkaArguments {
     /// A file with further settings of each broker (server.properties); they win over those of this program.
     #[arg(long)]
     settings: Option<PathBuf>,
+    /// Ports of relays between clients and brokers, one for each broker in turn: a broker has a listener of its own behind each
+    /// of its relays, and names the relay's port to the clients there. A line `relay FROM to TO` tells where each leads.
+    #[arg(long, value_delimiter = ',')]
+    relays: Vec<u16>,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -97,9 +101,13 @@ fn kafka(arguments: &KafkaArguments) -> anyhow::Result<()> {
         Some(file) => std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?,
         None => String::new(),
     };
-    let mut brokers = Brokers::start(&jars, arguments.brokers as usize, &dir, arguments.port, &further)?;
+    let ports = brokers::ports(arguments.brokers as usize, arguments.port, &arguments.relays)?;
+    let mut brokers = Brokers::start(&jars, &ports, &dir, &further)?;
     for (address, pid) in brokers.addresses_and_pids() {
         println!("broker {address} pid {pid}");
+    }
+    for Relayed { from, to } in ports.iter().flat_map(|ports| &ports.relayed) {
+        println!("relay 127.0.0.1:{from} to 127.0.0.1:{to}");
     }
     println!("ready {}", brokers.bootstrap());
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
