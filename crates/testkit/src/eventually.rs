@@ -27,6 +27,20 @@ pub fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
+/// Looks until there is an answer, and returns it.
+///
+/// # Panics
+/// With what was looked for, if it is not found within [`PATIENCE`].
+#[track_caller]
+pub fn found<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let mut found = None;
+    eventually(what, || {
+        found = look();
+        found.is_some()
+    });
+    found.expect("it was waited for")
+}
+
 /// Waits until `holds` and leaves the thread to other tasks meanwhile.
 ///
 /// # Panics

@@ -10,7 +10,8 @@
 //!   [`TlsServer`]: one with TLS.
 //! - [`ask`], [`Events`], [`Live`] and [`Raw`] are clients of both; [`mqtt`] and [`resp`] those of any server of these
 //!   protocols.
-//! - [`Authority`] makes certificates. [`RealKafka`] is a cluster of Kafka brokers.
+//! - [`Authority`] makes certificates. [`RealKafka`] is a cluster of Kafka brokers, and
+//!   [`Relay`] a network that can be cut.
 //! - [`LogLines`]: the log lines of a test's own process; [`guide`]: the commands of the docs; [`check_rows`]: a crate's
 //!   table of tests.
 //!
@@ -29,6 +30,7 @@ pub mod mqtt;
 mod process;
 mod raw;
 mod real_kafka;
+mod relay;
 pub mod resp;
 mod rows;
 mod server;
@@ -41,7 +43,7 @@ mod tls_server;
 
 pub use authority::{Authority, Signed};
 pub use checkpoint_stores::{CheckpointState, CheckpointStores};
-pub use eventually::{PATIENCE, eventually, eventually_async, found_async, found_by};
+pub use eventually::{PATIENCE, eventually, eventually_async, found, found_async, found_by};
 pub use http_client::{Answer, Target, ask, open, read_head, status, try_ask};
 pub use live::{Event, Events, Live};
 pub use log_lines::LogLines;
@@ -49,6 +51,7 @@ pub use memory::{HeldAnswers, MemoryLog};
 pub use process::{Process, binary, millstream, own_addresses, terminate};
 pub use raw::Raw;
 pub use real_kafka::{RealBroker, RealKafka, xtask};
+pub use relay::Relay;
 pub use rows::check_rows;
 pub use server::Server;
 pub use shared_server::{SharedServer, TestTenant};

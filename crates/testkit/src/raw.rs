@@ -52,6 +52,18 @@ impl Raw {
         self.kafka(3, 1, &[0xff; 4]).is_some()
     }
 
+    /// The number of the node that coordinates the transactions of this id (FindCoordinator, version 1); `None` if none does now.
+    pub fn kafka_coordinator(&mut self, transactional_id: &str) -> Option<usize> {
+        let transaction_key = [1];
+        let length = (transactional_id.len() as u16).to_be_bytes();
+        let answer = self.kafka(10, 1, &[&length, transactional_id.as_bytes(), &transaction_key].concat())?;
+        let (error_code, message_length) = (&answer[4..6], [answer[6], answer[7]]);
+        // A message that is null has the length -1.
+        let node_at = 8 + usize::try_from(i16::from_be_bytes(message_length)).unwrap_or_default();
+        let node = answer[node_at..].first_chunk().map(|node| u32::from_be_bytes(*node))?;
+        (error_code == [0, 0]).then_some(node as usize)
+    }
+
     /// Sends commands of Redis's protocol; the first line of the answer, which is empty if the connection is closed.
     pub fn redis(&mut self, arguments: &[&str]) -> String {
         let mut request = format!("*{}\r\n", arguments.len());

@@ -2,9 +2,11 @@
 
 use std::collections::HashMap;
 use std::io::{BufRead as _, BufReader, Write as _};
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+
+use crate::{Raw, Relay};
 
 /// Brokers on loopback, each a process; they end with this value, and at the latest with the process that holds it, but for
 /// those that were started again.
@@ -16,6 +18,7 @@ pub struct RealKafka {
     killed: HashMap<usize, Vec<String>>,
     /// The brokers that were started again.
     again: Vec<Child>,
+    relays: Vec<Relay>,
 }
 
 /// A running broker.
@@ -41,18 +44,33 @@ impl RealKafka {
     /// # Panics
     /// If they do not start.
     pub fn with_settings(brokers: usize, settings: &str) -> Self {
+        Self::behind_relays(brokers, settings, 0)
+    }
+
+    /// As [`RealKafka::with_settings`], with `ways` relays to each broker. Clients that are given the addresses of
+    /// [`RealKafka::way`] reach all brokers by its relays.
+    ///
+    /// # Panics
+    /// If they do not start.
+    pub fn behind_relays(brokers: usize, settings: &str, ways: usize) -> Self {
         let mut file = tempfile::NamedTempFile::new().expect("there is room for a file");
         file.write_all(settings.as_bytes()).expect("the file takes the settings");
         let mut command = Command::new(xtask());
         command.args(["kafka", "--port", "0", "--end-with-input", "--brokers", &brokers.to_string()]);
         command.arg("--settings").arg(file.path());
+        let relays: Vec<Relay> = (0..ways * brokers).map(|_| Relay::listen()).collect();
+        if !relays.is_empty() {
+            let ports: Vec<String> = relays.iter().map(|relay| relay.address().port().to_string()).collect();
+            command.args(["--relays", &ports.join(",")]);
+        }
         let mut process = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("xtask starts");
         let output = process.stdout.take().expect("its output is a pipe");
-        let mut started = Self { process, brokers: Vec::new(), killed: HashMap::new(), again: Vec::new() };
+        let mut started = Self { process, brokers: Vec::new(), killed: HashMap::new(), again: Vec::new(), relays };
         for line in BufReader::new(output).lines() {
             let line = line.expect("it writes text");
             match line.split_once(' ') {
                 Some(("broker", broker)) => started.brokers.push(RealBroker::read(broker)),
+                Some(("relay", relay)) => started.lead(relay),
                 Some(("ready", _)) => return started,
                 _ => {}
             }
@@ -63,6 +81,32 @@ impl RealKafka {
     /// The brokers.
     pub fn brokers(&self) -> &[RealBroker] {
         &self.brokers
+    }
+
+    fn lead(&self, line: &str) {
+        let addresses = line.split_once(" to ").expect("a relay has two ends");
+        let [from, to] = [addresses.0, addresses.1].map(|address| address.parse::<SocketAddr>().expect("an address"));
+        let relay = self.relays.iter().find(|relay| relay.address() == from).expect("it is one of ours");
+        relay.lead_to(to);
+    }
+
+    /// The relays of a way, one to each broker.
+    pub fn way(&self, number: usize) -> &[Relay] {
+        let brokers = self.brokers.len();
+        &self.relays[number * brokers..][..brokers]
+    }
+
+    /// The broker that coordinates the transactions of this id.
+    ///
+    /// # Panics
+    /// If none does for long.
+    pub fn coordinator(&self, transactional_id: &str) -> usize {
+        let found = crate::found("a coordinator", || {
+            let asked = self.brokers.iter().find_map(|broker| TcpStream::connect(&broker.address).ok())?;
+            Raw(asked).kafka_coordinator(transactional_id)
+        });
+        // Nodes are counted from one.
+        found - 1
     }
 
     /// Kills a broker of several with -9.
