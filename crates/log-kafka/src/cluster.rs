@@ -32,6 +32,21 @@ pub(crate) enum Purpose {
     Control,
 }
 
+/// The broker that is asked for things that every broker knows.
+#[derive(Debug, Default)]
+struct Turn(AtomicUsize);
+
+impl Turn {
+    fn current(&self) -> usize {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// The broker of this turn does not answer: it is the next one's, also if several calls find that at a time.
+    fn is_over(&self, turn: usize) {
+        let _ = self.0.compare_exchange(turn, turn.wrapping_add(1), Ordering::Relaxed, Ordering::Relaxed);
+    }
+}
+
 type Slot = Arc<tokio::sync::Mutex<Option<Arc<Connection>>>>;
 
 /// The brokers of the cluster, as far as they are known, and a connection of each purpose to each.
@@ -40,8 +55,7 @@ pub(crate) struct Cluster {
     config: Arc<EngineConfig>,
     addresses: Mutex<HashMap<i32, String>>,
     connections: Mutex<HashMap<(i32, Purpose), Slot>>,
-    /// The broker that is asked for things that every broker knows.
-    turn: AtomicUsize,
+    turn: Turn,
     pub(crate) contact: Arc<Contact>,
 }
 
@@ -51,7 +65,7 @@ impl Cluster {
             config,
             addresses: Mutex::default(),
             connections: Mutex::default(),
-            turn: AtomicUsize::new(0),
+            turn: Turn::default(),
             contact: Arc::new(Contact::new()),
         }
     }
@@ -81,20 +95,21 @@ impl Cluster {
         Ok(open)
     }
 
-    /// A connection to any broker: the one that answered last, or the next one.
-    pub(crate) async fn any(&self) -> Result<Arc<Connection>, CallError> {
-        let ids: Vec<i32> = self.addresses.lock().keys().copied().collect();
-        let turn = self.turn.load(Ordering::Relaxed);
-        for offset in 0..ids.len() {
-            let id = ids[(turn + offset) % ids.len()];
-            if let Ok(open) = self.broker(id, Purpose::Control).await {
-                return Ok(open);
+    /// A connection to any broker, the one whose turn it is or the next one, and its turn.
+    async fn any(&self) -> Result<(usize, Arc<Connection>), CallError> {
+        let mut ids: Vec<i32> = self.addresses.lock().keys().copied().collect();
+        ids.sort_unstable();
+        for _ in 0..ids.len() {
+            let turn = self.turn.current();
+            if let Ok(open) = self.broker(ids[turn % ids.len()], Purpose::Control).await {
+                return Ok((turn, open));
             }
+            self.turn.is_over(turn);
         }
         let mut last = CallError::Unsent("no broker is configured".to_owned());
         for address in &self.config.brokers {
             match self.connect(address).await {
-                Ok(open) => return Ok(open),
+                Ok(open) => return Ok((self.turn.current(), open)),
                 Err(error) => last = error,
             }
         }
@@ -103,12 +118,10 @@ impl Cluster {
 
     /// Asks any broker once; the next call asks the next one if it does not answer.
     async fn ask_once<R: Request>(&self, request: &R, version: i16) -> Result<R::Response, CallError> {
-        let answer = match self.any().await {
-            Ok(broker) => broker.call(request, version).await,
-            Err(error) => Err(error),
-        };
+        let (turn, broker) = self.any().await?;
+        let answer = broker.call(request, version).await;
         if answer.is_err() {
-            self.turn.fetch_add(1, Ordering::Relaxed);
+            self.turn.is_over(turn);
         }
         answer
     }
@@ -153,5 +166,20 @@ impl Cluster {
             .map(|broker| (broker.node_id.0, format!("{}:{}", &*broker.host, broker.port)))
             .collect();
         Ok(response)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn calls_that_fail_together_turn_to_the_next_broker_once() {
+        let turn = Turn::default();
+        let calls = [turn.current(); 3];
+        calls.into_iter().for_each(|begun| turn.is_over(begun));
+        assert_eq!(turn.current(), 1);
+        turn.is_over(turn.current());
+        assert_eq!(turn.current(), 2);
     }
 }
