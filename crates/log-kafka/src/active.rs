@@ -76,9 +76,9 @@ pub(crate) async fn take_over(core: Arc<Core>, writers: Arc<Writers>, me: Active
             break writer;
         }
     };
+    core.cluster.contact.pauses.begin();
     core.activity.begin();
-    let (ticking, beating) = (Arc::clone(&core), Arc::clone(&core));
-    core.spawn(async move { tick(ticking).await });
+    let beating = Arc::clone(&core);
     core.spawn(async move { beat(beating, partition, seen, me).await });
     Ok(writer)
 }
@@ -180,27 +180,20 @@ async fn commit(writer: &KafkaWriter, active: Option<&ActiveProcess>) -> Result<
     answer.await.map(drop)
 }
 
-/// Notes again and again that this process runs.
-async fn tick(core: Arc<Core>) {
-    while core.activity.works() {
-        core.activity.pauses.tick(core.config.session_timeout);
-        sleep(core.config.session_timeout / BEATS / 4).await;
-    }
-}
-
 /// Tells again and again that this process works, until another one does.
 async fn beat(core: Arc<Core>, partition: Arc<PartitionState>, mut seen: Seen, me: ActiveProcess) {
-    let (activity, interval) = (&core.activity, core.config.session_timeout / BEATS);
+    let (activity, pauses) = (&core.activity, &core.cluster.contact.pauses);
+    let interval = core.config.session_timeout / BEATS;
     let mut next_beat = Instant::now();
     while activity.works() {
-        let (doubts, look) = (activity.pauses.doubts(), activity.begin_look());
+        let (doubts, look) = (pauses.doubts(), activity.begin_look());
         match seen.catch_up(&core, &partition).await {
             Ok(()) => {
                 if let Some(other) = seen.active.take_if(|active| active.run != me.run) {
                     activity.end(Some(other));
                     return;
                 }
-                activity.pauses.settle(doubts);
+                pauses.settle(doubts);
                 activity.end_look(look);
             }
             Err(error) => warn!(%error, "other processes may take this one for gone"),
@@ -214,7 +207,7 @@ async fn beat(core: Arc<Core>, partition: Arc<PartitionState>, mut seen: Seen, m
         }
         tokio::select! {
             () = sleep(next_beat.saturating_duration_since(Instant::now())) => {}
-            () = activity.pauses.doubted.notified() => {}
+            () = pauses.doubted.notified() => {}
             () = activity.look_asked() => {}
         }
     }

@@ -8,7 +8,6 @@ use tokio::sync::{Notify, watch};
 use uuid::Uuid;
 
 use crate::config::EngineConfig;
-use crate::pauses::Pauses;
 
 /// A process of the installation, as others see it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -51,7 +50,6 @@ pub(crate) struct Activity {
     is_closing: AtomicBool,
     /// The process that has taken over from this one.
     successor: watch::Sender<Option<ActiveProcess>>,
-    pub(crate) pauses: Pauses,
     looks: Looks,
 }
 
@@ -70,7 +68,6 @@ impl Default for Activity {
             works: AtomicBool::new(false),
             is_closing: AtomicBool::new(false),
             successor: watch::Sender::new(None),
-            pauses: Pauses::new(),
             looks: Looks::default(),
         }
     }
@@ -79,7 +76,6 @@ impl Default for Activity {
 impl Activity {
     /// This process has claimed that it works.
     pub(crate) fn begin(&self) {
-        self.pauses.begin();
         self.works.store(true, Ordering::Release);
     }
 
@@ -136,6 +132,11 @@ impl Activity {
         self.works.load(Ordering::Acquire)
     }
 
+    /// `true` once another process is known to have taken over.
+    pub(crate) fn is_over(&self) -> bool {
+        self.successor.borrow().is_some()
+    }
+
     /// Checks that the log is open, and that no other process is known to have taken over.
     ///
     /// # Errors
@@ -144,22 +145,10 @@ impl Activity {
         if self.is_closing.load(Ordering::Acquire) {
             return Err(Error::Stopped);
         }
-        if self.successor.borrow().is_some() {
+        if self.is_over() {
             return Err(Error::Fenced { writer: "of this process".to_owned() });
         }
         Ok(())
-    }
-
-    /// Checks that this process has not stood still for so long that another one may have taken over.
-    ///
-    /// # Errors
-    /// [`Error::Unreachable`].
-    pub(crate) fn check_pauses(&self, config: &EngineConfig) -> Result<(), Error> {
-        if !self.pauses.in_doubt(config.session_timeout) {
-            return Ok(());
-        }
-        let why = "this process has stood still, and does not know yet whether another one has taken over".to_owned();
-        Err(Error::Unreachable { brokers: config.brokers.join(", "), why })
     }
 
     /// The process that has taken over, once there is one.

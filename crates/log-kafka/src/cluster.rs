@@ -62,11 +62,11 @@ pub(crate) struct Cluster {
 impl Cluster {
     pub(crate) fn new(config: Arc<EngineConfig>) -> Self {
         Self {
-            config,
             addresses: Mutex::default(),
             connections: Mutex::default(),
             turn: Turn::default(),
-            contact: Arc::new(Contact::new()),
+            contact: Arc::new(Contact::new(config.session_timeout)),
+            config,
         }
     }
 

@@ -7,6 +7,8 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use tracing::warn;
 
+use crate::pauses::Pauses;
+
 /// Time without any answer after which appends are refused: one lost connection is no reason.
 const SILENCE: Duration = Duration::from_secs(1);
 
@@ -16,11 +18,14 @@ pub(crate) struct Contact {
     opened_at: Instant,
     /// Milliseconds since `opened_at` of the first call that failed since the last answer; 0 if none has.
     failing_since_ms: AtomicU64,
+    pub(crate) pauses: Pauses,
 }
 
 impl Contact {
-    pub(crate) fn new() -> Self {
-        Self { opened_at: Instant::now(), failing_since_ms: AtomicU64::new(0) }
+    /// Another process may take over after a pause of `session_timeout`.
+    pub(crate) fn new(session_timeout: Duration) -> Self {
+        let pauses = Pauses::new(session_timeout);
+        Self { opened_at: Instant::now(), failing_since_ms: AtomicU64::new(0), pauses }
     }
 
     fn now_ms(&self) -> u64 {
@@ -29,6 +34,8 @@ impl Contact {
 
     /// A broker has answered.
     pub(crate) fn answered(&self) {
+        // The doubt comes first, so that nothing is taken between the two.
+        self.pauses.answered();
         if self.failing_since_ms.load(Ordering::Relaxed) != 0 {
             self.failing_since_ms.store(0, Ordering::Release);
         }
@@ -88,7 +95,7 @@ mod tests {
 
     #[test]
     fn only_a_silence_of_all_brokers_for_some_time_counts() {
-        let mut contact = Contact::new();
+        let mut contact = Contact::new(Duration::from_secs(60));
         assert_eq!(contact.silence(), None);
         contact.failed();
         assert_eq!(contact.silence(), None, "one call has failed just now");

@@ -124,7 +124,14 @@ impl Coordinator {
         loop {
             let answer = match self.find(core).await {
                 Ok(broker) => match core.cluster.broker(broker, Purpose::Control).await {
-                    Ok(broker) => broker.call(request, version).await.map(read),
+                    // A former process must not fence the writers of the one that has taken over.
+                    Ok(broker) => match core.check_pauses() {
+                        Ok(()) => broker.call(request, version).await.map(read),
+                        Err(doubt) if core.activity.is_over() => {
+                            return if may_be_done { Answer::Unknown(doubt) } else { Answer::Fenced };
+                        }
+                        Err(doubt) => Err(CallError::Unsent(doubt.to_string())),
+                    },
                     Err(error) => Err(error),
                 },
                 Err(error) => Err(error),

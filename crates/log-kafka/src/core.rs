@@ -99,6 +99,19 @@ impl Core {
         }
     }
 
+    /// Checks that brokers have not been out of reach for so long that another process may have taken over.
+    ///
+    /// # Errors
+    /// [`Error::Unreachable`].
+    pub(crate) fn check_pauses(&self) -> Result<(), Error> {
+        if !self.cluster.contact.pauses.in_doubt() {
+            return Ok(());
+        }
+        let why =
+            "brokers were out of reach, and it is not known yet whether another process has taken over".to_owned();
+        Err(Error::Unreachable { brokers: self.config.brokers.join(", "), why })
+    }
+
     /// Bytes of its newest batches that each partition may keep.
     pub(crate) fn tail_share(&self) -> usize {
         self.config.tail_bytes / self.followed.count().max(1)

@@ -104,7 +104,7 @@ impl Partition for KafkaPartition {
         self.state.topic.check_exists()?;
         self.core.check_writing()?;
         // Writers need no such check: those of a process that has taken over fence them.
-        self.core.activity.check_pauses(&self.core.config)?;
+        self.core.check_pauses()?;
         let accepted_bytes = self.topic().config.check_records(&self.state.id, records)?;
         self.core.pending.accept(accepted_bytes)?;
         let is_ready = {

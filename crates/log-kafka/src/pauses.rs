@@ -1,16 +1,18 @@
-//! Times in which this process stood still, as after SIGSTOP or on a machine that slept: another one may have taken over.
+//! Times in which no broker has answered this process, as it stood still or was cut off: another one may have taken over.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
 
-/// The clock of ticks, and the doubts that pauses have raised.
+/// The time of the last answer, and the doubts that pauses between two answers have raised.
 #[derive(Debug)]
 pub(crate) struct Pauses {
+    /// A shorter pause leaves others no time to take over.
+    limit: Duration,
     opened_at: Instant,
-    /// Milliseconds since `opened_at` of the last tick; 0 before the first.
-    ticked_at_ms: AtomicU64,
+    /// Milliseconds since `opened_at` of the last answer; 0 before this process works.
+    answered_at_ms: AtomicU64,
     raised: AtomicU64,
     settled: AtomicU64,
     /// Rings when a doubt is raised.
@@ -18,10 +20,10 @@ pub(crate) struct Pauses {
 }
 
 impl Pauses {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(limit: Duration) -> Self {
         let none = || AtomicU64::new(0);
-        let (ticked_at_ms, raised, settled) = (none(), none(), none());
-        Self { opened_at: Instant::now(), ticked_at_ms, raised, settled, doubted: Notify::new() }
+        let (answered_at_ms, raised, settled) = (none(), none(), none());
+        Self { limit, opened_at: Instant::now(), answered_at_ms, raised, settled, doubted: Notify::new() }
     }
 
     fn now_ms(&self) -> u64 {
@@ -30,26 +32,28 @@ impl Pauses {
 
     /// Begins to count.
     pub(crate) fn begin(&self) {
-        self.ticked_at_ms.store(self.now_ms(), Ordering::Release);
+        self.answered_at_ms.store(self.now_ms(), Ordering::Release);
     }
 
-    fn has_paused(&self, limit: Duration) -> bool {
-        let ticked_at_ms = self.ticked_at_ms.load(Ordering::Acquire);
-        ticked_at_ms > 0 && u128::from(self.now_ms().saturating_sub(ticked_at_ms)) >= limit.as_millis()
+    fn has_paused(&self) -> bool {
+        let answered_at_ms = self.answered_at_ms.load(Ordering::Acquire);
+        answered_at_ms > 0 && u128::from(self.now_ms().saturating_sub(answered_at_ms)) >= self.limit.as_millis()
     }
 
-    /// Notes that this process runs; after a pause of `limit` that raises a doubt.
-    pub(crate) fn tick(&self, limit: Duration) {
-        if self.has_paused(limit) {
+    /// Notes that a broker has answered; after a long pause that raises a doubt.
+    pub(crate) fn answered(&self) {
+        if self.has_paused() {
             self.raised.fetch_add(1, Ordering::AcqRel);
             self.doubted.notify_one();
         }
-        self.begin();
+        if self.answered_at_ms.load(Ordering::Acquire) > 0 {
+            self.begin();
+        }
     }
 
-    /// `true` after a pause of `limit`, until it is settled that nobody has taken over.
-    pub(crate) fn in_doubt(&self, limit: Duration) -> bool {
-        self.has_paused(limit) || self.raised.load(Ordering::Acquire) != self.settled.load(Ordering::Acquire)
+    /// `true` after a long pause, until it is settled that nobody has taken over.
+    pub(crate) fn in_doubt(&self) -> bool {
+        self.has_paused() || self.raised.load(Ordering::Acquire) != self.settled.load(Ordering::Acquire)
     }
 
     /// The number of doubts until now, to be read before a look that settles them.
@@ -69,19 +73,23 @@ mod tests {
 
     #[test]
     fn a_pause_is_in_doubt_until_a_look_that_began_after_it() {
-        let (pauses, never) = (Pauses::new(), Duration::from_secs(3_600));
-        assert!(!pauses.in_doubt(Duration::ZERO), "nothing counts before the beginning");
+        let mut pauses = Pauses::new(Duration::from_secs(60));
+        pauses.opened_at -= Duration::from_secs(100);
+        pauses.answered();
+        assert!(!pauses.in_doubt(), "nothing counts before the beginning");
         pauses.begin();
-        assert!(!pauses.in_doubt(never));
-        assert!(pauses.in_doubt(Duration::ZERO));
+        assert!(!pauses.in_doubt());
+        pauses.opened_at -= Duration::from_secs(60);
+        assert!(pauses.in_doubt());
         let before = pauses.doubts();
-        pauses.tick(Duration::ZERO);
-        assert!(pauses.in_doubt(never));
+        pauses.answered();
+        assert!(pauses.in_doubt());
         pauses.settle(before);
-        assert!(pauses.in_doubt(never));
+        assert!(pauses.in_doubt());
         pauses.settle(pauses.doubts());
-        assert!(!pauses.in_doubt(never));
-        pauses.tick(never);
-        assert!(!pauses.in_doubt(never));
+        assert!(!pauses.in_doubt());
+        pauses.opened_at -= Duration::from_secs(59);
+        pauses.answered();
+        assert!(!pauses.in_doubt());
     }
 }

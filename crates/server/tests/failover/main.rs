@@ -40,6 +40,14 @@ fn has_ended(process: &Process) -> bool {
     is_alone && status.is_ok_and(|status| status.lines().any(|line| line.starts_with("State:") && line.contains('Z')))
 }
 
+/// Waits until a server tells that no broker answers: it refuses everything at once from then on.
+fn until_told(server: &Process) {
+    eventually("it is told that no broker answers", || {
+        let told = server.get("/readyz");
+        told.status == 503 && told.text().contains("no broker has answered")
+    });
+}
+
 /// The last value of each entity that was acknowledged.
 struct Ledger {
     values: Vec<u64>,

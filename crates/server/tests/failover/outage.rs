@@ -1,5 +1,5 @@
-//! Brokers that are gone for longer than an append waits for them: everything is refused with the reason, and goes on by itself
-//! once they are back.
+//! Brokers that are gone, or out of reach, for longer than an append waits for them: everything is refused with the reason, and goes
+//! on by itself once they are back, unless another server has taken over.
 
 use std::ops::Range;
 use std::sync::Mutex;
@@ -8,7 +8,26 @@ use std::thread;
 use millstream_testkit::{Process, RealKafka, eventually};
 
 use crate::load::{CHANGES, GO_ON, KINDS, Ledger, Listeners, check_all, create_all};
-use crate::signal;
+use crate::{has_ended, signal, until_told};
+
+/// Checks that a server that is cut off takes nothing, also not once `end_cut` has ended that, and ends then: another one works.
+pub(crate) fn is_refused_and_ends(former: &Process, end_cut: impl FnOnce()) {
+    until_told(former);
+    // Each of its numbers is there already, and would be there twice.
+    let refused: [Mutex<Ledger>; KINDS] = Default::default();
+    let send_all = |expected: fn(u16) -> bool| {
+        for (change, ledger) in CHANGES.iter().zip(&refused) {
+            let (status, text) = change.send(Listeners::from(former), ledger);
+            assert!(expected(status), "{}: {status} {text}", change.name);
+        }
+    };
+    send_all(|status| status == 503);
+    end_cut();
+    eventually("the former server ends", || {
+        send_all(|status| !(200..300).contains(&status));
+        has_ended(former)
+    });
+}
 
 #[test]
 fn every_plane_goes_on_by_itself_after_brokers_were_gone_for_long() {
@@ -41,10 +60,7 @@ fn every_plane_goes_on_by_itself_after_brokers_were_gone_for_long() {
     thread::scope(|scope| {
         let send = &send;
         let in_flight: Vec<_> = (0..CHANGES.len()).map(|at| scope.spawn(move || send(at))).collect();
-        eventually("it is told that no broker answers", || {
-            let told = server.get("/readyz");
-            told.status == 503 && told.text().contains("no broker has answered")
-        });
+        until_told(&server);
         // The patience with appends ends after that with requests.
         let given_up: Vec<_> = in_flight.into_iter().skip(GO_ON).map(|change| change.join().unwrap()).collect();
         assert!(given_up.iter().all(|(status, _)| *status == 503), "{given_up:?}");
@@ -57,4 +73,43 @@ fn every_plane_goes_on_by_itself_after_brokers_were_gone_for_long() {
     send_all(200..300);
     eventually("the server is ready", || server.get("/readyz").status == 200);
     check_all(&server, &ledgers);
+}
+
+#[test]
+fn a_server_that_is_cut_off_is_refused_in_everything_once_another_one_works_and_ends() {
+    let kafka = RealKafka::behind_relays(1, "", 2);
+    let dir = tempfile::tempdir().unwrap();
+    let start = |way: usize| {
+        let dir = dir.path().join(way.to_string());
+        std::fs::create_dir(&dir).unwrap();
+        let settings = [
+            "log.engine=kafka",
+            &format!("log.kafka.brokers=[\"{}\"]", kafka.way(way)[0].address()),
+            "log.kafka.replication_factor=1",
+            "log.kafka.min_insync_replicas=1",
+            "log.kafka.request_timeout_ms=1000",
+            "log.kafka.session_timeout_ms=3000",
+        ];
+        Process::start_on(&dir, &settings.into_iter().flat_map(|setting| ["--set", setting]).collect::<Vec<_>>())
+    };
+    let first = start(0);
+    create_all(&first, "exactly_once");
+    let ledgers: [Mutex<Ledger>; KINDS] = Default::default();
+    let send_all = |server: &Process| {
+        for (change, ledger) in CHANGES.iter().zip(&ledgers) {
+            let (status, text) = change.send(Listeners::from(server), ledger);
+            assert!((200..300).contains(&status), "{}: {status} {text}", change.name);
+        }
+    };
+    let relay = &kafka.way(0)[0];
+    (0..100).for_each(|_| send_all(&first));
+    let second = thread::scope(|scope| {
+        let second = scope.spawn(|| start(1));
+        relay.cut();
+        second.join().unwrap()
+    });
+    send_all(&second);
+    is_refused_and_ends(&first, || relay.reset());
+    send_all(&second);
+    check_all(&second, &ledgers);
 }
