@@ -55,6 +55,6 @@ pub use relay::Relay;
 pub use rows::check_rows;
 pub use server::Server;
 pub use shared_server::{SharedServer, TestTenant};
-pub use test_log::{TestLog, environment_of_child, kafka_arguments, runs_on_kafka};
+pub use test_log::{TestLog, environment_of_child, has_kafka_listener, kafka_arguments, runs_on_kafka};
 pub use text_answer::TextAnswer;
 pub use tls_server::TlsServer;

@@ -35,6 +35,11 @@ pub fn runs_on_kafka() -> bool {
     std::env::var("MILLSTREAM_TEST_ENGINE").is_ok_and(|engine| engine == "kafka")
 }
 
+/// `true` if servers have a listener for Kafka's clients. Where Kafka keeps the log, these speak to its brokers.
+pub fn has_kafka_listener() -> bool {
+    !runs_on_kafka()
+}
+
 impl TestLog {
     /// Opens the log in `config.dir`, by the clock of the machine.
     ///

@@ -8,9 +8,10 @@ use std::process::{Child, Stdio};
 
 use tempfile::TempDir;
 
-use crate::{Authority, Signed, millstream};
+use crate::{Authority, Signed, has_kafka_listener, kafka_arguments, millstream};
 
-const LISTENERS: [&str; 5] = ["applications", "devices-http", "devices-mqtt", "kafka", "redis"];
+const KAFKA: &str = "kafka";
+const LISTENERS: [&str; 5] = ["applications", "devices-http", "devices-mqtt", KAFKA, "redis"];
 
 /// A running `millstream serve` whose listeners each have an address with TLS and one without; killed when dropped.
 #[derive(Debug)]
@@ -37,9 +38,13 @@ impl TlsServer {
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join("ca.crt"), authority.pem()).unwrap();
         let [certificate, key] = signed.write(dir.path(), "server");
-        let mut command = millstream();
-        command.arg("serve").arg("--data-dir").arg(dir.path().join("data")).current_dir(dir.path());
-        for listener in LISTENERS {
+        let (mut command, data) = (millstream(), dir.path().join("data"));
+        command.arg("serve").arg("--data-dir").arg(&data).current_dir(dir.path());
+        if !has_kafka_listener() {
+            command.args(["--listen-kafka", "off"]).args(kafka_arguments(&data));
+        }
+        let listeners = Self::listeners();
+        for listener in &listeners {
             command.args([format!("--listen-{listener}"), "127.0.0.1:0".to_owned()]);
             command.args([format!("--listen-{listener}-tls"), "127.0.0.1:0".to_owned()]);
         }
@@ -49,13 +54,18 @@ impl TlsServer {
         let mut child = command.args(arguments).stdout(Stdio::piped()).stderr(log).spawn().unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let mut server = Self { child, addresses: HashMap::new(), dir, authority };
-        for line in lines.take(2 * LISTENERS.len()) {
+        for line in lines.take(2 * listeners.len()) {
             let line = line.unwrap();
             let (name, url) = line.strip_prefix("listening ").and_then(|rest| rest.split_once(' ')).unwrap();
             server.addresses.insert(name.to_owned(), url.rsplit("//").next().unwrap().parse().unwrap());
         }
-        assert_eq!(server.addresses.len(), 2 * LISTENERS.len(), "{}", server.log());
+        assert_eq!(server.addresses.len(), 2 * listeners.len(), "{}", server.log());
         server
+    }
+
+    /// The listeners that it has.
+    pub fn listeners() -> Vec<&'static str> {
+        LISTENERS.into_iter().filter(|listener| *listener != KAFKA || has_kafka_listener()).collect()
     }
 
     /// The log so far.

@@ -3,7 +3,7 @@
 use millstream_testkit::{TlsServer, eventually_async};
 use tokio::net::TcpStream;
 
-use crate::door::{DOORS, connect_as};
+use crate::door::{connect_as, doors};
 use crate::work::connect;
 
 /// Connections that a listener may have; a quarter of them may be without a login.
@@ -18,11 +18,10 @@ const UPGRADE: &[u8] = b"GET /mqtt HTTP/1.1\r\nhost: localhost\r\nconnection: up
 #[test]
 fn silent_connections_of_many_addresses_keep_nobody_out_of_any_listener() {
     let silent = std::env::var("MILLSTREAM_SILENT_CONNECTIONS").map_or(SILENT, |number| number.parse().unwrap());
-    let limits: Vec<String> =
-        DOORS.iter().map(|door| format!("--set={}={CONNECTIONS_MAX}", door.connections_max)).collect();
+    let limits: Vec<String> = doors().map(|door| format!("--set={}={CONNECTIONS_MAX}", door.connections_max)).collect();
     let server = TlsServer::start(&limits.iter().map(String::as_str).collect::<Vec<_>>());
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    for door in &DOORS {
+    for door in doors() {
         let tls = format!("{}-tls", door.listener);
         let mut ways = vec![("nothing", door.listener, &b""[..]), ("half a TLS hello", tls.as_str(), HALF_HELLO)];
         if door.listener == "devices-mqtt" {

@@ -23,7 +23,13 @@ pub(crate) struct Door {
     pub(crate) answer: &'static [u8],
 }
 
-/// All listeners.
+/// The listeners that a server has.
+pub(crate) fn doors() -> impl Iterator<Item = &'static Door> {
+    let listeners = TlsServer::listeners();
+    DOORS.iter().filter(move |door| listeners.contains(&door.listener))
+}
+
+/// The listeners of a server on the built-in log.
 pub(crate) const DOORS: [Door; 5] = [
     Door {
         listener: "applications",

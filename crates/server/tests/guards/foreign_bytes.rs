@@ -3,7 +3,7 @@
 
 use millstream_testkit::TlsServer;
 
-use crate::door::{Clients, DOORS, Then, WAYS, Way, last_words};
+use crate::door::{Clients, Then, WAYS, Way, doors, last_words};
 
 /// Requests that a web page can have a browser send.
 const PAGES: [(&str, &[u8]); 2] = [
@@ -25,7 +25,7 @@ fn another_protocols_bytes_change_nothing_and_those_of_a_web_page_end_the_connec
     let clients = Clients::of(&server);
     let redis = |commands: &[u8]| last_words(clients.connect("redis", Way::Plain), commands, Then::Listen).unwrap();
     assert_eq!(redis(b"SET kept 1\r\nQUIT\r\n"), b"+OK\r\n+OK\r\n");
-    for door in &DOORS {
+    for door in doors() {
         let listener = door.listener;
         let pages: &[_] = if door.hello.ends_with(b"\r\n\r\n") { &[] } else { &PAGES };
         let pages = pages.iter().map(|(what, bytes)| (what, bytes, Then::Listen));

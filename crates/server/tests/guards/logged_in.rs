@@ -4,7 +4,7 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use millstream_testkit::TlsServer;
 
-use crate::door::{Clients, Connection, DOORS, WAYS};
+use crate::door::{Clients, Connection, WAYS, doors};
 use crate::work::{Accounts, PASSWORD};
 
 /// Connections that a listener may have.
@@ -13,12 +13,12 @@ const CONNECTIONS_MAX: usize = 16;
 #[test]
 fn a_tenant_that_has_all_connections_of_a_listener_makes_room_for_another() {
     let mut limits: Vec<String> =
-        DOORS.iter().map(|door| format!("--set={}={CONNECTIONS_MAX}", door.connections_max)).collect();
+        doors().map(|door| format!("--set={}={CONNECTIONS_MAX}", door.connections_max)).collect();
     // Each connection of MQTT has a session.
     limits.push(format!("--set=connect.mqtt.broker.sessions_max={}", 100 * CONNECTIONS_MAX));
     let server = TlsServer::start(&limits.iter().map(String::as_str).collect::<Vec<_>>());
     let (clients, accounts) = (Clients::of(&server), Accounts::make(server.addresses["applications"]));
-    for (door, way) in DOORS.iter().flat_map(|door| WAYS.map(|way| (door, way))) {
+    for (door, way) in doors().flat_map(|door| WAYS.map(|way| (door, way))) {
         let listener = door.listener;
         let enter = |token: &str| enter(clients.connect(listener, way), &accounts, listener, token);
         // Those that connections of the set-up, which are on their way out, still keep out try again.

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use millstream_testkit::{Process, runs_on_kafka};
+use millstream_testkit::{Process, has_kafka_listener};
 use serde_json::{Value, json};
 
 use crate::{output, patient, target};
@@ -49,14 +49,9 @@ fn followed(guide: &str, venv: &str) -> Vec<String> {
     said.split("--\n").map(str::to_owned).collect()
 }
 
-/// `true` if the server has no listener for Kafka's clients, which its guides use: they speak to the brokers.
-fn kafka_has_its_own_listeners() -> bool {
-    runs_on_kafka()
-}
-
 #[test]
 fn the_guide_to_commands_runs_alone_from_top_to_bottom() {
-    if kafka_has_its_own_listeners() {
+    if !has_kafka_listener() {
         return;
     }
     let said = followed("docs/connect-commands.md", "kafka");

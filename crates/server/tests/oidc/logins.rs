@@ -3,7 +3,7 @@
 use std::process::Command;
 
 use millstream_load::websocket;
-use millstream_testkit::{Events, Raw, ask, eventually, open};
+use millstream_testkit::{Events, Raw, ask, eventually, has_kafka_listener, open};
 use serde_json::{Value, json};
 
 use crate::provider::{beside, installed};
@@ -94,11 +94,13 @@ fn kcat_and_redis_cli_log_in_with_a_token_as_their_password() {
         let (user, password) = (format!("sasl.username={user}"), format!("sasl.password={token}"));
         kcat(&["sasl.mechanism=PLAIN", &user, &password], arguments)
     };
-    let read = plain("anyone", &reader, &["-C", "-t", "orders", "-p", "0", "-o", "beginning", "-e", "-q"]);
-    assert_eq!(String::from_utf8_lossy(&read.stdout), "1\n", "{}", String::from_utf8_lossy(&read.stderr));
-    let tampered = reader.replacen("eyJ", "eyK", 1);
-    let refused = plain("anyone", &tampered, &["-L"]);
-    assert!(!refused.status.success());
+    if has_kafka_listener() {
+        let read = plain("anyone", &reader, &["-C", "-t", "orders", "-p", "0", "-o", "beginning", "-e", "-q"]);
+        assert_eq!(String::from_utf8_lossy(&read.stdout), "1\n", "{}", String::from_utf8_lossy(&read.stderr));
+        let tampered = reader.replacen("eyJ", "eyK", 1);
+        let refused = plain("anyone", &tampered, &["-L"]);
+        assert!(!refused.status.success());
+    }
 
     let redis = |token: &str, arguments: &[&str]| {
         let (host, port) = (world.process.redis.ip().to_string(), world.process.redis.port().to_string());
@@ -118,6 +120,9 @@ fn kcat_and_redis_cli_log_in_with_a_token_as_their_password() {
 
 #[test]
 fn librdkafka_gets_its_tokens_from_the_provider_and_logs_in_by_oauthbearer() {
+    if !has_kafka_listener() {
+        return;
+    }
     let (provider, world) = start();
     let acme = provider.token("acme");
     assert_eq!(world.call(&acme, "PUT", "/api/streams/orders", &body(ONE_PARTITION)).status, 201);
@@ -138,13 +143,16 @@ fn what_a_token_has_begun_ends_when_it_expires() {
     let bearer = format!("Bearer {brief}");
     let headers = [("Accept", "text/event-stream"), ("Authorization", &*bearer)];
     let mut tail = Events::get(&world.process, "/api/streams/orders", &headers);
-    let (mut kafka, mut redis) = (Raw::connect(world.process.kafka), Raw::connect(world.process.redis));
-    assert_eq!(kafka.kafka_login("anyone", &brief), 0);
+    let mut kafka = has_kafka_listener().then(|| Raw::connect(world.process.kafka));
+    let mut redis = Raw::connect(world.process.redis);
+    if let Some(kafka) = &mut kafka {
+        assert_eq!(kafka.kafka_login("anyone", &brief), 0);
+        assert!(kafka.kafka_serves());
+    }
     assert_eq!(redis.redis(&["AUTH", &brief]), "+OK");
     assert_eq!(redis.redis(&["PING"]), "+PONG");
-    assert!(kafka.kafka_serves());
     assert!(tail.next().is_none(), "the tail ends with the token");
-    assert!(kafka.is_closed());
+    assert!(kafka.is_none_or(|mut kafka| kafka.is_closed()));
     assert_eq!(redis.redis(&["PING"]), "");
     let refused = world.call(&brief, "GET", "/api/streams", &Value::Null);
     assert!(refused.status == 401 && refused.text().contains("it has expired at"), "{}", refused.text());

@@ -1,6 +1,6 @@
 //! HTTPS with curl.
 
-use millstream_testkit::Authority;
+use millstream_testkit::{Authority, eventually};
 
 use crate::world::{World, failed, path, run, said, succeeded};
 
@@ -19,7 +19,7 @@ fn curl_is_served_in_both_versions_on_both_listeners_and_agrees_on_http_1_1() {
         let post = ["-sS", "--fail-with-body", "--cacert", &world.ca(), &tls, "--tls-max", version, &url];
         succeeded(&run("curl", &[&post[..], &login].concat(), ""));
     }
-    assert_eq!(world.records("telemetry.default").matches("temp").count(), 2);
+    eventually("both messages are stored", || world.records("telemetry.default").matches("temp").count() == 2);
     // A long answer: the document of the whole API.
     let document = run("curl", &["-sS", "--cacert", &world.ca(), &world.url("applications", "/openapi.json")], "");
     assert!(succeeded(&document).trim_end().ends_with('}'));
