@@ -1,19 +1,20 @@
-//! Rounds with random faults of brokers and servers under changes in all planes: nothing acknowledged is lost, doubled or torn, and
-//! everything goes on by itself.
+//! Rounds with random faults of brokers, servers and the network between them under changes in all planes: nothing acknowledged is
+//! lost, doubled or torn, and everything goes on by itself.
 //!
 //! `MILLSTREAM_FAULT_SEED` fixes the choices, `MILLSTREAM_FAULT_ROUNDS` the number of rounds.
 
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, RwLock};
 use std::thread;
 use std::time::Duration;
 
 use millstream_testkit::sim::Rng;
-use millstream_testkit::{Process, RealKafka, eventually};
+use millstream_testkit::{Process, RealKafka, Relay, eventually};
 
 use crate::load::{CHANGES, KINDS, Ledger, Listeners, check_all, create_all};
+use crate::outage::is_refused_and_ends;
 use crate::{has_ended, signal};
 
 const ROUNDS: u64 = 20;
@@ -22,23 +23,33 @@ const PAUSE: Duration = Duration::from_millis(20);
 const QUIET: Duration = Duration::from_secs(2);
 /// Longer than the sessions of brokers, and of servers.
 const LONG: Duration = Duration::from_secs(7);
+const CUT: Duration = Duration::from_secs(30);
 
 #[derive(Debug, Clone, Copy)]
 enum Fault {
     BrokerKilled,
+    /// The broker that coordinates the transactions of a writer that is at work.
+    CoordinatorKilled,
     BrokerPaused,
     AllBrokersPaused,
+    /// Between the server and one broker, or all.
+    NetworkCut,
     ServerKilled,
     ServerPaused,
+    /// From all brokers, while another server reaches them.
+    ServerCutOff,
     ServerStopped,
 }
 
-const FAULTS: [Fault; 6] = [
+const FAULTS: [Fault; 9] = [
     Fault::BrokerKilled,
+    Fault::CoordinatorKilled,
     Fault::BrokerPaused,
     Fault::AllBrokersPaused,
+    Fault::NetworkCut,
     Fault::ServerKilled,
     Fault::ServerPaused,
+    Fault::ServerCutOff,
     Fault::ServerStopped,
 ];
 
@@ -74,47 +85,68 @@ impl Load {
     }
 }
 
+/// The place of a server: its data directory, and its way to the brokers.
+#[derive(Debug, Clone)]
+struct Place {
+    dir: PathBuf,
+    way: Vec<Relay>,
+}
+
+impl Place {
+    fn start(&self) -> Process {
+        std::fs::create_dir_all(&self.dir).unwrap();
+        let brokers: Vec<String> = self.way.iter().map(|relay| relay.address().to_string()).collect();
+        let settings =
+            ["log.engine=kafka", &format!("log.kafka.brokers={brokers:?}"), "log.kafka.session_timeout_ms=4000"];
+        let arguments: Vec<&str> = settings.into_iter().flat_map(|setting| ["--set", setting]).collect();
+        Process::start_on(&self.dir, &arguments)
+    }
+}
+
 /// The cluster and the servers on it.
 struct Site {
     kafka: RealKafka,
-    settings: Vec<String>,
     server: Option<Process>,
-    /// The data directories of the server that works, and of the next one.
-    dirs: [PathBuf; 2],
+    /// The places of the server that works, and of the next one.
+    places: [Place; 2],
+    /// The ids of writers that are at work.
+    writers: [String; 2],
     rng: Rng,
 }
 
 impl Site {
-    fn start(dir: &Path, settings: &[String]) -> Process {
-        std::fs::create_dir_all(dir).unwrap();
-        let arguments: Vec<&str> = settings.iter().flat_map(|setting| ["--set", setting]).collect();
-        Process::start_on(dir, &arguments)
-    }
-
     fn server(&self) -> &Process {
         self.server.as_ref().unwrap()
     }
 
     /// Another server takes over once `fault` has happened to the one that works; `after` is done to that then.
     fn replace(&mut self, fault: impl FnOnce(Process) -> Option<Process>, after: impl FnOnce(Process)) {
-        let (dir, settings) = (self.dirs[1].clone(), self.settings.clone());
-        let next = thread::spawn(move || Self::start(&dir, &settings));
+        let place = self.places[1].clone();
+        let next = thread::spawn(move || place.start());
         let former = fault(self.server.take().unwrap());
         self.server = Some(next.join().unwrap());
         if let Some(former) = former {
             after(former);
         }
-        self.dirs.swap(0, 1);
+        self.places.swap(0, 1);
+    }
+
+    fn kill_and_start_again(&mut self, broker: usize) {
+        self.kafka.kill(broker);
+        thread::sleep(LONG);
+        self.kafka.start_again(broker);
     }
 
     fn run(&mut self, fault: Fault) {
         let broker = self.rng.below(3) as usize;
         let pid = self.kafka.brokers()[broker].pid;
         match fault {
-            Fault::BrokerKilled => {
-                self.kafka.kill(broker);
-                thread::sleep(LONG);
-                self.kafka.start_again(broker);
+            Fault::BrokerKilled => self.kill_and_start_again(broker),
+            Fault::CoordinatorKilled => {
+                let writer = self.rng.pick(&self.writers).unwrap();
+                let coordinator = self.kafka.coordinator(writer);
+                println!("broker {coordinator} coordinates '{writer}'");
+                self.kill_and_start_again(coordinator);
             }
             Fault::BrokerPaused => {
                 signal(pid, "-STOP");
@@ -126,6 +158,14 @@ impl Site {
                 all.iter().for_each(|pid| signal(*pid, "-STOP"));
                 thread::sleep(Duration::from_secs(10));
                 all.iter().for_each(|pid| signal(*pid, "-CONT"));
+            }
+            Fault::NetworkCut => {
+                let way = &self.places[0].way;
+                let cut = if self.rng.chance(50) { &way[broker..=broker] } else { way };
+                println!("{} of {} brokers", cut.len(), way.len());
+                cut.iter().for_each(Relay::cut);
+                thread::sleep(CUT);
+                end_cut(cut, &mut self.rng);
             }
             Fault::ServerKilled => self.replace(
                 |server| {
@@ -144,6 +184,16 @@ impl Site {
                     eventually("the former server ends", || has_ended(&former));
                 },
             ),
+            Fault::ServerCutOff => {
+                let (way, mut rng) = (self.places[0].way.clone(), self.rng.fork());
+                self.replace(
+                    |server| {
+                        way.iter().for_each(Relay::cut);
+                        Some(server)
+                    },
+                    |former| is_refused_and_ends(&former, || end_cut(&way, &mut rng)),
+                );
+            }
             Fault::ServerStopped => self.replace(
                 |server| {
                     server.stop();
@@ -153,6 +203,13 @@ impl Site {
             ),
         }
     }
+}
+
+/// Ends a cut: what was sent in it arrives now, or is lost with its connections.
+fn end_cut(cut: &[Relay], rng: &mut Rng) {
+    let is_reset = rng.chance(50);
+    println!("the cut ends, {}", if is_reset { "and its connections" } else { "and all arrives" });
+    cut.iter().for_each(if is_reset { Relay::reset } else { Relay::mend });
 }
 
 fn number(variable: &str) -> Option<u64> {
@@ -166,23 +223,21 @@ fn random_faults_of_brokers_and_servers_lose_double_and_tear_nothing() {
         number("MILLSTREAM_FAULT_SEED").unwrap_or_else(|| u64::from(RandomState::new().build_hasher().finish() as u32));
     let rounds = number("MILLSTREAM_FAULT_ROUNDS").unwrap_or(ROUNDS);
     println!("MILLSTREAM_FAULT_SEED={seed}, {rounds} rounds");
-    let kafka = RealKafka::with_settings(3, "broker.session.timeout.ms=4000\nbroker.heartbeat.interval.ms=1000\n");
+    let settings = "broker.session.timeout.ms=4000\nbroker.heartbeat.interval.ms=1000\n";
+    let kafka = RealKafka::behind_relays(3, settings, 2);
     let installation = tempfile::tempdir().unwrap();
-    let brokers: Vec<&str> = kafka.brokers().iter().map(|broker| &*broker.address).collect();
-    let settings = vec![
-        "log.engine=kafka".to_owned(),
-        format!("log.kafka.brokers={brokers:?}"),
-        "log.kafka.session_timeout_ms=4000".to_owned(),
-    ];
-    let dirs = ["one", "two"].map(|name| installation.path().join(name));
-    let server = Site::start(&dirs[0], &settings);
+    let places =
+        [0, 1].map(|way| Place { dir: installation.path().join(way.to_string()), way: kafka.way(way).to_vec() });
+    let server = places[0].start();
     create_all(&server, "exactly_once");
     let load = Load {
         to: RwLock::new(Listeners::from(&server)),
         ledgers: Default::default(),
         has_ended: AtomicBool::new(false),
     };
-    let mut site = Site { kafka, settings, server: Some(server), dirs, rng: Rng::new(seed) };
+    let job = server.get_json("/api/jobs")[0]["id"].as_str().unwrap().to_owned();
+    let writers = ["millstream.streams".to_owned(), format!("millstream.job/default/{job}")];
+    let mut site = Site { kafka, server: Some(server), places, writers, rng: Rng::new(seed) };
     thread::scope(|scope| {
         let load = &load;
         let _ends = EndsLoad(load);
