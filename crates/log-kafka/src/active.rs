@@ -78,6 +78,7 @@ pub(crate) async fn take_over(core: Arc<Core>, writers: Arc<Writers>, me: Active
     };
     core.cluster.contact.pauses.begin();
     core.activity.begin();
+    core.waits.send_replace(None);
     let beating = Arc::clone(&core);
     core.spawn(async move { beat(beating, partition, seen, me).await });
     Ok(writer)
@@ -97,6 +98,8 @@ async fn partition(core: &Arc<Core>) -> Result<Arc<PartitionState>, Error> {
         partitions: 1,
         cleanup: Cleanup::Compact,
         writers: WritersOf::OwnersOnly,
+        // Each beat shows the clock of its broker.
+        append_time: true,
         ..TopicConfig::default()
     };
     let name = TopicName::internal(ACTIVE.name);
@@ -123,6 +126,8 @@ async fn until_gone(
         }
         if told.as_ref() != Some(&active) {
             info!(active = %active, "another process works with this log; this one waits, and takes over once that is gone");
+            let why = format!("stands by: {active} works with this log; this process takes over once that is gone");
+            core.waits.send_replace(Some(why));
             told = Some(active.clone());
         }
         let beats = seen.beats;

@@ -1,6 +1,6 @@
 //! The brokers of the cluster and the connections to them.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -14,6 +14,7 @@ use uuid::Uuid;
 use crate::config::EngineConfig;
 use crate::connection::{CallError, Connection};
 use crate::contact::Contact;
+use crate::health::BrokerHealth;
 use crate::login;
 
 const METADATA_VERSION: i16 = 12;
@@ -47,13 +48,23 @@ impl Turn {
     }
 }
 
+/// A broker that belongs to the cluster.
+#[derive(Debug)]
+struct KnownBroker {
+    /// `None` if it was away since this process began.
+    address: Option<String>,
+    /// The brokers told of it when they were asked last.
+    is_listed: bool,
+    contact: Arc<Contact>,
+}
+
 type Slot = Arc<tokio::sync::Mutex<Option<Arc<Connection>>>>;
 
 /// The brokers of the cluster, as far as they are known, and a connection of each purpose to each.
 #[derive(Debug)]
 pub(crate) struct Cluster {
     config: Arc<EngineConfig>,
-    addresses: Mutex<HashMap<i32, String>>,
+    brokers: Mutex<BTreeMap<i32, KnownBroker>>,
     connections: Mutex<HashMap<(i32, Purpose), Slot>>,
     turn: Turn,
     pub(crate) contact: Arc<Contact>,
@@ -62,7 +73,7 @@ pub(crate) struct Cluster {
 impl Cluster {
     pub(crate) fn new(config: Arc<EngineConfig>) -> Self {
         Self {
-            addresses: Mutex::default(),
+            brokers: Mutex::default(),
             connections: Mutex::default(),
             turn: Turn::default(),
             contact: Arc::new(Contact::new(config.session_timeout)),
@@ -71,10 +82,10 @@ impl Cluster {
     }
 
     /// Connects to a broker and logs in.
-    async fn connect(&self, address: &str) -> Result<Arc<Connection>, CallError> {
+    async fn connect(&self, address: &str, contact: &Arc<Contact>) -> Result<Arc<Connection>, CallError> {
         let (tls, patience) = (self.config.security.tls.as_ref(), self.config.request_timeout);
-        let open = Connection::open(address, tls, patience, Arc::clone(&self.contact)).await;
-        let open = open.inspect_err(|_| self.contact.failed())?;
+        let open = Connection::open(address, tls, patience, Arc::clone(contact)).await;
+        let open = open.inspect_err(|_| contact.failed())?;
         if let Some(login) = &self.config.security.login {
             login::log_in(&open, login).await.map_err(|error| CallError::Unsent(format!("{address}: {error}")))?;
         }
@@ -88,17 +99,59 @@ impl Cluster {
         if let Some(open) = slot.as_ref().filter(|open| !open.is_closed()) {
             return Ok(Arc::clone(open));
         }
-        let address = self.addresses.lock().get(&id).cloned();
-        let address = address.ok_or_else(|| CallError::Unsent(format!("broker {id} is not known")))?;
-        let open = self.connect(&address).await?;
+        let (address, contact) =
+            self.listed(id).ok_or_else(|| CallError::Unsent(format!("broker {id} is not known")))?;
+        let open = self.connect(&address, &contact).await?;
         *slot = Some(Arc::clone(&open));
         Ok(open)
     }
 
+    fn listed(&self, id: i32) -> Option<(String, Arc<Contact>)> {
+        let brokers = self.brokers.lock();
+        let known = brokers.get(&id).filter(|known| known.is_listed)?;
+        Some((known.address.clone()?, Arc::clone(&known.contact)))
+    }
+
+    /// The ids of the brokers of which the brokers told last.
+    pub(crate) fn ids(&self) -> Vec<i32> {
+        self.brokers.lock().iter().filter(|(_, known)| known.is_listed).map(|(id, _)| *id).collect()
+    }
+
+    /// The brokers that belong to the cluster, also those that are away.
+    pub(crate) fn health(&self) -> Vec<BrokerHealth> {
+        let health = |(&id, known): (&i32, &KnownBroker)| BrokerHealth {
+            id,
+            address: known.address.clone(),
+            silence: known.contact.silence(),
+        };
+        self.brokers.lock().iter().map(health).collect()
+    }
+
+    /// The name of a broker for people.
+    pub(crate) fn name(&self, id: i32) -> String {
+        let brokers = self.brokers.lock();
+        match brokers.get(&id).and_then(|known| known.address.as_ref()) {
+            Some(address) => format!("broker {id} at {address}"),
+            None => format!("broker {id}"),
+        }
+    }
+
+    /// Notes the brokers that have replicas. One that is not listed belongs to the cluster as long as it has any.
+    pub(crate) fn have_replicas(&self, ids: &BTreeSet<i32>) {
+        let mut brokers = self.brokers.lock();
+        brokers.retain(|id, known| known.is_listed || ids.contains(id));
+        for id in ids {
+            brokers.entry(*id).or_insert_with(|| {
+                let contact = Arc::new(Contact::of_broker(&self.contact));
+                contact.missed();
+                KnownBroker { address: None, is_listed: false, contact }
+            });
+        }
+    }
+
     /// A connection to any broker, the one whose turn it is or the next one, and its turn.
     async fn any(&self) -> Result<(usize, Arc<Connection>), CallError> {
-        let mut ids: Vec<i32> = self.addresses.lock().keys().copied().collect();
-        ids.sort_unstable();
+        let ids = self.ids();
         for _ in 0..ids.len() {
             let turn = self.turn.current();
             if let Ok(open) = self.broker(ids[turn % ids.len()], Purpose::Control).await {
@@ -108,7 +161,7 @@ impl Cluster {
         }
         let mut last = CallError::Unsent("no broker is configured".to_owned());
         for address in &self.config.brokers {
-            match self.connect(address).await {
+            match self.connect(address, &self.contact).await {
                 Ok(open) => return Ok((self.turn.current(), open)),
                 Err(error) => last = error,
             }
@@ -159,12 +212,17 @@ impl Cluster {
     async fn metadata_where(&self, topics: Option<Vec<MetadataRequestTopic>>) -> Result<MetadataResponse, CallError> {
         let request = MetadataRequest::default().with_topics(topics).with_allow_auto_topic_creation(false);
         let response = self.ask_once(&request, METADATA_VERSION).await?;
-        let mut addresses = self.addresses.lock();
-        *addresses = response
-            .brokers
-            .iter()
-            .map(|broker| (broker.node_id.0, format!("{}:{}", &*broker.host, broker.port)))
-            .collect();
+        let mut brokers = self.brokers.lock();
+        brokers.values_mut().for_each(|known| known.is_listed = false);
+        for broker in &response.brokers {
+            let known = brokers.entry(broker.node_id.0).or_insert_with(|| {
+                let contact = Arc::new(Contact::of_broker(&self.contact));
+                KnownBroker { address: None, is_listed: true, contact }
+            });
+            known.is_listed = true;
+            known.address = Some(format!("{}:{}", &*broker.host, broker.port));
+        }
+        brokers.values().filter(|known| !known.is_listed).for_each(|known| known.contact.missed());
         Ok(response)
     }
 }

@@ -162,7 +162,7 @@ impl Coordinator {
                 }
             };
             if begun.elapsed() >= core.config.request_timeout {
-                core.troubles.begin(self, &why);
+                core.troubles.begin(self, None, &why);
             }
             if Instant::now() > deadline {
                 let error = core.unreachable(&why);

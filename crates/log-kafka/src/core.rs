@@ -7,15 +7,19 @@ use std::sync::{Arc, mpsc};
 use kafka_protocol::ResponseError;
 use millstream_log::{Error, LogCounters, Topic};
 use millstream_types::{SystemClock, WallClock as _};
+use parking_lot::Mutex;
 use tokio::runtime::Handle;
+use tokio::sync::watch;
 use uuid::Uuid;
 
 use crate::activity::Activity;
+use crate::clocks::Clocks;
 use crate::cluster::Cluster;
 use crate::config::EngineConfig;
 use crate::connection::CallError;
 use crate::contact::Troubles;
 use crate::followed::Followed;
+use crate::health::ReplicaReport;
 use crate::local_copies::LocalCopies;
 use crate::names::Names;
 use crate::outbox::Outbox;
@@ -34,6 +38,10 @@ pub(crate) struct Core {
     pub(crate) counters: LogCounters,
     pub(crate) activity: Activity,
     pub(crate) troubles: Troubles,
+    pub(crate) replicas: Mutex<ReplicaReport>,
+    pub(crate) clocks: Clocks,
+    /// The reason why the start waits.
+    pub(crate) waits: watch::Sender<Option<String>>,
     pub(crate) pending: Arc<PendingAppends>,
     pub(crate) copies: LocalCopies,
     clock: SystemClock,
@@ -41,7 +49,7 @@ pub(crate) struct Core {
 }
 
 impl Core {
-    pub(crate) fn new(config: EngineConfig, runtime: Handle) -> Arc<Self> {
+    pub(crate) fn new(config: EngineConfig, waits: watch::Sender<Option<String>>, runtime: Handle) -> Arc<Self> {
         let config = Arc::new(config);
         let pending = Arc::new(PendingAppends::new(config.pending_max_bytes));
         Arc::new(Self {
@@ -53,6 +61,9 @@ impl Core {
             counters: LogCounters::default(),
             activity: Activity::default(),
             troubles: Troubles::default(),
+            replicas: Mutex::default(),
+            clocks: Clocks::default(),
+            waits,
             clock: SystemClock::default(),
             copies: LocalCopies::new(config.copies_dir.clone(), config.copies),
             pending,
@@ -130,6 +141,18 @@ impl Core {
     /// The error of a call that brokers did not answer.
     pub(crate) fn unreachable(&self, error: &CallError) -> Error {
         Error::Unreachable { brokers: self.config.brokers.join(", "), why: error.to_string() }
+    }
+
+    /// The reason for which the leader of a partition refuses an append, with the remedy if that is its clock.
+    pub(crate) fn why_refused(&self, partition: &PartitionState, code: i16, message: Option<&str>) -> String {
+        if ResponseError::try_from_code(code) != Some(ResponseError::InvalidTimestamp) {
+            return said(code, message);
+        }
+        let leader =
+            partition.leader().map_or_else(|| "a broker".to_owned(), |leader| self.cluster.name(leader.broker));
+        format!(
+            "{leader} refuses the time of a record, as its clock is behind that of this process by more than log.message.timestamp.after.max.ms; set the clocks of all machines by NTP"
+        )
     }
 
     /// Asks where these partitions are led now.

@@ -8,6 +8,7 @@ use millstream_log::{
 use millstream_types::{Position, TopicName, TopicPartition};
 use parking_lot::Mutex;
 use tokio::runtime::Runtime;
+use tokio::sync::watch;
 use tracing::warn;
 
 use crate::config::EngineConfig;
@@ -38,6 +39,14 @@ impl OnKafka {
     /// # Errors
     /// [`Error::InvalidSetting`]; [`Error::Unreachable`] if no broker answers; [`Error::Unfit`] if the cluster cannot keep this log; [`Error::Refused`].
     pub fn open(config: LogConfig) -> Result<Arc<Self>, Error> {
+        Self::open_telling(config, watch::Sender::default())
+    }
+
+    /// As [`OnKafka::open`]; tells `waits` the reason for which it, and [`OnKafka::take_over`] after it, wait.
+    ///
+    /// # Errors
+    /// Those of [`OnKafka::open`].
+    pub fn open_telling(config: LogConfig, waits: watch::Sender<Option<String>>) -> Result<Arc<Self>, Error> {
         let config = EngineConfig::new(config)?;
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(THREADS)
@@ -45,11 +54,12 @@ impl OnKafka {
             .enable_all()
             .build()
             .map_err(|error| Error::Unreachable { brokers: config.brokers.join(", "), why: error.to_string() })?;
-        let core = Core::new(config, runtime.handle().clone());
+        let core = Core::new(config, waits, runtime.handle().clone());
         core.spawn(producing::run(Arc::clone(&core)));
         let core_of_task = Arc::clone(&core);
         core.wait(async move {
             fitness::check(&core_of_task).await?;
+            fitness::until_replicated(&core_of_task).await?;
             let watch = topic_watch::begin(&core_of_task).await?;
             positions::create(&core_of_task).await?;
             core_of_task.spawn(topic_watch::run(watch, Arc::downgrade(&core_of_task)));
@@ -174,10 +184,6 @@ impl Log for OnKafka {
 
     fn check_writing(&self) -> Result<(), Error> {
         self.core.check_writing()
-    }
-
-    fn troubles(&self) -> Vec<String> {
-        self.core.troubles.lines()
     }
 
     fn backpressure(&self) -> Option<Reply<()>> {

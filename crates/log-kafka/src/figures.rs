@@ -1,4 +1,4 @@
-//! The figures of the engine.
+//! The figures of the engine, and the health of its cluster.
 
 use std::sync::Arc;
 
@@ -7,6 +7,7 @@ use millstream_types::TopicName;
 use tracing::debug;
 
 use crate::OnKafka;
+use crate::health::{ClusterHealth, Trouble, TroubleKind};
 use crate::partition_state::PartitionState;
 
 impl LogFigures for OnKafka {
@@ -28,7 +29,9 @@ impl LogFigures for OnKafka {
 
     fn lags(&self, topic: &TopicName) -> Vec<GroupLag> {
         let core = self.core();
-        let Some(topic) = core.topics.find(topic) else { return Vec::new() };
+        // Positions are read from the brokers: those that are gone would hold up all figures.
+        let topic = core.topics.find(topic).filter(|_| core.cluster.contact.silence().is_none());
+        let Some(topic) = topic else { return Vec::new() };
         let committed = self.positions.in_topic(&core, &topic.topic()).unwrap_or_else(|error| {
             debug!(%error, "the positions of groups are not known");
             Vec::new()
@@ -40,6 +43,24 @@ impl LogFigures for OnKafka {
             Some(GroupLag { group, partition: known.partition, position, lag })
         };
         committed.into_iter().filter_map(lag).collect()
+    }
+}
+
+impl OnKafka {
+    /// The brokers, the partitions with which something is wrong, and findings about the whole cluster.
+    pub fn health(&self) -> ClusterHealth {
+        let core = self.core();
+        let replicas = core.replicas.lock().clone();
+        let mut troubles = replicas.troubles;
+        for (partition, why) in core.troubles.all() {
+            let is_told = partition.is_some() && troubles.iter().any(|trouble| trouble.partition == partition);
+            if !is_told {
+                troubles.push(Trouble { kind: TroubleKind::NotTaken, partition, why });
+            }
+        }
+        let of_clocks = core.clocks.warnings(|broker| core.cluster.name(broker));
+        let warnings = replicas.warnings.into_iter().chain(of_clocks).collect();
+        ClusterHealth { brokers: core.cluster.health(), troubles, warnings }
     }
 }
 

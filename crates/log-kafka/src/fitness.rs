@@ -1,18 +1,22 @@
 //! Checks at the start that the cluster can keep this log.
 
 use std::collections::HashMap;
+use std::time::{Duration, Instant};
 
 use kafka_protocol::messages::describe_configs_request::DescribeConfigsResource;
+use kafka_protocol::messages::metadata_response::MetadataResponseTopic;
 use kafka_protocol::messages::{
     ApiKey, ApiVersionsRequest, ApiVersionsResponse, DescribeConfigsRequest, MetadataResponse,
 };
 use kafka_protocol::protocol::StrBytes;
-use millstream_log::Error;
+use millstream_log::{Error, Writers};
+use millstream_types::{TOPICS, TopicKind, TopicName};
 
+use crate::catalogue::Catalogue;
 use crate::cluster::Purpose;
 use crate::config::EngineConfig;
 use crate::core::Core;
-use crate::{coordinator, fetching, producing, topic_admin, topic_settings};
+use crate::{coordinator, fetching, producing, replicas, topic_admin, topic_settings};
 
 const API_VERSIONS_VERSION: i16 = 3;
 const BROKER_RESOURCE: i8 = 4;
@@ -56,6 +60,80 @@ pub(crate) async fn check(core: &Core) -> Result<(), Error> {
         let answer = answer.map_err(|error| core.unreachable(&error))?;
         let settings = topic_settings::of_answer(answer);
         check_settings(&core.config, &address, &settings)?;
+    }
+    Ok(())
+}
+
+/// Time between two looks at replicas that are awaited.
+const PAUSE: Duration = Duration::from_millis(250);
+
+/// Waits until the state of this log, and transactions, can be written: after a restart of brokers that takes a while.
+///
+/// # Errors
+/// [`Error::Unreachable`]; [`Error::Unfit`] names the partition, the rule and the missing brokers.
+pub(crate) async fn until_replicated(core: &Core) -> Result<(), Error> {
+    let deadline = Instant::now() + core.config.delivery_timeout;
+    let mut told = None;
+    loop {
+        let metadata = match core.cluster.metadata(None).await {
+            Ok(metadata) => metadata,
+            Err(error) if Instant::now() > deadline => return Err(core.unreachable(&error)),
+            Err(_) => {
+                tokio::time::sleep(PAUSE).await;
+                continue;
+            }
+        };
+        core.cluster.have_replicas(&replicas::holders(&metadata.topics));
+        let is_state = |_: &str, name: &TopicName| name.kind() == TopicKind::Internal;
+        let lacking = replicas::report(core, &metadata.topics, is_state).troubles;
+        let Some(first) = lacking.first() else {
+            core.waits.send_replace(None);
+            return Ok(());
+        };
+        let why = match &first.partition {
+            Some(partition) => format!("{partition} {}", first.why),
+            None => first.why.clone(),
+        };
+        if told.as_ref() != Some(&why) {
+            tracing::warn!(partitions = lacking.len(), %why, "the start waits until enough replicas are in sync");
+            core.waits.send_replace(Some(format!("waits for Kafka: {why}")));
+            told = Some(why.clone());
+        }
+        if Instant::now() > deadline {
+            let rule = format!("{why}; start the missing brokers");
+            return Err(unfit(
+                &core.config.brokers.join(", "),
+                "partitions that cannot be written",
+                lacking.len(),
+                rule,
+            ));
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+}
+
+/// Checks that topics in which a key's partition is part of the state have as many partitions as their descriptions say.
+///
+/// # Errors
+/// [`Error::Unfit`] names the topic, the rule and the remedy.
+pub(crate) fn check_partition_counts(
+    core: &Core,
+    topics: &[MetadataResponseTopic],
+    catalogue: &Catalogue,
+) -> Result<(), Error> {
+    for topic in topics.iter().filter(|topic| topic.error_code == 0) {
+        let Some(kafka_name) = topic.name.as_ref().map(|name| name.as_str()) else { continue };
+        let Some(described) = catalogue.config(kafka_name) else { continue };
+        let (count, wanted) = (topic.partitions.len(), described.partitions);
+        let is_fixed = described.cleanup.compacts() || described.writers == Writers::OwnersOnly;
+        if is_fixed && u32::try_from(count) != Ok(wanted) {
+            let rule = format!(
+                "its description in the topic {} says {wanted}, and its keys are spread over so many; restore it with {wanted} partitions, or name another log.kafka.prefix",
+                core.names.internal(TOPICS.name)
+            );
+            let setting = format!("the partitions of topic {kafka_name}");
+            return Err(unfit(&core.config.brokers.join(", "), &setting, count, rule));
+        }
     }
     Ok(())
 }

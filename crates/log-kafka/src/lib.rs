@@ -15,6 +15,7 @@
 mod active;
 mod activity;
 mod catalogue;
+mod clocks;
 mod cluster;
 mod config;
 mod connection;
@@ -27,6 +28,7 @@ mod figures;
 mod fitness;
 mod followed;
 mod following;
+mod health;
 mod local_copies;
 mod login;
 mod names;
@@ -39,6 +41,7 @@ mod positions;
 mod producing;
 mod queue;
 mod removing;
+mod replicas;
 mod security;
 mod survey;
 mod tail;
@@ -53,3 +56,4 @@ mod writer;
 
 pub use activity::ActiveProcess;
 pub use engine::OnKafka;
+pub use health::{BrokerHealth, ClusterHealth, Trouble, TroubleKind};

@@ -126,7 +126,7 @@ async fn deliver(core: Arc<Core>, leader: i32, sent: Vec<Arc<PartitionState>>, r
             let mut refused = Vec::new();
             for partition in sent {
                 match answers.remove(&(partition.topic.id, partition.index())) {
-                    Some(answer) if answer.error_code == 0 => acknowledge(&core, &partition, &answer),
+                    Some(answer) if answer.error_code == 0 => acknowledge(&core, leader, &partition, &answer),
                     answer => refused.push((partition, answer)),
                 }
             }
@@ -135,11 +135,16 @@ async fn deliver(core: Arc<Core>, leader: i32, sent: Vec<Arc<PartitionState>>, r
     }
 }
 
-fn acknowledge(core: &Arc<Core>, partition: &Arc<PartitionState>, answer: &PartitionProduceResponse) {
+fn acknowledge(core: &Arc<Core>, leader: i32, partition: &Arc<PartitionState>, answer: &PartitionProduceResponse) {
     let base = partition.topic.offset(answer.base_offset);
     let epoch = partition.epoch();
     let (acknowledged, is_ready) = {
         let mut queue = partition.queue.lock();
+        if answer.log_append_time_ms >= 0
+            && let Some((accepted_at, _)) = queue.oldest()
+        {
+            core.clocks.stamped(leader, answer.log_append_time_ms, core.now_ms(), accepted_at.elapsed());
+        }
         let acknowledged = queue.acknowledged(base, epoch);
         (acknowledged, queue.is_ready())
     };
@@ -159,7 +164,8 @@ fn refuse(core: &Arc<Core>, refused: Vec<(Arc<PartitionState>, Option<PartitionP
     let mut why = CallError::Unsent("no answer for a partition".to_owned());
     for (partition, answer) in refused {
         let code = answer.as_ref().map_or(0, |answer| answer.error_code);
-        let said = said(code, answer.as_ref().and_then(|answer| answer.error_message.as_deref()));
+        let message = answer.as_ref().and_then(|answer| answer.error_message.as_deref());
+        let said = core.why_refused(&partition, code, message);
         let may_be_stored = partition.queue.lock().oldest().is_some_and(|(_, may_be_stored)| may_be_stored);
         match ResponseError::try_from_code(code) {
             Some(ResponseError::OutOfOrderSequenceNumber | ResponseError::UnknownProducerId) if !may_be_stored => {
@@ -205,7 +211,7 @@ fn again(core: &Arc<Core>, partitions: Vec<Arc<PartitionState>>, why: &CallError
             fail(core, &partition, &gone);
         } else if since.elapsed() < core.config.delivery_timeout {
             if since.elapsed() >= core.config.request_timeout {
-                core.troubles.begin(&partition.id, why);
+                core.troubles.begin(&partition.id, Some(&partition.id), why);
             }
             later.push(partition);
         } else if may_be_stored {

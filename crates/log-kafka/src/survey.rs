@@ -33,7 +33,9 @@ pub(crate) async fn run(core: Weak<Core>) {
 }
 
 fn by_leader(core: &Core) -> BTreeMap<i32, Vec<Arc<PartitionState>>> {
-    let mut led: BTreeMap<i32, Vec<Arc<PartitionState>>> = BTreeMap::new();
+    // A broker that leads nothing is asked as well: its answer shows that it is there.
+    let mut led: BTreeMap<i32, Vec<Arc<PartitionState>>> =
+        core.cluster.ids().into_iter().map(|id| (id, Vec::new())).collect();
     for partition in core.topics.all().iter().flat_map(|topic| topic.partitions()) {
         if let Some(leader) = partition.leader() {
             led.entry(leader.broker).or_default().push(partition);

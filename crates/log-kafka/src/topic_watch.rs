@@ -14,10 +14,10 @@ use tracing::warn;
 
 use crate::catalogue::{self, Catalogue};
 use crate::core::Core;
-use crate::following;
 use crate::topic_admin::{self, CreationRefusal, DESCRIBE_CONFIGS_VERSION};
 use crate::topic_settings;
 use crate::topic_state::TopicState;
+use crate::{fitness, following, replicas};
 
 const TOPIC_RESOURCE: i8 = 2;
 /// Time between two looks at the cluster. What other processes of ours do is seen earlier, by the catalogue.
@@ -70,7 +70,8 @@ pub(crate) async fn begin(core: &Arc<Core>) -> Result<TopicWatch, Error> {
     let topic = core.topics.insert(TopicState::new(kafka_name, found.topic_id, name, config));
     topic.lead(&found);
     let mut watch = TopicWatch::default();
-    watch.look(core).await?;
+    let found = watch.look(core).await?;
+    fitness::check_partition_counts(core, &found, &watch.catalogue)?;
     Ok(watch)
 }
 
@@ -84,17 +85,20 @@ impl TopicWatch {
         Ok(())
     }
 
-    /// Learns the topics.
+    /// Learns the topics, and returns them as the cluster has told them.
     ///
     /// # Errors
     /// [`Error::Unreachable`], [`Error::Refused`].
-    async fn look(&mut self, core: &Arc<Core>) -> Result<(), Error> {
+    async fn look(&mut self, core: &Arc<Core>) -> Result<Vec<MetadataResponseTopic>, Error> {
         let mut missing: HashMap<TopicName, Arc<TopicState>> =
             core.topics.all().into_iter().map(|topic| (topic.info.name(), topic)).collect();
         let all = all_topics(core).await?;
         // The record of a topic is written before the topic is created, so none that was found is without it from here on.
         self.catalogue.catch_up(core).await?;
-        for found in all {
+        core.cluster.have_replicas(&replicas::holders(&all));
+        let is_ours = |kafka_name: &str, _: &TopicName| self.catalogue.config(kafka_name).is_some();
+        *core.replicas.lock() = replicas::report(core, &all, is_ours);
+        for found in &all {
             let Some(kafka_name) = found.name.as_ref().map(|name| name.to_string()) else { continue };
             let Some(name) = core.names.topic(&kafka_name) else { continue };
             if found.is_internal || found.error_code != 0 || core.topics.was_deleted(found.topic_id) {
@@ -102,14 +106,14 @@ impl TopicWatch {
             }
             let known = missing.remove(&name);
             if name != TopicName::internal(TOPICS.name) {
-                self.take(core, known, kafka_name, name, &found).await?;
+                self.take(core, known, kafka_name, name, found).await?;
             }
         }
         for name in missing.keys().filter(|name| self.missing.contains(*name)) {
             core.topics.remove(name);
         }
         self.missing = missing.into_keys().collect();
-        Ok(())
+        Ok(all)
     }
 
     /// Takes a topic that the cluster has.

@@ -29,7 +29,7 @@ use uuid::Uuid;
 
 use crate::cluster::Purpose;
 use crate::coordinator::{Answer, Coordinator, is_fenced};
-use crate::core::{Core, said};
+use crate::core::Core;
 use crate::following;
 use crate::partition_state::PartitionState;
 use crate::positions::{self, PositionRecord};
@@ -318,7 +318,7 @@ async fn send(
             return Err(Error::Unreachable { brokers: core.config.brokers.join(", "), why });
         }
         if begun.elapsed() >= core.config.request_timeout {
-            core.troubles.begin(&writer.coordinator, &why);
+            core.troubles.begin(&writer.coordinator, None, &why);
         }
         tokio::time::sleep(core.config.retry_backoff).await;
         let partitions: Vec<_> = left.batches.iter().map(|(partition, _)| Arc::clone(partition)).collect();
@@ -421,7 +421,7 @@ fn take(
         return Ok(None);
     }
     let Some(answer) = answer else { return Ok(Some("no answer".to_owned())) };
-    let why = said(answer.error_code, answer.error_message.as_deref());
+    let why = core.why_refused(partition, answer.error_code, answer.error_message.as_deref());
     match ResponseError::try_from_code(answer.error_code) {
         None => {
             let base = partition.topic.offset(answer.base_offset);

@@ -177,11 +177,6 @@ pub trait Log: Send + Sync + 'static {
         Ok(())
     }
 
-    /// The places whose records are not stored now, each in a line with the reason, for an operator.
-    fn troubles(&self) -> Vec<String> {
-        Vec::new()
-    }
-
     /// As [`Log::check_writing`], for an owner before it accepts a command that makes room on the disk: its tombstones are
     /// taken while other appends are refused, as long as a reserve lasts.
     ///

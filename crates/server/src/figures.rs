@@ -52,9 +52,6 @@ pub(crate) fn show(log: &Arc<dyn LogFigures>, metrics: &Metrics) {
     let labels = ["tenant", "topic"];
     let help = "Bytes of a topic's batches, in segments and in memory.";
     metrics.gauges_fn("millstream_topic_bytes", help, &labels, of_topics(log, |_| true, |p| p.record_bytes));
-    let help = "Segments of a topic that is stored on the disk.";
-    let on_disk = |config: &TopicConfig| config.storage == Storage::Disk;
-    metrics.gauges_fn("millstream_topic_segments", help, &labels, of_topics(log, on_disk, |p| p.segments));
     let help = "First offsets of a topic's partitions, summed up: what retention has removed.";
     let loses_its_start = |config: &TopicConfig| config.cleanup.expires() || config.storage != Storage::Disk;
     let first_offsets = of_topics(log, loses_its_start, |p| p.offsets.first.0);
@@ -74,6 +71,14 @@ pub(crate) fn show(log: &Arc<dyn LogFigures>, metrics: &Metrics) {
         let lags = log.upgrade().map(|log| lags(&*log, None, LAGS_MAX)).unwrap_or_default();
         lags.into_iter().map(|lag| (vec![lag.tenant, lag.group, lag.topic], lag.lag as f64)).collect()
     });
+}
+
+/// Registers the metrics of topics that only the built-in log has: the brokers of Kafka keep segments to themselves.
+pub(crate) fn show_segments(log: &Arc<dyn LogFigures>, metrics: &Metrics) {
+    let help = "Segments of a topic that is stored on the disk.";
+    let on_disk = |config: &TopicConfig| config.storage == Storage::Disk;
+    let segments = of_topics(log, on_disk, |p| p.segments);
+    metrics.gauges_fn("millstream_topic_segments", help, &["tenant", "topic"], segments);
 }
 
 /// Registers the metrics of live queries.

@@ -3,28 +3,79 @@
 #[cfg(feature = "kafka")]
 mod on_kafka;
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::Context as _;
 use millstream_connect::Connect;
 use millstream_history::History;
 use millstream_log::{Embedded, Log, LogConfig, LogEngine, LogFigures, SystemFiles};
-use millstream_types::SystemClock;
+use millstream_types::{SystemClock, TopicName};
+use serde::Serialize;
+use tokio::sync::watch;
 
 #[cfg(feature = "kafka")]
-use self::on_kafka::LogOnKafka;
+use self::on_kafka::{ClusterPart, LogOnKafka};
 use crate::config::Config;
+
+/// The engine that keeps the log, and how it is.
+#[derive(Debug, Clone, Serialize)]
+#[serde(tag = "name", rename_all = "snake_case")]
+pub(crate) enum EngineHealth {
+    /// The built-in log.
+    Embedded { dir: Option<String> },
+    #[cfg(feature = "kafka")]
+    Kafka(ClusterPart),
+}
+
+impl EngineHealth {
+    /// The line of `/readyz` that says which engine keeps the log. The built-in one has none: anybody reads it, and its
+    /// directory is nobody else's business.
+    pub(crate) fn line(&self) -> Option<String> {
+        match self {
+            Self::Embedded { .. } => None,
+            #[cfg(feature = "kafka")]
+            Self::Kafka(cluster) => Some(cluster.line()),
+        }
+    }
+
+    /// The lines of `/readyz` for an operator. They name no topic, as anybody reads them.
+    pub(crate) fn degradations(&self) -> Vec<String> {
+        match self {
+            Self::Embedded { .. } => Vec::new(),
+            #[cfg(feature = "kafka")]
+            Self::Kafka(cluster) => cluster.degradations(),
+        }
+    }
+
+    /// Leaves out what a caller may not see. `is_told` says so for a topic, and for the whole server without one.
+    pub(crate) fn shown_to(mut self, is_told: impl Fn(Option<&TopicName>) -> bool) -> Self {
+        match &mut self {
+            Self::Embedded { dir } => *dir = dir.take().filter(|_| is_told(None)),
+            #[cfg(feature = "kafka")]
+            Self::Kafka(cluster) => cluster.retain_troubles(is_told),
+        }
+        self
+    }
+}
 
 /// The log of this server.
 pub(crate) enum KeptLog {
-    Embedded(Arc<Embedded>),
+    Embedded {
+        log: Arc<Embedded>,
+        dir: PathBuf,
+    },
     #[cfg(feature = "kafka")]
     OnKafka(LogOnKafka),
 }
 
 impl KeptLog {
-    /// Opens the log. The data directory is this process's own from now on.
-    pub(crate) fn open(config: &Config, clock: &Arc<SystemClock>) -> anyhow::Result<Self> {
+    /// Opens the log. The data directory is this process's own from now on. Tells `waits` the reason for which this takes long.
+    pub(crate) fn open(
+        config: &Config,
+        clock: &Arc<SystemClock>,
+        waits: watch::Sender<Option<String>>,
+    ) -> anyhow::Result<Self> {
         let derived = [History::derived_topics(), Connect::derived_topics()].concat();
         let log = LogConfig {
             dir: config.data_dir.join("log"),
@@ -34,11 +85,13 @@ impl KeptLog {
         };
         match log.engine {
             LogEngine::Embedded => {
+                drop(waits);
+                let dir = log.dir.clone();
                 let log = Embedded::open(log, Arc::new(SystemFiles), clock.clone(), clock.clone())?;
-                Ok(Self::Embedded(log))
+                Ok(Self::Embedded { log, dir })
             }
             #[cfg(feature = "kafka")]
-            LogEngine::Kafka => Ok(Self::OnKafka(LogOnKafka::open(&config.data_dir, log)?)),
+            LogEngine::Kafka => Ok(Self::OnKafka(LogOnKafka::open(&config.data_dir, log, waits)?)),
             #[cfg(not(feature = "kafka"))]
             LogEngine::Kafka => anyhow::bail!(
                 "log.engine = kafka: this program was built without it; build it with --features kafka, or take log.engine = embedded"
@@ -48,7 +101,7 @@ impl KeptLog {
 
     pub(crate) fn log(&self) -> Arc<dyn Log> {
         match self {
-            Self::Embedded(log) => log.clone(),
+            Self::Embedded { log, .. } => log.clone(),
             #[cfg(feature = "kafka")]
             Self::OnKafka(kept) => kept.log.clone(),
         }
@@ -56,16 +109,25 @@ impl KeptLog {
 
     pub(crate) fn figures(&self) -> Arc<dyn LogFigures> {
         match self {
-            Self::Embedded(log) => log.clone(),
+            Self::Embedded { log, .. } => log.clone(),
             #[cfg(feature = "kafka")]
             Self::OnKafka(kept) => kept.log.clone(),
+        }
+    }
+
+    /// The engine, and how it is.
+    pub(crate) fn health(&self) -> EngineHealth {
+        match self {
+            Self::Embedded { dir, .. } => EngineHealth::Embedded { dir: Some(dir.display().to_string()) },
+            #[cfg(feature = "kafka")]
+            Self::OnKafka(kept) => EngineHealth::Kafka(kept.health()),
         }
     }
 
     /// The built-in engine, if it keeps the log.
     pub(crate) fn embedded(&self) -> Option<&Arc<Embedded>> {
         match self {
-            Self::Embedded(log) => Some(log),
+            Self::Embedded { log, .. } => Some(log),
             #[cfg(feature = "kafka")]
             Self::OnKafka(_) => None,
         }
@@ -74,7 +136,7 @@ impl KeptLog {
     /// Resolves once another process has taken over; this one has nothing to write any more.
     pub(crate) async fn taken_over(&self) -> String {
         match self {
-            Self::Embedded(_) => std::future::pending().await,
+            Self::Embedded { .. } => std::future::pending().await,
             #[cfg(feature = "kafka")]
             Self::OnKafka(kept) => kept.log.taken_over().await.to_string(),
         }
@@ -83,7 +145,7 @@ impl KeptLog {
     /// Brings everything that was accepted to where it stays.
     pub(crate) fn close(&self) -> anyhow::Result<()> {
         let closed = match self {
-            Self::Embedded(log) => log.close(),
+            Self::Embedded { log, .. } => log.close(),
             #[cfg(feature = "kafka")]
             Self::OnKafka(kept) => kept.log.close(),
         };

@@ -44,6 +44,7 @@ mod stats;
 mod streams;
 mod tls_command;
 mod tokens;
+mod waiting;
 mod writing;
 
 use std::path::PathBuf;

@@ -16,19 +16,21 @@ use millstream_store::{Statistics, Store};
 use millstream_types::{MemoryBudget, Quotas, RemoteCallers, ShortLives, SystemClock, WallClock as _};
 use millstream_view::{Checkpoints, Failure, Shards, ViewRuntime};
 use parking_lot::Mutex;
+use tokio::sync::watch;
 
 use crate::audit::Audit;
 use crate::backups::Backups;
 use crate::config::{Applications, Config};
 use crate::drain::Drain;
+use crate::health::Ready;
 use crate::history_rules::RegistryRules;
 use crate::job_entities::JobEntities;
-use crate::kept_log::KeptLog;
+use crate::kept_log::{EngineHealth, KeptLog};
 use crate::lives::Life;
 use crate::mappings::{MappingRules, RegistryMappings};
 use crate::oidc::OidcProvider;
 use crate::schema::Schemas;
-use crate::stats::{PlaneCounts, Sampler};
+use crate::stats::{Observed, PlaneCounts, Sampler};
 use crate::streams::Streams;
 use crate::tokens::Tokens;
 use crate::{
@@ -68,7 +70,7 @@ fn checks_statuses() -> bool {
 }
 
 impl Planes {
-    /// Opens the log, then every plane over it. Blocks while state is rebuilt.
+    /// Opens the log, then every plane over it. Blocks while state is rebuilt, and tells `waits` the reason while the log waits.
     pub(crate) fn open(
         config: &Config,
         clock: &Arc<SystemClock>,
@@ -76,9 +78,10 @@ impl Planes {
         oidc: Option<Arc<OidcProvider>>,
         metrics: &Metrics,
         memory: &MemoryBudget,
+        waits: watch::Sender<Option<String>>,
     ) -> anyhow::Result<Self> {
         data_dir::check_finished(&config.data_dir)?;
-        let log = KeptLog::open(config, clock)?;
+        let log = KeptLog::open(config, clock, waits)?;
         // Only once the data directory is this process's own.
         let life = Life::begin(&config.data_dir, clock.now_ms());
         let shards =
@@ -125,7 +128,7 @@ impl Planes {
         };
         let query = Engine::start(query_runtime, config.query.clone())?;
         let quotas = Quotas::new(config.quota.clone(), clock.clone());
-        let streams = Streams::start(log.figures(), clock.clone(), memory, quotas.clone())
+        let streams = Streams::start(&log, clock.clone(), memory, quotas.clone())
             .context("cannot start the threads that read streams")?;
         let query = Arc::new(query);
         let deliveries = Deliveries::new(Arc::clone(&query), Arc::clone(&quotas));
@@ -228,14 +231,9 @@ impl Planes {
             let failures: Vec<String> =
                 of_views.iter().map(ToString::to_string).chain(planes.history.failures()).collect();
             let mut warnings = planes.history.warnings();
-            // Their names are those of tenants' topics, and this is read by anybody.
-            let troubles = planes.log.log().troubles().len();
-            if troubles > 0 {
-                warnings.push(format!(
-                    "log: {troubles} partitions or writers take no records now; lines of this process's log name them"
-                ));
-            }
-            if failures.is_empty() { Ok(warnings) } else { Err(failures.join("\n")) }
+            let engine = planes.log.health();
+            warnings.extend(engine.degradations());
+            if failures.is_empty() { Ok(Ready { facts: engine.line(), warnings }) } else { Err(failures.join("\n")) }
         })
     }
 
@@ -269,24 +267,6 @@ impl Planes {
         self.life.lock().settle();
     }
 
-    pub(crate) fn counts(&self) -> PlaneCounts {
-        let (connect, context) = (self.connect.stats(), self.context.stats());
-        PlaneCounts {
-            accepted: connect.accepted,
-            rejected: connect.rejected,
-            accept_latency: connect.accept_latency,
-            entities: context.entities,
-            unmapped: context.unmapped_measurements,
-            skipped_attributes: context.skipped_attributes,
-            refused_updates: context.refused_topic_updates,
-            updates: context.updates + context.measurements + context.topic_updates,
-            update_latency: context.update_latency,
-            live_queries: self.query.live_count() as u64,
-            records_seen: self.query.records_seen(),
-            matched: self.query.matched(),
-        }
-    }
-
     /// Stops the planes in the reverse order of [`Planes::open`]. The listeners have stopped before. Receivers of jobs and of
     /// notifications have what is left of `drain`. The log is closed even if the checkpoints, which are rebuilt from it, take
     /// nothing any more after a full disk.
@@ -304,6 +284,30 @@ impl Planes {
             tracing::error!(%error, "checkpoints are not synced; the next start reads more of the log");
         }
         self.log.close()
+    }
+}
+
+impl Observed for Planes {
+    fn counts(&self) -> PlaneCounts {
+        let (connect, context) = (self.connect.stats(), self.context.stats());
+        PlaneCounts {
+            accepted: connect.accepted,
+            rejected: connect.rejected,
+            accept_latency: connect.accept_latency,
+            entities: context.entities,
+            unmapped: context.unmapped_measurements,
+            skipped_attributes: context.skipped_attributes,
+            refused_updates: context.refused_topic_updates,
+            updates: context.updates + context.measurements + context.topic_updates,
+            update_latency: context.update_latency,
+            live_queries: self.query.live_count() as u64,
+            records_seen: self.query.records_seen(),
+            matched: self.query.matched(),
+        }
+    }
+
+    fn engine(&self) -> EngineHealth {
+        self.log.health()
     }
 }
 

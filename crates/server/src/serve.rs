@@ -16,6 +16,7 @@ use millstream_types::{Grant, SystemClock, WallClock, iso_time};
 use sd_notify::NotifyState;
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use crate::audit::Audit;
@@ -26,7 +27,7 @@ use crate::lives::SETTLED_AFTER;
 use crate::oidc::OidcProvider;
 use crate::planes::{Planes, or_cores};
 use crate::stats::{SAMPLE_INTERVAL, Sampler};
-use crate::{audit, figures, jobs, logging, logins, process_metrics, redis, writing};
+use crate::{audit, figures, jobs, logging, logins, process_metrics, redis, waiting, writing};
 
 /// Tasks that an I/O thread runs from its own queue before it takes one from the queue that all threads share. Its own
 /// queue holds 256 tasks; further ones go to the shared queue. Tokio's default runs tasks of the own queue ten times as
@@ -209,11 +210,12 @@ impl Server {
         let throttle = Arc::new(LoginThrottle::new(config.listen.login_failures_per_minute, clock.clone()));
         logins::show(&throttle, &endpoints, &metrics);
         let (opened, counted, drawn) = (config.clone(), metrics.clone(), memory.clone());
+        let (waits, why) = watch::channel(None);
         let planes = tokio::task::spawn_blocking({
             let (clock, throttle) = (clock.clone(), throttle.clone());
-            move || Planes::open(&opened, &clock, throttle, oidc, &counted, &drawn)
+            move || Planes::open(&opened, &clock, throttle, oidc, &counted, &drawn, waits)
         });
-        let planes = Arc::new(planes.await??);
+        let planes = Arc::new(waiting::until_open(planes, why, config, &endpoints).await?);
         if let Some(tls) = &endpoints.tls {
             tls.set_client_trust(planes.connect.device_trust());
         }
@@ -225,12 +227,14 @@ impl Server {
         let (audit, auditing) = Audit::start(log.clone(), &clock)?;
         audit::show(&audit, &metrics);
         figures::show(&log, &metrics);
+        if planes.log.embedded().is_some() {
+            figures::show_segments(&log, &metrics);
+        }
         figures::show_queries(&planes.query, &metrics);
         millstream_store::show_metrics(&planes.store, &metrics);
         jobs::show_metrics(&planes.jobs, &metrics);
-        let counts = Arc::clone(&planes);
         let started_at = iso_time(clock.now_ms());
-        let sampler = Sampler::new(log, clock.clone(), started_at, memory.clone(), Box::new(move || counts.counts()));
+        let sampler = Sampler::new(log, clock.clone(), started_at, memory.clone(), planes.clone());
         let mut listeners = Vec::new();
         if !endpoints.applications.is_empty() {
             let api = planes.applications_api(&sampler, &memory, &metrics)?;

@@ -13,11 +13,13 @@ use millstream_http::{Access, Caller, Content, Limits, Problem, Query, Reach, Ro
 use millstream_log::{LogFigures, LogStats, SYNC_BUCKETS_US};
 use millstream_net::BoundAddresses;
 use millstream_store::{Scope, Statistics, answer_statistics};
-use millstream_types::{LatencyCounts, MemoryBudget, MonotonicClock, Role, TenantId, TopicKind};
+use millstream_types::{LatencyCounts, MemoryBudget, MonotonicClock, Role, TenantId, TopicKind, TopicName};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 
 use crate::figures::{self, Lag};
+use crate::kept_log::EngineHealth;
 use crate::rate_history::{RateHistory, RateSample};
 
 /// Time span of rates and latencies.
@@ -57,10 +59,17 @@ struct Samples {
     history: RateHistory,
 }
 
+/// The parts of the process that `/stats` tells of.
+pub(crate) trait Observed: Send + Sync {
+    fn counts(&self) -> PlaneCounts;
+    /// The engine that keeps the log, and how it is.
+    fn engine(&self) -> EngineHealth;
+}
+
 /// Samples the counters and computes rates between samples.
 pub(crate) struct Sampler {
     log: Arc<dyn LogFigures>,
-    planes: Box<dyn Fn() -> PlaneCounts + Send + Sync>,
+    planes: Arc<dyn Observed>,
     clock: Arc<dyn MonotonicClock>,
     samples: Mutex<Samples>,
     started: Duration,
@@ -75,7 +84,7 @@ impl Sampler {
         clock: Arc<dyn MonotonicClock>,
         started_at: String,
         memory: MemoryBudget,
-        planes: Box<dyn Fn() -> PlaneCounts + Send + Sync>,
+        planes: Arc<dyn Observed>,
     ) -> Arc<Self> {
         let started = clock.now();
         let samples = Mutex::new(Samples { window: VecDeque::new(), history: RateHistory::new() });
@@ -94,7 +103,7 @@ impl Sampler {
 
     /// Takes a sample, drops those older than the window, and keeps the rates of each second.
     pub(crate) fn sample(&self) {
-        let sample = CounterSample { at: self.clock.now(), log: self.log.stats(), planes: (self.planes)() };
+        let sample = CounterSample { at: self.clock.now(), log: self.log.stats(), planes: self.planes.counts() };
         let uptime_s = (sample.at - self.started).as_secs();
         let mut samples = self.samples.lock();
         let Samples { window, history } = &mut *samples;
@@ -123,6 +132,9 @@ impl Sampler {
         let seconds = (last.at - first.at).as_secs_f64();
         let rate = |before, now| rate_per_s(before, now, seconds);
         let (was, is) = (&first.planes, &last.planes);
+        let engine = self.planes.engine();
+        let engine =
+            engine.shown_to(|topic| topic.map_or(reach == Reach::EveryTenant, |topic| is_told(topic, tenant, reach)));
         Stats {
             version: env!("CARGO_PKG_VERSION"),
             uptime_s,
@@ -132,7 +144,8 @@ impl Sampler {
                 bytes_per_s: rate(first.log.bytes, last.log.bytes),
                 sync_p50_ms: sync_quantile_ms(&first.log, &last.log, 0.5),
                 sync_p99_ms: sync_quantile_ms(&first.log, &last.log, 0.99),
-                topics: topics(&last.log, tenant, reach),
+                topics: topics(&last.log, &engine, tenant, reach),
+                engine: Some(engine),
                 lags: figures::lags(&*self.log, Some(tenant), LAGS_MAX),
             },
             connect: ConnectPart {
@@ -203,12 +216,56 @@ pub(crate) fn routes(sampler: Arc<Sampler>, statistics: &Arc<Statistics>) -> Rou
             )
             .answers_with(
                 200,
-                "Rates and latencies of the last seconds, totals, topics; what is reserved of the memory budget, and resident memory.",
-                Content::json(serde_json::json!({"type": "object"})),
+                "Rates and latencies of the last seconds, totals, topics; the engine of the log, for Apache Kafka with brokers and troubles; what is reserved of the memory budget, and resident memory.",
+                Content::json(answer_schema()),
             )
             .answers(400, "There are no such categories, or `history_s` is not a whole number.")
             .to(stats, StatsState { sampler, statistics: Arc::clone(statistics) }),
     )
+}
+
+/// The schema of the answer, as far as its form differs between servers.
+fn answer_schema() -> Value {
+    let text_or_null = json!({"type": ["string", "null"]});
+    let number_or_null = json!({"type": ["integer", "null"]});
+    let embedded = json!({
+        "type": "object",
+        "properties": {
+            "name": {"const": "embedded"},
+            "dir": {"type": ["string", "null"], "description": "The directory of its files; null for callers of one tenant."},
+        },
+        "required": ["name"],
+    });
+    let broker = json!({
+        "type": "object",
+        "properties": {
+            "id": {"type": "integer"},
+            "address": text_or_null,
+            "silent_s": {"type": ["integer", "null"], "description": "Seconds without an answer; null while it answers."},
+        },
+    });
+    let trouble = json!({
+        "type": "object",
+        "properties": {
+            "topic": text_or_null,
+            "partition": number_or_null,
+            "kind": {"enum": ["no_leader", "too_few_in_sync", "not_taken"]},
+            "why": {"type": "string"},
+        },
+    });
+    let kafka = json!({
+        "type": "object",
+        "properties": {
+            "name": {"const": "kafka"},
+            "brokers": {"type": "array", "items": broker},
+            "troubles": {"type": "array", "items": trouble, "description": "Partitions of the tenant's topics; of all for operators."},
+            "warnings": {"type": "array", "items": {"type": "string"}},
+        },
+        "required": ["name", "brokers", "troubles", "warnings"],
+    });
+    let engine = json!({"description": "The engine that keeps the log.", "oneOf": [embedded, kafka]});
+    let log = json!({"type": "object", "properties": {"engine": engine}});
+    json!({"type": "object", "properties": {"log": log}})
 }
 
 async fn stats(
@@ -253,6 +310,7 @@ struct LogPart {
     bytes_per_s: f64,
     sync_p50_ms: Option<f64>,
     sync_p99_ms: Option<f64>,
+    engine: Option<EngineHealth>,
     topics: Vec<TopicPart>,
     /// Lags of consumer groups, largest first.
     lags: Vec<Lag>,
@@ -273,7 +331,8 @@ struct PartitionPart {
     stable: u64,
     tail: u64,
     bytes: u64,
-    segments: u64,
+    /// `null` on Apache Kafka, whose brokers keep them to themselves.
+    segments: Option<u64>,
 }
 
 #[derive(Debug, Default, Serialize)]
@@ -337,15 +396,20 @@ fn sync_quantile_ms(before: &LogStats, now: &LogStats, quantile: f64) -> Option<
     Some(*end_us as f64 / 1_000.0)
 }
 
-fn topics(log: &LogStats, tenant: &TenantId, reach: Reach) -> Vec<TopicPart> {
+/// `true` for the topics of the tenant, and for internal ones if the caller acts in all tenants.
+fn is_told(name: &TopicName, tenant: &TenantId, reach: Reach) -> bool {
+    match name.kind() {
+        TopicKind::Internal => reach == Reach::EveryTenant,
+        _ => name.tenant() == tenant,
+    }
+}
+
+fn topics(log: &LogStats, engine: &EngineHealth, tenant: &TenantId, reach: Reach) -> Vec<TopicPart> {
+    let has_segments = matches!(engine, EngineHealth::Embedded { .. });
     let mut topics: Vec<TopicPart> = Vec::new();
     for partition in &log.partitions {
         let name = &partition.partition.topic;
-        let is_told = match name.kind() {
-            TopicKind::Internal => reach == Reach::EveryTenant,
-            _ => name.tenant() == tenant,
-        };
-        if !is_told {
+        if !is_told(name, tenant, reach) {
             continue;
         }
         let part = PartitionPart {
@@ -354,7 +418,7 @@ fn topics(log: &LogStats, tenant: &TenantId, reach: Reach) -> Vec<TopicPart> {
             stable: partition.offsets.stable.0,
             tail: partition.offsets.tail.0,
             bytes: partition.record_bytes,
-            segments: partition.segments,
+            segments: has_segments.then_some(partition.segments),
         };
         let rendered = name.to_string();
         match topics.last_mut().filter(|topic| topic.name == rendered) {

@@ -38,6 +38,8 @@ use millstream_types::{
 use serde_json::json;
 use tokio::sync::{Semaphore, oneshot};
 
+use crate::kept_log::KeptLog;
+
 /// Threads that parse large appends and read for tails.
 const THREADS: usize = 2;
 /// Limit of steps and appends that wait for one of these threads.
@@ -58,6 +60,8 @@ const CHANGE_LIMITS: Limits = Limits {
 /// The state that all handlers share.
 pub(crate) struct Streams {
     log: Arc<dyn LogFigures>,
+    /// The log consists of segments of this process.
+    has_segments: bool,
     writer: RenewedWriter,
     wall: Arc<dyn WallClock>,
     memory: MemoryBudget,
@@ -70,15 +74,16 @@ pub(crate) struct Streams {
 
 impl Streams {
     pub(crate) fn start(
-        log: Arc<dyn LogFigures>,
+        kept: &KeptLog,
         wall: Arc<dyn WallClock>,
         memory: &MemoryBudget,
         quotas: Arc<Quotas>,
     ) -> anyhow::Result<Arc<Self>> {
+        let (log, has_segments) = (kept.figures(), kept.embedded().is_some());
         let writer = RenewedWriter::begin(log.clone(), "streams")?;
         let workers = Workers::start("streams", THREADS, WAITING_MAX, Share::Equal)?;
         let (memory, tails, turn) = (memory.clone(), Arc::new(Semaphore::new(TAILS_MAX)), AtomicU32::new(0));
-        Ok(Arc::new(Self { log, writer, wall, memory, quotas, workers, tails, turn }))
+        Ok(Arc::new(Self { log, has_segments, writer, wall, memory, quotas, workers, tails, turn }))
     }
 
     /// Stops the threads, which also ends open tails.

@@ -8,6 +8,29 @@ use std::process::{Child, Command, Stdio};
 
 use crate::{Raw, Relay};
 
+/// A library that sets the clock of the processes that load it before others.
+const CLOCK: &str = r#"
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <sys/time.h>
+#include <time.h>
+
+int clock_gettime(clockid_t id, struct timespec *time) {
+  int (*of_system)(clockid_t, struct timespec *) = dlsym(RTLD_NEXT, "clock_gettime");
+  int status = of_system(id, time);
+  if (id == CLOCK_REALTIME) time->tv_sec += AHEAD_S;
+  return status;
+}
+
+int gettimeofday(struct timeval *restrict time, void *restrict zone) {
+  struct timespec now;
+  int status = clock_gettime(CLOCK_REALTIME, &now);
+  time->tv_sec = now.tv_sec;
+  time->tv_usec = now.tv_nsec / 1000;
+  return status;
+}
+"#;
+
 /// Brokers on loopback, each a process; they end with this value, and at the latest with the process that holds it, but for
 /// those that were started again.
 #[derive(Debug)]
@@ -53,9 +76,28 @@ impl RealKafka {
     /// # Panics
     /// If they do not start.
     pub fn behind_relays(brokers: usize, settings: &str, ways: usize) -> Self {
+        Self::start_by(&mut Command::new(xtask()), brokers, settings, ways)
+    }
+
+    /// As [`RealKafka::start`], with clocks that are ahead of this machine's by so many seconds, or behind.
+    ///
+    /// # Panics
+    /// If they do not start, or this machine has no C compiler.
+    pub fn with_clocks_ahead(brokers: usize, ahead_s: i64) -> Self {
+        let dir = tempfile::tempdir().expect("there is room for a directory");
+        let (source, library) = (dir.path().join("clock.c"), dir.path().join("clock.so"));
+        std::fs::write(&source, CLOCK).expect("the file takes the text");
+        let mut compiler = Command::new("cc");
+        compiler.args(["-shared", "-fPIC", "-o"]).arg(&library).arg(&source).arg(format!("-DAHEAD_S=({ahead_s})"));
+        let compiled = compiler.args(["-ldl"]).status();
+        assert!(compiled.is_ok_and(|status| status.success()), "cc does not compile the clock");
+        // The brokers have loaded it once they serve clients.
+        Self::start_by(Command::new(xtask()).env("LD_PRELOAD", &library), brokers, "", 0)
+    }
+
+    fn start_by(command: &mut Command, brokers: usize, settings: &str, ways: usize) -> Self {
         let mut file = tempfile::NamedTempFile::new().expect("there is room for a file");
         file.write_all(settings.as_bytes()).expect("the file takes the settings");
-        let mut command = Command::new(xtask());
         command.args(["kafka", "--port", "0", "--end-with-input", "--brokers", &brokers.to_string()]);
         command.arg("--settings").arg(file.path());
         let relays: Vec<Relay> = (0..ways * brokers).map(|_| Relay::listen()).collect();

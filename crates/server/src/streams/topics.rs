@@ -21,7 +21,7 @@ pub(super) async fn list(State(streams): State<Arc<Streams>>, caller: Caller) ->
     let mut figures = figures(&streams, |name| visible(name, &caller));
     let topics = streams.log.topics().into_iter().filter(|topic| visible(&topic.name, &caller));
     let mut shown: Vec<Value> =
-        topics.map(|topic| show(&topic, figures.remove(&topic.name).unwrap_or_default())).collect();
+        topics.map(|topic| show(&streams, &topic, figures.remove(&topic.name).unwrap_or_default())).collect();
     shown.sort_by(|one, other| one["name"].as_str().cmp(&other["name"].as_str()));
     axum::Json(shown).into_response()
 }
@@ -135,7 +135,7 @@ fn own(name: &TopicName, kinds: &[TopicKind]) -> Result<(), Problem> {
 }
 
 fn described(streams: &Streams, topic: &Topic, caller: &Principal) -> Value {
-    let mut shown = show(topic, streams.log.topic_stats(&topic.name));
+    let mut shown = show(streams, topic, streams.log.topic_stats(&topic.name));
     shown["groups"] = json!(groups(streams, topic, caller));
     shown
 }
@@ -168,7 +168,9 @@ fn figures(streams: &Streams, wanted: impl Fn(&TopicName) -> bool) -> Figures {
     figures
 }
 
-fn show(topic: &Topic, mut partitions: Vec<PartitionStats>) -> Value {
+fn show(streams: &Streams, topic: &Topic, mut partitions: Vec<PartitionStats>) -> Value {
+    // The brokers of Kafka keep them to themselves.
+    let segments = |count: u64| streams.has_segments.then_some(count);
     partitions.sort_by_key(|partition| partition.partition.partition);
     let offsets: Vec<Value> = partitions
         .iter()
@@ -179,7 +181,7 @@ fn show(topic: &Topic, mut partitions: Vec<PartitionStats>) -> Value {
                 "stable": partition.offsets.stable.0,
                 "tail": partition.offsets.tail.0,
                 "bytes": partition.record_bytes,
-                "segments": partition.segments,
+                "segments": segments(partition.segments),
             })
         })
         .collect();
@@ -188,7 +190,7 @@ fn show(topic: &Topic, mut partitions: Vec<PartitionStats>) -> Value {
         "kind": topic.name.kind().prefix().unwrap_or("user"),
         "config": settings::show(topic),
         "bytes": partitions.iter().map(|partition| partition.record_bytes).sum::<u64>(),
-        "segments": partitions.iter().map(|partition| partition.segments).sum::<u64>(),
+        "segments": segments(partitions.iter().map(|partition| partition.segments).sum()),
         "partitions": offsets,
     })
 }

@@ -8,7 +8,7 @@ use millstream_testkit::{Process, ask, try_ask};
 use serde_json::{Value, json};
 
 /// The login of the device `d`.
-const LOGIN: &str = "Basic ZEBkZWZhdWx0Omh1c2g=";
+pub(crate) const LOGIN: &str = "Basic ZEBkZWZhdWx0Omh1c2g=";
 
 /// A change in one of the planes.
 pub(crate) struct Change {

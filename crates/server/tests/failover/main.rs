@@ -6,11 +6,12 @@ mod outage;
 mod rounds;
 mod takeover;
 
+use std::net::SocketAddr;
 use std::path::Path;
 use std::process::Command;
 use std::thread::JoinHandle;
 
-use millstream_testkit::{Process, Server as _, ask, eventually, kafka_arguments, try_ask};
+use millstream_testkit::{Process, Server as _, ask, eventually, kafka_arguments, millstream, own_addresses, try_ask};
 use serde_json::json;
 
 /// A server with a data directory of its own and the topics of `installation`, which listens once it works.
@@ -26,6 +27,18 @@ fn start(installation: &Path, dir: &Path) -> Process {
 fn stand_by(installation: &Path, dir: &Path) -> JoinHandle<Process> {
     let (installation, dir) = (installation.to_owned(), dir.to_owned());
     std::thread::spawn(move || start(&installation, &dir))
+}
+
+/// As [`stand_by`], with addresses of its own, by which it answers while it waits.
+fn stand_by_at(installation: &Path, dir: &Path, addresses: [SocketAddr; 2]) -> JoinHandle<Process> {
+    let (installation, dir) = (installation.to_owned(), dir.to_owned());
+    std::thread::spawn(move || {
+        std::fs::create_dir_all(&dir).unwrap();
+        let arguments = kafka_arguments(&installation);
+        let arguments: Vec<&str> =
+            arguments.iter().map(String::as_str).chain(["--set", "log.kafka.session_timeout_ms=3000"]).collect();
+        Process::start_at(millstream(), &dir, addresses, &arguments)
+    })
 }
 
 fn signal(pid: u32, signal: &str) {
@@ -180,4 +193,50 @@ fn a_server_alone_goes_on_after_a_pause_and_after_a_kill_without_a_wait() {
     eventually("its topics are told with their sizes", || {
         again.get("/metrics").text().lines().any(|line| line.starts_with("millstream_topic_stable_offsets"))
     });
+}
+
+#[test]
+fn a_server_that_stands_by_says_for_whom_it_waits_and_refuses_the_rest() {
+    let installation = tempfile::tempdir().unwrap();
+    let [one, two] = ["one", "two"].map(|name| installation.path().join(name));
+    let first = start(installation.path(), &one);
+    let ready = first.get("/readyz");
+    assert_eq!((ready.status, ready.text().as_str()), (200, "ready\nlog: Apache Kafka, 1 of 1 brokers answer\n"));
+    let engine = &first.get_json("/stats")["log"]["engine"];
+    assert_eq!(engine["name"], "kafka");
+    assert!(engine["brokers"][0]["address"].is_string() && engine["brokers"][0]["silent_s"].is_null(), "{engine}");
+    assert_eq!((&engine["troubles"], &engine["warnings"]), (&json!([]), &json!([])));
+    let info = first.get_json("/stats")["log"]["topics"][0].clone();
+    assert!(info["partitions"][0]["segments"].is_null(), "{info}");
+    assert!(!first.get("/metrics").text().contains("millstream_topic_segments"));
+
+    let addresses = own_addresses();
+    let second = stand_by_at(installation.path(), &two, addresses);
+    let waits = format!("stands by: process {} on ", first.id());
+    eventually("the second one says for whom it waits", || {
+        let told = try_ask(addresses[0], "GET", "/readyz", &[], b"");
+        told.is_some_and(|told| told.status == 503 && told.text().starts_with(&waits))
+    });
+    assert_eq!(ask(addresses[0], "GET", "/healthz", &[], b"").status, 200);
+    let url = format!("http://{}", addresses[0]);
+    let health = millstream().args(["health", "--server", &url]).output().unwrap();
+    assert_eq!(health.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&health.stderr).contains(&waits), "{health:?}");
+    for (method, path) in
+        [("GET", "/"), ("GET", "/v2/entities"), ("PUT", "/kv/b/k"), ("DELETE", "/a/b"), ("GET", "/metrics")]
+    {
+        let body: &[u8] = if method == "GET" { b"" } else { b"{}" };
+        let refused = ask(addresses[0], method, path, &[("Content-Type", "application/json")], body);
+        assert_eq!(refused.status, 503, "{path}: {}", refused.text());
+        assert!(refused.header("retry-after").is_some(), "{path}");
+    }
+    let entity = br#"{"id": "e", "type": "T"}"#;
+    let refused = ask(addresses[0], "POST", "/v2/entities", &[("Content-Type", "application/json")], entity);
+    assert!(refused.status == 503 && refused.text().contains(&waits), "{}", refused.text());
+
+    first.stop();
+    let second = second.join().unwrap();
+    assert_eq!(second.applications, addresses[0]);
+    assert_eq!(second.get("/readyz").status, 200);
+    assert_eq!(second.get_json("/v2/entities"), json!([]), "nothing of what was refused is there");
 }

@@ -5,9 +5,9 @@ use std::ops::Range;
 use std::sync::Mutex;
 use std::thread;
 
-use millstream_testkit::{Process, RealKafka, eventually};
+use millstream_testkit::{Process, RealKafka, ask, eventually};
 
-use crate::load::{CHANGES, GO_ON, KINDS, Ledger, Listeners, check_all, create_all};
+use crate::load::{CHANGES, GO_ON, KINDS, LOGIN, Ledger, Listeners, check_all, create_all};
 use crate::{has_ended, signal, until_told};
 
 /// Checks that a server that is cut off takes nothing, also not once `end_cut` has ended that, and ends then: another one works.
@@ -27,6 +27,26 @@ pub(crate) fn is_refused_and_ends(former: &Process, end_cut: impl FnOnce()) {
         send_all(|status| !(200..300).contains(&status));
         has_ended(former)
     });
+}
+
+/// Checks what devices, applications and operators are told while no broker answers.
+fn check_refusals(server: &Process) {
+    let json = [("Content-Type", "application/json")];
+    let login = [json[0], ("Authorization", LOGIN), ("qos-level", "1")];
+    for (listener, method, path, headers) in [
+        (server.devices, "POST", "/telemetry", &login[..]),
+        (server.devices, "POST", "/event", &login[..2]),
+        (server.applications, "PATCH", "/v2/entities/e/attrs", &json[..]),
+        (server.applications, "PUT", "/kv/keys/k", &json[..]),
+    ] {
+        let refused = ask(listener, method, path, headers, br#"{"n": {"value": 1}}"#);
+        assert_eq!(refused.status, 503, "{path}: {}", refused.text());
+        assert!(refused.header("retry-after").is_some(), "{path}");
+    }
+    let stats = ask(server.applications, "GET", "/stats", &[], b"");
+    assert_eq!(stats.status, 200, "{}", stats.text());
+    let stats: serde_json::Value = serde_json::from_slice(&stats.body).unwrap();
+    assert!(stats["log"]["engine"]["brokers"][0]["silent_s"].is_u64(), "{}", stats["log"]["engine"]);
 }
 
 #[test]
@@ -65,6 +85,7 @@ fn every_plane_goes_on_by_itself_after_brokers_were_gone_for_long() {
         let given_up: Vec<_> = in_flight.into_iter().skip(GO_ON).map(|change| change.join().unwrap()).collect();
         assert!(given_up.iter().all(|(status, _)| *status == 503), "{given_up:?}");
         send_all(503..504);
+        check_refusals(&server);
         signal(kafka.brokers()[0].pid, "-CONT");
     });
     for (at, change) in CHANGES.iter().enumerate() {

@@ -323,6 +323,9 @@ fn a_running_server_tells_how_it_is() {
     let server = crate::tenant();
     assert_eq!(server.get("/healthz").text(), "alive\n");
     assert_eq!(server.get("/readyz").text(), "ready\n");
+    let engine = server.get_json("/stats")["log"]["engine"].clone();
+    assert_eq!(engine["name"], "embedded");
+    assert!(engine["dir"].as_str().is_some_and(|dir| dir.ends_with("/log")), "{engine}");
     let lost = ask(server.applications(), "GET", "/nonexist", &[("Accept", "text/html,*/*;q=0.8")], b"");
     assert_eq!((lost.status, lost.header("content-type")), (404, Some("text/html; charset=utf-8")));
     assert!(lost.text().contains("<title>Millstream"), "the console says that there is no such page");
