@@ -1,5 +1,5 @@
 /** `GET /stats`: what the server does right now. Rates and latencies cover its last few seconds. */
-import { array, type Decoder, dictionary, nullable, number, object, string } from "./decode";
+import { array, DecodeError, type Decoder, dictionary, nullable, number, object, string } from "./decode";
 import { ask } from "./http";
 
 export interface Latency {
@@ -17,7 +17,8 @@ export interface Partition {
   /** The first unwritten offset. */
   tail: number;
   bytes: number;
-  segments: number;
+  /** `null` on Apache Kafka, whose brokers keep them to themselves. */
+  segments: number | null;
 }
 
 export interface Topic {
@@ -25,6 +26,37 @@ export interface Topic {
   tenant: string;
   kind: string;
   partitions: Partition[];
+}
+
+/** The engine that keeps the log, and how it is. */
+export type LogEngine =
+  | {
+      name: "embedded";
+      /** The directory of its files; `null` for callers of one tenant. */
+      dir: string | null;
+    }
+  | {
+      name: "kafka";
+      brokers: Broker[];
+      troubles: LogTrouble[];
+      /** Findings about the whole cluster. */
+      warnings: string[];
+    };
+
+export interface Broker {
+  id: number;
+  /** `null` if it was away since the server began. */
+  address: string | null;
+  /** Seconds for which it has not answered; `null` while it does. */
+  silent_s: number | null;
+}
+
+/** A partition, or a writer, with which something is wrong. */
+export interface LogTrouble {
+  topic: string | null;
+  partition: number | null;
+  kind: string;
+  why: string;
 }
 
 /** The ports of a listener, without TLS and with it. */
@@ -57,6 +89,7 @@ export interface Stats {
     bytes_per_s: number;
     sync_p50_ms: number | null;
     sync_p99_ms: number | null;
+    engine: LogEngine;
     topics: Topic[];
   };
   connect: {
@@ -100,10 +133,37 @@ const topic: Decoder<Topic> = object<Topic>({
       stable: number,
       tail: number,
       bytes: number,
-      segments: number,
+      segments: nullable(number),
     }),
   ),
 });
+
+const broker: Decoder<Broker> = object<Broker>({ id: number, address: nullable(string), silent_s: nullable(number) });
+
+const trouble: Decoder<LogTrouble> = object<LogTrouble>({
+  topic: nullable(string),
+  partition: nullable(number),
+  kind: string,
+  why: string,
+});
+
+export const decodeEngine: Decoder<LogEngine> = (value, path) => {
+  const { name } = object<{ name: string }>({ name: string })(value, path);
+  switch (name) {
+    case "embedded":
+      return { name, ...object<{ dir: string | null }>({ dir: nullable(string) })(value, path) };
+    case "kafka": {
+      const parts = object<{ brokers: Broker[]; troubles: LogTrouble[]; warnings: string[] }>({
+        brokers: array(broker),
+        troubles: array(trouble),
+        warnings: array(string),
+      });
+      return { name, ...parts(value, path) };
+    }
+    default:
+      throw new DecodeError(`${path}.name`, "embedded or kafka", name);
+  }
+};
 
 export const decodeStats: Decoder<Stats> = object<Stats>({
   version: string,
@@ -114,6 +174,7 @@ export const decodeStats: Decoder<Stats> = object<Stats>({
     bytes_per_s: number,
     sync_p50_ms: nullable(number),
     sync_p99_ms: nullable(number),
+    engine: decodeEngine,
     topics: array(topic),
   }),
   connect: object<Stats["connect"]>({

@@ -50,7 +50,7 @@ const partitions = array(
     stable: number,
     tail: number,
     bytes: number,
-    segments: number,
+    segments: nullable(number),
   }),
 );
 

@@ -5,6 +5,7 @@ import { bytes, counted, duration, latency, short, stepped, whole } from "../for
 import { type ColumnName, type History, HISTORY_S } from "../live/history";
 import { latest, type Remote } from "../live/remote";
 import { Chart, type Series } from "../parts/chart";
+import { LogEngineCard } from "../parts/log-engine";
 import { RemoteNotice } from "../parts/notice";
 import { Tile } from "../parts/tile";
 import { TopicsTable } from "../parts/topics";
@@ -17,11 +18,18 @@ const RATES: readonly [string, ColumnName][] = [
   ["entity updates", "updates"],
 ];
 
-const LATENCIES: readonly [string, ColumnName][] = [
-  ["accept p99", "accept_p99"],
-  ["sync p99", "sync_p99"],
-  ["client update p99", "update_p99"],
-];
+function latencies(stats: Stats): readonly [string, ColumnName][] {
+  return [
+    ["accept p99", "accept_p99"],
+    [`${syncName(stats).toLowerCase()} p99`, "sync_p99"],
+    ["client update p99", "update_p99"],
+  ];
+}
+
+/** On Apache Kafka a record is stored once the in-sync replicas have it. */
+function syncName(stats: Stats): string {
+  return stats.log.engine.name === "kafka" ? "Replicated" : "Sync";
+}
 
 export function OverviewPage(props: {
   stats: Remote<Stats>;
@@ -60,13 +68,14 @@ export function OverviewPage(props: {
             <Chart
               title="Latency"
               times_s={samples.times_s}
-              series={series(samples, LATENCIES)}
+              series={series(samples, latencies(value))}
               format={latency}
               span_s={HISTORY_S}
               fromZero
               height={CHART_HEIGHT_PX}
             />
           </div>
+          <LogEngineCard engine={value.log.engine} />
           <TopicsTable topics={value.log.topics} params={params} />
         </>
       )}
@@ -102,7 +111,7 @@ function Tiles({ stats }: { stats: Stats }): ComponentChildren {
       <Tile label="Accept p99" value={orDash(connect.latency_ms.p99)}>
         p50 {orDash(connect.latency_ms.p50)}, max {orDash(connect.latency_ms.max)}
       </Tile>
-      <Tile label="Sync p99" value={orDash(log.sync_p99_ms)}>
+      <Tile label={`${syncName(stats)} p99`} value={orDash(log.sync_p99_ms)}>
         p50 {orDash(log.sync_p50_ms)}
       </Tile>
       <Tile

@@ -8,6 +8,7 @@ import { GroupTable } from "./groups";
 const SHOWN_MAX = 128;
 
 export function TopicPartitions({ info }: { info: TopicInfo }): ComponentChildren {
+  const hasSegments = info.partitions.some(({ segments }) => segments !== null);
   return (
     <div class="topic-parts">
       <section class="card cut-corners" aria-labelledby="topic-partitions">
@@ -16,7 +17,7 @@ export function TopicPartitions({ info }: { info: TopicInfo }): ComponentChildre
           <table aria-label={`Partitions of ${info.name}`}>
             <thead>
               <tr>
-                {["Partition", "First", "Stable", "Tail", "Size", "Segments"].map((name) => (
+                {["Partition", "First", "Stable", "Tail", "Size", ...(hasSegments ? ["Segments"] : [])].map((name) => (
                   <th key={name} scope="col" class="number">
                     {name}
                   </th>
@@ -33,7 +34,7 @@ export function TopicPartitions({ info }: { info: TopicInfo }): ComponentChildre
                   <td class="number">{whole(partition.stable)}</td>
                   <td class="number">{whole(partition.tail)}</td>
                   <td class="number">{bytes(partition.bytes)}</td>
-                  <td class="number">{whole(partition.segments)}</td>
+                  {partition.segments !== null && <td class="number">{whole(partition.segments)}</td>}
                 </tr>
               ))}
             </tbody>

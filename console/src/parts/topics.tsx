@@ -88,6 +88,7 @@ function TopicRows(props: {
   onToggle: () => void;
 }): ComponentChildren {
   const { topic, tenant, rate, open, onToggle } = props;
+  const hasSegments = topic.partitions.some(({ segments }) => segments !== null);
   const total = (count: (partition: Partition) => number): number =>
     topic.partitions.reduce((sum, partition) => sum + count(partition), 0);
   return (
@@ -111,7 +112,7 @@ function TopicRows(props: {
             <table aria-label={`Partitions of ${topic.name}`}>
               <thead>
                 <tr>
-                  {["Partition", "First", "Stable", "Tail", "Unstable", "Size", "Segments"].map((name) => (
+                  {partitionColumns(hasSegments).map((name) => (
                     <th key={name} scope="col" class="number">
                       {name}
                     </th>
@@ -129,7 +130,7 @@ function TopicRows(props: {
                     <td class="number">{whole(partition.tail)}</td>
                     <td class="number">{whole(partition.tail - partition.stable)}</td>
                     <td class="number">{bytes(partition.bytes)}</td>
-                    <td class="number">{whole(partition.segments)}</td>
+                    {partition.segments !== null && <td class="number">{whole(partition.segments)}</td>}
                   </tr>
                 ))}
               </tbody>
@@ -140,6 +141,11 @@ function TopicRows(props: {
       )}
     </tbody>
   );
+}
+
+function partitionColumns(hasSegments: boolean): string[] {
+  const columns = ["Partition", "First", "Stable", "Tail", "Unstable", "Size"];
+  return hasSegments ? [...columns, "Segments"] : columns;
 }
 
 function internal(topic: Topic): boolean {
