@@ -141,6 +141,9 @@ impl Places {
 
 #[test]
 fn a_topic_is_backed_up_and_restored_with_its_offsets() {
+    if crate::log_has_no_files() {
+        return;
+    }
     let places = Places::new();
     let process = Process::start(&places.data);
     create_topic(&process, "orders", &json!({"partitions": 2}));
@@ -367,6 +370,9 @@ fn text(to: SocketAddr, root: &str, path: &str) -> String {
 
 #[test]
 fn a_backup_under_load_restores_everything_that_was_acknowledged_before_it() {
+    if crate::log_has_no_files() {
+        return;
+    }
     let places = Places::new();
     let process = Process::start(&places.data);
     let (root, reader) = fill(&process);
@@ -450,6 +456,9 @@ fn a_backup_under_load_restores_everything_that_was_acknowledged_before_it() {
 
 #[test]
 fn a_second_backup_receives_only_what_is_new_though_segments_were_compacted_and_trimmed() {
+    if crate::log_has_no_files() {
+        return;
+    }
     let places = Places::new();
     let process = Process::start_on(&places.data, &["--set", "log.flush_interval_ms=50"]);
     create_topic(&process, "large", &json!({"partitions": 1, "segment_bytes": 1 << 20}));

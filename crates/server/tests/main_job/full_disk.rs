@@ -129,6 +129,9 @@ fn stored(process: &Process) -> String {
 
 #[test]
 fn on_a_full_file_system_without_a_floor_every_write_is_refused_at_once_and_goes_on_once_there_is_room() {
+    if crate::log_has_no_files() {
+        return;
+    }
     let dir = tempfile::tempdir().unwrap();
     let Some(process) = start(dir.path(), 0) else { return };
     for path in ["/v1/tenants/mill", "/v1/devices/mill/wheel"] {
@@ -194,6 +197,9 @@ fn on_a_full_file_system_without_a_floor_every_write_is_refused_at_once_and_goes
 
 #[test]
 fn a_job_on_a_full_disk_waits_with_its_reason_and_goes_on_without_a_gap() {
+    if crate::log_has_no_files() {
+        return;
+    }
     let dir = tempfile::tempdir().unwrap();
     let Some(process) = start(dir.path(), 0) else { return };
     for topic in ["/api/streams/counts", "/api/streams/orders"] {
@@ -234,6 +240,9 @@ fn a_job_on_a_full_disk_waits_with_its_reason_and_goes_on_without_a_gap() {
 
 #[test]
 fn large_values_that_fill_the_disk_are_deleted_there_and_writing_resumes() {
+    if crate::log_has_no_files() {
+        return;
+    }
     const VALUE_BYTES: usize = 1 << 20;
     let dir = tempfile::tempdir().unwrap();
     let Some(process) = start(dir.path(), 32 << 20) else { return };

@@ -95,16 +95,20 @@ fn status_graph_and_metrics_have_the_same_figures_and_a_job_that_ended_leaves_th
     let process = Process::start(dir.path());
     run(&process, "d1");
     append(&process, 0..100);
+    // The ends of appends count in each partition until something behind them is read.
+    let ends_max = 4 * crate::end_offsets();
     eventually("all records are finished", || {
         let status = process.get_json("/api/jobs/d1/status");
-        status["records_out"] == 75 && status["lag"] == 0
+        status["records_out"] == 75 && status["lag"].as_u64().is_some_and(|lag| lag <= ends_max)
     });
     let (status, graph) = (process.get_json("/api/jobs/d1/status"), process.get_json("/api/jobs/d1/graph"));
     assert!(status.get("document").is_none() && status["at"].is_string() && graph["at"].is_string(), "{status:#}");
+    let lag = status["lag"].as_u64().unwrap();
     for described in [&status, &graph, &process.get_json("/api/jobs/d1")] {
         assert_eq!(described["state"], "running");
         let [read, some] = ["in", "some"].map(|name| node(described, name));
-        assert_eq!([&read["records_in"], &read["lag"], &read["offset"]], [100, 0, 100], "{read:#}");
+        let figures = ["records_in", "lag", "offset"].map(|figure| read[figure].as_u64().unwrap());
+        assert!((100..=100 + ends_max).contains(&figures[2]) && figures[..2] == [100, lag], "{read:#}");
         assert_eq!([&some["records_in"], &some["records_out"], &some["errors"]], [100, 75, 0], "{some:#}");
         assert!(some["latency_ms"]["p99"].is_f64() && some["rate_in_1m"].is_f64(), "{some:#}");
     }
@@ -119,8 +123,8 @@ fn status_graph_and_metrics_have_the_same_figures_and_a_job_that_ended_leaves_th
         of_node("millstream_job_records_in_total", "some") + " 100",
         of_node("millstream_job_records_out_total", "some") + " 75",
         of_node("millstream_job_unrouted_total", "some") + " 0",
-        of_node("millstream_job_source_offset", "in") + " 100",
-        of_node("millstream_job_source_lag", "in") + " 0",
+        format!("{} {}", of_node("millstream_job_source_offset", "in"), node(&status, "in")["offset"]),
+        format!("{} {lag}", of_node("millstream_job_source_lag", "in")),
         "millstream_jobs_running 1".to_owned(),
         "millstream_jobs{state=\"running\"} 1".to_owned(),
         "millstream_jobs{state=\"starting\"} 0".to_owned(),

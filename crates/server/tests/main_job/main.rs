@@ -1,7 +1,7 @@
 //! The main job, end to end: real devices' data over HTTP into a real process, entities and live answers out of it.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use millstream_testkit::{SharedServer, TestTenant};
+use millstream_testkit::{SharedServer, TestTenant, kafka_arguments, runs_on_kafka};
 
 mod administration;
 mod audit;
@@ -59,6 +59,22 @@ mod tokens;
 mod topic;
 mod usage;
 mod weather_observed;
+
+/// `true` if the log has no files and threads on this machine that a test could damage, fill, read or back up: it is on Apache Kafka.
+pub(crate) fn log_has_no_files() -> bool {
+    runs_on_kafka()
+}
+
+/// The settings with which a command of the binary finds the log of a directory: none for the built-in one.
+pub(crate) fn engine_arguments(dir: &std::path::Path) -> Vec<String> {
+    let off = ["--set", "listen.kafka=off"].map(str::to_owned);
+    if runs_on_kafka() { kafka_arguments(dir).into_iter().chain(off).collect() } else { Vec::new() }
+}
+
+/// The offsets that the end of an append takes in each of its partitions: Apache Kafka keeps it as a record that nobody reads.
+pub(crate) fn end_offsets() -> u64 {
+    u64::from(runs_on_kafka())
+}
 
 /// A tenant of its own for a test that needs no server of its own, on a server with the settings of [`millstream_testkit::Process::start`].
 pub(crate) fn tenant() -> TestTenant {

@@ -36,7 +36,8 @@ fn flags(settings: &[&str]) -> Vec<String> {
 
 /// Returns the bytes that are set aside at start, as the refusal of a budget that is too small for it says.
 fn set_aside(settings: &[&str]) -> u64 {
-    let flags = flags(&[settings, &["memory.budget_bytes=0"]].concat());
+    let mut flags = flags(&[settings, &["memory.budget_bytes=0"]].concat());
+    flags.extend(crate::engine_arguments(&std::env::temp_dir()));
     let output = millstream().args(["config", "show"]).args(flags).current_dir(std::env::temp_dir()).output().unwrap();
     let said = String::from_utf8(output.stderr).unwrap();
     let list = said.split_once('(').unwrap().1.split(')').next().unwrap();

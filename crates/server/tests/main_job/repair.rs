@@ -44,6 +44,9 @@ fn segments(dir: &Path) -> Vec<PathBuf> {
 
 #[test]
 fn log_check_and_repair_say_that_a_revoked_token_may_be_good_again() {
+    if crate::log_has_no_files() {
+        return;
+    }
     let dir = tempfile::tempdir().unwrap();
     let server = Process::start(dir.path());
     let root = make(&server, "", &every_role("root", "*"));
@@ -65,6 +68,9 @@ fn log_check_and_repair_say_that_a_revoked_token_may_be_good_again() {
 
 #[test]
 fn log_check_reports_a_damaged_log_and_log_repair_mends_it_after_a_confirmation() {
+    if crate::log_has_no_files() {
+        return;
+    }
     let dir = tempfile::tempdir().unwrap();
     let server = Process::start(dir.path());
     assert_eq!(ask(server.applications, "PUT", "/api/streams/orders", &JSON, b"{\"partitions\": 1}").status, 201);
@@ -142,6 +148,9 @@ fn assert_set_aside(dir: &Path, topic: &str, file: &Path, said: &str) {
 
 #[test]
 fn a_damaged_catalog_of_history_is_rebuilt_at_a_start_from_its_copy() {
+    if crate::log_has_no_files() {
+        return;
+    }
     let dir = tempfile::tempdir().unwrap();
     let server = Process::start(dir.path());
     for (room, temperature) in [("room1", 21), ("room1", 22), ("room2", 5), ("room1", 23)] {
@@ -186,6 +195,9 @@ fn a_damaged_catalog_of_history_is_rebuilt_at_a_start_from_its_copy() {
 
 #[test]
 fn damaged_notes_of_usage_are_counted_again_at_a_start_from_the_messages() {
+    if crate::log_has_no_files() {
+        return;
+    }
     const MESSAGE: &[u8] = b"0123456789";
     let dir = tempfile::tempdir().unwrap();
     let server = Process::start(dir.path());
@@ -208,6 +220,9 @@ fn damaged_notes_of_usage_are_counted_again_at_a_start_from_the_messages() {
 
 #[test]
 fn log_clear_journal_removes_the_last_copies_of_a_server_that_was_stopped_in_order() {
+    if crate::log_has_no_files() {
+        return;
+    }
     let dir = tempfile::tempdir().unwrap();
     let server = Process::start(dir.path());
     let lines = [("Content-Type", "application/x-ndjson")];

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
-use millstream_testkit::{Answer, Process, Raw, ask, eventually, millstream};
+use millstream_testkit::{Answer, Process, Raw, ask, eventually, has_kafka_listener, millstream};
 use millstream_types::{StateTopic, SystemClock, WallClock as _};
 use ring::rand::SystemRandom;
 use ring::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair as _};
@@ -76,7 +76,8 @@ impl Run {
             assert_eq!(self.call(token, "GET", "/api/streams", &Value::Null), status);
             assert_eq!(self.call(token, "GET", "/v2/entities", &Value::Null), status);
         }
-        for (user, secret, code) in [("made", &made, 0), ("root", &wrong, 58)] {
+        let of_kafka: &[_] = if has_kafka_listener() { &[("made", &made, 0), ("root", &wrong, 58)] } else { &[] };
+        for &(user, secret, code) in of_kafka {
             assert_eq!(Raw::connect(self.process.kafka).kafka_login(user, secret), code, "{user}");
             for mechanism in ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] {
                 assert_eq!(
@@ -264,6 +265,9 @@ impl Run {
 
     /// A backup, and what is told of it.
     fn back_up(&mut self, dir: &str) {
+        if crate::log_has_no_files() {
+            return;
+        }
         for arguments in [&["--to", dir][..], &["list", dir], &["verify", dir]] {
             let mut command = millstream();
             command.arg("backup").args(arguments).env("MILLSTREAM_SERVER", self.process.applications_url());

@@ -25,7 +25,7 @@ fn a_shared_server_and_its_data_end_with_the_test_program_even_if_that_is_killed
         let mut program = program.spawn().unwrap();
         let entries = || std::fs::read_dir(dir.path()).unwrap().flatten();
         if is_killed {
-            eventually("the server starts", || entries().any(|entry| entry.path().join("log").exists()));
+            eventually("the server starts", || entries().any(|entry| entry.path().join("views").exists()));
             program.kill().unwrap();
         }
         let ended = program.wait().unwrap();

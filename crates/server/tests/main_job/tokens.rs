@@ -2,7 +2,9 @@
 
 use std::io::Read as _;
 
-use millstream_testkit::{Answer, Events, Process, Raw, Server, Target, ask, eventually, millstream};
+use millstream_testkit::{
+    Answer, Events, Process, Raw, Server, Target, ask, eventually, has_kafka_listener, millstream,
+};
 use serde_json::{Value, json};
 
 /// Asks with a token, if there is one.
@@ -56,8 +58,9 @@ fn the_first_token_closes_every_listener_and_a_revoked_one_ends_what_it_has_begu
     assert_eq!(put("", "/api/streams/orders"), 201, "nobody needs a token before there is one");
     let events = [("Accept", "text/event-stream")];
     let mut open_tail = Events::get(&process, "/api/streams/orders", &events);
-    let (mut open_kafka, mut open_redis) = (Raw::connect(process.kafka), Raw::connect(process.redis));
-    assert!(open_kafka.kafka_serves());
+    let connect_to_kafka = || has_kafka_listener().then(|| Raw::connect(process.kafka));
+    let (mut open_kafka, mut open_redis) = (connect_to_kafka(), Raw::connect(process.redis));
+    assert!(open_kafka.iter_mut().all(Raw::kafka_serves));
     assert_eq!(open_redis.redis(&["PING"]), "+PONG");
     let root = token_command(
         &process,
@@ -67,7 +70,7 @@ fn the_first_token_closes_every_listener_and_a_revoked_one_ends_what_it_has_begu
     let root = root.trim_end();
     assert!(root.starts_with("mst_") && root.len() == 47, "{root}");
     assert!(open_tail.next().is_none(), "a reader without a token is told to go");
-    assert!(!open_kafka.kafka_serves());
+    assert!(!open_kafka.iter_mut().any(Raw::kafka_serves));
     assert_eq!(open_redis.redis(&["PING"]), "");
     assert_eq!(status(&process, "", "GET", "/api/streams", &Value::Null), 401);
     assert_eq!(status(&process, root, "GET", "/api/streams", &Value::Null), 200);
@@ -75,24 +78,24 @@ fn the_first_token_closes_every_listener_and_a_revoked_one_ends_what_it_has_begu
     let shop = make(&process, root, &every_role("shop", "default"));
     let bearer = format!("Bearer {shop}");
     let mut tail = Events::get(&process, "/api/streams/orders", &[events[0], ("Authorization", &bearer)]);
-    let (mut kafka, mut idle_kafka) = (Raw::connect(process.kafka), Raw::connect(process.kafka));
-    assert_eq!((kafka.kafka_login("shop", &shop), idle_kafka.kafka_login("shop", &shop)), (0, 0));
+    let (mut kafka, mut idle_kafka) = (connect_to_kafka(), connect_to_kafka());
+    assert!([&mut kafka, &mut idle_kafka].into_iter().flatten().all(|kafka| kafka.kafka_login("shop", &shop) == 0));
     let (mut redis, mut listening) = (Raw::connect(process.redis), Raw::connect(process.redis));
     assert_eq!(redis.redis(&["AUTH", "shop", &shop]), "+OK");
     assert_eq!(redis.redis(&["SET", "a", "1"]), "+OK");
     assert_eq!(listening.redis(&["AUTH", &shop]), "+OK");
     assert_eq!(listening.redis(&["SUBSCRIBE", "news"]), "*3");
-    assert!(kafka.kafka_serves());
+    assert!(kafka.iter_mut().all(Raw::kafka_serves));
     assert_eq!(status(&process, &shop, "GET", "/api/streams", &Value::Null), 200);
 
     assert_eq!(token_command(&process, root, &["revoke", "shop"]), "token shop is revoked\n");
     assert_eq!(status(&process, &shop, "GET", "/api/streams", &Value::Null), 401);
     assert!(tail.next().is_none());
-    assert!(!kafka.kafka_serves() && idle_kafka.is_closed());
+    assert!(!kafka.iter_mut().any(Raw::kafka_serves) && idle_kafka.iter_mut().all(Raw::is_closed));
     assert_eq!(redis.redis(&["GET", "a"]), "");
     let mut rest = Vec::new();
     listening.0.read_to_end(&mut rest).unwrap();
-    assert_ne!(Raw::connect(process.kafka).kafka_login("shop", &shop), 0);
+    assert!(connect_to_kafka().is_none_or(|mut kafka| kafka.kafka_login("shop", &shop) != 0));
     assert!(Raw::connect(process.redis).redis(&["AUTH", "shop", &shop]).starts_with("-WRONGPASS"));
     process.stop();
 }
@@ -137,12 +140,13 @@ fn tokens_survive_a_crash_and_revoked_ones_stay_revoked() {
     assert_eq!(status(&process, "", "GET", "/api/tokens", &Value::Null), 401, "it does not open again");
     assert_eq!(status(&process, &gone, "GET", "/api/streams", &Value::Null), 401);
     assert_eq!(status(&process, &kept, "GET", "/api/streams", &Value::Null), 200);
-    assert_eq!(Raw::connect(process.kafka).kafka_login("kept", &kept), 0);
+    if has_kafka_listener() {
+        assert_eq!(Raw::connect(process.kafka).kafka_login("kept", &kept), 0);
+    }
     let listed = call(process.applications, &root, "GET", "/api/tokens", &Value::Null);
     let names: Vec<_> = listed.json().as_array().unwrap().iter().map(|token| token["name"].clone()).collect();
     assert_eq!(names, ["kept", "root"]);
-    let log = std::fs::read_dir(dir.path().join("log")).unwrap().count();
-    assert!(log > 0);
+    assert!(crate::log_has_no_files() || std::fs::read_dir(dir.path().join("log")).unwrap().count() > 0);
     for secret in [&root, &gone, &kept] {
         assert!(!listed.text().contains(&**secret));
         let found = std::process::Command::new("grep").args(["-raq", secret]).arg(dir.path()).status().unwrap();
@@ -239,10 +243,10 @@ fn a_token_is_refused_and_its_connections_end_when_its_lifetime_is_over() {
         root,
         &json!({"name": name, "tenant": server.tenant(), "roles": ["reader", "writer"], "lifetime": "3s"}),
     );
-    let mut kafka = Raw::connect(server.kafka());
-    assert_eq!(kafka.kafka_login(&name, &brief), 0);
+    let mut kafka = has_kafka_listener().then(|| Raw::connect(server.kafka()));
+    assert!(kafka.iter_mut().all(|kafka| kafka.kafka_login(&name, &brief) == 0));
     eventually("the token to expire", || status(&server, &brief, "GET", "/api/streams", &Value::Null) == 401);
-    assert!(kafka.is_closed());
+    assert!(kafka.iter_mut().all(Raw::is_closed));
     let listed = call(server.applications(), root, "GET", "/api/tokens", &Value::Null).text();
     assert!(listed.contains(&format!("\"{name}\"")), "it is listed until it is revoked: {listed}");
 }
@@ -340,8 +344,9 @@ fn a_token_is_limited_to_groups_and_transactional_ids_beside_its_topics() {
         assert_eq!((&shown["groups"], &shown["transactional_ids"]), (&json!(["shop-", "till-"]), &json!(["shop-"])));
         let own = call(process.applications, shop, "GET", "/api/login", &Value::Null).json();
         assert_eq!(own["caller"]["limits"]["groups"], json!(["shop-", "till-"]));
-        let mut kafka = Raw::connect(process.kafka);
-        assert_eq!(kafka.kafka_login("shop", shop), 0);
+        if has_kafka_listener() {
+            assert_eq!(Raw::connect(process.kafka).kafka_login("shop", shop), 0);
+        }
     };
     check(&process);
     process.stop();
