@@ -3,12 +3,13 @@
 use std::process::Command;
 use std::thread;
 
-use millstream_log::{Cleanup, Error, Log as _, LogConfig, TopicConfig};
+use millstream_log::{AckLevel, Cleanup, Error, Log as _, LogConfig, TopicConfig};
 use millstream_log_kafka::{ClusterHealth, OnKafka, TroubleKind};
 use millstream_testkit::{RealKafka, eventually, xtask};
+use millstream_types::{Record, SystemClock, TopicPartition, WallClock as _};
 use tokio::sync::watch;
 
-use crate::{commit, config, topic, values};
+use crate::{answer, commit, config, topic, values};
 
 #[test]
 fn a_cluster_that_nobody_reaches_is_named() {
@@ -116,12 +117,13 @@ fn a_broker_that_refuses_the_time_of_a_record_is_named_with_the_remedy() {
     let kafka = RealKafka::with_clocks_ahead(1, -2 * 3_600);
     let log = OnKafka::open(config(&kafka)).unwrap();
     let config = TopicConfig { partitions: 1, cleanup: Cleanup::Compact, ..TopicConfig::default() };
-    // The topic's description is the first record of keys.
-    let refused = log.create_topic(&topic("keys"), &config).and_then(|_| {
-        let writer = log.writer("w")?;
-        commit(&*writer, &topic("keys"), &[0], "v").map(drop)
-    });
-    let told = refused.unwrap_err().to_string();
+    log.create_topic(&topic("keys"), &config).unwrap();
+    let partition = log.partition(&TopicPartition::new(topic("keys"), 0)).unwrap();
+    let now_ms = SystemClock::default().now_ms();
+    let record = Record { timestamp_ms: now_ms, key: Some(b"k"), value: Some(b"v"), ..Record::default() };
+    let (done, answer) = answer();
+    partition.append(&[record], AckLevel::Synced, done).unwrap();
+    let told = answer().unwrap_err().to_string();
     assert!(told.contains(&format!("broker 1 at {}", kafka.brokers()[0].address)), "{told}");
     assert!(told.contains("log.message.timestamp.after.max.ms") && told.contains("NTP"), "{told}");
 }
