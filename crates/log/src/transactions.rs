@@ -132,6 +132,12 @@ impl Transactions {
 pub(crate) struct AbortedIndex(Arc<Vec<Aborted>>);
 
 impl AbortedIndex {
+    /// An index of these, in any order.
+    pub(crate) fn of(mut aborted: Vec<Aborted>) -> Self {
+        aborted.sort_by_key(|aborted| aborted.marker);
+        Self(Arc::new(aborted))
+    }
+
     pub(crate) fn entries(&self) -> &[Aborted] {
         &self.0
     }
