@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::future::Future;
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, OnceLock, mpsc};
 
 use kafka_protocol::ResponseError;
 use millstream_log::{Error, LogCounters, Topic};
@@ -21,6 +21,8 @@ use crate::contact::Troubles;
 use crate::followed::Followed;
 use crate::health::ReplicaReport;
 use crate::local_copies::LocalCopies;
+use crate::migrated::MigratedTopic;
+use crate::migration::MigratedTopics;
 use crate::names::Names;
 use crate::outbox::Outbox;
 use crate::partition_state::{PartitionState, leader_of};
@@ -44,6 +46,8 @@ pub(crate) struct Core {
     pub(crate) waits: watch::Sender<Option<String>>,
     pub(crate) pending: Arc<PendingAppends>,
     pub(crate) copies: LocalCopies,
+    /// The topics that were moved here; known before any topic is.
+    pub(crate) migrated: OnceLock<MigratedTopics>,
     clock: SystemClock,
     runtime: Handle,
 }
@@ -64,6 +68,7 @@ impl Core {
             replicas: Mutex::default(),
             clocks: Clocks::default(),
             waits,
+            migrated: OnceLock::new(),
             clock: SystemClock::default(),
             copies: LocalCopies::new(config.copies_dir.clone(), config.copies),
             pending,
@@ -75,6 +80,11 @@ impl Core {
     /// All topics, ordered by name.
     pub(crate) fn topics(&self) -> Vec<Arc<Topic>> {
         self.topics.all().iter().map(|topic| topic.topic()).collect()
+    }
+
+    /// The topic of this id in Kafka as it was before it was moved there, if it was.
+    pub(crate) fn migrated(&self, id: Uuid) -> Option<Arc<MigratedTopic>> {
+        self.migrated.get().and_then(|migrated| migrated.get(&id)).cloned()
     }
 
     /// Runs a task of the engine.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use millstream_log::{
     Bell, Capabilities, CommittedPosition, Error, Log, LogConfig, Partition, Reply, Topic, TopicConfig, Writer,
 };
-use millstream_types::{Position, TopicName, TopicPartition};
+use millstream_types::{MIGRATION, Position, TopicName, TopicPartition};
 use parking_lot::Mutex;
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
@@ -14,6 +14,7 @@ use tracing::warn;
 use crate::config::EngineConfig;
 use crate::core::Core;
 use crate::following;
+use crate::migration::{self, LogSource};
 use crate::partition::KafkaPartition;
 use crate::positions::Positions;
 use crate::writer::{KafkaWriter, Writers};
@@ -39,27 +40,28 @@ impl OnKafka {
     /// # Errors
     /// [`Error::InvalidSetting`]; [`Error::Unreachable`] if no broker answers; [`Error::Unfit`] if the cluster cannot keep this log; [`Error::Refused`].
     pub fn open(config: LogConfig) -> Result<Arc<Self>, Error> {
-        Self::open_telling(config, watch::Sender::default())
+        Self::open_telling(config, None, watch::Sender::default())
     }
 
-    /// As [`OnKafka::open`]; tells `waits` the reason for which it, and [`OnKafka::take_over`] after it, wait.
+    /// As [`OnKafka::open`], for a process whose data directory has a log that was moved there, if `source` tells of one. Tells
+    /// `waits` the reason for which it, and [`OnKafka::take_over`] after it, wait.
     ///
     /// # Errors
-    /// Those of [`OnKafka::open`].
-    pub fn open_telling(config: LogConfig, waits: watch::Sender<Option<String>>) -> Result<Arc<Self>, Error> {
+    /// Those of [`OnKafka::open`]; [`Error::Unfit`] if `source` is another log, or has changed since, and nothing is created then.
+    pub fn open_telling(
+        config: LogConfig,
+        source: Option<LogSource>,
+        waits: watch::Sender<Option<String>>,
+    ) -> Result<Arc<Self>, Error> {
         let config = EngineConfig::new(config)?;
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(THREADS)
-            .thread_name("log-kafka")
-            .enable_all()
-            .build()
-            .map_err(|error| Error::Unreachable { brokers: config.brokers.join(", "), why: error.to_string() })?;
+        let runtime = new_runtime(&config)?;
         let core = Core::new(config, waits, runtime.handle().clone());
         core.spawn(producing::run(Arc::clone(&core)));
         let core_of_task = Arc::clone(&core);
         core.wait(async move {
             fitness::check(&core_of_task).await?;
             fitness::until_replicated(&core_of_task).await?;
+            learn_migrated(&core_of_task, source).await?;
             let watch = topic_watch::begin(&core_of_task).await?;
             positions::create(&core_of_task).await?;
             core_of_task.spawn(topic_watch::run(watch, Arc::downgrade(&core_of_task)));
@@ -78,6 +80,47 @@ impl OnKafka {
     pub(crate) fn core(&self) -> Arc<Core> {
         Arc::clone(&self.core)
     }
+}
+
+/// The threads of an engine.
+pub(crate) fn new_runtime(config: &EngineConfig) -> Result<Runtime, Error> {
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(THREADS)
+        .thread_name("log-kafka")
+        .enable_all()
+        .build()
+        .map_err(|error| Error::Unreachable { brokers: config.brokers.join(", "), why: error.to_string() })
+}
+
+/// The error of a cluster that cannot keep this log.
+pub(crate) fn unfit(core: &Core, setting: &str, value: impl Into<String>, rule: impl Into<String>) -> Error {
+    let broker = core.config.brokers.join(", ");
+    Error::Unfit { broker, setting: setting.to_owned(), value: value.into(), rule: rule.into() }
+}
+
+/// Learns which topics were moved to Kafka, before any is used.
+async fn learn_migrated(core: &Core, source: Option<LogSource>) -> Result<(), Error> {
+    let name = core.names.internal(MIGRATION.name);
+    let (topics, state) = migration::found(core).await?.unwrap_or_default();
+    match (&state, source) {
+        (Some(state), _) if !state.is_finished => {
+            let rule = format!(
+                "a log is being moved there; run 'millstream migrate --to kafka' with the data directory of that log again, or \
+                 delete the topics of that prefix (log.kafka.prefix = '{}')",
+                core.config.prefix
+            );
+            return Err(unfit(core, &name, "unfinished", rule));
+        }
+        (Some(state), Some(source)) => state.check_source(core, &source)?,
+        (None, Some(_)) => {
+            let rule = "the log of the data directory was not moved there; run 'millstream migrate --to kafka', or choose \
+                        another --data-dir, or log.engine = embedded";
+            return Err(unfit(core, &name, "no record", rule));
+        }
+        (_, None) => {}
+    }
+    core.migrated.get_or_init(|| topics);
+    Ok(())
 }
 
 impl OnKafka {

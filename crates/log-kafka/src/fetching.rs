@@ -52,11 +52,10 @@ pub(crate) struct Fetched {
 
 /// The ends of a partition in the answer to a fetch.
 pub(crate) fn ends_of(partition: &PartitionState, data: &PartitionData) -> Ends {
-    let offset = |kafka_offset| partition.topic.offset(kafka_offset);
     Ends {
-        first: offset(data.log_start_offset),
-        stable: offset(data.last_stable_offset),
-        high: offset(data.high_watermark),
+        first: partition.origin.map.first(data.log_start_offset),
+        stable: partition.offset(data.last_stable_offset),
+        high: partition.offset(data.high_watermark),
     }
 }
 
@@ -70,9 +69,12 @@ pub(crate) fn fetched(partition: &PartitionState, data: PartitionData) -> Result
     let undecodable = |source| Error::Batch { partition: partition.id.clone(), source };
     let times = if partition.topic.topic().config.append_time { Times::OfAppend } else { Times::OfRecords };
     let Visible { batches, next } = visible(data.records.unwrap_or_default(), &aborted, times).map_err(undecodable)?;
-    let batches = batches.into_iter().map(|batch| partition.topic.at_its_offsets(batch)).collect();
-    let next = next.map(|next| partition.topic.offset(next.0.cast_signed()));
-    Ok(Fetched { ends, visible: Visible { batches, next } })
+    let mut at_their_offsets = Vec::with_capacity(batches.len());
+    for batch in batches {
+        at_their_offsets.extend(partition.origin.at_its_offsets(batch).map_err(undecodable)?);
+    }
+    let next = next.map(|next| partition.offset(next.0.cast_signed()));
+    Ok(Fetched { ends, visible: Visible { batches: at_their_offsets, next } })
 }
 
 /// The place of one partition in a fetch.
@@ -80,7 +82,7 @@ pub(crate) fn place(partition: &PartitionState, from: Offset, max_bytes: i32) ->
     FetchPartition::default()
         .with_partition(partition.index())
         .with_current_leader_epoch(partition.leader().map_or(-1, |leader| leader.epoch))
-        .with_fetch_offset(partition.topic.kafka_offset(from))
+        .with_fetch_offset(partition.kafka_offset(from))
         .with_last_fetched_epoch(-1)
         .with_log_start_offset(-1)
         .with_partition_max_bytes(max_bytes)
@@ -219,10 +221,11 @@ pub(crate) async fn new_records(
 
 /// The ends of a partition as its leader tells them.
 pub(crate) async fn ends(core: &Core, partition: &Arc<PartitionState>) -> Result<Ends, Error> {
-    let none = partition.topic.offset(0);
-    let first = offset_at(core, partition, EARLIEST, Isolation::Uncommitted).await?.unwrap_or(none);
-    let stable = offset_at(core, partition, LATEST, Isolation::Committed).await?.unwrap_or(none);
-    let high = offset_at(core, partition, LATEST, Isolation::Uncommitted).await?.unwrap_or(none);
+    let first = kafka_offset_at(core, partition, EARLIEST, Isolation::Uncommitted).await?.unwrap_or(0);
+    let stable = kafka_offset_at(core, partition, LATEST, Isolation::Committed).await?.unwrap_or(0);
+    let high = kafka_offset_at(core, partition, LATEST, Isolation::Uncommitted).await?.unwrap_or(0);
+    let first = partition.origin.map.first(first);
+    let [stable, high] = [stable, high].map(|kafka_offset| partition.offset(kafka_offset));
     Ok(Ends { first, stable: stable.max(first), high: high.max(stable) })
 }
 
@@ -232,15 +235,16 @@ pub(crate) async fn offset_of_time(
     partition: &Arc<PartitionState>,
     timestamp_ms: i64,
 ) -> Result<Option<Offset>, Error> {
-    offset_at(core, partition, timestamp_ms.max(0), Isolation::Committed).await
+    let found = kafka_offset_at(core, partition, timestamp_ms.max(0), Isolation::Committed).await?;
+    Ok(found.map(|kafka_offset| partition.offset(kafka_offset)))
 }
 
-async fn offset_at(
+pub(crate) async fn kafka_offset_at(
     core: &Core,
     partition: &Arc<PartitionState>,
     timestamp: i64,
     isolation: Isolation,
-) -> Result<Option<Offset>, Error> {
+) -> Result<Option<i64>, Error> {
     let wanted = ListOffsetsPartition::default()
         .with_partition_index(partition.index())
         .with_current_leader_epoch(-1)
@@ -263,6 +267,5 @@ async fn offset_at(
             })
         },
     };
-    let found = ask_leader(core, partition, &question).await?;
-    Ok(found.map(|kafka_offset| partition.topic.offset(kafka_offset)))
+    ask_leader(core, partition, &question).await
 }

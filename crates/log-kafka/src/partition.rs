@@ -83,7 +83,9 @@ impl KafkaPartition {
                 {
                     self.core.copies.keep(place, first.base_offset().min(from), to, &visible.batches);
                 }
-                Ok(visible.batches)
+                let mut batches = visible.batches;
+                batches.retain(|batch| batch.next_offset() > from);
+                Ok(batches)
             }
             Err(ends) if from < ends.first => Err(self.trimmed(from, ends.first)),
             Err(ends) => Err(Error::BeyondTail { partition: self.state.id.clone(), wanted: from, tail: ends.high }),
@@ -125,6 +127,10 @@ impl Partition for KafkaPartition {
             return Ok(known);
         }
         let mut found = self.fetch(from, max_bytes.max(READ_MIN_BYTES), up_to)?;
+        if found.is_empty() {
+            // Gaps at the end of a partition that was moved to Kafka have nothing there.
+            found.extend(self.state.origin.map.gap_at(from, self.state.epoch()));
+        }
         // The leader counts bytes in its own way, and gives at least what was asked for.
         let mut budget = max_bytes;
         let fitting = found.iter().enumerate().take_while(|(index, batch)| {
@@ -217,6 +223,14 @@ impl Partition for KafkaPartition {
         }
         if position.offset > high {
             let why = "it lies beyond the newest record";
+            return Err(Error::PositionLost { partition, position, why, restart: first });
+        }
+        if position.offset > first && position.offset < self.state.origin.horizon {
+            let why = "deletions above it have been compacted away";
+            return Err(Error::PositionLost { partition, position, why, restart: first });
+        }
+        if self.state.origin.end_of(position.epoch).is_some_and(|end| position.offset > end) {
+            let why = "its epoch ended below it, before the log was moved to Kafka";
             return Err(Error::PositionLost { partition, position, why, restart: first });
         }
         Ok(position.offset)

@@ -11,6 +11,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use crate::local_copies::Place;
+use crate::migrated::PartitionOrigin;
 use crate::queue::{AppendQueue, Ended};
 use crate::tail::TailCache;
 use crate::topic_info::TopicInfo;
@@ -41,6 +42,8 @@ pub(crate) struct Ends {
 pub(crate) struct PartitionState {
     pub(crate) id: TopicPartition,
     pub(crate) topic: Arc<TopicInfo>,
+    /// Its past before Kafka had it, which gives its records their offsets.
+    pub(crate) origin: PartitionOrigin,
     pub(crate) watchers: Watchers,
     pub(crate) queue: Mutex<AppendQueue>,
     leader: Mutex<Option<Leader>>,
@@ -83,6 +86,7 @@ impl PartitionState {
         Self {
             id: TopicPartition { topic: topic.name(), partition },
             topic: Arc::clone(topic),
+            origin: topic.origin(partition),
             watchers: Watchers::default(),
             queue: Mutex::default(),
             leader: Mutex::new(None),
@@ -104,6 +108,16 @@ impl PartitionState {
         self.topic.is_read_by_offset().then(|| (self.topic.id, self.index()))
     }
 
+    /// The offset of the record that Kafka gives this number; of its end, the offset of the next record.
+    pub(crate) fn offset(&self, kafka_offset: i64) -> Offset {
+        self.origin.map.offset(kafka_offset)
+    }
+
+    /// The number that Kafka gives the record at this offset, or in a gap the next one.
+    pub(crate) fn kafka_offset(&self, offset: Offset) -> i64 {
+        self.origin.map.kafka_offset(offset)
+    }
+
     pub(crate) fn leader(&self) -> Option<Leader> {
         *self.leader.lock()
     }
@@ -118,7 +132,7 @@ impl PartitionState {
 
     /// The epoch of the leader, 0 before one is known.
     pub(crate) fn epoch(&self) -> Epoch {
-        Epoch(self.leader().map_or(0, |leader| leader.epoch.max(0).unsigned_abs()))
+        self.origin.epoch(self.leader().map_or(0, |leader| leader.epoch))
     }
 
     /// `true` once the ends were asked for.

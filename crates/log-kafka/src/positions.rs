@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use millstream_log::{Cleanup, CommittedPosition, Error, PositionCommit, Topic, TopicConfig, UpTo, Writers};
+use millstream_log::{Cleanup, CommittedPosition, Error, PositionCommit, Topic, TopicConfig, UpTo, Writers, reply};
 use millstream_types::{
     BatchLimits, Epoch, Offset, POSITIONS, PartitionId, Position, Record, TopicId, TopicName, TopicPartition,
     partition_of_key,
@@ -102,6 +102,30 @@ pub(crate) async fn create(core: &Arc<Core>) -> Result<(), Error> {
         ..TopicConfig::default()
     };
     topic_admin::create_topic(Arc::clone(core), name, config).await.map(drop)
+}
+
+/// Stores positions, each of a group.
+///
+/// # Errors
+/// Those of an append.
+pub(crate) async fn keep(core: &Arc<Core>, known: Vec<(String, CommittedPosition)>) -> Result<(), Error> {
+    let topic = core.topics.get(&TopicName::internal(POSITIONS.name))?;
+    let mut answers = Vec::new();
+    for (group, CommittedPosition { partition: read, position, metadata, committed_ms }) in known {
+        let key = key_of(&group, &core.names.in_kafka(&read.topic)?, read.partition);
+        let value = value_of(position, committed_ms, &metadata);
+        let number = partition_of_key(group.as_bytes(), PARTITIONS);
+        let partition = topic.partition(&TopicPartition { topic: topic.info.name(), partition: number })?;
+        let record = Record { timestamp_ms: committed_ms, key: Some(&key), value: Some(&value), headers: &[] };
+        let (done, answer) = reply();
+        partition.queue.lock().push(&[record], core.config.batch_max_bytes, 0, done);
+        core.outbox.ready(partition);
+        answers.push(answer);
+    }
+    for answer in answers {
+        answer.await?;
+    }
+    Ok(())
 }
 
 impl Positions {

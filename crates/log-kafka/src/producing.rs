@@ -136,7 +136,7 @@ async fn deliver(core: Arc<Core>, leader: i32, sent: Vec<Arc<PartitionState>>, r
 }
 
 fn acknowledge(core: &Arc<Core>, leader: i32, partition: &Arc<PartitionState>, answer: &PartitionProduceResponse) {
-    let base = partition.topic.offset(answer.base_offset);
+    let base = partition.offset(answer.base_offset);
     let epoch = partition.epoch();
     let (acknowledged, is_ready) = {
         let mut queue = partition.queue.lock();

@@ -20,7 +20,7 @@ pub(crate) async fn trim(core: &Core, partition: &Arc<PartitionState>, before: O
     let timeout_ms = i32::try_from(core.config.request_timeout.as_millis()).unwrap_or(i32::MAX);
     let wanted = DeleteRecordsPartition::default()
         .with_partition_index(partition.index())
-        .with_offset(partition.topic.kafka_offset(before));
+        .with_offset(partition.kafka_offset(before));
     let name = WireName(StrBytes::from_string(partition.topic.kafka_name.clone()));
     let topic = DeleteRecordsTopic::default().with_name(name).with_partitions(vec![wanted]);
     let question = Question {
@@ -36,7 +36,7 @@ pub(crate) async fn trim(core: &Core, partition: &Arc<PartitionState>, before: O
             })
         },
     };
-    let first = partition.topic.offset(ask_leader(core, partition, &question).await?);
+    let first = partition.origin.map.first(ask_leader(core, partition, &question).await?);
     partition.trimmed(first);
     Ok(first)
 }

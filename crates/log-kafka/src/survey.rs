@@ -61,7 +61,8 @@ async fn look(core: &Core, broker: i32, partitions: &[Arc<PartitionState>]) -> R
     for partition in unread {
         let place = (partition.topic.kafka_name.clone(), partition.index());
         if let (Some(&first), Some(&stable), Some(&high)) = (first.get(&place), stable.get(&place), high.get(&place)) {
-            let [first, stable, high] = [first, stable, high].map(|kafka_offset| partition.topic.offset(kafka_offset));
+            let first = partition.origin.map.first(first);
+            let [stable, high] = [stable, high].map(|kafka_offset| partition.offset(kafka_offset));
             let stable = stable.max(first);
             partition.seen_from_afar(Ends { first, stable, high: high.max(stable) });
         }

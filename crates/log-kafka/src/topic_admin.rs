@@ -33,6 +33,7 @@ pub(crate) const DESCRIBE_CONFIGS_VERSION: i16 = 4;
 const ALTER_CONFIGS_VERSION: i16 = 1;
 const TOPIC_RESOURCE: i8 = 2;
 const SET: i8 = 0;
+const DELETE: i8 = 1;
 
 fn wire(text: &str) -> StrBytes {
     StrBytes::from_string(text.to_owned())
@@ -67,7 +68,8 @@ pub(crate) async fn create_topic(core: Arc<Core>, name: TopicName, config: Topic
         }
     }
     let found = settled(&core, &kafka_name, config.partitions).await?;
-    let topic = core.topics.insert(TopicState::new(kafka_name, found.topic_id, name, config));
+    let migrated = core.migrated(found.topic_id);
+    let topic = core.topics.insert(TopicState::migrated(kafka_name, found.topic_id, name, config, migrated));
     topic.lead(&found);
     Ok(topic.topic())
 }
@@ -88,13 +90,23 @@ pub(crate) enum CreationRefusal {
 
 /// Creates a topic in the cluster.
 pub(crate) async fn create(core: &Core, kafka_name: &str, config: &TopicConfig) -> Result<(), CreationRefusal> {
+    let settings = topic_settings::to_kafka(config, core.config.min_insync_replicas, core.config.batch_max_bytes);
+    create_with(core, kafka_name, config.partitions, settings).await
+}
+
+/// As [`create`], with settings as Kafka names them.
+pub(crate) async fn create_with(
+    core: &Core,
+    kafka_name: &str,
+    partitions: u32,
+    settings: Vec<(&'static str, String)>,
+) -> Result<(), CreationRefusal> {
     let setting = |(name, value): (&str, String)| {
         CreatableTopicConfig::default().with_name(wire(name)).with_value(Some(StrBytes::from_string(value)))
     };
-    let settings = topic_settings::to_kafka(config, core.config.min_insync_replicas, core.config.batch_max_bytes);
     let topic = CreatableTopic::default()
         .with_name(WireName(wire(kafka_name)))
-        .with_num_partitions(config.partitions.cast_signed())
+        .with_num_partitions(partitions.cast_signed())
         .with_replication_factor(core.config.replication_factor)
         .with_configs(settings.into_iter().map(setting).collect());
     let request = CreateTopicsRequest::default().with_topics(vec![topic]).with_timeout_ms(timeout_ms(core));
@@ -161,26 +173,46 @@ pub(crate) async fn alter_topic(core: Arc<Core>, name: TopicName, config: TopicC
         Some(&Topic { config: config.clone(), ..(*known.topic()).clone() }),
     )
     .await?;
-    let setting = |(name, value): (&str, String)| {
-        AlterableConfig::default()
-            .with_name(wire(name))
-            .with_config_operation(SET)
-            .with_value(Some(StrBytes::from_string(value)))
-    };
     let settings = topic_settings::to_kafka(&config, core.config.min_insync_replicas, core.config.batch_max_bytes);
-    let resource = AlterConfigsResource::default()
-        .with_resource_type(TOPIC_RESOURCE)
-        .with_resource_name(wire(&known.info.kafka_name))
-        .with_configs(settings.into_iter().map(setting).collect());
-    let request = IncrementalAlterConfigsRequest::default().with_resources(vec![resource]);
-    let answer = core.cluster.ask(&request, ALTER_CONFIGS_VERSION, core.config.delivery_timeout).await;
-    let answer = answer.map_err(|error| core.unreachable(&error))?;
-    if let Some(no) = answer.responses.iter().find(|answer| answer.error_code != 0) {
-        return Err(refused("to alter a topic", no.error_code, no.error_message.as_deref()));
-    }
+    change(&core, &known.info.kafka_name, settings.iter().map(TopicChange::set).collect()).await?;
     let topic = known.reconfigure(config);
     core.topics.watchers.ring();
     Ok(topic)
+}
+
+/// A change of one setting of a topic, as Kafka names it.
+pub(crate) enum TopicChange<'a> {
+    Set(&'static str, &'a str),
+    /// It has no value of its own any more.
+    Reset(&'static str),
+}
+
+impl<'a> TopicChange<'a> {
+    pub(crate) fn set((name, value): &'a (&'static str, String)) -> Self {
+        Self::Set(name, value)
+    }
+}
+
+/// Changes settings of a topic in the cluster.
+pub(crate) async fn change(core: &Core, kafka_name: &str, changes: Vec<TopicChange<'_>>) -> Result<(), Error> {
+    let setting = |change| {
+        let (name, operation, value) = match change {
+            TopicChange::Set(name, value) => (name, SET, Some(wire(value))),
+            TopicChange::Reset(name) => (name, DELETE, None),
+        };
+        AlterableConfig::default().with_name(wire(name)).with_config_operation(operation).with_value(value)
+    };
+    let resource = AlterConfigsResource::default()
+        .with_resource_type(TOPIC_RESOURCE)
+        .with_resource_name(wire(kafka_name))
+        .with_configs(changes.into_iter().map(setting).collect());
+    let request = IncrementalAlterConfigsRequest::default().with_resources(vec![resource]);
+    let answer = core.cluster.ask(&request, ALTER_CONFIGS_VERSION, core.config.delivery_timeout).await;
+    let answer = answer.map_err(|error| core.unreachable(&error))?;
+    match answer.responses.iter().find(|answer| answer.error_code != 0) {
+        Some(no) => Err(refused("to alter a topic", no.error_code, no.error_message.as_deref())),
+        None => Ok(()),
+    }
 }
 
 /// Adds partitions to a topic.

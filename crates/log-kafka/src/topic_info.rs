@@ -3,9 +3,11 @@
 use std::sync::{Arc, OnceLock};
 
 use millstream_log::{Error, Topic, TopicConfig};
-use millstream_types::{Offset, RecordBatch, TopicId, TopicName};
+use millstream_types::{Offset, PartitionId, TopicId, TopicName};
 use parking_lot::RwLock;
 use uuid::Uuid;
+
+use crate::migrated::{MigratedTopic, PartitionOrigin};
 
 /// Kafka numbers the records of each topic from 0 on, also those of a later topic of the name. Where offsets are versions, which never
 /// come back, they begin at one of so many offsets, by the topic's random id. Later ones are still exact in JSON.
@@ -17,42 +19,38 @@ pub(crate) struct TopicInfo {
     /// Its name in the cluster.
     pub(crate) kafka_name: String,
     pub(crate) id: Uuid,
-    /// The offset of the record that Kafka numbers 0.
-    first_offset: Offset,
+    /// The topic as it was before it was moved to Kafka, if it was.
+    migrated: Option<Arc<MigratedTopic>>,
     topic: RwLock<Arc<Topic>>,
     /// The reason why it is gone.
     gone: OnceLock<Error>,
 }
 
 impl TopicInfo {
-    pub(crate) fn new(kafka_name: String, id: Uuid, name: TopicName, config: TopicConfig) -> Self {
-        let first_offset = Offset(if config.has_versions() { id.as_u64_pair().1 % FIRST_OFFSETS } else { 0 });
-        let topic = Arc::new(Topic { id: TopicId(id.as_u128()), name, config });
-        Self { kafka_name, id, first_offset, topic: RwLock::new(topic), gone: OnceLock::new() }
+    pub(crate) fn new(
+        kafka_name: String,
+        id: Uuid,
+        name: TopicName,
+        config: TopicConfig,
+        migrated: Option<Arc<MigratedTopic>>,
+    ) -> Self {
+        let own = migrated.as_ref().map_or(TopicId(id.as_u128()), |migrated| migrated.id);
+        let topic = Arc::new(Topic { id: own, name, config });
+        Self { kafka_name, id, migrated, topic: RwLock::new(topic), gone: OnceLock::new() }
     }
 
     /// `true` if values are read one by one, by their offsets.
     pub(crate) fn is_read_by_offset(&self) -> bool {
-        self.first_offset != Offset::ZERO
+        self.topic.read().config.has_versions()
     }
 
-    /// The offset of the record that Kafka gives this number.
-    pub(crate) fn offset(&self, kafka_offset: i64) -> Offset {
-        self.first_offset.advance(kafka_offset.max(0).unsigned_abs())
-    }
-
-    /// The number that Kafka gives the record at this offset.
-    pub(crate) fn kafka_offset(&self, offset: Offset) -> i64 {
-        offset.0.saturating_sub(self.first_offset.0).cast_signed()
-    }
-
-    /// A batch as Kafka numbers it, at its offsets.
-    pub(crate) fn at_its_offsets(&self, batch: RecordBatch) -> RecordBatch {
-        if self.first_offset == Offset::ZERO {
-            return batch;
-        }
-        let (first, epoch) = (self.offset(batch.base_offset().0.cast_signed()), batch.epoch());
-        batch.into_restamped(first, epoch)
+    /// The past of a partition before Kafka had it.
+    pub(crate) fn origin(&self, partition: PartitionId) -> PartitionOrigin {
+        let migrated = self.migrated.as_ref().and_then(|migrated| migrated.partitions.get(&partition));
+        migrated.cloned().unwrap_or_else(|| {
+            let first = if self.topic().config.has_versions() { self.id.as_u64_pair().1 % FIRST_OFFSETS } else { 0 };
+            PartitionOrigin::none(Offset(first))
+        })
     }
 
     pub(crate) fn name(&self) -> TopicName {

@@ -10,6 +10,7 @@ use millstream_types::{PartitionId, TopicName, TopicPartition};
 use parking_lot::RwLock;
 use uuid::Uuid;
 
+use crate::migrated::MigratedTopic;
 use crate::partition_state::{PartitionState, leader_of};
 use crate::pending::PendingAppends;
 use crate::topic_info::TopicInfo;
@@ -23,7 +24,18 @@ pub(crate) struct TopicState {
 
 impl TopicState {
     pub(crate) fn new(kafka_name: String, id: Uuid, name: TopicName, config: TopicConfig) -> Arc<Self> {
-        let info = Arc::new(TopicInfo::new(kafka_name, id, name, config));
+        Self::migrated(kafka_name, id, name, config, None)
+    }
+
+    /// As [`TopicState::new`], for a topic that may have been moved to Kafka.
+    pub(crate) fn migrated(
+        kafka_name: String,
+        id: Uuid,
+        name: TopicName,
+        config: TopicConfig,
+        migrated: Option<Arc<MigratedTopic>>,
+    ) -> Arc<Self> {
+        let info = Arc::new(TopicInfo::new(kafka_name, id, name, config, migrated));
         let state = Arc::new(Self { info, partitions: RwLock::default() });
         state.grow();
         state

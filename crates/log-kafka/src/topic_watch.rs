@@ -54,6 +54,18 @@ pub(crate) async fn run(mut watch: TopicWatch, core: Weak<Core>) {
 /// # Errors
 /// Those of a creation and of a look.
 pub(crate) async fn begin(core: &Arc<Core>) -> Result<TopicWatch, Error> {
+    create_catalogue(core).await?;
+    let mut watch = TopicWatch::default();
+    let found = watch.look(core).await?;
+    fitness::check_partition_counts(core, &found, &watch.catalogue)?;
+    Ok(watch)
+}
+
+/// Creates the catalogue if the cluster has none.
+///
+/// # Errors
+/// Those of a creation.
+pub(crate) async fn create_catalogue(core: &Arc<Core>) -> Result<(), Error> {
     let config = TopicConfig {
         partitions: 1,
         cleanup: Cleanup::Compact,
@@ -69,10 +81,7 @@ pub(crate) async fn begin(core: &Arc<Core>) -> Result<TopicWatch, Error> {
     let name = TopicName::internal(TOPICS.name);
     let topic = core.topics.insert(TopicState::new(kafka_name, found.topic_id, name, config));
     topic.lead(&found);
-    let mut watch = TopicWatch::default();
-    let found = watch.look(core).await?;
-    fitness::check_partition_counts(core, &found, &watch.catalogue)?;
-    Ok(watch)
+    Ok(())
 }
 
 impl TopicWatch {
@@ -144,14 +153,20 @@ impl TopicWatch {
                     Some(config) => config,
                     None => foreign(core, &kafka_name, partitions).await?,
                 };
-                core.topics.insert(TopicState::new(kafka_name, found.topic_id, name, config)).lead(found);
+                let migrated = core.migrated(found.topic_id);
+                let topic = TopicState::migrated(kafka_name, found.topic_id, name, config, migrated);
+                core.topics.insert(topic).lead(found);
             }
         }
         Ok(())
     }
 }
 
-async fn all_topics(core: &Core) -> Result<Vec<MetadataResponseTopic>, Error> {
+/// The topics of the cluster.
+///
+/// # Errors
+/// [`Error::Unreachable`].
+pub(crate) async fn all_topics(core: &Core) -> Result<Vec<MetadataResponseTopic>, Error> {
     let deadline = Instant::now() + core.config.delivery_timeout;
     loop {
         match core.cluster.metadata(None).await {

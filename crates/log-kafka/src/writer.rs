@@ -424,7 +424,7 @@ fn take(
     let why = core.why_refused(partition, answer.error_code, answer.error_message.as_deref());
     match ResponseError::try_from_code(answer.error_code) {
         None => {
-            let base = partition.topic.offset(answer.base_offset);
+            let base = partition.offset(answer.base_offset);
             let stored = first.queue(&partition.id).and_then(|queue| queue.acknowledged(base, partition.epoch()));
             if let Some((last, ended)) = stored {
                 first.stored(&partition.id, base, last);

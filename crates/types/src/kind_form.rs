@@ -50,7 +50,7 @@ impl TopicKind {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{ACTIVE, JOB_STATE, POSITIONS, StateTopic, TOPICS};
+    use crate::{ACTIVE, JOB_STATE, MIGRATION, POSITIONS, StateTopic, TOPICS};
 
     fn row(form: &TopicForm) -> String {
         let TopicForm { name, owner, writer, key, value, version, mutability } = form;
@@ -68,7 +68,7 @@ mod tests {
         let rows: Vec<String> = StateTopic::ALL
             .iter()
             .map(|topic| topic.form())
-            .chain([JOB_STATE, TOPICS, POSITIONS, ACTIVE])
+            .chain([JOB_STATE, TOPICS, POSITIONS, ACTIVE, MIGRATION])
             .chain(kinds)
             .map(|form| row(&form))
             .collect();

@@ -57,5 +57,5 @@ pub use service_path::{ServicePathError, ServicePaths, service_path};
 pub use short_lives::ShortLives;
 pub use state_topic::StateTopic;
 pub use target::{AllowedTargets, InvalidTarget, RemoteCallers, url_without_secrets};
-pub use topic_form::{ACTIVE, JOB_STATE, Mutability, POSITIONS, TOPICS, TopicForm};
+pub use topic_form::{ACTIVE, JOB_STATE, MIGRATION, Mutability, POSITIONS, TOPICS, TopicForm};
 pub use units::{DURATION_RULE, SIZE_RULE, format_duration, parse_duration, parse_size};

@@ -50,6 +50,17 @@ pub const TOPICS: TopicForm = TopicForm {
     mutability: Mutability::Replaced,
 };
 
+/// The form of the records of a migration from the built-in log, where the log is Apache Kafka.
+pub const MIGRATION: TopicForm = TopicForm {
+    name: "_millstream_migration",
+    owner: "log-kafka",
+    writer: "`millstream migrate`",
+    key: "`state`; `o`, topic id in Kafka (16), partition (4), piece (4)",
+    value: "JSON of the state; version, topic id (16), pieces (4), epochs and offsets",
+    version: Some(1),
+    mutability: Mutability::Replaced,
+};
+
 /// The form of the records by which one process of several works, where the log is Apache Kafka.
 pub const ACTIVE: TopicForm = TopicForm {
     name: "_millstream_active",

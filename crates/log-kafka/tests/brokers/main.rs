@@ -5,6 +5,7 @@ mod conformance;
 mod copies;
 mod faults;
 mod login;
+mod migration;
 mod outside;
 mod processes;
 mod start;

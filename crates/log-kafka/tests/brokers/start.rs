@@ -174,7 +174,7 @@ fn a_start_waits_for_in_sync_replicas_and_tells_which_broker_is_missing() {
 
     wanted.kafka.delivery_timeout_ms = 120_000;
     let (waits, why) = watch::channel(None);
-    let next = thread::spawn(move || OnKafka::open_telling(wanted, waits));
+    let next = thread::spawn(move || OnKafka::open_telling(wanted, None, waits));
     eventually("the start tells why it waits", || {
         why.borrow().as_ref().is_some_and(|why: &String| why.starts_with("waits for Kafka: ") && why.contains(missing))
     });

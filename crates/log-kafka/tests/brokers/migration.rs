@@ -1,0 +1,273 @@
+//! A log of the built-in engine that is moved to Kafka.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use millstream_log::{
+    AckLevel, AtomicAppend, Cleanup, ClosedLog, Embedded, Error, Log, LogConfig, PositionCommit, Storage, SystemFiles,
+    TopicConfig, UpTo, Writers,
+};
+use millstream_log_kafka::{LogSource, Migration, MigrationStep, OnKafka};
+use millstream_testkit::conformance::{ReadRecord, append_and_wait, read_all};
+use millstream_testkit::eventually;
+use millstream_types::{Header, Offset, Position, Record, SystemClock, TopicName, TopicPartition};
+
+use crate::{answer, config, topic};
+
+const GROUP: &str = "readers";
+
+fn embedded(dir: &Path) -> Arc<Embedded> {
+    let clock = Arc::new(SystemClock::default());
+    let config = LogConfig { dir: dir.to_owned(), compaction_dirty_percent: 99, ..LogConfig::default() };
+    Embedded::open(config, Arc::new(SystemFiles), clock.clone(), clock).unwrap()
+}
+
+fn on(kafka: &LogConfig, prefix: &str) -> LogConfig {
+    let mut config = kafka.clone();
+    config.kafka.prefix = prefix.to_owned();
+    config
+}
+
+fn at(topic: &TopicName, partition: u32) -> TopicPartition {
+    TopicPartition::new(topic.clone(), partition)
+}
+
+fn append(log: &dyn Log, topic: &TopicName, partition: u32, key: &str, value: &str) -> Offset {
+    let headers = [Header { key: "unit", value: Some(b"C") }, Header { key: "none", value: None }];
+    let timestamp_ms = 1_600_000_000_000 + value.len() as i64;
+    let record = Record { timestamp_ms, key: Some(key.as_bytes()), value: Some(value.as_bytes()), headers: &headers };
+    let partition = log.partition(&at(topic, partition)).unwrap();
+    append_and_wait(&*partition, &[record], AckLevel::Synced).unwrap().first
+}
+
+fn plain() -> TopicConfig {
+    TopicConfig { partitions: 3, ..TopicConfig::default() }
+}
+
+fn compacted() -> TopicConfig {
+    TopicConfig { partitions: 1, cleanup: Cleanup::Compact, segment_bytes: 4 << 10, ..TopicConfig::default() }
+}
+
+/// A log with everything that makes gaps. Returns a position of a reader.
+fn fill(dir: &Path) -> Position {
+    let log = embedded(dir);
+    let [plain_topic, states, versions, memory] = ["plain", "states", "versions", "memory"].map(topic);
+    log.create_topic(&plain_topic, &plain()).unwrap();
+    log.create_topic(&states, &compacted()).unwrap();
+    let of_versions =
+        TopicConfig { writers: Writers::OwnersOnly, compaction_live_percent: Some(50), partitions: 2, ..compacted() };
+    log.create_topic(&versions, &of_versions).unwrap();
+    let in_memory = TopicConfig { storage: Storage::Memory { max_bytes: 1 << 16 }, partitions: 1, ..plain() };
+    log.create_topic(&memory, &in_memory).unwrap();
+    for number in 0..50 {
+        for partition in 0..3 {
+            append(&*log, &plain_topic, partition, "k", &format!("{number}"));
+        }
+        append(&*log, &versions, number % 2, &format!("{number}"), "v");
+        append(&*log, &memory, 0, "k", "v");
+    }
+    log.partition(&at(&plain_topic, 1)).unwrap().trim(Offset(17)).unwrap();
+    for number in 0..600 {
+        // A few keys live on among many that are replaced.
+        let key = if number % 50 == 0 { format!("kept {number}") } else { format!("{}", number % 7) };
+        append(&*log, &states, 0, &key, &"x".repeat(100 + number % 3));
+    }
+    let partition = log.partition(&at(&states, 0)).unwrap();
+    partition.compact();
+    eventually("the topic is compacted", || {
+        log.flush().unwrap();
+        read_all(&*partition, Offset(0), UpTo::Stable).unwrap().len() < 100
+    });
+    let writer = log.writer("a job").unwrap();
+    let record = [Record { key: Some(b"void"), value: Some(b"void"), ..Record::default() }];
+    for partition in [0, 2, 0] {
+        writer.append(&at(&plain_topic, partition), &record).unwrap();
+    }
+    writer.abort().unwrap();
+    let offsets = log.partition(&at(&plain_topic, 0)).unwrap().offsets();
+    let position = Position { topic: log.topic(&plain_topic).unwrap().id, epoch: offsets.epoch, offset: Offset(20) };
+    let read = PositionCommit {
+        group: GROUP.to_owned(),
+        partition: at(&plain_topic, 0),
+        position,
+        metadata: "page 7".to_owned(),
+    };
+    let committed = [Record { key: Some(b"k"), value: Some(b"committed"), ..Record::default() }];
+    let append = AtomicAppend { records: vec![(at(&plain_topic, 0), committed.to_vec())], positions: vec![read] };
+    let (done, answer) = answer();
+    writer.commit(&append, AckLevel::Synced, done).unwrap();
+    answer().unwrap();
+    log.close().unwrap();
+    position
+}
+
+/// The records and the ends of each partition that is kept.
+type Contents = Vec<(TopicPartition, (Offset, Offset), Vec<ReadRecord>)>;
+
+fn contents(log: &dyn Log, topics: &[TopicName]) -> Contents {
+    let partitions =
+        topics.iter().flat_map(|name| (0..log.topic(name).unwrap().config.partitions).map(|number| at(name, number)));
+    let read = |id: TopicPartition| {
+        let partition = log.partition(&id).unwrap();
+        let ends = partition.offsets();
+        let records = read_all(&*partition, ends.first, UpTo::Stable).unwrap();
+        (id, (ends.first, ends.stable), records)
+    };
+    partitions.map(read).collect()
+}
+
+/// What a server would find at its start.
+fn contents_of(dir: &Path) -> (Contents, Vec<TopicName>) {
+    let log = embedded(dir);
+    let names: Vec<TopicName> = log.topics().iter().map(|topic| topic.name.clone()).collect();
+    let found = contents(&*log, &names);
+    log.close().unwrap();
+    (found, names)
+}
+
+fn source(log: &ClosedLog) -> LogSource {
+    LogSource { log: format!("{:x}", log.state().salt), epoch: log.state().epoch.0 }
+}
+
+fn migrate(dir: &Path, config: &LogConfig, told: impl Fn(MigrationStep) + Sync) -> Result<bool, Error> {
+    let log = ClosedLog::open(Arc::new(SystemFiles), dir).unwrap();
+    let migration = Migration::begin(config.clone(), &log, &source(&log))?;
+    let is_finished = migration.is_finished();
+    migration.run(&log, &told)?;
+    Ok(is_finished)
+}
+
+#[test]
+fn a_log_that_is_moved_keeps_its_records_offsets_ids_and_positions() {
+    let dir = tempfile::tempdir().unwrap();
+    let kafka = on(&config(crate::conformance::broker()), "moved.");
+    let position = fill(dir.path());
+    let (expected, names) = contents_of(dir.path());
+    let ids: Vec<_> = {
+        let log = ClosedLog::open(Arc::new(SystemFiles), dir.path()).unwrap();
+        log.topics().map(|topic| (topic.id, topic.clone())).collect()
+    };
+    let records: usize = expected.iter().map(|(.., records)| records.len()).sum();
+    let (copied, compared) = (AtomicU64::new(0), AtomicU64::new(0));
+    let is_finished = migrate(dir.path(), &kafka, |step| match step {
+        MigrationStep::Copied { records, .. } => drop(copied.fetch_add(records, Ordering::Relaxed)),
+        MigrationStep::Compared { records, .. } => drop(compared.fetch_add(records, Ordering::Relaxed)),
+    })
+    .unwrap();
+    assert!(!is_finished);
+    assert_eq!((copied.into_inner(), compared.into_inner()), (records as u64, records as u64));
+    assert!(migrate(dir.path(), &kafka, |_| panic!("it is done")).unwrap());
+
+    let log = OnKafka::open(kafka.clone()).unwrap();
+    for (id, topic) in &ids {
+        let moved = log.topic(&topic.name).unwrap();
+        assert_eq!((moved.id, moved.config.difference(&topic.config)), (*id, None), "{}", topic.name);
+    }
+    let found = contents(&*log, &names);
+    assert_eq!(found, expected);
+    // One at a time, and from each offset, gaps included.
+    for (id, (first, tail), records) in &expected {
+        let partition = log.partition(id).unwrap();
+        for record in records {
+            let found = partition.read_one(record.offset, UpTo::Stable).unwrap().unwrap();
+            assert_eq!((found.offset, found.value.as_deref()), (record.offset, record.value.as_deref()));
+        }
+        for offset in (first.0..tail.0).take(700) {
+            let next = records.iter().position(|record| record.offset.0 >= offset).unwrap_or(records.len());
+            assert_eq!(read_all(&*partition, Offset(offset), UpTo::Stable).unwrap(), records[next..], "{id} {offset}");
+        }
+    }
+    let group = log.positions(GROUP).unwrap();
+    assert_eq!((group.len(), group[0].position, group[0].metadata.as_str()), (1, position, "page 7"));
+    let partition = log.partition(&at(&topic("plain"), 0)).unwrap();
+    assert_eq!(partition.resume(position).unwrap(), Offset(20));
+    let beyond = Position { offset: Offset(u64::MAX >> 1), ..position };
+    assert!(matches!(partition.resume(beyond), Err(Error::PositionLost { .. })));
+    // Each partition goes on where the log has ended.
+    for (id, (_, tail), records) in &expected {
+        let offset = append(&*log, &id.topic, id.partition.0, "new", "new");
+        assert_eq!(offset, *tail, "{id}");
+        let partition = log.partition(id).unwrap();
+        let last = records.last().map_or(*tail, |last| last.offset);
+        let read = read_all(&*partition, last, UpTo::Stable).unwrap();
+        assert_eq!(read.last().unwrap().offset, *tail);
+        assert!(partition.offsets().epoch > position.epoch);
+    }
+    drop(log);
+    // Kafka has the topics' own settings again, and compacts.
+    let log = OnKafka::open(kafka).unwrap();
+    assert_eq!(log.topics().iter().filter(|topic| names.contains(&topic.name)).count(), names.len());
+}
+
+#[test]
+fn a_migration_that_is_cut_off_goes_on_and_doubles_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let kafka = on(&config(crate::conformance::broker()), "cut.");
+    fill(dir.path());
+    let (expected, names) = contents_of(dir.path());
+    let records: u64 = expected.iter().map(|(.., records)| records.len() as u64).sum();
+    for cut in [0, 1, records / 2, records, records + 1, 2 * records - 1] {
+        let steps = AtomicU64::new(0);
+        let cut_off = migrate(dir.path(), &kafka, |step| {
+            let (MigrationStep::Copied { records, .. } | MigrationStep::Compared { records, .. }) = step;
+            assert!(steps.fetch_add(records, Ordering::Relaxed) + records <= cut, "the run is cut off");
+        });
+        assert!(cut_off.is_err(), "{cut}");
+        let refused = OnKafka::open(kafka.clone()).unwrap_err().to_string();
+        assert!(refused.contains("unfinished") && refused.contains("millstream migrate --to kafka"), "{refused}");
+    }
+    migrate(dir.path(), &kafka, |_| {}).unwrap();
+    let log = OnKafka::open(kafka).unwrap();
+    assert_eq!(contents(&*log, &names), expected);
+}
+
+#[test]
+fn a_target_that_is_not_empty_and_a_source_that_has_changed_are_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let base = config(crate::conformance::broker());
+    fill(dir.path());
+    let taken = on(&base, "taken.");
+    drop(OnKafka::open(taken.clone()).unwrap());
+    let refused = migrate(dir.path(), &taken, |_| {}).unwrap_err().to_string();
+    assert!(refused.contains("taken._millstream_topics") && refused.contains("log.kafka.prefix"), "{refused}");
+
+    let kafka = on(&base, "changed.");
+    assert!(migrate(dir.path(), &kafka, |_| panic!("the run is cut off")).is_err());
+    // A server runs in between.
+    embedded(dir.path()).close().unwrap();
+    let refused = migrate(dir.path(), &kafka, |_| {}).unwrap_err().to_string();
+    assert!(refused.contains("an earlier state of this log") && refused.contains("begin anew"), "{refused}");
+    let other = tempfile::tempdir().unwrap();
+    embedded(other.path()).close().unwrap();
+    let refused = migrate(other.path(), &kafka, |_| {}).unwrap_err().to_string();
+    assert!(refused.contains("of another log"), "{refused}");
+}
+
+#[test]
+fn a_record_that_differs_in_kafka_is_named_and_the_topic_is_copied_anew_once_it_is_gone() {
+    let dir = tempfile::tempdir().unwrap();
+    let kafka = on(&config(crate::conformance::broker()), "differs.");
+    fill(dir.path());
+    let (expected, names) = contents_of(dir.path());
+    let steps = AtomicU64::new(0);
+    let cut_off = migrate(dir.path(), &kafka, |step| {
+        let MigrationStep::Copied { .. } = step else { panic!("the run is cut off") };
+        steps.fetch_add(1, Ordering::Relaxed);
+    });
+    assert!(cut_off.is_err());
+    // Another installation writes to a topic of this one.
+    let other = on(&kafka, "");
+    let log = OnKafka::open(LogConfig { kafka: other.kafka, ..kafka.clone() }).unwrap();
+    let name = topic("differs.plain");
+    eventually("the topic is seen", || log.topic(&name).is_some());
+    append(&*log, &name, 1, "k", "of another");
+    let refused = migrate(dir.path(), &kafka, |_| {}).unwrap_err().to_string();
+    assert!(refused.contains("plain") && refused.contains("delete the topic differs.plain"), "{refused}");
+    log.delete_topic(&name).unwrap();
+    std::thread::sleep(Duration::from_millis(100));
+    migrate(dir.path(), &kafka, |_| {}).unwrap();
+    let moved = OnKafka::open(kafka).unwrap();
+    assert_eq!(contents(&*moved, &names), expected);
+}
