@@ -69,6 +69,16 @@ pub(crate) enum KeptLog {
     OnKafka(LogOnKafka),
 }
 
+/// The settings of the log.
+pub(crate) fn log_config(config: &Config) -> LogConfig {
+    LogConfig {
+        dir: config.data_dir.join("log"),
+        derived: [History::derived_topics(), Connect::derived_topics()].concat(),
+        guarded_words: vec![config.query.requests_topic.clone()],
+        ..config.log.clone()
+    }
+}
+
 impl KeptLog {
     /// Opens the log. The data directory is this process's own from now on. Tells `waits` the reason for which this takes long.
     pub(crate) fn open(
@@ -76,13 +86,7 @@ impl KeptLog {
         clock: &Arc<SystemClock>,
         waits: watch::Sender<Option<String>>,
     ) -> anyhow::Result<Self> {
-        let derived = [History::derived_topics(), Connect::derived_topics()].concat();
-        let log = LogConfig {
-            dir: config.data_dir.join("log"),
-            derived,
-            guarded_words: vec![config.query.requests_topic.clone()],
-            ..config.log.clone()
-        };
+        let log = log_config(config);
         match log.engine {
             LogEngine::Embedded => {
                 drop(waits);

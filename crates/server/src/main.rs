@@ -28,6 +28,8 @@ mod login_route;
 mod logins;
 mod mapping_errors;
 mod mappings;
+#[cfg(feature = "kafka")]
+mod migrate_command;
 mod oidc;
 mod planes;
 mod process_metrics;
@@ -110,6 +112,9 @@ enum CliCommand {
     Backup(backup_command::BackupArgs),
     /// Put a backup into an empty data directory
     Restore(restore_command::RestoreArgs),
+    /// Move the log of a stopped server to Apache Kafka, with everything in it
+    #[cfg(feature = "kafka")]
+    Migrate(migrate_command::MigrateArgs),
     /// Make, list and revoke API tokens
     Token(TokenArgs),
     /// Simulate devices
@@ -189,6 +194,8 @@ fn run(command: CliCommand) -> anyhow::Result<()> {
         CliCommand::Token(arguments) => arguments.run(),
         CliCommand::Backup(arguments) => backup_command::run(&arguments),
         CliCommand::Restore(arguments) => restore_command::run(&arguments),
+        #[cfg(feature = "kafka")]
+        CliCommand::Migrate(arguments) => migrate_command::run(&arguments),
         CliCommand::Log { command } => log_command::run(&command),
         CliCommand::Sim(arguments) => {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;

@@ -4,12 +4,14 @@ use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
 
-use anyhow::{Context as _, bail};
-use millstream_log::{Error, Files as _, Lock, LogConfig, SystemFiles};
-use millstream_log_kafka::{ActiveProcess, BrokerHealth, ClusterHealth, OnKafka, Trouble, TroubleKind};
+use anyhow::Context as _;
+use millstream_log::{Error, Files as _, Lock, LogConfig, LogState, SystemFiles};
+use millstream_log_kafka::{ActiveProcess, BrokerHealth, ClusterHealth, LogSource, OnKafka, Trouble, TroubleKind};
 use millstream_types::{TopicName, TopicPartition};
 use serde::Serialize;
 use tokio::sync::watch;
+
+use crate::backups::log_id;
 
 /// The file by which a process owns a data directory whose log is elsewhere.
 const LOCK_FILE: &str = "lock";
@@ -25,14 +27,19 @@ pub(crate) struct LogOnKafka {
 impl LogOnKafka {
     /// Opens the log, and waits until no other process works with it.
     pub(crate) fn open(data_dir: &Path, log: LogConfig, waits: watch::Sender<Option<String>>) -> anyhow::Result<Self> {
-        if log.dir.exists() {
-            bail!(
-                "log.engine = kafka, and {} holds a log of the built-in engine; choose another --data-dir, or log.engine = embedded",
-                log.dir.display()
-            );
-        }
         let locked = lock(data_dir)?;
-        let log = OnKafka::open_telling(log, waits)?;
+        let dir = log.dir.clone();
+        let holds = || format!("log.engine = kafka, and {} holds a log of the built-in engine", dir.display());
+        let source = match dir.exists() {
+            false => None,
+            true => {
+                let state = LogState::of(&SystemFiles, &dir).with_context(holds)?;
+                Some(LogSource { log: log_id(state.salt), epoch: state.epoch.0 })
+            }
+        };
+        let was_moved = source.is_some();
+        let log = OnKafka::open_telling(log, source, waits);
+        let log = if was_moved { log.with_context(holds)? } else { log? };
         let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
         log.take_over(ActiveProcess::new(node_of(data_dir)?, host))?;
         Ok(Self { log, _data_dir: locked })
