@@ -13,6 +13,9 @@ pub(crate) struct MigratedTopic {
     pub(crate) partitions: BTreeMap<PartitionId, PartitionOrigin>,
 }
 
+/// The first epoch in Kafka lies this far above the last one before, as that of a restored backup does.
+const LATER_EPOCHS: u32 = 1 << 16;
+
 /// The past of a partition before Kafka had it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct PartitionOrigin {
@@ -29,9 +32,9 @@ impl PartitionOrigin {
         Self { map: OffsetMap::beginning_at(first), epochs: Vec::new(), horizon: Offset::ZERO }
     }
 
-    /// The epoch of a leader: later than all before Kafka had the partition.
+    /// The epoch of a leader: later than all before Kafka had the partition, and than all that the log there may still begin.
     pub(crate) fn epoch(&self, of_leader: i32) -> Epoch {
-        let first = self.epochs.last().map_or(0, |(last, _)| last.0 + 1);
+        let first = self.epochs.last().map_or(0, |(last, _)| last.0.saturating_add(LATER_EPOCHS));
         Epoch(first.saturating_add(of_leader.max(0).unsigned_abs()))
     }
 
@@ -73,5 +76,44 @@ impl PartitionOrigin {
         let horizon = Offset(take(&mut bytes)?);
         let map = OffsetMap::decode(&mut bytes)?;
         bytes.is_empty().then_some(Self { map, epochs, horizon })
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+mod tests {
+    use super::*;
+    use crate::offset_map::OffsetMapBuilder;
+
+    fn origin() -> PartitionOrigin {
+        let mut map = OffsetMapBuilder::new(Offset(300));
+        [301, 302, 1_000].into_iter().for_each(|offset| map.push(Offset(offset)));
+        let epochs = [(1, 310), (2, 500), (5, 1_002)].map(|(epoch, end)| (Epoch(epoch), Offset(end)));
+        PartitionOrigin { map: map.finish(Offset(1_002)), epochs: epochs.to_vec(), horizon: Offset(200) }
+    }
+
+    /// The form of version 1.
+    const FORM: [u8; 23] = [3, 1, 0xb6, 2, 2, 0xf4, 3, 5, 0xea, 7, 0xc8, 1, 0xac, 2, 3, 0, 0xad, 2, 2, 0xbb, 5, 1, 2];
+
+    #[test]
+    fn the_past_of_a_partition_reads_back_as_it_was() {
+        let mut form = Vec::new();
+        origin().encode(&mut form);
+        assert_eq!(PartitionOrigin::decode(&form), Some(origin()));
+        assert_eq!(form, FORM, "a form that was written stays readable");
+        for cut in 0..form.len() {
+            assert_eq!(PartitionOrigin::decode(&form[..cut]), None);
+        }
+        form.push(0);
+        assert_eq!(PartitionOrigin::decode(&form), None);
+    }
+
+    #[test]
+    fn epochs_of_leaders_follow_those_of_before() {
+        let (origin, none) = (origin(), PartitionOrigin::none(Offset::ZERO));
+        assert_eq!((origin.epoch(-1), origin.epoch(0), origin.epoch(3)), (Epoch(65_541), Epoch(65_541), Epoch(65_544)));
+        assert_eq!((none.epoch(-1), none.epoch(3), none.end_of(Epoch(0))), (Epoch(0), Epoch(3), None));
+        let ends = [0, 1, 2, 3, 4, 5, 65_541].map(|epoch| origin.end_of(Epoch(epoch)).map(|end| end.0));
+        assert_eq!(ends, [None, Some(310), Some(500), Some(500), Some(500), Some(1_002), None]);
     }
 }

@@ -43,6 +43,8 @@ use crate::{catalogue, fitness, positions, producing, topic_watch};
 const WORKERS: usize = 4;
 /// No time of a record is too early or too late.
 const ANY_TIME: &str = "9223372036854775807";
+/// Records may be larger than a topic takes now. As much as brokers take in one request by default.
+const BATCH_MAX_BYTES: &str = "104857600";
 /// Settings of a topic while it is copied, which it loses afterwards unless its configuration has them.
 const ONLY_MEANWHILE: [&str; 4] =
     ["retention.ms", "retention.bytes", "message.timestamp.before.max.ms", "message.timestamp.after.max.ms"];
@@ -292,6 +294,8 @@ fn keeping_everything(config: &TopicConfig, engine: &EngineConfig) -> Vec<(&'sta
         ..config.clone()
     };
     let mut settings = settings(&keeping, engine);
+    settings.retain(|(name, _)| *name != "max.message.bytes");
+    settings.push(("max.message.bytes", BATCH_MAX_BYTES.to_owned()));
     if config.append_time || config.cleanup.compacts() {
         settings.retain(|(name, _)| *name != "message.timestamp.type");
         settings.extend([

@@ -1,13 +1,13 @@
 //! A server whose log is built in moves to Kafka, and goes on there as if nothing had happened.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use millstream_testkit::mqtt::{Hello, Mqtt, packet};
-use millstream_testkit::{Process, Server as _, ask, eventually, kafka_arguments, millstream};
+use millstream_testkit::{Process, ask, eventually, kafka_arguments, millstream};
 use serde_json::{Value, json};
 
 use crate::load::{CHANGES, Ledger, check_all, create_all, stored};
@@ -38,6 +38,13 @@ fn on_kafka(installation: &Path, dir: &Path) -> Process {
     Process::start_on(dir, &arguments.iter().map(String::as_str).collect::<Vec<_>>())
 }
 
+/// A server that is expected to refuse its start.
+fn serve_on_kafka(installation: &Path, dir: &Path) -> Command {
+    let mut command = millstream();
+    command.args(["serve", "--listen-kafka", "off", "--data-dir"]).arg(dir).args(kafka_arguments(installation));
+    command
+}
+
 fn said(output: &Output) -> String {
     String::from_utf8([&output.stdout[..], &output.stderr[..]].concat()).unwrap()
 }
@@ -63,7 +70,7 @@ fn create(server: &Process, method: &str, path: &str, body: &Value) -> String {
 /// Everything beside the changes of [`CHANGES`].
 fn create_more(server: &Process) {
     create(server, "PUT", "/api/streams/answers", &json!({"partitions": 1}));
-    create(server, "PUT", "/api/streams/live", &json!({"partitions": 1, "storage": {"memory": {"max_bytes": 65536}}}));
+    create(server, "PUT", "/api/streams/live", &json!({"partitions": 1, "storage": "memory"}));
     create(server, "PUT", "/api/streams/state", &json!({"partitions": 2, "cleanup": "compact"}));
     create(server, "POST", "/v2/entities", &json!({"id": "quiet", "type": "Quiet", "n": {"value": 7}}));
     let subscription = json!({
@@ -104,7 +111,10 @@ fn answers(server: &Process) -> BTreeMap<String, Value> {
         let answer = ask(server.applications, "GET", &path, &[], b"");
         assert_eq!(answer.status, 200, "{path}: {}", answer.text());
         let etag = answer.header("etag").map(str::to_owned);
-        (path, json!({"etag": etag, "body": serde_json::from_str::<Value>(&answer.text()).unwrap_or_default()}))
+        let mut body = serde_json::from_str::<Value>(&answer.text()).unwrap_or_default();
+        // A page may go on before or behind a gap.
+        body.as_object_mut().map(|body| body.remove("next"));
+        (path, json!({"etag": etag, "body": body}))
     };
     paths.into_iter().map(answer).collect()
 }
@@ -119,23 +129,35 @@ fn change(server: &Process, ledgers: &[Mutex<Ledger>; 6]) {
     }
 }
 
-/// Waits until the job and the query have read everything.
+/// Waits until the job and the query have read everything. Results of a query may come again after a crash.
 fn settle(server: &Process) {
     eventually("the job and the query have read everything", || {
         let read = stored(server, "read", None).len();
-        stored(server, "copied", None).len() == read && stored(server, "answers", None).len() == read
+        let answered: BTreeSet<u64> = stored(server, "answers", None).into_iter().collect();
+        stored(server, "copied", None).len() == read && answered.len() == read
     });
+}
+
+/// The numbers in each partition of a topic.
+fn by_partition(server: &Process, topic: &str) -> [Vec<u64>; 4] {
+    [0, 1, 2, 3].map(|partition| stored(server, topic, Some(partition)))
 }
 
 #[test]
 fn a_server_goes_on_on_kafka_where_its_built_in_log_has_ended() {
     let installation = tempfile::tempdir().unwrap();
     let dir = installation.path().join("data");
+    std::fs::create_dir(&dir).unwrap();
     let mqtt = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let server = Process::start_on(&dir, &[]);
-    create_all(&server, "exactly-once");
+    create_all(&server, "exactly_once");
     create_more(&server);
     let ledgers: [Mutex<Ledger>; 6] = Default::default();
+    change(&server, &ledgers);
+    // A start after a crash leaves offsets out: those of keys up to the time of the start.
+    server.kill();
+    let server = Process::start_on(&dir, &[]);
+    eventually("it is ready", || server.get("/readyz").status == 200);
     change(&server, &ledgers);
     settle(&server);
     mqtt.block_on(async {
@@ -152,8 +174,12 @@ fn a_server_goes_on_on_kafka_where_its_built_in_log_has_ended() {
     let in_use = refused(migrate(installation.path(), &dir));
     assert!(in_use.contains(&format!("pid {}", server.id())) && in_use.contains("stop it"), "{in_use}");
     let before = answers(&server);
+    let page = server.get_json("/api/streams/both?from=earliest&limit=1000");
+    let read_up_to = page["next"].as_str().unwrap();
     server.stop();
 
+    let told = refused(serve_on_kafka(installation.path(), &dir));
+    assert!(told.contains("was not moved there; run 'millstream migrate --to kafka'"), "{told}");
     let told = done(migrate(installation.path(), &dir));
     assert!(told.contains("records are in Kafka") && told.contains("log.engine = \"kafka\""), "{told}");
     let told = done(migrate(installation.path(), &dir));
@@ -163,7 +189,7 @@ fn a_server_goes_on_on_kafka_where_its_built_in_log_has_ended() {
     eventually("it is ready", || server.get("/readyz").status == 200);
     let after = answers(&server);
     for (path, answer) in &before {
-        assert_eq!(after.get(path), Some(answer), "{path}");
+        assert_eq!(after.get(path).map(Value::to_string), Some(answer.to_string()), "{path}");
     }
     mqtt.block_on(async {
         let (mut back, answer) = Mqtt::connect(server.mqtt, &KEPT).await;
@@ -181,9 +207,8 @@ fn a_server_goes_on_on_kafka_where_its_built_in_log_has_ended() {
     assert!(taken.status < 300, "{}", taken.text());
     assert_eq!(ask(server.applications, "PUT", "/kv/keys/old3", &conditional, b"1001").status, 412);
     // A consumer goes on behind the offset that it knows.
-    let last = before["/api/streams/both?from=earliest&limit=1000"]["body"]["next"].as_str().unwrap();
     change(&server, &ledgers);
-    let page = server.get_json(&format!("/api/streams/both?from={last}&limit=1000"));
+    let page = server.get_json(&format!("/api/streams/both?from={read_up_to}&limit=1000"));
     assert_eq!(page["records"].as_array().unwrap().len(), 40);
     check_all(&server, &ledgers);
     settle(&server);
@@ -197,10 +222,7 @@ fn a_server_goes_on_on_kafka_where_its_built_in_log_has_ended() {
 
     // The built-in log has gone on since.
     Process::start_on(&dir, &[]).stop();
-    let arguments = kafka_arguments(installation.path());
-    let mut start = millstream();
-    start.args(["serve", "--listen-kafka", "off", "--data-dir"]).arg(&dir).args(&arguments);
-    let told = refused(start);
+    let told = refused(serve_on_kafka(installation.path(), &dir));
     assert!(told.contains("an earlier state of this log"), "{told}");
 }
 
@@ -208,8 +230,9 @@ fn a_server_goes_on_on_kafka_where_its_built_in_log_has_ended() {
 fn a_migration_that_is_killed_goes_on_and_no_server_starts_before_its_end() {
     let installation = tempfile::tempdir().unwrap();
     let dir = installation.path().join("data");
+    std::fs::create_dir(&dir).unwrap();
     let server = Process::start_on(&dir, &[]);
-    create_all(&server, "exactly-once");
+    create_all(&server, "exactly_once");
     create_more(&server);
     let ledgers: [Mutex<Ledger>; 6] = Default::default();
     change(&server, &ledgers);
@@ -221,7 +244,7 @@ fn a_migration_that_is_killed_goes_on_and_no_server_starts_before_its_end() {
     }
     settle(&server);
     let before = answers(&server);
-    let many = stored(&server, "many", None);
+    let many = by_partition(&server, "many");
     server.stop();
     let mut killed = 0;
     for wait_ms in (1..).map(|round| round * 250) {
@@ -249,9 +272,9 @@ fn a_migration_that_is_killed_goes_on_and_no_server_starts_before_its_end() {
     let server = on_kafka(installation.path(), &dir);
     let after = answers(&server);
     for (path, answer) in &before {
-        assert_eq!(after.get(path), Some(answer), "{path}");
+        assert_eq!(after.get(path).map(Value::to_string), Some(answer.to_string()), "{path}");
     }
-    assert_eq!(stored(&server, "many", None), many);
+    assert!(by_partition(&server, "many") == many, "records of the large topic differ");
     change(&server, &ledgers);
     check_all(&server, &ledgers);
 }
