@@ -8,7 +8,7 @@ use kafka_protocol::ResponseError;
 use millstream_log::{Error, LogCounters, Topic};
 use millstream_types::{SystemClock, WallClock as _};
 use parking_lot::Mutex;
-use tokio::runtime::Handle;
+use tokio::runtime::{Handle, Runtime};
 use tokio::sync::watch;
 use uuid::Uuid;
 
@@ -21,13 +21,27 @@ use crate::contact::Troubles;
 use crate::followed::Followed;
 use crate::health::ReplicaReport;
 use crate::local_copies::LocalCopies;
-use crate::migrated::MigratedTopic;
-use crate::migration::MigratedTopics;
+use crate::migrated::{MigratedTopic, MigratedTopics};
 use crate::names::Names;
 use crate::outbox::Outbox;
 use crate::partition_state::{PartitionState, leader_of};
 use crate::pending::PendingAppends;
 use crate::topic_state::Topics;
+
+const THREADS: usize = 2;
+
+/// The threads of an engine.
+///
+/// # Errors
+/// [`Error::Unreachable`] if the system has none.
+pub(crate) fn new_runtime(config: &EngineConfig) -> Result<Runtime, Error> {
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(THREADS)
+        .thread_name("log-kafka")
+        .enable_all()
+        .build()
+        .map_err(|error| Error::Unreachable { brokers: config.brokers.join(", "), why: error.to_string() })
+}
 
 #[derive(Debug)]
 pub(crate) struct Core {
@@ -163,6 +177,12 @@ impl Core {
         format!(
             "{leader} refuses the time of a record, as its clock is behind that of this process by more than log.message.timestamp.after.max.ms; set the clocks of all machines by NTP"
         )
+    }
+
+    /// The error of a cluster that cannot keep this log.
+    pub(crate) fn unfit(&self, setting: &str, value: impl Into<String>, rule: impl Into<String>) -> Error {
+        let broker = self.config.brokers.join(", ");
+        Error::Unfit { broker, setting: setting.to_owned(), value: value.into(), rule: rule.into() }
     }
 
     /// Asks where these partitions are led now.

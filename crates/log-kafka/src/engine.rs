@@ -12,15 +12,13 @@ use tokio::sync::watch;
 use tracing::warn;
 
 use crate::config::EngineConfig;
-use crate::core::Core;
+use crate::core::{Core, new_runtime};
 use crate::following;
 use crate::migration::{self, LogSource};
 use crate::partition::KafkaPartition;
 use crate::positions::Positions;
 use crate::writer::{KafkaWriter, Writers};
 use crate::{ActiveProcess, active, fitness, positions, producing, survey, topic_admin, topic_watch, writer};
-
-const THREADS: usize = 2;
 
 /// A log whose records are in a Kafka cluster.
 #[derive(Debug)]
@@ -82,22 +80,6 @@ impl OnKafka {
     }
 }
 
-/// The threads of an engine.
-pub(crate) fn new_runtime(config: &EngineConfig) -> Result<Runtime, Error> {
-    tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(THREADS)
-        .thread_name("log-kafka")
-        .enable_all()
-        .build()
-        .map_err(|error| Error::Unreachable { brokers: config.brokers.join(", "), why: error.to_string() })
-}
-
-/// The error of a cluster that cannot keep this log.
-pub(crate) fn unfit(core: &Core, setting: &str, value: impl Into<String>, rule: impl Into<String>) -> Error {
-    let broker = core.config.brokers.join(", ");
-    Error::Unfit { broker, setting: setting.to_owned(), value: value.into(), rule: rule.into() }
-}
-
 /// Learns which topics were moved to Kafka, before any is used.
 async fn learn_migrated(core: &Core, source: Option<LogSource>) -> Result<(), Error> {
     let name = core.names.internal(MIGRATION.name);
@@ -109,13 +91,13 @@ async fn learn_migrated(core: &Core, source: Option<LogSource>) -> Result<(), Er
                  delete the topics of that prefix (log.kafka.prefix = '{}')",
                 core.config.prefix
             );
-            return Err(unfit(core, &name, "unfinished", rule));
+            return Err(core.unfit(&name, "unfinished", rule));
         }
         (Some(state), Some(source)) => state.check_source(core, &source)?,
         (None, Some(_)) => {
             let rule = "the log of the data directory was not moved there; run 'millstream migrate --to kafka', or choose \
                         another --data-dir, or log.engine = embedded";
-            return Err(unfit(core, &name, "no record", rule));
+            return Err(core.unfit(&name, "no record", rule));
         }
         (_, None) => {}
     }

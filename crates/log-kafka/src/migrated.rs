@@ -1,10 +1,15 @@
 //! Topics that were moved to Kafka: the ids, offsets and epochs that they have kept.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 
 use millstream_types::{BatchError, Epoch, Offset, PartitionId, RecordBatch, TopicId};
+use uuid::Uuid;
 
 use crate::offset_map::{OffsetMap, put, take};
+
+/// Topics that were moved, by their id in Kafka.
+pub(crate) type MigratedTopics = HashMap<Uuid, Arc<MigratedTopic>>;
 
 /// A topic as it was before it was moved.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -26,11 +26,10 @@ use tokio::runtime::Runtime;
 use tokio::sync::watch;
 
 pub use self::record::LogSource;
-use self::record::MigrationRecords;
-pub(crate) use self::record::{MigratedTopics, MigrationRecord, found};
+pub(crate) use self::record::found;
+use self::record::{MigrationRecord, MigrationRecords};
 use crate::config::EngineConfig;
-use crate::core::Core;
-use crate::engine::{new_runtime, unfit};
+use crate::core::{Core, new_runtime};
 use crate::migrated::{MigratedTopic, PartitionOrigin};
 use crate::offset_map::{OffsetMap, OffsetMapBuilder};
 use crate::partition_state::PartitionState;
@@ -314,7 +313,7 @@ async fn check_empty(core: &Core, names: &[String]) -> Result<(), Error> {
         let Some(name) = found.name.as_ref().map(|name| name.to_string()) else { continue };
         if name == catalogue || names.contains(&name) {
             let rule = "a log is moved to a place that has no topics of that name yet; delete them, or set another log.kafka.prefix";
-            return Err(unfit(core, "a topic", name, rule));
+            return Err(core.unfit("a topic", name, rule));
         }
     }
     Ok(())
@@ -353,7 +352,7 @@ fn differs(core: &Core, partition: &TopicPartition, kafka_name: &str, offset: Of
     let rule = format!(
         "{what}, so the migration is not finished; delete the topic {kafka_name} in Kafka and run it again, and the topic is copied anew"
     );
-    unfit(core, &format!("a copy of {partition}, offset {offset}"), "another record", rule)
+    core.unfit(&format!("a copy of {partition}, offset {offset}"), "another record", rule)
 }
 
 impl PartitionOrigin {

@@ -188,8 +188,8 @@ pub(crate) enum TopicChange<'a> {
 }
 
 impl<'a> TopicChange<'a> {
-    pub(crate) fn set((name, value): &'a (&'static str, String)) -> Self {
-        Self::Set(name, value)
+    pub(crate) fn set(setting: &'a (&'static str, String)) -> Self {
+        Self::Set(setting.0, &setting.1)
     }
 }
 

@@ -10,9 +10,8 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use crate::core::Core;
-use crate::engine::unfit;
 use crate::fetching;
-use crate::migrated::{MigratedTopic, PartitionOrigin};
+use crate::migrated::{MigratedTopic, MigratedTopics, PartitionOrigin};
 use crate::partition_state::PartitionState;
 use crate::topic_admin::{self, CreationRefusal};
 use crate::topic_state::TopicState;
@@ -48,7 +47,7 @@ impl MigrationRecord {
     /// # Errors
     /// [`Error::Unfit`].
     pub(crate) fn check_source(&self, core: &Core, source: &LogSource) -> Result<(), Error> {
-        let refuse = |value, rule: &str| Err(unfit(core, &core.names.internal(MIGRATION.name), value, rule));
+        let refuse = |value, rule: &str| Err(core.unfit(&core.names.internal(MIGRATION.name), value, rule));
         match (self.source.log == source.log, self.source.epoch == source.epoch) {
             (true, true) => Ok(()),
             (false, _) => refuse(
@@ -132,9 +131,6 @@ impl MigrationRecords {
     }
 }
 
-/// Topics that were moved, by their id in Kafka.
-pub(crate) type MigratedTopics = HashMap<Uuid, Arc<MigratedTopic>>;
-
 #[derive(Default)]
 struct ReadRecords {
     state: Option<MigrationRecord>,
@@ -208,7 +204,7 @@ pub(crate) async fn found(core: &Core) -> Result<Option<(MigratedTopics, Option<
         None => {
             let rule = "without them records have other offsets; restore the topic, or move the log again to another \
                         log.kafka.prefix";
-            Err(unfit(core, &kafka_name, "offsets in part", rule))
+            Err(core.unfit(&kafka_name, "offsets in part", rule))
         }
     }
 }
