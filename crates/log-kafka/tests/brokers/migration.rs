@@ -39,7 +39,7 @@ fn append(log: &dyn Log, topic: &TopicName, partition: u32, key: &str, value: &s
     let timestamp_ms = 1_600_000_000_000 + value.len() as i64;
     let record = Record { timestamp_ms, key: Some(key.as_bytes()), value: Some(value.as_bytes()), headers: &headers };
     let partition = log.partition(&at(topic, partition)).unwrap();
-    append_and_wait(&*partition, &[record], AckLevel::Synced).unwrap().first
+    append_and_wait(&*partition, &[record], AckLevel::Memory).unwrap().first
 }
 
 fn plain() -> TopicConfig {
@@ -68,6 +68,7 @@ fn fill(dir: &Path) -> Position {
         append(&*log, &versions, number % 2, &format!("{number}"), "v");
         append(&*log, &memory, 0, "k", "v");
     }
+    log.flush().unwrap();
     log.partition(&at(&plain_topic, 1)).unwrap().trim(Offset(17)).unwrap();
     for number in 0..300 {
         // A few keys live on among many that are replaced.
@@ -75,6 +76,7 @@ fn fill(dir: &Path) -> Position {
         append(&*log, &states, 0, &key, &"x".repeat(100 + number % 3));
     }
     let partition = log.partition(&at(&states, 0)).unwrap();
+    log.flush().unwrap();
     partition.compact();
     eventually("the topic is compacted", || {
         log.flush().unwrap();
@@ -211,7 +213,7 @@ fn a_migration_that_is_cut_off_goes_on_and_doubles_nothing() {
     fill(dir.path());
     let (expected, names) = contents_of(dir.path());
     let records: u64 = expected.iter().map(|(.., records)| records.len() as u64).sum();
-    for cut in [0, 1, records / 2, records, records + 1, 2 * records - 1] {
+    for cut in [0, records / 2, records + 1, 2 * records - 1] {
         let steps = AtomicU64::new(0);
         let cut_off = migrate(dir.path(), &kafka, |step| {
             let (MigrationStep::Copied { records, .. } | MigrationStep::Compared { records, .. }) = step;
