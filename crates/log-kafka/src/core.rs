@@ -175,7 +175,7 @@ impl Core {
         let leader =
             partition.leader().map_or_else(|| "a broker".to_owned(), |leader| self.cluster.name(leader.broker));
         format!(
-            "{leader} refuses the time of a record, as its clock is behind that of this process by more than log.message.timestamp.after.max.ms; set the clocks of all machines by NTP"
+            "{leader} refuses the time of a record, as its clock is behind that of this process by more than message.timestamp.after.max.ms of the topic; set the clocks of all machines by NTP"
         )
     }
 

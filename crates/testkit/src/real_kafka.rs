@@ -62,6 +62,15 @@ impl RealKafka {
         Self::with_settings(brokers, "")
     }
 
+    /// Starts as many as `MILLSTREAM_TEST_BROKERS` says, or one.
+    ///
+    /// # Panics
+    /// If they do not start, or that is no number.
+    pub fn of_environment() -> Self {
+        let brokers = std::env::var("MILLSTREAM_TEST_BROKERS").ok();
+        Self::start(brokers.map_or(1, |brokers| brokers.parse().expect("MILLSTREAM_TEST_BROKERS is a number")))
+    }
+
     /// As [`RealKafka::start`], with further lines of `server.properties`, which win over the others.
     ///
     /// # Panics

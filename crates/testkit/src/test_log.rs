@@ -1,7 +1,9 @@
 //! The log under a plane's tests: the built-in engine, or Apache Kafka if the environment asks for it.
 //!
 //! `MILLSTREAM_TEST_ENGINE=kafka` gives each directory topics of its own in one cluster, which starts with the first of them and
-//! ends with the test program. A directory that is opened again has its topics again; once it is gone, they are deleted.
+//! ends with the test program. A directory that is opened again has its topics again; once it is gone, they are deleted. The
+//! cluster has one broker, or `MILLSTREAM_TEST_BROKERS`: then all of them have every record, and two at least before it is
+//! acknowledged.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::ops::Deref;
@@ -119,13 +121,14 @@ fn of_parent(config: LogConfig, place: &str) -> LogConfig {
 
 fn on_shared_cluster(config: LogConfig, prefix: String) -> LogConfig {
     static CLUSTER: OnceLock<RealKafka> = OnceLock::new();
-    let cluster = CLUSTER.get_or_init(|| RealKafka::start(1));
+    let cluster = CLUSTER.get_or_init(RealKafka::of_environment);
     on_cluster(config, cluster.brokers().iter().map(|broker| broker.address.clone()).collect(), prefix)
 }
 
 fn on_cluster(mut config: LogConfig, brokers: Vec<String>, prefix: String) -> LogConfig {
+    let replicas = brokers.len() as u16;
     (config.kafka.brokers, config.kafka.prefix) = (brokers, prefix);
-    (config.kafka.replication_factor, config.kafka.min_insync_replicas) = (1, 1);
+    (config.kafka.replication_factor, config.kafka.min_insync_replicas) = (replicas, replicas.min(2));
     config
 }
 

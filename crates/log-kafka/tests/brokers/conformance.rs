@@ -1,4 +1,4 @@
-//! The contract of the log. All checks share one broker, on which each makes topics of its own.
+//! The contract of the log. All checks share the brokers, on which each makes topics of its own.
 
 use std::sync::{Arc, LazyLock};
 
@@ -8,20 +8,20 @@ use millstream_testkit::RealKafka;
 use millstream_testkit::conformance::Subject;
 
 /// Ends with this process.
-static BROKER: LazyLock<RealKafka> = LazyLock::new(|| RealKafka::start(1));
+static BROKERS: LazyLock<RealKafka> = LazyLock::new(RealKafka::of_environment);
 
-struct OneBroker(Arc<dyn Log>);
+struct OnBrokers(Arc<dyn Log>);
 
-/// The broker that the tests of the gate share.
-pub(crate) fn broker() -> &'static RealKafka {
-    &BROKER
+/// The brokers that tests share: one, unless the environment asks for more.
+pub(crate) fn brokers() -> &'static RealKafka {
+    &BROKERS
 }
 
 fn open() -> Arc<dyn Log> {
-    OnKafka::open(crate::config(broker())).unwrap()
+    OnKafka::open(crate::config(brokers())).unwrap()
 }
 
-impl Subject for OneBroker {
+impl Subject for OnBrokers {
     fn start() -> Self {
         Self(open())
     }
@@ -35,4 +35,4 @@ impl Subject for OneBroker {
     }
 }
 
-millstream_testkit::conformance_suite!(OneBroker);
+millstream_testkit::conformance_suite!(OnBrokers);

@@ -41,7 +41,7 @@ fn known(partition: &dyn Partition, first: Offset) -> u64 {
 
 #[test]
 fn values_are_read_from_copies_that_following_and_reading_have_made() {
-    let kafka = crate::conformance::broker();
+    let kafka = crate::conformance::brokers();
     let dirs = [(); 2].map(|()| tempfile::tempdir().unwrap());
     let name = topic("copies");
     let open = |dir: &Path| -> (Arc<OnKafka>, Arc<dyn Partition>) {

@@ -144,7 +144,7 @@ fn migrate(dir: &Path, config: &LogConfig, told: impl Fn(MigrationStep) + Sync) 
 #[test]
 fn a_log_that_is_moved_keeps_its_records_offsets_ids_and_positions() {
     let dir = tempfile::tempdir().unwrap();
-    let kafka = on(&config(crate::conformance::broker()), "moved.");
+    let kafka = on(&config(crate::conformance::brokers()), "moved.");
     let position = fill(dir.path());
     let (expected, names) = contents_of(dir.path());
     let ids: Vec<_> = {
@@ -209,7 +209,7 @@ fn a_log_that_is_moved_keeps_its_records_offsets_ids_and_positions() {
 #[test]
 fn a_migration_that_is_cut_off_goes_on_and_doubles_nothing() {
     let dir = tempfile::tempdir().unwrap();
-    let kafka = on(&config(crate::conformance::broker()), "cut.");
+    let kafka = on(&config(crate::conformance::brokers()), "cut.");
     fill(dir.path());
     let (expected, names) = contents_of(dir.path());
     let records: u64 = expected.iter().map(|(.., records)| records.len() as u64).sum();
@@ -231,7 +231,7 @@ fn a_migration_that_is_cut_off_goes_on_and_doubles_nothing() {
 #[test]
 fn a_target_that_is_not_empty_and_a_source_that_has_changed_are_refused() {
     let dir = tempfile::tempdir().unwrap();
-    let base = config(crate::conformance::broker());
+    let base = config(crate::conformance::brokers());
     fill(dir.path());
     let taken = on(&base, "taken.");
     drop(OnKafka::open(taken.clone()).unwrap());
@@ -253,7 +253,7 @@ fn a_target_that_is_not_empty_and_a_source_that_has_changed_are_refused() {
 #[test]
 fn a_record_that_differs_in_kafka_is_named_and_the_topic_is_copied_anew_once_it_is_gone() {
     let dir = tempfile::tempdir().unwrap();
-    let kafka = on(&config(crate::conformance::broker()), "differs.");
+    let kafka = on(&config(crate::conformance::brokers()), "differs.");
     fill(dir.path());
     let (expected, names) = contents_of(dir.path());
     let steps = AtomicU64::new(0);

@@ -46,7 +46,7 @@ fn write(log: &OnKafka, name: &str) -> Result<(), Error> {
 
 #[test]
 fn kcat_and_java_read_what_is_committed() {
-    let kafka = crate::conformance::broker();
+    let kafka = crate::conformance::brokers();
     let log = OnKafka::open(config(kafka)).unwrap();
     write(&log, "read-outside").unwrap();
     let committed = ["-X", "isolation.level=read_committed"];
@@ -71,7 +71,7 @@ fn kcat_and_java_read_what_is_committed() {
 
 #[test]
 fn what_kcat_writes_is_read_in_each_compression() {
-    let kafka = crate::conformance::broker();
+    let kafka = crate::conformance::brokers();
     let log = OnKafka::open(config(kafka)).unwrap();
     let name = topic("written-outside");
     log.create_topic(&name, &TopicConfig { partitions: 1, ..TopicConfig::default() }).unwrap();

@@ -19,7 +19,7 @@ use crate::{PATIENCE, answer, commit, config, topic, values};
 /// of the other one, and nothing comes later.
 #[test]
 fn a_writer_of_another_process_fences_the_earlier_in_mid_work() {
-    let kafka = crate::conformance::broker();
+    let kafka = crate::conformance::brokers();
     let [earlier, later] = [(); 2].map(|()| OnKafka::open(config(kafka)).unwrap());
     let name = topic("fenced-in-mid-work");
     earlier.create_topic(&name, &TopicConfig { partitions: 2, ..TopicConfig::default() }).unwrap();
@@ -60,7 +60,7 @@ fn a_writer_of_another_process_fences_the_earlier_in_mid_work() {
 /// A topic that another process has created is known after a start, with its whole configuration.
 #[test]
 fn a_topic_of_another_process_is_known_with_its_whole_configuration() {
-    let kafka = crate::conformance::broker();
+    let kafka = crate::conformance::brokers();
     let (one, name) = (OnKafka::open(config(kafka)).unwrap(), topic("of-another-process"));
     let config_of_topic = TopicConfig {
         partitions: 3,
@@ -77,7 +77,7 @@ fn a_topic_of_another_process_is_known_with_its_whole_configuration() {
 /// The topics that another process creates, alters, grows and deletes are told to those who watch.
 #[test]
 fn what_another_process_does_with_topics_is_told() {
-    let kafka = crate::conformance::broker();
+    let kafka = crate::conformance::brokers();
     let [one, two] = [(); 2].map(|()| OnKafka::open(config(kafka)).unwrap());
     let (name, bell) = (topic("told"), Arc::new(Bell::default()));
     two.watch_topics(&bell);
@@ -109,7 +109,7 @@ fn what_another_process_does_with_topics_is_told() {
 #[test]
 fn what_lies_below_the_tail_can_be_read() {
     const RECORDS: u64 = 500;
-    let kafka = crate::conformance::broker();
+    let kafka = crate::conformance::brokers();
     let (log, name) = (OnKafka::open(config(kafka)).unwrap(), topic("below-the-tail"));
     log.create_topic(&name, &TopicConfig { partitions: 1, ..TopicConfig::default() }).unwrap();
     let partition = log.partition(&TopicPartition::new(name, 0)).unwrap();
@@ -136,7 +136,7 @@ fn what_lies_below_the_tail_can_be_read() {
 /// The records that a log has accepted are stored once it is closed, though nobody has waited for them.
 #[test]
 fn a_log_that_is_closed_has_stored_what_it_accepted_and_accepts_no_more() {
-    let kafka = crate::conformance::broker();
+    let kafka = crate::conformance::brokers();
     let (log, name) = (OnKafka::open(config(kafka)).unwrap(), topic("closed"));
     log.create_topic(&name, &TopicConfig { partitions: 2, ..TopicConfig::default() }).unwrap();
     let partitions = [0, 1].map(|number| log.partition(&TopicPartition::new(name.clone(), number)).unwrap());
@@ -160,7 +160,7 @@ fn a_log_that_is_closed_has_stored_what_it_accepted_and_accepts_no_more() {
 /// Offsets that are versions of keys: a later topic of the name gives none of them again, and each is found where it was given.
 #[test]
 fn an_offset_that_is_a_version_never_comes_back() {
-    let kafka = crate::conformance::broker();
+    let kafka = crate::conformance::brokers();
     let name = topic("versions");
     let of_bucket = TopicConfig {
         partitions: 1,
@@ -200,7 +200,7 @@ fn an_offset_that_is_a_version_never_comes_back() {
 /// A topic in memory is kept by Kafka for a short time, and stays what it is for all processes.
 #[test]
 fn a_topic_in_memory_is_one_for_all_processes() {
-    let kafka = crate::conformance::broker();
+    let kafka = crate::conformance::brokers();
     let [one, two] = [(); 2].map(|()| OnKafka::open(config(kafka)).unwrap());
     let name = topic("in-memory");
     let in_memory =
@@ -218,7 +218,7 @@ fn a_topic_in_memory_is_one_for_all_processes() {
 /// A topic that an outsider deletes while writers begin: the catalogue, without which no deletion is noticed.
 #[test]
 fn a_writer_is_refused_in_time_while_a_partition_that_is_followed_has_no_leader() {
-    let kafka = crate::conformance::broker();
+    let kafka = crate::conformance::brokers();
     let mut settings = config(kafka);
     settings.kafka.prefix = "bereft.".to_owned();
     settings.kafka.delivery_timeout_ms = settings.kafka.request_timeout_ms;

@@ -38,7 +38,7 @@ fn a_cluster_with_too_few_brokers_is_refused() {
 
 #[test]
 fn a_log_of_transactions_that_survives_less_than_topics_is_refused() {
-    let mut wanted = config(crate::conformance::broker());
+    let mut wanted = config(crate::conformance::brokers());
     (wanted.kafka.replication_factor, wanted.kafka.min_insync_replicas) = (2, 2);
     let refused = OnKafka::open(wanted.clone()).unwrap_err().to_string();
     assert!(
@@ -50,7 +50,7 @@ fn a_log_of_transactions_that_survives_less_than_topics_is_refused() {
 #[test]
 fn installations_with_prefixes_of_their_own_do_not_see_each_other() {
     let with = |prefix: &str| {
-        let mut config = config(crate::conformance::broker());
+        let mut config = config(crate::conformance::brokers());
         config.kafka.prefix = prefix.to_owned();
         OnKafka::open(config).unwrap()
     };
@@ -71,7 +71,7 @@ fn installations_with_prefixes_of_their_own_do_not_see_each_other() {
 
 #[test]
 fn a_topic_of_keys_with_more_partitions_than_its_description_says_is_refused() {
-    let kafka = crate::conformance::broker();
+    let kafka = crate::conformance::brokers();
     let mut settings = config(kafka);
     settings.kafka.prefix = "grown.".to_owned();
     let log = OnKafka::open(settings.clone()).unwrap();
@@ -125,12 +125,12 @@ fn a_broker_that_refuses_the_time_of_a_record_is_named_with_the_remedy() {
     partition.append(&[record], AckLevel::Synced, done).unwrap();
     let told = answer().unwrap_err().to_string();
     assert!(told.contains(&format!("broker 1 at {}", kafka.brokers()[0].address)), "{told}");
-    assert!(told.contains("log.message.timestamp.after.max.ms") && told.contains("NTP"), "{told}");
+    assert!(told.contains("message.timestamp.after.max.ms") && told.contains("NTP"), "{told}");
 }
 
 #[test]
 fn the_health_of_a_cluster_that_is_well_has_no_findings() {
-    let kafka = crate::conformance::broker();
+    let kafka = crate::conformance::brokers();
     let mut settings = config(kafka);
     settings.kafka.prefix = "well.".to_owned();
     let log = OnKafka::open(settings).unwrap();

@@ -141,10 +141,21 @@ pub(crate) fn stored(server: &Process, topic: &str, partition: Option<u64>) -> V
         if records.is_empty() {
             return found;
         }
-        let number = |record: &Value| record["value"].as_u64().or_else(|| record["value"]["n"].as_u64());
+        let number = |record: &Value| {
+            let (value, n) = (&record["value"], &record["value"]["n"]);
+            // Messages change an entity of the device, too.
+            value.as_u64().or_else(|| n.as_u64()).or_else(|| n["value"].as_u64().filter(|_| value["id"] == "e"))
+        };
         found.extend(records.iter().filter_map(number));
         from = page["next"].as_str().unwrap().to_owned();
     }
+}
+
+/// The values that history has of the entity.
+fn points(server: &Process) -> Vec<u64> {
+    let found = server.get_json("/ngsi-ld/v1/temporal/entities/e?options=temporalValues");
+    let points = found["n"]["values"].as_array().unwrap();
+    points.iter().map(|point| point[0].as_u64().unwrap()).collect()
 }
 
 /// Checks everything that was sent against what is there.
@@ -158,6 +169,8 @@ pub(crate) fn check_all(server: &Process, ledgers: &[Mutex<Ledger>; KINDS]) {
     check_state(&entity, &server.get_json("/v2/entities/e/attrs/n/value"), "entity");
     check_state(&key, &server.get_json("/kv/keys/k"), "key");
     check_state(&device, &server.get_json("/v1/devices/default/d")["ext"]["n"], "device");
+    entity.check(&stored(server, "context.default", None), "changes of the entity");
+    entity.check(&points(server), "history");
     let halves = [0, 1].map(|partition| stored(server, "both", Some(partition)));
     assert_eq!(halves[0], halves[1], "an append of both is torn");
     both.check(&halves[0], "both");

@@ -96,8 +96,10 @@ impl Place {
     fn start(&self) -> Process {
         std::fs::create_dir_all(&self.dir).unwrap();
         let brokers: Vec<String> = self.way.iter().map(|relay| relay.address().to_string()).collect();
+        let brokers = format!("log.kafka.brokers={brokers:?}");
+        // Files of history are written all the time.
         let settings =
-            ["log.engine=kafka", &format!("log.kafka.brokers={brokers:?}"), "log.kafka.session_timeout_ms=4000"];
+            ["log.engine=kafka", &brokers, "log.kafka.session_timeout_ms=4000", "history.flush_interval_ms=500"];
         let arguments: Vec<&str> = settings.into_iter().flat_map(|setting| ["--set", setting]).collect();
         Process::start_on(&self.dir, &arguments)
     }
