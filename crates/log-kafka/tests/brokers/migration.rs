@@ -120,7 +120,7 @@ fn contents(log: &dyn Log, topics: &[TopicName]) -> Contents {
     partitions.map(read).collect()
 }
 
-/// What a server would find at its start.
+/// The findings of a server at its start.
 fn contents_of(dir: &Path) -> (Contents, Vec<TopicName>) {
     let log = embedded(dir);
     let names: Vec<TopicName> = log.topics().iter().map(|topic| topic.name.clone()).collect();
