@@ -11,10 +11,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use millstream_log::{
-    AckLevel, Appended, AtomicAppend, Cleanup, DerivedTopic, Files, Log, Partition, Reply, TopicConfig, Writer,
-    Writers, reply,
+    AckLevel, Appended, AtomicAppend, DerivedTopic, Files, Log, Partition, Reply, TopicConfig, Writer, reply,
 };
-use millstream_types::{PartitionId, ServicePaths, StateTopic, TopicId, TopicName, TopicPartition};
+use millstream_types::{PartitionId, ServicePaths, StateTopic, TopicId, TopicName};
 
 use crate::Error;
 use crate::catalog_content::{CatalogContent, EncodedRecord, borrowed};
@@ -24,27 +23,12 @@ use crate::file_period::FilePeriod;
 use crate::file_table::{DataFile, FileTable};
 use crate::layout::{self, EXTENSION};
 use crate::replaced_files::ReplacedFiles;
+use crate::topics::open_topic;
 
 /// The name of the only writer of both.
 const WRITER: &str = "history";
 /// Pause before the log is asked again that could not answer.
 const RETRY_AFTER: Duration = Duration::from_millis(100);
-
-/// The partition of a topic of the catalog, which is created if it is missing.
-fn open_topic(log: &dyn Log, topic: StateTopic) -> Result<Arc<dyn Partition>, Error> {
-    let name = TopicName::internal(topic);
-    if log.topic(&name).is_none() {
-        let config = TopicConfig {
-            partitions: 1,
-            cleanup: Cleanup::Compact,
-            writers: Writers::OwnersOnly,
-            retention: None,
-            ..TopicConfig::default()
-        };
-        log.create_topic(&name, &config)?;
-    }
-    Ok(log.partition(&TopicPartition::new(name, 0))?)
-}
 
 /// Reads both topics and makes them equal. A topic that was created anew has nothing or, after a crash, a part of the
 /// other one. Otherwise `_history` counts: earlier versions do not write the copy.
@@ -137,7 +121,8 @@ impl FileCatalog {
     /// marked as damaged.
     pub(crate) fn open(root: &Path, files: Arc<dyn Files>, log: &Arc<dyn Log>) -> Result<Self, Error> {
         let writer = log.writer(WRITER)?;
-        let partitions = [open_topic(&**log, StateTopic::History)?, open_topic(&**log, StateTopic::HistoryCopy)?];
+        let open = |topic| open_topic(&**log, topic, TopicConfig::default().compression);
+        let partitions = [open(StateTopic::History)?, open(StateTopic::HistoryCopy)?];
         let content = one_content(&partitions)?;
         let root = root.to_owned();
         let (table, sources, next_number) = (FileTable::default(), SourcePositions::default(), content.next_number);

@@ -11,13 +11,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use millstream_log::{Cleanup, Error as LogError, File, Files, Log, Partition, TopicConfig, UpTo, Writer, Writers};
-use millstream_types::{BatchError, BatchLimits, Compression, Offset, Record, StateTopic, TopicName, TopicPartition};
+use millstream_log::{Error as LogError, File, Files, Log, Partition, UpTo, Writer};
+use millstream_types::{BatchError, BatchLimits, Compression, Offset, Record, StateTopic, TopicPartition};
 
 use crate::Error;
 use crate::catalog_record::FileRecord;
 use crate::file_writer::make_directory;
 use crate::layout::part_path;
+use crate::topics::open_topic;
 
 /// Bytes of a piece. Pieces of the last size have been stored, and keys count them.
 const PIECE_BYTES: usize = 512 << 10;
@@ -41,20 +42,8 @@ impl FileCopies {
         if log.capabilities().local {
             return Ok(None);
         }
-        let name = TopicName::internal(StateTopic::HistoryFiles);
-        if log.topic(&name).is_none() {
-            let config = TopicConfig {
-                partitions: 1,
-                cleanup: Cleanup::Compact,
-                writers: Writers::OwnersOnly,
-                retention: None,
-                // Parquet is compressed already.
-                compression: Compression::None,
-                ..TopicConfig::default()
-            };
-            log.create_topic(&name, &config)?;
-        }
-        let partition = log.partition(&TopicPartition::new(name, 0))?;
+        // Parquet is compressed already.
+        let partition = open_topic(&**log, StateTopic::HistoryFiles, Compression::None)?;
         let (log, files, root) = (Arc::clone(log), Arc::clone(files), root.to_owned());
         Ok(Some(Arc::new(Self { log, partition, files, root })))
     }

@@ -59,6 +59,7 @@ mod sampling_plan;
 mod service;
 mod state;
 mod top_n;
+mod topics;
 
 pub use block_checksums::BlockChecksums;
 pub use config::{HistoryConfig, HistoryRule, Sample};

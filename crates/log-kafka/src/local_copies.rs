@@ -292,12 +292,12 @@ impl Known {
 }
 
 impl Shared {
-    /// Writes what is kept until the log is closed.
+    /// Writes what is kept until the log is closed. What it writes counts for the queue until it is written.
     fn run(&self) {
         run_in_background();
         let mut pause_until = None;
         loop {
-            let ranges = {
+            let (ranges, bytes) = {
                 let mut queue = self.queue.lock();
                 while queue.ranges.is_empty() && !queue.is_closed {
                     self.wake.wait(&mut queue);
@@ -305,18 +305,17 @@ impl Shared {
                 if queue.is_closed {
                     break;
                 }
-                queue.bytes = 0;
-                std::mem::take(&mut queue.ranges)
+                (std::mem::take(&mut queue.ranges), queue.bytes)
             };
-            if pause_until.is_some_and(|until| Instant::now() < until) {
-                continue;
+            if pause_until.is_none_or(|until| Instant::now() >= until) {
+                pause_until = None;
+                if let Err(error) = ranges.into_iter().try_for_each(|(place, range)| self.add(place, range)) {
+                    warn!(%error, dir = %self.dir.display(), "copies cannot be written; values are read from Kafka");
+                    self.known.write().take_pending();
+                    pause_until = Some(Instant::now() + PAUSE);
+                }
             }
-            pause_until = None;
-            if let Err(error) = ranges.into_iter().try_for_each(|(place, range)| self.add(place, range)) {
-                warn!(%error, dir = %self.dir.display(), "copies cannot be written; values are read from Kafka");
-                self.known.write().take_pending();
-                pause_until = Some(Instant::now() + PAUSE);
-            }
+            self.queue.lock().bytes -= bytes;
         }
         let _ = SystemFiles.remove_dir_all(&self.dir);
     }
