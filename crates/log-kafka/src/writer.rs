@@ -402,9 +402,11 @@ async fn send_once(
     Ok(left)
 }
 
-/// `true` for refusals of a batch that may be taken later. The coordinator may be busy with the end of the transaction before.
+/// `true` for refusals of a batch that may be taken later. The coordinator may be busy with the end of the transaction before; and
+/// where one partition of a request cannot join the transaction, as its new topic is not known to all brokers, no other is tried.
 fn is_passing(error: ResponseError) -> bool {
-    error.is_retriable() || error == ResponseError::ConcurrentTransactions
+    error.is_retriable()
+        || matches!(error, ResponseError::ConcurrentTransactions | ResponseError::OperationNotAttempted)
 }
 
 /// Takes the answer for one batch. Returns the reason if it is to be sent again.
@@ -528,8 +530,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_batch_is_sent_again_while_the_transaction_before_ends() {
-        for passing in [ResponseError::ConcurrentTransactions, ResponseError::NotLeaderOrFollower] {
+    fn a_batch_is_sent_again_while_the_transaction_before_ends_or_a_topic_is_new() {
+        let passing = [
+            ResponseError::ConcurrentTransactions,
+            ResponseError::NotLeaderOrFollower,
+            ResponseError::OperationNotAttempted,
+        ];
+        for passing in passing {
             assert!(is_passing(passing), "{passing}");
         }
         assert!(!is_passing(ResponseError::MessageTooLarge));
