@@ -218,15 +218,18 @@ async fn notifications_that_expire_behind_a_failing_one_end_their_subscription()
     }
     for id in ids {
         until_shown(&served, &id, |shown| shown["status"] == "inactive").await;
-        // One that is dropped between two attempts has failed before: the counter of failures counts no ends.
+        // One that is dropped between two attempts has failed before: the counter of failures counts no ends. Changes that come
+        // after the subscription has ended are not sent.
         let has_ended = |shown: &Value| {
-            let (ended, queue) = (&shown["notification"]["ended"], &shown["notification"]["queue"]);
-            let given_up = ended["givenUp"].as_u64().unwrap_or(0);
-            given_up + queue["dropped"].as_u64().unwrap_or(0) == CHANGES as u64
+            let notification = &shown["notification"];
+            let given_up = notification["ended"]["givenUp"].as_u64().unwrap_or(0);
+            let dropped = notification["queue"]["dropped"].as_u64().unwrap_or(0);
+            Some(given_up + dropped) == notification["timesSent"].as_u64()
         };
         let found = until_shown(&served, &id, has_ended).await;
         let notification = &found["notification"];
-        assert_eq!((&notification["timesSent"], &notification["ended"]["delivered"]), (&json!(CHANGES), &json!(0)));
+        assert!((3..=CHANGES as u64).contains(&notification["timesSent"].as_u64().unwrap()), "{found}");
+        assert_eq!(notification["ended"]["delivered"], 0, "{found}");
         assert!(notification["ended"]["givenUp"].as_u64().unwrap() > 0, "{found}");
         assert!((3..=CHANGES as u64).contains(&notification["failsCounter"].as_u64().unwrap()), "{found}");
         let reason = notification["lastFailureReason"].as_str().unwrap();
