@@ -96,7 +96,7 @@ pub(super) fn measure(length: Length, peers: &[ConnectPeer]) -> anyhow::Result<R
 
 impl ConnectBench {
     async fn measure_all(&self) -> anyhow::Result<Vec<BenchCase>> {
-        self.log_everybody_in().await?;
+        log_everybody_in(self.args(&CASES[0], &[])?).await?;
         let mut cases = Vec::new();
         for case in &CASES {
             let (mut ours, mut theirs) = (Rounds::default(), Rounds::default());
@@ -143,17 +143,6 @@ impl ConnectBench {
         Ok(())
     }
 
-    /// Registers all devices and lets each log in once, before the measurement.
-    async fn log_everybody_in(&self) -> anyhow::Result<()> {
-        let stop = CancellationToken::new();
-        let args = self.args(&CASES[0], &[])?;
-        sim::register(&args, &stop, |_| {}).await.context("cannot register the devices")?;
-        let (period, ramp) = (Duration::from_secs(3600), Some(Duration::ZERO));
-        let once = SimArgs { period, ramp, count: Some(HTTP_DEVICES), duration: None, warm_up: Duration::ZERO, ..args };
-        sim::measure(&once, &stop, |_| {}).await?;
-        Ok(())
-    }
-
     fn peer(&self, case: &Case) -> Option<&RunningPeer> {
         match case.peer? {
             ConnectPeer::Nginx => self.nginx.as_ref(),
@@ -162,22 +151,8 @@ impl ConnectBench {
     }
 
     fn args(&self, case: &Case, more: &[&str]) -> anyhow::Result<SimArgs> {
-        let fixed = ["sim", "--method", "put", "--period", "0", "--secret", "sha-512"];
-        let SimCommand { args } = SimCommand::try_parse_from(fixed.iter().chain(case.options).chain(more))?;
-        let (url, devices, connections) = match args.protocol {
-            Protocol::Mqtt => (&self.server.mqtt_url, MQTT_DEVICES, None),
-            _ => (&self.server.devices_url, HTTP_DEVICES, Some(HTTP_CONNECTIONS)),
-        };
-        Ok(SimArgs {
-            devices_url: Some(url.clone()),
-            registry_url: self.server.applications_url.clone(),
-            devices,
-            connections,
-            payload_bytes: Some(PAYLOAD_BYTES),
-            warm_up: self.plan.warm_up,
-            duration: Some(self.plan.time),
-            ..args
-        })
+        let args = sim_args(&self.server, &[case.options, more].concat())?;
+        Ok(SimArgs { warm_up: self.plan.warm_up, duration: Some(self.plan.time), ..args })
     }
 
     fn report(&self, name: String, ours: &CaseRun, peer: Option<(&RunningPeer, &CaseRun)>) -> BenchCase {
@@ -238,6 +213,34 @@ impl ConnectBench {
             warm_up.as_secs_f64(),
         )
     }
+}
+
+/// Returns the simulator's arguments for devices of `server`.
+pub(crate) fn sim_args(server: &ServerProcess, options: &[&str]) -> anyhow::Result<SimArgs> {
+    let fixed = ["sim", "--method", "put", "--period", "0", "--secret", "sha-512"];
+    let SimCommand { args } = SimCommand::try_parse_from(fixed.iter().chain(options))?;
+    let (url, devices, connections) = match args.protocol {
+        Protocol::Mqtt => (&server.mqtt_url, MQTT_DEVICES, None),
+        _ => (&server.devices_url, HTTP_DEVICES, Some(HTTP_CONNECTIONS)),
+    };
+    Ok(SimArgs {
+        devices_url: Some(url.clone()),
+        registry_url: server.applications_url.clone(),
+        devices,
+        connections,
+        payload_bytes: Some(PAYLOAD_BYTES),
+        ..args
+    })
+}
+
+/// Registers all devices over HTTP and lets each log in once, before the measurement.
+pub(crate) async fn log_everybody_in(args: SimArgs) -> anyhow::Result<()> {
+    let stop = CancellationToken::new();
+    sim::register(&args, &stop, |_| {}).await.context("cannot register the devices")?;
+    let (period, ramp) = (Duration::from_secs(3600), Some(Duration::ZERO));
+    let once = SimArgs { period, ramp, count: Some(HTTP_DEVICES), duration: None, warm_up: Duration::ZERO, ..args };
+    sim::measure(&once, &stop, |_| {}).await?;
+    Ok(())
 }
 
 /// Parses the simulator's options like its own command.

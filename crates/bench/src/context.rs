@@ -7,10 +7,10 @@
 //! - history: the last points and hourly averages out of a million points of one attribute ([`history`]).
 
 mod aims;
-mod fixture;
+pub(crate) mod fixture;
 mod history;
 mod notifications;
-mod population;
+pub(crate) mod population;
 mod queries;
 mod subscriptions;
 mod tenants;

@@ -5,7 +5,7 @@
 //! `written`; `synced` stands apart. Rounds are interleaved and figures are medians of rounds, so that a machine
 //! that slows down meets both.
 
-mod broker;
+pub(crate) mod brokers;
 mod case;
 mod case_filter;
 mod client_result;
@@ -15,7 +15,7 @@ mod latency;
 mod rounds;
 mod server;
 mod throughput;
-mod tools;
+pub(crate) mod tools;
 mod workload;
 
 use anyhow::{Context as _, bail};
@@ -23,7 +23,7 @@ use millstream_load::report::BenchCase;
 
 use super::machine::Machine;
 use super::{Length, Report};
-use broker::KafkaBroker;
+use brokers::KafkaBrokers;
 use case_filter::CaseFilter;
 use comparison::KafkaBench;
 use server::ServerUnderTest;
@@ -42,7 +42,8 @@ pub(super) fn measure(length: Length, only: Option<&str>) -> anyhow::Result<Repo
     let tools = Tools::beside_this_program()?;
     let dir = tempfile::tempdir().context("cannot make a temporary directory")?;
     let machine = Machine::with_files_in(dir.path());
-    let broker = KafkaBroker::start(&tools, &dir.path().join("kafka"))?;
+    let cluster = KafkaBrokers::start(&tools, &dir.path().join("kafka"), 1)?;
+    let [broker] = &cluster.brokers[..] else { bail!("Kafka has started with another number of brokers than one") };
     let served = super::server_process::ServerProcess::start(dir.path())?;
     let suite = KafkaBench {
         plan: KafkaWorkload::of(length),
@@ -50,7 +51,7 @@ pub(super) fn measure(length: Length, only: Option<&str>) -> anyhow::Result<Repo
         machine,
         tools,
         ours: ServerUnderTest::of_millstream(&served)?,
-        kafka: ServerUnderTest::of_kafka(&broker)?,
+        kafka: ServerUnderTest::of_kafka(broker)?,
     };
     let (mut cases, mut notes) = (Vec::new(), Vec::new());
     let throughput = throughput::measure(&suite, &mut cases, &mut notes)?;

@@ -5,6 +5,7 @@
 //! - `log --peer kafka`: Kafka's own clients against `millstream serve` and against a real broker in turn.
 //! - `reader`: producers of `millstream serve` beside a consumer that has fallen far behind.
 //! - `connect`: devices over HTTP and MQTT, against `millstream serve` and, if asked for, others in turn.
+//! - `cluster`: entities, atomic appends and devices with the log in Apache Kafka, beside the built-in log and a bare loop.
 //! - `context`: entities, their queries, subscriptions and history, against `millstream serve`.
 //! - `query`: live queries by the published tests of Bullet and beyond, against `millstream serve`.
 //! - `flow`: jobs, run in this process, beside bare loops; devices beside a job, against `millstream serve`.
@@ -15,6 +16,7 @@
 
 mod append;
 mod bare_loop;
+mod cluster;
 mod connect;
 mod context;
 mod cores;
@@ -55,6 +57,9 @@ enum Suite {
     /// Devices that send over HTTP and MQTT to a server of their own, as fast as it answers and at 70 % of that; or many
     /// that are idle, come back at once and log in; or more and more until it is too much
     Connect(ConnectArgs),
+    /// The log in Apache Kafka, on three brokers that this starts: updates of entities and messages of devices beside the
+    /// built-in log, atomic appends beside a loop of the same transactions
+    Cluster(cluster::ClusterArgs),
     /// Entities: updates, reads and queries among a million, subscriptions and how long notifications take, history
     Context(context::ContextArgs),
     /// Live queries: the first answer, one record found, and up to 100,000 queries that must get exactly their records out of
@@ -179,6 +184,7 @@ pub fn run(arguments: &BenchArgs) -> anyhow::Result<()> {
         }
         Suite::Log(LogArgs { run, peer: None, .. }) => (log::measure(run.case_time(log::QUICK, log::FULL))?, run),
         Suite::Reader(run) => (reader::measure(run.length())?, run),
+        Suite::Cluster(arguments) => (cluster::measure(arguments)?, &arguments.run),
         Suite::Context(arguments) => (context::measure(arguments)?, &arguments.run),
         Suite::Connect(arguments) => (arguments.measure()?, &arguments.run),
         Suite::Query(arguments) => (query::measure(arguments)?, &arguments.run),

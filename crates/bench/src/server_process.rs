@@ -21,7 +21,7 @@ pub(crate) struct ServerProcess {
     child: Child,
     pub(crate) applications_url: String,
     pub(crate) devices_url: String,
-    /// Address HOST:PORT for Kafka clients.
+    /// Address HOST:PORT for Kafka clients; empty if the log is in Apache Kafka.
     pub(crate) kafka: String,
     pub(crate) mqtt_url: String,
     /// Address HOST:PORT for clients of the Redis protocol.
@@ -58,6 +58,12 @@ impl ServerProcess {
         Self::start_with(dir, cores, &arguments.collect::<Vec<_>>())
     }
 
+    /// Starts a server whose log is in Apache Kafka.
+    pub(crate) fn start_on_kafka(dir: &Path, cores: &Cores, brokers: &[&str]) -> anyhow::Result<Self> {
+        let brokers = format!("log.kafka.brokers={}", json!(brokers));
+        Self::start_with(dir, cores, &["--set", "log.engine=kafka", "--set", &brokers].map(OsStr::new))
+    }
+
     fn start_with(dir: &Path, cores: &Cores, arguments: &[&OsStr]) -> anyhow::Result<Self> {
         let program = std::env::current_exe().context("cannot tell where this program lies")?;
         let mut command = cores.server_command(&program);
@@ -91,8 +97,9 @@ impl ServerProcess {
                 Some(("redis", url)) => url.trim_start_matches("redis://").clone_into(&mut server.redis),
                 _ => {}
             }
-            let Self { applications_url, devices_url, kafka, mqtt_url, redis, .. } = &server;
-            let known = [applications_url, devices_url, kafka, mqtt_url, redis];
+            // The listener for Kafka's clients, which not every server has, comes before that of Redis, which is the last.
+            let Self { applications_url, devices_url, mqtt_url, redis, .. } = &server;
+            let known = [applications_url, devices_url, mqtt_url, redis];
             if known.iter().all(|known| !known.is_empty()) {
                 return Ok(server);
             }

@@ -21,7 +21,7 @@ mod redis;
 mod redis_benchmark;
 mod server;
 mod updates;
-mod values;
+pub(crate) mod values;
 mod workload;
 
 use millstream_load::report::BenchCase;

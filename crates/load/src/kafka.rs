@@ -1,5 +1,5 @@
-//! Load generators over Kafka's protocol: a producer with or without a target rate, a consumer with a byte rate, and a
-//! stream with marked records. They measure Millstream or a broker of Apache Kafka.
+//! Load generators over Kafka's protocol: a producer with or without a target rate, a consumer with a byte rate, a
+//! stream with marked records, and a producer of transactions. They measure Millstream or a broker of Apache Kafka.
 //!
 //! ```no_run
 //! use millstream_load::kafka::{Acks, KafkaClient, ProduceLoad};
@@ -21,6 +21,7 @@ mod produce;
 mod read;
 mod record_pool;
 mod stream;
+mod transactions;
 
 pub use client::KafkaClient;
 pub use error::KafkaError;
@@ -28,3 +29,4 @@ pub use produce::{Acks, ProduceLoad, ProduceResult};
 pub use read::{ReadLoad, ReadResult};
 pub use record_pool::{MarkerField, render};
 pub use stream::{Marker, RunningStream, StreamLoad, StreamResult, stamp_us};
+pub use transactions::{TransactionLoad, TransactionResult};

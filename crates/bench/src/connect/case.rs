@@ -15,9 +15,9 @@ pub(super) const P99_OF_ROUNDS: &str = "p99_ms_of_rounds";
 pub(super) const PEER_P99_OF_ROUNDS: &str = "peer_p99_ms_of_rounds";
 
 #[derive(Debug)]
-pub(super) struct Case {
-    pub(super) name: &'static str,
-    pub(super) options: &'static [&'static str],
+pub(crate) struct Case {
+    pub(crate) name: &'static str,
+    pub(crate) options: &'static [&'static str],
     /// Peer that runs the same case.
     pub(super) peer: Option<ConnectPeer>,
     /// True if latency is also measured in the open loop at a share of the rate. Cases with many messages in flight
@@ -26,13 +26,13 @@ pub(super) struct Case {
 }
 
 pub(super) const HTTP_0: &str = "HTTP telemetry, QoS 0";
-pub(super) const HTTP_1: &str = "HTTP telemetry, QoS 1";
+pub(crate) const HTTP_1: &str = "HTTP telemetry, QoS 1";
 pub(super) const MQTT_0: &str = "MQTT telemetry, QoS 0, 16 in flight";
-pub(super) const MQTT_1: &str = "MQTT telemetry, QoS 1";
-pub(super) const MQTT_1_16: &str = "MQTT telemetry, QoS 1, 16 in flight";
+pub(crate) const MQTT_1: &str = "MQTT telemetry, QoS 1";
+pub(crate) const MQTT_1_16: &str = "MQTT telemetry, QoS 1, 16 in flight";
 
 /// All cases, in the order in which they are measured.
-pub(super) const CASES: [Case; 7] = [
+pub(crate) const CASES: [Case; 7] = [
     Case { name: HTTP_0, options: &["--qos", "0"], peer: Some(ConnectPeer::Nginx), is_paced: true },
     Case { name: HTTP_1, options: &["--qos", "1"], peer: None, is_paced: true },
     Case { name: "HTTP event", options: &["--kind", "event"], peer: None, is_paced: true },

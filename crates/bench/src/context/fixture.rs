@@ -48,6 +48,10 @@ impl ContextWorkload {
             Length::Full => Self { time: ms(30_000), ..long },
         }
     }
+
+    pub(super) fn times(&self) -> LoadTime {
+        LoadTime { warm_up: self.warm_up, measured: self.time }
+    }
 }
 
 pub(super) struct ContextBench {
@@ -57,29 +61,40 @@ pub(super) struct ContextBench {
 }
 
 /// A server process and the address of its API.
-pub(super) struct EntityServer {
-    pub(super) server: ServerProcess,
-    pub(super) address: SocketAddr,
+pub(crate) struct EntityServer {
+    pub(crate) server: ServerProcess,
+    pub(crate) address: SocketAddr,
 }
 
-pub(super) struct LoadPhase {
-    pub(super) requested: RequestResult,
+pub(crate) struct LoadPhase {
+    pub(crate) requested: RequestResult,
     /// CPU time of the server until it was idle again.
-    pub(super) cpu_s: f64,
-    pub(super) rss_mib: f64,
+    pub(crate) cpu_s: f64,
+    pub(crate) rss_mib: f64,
+}
+
+/// Times of a load phase.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct LoadTime {
+    pub(crate) warm_up: Duration,
+    pub(crate) measured: Duration,
 }
 
 impl EntityServer {
     /// Starts a server on the data in `dir`; it listens when this returns.
     pub(super) fn open(dir: &Path, cores: &Cores) -> anyhow::Result<Self> {
-        let server = ServerProcess::start_on(dir, cores)?;
+        Self::on(ServerProcess::start_on(dir, cores)?)
+    }
+
+    /// The API of a server that runs.
+    pub(crate) fn on(server: ServerProcess) -> anyhow::Result<Self> {
         let url = server.applications_url.trim_start_matches("http://").trim_end_matches('/');
         let address = url.parse().with_context(|| format!("{url} is no address"))?;
         Ok(Self { server, address })
     }
 
     /// Sends `count` requests; all must succeed.
-    pub(super) fn send_all(
+    pub(crate) fn send_all(
         &self,
         connections: usize,
         count: u64,
@@ -94,7 +109,7 @@ impl EntityServer {
     }
 
     /// Creates the entities from `first` to `end` and returns the bytes of their JSON.
-    pub(super) fn create_entities(&self, first: u64, end: u64, many: u64) -> anyhow::Result<u64> {
+    pub(crate) fn create_entities(&self, first: u64, end: u64, many: u64) -> anyhow::Result<u64> {
         let bytes = std::cell::Cell::new(0);
         self.send_all(population::MAKERS, (end - first).div_ceil(population::BATCH), |batch, _, request| {
             let mut body = String::from("{\"actionType\":\"append\",\"entities\":[");
@@ -120,9 +135,9 @@ impl EntityServer {
     }
 
     /// Runs a warm-up, then a measured load phase.
-    pub(super) fn load(
+    pub(crate) fn load(
         &self,
-        plan: ContextWorkload,
+        times: LoadTime,
         connections: usize,
         rate_per_s: Option<f64>,
         write: impl Fn(u64, Instant, &mut Vec<u8>),
@@ -130,10 +145,10 @@ impl EntityServer {
         let load =
             |time| RequestLoad { address: self.address, connections, rate_per_s, until: StopCondition::Time(time) };
         let pid = self.server.pid();
-        load(plan.warm_up).run(&write)?;
+        load(times.warm_up).run(&write)?;
         process::rest(pid)?;
         let cpu_before = self.server.cpu_s()?;
-        let requested = load(plan.time).run(&write)?;
+        let requested = load(times.measured).run(&write)?;
         let rss_mib = self.server.rss_mib()?;
         process::rest(pid)?;
         Ok(LoadPhase { requested, cpu_s: self.server.cpu_s()? - cpu_before, rss_mib })

@@ -50,7 +50,7 @@ impl ContextBench {
         let send = |number: u64, at: Instant, request: &mut Vec<u8>| {
             population::stamp(number, few, at.duration_since(begin).as_micros(), request);
         };
-        place.load(self.plan, MANY, Some(rate_per_s), send)?;
+        place.load(self.plan.times(), MANY, Some(rate_per_s), send)?;
         wait_quiet(receiver);
         receiver.take();
         let load = RequestLoad {

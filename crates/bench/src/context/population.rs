@@ -52,16 +52,16 @@ fn value(number: u64) -> f64 {
 }
 
 /// Maps `number` to a pseudo-random number below `below`.
-pub(super) fn any(number: u64, below: u64) -> u64 {
+pub(crate) fn any(number: u64, below: u64) -> u64 {
     (number.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 20) % below
 }
 
-pub(super) fn get(target: &str, request: &mut Vec<u8>) {
+pub(crate) fn get(target: &str, request: &mut Vec<u8>) {
     // Writing to memory does not fail.
     let _ = write!(request, "GET {target} HTTP/1.1\r\nHost: localhost\r\nAccept: application/json\r\n\r\n");
 }
 
-pub(super) fn with_body(method: &str, target: &str, kind: &str, body: &str, request: &mut Vec<u8>) {
+pub(crate) fn with_body(method: &str, target: &str, kind: &str, body: &str, request: &mut Vec<u8>) {
     let length = body.len();
     let _ = write!(
         request,
@@ -70,7 +70,7 @@ pub(super) fn with_body(method: &str, target: &str, kind: &str, body: &str, requ
 }
 
 /// Appends a request that sets one attribute of an entity.
-pub(super) fn update(number: u64, entities: u64, request: &mut Vec<u8>) {
+pub(crate) fn update(number: u64, entities: u64, request: &mut Vec<u8>) {
     let target = format!("/v2/entities/{}/attrs", id(any(number, entities)));
     let body = format!("{{\"temperature\":{{\"type\":\"Number\",\"value\":{}}}}}", value(number));
     with_body("PATCH", &target, "application/json", &body, request);

@@ -77,8 +77,8 @@ impl ContextBench {
         let name = format!("{} entities: {}", self.plan.many, query.name);
         eprintln!("{name}");
         let explained = explained(place, &(query.target)(1)).with_context(|| name.clone())?;
-        let stretch =
-            place.load(self.plan, 1, None, |number, _, request| population::get(&(query.target)(number), request))?;
+        let stretch = place
+            .load(self.plan.times(), 1, None, |number, _, request| population::get(&(query.target)(number), request))?;
         let found: Value = serde_json::from_slice(&stretch.requested.last_body)?;
         let found = found.as_array().map_or(0, Vec::len);
         ensure!((1..=OF_ONE_STATION as usize).contains(&found), "{name}: {found} entities on the last page");
@@ -99,7 +99,7 @@ impl ContextBench {
     fn beside_lists(&self, place: &EntityServer, findings: &mut Findings) -> anyhow::Result<()> {
         let many = self.plan.many;
         let update = |number, _, request: &mut Vec<u8>| population::update(number, many, request);
-        let alone = place.load(self.plan, UPDATERS, Some(UPDATES_PER_S), update)?;
+        let alone = place.load(self.plan.times(), UPDATERS, Some(UPDATES_PER_S), update)?;
         let time = self.plan.time + self.plan.warm_up + Duration::from_secs(1);
         let lists =
             RequestLoad { address: place.address, connections: 1, rate_per_s: None, until: StopCondition::Time(time) };

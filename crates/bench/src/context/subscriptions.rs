@@ -111,7 +111,7 @@ impl ContextBench {
         let plan = ContextWorkload { time: self.plan.time / 2, ..self.plan };
         measured
             .rounds
-            .push(place.load(plan, MANY, None, |number, _, request| population::update(number, few, request))?);
+            .push(place.load(plan.times(), MANY, None, |number, _, request| population::update(number, few, request))?);
         Ok(())
     }
 }

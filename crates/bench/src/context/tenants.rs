@@ -25,7 +25,7 @@ impl ContextBench {
             };
             let name = format!("{whose} updated by PATCH, one client");
             eprintln!("{name}");
-            let stretch = place.load(self.plan, 1, None, |number, _, request| {
+            let stretch = place.load(self.plan.times(), 1, None, |number, _, request| {
                 let body = format!("{{\"n\":{{\"type\":\"Number\",\"value\":{number}}}}}");
                 push("PATCH", "/v2/entities/E/attrs", 0, &body, request);
             })?;

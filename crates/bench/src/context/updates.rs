@@ -63,7 +63,7 @@ impl ContextBench {
         for (what, connections, write, aim) in cases {
             let name = format!("{entities} entities: {what}");
             eprintln!("{name}");
-            let stretch = place.load(self.plan, connections, None, |number, _, request| {
+            let stretch = place.load(self.plan.times(), connections, None, |number, _, request| {
                 write(number, entities, request);
             })?;
             let own = json!({ "entities": entities, "connections": connections, "level": "synced" });

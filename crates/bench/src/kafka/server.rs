@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use millstream_load::kafka::KafkaClient;
 
-use super::broker::KafkaBroker;
+use super::brokers::KafkaBroker;
 use super::client_result::ClientResult;
 use super::workload::PARTITIONS;
 use crate::process;

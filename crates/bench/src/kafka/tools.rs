@@ -10,7 +10,7 @@ use super::client_result::ClientResult;
 
 /// The program that runs Kafka's classes.
 #[derive(Debug)]
-pub(super) struct Tools {
+pub(crate) struct Tools {
     xtask: PathBuf,
 }
 
@@ -28,7 +28,7 @@ pub(super) struct ProducerRun<'a> {
 
 impl Tools {
     /// Finds `xtask` in the target directory that this program lies in, where `cargo xtask` builds it.
-    pub(super) fn beside_this_program() -> anyhow::Result<Self> {
+    pub(crate) fn beside_this_program() -> anyhow::Result<Self> {
         let program = std::env::current_exe().context("cannot tell where this program lies")?;
         // The target directory is two levels above a binary, three above a test's.
         let found =
@@ -44,7 +44,7 @@ impl Tools {
         Ok(Self { xtask })
     }
 
-    pub(super) fn xtask(&self) -> Command {
+    pub(crate) fn xtask(&self) -> Command {
         Command::new(&self.xtask)
     }
 

@@ -30,14 +30,14 @@ const WORDS: [&str; 16] = [
 ];
 
 /// Values of random sizes, cut from a pool of bytes.
-pub(super) struct Values {
+pub(crate) struct Values {
     pool: Vec<u8>,
     sizes: RangeInclusive<usize>,
 }
 
 impl Values {
     /// Values of [`SIZES`] that no compression makes smaller.
-    pub(super) fn random() -> Self {
+    pub(crate) fn random() -> Self {
         let mut random = fastrand::Rng::with_seed(1);
         let pool = std::iter::repeat_with(|| random.u8(..)).take(POOL_BYTES).collect();
         Self { pool, sizes: SIZES }
@@ -55,7 +55,7 @@ impl Values {
     }
 
     /// The value of this number.
-    pub(super) fn get(&self, number: u64) -> &[u8] {
+    pub(crate) fn get(&self, number: u64) -> &[u8] {
         let random = mixed(!number) as usize;
         let length = self.sizes.start() + random % (self.sizes.end() - self.sizes.start() + 1);
         let begin = (random >> 24) % (POOL_BYTES - self.sizes.end());
@@ -64,12 +64,12 @@ impl Values {
 }
 
 /// The key of this number: 16 hexadecimal digits, different for different numbers.
-pub(super) fn key(number: u64) -> String {
+pub(crate) fn key(number: u64) -> String {
     format!("{:016x}", mixed(number))
 }
 
 /// Appends the request that stores `value`.
-pub(super) fn push_put(bucket: &str, key: &str, ack: &str, value: &[u8], request: &mut Vec<u8>) {
+pub(crate) fn push_put(bucket: &str, key: &str, ack: &str, value: &[u8], request: &mut Vec<u8>) {
     let length = value.len();
     // Writing to a vector does not fail.
     let _ = write!(
@@ -80,7 +80,7 @@ pub(super) fn push_put(bucket: &str, key: &str, ack: &str, value: &[u8], request
 }
 
 /// A bijection that spreads consecutive numbers over all of them (the finalizer of SplitMix64).
-pub(super) fn mixed(number: u64) -> u64 {
+pub(crate) fn mixed(number: u64) -> u64 {
     let mut mixed = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
     mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
