@@ -10,6 +10,8 @@
 //! - Nothing depends on a copy: what is not here is fetched, and kept again. So nothing is synced, a start begins without any,
 //!   and a segment is dropped with what it has, whatever is still in use of it.
 
+mod range;
+
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::io::ErrorKind;
 use std::path::PathBuf;
@@ -23,8 +25,8 @@ use parking_lot::{Condvar, Mutex, RwLock};
 use tracing::warn;
 use uuid::Uuid;
 
-/// Bytes of batches from which they are written as an extent. A read of a record reads an extent.
-const EXTENT_BYTES: usize = 8 << 10;
+use self::range::{EXTENT_BYTES, Range, batch_at};
+
 /// Bytes of batches in all partitions that wait for others to fill an extent.
 const PENDING_MAX_BYTES: usize = 4 << 20;
 /// Bytes of batches that wait for the thread. More are not kept.
@@ -69,13 +71,6 @@ struct Queue {
     is_closed: bool,
 }
 
-/// The readable batches of a range of offsets.
-struct Range {
-    from: Offset,
-    to: Offset,
-    batches: Vec<RecordBatch>,
-}
-
 #[derive(Default)]
 struct Known {
     /// Ranges that are too short for an extent.
@@ -112,21 +107,6 @@ pub(crate) enum Copy {
     OnDisk,
     /// The batch of the record; `None` if there is no record at this offset.
     Read(Option<RecordBatch>),
-}
-
-impl Range {
-    fn bytes(&self) -> usize {
-        self.batches.iter().map(RecordBatch::size_bytes).sum()
-    }
-
-    fn has(&self, offset: Offset) -> bool {
-        self.from <= offset && offset < self.to
-    }
-}
-
-/// The batch with this offset, of batches in order.
-fn batch_at(batches: impl IntoIterator<Item = RecordBatch>, offset: Offset) -> Option<RecordBatch> {
-    batches.into_iter().find(|batch| batch.next_offset() > offset).filter(|batch| batch.base_offset() <= offset)
 }
 
 impl LocalCopies {
@@ -329,21 +309,26 @@ impl Shared {
         full.into_iter()
             .map(|range| (place, range))
             .chain(crowded)
-            .try_for_each(|(place, range)| self.write(place, &range))
+            .try_for_each(|(place, range)| self.write(place, range))
     }
 
-    fn write(&self, place: Place, range: &Range) -> std::io::Result<()> {
+    /// Writes the pieces of a range as extents, one behind the other.
+    fn write(&self, place: Place, range: Range) -> std::io::Result<()> {
         let mut bytes = Vec::with_capacity(range.bytes());
-        range.batches.iter().for_each(|batch| bytes.extend_from_slice(batch.bytes()));
         let (segment, file, at) = self.room()?;
+        let mut extents = Vec::new();
+        for Range { from, to, batches } in range.into_pieces() {
+            let begin = bytes.len();
+            batches.iter().for_each(|batch| bytes.extend_from_slice(batch.bytes()));
+            extents.push((from, Extent { to, segment, at: at + begin as u64, bytes: bytes.len() - begin }));
+        }
         file.write_at(&[std::io::IoSlice::new(&bytes)], at)?;
         let mut known = self.known.write();
-        let extent = Extent { to: range.to, segment, at, bytes: bytes.len() };
-        known.extents.entry(place).or_default().insert(range.from, extent);
         if let Some(newest) = known.segments.back_mut() {
             newest.bytes += bytes.len() as u64;
-            newest.extents.push((place, range.from));
+            newest.extents.extend(extents.iter().map(|(from, _)| (place, *from)));
         }
+        known.extents.entry(place).or_default().extend(extents);
         Ok(())
     }
 
