@@ -109,9 +109,11 @@ impl Migration {
             }
             check_empty(&core, &names).await?;
             let records = MigrationRecords::open(&core).await?;
-            let begun = MigrationRecord { source, is_checked: false, is_finished: false };
-            records.write(&core, &begun).await?;
-            Ok((records, begun, false))
+            let begun = MigrationRecord { source: source.clone(), is_checked: false, is_finished: false };
+            match records.claim(&core, &begun).await? {
+                Some(other) => other.check_source(&core, &source).map(|()| (records, other, true)),
+                None => Ok((records, begun, false)),
+            }
         })?;
         Ok(Self { core, records, record, is_resumed, runtime: Some(runtime) })
     }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use kafka_protocol::ResponseError;
-use millstream_log::{Cleanup, Error, TopicConfig, Writers, reply};
+use millstream_log::{AckLevel, AtomicAppend, Cleanup, Error, TopicConfig, Writer as _, Writers, reply};
 use millstream_types::{MIGRATION, Offset, PartitionId, Record, TopicId, TopicName, TopicPartition};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -15,7 +15,10 @@ use crate::migrated::{MigratedTopic, MigratedTopics, PartitionOrigin};
 use crate::partition_state::PartitionState;
 use crate::topic_admin::{self, CreationRefusal};
 use crate::topic_state::TopicState;
+use crate::writer;
 
+/// The name of the writer that writes the first record.
+const WRITER: &str = "migration";
 const STATE_KEY: &[u8] = b"state";
 const OFFSETS_KEY: &[u8] = b"o";
 const VERSION: u8 = MIGRATION.version.expect("its values have a version");
@@ -82,6 +85,19 @@ pub(super) fn config() -> TopicConfig {
     TopicConfig { partitions: 1, cleanup: Cleanup::Compact, writers: Writers::OwnersOnly, ..TopicConfig::default() }
 }
 
+fn partition_id() -> TopicPartition {
+    TopicPartition::new(topic_name(), 0)
+}
+
+/// The topic, which exists.
+async fn topic(core: &Core) -> Result<Arc<TopicState>, Error> {
+    let kafka_name = core.names.internal(MIGRATION.name);
+    let found = topic_admin::settled(core, &kafka_name, 1).await?;
+    let topic = TopicState::new(kafka_name, found.topic_id, topic_name(), config());
+    topic.lead(&found);
+    Ok(topic)
+}
+
 impl MigrationRecords {
     /// Creates the topic, or finds it.
     pub(super) async fn open(core: &Core) -> Result<Self, Error> {
@@ -92,11 +108,33 @@ impl MigrationRecords {
     }
 
     async fn known(core: &Core) -> Result<Self, Error> {
-        let kafka_name = core.names.internal(MIGRATION.name);
-        let found = topic_admin::settled(core, &kafka_name, 1).await?;
-        let topic = TopicState::new(kafka_name, found.topic_id, topic_name(), config());
-        topic.lead(&found);
-        Ok(Self { partition: topic.partition(&TopicPartition::new(topic_name(), 0))? })
+        Ok(Self { partition: topic(core).await?.partition(&partition_id())? })
+    }
+
+    /// Writes the first record, unless another run has written one: its record is returned then.
+    pub(super) async fn claim(
+        &self,
+        core: &Arc<Core>,
+        first: &MigrationRecord,
+    ) -> Result<Option<MigrationRecord>, Error> {
+        core.topics.insert(topic(core).await?);
+        let value = serde_json::to_vec(first).unwrap_or_default();
+        let record = Record { timestamp_ms: core.now_ms(), key: Some(STATE_KEY), value: Some(&value), headers: &[] };
+        let append = AtomicAppend { records: vec![(partition_id(), vec![record])], positions: Vec::new() };
+        loop {
+            // The commit fails once another run has begun a writer of this name, which reads what was committed before.
+            let writer = writer::begin(Arc::clone(core), Arc::default(), WRITER.to_owned()).await?;
+            if let Some((_, Some(known))) = found(core).await? {
+                return Ok(Some(known));
+            }
+            let (done, answer) = reply();
+            writer.commit(&append, AckLevel::Synced, done)?;
+            match answer.await {
+                Ok(_) => return Ok(None),
+                Err(Error::Fenced { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
     }
 
     async fn append(&self, core: &Core, key: &[u8], value: &[u8]) -> Result<(), Error> {

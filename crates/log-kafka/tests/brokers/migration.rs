@@ -251,6 +251,29 @@ fn a_target_that_is_not_empty_and_a_source_that_has_changed_are_refused() {
 }
 
 #[test]
+fn of_two_logs_that_are_moved_to_one_place_at_once_one_is_refused() {
+    let base = config(crate::conformance::brokers());
+    for round in 0..4 {
+        let kafka = on(&base, &format!("both{round}."));
+        let dirs = [(); 2].map(|()| tempfile::tempdir().unwrap());
+        let before = dirs.each_ref().map(|dir| {
+            fill(dir.path());
+            contents_of(dir.path())
+        });
+        let ended: Vec<Result<bool, Error>> = std::thread::scope(|scope| {
+            let runs = dirs.each_ref().map(|dir| scope.spawn(|| migrate(dir.path(), &kafka, |_| {})));
+            runs.into_iter().map(|run| run.join().unwrap()).collect()
+        });
+        let moved: Vec<usize> = (0..2).filter(|index| ended[*index].is_ok()).collect();
+        assert_eq!(moved.len(), 1, "{ended:?}");
+        let refused = ended[1 - moved[0]].as_ref().unwrap_err().to_string();
+        assert!(refused.contains("of another log") && refused.contains("log.kafka.prefix"), "{refused}");
+        let (expected, names) = &before[moved[0]];
+        assert_eq!(&contents(&*OnKafka::open(kafka).unwrap(), names), expected);
+    }
+}
+
+#[test]
 fn a_record_that_differs_in_kafka_is_named_and_the_topic_is_copied_anew_once_it_is_gone() {
     let dir = tempfile::tempdir().unwrap();
     let kafka = on(&config(crate::conformance::brokers()), "differs.");
