@@ -60,4 +60,4 @@ mod writer;
 pub use activity::ActiveProcess;
 pub use engine::OnKafka;
 pub use health::{BrokerHealth, ClusterHealth, Trouble, TroubleKind};
-pub use migration::{LogSource, Migration, MigrationStep};
+pub use migration::{GroupRefusal, LogSource, Migration, MigrationStep};

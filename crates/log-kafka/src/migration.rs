@@ -13,6 +13,7 @@
 
 mod check;
 mod copy;
+mod groups;
 mod record;
 
 use std::collections::BTreeMap;
@@ -25,6 +26,7 @@ use millstream_types::{MIGRATION, Offset, PartitionId, TOPICS, TopicPartition};
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
 
+pub use self::groups::GroupRefusal;
 pub use self::record::LogSource;
 pub(crate) use self::record::found;
 use self::record::{MigrationRecord, MigrationRecords};
@@ -130,11 +132,19 @@ impl Migration {
 
     /// Moves what is left of the log. Blocks on the disk and on the cluster.
     ///
+    /// `group_ids` gives a group of the log whose members speak Kafka its id there. Returns those whose positions the brokers
+    /// have refused; the positions of all groups are there for Millstream's readers.
+    ///
     /// # Errors
     /// Those of the log and of the cluster; [`Error::Unfit`] if records in Kafka differ from those of the log.
-    pub fn run(mut self, log: &ClosedLog, told: &(dyn Fn(MigrationStep) + Sync)) -> Result<(), Error> {
+    pub fn run(
+        mut self,
+        log: &ClosedLog,
+        group_ids: fn(&str) -> Option<String>,
+        told: &(dyn Fn(MigrationStep) + Sync),
+    ) -> Result<Vec<GroupRefusal>, Error> {
         if self.record.is_finished {
-            return Ok(());
+            return Ok(Vec::new());
         }
         if !self.record.is_checked {
             let core = Arc::clone(&self.core);
@@ -145,8 +155,9 @@ impl Migration {
             self.keep_offsets(topics, origins)?;
             self.note(|record| record.is_checked = true)?;
         }
-        self.finish(log)?;
-        self.note(|record| record.is_finished = true)
+        let refused = self.finish(log, group_ids)?;
+        self.note(|record| record.is_finished = true)?;
+        Ok(refused)
     }
 
     fn note(&mut self, change: impl FnOnce(&mut MigrationRecord)) -> Result<(), Error> {
@@ -247,13 +258,15 @@ impl Migration {
     }
 
     /// Gives the topics their settings, and groups their positions.
-    fn finish(&self, log: &ClosedLog) -> Result<(), Error> {
+    fn finish(&self, log: &ClosedLog, group_ids: fn(&str) -> Option<String>) -> Result<Vec<GroupRefusal>, Error> {
         let topics: Vec<Topic> = log.topics().cloned().collect();
         let known = log.positions();
         let core = Arc::clone(&self.core);
         self.core.wait(async move {
             topic_watch::create_catalogue(&core).await?;
             positions::create(&core).await?;
+            let (migrated, _) = found(&core).await?.unwrap_or_default();
+            let refused = groups::commit(&core, &known, group_ids, &migrated).await?;
             positions::keep(&core, known).await?;
             let own = Topic { id: millstream_types::TopicId(0), name: record::topic_name(), config: record::config() };
             catalogue::write(&core, &core.names.internal(MIGRATION.name), Some(&own)).await?;
@@ -266,7 +279,7 @@ impl Migration {
                 let changes = left.collect::<Vec<_>>().into_iter().chain(wanted.iter().map(TopicChange::set)).collect();
                 topic_admin::change(&core, &kafka_name, changes).await?;
             }
-            Ok(())
+            Ok(refused)
         })
     }
 }

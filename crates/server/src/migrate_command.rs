@@ -6,9 +6,10 @@ use std::sync::Arc;
 use anyhow::{Context as _, bail};
 use indicatif::{HumanBytes, HumanCount, ProgressBar, ProgressStyle};
 use millstream_cli::show;
+use millstream_kafka::group::tenant_and_id;
 use millstream_log::{ClosedLog, SystemFiles};
-use millstream_log_kafka::{LogSource, Migration, MigrationStep};
-use millstream_types::{PartitionId, TopicPartition};
+use millstream_log_kafka::{GroupRefusal, LogSource, Migration, MigrationStep};
+use millstream_types::{PartitionId, TenantId, TopicPartition};
 use parking_lot::Mutex;
 
 use crate::backups::log_id;
@@ -51,14 +52,29 @@ pub(crate) fn run(arguments: &MigrateArgs) -> anyhow::Result<()> {
     }
     let total = size_bytes(&log)?;
     let progress = Progress::begin(total, migration.is_resumed())?;
-    let moved = migration.run(&log, &|step| progress.step(step));
+    let moved = migration.run(&log, kafka_group, &|step| progress.step(step));
     let counts = progress.end();
-    moved.with_context(|| format!("the log in {} is not moved yet; run the command again to go on", dir.display()))?;
+    let refused = moved
+        .with_context(|| format!("the log in {} is not moved yet; run the command again to go on", dir.display()))?;
+    for GroupRefusal { group, why } in refused {
+        show(&format!(
+            "the brokers do not take the positions of the group {group}: {why}; its clients begin in Kafka where \
+             auto.offset.reset says, unless you set them with kafka-consumer-groups.sh --reset-offsets\n"
+        ))?;
+    }
     show(&format!(
         "{} records are in Kafka and were compared with those of {}; set log.engine = \"kafka\" and start the server\n",
         HumanCount(counts.compared),
         dir.display()
     ))
+}
+
+/// The id in Kafka of a group of clients of `listen.kafka`: their own, and in another tenant than `default` with the tenant in
+/// front.
+fn kafka_group(group: &str) -> Option<String> {
+    let (tenant, id) = tenant_and_id(group)?;
+    let tenant = TenantId::new(tenant).ok()?;
+    Some(if tenant == TenantId::default() { id.to_owned() } else { group.to_owned() })
 }
 
 /// Bytes of all records.

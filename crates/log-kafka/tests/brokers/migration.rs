@@ -1,6 +1,7 @@
 //! A log of the built-in engine that is moved to Kafka.
 
 use std::path::Path;
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -17,6 +18,8 @@ use millstream_types::{Header, Offset, Position, Record, SystemClock, TopicName,
 use crate::{answer, config, topic};
 
 const GROUP: &str = "readers";
+/// Begins the name of a group whose members speak Kafka.
+const OF_KAFKA: &str = "default/";
 
 fn embedded(dir: &Path) -> Arc<Embedded> {
     let clock = Arc::new(SystemClock::default());
@@ -97,7 +100,15 @@ fn fill(dir: &Path) -> Position {
         metadata: "page 7".to_owned(),
     };
     let committed = [Record { key: Some(b"k"), value: Some(b"committed"), ..Record::default() }];
-    let append = AtomicAppend { records: vec![(at(&plain_topic, 0), committed.to_vec())], positions: vec![read] };
+    let of_kafka = |topic: &TopicName, partition, offset| PositionCommit {
+        group: format!("{OF_KAFKA}{}", dir.display()),
+        partition: at(topic, partition),
+        position: Position { topic: log.topic(topic).unwrap().id, offset: Offset(offset), ..position },
+        metadata: "page 8".to_owned(),
+    };
+    // The first one is behind a trimmed part, the second one in front of the records that compaction has left.
+    let positions = vec![read, of_kafka(&plain_topic, 1, 27), of_kafka(&states, 0, 290)];
+    let append = AtomicAppend { records: vec![(at(&plain_topic, 0), committed.to_vec())], positions };
     let (done, answer) = answer();
     writer.commit(&append, AckLevel::Synced, done).unwrap();
     answer().unwrap();
@@ -137,7 +148,8 @@ fn migrate(dir: &Path, config: &LogConfig, told: impl Fn(MigrationStep) + Sync) 
     let log = ClosedLog::open(Arc::new(SystemFiles), dir).unwrap();
     let migration = Migration::begin(config.clone(), &log, &source(&log))?;
     let is_finished = migration.is_finished();
-    migration.run(&log, &told)?;
+    let refused = migration.run(&log, |group| group.strip_prefix(OF_KAFKA).map(str::to_owned), &told)?;
+    assert!(refused.is_empty(), "{refused:?}");
     Ok(is_finished)
 }
 
@@ -248,6 +260,36 @@ fn a_target_that_is_not_empty_and_a_source_that_has_changed_are_refused() {
     embedded(other.path()).close().unwrap();
     let refused = migrate(other.path(), &kafka, |_| {}).unwrap_err().to_string();
     assert!(refused.contains("of another log"), "{refused}");
+}
+
+#[test]
+fn groups_of_kafka_clients_go_on_at_the_brokers_where_they_were() {
+    let dir = tempfile::tempdir().unwrap();
+    let brokers = crate::conformance::brokers();
+    let kafka = on(&config(brokers), "groups.");
+    fill(dir.path());
+    let (expected, _) = contents_of(dir.path());
+    migrate(dir.path(), &kafka, |_| {}).unwrap();
+    let group = dir.path().display().to_string();
+    let read = |name: &str, partition: u32| {
+        let place = format!("groups.{name}:{partition}");
+        let format = ["-f", "%k %s\n"];
+        let mut kcat = Command::new("kcat");
+        kcat.args(["-q", "-b", &brokers.bootstrap(), "-C", "-t", &format!("groups.{name}"), "-e"]).args(format);
+        kcat.args(["-p", &partition.to_string(), "-o", "stored", "-X", &format!("group.id={group}")]);
+        kcat.args(["-X", "enable.auto.commit=false"]);
+        let output = kcat.output().unwrap();
+        assert!(output.status.success(), "{place}: {output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    for (name, partition, from) in [("plain", 1, 27), ("states", 0, 290)] {
+        let (.., records) = expected.iter().find(|(id, ..)| *id == at(&topic(name), partition)).unwrap();
+        let text = |bytes: &Option<Vec<u8>>| String::from_utf8(bytes.clone().unwrap()).unwrap();
+        let left = records.iter().filter(|record| record.offset >= Offset(from));
+        let left: String = left.map(|record| format!("{} {}\n", text(&record.key), text(&record.value))).collect();
+        assert!(left.lines().count() > 5);
+        assert_eq!(read(name, partition), left, "{name}");
+    }
 }
 
 #[test]
