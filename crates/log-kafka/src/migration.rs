@@ -15,6 +15,7 @@ mod check;
 mod copy;
 mod groups;
 mod record;
+mod stored;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

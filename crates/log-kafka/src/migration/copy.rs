@@ -5,9 +5,8 @@ use std::sync::{Arc, mpsc};
 use millstream_log::{Appended, ClosedLog, Done, Error};
 use millstream_types::{BatchLimits, Record};
 
-use super::{MigrationStep, differs};
+use super::{MigrationStep, differs, stored};
 use crate::core::Core;
-use crate::fetching::{self, Isolation, LATEST};
 use crate::offset_map::{OffsetMap, OffsetMapBuilder};
 use crate::partition_state::PartitionState;
 
@@ -25,11 +24,7 @@ pub(super) fn partition(
 ) -> Result<OffsetMap, Error> {
     let closed = log.partition(&partition.id)?;
     let (core_of_task, of_task) = (Arc::clone(core), Arc::clone(partition));
-    let there =
-        core.wait(
-            async move { fetching::kafka_offset_at(&core_of_task, &of_task, LATEST, Isolation::Uncommitted).await },
-        )?;
-    let there = there.unwrap_or(0).unsigned_abs();
+    let there = core.wait(async move { stored::records(&core_of_task, &of_task).await })?;
     let undecodable = |source| Error::Batch { partition: partition.id.clone(), source };
     let mut map = OffsetMapBuilder::new(closed.first);
     let (sender, answers) = mpsc::channel::<Answer>();

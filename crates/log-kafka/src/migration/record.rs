@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
+use std::time::Instant;
 
 use kafka_protocol::ResponseError;
 use millstream_log::{AckLevel, AtomicAppend, Cleanup, Error, TopicConfig, Writer as _, Writers, reply};
@@ -221,7 +222,15 @@ impl ReadRecords {
 /// [`Error::Unreachable`]; those of a read; [`Error::Unfit`] if offsets are missing.
 pub(crate) async fn found(core: &Core) -> Result<Option<(MigratedTopics, Option<MigrationRecord>)>, Error> {
     let kafka_name = core.names.internal(MIGRATION.name);
-    let answer = core.cluster.metadata_of(&kafka_name).await.map_err(|error| core.unreachable(&error))?;
+    let deadline = Instant::now() + core.config.delivery_timeout;
+    let answer = loop {
+        match core.cluster.metadata_of(&kafka_name).await {
+            Ok(answer) => break answer,
+            Err(error) if Instant::now() > deadline => return Err(core.unreachable(&error)),
+            // The next broker is asked.
+            Err(_) => tokio::time::sleep(core.config.retry_backoff).await,
+        }
+    };
     let unknown = ResponseError::UnknownTopicOrPartition.code();
     if answer.topics.iter().any(|topic| topic.error_code == unknown) {
         return Ok(None);

@@ -88,7 +88,7 @@ fn commit_all(log: &OnKafka, name: &TopicName, worker: usize, stop: &AtomicBool)
     ledger
 }
 
-fn signal(pid: u32, signal: &str) {
+pub(crate) fn signal(pid: u32, signal: &str) {
     let status = Command::new("kill").args([signal, &pid.to_string()]).status().unwrap();
     assert!(status.success(), "{signal} to {pid}");
 }

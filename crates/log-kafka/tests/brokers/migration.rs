@@ -2,8 +2,8 @@
 
 use std::path::Path;
 use std::process::Command;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use millstream_log::{
@@ -12,9 +12,10 @@ use millstream_log::{
 };
 use millstream_log_kafka::{LogSource, Migration, MigrationStep, OnKafka};
 use millstream_testkit::conformance::{ReadRecord, append_and_wait, read_all};
-use millstream_testkit::eventually;
+use millstream_testkit::{RealKafka, eventually};
 use millstream_types::{Header, Offset, Position, Record, SystemClock, TopicName, TopicPartition};
 
+use crate::faults::signal;
 use crate::{answer, config, topic};
 
 const GROUP: &str = "readers";
@@ -290,6 +291,57 @@ fn groups_of_kafka_clients_go_on_at_the_brokers_where_they_were() {
         assert!(left.lines().count() > 5);
         assert_eq!(read(name, partition), left, "{name}");
     }
+}
+
+/// The broker that leads partition 0 of a topic, from 1 on.
+fn leader(brokers: &RealKafka, kafka_name: &str) -> usize {
+    let listed = Command::new("kcat").args(["-b", &brokers.bootstrap(), "-L", "-t", kafka_name]).output().unwrap();
+    let listed = String::from_utf8(listed.stdout).unwrap();
+    let line = listed.lines().find_map(|line| line.trim().strip_prefix("partition 0, leader ")).unwrap();
+    line.split(',').next().unwrap().parse().unwrap()
+}
+
+#[test]
+#[ignore = "takes long"]
+fn records_of_a_run_that_was_cut_off_are_not_copied_again_while_they_are_not_replicated_yet() {
+    let (dir, brokers, name) = (tempfile::tempdir().unwrap(), RealKafka::start(3), topic("one"));
+    let log = embedded(dir.path());
+    log.create_topic(&name, &TopicConfig { partitions: 1, ..TopicConfig::default() }).unwrap();
+    for number in 0..2_000 {
+        append(&*log, &name, 0, "k", &format!("{number} {}", "x".repeat(5_000)));
+    }
+    log.close().unwrap();
+    drop(log);
+    let (expected, names) = contents_of(dir.path());
+    let kafka = config(&brokers);
+    let log = ClosedLog::open(Arc::new(SystemFiles), dir.path()).unwrap();
+    // Both have looked at all brokers before one of them stands still.
+    let [first, second] = [(); 2].map(|()| Migration::begin(kafka.clone(), &log, &source(&log)).unwrap());
+    let (stopped, steps) = (Mutex::new(None), AtomicU64::new(0));
+    let cut_off = first.run(&log, |_| None, &|_| match steps.fetch_add(1, Ordering::Relaxed) {
+        0 => {
+            // The leaders that the next run asks go on.
+            let leaders = ["one", "_millstream_migration"].map(|name| leader(&brokers, name));
+            let follower = (1..=3).find(|broker| !leaders.contains(broker)).unwrap();
+            let pid = brokers.brokers()[follower - 1].pid;
+            signal(pid, "-STOP");
+            *stopped.lock().unwrap() = Some(pid);
+        }
+        2.. => {
+            std::thread::sleep(Duration::from_secs(1));
+            panic!("the run is cut off");
+        }
+        _ => {}
+    });
+    assert!(cut_off.is_err());
+    let pid = stopped.lock().unwrap().unwrap();
+    let goes_on = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_secs(6));
+        signal(pid, "-CONT");
+    });
+    second.run(&log, |_| None, &|_| {}).unwrap();
+    goes_on.join().unwrap();
+    assert_eq!(contents(&*OnKafka::open(kafka).unwrap(), &names), expected);
 }
 
 #[test]
