@@ -328,7 +328,8 @@ async fn check_empty(core: &Core, names: &[String]) -> Result<(), Error> {
     for found in topic_watch::all_topics(core).await? {
         let Some(name) = found.name.as_ref().map(|name| name.to_string()) else { continue };
         if name == catalogue || names.contains(&name) {
-            let rule = "a log is moved to a place that has no topics of that name yet; delete them, or set another log.kafka.prefix";
+            let rule = "a log is moved to a place that no installation has used; set another log.kafka.prefix, or delete the topics \
+                        there if no server needs them";
             return Err(core.unfit("a topic", name, rule));
         }
     }
