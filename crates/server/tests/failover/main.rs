@@ -2,7 +2,10 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
 mod load;
+mod migrated_access;
+mod migrated_jobs;
 mod migration;
+mod migration_faults;
 mod outage;
 mod rounds;
 mod takeover;

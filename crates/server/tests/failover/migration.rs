@@ -24,16 +24,20 @@ const KEPT: Hello<'static> = Hello {
     will: None,
 };
 
-fn migrate(installation: &Path, dir: &Path) -> Command {
+pub(crate) fn migrate(installation: &Path, dir: &Path) -> Command {
+    migrate_to(&kafka_arguments(installation), dir)
+}
+
+/// As [`migrate`], with the arguments of a server there.
+pub(crate) fn migrate_to(named: &[String], dir: &Path) -> Command {
     let mut command = millstream();
-    let named = kafka_arguments(installation);
     // The engine of the configuration is that of the server that was stopped.
     command.args(["migrate", "--to", "kafka", "--data-dir"]).arg(dir);
     command.args(named.chunks(2).filter(|pair| pair[1] != "log.engine=kafka").flatten());
     command
 }
 
-fn on_kafka(installation: &Path, dir: &Path) -> Process {
+pub(crate) fn on_kafka(installation: &Path, dir: &Path) -> Process {
     let arguments = kafka_arguments(installation);
     Process::start_on(dir, &arguments.iter().map(String::as_str).collect::<Vec<_>>())
 }
@@ -45,23 +49,23 @@ fn serve_on_kafka(installation: &Path, dir: &Path) -> Command {
     command
 }
 
-fn said(output: &Output) -> String {
+pub(crate) fn said(output: &Output) -> String {
     String::from_utf8([&output.stdout[..], &output.stderr[..]].concat()).unwrap()
 }
 
-fn done(mut command: Command) -> String {
+pub(crate) fn done(mut command: Command) -> String {
     let output = command.output().unwrap();
     assert!(output.status.success(), "{}", said(&output));
     said(&output)
 }
 
-fn refused(mut command: Command) -> String {
+pub(crate) fn refused(mut command: Command) -> String {
     let output = command.output().unwrap();
     assert_eq!(output.status.code(), Some(1), "{}", said(&output));
     said(&output)
 }
 
-fn create(server: &Process, method: &str, path: &str, body: &Value) -> String {
+pub(crate) fn create(server: &Process, method: &str, path: &str, body: &Value) -> String {
     let answer = ask(server.applications, method, path, &JSON, body.to_string().as_bytes());
     assert!(answer.status < 300, "{method} {path}: {}", answer.text());
     answer.text()
@@ -142,7 +146,7 @@ fn settle(server: &Process) {
 }
 
 /// The numbers in each partition of a topic.
-fn by_partition(server: &Process, topic: &str) -> [Vec<u64>; 4] {
+pub(crate) fn by_partition(server: &Process, topic: &str) -> [Vec<u64>; 4] {
     [0, 1, 2, 3].map(|partition| stored(server, topic, Some(partition)))
 }
 
@@ -227,6 +231,31 @@ fn a_server_goes_on_on_kafka_where_its_built_in_log_has_ended() {
     Process::start_on(&dir, &[]).stop();
     let told = refused(serve_on_kafka(installation.path(), &dir));
     assert!(told.contains("an earlier state of this log"), "{told}");
+}
+
+#[test]
+fn a_place_where_a_server_works_takes_no_other_log() {
+    let installation = tempfile::tempdir().unwrap();
+    let [dir, other] = ["data", "other"].map(|name| installation.path().join(name));
+    for dir in [&dir, &other] {
+        std::fs::create_dir(dir).unwrap();
+    }
+    let server = Process::start_on(&other, &[]);
+    create_all(&server, "exactly_once");
+    server.stop();
+    let server = on_kafka(installation.path(), &dir);
+    create_all(&server, "exactly_once");
+    let ledgers: [Mutex<Ledger>; 6] = Default::default();
+    change(&server, &ledgers);
+    let told = refused(migrate(installation.path(), &other));
+    assert!(told.contains("set another log.kafka.prefix") && told.contains("if no server needs them"), "{told}");
+    change(&server, &ledgers);
+    check_all(&server, &ledgers);
+    server.kill();
+    let server = on_kafka(installation.path(), &dir);
+    check_all(&server, &ledgers);
+    server.stop();
+    Process::start_on(&other, &[]).stop();
 }
 
 #[test]
