@@ -206,8 +206,8 @@ async fn beat(core: Arc<Core>, partition: Arc<PartitionState>, mut seen: Seen, m
         if Instant::now() >= next_beat {
             next_beat = Instant::now() + interval;
             let record = Record { key: Some(BEAT_KEY), value: Some(me.run.as_bytes()), ..Record::default() };
-            // The next one does not wait for brokers that are gone.
-            partition.queue.lock().push(&[record], core.config.batch_max_bytes, 0, Done::ignore());
+            // The next one does not wait for brokers that are gone, and one that is lost is no loss.
+            partition.queue.lock().push(&[record], core.config.batch_max_bytes, 0, Done::call(drop));
             core.outbox.ready(Arc::clone(&partition));
         }
         tokio::select! {

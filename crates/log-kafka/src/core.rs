@@ -21,6 +21,7 @@ use crate::contact::Troubles;
 use crate::followed::Followed;
 use crate::health::ReplicaReport;
 use crate::local_copies::LocalCopies;
+use crate::lost_records::LostRecords;
 use crate::migrated::{MigratedTopic, MigratedTopics};
 use crate::names::Names;
 use crate::outbox::Outbox;
@@ -54,6 +55,7 @@ pub(crate) struct Core {
     pub(crate) counters: LogCounters,
     pub(crate) activity: Activity,
     pub(crate) troubles: Troubles,
+    pub(crate) lost: LostRecords,
     pub(crate) replicas: Mutex<ReplicaReport>,
     pub(crate) clocks: Clocks,
     /// The reason why the start waits.
@@ -79,6 +81,7 @@ impl Core {
             counters: LogCounters::default(),
             activity: Activity::default(),
             troubles: Troubles::default(),
+            lost: LostRecords::default(),
             replicas: Mutex::default(),
             clocks: Clocks::default(),
             waits,

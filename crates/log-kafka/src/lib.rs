@@ -31,6 +31,7 @@ mod following;
 mod health;
 mod local_copies;
 mod login;
+mod lost_records;
 mod migrated;
 mod migration;
 mod names;

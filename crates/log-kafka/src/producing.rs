@@ -240,6 +240,8 @@ fn fail(core: &Arc<Core>, partition: &PartitionState, error: &Error) {
     core.outbox.renew_producer();
     core.troubles.end(&partition.id);
     let ended = partition.queue.lock().fail(error);
+    core.counters.lost(ended.records_lost);
+    core.lost.tell(&partition.id, ended.records_lost, error);
     core.pending.end(ended);
 }
 

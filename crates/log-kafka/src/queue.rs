@@ -63,6 +63,8 @@ struct AppendEnd {
     /// Its first record in the batch; `None` if it began in an earlier one.
     first: Option<u32>,
     last: u32,
+    /// Number of its records, also of those in earlier batches.
+    records: u64,
     done: Done<Appended>,
 }
 
@@ -88,6 +90,8 @@ pub(crate) struct Ended {
     answers: Vec<(Done<Appended>, Result<Appended, Error>)>,
     /// Bytes that no longer wait.
     pub(crate) accepted_bytes: usize,
+    /// Records that have failed, and for whose outcome nobody waits.
+    pub(crate) records_lost: u64,
 }
 
 impl Ended {
@@ -134,7 +138,12 @@ impl AppendQueue {
         }
         if let Some(open) = self.open.back_mut() {
             open.accepted_bytes += accepted_bytes;
-            open.ends.push(AppendEnd { first, last: open.builder.record_count() - 1, done });
+            open.ends.push(AppendEnd {
+                first,
+                last: open.builder.record_count() - 1,
+                records: records.len() as u64,
+                done,
+            });
         }
     }
 
@@ -201,8 +210,8 @@ impl AppendQueue {
     pub(crate) fn acknowledged(&mut self, base: Offset, epoch: Epoch) -> Option<(Offset, Ended)> {
         let InFlight { batch, ends, begins, accepted_bytes, .. } = self.in_flight.take()?;
         let at = |delta: u32| base.advance(u64::from(delta));
-        let mut ended = Ended { answers: Vec::with_capacity(ends.len()), accepted_bytes };
-        for AppendEnd { first, last, done } in ends {
+        let mut ended = Ended { answers: Vec::with_capacity(ends.len()), accepted_bytes, records_lost: 0 };
+        for AppendEnd { first, last, done, .. } in ends {
             let first = first.map(at).or_else(|| self.begun.take()).unwrap_or(base);
             ended.answers.push((done, Ok(Appended { first, last: at(last), epoch })));
         }
@@ -217,6 +226,8 @@ impl AppendQueue {
         let open = self.open.drain(..).map(|open| (open.ends, open.accepted_bytes));
         for (ends, accepted_bytes) in in_flight.into_iter().chain(open) {
             ended.accepted_bytes += accepted_bytes;
+            let unawaited = ends.iter().filter(|end| end.done.is_ignored());
+            ended.records_lost += unawaited.map(|end| end.records).sum::<u64>();
             ended.answers.extend(ends.into_iter().map(|end| (end.done, Err(error.clone()))));
         }
         (self.sequence, self.begun) = (None, None);
@@ -311,6 +322,22 @@ mod tests {
         }
         push(&mut queue, &["d"], 1 << 20);
         assert_eq!(take(&mut queue).producer().unwrap().base_sequence, 0);
+    }
+
+    #[test]
+    fn records_that_fail_and_whose_outcome_nobody_awaits_are_lost() {
+        let mut queue = AppendQueue::default();
+        let value = [b'v'; 60];
+        let record = Record { value: Some(&value), ..Record::default() };
+        queue.push(&[record], 1 << 20, 10, Done::ignore());
+        take(&mut queue);
+        // Its records are in three batches.
+        queue.push(&[record; 3], 100, 10, Done::ignore());
+        push(&mut queue, &["awaited", "too"], 1 << 20);
+        assert_eq!(queue.fail(&Error::Stopped).records_lost, 4);
+        queue.push(&[record], 1 << 20, 10, Done::ignore());
+        take(&mut queue);
+        assert_eq!(queue.acknowledged(Offset(10), Epoch(3)).unwrap().1.records_lost, 0);
     }
 
     #[test]

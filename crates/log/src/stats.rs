@@ -18,6 +18,9 @@ pub struct LogStats {
     pub appends: u64,
     /// Number of records that were accepted.
     pub records: u64,
+    /// Records that were accepted for a caller that waits for no outcome, and were then given up, so that some may not be stored. 0 in the
+    /// built-in engine, which accepts nothing any more after a failed write.
+    pub records_lost: u64,
     /// Bytes of all sealed batches.
     pub bytes: u64,
     /// Number of frames written to the journal.
@@ -91,6 +94,7 @@ pub trait LogFigures: Log {
 pub struct LogCounters {
     appends: AtomicU64,
     records: AtomicU64,
+    records_lost: AtomicU64,
     bytes: AtomicU64,
     frames: AtomicU64,
     syncs: AtomicU64,
@@ -103,6 +107,11 @@ impl LogCounters {
     pub fn appended(&self, records: u64) {
         self.appends.fetch_add(1, Ordering::Relaxed);
         self.records.fetch_add(records, Ordering::Relaxed);
+    }
+
+    /// Records for which no caller waits were given up.
+    pub fn lost(&self, records: u64) {
+        self.records_lost.fetch_add(records, Ordering::Relaxed);
     }
 
     /// A batch was sealed.
@@ -130,6 +139,7 @@ impl LogCounters {
         LogStats {
             appends: load(&self.appends),
             records: load(&self.records),
+            records_lost: load(&self.records_lost),
             bytes: load(&self.bytes),
             frames: load(&self.frames),
             syncs: load(&self.syncs),

@@ -65,6 +65,11 @@ pub(crate) fn show(log: &Arc<dyn LogFigures>, metrics: &Metrics) {
         let reads = sums(&damaged, |_| true, |p| p.damaged_reads).into_iter();
         reads.filter(|(_, reads)| *reads > 0.0).map(|(topic, reads)| (topic, reads as u64)).collect()
     });
+    let help = "Records since the start that were accepted without waiting, such as messages of QoS 0, and that Kafka then did not take.";
+    let lost = Arc::downgrade(log);
+    metrics.counter_fn("millstream_log_records_lost_total", help, move || {
+        lost.upgrade().map_or(0.0, |log| log.stats().records_lost as f64)
+    });
     let help = "Records between a group's positions in a topic and the stable offsets.";
     let log = Arc::downgrade(log);
     metrics.gauges_fn("millstream_group_lag", help, &["tenant", "group", "topic"], move || {

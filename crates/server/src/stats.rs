@@ -142,6 +142,7 @@ impl Sampler {
             log: LogPart {
                 append_rate_per_s: rate(first.log.records, last.log.records),
                 bytes_per_s: rate(first.log.bytes, last.log.bytes),
+                records_lost_total: last.log.records_lost,
                 sync_p50_ms: sync_quantile_ms(&first.log, &last.log, 0.5),
                 sync_p99_ms: sync_quantile_ms(&first.log, &last.log, 0.99),
                 topics: topics(&last.log, &engine, tenant, reach),
@@ -308,6 +309,7 @@ struct ListenerPart {
 struct LogPart {
     append_rate_per_s: f64,
     bytes_per_s: f64,
+    records_lost_total: u64,
     sync_p50_ms: Option<f64>,
     sync_p99_ms: Option<f64>,
     engine: Option<EngineHealth>,

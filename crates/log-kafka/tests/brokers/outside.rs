@@ -3,7 +3,7 @@
 use std::io::Write as _;
 use std::process::{Command, Stdio};
 
-use millstream_log::{AckLevel, Error, Log as _, TopicConfig};
+use millstream_log::{AckLevel, Done, Error, Log as _, LogFigures as _, TopicConfig};
 use millstream_log_kafka::OnKafka;
 use millstream_testkit::{eventually, xtask};
 use millstream_types::{Header, Record, TopicPartition};
@@ -81,4 +81,26 @@ fn what_kcat_writes_is_read_in_each_compression() {
         expected.push(codec.to_owned());
         eventually("it is read", || values(&log, &name, 0) == expected);
     }
+}
+
+#[test]
+fn records_that_nobody_awaits_and_that_a_broker_refuses_are_counted() {
+    let kafka = crate::conformance::brokers();
+    let log = OnKafka::open(config(kafka)).unwrap();
+    let name = topic("limited-outside");
+    log.create_topic(&name, &TopicConfig { partitions: 1, ..TopicConfig::default() }).unwrap();
+    let mut limit = Command::new(xtask());
+    limit.args(["kafka-tools", "kafka.admin.ConfigCommand", "--bootstrap-server", &kafka.bootstrap(), "--alter"]);
+    limit.args(["--topic", "limited-outside", "--add-config", "max.message.bytes=500"]);
+    output(limit, "");
+    let partition = log.partition(&TopicPartition::new(name.clone(), 0)).unwrap();
+    let large = Record { value: Some(&[0xa7; 1_000]), ..Record::default() };
+    partition.append(&[large; 3], AckLevel::Memory, Done::ignore()).unwrap();
+    eventually("they are counted", || log.stats().records_lost == 3);
+    let (done, answer) = answer();
+    partition.append(&[large; 2], AckLevel::Synced, done).unwrap();
+    assert!(matches!(answer(), Err(Error::Refused { .. })), "it is answered");
+    partition.append(&[Record::default()], AckLevel::Memory, Done::ignore()).unwrap();
+    eventually("it is stored", || partition.offsets().stable.0 == 1);
+    assert_eq!(log.stats().records_lost, 3);
 }
