@@ -270,9 +270,8 @@ fn lag(service: &HistoryService) -> u64 {
             let Ok(partition) = service.log.partition(&TopicPartition::new(topic.name.clone(), number)) else {
                 continue;
             };
-            let ends = partition.offsets();
-            let next = service.state.next_of((topic.id, PartitionId(number))).unwrap_or(ends.first);
-            lag += ends.stable.0.saturating_sub(next.0);
+            let next = service.state.next_of((topic.id, PartitionId(number)));
+            lag += partition.lag(next.unwrap_or_else(|| partition.offsets().first));
         }
     }
     lag

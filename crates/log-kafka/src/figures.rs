@@ -2,13 +2,18 @@
 
 use std::sync::Arc;
 
-use millstream_log::{GroupLag, LogFigures, LogStats, PartitionStats};
-use millstream_types::TopicName;
+use millstream_log::{Error, GroupLag, LogFigures, LogStats, Partition as _, PartitionStats, UpTo};
+use millstream_types::{Offset, TopicName};
 use tracing::debug;
 
 use crate::OnKafka;
+use crate::core::Core;
 use crate::health::{ClusterHealth, Trouble, TroubleKind};
 use crate::partition_state::PartitionState;
+use crate::positions;
+
+/// A longer lag has records.
+const FEW_OFFSETS: u64 = 16;
 
 impl LogFigures for OnKafka {
     /// A frame is a request to a leader, and a sync its acknowledgement by all in-sync replicas.
@@ -36,13 +41,13 @@ impl LogFigures for OnKafka {
             debug!(%error, "the positions of groups are not known");
             Vec::new()
         });
-        let lag = |(group, known): (String, millstream_log::CommittedPosition)| {
+        let of_group = |(group, known): (String, millstream_log::CommittedPosition)| {
             let partition = topic.partition(&known.partition).ok()?;
             let position = known.position.offset;
-            let lag = partition.figures().offsets.stable.0.saturating_sub(position.0);
+            let lag = lag(&core, &partition, position).unwrap_or_else(|_| partition.lag(position));
             Some(GroupLag { group, partition: known.partition, position, lag })
         };
-        committed.into_iter().filter_map(lag).collect()
+        committed.into_iter().filter_map(of_group).collect()
     }
 }
 
@@ -62,6 +67,14 @@ impl OnKafka {
         let warnings = replicas.warnings.into_iter().chain(of_clocks).collect();
         ClusterHealth { brokers: core.cluster.health(), troubles, warnings }
     }
+}
+
+/// The lag of a group, of which no reader may be left to tell whether the last offsets have records.
+fn lag(core: &Arc<Core>, partition: &Arc<PartitionState>, position: Offset) -> Result<u64, Error> {
+    if (1..=FEW_OFFSETS).contains(&partition.lag(position)) {
+        positions::opened(core, Arc::clone(partition))?.read(position, 1, UpTo::Stable)?;
+    }
+    Ok(partition.lag(position))
 }
 
 fn stats_of(partition: &Arc<PartitionState>) -> PartitionStats {

@@ -131,6 +131,9 @@ impl Partition for KafkaPartition {
             // Gaps at the end of a partition that was moved to Kafka have nothing there.
             found.extend(self.state.origin.map.gap_at(from, self.state.epoch()));
         }
+        if up_to != UpTo::High {
+            self.state.found(from, &found);
+        }
         // The leader counts bytes in its own way, and gives at least what was asked for.
         let mut budget = max_bytes;
         let fitting = found.iter().enumerate().take_while(|(index, batch)| {
@@ -186,6 +189,10 @@ impl Partition for KafkaPartition {
 
     fn offsets(&self) -> Offsets {
         self.state.offsets()
+    }
+
+    fn lag(&self, position: Offset) -> u64 {
+        self.state.lag(position)
     }
 
     fn offset_at(&self, timestamp_ms: i64) -> Result<Option<Offset>, Error> {

@@ -194,6 +194,25 @@ impl PartitionState {
         }
     }
 
+    /// Notes what a read from `from` up to the stable offset has found: no record lies behind the last batch that has some.
+    pub(crate) fn found(&self, from: Offset, batches: &[RecordBatch]) {
+        let last = batches.iter().rfind(|batch| batch.record_count() > 0);
+        let records_end = last.map_or(from, |batch| batch.next_offset().max(from));
+        if let (Some(known), Some(last)) = (&mut *self.read.lock(), batches.last()) {
+            known.tail.has_none(records_end, last.next_offset());
+        }
+    }
+
+    /// The lag of a reader whose next offset is `position`.
+    pub(crate) fn lag(&self, position: Offset) -> u64 {
+        let read = self.read.lock();
+        // Records may have come that the tail does not have yet.
+        let seen = read.as_ref().filter(|known| known.tail.to() >= known.ends.stable);
+        let end = seen.map(|known| known.tail.records_end());
+        drop(read);
+        end.unwrap_or_else(|| self.figures().offsets.stable).0.saturating_sub(position.0)
+    }
+
     /// Takes ends that a leader has told.
     pub(crate) fn learn(&self, ends: Ends) {
         let moved = self.read.lock().as_mut().is_some_and(|known| known.ends.advance(ends));

@@ -78,7 +78,10 @@ pub(crate) fn records(core: &Arc<Core>, commits: &[PositionCommit]) -> Result<Ve
 }
 
 /// A handle on a partition whose ends are known.
-fn opened(core: &Arc<Core>, state: Arc<PartitionState>) -> Result<KafkaPartition, Error> {
+///
+/// # Errors
+/// Those of a look-up at its leader.
+pub(crate) fn opened(core: &Arc<Core>, state: Arc<PartitionState>) -> Result<KafkaPartition, Error> {
     let (core_of_task, opened) = (Arc::clone(core), Arc::clone(&state));
     if !state.is_known() {
         core.wait(async move { crate::following::begin(&core_of_task, &opened).await })?;

@@ -11,12 +11,14 @@ pub(crate) struct TailCache {
     size_bytes: usize,
     from: Offset,
     to: Offset,
+    /// No record lies between here and `to`: ends of transactions and records of aborted ones have offsets, too.
+    records_end: Offset,
 }
 
 impl TailCache {
     /// An empty cache at `at`.
     pub(crate) fn new(at: Offset) -> Self {
-        Self { batches: VecDeque::new(), size_bytes: 0, from: at, to: at }
+        Self { batches: VecDeque::new(), size_bytes: 0, from: at, to: at, records_end: at }
     }
 
     pub(crate) fn size_bytes(&self) -> usize {
@@ -28,8 +30,23 @@ impl TailCache {
         self.to
     }
 
+    /// The offset after the last record, as far as it is known.
+    pub(crate) fn records_end(&self) -> Offset {
+        self.records_end
+    }
+
+    /// Notes that there is no record from `from` to `to`.
+    pub(crate) fn has_none(&mut self, from: Offset, to: Offset) {
+        if from < self.records_end && self.records_end <= to {
+            self.records_end = from;
+        }
+    }
+
     /// Adds batches that follow; everything up to `to` is known then. Drops the oldest beyond `max_bytes`.
     pub(crate) fn extend(&mut self, batches: Vec<RecordBatch>, to: Offset, max_bytes: usize) {
+        if let Some(last) = batches.iter().rfind(|batch| batch.record_count() > 0) {
+            self.records_end = last.next_offset();
+        }
         for batch in batches {
             self.size_bytes += batch.size_bytes();
             self.batches.push_back(batch);

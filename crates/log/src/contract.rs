@@ -303,6 +303,12 @@ pub trait Partition: Send + Sync + 'static {
     /// the same name, or an epoch that ended below `position.offset`. [`Error::Trimmed`] if they are gone.
     fn resume(&self, position: Position) -> Result<Offset, Error>;
 
+    /// Offsets from `position`, the next one of a reader, to the stable offset, but for those that are known to have no records: an upper bound of
+    /// the records still to be read, and 0 for a reader that has read up to the stable offset.
+    fn lag(&self, position: Offset) -> u64 {
+        self.offsets().stable.0.saturating_sub(position.0)
+    }
+
     /// Skips offsets that a start left out: returns the first offset after the gap if records
     /// are stable there, otherwise `offset`.
     fn behind_gap(&self, offset: Offset) -> Offset {

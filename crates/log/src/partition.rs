@@ -428,15 +428,6 @@ impl PartitionLog {
     }
 }
 
-impl PartitionLog {
-    /// Number of offsets from `position` to the stable offset that were handed out.
-    pub(crate) fn lag(&self, position: Offset) -> u64 {
-        let stable = self.stable();
-        let skipped = self.accept.lock().epochs.skipped(position.0, stable);
-        stable.saturating_sub(position.0).saturating_sub(skipped)
-    }
-}
-
 impl Partition for PartitionLog {
     fn id(&self) -> &TopicPartition {
         &self.id
@@ -522,6 +513,12 @@ impl Partition for PartitionLog {
             }
             Some(_) => Ok(position.offset),
         }
+    }
+
+    fn lag(&self, position: Offset) -> u64 {
+        let stable = self.stable();
+        let skipped = self.accept.lock().epochs.skipped(position.0, stable);
+        stable.saturating_sub(position.0).saturating_sub(skipped)
     }
 
     fn behind_gap(&self, offset: Offset) -> Offset {

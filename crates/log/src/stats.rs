@@ -72,8 +72,7 @@ pub struct GroupLag {
     pub partition: TopicPartition,
     /// The committed position: the next offset that the group will read.
     pub position: Offset,
-    /// Offsets from the position to the stable offset, without skipped ones: an upper bound of the
-    /// records still to be read.
+    /// The lag of a reader at the position: [`Partition::lag`](crate::Partition::lag).
     pub lag: u64,
 }
 

@@ -8,10 +8,13 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Instant;
 
-use millstream_log::{AckLevel, Bell, Cleanup, Done, Error, Log as _, Storage, TopicConfig, UpTo, Writers};
+use millstream_log::{
+    AckLevel, AtomicAppend, Bell, Cleanup, Done, Error, Log as _, LogFigures as _, PositionCommit, Storage,
+    TopicConfig, UpTo, Writers,
+};
 use millstream_log_kafka::OnKafka;
-use millstream_testkit::xtask;
-use millstream_types::{Offset, Record, TopicPartition};
+use millstream_testkit::{eventually, xtask};
+use millstream_types::{Offset, Position, Record, TopicPartition};
 
 use crate::{PATIENCE, answer, commit, config, topic, values};
 
@@ -240,4 +243,48 @@ fn a_writer_is_refused_in_time_while_a_partition_that_is_followed_has_no_leader(
     let refused = receiver.recv_timeout(PATIENCE).expect("it was never answered").unwrap();
     assert!(matches!(refused, Error::Unreachable { .. }), "{refused}");
     assert!(partition.read(Offset::ZERO, 1, UpTo::Stable).unwrap().is_empty(), "the others go on");
+}
+
+/// A reader of all records has no lag, though the ends of transactions and void records behind the last one have offsets.
+#[test]
+fn the_end_of_a_transaction_is_no_lag() {
+    let kafka = crate::conformance::brokers();
+    let name = topic("no-lag");
+    let log = OnKafka::open(config(kafka)).unwrap();
+    log.create_topic(&name, &TopicConfig { partitions: 1, ..TopicConfig::default() }).unwrap();
+    let partition = log.partition(&TopicPartition::new(name.clone(), 0)).unwrap();
+    let writer = log.writer("no-lag").unwrap();
+    let last = commit(&*writer, &name, &[0], "one").unwrap()[0];
+    let (topic_id, next) = (partition.topic().id, last.last.next());
+    let position = Position { topic: topic_id, epoch: last.epoch, offset: next };
+    let commit_of_group = PositionCommit {
+        group: "readers".to_owned(),
+        partition: partition.id().clone(),
+        position,
+        metadata: String::new(),
+    };
+    let (done, answer) = answer();
+    let positions = AtomicAppend { records: Vec::new(), positions: vec![commit_of_group] };
+    writer.commit(&positions, AckLevel::Synced, done).unwrap();
+    answer().unwrap();
+    writer.append(partition.id(), &[Record { value: Some(b"void"), ..Record::default() }; 3]).unwrap();
+    eventually("they are there", || partition.offsets().high > partition.offsets().stable);
+    writer.abort().unwrap();
+    eventually("it is ended", || partition.offsets().stable > next.advance(4));
+    eventually("its reader has no lag", || partition.lag(next) == 0);
+    assert!(partition.lag(last.first) > 0);
+    let lag_of_group = |log: &OnKafka| log.lags(&name).iter().map(|read| read.lag).collect::<Vec<_>>();
+    assert_eq!(lag_of_group(&log), [0]);
+    // Another process has seen nothing come.
+    let other = OnKafka::open(config(kafka)).unwrap();
+    eventually("the group has no lag", || lag_of_group(&other) == [0]);
+    let another = OnKafka::open(config(kafka)).unwrap();
+    let partition = another.partition(&TopicPartition::new(name.clone(), 0)).unwrap();
+    let mut at = next;
+    while let Some(batch) = partition.read(at, 1, UpTo::Stable).unwrap().last() {
+        at = batch.next_offset();
+    }
+    assert_eq!(partition.lag(next), 0, "the one that has just read it");
+    commit(&*writer, &name, &[0], "two").unwrap();
+    eventually("there is a record to read", || partition.lag(next) > 0 && lag_of_group(&other)[0] > 0);
 }

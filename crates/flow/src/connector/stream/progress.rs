@@ -64,9 +64,9 @@ impl SourceProgress for StreamProgress {
         let state = self.0.lock();
         let mut total = ReadUpTo { trimmed: state.trimmed, ..ReadUpTo::default() };
         for known in &state.partitions {
-            let end = known.end.unwrap_or_else(|| known.partition.offsets().stable);
+            let lag = known.partition.lag(known.next);
             total.offset += known.next.0;
-            total.lag += end.0.saturating_sub(known.next.0);
+            total.lag += known.end.map_or(lag, |end| lag.min(end.0.saturating_sub(known.next.0)));
         }
         total
     }
