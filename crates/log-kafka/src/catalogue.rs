@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use millstream_log::{Error, Topic, TopicConfig, reply};
 use millstream_types::{Offset, Record, TOPICS, TopicName, TopicPartition};
+use uuid::Uuid;
 
 use crate::core::Core;
 use crate::fetching;
@@ -16,6 +17,8 @@ use crate::partition_state::PartitionState;
 #[derive(Debug, Default)]
 pub(crate) struct Catalogue {
     configs: HashMap<String, TopicConfig>,
+    /// The id of the topic from which they were read.
+    topic: Option<Uuid>,
     next: Offset,
 }
 
@@ -23,6 +26,11 @@ impl Catalogue {
     /// The offset up to which it was read.
     pub(crate) fn next(&self) -> Offset {
         self.next
+    }
+
+    /// The id of the topic from which it was read.
+    pub(crate) fn topic(&self) -> Option<Uuid> {
+        self.topic
     }
 
     /// The configuration of the topic of this name in the cluster.
@@ -36,7 +44,8 @@ impl Catalogue {
     /// Those of a read.
     pub(crate) async fn catch_up(&mut self, core: &Arc<Core>) -> Result<(), Error> {
         let catalogue = partition(core)?;
-        let Self { configs, next } = self;
+        let Self { configs, topic, next } = self;
+        *topic = Some(catalogue.topic.id);
         fetching::new_records(core, &catalogue, next, |key, value| {
             let kafka_name = String::from_utf8_lossy(key).into_owned();
             match value.and_then(Topic::decode) {

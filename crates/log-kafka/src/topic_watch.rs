@@ -8,8 +8,8 @@ use kafka_protocol::messages::DescribeConfigsRequest;
 use kafka_protocol::messages::describe_configs_request::DescribeConfigsResource;
 use kafka_protocol::messages::metadata_response::MetadataResponseTopic;
 use kafka_protocol::protocol::StrBytes;
-use millstream_log::{Cleanup, Error, TopicConfig, Writers};
-use millstream_types::{TOPICS, TopicName};
+use millstream_log::{Cleanup, Error, Topic, TopicConfig, Writers};
+use millstream_types::{TOPICS, TopicId, TopicName};
 use tracing::warn;
 
 use crate::catalogue::{self, Catalogue};
@@ -35,7 +35,11 @@ pub(crate) struct TopicWatch {
 pub(crate) async fn run(mut watch: TopicWatch, core: Weak<Core>) {
     loop {
         let Some(core) = core.upgrade() else { return };
-        match watch.wait(&core).await {
+        let followed = match watch.wait(&core).await {
+            Ok(()) => watch.keep_catalogue(&core).await,
+            ended => ended,
+        };
+        match followed {
             Ok(()) => {}
             Err(Error::Stopped) => return,
             Err(error) => {
@@ -94,6 +98,38 @@ impl TopicWatch {
         Ok(())
     }
 
+    /// Makes the catalogue anew if somebody has deleted it: the topics that it described would lose their configurations with the next
+    /// start, and deletions would not be seen.
+    ///
+    /// # Errors
+    /// [`Error::Unreachable`]; those of a creation, a read and an append.
+    async fn keep_catalogue(&mut self, core: &Arc<Core>) -> Result<(), Error> {
+        let kafka_name = core.names.internal(TOPICS.name);
+        let metadata = core.cluster.metadata_of(&kafka_name).await.map_err(|error| core.unreachable(&error))?;
+        let found = metadata.topics.iter().find(|topic| topic.error_code == 0).map(|topic| topic.topic_id);
+        if found.is_some() && found == self.catalogue.topic() {
+            return Ok(());
+        }
+        // It is there if only this broker does not know it yet, or if another process has made it.
+        create_catalogue(core).await?;
+        let mut anew = Catalogue::default();
+        anew.catch_up(core).await?;
+        if anew.topic() == self.catalogue.topic() {
+            return Ok(());
+        }
+        warn!(topic = kafka_name, "somebody has deleted the topic that describes all others; it is made anew");
+        for topic in core.topics.all() {
+            let kafka_name = &topic.info.kafka_name;
+            if let (None, Some(config)) = (anew.config(kafka_name), self.catalogue.config(kafka_name)) {
+                let described = Topic { id: TopicId(0), name: topic.info.name(), config: config.clone() };
+                catalogue::write(core, kafka_name, Some(&described)).await?;
+            }
+        }
+        anew.catch_up(core).await?;
+        self.catalogue = anew;
+        Ok(())
+    }
+
     /// Learns the topics, and returns them as the cluster has told them.
     ///
     /// # Errors
@@ -101,6 +137,7 @@ impl TopicWatch {
     async fn look(&mut self, core: &Arc<Core>) -> Result<Vec<MetadataResponseTopic>, Error> {
         let mut missing: HashMap<TopicName, Arc<TopicState>> =
             core.topics.all().into_iter().map(|topic| (topic.info.name(), topic)).collect();
+        missing.remove(&TopicName::internal(TOPICS.name));
         let all = all_topics(core).await?;
         // The record of a topic is written before the topic is created, so none that was found is without it from here on.
         self.catalogue.catch_up(core).await?;
@@ -110,13 +147,12 @@ impl TopicWatch {
         for found in &all {
             let Some(kafka_name) = found.name.as_ref().map(|name| name.to_string()) else { continue };
             let Some(name) = core.names.topic(&kafka_name) else { continue };
-            if found.is_internal || found.error_code != 0 || core.topics.was_deleted(found.topic_id) {
+            let is_catalogue = name == TopicName::internal(TOPICS.name);
+            if is_catalogue || found.is_internal || found.error_code != 0 || core.topics.was_deleted(found.topic_id) {
                 continue;
             }
             let known = missing.remove(&name);
-            if name != TopicName::internal(TOPICS.name) {
-                self.take(core, known, kafka_name, name, found).await?;
-            }
+            self.take(core, known, kafka_name, name, found).await?;
         }
         for name in missing.keys().filter(|name| self.missing.contains(*name)) {
             core.topics.remove(name);

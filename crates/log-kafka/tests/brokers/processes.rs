@@ -13,7 +13,7 @@ use millstream_log::{
     TopicConfig, UpTo, Writers,
 };
 use millstream_log_kafka::OnKafka;
-use millstream_testkit::{eventually, xtask};
+use millstream_testkit::{RealKafka, eventually, xtask};
 use millstream_types::{Offset, Position, Record, TopicPartition};
 
 use crate::{PATIENCE, answer, commit, config, topic, values};
@@ -218,31 +218,70 @@ fn a_topic_in_memory_is_one_for_all_processes() {
     assert!(matches!(two.alter_topic(&name, &on_disk), Err(Error::InvalidConfig { .. })));
 }
 
-/// A topic that an outsider deletes while writers begin: the catalogue, without which no deletion is noticed.
+/// Deletes a topic by Kafka's own tool.
+fn delete_outside(kafka: &RealKafka, name: &str) {
+    let deleted = Command::new(xtask())
+        .args(["kafka-tools", "org.apache.kafka.tools.TopicCommand", "--bootstrap-server", &kafka.bootstrap()])
+        .args(["--delete", "--topic", name])
+        .status();
+    assert!(deleted.unwrap().success());
+}
+
+/// A topic that an outsider deletes while writers begin.
 #[test]
 fn a_writer_is_refused_in_time_while_a_partition_that_is_followed_has_no_leader() {
     let kafka = crate::conformance::brokers();
     let mut settings = config(kafka);
     settings.kafka.prefix = "bereft.".to_owned();
-    settings.kafka.delivery_timeout_ms = settings.kafka.request_timeout_ms;
+    // Much less than the time until a deletion is noticed.
+    (settings.kafka.request_timeout_ms, settings.kafka.delivery_timeout_ms) = (1_000, 1_000);
     let log = OnKafka::open(settings).unwrap();
-    let name = topic("bereft");
-    log.create_topic(&name, &TopicConfig { partitions: 1, ..TopicConfig::default() }).unwrap();
-    let partition = log.partition(&TopicPartition::new(name, 0)).unwrap();
-    log.writer("bereft").unwrap();
-    let catalogue = format!("bereft.{}", millstream_types::TOPICS.name);
-    let deleted = Command::new(xtask())
-        .args(["kafka-tools", "org.apache.kafka.tools.TopicCommand", "--bootstrap-server", &kafka.bootstrap()])
-        .args(["--delete", "--topic", &catalogue])
-        .status();
-    assert!(deleted.unwrap().success());
+    let [stays, goes] = ["stays", "goes"].map(|name| {
+        let name = topic(name);
+        log.create_topic(&name, &TopicConfig { partitions: 1, ..TopicConfig::default() }).unwrap();
+        log.partition(&TopicPartition::new(name, 0)).unwrap()
+    });
     let (sender, receiver) = mpsc::channel();
     let of_thread = Arc::clone(&log);
     let begin = move || of_thread.writer("bereft").map(drop);
     thread::spawn(move || sender.send(iter::repeat_with(begin).find_map(Result::err)));
+    delete_outside(kafka, "bereft.goes");
     let refused = receiver.recv_timeout(PATIENCE).expect("it was never answered").unwrap();
     assert!(matches!(refused, Error::Unreachable { .. }), "{refused}");
-    assert!(partition.read(Offset::ZERO, 1, UpTo::Stable).unwrap().is_empty(), "the others go on");
+    assert!(stays.read(Offset::ZERO, 1, UpTo::Stable).unwrap().is_empty(), "the others go on");
+    let is_gone = |error: &Error| matches!(error, Error::UnknownTopic { .. });
+    eventually("its deletion is noticed", || {
+        goes.read(Offset::ZERO, 1, UpTo::Stable).is_err_and(|error| is_gone(&error))
+    });
+    log.writer("bereft").unwrap();
+}
+
+/// The topic that describes all others is made anew, with all that this process knows, if an outsider deletes it.
+#[test]
+fn a_catalogue_that_an_outsider_deletes_is_made_anew() {
+    let kafka = crate::conformance::brokers();
+    let mut settings = config(kafka);
+    settings.kafka.prefix = "anew.".to_owned();
+    let log = OnKafka::open(settings.clone()).unwrap();
+    let of_keys = TopicConfig {
+        partitions: 2,
+        cleanup: Cleanup::Compact,
+        writers: Writers::OwnersOnly,
+        record_max_bytes: 1_000,
+        ..TopicConfig::default()
+    };
+    let (keys, goes) = (topic("keys"), topic("goes"));
+    let created = log.create_topic(&keys, &of_keys).unwrap();
+    log.create_topic(&goes, &TopicConfig { partitions: 1, ..TopicConfig::default() }).unwrap();
+    delete_outside(kafka, &format!("anew.{}", millstream_types::TOPICS.name));
+    delete_outside(kafka, "anew.goes");
+    eventually("the deletion of a topic is noticed", || log.topic(&goes).is_none());
+    log.create_topic(&topic("later"), &TopicConfig { partitions: 1, ..TopicConfig::default() }).unwrap();
+    let next = OnKafka::open(settings).unwrap();
+    assert_eq!(next.topic(&keys), Some(created));
+    assert!(next.topic(&topic("later")).is_some() && next.topic(&goes).is_none());
+    commit(&*next.writer("anew").unwrap(), &keys, &[0, 1], "on").unwrap();
+    assert_eq!(values(&log, &keys, 1), ["on"]);
 }
 
 /// A reader of all records has no lag, though the ends of transactions and void records behind the last one have offsets.
