@@ -8,7 +8,7 @@ use kafka_protocol::ResponseError;
 use millstream_log::{Error, LogCounters, Topic};
 use millstream_types::{SystemClock, WallClock as _};
 use parking_lot::Mutex;
-use tokio::runtime::{Handle, Runtime};
+use tokio::runtime::{Handle, Runtime, RuntimeFlavor};
 use tokio::sync::watch;
 use uuid::Uuid;
 
@@ -109,7 +109,7 @@ impl Core {
         self.runtime.spawn(task);
     }
 
-    /// Waits for a task of the engine on the calling thread, which may be one of any runtime.
+    /// Waits for a task of the engine on the calling thread. Other tasks of that thread, if it is one of a runtime of many, go on meanwhile.
     ///
     /// # Errors
     /// Those of the task; [`Error::Stopped`] if the engine ends.
@@ -119,7 +119,9 @@ impl Core {
     ) -> Result<T, Error> {
         let (sender, receiver) = mpsc::sync_channel(1);
         self.runtime.spawn(async move { drop(sender.send(task.await)) });
-        receiver.recv().unwrap_or(Err(Error::Stopped))
+        let receive = || receiver.recv().unwrap_or(Err(Error::Stopped));
+        let flavor = Handle::try_current().map(|runtime| runtime.runtime_flavor());
+        if matches!(flavor, Ok(RuntimeFlavor::MultiThread)) { tokio::task::block_in_place(receive) } else { receive() }
     }
 
     /// Checks that appends may be stored soon.

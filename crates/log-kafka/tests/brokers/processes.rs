@@ -6,7 +6,7 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use millstream_log::{
     AckLevel, AtomicAppend, Bell, Cleanup, Done, Error, Log as _, LogFigures as _, PositionCommit, Storage,
@@ -282,6 +282,35 @@ fn a_catalogue_that_an_outsider_deletes_is_made_anew() {
     assert!(next.topic(&topic("later")).is_some() && next.topic(&goes).is_none());
     commit(&*next.writer("anew").unwrap(), &keys, &[0, 1], "on").unwrap();
     assert_eq!(values(&log, &keys, 1), ["on"]);
+}
+
+/// A call that waits for brokers on a thread of a runtime leaves other tasks of that thread alone.
+#[test]
+fn tasks_go_on_while_a_partition_is_looked_up() {
+    let kafka = RealKafka::start(1);
+    let log = OnKafka::open(config(&kafka)).unwrap();
+    let name = topic("looked-up");
+    log.create_topic(&name, &TopicConfig { partitions: 1, ..TopicConfig::default() }).unwrap();
+    let signal = |signal: &str| {
+        let pid = kafka.brokers()[0].pid.to_string();
+        assert!(Command::new("kill").args([signal, &pid]).status().unwrap().success());
+    };
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    signal("-STOP");
+    let (begun, has_begun) = mpsc::channel();
+    let of_task = Arc::clone(&log);
+    let look_up = runtime.spawn(async move {
+        begun.send(()).unwrap();
+        of_task.partition(&TopicPartition::new(name, 0)).map(drop)
+    });
+    has_begun.recv_timeout(PATIENCE).unwrap();
+    let (sender, receiver) = mpsc::channel();
+    runtime.spawn(async move { sender.send(()).unwrap() });
+    let went_on = receiver.recv_timeout(Duration::from_secs(10));
+    assert!(!look_up.is_finished());
+    signal("-CONT");
+    assert_eq!(went_on, Ok(()), "the only thread waits for a broker that stands still");
+    runtime.block_on(look_up).unwrap().unwrap();
 }
 
 /// A reader of all records has no lag, though the ends of transactions and void records behind the last one have offsets.
