@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use millstream_log::{
-    AckLevel, AtomicAppend, Cleanup, Done, Error, TopicConfig, Writer as _, Writers as WritersOf, reply,
+    AckLevel, Appended, AtomicAppend, Cleanup, Done, Error, TopicConfig, Writer as _, Writers as WritersOf, reply,
 };
 use millstream_types::{ACTIVE, Offset, Record, TopicName, TopicPartition};
 use tokio::time::sleep;
@@ -72,11 +72,12 @@ pub(crate) async fn take_over(core: Arc<Core>, writers: Arc<Writers>, me: Active
     seen.catch_up(&core, &partition).await?;
     let writer = loop {
         until_gone(&core, &partition, &mut seen, &me).await?;
+        let claimed_at = Instant::now();
         if let Some(writer) = claim(&core, &writers, &partition, &mut seen, &me).await? {
+            core.cluster.contact.pauses.begin(claimed_at);
             break writer;
         }
     };
-    core.cluster.contact.pauses.begin();
     core.activity.begin();
     core.waits.send_replace(None);
     let beating = Arc::clone(&core);
@@ -191,14 +192,14 @@ async fn beat(core: Arc<Core>, partition: Arc<PartitionState>, mut seen: Seen, m
     let interval = core.config.session_timeout / BEATS;
     let mut next_beat = Instant::now();
     while activity.works() {
-        let (doubts, look) = (pauses.doubts(), activity.begin_look());
+        let (unsettled, look) = (pauses.open(), activity.begin_look());
         match seen.catch_up(&core, &partition).await {
             Ok(()) => {
                 if let Some(other) = seen.active.take_if(|active| active.run != me.run) {
                     activity.end(Some(other));
                     return;
                 }
-                pauses.settle(doubts);
+                pauses.settle(unsettled);
                 activity.end_look(look);
             }
             Err(error) => warn!(%error, "other processes may take this one for gone"),
@@ -206,8 +207,14 @@ async fn beat(core: Arc<Core>, partition: Arc<PartitionState>, mut seen: Seen, m
         if Instant::now() >= next_beat {
             next_beat = Instant::now() + interval;
             let record = Record { key: Some(BEAT_KEY), value: Some(me.run.as_bytes()), ..Record::default() };
-            // The next one does not wait for brokers that are gone, and one that is lost is no loss.
-            partition.queue.lock().push(&[record], core.config.batch_max_bytes, 0, Done::call(drop));
+            let (of_beat, sent_at) = (Arc::downgrade(&core), Instant::now());
+            let done = Done::call(move |stored: Result<Appended, Error>| {
+                if let (Ok(_), Some(core)) = (stored, of_beat.upgrade()) {
+                    core.cluster.contact.pauses.beat(sent_at);
+                }
+            });
+            // The next one does not wait for brokers that are gone.
+            partition.queue.lock().push(&[record], core.config.batch_max_bytes, 0, done);
             core.outbox.ready(Arc::clone(&partition));
         }
         tokio::select! {

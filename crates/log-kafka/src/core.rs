@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock, mpsc};
 
 use kafka_protocol::ResponseError;
 use millstream_log::{Error, LogCounters, Topic};
-use millstream_types::{SystemClock, WallClock as _};
+use millstream_types::{ACTIVE, SystemClock, WallClock as _};
 use parking_lot::Mutex;
 use tokio::runtime::{Handle, Runtime, RuntimeFlavor};
 use tokio::sync::watch;
@@ -149,6 +149,21 @@ impl Core {
         }
         let why =
             "brokers were out of reach, and it is not known yet whether another process has taken over".to_owned();
+        Err(Error::Unreachable { brokers: self.config.brokers.join(", "), why })
+    }
+
+    /// Checks that no other process can have taken over.
+    ///
+    /// # Errors
+    /// [`Error::Unreachable`].
+    pub(crate) fn check_claim(&self) -> Result<(), Error> {
+        self.check_pauses()?;
+        let Some(time) = self.cluster.contact.pauses.unconfirmed() else { return Ok(()) };
+        let topic = self.names.internal(ACTIVE.name);
+        let why = format!(
+            "another process may have taken over, as the topic {topic} has not answered for {} s; see that its leader runs and is reached",
+            time.as_secs()
+        );
         Err(Error::Unreachable { brokers: self.config.brokers.join(", "), why })
     }
 

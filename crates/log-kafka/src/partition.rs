@@ -106,7 +106,7 @@ impl Partition for KafkaPartition {
         self.state.topic.check_exists()?;
         self.core.check_writing()?;
         // Writers need no such check: those of a process that has taken over fence them.
-        self.core.check_pauses()?;
+        self.core.check_claim()?;
         let accepted_bytes = self.topic().config.check_records(&self.state.id, records)?;
         self.core.pending.accept(accepted_bytes)?;
         let is_ready = {

@@ -12,7 +12,7 @@ use millstream_log::{
     AckLevel, AtomicAppend, Bell, Cleanup, Done, Error, Log as _, LogFigures as _, PositionCommit, Storage,
     TopicConfig, UpTo, Writers,
 };
-use millstream_log_kafka::OnKafka;
+use millstream_log_kafka::{ActiveProcess, OnKafka};
 use millstream_testkit::{RealKafka, eventually, xtask};
 use millstream_types::{Offset, Position, Record, TopicPartition};
 
@@ -282,6 +282,60 @@ fn a_catalogue_that_an_outsider_deletes_is_made_anew() {
     assert!(next.topic(&topic("later")).is_some() && next.topic(&goes).is_none());
     commit(&*next.writer("anew").unwrap(), &keys, &[0, 1], "on").unwrap();
     assert_eq!(values(&log, &keys, 1), ["on"]);
+}
+
+/// A process that no longer reaches the leader of the claims takes no appends without a writer by the time at which another one may work.
+#[test]
+#[ignore = "takes long"]
+fn a_process_that_is_cut_from_the_claims_alone_takes_nothing_once_another_one_works() {
+    let kafka = RealKafka::behind_relays(3, "", 2);
+    let open = |way: usize| {
+        let mut settings = config(&kafka);
+        settings.kafka.brokers = kafka.way(way).iter().map(|relay| relay.address().to_string()).collect();
+        (settings.kafka.replication_factor, settings.kafka.min_insync_replicas) = (1, 1);
+        (settings.kafka.request_timeout_ms, settings.kafka.session_timeout_ms) = (1_000, 4_000);
+        OnKafka::open(settings).unwrap()
+    };
+    let process = |name: &str| ActiveProcess::new(name.to_owned(), "machine".to_owned());
+    let (first, second) = (open(0), open(1));
+    first.take_over(process("first")).unwrap();
+    let name = topic("not-of-the-claims");
+    first.create_topic(&name, &TopicConfig { partitions: 12, ..TopicConfig::default() }).unwrap();
+    let claims = leaders(&kafka, "_millstream_active")[0];
+    let elsewhere = leaders(&kafka, "not-of-the-claims").iter().position(|leader| *leader != claims).unwrap();
+    let partition = first.partition(&TopicPartition::new(name, elsewhere as u32)).unwrap();
+    let append = || {
+        let (done, answer) = answer();
+        partition.append(&[Record::default()], AckLevel::Synced, done).and_then(|()| answer())
+    };
+    append().unwrap();
+    let relay = &kafka.way(0)[claims - 1];
+    relay.cut();
+    eventually("it takes nothing any more", || {
+        append().is_err_and(|error| error.to_string().contains("another process may have taken over"))
+    });
+    relay.mend();
+    eventually("it goes on, as nobody else works", || append().is_ok());
+    thread::scope(|scope| {
+        let standby = scope.spawn(|| second.take_over(process("second")));
+        relay.cut();
+        standby.join().unwrap().unwrap();
+        let refused = append().unwrap_err();
+        assert!(matches!(refused, Error::Unreachable { .. }), "{refused}");
+    });
+    relay.mend();
+    eventually("it learns that another one works", || matches!(append(), Err(Error::Fenced { .. })));
+}
+
+/// The leader of each partition of a topic, by Kafka's own tool.
+fn leaders(kafka: &RealKafka, topic: &str) -> Vec<usize> {
+    let mut tool = Command::new(xtask());
+    tool.args(["kafka-tools", "org.apache.kafka.tools.TopicCommand", "--bootstrap-server", &kafka.bootstrap()]);
+    let told = tool.args(["--describe", "--topic", topic]).output().unwrap();
+    assert!(told.status.success(), "{told:?}");
+    let told = String::from_utf8(told.stdout).unwrap();
+    let after = told.split("Leader: ").skip(1);
+    after.map(|leader| leader.split_whitespace().next().unwrap().parse().unwrap()).collect()
 }
 
 /// A call that waits for brokers on a thread of a runtime leaves other tasks of that thread alone.
