@@ -18,6 +18,7 @@ use millstream_log::{
     AckLevel, Appended, AtomicAppend, Cleanup, Done, Error, TopicConfig, Writer as _, Writers as WritersOf, reply,
 };
 use millstream_types::{ACTIVE, Offset, Record, TopicName, TopicPartition};
+use tokio::sync::Mutex;
 use tokio::time::sleep;
 use tracing::{info, warn};
 
@@ -62,31 +63,44 @@ impl Seen {
     }
 }
 
-/// Waits until no other process works, and works from now on. Returns the writer of the claim.
+/// The writer by which a process has claimed that it works.
+pub(crate) type Claim = Arc<Mutex<Option<KafkaWriter>>>;
+
+/// Waits until no other process works, and works from now on, by `claim`.
 ///
 /// # Errors
-/// Those of a creation, a read and a commit.
-pub(crate) async fn take_over(core: Arc<Core>, writers: Arc<Writers>, me: ActiveProcess) -> Result<KafkaWriter, Error> {
+/// Those of a creation, a read and a commit; [`Error::Stopped`] once the log is closed.
+pub(crate) async fn take_over(
+    core: Arc<Core>,
+    writers: Arc<Writers>,
+    me: ActiveProcess,
+    claim: Claim,
+) -> Result<(), Error> {
     let partition = partition(&core).await?;
     let mut seen = Seen::default();
     seen.catch_up(&core, &partition).await?;
-    let writer = loop {
+    loop {
         until_gone(&core, &partition, &mut seen, &me).await?;
+        let mut claim = claim.lock().await;
+        // A close has begun before this, or waits for the claim and gives it up.
+        core.activity.check()?;
         let claimed_at = Instant::now();
-        if let Some(writer) = claim(&core, &writers, &partition, &mut seen, &me).await? {
+        *claim = try_claim(&core, &writers, &partition, &mut seen, &me).await?;
+        if claim.is_some() {
             core.cluster.contact.pauses.begin(claimed_at);
-            break writer;
+            core.activity.begin();
+            break;
         }
-    };
-    core.activity.begin();
+    }
     core.waits.send_replace(None);
     let beating = Arc::clone(&core);
     core.spawn(async move { beat(beating, partition, seen, me).await });
-    Ok(writer)
+    Ok(())
 }
 
-/// Lets another process take over at once.
-pub(crate) async fn leave(core: &Core, claim: KafkaWriter) {
+/// Lets another process take over at once, if this one works or is about to.
+pub(crate) async fn leave(core: &Core, claim: Claim) {
+    let Some(claim) = claim.lock().await.take() else { return };
     core.activity.end(None);
     if let Err(error) = commit(&claim, None).await {
         warn!(%error, "the next process waits until this one counts as gone");
@@ -119,6 +133,7 @@ async fn until_gone(
     let mut silent = Duration::ZERO;
     let mut told = None;
     loop {
+        core.activity.check()?;
         let Some(active) = seen.active.clone() else { return Ok(()) };
         // Its data directory is this process's own, so it has ended; on another machine that may be a copy.
         let was_here = active.node == me.node && active.host == me.host;
@@ -149,7 +164,7 @@ async fn until_gone(
 }
 
 /// Claims that this process works. `None` if another one was faster.
-async fn claim(
+async fn try_claim(
     core: &Arc<Core>,
     writers: &Arc<Writers>,
     partition: &Arc<PartitionState>,

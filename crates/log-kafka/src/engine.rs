@@ -6,18 +6,18 @@ use millstream_log::{
     Bell, Capabilities, CommittedPosition, Error, Log, LogConfig, Partition, Reply, Topic, TopicConfig, Writer,
 };
 use millstream_types::{MIGRATION, Position, TopicName, TopicPartition};
-use parking_lot::Mutex;
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
 use tracing::warn;
 
+use crate::active::Claim;
 use crate::config::EngineConfig;
 use crate::core::{Core, new_runtime};
 use crate::following;
 use crate::migration::{self, LogSource};
 use crate::partition::KafkaPartition;
 use crate::positions::Positions;
-use crate::writer::{KafkaWriter, Writers};
+use crate::writer::Writers;
 use crate::{ActiveProcess, active, fitness, positions, producing, survey, topic_admin, topic_watch, writer};
 
 /// A log whose records are in a Kafka cluster.
@@ -26,8 +26,7 @@ pub struct OnKafka {
     core: Arc<Core>,
     writers: Arc<Writers>,
     pub(crate) positions: Positions,
-    /// The writer by which this process has claimed that it works.
-    claim: Mutex<Option<KafkaWriter>>,
+    claim: Claim,
     /// Ends the tasks when it is dropped.
     runtime: Option<Runtime>,
 }
@@ -70,7 +69,7 @@ impl OnKafka {
             core,
             writers: Arc::default(),
             positions: Positions::default(),
-            claim: Mutex::new(None),
+            claim: Claim::default(),
             runtime: Some(runtime),
         }))
     }
@@ -110,11 +109,9 @@ impl OnKafka {
     /// before anything else, so that a process can stand by; an engine without it shares the log with all others.
     ///
     /// # Errors
-    /// [`Error::Unreachable`], [`Error::Refused`].
+    /// [`Error::Unreachable`], [`Error::Refused`]; [`Error::Stopped`] if the log is closed meanwhile, and nobody waits for this process then.
     pub fn take_over(&self, me: ActiveProcess) -> Result<(), Error> {
-        let claim = self.core.wait(active::take_over(self.core(), Arc::clone(&self.writers), me))?;
-        *self.claim.lock() = Some(claim);
-        Ok(())
+        self.core.wait(active::take_over(self.core(), Arc::clone(&self.writers), me, Arc::clone(&self.claim)))
     }
 
     /// Resolves once another process has taken over: this one has nothing to write any more, and should end.
@@ -130,14 +127,12 @@ impl OnKafka {
     /// the transaction.
     pub fn close(&self) -> Result<(), Error> {
         let (writers, patience) = (Arc::clone(&self.writers), self.core.config.request_timeout);
-        let (core, claim) = (self.core(), self.claim.lock().take());
+        let (core, claim) = (self.core(), Arc::clone(&self.claim));
         core.activity.close();
         let ended = self.core.wait(async move {
             let ending = async {
                 producing::until_sent(&core).await;
-                if let Some(claim) = claim {
-                    active::leave(&core, claim).await;
-                }
+                active::leave(&core, claim).await;
                 writer::end_all(writers).await;
             };
             tokio::time::timeout(patience, ending).await.map_err(|_| Error::Stopped)

@@ -15,6 +15,7 @@ use tokio::sync::watch;
 
 use crate::config::{self, Flags, Loaded};
 use crate::demo_job;
+use crate::kept_log::ClaimedLog;
 use crate::listen::Door;
 use crate::live_table;
 use crate::logging;
@@ -68,7 +69,7 @@ pub(crate) fn run(arguments: &DemoArgs) -> anyhow::Result<()> {
     let runtime = runtime(&config)?;
     runtime.block_on(async {
         let mut stop = StopSignals::listen()?;
-        let server = Server::start(&config).await?;
+        let server = Server::start(&config, &ClaimedLog::default()).await?;
         let ended = tokio::select! {
             ended = demonstrate(&server, arguments, weather, &config.listen.applications, data_dir) => ended,
             () = stop.received() => Ok(()),

@@ -5,6 +5,8 @@ mod on_kafka;
 
 use std::path::PathBuf;
 use std::sync::Arc;
+#[cfg(feature = "kafka")]
+use std::sync::{OnceLock, Weak};
 
 use anyhow::Context as _;
 use millstream_connect::Connect;
@@ -17,6 +19,8 @@ use tokio::sync::watch;
 #[cfg(feature = "kafka")]
 use self::on_kafka::{ClusterPart, LogOnKafka};
 use crate::config::Config;
+#[cfg(feature = "kafka")]
+use millstream_log_kafka::OnKafka;
 
 /// The engine that keeps the log, and how it is.
 #[derive(Debug, Clone, Serialize)]
@@ -59,6 +63,30 @@ impl EngineHealth {
     }
 }
 
+/// The start of a log, for those who wait for it.
+pub(crate) struct LogStart {
+    /// Tells the reason for which it takes long.
+    pub(crate) waits: watch::Sender<Option<String>>,
+    pub(crate) claimed: ClaimedLog,
+}
+
+/// The log of a server that starts, so that a stop leaves no other process waiting for it.
+#[derive(Clone, Default)]
+pub(crate) struct ClaimedLog {
+    #[cfg(feature = "kafka")]
+    on_kafka: Arc<OnceLock<Weak<OnKafka>>>,
+}
+
+impl ClaimedLog {
+    /// Lets another process take over at once. Blocks on the cluster.
+    pub(crate) fn give_up(&self) {
+        #[cfg(feature = "kafka")]
+        if let Some(Err(error)) = self.on_kafka.get().and_then(Weak::upgrade).map(|log| log.close()) {
+            tracing::warn!(%error, "the next process may wait until this one counts as gone");
+        }
+    }
+}
+
 /// The log of this server.
 pub(crate) enum KeptLog {
     Embedded {
@@ -80,22 +108,18 @@ pub(crate) fn log_config(config: &Config) -> LogConfig {
 }
 
 impl KeptLog {
-    /// Opens the log. The data directory is this process's own from now on. Tells `waits` the reason for which this takes long.
-    pub(crate) fn open(
-        config: &Config,
-        clock: &Arc<SystemClock>,
-        waits: watch::Sender<Option<String>>,
-    ) -> anyhow::Result<Self> {
+    /// Opens the log. The data directory is this process's own from now on.
+    pub(crate) fn open(config: &Config, clock: &Arc<SystemClock>, start: LogStart) -> anyhow::Result<Self> {
         let log = log_config(config);
         match log.engine {
             LogEngine::Embedded => {
-                drop(waits);
+                drop((start.waits, start.claimed));
                 let dir = log.dir.clone();
                 let log = Embedded::open(log, Arc::new(SystemFiles), clock.clone(), clock.clone())?;
                 Ok(Self::Embedded { log, dir })
             }
             #[cfg(feature = "kafka")]
-            LogEngine::Kafka => Ok(Self::OnKafka(LogOnKafka::open(&config.data_dir, log, waits)?)),
+            LogEngine::Kafka => Ok(Self::OnKafka(LogOnKafka::open(&config.data_dir, log, start)?)),
             #[cfg(not(feature = "kafka"))]
             LogEngine::Kafka => anyhow::bail!(
                 "log.engine = kafka: this program was built without it; build it with --features kafka, or take log.engine = embedded"

@@ -16,7 +16,6 @@ use millstream_store::{Statistics, Store};
 use millstream_types::{MemoryBudget, Quotas, RemoteCallers, ShortLives, SystemClock, WallClock as _};
 use millstream_view::{Checkpoints, Failure, Shards, ViewRuntime};
 use parking_lot::Mutex;
-use tokio::sync::watch;
 
 use crate::audit::Audit;
 use crate::backups::Backups;
@@ -25,7 +24,7 @@ use crate::drain::Drain;
 use crate::health::Ready;
 use crate::history_rules::RegistryRules;
 use crate::job_entities::JobEntities;
-use crate::kept_log::{EngineHealth, KeptLog};
+use crate::kept_log::{EngineHealth, KeptLog, LogStart};
 use crate::lives::Life;
 use crate::mappings::{MappingRules, RegistryMappings};
 use crate::oidc::OidcProvider;
@@ -70,7 +69,7 @@ fn checks_statuses() -> bool {
 }
 
 impl Planes {
-    /// Opens the log, then every plane over it. Blocks while state is rebuilt, and tells `waits` the reason while the log waits.
+    /// Opens the log, then every plane over it. Blocks while state is rebuilt.
     pub(crate) fn open(
         config: &Config,
         clock: &Arc<SystemClock>,
@@ -78,10 +77,10 @@ impl Planes {
         oidc: Option<Arc<OidcProvider>>,
         metrics: &Metrics,
         memory: &MemoryBudget,
-        waits: watch::Sender<Option<String>>,
+        start: LogStart,
     ) -> anyhow::Result<Self> {
         data_dir::check_finished(&config.data_dir)?;
-        let log = KeptLog::open(config, clock, waits)?;
+        let log = KeptLog::open(config, clock, start)?;
         // Only once the data directory is this process's own.
         let life = Life::begin(&config.data_dir, clock.now_ms());
         let shards =

@@ -22,6 +22,7 @@ use tokio::task::JoinHandle;
 use crate::audit::Audit;
 use crate::config::Config;
 use crate::drain::Drain;
+use crate::kept_log::{ClaimedLog, LogStart};
 use crate::listen::ListenerEndpoints;
 use crate::lives::SETTLED_AFTER;
 use crate::oidc::OidcProvider;
@@ -44,18 +45,20 @@ pub(crate) fn run(config: &Config) -> anyhow::Result<()> {
     let runtime = runtime(config)?;
     // Before the addresses are printed: a program that reads them may stop the server at once.
     let mut stop = runtime.block_on(async { StopSignals::listen() })?;
-    // A process that stands by is told to stop while it waits; so much is done in order that nothing is left to do.
+    // A process that stands by is told to stop while it waits. One that has claimed to work, and reads its state, lets the next one in.
     let stands_by = config.log.engine == LogEngine::Kafka;
     if stands_by {
         tell_service_manager(NotifyState::Ready);
     }
+    let claimed = ClaimedLog::default();
     let started = runtime.block_on(async {
         tokio::select! {
-            started = Server::start(config) => Some(started),
+            started = Server::start(config, &claimed) => Some(started),
             () = stop.received(), if stands_by => None,
         }
     });
     let Some(server) = started.transpose()? else {
+        claimed.give_up();
         runtime.shutdown_background();
         return Ok(());
     };
@@ -199,7 +202,8 @@ pub(crate) struct Server {
 
 impl Server {
     /// Opens the data directory, rebuilds all state and starts to listen. The server takes requests when this returns.
-    pub(crate) async fn start(config: &Config) -> anyhow::Result<Self> {
+    /// `claimed` has its log before it takes anything.
+    pub(crate) async fn start(config: &Config, claimed: &ClaimedLog) -> anyhow::Result<Self> {
         let clock = Arc::new(SystemClock::default());
         let metrics = Metrics::default();
         // First of all: files that cannot be used are told of before anything is opened.
@@ -211,9 +215,10 @@ impl Server {
         logins::show(&throttle, &endpoints, &metrics);
         let (opened, counted, drawn) = (config.clone(), metrics.clone(), memory.clone());
         let (waits, why) = watch::channel(None);
+        let start = LogStart { waits, claimed: claimed.clone() };
         let planes = tokio::task::spawn_blocking({
             let (clock, throttle) = (clock.clone(), throttle.clone());
-            move || Planes::open(&opened, &clock, throttle, oidc, &counted, &drawn, waits)
+            move || Planes::open(&opened, &clock, throttle, oidc, &counted, &drawn, start)
         });
         let planes = Arc::new(waiting::until_open(planes, why, config, &endpoints).await?);
         if let Some(tls) = &endpoints.tls {

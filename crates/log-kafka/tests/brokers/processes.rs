@@ -338,6 +338,34 @@ fn leaders(kafka: &RealKafka, topic: &str) -> Vec<usize> {
     after.map(|leader| leader.split_whitespace().next().unwrap().parse().unwrap()).collect()
 }
 
+/// A process that is told to stop while it takes over, or just has, leaves nobody waiting.
+#[test]
+fn a_process_that_is_closed_while_it_claims_gives_its_claim_up() {
+    let kafka = crate::conformance::brokers();
+    let mut settings = config(kafka);
+    settings.kafka.prefix = "closed-early.".to_owned();
+    (settings.kafka.request_timeout_ms, settings.kafka.session_timeout_ms) = (30_000, 600_000);
+    // None is dropped before the end, as by a process that ends at once.
+    let mut closed = Vec::new();
+    for number in 0..15 {
+        let log = OnKafka::open(settings.clone()).unwrap();
+        let (sender, receiver) = mpsc::channel();
+        let of_thread = Arc::clone(&log);
+        let process = ActiveProcess::new(format!("node-{number}"), "machine".to_owned());
+        thread::spawn(move || sender.send(of_thread.take_over(process)));
+        thread::sleep(Duration::from_millis(10 * number));
+        log.close().unwrap();
+        closed.push(log);
+        let taken_over = receiver.recv_timeout(PATIENCE).expect("it waits for one that has ended");
+        assert!(matches!(taken_over, Ok(()) | Err(Error::Stopped)), "{taken_over:?}");
+    }
+    let next = OnKafka::open(settings).unwrap();
+    let (sender, receiver) = mpsc::channel();
+    let process = ActiveProcess::new("next".to_owned(), "machine".to_owned());
+    thread::spawn(move || sender.send(next.take_over(process)));
+    receiver.recv_timeout(PATIENCE).expect("it waits for one that has ended").unwrap();
+}
+
 /// A call that waits for brokers on a thread of a runtime leaves other tasks of that thread alone.
 #[test]
 fn tasks_go_on_while_a_partition_is_looked_up() {

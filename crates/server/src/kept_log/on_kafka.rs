@@ -9,8 +9,8 @@ use millstream_log::{Error, Files as _, Lock, LogConfig, LogState, SystemFiles};
 use millstream_log_kafka::{ActiveProcess, BrokerHealth, ClusterHealth, LogSource, OnKafka, Trouble, TroubleKind};
 use millstream_types::{TopicName, TopicPartition};
 use serde::Serialize;
-use tokio::sync::watch;
 
+use super::LogStart;
 use crate::backups::log_id;
 
 /// The file by which a process owns a data directory whose log is elsewhere.
@@ -26,7 +26,7 @@ pub(crate) struct LogOnKafka {
 
 impl LogOnKafka {
     /// Opens the log, and waits until no other process works with it.
-    pub(crate) fn open(data_dir: &Path, log: LogConfig, waits: watch::Sender<Option<String>>) -> anyhow::Result<Self> {
+    pub(crate) fn open(data_dir: &Path, log: LogConfig, start: LogStart) -> anyhow::Result<Self> {
         let locked = lock(data_dir)?;
         let dir = log.dir.clone();
         let holds = || format!("log.engine = kafka, and {} holds a log of the built-in engine", dir.display());
@@ -38,9 +38,10 @@ impl LogOnKafka {
             }
         };
         let was_moved = source.is_some();
-        let log = OnKafka::open_telling(log, source, waits);
+        let log = OnKafka::open_telling(log, source, start.waits);
         let log = if was_moved { log.with_context(holds)? } else { log? };
         let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+        start.claimed.on_kafka.get_or_init(|| Arc::downgrade(&log));
         log.take_over(ActiveProcess::new(node_of(data_dir)?, host))?;
         Ok(Self { log, _data_dir: locked })
     }

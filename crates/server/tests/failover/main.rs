@@ -10,9 +10,10 @@ mod outage;
 mod rounds;
 mod takeover;
 
+use std::io::{BufRead as _, BufReader};
 use std::net::SocketAddr;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Child, Command, Stdio};
 use std::thread::JoinHandle;
 
 use millstream_testkit::{Process, Server as _, ask, eventually, kafka_arguments, millstream, own_addresses, try_ask};
@@ -243,4 +244,29 @@ fn a_server_that_stands_by_says_for_whom_it_waits_and_refuses_the_rest() {
     assert_eq!(second.applications, addresses[0]);
     assert_eq!(second.get("/readyz").status, 200);
     assert_eq!(second.get_json("/v2/entities"), json!([]), "nothing of what was refused is there");
+}
+
+/// A process that starts and tells what it does.
+fn begin(installation: &Path, dir: &Path) -> Child {
+    std::fs::create_dir_all(dir).unwrap();
+    let mut server = millstream();
+    server.args(["serve", "--listen-kafka", "off", "--listen-applications", "127.0.0.1:0", "--data-dir"]).arg(dir);
+    server.args(["--listen-devices-http", "127.0.0.1:0", "--listen-devices-mqtt", "127.0.0.1:0"]);
+    server.args(["--set", "log.kafka.session_timeout_ms=600000"]).args(kafka_arguments(installation));
+    server.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap()
+}
+
+#[test]
+fn a_server_that_is_stopped_while_it_starts_leaves_nobody_waiting() {
+    let installation = tempfile::tempdir().unwrap();
+    for name in ["one", "two", "three"] {
+        let mut starting = begin(installation.path(), &installation.path().join(name));
+        let mut told = BufReader::new(starting.stderr.take().unwrap()).lines().map_while(Result::ok);
+        let of_claims =
+            |line: &String| line.contains("works with the log from now on") || line.contains("this one waits");
+        let line = told.find(of_claims);
+        signal(starting.id(), "-TERM");
+        assert!(starting.wait().unwrap().success());
+        assert!(line.as_ref().is_some_and(|line| line.contains("from now on")), "{name}: {line:?}");
+    }
 }
