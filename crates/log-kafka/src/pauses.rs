@@ -87,7 +87,7 @@ impl Pauses {
         .filter(|time| *time >= self.limit)
     }
 
-    /// What a look that begins now will settle, if it finds nobody else.
+    /// The doubts and the beat that a look which begins now settles, if it finds nobody else.
     pub(crate) fn open(&self) -> Unsettled {
         let [doubts, beat_at_ms] = [&self.raised, &self.beat_at_ms].map(|known| known.load(Ordering::Acquire));
         Unsettled { doubts, beat_at_ms }
