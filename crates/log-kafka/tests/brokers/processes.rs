@@ -233,14 +233,16 @@ fn a_writer_is_refused_in_time_while_a_partition_that_is_followed_has_no_leader(
     let kafka = crate::conformance::brokers();
     let mut settings = config(kafka);
     settings.kafka.prefix = "bereft.".to_owned();
+    let patient = OnKafka::open(settings.clone()).unwrap();
+    let names = ["stays", "goes"].map(topic);
+    for name in &names {
+        patient.create_topic(name, &TopicConfig { partitions: 1, ..TopicConfig::default() }).unwrap();
+    }
+    drop(patient);
     // Much less than the time until a deletion is noticed.
     (settings.kafka.request_timeout_ms, settings.kafka.delivery_timeout_ms) = (1_000, 1_000);
     let log = OnKafka::open(settings).unwrap();
-    let [stays, goes] = ["stays", "goes"].map(|name| {
-        let name = topic(name);
-        log.create_topic(&name, &TopicConfig { partitions: 1, ..TopicConfig::default() }).unwrap();
-        log.partition(&TopicPartition::new(name, 0)).unwrap()
-    });
+    let [stays, goes] = names.map(|name| log.partition(&TopicPartition::new(name, 0)).unwrap());
     let (sender, receiver) = mpsc::channel();
     let of_thread = Arc::clone(&log);
     let begin = move || of_thread.writer("bereft").map(drop);
@@ -253,7 +255,7 @@ fn a_writer_is_refused_in_time_while_a_partition_that_is_followed_has_no_leader(
     eventually("its deletion is noticed", || {
         goes.read(Offset::ZERO, 1, UpTo::Stable).is_err_and(|error| is_gone(&error))
     });
-    log.writer("bereft").unwrap();
+    eventually("the next writer begins", || log.writer("bereft").is_ok());
 }
 
 /// The topic that describes all others is made anew, with all that this process knows, if an outsider deletes it.
