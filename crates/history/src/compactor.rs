@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use millstream_log::{Log, run_in_background};
 use millstream_types::{MonotonicClock, TenantId, WallClock};
@@ -110,9 +110,19 @@ impl Compactor {
                     if is_last {
                         return;
                     }
-                    self.state.compactor_bell.wait(RETRY);
+                    self.rest();
                 }
             }
+        }
+    }
+
+    /// Waits after a failure. Followers that wait for room, and callers that ask for an erasure, ring meanwhile.
+    fn rest(&self) {
+        let until = Instant::now() + RETRY;
+        while !self.state.is_stopping()
+            && let Some(left) = until.checked_duration_since(Instant::now())
+        {
+            self.state.compactor_bell.wait(left);
         }
     }
 

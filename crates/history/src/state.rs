@@ -146,9 +146,9 @@ impl HistoryState {
         sizes.fold((0, 0), |(bytes, points), (more_bytes, more_points)| (bytes + more_bytes, points + more_points))
     }
 
+    /// Tells that something fails, in the log when that begins: `/readyz` says the newest reason, which may name another file each time.
     pub(crate) fn fail(&self, what: &str, reason: &str) {
-        let before = self.failures.lock().insert(what.to_owned(), reason.to_owned());
-        if before.as_deref() != Some(reason) {
+        if self.failures.lock().insert(what.to_owned(), reason.to_owned()).is_none() {
             tracing::error!(reason, "history: {what}");
         }
     }

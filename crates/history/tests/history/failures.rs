@@ -3,9 +3,11 @@
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
 
-use millstream_history::{BlockChecksums, LostFile};
+use millstream_history::{BlockChecksums, HistoryConfig, LostFile};
 use millstream_log::{AckLevel, Done, File, Files, Lock, Partition, SystemFiles, UpTo};
 use millstream_testkit::eventually;
 use millstream_types::{BatchLimits, Record, TopicName, TopicPartition};
@@ -14,7 +16,10 @@ use crate::world::{NEW_YEAR_MS, World, files_below, files_have_no_copies, open_l
 
 /// A disk that refuses new files while it is full.
 #[derive(Default)]
-struct Full(AtomicBool);
+struct Full {
+    is_full: AtomicBool,
+    refused: AtomicU64,
+}
 
 impl Files for Full {
     fn create_dir_all(&self, dir: &Path) -> io::Result<()> {
@@ -30,10 +35,11 @@ impl Files for Full {
         SystemFiles.create(path)
     }
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        match self.0.load(Ordering::Acquire) {
-            true => Err(io::ErrorKind::StorageFull.into()),
-            false => SystemFiles.rename(from, to),
+        if self.is_full.load(Ordering::Acquire) {
+            self.refused.fetch_add(1, Ordering::AcqRel);
+            return Err(io::ErrorKind::StorageFull.into());
         }
+        SystemFiles.rename(from, to)
     }
     fn remove(&self, path: &Path) -> io::Result<()> {
         SystemFiles.remove(path)
@@ -54,19 +60,44 @@ fn a_full_disk_is_reported_and_once_there_is_room_every_point_is_written_once() 
     let dir = tempfile::tempdir().unwrap();
     let disk = Arc::new(Full::default());
     let world = World::open_on(dir.path(), &quiet(), disk.clone());
-    disk.0.store(true, Ordering::Release);
+    disk.is_full.store(true, Ordering::Release);
     for n in 0..10 {
         world.measure("room1", "t", &n.to_string(), NEW_YEAR_MS + n * 86_400_000);
     }
     eventually("the changes are read", || world.history.stats().points == 10);
-    world.clock.advance(std::time::Duration::from_millis(86_400_000));
+    world.clock.advance(Duration::from_millis(86_400_000));
     eventually("the failure is seen", || !world.history.failures().is_empty());
     assert!(world.history.failures()[0].contains("writing files"), "{:?}", world.history.failures());
     assert_eq!(world.files().len(), 0, "nothing is left of what could not be finished");
-    disk.0.store(false, Ordering::Release);
+    disk.is_full.store(false, Ordering::Release);
     eventually("everything is written", || world.history.stats().recent_points == 0);
     eventually("the failure is gone", || world.history.failures().is_empty());
     assert_eq!(world.history.stats().file_points, 10);
+    world.close();
+}
+
+/// A follower that waits for room rings each half second.
+#[test]
+fn a_full_disk_is_tried_again_after_a_pause_however_many_changes_wait() {
+    let dir = tempfile::tempdir().unwrap();
+    let disk = Arc::new(Full::default());
+    let config = HistoryConfig { recent_max_bytes: 1 << 20, ..quiet() };
+    let world = World::open_on(dir.path(), &config, disk.clone());
+    disk.is_full.store(true, Ordering::Release);
+    let text = format!("\"{}\"", "x".repeat(150_000));
+    for n in 0..10 {
+        world.measure("room1", "t", &text, NEW_YEAR_MS + n);
+    }
+    let refused = || disk.refused.load(Ordering::Acquire);
+    eventually("the disk has refused", || refused() > 0);
+    let (begun, before) = (Instant::now(), refused());
+    thread::sleep(Duration::from_secs(3));
+    let (seconds, attempts) = (begun.elapsed().as_secs(), refused() - before);
+    assert!(attempts <= 1 + seconds / 5, "{attempts} attempts in {seconds} s");
+    disk.is_full.store(false, Ordering::Release);
+    eventually("the changes are read", || world.history.stats().points == 10);
+    world.clock.advance(Duration::from_millis(86_400_000));
+    eventually("everything is written", || world.history.stats().file_points == 10);
     world.close();
 }
 
