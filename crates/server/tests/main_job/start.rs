@@ -6,7 +6,8 @@ use std::net::TcpStream;
 use std::process::{Command, Output};
 
 use millstream_testkit::{
-    Process, Server, ask, eventually, has_kafka_listener, millstream, own_addresses, read_head, status, terminate,
+    Process, Server, ask, eventually, has_kafka_listener, millstream, own_addresses, read_head, runs_on_kafka, status,
+    terminate,
 };
 
 fn run(arguments: &[&str]) -> Output {
@@ -329,10 +330,14 @@ fn the_limits_that_a_refused_head_names_can_be_set() {
 fn a_running_server_tells_how_it_is() {
     let server = crate::tenant();
     assert_eq!(server.get("/healthz").text(), "alive\n");
-    assert_eq!(server.get("/readyz").text(), "ready\n");
-    let engine = server.get_json("/stats")["log"]["engine"].clone();
-    assert_eq!(engine["name"], "embedded");
-    assert!(engine["dir"].as_str().is_some_and(|dir| dir.ends_with("/log")), "{engine}");
+    let (ready, engine) = (server.get("/readyz").text(), server.get_json("/stats")["log"]["engine"].clone());
+    if runs_on_kafka() {
+        assert!(ready.starts_with("ready\nlog: Apache Kafka, "), "{ready}");
+        assert_eq!(engine["name"], "kafka");
+    } else {
+        assert_eq!((&*ready, engine["name"].as_str()), ("ready\n", Some("embedded")));
+        assert!(engine["dir"].as_str().is_some_and(|dir| dir.ends_with("/log")), "{engine}");
+    }
     let lost = ask(server.applications(), "GET", "/nonexist", &[("Accept", "text/html,*/*;q=0.8")], b"");
     assert_eq!((lost.status, lost.header("content-type")), (404, Some("text/html; charset=utf-8")));
     assert!(lost.text().contains("<title>Millstream"), "the console says that there is no such page");
