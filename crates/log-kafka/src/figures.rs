@@ -41,11 +41,13 @@ impl LogFigures for OnKafka {
             debug!(%error, "the positions of groups are not known");
             Vec::new()
         });
+        // A cluster that does not answer costs one wait, not one for each group.
+        let mut answers = true;
         let of_group = |(group, known): (String, millstream_log::CommittedPosition)| {
             let partition = topic.partition(&known.partition).ok()?;
             let position = known.position.offset;
-            let lag = lag(&core, &partition, position).unwrap_or_else(|_| partition.lag(position));
-            Some(GroupLag { group, partition: known.partition, position, lag })
+            answers = answers && look_for_records(&core, &partition, position).is_ok();
+            Some(GroupLag { group, partition: known.partition, position, lag: partition.lag(position) })
         };
         committed.into_iter().filter_map(of_group).collect()
     }
@@ -69,12 +71,12 @@ impl OnKafka {
     }
 }
 
-/// The lag of a group, of which no reader may be left to tell whether the last offsets have records.
-fn lag(core: &Arc<Core>, partition: &Arc<PartitionState>, position: Offset) -> Result<u64, Error> {
+/// Looks whether the last offsets have records, for the lag of a group: no reader of it may be left to tell.
+fn look_for_records(core: &Arc<Core>, partition: &Arc<PartitionState>, position: Offset) -> Result<(), Error> {
     if (1..=FEW_OFFSETS).contains(&partition.lag(position)) {
         positions::opened(core, Arc::clone(partition))?.read(position, 1, UpTo::Stable)?;
     }
-    Ok(partition.lag(position))
+    Ok(())
 }
 
 fn stats_of(partition: &Arc<PartitionState>) -> PartitionStats {
