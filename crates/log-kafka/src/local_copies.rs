@@ -36,6 +36,8 @@ const SEGMENTS: u64 = 32;
 const SEGMENT_MAX_BYTES: u64 = 64 << 20;
 /// The pause after a disk has refused a write.
 const PAUSE: Duration = Duration::from_secs(10);
+/// Least time between two lines of the log that tell of it.
+const TELL_INTERVAL: Duration = Duration::from_secs(600);
 
 /// A partition: the topic's id and the number.
 pub(crate) type Place = (Uuid, i32);
@@ -275,7 +277,7 @@ impl Shared {
     /// Writes what is kept until the log is closed. What it writes counts for the queue until it is written.
     fn run(&self) {
         run_in_background();
-        let mut pause_until = None;
+        let (mut pause_until, mut told_at) = (None, None::<Instant>);
         loop {
             let (ranges, bytes) = {
                 let mut queue = self.queue.lock();
@@ -290,7 +292,11 @@ impl Shared {
             if pause_until.is_none_or(|until| Instant::now() >= until) {
                 pause_until = None;
                 if let Err(error) = ranges.into_iter().try_for_each(|(place, range)| self.add(place, range)) {
-                    warn!(%error, dir = %self.dir.display(), "copies cannot be written; values are read from Kafka");
+                    if told_at.is_none_or(|told_at| told_at.elapsed() >= TELL_INTERVAL) {
+                        told_at = Some(Instant::now());
+                        let dir = self.dir.display();
+                        warn!(%error, %dir, "copies cannot be written, so values are read from Kafka; make room, or set log.kafka.copies_max_bytes = 0");
+                    }
                     self.known.write().take_pending();
                     pause_until = Some(Instant::now() + PAUSE);
                 }
