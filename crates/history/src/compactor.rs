@@ -176,6 +176,7 @@ impl Compactor {
         self.ended = Some(memtable.clone());
         // The follower may wait for room.
         self.state.follower_bell.ring();
+        self.check_room(memtable.read(|content| content.bytes) as u64)?;
         let now_ms = self.wall.now_ms();
         let flushed = memtable.read(|content| flush(&mut self.catalog, content, &self.rules, now_ms))?;
         let positions = memtable.read(|content| {
@@ -302,7 +303,14 @@ impl Compactor {
         }
     }
 
+    /// Checks that files may take `bytes` more on the disk.
+    fn check_room(&self, bytes: u64) -> Result<(), Error> {
+        let full = self.log.check_disk();
+        if self.log.spare_bytes() < bytes { Ok(full?) } else { Ok(()) }
+    }
+
     fn replace(&mut self, files: Vec<Arc<DataFile>>, period: FilePeriod) -> Result<(), Error> {
+        self.check_room(files.iter().map(|file| file.record.bytes).sum())?;
         let added = match merge(&mut self.catalog, &files, period) {
             Err(error) if self.leaves_alone(&error) => return Ok(()),
             merged => merged?.into_iter().collect(),

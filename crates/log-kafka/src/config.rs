@@ -32,6 +32,8 @@ pub(crate) struct EngineConfig {
     pub(crate) copies: CopyLimits,
     /// The directory of copies.
     pub(crate) copies_dir: PathBuf,
+    /// The directory of all that is kept on this machine.
+    pub(crate) local_dir: PathBuf,
     /// Rules for topics, whichever engine keeps them.
     pub(crate) of_log: LogConfig,
 }
@@ -58,6 +60,7 @@ impl EngineConfig {
             tail_bytes: config.cache_bytes,
             copies: CopyLimits { max_bytes: cluster.copies_max_bytes, disk_free_min_bytes: config.disk_free_min_bytes },
             copies_dir: config.dir.with_file_name("log-copies"),
+            local_dir: config.dir.parent().map(PathBuf::from).unwrap_or_default(),
             of_log: config,
         })
     }

@@ -5,7 +5,7 @@ use std::future::Future;
 use std::sync::{Arc, OnceLock, mpsc};
 
 use kafka_protocol::ResponseError;
-use millstream_log::{Error, LogCounters, Topic};
+use millstream_log::{Error, LogCounters, SystemFiles, Topic};
 use millstream_types::{ACTIVE, SystemClock, WallClock as _};
 use parking_lot::Mutex;
 use tokio::runtime::{Handle, Runtime, RuntimeFlavor};
@@ -21,6 +21,7 @@ use crate::contact::Troubles;
 use crate::followed::Followed;
 use crate::health::ReplicaReport;
 use crate::local_copies::LocalCopies;
+use crate::local_disk::LocalDisk;
 use crate::lost_records::LostRecords;
 use crate::migrated::{MigratedTopic, MigratedTopics};
 use crate::names::Names;
@@ -62,6 +63,7 @@ pub(crate) struct Core {
     pub(crate) waits: watch::Sender<Option<String>>,
     pub(crate) pending: Arc<PendingAppends>,
     pub(crate) copies: LocalCopies,
+    pub(crate) disk: LocalDisk,
     /// The topics that were moved here; known before any topic is.
     pub(crate) migrated: OnceLock<MigratedTopics>,
     clock: SystemClock,
@@ -88,6 +90,7 @@ impl Core {
             migrated: OnceLock::new(),
             clock: SystemClock::default(),
             copies: LocalCopies::new(config.copies_dir.clone(), config.copies),
+            disk: LocalDisk::new(Arc::new(SystemFiles), config.local_dir.clone(), config.copies.disk_free_min_bytes),
             pending,
             config,
             runtime,

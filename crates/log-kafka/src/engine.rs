@@ -206,6 +206,14 @@ impl Log for OnKafka {
         self.core.check_writing()
     }
 
+    fn spare_bytes(&self) -> u64 {
+        self.core.disk.spare_bytes()
+    }
+
+    fn check_disk(&self) -> Result<(), Error> {
+        self.core.disk.check()
+    }
+
     fn backpressure(&self) -> Option<Reply<()>> {
         self.core.pending.backpressure()
     }

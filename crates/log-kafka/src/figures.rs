@@ -66,7 +66,8 @@ impl OnKafka {
             }
         }
         let of_clocks = core.clocks.warnings(|broker| core.cluster.name(broker));
-        let warnings = replicas.warnings.into_iter().chain(of_clocks).collect();
+        let of_disk = core.disk.check().err().map(|full| full.to_string());
+        let warnings = replicas.warnings.into_iter().chain(of_clocks).chain(of_disk).collect();
         ClusterHealth { brokers: core.cluster.health(), troubles, warnings }
     }
 }

@@ -30,6 +30,7 @@ mod followed;
 mod following;
 mod health;
 mod local_copies;
+mod local_disk;
 mod login;
 mod lost_records;
 mod migrated;

@@ -186,13 +186,12 @@ pub trait Log: Send + Sync + 'static {
         self.check_writing()
     }
 
-    /// Bytes that work which makes room may write beside the log, on its disk.
+    /// Bytes that files beside the log may take on the local disk, down to a reserve.
     fn spare_bytes(&self) -> u64 {
         u64::MAX
     }
 
-    /// Checks now that the local disk has room. For planes that keep files which grow with the log. An engine
-    /// without local files reports success.
+    /// Checks now that the local disk has room. For planes that keep files which grow with the log, wherever the log is.
     ///
     /// # Errors
     /// [`Error::DiskFull`] if it has none.

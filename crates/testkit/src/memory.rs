@@ -17,8 +17,9 @@ mod partition;
 mod transactions;
 mod writer;
 
+use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use millstream_log::{
     Bell, Capabilities, CommittedPosition, Done, Error, Log, Partition, Reply, Topic, TopicConfig, Writer,
@@ -29,6 +30,9 @@ use parking_lot::Mutex;
 use contents::Contents;
 use handle::MemoryPartition;
 use writer::MemoryWriter;
+
+/// Free bytes of the disk beside the log below which it is full.
+const DISK_FREE_MIN_BYTES: u64 = 1 << 20;
 
 /// A log in memory. See the module for what it leaves out.
 pub struct MemoryLog {
@@ -44,6 +48,8 @@ struct Shared {
     has_no_leaders: AtomicBool,
     /// The log is on this machine, as far as it says.
     local: AtomicBool,
+    /// Free bytes of the disk beside the log.
+    disk_free_bytes: AtomicU64,
     wall: Arc<dyn WallClock>,
 }
 
@@ -88,7 +94,8 @@ impl MemoryLog {
     fn with(contents: Contents, wall: Arc<dyn WallClock>) -> Arc<Self> {
         let (contents, held) = (Mutex::new(contents), Mutex::new(None));
         let (has_no_leaders, local) = (AtomicBool::new(false), AtomicBool::new(true));
-        Arc::new(Self { shared: Arc::new(Shared { contents, held, has_no_leaders, local, wall }) })
+        let disk_free_bytes = AtomicU64::new(u64::MAX);
+        Arc::new(Self { shared: Arc::new(Shared { contents, held, has_no_leaders, local, disk_free_bytes, wall }) })
     }
 
     /// Closes this log and opens the next one over its contents, as a restart in good order does: under a new epoch,
@@ -118,6 +125,11 @@ impl MemoryLog {
     /// Says from now on that the log is on other machines ([`Capabilities::local`]), in its next lives, too.
     pub fn move_away(&self) {
         self.shared.local.store(false, Ordering::Relaxed);
+    }
+
+    /// Tells from now on that the disk beside the log has so many free bytes. Appends do not mind.
+    pub fn tell_free(&self, bytes: u64) {
+        self.shared.disk_free_bytes.store(bytes, Ordering::Relaxed);
     }
 
     /// Refuses further look-ups of partitions, as a cluster does whose leaders are away.
@@ -215,6 +227,18 @@ impl Log for MemoryLog {
 
     fn check_writing(&self) -> Result<(), Error> {
         self.shared.contents.lock().check_open()
+    }
+
+    fn spare_bytes(&self) -> u64 {
+        self.shared.disk_free_bytes.load(Ordering::Relaxed)
+    }
+
+    fn check_disk(&self) -> Result<(), Error> {
+        let (path, free_bytes) = (PathBuf::from("beside"), self.spare_bytes());
+        if free_bytes >= DISK_FREE_MIN_BYTES {
+            return Ok(());
+        }
+        Err(Error::DiskFull { path, free_bytes, limit_bytes: DISK_FREE_MIN_BYTES })
     }
 
     fn backpressure(&self) -> Option<Reply<()>> {

@@ -18,7 +18,7 @@ use bytes::Bytes;
 use fjall::compaction::Leveled;
 use fjall::config::{BlockSizePolicy, FilterPolicy};
 use fjall::{Database, Keyspace, KeyspaceCreateOptions, PersistMode};
-use millstream_log::run_in_background;
+use millstream_log::{Log, run_in_background};
 use millstream_types::{Epoch, Offset, PartitionId, TopicId};
 use parking_lot::Mutex;
 
@@ -51,6 +51,15 @@ const CONDEMNED: &str = "condemned";
 /// The log line for a checkpoint that could not be written.
 pub(crate) const NOT_WRITTEN: &str =
     "checkpoint not written; it stays as it is and the next start reads more of the log";
+
+/// Room on the disk that a checkpoint needs beside its records while the disk is full.
+const SPARE_BYTES: u64 = 64 << 20;
+
+/// `true` if the disk has room for a checkpoint of `bytes` of changes. After a failed write the store accepts nothing before
+/// a restart, so it is not tried on a full disk.
+pub(crate) fn has_room(log: &dyn Log, bytes: usize) -> bool {
+    log.check_disk().is_ok() || log.spare_bytes() >= SPARE_BYTES + 2 * bytes as u64
+}
 
 /// The checkpoint store of the process.
 pub struct Checkpoints {
@@ -247,7 +256,7 @@ impl Checkpoint {
     }
 
     /// Writes changed records and the position they lead to, all or nothing.
-    fn write<'a>(
+    pub(crate) fn write<'a>(
         &self,
         partition: PartitionId,
         records: impl Iterator<Item = (&'a Bytes, &'a Option<Bytes>)>,
@@ -289,6 +298,7 @@ fn key(partition: PartitionId, kind: u8, record: &[u8]) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::dirty::Behind;
     use crate::intact::tests::lists;
     use crate::view::StateRecord;
 
@@ -350,7 +360,7 @@ mod tests {
         let mut dirty = dirty(&[("a", Some("1"))], 7);
         let failed = dirty.drain();
         assert_eq!((failed.records.len(), dirty.records.len()), (1, 0));
-        dirty.abandon();
+        dirty.fall_behind(Behind::ForGood);
         dirty.take(vec![(Bytes::from_static(b"b"), None)], Epoch(3), Offset(8));
         let after = dirty.drain();
         assert!(after.reflected.is_none() && after.records.is_empty() && after.held_bytes() == 0);

@@ -20,7 +20,7 @@ use crate::failure::panic_text;
 
 /// Shortest time from one look at the clock to the next, so that thousands of views are written a few at a time.
 const TICK: Duration = Duration::from_millis(5);
-/// Longest time without a look.
+/// Longest time without a look, and from one partition to the next.
 const IDLE: Duration = Duration::from_secs(3600);
 
 /// A view, as its checkpoint is written.
@@ -158,7 +158,7 @@ impl CheckpointTurns {
                 }
                 for id in std::mem::take(&mut entries.added) {
                     if let Some(entry) = entries.by_id.get(&id) {
-                        self.due.insert((Instant::now() + entry.job.pause(), id));
+                        self.due.insert((Instant::now() + entry.job.pause().min(IDLE), id));
                     }
                 }
             }
@@ -177,7 +177,7 @@ impl CheckpointTurns {
             if let Some((at, id)) = self.due.first().copied().filter(|(at, _)| *at <= now) {
                 self.due.remove(&(at, id));
                 let pause = self.write_next(shared, id);
-                self.due.extend(pause.map(|pause| (now + pause.max(TICK), id)));
+                self.due.extend(pause.map(|pause| (now + pause.clamp(TICK, IDLE), id)));
                 continue;
             }
             let wait = self.due.first().map_or(IDLE, |(at, _)| at.saturating_duration_since(now).max(TICK));

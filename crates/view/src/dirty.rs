@@ -30,13 +30,22 @@ pub(crate) struct Dirty {
     pub(crate) reflected: Option<(Epoch, Offset)>,
     /// Returned once the changes are written or given up.
     memory: Option<Grant>,
-    /// Set after a failed write: a later write would lack the changes of the failed one.
-    abandoned: bool,
+    /// Set once changes were dropped: a later write would lack them.
+    behind: Option<Behind>,
+}
+
+/// Until when the checkpoint gets no more changes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Behind {
+    /// Its disk is full. Once there is room, what it lacks is read from the log.
+    UntilRoom,
+    /// A write has failed, and the store accepts nothing more.
+    ForGood,
 }
 
 impl Dirty {
     pub(crate) fn take(&mut self, records: Vec<StateRecord>, epoch: Epoch, next: Offset) {
-        if self.abandoned {
+        if self.behind.is_some() {
             return;
         }
         for (key, value) in records {
@@ -50,7 +59,7 @@ impl Dirty {
     /// Keeps the memory of changes for as long as they are held.
     pub(crate) fn hold(&mut self, memory: Grant) {
         match &mut self.memory {
-            _ if self.abandoned => {}
+            _ if self.behind.is_some() => {}
             Some(held) => held.merge(memory),
             None => self.memory = Some(memory),
         }
@@ -61,16 +70,16 @@ impl Dirty {
         self.bytes + self.writing_bytes
     }
 
-    /// `true` if the checkpoint gets no more changes, after a failed write.
-    pub(crate) fn is_behind(&self) -> bool {
-        self.abandoned
+    /// Set if the checkpoint gets no more changes.
+    pub(crate) fn behind(&self) -> Option<Behind> {
+        self.behind
     }
 
     /// Takes all changes to write them; their bytes count as held until [`Dirty::written`].
     pub(crate) fn drain(&mut self) -> Self {
         debug_assert_eq!(self.writing_bytes, 0, "one write at a time");
-        let (abandoned, writing_bytes) = (self.abandoned, self.bytes);
-        std::mem::replace(self, Self { abandoned, writing_bytes, ..Self::default() })
+        let (behind, writing_bytes) = (self.behind, self.bytes);
+        std::mem::replace(self, Self { behind, writing_bytes, ..Self::default() })
     }
 
     /// Releases the bytes of the changes that were drained.
@@ -87,8 +96,13 @@ impl Dirty {
     }
 
     /// Drops all changes for the checkpoint. It stays as it is, and the next start reads more of the log.
-    pub(crate) fn abandon(&mut self) {
-        *self = Self { abandoned: true, ..Self::default() };
+    pub(crate) fn fall_behind(&mut self, until: Behind) {
+        *self = Self { behind: Some(until), ..Self::default() };
+    }
+
+    /// The checkpoint has what it lacked: further changes are for it.
+    pub(crate) fn catch_up(&mut self) {
+        self.behind = None;
     }
 }
 

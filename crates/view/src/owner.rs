@@ -29,8 +29,8 @@ use millstream_types::{ErrorCode, Grant, TopicId, TopicPartition, WallClock};
 use parking_lot::{Condvar, Mutex};
 
 use crate::change_batch::{AppendLimits, ChangeBatch};
-use crate::checkpoint::{Checkpoint, NOT_WRITTEN};
-use crate::dirty::{Dirty, MergeVisit, RECORD_BYTES, memory_bytes, merge_newer};
+use crate::checkpoint::{Checkpoint, NOT_WRITTEN, has_room};
+use crate::dirty::{Behind, Dirty, MergeVisit, RECORD_BYTES, memory_bytes, merge_newer};
 use crate::failure::{FailedPart, Failure, Failures, panic_text};
 use crate::flight::{InFlightAppend, StateRecords, count_own};
 use crate::load::Loading;
@@ -41,8 +41,8 @@ use crate::waiting::{Envelope, Reply, WaitingCommands};
 use crate::{Error, Sources, ViewsConfig};
 use doubt::Doubt;
 
-/// Room on the disk that a checkpoint needs beside its records while appends are refused.
-const CHECKPOINT_SPARE_BYTES: u64 = 64 << 20;
+/// Most looks at the log at a time for what the checkpoint lacks, while changes go on.
+const CATCH_UP_ROUNDS: usize = 8;
 
 struct CommandInbox<V: View> {
     waiting: WaitingCommands<V>,
@@ -110,10 +110,15 @@ impl<V: View> Owner<V> {
     pub(crate) fn load(parts: OwnerParts<V>, checkpoint: &Checkpoint) -> Result<Arc<Self>, Error> {
         let topic = parts.partition.topic();
         let (id, topic, level) = (parts.partition.id().clone(), topic.id, topic.config.level);
-        let dirty_max_bytes = parts.config.dirty_max_bytes;
-        let dirty_memory = &parts.config.dirty_memory;
-        let loading =
-            Loading { id: &id, topic, partition: &*parts.partition, checkpoint, dirty_max_bytes, dirty_memory };
+        let loading = Loading {
+            id: &id,
+            topic,
+            log: &*parts.log,
+            partition: &*parts.partition,
+            checkpoint,
+            dirty_max_bytes: parts.config.dirty_max_bytes,
+            dirty_memory: &parts.config.dirty_memory,
+        };
         let (loaded, dirty) = loading.run::<V>()?;
         let core = OwnerCore {
             ahead: loaded.state.clone(),
@@ -224,21 +229,77 @@ impl<V: View> Owner<V> {
 
     /// Writes the changes since the last time, unless the disk is full. The caller holds `checkpoint_writes_ended`.
     fn write_dirty(&self, checkpoint: &Checkpoint) {
-        // After a failed write the store accepts nothing before a restart, so do not try on a full disk.
-        let needed_bytes = CHECKPOINT_SPARE_BYTES + 2 * self.dirty.lock().held_bytes() as u64;
-        if self.log.check_disk().is_err() && self.log.spare_bytes() < needed_bytes {
+        let (held_bytes, behind) = {
+            let dirty = self.dirty.lock();
+            (dirty.held_bytes(), dirty.behind())
+        };
+        if !has_room(&*self.log, held_bytes) {
+            self.shed_changes(held_bytes);
+            return;
+        }
+        if behind == Some(Behind::UntilRoom) {
+            self.catch_up(checkpoint);
             return;
         }
         let dirty = self.dirty.lock().drain();
         if let Err(e) = checkpoint.write_dirty(self.id.partition, self.topic, &dirty) {
             tracing::error!(partition = %self.id, error = &e as &dyn std::error::Error, "{NOT_WRITTEN}");
-            self.dirty.lock().abandon();
+            self.dirty.lock().fall_behind(Behind::ForGood);
         }
-        let held_bytes = dirty.held_bytes();
         drop(dirty);
         self.dirty.lock().written();
         if held_bytes > 0 {
             self.schedule();
+        }
+    }
+
+    /// Drops the changes for a checkpoint whose disk is full, if they take too much memory while a log elsewhere goes on: no
+    /// command is to wait for them.
+    fn shed_changes(&self, held_bytes: usize) {
+        if held_bytes > 0 && self.is_short_of_memory(held_bytes) && self.log.check_writing().is_ok() {
+            self.dirty.lock().fall_behind(Behind::UntilRoom);
+            tracing::warn!(partition = %self.id, "the disk is full: the checkpoint gets no more changes until there is room");
+            self.schedule();
+        }
+    }
+
+    /// `true` if commands will soon wait for the memory that changes take.
+    fn is_short_of_memory(&self, held_bytes: usize) -> bool {
+        let of_all = &self.config.dirty_memory;
+        held_bytes > self.config.dirty_max_bytes / 2 || of_all.used_bytes() > of_all.limit_bytes() / 2
+    }
+
+    /// Writes from the log what the checkpoint lacks. What it cannot do now, the next turn does.
+    fn catch_up(&self, checkpoint: &Checkpoint) {
+        let loading = Loading {
+            id: &self.id,
+            topic: self.topic,
+            log: &*self.log,
+            partition: &*self.partition,
+            checkpoint,
+            dirty_max_bytes: self.config.dirty_max_bytes,
+            dirty_memory: &self.config.dirty_memory,
+        };
+        for _ in 0..CATCH_UP_ROUNDS {
+            let end = self.snapshot.load().next;
+            match loading.catch_up::<V>(end) {
+                Ok(true) => {}
+                Ok(false) => return,
+                // It is tried again; the log tells of its troubles by itself.
+                Err(Error::Log(_)) => return,
+                Err(e) => {
+                    tracing::error!(partition = %self.id, error = &e as &dyn std::error::Error, "{NOT_WRITTEN}");
+                    self.dirty.lock().fall_behind(Behind::ForGood);
+                    return;
+                }
+            }
+            // A state is published before its changes are taken: all that are not taken yet come from now on.
+            let mut dirty = self.dirty.lock();
+            if self.snapshot.load().next == end {
+                dirty.catch_up();
+                tracing::info!(partition = %self.id, "there is room again: the checkpoint has every change");
+                return;
+            }
         }
     }
 
@@ -257,10 +318,14 @@ impl<V: View> Owner<V> {
         self.write_dirty(checkpoint);
         let newer = {
             let dirty = self.dirty.lock();
-            if dirty.is_behind() {
-                return Err(Error::CheckpointBehind { partition: self.id.clone() });
+            match dirty.behind() {
+                None => dirty.listed(start),
+                Some(Behind::ForGood) => return Err(Error::CheckpointBehind { partition: self.id.clone() }),
+                Some(Behind::UntilRoom) => {
+                    self.log.check_disk()?;
+                    return Err(Error::CheckpointBehind { partition: self.id.clone() });
+                }
             }
-            dirty.listed(start)
         };
         // Changes that came since the write may be in both. On a full disk nothing may leave `dirty` while it is merged.
         let _in_order = (!newer.is_empty()).then_some(in_order);

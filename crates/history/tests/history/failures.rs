@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use millstream_history::{BlockChecksums, HistoryConfig, LostFile};
 use millstream_log::{AckLevel, Done, File, Files, Lock, Partition, SystemFiles, UpTo};
-use millstream_testkit::eventually;
-use millstream_types::{BatchLimits, Record, TopicName, TopicPartition};
+use millstream_testkit::{MemoryLog, eventually};
+use millstream_types::{BatchLimits, ManualClock, Record, TopicName, TopicPartition};
 
 use crate::world::{NEW_YEAR_MS, World, files_below, files_have_no_copies, open_log, quiet};
 
@@ -73,6 +73,27 @@ fn a_full_disk_is_reported_and_once_there_is_room_every_point_is_written_once() 
     eventually("everything is written", || world.history.stats().recent_points == 0);
     eventually("the failure is gone", || world.history.failures().is_empty());
     assert_eq!(world.history.stats().file_points, 10);
+    world.close();
+}
+
+/// A log elsewhere goes on, and its disk's last bytes are for others.
+#[test]
+fn files_take_no_room_below_the_reserve_of_the_disk_and_are_written_once_there_is_more() {
+    let dir = tempfile::tempdir().unwrap();
+    let log = MemoryLog::open(Arc::new(ManualClock::default()));
+    let world = World::open_with(log.clone(), dir.path(), &quiet(), Arc::new(SystemFiles));
+    log.tell_free(1);
+    for n in 0..10 {
+        world.measure("room1", "t", &n.to_string(), NEW_YEAR_MS + n * 86_400_000);
+    }
+    eventually("the changes are read", || world.history.stats().points == 10);
+    world.clock.advance(Duration::from_millis(86_400_000));
+    eventually("the failure is seen", || !world.history.failures().is_empty());
+    assert!(world.history.failures()[0].contains("1 bytes are free"), "{:?}", world.history.failures());
+    assert_eq!(world.files().len(), 0);
+    log.tell_free(u64::MAX);
+    eventually("everything is written", || world.history.stats().file_points == 10);
+    eventually("the failure is gone", || world.history.failures().is_empty());
     world.close();
 }
 

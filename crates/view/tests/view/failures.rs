@@ -7,8 +7,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use millstream_log::{AckLevel, Done, Error as LogError, Files, Log, LogConfig, TopicConfig};
+use millstream_testkit::MemoryLog;
 use millstream_testkit::sim::{PowerLoss, SimFiles};
-use millstream_types::{ErrorCode, PartitionId, Record, TenantId, TopicName, TopicPartition};
+use millstream_types::{ErrorCode, PartitionId, Record, SystemClock, TenantId, TopicName, TopicPartition};
 use millstream_view::{Checkpoints, Error, FailedPart, Views, ViewsConfig};
 use tempfile::TempDir;
 
@@ -199,6 +200,47 @@ fn a_list_has_every_answered_change_while_the_disk_is_full() {
     files.tell_free(u64::MAX);
     world.log.check_disk().unwrap();
     assert_eq!(listed(&views, "", 9), all);
+    world.close(views);
+}
+
+/// A log elsewhere goes on when the disk of the checkpoint is full.
+#[test]
+fn a_full_disk_beside_the_log_holds_nobody_up_and_the_checkpoint_catches_up_once_there_is_room() {
+    let dir = tempfile::tempdir().unwrap();
+    let log = MemoryLog::open(Arc::new(SystemClock::default()));
+    let world = World::over(log.clone(), dir.path());
+    // The changes of a few commands are all that may wait for the checkpoint.
+    let config = ViewsConfig { partitions: 1, dirty_max_bytes: 512, checkpoint_interval: Duration::MAX, ..four() };
+    let views = world.shelf_with(None, &config).unwrap();
+    for name in ["bolt", "nut", "rivet"] {
+        add(&views, name, 1);
+    }
+    assert_eq!(listed(&views, "", 9), whole(&views), "all are in the checkpoint");
+    log.tell_free(1);
+    for n in 0..100 {
+        add(&views, &format!("screw {n:02}"), 1);
+    }
+    add(&views, "nut", 4);
+    ask(&views, Command::Remove { name: "rivet".into() }).unwrap();
+    let refusal = views.list(PartitionId(0), b"", |_, _| ControlFlow::Continue(())).unwrap_err();
+    assert!(matches!(&refusal, Error::Log(full) if matches!(**full, LogError::DiskFull { .. })), "{refusal}");
+    assert_eq!(whole(&views).len(), 102, "the state has every change");
+    log.tell_free(u64::MAX);
+    assert_eq!(listed(&views, "", 200), whole(&views));
+    // And so do those after it.
+    add(&views, "washer", 1);
+    assert_eq!(listed(&views, "", 200), whole(&views));
+    // A start on a full disk that reads more than may wait for the checkpoint.
+    let next = log.reopened();
+    world.end(views).unwrap();
+    std::fs::remove_dir_all(dir.path().join("views")).unwrap();
+    next.tell_free(1);
+    let world = World::over(next.clone(), dir.path());
+    let views = world.shelf_with(None, &config).unwrap();
+    assert_eq!(whole(&views).len(), 103);
+    views.list(PartitionId(0), b"", |_, _| ControlFlow::Continue(())).unwrap_err();
+    next.tell_free(u64::MAX);
+    assert_eq!(listed(&views, "", 200), whole(&views));
     world.close(views);
 }
 
