@@ -1,6 +1,7 @@
 //! Limits of the context plane.
 
 mod notifications;
+mod registrations;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -12,6 +13,7 @@ use millstream_http::{Cors, Limits, Origins};
 use millstream_types::Compression;
 
 pub use notifications::NotificationsConfig;
+pub use registrations::RegistrationsConfig;
 
 use crate::Error;
 use crate::flow_control::FlowControl;
@@ -78,6 +80,8 @@ pub struct ContextConfig {
     pub telemetry_threads: usize,
     /// Limits of subscriptions and of their deliveries.
     pub notifications: NotificationsConfig,
+    /// Limits of registrations, and of requests to context providers.
+    pub registrations: RegistrationsConfig,
 }
 
 impl Default for ContextConfig {
@@ -105,6 +109,7 @@ impl Default for ContextConfig {
             log_summary_s: 0,
             telemetry_threads: 1,
             notifications: NotificationsConfig::default(),
+            registrations: RegistrationsConfig::default(),
         }
     }
 }
@@ -169,7 +174,7 @@ impl ContextConfig {
         self.change_codec()?;
         FlowControl::read(&self.notifications.flow_control, self.timeout_ms)?;
         match rules.into_iter().find(|(_, value, legal, _)| !legal.contains(value)) {
-            None => self.notifications.validate(),
+            None => self.notifications.validate().and_then(|()| self.registrations.validate()),
             Some((setting, value, _, rule)) => Err(Error::InvalidSetting { setting, value: value.to_string(), rule }),
         }
     }

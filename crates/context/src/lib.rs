@@ -25,17 +25,19 @@ mod model;
 #[cfg(test)]
 mod mutations;
 mod orion;
+mod outgoing;
 mod plane;
 mod query;
 mod reader;
 mod refusal;
+mod registrations;
 mod requests;
 mod state_topic;
 mod statistics;
 mod subscriptions;
 mod tokens;
 
-pub use config::{ContextConfig, NotificationsConfig};
+pub use config::{ContextConfig, NotificationsConfig, RegistrationsConfig};
 pub use entities::change_topics::{ALTERATION_TYPE, CHANGE_DETAILS, CHANGED_ATTRIBUTES, SERVICE_PATH};
 pub use error::Error;
 pub use mapping::mapping_errors::MappingError;

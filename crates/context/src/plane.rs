@@ -26,6 +26,7 @@ use crate::orion::log_routes::{self, LogLevel};
 use crate::orion::metrics_routes;
 use crate::orion::statistics_routes::{self, StatisticsState};
 use crate::orion::version_route;
+use crate::registrations::Registrations;
 use crate::requests::deprecations::Deprecations;
 use crate::requests::routes;
 use crate::requests::service::Service;
@@ -150,6 +151,7 @@ impl Context {
             observers.requests.clone().map(|requests| Summary::start(every, requests, observers.alarms.clone()));
         let summary = summary.transpose()?;
         let subscriptions = Subscriptions::open(ground, &config, callers, &observers, metrics)?;
+        let registrations = Registrations::open(ground, &config, subscriptions.outgoing(), &observers, metrics)?;
         let wall = ground.wall.clone();
         let (tokens, flows) = (subscriptions.tokens.clone(), subscriptions.flows.clone());
         let (started, page_max_bytes) = (clock.now(), config.page_max_bytes);
@@ -168,6 +170,7 @@ impl Context {
             maintenance,
             deprecations: Deprecations::new(config.log_deprecate),
             observers,
+            registrations,
         });
         Ok(Self { service, telemetry, updates, subscriptions, mapping_errors, update_errors, config, summary })
     }
@@ -179,6 +182,7 @@ impl Context {
         let observers = RequestObserver { observers: self.service.observers.clone(), counts: counts.clone() };
         let routes = routes::routes(&self.service, &self.config).observed(Arc::new(observers));
         let routes = self.subscriptions.routes(routes, &self.config);
+        let routes = self.service.registrations.routes(routes, &self.config);
         let limits = self.config.limits();
         let routes = version_route::add(routes, &self.service, build, limits);
         let routes = metrics_routes::add(routes, &self.service.observers.traffic, limits);
@@ -258,7 +262,8 @@ impl Context {
     /// Permanent failures of entities: telemetry or updates that are not followed any further, records that were
     /// not applied, owners that ended.
     pub fn failures(&self) -> Vec<millstream_view::Failure> {
-        self.service.views.failures().into_iter().chain(self.subscriptions.failures()).collect()
+        let of_receivers = self.subscriptions.failures().into_iter().chain(self.service.registrations.failures());
+        self.service.views.failures().into_iter().chain(of_receivers).collect()
     }
 
     /// Records of telemetry and updates that never reach an entity: refused by an owner, or trimmed before they were read.
@@ -275,6 +280,7 @@ impl Context {
         self.telemetry.stop();
         self.updates.stop();
         self.service.views.stop();
+        self.service.registrations.stop();
         self.subscriptions.stop(drain);
     }
 }

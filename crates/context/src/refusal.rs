@@ -21,6 +21,8 @@ pub(crate) enum ErrorName {
     UnsupportedMediaType,
     Unprocessable,
     PartialUpdate,
+    /// A part of an update that goes to context providers is not done: named as [`ErrorName::PartialUpdate`], but a 404.
+    PartialForward,
     NotSupportedQuery,
     PreconditionFailed,
     NotImplemented,
@@ -30,7 +32,7 @@ impl ErrorName {
     const fn status(self) -> StatusCode {
         match self {
             Self::ParseError | Self::BadRequest => StatusCode::BAD_REQUEST,
-            Self::NotFound => StatusCode::NOT_FOUND,
+            Self::NotFound | Self::PartialForward => StatusCode::NOT_FOUND,
             Self::NotAcceptable => StatusCode::NOT_ACCEPTABLE,
             Self::TooManyResults => StatusCode::CONFLICT,
             Self::ContentLengthRequired => StatusCode::LENGTH_REQUIRED,
@@ -54,7 +56,7 @@ impl ErrorName {
             Self::NoResourcesAvailable => "NoResourcesAvailable",
             Self::UnsupportedMediaType => "UnsupportedMediaType",
             Self::Unprocessable => "Unprocessable",
-            Self::PartialUpdate => "PartialUpdate",
+            Self::PartialUpdate | Self::PartialForward => "PartialUpdate",
             Self::NotSupportedQuery => "NotSupportedQuery",
             Self::PreconditionFailed => "PreconditionFailed",
             Self::NotImplemented => "NotImplemented",

@@ -35,6 +35,8 @@ pub enum StateTopic {
     Presence,
     /// Queries that outlive the process.
     Queries,
+    /// Registrations of context providers.
+    Registrations,
     /// Tenants, devices and credentials.
     Registry,
     /// Subscriptions, their counters and queues.
@@ -49,7 +51,7 @@ pub enum StateTopic {
 
 impl StateTopic {
     /// All of them, by name.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 19] = [
         Self::Audit,
         Self::Buckets,
         Self::Commands,
@@ -63,6 +65,7 @@ impl StateTopic {
         Self::Mqtt,
         Self::Presence,
         Self::Queries,
+        Self::Registrations,
         Self::Registry,
         Self::Subscriptions,
         Self::Tokens,
@@ -162,6 +165,15 @@ impl StateTopic {
                 "one writer",
                 "`q`, id; or `life`",
                 "version, JSON of request, aggregates and positions; of `life` the number of the process's life",
+                Some(1),
+                Replaced,
+            ),
+            Self::Registrations => (
+                "_registrations",
+                "context",
+                OWNERS,
+                "tenant, 0, id",
+                "version, JSON of path and document",
                 Some(1),
                 Replaced,
             ),

@@ -35,6 +35,11 @@ impl AttributeSelection {
         }
         Self { attributes, metadata }
     }
+
+    /// The names of the attributes; none for all.
+    pub(crate) fn attributes(&self) -> &[String] {
+        &self.attributes
+    }
 }
 
 /// Appends an entity with its id, its type and the values of the attributes of these names, of all if there are none.

@@ -67,7 +67,7 @@ async fn query_entities(
 async fn update_entities(State(service): ServiceState, ask: NgsiRequest, JsonText(body): JsonText) -> HandlerResult {
     let given = ask.parameters(&[], &["keyValues", "overrideMetadata", "forcedUpdate", "flowControl"])?;
     let asked = service.observers.timing.of(RequestPhase::Parse, || batch_update::read(&body, given.how()))?;
-    service.write_all(&ask, asked).await?;
+    service.update_all(&ask, asked).await?;
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 

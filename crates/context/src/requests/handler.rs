@@ -44,18 +44,6 @@ impl FromPath for AttributePath {
 pub(crate) type HandlerResult = Result<Response, RequestFailure>;
 pub(crate) type ServiceState = State<Arc<Service>>;
 
-/// The handler of a read that is answered at once.
-pub(crate) fn reads(
-    service: &Arc<Service>,
-    read: impl Fn(&Service, &NgsiRequest, &Request<'_>) -> HandlerResult + Send + Sync + 'static,
-) -> impl Fn(&Request<'_>) -> Answer + Send + Sync + 'static {
-    let service = service.clone();
-    move |request: &Request<'_>| {
-        let answer = NgsiRequest::of(request).and_then(|ask| read(&service, &ask, request));
-        answer.into_response().into()
-    }
-}
-
 /// The handler of a write, whose owner answers later.
 pub(crate) fn writes<P: FromPath, C: RequestContent, F: Future<Output = HandlerResult> + Send + 'static>(
     service: &Arc<Service>,
@@ -170,6 +158,10 @@ pub(crate) async fn answer_list(
     }
     if given.has_option("explain") {
         return Ok(json_answer(plan.explained(&asked.filter).to_string()));
+    }
+    let forwards = service.forwards_for_list(ask, &asked, given.has_option("skipForwarding"));
+    if !forwards.is_empty() {
+        return service.list_with_providers(ask, asked, plan, forwards).await;
     }
     let listed = match asked.is_small(&plan) {
         true => service.observers.timing.of(RequestPhase::Render, || list::list(asked, &plan))?,

@@ -81,25 +81,73 @@ fn partitions<'a>(snapshots: &'a Snapshots, tenant: &TenantId) -> Vec<&'a Entiti
     snapshots.iter().filter_map(|snapshot| snapshot.state.of(tenant)).collect()
 }
 
+/// Renders a page.
 pub(crate) fn list(asked: ListRequest, plan: &QueryPlan) -> Result<ListPage, RequestFailure> {
     let ListRequest { snapshots, tenant, filter, order, page, count, shape, mut memory } = asked;
     let partitions = partitions(&snapshots, &tenant);
+    let mut json = String::from("[");
+    let total = walk(&partitions, plan, &filter, &order, page, count, |entity| {
+        push(entity, &shape, &mut json)?;
+        Ok(memory.cover(json.capacity())?)
+    })?;
+    json.push(']');
+    Ok(ListPage { json, total: (count == TotalCount::Wanted).then_some(total), memory })
+}
+
+/// The entities of a page, to be merged with those of providers.
+pub(crate) struct LocalPage {
+    pub(crate) entities: Vec<Arc<Entity>>,
+    /// All entities that match.
+    pub(crate) total: usize,
+}
+
+/// Gathers the entities of a page, and counts all that match.
+pub(crate) fn gather(asked: &ListRequest, plan: &QueryPlan) -> Result<LocalPage, RequestFailure> {
+    let mut entities = Vec::new();
+    let (partitions, count) = (asked.partitions(), TotalCount::Wanted);
+    let total = walk(&partitions, plan, &asked.filter, &asked.order, asked.page, count, |entity| {
+        entities.push(entity.clone());
+        Ok(())
+    })?;
+    Ok(LocalPage { entities, total })
+}
+
+/// Renders entities as a page.
+pub(crate) fn render<'a>(
+    entities: impl Iterator<Item = &'a Entity>,
+    shape: &RenderOptions,
+    memory: &mut AnswerMemory,
+) -> Result<String, RequestFailure> {
+    let mut json = String::from("[");
+    for entity in entities {
+        push(entity, shape, &mut json)?;
+        memory.cover(json.capacity())?;
+    }
+    json.push(']');
+    Ok(json)
+}
+
+/// Passes the entities of a page to `visit`, in order; returns the number of all that match, if it is wanted.
+fn walk(
+    partitions: &[&Entities],
+    plan: &QueryPlan,
+    filter: &EntityFilter,
+    order: &Order,
+    page: Pagination,
+    count: TotalCount,
+    mut visit: impl FnMut(&Arc<Entity>) -> Result<(), RequestFailure>,
+) -> Result<usize, RequestFailure> {
     let gathered: Vec<Vec<ListPosition>> = match plan.source.is_ordered() {
         true => Vec::new(),
-        false => partitions.iter().map(|entities| plan.source.gathered(&filter, entities)).collect(),
+        false => partitions.iter().map(|entities| plan.source.gathered(filter, entities)).collect(),
     };
-    let mut runs = runs(&partitions, &gathered, plan);
-    let mut json = String::from("[");
+    let mut runs = runs(partitions, &gathered, plan);
     let end = page.offset.saturating_add(page.limit);
-    let whole_count = filter.total(&partitions);
+    let whole_count = filter.total(partitions);
     if !order.is_creation() {
-        let (sorted, matched) = sorted(Merge::new(runs), &filter, &order, end);
-        for entity in sorted.into_iter().skip(page.offset) {
-            push(entity, &shape, &mut json)?;
-            memory.cover(json.capacity())?;
-        }
-        json.push(']');
-        return Ok(ListPage { json, total: (count == TotalCount::Wanted).then_some(matched), memory });
+        let (sorted, matched) = sorted(Merge::new(runs), filter, order, end);
+        sorted.into_iter().skip(page.offset).try_for_each(visit)?;
+        return Ok(matched);
     }
     let mut matched = if whole_count.is_some() { skip_blocks(&mut runs, page.offset) } else { 0 };
     let mut merge = Merge::new(runs);
@@ -110,19 +158,16 @@ pub(crate) fn list(asked: ListRequest, plan: &QueryPlan) -> Result<ListPage, Req
         let Some(entity) = filter.find(place, entities) else { continue };
         matched += 1;
         if matched > page.offset && matched <= end {
-            push(entity, &shape, &mut json)?;
-            memory.cover(json.capacity())?;
+            visit(entity)?;
         }
     }
-    json.push(']');
-    let total = (count == TotalCount::Wanted).then(|| whole_count.unwrap_or(matched));
-    Ok(ListPage { json, total, memory })
+    Ok(whole_count.unwrap_or(matched))
 }
 
 /// The first `end` entities in a sort order, and the number of all matches.
-fn sorted<'a>(mut merge: Merge<'a>, filter: &EntityFilter, order: &Order, end: usize) -> (Vec<&'a Entity>, usize) {
-    let mut standing: Vec<(Standing, &Entity)> = Vec::new();
-    let compare = |a: &(Standing, &Entity), b: &(Standing, &Entity)| order.compare(&a.0, &b.0);
+fn sorted<'a>(mut merge: Merge<'a>, filter: &EntityFilter, order: &Order, end: usize) -> (Vec<&'a Arc<Entity>>, usize) {
+    let mut standing: Vec<(Standing, &Arc<Entity>)> = Vec::new();
+    let compare = |a: &(Standing, &Arc<Entity>), b: &(Standing, &Arc<Entity>)| order.compare(&a.0, &b.0);
     let room = end.saturating_mul(2).max(SORTED_MIN);
     let mut matched = 0;
     while let Some((place, entities)) = merge.next() {
@@ -159,13 +204,13 @@ fn push(entity: &Entity, shape: &RenderOptions, json: &mut String) -> Result<(),
 
 impl EntityFilter {
     /// The entity at `place`, if it matches.
-    pub(crate) fn find<'a>(&self, place: &ListPosition, entities: &'a Entities) -> Option<&'a Entity> {
+    pub(crate) fn find<'a>(&self, place: &ListPosition, entities: &'a Entities) -> Option<&'a Arc<Entity>> {
         let fits = self.selectors.is_empty() || self.selectors.iter().any(|selector| selector.has(&place.key));
         if !fits || !self.paths.have(&place.key.path) {
             return None;
         }
         let entity = entities.get(&place.key)?;
-        (!entity.has_expired(self.now_ms) && self.criteria.matches(entity)).then_some(&**entity)
+        (!entity.has_expired(self.now_ms) && self.criteria.matches(entity)).then_some(entity)
     }
 
     /// The ids of a filter that selects by id only.

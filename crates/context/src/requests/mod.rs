@@ -7,6 +7,7 @@
 
 pub(crate) mod batch_routes;
 pub(crate) mod deprecations;
+pub(crate) mod forwarding;
 pub(crate) mod handler;
 pub(crate) mod list;
 pub(crate) mod nearest;

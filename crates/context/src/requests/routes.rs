@@ -1,11 +1,11 @@
-//! The NGSI-v2 routes of entities and attributes, and the operations that are answered by 501.
+//! The NGSI-v2 routes of entities and attributes.
 
 use std::sync::Arc;
 
 use axum::extract::State;
 use axum::http::header::LOCATION;
-use axum::http::{HeaderValue, Method, StatusCode, Uri};
-use axum::response::{IntoResponse, Response};
+use axum::http::{HeaderValue, Method, StatusCode};
+use axum::response::IntoResponse;
 use millstream_http::{AnswerMemory, Content, Limits, Request, Route, Routes};
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 use serde_json::json;
@@ -13,17 +13,19 @@ use serde_json::json;
 use crate::ContextConfig;
 use crate::entities::decide::no_attribute;
 use crate::entities::view::WriteAction;
-use crate::model::render::{self, Head};
-use crate::model::request_body;
+use crate::model::entity::Entity;
+use crate::model::render::{self, AttributeSelection, Head};
+use crate::model::request_body::{self, Representation};
 use crate::model::syntax::{check_attribute_name, check_identifier};
 use crate::model::update::UpdateMode;
-use crate::query::filter::{EntityFilter, TotalCount};
-use crate::refusal::{Refusal, STYLE};
+use crate::query::filter::EntityFilter;
+use crate::refusal::{Refusal, RequestFailure, STYLE};
+use crate::registrations::{self, AskedAttributes};
 use crate::requests::batch_routes;
+use crate::requests::forwarding::{EntityQuestion, ShowEntity, reads_one};
 use crate::requests::handler::{
-    AttributePath, EntityRead, HandlerResult, READER, ServiceState, TOTAL_COUNT, WRITER, answer_list, cacheable,
-    checked, conditional, entity_schema, json_answer, listing, not_modified, of_one, reads, scoped, tagged, target,
-    updating, writes,
+    AttributePath, EntityRead, HandlerResult, READER, ServiceState, WRITER, answer_list, cacheable, checked,
+    conditional, entity_schema, json_answer, listing, not_modified, of_one, scoped, tagged, target, updating, writes,
 };
 use crate::requests::parameters::{LIST_PARAMETERS, RequestParameters};
 use crate::requests::service::{JsonText, NgsiRequest, Service};
@@ -34,7 +36,6 @@ use crate::statistics::timing::RequestPhase;
 
 const ENTRY: &str = "/v2";
 const ENTITIES: &str = "/v2/entities";
-const REGISTRATIONS: &str = "/v2/registrations";
 const ENTITY: &str = "/v2/entities/{id}";
 const ATTRIBUTES: &str = "/v2/entities/{id}/attrs";
 const ATTRIBUTE: &str = "/v2/entities/{id}/attrs/{name}";
@@ -52,8 +53,7 @@ pub(crate) fn routes(service: &Arc<Service>, config: &ContextConfig) -> Routes {
     let attributes = of_attributes(of_entry(entities, limits), service, limits);
     let values = value_routes::add(attributes, service, limits);
     let types = type_routes::add(values, service, limits);
-    let batches = batch_routes::add(types, service, limits);
-    later(batches, limits)
+    batch_routes::add(types, service, limits)
 }
 
 fn of_entities(routes: Routes, service: &Arc<Service>, limits: Limits) -> Routes {
@@ -84,7 +84,7 @@ fn of_entities(routes: Routes, service: &Arc<Service>, limits: Limits) -> Routes
     routes
         .route(list.to(list_entities, service.clone()))
         .route(create.answered_by(writes(service, create_entity)))
-        .route(read.answered_by(reads(service, read_entity)))
+        .route(read.answered_by(reads_one(service, read_entity)))
         .route(delete.answered_by(writes(service, delete_entity)))
 }
 
@@ -113,46 +113,23 @@ fn of_attributes(routes: Routes, service: &Arc<Service>, limits: Limits) -> Rout
     let put_one = updating(conditional(put_one), [Content::json(attribute_schema())]).answers(204, "Set.");
     let delete_one = conditional(one(Method::DELETE, WRITER, limits, "Remove an attribute")).answers(204, "Removed.");
     routes
-        .route(read.answered_by(reads(service, read_attributes)))
+        .route(read.answered_by(reads_one(service, read_attributes)))
         .route(write(Method::POST, "Update or append attributes").answered_by(writes(service, post_attributes)))
         .route(write(Method::PATCH, "Update existing attributes").answered_by(writes(service, patch_attributes)))
         .route(write(Method::PUT, "Replace all attributes").answered_by(writes(service, put_attributes)))
-        .route(read_one.answered_by(reads(service, read_attribute)))
+        .route(read_one.answered_by(reads_one(service, read_attribute)))
         .route(put_one.answered_by(writes(service, put_attribute)))
         .route(delete_one.answered_by(writes(service, delete_attribute)))
 }
 
-/// The entry points and the empty list of registrations.
+/// The entry points.
 fn of_entry(routes: Routes, limits: Limits) -> Routes {
     let entry = checked(Route::get(ENTRY, READER, limits, "Name the entry points")).answers_with(
         200,
         "Their URLs.",
         Content::json(json!({"type": "object", "additionalProperties": {"type": "string"}})),
     );
-    let registrations =
-        scoped(Route::get(REGISTRATIONS, READER, limits, "List registrations, of which there are none"))
-            .query("limit", "Registrations on a page, 0 to 1000; 20 if left out.")
-            .query("offset", "Registrations to pass over; 0 if left out.")
-            .query("options", "count: the total in Fiware-Total-TotalCount.")
-            .answers_with(200, "An empty list.", Content::json(json!({"type": "array"})));
-    routes.route(entry.to(name_entry_points, ())).route(registrations.to(list_registrations, ()))
-}
-
-/// Adds the routes of NGSI-v2 operations that are not supported.
-fn later(routes: Routes, limits: Limits) -> Routes {
-    let table: [(&str, &[Method]); 2] =
-        [(REGISTRATIONS, &[Method::POST]), ("/v2/registrations/{id}", &[Method::GET, Method::DELETE])];
-    table.into_iter().flat_map(|(path, methods)| methods.iter().map(move |method| (path, method.clone()))).fold(
-        routes,
-        |routes, (path, method)| {
-            let mut route = Route::on(method, path, READER, limits, "Not supported by this version")
-                .answers(501, "Not supported by this version.");
-            if path.contains("{id}") {
-                route = route.param("id", "Which one.");
-            }
-            routes.route(route.to(not_yet, ()))
-        },
-    )
+    routes.route(entry.to(name_entry_points, ()))
 }
 
 fn attribute_schema() -> serde_json::Value {
@@ -165,23 +142,9 @@ async fn name_entry_points(ask: NgsiRequest) -> HandlerResult {
         "entities_url": ENTITIES,
         "types_url": "/v2/types",
         "subscriptions_url": "/v2/subscriptions",
-        "registrations_url": REGISTRATIONS,
+        "registrations_url": registrations::ROUTE,
     });
     Ok(json_answer(urls.to_string()))
-}
-
-async fn list_registrations(ask: NgsiRequest) -> HandlerResult {
-    let given = ask.parameters(&["limit", "offset"], &["count"])?;
-    given.page()?;
-    let mut response = json_answer("[]".to_owned());
-    if given.count() == TotalCount::Wanted {
-        response.headers_mut().insert(TOTAL_COUNT, HeaderValue::from(0));
-    }
-    Ok(response)
-}
-
-async fn not_yet(method: Method, uri: Uri) -> Response {
-    Refusal::later("the operation", &format!("{method} {}", uri.path())).into_response()
 }
 
 async fn list_entities(State(service): ServiceState, ask: NgsiRequest, memory: AnswerMemory) -> HandlerResult {
@@ -214,31 +177,52 @@ async fn create_entity(service: Arc<Service>, ask: NgsiRequest, (): (), JsonText
     Ok((status, [(LOCATION, location)]).into_response())
 }
 
-fn read_entity(service: &Service, ask: &NgsiRequest, request: &Request<'_>) -> HandlerResult {
-    show_one(service, ask, &request.param(0)?, Head::Shown)
+/// An entity, or its attributes alone.
+struct ShowWhole {
+    head: Head,
+    form: Representation,
+    selection: AttributeSelection,
 }
 
-fn read_attributes(service: &Service, ask: &NgsiRequest, request: &Request<'_>) -> HandlerResult {
-    show_one(service, ask, &request.param(0)?, Head::Hidden)
+impl ShowEntity for ShowWhole {
+    fn asked(&self) -> AskedAttributes {
+        AskedAttributes::of(self.selection.attributes())
+    }
+
+    fn show(self, service: &Service, ask: &NgsiRequest, entity: &Arc<Entity>) -> HandlerResult {
+        if ask.knows(entity) {
+            return Ok(not_modified(entity));
+        }
+        let mut out = String::new();
+        service
+            .observers
+            .timing
+            .of(RequestPhase::Render, || render::push_entity(entity, self.head, self.form, &self.selection, &mut out));
+        Ok(tagged(json_answer(out), entity))
+    }
 }
 
-fn show_one(service: &Service, ask: &NgsiRequest, id: &str, head: Head) -> HandlerResult {
-    check_identifier("entity id", id)?;
+fn read_entity(ask: &NgsiRequest, request: &Request<'_>) -> Result<(EntityQuestion, ShowWhole), RequestFailure> {
+    read_whole(ask, request, Head::Shown)
+}
+
+fn read_attributes(ask: &NgsiRequest, request: &Request<'_>) -> Result<(EntityQuestion, ShowWhole), RequestFailure> {
+    read_whole(ask, request, Head::Hidden)
+}
+
+fn read_whole(
+    ask: &NgsiRequest,
+    request: &Request<'_>,
+    head: Head,
+) -> Result<(EntityQuestion, ShowWhole), RequestFailure> {
+    let id = request.param(0)?;
+    check_identifier("entity id", &id)?;
     let given = ask.parameters(
         &["type", "attrs", "metadata"],
         &["keyValues", "values", "unique", "skipForwarding", "dateCreated", "dateModified"],
     )?;
-    let selection = given.selection()?;
-    let entity = service.read(ask, id, given.kind()?.as_deref())?;
-    if ask.knows(&entity) {
-        return Ok(not_modified(&entity));
-    }
-    let mut out = String::new();
-    service
-        .observers
-        .timing
-        .of(RequestPhase::Render, || render::push_entity(&entity, head, given.form(), &selection, &mut out));
-    Ok(tagged(json_answer(out), &entity))
+    let (form, selection) = (given.form(), given.selection()?);
+    Ok((EntityQuestion::of(&id, &given)?, ShowWhole { head, form, selection }))
 }
 
 async fn delete_entity(service: Arc<Service>, ask: NgsiRequest, id: String, (): ()) -> HandlerResult {
@@ -279,24 +263,39 @@ async fn set_attributes(
     if attributes.is_empty() {
         return Err(Refusal::bad("the body {} names no attribute: it must name at least one; add it").into());
     }
-    service.write(ask, id, WriteAction::Set { target, given: attributes, manner }).await?;
+    service.update(ask, id, WriteAction::Set { target, given: attributes, manner }).await?;
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
-fn read_attribute(service: &Service, ask: &NgsiRequest, request: &Request<'_>) -> HandlerResult {
+/// An attribute.
+struct ShowAttribute {
+    name: String,
+    selection: AttributeSelection,
+}
+
+impl ShowEntity for ShowAttribute {
+    fn asked(&self) -> AskedAttributes {
+        AskedAttributes::Named(vec![self.name.clone()])
+    }
+
+    fn show(self, service: &Service, ask: &NgsiRequest, entity: &Arc<Entity>) -> HandlerResult {
+        let attribute = entity.attribute(&self.name).ok_or_else(|| no_attribute(entity, &self.name))?;
+        if ask.knows(entity) {
+            return Ok(not_modified(entity));
+        }
+        let mut out = String::new();
+        let render = || render::push_attribute(attribute, &self.selection, &mut out);
+        service.observers.timing.of(RequestPhase::Render, render);
+        Ok(tagged(json_answer(out), entity))
+    }
+}
+
+fn read_attribute(ask: &NgsiRequest, request: &Request<'_>) -> Result<(EntityQuestion, ShowAttribute), RequestFailure> {
     let (id, name) = (request.param(0)?, request.param(1)?);
     check_attribute_name(&name)?;
     let given = ask.parameters(&["type", "metadata"], &["skipForwarding"])?;
     let selection = given.selection()?;
-    let target = target(&id, &given)?;
-    let entity = service.read(ask, &target.id, target.kind.as_deref())?;
-    let attribute = entity.attribute(&name).ok_or_else(|| no_attribute(&entity, &name))?;
-    if ask.knows(&entity) {
-        return Ok(not_modified(&entity));
-    }
-    let mut out = String::new();
-    service.observers.timing.of(RequestPhase::Render, || render::push_attribute(attribute, &selection, &mut out));
-    Ok(tagged(json_answer(out), &entity))
+    Ok((EntityQuestion::of(&id, &given)?, ShowAttribute { name: name.into_owned(), selection }))
 }
 
 async fn put_attribute(
@@ -309,7 +308,7 @@ async fn put_attribute(
     let target = target(&id, &given)?;
     let attribute =
         service.observers.timing.of(RequestPhase::Parse, || request_body::attribute(&name, &body, given.how()))?;
-    service.write(&ask, &id, WriteAction::SetOne { target, given: attribute }).await?;
+    service.update(&ask, &id, WriteAction::SetOne { target, given: attribute }).await?;
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 

@@ -27,6 +27,7 @@ use crate::maintenance::Maintenance;
 use crate::model::entity::Entity;
 use crate::query::{NameFilter, Selector};
 use crate::refusal::{Refusal, RequestFailure};
+use crate::registrations::Registrations;
 use crate::requests::deprecations::Deprecations;
 use crate::requests::op_update;
 use crate::requests::parameters::{self, Paths, RequestParameters};
@@ -71,6 +72,7 @@ pub(crate) struct Service {
     pub(crate) maintenance: Maintenance,
     pub(crate) deprecations: Deprecations,
     pub(crate) observers: Observers,
+    pub(crate) registrations: Arc<Registrations>,
 }
 
 /// A write of a batch whose owner has not answered yet.
@@ -200,6 +202,14 @@ impl NgsiRequest {
 
     pub(crate) fn headers(&self) -> &HeaderMap {
         &self.headers
+    }
+
+    /// Refuses a condition on the version of a batch.
+    pub(crate) fn check_no_version(&self) -> Result<(), Refusal> {
+        match Versions::of_write(&self.headers) {
+            None => Ok(()),
+            Some(_) => Err(Refusal::bad("If-Match: a batch has no version; leave it out, or write entity by entity")),
+        }
     }
 
     /// Refuses entities of a type that the caller may not use. A caller limited to types names the type of each entity that
@@ -351,11 +361,7 @@ impl Service {
     ) -> Result<(), RequestFailure> {
         asked.iter().try_for_each(|(_, action)| ask.check_type(action.kind()))?;
         let path = parameters::write_path(&ask.headers)?;
-        if Versions::of_write(&ask.headers).is_some() {
-            return Err(
-                Refusal::bad("If-Match: a batch has no version; leave it out, or write entity by entity").into()
-            );
-        }
+        ask.check_no_version()?;
         asked.iter().try_for_each(|(_, action)| self.check_places(&ask.tenant, &path, action))?;
         let (count, mut refused) = (asked.len(), Vec::new());
         let flow = self.flow(ask);

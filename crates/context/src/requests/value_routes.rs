@@ -10,14 +10,17 @@ use serde_json::Value;
 
 use crate::entities::decide::no_attribute;
 use crate::entities::view::WriteAction;
+use crate::model::entity::Entity;
 use crate::model::json;
 use crate::model::render;
 use crate::model::request_body;
 use crate::model::request_body::TextRule;
 use crate::model::syntax::check_attribute_name;
-use crate::refusal::{ErrorName, Refusal};
+use crate::refusal::{ErrorName, Refusal, RequestFailure};
+use crate::registrations::AskedAttributes;
+use crate::requests::forwarding::{EntityQuestion, ShowEntity, reads_one};
 use crate::requests::handler::{
-    AttributePath, HandlerResult, READER, WRITER, cacheable, conditional, not_modified, of_one, reads, tag_of, target,
+    AttributePath, HandlerResult, READER, WRITER, cacheable, conditional, not_modified, of_one, tag_of, target,
     updating, writes,
 };
 use crate::requests::parameters::is_text;
@@ -38,29 +41,40 @@ pub(crate) fn add(routes: Routes, service: &Arc<Service>, limits: Limits) -> Rou
     let put =
         on(Method::PUT, WRITER, limits, "Set an attribute's value").query("options", "forcedUpdate: told anyway.");
     let put = updating(conditional(put), [Content::json(serde_json::json!({})), Content::text()]).answers(204, "Set.");
-    routes.route(read.answered_by(reads(service, read_value))).route(put.answered_by(writes(service, put_value)))
+    routes.route(read.answered_by(reads_one(service, read_value))).route(put.answered_by(writes(service, put_value)))
 }
 
-fn read_value(service: &Service, ask: &NgsiRequest, request: &Request<'_>) -> HandlerResult {
+/// The value of an attribute.
+struct ShowValue(String);
+
+impl ShowEntity for ShowValue {
+    fn asked(&self) -> AskedAttributes {
+        AskedAttributes::Named(vec![self.0.clone()])
+    }
+
+    fn show(self, service: &Service, ask: &NgsiRequest, entity: &Arc<Entity>) -> HandlerResult {
+        let attribute = entity.attribute(&self.0).ok_or_else(|| no_attribute(entity, &self.0))?;
+        let mut text = String::new();
+        service.observers.timing.of(RequestPhase::Render, || render::push_value(attribute, &mut text));
+        let media = media(ask.headers(), text.starts_with(['{', '[']))?;
+        // Text keeps its quotes, so that a value that was read can be written back.
+        if text.starts_with('"')
+            && let Value::String(plain) = json::parsed(&text)
+        {
+            text = format!("\"{plain}\"");
+        }
+        if ask.knows(entity) {
+            return Ok(not_modified(entity));
+        }
+        Ok(([(CONTENT_TYPE, HeaderValue::from_static(media)), (ETAG, tag_of(entity))], text).into_response())
+    }
+}
+
+fn read_value(ask: &NgsiRequest, request: &Request<'_>) -> Result<(EntityQuestion, ShowValue), RequestFailure> {
     let (id, name) = (request.param(0)?, request.param(1)?);
     check_attribute_name(&name)?;
     let given = ask.parameters(&["type"], &["skipForwarding"])?;
-    let target = target(&id, &given)?;
-    let entity = service.read(ask, &target.id, target.kind.as_deref())?;
-    let attribute = entity.attribute(&name).ok_or_else(|| no_attribute(&entity, &name))?;
-    let mut text = String::new();
-    service.observers.timing.of(RequestPhase::Render, || render::push_value(attribute, &mut text));
-    let media = media(ask.headers(), text.starts_with(['{', '[']))?;
-    // Text keeps its quotes, so that a value that was read can be written back.
-    if text.starts_with('"')
-        && let Value::String(plain) = json::parsed(&text)
-    {
-        text = format!("\"{plain}\"");
-    }
-    if ask.knows(&entity) {
-        return Ok(not_modified(&entity));
-    }
-    Ok(([(CONTENT_TYPE, HeaderValue::from_static(media)), (ETAG, tag_of(&entity))], text).into_response())
+    Ok((EntityQuestion::of(&id, &given)?, ShowValue(name.into_owned())))
 }
 
 /// The media type that the client prefers among those of the value.
@@ -110,6 +124,6 @@ async fn put_value(
         true => request_body::text_value(&name, &body, rule),
         false => request_body::json_value(&name, &body, rule),
     })?;
-    service.write(&ask, &id, WriteAction::SetOne { target, given: value }).await?;
+    service.update(&ask, &id, WriteAction::SetOne { target, given: value }).await?;
     Ok(StatusCode::NO_CONTENT.into_response())
 }

@@ -2,7 +2,6 @@
 
 use serde_json::{Map, Value, json};
 
-use super::member::Member;
 use super::subscription::{
     Alterations, DeliveryOptions, Format, Identity, NotificationContent, Quiet, Retry, Subscription,
     SubscriptionCondition,
@@ -10,6 +9,7 @@ use super::subscription::{
 use super::target::{NotificationTarget, TARGETS};
 use crate::ignored::IgnoredMembers;
 use crate::model::datetime;
+use crate::model::member::Member;
 use crate::model::syntax::{check_identifier, check_once, forbidden_in, without_repeats};
 use crate::query::{CRITERIA, Criteria, Rules, Selector};
 use crate::refusal::Refusal;

@@ -14,25 +14,18 @@
 //! position, in one append, and sent once that is durable: a restart never sends one twice, and loses none if
 //! the subscription's queue is durable.
 
-mod address;
-mod attempt;
 mod body;
 mod change;
 mod delivery;
 mod details;
 mod effect;
-mod http_receiver;
-mod http_request;
-mod http_response;
 mod hub;
 mod index;
 mod matcher;
 mod matching;
-mod member;
 mod mqtt_receiver;
 mod notification;
 mod outcomes;
-mod outgoing;
 mod progress;
 mod queue;
 mod record;
@@ -42,7 +35,6 @@ mod retry;
 mod routes;
 mod shape;
 mod shown;
-mod socket;
 mod state;
 mod stats;
 mod subscription;
@@ -51,7 +43,6 @@ mod template;
 mod view;
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use millstream_http::{Metrics, Routes};
@@ -64,6 +55,8 @@ use serde_json::Value;
 use crate::ContextConfig;
 use crate::Error;
 use crate::flow_control::{FlowControl, Flows};
+use crate::model::object_ids::ObjectIds;
+use crate::outgoing::rules::Outgoing;
 use crate::state_topic::create_state_topic;
 use crate::statistics::observers::Observers;
 use crate::tokens::Tokens;
@@ -72,7 +65,6 @@ use effect::{Effect, EffectSink};
 use hub::Hub;
 use index::SubscriptionCounts;
 use matcher::Matcher;
-use outgoing::Outgoing;
 use queue::Count;
 use stats::NotificationCounters;
 use view::SubscriptionView;
@@ -92,14 +84,18 @@ pub(crate) struct Subscriptions {
     ground: ViewRuntime,
     follower: Follower,
     outgoing: Arc<Outgoing>,
-    /// The millisecond in the newest id.
-    last_id_ms: AtomicU64,
+    ids: ObjectIds,
     pub(crate) tokens: Arc<Tokens>,
     pub(crate) flows: Arc<Flows>,
     observers: Observers,
 }
 
 impl Subscriptions {
+    /// The rules for connections to other servers.
+    pub(crate) fn outgoing(&self) -> &Arc<Outgoing> {
+        &self.outgoing
+    }
+
     /// The ids of the tenant's active subscriptions, and the counts.
     pub(crate) fn at_work(&self, tenant: &TenantId) -> (Vec<Arc<str>>, SubscriptionCounts) {
         self.hub.index.read().of(tenant)
@@ -179,9 +175,19 @@ impl Subscriptions {
             FollowerConfig { threads: 1, command_max_records: COMMAND_MAX_CHANGES, ..FollowerConfig::default() };
         let follower = Follower::start(Arc::new(matcher), &views, &ground.log, &follower_config)?;
         let (log, ground) = (ground.log.clone(), ground.clone());
-        let last_id_ms = AtomicU64::new(0);
         let observers = observers.clone();
-        Ok(Arc::new(Self { views, hub, log, ground, follower, outgoing, last_id_ms, tokens, flows, observers }))
+        Ok(Arc::new(Self {
+            views,
+            hub,
+            log,
+            ground,
+            follower,
+            outgoing,
+            ids: ObjectIds::default(),
+            tokens,
+            flows,
+            observers,
+        }))
     }
 
     /// Adds the routes under `/v2/subscriptions`.

@@ -14,10 +14,10 @@ use millstream_mqtt::{
 };
 use tokio::sync::Mutex;
 
-use super::attempt::Failed;
-use super::outgoing::Outgoing;
-use super::socket::Socket;
 use super::target::NotificationBroker;
+use crate::outgoing::attempt::Failed;
+use crate::outgoing::rules::Outgoing;
+use crate::outgoing::socket::Socket;
 
 /// Largest packet from a broker, which sends acknowledgements only.
 const READ_MAX_BYTES: usize = 1_024;
@@ -221,10 +221,10 @@ mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::TcpListener;
 
-    use super::super::address::Address;
-    use super::super::attempt::FailureKind;
     use super::*;
     use crate::config::NotificationsConfig;
+    use crate::outgoing::address::Address;
+    use crate::outgoing::attempt::FailureKind;
 
     const CONNACK: &[u8] = b"\x20\x02\x00\x00";
     const TIMEOUT: Duration = Duration::from_secs(60);

@@ -6,10 +6,10 @@ use millstream_types::partition_of_key;
 use serde::{Deserialize, Serialize};
 
 use super::change::ChangePosition;
-use super::http_request::{HttpRequest, HttpUrl};
 use super::target::TEXT_MAX_BYTES;
 use super::target::{Http, NotificationTarget};
 use crate::flow_control::Token;
+use crate::outgoing::http_request::{HttpRequest, HttpUrl};
 use crate::state_topic::RECORD_MAX_BYTES;
 
 /// Lanes of a subscription, which are delivered concurrently.

@@ -5,12 +5,12 @@ use std::borrow::Cow;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
 use super::change::ChangeRecord;
-use super::http_request::{HttpRequest, HttpUrl};
 use super::notification::{Lane, Notification, NotificationMessage, STORED_MAX_BYTES};
 use super::shape::{MacroScope, body, has_nothing_new, patched, service, whole_body};
 use super::subscription::Subscription;
 use super::target::{Http, Mqtt, NotificationTarget, PayloadTemplate};
 use super::template::MacroTemplate;
+use crate::outgoing::http_request::{HttpRequest, HttpUrl};
 
 const JSON_UTF8: &str = "application/json; charset=utf-8";
 const TEXT_UTF8: &str = "text/plain; charset=utf-8";

@@ -1,7 +1,6 @@
 //! The routes of subscriptions: `/v2/subscriptions`.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use axum::extract::State;
 use axum::http::header::{CONTENT_TYPE, LOCATION};
@@ -19,6 +18,7 @@ use super::state::SubscriptionEntry;
 use super::subscription::{Identity, Since, Status, Subscription};
 use super::view::{SubscriptionCommand, SubscriptionReply};
 use crate::ContextConfig;
+use crate::model::object_ids::is_object_id;
 use crate::model::request_body;
 use crate::query::filter::TotalCount;
 use crate::refusal::{ErrorName, Refusal, RequestFailure};
@@ -29,8 +29,6 @@ use crate::statistics::timing::RequestPhase;
 
 const SUBSCRIPTIONS: &str = "/v2/subscriptions";
 const SUBSCRIPTION: &str = "/v2/subscriptions/{id}";
-/// Digits of a subscription's id.
-const ID_DIGITS: usize = 24;
 /// The default paths of a subscription.
 const ALL_PATHS: &str = "/#";
 
@@ -121,14 +119,6 @@ impl Subscriptions {
         let waiting = QueueStatus { count, bytes, is_held: known.held.is_some() };
         shown(subscription, &known.progress, &waiting, self.ground.wall.now_ms())
     }
-
-    /// A new id. Ids ascend by creation: each has its own millisecond.
-    fn new_id(&self) -> Arc<str> {
-        let now_ms = self.ground.wall.now_ms().max(0) as u64;
-        let next = |last: u64| Some(now_ms.max(last + 1));
-        let last = self.last_id_ms.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next).unwrap_or_default();
-        format!("{:012x}{:012x}", now_ms.max(last + 1) & 0xffff_ffff_ffff, fastrand::u64(..) >> 16).into()
-    }
 }
 
 fn not_found(id: &str) -> Refusal {
@@ -139,10 +129,10 @@ fn not_found(id: &str) -> Refusal {
 }
 
 fn check_id(id: &str) -> Result<(), Refusal> {
-    if id.len() == ID_DIGITS && id.bytes().all(|digit| digit.is_ascii_hexdigit()) {
+    if is_object_id(id) {
         return Ok(());
     }
-    Err(Refusal::bad(format!("'{id}' is no subscription's id: it has {ID_DIGITS} hexadecimal digits; check it")))
+    Err(Refusal::bad(format!("'{id}' is no subscription's id: it has 24 hexadecimal digits; check it")))
 }
 
 fn too_many(known: usize, limit: usize) -> RequestFailure {
@@ -198,7 +188,7 @@ async fn create_one(
     if path.contains(',') {
         return Err(Refusal::bad(format!("Fiware-ServicePath '{path}': a subscription has one path; send one")).into());
     }
-    let (tenant, id) = (ask.tenant.clone(), subscriptions.new_id());
+    let (tenant, id) = (ask.tenant.clone(), subscriptions.ids.next(subscriptions.ground.wall.now_ms()));
     let since = subscriptions.end_of_changes(&tenant).await?;
     let identity = Identity { tenant: tenant.clone(), id: id.clone(), path, since };
     check_sent(&document)?;

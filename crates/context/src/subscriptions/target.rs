@@ -3,13 +3,13 @@
 use axum::http::{HeaderName, Method};
 use serde_json::Value;
 
-use super::address::{Address, is_host};
-use super::http_request::{HttpUrl, is_header_text};
-use super::member::Member;
 use super::template::{JsonTemplate, MacroTemplate};
 use crate::ignored::IgnoredMembers;
 use crate::model::content::kind_of;
+use crate::model::member::Member;
 use crate::model::syntax::{check_attribute_name, check_identifier};
+use crate::outgoing::address::{Address, is_host};
+use crate::outgoing::http_request::{HttpUrl, is_header_text};
 use crate::refusal::Refusal;
 
 /// Members of `notification` that name a target.

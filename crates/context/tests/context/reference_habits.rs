@@ -69,7 +69,7 @@ fn queries() -> Vec<(&'static str, Vec<Step>)> {
             ],
         ),
         (
-            "§3.2 GET /v2 names the entry points, and there are no registrations",
+            "§3.2 GET /v2 names the entry points; registrations are listed",
             vec![
                 (
                     "GET /v2",
@@ -81,7 +81,7 @@ fn queries() -> Vec<(&'static str, Vec<Step>)> {
                 ("GET /v2/registrations", "", Says("[]")),
                 ("GET /v2/registrations?options=count&limit=5", "", Has("fiware-total-count", "0")),
                 ("GET /v2/registrations?limit=x", "", Refuses(400, "BadRequest", "limit")),
-                ("POST /v2/registrations", "{}", Refuses(501, "NotImplemented", "registrations")),
+                ("POST /v2/registrations", "{}", Refuses(400, "BadRequest", "dataProvided")),
             ],
         ),
         (

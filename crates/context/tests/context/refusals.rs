@@ -226,8 +226,6 @@ async fn features_that_this_version_lacks_are_501() {
     let dir = tempfile::tempdir().unwrap();
     let (world, served) = world_with_rooms(dir.path()).await;
     for (head, body, named) in [
-        ("POST /v2/registrations", Some("{}"), "registrations"),
-        ("DELETE /v2/registrations/x", None, "registrations"),
         (
             "POST /v2/op/update",
             Some(r#"{"actionType":"update","entities":[{"idPattern":".*","t":{"value":1}}]}"#),

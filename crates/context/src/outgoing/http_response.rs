@@ -1,7 +1,7 @@
 //! Parser of HTTP/1 replies as far as a sender needs them: the status, the length of the body, and whether
 //! the connection can be reused.
 //!
-//! It accepts bytes in pieces of any size. The body is counted, not kept.
+//! It accepts bytes in pieces of any size. The body is counted, and kept only if the sender wants it.
 
 use std::mem::MaybeUninit;
 
@@ -13,6 +13,9 @@ const BODY_MAX_BYTES: u64 = 64 << 10;
 const HEADERS_MAX: usize = 100;
 const ENDLESS: &str = "the answer's head has no end";
 const BEGINS_WITH: &[u8] = b"HTTP/1.";
+const TOTAL_COUNT: &str = "fiware-total-count";
+/// Most bytes of framing for each byte of a body that is kept.
+const FRAMING_FACTOR: u64 = 8;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct HttpResponse {
@@ -52,6 +55,16 @@ pub(crate) struct ResponseReader {
     body: Body,
     /// Number of bytes after the head.
     after_head_bytes: u64,
+    kept: Option<KeptBody>,
+    /// The header that tells how many entities there are in all.
+    total: Option<usize>,
+}
+
+/// The body of a reply that the sender wants.
+#[derive(Debug)]
+struct KeptBody {
+    bytes: Vec<u8>,
+    max_bytes: usize,
 }
 
 /// The rest of the body.
@@ -81,7 +94,17 @@ enum Chunks {
 impl ResponseReader {
     pub(crate) fn new(asked: RequestKind) -> Self {
         let body = Body::Bytes(0);
-        Self { asked, head: Vec::new(), said: None, body, after_head_bytes: 0 }
+        Self { asked, head: Vec::new(), said: None, body, after_head_bytes: 0, kept: None, total: None }
+    }
+
+    /// Keeps a body of at most `max_bytes`.
+    pub(crate) fn keeping(asked: RequestKind, max_bytes: usize) -> Self {
+        Self { kept: Some(KeptBody { bytes: Vec::new(), max_bytes }), ..Self::new(asked) }
+    }
+
+    /// The body that was kept, as far as it has come, and the total that the reply tells.
+    pub(crate) fn into_kept(self) -> (Vec<u8>, Option<usize>) {
+        (self.kept.map(|kept| kept.bytes).unwrap_or_default(), self.total)
     }
 
     /// Consumes bytes; returns the reply once it is complete or long enough.
@@ -151,6 +174,8 @@ impl ResponseReader {
         if !(100..=199).contains(&status) || status == 101 {
             let (body, keeps) = self.framing(status, head.version == Some(1), head.headers)?;
             self.body = body;
+            let total = head.headers.iter().find(|header| header.name.eq_ignore_ascii_case(TOTAL_COUNT));
+            self.total = total.and_then(|header| number(header.value.trim_ascii())?.try_into().ok());
             self.said = Some(HttpResponse { status, body_bytes: 0, keeps });
         }
         Ok(Some(head_bytes))
@@ -200,16 +225,27 @@ impl ResponseReader {
     fn take_body(&mut self, bytes: &[u8]) -> Result<Option<HttpResponse>, &'static str> {
         self.after_head_bytes += bytes.len() as u64;
         let Some(said) = &mut self.said else { return Ok(None) };
+        let kept = &mut self.kept;
+        let mut keep = |data: &[u8]| {
+            if let Some(kept) = kept {
+                let room = kept.max_bytes.saturating_add(1) - kept.bytes.len();
+                kept.bytes.extend_from_slice(&data[..data.len().min(room)]);
+            }
+        };
         let rest = match &mut self.body {
-            Body::Rest => None,
+            Body::Rest => {
+                keep(bytes);
+                None
+            }
             Body::Bytes(left) => {
                 let taken = (bytes.len() as u64).min(*left);
+                keep(&bytes[..taken as usize]);
                 said.body_bytes += taken;
                 *left -= taken;
                 (*left == 0).then(|| bytes.len() as u64 - taken)
             }
             Body::Chunks(at) => {
-                let taken = match at.take(bytes, &mut said.body_bytes) {
+                let taken = match at.take(bytes, &mut said.body_bytes, keep) {
                     Ok(taken) => taken,
                     // The status is known, and so is whether the receiver has taken the request.
                     Err(Garbled) => return Ok(self.given_up()),
@@ -228,19 +264,24 @@ impl ResponseReader {
 
     fn is_too_long(&self) -> bool {
         let to_come = if let Body::Bytes(left) = self.body { left } else { 0 };
-        self.after_head_bytes.saturating_add(to_come) > BODY_MAX_BYTES
+        let Some(kept) = &self.kept else { return self.after_head_bytes.saturating_add(to_come) > BODY_MAX_BYTES };
+        let max_bytes = kept.max_bytes as u64;
+        (kept.bytes.len() as u64).saturating_add(to_come) > max_bytes
+            || self.after_head_bytes > max_bytes.saturating_mul(FRAMING_FACTOR).saturating_add(BODY_MAX_BYTES)
     }
 }
 
 struct Garbled;
 
 impl Chunks {
-    /// Consumes bytes of the body and counts its data; returns the number of consumed bytes, all unless the body ends.
-    fn take(&mut self, bytes: &[u8], data_bytes: &mut u64) -> Result<usize, Garbled> {
+    /// Consumes bytes of the body, passes its data to `keep` and counts it; returns the number of consumed bytes, all unless
+    /// the body ends.
+    fn take(&mut self, bytes: &[u8], data_bytes: &mut u64, mut keep: impl FnMut(&[u8])) -> Result<usize, Garbled> {
         let mut at = 0;
         while at < bytes.len() && *self != Self::Over {
             if let Self::Data { left } = self {
                 let taken = (*left).min((bytes.len() - at) as u64);
+                keep(&bytes[at..at + taken as usize]);
                 (*left, *data_bytes, at) = (*left - taken, *data_bytes + taken, at + taken as usize);
                 if *left == 0 {
                     *self = Self::DataEnd { is_after_cr: false };

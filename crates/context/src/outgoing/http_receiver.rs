@@ -1,4 +1,4 @@
-//! Sends notifications over HTTP/1.1, plain or over TLS, on a few keep-alive connections.
+//! Sends requests to one host over HTTP/1.1, plain or over TLS, on a few keep-alive connections.
 //!
 //! A request is sent as prepared, and its reply is read as far as needed. Each connection carries one request at a
 //! time: many receivers fail on pipelining.
@@ -14,7 +14,7 @@ use super::address::Address;
 use super::attempt::Failed;
 use super::http_request::HttpRequest;
 use super::http_response::{HttpResponse, ResponseReader};
-use super::outgoing::Outgoing;
+use super::rules::Outgoing;
 use super::socket::Socket;
 
 /// Maximum idle time of a reused connection: the receiver may be about to close an older one.
@@ -37,6 +37,15 @@ struct IdleConnections {
     idle: Vec<(Socket, Instant)>,
     /// Until then connections are not reused, because the receiver closes them.
     none_until: Option<Instant>,
+}
+
+/// A reply with its whole body.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct HttpReply {
+    pub(crate) status: u16,
+    pub(crate) body: Vec<u8>,
+    /// The number of entities in all, if the reply tells it.
+    pub(crate) total: Option<usize>,
 }
 
 /// The state of one attempt.
@@ -63,29 +72,58 @@ impl HttpReceiver {
     pub(crate) async fn send(&self, request: &HttpRequest, timeout: Duration) -> Result<(u16, u64), Failed> {
         let Ok(_permit) = self.permits.acquire().await else { return Err(Failed::refused("the server is stopping")) };
         let until = tokio::time::Instant::now() + timeout;
+        let reader = || ResponseReader::new(request.asked);
+        let (answer, _) = self.exchange(request, until, reader).await?;
+        Ok((answer.status, answer.body_bytes))
+    }
+
+    /// Makes one attempt within `timeout`, the wait for a connection included, and returns the whole reply, whose body has at
+    /// most `max_bytes`.
+    pub(crate) async fn ask(
+        &self,
+        request: &HttpRequest,
+        timeout: Duration,
+        max_bytes: usize,
+    ) -> Result<HttpReply, Failed> {
+        let until = tokio::time::Instant::now() + timeout;
+        let permit = tokio::time::timeout_at(until, self.permits.acquire()).await;
+        let Ok(Ok(_permit)) = permit else { return Err(Failed::refused("timeout: its connections are all busy")) };
+        let reader = || ResponseReader::keeping(request.asked, max_bytes);
+        let (answer, reader) = self.exchange(request, until, reader).await?;
+        let (body, total) = reader.into_kept();
+        if body.len() as u64 != answer.body_bytes {
+            return Err(Failed::unknown(format!("its answer is broken off, or has more than {max_bytes} bytes")));
+        }
+        Ok(HttpReply { status: answer.status, body, total })
+    }
+
+    /// Makes one attempt; its connection is one that the caller may have.
+    async fn exchange(
+        &self,
+        request: &HttpRequest,
+        until: tokio::time::Instant,
+        reader: impl Fn() -> ResponseReader,
+    ) -> Result<(HttpResponse, ResponseReader), Failed> {
         loop {
             let kept = self.kept.lock().take();
             let (socket, since) = match kept {
                 Some((socket, since)) => (socket, Some(since)),
                 None => (self.connect(until).await?, None),
             };
-            let mut exchange = DeliveryAttempt {
-                socket: &socket,
-                request: request.bytes(),
-                sent_bytes: 0,
-                reader: ResponseReader::new(request.asked),
-            };
+            let mut exchange =
+                DeliveryAttempt { socket: &socket, request: request.bytes(), sent_bytes: 0, reader: reader() };
             let ended = tokio::time::timeout_at(until, exchange.run()).await;
             let (is_sent, given_up) = (exchange.sent_bytes > 0, exchange.reader.given_up());
             match (ended, given_up, since) {
                 (Ok(Ok(answer)), ..) => {
+                    let reader = exchange.reader;
                     if answer.keeps && !request.closes {
                         self.kept.lock().put(socket);
                     }
-                    return Ok((answer.status, answer.body_bytes));
+                    return Ok((answer, reader));
                 }
                 // The status is known; the rest of the reply is not needed.
-                (_, Some(answer), _) => return Ok((answer.status, answer.body_bytes)),
+                (_, Some(answer), _) => return Ok((answer, exchange.reader)),
                 (Err(_), ..) => return Err(Failed::unknown("timeout: no answer came in time")),
                 // The receiver closed a kept connection before anything was sent: another connection may work.
                 (Ok(Err(_)), None, Some(since)) if !is_sent => self.kept.lock().note_closed(since),

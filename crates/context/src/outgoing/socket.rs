@@ -13,7 +13,7 @@ use tokio::net::TcpStream;
 
 use super::address::Address;
 use super::attempt::Failed;
-use super::outgoing::Outgoing;
+use super::rules::Outgoing;
 
 const READ_BYTES: usize = 1_024;
 

@@ -1,4 +1,4 @@
-//! An object in a subscription's body. Members are taken one by one, so that unknown ones remain.
+//! An object in the body of a subscription or a registration. Members are taken one by one, so that unknown ones remain.
 
 use serde_json::{Map, Value};
 
