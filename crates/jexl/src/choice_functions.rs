@@ -12,8 +12,8 @@ use crate::input::{Input, argument};
 pub(crate) fn mapper(input: Input<'_, '_>) -> Option<Value> {
     let (texts, choices) = lists(&input.arguments)?;
     let text = input.piped.as_str()?;
-    input.budget.bytes(texts.len())?;
     let texts = texts.iter().map(Value::as_str).collect::<Option<Vec<_>>>()?;
+    input.budget.bytes(texts.iter().map(|known| known.len() + 1).sum())?;
     let place = texts.iter().position(|known| *known == text)?;
     choose(choices, texts.len(), place, input.budget)
 }

@@ -14,7 +14,10 @@ pub(crate) fn is_nan(input: Input<'_, '_>) -> Option<Value> {
 pub(crate) fn parse_int(input: Input<'_, '_>) -> Option<Value> {
     match &*input.piped {
         Value::Number(value) => Some(number(value.as_f64()?.trunc())),
-        Value::String(text) => text.parse::<i64>().ok().map(Value::from),
+        Value::String(text) => {
+            input.budget.bytes(text.len())?;
+            text.parse::<i64>().ok().map(Value::from)
+        }
         _ => None,
     }
 }

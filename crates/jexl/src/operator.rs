@@ -53,7 +53,9 @@ impl Operator {
             (Self::In, left, right) => is_in(left, right, budget).map(Value::Bool),
             (_, Value::Number(left), Value::Number(right)) => self.of_numbers(left.as_f64()?, right.as_f64()?),
             (Self::Add, Value::String(first), Value::String(second)) => {
-                budget.bytes(first.len() + second.len())?;
+                // A text that was made here grows in place.
+                let copied = if matches!(left, Cow::Owned(_)) { 0 } else { first.len() };
+                budget.bytes(copied + second.len())?;
                 match left.into_owned() {
                     Value::String(joined) => Some(Value::String(joined + second)),
                     _ => None,

@@ -209,6 +209,20 @@ impl<'t> Parser<'t> {
     }
 
     fn value(&mut self) -> Result<(), SyntaxError> {
+        if self.tokens.skip("(")? {
+            self.nested(Self::conditional)?;
+            self.expect(")", "an operator or ')'")
+        } else if self.tokens.skip("[")? {
+            self.nested(Self::array)
+        } else if self.tokens.skip("{")? {
+            self.nested(Self::object)
+        } else {
+            self.plain_value()
+        }
+    }
+
+    /// A value without others inside. (By itself, so that the frames of nested values are small.)
+    fn plain_value(&mut self) -> Result<(), SyntaxError> {
         let step = match self.tokens.token() {
             Token::Number(value) => Step::Literal(number(*value)),
             Token::Text(text) => Step::Literal(Value::from(&**text)),
@@ -223,26 +237,13 @@ impl<'t> Parser<'t> {
                     names.len() - 1
                 }))
             }
-            Token::Mark("(") => {
-                self.tokens.take()?;
-                self.nested(Self::conditional)?;
-                return self.expect(")", "an operator or ')'");
-            }
-            Token::Mark("[") => {
-                self.tokens.take()?;
-                return self.nested(Self::array);
-            }
-            Token::Mark("{") => {
-                self.tokens.take()?;
-                return self.nested(Self::object);
-            }
             Token::Mark(".") if !self.filters.is_empty() => {
                 self.tokens.take()?;
-                let name: Box<str> = self.name("the name of a member of the elements")?.into();
+                let name = self.name("the name of a member of the elements")?;
                 if let Some(is_filter) = self.filters.last_mut() {
                     *is_filter = true;
                 }
-                self.push(Step::Element(name));
+                self.push(Step::Element(name.into()));
                 return Ok(());
             }
             _ => return Err(self.tokens.unexpected(VALUE)),

@@ -3,7 +3,9 @@
 
 mod functions;
 mod grammar;
+mod limits;
 mod null_rule;
+mod properties;
 
 use millstream_jexl::Expression;
 use serde_json::{Map, Value};
