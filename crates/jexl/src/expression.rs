@@ -7,8 +7,8 @@ use crate::{evaluation, parser};
 
 /// A parsed expression.
 ///
-/// It takes memory in proportion to its text, and some hundred KiB at most for each of the first eight regular expressions
-/// in it.
+/// It takes memory in proportion to its text, and some hundred KiB at most for each of the first eight regular
+/// expressions in it.
 #[derive(Debug, Clone)]
 pub struct Expression {
     program: Program,

@@ -213,7 +213,8 @@ fn a_conditional_binds_loosest_and_nests_on_all_sides() {
 fn dots_and_brackets_lead_into_objects_and_arrays() {
     check(
         &json!({
-            "A": [10, {"A1": 20}], "B": {"B1": [11, 22, {"C": 30}], "in": 1, "true": 2}, "s": "text", "k": "B1", "n": null
+            "A": [10, {"A1": 20}], "B": {"B1": [11, 22, {"C": 30}], "in": 1, "true": 2},
+            "s": "text", "k": "B1", "n": null
         }),
         &[
             ("A[0]", json!(10)),

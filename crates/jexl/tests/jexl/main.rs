@@ -1,6 +1,7 @@
 //! The language by its public interface: a table for each sentence of its rules.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod comparison;
 mod functions;
 mod grammar;
 mod limits;

@@ -288,7 +288,9 @@ proptest! {
     }
 
     #[test]
-    fn a_tree_has_the_value_that_plain_recursion_gives(tree in tree(), blank in prop::sample::select(vec!["", " ", "\n "])) {
+    fn a_tree_has_the_value_that_plain_recursion_gives(
+        tree in tree(), blank in prop::sample::select(vec!["", " ", "\n "])
+    ) {
         let mut text = String::new();
         tree.write(CONDITIONAL_LEVEL, blank, &mut text);
         let expected = tree.value().unwrap_or_default();
