@@ -7,8 +7,7 @@ use crate::{evaluation, parser};
 
 /// A parsed expression.
 ///
-/// It takes memory in proportion to its text, and some hundred KiB at most for each of the first eight regular
-/// expressions in it.
+/// It takes memory in proportion to its text, and at most a MiB for each of the first four regular expressions in it.
 #[derive(Debug, Clone)]
 pub struct Expression {
     program: Program,

@@ -7,6 +7,8 @@
 //!
 //! There is no unary operator, as in Orion: `-1` and `!a` are errors.
 
+use std::collections::HashMap;
+
 use serde_json::{Map, Value};
 
 use crate::error::SyntaxError;
@@ -22,7 +24,7 @@ const VALUE: &str = "a value: a name, a number, a text in quotes, true, false, n
                      before a value: write 0-1 for -1, and a==false for !a)";
 const CONTINUATION: &str = "an operator or the end";
 /// Literal regular expressions that one expression keeps compiled; further ones are compiled when it is evaluated.
-const KEPT_PATTERNS_MAX: usize = 8;
+const KEPT_PATTERNS_MAX: usize = 4;
 
 pub(crate) fn parse(text: &str) -> Result<Program, SyntaxError> {
     if text.len() > EXPRESSION_MAX_BYTES {
@@ -31,6 +33,7 @@ pub(crate) fn parse(text: &str) -> Result<Program, SyntaxError> {
     let mut parser = Parser {
         tokens: Tokens::new(text)?,
         program: Program::default(),
+        names: HashMap::new(),
         nesting: 0,
         filters: Vec::new(),
         kept_patterns: 0,
@@ -45,6 +48,8 @@ pub(crate) fn parse(text: &str) -> Result<Program, SyntaxError> {
 struct Parser<'t> {
     tokens: Tokens<'t>,
     program: Program,
+    /// The numbers of the names met.
+    names: HashMap<&'t str, usize>,
     nesting: usize,
     /// For each open `[…]` behind a value: whether a member of an element was named, which makes it a filter.
     filters: Vec<bool>,
@@ -231,8 +236,7 @@ impl<'t> Parser<'t> {
             Token::Name("null") => Step::Literal(Value::Null),
             Token::Name(name) => {
                 let names = &mut self.program.names;
-                let known = names.iter().position(|known| **known == **name);
-                Step::Name(known.unwrap_or_else(|| {
+                Step::Name(*self.names.entry(name).or_insert_with(|| {
                     names.push((*name).into());
                     names.len() - 1
                 }))
@@ -305,20 +309,9 @@ impl<'t> Parser<'t> {
     }
 
     fn object(&mut self) -> Result<(), SyntaxError> {
-        let (mut keys, mut begins) = (Vec::<Box<str>>::new(), Vec::new());
+        let (mut keys, mut begins) = (HashMap::new(), Vec::new());
         while !self.tokens.skip("}")? {
-            let place = self.tokens.place();
-            let key: Box<str> = match self.tokens.token() {
-                Token::Name(name) => (*name).into(),
-                Token::Text(text) => (**text).into(),
-                _ => return Err(self.tokens.unexpected("a key: a name or a text in quotes")),
-            };
-            if keys.contains(&key) {
-                return Err(SyntaxError::RepeatedKey { place, key: key.into() });
-            }
-            self.tokens.take()?;
-            self.expect(":", "':' and the value of the key")?;
-            keys.push(key);
+            self.key(&mut keys)?;
             begins.push(self.here());
             self.conditional()?;
             if !self.tokens.skip(",")? {
@@ -326,14 +319,36 @@ impl<'t> Parser<'t> {
                 break;
             }
         }
-        match self.take_literals(&begins) {
+        self.push_object(keys, &begins);
+        Ok(())
+    }
+
+    /// A key of an object and the ':' behind it; puts it among the others with its number.
+    fn key(&mut self, keys: &mut HashMap<Box<str>, usize>) -> Result<(), SyntaxError> {
+        let key: Box<str> = match self.tokens.token() {
+            Token::Name(name) => (*name).into(),
+            Token::Text(text) => (**text).into(),
+            _ => return Err(self.tokens.unexpected("a key: a name or a text in quotes")),
+        };
+        if keys.contains_key(&key) {
+            return Err(SyntaxError::RepeatedKey { place: self.tokens.place(), key: key.into() });
+        }
+        keys.insert(key, keys.len());
+        self.tokens.take()?;
+        self.expect(":", "':' and the value of the key")
+    }
+
+    fn push_object(&mut self, keys: HashMap<Box<str>, usize>, begins: &[usize]) {
+        let mut keys: Vec<_> = keys.into_iter().collect();
+        keys.sort_unstable_by_key(|(_, number)| *number);
+        let keys = keys.into_iter().map(|(key, _)| key);
+        match self.take_literals(begins) {
             Some(items) => {
-                let members: Map<String, Value> = keys.into_iter().map(String::from).zip(items).collect();
+                let members: Map<String, Value> = keys.map(String::from).zip(items).collect();
                 self.push(Step::Literal(Value::Object(members)))
             }
-            None => self.push(Step::Object { keys }),
+            None => self.push(Step::Object { keys: keys.collect() }),
         };
-        Ok(())
     }
 
     /// The arguments of a function, and its call.

@@ -2,13 +2,10 @@
 
 use serde_json::Value;
 
-use crate::budget::Budget;
 use crate::input::{Input, argument};
 
 /// The longest that the upper or lower case of a text can be, as a multiple of it.
 const CASE_GROWTH_MAX: usize = 3;
-/// The cost of a byte that a regular expression looks at, as a multiple of one that another function reads.
-const PATTERN_BYTE_COST: usize = 4;
 
 /// `text|uppercase`
 pub(crate) fn uppercase(input: Input<'_, '_>) -> Option<Value> {
@@ -97,10 +94,10 @@ pub(crate) fn replace_str(input: Input<'_, '_>) -> Option<Value> {
 /// `text|replaceRegex(pattern, to)`: every match is replaced; `$1` in `to` is the first group of the match, `$0` the
 /// whole.
 pub(crate) fn replace_regex(input: Input<'_, '_>) -> Option<Value> {
-    let (text, to, regex) = (input.piped.as_str()?, argument(&input.arguments, 1)?.as_str()?, input.pattern?.regex()?);
-    let groups = to.matches('$').count();
+    let (text, to, pattern) = (input.piped.as_str()?, argument(&input.arguments, 1)?.as_str()?, input.pattern?);
+    let (regex, groups) = (pattern.regex()?, to.matches('$').count());
     let (mut replaced, mut done) = (String::new(), 0);
-    scan(input.budget, text.len())?;
+    input.budget.bytes(pattern.cost(text.len()))?;
     for found in regex.find_iter(text) {
         let most = to.len().saturating_add(groups.saturating_mul(found.len()));
         input.budget.bytes(most.saturating_add(found.start() - done))?;
@@ -110,7 +107,9 @@ pub(crate) fn replace_regex(input: Input<'_, '_>) -> Option<Value> {
             _ => regex.captures_at(text, found.start())?.expand(to, &mut replaced),
         }
         done = found.end();
-        scan(input.budget, text.len() - done)?;
+        // The next search may look at the whole rest, so it pays for it: many matches in a long text would otherwise take
+        // a time that grows with its square.
+        input.budget.bytes(pattern.cost(text.len() - done))?;
     }
     input.budget.bytes(text.len() - done)?;
     replaced.push_str(text.get(done..)?);
@@ -119,19 +118,14 @@ pub(crate) fn replace_regex(input: Input<'_, '_>) -> Option<Value> {
 
 /// `text|matchRegex(pattern)`: all matches; an empty array if there is none.
 pub(crate) fn match_regex(input: Input<'_, '_>) -> Option<Value> {
-    let (text, regex) = (input.piped.as_str()?, input.pattern?.regex()?);
+    let (text, pattern) = (input.piped.as_str()?, input.pattern?);
     let mut matches = Vec::new();
-    scan(input.budget, text.len())?;
-    for found in regex.find_iter(text) {
+    input.budget.bytes(pattern.cost(text.len()))?;
+    for found in pattern.regex()?.find_iter(text) {
         input.budget.bytes(size_of::<Value>() + found.len())?;
         matches.push(Value::from(found.as_str()));
-        scan(input.budget, text.len() - found.end())?;
+        // As in `replace_regex`.
+        input.budget.bytes(pattern.cost(text.len() - found.end()))?;
     }
     Some(Value::Array(matches))
-}
-
-/// Pays for one search. Behind a match the next search may look at the whole rest, so each of them pays for it: many
-/// matches in a long text would take time that grows with its square.
-fn scan(budget: &mut Budget, bytes: usize) -> Option<()> {
-    budget.bytes(bytes.saturating_mul(PATTERN_BYTE_COST))
 }
