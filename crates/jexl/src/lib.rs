@@ -16,11 +16,12 @@
 //! # Ok::<(), millstream_jexl::SyntaxError>(())
 //! ```
 //!
-//! Not here: the `${…}` around an expression, the attributes behind the names, and the order in which the expressions
-//! of a notification are evaluated (`context`).
+//! Not here: the macros around expressions, of which [`closing_brace`] finds the end, the attributes behind the names, and
+//! the order in which the expressions of a notification are evaluated (`context`).
 
 mod budget;
 mod choice_functions;
+mod closing_brace;
 mod error;
 mod evaluation;
 mod expression;
@@ -40,6 +41,7 @@ mod text_functions;
 mod time_functions;
 mod token;
 
+pub use closing_brace::closing_brace;
 pub use error::SyntaxError;
 pub use expression::Expression;
 pub use limits::{EXPRESSION_MAX_BYTES, NESTING_MAX, STEPS_MAX, VALUE_DEPTH_MAX, WORK_MAX_BYTES};

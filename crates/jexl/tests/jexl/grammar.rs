@@ -1,4 +1,4 @@
-use millstream_jexl::{Expression, NESTING_MAX, SyntaxError};
+use millstream_jexl::{Expression, NESTING_MAX, SyntaxError, closing_brace};
 use serde_json::{Value, json};
 
 use crate::check;
@@ -361,4 +361,27 @@ fn a_text_that_is_no_expression_is_refused_with_place_rule_and_remedy() {
     let expected = SyntaxError::TooDeep { place: NESTING_MAX + 2, found: "1".into() };
     assert_eq!(Expression::parse(&nested).unwrap_err(), expected);
     assert_eq!(Value::Null, crate::value_of("A||-1", &json!({"A": 1})));
+}
+
+#[test]
+fn the_end_of_an_expression_in_a_longer_text_is_found() {
+    for (text, expected) in [
+        ("a}", Some("a")),
+        ("}", Some("")),
+        ("a+1} and ${b}", Some("a+1")),
+        ("{a:1,b:{c:2}}}-", Some("{a:1,b:{c:2}}")),
+        ("'}'+\"{\"+a} '", Some("'}'+\"{\"+a")),
+        (r"'it\'s }'}", Some(r"'it\'s }'")),
+        (r#""\\"}"}"#, Some(r#""\\""#)),
+        ("'ä}€'}", Some("'ä}€'")),
+        // No expression, with an end all the same.
+        ("A[0]|includes('foo)|uppercase} more", Some("A[0]|includes('foo)|uppercase")),
+        ("'{a}} x", Some("'{a}")),
+        ("a", None),
+        ("{a}", None),
+        ("'a}", Some("'a")),
+        ("", None),
+    ] {
+        assert_eq!(closing_brace(text).map(|end| &text[..end]), expected, "{text}");
+    }
 }

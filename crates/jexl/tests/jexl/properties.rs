@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 
-use millstream_jexl::{Expression, Names, VALUE_DEPTH_MAX, WORK_MAX_BYTES};
+use millstream_jexl::{Expression, Names, VALUE_DEPTH_MAX, WORK_MAX_BYTES, closing_brace};
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
@@ -112,6 +112,7 @@ fn evaluates_within_its_bounds(text: &str) -> Option<Value> {
             return None;
         }
     };
+    assert_eq!(closing_brace(&format!("{text}}} '{{")), Some(text.len()), "{text}");
     let asked = Asked(&names, RefCell::default());
     let value = expression.evaluate(&asked, NOW_MS);
     let (depth, bytes) = extent(&value);
