@@ -28,6 +28,7 @@ use crate::orion::statistics_routes::{self, StatisticsState};
 use crate::orion::version_route;
 use crate::registrations::Registrations;
 use crate::requests::deprecations::Deprecations;
+use crate::requests::registration_routes;
 use crate::requests::routes;
 use crate::requests::service::Service;
 use crate::state_topic::create_state_topic;
@@ -182,7 +183,7 @@ impl Context {
         let observers = RequestObserver { observers: self.service.observers.clone(), counts: counts.clone() };
         let routes = routes::routes(&self.service, &self.config).observed(Arc::new(observers));
         let routes = self.subscriptions.routes(routes, &self.config);
-        let routes = self.service.registrations.routes(routes, &self.config);
+        let routes = registration_routes::add(routes, &self.service.registrations, self.config.limits());
         let limits = self.config.limits();
         let routes = version_route::add(routes, &self.service, build, limits);
         let routes = metrics_routes::add(routes, &self.service.observers.traffic, limits);

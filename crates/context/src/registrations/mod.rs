@@ -14,31 +14,30 @@
 mod provided;
 mod providers;
 mod registration;
-mod routes;
 mod state;
 mod view;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use millstream_http::{Metrics, Routes};
-use millstream_types::{StateTopic, TenantId, TopicName, WallClock};
+use millstream_http::Metrics;
+use millstream_types::{ServicePaths, StateTopic, TenantId, TopicName, WallClock};
 use millstream_view::{Snapshot, ViewRuntime, Views, ViewsConfig};
 
 use crate::model::object_ids::ObjectIds;
 use crate::outgoing::rules::Outgoing;
 use crate::query::{NameFilter, Selector};
-use crate::refusal::RequestFailure;
-use crate::requests::parameters::Paths;
+use crate::refusal::{Refusal, RequestFailure};
 use crate::state_topic::create_state_topic;
 use crate::statistics::observers::Observers;
 use crate::{ContextConfig, Error};
 pub(crate) use provided::{UpdateForward, provided_update};
 use providers::Providers;
 pub(crate) use providers::{Forwarding, UpdateOutcome};
-use registration::{ForwardedEntity, ForwardedOperation, Registration};
-pub(crate) use routes::REGISTRATIONS as ROUTE;
-use view::{RegistrationCommand, RegistrationReply, RegistrationView};
+use registration::{ForwardedEntity, ForwardedOperation};
+pub(crate) use registration::{Identity, Registration};
+use view::RegistrationView;
+pub(crate) use view::{RegistrationCommand, RegistrationReply};
 
 /// Limit of an append: a registration of the largest body fits.
 const APPEND_MAX_BYTES: usize = 4 << 20;
@@ -54,7 +53,7 @@ pub(crate) struct Registrations {
     providers: Providers,
     /// Most forwards of one request.
     forward_limit: usize,
-    observers: Observers,
+    pub(crate) observers: Observers,
 }
 
 /// The query of one provider.
@@ -133,9 +132,20 @@ impl Registrations {
         }))
     }
 
-    /// Adds the routes under `/v2/registrations`.
-    pub(crate) fn routes(self: &Arc<Self>, routes: Routes, config: &ContextConfig) -> Routes {
-        routes::add(routes, self, config.limits())
+    /// The registrations of the tenant's partition.
+    pub(crate) fn snapshot(&self, tenant: &TenantId) -> Arc<Snapshot<RegistrationView>> {
+        self.views.snapshot(self.views.partition_of(tenant.as_str().as_bytes()))
+    }
+
+    /// The identity of a registration that begins now.
+    pub(crate) fn identity(&self, tenant: &TenantId, path: Arc<str>) -> Identity {
+        Identity { tenant: tenant.clone(), id: self.ids.next(self.wall.now_ms()), path }
+    }
+
+    /// Refuses a provider whose host is not allowed.
+    pub(crate) fn check_host(&self, registration: &Registration) -> Result<(), Refusal> {
+        let host = registration.host();
+        host.map_or(Ok(()), |host| self.outgoing.targets.check(&host)).map_err(Refusal::bad)
     }
 
     /// The permanent failures of the view.
@@ -153,11 +163,12 @@ impl Registrations {
         &self.providers
     }
 
-    fn snapshot(&self, tenant: &TenantId) -> Arc<Snapshot<RegistrationView>> {
-        self.views.snapshot(self.views.partition_of(tenant.as_str().as_bytes()))
-    }
-
-    async fn ask(&self, tenant: &TenantId, command: RegistrationCommand) -> Result<RegistrationReply, RequestFailure> {
+    /// Sends a command to the owner of the tenant's registrations.
+    pub(crate) async fn ask(
+        &self,
+        tenant: &TenantId,
+        command: RegistrationCommand,
+    ) -> Result<RegistrationReply, RequestFailure> {
         let owner = self.views.partition_of(tenant.as_str().as_bytes());
         let answer = self.views.ask(owner, command).await;
         match &answer {
@@ -187,7 +198,7 @@ impl Registrations {
     pub(crate) fn for_query(
         &self,
         tenant: &TenantId,
-        paths: &Paths,
+        paths: &ServicePaths,
         selectors: &[Selector],
         attrs: &AskedAttributes,
         is_here: impl Fn(&str) -> bool,

@@ -70,7 +70,8 @@ pub(crate) struct UpdateForward {
 pub(crate) fn provided_update(
     forwards: &mut Vec<UpdateForward>,
     registration: Arc<Registration>,
-    (id, kind): (&Arc<str>, Option<&str>),
+    id: &Arc<str>,
+    kind: Option<&str>,
     given: BodyAttribute,
 ) -> Result<(), Refusal> {
     let attributes = update::create(given)?;

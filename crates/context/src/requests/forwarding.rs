@@ -274,21 +274,22 @@ impl Service {
         for (named, action) in asked {
             here.extend(self.without_provided(ask, &path, action, &mut forwards)?.map(|action| (named, action)));
         }
-        let limit = self.registrations.forward_limit();
-        if forwards.is_empty() || forwards.len() > limit {
-            forwards.truncate(limit);
+        if forwards.is_empty() {
+            return self.update_here(ask, here, unit).await;
         }
-        let Some(forwarding) = (!forwards.is_empty()).then(|| self.begin_forwarding(ask)).flatten() else {
-            return if here.is_empty() {
-                Err(nobody_has(&forwards).into())
-            } else {
-                self.update_here(ask, here, unit).await
-            };
-        };
         let mut outcome = ForwardedUpdate::default();
         if !here.is_empty() {
             outcome.add_local(self.update_here(ask, here, unit).await)?;
         }
+        let limit = self.registrations.forward_limit();
+        let beyond = forwards.split_off(limit.min(forwards.len()));
+        let why = format!("a request has at most context.registrations.forward_limit = {limit} forwards");
+        beyond.iter().for_each(|forward| outcome.add(forward, UpdateOutcome::Failed(why.clone())));
+        let Some(forwarding) = self.begin_forwarding(ask) else {
+            let why = "the request runs in a circle of brokers";
+            forwards.iter().for_each(|forward| outcome.add(forward, UpdateOutcome::Failed(why.to_owned())));
+            return Ok(outcome.into_result()?);
+        };
         for some in forwards.chunks(ASKED_AT_ONCE) {
             let asked = some.iter().map(|one| self.registrations.providers().update(&forwarding, one));
             for (forward, ended) in some.iter().zip(join_all(asked).await) {
@@ -351,7 +352,7 @@ impl Service {
                 .flatten();
             match registration {
                 Some(registration) => {
-                    provided_update(forwards, registration, (&target.id, kind.as_deref()), attribute)?;
+                    provided_update(forwards, registration, &target.id, kind.as_deref(), attribute)?;
                 }
                 None => here.push(attribute),
             }
@@ -368,12 +369,6 @@ fn of_kind(target: EntityTarget, mut given: Vec<BodyAttribute>, is_one: bool) ->
             WriteAction::Set { target, given, manner: UpdateMode::Update }
         }
     }
-}
-
-fn nobody_has(forwards: &[UpdateForward]) -> Refusal {
-    let named: Vec<String> = forwards.iter().map(UpdateForward::named).collect();
-    let named = if named.is_empty() { "the attributes".to_owned() } else { named.join(", ") };
-    Refusal::new(ErrorName::NotFound, format!("{named}: neither this server nor a context provider has them"))
 }
 
 /// An update of one entity, whose refusal stands as it is, or a batch.

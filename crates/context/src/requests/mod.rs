@@ -15,6 +15,7 @@ pub(crate) mod op_query;
 pub(crate) mod op_update;
 pub(crate) mod parameters;
 pub(crate) mod plan;
+pub(crate) mod registration_routes;
 pub(crate) mod routes;
 pub(crate) mod service;
 pub(crate) mod type_routes;

@@ -20,7 +20,7 @@ use crate::model::syntax::{check_attribute_name, check_identifier};
 use crate::model::update::UpdateMode;
 use crate::query::filter::EntityFilter;
 use crate::refusal::{Refusal, RequestFailure, STYLE};
-use crate::registrations::{self, AskedAttributes};
+use crate::registrations::AskedAttributes;
 use crate::requests::batch_routes;
 use crate::requests::forwarding::{EntityQuestion, ShowEntity, reads_one};
 use crate::requests::handler::{
@@ -28,6 +28,7 @@ use crate::requests::handler::{
     conditional, entity_schema, json_answer, listing, not_modified, of_one, scoped, tagged, target, updating, writes,
 };
 use crate::requests::parameters::{LIST_PARAMETERS, RequestParameters};
+use crate::requests::registration_routes;
 use crate::requests::service::{JsonText, NgsiRequest, Service};
 use crate::requests::type_routes;
 use crate::requests::value_routes;
@@ -142,7 +143,7 @@ async fn name_entry_points(ask: NgsiRequest) -> HandlerResult {
         "entities_url": ENTITIES,
         "types_url": "/v2/types",
         "subscriptions_url": "/v2/subscriptions",
-        "registrations_url": registrations::ROUTE,
+        "registrations_url": registration_routes::REGISTRATIONS,
     });
     Ok(json_answer(urls.to_string()))
 }

@@ -458,6 +458,25 @@ async fn a_request_has_as_many_forwards_as_the_setting_allows() {
         assert_eq!(provider.take().len(), limit);
         let updated = patch(&served, "PATCH /v2/entities/e/attrs?type=T", r#"{"x":{"value":1}}"#).await;
         assert_eq!((updated.0, provider.take().len()), if limit == 0 { (404, 0) } else { (204, 1) });
+        // An update for two providers, and for this server and one.
+        create(&served, r#"{"id":"l","type":"T","own":1}"#).await;
+        for (attr, path) in [("x", "/4"), ("y", "/5")] {
+            register(&served, "", &registration(json!([{"id": "l", "type": "T"}]), &[attr], &provider.url(path))).await;
+        }
+        for (body, forwards) in
+            [(r#"{"x":{"value":1},"y":{"value":1}}"#, 2), (r#"{"own":{"value":2},"x":{"value":1}}"#, 1)]
+        {
+            let (status, error) = patch(&served, "PATCH /v2/entities/l/attrs", body).await;
+            assert_eq!(provider.take().len(), forwards.min(limit), "{body}");
+            let is_done_in_part = limit > 0 || body.contains("own");
+            match error.as_deref() {
+                None => assert!(status == 204 && forwards <= limit, "{limit} {body}"),
+                Some("PartialUpdate") => {
+                    assert!(status == 404 && forwards > limit && is_done_in_part, "{limit} {body}")
+                }
+                other => assert!(status == 404 && other == Some("NotFound") && !is_done_in_part, "{limit} {body}"),
+            }
+        }
         served.stop().await;
         world.close();
     }

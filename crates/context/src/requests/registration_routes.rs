@@ -10,13 +10,11 @@ use millstream_http::{Access, Content, Limits, Path, Problem, Route, Routes};
 use millstream_types::{ErrorCode, Role};
 use serde_json::{Value, json};
 
-use super::Registrations;
-use super::registration::{Identity, Registration};
-use super::view::{RegistrationCommand, RegistrationReply};
 use crate::model::object_ids::is_object_id;
 use crate::model::request_body;
 use crate::query::filter::TotalCount;
 use crate::refusal::{ErrorName, Refusal, RequestFailure};
+use crate::registrations::{Registration, RegistrationCommand, RegistrationReply, Registrations};
 use crate::requests::handler::{HandlerResult, TOTAL_COUNT, json_answer, scoped, taking};
 use crate::requests::parameters;
 use crate::requests::service::{JsonText, NgsiRequest};
@@ -30,7 +28,7 @@ const UNKNOWN: &str = "The tenant has no such registration in this path.";
 
 type Shared = State<Arc<Registrations>>;
 
-pub(super) fn add(routes: Routes, registrations: &Arc<Registrations>, limits: Limits) -> Routes {
+pub(crate) fn add(routes: Routes, registrations: &Arc<Registrations>, limits: Limits) -> Routes {
     let (reader, writer) = (Access::Role(Role::Reader), Access::Role(Role::Writer));
     let schema = || Content::json(json!({"type": "object", "additionalProperties": true}));
     let which = "The registration's id.";
@@ -60,14 +58,12 @@ pub(super) fn add(routes: Routes, registrations: &Arc<Registrations>, limits: Li
         .route(delete.to(delete_one, registrations.clone()))
 }
 
-impl Registrations {
-    /// The registration of this id, in the request's path if it has one.
-    fn find(&self, ask: &NgsiRequest, id: &str) -> Result<Arc<Registration>, Refusal> {
-        let path = ask.path()?;
-        let snapshot = self.snapshot(&ask.tenant);
-        let found = is_object_id(id).then(|| snapshot.state.of(&ask.tenant)?.get(id).cloned()).flatten();
-        found.filter(|registration| is_of(registration, path)).ok_or_else(|| not_found(id))
-    }
+/// The registration of this id, in the request's path if it has one.
+fn find(registrations: &Registrations, ask: &NgsiRequest, id: &str) -> Result<Arc<Registration>, Refusal> {
+    let path = ask.path()?;
+    let snapshot = registrations.snapshot(&ask.tenant);
+    let found = is_object_id(id).then(|| snapshot.state.of(&ask.tenant)?.get(id).cloned()).flatten();
+    found.filter(|registration| is_of(registration, path)).ok_or_else(|| not_found(id))
 }
 
 /// The registration was made in this path; without one, and with `/#`, any will do.
@@ -114,11 +110,9 @@ async fn create_one(State(registrations): Shared, ask: NgsiRequest, JsonText(bod
     let document = registrations.observers.timing.of(RequestPhase::Parse, || request_body::object(&body));
     let document = document.map_err(|refusal| Refusal { name: ErrorName::BadRequest, ..refusal })?;
     let path = parameters::write_path(ask.headers())?;
-    let id = registrations.ids.next(registrations.wall.now_ms());
-    let identity = Identity { tenant: ask.tenant.clone(), id: id.clone(), path };
-    let registration = Registration::read(identity, document)?;
-    let host = registration.host();
-    host.map_or(Ok(()), |host| registrations.outgoing.targets.check(&host)).map_err(Refusal::bad)?;
+    let registration = Registration::read(registrations.identity(&ask.tenant, path), document)?;
+    registrations.check_host(&registration)?;
+    let id = registration.identity.id.clone();
     match registrations.ask(&ask.tenant, RegistrationCommand::Create(Arc::new(registration))).await? {
         RegistrationReply::TooMany { known, limit } => Err(too_many(known, limit)),
         _ => {
@@ -130,13 +124,13 @@ async fn create_one(State(registrations): Shared, ask: NgsiRequest, JsonText(bod
 
 async fn read_one(State(registrations): Shared, ask: NgsiRequest, Path(id): Path<String>) -> HandlerResult {
     ask.parameters(&[], &[])?;
-    let registration = registrations.find(&ask, &id)?;
+    let registration = find(&registrations, &ask, &id)?;
     Ok(registrations.observers.timing.of(RequestPhase::Render, || json_answer(registration.shown().to_string())))
 }
 
 async fn delete_one(State(registrations): Shared, ask: NgsiRequest, Path(id): Path<String>) -> HandlerResult {
     ask.parameters(&[], &[])?;
-    let registration = registrations.find(&ask, &id)?;
+    let registration = find(&registrations, &ask, &id)?;
     let (tenant, id) = (ask.tenant.clone(), registration.identity.id.clone());
     match registrations.ask(&ask.tenant, RegistrationCommand::Delete { tenant, id: id.clone() }).await? {
         RegistrationReply::NotFound => Err(not_found(&id).into()),
