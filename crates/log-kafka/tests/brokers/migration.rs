@@ -360,7 +360,11 @@ fn of_two_logs_that_are_moved_to_one_place_at_once_one_is_refused() {
         });
         let moved: Vec<usize> = (0..2).filter(|index| ended[*index].is_ok()).collect();
         assert_eq!(moved.len(), 1, "{ended:?}");
-        let refused = ended[1 - moved[0]].as_ref().unwrap_err().to_string();
+        let mut refused = ended[1 - moved[0]].as_ref().unwrap_err().to_string();
+        // The other one may have taken its writer away in mid-commit; what has become of that is told by the next run.
+        if refused.contains("is unknown") {
+            refused = migrate(dirs[1 - moved[0]].path(), &kafka, |_| {}).unwrap_err().to_string();
+        }
         assert!(refused.contains("of another log") && refused.contains("log.kafka.prefix"), "{refused}");
         let (expected, names) = &before[moved[0]];
         assert_eq!(&contents(&*OnKafka::open(kafka).unwrap(), names), expected);
