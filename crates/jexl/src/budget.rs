@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use crate::limits::{STEPS_MAX, VALUE_DEPTH_MAX, WORK_MAX_BYTES};
 
-/// What an evaluation may still do. Once it is used up it stays so, and the result of the evaluation is null.
+/// The steps and bytes that are left to an evaluation. Once they are used up they stay so, and the result is null.
 pub(crate) struct Budget {
     steps: usize,
     bytes: usize,

@@ -27,7 +27,7 @@ pub enum SyntaxError {
         place: usize,
         /// The text there, shortened; `end` behind the last character.
         found: String,
-        /// What may stand there.
+        /// The tokens that may stand there.
         expected: &'static str,
     },
     /// A text begins and does not end.

@@ -1,7 +1,7 @@
 //! Runs a program on the values of a caller.
 //!
 //! A failure is a value on the stack: each step that takes it hands it on, until `||` or a condition takes it as false.
-//! What is a failure at the end is null.
+//! A failure that is left at the end makes the result null.
 
 use std::borrow::Cow;
 

@@ -5,7 +5,7 @@ use serde_json::Value;
 use crate::budget::Budget;
 use crate::pattern::Pattern;
 
-/// What a function is called with.
+/// The arguments of a function, and the limits within which it runs.
 pub(crate) struct Input<'c, 'a> {
     /// The value before `|`.
     pub(crate) piped: Cow<'a, Value>,

@@ -1,4 +1,4 @@
-//! What bounds an expression and its evaluation.
+//! The bounds of an expression and of its evaluation.
 
 /// The longest text of an expression, in bytes.
 pub const EXPRESSION_MAX_BYTES: usize = 16 << 10;

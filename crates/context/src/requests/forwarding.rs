@@ -7,6 +7,7 @@
 use std::sync::Arc;
 
 use axum::http::HeaderValue;
+use axum::http::header::ETAG;
 use axum::response::{IntoResponse, Response};
 use futures_util::future::join_all;
 use millstream_http::{Answer, AnswerMemory, Request};
@@ -82,8 +83,11 @@ pub(crate) fn reads_one<S: ShowEntity>(
         let (service, mut memory) = (service.clone(), request.answer_memory());
         Answer::later(async move {
             let merged = service.merged(&ask, &question, local, forwards, &mut memory).await;
+            // A version tells of what is here alone: nobody may take it for that of a provider's values.
+            let ask = ask.without_known_versions();
             let answer = merged.and_then(|entity| shown.show(&service, &ask, &entity));
             let mut response = answer.into_response();
+            response.headers_mut().remove(ETAG);
             memory.hold_for(&mut response);
             response
         })
@@ -382,7 +386,7 @@ enum UpdateUnit {
 #[derive(Default)]
 struct ForwardedUpdate {
     is_done_in_part: bool,
-    /// What was not done, with the reason.
+    /// The parts that were not done, with the reasons.
     lacking: Vec<String>,
 }
 

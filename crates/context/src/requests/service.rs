@@ -200,6 +200,12 @@ impl NgsiRequest {
         condition::is_known(&self.headers, entity)
     }
 
+    /// The same request of a client that has no version.
+    pub(crate) fn without_known_versions(mut self) -> Self {
+        self.headers.remove(IF_NONE_MATCH);
+        self
+    }
+
     pub(crate) fn headers(&self) -> &HeaderMap {
         &self.headers
     }

@@ -191,6 +191,15 @@ async fn answers_are_merged_and_local_values_win() {
     assert_eq!(served.get("/v2/entities/e/attrs/c?type=T").await.json()["value"], "c");
     assert_eq!(served.get("/v2/entities/e/attrs/c/value?type=T").await.body, "\"c\"");
     assert_eq!(served.get("/v2/entities/f?type=T&options=values").await.body, r#"["a"]"#);
+    // A version tells of the values here alone.
+    let local = served.get("/v2/entities/e?options=skipForwarding").await;
+    let known = format!("if-none-match: {}", local.header("etag").unwrap());
+    for target in ["/v2/entities/e", "/v2/entities/e/attrs", "/v2/entities/e/attrs/c", "/v2/entities/e/attrs/c/value"] {
+        let answer = served.ask(&format!("GET {target}\n{known}"), None).await;
+        assert_eq!((answer.status, answer.header("etag")), (200, None), "{target}");
+    }
+    let answer = served.ask(&format!("GET /v2/entities/e?options=skipForwarding\n{known}"), None).await;
+    assert_eq!(answer.status, 304);
     // What is here needs no provider.
     one.take();
     assert_eq!(served.get("/v2/entities/e/attrs/a?type=T").await.status, 200);

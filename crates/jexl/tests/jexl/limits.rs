@@ -1,4 +1,4 @@
-//! What strangers' expressions and values may cost: beyond a limit there is an error or null, and never more work.
+//! The cost of strangers' expressions and values is bounded: beyond a limit there is an error or null, and no more work.
 
 use std::borrow::Cow;
 use std::cell::Cell;

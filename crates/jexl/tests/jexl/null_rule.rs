@@ -1,4 +1,4 @@
-//! What is null, and the difference between a name without a value and one whose value is null.
+//! The rule for null, and the difference between a name without a value and one whose value is null.
 
 use serde_json::json;
 
