@@ -138,13 +138,13 @@ pub trait KafkaPartition: Partition {
     /// `true` if a read from `from` needs no disk now.
     fn reads_from_memory(&self, from: Offset) -> bool;
 
-    /// Like [`Partition::read_stored`], but returns the places of the batches in the log's files, to send them
+    /// Like [`KafkaPartition::read_stored`], but returns the places of the batches in the log's files, to send them
     /// without a copy. Blocks that were not written or verified within the last minute are verified, which reads from
     /// the disk: call it from a plain thread. `None` if the caller must read instead: the batches are in memory,
     /// or share a block with records below `from` or beyond the limits.
     ///
     /// # Errors
-    /// Those of [`Partition::read_stored`], except damage: it is reported by the read.
+    /// Those of [`KafkaPartition::read_stored`], except damage: it is reported by the read.
     fn locate(&self, from: Offset, max_bytes: usize, up_to: UpTo) -> Result<Option<Located>, Error>;
 
     /// The latest known epoch up to `epoch`, and the end of the records that a reader under `epoch` can have read, as
