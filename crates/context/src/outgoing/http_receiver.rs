@@ -90,11 +90,12 @@ impl HttpReceiver {
         let Ok(Ok(_permit)) = permit else { return Err(Failed::refused("timeout: its connections are all busy")) };
         let reader = || ResponseReader::keeping(request.asked, max_bytes);
         let (answer, reader) = self.exchange(request, until, reader).await?;
-        let (body, total) = reader.into_kept();
-        if body.len() as u64 != answer.body_bytes {
-            return Err(Failed::unknown(format!("its answer is broken off, or has more than {max_bytes} bytes")));
+        match reader.into_kept() {
+            Some((body, total)) => Ok(HttpReply { status: answer.status, body, total }),
+            None => Err(Failed::unknown(format!(
+                "its answer does not end in time, is broken off, or has more than {max_bytes} bytes"
+            ))),
         }
-        Ok(HttpReply { status: answer.status, body, total })
     }
 
     /// Makes one attempt; its connection is one that the caller may have.

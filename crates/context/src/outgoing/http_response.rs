@@ -55,6 +55,7 @@ pub(crate) struct ResponseReader {
     body: Body,
     /// Number of bytes after the head.
     after_head_bytes: u64,
+    is_whole: bool,
     kept: Option<KeptBody>,
     /// The header that tells how many entities there are in all.
     total: Option<usize>,
@@ -94,7 +95,16 @@ enum Chunks {
 impl ResponseReader {
     pub(crate) fn new(asked: RequestKind) -> Self {
         let body = Body::Bytes(0);
-        Self { asked, head: Vec::new(), said: None, body, after_head_bytes: 0, kept: None, total: None }
+        Self {
+            asked,
+            head: Vec::new(),
+            said: None,
+            body,
+            after_head_bytes: 0,
+            is_whole: false,
+            kept: None,
+            total: None,
+        }
     }
 
     /// Keeps a body of at most `max_bytes`.
@@ -102,9 +112,9 @@ impl ResponseReader {
         Self { kept: Some(KeptBody { bytes: Vec::new(), max_bytes }), ..Self::new(asked) }
     }
 
-    /// The body that was kept, as far as it has come, and the total that the reply tells.
-    pub(crate) fn into_kept(self) -> (Vec<u8>, Option<usize>) {
-        (self.kept.map(|kept| kept.bytes).unwrap_or_default(), self.total)
+    /// The body that was kept and the total that the reply tells; `None` if the body is not whole.
+    pub(crate) fn into_kept(self) -> Option<(Vec<u8>, Option<usize>)> {
+        self.is_whole.then(|| (self.kept.map(|kept| kept.bytes).unwrap_or_default(), self.total))
     }
 
     /// Consumes bytes; returns the reply once it is complete or long enough.
@@ -121,8 +131,9 @@ impl ResponseReader {
     }
 
     /// Handles the end of the connection; returns the reply if its head is complete.
-    pub(crate) fn end(&self) -> Option<HttpResponse> {
-        let body_bytes = if self.body == Body::Rest { self.after_head_bytes } else { 0 };
+    pub(crate) fn end(&mut self) -> Option<HttpResponse> {
+        self.is_whole = self.body == Body::Rest;
+        let body_bytes = if self.is_whole { self.after_head_bytes } else { 0 };
         self.said.map(|said| HttpResponse { keeps: false, body_bytes, ..said })
     }
 
@@ -257,7 +268,10 @@ impl ResponseReader {
         match rest {
             _ if self.is_too_long() => Ok(self.given_up()),
             // Unrequested bytes make the connection useless.
-            Some(unasked) => Ok(Some(HttpResponse { keeps: said.keeps && unasked == 0, ..said })),
+            Some(unasked) => {
+                self.is_whole = true;
+                Ok(Some(HttpResponse { keeps: said.keeps && unasked == 0, ..said }))
+            }
             None => Ok(None),
         }
     }

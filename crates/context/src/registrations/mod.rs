@@ -11,6 +11,7 @@
 //! A provider that is away, slow or answers rubbish counts as one that has nothing: each request waits for it a limited time, on
 //! no thread of its own, and the answers it holds draw on the memory for answers.
 
+mod outcomes;
 mod provided;
 mod providers;
 mod registration;
@@ -18,7 +19,6 @@ mod state;
 mod view;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use millstream_http::Metrics;
 use millstream_types::{ServicePaths, StateTopic, TenantId, TopicName, WallClock};
@@ -119,8 +119,8 @@ impl Registrations {
         };
         let view = RegistrationView { tenant_max: config.registrations.max };
         let views = Views::open(view, &name, &views_config, ground)?;
-        let timeout = Duration::from_millis(config.registrations.timeout_ms);
-        let providers = Providers::new(outgoing.clone(), &config.registrations, timeout, observers.clone(), metrics);
+        let providers =
+            Providers::new(outgoing.clone(), &config.registrations, ground.wall.clone(), observers.clone(), metrics);
         Ok(Arc::new(Self {
             views,
             ids: ObjectIds::default(),

@@ -58,7 +58,8 @@ fn kind_and_value(members: &mut Map<String, Value>) -> (Arc<str>, Arc<str>) {
 
 /// The update of one provider.
 pub(crate) struct UpdateForward {
-    pub(super) registration: Arc<Registration>,
+    /// Those whose attributes it has; the provider is that of the first.
+    pub(super) registrations: Vec<Arc<Registration>>,
     /// Each entity's id, type and attributes.
     entities: Vec<(Arc<str>, Option<String>, Vec<Attribute>)>,
 }
@@ -75,14 +76,17 @@ pub(crate) fn provided_update(
     given: BodyAttribute,
 ) -> Result<(), Refusal> {
     let attributes = update::create(given)?;
-    let at = match forwards.iter().position(|known| known.registration.is_at_provider_of(&registration)) {
+    let at = match forwards.iter().position(|known| known.registrations[0].is_at_provider_of(&registration)) {
         Some(at) => at,
         None => {
-            forwards.push(UpdateForward { registration, entities: Vec::new() });
+            forwards.push(UpdateForward { registrations: Vec::new(), entities: Vec::new() });
             forwards.len() - 1
         }
     };
-    let entities = &mut forwards[at].entities;
+    let UpdateForward { registrations, entities } = &mut forwards[at];
+    if !registrations.iter().any(|known| Arc::ptr_eq(known, &registration)) {
+        registrations.push(registration);
+    }
     match entities.iter_mut().find(|(known, known_kind, _)| known == id && known_kind.as_deref() == kind) {
         Some((_, _, known)) => known.extend(attributes),
         None => entities.push((id.clone(), kind.map(str::to_owned), attributes.into_iter().collect())),

@@ -9,18 +9,18 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use millstream_http::Metrics;
-use millstream_types::{MemoryBudget, TenantId};
+use millstream_types::{MemoryBudget, TenantId, WallClock};
 use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
 
 use super::provided::{self, UpdateForward};
-use super::registration::{ANY_ID, ForwardedOperation, Registration};
+use super::registration::{ANY_ID, ForwardedOperation, Identity, Registration};
 use super::{QueryForward, registration};
 use crate::config::RegistrationsConfig;
 use crate::model::entity::Entity;
 use crate::outgoing::address::Address;
 use crate::outgoing::attempt::Failed;
-use crate::outgoing::http_receiver::HttpReceiver;
+use crate::outgoing::http_receiver::{HttpReceiver, HttpReply};
 use crate::outgoing::http_request::{HttpRequest, HttpUrl};
 use crate::outgoing::rules::Outgoing;
 use crate::query::filter::Pagination;
@@ -38,6 +38,7 @@ const FORWARD_MARK: &str = "; cbfwd=";
 pub(crate) struct Providers {
     outgoing: Arc<Outgoing>,
     receivers: Mutex<HashMap<Arc<Address>, Arc<HttpReceiver>>>,
+    wall: Arc<dyn WallClock>,
     timeout: Duration,
     answer_max_bytes: usize,
     /// Forwards in flight; each counts as one.
@@ -115,7 +116,7 @@ impl Providers {
     pub(super) fn new(
         outgoing: Arc<Outgoing>,
         config: &RegistrationsConfig,
-        timeout: Duration,
+        wall: Arc<dyn WallClock>,
         observers: Observers,
         metrics: &Metrics,
     ) -> Self {
@@ -126,7 +127,8 @@ impl Providers {
         Self {
             outgoing,
             receivers: Mutex::default(),
-            timeout,
+            wall,
+            timeout: Duration::from_millis(config.timeout_ms),
             answer_max_bytes: config.answer_max_bytes,
             waiting: MemoryBudget::new("context.registrations.waiting_max", config.waiting_max as u64),
             nested: Arc::default(),
@@ -189,8 +191,9 @@ impl Providers {
         let body = json!({"attrs": asked.attrs, "entities": entities}).to_string();
         let query = format!("?limit={}&offset={}&options=count", page.limit, page.offset);
         let registration = &asked.registration;
-        match self.send(forwarding, registration, ForwardedOperation::Query, &query, &body).await {
-            Ok((200, answer, total)) => {
+        let registrations = std::slice::from_ref(registration);
+        match self.send(forwarding, registrations, ForwardedOperation::Query, &query, &body).await {
+            Ok(HttpReply { status: 200, body: answer, total }) => {
                 let mut entities = provided::entities(&answer, &registration.identity.path);
                 // A provider speaks for what it was asked for alone.
                 entities.retain(|entity| asked.entities.iter().any(|asked| asked.is_met_by(&entity.key)));
@@ -203,23 +206,41 @@ impl Providers {
     /// Sends an update to a provider.
     pub(crate) async fn update(&self, forwarding: &Forwarding, asked: &UpdateForward) -> UpdateOutcome {
         let body = asked.body();
-        match self.send(forwarding, &asked.registration, ForwardedOperation::Update, "", &body).await {
-            Ok((200..=299, ..)) => UpdateOutcome::Done,
-            Ok((404 | 422, ..)) => UpdateOutcome::NotFound,
-            Ok((status, ..)) => UpdateOutcome::Failed(format!("the provider answered {status}")),
+        match self
+            .send(forwarding, &asked.registrations, ForwardedOperation::Update, "", &body)
+            .await
+            .map(|reply| reply.status)
+        {
+            Ok(204) => UpdateOutcome::Done,
+            Ok(404 | 422) => UpdateOutcome::NotFound,
+            Ok(status) => UpdateOutcome::Failed(format!("the provider answered {status}")),
             Err(failed) => UpdateOutcome::Failed(failed.reason),
         }
     }
 
-    /// Makes one request; returns the status, the body and the total of the answer.
+    /// Makes one request for these registrations, of which the first names the provider.
     async fn send(
+        &self,
+        forwarding: &Forwarding,
+        registrations: &[Arc<Registration>],
+        operation: ForwardedOperation,
+        query: &str,
+        body: &str,
+    ) -> Result<HttpReply, Failed> {
+        let ended = self.attempt(forwarding, &registrations[0], operation, query, body).await;
+        let (now_ms, status) = (self.wall.now_ms(), ended.as_ref().map(|reply| reply.status));
+        registrations.iter().for_each(|registration| registration.outcomes.add(now_ms, status));
+        ended
+    }
+
+    async fn attempt(
         &self,
         forwarding: &Forwarding,
         registration: &Registration,
         operation: ForwardedOperation,
         query: &str,
         body: &str,
-    ) -> Result<(u16, Vec<u8>, Option<usize>), Failed> {
+    ) -> Result<HttpReply, Failed> {
         let Some(_place) = self.waiting.for_tenant(&forwarding.tenant).take(1) else {
             self.counters.refused.fetch_add(1, Ordering::Relaxed);
             return Err(Failed::refused("too many forwards are in flight: context.registrations.waiting_max"));
@@ -231,21 +252,20 @@ impl Providers {
         let request = HttpRequest::write(&url, "POST", &forwarding.headers(registration, &correlator), body);
         let receiver = self.receiver(&request.address);
         let ended = receiver.ask(&request, self.timeout, self.answer_max_bytes).await;
-        let path = &registration.identity.path;
-        let is_error = !matches!(&ended, Ok(answer) if answer.status < 400);
-        let answer_bytes = ended.as_ref().map_or(0, |answer| answer.body.len() as u64);
+        let Identity { id, path, .. } = &registration.identity;
+        let is_error = !matches!(&ended, Ok(reply) if reply.status < 400);
+        let answer_bytes = ended.as_ref().map_or(0, |reply| reply.body.len() as u64);
         let outcome = RequestOutcome { request_bytes: body.len() as u64, answer_bytes, is_error };
         self.observers.traffic.went(&forwarding.tenant, path, outcome);
         let counter = if ended.is_ok() { &self.counters.answered } else { &self.counters.failed };
         counter.fetch_add(1, Ordering::Relaxed);
-        let id = &registration.identity.id;
         match &ended {
-            Ok(answer) => tracing::debug!(registration = %id, url = %text, status = answer.status, "forwarded"),
+            Ok(reply) => tracing::debug!(registration = %id, url = %text, status = reply.status, "forwarded"),
             Err(failed) => {
                 tracing::debug!(registration = %id, url = %text, reason = %failed.reason, "a provider did not answer")
             }
         }
-        ended.map(|answer| (answer.status, answer.body, answer.total))
+        ended
     }
 
     fn receiver(&self, address: &Arc<Address>) -> Arc<HttpReceiver> {

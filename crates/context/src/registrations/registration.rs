@@ -5,6 +5,7 @@ use std::sync::Arc;
 use millstream_types::TenantId;
 use serde_json::{Map, Value, json};
 
+use super::outcomes::ForwardOutcomes;
 use crate::model::datetime;
 use crate::model::entity::Key;
 use crate::model::member::Member;
@@ -39,6 +40,7 @@ pub(crate) struct Registration {
     url: String,
     pub(crate) mode: ForwardingMode,
     expires_ms: Option<i64>,
+    pub(super) outcomes: ForwardOutcomes,
 }
 
 /// Entities that a provider has.
@@ -171,7 +173,8 @@ impl Registration {
             json!({"http": {"url": url}, "supportedForwardingMode": mode_name, "legacyForwarding": is_legacy});
         document.insert("provider".to_owned(), provider);
         document.insert("status".to_owned(), status.into());
-        let registration = Self { identity, document, claims, attrs, url, mode, expires_ms };
+        let outcomes = ForwardOutcomes::default();
+        let registration = Self { identity, document, claims, attrs, url, mode, expires_ms, outcomes };
         match registration.target(ForwardedOperation::Query) {
             Some(_) => Ok(registration),
             None => Err(http.wrong(
@@ -211,6 +214,13 @@ impl Registration {
     pub(crate) fn shown(&self) -> Value {
         let id = ("id".to_owned(), Value::from(&*self.identity.id));
         Value::Object(std::iter::once(id).chain(self.document.clone()).collect())
+    }
+
+    /// The document with the outcomes of forwards.
+    pub(crate) fn shown_with_outcomes(&self) -> Value {
+        let mut shown = self.shown();
+        shown["forwardingInformation"] = self.outcomes.shown();
+        shown
     }
 }
 

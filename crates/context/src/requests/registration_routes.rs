@@ -16,7 +16,7 @@ use crate::query::filter::TotalCount;
 use crate::refusal::{ErrorName, Refusal, RequestFailure};
 use crate::registrations::{Registration, RegistrationCommand, RegistrationReply, Registrations};
 use crate::requests::handler::{HandlerResult, TOTAL_COUNT, json_answer, scoped, taking};
-use crate::requests::parameters;
+use crate::requests::parameters::{self, RequestParameters};
 use crate::requests::service::{JsonText, NgsiRequest};
 use crate::statistics::timing::RequestPhase;
 
@@ -24,6 +24,8 @@ pub(crate) const REGISTRATIONS: &str = "/v2/registrations";
 const REGISTRATION: &str = "/v2/registrations/{id}";
 /// The header of requests for registrations of all paths.
 const ALL_PATHS: &str = "/#";
+/// The option that adds the outcomes of forwards, which Orion does not show.
+const OUTCOMES: &str = "forwardingInformation";
 const UNKNOWN: &str = "The tenant has no such registration in this path.";
 
 type Shared = State<Arc<Registrations>>;
@@ -35,7 +37,7 @@ pub(crate) fn add(routes: Routes, registrations: &Arc<Registrations>, limits: Li
     let list = scoped(Route::get(REGISTRATIONS, reader, limits, "List registrations, oldest first"))
         .query("limit", "Registrations on a page, 0 to 1000; 20 if left out.")
         .query("offset", "Registrations to pass over; 0 if left out.")
-        .query("options", "count: the total in Fiware-Total-Count.")
+        .query("options", "count: the total in Fiware-Total-Count. forwardingInformation: outcomes since the start.")
         .answers_with(200, "A page.", Content::json(json!({"type": "array", "items": {"type": "object"}})));
     let create = scoped(Route::post(REGISTRATIONS, writer, limits, "Register a context provider")).audited();
     let create = taking(create, [schema()])
@@ -44,6 +46,7 @@ pub(crate) fn add(routes: Routes, registrations: &Arc<Registrations>, limits: Li
         .answers(501, "It has a pattern that is not supported.");
     let read = scoped(Route::get(REGISTRATION, reader, limits, "Read a registration"))
         .param("id", which)
+        .query("options", "forwardingInformation: the outcomes of forwards since the server started.")
         .answers_with(200, "The registration.", schema())
         .answers(404, UNKNOWN);
     let delete = scoped(Route::delete(REGISTRATION, writer, limits, "Delete a registration"))
@@ -72,6 +75,10 @@ fn is_of(registration: &Registration, path: Option<&str>) -> bool {
     path.is_none_or(|path| path == ALL_PATHS || path[..plain(path)] == *registration.identity.path)
 }
 
+fn shown(registration: &Registration, given: &RequestParameters) -> Value {
+    if given.has_option(OUTCOMES) { registration.shown_with_outcomes() } else { registration.shown() }
+}
+
 fn not_found(id: &str) -> Refusal {
     Refusal::new(
         ErrorName::NotFound,
@@ -89,14 +96,14 @@ fn too_many(known: usize, limit: usize) -> RequestFailure {
 }
 
 async fn list_all(State(registrations): Shared, ask: NgsiRequest) -> HandlerResult {
-    let given = ask.parameters(&["limit", "offset"], &["count"])?;
+    let given = ask.parameters(&["limit", "offset"], &["count", OUTCOMES])?;
     let (page, path) = (given.page()?, ask.path()?);
     let snapshot = registrations.snapshot(&ask.tenant);
     let all = || snapshot.state.of(&ask.tenant).into_iter().flat_map(|of_tenant| of_tenant.all());
     let fits = |registration: &&Arc<Registration>| is_of(registration, path);
-    let shown: Vec<Value> =
-        all().filter(fits).skip(page.offset).take(page.limit).map(|registration| registration.shown()).collect();
-    let render = || json_answer(Value::Array(shown).to_string());
+    let page: Vec<Value> =
+        all().filter(fits).skip(page.offset).take(page.limit).map(|one| shown(one, &given)).collect();
+    let render = || json_answer(Value::Array(page).to_string());
     let mut response = registrations.observers.timing.of(RequestPhase::Render, render);
     if given.count() == TotalCount::Wanted {
         response.headers_mut().insert(TOTAL_COUNT, HeaderValue::from(all().filter(fits).count()));
@@ -123,9 +130,10 @@ async fn create_one(State(registrations): Shared, ask: NgsiRequest, JsonText(bod
 }
 
 async fn read_one(State(registrations): Shared, ask: NgsiRequest, Path(id): Path<String>) -> HandlerResult {
-    ask.parameters(&[], &[])?;
+    let given = ask.parameters(&[], &[OUTCOMES])?;
     let registration = find(&registrations, &ask, &id)?;
-    Ok(registrations.observers.timing.of(RequestPhase::Render, || json_answer(registration.shown().to_string())))
+    let render = || json_answer(shown(&registration, &given).to_string());
+    Ok(registrations.observers.timing.of(RequestPhase::Render, render))
 }
 
 async fn delete_one(State(registrations): Shared, ask: NgsiRequest, Path(id): Path<String>) -> HandlerResult {

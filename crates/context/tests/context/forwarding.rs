@@ -261,6 +261,22 @@ async fn a_provider_that_fails_counts_as_one_that_has_nothing() {
     for asked in providers.iter().map(Provider::take) {
         assert_eq!(asked.len(), 3);
     }
+    // The registrations tell of it, where they are asked to.
+    let known = served.get("/v2/registrations?options=forwardingInformation").await.json();
+    let outcome = |one: &Value| {
+        let of = &one["forwardingInformation"];
+        assert!(of["timesSent"] == 3 && of["lastForwarding"].is_string(), "{of}");
+        let (success, failure) = (of.get("lastSuccess").is_some(), of.get("lastFailure").is_some());
+        assert_eq!((success, failure), (of["lastSuccessCode"].is_u64(), of["lastFailureReason"].is_string()), "{of}");
+        format!("{} {}", of["lastSuccessCode"], of["lastFailureReason"]).replace("null", "-")
+    };
+    let outcomes: Vec<String> = known.as_array().unwrap().iter().map(outcome).collect();
+    let not_whole = "its answer does not end in time, is broken off, or has more than 100000 bytes";
+    let late = "timeout: no answer came in time";
+    let expected = ["200 -", "404 -", "- \"the provider answered 500\"", "200 -", "200 -", "200 -"];
+    assert_eq!(outcomes[..6], expected);
+    assert_eq!(outcomes[6..9], [not_whole, not_whole, late].map(|reason| format!("- {reason:?}")));
+    assert!(outcomes[9].starts_with("- \"") && outcomes[9].contains("refused"), "{}", outcomes[9]);
     served.stop().await;
     world.close();
 }
@@ -329,7 +345,8 @@ async fn an_update_of_what_is_not_here_goes_to_its_provider() {
     let served = world.serve().await;
     create(&served, r#"{"id":"e","type":"T","own":1}"#).await;
     let answers = |status: u16| Provider::answering(move |_| (status, String::new()));
-    let (takes, lacks, fails) = (answers(204).await, answers(404).await, answers(500).await);
+    // Only 204 tells that it is done.
+    let (takes, lacks, fails) = (answers(204).await, answers(404).await, answers(200).await);
     for (attrs, provider) in [(["a", "b"], &takes), (["c", "d"], &lacks), (["f", "g"], &fails)] {
         register(&served, "", &registration(json!([{"id": "e", "type": "T"}]), &attrs, &provider.url(""))).await;
     }

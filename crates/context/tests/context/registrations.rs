@@ -1,8 +1,9 @@
 //! Registrations as context providers make, read and delete them: part A of the reference on forwarding, rows A1 to A5.
 
+use millstream_context::ContextConfig;
 use serde_json::{Value, json};
 
-use crate::world::{Served, World};
+use crate::world::{Registry, Served, World};
 
 /// Creates a registration; its id.
 pub(crate) async fn register(served: &Served, head: &str, body: &Value) -> String {
@@ -47,10 +48,12 @@ async fn a_registration_is_made_read_listed_and_deleted() {
     expected["id"] = one.clone().into();
     expected["expires"] = "2050-04-05T14:00:00.000Z".into();
     assert_eq!(served.get(&shown(&one)).await.json(), expected);
-    let expected = json!({"id": two, "dataProvided": {"entities": [{"id": "e", "type": "T"}], "attrs": ["a"]},
+    let mut expected = json!({"id": two, "dataProvided": {"entities": [{"id": "e", "type": "T"}], "attrs": ["a"]},
         "provider": {"http": {"url": "http://127.0.0.1:1/v2"}, "supportedForwardingMode": "all",
             "legacyForwarding": false}, "status": "active"});
     assert_eq!(served.get(&shown(&two)).await.json(), expected);
+    expected["forwardingInformation"] = json!({"timesSent": 0});
+    assert_eq!(served.get(&format!("{}?options=forwardingInformation", shown(&two))).await.json(), expected);
     // A1: lists, in order of creation.
     let three = register(&served, "", &plain()).await;
     let all = [one.clone(), two.clone(), three.clone()];
@@ -219,6 +222,27 @@ async fn what_is_no_registration_is_refused_and_named() {
         let answer = served.ask("POST /v2/registrations", Some(&with(pointer, value))).await;
         assert_eq!(answer.status, 201, "{pointer}: {}", answer.body);
     }
+    served.stop().await;
+    world.close();
+}
+
+/// A5.
+#[tokio::test(flavor = "multi_thread")]
+async fn statistics_count_the_requests_for_registrations() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = ContextConfig { stat_counters: true, ..ContextConfig::default() };
+    let world = World::open_with(dir.path(), std::sync::Arc::new(Registry::default()), config);
+    let served = world.serve().await;
+    let id = register(&served, "", &plain()).await;
+    register(&served, "", &plain()).await;
+    served.get("/v2/registrations").await;
+    for (method, status) in [("GET", 200), ("DELETE", 204), ("DELETE", 404)] {
+        assert_eq!(served.ask(&format!("{method} /v2/registrations/{id}"), None).await.status, status);
+    }
+    let counted = served.get("/statistics").await.json()["counters"]["requests"].clone();
+    let expected =
+        json!({"/v2/registrations": {"GET": 1, "POST": 2}, "/v2/registrations/{id}": {"GET": 1, "DELETE": 2}});
+    assert_eq!(counted, expected);
     served.stop().await;
     world.close();
 }
