@@ -7,10 +7,13 @@ import type { Move } from "../route";
 export const LIMITS = [25, 50, 100, 250] as const;
 const LIMIT_DEFAULT = 50;
 
+const LISTS = ["entities", "subscriptions", "registrations"] as const;
+export type ListName = (typeof LISTS)[number];
+
 export interface EntitiesPlace {
   tenant: string;
   /** Which list is on the screen. */
-  list: "entities" | "subscriptions";
+  list: ListName;
   /** The id of the subscription that is open. */
   subscription: string | null;
   type: string;
@@ -41,7 +44,7 @@ export function entitiesPlace(params: URLSearchParams): EntitiesPlace {
   const id = params.get("entity");
   return {
     tenant: params.get("tenant") ?? "",
-    list: params.get("list") === "subscriptions" ? "subscriptions" : "entities",
+    list: LISTS.find((list) => list === params.get("list")) ?? "entities",
     subscription: params.get("subscription"),
     type: params.get("type") ?? "",
     id: params.get("id") ?? "",

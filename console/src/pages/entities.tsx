@@ -3,9 +3,10 @@ import type { ComponentChildren } from "preact";
 import { useContext, useMemo } from "preact/hooks";
 import { CallerContext } from "../live/caller";
 import { EntitiesView } from "../parts/entities-view";
+import { RegistrationsView } from "../parts/registrations-view";
 import { SubscriptionsView } from "../parts/subscriptions-view";
 import { follow, go, href } from "../route";
-import { entitiesParams, type EntitiesPlace, entitiesPlace, type Mover } from "./entities-place";
+import { entitiesParams, type EntitiesPlace, entitiesPlace, type ListName, type Mover } from "./entities-place";
 
 export function EntitiesPage({ params }: { params: URLSearchParams }): ComponentChildren {
   const place = useMemo(() => entitiesPlace(params), [params]);
@@ -13,29 +14,30 @@ export function EntitiesPage({ params }: { params: URLSearchParams }): Component
     go(href("entities", entitiesParams({ ...place, ...change })), how);
   };
   const lists = <Lists place={place} />;
+  const View = LISTS[place.list].view;
   return (
     <div class="page entities-page">
-      {place.list === "entities" ? (
-        <EntitiesView place={place} lists={lists} onMove={move} />
-      ) : (
-        <SubscriptionsView place={place} lists={lists} onMove={move} />
-      )}
+      <View place={place} lists={lists} onMove={move} />
     </div>
   );
 }
 
-const LISTS = { entities: "Entities", subscriptions: "Subscriptions" } as const;
-const LIST_NAMES = Object.keys(LISTS) as (keyof typeof LISTS)[];
+const LISTS = {
+  entities: { title: "Entities", view: EntitiesView },
+  subscriptions: { title: "Subscriptions", view: SubscriptionsView },
+  registrations: { title: "Registrations", view: RegistrationsView },
+} as const;
+const LIST_NAMES = Object.keys(LISTS) as ListName[];
 
-/** The name of the list on the screen, and the way to the other one. */
+/** The name of the list on the screen, and the way to the others. */
 function Lists({ place }: { place: EntitiesPlace }): ComponentChildren {
   const { tenant } = place;
-  // Subscriptions are those of the whole tenant.
+  // Subscriptions and registrations are those of the whole tenant.
   const isLimited = (useContext(CallerContext)?.limits ?? null) !== null;
   const others = LIST_NAMES.filter((list) => list === "entities" || !isLimited);
   return (
     <>
-      <h1>{LISTS[place.list]}</h1>
+      <h1>{LISTS[place.list].title}</h1>
       <nav class="segments" aria-label="Lists">
         {others.map((list) => (
           <a
@@ -44,7 +46,7 @@ function Lists({ place }: { place: EntitiesPlace }): ComponentChildren {
             onClick={follow}
             aria-current={list === place.list ? "page" : undefined}
           >
-            {LISTS[list]}
+            {LISTS[list].title}
           </a>
         ))}
       </nav>
