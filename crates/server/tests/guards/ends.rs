@@ -45,7 +45,7 @@ struct Work {
 }
 
 const KAFKA_FETCH: &str = "fetch of Kafka that waits";
-const WORK: [Work; 15] = [
+const WORK: [Work; 17] = [
     Work { kind: "request", what: "body that does not come", start: slow_body },
     Work { kind: "request", what: KAFKA_FETCH, start: kafka_fetch },
     Work { kind: "request", what: "wait for the end of a job", start: wait_for_job },
@@ -55,6 +55,8 @@ const WORK: [Work; 15] = [
     Work { kind: "job", what: "events of jobs", start: job_events },
     Work { kind: "subscription", what: "receiver that hangs", start: subscription },
     Work { kind: "subscription", what: "MQTT broker that hangs", start: mqtt_subscription },
+    Work { kind: "registration", what: "query whose provider hangs", start: forwarded_query },
+    Work { kind: "registration", what: "update whose provider hangs", start: forwarded_update },
     Work { kind: "bucket", what: "watch of keys", start: watch },
     Work { kind: "bucket", what: "value that does not come", start: slow_value },
     Work { kind: "upload", what: "part that does not come", start: slow_part },
@@ -124,7 +126,8 @@ fn what_a_user_ends_is_over_while_its_receiver_hangs() {
 /// A server with a topic, a bucket and a device.
 fn start() -> (tempfile::TempDir, Process) {
     let dir = tempfile::tempdir().unwrap();
-    let process = Process::start(dir.path());
+    // A request waits for a provider this long.
+    let process = Process::start_on(dir.path(), &["--set=context.registrations.timeout_ms=3600000"]);
     send(&process, "PUT /api/streams/in", &json!({"partitions": 1}));
     send(&process, "POST /api/streams/in/records", &json!([{"value": {"n": 1}}]));
     send(&process, "PUT /buckets/things", &json!({}));
@@ -293,6 +296,30 @@ fn mqtt_subscription(process: &Process) -> Running {
     let (listener, address) = hanging_receiver();
     let path = notify(process, "mqtt", &json!({"mqtt": {"url": format!("mqtt://{address}"), "topic": "t"}}));
     receive(listener).ended_by(path)
+}
+
+/// A request that is forwarded to a provider, once it has come there.
+fn forward(process: &Process, entity: &str, request: &str) -> Running {
+    let (listener, address) = hanging_receiver();
+    let registration = json!({
+        "dataProvided": {"entities": [{"id": entity}]}, "provider": {"http": {"url": format!("http://{address}")}},
+    });
+    let (path, _) = send(process, "POST /v2/registrations", &registration);
+    let mut socket = connect(process.applications);
+    socket.write_all(request.as_bytes()).unwrap();
+    let mut running = receive(listener).ended_by(path);
+    running._open.push(socket.into());
+    running
+}
+
+fn forwarded_query(process: &Process) -> Running {
+    forward(process, "lamp", "GET /v2/entities/lamp HTTP/1.1\r\nhost: localhost\r\n\r\n")
+}
+
+fn forwarded_update(process: &Process) -> Running {
+    let body = r#"{"on":{"value":true}}"#;
+    let head = format!("host: localhost\r\ncontent-type: application/json\r\ncontent-length: {}\r\n", body.len());
+    forward(process, "door", &format!("PATCH /v2/entities/door/attrs HTTP/1.1\r\n{head}\r\n{body}"))
 }
 
 fn watch(process: &Process) -> Running {

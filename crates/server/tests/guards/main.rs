@@ -10,6 +10,7 @@ mod ends;
 mod foreign_bytes;
 mod logged_in;
 mod memory;
+mod providers;
 mod shared_memory;
 mod work;
 mod working;

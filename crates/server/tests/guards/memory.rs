@@ -6,6 +6,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use millstream_testkit::{Process, ask, eventually};
 use serde_json::{Value, json};
 
+use crate::providers::{Behaviour, Provider};
 use crate::work::KINDS;
 
 /// The budget, of which less than a quarter is left to share; each press asks for several times as much.
@@ -41,12 +42,13 @@ pub(crate) const SETTINGS: [&str; 20] = [
 type Press = fn(&Process) -> Vec<TcpStream>;
 
 /// Each kind with its press, and whether the gate runs it.
-const PRESSES: [(&str, Press, bool); 11] = [
+const PRESSES: [(&str, Press, bool); 12] = [
     ("request", requests, true),
     ("query", queries, true),
     ("kept query", kept_queries, false),
     ("job", jobs, false),
     ("subscription", subscriptions, false),
+    ("registration", registrations, false),
     ("bucket", buckets, false),
     ("upload", uploads, false),
     ("topic", topics, false),
@@ -201,6 +203,18 @@ fn subscriptions(process: &Process) -> Vec<TcpStream> {
     }
     settle(process);
     Vec::new()
+}
+
+/// Providers that answer as much as they may, to readers that take nothing.
+fn registrations(process: &Process) -> Vec<TcpStream> {
+    let body = json!([{"id": "far", "type": "Room", "note": {"value": "x".repeat(LARGE_BYTES)}}]).to_string();
+    let provider = Provider::start(Behaviour::Answers(body));
+    for number in 0..20 {
+        provider.register(process, &[], &format!("/{number}"), "far");
+    }
+    let open = many(process.applications, 600, |_| head("GET /v2/entities/far", 0));
+    settle(process);
+    open
 }
 
 fn buckets(process: &Process) -> Vec<TcpStream> {

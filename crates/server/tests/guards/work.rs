@@ -53,7 +53,7 @@ impl Share {
 }
 
 /// All kinds of work.
-pub(crate) const KINDS: [Kind; 11] = [
+pub(crate) const KINDS: [Kind; 12] = [
     Kind { name: "request", door: "streams", role: Some("writer"), share: Share::Memory, start: request },
     Kind {
         name: "query",
@@ -82,6 +82,13 @@ pub(crate) const KINDS: [Kind; 11] = [
         role: Some("writer"),
         share: Share::Set("context.notifications.subscriptions_max", SHARE),
         start: subscription,
+    },
+    Kind {
+        name: "registration",
+        door: "entities",
+        role: Some("writer"),
+        share: Share::Set("context.registrations.max", SHARE),
+        start: registration,
     },
     Kind {
         name: "bucket",
@@ -345,6 +352,13 @@ fn subscription(ground: &Ground, token: &str) -> Result<TcpStream, String> {
         "subject": {"entities": [{"idPattern": ".*"}]}, "notification": {"http": {"url": "http://127.0.0.1:9/"}},
     });
     ground.started(201, ground.ask(token, "POST", "/v2/subscriptions", &body))
+}
+
+fn registration(ground: &Ground, token: &str) -> Result<TcpStream, String> {
+    let body = json!({
+        "dataProvided": {"entities": [{"id": "far"}]}, "provider": {"http": {"url": "http://127.0.0.1:9/"}},
+    });
+    ground.started(201, ground.ask(token, "POST", "/v2/registrations", &body))
 }
 
 fn bucket(ground: &Ground, token: &str) -> Result<TcpStream, String> {
