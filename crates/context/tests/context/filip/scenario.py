@@ -21,6 +21,7 @@ from filip.models.ngsi_v2.context import (
     NamedContextAttribute,
     Query,
 )
+from filip.models.ngsi_v2.registrations import Registration
 from filip.models.ngsi_v2.subscriptions import Message, Subscription
 from filip.utils.simple_ql import QueryString
 
@@ -218,6 +219,46 @@ def subscriptions(client):
     server.shutdown()
 
 
+def registrations(client):
+    """A context provider is registered, asked and left."""
+
+    class Provider(BaseHTTPRequestHandler):
+        def do_POST(self):
+            asked = json.loads(self.rfile.read(int(self.headers["content-length"])))
+            humidity = {"type": "Number", "value": 47, "metadata": {}}
+            body = json.dumps([{**asked["entities"][0], "humidity": humidity}]).encode()
+            self.send_response(200)
+            self.send_header("content-type", "application/json")
+            self.send_header("content-length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_):
+            pass
+
+    server = HTTPServer(("127.0.0.1", 0), Provider)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    entity = "urn:ngsi-ld:Room:1"
+    made = Registration.model_validate({
+        "description": "humidity of a room",
+        "dataProvided": {"entities": [{"id": entity, "type": "Room"}], "attrs": ["humidity"]},
+        "provider": {"http": {"url": f"http://127.0.0.1:{server.server_port}/weather"}},
+        "expires": "2050-01-01T00:00:00Z",
+    })
+    identifier = client.post_registration(made)
+    read = client.get_registration(identifier)
+    same("the registration", read.model_dump(exclude={"id"}), made.model_dump(exclude={"id"}))
+    same("all registrations", [one.id for one in client.get_registration_list()], [identifier])
+    same("the provider's value", client.get_attribute_value(entity, "humidity", entity_type="Room"), 47)
+    whole = client.get_entity(entity, "Room")
+    same("both values", (whole.humidity.value, whole.temperature.value), (47, 25))
+    refused("a change, which Orion has not", 405, "MethodNotAllowed", lambda: client.update_registration(read))
+    client.delete_registration(identifier)
+    refused("the deleted one", 404, "NotFound", lambda: client.get_registration(identifier))
+    refused("its value", 404, "NotFound", lambda: client.get_attribute_value(entity, "humidity", entity_type="Room"))
+    server.shutdown()
+
+
 def about(client):
     """What clients look at to see who is there."""
     same("the version", "orion" in client.get_version(), True)
@@ -227,7 +268,7 @@ def about(client):
 def main(url):
     header = FiwareHeader(service="filip", service_path="/house")
     with ContextBrokerClient(url=url, fiware_header=header) as client:
-        for part in (entities, attributes, batches, queries, types, subscriptions, about):
+        for part in (entities, attributes, batches, queries, types, subscriptions, registrations, about):
             part(client)
             print(part.__name__, flush=True)
         client.delete_entities(client.get_entity_list())
