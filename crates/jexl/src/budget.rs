@@ -4,15 +4,30 @@ use serde_json::Value;
 
 use crate::limits::{STEPS_MAX, VALUE_DEPTH_MAX, WORK_MAX_BYTES};
 
-/// The steps and bytes that are left to an evaluation. Once they are used up they stay so, and the result is null.
-pub(crate) struct Budget {
+/// The work that is left to one evaluation or several: at first [`STEPS_MAX`] steps and [`WORK_MAX_BYTES`] bytes. Once either is
+/// used up it stays so, and all further results are null.
+#[derive(Debug)]
+pub struct Budget {
     steps: usize,
     bytes: usize,
 }
 
-impl Budget {
-    pub(crate) fn new() -> Self {
+impl Default for Budget {
+    fn default() -> Self {
         Self { steps: STEPS_MAX, bytes: WORK_MAX_BYTES }
+    }
+}
+
+impl Budget {
+    /// Returns a budget of which nothing is left.
+    pub fn spent() -> Self {
+        Self { steps: 0, bytes: 0 }
+    }
+
+    /// The part that is used, from 0 to 1.
+    pub fn used(&self) -> f64 {
+        let of = |left: usize, all: usize| 1.0 - left as f64 / all as f64;
+        of(self.steps, STEPS_MAX).max(of(self.bytes, WORK_MAX_BYTES))
     }
 
     /// Takes one step; `None` if there is none left.
@@ -70,7 +85,8 @@ impl Budget {
         }
     }
 
-    pub(crate) fn is_spent(&self) -> bool {
+    /// `true` if it did not suffice.
+    pub fn is_spent(&self) -> bool {
         self.steps == 0
     }
 

@@ -11,7 +11,8 @@ use crate::budget::Budget;
 use crate::input::Input;
 use crate::names::Names;
 use crate::operator::is_true;
-use crate::pattern::{COMPILED_MAX_BYTES, Pattern};
+use crate::pattern::Pattern;
+use crate::pattern_cache::compiled;
 use crate::program::{Call, Program, Step};
 
 /// The reason why there is no value.
@@ -40,15 +41,15 @@ struct Evaluation<'a> {
     program: &'a Program,
     names: &'a dyn Names,
     now_ms: i64,
-    budget: Budget,
+    budget: &'a mut Budget,
     stack: Vec<Slot<'a>>,
-    /// Regular expressions that were no literals, with their texts.
+    /// Regular expressions with their texts.
     patterns: Vec<(String, Pattern)>,
 }
 
-pub(crate) fn evaluate<'a>(program: &'a Program, names: &'a dyn Names, now_ms: i64) -> Value {
+pub(crate) fn evaluate<'a>(program: &'a Program, names: &'a dyn Names, now_ms: i64, budget: &'a mut Budget) -> Value {
     let (stack, patterns) = (Vec::new(), Vec::new());
-    let mut evaluation = Evaluation { program, names, now_ms, budget: Budget::new(), stack, patterns };
+    let mut evaluation = Evaluation { program, names, now_ms, budget, stack, patterns };
     let result = evaluation.run(0, program.steps.len(), Element::None);
     match result {
         Ok(value) if evaluation.budget.copy(&value).is_some() && !evaluation.budget.is_spent() => value.into_owned(),
@@ -139,7 +140,7 @@ impl<'a> Evaluation<'a> {
             }
             Step::Operation(operator) => {
                 let (right, left) = (self.pop(), self.pop()?);
-                operator.apply(left, &*right?, &mut self.budget).map(Cow::Owned).ok_or(Failure::Misfit)
+                operator.apply(left, &*right?, self.budget).map(Cow::Owned).ok_or(Failure::Misfit)
             }
             Step::Array { length } => {
                 let items = self.pop_many(*length)?;
@@ -173,22 +174,22 @@ impl<'a> Evaluation<'a> {
         let arguments = self.pop_many(call.arguments);
         let (piped, arguments) = (self.pop()?, arguments?);
         let function = call.function.ok_or(Failure::UnknownFunction)?;
-        let dynamic = match arguments.first().map(|argument| &**argument) {
-            Some(Value::String(text)) if function.takes_pattern && call.pattern.is_none() => self.compile(text),
+        let number = match arguments.first().map(|argument| &**argument) {
+            Some(Value::String(text)) if function.takes_pattern => self.compile(text),
             _ => None,
         };
-        let dynamic = dynamic.and_then(|number| self.patterns.get(number)).map(|(_, pattern)| pattern);
-        let pattern = call.pattern.as_ref().or(dynamic);
-        let input = Input { piped, arguments, pattern, now_ms: self.now_ms, budget: &mut self.budget };
+        let pattern = number.and_then(|number| self.patterns.get(number)).map(|(_, pattern)| pattern);
+        let input = Input { piped, arguments, pattern, now_ms: self.now_ms, budget: self.budget };
         Ok(Cow::Owned((function.evaluate)(input).unwrap_or(Value::Null)))
     }
 
-    /// Compiles a regular expression once for the whole evaluation; returns its number in `patterns`.
+    /// Compiles a regular expression; returns its number in `patterns`. Whether it is known already does not change the cost.
     fn compile(&mut self, text: &str) -> Option<usize> {
         let known = self.patterns.iter().position(|(known, _)| known == text);
         if known.is_none() {
-            self.budget.bytes(COMPILED_MAX_BYTES)?;
-            self.patterns.push((text.to_owned(), Pattern::new(text)));
+            let pattern = compiled(text);
+            self.budget.bytes(pattern.compiled_max_bytes())?;
+            self.patterns.push((text.to_owned(), pattern));
         }
         Some(known.unwrap_or(self.patterns.len() - 1))
     }

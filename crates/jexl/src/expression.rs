@@ -1,5 +1,6 @@
 use serde_json::Value;
 
+use crate::budget::Budget;
 use crate::error::SyntaxError;
 use crate::names::Names;
 use crate::program::Program;
@@ -7,7 +8,8 @@ use crate::{evaluation, parser};
 
 /// A parsed expression.
 ///
-/// It takes memory in proportion to its text, and at most a MiB for each of the first four regular expressions in it.
+/// It takes memory in proportion to its text. Compiled regular expressions are shared by the whole process, which keeps up to
+/// 8 MiB of them.
 #[derive(Debug, Clone)]
 pub struct Expression {
     program: Program,
@@ -32,7 +34,12 @@ impl Expression {
     /// an operator or a function, or [`STEPS_MAX`](crate::STEPS_MAX), [`WORK_MAX_BYTES`](crate::WORK_MAX_BYTES) or
     /// [`VALUE_DEPTH_MAX`](crate::VALUE_DEPTH_MAX) does not suffice.
     pub fn evaluate(&self, names: &dyn Names, now_ms: i64) -> Value {
-        evaluation::evaluate(&self.program, names, now_ms)
+        self.evaluate_within(names, now_ms, &mut Budget::default())
+    }
+
+    /// Like [`Expression::evaluate`], with a budget that several evaluations share.
+    pub fn evaluate_within(&self, names: &dyn Names, now_ms: i64, budget: &mut Budget) -> Value {
+        evaluation::evaluate(&self.program, names, now_ms, budget)
     }
 
     /// The names that the expression reads, each once, in the order in which they appear.

@@ -36,11 +36,13 @@ mod number_functions;
 mod operator;
 mod parser;
 mod pattern;
+mod pattern_cache;
 mod program;
 mod text_functions;
 mod time_functions;
 mod token;
 
+pub use budget::Budget;
 pub use closing_brace::closing_brace;
 pub use error::SyntaxError;
 pub use expression::Expression;

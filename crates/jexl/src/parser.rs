@@ -16,15 +16,12 @@ use crate::function::Function;
 use crate::limits::{EXPRESSION_MAX_BYTES, NESTING_MAX};
 use crate::number::number;
 use crate::operator::Operator;
-use crate::pattern::Pattern;
 use crate::program::{Call, Program, Step};
 use crate::token::{Token, Tokens};
 
 const VALUE: &str = "a value: a name, a number, a text in quotes, true, false, null, '(', '[' or '{' (JEXL has no sign \
                      before a value: write 0-1 for -1, and a==false for !a)";
 const CONTINUATION: &str = "an operator or the end";
-/// Literal regular expressions that one expression keeps compiled; further ones are compiled when it is evaluated.
-const KEPT_PATTERNS_MAX: usize = 4;
 
 pub(crate) fn parse(text: &str) -> Result<Program, SyntaxError> {
     if text.len() > EXPRESSION_MAX_BYTES {
@@ -36,7 +33,6 @@ pub(crate) fn parse(text: &str) -> Result<Program, SyntaxError> {
         names: HashMap::new(),
         nesting: 0,
         filters: Vec::new(),
-        kept_patterns: 0,
     };
     parser.conditional()?;
     match parser.tokens.token() {
@@ -53,7 +49,6 @@ struct Parser<'t> {
     nesting: usize,
     /// For each open `[…]` behind a value: whether a member of an element was named, which makes it a filter.
     filters: Vec<bool>,
-    kept_patterns: usize,
 }
 
 /// How tightly a binary operator binds.
@@ -358,20 +353,7 @@ impl<'t> Parser<'t> {
             true => self.nested(|parser| parser.list(")", "',' or ')'"))?,
             false => Vec::new(),
         };
-        let pattern = function.filter(|function| function.takes_pattern).and_then(|_| self.literal_pattern(&begins));
-        self.push(Step::Call(Call { function, arguments: begins.len(), pattern }));
+        self.push(Step::Call(Call { function, arguments: begins.len() }));
         Ok(())
-    }
-
-    /// The first argument as a regular expression, if it is a literal text.
-    fn literal_pattern(&mut self, begins: &[usize]) -> Option<Pattern> {
-        let begin = *begins.first()?;
-        let end = begins.get(1).copied().unwrap_or(self.here());
-        let Some([Step::Literal(Value::String(text))]) = self.program.steps.get(begin..end) else { return None };
-        if self.kept_patterns == KEPT_PATTERNS_MAX {
-            return None;
-        }
-        self.kept_patterns += 1;
-        Some(Pattern::new(text))
     }
 }

@@ -8,7 +8,6 @@ use serde_json::Value;
 
 use crate::function::Function;
 use crate::operator::Operator;
-use crate::pattern::Pattern;
 
 #[derive(Debug, Clone)]
 pub(crate) enum Step {
@@ -58,8 +57,6 @@ pub(crate) struct Call {
     /// The function; `None` if none has the name.
     pub(crate) function: Option<&'static Function>,
     pub(crate) arguments: usize,
-    /// The first argument, compiled, where it is a literal that the function takes as a regular expression.
-    pub(crate) pattern: Option<Pattern>,
 }
 
 #[derive(Debug, Clone, Default)]

@@ -4,7 +4,8 @@ use std::borrow::Cow;
 use std::cell::Cell;
 
 use millstream_jexl::{
-    EXPRESSION_MAX_BYTES, Expression, NESTING_MAX, Names, STEPS_MAX, SyntaxError, VALUE_DEPTH_MAX, WORK_MAX_BYTES,
+    Budget, EXPRESSION_MAX_BYTES, Expression, NESTING_MAX, Names, STEPS_MAX, SyntaxError, VALUE_DEPTH_MAX,
+    WORK_MAX_BYTES,
 };
 use serde_json::{Value, json};
 
@@ -163,6 +164,29 @@ fn regular_expressions_cannot_take_long() {
     assert_eq!(value_of("p[('a1'|matchRegex(.x)|len)>0]|len", &patterns), json!(null));
     let few = json!({"p": (0..20).map(|i| json!({"x": format!("a{i}")})).collect::<Vec<_>>()});
     assert_eq!(value_of("p[('a1'|matchRegex(.x)|len)>0]|len", &few), json!(1));
+    // Literals cost as much, however often they were met before.
+    let literals = |count: usize| {
+        let calls = (0..count).map(|i| format!("'a1'|matchRegex('b{i}')")).collect::<Vec<_>>();
+        value_of(&format!("[{}]|len", calls.join(",")), &json!({}))
+    };
+    assert_eq!([literals(400), literals(600), literals(400)], [json!(400), json!(null), json!(400)]);
+}
+
+#[test]
+fn evaluations_may_share_a_budget() {
+    let expression = Expression::parse("s|replaceStr('b','c')|len").unwrap();
+    let names = serde_json::Map::from_iter([("s".to_owned(), json!("b".repeat(100_000)))]);
+    let mut budget = Budget::default();
+    assert_eq!(budget.used(), 0.0);
+    let mut results = Vec::new();
+    for _ in 0..100 {
+        results.push(expression.evaluate_within(&names, 0, &mut budget));
+    }
+    let whole = results.iter().take_while(|value| **value == json!(100_000)).count();
+    assert!((1..100).contains(&whole) && results[whole..].iter().all(Value::is_null), "{whole}");
+    assert!(budget.is_spent() && budget.used() == 1.0 && Budget::spent().is_spent());
+    assert_eq!(Expression::parse("1").unwrap().evaluate_within(&names, 0, &mut budget), json!(null));
+    assert_eq!(expression.evaluate(&names, 0), json!(100_000), "one of its own");
 }
 
 /// A source that makes a value for each request.
