@@ -27,7 +27,7 @@ const ALLOWED: [(&str, &[&str]); 21] = [
     ("columns", &["types"]),
     ("jexl", &[]),
     ("connect", &["log", "view", "net", "http", "mqtt", "types"]),
-    ("context", &["log", "view", "http", "mqtt", "columns", "types"]),
+    ("context", &["log", "view", "http", "mqtt", "columns", "jexl", "types"]),
     ("history", &["log", "http", "types"]),
     ("query", &["log", "columns", "types"]),
     ("flow", &["log", "view", "columns", "types"]),

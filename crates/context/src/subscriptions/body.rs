@@ -2,11 +2,13 @@
 
 use serde_json::{Map, Value, json};
 
+use super::patch::{EVAL_PRIORITY, PRIORITIES};
 use super::subscription::{
     Alterations, DeliveryOptions, Format, Identity, NotificationContent, Quiet, Retry, Subscription,
     SubscriptionCondition,
 };
 use super::target::{NotificationTarget, TARGETS};
+use super::template::{JexlCondition, without_macros};
 use crate::ignored::IgnoredMembers;
 use crate::model::datetime;
 use crate::model::member::Member;
@@ -20,8 +22,6 @@ const DESCRIPTION_MAX_CHARS: usize = 1_024;
 const ENTITIES_MAX: usize = 1_000;
 /// A year in seconds: the limit of throttling and of a notification's maximum age.
 const YEAR_S: u64 = 366 * 24 * 3600;
-/// Priorities of the expressions in a patch.
-const PRIORITIES: std::ops::RangeInclusive<u64> = 1..=100_000;
 /// Default maximum age of a notification in memory and of a durable one.
 const MAX_AGE_MEMORY_S: u64 = 60;
 const MAX_AGE_DURABLE_S: u64 = 24 * 3600;
@@ -87,12 +87,14 @@ fn check_texts(document: &Map<String, Value>) -> Result<(), Refusal> {
     for entity in entities.into_iter().flatten().filter_map(Value::as_object_mut) {
         entity.retain(|name, _| !["idPattern", "typePattern"].contains(&name.as_str()));
     }
-    for target in TARGETS {
-        let Some(target) = checked.pointer_mut(&format!("/notification/{target}")).and_then(Value::as_object_mut)
-        else {
+    for name in TARGETS {
+        let Some(target) = checked.pointer_mut(&format!("/notification/{name}")).and_then(Value::as_object_mut) else {
             continue;
         };
         target.shift_remove("ngsi");
+        if name.ends_with("Custom") {
+            strip_macros(target);
+        }
         if let Some(headers) = target.get_mut("headers").and_then(Value::as_object_mut) {
             for value in headers.values_mut() {
                 let without_quotes = value.as_str().map(|text| text.replace(['"', '\''], ""));
@@ -109,12 +111,30 @@ fn check_texts(document: &Map<String, Value>) -> Result<(), Refusal> {
     }
 }
 
+/// Takes macros out of all texts and names.
+fn strip_macros(members: &mut Map<String, Value>) {
+    let strip = |(name, mut value): (String, Value)| {
+        strip_macros_of(&mut value);
+        (without_macros(&name), value)
+    };
+    *members = std::mem::take(members).into_iter().map(strip).collect();
+}
+
+fn strip_macros_of(value: &mut Value) {
+    match value {
+        Value::String(text) => *text = without_macros(text),
+        Value::Array(items) => items.iter_mut().for_each(strip_macros_of),
+        Value::Object(members) => strip_macros(members),
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}
+
 /// Refuses a priority out of range.
 pub(crate) fn check_priorities(document: &Map<String, Value>) -> Result<(), Refusal> {
     let notification = document.get("notification").and_then(Value::as_object);
     let patches = notification.into_iter().flat_map(Map::values).filter_map(|target| target.get("ngsi")?.as_object());
     for (name, attribute) in patches.flatten() {
-        let Some(given) = attribute.get("metadata").and_then(|metadata| metadata.get("evalPriority")) else { continue };
+        let Some(given) = attribute.get("metadata").and_then(|metadata| metadata.get(EVAL_PRIORITY)) else { continue };
         if !given.get("value").and_then(Value::as_u64).is_some_and(|priority| PRIORITIES.contains(&priority)) {
             return Err(Refusal::bad(format!(
                 "evalPriority of '{name}' = {given}: its value must be a whole number from {} to {}; correct it",
@@ -201,9 +221,7 @@ fn condition(mut given: Member, ignored: &mut IgnoredMembers) -> Result<Subscrip
             Some(Criteria::of_json(Rules::Stored, &known)?)
         }
     };
-    if let Some(text) = given.take("jexlExpression") {
-        return Err(Refusal::later("jexlExpression", text.as_str().unwrap_or_default()));
-    }
+    let jexl = given.text("jexlExpression")?.map(|text| JexlCondition::read(&text));
     let alterations = match given.texts("alterationTypes")? {
         None => Alterations::default(),
         Some(kinds) if kinds.is_empty() => Alterations::default(),
@@ -211,7 +229,7 @@ fn condition(mut given: Member, ignored: &mut IgnoredMembers) -> Result<Subscrip
     };
     let ignores_metadata = !given.flag("notifyOnMetadataChange")?.unwrap_or(true);
     given.ignore_rest(ignored);
-    Ok(SubscriptionCondition { attrs, expression, alterations, ignores_metadata })
+    Ok(SubscriptionCondition { attrs, expression, jexl, alterations, ignores_metadata })
 }
 
 fn alterations(given: &Member, kinds: &[String]) -> Result<Alterations, Refusal> {

@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 
 use super::change::{ChangePosition, ChangeRecord};
 use super::hub::Hub;
-use super::render::{Occasion, root};
+use super::render::{ExpressionWork, Occasion, root};
 use super::stats::NotificationCounters;
 use super::view::{Fired, SubscriptionCommand, SubscriptionView};
 use crate::flow_control::{Flows, Looking};
@@ -103,10 +103,14 @@ impl Matcher {
         let now_ms = self.wall.now_ms();
         let token = change.details.token.and_then(|number| self.tokens.get(number));
         let (custom, max_bytes) = (self.custom, self.message_max_bytes);
-        let occasion = Occasion { change, now_ms, token: token.as_deref(), custom, max_bytes };
+        let occasion =
+            Occasion { change, now_ms, token: token.as_deref(), custom, max_bytes, work: ExpressionWork::default() };
         let (mut part, mut part_bytes, mut number) = (Vec::new(), 0, 0);
         for subscription in candidates {
-            if !subscription.fires(change, now_ms) || occasion.has_nothing_for(&subscription) {
+            if !subscription.fires(change, now_ms)
+                || !occasion.holds(&subscription)
+                || occasion.has_nothing_for(&subscription)
+            {
                 continue;
             }
             number += 1;
@@ -115,6 +119,7 @@ impl Matcher {
                 continue;
             }
             let Some(mut notification) = occasion.notification(&subscription, number) else { continue };
+            self.counters.over_budget.inc_by(u64::from(occasion.work.is_over()));
             notification.token = looking.map(Looking::token).unwrap_or_default();
             self.counters.matched.inc();
             if part.len() >= PART_MAX || part_bytes > PART_MAX_BYTES {

@@ -15,6 +15,7 @@
 //! the subscription's queue is durable.
 
 mod body;
+mod built_ins;
 mod change;
 mod delivery;
 mod details;
@@ -26,6 +27,7 @@ mod matching;
 mod mqtt_receiver;
 mod notification;
 mod outcomes;
+mod patch;
 mod progress;
 mod queue;
 mod record;
@@ -33,6 +35,7 @@ mod render;
 mod reports;
 mod retry;
 mod routes;
+mod scope;
 mod shape;
 mod shown;
 mod state;

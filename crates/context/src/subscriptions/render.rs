@@ -1,12 +1,16 @@
 //! Renders the notification of a change for one subscription.
 
 use std::borrow::Cow;
+use std::cell::{Cell, RefCell};
 
+use millstream_jexl::Budget;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
+use super::built_ins::service;
 use super::change::ChangeRecord;
 use super::notification::{Lane, Notification, NotificationMessage, STORED_MAX_BYTES};
-use super::shape::{MacroScope, body, has_nothing_new, patched, service, whole_body};
+use super::scope::MacroScope;
+use super::shape::{body, has_nothing_new, whole_body};
 use super::subscription::Subscription;
 use super::target::{Http, Mqtt, NotificationTarget, PayloadTemplate};
 use super::template::MacroTemplate;
@@ -26,6 +30,32 @@ pub(crate) struct Occasion<'a> {
     /// Custom targets use their templates.
     pub(crate) custom: bool,
     pub(crate) max_bytes: usize,
+    pub(crate) work: ExpressionWork,
+}
+
+/// The work of a change's expressions. Those of one subscription, its condition and its notification, share a budget; all
+/// together may use as much as [`ExpressionWork::BUDGETS_MAX`] of them, so that nobody's expressions hold up the changes behind.
+#[derive(Default)]
+pub(crate) struct ExpressionWork {
+    budget: RefCell<Budget>,
+    /// Budgets that the subscriptions so far have used.
+    used: Cell<f64>,
+}
+
+impl ExpressionWork {
+    const BUDGETS_MAX: f64 = 10.0;
+
+    /// Begins another subscription.
+    fn begin(&self) {
+        self.used.set(self.used.get() + self.budget.borrow().used());
+        let has_some = self.used.get() < Self::BUDGETS_MAX;
+        *self.budget.borrow_mut() = if has_some { Budget::default() } else { Budget::spent() };
+    }
+
+    /// An expression of the last subscription was cut short.
+    pub(crate) fn is_over(&self) -> bool {
+        self.budget.borrow().is_spent()
+    }
 }
 
 impl Occasion<'_> {
@@ -51,6 +81,12 @@ impl Occasion<'_> {
         Some(Notification { message: NotificationMessage::Impossible { why }, ..made })
     }
 
+    /// The condition in JEXL holds; on deletion for the entity as it was.
+    pub(crate) fn holds(&self, subscription: &Subscription) -> bool {
+        self.work.begin();
+        subscription.condition.jexl.as_ref().is_none_or(|condition| condition.holds(&self.scope()))
+    }
+
     /// The subscription wants only changed attributes, and none of its own has changed.
     pub(crate) fn has_nothing_for(&self, subscription: &Subscription) -> bool {
         let patch = match subscription.target.payload() {
@@ -61,7 +97,13 @@ impl Occasion<'_> {
     }
 
     fn scope(&self) -> MacroScope<'_> {
-        MacroScope { change: self.change, token: self.token }
+        MacroScope {
+            change: self.change,
+            entity: self.change.entity(),
+            token: self.token,
+            now_ms: self.now_ms,
+            budget: &self.work.budget,
+        }
     }
 
     /// Body, its media type, and the name of its format.
@@ -77,7 +119,7 @@ impl Occasion<'_> {
                 (text, JSON_UTF8, content.format.name())
             }
             PayloadTemplate::Ngsi(patch) => {
-                let entity = patched(patch, self.change.entity()?, &scope);
+                let entity = patch.applied(self.change.entity()?, &scope);
                 let text = body(&subscription.id, content, self.change, &entity, Some(patch));
                 (text, JSON_UTF8, content.format.name())
             }

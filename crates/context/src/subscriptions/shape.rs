@@ -1,22 +1,16 @@
 //! Selects the content of a notification and renders its body in a format.
 
-use std::borrow::Cow;
-use std::sync::Arc;
-
+use super::built_ins::{ALTERATION_TYPE, built_in, built_in_metadata};
 use super::change::{Alteration, ChangeRecord};
-use super::details::{AttributeAction, Detail};
+use super::patch::Patch;
 use super::subscription::{Format, NotificationContent};
-use super::target::Patch;
-use super::template::MacroValues;
-use crate::model::entity::{Attribute, DATE_EXPIRES, Entity, Items, Key, Metadata};
+use crate::model::entity::{Attribute, DATE_EXPIRES, Entity, Items, Metadata};
 use crate::model::json::push_string;
 use crate::model::render::{self, AttributeSelection};
-use millstream_types::TenantId;
 
 const ALL: &str = "*";
 /// Already rendered before the attributes.
 const HEAD: [&str; 2] = ["id", "type"];
-const ALTERATION_TYPE: &str = "alterationType";
 /// Built-ins that are rendered if named, although they never change.
 const ALWAYS: [&str; 3] = [ALTERATION_TYPE, "dateCreated", "dateModified"];
 
@@ -81,7 +75,7 @@ fn push_entity(format: Format, entity: &Entity, shown: &[Attribute], out: &mut S
 
 /// `onlyChangedAttrs` leaves nothing: no visible attribute has changed.
 pub(crate) fn has_nothing_new(content: &NotificationContent, change: &ChangeRecord<'_>, patch: Option<&Patch>) -> bool {
-    let sets = patch.is_some_and(|patch| !patch.attributes.is_empty());
+    let sets = patch.is_some_and(Patch::sets_something);
     // Attributes that are sent as null because the entity lacks them are not new.
     let is_left = |entity: &Entity| {
         let is_there = |name: &str| entity.attribute(name).is_some() || built_in(change, entity, name).is_some();
@@ -97,7 +91,7 @@ fn shown(
     entity: &Entity,
     patch: Option<&Patch>,
 ) -> Vec<Attribute> {
-    let is_patched = |name: &str| patch.is_some_and(|patch| patch.attributes.iter().any(|(known, ..)| known == name));
+    let is_patched = |name: &str| patch.is_some_and(|patch| patch.sets(name));
     // An update without a difference shows the attributes that it set.
     let is_set_again =
         |name: &str| change.alteration == Alteration::Update && change.touched().any(|known| known == name);
@@ -132,14 +126,6 @@ fn shown(
     shown
 }
 
-fn built_in(change: &ChangeRecord<'_>, entity: &Entity, name: &str) -> Option<Attribute> {
-    if name == ALTERATION_TYPE {
-        let value = format!("\"{}\"", change.alteration.name()).into();
-        return Some(Attribute::new(name.into(), "Text".into(), value, Default::default()));
-    }
-    entity.built_in(name)
-}
-
 fn metadata(content: &NotificationContent, change: &ChangeRecord<'_>, attribute: &Attribute) -> Items {
     if content.metadata.is_empty() {
         return attribute.metadata.clone();
@@ -156,114 +142,4 @@ fn metadata(content: &NotificationContent, change: &ChangeRecord<'_>, attribute:
         }
     }
     shown.into()
-}
-
-/// The built-in metadata item `name` in notifications.
-fn built_in_metadata(change: &ChangeRecord<'_>, attribute: &Attribute, name: &str) -> Option<Metadata> {
-    let detail = || change.details.attrs.iter().find(|detail| *detail.0 == *attribute.name);
-    match name {
-        "previousValue" => match detail() {
-            Some(Detail(_, AttributeAction::Append, ..)) => None,
-            Some(Detail(_, _, _, Some((kind, value)))) => {
-                Some(Metadata { name: name.into(), kind: (&**kind).into(), value: value.get().into() })
-            }
-            // An unchanged attribute had its current value before, whatever a patch does here.
-            _ => {
-                let Attribute { kind, value, .. } = change.entity()?.attribute(&attribute.name)?;
-                Some(Metadata { name: name.into(), kind: kind.clone(), value: value.clone() })
-            }
-        },
-        "actionType" => {
-            let value = format!("\"{}\"", detail()?.1.name()).into();
-            Some(Metadata { name: name.into(), kind: "Text".into(), value })
-        }
-        _ => attribute.built_in(name),
-    }
-}
-
-/// The names that macros can use.
-pub(crate) struct MacroScope<'a> {
-    pub(crate) change: &'a ChangeRecord<'a>,
-    pub(crate) token: Option<&'a str>,
-}
-
-impl MacroValues for MacroScope<'_> {
-    fn json(&self, name: &str) -> Option<Cow<'_, str>> {
-        if let Some((attribute, item)) = name.strip_prefix("metadata.").and_then(|rest| rest.split_once('.')) {
-            let attribute = self.change.entity()?.attribute(attribute)?;
-            let given = attribute.metadata.iter().find(|known| *known.name == *item);
-            return match given {
-                Some(item) => Some(Cow::Borrowed(&*item.value)),
-                None => built_in_metadata(self.change, attribute, item).map(|item| Cow::Owned(item.value.to_string())),
-            };
-        }
-        let key = &self.change.key;
-        match name {
-            "id" => return Some(quoted(&key.id)),
-            "type" => return Some(quoted(&key.kind)),
-            // Names no attribute; the rest of the name is `metadata.<attribute>.<name>`.
-            "metadata" => return None,
-            _ => {}
-        }
-        let entity = self.change.entity()?;
-        match entity.attribute(name) {
-            Some(attribute) => Some(Cow::Borrowed(&*attribute.value)),
-            None => match name {
-                "service" => Some(quoted(service(self.change))),
-                "servicePath" => Some(quoted(&key.path)),
-                "authToken" => self.token.map(quoted),
-                _ => built_in(self.change, entity, name).map(|built_in| Cow::Owned(built_in.value.to_string())),
-            },
-        }
-    }
-}
-
-/// The tenant for NGSI clients: the default one is empty.
-pub(crate) fn service<'a>(change: &ChangeRecord<'a>) -> &'a str {
-    if *change.tenant == TenantId::default() { "" } else { change.tenant.as_str() }
-}
-
-fn quoted(text: &str) -> Cow<'static, str> {
-    let mut out = String::new();
-    push_string(text, &mut out);
-    Cow::Owned(out)
-}
-
-/// The entity after the patch.
-pub(crate) fn patched(patch: &Patch, entity: &Entity, scope: &MacroScope<'_>) -> Entity {
-    let mut entity = entity.clone();
-    let mut key = Key::clone(&entity.key);
-    if let Some(id) = &patch.id {
-        key.id = id.fill_if_there(scope).map_or(key.id, Into::into);
-    }
-    if let Some(kind) = &patch.kind {
-        key.kind = kind.fill_if_there(scope).map_or(key.kind, Into::into);
-    }
-    entity.key = Arc::new(key);
-    for (name, kind, template) in &patch.attributes {
-        let mut value = String::new();
-        template.fill(scope, &mut value);
-        let kind: Arc<str> = match kind {
-            Some(kind) => kind.as_str().into(),
-            None => kind_of(&value).into(),
-        };
-        match entity.attributes.iter_mut().find(|known| *known.name == **name) {
-            Some(known) => (known.kind, known.value) = (kind, value.into()),
-            None => {
-                entity.attributes.push(Attribute::new(name.as_str().into(), kind, value.into(), Default::default()))
-            }
-        }
-    }
-    entity
-}
-
-/// The default type of a value, by the first character of its JSON text.
-fn kind_of(json: &str) -> &'static str {
-    match json.as_bytes().first() {
-        Some(b'"') => "Text",
-        Some(b't' | b'f') => "Boolean",
-        Some(b'n') => "None",
-        Some(b'{' | b'[') => "StructuredValue",
-        _ => "Number",
-    }
 }

@@ -16,6 +16,7 @@ pub(crate) struct NotificationCounters {
     pub(crate) given_up: Counter,
     pub(crate) dropped: Counter,
     pub(crate) reports: Counter,
+    pub(crate) over_budget: Counter,
     /// Time to match a change and render its notifications.
     pub(crate) match_s: Histogram,
     delay_s: Histogram,
@@ -32,6 +33,10 @@ impl NotificationCounters {
             retried: counter("retried", "Attempts after a failed one."),
             given_up: counter("given_up", "Notifications that are not tried any more."),
             dropped: counter("dropped", "Notifications that had to go because too many waited."),
+            over_budget: counter(
+                "over_budget",
+                "Notifications with expressions that were null because they take too long.",
+            ),
             reports: counter("reports", "Ends of notifications that were stored."),
             match_s: metrics.histogram(
                 "millstream_subscription_match_seconds",

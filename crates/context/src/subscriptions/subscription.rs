@@ -10,6 +10,7 @@ use millstream_types::{TenantId, TopicKind, TopicName, TopicPartition};
 use serde_json::{Map, Value};
 
 use super::target::NotificationTarget;
+use super::template::JexlCondition;
 use crate::query::{Criteria, Selector};
 use crate::refusal::Refusal;
 use crate::requests::parameters::Paths;
@@ -92,6 +93,7 @@ pub(crate) struct SubscriptionCondition {
     /// One of these must differ; an empty list means any attribute.
     pub(crate) attrs: Vec<String>,
     pub(crate) expression: Option<Criteria>,
+    pub(crate) jexl: Option<JexlCondition>,
     pub(crate) alterations: Alterations,
     pub(crate) ignores_metadata: bool,
 }

@@ -3,11 +3,10 @@
 use axum::http::{HeaderName, Method};
 use serde_json::Value;
 
+use super::patch::Patch;
 use super::template::{JsonTemplate, MacroTemplate};
 use crate::ignored::IgnoredMembers;
-use crate::model::content::kind_of;
 use crate::model::member::Member;
-use crate::model::syntax::{check_attribute_name, check_identifier};
 use crate::outgoing::address::{Address, is_host};
 use crate::outgoing::http_request::{HttpUrl, is_header_text};
 use crate::refusal::Refusal;
@@ -75,15 +74,6 @@ pub(crate) enum PayloadTemplate {
     Text(MacroTemplate),
     Json(JsonTemplate),
     Ngsi(Patch),
-}
-
-/// Changes of the entity before it is rendered.
-#[derive(Debug, Default)]
-pub(crate) struct Patch {
-    pub(crate) id: Option<MacroTemplate>,
-    pub(crate) kind: Option<MacroTemplate>,
-    /// Name, type and value of each attribute.
-    pub(crate) attributes: Vec<(String, Option<String>, JsonTemplate)>,
 }
 
 impl NotificationTarget {
@@ -162,7 +152,7 @@ impl Http {
         let url = template("url", &text, is_custom)?;
         let timeout_ms = given.number("timeout", 0..=TIMEOUT_MAX_MS)?.filter(|timeout_ms| *timeout_ms > 0);
         let plain = Self {
-            fixed: HttpUrl::read(&text).filter(|_| !url.has_names()),
+            fixed: HttpUrl::read(&text).filter(|_| !url.has_macros()),
             base: base(&text),
             url,
             timeout_ms,
@@ -185,7 +175,7 @@ impl Http {
 
 impl Http {
     fn check(&self) -> Result<(), Refusal> {
-        if !self.url.has_names() {
+        if !self.url.has_macros() {
             check_url(self.url.raw())?;
         }
         self.headers.iter().try_for_each(|(name, value)| check_header(name, value))
@@ -278,12 +268,12 @@ impl Mqtt {
 impl Mqtt {
     /// The topic, if it has no macros.
     pub(crate) fn fixed_topic(&self) -> Option<&str> {
-        (!self.topic.has_names()).then(|| self.topic.raw())
+        (!self.topic.has_macros()).then(|| self.topic.raw())
     }
 
     fn check(&self) -> Result<(), Refusal> {
         check_host(&self.broker.address.host)?;
-        if !self.topic.has_names() {
+        if !self.topic.has_macros() {
             check_length("topic", self.topic.raw())?;
         }
         let Some((user, password)) = &self.broker.login else { return Ok(()) };
@@ -342,39 +332,5 @@ impl PayloadTemplate {
             (_, _, Some(patch)) => Ok(Self::Ngsi(Patch::read(patch)?)),
             (None, None, None) => Ok(Self::Plain),
         }
-    }
-}
-
-impl Patch {
-    fn read(mut given: Member) -> Result<Self, Refusal> {
-        let mut named = |name| given.text(name)?.map(|text| MacroTemplate::read("ngsi", &text)).transpose();
-        let (id, kind) = (named("id")?, named("type")?);
-        let attribute = |(name, value): (String, Value)| {
-            check_attribute_name(&name)?;
-            let what = format!("attribute '{name}' of ngsi");
-            let mut given = Member::of(&what, value)?;
-            let value = given.take("value").unwrap_or(Value::Null);
-            let kind = given.text("type")?;
-            kind.as_deref().map_or(Ok(()), |kind| check_identifier(format_args!("the type of {what}"), kind))?;
-            check_priority(&what, given.object("metadata")?)?;
-            given.nothing_else()?;
-            Ok((name, kind, JsonTemplate::read(&what, &value)?))
-        };
-        let attributes = given.into_all().into_iter().map(attribute).collect::<Result<_, Refusal>>()?;
-        Ok(Self { id, kind, attributes })
-    }
-}
-
-/// Checks the only metadata item of a patch. It orders expressions, so it has no effect on bare macros.
-fn check_priority(what: &str, metadata: Option<Member>) -> Result<(), Refusal> {
-    let Some(mut metadata) = metadata else { return Ok(()) };
-    let _ = metadata.take("evalPriority");
-    let rest = metadata.into_all();
-    match rest.iter().next() {
-        None => Ok(()),
-        Some((name, value)) => Err(Refusal::bad(format!(
-            "{what} has metadata '{name}' (a {}): a patch takes none but evalPriority; remove it",
-            kind_of(value)
-        ))),
     }
 }

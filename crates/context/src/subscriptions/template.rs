@@ -1,15 +1,71 @@
-//! Texts and JSON with macros `${name}`.
+//! Texts and JSON with macros: `${name}`, or an expression in JEXL, `${temperature * 2}`.
 
 use std::borrow::Cow;
 
+use millstream_jexl::{Expression, closing_brace};
 use serde_json::Value;
 
 use crate::model::json;
 use crate::refusal::Refusal;
 
+/// The words of JEXL that look like names.
+const LITERALS: [&str; 3] = ["true", "false", "null"];
+
 pub(crate) trait MacroValues {
     /// The canonical JSON text of a name; `None` if it has no value.
     fn json(&self, name: &str) -> Option<Cow<'_, str>>;
+
+    /// The value of an expression.
+    fn evaluate(&self, expression: &Expression) -> Value;
+}
+
+/// The inside of `${…}`.
+#[derive(Debug, Clone)]
+pub(crate) enum Macro {
+    Name(String),
+    Expression(Expression),
+    /// No expression: Orion takes it, and its value is null.
+    Misspelt,
+}
+
+impl Macro {
+    fn read(text: &str) -> Self {
+        if is_bare(text) {
+            return Self::Name(text.to_owned());
+        }
+        // Forbidden characters arrive encoded.
+        let decoded = || percent_encoding::percent_decode_str(text).decode_utf8_lossy();
+        let expression = Expression::parse(text).or_else(|_| Expression::parse(&decoded()));
+        expression.map_or(Self::Misspelt, Self::Expression)
+    }
+
+    /// The canonical JSON text; `None` without a value, and for an expression that is null.
+    fn json<'a>(&self, values: &'a dyn MacroValues) -> Option<Cow<'a, str>> {
+        match self {
+            Self::Name(name) => values.json(name),
+            Self::Expression(expression) => match values.evaluate(expression) {
+                Value::Null => None,
+                value => Some(Cow::Owned(json::text(&value).to_string())),
+            },
+            Self::Misspelt => None,
+        }
+    }
+}
+
+/// An expression that is a condition.
+#[derive(Debug)]
+pub(crate) struct JexlCondition(Option<Expression>);
+
+impl JexlCondition {
+    /// Reads any text; one that is no expression never holds.
+    pub(crate) fn read(text: &str) -> Self {
+        Self(Expression::parse(text).ok())
+    }
+
+    /// The value is `true`, and nothing that counts as true.
+    pub(crate) fn holds(&self, values: &dyn MacroValues) -> bool {
+        self.0.as_ref().map(|expression| values.evaluate(expression)) == Some(Value::Bool(true))
+    }
 }
 
 #[derive(Debug, Clone, Default)]
@@ -21,7 +77,7 @@ pub(crate) struct MacroTemplate {
 #[derive(Debug, Clone)]
 enum TemplatePart {
     Text(String),
-    Name(String),
+    Macro(Macro),
 }
 
 impl MacroTemplate {
@@ -39,20 +95,17 @@ impl MacroTemplate {
     pub(crate) fn read(what: &str, text: &str) -> Result<Self, Refusal> {
         let (mut parts, mut rest) = (Vec::new(), text);
         while let Some(begin) = rest.find("${") {
-            let Some(length) = rest[begin..].find('}') else {
+            let inside = &rest[begin + 2..];
+            let Some(length) = closing_brace(inside) else {
                 return Err(Refusal::bad(format!(
                     "{what} '{text}': a macro that begins with ${{ must end with }}; end it"
                 )));
             };
-            let name = &rest[begin + 2..begin + length];
-            if !is_bare(name) {
-                return Err(Refusal::later(&format!("the expression in {what}"), name));
-            }
             if begin > 0 {
                 parts.push(TemplatePart::Text(rest[..begin].to_owned()));
             }
-            parts.push(TemplatePart::Name(name.to_owned()));
-            rest = &rest[begin + length + 1..];
+            parts.push(TemplatePart::Macro(Macro::read(&inside[..length])));
+            rest = &inside[length + 1..];
         }
         if !rest.is_empty() {
             parts.push(TemplatePart::Text(rest.to_owned()));
@@ -66,59 +119,75 @@ impl MacroTemplate {
             TemplatePart::Text(text) => {
                 TemplatePart::Text(percent_encoding::percent_decode_str(&text).decode_utf8_lossy().into_owned())
             }
-            name @ TemplatePart::Name(_) => name,
+            filled @ TemplatePart::Macro(_) => filled,
         };
         Self { parts: self.parts.into_iter().map(decode).collect(), raw: self.raw }
     }
 
     /// Replaces every macro; a missing value becomes `null`.
-    pub(crate) fn fill(&self, names: &dyn MacroValues) -> String {
+    pub(crate) fn fill(&self, values: &dyn MacroValues) -> String {
         let mut out = String::new();
         for part in &self.parts {
             match part {
                 TemplatePart::Text(text) => out.push_str(text),
-                TemplatePart::Name(name) => {
-                    out.push_str(&names.json(name).map_or("null".into(), |value| plain(&value)))
-                }
+                TemplatePart::Macro(one) => out.push_str(&one.json(values).map_or("null".into(), |json| plain(&json))),
             }
         }
         out
     }
 
     /// Replaces every macro; `None` if the text is a single macro without a value.
-    pub(crate) fn fill_if_there(&self, names: &dyn MacroValues) -> Option<String> {
-        let is_missing = self.whole_name().is_some_and(|name| names.json(name).is_none());
-        (!is_missing).then(|| self.fill(names))
+    pub(crate) fn fill_if_there(&self, values: &dyn MacroValues) -> Option<String> {
+        match self.whole() {
+            Some(whole) => whole.json(values).map(|json| plain(&json)),
+            None => Some(self.fill(values)),
+        }
     }
 
     /// The texts outside macros.
     pub(crate) fn texts(&self) -> impl Iterator<Item = &str> {
         self.parts.iter().filter_map(|part| match part {
             TemplatePart::Text(text) => Some(&**text),
-            TemplatePart::Name(_) => None,
+            TemplatePart::Macro(_) => None,
         })
     }
 
-    fn whole_name(&self) -> Option<&str> {
+    /// The macro, if there is nothing else.
+    fn whole(&self) -> Option<&Macro> {
         match &self.parts[..] {
-            [TemplatePart::Name(name)] => Some(name),
+            [TemplatePart::Macro(whole)] => Some(whole),
             _ => None,
         }
     }
 
-    pub(crate) fn has_names(&self) -> bool {
-        self.parts.iter().any(|part| matches!(part, TemplatePart::Name(_)))
+    pub(crate) fn has_macros(&self) -> bool {
+        self.parts.iter().any(|part| matches!(part, TemplatePart::Macro(_)))
     }
 }
 
-/// The name is a bare name; anything else would be an expression.
+/// The text is a bare name; anything else is an expression. So `A-B` is a difference and `A:B` nothing, also where an
+/// attribute has that name.
 fn is_bare(name: &str) -> bool {
-    let word =
-        |text: &str| !text.is_empty() && text.bytes().all(|c| c.is_ascii_alphanumeric() || b"_:-@$".contains(&c));
+    let word = |text: &str| {
+        let is_word = text.bytes().all(|c| c.is_ascii_alphanumeric() || b"_@$".contains(&c));
+        is_word && text.bytes().next().is_some_and(|first| !first.is_ascii_digit())
+    };
     match name.strip_prefix("metadata.").and_then(|rest| rest.split_once('.')) {
         Some((attribute, item)) => word(attribute) && word(item),
-        None => word(name),
+        None => word(name) && !LITERALS.contains(&name),
     }
+}
+
+/// The text without its macros: forbidden characters are none in expressions.
+pub(crate) fn without_macros(text: &str) -> String {
+    let (mut out, mut rest) = (String::new(), text);
+    while let Some((before, inside)) = rest.split_once("${")
+        && let Some(end) = closing_brace(inside)
+    {
+        out.push_str(before);
+        rest = &inside[end + 1..];
+    }
+    out + rest
 }
 
 /// A value within a text: strings without quotes, others as JSON.
@@ -131,7 +200,7 @@ pub(crate) enum JsonTemplate {
     /// A canonical JSON text without macros.
     Fixed(String),
     /// A single macro, which keeps its JSON type.
-    Whole(String),
+    Whole(Macro),
     Text(MacroTemplate),
     Array(Vec<JsonTemplate>),
     Object(Vec<(String, JsonTemplate)>),
@@ -142,9 +211,9 @@ impl JsonTemplate {
         match value {
             Value::String(text) => {
                 let template = MacroTemplate::read(what, text)?;
-                Ok(match template.whole_name() {
-                    Some(name) => Self::Whole(name.to_owned()),
-                    None if template.has_names() => Self::Text(template),
+                Ok(match template.whole() {
+                    Some(whole) => Self::Whole(whole.clone()),
+                    None if template.has_macros() => Self::Text(template),
                     None => Self::Fixed(json::text(value).to_string()),
                 })
             }
@@ -161,18 +230,18 @@ impl JsonTemplate {
     }
 
     /// Appends the JSON text; a missing value becomes `null`.
-    pub(crate) fn fill(&self, names: &dyn MacroValues, out: &mut String) {
+    pub(crate) fn fill(&self, values: &dyn MacroValues, out: &mut String) {
         match self {
             Self::Fixed(text) => out.push_str(text),
-            Self::Whole(name) => out.push_str(&names.json(name).unwrap_or(Cow::Borrowed("null"))),
-            Self::Text(template) => json::push_string(&template.fill(names), out),
+            Self::Whole(whole) => out.push_str(&whole.json(values).unwrap_or(Cow::Borrowed("null"))),
+            Self::Text(template) => json::push_string(&template.fill(values), out),
             Self::Array(items) => {
                 out.push('[');
                 for (i, item) in items.iter().enumerate() {
                     if i > 0 {
                         out.push(',');
                     }
-                    item.fill(names, out);
+                    item.fill(values, out);
                 }
                 out.push(']');
             }
@@ -184,7 +253,7 @@ impl JsonTemplate {
                     }
                     json::push_string(name, out);
                     out.push(':');
-                    value.fill(names, out);
+                    value.fill(values, out);
                 }
                 out.push('}');
             }
@@ -194,6 +263,7 @@ impl JsonTemplate {
 
 #[cfg(test)]
 mod tests {
+    use millstream_jexl::Names;
     use serde_json::json;
 
     use super::*;
@@ -211,6 +281,16 @@ mod tests {
                 _ => None,
             }
         }
+
+        fn evaluate(&self, expression: &Expression) -> Value {
+            expression.evaluate(self, 0)
+        }
+    }
+
+    impl Names for Few {
+        fn value(&self, name: &str) -> Option<Cow<'_, Value>> {
+            self.json(name).map(|json| Cow::Owned(serde_json::from_str(&json).unwrap()))
+        }
     }
 
     #[test]
@@ -224,34 +304,69 @@ mod tests {
             ("${metadata.t.unit}", "C"),
             ("$t $ {t}", "$t $ {t}"),
             ("", ""),
+            // Expressions.
+            ("${t+1}", "22.5"),
+            ("${t + 1} and ${ t }", "22.5 and 21.5"),
+            ("${{a: {b: t}}}!", "{\"a\":{\"b\":21.5}}!"),
+            ("${o.k[0]}${o|toString}", "1{\"k\":[1]}"),
+            ("${'}'}${\"{\"}", "}{"),
+            ("${s|uppercase}", "A\"B"),
+            ("${true}${false}${null}${12}", "truefalsenull12"),
+            // No value: an unknown name in an operation or function, no expression.
+            ("${none+1}|${t|nothing}|${t||-1}|${t +}|${}", "null|null|null|null|null"),
         ] {
             assert_eq!(MacroTemplate::read("x", given).unwrap().fill(&Few), expected, "{given}");
         }
         assert_eq!(MacroTemplate::read("x", "%22${s}%22 100%25").unwrap().decoded().fill(&Few), "\"a\"b\" 100%");
         assert_eq!(MacroTemplate::literal("${t}").fill(&Few), "${t}");
-        for (given, expected) in
-            [("${none}", None), ("-${none}", Some("-null")), ("${t}", Some("21.5")), ("", Some(""))]
-        {
+        for (given, expected) in [
+            ("${none}", None),
+            ("-${none}", Some("-null")),
+            ("${t}", Some("21.5")),
+            ("", Some("")),
+            ("${none+1}", None),
+            ("${t*2}", Some("43")),
+        ] {
             assert_eq!(MacroTemplate::read("x", given).unwrap().fill_if_there(&Few).as_deref(), expected, "{given}");
         }
     }
 
     #[test]
     fn a_macro_that_fills_a_string_of_json_keeps_its_type() {
-        let given = json!({"a": "${t}", "b": "x${t}", "c": ["${s}", "${none}", 1.0, null], "d": {"${t}": "${o}"}});
+        let given = json!({
+            "a": "${t}", "b": "x${t}", "c": ["${s}", "${none}", 1.0, null], "d": {"${t}": "${o}"},
+            "e": "${t>20}", "f": "${[t,s]}", "g": "${none/2}", "h": "x${none/2}",
+        });
         let mut out = String::new();
         JsonTemplate::read("x", &given).unwrap().fill(&Few, &mut out);
         assert_eq!(
-            out, r#"{"a":21.5,"b":"x21.5","c":["a\"b",null,1,null],"d":{"${t}":{"k":[1]}}}"#,
+            out,
+            concat!(
+                r#"{"a":21.5,"b":"x21.5","c":["a\"b",null,1,null],"d":{"${t}":{"k":[1]}},"#,
+                r#""e":true,"f":[21.5,"a\"b"],"g":null,"h":"xnull"}"#
+            ),
             "keys are left alone"
         );
     }
 
     #[test]
-    fn expressions_are_for_later_and_an_open_macro_is_a_mistake() {
-        for given in ["${t+1}", "${t|uppercase}", "${a.b}", "${}", "${ t }", "${a[0]}", "${metadata.t.unit.x}"] {
-            let refusal = MacroTemplate::read("payload", given).unwrap_err();
-            assert_eq!(refusal.name, ErrorName::NotImplemented, "{given}");
+    fn bare_names_are_names_and_all_else_is_an_expression() {
+        for (given, is_name) in [
+            ("t", true),
+            ("_$a@1", true),
+            ("metadata.t.unit", true),
+            ("metadata.t", false),
+            ("metadata.t.unit.x", false),
+            ("a.b", false),
+            ("a-b", false),
+            ("a:b", false),
+            ("1", false),
+            ("1a", false),
+            ("true", false),
+            (" t ", false),
+            ("", false),
+        ] {
+            assert_eq!(matches!(Macro::read(given), Macro::Name(_)), is_name, "{given}");
         }
         assert_eq!(MacroTemplate::read("payload", "x${t").unwrap_err().name, ErrorName::BadRequest);
     }

@@ -12,6 +12,7 @@ mod geo;
 mod guide;
 mod heads;
 mod indexes;
+mod jexl;
 mod js;
 mod mosquitto;
 mod moves;
