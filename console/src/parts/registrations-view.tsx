@@ -61,7 +61,7 @@ export function RegistrationsView(props: {
 function RegistrationTable({ registrations }: { registrations: readonly Registration[] }): ComponentChildren {
   const now = Date.now();
   return (
-    <div class="scroll">
+    <div class="scroll" tabIndex={0} role="region" aria-label="Table of registrations">
       <table class="entities subscriptions">
         <thead>
           <tr>
