@@ -478,9 +478,9 @@ async fn finish(core: &Arc<Core>, writer: &Arc<WriterState>, end: End) -> Result
 
 /// Waits until readers see what was committed. The coordinator answers before the partitions have their markers.
 async fn seen(core: &Arc<Core>, stored: &[Stored]) {
-    let deadline = tokio::time::Instant::now() + core.config.request_timeout;
+    let deadline = tokio::time::Instant::now() + core.config.delivery_timeout;
     for Stored { partition, first, last } in stored {
-        let _ = tokio::time::timeout_at(deadline, async {
+        let is_seen = tokio::time::timeout_at(deadline, async {
             let mut pause = SEEN_POLL;
             loop {
                 if tokio::time::timeout(pause, partition.until_stable(last.next())).await.is_ok() {
@@ -492,8 +492,10 @@ async fn seen(core: &Arc<Core>, stored: &[Stored]) {
                     _ => pause *= 2,
                 }
             }
-        })
-        .await;
+        });
+        if is_seen.await.is_err() {
+            warn!(partition = %partition.id, "what was committed has no marker yet, and readers do not see it");
+        }
     }
 }
 
