@@ -51,7 +51,7 @@ struct Parser<'t> {
     filters: Vec<bool>,
 }
 
-/// How tightly a binary operator binds.
+/// The strength with which a binary operator binds.
 #[derive(Clone, Copy, PartialEq, PartialOrd)]
 enum Level {
     Logic,
