@@ -14,8 +14,9 @@ use millstream_view::{Answer, Error, Follow, SourcePartition, SourceRecord, View
 use parking_lot::Mutex;
 
 use super::change::{ChangePosition, ChangeRecord};
+use super::expression_work::ExpressionWork;
 use super::hub::Hub;
-use super::render::{ExpressionWork, Occasion, root};
+use super::render::{Occasion, root};
 use super::stats::NotificationCounters;
 use super::view::{Fired, SubscriptionCommand, SubscriptionView};
 use crate::flow_control::{Flows, Looking};
@@ -107,10 +108,14 @@ impl Matcher {
             Occasion { change, now_ms, token: token.as_deref(), custom, max_bytes, work: ExpressionWork::default() };
         let (mut part, mut part_bytes, mut number) = (Vec::new(), 0, 0);
         for subscription in candidates {
-            if !subscription.fires(change, now_ms)
-                || !occasion.holds(&subscription)
-                || occasion.has_nothing_for(&subscription)
-            {
+            if !subscription.fires(change, now_ms) {
+                continue;
+            }
+            if !occasion.holds(&subscription) {
+                self.counters.over_budget.inc_by(u64::from(occasion.work.is_cut()));
+                continue;
+            }
+            if occasion.has_nothing_for(&subscription) {
                 continue;
             }
             number += 1;
@@ -119,7 +124,7 @@ impl Matcher {
                 continue;
             }
             let Some(mut notification) = occasion.notification(&subscription, number) else { continue };
-            self.counters.over_budget.inc_by(u64::from(occasion.work.is_over()));
+            self.counters.over_budget.inc_by(u64::from(occasion.work.is_cut()));
             notification.token = looking.map(Looking::token).unwrap_or_default();
             self.counters.matched.inc();
             if part.len() >= PART_MAX || part_bytes > PART_MAX_BYTES {

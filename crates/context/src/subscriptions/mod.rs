@@ -20,6 +20,7 @@ mod change;
 mod delivery;
 mod details;
 mod effect;
+mod expression_work;
 mod hub;
 mod index;
 mod matcher;

@@ -1,13 +1,12 @@
 //! Renders the notification of a change for one subscription.
 
 use std::borrow::Cow;
-use std::cell::{Cell, RefCell};
 
-use millstream_jexl::Budget;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
 use super::built_ins::service;
 use super::change::ChangeRecord;
+use super::expression_work::ExpressionWork;
 use super::notification::{Lane, Notification, NotificationMessage, STORED_MAX_BYTES};
 use super::scope::MacroScope;
 use super::shape::{body, has_nothing_new, whole_body};
@@ -31,31 +30,6 @@ pub(crate) struct Occasion<'a> {
     pub(crate) custom: bool,
     pub(crate) max_bytes: usize,
     pub(crate) work: ExpressionWork,
-}
-
-/// The work of a change's expressions. Those of one subscription, its condition and its notification, share a budget; all
-/// together may use as much as [`ExpressionWork::BUDGETS_MAX`] of them, so that nobody's expressions hold up the changes behind.
-#[derive(Default)]
-pub(crate) struct ExpressionWork {
-    budget: RefCell<Budget>,
-    /// Budgets that the subscriptions so far have used.
-    used: Cell<f64>,
-}
-
-impl ExpressionWork {
-    const BUDGETS_MAX: f64 = 10.0;
-
-    /// Begins another subscription.
-    fn begin(&self) {
-        self.used.set(self.used.get() + self.budget.borrow().used());
-        let has_some = self.used.get() < Self::BUDGETS_MAX;
-        *self.budget.borrow_mut() = if has_some { Budget::default() } else { Budget::spent() };
-    }
-
-    /// An expression of the last subscription was cut short.
-    pub(crate) fn is_over(&self) -> bool {
-        self.budget.borrow().is_spent()
-    }
 }
 
 impl Occasion<'_> {
@@ -102,7 +76,7 @@ impl Occasion<'_> {
             entity: self.change.entity(),
             token: self.token,
             now_ms: self.now_ms,
-            budget: &self.work.budget,
+            work: &self.work,
         }
     }
 

@@ -1,13 +1,13 @@
 //! The names that macros and expressions of a subscription can use.
 
 use std::borrow::Cow;
-use std::cell::RefCell;
 
-use millstream_jexl::{Budget, Expression, Names};
+use millstream_jexl::{Expression, Names};
 use serde_json::{Map, Value};
 
 use super::built_ins::{built_in, built_in_metadata, service};
 use super::change::ChangeRecord;
+use super::expression_work::ExpressionWork;
 use super::template::MacroValues;
 use crate::model::entity::{Attribute, Entity, Metadata};
 use crate::model::json::{self, push_string};
@@ -23,8 +23,7 @@ pub(crate) struct MacroScope<'a> {
     pub(crate) entity: Option<&'a Entity>,
     pub(crate) token: Option<&'a str>,
     pub(crate) now_ms: i64,
-    /// Of all expressions of a notification.
-    pub(crate) budget: &'a RefCell<Budget>,
+    pub(crate) work: &'a ExpressionWork,
 }
 
 impl<'a> MacroScope<'a> {
@@ -78,7 +77,7 @@ impl MacroValues for MacroScope<'_> {
     }
 
     fn evaluate(&self, expression: &Expression) -> Value {
-        expression.evaluate_within(self, self.now_ms, &mut self.budget.borrow_mut())
+        self.work.evaluate(expression, self, self.now_ms)
     }
 }
 

@@ -35,7 +35,7 @@ impl NotificationCounters {
             dropped: counter("dropped", "Notifications that had to go because too many waited."),
             over_budget: counter(
                 "over_budget",
-                "Notifications with expressions that were null because they take too long.",
+                "Subscriptions of which an expression was null because it took too long.",
             ),
             reports: counter("reports", "Ends of notifications that were stored."),
             match_s: metrics.histogram(

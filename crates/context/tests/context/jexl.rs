@@ -259,8 +259,11 @@ async fn expressions_that_take_long_are_null_and_hold_up_nobody() {
     for at in 0..30 {
         site.custom(&format!("/heavy/{at}"), fields.clone()).await;
     }
-    let other = to(&site.receiver, "/other", "e", Value::Null, &json!({}));
-    let mut other = other;
+    // One without expressions, and one whose condition would hold if there was time for it.
+    subscribe(&site.served, "", &to(&site.receiver, "/plain", "e", Value::Null, &json!({}))).await;
+    let late = json!({"jexlExpression": "t == 20"});
+    subscribe(&site.served, "", &to(&site.receiver, "/late", "e", late, &json!({}))).await;
+    let mut other = to(&site.receiver, "/other", "e", Value::Null, &json!({}));
     other["notification"] = json!({"httpCustom": {"url": site.receiver.url("/other"), "json": ["${t + 1}"]}});
     subscribe(&site.served, "fiware-service: other", &other).await;
     let big = json!({"big": {"value": "a".repeat(100_000)}}).to_string();
@@ -277,5 +280,10 @@ async fn expressions_that_take_long_are_null_and_hold_up_nobody() {
         whole += usize::from(some > 0);
     }
     assert!((5..=15).contains(&whole), "{whole} notifications of the change have values");
+    assert_eq!(site.receiver.under("/plain", 1).await.len(), 1);
+    // Each that was cut short counts, whether it was told or not; one without expressions does not.
+    let told = site.receiver.received().iter().filter(|one| one.path() == "/late").count();
+    let counted = format!("millstream_notifications_over_budget_total {}", 31 - told);
+    assert!(site.world.metrics.text().contains(&counted), "{counted}");
     site.close().await;
 }
