@@ -251,11 +251,14 @@ impl PartitionLog {
         if stored.end <= accept.tail_cache.begins() {
             return true;
         }
-        if stored.first < accept.next {
+        if stored.first < accept.tail_cache.end() {
             return false;
         }
-        accept.next = stored.end;
-        accept.producers.observe(&stored.batch, appended_ms, self.producer_limits());
+        // Below the next offset are batches that a repair has cut from the last segment: `meta` knows their producers.
+        if stored.end > accept.next {
+            accept.next = stored.end;
+            accept.producers.observe(&stored.batch, appended_ms, self.producer_limits());
+        }
         accept.tail_cache.push(stored);
         true
     }

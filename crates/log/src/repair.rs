@@ -303,3 +303,66 @@ fn set_aside(files: &dyn Files, layout: &Layout, path: &Path) -> Result<(), Erro
     files.sync_dir(dir).map_err(|e| Error::io("sync", dir, e))?;
     files.remove(path).map_err(|e| Error::io("remove", path, e))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use millstream_types::{ManualClock, Offset, Record, TenantId, TopicName, TopicPartition};
+
+    use super::*;
+    use crate::{AckLevel, Embedded, Log as _, LogConfig, Partition, SystemFiles, TopicConfig, UpTo, reply};
+
+    fn open(dir: &Path) -> Arc<Embedded> {
+        let (config, clock) =
+            (LogConfig { dir: dir.to_owned(), ..LogConfig::default() }, Arc::new(ManualClock::default()));
+        Embedded::open(config, Arc::new(SystemFiles), clock.clone(), clock).unwrap()
+    }
+
+    /// The offsets of all records.
+    fn offsets(partition: &dyn Partition) -> Vec<u64> {
+        let batches = partition.read(Offset::ZERO, usize::MAX, UpTo::Stable).unwrap();
+        batches.iter().flat_map(|batch| batch.base_offset().0..=batch.last_offset().0).collect()
+    }
+
+    /// A flush that runs beside appends leaves batches in a segment that the journal repeats.
+    #[test]
+    fn records_that_a_repair_cuts_from_the_last_segment_come_back_from_the_journal() {
+        let dir = tempfile::tempdir().unwrap();
+        let (log_dir, layout) = (dir.path().to_owned(), Layout::new(dir.path()));
+        let meta = || Meta::read(&SystemFiles, &layout).unwrap().unwrap();
+        let log = open(&log_dir);
+        let id = TopicPartition::new(TopicName::user("orders", &TenantId::default()).unwrap(), 0);
+        log.create_topic(&id.topic, &TopicConfig { partitions: 1, ..TopicConfig::default() }).unwrap();
+        let partition = log.partition(&id).unwrap();
+        let append = |value: &str| {
+            let (done, answer) = reply();
+            let record = Record { value: Some(value.as_bytes()), ..Record::default() };
+            partition.append(&[record], AckLevel::Synced, done).unwrap();
+            answer.wait().unwrap().first.0
+        };
+        let first = append("flushed before");
+        log.flush().unwrap();
+        let before = meta().journal;
+        let appended: Vec<u64> = (0..3).map(|number| append(&number.to_string())).collect();
+        log.flush().unwrap();
+        let mut crashed = meta();
+        log.close().unwrap();
+        assert!(before != crashed.journal && !crashed.clean);
+        crashed.journal = before;
+        crashed.write(&SystemFiles, &layout).unwrap();
+        assert_eq!(check(&SystemFiles, &log_dir).unwrap(), []);
+
+        let (topic, partitions) = &crashed.topics[0];
+        let segment = partitions[0].segments[0];
+        let path = layout.partition_dir(topic.id, 0).join(segment_name(segment.base, segment.generation));
+        let mut bytes = std::fs::read(&path).unwrap();
+        bytes[segment.size_bytes as usize - 1] ^= 1;
+        std::fs::write(&path, bytes).unwrap();
+        let told = repair(&SystemFiles, &log_dir).unwrap();
+        assert_eq!(told.iter().map(|damage| &damage.path).collect::<Vec<_>>(), [&path]);
+        let log = open(&log_dir);
+        assert_eq!(offsets(&*log.partition(&id).unwrap()), [&[first], &appended[..]].concat());
+        log.close().unwrap();
+    }
+}
