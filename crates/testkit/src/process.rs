@@ -92,9 +92,10 @@ impl Process {
             .args(["--listen-devices-mqtt", "127.0.0.1:0"])
             .args(["--listen-redis", "127.0.0.1:0"])
             .args(["--set", "logging.level=warn"])
-            // A disk that stalls under other tests must not refuse a message.
+            // A disk or a processor that stalls under other tests must not refuse a login or a message.
             .args(["--set", "connect.http.send_timeout_ms=60000", "--set", "connect.mqtt.send_timeout_ms=60000"])
             .args(["--set", "connect.http.request_timeout_ms=60000", "--set", "context.timeout_ms=60000"])
+            .args(["--set", "connect.mqtt.connect_timeout_ms=60000"])
             .args(arguments)
             .current_dir(data_dir)
             .stdout(Stdio::piped())

@@ -38,9 +38,10 @@ pub(crate) fn log_knows_consumers() -> bool {
 /// Settings under which hashing a password is fast.
 pub(crate) fn quick() -> ConnectConfig {
     let mut config = ConnectConfig { hashing_memory_kib: 64, hashing_passes: 1, ..ConnectConfig::default() };
-    // A disk that stalls under other tests must not refuse a message.
+    // A disk or a processor that stalls under other tests must not refuse a login or a message.
     (config.http.send_timeout_ms, config.mqtt.send_timeout_ms) = (60_000, 60_000);
-    config.http.request_timeout_ms = 60_000;
+    (config.http.request_timeout_ms, config.mqtt.connect_timeout_ms) = (60_000, 60_000);
+    (config.mqtt.packet_timeout_ms, config.mqtt.write_timeout_ms) = (60_000, 60_000);
     config
 }
 

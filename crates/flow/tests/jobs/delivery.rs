@@ -56,7 +56,7 @@ fn a_job_goes_on_where_it_was_after_a_restart() {
     let node = Node::open(dir.path());
     node.append("numbers", &records(60..100));
     eventually("the next records are there, and the first are not repeated", || by_key(&node) == expected(0..100));
-    assert_eq!(node.job(&id)["state"], "running");
+    node.running(&id);
     node.close();
 }
 
@@ -109,7 +109,7 @@ fn an_idle_job_takes_no_turn() {
     node.append("numbers", &records(0..20));
     let id = node.run(&copy("copy"));
     eventually("the records are there", || by_key(&node) == expected(0..20));
-    let turns = || node.job(&id)["turns"].as_u64().unwrap();
+    let turns = || node.running(&id)["turns"].as_u64().unwrap();
     // The last turns store the position; a job that polls would never give two equal counts this far apart.
     let mut last = turns();
     eventually("the turns stand still", || {

@@ -116,7 +116,7 @@ fn the_reason_of_a_job_tells_of_a_server_that_does_not_take_its_requests_for_as_
     let is_told =
         |reason: &str| reason.starts_with("out sends a request again, attempt ") && reason.contains(&answered);
     eventually("the reason names node and answer", || node.job(&id)["reason"].as_str().is_some_and(is_told));
-    assert_eq!(node.job(&id)["state"], "running");
+    node.running(&id);
     eventually("all are taken", || received.lock().unwrap().len() == 6);
     eventually("there is no reason any more", || node.job(&id)["reason"].is_null());
     node.kill(&id).unwrap();

@@ -75,7 +75,7 @@ fn the_past_of_each_key_is_known_after_a_restart_with_any_number_of_instances() 
         eventually("the keys are counted before a record comes", || node.job(&id)["nodes"][1]["keys"] == 10);
         node.append("readings", &readings(20..50));
         eventually("the next ones go on from there", || results(&node) == expected(50));
-        assert_eq!(node.job(&id)["state"], "running", "{:#}", node.job(&id));
+        node.running(&id);
         node.close();
     }
 }
@@ -96,7 +96,7 @@ fn each_reading_is_counted_once_whenever_the_job_ends() {
         node = Node::open(dir.path());
     }
     eventually("all are there", || results(&node) == expected(80));
-    assert_eq!(node.job(&id)["state"], "running", "{:#}", node.job(&id));
+    node.running(&id);
     node.close();
 }
 

@@ -397,7 +397,7 @@ fn a_job_with_a_table_that_does_not_change_takes_no_turn() {
     let id = node.run(&priced(&by_currency()));
     let mut next = 1;
     eventually_rated(&node, &mut next, "EUR", &json!(1));
-    let turns = || node.job(&id)["turns"].as_u64().unwrap();
+    let turns = || node.running(&id)["turns"].as_u64().unwrap();
     let mut last = turns();
     eventually("the turns stand still", || {
         std::thread::sleep(std::time::Duration::from_millis(500));

@@ -9,8 +9,8 @@ use millstream_flow::{
     EntityReader, Error, FlowConfig, FlowRuntime, Functions, Hooks, Jobs, ParallelismChange, StopMode, Submission, Tap,
 };
 use millstream_log::{AckLevel, Embedded, Files, Log, LogConfig, SystemFiles, TopicConfig, UpTo, reply};
-use millstream_testkit::TestLog;
 use millstream_testkit::sim::SimFiles;
+use millstream_testkit::{TestLog, found};
 use millstream_types::{
     AccessScope, MemoryBudget, MonotonicClock, Offset, Principal, Record, Roles, ShortLives, SystemClock, TenantId,
     TopicName, TopicPartition, WallClock,
@@ -229,6 +229,11 @@ impl Node {
 
     pub(crate) fn job(&self, id: &str) -> Value {
         self.jobs.get(&self.tenant, id).unwrap()
+    }
+
+    /// The job, once it counts as running: after a start its first turns come before that.
+    pub(crate) fn running(&self, id: &str) -> Value {
+        found("the job runs", || Some(self.job(id)).filter(|job| job["state"] == "running"))
     }
 
     pub(crate) fn tap(&self, id: &str, from: &str, to: &str, rate: f64) -> Result<Tap, Error> {

@@ -170,7 +170,7 @@ fn the_clock_sends_windows_of_a_topic_that_has_fallen_silent_and_then_rests() {
     let node = Node::open(dir.path());
     node.append("readings", &[record(0, 30, 100)]);
     eventually("the next is there", || found(&node)["d0"].last().unwrap().last() == Some(&100));
-    assert_eq!(node.job(&id)["state"], "running");
+    node.running(&id);
     node.close();
 }
 
