@@ -14,8 +14,8 @@ use crate::response::{LENGTH_BYTES, Response, encode, put_length, start};
 use crate::supported_apis::{ApiVersionRange, SupportedApis};
 use crate::{
     acls, api_versions, client_quotas, cluster, configs, create_topics, delete_records, delete_topics,
-    describe_producers, fetch, leader_epochs, list_offsets, log_dirs, metadata, produce, quorum, safe_decode, sasl,
-    scram_users, topic_partitions, transaction_apis, unsupported_api,
+    describe_producers, fetch, leader_epochs, list_offsets, log_dirs, metadata, produce, quorum, sasl, scram_users,
+    topic_partitions, transaction_apis, unsupported_api,
 };
 
 /// The response to a request that has begun.
@@ -228,7 +228,7 @@ fn fetch_api(min: i16, max: i16) -> Api {
 }
 
 fn decode<R: Request>(body: Bytes, version: i16) -> Result<R, ConnectionError> {
-    safe_decode::decode(body, version).map_err(|why| ConnectionError::Malformed { key: R::KEY, version, why })
+    millstream_kafka_wire::decode(body, version).map_err(|why| ConnectionError::Malformed { key: R::KEY, version, why })
 }
 
 /// Wraps a handler that always responds.

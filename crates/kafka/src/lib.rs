@@ -55,7 +55,6 @@ mod quorum;
 mod read_buffer;
 mod request_context;
 mod response;
-mod safe_decode;
 mod sasl;
 mod sasl_state;
 mod scram;

@@ -8,14 +8,14 @@ use std::time::{Duration, Instant};
 use kafka_protocol::messages::metadata_request::MetadataRequestTopic;
 use kafka_protocol::messages::{MetadataRequest, MetadataResponse, TopicName};
 use kafka_protocol::protocol::{Request, StrBytes};
+use millstream_kafka_wire::CallError;
 use parking_lot::Mutex;
 use uuid::Uuid;
 
 use crate::config::EngineConfig;
-use crate::connection::{CallError, Connection};
+use crate::connection::BrokerConnection;
 use crate::contact::Contact;
 use crate::health::BrokerHealth;
-use crate::login;
 
 const METADATA_VERSION: i16 = 12;
 
@@ -58,7 +58,7 @@ struct KnownBroker {
     contact: Arc<Contact>,
 }
 
-type Slot = Arc<tokio::sync::Mutex<Option<Arc<Connection>>>>;
+type Slot = Arc<tokio::sync::Mutex<Option<Arc<BrokerConnection>>>>;
 
 /// The brokers of the cluster, as far as they are known, and a connection of each purpose to each.
 #[derive(Debug)]
@@ -82,18 +82,13 @@ impl Cluster {
     }
 
     /// Connects to a broker and logs in.
-    async fn connect(&self, address: &str, contact: &Arc<Contact>) -> Result<Arc<Connection>, CallError> {
-        let (tls, patience) = (self.config.security.tls.as_ref(), self.config.request_timeout);
-        let open = Connection::open(address, tls, patience, Arc::clone(contact)).await;
-        let open = open.inspect_err(|_| contact.failed())?;
-        if let Some(login) = &self.config.security.login {
-            login::log_in(&open, login).await.map_err(|error| CallError::Unsent(format!("{address}: {error}")))?;
-        }
-        Ok(Arc::new(open))
+    async fn connect(&self, address: &str, contact: &Arc<Contact>) -> Result<Arc<BrokerConnection>, CallError> {
+        let (security, patience) = (&self.config.security, self.config.request_timeout);
+        Ok(Arc::new(BrokerConnection::open(address, security, patience, Arc::clone(contact)).await?))
     }
 
     /// A connection to the broker of this id.
-    pub(crate) async fn broker(&self, id: i32, purpose: Purpose) -> Result<Arc<Connection>, CallError> {
+    pub(crate) async fn broker(&self, id: i32, purpose: Purpose) -> Result<Arc<BrokerConnection>, CallError> {
         let slot = Arc::clone(self.connections.lock().entry((id, purpose)).or_default());
         let mut slot = slot.lock().await;
         if let Some(open) = slot.as_ref().filter(|open| !open.is_closed()) {
@@ -150,7 +145,7 @@ impl Cluster {
     }
 
     /// A connection to any broker, the one whose turn it is or the next one, and its turn.
-    async fn any(&self) -> Result<(usize, Arc<Connection>), CallError> {
+    async fn any(&self) -> Result<(usize, Arc<BrokerConnection>), CallError> {
         let ids = self.ids();
         for _ in 0..ids.len() {
             let turn = self.turn.current();

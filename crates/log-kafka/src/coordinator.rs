@@ -7,11 +7,11 @@ use kafka_protocol::messages::{
     EndTxnRequest, FindCoordinatorRequest, InitProducerIdRequest, ProducerId as WireProducerId, TransactionalId,
 };
 use kafka_protocol::protocol::{Request, StrBytes};
+use millstream_kafka_wire::CallError;
 use millstream_log::Error;
 use parking_lot::Mutex;
 
 use crate::cluster::Purpose;
-use crate::connection::CallError;
 use crate::core::{Core, said};
 use crate::queue::ProducerId;
 

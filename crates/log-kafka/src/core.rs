@@ -5,6 +5,7 @@ use std::future::Future;
 use std::sync::{Arc, OnceLock, mpsc};
 
 use kafka_protocol::ResponseError;
+use millstream_kafka_wire::CallError;
 use millstream_log::{Error, LogCounters, SystemFiles, Topic};
 use millstream_types::{ACTIVE, SystemClock, WallClock as _};
 use parking_lot::Mutex;
@@ -16,7 +17,6 @@ use crate::activity::Activity;
 use crate::clocks::Clocks;
 use crate::cluster::Cluster;
 use crate::config::EngineConfig;
-use crate::connection::CallError;
 use crate::contact::Troubles;
 use crate::followed::Followed;
 use crate::health::ReplicaReport;

@@ -9,12 +9,12 @@ use kafka_protocol::messages::fetch_response::PartitionData;
 use kafka_protocol::messages::list_offsets_request::{ListOffsetsPartition, ListOffsetsTopic};
 use kafka_protocol::messages::{BrokerId, FetchRequest, ListOffsetsRequest, TopicName as WireName};
 use kafka_protocol::protocol::{Request, StrBytes};
+use millstream_kafka_wire::CallError;
 use millstream_log::Error;
 use millstream_types::{BatchLimits, Offset};
 use uuid::Uuid;
 
 use crate::cluster::Purpose;
-use crate::connection::CallError;
 use crate::core::{Core, said};
 use crate::partition_state::{Ends, PartitionState};
 use crate::visible::{Times, Visible, visible};

@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use kafka_protocol::ResponseError;
 use kafka_protocol::messages::fetch_response::PartitionData;
+use millstream_kafka_wire::CallError;
 use millstream_log::Error;
 use tracing::{debug, warn};
 use uuid::Uuid;
 
 use crate::cluster::Purpose;
-use crate::connection::CallError;
 use crate::core::{Core, said};
 use crate::fetching::{self, FETCH_VERSION, Fetched};
 use crate::partition_state::{Ends, PartitionState};

@@ -31,7 +31,6 @@ mod following;
 mod health;
 mod local_copies;
 mod local_disk;
-mod login;
 mod lost_records;
 mod migrated;
 mod migration;

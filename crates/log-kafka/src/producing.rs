@@ -12,12 +12,12 @@ use kafka_protocol::ResponseError;
 use kafka_protocol::messages::produce_request::{PartitionProduceData, TopicProduceData};
 use kafka_protocol::messages::produce_response::PartitionProduceResponse;
 use kafka_protocol::messages::{InitProducerIdRequest, ProduceRequest, ProducerId as WireProducerId};
+use millstream_kafka_wire::CallError;
 use millstream_log::Error;
 use tracing::{debug, warn};
 use uuid::Uuid;
 
 use crate::cluster::Purpose;
-use crate::connection::CallError;
 use crate::coordinator::INIT_PRODUCER_ID_VERSION;
 use crate::core::{Core, said};
 use crate::partition_state::PartitionState;

@@ -4,7 +4,8 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use millstream_log::{Error, KafkaClusterConfig, LoginMechanism};
+use millstream_kafka_wire::Login;
+use millstream_log::{Error, KafkaClusterConfig};
 use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
@@ -23,20 +24,6 @@ pub(crate) fn invalid(setting: &'static str, value: impl ToString, rule: &'stati
 pub(crate) struct Security {
     pub(crate) tls: Option<Tls>,
     pub(crate) login: Option<Login>,
-}
-
-/// A login by SASL.
-pub(crate) struct Login {
-    /// The way in which the password is proven.
-    pub(crate) mechanism: LoginMechanism,
-    pub(crate) user: String,
-    pub(crate) password: String,
-}
-
-impl fmt::Debug for Login {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Login({} by {})", self.user, self.mechanism.as_str())
-    }
 }
 
 impl Security {

@@ -10,10 +10,10 @@ use kafka_protocol::protocol::StrBytes;
 use tracing::debug;
 
 use crate::cluster::Purpose;
-use crate::connection::CallError;
 use crate::core::Core;
 use crate::fetching::{EARLIEST, Isolation, LATEST, LIST_OFFSETS_VERSION};
 use crate::partition_state::{Ends, PartitionState};
+use millstream_kafka_wire::CallError;
 
 const DESCRIBE_LOG_DIRS_VERSION: i16 = 4;
 const PERIOD: Duration = Duration::from_secs(10);

@@ -16,12 +16,12 @@ use kafka_protocol::messages::{
     TopicName as WireName,
 };
 use kafka_protocol::protocol::StrBytes;
+use millstream_kafka_wire::CallError;
 use millstream_log::{Error, Topic, TopicConfig};
 use millstream_types::{TopicId, TopicName};
 use uuid::Uuid;
 
 use crate::catalogue;
-use crate::connection::CallError;
 use crate::core::{Core, said};
 use crate::topic_settings;
 use crate::topic_state::TopicState;

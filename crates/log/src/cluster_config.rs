@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use millstream_types::LoginMechanism;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -54,32 +55,6 @@ pub struct KafkaClusterConfig {
     /// Bytes of copies on the disk of this machine, from which values of the store are read; beyond it the oldest go. With 0 values that
     /// are not in memory are read from Kafka. Default 8 GiB.
     pub copies_max_bytes: u64,
-}
-
-/// A mechanism of SASL.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
-pub enum LoginMechanism {
-    /// The password itself (RFC 4616); use TLS.
-    #[serde(rename = "PLAIN")]
-    Plain,
-    /// A proof with SHA-256 (RFC 7677).
-    #[serde(rename = "SCRAM-SHA-256")]
-    ScramSha256,
-    /// A proof with SHA-512.
-    #[default]
-    #[serde(rename = "SCRAM-SHA-512")]
-    ScramSha512,
-}
-
-impl LoginMechanism {
-    /// The name in the handshake.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Plain => "PLAIN",
-            Self::ScramSha256 => "SCRAM-SHA-256",
-            Self::ScramSha512 => "SCRAM-SHA-512",
-        }
-    }
 }
 
 impl Default for KafkaClusterConfig {

@@ -88,7 +88,7 @@ pub use ack::{AckLevel, Appended};
 pub use bell::{Bell, Board};
 pub use clear_journal::clear_journal;
 pub use closed_log::{ClosedBatches, ClosedLog, ClosedPartition, LogState};
-pub use cluster_config::{KafkaClusterConfig, LogEngine, LoginMechanism};
+pub use cluster_config::{KafkaClusterConfig, LogEngine};
 pub use config::{DerivedTopic, LogConfig};
 pub use contract::{CachedRead, Capabilities, CommittedPosition, Hold, Log, Offsets, Partition, UpTo};
 pub use done::{Done, Reply, reply};

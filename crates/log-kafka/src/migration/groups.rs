@@ -7,11 +7,11 @@ use kafka_protocol::ResponseError;
 use kafka_protocol::messages::offset_commit_request::{OffsetCommitRequestPartition, OffsetCommitRequestTopic};
 use kafka_protocol::messages::{FindCoordinatorRequest, GroupId, OffsetCommitRequest, OffsetCommitResponse, TopicName};
 use kafka_protocol::protocol::StrBytes;
+use millstream_kafka_wire::CallError;
 use millstream_log::{CommittedPosition, Error};
 use millstream_types::TopicId;
 
 use crate::cluster::Purpose;
-use crate::connection::CallError;
 use crate::core::{Core, said};
 use crate::migrated::{MigratedTopic, MigratedTopics};
 

@@ -7,10 +7,10 @@ use kafka_protocol::ResponseError;
 use kafka_protocol::messages::offset_for_leader_epoch_request::{OffsetForLeaderPartition, OffsetForLeaderTopic};
 use kafka_protocol::messages::{BrokerId, OffsetForLeaderEpochRequest, TopicName};
 use kafka_protocol::protocol::StrBytes;
+use millstream_kafka_wire::CallError;
 use millstream_log::Error;
 
 use crate::cluster::Purpose;
-use crate::connection::CallError;
 use crate::core::Core;
 use crate::fetching::{self, Isolation, LATEST, Question};
 use crate::partition_state::PartitionState;

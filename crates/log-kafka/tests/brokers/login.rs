@@ -3,10 +3,10 @@
 use std::path::Path;
 use std::process::Command;
 
-use millstream_log::{AckLevel, Log as _, LoginMechanism, TopicConfig};
+use millstream_log::{AckLevel, Log as _, TopicConfig};
 use millstream_log_kafka::OnKafka;
 use millstream_testkit::{Authority, RealKafka};
-use millstream_types::{Record, TopicPartition};
+use millstream_types::{LoginMechanism, Record, TopicPartition};
 
 use crate::{answer, config, topic, values};
 

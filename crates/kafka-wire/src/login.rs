@@ -1,28 +1,49 @@
 //! The login at a broker: SASL with PLAIN (RFC 4616) or SCRAM (RFC 5802, RFC 7677), by Kafka's requests for it.
 
+use std::fmt;
 use std::num::NonZeroU32;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use kafka_protocol::messages::{SaslAuthenticateRequest, SaslHandshakeRequest};
 use kafka_protocol::protocol::StrBytes;
-use millstream_log::LoginMechanism;
+use millstream_types::LoginMechanism;
 use ring::rand::{SecureRandom as _, SystemRandom};
 use ring::{digest, hmac, pbkdf2};
 
 use crate::connection::{CallError, Connection};
-use crate::security::Login;
 
 const HANDSHAKE_VERSION: i16 = 1;
-const AUTHENTICATE_VERSION: i16 = 2;
+/// Every broker since Kafka 1.0 takes it; later versions tell of the end of the login.
+const AUTHENTICATE_VERSION: i16 = 0;
 const NONCE_BYTES: usize = 24;
 /// Least and most rounds that a broker may ask for: fewer are a weak secret, and more take seconds.
 const ITERATIONS: std::ops::RangeInclusive<u32> = 4_096..=1_000_000;
 /// The header of a client that binds to no channel, and its base64.
 const NO_BINDING: (&str, &str) = ("n,,", "biws");
 
+/// A login by SASL.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Login {
+    /// The way in which the password is proven.
+    pub mechanism: LoginMechanism,
+    /// Who logs in.
+    pub user: String,
+    /// The secret of the user; it is in no text for people.
+    pub password: String,
+}
+
+impl fmt::Debug for Login {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Login({} by {})", self.user, self.mechanism.as_str())
+    }
+}
+
 /// Logs in on a new connection.
-pub(crate) async fn log_in(connection: &Connection, login: &Login) -> Result<(), CallError> {
+///
+/// # Errors
+/// The broker does not answer, does not take the mechanism, refuses the login, or does not know the secret itself.
+pub async fn log_in(connection: &Connection, login: &Login) -> Result<(), CallError> {
     let mechanism = login.mechanism.as_str();
     let request = SaslHandshakeRequest::default().with_mechanism(StrBytes::from_static_str(mechanism));
     let answer = connection.call(&request, HANDSHAKE_VERSION).await?;

@@ -1,8 +1,8 @@
-//! Checks a request before it is decoded.
+//! Checks a request, or an answer, before it is decoded.
 //!
-//! The decoder reserves memory for as many elements as a request announces, before it has seen one. A request of a few bytes
-//! could demand more memory than exists and end the process. So the same decoder first runs over a view of the request in
-//! which no number exceeds the bytes that are left. A request that passes brings every element that it announces.
+//! The decoder reserves memory for as many elements as a message announces, before it has seen one. A message of a few bytes
+//! could demand more memory than exists and end the process. So the same decoder first runs over a view of the message in
+//! which no number exceeds the bytes that are left. A message that passes brings every element that it announces.
 
 use std::ops::Range;
 
@@ -15,16 +15,19 @@ const LONG_VARINT_BYTES: u32 = 3;
 /// Length at which the decoder takes such a number as complete, whatever its last byte says.
 const VARINT_MAX_BYTES: u32 = 5;
 
-/// Decodes `body` without trusting the lengths in it. Bytes behind the request are ignored, as Kafka's brokers do:
+/// Decodes `body` without trusting the lengths in it. Bytes behind the message are ignored, as Kafka's brokers do:
 /// librdkafka leaves bytes there in some metadata requests.
-pub(crate) fn decode<R: Decodable>(body: Bytes, version: i16) -> Result<R, String> {
+///
+/// # Errors
+/// The body is no message of this kind and version.
+pub fn decode<R: Decodable>(body: Bytes, version: i16) -> Result<R, String> {
     let mut probe = BoundedView { rest: body.clone(), varint: 0, varint_bytes: 0 };
     drop(R::decode(&mut probe, version).map_err(|e| e.to_string())?);
     let mut body = body;
     R::decode(&mut body, version).map_err(|e| e.to_string())
 }
 
-/// A view of a request in which no number exceeds the bytes that are left.
+/// A view of a message in which no number exceeds the bytes that are left.
 struct BoundedView {
     rest: Bytes,
     /// The current variable-length number, and the number of its bytes that were read.
