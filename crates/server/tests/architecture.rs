@@ -28,7 +28,7 @@ const ALLOWED: [(&str, &[&str]); 22] = [
     ("columns", &["types"]),
     ("jexl", &[]),
     ("connect", &["log", "view", "net", "http", "mqtt", "types"]),
-    ("context", &["log", "view", "http", "mqtt", "columns", "jexl", "types"]),
+    ("context", &["log", "view", "http", "mqtt", "kafka-wire", "columns", "jexl", "types"]),
     ("history", &["log", "http", "types"]),
     ("query", &["log", "columns", "types"]),
     ("flow", &["log", "view", "columns", "types"]),

@@ -23,10 +23,12 @@ pub struct NotificationsConfig {
     pub message_max_bytes: usize,
     /// Time that a receiver may take to answer if its subscription names no time, in milliseconds. Default 5,000.
     pub timeout_ms: u64,
-    /// HTTP connections to one receiver. Default 16.
+    /// HTTP connections to one receiver, and records that are on their way to one Kafka cluster at a time. Default 16.
     pub connections_per_receiver: usize,
     /// Seconds after which an idle connection to an MQTT broker is closed. Default 3,600.
     pub mqtt_idle_s: u64,
+    /// Seconds after which idle connections to the brokers of a Kafka cluster are closed. Default 2,592,000, 30 days.
+    pub kafka_idle_s: u64,
     /// Pause before a failed delivery is tried again, in milliseconds; it doubles with each attempt. Default 100.
     pub retry_first_ms: u64,
     /// Longest pause before a failed delivery is tried again, in milliseconds. Default 30,000.
@@ -62,6 +64,7 @@ impl Default for NotificationsConfig {
             timeout_ms: 5_000,
             connections_per_receiver: 16,
             mqtt_idle_s: 3_600,
+            kafka_idle_s: 30 * 24 * 3_600,
             retry_first_ms: 100,
             retry_longest_ms: 30_000,
             flow_control: String::new(),

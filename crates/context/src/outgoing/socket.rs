@@ -2,12 +2,14 @@
 //!
 //! There is no background work: bytes move only when the caller writes, reads or waits, like on a non-blocking socket.
 
+use std::fmt::Display;
 use std::io::{self, ErrorKind, Read, Write};
+use std::sync::Arc;
 
 use bytes::{BufMut as _, BytesMut};
 use parking_lot::Mutex;
-use rustls::ClientConnection;
 use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, ClientConnection};
 use tokio::io::Interest;
 use tokio::net::TcpStream;
 
@@ -17,6 +19,31 @@ use super::rules::Outgoing;
 
 const READ_BYTES: usize = 1_024;
 
+/// Connects to an allowed address of the receiver.
+pub(crate) async fn dial(address: &Address, outgoing: &Outgoing) -> Result<TcpStream, Failed> {
+    let found = tokio::net::lookup_host((address.host.as_str(), address.port)).await;
+    let found: Vec<_> = found.map_err(|error| Failed::unreached(format!("unknown host: {error}")))?.collect();
+    let found = outgoing.targets.among(&address.host, found).map_err(Failed::unreached)?;
+    let tcp = TcpStream::connect(&found[..]).await;
+    let tcp = tcp.map_err(|error| Failed::unreached(format!("no connection: {error}")))?;
+    let _ = tcp.set_nodelay(true);
+    Ok(tcp)
+}
+
+/// The authorities that are trusted in TLS with the receiver, and the name that its certificate must have.
+pub(crate) fn tls_to(
+    address: &Address,
+    outgoing: &Outgoing,
+) -> Result<(Arc<ClientConfig>, ServerName<'static>), Failed> {
+    let name = ServerName::try_from(address.host.clone()).map_err(tls_refused)?;
+    Ok((outgoing.trust.config().map_err(tls_refused)?, name))
+}
+
+/// The failure of a handshake.
+pub(crate) fn tls_refused(why: impl Display) -> Failed {
+    Failed::unreached(format!("TLS refused: {why}"))
+}
+
 pub(crate) struct Socket {
     tcp: TcpStream,
     session: Option<Box<Mutex<ClientConnection>>>,
@@ -25,21 +52,14 @@ pub(crate) struct Socket {
 impl Socket {
     /// Connects to an allowed address of the receiver; with TLS checks its certificate.
     pub(crate) async fn connect(address: &Address, outgoing: &Outgoing) -> Result<Self, Failed> {
-        let found = tokio::net::lookup_host((address.host.as_str(), address.port)).await;
-        let found: Vec<_> = found.map_err(|error| Failed::unreached(format!("unknown host: {error}")))?.collect();
-        let found = outgoing.targets.among(&address.host, found).map_err(Failed::unreached)?;
-        let tcp = TcpStream::connect(&found[..]).await;
-        let tcp = tcp.map_err(|error| Failed::unreached(format!("no connection: {error}")))?;
-        let _ = tcp.set_nodelay(true);
+        let tcp = dial(address, outgoing).await?;
         if !address.is_tls {
             return Ok(Self::plain(tcp));
         }
-        let refused = |why: String| Failed::unreached(format!("TLS refused: {why}"));
-        let name = ServerName::try_from(address.host.clone()).map_err(|error| refused(error.to_string()))?;
-        let session = outgoing.trust.config().map_err(refused)?;
-        let session = ClientConnection::new(session, name).map_err(|error| refused(error.to_string()))?;
+        let (session, name) = tls_to(address, outgoing)?;
+        let session = ClientConnection::new(session, name).map_err(tls_refused)?;
         let socket = Self { tcp, session: Some(Box::new(Mutex::new(session))) };
-        socket.shake_hands().await.map_err(|error| refused(error.to_string()))?;
+        socket.shake_hands().await.map_err(tls_refused)?;
         Ok(socket)
     }
 

@@ -18,10 +18,13 @@ pub(crate) enum Alarm {
     Notification,
     /// A broker does not accept messages.
     MqttConnection,
+    /// Brokers of Kafka do not accept records.
+    KafkaConnection,
 }
 
 impl Alarm {
-    pub(crate) const ALL: [Self; 4] = [Self::Database, Self::BadInput, Self::Notification, Self::MqttConnection];
+    pub(crate) const ALL: [Self; 5] =
+        [Self::Database, Self::BadInput, Self::Notification, Self::MqttConnection, Self::KafkaConnection];
 
     pub(crate) const fn name(self) -> &'static str {
         match self {
@@ -29,6 +32,7 @@ impl Alarm {
             Self::BadInput => "BadInput",
             Self::Notification => "NotificationError",
             Self::MqttConnection => "MqttConnectionError",
+            Self::KafkaConnection => "KafkaConnectionError",
         }
     }
 }

@@ -15,20 +15,19 @@ use parking_lot::Mutex;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::Notify;
 
-use super::mqtt_receiver::MqttReceiver;
 use super::notification::{Lane, Notification, NotificationMessage};
 use super::outcomes::Outcomes;
 use super::queue::{Count, DeliveryQueue, Destination, QueueLimits, QueuedNotification};
+use super::receivers::Receivers;
 use super::reports::Reports;
 use super::retry::{Pause, judged, may_retry};
 use super::stats::NotificationCounters;
 use super::subscription::Subscription;
-use super::target::{NotificationBroker, NotificationTarget};
+use super::target::NotificationTarget;
 use super::view::{DeliveryOutcome, DeliveryReport, SubscriptionCommand, SubscriptionView};
 use crate::config::NotificationsConfig;
 use crate::outgoing::address::Address;
 use crate::outgoing::attempt::{Failed, FailureKind};
-use crate::outgoing::http_receiver::HttpReceiver;
 use crate::outgoing::rules::Outgoing;
 use crate::statistics::alarms::Alarm;
 use crate::statistics::observers::Observers;
@@ -36,8 +35,6 @@ use crate::statistics::traffic::RequestOutcome;
 
 /// Notifications that a subscription keeps when all queues together exceed their limit.
 const KEPT_MIN: usize = 16;
-/// Interval between two removals of unused connections and receivers.
-const SWEEP: Duration = Duration::from_secs(30);
 
 type Owner = (TenantId, Arc<str>);
 /// The status of the reply and the bytes of its body, if there is a reply.
@@ -51,15 +48,13 @@ pub(crate) struct NotificationDelivery {
 /// State that all lanes share.
 pub(crate) struct DeliveryState {
     config: NotificationsConfig,
-    outgoing: Arc<Outgoing>,
     wall: Arc<dyn WallClock>,
     counters: Arc<NotificationCounters>,
     outcomes: Outcomes,
     observers: Observers,
     queues: Mutex<HashMap<Owner, DeliveryQueue>>,
     total_bytes: AtomicUsize,
-    http: Mutex<HashMap<Arc<Address>, Arc<HttpReceiver>>>,
-    mqtt: Mutex<HashMap<NotificationBroker, Arc<MqttReceiver>>>,
+    receivers: Receivers,
     /// Subscriptions with a timer for the end of throttling.
     timers: Mutex<HashSet<Owner>>,
     reports: Reports,
@@ -85,16 +80,14 @@ impl NotificationDelivery {
             .enable_all()
             .build()?;
         let shared = Arc::new(DeliveryState {
+            receivers: Receivers::new(&config, outgoing),
             config,
-            outgoing,
             wall,
             counters,
             outcomes: Outcomes::default(),
             observers,
             queues: Mutex::default(),
             total_bytes: AtomicUsize::new(0),
-            http: Mutex::default(),
-            mqtt: Mutex::default(),
             timers: Mutex::default(),
             reports: Reports::default(),
             views: OnceLock::new(),
@@ -111,7 +104,7 @@ impl NotificationDelivery {
         let shared = self.shared.clone();
         self.spawn(async move { shared.reports.run(&shared.views, &shared.counters).await });
         let shared = self.shared.clone();
-        self.spawn(async move { shared.sweep().await });
+        self.spawn(async move { shared.receivers.sweep().await });
     }
 
     fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
@@ -474,11 +467,13 @@ impl DeliveryState {
         let request_bytes = match &notification.message {
             NotificationMessage::Http(request) => request.body().len(),
             NotificationMessage::Mqtt { payload, .. } => payload.len(),
+            NotificationMessage::Kafka(message) => message.value.len(),
             NotificationMessage::Impossible { .. } => return,
         };
         let alarm = match &subscription.target {
             NotificationTarget::Http(_) => Alarm::Notification,
             NotificationTarget::Mqtt(_) => Alarm::MqttConnection,
+            NotificationTarget::Kafka(_) => Alarm::KafkaConnection,
         };
         let whom = || match &subscription.target {
             NotificationTarget::Http(http) => url_without_secrets(http.url.raw()),
@@ -486,6 +481,7 @@ impl DeliveryState {
                 let Address { host, port, .. } = &mqtt.broker.address;
                 format!("{host}:{port}")
             }
+            NotificationTarget::Kafka(kafka) => kafka.cluster.name(),
         };
         let alarms = &self.observers.alarms;
         match attempt {
@@ -505,44 +501,21 @@ impl DeliveryState {
             (NotificationMessage::Http(request), target) => {
                 let timeout =
                     timeout_ms(if let NotificationTarget::Http(http) = target { http.timeout_ms } else { None });
-                self.http_receiver(&request.address).send(request, timeout).await.map(Some)
+                self.receivers.http(&request.address).send(request, timeout).await.map(Some)
             }
             (NotificationMessage::Mqtt { topic, payload }, NotificationTarget::Mqtt(target)) => {
-                let receiver = self.mqtt_receiver(&target.broker);
+                let receiver = self.receivers.mqtt(&target.broker);
                 let sent = receiver.send(topic, payload, target.qos, target.retain, timeout_ms(None));
                 sent.await.map(|()| None)
             }
-            (NotificationMessage::Mqtt { .. }, NotificationTarget::Http(_)) => {
+            (NotificationMessage::Kafka(message), NotificationTarget::Kafka(target)) => {
+                let receiver = self.receivers.kafka(&target.cluster);
+                receiver.send(message, notification.made_ms, timeout_ms(None)).await.map(|()| None)
+            }
+            (NotificationMessage::Mqtt { .. } | NotificationMessage::Kafka(_), _) => {
                 Err(Failed::unknown("the subscription has another target now"))
             }
             (NotificationMessage::Impossible { why }, _) => Err(Failed::unknown(why.clone())),
-        }
-    }
-
-    fn http_receiver(&self, address: &Arc<Address>) -> Arc<HttpReceiver> {
-        let mut receivers = self.http.lock();
-        if let Some(known) = receivers.get(address) {
-            return known.clone();
-        }
-        let new =
-            Arc::new(HttpReceiver::new(address.clone(), self.outgoing.clone(), self.config.connections_per_receiver));
-        receivers.insert(address.clone(), new.clone());
-        new
-    }
-
-    fn mqtt_receiver(&self, broker: &NotificationBroker) -> Arc<MqttReceiver> {
-        let mut receivers = self.mqtt.lock();
-        let new = || Arc::new(MqttReceiver::new(broker.clone(), self.outgoing.clone(), self.config.message_max_bytes));
-        receivers.entry(broker.clone()).or_insert_with(new).clone()
-    }
-
-    async fn sweep(&self) {
-        loop {
-            tokio::time::sleep(SWEEP).await;
-            // A sending task holds a reference, too.
-            self.http.lock().retain(|_, receiver| Arc::strong_count(receiver) > 1 || !receiver.is_unused());
-            let idle = Duration::from_secs(self.config.mqtt_idle_s);
-            self.mqtt.lock().retain(|_, receiver| Arc::strong_count(receiver) > 1 || !receiver.close_if_idle(idle));
         }
     }
 

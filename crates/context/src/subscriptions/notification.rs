@@ -2,10 +2,11 @@
 
 use std::borrow::Cow;
 
-use millstream_types::partition_of_key;
+use millstream_types::{murmur2, partition_of_key};
 use serde::{Deserialize, Serialize};
 
 use super::change::ChangePosition;
+use super::kafka_target::why_no_topic;
 use super::target::TEXT_MAX_BYTES;
 use super::target::{Http, NotificationTarget};
 use crate::flow_control::Token;
@@ -58,10 +59,36 @@ pub(crate) enum NotificationMessage {
         topic: String,
         payload: String,
     },
+    /// Goes to the current cluster of the subscription.
+    Kafka(KafkaMessage),
     /// Cannot be sent: the macros gave an invalid URL or topic, or the message is too large.
     Impossible {
         why: String,
     },
+}
+
+/// A record for a topic of Kafka.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct KafkaMessage {
+    pub(crate) topic: String,
+    pub(crate) key: Option<String>,
+    pub(crate) headers: Vec<(String, String)>,
+    pub(crate) value: String,
+    /// Selects the partition: see [`partition_hash`].
+    pub(crate) place: u32,
+}
+
+impl KafkaMessage {
+    fn size_bytes(&self) -> usize {
+        let of_header = |(name, value): &(String, String)| size_of::<(String, String)>() + name.len() + value.len();
+        let headers: usize = self.headers.iter().map(of_header).sum();
+        self.topic.len() + self.key.as_ref().map_or(0, String::len) + headers + self.value.len()
+    }
+}
+
+/// The number whose remainder by the number of partitions is a key's partition, as for Kafka's own clients.
+pub(crate) fn partition_hash(key: &str) -> u32 {
+    murmur2(key.as_bytes()) & 0x7fff_ffff
 }
 
 /// The stored form of a message.
@@ -69,6 +96,7 @@ pub(crate) enum NotificationMessage {
 enum StoredMessage {
     Http { method: String, url: String, headers: Vec<(String, String)>, body: String },
     Mqtt { topic: String, payload: String },
+    Kafka(KafkaMessage),
     Impossible { why: String },
 }
 
@@ -80,6 +108,7 @@ impl From<StoredMessage> for NotificationMessage {
                 None => Self::no_url(&text),
             },
             StoredMessage::Mqtt { topic, payload } => Self::mqtt(topic, payload),
+            StoredMessage::Kafka(message) => Self::kafka(message),
             StoredMessage::Impossible { why } => Self::Impossible { why },
         }
     }
@@ -88,8 +117,16 @@ impl From<StoredMessage> for NotificationMessage {
 impl NotificationMessage {
     /// A message for a broker; `Impossible` if the topic is invalid.
     pub(crate) fn mqtt(topic: String, payload: String) -> Self {
-        match why_no_topic(&topic) {
+        match why_no_mqtt_topic(&topic) {
             None => Self::Mqtt { topic, payload },
+            Some(why) => Self::Impossible { why },
+        }
+    }
+
+    /// A record for a cluster; `Impossible` if the topic is invalid.
+    pub(crate) fn kafka(message: KafkaMessage) -> Self {
+        match why_no_topic(&message.topic) {
+            None => Self::Kafka(message),
             Some(why) => Self::Impossible { why },
         }
     }
@@ -109,19 +146,30 @@ impl NotificationMessage {
                     Cow::Owned(request) => Cow::Owned(Self::Http(request)),
                 }
             }
+            (Self::Kafka(message), NotificationTarget::Kafka(kafka)) => match kafka.fixed_topic() {
+                Some(fixed) if fixed != message.topic => {
+                    Cow::Owned(Self::kafka(KafkaMessage { topic: fixed.to_owned(), ..message.clone() }))
+                }
+                _ => Cow::Borrowed(self),
+            },
             (Self::Mqtt { topic, payload }, NotificationTarget::Mqtt(mqtt)) => match mqtt.fixed_topic() {
                 Some(fixed) if fixed != topic => Cow::Owned(Self::mqtt(fixed.to_owned(), payload.clone())),
                 _ => Cow::Borrowed(self),
             },
             (Self::Http(request), NotificationTarget::Mqtt(mqtt)) => match mqtt.fixed_topic() {
                 Some(topic) => Cow::Owned(Self::mqtt(topic.to_owned(), request.body().to_owned())),
-                None => Cow::Owned(Self::Impossible { why: "it was made for a receiver over HTTP".to_owned() }),
+                None => Cow::Owned(Self::made_for("a receiver over HTTP")),
             },
-            (Self::Mqtt { .. }, NotificationTarget::Http(_)) => {
-                Cow::Owned(Self::Impossible { why: "it was made for an MQTT broker".to_owned() })
-            }
-            _ => Cow::Borrowed(self),
+            (Self::Impossible { .. }, _) => Cow::Borrowed(self),
+            (Self::Mqtt { .. }, _) => Cow::Owned(Self::made_for("an MQTT broker")),
+            (Self::Kafka(_), _) => Cow::Owned(Self::made_for("Kafka")),
+            (Self::Http(_), NotificationTarget::Kafka(_)) => Cow::Owned(Self::made_for("a receiver over HTTP")),
         }
+    }
+
+    /// The error for a message that the new target of its subscription cannot take.
+    fn made_for(what: &str) -> Self {
+        Self::Impossible { why: format!("it was made for {what}") }
     }
 
     /// The error for an invalid URL.
@@ -130,8 +178,8 @@ impl NotificationMessage {
     }
 }
 
-/// The reason why a topic name is invalid.
-fn why_no_topic(topic: &str) -> Option<String> {
+/// The reason why a name is no topic of MQTT.
+fn why_no_mqtt_topic(topic: &str) -> Option<String> {
     if topic.len() > TEXT_MAX_BYTES {
         return Some(format!("a topic of {} bytes: at most {TEXT_MAX_BYTES} can be published to", topic.len()));
     }
@@ -149,6 +197,7 @@ impl Notification {
         let texts = match &self.message {
             NotificationMessage::Http(request) => request.bytes().len(),
             NotificationMessage::Mqtt { topic, payload } => topic.len() + payload.len(),
+            NotificationMessage::Kafka(message) => message.size_bytes(),
             NotificationMessage::Impossible { why } => why.len(),
         };
         size_of::<Self>() + texts

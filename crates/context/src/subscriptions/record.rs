@@ -179,8 +179,12 @@ mod tests {
                 r#"{"place":{"topic":7,"partition":3,"offset":9},"made_ms":8,"message":{"Http":{"method":"POST","url":"http://127.0.0.1:1/","headers":[["a","b"]],"body":"{}"}}}"#,
             ),
             (
-                waiting,
+                waiting.clone(),
                 r#"{"place":{"topic":7,"partition":3,"offset":9},"lane":5,"made_ms":8,"message":{"Mqtt":{"topic":"t","payload":"{}"}}}"#,
+            ),
+            (
+                waiting,
+                r#"{"place":{"topic":7,"partition":3,"offset":9},"made_ms":8,"message":{"Kafka":{"topic":"t","key":null,"headers":[["a","b"]],"value":"{}","place":7}}}"#,
             ),
         ]
     }

@@ -7,11 +7,13 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use super::built_ins::service;
 use super::change::ChangeRecord;
 use super::expression_work::ExpressionWork;
-use super::notification::{Lane, Notification, NotificationMessage, STORED_MAX_BYTES};
+use super::kafka_target::Kafka;
+use super::notification::{KafkaMessage, Lane, Notification, NotificationMessage, STORED_MAX_BYTES, partition_hash};
+use super::payload_template::PayloadTemplate;
 use super::scope::MacroScope;
 use super::shape::{body, has_nothing_new, whole_body};
 use super::subscription::Subscription;
-use super::target::{Http, Mqtt, NotificationTarget, PayloadTemplate};
+use super::target::{Http, Mqtt, NotificationTarget};
 use super::template::MacroTemplate;
 use crate::outgoing::http_request::{HttpRequest, HttpUrl};
 
@@ -38,6 +40,7 @@ impl Occasion<'_> {
         let message = match &subscription.target {
             NotificationTarget::Http(target) => self.http(subscription, target, number)?,
             NotificationTarget::Mqtt(target) => self.mqtt(subscription, target)?,
+            NotificationTarget::Kafka(target) => self.kafka(subscription, target, number)?,
         };
         let (place, made_ms) = (self.change.place, self.now_ms);
         let lane = Lane::of(&self.change.key.id);
@@ -117,6 +120,37 @@ impl Occasion<'_> {
         Some(NotificationMessage::mqtt(topic, payload))
     }
 
+    fn kafka(&self, subscription: &Subscription, target: &Kafka, number: usize) -> Option<NotificationMessage> {
+        let topic = self.filled(&target.topic);
+        let (value, _, format) = self.content(subscription)?;
+        let correlator = self.correlator(number);
+        let service = service(self.change);
+        let mut headers: Vec<Header<'_>> = [
+            ("Fiware-Service", service),
+            ("Fiware-ServicePath", &self.change.key.path),
+            ("Fiware-Correlator", &correlator),
+            ("Ngsiv2-AttrsFormat", format),
+        ]
+        .into_iter()
+        .filter(|(_, value)| !value.is_empty())
+        .map(|(name, value)| (name.into(), value.into()))
+        .collect();
+        let scope = self.scope();
+        for (name, value) in target.headers.iter().filter(|_| self.custom) {
+            if let (Some(name), Some(value)) = (name.fill_if_there(&scope), value.fill_if_there(&scope)) {
+                set(&mut headers, name, value);
+            }
+        }
+        let key = match &target.key {
+            Some(key) if self.custom => key.fill_if_there(&scope),
+            key => key.as_ref().map(|key| key.raw().to_owned()),
+        };
+        let headers = headers.into_iter().map(|(name, value)| (name.into_owned(), value.into_owned())).collect();
+        // Without a key the records of an entity are in one partition, too.
+        let place = partition_hash(key.as_deref().unwrap_or(&self.change.key.id));
+        Some(NotificationMessage::kafka(KafkaMessage { topic, key, headers, value, place }))
+    }
+
     fn http(&self, subscription: &Subscription, target: &Http, number: usize) -> Option<NotificationMessage> {
         let url = match &target.fixed {
             Some(url) => Cow::Borrowed(url),
@@ -127,7 +161,7 @@ impl Occasion<'_> {
             }
         };
         let (body, media, format) = self.content(subscription)?;
-        let correlator = format!("{}; cbnotif={number}", root(self.change));
+        let correlator = self.correlator(number);
         let mut headers = self.headers(media, format, &correlator);
         if !self.custom {
             return Some(NotificationMessage::Http(HttpRequest::write(&url, "POST", &headers, &body)));
@@ -135,10 +169,15 @@ impl Occasion<'_> {
         let scope = self.scope();
         for (name, value) in &target.headers {
             if let (Some(name), Some(value)) = (name.fill_if_there(&scope), value.fill_if_there(&scope)) {
-                set(&mut headers, name, value);
+                set(&mut headers, name.to_ascii_lowercase(), value);
             }
         }
         Some(NotificationMessage::Http(HttpRequest::write(&url, target.method.as_str(), &headers, &body)))
+    }
+
+    /// Names the cause of the change, and the notification among those for it.
+    fn correlator(&self, number: usize) -> String {
+        format!("{}; cbnotif={number}", root(self.change))
     }
 
     fn url(&self, target: &Http) -> String {
@@ -173,11 +212,10 @@ type Header<'a> = (Cow<'a, str>, Cow<'a, str>);
 
 /// Sets a header, or removes it if the value is empty.
 fn set(headers: &mut Vec<Header<'_>>, name: String, value: String) {
-    let name = name.to_ascii_lowercase();
-    if FIXED.contains(&name.as_str()) {
+    if FIXED.iter().any(|fixed| fixed.eq_ignore_ascii_case(&name)) {
         return;
     }
-    headers.retain(|(known, _)| *known != name);
+    headers.retain(|(known, _)| !known.eq_ignore_ascii_case(&name));
     if !value.is_empty() {
         headers.push((name.into(), value.into()));
     }

@@ -12,6 +12,7 @@ use serde_json::{Map, Value, json};
 
 use super::Subscriptions;
 use super::body::check_sent;
+use super::kafka_target;
 use super::progress::SubscriptionProgress;
 use super::shown::{QueueStatus, settled, shown};
 use super::state::SubscriptionEntry;
@@ -94,7 +95,8 @@ impl Subscriptions {
     fn compile(&self, identity: Identity, document: Map<String, Value>) -> Result<Arc<Subscription>, Refusal> {
         let subscription = Subscription::compile(identity, document)?;
         subscription.check_sent()?;
-        subscription.target.host().map_or(Ok(()), |host| self.outgoing.targets.check(host)).map_err(Refusal::bad)?;
+        let hosts = subscription.target.hosts();
+        hosts.into_iter().try_for_each(|host| self.outgoing.targets.check(host)).map_err(Refusal::bad)?;
         Ok(Arc::new(subscription))
     }
 
@@ -235,7 +237,9 @@ async fn patch_one(
         let since = since(&subscriptions, &before, &known.progress, status).await?;
         let identity = Identity { tenant: ask.tenant.clone(), id: before.id.clone(), path: before.path.clone(), since };
         // Each member in the patch replaces the whole member.
-        let document = before.document.clone().into_iter().chain(patch.clone()).collect();
+        let mut change = patch.clone();
+        kafka_target::keep(&before.document, &mut change);
+        let document = before.document.clone().into_iter().chain(change).collect();
         let after = subscriptions.compile(identity, settled(document))?;
         match subscriptions.ask(&ask.tenant, SubscriptionCommand::Replace { before, after, status }).await? {
             SubscriptionReply::Outdated => {}

@@ -3,6 +3,7 @@
 use millstream_types::iso_time;
 use serde_json::{Map, Value, json};
 
+use super::kafka_target;
 use super::progress::{EndedCounts, SubscriptionProgress};
 use super::subscription::Subscription;
 use crate::model::content::kind_of;
@@ -70,7 +71,12 @@ fn notification(subscription: &Subscription, progress: &SubscriptionProgress, wa
             }
         }
     }
-    for custom in ["httpCustom", "mqttCustom"] {
+    for target in ["kafka", "kafkaCustom"] {
+        if let Some(target) = shown.get_mut(target).and_then(Value::as_object_mut) {
+            kafka_target::show(target);
+        }
+    }
+    for custom in ["httpCustom", "mqttCustom", "kafkaCustom"] {
         if let Some(target) = shown.get_mut(custom).and_then(Value::as_object_mut) {
             show_payload(target);
         }

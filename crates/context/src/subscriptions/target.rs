@@ -1,13 +1,14 @@
 //! Targets of notifications and their payloads.
 
 use axum::http::{HeaderName, Method};
-use serde_json::Value;
 
-use super::patch::Patch;
-use super::template::{JsonTemplate, MacroTemplate};
+use super::kafka_target::Kafka;
+use super::payload_template::PayloadTemplate;
+use super::target_members::{check_host, host_and_port, pairs, required, template};
+use super::template::MacroTemplate;
 use crate::ignored::IgnoredMembers;
 use crate::model::member::Member;
-use crate::outgoing::address::{Address, is_host};
+use crate::outgoing::address::Address;
 use crate::outgoing::http_request::{HttpUrl, is_header_text};
 use crate::refusal::Refusal;
 
@@ -33,6 +34,7 @@ const METHODS: [Method; 9] = [
 pub(crate) enum NotificationTarget {
     Http(Http),
     Mqtt(Mqtt),
+    Kafka(Kafka),
 }
 
 #[derive(Debug)]
@@ -66,16 +68,6 @@ pub(crate) struct NotificationBroker {
     pub(crate) login: Option<(String, String)>,
 }
 
-#[derive(Debug)]
-pub(crate) enum PayloadTemplate {
-    /// The body in the subscription's format.
-    Plain,
-    Nothing,
-    Text(MacroTemplate),
-    Json(JsonTemplate),
-    Ngsi(Patch),
-}
-
 impl NotificationTarget {
     /// Reads the one target of `notification`.
     pub(crate) fn read(notification: &mut Member, ignored: &mut IgnoredMembers) -> Result<Self, Refusal> {
@@ -87,17 +79,14 @@ impl NotificationTarget {
                 TARGETS.join(", ")
             )));
         };
-        if name.starts_with("kafka") {
-            return Err(Refusal::later("the target", name));
-        }
         let is_custom = name.ends_with("Custom");
         let Some(mut given) = notification.object(name)? else {
             return Err(Refusal::bad("notification has no target"));
         };
-        let target = if name.starts_with("http") {
-            Self::Http(Http::read(&mut given, is_custom)?)
-        } else {
-            Self::Mqtt(Mqtt::read(&mut given, is_custom)?)
+        let target = match name.trim_end_matches("Custom") {
+            "http" => Self::Http(Http::read(&mut given, is_custom)?),
+            "mqtt" => Self::Mqtt(Mqtt::read(&mut given, is_custom)?),
+            _ => Self::Kafka(Kafka::read(&mut given, is_custom)?),
         };
         given.ignore_rest(ignored);
         Ok(target)
@@ -109,6 +98,7 @@ impl NotificationTarget {
         match self {
             Self::Http(http) => http.check(),
             Self::Mqtt(mqtt) => mqtt.check(),
+            Self::Kafka(kafka) => kafka.check(),
         }
     }
 
@@ -117,15 +107,19 @@ impl NotificationTarget {
         match (self, other) {
             (Self::Http(one), Self::Http(other)) => one.url.raw() == other.url.raw(),
             (Self::Mqtt(one), Self::Mqtt(other)) => one.broker == other.broker && one.topic.raw() == other.topic.raw(),
-            (Self::Http(_), Self::Mqtt(_)) | (Self::Mqtt(_), Self::Http(_)) => false,
+            (Self::Kafka(one), Self::Kafka(other)) => {
+                one.cluster == other.cluster && one.topic.raw() == other.topic.raw()
+            }
+            (Self::Http(_) | Self::Mqtt(_) | Self::Kafka(_), _) => false,
         }
     }
 
-    /// The host, if it has no macros.
-    pub(crate) fn host(&self) -> Option<&str> {
+    /// The hosts, as far as they have no macros.
+    pub(crate) fn hosts(&self) -> Vec<&str> {
         match self {
-            Self::Http(http) => http.fixed.as_ref().map(HttpUrl::host),
-            Self::Mqtt(mqtt) => Some(&mqtt.broker.address.host),
+            Self::Http(http) => http.fixed.iter().map(HttpUrl::host).collect(),
+            Self::Mqtt(mqtt) => vec![&mqtt.broker.address.host],
+            Self::Kafka(kafka) => kafka.cluster.brokers.iter().map(|broker| broker.host.as_str()).collect(),
         }
     }
 
@@ -133,17 +127,9 @@ impl NotificationTarget {
         match self {
             Self::Http(http) => &http.payload,
             Self::Mqtt(mqtt) => &mqtt.payload,
+            Self::Kafka(kafka) => &kafka.payload,
         }
     }
-}
-
-fn required(given: &mut Member, name: &'static str) -> Result<String, Refusal> {
-    let missing = given.wrong(name, "missing", "it is required; add it");
-    given.text(name)?.ok_or(missing)
-}
-
-fn template(what: &str, text: &str, has_macros: bool) -> Result<MacroTemplate, Refusal> {
-    if has_macros { MacroTemplate::read(what, text) } else { Ok(MacroTemplate::literal(text)) }
 }
 
 impl Http {
@@ -165,8 +151,8 @@ impl Http {
             return Ok(plain);
         }
         let method = method(given)?;
-        let headers = pairs(given, "headers")?;
-        let qs = pairs(given, "qs")?;
+        let headers = pairs(given, "headers", |name| HeaderName::try_from(name).is_ok())?;
+        let qs = pairs(given, "qs", |_| true)?;
         let payload = PayloadTemplate::read(given)?;
         let fixed = plain.fixed.filter(|_| qs.is_empty());
         Ok(Self { fixed, method, headers, qs, payload, ..plain })
@@ -212,36 +198,11 @@ fn check_url(text: &str) -> Result<(), Refusal> {
     }
 }
 
-fn check_host(host: &str) -> Result<(), Refusal> {
-    if is_host(host) {
-        return Ok(());
-    }
-    Err(Refusal::bad(format!(
-        "host '{host}' of url: a name has letters, digits, '-' and '_', in parts of 1 to 63 between points that do not \
-         begin or end with '-'; correct it"
-    )))
-}
-
 fn method(given: &mut Member) -> Result<Method, Refusal> {
     let Some(name) = given.text("method")? else { return Ok(Method::POST) };
     METHODS.into_iter().find(|method| method.as_str().eq_ignore_ascii_case(&name)).ok_or_else(|| {
         given.wrong("method", &name, "use GET, PUT, POST, DELETE, PATCH, HEAD, OPTIONS, TRACE or CONNECT")
     })
-}
-
-fn pairs(given: &mut Member, name: &'static str) -> Result<Vec<(MacroTemplate, MacroTemplate)>, Refusal> {
-    let Some(object) = given.full_object(name)? else { return Ok(Vec::new()) };
-    let pair = |(key, value): (String, Value)| {
-        let Value::String(text) = &value else {
-            return Err(Refusal::bad(format!("'{key}' of {name} = {value}: it must be a text; send one")));
-        };
-        let is_legal = name != "headers" || key.contains("${") || HeaderName::try_from(&key).is_ok();
-        if !is_legal || key.is_empty() {
-            return Err(Refusal::bad(format!("'{key}' of {name} is no header's name; correct it")));
-        }
-        Ok((MacroTemplate::read(name, &key)?, MacroTemplate::read(name, text)?.decoded()))
-    };
-    object.into_all().into_iter().map(pair).collect()
 }
 
 impl Mqtt {
@@ -302,35 +263,6 @@ fn broker_address(text: &str) -> Result<Address, Refusal> {
         "mqtts" => true,
         _ => return Err(wrong()),
     };
-    let (host, port) = rest.rsplit_once(':').ok_or_else(wrong)?;
-    let port: u16 = port.parse().map_err(|_| wrong())?;
-    if host.is_empty() || host.contains(['/', '?', '#', '@', '$']) || port == 0 {
-        return Err(wrong());
-    }
-    Ok(Address { host: host.trim_matches(['[', ']']).to_owned(), port, is_tls })
-}
-
-impl PayloadTemplate {
-    fn read(given: &mut Member) -> Result<Self, Refusal> {
-        let named: Vec<&str> = ["payload", "json", "ngsi"].into_iter().filter(|name| given.has(name)).collect();
-        if named.len() > 1 {
-            return Err(given.wrong(&named.join(" and "), "all", "they exclude each other; leave all but one out"));
-        }
-        match (given.take("payload"), given.take("json"), given.object("ngsi")?) {
-            (Some(Value::Null), _, _) => Ok(Self::Nothing),
-            (Some(Value::String(text)), _, _) if text.is_empty() => Ok(Self::Plain),
-            (Some(Value::String(text)), _, _) => Ok(Self::Text(MacroTemplate::read("payload", &text)?.decoded())),
-            (Some(other), _, _) => {
-                Err(given.wrong("payload", &other.to_string(), "it must be a text or null; correct it"))
-            }
-            (_, Some(json), _) if json.is_object() || json.is_array() => {
-                Ok(Self::Json(JsonTemplate::read("json", &json)?))
-            }
-            (_, Some(other), _) => {
-                Err(given.wrong("json", &other.to_string(), "it must be an object or an array; correct it"))
-            }
-            (_, _, Some(patch)) => Ok(Self::Ngsi(Patch::read(patch)?)),
-            (None, None, None) => Ok(Self::Plain),
-        }
-    }
+    let (host, port) = host_and_port(rest).ok_or_else(wrong)?;
+    Ok(Address { host, port, is_tls })
 }

@@ -14,6 +14,7 @@ mod heads;
 mod indexes;
 mod jexl;
 mod js;
+mod kafka;
 mod mosquitto;
 mod moves;
 mod notifications;

@@ -11,6 +11,7 @@ mod java;
 mod keys;
 mod lag;
 mod login;
+mod notifications;
 mod relay;
 mod rows;
 
