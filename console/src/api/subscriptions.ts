@@ -68,9 +68,11 @@ export interface Subscription {
   conditionAttrs: string[];
   /** `q`, `mq`, `georel` and so on. */
   expression: JsonObject;
+  /** A condition in JEXL; empty if there is none. */
+  jexl: string;
   /** `http`, `mqtt`, … */
   targetKind: string;
-  /** Where notifications go: an address, for MQTT with the topic. */
+  /** Where notifications go: an address, for MQTT and Kafka with the topic. */
   target: string;
   delivery: Delivery;
   /** All that the server says. */
@@ -122,7 +124,7 @@ const status: Decoder<Status> = (value, path) => {
   return STATUSES.find((known) => known === text) ?? "failed";
 };
 
-const TARGETS = ["http", "httpCustom", "mqtt", "mqttCustom"] as const;
+const TARGETS = ["http", "httpCustom", "mqtt", "mqttCustom", "kafka", "kafkaCustom"] as const;
 const targetParts = object({ url: withDefault(string, ""), topic: nullable(string) });
 
 function target(notification: Record<string, unknown>, path: string): { targetKind: string; target: string } {
@@ -143,8 +145,12 @@ const head = object({
 const subject = object({
   entities: withDefault(array(entityRule), []),
   condition: withDefault(
-    object({ attrs: withDefault(array(string), []), expression: withDefault(dictionaryOfJson, {}) }),
-    { attrs: [], expression: {} },
+    object({
+      attrs: withDefault(array(string), []),
+      expression: withDefault(dictionaryOfJson, {}),
+      jexlExpression: withDefault(string, ""),
+    }),
+    { attrs: [], expression: {}, jexlExpression: "" },
   ),
 });
 
@@ -161,6 +167,7 @@ export const decodeSubscription: Decoder<Subscription> = (value, path) => {
     entities,
     conditionAttrs: condition.attrs,
     expression: condition.expression,
+    jexl: condition.jexlExpression,
     ...target(notification, `${path}.notification`),
     delivery: counts(notification, `${path}.notification`),
     whole: whole as Record<string, Json>,

@@ -1,4 +1,5 @@
 import { describe, expect, it } from "vitest";
+import type { JsonObject } from "../api/decode";
 import { decodeSubscription } from "../api/subscriptions";
 import { Refused } from "../api/http";
 import { faultOf, FieldError } from "./fault";
@@ -43,6 +44,16 @@ const STORED = {
 const stored = decodeSubscription(STORED, "answer");
 const draft = subscriptionDraft(stored);
 
+const KAFKA: SubscriptionDraft = { ...HTTP, target: "kafka", url: "kafka://b:1,c:2", topic: "rooms" };
+const KAFKA_LOGIN: Partial<SubscriptionDraft> = { user: " u ", password: "p" };
+
+/** A subscription whose target is in Kafka. */
+const inKafka = (kind: "kafka" | "kafkaCustom", members: JsonObject) =>
+  decodeSubscription(
+    { ...STORED, notification: { [kind]: { url: "kafka://b:1", topic: "t", ...members }, attrs: [] } },
+    "answer",
+  );
+
 describe("a new subscription", () => {
   it("is about every entity and sends to a URL, and says no more than that", () => {
     expect(newSubscription(HTTP)).toEqual({
@@ -61,6 +72,7 @@ describe("a new subscription", () => {
       ],
       conditionAttrs: "a, b,,",
       q: "a>1",
+      jexl: " a > b ",
       target: "mqtt",
       url: "mqtt://b:1883",
       topic: "rooms",
@@ -80,7 +92,7 @@ describe("a new subscription", () => {
           { id: "r1", type: "Room" },
           { idPattern: "^r", typePattern: "^R" },
         ],
-        condition: { attrs: ["a", "b"], expression: { q: "a>1" } },
+        condition: { attrs: ["a", "b"], expression: { q: "a>1" }, jexlExpression: "a > b" },
       },
       notification: {
         mqtt: { url: "mqtt://b:1883", topic: "rooms", qos: 1, user: "u", passwd: "p" },
@@ -93,11 +105,34 @@ describe("a new subscription", () => {
     });
   });
 
+  it.each<[Partial<SubscriptionDraft>, JsonObject]>([
+    [{}, {}],
+    [{ key: "k" }, { key: "k" }],
+    [{ tls: "yes" }, { securityProtocol: "SSL" }],
+    // Of a login only, and of MQTT only.
+    [{ mechanism: "PLAIN", qos: "2" }, {}],
+    [KAFKA_LOGIN, { user: "u", passwd: "p", saslMechanism: "SCRAM-SHA-512", securityProtocol: "SASL_PLAINTEXT" }],
+    [
+      { ...KAFKA_LOGIN, mechanism: "PLAIN", tls: "yes" },
+      { user: "u", passwd: "p", saslMechanism: "PLAIN", securityProtocol: "SASL_SSL" },
+    ],
+  ])("in Kafka with %j has the further members %j", (change, members) => {
+    expect(newSubscription({ ...KAFKA, ...change })).toHaveProperty("notification", {
+      kafka: { url: "kafka://b:1,c:2", topic: "rooms", ...members },
+      attrsFormat: "normalized",
+    });
+  });
+
   it.each<[Partial<SubscriptionDraft>, string]>([
     [{ url: " " }, "url"],
     [{ entities: [{ by: "id", id: "", kindBy: "type", kind: "" }] }, "0.id"],
     [{ target: "mqtt", topic: "" }, "topic"],
     [{ target: "mqtt", topic: "t", user: "u" }, "password"],
+    [{ target: "mqtt", topic: "t", password: "p" }, "user"],
+    [{ ...KAFKA, url: "" }, "url"],
+    [{ ...KAFKA, topic: " " }, "topic"],
+    [{ ...KAFKA, user: "u" }, "password"],
+    [{ ...KAFKA, password: "p" }, "user"],
     [{ throttling: "1.5" }, "throttling"],
     [{ throttling: "-1" }, "throttling"],
   ])("with %j is refused at the field %s", (change, field) => {
@@ -162,12 +197,97 @@ describe("a change of a subscription", () => {
     const renamed = { ...subscriptionDraft(secret), description: "Other" };
     expect(changedMembers(renamed, secret)).toEqual({ description: "Other" });
   });
+
+  it.each<[JsonObject, Partial<SubscriptionDraft>, JsonObject]>([
+    // An emptied key is null, because a key that is left out stays.
+    [{ key: "k" }, {}, { key: "k" }],
+    [{ key: "k" }, { key: "" }, { key: null }],
+    [{ key: "k" }, { key: "l" }, { key: "l" }],
+    [{}, { key: "k" }, { key: "k" }],
+    [{ key: null }, {}, { key: null }],
+    [{ key: "" }, {}, { key: "" }],
+    [{ headers: { a: "b" }, payload: "x" }, {}, { headers: { a: "b" }, payload: "x" }],
+    [{ json: { a: 1 } }, {}, { json: { a: 1 } }],
+    [{ ngsi: { a: { value: 1 } } }, {}, { ngsi: { a: { value: 1 } } }],
+    [{ securityProtocol: "SSL" }, {}, { securityProtocol: "SSL" }],
+    [{ securityProtocol: "SSL" }, { tls: "no" }, {}],
+    [{ securityProtocol: "PLAINTEXT" }, { tls: "yes" }, { securityProtocol: "SSL" }],
+  ])("of a Kafka target with %j to %j sends %j", (members, change, sent) => {
+    const before = inKafka("kafkaCustom", members);
+    const changed = changedMembers({ ...subscriptionDraft(before), topic: "other", ...change }, before);
+    expect(changed).toEqual({
+      notification: {
+        kafkaCustom: { url: "kafka://b:1", topic: "other", ...sent },
+        attrs: [],
+        attrsFormat: "normalized",
+      },
+    });
+  });
+
+  it.each<[JsonObject, Partial<SubscriptionDraft>, JsonObject]>([
+    [{}, { password: "p" }, { user: "u", passwd: "p", saslMechanism: "PLAIN", securityProtocol: "SASL_SSL" }],
+    [
+      { securityProtocol: "SASL_PLAINTEXT" },
+      { password: "p", mechanism: "SCRAM-SHA-256" },
+      { user: "u", passwd: "p", saslMechanism: "SCRAM-SHA-256", securityProtocol: "SASL_PLAINTEXT" },
+    ],
+    [
+      { securityProtocol: "SASL_SSL" },
+      { password: "p", tls: "no" },
+      { user: "u", passwd: "p", saslMechanism: "PLAIN", securityProtocol: "SASL_PLAINTEXT" },
+    ],
+    [{ securityProtocol: "SASL_SSL" }, { user: "" }, { securityProtocol: "SSL" }],
+    [{ securityProtocol: "SASL_PLAINTEXT" }, { user: "" }, {}],
+  ])("of a Kafka target with a login and %j to %j sends %j", (members, change, sent) => {
+    const before = inKafka("kafka", { user: "u", passwd: "*****", saslMechanism: "PLAIN", ...members });
+    const known = subscriptionDraft(before);
+    expect(changedMembers(known, before)).toEqual({});
+    expect(() => changedMembers({ ...known, topic: "other" }, before)).toThrow("which the server does not show");
+    const { notification } = changedMembers({ ...known, topic: "other", ...change }, before);
+    expect(notification).toHaveProperty("kafka", { url: "kafka://b:1", topic: "other", ...sent });
+  });
+
+  it("from Kafka to MQTT leaves what only Kafka has behind", () => {
+    const before = inKafka("kafka", { key: "k", securityProtocol: "SSL" });
+    const change = { ...subscriptionDraft(before), target: "mqtt" as const, url: "mqtt://b:1" };
+    expect(changedMembers(change, before)).toHaveProperty("notification.mqtt", {
+      url: "mqtt://b:1",
+      topic: "t",
+      qos: 0,
+    });
+    expect(changedMembers(change, before)).not.toHaveProperty("notification.kafka");
+  });
+
+  it.each([
+    ["", "a > b", { jexlExpression: "a > b" }],
+    ["a > b", "a > c", { jexlExpression: "a > c" }],
+    ["a > b", " ", {}],
+  ])("of the condition in JEXL from '%s' to '%s' sends %j", (from, to, sent) => {
+    const condition = { attrs: ["t"], expression: { q: "t>30" } };
+    const known = from === "" ? condition : { ...condition, jexlExpression: from };
+    const before = decodeSubscription({ ...STORED, subject: { ...STORED.subject, condition: known } }, "answer");
+    expect(subscriptionDraft(before).jexl).toBe(from);
+    expect(changedMembers({ ...subscriptionDraft(before), jexl: to }, before)).toEqual({
+      subject: { ...STORED.subject, condition: { ...condition, ...sent } },
+    });
+  });
 });
 
 it.each([
   ["the description has 1025 characters: at most 1024 are allowed; shorten it", "description"],
   ["url 'ftp://h': it must be http://host[:port][/path] …", "url"],
   ["topic of mqtt of notification of the subscription = a/#: …", "topic"],
+  ["topic: 'a b' is no topic of Kafka: …; correct it", "topic"],
+  ["topic of kafka of notification of the subscription = a/b: …", "topic"],
+  ["topic 't-${': a macro that begins with ${ must end with }; end it", "topic"],
+  ["url 'kafka://h': it must be kafka://host:port[,host:port] …", "url"],
+  ["host '-i' of url: …; correct it", "url"],
+  ["key of kafka of notification of the subscription = 1: …", "key"],
+  ["key '${': a macro that begins with ${ must end with }; end it", "key"],
+  ["user and passwd of kafka of notification of the subscription = one of them: …", "user"],
+  ["saslMechanism of kafka of notification of the subscription = GSSAPI: …", "mechanism"],
+  ["securityProtocol of kafka of notification of the subscription = SSL: …", "tls"],
+  ["jexlExpression of condition of subject of the subscription = 1: …", "jexl"],
   ["idPattern '(' is no regular expression that can be used: …", "entities"],
   ["q 'a=': …; correct it", "q"],
   ["attrs of condition of subject of the subscription: 'a b' is no identifier", "conditionAttrs"],

@@ -7,6 +7,8 @@
 import type { Json, JsonObject } from "../api/decode";
 import type { Subscription } from "../api/subscriptions";
 import { FieldError, type FaultRule } from "./fault";
+import { listIn, objectIn, textIn, without } from "./members";
+import { NEW_TARGET, TARGET_FIELDS, type TargetDraft, targetDraft, targetOf } from "./target-draft";
 
 export const FORMATS = ["normalized", "keyValues", "simplifiedNormalized", "simplifiedKeyValues", "values"] as const;
 
@@ -18,18 +20,14 @@ export interface RuleDraft {
   kind: string;
 }
 
-export interface SubscriptionDraft {
+export interface SubscriptionDraft extends TargetDraft {
   description: string;
   entities: RuleDraft[];
   /** Lists with commas between names; empty means all. */
   conditionAttrs: string;
   q: string;
-  target: "http" | "mqtt";
-  url: string;
-  topic: string;
-  qos: string;
-  user: string;
-  password: string;
+  /** A condition in JEXL; empty if there is none. */
+  jexl: string;
   attrs: string;
   format: string;
   /** In seconds. */
@@ -42,16 +40,12 @@ export interface SubscriptionDraft {
 export const EVERY_ENTITY: RuleDraft = { by: "idPattern", id: ".*", kindBy: "type", kind: "" };
 
 export const NEW_SUBSCRIPTION: SubscriptionDraft = {
+  ...NEW_TARGET,
   description: "",
   entities: [EVERY_ENTITY],
   conditionAttrs: "",
   q: "",
-  target: "http",
-  url: "",
-  topic: "",
-  qos: "0",
-  user: "",
-  password: "",
+  jexl: "",
   attrs: "",
   format: "normalized",
   throttling: "",
@@ -62,12 +56,8 @@ export const NEW_SUBSCRIPTION: SubscriptionDraft = {
 export function subscriptionDraft(subscription: Subscription): SubscriptionDraft {
   const { whole, entities, conditionAttrs, expression, targetKind } = subscription;
   const notification = objectIn(whole, "notification");
-  const target = objectIn(notification, targetKind);
-  const textIn = (object: JsonObject, name: string): string => {
-    const value = object[name] ?? "";
-    return typeof value === "string" ? value : JSON.stringify(value);
-  };
   return {
+    ...targetDraft(targetKind, objectIn(notification, targetKind)),
     description: subscription.description,
     entities: entities.map(({ id, idPattern, type, typePattern }) => ({
       by: id === null ? "idPattern" : "id",
@@ -77,12 +67,7 @@ export function subscriptionDraft(subscription: Subscription): SubscriptionDraft
     })),
     conditionAttrs: conditionAttrs.join(", "),
     q: textIn(expression, "q"),
-    target: targetKind.startsWith("mqtt") ? "mqtt" : "http",
-    url: textIn(target, "url"),
-    topic: textIn(target, "topic"),
-    qos: textIn(target, "qos") || "0",
-    user: textIn(target, "user"),
-    password: "",
+    jexl: subscription.jexl,
     attrs: listIn(notification, "attrs").join(", "),
     format: textIn(notification, "attrsFormat") || "normalized",
     throttling: subscription.throttling === null ? "" : String(subscription.throttling),
@@ -100,12 +85,12 @@ const MEMBERS: readonly {
   { name: "description", fields: ["description"], make: (draft) => draft.description.trim() },
   {
     name: "subject",
-    fields: ["entities", "conditionAttrs", "q"],
+    fields: ["entities", "conditionAttrs", "q", "jexl"],
     make: (draft, before) => subject(draft, objectIn(before?.whole ?? {}, "subject")),
   },
   {
     name: "notification",
-    fields: ["target", "url", "topic", "qos", "user", "password", "attrs", "format", "queue"],
+    fields: [...TARGET_FIELDS, "attrs", "format", "queue"],
     make: notification,
   },
   { name: "throttling", fields: ["throttling"], make: (draft) => seconds(draft.throttling) },
@@ -135,12 +120,18 @@ function subject(draft: SubscriptionDraft, before: JsonObject): JsonObject {
   const condition = objectIn(before, "condition");
   const expression = without(objectIn(condition, "expression"), "q");
   if (draft.q.trim() !== "") expression.q = draft.q.trim();
-  const others = without(condition, "expression");
+  const jexl = draft.jexl.trim();
+  const others = without(condition, "expression", "jexlExpression");
   const attrs = names(draft.conditionAttrs);
   return {
     ...before,
     entities: draft.entities.map((rule, index) => ruleOf(rule, index)),
-    condition: { ...others, attrs, ...(Object.keys(expression).length > 0 ? { expression } : {}) },
+    condition: {
+      ...others,
+      attrs,
+      ...(Object.keys(expression).length > 0 ? { expression } : {}),
+      ...(jexl === "" ? {} : { jexlExpression: jexl }),
+    },
   };
 }
 
@@ -177,27 +168,9 @@ function notification(draft: SubscriptionDraft, before: Subscription | null): Js
   const delivery = { ...objectIn(known, "delivery"), queue: draft.queue };
   if (draft.queue === "durable" || known.delivery !== undefined) body.delivery = delivery;
   const isSameKind = kind.startsWith(draft.target);
-  body[isSameKind ? kind : draft.target] = target(draft, isSameKind ? objectIn(known, kind) : {});
+  body[isSameKind ? kind : draft.target] = targetOf(draft, isSameKind ? objectIn(known, kind) : {});
   return body;
 }
-
-function target(draft: SubscriptionDraft, known: JsonObject): JsonObject {
-  const url = draft.url.trim();
-  if (url === "") throw new FieldError("url", `write where notifications go, such as ${EXAMPLES[draft.target]}`);
-  if (draft.target === "http") return { ...known, url };
-  const { user: knownUser, passwd, ...others } = known;
-  const user = draft.user.trim();
-  const body: JsonObject = { ...others, url, topic: draft.topic.trim(), qos: Number(draft.qos) };
-  if (draft.topic.trim() === "") throw new FieldError("topic", "write the topic that notifications are published to");
-  if (user === "" && draft.password === "") return body;
-  if (draft.password === "") {
-    const because = passwd === undefined || knownUser !== user ? "" : ", which the server does not show";
-    throw new FieldError("password", `write the password of '${user}'${because}`);
-  }
-  return { ...body, user, passwd: draft.password };
-}
-
-export const EXAMPLES = { http: "http://localhost:5050/alarm", mqtt: "mqtt://localhost:1883" } as const;
 
 function seconds(text: string): number {
   const value = text.trim() === "" ? 0 : Number(text);
@@ -214,20 +187,6 @@ function names(list: string): string[] {
     .filter((name) => name !== "");
 }
 
-function objectIn(object: JsonObject, name: string): JsonObject {
-  const value: Json | undefined = object[name];
-  return typeof value === "object" && value !== null && !Array.isArray(value) ? value : {};
-}
-
-function without(object: JsonObject, name: string): JsonObject {
-  return Object.fromEntries(Object.entries(object).filter(([member]) => member !== name));
-}
-
-function listIn(object: JsonObject, name: string): string[] {
-  const value = object[name];
-  return Array.isArray(value) ? value.filter((item) => typeof item === "string") : [];
-}
-
 /** `2026-05-04T14:03:22` on this machine's clock. */
 function localTime(iso: string): string {
   const date = new Date(iso);
@@ -241,10 +200,14 @@ export const SUBSCRIPTION_FAULTS: readonly FaultRule[] = [
   [/^(?:the )?description/, "description"],
   [/^user and passwd|^user has/, "user"],
   [/^passwd has/, "password"],
-  [/^topic /, "topic"],
-  [/^url |allowed_targets/, "url"],
+  [/^topic\b/, "topic"],
+  [/^key /, "key"],
+  [/^saslMechanism/, "mechanism"],
+  [/^securityProtocol/, "tls"],
+  [/^url |^host '|allowed_targets/, "url"],
   [/^(?:idPattern|typePattern|entity (?:id|type)|entities )|among the entities|of an entity/, "entities"],
   [/^attrs of condition/, "conditionAttrs"],
+  [/^jexlExpression/, "jexl"],
   [/^q '|^q\b|expression/, "q"],
   [/^attrs of notification/, "attrs"],
   [/^throttling/, "throttling"],

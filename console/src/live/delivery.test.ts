@@ -31,6 +31,21 @@ describe("a subscription", () => {
     expect(ruleText({ id: null, idPattern: null, type: null, typePattern: "R.*" })).toBe("type /R.*/");
   });
 
+  it("in Kafka is read with its topic, and its condition in JEXL is shown beside the others", () => {
+    const kafka = { url: "kafka://b:9092,c:9092", topic: "rooms", key: "k" };
+    const condition = { ...TOLD.subject.condition, jexlExpression: "a > b" };
+    const told = { ...TOLD, subject: { ...TOLD.subject, condition } };
+    for (const kind of ["kafka", "kafkaCustom"]) {
+      const subscription = decodeSubscription({ ...told, notification: { [kind]: kafka } }, "answer");
+      expect(subscription).toMatchObject({ targetKind: kind, target: "kafka://b:9092,c:9092 rooms", jexl: "a > b" });
+      expect(subjectText(subscription)).toBe(
+        "Room when temp changes, if temp>30, georel near;maxDistance:9, jexl a > b",
+      );
+    }
+    const alone = { ...TOLD, subject: { entities: [{ id: "r1" }], condition: { jexlExpression: "a > b" } } };
+    expect(subjectText(decodeSubscription(alone, "answer"))).toBe("r1 (any type) on every change, if jexl a > b");
+  });
+
   it("tells how its notifications ended, or that this is unknown", () => {
     expect(decodeSubscription(TOLD, "answer").delivery.ended).toBeNull();
     const fresh = { ...TOLD, notification: { ...TOLD.notification, timesSent: 0 } };

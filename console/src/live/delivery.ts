@@ -47,13 +47,14 @@ export function ruleText({ id, idPattern, type, typePattern }: EntityRule): stri
 }
 
 /** Which entities, and which changes of them. */
-export function subjectText({ entities, conditionAttrs, expression }: Subscription): string {
+export function subjectText({ entities, conditionAttrs, expression, jexl }: Subscription): string {
   const who = entities.map(ruleText).join("; ");
   const what = conditionAttrs.length > 0 ? `when ${conditionAttrs.join(", ")} changes` : "on every change";
   const only = Object.entries(expression).map(([name, value]) => {
     const text = typeof value === "string" ? value : JSON.stringify(value);
     return name === "q" || name === "mq" ? text : `${name} ${text}`;
   });
+  if (jexl !== "") only.push(`jexl ${jexl}`);
   return `${who} ${what}${only.length > 0 ? `, if ${only.join(", ")}` : ""}`;
 }
 

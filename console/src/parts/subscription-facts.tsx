@@ -76,7 +76,8 @@ function Outcomes({ subscription, now }: { subscription: Subscription; now: numb
 }
 
 function reasonOf(targetKind: string): string {
-  return targetKind.startsWith("mqtt") ? "MQTT tells no reason" : "the reason is unknown";
+  if (targetKind.startsWith("mqtt")) return "MQTT tells no reason";
+  return targetKind.startsWith("kafka") ? "Kafka tells no reason" : "the reason is unknown";
 }
 
 function Unknown(): ComponentChildren {

@@ -1,32 +1,12 @@
 /** The fields of a subscription: which changes, whom to tell, and how. */
 import type { ComponentChildren } from "preact";
-import { EVERY_ENTITY, EXAMPLES, FORMATS, type RuleDraft, type SubscriptionDraft } from "../forms/subscription-draft";
+import { EVERY_ENTITY, FORMATS, type RuleDraft, type SubscriptionDraft } from "../forms/subscription-draft";
 import type { DraftForm } from "./draft-dialog";
 import { SelectField, TextField } from "./fields";
+import { SubscriptionText as Text } from "./subscription-text";
+import { TargetFields } from "./target-fields";
 
 type Form = DraftForm<SubscriptionDraft>;
-
-/** A text field of the draft. */
-function Text(props: {
-  form: Form;
-  field: Exclude<keyof SubscriptionDraft, "entities" | "target" | "queue">;
-  label: string;
-  placeholder?: string;
-  hint?: string;
-  type?: "text" | "password" | "datetime-local";
-}): ComponentChildren {
-  const { form, field, ...look } = props;
-  return (
-    <TextField
-      {...look}
-      value={form.draft[field]}
-      error={form.fault(field)}
-      onChange={(text) => {
-        form.change({ [field]: text });
-      }}
-    />
-  );
-}
 
 export function SubscriptionFields({ form, types }: { form: Form; types: string[] }): ComponentChildren {
   return (
@@ -45,10 +25,17 @@ export function SubscriptionFields({ form, types }: { form: Form; types: string[
           />
           <Text form={form} field="q" label="If (q)" placeholder="temperature>40" hint="Empty: always" />
         </div>
+        <Text
+          form={form}
+          field="jexl"
+          label="Condition in JEXL"
+          placeholder="temperature - metadata.temperature.previousValue > 0.5"
+          hint="Empty: none"
+        />
       </fieldset>
       <fieldset>
         <legend>Whom to tell</legend>
-        <Target form={form} />
+        <TargetFields form={form} />
       </fieldset>
       <fieldset>
         <legend>How</legend>
@@ -129,52 +116,6 @@ function Rules({ form, types }: { form: Form; types: string[] }): ComponentChild
           Add entities
         </button>
       </div>
-    </>
-  );
-}
-
-function Target({ form }: { form: Form }): ComponentChildren {
-  const { target } = form.draft;
-  return (
-    <>
-      <div class="field-row narrow-first">
-        <SelectField
-          label="By"
-          value={target}
-          options={[
-            ["http", "HTTP(S)"],
-            ["mqtt", "MQTT"],
-          ]}
-          onChange={(to) => {
-            // A URL of the other kind is none here.
-            form.change({ target: to, url: form.draft.url.startsWith(to) ? form.draft.url : "" });
-          }}
-        />
-        <Text form={form} field="url" label="URL" placeholder={EXAMPLES[target]} />
-      </div>
-      {target === "mqtt" && (
-        <>
-          <div class="field-row">
-            <Text form={form} field="topic" label="Topic" placeholder="alarms/rooms" />
-            <SelectField
-              label="Quality of service"
-              value={form.draft.qos}
-              options={[
-                ["0", "0: at most once"],
-                ["1", "1: at least once"],
-                ["2", "2: exactly once"],
-              ]}
-              onChange={(qos) => {
-                form.change({ qos });
-              }}
-            />
-          </div>
-          <div class="field-row">
-            <Text form={form} field="user" label="User" placeholder="none" />
-            <Text form={form} field="password" label="Password" type="password" />
-          </div>
-        </>
-      )}
     </>
   );
 }

@@ -72,8 +72,12 @@ export function EditSubscription(props: {
   );
 }
 
-function fieldsOf({ entities, target }: SubscriptionDraft): string[] {
-  const ofMqtt = target === "mqtt" ? ["topic", "user", "password"] : [];
-  const always = ["description", "entities", "conditionAttrs", "q", "url", "attrs", "throttling", "expires"];
-  return [...always, ...ofMqtt, ...entities.map((_, index) => `${index}.id`)];
+function fieldsOf({ entities, target, user }: SubscriptionDraft): string[] {
+  const ofTarget = {
+    http: [],
+    mqtt: ["topic", "user", "password"],
+    kafka: ["topic", "key", "user", "password", "tls", ...(user.trim() !== "" ? ["mechanism"] : [])],
+  };
+  const always = ["description", "entities", "conditionAttrs", "q", "jexl", "url", "attrs", "throttling", "expires"];
+  return [...always, ...ofTarget[target], ...entities.map((_, index) => `${index}.id`)];
 }

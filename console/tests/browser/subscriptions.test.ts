@@ -256,6 +256,44 @@ describe("a subscription", () => {
     });
   });
 
+  it("to a topic of Kafka is created with a key and a condition in JEXL", async () => {
+    await withPage(browser, { width: 390, height: 844 }, async (page) => {
+      await open(page, "/entities?list=subscriptions");
+      await page.getByRole("button", { name: "Create a subscription" }).click();
+      const form = page.getByRole("dialog", { name: "Create a subscription" });
+      await form.getByRole("textbox", { name: "Description" }).fill("To Kafka");
+      await form.getByRole("combobox", { name: "Of type" }).fill("Pump");
+      await form.getByRole("textbox", { name: "Condition in JEXL" }).fill("pressure > 1000");
+      await form.getByRole("combobox", { name: "By", exact: true }).selectOption("Kafka");
+      await form.getByRole("textbox", { name: "URL" }).fill("kafka://127.0.0.1:1");
+      await form.getByRole("textbox", { name: "Topic" }).fill("pump rooms");
+      await form.getByRole("textbox", { name: "Key of the records" }).fill("building-7");
+      await form.getByRole("textbox", { name: "User" }).fill("anna");
+      await form.getByRole("combobox", { name: "Mechanism" }).waitFor();
+      expect(await accessibilityFaults(page)).toEqual([]);
+      await form.getByRole("textbox", { name: "User" }).fill("");
+      await form.getByRole("combobox", { name: "Mechanism" }).waitFor({ state: "detached" });
+      await form.getByRole("button", { name: "Create" }).click();
+      await form.getByRole("alert").filter({ hasText: "'pump rooms' is no topic of Kafka" }).waitFor();
+      expect(await form.getByRole("textbox", { name: "Topic" }).getAttribute("aria-invalid")).toBe("true");
+      await form.getByRole("textbox", { name: "Topic" }).fill("rooms");
+      await form.getByRole("button", { name: "Create" }).click();
+
+      const detail = page.getByRole("complementary", { name: "To Kafka" });
+      expect(await fact(detail, "About").textContent()).toBe("Pump on every change, if jexl pressure > 1000");
+      await fact(detail, "Tells").getByText("kafka://127.0.0.1:1 rooms").waitFor();
+      const { subject, notification } = await stored("To Kafka");
+      expect(subject).toHaveProperty("condition.jexlExpression", "pressure > 1000");
+      expect(notification).toHaveProperty("kafka", { url: "kafka://127.0.0.1:1", topic: "rooms", key: "building-7" });
+      for (const pressure of [999, 1001]) await server.setValue(PUMP, "pressure", pressure);
+      await fact(detail, "Last failure").getByText("Kafka tells no reason").waitFor();
+      await fact(detail, "Made").getByText("1 notification,").waitFor();
+      const row = page.getByRole("row").filter({ hasText: "To Kafka" });
+      await row.getByRole("cell", { name: "kafka://127.0.0.1:1 rooms" }).waitFor();
+      await row.getByText("Failing").waitFor();
+    });
+  });
+
   it("is deleted after a question, and hears no more", async () => {
     await server.subscribe("To be deleted", "Pump", url("/deleted"), "memory");
     await withPage(browser, {}, async (page) => {
@@ -292,8 +330,10 @@ it.each(["light", "dark"] as const)(
       await detail.getByText("Made", { exact: true }).waitFor();
       expect(await accessibilityFaults(page)).toEqual([]);
       await detail.getByRole("button", { name: "Edit" }).click();
-      await page.getByRole("combobox", { name: "By", exact: true }).selectOption("MQTT");
-      expect(await accessibilityFaults(page)).toEqual([]);
+      for (const target of ["MQTT", "Kafka"]) {
+        await page.getByRole("combobox", { name: "By", exact: true }).selectOption(target);
+        expect(await accessibilityFaults(page)).toEqual([]);
+      }
     });
   },
 );
