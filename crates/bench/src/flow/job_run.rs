@@ -89,8 +89,8 @@ pub(super) fn run(
     let (number, sink) = SinkCounters::register();
     let id = engine.start(&job.document(number, rate))?;
     let begin = Instant::now();
-    while sink.records() == 0 {
-        engine.job(&id)?;
+    // The first records come before the job counts as running, and before it has figures.
+    while engine.job(&id)?["state"] != "running" || sink.records() == 0 {
         ensure!(begin.elapsed() < PATIENCE, "no record has reached the sink within {PATIENCE:?}");
         std::thread::sleep(LOOK);
     }
