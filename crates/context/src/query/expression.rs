@@ -1,4 +1,4 @@
-//! `q` and `mq`: statements about attributes or their metadata, all of which must hold.
+//! `q` and `mq`: statements about attributes or their metadata, all of which must hold, and alternatives of such.
 
 use serde_json::Value;
 
@@ -6,9 +6,11 @@ use crate::model::entity::{Attribute, Entity, Metadata};
 use crate::model::scalar::{PathValue, Scalar};
 use crate::query::Pattern;
 
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct Expression {
     pub(crate) statements: Vec<Statement>,
+    /// One of each list must hold.
+    pub(crate) alternatives: Vec<Vec<Expression>>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -60,9 +62,16 @@ pub(crate) enum Choice {
 }
 
 impl Expression {
-    /// All statements hold for `entity`.
+    /// All statements hold for `entity`, and one of each list of alternatives.
     pub(crate) fn matches(&self, entity: &Entity) -> bool {
-        self.statements.iter().all(|statement| statement.matches(entity))
+        let holds = |any: &Vec<Self>| any.iter().any(|expression| expression.matches(entity));
+        self.statements.iter().all(|statement| statement.matches(entity)) && self.alternatives.iter().all(holds)
+    }
+
+    /// The statements, also those of alternatives.
+    pub(crate) fn all_statements(&self) -> Vec<&Statement> {
+        let within = self.alternatives.iter().flatten().flat_map(Self::all_statements);
+        self.statements.iter().chain(within).collect()
     }
 }
 

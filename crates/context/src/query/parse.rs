@@ -1,14 +1,17 @@
 //! Parser of `q` and `mq`.
 //!
 //! ```text
-//! expression = statement *( ";" statement ) [ ";" ]
+//! expression = part *( ";" part ) [ ";" ]
+//! part       = statement | "(" expression *( "|" expression ) ")"
 //! statement  = [ "!" ] path | path operator right
 //! path       = token *( "." token )           token = name | "'" any "'"
 //! operator   = "==" | ":" | "!=" | ">" | ">=" | "<" | "<=" | "~="
 //! right      = value *( "," value ) | value ".." value | regular expression
 //! ```
 //!
-//! Blanks around statements, names, operators and values are ignored; within quotes they count.
+//! Blanks around statements, names, operators and values are ignored; within quotes they count. Brackets with `|` are those of
+//! NGSI-LD (ETSI GS CIM 009, section 4.9): in NGSI-v2 no statement begins with one, so `|` has no meaning outside of them.
+//! Within brackets those of a pattern come in pairs, or are escaped by a backslash.
 
 use std::borrow::Cow;
 use std::mem::discriminant;
@@ -21,6 +24,8 @@ use crate::refusal::Refusal;
 
 const STATEMENTS_MAX: usize = 100;
 const LIST_MAX: usize = 1_000;
+/// Brackets within brackets.
+const NESTING_MAX: usize = 16;
 
 /// Characters that no request may have in names and values, also within quotes.
 const NEVER_SENT: [char; 4] = ['<', '>', '(', ')'];
@@ -54,22 +59,117 @@ impl Expression {
     }
 
     fn read(text: &str, about: About, rules: Rules) -> Result<Self, Refusal> {
-        let mut parts = split(text, ";").ok_or_else(|| open_quote(text, about))?;
-        if parts.len() > 1 && parts.last().is_some_and(|last| last.trim().is_empty()) {
-            parts.pop();
-        }
-        if parts.len() > STATEMENTS_MAX {
-            let count = parts.len();
+        let read = all_of(text, Place::Outside, about, rules)?;
+        let count = read.all_statements().len();
+        if count > STATEMENTS_MAX {
             return Err(refused(text, about, &format!("{count} statements: at most {STATEMENTS_MAX} are allowed")));
         }
-        let each = |part: &str| {
-            let read = statement(part, about)?;
-            if rules == Rules::Sent {
-                check_sent(part.trim(), &read.test, about)?;
+        Ok(read)
+    }
+}
+
+/// The place of a text: in so many brackets, or in none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Place {
+    Outside,
+    Within(usize),
+}
+
+/// Statements and brackets joined by `;`.
+fn all_of(text: &str, place: Place, about: About, rules: Rules) -> Result<Expression, Refusal> {
+    let mut parts = parts(text, ';', place).ok_or_else(|| open_quote(text, about))?;
+    if parts.len() > 1 && parts.last().is_some_and(|last| last.trim().is_empty()) {
+        parts.pop();
+    }
+    let mut read = Expression::default();
+    for part in parts {
+        let part = part.trim();
+        if part.starts_with('(') {
+            read.alternatives.push(any_of(part, place, about, rules)?);
+            continue;
+        }
+        let statement = statement(part, about)?;
+        if rules == Rules::Sent {
+            check_sent(part, &statement.test, about)?;
+        }
+        read.statements.push(statement);
+    }
+    Ok(read)
+}
+
+/// What stands in brackets, joined by `|`.
+fn any_of(text: &str, place: Place, about: About, rules: Rules) -> Result<Vec<Expression>, Refusal> {
+    let depth = match place {
+        Place::Outside => 1,
+        Place::Within(depth) => depth + 1,
+    };
+    if depth > NESTING_MAX {
+        return Err(refused(text, about, &format!("more than {NESTING_MAX} brackets within each other")));
+    }
+    let place = Place::Within(depth);
+    let inner = match closing_bracket(text) {
+        Some(end) if end + 1 == text.len() => &text[1..end],
+        Some(_) => return Err(refused(text, about, "behind a bracket that closes comes ';' or '|'")),
+        None => return Err(refused(text, about, "a bracket is not closed: brackets come in pairs")),
+    };
+    let each = parts(inner, '|', place).ok_or_else(|| open_quote(inner, about))?;
+    each.into_iter().map(|part| all_of(part, place, about, rules)).collect()
+}
+
+/// Splits `text` at separators outside quotes and brackets; `None` if a quote is not closed. Outside of all brackets only the first
+/// character of a part may open one: others belong to patterns.
+fn parts(text: &str, separator: char, place: Place) -> Option<Vec<&str>> {
+    let (mut parts, mut begin, mut depth) = (Vec::new(), 0, 0_usize);
+    let mut scan = BracketScan::default();
+    for (at, c) in text.char_indices() {
+        let is_plain = scan.passes(c, depth > 0 || place != Place::Outside);
+        let opens = || depth > 0 || place != Place::Outside || text[begin..at].trim_start().is_empty();
+        match c {
+            _ if !is_plain => {}
+            '(' if opens() => depth += 1,
+            ')' => depth = depth.saturating_sub(1),
+            _ if c == separator && depth == 0 => {
+                parts.push(&text[begin..at]);
+                begin = at + c.len_utf8();
             }
-            Ok(read)
-        };
-        Ok(Self { statements: parts.into_iter().map(each).collect::<Result<_, Refusal>>()? })
+            _ => {}
+        }
+    }
+    parts.push(&text[begin..]);
+    (!scan.in_quotes).then_some(parts)
+}
+
+/// The position of the bracket that closes the one with which `text` begins.
+fn closing_bracket(text: &str) -> Option<usize> {
+    let (mut scan, mut depth) = (BracketScan::default(), 0_usize);
+    for (at, c) in text.char_indices() {
+        match c {
+            _ if !scan.passes(c, true) => {}
+            '(' => depth += 1,
+            ')' if depth == 1 => return Some(at),
+            ')' => depth -= 1,
+            _ => {}
+        }
+    }
+    None
+}
+
+/// Tells characters with a meaning from those within quotes and behind a backslash.
+#[derive(Default)]
+struct BracketScan {
+    in_quotes: bool,
+    is_escaped: bool,
+}
+
+impl BracketScan {
+    /// Goes on by one character; returns `true` if it stands outside quotes and, where backslashes count, behind none.
+    fn passes(&mut self, c: char, backslashes_count: bool) -> bool {
+        if std::mem::take(&mut self.is_escaped) {
+            return false;
+        }
+        self.in_quotes ^= c == '\'';
+        self.is_escaped = backslashes_count && !self.in_quotes && c == '\\';
+        !self.in_quotes
     }
 }
 
@@ -113,7 +213,7 @@ fn check_characters(text: &str, about: About) -> Result<(), Refusal> {
 fn statement(text: &str, about: About) -> Result<Statement, Refusal> {
     let text = text.trim();
     if text.is_empty() {
-        return Err(refused(text, about, "an empty statement: remove the ';' beside it"));
+        return Err(refused(text, about, "an empty statement: remove the ';' or '|' beside it"));
     }
     if let Some(name) = text.strip_prefix('!') {
         if operator(name).is_some() {

@@ -84,6 +84,80 @@ fn value() -> impl Strategy<Value = Value> {
     prop_oneof![3 => scalar(), 1 => prop::collection::vec(scalar(), 0..3).prop_map(Value::from), 1 => Just(json!({"k": 1}))]
 }
 
+/// A tree of names, each there or not.
+#[derive(Debug, Clone)]
+enum Tree {
+    Name(String, bool),
+    All(Vec<Tree>),
+    Any(Vec<Tree>),
+}
+
+impl Tree {
+    fn written(&self) -> String {
+        match self {
+            Self::Name(name, is_there) => format!("{}{name}", if *is_there { "" } else { "!" }),
+            Self::All(all) => all.iter().map(Self::written).collect::<Vec<_>>().join(" ; "),
+            Self::Any(any) => format!("( {} )", any.iter().map(Self::written).collect::<Vec<_>>().join("|")),
+        }
+    }
+
+    fn holds(&self, set: &std::collections::BTreeSet<String>) -> bool {
+        match self {
+            Self::Name(name, is_there) => set.contains(name) == *is_there,
+            Self::All(all) => all.iter().all(|tree| tree.holds(set)),
+            Self::Any(any) => any.iter().any(|tree| tree.holds(set)),
+        }
+    }
+}
+
+fn tree() -> impl Strategy<Value = Tree> {
+    let name = ("[a-d]", any::<bool>()).prop_map(|(name, is_there)| Tree::Name(name, is_there));
+    name.prop_recursive(6, 24, 3, |inner| {
+        let any = prop::collection::vec(inner.clone(), 1..4).prop_map(Tree::Any);
+        prop_oneof![prop::collection::vec(inner, 1..4).prop_map(Tree::All), any]
+    })
+}
+
+/// Brackets of patterns and of names are none of ours outside of brackets.
+#[test]
+fn brackets_of_patterns_and_bars_of_values_stay_theirs() {
+    let with = entity(&json!({"n": "foo-1", "v": "x|y", "w": "a b"}));
+    for (q, holds) in [
+        ("n~=^(foo|bar)", true),
+        ("n~=^(baz|bar)", false),
+        (r"n~=foo(-|\();v", true),
+        ("n~=[(-]1;v", true),
+        ("v==x|y", true),
+        ("v==x|v==z", false),
+        ("(v=='x|y'|v==z)", true),
+        ("(n~=^(baz|bar)|n~=^(foo))", true),
+        (r"(n~=foo[\(-]1|n==1)", true),
+        ("(w=='a;b'|w=='a b';v=='x|y')", true),
+        ("((n);(v|q));w", true),
+        ("(q|q);w", false),
+        ("!q;(!v|n)", true),
+    ] {
+        let read = Expression::of_q(q, Rules::Sent).unwrap_or_else(|refusal| panic!("{q}: {refusal:?}"));
+        assert_eq!(read.matches(&with), holds, "{q}");
+    }
+    for (q, why) in [
+        ("(a", "a bracket is not closed"),
+        ("(a)b", "behind a bracket"),
+        ("(a)(b)", "behind a bracket"),
+        ("()", "an empty statement"),
+        ("(a|)", "an empty statement"),
+        ("(|a)", "an empty statement"),
+        ("(a;;b)", "an empty statement"),
+        ("a==(b)", "the characters < > ( )"),
+        ("!(a)", "the characters < > ( )"),
+        (&format!("{}a{}", "(".repeat(17), ")".repeat(17)), "more than 16 brackets"),
+        (&format!("({}a)", "a|".repeat(100)), "101 statements"),
+    ] {
+        let refused = Expression::of_q(q, Rules::Sent).unwrap_err();
+        assert!(refused.description.contains(why), "{q}: {refused:?}");
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 512, ..ProptestConfig::default() })]
 
@@ -118,8 +192,17 @@ proptest! {
         prop_assert_eq!(inner.matches(&entity(&nested)), says(operator, value.as_ref(), &right), "{} {}", q, nested);
     }
 
+    /// Brackets against a tree that is evaluated directly. Names stand for flags: an entity has those that are set.
     #[test]
-    fn anything_is_read_or_refused_by_name(text in "[a-c0-9'.,;:=!<>~ \\[\\]\\-äT*+]{0,24}") {
+    fn brackets_join_by_and_and_or(tree in tree(), set in prop::collection::btree_set("[a-d]", 0..4)) {
+        let given: serde_json::Map<String, Value> = set.iter().map(|name| (name.clone(), json!(1))).collect();
+        let q = tree.written();
+        let read = Expression::of_q(&q, Rules::Sent).unwrap();
+        prop_assert_eq!(read.matches(&entity(&Value::Object(given))), tree.holds(&set), "{} {:?}", q, set);
+    }
+
+    #[test]
+    fn anything_is_read_or_refused_by_name(text in "[a-c0-9'.,;:=!<>~ \\[\\]\\-äT*+()|\\\\]{0,24}") {
         for (parameter, read) in [("q", Expression::of_q(&text, Rules::Sent)), ("mq", Expression::of_mq(&text, Rules::Stored))] {
             match read {
                 Ok(expression) => drop(expression.matches(&entity(&json!({"a": [1, {"b": "c"}], "b": {"c": 1}})))),

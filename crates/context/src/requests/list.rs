@@ -19,7 +19,7 @@ use crate::model::entity::{Entity, ListPosition};
 use crate::model::render::{self, AttributeSelection, Head};
 use crate::model::request_body::Representation;
 use crate::query::filter::{EntityFilter, Pagination, TotalCount};
-use crate::query::{NameFilter, Order, Selector, Standing};
+use crate::query::{Expression, NameFilter, Order, Selector, Standing};
 use crate::refusal::{ErrorName, Refusal, RequestFailure};
 use crate::requests::plan::{CandidateSource, QueryPlan};
 
@@ -234,7 +234,7 @@ impl EntityFilter {
             };
             names.filter_map(name).collect::<Vec<_>>()
         };
-        let statements = self.criteria.q.iter().chain(&self.criteria.mq).flat_map(|expression| &expression.statements);
+        let statements = self.criteria.q.iter().chain(&self.criteria.mq).flat_map(Expression::all_statements);
         let mut tests = given(|selector| &selector.ids, "id", "idPattern");
         tests.extend(given(|selector| &selector.kinds, "type", "typePattern"));
         tests.extend((!self.paths.are_all()).then(|| "servicePath".to_owned()));

@@ -43,6 +43,8 @@ pub(crate) enum CandidateSource {
     Areas(Vec<Rect>),
     /// Entities that have a location.
     Located,
+    /// Entities of any of these.
+    Union(Vec<CandidateSource>),
 }
 
 type Range = (IndexValue, Bound<IndexValue>);
@@ -72,7 +74,7 @@ impl QueryPlan {
         let entities: usize = partitions.iter().map(|entities| entities.places().len()).sum();
         let base = base(filter);
         let (base_candidates, _) = base.estimate(filter, partitions);
-        let sources = sources(filter);
+        let sources = sources(filter, partitions);
         let mut best = (base.clone(), base_candidates, true);
         for source in &sources {
             let (candidates, is_exact) = source.estimate(filter, partitions);
@@ -123,7 +125,7 @@ fn base(filter: &EntityFilter) -> CandidateSource {
 }
 
 /// All sources that serve a part of the filter.
-fn sources(filter: &EntityFilter) -> Vec<CandidateSource> {
+fn sources(filter: &EntityFilter, partitions: &[&Entities]) -> Vec<CandidateSource> {
     let mut sources = Vec::new();
     sources.extend(filter.named_ids().map(|ids| CandidateSource::Ids(ids.into_iter().map(str::to_owned).collect())));
     if !filter.paths.are_all() {
@@ -131,32 +133,39 @@ fn sources(filter: &EntityFilter) -> Vec<CandidateSource> {
     }
     let criteria = &filter.criteria;
     sources.extend((!criteria.has_any.is_empty()).then(|| CandidateSource::AnyAttribute(criteria.has_any.clone())));
-    sources.extend(criteria.q.iter().flat_map(of_expression));
-    sources.extend(criteria.mq.iter().flat_map(of_expression));
+    let of_expressions = criteria.q.iter().chain(&criteria.mq);
+    sources.extend(of_expressions.flat_map(|expression| of_expression(expression, filter, partitions)));
     sources
         .extend(criteria.geo.as_ref().map(|geo| geo.areas().map_or(CandidateSource::Located, CandidateSource::Areas)));
     sources
 }
 
-fn of_expression(expression: &Expression) -> impl Iterator<Item = CandidateSource> {
-    expression.statements.iter().filter_map(|statement| {
-        let (path, test) = (&statement.path, &statement.test);
-        if matches!(test, Test::Absent) {
-            return None;
-        }
-        let name = path.attribute.as_str();
-        if path.metadata.is_none() && crate::model::entity::is_built_in(name) {
-            return dates(test).and_then(|(from, to)| match name {
-                "dateCreated" => Some(CandidateSource::Created(from, to)),
-                "dateModified" => Some(CandidateSource::Modified(from, to)),
-                _ => None,
-            });
-        }
-        let ranges = if path.metadata.is_none() && path.keys.is_empty() { ranges(test) } else { None };
-        Some(match ranges {
-            Some(ranges) => CandidateSource::Value { attribute: name.to_owned(), ranges },
-            None => CandidateSource::Attribute(name.to_owned()),
-        })
+/// All sources that serve a statement, or a list of alternatives of which each has a source.
+fn of_expression(expression: &Expression, filter: &EntityFilter, partitions: &[&Entities]) -> Vec<CandidateSource> {
+    let cheapest = |one: &Expression| {
+        let sources = of_expression(one, filter, partitions).into_iter();
+        sources.min_by_key(|source| source.estimate(filter, partitions).0)
+    };
+    let unions = expression.alternatives.iter().filter_map(|any| any.iter().map(cheapest).collect());
+    expression.statements.iter().filter_map(of_statement).chain(unions.map(CandidateSource::Union)).collect()
+}
+
+fn of_statement(Statement { path, test }: &Statement) -> Option<CandidateSource> {
+    if matches!(test, Test::Absent) {
+        return None;
+    }
+    let name = path.attribute.as_str();
+    if path.metadata.is_none() && crate::model::entity::is_built_in(name) {
+        return dates(test).and_then(|(from, to)| match name {
+            "dateCreated" => Some(CandidateSource::Created(from, to)),
+            "dateModified" => Some(CandidateSource::Modified(from, to)),
+            _ => None,
+        });
+    }
+    let ranges = if path.metadata.is_none() && path.keys.is_empty() { ranges(test) } else { None };
+    Some(match ranges {
+        Some(ranges) => CandidateSource::Value { attribute: name.to_owned(), ranges },
+        None => CandidateSource::Attribute(name.to_owned()),
     })
 }
 
@@ -201,9 +210,10 @@ fn wanted(sources: &[CandidateSource], partitions: &[&Entities]) -> Vec<String> 
     let lacks = |name: &str| {
         partitions.iter().any(|entities| entities.with_attribute(name).is_some() && entities.values(name).is_none())
     };
-    let names = sources.iter().filter_map(|source| match source {
-        CandidateSource::Value { attribute, .. } if lacks(attribute) => Some(attribute.clone()),
-        _ => None,
+    let names = sources.iter().flat_map(|source| match source {
+        CandidateSource::Value { attribute, .. } if lacks(attribute) => vec![attribute.clone()],
+        CandidateSource::Union(sources) => wanted(sources, partitions),
+        _ => Vec::new(),
     });
     names.collect()
 }
@@ -293,13 +303,14 @@ impl CandidateSource {
             Self::Modified(from, to) => entities.modified(*from, *to).all(|entity| found(&entity.place())),
             Self::Areas(areas) => areas.iter().all(|area| entities.located().within(*area, found)),
             Self::Located => entities.located().all().all(found),
+            Self::Union(sources) => sources.iter().all(|source| source.each(filter, entities, found)),
         }
     }
 
     /// The source serves every test of `name`.
     fn serves_all(&self, filter: &EntityFilter, name: &str) -> bool {
         let criteria = &filter.criteria;
-        let statements = criteria.q.iter().chain(&criteria.mq).flat_map(|expression| &expression.statements);
+        let statements = criteria.q.iter().chain(&criteria.mq).flat_map(Expression::all_statements);
         statements.filter(|statement| statement.path.attribute == name).all(|Statement { path, test }| {
             path.metadata.is_none()
                 && path.keys.is_empty()
@@ -325,6 +336,10 @@ impl CandidateSource {
             Self::Created(..) => ("creation".into(), Some("dateCreated".into())),
             Self::Modified(..) => ("modification".into(), Some("dateModified".into())),
             Self::Areas(_) | Self::Located => ("location".into(), Some("georel".into())),
+            Self::Union(sources) => {
+                let names: Vec<String> = sources.iter().map(|source| source.named().0).collect();
+                (names.join(" or "), None)
+            }
         }
     }
 }

@@ -51,6 +51,10 @@ async fn each_filter_is_served_by_its_index() {
         ("mq=special.m", "attribute special", 1, json!(["special"])),
         ("q=special.key", "attribute special", 1, json!(["special"])),
         ("q=special~=x", "attribute special", 1, json!(["special"])),
+        ("q=(special|none;word)", "attribute special or attribute none", 1, json!(["special", "none", "word"])),
+        ("q=(special|!word)", "creation", 3_001, json!(["special", "word"])),
+        ("q=special;(word|even)", "attribute special", 1, json!(["word", "even"])),
+        ("q=special;(special==1|even)", "attribute special", 1, json!(["special", "even"])),
         ("q=dateModified%3C2000-01-01", "modification", 0, json!([])),
         ("q=dateCreated%3C2000-01-01", "creation", 0, json!([])),
         ("georel=near;minDistance:0&geometry=point&coords=1,2", "location", 0, json!([])),
@@ -71,6 +75,9 @@ async fn each_filter_is_served_by_its_index() {
     assert_eq!(plan(&served, "q=n==10..19;word==w1").await["index"], "value of n", "the one that leaves fewer");
     assert_eq!(listed(&served, &[("q", "n==10..19;word==w1")]).await, "e0015");
     assert_eq!(listed(&served, &[("q", "n>2997")]).await, "e2998 e2999");
+    let either = plan(&served, "q=(n%3E2997|n==5;word)").await;
+    assert_eq!((&either["index"], &either["candidates"]), (&json!("value of n or value of n"), &json!(4)), "{either}");
+    assert_eq!(listed(&served, &[("q", "(n>2997|n>=2999|n==5;word)")]).await, "e0005 e2998 e2999");
     assert_eq!(listed(&served, &[("q", "n<2;even==false")]).await, "e0001");
     let counted = served.get(&format!("/v2/entities?limit=1&options=count&q={}", encoded("word==w1"))).await;
     assert_eq!(counted.header("fiware-total-count"), Some("429"));
